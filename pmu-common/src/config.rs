@@ -1,0 +1,112 @@
+//! What the loader tells the programs before they are loaded. It lies in read-only memory that the verifier knows,
+//! so a branch on it costs nothing at run time.
+
+use crate::wire;
+
+/// [`Config::by`]: counts belong to processes.
+pub const BY_PROCESS: u32 = 0;
+/// [`Config::by`]: counts belong to cgroups (v2), to the leaf; parents are summed in user space.
+pub const BY_CGROUP: u32 = 1;
+
+/// [`Config::filter`]: every task counts.
+pub const FILTER_NONE: u32 = 0;
+/// [`Config::filter`]: only the processes of the map `TARGETS` count.
+pub const FILTER_PROCESSES: u32 = 1;
+/// [`Config::filter`]: only the threads of the map `TARGETS` count.
+pub const FILTER_THREADS: u32 = 2;
+/// [`Config::filter`]: only tasks in the cgroups of the map `TARGETS` count.
+pub const FILTER_CGROUPS: u32 = 3;
+
+/// An offset that this kernel does not have.
+pub const ABSENT: u32 = u32::MAX;
+
+/// Value in `TARGETS`: count the target from the moment it executes another program.
+pub const TARGET_FROM_EXEC: u32 = 1;
+
+wire! {
+    /// Read-only globals of the programs.
+    pub struct Config {
+        /// Number of possible CPUs: the stride of rows that exist per CPU.
+        pub cpus: u32,
+        /// Number of owner slots, slot 0 (all owners beyond the limit) included.
+        pub slots: u32,
+        /// [`BY_PROCESS`] or [`BY_CGROUP`].
+        pub by: u32,
+        /// [`FILTER_NONE`], [`FILTER_PROCESSES`], [`FILTER_THREADS`] or [`FILTER_CGROUPS`].
+        pub filter: u32,
+        /// 1: children of a target process are targets too.
+        pub inherit: u32,
+        /// 1: cgroups below a target cgroup are targets too.
+        pub descend: u32,
+        /// Entries of one hot-address table, minus one (a power of two, minus one).
+        pub hot_mask: u32,
+        /// 1: samples carry their kernel and user stack.
+        pub stacks: u32,
+        /// Length of one sampling period in ns if the sampling event is a clock, else 0.
+        pub sample_period_ns: u64,
+        /// Length of the kernel's tick in ns.
+        pub tick_period_ns: u64,
+        /// A timer later than this counts as late.
+        pub late_min_ns: u64,
+        /// A timer later than this is recorded as a gap of its own.
+        pub gap_min_ns: u64,
+        /// Where the fields are in this kernel.
+        pub offsets: Offsets,
+    }
+
+    /// Byte offsets of kernel fields, from the running kernel's BTF; [`ABSENT`] where a kernel has no such field.
+    pub struct Offsets {
+        /// `task_struct.pid`: the thread.
+        pub task_pid: u32,
+        /// `task_struct.tgid`: the process.
+        pub task_tgid: u32,
+        /// `task_struct.comm`.
+        pub task_comm: u32,
+        /// `task_struct.group_leader`.
+        pub task_group_leader: u32,
+        /// `task_struct.real_parent`.
+        pub task_real_parent: u32,
+        /// `task_struct.start_time` (ns, CLOCK_MONOTONIC).
+        pub task_start_time: u32,
+        /// `task_struct.signal`.
+        pub task_signal: u32,
+        /// `signal_struct.live`: threads of the process that have not exited.
+        pub signal_live: u32,
+        /// `task_struct.se.sum_exec_runtime` (ns).
+        pub task_sum_exec: u32,
+        /// `task_struct.nvcsw`.
+        pub task_nvcsw: u32,
+        /// `task_struct.nivcsw`.
+        pub task_nivcsw: u32,
+        /// `task_struct.min_flt`.
+        pub task_min_flt: u32,
+        /// `task_struct.maj_flt`.
+        pub task_maj_flt: u32,
+        /// `task_struct.se.nr_migrations`.
+        pub task_nr_migrations: u32,
+        /// `task_struct.cgroups`.
+        pub task_cgroups: u32,
+        /// `css_set.dfl_cgrp`: the task's cgroup in the v2 hierarchy.
+        pub css_set_dfl_cgrp: u32,
+        /// `cgroup.kn`.
+        pub cgroup_kn: u32,
+        /// `cgroup.root`.
+        pub cgroup_root: u32,
+        /// `cgroup.self.parent`; `self` is the first member, so this is the parent cgroup.
+        pub cgroup_parent: u32,
+        /// `cgroup_root.hierarchy_id`: 0 for v2.
+        pub cgroup_root_hierarchy: u32,
+        /// `kernfs_node.id`.
+        pub kernfs_node_id: u32,
+        /// `hrtimer.node.expires` (ns, the timer's own clock).
+        pub hrtimer_expires: u32,
+        /// `hrtimer.function`.
+        pub hrtimer_function: u32,
+        /// `task_struct.se.cfs_rq`; absent without fair group scheduling.
+        pub task_cfs_rq: u32,
+        /// `cfs_rq.rq`; absent without fair group scheduling.
+        pub cfs_rq_rq: u32,
+        /// `rq.prev_steal_time_rq` (ns); absent without paravirtual time accounting.
+        pub rq_steal: u32,
+    }
+}

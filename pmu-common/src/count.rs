@@ -1,0 +1,203 @@
+//! What is counted per owner, and how a task's kernel counters become its owner's counts.
+//!
+//! The kernel already counts everything here per task. The switch program reads the task's own counters, subtracts
+//! what it saw last time (kept in the task's storage) and adds the difference to the owner's cell. A switch event
+//! that never arrives therefore loses nothing: the next one catches up.
+
+use crate::wire;
+
+/// [`TaskState::slot`]: the task's owner has not been looked up yet.
+pub const SLOT_UNRESOLVED: u32 = u32::MAX;
+/// [`TaskState::slot`]: the task is not a target.
+pub const SLOT_NONE: u32 = u32::MAX - 1;
+/// Owners beyond the limit are counted together in this slot.
+pub const SLOT_OTHER: u32 = 0;
+
+/// [`TaskState::wait_ns`]: nothing to account.
+pub const NO_WAIT: u64 = u64::MAX;
+
+/// [`TaskState::flags`]: nothing counts until the task executes another program.
+pub const WAITS_FOR_EXEC: u32 = 1;
+/// [`TaskState::flags`]: user space has been asked to read the address map of the task's process.
+pub const ANNOUNCED: u32 = 2;
+
+wire! {
+    /// A task's own counters, as the kernel keeps them in its task struct.
+    pub struct Reading {
+        /// `se.sum_exec_runtime`: time on a CPU in ns, up to date at every switch and tick.
+        pub cpu_time_ns: u64,
+        /// `nvcsw`: switches because the task waited.
+        pub voluntary_switches: u64,
+        /// `nivcsw`: switches because the task was preempted.
+        pub involuntary_switches: u64,
+        /// `min_flt`: page faults without I/O.
+        pub minor_faults: u64,
+        /// `maj_flt`: page faults that waited for I/O.
+        pub major_faults: u64,
+        /// `se.nr_migrations`: moves to another CPU.
+        pub migrations: u64,
+    }
+
+    /// What the programs remember about one task.
+    pub struct TaskState {
+        /// The counters when they were last accounted.
+        pub last: Reading,
+        /// When the task became able to run (CLOCK_MONOTONIC), 0 once it runs.
+        pub ready_ns: u64,
+        /// How long it then waited for a CPU, until that is accounted; else [`NO_WAIT`].
+        pub wait_ns: u64,
+        /// Id of the cgroup the counts went to; 0 where owners are not cgroups.
+        pub cgroup: u64,
+        /// Slot of the owner, [`SLOT_NONE`] or [`SLOT_UNRESOLVED`].
+        pub slot: u32,
+        /// [`WAITS_FOR_EXEC`], [`ANNOUNCED`].
+        pub flags: u32,
+    }
+
+    /// Counts of one owner on one CPU. Written only by programs that run with interrupts off on that CPU.
+    pub struct Count {
+        /// Time on the CPU in ns.
+        pub cpu_time_ns: u64,
+        /// Voluntary context switches.
+        pub voluntary_switches: u64,
+        /// Involuntary context switches.
+        pub involuntary_switches: u64,
+        /// Page faults without I/O.
+        pub minor_faults: u64,
+        /// Page faults with I/O.
+        pub major_faults: u64,
+        /// Moves to another CPU.
+        pub migrations: u64,
+        /// Times a CPU was reached: entries of the latency histogram.
+        pub runs: u64,
+        /// Sum of the run-queue latencies in ns.
+        pub wait_ns: u64,
+        /// Longest run-queue latency in ns.
+        pub wait_max_ns: u64,
+        /// Ticks that came late while this owner ran with interrupts masked.
+        pub late_ticks: u64,
+        /// Tick instants inside those spans, the ones that never came included: times the period is masked time.
+        pub blind_ticks: u64,
+        /// Changes whenever the row does; compared, never shown.
+        pub changes: u64,
+        /// Keeps a row at two cache lines.
+        pub reserved: [u64; 4],
+    }
+}
+
+impl Reading {
+    /// The counts between `earlier` and `self`. Counters only grow; a wrap is harmless.
+    #[must_use]
+    #[inline(always)]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            cpu_time_ns: self.cpu_time_ns.wrapping_sub(earlier.cpu_time_ns),
+            voluntary_switches: self.voluntary_switches.wrapping_sub(earlier.voluntary_switches),
+            involuntary_switches: self.involuntary_switches.wrapping_sub(earlier.involuntary_switches),
+            minor_faults: self.minor_faults.wrapping_sub(earlier.minor_faults),
+            major_faults: self.major_faults.wrapping_sub(earlier.major_faults),
+            migrations: self.migrations.wrapping_sub(earlier.migrations),
+        }
+    }
+
+    /// Was the task preempted at the switch that this difference ends with? The kernel counts a switch as involuntary
+    /// exactly if the task could have gone on (kernel/sched/core.c, `__schedule`).
+    #[must_use]
+    #[inline(always)]
+    pub const fn preempted(&self) -> bool {
+        self.involuntary_switches != 0
+    }
+}
+
+impl Count {
+    /// Adds what a task did.
+    #[inline(always)]
+    pub const fn add(&mut self, counts: &Reading) {
+        self.cpu_time_ns = self.cpu_time_ns.wrapping_add(counts.cpu_time_ns);
+        self.voluntary_switches = self.voluntary_switches.wrapping_add(counts.voluntary_switches);
+        self.involuntary_switches = self.involuntary_switches.wrapping_add(counts.involuntary_switches);
+        self.minor_faults = self.minor_faults.wrapping_add(counts.minor_faults);
+        self.major_faults = self.major_faults.wrapping_add(counts.major_faults);
+        self.migrations = self.migrations.wrapping_add(counts.migrations);
+        self.changes = self.changes.wrapping_add(1);
+    }
+
+    /// Adds one wait for a CPU.
+    #[inline(always)]
+    pub const fn add_wait(&mut self, wait_ns: u64) {
+        self.runs = self.runs.wrapping_add(1);
+        self.wait_ns = self.wait_ns.wrapping_add(wait_ns);
+        if wait_ns > self.wait_max_ns {
+            self.wait_max_ns = wait_ns;
+        }
+    }
+}
+
+/// How much of `cpu_time_ns`, accounted at `now_ns`, was spent after the task moved to another cgroup at `moved_ns`.
+///
+/// A task that was on a CPU when it moved has run ever since, so the time after the move is `now − moved`; one that
+/// was waiting has run no longer than that, so all of it came after.
+#[must_use]
+#[inline(always)]
+pub const fn cpu_time_after_move_ns(cpu_time_ns: u64, moved_ns: u64, now_ns: u64) -> u64 {
+    let since_move_ns = now_ns.saturating_sub(moved_ns);
+    if cpu_time_ns < since_move_ns { cpu_time_ns } else { since_move_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Count, Reading, cpu_time_after_move_ns};
+
+    fn reading(base: u64) -> Reading {
+        Reading {
+            cpu_time_ns: base,
+            voluntary_switches: base.wrapping_add(1),
+            involuntary_switches: base.wrapping_add(2),
+            minor_faults: base.wrapping_add(3),
+            major_faults: base.wrapping_add(4),
+            migrations: base.wrapping_add(5),
+        }
+    }
+
+    #[test]
+    fn a_difference_survives_the_wrap() {
+        let difference = reading(5).since(&reading(u64::MAX - 4));
+        assert_eq!(difference.cpu_time_ns, 10);
+        assert_eq!(difference.migrations, 10);
+    }
+
+    #[test]
+    fn every_counter_is_added() {
+        let mut count = Count::ZERO;
+        count.add(&reading(10));
+        count.add(&reading(100));
+        assert_eq!(
+            (count.cpu_time_ns, count.voluntary_switches, count.involuntary_switches, count.minor_faults),
+            (110, 112, 114, 116)
+        );
+        assert_eq!((count.major_faults, count.migrations, count.changes), (118, 120, 2));
+    }
+
+    #[test]
+    fn a_task_that_moved_while_running_splits_its_time() {
+        assert_eq!(cpu_time_after_move_ns(1_000, 9_700, 10_000), 300);
+    }
+
+    #[test]
+    fn a_task_that_moved_while_waiting_keeps_its_time() {
+        assert_eq!(cpu_time_after_move_ns(200, 9_000, 10_000), 200);
+    }
+
+    #[test]
+    fn a_wait_is_counted_summed_and_kept_if_it_is_the_longest() {
+        let mut count = Count::ZERO;
+        [5, 0, 3].into_iter().for_each(|wait_ns| count.add_wait(wait_ns));
+        assert_eq!((count.runs, count.wait_ns, count.wait_max_ns), (3, 8, 5));
+    }
+
+    #[test]
+    fn an_involuntary_switch_is_a_preemption() {
+        assert!(Reading { involuntary_switches: 1, ..Reading::ZERO }.preempted());
+        assert!(!Reading { voluntary_switches: 1, ..Reading::ZERO }.preempted());
+    }
+}

@@ -1,0 +1,78 @@
+//! What is counted per CPU, whoever owns it. Two rows, because a sampling program may run in an NMI.
+
+use crate::{loss, wire};
+
+wire! {
+    /// One row of the map `CPUS`. Written by programs that run on that CPU: with interrupts off, or, the losses of
+    /// those that can be interrupted, by single instructions.
+    pub struct CpuCount {
+        /// Set by user space: 1 while this CPU's counts are wanted. A word of its own, as user space writes words.
+        pub counted: u64,
+        /// Thread that the last switch event gave the CPU to.
+        pub last_next: u64,
+        /// Switch events seen.
+        pub switches: u64,
+        /// Switch events whose predecessor never arrived: another thread left the CPU than the last one to get it.
+        pub switches_missing: u64,
+        /// Time of the idle task in ns, closed spans.
+        pub idle_ns: u64,
+        /// When the idle task got the CPU (CLOCK_MONOTONIC), 0 while it does not have it.
+        pub idle_since_ns: u64,
+        /// Tick expiries seen.
+        pub ticks: u64,
+        /// Late ticks by class (see [`crate::gap`]): masked, stolen, idle.
+        pub late_ticks: [u64; crate::gap::CLASSES],
+        /// Tick instants inside those spans, by class, the ones that never came included.
+        pub blind_ticks: [u64; crate::gap::CLASSES],
+        /// What was lost, by reason (see [`crate::loss`]).
+        pub losses: [u64; loss::REASONS],
+        /// Keeps a row at whole cache lines.
+        pub reserved: [u64; 2],
+    }
+
+    /// One row of the map `CPU_SAMPLES`. Written only by the sampling program of that CPU.
+    pub struct CpuSamples {
+        /// Set by user space: which of the two hot-address tables is written (0 or 1).
+        pub table: u32,
+        /// Keeps the alignment.
+        pub reserved: u32,
+        /// Samples that arrived, whoever they hit.
+        pub samples: u64,
+        /// Samples that hit the idle task.
+        pub idle_samples: u64,
+        /// When the last sample arrived (CLOCK_MONOTONIC), 0 if it hit the idle task.
+        pub last_ns: u64,
+        /// `CpuCount::idle_ns` at that time: a silence with idle time in it is no evidence.
+        pub last_idle_ns: u64,
+        /// Silences longer than a period that end off the sampling grid: the timer came late.
+        pub silences: u64,
+        /// Time in those silences beyond the period, in ns.
+        pub silent_ns: u64,
+        /// Samples that are missing in silences that end on the grid: the kernel did not deliver them.
+        pub withheld: u64,
+        /// What was lost, by reason (see [`crate::loss`]).
+        pub losses: [u64; loss::REASONS],
+        /// Keeps a row at whole cache lines.
+        pub padding: [u64; 7],
+    }
+
+    /// The one row of the map `CONTROL`, written by user space while the programs run.
+    pub struct Control {
+        /// Kernel address of the periodic tick's timer function, 0 while unknown.
+        pub tick_function: u64,
+        /// Kernel address of the sampling clock's timer function, 0 while unknown.
+        pub clock_function: u64,
+    }
+}
+
+/// Word of a [`CpuCount`] row that user space writes.
+pub const COUNTED_WORD: usize = 0;
+/// Word of a [`CpuSamples`] row that user space writes.
+pub const TABLE_WORD: usize = 0;
+
+const _: () = assert!(core::mem::offset_of!(CpuCount, counted) == COUNTED_WORD * 8);
+const _: () = assert!(core::mem::offset_of!(CpuSamples, table) == TABLE_WORD * 8);
+const _: () =
+    assert!(size_of::<CpuCount>().is_multiple_of(64), "rows of two CPUs must not share a cache line");
+const _: () =
+    assert!(size_of::<CpuSamples>().is_multiple_of(64), "rows of two CPUs must not share a cache line");

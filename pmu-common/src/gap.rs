@@ -1,0 +1,152 @@
+//! When is a late timer a gap, and what does a number of late ticks say about masked time?
+
+use crate::wire;
+
+/// Interrupts were masked (or an interrupt handler ran).
+pub const MASKED: usize = 0;
+/// The hypervisor ran something else.
+pub const STOLEN: usize = 1;
+/// The CPU was idle and woke late.
+pub const IDLE: usize = 2;
+/// Number of classes.
+pub const CLASSES: usize = 3;
+
+/// [`Late::timer`]: the kernel's periodic tick.
+pub const TIMER_TICK: u32 = 0;
+/// [`Late::timer`]: the sampling clock.
+pub const TIMER_CLOCK: u32 = 1;
+
+/// Kernel stack entries kept with a gap. The first dozen belong to the timer interrupt itself.
+pub const STACK_FRAMES: usize = 40;
+
+wire! {
+    /// One late timer. Kept per CPU until the steal clock has caught up, then classified; if long enough, sent.
+    pub struct Late {
+        /// [`crate::ring::GAP`], so that the record can be sent as it is.
+        pub kind: u32,
+        /// CPU.
+        pub cpu: u32,
+        /// When the timer's handler started, in ns (CLOCK_MONOTONIC).
+        pub at_ns: u64,
+        /// How late that was, in ns. The span itself was longer by up to one period.
+        pub late_ns: u64,
+        /// Before classification: the steal clock. After: ns stolen around the span.
+        pub steal_ns: u64,
+        /// Thread that was interrupted.
+        pub tid: u32,
+        /// Its process.
+        pub tgid: u32,
+        /// Its owner's slot, or [`crate::count::SLOT_NONE`].
+        pub slot: u32,
+        /// [`TIMER_TICK`] or [`TIMER_CLOCK`].
+        pub timer: u32,
+        /// [`MASKED`], [`STOLEN`] or [`IDLE`].
+        pub class: u32,
+        /// Entries of `stack` in use.
+        pub frames: u32,
+        /// `task_struct.comm`.
+        pub comm: [u8; 16],
+        /// Kernel stack at the late interrupt, innermost first.
+        pub stack: [u64; STACK_FRAMES],
+    }
+}
+
+/// Class of a late timer: idle CPUs are no gaps, and stolen time is the hypervisor's if it explains half of it.
+#[must_use]
+#[inline(always)]
+pub const fn class(idle: bool, late_ns: u64, stolen_ns: u64) -> usize {
+    if idle {
+        IDLE
+    } else if stolen_ns >= late_ns - late_ns / 2 {
+        STOLEN
+    } else {
+        MASKED
+    }
+}
+
+/// Tick instants that fell into the span which ended `late_ns` after the first of them.
+///
+/// The kernel skips the ticks that it missed, so a span of several periods shows as one late tick.
+#[must_use]
+#[inline(always)]
+pub const fn tick_instants(late_ns: u64, period_ns: u64) -> u64 {
+    match late_ns.checked_div(period_ns) {
+        Some(skipped) => 1 + skipped,
+        None => 1,
+    }
+}
+
+/// Is a silence of `silent_ns` between two samples evidence of a late timer, and if not, how many samples are missing?
+///
+/// The timer keeps its grid: a sample that was not delivered leaves a whole number of periods, a late one does not.
+#[must_use]
+#[inline(always)]
+pub const fn silence(silent_ns: u64, period_ns: u64, tolerance_ns: u64) -> Silence {
+    if period_ns == 0 || silent_ns <= period_ns + tolerance_ns {
+        return Silence::None;
+    }
+    let beyond_grid_ns = silent_ns % period_ns;
+    if beyond_grid_ns <= tolerance_ns || beyond_grid_ns >= period_ns - tolerance_ns {
+        return Silence::Withheld((silent_ns + tolerance_ns) / period_ns - 1);
+    }
+    Silence::Late(silent_ns - period_ns)
+}
+
+/// What a silence between two samples says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Silence {
+    /// Nothing: it is no longer than a period.
+    None,
+    /// The timer came late by this many ns.
+    Late(u64),
+    /// This many samples were not delivered, on time though the timer was.
+    Withheld(u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{IDLE, MASKED, STOLEN, Silence, class, silence, tick_instants};
+
+    const PERIOD: u64 = 1_000_000;
+    const TOLERANCE: u64 = 50_000;
+
+    #[test]
+    fn a_span_is_stolen_if_steal_explains_half_of_it() {
+        assert_eq!(class(false, 800_000, 400_000), STOLEN);
+        assert_eq!(class(false, 800_000, 399_999), MASKED);
+        assert_eq!(class(false, 800_001, 400_000), MASKED);
+        assert_eq!(class(true, 800_000, 0), IDLE);
+    }
+
+    #[test]
+    fn a_span_of_several_periods_holds_the_ticks_that_never_came() {
+        assert_eq!(tick_instants(300_000, 4_000_000), 1);
+        assert_eq!(tick_instants(4_000_000, 4_000_000), 2);
+        assert_eq!(tick_instants(13_000_000, 4_000_000), 4);
+        assert_eq!(tick_instants(13_000_000, 0), 1, "the period is not known yet");
+    }
+
+    #[test]
+    fn a_silence_shorter_than_the_period_is_not_a_gap() {
+        assert_eq!(silence(PERIOD, PERIOD, TOLERANCE), Silence::None);
+        assert_eq!(silence(PERIOD + TOLERANCE, PERIOD, TOLERANCE), Silence::None);
+    }
+
+    #[test]
+    fn a_silence_off_the_grid_is_late() {
+        assert_eq!(silence(PERIOD + 300_000, PERIOD, TOLERANCE), Silence::Late(300_000));
+        assert_eq!(silence(3 * PERIOD + 300_000, PERIOD, TOLERANCE), Silence::Late(2 * PERIOD + 300_000));
+    }
+
+    #[test]
+    fn a_silence_on_the_grid_is_withheld_samples() {
+        assert_eq!(silence(2 * PERIOD, PERIOD, TOLERANCE), Silence::Withheld(1));
+        assert_eq!(silence(5 * PERIOD + 40_000, PERIOD, TOLERANCE), Silence::Withheld(4));
+        assert_eq!(silence(5 * PERIOD - 40_000, PERIOD, TOLERANCE), Silence::Withheld(4));
+    }
+
+    #[test]
+    fn an_event_that_is_no_clock_has_no_silences() {
+        assert_eq!(silence(u64::MAX, 0, TOLERANCE), Silence::None);
+    }
+}

@@ -1,0 +1,18 @@
+//! The wire between pmbpf's BPF programs and its user side.
+//!
+//! Only two things belong here: the records that cross (maps, ring buffer, read-only configuration), and the
+//! arithmetic that both sides must agree on. No dependencies, no features, no I/O, so that every line can be
+//! tested on the host and compiled for the kernel.
+#![no_std]
+
+pub mod config;
+pub mod count;
+pub mod cpu;
+pub mod gap;
+pub mod histogram;
+pub mod loss;
+pub mod name;
+pub mod owner;
+pub mod ring;
+pub mod sample;
+pub mod wire;

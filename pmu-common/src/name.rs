@@ -1,0 +1,125 @@
+//! Names of maps and programs, as the object file has them. `tests/contract.rs` holds them against the built object.
+
+/// Maps.
+pub mod map {
+    /// [`crate::cpu::Control`], one row.
+    pub const CONTROL: &str = "CONTROL";
+    /// [`crate::cpu::CpuCount`] by CPU.
+    pub const CPUS: &str = "CPUS";
+    /// [`crate::cpu::CpuSamples`] by CPU.
+    pub const CPU_SAMPLES: &str = "CPU_SAMPLES";
+    /// [`crate::owner::Owner`] by slot.
+    pub const OWNERS: &str = "OWNERS";
+    /// [`crate::count::Count`] by slot and CPU.
+    pub const COUNTS: &str = "COUNTS";
+    /// [`crate::histogram::Buckets`] by slot and CPU.
+    pub const LATENCIES: &str = "LATENCIES";
+    /// [`crate::sample::SampleCount`] by slot and CPU.
+    pub const SAMPLES: &str = "SAMPLES";
+    /// [`crate::sample::Hot`]: two tables per CPU.
+    pub const HOT: &str = "HOT";
+    /// [`crate::count::TaskState`] in the task itself.
+    pub const TASKS: &str = "TASKS";
+    /// [`crate::count::TaskState`] by address of the task, for kernels without typed programs.
+    pub const TASKS_BY_ADDRESS: &str = "TASKS_BY_ADDRESS";
+    /// Slot by [`crate::owner::OwnerKey`].
+    pub const SLOT_OF: &str = "SLOT_OF";
+    /// Free slots, lowest on top.
+    pub const FREE_SLOTS: &str = "FREE_SLOTS";
+    /// Targets by process, thread or cgroup id.
+    pub const TARGETS: &str = "TARGETS";
+    /// Time of the last move to another cgroup (CLOCK_MONOTONIC ns) by process id.
+    pub const MOVES: &str = "MOVES";
+    /// Late timers waiting for the steal clock, per CPU.
+    pub const LATE: &str = "LATE";
+    /// Room to read a stack into, per CPU.
+    pub const SCRATCH: &str = "SCRATCH";
+    /// The ring buffer.
+    pub const RING: &str = "RING";
+    /// aya-log's ring buffer.
+    pub const LOGS: &str = "AYA_LOGS";
+
+    /// All of the above.
+    pub const ALL: [&str; 18] = [
+        CONTROL,
+        CPUS,
+        CPU_SAMPLES,
+        OWNERS,
+        COUNTS,
+        LATENCIES,
+        SAMPLES,
+        HOT,
+        TASKS,
+        TASKS_BY_ADDRESS,
+        SLOT_OF,
+        FREE_SLOTS,
+        TARGETS,
+        MOVES,
+        LATE,
+        SCRATCH,
+        RING,
+        LOGS,
+    ];
+}
+
+/// Programs. Those with a twin exist a second time under the name + [`program::RAW`], for kernels without BTF-typed
+/// tracepoints.
+pub mod program {
+    /// Suffix of the twin that reads kernel memory by address instead of by type.
+    pub const RAW: &str = "_raw";
+
+    /// On `sched_switch`.
+    pub const SWITCH: &str = "switch";
+    /// On `sched_wakeup`.
+    pub const WAKE: &str = "wake";
+    /// On `sched_wakeup_new`.
+    pub const WAKE_NEW: &str = "wake_new";
+    /// On `sched_process_fork`.
+    pub const FORK: &str = "fork";
+    /// On `sched_process_exec`.
+    pub const EXEC: &str = "exec";
+    /// On `sched_prepare_exec` (Linux 6.10): where a launched command starts to count.
+    pub const RELEASE: &str = "release";
+    /// On `sched_process_exit`.
+    pub const EXIT: &str = "exit";
+    /// On `sched_process_free`; only the twin exists, to forget the task.
+    pub const FREE: &str = "free";
+    /// On `cgroup_mkdir`.
+    pub const CGROUP_CREATE: &str = "cgroup_create";
+    /// On `cgroup_rmdir`.
+    pub const CGROUP_REMOVE: &str = "cgroup_remove";
+    /// On `cgroup_attach_task`.
+    pub const CGROUP_MOVE: &str = "cgroup_move";
+    /// On `hrtimer_expire_entry`.
+    pub const TIMER: &str = "timer";
+    /// On a sampling event's overflow.
+    pub const SAMPLE: &str = "sample";
+    /// Run on each CPU before a drain.
+    pub const FLUSH: &str = "flush";
+    /// Run once over every task before counting starts; has no twin.
+    pub const PRIME: &str = "prime";
+
+    /// Programs with a twin.
+    pub const TWINS: [&str; 13] = [
+        SWITCH,
+        WAKE,
+        WAKE_NEW,
+        FORK,
+        EXEC,
+        RELEASE,
+        EXIT,
+        CGROUP_CREATE,
+        CGROUP_REMOVE,
+        CGROUP_MOVE,
+        TIMER,
+        SAMPLE,
+        FLUSH,
+    ];
+    /// Programs without one.
+    pub const SINGLES: [&str; 2] = [PRIME, "free_raw"];
+}
+
+/// The read-only configuration, a [`crate::config::Config`].
+pub const CONFIG: &str = "CONFIG";
+/// aya-log's level, a `u8`: 0 is off.
+pub const LOG_LEVEL: &str = "AYA_LOG_LEVEL";

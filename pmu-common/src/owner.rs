@@ -1,0 +1,32 @@
+//! Whom counts belong to. An owner gets a dense slot with a generation the first time it is seen.
+
+use crate::wire;
+
+/// Bytes of a name that the kernel side keeps.
+pub const NAME_BYTES: usize = 64;
+
+wire! {
+    /// Identity of an owner, the key of the map `SLOT_OF`.
+    pub struct OwnerKey {
+        /// Process id, or cgroup id (`kernfs_node.id`, the inode of the v2 directory).
+        pub id: u64,
+        /// Start time of the process's first thread in ns (CLOCK_MONOTONIC), 0 for a cgroup: ids are used again.
+        pub born_ns: u64,
+    }
+
+    /// One row of the map `OWNERS`, by slot. How often the slot was used before, user space knows: it frees slots.
+    pub struct Owner {
+        /// Who it is. `key.id` is 0 while the slot is free.
+        pub key: OwnerKey,
+        /// When the process exited or the cgroup was removed (CLOCK_MONOTONIC), 0 while it lives.
+        pub ended_ns: u64,
+        /// Process id of the parent, or id of the parent cgroup.
+        pub parent: u64,
+        /// Times the process executed another program.
+        pub execs: u32,
+        /// Keeps the alignment.
+        pub reserved: u32,
+        /// `task_struct.comm` of the first thread, or the last part of the cgroup's path; zero-terminated if shorter.
+        pub name: [u8; NAME_BYTES],
+    }
+}

@@ -1,0 +1,141 @@
+//! Moves what a task did since it was last seen to its owner's row.
+
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use pmu_common::{
+    config::{FILTER_CGROUPS, FILTER_NONE},
+    count::{
+        NO_WAIT, Reading, SLOT_NONE, SLOT_UNRESOLVED, TaskState, WAITS_FOR_EXEC, cpu_time_after_move_ns,
+    },
+    cpu::CpuCount,
+    histogram::{BUCKETS, bucket_of},
+    loss,
+    owner::OwnerKey,
+};
+
+use crate::{
+    access::{Access, Pointer},
+    config::config,
+    maps::{COUNTS, LATENCIES, MOVES, lose, row},
+    owner, prime, task,
+};
+
+/// A task that was accounted.
+pub(crate) struct Accounted {
+    /// Its state.
+    pub(crate) task: *mut TaskState,
+    /// Did it lose its CPU although it could have gone on?
+    pub(crate) preempted: bool,
+}
+
+/// Accounts `task`, which is about to leave `cpu` or still runs on it. Call with interrupts off, on that CPU.
+#[inline(always)]
+pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &CpuCount) -> Option<Accounted> {
+    let Some(pointer) = A::state(task) else {
+        meet::<A>(task, counts);
+        return None;
+    };
+    // SAFETY: a task's state is written only where the task runs, and this is there.
+    let state = unsafe { &mut *pointer };
+    if state.flags & WAITS_FOR_EXEC != 0 {
+        return None;
+    }
+    let now = task::reading::<A>(task);
+    let mut done = now.since(&state.last);
+    let wait_ns = state.wait_ns;
+    state.last = now;
+    state.wait_ns = NO_WAIT;
+    let accounted = Accounted { task: pointer, preempted: done.preempted() };
+    if counts.counted != 0 {
+        settle::<A>(task, state, cpu, &mut done);
+        if state.slot != SLOT_NONE {
+            let _ = add(state.slot, cpu, &done, wait_ns);
+        }
+    }
+    Some(accounted)
+}
+
+/// A task that was never met: what it did until now is not known to be ours.
+#[inline(always)]
+fn meet<A: Access>(task: Pointer, counts: &CpuCount) {
+    let wanted = if A::CREATES_ANYWHERE {
+        prime::meet::<A>(task)
+    } else {
+        matches!(config!(filter), FILTER_NONE | FILTER_CGROUPS)
+    };
+    if wanted && counts.counted != 0 {
+        lose(loss::TASK_UNKNOWN);
+    }
+}
+
+/// Makes `state` name the owner of what was done; time from before a move to another cgroup goes to the old one.
+#[inline(always)]
+fn settle<A: Access>(task: Pointer, state: &mut TaskState, cpu: u32, done: &mut Reading) {
+    if !task::cgroups_matter() {
+        if state.slot == SLOT_UNRESOLVED {
+            state.slot = owner::resolve::<A>(task, core::ptr::null(), 0);
+        }
+        return;
+    }
+    let cgroup = task::cgroup::<A>(task);
+    let id = task::cgroup_id::<A>(cgroup);
+    if id == state.cgroup && state.slot != SLOT_UNRESOLVED {
+        return;
+    }
+    let (old_id, old_slot) = (state.cgroup, state.slot);
+    state.cgroup = id;
+    state.slot = owner::resolve::<A>(task, cgroup, id);
+    if id == old_id {
+        return;
+    }
+    let before = before_move::<A>(task, done);
+    done.cpu_time_ns -= before.cpu_time_ns;
+    let old_slot = match old_slot {
+        SLOT_UNRESOLVED => owner::known(&OwnerKey { id: old_id, born_ns: 0 }).unwrap_or(SLOT_NONE),
+        slot => slot,
+    };
+    if old_slot < SLOT_NONE {
+        let _ = add(old_slot, cpu, &before, NO_WAIT);
+    }
+}
+
+/// What of `done` came before the task's last move: CPU time only; the rest cannot be told apart and goes to the new
+/// cgroup.
+#[inline(always)]
+fn before_move<A: Access>(task: Pointer, done: &Reading) -> Reading {
+    // SAFETY: the value is copied at once.
+    let Some(moved_ns) = (unsafe { MOVES.get(task::tgid::<A>(task)) }).copied() else {
+        lose(loss::MOVE_UNTIMED);
+        return Reading::ZERO;
+    };
+    // SAFETY: the helper has no preconditions.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    let after_ns = cpu_time_after_move_ns(done.cpu_time_ns, moved_ns, now_ns);
+    Reading { cpu_time_ns: done.cpu_time_ns - after_ns, ..Reading::ZERO }
+}
+
+#[inline(always)]
+fn add(slot: u32, cpu: u32, done: &Reading, wait_ns: u64) -> Option<()> {
+    let index = row(slot, cpu);
+    // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
+    let count = unsafe { &mut *COUNTS.get_ptr_mut(index)? };
+    count.add(done);
+    if wait_ns == NO_WAIT {
+        return Some(());
+    }
+    count.add_wait(wait_ns);
+    let buckets = LATENCIES.get_ptr_mut(index)?.cast::<u32>();
+    let bucket = masked(bucket_of(wait_ns));
+    let bucket = buckets.wrapping_add(bucket);
+    // SAFETY: `masked` kept the index below BUCKETS, so this is inside a live row that only this CPU writes.
+    let bucket = unsafe { &mut *bucket };
+    *bucket = bucket.wrapping_add(1);
+    Some(())
+}
+
+/// `bucket`, with a bound that the verifier sees: the compiler proves it and drops the mask unless it is made to forget.
+#[inline(always)]
+fn masked(bucket: u32) -> usize {
+    // SAFETY: a local is readable.
+    let bucket = unsafe { core::ptr::read_volatile(&raw const bucket) };
+    (bucket as usize) & (BUCKETS - 1)
+}

@@ -1,0 +1,126 @@
+//! Programs on the life of cgroups: created, removed, entered. Only the v2 hierarchy (id 0) counts.
+
+use aya_ebpf::{
+    EbpfContext,
+    helpers::bpf_ktime_get_ns,
+    macros::{btf_tracepoint, raw_tracepoint},
+    programs::{BtfTracePointContext, RawTracePointContext},
+};
+use aya_log_ebpf::warn;
+use pmu_common::{
+    config::BY_CGROUP,
+    count::SLOT_NONE,
+    loss,
+    owner::OwnerKey,
+    ring::{CGROUP, NewCgroup, PATH_BYTES},
+};
+
+use crate::{
+    access::{Access, Pointer, Probed, Typed},
+    config::config,
+    maps::{MOVES, RING, SLOT_OF, lose},
+    owner, process, target, task,
+};
+
+/// `trace_cgroup_mkdir(cgroup, path)`, kernel/cgroup/cgroup.c.
+#[btf_tracepoint(function = "cgroup_mkdir")]
+pub(crate) fn cgroup_create(context: BtfTracePointContext) -> i32 {
+    let _ = try_create::<Typed>(&context, context.arg(0), context.arg(1));
+    0
+}
+
+/// Twin of [`cgroup_create`].
+#[raw_tracepoint(tracepoint = "cgroup_mkdir")]
+pub(crate) fn cgroup_create_raw(context: RawTracePointContext) -> i32 {
+    let _ = try_create::<Probed>(&context, context.arg(0), context.arg(1));
+    0
+}
+
+/// Sends the path: the cgroup may be gone before user space can look it up.
+#[inline(always)]
+fn try_create<A: Access>(context: &impl EbpfContext, cgroup: Pointer, path: Pointer) -> Option<()> {
+    if !is_v2::<A>(cgroup) || config!(by) != BY_CGROUP || !target::cgroup(cgroup) {
+        return None;
+    }
+    let id = task::cgroup_id::<A>(cgroup);
+    let Some(mut record) = RING.reserve::<Room>(0) else {
+        lose(loss::RING_FULL);
+        warn!(context, "the ring buffer has no room for cgroup {}", id);
+        return None;
+    };
+    let room = record.as_mut_ptr();
+    // SAFETY: the reservation is ours, writable and as large as `Room`.
+    let path_room = unsafe { &mut (*room).path };
+    let bytes = owner::read_string(path, path_room).unwrap_or(0);
+    let header = NewCgroup { kind: CGROUP, path_bytes: bytes as u32, id };
+    // SAFETY: as above.
+    unsafe { (*room).header = header };
+    record.submit(1);
+    Some(())
+}
+
+/// A cgroup's record. The kernel copies whole reservations, so a short path wastes ring space; cgroups are few.
+#[repr(C)]
+struct Room {
+    header: NewCgroup,
+    path: [u8; PATH_BYTES],
+}
+
+/// `trace_cgroup_rmdir(cgroup, path)`, kernel/cgroup/cgroup.c.
+#[btf_tracepoint(function = "cgroup_rmdir")]
+pub(crate) fn cgroup_remove(context: BtfTracePointContext) -> i32 {
+    let _ = try_remove::<Typed>(context.arg(0));
+    0
+}
+
+/// Twin of [`cgroup_remove`].
+#[raw_tracepoint(tracepoint = "cgroup_rmdir")]
+pub(crate) fn cgroup_remove_raw(context: RawTracePointContext) -> i32 {
+    let _ = try_remove::<Probed>(context.arg(0));
+    0
+}
+
+#[inline(always)]
+fn try_remove<A: Access>(cgroup: Pointer) -> Option<()> {
+    if !is_v2::<A>(cgroup) {
+        return None;
+    }
+    let key = OwnerKey { id: task::cgroup_id::<A>(cgroup), born_ns: 0 };
+    let slot = owner::known(&key)?;
+    let _ = SLOT_OF.remove(key);
+    if slot == SLOT_NONE || config!(by) != BY_CGROUP { None } else { process::end(slot) }
+}
+
+/// `trace_cgroup_attach_task(cgroup, path, task, threadgroup)`, kernel/cgroup/cgroup.c: after the move.
+#[btf_tracepoint(function = "cgroup_attach_task")]
+pub(crate) fn cgroup_move(context: BtfTracePointContext) -> i32 {
+    let _ = try_move::<Typed>(context.arg(0), context.arg(2));
+    0
+}
+
+/// Twin of [`cgroup_move`].
+#[raw_tracepoint(tracepoint = "cgroup_attach_task")]
+pub(crate) fn cgroup_move_raw(context: RawTracePointContext) -> i32 {
+    let _ = try_move::<Probed>(context.arg(0), context.arg(2));
+    0
+}
+
+/// Notes the time, for the slice that is running; threads of a process move together and the kernel tells of one.
+#[inline(always)]
+fn try_move<A: Access>(cgroup: Pointer, task: Pointer) -> Option<()> {
+    if !is_v2::<A>(cgroup) {
+        return None;
+    }
+    // SAFETY: the helper has no preconditions.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    if MOVES.insert(task::tgid::<A>(task), now_ns, 0).is_err() {
+        lose(loss::MAP_FULL);
+    }
+    Some(())
+}
+
+#[inline(always)]
+fn is_v2<A: Access>(cgroup: Pointer) -> bool {
+    let root = A::pointer(cgroup, config!(offsets.cgroup_root));
+    A::u32(root, config!(offsets.cgroup_root_hierarchy)) == 0
+}

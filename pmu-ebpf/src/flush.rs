@@ -1,0 +1,38 @@
+//! Program run on each CPU before a drain: accounts the task that is running there, so that one which never switches
+//! counts too, and classifies late timers that wait.
+
+use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
+
+use crate::{
+    access::{Access, Probed, Typed},
+    account::account,
+    maps::{CPUS, this_cpu},
+    task, timer,
+};
+
+/// Never attached: user space runs it on a CPU through `BPF_PROG_TEST_RUN`, which interrupts that CPU.
+#[raw_tracepoint(tracepoint = "sched_switch")]
+pub(crate) fn flush(_: RawTracePointContext) -> i32 {
+    let _ = try_flush::<Typed>();
+    0
+}
+
+/// Twin of [`flush`].
+#[raw_tracepoint(tracepoint = "sched_switch")]
+pub(crate) fn flush_raw(_: RawTracePointContext) -> i32 {
+    let _ = try_flush::<Probed>();
+    0
+}
+
+#[inline(always)]
+fn try_flush<A: Access>() -> Option<()> {
+    let cpu = this_cpu();
+    // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
+    let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
+    let task = A::current();
+    timer::settle_all(counts, cpu, timer::stolen_ns(task));
+    if task::tid::<A>(task) == 0 {
+        return None;
+    }
+    account::<A>(task, cpu, counts).map(|_| ())
+}

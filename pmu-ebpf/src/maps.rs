@@ -1,0 +1,155 @@
+//! Every map: who writes it, who reads it, how large. Sizes of 1 are set by the loader to what the plan needs.
+//!
+//! Rows "by slot and CPU" lie at `slot * cpus + cpu`: each has one writer, so nothing is locked, and user space reads
+//! them through a mapping without a system call.
+
+use core::marker::PhantomData;
+
+use aya_ebpf::{
+    bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, bpf_map_type::BPF_MAP_TYPE_TASK_STORAGE},
+    helpers::bpf_get_smp_processor_id,
+    macros::{btf_map, map},
+    maps::{Array, HashMap, LruHashMap, RingBuf, Stack},
+};
+use pmu_common::{
+    config::Config,
+    count::{Count, TaskState},
+    cpu::{Control, CpuCount, CpuSamples},
+    gap::Late,
+    histogram::Buckets,
+    owner::{Owner, OwnerKey},
+    ring,
+    sample::{Hot, SampleCount},
+};
+
+use crate::config::config;
+
+/// Written by user space while programs run. One row.
+#[map]
+pub(crate) static CONTROL: Array<Control> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by programs that run with interrupts off on that CPU. One row per possible CPU.
+#[map]
+pub(crate) static CPUS: Array<CpuCount> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by the sampling program. One row per possible CPU.
+#[map]
+pub(crate) static CPU_SAMPLES: Array<CpuSamples> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by whoever allocates a slot, and by `exec`, `exit` and `cgroup_remove`; cleared by user space. By slot.
+#[map]
+pub(crate) static OWNERS: Array<Owner> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by `switch`, `flush` and `timer`; cleared by user space between two owners of a slot. By slot and CPU.
+#[map]
+pub(crate) static COUNTS: Array<Count> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Run-queue latencies. As [`COUNTS`].
+#[map]
+pub(crate) static LATENCIES: Array<Buckets> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by `sample`. By slot and CPU.
+#[map]
+pub(crate) static SAMPLES: Array<SampleCount> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by `sample`; the table not in use is read and cleared by user space. Two tables per CPU.
+#[map]
+pub(crate) static HOT: Array<Hot> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by whoever allocates a slot; removed when the owner ends. Room for non-targets too. Preallocated, because
+/// a sampling program may run in an NMI.
+#[map]
+pub(crate) static SLOT_OF: HashMap<OwnerKey, u32> = HashMap::with_max_entries(1, 0);
+/// Filled by user space, lowest slot on top; popped by whoever allocates. One entry per slot.
+#[map]
+pub(crate) static FREE_SLOTS: Stack<u32> = Stack::with_max_entries(1, 0);
+/// Written by user space before counting starts. By process, thread or cgroup id.
+#[map]
+pub(crate) static TARGETS: HashMap<u64, u32> = HashMap::with_max_entries(1, BPF_F_NO_PREALLOC);
+/// Written by `cgroup_move`, read at the process's next switch. Old moves give way.
+#[map]
+pub(crate) static MOVES: LruHashMap<u32, u64> = LruHashMap::with_max_entries(1024, 0);
+/// Written by `timer` and `flush`: [`crate::timer::PENDING`] rows per CPU.
+#[map]
+pub(crate) static LATE: Array<Late> = Array::with_max_entries(1, 0);
+/// Written by `sample`. One row per possible CPU.
+#[map]
+pub(crate) static SCRATCH: Array<StackRoom> = Array::with_max_entries(1, 0);
+/// Written by every program, read by user space: gaps, stacks, and facts about processes and cgroups.
+#[map]
+pub(crate) static RING: RingBuf = RingBuf::with_byte_size(4096, 0);
+/// In the task itself, freed with it. Created by `prime` and `fork`, written at the task's switches.
+#[btf_map]
+pub(crate) static TASKS: TaskStorage<TaskState> = TaskStorage::new();
+/// The same by address of the task, for kernels without typed programs; removed by `free_raw`.
+#[map]
+pub(crate) static TASKS_BY_ADDRESS: HashMap<u64, TaskState> = HashMap::with_max_entries(1, 0);
+
+/// A record's header and both stacks, as they go into the ring buffer.
+#[repr(C)]
+pub(crate) struct StackRoom {
+    pub(crate) header: ring::Stack,
+    pub(crate) addresses: [u64; 2 * ring::STACK_FRAMES],
+}
+
+/// A map of type `BPF_MAP_TYPE_TASK_STORAGE`, which aya-ebpf does not have. The fields are never read: the loader
+/// takes type, key and value from their types.
+#[repr(C)]
+pub(crate) struct TaskStorage<T> {
+    r#type: *const [i32; BPF_MAP_TYPE_TASK_STORAGE as usize],
+    key: *const i32,
+    value: *const T,
+    max_entries: *const [i32; 0],
+    map_flags: *const [i32; BPF_F_NO_PREALLOC as usize],
+    owns: PhantomData<T>,
+}
+
+// SAFETY: the pointers are placeholders that nothing follows.
+unsafe impl<T> Sync for TaskStorage<T> {}
+
+impl<T> TaskStorage<T> {
+    const fn new() -> Self {
+        Self {
+            r#type: core::ptr::null(),
+            key: core::ptr::null(),
+            value: core::ptr::null(),
+            max_entries: core::ptr::null(),
+            map_flags: core::ptr::null(),
+            owns: PhantomData,
+        }
+    }
+}
+
+/// The CPU the program runs on.
+#[inline(always)]
+pub(crate) fn this_cpu() -> u32 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_get_smp_processor_id() }
+}
+
+/// Index of a row by slot and CPU.
+#[inline(always)]
+pub(crate) fn row(slot: u32, cpu: u32) -> u32 {
+    slot.wrapping_mul(config!(cpus)).wrapping_add(cpu)
+}
+
+/// Adds 1 to a counter of this CPU's row, in one instruction: a program that may be interrupted by another one on its
+/// CPU must not lose the other's count.
+#[inline(always)]
+pub(crate) fn lose(reason: usize) {
+    if let Some(cpu) = CPUS.get_ptr_mut(this_cpu()) {
+        // SAFETY: the lookup gave a live row.
+        let losses = unsafe { &raw mut (*cpu).losses };
+        // Every caller passes a constant below `REASONS`.
+        add(losses.cast::<u64>().wrapping_add(reason));
+    }
+}
+
+/// Adds 1 in one instruction.
+#[inline(always)]
+fn add(counter: *mut u64) {
+    #[cfg(target_arch = "bpf")]
+    // SAFETY: the caller passes a live, aligned counter in a map. `AtomicU64::fetch_add` does not exist for BPF in
+    // Rust 1.95; this intrinsic is what it would call.
+    unsafe {
+        core::intrinsics::atomic_xadd::<u64, u64, { core::intrinsics::AtomicOrdering::Relaxed }>(counter, 1);
+    }
+    // The host only checks the crate.
+    #[cfg(not(target_arch = "bpf"))]
+    let _ = counter;
+}
+
+// The loader overwrites CONFIG by name and size.
+const _: () = assert!(size_of::<Config>().is_multiple_of(8));

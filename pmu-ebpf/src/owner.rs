@@ -1,0 +1,153 @@
+//! Slots: which row of the maps counts for an owner.
+
+use aya_ebpf::{
+    bindings::{BPF_NOEXIST, BPF_RB_FORCE_WAKEUP},
+    helpers::{bpf_probe_read_kernel_str_bytes, generated::bpf_probe_read_kernel},
+};
+use pmu_common::{
+    config::BY_CGROUP,
+    count::{SLOT_NONE, SLOT_OTHER},
+    loss,
+    owner::{Owner, OwnerKey},
+    ring,
+};
+
+use crate::{
+    access::{Access, Pointer, Probed},
+    config::config,
+    maps::{FREE_SLOTS, OWNERS, RING, SLOT_OF, lose},
+    target, task,
+};
+
+/// Value in `SLOT_OF` for a wanted cgroup whose processes own the counts.
+const MEMBER: u32 = SLOT_OTHER;
+
+/// Bytes of `task_struct.comm`.
+pub(crate) const COMM_BYTES: u32 = 16;
+
+/// Slot of a task that is now in `cgroup` with this `id` (both ignored where cgroups do not matter).
+#[inline(always)]
+pub(crate) fn resolve<A: Access>(task: Pointer, cgroup: Pointer, id: u64) -> u32 {
+    if task::cgroups_matter() {
+        let slot = of_cgroup(cgroup, id);
+        if slot == SLOT_NONE || config!(by) == BY_CGROUP {
+            return slot;
+        }
+    }
+    of_process::<A>(task)
+}
+
+#[inline(always)]
+fn of_process<A: Access>(task: Pointer) -> u32 {
+    let key = task::process_key::<A>(task);
+    if let Some(slot) = known(&key) {
+        return slot;
+    }
+    allocate(&key, |owner| {
+        let leader = A::pointer(task, config!(offsets.task_group_leader));
+        let parent = A::pointer(leader, config!(offsets.task_real_parent));
+        // SAFETY: `owner` is a live row that nobody else writes until it is published.
+        let owner = unsafe { &mut *owner };
+        owner.parent = u64::from(task::tgid::<A>(parent));
+        read_comm(leader, &mut owner.name);
+    })
+}
+
+/// Slot of a cgroup, or where processes own the counts: [`MEMBER`] if it is wanted, [`SLOT_NONE`] if not.
+#[inline(always)]
+fn of_cgroup(cgroup: Pointer, id: u64) -> u32 {
+    let key = OwnerKey { id, born_ns: 0 };
+    if let Some(slot) = known(&key) {
+        return slot;
+    }
+    let wanted = target::cgroup(cgroup);
+    if wanted && config!(by) == BY_CGROUP {
+        return allocate(&key, |owner| {
+            let parent = Probed::pointer(cgroup, config!(offsets.cgroup_parent));
+            // SAFETY: as in `of_process`.
+            let owner = unsafe { &mut *owner };
+            owner.parent = if parent.is_null() { 0 } else { task::cgroup_id::<Probed>(parent) };
+        });
+    }
+    let answer = if wanted { MEMBER } else { SLOT_NONE };
+    if SLOT_OF.insert(key, answer, 0).is_err() {
+        lose(loss::MAP_FULL);
+    }
+    answer
+}
+
+/// Slot of an owner that has been seen before.
+#[inline(always)]
+pub(crate) fn known(key: &OwnerKey) -> Option<u32> {
+    // SAFETY: the value is copied at once; an entry is removed only after its owner has ended.
+    unsafe { SLOT_OF.get(key) }.copied()
+}
+
+/// Gives `key` a slot. `describe` fills the row before anyone can find it.
+#[inline(always)]
+fn allocate(key: &OwnerKey, describe: impl FnOnce(*mut Owner)) -> u32 {
+    let Ok(Some(slot)) = FREE_SLOTS.pop() else {
+        lose(loss::OWNER_LIMIT);
+        return SLOT_OTHER;
+    };
+    let Some(owner) = OWNERS.get_ptr_mut(slot) else {
+        return SLOT_OTHER;
+    };
+    describe(owner);
+    // SAFETY: the lookup gave a live row; the id goes in last, because it is what says that the slot is in use.
+    unsafe { (*owner).key.born_ns = key.born_ns };
+    // SAFETY: as above.
+    unsafe { (*owner).key.id = key.id };
+    match SLOT_OF.insert(key, slot, u64::from(BPF_NOEXIST)) {
+        Ok(()) => {
+            if slot >= config!(slots) - config!(slots) / 4 {
+                // Forced, because records that wait for the tick would keep an ordinary wake-up from being sent.
+                tell(ring::PRESSURE, 0, u64::from(BPF_RB_FORCE_WAKEUP));
+            }
+            slot
+        }
+        Err(_) => give_back(key, slot, owner),
+    }
+}
+
+/// Another CPU gave the owner a slot first, or the map is full.
+#[inline(always)]
+fn give_back(key: &OwnerKey, slot: u32, owner: *mut Owner) -> u32 {
+    // SAFETY: the row was never published.
+    unsafe { (*owner).key.id = 0 };
+    if FREE_SLOTS.push(slot, 0).is_err() {
+        lose(loss::RACE);
+    }
+    known(key).unwrap_or_else(|| {
+        lose(loss::MAP_FULL);
+        SLOT_OTHER
+    })
+}
+
+/// Copies a thread's `comm`.
+#[inline(always)]
+pub(crate) fn read_comm(task: Pointer, name: &mut [u8]) {
+    let comm = task.wrapping_add(config!(offsets.task_comm) as usize);
+    // SAFETY: the helper checks the address; `name` has at least COMM_BYTES bytes at every caller.
+    unsafe { bpf_probe_read_kernel(name.as_mut_ptr().cast(), COMM_BYTES, comm.cast()) };
+}
+
+/// Copies a zero-terminated kernel string; returns its bytes without the zero.
+#[inline(always)]
+pub(crate) fn read_string(string: Pointer, into: &mut [u8]) -> Option<usize> {
+    // SAFETY: the helper checks the address and never writes more than `into` holds.
+    let bytes = unsafe { bpf_probe_read_kernel_str_bytes(string, into) };
+    bytes.ok().map(<[u8]>::len)
+}
+
+/// Sends a fact about a process. `flags` as for `bpf_ringbuf_submit`.
+#[inline(always)]
+pub(crate) fn tell(kind: u32, tgid: u32, flags: u64) {
+    match RING.reserve::<ring::Process>(0) {
+        Some(mut record) => {
+            record.write(ring::Process { kind, tgid });
+            record.submit(flags);
+        }
+        None => lose(loss::RING_FULL),
+    }
+}

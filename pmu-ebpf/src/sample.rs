@@ -1,0 +1,258 @@
+//! Program on a sampling event's overflow: counts the sample for its owner, keeps its address, and its stacks if asked.
+//!
+//! It may run in an NMI and so interrupt every other program on its CPU: it writes rows of its own only. The kernel
+//! never runs it inside itself.
+
+use aya_ebpf::{
+    EbpfContext,
+    bindings::{BPF_F_USER_STACK, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
+    helpers::{
+        bpf_ktime_get_ns,
+        generated::{bpf_get_stack, bpf_ringbuf_output, bpf_ringbuf_query},
+    },
+    macros::perf_event,
+    programs::PerfEventContext,
+};
+use pmu_common::{
+    count::{ANNOUNCED, SLOT_NONE, SLOT_UNRESOLVED},
+    cpu::CpuSamples,
+    gap::{Silence, silence},
+    loss,
+    ring::{self, STACK_FRAMES},
+    sample::{HOT_PROBES, Hot, hot_hash},
+};
+
+use crate::{
+    access::{Access, Pointer, Probed, Typed},
+    config::config,
+    maps::{CPU_SAMPLES, CPUS, HOT, RING, SAMPLES, SCRATCH, StackRoom, row, this_cpu},
+    owner, task,
+};
+
+const STACK_BYTES: u32 = (STACK_FRAMES * 8) as u32;
+
+/// "No such stack" (`-EFAULT`): a kernel thread's user stack, or user mode's kernel stack. No loss.
+const NO_STACK: i64 = -14;
+
+/// Runs at every overflow of the event that user space bound it to.
+#[perf_event]
+pub(crate) fn sample(context: PerfEventContext) -> u32 {
+    let _ = try_sample::<Typed>(&context);
+    0
+}
+
+/// Twin of [`sample`].
+#[perf_event]
+pub(crate) fn sample_raw(context: PerfEventContext) -> u32 {
+    let _ = try_sample::<Probed>(&context);
+    0
+}
+
+#[inline(always)]
+fn try_sample<A: Access>(context: &PerfEventContext) -> Option<()> {
+    let cpu = this_cpu();
+    let counts = CPUS.get_ptr_mut(cpu)?;
+    // SAFETY: the lookup gave a live row; a stale value only moves a sample across the start.
+    if unsafe { (*counts).counted } == 0 {
+        return None;
+    }
+    // SAFETY: the lookup gave a live row, and only this program on this CPU writes it.
+    let samples = unsafe { &mut *CPU_SAMPLES.get_ptr_mut(cpu)? };
+    samples.samples += 1;
+    let task = A::current();
+    let idle = task::tid::<A>(task) == 0;
+    if config!(sample_period_ns) != 0 {
+        // SAFETY: as for `counted`.
+        let idle_ns = unsafe { (*counts).idle_ns };
+        check_spacing(samples, idle, idle_ns);
+    }
+    if idle {
+        samples.idle_samples += 1;
+        return None;
+    }
+    let slot = slot_of::<A>(task)?;
+    let place = place(context);
+    // SAFETY: as for `samples`.
+    let count = unsafe { &mut *SAMPLES.get_ptr_mut(row(slot, cpu))? };
+    count.changes += 1;
+    if place.user {
+        count.user += 1;
+    } else {
+        count.kernel += 1;
+    }
+    if place.masked {
+        count.masked += 1;
+    }
+    let tgid = task::tgid::<A>(task);
+    let hot = Hot { address: place.address, tgid: if place.user { tgid } else { 0 }, slot, ..Hot::ZERO };
+    keep_address(samples, cpu, &hot);
+    announce::<A>(task, tgid);
+    if config!(stacks) != 0 {
+        let header = ring::Stack { kind: ring::STACK, slot, tgid, ..ring::Stack::ZERO };
+        send_stacks(context, samples, cpu, &header);
+    }
+    Some(())
+}
+
+/// Sample spacing is the cross-check of the timers' lateness. A silence with idle time in it says nothing: an idle CPU
+/// wakes late, and not every kernel delivers its samples.
+#[inline(always)]
+fn check_spacing(samples: &mut CpuSamples, idle: bool, idle_ns: u64) {
+    // SAFETY: the helper has no preconditions.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    let comparable = !idle && samples.last_ns != 0 && idle_ns == samples.last_idle_ns;
+    let apart_ns = now_ns.wrapping_sub(samples.last_ns);
+    samples.last_ns = if idle { 0 } else { now_ns };
+    samples.last_idle_ns = idle_ns;
+    if !comparable {
+        return;
+    }
+    match silence(apart_ns, config!(sample_period_ns), config!(late_min_ns)) {
+        Silence::None => {}
+        Silence::Late(late_ns) => {
+            samples.silences += 1;
+            samples.silent_ns += late_ns;
+        }
+        Silence::Withheld(missing) => samples.withheld += missing,
+    }
+}
+
+/// Slot of the interrupted task; `None` if it is not wanted, or not known yet.
+#[inline(always)]
+fn slot_of<A: Access>(task: Pointer) -> Option<u32> {
+    // A task without a state is no target; where every task is one, its next switch counts it as unknown.
+    // SAFETY: the state is live while its task is; only its slot and cgroup are read.
+    let state = unsafe { &*A::state(task)? };
+    let slot = if task::cgroups_matter() {
+        let cgroup = task::cgroup::<A>(task);
+        let id = task::cgroup_id::<A>(cgroup);
+        let settled = id == state.cgroup && state.slot != SLOT_UNRESOLVED;
+        if settled { state.slot } else { owner::resolve::<A>(task, cgroup, id) }
+    } else if state.slot == SLOT_UNRESOLVED {
+        owner::resolve::<A>(task, core::ptr::null(), 0)
+    } else {
+        state.slot
+    };
+    (slot < SLOT_NONE).then_some(slot)
+}
+
+/// Where a sample hit.
+struct Place {
+    address: u64,
+    user: bool,
+    masked: bool,
+}
+
+#[cfg(any(bpf_target_arch = "x86_64", all(not(target_arch = "bpf"), target_arch = "x86_64")))]
+#[inline(always)]
+fn place(context: &PerfEventContext) -> Place {
+    // SAFETY: the kernel passes a live `bpf_perf_event_data`.
+    let registers = unsafe { &(*context.ctx).regs };
+    // The low bits of CS are the privilege level; bit 9 of EFLAGS is the interrupt flag (Intel SDM vol. 3, 5.5 and 2.3).
+    Place { address: registers.rip, user: registers.cs & 3 != 0, masked: registers.eflags & 0x200 == 0 }
+}
+
+#[cfg(any(bpf_target_arch = "aarch64", all(not(target_arch = "bpf"), target_arch = "aarch64")))]
+#[inline(always)]
+fn place(context: &PerfEventContext) -> Place {
+    // SAFETY: the kernel passes a live `bpf_perf_event_data`.
+    let registers = unsafe { &(*context.ctx).regs };
+    // PSTATE: the low bits are the exception level, bit 7 masks interrupts (Arm ARM, C5.2.19).
+    Place { address: registers.pc, user: registers.pstate & 0xf == 0, masked: registers.pstate & 0x80 != 0 }
+}
+
+/// Counts an address in this CPU's table.
+#[inline(always)]
+fn keep_address(samples: &mut CpuSamples, cpu: u32, wanted: &Hot) {
+    let mask = config!(hot_mask);
+    if mask == 0 {
+        return;
+    }
+    let base = (cpu * 2 + (samples.table & 1)) * (mask + 1);
+    let start = hot_hash(wanted.address, wanted.tgid, wanted.slot);
+    for probe in 0..HOT_PROBES {
+        let Some(entry) = HOT.get_ptr_mut(base + (start.wrapping_add(probe) & mask)) else {
+            return;
+        };
+        // SAFETY: the lookup gave a live row of the table that this CPU's program writes.
+        let entry = unsafe { &mut *entry };
+        if entry.count == 0 {
+            entry.address = wanted.address;
+            entry.tgid = wanted.tgid;
+            entry.slot = wanted.slot;
+            entry.count = 1;
+            return;
+        }
+        if entry.address == wanted.address && entry.tgid == wanted.tgid && entry.slot == wanted.slot {
+            entry.count += 1;
+            return;
+        }
+    }
+    samples.losses[loss::HOT_FULL] += 1;
+}
+
+/// Asks user space, once a program, to read the address map of a sampled process while it lives.
+#[inline(always)]
+fn announce<A: Access>(task: Pointer, tgid: u32) {
+    if let Some(state) = A::state(task) {
+        // SAFETY: the state is live while its task is; a flag that is lost to another writer is set again.
+        let flags = unsafe { &mut (*state).flags };
+        if *flags & ANNOUNCED == 0 {
+            *flags |= ANNOUNCED;
+            owner::tell(ring::SEEN, tgid, u64::from(BPF_RB_FORCE_WAKEUP));
+        }
+    }
+}
+
+/// Sends both stacks through the ring buffer: they seldom repeat, so counting them in the kernel does not pay.
+#[inline(always)]
+fn send_stacks(context: &PerfEventContext, samples: &mut CpuSamples, cpu: u32, header: &ring::Stack) {
+    let Some(room) = SCRATCH.get_ptr_mut(cpu) else {
+        return;
+    };
+    let addresses = room.cast::<u8>().wrapping_add(size_of::<ring::Stack>());
+    let kernel_bytes = read_stack(context, samples, addresses, 0);
+    let user_bytes = read_stack(
+        context,
+        samples,
+        addresses.wrapping_add(kernel_bytes as usize),
+        u64::from(BPF_F_USER_STACK),
+    );
+    let header = ring::Stack { kernel_bytes, user_bytes, ..*header };
+    // SAFETY: the lookup gave a live row that only this program on this CPU uses.
+    unsafe { (*room).header = header };
+    let bytes = size_of::<ring::Stack>() as u64 + u64::from(kernel_bytes) + u64::from(user_bytes);
+    let ring = (&raw const RING).cast_mut().cast();
+    // SAFETY: `bytes` is at most the size of the row.
+    if unsafe { bpf_ringbuf_output(ring, room.cast(), bytes, wakeup()) } != 0 {
+        samples.losses[loss::RING_FULL] += 1;
+    }
+}
+
+const _: () = assert!(size_of::<StackRoom>() == size_of::<ring::Stack>() + 2 * STACK_BYTES as usize);
+
+/// Bytes of the stack read to `into`, at most [`STACK_BYTES`].
+#[inline(always)]
+fn read_stack(context: &PerfEventContext, samples: &mut CpuSamples, into: *mut u8, flags: u64) -> u32 {
+    // SAFETY: the caller leaves room for STACK_BYTES.
+    let bytes = unsafe { bpf_get_stack(context.as_ptr(), into.cast(), STACK_BYTES, flags) };
+    if bytes < 0 || bytes > i64::from(STACK_BYTES) {
+        if bytes != NO_STACK {
+            samples.losses[loss::STACK_FAILED] += 1;
+        }
+        return 0;
+    }
+    bytes as u32
+}
+
+/// User space reads stacks at its tick, or at once if the ring buffer is half full.
+#[inline(always)]
+fn wakeup() -> u64 {
+    let ring = (&raw const RING).cast_mut().cast::<core::ffi::c_void>();
+    // `BPF_RB_AVAIL_DATA` and `BPF_RB_RING_SIZE`, include/uapi/linux/bpf.h.
+    // SAFETY: the helper only reads the ring's positions.
+    let waiting = unsafe { bpf_ringbuf_query(ring, 0) };
+    // SAFETY: as above.
+    let size = unsafe { bpf_ringbuf_query(ring, 1) };
+    u64::from(if waiting > size / 2 { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP })
+}

@@ -1,0 +1,83 @@
+//! Program on `sched_switch`: accounts the task that leaves the CPU, and notes how long the other had to wait for it.
+
+use aya_ebpf::{
+    helpers::bpf_ktime_get_ns,
+    macros::{btf_tracepoint, raw_tracepoint},
+    programs::{BtfTracePointContext, RawTracePointContext},
+};
+use pmu_common::cpu::CpuCount;
+
+use crate::{
+    access::{Access, Pointer, Probed, Typed},
+    account::account,
+    maps::{CPUS, this_cpu},
+    task,
+};
+
+/// `trace_sched_switch(preempt, prev, next, prev_state)`, kernel/sched/core.c.
+#[btf_tracepoint(function = "sched_switch")]
+pub(crate) fn switch(context: BtfTracePointContext) -> i32 {
+    let _ = try_switch::<Typed>(context.arg(1), context.arg(2));
+    0
+}
+
+/// Twin of [`switch`].
+#[raw_tracepoint(tracepoint = "sched_switch")]
+pub(crate) fn switch_raw(context: RawTracePointContext) -> i32 {
+    let _ = try_switch::<Probed>(context.arg(1), context.arg(2));
+    0
+}
+
+#[inline(always)]
+fn try_switch<A: Access>(prev: Pointer, next: Pointer) -> Option<()> {
+    let cpu = this_cpu();
+    // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
+    let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
+    // SAFETY: the helper has no preconditions.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    let (prev_tid, next_tid) = (task::tid::<A>(prev), task::tid::<A>(next));
+    count_switch(counts, prev_tid, next_tid, now_ns);
+    if next_tid != 0 {
+        arrive::<A>(next, now_ns);
+    }
+    if prev_tid != 0 {
+        leave::<A>(prev, cpu, counts, now_ns);
+    }
+    Some(())
+}
+
+#[inline(always)]
+fn count_switch(counts: &mut CpuCount, prev_tid: u32, next_tid: u32, now_ns: u64) {
+    counts.switches += 1;
+    if counts.last_next != u64::from(prev_tid) {
+        counts.switches_missing += 1;
+    }
+    counts.last_next = u64::from(next_tid);
+    if prev_tid == 0 && counts.idle_since_ns != 0 {
+        counts.idle_ns += now_ns.wrapping_sub(counts.idle_since_ns);
+    }
+    // Another task's end where the idle task's was due: when idle ended is not known, so its span does not count.
+    counts.idle_since_ns = if next_tid == 0 { now_ns } else { 0 };
+}
+
+/// The task gets the CPU: its wait is over, and is accounted when it leaves.
+#[inline(always)]
+fn arrive<A: Access>(next: Pointer, now_ns: u64) {
+    if let Some(state) = A::state(next) {
+        // SAFETY: the state is live while its task is, and its task is about to run here.
+        let state = unsafe { &mut *state };
+        if state.ready_ns != 0 {
+            state.wait_ns = now_ns.wrapping_sub(state.ready_ns);
+            state.ready_ns = 0;
+        }
+    }
+}
+
+/// The task leaves the CPU: a preempted one waits from now on.
+#[inline(always)]
+fn leave<A: Access>(prev: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) {
+    if let Some(state) = account::<A>(prev, cpu, counts) {
+        // SAFETY: as in `arrive`.
+        unsafe { (*state.task).ready_ns = if state.preempted { now_ns } else { 0 } };
+    }
+}

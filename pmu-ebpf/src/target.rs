@@ -1,0 +1,87 @@
+//! Is this task or cgroup wanted?
+
+use pmu_common::{
+    config::{FILTER_CGROUPS, FILTER_NONE, FILTER_PROCESSES, FILTER_THREADS},
+    count::SLOT_NONE,
+};
+
+use crate::{
+    access::{Access, Pointer, Probed},
+    config::config,
+    maps::TARGETS,
+    task,
+};
+
+/// Levels of the cgroup tree, or generations of processes, that are searched for a target.
+const LEVELS_MAX: u32 = 64;
+
+/// Value of an id in the targets.
+#[inline(always)]
+fn target(id: u64) -> Option<u32> {
+    // SAFETY: the value is copied at once, and only user space writes the map, before counting starts.
+    unsafe { TARGETS.get(id) }.copied()
+}
+
+/// Is a task that existed before counting started wanted? `Some` holds the target's flags.
+#[inline(always)]
+pub(crate) fn existing_task<A: Access>(task: Pointer) -> Option<u32> {
+    match config!(filter) {
+        FILTER_NONE | FILTER_CGROUPS => Some(0),
+        FILTER_THREADS => target(u64::from(task::tid::<A>(task))),
+        FILTER_PROCESSES => {
+            let mut ancestor = task;
+            for generation in 0..LEVELS_MAX {
+                let tgid = task::tgid::<A>(ancestor);
+                if let Some(flags) = target(u64::from(tgid)) {
+                    // Only the target itself waits to execute another program.
+                    return Some(if generation == 0 { flags } else { 0 });
+                }
+                if config!(inherit) == 0 || tgid <= 1 {
+                    return None;
+                }
+                ancestor = A::pointer(ancestor, config!(offsets.task_real_parent));
+            }
+            None
+        }
+        _ => None,
+    }
+}
+
+/// Is a child of a wanted task wanted too? Threads of a wanted process always are.
+#[inline(always)]
+pub(crate) fn child<A: Access>(parent: Pointer, child: Pointer) -> bool {
+    match config!(filter) {
+        FILTER_NONE | FILTER_CGROUPS => true,
+        FILTER_PROCESSES => {
+            let thread = task::tgid::<A>(parent) == task::tgid::<A>(child);
+            // SAFETY: the state is live while its task is.
+            let wanted = A::state(parent).is_some_and(|state| unsafe { (*state).slot } != SLOT_NONE);
+            wanted && (thread || config!(inherit) != 0)
+        }
+        _ => false,
+    }
+}
+
+/// Is a cgroup wanted, by itself or, if descendants are, by one above it? A rare question: the answer is kept.
+///
+/// By address on purpose: the way up leads through a struct of another type, which typed loads do not allow.
+#[inline(always)]
+pub(crate) fn cgroup(cgroup: Pointer) -> bool {
+    if config!(filter) != FILTER_CGROUPS {
+        return true;
+    }
+    let mut cgroup = cgroup;
+    for _ in 0..LEVELS_MAX {
+        if cgroup.is_null() {
+            return false;
+        }
+        if target(task::cgroup_id::<Probed>(cgroup)).is_some() {
+            return true;
+        }
+        if config!(descend) == 0 {
+            return false;
+        }
+        cgroup = Probed::pointer(cgroup, config!(offsets.cgroup_parent));
+    }
+    false
+}

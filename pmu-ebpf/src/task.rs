@@ -1,0 +1,64 @@
+//! What the kernel knows of a task.
+
+use pmu_common::{
+    config::{BY_CGROUP, FILTER_CGROUPS},
+    count::Reading,
+    owner::OwnerKey,
+};
+
+use crate::{
+    access::{Access, Pointer},
+    config::config,
+};
+
+/// Thread id; 0 for the idle tasks.
+#[inline(always)]
+pub(crate) fn tid<A: Access>(task: Pointer) -> u32 {
+    A::u32(task, config!(offsets.task_pid))
+}
+
+/// Process id.
+#[inline(always)]
+pub(crate) fn tgid<A: Access>(task: Pointer) -> u32 {
+    A::u32(task, config!(offsets.task_tgid))
+}
+
+/// The task's own counters.
+#[inline(always)]
+pub(crate) fn reading<A: Access>(task: Pointer) -> Reading {
+    Reading {
+        cpu_time_ns: A::u64(task, config!(offsets.task_sum_exec)),
+        voluntary_switches: A::u64(task, config!(offsets.task_nvcsw)),
+        involuntary_switches: A::u64(task, config!(offsets.task_nivcsw)),
+        minor_faults: A::u64(task, config!(offsets.task_min_flt)),
+        major_faults: A::u64(task, config!(offsets.task_maj_flt)),
+        migrations: A::u64(task, config!(offsets.task_nr_migrations)),
+    }
+}
+
+/// Does it matter which cgroup a task is in?
+#[inline(always)]
+pub(crate) fn cgroups_matter() -> bool {
+    config!(by) == BY_CGROUP || config!(filter) == FILTER_CGROUPS
+}
+
+/// The task's cgroup in the v2 hierarchy.
+#[inline(always)]
+pub(crate) fn cgroup<A: Access>(task: Pointer) -> Pointer {
+    let set = A::pointer(task, config!(offsets.task_cgroups));
+    A::pointer(set, config!(offsets.css_set_dfl_cgrp))
+}
+
+/// A cgroup's id.
+#[inline(always)]
+pub(crate) fn cgroup_id<A: Access>(cgroup: Pointer) -> u64 {
+    let node = A::pointer(cgroup, config!(offsets.cgroup_kn));
+    A::u64(node, config!(offsets.kernfs_node_id))
+}
+
+/// Identity of the task's process.
+#[inline(always)]
+pub(crate) fn process_key<A: Access>(task: Pointer) -> OwnerKey {
+    let leader = A::pointer(task, config!(offsets.task_group_leader));
+    OwnerKey { id: u64::from(tgid::<A>(task)), born_ns: A::u64(leader, config!(offsets.task_start_time)) }
+}

@@ -1,0 +1,227 @@
+//! Program on `hrtimer_expire_entry`: how late did the kernel's tick, or the sampling clock, come?
+//!
+//! Both are armed for the future only, so being late means that the CPU could not take the interrupt. The steal clock
+//! moves on a tick later; until then a late timer waits in `LATE`.
+
+use aya_ebpf::{
+    EbpfContext,
+    helpers::generated::{bpf_get_stack, bpf_ringbuf_output},
+    macros::{btf_tracepoint, raw_tracepoint},
+    programs::{BtfTracePointContext, RawTracePointContext},
+};
+use aya_log_ebpf::debug;
+use pmu_common::{
+    config::ABSENT,
+    count::SLOT_NONE,
+    cpu::CpuCount,
+    gap::{self, IDLE, Late, MASKED, STACK_FRAMES, STOLEN, TIMER_CLOCK, TIMER_TICK},
+    loss, ring,
+};
+
+use crate::{
+    access::{Access, Pointer, Probed, Typed},
+    config::config,
+    maps::{CONTROL, COUNTS, CPUS, LATE, RING, lose, row, this_cpu},
+    owner, task,
+};
+
+/// Late timers per CPU that can wait at a time.
+pub(crate) const PENDING: u32 = 4;
+
+/// Periods of the tick after which the steal clock is known to have moved on.
+const SETTLE_PERIODS: u64 = 2;
+
+/// `trace_hrtimer_expire_entry(timer, now)`, kernel/time/hrtimer.c.
+#[btf_tracepoint(function = "hrtimer_expire_entry")]
+pub(crate) fn timer(context: BtfTracePointContext) -> i32 {
+    let _ = try_timer::<Typed>(&context, context.arg(0), context.arg(1));
+    0
+}
+
+/// Twin of [`timer`].
+#[raw_tracepoint(tracepoint = "hrtimer_expire_entry")]
+pub(crate) fn timer_raw(context: RawTracePointContext) -> i32 {
+    let _ = try_timer::<Probed>(&context, context.arg(0), context.arg(1));
+    0
+}
+
+#[inline(always)]
+fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer) -> Option<()> {
+    let kind = kind(A::u64(timer, config!(offsets.hrtimer_function)))?;
+    let cpu = this_cpu();
+    // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
+    let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
+    // `now` is a plain pointer to a ktime_t, which typed loads cannot follow.
+    let now_ns = Probed::u64(now, 0);
+    let due_ns = A::u64(timer, config!(offsets.hrtimer_expires));
+    let task = A::current();
+    let stolen_ns = stolen_ns(task);
+    settle_old(counts, cpu, stolen_ns, now_ns);
+    if kind == TIMER_TICK {
+        counts.ticks += 1;
+    }
+    if counts.counted == 0 || now_ns < due_ns + config!(late_min_ns) {
+        return None;
+    }
+    let late =
+        Late { at_ns: now_ns, late_ns: now_ns - due_ns, steal_ns: stolen_ns, timer: kind, cpu, ..Late::ZERO };
+    note::<A>(context, task, counts, &late)
+}
+
+/// Which of the two timers is it, if either?
+#[inline(always)]
+fn kind(function: u64) -> Option<u32> {
+    let control = CONTROL.get(0)?;
+    if function == control.tick_function {
+        Some(TIMER_TICK)
+    } else if function == control.clock_function {
+        Some(TIMER_CLOCK)
+    } else {
+        None
+    }
+}
+
+/// Keeps a late timer until it can be classified.
+#[inline(always)]
+fn note<A: Access>(
+    context: &impl EbpfContext,
+    task: Pointer,
+    counts: &mut CpuCount,
+    late: &Late,
+) -> Option<()> {
+    let pending = free_row(counts, late)?;
+    // SAFETY: the lookup gave a live row, and only this CPU uses it, with interrupts off.
+    let pending = unsafe { &mut *pending };
+    pending.kind = ring::GAP;
+    pending.cpu = late.cpu;
+    pending.at_ns = late.at_ns;
+    pending.late_ns = late.late_ns;
+    pending.steal_ns = late.steal_ns;
+    pending.timer = late.timer;
+    pending.tid = task::tid::<A>(task);
+    pending.tgid = task::tgid::<A>(task);
+    pending.class = if pending.tid == 0 { IDLE } else { MASKED } as u32;
+    pending.slot = A::state(task).map_or(SLOT_NONE, |state| {
+        // SAFETY: the state is live while its task is.
+        unsafe { (*state).slot }
+    });
+    pending.frames = 0;
+    if late.late_ns >= config!(gap_min_ns) {
+        owner::read_comm(task, &mut pending.comm);
+        let stack = (&raw mut pending.stack).cast();
+        // SAFETY: the helper writes at most the given size into a live row.
+        let bytes = unsafe { bpf_get_stack(context.as_ptr(), stack, (STACK_FRAMES * 8) as u32, 0) };
+        pending.frames = if bytes > 0 { bytes as u32 / 8 } else { 0 };
+        debug!(context, "cpu {} took timer {} {} ns late", late.cpu, late.timer, late.late_ns);
+    }
+    Some(())
+}
+
+/// A row to keep a late timer in. If all wait, the first is classified with what is known now.
+#[inline(always)]
+fn free_row(counts: &mut CpuCount, late: &Late) -> Option<*mut Late> {
+    for index in 0..PENDING {
+        let pending = LATE.get_ptr_mut(late.cpu * PENDING + index)?;
+        // SAFETY: the lookup gave a live row.
+        if unsafe { (*pending).kind } == 0 {
+            return Some(pending);
+        }
+    }
+    let first = LATE.get_ptr_mut(late.cpu * PENDING)?;
+    // SAFETY: as above, and only this CPU uses it.
+    settle(unsafe { &mut *first }, counts, late.steal_ns);
+    Some(first)
+}
+
+/// Classifies the late timers that are old enough.
+#[inline(always)]
+fn settle_old(counts: &mut CpuCount, cpu: u32, stolen_ns: u64, now_ns: u64) {
+    let age_ns = SETTLE_PERIODS * config!(tick_period_ns);
+    for index in 0..PENDING {
+        if let Some(pending) = LATE.get_ptr_mut(cpu * PENDING + index) {
+            // SAFETY: the lookup gave a live row, and only this CPU uses it, with interrupts off.
+            let pending = unsafe { &mut *pending };
+            if pending.kind != 0 && now_ns >= pending.at_ns + age_ns {
+                settle(pending, counts, stolen_ns);
+            }
+        }
+    }
+}
+
+/// Classifies all late timers of a CPU.
+#[inline(always)]
+pub(crate) fn settle_all(counts: &mut CpuCount, cpu: u32, stolen_ns: u64) {
+    settle_old(counts, cpu, stolen_ns, u64::MAX);
+}
+
+/// Classifies one late timer, counts it, and sends it if it is long enough.
+#[inline(always)]
+fn settle(pending: &mut Late, counts: &mut CpuCount, stolen_ns: u64) {
+    pending.kind = 0;
+    let stolen_ns = stolen_ns.saturating_sub(pending.steal_ns);
+    let class = gap::class(pending.class == IDLE as u32, pending.late_ns, stolen_ns);
+    if pending.timer == TIMER_TICK {
+        let instants = gap::tick_instants(pending.late_ns, config!(tick_period_ns));
+        // One arm per class: the verifier wants constant indices.
+        match class {
+            MASKED => {
+                counts.late_ticks[MASKED] += 1;
+                counts.blind_ticks[MASKED] += instants;
+                let _ = bill(pending, instants);
+            }
+            STOLEN => {
+                counts.late_ticks[STOLEN] += 1;
+                counts.blind_ticks[STOLEN] += instants;
+            }
+            _ => {
+                counts.late_ticks[IDLE] += 1;
+                counts.blind_ticks[IDLE] += instants;
+            }
+        }
+    }
+    if pending.late_ns >= config!(gap_min_ns) {
+        let record = Late { kind: ring::GAP, class: class as u32, steal_ns: stolen_ns, ..Late::ZERO };
+        send(pending, &record);
+    }
+}
+
+/// Counts masked ticks for the owner that was running.
+#[inline(always)]
+fn bill(late: &Late, instants: u64) -> Option<()> {
+    if late.slot >= SLOT_NONE {
+        return None;
+    }
+    // SAFETY: the lookup gave a live row of this CPU, and interrupts are off.
+    let count = unsafe { &mut *COUNTS.get_ptr_mut(row(late.slot, late.cpu))? };
+    count.late_ticks += 1;
+    count.blind_ticks += instants;
+    count.changes += 1;
+    Some(())
+}
+
+#[inline(always)]
+fn send(pending: &mut Late, settled: &Late) {
+    pending.kind = settled.kind;
+    pending.class = settled.class;
+    pending.steal_ns = settled.steal_ns;
+    let ring = (&raw const RING).cast_mut().cast();
+    let record = core::ptr::from_mut(pending).cast();
+    // SAFETY: the record is a live row of exactly this size.
+    if unsafe { bpf_ringbuf_output(ring, record, size_of::<Late>() as u64, 0) } != 0 {
+        lose(loss::RING_FULL);
+    }
+    pending.kind = 0;
+}
+
+/// Time that the hypervisor has taken from this CPU, in ns, as of the last tick; 0 where the kernel does not know.
+///
+/// By address on purpose: not every kernel lets a program follow these pointers by type.
+#[inline(always)]
+pub(crate) fn stolen_ns(task: Pointer) -> u64 {
+    if config!(offsets.task_cfs_rq) == ABSENT || config!(offsets.rq_steal) == ABSENT {
+        return 0;
+    }
+    let cfs_rq = Probed::pointer(task, config!(offsets.task_cfs_rq));
+    let rq = Probed::pointer(cfs_rq, config!(offsets.cfs_rq_rq));
+    Probed::u64(rq, config!(offsets.rq_steal))
+}

@@ -1,0 +1,74 @@
+//! Builds pmu-ebpf for the BPF target with the same compiler, and leaves the object for `include_bytes!`.
+//!
+//! `core` has no pre-built BPF version, so it is built from rust-src, for which Cargo's unstable flag is unlocked in
+//! that one nested build. `cargo xtask setup` provides rust-src and bpf-linker.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn main() -> Result<(), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pmu-ebpf");
+    for input in ["src", "Cargo.toml", "../pmu-common/src", "../Cargo.toml"] {
+        println!("cargo::rerun-if-changed={}", root.join(input).display());
+    }
+    for input in ["PMBPF_EBPF_OBJECT", "PMBPF_BPF_LINKER"] {
+        println!("cargo::rerun-if-env-changed={input}");
+    }
+    let object = Path::new(&variable("OUT_DIR")?).join("pmbpf-programs");
+    let built = match env::var_os("PMBPF_EBPF_OBJECT") {
+        Some(prebuilt) => PathBuf::from(prebuilt),
+        None => build(&root)?,
+    };
+    std::fs::copy(&built, &object).map_err(|error| format!("cannot copy {}: {error}", built.display()))?;
+    Ok(())
+}
+
+fn build(root: &Path) -> Result<PathBuf, String> {
+    let endian = if variable("CARGO_CFG_TARGET_ENDIAN")? == "big" { "bpfeb" } else { "bpfel" };
+    let target = format!("{endian}-unknown-none");
+    let target_dir = Path::new(&variable("OUT_DIR")?).join("ebpf");
+    let flags = [
+        format!("--cfg=bpf_target_arch=\"{}\"", variable("CARGO_CFG_TARGET_ARCH")?),
+        "-Cdebuginfo=2".to_owned(),
+        "-Clink-arg=--btf".to_owned(),
+        format!("-Clinker={}", linker()),
+    ];
+    let mut cargo = Command::new(variable("CARGO")?);
+    cargo
+        .current_dir(root)
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--bins",
+            "-Zbuild-std=core",
+            "--target",
+            &target,
+            "--target-dir",
+        ])
+        .arg(&target_dir)
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
+    // The outer build's wrappers and flags are for the host.
+    for outer in ["RUSTC", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS", "RUSTC_LINKER"] {
+        cargo.env_remove(outer);
+    }
+    let status = cargo.status().map_err(|error| format!("cannot run cargo for pmu-ebpf: {error}"))?;
+    if !status.success() {
+        return Err("pmu-ebpf does not build; if `core` or `bpf-linker` is missing, run: cargo xtask setup"
+            .to_owned());
+    }
+    Ok(target_dir.join(target).join("release/pmbpf-programs"))
+}
+
+/// The linker that `cargo xtask` installed, or the one on PATH.
+fn linker() -> String {
+    env::var("PMBPF_BPF_LINKER").unwrap_or_else(|_| "bpf-linker".to_owned())
+}
+
+fn variable(name: &str) -> Result<String, String> {
+    env::var(name).map_err(|error| format!("cargo did not set {name}: {error}"))
+}

@@ -1,0 +1,245 @@
+//! Where fields are in this kernel: a reader of its BTF (Documentation/bpf/btf.rst).
+//!
+//! Rust has no relocatable field accesses for BPF, and aya does not show members, so the offsets are looked up here
+//! and handed to the programs as read-only settings. One pass over the types; only the structs asked for are kept.
+
+use std::{collections::HashMap, fs, io, path::Path};
+
+use pmu_common::config::{ABSENT, Offsets};
+
+/// Kinds of types (include/uapi/linux/btf.h).
+const KIND_INT: u32 = 1;
+const KIND_ARRAY: u32 = 3;
+const KIND_STRUCT: u32 = 4;
+const KIND_UNION: u32 = 5;
+const KIND_ENUM: u32 = 6;
+const KIND_TYPEDEF: u32 = 8;
+const KIND_RESTRICT: u32 = 11;
+const KIND_FUNC_PROTO: u32 = 13;
+const KIND_VAR: u32 = 14;
+const KIND_DATASEC: u32 = 15;
+const KIND_DECL_TAG: u32 = 17;
+const KIND_TYPE_TAG: u32 = 18;
+const KIND_ENUM64: u32 = 19;
+
+/// Why the offsets are not known.
+#[derive(Debug, thiserror::Error)]
+pub enum BtfError {
+    /// The kernel has no BTF.
+    #[error("cannot read {path}: {error}")]
+    Io {
+        /// File.
+        path: String,
+        /// Cause.
+        error: io::Error,
+    },
+    /// The file is no BTF.
+    #[error("{0} is no BTF")]
+    Malformed(String),
+    /// The kernel lacks a field that pmbpf cannot do without.
+    #[error("this kernel has no `{0}`")]
+    NoField(String),
+}
+
+/// The types of a kernel.
+#[derive(Debug)]
+pub struct Btf {
+    bytes: Vec<u8>,
+    strings: usize,
+    types: Vec<usize>,
+    structs: HashMap<String, u32>,
+}
+
+impl Btf {
+    /// Reads the kernel's own BTF, or that in `path`.
+    ///
+    /// # Errors
+    ///
+    /// There is no such file, or it is no BTF.
+    pub fn read(path: &Path) -> Result<Self, BtfError> {
+        let name = path.display().to_string();
+        let bytes = fs::read(path).map_err(|error| BtfError::Io { path: name.clone(), error })?;
+        Self::parse(bytes).ok_or(BtfError::Malformed(name))
+    }
+
+    fn parse(bytes: Vec<u8>) -> Option<Self> {
+        let u32_at = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let magic = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
+        let header = u32_at(4)? as usize;
+        let (start, length) = (header + u32_at(8)? as usize, u32_at(12)? as usize);
+        let strings = header + u32_at(16)? as usize;
+        if magic != 0xeb9f || start.checked_add(length)? > bytes.len() || strings > bytes.len() {
+            return None;
+        }
+        let mut btf = Self { strings, types: vec![0], structs: HashMap::new(), bytes };
+        let mut at = start;
+        while at < start + length {
+            let (kind, members) = btf.kind(at)?;
+            if kind == KIND_STRUCT {
+                let (name, id) = (btf.name(at)?.to_owned(), u32::try_from(btf.types.len()).ok()?);
+                btf.structs.entry(name).or_insert(id);
+            }
+            btf.types.push(at);
+            at += 12 + tail_bytes(kind, members);
+        }
+        Some(btf)
+    }
+
+    fn u32_at(&self, at: usize) -> Option<u32> {
+        Some(u32::from_ne_bytes(self.bytes.get(at..at + 4)?.try_into().ok()?))
+    }
+
+    /// Kind and number of members of the type at `at`.
+    fn kind(&self, at: usize) -> Option<(u32, usize)> {
+        let info = self.u32_at(at + 4)?;
+        Some((info >> 24 & 0x1f, (info & 0xffff) as usize))
+    }
+
+    fn name(&self, at: usize) -> Option<&str> {
+        let start = self.strings + self.u32_at(at)? as usize;
+        let rest = self.bytes.get(start..)?;
+        let end = rest.iter().position(|&byte| byte == 0)?;
+        std::str::from_utf8(&rest[..end]).ok()
+    }
+
+    /// Bit offset and type of a member, also inside anonymous structs and unions.
+    fn member(&self, id: u32, name: &str, depth: u32) -> Option<(u32, u32)> {
+        let at = *self.types.get(id as usize)?;
+        let (kind, members) = self.kind(at)?;
+        match kind {
+            KIND_STRUCT | KIND_UNION if depth < 16 => {}
+            KIND_TYPEDEF..=KIND_RESTRICT | KIND_TYPE_TAG if depth < 16 => {
+                return self.member(self.u32_at(at + 8)?, name, depth + 1);
+            }
+            _ => return None,
+        }
+        let has_bitfields = self.u32_at(at + 4)? >> 31 == 1;
+        for index in 0..members {
+            let member = at + 12 + index * 12;
+            let (kind, offset) = (self.u32_at(member + 4)?, self.u32_at(member + 8)?);
+            let offset = if has_bitfields { offset & 0x00ff_ffff } else { offset };
+            let called = self.name(member)?;
+            if called == name {
+                return Some((offset, kind));
+            }
+            if called.is_empty()
+                && let Some((inner, kind)) = self.member(kind, name, depth + 1)
+            {
+                return Some((offset + inner, kind));
+            }
+        }
+        None
+    }
+
+    /// Byte offset of `path` (`se.sum_exec_runtime`) in a struct.
+    #[must_use]
+    pub fn offset(&self, name: &str, path: &str) -> Option<u32> {
+        let mut id = *self.structs.get(name)?;
+        let mut bits = 0;
+        for part in path.split('.') {
+            let (offset, kind) = self.member(id, part, 0)?;
+            bits += offset;
+            id = kind;
+        }
+        (bits % 8 == 0).then_some(bits / 8)
+    }
+
+    /// Everything the programs need to find.
+    ///
+    /// # Errors
+    ///
+    /// A field that pmbpf cannot do without is missing. Optional ones become [`ABSENT`].
+    pub fn offsets(&self) -> Result<Offsets, BtfError> {
+        let need = |name: &str, path: &str| {
+            self.offset(name, path).ok_or_else(|| BtfError::NoField(format!("{name}.{path}")))
+        };
+        let want = |name: &str, path: &str| self.offset(name, path).unwrap_or(ABSENT);
+        Ok(Offsets {
+            task_pid: need("task_struct", "pid")?,
+            task_tgid: need("task_struct", "tgid")?,
+            task_comm: need("task_struct", "comm")?,
+            task_group_leader: need("task_struct", "group_leader")?,
+            task_real_parent: need("task_struct", "real_parent")?,
+            task_start_time: need("task_struct", "start_time")?,
+            task_signal: need("task_struct", "signal")?,
+            signal_live: need("signal_struct", "live")?,
+            task_sum_exec: need("task_struct", "se.sum_exec_runtime")?,
+            task_nvcsw: need("task_struct", "nvcsw")?,
+            task_nivcsw: need("task_struct", "nivcsw")?,
+            task_min_flt: need("task_struct", "min_flt")?,
+            task_maj_flt: need("task_struct", "maj_flt")?,
+            task_nr_migrations: need("task_struct", "se.nr_migrations")?,
+            task_cgroups: need("task_struct", "cgroups")?,
+            css_set_dfl_cgrp: need("css_set", "dfl_cgrp")?,
+            cgroup_kn: need("cgroup", "kn")?,
+            cgroup_root: need("cgroup", "root")?,
+            cgroup_parent: need("cgroup", "self.parent")?,
+            cgroup_root_hierarchy: need("cgroup_root", "hierarchy_id")?,
+            kernfs_node_id: need("kernfs_node", "id")?,
+            hrtimer_expires: need("hrtimer", "node.expires")?,
+            hrtimer_function: need("hrtimer", "function")?,
+            task_cfs_rq: want("task_struct", "se.cfs_rq"),
+            cfs_rq_rq: want("cfs_rq", "rq"),
+            rq_steal: want("rq", "prev_steal_time_rq"),
+        })
+    }
+}
+
+/// Bytes after the fixed part of a type.
+fn tail_bytes(kind: u32, members: usize) -> usize {
+    match kind {
+        KIND_INT | KIND_VAR | KIND_DECL_TAG => 4,
+        KIND_ARRAY => 12,
+        KIND_STRUCT | KIND_UNION | KIND_DATASEC | KIND_ENUM64 => members * 12,
+        KIND_ENUM | KIND_FUNC_PROTO => members * 8,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Btf, KIND_STRUCT, KIND_UNION};
+
+    /// A BTF blob: `int`, `union { int a; int b; }` without a name, and
+    /// `struct s { int first; union { a, b }; struct-like member }`.
+    fn blob() -> Vec<u8> {
+        let strings = b"\0int\0s\0first\0a\0b\0";
+        let word = |values: &[u32]| values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<u8>>();
+        let mut types = word(&[1, 1 << 24, 4, 32]);
+        types.extend(word(&[0, KIND_UNION << 24 | 2, 4, 13, 1, 0, 15, 1, 0]));
+        types.extend(word(&[5, KIND_STRUCT << 24 | 2, 8, 7, 1, 0, 0, 2, 32]));
+        let mut bytes = vec![0x9f, 0xeb, 1, 0];
+        bytes.extend(word(&[24, 0, types.len() as u32, types.len() as u32, strings.len() as u32]));
+        bytes.extend(types);
+        bytes.extend_from_slice(strings);
+        bytes
+    }
+
+    #[test]
+    fn a_member_is_found_inside_an_anonymous_union() {
+        let btf = Btf::parse(blob()).unwrap();
+        assert_eq!(btf.offset("s", "first"), Some(0));
+        assert_eq!(btf.offset("s", "b"), Some(4));
+        assert_eq!(btf.offset("s", "c"), None);
+        assert_eq!(btf.offset("t", "first"), None);
+    }
+
+    #[test]
+    fn a_blob_cut_anywhere_is_refused_or_read_never_a_panic() {
+        let whole = blob();
+        for length in 0..whole.len() {
+            if let Some(btf) = Btf::parse(whole[..length].to_vec()) {
+                let _ = btf.offset("s", "b");
+            }
+        }
+    }
+
+    #[test]
+    fn this_kernel_has_every_field_that_is_needed() {
+        let path = std::path::Path::new("/sys/kernel/btf/vmlinux");
+        if path.exists() {
+            let offsets = Btf::read(path).unwrap().offsets().unwrap();
+            assert_ne!(offsets.task_pid, offsets.task_tgid);
+        }
+    }
+}

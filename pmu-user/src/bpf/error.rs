@@ -1,0 +1,120 @@
+//! Why the programs could not be loaded or attached.
+
+use std::{error::Error, io};
+
+use aya::{EbpfError, programs::ProgramError};
+use rustix::io::Errno;
+
+use super::btf::BtfError;
+use crate::{machine::privilege::Privileges, plan::Class};
+
+/// Lines of the verifier's log that an error shows.
+const VERIFIER_LINES: usize = 12;
+
+/// Why the programs could not be loaded or attached.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The kernel's types are not known.
+    #[error("cannot find the kernel's data types: {0}")]
+    Btf(#[from] BtfError),
+    /// The object's maps could not be made.
+    #[error("cannot create the BPF maps: {}", root(.0))]
+    Object(Box<EbpfError>),
+    /// A map could not be used.
+    #[error("cannot use the BPF map `{name}`: {error}")]
+    Map {
+        /// Map.
+        name: &'static str,
+        /// Cause.
+        error: io::Error,
+    },
+    /// The kernel refused a program.
+    #[error("cannot load the BPF program `{name}`: {}", root(.error.as_ref()))]
+    Program {
+        /// Program.
+        name: String,
+        /// Cause, with the verifier's log.
+        error: Box<ProgramError>,
+    },
+    /// A program could not be bound to its event or tracepoint.
+    #[error("cannot attach the BPF program `{name}`: {error}")]
+    Attach {
+        /// Program.
+        name: String,
+        /// Cause.
+        error: io::Error,
+    },
+}
+
+/// What went wrong at the bottom, in its own words.
+fn root(error: &(dyn Error + 'static)) -> String {
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
+}
+
+/// The system's error at the bottom, if that is what it was.
+fn errno(error: &(dyn Error + 'static)) -> Option<Errno> {
+    let mut at = Some(error);
+    let mut found = None;
+    while let Some(error) = at {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            found = error.raw_os_error().map(Errno::from_raw_os_error);
+        }
+        at = error.source();
+    }
+    found
+}
+
+impl LoadError {
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Btf(BtfError::Io { error, .. }) | Self::Map { error, .. } | Self::Attach { error, .. } => {
+                errno(error)
+            }
+            Self::Btf(_) => None,
+            Self::Object(error) => errno(error.as_ref()),
+            Self::Program { error, .. } => errno(error.as_ref()),
+        }
+    }
+
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match (self, self.errno()) {
+            (_, Some(Errno::PERM | Errno::ACCESS)) => Class::NotPermitted,
+            (Self::Btf(_), _) | (_, Some(Errno::INVAL | Errno::NOENT | Errno::OPNOTSUPP)) => {
+                Class::Unsupported
+            }
+            _ => Class::Failed,
+        }
+    }
+
+    /// What would make it work, or what the verifier said last.
+    #[must_use]
+    pub fn hint(&self, privileges: &Privileges) -> Option<String> {
+        if self.class() == Class::NotPermitted && !privileges.can_collect() {
+            return Some(privileges.advice());
+        }
+        match self {
+            Self::Btf(BtfError::Io { .. }) => {
+                Some("the kernel needs CONFIG_DEBUG_INFO_BTF; `pmbpf doctor` says what else".to_owned())
+            }
+            Self::Program { error, .. } => verifier(error),
+            _ if self.errno() == Some(Errno::NOMEM) => {
+                Some("less memory is needed with a smaller --max-owners".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn verifier(error: &ProgramError) -> Option<String> {
+    let ProgramError::LoadError { verifier_log, .. } = error else { return None };
+    let log = verifier_log.to_string();
+    let lines: Vec<&str> = log.lines().collect();
+    let last = &lines[lines.len().saturating_sub(VERIFIER_LINES)..];
+    (!last.is_empty()).then(|| format!("the kernel's verifier said:\n{}", last.join("\n")))
+}

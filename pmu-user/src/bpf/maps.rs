@@ -1,0 +1,187 @@
+//! The maps: how large, and each in the form that its reader needs.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd as _},
+};
+
+use aya::{
+    Ebpf,
+    maps::{HashMap, Map, MapData, MapError, RingBuf, Stack},
+};
+use pmu_common::{
+    count::Count,
+    cpu::{Control, CpuCount, CpuSamples},
+    histogram::Buckets,
+    name::map as names,
+    owner::Owner,
+    sample::{Hot, SampleCount},
+};
+
+use super::{Attach, LoadError, Log, Mapped, Ring};
+use crate::{machine::Machine, plan::Plan};
+
+/// Late timers that wait, per CPU; as in pmu-ebpf/src/timer.rs.
+const PENDING: u32 = 4;
+/// Tasks that can be told apart where their state cannot live in the tasks themselves.
+const TASKS_MAX: u32 = 65_536;
+/// Targets, and cgroups that are none, whose answer is kept.
+const ANSWERS_MIN: u32 = 8192;
+
+/// Entries per map.
+pub(super) struct Sizes {
+    entries: Vec<(&'static str, u32)>,
+}
+
+impl Sizes {
+    pub(super) fn new(plan: &Plan, machine: &Machine, attach: Attach, log: Log) -> Self {
+        let cpus = machine.cpu.possible;
+        let rows = plan.slots * cpus;
+        let only = |wanted: bool, entries: u32| if wanted { entries } else { 1 };
+        Self {
+            entries: vec![
+                (names::CONTROL, 1),
+                (names::CPUS, cpus),
+                (names::CPU_SAMPLES, cpus),
+                (names::OWNERS, plan.slots),
+                (names::COUNTS, rows),
+                (names::LATENCIES, rows),
+                (names::SAMPLES, only(plan.sampling.is_some(), rows)),
+                (names::HOT, 2 * cpus * plan.hot_entries),
+                (names::TASKS_BY_ADDRESS, only(attach == Attach::RawTp, TASKS_MAX)),
+                (names::SLOT_OF, ANSWERS_MIN.max(plan.slots.saturating_mul(4))),
+                (names::FREE_SLOTS, plan.slots),
+                (names::TARGETS, 1024),
+                (names::MOVES, only(plan.uses_cgroups(), 4096)),
+                (names::LATE, cpus * PENDING),
+                (names::SCRATCH, cpus),
+                (names::RING, plan.ring_bytes),
+                (names::LOGS, if log == Log::On { 1 << 17 } else { 4096 }),
+            ],
+        }
+    }
+
+    pub(super) fn entries(&self) -> &[(&'static str, u32)] {
+        &self.entries
+    }
+
+    fn of(&self, map: &str) -> u32 {
+        self.entries.iter().find(|(name, _)| *name == map).map_or(0, |&(_, entries)| entries)
+    }
+}
+
+/// The maps that user space touches.
+pub struct Maps {
+    /// What user space tells the running programs.
+    pub control: Mapped<Control>,
+    /// Rows per CPU.
+    pub cpus: Mapped<CpuCount>,
+    /// Rows per CPU, of the sampling program.
+    pub cpu_samples: Mapped<CpuSamples>,
+    /// Rows per slot.
+    pub owners: Mapped<Owner>,
+    /// Rows per slot and CPU.
+    pub counts: Mapped<Count>,
+    /// Rows per slot and CPU.
+    pub latencies: Mapped<Buckets>,
+    /// Rows per slot and CPU, of the sampling program.
+    pub samples: Mapped<SampleCount>,
+    /// Two tables per CPU.
+    pub hot: Mapped<Hot>,
+    free_slots: Stack<MapData, u32>,
+    targets: HashMap<MapData, u64, u32>,
+    ring: Option<Ring>,
+    memory_bytes: u64,
+}
+
+impl Maps {
+    pub(super) fn open(ebpf: &mut Ebpf, sizes: &Sizes) -> Result<Self, LoadError> {
+        let mut memory_bytes = 0;
+        let mut take = |name: &'static str| {
+            let map = ebpf.take_map(name).expect("tests/contract.rs checks the object's maps");
+            memory_bytes += memory_of(&map);
+            map
+        };
+        let free_slots = typed(names::FREE_SLOTS, take(names::FREE_SLOTS))?;
+        let targets = typed(names::TARGETS, take(names::TARGETS))?;
+        let ring: RingBuf<MapData> = typed(names::RING, take(names::RING))?;
+        Ok(Self {
+            control: mapped(ebpf, names::CONTROL, sizes)?,
+            cpus: mapped(ebpf, names::CPUS, sizes)?,
+            cpu_samples: mapped(ebpf, names::CPU_SAMPLES, sizes)?,
+            owners: mapped(ebpf, names::OWNERS, sizes)?,
+            counts: mapped(ebpf, names::COUNTS, sizes)?,
+            latencies: mapped(ebpf, names::LATENCIES, sizes)?,
+            samples: mapped(ebpf, names::SAMPLES, sizes)?,
+            hot: mapped(ebpf, names::HOT, sizes)?,
+            free_slots,
+            targets,
+            ring: Some(Ring::new(ring)),
+            memory_bytes,
+        })
+    }
+
+    /// Offers a slot to the programs. The last one offered is taken first.
+    ///
+    /// # Errors
+    ///
+    /// There are more than the map holds.
+    pub fn offer_slot(&mut self, slot: u32) -> Result<(), LoadError> {
+        self.free_slots.push(slot, 0).map_err(|error| failed(names::FREE_SLOTS, error))
+    }
+
+    /// Makes an id a target.
+    ///
+    /// # Errors
+    ///
+    /// There are more than the map holds.
+    pub fn add_target(&mut self, id: u64, flags: u32) -> Result<(), LoadError> {
+        self.targets.insert(id, flags, 0).map_err(|error| failed(names::TARGETS, error))
+    }
+
+    /// The ring buffer's reader; once.
+    pub fn take_ring(&mut self) -> Option<Ring> {
+        self.ring.take()
+    }
+
+    /// Memory of the maps that were taken out of the object.
+    pub(super) const fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+}
+
+fn typed<T: TryFrom<Map, Error = MapError>>(name: &'static str, map: Map) -> Result<T, LoadError> {
+    T::try_from(map).map_err(|error| failed(name, error))
+}
+
+fn failed(name: &'static str, error: MapError) -> LoadError {
+    LoadError::Map { name, error: io::Error::other(error) }
+}
+
+fn mapped<T: pmu_common::wire::Wire>(
+    ebpf: &Ebpf,
+    name: &'static str,
+    sizes: &Sizes,
+) -> Result<Mapped<T>, LoadError> {
+    let Some(Map::Array(map)) = ebpf.map(name) else {
+        return Err(LoadError::Map { name, error: io::Error::other("it is no array") });
+    };
+    Mapped::new(map.fd(), sizes.of(name)).map_err(|error| LoadError::Map { name, error })
+}
+
+/// Kernel memory of a map, from its descriptor's fdinfo; 0 where the kernel does not say.
+pub(super) fn memory_of(map: &Map) -> u64 {
+    let data = match map {
+        Map::Array(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::RingBuf(data)
+        | Map::Stack(data)
+        | Map::Unsupported(data) => data,
+        _ => return 0,
+    };
+    let descriptor = data.fd().as_fd().as_raw_fd();
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).unwrap_or_default();
+    let line = info.lines().find_map(|line| line.strip_prefix("memlock:"));
+    line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,173 @@
+//! Records of the ring buffer, from bytes to values.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
+};
+
+use aya::maps::{MapData, RingBuf};
+use bytes::{Buf as _, Bytes};
+use pmu_common::{
+    gap::Late,
+    ring,
+    wire::{Wire, read},
+};
+use tokio::io::unix::AsyncFd;
+
+use crate::untrusted::Untrusted;
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A late timer, classified.
+    Gap(Box<Late>),
+    /// A sample with its stacks, innermost first.
+    Stack {
+        /// Who and where.
+        header: ring::Stack,
+        /// Kernel addresses.
+        kernel: Vec<u64>,
+        /// User addresses.
+        user: Vec<u64>,
+    },
+    /// A process was sampled for the first time.
+    Seen(u32),
+    /// A process executed another program.
+    Exec(u32),
+    /// A cgroup was created.
+    Cgroup {
+        /// Its id.
+        id: u64,
+        /// Its path.
+        path: Untrusted,
+    },
+    /// Owner slots run short.
+    Pressure,
+}
+
+/// Is it a sample with its stacks?
+#[must_use]
+pub fn is_stack(bytes: &[u8]) -> bool {
+    read::<u32>(bytes) == Some(ring::STACK)
+}
+
+impl Record {
+    /// Reads a record. `None` if it is of a kind or length that this version does not write.
+    #[must_use]
+    pub fn parse(mut bytes: Bytes) -> Option<Self> {
+        match read::<u32>(&bytes)? {
+            ring::GAP => Some(Self::Gap(Box::new(take(&mut bytes)?))),
+            ring::STACK => {
+                let header: ring::Stack = take(&mut bytes)?;
+                let kernel = addresses(&mut bytes, header.kernel_bytes)?;
+                let user = addresses(&mut bytes, header.user_bytes)?;
+                Some(Self::Stack { header, kernel, user })
+            }
+            ring::SEEN => Some(Self::Seen(take::<ring::Process>(&mut bytes)?.tgid)),
+            ring::EXEC => Some(Self::Exec(take::<ring::Process>(&mut bytes)?.tgid)),
+            ring::CGROUP => {
+                let header: ring::NewCgroup = take(&mut bytes)?;
+                let path = bytes.get(..header.path_bytes as usize)?;
+                Some(Self::Cgroup { id: header.id, path: Untrusted::from_zero_terminated(path) })
+            }
+            ring::PRESSURE => Some(Self::Pressure),
+            _ => None,
+        }
+    }
+}
+
+fn take<T: Wire>(bytes: &mut Bytes) -> Option<T> {
+    let value = read(bytes)?;
+    bytes.advance(size_of::<T>());
+    Some(value)
+}
+
+fn addresses(bytes: &mut Bytes, length: u32) -> Option<Vec<u64>> {
+    let length = length as usize;
+    if bytes.len() < length {
+        return None;
+    }
+    let mut part = bytes.split_to(length);
+    Some(std::iter::from_fn(|| (part.len() >= 8).then(|| part.get_u64_ne())).collect())
+}
+
+/// The ring buffer's reader. Readable when a record asks for attention.
+pub struct Ring(RingBuf<MapData>);
+
+impl Ring {
+    pub(super) const fn new(ring: RingBuf<MapData>) -> Self {
+        Self(ring)
+    }
+
+    /// Makes the reader one that can be awaited. Needs a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// The runtime cannot watch another descriptor.
+    pub fn watch(self) -> io::Result<AsyncFd<Self>> {
+        // SAFETY: the descriptor belongs to the map, which `Ring` owns and never changes or closes before its drop.
+        let watched = unsafe { AsyncFd::register(self) };
+        watched.map_err(|error| error.into_parts().1)
+    }
+
+    /// Takes every record out, in order. Stacks come by the thousand and repeat, so nothing is copied here.
+    pub fn take_all(&mut self, mut each: impl FnMut(&[u8])) {
+        while let Some(record) = self.0.next() {
+            each(&record);
+        }
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Ring {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use pmu_common::{ring, wire::bytes_of};
+
+    use super::Record;
+    use crate::untrusted::Untrusted;
+
+    fn stack(kernel_bytes: u32, user_bytes: u32, addresses: &[u64]) -> Bytes {
+        let header =
+            ring::Stack { kind: ring::STACK, tgid: 7, kernel_bytes, user_bytes, ..ring::Stack::ZERO };
+        let mut bytes = bytes_of(&header).to_vec();
+        bytes.extend(addresses.iter().flat_map(|address| address.to_ne_bytes()));
+        Bytes::from(bytes)
+    }
+
+    #[test]
+    fn a_stack_is_split_where_its_header_says() {
+        let Some(Record::Stack { kernel, user, .. }) = Record::parse(stack(16, 8, &[1, 2, 3])) else {
+            panic!("no stack");
+        };
+        assert_eq!((kernel, user), (vec![1, 2], vec![3]));
+    }
+
+    #[test]
+    fn a_record_that_promises_more_than_it_holds_is_refused() {
+        assert_eq!(Record::parse(stack(16, 16, &[1, 2, 3])), None);
+        assert_eq!(Record::parse(Bytes::from_static(&[ring::GAP as u8, 0, 0, 0, 1])), None);
+        assert_eq!(Record::parse(Bytes::from_static(&[99, 0, 0, 0])), None);
+        assert_eq!(Record::parse(Bytes::new()), None);
+    }
+
+    #[test]
+    fn a_cgroup_record_gives_its_path() {
+        let header = ring::NewCgroup { kind: ring::CGROUP, path_bytes: 4, id: 9 };
+        let mut bytes = bytes_of(&header).to_vec();
+        bytes.extend_from_slice(b"/a/b\0junk");
+        let record = Record::parse(Bytes::from(bytes));
+        assert_eq!(record, Some(Record::Cgroup { id: 9, path: Untrusted::from("/a/b") }));
+    }
+}

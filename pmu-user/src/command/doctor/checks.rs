@@ -1,0 +1,257 @@
+//! What doctor looks at.
+
+use std::path::Path;
+
+use super::{Check, Status};
+use crate::{
+    bpf::{Attach, KERNEL_BTF, LoadError, Log, Object, Options, btf::Btf},
+    machine::{
+        Machine,
+        cpu::format_list,
+        kernel_symbols,
+        privilege::{Privileges, paranoid_meaning},
+    },
+    plan::{
+        Class, FREQUENCY, Plan,
+        request::{Descend, Inherit, Rate, Request, Stacks, Target},
+    },
+};
+
+/// All checks, and the exit code: 0, or that of the first thing that stops `pmbpf run`.
+pub(super) fn all(root: &Path) -> anyhow::Result<(Vec<Check>, u8)> {
+    let machine = Machine::read(root)?;
+    let privileges = Privileges::read(root);
+    let (programs, code) = programs(&machine, &privileges, root);
+    let mut checks =
+        vec![host(&machine), kernel_types(root), cgroups(&machine), core_pmu(&machine), pmus(&machine)];
+    checks.extend(programs);
+    checks.extend([
+        rights(&privileges),
+        paranoid(&privileges),
+        bpf_setting(&privileges),
+        lockdown(&privileges),
+        symbols(&privileges, root),
+        namespace(&privileges),
+        sample_rate(&machine, root),
+        open_files(&privileges, &machine),
+        locked_memory(&privileges),
+    ]);
+    Ok((checks, code))
+}
+
+fn ok(name: &'static str, found: impl Into<String>) -> Check {
+    Check { name, status: Status::Ok, found: found.into(), disables: None, fix: None }
+}
+
+fn worse(status: Status, name: &'static str, found: impl Into<String>, disables: &str, fix: &str) -> Check {
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    Check { name, status, found: found.into(), disables: some(disables), fix: some(fix) }
+}
+
+fn host(machine: &Machine) -> Check {
+    let guest = if machine.cpu.guest { " (virtual machine)" } else { "" };
+    let cpus = format_list(&machine.cpu.online);
+    ok(
+        "host",
+        format!("Linux {}, {}{guest}, cpu {cpus}", machine.kernel.terminal(), machine.cpu.model.terminal()),
+    )
+}
+
+fn kernel_types(root: &Path) -> Check {
+    let offsets = Btf::read(&root.join(KERNEL_BTF)).and_then(|btf| btf.offsets());
+    match offsets {
+        Ok(_) => ok("kernel types (BTF)", format!("/{KERNEL_BTF} has every field")),
+        Err(error) => worse(
+            Status::Missing,
+            "kernel types (BTF)",
+            error.to_string(),
+            "everything that BPF programs count",
+            "a kernel with CONFIG_DEBUG_INFO_BTF, or --btf FILE",
+        ),
+    }
+}
+
+fn cgroups(machine: &Machine) -> Check {
+    let layout = &machine.cgroups;
+    let v2 = layout.v2.as_ref().map_or("not mounted".to_owned(), |point| point.display().to_string());
+    match layout.kind() {
+        "v2" => ok("cgroups", format!("v2 at {v2}")),
+        "hybrid" => worse(
+            Status::Limited,
+            "cgroups",
+            format!("hybrid: v2 at {v2}, v1 for {}", layout.v1.join(", ")),
+            "containers that exist only in v1 hierarchies cannot be told apart",
+            "boot with systemd.unified_cgroup_hierarchy=1, or have the runtime use v2",
+        ),
+        kind => worse(
+            Status::Missing,
+            "cgroups",
+            format!("{kind}: no v2 hierarchy"),
+            "--cgroup, --all-cgroups and --by cgroup",
+            "mount -t cgroup2 none DIR",
+        ),
+    }
+}
+
+fn core_pmu(machine: &Machine) -> Check {
+    match machine.no_core_pmu() {
+        None => ok("hardware PMU", "exposed"),
+        Some(why) => worse(
+            Status::Missing,
+            "hardware PMU",
+            why,
+            "Top-Down, cycles, instructions and every hardware event; samples inside masked sections",
+            if machine.cpu.guest { "have the hypervisor expose a vPMU (QEMU: -cpu host,pmu=on)" } else { "" },
+        ),
+    }
+}
+
+fn pmus(machine: &Machine) -> Check {
+    let names: Vec<_> = machine.pmus.iter().map(|pmu| pmu.name.terminal().into_owned()).collect();
+    ok("event sources", names.join(", "))
+}
+
+fn rights(privileges: &Privileges) -> Check {
+    let found = format!("effective: {}", privileges.held());
+    if privileges.can_collect() {
+        return ok("capabilities", found);
+    }
+    let fix = "setcap cap_bpf,cap_perfmon,cap_syslog=ep on pmbpf; or run it with sudo";
+    worse(Status::Missing, "capabilities", found, "loading BPF programs and opening CPU-wide events", fix)
+}
+
+fn paranoid(privileges: &Privileges) -> Check {
+    let name = "perf_event_paranoid";
+    match privileges.paranoid {
+        None => {
+            worse(Status::Missing, name, "the kernel has no perf events", "samples", "CONFIG_PERF_EVENTS")
+        }
+        Some(level) => ok(name, format!("{level}: {}", paranoid_meaning(level))),
+    }
+}
+
+fn bpf_setting(privileges: &Privileges) -> Check {
+    let found = match privileges.unprivileged_bpf_disabled {
+        None => "not set".to_owned(),
+        Some(level) => format!("{level} (pmbpf needs CAP_BPF either way)"),
+    };
+    ok("unprivileged_bpf", found)
+}
+
+fn lockdown(privileges: &Privileges) -> Check {
+    if privileges.lockdown == "confidentiality" {
+        return worse(
+            Status::Missing,
+            "lockdown",
+            "confidentiality",
+            "reading kernel memory from BPF, and so every count",
+            "boot with lockdown=integrity",
+        );
+    }
+    ok("lockdown", privileges.lockdown.clone())
+}
+
+fn symbols(privileges: &Privileges, root: &Path) -> Check {
+    let name = "kernel symbols";
+    let restrict = privileges.kptr_restrict.map_or("unknown".to_owned(), |level| level.to_string());
+    match kernel_symbols::find(root, [&kernel_symbols::TICK]) {
+        Ok([address]) if address != 0 => ok(name, format!("readable (kptr_restrict is {restrict})")),
+        _ => worse(
+            Status::Limited,
+            name,
+            format!("hidden (kptr_restrict is {restrict})"),
+            "names of kernel functions, and blind time",
+            "grant CAP_SYSLOG, or set kernel.kptr_restrict to 0",
+        ),
+    }
+}
+
+fn namespace(privileges: &Privileges) -> Check {
+    match privileges.host_pids {
+        Some(false) => worse(
+            Status::Limited,
+            "process ids",
+            "a PID namespace of its own",
+            "--pid means other processes than the host's; names of processes outside",
+            "run with the host's PID namespace (docker: --pid=host)",
+        ),
+        _ => ok("process ids", "the host's"),
+    }
+}
+
+fn sample_rate(machine: &Machine, root: &Path) -> Check {
+    let rate = machine.cpu.sample_rate_max(root);
+    ok("sample rate limit", rate.map_or("unknown".to_owned(), |rate| format!("{rate} a second and CPU")))
+}
+
+fn open_files(privileges: &Privileges, machine: &Machine) -> Check {
+    let (soft, hard) = privileges.open_files;
+    let needed = machine.cpu.online.len() as u64 + 128;
+    let found = format!("{soft} (hard limit {hard}), about {needed} needed");
+    if hard < needed {
+        return worse(
+            Status::Missing,
+            "open files",
+            found,
+            "an event on every CPU",
+            "raise it with ulimit -Hn",
+        );
+    }
+    ok("open files", found)
+}
+
+fn locked_memory(privileges: &Privileges) -> Check {
+    let (soft, _) = privileges.locked_bytes;
+    let found = if soft == u64::MAX { "unlimited".to_owned() } else { format!("{soft} bytes") };
+    ok("locked memory", format!("{found} (BPF maps do not count since Linux 5.11)"))
+}
+
+/// Loads every program without attaching any: the kernel's verifier says what works.
+fn programs(machine: &Machine, privileges: &Privileges, root: &Path) -> (Vec<Check>, u8) {
+    let mut checks = Vec::new();
+    let mut code = 5;
+    for attach in [Attach::TpBtf, Attach::RawTp] {
+        let name = if attach == Attach::TpBtf { "programs (tp_btf)" } else { "programs (raw_tp)" };
+        match verify(machine, root, attach) {
+            Ok(loaded) => {
+                code = 0;
+                checks.push(ok(name, format!("{loaded} programs load")));
+            }
+            Err((class, why, hint)) => {
+                if code != 0 {
+                    code = if class == Class::NotPermitted { 4 } else { 5 };
+                }
+                let fix =
+                    if class == Class::NotPermitted { privileges.advice() } else { hint.unwrap_or_default() };
+                checks.push(worse(Status::Missing, name, why, "this way of counting", &fix));
+            }
+        }
+    }
+    (checks, code)
+}
+
+type Refusal = (Class, String, Option<String>);
+
+fn verify(machine: &Machine, root: &Path, attach: Attach) -> Result<usize, Refusal> {
+    let request = Request {
+        target: Target::System,
+        by: None,
+        inherit: Inherit::Yes,
+        descend: Descend::Yes,
+        cpus: None,
+        event: None,
+        rate: Rate::Frequency(FREQUENCY),
+        stacks: Stacks::Yes,
+        interval: None,
+        duration: None,
+        owners_max: Some(63),
+        gap_min: std::time::Duration::from_millis(1),
+    };
+    let plan = Plan::new(&request, machine, root)
+        .map_err(|error| (error.class(), error.to_string(), error.hint()))?;
+    let options = Options { attach: Some(attach), btf: None, log: Log::Off };
+    let privileges = Privileges::read(root);
+    let refused = |error: LoadError| (error.class(), error.to_string(), error.hint(&privileges));
+    let mut object = Object::load(&plan, machine, root, &options).map_err(refused)?;
+    object.verify().map_err(refused)
+}

@@ -1,0 +1,112 @@
+//! Errors into words, hints and exit codes.
+
+use std::{
+    io::{self, ErrorKind, Write as _},
+    path::Path,
+};
+
+use anyhow::Error;
+
+use crate::{
+    drain::recording::ReadError,
+    machine::privilege::Privileges,
+    plan::{Class, PlanError},
+    session::{SessionError, launch::LaunchError},
+};
+
+/// pmbpf failed while it had a command to run (env(1)).
+const WITH_COMMAND: u8 = 125;
+
+/// An error while there was a command to run: its code must not look like the command's.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(super) struct InsteadOfCommand(pub(super) Error);
+
+/// The request is wrong in a way that clap cannot see.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Usage(pub(super) String);
+
+/// The result misses a quality that was demanded.
+#[derive(Debug, thiserror::Error)]
+#[error("quality gate: {0}")]
+pub(super) struct Quality(pub(super) String);
+
+/// The exit code that an error stands for.
+#[must_use]
+pub fn exit_code(error: &Error) -> u8 {
+    if is_closed_pipe(error) {
+        return 0;
+    }
+    if let Some(error) = error.downcast_ref::<LaunchError>() {
+        return error.code();
+    }
+    if let Some(inner) = error.downcast_ref::<InsteadOfCommand>() {
+        return match class(&inner.0) {
+            Class::Usage => 2,
+            _ if inner.0.is::<LaunchError>() => exit_code(&inner.0),
+            _ => WITH_COMMAND,
+        };
+    }
+    match class(error) {
+        Class::Failed => 1,
+        Class::Usage => 2,
+        Class::Quality => 3,
+        Class::NotPermitted => 4,
+        Class::Unsupported => 5,
+    }
+}
+
+fn class(error: &Error) -> Class {
+    if let Some(error) = error.downcast_ref::<PlanError>() {
+        return error.class();
+    }
+    if let Some(error) = error.downcast_ref::<SessionError>() {
+        return match error {
+            SessionError::Load(error) => error.class(),
+            SessionError::Open(error) => error.class(),
+            SessionError::Io(..) => Class::Failed,
+        };
+    }
+    if error.is::<Usage>() {
+        return Class::Usage;
+    }
+    if error.is::<Quality>() || matches!(error.downcast_ref(), Some(ReadError::NoHeader(_))) {
+        return Class::Quality;
+    }
+    Class::Failed
+}
+
+fn hint(error: &Error) -> Option<String> {
+    if let Some(inner) = error.downcast_ref::<InsteadOfCommand>() {
+        return hint(&inner.0);
+    }
+    if let Some(error) = error.downcast_ref::<PlanError>() {
+        return error.hint();
+    }
+    let privileges = Privileges::read(Path::new("/"));
+    match error.downcast_ref::<SessionError>()? {
+        SessionError::Load(error) => error.hint(&privileges),
+        SessionError::Open(error) => error.hint(&privileges),
+        SessionError::Io(..) => None,
+    }
+}
+
+/// Nobody reads our output any more: that is no failure.
+fn is_closed_pipe(error: &Error) -> bool {
+    let kind =
+        |error: &(dyn std::error::Error + 'static)| error.downcast_ref::<io::Error>().map(io::Error::kind);
+    error.chain().any(|cause| kind(cause) == Some(ErrorKind::BrokenPipe))
+}
+
+/// Says on stderr what went wrong and what would help.
+pub fn complain(error: &Error) {
+    if is_closed_pipe(error) {
+        return;
+    }
+    let mut stderr = io::stderr().lock();
+    let _ = writeln!(stderr, "pmbpf: {error:#}");
+    for (index, line) in hint(error).unwrap_or_default().lines().enumerate() {
+        let _ = writeln!(stderr, "{}{line}", if index == 0 { "  hint: " } else { "        " });
+    }
+}

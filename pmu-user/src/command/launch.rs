@@ -1,0 +1,22 @@
+//! The hidden subcommand that waits and then becomes the command.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use crate::session::launch::wait_and_become;
+
+/// Arguments, from [`crate::session::launch`].
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Name of the socket to wait on
+    socket: OsString,
+    /// Program to become
+    program: PathBuf,
+    /// Its words, its name first
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    words: Vec<OsString>,
+}
+
+/// Becomes the command; returns only if it cannot.
+pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
+    match wait_and_become(&args.socket, &args.program, &args.words)? {}
+}

@@ -1,0 +1,68 @@
+//! The command line: one file per subcommand, which joins the stages and decides nothing else.
+
+mod doctor;
+mod dry_run;
+mod failure;
+mod gate;
+mod launch;
+mod output;
+mod parse;
+mod pipeline;
+mod recorder;
+mod report;
+mod run;
+
+use clap::{Parser, Subcommand};
+
+pub use self::failure::{complain, exit_code};
+
+/// eBPF-augmented collector for CPU performance-monitoring units
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, after_help = EXIT_CODES, subcommand_required = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes:
+  0 done   1 failed   2 usage   3 a quality gate failed   4 not permitted   5 not supported here
+  with `run -- COMMAND`: the command's own, 128+N if signal N ended it,
+  125 if pmbpf failed, 126 if the command may not be executed, 127 if there is none";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Count and sample a command, processes, cgroups or everything, and report
+    Run(Box<run::Args>),
+    /// Report from a recording
+    Report(report::Args),
+    /// Say what can be measured on this host, what cannot, why, and what would help; changes nothing
+    Doctor(doctor::Args),
+    #[command(name = crate::session::launch::SUBCOMMAND, hide = true)]
+    Launch(launch::Args),
+}
+
+impl Cli {
+    /// Does what was asked; the exit code.
+    ///
+    /// # Errors
+    ///
+    /// [`exit_code`] and [`complain`] know what to make of them.
+    pub fn execute(self) -> anyhow::Result<u8> {
+        match self.command {
+            Command::Run(args) => run::execute(&args),
+            Command::Report(args) => report::execute(&args),
+            Command::Doctor(args) => doctor::execute(&args),
+            Command::Launch(args) => launch::execute(&args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,78 @@
+//! Values on the command line.
+
+use std::time::Duration;
+
+use crate::machine::cpu::{Cpu, parse_list};
+
+/// `5s`, `500ms`, `1.5m`: a number and a unit.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let split =
+        text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: f64 =
+        number.parse().map_err(|_| format!("`{text}` is no duration such as 500ms, 5s or 2m"))?;
+    let seconds = match unit {
+        "us" | "µs" => number / 1e6,
+        "ms" => number / 1e3,
+        "s" => number,
+        "m" | "min" => number * 60.0,
+        "h" => number * 3600.0,
+        "" => return Err(format!("`{text}` has no unit; did you mean {text}s?")),
+        _ => return Err(format!("`{unit}` is no unit of time; use us, ms, s, m or h")),
+    };
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| format!("`{text}` is too short or too long"))
+}
+
+/// The shortest interval between reports: below, draining would cost more than what it shows.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// A duration of at least 10 ms.
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    if interval < INTERVAL_MIN { Err("the shortest interval is 10ms".to_owned()) } else { Ok(interval) }
+}
+
+/// Process or thread ids are positive.
+pub(super) fn id(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|&id| id > 0).ok_or_else(|| format!("`{text}` is no process or thread id"))
+}
+
+/// The kernel's CPU lists, as one value.
+#[derive(Clone, Debug)]
+pub(super) struct CpuList(pub(super) Vec<Cpu>);
+
+/// `0-3,7`.
+pub(super) fn cpus(text: &str) -> Result<CpuList, String> {
+    parse_list(text).map(CpuList)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{duration, id, interval};
+
+    #[test]
+    fn a_duration_has_a_unit() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert!(duration("5").unwrap_err().contains("5s"));
+        assert!(duration("5 parsecs").is_err() && duration("s").is_err() && duration("0s").is_err());
+        assert!(duration("-1s").is_err());
+    }
+
+    #[test]
+    fn an_interval_is_not_shorter_than_it_is_worth() {
+        assert!(interval("1ms").is_err() && interval("10ms").is_ok());
+    }
+
+    #[test]
+    fn an_id_is_positive() {
+        assert!(id("0").is_err() && id("-3").is_err() && id("x").is_err());
+        assert_eq!(id("42"), Ok(42));
+    }
+}

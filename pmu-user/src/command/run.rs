@@ -1,0 +1,263 @@
+//! `pmbpf run`: counts, samples, reports.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use super::{
+    dry_run,
+    failure::{InsteadOfCommand, Usage},
+    gate::{self, Gate},
+    output::{self, Stream},
+    parse,
+    pipeline::{self, Pipeline},
+    recorder::Recorder,
+};
+use crate::{
+    bpf::{Attach, Log, Options},
+    drain::{Drain, Stopped, Workload},
+    machine::Machine,
+    plan::{
+        FREQUENCY, Plan,
+        request::{By, Descend, Inherit, Rate, Request, Stacks, Target},
+    },
+    session::{
+        self, Measure, Session,
+        launch::{Launched, find},
+    },
+    view::Format,
+};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Without a target everything is counted. With a command and no -o, results go to stderr, \
+because stdout is the command's; `-o -` sends them to stdout."
+)]
+pub(super) struct Args {
+    /// Count these processes, with their children
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
+          conflicts_with_all = ["tid", "cgroup", "all_cgroups", "all", "command"])]
+    pid: Vec<u32>,
+    /// Count these threads only
+    #[arg(short, long, value_name = "TID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
+          conflicts_with_all = ["cgroup", "all_cgroups", "all", "command"])]
+    tid: Vec<u32>,
+    /// Count this cgroup and those below: a path, or a unique name (repeatable)
+    #[arg(long, value_name = "NAME", help_heading = "Target", conflicts_with_all = ["all_cgroups", "all", "command"])]
+    cgroup: Vec<String>,
+    /// Count every cgroup
+    #[arg(long, help_heading = "Target", conflicts_with_all = ["all", "command"])]
+    all_cgroups: bool,
+    /// Count everything (the default)
+    #[arg(short, long, help_heading = "Target", conflicts_with = "command")]
+    all: bool,
+    /// Run this command and count it, with its children
+    #[arg(last = true, value_name = "COMMAND", help_heading = "Target")]
+    command: Vec<OsString>,
+    /// Count on these CPUs only, as 0-3,7
+    #[arg(short = 'C', long, value_name = "LIST", value_parser = parse::cpus, help_heading = "Target")]
+    cpu: Option<parse::CpuList>,
+    /// Do not count children of the target processes
+    #[arg(long, help_heading = "Target")]
+    no_inherit: bool,
+    /// Do not count cgroups below the target cgroups
+    #[arg(long, help_heading = "Target")]
+    no_descend: bool,
+    /// Whose row a count goes to; by default processes, or cgroups if cgroups are the target
+    #[arg(long, value_name = "OWNER", help_heading = "Target")]
+    by: Option<By>,
+
+    /// Event to sample on; by default cycles, or cpu-clock where there is no PMU
+    #[arg(short, long, value_name = "EVENT", help_heading = "Samples")]
+    event: Option<String>,
+    /// Sample every N counts of the event (ns for a clock)
+    #[arg(short = 'c', long, value_name = "N", conflicts_with = "frequency", help_heading = "Samples",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    period: Option<u64>,
+    /// Sample N times a second on each CPU; converted once to a fixed period [default: 99]
+    #[arg(short = 'F', long, value_name = "N", help_heading = "Samples",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    frequency: Option<u32>,
+    /// Do not sample
+    #[arg(long, conflicts_with_all = ["event", "period", "frequency", "stacks"], help_heading = "Samples")]
+    no_sampling: bool,
+    /// Keep the kernel and user stack of every sample
+    #[arg(long, help_heading = "Samples")]
+    stacks: bool,
+    /// List gaps at least this long
+    #[arg(long, value_name = "TIME", default_value = "300us", value_parser = parse::duration, help_heading = "Samples")]
+    gap_min: Duration,
+
+    /// Stop after this time, as 500ms, 5s or 2m
+    #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time")]
+    duration: Option<Duration>,
+    /// Report every so often while running
+    #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Time")]
+    interval: Option<Duration>,
+
+    /// Record to FILE, for `pmbpf report`; `-` records nothing and sends results to stdout
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    output: Option<PathBuf>,
+    /// Replace FILE if it exists
+    #[arg(long, requires = "output", help_heading = "Output")]
+    force: bool,
+    #[command(flatten)]
+    format: output::Output,
+    /// Say nothing but results and errors
+    #[arg(short, long, help_heading = "Output")]
+    quiet: bool,
+    /// Exit with 3 if the result is not good enough: lost, unsupported, blind>N%, samples<N% (repeatable)
+    #[arg(long, value_name = "CONDITION", help_heading = "Output")]
+    fail_on: Vec<Gate>,
+    /// Print what would be opened, and open nothing
+    #[arg(long, help_heading = "Output")]
+    dry_run: bool,
+
+    /// Owners that can be told apart at a time; the others are counted together
+    #[arg(long, value_name = "N", help_heading = "Kernel side", value_parser = clap::value_parser!(u32).range(1..1_000_000))]
+    max_owners: Option<u32>,
+    /// How programs reach kernel memory; by default the best that works here
+    #[arg(long, value_name = "WAY", help_heading = "Kernel side")]
+    attach: Option<Attach>,
+    /// The kernel's types, for a kernel that does not carry them
+    #[arg(long, value_name = "FILE", help_heading = "Kernel side")]
+    btf: Option<PathBuf>,
+    /// Measure the programs' cost as long as they run, not only for the first second
+    #[arg(long, help_heading = "Kernel side")]
+    measure: bool,
+    /// Print what the programs log on rare paths
+    #[arg(long, help_heading = "Kernel side")]
+    bpf_log: bool,
+}
+
+impl Args {
+    fn request(&self) -> Request {
+        let target = if !self.command.is_empty() {
+            Target::Command(self.command.clone())
+        } else if !self.pid.is_empty() {
+            Target::Processes(self.pid.clone())
+        } else if !self.tid.is_empty() {
+            Target::Threads(self.tid.clone())
+        } else if !self.cgroup.is_empty() {
+            Target::Cgroups(self.cgroup.clone())
+        } else if self.all_cgroups {
+            Target::AllCgroups
+        } else {
+            Target::System
+        };
+        Request {
+            target,
+            by: self.by,
+            inherit: if self.no_inherit { Inherit::No } else { Inherit::Yes },
+            descend: if self.no_descend { Descend::No } else { Descend::Yes },
+            cpus: self.cpu.as_ref().map(|list| list.0.clone()),
+            event: self.event.clone(),
+            rate: match (self.no_sampling, self.period, self.frequency) {
+                (true, _, _) => Rate::Off,
+                (_, Some(period), _) => Rate::Period(period),
+                (_, _, frequency) => Rate::Frequency(frequency.unwrap_or(FREQUENCY)),
+            },
+            stacks: if self.stacks { Stacks::Yes } else { Stacks::No },
+            interval: self.interval,
+            duration: self.duration,
+            owners_max: self.max_owners,
+            gap_min: self.gap_min,
+        }
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            attach: self.attach,
+            btf: self.btf.clone(),
+            log: if self.bpf_log { Log::On } else { Log::Off },
+        }
+    }
+
+    /// Standard output belongs to a command unless a file or `-` was named.
+    fn stream(&self) -> Stream {
+        if self.command.is_empty() || self.output.is_some() { Stream::Stdout } else { Stream::Stderr }
+    }
+
+    fn recording(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| path.as_os_str() != "-")
+    }
+
+    /// May we talk? Not into the middle of a machine's results.
+    fn talks(&self) -> bool {
+        !self.quiet && (self.format.format() == Format::Text || self.stream() == Stream::Stdout)
+    }
+}
+
+/// Runs, and returns the exit code.
+pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
+    let launched = Instant::now();
+    let result = collect(args, launched);
+    if args.command.is_empty() { result } else { result.map_err(|error| InsteadOfCommand(error).into()) }
+}
+
+fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
+    let root = Path::new("/");
+    let machine = Machine::read(root)?;
+    if let Some(program) = args.command.first() {
+        find(program, &std::env::var_os("PATH").unwrap_or_default())?;
+    }
+    let plan = Plan::new(&args.request(), &machine, root)?;
+    if args.dry_run {
+        dry_run::print(&plan, &machine, &mut *args.format.open(Stream::Stdout), args.format.format())?;
+        return Ok(0);
+    }
+    if let Some(file) = args.recording().filter(|file| file.is_file() && !args.force) {
+        return Err(Usage(format!("{} exists; --force replaces it", file.display())).into());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(live(args, plan, machine, launched))
+}
+
+async fn live(args: &Args, plan: Plan, machine: Machine, launched: Instant) -> anyhow::Result<u8> {
+    let mut session = Session::open(plan, machine, Path::new("/"), &args.options())?;
+    let mut command = None;
+    if !args.command.is_empty() {
+        let started = Launched::start(&args.command)?;
+        let pid = started.child.id().ok_or_else(|| anyhow::anyhow!("the command ended before it began"))?;
+        session.target_command(pid)?;
+        command = Some(started);
+    }
+    session.start(if args.measure { Measure::Always } else { Measure::Window }, launched)?;
+    let header = session.header.clone();
+    let mut recorder = Recorder::new(args.recording(), args.force, &header)?;
+    let into = args.format.open(args.stream());
+    let mut pipeline = Pipeline::new(&header, args.format.format(), args.format.style(), into);
+    if args.talks() && output::is_watched() {
+        output::talk("counting; Ctrl-C ends it and prints the report");
+    }
+    let mut keep = |drain: Drain| -> anyhow::Result<()> {
+        recorder.drain(&drain);
+        Ok(pipeline.drain(&drain)?)
+    };
+    let outcome = session::run(&mut session, command, &mut keep).await?;
+    keep(outcome.last)?;
+    recorder.end(&outcome.ending);
+    let report = pipeline.finish(&outcome.ending)?;
+    if args.talks() {
+        pipeline::closing_line(&report);
+    }
+    recorder.result()?;
+    gate::check(&args.fail_on, &header, &report)?;
+    Ok(exit_code(outcome.ending.stopped, outcome.ending.workload))
+}
+
+/// The command's own code; else what the signal says: Ctrl-C is the ordinary end of a run, the others are not.
+fn exit_code(stopped: Stopped, workload: Option<Workload>) -> u8 {
+    let of_signal = |number: i32| u8::try_from(128 + number).unwrap_or(u8::MAX);
+    match (workload, stopped) {
+        (_, Stopped::Signal(number)) if number != SIGINT => of_signal(number),
+        (Some(Workload::Exited(code)), _) => code as u8,
+        (Some(Workload::Killed(number)), _) => of_signal(number),
+        _ => 0,
+    }
+}
+
+const SIGINT: i32 = 2;

@@ -1,0 +1,345 @@
+//! What one tick read, as it was read: the seam between the privileged half and the pure one.
+//!
+//! Counts are as the kernel side holds them, growing and wrapping; a row that has not changed since the drain before
+//! is left out. Hot addresses, stacks and gaps belong to the tick alone. [`recording`] keeps drains, never metrics.
+
+pub mod recording;
+pub mod words;
+
+use std::time::Duration;
+
+use pmu_common::{
+    count::Count,
+    cpu::{CpuCount, CpuSamples},
+    sample::SampleCount,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    machine::{
+        Machine,
+        cpu::{Cpu, Times},
+    },
+    plan::Plan,
+    untrusted::{Untrusted, exact},
+};
+
+/// How long the kernel measures the programs unless told otherwise: measuring costs more than some of them do.
+pub const COST_WINDOW_NS: u64 = 1_000_000_000;
+
+/// What is known before the first drain. A recording begins with it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Header {
+    /// pmbpf's version.
+    pub version: String,
+    /// When counting started, in ns since 1970-01-01 UTC.
+    pub started_unix_ns: u64,
+    /// The same instant on CLOCK_MONOTONIC, in ns.
+    pub started_ns: u64,
+    /// The host.
+    pub machine: Machine,
+    /// What was opened.
+    pub plan: Plan,
+    /// How programs reach kernel memory: `tp_btf` or `raw_tp`.
+    pub attach: String,
+    /// Whether the kernel tells how much the hypervisor took.
+    pub knows_steal: bool,
+    /// What cannot be measured here, and why.
+    pub missing: Vec<Absent>,
+}
+
+/// Something that cannot be measured here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absent {
+    /// What.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What one tick read.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Drain {
+    /// When, in ns since counting started.
+    pub at_ns: u64,
+    /// Regular ticks so far. A drain between two of them came early, because slots ran short.
+    pub ticks: u64,
+    /// Rows of the CPUs that count.
+    pub cpus: Vec<CpuRow>,
+    /// Where the kernel says their time went, since boot; only in the first drain and the last.
+    #[serde(default)]
+    pub times: Vec<(Cpu, Times)>,
+    /// Owners that are new or have changed.
+    pub owners: Vec<OwnerRow>,
+    /// Counts that have changed.
+    pub counts: Vec<CountRow>,
+    /// Samples by address since the last drain.
+    pub hot: Vec<HotRow>,
+    /// Samples by stack since the last drain.
+    pub stacks: Vec<StackRow>,
+    /// Gaps since the last drain.
+    pub gaps: Vec<GapRow>,
+    /// Where addresses lie, for those that are new.
+    pub places: Vec<Place>,
+    /// What the programs cost.
+    pub programs: Vec<ProgramRow>,
+    /// What this process cost so far.
+    pub cost: Cost,
+    /// What user space could not keep, by reason, so far.
+    pub losses: Vec<(String, u64)>,
+}
+
+/// One CPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuRow {
+    /// Which.
+    pub cpu: Cpu,
+    /// Written with interrupts off.
+    #[serde(with = "words")]
+    pub count: CpuCount,
+    /// Written by the sampling program.
+    #[serde(with = "words")]
+    pub samples: CpuSamples,
+}
+
+/// A slot in one of its lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SlotId {
+    /// Index of the slot.
+    pub slot: u32,
+    /// How often it had been used before.
+    pub generation: u32,
+}
+
+/// Who counts in a slot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerRow {
+    /// The slot.
+    pub slot: SlotId,
+    /// Who.
+    pub owner: Owner,
+    /// When it ended, in ns since counting started.
+    pub ended_ns: Option<u64>,
+}
+
+/// Whom counts belong to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Owner {
+    /// All owners beyond the limit.
+    Other,
+    /// A process.
+    Process {
+        /// Process id.
+        pid: u32,
+        /// Start time, which tells two processes of one id apart (CLOCK_MONOTONIC ns).
+        born_ns: u64,
+        /// `comm` of its first thread.
+        #[serde(with = "exact")]
+        name: Untrusted,
+    },
+    /// A v2 cgroup.
+    Cgroup {
+        /// Id.
+        id: u64,
+        /// Path from the hierarchy's root.
+        #[serde(with = "exact")]
+        path: Untrusted,
+    },
+}
+
+/// Counts of one owner on one CPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountRow {
+    /// The owner's slot.
+    pub slot: SlotId,
+    /// The CPU.
+    pub cpu: Cpu,
+    /// From the task structs.
+    #[serde(with = "words")]
+    pub count: Count,
+    /// From the sampling event.
+    #[serde(with = "words")]
+    pub samples: SampleCount,
+    /// Run-queue latencies: buckets that are not zero, and their counts modulo 2³².
+    pub latencies: Vec<(u8, u32)>,
+}
+
+/// Samples at one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HotRow {
+    /// The owner's slot.
+    pub slot: SlotId,
+    /// Process, 0 for the kernel.
+    pub tgid: u32,
+    /// Instruction address.
+    pub address: u64,
+    /// Samples.
+    pub count: u64,
+}
+
+/// Samples with one stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackRow {
+    /// The owner's slot.
+    pub slot: SlotId,
+    /// Process.
+    pub tgid: u32,
+    /// Kernel addresses, innermost first.
+    pub kernel: Vec<u64>,
+    /// User addresses, innermost first.
+    pub user: Vec<u64>,
+    /// Samples.
+    pub count: u64,
+}
+
+/// A late timer that is long enough to be listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GapRow {
+    /// CPU.
+    pub cpu: Cpu,
+    /// When the timer came, in ns since counting started.
+    pub at_ns: u64,
+    /// How late.
+    pub late_ns: u64,
+    /// What the hypervisor took around it.
+    pub stolen_ns: u64,
+    /// Index of its class in [`pmu_common::gap`].
+    pub class: u32,
+    /// Did the tick show it, or the sampling clock?
+    pub by_tick: bool,
+    /// Owner that ran, if it is one.
+    pub slot: Option<SlotId>,
+    /// Thread that ran.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// Its name.
+    #[serde(with = "exact")]
+    pub comm: Untrusted,
+    /// Kernel stack at the late interrupt, innermost first.
+    pub stack: Vec<u64>,
+}
+
+/// Where an address lies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Process, 0 for the kernel.
+    pub tgid: u32,
+    /// Address.
+    pub address: u64,
+    /// File that is mapped there.
+    pub module: Option<Module>,
+    /// Function and source line, if they are known; else why not.
+    pub code: Result<Code, String>,
+}
+
+/// A mapped file, enough to look the address up later, elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Module {
+    /// Path in its process's view, or `[vdso]` and the like.
+    #[serde(with = "exact")]
+    pub path: Untrusted,
+    /// Build id in hexadecimal, if the file has one.
+    pub build_id: Option<String>,
+    /// Offset of the address in the file.
+    pub offset: u64,
+}
+
+/// What the address is part of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Code {
+    /// Function, demangled.
+    #[serde(with = "exact")]
+    pub function: Untrusted,
+    /// Source line.
+    pub line: Option<Line>,
+    /// Functions inlined there, outermost first.
+    pub inlined: Vec<Word>,
+}
+
+/// A function's name in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Word(#[serde(with = "exact")] pub Untrusted);
+
+/// A source line.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Line {
+    /// File.
+    #[serde(with = "exact")]
+    pub file: Untrusted,
+    /// Line number.
+    pub line: u32,
+}
+
+/// What one program cost while the kernel measured it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramRow {
+    /// Program.
+    pub name: String,
+    /// Runs that were measured, so far.
+    pub measured_runs: u64,
+    /// Time of those, in ns.
+    pub measured_ns: u64,
+    /// Runs in all, so far, where they can be counted otherwise.
+    pub runs: Option<u64>,
+}
+
+/// What this process cost, so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// CPU time of this process, in ns; the programs' time is not in it.
+    pub cpu_ns: u64,
+    /// Resident memory now.
+    pub resident_bytes: u64,
+    /// Resident memory at its largest.
+    pub resident_max_bytes: u64,
+    /// Kernel memory of the maps.
+    pub map_bytes: u64,
+    /// From the start of the process to the start of counting.
+    pub startup_ns: u64,
+    /// Drains so far.
+    pub drains: u64,
+    /// Time that they took.
+    pub drains_ns: u64,
+    /// Time that the longest took.
+    pub drain_max_ns: u64,
+}
+
+/// How it ended. The last frame of a complete recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// Why it stopped.
+    pub stopped: Stopped,
+    /// How the launched command ended, if there was one.
+    pub workload: Option<Workload>,
+    /// How long was counted.
+    pub duration: Duration,
+}
+
+/// Why it stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stopped {
+    /// The duration was over.
+    Duration,
+    /// The launched command, or every target, is gone.
+    TargetGone,
+    /// A signal, by number.
+    Signal(i32),
+    /// The recording broke off.
+    Truncated,
+}
+
+/// How the launched command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Workload {
+    /// It exited with this code.
+    Exited(i32),
+    /// A signal ended it.
+    Killed(i32),
+    /// It was still running.
+    Running,
+}

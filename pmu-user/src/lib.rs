@@ -1,0 +1,41 @@
+//! pmbpf: an eBPF-augmented collector for CPU performance-monitoring units.
+//!
+//! Data goes one way, and each seam is a plain value that can be printed and made by a test:
+//!
+//! ```text
+//! argv → Request → Plan → Session ═► Drain → Interval → Report → bytes
+//!        command   plan   perf+bpf   drain   model      metric   view
+//! ```
+//!
+//! The modules stand here in that order; each imports only from those above it, and `model`, `metric` and `view` never
+//! from `perf`, `bpf`, `symbol` and `session`: everything after [`drain`] is pure. `tests/architecture.rs` checks it.
+
+#[forbid(unsafe_code)]
+pub mod suggest;
+#[forbid(unsafe_code)]
+pub mod untrusted;
+
+#[forbid(unsafe_code)]
+pub mod drain;
+#[forbid(unsafe_code)]
+pub mod machine;
+#[forbid(unsafe_code)]
+pub mod plan;
+#[forbid(unsafe_code)]
+pub mod table;
+
+pub mod bpf;
+pub mod perf;
+#[forbid(unsafe_code)]
+pub mod session;
+#[forbid(unsafe_code)]
+pub mod symbol;
+
+#[forbid(unsafe_code)]
+pub mod command;
+#[forbid(unsafe_code)]
+pub mod metric;
+#[forbid(unsafe_code)]
+pub mod model;
+#[forbid(unsafe_code)]
+pub mod view;

@@ -1,0 +1,299 @@
+//! Cgroup hierarchies: where they are, and which cgroup a name means. Only v2 cgroups can own counts; their id is the
+//! inode of their folder.
+
+use std::{
+    fs, io,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::read;
+use crate::untrusted::{Untrusted, exact};
+
+/// Identity of a v2 cgroup: the inode of its folder, the kernel's `kernfs_node.id`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CgroupId(pub u64);
+
+/// Where the hierarchies are mounted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layout {
+    /// Mount point of the v2 hierarchy, if there is one.
+    pub v2: Option<PathBuf>,
+    /// Controllers (or names) of the mounted v1 hierarchies.
+    pub v1: Vec<String>,
+}
+
+/// A cgroup that exists.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cgroup {
+    /// Path from the hierarchy's root: `/system.slice/web.service`.
+    #[serde(with = "exact")]
+    pub path: Untrusted,
+    /// Its id.
+    pub id: CgroupId,
+}
+
+/// Why a name means no cgroup.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// There is no v2 hierarchy.
+    #[error("no cgroup v2 hierarchy is mounted, so a cgroup cannot be a target")]
+    NoV2,
+    /// The folder belongs to a v1 hierarchy.
+    #[error("`{0}` is a v1 cgroup; only cgroups of the v2 hierarchy at {1} can be counted")]
+    V1(String, String),
+    /// Nothing has that name.
+    #[error("no cgroup `{0}`{near}", near = near(.1))]
+    Unknown(String, Vec<String>),
+    /// Several cgroups have that name.
+    #[error("`{0}` names {count} cgroups: {list}", count = .1.len(), list = .1.join(", "))]
+    Ambiguous(String, Vec<String>),
+    /// The hierarchy could not be read.
+    #[error("cannot read the cgroup hierarchy: {0}")]
+    Io(#[from] io::Error),
+}
+
+fn near(names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!("; the nearest are {}", names.join(", ")) }
+}
+
+impl Layout {
+    /// Reads the mounts below `root`.
+    ///
+    /// # Errors
+    ///
+    /// `/proc/self/mountinfo` cannot be read.
+    pub fn read(root: &Path) -> io::Result<Self> {
+        Ok(Self::parse(&read(root, "proc/self/mountinfo")?))
+    }
+
+    /// Fields 5 and 9 of proc(5)'s mountinfo are mount point and file system, separated by `-`.
+    fn parse(mountinfo: &str) -> Self {
+        let mut layout = Self { v2: None, v1: Vec::new() };
+        for line in mountinfo.lines() {
+            let Some((mount, source)) = line.split_once(" - ") else { continue };
+            let point = mount.split(' ').nth(4).unwrap_or_default();
+            let mut source = source.split(' ');
+            match source.next() {
+                Some("cgroup2") if layout.v2.is_none() => layout.v2 = Some(PathBuf::from(point)),
+                Some("cgroup") => {
+                    let name = point.rsplit('/').next().unwrap_or_default();
+                    layout.v1.push(name.to_owned());
+                }
+                _ => {}
+            }
+        }
+        layout.v1.sort();
+        layout
+    }
+
+    /// In one word, for a report.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match (self.v2.is_some(), self.v1.is_empty()) {
+            (true, true) => "v2",
+            (true, false) => "hybrid",
+            (false, false) => "v1",
+            (false, true) => "none",
+        }
+    }
+
+    /// Every cgroup below `path` and itself, parents first. Cgroups that vanish meanwhile are left out.
+    ///
+    /// # Errors
+    ///
+    /// The top folder cannot be read.
+    pub fn list(&self, path: &Untrusted) -> Result<Vec<Cgroup>, ResolveError> {
+        let mount = self.v2.as_deref().ok_or(ResolveError::NoV2)?;
+        let top = folder(mount, path);
+        let mut cgroups = vec![Cgroup { path: path.clone(), id: CgroupId(fs::metadata(&top)?.ino()) }];
+        let mut folders = vec![top];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                if let (Ok(kind), Ok(metadata)) = (entry.file_type(), entry.metadata())
+                    && kind.is_dir()
+                {
+                    cgroups.push(Cgroup {
+                        path: path_below(mount, &entry.path()),
+                        id: CgroupId(metadata.ino()),
+                    });
+                    folders.push(entry.path());
+                }
+            }
+        }
+        Ok(cgroups)
+    }
+
+    /// The one cgroup that `name` means: a path from the root or from `/`, or the last part of a path, with or without
+    /// systemd's `.service`, `.scope` or `.slice`.
+    ///
+    /// # Errors
+    ///
+    /// None or several match. Never guesses.
+    pub fn resolve(&self, name: &str) -> Result<Cgroup, ResolveError> {
+        let mount = self.v2.as_deref().ok_or(ResolveError::NoV2)?;
+        let given = Path::new(name);
+        if let Ok(below) = given.strip_prefix(mount) {
+            return self.exact(&Path::new("/").join(below), name);
+        }
+        if given.is_absolute()
+            && mount.parent().is_some_and(|base| self.v1.iter().any(|v1| given.starts_with(base.join(v1))))
+        {
+            return Err(ResolveError::V1(name.to_owned(), mount.display().to_string()));
+        }
+        if given.is_absolute() || name.contains('/') {
+            return self.exact(&Path::new("/").join(given), name);
+        }
+        let all = self.list(&Untrusted::from("/"))?;
+        if let Some(top) = all.iter().find(|cgroup| cgroup.path.as_bytes() == format!("/{name}").as_bytes()) {
+            return Ok(top.clone());
+        }
+        let mut hits: Vec<&Cgroup> = all.iter().filter(|cgroup| is_called(cgroup, name)).collect();
+        match hits.len() {
+            1 => Ok(hits.remove(0).clone()),
+            0 => Err(ResolveError::Unknown(name.to_owned(), nearest(&all, name))),
+            _ => Err(ResolveError::Ambiguous(
+                name.to_owned(),
+                hits.iter().take(10).map(|cgroup| cgroup.path.terminal().into_owned()).collect(),
+            )),
+        }
+    }
+
+    fn exact(&self, path: &Path, given: &str) -> Result<Cgroup, ResolveError> {
+        let mount = self.v2.as_deref().ok_or(ResolveError::NoV2)?;
+        let path: PathBuf = path.components().collect();
+        if path.components().any(|part| part == std::path::Component::ParentDir) {
+            return Err(ResolveError::Unknown(given.to_owned(), Vec::new()));
+        }
+        let path = Untrusted::from(path.as_path());
+        match fs::metadata(folder(mount, &path)) {
+            Ok(metadata) if metadata.is_dir() => Ok(Cgroup { path, id: CgroupId(metadata.ino()) }),
+            _ => {
+                let all = self.list(&Untrusted::from("/"))?;
+                Err(ResolveError::Unknown(given.to_owned(), nearest(&all, given)))
+            }
+        }
+    }
+}
+
+fn folder(mount: &Path, path: &Untrusted) -> PathBuf {
+    let path = path.to_path();
+    mount.join(path.strip_prefix("/").unwrap_or(&path))
+}
+
+fn path_below(mount: &Path, folder: &Path) -> Untrusted {
+    let below = folder.strip_prefix(mount).unwrap_or(folder);
+    Untrusted::from(Path::new("/").join(below).as_path())
+}
+
+fn is_called(cgroup: &Cgroup, name: &str) -> bool {
+    let path = cgroup.path.to_path();
+    let Some(last) = path.file_name().map(OsStrExt::as_bytes) else { return false };
+    let rest = last.strip_prefix(name.as_bytes());
+    rest.is_some_and(|rest| matches!(rest, b"" | b".service" | b".scope" | b".slice"))
+}
+
+/// Up to three paths whose last part is most like the given one's.
+fn nearest(all: &[Cgroup], name: &str) -> Vec<String> {
+    let wanted = name.rsplit('/').next().unwrap_or_default();
+    let names = all.iter().map(|cgroup| cgroup.path.terminal().into_owned()).filter(|path| path != "/");
+    crate::suggest::nearest(wanted, names, |path| {
+        let last = path.rsplit('/').next().unwrap_or_default();
+        [".service", ".scope", ".slice"].iter().find_map(|unit| last.strip_suffix(unit)).unwrap_or(last)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::{Layout, ResolveError};
+    use crate::untrusted::Untrusted;
+
+    const HYBRID: &str = "\
+        30 29 0:26 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
+        31 29 0:27 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
+        32 29 0:28 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
+
+    /// A folder tree that stands for a v2 hierarchy.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str, folders: &[&str]) -> Self {
+            let base = std::env::temp_dir().join(format!("pmbpf-cgroup-{name}-{}", std::process::id()));
+            for folder in folders {
+                std::fs::create_dir_all(base.join(folder)).unwrap();
+            }
+            Self(base)
+        }
+
+        fn layout(&self) -> Layout {
+            Layout { v2: Some(self.0.clone()), v1: Vec::new() }
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_hybrid_host_is_recognised() {
+        let layout = Layout::parse(HYBRID);
+        assert_eq!(layout.kind(), "hybrid");
+        assert_eq!(layout.v2, Some(PathBuf::from("/sys/fs/cgroup/unified")));
+        assert_eq!(layout.v1, ["cpu", "memory"]);
+    }
+
+    #[test]
+    fn a_v1_path_says_that_it_is_one() {
+        let error = Layout::parse(HYBRID).resolve("/sys/fs/cgroup/cpu/web").unwrap_err();
+        assert!(matches!(error, ResolveError::V1(..)), "{error}");
+    }
+
+    #[test]
+    fn a_name_means_a_path_a_unit_or_nothing() {
+        let tree =
+            Tree::new("names", &["system.slice/web.service", "system.slice/db.service/worker", "user.slice"]);
+        let layout = tree.layout();
+        for name in ["web", "web.service", "/system.slice/web.service", "system.slice/web.service/"] {
+            assert_eq!(
+                layout.resolve(name).unwrap().path,
+                Untrusted::from("/system.slice/web.service"),
+                "{name}"
+            );
+        }
+        let error = layout.resolve("wbe").unwrap_err().to_string();
+        assert!(error.contains("`wbe`") && error.contains("/system.slice/web.service"), "{error}");
+    }
+
+    #[test]
+    fn an_ambiguous_name_lists_what_it_could_mean() {
+        let tree = Tree::new("ambiguous", &["a/web", "b/web"]);
+        let error = tree.layout().resolve("web").unwrap_err().to_string();
+        assert!(error.contains("/a/web") && error.contains("/b/web"), "{error}");
+    }
+
+    #[test]
+    fn a_path_does_not_climb_out_of_the_hierarchy() {
+        let tree = Tree::new("climb", &["a"]);
+        assert!(tree.layout().resolve("/a/../../etc").is_err());
+    }
+
+    #[test]
+    fn a_list_holds_the_subtree() {
+        let tree = Tree::new("list", &["a/b/c", "d"]);
+        let mut paths: Vec<String> = tree
+            .layout()
+            .list(&Untrusted::from("/a"))
+            .unwrap()
+            .iter()
+            .map(|cgroup| cgroup.path.terminal().into_owned())
+            .collect();
+        paths.sort();
+        assert_eq!(paths, ["/a", "/a/b", "/a/b/c"]);
+    }
+}

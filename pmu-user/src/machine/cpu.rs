@@ -1,0 +1,226 @@
+//! The processor and its CPUs, from `/proc/cpuinfo` and `/sys/devices/system/cpu`.
+
+use std::{io, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::{read, read_line};
+use crate::untrusted::{Untrusted, exact};
+
+/// A CPU number as the kernel counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Cpu(pub u32);
+
+/// Processor model and CPUs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Processor {
+    /// Model name, or what identifies it where the kernel gives none.
+    #[serde(with = "exact")]
+    pub model: Untrusted,
+    /// Does it run under a hypervisor?
+    pub guest: bool,
+    /// Length of the kernel's tick in ns (1 / CONFIG_HZ).
+    pub tick_ns: u64,
+    /// One more than the highest CPU number that can ever appear.
+    pub possible: u32,
+    /// CPUs that run now.
+    pub online: Vec<Cpu>,
+}
+
+impl Processor {
+    /// Reads the processor below `root`.
+    ///
+    /// # Errors
+    ///
+    /// A file is missing or holds no CPU list.
+    pub fn read(root: &Path) -> io::Result<Self> {
+        let info = read(root, "proc/cpuinfo")?;
+        let list = |name: &str| {
+            let path = format!("sys/devices/system/cpu/{name}");
+            parse_list(&read_line(root, &path)?)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("/{path}: {error}")))
+        };
+        let possible = list("possible")?.last().map_or(1, |cpu| cpu.0 + 1);
+        Ok(Self {
+            model: Untrusted::from(model(&info)),
+            guest: is_guest(root, &info),
+            tick_ns: tick_ns(),
+            possible,
+            online: list("online")?,
+        })
+    }
+}
+
+impl Processor {
+    /// Cycles a second at the nominal speed, to turn a frequency into a period. Rough where the host hides it.
+    #[must_use]
+    pub fn cycles_per_second(&self, root: &Path) -> u64 {
+        let number = |path: &str| read_line(root, path).ok()?.trim().parse::<u64>().ok();
+        let khz = number("sys/devices/system/cpu/cpu0/cpufreq/base_frequency")
+            .or_else(|| number("sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"));
+        let mhz = || {
+            let info = read(root, "proc/cpuinfo").ok()?;
+            field(&info, "cpu MHz")?.parse::<f64>().ok()
+        };
+        khz.map_or_else(|| (mhz().unwrap_or(2_000.0) * 1e6) as u64, |khz| khz * 1_000)
+    }
+
+    /// Samples a second and CPU above which the kernel throttles (`kernel.perf_event_max_sample_rate`).
+    #[must_use]
+    pub fn sample_rate_max(&self, root: &Path) -> Option<u64> {
+        read_line(root, "proc/sys/kernel/perf_event_max_sample_rate").ok()?.trim().parse().ok()
+    }
+}
+
+/// Where the kernel says a CPU's time went since boot, in ns, to one tick of `USER_HZ` (proc_stat(5)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// Idle, waiting for I/O included.
+    pub idle_ns: u64,
+    /// Interrupt handlers, where the kernel accounts them.
+    pub interrupts_ns: u64,
+    /// Taken by the hypervisor.
+    pub stolen_ns: u64,
+}
+
+impl Times {
+    /// Both together.
+    #[must_use]
+    pub const fn plus(&self, other: &Self) -> Self {
+        Self {
+            idle_ns: self.idle_ns + other.idle_ns,
+            interrupts_ns: self.interrupts_ns + other.interrupts_ns,
+            stolen_ns: self.stolen_ns + other.stolen_ns,
+        }
+    }
+
+    /// What was added since `earlier`.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
+            interrupts_ns: self.interrupts_ns.saturating_sub(earlier.interrupts_ns),
+            stolen_ns: self.stolen_ns.saturating_sub(earlier.stolen_ns),
+        }
+    }
+}
+
+/// [`Times`] of every online CPU below `root`.
+///
+/// # Errors
+///
+/// `/proc/stat` cannot be read.
+pub fn times(root: &Path) -> io::Result<Vec<(Cpu, Times)>> {
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    Ok(read(root, "proc/stat")?.lines().filter_map(|line| cpu_times(line, tick_ns)).collect())
+}
+
+/// `cpuN user nice system idle iowait irq softirq steal …`, in ticks.
+fn cpu_times(line: &str, tick_ns: u64) -> Option<(Cpu, Times)> {
+    let mut words = line.strip_prefix("cpu")?.split(' ');
+    let cpu = Cpu(words.next()?.parse().ok()?);
+    let ticks: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
+    let sum = |range: std::ops::Range<usize>| {
+        ticks.get(range).map_or(0, |ticks| ticks.iter().sum::<u64>()) * tick_ns
+    };
+    Some((cpu, Times { idle_ns: sum(3..5), interrupts_ns: sum(5..7), stolen_ns: sum(7..8) }))
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':')).map(str::trim)
+}
+
+/// The coarse clocks move with the tick, so their resolution is its length (kernel/time/posix-timers.c, `KTIME_LOW_RES`).
+fn tick_ns() -> u64 {
+    rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse).tv_nsec.unsigned_abs()
+}
+
+fn model(info: &str) -> String {
+    match (field(info, "model name"), field(info, "CPU implementer"), field(info, "CPU part")) {
+        (Some(name), _, _) => name.to_owned(),
+        (None, Some(implementer), Some(part)) => format!("Arm implementer {implementer} part {part}"),
+        _ => "unknown".to_owned(),
+    }
+}
+
+/// x86 says so in CPUID; elsewhere the device tree or the firmware's tables do.
+fn is_guest(root: &Path, info: &str) -> bool {
+    let flagged = field(info, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
+    flagged
+        || root.join("sys/firmware/devicetree/base/hypervisor").exists()
+        || root.join("sys/hypervisor/type").exists()
+}
+
+/// Parses the kernel's list format: `0-3,7`.
+///
+/// # Errors
+///
+/// Says which part is no number or range.
+pub fn parse_list(list: &str) -> Result<Vec<Cpu>, String> {
+    let mut cpus = Vec::new();
+    for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let number =
+            |text: &str| text.parse::<u32>().map_err(|_| format!("`{part}` is no CPU number or range"));
+        let (first, last) = match part.split_once('-') {
+            Some((first, last)) => (number(first)?, number(last)?),
+            None => (number(part)?, number(part)?),
+        };
+        if first > last || last > 1 << 16 {
+            return Err(format!("`{part}` is no range of CPUs"));
+        }
+        cpus.extend((first..=last).map(Cpu));
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    if cpus.is_empty() { Err("the list names no CPU".to_owned()) } else { Ok(cpus) }
+}
+
+/// The inverse of [`parse_list`].
+#[must_use]
+pub fn format_list(cpus: &[Cpu]) -> String {
+    let mut parts: Vec<(u32, u32)> = Vec::new();
+    for &Cpu(cpu) in cpus {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => parts.push((cpu, cpu)),
+        }
+    }
+    let text = |&(first, last): &(u32, u32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    parts.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cpu, cpu_times, format_list, parse_list};
+
+    #[test]
+    fn a_list_survives_the_round_trip() {
+        for list in ["0", "0-1", "0-3,7", "2,4,6-9"] {
+            assert_eq!(format_list(&parse_list(list).unwrap()), list);
+        }
+    }
+
+    #[test]
+    fn a_list_may_overlap_and_be_unsorted() {
+        assert_eq!(parse_list("3,1-2,2").unwrap(), [Cpu(1), Cpu(2), Cpu(3)]);
+    }
+
+    #[test]
+    fn the_times_of_a_cpu_are_told_apart() {
+        let line = "cpu1 10 0 20 300 5 7 8 40 0 0";
+        let (cpu, times) = cpu_times(line, 10).unwrap();
+        assert_eq!((cpu, times.idle_ns, times.interrupts_ns, times.stolen_ns), (Cpu(1), 3050, 150, 400));
+        assert!(cpu_times("cpu  10 0 20", 10).is_none(), "the sum of all is no CPU");
+        assert!(cpu_times("intr 1 2 3", 10).is_none());
+    }
+
+    #[test]
+    fn a_bad_list_names_its_part() {
+        assert!(parse_list("0,x").unwrap_err().contains("`x`"));
+        assert!(parse_list("5-3").unwrap_err().contains("`5-3`"));
+        assert!(parse_list("0-99999999").unwrap_err().contains("range"));
+        assert!(parse_list("").is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! What this host is. Every function takes the root of the file system, so that a folder can be a machine.
+
+pub mod cgroup;
+pub mod cpu;
+pub mod kernel_symbols;
+pub mod pmu;
+pub mod privilege;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::untrusted::{Untrusted, exact};
+
+/// A host, as far as a report names it. Part of every recording.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Machine {
+    /// `/proc/sys/kernel/hostname`.
+    #[serde(with = "exact")]
+    pub host: Untrusted,
+    /// `/proc/sys/kernel/osrelease`.
+    #[serde(with = "exact")]
+    pub kernel: Untrusted,
+    /// Processor model and CPUs.
+    pub cpu: cpu::Processor,
+    /// Performance-monitoring units that the kernel offers.
+    pub pmus: Vec<pmu::Pmu>,
+    /// Where the cgroup hierarchies are mounted.
+    pub cgroups: cgroup::Layout,
+}
+
+impl Machine {
+    /// Reads the host below `root` (`/` for this one). Needs no privilege.
+    ///
+    /// # Errors
+    ///
+    /// `/proc` or `/sys` cannot be read.
+    pub fn read(root: &Path) -> io::Result<Self> {
+        Ok(Self {
+            host: Untrusted::from(read_line(root, "proc/sys/kernel/hostname")?),
+            kernel: Untrusted::from(read_line(root, "proc/sys/kernel/osrelease")?),
+            cpu: cpu::Processor::read(root)?,
+            pmus: pmu::read(root)?,
+            cgroups: cgroup::Layout::read(root)?,
+        })
+    }
+
+    /// Why nothing that needs a hardware PMU can be measured; `None` if there is one.
+    #[must_use]
+    pub fn no_core_pmu(&self) -> Option<String> {
+        if self.pmus.iter().any(pmu::Pmu::is_core) {
+            return None;
+        }
+        let because = if self.cpu.guest {
+            "this is a virtual machine and its hypervisor gives it no PMU"
+        } else {
+            "the kernel has no driver for one, or it is switched off in the firmware"
+        };
+        Some(format!("no hardware PMU is exposed: {because}"))
+    }
+}
+
+/// First line of a file below `root`, without its end.
+pub(crate) fn read_line(root: &Path, path: &str) -> io::Result<String> {
+    let text = read(root, path)?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// A whole file below `root`. The error names the file.
+pub(crate) fn read(root: &Path, path: &str) -> io::Result<String> {
+    let path: PathBuf = root.join(path);
+    std::fs::read_to_string(&path)
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display())))
+}

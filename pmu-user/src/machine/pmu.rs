@@ -1,0 +1,48 @@
+//! Performance-monitoring units, from `/sys/bus/event_source/devices`.
+
+use std::{io, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::read_line;
+use crate::untrusted::{Untrusted, exact};
+
+/// One PMU that the kernel offers to `perf_event_open`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pmu {
+    /// Name of its folder.
+    #[serde(with = "exact")]
+    pub name: Untrusted,
+    /// `perf_event_attr.type`.
+    pub kind: u32,
+}
+
+impl Pmu {
+    /// Does it count what a core executes? (x86: `cpu`, `cpu_core`, `cpu_atom`; Arm: `armv8_…`, `arm_…pmu…`.)
+    #[must_use]
+    pub fn is_core(&self) -> bool {
+        let name = self.name.as_bytes();
+        matches!(name, b"cpu" | b"cpu_core" | b"cpu_atom")
+            || name.starts_with(b"armv8")
+            || name.starts_with(b"armv9")
+    }
+}
+
+/// All PMUs below `root`, by name.
+///
+/// # Errors
+///
+/// The folder cannot be listed. A PMU without a type is left out.
+pub fn read(root: &Path) -> io::Result<Vec<Pmu>> {
+    let folder = "sys/bus/event_source/devices";
+    let mut pmus = Vec::new();
+    for entry in std::fs::read_dir(root.join(folder))? {
+        let name = entry?.file_name();
+        let kind = read_line(root, &format!("{folder}/{}/type", name.display())).ok();
+        if let Some(kind) = kind.and_then(|kind| kind.parse().ok()) {
+            pmus.push(Pmu { name: Untrusted::from(name.as_os_str()), kind });
+        }
+    }
+    pmus.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(pmus)
+}

@@ -1,0 +1,152 @@
+//! What this process may do, and what would let it do more. Reads only; changes nothing.
+
+use std::path::Path;
+
+use super::{read, read_line};
+
+/// Capabilities that pmbpf can use, with their numbers (include/uapi/linux/capability.h).
+pub const CAPABILITIES: [(&str, u32); 6] = [
+    ("cap_bpf", 39),
+    ("cap_perfmon", 38),
+    ("cap_syslog", 34),
+    ("cap_sys_ptrace", 19),
+    ("cap_dac_read_search", 2),
+    ("cap_sys_admin", 21),
+];
+
+/// Settings and rights that decide what can be measured. `None`: the kernel does not say.
+#[derive(Clone, Debug)]
+pub struct Privileges {
+    /// Effective capabilities, one bit each.
+    pub effective: u64,
+    /// `kernel.perf_event_paranoid`.
+    pub paranoid: Option<i32>,
+    /// `kernel.unprivileged_bpf_disabled`.
+    pub unprivileged_bpf_disabled: Option<i32>,
+    /// `kernel.kptr_restrict`.
+    pub kptr_restrict: Option<i32>,
+    /// Active lockdown mode; `unknown` if securityfs is not mounted.
+    pub lockdown: String,
+    /// Are process ids here the host's own? (False in a container with a PID namespace.)
+    pub host_pids: Option<bool>,
+    /// Soft and hard limit of open files.
+    pub open_files: (u64, u64),
+    /// Soft and hard limit of locked memory in bytes; matters to BPF before Linux 5.11.
+    pub locked_bytes: (u64, u64),
+}
+
+/// Inode of the first PID namespace (`PROC_PID_INIT_INO`, include/linux/proc_ns.h).
+const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
+
+impl Privileges {
+    /// Reads the rights of this process on the host below `root`. Never fails: what cannot be read is not known.
+    #[must_use]
+    pub fn read(root: &Path) -> Self {
+        let number = |path: &str| read_line(root, path).ok().and_then(|line| line.trim().parse().ok());
+        let status = read(root, "proc/self/status").unwrap_or_default();
+        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        let namespace = std::fs::read_link(root.join("proc/self/ns/pid")).ok();
+        let limits = read(root, "proc/self/limits").unwrap_or_default();
+        Self {
+            effective: effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0),
+            paranoid: number("proc/sys/kernel/perf_event_paranoid"),
+            unprivileged_bpf_disabled: number("proc/sys/kernel/unprivileged_bpf_disabled"),
+            kptr_restrict: number("proc/sys/kernel/kptr_restrict"),
+            lockdown: read(root, "sys/kernel/security/lockdown")
+                .map_or("unknown".to_owned(), |file| lockdown(&file)),
+            host_pids: namespace.map(|link| link.as_os_str() == FIRST_PID_NAMESPACE),
+            open_files: limit(&limits, "Max open files"),
+            locked_bytes: limit(&limits, "Max locked memory"),
+        }
+    }
+
+    /// Is the capability effective?
+    #[must_use]
+    pub fn has(&self, capability: &str) -> bool {
+        CAPABILITIES.iter().any(|&(name, bit)| name == capability && self.effective >> bit & 1 == 1)
+    }
+
+    /// Capabilities of [`CAPABILITIES`] that are effective, for a message.
+    #[must_use]
+    pub fn held(&self) -> String {
+        let held: Vec<&str> =
+            CAPABILITIES.iter().map(|&(name, _)| name).filter(|name| self.has(name)).collect();
+        if held.is_empty() { "none of those that help".to_owned() } else { held.join(", ") }
+    }
+
+    /// May BPF programs be loaded and bound to perf events?
+    #[must_use]
+    pub fn can_collect(&self) -> bool {
+        self.has("cap_sys_admin") || (self.has("cap_bpf") && self.has("cap_perfmon"))
+    }
+
+    /// What stands in the way of a call that was refused, and the smallest thing that would remove it.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        let mut lines = vec![format!("this process holds {}", self.held())];
+        if let Some(level) = self.paranoid {
+            lines.push(format!("kernel.perf_event_paranoid is {level}: {}", paranoid_meaning(level)));
+        }
+        if self.lockdown == "confidentiality" {
+            lines.push(
+                "lockdown is in confidentiality mode, which forbids reading kernel memory from BPF"
+                    .to_owned(),
+            );
+        }
+        if self.host_pids == Some(false) {
+            lines.push(
+                "this is a PID namespace of its own: run with the host's (docker: --pid=host)".to_owned(),
+            );
+        }
+        lines.push(
+            "least privilege: setcap cap_bpf,cap_perfmon,cap_syslog=ep on pmbpf; or run it with sudo"
+                .to_owned(),
+        );
+        lines.join("\n")
+    }
+}
+
+/// What a level of `kernel.perf_event_paranoid` forbids to a process without CAP_PERFMON (kernel/events/core.c; levels
+/// 3 and 4 are Debian's and Ubuntu's).
+#[must_use]
+pub fn paranoid_meaning(level: i32) -> &'static str {
+    match level {
+        ..=-1 => "everything is allowed to everyone",
+        0 => "raw tracepoints need CAP_PERFMON",
+        1 => "CPU-wide events need CAP_PERFMON",
+        2 => "kernel and CPU-wide events need CAP_PERFMON",
+        3 => "all events need CAP_PERFMON (a distribution's own level)",
+        _ => "all events need CAP_PERFMON, on some kernels CAP_SYS_ADMIN (a distribution's own level)",
+    }
+}
+
+/// The active mode stands in brackets: `none [integrity] confidentiality`.
+fn lockdown(file: &str) -> String {
+    let active = file.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    active.map_or("none", |(mode, _)| mode).to_owned()
+}
+
+fn limit(limits: &str, name: &str) -> (u64, u64) {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+    let mut values = line.split_whitespace().map(|word| word.parse().unwrap_or(u64::MAX));
+    (values.next().unwrap_or(u64::MAX), values.next().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{limit, lockdown};
+
+    #[test]
+    fn the_active_lockdown_mode_stands_in_brackets() {
+        assert_eq!(lockdown("none [integrity] confidentiality\n"), "integrity");
+        assert_eq!(lockdown(""), "none");
+    }
+
+    #[test]
+    fn an_unlimited_limit_is_the_largest_number() {
+        let text = "Max open files            1024                 4096                 files\n\
+                    Max locked memory         unlimited            unlimited            bytes\n";
+        assert_eq!(limit(text, "Max open files"), (1024, 4096));
+        assert_eq!(limit(text, "Max locked memory"), (u64::MAX, u64::MAX));
+    }
+}

@@ -1,0 +1,16 @@
+//! The binary `pmbpf`: parses, dispatches, and turns an error into words and an exit code.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use pmbpf::command::{Cli, complain, exit_code};
+
+fn main() -> ExitCode {
+    match Cli::parse().execute() {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(exit_code(&error))
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What pmbpf itself cost, from the start of counting.
+
+use super::value::{How, Known, Value};
+use crate::{
+    drain::{COST_WINDOW_NS, Cost, ProgramRow},
+    model::{Interval, Ledger},
+};
+
+/// What one program cost.
+#[derive(Clone, Debug)]
+pub struct ProgramCost {
+    /// Program.
+    pub name: String,
+    /// Mean time of a run in ns, the kernel's own measuring (about 40 ns) included.
+    pub ns_per_run: Value,
+    /// Runs.
+    pub runs: Value,
+    /// Time of all runs in ns.
+    pub total_ns: Value,
+}
+
+/// What pmbpf itself cost.
+#[derive(Clone, Debug)]
+pub struct CostReport {
+    /// The programs, most expensive first.
+    pub programs: Vec<ProgramCost>,
+    /// Time of all programs in ns.
+    pub programs_ns: Value,
+    /// The process.
+    pub process: Cost,
+    /// CPU time there was, in ns: length times CPUs.
+    pub capacity_ns: u64,
+}
+
+pub(super) fn cost(ledger: &Ledger, interval: &Interval) -> CostReport {
+    let length_ns = interval.to_ns;
+    let mut programs: Vec<ProgramCost> =
+        ledger.programs().iter().map(|row| program(row, length_ns)).collect();
+    programs.sort_by(|a, b| estimate(&b.total_ns).total_cmp(&estimate(&a.total_ns)));
+    let total: f64 = programs.iter().map(|program| estimate(&program.total_ns)).sum();
+    let programs_ns = if programs.is_empty() {
+        Value::Missing(
+            "the kernel could not measure the programs (Linux before 5.8, or no rights)".to_owned(),
+        )
+    } else {
+        sampled(total, 1.0)
+    };
+    let capacity_ns = length_ns * interval.cpus.len() as u64;
+    CostReport { programs, programs_ns, process: ledger.cost(), capacity_ns }
+}
+
+/// Time of a run is measured for a while; how often a program ran is known all the time for some, and for the others
+/// taken to go on as it was measured.
+fn program(row: &ProgramRow, length_ns: u64) -> ProgramCost {
+    let measured = row.measured_runs as f64;
+    let ns_per_run = Value::ratio(row.measured_ns as f64, measured, "it did not run while it was measured");
+    let mean = ns_per_run.known().map(|known| known.estimate);
+    let window_ns = length_ns.clamp(1, COST_WINDOW_NS) as f64;
+    let runs = match row.runs {
+        Some(runs) => Value::counted(runs, 1.0),
+        None => sampled(measured * length_ns as f64 / window_ns, window_ns / length_ns.max(1) as f64),
+    };
+    let all = runs.known().map_or(0.0, |known| known.estimate);
+    let total_ns = match mean {
+        Some(mean) => sampled(mean * all, if all == 0.0 { 1.0 } else { (measured / all).min(1.0) }),
+        None => Value::Missing("it did not run while it was measured".to_owned()),
+    };
+    ProgramCost { name: row.name.clone(), ns_per_run, runs, total_ns }
+}
+
+fn sampled(estimate: f64, coverage: f64) -> Value {
+    Value::Known(Known { estimate, low: estimate, high: estimate, coverage, how: How::Sampled })
+}
+
+fn estimate(value: &Value) -> f64 {
+    value.known().map_or(0.0, |known| known.estimate)
+}

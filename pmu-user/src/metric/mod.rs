@@ -1,0 +1,66 @@
+//! From an interval to a report: every number with its interval and coverage, or with the reason why it is missing.
+
+mod blind;
+mod cost;
+mod hot;
+mod owners;
+mod quality;
+pub mod value;
+mod waits;
+
+pub use self::{
+    blind::{Blind, BlindClass, GapReport},
+    cost::{CostReport, ProgramCost},
+    hot::{Frame, HotFunction, HotStack},
+    owners::{OwnerReport, Who},
+    quality::{Books, Quality, SampleQuality, TickQuality},
+    waits::Waits,
+};
+use crate::{
+    drain::Header,
+    model::{Interval, Ledger},
+};
+
+/// What an interval says. Plain data; views only choose words and columns.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Start, in ns since counting started.
+    pub from_ns: u64,
+    /// Length in ns.
+    pub length_ns: u64,
+    /// Everything that the target did.
+    pub total: OwnerReport,
+    /// Per owner, most CPU time first. A cgroup's numbers hold its subtree's.
+    pub owners: Vec<OwnerReport>,
+    /// Functions that samples hit, most first.
+    pub hot: Vec<HotFunction>,
+    /// Stacks that samples hit, most first.
+    pub stacks: Vec<HotStack>,
+    /// Blind time.
+    pub blind: Blind,
+    /// How complete the numbers are.
+    pub quality: Quality,
+    /// What pmbpf itself cost, from the start.
+    pub cost: CostReport,
+}
+
+impl Report {
+    /// Computes the report of `interval`. Pure.
+    #[must_use]
+    pub fn new(header: &Header, ledger: &Ledger, interval: &Interval) -> Self {
+        let quality = quality::quality(header, interval);
+        let context = owners::Context { header, ledger, interval, quality: &quality };
+        let (total, owners) = owners::owners(&context);
+        Self {
+            from_ns: interval.from_ns,
+            length_ns: interval.length_ns(),
+            total,
+            owners,
+            hot: hot::functions(ledger, interval),
+            stacks: hot::stacks(ledger, interval),
+            blind: blind::blind(header, ledger, interval, &quality),
+            cost: cost::cost(ledger, interval),
+            quality,
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The metrics of every owner.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    Quality, Waits, blind,
+    value::{How, Known, Value},
+};
+use crate::{
+    drain::{Header, Owner},
+    model::{Counts, Interval, Ledger, OwnerIndex},
+    plan::{
+        Target,
+        request::{By, Descend},
+    },
+    table::metric::{self, Metric},
+};
+
+/// Whom numbers belong to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    /// Everything that was asked for, together.
+    Target,
+    /// One owner.
+    Owner(Owner),
+}
+
+/// What one owner did.
+#[derive(Clone, Debug)]
+pub struct OwnerReport {
+    /// Who.
+    pub who: Who,
+    /// Has it ended?
+    pub ended: bool,
+    /// Its metrics, in the order of [`metric::ALL`], run-queue latency excepted.
+    pub metrics: Vec<(Metric, Value)>,
+    /// Its run-queue latency, or why there is none.
+    pub waits: Result<Waits, String>,
+}
+
+impl OwnerReport {
+    /// A metric's value.
+    #[must_use]
+    pub fn value(&self, wanted: &Metric) -> Option<&Known> {
+        self.metrics.iter().find(|(metric, _)| metric == wanted).and_then(|(_, value)| value.known())
+    }
+
+    /// A metric's estimate, 0 where it is missing: for sorting, never for showing.
+    fn weight(&self, wanted: &Metric) -> u64 {
+        self.value(wanted).map_or(0, |known| known.estimate as u64)
+    }
+}
+
+/// What the metrics are computed from.
+pub(super) struct Context<'a> {
+    pub(super) header: &'a Header,
+    pub(super) ledger: &'a Ledger,
+    pub(super) interval: &'a Interval,
+    pub(super) quality: &'a Quality,
+}
+
+/// The target's metrics, and every owner's, most CPU time first.
+pub(super) fn owners(context: &Context<'_>) -> (OwnerReport, Vec<OwnerReport>) {
+    let mut total = Counts::default();
+    context.interval.owners.values().for_each(|counts| total.merge(counts));
+    let by_owner = match context.header.plan.by {
+        By::Process => context.interval.owners.clone(),
+        By::Cgroup => with_subtrees(context),
+    };
+    let mut owners: Vec<OwnerReport> = by_owner
+        .iter()
+        .map(|(&index, counts)| {
+            let owner = context.ledger.owner(index).clone();
+            let ended = context.ledger.ended_ns(index).is_some();
+            report(context, Who::Owner(owner), ended, counts)
+        })
+        .collect();
+    owners.extend(silent_targets(context, &by_owner));
+    // Among equals the name decides, so that the order never depends on which slot an owner got.
+    owners.sort_by_cached_key(|owner| {
+        let weight = (owner.weight(&metric::CPU_TIME), owner.weight(&metric::CONTEXT_SWITCHES));
+        (std::cmp::Reverse(weight), owner.who.clone())
+    });
+    (report(context, Who::Target, false, &total), owners)
+}
+
+/// The kernel counts for the leaf; a cgroup's number is its subtree's, as in its `cpu.stat`.
+fn with_subtrees(context: &Context<'_>) -> BTreeMap<OwnerIndex, Counts> {
+    if context.header.plan.descend == Descend::No {
+        return context.interval.owners.clone();
+    }
+    let mut by_path: HashMap<&[u8], OwnerIndex> = HashMap::new();
+    for (index, owner) in context.ledger.owners() {
+        if let Owner::Cgroup { path, .. } = owner {
+            by_path.insert(path.as_bytes(), index);
+        }
+    }
+    let mut sums: BTreeMap<OwnerIndex, Counts> = BTreeMap::new();
+    for (&index, counts) in &context.interval.owners {
+        sums.entry(index).or_default().merge(counts);
+        let Owner::Cgroup { path, .. } = context.ledger.owner(index) else { continue };
+        for above in ancestors(path.as_bytes()) {
+            if let Some(&above) = by_path.get(above).filter(|&&above| above != index) {
+                sums.entry(above).or_default().merge(counts);
+            }
+        }
+    }
+    sums
+}
+
+/// Paths above a path, the root last: `/a/b` has `/a` and `/`.
+fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let parents = (1..path.len()).rev().filter(|&at| path[at] == b'/').map(|at| &path[..at]);
+    parents.chain((path.len() > 1).then_some(&b"/"[..]))
+}
+
+/// Targets of which nothing ran: nothing was counted, and that is known.
+fn silent_targets(context: &Context<'_>, seen: &BTreeMap<OwnerIndex, Counts>) -> Vec<OwnerReport> {
+    let (Target::Cgroups(targets), By::Cgroup) = (&context.header.plan.target, context.header.plan.by) else {
+        return Vec::new();
+    };
+    let is_seen = |id: u64| {
+        seen.keys().any(
+            |&index| matches!(context.ledger.owner(index), Owner::Cgroup { id: seen, .. } if *seen == id),
+        )
+    };
+    let mut silent = Vec::new();
+    for target in targets.iter().filter(|target| !is_seen(target.id.0)) {
+        let owner = Owner::Cgroup { id: target.id.0, path: target.path.clone() };
+        let counts = below(context, target.path.as_bytes());
+        silent.push(report(context, Who::Owner(owner), false, &counts));
+    }
+    silent
+}
+
+/// What the cgroups below a path did, for a target that has no slot of its own because none of its own tasks ran.
+fn below(context: &Context<'_>, path: &[u8]) -> Counts {
+    let mut sum = Counts::default();
+    if context.header.plan.descend == Descend::No {
+        return sum;
+    }
+    for (&index, counts) in &context.interval.owners {
+        if let Owner::Cgroup { path: leaf, .. } = context.ledger.owner(index)
+            && ancestors(leaf.as_bytes()).any(|above| above == path)
+        {
+            sum.merge(counts);
+        }
+    }
+    sum
+}
+
+fn report(context: &Context<'_>, who: Who, ended: bool, counts: &Counts) -> OwnerReport {
+    let coverage = context.quality.switch_coverage;
+    let counted = |count| Value::counted(count, coverage);
+    let samples = |count| match &context.quality.samples {
+        Some(samples) => Value::counted(count, samples.coverage),
+        None => Value::Missing("sampling is off".to_owned()),
+    };
+    let waits = Waits::of(counts, coverage).ok_or_else(|| "no task had to get a CPU".to_owned());
+    let metrics = vec![
+        (metric::CPU_TIME, cpu_time(context, counts, coverage)),
+        (metric::CONTEXT_SWITCHES, counted(counts.voluntary_switches + counts.involuntary_switches)),
+        (metric::VOLUNTARY_SWITCHES, counted(counts.voluntary_switches)),
+        (metric::INVOLUNTARY_SWITCHES, counted(counts.involuntary_switches)),
+        (metric::MIGRATIONS, counted(counts.migrations)),
+        (metric::MINOR_FAULTS, counted(counts.minor_faults)),
+        (metric::MAJOR_FAULTS, counted(counts.major_faults)),
+        (metric::SAMPLES, samples(counts.user_samples + counts.kernel_samples)),
+        (metric::USER_SAMPLES, samples(counts.user_samples)),
+        (metric::KERNEL_SAMPLES, samples(counts.kernel_samples)),
+        (metric::BLIND_TIME, blind::time(context.quality, counts.late_ticks, counts.blind_ticks)),
+    ];
+    OwnerReport { who, ended, metrics, waits }
+}
+
+/// The scheduler books a running task's time at switches and ticks, so on every CPU up to one tick of the interval
+/// before is in it, and up to one of its own is not.
+fn cpu_time(context: &Context<'_>, counts: &Counts, coverage: f64) -> Value {
+    let edge_ns = (context.quality.ticks.period_ns * counts.cpus.len() as u64) as f64;
+    let estimate = counts.cpu_time_ns as f64;
+    let (low, high) = ((estimate - edge_ns).max(0.0), estimate + edge_ns);
+    Value::Known(Known { estimate, low, high, coverage, how: How::Counted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ancestors;
+
+    #[test]
+    fn the_paths_above_a_path_end_at_the_root() {
+        let above = |path: &'static [u8]| ancestors(path).collect::<Vec<_>>();
+        assert_eq!(above(b"/a/b/c"), [&b"/a/b"[..], b"/a", b"/"]);
+        assert_eq!(above(b"/a"), [b"/"]);
+        assert!(above(b"/").is_empty());
+    }
+}

@@ -1,0 +1,130 @@
+//! How complete the numbers are: events that are missing, samples that never came, records that were lost.
+
+use std::collections::BTreeMap;
+
+use pmu_common::loss;
+
+use crate::{
+    drain::Header,
+    machine::cpu::Times,
+    model::Interval,
+    plan::{Sampling, Target},
+};
+
+/// How complete the numbers are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quality {
+    /// Switch events seen.
+    pub switches: u64,
+    /// Switch events that never arrived. Counts catch up at the task's next one.
+    pub switches_missing: u64,
+    /// Share of the switches whose task was known (0 to 1).
+    pub switch_coverage: f64,
+    /// Samples, if there was sampling.
+    pub samples: Option<SampleQuality>,
+    /// Ticks, from which blind time is estimated.
+    pub ticks: TickQuality,
+    /// What was lost, by reason. Empty if nothing was.
+    pub losses: BTreeMap<String, u64>,
+    /// Where the time of all CPUs went, if everything was counted and this is a whole run.
+    pub books: Option<Books>,
+}
+
+/// How many samples came, of those that should have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SampleQuality {
+    /// Samples that should have come. `None` if the event is no clock.
+    pub expected: Option<u64>,
+    /// Samples that came, whoever they hit.
+    pub seen: u64,
+    /// Those that hit the idle task.
+    pub idle: u64,
+    /// Missing ones that idle or stolen time explains: not every kernel delivers the idle task's.
+    pub idle_missing: u64,
+    /// Missing ones between two that came on time: the kernel did not deliver them.
+    pub withheld: u64,
+    /// Silences that only a late timer explains.
+    pub silences: u64,
+    /// Their time beyond a period, in ns.
+    pub silent_ns: u64,
+    /// Share of the expected samples outside idle time that came (0 to 1); 1 if none can be expected.
+    pub coverage: f64,
+}
+
+/// How much of the time ticks watched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TickQuality {
+    /// Ticks seen.
+    pub seen: u64,
+    /// Time from one tick to the next in ns.
+    pub period_ns: u64,
+    /// Share of the CPUs' time that ticks watched (0 to 1). An idle CPU has no tick.
+    pub coverage: f64,
+}
+
+/// Where the time of all CPUs went, in ns. The kernel's part is exact to 10 ms a CPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Books {
+    /// Length of the interval times the CPUs.
+    pub capacity_ns: u64,
+    /// Time of all owners.
+    pub owners_ns: u64,
+    /// What the kernel says was idle, interrupts and stolen.
+    pub kernel: Times,
+    /// The rest: not attributed. Negative if more was booked than there was, which the edges of the interval can do.
+    pub rest_ns: i64,
+}
+
+pub(super) fn quality(header: &Header, interval: &Interval) -> Quality {
+    let cpus = interval.all_cpus();
+    let unknown = interval.losses.get(loss::NAMES[loss::TASK_UNKNOWN]).copied().unwrap_or(0);
+    let capacity_ns = interval.length_ns() * interval.cpus.len() as u64;
+    let period_ns = header.machine.cpu.tick_ns;
+    let watched_ns = cpus.ticks * period_ns;
+    Quality {
+        switches: cpus.switches,
+        switches_missing: cpus.switches_missing,
+        switch_coverage: if cpus.switches == 0 { 1.0 } else { 1.0 - share(unknown, cpus.switches) },
+        samples: header.plan.sampling.as_ref().map(|sampling| samples(sampling, interval)),
+        ticks: TickQuality { seen: cpus.ticks, period_ns, coverage: share(watched_ns, capacity_ns) },
+        losses: interval.losses.clone(),
+        books: if header.plan.target == Target::System { books(interval, capacity_ns) } else { None },
+    }
+}
+
+fn samples(sampling: &Sampling, interval: &Interval) -> SampleQuality {
+    let cpus = interval.all_cpus();
+    let per_cpu = |nanoseconds: u64| sampling.period_ns().map(|period_ns| nanoseconds / period_ns.max(1));
+    let expected = per_cpu(interval.length_ns()).map(|samples| samples * interval.cpus.len() as u64);
+    let missing = expected.unwrap_or(0).saturating_sub(cpus.samples);
+    let times = cpus.times.unwrap_or_default();
+    let quiet_expected = per_cpu(times.idle_ns + times.stolen_ns).unwrap_or(0);
+    // The kernel's times are exact to 10 ms at both ends, on every CPU.
+    let slack = per_cpu(2 * 10_000_000).unwrap_or(0).max(1) * interval.cpus.len() as u64;
+    let idle_missing = missing.min(quiet_expected.saturating_sub(cpus.idle_samples));
+    let busy_missing = missing - idle_missing;
+    let busy_expected = expected.unwrap_or(0).saturating_sub(quiet_expected);
+    SampleQuality {
+        expected,
+        seen: cpus.samples,
+        idle: cpus.idle_samples,
+        idle_missing,
+        withheld: cpus.withheld,
+        silences: cpus.silences,
+        silent_ns: cpus.silent_ns,
+        coverage: if busy_missing <= slack { 1.0 } else { 1.0 - share(busy_missing, busy_expected) },
+    }
+}
+
+fn books(interval: &Interval, capacity_ns: u64) -> Option<Books> {
+    let owners_ns: u64 = interval.owners.values().map(|counts| counts.cpu_time_ns).sum();
+    let kernel = interval.all_cpus().times?;
+    let known_ns = owners_ns + kernel.idle_ns + kernel.interrupts_ns + kernel.stolen_ns;
+    let rest_ns = capacity_ns.cast_signed() - known_ns.cast_signed();
+    Some(Books { capacity_ns, owners_ns, kernel, rest_ns })
+}
+
+/// `part / whole`, at most 1; 1 if there is no whole.
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 1.0 } else { (part as f64 / whole as f64).min(1.0) }
+}

@@ -1,0 +1,172 @@
+//! A number that says how far it can be trusted, or why there is none.
+
+/// How a number came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Every occurrence was counted.
+    Counted,
+    /// Counted part of the time and scaled to all of it.
+    Scaled,
+    /// Estimated from samples.
+    Sampled,
+    /// A share of what was counted for several owners together.
+    Apportioned,
+}
+
+impl How {
+    /// Its name in every output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counted => "counted",
+            Self::Scaled => "scaled",
+            Self::Sampled => "sampled",
+            Self::Apportioned => "apportioned",
+        }
+    }
+}
+
+/// A number, or the reason why it is missing. An absent number is never 0.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// The number.
+    Known(Known),
+    /// Why there is none.
+    Missing(String),
+}
+
+/// A number and how far it can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Known {
+    /// Best estimate.
+    pub estimate: f64,
+    /// Lower end of its 95 % interval; equal to the estimate if it is exact.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Share of the time, or of the occurrences, that it rests on (0 to 1).
+    pub coverage: f64,
+    /// How it came about.
+    pub how: How,
+}
+
+impl Value {
+    /// An exact count.
+    #[must_use]
+    pub fn counted(count: u64, coverage: f64) -> Self {
+        let estimate = count as f64;
+        Self::Known(Known { estimate, low: estimate, high: estimate, coverage, how: How::Counted })
+    }
+
+    /// The number, if there is one.
+    #[must_use]
+    pub const fn known(&self) -> Option<&Known> {
+        match self {
+            Self::Known(known) => Some(known),
+            Self::Missing(_) => None,
+        }
+    }
+
+    /// `numerator / denominator`. A ratio over nothing is missing.
+    #[must_use]
+    pub fn ratio(numerator: f64, denominator: f64, why_missing: &str) -> Self {
+        if denominator == 0.0 {
+            return Self::Missing(why_missing.to_owned());
+        }
+        let estimate = numerator / denominator;
+        Self::Known(Known { estimate, low: estimate, high: estimate, coverage: 1.0, how: How::Counted })
+    }
+}
+
+/// Quantile of the normal distribution that leaves 2.5 % on each side.
+const Z: f64 = 1.959_963_984_540_054;
+
+/// 95 % interval of the mean of a Poisson count (Byar's approximation; Breslow and Day, Statistical Methods in Cancer
+/// Research II, 1987, p. 69).
+#[must_use]
+pub fn poisson_interval(count: u64) -> (f64, f64) {
+    let bound = |n: f64, sign: f64| n * (1.0 - 1.0 / (9.0 * n) + sign * Z / (3.0 * n.sqrt())).powi(3);
+    let low = if count == 0 { 0.0 } else { bound(count as f64, -1.0).max(0.0) };
+    (low, bound(count as f64 + 1.0, 1.0))
+}
+
+/// 95 % interval of a share of which `hits` of `tries` are a sample (Wilson, J. Am. Stat. Assoc. 22, 1927).
+#[must_use]
+pub fn share_interval(hits: u64, tries: u64) -> (f64, f64) {
+    if tries == 0 {
+        return (0.0, 1.0);
+    }
+    let (n, p) = (tries as f64, hits as f64 / tries as f64);
+    let z2 = Z * Z;
+    let middle = (p + z2 / (2.0 * n)) / (1.0 + z2 / n);
+    let half = Z / (1.0 + z2 / n) * (p * (1.0 - p) / n + z2 / (4.0 * n * n)).sqrt();
+    ((middle - half).max(0.0), (middle + half).min(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Value, poisson_interval, share_interval};
+
+    /// A generator good enough for a simulation (xorshift64*, Vigna 2016), the same on every run.
+    struct Random(u64);
+
+    impl Random {
+        fn uniform(&mut self) -> f64 {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1_u64 << 53) as f64
+        }
+    }
+
+    fn covered(truth: f64, runs: u32, mut one: impl FnMut() -> (f64, f64)) -> f64 {
+        let hits = (0..runs).filter(|_| {
+            let (low, high) = one();
+            low <= truth && truth <= high
+        });
+        hits.count() as f64 / f64::from(runs)
+    }
+
+    #[test]
+    fn the_interval_of_a_poisson_count_covers_its_mean() {
+        let mut random = Random(7);
+        for mean in [0.3_f64, 2.0, 9.0, 60.0] {
+            let coverage = covered(mean, 20_000, || {
+                // Arrivals at unit rate until the time is over (Knuth).
+                let (mut time, mut count) = (0.0, 0);
+                loop {
+                    time -= (1.0 - random.uniform()).ln();
+                    if time > mean {
+                        return poisson_interval(count);
+                    }
+                    count += 1;
+                }
+            });
+            assert!(coverage >= 0.94, "mean {mean}: {coverage}");
+        }
+    }
+
+    #[test]
+    fn the_interval_of_a_share_covers_it() {
+        let mut random = Random(11);
+        for (share, tries) in [(0.5, 30), (0.05, 200), (0.9, 1000)] {
+            let coverage = covered(share, 10_000, || {
+                let hits = (0..tries).filter(|_| random.uniform() < share).count();
+                share_interval(hits as u64, tries)
+            });
+            assert!(coverage >= 0.92, "share {share}: {coverage}");
+        }
+    }
+
+    #[test]
+    fn nothing_seen_is_not_nothing() {
+        let (low, high) = poisson_interval(0);
+        assert!(low == 0.0 && (3.5..3.8).contains(&high), "{high}");
+        assert_eq!(share_interval(0, 0), (0.0, 1.0));
+    }
+
+    #[test]
+    fn a_ratio_over_nothing_is_missing() {
+        assert_eq!(Value::ratio(3.0, 0.0, "no slots"), Value::Missing("no slots".to_owned()));
+    }
+}

@@ -1,0 +1,181 @@
+//! What happened between two moments.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use pmu_common::gap::CLASSES;
+
+use super::{OwnerIndex, histogram::Buckets};
+use crate::{
+    drain::GapRow,
+    machine::cpu::{Cpu, Times},
+};
+
+/// What one owner did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Time on a CPU.
+    pub cpu_time_ns: u64,
+    /// Voluntary context switches.
+    pub voluntary_switches: u64,
+    /// Involuntary context switches.
+    pub involuntary_switches: u64,
+    /// Page faults without I/O.
+    pub minor_faults: u64,
+    /// Page faults with I/O.
+    pub major_faults: u64,
+    /// Moves to another CPU.
+    pub migrations: u64,
+    /// Run-queue latencies.
+    pub waits: Buckets,
+    /// Their sum.
+    pub wait_ns: u64,
+    /// Bounds of the longest.
+    pub wait_max_ns: (u64, u64),
+    /// Late ticks while it ran with interrupts masked.
+    pub late_ticks: u64,
+    /// Tick instants in those spans.
+    pub blind_ticks: u64,
+    /// Samples in user mode.
+    pub user_samples: u64,
+    /// Samples in kernel mode.
+    pub kernel_samples: u64,
+    /// Samples that found interrupts masked.
+    pub masked_samples: u64,
+    /// CPUs it ran on.
+    pub cpus: BTreeSet<Cpu>,
+}
+
+impl Counts {
+    /// Adds what another owner, or the same one in another interval, did.
+    pub fn merge(&mut self, other: &Self) {
+        self.cpu_time_ns += other.cpu_time_ns;
+        self.voluntary_switches += other.voluntary_switches;
+        self.involuntary_switches += other.involuntary_switches;
+        self.minor_faults += other.minor_faults;
+        self.major_faults += other.major_faults;
+        self.migrations += other.migrations;
+        self.waits.merge(&other.waits);
+        self.wait_ns += other.wait_ns;
+        let (low, high) = (self.wait_max_ns, other.wait_max_ns);
+        self.wait_max_ns = (low.0.max(high.0), low.1.max(high.1));
+        self.late_ticks += other.late_ticks;
+        self.blind_ticks += other.blind_ticks;
+        self.user_samples += other.user_samples;
+        self.kernel_samples += other.kernel_samples;
+        self.masked_samples += other.masked_samples;
+        self.cpus.extend(&other.cpus);
+    }
+}
+
+/// What happened on one CPU, whoever did it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuCounts {
+    /// Switch events seen.
+    pub switches: u64,
+    /// Those whose predecessor never arrived.
+    pub switches_missing: u64,
+    /// Where the kernel says the time went, if the interval is a whole run.
+    pub times: Option<Times>,
+    /// Ticks seen.
+    pub ticks: u64,
+    /// Late ticks by class.
+    pub late_ticks: [u64; CLASSES],
+    /// Tick instants in those spans, by class.
+    pub blind_ticks: [u64; CLASSES],
+    /// Samples seen.
+    pub samples: u64,
+    /// Those that hit the idle task.
+    pub idle_samples: u64,
+    /// Silences between samples that only a late timer explains.
+    pub silences: u64,
+    /// Their time beyond the period.
+    pub silent_ns: u64,
+    /// Samples that the kernel did not deliver although the timer was on time.
+    pub withheld: u64,
+}
+
+impl CpuCounts {
+    /// Adds another CPU, or the same one in another interval.
+    pub fn merge(&mut self, other: &Self) {
+        self.switches += other.switches;
+        self.switches_missing += other.switches_missing;
+        self.times = match (self.times, other.times) {
+            (Some(times), Some(more)) => Some(times.plus(&more)),
+            (times, more) => times.or(more),
+        };
+        self.ticks += other.ticks;
+        for class in 0..CLASSES {
+            self.late_ticks[class] += other.late_ticks[class];
+            self.blind_ticks[class] += other.blind_ticks[class];
+        }
+        self.samples += other.samples;
+        self.idle_samples += other.idle_samples;
+        self.silences += other.silences;
+        self.silent_ns += other.silent_ns;
+        self.withheld += other.withheld;
+    }
+}
+
+/// Samples with one stack: owner, process, kernel and user addresses.
+pub type StackKey = (OwnerIndex, u32, Vec<u64>, Vec<u64>);
+
+/// What happened between two moments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interval {
+    /// Start, in ns since counting started.
+    pub from_ns: u64,
+    /// End.
+    pub to_ns: u64,
+    /// Per owner. An owner that did nothing is not there.
+    pub owners: BTreeMap<OwnerIndex, Counts>,
+    /// Per CPU.
+    pub cpus: BTreeMap<Cpu, CpuCounts>,
+    /// Samples by owner, process (0: kernel) and address.
+    pub hot: HashMap<(OwnerIndex, u32, u64), u64>,
+    /// Samples by stack.
+    pub stacks: HashMap<StackKey, u64>,
+    /// Late timers that were listed, with their owner.
+    pub gaps: Vec<(Option<OwnerIndex>, GapRow)>,
+    /// What was lost, by reason.
+    pub losses: BTreeMap<String, u64>,
+}
+
+impl Interval {
+    /// Length in ns.
+    #[must_use]
+    pub const fn length_ns(&self) -> u64 {
+        self.to_ns - self.from_ns
+    }
+
+    /// All CPUs together.
+    #[must_use]
+    pub fn all_cpus(&self) -> CpuCounts {
+        let mut sum = CpuCounts::default();
+        self.cpus.values().for_each(|cpu| sum.merge(cpu));
+        sum
+    }
+
+    /// Appends the interval that follows.
+    pub fn extend(&mut self, next: &Self) {
+        if self.to_ns == 0 {
+            self.from_ns = next.from_ns;
+        }
+        self.to_ns = next.to_ns;
+        for (&owner, counts) in &next.owners {
+            self.owners.entry(owner).or_default().merge(counts);
+        }
+        for (&cpu, counts) in &next.cpus {
+            self.cpus.entry(cpu).or_default().merge(counts);
+        }
+        for (&key, count) in &next.hot {
+            *self.hot.entry(key).or_default() += count;
+        }
+        for (key, count) in &next.stacks {
+            *self.stacks.entry(key.clone()).or_default() += count;
+        }
+        self.gaps.extend(next.gaps.iter().cloned());
+        for (reason, count) in &next.losses {
+            *self.losses.entry(reason.clone()).or_default() += count;
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Subtracts drains. A row that a drain leaves out has not changed; a slot in a new life starts from zero.
+
+use std::collections::{BTreeMap, HashMap};
+
+use pmu_common::loss;
+
+use super::interval::{Counts, CpuCounts, Interval};
+use crate::{
+    drain::{CountRow, CpuRow, Drain, Owner, OwnerRow, Place, ProgramRow, SlotId},
+    machine::cpu::{Cpu, Times},
+    model::histogram::Buckets,
+};
+
+/// An owner in the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OwnerIndex(u32);
+
+/// Owners, places, and the last reading of every row.
+#[derive(Debug)]
+pub struct Ledger {
+    at_ns: u64,
+    owners: Vec<(Owner, Option<u64>)>,
+    owner_of_slot: HashMap<SlotId, OwnerIndex>,
+    counts: HashMap<(SlotId, Cpu), CountRow>,
+    cpus: HashMap<Cpu, CpuRow>,
+    times: HashMap<Cpu, Times>,
+    losses: BTreeMap<String, u64>,
+    places: HashMap<(u32, u64), Place>,
+    programs: Vec<ProgramRow>,
+    cost: crate::drain::Cost,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Ledger {
+    /// An empty ledger: the one owner it knows is the common one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            at_ns: 0,
+            owners: vec![(Owner::Other, None)],
+            owner_of_slot: HashMap::new(),
+            counts: HashMap::new(),
+            cpus: HashMap::new(),
+            times: HashMap::new(),
+            losses: BTreeMap::new(),
+            places: HashMap::new(),
+            programs: Vec::new(),
+            cost: crate::drain::Cost::default(),
+        }
+    }
+
+    /// Who an index is.
+    #[must_use]
+    pub fn owner(&self, index: OwnerIndex) -> &Owner {
+        &self.owners[index.0 as usize].0
+    }
+
+    /// Every owner met so far.
+    pub fn owners(&self) -> impl Iterator<Item = (OwnerIndex, &Owner)> {
+        self.owners.iter().enumerate().map(|(index, (owner, _))| (OwnerIndex(index as u32), owner))
+    }
+
+    /// When an owner ended, in ns since counting started; `None` while it lives.
+    #[must_use]
+    pub fn ended_ns(&self, index: OwnerIndex) -> Option<u64> {
+        self.owners[index.0 as usize].1
+    }
+
+    /// Where an address lies. Kernel addresses have process 0.
+    #[must_use]
+    pub fn place(&self, tgid: u32, address: u64) -> Option<&Place> {
+        self.places.get(&(tgid, address))
+    }
+
+    /// All places, to look up names that are missing.
+    pub fn places_mut(&mut self) -> impl Iterator<Item = &mut Place> {
+        self.places.values_mut()
+    }
+
+    /// What the programs have cost so far.
+    #[must_use]
+    pub fn programs(&self) -> &[ProgramRow] {
+        &self.programs
+    }
+
+    /// What the process has cost so far.
+    #[must_use]
+    pub const fn cost(&self) -> crate::drain::Cost {
+        self.cost
+    }
+
+    /// What happened since the drain before. The first drain is the baseline: it has no length.
+    pub fn advance(&mut self, drain: &Drain) -> Interval {
+        let mut interval =
+            Interval { from_ns: self.at_ns, to_ns: drain.at_ns.max(self.at_ns), ..Interval::default() };
+        drain.owners.iter().for_each(|row| self.meet(row));
+        for row in &drain.counts {
+            self.count(row, &mut interval);
+        }
+        for row in &drain.cpus {
+            self.count_cpu(row, &mut interval);
+        }
+        for &(cpu, times) in &drain.times {
+            let before = self.times.insert(cpu, times);
+            interval.cpus.entry(cpu).or_default().times = before.map(|before| times.since(&before));
+        }
+        for (reason, total) in &drain.losses {
+            self.lose(reason, *total, &mut interval);
+        }
+        for row in &drain.hot {
+            *interval.hot.entry((self.index_of(row.slot), row.tgid, row.address)).or_default() += row.count;
+        }
+        for row in &drain.stacks {
+            let key = (self.index_of(row.slot), row.tgid, row.kernel.clone(), row.user.clone());
+            *interval.stacks.entry(key).or_default() += row.count;
+        }
+        interval.gaps =
+            drain.gaps.iter().map(|gap| (gap.slot.map(|slot| self.index_of(slot)), gap.clone())).collect();
+        self.places.extend(drain.places.iter().map(|place| ((place.tgid, place.address), place.clone())));
+        self.programs.clone_from(&drain.programs);
+        self.cost = drain.cost;
+        self.at_ns = interval.to_ns;
+        interval
+    }
+
+    fn meet(&mut self, row: &OwnerRow) {
+        let same = |(owner, _): &(Owner, Option<u64>)| identity(owner) == identity(&row.owner);
+        let known = self.owner_of_slot.get(&row.slot).copied();
+        let index = known.or_else(|| self.owners.iter().position(same).map(|index| OwnerIndex(index as u32)));
+        let index = index.unwrap_or_else(|| {
+            self.owners.push((row.owner.clone(), None));
+            OwnerIndex(self.owners.len() as u32 - 1)
+        });
+        self.owners[index.0 as usize] = (row.owner.clone(), row.ended_ns);
+        self.owner_of_slot.insert(row.slot, index);
+    }
+
+    fn index_of(&self, slot: SlotId) -> OwnerIndex {
+        // A slot without an owner row is the common one.
+        self.owner_of_slot.get(&slot).copied().unwrap_or(OwnerIndex(0))
+    }
+
+    fn count(&mut self, row: &CountRow, interval: &mut Interval) {
+        let last = self.counts.get(&(row.slot, row.cpu));
+        let counts = difference(last, row);
+        interval.owners.entry(self.index_of(row.slot)).or_default().merge(&counts);
+        let mut kept = row.clone();
+        if let (true, Some(last)) = (row.latencies.is_empty(), last) {
+            // Left out, not zero: only the samples have changed.
+            kept.latencies.clone_from(&last.latencies);
+        }
+        self.counts.insert((row.slot, row.cpu), kept);
+    }
+
+    fn count_cpu(&mut self, row: &CpuRow, interval: &mut Interval) {
+        let last = self.cpus.insert(row.cpu, row.clone()).unwrap_or_else(|| row.clone());
+        for reason in 0..loss::REASONS {
+            let lost = |row: &CpuRow| row.count.losses[reason] + row.samples.losses[reason];
+            let count = lost(row).wrapping_sub(lost(&last));
+            if count > 0 {
+                *interval.losses.entry(loss::NAMES[reason].to_owned()).or_default() += count;
+            }
+        }
+        interval.cpus.insert(row.cpu, cpu_difference(&last, row));
+    }
+
+    fn lose(&mut self, reason: &str, total: u64, interval: &mut Interval) {
+        let before = self.losses.insert(reason.to_owned(), total).unwrap_or(0);
+        if total > before {
+            *interval.losses.entry(reason.to_owned()).or_default() += total - before;
+        }
+    }
+}
+
+/// What makes an owner the same one under another name: a process may execute another program.
+fn identity(owner: &Owner) -> (u8, u64, u64) {
+    match owner {
+        Owner::Other => (0, 0, 0),
+        Owner::Process { pid, born_ns, .. } => (1, u64::from(*pid), *born_ns),
+        Owner::Cgroup { id, .. } => (2, *id, 0),
+    }
+}
+
+fn difference(last: Option<&CountRow>, row: &CountRow) -> Counts {
+    let (zero_count, zero_samples) = Default::default();
+    let before = last.map_or(&zero_count, |last| &last.count);
+    let before_samples = last.map_or(&zero_samples, |last| &last.samples);
+    let (now, now_samples) = (&row.count, &row.samples);
+    let waits = if row.latencies.is_empty() {
+        Buckets::default()
+    } else {
+        Buckets::between(last.map_or(&[], |last| &last.latencies), &row.latencies)
+    };
+    let longest = if now.wait_max_ns > before.wait_max_ns {
+        (now.wait_max_ns, now.wait_max_ns)
+    } else {
+        // Not the longest ever, so only its bucket is known.
+        waits.last().map_or((0, 0), |within| (within.low, within.high.min(now.wait_max_ns).max(within.low)))
+    };
+    let cpu_time_ns = now.cpu_time_ns.wrapping_sub(before.cpu_time_ns);
+    Counts {
+        cpu_time_ns,
+        voluntary_switches: now.voluntary_switches.wrapping_sub(before.voluntary_switches),
+        involuntary_switches: now.involuntary_switches.wrapping_sub(before.involuntary_switches),
+        minor_faults: now.minor_faults.wrapping_sub(before.minor_faults),
+        major_faults: now.major_faults.wrapping_sub(before.major_faults),
+        migrations: now.migrations.wrapping_sub(before.migrations),
+        waits,
+        wait_ns: now.wait_ns.wrapping_sub(before.wait_ns),
+        wait_max_ns: longest,
+        late_ticks: now.late_ticks.wrapping_sub(before.late_ticks),
+        blind_ticks: now.blind_ticks.wrapping_sub(before.blind_ticks),
+        user_samples: now_samples.user.wrapping_sub(before_samples.user),
+        kernel_samples: now_samples.kernel.wrapping_sub(before_samples.kernel),
+        masked_samples: now_samples.masked.wrapping_sub(before_samples.masked),
+        cpus: (cpu_time_ns > 0).then_some(row.cpu).into_iter().collect(),
+    }
+}
+
+fn cpu_difference(last: &CpuRow, row: &CpuRow) -> CpuCounts {
+    let classes =
+        |now: [u64; 3], before: [u64; 3]| std::array::from_fn(|class| now[class].wrapping_sub(before[class]));
+    let (count, before) = (&row.count, &last.count);
+    let (samples, samples_before) = (&row.samples, &last.samples);
+    CpuCounts {
+        switches: count.switches.wrapping_sub(before.switches),
+        switches_missing: count.switches_missing.wrapping_sub(before.switches_missing),
+        times: None,
+        ticks: count.ticks.wrapping_sub(before.ticks),
+        late_ticks: classes(count.late_ticks, before.late_ticks),
+        blind_ticks: classes(count.blind_ticks, before.blind_ticks),
+        samples: samples.samples.wrapping_sub(samples_before.samples),
+        idle_samples: samples.idle_samples.wrapping_sub(samples_before.idle_samples),
+        silences: samples.silences.wrapping_sub(samples_before.silences),
+        silent_ns: samples.silent_ns.wrapping_sub(samples_before.silent_ns),
+        withheld: samples.withheld.wrapping_sub(samples_before.withheld),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! Drains that are subtracted: rows left out, wraps, slots in a new life.
+
+use pmu_common::{
+    count::Count,
+    cpu::{CpuCount, CpuSamples},
+    loss,
+    sample::SampleCount,
+};
+use proptest::prelude::{prop, prop_assert_eq, proptest};
+
+use super::Ledger;
+use crate::{
+    drain::{CountRow, CpuRow, Drain, Owner, OwnerRow, SlotId},
+    machine::cpu::{Cpu, Times},
+    model::Interval,
+    untrusted::Untrusted,
+};
+
+fn slot(slot: u32, generation: u32) -> SlotId {
+    SlotId { slot, generation }
+}
+
+fn process(at: SlotId, pid: u32, name: &str) -> OwnerRow {
+    OwnerRow {
+        slot: at,
+        owner: Owner::Process { pid, born_ns: 5, name: Untrusted::from(name) },
+        ended_ns: None,
+    }
+}
+
+fn count(at: SlotId, cpu: u32, cpu_time_ns: u64, latencies: Vec<(u8, u32)>) -> CountRow {
+    let count = Count { cpu_time_ns, ..Count::ZERO };
+    CountRow { slot: at, cpu: Cpu(cpu), count, samples: SampleCount::ZERO, latencies }
+}
+
+fn only(interval: &Interval) -> u64 {
+    assert_eq!(interval.owners.len(), 1);
+    interval.owners.values().next().map_or(0, |counts| counts.cpu_time_ns)
+}
+
+#[test]
+fn a_row_that_is_left_out_has_not_changed() {
+    let mut ledger = Ledger::new();
+    let first = Drain {
+        at_ns: 10,
+        owners: vec![process(slot(1, 0), 7, "a")],
+        counts: vec![count(slot(1, 0), 0, 100, vec![(40, 2)])],
+        ..Drain::default()
+    };
+    assert_eq!(only(&ledger.advance(&first)), 100);
+    assert!(ledger.advance(&Drain { at_ns: 20, ..Drain::default() }).owners.is_empty());
+    let later =
+        Drain { at_ns: 30, counts: vec![count(slot(1, 0), 0, 160, vec![(40, 5)])], ..Drain::default() };
+    let interval = ledger.advance(&later);
+    assert_eq!((interval.from_ns, interval.to_ns, only(&interval)), (20, 30, 60));
+    assert_eq!(interval.owners.values().next().map(|counts| counts.waits.count()), Some(3));
+}
+
+#[test]
+fn a_slot_in_a_new_life_starts_from_zero() {
+    let mut ledger = Ledger::new();
+    let old = Drain {
+        owners: vec![process(slot(1, 0), 7, "old")],
+        counts: vec![count(slot(1, 0), 0, 1_000, Vec::new())],
+        ..Drain::default()
+    };
+    ledger.advance(&old);
+    let new = Drain {
+        owners: vec![process(slot(1, 1), 8, "new")],
+        counts: vec![count(slot(1, 1), 0, 30, Vec::new())],
+        ..Drain::default()
+    };
+    let interval = ledger.advance(&new);
+    assert_eq!(only(&interval), 30);
+    let names: Vec<_> = interval.owners.keys().map(|&index| ledger.owner(index).clone()).collect();
+    assert!(matches!(&names[0], Owner::Process { pid: 8, .. }));
+}
+
+#[test]
+fn a_process_keeps_its_counts_when_it_executes_another_program() {
+    let mut ledger = Ledger::new();
+    let at = slot(1, 0);
+    let mut total = ledger.advance(&Drain {
+        owners: vec![process(at, 7, "sh")],
+        counts: vec![count(at, 0, 10, Vec::new())],
+        ..Drain::default()
+    });
+    total.extend(&ledger.advance(&Drain {
+        at_ns: 5,
+        owners: vec![process(at, 7, "make")],
+        counts: vec![count(at, 0, 25, Vec::new())],
+        ..Drain::default()
+    }));
+    assert_eq!(only(&total), 25);
+    let index = *total.owners.keys().next().unwrap();
+    assert!(matches!(ledger.owner(index), Owner::Process { name, .. } if name.as_bytes() == b"make"));
+}
+
+#[test]
+fn samples_that_change_alone_do_not_erase_the_latencies() {
+    let mut ledger = Ledger::new();
+    let at = slot(1, 0);
+    ledger.advance(&Drain { counts: vec![count(at, 0, 10, vec![(9, 4)])], ..Drain::default() });
+    let sampled =
+        CountRow { samples: SampleCount { user: 3, ..SampleCount::ZERO }, ..count(at, 0, 10, Vec::new()) };
+    let interval = ledger.advance(&Drain { at_ns: 1, counts: vec![sampled], ..Drain::default() });
+    assert_eq!(
+        interval.owners.values().next().map(|counts| (counts.user_samples, counts.waits.count())),
+        Some((3, 0))
+    );
+    let interval =
+        ledger.advance(&Drain { at_ns: 2, counts: vec![count(at, 0, 11, vec![(9, 5)])], ..Drain::default() });
+    assert_eq!(interval.owners.values().next().map(|counts| counts.waits.count()), Some(1));
+}
+
+fn cpu_row(count: CpuCount) -> CpuRow {
+    CpuRow { cpu: Cpu(0), count, samples: CpuSamples::ZERO }
+}
+
+#[test]
+fn the_first_drain_is_the_baseline_of_the_cpus() {
+    let mut ledger = Ledger::new();
+    let before = CpuCount { switches: 500, ..CpuCount::ZERO };
+    let times = |idle_ns| vec![(Cpu(0), Times { idle_ns, ..Times::default() })];
+    let first = ledger.advance(&Drain { cpus: vec![cpu_row(before)], times: times(70), ..Drain::default() });
+    assert_eq!((first.all_cpus().switches, first.all_cpus().times), (0, None));
+    let after = CpuCount { switches: 520, ..before };
+    let second = ledger.advance(&Drain {
+        at_ns: 100,
+        cpus: vec![cpu_row(after)],
+        times: times(95),
+        ..Drain::default()
+    });
+    assert_eq!(second.all_cpus().switches, 20);
+    assert_eq!(second.all_cpus().times.map(|times| times.idle_ns), Some(25));
+}
+
+#[test]
+fn losses_are_counted_once_and_by_reason() {
+    let mut ledger = Ledger::new();
+    let mut count = CpuCount::ZERO;
+    ledger.advance(&Drain { cpus: vec![cpu_row(count)], ..Drain::default() });
+    count.losses[loss::RING_FULL] = 3;
+    let losses = vec![("cpu_not_flushed".to_owned(), 2)];
+    let drain = Drain { at_ns: 1, cpus: vec![cpu_row(count)], losses, ..Drain::default() };
+    let interval = ledger.advance(&drain);
+    assert_eq!(interval.losses.get("ring_full"), Some(&3));
+    assert_eq!(interval.losses.get("cpu_not_flushed"), Some(&2));
+    assert!(ledger.advance(&Drain { at_ns: 2, ..drain }).losses.is_empty());
+}
+
+#[test]
+fn the_longest_wait_is_exact_when_it_happens_and_bounded_later() {
+    let mut ledger = Ledger::new();
+    let row = |max, latencies| {
+        let mut row = count(slot(1, 0), 0, 1, latencies);
+        row.count.wait_max_ns = max;
+        Drain { counts: vec![row], ..Drain::default() }
+    };
+    let first = ledger.advance(&row(1_000, vec![(56, 1)]));
+    assert_eq!(first.owners.values().next().map(|counts| counts.wait_max_ns), Some((1_000, 1_000)));
+    let second = ledger.advance(&row(1_000, vec![(56, 1), (32, 1)]));
+    let (low, high) = second.owners.values().next().map(|counts| counts.wait_max_ns).unwrap();
+    assert!(low <= 32 * 4 && high < 1_000, "{low}..{high}");
+}
+
+proptest! {
+    /// However a growing, wrapping counter is cut into drains, the intervals add up to what was counted.
+    #[test]
+    fn intervals_add_up(start in proptest::num::u64::ANY, steps in prop::collection::vec(0_u64..1 << 40, 1..20)) {
+        let mut ledger = Ledger::new();
+        let at = slot(1, 0);
+        ledger.advance(&Drain { counts: vec![count(at, 0, start, Vec::new())], ..Drain::default() });
+        let (mut now, mut total) = (start, Interval::default());
+        for (index, step) in steps.iter().enumerate() {
+            now = now.wrapping_add(*step);
+            let drain = Drain { at_ns: index as u64, counts: vec![count(at, 0, now, Vec::new())], ..Drain::default() };
+            total.extend(&ledger.advance(&drain));
+        }
+        prop_assert_eq!(only(&total), steps.iter().sum::<u64>());
+    }
+}

@@ -1,0 +1,94 @@
+//! Why a request cannot be planned.
+
+use crate::machine::{
+    cgroup::ResolveError,
+    cpu::{Cpu, format_list},
+};
+
+/// What kind of failure an error is; decides the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// It failed (1).
+    Failed,
+    /// The request makes no sense here (2).
+    Usage,
+    /// The result misses a quality that was demanded (3).
+    Quality,
+    /// Rights are missing (4).
+    NotPermitted,
+    /// This host cannot do it (5).
+    Unsupported,
+}
+
+/// Why a request cannot be planned.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// A target process does not exist.
+    #[error("pid {0}: no such process")]
+    NoProcess(u32),
+    /// A target thread does not exist.
+    #[error("tid {0}: no such thread")]
+    NoThread(u32),
+    /// A CPU is not online.
+    #[error("cpu {cpu}: not online; online are {online}", cpu = .0.0, online = format_list(.1))]
+    NoCpu(Cpu, Vec<Cpu>),
+    /// An event has no such name.
+    #[error("no event `{0}`{near}", near = near(.1))]
+    NoEvent(String, Vec<String>),
+    /// An event that is not a clock was asked for by frequency.
+    #[error("event `{0}` has no fixed rate, so a frequency means nothing; give a period with --period")]
+    NeedsPeriod(String),
+    /// An event needs what this host does not have.
+    #[error("event `{0}` cannot be counted here: {1}")]
+    Unsupported(String, String),
+    /// The kernel would throttle it.
+    #[error(
+        "a period of {period} for `{event}` is too short: the least is {least} \
+             (kernel.perf_event_max_sample_rate is {limit} per second)"
+    )]
+    TooOften {
+        /// Event.
+        event: String,
+        /// Period asked for.
+        period: u64,
+        /// Shortest period allowed.
+        least: u64,
+        /// The kernel's limit.
+        limit: u64,
+    },
+    /// A cgroup is not there, or not clear.
+    #[error(transparent)]
+    Cgroup(#[from] ResolveError),
+}
+
+fn near(names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!("; did you mean {}?", names.join(" or ")) }
+}
+
+impl PlanError {
+    /// What kind of failure it is.
+    #[must_use]
+    pub const fn class(&self) -> Class {
+        match self {
+            Self::NoProcess(_) | Self::NoThread(_) | Self::Cgroup(ResolveError::Io(_)) => Class::Failed,
+            Self::Unsupported(..) | Self::Cgroup(ResolveError::NoV2) => Class::Unsupported,
+            _ => Class::Usage,
+        }
+    }
+
+    /// What to do about it, if there is anything.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unsupported(..) => {
+                Some("cpu-clock works everywhere; `pmbpf doctor` says what else does".to_owned())
+            }
+            Self::Cgroup(ResolveError::Ambiguous(..)) => Some("give the whole path".to_owned()),
+            Self::NoEvent(..) => {
+                let names: Vec<&str> = crate::table::event::ALL.iter().map(|event| event.name).collect();
+                Some(format!("events: {}", names.join(", ")))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What was asked for, before it is known whether it can be had.
+
+use std::{ffi::OsString, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::cpu::Cpu;
+
+/// Whose time is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Everything on the chosen CPUs.
+    System,
+    /// Processes by id.
+    Processes(Vec<u32>),
+    /// Threads by id.
+    Threads(Vec<u32>),
+    /// Cgroups by name or path.
+    Cgroups(Vec<String>),
+    /// Every cgroup of the host.
+    AllCgroups,
+    /// A command, started for the purpose.
+    Command(Vec<OsString>),
+}
+
+/// What an owner of counts is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// A process.
+    Process,
+    /// A cgroup of the v2 hierarchy.
+    Cgroup,
+}
+
+/// Do children of a target process count?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Inherit {
+    /// Its children and theirs, those that exist already included.
+    Yes,
+    /// Only the process itself.
+    No,
+}
+
+/// Do cgroups below a target cgroup count?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Descend {
+    /// The whole subtree.
+    Yes,
+    /// Only the cgroup itself.
+    No,
+}
+
+/// Do samples carry stacks?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stacks {
+    /// Kernel and user stack.
+    Yes,
+    /// Only the address that was hit.
+    No,
+}
+
+/// How often to sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// Not at all.
+    Off,
+    /// Every so many counts of the event.
+    Period(u64),
+    /// So many times a second and CPU, converted once to a period.
+    Frequency(u32),
+}
+
+/// Everything `pmbpf run` was told.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Whose time.
+    pub target: Target,
+    /// Owners, where the target does not decide it.
+    pub by: Option<By>,
+    /// Children of processes.
+    pub inherit: Inherit,
+    /// Cgroups below.
+    pub descend: Descend,
+    /// CPUs; all if none are named.
+    pub cpus: Option<Vec<Cpu>>,
+    /// Event to sample on.
+    pub event: Option<String>,
+    /// How often.
+    pub rate: Rate,
+    /// Stacks.
+    pub stacks: Stacks,
+    /// Report every so often.
+    pub interval: Option<Duration>,
+    /// Stop after.
+    pub duration: Option<Duration>,
+    /// Owners that can be told apart at a time.
+    pub owners_max: Option<u32>,
+    /// Shortest gap that is listed.
+    pub gap_min: Duration,
+}

@@ -1,0 +1,116 @@
+//! Reads the maps' rows: those that have changed, with no system call but the flush.
+
+use pmu_common::{
+    cpu::TABLE_WORD,
+    histogram::BUCKETS,
+    sample::Hot,
+    wire::{bytes_of, read},
+};
+
+use super::Session;
+use crate::{
+    bpf::Maps,
+    drain::{CountRow, CpuRow, HotRow, SlotId},
+    machine::cpu::Cpu,
+};
+
+impl Session {
+    /// Turns every CPU to its other hot-address table and accounts what runs there. After the flush no program writes
+    /// the table that was in use: it ran with interrupts off, or was over before they were served.
+    pub(super) fn flush(&mut self) {
+        self.table ^= 1;
+        for &cpu in &self.header.plan.cpus {
+            self.object.maps.cpu_samples.write_word(cpu.0 as usize, TABLE_WORD, u64::from(self.table));
+            if self.object.flush(cpu).is_err() {
+                self.lost_flushes += 1;
+            }
+        }
+    }
+
+    pub(super) fn cpu_rows(&self) -> Vec<CpuRow> {
+        let row = |&cpu: &Cpu| CpuRow {
+            cpu,
+            count: self.object.maps.cpus.read(cpu.0 as usize),
+            samples: self.object.maps.cpu_samples.read(cpu.0 as usize),
+        };
+        self.header.plan.cpus.iter().map(row).collect()
+    }
+
+    /// Counts that have changed since they were last read.
+    pub(super) fn count_rows(&mut self) -> Vec<CountRow> {
+        let cpus = self.header.machine.cpu.possible;
+        let mut rows = Vec::new();
+        for slot in self.owners.in_use() {
+            for &cpu in &self.header.plan.cpus {
+                let index = (slot * cpus + cpu.0) as usize;
+                if let Some(row) = changed(&self.object.maps, index, &mut self.seen_changes[index]) {
+                    rows.push(CountRow { slot: self.owners.slot_id(slot), cpu, ..row });
+                }
+            }
+        }
+        rows
+    }
+
+    /// Samples by address from the tables that are not being written, which are cleared.
+    pub(super) fn hot_rows(&mut self) -> Vec<HotRow> {
+        let Some(_) = self.header.plan.sampling else { return Vec::new() };
+        let entries = self.header.plan.hot_entries as usize;
+        let hot = &self.object.maps.hot;
+        let mut rows = Vec::new();
+        for &cpu in &self.header.plan.cpus {
+            let table = (cpu.0 as usize * 2 + (self.table ^ 1) as usize) * entries;
+            for index in table..table + entries {
+                if hot.read_word(index, HOT_COUNT_WORD) == 0 {
+                    continue;
+                }
+                let Hot { address, tgid, slot, count, .. } = hot.read(index);
+                hot.clear(index);
+                rows.push(HotRow { slot: self.owners.slot_id(slot), tgid, address, count: u64::from(count) });
+            }
+        }
+        rows
+    }
+}
+
+/// The word of a [`Hot`] that is 0 only while the entry is free.
+const HOT_COUNT_WORD: usize = std::mem::offset_of!(Hot, count) / 8;
+/// The words of the rows that change with them.
+const COUNT_CHANGES_WORD: usize = std::mem::offset_of!(pmu_common::count::Count, changes) / 8;
+const SAMPLE_CHANGES_WORD: usize = std::mem::offset_of!(pmu_common::sample::SampleCount, changes) / 8;
+
+/// What has changed was when it was last read.
+pub(super) type Changes = (u64, u64);
+
+fn changed(maps: &Maps, index: usize, seen: &mut Changes) -> Option<CountRow> {
+    let sampled = index < maps.samples.len();
+    let now = (
+        maps.counts.read_word(index, COUNT_CHANGES_WORD),
+        if sampled { maps.samples.read_word(index, SAMPLE_CHANGES_WORD) } else { 0 },
+    );
+    if now == *seen {
+        return None;
+    }
+    let counts_changed = now.0 != seen.0;
+    *seen = now;
+    Some(CountRow {
+        slot: SlotId { slot: 0, generation: 0 },
+        cpu: Cpu(0),
+        count: maps.counts.read(index),
+        samples: if sampled { maps.samples.read(index) } else { Default::default() },
+        latencies: if counts_changed { buckets(maps, index) } else { Vec::new() },
+    })
+}
+
+/// The buckets of a histogram that are not zero.
+fn buckets(maps: &Maps, row: usize) -> Vec<(u8, u32)> {
+    let mut filled = Vec::new();
+    for word in 0..BUCKETS / 2 {
+        let pair = maps.latencies.read_word(row, word);
+        if pair != 0 {
+            let pair: [u32; 2] = read(bytes_of(&pair)).expect("a word holds two buckets");
+            let low = (word * 2) as u8;
+            filled.extend([(low, pair[0]), (low + 1, pair[1])].into_iter().filter(|&(_, count)| count != 0));
+        }
+    }
+    filled
+}

@@ -1,0 +1,91 @@
+//! What pmbpf itself costs.
+
+use std::{
+    os::fd::OwnedFd,
+    time::{Duration, Instant},
+};
+
+use pmu_common::name::program;
+
+use crate::{
+    bpf::{Object, measure_costs},
+    drain::{COST_WINDOW_NS, Cost, CpuRow, ProgramRow},
+};
+
+/// For how long are the programs measured?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// The first second; the rest is extrapolated.
+    Window,
+    /// As long as they run.
+    Always,
+}
+
+/// Measures the programs and this process.
+#[derive(Debug)]
+pub(super) struct Meter {
+    statistics: Option<OwnedFd>,
+    until: Option<Instant>,
+    /// What the programs had cost when the window was over.
+    measured: Option<Vec<(String, u64, u64)>>,
+    so_far: Cost,
+}
+
+impl Meter {
+    pub(super) fn start(object: &Object, measure: Measure, startup: Duration) -> Self {
+        let until =
+            (measure == Measure::Window).then(|| Instant::now() + Duration::from_nanos(COST_WINDOW_NS));
+        let so_far =
+            Cost { startup_ns: nanoseconds(startup), map_bytes: object.map_bytes(), ..Cost::default() };
+        Self { statistics: measure_costs().ok(), until, measured: None, so_far }
+    }
+
+    /// A drain took this long.
+    pub(super) fn refreshed(&mut self, took: Duration) {
+        self.so_far.drains += 1;
+        self.so_far.drains_ns += nanoseconds(took);
+        self.so_far.drain_max_ns = self.so_far.drain_max_ns.max(nanoseconds(took));
+    }
+
+    /// What every program has cost so far. How often two of them ran is known without measuring.
+    pub(super) fn programs(&mut self, object: &Object, cpus: &[CpuRow]) -> Vec<ProgramRow> {
+        let costs = match &self.measured {
+            Some(costs) => costs.clone(),
+            None => object.program_costs(),
+        };
+        let over = self.until.is_some_and(|until| Instant::now() >= until);
+        if over && self.statistics.take().is_some() {
+            self.measured = Some(costs.clone());
+        }
+        let always = self.until.is_none();
+        let row = |(name, measured_runs, measured_ns): (String, u64, u64)| {
+            let runs = match name.as_str() {
+                program::SWITCH => Some(cpus.iter().map(|row| row.count.switches).sum()),
+                program::SAMPLE => Some(cpus.iter().map(|row| row.samples.samples).sum()),
+                _ => always.then_some(measured_runs),
+            };
+            ProgramRow { name, measured_runs, measured_ns, runs }
+        };
+        costs.into_iter().map(row).filter(|row| row.measured_runs > 0 || row.runs > Some(0)).collect()
+    }
+
+    /// What this process has cost so far.
+    pub(super) fn process(&self) -> Cost {
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let kilobytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
+        };
+        Cost {
+            cpu_ns: cpu.tv_sec.unsigned_abs() * 1_000_000_000 + cpu.tv_nsec.unsigned_abs(),
+            resident_bytes: kilobytes("VmRSS:"),
+            resident_max_bytes: kilobytes("VmHWM:"),
+            ..self.so_far
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,91 @@
+//! What the ring buffer brought: rare facts, acted on at once, and stacks and gaps, kept for the next drain.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use pmu_common::gap::{Late, STACK_FRAMES, TIMER_TICK};
+
+use super::{Session, owners::Owners};
+use crate::{
+    bpf::ring::{Record, is_stack},
+    drain::{GapRow, StackRow},
+    machine::cpu::Cpu,
+    untrusted::Untrusted,
+};
+
+/// What the ring buffer brought since the last drain.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    gaps: Vec<Late>,
+    /// Stacks as they came, byte for byte, and how often.
+    stacks: HashMap<Box<[u8]>, u64>,
+    /// Slots ran short.
+    pub(super) pressed: bool,
+    /// Records that could not be read, in the whole run.
+    pub(super) unreadable: u64,
+}
+
+impl Inbox {
+    /// Samples by stack since the last drain.
+    pub(super) fn take_stacks(&mut self, owners: &Owners) -> Vec<StackRow> {
+        let row = |(bytes, count): (Box<[u8]>, u64)| match Record::parse(Bytes::from(bytes))? {
+            Record::Stack { header, kernel, user } => {
+                Some(StackRow { slot: owners.slot_id(header.slot), tgid: header.tgid, kernel, user, count })
+            }
+            _ => None,
+        };
+        self.stacks.drain().filter_map(row).collect()
+    }
+
+    /// Gaps since the last drain.
+    pub(super) fn take_gaps(&mut self, owners: &Owners, started_ns: u64) -> Vec<GapRow> {
+        self.gaps.drain(..).map(|late| gap_row(&late, owners, started_ns)).collect()
+    }
+
+    /// Counts a stack; is it new?
+    fn add_stack(&mut self, bytes: &[u8]) -> bool {
+        if let Some(count) = self.stacks.get_mut(bytes) {
+            *count += 1;
+            return false;
+        }
+        self.stacks.insert(bytes.into(), 1);
+        true
+    }
+}
+
+impl Session {
+    /// Takes everything out of the ring buffer.
+    pub(super) fn read_ring(&mut self) {
+        let Self { ring, inbox, symbols, owners, .. } = self;
+        ring.get_mut().take_all(|bytes| {
+            if is_stack(bytes) && !inbox.add_stack(bytes) {
+                return;
+            }
+            match Record::parse(Bytes::copy_from_slice(bytes)) {
+                None => inbox.unreadable += 1,
+                Some(Record::Gap(late)) => inbox.gaps.push(*late),
+                Some(Record::Stack { header, .. }) => symbols.read_process(header.tgid),
+                Some(Record::Seen(tgid)) => symbols.read_process(tgid),
+                Some(Record::Exec(tgid)) => symbols.forget_process(tgid),
+                Some(Record::Cgroup { id, path }) => owners.learn_path(id, path),
+                Some(Record::Pressure) => inbox.pressed = true,
+            }
+        });
+    }
+}
+
+fn gap_row(late: &Late, owners: &Owners, started_ns: u64) -> GapRow {
+    GapRow {
+        cpu: Cpu(late.cpu),
+        at_ns: late.at_ns.saturating_sub(started_ns),
+        late_ns: late.late_ns,
+        stolen_ns: late.steal_ns,
+        class: late.class,
+        by_tick: late.timer == TIMER_TICK,
+        slot: (late.slot < pmu_common::count::SLOT_NONE).then(|| owners.slot_id(late.slot)),
+        tid: late.tid,
+        tgid: late.tgid,
+        comm: Untrusted::from_zero_terminated(&late.comm),
+        stack: late.stack[..STACK_FRAMES.min(late.frames as usize)].to_vec(),
+    }
+}

@@ -1,0 +1,138 @@
+//! Who counts in which slot, and for how long: slots are used again after their owner has ended.
+
+use std::{collections::HashMap, mem::offset_of};
+
+use pmu_common::owner::Owner as Row;
+
+use crate::{
+    bpf::{LoadError, Maps},
+    drain::{Owner, OwnerRow, SlotId},
+    machine::cgroup::Layout,
+    plan::request::By,
+    untrusted::Untrusted,
+};
+
+/// How long an ended owner keeps its slot: its last task may still be on its way out.
+const GRACE_NS: u64 = 1_000_000_000;
+/// The same when slots run short.
+const GRACE_UNDER_PRESSURE_NS: u64 = 50_000_000;
+
+/// The words of a row that tell whether it has changed: a name changes only with the program.
+const ID_WORD: usize = offset_of!(Row, key) / 8;
+const ENDED_WORD: usize = offset_of!(Row, ended_ns) / 8;
+/// Its upper half is reserved, and 0.
+const EXECS_WORD: usize = offset_of!(Row, execs) / 8;
+
+/// The lives of slots.
+#[derive(Debug)]
+pub(super) struct Owners {
+    by: By,
+    layout: Layout,
+    /// Paths of cgroups by id.
+    paths: HashMap<u64, Untrusted>,
+    /// Rows as last seen, and how often each slot has been used before.
+    slots: Vec<(Option<Row>, u32)>,
+}
+
+impl Owners {
+    pub(super) fn new(by: By, layout: Layout, slots: u32) -> Self {
+        let mut owners = Self { by, layout, paths: HashMap::new(), slots: vec![(None, 0); slots as usize] };
+        if by == By::Cgroup {
+            owners.read_paths();
+        }
+        owners
+    }
+
+    /// A cgroup was created.
+    pub(super) fn learn_path(&mut self, id: u64, path: Untrusted) {
+        self.paths.insert(id, path);
+    }
+
+    fn read_paths(&mut self) {
+        let list = self.layout.list(&Untrusted::from("/")).unwrap_or_default();
+        self.paths.extend(list.into_iter().map(|cgroup| (cgroup.id.0, cgroup.path)));
+    }
+
+    /// A slot in its present life.
+    pub(super) fn slot_id(&self, slot: u32) -> SlotId {
+        SlotId { slot, generation: self.slots.get(slot as usize).map_or(0, |&(_, generation)| generation) }
+    }
+
+    /// Slots in use, the common one included.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = u32> + '_ {
+        let used = |(index, (row, _)): (usize, &(Option<Row>, u32))| {
+            (index == 0 || row.is_some()).then_some(index as u32)
+        };
+        self.slots.iter().enumerate().filter_map(used)
+    }
+
+    /// Rows that are new or have changed since the last look.
+    pub(super) fn look(&mut self, maps: &Maps, started_ns: u64) -> Vec<OwnerRow> {
+        let mut changed = Vec::new();
+        for slot in 1..self.slots.len() {
+            let id = maps.owners.read_word(slot, ID_WORD);
+            let (ended_ns, execs) =
+                (maps.owners.read_word(slot, ENDED_WORD), maps.owners.read_word(slot, EXECS_WORD));
+            let same =
+                |row: &Row| row.key.id == id && row.ended_ns == ended_ns && u64::from(row.execs) == execs;
+            if id != 0 && !self.slots[slot].0.as_ref().is_some_and(same) {
+                let row = maps.owners.read(slot);
+                self.slots[slot].0 = Some(row);
+                changed.push((slot as u32, row));
+            }
+        }
+        if self.by == By::Cgroup && changed.iter().any(|(_, row)| !self.paths.contains_key(&row.key.id)) {
+            self.read_paths();
+        }
+        changed.into_iter().map(|(slot, row)| self.describe(slot, &row, started_ns)).collect()
+    }
+
+    fn describe(&self, slot: u32, row: &Row, started_ns: u64) -> OwnerRow {
+        let owner = match self.by {
+            By::Process => Owner::Process {
+                pid: row.key.id as u32,
+                born_ns: row.key.born_ns,
+                name: Untrusted::from_zero_terminated(&row.name),
+            },
+            By::Cgroup => {
+                let path = self.paths.get(&row.key.id).cloned();
+                let unknown = || Untrusted::from(format!("[cgroup {}]", row.key.id));
+                Owner::Cgroup { id: row.key.id, path: path.unwrap_or_else(unknown) }
+            }
+        };
+        let ended_ns = (row.ended_ns != 0).then(|| row.ended_ns.saturating_sub(started_ns));
+        OwnerRow { slot: self.slot_id(slot), owner, ended_ns }
+    }
+
+    /// Frees the slots of owners that ended long enough ago, and returns them. Call after their counts have been read.
+    pub(super) fn recycle(
+        &mut self,
+        maps: &mut Maps,
+        cpus: u32,
+        now_ns: u64,
+        pressed: bool,
+    ) -> Result<Vec<u32>, LoadError> {
+        let mut freed = Vec::new();
+        let grace_ns = if pressed { GRACE_UNDER_PRESSURE_NS } else { GRACE_NS };
+        // The lowest slot goes on top of the stack, so that the slots in use stay together.
+        for slot in (1..self.slots.len()).rev() {
+            let row = self.slots[slot].0.as_ref();
+            if row.is_none_or(|row| row.ended_ns == 0 || row.ended_ns + grace_ns > now_ns) {
+                continue;
+            }
+            for row in (0..cpus as usize).map(|cpu| slot * cpus as usize + cpu) {
+                maps.counts.clear(row);
+                maps.latencies.clear(row);
+                if row < maps.samples.len() {
+                    maps.samples.clear(row);
+                }
+            }
+            maps.owners.clear(slot);
+            self.slots[slot].0 = None;
+            self.slots[slot].1 += 1;
+            maps.offer_slot(slot as u32)?;
+            freed.push(slot as u32);
+        }
+        Ok(freed)
+    }
+}

@@ -1,0 +1,208 @@
+//! The one loop: tick, ring buffer, signals, child.
+
+use std::{
+    io,
+    process::ExitStatus,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::{Interval, MissedTickBehavior, interval_at, sleep_until},
+};
+
+use super::{Session, SessionError, launch::Launched};
+use crate::{
+    drain::{Drain, Ending, Stopped, Workload},
+    plan::Target,
+};
+
+/// Time that a command gets to react to a signal we passed on, before the report is written without it.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often to look whether the targets are still there.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub ending: Ending,
+    /// The last drain.
+    pub last: Drain,
+}
+
+/// Why the loop stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The duration is over.
+    Duration,
+    /// Every target is gone.
+    TargetGone,
+    /// A signal came.
+    Signal(i32),
+}
+
+/// Drains at every tick until something stops it. `keep` gets every drain but the last.
+///
+/// # Errors
+///
+/// The kernel refused something, or `keep` failed.
+pub async fn run<E: From<SessionError>>(
+    session: &mut Session,
+    mut launched: Option<Launched>,
+    keep: &mut impl FnMut(Drain) -> Result<(), E>,
+) -> Result<Outcome, E> {
+    let refused = |error| SessionError::Io("cannot catch signals", error);
+    let mut signals = Signals::new().map_err(refused)?;
+    keep(session.baseline()?)?;
+    if let Some(launched) = &mut launched {
+        launched.release().map_err(|error| SessionError::Io("cannot start the command", error))?;
+    }
+    let started = Instant::now();
+    let mut ticks = ticks(session.header.plan.tick);
+    let deadline = session.header.plan.duration.map(|duration| started + duration);
+    let target = session.header.plan.target.clone();
+    let mut gone = std::pin::pin!(targets_gone(&target));
+    let mut status = None;
+    let stop = loop {
+        tokio::select! {
+            biased;
+            number = signals.next() => break Stop::Signal(number),
+            exit = exited(launched.as_mut()), if launched.is_some() => {
+                status = exit.ok();
+                break Stop::TargetGone;
+            }
+            () = until(deadline), if deadline.is_some() => break Stop::Duration,
+            _ = ticks.tick() => {
+                let drain = session.drain(true)?;
+                keep(drain)?;
+            }
+            () = &mut gone => break Stop::TargetGone,
+            ready = session.ring.readable_mut() => {
+                ready.map_err(|error| SessionError::Io("cannot watch the ring buffer", error))?.clear_ready();
+                session.read_ring();
+                if session.inbox.pressed {
+                    let drain = session.drain(false)?;
+                    keep(drain)?;
+                }
+            }
+        }
+    };
+    let duration = started.elapsed();
+    signals.let_the_second_kill();
+    let last = session.finish()?;
+    let workload = match (launched, status) {
+        (None, _) => None,
+        (Some(_), Some(status)) => Some(ended(status)),
+        (Some(launched), None) => Some(pass_on(launched, stop).await),
+    };
+    let stopped = match stop {
+        Stop::Duration => Stopped::Duration,
+        Stop::TargetGone => Stopped::TargetGone,
+        Stop::Signal(number) => Stopped::Signal(number),
+    };
+    Ok(Outcome { ending: Ending { stopped, workload, duration }, last })
+}
+
+fn ticks(every: Duration) -> Interval {
+    let mut ticks = interval_at((Instant::now() + every).into(), every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    ticks
+}
+
+async fn until(deadline: Option<Instant>) {
+    if let Some(deadline) = deadline {
+        sleep_until(deadline.into()).await;
+    }
+}
+
+async fn exited(launched: Option<&mut Launched>) -> io::Result<ExitStatus> {
+    match launched {
+        Some(launched) => launched.child.wait().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The command still runs. A terminal's signal has reached it too, so it gets a moment before ours is passed on.
+async fn pass_on(mut launched: Launched, stop: Stop) -> Workload {
+    let Stop::Signal(number) = stop else { return Workload::Running };
+    if let Ok(Ok(status)) = tokio::time::timeout(PATIENCE / 4, launched.child.wait()).await {
+        return ended(status);
+    }
+    let pid = launched.child.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
+    let signal = rustix::process::Signal::from_named_raw(number);
+    if let (Some(pid), Some(signal)) = (pid, signal) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+    match tokio::time::timeout(PATIENCE, launched.child.wait()).await {
+        Ok(Ok(status)) => ended(status),
+        _ => Workload::Running,
+    }
+}
+
+fn ended(status: ExitStatus) -> Workload {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Workload::Exited(code),
+        (None, Some(signal)) => Workload::Killed(signal),
+        (None, None) => Workload::Running,
+    }
+}
+
+/// Processes and threads end; cgroups and the system do not.
+async fn targets_gone(target: &Target) {
+    let (Target::Processes(ids) | Target::Threads(ids)) = target else {
+        return std::future::pending().await;
+    };
+    let mut looks = ticks(LOOK);
+    while ids.iter().any(|&id| is_alive(id)) {
+        looks.tick().await;
+    }
+}
+
+/// A zombie is gone, whether or not its parent has noticed. (State is the field after the name, proc_pid_stat(5).)
+fn is_alive(id: u32) -> bool {
+    let stat = std::fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
+    let state = stat.iter().rposition(|&byte| byte == b')').and_then(|end| stat.get(end + 2));
+    state.is_some_and(|state| !matches!(state, b'Z' | b'X'))
+}
+
+/// SIGINT, SIGTERM and SIGHUP.
+struct Signals([(i32, Signal); 3]);
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let kind = |kind: SignalKind| Ok::<_, io::Error>((kind.as_raw_value(), signal(kind)?));
+        Ok(Self([
+            kind(SignalKind::interrupt())?,
+            kind(SignalKind::terminate())?,
+            kind(SignalKind::hangup())?,
+        ]))
+    }
+
+    async fn next(&mut self) -> i32 {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.1.recv() => interrupt.0,
+            _ = terminate.1.recv() => terminate.0,
+            _ = hangup.1.recv() => hangup.0,
+        }
+    }
+
+    /// From now on a signal ends the process at once. The report is being written, so nobody polls this loop: another
+    /// thread listens.
+    fn let_the_second_kill(self) {
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            if let Ok(runtime) = runtime {
+                runtime.block_on(async {
+                    if let Ok(mut signals) = Signals::new() {
+                        let number = signals.next().await;
+                        std::process::exit(128 + number);
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,25 @@
+//! "Did you mean": the known names nearest to one that is not known.
+
+/// Up to three of `names` whose part that `key` picks is most like `wanted`, the most alike first.
+pub fn nearest(wanted: &str, names: impl Iterator<Item = String>, key: impl Fn(&str) -> &str) -> Vec<String> {
+    // Longer words cost quadratic time, and names are untrusted.
+    let cut = |word: &str| word.chars().take(64).collect::<String>();
+    let wanted = cut(wanted);
+    let distance = |name: &str| strsim::damerau_levenshtein(&wanted, &cut(key(name)));
+    let mut ranked: Vec<(usize, String)> = names.map(|name| (distance(&name), name)).collect();
+    ranked.sort();
+    let limit = (wanted.chars().count() / 3).max(1);
+    ranked.into_iter().take_while(|(distance, _)| *distance <= limit).take(3).map(|(_, name)| name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_typing_error_finds_its_word() {
+        let names = ["cycles", "instructions", "cache-misses"].map(str::to_owned);
+        assert_eq!(nearest("cylces", names.clone().into_iter(), |name| name), ["cycles"]);
+        assert!(nearest("xyzzy-nothing", names.into_iter(), |name| name).is_empty());
+    }
+}

@@ -1,0 +1,124 @@
+//! What is mapped where in a process: the executable lines of `/proc/PID/maps` (proc_pid_maps(5)).
+
+use std::fs::{self, File};
+
+use crate::untrusted::Untrusted;
+
+/// A file, however it is called: device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct FileId {
+    device: (u32, u32),
+    inode: u64,
+}
+
+/// An executable mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Region {
+    pub(super) start: u64,
+    end: u64,
+    pub(super) offset: u64,
+    pub(super) path: Untrusted,
+    /// The file, unless the mapping has none.
+    pub(super) file: Option<FileId>,
+}
+
+/// The executable mappings of a process, by address.
+#[derive(Debug)]
+pub(super) struct AddressMap(Vec<Region>);
+
+impl AddressMap {
+    /// Reads a live process; `None` if it is gone or must not be read.
+    pub(super) fn read(tgid: u32) -> Option<Self> {
+        fs::read(format!("/proc/{tgid}/maps")).ok().map(|text| Self::parse(&text))
+    }
+
+    fn parse(text: &[u8]) -> Self {
+        let mut regions: Vec<Region> = text.split(|&byte| byte == b'\n').filter_map(region).collect();
+        regions.sort_by_key(|region| region.start);
+        Self(regions)
+    }
+
+    pub(super) fn regions(&self) -> impl Iterator<Item = &Region> {
+        self.0.iter()
+    }
+
+    pub(super) fn find(&self, address: u64) -> Option<&Region> {
+        let after = self.0.partition_point(|region| region.start <= address);
+        self.0[..after].last().filter(|region| address < region.end)
+    }
+}
+
+/// `start-end perms offset major:minor inode path`, the path padded and free to hold spaces.
+fn region(line: &[u8]) -> Option<Region> {
+    let mut fields = line.splitn(6, |&byte| byte == b' ');
+    let mut field = || std::str::from_utf8(fields.next()?).ok();
+    let (start, end) = field()?.split_once('-')?;
+    let executable = field()?.as_bytes().get(2) == Some(&b'x');
+    let offset = field()?;
+    let (major, minor) = field()?.split_once(':')?;
+    let inode: u64 = field()?.parse().ok()?;
+    let path = fields.next().unwrap_or_default().trim_ascii_start();
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    let device = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
+    // Inode 0 is no file; memfd and shared memory have inodes but hold generated code.
+    let generated =
+        path.starts_with(b"/memfd:") || path.starts_with(b"/dev/zero") || path.starts_with(b"/SYSV");
+    executable.then_some(Region {
+        start: hex(start)?,
+        end: hex(end)?,
+        offset: hex(offset)?,
+        path: Untrusted::new(path),
+        file: (inode != 0 && !generated).then_some(FileId { device, inode }),
+    })
+}
+
+impl Region {
+    /// Opens the mapped file itself, whatever its path means here or now; by path in the process's own view if that is
+    /// not allowed (`map_files` needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE).
+    pub(super) fn open(&self, tgid: u32) -> Option<File> {
+        let mapped = format!("/proc/{tgid}/map_files/{:x}-{:x}", self.start, self.end);
+        let path = self.path.to_path();
+        let below = path.strip_prefix("/").unwrap_or(&path);
+        let file = File::open(mapped)
+            .or_else(|_| File::open(std::path::Path::new(&format!("/proc/{tgid}/root")).join(below)))
+            .ok()?;
+        file.metadata().ok()?.is_file().then_some(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AddressMap;
+
+    const MAPS: &[u8] = b"\
+55d0c0000000-55d0c0020000 r--p 00000000 fe:00 1234                       /usr/bin/app\n\
+55d0c0020000-55d0c0100000 r-xp 00020000 fe:00 1234                       /usr/bin/app with space (deleted)\n\
+7f0000000000-7f0000010000 rwxp 00000000 00:00 0 \n\
+7f0000020000-7f0000030000 r-xs 00000000 00:01 77                         /memfd:jit (deleted)\n\
+7ffc00000000-7ffc00002000 r-xp 00000000 00:00 0                          [vdso]\n";
+
+    #[test]
+    fn an_address_is_found_in_its_executable_mapping() {
+        let map = AddressMap::parse(MAPS);
+        let region = map.find(0x55d0_c002_0010).unwrap();
+        assert_eq!(region.path.as_bytes(), b"/usr/bin/app with space (deleted)");
+        assert_eq!(0x55d0_c002_0010 - region.start + region.offset, 0x2_0010);
+        assert!(region.file.is_some());
+    }
+
+    #[test]
+    fn code_without_a_file_is_told_apart() {
+        let map = AddressMap::parse(MAPS);
+        assert_eq!(map.find(0x7f00_0000_0000).unwrap().file, None);
+        assert_eq!(map.find(0x7f00_0002_0000).unwrap().file, None, "a memfd holds generated code");
+        assert_eq!(map.find(0x7ffc_0000_0001).unwrap().path.as_bytes(), b"[vdso]");
+    }
+
+    #[test]
+    fn an_address_between_mappings_is_not_found() {
+        let map = AddressMap::parse(MAPS);
+        assert!(map.find(0x55d0_c000_0000).is_none(), "not executable");
+        assert!(map.find(0x7f00_0001_0000).is_none(), "past the end");
+        assert!(map.find(0).is_none());
+    }
+}

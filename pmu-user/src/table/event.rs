@@ -1,0 +1,116 @@
+//! Events the kernel has names for, and what of them can trigger samples.
+
+use serde::{Deserialize, Serialize};
+
+/// `perf_event_attr.type` of hardware and software events (include/uapi/linux/perf_event.h).
+const HARDWARE: u32 = 0;
+const SOFTWARE: u32 = 1;
+
+/// What one count of an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counts {
+    /// A nanosecond of wall time: a timer samples at a fixed rate, idle or not.
+    WallNs,
+    /// A processor cycle.
+    Cycles,
+    /// An occurrence of anything else.
+    Occurrences,
+}
+
+/// An event as `perf_event_open` knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// perf's name for it.
+    pub name: &'static str,
+    /// perf's other name for it, or the same.
+    pub alias: &'static str,
+    /// `perf_event_attr.type`.
+    pub kind: u32,
+    /// `perf_event_attr.config`.
+    pub config: u64,
+    /// What one count is.
+    pub counts: Counts,
+}
+
+impl Event {
+    /// Does a core's PMU count it?
+    #[must_use]
+    pub const fn needs_pmu(&self) -> bool {
+        self.kind == HARDWARE
+    }
+}
+
+const fn software(name: &'static str, alias: &'static str, config: u64) -> Event {
+    Event { name, alias, kind: SOFTWARE, config, counts: Counts::Occurrences }
+}
+
+const fn hardware(name: &'static str, alias: &'static str, config: u64) -> Event {
+    Event { name, alias, kind: HARDWARE, config, counts: Counts::Occurrences }
+}
+
+/// The clock that samples where there is no PMU.
+pub const CPU_CLOCK: Event = Event { counts: Counts::WallNs, ..software("cpu-clock", "cpu-clock", 0) };
+/// What samples where there is a PMU.
+pub const CYCLES: Event = Event { counts: Counts::Cycles, ..hardware("cycles", "cpu-cycles", 0) };
+
+/// Events that can be sampled on by name.
+pub const ALL: [Event; 15] = [
+    CPU_CLOCK,
+    software("page-faults", "faults", 2),
+    software("context-switches", "cs", 3),
+    software("cpu-migrations", "migrations", 4),
+    software("minor-faults", "minor-faults", 5),
+    software("major-faults", "major-faults", 6),
+    software("alignment-faults", "alignment-faults", 7),
+    software("emulation-faults", "emulation-faults", 8),
+    CYCLES,
+    hardware("instructions", "instructions", 1),
+    hardware("cache-references", "cache-references", 2),
+    hardware("cache-misses", "cache-misses", 3),
+    hardware("branch-instructions", "branches", 4),
+    hardware("branch-misses", "branch-misses", 5),
+    hardware("ref-cycles", "ref-cycles", 9),
+];
+
+/// The event of that name, in any case; else the names nearest to it.
+///
+/// # Errors
+///
+/// No event has that name.
+pub fn find(name: &str) -> Result<Event, Vec<String>> {
+    let wanted = name.to_ascii_lowercase();
+    let found = ALL.iter().find(|event| event.name == wanted || event.alias == wanted);
+    found.copied().ok_or_else(|| {
+        let names = ALL.iter().flat_map(|event| [event.name, event.alias]).map(str::to_owned);
+        let mut near = crate::suggest::nearest(&wanted, names, |name| name);
+        near.dedup();
+        near
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALL, find};
+
+    #[test]
+    fn an_event_is_found_by_either_name_in_any_case() {
+        assert_eq!(find("CPU-Cycles").unwrap().name, "cycles");
+        assert_eq!(find("faults").unwrap().name, "page-faults");
+    }
+
+    #[test]
+    fn an_unknown_event_names_its_nearest() {
+        assert_eq!(find("cpu-clok").unwrap_err(), ["cpu-clock"]);
+    }
+
+    #[test]
+    fn no_two_events_share_a_name_or_an_encoding() {
+        for (index, event) in ALL.iter().enumerate() {
+            for other in &ALL[index + 1..] {
+                assert!(event.name != other.name && event.alias != other.name && event.name != other.alias);
+                assert!((event.kind, event.config) != (other.kind, other.config));
+            }
+        }
+    }
+}

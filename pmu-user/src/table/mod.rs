@@ -1,0 +1,5 @@
+//! What can be asked for by name: events to sample on, metrics to report, and their units.
+
+pub mod event;
+pub mod metric;
+pub mod unit;

@@ -1,0 +1,220 @@
+//! Names that others chose: processes, cgroups, files, hosts. They may hold anything but a zero byte.
+//!
+//! The only ways out are escaped for where they go: [`Untrusted::terminal`], [`Untrusted::csv`], and serde for JSON.
+
+use std::{borrow::Cow, ffi::OsStr, os::unix::ffi::OsStrExt as _, path::PathBuf};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Bytes from outside. There is no `Display`, on purpose.
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Untrusted(Box<[u8]>);
+
+impl std::fmt::Debug for Untrusted {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.terminal())
+    }
+}
+
+impl Untrusted {
+    /// Takes the bytes as they are.
+    #[must_use]
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into().into_boxed_slice())
+    }
+
+    /// Takes the bytes up to the first zero, as the kernel ends its names.
+    #[must_use]
+    pub fn from_zero_terminated(bytes: &[u8]) -> Self {
+        Self::new(bytes.split(|&byte| byte == 0).next().unwrap_or_default())
+    }
+
+    /// The raw bytes, to compare and to open files, never to show.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The name as a path of the file system, never to show.
+    #[must_use]
+    pub fn to_path(&self) -> PathBuf {
+        PathBuf::from(OsStr::from_bytes(&self.0))
+    }
+
+    /// No bytes at all?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// For a terminal or a log: control, format and invisible characters and invalid UTF-8 become `\x1b`-like escapes.
+    #[must_use]
+    pub fn terminal(&self) -> Cow<'_, str> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) if !text.chars().any(is_unsafe) => Cow::Borrowed(text),
+            _ => Cow::Owned(self.escaped(is_unsafe)),
+        }
+    }
+
+    /// For a CSV field, before quoting: as for a terminal, and a spreadsheet must not take it for a formula.
+    #[must_use]
+    pub fn csv(&self) -> Cow<'_, str> {
+        let text = self.terminal();
+        if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { Cow::Owned(format!("'{text}")) } else { text }
+    }
+
+    /// Text with invalid UTF-8 and the characters that `hide` names as escapes.
+    fn escaped(&self, hide: impl Fn(char) -> bool) -> String {
+        let mut text = String::with_capacity(self.0.len() + 8);
+        for chunk in self.0.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                match character {
+                    _ if !hide(character) => text.push(character),
+                    '\0'..='\x7f' => text.push_str(&format!("\\x{:02x}", u32::from(character))),
+                    _ => text.push_str(&format!("\\u{{{:x}}}", u32::from(character))),
+                }
+            }
+            for byte in chunk.invalid() {
+                text.push_str(&format!("\\x{byte:02x}"));
+            }
+        }
+        text
+    }
+}
+
+/// Characters that move the cursor, reorder or hide text: C0, DEL, C1, and Unicode's format characters (category Cf),
+/// line and paragraph separators, variation selectors and tags.
+fn is_unsafe(character: char) -> bool {
+    matches!(character,
+        '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
+        | '\u{8e2}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
+}
+
+impl From<&str> for Untrusted {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<String> for Untrusted {
+    fn from(text: String) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<&OsStr> for Untrusted {
+    fn from(text: &OsStr) -> Self {
+        Self::new(text.as_bytes())
+    }
+}
+
+impl From<&std::path::Path> for Untrusted {
+    fn from(path: &std::path::Path) -> Self {
+        Self::from(path.as_os_str())
+    }
+}
+
+/// For JSON output: a string. serde_json escapes control characters; invalid bytes become `\xff`-like text.
+impl Serialize for Untrusted {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.serialize_str(&self.escaped(|_| false)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Untrusted {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::from(<Cow<'de, str>>::deserialize(deserializer)?.as_ref()))
+    }
+}
+
+/// For recordings, which must give back every byte: a string, or an array of bytes if it is no UTF-8.
+pub mod exact {
+    use super::{Deserialize, Deserializer, Serializer, Untrusted, de};
+
+    /// See the module.
+    pub fn serialize<S: Serializer>(name: &Untrusted, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&name.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_seq(name.0.iter()),
+        }
+    }
+
+    /// See the module.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Untrusted, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Name {
+            Text(String),
+            Bytes(Vec<u8>),
+        }
+        match Name::deserialize(deserializer).map_err(de::Error::custom)? {
+            Name::Text(text) => Ok(Untrusted::from(text)),
+            Name::Bytes(bytes) => Ok(Untrusted::new(bytes)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Untrusted;
+
+    /// Names that have broken other tools: escapes, bidirectional overrides, formulas, markup, invalid UTF-8.
+    const HOSTILE: [&[u8]; 9] = [
+        b"\x1b[31mred\x1b[0m",
+        b"\x1b]52;c;cm0gLXJm\x07",
+        b"line\nbreak\r\ttab",
+        "\u{202e}gpj.exe".as_bytes(),
+        "zero\u{200b}width".as_bytes(),
+        b"=HYPERLINK(\"x\")",
+        b"</script><img src=x onerror=alert(1)>",
+        b"\xff\xfe\x80broken",
+        "\u{9b}31mC1".as_bytes(),
+    ];
+
+    #[test]
+    fn no_name_reaches_a_terminal_with_a_control_character() {
+        for name in HOSTILE {
+            let shown = Untrusted::new(name).terminal().into_owned();
+            assert!(!shown.chars().any(super::is_unsafe), "{shown:?}");
+            assert!(!shown.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_ordinary_name_is_shown_as_it_is() {
+        assert_eq!(Untrusted::from("größe-服务@1.service").terminal(), "größe-服务@1.service");
+    }
+
+    #[test]
+    fn a_formula_is_no_formula_in_csv() {
+        assert_eq!(Untrusted::from("=1+1").csv(), "'=1+1");
+        assert_eq!(Untrusted::from("a=1").csv(), "a=1");
+    }
+
+    #[test]
+    fn json_holds_valid_text_and_escapes_the_rest() {
+        assert_eq!(serde_json::to_string(&Untrusted::new(*b"a\xffb")).unwrap(), r#""a\\xffb""#);
+        assert_eq!(serde_json::to_string(&Untrusted::new(*b"\x1b[m")).unwrap(), r#""\u001b[m""#);
+    }
+
+    #[test]
+    fn a_recording_gives_back_every_byte() {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        struct Row(#[serde(with = "super::exact")] Untrusted);
+        for name in HOSTILE {
+            let text = serde_json::to_string(&Row(Untrusted::new(name))).unwrap();
+            let Row(back) = serde_json::from_str(&text).unwrap();
+            assert_eq!(back.as_bytes(), name);
+        }
+    }
+
+    #[test]
+    fn a_kernel_name_ends_at_its_zero() {
+        assert_eq!(Untrusted::from_zero_terminated(b"kworker\0\0junk").as_bytes(), b"kworker");
+    }
+}

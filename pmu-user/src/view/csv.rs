@@ -1,0 +1,97 @@
+//! CSV (RFC 4180): one header row, one row per interval, owner and metric. Run-queue latency is one row a percentile.
+
+use std::io::{self, Write};
+
+use super::words;
+use crate::{
+    drain::Owner,
+    metric::{OwnerReport, Report, Who, value::Value},
+    table::metric,
+};
+
+const COLUMNS: [&str; 14] = [
+    "t_ns",
+    "dt_ns",
+    "owner_kind",
+    "owner",
+    "pid",
+    "metric",
+    "unit",
+    "value",
+    "low",
+    "high",
+    "coverage",
+    "how",
+    "status",
+    "reason",
+];
+
+type Rows<'a> = csv::Writer<&'a mut dyn Write>;
+
+/// Header row.
+pub(super) fn begin(into: &mut dyn Write) -> io::Result<()> {
+    let mut rows = Rows::from_writer(into);
+    rows.write_record(COLUMNS)?;
+    rows.flush()
+}
+
+/// All rows of an interval.
+pub(super) fn interval(into: &mut dyn Write, report: &Report) -> io::Result<()> {
+    let mut rows = Rows::from_writer(into);
+    std::iter::once(&report.total)
+        .chain(&report.owners)
+        .try_for_each(|owner| metrics(&mut rows, report, owner))?;
+    rows.flush()
+}
+
+fn metrics(rows: &mut Rows<'_>, report: &Report, owner: &OwnerReport) -> io::Result<()> {
+    for (metric, value) in &owner.metrics {
+        row(rows, report, &owner.who, metric.name, metric.unit.name(), value)?;
+    }
+    let latency = metric::RUNQUEUE_LATENCY;
+    let name = |part: &str| format!("{}.{part}", latency.name);
+    match &owner.waits {
+        Err(why) => {
+            row(rows, report, &owner.who, latency.name, latency.unit.name(), &Value::Missing(why.clone()))
+        }
+        Ok(waits) => {
+            let count = Value::counted(waits.count, waits.max_ns.coverage);
+            row(rows, report, &owner.who, &name("count"), "runs", &count)?;
+            for (part, known) in waits.quantiles.iter().copied().chain([("max", waits.max_ns)]) {
+                row(rows, report, &owner.who, &name(part), latency.unit.name(), &Value::Known(known))?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn row(
+    rows: &mut Rows<'_>,
+    report: &Report,
+    who: &Who,
+    metric: &str,
+    unit: &str,
+    value: &Value,
+) -> io::Result<()> {
+    let (name, pid) = match who {
+        Who::Target => ("total".to_owned(), String::new()),
+        Who::Owner(Owner::Other) => ("other".to_owned(), String::new()),
+        Who::Owner(Owner::Process { pid, name, .. }) => (name.csv().into_owned(), pid.to_string()),
+        Who::Owner(Owner::Cgroup { path, .. }) => (path.csv().into_owned(), String::new()),
+    };
+    let (t, dt) = (report.from_ns.to_string(), report.length_ns.to_string());
+    let mut record = vec![t, dt, words::kind(who).to_owned(), name, pid, metric.to_owned(), unit.to_owned()];
+    match value {
+        Value::Known(known) => {
+            let numbers = [known.estimate, known.low, known.high, known.coverage];
+            record.extend(numbers.iter().map(f64::to_string));
+            record.extend([known.how.name().to_owned(), words::status(value).to_owned(), String::new()]);
+        }
+        Value::Missing(why) => {
+            record.extend(std::iter::repeat_n(String::new(), 5));
+            record.extend([words::status(value).to_owned(), why.clone()]);
+        }
+    }
+    rows.write_record(record)?;
+    Ok(())
+}

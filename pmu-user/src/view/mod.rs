@@ -1,0 +1,101 @@
+//! From a report to bytes. Each format is one file and owns its words and columns; none computes anything.
+
+mod csv;
+mod json;
+pub mod text;
+mod words;
+
+use std::io::{self, Write};
+
+use crate::{
+    drain::{Ending, Header},
+    metric::Report,
+};
+
+/// How a report is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON object a line, schema `pmbpf/1`.
+    Json,
+    /// RFC 4180 with one header row.
+    Csv,
+}
+
+/// Is this report all, or one of many?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// One interval of a run that reports while it runs.
+    Interval,
+    /// The whole run.
+    Whole,
+}
+
+/// Writes reports of one run to one place.
+pub struct View<'a> {
+    header: &'a Header,
+    format: Format,
+    style: text::Style,
+    into: Box<dyn Write + 'a>,
+    begun: bool,
+    intervals: u64,
+}
+
+impl<'a> View<'a> {
+    /// A view of the run that `header` describes.
+    pub fn new(header: &'a Header, format: Format, style: text::Style, into: Box<dyn Write + 'a>) -> Self {
+        Self { header, format, style, into, begun: false, intervals: 0 }
+    }
+
+    /// Writes one interval's report.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be written.
+    pub fn interval(&mut self, report: &Report) -> io::Result<()> {
+        self.begin()?;
+        self.intervals += 1;
+        match self.format {
+            Format::Text => text::interval(&mut self.into, &self.style, report, self.intervals == 1)?,
+            Format::Json => json::interval(&mut self.into, report)?,
+            Format::Csv => csv::interval(&mut self.into, report)?,
+        }
+        self.into.flush()
+    }
+
+    /// Writes the whole run's report and what ends it.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be written.
+    pub fn whole(&mut self, report: &Report, ending: &Ending) -> io::Result<()> {
+        self.begin()?;
+        match self.format {
+            Format::Text => text::whole(&mut self.into, &self.style, self.header, report, ending)?,
+            Format::Json => {
+                if self.intervals == 0 {
+                    json::interval(&mut self.into, report)?;
+                }
+                json::end(&mut self.into, self.header, report, ending)?;
+            }
+            Format::Csv => {
+                if self.intervals == 0 {
+                    csv::interval(&mut self.into, report)?;
+                }
+            }
+        }
+        self.into.flush()
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.begun, true) {
+            return Ok(());
+        }
+        match self.format {
+            Format::Text => Ok(()),
+            Format::Json => json::begin(&mut self.into, self.header),
+            Format::Csv => csv::begin(&mut self.into),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Run-queue latency: percentiles, and a picture of the target's histogram.
+
+use std::io::{self, Write};
+
+use super::{COLUMNS, Style, name, number::duration, section};
+use crate::metric::{OwnerReport, Report, Waits};
+
+/// Width of the longest bar.
+const BAR_WIDTH: u64 = 40;
+
+pub(super) fn write(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()> {
+    section(into, "RUN-QUEUE LATENCY", "from wake-up or preemption until running; percentiles to 6.25 %")?;
+    let waits = match &report.total.waits {
+        Ok(waits) => waits,
+        Err(why) => return writeln!(into, "  not known: {why}"),
+    };
+    line(into, &report.total)?;
+    picture(into, style, waits)?;
+    let mut owners: Vec<&OwnerReport> = report.owners.iter().filter(|owner| owner.waits.is_ok()).collect();
+    owners.sort_by_key(|owner| std::cmp::Reverse(owner.waits.as_ref().map_or(0, |waits| waits.sum_ns)));
+    if owners.len() > 1 {
+        writeln!(into, "  {COLUMNS}longest waits in all{COLUMNS:#}")?;
+        owners.iter().take(style.rows_max.min(5)).try_for_each(|owner| line(into, owner))?;
+    }
+    Ok(())
+}
+
+fn line(into: &mut dyn Write, owner: &OwnerReport) -> io::Result<()> {
+    let Ok(waits) = &owner.waits else { return Ok(()) };
+    let (name, pid) = name(&owner.who);
+    let mean = duration(waits.sum_ns as f64 / waits.count.max(1) as f64);
+    writeln!(into, "  {name} {pid}  {} runs, mean {mean}", waits.count)?;
+    let percentiles = waits.quantiles.iter().copied().chain([("max", waits.max_ns)]);
+    let all: Vec<String> =
+        percentiles.map(|(name, known)| format!("{name} {}", duration(known.estimate))).collect();
+    writeln!(into, "    {}", all.join("  "))
+}
+
+/// One bar per power of two.
+fn picture(into: &mut dyn Write, style: &Style, waits: &Waits) -> io::Result<()> {
+    let mut octaves: Vec<(u32, u64)> = Vec::new();
+    for &(low, _, count) in &waits.buckets {
+        let octave = if low == 0 { 0 } else { 63 - low.leading_zeros() };
+        match octaves.last_mut() {
+            Some((last, sum)) if *last == octave => *sum += count,
+            _ => octaves.push((octave, count)),
+        }
+    }
+    let most = octaves.iter().map(|&(_, count)| count).max().unwrap_or(1);
+    let (first, last) =
+        (octaves.first().map_or(0, |&(octave, _)| octave), octaves.last().map_or(0, |&(octave, _)| octave));
+    for octave in first..=last {
+        let count = octaves.iter().find(|&&(filled, _)| filled == octave).map_or(0, |&(_, count)| count);
+        // A bucket that holds anything shows at least a sliver.
+        let width = (count * BAR_WIDTH).div_ceil(most);
+        let bar = if style.blocks { "█" } else { "#" }.repeat(width as usize);
+        let (low, high) = (duration((1_u64 << octave) as f64), duration((2_u64 << octave) as f64));
+        writeln!(into, "    {low:>8} – {high:<8} {bar} {count}")?;
+    }
+    Ok(())
+}

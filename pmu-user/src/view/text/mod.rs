@@ -1,0 +1,255 @@
+//! The report for people: sections that can be read from the top and left at any point.
+
+mod blind;
+mod latency;
+mod number;
+mod table;
+mod trust;
+
+use std::io::{self, Write};
+
+pub use self::number::duration;
+use self::{
+    number::{cell, count, percent},
+    table::{Align, Table, cut},
+};
+use super::words;
+use crate::{
+    drain::{Ending, Header, Owner, Stopped, Workload},
+    metric::{Frame, HotFunction, HotStack, OwnerReport, Report, Who},
+    table::metric,
+};
+
+/// How the text looks.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Rows of a table.
+    pub rows_max: usize,
+    /// Characters for pictures: blocks, or plain ASCII.
+    pub blocks: bool,
+}
+
+const TITLE: anstyle::Style = anstyle::Style::new().bold();
+const COLUMNS: anstyle::Style = anstyle::Style::new().dimmed();
+const WARNING: anstyle::Style = anstyle::AnsiColor::Yellow.on_default();
+
+fn section(into: &mut dyn Write, title: &str, note: &str) -> io::Result<()> {
+    writeln!(into, "\n{TITLE}{title}{TITLE:#}  {COLUMNS}{note}{COLUMNS:#}")
+}
+
+/// A row for whom: name and id.
+fn name(who: &Who) -> (String, String) {
+    match who {
+        Who::Target => ("all".to_owned(), String::new()),
+        Who::Owner(Owner::Other) => ("(owners beyond the limit)".to_owned(), String::new()),
+        Who::Owner(Owner::Process { pid, name, .. }) => (cut(&name.terminal()), pid.to_string()),
+        Who::Owner(Owner::Cgroup { path, .. }) => (cut(&path.terminal()), String::new()),
+    }
+}
+
+/// One interval: its owners, a line each.
+pub(super) fn interval(into: &mut dyn Write, style: &Style, report: &Report, first: bool) -> io::Result<()> {
+    if first {
+        writeln!(into, "{COLUMNS}each interval: owners by CPU time{COLUMNS:#}")?;
+    }
+    let (from, length) = (report.from_ns as f64 / 1e9, duration(report.length_ns as f64));
+    writeln!(into, "\n{TITLE}{from:.3} s + {length}{TITLE:#}")?;
+    owners(into, style, report)
+}
+
+/// The whole run.
+pub(super) fn whole(
+    into: &mut dyn Write,
+    style: &Style,
+    header: &Header,
+    report: &Report,
+    ending: &Ending,
+) -> io::Result<()> {
+    head(into, header, report, ending)?;
+    section(into, "OWNERS", "by CPU time; wait: run-queue latency, 99th percentile")?;
+    owners(into, style, report)?;
+    hot(into, style, report)?;
+    latency::write(into, style, report)?;
+    blind::write(into, style, report)?;
+    trust::quality(into, &report.quality)?;
+    trust::cost(into, &report.cost)
+}
+
+fn head(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending) -> io::Result<()> {
+    let (machine, plan) = (&header.machine, &header.plan);
+    let guest = if machine.cpu.guest { ", virtual machine" } else { "" };
+    let line =
+        |into: &mut dyn Write, label: &str, text: &str| writeln!(into, "{TITLE}{label:<9}{TITLE:#} {text}");
+    writeln!(into, "{TITLE}pmbpf {}{TITLE:#}", header.version)?;
+    let cpus = machine.cpu.online.len();
+    line(into, "host", &format!("{}, Linux {}", machine.host.terminal(), machine.kernel.terminal()))?;
+    line(into, "cpu", &format!("{}, {cpus} CPUs{guest}", machine.cpu.model.terminal()))?;
+    line(
+        into,
+        "target",
+        &format!("{}, by {}, on cpu {}", words::target(plan), words::by(plan), words::cpus(plan)),
+    )?;
+    line(into, "counted", &format!("{} from {}", duration(report.length_ns as f64), words::started(header)))?;
+    let sampling = plan.sampling.as_ref().map_or("off".to_owned(), words::sampling);
+    line(into, "samples", &sampling)?;
+    match ending.workload {
+        Some(Workload::Exited(code)) => line(into, "command", &format!("exited with {code}"))?,
+        Some(Workload::Killed(number)) => {
+            line(into, "command", &format!("ended by {}", words::signal_name(number)))?;
+        }
+        Some(Workload::Running) => line(into, "command", "was still running")?,
+        None => {}
+    }
+    if ending.stopped == Stopped::Truncated {
+        writeln!(into, "{WARNING}incomplete: the recording breaks off{WARNING:#}")?;
+    }
+    for absent in &header.missing {
+        writeln!(into, "{WARNING}not available here: {}: {}{WARNING:#}", absent.what, absent.why)?;
+    }
+    Ok(())
+}
+
+fn owners(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()> {
+    use Align::{Left, Right};
+    let mut table = Table::new(&[
+        ("owner", Left),
+        ("pid", Right),
+        ("cpu", Right),
+        ("of a CPU", Right),
+        ("switches", Right),
+        ("invol.", Right),
+        ("migr.", Right),
+        ("faults", Right),
+        ("major", Right),
+        ("samples", Right),
+        ("blind", Right),
+        ("wait", Right),
+    ]);
+    let shown = report.owners.len().min(style.rows_max);
+    for owner in report.owners.iter().take(shown).chain([&report.total]) {
+        table.row(owner_row(owner, report.length_ns));
+    }
+    table.write(into, COLUMNS)?;
+    let more = report.owners.len() - shown;
+    if more > 0 {
+        writeln!(into, "  {COLUMNS}… and {more} more; --top shows more, --json all{COLUMNS:#}")?;
+    }
+    Ok(())
+}
+
+fn owner_row(owner: &OwnerReport, length_ns: u64) -> Vec<String> {
+    let (mut name, pid) = name(&owner.who);
+    if owner.ended {
+        name.push_str(" †");
+    }
+    let value = |wanted: &metric::Metric, show| cell(owner.value(wanted), show);
+    let share = owner.value(&metric::CPU_TIME).map(|known| known.estimate / length_ns.max(1) as f64);
+    vec![
+        name,
+        pid,
+        value(&metric::CPU_TIME, duration),
+        share.map_or("–".to_owned(), percent),
+        value(&metric::CONTEXT_SWITCHES, count),
+        value(&metric::INVOLUNTARY_SWITCHES, count),
+        value(&metric::MIGRATIONS, count),
+        value(&metric::MINOR_FAULTS, count),
+        value(&metric::MAJOR_FAULTS, count),
+        value(&metric::SAMPLES, count),
+        value(&metric::BLIND_TIME, duration),
+        cell(owner.waits.as_ref().ok().and_then(|waits| waits.quantile("p99")), duration),
+    ]
+}
+
+fn hot(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()> {
+    let Some(samples) = &report.quality.samples else { return Ok(()) };
+    let total: u64 = report.hot.iter().map(|function| function.samples).sum();
+    section(
+        into,
+        "HOT FUNCTIONS",
+        &format!("share of the target's {total} samples, 95 % interval; {} idle", samples.idle),
+    )?;
+    if report.hot.is_empty() {
+        return writeln!(into, "  no sample hit the target");
+    }
+    use Align::{Left, Right};
+    let mut table = Table::new(&[
+        ("share", Right),
+        ("from", Right),
+        ("to", Right),
+        ("mode", Left),
+        ("function", Left),
+        ("line", Left),
+        ("module", Left),
+        ("owner", Left),
+    ]);
+    report.hot.iter().take(style.rows_max).for_each(|function| table.row(hot_row(function)));
+    table.write(into, COLUMNS)?;
+    let more = report.hot.len().saturating_sub(style.rows_max);
+    if more > 0 {
+        writeln!(into, "  {COLUMNS}… and {more} more{COLUMNS:#}")?;
+    }
+    stacks(into, style, &report.stacks)
+}
+
+fn hot_row(function: &HotFunction) -> Vec<String> {
+    let (owner, pid) = name(&Who::Owner(function.owner.clone()));
+    let line = function.lines.first().map(|(line, _)| {
+        let file = line.file.terminal();
+        format!("{}:{}", file.rsplit('/').next().unwrap_or(&file), line.line)
+    });
+    let mut text = frame(&function.frame);
+    if let Some(inlined) = function.inlined.last() {
+        text = format!("{text} ({} inlined)", cut(&inlined.terminal()));
+    }
+    vec![
+        percent(function.share.estimate),
+        percent(function.share.low),
+        percent(function.share.high),
+        if function.kernel { "kernel" } else { "user" }.to_owned(),
+        text,
+        line.unwrap_or_default(),
+        module(&function.frame, function.kernel),
+        if pid.is_empty() { owner } else { format!("{owner} {pid}") },
+    ]
+}
+
+/// A function's name, or where it would be.
+fn frame(frame: &Frame) -> String {
+    match frame {
+        Frame::Function { name, .. } => cut(&name.terminal()),
+        Frame::Offset { module, build_id, offset } => {
+            let file = module.terminal();
+            let file = file.rsplit('/').next().unwrap_or(&file).to_owned();
+            let id =
+                build_id.as_ref().map(|id| format!(" [{}]", id.get(..12).unwrap_or(id))).unwrap_or_default();
+            format!("{}+{offset:#x}{id}", cut(&file))
+        }
+        Frame::Address(address) => format!("{address:#x}"),
+    }
+}
+
+fn module(frame: &Frame, kernel: bool) -> String {
+    match frame {
+        Frame::Function { module: Some(path), .. } | Frame::Offset { module: path, .. } => {
+            let path = path.terminal();
+            cut(path.rsplit('/').next().unwrap_or(&path))
+        }
+        _ if kernel => "[kernel]".to_owned(),
+        _ => "–".to_owned(),
+    }
+}
+
+fn stacks(into: &mut dyn Write, style: &Style, stacks: &[HotStack]) -> io::Result<()> {
+    if stacks.is_empty() {
+        return Ok(());
+    }
+    section(into, "HOT STACKS", "innermost first")?;
+    for stack in stacks.iter().take(style.rows_max.min(10)) {
+        let (owner, _) = name(&Who::Owner(stack.owner.clone()));
+        writeln!(into, "  {:>7}  {owner} {}", stack.samples, stack.tgid)?;
+        for line in &stack.frames {
+            writeln!(into, "           {}", frame(line))?;
+        }
+    }
+    Ok(())
+}

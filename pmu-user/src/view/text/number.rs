@@ -1,0 +1,93 @@
+//! Numbers for people: three significant digits and a unit that fits. JSON and CSV have the exact ones.
+
+use crate::metric::value::{Known, Value};
+
+/// A time in ns.
+pub fn duration(nanoseconds: f64) -> String {
+    if nanoseconds == 0.0 {
+        return "0".to_owned();
+    }
+    let (value, unit) = match nanoseconds.abs() {
+        ns if ns < 1e3 => return format!("{nanoseconds:.0} ns"),
+        ns if ns < 1e6 => (nanoseconds / 1e3, "µs"),
+        ns if ns < 1e9 => (nanoseconds / 1e6, "ms"),
+        _ => (nanoseconds / 1e9, "s"),
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+/// A count: whole up to a million, then with a suffix.
+pub(super) fn count(count: f64) -> String {
+    match count.abs() {
+        n if n < 1e6 => format!("{count:.0}"),
+        n if n < 1e9 => format!("{}M", three_digits(count / 1e6)),
+        _ => format!("{}G", three_digits(count / 1e9)),
+    }
+}
+
+/// A share of 1 in per cent.
+pub(super) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent != 0.0 && percent.abs() < 0.1 { format!("{percent:.3} %") } else { format!("{percent:.1} %") }
+}
+
+/// A number of bytes.
+pub(super) fn bytes(bytes: u64) -> String {
+    match bytes as f64 {
+        n if n < 1024.0 => format!("{n} B"),
+        n if n < 1_048_576.0 => format!("{} KiB", three_digits(n / 1024.0)),
+        n if n < 1_073_741_824.0 => format!("{} MiB", three_digits(n / 1_048_576.0)),
+        n => format!("{} GiB", three_digits(n / 1_073_741_824.0)),
+    }
+}
+
+fn three_digits(value: f64) -> String {
+    match value.abs() {
+        n if n >= 99.95 => format!("{value:.0}"),
+        n if n >= 9.995 => format!("{value:.1}"),
+        n if n >= 0.9995 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// A number with its interval: `12.3 ms [8.10 17.9]`; without one if it is exact.
+pub(super) fn with_interval(known: &Known, show: fn(f64) -> String) -> String {
+    let estimate = show(known.estimate);
+    if known.low == known.high {
+        estimate
+    } else {
+        format!("{estimate} [{} – {}]", show(known.low), show(known.high))
+    }
+}
+
+/// A number, or `–` where it is missing: the reason stands elsewhere.
+pub(super) fn cell(value: Option<&Known>, show: fn(f64) -> String) -> String {
+    value.map_or_else(|| "–".to_owned(), |known| show(known.estimate))
+}
+
+/// A number with its interval, or why there is none.
+pub(super) fn sentence(value: &Value, show: fn(f64) -> String) -> String {
+    match value {
+        Value::Known(known) => with_interval(known, show),
+        Value::Missing(why) => format!("not known: {why}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, count, duration, percent};
+
+    #[test]
+    fn numbers_have_three_digits_and_a_unit_that_fits() {
+        assert_eq!(duration(0.0), "0");
+        assert_eq!(duration(999.0), "999 ns");
+        assert_eq!(duration(1_234.0), "1.23 µs");
+        assert_eq!(duration(99_960_000.0), "100 ms");
+        assert_eq!(duration(5_000_123_456.0), "5.00 s");
+        assert_eq!(count(123_456.0), "123456");
+        assert_eq!(count(12_345_678.0), "12.3M");
+        assert_eq!(percent(0.1234), "12.3 %");
+        assert_eq!(percent(0.000_12), "0.012 %");
+        assert_eq!(bytes(6_651_884), "6.34 MiB");
+    }
+}

@@ -1,0 +1,131 @@
+//! How far the numbers can be trusted, and what they cost.
+
+use std::io::{self, Write};
+
+use super::{
+    WARNING,
+    number::{bytes, cell, count, duration, percent, sentence},
+    section,
+};
+use crate::metric::{Books, CostReport, Quality, SampleQuality};
+
+pub(super) fn quality(into: &mut dyn Write, quality: &Quality) -> io::Result<()> {
+    section(into, "QUALITY", "how far the numbers can be trusted")?;
+    let covered = percent(quality.switch_coverage);
+    writeln!(
+        into,
+        "  switches  {} seen, {} never arrived (made up for at the task's next one); task known in {covered}",
+        quality.switches, quality.switches_missing
+    )?;
+    if let Some(known) = &quality.samples {
+        samples(into, known)?;
+    }
+    let period = duration(quality.ticks.period_ns as f64);
+    writeln!(
+        into,
+        "  ticks     {} seen, one every {period}: they watched {} of the CPUs' time",
+        quality.ticks.seen,
+        percent(quality.ticks.coverage)
+    )?;
+    if let Some(known) = &quality.books {
+        books(into, known)?;
+    }
+    losses(into, quality)
+}
+
+fn losses(into: &mut dyn Write, quality: &Quality) -> io::Result<()> {
+    match quality.losses.is_empty() {
+        true => writeln!(into, "  losses    none"),
+        false => {
+            let losses: Vec<String> =
+                quality.losses.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+            writeln!(into, "  {WARNING}losses    {}{WARNING:#}", losses.join(", "))
+        }
+    }
+}
+
+pub(super) fn cost(into: &mut dyn Write, cost: &CostReport) -> io::Result<()> {
+    section(
+        into,
+        "OWN COST",
+        "what pmbpf itself took; program times hold about 40 ns a run of the kernel's measuring",
+    )?;
+    let share = |nanoseconds: f64| percent(nanoseconds / cost.capacity_ns.max(1) as f64);
+    let programs = cost.programs_ns.known().map_or(0.0, |known| known.estimate);
+    writeln!(
+        into,
+        "  programs  {} ({} of the CPUs)",
+        sentence(&cost.programs_ns, duration),
+        share(programs)
+    )?;
+    for program in cost.programs.iter().filter(|program| program.total_ns.known().is_some()).take(6) {
+        writeln!(
+            into,
+            "    {:<14}{:>10} a run  {:>9} runs  {:>9}",
+            program.name,
+            cell(program.ns_per_run.known(), duration),
+            cell(program.runs.known(), count),
+            cell(program.total_ns.known(), duration)
+        )?;
+    }
+    let process = &cost.process;
+    let cpu_ns = process.cpu_ns as f64;
+    writeln!(into, "  process   {} CPU ({} of the CPUs)", duration(cpu_ns), share(cpu_ns))?;
+    writeln!(
+        into,
+        "  memory    {} resident (at most {}), {} of maps in the kernel",
+        bytes(process.resident_bytes),
+        bytes(process.resident_max_bytes),
+        bytes(process.map_bytes)
+    )?;
+    let mean = process.drains_ns as f64 / process.drains.max(1) as f64;
+    writeln!(
+        into,
+        "  time      {} until counting began; {} drains of {} (at most {})",
+        duration(process.startup_ns as f64),
+        process.drains,
+        duration(mean),
+        duration(process.drain_max_ns as f64)
+    )
+}
+
+fn samples(into: &mut dyn Write, samples: &SampleQuality) -> io::Result<()> {
+    let expected = samples.expected.map_or("unknown".to_owned(), |expected| expected.to_string());
+    writeln!(
+        into,
+        "  samples   {} of {expected} expected, {} of the missing in idle or stolen time: {} covered outside it",
+        samples.seen,
+        samples.idle_missing,
+        percent(samples.coverage)
+    )?;
+    writeln!(
+        into,
+        "            {} not delivered by the kernel, {} late silences ({})",
+        samples.withheld,
+        samples.silences,
+        duration(samples.silent_ns as f64)
+    )
+}
+
+fn books(into: &mut dyn Write, books: &Books) -> io::Result<()> {
+    let parts = [
+        (books.owners_ns as f64, "owners"),
+        (books.kernel.idle_ns as f64, "idle"),
+        (books.kernel.interrupts_ns as f64, "interrupts"),
+        (books.kernel.stolen_ns as f64, "stolen"),
+        (books.rest_ns.max(0) as f64, "not attributed"),
+    ];
+    let parts: Vec<String> = parts.iter().map(|(part, name)| format!("{} {name}", duration(*part))).collect();
+    let twice = match books.rest_ns {
+        ..0 => {
+            format!("; {} of it booked twice by the kernel", duration(books.rest_ns.unsigned_abs() as f64))
+        }
+        _ => String::new(),
+    };
+    writeln!(
+        into,
+        "  time      {} of CPUs = {}{twice}",
+        duration(books.capacity_ns as f64),
+        parts.join(" + ")
+    )
+}

@@ -1,0 +1,116 @@
+//! Words that more than one format uses: whom numbers belong to, and what was asked for.
+
+use jiff::Timestamp;
+
+use crate::{
+    drain::{Header, Owner},
+    machine::cpu::format_list,
+    metric::{Who, value::Value},
+    plan::{
+        Plan, Sampling, Target,
+        request::{By, Descend, Inherit},
+    },
+    table::event::Counts,
+};
+
+/// Kind of an owner: `target`, `process`, `cgroup`, `other`.
+pub(super) fn kind(who: &Who) -> &'static str {
+    match who {
+        Who::Target => "target",
+        Who::Owner(Owner::Process { .. }) => "process",
+        Who::Owner(Owner::Cgroup { .. }) => "cgroup",
+        Who::Owner(Owner::Other) => "other",
+    }
+}
+
+/// The target in words, safe for a terminal.
+pub(super) fn target(plan: &Plan) -> String {
+    let ids = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let children = if plan.inherit == Inherit::Yes { " and its children" } else { "" };
+    match &plan.target {
+        Target::System if plan.by == By::Cgroup => "every cgroup".to_owned(),
+        Target::System => "everything".to_owned(),
+        Target::Processes(pids) => format!("pid {}{children}", ids(pids)),
+        Target::Threads(tids) => format!("tid {}", ids(tids)),
+        Target::Cgroups(cgroups) => {
+            let paths: Vec<_> = cgroups.iter().map(|cgroup| cgroup.path.terminal().into_owned()).collect();
+            let below = if plan.descend == Descend::Yes { " and below" } else { "" };
+            format!("cgroup {}{below}", paths.join(", "))
+        }
+        Target::Command(words) => {
+            let words: Vec<_> = words.iter().map(|word| word.0.terminal().into_owned()).collect();
+            format!("command {}{children}", words.join(" "))
+        }
+    }
+}
+
+/// What an owner is, in a word.
+pub(super) fn by(plan: &Plan) -> &'static str {
+    match plan.by {
+        By::Process => "process",
+        By::Cgroup => "cgroup",
+    }
+}
+
+/// The CPUs, in the kernel's list format.
+pub(super) fn cpus(plan: &Plan) -> String {
+    format_list(&plan.cpus)
+}
+
+/// The sampling event in words.
+pub(super) fn sampling(sampling: &Sampling) -> String {
+    let asked = sampling.frequency.map(|hz| format!(" ({hz} Hz)")).unwrap_or_default();
+    match sampling.counts {
+        Counts::WallNs => {
+            format!(
+                "{} every {}{asked} on each CPU",
+                sampling.event,
+                super::text::duration(sampling.period as f64)
+            )
+        }
+        Counts::Cycles | Counts::Occurrences => {
+            format!("{} every {} counts{asked} on each CPU", sampling.event, sampling.period)
+        }
+    }
+}
+
+/// When counting started, in UTC (RFC 3339).
+pub(super) fn started(header: &Header) -> String {
+    let nanoseconds = i128::from(header.started_unix_ns);
+    Timestamp::from_nanosecond(nanoseconds).map_or_else(|_| "unknown".to_owned(), |time| format!("{time:.3}"))
+}
+
+/// A signal's name: `SIGTERM`; `SIG40` for one that has none.
+pub(super) fn signal_name(number: i32) -> String {
+    const NAMES: [(i32, &str); 16] = [
+        (1, "SIGHUP"),
+        (2, "SIGINT"),
+        (3, "SIGQUIT"),
+        (4, "SIGILL"),
+        (5, "SIGTRAP"),
+        (6, "SIGABRT"),
+        (7, "SIGBUS"),
+        (8, "SIGFPE"),
+        (9, "SIGKILL"),
+        (10, "SIGUSR1"),
+        (11, "SIGSEGV"),
+        (12, "SIGUSR2"),
+        (13, "SIGPIPE"),
+        (14, "SIGALRM"),
+        (15, "SIGTERM"),
+        (24, "SIGXCPU"),
+    ];
+    NAMES
+        .iter()
+        .find(|(known, _)| *known == number)
+        .map_or_else(|| format!("SIG{number}"), |(_, name)| (*name).to_owned())
+}
+
+/// Is a number whole, partial or missing?
+pub(super) fn status(value: &Value) -> &'static str {
+    match value {
+        Value::Known(known) if known.coverage < 0.999 => "partial",
+        Value::Known(_) => "ok",
+        Value::Missing(_) => "missing",
+    }
+}

@@ -1,0 +1,143 @@
+//! Cgroups: CPU time against the cgroup's own `cpu.stat`.
+
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use crate::support::{Cgroup, Rows, Running, Started, TICK_NS, assert_close, output, workload};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn cpu_time_of_a_cgroup_is_its_cpu_stat_at_any_depth() {
+    let spin = workload("spin", &["-g"]);
+    let shallow = Cgroup::new("shallow");
+    let top = Cgroup::new("deep");
+    let deep = top.below(&(1..14).map(|level| format!("level{level}")).collect::<Vec<_>>().join("/"));
+    for way in ["tp-btf", "raw-tp"] {
+        let before = [&shallow, &deep].map(Cgroup::usage_ns);
+        let running =
+            Running::start(&["--cgroup", &shallow.path, "--cgroup", &deep.path, "--attach", way, "-d", "4s"]);
+        let mut started = [
+            shallow.spawn(&format!("sh -c '{spin} 1.5 & for i in $(seq 100); do /bin/true; done; wait'")),
+            deep.spawn(&format!("taskset -c 1 {spin} 2")),
+        ];
+        started.iter_mut().for_each(|one| drop(one.wait()));
+        let truth: Vec<f64> =
+            [&shallow, &deep].iter().zip(before).map(|(one, before)| one.usage_ns() - before).collect();
+        let rows = running.finish();
+        assert_close(way, rows.of_cgroup("cpu_time", &shallow.path), truth[0], 0.01, 0.0);
+        assert_close(way, rows.of_cgroup("cpu_time", &deep.path), truth[1], 0.01, 0.0);
+    }
+}
+
+#[test]
+fn a_task_that_never_switches_is_counted_up_to_the_drain() {
+    let group = Cgroup::new("hog");
+    let _hog = group.spawn(&format!("taskset -c 1 {} 60", workload("spin", &["-g"])));
+    sleep(Duration::from_millis(200));
+    let running = Running::start(&["--cgroup", &group.path, "-d", "3s"]);
+    let (started, before) = (Instant::now(), group.usage_ns());
+    // What the cgroup had used three seconds later, while pmbpf was about to stop.
+    sleep(3 * SECOND - started.elapsed());
+    let truth = group.usage_ns() - before;
+    let rows = running.finish();
+    assert_close("cpu time", rows.of_cgroup("cpu_time", &group.path), truth, 0.01, 3.0 * TICK_NS);
+}
+
+#[test]
+fn two_cgroups_that_share_a_cpu_get_their_shares() {
+    let duty = workload("duty", &[]);
+    let (large, small) = (Cgroup::new("large"), Cgroup::new("small"));
+    let running = Running::start(&["--cgroup", &large.path, "--cgroup", &small.path, "-d", "4s"]);
+    // Each sleeps while the other may burn: about 70 % and 30 % of one CPU.
+    let mut started = [
+        large.spawn(&format!("taskset -c 1 {duty} 7 3 3")),
+        small.spawn(&format!("taskset -c 1 {duty} 3 7 3")),
+    ];
+    started.iter_mut().for_each(|one| drop(one.wait()));
+    let rows = running.finish();
+    let (ours_large, ours_small) =
+        (rows.of_cgroup("cpu_time", &large.path), rows.of_cgroup("cpu_time", &small.path));
+    assert_close("large", ours_large, large.usage_ns(), 0.01, 0.0);
+    assert_close("small", ours_small, small.usage_ns(), 0.01, 0.0);
+    let share = ours_large / (ours_large + ours_small);
+    assert!((0.6..0.8).contains(&share), "{share}");
+}
+
+#[test]
+fn a_task_that_moves_while_it_runs_is_billed_to_both() {
+    let (from, to) = (Cgroup::new("from"), Cgroup::new("to"));
+    let running = Running::start(&["--cgroup", &from.path, "--cgroup", &to.path, "-d", "4s"]);
+    let mut hog = from.spawn(&format!("taskset -c 1 {} 2", workload("spin", &["-g"])));
+    sleep(SECOND);
+    to.enter(hog.pid());
+    hog.wait();
+    let truth = [&from, &to].map(Cgroup::usage_ns);
+    let rows = running.finish();
+    let ours = [&from, &to].map(|group| rows.of_cgroup("cpu_time", &group.path));
+    assert!(truth[0] > 5e8 && truth[1] > 5e8, "it moved in between: {truth:?}");
+    assert_close("from", ours[0], truth[0], 0.01, TICK_NS);
+    assert_close("to", ours[1], truth[1], 0.01, TICK_NS);
+    assert_close("both", ours[0] + ours[1], truth[0] + truth[1], 0.001, 0.0);
+    assert_eq!(rows.summary()["losses"]["move_untimed"], serde_json::Value::Null);
+}
+
+#[test]
+fn cgroups_that_come_and_go_keep_their_names_and_counts() {
+    let parent = Cgroup::new("churn");
+    let running = Running::start(&["--cgroup", &parent.path]);
+    let mut truth = Vec::new();
+    for index in 0..200 {
+        let child = parent.below(&format!("short-{index}"));
+        child.spawn("sh -c 'i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done'").wait();
+        truth.push((child.path.clone(), child.usage_ns()));
+        child.remove();
+    }
+    let rows = running.stop();
+    for (path, usage_ns) in &truth {
+        assert_close(path, rows.of_cgroup("cpu_time", path), *usage_ns, 0.01, 20_000.0);
+    }
+    let all: f64 = truth.iter().map(|(_, usage_ns)| usage_ns).sum();
+    assert_close("parent", rows.of_cgroup("cpu_time", &parent.path), all, 0.01, 0.0);
+    assert_eq!(rows.summary()["losses"], serde_json::json!({}));
+}
+
+#[test]
+fn a_parent_holds_what_is_below_it_unless_told_not_to() {
+    let parent = Cgroup::new("parent");
+    let child = parent.below("child");
+    let running = Running::start(&["--cgroup", &parent.path, "--no-descend"]);
+    child.spawn(&format!("{} 0.3", workload("spin", &["-g"]))).wait();
+    let alone = running.stop();
+    assert_eq!(alone.of_cgroup("cpu_time", &parent.path), 0.0, "known to be nothing, not missing");
+    let running = Running::start(&["--cgroup", &parent.path]);
+    child.spawn(&format!("{} 0.3", workload("spin", &["-g"]))).wait();
+    let both = running.stop();
+    assert!(both.of_cgroup("cpu_time", &parent.path) > 2.5e8);
+    assert_eq!(both.of_cgroup("cpu_time", &parent.path), both.of_cgroup("cpu_time", &child.path));
+}
+
+#[test]
+fn processes_of_a_cgroup_can_own_the_counts() {
+    let group = Cgroup::new("by-process");
+    let running = Running::start(&["--cgroup", &group.path, "--by", "process"]);
+    let spin = workload("spin", &["-g"]);
+    group.spawn(&format!("{spin} 0.3")).wait();
+    Started::new(&format!("exec {spin} 0.2")).wait();
+    let rows = running.stop();
+    assert_close("inside", rows.of_name("cpu_time", "sping"), 3e8, 0.1, 0.0);
+    assert_close("total", rows.total("cpu_time"), group.usage_ns(), 0.01, 0.0);
+}
+
+#[test]
+fn owners_beyond_the_limit_are_counted_together_and_told() {
+    let command = "for i in 1 2 3 4 5 6; do sh -c 'sleep 0.05 & wait' & done; wait";
+    let rows = Rows::parse(&output(&["--max-owners", "2", "--", "sh", "-c", command]).stderr);
+    let other = rows.sum("cpu_time", |owner| owner["kind"] == "other");
+    assert!(other > 0.0);
+    assert!(rows.summary()["losses"]["owner_limit"].as_u64() > Some(0));
+    let owners = rows.sum("cpu_time", |owner| owner["kind"] != "target");
+    assert_close("sum", owners, rows.total("cpu_time"), 1e-9, 0.0);
+}

@@ -1,0 +1,185 @@
+//! The contract of the command line: exit codes, signals, streams.
+
+use std::{
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::support::{
+    Rows, Running, Scratch, Started, counts, output, pmbpf, signal, text, wait_until, workload,
+};
+
+fn code(arguments: &[&str]) -> Option<i32> {
+    let status =
+        pmbpf().arg("run").args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+    status.code()
+}
+
+#[test]
+fn a_command_passes_its_exit_code_on() {
+    assert_eq!(code(&["--", "sh", "-c", "exit 7"]), Some(7));
+    assert_eq!(code(&["--", "true"]), Some(0));
+    assert_eq!(code(&["--", "sh", "-c", "kill -SEGV $$"]), Some(128 + 11));
+    assert_eq!(code(&["--", "/no/such/program"]), Some(127));
+    assert_eq!(code(&["--", "/etc/passwd"]), Some(126));
+}
+
+#[test]
+fn the_summary_tells_how_the_command_ended() {
+    let rows = Rows::parse(&output(&["--", "sh", "-c", "kill -KILL $$"]).stderr);
+    assert_eq!(rows.summary()["workload"], serde_json::json!({"exit": null, "signal": "SIGKILL"}));
+    assert_eq!(rows.summary()["complete"], true);
+}
+
+#[test]
+fn results_leave_standard_output_to_the_command() {
+    let output = output(&["--", "echo", "mine"]);
+    assert_eq!(text(&output.stdout), "mine\n");
+    assert!(!Rows::parse(&output.stderr).0.is_empty());
+    let output = pmbpf().args(["run", "--json", "-o", "-", "--", "true"]).output().unwrap();
+    assert!(!Rows::parse(&output.stdout).0.is_empty());
+}
+
+#[test]
+fn the_command_keeps_its_name_and_environment() {
+    let output = output(&["--", "sh", "-c", "echo $0 $PMBPF_TEST_WORD; cat /proc/$$/comm"]);
+    assert_eq!(text(&output.stdout), "sh\nsh\n");
+}
+
+/// A run that is stopped by a signal: exit code and what it printed, and how long it took.
+fn stopped_by(name: &str, arguments: &[&str]) -> (Option<i32>, String, Duration) {
+    let recording = Scratch::new("signals");
+    let child = pmbpf()
+        .args(["run", "-o", recording.as_str(), "--json"])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("it counts", || counts(&recording));
+    let asked = Instant::now();
+    signal(child.id(), name);
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), text(&output.stdout), asked.elapsed())
+}
+
+#[test]
+fn a_signal_ends_the_run_with_a_report_within_two_seconds() {
+    for (name, expected) in [("INT", 0), ("TERM", 128 + 15), ("HUP", 128 + 1)] {
+        let (code, printed, took) = stopped_by(name, &[]);
+        let rows = Rows::parse(printed.as_bytes());
+        assert_eq!((code, &rows.summary()["complete"]), (Some(expected), &serde_json::json!(true)), "{name}");
+        assert_eq!(rows.summary()["stopped"], format!("SIG{name}"));
+        assert!(took < Duration::from_secs(2), "{name}: {took:?}");
+    }
+}
+
+#[test]
+fn a_signal_is_passed_on_to_the_command() {
+    let (code, printed, _) =
+        stopped_by("TERM", &["--", "sh", "-c", "trap 'exit 3' TERM; while :; do sleep 0.05; done"]);
+    let rows = Rows::parse(printed.as_bytes());
+    assert_eq!(code, Some(143));
+    assert_eq!(rows.summary()["workload"]["exit"], 3);
+}
+
+#[test]
+fn ctrl_c_gives_the_commands_own_code() {
+    let (code, _, _) =
+        stopped_by("INT", &["--", "sh", "-c", "trap 'exit 5' INT; while :; do sleep 0.05; done"]);
+    assert_eq!(code, Some(5));
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_the_report_still_comes() {
+    let output = pmbpf().args(["run", "--json", "-d", "300ms", "-o", "/dev/full"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("/dev/full"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("No space left"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut child = pmbpf().args(["run", "--json", "-d", "300ms"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn without_rights_the_message_names_the_call_and_the_least_fix() {
+    let release = pmbpf().get_program().to_owned();
+    // A copy that an unprivileged user can reach.
+    let copy = Scratch::new("unprivileged");
+    std::fs::copy(release, &copy.0).unwrap();
+    let unprivileged = |arguments: &[&str]| {
+        Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", copy.as_str()])
+            .args(arguments)
+            .output()
+            .unwrap()
+    };
+    let output = unprivileged(&["run", "-d", "1s"]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{errors}");
+    for part in ["not permitted", "setcap cap_bpf,cap_perfmon", "perf_event_paranoid is"] {
+        assert!(errors.contains(part), "{part} is missing in: {errors}");
+    }
+    assert_eq!(unprivileged(&["run", "--", "true"]).status.code(), Some(125));
+    let doctor = unprivileged(&["doctor", "--json"]);
+    assert_eq!(doctor.status.code(), Some(4));
+    let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    assert_eq!(report["can_run"], false);
+}
+
+#[test]
+fn doctor_says_that_this_host_works_and_what_is_missing() {
+    let output = pmbpf().args(["doctor", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["can_run"], true);
+    for check in report["checks"].as_array().unwrap() {
+        let sound = check["status"] == "ok" || check["disables"].is_string();
+        assert!(sound && check["found"].as_str().is_some_and(|found| !found.is_empty()), "{check}");
+    }
+}
+
+#[test]
+fn names_that_others_chose_cannot_steer_the_terminal() {
+    let spin = workload("spin", &["-g"]);
+    let hostile = Scratch::new("x");
+    let named = hostile.0.with_file_name("\u{1b}[31mEVIL<b>");
+    std::fs::copy(&spin, &named).unwrap();
+    let _evil = Started::new(&format!("exec '{}' 30", named.display()));
+    std::thread::sleep(Duration::from_millis(100));
+    let text_report = pmbpf().args(["run", "-d", "500ms"]).output().unwrap();
+    let shown = text(&text_report.stdout);
+    let _ = std::fs::remove_file(&named);
+    assert!(shown.contains("EVIL") && !shown.contains('\u{1b}'), "{shown}");
+}
+
+#[test]
+fn a_quality_gate_fails_the_run_after_its_report() {
+    let output =
+        pmbpf().args(["run", "--json", "-d", "300ms", "--fail-on", "samples<100%"]).output().unwrap();
+    let expected =
+        if Rows::parse(&output.stdout).summary()["quality"]["samples"]["coverage"] == 1.0 { 0 } else { 3 };
+    assert_eq!(output.status.code(), Some(expected));
+    let machine = pmbpf::machine::Machine::read(std::path::Path::new("/")).unwrap();
+    if machine.no_core_pmu().is_some() {
+        let output =
+            pmbpf().args(["run", "--json", "-d", "300ms", "--fail-on", "unsupported"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        assert!(text(&output.stderr).contains("quality gate"));
+    }
+}
+
+#[test]
+fn two_at_a_time_count_the_same() {
+    let spin = workload("spin", &["-g"]);
+    let one = Running::start(&["-d", "2s"]);
+    let two = Running::start(&["-d", "2s"]);
+    Started::new(&format!("exec {spin} 0.5")).wait();
+    let (one, two) = (one.finish(), two.finish());
+    let of = |rows: &Rows| rows.of_name("cpu_time", "sping");
+    crate::support::assert_close("both", of(&one), of(&two), 0.001, 0.0);
+}

@@ -1,0 +1,15 @@
+//! pmbpf on this kernel: real programs, real cgroups, against the kernel's own accounting. Needs root, cc and perf.
+//!
+//! Run by `cargo xtask test`, one test at a time: they measure, and two would measure each other.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics says where")]
+
+mod support;
+
+mod blind;
+mod cgroups;
+mod cleanup;
+mod command;
+mod output;
+mod processes;
+mod samples;

@@ -1,0 +1,157 @@
+//! Processes and commands: counts against /proc, getrusage(2) and perf stat.
+
+use std::{fs, process::Command, thread::sleep, time::Duration};
+
+use crate::support::{Rows, Running, Started, assert_close, output, run, signal, text, wait_until, workload};
+
+/// Runs a command under pmbpf; its results come on stderr, because stdout is the command's.
+fn count(command: &[&str]) -> (Rows, String) {
+    let mut arguments = vec!["--"];
+    arguments.extend(command);
+    let output = output(&arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    (Rows::parse(&output.stderr), text(&output.stdout))
+}
+
+#[test]
+fn a_command_that_forks_counts_what_the_kernel_says_it_used() {
+    let forks = workload("forks", &[]);
+    let (rows, printed) = count(&[&forks, "300"]);
+    let truth: Vec<f64> = printed.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert_close("cpu time", rows.total("cpu_time"), truth[0], 0.02, 0.0);
+    assert_close("minor faults", rows.total("minor_faults"), truth[1], 0.01, 100.0);
+    assert_close("major faults", rows.total("major_faults"), truth[2], 0.0, 3.0);
+    let switches = rows.total("context_switches");
+    assert_close("switches", switches, truth[3] + truth[4], 0.02, 5.0);
+    let children =
+        rows.of_kind("metric").filter(|row| row["metric"] == "cpu_time" && row["owner"]["kind"] == "process");
+    assert_eq!(children.count(), 301, "one row a process");
+}
+
+#[test]
+fn switches_and_faults_are_those_of_perf_stat() {
+    let forks = workload("forks", &[]);
+    let stat = Command::new("perf")
+        .args(["stat", "-x,", "-e", "context-switches,minor-faults,major-faults", "--", &forks, "200"])
+        .output()
+        .expect("the live ring compares with perf: install linux-perf");
+    let line = |event: &str| -> f64 {
+        let errors = text(&stat.stderr);
+        let line =
+            errors.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("{errors}")).to_owned();
+        line.split(',').next().unwrap().parse().unwrap()
+    };
+    let (rows, _) = count(&[&forks, "200"]);
+    // Whether parent or child copies a page first differs from run to run, by a per cent.
+    assert_close("minor faults", rows.total("minor_faults"), line("minor-faults"), 0.03, 0.0);
+    assert_close("major faults", rows.total("major_faults"), line("major-faults"), 0.0, 3.0);
+    // perf lets go of a task before its last switch, which the kernel's own counters hold.
+    let last_switches = 201.0;
+    assert_close(
+        "switches",
+        rows.total("context_switches") - last_switches,
+        line("context-switches"),
+        0.1,
+        20.0,
+    );
+}
+
+#[test]
+fn a_process_is_counted_with_its_children_unless_told_not_to() {
+    let spin = workload("spin", &["-g"]);
+    for (option, expected_ns) in [(None, 6e8), (Some("--no-inherit"), 2e8)] {
+        // One child exists when counting starts, one comes later; the shell itself burns too.
+        let shell = Started::new(&format!(
+            "(while [ ! -e /tmp/pmbpf-go-$PPID ]; do sleep 0.01; done; exec {spin} 0.2) & \
+             while ! grep -q . /proc/$$/go 2>/dev/null && [ ! -e /tmp/pmbpf-go-$$ ]; do sleep 0.01; done; \
+             {spin} 0.2 & wait; exec {spin} 0.2"
+        ));
+        let pid = shell.pid().to_string();
+        let mut arguments = vec!["-p", pid.as_str()];
+        arguments.extend(option);
+        let running = Running::start(&arguments);
+        for who in [shell.pid(), std::process::id()] {
+            fs::write(format!("/tmp/pmbpf-go-{who}"), "").unwrap();
+        }
+        // The shell becomes the last spinner, whose end is the target's end.
+        let rows = running.finish();
+        for who in [shell.pid(), std::process::id()] {
+            let _ = fs::remove_file(format!("/tmp/pmbpf-go-{who}"));
+        }
+        assert_eq!(rows.summary()["stopped"], "target_gone");
+        assert_close(option.unwrap_or("inherit"), rows.of_name("cpu_time", "sping"), expected_ns, 0.1, 0.0);
+    }
+}
+
+#[test]
+fn a_thread_is_counted_alone() {
+    let spin = Started::new(&format!("exec {} 30", workload("spin", &["-g"])));
+    let other = Started::new(&format!("exec {} 30", workload("spin", &["-g"])));
+    let rows = run(&["-t", &spin.pid().to_string(), "-d", "500ms"]);
+    let names: Vec<_> = rows
+        .of_kind("metric")
+        .filter(|row| row["owner"]["kind"] == "process")
+        .map(|row| row["owner"]["pid"].as_u64())
+        .collect();
+    assert!(names.iter().all(|pid| *pid == Some(spin.pid().into())), "{names:?} {}", other.pid());
+    assert!(rows.total("cpu_time") > 1e8);
+}
+
+#[test]
+fn a_stopped_target_is_known_to_have_done_nothing() {
+    let spin = Started::new(&format!("exec {} 30", workload("spin", &["-g"])));
+    signal(spin.pid(), "STOP");
+    wait_until("it is stopped", || {
+        fs::read_to_string(format!("/proc/{}/stat", spin.pid())).unwrap().contains(") T ")
+    });
+    let rows = run(&["-p", &spin.pid().to_string(), "-d", "500ms"]);
+    assert_eq!((rows.total("cpu_time"), rows.total("context_switches")), (0.0, 0.0));
+    assert_eq!(rows.summary()["complete"], true);
+}
+
+#[test]
+fn only_the_chosen_cpus_count() {
+    let spin = workload("spin", &["-g"]);
+    let _on_zero = Started::new(&format!("exec taskset -c 0 {spin} 30"));
+    sleep(Duration::from_millis(100));
+    let rows = run(&["-C", "1", "-d", "1s"]);
+    assert_eq!(rows.of_name("cpu_time", "sping"), 0.0);
+    let rows = run(&["-C", "0", "-d", "1s"]);
+    assert!(rows.of_name("cpu_time", "sping") > 5e8);
+}
+
+#[test]
+fn intervals_add_up_to_the_whole() {
+    let forks = workload("forks", &[]);
+    let output = output(&["-I", "50ms", "--", &forks, "300"]);
+    let rows = Rows::parse(&output.stderr);
+    let truth: Vec<f64> = text(&output.stdout).split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert_close("cpu time", rows.total("cpu_time"), truth[0], 0.02, 0.0);
+    let intervals: Vec<(u64, u64)> = rows
+        .of_kind("metric")
+        .filter(|row| row["metric"] == "cpu_time" && row["owner"]["kind"] == "target")
+        .map(|row| (row["t"].as_u64().unwrap(), row["dt"].as_u64().unwrap()))
+        .collect();
+    assert!(intervals.len() >= 2, "{intervals:?}");
+    assert!(intervals.windows(2).all(|pair| pair[0].0 + pair[0].1 == pair[1].0), "{intervals:?}");
+}
+
+#[test]
+fn waiting_for_a_cpu_shows_as_run_queue_latency() {
+    let spin = workload("spin", &["-g"]);
+    // Two spinners on one CPU: each is preempted again and again and waits for the other.
+    let both = format!("taskset -c 1 {spin} 0.5 & taskset -c 1 {spin} 0.5 & wait");
+    let (rows, _) = count(&["sh", "-c", &both]);
+    let mut waited = 0.0;
+    for row in rows.of_kind("histogram").filter(|row| row["owner"]["name"] == "sping") {
+        waited += row["sum"].as_f64().unwrap();
+        let quantiles = &row["quantiles"];
+        let value = |name: &str| quantiles[name]["value"].as_f64().unwrap();
+        assert!(value("p50") <= value("p99") && value("p99") <= value("max"), "{quantiles}");
+        let counted: u64 =
+            row["buckets"].as_array().unwrap().iter().map(|bucket| bucket[2].as_u64().unwrap()).sum();
+        assert_eq!(Some(counted), row["count"].as_u64());
+    }
+    // Both burn half a second on the same CPU, so together they wait about as long as they run.
+    assert!((0.6e9..1.4e9).contains(&waited), "{waited}");
+}

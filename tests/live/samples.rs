@@ -1,0 +1,124 @@
+//! Samples: how many come, and what they are called.
+
+use serde_json::Value;
+
+use crate::support::{Rows, Started, output, run, text, workload};
+
+/// Hot rows of a workload run as a command.
+fn hot(arguments: &[&str]) -> Vec<Value> {
+    let output = output(arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = Rows::parse(&output.stderr);
+    let mut hot: Vec<Value> = rows.of_kind("hot").cloned().collect();
+    hot.sort_by_key(|row| std::cmp::Reverse(row["samples"].as_u64()));
+    hot
+}
+
+#[test]
+fn a_busy_cpu_gives_the_samples_that_are_expected() {
+    let _busy = Started::new(&format!("exec taskset -c 1 {} 60", workload("spin", &["-g"])));
+    for frequency in ["99", "999"] {
+        let rows = run(&["-C", "1", "-F", frequency, "-d", "3s"]);
+        let samples = &rows.summary()["quality"]["samples"];
+        let (seen, expected) = (samples["seen"].as_f64().unwrap(), samples["expected"].as_f64().unwrap());
+        // What the hypervisor took, or this kernel did not deliver, is counted and told.
+        let told = samples["idle_missing"].as_f64().unwrap() + samples["withheld"].as_f64().unwrap();
+        assert!((expected - seen).abs() <= expected * 0.01 + told + 1.0, "{frequency} Hz: {samples}");
+        assert!(samples["coverage"].as_f64() > Some(0.99), "{samples}");
+    }
+}
+
+#[test]
+fn a_hot_function_is_named_with_its_line() {
+    let spin = workload("spin", &["-g"]);
+    let hottest = hot(&["--", &spin, "1"]).remove(0);
+    assert_eq!(hottest["frame"]["function"], "hot_leaf");
+    assert_eq!(hottest["mode"], "user");
+    assert!(hottest["share"].as_f64() > Some(0.9), "{hottest}");
+    let line = &hottest["lines"][0];
+    assert!(line["file"].as_str().unwrap().ends_with("spin.c"), "{line}");
+    assert!((8..=13).contains(&line["line"].as_u64().unwrap()), "{line}");
+}
+
+#[test]
+fn a_function_is_named_without_debug_information() {
+    let spin = workload("spin", &["-g0"]);
+    let hottest = hot(&["--", &spin, "1"]).remove(0);
+    assert_eq!(hottest["frame"]["function"], "hot_leaf");
+    assert_eq!(hottest["lines"], serde_json::json!([]));
+}
+
+#[test]
+fn a_stripped_program_shows_offset_and_build_id() {
+    let spin = workload("spin", &["-s", "-Wl,--build-id"]);
+    let hottest = hot(&["--", &spin, "1"]).remove(0);
+    assert_eq!(hottest["frame"]["function"], Value::Null, "{hottest}");
+    assert!(hottest["frame"]["module"].as_str().unwrap().contains("spin"));
+    assert!(hottest["frame"]["offset"].as_u64() > Some(0));
+    assert_eq!(hottest["build_id"].as_str().map(str::len), Some(40));
+    assert!(hottest["reason"].is_string(), "it says why there is no name");
+}
+
+#[test]
+fn code_of_a_jit_is_named_by_its_perf_map() {
+    let jit = workload("jit", &[]);
+    let hottest = hot(&["--", &jit, "2.5"]).remove(0);
+    assert_eq!(hottest["frame"]["function"], "jitted_loop", "{hottest}");
+}
+
+#[test]
+fn a_program_that_is_gone_is_still_named() {
+    let spin = workload("spin", &["-g"]);
+    let command =
+        format!("cp {spin} /tmp/pmbpf-gone-$$ && /tmp/pmbpf-gone-$$ 0.8; rm /tmp/pmbpf-gone-$$; sleep 1.2");
+    let hottest = hot(&["-F", "499", "--", "sh", "-c", &command]).remove(0);
+    assert_eq!(hottest["frame"]["function"], "hot_leaf", "{hottest}");
+}
+
+#[test]
+fn stacks_lead_from_the_leaf_to_main() {
+    let spin = workload("spin", &["-g"]);
+    let output = output(&["--stacks", "--", &spin, "1", "5"]);
+    let rows = Rows::parse(&output.stderr);
+    let deepest = rows.of_kind("stack").max_by_key(|row| row["samples"].as_u64()).expect("a stack");
+    let names: Vec<&str> =
+        deepest["frames"].as_array().unwrap().iter().filter_map(|frame| frame["function"].as_str()).collect();
+    // The leaf sets up no frame of its own, so its caller's is skipped: one of six may be missing.
+    let main =
+        names.iter().position(|name| *name == "main").unwrap_or_else(|| panic!("no main in {names:?}"));
+    assert_eq!(names[0], "hot_leaf");
+    assert!((6..=7).contains(&main) && names[1..main].iter().all(|name| *name == "descend"), "{names:?}");
+}
+
+#[test]
+fn kernel_time_is_named_too() {
+    let rows = Rows::parse(
+        &output(&[
+            "-F",
+            "999",
+            "--",
+            "dd",
+            "if=/dev/zero",
+            "of=/dev/null",
+            "bs=1M",
+            "count=20000",
+            "status=none",
+        ])
+        .stderr,
+    );
+    let kernel = rows.of_kind("hot").filter(|row| row["mode"] == "kernel");
+    let named: u64 = kernel
+        .filter(|row| row["frame"]["function"].is_string())
+        .filter_map(|row| row["samples"].as_u64())
+        .sum();
+    assert!(named > 100, "{named}");
+    assert!(rows.total("kernel_samples") > rows.total("user_samples"));
+}
+
+#[test]
+fn an_event_that_is_no_clock_samples_every_so_many_counts() {
+    let forks = workload("forks", &[]);
+    let rows = Rows::parse(&output(&["-e", "page-faults", "-c", "10", "--", &forks, "100"]).stderr);
+    let (samples, faults) = (rows.total("samples"), rows.total("minor_faults") + rows.total("major_faults"));
+    crate::support::assert_close("samples", samples * 10.0, faults, 0.05, 50.0);
+}

@@ -1,0 +1,323 @@
+//! What live tests need: pmbpf's rows, cgroups that vanish, workloads built from C.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+use pmbpf::{drain::recording::Recording, machine::cgroup::Layout};
+use serde_json::Value;
+
+/// The binary as users get it: `cargo xtask test` builds it in release mode.
+pub(crate) fn pmbpf() -> Command {
+    let release = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/pmbpf");
+    let built = std::env::var_os("PMBPF_BIN").map_or(release, PathBuf::from);
+    assert!(built.is_file(), "{} is missing: run `cargo xtask test`", built.display());
+    let mut command = Command::new(built);
+    command.env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    command
+}
+
+/// A name that nobody else uses.
+pub(crate) fn unique(name: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("pmbpf-test-{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A file of our own that vanishes.
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(unique(name)))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Rows of a run.
+pub(crate) struct Rows(pub(crate) Vec<Value>);
+
+impl Rows {
+    pub(crate) fn parse(text: &[u8]) -> Self {
+        let text = std::str::from_utf8(text).unwrap();
+        let row = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        Self(text.lines().map(row).collect())
+    }
+
+    pub(crate) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.0.iter().filter(move |row| row["kind"] == kind)
+    }
+
+    pub(crate) fn summary(&self) -> &Value {
+        self.of_kind("summary").next().expect("a summary row ends every run")
+    }
+
+    /// A metric of the owners that `is` picks, added up over them and over intervals.
+    pub(crate) fn sum(&self, metric: &str, is: impl Fn(&Value) -> bool) -> f64 {
+        let rows = self.of_kind("metric").filter(|row| row["metric"] == metric && is(&row["owner"]));
+        rows.map(|row| row["value"].as_f64().unwrap_or_else(|| panic!("{metric} is missing: {row}"))).sum()
+    }
+
+    /// A metric of everything counted.
+    pub(crate) fn total(&self, metric: &str) -> f64 {
+        self.sum(metric, |owner| owner["kind"] == "target")
+    }
+
+    /// A metric of a cgroup, its subtree included.
+    pub(crate) fn of_cgroup(&self, metric: &str, path: &str) -> f64 {
+        let found = self.of_kind("metric").any(|row| row["owner"]["path"] == path);
+        assert!(found, "no row for cgroup {path}");
+        self.sum(metric, |owner| owner["path"] == path)
+    }
+
+    /// A metric of the processes with this name.
+    pub(crate) fn of_name(&self, metric: &str, name: &str) -> f64 {
+        self.sum(metric, |owner| owner["name"] == name)
+    }
+}
+
+/// Runs pmbpf to its end; it must succeed. Results come from stdout.
+pub(crate) fn run(arguments: &[&str]) -> Rows {
+    let output = output(arguments);
+    assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
+    Rows::parse(&output.stdout)
+}
+
+/// Runs pmbpf with `--json` to its end.
+pub(crate) fn output(arguments: &[&str]) -> Output {
+    pmbpf().args(["run", "--json"]).args(arguments).output().unwrap()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Does the run that writes this recording count yet? Then its baseline is there.
+pub(crate) fn counts(recording: &Scratch) -> bool {
+    Recording::read(&recording.0).is_ok_and(|recording| !recording.drains.is_empty())
+}
+
+/// pmbpf in the background, counting by the time this exists.
+pub(crate) struct Running {
+    child: Child,
+    recording: Scratch,
+}
+
+impl Running {
+    /// Starts pmbpf and waits until it counts: it records the baseline as soon as it does.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let recording = Scratch::new("recording");
+        let mut command = pmbpf();
+        command.args(["run", "--json", "--quiet", "-o", recording.as_str()]).args(arguments);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut running = Self { child, recording };
+        wait_until("pmbpf counts", || {
+            if let Some(status) = running.child.try_wait().unwrap() {
+                panic!("pmbpf ended early: {status}: {}", running.errors());
+            }
+            counts(&running.recording)
+        });
+        running
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn errors(&mut self) -> String {
+        let mut errors = String::new();
+        self.child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut errors));
+        errors
+    }
+
+    /// Waits for the end, or asks for it with Ctrl-C.
+    pub(crate) fn stop(mut self) -> Rows {
+        signal(self.pid(), "INT");
+        self.collect()
+    }
+
+    /// Waits for the end.
+    pub(crate) fn finish(mut self) -> Rows {
+        self.collect()
+    }
+
+    fn collect(&mut self) -> Rows {
+        let mut rows = Vec::new();
+        self.child.stdout.take().unwrap().read_to_end(&mut rows).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {}", self.errors());
+        Rows::parse(&rows)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal to a process we started.
+pub(crate) fn signal(pid: u32, name: &str) {
+    let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap();
+    assert!(status.success(), "kill -{name} {pid}");
+}
+
+/// Waits for a condition of the kernel or of a process of ours.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}: not within 20 s");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A cgroup of ours; removed with what is below it, after ending what is in it.
+pub(crate) struct Cgroup {
+    folder: PathBuf,
+    /// Path from the hierarchy's root.
+    pub(crate) path: String,
+}
+
+impl Cgroup {
+    pub(crate) fn new(name: &str) -> Self {
+        let mount = Layout::read(Path::new("/")).unwrap().v2.expect("a v2 hierarchy");
+        let path = format!("/{}", unique(name));
+        let folder = mount.join(&path[1..]);
+        fs::create_dir(&folder).unwrap();
+        Self { folder, path }
+    }
+
+    /// A cgroup below this one, removed with it.
+    pub(crate) fn below(&self, relative: &str) -> Self {
+        let folder = self.folder.join(relative);
+        fs::create_dir_all(&folder).unwrap();
+        Self { folder, path: format!("{}/{relative}", self.path) }
+    }
+
+    pub(crate) fn folder(&self) -> &str {
+        self.folder.to_str().unwrap()
+    }
+
+    /// `usage_usec` of `cpu.stat`, in ns.
+    pub(crate) fn usage_ns(&self) -> f64 {
+        let stat = fs::read_to_string(self.folder.join("cpu.stat")).unwrap();
+        let line = stat.lines().find_map(|line| line.strip_prefix("usage_usec ")).unwrap();
+        line.parse::<f64>().unwrap() * 1e3
+    }
+
+    pub(crate) fn enter(&self, pid: u32) {
+        fs::OpenOptions::new()
+            .write(true)
+            .open(self.folder.join("cgroup.procs"))
+            .and_then(|mut file| file.write_all(pid.to_string().as_bytes()))
+            .unwrap();
+    }
+
+    /// Starts a command inside. Its shell enters while it waits, so that no time is spent half inside: the kernel's
+    /// `cpu.stat` bills a running task's whole open slice to where it is when the slice is booked.
+    pub(crate) fn spawn(&self, command: &str) -> Started {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("read go; exec {command}")]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        let reads =
+            || fs::read_to_string(format!("/proc/{}/syscall", child.id())).unwrap().starts_with("0 0x0 ");
+        wait_until("the shell waits", reads);
+        self.enter(child.id());
+        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        Started(child)
+    }
+
+    pub(crate) fn remove(&self) {
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let mut folders = vec![self.folder.clone()];
+        let mut index = 0;
+        while let Some(folder) = folders.get(index).cloned() {
+            let inner = fs::read_dir(folder).into_iter().flatten().flatten();
+            folders.extend(inner.map(|entry| entry.path()).filter(|path| path.is_dir()));
+            index += 1;
+        }
+        for folder in folders.iter().rev() {
+            // A process on its way out still holds its cgroup for a moment.
+            for _ in 0..100 {
+                if fs::remove_dir(folder).is_ok() || !folder.exists() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// A process of ours that ends with its owner.
+pub(crate) struct Started(Child);
+
+impl Started {
+    /// Starts a shell command, which should `exec`.
+    pub(crate) fn new(command: &str) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped());
+        Self(shell.spawn().unwrap())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Waits for its end; what it printed.
+    pub(crate) fn wait(&mut self) -> String {
+        let mut printed = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+        assert!(self.0.wait().unwrap().success());
+        printed
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Builds a workload of `tests/workloads` with `options` of the C compiler; its path.
+pub(crate) fn workload(name: &str, options: &[&str]) -> String {
+    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folder = base.join("target/workloads");
+    fs::create_dir_all(&folder).unwrap();
+    let tag: String = options.concat().chars().filter(|character| character.is_alphanumeric()).collect();
+    let program = folder.join(format!("{name}{tag}"));
+    let source = base.join(format!("tests/workloads/{name}.c"));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-fno-omit-frame-pointer", "-o"]).arg(&program).arg(&source).args(options);
+    assert!(compiler.status().expect("the live ring needs a C compiler, cc").success());
+    program.canonicalize().unwrap().to_str().unwrap().to_owned()
+}
+
+/// Are two numbers within a share of each other, or within an absolute distance?
+#[track_caller]
+pub(crate) fn assert_close(what: &str, ours: f64, truth: f64, share: f64, distance: f64) {
+    let off = (ours - truth).abs();
+    assert!(off <= truth.abs() * share || off <= distance, "{what}: {ours} is not {truth} (off by {off})");
+}
+
+/// The kernel's tick in ns: what a running task's time may be behind.
+pub(crate) const TICK_NS: f64 = 10e6;

@@ -1,0 +1,78 @@
+//! Recordings give the reports they gave, in every format: what a change alters shows as a difference to review.
+//!
+//! `SNAPSHOTS=overwrite cargo test --test replay` rewrites the reports. A bug becomes a recording before it becomes a
+//! fix. Made with the workloads of tests/workloads:
+//! - `masked`: `run -F 499 --stacks -- sh -c './masked epoll 10000 20 1; ./masked signals 20000 5 1; ./spin 0.3'`
+//! - `cgroups`: `run --cgroup web.slice -I 200ms -d 1s`, with `spin` and `forks` in two cgroups below
+
+#![expect(clippy::unwrap_used, reason = "a test that panics says where")]
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use bytes::Bytes;
+use pmbpf::drain::recording::{ReadError, Recording};
+use snapbox::{Assert, Data};
+
+fn recordings() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/recordings")
+}
+
+fn report(recording: &Path, format: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pmbpf"));
+    command.arg("report").arg(recording).args(format).env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8(output.stderr).unwrap());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_view_of_every_recording_is_as_it_was() {
+    let mut seen = 0;
+    for entry in std::fs::read_dir(recordings()).unwrap() {
+        let recording = entry.unwrap().path();
+        if recording.extension().is_none_or(|extension| extension != "pmbpf") {
+            continue;
+        }
+        for (format, suffix) in [(&[][..], "txt"), (&["--json"], "json"), (&["--csv"], "csv")] {
+            let expected = Data::read_from(&recording.with_extension(suffix), None).raw();
+            Assert::new().action_env("SNAPSHOTS").eq(report(&recording, format), expected);
+        }
+        seen += 1;
+    }
+    assert!(seen >= 2, "there are recordings");
+}
+
+#[test]
+fn a_recording_cut_anywhere_is_read_or_refused_never_a_panic() {
+    let whole = std::fs::read(recordings().join("cgroups.pmbpf")).unwrap();
+    let complete = Recording::parse(Bytes::from(whole.clone()), "whole").unwrap();
+    assert!(complete.ending.is_some() && complete.lost_bytes == 0);
+    for length in 0..whole.len() {
+        match Recording::parse(Bytes::copy_from_slice(&whole[..length]), "cut") {
+            Ok(cut) => {
+                assert!(cut.ending.is_none(), "{length} bytes have no ending");
+                assert!(cut.drains.len() <= complete.drains.len());
+            }
+            Err(ReadError::Foreign(_) | ReadError::NoHeader(_)) => {}
+            Err(error) => panic!("{length} bytes: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_noticed() {
+    let whole = std::fs::read(recordings().join("cgroups.pmbpf")).unwrap();
+    let complete = Recording::parse(Bytes::from(whole.clone()), "whole").unwrap();
+    for at in (8..whole.len()).step_by(7) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1 << (at % 8);
+        // A damaged frame ends the recording; what came before is kept.
+        if let Ok(damaged) = Recording::parse(Bytes::from(damaged), "damaged") {
+            let lost = damaged.lost_bytes > 0 || damaged.drains.len() < complete.drains.len();
+            assert!(lost || damaged.ending.is_none(), "byte {at}");
+        }
+    }
+}

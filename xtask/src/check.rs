@@ -1,0 +1,56 @@
+//! Everything that needs no running: formatting, lints, documentation, architecture, dependencies.
+
+use std::process::Command;
+
+use crate::{
+    command::{exists, output, root, run, say},
+    setup,
+};
+
+/// The first check that fails ends it.
+pub(crate) fn all() -> anyhow::Result<()> {
+    let tools = setup::all()?;
+    for component in ["rustfmt", "clippy"] {
+        let tool = if component == "clippy" { "clippy-driver" } else { component };
+        if output(Command::new(tool).arg("--version").current_dir(root())).is_err() {
+            setup::component(component)?;
+        }
+    }
+    say("formatting");
+    run(tools.cargo().args(["fmt", "--all", "--check"]))?;
+    say("lints");
+    // On the host target clippy sees every crate, the BPF programs included.
+    run(tools.cargo().args(["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    say("documentation");
+    let doc = ["doc", "--locked", "--workspace", "--no-deps", "--document-private-items", "--quiet"];
+    run(tools.cargo().args(doc).env("RUSTDOCFLAGS", "-D warnings"))?;
+    say("architecture");
+    run(tools.cargo().args([
+        "test",
+        "--locked",
+        "--quiet",
+        "--package",
+        "pmu-user",
+        "--test",
+        "architecture",
+    ]))?;
+    shell()?;
+    say("dependencies");
+    let deny = setup::deny()?;
+    let mut deny = Command::new(deny);
+    deny.current_dir(root()).args(["--offline", "--workspace", "check", "--hide-inclusion-graph"]);
+    // Advisories need a database from the network; everything else is in the lock file.
+    run(deny.args(["bans", "licenses", "sources"]))?;
+    say("all checks passed");
+    Ok(())
+}
+
+/// Shell scripts, where shellcheck is at hand.
+fn shell() -> anyhow::Result<()> {
+    if !exists("shellcheck") {
+        say("shell scripts: SKIPPED, there is no shellcheck");
+        return Ok(());
+    }
+    say("shell scripts");
+    run(Command::new("shellcheck").arg("scripts/record-machine.sh").arg(".ci/run").current_dir(root()))
+}

@@ -1,0 +1,82 @@
+//! Runs programs, and says which.
+
+use std::{
+    env,
+    ffi::OsStr,
+    io::Write as _,
+    path::PathBuf,
+    process::{Command, ExitStatus},
+};
+
+use anyhow::{Context as _, bail};
+
+/// Says something about the task itself; programs say the rest.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "xtask: {text}");
+}
+
+/// The workspace.
+pub(crate) fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or(here.clone(), std::path::Path::to_path_buf)
+}
+
+/// The cargo that runs us, in the workspace.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root());
+    cargo
+}
+
+/// Are we root?
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A command that runs as root: itself if we are, else through sudo.
+pub(crate) fn as_root(program: impl AsRef<OsStr>) -> anyhow::Result<Command> {
+    if is_root() {
+        return Ok(Command::new(program));
+    }
+    if !exists("sudo") {
+        bail!("this needs root, and there is no sudo: run it as root");
+    }
+    let mut sudo = Command::new("sudo");
+    sudo.arg("--preserve-env=LANG,LC_ALL,NO_COLOR,PATH").arg(program);
+    Ok(sudo)
+}
+
+/// Is there such a program on the path?
+pub(crate) fn exists(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// Runs a command to its end; its exit status.
+pub(crate) fn status(command: &mut Command) -> anyhow::Result<ExitStatus> {
+    command.status().with_context(|| format!("cannot run {}", shown(command)))
+}
+
+/// Runs a command that must succeed.
+pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
+    let status = status(command)?;
+    if !status.success() {
+        bail!("{} failed: {status}", shown(command));
+    }
+    Ok(())
+}
+
+/// Standard output of a command that must succeed.
+pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.output().with_context(|| format!("cannot run {}", shown(command)))?;
+    if !output.status.success() {
+        let errors = std::str::from_utf8(&output.stderr).unwrap_or_default().trim().to_owned();
+        bail!("{} failed: {}: {errors}", shown(command), output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{} printed no text", shown(command)))
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.display().to_string()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,57 @@
+//! `cargo xtask`: everything around pmbpf's code. Sets up what is missing, builds, runs, tests, checks, benches.
+
+mod bench;
+mod build;
+mod check;
+mod command;
+mod setup;
+mod test;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+/// Build, run, test and check pmbpf
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install what building needs: rust-src, bpf-linker
+    Setup,
+    /// Build target/release/pmbpf, with the BPF programs inside
+    Build,
+    /// Build, and run pmbpf with these arguments, as root
+    Run {
+        /// Arguments of pmbpf
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Run every ring of tests that can run here
+    Test(test::Args),
+    /// Formatting, lints, documentation, architecture, dependencies
+    Check,
+    /// Measure cost here, side by side with perf; needs root
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().task {
+        Task::Setup => setup::all().map(|_| 0),
+        Task::Build => build::release().map(|_| 0),
+        Task::Run { arguments } => build::run(&arguments),
+        Task::Test(args) => test::run(&args),
+        Task::Check => check::all().map(|()| 0),
+        Task::Bench(args) => bench::run(&args).map(|()| 0),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            command::say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

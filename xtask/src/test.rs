@@ -1,0 +1,198 @@
+//! The rings of tests, from those that need nothing to those that need a PMU. A ring that cannot run says so aloud;
+//! `PMBPF_REQUIRE=live,hardware` makes that a failure.
+
+use std::{
+    env,
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, bail};
+
+use crate::{
+    command::{exists, is_root, run as succeed, say},
+    setup::{self, Tools},
+};
+
+/// Which rings, and which tests of them.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only these rings: pure, contract, live, hardware
+    #[arg(long, value_delimiter = ',')]
+    ring: Vec<String>,
+    /// Only tests whose name contains this
+    filter: Option<String>,
+}
+
+/// A ring: what it runs, and why it cannot run here.
+struct Ring {
+    name: &'static str,
+    /// Arguments of `cargo test`, one run each.
+    runs: &'static [&'static [&'static str]],
+    privileged: bool,
+    unfit: fn() -> Option<String>,
+}
+
+const RINGS: [Ring; 4] = [
+    Ring {
+        name: "pure",
+        runs: &[
+            &["--package", "pmu-common", "--lib"],
+            &[
+                "--package",
+                "pmu-user",
+                "--lib",
+                "--test",
+                "architecture",
+                "--test",
+                "golden",
+                "--test",
+                "replay",
+            ],
+        ],
+        privileged: false,
+        unfit: || None,
+    },
+    Ring {
+        name: "contract",
+        runs: &[&["--package", "pmu-user", "--test", "contract"]],
+        privileged: false,
+        unfit: || None,
+    },
+    Ring {
+        name: "live",
+        runs: &[&["--package", "pmu-user", "--test", "live"]],
+        privileged: true,
+        unfit: unfit_for_live,
+    },
+    Ring {
+        name: "hardware",
+        runs: &[&["--package", "pmu-user", "--test", "hardware"]],
+        privileged: true,
+        unfit: unfit_for_hardware,
+    },
+];
+
+fn unfit_for_live() -> Option<String> {
+    if !is_root() && !exists("sudo") {
+        return Some("it loads BPF programs: run it as root".to_owned());
+    }
+    let types = Path::new("/sys/kernel/btf/vmlinux").exists();
+    (!types).then(|| "this kernel has no BTF".to_owned())
+}
+
+fn unfit_for_hardware() -> Option<String> {
+    let devices = Path::new("/sys/bus/event_source/devices");
+    let core = ["cpu", "cpu_core", "armv8_pmuv3_0", "armv8_pmuv3"];
+    let exposed = core.iter().any(|pmu| devices.join(pmu).exists());
+    if exposed { unfit_for_live() } else { Some("this machine exposes no hardware PMU".to_owned()) }
+}
+
+/// Tests that passed and failed.
+#[derive(Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    skipped_rings: u64,
+}
+
+/// Runs the rings; the exit code is 1 if anything failed.
+pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    if let Some(unknown) = args.ring.iter().find(|name| RINGS.iter().all(|ring| ring.name != **name)) {
+        bail!("no ring `{unknown}`; there are pure, contract, live and hardware");
+    }
+    let tools = setup::all()?;
+    // The live tests run the binary as users get it.
+    succeed(tools.cargo().args(["build", "--release", "--locked", "--package", "pmu-user"]))?;
+    let required = env::var("PMBPF_REQUIRE").unwrap_or_default();
+    let mut tally = Tally::default();
+    for ring in
+        RINGS.iter().filter(|ring| args.ring.is_empty() || args.ring.iter().any(|name| name == ring.name))
+    {
+        if let Some(why) = (ring.unfit)() {
+            if required.split(',').any(|name| name == ring.name) {
+                bail!("ring {} is required but cannot run: {why}", ring.name);
+            }
+            say(&format!("ring {}: SKIPPED: {why}", ring.name));
+            tally.skipped_rings += 1;
+            continue;
+        }
+        say(&format!("ring {}", ring.name));
+        for run in ring.runs {
+            ring_run(&tools, ring, run, args.filter.as_deref(), &mut tally)?;
+        }
+    }
+    let Tally { passed, failed, skipped_rings } = tally;
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "\nrings skipped: {skipped_rings}")?;
+    writeln!(stdout, "{passed} passed, {failed} failed")?;
+    Ok(u8::from(failed > 0))
+}
+
+/// Runs one `cargo test`, passes its output on and adds up its summaries.
+fn ring_run(
+    tools: &Tools,
+    ring: &Ring,
+    run: &[&str],
+    filter: Option<&str>,
+    tally: &mut Tally,
+) -> anyhow::Result<()> {
+    let mut cargo = tools.cargo();
+    cargo.args(["test", "--locked", "--no-fail-fast"]).args(run).arg("--");
+    cargo.args(filter);
+    if ring.privileged {
+        // They measure; two at a time would measure each other.
+        cargo.arg("--test-threads=1");
+        if !is_root() {
+            cargo.env(runner_variable()?, "sudo --preserve-env=PATH,CARGO_BIN_EXE_pmbpf");
+        }
+    }
+    let mut child = cargo.stdout(Stdio::piped()).spawn().context("cannot run cargo test")?;
+    let stdout = child.stdout.take().context("cargo test has no output")?;
+    let mut summaries = 0;
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        writeln!(std::io::stdout().lock(), "{line}")?;
+        if let Some((passed, failed)) = summary(&line) {
+            tally.passed += passed;
+            tally.failed += failed;
+            summaries += 1;
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() && (summaries == 0 || tally.failed == 0) {
+        // It did not build, or a test took the whole process down.
+        tally.failed += 1;
+        say(&format!("ring {}: {status} without a summary", ring.name));
+    }
+    Ok(())
+}
+
+/// `test result: ok. 12 passed; 0 failed; …`
+fn summary(line: &str) -> Option<(u64, u64)> {
+    let rest = line.strip_prefix("test result: ")?.split_once(". ")?.1;
+    let mut counts = rest.split("; ").filter_map(|part| part.split(' ').next()?.parse().ok());
+    Some((counts.next()?, counts.next()?))
+}
+
+/// Cargo's variable for the program that runs test binaries.
+fn runner_variable() -> anyhow::Result<String> {
+    let version = crate::command::output(Command::new("rustc").arg("-vV"))?;
+    let host =
+        version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV names no host")?;
+    Ok(format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace('-', "_")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::summary;
+
+    #[test]
+    fn a_summary_gives_both_counts() {
+        let line =
+            "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1s";
+        assert_eq!(summary(line), Some((12, 3)));
+        assert_eq!(summary("test model::tests::x ... ok"), None);
+    }
+}
