@@ -4,13 +4,14 @@ use serde_json::Value;
 
 use crate::support::{Rows, output, text, workload};
 
-/// Gaps of one generator, with the longest call it timed itself, in ns.
-fn gaps(generator: &str, n: &str) -> (Rows, f64) {
+/// Gaps of one generator, with the calls that it timed itself, in ns, the longest last.
+fn gaps(generator: &str, n: &str) -> (Rows, Vec<f64>) {
     let masked = workload("masked", &[]);
     let output = output(&["-F", "1999", "--gap-min", "300us", "--", &masked, generator, n, "30", "1"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let longest = text(&output.stdout).lines().map(|line| line.parse::<f64>().unwrap()).fold(0.0, f64::max);
-    (Rows::parse(&output.stderr), longest)
+    let mut calls: Vec<f64> = text(&output.stdout).lines().map(|line| line.parse().unwrap()).collect();
+    calls.sort_by(f64::total_cmp);
+    (Rows::parse(&output.stderr), calls)
 }
 
 fn of_class<'a>(rows: &'a Rows, class: &'a str) -> Vec<&'a Value> {
@@ -23,7 +24,8 @@ fn leads_to(gap: &Value, function: &str) -> bool {
 
 /// Gaps that the generator made: as long as its own calls say, and from where it made them.
 fn assert_found(generator: &str, n: &str, functions: &[&str]) {
-    let (rows, longest_ns) = gaps(generator, n);
+    let (rows, calls_ns) = gaps(generator, n);
+    let longest_ns = *calls_ns.last().unwrap();
     let masked = of_class(&rows, "masked");
     let made: Vec<&&Value> =
         masked.iter().filter(|gap| functions.iter().any(|name| leads_to(gap, name))).collect();
@@ -46,18 +48,35 @@ fn many_waiters_on_one_eventfd_are_found() {
 }
 
 #[test]
+fn programs_log_their_rare_paths_when_asked() {
+    let masked = workload("masked", &[]);
+    let said = |more: &[&str]| {
+        let mut arguments = vec!["-F", "1999"];
+        arguments.extend_from_slice(more);
+        arguments.extend_from_slice(&["-o", "-", "--", &masked, "epoll", "10000", "5", "1"]);
+        text(&output(&arguments).stderr)
+    };
+    let line =
+        |text: &str| text.lines().any(|line| line.starts_with("pmbpf: programs: debug: cpu 1 took timer"));
+    assert!(line(&said(&["--bpf-log"])));
+    assert!(!line(&said(&[])));
+}
+
+#[test]
 fn a_flush_of_queued_signals_is_found() {
     assert_found("signals", "20000", &["do_sigaction"]);
 }
 
 #[test]
 fn a_storm_of_timers_is_found_as_a_long_interrupt() {
-    let (rows, longest_ns) = gaps("timers", "10000");
+    let (rows, storms_ns) = gaps("timers", "10000");
+    // On a busy machine the longest may be a preemption; half of them are not.
+    let (usual_ns, longest_ns) = (storms_ns[storms_ns.len() / 2], *storms_ns.last().unwrap());
     let found = rows.of_kind("gap").filter(|gap| gap["class"] == "interrupt" && gap["cpu"] == 1);
     let longest_late = found.filter_map(|gap| gap["late_ns"].as_f64()).fold(0.0, f64::max);
     assert!(
-        longest_late > longest_ns * 0.3 && longest_late < longest_ns * 1.5 + 1e6,
-        "{longest_late} of {longest_ns}"
+        longest_late > usual_ns * 0.3 && longest_late < longest_ns * 1.5 + 1e6,
+        "{longest_late} of {usual_ns}, at most {longest_ns}"
     );
 }
 

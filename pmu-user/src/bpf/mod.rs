@@ -3,6 +3,7 @@
 mod attach;
 pub mod btf;
 mod error;
+mod log;
 mod mapped;
 mod maps;
 mod pod;
@@ -81,6 +82,7 @@ pub struct Object {
     ebpf: Ebpf,
     attach: Attach,
     types: Option<aya::Btf>,
+    log: Option<log::Reader>,
     /// Where the fields are.
     pub offsets: Offsets,
     /// The maps.
@@ -114,7 +116,21 @@ impl Object {
         }
         let mut ebpf = loader.load(OBJECT).map_err(|error| LoadError::Object(Box::new(error)))?;
         let maps = Maps::open(&mut ebpf, &sizes)?;
-        Ok(Self { ebpf, attach, types, offsets, maps })
+        let log = match options.log {
+            Log::On => Some(
+                log::Reader::new(&mut ebpf)
+                    .map_err(|error| LoadError::Map { name: name::map::LOGS, error })?,
+            ),
+            Log::Off => None,
+        };
+        Ok(Self { ebpf, attach, types, log, offsets, maps })
+    }
+
+    /// Writes what the programs have logged since the last call to stderr.
+    pub fn flush_log(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
     }
 
     /// How the programs reach kernel memory.

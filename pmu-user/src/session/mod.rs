@@ -210,6 +210,7 @@ impl Session {
             self.owners.recycle(&mut self.object.maps, self.header.machine.cpu.possible, now_ns, pressed)?;
         self.forget_changes(&freed);
         self.locate(&mut drain);
+        self.object.flush_log();
         if let Some(meter) = &mut self.meter {
             drain.programs = meter.programs(&self.object, &drain.cpus);
             meter.refreshed(begun.elapsed());

@@ -1,0 +1,267 @@
+//! What benches run on: workloads built from C, cgroups of their own, collectors started and stopped.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
+use wait4::Wait4 as _;
+
+use super::figure::Spread;
+use crate::command::{output, root, run};
+
+/// Time after which a collector has settled: pmbpf measures its programs' cost, at a cost, in its first second.
+const SETTLE: Duration = Duration::from_millis(1300);
+
+/// Workloads that benches run.
+const WORKLOADS: [&str; 2] = ["chunks", "pingpong"];
+
+/// Where everything is.
+pub(super) struct Bed {
+    pub(super) pmbpf: PathBuf,
+    pub(super) rounds: u32,
+    pub(super) cpus: usize,
+    folder: PathBuf,
+}
+
+impl Bed {
+    pub(super) fn new(pmbpf: PathBuf, rounds: u32) -> anyhow::Result<Self> {
+        let folder = root().join("target/bench");
+        fs::create_dir_all(&folder)?;
+        for name in WORKLOADS {
+            let source = root().join(format!("tests/workloads/{name}.c"));
+            let mut compiler = Command::new("cc");
+            compiler.args(["-O1", "-g", "-fno-omit-frame-pointer", "-o"]).arg(folder.join(name)).arg(source);
+            run(&mut compiler).context("the benches need a C compiler, cc")?;
+        }
+        Ok(Self { pmbpf, rounds, cpus: thread::available_parallelism()?.get(), folder })
+    }
+
+    /// A file for a collector to write.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// A workload of tests/workloads.
+    pub(super) fn workload(&self, name: &str) -> Command {
+        debug_assert!(WORKLOADS.contains(&name), "{name} is built with the others");
+        Command::new(self.folder.join(name))
+    }
+
+    /// `pmbpf run --quiet` with these arguments.
+    pub(super) fn pmbpf(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.pmbpf);
+        command.args(["run", "--quiet"]).args(arguments);
+        command
+    }
+
+    /// One value a side from every round, by side. Every other round runs the sides in reverse.
+    pub(super) fn interleave<S: Copy>(
+        &self,
+        sides: &[S],
+        mut measure: impl FnMut(S) -> anyhow::Result<f64>,
+    ) -> anyhow::Result<Vec<Vec<f64>>> {
+        let mut values = vec![Vec::new(); sides.len()];
+        for round in 0..self.rounds {
+            let mut order: Vec<usize> = (0..sides.len()).collect();
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for side in order {
+                values[side].push(measure(sides[side])?);
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// What each round's value is more than the same round's base.
+pub(super) fn added(values: &[f64], base: &[f64]) -> Spread {
+    Spread::of(values.iter().zip(base).map(|(value, base)| value - base).collect())
+}
+
+/// What each round's value is as a multiple of the same round's base.
+pub(super) fn ratio(values: &[f64], base: &[f64]) -> Spread {
+    Spread::of(values.iter().zip(base).map(|(value, base)| value / base).collect())
+}
+
+/// Numbers that a workload printed on one line.
+pub(super) fn numbers(mut command: Command) -> anyhow::Result<Vec<f64>> {
+    let text = output(&mut command)?;
+    text.split_whitespace().map(|word| Ok(word.parse::<f64>()?)).collect()
+}
+
+/// A collector in the background. Never left running.
+pub(super) struct Collector {
+    /// None once it has been waited for: its number may be another's then.
+    child: Option<Child>,
+    stdout: PathBuf,
+}
+
+/// What a collector used, itself and the children it waited for.
+pub(super) struct Used {
+    /// User and system time in ms.
+    pub(super) cpu_ms: f64,
+    pub(super) resident_max_mb: f64,
+    /// What it printed on stdout.
+    pub(super) printed: String,
+}
+
+impl Collector {
+    /// Starts it and waits until it has settled. perf prints on stderr, so both streams go to one file.
+    pub(super) fn start(bed: &Bed, command: &mut Command) -> anyhow::Result<Self> {
+        let stdout = bed.file("collector.out");
+        let file = File::create(&stdout)?;
+        command.stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);
+        let name = command.get_program().display().to_string();
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        let mut collector = Self { child: Some(child), stdout };
+        thread::sleep(SETTLE);
+        if let Some(status) =
+            collector.child.as_mut().and_then(|child| child.try_wait().transpose()).transpose()?
+        {
+            collector.child = None;
+            bail!("{name} ended early, {status}: {}", collector.printed()?);
+        }
+        Ok(collector)
+    }
+
+    /// Interrupts it, and waits for its end.
+    pub(super) fn stop(mut self) -> anyhow::Result<Used> {
+        let pid = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed()));
+        kill_process(pid.context("the collector has been waited for")?, Signal::INT)?;
+        self.collect()
+    }
+
+    /// User and system time of its main thread so far.
+    pub(super) fn cpu_us(&mut self) -> anyhow::Result<f64> {
+        let child = self.child.as_ref().context("the collector has been waited for")?;
+        let path = format!("/proc/{}/schedstat", child.id());
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let time_ns = text.split(' ').next().and_then(|number| number.parse::<f64>().ok());
+        Ok(time_ns.with_context(|| format!("{path} holds no time"))? / 1e3)
+    }
+
+    fn collect(&mut self) -> anyhow::Result<Used> {
+        let mut child = self.child.take().context("the collector has been waited for")?;
+        let ended = child.wait4()?;
+        let cpu = ended.rusage.utime + ended.rusage.stime;
+        Ok(Used {
+            cpu_ms: cpu.as_secs_f64() * 1e3,
+            resident_max_mb: ended.rusage.maxrss as f64 / 1e6,
+            printed: self.printed()?,
+        })
+    }
+
+    fn printed(&self) -> anyhow::Result<String> {
+        Ok(fs::read_to_string(&self.stdout)?)
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A workload in the background, with the processes it makes. Never left running.
+pub(super) struct Background(Child);
+
+impl Background {
+    /// Starts it, and leaves it time to get going.
+    pub(super) fn start(command: &mut Command) -> anyhow::Result<Self> {
+        use std::os::unix::process::CommandExt as _;
+        let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        thread::sleep(SETTLE);
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(group) = Pid::from_raw(self.0.id().cast_signed()) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a command to its end; what it used.
+pub(super) fn used(bed: &Bed, command: &mut Command) -> anyhow::Result<Used> {
+    let stdout = bed.file("command.out");
+    let file = File::create(&stdout)?;
+    command.stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);
+    let name = command.get_program().display().to_string();
+    let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+    Collector { child: Some(child), stdout }.collect()
+}
+
+impl Used {
+    /// The last line of `--json`.
+    pub(super) fn summary(&self) -> anyhow::Result<Value> {
+        let line = self.printed.lines().last().context("pmbpf printed nothing")?;
+        serde_json::from_str(line).with_context(|| format!("no summary row: {line}"))
+    }
+}
+
+/// A number somewhere in a row.
+pub(super) fn at(row: &Value, pointer: &str) -> anyhow::Result<f64> {
+    row.pointer(pointer)
+        .and_then(Value::as_f64)
+        .with_context(|| format!("the row has no number at {pointer}"))
+}
+
+/// Cgroups of ours, removed in the end.
+pub(super) struct Cgroups {
+    base: PathBuf,
+    /// Their folders.
+    pub(super) folders: Vec<PathBuf>,
+    /// Their paths from the hierarchy's root.
+    pub(super) paths: Vec<String>,
+}
+
+impl Cgroups {
+    /// Makes `count` cgroups side by side.
+    pub(super) fn new(count: usize) -> anyhow::Result<Self> {
+        let mounts = fs::read_to_string("/proc/mounts")?;
+        let mount = mounts.lines().find_map(|line| {
+            let mut fields = line.split(' ').skip(1);
+            let (at, kind) = (fields.next()?, fields.next()?);
+            (kind == "cgroup2").then(|| Path::new(at).to_owned())
+        });
+        let mount = mount.context("no cgroup v2 hierarchy is mounted")?;
+        let name = format!("pmbpf-bench-{}", std::process::id());
+        let mut cgroups = Self { base: mount.join(&name), folders: Vec::new(), paths: Vec::new() };
+        fs::create_dir(&cgroups.base).with_context(|| format!("cannot create {}", cgroups.base.display()))?;
+        for index in 0..count {
+            let folder = cgroups.base.join(index.to_string());
+            fs::create_dir(&folder)?;
+            cgroups.folders.push(folder);
+            cgroups.paths.push(format!("{name}/{index}"));
+        }
+        Ok(cgroups)
+    }
+}
+
+impl Drop for Cgroups {
+    fn drop(&mut self) {
+        for folder in self.folders.iter().chain([&self.base]) {
+            // A process on its way out still holds its cgroup for a moment.
+            for _ in 0..100 {
+                if fs::remove_dir(folder).is_ok() {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Figures, and how they are printed.
+
+use std::fmt::{self, Display, Formatter};
+
+/// The median of several measurements, with its quartiles.
+#[derive(Clone, Copy)]
+pub(super) struct Spread {
+    low: f64,
+    pub(super) median: f64,
+    high: f64,
+}
+
+impl Spread {
+    /// Of at least one value.
+    pub(super) fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let place = share * (values.len() - 1) as f64;
+            let (below, above) = (values[place.floor() as usize], values[place.ceil() as usize]);
+            below + (above - below) * place.fract()
+        };
+        Self { low: at(0.25), median: at(0.5), high: at(0.75) }
+    }
+}
+
+/// What a figure should be.
+pub(super) enum Target {
+    /// Nothing is promised.
+    None,
+    /// At most this, in the figure's unit.
+    AtMost(f64),
+}
+
+struct Line {
+    what: String,
+    value: Spread,
+    unit: &'static str,
+    target: Target,
+}
+
+impl Line {
+    fn is_missed(&self) -> bool {
+        matches!(self.target, Target::AtMost(limit) if self.value.median > limit)
+    }
+}
+
+/// Figures that belong together, and how they were made.
+pub(super) struct Section {
+    title: String,
+    how: Vec<String>,
+    lines: Vec<Line>,
+}
+
+impl Section {
+    /// An empty section. `how` is one command or remark a line.
+    pub(super) fn new(title: impl Into<String>, how: &[&str]) -> Self {
+        Self { title: title.into(), how: how.iter().map(ToString::to_string).collect(), lines: Vec::new() }
+    }
+
+    /// A figure nobody promised.
+    pub(super) fn figure(&mut self, what: impl Into<String>, value: Spread, unit: &'static str) {
+        self.lines.push(Line { what: what.into(), value, unit, target: Target::None });
+    }
+
+    /// A figure with a target.
+    pub(super) fn promise(
+        &mut self,
+        what: impl Into<String>,
+        value: Spread,
+        unit: &'static str,
+        at_most: f64,
+    ) {
+        self.lines.push(Line { what: what.into(), value, unit, target: Target::AtMost(at_most) });
+    }
+
+    /// Targets missed.
+    pub(super) fn missed(&self) -> usize {
+        self.lines.iter().filter(|line| line.is_missed()).count()
+    }
+}
+
+/// Three digits that mean something.
+fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        magnitude if magnitude >= 100.0 => 0,
+        magnitude if magnitude >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}")
+}
+
+impl Display for Section {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(formatter, "{}", self.title)?;
+        for how in &self.how {
+            writeln!(formatter, "  # {how}")?;
+        }
+        let width = self.lines.iter().map(|line| line.what.len()).max().unwrap_or(0);
+        for line in &self.lines {
+            let Spread { low, median, high } = line.value;
+            let spread = format!("[{} .. {}]", number(low), number(high));
+            write!(formatter, "  {:width$}  {:>9} {:<10} {spread:22}", line.what, number(median), line.unit)?;
+            match line.target {
+                Target::None => writeln!(formatter)?,
+                Target::AtMost(limit) => {
+                    let verdict = if line.is_missed() { "MISSED" } else { "met" };
+                    writeln!(formatter, "  target <= {}: {verdict}", number(limit))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Section, Spread, number};
+
+    #[test]
+    fn a_spread_interpolates_its_quartiles() {
+        let spread = Spread::of(vec![4.0, 1.0, 3.0, 2.0]);
+        assert_eq!((spread.low, spread.median, spread.high), (1.75, 2.5, 3.25));
+        assert_eq!(Spread::of(vec![7.0]).median, 7.0);
+    }
+
+    #[test]
+    fn a_number_keeps_three_digits() {
+        assert_eq!([number(1234.5), number(12.345), number(0.1234)], ["1234", "12.3", "0.12"]);
+    }
+
+    #[test]
+    fn a_median_above_its_target_is_missed() {
+        let mut section = Section::new("cost", &[]);
+        section.promise("switch", Spread::of(vec![121.0]), "ns", 120.0);
+        section.promise("start", Spread::of(vec![120.0]), "ns", 120.0);
+        section.figure("rest", Spread::of(vec![1e9]), "ns");
+        assert_eq!(section.missed(), 1);
+        assert!(section.to_string().contains("target <= 120: MISSED"));
+    }
+}

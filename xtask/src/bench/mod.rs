@@ -1,0 +1,79 @@
+//! What pmbpf costs on this machine, side by side with perf.
+//!
+//! Every comparison is interleaved: a round runs every side once, every other round in reverse, and what counts is the
+//! difference within a round. Shared machines drift; differences within a second or two do not.
+
+mod bed;
+mod figure;
+mod owners;
+mod sampling;
+mod start;
+mod switches;
+
+use std::{env, io::Write as _, process::Command};
+
+use anyhow::bail;
+
+use self::{bed::Bed, figure::Section};
+use crate::{
+    build,
+    command::{as_root, exists, is_root, run as succeed, say},
+};
+
+/// Which benches.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only these: switches, sampling, owners, start
+    #[arg(value_name = "BENCH")]
+    only: Vec<String>,
+    /// Rounds of every comparison
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..1000))]
+    rounds: u32,
+}
+
+type Bench = fn(&Bed) -> anyhow::Result<Vec<Section>>;
+
+const BENCHES: [(&str, Bench); 4] = [
+    ("switches", switches::measure),
+    ("sampling", sampling::measure),
+    ("owners", owners::measure),
+    ("start", start::measure),
+];
+
+/// Set when this process was started again as root.
+const BUILT: &str = "PMBPF_BENCH_BUILT";
+
+/// Runs them, and prints a section as soon as it is measured.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if let Some(unknown) = args.only.iter().find(|name| BENCHES.iter().all(|(known, _)| known != name)) {
+        bail!("no bench `{unknown}`; there are switches, sampling, owners and start");
+    }
+    let pmbpf = match env::var_os(BUILT) {
+        Some(built) => built.into(),
+        None => build::release()?,
+    };
+    if !is_root() {
+        let mut again = as_root("env")?;
+        again.arg(format!("{BUILT}={}", pmbpf.display())).arg(env::current_exe()?).arg("bench");
+        return succeed(again.args(["--rounds", &args.rounds.to_string()]).args(&args.only));
+    }
+    if !exists("perf") {
+        bail!("there is no perf to compare with: install it (Debian: linux-perf)");
+    }
+    let bed = Bed::new(pmbpf, args.rounds)?;
+    let perf = crate::command::output(Command::new("perf").arg("--version"))?;
+    say(&format!("pmbpf against {}, {} CPUs, {} rounds", perf.trim(), bed.cpus, bed.rounds));
+    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
+    let mut missed = 0;
+    for (name, measure) in BENCHES.iter().filter(|(name, _)| wanted(name)) {
+        say(&format!("bench {name}"));
+        for section in measure(&bed)? {
+            missed += section.missed();
+            writeln!(std::io::stdout().lock(), "{section}")?;
+        }
+    }
+    let verdict =
+        if missed == 0 { "every target is met".to_owned() } else { format!("{missed} targets are missed") };
+    writeln!(std::io::stdout().lock(), "{verdict}")?;
+    Ok(())
+}

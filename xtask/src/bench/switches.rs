@@ -1,0 +1,145 @@
+//! What counting costs at every context switch.
+
+use std::process::Command;
+
+use super::{
+    bed::{Bed, Cgroups, Collector, added, at, numbers},
+    figure::{Section, Spread},
+};
+
+/// Switches of one measurement; about half a second.
+const SWITCHES: usize = 300_000;
+
+/// The same four counts as pmbpf's.
+pub(super) const EVENTS: &str = "task-clock,context-switches,cpu-migrations,page-faults";
+
+/// Cgroups in the ring of the first comparison, and of the one that shows whether cost grows with them.
+const FEW: usize = 2;
+const MANY: usize = 100;
+
+/// First target of the project: net cost of a switch, task-struct sources.
+const SWITCH_NS: f64 = 120.0;
+
+#[derive(Clone, Copy)]
+enum Side {
+    Nobody,
+    Pmbpf,
+    PerfAll,
+    PerfForEachCgroup,
+}
+
+impl Side {
+    const ALL: [Self; 4] = [Self::Nobody, Self::Pmbpf, Self::PerfAll, Self::PerfForEachCgroup];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Nobody => "nobody",
+            Self::Pmbpf => "pmbpf",
+            Self::PerfAll => "perf stat -a",
+            Self::PerfForEachCgroup => "perf stat -a --for-each-cgroup",
+        }
+    }
+
+    fn command(self, bed: &Bed, cgroups: &Cgroups) -> Option<Command> {
+        let mut perf = Command::new("perf");
+        perf.args(["stat", "-a", "-e", EVENTS]);
+        match self {
+            Self::Nobody => None,
+            Self::Pmbpf => Some(bed.pmbpf(&["--all-cgroups", "--no-sampling"])),
+            Self::PerfAll => Some(perf),
+            Self::PerfForEachCgroup => {
+                perf.arg("--for-each-cgroup").arg(cgroups.paths.join(","));
+                Some(perf)
+            }
+        }
+    }
+}
+
+/// ns per run, by the kernel's own statistics; then what a switch costs more.
+pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
+    let (few, of_few) = compare(bed, FEW)?;
+    let (many, of_many) = compare(bed, MANY)?;
+    let how = ["what a switch costs more with 100 cgroups, less what it costs more with 2"];
+    let mut growth = Section::new("growth with the number of cgroups", &how);
+    for side in Side::ALL.into_iter().skip(1) {
+        let value = added(&of_many[side as usize], &of_few[side as usize]);
+        growth.figure(side.name(), value, "ns/switch");
+    }
+    Ok(vec![programs(bed)?, few, many, growth])
+}
+
+/// What the kernel's statistics say of one run of each program.
+fn programs(bed: &Bed) -> anyhow::Result<Section> {
+    let cgroups = Cgroups::new(FEW)?;
+    let mut names: Vec<String> = Vec::new();
+    let mut values: Vec<Vec<f64>> = Vec::new();
+    for _ in 0..bed.rounds {
+        let mut pmbpf = bed.pmbpf(&["--all-cgroups", "--measure", "--json", "-F", "999", "--stacks"]);
+        let collector = Collector::start(bed, &mut pmbpf)?;
+        numbers(ring(bed, &cgroups))?;
+        let summary = collector.stop()?.summary()?;
+        let programs = summary["self"]["programs"].as_array().cloned().unwrap_or_default();
+        for program in programs.iter().filter(|program| at(program, "/runs").is_ok_and(|runs| runs >= 100.0))
+        {
+            let name = program["name"].as_str().unwrap_or_default();
+            let place = names.iter().position(|known| known == name).unwrap_or_else(|| {
+                names.push(name.to_owned());
+                values.push(Vec::new());
+                names.len() - 1
+            });
+            values[place].push(at(program, "/ns_per_run")?);
+        }
+    }
+    let how = [
+        "pmbpf run --all-cgroups -F 999 --stacks --measure --json, while a ring goes round 2 cgroups",
+        "BPF statistics; measuring itself adds about 40 ns to every run",
+    ];
+    let mut section = Section::new("a run of each program", &how);
+    for (name, values) in names.into_iter().zip(values) {
+        section.figure(name, Spread::of(values), "ns/run");
+    }
+    Ok(section)
+}
+
+/// Added time per switch in a ring of `count` processes on one CPU, each in a cgroup of its own. Also what each round
+/// and side cost, in ns of wall time a switch.
+fn compare(bed: &Bed, count: usize) -> anyhow::Result<(Section, Vec<Vec<f64>>)> {
+    let cgroups = Cgroups::new(count)?;
+    let wall_ns = bed.interleave(&Side::ALL, |side| {
+        let command = side.command(bed, &cgroups);
+        let collector = command.map(|mut command| Collector::start(bed, &mut command)).transpose()?;
+        let [_, wall_ns, _] = numbers(ring(bed, &cgroups))?[..] else {
+            anyhow::bail!("pingpong prints three numbers");
+        };
+        collector.map(Collector::stop).transpose()?;
+        Ok(wall_ns)
+    })?;
+    let how = [
+        "pmbpf run --all-cgroups --no-sampling",
+        &format!("perf stat -a -e {EVENTS} [--for-each-cgroup LIST]"),
+        &format!(
+            "{} interleaved rounds of {SWITCHES} switches (and as many wake-ups) on one CPU",
+            bed.rounds
+        ),
+    ];
+    let mut section = Section::new(format!("wall time of a switch in a ring over {count} cgroups"), &how);
+    section.figure("with nobody collecting", Spread::of(wall_ns[0].clone()), "ns/switch");
+    let mut more_ns = vec![Vec::new()];
+    for side in Side::ALL.into_iter().skip(1) {
+        let values = &wall_ns[side as usize];
+        let what = format!("{} adds", side.name());
+        match side {
+            Side::Pmbpf => section.promise(what, added(values, &wall_ns[0]), "ns/switch", SWITCH_NS),
+            _ => section.figure(what, added(values, &wall_ns[0]), "ns/switch"),
+        }
+        more_ns.push(values.iter().zip(&wall_ns[0]).map(|(value, base)| value - base).collect());
+    }
+    Ok((section, more_ns))
+}
+
+/// The ring on the last CPU: the collectors' own processes start on others.
+fn ring(bed: &Bed, cgroups: &Cgroups) -> Command {
+    let mut command = bed.workload("pingpong");
+    command.args([SWITCHES.to_string(), (bed.cpus - 1).to_string()]).args(&cgroups.folders);
+    command
+}
