@@ -4,7 +4,10 @@
 //! what it saw last time (kept in the task's storage) and adds the difference to the owner's cell. A switch event
 //! that never arrives therefore loses nothing: the next one catches up.
 
-use crate::wire;
+use crate::{
+    histogram::{GROUP_BUCKETS, bucket_of},
+    wire,
+};
 
 /// [`TaskState::slot`]: the task's owner has not been looked up yet.
 pub const SLOT_UNRESOLVED: u32 = u32::MAX;
@@ -54,7 +57,8 @@ wire! {
         pub flags: u32,
     }
 
-    /// Counts of one owner on one CPU. Written only by programs that run with interrupts off on that CPU.
+    /// Counts of one owner on one CPU. Written only by programs that run with interrupts off on that CPU. What every
+    /// switch writes is in the first cache line.
     pub struct Count {
         /// Time on the CPU in ns.
         pub cpu_time_ns: u64,
@@ -62,26 +66,28 @@ wire! {
         pub voluntary_switches: u64,
         /// Involuntary context switches.
         pub involuntary_switches: u64,
-        /// Page faults without I/O.
-        pub minor_faults: u64,
-        /// Page faults with I/O.
-        pub major_faults: u64,
-        /// Moves to another CPU.
-        pub migrations: u64,
         /// Times a CPU was reached: entries of the latency histogram.
         pub runs: u64,
         /// Sum of the run-queue latencies in ns.
         pub wait_ns: u64,
         /// Longest run-queue latency in ns.
         pub wait_max_ns: u64,
+        /// Groups of latency buckets that are not all zero, a bit each: reading skips the others.
+        pub filled: u64,
+        /// Changes whenever the row does; compared, never shown.
+        pub changes: u64,
+        /// Page faults without I/O.
+        pub minor_faults: u64,
+        /// Page faults with I/O.
+        pub major_faults: u64,
+        /// Moves to another CPU.
+        pub migrations: u64,
         /// Ticks that came late while this owner ran with interrupts masked.
         pub late_ticks: u64,
         /// Tick instants inside those spans, the ones that never came included: times the period is masked time.
         pub blind_ticks: u64,
-        /// Changes whenever the row does; compared, never shown.
-        pub changes: u64,
         /// Keeps a row at two cache lines.
-        pub reserved: [u64; 4],
+        pub reserved: [u64; 3],
     }
 }
 
@@ -116,20 +122,25 @@ impl Count {
         self.cpu_time_ns = self.cpu_time_ns.wrapping_add(counts.cpu_time_ns);
         self.voluntary_switches = self.voluntary_switches.wrapping_add(counts.voluntary_switches);
         self.involuntary_switches = self.involuntary_switches.wrapping_add(counts.involuntary_switches);
-        self.minor_faults = self.minor_faults.wrapping_add(counts.minor_faults);
-        self.major_faults = self.major_faults.wrapping_add(counts.major_faults);
-        self.migrations = self.migrations.wrapping_add(counts.migrations);
         self.changes = self.changes.wrapping_add(1);
+        if counts.minor_faults | counts.major_faults | counts.migrations != 0 {
+            self.minor_faults = self.minor_faults.wrapping_add(counts.minor_faults);
+            self.major_faults = self.major_faults.wrapping_add(counts.major_faults);
+            self.migrations = self.migrations.wrapping_add(counts.migrations);
+        }
     }
 
-    /// Adds one wait for a CPU.
+    /// Adds one wait for a CPU; the bucket of the latency histogram that it belongs to.
     #[inline(always)]
-    pub const fn add_wait(&mut self, wait_ns: u64) {
+    pub const fn add_wait(&mut self, wait_ns: u64) -> u32 {
+        let bucket = bucket_of(wait_ns);
+        self.filled |= 1 << (bucket / GROUP_BUCKETS as u32);
         self.runs = self.runs.wrapping_add(1);
         self.wait_ns = self.wait_ns.wrapping_add(wait_ns);
         if wait_ns > self.wait_max_ns {
             self.wait_max_ns = wait_ns;
         }
+        bucket
     }
 }
 
@@ -147,6 +158,7 @@ pub const fn cpu_time_after_move_ns(cpu_time_ns: u64, moved_ns: u64, now_ns: u64
 #[cfg(test)]
 mod tests {
     use super::{Count, Reading, cpu_time_after_move_ns};
+    use crate::histogram::BUCKETS;
 
     fn reading(base: u64) -> Reading {
         Reading {
@@ -191,8 +203,18 @@ mod tests {
     #[test]
     fn a_wait_is_counted_summed_and_kept_if_it_is_the_longest() {
         let mut count = Count::ZERO;
-        [5, 0, 3].into_iter().for_each(|wait_ns| count.add_wait(wait_ns));
+        let buckets = [5, 0, 3].map(|wait_ns| count.add_wait(wait_ns));
         assert_eq!((count.runs, count.wait_ns, count.wait_max_ns), (3, 8, 5));
+        assert_eq!(buckets, [5, 0, 3]);
+    }
+
+    #[test]
+    fn the_groups_of_its_buckets_are_filled() {
+        let mut count = Count::ZERO;
+        let last = count.add_wait(u64::MAX);
+        assert_eq!((last, count.filled), (BUCKETS as u32 - 1, 1 << 63));
+        count.add_wait(0);
+        assert_eq!(count.filled, 1 << 63 | 1);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 /// Number of buckets; the last also holds everything above.
 pub const BUCKETS: usize = 256;
+/// Buckets in a group: a word of 64 bits says which groups hold anything.
+pub const GROUP_BUCKETS: usize = BUCKETS / 64;
 
 /// A histogram of one owner on one CPU. Buckets wrap at 2³² and are subtracted wrapping.
 pub type Buckets = [u32; BUCKETS];

@@ -7,7 +7,7 @@ use pmu_common::{
         NO_WAIT, Reading, SLOT_NONE, SLOT_UNRESOLVED, TaskState, WAITS_FOR_EXEC, cpu_time_after_move_ns,
     },
     cpu::CpuCount,
-    histogram::{BUCKETS, bucket_of},
+    histogram::BUCKETS,
     loss,
     owner::OwnerKey,
 };
@@ -122,9 +122,8 @@ fn add(slot: u32, cpu: u32, done: &Reading, wait_ns: u64) -> Option<()> {
     if wait_ns == NO_WAIT {
         return Some(());
     }
-    count.add_wait(wait_ns);
+    let bucket = masked(count.add_wait(wait_ns));
     let buckets = LATENCIES.get_ptr_mut(index)?.cast::<u32>();
-    let bucket = masked(bucket_of(wait_ns));
     let bucket = buckets.wrapping_add(bucket);
     // SAFETY: `masked` kept the index below BUCKETS, so this is inside a live row that only this CPU writes.
     let bucket = unsafe { &mut *bucket };

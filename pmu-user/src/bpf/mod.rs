@@ -97,11 +97,16 @@ impl Object {
     /// The kernel's types are unknown, or it refused a map.
     pub fn load(plan: &Plan, machine: &Machine, root: &Path, options: &Options) -> Result<Self, LoadError> {
         let own_types = root.join(KERNEL_BTF);
-        let offsets = btf::Btf::read(options.btf.as_deref().unwrap_or(&own_types))?.offsets()?;
-        let types = match options.attach {
-            Some(Attach::RawTp) => None,
-            _ => aya::Btf::parse_file(&own_types, aya::Endianness::default()).ok(),
+        let btf = btf::Btf::read(options.btf.as_deref().unwrap_or(&own_types))?;
+        let offsets = btf.offsets()?;
+        // Only the running kernel's own types have the ids that it attaches by.
+        let types = match (options.attach, &options.btf) {
+            (Some(Attach::RawTp), _) => None,
+            (_, None) => Some(btf),
+            (_, Some(_)) => btf::Btf::read(&own_types).ok(),
         };
+        let types = types.map(|btf| btf.attachable());
+        let types = types.and_then(|bytes| aya::Btf::parse(&bytes, aya::Endianness::default()).ok());
         let attach = if types.is_some() { Attach::TpBtf } else { Attach::RawTp };
         let config = Config { offsets, ..plan.config(machine) };
         let sizes = Sizes::new(plan, machine, attach, options.log);
@@ -190,6 +195,15 @@ impl Object {
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         self.maps.memory_bytes() + self.ebpf.maps().map(|(_, map)| maps::memory_of(map)).sum::<u64>()
+    }
+}
+
+/// Gives freed memory back to the system: what loading took would stay with this process for good otherwise.
+pub fn release_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes no pointer, and any thread may call it at any time (malloc_trim(3)).
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

@@ -9,6 +9,9 @@ use anstream::{AutoStream, ColorChoice};
 
 use crate::view::{Format, text::Style};
 
+/// Rows of the formats for machines that are written at a time.
+const ROWS_BYTES: usize = 1 << 16;
+
 /// Choices that `run` and `report` share.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Output {
@@ -50,8 +53,14 @@ impl Output {
         Style { rows_max: self.top, blocks: speaks_utf8() }
     }
 
-    /// The stream, with colours if they are wanted there, and in plain ASCII if the locale asks for it.
+    /// The stream. Text gets colours if they are wanted there, and is plain ASCII if the locale asks for it.
     pub(super) fn open(&self, stream: Stream) -> Box<dyn Write> {
+        if self.format() != Format::Text {
+            return match stream {
+                Stream::Stdout => Box::new(io::BufWriter::with_capacity(ROWS_BYTES, io::stdout())),
+                Stream::Stderr => Box::new(io::BufWriter::with_capacity(ROWS_BYTES, io::stderr())),
+            };
+        }
         let choice = match self.color {
             clap::ColorChoice::Always => ColorChoice::Always,
             clap::ColorChoice::Never => ColorChoice::Never,
@@ -62,7 +71,7 @@ impl Output {
             Stream::Stdout => Box::new(io::BufWriter::new(AutoStream::new(io::stdout(), choice))),
             Stream::Stderr => Box::new(io::BufWriter::new(AutoStream::new(io::stderr(), choice))),
         };
-        if self.format() == Format::Text && !speaks_utf8() { Box::new(Ascii(styled)) } else { styled }
+        if speaks_utf8() { styled } else { Box::new(Ascii(styled)) }
     }
 }
 

@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_row_survives_and_is_short() {
-        let count = Count { cpu_time_ns: 5, minor_faults: 7, ..Count::ZERO };
+        let count = Count { cpu_time_ns: 5, runs: 7, ..Count::ZERO };
         let text = serde_json::to_string(&Row(count)).unwrap();
         assert_eq!(text, "[5,0,0,7]");
         assert_eq!(serde_json::from_str::<Row>(&text).unwrap().0, count);

@@ -1,8 +1,9 @@
 //! Reads the maps' rows: those that have changed, with no system call but the flush.
 
 use pmu_common::{
+    count::Count,
     cpu::TABLE_WORD,
-    histogram::BUCKETS,
+    histogram::{BUCKETS, GROUP_BUCKETS},
     sample::Hot,
     wire::{bytes_of, read},
 };
@@ -39,15 +40,18 @@ impl Session {
     /// Counts that have changed since they were last read.
     pub(super) fn count_rows(&mut self) -> Vec<CountRow> {
         let cpus = self.header.machine.cpu.possible;
-        let mut rows = Vec::new();
+        let mut rows = Vec::with_capacity(self.changed_rows);
+        let mut room = [(0, 0); BUCKETS];
         for slot in self.owners.in_use() {
             for &cpu in &self.header.plan.cpus {
                 let index = (slot * cpus + cpu.0) as usize;
-                if let Some(row) = changed(&self.object.maps, index, &mut self.seen_changes[index]) {
+                let seen = &mut self.seen_changes[index];
+                if let Some(row) = changed(&self.object.maps, index, seen, &mut room) {
                     rows.push(CountRow { slot: self.owners.slot_id(slot), cpu, ..row });
                 }
             }
         }
+        self.changed_rows = rows.len();
         rows
     }
 
@@ -75,13 +79,13 @@ impl Session {
 /// The word of a [`Hot`] that is 0 only while the entry is free.
 const HOT_COUNT_WORD: usize = std::mem::offset_of!(Hot, count) / 8;
 /// The words of the rows that change with them.
-const COUNT_CHANGES_WORD: usize = std::mem::offset_of!(pmu_common::count::Count, changes) / 8;
+const COUNT_CHANGES_WORD: usize = std::mem::offset_of!(Count, changes) / 8;
 const SAMPLE_CHANGES_WORD: usize = std::mem::offset_of!(pmu_common::sample::SampleCount, changes) / 8;
 
 /// What has changed was when it was last read.
 pub(super) type Changes = (u64, u64);
 
-fn changed(maps: &Maps, index: usize, seen: &mut Changes) -> Option<CountRow> {
+fn changed(maps: &Maps, index: usize, seen: &mut Changes, room: &mut Room) -> Option<CountRow> {
     let sampled = index < maps.samples.len();
     let now = (
         maps.counts.read_word(index, COUNT_CHANGES_WORD),
@@ -97,20 +101,34 @@ fn changed(maps: &Maps, index: usize, seen: &mut Changes) -> Option<CountRow> {
         cpu: Cpu(0),
         count: maps.counts.read(index),
         samples: if sampled { maps.samples.read(index) } else { Default::default() },
-        latencies: if counts_changed { buckets(maps, index) } else { Vec::new() },
+        latencies: if counts_changed { buckets(maps, index, room) } else { Vec::new() },
     })
 }
 
-/// The buckets of a histogram that are not zero.
-fn buckets(maps: &Maps, row: usize) -> Vec<(u8, u32)> {
-    let mut filled = Vec::new();
-    for word in 0..BUCKETS / 2 {
-        let pair = maps.latencies.read_word(row, word);
-        if pair != 0 {
-            let pair: [u32; 2] = read(bytes_of(&pair)).expect("a word holds two buckets");
-            let low = (word * 2) as u8;
-            filled.extend([(low, pair[0]), (low + 1, pair[1])].into_iter().filter(|&(_, count)| count != 0));
+/// The word of a [`Count`] that says which groups of buckets hold anything.
+const FILLED_WORD: usize = std::mem::offset_of!(Count, filled) / 8;
+/// Two buckets share a word.
+const GROUP_WORDS: usize = GROUP_BUCKETS / 2;
+
+/// Room for the buckets of a histogram.
+type Room = [(u8, u32); BUCKETS];
+
+/// The buckets of a histogram that are not zero. Which are is random: everything is written, and what is zero is written
+/// over.
+fn buckets(maps: &Maps, row: usize, room: &mut Room) -> Vec<(u8, u32)> {
+    let mut filled = maps.counts.read_word(row, FILLED_WORD);
+    let mut count = 0;
+    while filled != 0 {
+        let group = filled.trailing_zeros() as usize;
+        filled &= filled - 1;
+        for word in group * GROUP_WORDS..(group + 1) * GROUP_WORDS {
+            let pair: [u32; 2] =
+                read(bytes_of(&maps.latencies.read_word(row, word))).expect("a word holds two buckets");
+            for (half, value) in pair.into_iter().enumerate() {
+                room[count & (BUCKETS - 1)] = ((word * 2 + half) as u8, value);
+                count += usize::from(value != 0);
+            }
         }
     }
-    filled
+    room[..count].to_vec()
 }

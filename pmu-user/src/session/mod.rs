@@ -28,7 +28,7 @@ pub use self::{
     run::{Outcome, Stop, run},
 };
 use crate::{
-    bpf::{LoadError, Object, Options, Ring},
+    bpf::{LoadError, Object, Options, Ring, release_memory},
     drain::{Absent, Drain, Header},
     machine::{
         Machine,
@@ -71,6 +71,8 @@ pub struct Session {
     /// Which hot-address table the programs write.
     table: u32,
     seen_changes: Vec<Changes>,
+    /// How many rows had changed at the last drain.
+    changed_rows: usize,
     /// Samples by address in the whole run, to name the hottest first.
     hotness: HashMap<(u32, u64), u64>,
     lost_flushes: u64,
@@ -132,6 +134,7 @@ impl Session {
             meter: None,
             table: 0,
             seen_changes: vec![(0, 0); rows],
+            changed_rows: 0,
             hotness: HashMap::new(),
             lost_flushes: 0,
             ticks: 0,
@@ -155,6 +158,7 @@ impl Session {
     /// The kernel refused.
     pub fn start(&mut self, measure: Measure, launched: Instant) -> Result<(), SessionError> {
         self.object.prime()?;
+        release_memory();
         self.flush();
         self.read_ring();
         self.inbox = Inbox::default();

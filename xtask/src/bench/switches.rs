@@ -79,7 +79,8 @@ fn programs(bed: &Bed) -> anyhow::Result<Section> {
         numbers(ring(bed, &cgroups))?;
         let summary = collector.stop()?.summary()?;
         let programs = summary["self"]["programs"].as_array().cloned().unwrap_or_default();
-        for program in programs.iter().filter(|program| at(program, "/runs").is_ok_and(|runs| runs >= 100.0))
+        for program in
+            programs.iter().filter(|program| at(program, "/runs/value").is_ok_and(|runs| runs >= 100.0))
         {
             let name = program["name"].as_str().unwrap_or_default();
             let place = names.iter().position(|known| known == name).unwrap_or_else(|| {
@@ -87,7 +88,7 @@ fn programs(bed: &Bed) -> anyhow::Result<Section> {
                 values.push(Vec::new());
                 names.len() - 1
             });
-            values[place].push(at(program, "/ns_per_run")?);
+            values[place].push(at(program, "/ns_per_run/value")?);
         }
     }
     let how = [

@@ -1,0 +1,137 @@
+//! Rows of the end: hot functions and stacks, and the summary.
+
+use std::io::{self, Write};
+
+use serde_json::{Value as Json, json};
+
+use super::{super::words, Number, SCHEMA, line, owner};
+use crate::{
+    drain::{Ending, Header, Stopped, Workload},
+    metric::{CostReport, Frame, HotFunction, HotStack, Quality, Report, Who, value::Value},
+};
+
+/// Hot rows and the summary.
+pub(in crate::view) fn end(
+    into: &mut dyn Write,
+    header: &Header,
+    report: &Report,
+    ending: &Ending,
+) -> io::Result<()> {
+    report.hot.iter().try_for_each(|function| hot_row(into, function))?;
+    report.stacks.iter().try_for_each(|stack| stack_row(into, stack))?;
+    summary(into, header, report, ending)
+}
+
+fn hot_row(into: &mut dyn Write, hot: &HotFunction) -> io::Result<()> {
+    let who = Who::Owner(hot.owner.clone());
+    line(
+        into,
+        &json!({
+            "schema": SCHEMA, "kind": "hot", "owner": owner(&who), "pid": (hot.tgid != 0).then_some(hot.tgid),
+            "mode": if hot.kernel { "kernel" } else { "user" },
+            "frame": frame(&hot.frame), "build_id": hot.build_id, "inlined": hot.inlined,
+            "lines": hot.lines.iter().map(|(line, samples)| json!({
+                "file": line.file, "line": line.line, "samples": samples})).collect::<Vec<_>>(),
+            "samples": hot.samples, "share": hot.share.estimate, "low": hot.share.low, "high": hot.share.high,
+            "reason": hot.unnamed,
+        }),
+    )
+}
+
+fn stack_row(into: &mut dyn Write, stack: &HotStack) -> io::Result<()> {
+    let who = Who::Owner(stack.owner.clone());
+    line(
+        into,
+        &json!({
+            "schema": SCHEMA, "kind": "stack", "owner": owner(&who), "pid": stack.tgid, "samples": stack.samples,
+            "frames": stack.frames.iter().map(frame).collect::<Vec<_>>(),
+        }),
+    )
+}
+
+fn frame(frame: &Frame) -> Json {
+    match frame {
+        Frame::Function { name, module } => json!({"function": name, "module": module}),
+        Frame::Offset { module, build_id, offset } => {
+            json!({"function": null, "module": module, "build_id": build_id, "offset": offset})
+        }
+        Frame::Address(address) => json!({"function": null, "module": null, "address": address}),
+    }
+}
+
+fn summary(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending) -> io::Result<()> {
+    let complete = ending.stopped != Stopped::Truncated;
+    let quality = &report.quality;
+    line(
+        into,
+        &json!({
+            "schema": SCHEMA, "kind": "summary", "complete": complete, "stopped": stopped(ending.stopped),
+            "duration_ns": report.length_ns,
+            "losses": quality.losses, "quality": quality_cell(quality),
+            "blind": {"masked": known(&report.blind.masked), "stolen": known(&report.blind.stolen),
+                      "late_ticks": {"masked": report.blind.late_ticks[0], "stolen": report.blind.late_ticks[1],
+                                     "idle": report.blind.late_ticks[2]}},
+            "self": self_cell(&report.cost), "workload": ending.workload.map(workload),
+            "missing": header.missing,
+        }),
+    )
+}
+
+fn known(value: &Value) -> Json {
+    match value {
+        Value::Known(known) => json!({
+            "value": Number(known.estimate), "low": Number(known.low), "high": Number(known.high),
+            "coverage": known.coverage, "how": known.how.name()}),
+        Value::Missing(why) => json!({"value": null, "reason": why}),
+    }
+}
+
+fn quality_cell(quality: &Quality) -> Json {
+    json!({
+        "switches": quality.switches, "switches_missing": quality.switches_missing,
+        "switch_coverage": quality.switch_coverage,
+        "samples": quality.samples.as_ref().map(|samples| json!({
+            "expected": samples.expected, "seen": samples.seen, "idle": samples.idle,
+            "idle_missing": samples.idle_missing,
+            "withheld": samples.withheld, "silences": samples.silences, "silent_ns": samples.silent_ns,
+            "coverage": samples.coverage})),
+        "ticks": {"seen": quality.ticks.seen, "period_ns": quality.ticks.period_ns,
+                  "coverage": quality.ticks.coverage},
+        "books": quality.books.as_ref().map(|books| json!({
+            "capacity_ns": books.capacity_ns, "owners_ns": books.owners_ns, "idle_ns": books.kernel.idle_ns,
+            "interrupts_ns": books.kernel.interrupts_ns, "stolen_ns": books.kernel.stolen_ns,
+            "rest_ns": books.rest_ns})),
+    })
+}
+
+fn self_cell(cost: &CostReport) -> Json {
+    let programs = cost.programs.iter().map(|program| {
+        json!({"name": program.name, "ns_per_run": known(&program.ns_per_run), "runs": known(&program.runs),
+               "total_ns": known(&program.total_ns)})
+    });
+    json!({
+        "programs": programs.collect::<Vec<_>>(), "programs_ns": known(&cost.programs_ns),
+        "cpu_ns": cost.process.cpu_ns, "capacity_ns": cost.capacity_ns,
+        "rss_bytes": cost.process.resident_bytes, "rss_max_bytes": cost.process.resident_max_bytes,
+        "map_bytes": cost.process.map_bytes, "startup_ns": cost.process.startup_ns,
+        "drains": cost.process.drains, "drains_ns": cost.process.drains_ns,
+        "drain_max_ns": cost.process.drain_max_ns,
+    })
+}
+
+fn stopped(stopped: Stopped) -> Json {
+    match stopped {
+        Stopped::Duration => json!("duration"),
+        Stopped::TargetGone => json!("target_gone"),
+        Stopped::Signal(number) => json!(words::signal_name(number)),
+        Stopped::Truncated => json!("truncated"),
+    }
+}
+
+fn workload(workload: Workload) -> Json {
+    match workload {
+        Workload::Exited(code) => json!({"exit": code, "signal": null}),
+        Workload::Killed(number) => json!({"exit": null, "signal": words::signal_name(number)}),
+        Workload::Running => json!({"exit": null, "signal": null}),
+    }
+}

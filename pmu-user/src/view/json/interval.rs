@@ -1,0 +1,169 @@
+//! Rows of an interval: metrics, histograms, gaps.
+
+use std::io::{self, Write};
+
+use serde::{Serialize, Serializer};
+use serde_json::json;
+
+use super::{super::words, Number, OwnerCell, SCHEMA, line, owner};
+use crate::{
+    metric::{
+        GapReport, OwnerReport, Report, Waits, Who,
+        value::{Known, Value},
+    },
+    table::metric,
+};
+
+#[derive(Serialize)]
+struct MetricRow<'a> {
+    schema: &'static str,
+    kind: &'static str,
+    t: u64,
+    dt: u64,
+    owner: OwnerCell<'a>,
+    metric: &'static str,
+    unit: &'static str,
+    value: Option<Number>,
+    low: Option<Number>,
+    high: Option<Number>,
+    coverage: Option<f64>,
+    how: Option<&'static str>,
+    status: &'static str,
+    reason: Option<&'a str>,
+}
+
+/// Metric, histogram and gap rows of an interval.
+pub(in crate::view) fn interval(into: &mut dyn Write, report: &Report) -> io::Result<()> {
+    for row in std::iter::once(&report.total).chain(&report.owners) {
+        metrics(into, report, row)?;
+    }
+    report.blind.gaps.iter().try_for_each(|gap| gap_row(into, gap))
+}
+
+fn metrics(into: &mut dyn Write, report: &Report, row: &OwnerReport) -> io::Result<()> {
+    for (metric, value) in &row.metrics {
+        let known = value.known();
+        let cell = |pick: fn(&Known) -> f64| known.map(|known| Number(pick(known)));
+        line(
+            into,
+            &MetricRow {
+                schema: SCHEMA,
+                kind: "metric",
+                t: report.from_ns,
+                dt: report.length_ns,
+                owner: owner(&row.who),
+                metric: metric.name,
+                unit: metric.unit.name(),
+                value: cell(|known| known.estimate),
+                low: cell(|known| known.low),
+                high: cell(|known| known.high),
+                coverage: known.map(|known| known.coverage),
+                how: known.map(|known| known.how.name()),
+                status: words::status(value),
+                reason: reason(value),
+            },
+        )?;
+    }
+    histogram(into, report, row)
+}
+
+fn reason(value: &Value) -> Option<&str> {
+    match value {
+        Value::Known(_) => None,
+        Value::Missing(why) => Some(why),
+    }
+}
+
+/// A histogram as a row.
+#[derive(Serialize)]
+struct HistogramRow<'a> {
+    schema: &'static str,
+    kind: &'static str,
+    t: u64,
+    dt: u64,
+    owner: OwnerCell<'a>,
+    metric: &'static str,
+    unit: &'static str,
+    count: Option<u64>,
+    sum: Option<u64>,
+    quantiles: Quantiles<'a>,
+    buckets: Option<Buckets<'a>>,
+    coverage: Option<f64>,
+    how: Option<&'static str>,
+    status: &'static str,
+    reason: Option<&'a str>,
+}
+
+/// Percentiles by name, and the maximum.
+struct Quantiles<'a>(Option<&'a Waits>);
+
+impl Serialize for Quantiles<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let cells = self.0.into_iter().flat_map(|waits| {
+            waits.quantiles.iter().map(|(name, known)| (*name, known)).chain([("max", &waits.max_ns)])
+        });
+        serializer.collect_map(cells.map(|(name, known)| (name, Bounds::from(known))))
+    }
+}
+
+#[derive(Serialize)]
+struct Bounds {
+    value: Number,
+    low: Number,
+    high: Number,
+}
+
+impl From<&Known> for Bounds {
+    fn from(known: &Known) -> Self {
+        Self { value: Number(known.estimate), low: Number(known.low), high: Number(known.high) }
+    }
+}
+
+/// Bounds in ns and count of each bucket; the last has no upper bound.
+struct Buckets<'a>(&'a [(u64, u64, u64)]);
+
+impl Serialize for Buckets<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let upper = |high: u64| (high != u64::MAX).then_some(high);
+        serializer.collect_seq(self.0.iter().map(|&(low, high, count)| (low, upper(high), count)))
+    }
+}
+
+fn histogram(into: &mut dyn Write, report: &Report, row: &OwnerReport) -> io::Result<()> {
+    let metric = metric::RUNQUEUE_LATENCY;
+    let waits = row.waits.as_ref().ok();
+    line(
+        into,
+        &HistogramRow {
+            schema: SCHEMA,
+            kind: "histogram",
+            t: report.from_ns,
+            dt: report.length_ns,
+            owner: owner(&row.who),
+            metric: metric.name,
+            unit: metric.unit.name(),
+            count: waits.map(|waits| waits.count),
+            sum: waits.map(|waits| waits.sum_ns),
+            quantiles: Quantiles(waits),
+            buckets: waits.map(|waits| Buckets(&waits.buckets)),
+            coverage: waits.map(|waits| waits.max_ns.coverage),
+            how: waits.map(|waits| waits.max_ns.how.name()),
+            status: if waits.is_some() { "ok" } else { "missing" },
+            reason: row.waits.as_ref().err().map(String::as_str),
+        },
+    )
+}
+
+fn gap_row(into: &mut dyn Write, gap: &GapReport) -> io::Result<()> {
+    let row = &gap.gap.row;
+    line(
+        into,
+        &json!({
+            "schema": SCHEMA, "kind": "gap", "t": row.at_ns, "cpu": row.cpu.0, "late_ns": row.late_ns,
+            "stolen_ns": row.stolen_ns, "class": gap.class.name(), "timers": gap.gap.timers,
+            "tid": row.tid, "pid": row.tgid, "comm": row.comm,
+            "owner": gap.owner.as_ref().map(|who| json!(owner(&Who::Owner(who.clone())))),
+            "stack": gap.stack,
+        }),
+    )
+}
