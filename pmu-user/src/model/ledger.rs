@@ -20,6 +20,8 @@ pub struct OwnerIndex(u32);
 pub struct Ledger {
     at_ns: u64,
     owners: Vec<(Owner, Option<u64>)>,
+    /// Owners again, by what stays the same under another name.
+    known: HashMap<Identity, OwnerIndex>,
     owner_of_slot: HashMap<SlotId, OwnerIndex>,
     counts: HashMap<(SlotId, Cpu), CountRow>,
     cpus: HashMap<Cpu, CpuRow>,
@@ -43,6 +45,7 @@ impl Ledger {
         Self {
             at_ns: 0,
             owners: vec![(Owner::Other, None)],
+            known: HashMap::from([(identity(&Owner::Other), OwnerIndex(0))]),
             owner_of_slot: HashMap::new(),
             counts: HashMap::new(),
             cpus: HashMap::new(),
@@ -129,10 +132,7 @@ impl Ledger {
     }
 
     fn meet(&mut self, row: &OwnerRow) {
-        let same = |(owner, _): &(Owner, Option<u64>)| identity(owner) == identity(&row.owner);
-        let known = self.owner_of_slot.get(&row.slot).copied();
-        let index = known.or_else(|| self.owners.iter().position(same).map(|index| OwnerIndex(index as u32)));
-        let index = index.unwrap_or_else(|| {
+        let index = *self.known.entry(identity(&row.owner)).or_insert_with(|| {
             self.owners.push((row.owner.clone(), None));
             OwnerIndex(self.owners.len() as u32 - 1)
         });
@@ -178,7 +178,9 @@ impl Ledger {
 }
 
 /// What makes an owner the same one under another name: a process may execute another program.
-fn identity(owner: &Owner) -> (u8, u64, u64) {
+type Identity = (u8, u64, u64);
+
+fn identity(owner: &Owner) -> Identity {
     match owner {
         Owner::Other => (0, 0, 0),
         Owner::Process { pid, born_ns, .. } => (1, u64::from(*pid), *born_ns),
