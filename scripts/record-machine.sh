@@ -16,17 +16,17 @@ limit=65536
 # keep PATH...: copies readable files, links followed, without what names the machine.
 keep() {
     for file in "$@"; do
-        [ -f "$file" ] && [ -r "$file" ] || continue
+        if [ ! -f "$file" ] || [ ! -r "$file" ]; then continue; fi
         mkdir -p "$out$(dirname "$file")"
         timeout 2 head -c "$limit" "$file" 2>/dev/null | scrub > "$out$file" || true
     done
 }
 
-# UUIDs, MAC addresses, and lines that hold a serial number.
+# UUIDs, MAC addresses, and lines that name a serial number (not the flag `serialize`).
 scrub() {
     sed -E -e 's/[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}/00000000-0000-0000-0000-000000000000/g' \
         -e 's/([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}/00:00:00:00:00:00/g' \
-        -e '/[Ss]erial/d'
+        -e '/^[^:=]*[Ss]erial[^:=]*[:=]/d'
 }
 
 # PMUs: type, format, events, caps, cpumask.

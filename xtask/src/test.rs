@@ -48,6 +48,8 @@ const RINGS: [Ring; 4] = [
                 "--test",
                 "golden",
                 "--test",
+                "machines",
+                "--test",
                 "replay",
             ],
         ],

@@ -1,0 +1,84 @@
+//! Captured machines (`scripts/record-machine.sh` makes one) are read as they are, and planned for as they should be.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics says where")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use pmbpf::{
+    machine::Machine,
+    plan::{
+        FREQUENCY, Plan, PlanError,
+        request::{Descend, Inherit, Rate, Request, Stacks, Target},
+    },
+};
+
+fn machines() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines")
+}
+
+fn captured(name: &str) -> (Machine, PathBuf) {
+    let root = machines().join(name);
+    (Machine::read(&root).unwrap(), root)
+}
+
+fn request(event: Option<&str>) -> Request {
+    Request {
+        target: Target::System,
+        by: None,
+        inherit: Inherit::Yes,
+        descend: Descend::Yes,
+        cpus: None,
+        event: event.map(str::to_owned),
+        rate: Rate::Frequency(FREQUENCY),
+        stacks: Stacks::No,
+        interval: None,
+        duration: None,
+        owners_max: None,
+        gap_min: Duration::from_micros(300),
+    }
+}
+
+#[test]
+fn every_captured_machine_can_be_read_and_planned_for() {
+    let mut seen = 0;
+    for entry in fs::read_dir(machines()).unwrap() {
+        let root = entry.unwrap().path();
+        let machine = Machine::read(&root).unwrap_or_else(|error| panic!("{}: {error}", root.display()));
+        let plan = Plan::new(&request(None), &machine, &root).unwrap();
+        assert_eq!(plan.cpus, machine.cpu.online, "{}", root.display());
+        seen += 1;
+    }
+    assert!(seen > 0, "there are captured machines");
+}
+
+#[test]
+fn a_guest_without_a_pmu_is_known_and_samples_on_the_clock() {
+    let (machine, root) = captured("guest-no-pmu");
+    let names: Vec<&[u8]> = machine.pmus.iter().map(|pmu| pmu.name.as_bytes()).collect();
+    assert_eq!(names, [&b"breakpoint"[..], b"msr", b"power", b"software", b"tracepoint", b"uprobe"]);
+    assert!(machine.cpu.guest);
+    assert_eq!((machine.cpu.online.len(), machine.cgroups.kind()), (2, "hybrid"));
+    assert!(machine.no_core_pmu().unwrap().contains("hypervisor"));
+    let sampling = Plan::new(&request(None), &machine, &root).unwrap().sampling.unwrap();
+    assert_eq!(sampling.event, "cpu-clock");
+}
+
+#[test]
+fn an_event_of_a_pmu_that_is_not_there_is_unsupported() {
+    let (machine, root) = captured("guest-no-pmu");
+    let error = Plan::new(&request(Some("cycles")), &machine, &root).unwrap_err();
+    assert!(matches!(error, PlanError::Unsupported(..)), "{error}");
+    assert!(error.to_string().contains("cycles"), "{error}");
+}
+
+#[test]
+fn a_capture_holds_no_name_of_its_host() {
+    for entry in fs::read_dir(machines()).unwrap() {
+        let host = entry.unwrap().path().join("proc/sys/kernel/hostname");
+        assert_eq!(fs::read_to_string(&host).unwrap().trim(), "machine", "{}", host.display());
+    }
+}
