@@ -37,6 +37,8 @@ pub(crate) fn all() -> anyhow::Result<()> {
     shell()?;
     say("dependencies");
     let deny = setup::deny()?;
+    // It looks at every platform's dependencies, of which a build downloads only its own.
+    run(tools.cargo().args(["fetch", "--locked", "--quiet"]))?;
     let mut deny = Command::new(deny);
     deny.current_dir(root()).args(["--offline", "--workspace", "check", "--hide-inclusion-graph"]);
     // Advisories need a database from the network; everything else is in the lock file.
