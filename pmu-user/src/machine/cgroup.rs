@@ -3,7 +3,10 @@
 
 use std::{
     fs, io,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt as _},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{DirEntryExt as _, MetadataExt as _},
+    },
     path::{Path, PathBuf},
 };
 
@@ -112,14 +115,11 @@ impl Layout {
         let mut folders = vec![top];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-                if let (Ok(kind), Ok(metadata)) = (entry.file_type(), entry.metadata())
-                    && kind.is_dir()
-                {
-                    cgroups.push(Cgroup {
-                        path: path_below(mount, &entry.path()),
-                        id: CgroupId(metadata.ino()),
-                    });
-                    folders.push(entry.path());
+                // The folder already tells inode and kind: nothing is asked about each of thousands of cgroups.
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    let folder = entry.path();
+                    cgroups.push(Cgroup { path: path_below(mount, &folder), id: CgroupId(entry.ino()) });
+                    folders.push(folder);
                 }
             }
         }

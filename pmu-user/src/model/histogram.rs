@@ -1,12 +1,12 @@
 //! Latencies in log-linear buckets: added up here, read by hdrhistogram.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 
 use pmu_common::histogram::{bucket_of, lower_bound, upper_bound};
 
-/// Counts per bucket of [`pmu_common::histogram`]; only those that are not zero.
+/// Counts per bucket of [`pmu_common::histogram`], ascending; only those that are not zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Buckets(BTreeMap<u8, u64>);
+pub struct Buckets(Vec<(u8, u64)>);
 
 /// A value that is known to lie in a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,51 +29,52 @@ impl Within {
 }
 
 impl Buckets {
-    /// What was counted between two readings of a row. The kernel's buckets wrap at 2³².
+    /// What was counted between two readings of a row, both ascending. The kernel's buckets wrap at 2³².
     #[must_use]
     pub fn between(earlier: &[(u8, u32)], later: &[(u8, u32)]) -> Self {
-        let before: BTreeMap<u8, u32> = earlier.iter().copied().collect();
-        let after: BTreeMap<u8, u32> = later.iter().copied().collect();
-        let buckets = before.keys().chain(after.keys());
-        let count = |map: &BTreeMap<u8, u32>, bucket: u8| map.get(&bucket).copied().unwrap_or(0);
-        let difference =
-            |&bucket: &u8| (bucket, u64::from(count(&after, bucket).wrapping_sub(count(&before, bucket))));
-        Self(buckets.map(difference).filter(|&(_, count)| count > 0).collect())
+        let mut buckets = Vec::with_capacity(later.len());
+        joined(earlier, later, |bucket, before: u32, after: u32| {
+            let count = u64::from(after.wrapping_sub(before));
+            if count > 0 {
+                buckets.push((bucket, count));
+            }
+        });
+        Self(buckets)
     }
 
     /// Adds another histogram.
     pub fn merge(&mut self, other: &Self) {
-        for (&bucket, &count) in &other.0 {
-            *self.0.entry(bucket).or_default() += count;
-        }
+        let mut buckets = Vec::with_capacity(self.0.len().max(other.0.len()));
+        joined(&self.0, &other.0, |bucket, ours: u64, theirs| buckets.push((bucket, ours + theirs)));
+        self.0 = buckets;
     }
 
     /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.0.values().sum()
+        self.0.iter().map(|&(_, count)| count).sum()
     }
 
     /// Buckets that hold something: bounds and count, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (Within, u64)> + '_ {
-        self.0.iter().map(|(&bucket, &count)| (Within::bucket(bucket), count))
+        self.0.iter().map(|&(bucket, count)| (Within::bucket(bucket), count))
     }
 
     /// The bucket that holds the largest value.
     #[must_use]
     pub fn last(&self) -> Option<Within> {
-        self.0.keys().next_back().map(|&bucket| Within::bucket(bucket))
+        self.0.last().map(|&(bucket, _)| Within::bucket(bucket))
     }
 
     /// The values at these quantiles (0 to 1): each the middle of its bucket, with the bucket's bounds. Empty if there
     /// are no values.
     #[must_use]
     pub fn quantiles(&self, quantiles: &[f64]) -> Vec<Within> {
-        // Two digits resolve a bucket of an eighth; the bounds cover every bucket.
-        let Ok(mut histogram) = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 1 << 36, 2) else {
+        // One digit is sixteen cells per power of two, twice as many as buckets; the bounds cover every bucket.
+        let Ok(mut histogram) = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 1 << 36, 1) else {
             return Vec::new();
         };
-        for (&bucket, &count) in &self.0 {
+        for &(bucket, count) in &self.0 {
             histogram.saturating_record_n(Within::bucket(bucket).middle, count);
         }
         if histogram.is_empty() {
@@ -89,8 +90,31 @@ impl Buckets {
 
     /// hdrhistogram's resolution may end one bucket beside: the filled bucket nearest to `bucket`.
     fn nearest(&self, bucket: u8) -> Within {
-        let filled = self.0.keys().min_by_key(|&&filled| filled.abs_diff(bucket)).copied();
+        let filled = self.0.iter().map(|&(filled, _)| filled).min_by_key(|filled| filled.abs_diff(bucket));
         Within::bucket(filled.unwrap_or(bucket))
+    }
+}
+
+/// Every bucket that either side holds, ascending, with both sides' counts.
+fn joined<T: Copy + Default>(left: &[(u8, T)], right: &[(u8, T)], mut each: impl FnMut(u8, T, T)) {
+    let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
+    loop {
+        let order = match (left.peek(), right.peek()) {
+            (None, None) => return,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((left, _)), Some((right, _))) => left.cmp(right),
+        };
+        let take = |side: &mut std::iter::Peekable<std::slice::Iter<'_, (u8, T)>>, other: Ordering| {
+            if order == other { None } else { side.next().copied() }
+        };
+        let (ours, theirs) = (take(&mut left, Ordering::Greater), take(&mut right, Ordering::Less));
+        let bucket = ours.or(theirs).map_or(0, |(bucket, _)| bucket);
+        each(
+            bucket,
+            ours.map_or_else(T::default, |(_, count)| count),
+            theirs.map_or_else(T::default, |(_, count)| count),
+        );
     }
 }
 

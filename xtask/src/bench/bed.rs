@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io::{Read as _, Seek as _, SeekFrom},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -108,9 +109,8 @@ pub(super) struct Collector {
 pub(super) struct Used {
     /// User and system time in ms.
     pub(super) cpu_ms: f64,
-    pub(super) resident_max_mb: f64,
-    /// What it printed on stdout.
-    pub(super) printed: String,
+    /// The file that holds what it printed.
+    printed: PathBuf,
 }
 
 impl Collector {
@@ -127,7 +127,7 @@ impl Collector {
             collector.child.as_mut().and_then(|child| child.try_wait().transpose()).transpose()?
         {
             collector.child = None;
-            bail!("{name} ended early, {status}: {}", collector.printed()?);
+            bail!("{name} ended early, {status}: {}", fs::read_to_string(&collector.stdout)?);
         }
         Ok(collector)
     }
@@ -148,19 +148,21 @@ impl Collector {
         Ok(time_ns.with_context(|| format!("{path} holds no time"))? / 1e3)
     }
 
+    /// The most memory it has had resident so far.
+    pub(super) fn resident_max_mb(&self) -> anyhow::Result<f64> {
+        let child = self.child.as_ref().context("the collector has been waited for")?;
+        let path = format!("/proc/{}/status", child.id());
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        Ok(kilobytes.with_context(|| format!("{path} holds no VmHWM"))? * 1024.0 / 1e6)
+    }
+
     fn collect(&mut self) -> anyhow::Result<Used> {
         let mut child = self.child.take().context("the collector has been waited for")?;
         let ended = child.wait4()?;
         let cpu = ended.rusage.utime + ended.rusage.stime;
-        Ok(Used {
-            cpu_ms: cpu.as_secs_f64() * 1e3,
-            resident_max_mb: ended.rusage.maxrss as f64 / 1e6,
-            printed: self.printed()?,
-        })
-    }
-
-    fn printed(&self) -> anyhow::Result<String> {
-        Ok(fs::read_to_string(&self.stdout)?)
+        Ok(Used { cpu_ms: cpu.as_secs_f64() * 1e3, printed: self.stdout.clone() })
     }
 }
 
@@ -206,10 +208,15 @@ pub(super) fn used(bed: &Bed, command: &mut Command) -> anyhow::Result<Used> {
 }
 
 impl Used {
-    /// The last line of `--json`.
+    /// The last line of `--json`; what is before may be hundreds of megabytes.
     pub(super) fn summary(&self) -> anyhow::Result<Value> {
-        let line = self.printed.lines().last().context("pmbpf printed nothing")?;
-        serde_json::from_str(line).with_context(|| format!("no summary row: {line}"))
+        const SUMMARY_BYTES_MAX: u64 = 1 << 16;
+        let mut file = File::open(&self.printed)?;
+        file.seek(SeekFrom::Start(file.metadata()?.len().saturating_sub(SUMMARY_BYTES_MAX)))?;
+        let mut end = Vec::new();
+        file.read_to_end(&mut end)?;
+        let line = end.trim_ascii_end().rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+        serde_json::from_slice(line).context("pmbpf printed no summary row")
     }
 }
 

@@ -21,6 +21,11 @@ impl Spread {
         };
         Self { low: at(0.25), median: at(0.5), high: at(0.75) }
     }
+
+    /// In another unit.
+    pub(super) fn scaled(self, factor: f64) -> Self {
+        Self { low: self.low * factor, median: self.median * factor, high: self.high * factor }
+    }
 }
 
 /// What a figure should be.

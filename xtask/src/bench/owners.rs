@@ -54,8 +54,8 @@ pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
         let before_us = collector.cpu_us()?;
         thread::sleep(INTERVAL * REFRESHES);
         let spent_us = collector.cpu_us()? - before_us;
+        resident_max_mb[side as usize].push(collector.resident_max_mb()?);
         let used = collector.stop()?;
-        resident_max_mb[side as usize].push(used.resident_max_mb);
         if matches!(side, Side::Pmbpf) {
             let cost = &used.summary()?["self"];
             own.mean_us.push(at(cost, "/drains_ns")? / at(cost, "/drains")? / 1e3);

@@ -3,9 +3,12 @@
 use std::io::{self, Write};
 
 use serde::{Serialize, Serializer};
-use serde_json::json;
+use serde_json::{
+    json,
+    value::{RawValue, to_raw_value},
+};
 
-use super::{super::words, Number, OwnerCell, SCHEMA, line, owner};
+use super::{super::words, Number, SCHEMA, line, owner};
 use crate::{
     metric::{
         GapReport, OwnerReport, Report, Waits, Who,
@@ -20,7 +23,7 @@ struct MetricRow<'a> {
     kind: &'static str,
     t: u64,
     dt: u64,
-    owner: OwnerCell<'a>,
+    owner: &'a RawValue,
     metric: &'static str,
     unit: &'static str,
     value: Option<Number>,
@@ -41,6 +44,8 @@ pub(in crate::view) fn interval(into: &mut dyn Write, report: &Report) -> io::Re
 }
 
 fn metrics(into: &mut dyn Write, report: &Report, row: &OwnerReport) -> io::Result<()> {
+    // The same in a dozen rows.
+    let owner = to_raw_value(&owner(&row.who))?;
     for (metric, value) in &row.metrics {
         let known = value.known();
         let cell = |pick: fn(&Known) -> f64| known.map(|known| Number(pick(known)));
@@ -51,7 +56,7 @@ fn metrics(into: &mut dyn Write, report: &Report, row: &OwnerReport) -> io::Resu
                 kind: "metric",
                 t: report.from_ns,
                 dt: report.length_ns,
-                owner: owner(&row.who),
+                owner: &owner,
                 metric: metric.name,
                 unit: metric.unit.name(),
                 value: cell(|known| known.estimate),
@@ -64,7 +69,7 @@ fn metrics(into: &mut dyn Write, report: &Report, row: &OwnerReport) -> io::Resu
             },
         )?;
     }
-    histogram(into, report, row)
+    histogram(into, report, row, &owner)
 }
 
 fn reason(value: &Value) -> Option<&str> {
@@ -81,7 +86,7 @@ struct HistogramRow<'a> {
     kind: &'static str,
     t: u64,
     dt: u64,
-    owner: OwnerCell<'a>,
+    owner: &'a RawValue,
     metric: &'static str,
     unit: &'static str,
     count: Option<u64>,
@@ -129,7 +134,7 @@ impl Serialize for Buckets<'_> {
     }
 }
 
-fn histogram(into: &mut dyn Write, report: &Report, row: &OwnerReport) -> io::Result<()> {
+fn histogram(into: &mut dyn Write, report: &Report, row: &OwnerReport, owner: &RawValue) -> io::Result<()> {
     let metric = metric::RUNQUEUE_LATENCY;
     let waits = row.waits.as_ref().ok();
     line(
@@ -139,7 +144,7 @@ fn histogram(into: &mut dyn Write, report: &Report, row: &OwnerReport) -> io::Re
             kind: "histogram",
             t: report.from_ns,
             dt: report.length_ns,
-            owner: owner(&row.who),
+            owner,
             metric: metric.name,
             unit: metric.unit.name(),
             count: waits.map(|waits| waits.count),
