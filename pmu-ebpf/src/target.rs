@@ -23,6 +23,9 @@ fn target(id: u64) -> Option<u32> {
 }
 
 /// Is a task that existed before counting started wanted? `Some` holds the target's flags.
+///
+/// Its ancestors are read by address on purpose: at every typed load of a pointer the verifier searches all of the
+/// kernel's types, and it follows each of these steps.
 #[inline(always)]
 pub(crate) fn existing_task<A: Access>(task: Pointer) -> Option<u32> {
     match config!(filter) {
@@ -31,7 +34,7 @@ pub(crate) fn existing_task<A: Access>(task: Pointer) -> Option<u32> {
         FILTER_PROCESSES => {
             let mut ancestor = task;
             for generation in 0..LEVELS_MAX {
-                let tgid = task::tgid::<A>(ancestor);
+                let tgid = task::tgid::<Probed>(ancestor);
                 if let Some(flags) = target(u64::from(tgid)) {
                     // Only the target itself waits to execute another program.
                     return Some(if generation == 0 { flags } else { 0 });
@@ -39,7 +42,7 @@ pub(crate) fn existing_task<A: Access>(task: Pointer) -> Option<u32> {
                 if config!(inherit) == 0 || tgid <= 1 {
                     return None;
                 }
-                ancestor = A::pointer(ancestor, config!(offsets.task_real_parent));
+                ancestor = Probed::pointer(ancestor, config!(offsets.task_real_parent));
             }
             None
         }
