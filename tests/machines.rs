@@ -5,15 +5,11 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use pmbpf::{
     machine::Machine,
-    plan::{
-        FREQUENCY, Plan, PlanError,
-        request::{Descend, Inherit, Rate, Request, Stacks, Target},
-    },
+    plan::{Plan, PlanError, request::Request},
 };
 
 fn machines() -> PathBuf {
@@ -26,20 +22,7 @@ fn captured(name: &str) -> (Machine, PathBuf) {
 }
 
 fn request(event: Option<&str>) -> Request {
-    Request {
-        target: Target::System,
-        by: None,
-        inherit: Inherit::Yes,
-        descend: Descend::Yes,
-        cpus: None,
-        event: event.map(str::to_owned),
-        rate: Rate::Frequency(FREQUENCY),
-        stacks: Stacks::No,
-        interval: None,
-        duration: None,
-        owners_max: None,
-        gap_min: Duration::from_micros(300),
-    }
+    Request { event: event.map(str::to_owned), ..Request::default() }
 }
 
 #[test]

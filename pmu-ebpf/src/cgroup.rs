@@ -18,7 +18,7 @@ use pmu_common::{
 use crate::{
     access::{Access, Pointer, Probed, Typed},
     config::config,
-    maps::{MOVES, RING, SLOT_OF, lose},
+    maps::{MOVES, RING, SLOT_OF, TARGETS, lose},
     owner, process, target, task,
 };
 
@@ -36,13 +36,17 @@ pub(crate) fn cgroup_create_raw(context: RawTracePointContext) -> i32 {
     0
 }
 
-/// Sends the path: the cgroup may be gone before user space can look it up.
+/// Makes it a target if its parent is one, and sends the path: it may be gone before user space can look it up.
 #[inline(always)]
 fn try_create<A: Access>(context: &impl EbpfContext, cgroup: Pointer, path: Pointer) -> Option<()> {
-    if !is_v2::<A>(cgroup) || config!(by) != BY_CGROUP || !target::cgroup(cgroup) {
+    if !is_v2::<A>(cgroup) {
         return None;
     }
     let id = task::cgroup_id::<A>(cgroup);
+    // The kernel tells of a cgroup before it can be entered (kernel/cgroup/cgroup.c, `cgroup_mkdir`).
+    if !target::adopt(cgroup, id) || config!(by) != BY_CGROUP {
+        return None;
+    }
     let Some(mut record) = RING.reserve::<Room>(0) else {
         lose(loss::RING_FULL);
         warn!(context, "the ring buffer has no room for cgroup {}", id);
@@ -85,7 +89,9 @@ fn try_remove<A: Access>(cgroup: Pointer) -> Option<()> {
     if !is_v2::<A>(cgroup) {
         return None;
     }
-    let key = OwnerKey { id: task::cgroup_id::<A>(cgroup), born_ns: 0 };
+    let id = task::cgroup_id::<A>(cgroup);
+    let _ = TARGETS.remove(id);
+    let key = OwnerKey { id, born_ns: 0 };
     let slot = owner::known(&key)?;
     let _ = SLOT_OF.remove(key);
     if slot == SLOT_NONE || config!(by) != BY_CGROUP { None } else { process::end(slot) }

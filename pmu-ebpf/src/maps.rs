@@ -55,7 +55,8 @@ pub(crate) static SLOT_OF: HashMap<OwnerKey, u32> = HashMap::with_max_entries(1,
 /// Filled by user space, lowest slot on top; popped by whoever allocates. One entry per slot.
 #[map]
 pub(crate) static FREE_SLOTS: Stack<u32> = Stack::with_max_entries(1, 0);
-/// Written by user space before counting starts. By process, thread or cgroup id.
+/// Written by user space before counting starts, and by `cgroup_create` and `cgroup_remove`. By process, thread or
+/// cgroup id.
 #[map]
 pub(crate) static TARGETS: HashMap<u64, u32> = HashMap::with_max_entries(1, BPF_F_NO_PREALLOC);
 /// Written by `cgroup_move`, read at the process's next switch. Old moves give way.

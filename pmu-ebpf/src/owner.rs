@@ -60,7 +60,7 @@ fn of_cgroup(cgroup: Pointer, id: u64) -> u32 {
     if let Some(slot) = known(&key) {
         return slot;
     }
-    let wanted = target::cgroup(cgroup);
+    let wanted = target::cgroup(id);
     if wanted && config!(by) == BY_CGROUP {
         return allocate(&key, |owner| {
             let parent = Probed::pointer(cgroup, config!(offsets.cgroup_parent));

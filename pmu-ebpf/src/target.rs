@@ -3,22 +3,23 @@
 use pmu_common::{
     config::{FILTER_CGROUPS, FILTER_NONE, FILTER_PROCESSES, FILTER_THREADS},
     count::SLOT_NONE,
+    loss,
 };
 
 use crate::{
     access::{Access, Pointer, Probed},
     config::config,
-    maps::TARGETS,
+    maps::{TARGETS, lose},
     task,
 };
 
-/// Levels of the cgroup tree, or generations of processes, that are searched for a target.
-const LEVELS_MAX: u32 = 64;
+/// Generations of processes that are searched for a target.
+const GENERATIONS_MAX: u32 = 64;
 
 /// Value of an id in the targets.
 #[inline(always)]
 fn target(id: u64) -> Option<u32> {
-    // SAFETY: the value is copied at once, and only user space writes the map, before counting starts.
+    // SAFETY: the value is copied at once.
     unsafe { TARGETS.get(id) }.copied()
 }
 
@@ -33,7 +34,7 @@ pub(crate) fn existing_task<A: Access>(task: Pointer) -> Option<u32> {
         FILTER_THREADS => target(u64::from(task::tid::<A>(task))),
         FILTER_PROCESSES => {
             let mut ancestor = task;
-            for generation in 0..LEVELS_MAX {
+            for generation in 0..GENERATIONS_MAX {
                 let tgid = task::tgid::<Probed>(ancestor);
                 if let Some(flags) = target(u64::from(tgid)) {
                     // Only the target itself waits to execute another program.
@@ -65,26 +66,26 @@ pub(crate) fn child<A: Access>(parent: Pointer, child: Pointer) -> bool {
     }
 }
 
-/// Is a cgroup wanted, by itself or, if descendants are, by one above it? A rare question: the answer is kept.
+/// Is the cgroup with this id wanted? User space names those there are, [`adopt`] those that come.
+#[inline(always)]
+pub(crate) fn cgroup(id: u64) -> bool {
+    config!(filter) != FILTER_CGROUPS || target(id).is_some()
+}
+
+/// Makes a new cgroup a target if its parent is one. Call before any task can be in it. Is it wanted?
 ///
 /// By address on purpose: the way up leads through a struct of another type, which typed loads do not allow.
 #[inline(always)]
-pub(crate) fn cgroup(cgroup: Pointer) -> bool {
+pub(crate) fn adopt(new: Pointer, id: u64) -> bool {
     if config!(filter) != FILTER_CGROUPS {
         return true;
     }
-    let mut cgroup = cgroup;
-    for _ in 0..LEVELS_MAX {
-        if cgroup.is_null() {
-            return false;
-        }
-        if target(task::cgroup_id::<Probed>(cgroup)).is_some() {
-            return true;
-        }
-        if config!(descend) == 0 {
-            return false;
-        }
-        cgroup = Probed::pointer(cgroup, config!(offsets.cgroup_parent));
+    let parent = Probed::pointer(new, config!(offsets.cgroup_parent));
+    if config!(descend) == 0 || parent.is_null() || target(task::cgroup_id::<Probed>(parent)).is_none() {
+        return false;
     }
-    false
+    if TARGETS.insert(id, 0, 0).is_err() {
+        lose(loss::MAP_FULL);
+    }
+    true
 }

@@ -14,11 +14,11 @@ use pmu_common::{
     cpu::{Control, CpuCount, CpuSamples},
     histogram::Buckets,
     name::map as names,
-    owner::Owner,
+    owner::{Owner, OwnerKey},
     sample::{Hot, SampleCount},
 };
 
-use super::{Attach, LoadError, Log, Mapped, Ring};
+use super::{Attach, LoadError, Log, Mapped, Ring, pod::Pod};
 use crate::{machine::Machine, plan::Plan};
 
 /// Late timers that wait, per CPU; as in pmu-ebpf/src/timer.rs.
@@ -27,6 +27,9 @@ const PENDING: u32 = 4;
 const TASKS_MAX: u32 = 65_536;
 /// Targets, and cgroups that are none, whose answer is kept.
 const ANSWERS_MIN: u32 = 8192;
+
+/// Targets that fit whatever the owners: every cgroup below a target is one too.
+const TARGETS_MIN: u32 = 8192;
 
 /// Entries per map.
 pub(super) struct Sizes {
@@ -51,7 +54,7 @@ impl Sizes {
                 (names::TASKS_BY_ADDRESS, only(attach == Attach::RawTp, TASKS_MAX)),
                 (names::SLOT_OF, ANSWERS_MIN.max(plan.slots.saturating_mul(4))),
                 (names::FREE_SLOTS, plan.slots),
-                (names::TARGETS, 1024),
+                (names::TARGETS, TARGETS_MIN.max(plan.slots.saturating_mul(2))),
                 (names::MOVES, only(plan.uses_cgroups(), 4096)),
                 (names::LATE, cpus * PENDING),
                 (names::SCRATCH, cpus),
@@ -90,6 +93,7 @@ pub struct Maps {
     pub hot: Mapped<Hot>,
     free_slots: Stack<MapData, u32>,
     targets: HashMap<MapData, u64, u32>,
+    slot_of: HashMap<MapData, Pod<OwnerKey>, u32>,
     ring: Option<Ring>,
     memory_bytes: u64,
 }
@@ -104,6 +108,7 @@ impl Maps {
         };
         let free_slots = typed(names::FREE_SLOTS, take(names::FREE_SLOTS))?;
         let targets = typed(names::TARGETS, take(names::TARGETS))?;
+        let slot_of = typed(names::SLOT_OF, take(names::SLOT_OF))?;
         let ring: RingBuf<MapData> = typed(names::RING, take(names::RING))?;
         Ok(Self {
             control: mapped(ebpf, names::CONTROL, sizes)?,
@@ -116,6 +121,7 @@ impl Maps {
             hot: mapped(ebpf, names::HOT, sizes)?,
             free_slots,
             targets,
+            slot_of,
             ring: Some(Ring::new(ring)),
             memory_bytes,
         })
@@ -137,6 +143,12 @@ impl Maps {
     /// There are more than the map holds.
     pub fn add_target(&mut self, id: u64, flags: u32) -> Result<(), LoadError> {
         self.targets.insert(id, flags, 0).map_err(|error| failed(names::TARGETS, error))
+    }
+
+    /// Forgets that a cgroup was no target.
+    pub fn forget_answer(&mut self, cgroup: u64) {
+        // It may never have been asked for.
+        let _ = self.slot_of.remove(&Pod(OwnerKey { id: cgroup, born_ns: 0 }));
     }
 
     /// The ring buffer's reader; once.

@@ -4,6 +4,7 @@ use std::{ffi::OsString, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::FREQUENCY;
 use crate::machine::cpu::Cpu;
 
 /// Whose time is counted.
@@ -101,4 +102,24 @@ pub struct Request {
     pub owners_max: Option<u32>,
     /// Shortest gap that is listed.
     pub gap_min: Duration,
+}
+
+/// Everything, as `pmbpf run` without options.
+impl Default for Request {
+    fn default() -> Self {
+        Self {
+            target: Target::System,
+            by: None,
+            inherit: Inherit::Yes,
+            descend: Descend::Yes,
+            cpus: None,
+            event: None,
+            rate: Rate::Frequency(FREQUENCY),
+            stacks: Stacks::No,
+            interval: None,
+            duration: None,
+            owners_max: None,
+            gap_min: Duration::from_micros(300),
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use super::{
     Plan, PlanError,
-    request::{By, Descend, Inherit, Rate, Request, Stacks, Target},
+    request::{By, Rate, Request, Target},
     tick,
 };
 use crate::{
@@ -33,23 +33,6 @@ fn machine(pmus: &[&str]) -> Machine {
     }
 }
 
-fn request() -> Request {
-    Request {
-        target: Target::System,
-        by: None,
-        inherit: Inherit::Yes,
-        descend: Descend::Yes,
-        cpus: None,
-        event: None,
-        rate: Rate::Frequency(super::FREQUENCY),
-        stacks: Stacks::No,
-        interval: None,
-        duration: None,
-        owners_max: None,
-        gap_min: Duration::from_micros(300),
-    }
-}
-
 fn plan(request: &Request, machine: &Machine) -> Result<Plan, PlanError> {
     // An empty root: nothing of this host may leak into the plan.
     Plan::new(request, machine, Path::new("/nonexistent"))
@@ -58,7 +41,7 @@ fn plan(request: &Request, machine: &Machine) -> Result<Plan, PlanError> {
 #[test]
 fn without_a_pmu_the_clock_samples_and_the_plan_says_why() {
     let machine = machine(&["software"]);
-    let plan = plan(&request(), &machine).unwrap();
+    let plan = plan(&Request::default(), &machine).unwrap();
     let sampling = plan.sampling.unwrap();
     assert_eq!((sampling.event.as_str(), sampling.period), ("cpu-clock", 10_101_010));
     assert!(machine.no_core_pmu().unwrap().contains("hypervisor"));
@@ -66,21 +49,22 @@ fn without_a_pmu_the_clock_samples_and_the_plan_says_why() {
 
 #[test]
 fn with_a_pmu_cycles_sample() {
-    let plan = plan(&request(), &machine(&["cpu", "software"])).unwrap();
+    let plan = plan(&Request::default(), &machine(&["cpu", "software"])).unwrap();
     assert_eq!(plan.sampling.unwrap().event, "cycles");
 }
 
 #[test]
 fn an_event_of_a_missing_pmu_is_refused_with_the_reason() {
     let error =
-        plan(&Request { event: Some("instructions".to_owned()), ..request() }, &machine(&[])).unwrap_err();
+        plan(&Request { event: Some("instructions".to_owned()), ..Request::default() }, &machine(&[]))
+            .unwrap_err();
     assert_eq!(error.class(), super::Class::Unsupported);
     assert!(error.to_string().contains("no hardware PMU"), "{error}");
 }
 
 #[test]
 fn a_frequency_without_a_clock_is_refused() {
-    let asked = Request { event: Some("page-faults".to_owned()), ..request() };
+    let asked = Request { event: Some("page-faults".to_owned()), ..Request::default() };
     assert!(matches!(plan(&asked, &machine(&[])), Err(PlanError::NeedsPeriod(_))));
     let with_period = Request { rate: Rate::Period(100), ..asked };
     assert_eq!(plan(&with_period, &machine(&[])).unwrap().sampling.unwrap().period, 100);
@@ -88,20 +72,20 @@ fn a_frequency_without_a_clock_is_refused() {
 
 #[test]
 fn a_cpu_that_is_not_online_is_named() {
-    let asked = Request { cpus: Some(vec![Cpu(1), Cpu(3)]), ..request() };
+    let asked = Request { cpus: Some(vec![Cpu(1), Cpu(3)]), ..Request::default() };
     let error = plan(&asked, &machine(&[])).unwrap_err().to_string();
     assert!(error.contains("cpu 3") && error.contains("0-2"), "{error}");
 }
 
 #[test]
 fn a_process_that_is_not_there_is_named() {
-    let asked = Request { target: Target::Processes(vec![4242]), ..request() };
+    let asked = Request { target: Target::Processes(vec![4242]), ..Request::default() };
     assert_eq!(plan(&asked, &machine(&[])).unwrap_err().to_string(), "pid 4242: no such process");
 }
 
 #[test]
 fn cgroups_need_a_v2_hierarchy() {
-    let asked = Request { by: Some(By::Cgroup), ..request() };
+    let asked = Request { by: Some(By::Cgroup), ..Request::default() };
     assert_eq!(plan(&asked, &machine(&[])).unwrap_err().class(), super::Class::Unsupported);
 }
 
@@ -116,6 +100,6 @@ fn an_interval_is_a_whole_number_of_ticks() {
 fn more_cpus_mean_fewer_slots_not_more_memory() {
     let mut large = machine(&[]);
     large.cpu.possible = 1024;
-    let plan = plan(&request(), &large).unwrap();
+    let plan = plan(&Request::default(), &large).unwrap();
     assert!(u64::from(plan.slots) * 1024 * super::ROW_BYTES <= super::ROWS_BYTES_MAX);
 }

@@ -4,22 +4,18 @@ mod collect;
 mod cost;
 mod inbox;
 pub mod launch;
+mod open;
 mod owners;
 mod run;
 
 use std::{
     collections::HashMap,
     io,
-    path::{Path, PathBuf},
-    thread,
+    path::PathBuf,
     time::{Duration, Instant, SystemTime},
 };
 
-use pmu_common::{
-    config::TARGET_FROM_EXEC,
-    cpu::{COUNTED_WORD, Control},
-    loss,
-};
+use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD, loss};
 use tokio::io::unix::AsyncFd;
 
 use self::{collect::Changes, cost::Meter, inbox::Inbox, owners::Owners};
@@ -28,15 +24,10 @@ pub use self::{
     run::{Outcome, Stop, run},
 };
 use crate::{
-    bpf::{LoadError, Object, Options, Ring, release_memory},
-    drain::{Absent, Drain, Header},
-    machine::{
-        Machine,
-        cpu::{self, Cpu, Times},
-        kernel_symbols,
-    },
+    bpf::{LoadError, Object, Ring, release_memory},
+    drain::{Drain, Header},
+    machine::cpu::{self, Cpu, Times},
     perf::{Counter, OpenError},
-    plan::{Plan, Target},
     symbol::Symbols,
 };
 
@@ -81,67 +72,6 @@ pub struct Session {
 }
 
 impl Session {
-    /// Loads and attaches everything that `plan` needs. Nothing counts yet. Needs CAP_BPF and CAP_PERFMON (and
-    /// CAP_SYSLOG for kernel names), and a tokio runtime.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refused something; the error knows what would help.
-    pub fn open(plan: Plan, machine: Machine, root: &Path, options: &Options) -> Result<Self, SessionError> {
-        raise_file_limit(plan.cpus.len() as u64 + 128);
-        let symbols_root = root.to_owned();
-        // Reading kallsyms takes as long as loading the programs.
-        let lists: [&[&str]; 2] = [&kernel_symbols::TICK, &kernel_symbols::CLOCK];
-        let functions = thread::spawn(move || kernel_symbols::find(&symbols_root, lists));
-        let mut object = Object::load(&plan, &machine, root, options)?;
-        for slot in (1..plan.slots).rev() {
-            object.maps.offer_slot(slot)?;
-        }
-        add_targets(&mut object, &plan)?;
-        object.attach(&plan)?;
-        let counters = match &plan.sampling {
-            None => Vec::new(),
-            Some(sampling) => {
-                plan.cpus.iter().map(|&cpu| Counter::open(sampling, cpu)).collect::<Result<_, _>>()?
-            }
-        };
-        if !counters.is_empty() {
-            object.sample_on(&counters)?;
-        }
-        let functions = functions.join().ok().and_then(Result::ok).unwrap_or_default();
-        set_functions(&object, functions);
-        let ring = object.maps.take_ring().expect("the ring buffer is taken once, here");
-        let ring = ring.watch().map_err(|error| SessionError::Io("cannot watch the ring buffer", error))?;
-        let rows = plan.slots as usize * machine.cpu.possible as usize;
-        let missing = missing(&machine, &object, functions[0]);
-        Ok(Self {
-            owners: Owners::new(plan.by, machine.cgroups.clone(), plan.slots),
-            header: Header {
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                started_unix_ns: 0,
-                started_ns: 0,
-                attach: object.attach_kind().name().to_owned(),
-                knows_steal: object.knows_steal(),
-                missing,
-                machine,
-                plan,
-            },
-            object,
-            counters,
-            ring,
-            symbols: Symbols::default(),
-            inbox: Inbox::default(),
-            meter: None,
-            table: 0,
-            seen_changes: vec![(0, 0); rows],
-            changed_rows: 0,
-            hotness: HashMap::new(),
-            lost_flushes: 0,
-            ticks: 0,
-            root: root.to_owned(),
-        })
-    }
-
     /// Makes a process that waits to become a command the target.
     ///
     /// # Errors
@@ -283,54 +213,10 @@ impl Session {
     }
 }
 
-fn add_targets(object: &mut Object, plan: &Plan) -> Result<(), LoadError> {
-    let ids: Vec<u64> = match &plan.target {
-        Target::System | Target::Command(_) => Vec::new(),
-        Target::Processes(ids) | Target::Threads(ids) => ids.iter().map(|&id| u64::from(id)).collect(),
-        Target::Cgroups(cgroups) => cgroups.iter().map(|cgroup| cgroup.id.0).collect(),
-    };
-    ids.into_iter().try_for_each(|id| object.maps.add_target(id, 0))
-}
-
-/// Tells the running programs which timers to watch.
-fn set_functions(object: &Object, [tick, clock]: [u64; 2]) {
-    const TICK_WORD: usize = std::mem::offset_of!(Control, tick_function) / 8;
-    const CLOCK_WORD: usize = std::mem::offset_of!(Control, clock_function) / 8;
-    object.maps.control.write_word(0, TICK_WORD, tick);
-    object.maps.control.write_word(0, CLOCK_WORD, clock);
-}
-
-fn missing(machine: &Machine, object: &Object, tick: u64) -> Vec<Absent> {
-    let absent = |what: &str, why: &str| Absent { what: what.to_owned(), why: why.to_owned() };
-    let mut missing = Vec::new();
-    if let Some(why) = machine.no_core_pmu() {
-        missing.push(absent("Top-Down and every hardware event", &why));
-    }
-    if tick == 0 {
-        missing.push(absent(
-            "blind time",
-            "the tick's timer is not in /proc/kallsyms; see kernel.kptr_restrict",
-        ));
-    }
-    if !object.knows_steal() && machine.cpu.guest {
-        missing.push(absent("stolen time", "this kernel does not account it, so a stolen span looks masked"));
-    }
-    missing
-}
-
 /// CLOCK_MONOTONIC, the programs' clock.
 fn monotonic_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
-}
-
-/// One descriptor per CPU and event, and some for files: up to the hard limit the choice is ours.
-fn raise_file_limit(needed: u64) {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|soft| soft < needed + 1024) {
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    }
 }
 
 /// Reasons for losses that only user space knows, beside [`loss::NAMES`].

@@ -12,8 +12,8 @@ use crate::{
         privilege::{Privileges, paranoid_meaning},
     },
     plan::{
-        Class, FREQUENCY, Plan,
-        request::{Descend, Inherit, Rate, Request, Stacks, Target},
+        Class, Plan,
+        request::{Request, Stacks},
     },
 };
 
@@ -233,20 +233,7 @@ fn programs(machine: &Machine, privileges: &Privileges, root: &Path) -> (Vec<Che
 type Refusal = (Class, String, Option<String>);
 
 fn verify(machine: &Machine, root: &Path, attach: Attach) -> Result<usize, Refusal> {
-    let request = Request {
-        target: Target::System,
-        by: None,
-        inherit: Inherit::Yes,
-        descend: Descend::Yes,
-        cpus: None,
-        event: None,
-        rate: Rate::Frequency(FREQUENCY),
-        stacks: Stacks::Yes,
-        interval: None,
-        duration: None,
-        owners_max: Some(63),
-        gap_min: std::time::Duration::from_millis(1),
-    };
+    let request = Request { stacks: Stacks::Yes, owners_max: Some(63), ..Request::default() };
     let plan = Plan::new(&request, machine, root)
         .map_err(|error| (error.class(), error.to_string(), error.hint()))?;
     let options = Options { attach: Some(attach), btf: None, log: Log::Off };
