@@ -120,6 +120,22 @@ fn a_parent_holds_what_is_below_it_unless_told_not_to() {
 }
 
 #[test]
+fn a_cgroup_made_below_a_new_one_is_below_the_target_too() {
+    let parent = Cgroup::new("nested");
+    let spin = workload("spin", &["-g"]);
+    for by in [&[][..], &["--by", "process"]] {
+        let running = Running::start(&[&["--cgroup", &parent.path][..], by].concat());
+        let inner = parent.below(&format!("new-{}/inner", by.len()));
+        inner.spawn(&format!("{spin} 0.2")).wait();
+        let rows = running.stop();
+        assert_close("total", rows.total("cpu_time"), inner.usage_ns(), 0.01, 20_000.0);
+        if by.is_empty() {
+            assert_close("inner", rows.of_cgroup("cpu_time", &inner.path), inner.usage_ns(), 0.01, 20_000.0);
+        }
+    }
+}
+
+#[test]
 fn processes_of_a_cgroup_can_own_the_counts() {
     let group = Cgroup::new("by-process");
     let running = Running::start(&["--cgroup", &group.path, "--by", "process"]);

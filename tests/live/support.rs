@@ -208,10 +208,6 @@ impl Cgroup {
         Self { folder, path: format!("{}/{relative}", self.path) }
     }
 
-    pub(crate) fn folder(&self) -> &str {
-        self.folder.to_str().unwrap()
-    }
-
     /// `usage_usec` of `cpu.stat`, in ns.
     pub(crate) fn usage_ns(&self) -> f64 {
         let stat = fs::read_to_string(self.folder.join("cpu.stat")).unwrap();
