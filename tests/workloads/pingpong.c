@@ -3,9 +3,11 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -57,6 +59,7 @@ int main(int argc, char **argv)
 	int (*pipes)[2] = calloc(n, sizeof(*pipes)), go[2];
 	cpu_set_t set;
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody else would end the ring
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
 	sched_setaffinity(0, sizeof(set), &set);
@@ -70,6 +73,7 @@ int main(int argc, char **argv)
 			continue;
 		char byte;
 
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (argc > 3)
 			join_cgroup(argv[3 + i % (argc - 3)]);
 		close(go[1]);

@@ -4,13 +4,13 @@ use std::{
     fs::{self, File},
     io::{Read as _, Seek as _, SeekFrom},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::Duration,
 };
 
 use anyhow::{Context as _, bail};
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 use wait4::Wait4 as _;
 
@@ -109,6 +109,7 @@ pub(super) struct Collector {
 pub(super) struct Used {
     /// User and system time in ms.
     pub(super) cpu_ms: f64,
+    status: ExitStatus,
     /// The file that holds what it printed.
     printed: PathBuf,
 }
@@ -162,7 +163,7 @@ impl Collector {
         let mut child = self.child.take().context("the collector has been waited for")?;
         let ended = child.wait4()?;
         let cpu = ended.rusage.utime + ended.rusage.stime;
-        Ok(Used { cpu_ms: cpu.as_secs_f64() * 1e3, printed: self.stdout.clone() })
+        Ok(Used { cpu_ms: cpu.as_secs_f64() * 1e3, status: ended.status, printed: self.stdout.clone() })
     }
 }
 
@@ -175,14 +176,13 @@ impl Drop for Collector {
     }
 }
 
-/// A workload in the background, with the processes it makes. Never left running.
+/// A workload in the background. Never left running: its own processes end with it, and it with us.
 pub(super) struct Background(Child);
 
 impl Background {
     /// Starts it, and leaves it time to get going.
     pub(super) fn start(command: &mut Command) -> anyhow::Result<Self> {
-        use std::os::unix::process::CommandExt as _;
-        let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
         thread::sleep(SETTLE);
         Ok(Self(child))
     }
@@ -190,21 +190,23 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        if let Some(group) = Pid::from_raw(self.0.id().cast_signed()) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
+        let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Runs a command to its end; what it used.
+/// Runs a command to its end, which must be a success; what it used.
 pub(super) fn used(bed: &Bed, command: &mut Command) -> anyhow::Result<Used> {
     let stdout = bed.file("command.out");
     let file = File::create(&stdout)?;
     command.stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);
     let name = command.get_program().display().to_string();
     let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-    Collector { child: Some(child), stdout }.collect()
+    let used = Collector { child: Some(child), stdout }.collect()?;
+    if !used.status.success() {
+        bail!("{name} failed, {}: {}", used.status, fs::read_to_string(&used.printed)?);
+    }
+    Ok(used)
 }
 
 impl Used {
@@ -227,6 +229,24 @@ pub(super) fn at(row: &Value, pointer: &str) -> anyhow::Result<f64> {
         .with_context(|| format!("the row has no number at {pointer}"))
 }
 
+/// Names of our cgroups begin with this and end with the id of the bench.
+const NAME: &str = "pmbpf-bench-";
+
+/// Removes the cgroups of a bench that was killed.
+fn remove_left_over(mount: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(mount)?.flatten() {
+        let name = entry.file_name();
+        let id = name.to_str().and_then(|name| name.strip_prefix(NAME)?.parse().ok());
+        let Some(pid) = id.and_then(Pid::from_raw) else { continue };
+        if test_kill_process(pid).is_err() {
+            let inner = fs::read_dir(entry.path())?.flatten().map(|inner| inner.path());
+            inner.filter(|path| path.is_dir()).try_for_each(fs::remove_dir)?;
+            fs::remove_dir(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Cgroups of ours, removed in the end.
 pub(super) struct Cgroups {
     base: PathBuf,
@@ -246,7 +266,8 @@ impl Cgroups {
             (kind == "cgroup2").then(|| Path::new(at).to_owned())
         });
         let mount = mount.context("no cgroup v2 hierarchy is mounted")?;
-        let name = format!("pmbpf-bench-{}", std::process::id());
+        remove_left_over(&mount)?;
+        let name = format!("{NAME}{}", std::process::id());
         let mut cgroups = Self { base: mount.join(&name), folders: Vec::new(), paths: Vec::new() };
         fs::create_dir(&cgroups.base).with_context(|| format!("cannot create {}", cgroups.base.display()))?;
         for index in 0..count {

@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     let verdict =
-        if missed == 0 { "every target is met".to_owned() } else { format!("{missed} targets are missed") };
+        if missed == 0 { "every target is met".to_owned() } else { format!("targets missed: {missed}") };
     writeln!(std::io::stdout().lock(), "{verdict}")?;
     Ok(())
 }
