@@ -11,7 +11,7 @@ use pmu_common::{
 use super::Session;
 use crate::{
     bpf::Maps,
-    drain::{CountRow, CpuRow, HotRow, SlotId},
+    drain::{CountRow, CpuRow, HotRow},
     machine::cpu::Cpu,
 };
 
@@ -45,10 +45,24 @@ impl Session {
         for slot in self.owners.in_use() {
             for &cpu in &self.header.plan.cpus {
                 let index = (slot * cpus + cpu.0) as usize;
-                let seen = &mut self.seen_changes[index];
-                if let Some(row) = changed(&self.object.maps, index, seen, &mut room) {
-                    rows.push(CountRow { slot: self.owners.slot_id(slot), cpu, ..row });
+                let (maps, seen) = (&self.object.maps, &mut self.seen_changes[index]);
+                let now = changes(maps, index);
+                if now == *seen {
+                    continue;
                 }
+                let counts_changed = now.0 != seen.0;
+                *seen = now;
+                rows.push(CountRow {
+                    slot: self.owners.slot_id(slot),
+                    cpu,
+                    count: maps.counts.read(index),
+                    samples: if index < maps.samples.len() {
+                        maps.samples.read(index)
+                    } else {
+                        Default::default()
+                    },
+                    latencies: if counts_changed { buckets(maps, index, &mut room) } else { Vec::new() },
+                });
             }
         }
         self.changed_rows = rows.len();
@@ -82,27 +96,15 @@ const HOT_COUNT_WORD: usize = std::mem::offset_of!(Hot, count) / 8;
 const COUNT_CHANGES_WORD: usize = std::mem::offset_of!(Count, changes) / 8;
 const SAMPLE_CHANGES_WORD: usize = std::mem::offset_of!(pmu_common::sample::SampleCount, changes) / 8;
 
-/// What has changed was when it was last read.
+/// What a row's words of changes were: of its counts, and of its samples.
 pub(super) type Changes = (u64, u64);
 
-fn changed(maps: &Maps, index: usize, seen: &mut Changes, room: &mut Room) -> Option<CountRow> {
+fn changes(maps: &Maps, index: usize) -> Changes {
     let sampled = index < maps.samples.len();
-    let now = (
+    (
         maps.counts.read_word(index, COUNT_CHANGES_WORD),
         if sampled { maps.samples.read_word(index, SAMPLE_CHANGES_WORD) } else { 0 },
-    );
-    if now == *seen {
-        return None;
-    }
-    let counts_changed = now.0 != seen.0;
-    *seen = now;
-    Some(CountRow {
-        slot: SlotId { slot: 0, generation: 0 },
-        cpu: Cpu(0),
-        count: maps.counts.read(index),
-        samples: if sampled { maps.samples.read(index) } else { Default::default() },
-        latencies: if counts_changed { buckets(maps, index, room) } else { Vec::new() },
-    })
+    )
 }
 
 /// The word of a [`Count`] that says which groups of buckets hold anything.
