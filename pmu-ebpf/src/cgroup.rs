@@ -18,7 +18,7 @@ use pmu_common::{
 use crate::{
     access::{Access, Pointer, Probed, Typed},
     config::config,
-    maps::{MOVES, RING, SLOT_OF, TARGETS, lose},
+    maps::{MOVES, RING, SLOT_OF, lose},
     owner, process, target, task,
 };
 
@@ -90,7 +90,7 @@ fn try_remove<A: Access>(cgroup: Pointer) -> Option<()> {
         return None;
     }
     let id = task::cgroup_id::<A>(cgroup);
-    let _ = TARGETS.remove(id);
+    target::forget(id);
     let key = OwnerKey { id, born_ns: 0 };
     let slot = owner::known(&key)?;
     let _ = SLOT_OF.remove(key);

@@ -89,3 +89,11 @@ pub(crate) fn adopt(new: Pointer, id: u64) -> bool {
     }
     true
 }
+
+/// A cgroup is gone. Where processes or threads are the targets, its id may be one of theirs.
+#[inline(always)]
+pub(crate) fn forget(id: u64) {
+    if config!(filter) == FILTER_CGROUPS {
+        let _ = TARGETS.remove(id);
+    }
+}

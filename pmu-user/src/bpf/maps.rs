@@ -14,11 +14,11 @@ use pmu_common::{
     cpu::{Control, CpuCount, CpuSamples},
     histogram::Buckets,
     name::map as names,
-    owner::{Owner, OwnerKey},
+    owner::Owner,
     sample::{Hot, SampleCount},
 };
 
-use super::{Attach, LoadError, Log, Mapped, Ring, pod::Pod};
+use super::{Attach, LoadError, Log, Mapped, Ring};
 use crate::{machine::Machine, plan::Plan};
 
 /// Late timers that wait, per CPU; as in pmu-ebpf/src/timer.rs.
@@ -93,7 +93,6 @@ pub struct Maps {
     pub hot: Mapped<Hot>,
     free_slots: Stack<MapData, u32>,
     targets: HashMap<MapData, u64, u32>,
-    slot_of: HashMap<MapData, Pod<OwnerKey>, u32>,
     ring: Option<Ring>,
     memory_bytes: u64,
 }
@@ -108,7 +107,6 @@ impl Maps {
         };
         let free_slots = typed(names::FREE_SLOTS, take(names::FREE_SLOTS))?;
         let targets = typed(names::TARGETS, take(names::TARGETS))?;
-        let slot_of = typed(names::SLOT_OF, take(names::SLOT_OF))?;
         let ring: RingBuf<MapData> = typed(names::RING, take(names::RING))?;
         Ok(Self {
             control: mapped(ebpf, names::CONTROL, sizes)?,
@@ -121,7 +119,6 @@ impl Maps {
             hot: mapped(ebpf, names::HOT, sizes)?,
             free_slots,
             targets,
-            slot_of,
             ring: Some(Ring::new(ring)),
             memory_bytes,
         })
@@ -143,12 +140,6 @@ impl Maps {
     /// There are more than the map holds.
     pub fn add_target(&mut self, id: u64, flags: u32) -> Result<(), LoadError> {
         self.targets.insert(id, flags, 0).map_err(|error| failed(names::TARGETS, error))
-    }
-
-    /// Forgets that a cgroup was no target.
-    pub fn forget_answer(&mut self, cgroup: u64) {
-        // It may never have been asked for.
-        let _ = self.slot_of.remove(&Pod(OwnerKey { id: cgroup, born_ns: 0 }));
     }
 
     /// The ring buffer's reader; once.

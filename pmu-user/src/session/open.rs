@@ -35,9 +35,9 @@ impl Session {
         for slot in (1..plan.slots).rev() {
             object.maps.offer_slot(slot)?;
         }
-        let known = add_targets(&mut object, &plan, &machine, &HashSet::new())?;
+        add_tasks(&mut object, &plan)?;
         object.attach(&plan)?;
-        add_targets(&mut object, &plan, &machine, &known)?;
+        add_cgroups(&mut object, &plan, &machine)?;
         let counters = match &plan.sampling {
             None => Vec::new(),
             Some(sampling) => {
@@ -82,33 +82,32 @@ impl Session {
     }
 }
 
-/// Tells the programs what is wanted, except what they know already. From when they are attached they find new cgroups
-/// themselves; those made just before may have been met, and found to be none.
-fn add_targets(
-    object: &mut Object,
-    plan: &Plan,
-    machine: &Machine,
-    known: &HashSet<u64>,
-) -> Result<HashSet<u64>, LoadError> {
-    let ids: HashSet<u64> = match &plan.target {
-        Target::System | Target::Command(_) => HashSet::new(),
-        Target::Processes(ids) | Target::Threads(ids) => ids.iter().map(|&id| u64::from(id)).collect(),
-        Target::Cgroups(cgroups) if plan.descend == Descend::No => {
-            cgroups.iter().map(|cgroup| cgroup.id.0).collect()
+/// Tells the programs which tasks are wanted. Before they are attached: a task is judged when it is first met.
+fn add_tasks(object: &mut Object, plan: &Plan) -> Result<(), LoadError> {
+    let (Target::Processes(ids) | Target::Threads(ids)) = &plan.target else { return Ok(()) };
+    ids.iter().try_for_each(|&id| object.maps.add_target(u64::from(id), 0))
+}
+
+/// Tells the programs which cgroups are wanted, before counting: a cgroup is judged when something is first counted in
+/// it. Once they are attached they find new ones below those they know, so it is over when a look finds nothing new.
+fn add_cgroups(object: &mut Object, plan: &Plan, machine: &Machine) -> Result<(), LoadError> {
+    let Target::Cgroups(targets) = &plan.target else { return Ok(()) };
+    if plan.descend == Descend::No {
+        return targets.iter().try_for_each(|target| object.maps.add_target(target.id.0, 0));
+    }
+    let mut known = HashSet::new();
+    loop {
+        let before = known.len();
+        // A target that is gone by now needs nothing.
+        for cgroup in targets.iter().filter_map(|target| machine.cgroups.list(&target.path).ok()).flatten() {
+            if known.insert(cgroup.id) {
+                object.maps.add_target(cgroup.id.0, 0)?;
+            }
         }
-        Target::Cgroups(cgroups) => {
-            // One that is gone by now needs no programs.
-            let below = cgroups.iter().filter_map(|cgroup| machine.cgroups.list(&cgroup.path).ok());
-            below.flatten().map(|cgroup| cgroup.id.0).collect()
-        }
-    };
-    for &id in ids.difference(known) {
-        object.maps.add_target(id, 0)?;
-        if plan.uses_cgroups() {
-            object.maps.forget_answer(id);
+        if known.len() == before {
+            return Ok(());
         }
     }
-    Ok(ids)
 }
 
 /// Tells the running programs which timers to watch.
