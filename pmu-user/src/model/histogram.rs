@@ -1,7 +1,5 @@
 //! Latencies in log-linear buckets: added up here, read by hdrhistogram.
 
-use std::cmp::Ordering;
-
 use pmu_common::histogram::{bucket_of, lower_bound, upper_bound};
 
 /// Counts per bucket of [`pmu_common::histogram`], ascending; only those that are not zero.
@@ -96,25 +94,18 @@ impl Buckets {
 }
 
 /// Every bucket that either side holds, ascending, with both sides' counts.
-fn joined<T: Copy + Default>(left: &[(u8, T)], right: &[(u8, T)], mut each: impl FnMut(u8, T, T)) {
-    let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
-    loop {
-        let order = match (left.peek(), right.peek()) {
-            (None, None) => return,
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (Some((left, _)), Some((right, _))) => left.cmp(right),
+fn joined<T: Copy + Default>(mut left: &[(u8, T)], mut right: &[(u8, T)], mut each: impl FnMut(u8, T, T)) {
+    let next = |side: &[(u8, T)]| side.first().map(|&(bucket, _)| bucket);
+    while let Some(bucket) = next(left).into_iter().chain(next(right)).min() {
+        let take = |side: &mut &[(u8, T)]| match **side {
+            [(first, count), ref rest @ ..] if first == bucket => {
+                *side = rest;
+                count
+            }
+            _ => T::default(),
         };
-        let take = |side: &mut std::iter::Peekable<std::slice::Iter<'_, (u8, T)>>, other: Ordering| {
-            if order == other { None } else { side.next().copied() }
-        };
-        let (ours, theirs) = (take(&mut left, Ordering::Greater), take(&mut right, Ordering::Less));
-        let bucket = ours.or(theirs).map_or(0, |(bucket, _)| bucket);
-        each(
-            bucket,
-            ours.map_or_else(T::default, |(_, count)| count),
-            theirs.map_or_else(T::default, |(_, count)| count),
-        );
+        let (ours, theirs) = (take(&mut left), take(&mut right));
+        each(bucket, ours, theirs);
     }
 }
 

@@ -52,16 +52,19 @@ impl Session {
                 }
                 let counts_changed = now.0 != seen.0;
                 *seen = now;
+                let count = maps.counts.read(index);
+                let latencies =
+                    if counts_changed { buckets(maps, index, count.filled, &mut room) } else { Vec::new() };
                 rows.push(CountRow {
                     slot: self.owners.slot_id(slot),
                     cpu,
-                    count: maps.counts.read(index),
+                    count,
                     samples: if index < maps.samples.len() {
                         maps.samples.read(index)
                     } else {
                         Default::default()
                     },
-                    latencies: if counts_changed { buckets(maps, index, &mut room) } else { Vec::new() },
+                    latencies,
                 });
             }
         }
@@ -107,8 +110,6 @@ fn changes(maps: &Maps, index: usize) -> Changes {
     )
 }
 
-/// The word of a [`Count`] that says which groups of buckets hold anything.
-const FILLED_WORD: usize = std::mem::offset_of!(Count, filled) / 8;
 /// Two buckets share a word.
 const GROUP_WORDS: usize = GROUP_BUCKETS / 2;
 
@@ -117,8 +118,7 @@ type Room = [(u8, u32); BUCKETS];
 
 /// The buckets of a histogram that are not zero. Which are is random: everything is written, and what is zero is written
 /// over.
-fn buckets(maps: &Maps, row: usize, room: &mut Room) -> Vec<(u8, u32)> {
-    let mut filled = maps.counts.read_word(row, FILLED_WORD);
+fn buckets(maps: &Maps, row: usize, mut filled: u64, room: &mut Room) -> Vec<(u8, u32)> {
     let mut count = 0;
     while filled != 0 {
         let group = filled.trailing_zeros() as usize;

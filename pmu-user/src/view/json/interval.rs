@@ -14,11 +14,12 @@ use crate::{
         GapReport, OwnerReport, Report, Waits, Who,
         value::{Known, Value},
     },
-    table::metric,
+    table::metric::{self, Metric},
 };
 
+/// What a metric's row and a histogram's begin with.
 #[derive(Serialize)]
-struct MetricRow<'a> {
+struct Head<'a> {
     schema: &'static str,
     kind: &'static str,
     t: u64,
@@ -26,6 +27,24 @@ struct MetricRow<'a> {
     owner: &'a RawValue,
     metric: &'static str,
     unit: &'static str,
+}
+
+fn head<'a>(kind: &'static str, report: &Report, owner: &'a RawValue, metric: &Metric) -> Head<'a> {
+    Head {
+        schema: SCHEMA,
+        kind,
+        t: report.from_ns,
+        dt: report.length_ns,
+        owner,
+        metric: metric.name,
+        unit: metric.unit.name(),
+    }
+}
+
+#[derive(Serialize)]
+struct MetricRow<'a> {
+    #[serde(flatten)]
+    head: Head<'a>,
     value: Option<Number>,
     low: Option<Number>,
     high: Option<Number>,
@@ -52,13 +71,7 @@ fn metrics(into: &mut dyn Write, report: &Report, row: &OwnerReport) -> io::Resu
         line(
             into,
             &MetricRow {
-                schema: SCHEMA,
-                kind: "metric",
-                t: report.from_ns,
-                dt: report.length_ns,
-                owner: &owner,
-                metric: metric.name,
-                unit: metric.unit.name(),
+                head: head("metric", report, &owner, metric),
                 value: cell(|known| known.estimate),
                 low: cell(|known| known.low),
                 high: cell(|known| known.high),
@@ -82,13 +95,8 @@ fn reason(value: &Value) -> Option<&str> {
 /// A histogram as a row.
 #[derive(Serialize)]
 struct HistogramRow<'a> {
-    schema: &'static str,
-    kind: &'static str,
-    t: u64,
-    dt: u64,
-    owner: &'a RawValue,
-    metric: &'static str,
-    unit: &'static str,
+    #[serde(flatten)]
+    head: Head<'a>,
     count: Option<u64>,
     sum: Option<u64>,
     quantiles: Quantiles<'a>,
@@ -135,18 +143,11 @@ impl Serialize for Buckets<'_> {
 }
 
 fn histogram(into: &mut dyn Write, report: &Report, row: &OwnerReport, owner: &RawValue) -> io::Result<()> {
-    let metric = metric::RUNQUEUE_LATENCY;
     let waits = row.waits.as_ref().ok();
     line(
         into,
         &HistogramRow {
-            schema: SCHEMA,
-            kind: "histogram",
-            t: report.from_ns,
-            dt: report.length_ns,
-            owner,
-            metric: metric.name,
-            unit: metric.unit.name(),
+            head: head("histogram", report, owner, &metric::RUNQUEUE_LATENCY),
             count: waits.map(|waits| waits.count),
             sum: waits.map(|waits| waits.sum_ns),
             quantiles: Quantiles(waits),
