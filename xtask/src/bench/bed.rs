@@ -82,6 +82,13 @@ impl Bed {
     }
 }
 
+/// perf with these arguments.
+pub(super) fn perf(arguments: &[&str]) -> Command {
+    let mut command = Command::new("perf");
+    command.args(arguments);
+    command
+}
+
 /// What each round's value is more than the same round's base.
 pub(super) fn added(values: &[f64], base: &[f64]) -> Spread {
     Spread::of(values.iter().zip(base).map(|(value, base)| value - base).collect())
@@ -115,22 +122,28 @@ pub(super) struct Used {
 }
 
 impl Collector {
-    /// Starts it and waits until it has settled. perf prints on stderr, so both streams go to one file.
+    /// Starts it and waits until it has settled.
     pub(super) fn start(bed: &Bed, command: &mut Command) -> anyhow::Result<Self> {
-        let stdout = bed.file("collector.out");
-        let file = File::create(&stdout)?;
-        command.stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);
-        let name = command.get_program().display().to_string();
-        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-        let mut collector = Self { child: Some(child), stdout };
+        let mut collector = Self::spawn(bed, command)?;
         thread::sleep(SETTLE);
         if let Some(status) =
             collector.child.as_mut().and_then(|child| child.try_wait().transpose()).transpose()?
         {
             collector.child = None;
+            let name = command.get_program().display();
             bail!("{name} ended early, {status}: {}", fs::read_to_string(&collector.stdout)?);
         }
         Ok(collector)
+    }
+
+    /// perf prints on stderr, so both streams go to one file.
+    fn spawn(bed: &Bed, command: &mut Command) -> anyhow::Result<Self> {
+        let stdout = bed.file("collector.out");
+        let file = File::create(&stdout)?;
+        command.stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);
+        let child =
+            command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
+        Ok(Self { child: Some(child), stdout })
     }
 
     /// Interrupts it, and waits for its end.
@@ -197,13 +210,9 @@ impl Drop for Background {
 
 /// Runs a command to its end, which must be a success; what it used.
 pub(super) fn used(bed: &Bed, command: &mut Command) -> anyhow::Result<Used> {
-    let stdout = bed.file("command.out");
-    let file = File::create(&stdout)?;
-    command.stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);
-    let name = command.get_program().display().to_string();
-    let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-    let used = Collector { child: Some(child), stdout }.collect()?;
+    let used = Collector::spawn(bed, command)?.collect()?;
     if !used.status.success() {
+        let name = command.get_program().display();
         bail!("{name} failed, {}: {}", used.status, fs::read_to_string(&used.printed)?);
     }
     Ok(used)

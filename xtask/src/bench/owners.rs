@@ -1,9 +1,9 @@
 //! What it takes to read a thousand cgroups.
 
-use std::{process::Command, thread, time::Duration};
+use std::{thread, time::Duration};
 
 use super::{
-    bed::{Background, Bed, Cgroups, Collector, at, ratio},
+    bed::{Background, Bed, Cgroups, Collector, at, perf, ratio},
     figure::{Section, Spread},
     switches::EVENTS,
 };
@@ -44,10 +44,8 @@ pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
                 bed.pmbpf(&["--all-cgroups", "--no-sampling", "--json", "-I", &format!("{interval_ms}ms")])
             }
             Side::Perf => {
-                let mut perf = Command::new("perf");
-                perf.args(["stat", "-a", "-x,", "-I", &interval_ms, "-e", EVENTS, "--for-each-cgroup"]);
-                perf.arg(cgroups.paths.join(","));
-                perf
+                let list = cgroups.paths.join(",");
+                perf(&["stat", "-a", "-x,", "-I", &interval_ms, "-e", EVENTS, "--for-each-cgroup", &list])
             }
         };
         let mut collector = Collector::start(bed, &mut command)?;

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::{
-    bed::{Background, Bed, Collector, added, numbers, ratio, used},
+    bed::{Background, Bed, Collector, added, numbers, perf, ratio, used},
     figure::{Section, Spread},
 };
 
@@ -32,8 +32,7 @@ fn pmbpf(bed: &Bed, hertz: u32, more: &[&str]) -> Command {
 }
 
 fn perf_record(bed: &Bed, hertz: u32, more: &[&str]) -> Command {
-    let mut perf = Command::new("perf");
-    perf.args(["record", "-a", "-g", "-e", "cpu-clock", "-F", &hertz.to_string(), "-o"]);
+    let mut perf = perf(&["record", "-a", "-g", "-e", "cpu-clock", "-F", &hertz.to_string(), "-o"]);
     perf.arg(bed.file("perf.data")).args(more);
     perf
 }
@@ -58,16 +57,16 @@ fn in_kernel(bed: &Bed) -> anyhow::Result<Section> {
         let loss = values[side].iter().zip(&values[0]).map(|(value, base)| 1.0 - base / value);
         loss.map(|loss| loss * 1e9 / f64::from(KERNEL_HZ)).collect()
     };
-    let (pmbpf, perf) = (sample_ns(1), sample_ns(2));
+    let (ours, theirs) = (sample_ns(1), sample_ns(2));
     let how = [
         &format!("pmbpf run --stacks -F {KERNEL_HZ}") as &str,
         &format!("perf record -a -g -e cpu-clock -F {KERNEL_HZ}"),
         "loss of a process on every CPU that does nothing but work: interrupt and program, without the collector",
     ];
     let mut section = Section::new("a sample with stacks, in the kernel", &how);
-    section.figure("pmbpf", Spread::of(pmbpf.clone()), "ns/sample");
-    section.figure("perf record -g", Spread::of(perf.clone()), "ns/sample");
-    section.promise("pmbpf over perf", ratio(&pmbpf, &perf), "", 1.0);
+    section.figure("pmbpf", Spread::of(ours.clone()), "ns/sample");
+    section.figure("perf record -g", Spread::of(theirs.clone()), "ns/sample");
+    section.promise("pmbpf over perf", ratio(&ours, &theirs), "", 1.0);
     Ok(section)
 }
 
@@ -78,8 +77,8 @@ fn collector_ms(bed: &Bed, side: Side, hertz: u32, seconds: &str) -> anyhow::Res
         return Ok(used(bed, &mut pmbpf(bed, hertz, &["--duration", &duration]))?.cpu_ms);
     }
     let recording = used(bed, &mut perf_record(bed, hertz, &["--", "sleep", seconds]))?.cpu_ms;
-    let mut report = Command::new("perf");
-    report.args(["report", "--stdio", "-i"]).arg(bed.file("perf.data"));
+    let mut report = perf(&["report", "--stdio", "-i"]);
+    report.arg(bed.file("perf.data"));
     Ok(recording + used(bed, &mut report)?.cpu_ms)
 }
 

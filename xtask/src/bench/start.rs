@@ -1,9 +1,9 @@
 //! How long it takes until counting begins, and what a short run costs.
 
-use std::{process::Command, time::Instant};
+use std::time::Instant;
 
 use super::{
-    bed::{Bed, at, ratio, used},
+    bed::{Bed, at, perf, ratio, used},
     figure::{Section, Spread},
 };
 
@@ -55,10 +55,4 @@ pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
     }
     section.figure("pmbpf over perf record, CPU time", ratio(&pmbpf_ms, &record_ms), "");
     Ok(vec![section])
-}
-
-fn perf(arguments: &[&str]) -> Command {
-    let mut perf = Command::new("perf");
-    perf.args(arguments);
-    perf
 }

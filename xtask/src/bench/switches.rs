@@ -1,9 +1,9 @@
 //! What counting costs at every context switch.
 
-use std::process::Command;
+use std::{collections::BTreeMap, process::Command};
 
 use super::{
-    bed::{Bed, Cgroups, Collector, added, at, numbers},
+    bed::{Bed, Cgroups, Collector, added, at, numbers, perf},
     figure::{Section, Spread},
 };
 
@@ -43,15 +43,14 @@ impl Side {
     }
 
     fn command(self, bed: &Bed, cgroups: &Cgroups) -> Option<Command> {
-        let mut perf = Command::new("perf");
-        perf.args(["stat", "-a", "-e", EVENTS]);
+        let stat = ["stat", "-a", "-e", EVENTS];
         match self {
             Self::Nobody => None,
             Self::Pmbpf => Some(bed.pmbpf(&["--all-cgroups", "--no-sampling"])),
-            Self::PerfAll => Some(perf),
+            Self::PerfAll => Some(perf(&stat)),
             Self::PerfForEachCgroup => {
-                perf.arg("--for-each-cgroup").arg(cgroups.paths.join(","));
-                Some(perf)
+                let list = cgroups.paths.join(",");
+                Some(perf(&[&stat[..], &["--for-each-cgroup", &list]].concat()))
             }
         }
     }
@@ -65,8 +64,7 @@ pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
 /// What the kernel's statistics say of one run of each program.
 fn programs(bed: &Bed, count: usize) -> anyhow::Result<Section> {
     let cgroups = Cgroups::new(count)?;
-    let mut names: Vec<String> = Vec::new();
-    let mut values: Vec<Vec<f64>> = Vec::new();
+    let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for _ in 0..bed.rounds {
         let mut pmbpf = bed.pmbpf(&["--all-cgroups", "--measure", "--json", "-F", "999", "--stacks"]);
         let collector = Collector::start(bed, &mut pmbpf)?;
@@ -76,13 +74,8 @@ fn programs(bed: &Bed, count: usize) -> anyhow::Result<Section> {
         for program in
             programs.iter().filter(|program| at(program, "/runs/value").is_ok_and(|runs| runs >= 100.0))
         {
-            let name = program["name"].as_str().unwrap_or_default();
-            let place = names.iter().position(|known| known == name).unwrap_or_else(|| {
-                names.push(name.to_owned());
-                values.push(Vec::new());
-                names.len() - 1
-            });
-            values[place].push(at(program, "/ns_per_run/value")?);
+            let name = program["name"].as_str().unwrap_or_default().to_owned();
+            values.entry(name).or_default().push(at(program, "/ns_per_run/value")?);
         }
     }
     let how = [
@@ -90,7 +83,7 @@ fn programs(bed: &Bed, count: usize) -> anyhow::Result<Section> {
         "the kernel's statistics of BPF programs, which add about 40 ns to every run",
     ];
     let mut section = Section::new(format!("a run of each program, a ring over {count} cgroups"), &how);
-    for (name, values) in names.into_iter().zip(values) {
+    for (name, values) in values {
         match name.as_str() {
             "switch" => {
                 section.promise(name, Spread::of(values), "ns/run", SWITCH_NS + STATISTICS_NS);
