@@ -6,6 +6,7 @@ mod check;
 mod command;
 mod setup;
 mod test;
+mod vm;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -34,6 +35,8 @@ enum Task {
     Test(test::Args),
     /// Formatting, lints, documentation, architecture, dependencies
     Check,
+    /// Run a command in a guest with another kernel, under emulation
+    Vm(vm::Args),
     /// Measure cost here, side by side with perf; needs root
     Bench(bench::Args),
 }
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Task::Run { arguments } => build::run(&arguments),
         Task::Test(args) => test::run(&args),
         Task::Check => check::all().map(|()| 0),
+        Task::Vm(args) => vm::run(&args),
         Task::Bench(args) => bench::run(&args).map(|()| 0),
     };
     match result {

@@ -104,7 +104,7 @@ fn install(folder: &Path, name: &str, version: &str, options: &[&str], why: &str
 }
 
 /// Where tools are kept between builds.
-fn cache() -> anyhow::Result<PathBuf> {
+pub(crate) fn cache() -> anyhow::Result<PathBuf> {
     let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let base = base.or_else(home).context("neither XDG_CACHE_HOME nor HOME is set: no place for tools")?;

@@ -1,0 +1,102 @@
+//! A kernel with everything that its guests need, and guests of it, booted or restored.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    apt::{Apt, hash, stamp},
+    guest::{From, Guest},
+    image::{self, INIT},
+    kernel::{Kernel, qemu_version},
+    qemu::{Work, description},
+    tools::Tools,
+};
+use crate::command::say;
+
+/// Digits of the hash that names what a guest is made of.
+const KEY_DIGITS: usize = 12;
+
+/// What guests of a kernel are made of.
+pub(super) struct Bed {
+    pub(super) kernel: Kernel,
+    pub(super) initramfs: PathBuf,
+    pub(super) programs: PathBuf,
+    /// The saved guest, named by everything that it depends on.
+    saved: PathBuf,
+}
+
+impl Bed {
+    pub(super) fn new(apt: &mut Apt, tools: &Tools, kernel: Kernel) -> anyhow::Result<Self> {
+        let architecture = kernel.series.architecture;
+        let programs = image::programs(apt, tools, architecture)?;
+        let made_of = [
+            stamp(kernel.folder())?,
+            stamp(&programs.with_extension(""))?,
+            qemu_version(tools)?,
+            description(architecture),
+            INIT.to_owned(),
+        ];
+        let folder = apt.cache.join("saved");
+        fs::create_dir_all(&folder)?;
+        let name = kernel.series.to_string();
+        let key = &hash(made_of.concat().as_bytes())[..KEY_DIGITS];
+        let initramfs = folder.join(format!("{name}-{key}.cpio"));
+        if !initramfs.is_file() {
+            remove_older(&folder, &name)?;
+            let part = initramfs.with_extension("part");
+            fs::write(&part, image::initramfs(apt, tools, &kernel)?)?;
+            fs::rename(&part, &initramfs)?;
+        }
+        Ok(Self { kernel, saved: initramfs.with_extension("state"), initramfs, programs })
+    }
+
+    /// A booted guest with this disk.
+    pub(super) fn boot(&self, tools: &Tools, shared: &Path) -> anyhow::Result<Guest> {
+        let mut guest = Guest::start(self, tools, shared, &From::Boot)?;
+        guest.wait_ready()?;
+        Ok(guest)
+    }
+
+    /// Boots a guest and saves it, unless that has been done.
+    pub(super) fn save(&self, tools: &Tools) -> anyhow::Result<()> {
+        if self.saved.is_file() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let work = Work::new("nothing")?;
+        let mut guest = self.boot(tools, &image::nothing_shared(&work.0)?)?;
+        // What the kernel still does after booting would be done again in every guest.
+        thread::sleep(Duration::from_secs(1));
+        let part = self.saved.with_extension("part");
+        guest.monitor.save(&part)?;
+        guest.end();
+        fs::rename(&part, &self.saved)?;
+        say(&format!("{}: booted and saved in {:.1} s", self.kernel.series, begun.elapsed().as_secs_f64()));
+        Ok(())
+    }
+
+    /// A guest as it was saved, with this disk.
+    pub(super) fn restore(&self, tools: &Tools, shared: &Path) -> anyhow::Result<Guest> {
+        let mut guest = Guest::start(self, tools, shared, &From::Saved(&self.saved))?;
+        guest.monitor.migrated().and_then(|()| guest.monitor.go_on()).inspect_err(|_| guest.keep_log())?;
+        Ok(guest)
+    }
+}
+
+/// Guests that were made of other things are of no use any more.
+fn remove_older(folder: &Path, name: &str) -> anyhow::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
+        // `6.1-KEY.state`, but neither `6.12-KEY.state` nor `6.1-arm64-KEY.state`.
+        let rest = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('-')).unwrap_or_default();
+        if rest.split('.').next().is_some_and(|key| key.len() == KEY_DIGITS) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! A guest from its first instruction to its last: booted or restored, given one command, ended.
+
+use std::{
+    fs,
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::Path,
+    process::{Child, Stdio},
+    sync::{Arc, OnceLock},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+
+use super::{
+    bed::Bed,
+    qemu::{CONSOLE, Machine, Monitor, Work, connect},
+    tools::Tools,
+};
+use crate::command::{root, say};
+
+/// A boot that takes longer hangs.
+const BOOT_MAX: Duration = Duration::from_secs(180);
+/// Lines of the console that are worth showing when a guest fails.
+const CONSOLE_LINES: usize = 30;
+
+/// A running guest.
+pub(super) struct Guest {
+    name: String,
+    work: Work,
+    qemu: Child,
+    pub(super) monitor: Monitor,
+    control: BufReader<UnixStream>,
+    outputs: Vec<JoinHandle<()>>,
+    first_output: Arc<OnceLock<Instant>>,
+}
+
+/// Where a guest's state comes from.
+pub(super) enum From<'a> {
+    /// The kernel's first instruction.
+    Boot,
+    /// A saved guest.
+    Saved(&'a Path),
+}
+
+impl Guest {
+    /// Starts QEMU, and passes on what the guest prints.
+    pub(super) fn start(bed: &Bed, tools: &Tools, shared: &Path, from: &From<'_>) -> anyhow::Result<Self> {
+        let name = bed.kernel.series.to_string();
+        let work = Work::new(&name)?;
+        let machine = Machine {
+            architecture: bed.kernel.series.architecture,
+            image: &bed.kernel.image()?,
+            initramfs: &bed.initramfs,
+            programs: &bed.programs,
+            shared,
+            work: &work.0,
+        };
+        let mut command = machine.command(tools);
+        if let From::Saved(state) = from {
+            command.arg("-incoming").arg(format!("file:{}", state.display()));
+        }
+        let errors = fs::File::create(work.0.join("qemu.log"))?;
+        let mut qemu = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(errors)
+            .spawn()
+            .context("cannot run QEMU")?;
+        let mut port = |name: &str| connect(&work.0.join(name), &mut qemu);
+        let streams = (|| Ok::<_, anyhow::Error>((port("monitor")?, port("control")?, port("out")?, port("err")?)))();
+        let (monitor, control, out, err) = streams.inspect_err(|_| keep_log(&work, &name))?;
+        let first_output = Arc::new(OnceLock::new());
+        let outputs = vec![pass_on(out, io::stdout(), &first_output), pass_on(err, io::stderr(), &first_output)];
+        let monitor = Monitor::new(monitor)?;
+        Ok(Self { name, work, qemu, monitor, control: BufReader::new(control), outputs, first_output })
+    }
+
+    /// A line from the guest, within this time.
+    fn line(&mut self, within: Duration) -> anyhow::Result<String> {
+        self.control.get_ref().set_read_timeout(Some(within))?;
+        let mut line = String::new();
+        match self.control.read_line(&mut line) {
+            Ok(0) => bail!("the guest died"),
+            Ok(_) => Ok(line.trim().to_owned()),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                bail!("the guest says nothing for {} s", within.as_secs())
+            }
+            Err(error) => Err(error).context("the guest is lost"),
+        }
+    }
+
+    /// Waits until a booting guest takes commands.
+    pub(super) fn wait_ready(&mut self) -> anyhow::Result<()> {
+        let line = self.line(BOOT_MAX).context("it hangs while it boots").inspect_err(|_| self.keep_log())?;
+        if line != "ready" {
+            bail!("the guest says `{line}` instead of `ready`");
+        }
+        Ok(())
+    }
+
+    /// Runs one line of shell to its end; its exit code.
+    pub(super) fn run(&mut self, line: &str, within: Duration) -> anyhow::Result<u8> {
+        self.control.get_mut().write_all(format!("{line}\n").as_bytes())?;
+        let answer = self.line(within).inspect_err(|_| self.keep_log())?;
+        let code = answer.strip_prefix("done ").and_then(|code| code.parse().ok());
+        code.with_context(|| format!("the guest says `{answer}` instead of how the command ended"))
+    }
+
+    /// Ends it, when everything it printed has been passed on. When did the first byte come?
+    pub(super) fn end(mut self) -> Option<Instant> {
+        self.monitor.quit();
+        let _ = self.qemu.wait();
+        for output in self.outputs.drain(..) {
+            let _ = output.join();
+        }
+        self.first_output.get().copied()
+    }
+
+    /// Keeps the console's log, and says what it ends with.
+    pub(super) fn keep_log(&self) {
+        keep_log(&self.work, &self.name);
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+/// Copies a guest's console to the target folder, and its end to stderr.
+fn keep_log(work: &Work, name: &str) {
+    let kept = root().join("target").join(format!("vm-{name}-console.log"));
+    let mut log = fs::read(work.0.join(CONSOLE)).unwrap_or_default();
+    log.extend(fs::read(work.0.join("qemu.log")).unwrap_or_default());
+    let text = String::from_utf8_lossy(&log);
+    let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    for line in lines.iter().skip(lines.len().saturating_sub(CONSOLE_LINES)) {
+        say(&format!("{name} console: {}", line.escape_debug()));
+    }
+    match fs::create_dir_all(root().join("target")).and_then(|()| fs::write(&kept, &log)) {
+        Ok(()) => say(&format!("{name}: the console's log is kept in {}", kept.display())),
+        Err(error) => say(&format!("{name}: the console's log is lost: {error}")),
+    }
+}
+
+/// Passes on what comes from a port, and notes when the first byte came.
+fn pass_on(
+    mut from: UnixStream,
+    mut to: impl io::Write + Send + 'static,
+    first: &Arc<OnceLock<Instant>>,
+) -> JoinHandle<()> {
+    let first = Arc::clone(first);
+    thread::spawn(move || {
+        let mut bytes = [0; 1 << 16];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            first.get_or_init(Instant::now);
+            // A closed pipe is no reason to stop the guest.
+            let _ = to.write_all(&bytes[..count]).and_then(|()| to.flush());
+        }
+    })
+}

@@ -1,0 +1,181 @@
+//! Guests: stock Debian kernels under emulation, in which programs and tests run as root.
+//!
+//! `apt` fetches packages, `tools` holds the programs that make guests, `kernel` finds kernels, `image` makes disks,
+//! `qemu` knows the emulator, `guest` one running guest, `bed` all guests of a kernel.
+
+mod apt;
+mod bed;
+mod guest;
+mod image;
+pub(crate) mod kernel;
+mod qemu;
+mod tools;
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+
+use self::{
+    apt::Apt,
+    bed::Bed,
+    kernel::{Kernel, Series},
+    qemu::Work,
+    tools::Tools,
+};
+use crate::{
+    command::{root, say},
+    setup,
+};
+
+/// What every guest sees of the target folder, where it exists.
+const SHARED: [&str; 2] = ["target/release/pmbpf", "target/workloads"];
+
+/// Which kernels, and what to run.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Series of kernels, such as 5.10 or 6.12-arm64
+    #[arg(required = true, value_name = "KERNEL")]
+    kernels: Vec<Series>,
+    /// Restore a saved guest instead of booting; the first time boots and saves it
+    #[arg(long)]
+    snapshot: bool,
+    /// Share this file or folder of the workspace too, below the guest's /work
+    #[arg(long, value_name = "PATH")]
+    share: Vec<PathBuf>,
+    /// End a guest whose command takes longer, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    timeout: u64,
+    /// Look for newer kernels
+    #[arg(long)]
+    update: bool,
+    /// The command, run as root in /work
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Everything that guests are made with.
+pub(crate) struct Beds {
+    apt: Apt,
+    tools: Tools,
+}
+
+impl Beds {
+    pub(crate) fn get() -> anyhow::Result<Self> {
+        if !cfg!(target_arch = "x86_64") {
+            bail!("guests are emulated with tools for x86-64 machines only");
+        }
+        let mut apt = Apt::new(setup::cache()?.join("vm"));
+        std::fs::create_dir_all(&apt.cache).with_context(|| format!("cannot create {}", apt.cache.display()))?;
+        let tools = Tools::get(&mut apt)?;
+        Ok(Self { apt, tools })
+    }
+
+    fn bed(&mut self, series: &Series, update: bool) -> anyhow::Result<Bed> {
+        let kernel = Kernel::get(&mut self.apt, &self.tools, series, update)?;
+        Bed::new(&mut self.apt, &self.tools, kernel)
+    }
+}
+
+/// Runs the command in a guest of each kernel; the first exit code that is not 0.
+pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    let mut beds = Beds::get()?;
+    let mut worst = 0;
+    for series in &args.kernels {
+        let code = run_on(&mut beds, series, args).with_context(|| format!("kernel {series}"))?;
+        if worst == 0 {
+            worst = code;
+        }
+    }
+    Ok(worst)
+}
+
+fn run_on(beds: &mut Beds, series: &Series, args: &Args) -> anyhow::Result<u8> {
+    let bed = beds.bed(series, args.update)?;
+    let work = Work::new("shared")?;
+    let shared = image::shared(&beds.tools, &work.0, &shared_files(&args.share)?)?;
+    let begun = Instant::now();
+    let mut guest = if args.snapshot {
+        bed.save(&beds.tools)?;
+        bed.restore(&beds.tools, &shared)?
+    } else {
+        bed.boot(&beds.tools, &shared)?
+    };
+    let ready = begun.elapsed();
+    let line = in_work(&args.command)?;
+    let code = guest.run(&line, Duration::from_secs(args.timeout))?;
+    let first = guest.end().map(|at| at - begun);
+    let how = if args.snapshot { "restored" } else { "booted" };
+    let first = first.map_or_else(String::new, |first| format!(", first output after {:.2} s", first.as_secs_f64()));
+    say(&format!(
+        "{series}: Linux {} {how} in {:.2} s{first}, ended after {:.2} s with {code}",
+        bed.kernel.release,
+        ready.as_secs_f64(),
+        begun.elapsed().as_secs_f64()
+    ));
+    Ok(code)
+}
+
+/// Files of the workspace that a guest sees: where they are, and where below `/work`.
+fn shared_files(more: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let root = root().canonicalize()?;
+    let mut files = Vec::new();
+    for path in SHARED.iter().map(|path| root.join(path)).filter(|path| path.exists()) {
+        add_files(&root, &path, &mut files)?;
+    }
+    for path in more {
+        let path = path.canonicalize().with_context(|| format!("cannot share {}", path.display()))?;
+        add_files(&root, &path, &mut files)?;
+    }
+    Ok(files)
+}
+
+fn add_files(root: &Path, path: &Path, files: &mut Vec<(PathBuf, String)>) -> anyhow::Result<()> {
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            add_files(root, &entry?.path(), files)?;
+        }
+        return Ok(());
+    }
+    let inside = path.strip_prefix(root).with_context(|| format!("{} is not in the workspace", path.display()))?;
+    let name = inside.to_str().with_context(|| format!("{} is no plain name", path.display()))?;
+    files.push((path.to_owned(), name.to_owned()));
+    Ok(())
+}
+
+/// A line of shell that runs these words in `/work`.
+fn in_work(words: &[OsString]) -> anyhow::Result<String> {
+    let mut line = "cd /work && exec".to_owned();
+    for word in words {
+        let word = word.to_str().with_context(|| format!("{} is no text", word.display()))?;
+        line.push(' ');
+        line.push_str(&quoted(word));
+    }
+    Ok(line)
+}
+
+/// A word that bash takes as it is, on one line.
+fn quoted(word: &str) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "-_./=:,%+".contains(character);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    let escaped = word.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n");
+    format!("$'{escaped}'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn a_word_stays_one_word_on_one_line() {
+        assert_eq!(quoted("-r"), "-r");
+        assert_eq!(quoted(""), "$''");
+        assert_eq!(quoted("a b"), "$'a b'");
+        assert_eq!(quoted("it's \\ a\nline"), r"$'it\'s \\ a\nline'");
+    }
+}
