@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::support::{Rows, output, text, workload};
+use crate::{
+    support::{Rows, output, text},
+    workloads::workload,
+};
 
 /// Gaps of one generator, with the calls that it timed itself, in ns, the longest last.
 fn gaps(generator: &str, n: &str) -> (Rows, Vec<f64>) {

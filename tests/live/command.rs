@@ -5,8 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::support::{
-    Rows, Running, Scratch, Started, counts, output, pmbpf, signal, text, wait_until, workload,
+use crate::{
+    support::{Rows, Running, Scratch, Started, counts, output, pmbpf, signal, text, wait_until},
+    workloads::workload,
 };
 
 fn code(arguments: &[&str]) -> Option<i32> {
@@ -177,10 +178,9 @@ fn a_quality_gate_fails_the_run_after_its_report() {
 #[test]
 fn two_at_a_time_count_the_same() {
     let spin = workload("spin", &["-g"]);
-    let one = Running::start(&["-d", "2s"]);
-    let two = Running::start(&["-d", "2s"]);
+    let (one, two) = (Running::start(&[]), Running::start(&[]));
     Started::new(&format!("exec {spin} 0.5")).wait();
-    let (one, two) = (one.finish(), two.finish());
+    let (one, two) = (one.stop(), two.stop());
     let of = |rows: &Rows| rows.of_name("cpu_time", "sping");
     crate::support::assert_close("both", of(&one), of(&two), 0.001, 0.0);
 }

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics says where")]
 
 mod support;
+mod workloads;
 
 mod blind;
 mod cgroups;

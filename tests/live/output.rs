@@ -2,7 +2,10 @@
 
 use std::process::Output;
 
-use crate::support::{Scratch, Started, pmbpf, text, workload};
+use crate::{
+    support::{Scratch, Started, pmbpf, text},
+    workloads::workload,
+};
 
 fn report(recording: &str, format: &[&str]) -> Output {
     pmbpf().args(["report", recording]).args(format).output().unwrap()

@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::support::{Rows, Started, output, run, text, workload};
+use crate::{
+    support::{Rows, Started, output, run, text},
+    workloads::workload,
+};
 
 /// Hot rows of a workload run as a command.
 fn hot(arguments: &[&str]) -> Vec<Value> {

@@ -294,20 +294,6 @@ impl Drop for Started {
     }
 }
 
-/// Builds a workload of `tests/workloads` with `options` of the C compiler; its path.
-pub(crate) fn workload(name: &str, options: &[&str]) -> String {
-    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let folder = base.join("target/workloads");
-    fs::create_dir_all(&folder).unwrap();
-    let tag: String = options.concat().chars().filter(|character| character.is_alphanumeric()).collect();
-    let program = folder.join(format!("{name}{tag}"));
-    let source = base.join(format!("tests/workloads/{name}.c"));
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-fno-omit-frame-pointer", "-o"]).arg(&program).arg(&source).args(options);
-    assert!(compiler.status().expect("the live ring needs a C compiler, cc").success());
-    program.canonicalize().unwrap().to_str().unwrap().to_owned()
-}
-
 /// Are two numbers within a share of each other, or within an absolute distance?
 #[track_caller]
 pub(crate) fn assert_close(what: &str, ours: f64, truth: f64, share: f64, distance: f64) {

@@ -76,6 +76,12 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{} printed no text", shown(command)))
 }
 
+/// What a program printed, with a mark where it is no text.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let mark = |invalid: &[u8]| if invalid.is_empty() { "" } else { "\u{fffd}" };
+    bytes.utf8_chunks().flat_map(|chunk| [chunk.valid(), mark(chunk.invalid())]).collect()
+}
+
 fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.display().to_string()).collect::<Vec<_>>().join(" ")

@@ -4,15 +4,16 @@
 use std::{
     env,
     io::{BufRead as _, BufReader, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use anyhow::{Context as _, bail};
 
 use crate::{
-    command::{exists, is_root, run as succeed, say},
+    command::{exists, is_root, output, root, run as succeed, say},
     setup::{self, Tools},
+    vm::{self, Beds, kernel::Series},
 };
 
 /// Which rings, and which tests of them.
@@ -21,6 +22,9 @@ pub(crate) struct Args {
     /// Only these rings: pure, contract, live, hardware
     #[arg(long, value_delimiter = ',')]
     ring: Vec<String>,
+    /// Run the live ring in guests with these kernels, and no other ring (5.10,6.1,6.12,7.2)
+    #[arg(long, value_delimiter = ',', value_name = "KERNEL", conflicts_with = "ring")]
+    kernels: Vec<Series>,
     /// Only tests whose name contains this
     filter: Option<String>,
 }
@@ -107,6 +111,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let tools = setup::all()?;
     // The live tests run the binary as users get it.
     succeed(tools.cargo().args(["build", "--release", "--locked", "--package", "pmu-user"]))?;
+    if !args.kernels.is_empty() {
+        return in_guests(&tools, args);
+    }
     let required = env::var("PMBPF_REQUIRE").unwrap_or_default();
     let mut tally = Tally::default();
     for ring in
@@ -125,11 +132,52 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
             ring_run(&tools, ring, run, args.filter.as_deref(), &mut tally)?;
         }
     }
-    let Tally { passed, failed, skipped_rings } = tally;
-    let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "\nrings skipped: {skipped_rings}")?;
-    writeln!(stdout, "{passed} passed, {failed} failed")?;
-    Ok(u8::from(failed > 0))
+    tally.close()
+}
+
+impl Tally {
+    /// Prints the summary that ends every run; the exit code.
+    fn close(&self) -> anyhow::Result<u8> {
+        let mut stdout = std::io::stdout().lock();
+        writeln!(stdout, "\nrings skipped: {}", self.skipped_rings)?;
+        writeln!(stdout, "{} passed, {} failed", self.passed, self.failed)?;
+        Ok(u8::from(self.failed > 0))
+    }
+}
+
+/// Runs the live ring in guests.
+fn in_guests(tools: &Tools, args: &Args) -> anyhow::Result<u8> {
+    let program = live_program(tools)?;
+    // Guests have no compiler.
+    succeed(Command::new(&program).args(["--exact", WORKLOADS]).current_dir(root().join("pmu-user")))?;
+    let listed = output(Command::new(&program).args(["--list", "--format", "terse"]))?;
+    let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+    let wanted =
+        |name: &&str| args.filter.as_ref().is_none_or(|filter| name.contains(filter)) && *name != WORKLOADS;
+    let tests: Vec<_> = names.filter(wanted).map(str::to_owned).collect();
+    let mut beds = Beds::get()?;
+    let mut tally = Tally::default();
+    for series in &args.kernels {
+        say(&format!("ring live on kernel {series}"));
+        let (passed, failed) =
+            vm::ring::run(&mut beds, series, &program, &tests).with_context(|| format!("kernel {series}"))?;
+        tally.passed += passed;
+        tally.failed += failed;
+    }
+    tally.close()
+}
+
+/// The test that builds every workload.
+const WORKLOADS: &str = "workloads::every_workload_builds";
+
+/// The live ring's program, built.
+fn live_program(tools: &Tools) -> anyhow::Result<PathBuf> {
+    let build = ["test", "--locked", "--no-run", "--package", "pmu-user", "--test", "live"];
+    let messages = output(tools.cargo().args(build).arg("--message-format=json").stderr(Stdio::inherit()))?;
+    let message = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
+    let programs = messages.lines().filter_map(message).filter(|message| message["target"]["name"] == "live");
+    let path = programs.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
+    path.context("cargo names no program for the live ring")
 }
 
 /// Runs one `cargo test`, passes its output on and adds up its summaries.
@@ -180,7 +228,7 @@ fn summary(line: &str) -> Option<(u64, u64)> {
 
 /// Cargo's variable for the program that runs test binaries.
 fn runner_variable() -> anyhow::Result<String> {
-    let version = crate::command::output(Command::new("rustc").arg("-vV"))?;
+    let version = output(Command::new("rustc").arg("-vV"))?;
     let host =
         version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV names no host")?;
     Ok(format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace('-', "_")))

@@ -205,7 +205,9 @@ fn files(listed: &str) -> anyhow::Result<Vec<File>> {
         Some(File { package, name: name.to_owned(), sha256: sha256.to_owned() })
     };
     let lines = listed.lines().filter(|line| line.starts_with('\''));
-    lines.map(|line| parse(line).with_context(|| format!("apt names a file in a way of its own: {line}"))).collect()
+    lines
+        .map(|line| parse(line).with_context(|| format!("apt names a file in a way of its own: {line}")))
+        .collect()
 }
 
 /// The numbers in a name, in which versions are ordered.
@@ -229,7 +231,9 @@ fn mirrors() -> anyhow::Result<[String; 2]> {
     let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
     let parts = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten();
     files.extend(parts.map(|entry| entry.path()));
-    for file in files.iter().filter(|file| file.extension().is_some_and(|end| end == "list" || end == "sources")) {
+    for file in
+        files.iter().filter(|file| file.extension().is_some_and(|end| end == "list" || end == "sources"))
+    {
         for (name, mirror) in mirrors_in(&fs::read_to_string(file).unwrap_or_default()) {
             known.entry(name).or_insert(mirror);
         }
@@ -262,7 +266,10 @@ mod tests {
         let old = "# deb http://commented/debian x main\ndeb [arch=amd64] http://one/debian bookworm main\n";
         let new = "Types: deb\nURIs: http://two/debian-security/\nSuites: bookworm-security\n";
         assert_eq!(mirrors_in(old), [("debian".to_owned(), "http://one/debian".to_owned())]);
-        assert_eq!(mirrors_in(new), [("debian-security".to_owned(), "http://two/debian-security".to_owned())]);
+        assert_eq!(
+            mirrors_in(new),
+            [("debian-security".to_owned(), "http://two/debian-security".to_owned())]
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     apt::{Apt, hash, stamp},
-    guest::{From, Guest},
+    guest::{From, Guest, Output},
     image::{self, INIT},
     kernel::{Kernel, qemu_version},
     qemu::{Work, description},
@@ -55,8 +55,8 @@ impl Bed {
     }
 
     /// A booted guest with this disk.
-    pub(super) fn boot(&self, tools: &Tools, shared: &Path) -> anyhow::Result<Guest> {
-        let mut guest = Guest::start(self, tools, shared, &From::Boot)?;
+    pub(super) fn boot(&self, tools: &Tools, shared: &Path, output: &Output) -> anyhow::Result<Guest> {
+        let mut guest = Guest::start(self, tools, shared, &From::Boot, output)?;
         guest.wait_ready()?;
         Ok(guest)
     }
@@ -68,7 +68,7 @@ impl Bed {
         }
         let begun = Instant::now();
         let work = Work::new("nothing")?;
-        let mut guest = self.boot(tools, &image::nothing_shared(&work.0)?)?;
+        let mut guest = self.boot(tools, &image::nothing_shared(&work.0)?, &Output::Pass)?;
         // What the kernel still does after booting would be done again in every guest.
         thread::sleep(Duration::from_secs(1));
         let part = self.saved.with_extension("part");
@@ -80,8 +80,8 @@ impl Bed {
     }
 
     /// A guest as it was saved, with this disk.
-    pub(super) fn restore(&self, tools: &Tools, shared: &Path) -> anyhow::Result<Guest> {
-        let mut guest = Guest::start(self, tools, shared, &From::Saved(&self.saved))?;
+    pub(super) fn restore(&self, tools: &Tools, shared: &Path, output: &Output) -> anyhow::Result<Guest> {
+        let mut guest = Guest::start(self, tools, shared, &From::Saved(&self.saved), output)?;
         guest.monitor.migrated().and_then(|()| guest.monitor.go_on()).inspect_err(|_| guest.keep_log())?;
         Ok(guest)
     }

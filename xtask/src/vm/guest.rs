@@ -6,7 +6,7 @@ use std::{
     os::unix::net::UnixStream,
     path::Path,
     process::{Child, Stdio},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -18,7 +18,7 @@ use super::{
     qemu::{CONSOLE, Machine, Monitor, Work, connect},
     tools::Tools,
 };
-use crate::command::{root, say};
+use crate::command::{root, say, text};
 
 /// A boot that takes longer hangs.
 const BOOT_MAX: Duration = Duration::from_secs(180);
@@ -44,9 +44,45 @@ pub(super) enum From<'a> {
     Saved(&'a Path),
 }
 
+/// Where a guest's output goes.
+pub(super) enum Output {
+    /// Each stream to our own.
+    Pass,
+    /// Both into memory.
+    Keep(Kept),
+}
+
+/// What a guest printed.
+#[derive(Clone, Default)]
+pub(super) struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Kept {
+    pub(super) fn text(&self) -> String {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        text(&bytes)
+    }
+}
+
+impl io::Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Guest {
-    /// Starts QEMU, and passes on what the guest prints.
-    pub(super) fn start(bed: &Bed, tools: &Tools, shared: &Path, from: &From<'_>) -> anyhow::Result<Self> {
+    /// Starts QEMU, and takes what the guest prints.
+    pub(super) fn start(
+        bed: &Bed,
+        tools: &Tools,
+        shared: &Path,
+        from: &From<'_>,
+        output: &Output,
+    ) -> anyhow::Result<Self> {
         let name = bed.kernel.series.to_string();
         let work = Work::new(&name)?;
         let machine = Machine {
@@ -69,10 +105,16 @@ impl Guest {
             .spawn()
             .context("cannot run QEMU")?;
         let mut port = |name: &str| connect(&work.0.join(name), &mut qemu);
-        let streams = (|| Ok::<_, anyhow::Error>((port("monitor")?, port("control")?, port("out")?, port("err")?)))();
+        let streams =
+            (|| Ok::<_, anyhow::Error>((port("monitor")?, port("control")?, port("out")?, port("err")?)))();
         let (monitor, control, out, err) = streams.inspect_err(|_| keep_log(&work, &name))?;
         let first_output = Arc::new(OnceLock::new());
-        let outputs = vec![pass_on(out, io::stdout(), &first_output), pass_on(err, io::stderr(), &first_output)];
+        let to: [Box<dyn io::Write + Send>; 2] = match output {
+            Output::Pass => [Box::new(io::stdout()), Box::new(io::stderr())],
+            Output::Keep(kept) => [Box::new(kept.clone()), Box::new(kept.clone())],
+        };
+        let outputs =
+            [out, err].into_iter().zip(to).map(|(from, to)| pass_on(from, to, &first_output)).collect();
         let monitor = Monitor::new(monitor)?;
         Ok(Self { name, work, qemu, monitor, control: BufReader::new(control), outputs, first_output })
     }
@@ -136,7 +178,7 @@ fn keep_log(work: &Work, name: &str) {
     let kept = root().join("target").join(format!("vm-{name}-console.log"));
     let mut log = fs::read(work.0.join(CONSOLE)).unwrap_or_default();
     log.extend(fs::read(work.0.join("qemu.log")).unwrap_or_default());
-    let text = String::from_utf8_lossy(&log);
+    let text = text(&log);
     let lines: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     for line in lines.iter().skip(lines.len().saturating_sub(CONSOLE_LINES)) {
         say(&format!("{name} console: {}", line.escape_debug()));
@@ -150,7 +192,7 @@ fn keep_log(work: &Work, name: &str) {
 /// Passes on what comes from a port, and notes when the first byte came.
 fn pass_on(
     mut from: UnixStream,
-    mut to: impl io::Write + Send + 'static,
+    mut to: Box<dyn io::Write + Send>,
     first: &Arc<OnceLock<Instant>>,
 ) -> JoinHandle<()> {
     let first = Arc::clone(first);

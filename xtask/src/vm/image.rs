@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use super::{
     apt::Apt,
     kernel::{Architecture, Kernel, module_bytes},
-    tools::Tools,
+    tools::{Tools, link},
 };
 use crate::command::run;
 
@@ -74,7 +74,9 @@ pub(super) fn initramfs(apt: &mut Apt, tools: &Tools, kernel: &Kernel) -> anyhow
         }
     };
     let mut archive = Archive(Vec::new());
-    for folder in ["bin", "dev", "lib", "lib/drivers", "proc", "root", "sbin", "sys", "usr", "usr/bin", "usr/sbin"] {
+    for folder in
+        ["bin", "dev", "lib", "lib/drivers", "proc", "root", "sbin", "sys", "usr", "usr/bin", "usr/sbin"]
+    {
         archive.folder(folder)?;
     }
     let busybox = fs::read(&busybox).with_context(|| format!("cannot read {}", busybox.display()))?;
@@ -95,18 +97,15 @@ pub(super) fn programs(apt: &mut Apt, tools: &Tools, architecture: Architecture)
         return Ok(image);
     }
     apt.extract_closed(&folder, architecture.debian(), &PROGRAMS).context("the programs of guests")?;
-    // What installing would have made.
-    std::os::unix::fs::symlink("dash", folder.join("usr/bin/sh")).or_else(exists)?;
-    std::os::unix::fs::symlink("mawk", folder.join("usr/bin/awk")).or_else(exists)?;
-    fs::write(folder.join("etc/passwd"), "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/false\n")?;
+    link(&folder, "mawk", "usr/bin/awk")?;
+    fs::write(
+        folder.join("etc/passwd"),
+        "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/false\n",
+    )?;
     fs::write(folder.join("etc/group"), "root:x:0:\nnogroup:x:65534:\n")?;
     fs::create_dir_all(folder.join("work"))?;
     squash(tools, &folder, &image, &["-comp", "zstd", "-Xcompression-level", "3"])?;
     Ok(image)
-}
-
-fn exists(error: std::io::Error) -> std::io::Result<()> {
-    if error.kind() == std::io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
 }
 
 /// A disk with files of ours: where they lie here, and where below the guest's `/work`.

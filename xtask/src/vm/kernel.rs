@@ -78,7 +78,8 @@ impl Kernel {
             download(apt, series, &folder).with_context(|| format!("no kernel {series}"))?;
         }
         let modules = modules_folder(&folder)?;
-        let release = modules.file_name().and_then(|name| name.to_str()).context("no kernel release")?.to_owned();
+        let release =
+            modules.file_name().and_then(|name| name.to_str()).context("no kernel release")?.to_owned();
         if !modules.join("modules.dep").is_file() {
             // From 7.2 on Debian leaves this list to the installation.
             let base = modules.ancestors().nth(3).context("modules lie below lib/modules")?;
@@ -102,7 +103,8 @@ impl Kernel {
     pub(super) fn modules(&self, wanted: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
         let folder = modules_folder(&self.folder)?;
         let lists = |name: &str| {
-            fs::read_to_string(folder.join(name)).with_context(|| format!("{} has no {name}", folder.display()))
+            fs::read_to_string(folder.join(name))
+                .with_context(|| format!("{} has no {name}", folder.display()))
         };
         let (loadable, builtin) = (lists("modules.dep")?, lists("modules.builtin")?);
         let mut order: Vec<&str> = Vec::new();
@@ -135,12 +137,12 @@ impl Kernel {
             let package = format!("{own}:{architecture}");
             let needed = apt.dependencies(&package)?;
             let parts = needed.into_iter().filter(|name| {
-                name.starts_with("linux-kbuild-") || (name.starts_with("linux-headers-") && name.contains("-common"))
+                name.starts_with("linux-kbuild-")
+                    || (name.starts_with("linux-headers-") && name.contains("-common"))
             });
             // The programs among them run on the machine that builds.
             let parts = parts.map(|name| name.split(':').next().unwrap_or(&name).to_owned());
             apt.extract(&folder, &[package].into_iter().chain(parts).collect::<Vec<_>>())?;
-            relocate(&folder, &own)?;
         }
         Ok(Headers { build: format!("/usr/src/{own}"), folder })
     }
@@ -153,18 +155,14 @@ pub(super) struct Headers {
     pub(super) build: String,
 }
 
-/// Nothing to do: the headers' absolute paths begin with /usr/src and /usr/lib, where they are shown.
-fn relocate(folder: &Path, own: &str) -> anyhow::Result<()> {
-    let makefile = folder.join("usr/src").join(own).join("Makefile");
-    if makefile.is_file() { Ok(()) } else { bail!("{} is missing", makefile.display()) }
-}
-
 fn download(apt: &mut Apt, series: &Series, folder: &Path) -> anyhow::Result<()> {
     let architecture = series.architecture.debian();
     let version = series.version.replace('.', r"\.");
     let names = apt.search(&format!(r"^linux-image-{version}\..*[0-9]-cloud-{architecture}$"))?;
     let newest = names.last().with_context(|| {
-        format!("Debian has none of that series for {architecture} (suites from bullseye to trixie-backports)")
+        format!(
+            "Debian has none of that series for {architecture} (suites from bullseye to trixie-backports)"
+        )
     })?;
     let release = newest.trim_start_matches("linux-image-");
     // From 7.2 on the image is in three packages.

@@ -1,14 +1,17 @@
 //! Guests: stock Debian kernels under emulation, in which programs and tests run as root.
 //!
 //! `apt` fetches packages, `tools` holds the programs that make guests, `kernel` finds kernels, `image` makes disks,
-//! `qemu` knows the emulator, `guest` one running guest, `bed` all guests of a kernel.
+//! `module` builds the simulated PMUs, `qemu` knows the emulator, `guest` one running guest, `bed` all guests of a
+//! kernel.
 
 mod apt;
 mod bed;
 mod guest;
 mod image;
 pub(crate) mod kernel;
+mod module;
 mod qemu;
+pub(crate) mod ring;
 mod tools;
 
 use std::{
@@ -22,6 +25,7 @@ use anyhow::{Context as _, bail};
 use self::{
     apt::Apt,
     bed::Bed,
+    guest::Output,
     kernel::{Kernel, Series},
     qemu::Work,
     tools::Tools,
@@ -43,6 +47,9 @@ pub(crate) struct Args {
     /// Restore a saved guest instead of booting; the first time boots and saves it
     #[arg(long)]
     snapshot: bool,
+    /// Load the simulated PMUs with these parameters ("" for none)
+    #[arg(long, value_name = "PARAMETERS")]
+    pmusim: Option<String>,
     /// Share this file or folder of the workspace too, below the guest's /work
     #[arg(long, value_name = "PATH")]
     share: Vec<PathBuf>,
@@ -69,7 +76,8 @@ impl Beds {
             bail!("guests are emulated with tools for x86-64 machines only");
         }
         let mut apt = Apt::new(setup::cache()?.join("vm"));
-        std::fs::create_dir_all(&apt.cache).with_context(|| format!("cannot create {}", apt.cache.display()))?;
+        std::fs::create_dir_all(&apt.cache)
+            .with_context(|| format!("cannot create {}", apt.cache.display()))?;
         let tools = Tools::get(&mut apt)?;
         Ok(Self { apt, tools })
     }
@@ -96,20 +104,27 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
 fn run_on(beds: &mut Beds, series: &Series, args: &Args) -> anyhow::Result<u8> {
     let bed = beds.bed(series, args.update)?;
     let work = Work::new("shared")?;
-    let shared = image::shared(&beds.tools, &work.0, &shared_files(&args.share)?)?;
+    let mut files = shared_files(&args.share)?;
+    if args.pmusim.is_some() {
+        files.push((module::pmusim(&mut beds.apt, &beds.tools, &bed.kernel)?, PMUSIM.to_owned()));
+    }
+    let shared = image::shared(&beds.tools, &work.0, &files)?;
+    if args.snapshot {
+        bed.save(&beds.tools)?;
+    }
     let begun = Instant::now();
     let mut guest = if args.snapshot {
-        bed.save(&beds.tools)?;
-        bed.restore(&beds.tools, &shared)?
+        bed.restore(&beds.tools, &shared, &Output::Pass)?
     } else {
-        bed.boot(&beds.tools, &shared)?
+        bed.boot(&beds.tools, &shared, &Output::Pass)?
     };
     let ready = begun.elapsed();
-    let line = in_work(&args.command)?;
+    let line = in_work(args.pmusim.as_deref(), &args.command)?;
     let code = guest.run(&line, Duration::from_secs(args.timeout))?;
     let first = guest.end().map(|at| at - begun);
     let how = if args.snapshot { "restored" } else { "booted" };
-    let first = first.map_or_else(String::new, |first| format!(", first output after {:.2} s", first.as_secs_f64()));
+    let first =
+        first.map_or_else(String::new, |first| format!(", first output after {:.2} s", first.as_secs_f64()));
     say(&format!(
         "{series}: Linux {} {how} in {:.2} s{first}, ended after {:.2} s with {code}",
         bed.kernel.release,
@@ -140,15 +155,29 @@ fn add_files(root: &Path, path: &Path, files: &mut Vec<(PathBuf, String)>) -> an
         }
         return Ok(());
     }
-    let inside = path.strip_prefix(root).with_context(|| format!("{} is not in the workspace", path.display()))?;
+    let inside =
+        path.strip_prefix(root).with_context(|| format!("{} is not in the workspace", path.display()))?;
     let name = inside.to_str().with_context(|| format!("{} is no plain name", path.display()))?;
     files.push((path.to_owned(), name.to_owned()));
     Ok(())
 }
 
-/// A line of shell that runs these words in `/work`.
-fn in_work(words: &[OsString]) -> anyhow::Result<String> {
-    let mut line = "cd /work && exec".to_owned();
+/// Where a guest finds the simulated PMUs, below `/work`.
+const PMUSIM: &str = "pmusim.ko";
+/// Exit code of a guest whose module cannot be loaded.
+const NO_MODULE: u8 = 99;
+
+/// A line of shell that loads the simulated PMUs, if asked to, and runs these words in `/work`.
+fn in_work(pmusim: Option<&str>, words: &[OsString]) -> anyhow::Result<String> {
+    let mut line = "cd /work && ".to_owned();
+    if let Some(parameters) = pmusim {
+        let parameters: Vec<_> = parameters.split_whitespace().map(quoted).collect();
+        let parameters = parameters.join(" ");
+        line.push_str(&format!(
+            "{{ insmod {PMUSIM} {parameters} || {{ dmesg | tail; exit {NO_MODULE}; }}; }} && "
+        ));
+    }
+    line.push_str("exec");
     for word in words {
         let word = word.to_str().with_context(|| format!("{} is no text", word.display()))?;
         line.push(' ');

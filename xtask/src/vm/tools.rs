@@ -12,7 +12,7 @@ use super::apt::Apt;
 use crate::command::{as_root, exists};
 
 /// QEMU 10, because 7.2 double-faults on kernels from 6.12. gcc-14 builds modules for every kernel.
-const PACKAGES: [&str; 22] = [
+const PACKAGES: [&str; 23] = [
     "base-files",
     "bash",
     "binutils",
@@ -20,6 +20,7 @@ const PACKAGES: [&str; 22] = [
     "busybox-static",
     "coreutils",
     "cpio",
+    "dash",
     "findutils",
     "gawk",
     "gcc-14",
@@ -37,6 +38,11 @@ const PACKAGES: [&str; 22] = [
     "xz-utils",
 ];
 
+/// A link that installing a package would have made.
+pub(super) fn link(folder: &Path, to: &str, from: &str) -> anyhow::Result<()> {
+    std::os::unix::fs::symlink(to, folder.join(from)).with_context(|| format!("cannot create {from}"))
+}
+
 /// The folder.
 pub(super) struct Tools(PathBuf);
 
@@ -46,6 +52,7 @@ impl Tools {
         let folder = apt.cache.join("tools");
         if !Apt::has(&folder) {
             apt.extract_closed(&folder, "amd64", &PACKAGES).context("the tools that guests need")?;
+            link(&folder, "gawk", "usr/bin/awk")?;
         }
         Ok(Self(folder))
     }
@@ -87,7 +94,7 @@ impl Tools {
     pub(super) fn inside(&self, shown: &[(&Path, &str)], script: &str) -> anyhow::Result<Command> {
         let mut command = as_root("unshare")?;
         let mut steps = vec!["set -e".to_owned(), "root=$1; shift".to_owned()];
-        steps.push("mount -t proc proc \"$root/proc\"".to_owned());
+        steps.push("mount -t proc proc \"$root/proc\"; mount --bind /dev \"$root/dev\"".to_owned());
         for (index, (_, place)) in shown.iter().enumerate() {
             let from = index + 2;
             steps.push(format!("mkdir -p \"$root{place}\"; mount --bind \"${{{from}}}\" \"$root{place}\""));

@@ -1,0 +1,92 @@
+//! Builds the simulated PMUs (`tests/vm/pmusim`) for a kernel, inside the tools' folder.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+
+use super::{
+    apt::{Apt, hash, stamp},
+    kernel::{Architecture, Kernel},
+    qemu::Work,
+    tools::Tools,
+};
+use crate::command::{root, say, text};
+
+const SOURCE: &str = "tests/vm/pmusim";
+const FILE: &str = "pmusim.ko";
+
+/// The module for this kernel, built unless it has been.
+pub(super) fn pmusim(apt: &mut Apt, tools: &Tools, kernel: &Kernel) -> anyhow::Result<PathBuf> {
+    let headers = kernel.headers(apt)?;
+    let source = sources()?;
+    let mut made_of = stamp(&headers.folder)? + &stamp(tools.root())?;
+    made_of.extend(source.iter().map(|(name, text)| format!("{name}\n{text}")));
+    let name = kernel.series.to_string();
+    let folder = apt.cache.join("modules").join(format!("{name}-{}", &hash(made_of.as_bytes())[..12]));
+    let built = folder.join(FILE);
+    if built.is_file() {
+        return Ok(built);
+    }
+    say(&format!("{name}: building {FILE}"));
+    let work = Work::new("module")?;
+    for (name, text) in &source {
+        fs::write(work.0.join(name), text)?;
+    }
+    let mut shown =
+        vec![(work.0.clone(), "/build".to_owned()), (headers.folder.join("usr/src"), "/usr/src".to_owned())];
+    for entry in fs::read_dir(headers.folder.join("usr/lib"))? {
+        let path = entry?.path();
+        if let Some(tree) =
+            path.file_name().and_then(|name| name.to_str()).filter(|name| name.starts_with("linux-kbuild"))
+        {
+            shown.push((path.clone(), format!("/usr/lib/{tree}")));
+        }
+    }
+    let shown: Vec<_> = shown.iter().map(|(folder, place)| (folder.as_path(), place.as_str())).collect();
+    let (processor, cross) = match kernel.series.architecture {
+        Architecture::X86 => ("x86", ""),
+        Architecture::Arm => ("arm64", "aarch64-linux-gnu-"),
+    };
+    // The kernels' own compilers differ, which modules may. Types for BTF would need one more tool, and nobody reads them.
+    let script = format!(
+        "make -C {} M=/build ARCH={processor} CROSS_COMPILE={cross} CC={cross}gcc-14 HOSTCC=gcc-14 \
+         CONFIG_DEBUG_INFO_BTF_MODULES= modules 2>&1 && {cross}strip -g /build/{FILE}",
+        headers.build
+    );
+    let made = tools.inside(&shown, &script)?.output().context("cannot run unshare")?;
+    let log = text(&made.stdout);
+    if !made.status.success() {
+        bail!("{SOURCE} does not build for {name}:\n{log}{}", text(&made.stderr));
+    }
+    let module = work.0.join(FILE);
+    if let Some(warning) = log.lines().find(|line| line.contains(": warning:")) {
+        bail!("{SOURCE}, kernel {name}: {warning}");
+    }
+    fs::create_dir_all(&folder)?;
+    fs::copy(&module, folder.join("part"))?;
+    fs::rename(folder.join("part"), &built)?;
+    Ok(built)
+}
+
+/// Names and texts of the module's files, in order.
+fn sources() -> anyhow::Result<Vec<(String, String)>> {
+    let folder = root().join(SOURCE);
+    let is_source = |path: &Path| {
+        let end = path.extension().and_then(|end| end.to_str());
+        matches!(end, Some("c" | "h")) || path.file_name().is_some_and(|name| name == "Kbuild")
+    };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        if is_source(&path) {
+            let name =
+                path.file_name().and_then(|name| name.to_str()).context("a source file has a plain name")?;
+            files.push((name.to_owned(), fs::read_to_string(&path)?));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
