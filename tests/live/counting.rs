@@ -1,6 +1,11 @@
 //! Counters against the kernel's own numbers and against `perf stat`, for workloads that do a thing exactly N times.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    sync::{Arc, Barrier},
+};
 
 use pmbpf::{
     drain::reading::Reading,
@@ -15,7 +20,7 @@ use pmbpf::{
     table::notation::{List, SelectedGroup, resolve},
 };
 
-use crate::support::{Cgroup, Started, assert_close, text, unique, wait_until};
+use crate::support::{Cgroup, Started, assert_close, text, unique};
 
 /// The events of `notation` on this machine; tracepoints come from a tracefs mounted for this test alone.
 fn events(notation: &str) -> Vec<SelectedGroup> {
@@ -79,10 +84,10 @@ fn count_command(notation: &str, script: &str) -> Vec<Reading> {
     counting.read().unwrap()
 }
 
-/// What `perf stat` counts for a shell command: its value column.
+/// What `perf stat` counts for a shell command: its value column. In mounts of its own, as it mounts tracefs and leaves it.
 fn perf_stat(notation: &str, script: &str) -> Vec<f64> {
-    let mut perf = Command::new("perf");
-    perf.args(["stat", "-x", ";", "-e", notation, "--", "sh", "-c", script]);
+    let mut perf = Command::new("unshare");
+    perf.args(["--mount", "perf", "stat", "-x", ";", "-e", notation, "--", "sh", "-c", script]);
     let output = perf.output().expect("the live ring needs perf");
     assert!(output.status.success(), "{}", text(&output.stderr));
     let lines = text(&output.stderr);
@@ -190,22 +195,54 @@ fn a_cgroup_s_faults_are_its_own() {
     assert!(counts::sum(&nothing).known().is_none(), "what never ran is missing, not 0");
 }
 
+/// Starts processes from a thread of ours: five each.
+fn fork_five_times() {
+    for _ in 0..5 {
+        assert!(Command::new("/bin/true").status().unwrap().success());
+    }
+}
+
+fn count_own_forks(inherit: Inherit) -> Counting {
+    let target = CountTarget::Processes(vec![std::process::id()], inherit);
+    let counting = Counting::open(&events("sched:sched_process_fork"), &target).unwrap();
+    counting.enable().unwrap();
+    counting
+}
+
 #[test]
 fn the_threads_that_a_process_has_are_all_counted() {
-    let program = crate::support::workload("spin", &[]);
-    let started = Started::new(&format!("exec {program}"));
-    let target = CountTarget::Processes(vec![started.pid()], Inherit::Yes);
-    wait_until("it spins", || {
-        let stat = fs::read_to_string(format!("/proc/{}/schedstat", started.pid())).unwrap();
-        stat.split(' ').next().unwrap().parse::<u64>().unwrap() > 20_000_000
-    });
-    let counting = Counting::open(&events("task-clock"), &target).unwrap();
-    counting.enable().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    let barrier = Arc::new(Barrier::new(4));
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let barrier = Arc::clone(&barrier);
+            std::thread::spawn(move || {
+                barrier.wait();
+                fork_five_times();
+            })
+        })
+        .collect();
+    let counting = count_own_forks(Inherit::No);
+    barrier.wait();
+    for thread in threads {
+        thread.join().unwrap();
+    }
     let readings = counting.read().unwrap();
-    let ran = total(&readings, 0);
-    assert!(ran > 50e6, "{readings:?}");
-    assert_close("enabled while it runs", ran, readings[0].enabled_ns as f64, 0.01, 1e6);
+    let mut forks: Vec<u64> =
+        readings.iter().map(|reading| reading.value).filter(|forks| *forks > 0).collect();
+    forks.sort_unstable();
+    assert_eq!(forks, [5, 5, 5], "{readings:?}");
+}
+
+#[test]
+fn a_thread_that_comes_later_counts_if_it_is_inherited_and_only_then() {
+    let forks = |inherit| {
+        let counting = count_own_forks(inherit);
+        std::thread::spawn(fork_five_times).join().unwrap();
+        counting.read().unwrap().iter().map(|reading| reading.value).sum::<u64>()
+    };
+    // The thread itself is one more, since the kernel makes it like a process.
+    assert_eq!(forks(Inherit::Yes), 6);
+    assert_eq!(forks(Inherit::No), 1);
 }
 
 #[test]
