@@ -4,6 +4,8 @@
 //! what `perf_event_open` is told on one machine. What perf can say about sampling (`period=`, `p`, `S`) is kept, so that
 //! the same text serves counting and sampling.
 
+mod coded;
+mod find;
 mod kernel;
 mod parse;
 mod resolve;
