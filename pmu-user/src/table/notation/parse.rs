@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
     }
 
     fn spaces(&mut self) {
-        self.at += self.rest().len() - self.rest().trim_start().len();
+        self.at += self.rest().len() - self.rest().trim_start_matches(' ').len();
     }
 
     fn take(&mut self, wanted: char) -> bool {
@@ -229,8 +229,9 @@ impl<'a> Reader<'a> {
         if self.take('\'') {
             let end = self.rest().find('\'').ok_or(Kind::Unclosed('\''))?;
             let text = self.rest().get(..end).unwrap_or_default();
-            if let Some(control) = text.chars().find(|c| c.is_control()) {
-                return Err(Kind::Unexpected(control));
+            // What is accepted is plain text, fit for any output.
+            if let Some(other) = text.chars().find(|c| !c.is_ascii() || c.is_ascii_control()) {
+                return Err(Kind::Unexpected(other));
             }
             self.at += end + 1;
             return Ok(TermValue::Text(text.to_owned()));

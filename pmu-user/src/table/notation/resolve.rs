@@ -197,10 +197,12 @@ impl Selected {
 }
 
 fn resolve_event(event: &Event, modifiers: Modifiers, catalog: &Catalog) -> Result<Selected, Why> {
-    let name = if modifiers == event.modifiers {
+    // What a group may do when it does not fit is no part of what its events are.
+    let own = Modifiers { weak: event.modifiers.weak, ..modifiers };
+    let name = if own == event.modifiers {
         event.typed.clone()
     } else {
-        Event { modifiers, ..event.clone() }.to_string()
+        Event { modifiers: own, ..event.clone() }.to_string()
     };
     let plain = |instances: Vec<Instance>, unit: Option<&str>| Selected {
         name: name.clone(),

@@ -189,6 +189,7 @@ fn modifiers_of_a_group_hold_for_its_members() {
     let events = selected("{cycles:u,instructions}:kD").unwrap();
     assert!(events[0].modifiers.user && events[0].modifiers.kernel && events[1].modifiers.pinned);
     assert_eq!(events[1].name, "instructions:kD");
+    assert_eq!(selected("{cpu/event=1/,cycles}:W").unwrap()[0].name, "cpu/event=1/");
 }
 
 #[test]
@@ -209,7 +210,7 @@ fn letters_behind_a_colon_are_modifiers_and_names_are_tracepoints() {
 
 #[test]
 fn an_error_says_where() {
-    let errors: [(&str, usize, Kind); 11] = [
+    let errors: [(&str, usize, Kind); 13] = [
         ("", 0, Kind::Missing("an event")),
         ("cycles,", 7, Kind::Missing("an event")),
         ("cycles:x", 7, Kind::Modifier('x')),
@@ -221,6 +222,8 @@ fn an_error_says_where() {
         ("cpu/event=0x1ffffffffffffffff/", 10, Kind::Number("0x1ffffffffffffffff".to_owned())),
         ("größe", 2, Kind::Unexpected('ö')),
         ("cycles instructions", 7, Kind::Unexpected('i')),
+        ("cycles\n", 6, Kind::Unexpected('\n')),
+        ("cpu/name='\u{202e}'/", 10, Kind::Unexpected('\u{202e}')),
     ];
     for (text, at, kind) in errors {
         let error = List::parse(text).unwrap_err();
