@@ -12,6 +12,12 @@ pub fn nearest(wanted: &str, names: impl Iterator<Item = String>, key: impl Fn(&
     ranked.into_iter().take_while(|(distance, _)| *distance <= limit).take(3).map(|(_, name)| name).collect()
 }
 
+/// The near names as the end of a sentence; empty if there are none.
+#[must_use]
+pub fn did_you_mean(names: &[String]) -> String {
+    if names.is_empty() { String::new() } else { format!("; did you mean {}?", names.join(" or ")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::nearest;

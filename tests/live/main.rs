@@ -11,6 +11,7 @@ mod blind;
 mod cgroups;
 mod cleanup;
 mod command;
+mod counting;
 mod output;
 mod processes;
 mod samples;

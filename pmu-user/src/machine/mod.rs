@@ -5,6 +5,9 @@ pub mod cpu;
 pub mod kernel_symbols;
 pub mod pmu;
 pub mod privilege;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod tracepoint;
 
 use std::{
     io,

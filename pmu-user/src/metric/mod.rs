@@ -2,6 +2,7 @@
 
 mod blind;
 mod cost;
+pub mod counts;
 mod hot;
 mod owners;
 mod quality;

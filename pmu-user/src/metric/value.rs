@@ -79,7 +79,7 @@ impl Value {
 }
 
 /// Quantile of the normal distribution that leaves 2.5 % on each side.
-const Z: f64 = 1.959_963_984_540_054;
+pub(super) const Z: f64 = 1.959_963_984_540_054;
 
 /// 95 % interval of the mean of a Poisson count (Byar's approximation; Breslow and Day, Statistical Methods in Cancer
 /// Research II, 1987, p. 69).

@@ -1,5 +1,9 @@
-//! The only caller of `perf_event_open`.
+//! The only caller of `perf_event_open`: [`Counter`] samples for a BPF program, [`Counting`] counts by itself.
 
+mod attr;
+mod counting;
+mod error;
+mod group;
 mod sys;
 
 use std::{
@@ -7,61 +11,17 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
-use crate::{
-    machine::{cpu::Cpu, privilege::Privileges},
-    plan::{Class, Sampling},
+pub use self::{
+    counting::{CountTarget, Counting},
+    error::{OpenError, Site},
+    group::{Count, Group, Read, Start},
 };
+use crate::{machine::cpu::Cpu, plan::Sampling};
 
 /// A sampling event on one CPU, opened but not counting.
 #[derive(Debug)]
 pub struct Counter {
     descriptor: OwnedFd,
-}
-
-/// Why an event could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot open event `{event}` on cpu {cpu}: {call}: {error}", cpu = .cpu.0)]
-pub struct OpenError {
-    /// Event.
-    pub event: String,
-    /// CPU.
-    pub cpu: Cpu,
-    /// The system call that failed.
-    pub call: &'static str,
-    /// What it said.
-    pub error: io::Error,
-}
-
-impl OpenError {
-    /// What kind of failure it is.
-    #[must_use]
-    pub fn class(&self) -> Class {
-        match self.error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-            Some(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => Class::NotPermitted,
-            Some(rustix::io::Errno::NOENT | rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => {
-                Class::Unsupported
-            }
-            _ => Class::Failed,
-        }
-    }
-
-    /// What would make it work.
-    #[must_use]
-    pub fn hint(&self, privileges: &Privileges) -> Option<String> {
-        match self.error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-            Some(rustix::io::Errno::MFILE) => {
-                let (soft, hard) = privileges.open_files;
-                Some(format!(
-                    "this process may open {soft} files (hard limit {hard}); raise it with `ulimit -n`"
-                ))
-            }
-            _ if self.class() == Class::NotPermitted => Some(privileges.advice()),
-            _ if self.class() == Class::Unsupported => {
-                Some("this host has no such event; try cpu-clock".to_owned())
-            }
-            _ => None,
-        }
-    }
 }
 
 impl Counter {
@@ -75,8 +35,9 @@ impl Counter {
     ///
     /// The kernel refused; the error knows what would help.
     pub fn open(sampling: &Sampling, cpu: Cpu) -> Result<Self, OpenError> {
-        let fail = |error| OpenError { event: sampling.event.clone(), cpu, call: "perf_event_open", error };
-        let descriptor = sys::open(sampling.kind, sampling.config, sampling.period, cpu.0).map_err(fail)?;
+        let fail = |error| OpenError::new(&sampling.event, None, Site::Cpu(cpu), error);
+        let mut attr = attr::sampling(sampling);
+        let descriptor = sys::open(&mut attr, -1, Some(cpu.0), None, 0).map_err(fail)?;
         Ok(Self { descriptor })
     }
 

@@ -7,16 +7,21 @@ use std::{
 
 use perf_event_open_sys::{self as perf, bindings};
 
-/// Opens an event for every task on `cpu`, disabled, with a fixed period and no sample data.
-pub(super) fn open(kind: u32, config: u64, period: u64, cpu: u32) -> io::Result<OwnedFd> {
-    let mut attr = bindings::perf_event_attr { type_: kind, config, ..Default::default() };
+/// Opens the event that `attr` describes for the task or cgroup `whom` (-1: every task) on `cpu` (none: every CPU), as a
+/// member of the group that `leader` leads. `flags` come on top of closing at exec.
+pub(super) fn open(
+    attr: &mut bindings::perf_event_attr,
+    whom: i32,
+    cpu: Option<u32>,
+    leader: Option<BorrowedFd<'_>>,
+    flags: u32,
+) -> io::Result<OwnedFd> {
     attr.size = size_of::<bindings::perf_event_attr>() as u32;
-    attr.__bindgen_anon_1.sample_period = period;
-    attr.set_disabled(1);
-    let cpu = i32::try_from(cpu).map_err(io::Error::other)?;
-    let flags = u64::from(bindings::PERF_FLAG_FD_CLOEXEC);
+    let cpu = cpu.map_or(Ok(-1), i32::try_from).map_err(io::Error::other)?;
+    let leader = leader.map_or(-1, |leader| leader.as_raw_fd());
+    let flags = u64::from(bindings::PERF_FLAG_FD_CLOEXEC | flags);
     // SAFETY: `attr` outlives the call and `attr.size` is its true size.
-    let descriptor = check(unsafe { perf::perf_event_open(&raw mut attr, -1, cpu, -1, flags) })?;
+    let descriptor = check(unsafe { perf::perf_event_open(&raw mut *attr, whom, cpu, leader, flags) })?;
     // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
@@ -34,6 +39,35 @@ pub(super) fn enable(event: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the descriptor is open for the duration of the call.
     check(unsafe { perf::ioctls::ENABLE(event.as_raw_fd(), 0) })?;
     Ok(())
+}
+
+/// Starts the group that the event leads.
+pub(super) fn enable_group(leader: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the duration of the call.
+    check(unsafe { perf::ioctls::ENABLE(leader.as_raw_fd(), bindings::PERF_IOC_FLAG_GROUP) })?;
+    Ok(())
+}
+
+/// Stops the group that the event leads.
+pub(super) fn disable_group(leader: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the duration of the call.
+    check(unsafe { perf::ioctls::DISABLE(leader.as_raw_fd(), bindings::PERF_IOC_FLAG_GROUP) })?;
+    Ok(())
+}
+
+/// Sets the counts of the group that the event leads to 0; its times go on.
+pub(super) fn reset_group(leader: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the duration of the call.
+    check(unsafe { perf::ioctls::RESET(leader.as_raw_fd(), bindings::PERF_IOC_FLAG_GROUP) })?;
+    Ok(())
+}
+
+/// The number by which reads of a group name the event.
+pub(super) fn id(event: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut id = 0;
+    // SAFETY: the kernel writes one u64 to `id`, which outlives the call.
+    check(unsafe { perf::ioctls::ID(event.as_raw_fd(), &raw mut id) })?;
+    Ok(id)
 }
 
 fn check(result: i32) -> io::Result<i32> {

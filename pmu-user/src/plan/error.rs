@@ -1,8 +1,11 @@
 //! Why a request cannot be planned.
 
-use crate::machine::{
-    cgroup::ResolveError,
-    cpu::{Cpu, format_list},
+use crate::{
+    machine::{
+        cgroup::ResolveError,
+        cpu::{Cpu, format_list},
+    },
+    suggest::did_you_mean,
 };
 
 /// What kind of failure an error is; decides the exit code.
@@ -33,7 +36,7 @@ pub enum PlanError {
     #[error("cpu {cpu}: not online; online are {online}", cpu = .0.0, online = format_list(.1))]
     NoCpu(Cpu, Vec<Cpu>),
     /// An event has no such name.
-    #[error("no event `{0}`{near}", near = near(.1))]
+    #[error("no event `{0}`{near}", near = did_you_mean(.1))]
     NoEvent(String, Vec<String>),
     /// An event that is not a clock was asked for by frequency.
     #[error("event `{0}` has no fixed rate, so a frequency means nothing; give a period with --period")]
@@ -59,10 +62,6 @@ pub enum PlanError {
     /// A cgroup is not there, or not clear.
     #[error(transparent)]
     Cgroup(#[from] ResolveError),
-}
-
-fn near(names: &[String]) -> String {
-    if names.is_empty() { String::new() } else { format!("; did you mean {}?", names.join(" or ")) }
 }
 
 impl PlanError {

@@ -2,4 +2,5 @@
 
 pub mod event;
 pub mod metric;
+pub mod notation;
 pub mod unit;

@@ -1,4 +1,10 @@
 //! Performance-monitoring units, from `/sys/bus/event_source/devices`.
+//!
+//! [`Pmu`] is what every report names; [`catalog::Catalog`] is all that sysfs says about them, read when events are to be
+//! resolved.
+
+pub mod bits;
+pub mod catalog;
 
 use std::{io, path::Path};
 
@@ -6,6 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::read_line;
 use crate::untrusted::{Untrusted, exact};
+
+/// Where the kernel lists them, below the root.
+const FOLDER: &str = "sys/bus/event_source/devices";
 
 /// One PMU that the kernel offers to `perf_event_open`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,11 +30,14 @@ impl Pmu {
     /// Does it count what a core executes? (x86: `cpu`, `cpu_core`, `cpu_atom`; Arm: `armv8_…`, `arm_…pmu…`.)
     #[must_use]
     pub fn is_core(&self) -> bool {
-        let name = self.name.as_bytes();
-        matches!(name, b"cpu" | b"cpu_core" | b"cpu_atom")
-            || name.starts_with(b"armv8")
-            || name.starts_with(b"armv9")
+        is_core(self.name.as_bytes())
     }
+}
+
+fn is_core(name: &[u8]) -> bool {
+    matches!(name, b"cpu" | b"cpu_core" | b"cpu_atom")
+        || name.starts_with(b"armv8")
+        || name.starts_with(b"armv9")
 }
 
 /// All PMUs below `root`, by name.
@@ -34,7 +46,7 @@ impl Pmu {
 ///
 /// The folder cannot be listed. A PMU without a type is left out.
 pub fn read(root: &Path) -> io::Result<Vec<Pmu>> {
-    let folder = "sys/bus/event_source/devices";
+    let folder = FOLDER;
     let mut pmus = Vec::new();
     for entry in std::fs::read_dir(root.join(folder))? {
         let name = entry?.file_name();

@@ -1,0 +1,39 @@
+//! What counters said: plain rows, for whoever adds them up.
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::cpu::Cpu;
+
+/// What one counter has counted since it was opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// Which event of the list, from 0.
+    pub index: u32,
+    /// What it is called.
+    pub event: String,
+    /// The PMU that counted.
+    pub pmu: String,
+    /// The CPU it was opened on; none if it follows a thread.
+    pub cpu: Option<Cpu>,
+    /// The thread it follows.
+    pub thread: Option<u32>,
+    /// Occurrences while it ran.
+    pub value: u64,
+    /// Time since it was enabled, in ns; for a thread or cgroup, only while that ran.
+    pub enabled_ns: u64,
+    /// Time of that during which it was on a counter, in ns.
+    pub running_ns: u64,
+}
+
+impl Reading {
+    /// What was added since `earlier`, a reading of the same counter.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            value: self.value.wrapping_sub(earlier.value),
+            enabled_ns: self.enabled_ns.saturating_sub(earlier.enabled_ns),
+            running_ns: self.running_ns.saturating_sub(earlier.running_ns),
+            ..self.clone()
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Everything sysfs says about the PMUs: what their events are called and how an event is encoded.
+//!
+//! Read on demand, never part of a recording. Its text comes from drivers, modules or a captured folder, so every file
+//! and every list has a limit, and what is malformed is left out: a term that is missing then is an error that names it.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::Path,
+};
+
+use super::{FOLDER, bits::Bits, is_core};
+use crate::machine::{
+    cpu::{Cpu, parse_list},
+    tracepoint::Tracepoints,
+};
+
+/// A sysfs file is at most a page.
+const FILE_BYTES_MAX: u64 = 4096;
+/// Entries of one folder that are looked at.
+const ENTRIES_MAX: usize = 8192;
+
+/// The PMUs of a host and its tracepoints.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Catalog {
+    /// By name; numbers in names count as numbers.
+    pub pmus: Vec<Entry>,
+    /// Tracepoints.
+    pub tracepoints: Tracepoints,
+}
+
+/// One PMU, in full.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Name of its folder: letters, digits and `_-.` only.
+    pub name: String,
+    /// `perf_event_attr.type`.
+    pub kind: u32,
+    /// Where its events can be opened.
+    pub place: Place,
+    /// Terms of its events, by name.
+    pub terms: Vec<(String, Bits)>,
+    /// Events that the kernel has names for, by name.
+    pub events: Vec<Named>,
+    /// Capabilities, by name.
+    pub caps: Vec<(String, String)>,
+    /// What each die calls this box: the I/O stack's root bus on some servers (`die0` holds `0000:16`).
+    pub dies: Vec<(u32, String)>,
+}
+
+/// Where the events of a PMU can be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On any CPU and for any task.
+    Anywhere,
+    /// For tasks, but only on these CPUs: one kind of core among several (`cpus`).
+    Cores(Vec<Cpu>),
+    /// On one of these CPUs each, never for a task: a box outside the cores (`cpumask`).
+    Box(Vec<Cpu>),
+}
+
+/// An event that the kernel has a name for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Named {
+    /// Its name.
+    pub name: String,
+    /// Its terms, in perf's notation.
+    pub text: String,
+    /// What one count is worth, if not 1.
+    pub scale: Option<f64>,
+    /// Unit of the scaled count.
+    pub unit: Option<String>,
+    /// Counted once a package, whichever CPU it is read on.
+    pub per_package: bool,
+    /// A level, not a count: differences mean nothing.
+    pub snapshot: bool,
+}
+
+impl Catalog {
+    /// Reads the PMUs below `root`. Needs no privilege.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be listed. A PMU without a type, or whose name is no word, is left out.
+    pub fn read(root: &Path) -> io::Result<Self> {
+        let folder = root.join(FOLDER);
+        let mut pmus: Vec<Entry> = std::fs::read_dir(&folder)?
+            .take(ENTRIES_MAX)
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| is_word(name))
+            .filter_map(|name| Entry::read(&folder.join(&name), name))
+            .collect();
+        pmus.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
+        Ok(Self { pmus, tracepoints: Tracepoints::find(root) })
+    }
+
+    /// PMUs of cores: more than one where the cores differ.
+    pub fn cores(&self) -> impl Iterator<Item = &Entry> {
+        self.pmus.iter().filter(|pmu| pmu.is_core())
+    }
+}
+
+impl Entry {
+    fn read(folder: &Path, name: String) -> Option<Self> {
+        let kind = text(&folder.join("type"))?.parse().ok()?;
+        let cpus = |file: &str| text(&folder.join(file)).map(|list| parse_list(&list).unwrap_or_default());
+        let place = match (cpus("cpumask"), cpus("cpus")) {
+            (Some(cpus), _) => Place::Box(cpus),
+            (None, Some(cpus)) => Place::Cores(cpus),
+            (None, None) => Place::Anywhere,
+        };
+        let terms = files(&folder.join("format"), "").into_iter();
+        let dies = files(folder, "die").into_iter();
+        Some(Self {
+            kind,
+            place,
+            terms: terms.filter_map(|(name, text)| Some((name, Bits::parse(&text)?))).collect(),
+            events: named(&files(&folder.join("events"), "")),
+            caps: files(&folder.join("caps"), ""),
+            dies: dies.filter_map(|(name, text)| Some((name[3..].parse().ok()?, text))).collect(),
+            name,
+        })
+    }
+
+    /// Does it count what a core executes?
+    #[must_use]
+    pub fn is_core(&self) -> bool {
+        is_core(self.name.as_bytes())
+    }
+
+    /// The bits of the term `name`, in any case.
+    #[must_use]
+    pub fn term(&self, name: &str) -> Option<Bits> {
+        self.terms.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, bits)| *bits)
+    }
+
+    /// The event `name`, in any case.
+    #[must_use]
+    pub fn event(&self, name: &str) -> Option<&Named> {
+        self.events.iter().find(|event| event.name.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Joins `name`, `name.scale`, `name.unit`, `name.per-pkg` and `name.snapshot`.
+fn named(files: &[(String, String)]) -> Vec<Named> {
+    const PARTS: [&str; 4] = [".scale", ".unit", ".per-pkg", ".snapshot"];
+    let part = |name: &str, part: &str| {
+        files.iter().find(|(file, _)| file.strip_prefix(name) == Some(part)).map(|(_, text)| text.clone())
+    };
+    let events = files.iter().filter(|(name, _)| !PARTS.iter().any(|part| name.ends_with(part)));
+    events
+        .map(|(name, text)| Named {
+            text: text.clone(),
+            scale: part(name, PARTS[0])
+                .and_then(|text| text.parse().ok())
+                .filter(|scale: &f64| scale.is_finite() && *scale > 0.0),
+            unit: part(name, PARTS[1]).filter(|unit| !unit.is_empty() && unit.len() <= 64),
+            per_package: part(name, PARTS[2]).is_some_and(|text| text == "1"),
+            snapshot: part(name, PARTS[3]).is_some_and(|text| text == "1"),
+            name: name.clone(),
+        })
+        .collect()
+}
+
+/// Files of a folder whose names begin with `prefix`, with their text, by name; none if there is no such folder.
+fn files(folder: &Path, prefix: &str) -> Vec<(String, String)> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().take(ENTRIES_MAX).flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let wanted = names.filter(|name| is_word(name) && name.starts_with(prefix));
+    let read = |name: String| text(&folder.join(&name)).map(|text| (name, text));
+    let mut files: Vec<(String, String)> = wanted.filter_map(read).collect();
+    files.sort();
+    files
+}
+
+/// The text of a small file without its ends. `None` if it is not there, too long, or holds what a terminal obeys.
+fn text(path: &Path) -> Option<String> {
+    if !path.is_file() {
+        return None;
+    }
+    let mut text = String::new();
+    File::open(path).ok()?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).ok()?;
+    let text = text.trim();
+    let harmless = text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ');
+    (text.len() as u64 <= FILE_BYTES_MAX && harmless).then(|| text.to_owned())
+}
+
+fn is_word(name: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    !name.is_empty() && name.len() <= 128 && name.bytes().all(allowed)
+}
+
+/// A name with the number at its end apart, so that `cha_10` follows `cha_9`.
+fn natural(name: &str) -> (&str, u64, &str) {
+    let stem = name.trim_end_matches(|character: char| character.is_ascii_digit());
+    (stem, name[stem.len()..].parse().unwrap_or(0), name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Catalog, Place};
+    use crate::machine::{cpu::Cpu, testing::Tree};
+
+    fn server() -> Tree {
+        let tree = Tree::new(&[]);
+        tree.pmu(
+            "cpu",
+            &[
+                ("type", "4\n"),
+                ("format/event", "config:0-7\n"),
+                ("format/umask", "config:8-15\n"),
+                ("events/slots", "event=0x00,umask=0x4\n"),
+                ("caps/pmu_name", "icelake\n"),
+            ],
+        );
+        for number in [0, 2, 10] {
+            tree.pmu(
+                &format!("uncore_iio_{number}"),
+                &[
+                    ("type", &format!("{}\n", 30 + number)),
+                    ("cpumask", "0,28\n"),
+                    ("format/ch_mask", "config:36-47\n"),
+                    ("events/energy", "event=0x02\n"),
+                    ("events/energy.scale", "2.3283064365386962890625e-10\n"),
+                    ("events/energy.unit", "Joules\n"),
+                    ("events/energy.per-pkg", "1\n"),
+                    ("die0", "0000:16\n"),
+                ],
+            );
+        }
+        tree
+    }
+
+    #[test]
+    fn a_pmu_is_read_with_all_that_sysfs_says() {
+        let catalog = Catalog::read(&server().root).unwrap();
+        let names: Vec<&str> = catalog.pmus.iter().map(|pmu| pmu.name.as_str()).collect();
+        assert_eq!(names, ["cpu", "uncore_iio_0", "uncore_iio_2", "uncore_iio_10"]);
+        let (cpu, iio) = (&catalog.pmus[0], &catalog.pmus[1]);
+        assert_eq!((&cpu.place, cpu.kind, cpu.is_core()), (&Place::Anywhere, 4, true));
+        assert_eq!(cpu.term("UMASK").unwrap().to_string(), "config:8-15");
+        assert_eq!(cpu.caps, [("pmu_name".to_owned(), "icelake".to_owned())]);
+        assert_eq!(iio.place, Place::Box(vec![Cpu(0), Cpu(28)]));
+        assert_eq!(iio.dies, [(0, "0000:16".to_owned())]);
+        let energy = iio.event("Energy").unwrap();
+        assert_eq!(
+            (energy.unit.as_deref(), energy.per_package, energy.snapshot),
+            (Some("Joules"), true, false)
+        );
+        assert!((energy.scale.unwrap() - 2.0_f64.powi(-32)).abs() < 1e-20);
+        assert_eq!(iio.events.len(), 1, "what belongs to an event is no event");
+    }
+
+    #[test]
+    fn hostile_text_is_left_out() {
+        let tree = server();
+        tree.pmu(
+            "cpu",
+            &[
+                ("format/long", &"config:0-7,".repeat(1000)),
+                ("format/what", "config99:0"),
+                ("events/escape", "event=\x1b[31m"),
+                ("events/nan", "event=1"),
+                ("events/nan.scale", "nan"),
+            ],
+        );
+        tree.pmu("bad name", &[("type", "9")]);
+        tree.pmu("untyped", &[("type", "many")]);
+        let catalog = Catalog::read(&tree.root).unwrap();
+        assert_eq!(catalog.pmus.len(), 4);
+        let cpu = &catalog.pmus[0];
+        assert!(cpu.term("long").is_none() && cpu.term("what").is_none() && cpu.event("escape").is_none());
+        assert_eq!(cpu.event("nan").unwrap().scale, None);
+    }
+
+    #[test]
+    fn an_unreadable_cpumask_still_marks_a_box() {
+        let tree = server();
+        tree.pmu("uncore_off_0", &[("type", "77"), ("cpumask", "\n")]);
+        let catalog = Catalog::read(&tree.root).unwrap();
+        let off = catalog.pmus.iter().find(|pmu| pmu.name == "uncore_off_0").unwrap();
+        assert_eq!(off.place, Place::Box(Vec::new()));
+    }
+}

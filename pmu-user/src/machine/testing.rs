@@ -1,0 +1,47 @@
+//! Machines for tests: folders made by code, gone with their owner.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// A small file tree.
+pub(crate) struct Tree {
+    /// Its root.
+    pub(crate) root: PathBuf,
+}
+
+impl Tree {
+    /// Makes the files, with the folders they need.
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("pmbpf-tree-{}-{number}", std::process::id());
+        let tree = Self { root: std::env::temp_dir().join(name) };
+        for (path, text) in files {
+            tree.write(path, text);
+        }
+        tree
+    }
+
+    /// Makes one more.
+    pub(crate) fn write(&self, path: &str, text: &str) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Makes a PMU: files below its folder.
+    pub(crate) fn pmu(&self, name: &str, files: &[(&str, &str)]) {
+        for (path, text) in files {
+            self.write(&format!("sys/bus/event_source/devices/{name}/{path}"), text);
+        }
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}

@@ -1,0 +1,94 @@
+//! Numbers of tracepoints, from tracefs.
+
+use std::path::{Path, PathBuf};
+
+/// Where tracefs may be mounted, below the root.
+const PLACES: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
+/// Names looked at for a suggestion, at most.
+const NAMES_MAX: usize = 8192;
+
+/// The tracepoints of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tracepoints {
+    events: Option<PathBuf>,
+}
+
+/// Why a tracepoint has no number here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TracepointError {
+    /// tracefs is not mounted, or may not be read.
+    #[error("tracefs is not mounted at /sys/kernel/tracing, or may not be read")]
+    NoTracefs,
+    /// There is no such tracepoint; the nearest names.
+    #[error("there is no such tracepoint")]
+    Unknown(Vec<String>),
+}
+
+impl Tracepoints {
+    /// Looks for tracefs below `root`. Reading it usually needs root.
+    #[must_use]
+    pub fn find(root: &Path) -> Self {
+        let mut events = PLACES.iter().map(|place| root.join(place).join("events"));
+        Self { events: events.find(|folder| folder.is_dir()) }
+    }
+
+    /// `perf_event_attr.config` of the tracepoint `system:name`.
+    ///
+    /// # Errors
+    ///
+    /// There is no tracefs, or no such tracepoint in it.
+    pub fn id(&self, system: &str, name: &str) -> Result<u64, TracepointError> {
+        let events = self.events.as_ref().ok_or(TracepointError::NoTracefs)?;
+        let unknown = || TracepointError::Unknown(self.near(system, name));
+        if !is_word(system) || !is_word(name) {
+            return Err(unknown());
+        }
+        let text = super::read(events, &format!("{system}/{name}/id")).map_err(|_| unknown())?;
+        text.trim().parse().map_err(|_| unknown())
+    }
+
+    fn near(&self, system: &str, name: &str) -> Vec<String> {
+        let Some(events) = &self.events else { return Vec::new() };
+        let names = |folder: &Path| -> Vec<String> {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(NAMES_MAX);
+            let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            folders.filter_map(|entry| entry.file_name().into_string().ok()).filter(|n| is_word(n)).collect()
+        };
+        let systems = names(events);
+        if !systems.iter().any(|known| known == system) {
+            return crate::suggest::nearest(system, systems.into_iter(), |name| name);
+        }
+        crate::suggest::nearest(name, names(&events.join(system)).into_iter(), |name| name)
+    }
+}
+
+/// Is it a name and nothing that leads elsewhere?
+fn is_word(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    !text.is_empty() && !text.starts_with('.') && text.len() <= 256 && text.bytes().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TracepointError, Tracepoints};
+    use crate::machine::testing::Tree;
+
+    #[test]
+    fn a_tracepoint_has_the_number_of_its_file() {
+        let tree = Tree::new(&[("sys/kernel/tracing/events/sched/sched_switch/id", "317\n")]);
+        let tracepoints = Tracepoints::find(&tree.root);
+        assert_eq!(tracepoints.id("sched", "sched_switch"), Ok(317));
+        let near = |names: &[&str]| {
+            Err(TracepointError::Unknown(names.iter().map(|name| (*name).to_owned()).collect()))
+        };
+        assert_eq!(tracepoints.id("sched", "sched_swich"), near(&["sched_switch"]));
+        assert_eq!(tracepoints.id("shed", "sched_switch"), near(&["sched"]));
+        assert_eq!(tracepoints.id("..", "sched"), near(&[]));
+    }
+
+    #[test]
+    fn a_host_without_tracefs_says_so() {
+        let tree = Tree::new(&[("sys/empty", "")]);
+        assert_eq!(Tracepoints::find(&tree.root).id("a", "b"), Err(TracepointError::NoTracefs));
+    }
+}

@@ -1,0 +1,137 @@
+//! Why an event could not be opened, and what would help.
+
+use std::{fmt, io};
+
+use rustix::io::Errno;
+
+use crate::{
+    machine::{cpu::Cpu, privilege::Privileges},
+    plan::Class,
+    table::notation::{Instance, Selected},
+};
+
+/// Whom and where an event counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// Every task on a CPU.
+    Cpu(Cpu),
+    /// A thread, wherever it runs.
+    Thread(u32),
+    /// The tasks of a cgroup, on a CPU.
+    Cgroup(Cpu),
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu(cpu) => write!(formatter, "on cpu {}", cpu.0),
+            Self::Thread(id) => write!(formatter, "for thread {id}"),
+            Self::Cgroup(cpu) => write!(formatter, "for the cgroup on cpu {}", cpu.0),
+        }
+    }
+}
+
+/// Why an event could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open event `{event}`{of} {site}: {call}: {error}",
+        of = .pmu.as_ref().map_or_else(String::new, |pmu| format!(" of the PMU `{pmu}`")))]
+pub struct OpenError {
+    /// Event.
+    pub event: String,
+    /// The PMU that was to count it, where that is not plain from the event.
+    pub pmu: Option<String>,
+    /// Whom and where.
+    pub site: Site,
+    /// The system call that failed.
+    pub call: &'static str,
+    /// What it said.
+    pub error: io::Error,
+    /// Whose fault an `EINVAL` most likely is.
+    pub(super) advice: &'static str,
+}
+
+impl OpenError {
+    pub(super) fn new(event: &str, pmu: Option<String>, site: Site, error: io::Error) -> Self {
+        let event = event.to_owned();
+        Self { event, pmu, site, call: "perf_event_open", error, advice: ENCODING }
+    }
+
+    /// For an event that was to be the member number `index` of its group.
+    pub(super) fn of(event: &Selected, at: &Instance, site: Site, index: usize, error: io::Error) -> Self {
+        let boxed = matches!(at.place, crate::machine::pmu::catalog::Place::Box(_));
+        let modifiers = event.modifiers;
+        let advice = match site {
+            Site::Thread(_) | Site::Cgroup(_) if boxed => TASKLESS,
+            _ if boxed && (modifiers.user || modifiers.kernel || modifiers.hypervisor) => MODELESS,
+            _ if index > 0 => FULL,
+            _ => ENCODING,
+        };
+        Self { advice, ..Self::new(&event.name, Some(at.pmu.clone()), site, error) }
+    }
+
+    /// Whether a group that was refused for this may go when its events are opened one by one.
+    pub(super) fn is_too_full(&self) -> bool {
+        self.errno() == Some(Errno::INVAL) && self.advice == FULL
+    }
+
+    fn errno(&self) -> Option<Errno> {
+        self.error.raw_os_error().map(Errno::from_raw_os_error)
+    }
+
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self.errno() {
+            Some(Errno::ACCESS | Errno::PERM) => Class::NotPermitted,
+            Some(Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV | Errno::TOOBIG) => Class::Unsupported,
+            Some(Errno::INVAL) if self.advice != ENCODING => Class::Usage,
+            _ => Class::Failed,
+        }
+    }
+
+    /// What would make it work.
+    #[must_use]
+    pub fn hint(&self, privileges: &Privileges) -> Option<String> {
+        let hint = match self.errno()? {
+            Errno::ACCESS | Errno::PERM => return Some(privileges.advice()),
+            Errno::MFILE => {
+                let (soft, hard) = privileges.open_files;
+                return Some(format!(
+                    "this process may open {soft} files (hard limit {hard}); raise it with `ulimit -n`"
+                ));
+            }
+            Errno::NOENT | Errno::OPNOTSUPP => "this host has no such event; try cpu-clock",
+            Errno::NODEV => "the CPU is offline, or this PMU does not cover it",
+            Errno::TOOBIG => "the kernel is older than a setting of this event (config3 needs Linux 6.3)",
+            Errno::SRCH => "the process has ended",
+            Errno::BUSY => "another user holds the PMU exclusively",
+            Errno::NOSPC => "the hardware has no register left for it",
+            Errno::INVAL => self.advice,
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+}
+
+const ENCODING: &str = "the PMU refuses this encoding or one of its modifiers";
+const FULL: &str =
+    "the group does not fit the counters: make it smaller, or append :W to let it be broken up";
+const TASKLESS: &str = "a PMU outside the cores cannot tell tasks apart: count the whole system";
+const MODELESS: &str = "a PMU outside the cores cannot tell user from kernel mode: drop u, k and h";
+
+#[cfg(test)]
+mod tests {
+    use super::{OpenError, Site};
+    use crate::{machine::cpu::Cpu, plan::Class};
+
+    #[test]
+    fn an_error_names_event_pmu_and_place() {
+        let error = std::io::Error::from_raw_os_error(19);
+        let error = OpenError::new("energy", Some("power".to_owned()), Site::Cpu(Cpu(3)), error);
+        let text = error.to_string();
+        assert!(
+            text.starts_with("cannot open event `energy` of the PMU `power` on cpu 3: perf_event_open: ")
+        );
+        assert_eq!(error.class(), Class::Unsupported);
+    }
+}

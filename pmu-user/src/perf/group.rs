@@ -1,0 +1,242 @@
+//! A group of counters that are on the PMU together or not at all, and are read together.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+};
+
+use rustix::io::Errno;
+
+use super::{
+    attr::{self, Role},
+    error::{OpenError, Site},
+    sys,
+};
+use crate::{
+    plan::request::Inherit,
+    table::notation::{Instance, Selected},
+};
+
+/// When a group begins to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// When it is enabled.
+    Held,
+    /// When its task executes a program, or when it is enabled.
+    OnExec,
+}
+
+/// How the counts of a group are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// All in one call, so that they are of one instant.
+    Together,
+    /// One by one, a few microseconds apart: kernels before 4.12 refuse inherited events that are read together.
+    Apart,
+}
+
+/// What one counter said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Occurrences while it ran.
+    pub value: u64,
+    /// Time since it was enabled, in ns; for a task, only while the task ran.
+    pub enabled_ns: u64,
+    /// Time of that during which it was on a counter, in ns.
+    pub running_ns: u64,
+}
+
+/// An event of a group to be opened, and where it is counted.
+pub(super) type Member<'a> = (&'a Selected, &'a Instance);
+
+/// Whom a group counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Whom<'a> {
+    pub(super) site: Site,
+    /// The directory of the cgroup, if it is one.
+    pub(super) cgroup: Option<BorrowedFd<'a>>,
+    pub(super) inherit: Inherit,
+    pub(super) start: Start,
+}
+
+/// A leader and its members, opened. Closing them ends the counting.
+#[derive(Debug)]
+pub struct Group {
+    leader: OwnedFd,
+    members: Vec<OwnedFd>,
+    /// The kernel's numbers of all of them, in order.
+    ids: Vec<u64>,
+    read: Read,
+}
+
+impl Group {
+    /// Opens the events of a group, held back.
+    pub(super) fn open(events: &[Member<'_>], whom: Whom<'_>) -> Result<Self, OpenError> {
+        match Self::open_as(events, whom, Read::Together) {
+            // kernel/events/core.c, `perf_event_alloc`: lifted by commit ba5213ae6b88 in 4.12.
+            Err(error)
+                if whom.inherits() && error.error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) =>
+            {
+                Self::open_as(events, whom, Read::Apart).map_err(|_| error)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_as(events: &[Member<'_>], whom: Whom<'_>, read: Read) -> Result<Self, OpenError> {
+        let mut opened: Vec<OwnedFd> = Vec::with_capacity(events.len());
+        let mut ids = Vec::with_capacity(events.len());
+        for (index, (event, at)) in events.iter().enumerate() {
+            let fail = |error| OpenError::of(event, at, whom.site, index, error);
+            let role = Role {
+                leads: index == 0,
+                grouped: read == Read::Together,
+                inherit: whom.inherits(),
+                on_exec: whom.start == Start::OnExec,
+            };
+            let mut attr = attr::counting(at, event.modifiers, role);
+            let leader = opened.first().map(|leader| leader.as_fd());
+            let descriptor = whom.open(&mut attr, leader).map_err(fail)?;
+            ids.push(sys::id(descriptor.as_fd()).map_err(fail)?);
+            opened.push(descriptor);
+        }
+        let members = opened.split_off(1.min(opened.len()));
+        let leader = opened.pop().expect("a group has a leader, since the notation knows no empty group");
+        Ok(Self { leader, members, ids, read })
+    }
+
+    /// How it is read.
+    #[must_use]
+    pub const fn how_read(&self) -> Read {
+        self.read
+    }
+
+    /// Starts counting.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn enable(&self) -> io::Result<()> {
+        sys::enable_group(self.leader.as_fd())
+    }
+
+    /// Stops counting.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn disable(&self) -> io::Result<()> {
+        sys::disable_group(self.leader.as_fd())
+    }
+
+    /// Sets the counts to 0. The times go on, and so do counts that ended children left behind.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn reset(&self) -> io::Result<()> {
+        sys::reset_group(self.leader.as_fd())
+    }
+
+    /// Reads every counter, in the order of the events. A pinned group that lost its counters reads as never having
+    /// run.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused, or said something that is no reading of this group.
+    pub fn read(&self) -> io::Result<Vec<Count>> {
+        match self.read {
+            Read::Together => {
+                let words = words(&self.leader, 3 + 2 * self.ids.len())?;
+                together(&words, &self.ids)
+            }
+            Read::Apart => {
+                let all = std::iter::once(&self.leader).chain(&self.members);
+                all.map(|event| apart(&words(event, 4)?)).collect()
+            }
+        }
+    }
+}
+
+impl Whom<'_> {
+    fn inherits(&self) -> bool {
+        matches!(self.site, Site::Thread(_)) && self.inherit == Inherit::Yes
+    }
+
+    fn open(
+        &self,
+        attr: &mut perf_event_open_sys::bindings::perf_event_attr,
+        leader: Option<BorrowedFd<'_>>,
+    ) -> io::Result<OwnedFd> {
+        use std::os::fd::AsRawFd as _;
+        let flag = perf_event_open_sys::bindings::PERF_FLAG_PID_CGROUP;
+        match (self.site, self.cgroup) {
+            (Site::Thread(id), _) => {
+                sys::open(attr, i32::try_from(id).map_err(io::Error::other)?, None, leader, 0)
+            }
+            (Site::Cgroup(cpu), Some(folder)) => {
+                sys::open(attr, folder.as_raw_fd(), Some(cpu.0), leader, flag)
+            }
+            (Site::Cpu(cpu) | Site::Cgroup(cpu), _) => sys::open(attr, -1, Some(cpu.0), leader, 0),
+        }
+    }
+}
+
+/// Reads up to `count` words.
+fn words(event: &OwnedFd, count: usize) -> io::Result<Vec<u64>> {
+    let mut bytes = vec![0; count * 8];
+    let length = rustix::io::read(event, &mut bytes)?;
+    let word = |chunk: &[u8]| chunk.try_into().map(u64::from_ne_bytes).unwrap_or_default();
+    Ok(bytes.get(..length).unwrap_or_default().chunks_exact(8).map(word).collect())
+}
+
+/// `nr, enabled, running, (value, id)…` (`perf_event_read_group`).
+fn together(words: &[u64], ids: &[u64]) -> io::Result<Vec<Count>> {
+    let [count, enabled_ns, running_ns, values @ ..] = words else {
+        // End of file: a pinned group in error.
+        return if words.is_empty() { Ok(vec![Count::default(); ids.len()]) } else { Err(torn()) };
+    };
+    if *count != ids.len() as u64 || values.len() != 2 * ids.len() {
+        return Err(torn());
+    }
+    let find = |id: &u64| {
+        let pair = values.chunks_exact(2).find(|pair| pair[1] == *id)?;
+        Some(Count { value: pair[0], enabled_ns: *enabled_ns, running_ns: *running_ns })
+    };
+    ids.iter().map(find).collect::<Option<_>>().ok_or_else(torn)
+}
+
+/// `value, enabled, running, id`.
+fn apart(words: &[u64]) -> io::Result<Count> {
+    match *words {
+        [] => Ok(Count::default()),
+        [value, enabled_ns, running_ns, _] => Ok(Count { value, enabled_ns, running_ns }),
+        _ => Err(torn()),
+    }
+}
+
+fn torn() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the kernel's reading is not of this group")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Count, apart, together};
+
+    #[test]
+    fn values_are_told_apart_by_their_numbers() {
+        let words = [2, 500, 300, 70, 12, 80, 11];
+        let count = |value| Count { value, enabled_ns: 500, running_ns: 300 };
+        assert_eq!(together(&words, &[11, 12]).unwrap(), [count(80), count(70)]);
+        assert!(together(&words, &[11, 13]).is_err());
+        assert!(together(&words, &[11]).is_err());
+        assert!(together(&words[..6], &[11, 12]).is_err());
+    }
+
+    #[test]
+    fn a_group_in_error_has_not_run() {
+        assert_eq!(together(&[], &[7, 8]).unwrap(), [Count::default(); 2]);
+        assert_eq!(apart(&[]).unwrap(), Count::default());
+        assert!(apart(&[1, 2]).is_err());
+    }
+}

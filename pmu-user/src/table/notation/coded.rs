@@ -1,0 +1,150 @@
+//! Terms of an event → the words that a PMU wants to see.
+
+use super::{
+    Term, TermValue, Why, kernel, parse,
+    resolve::{Instance, Selected, instance},
+};
+use crate::{
+    machine::pmu::{
+        bits::{Word, Words},
+        catalog::{Catalog, Entry, Named},
+    },
+    suggest::nearest,
+};
+
+/// An event put together from terms.
+#[derive(Debug, Default)]
+pub(super) struct Coded {
+    instances: Vec<Instance>,
+    named: Option<Named>,
+    name: Option<String>,
+    period: Option<u64>,
+}
+
+impl Coded {
+    /// The event that PMUs call `name`: those of cores, or else all that know it.
+    pub(super) fn of_sysfs_name(name: &str, catalog: &Catalog) -> Result<Self, Why> {
+        let knowing = |core: bool| {
+            let pmus = catalog.pmus.iter().filter(move |pmu| !core || pmu.is_core());
+            pmus.filter(|pmu| pmu.event(name).is_some()).collect::<Vec<_>>()
+        };
+        let cores = knowing(true);
+        let pmus = if cores.is_empty() { knowing(false) } else { cores };
+        if pmus.is_empty() {
+            let events =
+                catalog.pmus.iter().flat_map(|pmu| pmu.events.iter().map(|event| event.name.clone()));
+            let mut near = nearest(&name.to_ascii_lowercase(), kernel::names().chain(events), |name| name);
+            near.dedup();
+            return Err(Why::NoEvent(near));
+        }
+        let term = [Term { name: name.to_owned(), value: None }];
+        Ok(Self::join(pmus.into_iter().map(|pmu| Self::of_terms(pmu, &term)).collect::<Result<_, _>>()?))
+    }
+
+    pub(super) fn of_terms(pmu: &Entry, terms: &[Term]) -> Result<Self, Why> {
+        let mut coded = Self::default();
+        let mut flat: Vec<Term> = Vec::new();
+        for term in terms {
+            match known_event(pmu, term) {
+                Some(event) => {
+                    let unreadable = || Why::NotNumber(event.name.clone(), event.text.clone());
+                    flat.extend(parse::terms_of(&event.text).ok_or_else(unreadable)?);
+                    coded.named = Some(event.clone());
+                }
+                None => flat.push(term.clone()),
+            }
+        }
+        let mut words = coded.settings(&mut flat)?;
+        for (index, term) in flat.iter().enumerate() {
+            let later = flat[index + 1..].iter().any(|other| other.name.eq_ignore_ascii_case(&term.name));
+            if !later {
+                words = place(pmu, term, words)?;
+            }
+        }
+        coded.instances = vec![Instance { words, ..instance(pmu, pmu.kind, 0) }];
+        Ok(coded)
+    }
+
+    /// Takes out what is no term of the PMU; what is left goes into the words returned.
+    fn settings(&mut self, terms: &mut Vec<Term>) -> Result<Words, Why> {
+        let mut words = Words::default();
+        let mut rest = Vec::with_capacity(terms.len());
+        for term in terms.drain(..) {
+            let name = term.name.to_ascii_lowercase();
+            let code = if term.value.is_none() { parse::raw(&term.name).and_then(Result::ok) } else { None };
+            match (Word::of_name(&name), name.as_str()) {
+                (Some(word), _) => words.set(word, number(&term)?),
+                (None, "name") => {
+                    self.name = match term.value {
+                        Some(TermValue::Text(text)) => Some(text),
+                        _ => return Err(Why::NeedsValue(name)),
+                    };
+                }
+                (None, "period") => self.period = Some(number(&term)?),
+                (None, "freq") => return Err(Why::Frequency),
+                _ => match code {
+                    Some(code) => words.set(Word::Config, code),
+                    None => rest.push(term),
+                },
+            }
+        }
+        *terms = rest;
+        Ok(words)
+    }
+
+    pub(super) fn join(all: Vec<Self>) -> Self {
+        let mut joined = Self::default();
+        for mut one in all {
+            joined.instances.append(&mut one.instances);
+            joined.named = joined.named.or(one.named);
+            joined.name = joined.name.or(one.name);
+            joined.period = joined.period.or(one.period);
+        }
+        joined
+    }
+
+    pub(super) fn select(self, plain: Selected) -> Result<Selected, Why> {
+        let named = self.named.as_ref();
+        Ok(Selected {
+            name: self.name.unwrap_or(plain.name),
+            unit: named.and_then(|event| event.unit.clone()),
+            scale: named.and_then(|event| event.scale).unwrap_or(1.0),
+            per_package: named.is_some_and(|event| event.per_package),
+            snapshot: named.is_some_and(|event| event.snapshot),
+            period: self.period,
+            instances: self.instances,
+            ..plain
+        })
+    }
+}
+
+/// The event in sysfs that a bare term names.
+fn known_event<'a>(pmu: &'a Entry, term: &Term) -> Option<&'a Named> {
+    if term.value.is_some() {
+        return None;
+    }
+    let other = || pmu.event(kernel::other_name(&term.name)?);
+    pmu.event(&term.name).or_else(|| if pmu.term(&term.name).is_none() { other() } else { None })
+}
+
+fn place(pmu: &Entry, term: &Term, words: Words) -> Result<Words, Why> {
+    let Some(bits) = pmu.term(&term.name) else {
+        let known = pmu.terms.iter().map(|(name, _)| name).chain(pmu.events.iter().map(|event| &event.name));
+        let own = ["config", "config1", "config2", "config3", "name", "period"].map(str::to_owned);
+        let near = nearest(&term.name, known.cloned().chain(own), |name| name);
+        return Err(Why::NoTerm { pmu: pmu.name.clone(), term: term.name.clone(), near });
+    };
+    let value = number(term)?;
+    let too_large = || Why::TooLarge { term: term.name.clone(), value, max: bits.max() };
+    bits.place(value, words).ok_or_else(too_large)
+}
+
+/// What a term is set to; one that stands alone is switched on.
+fn number(term: &Term) -> Result<u64, Why> {
+    match &term.value {
+        None => Ok(1),
+        Some(TermValue::Number(number)) => Ok(*number),
+        Some(TermValue::Text(text)) if text == "?" => Err(Why::NeedsValue(term.name.clone())),
+        Some(TermValue::Text(text)) => Err(Why::NotNumber(term.name.clone(), text.clone())),
+    }
+}

@@ -1,0 +1,271 @@
+//! Counters against the kernel's own numbers and against `perf stat`, for workloads that do a thing exactly N times.
+
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    sync::{Arc, Barrier},
+};
+
+use pmbpf::{
+    drain::reading::Reading,
+    machine::{
+        cpu::{Cpu, Processor},
+        pmu::catalog::Catalog,
+        privilege::Privileges,
+    },
+    metric::counts,
+    perf::{CountTarget, Counting, OpenError},
+    plan::request::Inherit,
+    table::notation::{List, SelectedGroup, resolve},
+};
+
+use crate::support::{Cgroup, Started, assert_close, text, unique};
+
+/// The events of `notation` on this machine; tracepoints come from a tracefs mounted for this test alone.
+fn events(notation: &str) -> Vec<SelectedGroup> {
+    let tracefs = Tracefs::mount();
+    let mut catalog = Catalog::read(Path::new("/")).unwrap();
+    catalog.tracepoints = pmbpf::machine::tracepoint::Tracepoints::find(&tracefs.root);
+    resolve(&List::parse(notation).unwrap(), &catalog).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// tracefs at the usual place below a root of its own, unmounted with its owner.
+struct Tracefs {
+    root: std::path::PathBuf,
+    place: std::path::PathBuf,
+}
+
+impl Tracefs {
+    fn mount() -> Self {
+        let root = std::env::temp_dir().join(unique("tracefs"));
+        let place = root.join("sys/kernel/tracing");
+        fs::create_dir_all(&place).unwrap();
+        let status = Command::new("mount").args(["-t", "tracefs", "tracefs"]).arg(&place).status().unwrap();
+        assert!(status.success(), "tracefs cannot be mounted");
+        Self { root, place }
+    }
+}
+
+impl Drop for Tracefs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.place).status();
+        // Folder by folder: what is still mounted must not be emptied.
+        for part in ["sys/kernel/tracing", "sys/kernel", "sys", ""] {
+            let _ = fs::remove_dir(self.root.join(part));
+        }
+    }
+}
+
+fn online() -> Vec<Cpu> {
+    Processor::read(Path::new("/")).unwrap().online
+}
+
+/// The sum of one event's counters; it must have been counted all the time.
+#[track_caller]
+fn total(readings: &[Reading], index: u32) -> f64 {
+    let value = counts::sum(readings.iter().filter(|reading| reading.index == index));
+    let known = value.known().unwrap_or_else(|| panic!("{value:?}: {readings:?}"));
+    assert_eq!((known.how.name(), known.coverage), ("counted", 1.0), "{readings:?}");
+    known.estimate
+}
+
+/// A shell that does nothing until told, then runs `script` once; its counts from the first exec on.
+fn count_command(notation: &str, script: &str) -> Vec<Reading> {
+    let gate = std::env::temp_dir().join(unique("gate"));
+    // The first shell waits; what counts begins with the exec that it then does.
+    let wait = format!("while [ ! -e {} ]; do sleep 0.01; done; exec {script}", gate.display());
+    let mut started = Started::new(&wait);
+    let counting = Counting::open(&events(notation), &CountTarget::Command(started.pid())).unwrap();
+    assert!(counting.read().unwrap().iter().all(|reading| reading.enabled_ns == 0), "it began too early");
+    fs::write(&gate, "").unwrap();
+    started.wait();
+    let _ = fs::remove_file(&gate);
+    counting.read().unwrap()
+}
+
+/// What `perf stat` counts for a shell command: its value column. In mounts of its own, as it mounts tracefs and leaves it.
+fn perf_stat(notation: &str, script: &str) -> Vec<f64> {
+    let mut perf = Command::new("unshare");
+    perf.args(["--mount", "perf", "stat", "-x", ";", "-e", notation, "--", "sh", "-c", script]);
+    let output = perf.output().expect("the live ring needs perf");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let lines = text(&output.stderr);
+    lines.lines().filter_map(|line| line.split(';').next()?.parse().ok()).collect()
+}
+
+/// Forks exactly 200 times and touches memory the same way each time.
+const FORKS: &str = "i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done";
+
+#[test]
+fn a_command_s_forks_are_counted_exactly_as_perf_counts_them() {
+    let notation = "sched:sched_process_fork,sched:sched_process_exec";
+    let readings = count_command(notation, &format!("sh -c '{FORKS}'"));
+    let truth = perf_stat(notation, FORKS);
+    let ours = [total(&readings, 0), total(&readings, 1)];
+    // perf sees its own exec of the shell too, and so do we.
+    assert_eq!(ours, truth[..2]);
+    assert_eq!(ours, [200.0, 201.0]);
+}
+
+#[test]
+fn page_faults_agree_with_perf() {
+    let notation = "{page-faults,minor-faults,major-faults}";
+    let readings = count_command(notation, &format!("sh -c '{FORKS}'"));
+    let truth = perf_stat("page-faults,minor-faults", FORKS);
+    let ours = total(&readings, 0);
+    assert_close("page faults", ours, truth[0], 0.02, 0.0);
+    assert_eq!(ours, total(&readings, 1) + total(&readings, 2), "a group is read at one instant");
+}
+
+#[test]
+fn a_group_that_children_inherit_is_read_together() {
+    let started = Started::new("exec sleep 60");
+    let target = CountTarget::Processes(vec![started.pid()], Inherit::Yes);
+    let counting = Counting::open(&events("{task-clock,page-faults}"), &target).unwrap();
+    assert_eq!((counting.read_apart(), counting.counters()), (0, 2));
+}
+
+#[test]
+fn modes_add_up_to_all_of_it() {
+    let readings = count_command("page-faults:u,page-faults:k,page-faults", &format!("sh -c '{FORKS}'"));
+    let [user, kernel, all] = [0, 1, 2].map(|index| total(&readings, index));
+    assert!(user > 0.0 && kernel > 0.0, "{readings:?}");
+    assert_eq!(user + kernel, all);
+}
+
+#[test]
+fn the_time_stamp_counter_runs_alike_on_every_cpu_and_as_the_clock_does() {
+    let cpus = online();
+    let counting = Counting::open(&events("msr/tsc/"), &CountTarget::System(cpus.clone())).unwrap();
+    counting.enable().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    counting.disable().unwrap();
+    let readings = counting.read().unwrap();
+    assert_eq!(readings.len(), cpus.len());
+    let rate = |reading: &Reading| reading.value as f64 / reading.enabled_ns as f64;
+    for reading in &readings {
+        assert!(reading.enabled_ns >= 290_000_000 && reading.running_ns == reading.enabled_ns);
+        assert_close("ticks a ns", rate(reading), rate(&readings[0]), 0.001, 0.0);
+    }
+    assert_eq!(counting.read().unwrap(), readings, "what is disabled stands still");
+}
+
+#[test]
+fn a_reset_brings_counts_back_to_nothing_and_leaves_the_times() {
+    let counting = Counting::open(&events("{cpu-clock,msr/tsc/}"), &CountTarget::System(online())).unwrap();
+    counting.enable().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    counting.disable().unwrap();
+    let before = counting.read().unwrap();
+    counting.reset().unwrap();
+    for (earlier, later) in before.iter().zip(counting.read().unwrap()) {
+        assert!(earlier.value > 0 && later.value == 0, "{later:?}");
+        assert_eq!(later.enabled_ns, earlier.enabled_ns);
+    }
+}
+
+#[test]
+fn a_system_s_clocks_make_up_the_wall_time_of_its_cpus() {
+    let counting = Counting::open(&events("cpu-clock"), &CountTarget::System(online())).unwrap();
+    counting.enable().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    counting.disable().unwrap();
+    for reading in counting.read().unwrap() {
+        assert_close("cpu-clock", reading.value as f64, reading.enabled_ns as f64, 0.01, 1e6);
+    }
+}
+
+#[test]
+fn a_cgroup_s_faults_are_its_own() {
+    let (busy, idle) = (Cgroup::new("count-busy"), Cgroup::new("count-idle"));
+    let layout = pmbpf::machine::cgroup::Layout::read(Path::new("/")).unwrap();
+    let folder = |cgroup: &Cgroup| layout.v2.clone().unwrap().join(&cgroup.path[1..]);
+    let open = |cgroup: &Cgroup| {
+        let target = CountTarget::Cgroup(folder(cgroup), online());
+        let counting = Counting::open(&events("{sched:sched_process_fork,task-clock}"), &target).unwrap();
+        counting.enable().unwrap();
+        counting
+    };
+    let (of_busy, of_idle) = (open(&busy), open(&idle));
+    busy.spawn(&format!("sh -c '{FORKS}'")).wait();
+    assert_eq!(total(&of_busy.read().unwrap(), 0), 200.0);
+    let nothing = of_idle.read().unwrap();
+    assert!(nothing.iter().all(|reading| reading.value == 0 && reading.enabled_ns == 0), "{nothing:?}");
+    assert!(counts::sum(&nothing).known().is_none(), "what never ran is missing, not 0");
+}
+
+/// Starts processes from a thread of ours: five each.
+fn fork_five_times() {
+    for _ in 0..5 {
+        assert!(Command::new("/bin/true").status().unwrap().success());
+    }
+}
+
+fn count_own_forks(inherit: Inherit) -> Counting {
+    let target = CountTarget::Processes(vec![std::process::id()], inherit);
+    let counting = Counting::open(&events("sched:sched_process_fork"), &target).unwrap();
+    counting.enable().unwrap();
+    counting
+}
+
+#[test]
+fn the_threads_that_a_process_has_are_all_counted() {
+    let barrier = Arc::new(Barrier::new(4));
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let barrier = Arc::clone(&barrier);
+            std::thread::spawn(move || {
+                barrier.wait();
+                fork_five_times();
+            })
+        })
+        .collect();
+    let counting = count_own_forks(Inherit::No);
+    barrier.wait();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let readings = counting.read().unwrap();
+    let mut forks: Vec<u64> =
+        readings.iter().map(|reading| reading.value).filter(|forks| *forks > 0).collect();
+    forks.sort_unstable();
+    assert_eq!(forks, [5, 5, 5], "{readings:?}");
+}
+
+#[test]
+fn a_thread_that_comes_later_counts_if_it_is_inherited_and_only_then() {
+    let forks = |inherit| {
+        let counting = count_own_forks(inherit);
+        std::thread::spawn(fork_five_times).join().unwrap();
+        counting.read().unwrap().iter().map(|reading| reading.value).sum::<u64>()
+    };
+    // The thread itself is one more, since the kernel makes it like a process.
+    assert_eq!(forks(Inherit::Yes), 6);
+    assert_eq!(forks(Inherit::No), 1);
+}
+
+#[test]
+fn a_box_counts_no_single_task() {
+    let mut groups = events("msr/tsc/");
+    groups[0].events[0].instances[0].place = pmbpf::machine::pmu::catalog::Place::Box(vec![Cpu(0)]);
+    let target = CountTarget::Threads(vec![std::process::id()], Inherit::No);
+    let error: OpenError = Counting::open(&groups, &target).unwrap_err();
+    let hint = error.hint(&Privileges::read(Path::new("/"))).unwrap();
+    assert!(hint.contains("cannot tell tasks apart"), "{error}: {hint}");
+    let system = Counting::open(&groups, &CountTarget::System(online())).unwrap();
+    assert_eq!(system.counters(), 1, "one counter on the CPU that the box names");
+}
+
+#[test]
+fn an_event_that_the_pmu_does_not_have_is_named() {
+    let groups = events("msr/event=0x3f/");
+    let error = Counting::open(&groups, &CountTarget::System(online())).unwrap_err();
+    let message = error.to_string();
+    assert!(
+        message
+            .starts_with("cannot open event `msr/event=0x3f/` of the PMU `msr` on cpu 0: perf_event_open: "),
+        "{message}"
+    );
+    assert!(error.hint(&Privileges::read(Path::new("/"))).is_some());
+}
