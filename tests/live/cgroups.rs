@@ -96,7 +96,7 @@ fn cgroups_that_come_and_go_keep_their_names_and_counts() {
     for index in 0..200 {
         let child = parent.below(&format!("short-{index}"));
         child.spawn("sh -c 'i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done'").wait();
-        truth.push((child.path.clone(), child.usage_ns()));
+        truth.push((child.path.clone(), child.settled_usage_ns()));
         child.remove();
     }
     let rows = running.stop();
@@ -116,10 +116,13 @@ fn a_parent_holds_what_is_below_it_unless_told_not_to() {
     child.spawn(&format!("{} 0.3", workload("spin", &["-g"]))).wait();
     let alone = running.stop();
     assert_eq!(alone.of_cgroup("cpu_time", &parent.path), 0.0, "known to be nothing, not missing");
+    let unseen_ns = child.settled_usage_ns();
     let running = Running::start(&["--cgroup", &parent.path]);
     child.spawn(&format!("{} 0.3", workload("spin", &["-g"]))).wait();
     let both = running.stop();
-    assert!(both.of_cgroup("cpu_time", &parent.path) > 2.5e8);
+    // Both spinners ran there, the first one uncounted.
+    let used_ns = child.settled_usage_ns() - unseen_ns;
+    assert_close("below", both.of_cgroup("cpu_time", &child.path), used_ns, 0.01, 20_000.0);
     assert_eq!(both.of_cgroup("cpu_time", &parent.path), both.of_cgroup("cpu_time", &child.path));
 }
 
@@ -132,9 +135,10 @@ fn a_cgroup_made_below_a_new_one_is_below_the_target_too() {
         let inner = parent.below(&format!("new-{}/inner", by.len()));
         inner.spawn(&format!("{spin} 0.2")).wait();
         let rows = running.stop();
-        assert_close("total", rows.total("cpu_time"), inner.usage_ns(), 0.01, 20_000.0);
+        let used_ns = inner.settled_usage_ns();
+        assert_close("total", rows.total("cpu_time"), used_ns, 0.01, 20_000.0);
         if by.is_empty() {
-            assert_close("inner", rows.of_cgroup("cpu_time", &inner.path), inner.usage_ns(), 0.01, 20_000.0);
+            assert_close("inner", rows.of_cgroup("cpu_time", &inner.path), used_ns, 0.01, 20_000.0);
         }
     }
 }
@@ -147,8 +151,9 @@ fn processes_of_a_cgroup_can_own_the_counts() {
     group.spawn(&format!("{spin} 0.3")).wait();
     Started::new(&format!("exec {spin} 0.2")).wait();
     let rows = running.stop();
-    assert_close("inside", rows.of_name("cpu_time", "sping"), 3e8, 0.1, 0.0);
-    assert_close("total", rows.total("cpu_time"), group.usage_ns(), 0.01, 0.0);
+    let used_ns = group.settled_usage_ns();
+    assert_close("inside", rows.of_name("cpu_time", "sping"), used_ns, 0.01, 0.0);
+    assert_close("total", rows.total("cpu_time"), used_ns, 0.01, 0.0);
 }
 
 #[test]

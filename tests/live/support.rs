@@ -170,6 +170,16 @@ impl Drop for Running {
     }
 }
 
+/// Does an emulator run us? Its CPUs stop whenever its host has something better to do, which no clock of theirs tells.
+/// Says that the test is skipped.
+pub(crate) fn skipped_in_guest(why: &str) -> bool {
+    let guest = std::env::var_os("PMBPF_GUEST").is_some();
+    if guest {
+        let _ = writeln!(std::io::stdout(), "SKIPPED: {why}");
+    }
+    guest
+}
+
 /// Sends a signal to a process we started.
 pub(crate) fn signal(pid: u32, name: &str) {
     let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap();
@@ -213,6 +223,19 @@ impl Cgroup {
         let stat = fs::read_to_string(self.folder.join("cpu.stat")).unwrap();
         let line = stat.lines().find_map(|line| line.strip_prefix("usage_usec ")).unwrap();
         line.parse::<f64>().unwrap() * 1e3
+    }
+
+    /// The same, when it has stopped growing: a process runs on for a moment after its parent has learnt of its end.
+    pub(crate) fn settled_usage_ns(&self) -> f64 {
+        let mut last = self.usage_ns();
+        loop {
+            std::thread::sleep(Duration::from_millis(5));
+            let now = self.usage_ns();
+            if now.total_cmp(&last).is_eq() {
+                return now;
+            }
+            last = now;
+        }
     }
 
     pub(crate) fn enter(&self, pid: u32) {

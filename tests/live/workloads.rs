@@ -6,47 +6,30 @@ use std::{
     process::Command,
 };
 
-/// Source in `tests/workloads` and options of the C compiler.
-const ALL: [(&str, &[&str]); 7] = [
-    ("duty", &[]),
-    ("forks", &[]),
-    ("jit", &[]),
-    ("masked", &[]),
-    ("spin", &["-g"]),
-    ("spin", &["-g0"]),
-    ("spin", &["-s", "-Wl,--build-id"]),
-];
+/// Lines of name, source and options; `cargo xtask test --kernels` builds them from the same list.
+const PROGRAMS: &str = include_str!("../workloads/programs");
 
-/// A workload of [`ALL`]; its path.
-pub(crate) fn workload(name: &str, options: &[&str]) -> String {
-    assert!(
-        ALL.contains(&(name, options)),
-        "{name} {options:?} is not in the list, so guests would not have it"
-    );
-    let tag: String = options.concat().chars().filter(|character| character.is_alphanumeric()).collect();
-    let file = format!("{name}{tag}");
+/// The program from this source in `tests/workloads` with these options of the C compiler; its path.
+pub(crate) fn workload(source: &str, options: &[&str]) -> String {
+    let lines = PROGRAMS.lines().filter(|line| !line.starts_with('#')).map(str::split_whitespace);
+    let mut found = lines.filter_map(|mut words| Some((words.next()?, words.collect::<Vec<_>>())));
+    let wanted: Vec<_> = [source].into_iter().chain(options.iter().copied()).collect();
+    let (name, _) = found.find(|(_, words)| *words == wanted).expect("tests/workloads/programs lists it");
     let program = match env::var_os("PMBPF_WORKLOADS") {
-        Some(built) => PathBuf::from(built).join(file),
-        None => build(name, options, &file),
+        Some(built) => PathBuf::from(built).join(name),
+        None => build(name, source, options),
     };
     program.canonicalize().unwrap().to_str().unwrap().to_owned()
 }
 
-fn build(name: &str, options: &[&str], file: &str) -> PathBuf {
+fn build(name: &str, source: &str, options: &[&str]) -> PathBuf {
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let folder = base.join("target/workloads");
     fs::create_dir_all(&folder).unwrap();
-    let program = folder.join(file);
-    let source = base.join(format!("tests/workloads/{name}.c"));
+    let program = folder.join(name);
+    let source = base.join(format!("tests/workloads/{source}.c"));
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-fno-omit-frame-pointer", "-o"]).arg(&program).arg(&source).args(options);
     assert!(compiler.status().expect("the live ring needs a C compiler, cc").success());
     program
-}
-
-#[test]
-fn every_workload_builds() {
-    for (name, options) in ALL {
-        workload(name, options);
-    }
 }

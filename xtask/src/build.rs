@@ -1,22 +1,42 @@
 //! Builds the binary, and runs it.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, process::Command};
 
 use crate::{
     command::{as_root, root, run as succeed, status},
     setup,
+    vm::kernel::Architecture,
 };
 
-/// Builds `target/release/pmbpf`; its path.
-pub(crate) fn release() -> anyhow::Result<PathBuf> {
-    let tools = setup::all()?;
-    succeed(tools.cargo().args(["build", "--release", "--locked", "--package", "pmu-user"]))?;
-    Ok(root().join("target/release/pmbpf"))
+/// Where the release binary for a processor lies.
+pub(crate) fn place(architecture: Architecture) -> PathBuf {
+    let folder = root().join("target");
+    match architecture.rust_target() {
+        None => folder.join("release/pmbpf"),
+        Some(target) => folder.join(target).join("release/pmbpf"),
+    }
+}
+
+/// A cargo that builds for a processor. Rust's own linker and C library make a static binary for another one.
+pub(crate) fn cargo_for(architecture: Architecture) -> anyhow::Result<Command> {
+    let mut cargo = setup::all()?.cargo();
+    if let Some(target) = architecture.rust_target() {
+        setup::target(target)?;
+        let variable = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
+        cargo.env("CARGO_BUILD_TARGET", target).env(variable, "rust-lld");
+    }
+    Ok(cargo)
+}
+
+/// Builds the release binary; its path.
+pub(crate) fn release(architecture: Architecture) -> anyhow::Result<PathBuf> {
+    succeed(cargo_for(architecture)?.args(["build", "--release", "--locked", "--package", "pmu-user"]))?;
+    Ok(place(architecture))
 }
 
 /// Builds and runs pmbpf as root; its exit code.
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<u8> {
-    let program = release()?;
+    let program = release(Architecture::HOST)?;
     let status = status(as_root(program)?.args(arguments))?;
     use std::os::unix::process::ExitStatusExt as _;
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));

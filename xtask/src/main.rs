@@ -12,6 +12,8 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
+use crate::vm::kernel::Architecture;
+
 /// Build, run, test and check pmbpf
 #[derive(Parser)]
 struct Cli {
@@ -24,7 +26,11 @@ enum Task {
     /// Install what building needs: rust-src, bpf-linker
     Setup,
     /// Build target/release/pmbpf, with the BPF programs inside
-    Build,
+    Build {
+        /// The processor to build for; another one's binary is static and lies in a folder of its own
+        #[arg(long, value_name = "PROCESSOR")]
+        arch: Option<Architecture>,
+    },
     /// Build, and run pmbpf with these arguments, as root
     Run {
         /// Arguments of pmbpf
@@ -44,7 +50,7 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Setup => setup::all().map(|_| 0),
-        Task::Build => build::release().map(|_| 0),
+        Task::Build { arch } => build::release(arch.unwrap_or(Architecture::HOST)).map(|_| 0),
         Task::Run { arguments } => build::run(&arguments),
         Task::Test(args) => test::run(&args),
         Task::Check => check::all().map(|()| 0),

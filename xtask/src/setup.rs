@@ -57,6 +57,15 @@ pub(crate) fn component(name: &str) -> anyhow::Result<()> {
     run(Command::new("rustup").args(["component", "add", name]).current_dir(crate::command::root()))
 }
 
+/// The standard library for another processor, of the pinned toolchain.
+pub(crate) fn target(name: &str) -> anyhow::Result<()> {
+    let library = output(Command::new("rustc").args(["--print", "target-libdir", "--target", name]))?;
+    if Path::new(library.trim()).is_dir() {
+        return Ok(());
+    }
+    run(Command::new("rustup").args(["target", "add", name]).current_dir(crate::command::root()))
+}
+
 /// The LLVM that rustc was built with, for example 22.
 fn llvm_major() -> anyhow::Result<u32> {
     let version = output(Command::new("rustc").arg("-vV").current_dir(crate::command::root()))?;

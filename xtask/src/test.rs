@@ -11,9 +11,13 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use crate::{
-    command::{exists, is_root, output, root, run as succeed, say},
+    build,
+    command::{exists, is_root, output, run as succeed, say},
     setup::{self, Tools},
-    vm::{self, Beds, kernel::Series},
+    vm::{
+        self, Beds,
+        kernel::{Architecture, Series},
+    },
 };
 
 /// Which rings, and which tests of them.
@@ -101,6 +105,7 @@ struct Tally {
     passed: u64,
     failed: u64,
     skipped_rings: u64,
+    skipped_tests: u64,
 }
 
 /// Runs the rings; the exit code is 1 if anything failed.
@@ -108,12 +113,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(unknown) = args.ring.iter().find(|name| RINGS.iter().all(|ring| ring.name != **name)) {
         bail!("no ring `{unknown}`; there are pure, contract, live and hardware");
     }
+    if !args.kernels.is_empty() {
+        return in_guests(args);
+    }
     let tools = setup::all()?;
     // The live tests run the binary as users get it.
     succeed(tools.cargo().args(["build", "--release", "--locked", "--package", "pmu-user"]))?;
-    if !args.kernels.is_empty() {
-        return in_guests(&tools, args);
-    }
     let required = env::var("PMBPF_REQUIRE").unwrap_or_default();
     let mut tally = Tally::default();
     for ring in
@@ -140,40 +145,36 @@ impl Tally {
     fn close(&self) -> anyhow::Result<u8> {
         let mut stdout = std::io::stdout().lock();
         writeln!(stdout, "\nrings skipped: {}", self.skipped_rings)?;
+        if self.skipped_tests > 0 {
+            writeln!(stdout, "tests skipped: {}", self.skipped_tests)?;
+        }
         writeln!(stdout, "{} passed, {} failed", self.passed, self.failed)?;
         Ok(u8::from(self.failed > 0))
     }
 }
 
 /// Runs the live ring in guests.
-fn in_guests(tools: &Tools, args: &Args) -> anyhow::Result<u8> {
-    let program = live_program(tools)?;
-    // Guests have no compiler.
-    succeed(Command::new(&program).args(["--exact", WORKLOADS]).current_dir(root().join("pmu-user")))?;
-    let listed = output(Command::new(&program).args(["--list", "--format", "terse"]))?;
-    let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
-    let wanted =
-        |name: &&str| args.filter.as_ref().is_none_or(|filter| name.contains(filter)) && *name != WORKLOADS;
-    let tests: Vec<_> = names.filter(wanted).map(str::to_owned).collect();
+fn in_guests(args: &Args) -> anyhow::Result<u8> {
     let mut beds = Beds::get()?;
     let mut tally = Tally::default();
     for series in &args.kernels {
+        build::release(series.architecture)?;
+        let program = live_program(series.architecture)?;
         say(&format!("ring live on kernel {series}"));
-        let (passed, failed) =
-            vm::ring::run(&mut beds, series, &program, &tests).with_context(|| format!("kernel {series}"))?;
+        let ring = vm::ring::run(&mut beds, series, &program, args.filter.as_deref());
+        let (passed, failed, skipped) = ring.with_context(|| format!("kernel {series}"))?;
         tally.passed += passed;
         tally.failed += failed;
+        tally.skipped_tests += skipped;
     }
     tally.close()
 }
 
-/// The test that builds every workload.
-const WORKLOADS: &str = "workloads::every_workload_builds";
-
 /// The live ring's program, built.
-fn live_program(tools: &Tools) -> anyhow::Result<PathBuf> {
+fn live_program(architecture: Architecture) -> anyhow::Result<PathBuf> {
     let build = ["test", "--locked", "--no-run", "--package", "pmu-user", "--test", "live"];
-    let messages = output(tools.cargo().args(build).arg("--message-format=json").stderr(Stdio::inherit()))?;
+    let mut cargo = build::cargo_for(architecture)?;
+    let messages = output(cargo.args(build).arg("--message-format=json").stderr(Stdio::inherit()))?;
     let message = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
     let programs = messages.lines().filter_map(message).filter(|message| message["target"]["name"] == "live");
     let path = programs.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();

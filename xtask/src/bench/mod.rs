@@ -18,6 +18,7 @@ use self::{bed::Bed, figure::Section};
 use crate::{
     build,
     command::{as_root, exists, is_root, run as succeed, say},
+    vm::kernel::Architecture,
 };
 
 /// Which benches.
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let pmbpf = match env::var_os(BUILT) {
         Some(built) => built.into(),
-        None => build::release()?,
+        None => build::release(Architecture::HOST)?,
     };
     if !is_root() {
         let mut again = as_root("env")?;

@@ -112,13 +112,19 @@ impl Apt {
         folder.join(STAMP).is_file()
     }
 
+    /// Is a folder extracted already, and from these packages with what they need?
+    pub(super) fn has_closed(folder: &Path, packages: &[&str]) -> bool {
+        let stamp = fs::read_to_string(folder.join(STAMP)).unwrap_or_default();
+        stamp.lines().next() == Some(asked(packages).as_str())
+    }
+
     /// `packages` (`name:architecture`), extracted into `folder`.
     pub(super) fn extract(&mut self, folder: &Path, packages: &[String]) -> anyhow::Result<()> {
         self.refresh()?;
         let mut apt = self.apt("apt-get");
         let listed = output(apt.args(["download", "--print-uris", "-qq"]).args(packages))
             .with_context(|| format!("no such packages: {}", packages.join(" ")))?;
-        self.extract_files(folder, &files(&listed)?)
+        self.extract_files(folder, "", &files(&listed)?)
     }
 
     /// `packages` and everything they need, extracted into `folder`.
@@ -134,10 +140,10 @@ impl Apt {
         apt.arg(format!("-oAPT::Architecture={architecture}"));
         let listed = output(apt.args(packages))
             .with_context(|| format!("not to be had for {architecture}: {}", packages.join(" ")))?;
-        self.extract_files(folder, &files(&listed)?)
+        self.extract_files(folder, &format!("{}\n", asked(packages)), &files(&listed)?)
     }
 
-    fn extract_files(&self, folder: &Path, files: &[File]) -> anyhow::Result<()> {
+    fn extract_files(&self, folder: &Path, asked: &str, files: &[File]) -> anyhow::Result<()> {
         let packages = self.cache.join("packages");
         fs::create_dir_all(&packages)?;
         let missing: Vec<_> = files.iter().filter(|file| !packages.join(&file.name).is_file()).collect();
@@ -160,8 +166,8 @@ impl Apt {
             check(&path, &file.sha256)?;
             run(Command::new("dpkg-deb").arg("-x").arg(&path).arg(&building))?;
         }
-        let stamp: String = files.iter().map(|file| format!("{}  {}\n", file.sha256, file.name)).collect();
-        fs::write(building.join(STAMP), stamp)?;
+        let contents: String = files.iter().map(|file| format!("{}  {}\n", file.sha256, file.name)).collect();
+        fs::write(building.join(STAMP), format!("{asked}{contents}"))?;
         if folder.exists() {
             fs::remove_dir_all(folder)?;
         }
@@ -169,7 +175,12 @@ impl Apt {
     }
 }
 
-/// Hash of everything that a folder was extracted from.
+/// First line of the stamp of a folder whose packages were asked for by name.
+fn asked(packages: &[&str]) -> String {
+    format!("# {}", packages.join(" "))
+}
+
+/// Everything that a folder was extracted from, with hashes.
 pub(super) fn stamp(folder: &Path) -> anyhow::Result<String> {
     fs::read_to_string(folder.join(STAMP)).with_context(|| format!("{} is incomplete", folder.display()))
 }

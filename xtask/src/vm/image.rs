@@ -93,7 +93,7 @@ pub(super) fn initramfs(apt: &mut Apt, tools: &Tools, kernel: &Kernel) -> anyhow
 pub(super) fn programs(apt: &mut Apt, tools: &Tools, architecture: Architecture) -> anyhow::Result<PathBuf> {
     let folder = apt.cache.join(format!("programs-{}", architecture.debian()));
     let image = folder.with_extension("squashfs");
-    if Apt::has(&folder) && image.is_file() {
+    if Apt::has_closed(&folder, &PROGRAMS) && image.is_file() {
         return Ok(image);
     }
     apt.extract_closed(&folder, architecture.debian(), &PROGRAMS).context("the programs of guests")?;

@@ -12,18 +12,43 @@ use super::{apt::Apt, tools::Tools};
 use crate::command::{output, run};
 
 /// What a guest's processor is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Architecture {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Architecture {
+    /// amd64
+    #[value(name = "amd64")]
     X86,
+    /// arm64
+    #[value(name = "arm64")]
     Arm,
 }
 
 impl Architecture {
+    /// This machine's.
+    pub(crate) const HOST: Self = if cfg!(target_arch = "aarch64") { Self::Arm } else { Self::X86 };
+
     /// Debian's name.
     pub(super) const fn debian(self) -> &'static str {
         match self {
             Self::X86 => "amd64",
             Self::Arm => "arm64",
+        }
+    }
+
+    /// The tools' program that removes debugging information.
+    pub(super) const fn strip(self) -> &'static str {
+        match self {
+            Self::X86 => "bin/strip",
+            Self::Arm => "bin/aarch64-linux-gnu-strip",
+        }
+    }
+
+    /// Rust's target, if it is not this machine's own.
+    pub(crate) const fn rust_target(self) -> Option<&'static str> {
+        match self {
+            Self::X86 if cfg!(target_arch = "x86_64") => None,
+            Self::X86 => Some("x86_64-unknown-linux-musl"),
+            Self::Arm if cfg!(target_arch = "aarch64") => None,
+            Self::Arm => Some("aarch64-unknown-linux-musl"),
         }
     }
 }
@@ -32,7 +57,7 @@ impl Architecture {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Series {
     version: String,
-    pub(super) architecture: Architecture,
+    pub(crate) architecture: Architecture,
 }
 
 impl FromStr for Series {

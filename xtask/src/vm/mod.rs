@@ -13,6 +13,7 @@ mod module;
 mod qemu;
 pub(crate) mod ring;
 mod tools;
+mod workloads;
 
 use std::{
     ffi::OsString,
@@ -26,7 +27,7 @@ use self::{
     apt::Apt,
     bed::Bed,
     guest::Output,
-    kernel::{Kernel, Series},
+    kernel::{Architecture, Kernel, Series},
     qemu::Work,
     tools::Tools,
 };
@@ -35,8 +36,8 @@ use crate::{
     setup,
 };
 
-/// What every guest sees of the target folder, where it exists.
-const SHARED: [&str; 2] = ["target/release/pmbpf", "target/workloads"];
+/// Where a guest finds pmbpf, below `/work`.
+const PMBPF: &str = "target/release/pmbpf";
 
 /// Which kernels, and what to run.
 #[derive(clap::Args)]
@@ -104,7 +105,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
 fn run_on(beds: &mut Beds, series: &Series, args: &Args) -> anyhow::Result<u8> {
     let bed = beds.bed(series, args.update)?;
     let work = Work::new("shared")?;
-    let mut files = shared_files(&args.share)?;
+    let mut files = shared_files(series.architecture, &args.share)?;
     if args.pmusim.is_some() {
         files.push((module::pmusim(&mut beds.apt, &beds.tools, &bed.kernel)?, PMUSIM.to_owned()));
     }
@@ -135,11 +136,12 @@ fn run_on(beds: &mut Beds, series: &Series, args: &Args) -> anyhow::Result<u8> {
 }
 
 /// Files of the workspace that a guest sees: where they are, and where below `/work`.
-fn shared_files(more: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, String)>> {
+fn shared_files(architecture: Architecture, more: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let root = root().canonicalize()?;
     let mut files = Vec::new();
-    for path in SHARED.iter().map(|path| root.join(path)).filter(|path| path.exists()) {
-        add_files(&root, &path, &mut files)?;
+    let pmbpf = crate::build::place(architecture);
+    if pmbpf.is_file() {
+        files.push((pmbpf, PMBPF.to_owned()));
     }
     for path in more {
         let path = path.canonicalize().with_context(|| format!("cannot share {}", path.display()))?;

@@ -12,7 +12,7 @@ use super::apt::Apt;
 use crate::command::{as_root, exists};
 
 /// QEMU 10, because 7.2 double-faults on kernels from 6.12. gcc-14 builds modules for every kernel.
-const PACKAGES: [&str; 23] = [
+const PACKAGES: [&str; 24] = [
     "base-files",
     "bash",
     "binutils",
@@ -28,6 +28,7 @@ const PACKAGES: [&str; 23] = [
     "grep",
     "kmod",
     "libc6-dev",
+    "libc6-dev-arm64-cross",
     "libelf1t64",
     "make",
     "perl-base",
@@ -50,7 +51,7 @@ impl Tools {
     /// What is there, or made now.
     pub(super) fn get(apt: &mut Apt) -> anyhow::Result<Self> {
         let folder = apt.cache.join("tools");
-        if !Apt::has(&folder) {
+        if !Apt::has_closed(&folder, &PACKAGES) {
             apt.extract_closed(&folder, "amd64", &PACKAGES).context("the tools that guests need")?;
             link(&folder, "gawk", "usr/bin/awk")?;
         }
