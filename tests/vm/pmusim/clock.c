@@ -29,6 +29,7 @@ DEFINE_PER_CPU(struct sim_cpu, sim_cpus);
 
 u64 sim_clock(void)
 {
+	/* Pairs with the release in manual_set(). */
 	const struct clock_state *s = smp_load_acquire(&state);
 
 	if (s->manual)
@@ -38,7 +39,7 @@ u64 sim_clock(void)
 
 bool sim_clock_manual(void)
 {
-	return smp_load_acquire(&state)->manual;
+	return READ_ONCE(READ_ONCE(state)->manual);
 }
 
 /* Stops the clock on this CPU.  Nests; an NMI may come at any instruction. */
@@ -116,9 +117,11 @@ static void look_for_due(void *info)
 	unsigned long flags;
 
 	local_irq_save(flags);
+	sim_enter();
 	list_for_each_entry(se, &sc->running, node)
 		if (sim_sample_due(se))
 			WRITE_ONCE(*(bool *)info, true);
+	sim_leave();
 	local_irq_restore(flags);
 }
 
@@ -165,8 +168,10 @@ static int manual_set(void *data, u64 value)
 		next->manual = value;
 		next->offset = now - ktime_get_mono_fast_ns();
 		atomic64_set(&manual_ns, now);
+		/* Pairs with the acquire in sim_clock(). */
 		smp_store_release(&state, next);
-		sim_refresh_all();	/* which also waits for readers of the other state */
+		/* Also waits for readers of the state that is changed next. */
+		sim_refresh_all();
 	}
 	mutex_unlock(&clock_mutex);
 	return 0;

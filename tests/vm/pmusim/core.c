@@ -155,16 +155,13 @@ static u64 allowed(u64 config)
 	return sim_core->counters & ALL;
 }
 
-/*
- * Before 6.2 a task's context keeps pointing to the PMU when the event is gone,
- * so the module that was used once must stay.
- */
+/* Where tasks keep pointing to a PMU, the module that was used once must stay. */
 static void stay_if_needed(const struct perf_event *event)
 {
 	static atomic_t stays = ATOMIC_INIT(0);
 
-	if (LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0) &&
-	    (event->attach_state & PERF_ATTACH_TASK) && !atomic_xchg(&stays, 1))
+	if (SIM_TASKS_KEEP_PMU && (event->attach_state & PERF_ATTACH_TASK) &&
+	    !atomic_xchg(&stays, 1))
 		__module_get(THIS_MODULE);
 }
 
@@ -199,10 +196,20 @@ static struct sim_attr format[] = {
 	SIM_ATTR("frontend", "config1:0-23"),
 	SIM_ATTR("offcore_rsp", "config1:0-63"),
 	SIM_ATTR("ldlat", "config1:0-15"),
+	{ }
 };
 
-/* The last nine only with topdown. */
+/* The first nine only with topdown. */
 static struct sim_attr events[] = {
+	SIM_ATTR("slots", "event=0x00,umask=0x4"),
+	SIM_ATTR("topdown-retiring", "event=0x00,umask=0x80"),
+	SIM_ATTR("topdown-bad-spec", "event=0x00,umask=0x81"),
+	SIM_ATTR("topdown-fe-bound", "event=0x00,umask=0x82"),
+	SIM_ATTR("topdown-be-bound", "event=0x00,umask=0x83"),
+	SIM_ATTR("topdown-heavy-ops", "event=0x00,umask=0x84"),
+	SIM_ATTR("topdown-br-mispredict", "event=0x00,umask=0x85"),
+	SIM_ATTR("topdown-fetch-lat", "event=0x00,umask=0x86"),
+	SIM_ATTR("topdown-mem-bound", "event=0x00,umask=0x87"),
 	SIM_ATTR("branch-instructions", "event=0xc4"),
 	SIM_ATTR("branch-misses", "event=0xc5"),
 	SIM_ATTR("bus-cycles", "event=0x3c,umask=0x01"),
@@ -213,20 +220,13 @@ static struct sim_attr events[] = {
 	SIM_ATTR("mem-loads", "event=0xcd,umask=0x1,ldlat=3"),
 	SIM_ATTR("mem-stores", "event=0xcd,umask=0x2"),
 	SIM_ATTR("ref-cycles", "event=0x00,umask=0x03"),
-	SIM_ATTR("slots", "event=0x00,umask=0x4"),
-	SIM_ATTR("topdown-retiring", "event=0x00,umask=0x80"),
-	SIM_ATTR("topdown-bad-spec", "event=0x00,umask=0x81"),
-	SIM_ATTR("topdown-fe-bound", "event=0x00,umask=0x82"),
-	SIM_ATTR("topdown-be-bound", "event=0x00,umask=0x83"),
-	SIM_ATTR("topdown-heavy-ops", "event=0x00,umask=0x84"),
-	SIM_ATTR("topdown-br-mispredict", "event=0x00,umask=0x85"),
-	SIM_ATTR("topdown-fetch-lat", "event=0x00,umask=0x86"),
-	SIM_ATTR("topdown-mem-bound", "event=0x00,umask=0x87"),
+	{ }
 };
 
 static struct sim_attr caps[] = {
 	SIM_ATTR("max_precise", "3"),
 	SIM_ATTR("pmu_name", "sapphire_rapids"),
+	{ }
 };
 
 int sim_core_register(void)
@@ -245,17 +245,14 @@ int sim_core_register(void)
 		sp->counters |= GENMASK_ULL(32 + fixed - 1, 32);
 	if (topdown)
 		sp->counters |= SLOTS | GENMASK_ULL(48 + METRICS - 1, 48);
-	sim_pmu_group(sp, "format", format, ARRAY_SIZE(format));
-	sim_pmu_group(sp, "events", events, ARRAY_SIZE(events) - (topdown ? 0 : METRICS + 1));
-	sim_pmu_group(sp, "caps", caps, ARRAY_SIZE(caps));
+	sim_pmu_group(sp, "format", format);
+	sim_pmu_group(sp, "events", topdown ? events : events + METRICS + 1);
+	sim_pmu_group(sp, "caps", caps);
 	sp->pmu.task_ctx_nr = perf_hw_context;
 	sp->pmu.event_init = core_event_init;
+	sp->pmu.capabilities = SIM_CORE_CAPABILITIES;
 	if (no_interrupt)
 		sp->pmu.capabilities |= PERF_PMU_CAP_NO_INTERRUPT;
-#ifdef PERF_PMU_CAP_HETEROGENEOUS_CPUS
-	/* Without it, 5.10 and 6.1 take a second registration since boot for a mistake. */
-	sp->pmu.capabilities |= PERF_PMU_CAP_HETEROGENEOUS_CPUS;
-#endif
 	sim_core = sp;
 	err = sim_pmu_register(sp, PERF_TYPE_RAW);
 	if (err)

@@ -14,7 +14,7 @@
 #include <linux/percpu.h>
 #include <linux/smp.h>
 #include <linux/device.h>
-#include <linux/version.h>
+#include "compat.h"
 
 #define SIM_NAME_LEN	32	/* of a PMU, with the final NUL */
 #define SIM_COUNTERS	64	/* bits of a counter mask */
@@ -119,7 +119,7 @@ struct sim_pmu {
 	struct list_head node;
 	struct sim_group sysfs[4];
 	const struct attribute_group *groups[6];
-	struct sim_attr die[SIM_DIES];
+	struct sim_attr die[SIM_DIES + 1];
 	char die_name[SIM_DIES][8], die_text[SIM_DIES][24];
 };
 
@@ -127,7 +127,7 @@ struct sim_pmu {
 
 ssize_t sim_attr_show(struct device *dev, struct device_attribute *attr, char *buf);
 struct sim_pmu *sim_pmu_new(const char *name);
-void sim_pmu_group(struct sim_pmu *sp, const char *name, struct sim_attr *attrs, int n);
+void sim_pmu_group(struct sim_pmu *sp, const char *name, struct sim_attr *attrs);
 int sim_pmu_register(struct sim_pmu *sp, int type);
 void sim_pmus_unregister(void);
 

@@ -227,7 +227,7 @@ void sim_rates_resolve(struct sim_event *se, struct task_struct *task, int cpu)
 	rcu_read_unlock();
 }
 
-/* rate * ns + *rest, in whole counts; what remains goes to *rest (1e-9 counts). */
+/* Counts of @ns at @rate; what is less than one stays in @rest, in 1e-9 counts. */
 static u64 counts_in(u64 rate, u64 ns, u64 *rest)
 {
 	u64 seconds, nanos, whole, part, n;
@@ -241,7 +241,7 @@ static u64 counts_in(u64 rate, u64 ns, u64 *rest)
 /* The rate at @now, and for how long it stays. */
 static u64 rate_at(const struct sim_pace *pace, u64 now, u64 *stays_ns)
 {
-	u64 since = now > pace->epoch ? now - pace->epoch : 0, at;
+	u64 since = now > pace->epoch ? now - pace->epoch : 0, at, next;
 	const struct sim_phase *phase;
 	unsigned int i;
 
@@ -249,14 +249,12 @@ static u64 rate_at(const struct sim_pace *pace, u64 now, u64 *stays_ns)
 	for (i = 0; i < pace->n; i++) {
 		phase = &pace->phase[i];
 		div64_u64_rem(since, phase->period, &at);
-		if (at < phase->from) {
-			*stays_ns = min(*stays_ns, phase->from - at);
-		} else if (at < phase->to) {
+		if (at >= phase->from && at < phase->to) {
 			*stays_ns = min(*stays_ns, phase->to - at);
 			return phase->rate;
-		} else {
-			*stays_ns = min(*stays_ns, phase->period - at + phase->from);
 		}
+		next = at < phase->from ? phase->from : phase->period + phase->from;
+		*stays_ns = min(*stays_ns, next - at);
 	}
 	return pace->rate;
 }

@@ -242,16 +242,6 @@ static const struct kernel_param_ops nmi_ops = {
 module_param_cb(nmi, &nmi_ops, &sim_nmi, 0644);
 MODULE_PARM_DESC(nmi, "overflows: 0 interrupt, 1 NMI from the own CPU, 2 NMI from another");
 
-static void timer_init(struct hrtimer *timer, enum hrtimer_restart (*handler)(struct hrtimer *))
-{
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
-	hrtimer_setup(timer, handler, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
-#else
-	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
-	timer->function = handler;
-#endif
-}
-
 /* Before any event exists. */
 void sim_sample_prepare(void)
 {
@@ -262,8 +252,8 @@ void sim_sample_prepare(void)
 
 		INIT_LIST_HEAD(&sc->running);
 		sc->due = SIM_NEVER;
-		timer_init(&sc->timer, on_timer);
-		timer_init(&sc->watch, on_watch);
+		sim_hrtimer_init(&sc->timer, on_timer);
+		sim_hrtimer_init(&sc->watch, on_watch);
 	}
 }
 

@@ -37,6 +37,20 @@ void check(bool right, const char *claim, ...)
 		exit(1);
 }
 
+void must(bool right, const char *what, ...)
+{
+	va_list args;
+
+	if (right)
+		return;
+	printf("WRONG: cannot ");
+	va_start(args, what);
+	vprintf(what, args);
+	va_end(args);
+	printf(": %s\n", strerror(errno));
+	exit(1);
+}
+
 void equal(uint64_t is, uint64_t should, const char *claim, ...)
 {
 	char text[256];
@@ -86,8 +100,8 @@ void must_put(const char *path, const char *format, ...)
 	va_start(args, format);
 	err = vput(path, format, args);
 	va_end(args);
-	if (err)
-		check(false, "write to %s: %s", path, strerror(err));
+	errno = err;
+	must(!err, "write to %s", path);
 }
 
 char *get(const char *path)
@@ -96,8 +110,7 @@ char *get(const char *path)
 	ssize_t n, used = 0;
 	int fd = open(path, O_RDONLY);
 
-	if (fd < 0)
-		check(false, "open %s: %s", path, strerror(errno));
+	must(fd >= 0, "open %s", path);
 	while ((n = read(fd, text + used, sizeof(text) - 1 - used)) > 0)
 		used += n;
 	close(fd);
@@ -166,9 +179,7 @@ int must_open(const struct event *e)
 {
 	int fd = try_open(e);
 
-	if (fd < 0)
-		check(false, "open type %u config 0x%llx: %s", e->type,
-		      (unsigned long long)e->config, strerror(-fd));
+	must(fd >= 0, "open type %u config 0x%llx", e->type, (unsigned long long)e->config);
 	return fd;
 }
 
@@ -176,25 +187,8 @@ uint64_t count(int fd)
 {
 	uint64_t value[8];
 
-	if (read(fd, value, sizeof(value)) < 8)
-		check(false, "read a counter: %s", strerror(errno));
+	must(read(fd, value, sizeof(value)) >= 8, "read a counter");
 	return value[0];
-}
-
-uint64_t mono_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * SECOND + t.tv_nsec;
-}
-
-void busy_wait(uint64_t ns)
-{
-	uint64_t end = mono_ns() + ns;
-
-	while (mono_ns() < end)
-		;
 }
 
 void pin_to(int cpu)
@@ -203,14 +197,14 @@ void pin_to(int cpu)
 
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
-	check(!sched_setaffinity(0, sizeof(set), &set), "pinned to CPU %d", cpu);
+	must(!sched_setaffinity(0, sizeof(set), &set), "pin to CPU %d", cpu);
 }
 
 static void wait_for_turns(const struct spinner *s)
 {
-	uint64_t had = *s->turns;
+	uint64_t had = __atomic_load_n(s->turns, __ATOMIC_RELAXED);
 
-	while (*s->turns == had)
+	while (__atomic_load_n(s->turns, __ATOMIC_RELAXED) == had)
 		usleep(1000);
 }
 
@@ -232,7 +226,7 @@ struct spinner spin_on(int cpu)
 		    sched_setscheduler(0, SCHED_FIFO, &priority))
 			_exit(1);
 		for (;;)
-			++*s.turns;
+			__atomic_fetch_add(s.turns, 1, __ATOMIC_RELAXED);
 	}
 	wait_for_turns(&s);
 	return s;
@@ -240,13 +234,8 @@ struct spinner spin_on(int cpu)
 
 void spinner_pause(struct spinner *s)
 {
-	uint64_t had;
-
 	kill(s->pid, SIGSTOP);
-	do {
-		had = *s->turns;
-		usleep(10000);
-	} while (*s->turns != had);
+	waitpid(s->pid, NULL, WUNTRACED);
 }
 
 void spinner_resume(struct spinner *s)
@@ -259,7 +248,7 @@ void spinner_end(struct spinner *s)
 {
 	kill(s->pid, SIGKILL);
 	waitpid(s->pid, NULL, 0);
-	munmap((void *)s->turns, 4096);
+	munmap(s->turns, 4096);
 }
 
 static int load(const char *module, const char *parameters)
@@ -306,8 +295,7 @@ static void test_unload(void)
 
 	usleep(200000);
 	uname(&system);
-	if (sscanf(system.release, "%d.%d", &major, &minor) != 2)
-		check(false, "a kernel version in %s", system.release);
+	must(sscanf(system.release, "%d.%d", &major, &minor) == 2, "read %s", system.release);
 	if (major < 6 || (major == 6 && minor < 2))
 		check(unload() == EWOULDBLOCK, "before 6.2 the module stays after per-task use");
 	else

@@ -13,6 +13,8 @@
 
 /* One line a check; ends the run at the first that is wrong. */
 void check(bool right, const char *claim, ...);
+/* What has to work for the check to mean anything; silent when it does. */
+void must(bool right, const char *what, ...);
 void equal(uint64_t is, uint64_t should, const char *claim, ...);
 
 /* Like printf, into a file; returns 0 or an errno. */
@@ -45,7 +47,7 @@ uint64_t count(int fd);
 /* A child that spins on a CPU with real-time priority, above all others. */
 struct spinner {
 	pid_t pid;
-	volatile uint64_t *turns;
+	uint64_t *turns;
 };
 
 struct spinner spin_on(int cpu);
@@ -53,8 +55,7 @@ void spinner_pause(struct spinner *s);
 void spinner_resume(struct spinner *s);
 void spinner_end(struct spinner *s);
 void pin_to(int cpu);
-uint64_t mono_ns(void);
-void busy_wait(uint64_t ns);
+void switch_often(int rounds);	/* between us and a child */
 
 void test_counts(void);
 void test_tasks(void);

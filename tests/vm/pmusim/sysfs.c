@@ -34,18 +34,18 @@ struct sim_pmu *sim_pmu_new(const char *name)
 	return sp;
 }
 
-/* Adds a folder, or, with no name, files of the PMU itself. */
-void sim_pmu_group(struct sim_pmu *sp, const char *name, struct sim_attr *attrs, int n)
+/* Adds a folder, or, with no name, files of the PMU itself.  No text ends @attrs. */
+void sim_pmu_group(struct sim_pmu *sp, const char *name, struct sim_attr *attrs)
 {
 	struct sim_group *group;
 	int at = 0, i;
 
 	while (sp->groups[at])
 		at++;
-	if (WARN_ON(at >= ARRAY_SIZE(sp->sysfs) || n > SIM_ATTRS))
+	if (WARN_ON(at >= ARRAY_SIZE(sp->sysfs)))
 		return;
 	group = &sp->sysfs[at];
-	for (i = 0; i < n; i++)
+	for (i = 0; i < SIM_ATTRS && attrs[i].text; i++)
 		group->attrs[i] = &attrs[i].dev.attr;
 	group->group.name = name;
 	group->group.attrs = group->attrs;

@@ -26,14 +26,7 @@ struct task_struct *sim_task(void)
 	return sc->prev == current ? sc->next : current;
 }
 
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 18, 0)
-#define SWITCH_ARGS void *data, bool preempt, struct task_struct *prev, \
-		    struct task_struct *next, unsigned int prev_state
-#else
-#define SWITCH_ARGS void *data, bool preempt, struct task_struct *prev, struct task_struct *next
-#endif
-
-static void before_others(SWITCH_ARGS)
+static void before_others(SIM_SWITCH_ARGS)
 {
 	struct sim_cpu *sc = this_cpu_ptr(&sim_cpus);
 	struct sim_event *se;
@@ -53,7 +46,7 @@ static void before_others(SWITCH_ARGS)
 	}
 }
 
-static void after_others(SWITCH_ARGS)
+static void after_others(SIM_SWITCH_ARGS)
 {
 	struct sim_cpu *sc = this_cpu_ptr(&sim_cpus);
 

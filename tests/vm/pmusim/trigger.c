@@ -93,13 +93,7 @@ static void burn_softirq(struct job *job, int cpu)
 	job->timer.expires = jiffies + 1;
 	add_timer_on(&job->timer, cpu);
 	wait_for_completion(&job->done);
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
-	timer_delete_sync(&job->timer);
-	timer_destroy_on_stack(&job->timer);
-#else
-	del_timer_sync(&job->timer);
-	destroy_timer_on_stack(&job->timer);
-#endif
+	sim_stack_timer_end(&job->timer);
 }
 
 static long on_cpu(void *arg)

@@ -30,7 +30,6 @@ struct kind {
 	u64 counters;		/* 0: free running */
 	const struct sim_constraint *constraints;
 	struct sim_attr *format, *events;
-	int n_format, n_events;
 	int (*die_text)(char *text, size_t size, int box, int die);
 };
 
@@ -59,6 +58,7 @@ static struct sim_attr plain_format[] = {
 	SIM_ATTR("edge", "config:18"),
 	SIM_ATTR("inv", "config:23"),
 	SIM_ATTR("thresh", "config:24-31"),
+	{ }
 };
 
 static struct sim_attr wide_format[] = {
@@ -67,6 +67,7 @@ static struct sim_attr wide_format[] = {
 	SIM_ATTR("edge", "config:18"),
 	SIM_ATTR("inv", "config:23"),
 	SIM_ATTR("thresh", "config:24-31"),
+	{ }
 };
 
 static struct sim_attr cha_format[] = {
@@ -77,6 +78,7 @@ static struct sim_attr cha_format[] = {
 	SIM_ATTR("inv", "config:23"),
 	SIM_ATTR("thresh", "config:24-31"),
 	SIM_ATTR("filter_tid", "config1:0-9"),
+	{ }
 };
 
 static struct sim_attr iio_format[] = {
@@ -87,15 +89,18 @@ static struct sim_attr iio_format[] = {
 	SIM_ATTR("thresh", "config:24-35"),
 	SIM_ATTR("ch_mask", "config:36-47"),
 	SIM_ATTR("fc_mask", "config:48-50"),
+	{ }
 };
 
 static struct sim_attr free_running_format[] = {
 	SIM_ATTR("event", "config:0-7"),
 	SIM_ATTR("umask", "config:8-15"),
+	{ }
 };
 
 static struct sim_attr clock_events[] = {
 	SIM_ATTR("clockticks", "event=0x01,umask=0x00"),
+	{ }
 };
 
 #define CACHE_LINE_IN_MIB "6.103515625e-5"
@@ -108,6 +113,7 @@ static struct sim_attr imc_events[] = {
 	SIM_ATTR("cas_count_write", "event=0x05,umask=0xf0"),
 	SIM_ATTR("cas_count_write.scale", CACHE_LINE_IN_MIB),
 	SIM_ATTR("cas_count_write.unit", "MiB"),
+	{ }
 };
 
 static struct sim_attr free_running_events[] = {
@@ -118,6 +124,7 @@ static struct sim_attr free_running_events[] = {
 	SIM_ATTR("write", "event=0xff,umask=0x30"),
 	SIM_ATTR("write.scale", CACHE_LINE_IN_MIB),
 	SIM_ATTR("write.unit", "MiB"),
+	{ }
 };
 
 /* The root bus of the stack: segment and bus. */
@@ -132,19 +139,14 @@ static int upi_die_text(char *text, size_t size, int box, int die)
 	return snprintf(text, size, "upi_%d,die_%d", box, (die + 1) % dies);
 }
 
-#define LIST(_format, _events)				\
-	.format = _format, .n_format = ARRAY_SIZE(_format),	\
-	.events = _events, .n_events = ARRAY_SIZE(_events)
-
 static const struct kind kinds[] = {
-	{ "iio", &iio, 0xf, iio_constraints, LIST(iio_format, clock_events),
-	  .die_text = iio_die_text },
-	{ "irp", &irp, 0x3, none, LIST(plain_format, clock_events) },
-	{ "cha", &cha, 0xf, cha_constraints, LIST(cha_format, clock_events) },
-	{ "imc", &imc, 0xf, none, LIST(wide_format, imc_events) },
-	{ "imc_free_running", &imc_free_running, 0, none,
-	  LIST(free_running_format, free_running_events) },
-	{ "upi", &upi, 0xf, none, LIST(wide_format, clock_events), .die_text = upi_die_text },
+	{ "iio", &iio, 0xf, iio_constraints, iio_format, clock_events, iio_die_text },
+	{ "irp", &irp, 0x3, none, plain_format, clock_events },
+	{ "cha", &cha, 0xf, cha_constraints, cha_format, clock_events },
+	{ "imc", &imc, 0xf, none, wide_format, imc_events },
+	{ "imc_free_running", &imc_free_running, 0, none, free_running_format,
+	  free_running_events },
+	{ "upi", &upi, 0xf, none, wide_format, clock_events, upi_die_text },
 };
 
 /* The CPU that counts for the die of @cpu. */
@@ -211,7 +213,7 @@ static void add_dies(struct sim_pmu *sp, const struct kind *kind, int box)
 		sp->die[die] = (struct sim_attr)SIM_ATTR(sp->die_name[die], sp->die_text[die]);
 		sysfs_attr_init(&sp->die[die].dev.attr);
 	}
-	sim_pmu_group(sp, NULL, sp->die, dies);
+	sim_pmu_group(sp, NULL, sp->die);
 }
 
 static int register_box(const struct kind *kind, int box)
@@ -230,8 +232,8 @@ static int register_box(const struct kind *kind, int box)
 	sp->pmu.task_ctx_nr = perf_invalid_context;
 	sp->pmu.capabilities = PERF_PMU_CAP_NO_EXCLUDE;
 	sp->pmu.event_init = uncore_event_init;
-	sim_pmu_group(sp, "format", kind->format, kind->n_format);
-	sim_pmu_group(sp, "events", kind->events, kind->n_events);
+	sim_pmu_group(sp, "format", kind->format);
+	sim_pmu_group(sp, "events", kind->events);
 	add_dies(sp, kind, box);
 	while (sp->groups[at])
 		at++;
