@@ -22,7 +22,18 @@ pub(crate) fn all() -> anyhow::Result<()> {
     // On the host target clippy sees every crate, the BPF programs included.
     run(tools.cargo().args(["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     // Those are not run unless they are named, and then neither are they linted.
-    let named = ["clippy", "--locked", "--package", "pmu-user", "--test", "live", "--test", "hardware"];
+    let named = [
+        "clippy",
+        "--locked",
+        "--package",
+        "pmu-user",
+        "--test",
+        "live",
+        "--test",
+        "guest",
+        "--test",
+        "hardware",
+    ];
     run(tools.cargo().args(named).args(["--", "-D", "warnings"]))?;
     say("documentation");
     let doc = ["doc", "--locked", "--workspace", "--no-deps", "--document-private-items", "--quiet"];

@@ -15,18 +15,19 @@ use crate::{
     command::{exists, is_root, output, run as succeed, say},
     setup::{self, Tools},
     vm::{
-        self, Beds,
+        Beds,
         kernel::{Architecture, Series},
+        ring::Ring,
     },
 };
 
 /// Which rings, and which tests of them.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these rings: pure, contract, live, hardware
+    /// Only these rings: pure, contract, live, guest, hardware
     #[arg(long, value_delimiter = ',')]
     ring: Vec<String>,
-    /// Run the live ring in guests with these kernels, and no other ring (5.10,6.1,6.12,7.2)
+    /// Run the live and guest rings in guests with these kernels (5.10,6.1,6.12,7.2,6.12-arm64), and nothing else
     #[arg(long, value_delimiter = ',', value_name = "KERNEL", conflicts_with = "ring")]
     kernels: Vec<Series>,
     /// Only tests whose name contains this
@@ -34,7 +35,7 @@ pub(crate) struct Args {
 }
 
 /// A ring: what it runs, and why it cannot run here.
-struct Ring {
+struct Kind {
     name: &'static str,
     /// Arguments of `cargo test`, one run each.
     runs: &'static [&'static [&'static str]],
@@ -42,8 +43,8 @@ struct Ring {
     unfit: fn() -> Option<String>,
 }
 
-const RINGS: [Ring; 4] = [
-    Ring {
+const RINGS: [Kind; 5] = [
+    Kind {
         name: "pure",
         runs: &[
             &["--package", "pmu-common", "--lib"],
@@ -64,19 +65,25 @@ const RINGS: [Ring; 4] = [
         privileged: false,
         unfit: || None,
     },
-    Ring {
+    Kind {
         name: "contract",
         runs: &[&["--package", "pmu-user", "--test", "contract"]],
         privileged: false,
         unfit: || None,
     },
-    Ring {
+    Kind {
         name: "live",
         runs: &[&["--package", "pmu-user", "--test", "live"]],
         privileged: true,
         unfit: unfit_for_live,
     },
-    Ring {
+    Kind {
+        name: "guest",
+        runs: &[],
+        privileged: true,
+        unfit: || Some("it runs in guests: cargo xtask test --kernels 5.10,6.1,6.12,7.2".to_owned()),
+    },
+    Kind {
         name: "hardware",
         runs: &[&["--package", "pmu-user", "--test", "hardware"]],
         privileged: true,
@@ -111,7 +118,7 @@ struct Tally {
 /// Runs the rings; the exit code is 1 if anything failed.
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(unknown) = args.ring.iter().find(|name| RINGS.iter().all(|ring| ring.name != **name)) {
-        bail!("no ring `{unknown}`; there are pure, contract, live and hardware");
+        bail!("no ring `{unknown}`; there are pure, contract, live, guest and hardware");
     }
     if !args.kernels.is_empty() {
         return in_guests(args);
@@ -153,38 +160,49 @@ impl Tally {
     }
 }
 
-/// Runs the live ring in guests.
+/// Programs of tests that run in guests.
+const IN_GUESTS: [&str; 2] = ["live", "guest"];
+
+/// Runs tests in guests.
 fn in_guests(args: &Args) -> anyhow::Result<u8> {
     let mut beds = Beds::get()?;
     let mut tally = Tally::default();
     for series in &args.kernels {
         build::release(series.architecture)?;
-        let program = live_program(series.architecture)?;
-        say(&format!("ring live on kernel {series}"));
-        let ring = vm::ring::run(&mut beds, series, &program, args.filter.as_deref());
-        let (passed, failed, skipped) = ring.with_context(|| format!("kernel {series}"))?;
-        tally.passed += passed;
-        tally.failed += failed;
-        tally.skipped_tests += skipped;
+        let programs = test_programs(series.architecture)?;
+        let context = || format!("kernel {series}");
+        let ring = Ring::new(&mut beds, series, &programs).with_context(context)?;
+        for program in IN_GUESTS {
+            say(&format!("ring {program} on kernel {series}"));
+            let results = ring.run(program, args.filter.as_deref()).with_context(context)?;
+            tally.passed += results.passed;
+            tally.failed += results.failed;
+            tally.skipped_tests += results.skipped;
+        }
     }
     tally.close()
 }
 
-/// The live ring's program, built.
-fn live_program(architecture: Architecture) -> anyhow::Result<PathBuf> {
-    let build = ["test", "--locked", "--no-run", "--package", "pmu-user", "--test", "live"];
+/// The programs of [`IN_GUESTS`], built.
+fn test_programs(architecture: Architecture) -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
     let mut cargo = build::cargo_for(architecture)?;
-    let messages = output(cargo.args(build).arg("--message-format=json").stderr(Stdio::inherit()))?;
-    let message = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
-    let programs = messages.lines().filter_map(message).filter(|message| message["target"]["name"] == "live");
-    let path = programs.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
-    path.context("cargo names no program for the live ring")
+    cargo.args(["test", "--locked", "--no-run", "--package", "pmu-user", "--message-format=json"]);
+    cargo.args(IN_GUESTS.iter().flat_map(|program| ["--test", program])).stderr(Stdio::inherit());
+    let messages = output(&mut cargo)?;
+    let messages: Vec<serde_json::Value> =
+        messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let place = |program: &&'static str| {
+        let mut built = messages.iter().filter(|message| message["target"]["name"] == *program);
+        let path = built.find_map(|message| message["executable"].as_str()).map(PathBuf::from);
+        Ok((*program, path.with_context(|| format!("cargo names no program for the tests `{program}`"))?))
+    };
+    IN_GUESTS.iter().map(place).collect()
 }
 
 /// Runs one `cargo test`, passes its output on and adds up its summaries.
 fn ring_run(
     tools: &Tools,
-    ring: &Ring,
+    ring: &Kind,
     run: &[&str],
     filter: Option<&str>,
     tally: &mut Tally,

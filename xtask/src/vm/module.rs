@@ -71,12 +71,26 @@ pub(super) fn pmusim(apt: &mut Apt, tools: &Tools, kernel: &Kernel) -> anyhow::R
     Ok(built)
 }
 
+/// The module's own test program, built into `work` so that it needs nothing of a guest.
+pub(super) fn selftest(tools: &Tools, work: &Path) -> anyhow::Result<PathBuf> {
+    let source = root().join(SOURCE).canonicalize().with_context(|| format!("cannot find {SOURCE}"))?;
+    let shown = [(source.as_path(), "/sources"), (work, "/build")];
+    let script = "gcc-14 -O1 -Wall -Wextra -Werror -static -o /build/selftest /sources/selftest*.c -lpthread";
+    let made = tools.inside(&shown, script)?.output().context("cannot run unshare")?;
+    if !made.status.success() {
+        bail!("{SOURCE}/selftest.c does not build:\n{}", text(&made.stderr));
+    }
+    Ok(work.join("selftest"))
+}
+
 /// Names and texts of the module's files, in order.
 fn sources() -> anyhow::Result<Vec<(String, String)>> {
     let folder = root().join(SOURCE);
     let is_source = |path: &Path| {
         let end = path.extension().and_then(|end| end.to_str());
-        matches!(end, Some("c" | "h")) || path.file_name().is_some_and(|name| name == "Kbuild")
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        // Its test is a program of its own.
+        (matches!(end, Some("c" | "h")) && !name.starts_with("selftest")) || name == "Kbuild"
     };
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {

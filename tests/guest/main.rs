@@ -1,0 +1,22 @@
+//! pmbpf against PMUs whose counts are known: the simulated ones of `tests/vm/pmusim`, and the emulated one of arm64.
+//!
+//! Runs only in guests, each test in a fresh one: `cargo xtask test --kernels 6.12`.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics says where")]
+
+#[path = "../live/support.rs"]
+#[expect(dead_code, reason = "the live ring needs more of it")]
+mod support;
+#[path = "../live/workloads.rs"]
+mod workloads;
+
+#[cfg(target_arch = "aarch64")]
+mod arm;
+#[cfg(target_arch = "x86_64")]
+mod counts;
+#[cfg(target_arch = "x86_64")]
+mod masked;
+#[cfg(target_arch = "x86_64")]
+mod samples;
+#[cfg(target_arch = "x86_64")]
+mod simulated;

@@ -1,0 +1,70 @@
+//! Spans of known length in which interrupts are masked, and spans in which they are not, as `pmbpf run` sees them.
+
+use serde_json::Value;
+
+use crate::{simulated::Simulated, support::Running};
+
+/// Length of the spans, in microseconds, and the CPU.
+const SPAN_US: u64 = 60_000;
+const CPU: u64 = 1;
+/// Sampling period at 999 Hz.
+const PERIOD_NS: f64 = 1e9 / 999.0;
+/// An emulator's host stops its CPUs for a while, which lengthens what they do.
+const HOST_NS: f64 = 10e6;
+
+/// Spans made by a trigger: first and last instant of each (CLOCK_MONOTONIC), and the gaps that pmbpf found.
+fn spans(trigger: &str) -> (Vec<(u64, u64)>, u64, Vec<Value>) {
+    let simulated = Simulated::load(&[]);
+    let running = Running::start(&["-F", "999", "--gap-min", "20ms"]);
+    let mut spans = Vec::new();
+    for _ in 0..4 {
+        simulated.write(trigger, &format!("{CPU} {SPAN_US}"));
+        let told = simulated.read(trigger);
+        let numbers: Vec<u64> = told.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        assert_eq!(numbers[0], CPU);
+        spans.push((numbers[1], numbers[2]));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let rows = running.stop();
+    let started_ns = rows.of_kind("header").next().unwrap()["started_ns"].as_u64().unwrap();
+    let gaps = rows.of_kind("gap").filter(|gap| gap["cpu"] == CPU).cloned().collect();
+    (spans, started_ns, gaps)
+}
+
+/// Gaps that end within a span or right after it.
+fn found((from, to): (u64, u64), started_ns: u64, gaps: &[Value]) -> Vec<&Value> {
+    let end = |gap: &Value| started_ns + gap["t"].as_u64().unwrap();
+    gaps.iter().filter(|gap| (from..to + HOST_NS as u64).contains(&end(gap))).collect()
+}
+
+#[test]
+fn a_masked_span_is_found_with_its_length_and_place() {
+    let (spans, started_ns, gaps) = spans("irqoff");
+    for span in spans {
+        let length_ns = (span.1 - span.0) as f64;
+        let found = found(span, started_ns, &gaps);
+        assert!(!found.is_empty(), "{span:?} is not among {gaps:?}");
+        for gap in found {
+            assert_eq!(gap["class"], "masked", "{gap}");
+            let late_ns = gap["late_ns"].as_f64().unwrap();
+            assert!(
+                (length_ns - PERIOD_NS..length_ns + HOST_NS).contains(&late_ns),
+                "{late_ns} of {length_ns}: {gap}"
+            );
+            let stack = gap["stack"].as_array().unwrap();
+            assert!(stack.iter().any(|frame| frame.as_str().unwrap().contains("[pmusim]")), "{gap}");
+        }
+    }
+}
+
+#[test]
+fn a_span_without_preemption_is_not_masked() {
+    for trigger in ["preemptoff", "bhoff"] {
+        let (spans, started_ns, gaps) = spans(trigger);
+        for span in spans {
+            let found = found(span, started_ns, &gaps);
+            assert!(found.is_empty(), "{trigger} {span:?}: {found:?}");
+        }
+        assert!(std::process::Command::new("rmmod").arg("pmusim").status().unwrap().success());
+    }
+}
