@@ -23,7 +23,8 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Access, Pointer, Probed, Typed},
+    Way,
+    access::{Access, Pointer},
     config::config,
     maps::{CPU_SAMPLES, CPUS, HOT, RING, SAMPLES, SCRATCH, StackRoom, row, this_cpu},
     owner, task,
@@ -37,14 +38,7 @@ const NO_STACK: i64 = -14;
 /// Runs at every overflow of the event that user space bound it to.
 #[perf_event]
 pub(crate) fn sample(context: PerfEventContext) -> u32 {
-    let _ = try_sample::<Typed>(&context);
-    0
-}
-
-/// Twin of [`sample`].
-#[perf_event]
-pub(crate) fn sample_raw(context: PerfEventContext) -> u32 {
-    let _ = try_sample::<Probed>(&context);
+    let _ = try_sample::<Way>(&context);
     0
 }
 

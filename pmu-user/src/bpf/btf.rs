@@ -43,6 +43,9 @@ const STRUCTS: [&str; 9] = [
 /// What programs are attached by: tracepoints (include/trace/bpf_probe.h) and iterators (include/linux/bpf.h).
 const ATTACHABLE: [(u32, &[u8]); 2] = [(KIND_TYPEDEF, b"btf_trace_"), (KIND_FUNC, b"bpf_iter_")];
 
+/// The tracepoint that programs are tried on.
+const TRACEPOINT: &str = "btf_trace_sched_switch";
+
 /// Why the offsets are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum BtfError {
@@ -69,6 +72,7 @@ pub struct Btf {
     strings: usize,
     types: Vec<usize>,
     structs: HashMap<&'static str, u32>,
+    tracepoint: Option<u32>,
 }
 
 impl Btf {
@@ -92,7 +96,7 @@ impl Btf {
         if magic != MAGIC || start.checked_add(length)? > bytes.len() || strings > bytes.len() {
             return None;
         }
-        let mut btf = Self { strings, types: vec![0], structs: HashMap::new(), bytes };
+        let mut btf = Self { strings, types: vec![0], structs: HashMap::new(), tracepoint: None, bytes };
         let mut at = start;
         while at < start + length {
             let (kind, members) = btf.kind(at)?;
@@ -100,6 +104,9 @@ impl Btf {
                 && let Some(name) = STRUCTS.iter().find(|name| btf.is_called(at, name))
             {
                 btf.structs.entry(name).or_insert(u32::try_from(btf.types.len()).ok()?);
+            }
+            if kind == KIND_TYPEDEF && btf.is_called(at, TRACEPOINT) {
+                btf.tracepoint = u32::try_from(btf.types.len()).ok();
             }
             btf.types.push(at);
             at += 12 + tail_bytes(kind, members);
@@ -131,6 +138,11 @@ impl Btf {
         let on = self.name_on(at)?;
         let end = on.iter().position(|&byte| byte == 0)?;
         std::str::from_utf8(&on[..end]).ok()
+    }
+
+    /// Id of a typed tracepoint to try programs on, if the kernel has typed tracepoints.
+    pub(super) const fn tracepoint(&self) -> Option<u32> {
+        self.tracepoint
     }
 
     /// The same types with the same ids, of which only those keep a name that programs are attached by. aya reads this

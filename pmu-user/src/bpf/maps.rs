@@ -18,7 +18,7 @@ use pmu_common::{
     sample::{Hot, SampleCount},
 };
 
-use super::{Attach, LoadError, Log, Mapped, Ring};
+use super::{LoadError, Log, Mapped, Ring};
 use crate::{machine::Machine, plan::Plan};
 
 /// Late timers that wait, per CPU; as in pmu-ebpf/src/timer.rs.
@@ -37,7 +37,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    pub(super) fn new(plan: &Plan, machine: &Machine, attach: Attach, log: Log) -> Self {
+    pub(super) fn new(plan: &Plan, machine: &Machine, log: Log) -> Self {
         let cpus = machine.cpu.possible;
         let rows = plan.slots * cpus;
         let only = |wanted: bool, entries: u32| if wanted { entries } else { 1 };
@@ -51,7 +51,7 @@ impl Sizes {
                 (names::LATENCIES, rows),
                 (names::SAMPLES, only(plan.sampling.is_some(), rows)),
                 (names::HOT, 2 * cpus * plan.hot_entries),
-                (names::TASKS_BY_ADDRESS, only(attach == Attach::RawTp, TASKS_MAX)),
+                (names::TASKS_BY_ADDRESS, TASKS_MAX),
                 (names::SLOT_OF, ANSWERS_MIN.max(plan.slots.saturating_mul(4))),
                 (names::FREE_SLOTS, plan.slots),
                 (names::TARGETS, TARGETS_MIN.max(plan.slots.saturating_mul(2))),

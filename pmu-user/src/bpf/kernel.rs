@@ -1,0 +1,44 @@
+//! What is known of the running kernel before anything is loaded: its types, and what it has.
+
+use std::path::Path;
+
+use pmu_common::config::Offsets;
+
+use super::{
+    KERNEL_BTF, LoadError, Options,
+    btf::Btf,
+    ladder::{Attach, Probes},
+    probe,
+};
+
+/// The running kernel.
+pub struct Kernel {
+    /// Where its fields are.
+    pub offsets: Offsets,
+    /// What it has.
+    pub probes: Probes,
+    /// Its own types, by which typed programs are attached.
+    pub(super) types: Option<aya::Btf>,
+}
+
+impl Kernel {
+    /// Reads the kernel's types, or those in the file that `options` name, and asks for what it has. Needs CAP_BPF to
+    /// get answers.
+    ///
+    /// # Errors
+    ///
+    /// The types are not known, or lack a field.
+    pub fn read(root: &Path, options: &Options) -> Result<Self, LoadError> {
+        let own = Btf::read(&root.join(KERNEL_BTF));
+        // Only the running kernel's own types have the ids that it attaches by.
+        let (offsets, own) = match &options.btf {
+            Some(file) => (Btf::read(file)?.offsets()?, own.ok()),
+            None => own.and_then(|own| Ok((own.offsets()?, Some(own))))?,
+        };
+        let own = own.filter(|_| options.attach != Some(Attach::RawTp));
+        let types = own.as_ref().map(Btf::attachable);
+        let types = types.and_then(|bytes| aya::Btf::parse(&bytes, aya::Endianness::default()).ok());
+        let tracepoint = own.as_ref().filter(|_| types.is_some()).and_then(Btf::tracepoint);
+        Ok(Self { offsets, probes: probe::all(tracepoint), types })
+    }
+}
