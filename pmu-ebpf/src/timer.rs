@@ -41,8 +41,8 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
     let cpu = this_cpu();
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
     let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
-    // `now` is a plain pointer to a ktime_t, which typed loads cannot follow.
-    let now_ns = Probed::u64(now, 0);
+    // A plain pointer to a ktime_t is nothing that typed loads can follow. Linux 7.2 passes the time itself.
+    let now_ns = if config!(timer_now_by_value) == 0 { Probed::u64(now, 0) } else { now as u64 };
     let due_ns = A::u64(timer, config!(offsets.hrtimer_expires));
     let task = A::current();
     let stolen_ns = stolen_ns(task);

@@ -17,6 +17,8 @@ pub struct Kernel {
     pub offsets: Offsets,
     /// What it has.
     pub probes: Probes,
+    /// Does it pass a timer's expiry by value?
+    pub(super) timer_now_by_value: bool,
     /// Its own types, by which typed programs are attached.
     pub(super) types: Option<aya::Btf>,
 }
@@ -31,14 +33,15 @@ impl Kernel {
     pub fn read(root: &Path, options: &Options) -> Result<Self, LoadError> {
         let own = Btf::read(&root.join(KERNEL_BTF));
         // Only the running kernel's own types have the ids that it attaches by.
-        let (offsets, own) = match &options.btf {
-            Some(file) => (Btf::read(file)?.offsets()?, own.ok()),
-            None => own.and_then(|own| Ok((own.offsets()?, Some(own))))?,
+        let given = options.btf.as_deref().map(Btf::read).transpose()?;
+        let (offsets, timer_now_by_value, own) = match given {
+            Some(given) => (given.offsets()?, given.timer_now_by_value(), own.ok()),
+            None => own.and_then(|own| Ok((own.offsets()?, own.timer_now_by_value(), Some(own))))?,
         };
         let own = own.filter(|_| options.attach != Some(Attach::RawTp));
         let types = own.as_ref().map(Btf::attachable);
         let types = types.and_then(|bytes| aya::Btf::parse(&bytes, aya::Endianness::default()).ok());
         let tracepoint = own.as_ref().filter(|_| types.is_some()).and_then(Btf::tracepoint);
-        Ok(Self { offsets, probes: probe::all(tracepoint), types })
+        Ok(Self { offsets, probes: probe::all(tracepoint), timer_now_by_value, types })
     }
 }

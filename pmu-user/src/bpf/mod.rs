@@ -143,7 +143,12 @@ impl Object {
         log: Log,
     ) -> Result<Self, LoadError> {
         let offsets = kernel.offsets;
-        let config = Pod(Config { offsets, ..plan.config(machine) });
+        let config = Pod(Config {
+            offsets,
+            timer_now_by_value: u32::from(kernel.timer_now_by_value),
+            sample_inserts: 1,
+            ..plan.config(machine)
+        });
         let sizes = Sizes::new(plan, machine, log);
         let level: u8 = if log == Log::On { 5 } else { 0 };
         let mut loader = EbpfLoader::new();
