@@ -5,7 +5,7 @@
 //! them through a mapping without a system call.
 
 use aya_ebpf::{
-    bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC},
+    bindings::BPF_F_MMAPABLE,
     helpers::bpf_get_smp_processor_id,
     macros::map,
     maps::{Array, HashMap, LruHashMap, RingBuf, Stack},
@@ -55,9 +55,10 @@ pub(crate) static SLOT_OF: HashMap<OwnerKey, u32> = HashMap::with_max_entries(1,
 #[map]
 pub(crate) static FREE_SLOTS: Stack<u32> = Stack::with_max_entries(1, 0);
 /// Written by user space before counting starts, and by `cgroup_create` and `cgroup_remove`. By process, thread or
-/// cgroup id.
+/// cgroup id. Preallocated: before Linux 6.1 a program on a perf event may not use another, and one on a raw tracepoint
+/// has the kernel warn (kernel/bpf/verifier.c, `check_map_prog_compatibility`).
 #[map]
-pub(crate) static TARGETS: HashMap<u64, u32> = HashMap::with_max_entries(1, BPF_F_NO_PREALLOC);
+pub(crate) static TARGETS: HashMap<u64, u32> = HashMap::with_max_entries(1, 0);
 /// Written by `cgroup_move`, read at the process's next switch. Old moves give way.
 #[map]
 pub(crate) static MOVES: LruHashMap<u32, u64> = LruHashMap::with_max_entries(1024, 0);

@@ -5,11 +5,15 @@ use std::{error::Error, io};
 use aya::{EbpfError, programs::ProgramError};
 use rustix::io::Errno;
 
-use super::{btf::BtfError, ladder::Lack};
+use super::{btf::BtfError, ladder::Lack, probe};
 use crate::{machine::privilege::Privileges, plan::Class};
 
 /// Lines of the verifier's log that an error shows.
 const VERIFIER_LINES: usize = 12;
+
+/// Where maps are locked memory, a kernel says EPERM for too much of it (kernel/bpf/syscall.c, `bpf_charge_memlock`).
+const MEMLOCK: &str = "before Linux 5.11 BPF maps are locked memory: raise its limit (ulimit -l unlimited), or grant \
+                       CAP_SYS_RESOURCE";
 
 /// Why the programs could not be loaded or attached.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +112,10 @@ impl LoadError {
     pub fn hint(&self, privileges: &Privileges) -> Option<String> {
         if self.class() == Class::NotPermitted && !privileges.can_collect() {
             return Some(privileges.advice());
+        }
+        let limited = privileges.locked_bytes.0 != u64::MAX;
+        if self.class() == Class::NotPermitted && limited && !probe::has_5_11() {
+            return Some(MEMLOCK.to_owned());
         }
         match self {
             Self::Btf(BtfError::Io { .. }) => {

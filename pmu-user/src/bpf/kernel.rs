@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pmu_common::config::Offsets;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{
     KERNEL_BTF, LoadError, Options,
@@ -10,6 +11,30 @@ use super::{
     ladder::{Attach, Probes},
     probe,
 };
+use crate::plan::Plan;
+
+/// The limit of locked memory as it was: before Linux 5.11, where maps count as such, aya lifts it. A command that is
+/// started later must not find it lifted.
+pub(super) struct LockedMemory(Rlimit);
+
+impl LockedMemory {
+    /// Puts the limit back when it is dropped.
+    pub(super) fn kept() -> Self {
+        Self(getrlimit(Resource::Memlock))
+    }
+}
+
+impl Drop for LockedMemory {
+    fn drop(&mut self) {
+        if getrlimit(Resource::Memlock) != self.0 {
+            // It was lifted a moment ago, and lowering it is always allowed.
+            let _ = setrlimit(Resource::Memlock, self.0);
+        }
+    }
+}
+
+/// `PERF_TYPE_SOFTWARE`, include/uapi/linux/perf_event.h.
+const SOFTWARE: u32 = 1;
 
 /// The running kernel.
 pub struct Kernel {
@@ -43,5 +68,11 @@ impl Kernel {
         let types = types.and_then(|bytes| aya::Btf::parse(&bytes, aya::Endianness::default()).ok());
         let tracepoint = own.as_ref().filter(|_| types.is_some()).and_then(Btf::tracepoint);
         Ok(Self { offsets, probes: probe::all(tracepoint), timer_now_by_value, types })
+    }
+
+    /// May the sampling program write hash maps? Software events never come as NMIs.
+    pub(super) fn lets_insert(&self, plan: &Plan) -> bool {
+        let nmi = plan.sampling.as_ref().is_some_and(|sampling| sampling.kind != SOFTWARE);
+        !nmi || probe::has_5_11()
     }
 }

@@ -35,7 +35,7 @@ pub use self::{
     maps::Maps,
     ring::Ring,
 };
-use self::{ladder::Choice, maps::Sizes, pod::Pod};
+use self::{kernel::LockedMemory, ladder::Choice, maps::Sizes, pod::Pod};
 use crate::{
     machine::{Machine, cpu::Cpu},
     plan::{Class, Plan},
@@ -90,6 +90,7 @@ impl Object {
     /// The kernel's types are unknown, it lacks something essential, or it refused a map or a program. The error of a
     /// program holds the end of the verifier's log.
     pub fn load(plan: &Plan, machine: &Machine, root: &Path, options: &Options) -> Result<Self, LoadError> {
+        let _limit = LockedMemory::kept();
         let kernel = Kernel::read(root, options)?;
         let Choice { ways, mut refused } = ladder::choose(&kernel.probes, options.attach)?;
         let (last, better) = ways.split_last().expect("there is a way if nothing essential is missing");
@@ -146,7 +147,7 @@ impl Object {
         let config = Pod(Config {
             offsets,
             timer_now_by_value: u32::from(kernel.timer_now_by_value),
-            sample_inserts: 1,
+            sample_inserts: u32::from(kernel.lets_insert(plan)),
             ..plan.config(machine)
         });
         let sizes = Sizes::new(plan, machine, log);
@@ -235,6 +236,12 @@ impl Object {
     pub fn map_bytes(&self) -> u64 {
         self.maps.memory_bytes() + self.ebpf.maps().map(|(_, map)| maps::memory_of(map)).sum::<u64>()
     }
+}
+
+/// Do maps count as locked memory here? They did before Linux 5.11.
+#[must_use]
+pub fn maps_are_locked_memory() -> bool {
+    !probe::has_5_11()
 }
 
 /// Gives freed memory back to the system: what loading took would stay with this process for good otherwise.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Check, Status};
 use crate::{
-    bpf::{Attach, KERNEL_BTF, Kernel, LoadError, Log, Object, Options, btf::Btf},
+    bpf::{self, Attach, KERNEL_BTF, Kernel, LoadError, Log, Object, Options, btf::Btf},
     machine::{
         Machine,
         cpu::format_list,
@@ -203,6 +203,12 @@ fn open_files(privileges: &Privileges, machine: &Machine) -> Check {
 fn locked_memory(privileges: &Privileges) -> Check {
     let (soft, _) = privileges.locked_bytes;
     let found = if soft == u64::MAX { "unlimited".to_owned() } else { format!("{soft} bytes") };
+    if bpf::maps_are_locked_memory() {
+        return ok(
+            "locked memory",
+            format!("{found} (BPF maps count before Linux 5.11; pmbpf lifts it to load)"),
+        );
+    }
     ok("locked memory", format!("{found} (BPF maps do not count since Linux 5.11)"))
 }
 
