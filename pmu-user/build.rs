@@ -1,4 +1,4 @@
-//! Builds pmu-ebpf for the BPF target with the same compiler, and leaves the object for `include_bytes!`.
+//! Builds pmu-ebpf for the BPF target with the same compiler, and leaves its two objects for `include_bytes!`.
 //!
 //! `core` has no pre-built BPF version, so it is built from rust-src, for which Cargo's unstable flag is unlocked in
 //! that one nested build. `cargo xtask setup` provides rust-src and bpf-linker.
@@ -9,23 +9,30 @@ use std::{
     process::Command,
 };
 
+/// The objects: programs that reach kernel memory by type, and by address.
+const OBJECTS: [&str; 2] = ["pmbpf-by-type", "pmbpf-by-address"];
+
 fn main() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pmu-ebpf");
     for input in ["src", "Cargo.toml", "../pmu-common/src", "../Cargo.toml"] {
         println!("cargo::rerun-if-changed={}", root.join(input).display());
     }
-    for input in ["PMBPF_EBPF_OBJECT", "PMBPF_BPF_LINKER"] {
+    for input in ["PMBPF_EBPF_OBJECTS", "PMBPF_BPF_LINKER"] {
         println!("cargo::rerun-if-env-changed={input}");
     }
-    let object = Path::new(&variable("OUT_DIR")?).join("pmbpf-programs");
-    let built = match env::var_os("PMBPF_EBPF_OBJECT") {
+    let built = match env::var_os("PMBPF_EBPF_OBJECTS") {
         Some(prebuilt) => PathBuf::from(prebuilt),
         None => build(&root)?,
     };
-    std::fs::copy(&built, &object).map_err(|error| format!("cannot copy {}: {error}", built.display()))?;
+    for object in OBJECTS {
+        let from = built.join(object);
+        let to = Path::new(&variable("OUT_DIR")?).join(object);
+        std::fs::copy(&from, &to).map_err(|error| format!("cannot copy {}: {error}", from.display()))?;
+    }
     Ok(())
 }
 
+/// Builds both; the folder they are in.
 fn build(root: &Path) -> Result<PathBuf, String> {
     let endian = if variable("CARGO_CFG_TARGET_ENDIAN")? == "big" { "bpfeb" } else { "bpfel" };
     let target = format!("{endian}-unknown-none");
@@ -61,7 +68,7 @@ fn build(root: &Path) -> Result<PathBuf, String> {
         return Err("pmu-ebpf does not build; if `core` or `bpf-linker` is missing, run: cargo xtask setup"
             .to_owned());
     }
-    Ok(target_dir.join(target).join("release/pmbpf-programs"))
+    Ok(target_dir.join(target).join("release"))
 }
 
 /// The linker that `cargo xtask` installed, or the one on PATH.

@@ -50,6 +50,11 @@ wire! {
         pub late_min_ns: u64,
         /// A timer later than this is recorded as a gap of its own.
         pub gap_min_ns: u64,
+        /// 1: `hrtimer_expire_entry` passes the time itself (Linux 7.2), not a pointer to it.
+        pub timer_now_by_value: u32,
+        /// 1: a sample may give its owner a slot. Not in an NMI before Linux 5.11: the lock of a hash's bucket may be held
+        /// by the program it interrupted.
+        pub sample_inserts: u32,
         /// Where the fields are in this kernel.
         pub offsets: Offsets,
     }
@@ -106,7 +111,7 @@ wire! {
         pub task_cfs_rq: u32,
         /// `cfs_rq.rq`; absent without fair group scheduling.
         pub cfs_rq_rq: u32,
-        /// `rq.prev_steal_time_rq` (ns); absent without paravirtual time accounting.
+        /// `rq.prev_steal_time_rq` or `rq.prev_steal_time` (ns); absent without paravirtual clocks.
         pub rq_steal: u32,
     }
 }

@@ -1,4 +1,4 @@
-//! Names of maps and programs, as the object file has them. `tests/contract.rs` holds them against the built object.
+//! Names of maps and programs, as the object files have them. `tests/contract.rs` holds them against the built objects.
 
 /// Maps.
 pub mod map {
@@ -18,9 +18,9 @@ pub mod map {
     pub const SAMPLES: &str = "SAMPLES";
     /// [`crate::sample::Hot`]: two tables per CPU.
     pub const HOT: &str = "HOT";
-    /// [`crate::count::TaskState`] in the task itself.
+    /// [`crate::count::TaskState`] in the task itself; only in the object by type.
     pub const TASKS: &str = "TASKS";
-    /// [`crate::count::TaskState`] by address of the task, for kernels without typed programs.
+    /// [`crate::count::TaskState`] by address of the task; only in the object by address.
     pub const TASKS_BY_ADDRESS: &str = "TASKS_BY_ADDRESS";
     /// Slot by [`crate::owner::OwnerKey`].
     pub const SLOT_OF: &str = "SLOT_OF";
@@ -39,8 +39,8 @@ pub mod map {
     /// aya-log's ring buffer.
     pub const LOGS: &str = "AYA_LOGS";
 
-    /// All of the above.
-    pub const ALL: [&str; 18] = [
+    /// Those that both objects have.
+    pub const BOTH: [&str; 16] = [
         CONTROL,
         CPUS,
         CPU_SAMPLES,
@@ -49,8 +49,6 @@ pub mod map {
         LATENCIES,
         SAMPLES,
         HOT,
-        TASKS,
-        TASKS_BY_ADDRESS,
         SLOT_OF,
         FREE_SLOTS,
         TARGETS,
@@ -62,12 +60,8 @@ pub mod map {
     ];
 }
 
-/// Programs. Those with a twin exist a second time under the name + [`program::RAW`], for kernels without BTF-typed
-/// tracepoints.
+/// Programs.
 pub mod program {
-    /// Suffix of the twin that reads kernel memory by address instead of by type.
-    pub const RAW: &str = "_raw";
-
     /// On `sched_switch`.
     pub const SWITCH: &str = "switch";
     /// On `sched_wakeup`.
@@ -82,7 +76,7 @@ pub mod program {
     pub const RELEASE: &str = "release";
     /// On `sched_process_exit`.
     pub const EXIT: &str = "exit";
-    /// On `sched_process_free`; only the twin exists, to forget the task.
+    /// On `sched_process_free`, to forget the task; only in the object by address.
     pub const FREE: &str = "free";
     /// On `cgroup_mkdir`.
     pub const CGROUP_CREATE: &str = "cgroup_create";
@@ -96,11 +90,11 @@ pub mod program {
     pub const SAMPLE: &str = "sample";
     /// Run on each CPU before a drain.
     pub const FLUSH: &str = "flush";
-    /// Run once over every task before counting starts; has no twin.
+    /// Run once over every task before counting starts; only in the object by type.
     pub const PRIME: &str = "prime";
 
-    /// Programs with a twin.
-    pub const TWINS: [&str; 13] = [
+    /// Those that both objects have.
+    pub const BOTH: [&str; 13] = [
         SWITCH,
         WAKE,
         WAKE_NEW,
@@ -115,8 +109,6 @@ pub mod program {
         SAMPLE,
         FLUSH,
     ];
-    /// Programs without one.
-    pub const SINGLES: [&str; 2] = [PRIME, "free_raw"];
 }
 
 /// The read-only configuration, a [`crate::config::Config`].

@@ -16,7 +16,7 @@ use crate::{
     access::{Access, Pointer},
     config::config,
     maps::{COUNTS, LATENCIES, MOVES, lose, row},
-    owner, prime, task,
+    meet, owner, task,
 };
 
 /// A task that was accounted.
@@ -58,7 +58,7 @@ pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &CpuCount) -> 
 #[inline(always)]
 fn meet<A: Access>(task: Pointer, counts: &CpuCount) {
     let wanted = if A::CREATES_ANYWHERE {
-        prime::meet::<A>(task)
+        meet::meet::<A>(task)
     } else {
         matches!(config!(filter), FILTER_NONE | FILTER_CGROUPS)
     };

@@ -1,11 +1,6 @@
 //! Programs on the life of cgroups: created, removed, entered. Only the v2 hierarchy (id 0) counts.
 
-use aya_ebpf::{
-    EbpfContext,
-    helpers::bpf_ktime_get_ns,
-    macros::{btf_tracepoint, raw_tracepoint},
-    programs::{BtfTracePointContext, RawTracePointContext},
-};
+use aya_ebpf::{EbpfContext, helpers::bpf_ktime_get_ns};
 use aya_log_ebpf::warn;
 use pmu_common::{
     config::BY_CGROUP,
@@ -16,24 +11,16 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Access, Pointer, Probed, Typed},
+    Way,
+    access::{Access, Pointer},
     config::config,
     maps::{MOVES, RING, SLOT_OF, lose},
-    owner, process, target, task,
+    owner, process, target, task, tracepoint,
 };
 
-/// `trace_cgroup_mkdir(cgroup, path)`, kernel/cgroup/cgroup.c.
-#[btf_tracepoint(function = "cgroup_mkdir")]
-pub(crate) fn cgroup_create(context: BtfTracePointContext) -> i32 {
-    let _ = try_create::<Typed>(&context, context.arg(0), context.arg(1));
-    0
-}
-
-/// Twin of [`cgroup_create`].
-#[raw_tracepoint(tracepoint = "cgroup_mkdir")]
-pub(crate) fn cgroup_create_raw(context: RawTracePointContext) -> i32 {
-    let _ = try_create::<Probed>(&context, context.arg(0), context.arg(1));
-    0
+tracepoint! {
+    /// `trace_cgroup_mkdir(cgroup, path)`, kernel/cgroup/cgroup.c.
+    cgroup_create on "cgroup_mkdir", context => try_create::<Way>(&context, context.arg(0), context.arg(1))
 }
 
 /// Makes it a target if its parent is one, and sends the path: it may be gone before user space can look it up.
@@ -70,18 +57,9 @@ struct Room {
     path: [u8; PATH_BYTES],
 }
 
-/// `trace_cgroup_rmdir(cgroup, path)`, kernel/cgroup/cgroup.c.
-#[btf_tracepoint(function = "cgroup_rmdir")]
-pub(crate) fn cgroup_remove(context: BtfTracePointContext) -> i32 {
-    let _ = try_remove::<Typed>(context.arg(0));
-    0
-}
-
-/// Twin of [`cgroup_remove`].
-#[raw_tracepoint(tracepoint = "cgroup_rmdir")]
-pub(crate) fn cgroup_remove_raw(context: RawTracePointContext) -> i32 {
-    let _ = try_remove::<Probed>(context.arg(0));
-    0
+tracepoint! {
+    /// `trace_cgroup_rmdir(cgroup, path)`, kernel/cgroup/cgroup.c.
+    cgroup_remove on "cgroup_rmdir", context => try_remove::<Way>(context.arg(0))
 }
 
 #[inline(always)]
@@ -97,18 +75,9 @@ fn try_remove<A: Access>(cgroup: Pointer) -> Option<()> {
     if slot == SLOT_NONE || config!(by) != BY_CGROUP { None } else { process::end(slot) }
 }
 
-/// `trace_cgroup_attach_task(cgroup, path, task, threadgroup)`, kernel/cgroup/cgroup.c: after the move.
-#[btf_tracepoint(function = "cgroup_attach_task")]
-pub(crate) fn cgroup_move(context: BtfTracePointContext) -> i32 {
-    let _ = try_move::<Typed>(context.arg(0), context.arg(2));
-    0
-}
-
-/// Twin of [`cgroup_move`].
-#[raw_tracepoint(tracepoint = "cgroup_attach_task")]
-pub(crate) fn cgroup_move_raw(context: RawTracePointContext) -> i32 {
-    let _ = try_move::<Probed>(context.arg(0), context.arg(2));
-    0
+tracepoint! {
+    /// `trace_cgroup_attach_task(cgroup, path, task, threadgroup)`, kernel/cgroup/cgroup.c: after the move.
+    cgroup_move on "cgroup_attach_task", context => try_move::<Way>(context.arg(0), context.arg(2))
 }
 
 /// Notes the time, for the slice that is running; threads of a process move together and the kernel tells of one.

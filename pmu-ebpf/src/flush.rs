@@ -4,7 +4,8 @@
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
 
 use crate::{
-    access::{Access, Probed, Typed},
+    Way,
+    access::Access,
     account::account,
     maps::{CPUS, this_cpu},
     task, timer,
@@ -13,14 +14,7 @@ use crate::{
 /// Never attached: user space runs it on a CPU through `BPF_PROG_TEST_RUN`, which interrupts that CPU.
 #[raw_tracepoint(tracepoint = "sched_switch")]
 pub(crate) fn flush(_: RawTracePointContext) -> i32 {
-    let _ = try_flush::<Typed>();
-    0
-}
-
-/// Twin of [`flush`].
-#[raw_tracepoint(tracepoint = "sched_switch")]
-pub(crate) fn flush_raw(_: RawTracePointContext) -> i32 {
-    let _ = try_flush::<Probed>();
+    let _ = try_flush::<Way>();
     0
 }
 

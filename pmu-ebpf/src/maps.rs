@@ -1,19 +1,18 @@
-//! Every map: who writes it, who reads it, how large. Sizes of 1 are set by the loader to what the plan needs.
+//! Every map but the one of tasks, which lies beside the way they are reached (`typed`, `probed`): who writes it, who
+//! reads it, how large. Sizes of 1 are set by the loader to what the plan needs.
 //!
 //! Rows "by slot and CPU" lie at `slot * cpus + cpu`: each has one writer, so nothing is locked, and user space reads
 //! them through a mapping without a system call.
 
-use core::marker::PhantomData;
-
 use aya_ebpf::{
-    bindings::{BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, bpf_map_type::BPF_MAP_TYPE_TASK_STORAGE},
+    bindings::BPF_F_MMAPABLE,
     helpers::bpf_get_smp_processor_id,
-    macros::{btf_map, map},
+    macros::map,
     maps::{Array, HashMap, LruHashMap, RingBuf, Stack},
 };
 use pmu_common::{
     config::Config,
-    count::{Count, TaskState},
+    count::Count,
     cpu::{Control, CpuCount, CpuSamples},
     gap::Late,
     histogram::Buckets,
@@ -56,9 +55,10 @@ pub(crate) static SLOT_OF: HashMap<OwnerKey, u32> = HashMap::with_max_entries(1,
 #[map]
 pub(crate) static FREE_SLOTS: Stack<u32> = Stack::with_max_entries(1, 0);
 /// Written by user space before counting starts, and by `cgroup_create` and `cgroup_remove`. By process, thread or
-/// cgroup id.
+/// cgroup id. Preallocated: before Linux 6.1 a program on a perf event may not use another, and one on a raw tracepoint
+/// has the kernel warn (kernel/bpf/verifier.c, `check_map_prog_compatibility`).
 #[map]
-pub(crate) static TARGETS: HashMap<u64, u32> = HashMap::with_max_entries(1, BPF_F_NO_PREALLOC);
+pub(crate) static TARGETS: HashMap<u64, u32> = HashMap::with_max_entries(1, 0);
 /// Written by `cgroup_move`, read at the process's next switch. Old moves give way.
 #[map]
 pub(crate) static MOVES: LruHashMap<u32, u64> = LruHashMap::with_max_entries(1024, 0);
@@ -71,46 +71,12 @@ pub(crate) static SCRATCH: Array<StackRoom> = Array::with_max_entries(1, 0);
 /// Written by every program, read by user space: gaps, stacks, and facts about processes and cgroups.
 #[map]
 pub(crate) static RING: RingBuf = RingBuf::with_byte_size(4096, 0);
-/// In the task itself, freed with it. Created by `prime` and `fork`, written at the task's switches.
-#[btf_map]
-pub(crate) static TASKS: TaskStorage<TaskState> = TaskStorage::new();
-/// The same by address of the task, for kernels without typed programs; removed by `free_raw`.
-#[map]
-pub(crate) static TASKS_BY_ADDRESS: HashMap<u64, TaskState> = HashMap::with_max_entries(1, 0);
 
 /// A record's header and both stacks, as they go into the ring buffer.
 #[repr(C)]
 pub(crate) struct StackRoom {
     pub(crate) header: ring::Stack,
     pub(crate) addresses: [u64; 2 * ring::STACK_FRAMES],
-}
-
-/// A map of type `BPF_MAP_TYPE_TASK_STORAGE`, which aya-ebpf does not have. The fields are never read: the loader
-/// takes type, key and value from their types.
-#[repr(C)]
-pub(crate) struct TaskStorage<T> {
-    r#type: *const [i32; BPF_MAP_TYPE_TASK_STORAGE as usize],
-    key: *const i32,
-    value: *const T,
-    max_entries: *const [i32; 0],
-    map_flags: *const [i32; BPF_F_NO_PREALLOC as usize],
-    owns: PhantomData<T>,
-}
-
-// SAFETY: the pointers are placeholders that nothing follows.
-unsafe impl<T> Sync for TaskStorage<T> {}
-
-impl<T> TaskStorage<T> {
-    const fn new() -> Self {
-        Self {
-            r#type: core::ptr::null(),
-            key: core::ptr::null(),
-            value: core::ptr::null(),
-            max_entries: core::ptr::null(),
-            map_flags: core::ptr::null(),
-            owns: PhantomData,
-        }
-    }
 }
 
 /// The CPU the program runs on.

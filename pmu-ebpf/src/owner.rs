@@ -13,7 +13,7 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Access, Pointer, Probed},
+    access::{Access, Fields as _, Pointer, Probed},
     config::config,
     maps::{FREE_SLOTS, OWNERS, RING, SLOT_OF, lose},
     target, task,

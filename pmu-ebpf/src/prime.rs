@@ -1,17 +1,14 @@
-//! Program run once over every task before counting starts: what a task did until then is not ours to count.
+//! Program run once over every task before counting starts: what a task did until then is not ours to count. Only the
+//! typed object has it; by address, a task is met when it is first seen.
 
-use aya_ebpf::EbpfContext as _;
 use aya_ebpf::programs::BtfTracePointContext;
-use pmu_common::{
-    config::TARGET_FROM_EXEC,
-    count::{NO_WAIT, SLOT_NONE, SLOT_UNRESOLVED, WAITS_FOR_EXEC},
-    loss,
-};
+use pmu_common::{config::TARGET_FROM_EXEC, count::WAITS_FOR_EXEC};
 
 use crate::{
-    access::{Access, Pointer, Typed},
-    maps::lose,
-    target, task,
+    Way,
+    access::{Access, Pointer},
+    meet::start,
+    target,
 };
 
 /// `struct bpf_iter__task { meta, task }`, kernel/bpf/task_iter.c. aya-ebpf has no macro for iterators.
@@ -19,10 +16,9 @@ use crate::{
 #[unsafe(link_section = "iter/task")]
 pub(crate) extern "C" fn prime(context: *mut core::ffi::c_void) -> i32 {
     let context = BtfTracePointContext::new(context);
-    debug_assert!(!context.as_ptr().is_null());
     let task: Pointer = context.arg(1);
     if !task.is_null() {
-        try_prime::<Typed>(task);
+        try_prime::<Way>(task);
     }
     0
 }
@@ -32,35 +28,4 @@ fn try_prime<A: Access>(task: Pointer) {
     if let Some(flags) = target::existing_task::<A>(task) {
         start::<A>(task, if flags & TARGET_FROM_EXEC != 0 { WAITS_FOR_EXEC } else { 0 });
     }
-}
-
-/// Meets a task that nobody primed; keeps the answer for one that is not wanted. Is it wanted?
-#[inline(always)]
-pub(crate) fn meet<A: Access>(task: Pointer) -> bool {
-    let wanted = target::existing_task::<A>(task);
-    let waits = wanted.is_some_and(|flags| flags & TARGET_FROM_EXEC != 0);
-    start::<A>(task, if waits { WAITS_FOR_EXEC } else { 0 });
-    if let (None, Some(state)) = (wanted, A::state(task)) {
-        // SAFETY: the state is live while its task is.
-        unsafe { (*state).slot = SLOT_NONE };
-    }
-    wanted.is_some()
-}
-
-/// Remembers what `task` has counted so far.
-#[inline(always)]
-pub(crate) fn start<A: Access>(task: Pointer, flags: u32) {
-    let Some(state) = A::create_state(task) else {
-        lose(loss::TASK_UNKNOWN);
-        return;
-    };
-    let cgroup = if task::cgroups_matter() { task::cgroup_id::<A>(task::cgroup::<A>(task)) } else { 0 };
-    // SAFETY: the state is live; a task that runs at this moment is accounted again at its next switch.
-    let state = unsafe { &mut *state };
-    state.last = task::reading::<A>(task);
-    state.ready_ns = 0;
-    state.wait_ns = NO_WAIT;
-    state.cgroup = cgroup;
-    state.slot = SLOT_UNRESOLVED;
-    state.flags = flags;
 }

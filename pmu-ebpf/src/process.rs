@@ -1,10 +1,6 @@
 //! Programs on the life of processes: fork, exec, exit.
 
-use aya_ebpf::{
-    helpers::bpf_ktime_get_ns,
-    macros::{btf_tracepoint, raw_tracepoint},
-    programs::{BtfTracePointContext, RawTracePointContext},
-};
+use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
     config::BY_PROCESS,
     count::{ANNOUNCED, SLOT_NONE, SLOT_OTHER, WAITS_FOR_EXEC},
@@ -12,29 +8,20 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Access, Pointer, Probed, Typed},
+    Way,
+    access::{Access, Pointer},
     config::config,
-    maps::{OWNERS, SLOT_OF, TASKS_BY_ADDRESS},
-    owner,
-    prime::{self, start},
-    target, task,
+    maps::{OWNERS, SLOT_OF},
+    meet::{self, start},
+    owner, target, task, tracepoint,
 };
 
 /// `BPF_RB_NO_WAKEUP`: user space looks at its next tick.
 const NO_WAKEUP: u64 = 1;
 
-/// `trace_sched_process_fork(parent, child)`, kernel/fork.c: before the child runs.
-#[btf_tracepoint(function = "sched_process_fork")]
-pub(crate) fn fork(context: BtfTracePointContext) -> i32 {
-    try_fork::<Typed>(context.arg(0), context.arg(1));
-    0
-}
-
-/// Twin of [`fork`].
-#[raw_tracepoint(tracepoint = "sched_process_fork")]
-pub(crate) fn fork_raw(context: RawTracePointContext) -> i32 {
-    try_fork::<Probed>(context.arg(0), context.arg(1));
-    0
+tracepoint! {
+    /// `trace_sched_process_fork(parent, child)`, kernel/fork.c: before the child runs.
+    fork on "sched_process_fork", context => try_fork::<Way>(context.arg(0), context.arg(1))
 }
 
 #[inline(always)]
@@ -44,18 +31,9 @@ fn try_fork<A: Access>(parent: Pointer, child: Pointer) {
     }
 }
 
-/// `trace_sched_prepare_exec(task, bprm)`, fs/exec.c (Linux 6.10): the old program is about to go.
-#[btf_tracepoint(function = "sched_prepare_exec")]
-pub(crate) fn release(context: BtfTracePointContext) -> i32 {
-    try_release::<Typed>(context.arg(0));
-    0
-}
-
-/// Twin of [`release`].
-#[raw_tracepoint(tracepoint = "sched_prepare_exec")]
-pub(crate) fn release_raw(context: RawTracePointContext) -> i32 {
-    try_release::<Probed>(context.arg(0));
-    0
+tracepoint! {
+    /// `trace_sched_prepare_exec(task, bprm)`, fs/exec.c (Linux 6.10): the old program is about to go.
+    release on "sched_prepare_exec", context => try_release::<Way>(context.arg(0))
 }
 
 /// A launched command counts from here.
@@ -65,7 +43,7 @@ fn try_release<A: Access>(task: Pointer) {
     let wanted = A::state(task).is_some_and(|state| unsafe { (*state).slot } != SLOT_NONE);
     if A::CREATES_ANYWHERE && !wanted {
         // It was met before it became a target.
-        let _ = prime::meet::<A>(task);
+        let _ = meet::meet::<A>(task);
     }
     if let Some(state) = A::state(task) {
         // SAFETY: the state is the running task's own.
@@ -75,18 +53,9 @@ fn try_release<A: Access>(task: Pointer) {
     }
 }
 
-/// `trace_sched_process_exec(task, old_pid, bprm)`, fs/exec.c: the new program is in place.
-#[btf_tracepoint(function = "sched_process_exec")]
-pub(crate) fn exec(context: BtfTracePointContext) -> i32 {
-    let _ = try_exec::<Typed>(context.arg(0));
-    0
-}
-
-/// Twin of [`exec`].
-#[raw_tracepoint(tracepoint = "sched_process_exec")]
-pub(crate) fn exec_raw(context: RawTracePointContext) -> i32 {
-    let _ = try_exec::<Probed>(context.arg(0));
-    0
+tracepoint! {
+    /// `trace_sched_process_exec(task, old_pid, bprm)`, fs/exec.c: the new program is in place.
+    exec on "sched_process_exec", context => try_exec::<Way>(context.arg(0))
 }
 
 #[inline(always)]
@@ -109,18 +78,9 @@ fn try_exec<A: Access>(task: Pointer) -> Option<()> {
     Some(())
 }
 
-/// `trace_sched_process_exit(task)`, kernel/exit.c: for every thread.
-#[btf_tracepoint(function = "sched_process_exit")]
-pub(crate) fn exit(context: BtfTracePointContext) -> i32 {
-    let _ = try_exit::<Typed>(context.arg(0));
-    0
-}
-
-/// Twin of [`exit`].
-#[raw_tracepoint(tracepoint = "sched_process_exit")]
-pub(crate) fn exit_raw(context: RawTracePointContext) -> i32 {
-    let _ = try_exit::<Probed>(context.arg(0));
-    0
+tracepoint! {
+    /// `trace_sched_process_exit(task)`, kernel/exit.c: for every thread.
+    exit on "sched_process_exit", context => try_exit::<Way>(context.arg(0))
 }
 
 /// The last thread ends its process. Its own last slice still comes, so the slot stays until user space frees it.
@@ -151,12 +111,4 @@ pub(crate) fn end(slot: u32) -> Option<()> {
     // SAFETY: the lookup gave a live row, and an owner ends once.
     unsafe { (*owner).ended_ns = now_ns };
     Some(())
-}
-
-/// `trace_sched_process_free(task)`, kernel/exit.c: the task struct's memory may be used again from here on.
-#[raw_tracepoint(tracepoint = "sched_process_free")]
-pub(crate) fn free_raw(context: RawTracePointContext) -> i32 {
-    let task: Pointer = context.arg(0);
-    let _ = TASKS_BY_ADDRESS.remove(task as u64);
-    0
 }

@@ -23,7 +23,8 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Access, Pointer, Probed, Typed},
+    Way,
+    access::{Access, Pointer},
     config::config,
     maps::{CPU_SAMPLES, CPUS, HOT, RING, SAMPLES, SCRATCH, StackRoom, row, this_cpu},
     owner, task,
@@ -37,14 +38,7 @@ const NO_STACK: i64 = -14;
 /// Runs at every overflow of the event that user space bound it to.
 #[perf_event]
 pub(crate) fn sample(context: PerfEventContext) -> u32 {
-    let _ = try_sample::<Typed>(&context);
-    0
-}
-
-/// Twin of [`sample`].
-#[perf_event]
-pub(crate) fn sample_raw(context: PerfEventContext) -> u32 {
-    let _ = try_sample::<Probed>(&context);
+    let _ = try_sample::<Way>(&context);
     0
 }
 
@@ -70,7 +64,7 @@ fn try_sample<A: Access>(context: &PerfEventContext) -> Option<()> {
         samples.idle_samples += 1;
         return None;
     }
-    let slot = slot_of::<A>(task)?;
+    let slot = slot_of::<A>(task, samples)?;
     let place = place(context);
     // SAFETY: as for `samples`.
     let count = unsafe { &mut *SAMPLES.get_ptr_mut(row(slot, cpu))? };
@@ -119,19 +113,23 @@ fn check_spacing(samples: &mut CpuSamples, idle: bool, idle_ns: u64) {
 
 /// Slot of the interrupted task; `None` if it is not wanted, or not known yet.
 #[inline(always)]
-fn slot_of<A: Access>(task: Pointer) -> Option<u32> {
+fn slot_of<A: Access>(task: Pointer, samples: &mut CpuSamples) -> Option<u32> {
     // A task without a state is no target; where every task is one, its next switch counts it as unknown.
     // SAFETY: the state is live while its task is; only its slot and cgroup are read.
     let state = unsafe { &*A::state(task)? };
-    let slot = if task::cgroups_matter() {
+    let (cgroup, id) = if task::cgroups_matter() {
         let cgroup = task::cgroup::<A>(task);
-        let id = task::cgroup_id::<A>(cgroup);
-        let settled = id == state.cgroup && state.slot != SLOT_UNRESOLVED;
-        if settled { state.slot } else { owner::resolve::<A>(task, cgroup, id) }
-    } else if state.slot == SLOT_UNRESOLVED {
-        owner::resolve::<A>(task, core::ptr::null(), 0)
+        (cgroup, task::cgroup_id::<A>(cgroup))
     } else {
+        (core::ptr::null(), state.cgroup)
+    };
+    let slot = if id == state.cgroup && state.slot != SLOT_UNRESOLVED {
         state.slot
+    } else if config!(sample_inserts) == 0 {
+        samples.losses[loss::SAMPLE_UNOWNED] += 1;
+        return None;
+    } else {
+        owner::resolve::<A>(task, cgroup, id)
     };
     (slot < SLOT_NONE).then_some(slot)
 }

@@ -1,31 +1,19 @@
 //! Program on `sched_switch`: accounts the task that leaves the CPU, and notes how long the other had to wait for it.
 
-use aya_ebpf::{
-    helpers::bpf_ktime_get_ns,
-    macros::{btf_tracepoint, raw_tracepoint},
-    programs::{BtfTracePointContext, RawTracePointContext},
-};
+use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::cpu::CpuCount;
 
 use crate::{
-    access::{Access, Pointer, Probed, Typed},
+    Way,
+    access::{Access, Pointer},
     account::account,
     maps::{CPUS, this_cpu},
-    task,
+    task, tracepoint,
 };
 
-/// `trace_sched_switch(preempt, prev, next, prev_state)`, kernel/sched/core.c.
-#[btf_tracepoint(function = "sched_switch")]
-pub(crate) fn switch(context: BtfTracePointContext) -> i32 {
-    let _ = try_switch::<Typed>(context.arg(1), context.arg(2));
-    0
-}
-
-/// Twin of [`switch`].
-#[raw_tracepoint(tracepoint = "sched_switch")]
-pub(crate) fn switch_raw(context: RawTracePointContext) -> i32 {
-    let _ = try_switch::<Probed>(context.arg(1), context.arg(2));
-    0
+tracepoint! {
+    /// `trace_sched_switch(preempt, prev, next, prev_state)`, kernel/sched/core.c.
+    switch on "sched_switch", context => try_switch::<Way>(context.arg(1), context.arg(2))
 }
 
 #[inline(always)]

@@ -7,7 +7,7 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Access, Pointer, Probed},
+    access::{Access, Fields as _, Pointer, Probed},
     config::config,
     maps::{TARGETS, lose},
     task,

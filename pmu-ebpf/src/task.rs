@@ -7,25 +7,25 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Access, Pointer},
+    access::{Fields, Pointer},
     config::config,
 };
 
 /// Thread id; 0 for the idle tasks.
 #[inline(always)]
-pub(crate) fn tid<A: Access>(task: Pointer) -> u32 {
+pub(crate) fn tid<A: Fields>(task: Pointer) -> u32 {
     A::u32(task, config!(offsets.task_pid))
 }
 
 /// Process id.
 #[inline(always)]
-pub(crate) fn tgid<A: Access>(task: Pointer) -> u32 {
+pub(crate) fn tgid<A: Fields>(task: Pointer) -> u32 {
     A::u32(task, config!(offsets.task_tgid))
 }
 
 /// The task's own counters.
 #[inline(always)]
-pub(crate) fn reading<A: Access>(task: Pointer) -> Reading {
+pub(crate) fn reading<A: Fields>(task: Pointer) -> Reading {
     Reading {
         cpu_time_ns: A::u64(task, config!(offsets.task_sum_exec)),
         voluntary_switches: A::u64(task, config!(offsets.task_nvcsw)),
@@ -44,21 +44,21 @@ pub(crate) fn cgroups_matter() -> bool {
 
 /// The task's cgroup in the v2 hierarchy.
 #[inline(always)]
-pub(crate) fn cgroup<A: Access>(task: Pointer) -> Pointer {
+pub(crate) fn cgroup<A: Fields>(task: Pointer) -> Pointer {
     let set = A::pointer(task, config!(offsets.task_cgroups));
     A::pointer(set, config!(offsets.css_set_dfl_cgrp))
 }
 
 /// A cgroup's id.
 #[inline(always)]
-pub(crate) fn cgroup_id<A: Access>(cgroup: Pointer) -> u64 {
+pub(crate) fn cgroup_id<A: Fields>(cgroup: Pointer) -> u64 {
     let node = A::pointer(cgroup, config!(offsets.cgroup_kn));
     A::u64(node, config!(offsets.kernfs_node_id))
 }
 
 /// Identity of the task's process.
 #[inline(always)]
-pub(crate) fn process_key<A: Access>(task: Pointer) -> OwnerKey {
+pub(crate) fn process_key<A: Fields>(task: Pointer) -> OwnerKey {
     let leader = A::pointer(task, config!(offsets.task_group_leader));
     OwnerKey { id: u64::from(tgid::<A>(task)), born_ns: A::u64(leader, config!(offsets.task_start_time)) }
 }

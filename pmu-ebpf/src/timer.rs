@@ -6,8 +6,6 @@
 use aya_ebpf::{
     EbpfContext,
     helpers::generated::{bpf_get_stack, bpf_ringbuf_output},
-    macros::{btf_tracepoint, raw_tracepoint},
-    programs::{BtfTracePointContext, RawTracePointContext},
 };
 use aya_log_ebpf::debug;
 use pmu_common::{
@@ -19,10 +17,11 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Access, Pointer, Probed, Typed},
+    Way,
+    access::{Access, Fields as _, Pointer, Probed},
     config::config,
     maps::{CONTROL, COUNTS, CPUS, LATE, RING, lose, row, this_cpu},
-    owner, task,
+    owner, task, tracepoint,
 };
 
 /// Late timers per CPU that can wait at a time.
@@ -31,18 +30,9 @@ pub(crate) const PENDING: u32 = 4;
 /// Periods of the tick after which the steal clock is known to have moved on.
 const SETTLE_PERIODS: u64 = 2;
 
-/// `trace_hrtimer_expire_entry(timer, now)`, kernel/time/hrtimer.c.
-#[btf_tracepoint(function = "hrtimer_expire_entry")]
-pub(crate) fn timer(context: BtfTracePointContext) -> i32 {
-    let _ = try_timer::<Typed>(&context, context.arg(0), context.arg(1));
-    0
-}
-
-/// Twin of [`timer`].
-#[raw_tracepoint(tracepoint = "hrtimer_expire_entry")]
-pub(crate) fn timer_raw(context: RawTracePointContext) -> i32 {
-    let _ = try_timer::<Probed>(&context, context.arg(0), context.arg(1));
-    0
+tracepoint! {
+    /// `trace_hrtimer_expire_entry(timer, now)`, kernel/time/hrtimer.c.
+    timer on "hrtimer_expire_entry", context => try_timer::<Way>(&context, context.arg(0), context.arg(1))
 }
 
 #[inline(always)]
@@ -51,8 +41,8 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
     let cpu = this_cpu();
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
     let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
-    // `now` is a plain pointer to a ktime_t, which typed loads cannot follow.
-    let now_ns = Probed::u64(now, 0);
+    // A plain pointer to a ktime_t is nothing that typed loads can follow. Linux 7.2 passes the time itself.
+    let now_ns = if config!(timer_now_by_value) == 0 { Probed::u64(now, 0) } else { now as u64 };
     let due_ns = A::u64(timer, config!(offsets.hrtimer_expires));
     let task = A::current();
     let stolen_ns = stolen_ns(task);

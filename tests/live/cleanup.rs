@@ -18,11 +18,10 @@ fn ours() -> Vec<String> {
     let programs =
         loaded_programs().filter_map(Result::ok).filter_map(|info| info.name_as_str().map(str::to_owned));
     let maps = loaded_maps().filter_map(Result::ok).filter_map(|info| info.name_as_str().map(str::to_owned));
-    let twins: Vec<String> = program::TWINS.iter().map(|name| format!("{name}{}", program::RAW)).collect();
-    let twins: Vec<&str> = twins.iter().map(String::as_str).collect();
-    let programs = programs
-        .filter(|name| ours(name, &program::TWINS) || ours(name, &program::SINGLES) || ours(name, &twins));
-    programs.chain(maps.filter(|name| ours(name, &map::ALL))).collect()
+    let programs =
+        programs.filter(|name| ours(name, &program::BOTH) || ours(name, &[program::PRIME, program::FREE]));
+    let only_one = [map::TASKS, map::TASKS_BY_ADDRESS];
+    programs.chain(maps.filter(|name| ours(name, &map::BOTH) || ours(name, &only_one))).collect()
 }
 
 fn links() -> usize {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    support::{Rows, Running, Scratch, Started, counts, output, pmbpf, signal, text, wait_until},
+    support::{Rows, Running, Scratch, Started, counts, output, pmbpf, run, signal, text, wait_until},
     workloads::workload,
 };
 
@@ -183,4 +183,16 @@ fn two_at_a_time_count_the_same() {
     let (one, two) = (one.stop(), two.stop());
     let of = |rows: &Rows| rows.of_name("cpu_time", "sping");
     crate::support::assert_close("both", of(&one), of(&two), 0.001, 0.0);
+}
+
+#[test]
+fn every_way_of_attaching_counts_and_says_why_no_better_one_is_used() {
+    for (way, name, refused) in [("tp-btf", "tp_btf", 0), ("raw-tp", "raw_tp", 1)] {
+        let rows =
+            run(&["--attach", way, "--", "sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"]);
+        let header = rows.of_kind("header").next().unwrap();
+        assert_eq!(header["attach"], name);
+        assert_eq!(header["attach_refused"].as_array().unwrap().len(), refused, "{header}");
+        assert!(rows.total("cpu_time") > 1e6, "{way}: {}", rows.total("cpu_time"));
+    }
 }

@@ -9,6 +9,7 @@ use pmu_common::config::{ABSENT, Offsets};
 
 /// Kinds of types (include/uapi/linux/btf.h).
 const KIND_INT: u32 = 1;
+const KIND_PTR: u32 = 2;
 const KIND_ARRAY: u32 = 3;
 const KIND_STRUCT: u32 = 4;
 const KIND_UNION: u32 = 5;
@@ -43,6 +44,11 @@ const STRUCTS: [&str; 9] = [
 /// What programs are attached by: tracepoints (include/trace/bpf_probe.h) and iterators (include/linux/bpf.h).
 const ATTACHABLE: [(u32, &[u8]); 2] = [(KIND_TYPEDEF, b"btf_trace_"), (KIND_FUNC, b"bpf_iter_")];
 
+/// Tracepoints that are asked for: that which programs are tried on, and that of timers.
+const TRACEPOINTS: [&str; 2] = [SWITCH, EXPIRE];
+const SWITCH: &str = "btf_trace_sched_switch";
+const EXPIRE: &str = "btf_trace_hrtimer_expire_entry";
+
 /// Why the offsets are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum BtfError {
@@ -69,6 +75,7 @@ pub struct Btf {
     strings: usize,
     types: Vec<usize>,
     structs: HashMap<&'static str, u32>,
+    tracepoints: HashMap<&'static str, u32>,
 }
 
 impl Btf {
@@ -92,7 +99,8 @@ impl Btf {
         if magic != MAGIC || start.checked_add(length)? > bytes.len() || strings > bytes.len() {
             return None;
         }
-        let mut btf = Self { strings, types: vec![0], structs: HashMap::new(), bytes };
+        let mut btf =
+            Self { strings, types: vec![0], structs: HashMap::new(), tracepoints: HashMap::new(), bytes };
         let mut at = start;
         while at < start + length {
             let (kind, members) = btf.kind(at)?;
@@ -100,6 +108,11 @@ impl Btf {
                 && let Some(name) = STRUCTS.iter().find(|name| btf.is_called(at, name))
             {
                 btf.structs.entry(name).or_insert(u32::try_from(btf.types.len()).ok()?);
+            }
+            if kind == KIND_TYPEDEF
+                && let Some(name) = TRACEPOINTS.iter().find(|name| btf.is_called(at, name))
+            {
+                btf.tracepoints.insert(name, u32::try_from(btf.types.len()).ok()?);
             }
             btf.types.push(at);
             at += 12 + tail_bytes(kind, members);
@@ -131,6 +144,29 @@ impl Btf {
         let on = self.name_on(at)?;
         let end = on.iter().position(|&byte| byte == 0)?;
         std::str::from_utf8(&on[..end]).ok()
+    }
+
+    /// Id of a typed tracepoint to try programs on, if the kernel has typed tracepoints.
+    pub(super) fn tracepoint(&self) -> Option<u32> {
+        self.tracepoints.get(SWITCH).copied()
+    }
+
+    /// Does `hrtimer_expire_entry(timer, now)` pass the time itself? It passed a pointer to it before Linux 7.2.
+    #[must_use]
+    pub fn timer_now_by_value(&self) -> bool {
+        const NOW: usize = 2;
+        let now = self.tracepoints.get(EXPIRE).and_then(|&id| self.parameter(id, NOW));
+        now.and_then(|id| self.kind(self.types.get(id as usize).copied()?))
+            .is_some_and(|(kind, _)| kind != KIND_PTR)
+    }
+
+    /// Type of a tracepoint's parameter; the first is the kernel's own. A tracepoint's type is a `typedef` of a pointer
+    /// to a function.
+    fn parameter(&self, tracepoint: u32, index: usize) -> Option<u32> {
+        let target = |id: u32| self.u32_at(*self.types.get(id as usize)? + 8);
+        let function = *self.types.get(target(target(tracepoint)?)? as usize)?;
+        let (kind, parameters) = self.kind(function)?;
+        (kind == KIND_FUNC_PROTO && index < parameters).then(|| self.u32_at(function + 12 + index * 8 + 4))?
     }
 
     /// The same types with the same ids, of which only those keep a name that programs are attached by. aya reads this
@@ -246,8 +282,17 @@ impl Btf {
             hrtimer_function: need("hrtimer", "function")?,
             task_cfs_rq: want("task_struct", "se.cfs_rq"),
             cfs_rq_rq: want("cfs_rq", "rq"),
-            rq_steal: want("rq", "prev_steal_time_rq"),
+            rq_steal: self.steal().unwrap_or(ABSENT),
         })
+    }
+}
+
+impl Btf {
+    /// What the hypervisor took from a CPU. The first is there only with CONFIG_PARAVIRT_TIME_ACCOUNTING, which Debian
+    /// leaves out; the second moves on at the CPU's ticks (kernel/sched/cputime.c, `steal_account_process_time`), which
+    /// is soon enough.
+    fn steal(&self) -> Option<u32> {
+        ["prev_steal_time_rq", "prev_steal_time"].iter().find_map(|field| self.offset("rq", field))
     }
 }
 
@@ -264,21 +309,66 @@ fn tail_bytes(kind: u32, members: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Btf, KIND_STRUCT, KIND_UNION};
+    use super::{Btf, EXPIRE, KIND_FUNC_PROTO, KIND_PTR, KIND_STRUCT, KIND_TYPEDEF, KIND_UNION, SWITCH};
 
-    /// A BTF blob: `int`, `union { int a; int b; }` without a name, and
-    /// `struct rq { int first; union { a, b }; struct-like member }`.
-    fn blob() -> Vec<u8> {
-        let strings = b"\0int\0rq\0first\0a\0b\0";
-        let word = |values: &[u32]| values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<u8>>();
-        let mut types = word(&[1, 1 << 24, 4, 32]);
-        types.extend(word(&[0, KIND_UNION << 24 | 2, 4, 14, 1, 0, 16, 1, 0]));
-        types.extend(word(&[5, KIND_STRUCT << 24 | 2, 8, 8, 1, 0, 0, 2, 32]));
+    /// A BTF blob of types, each a name and the words after it. Type 1 is an `int`. Names are found by themselves.
+    fn btf_of(names: &[&str], types: &[&[u32]]) -> Vec<u8> {
+        let strings: String = names.iter().flat_map(|name| [name, "\0"]).collect();
+        let bytes_of = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+        let types: Vec<u8> = types.iter().flat_map(|words| bytes_of(words)).collect();
         let mut bytes = vec![0x9f, 0xeb, 1, 0];
-        bytes.extend(word(&[24, 0, types.len() as u32, types.len() as u32, strings.len() as u32]));
+        bytes.extend(bytes_of(&[24, 0, types.len() as u32, types.len() as u32, strings.len() as u32]));
         bytes.extend(types);
-        bytes.extend_from_slice(strings);
+        bytes.extend_from_slice(strings.as_bytes());
         bytes
+    }
+
+    const INT: [u32; 4] = [1, 1 << 24, 4, 32];
+
+    /// `int`, `union { int a; int b; }` without a name, and `struct rq { int first; union { a, b } }`.
+    fn blob() -> Vec<u8> {
+        let union_ = [0, KIND_UNION << 24 | 2, 4, 14, 1, 0, 16, 1, 0];
+        let rq = [5, KIND_STRUCT << 24 | 2, 8, 8, 1, 0, 0, 2, 32];
+        btf_of(&["", "int", "rq", "first", "a", "b"], &[&INT, &union_, &rq])
+    }
+
+    /// `hrtimer_expire_entry(void *, void *, now)`.
+    fn expire_entry(now: u32) -> Btf {
+        let pointer = [0, KIND_PTR << 24, 0];
+        let function = [0, KIND_FUNC_PROTO << 24 | 3, 0, 0, 2, 0, 2, 0, now];
+        let tracepoint = [5, KIND_TYPEDEF << 24, 5];
+        let to_function = [0, KIND_PTR << 24, 4];
+        // The function is type 4, for between it and the pointer stands the time's own type.
+        let time = [1, KIND_TYPEDEF << 24, 1];
+        let types: [&[u32]; 6] = [&INT, &pointer, &time, &function, &to_function, &tracepoint];
+        Btf::parse(btf_of(&["", "int", EXPIRE], &types)).unwrap()
+    }
+
+    #[test]
+    fn a_timers_expiry_is_passed_by_pointer_or_by_value() {
+        let (pointer, time) = (2, 3);
+        assert!(!expire_entry(pointer).timer_now_by_value());
+        assert!(expire_entry(time).timer_now_by_value());
+        assert!(!Btf::parse(blob()).unwrap().timer_now_by_value());
+    }
+
+    #[test]
+    fn a_typed_tracepoint_is_found_by_its_id() {
+        let types: [&[u32]; 2] = [&INT, &[5, KIND_TYPEDEF << 24, 1]];
+        let btf = Btf::parse(btf_of(&["", "int", SWITCH], &types)).unwrap();
+        assert_eq!(btf.tracepoint(), Some(2));
+        assert_eq!(Btf::parse(blob()).unwrap().tracepoint(), None);
+    }
+
+    #[test]
+    fn stolen_time_is_found_under_either_name_the_finer_one_first() {
+        let rq = |second: &str| {
+            let rq = [5, KIND_STRUCT << 24 | 2, 8, 8, 1, 0, 24, 1, 32];
+            Btf::parse(btf_of(&["", "int", "rq", "prev_steal_time", second], &[&INT, &rq])).unwrap()
+        };
+        assert_eq!(rq("other").steal(), Some(0));
+        assert_eq!(rq("prev_steal_time_rq").steal(), Some(4));
+        assert_eq!(Btf::parse(blob()).unwrap().steal(), None);
     }
 
     #[test]

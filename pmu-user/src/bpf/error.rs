@@ -5,11 +5,15 @@ use std::{error::Error, io};
 use aya::{EbpfError, programs::ProgramError};
 use rustix::io::Errno;
 
-use super::btf::BtfError;
+use super::{btf::BtfError, ladder::Lack, probe};
 use crate::{machine::privilege::Privileges, plan::Class};
 
 /// Lines of the verifier's log that an error shows.
 const VERIFIER_LINES: usize = 12;
+
+/// Where maps are locked memory, a kernel says EPERM for too much of it (kernel/bpf/syscall.c, `bpf_charge_memlock`).
+const MEMLOCK: &str = "before Linux 5.11 BPF maps are locked memory: raise its limit (ulimit -l unlimited), or grant \
+                       CAP_SYS_RESOURCE";
 
 /// Why the programs could not be loaded or attached.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +21,9 @@ pub enum LoadError {
     /// The kernel's types are not known.
     #[error("cannot find the kernel's data types: {0}")]
     Btf(#[from] BtfError),
+    /// The kernel lacks what no way of counting can do without.
+    #[error("{0}")]
+    Lack(Lack),
     /// The object's maps could not be made.
     #[error("cannot create the BPF maps: {}", root(.0))]
     Object(Box<EbpfError>),
@@ -32,7 +39,7 @@ pub enum LoadError {
     #[error("cannot load the BPF program `{name}`: {}", root(.error.as_ref()))]
     Program {
         /// Program.
-        name: String,
+        name: &'static str,
         /// Cause, with the verifier's log.
         error: Box<ProgramError>,
     },
@@ -40,7 +47,7 @@ pub enum LoadError {
     #[error("cannot attach the BPF program `{name}`: {error}")]
     Attach {
         /// Program.
-        name: String,
+        name: &'static str,
         /// Cause.
         error: io::Error,
     },
@@ -68,13 +75,19 @@ fn errno(error: &(dyn Error + 'static)) -> Option<Errno> {
     found
 }
 
+impl From<Lack> for LoadError {
+    fn from(lack: Lack) -> Self {
+        Self::Lack(lack)
+    }
+}
+
 impl LoadError {
     fn errno(&self) -> Option<Errno> {
         match self {
             Self::Btf(BtfError::Io { error, .. }) | Self::Map { error, .. } | Self::Attach { error, .. } => {
                 errno(error)
             }
-            Self::Btf(_) => None,
+            Self::Btf(_) | Self::Lack(_) => None,
             Self::Object(error) => errno(error.as_ref()),
             Self::Program { error, .. } => errno(error.as_ref()),
         }
@@ -84,8 +97,10 @@ impl LoadError {
     #[must_use]
     pub fn class(&self) -> Class {
         match (self, self.errno()) {
+            // The verifier's word for an access that it does not allow; missing rights are EPERM.
+            (Self::Program { .. }, Some(Errno::ACCESS)) => Class::Unsupported,
             (_, Some(Errno::PERM | Errno::ACCESS)) => Class::NotPermitted,
-            (Self::Btf(_), _) | (_, Some(Errno::INVAL | Errno::NOENT | Errno::OPNOTSUPP)) => {
+            (Self::Btf(_) | Self::Lack(_), _) | (_, Some(Errno::INVAL | Errno::NOENT | Errno::OPNOTSUPP)) => {
                 Class::Unsupported
             }
             _ => Class::Failed,
@@ -97,6 +112,10 @@ impl LoadError {
     pub fn hint(&self, privileges: &Privileges) -> Option<String> {
         if self.class() == Class::NotPermitted && !privileges.can_collect() {
             return Some(privileges.advice());
+        }
+        let limited = privileges.locked_bytes.0 != u64::MAX;
+        if self.class() == Class::NotPermitted && limited && !probe::has_5_11() {
+            return Some(MEMLOCK.to_owned());
         }
         match self {
             Self::Btf(BtfError::Io { .. }) => {

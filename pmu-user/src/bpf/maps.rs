@@ -18,8 +18,11 @@ use pmu_common::{
     sample::{Hot, SampleCount},
 };
 
-use super::{Attach, LoadError, Log, Mapped, Ring};
-use crate::{machine::Machine, plan::Plan};
+use super::{LoadError, Log, Mapped, Ring};
+use crate::{
+    machine::Machine,
+    plan::{Plan, Target},
+};
 
 /// Late timers that wait, per CPU; as in pmu-ebpf/src/timer.rs.
 const PENDING: u32 = 4;
@@ -37,7 +40,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    pub(super) fn new(plan: &Plan, machine: &Machine, attach: Attach, log: Log) -> Self {
+    pub(super) fn new(plan: &Plan, machine: &Machine, log: Log) -> Self {
         let cpus = machine.cpu.possible;
         let rows = plan.slots * cpus;
         let only = |wanted: bool, entries: u32| if wanted { entries } else { 1 };
@@ -51,10 +54,10 @@ impl Sizes {
                 (names::LATENCIES, rows),
                 (names::SAMPLES, only(plan.sampling.is_some(), rows)),
                 (names::HOT, 2 * cpus * plan.hot_entries),
-                (names::TASKS_BY_ADDRESS, only(attach == Attach::RawTp, TASKS_MAX)),
+                (names::TASKS_BY_ADDRESS, TASKS_MAX),
                 (names::SLOT_OF, ANSWERS_MIN.max(plan.slots.saturating_mul(4))),
                 (names::FREE_SLOTS, plan.slots),
-                (names::TARGETS, TARGETS_MIN.max(plan.slots.saturating_mul(2))),
+                (names::TARGETS, targets(plan)),
                 (names::MOVES, only(plan.uses_cgroups(), 4096)),
                 (names::LATE, cpus * PENDING),
                 (names::SCRATCH, cpus),
@@ -70,6 +73,15 @@ impl Sizes {
 
     fn of(&self, map: &str) -> u32 {
         self.entries.iter().find(|(name, _)| *name == map).map_or(0, |&(_, entries)| entries)
+    }
+}
+
+/// Room for targets. The map is preallocated, so only where new ones come by themselves is there more than is needed.
+fn targets(plan: &Plan) -> u32 {
+    match &plan.target {
+        Target::System | Target::Command(_) => 1,
+        Target::Processes(ids) | Target::Threads(ids) => u32::try_from(ids.len()).unwrap_or(u32::MAX).max(1),
+        Target::Cgroups(_) => TARGETS_MIN.max(plan.slots.saturating_mul(2)),
     }
 }
 

@@ -3,10 +3,13 @@
 mod attach;
 pub mod btf;
 mod error;
+mod kernel;
+pub mod ladder;
 mod log;
 mod mapped;
 mod maps;
 mod pod;
+mod probe;
 pub mod ring;
 
 use std::{
@@ -24,38 +27,27 @@ use pmu_common::{
     name::{self, program},
 };
 
-pub use self::{error::LoadError, mapped::Mapped, maps::Maps, ring::Ring};
-use self::{maps::Sizes, pod::Pod};
+pub use self::{
+    error::LoadError,
+    kernel::Kernel,
+    ladder::{Attach, Refused},
+    mapped::Mapped,
+    maps::Maps,
+    ring::Ring,
+};
+use self::{kernel::LockedMemory, ladder::Choice, maps::Sizes, pod::Pod};
 use crate::{
     machine::{Machine, cpu::Cpu},
-    plan::Plan,
+    plan::{Class, Plan},
 };
 
-/// The programs, built by build.rs.
-pub static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-programs"));
+/// The programs by type, built by build.rs.
+pub static BY_TYPE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-by-type"));
+/// The programs by address, built by build.rs.
+pub static BY_ADDRESS: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-by-address"));
 
 /// Where the running kernel's types are.
 pub const KERNEL_BTF: &str = "sys/kernel/btf/vmlinux";
-
-/// How programs reach kernel memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Attach {
-    /// By type, on BTF-typed tracepoints (Linux 5.11 and CONFIG_DEBUG_INFO_BTF).
-    TpBtf,
-    /// By address, on raw tracepoints.
-    RawTp,
-}
-
-impl Attach {
-    /// The name of this way in every output.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::TpBtf => "tp_btf",
-            Self::RawTp => "raw_tp",
-        }
-    }
-}
 
 /// Do the programs log their rare paths?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +73,7 @@ pub struct Options {
 pub struct Object {
     ebpf: Ebpf,
     attach: Attach,
-    types: Option<aya::Btf>,
+    refused: Vec<Refused>,
     log: Option<log::Reader>,
     /// Where the fields are.
     pub offsets: Offsets,
@@ -90,45 +82,97 @@ pub struct Object {
 }
 
 impl Object {
-    /// Creates the maps for `plan` and makes the programs ready to be attached. Needs CAP_BPF and CAP_PERFMON.
+    /// Creates the maps for `plan` and has the kernel verify every program that it needs, in the best way that works.
+    /// Needs CAP_BPF and CAP_PERFMON.
     ///
     /// # Errors
     ///
-    /// The kernel's types are unknown, or it refused a map.
+    /// The kernel's types are unknown, it lacks something essential, or it refused a map or a program. The error of a
+    /// program holds the end of the verifier's log.
     pub fn load(plan: &Plan, machine: &Machine, root: &Path, options: &Options) -> Result<Self, LoadError> {
-        let own_types = root.join(KERNEL_BTF);
-        let btf = btf::Btf::read(options.btf.as_deref().unwrap_or(&own_types))?;
-        let offsets = btf.offsets()?;
-        // Only the running kernel's own types have the ids that it attaches by.
-        let types = match (options.attach, &options.btf) {
-            (Some(Attach::RawTp), _) => None,
-            (_, None) => Some(btf),
-            (_, Some(_)) => btf::Btf::read(&own_types).ok(),
-        };
-        let types = types.map(|btf| btf.attachable());
-        let types = types.and_then(|bytes| aya::Btf::parse(&bytes, aya::Endianness::default()).ok());
-        let attach = if types.is_some() { Attach::TpBtf } else { Attach::RawTp };
-        let config = Config { offsets, ..plan.config(machine) };
-        let sizes = Sizes::new(plan, machine, attach, options.log);
-        let config = Pod(config);
-        let level: u8 = if options.log == Log::On { 5 } else { 0 };
+        let _limit = LockedMemory::kept();
+        let kernel = Kernel::read(root, options)?;
+        let Choice { ways, mut refused } = ladder::choose(&kernel.probes, options.attach)?;
+        let (last, better) = ways.split_last().expect("there is a way if nothing essential is missing");
+        for &attach in better {
+            match Self::load_as(attach, plan, machine, &kernel, options.log) {
+                // A kernel that nobody tried: what the probes saw was not all that the programs need.
+                Err(error) if error.class() == Class::Unsupported => {
+                    refused.push(Refused { attach, why: error.to_string() });
+                }
+                result => return result.map(|object| Self { refused, ..object }),
+            }
+        }
+        let object = Self::load_as(*last, plan, machine, &kernel, options.log)?;
+        Ok(Self { refused, ..object })
+    }
+
+    fn load_as(
+        attach: Attach,
+        plan: &Plan,
+        machine: &Machine,
+        kernel: &Kernel,
+        log: Log,
+    ) -> Result<Self, LoadError> {
+        let mut object = Self::create(attach, plan, machine, kernel, log)?;
+        object.load_programs(kernel.types.as_ref(), |program| attach::is_needed(plan, program))?;
+        Ok(object)
+    }
+
+    /// Has the kernel verify every program of a way of attaching, and attaches none. Returns their number.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Object::load`].
+    pub fn verify(
+        attach: Attach,
+        plan: &Plan,
+        machine: &Machine,
+        kernel: &Kernel,
+    ) -> Result<usize, LoadError> {
+        ladder::choose(&kernel.probes, Some(attach))?;
+        let mut object = Self::create(attach, plan, machine, kernel, Log::Off)?;
+        object.load_programs(kernel.types.as_ref(), |_| true)
+    }
+
+    /// Creates the maps.
+    fn create(
+        attach: Attach,
+        plan: &Plan,
+        machine: &Machine,
+        kernel: &Kernel,
+        log: Log,
+    ) -> Result<Self, LoadError> {
+        let offsets = kernel.offsets;
+        let config = Pod(Config {
+            offsets,
+            timer_now_by_value: u32::from(kernel.timer_now_by_value),
+            sample_inserts: u32::from(kernel.lets_insert(plan)),
+            ..plan.config(machine)
+        });
+        let sizes = Sizes::new(plan, machine, log);
+        let level: u8 = if log == Log::On { 5 } else { 0 };
         let mut loader = EbpfLoader::new();
-        loader.btf(types.as_ref()).allow_unsupported_maps();
+        loader.btf(kernel.types.as_ref()).allow_unsupported_maps();
         loader.verifier_log_level(VerifierLogLevel::STATS);
         loader.override_global(name::CONFIG, &config, true).override_global(name::LOG_LEVEL, &level, true);
         for &(map, entries) in sizes.entries() {
             loader.map_max_entries(map, entries);
         }
-        let mut ebpf = loader.load(OBJECT).map_err(|error| LoadError::Object(Box::new(error)))?;
+        let object = match attach {
+            Attach::TpBtf => BY_TYPE,
+            Attach::RawTp => BY_ADDRESS,
+        };
+        let mut ebpf = loader.load(object).map_err(|error| LoadError::Object(Box::new(error)))?;
         let maps = Maps::open(&mut ebpf, &sizes)?;
-        let log = match options.log {
+        let log = match log {
             Log::On => Some(
                 log::Reader::new(&mut ebpf)
                     .map_err(|error| LoadError::Map { name: name::map::LOGS, error })?,
             ),
             Log::Off => None,
         };
-        Ok(Self { ebpf, attach, types, log, offsets, maps })
+        Ok(Self { ebpf, attach, refused: Vec::new(), log, offsets, maps })
     }
 
     /// Writes what the programs have logged since the last call to stderr.
@@ -144,6 +188,12 @@ impl Object {
         self.attach
     }
 
+    /// Better ways, and why they are not used.
+    #[must_use]
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
     /// Does the kernel tell how much time the hypervisor took?
     #[must_use]
     pub const fn knows_steal(&self) -> bool {
@@ -152,24 +202,15 @@ impl Object {
             && self.offsets.cfs_rq_rq != ABSENT
     }
 
-    /// Name of a program that has a twin, in the way they are attached here.
-    fn twin(&self, base: &str) -> String {
-        match self.attach {
-            Attach::TpBtf => base.to_owned(),
-            Attach::RawTp => format!("{base}{}", program::RAW),
-        }
-    }
-
     /// Accounts the task that runs on `cpu` now. Interrupts that CPU for about a microsecond.
     ///
     /// # Errors
     ///
     /// The CPU is offline (ENXIO), or the kernel refused.
     pub fn flush(&mut self, cpu: Cpu) -> io::Result<()> {
-        let name = self.twin(program::FLUSH);
         let flush: &mut RawTracePoint = self
             .ebpf
-            .program_mut(&name)
+            .program_mut(program::FLUSH)
             .and_then(|program| program.try_into().ok())
             .expect("tests/contract.rs checks the object's programs");
         let mut options = RawTracePointRunOptions::new();
@@ -183,7 +224,6 @@ impl Object {
         let cost = |(name, program): (&str, &aya::programs::Program)| {
             let info = program.info().ok()?;
             let nanoseconds = u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX);
-            let name = name.strip_suffix(program::RAW).unwrap_or(name);
             Some((name.to_owned(), info.run_count(), nanoseconds))
         };
         let mut costs: Vec<_> = self.ebpf.programs().filter_map(cost).collect();
@@ -196,6 +236,12 @@ impl Object {
     pub fn map_bytes(&self) -> u64 {
         self.maps.memory_bytes() + self.ebpf.maps().map(|(_, map)| maps::memory_of(map)).sum::<u64>()
     }
+}
+
+/// Do maps count as locked memory here? They did before Linux 5.11.
+#[must_use]
+pub fn maps_are_locked_memory() -> bool {
+    !probe::has_5_11()
 }
 
 /// Gives freed memory back to the system: what loading took would stay with this process for good otherwise.

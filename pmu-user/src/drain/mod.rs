@@ -43,6 +43,9 @@ pub struct Header {
     pub plan: Plan,
     /// How programs reach kernel memory: `tp_btf` or `raw_tp`.
     pub attach: String,
+    /// Better ways to reach it, and why they are not used.
+    #[serde(default)]
+    pub attach_refused: Vec<Absent>,
     /// Whether the kernel tells how much the hypervisor took.
     pub knows_steal: bool,
     /// What cannot be measured here, and why.

@@ -6,8 +6,9 @@ use std::{
     path::Path,
 };
 
-/// The periodic tick's timer function: its name since Linux 6.8, and before (kernel/time/tick-sched.c).
-pub const TICK: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
+/// The periodic tick's timer function: its name before Linux 6.8, and since (kernel/time/tick-sched.c). Before, the
+/// second was something else's, so the first is preferred.
+pub const TICK: [&str; 2] = ["tick_sched_timer", "tick_nohz_handler"];
 /// The sampling clock's timer function (kernel/events/core.c).
 pub const CLOCK: [&str; 1] = ["perf_swevent_hrtimer"];
 
@@ -18,14 +19,17 @@ pub const CLOCK: [&str; 1] = ["perf_swevent_hrtimer"];
 /// The file cannot be read.
 pub fn find<const N: usize>(root: &Path, lists: [&[&str]; N]) -> io::Result<[u64; N]> {
     let mut found = [0; N];
+    let mut ranks = [usize::MAX; N];
     let mut file = BufReader::with_capacity(1 << 16, File::open(root.join("proc/kallsyms"))?);
     let mut line = Vec::with_capacity(128);
-    // The file is generated as it is read, so stop once everything is found.
+    // The file is generated as it is read, so stop once everything is found. Alternatives are in one source file, so
+    // they are close together, and what stands far behind them (the sampling clock) is asked for with them.
     while found.contains(&0) && file.read_until(b'\n', &mut line)? > 0 {
         if let Some((address, name)) = symbol(&line) {
             for (index, list) in lists.iter().enumerate() {
-                if list.iter().any(|wanted| wanted.as_bytes() == name) {
-                    found[index] = address;
+                let rank = list.iter().position(|wanted| wanted.as_bytes() == name);
+                if let Some(rank) = rank.filter(|&rank| rank < ranks[index]) {
+                    (found[index], ranks[index]) = (address, rank);
                 }
             }
         }
@@ -44,7 +48,28 @@ fn symbol(line: &[u8]) -> Option<(u64, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::symbol;
+    use super::{CLOCK, TICK, find, symbol};
+
+    /// What is found in a folder whose kallsyms has these symbols, at addresses 1, 2, 3.
+    fn found(name: &str, symbols: &[&str]) -> [u64; 2] {
+        let root = std::env::temp_dir().join(format!("pmbpf-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(root.join("proc")).unwrap();
+        let lines = symbols.iter().zip(1..).map(|(symbol, address)| format!("{address:016x} t {symbol}\n"));
+        std::fs::write(root.join("proc/kallsyms"), lines.collect::<String>()).unwrap();
+        let lists: [&[&str]; 2] = [&TICK, &CLOCK];
+        let found = find(&root, lists).unwrap();
+        std::fs::remove_dir_all(root).unwrap();
+        found
+    }
+
+    #[test]
+    fn the_tick_is_found_under_its_name_on_every_kernel() {
+        let old = ["tick_nohz_handler", "tick_sched_timer", "perf_swevent_hrtimer"];
+        assert_eq!(found("old", &old), [2, 3]);
+        let new = ["tick_nohz_lowres_handler", "tick_nohz_handler", "perf_swevent_hrtimer"];
+        assert_eq!(found("new", &new), [2, 3]);
+        assert_eq!(found("none", &["perf_swevent_hrtimer"]), [0, 1]);
+    }
 
     #[test]
     fn a_line_gives_address_and_name() {

@@ -10,7 +10,7 @@ use pmu_common::cpu::Control;
 
 use super::{Session, SessionError, inbox::Inbox, owners::Owners};
 use crate::{
-    bpf::{LoadError, Object, Options},
+    bpf::{LoadError, Object, Options, Refused},
     drain::{Absent, Header},
     machine::{Machine, kernel_symbols},
     perf::Counter,
@@ -60,6 +60,7 @@ impl Session {
                 started_unix_ns: 0,
                 started_ns: 0,
                 attach: object.attach_kind().name().to_owned(),
+                attach_refused: object.refused().iter().map(refused).collect(),
                 knows_steal: object.knows_steal(),
                 missing,
                 machine,
@@ -116,6 +117,10 @@ fn set_functions(object: &Object, [tick, clock]: [u64; 2]) {
     const CLOCK_WORD: usize = std::mem::offset_of!(Control, clock_function) / 8;
     object.maps.control.write_word(0, TICK_WORD, tick);
     object.maps.control.write_word(0, CLOCK_WORD, clock);
+}
+
+fn refused(refused: &Refused) -> Absent {
+    Absent { what: refused.attach.name().to_owned(), why: refused.why.clone() }
 }
 
 fn missing(machine: &Machine, object: &Object, tick: u64) -> Vec<Absent> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Check, Status};
 use crate::{
-    bpf::{Attach, KERNEL_BTF, LoadError, Log, Object, Options, btf::Btf},
+    bpf::{self, Attach, KERNEL_BTF, Kernel, LoadError, Log, Object, Options, btf::Btf},
     machine::{
         Machine,
         cpu::format_list,
@@ -203,42 +203,69 @@ fn open_files(privileges: &Privileges, machine: &Machine) -> Check {
 fn locked_memory(privileges: &Privileges) -> Check {
     let (soft, _) = privileges.locked_bytes;
     let found = if soft == u64::MAX { "unlimited".to_owned() } else { format!("{soft} bytes") };
+    if bpf::maps_are_locked_memory() {
+        return ok(
+            "locked memory",
+            format!("{found} (BPF maps count before Linux 5.11; pmbpf lifts it to load)"),
+        );
+    }
     ok("locked memory", format!("{found} (BPF maps do not count since Linux 5.11)"))
 }
 
 /// Loads every program without attaching any: the kernel's verifier says what works.
 fn programs(machine: &Machine, privileges: &Privileges, root: &Path) -> (Vec<Check>, u8) {
-    let mut checks = Vec::new();
+    let verified = verify(machine, root, privileges);
+    let used = verified.iter().position(|(_, result)| result.is_ok());
     let mut code = 5;
-    for attach in [Attach::TpBtf, Attach::RawTp] {
-        let name = if attach == Attach::TpBtf { "programs (tp_btf)" } else { "programs (raw_tp)" };
-        match verify(machine, root, attach) {
+    let mut checks = Vec::new();
+    for (index, (attach, result)) in verified.into_iter().enumerate() {
+        let name = match attach {
+            Attach::TpBtf => "programs (tp_btf)",
+            Attach::RawTp => "programs (raw_tp)",
+        };
+        checks.push(match result {
             Ok(loaded) => {
                 code = 0;
-                checks.push(ok(name, format!("{loaded} programs load")));
+                let mark = if used == Some(index) { ": this way is used" } else { "" };
+                ok(name, format!("{loaded} programs load{mark}"))
             }
             Err((class, why, hint)) => {
+                let not_permitted = class == Class::NotPermitted;
                 if code != 0 {
-                    code = if class == Class::NotPermitted { 4 } else { 5 };
+                    code = if not_permitted { 4 } else { 5 };
                 }
-                let fix =
-                    if class == Class::NotPermitted { privileges.advice() } else { hint.unwrap_or_default() };
-                checks.push(worse(Status::Missing, name, why, "this way of counting", &fix));
+                let fix = if not_permitted { privileges.advice() } else { hint.unwrap_or_default() };
+                let (status, disables) = match used {
+                    Some(_) => (Status::Limited, "this way of counting; the other one is used"),
+                    None => (Status::Missing, "this way of counting"),
+                };
+                worse(status, name, why, disables, &fix)
             }
-        }
+        });
     }
     (checks, code)
 }
 
+/// Class, words and hint of an error.
 type Refusal = (Class, String, Option<String>);
 
-fn verify(machine: &Machine, root: &Path, attach: Attach) -> Result<usize, Refusal> {
+/// Every way of attaching, the best first, with the number of its programs or why it does not work.
+fn verify(
+    machine: &Machine,
+    root: &Path,
+    privileges: &Privileges,
+) -> [(Attach, Result<usize, Refusal>); Attach::ALL.len()] {
+    let refused = |error: LoadError| (error.class(), error.to_string(), error.hint(privileges));
     let request = Request { stacks: Stacks::Yes, owners_max: Some(63), ..Request::default() };
-    let plan = Plan::new(&request, machine, root)
-        .map_err(|error| (error.class(), error.to_string(), error.hint()))?;
-    let options = Options { attach: Some(attach), btf: None, log: Log::Off };
-    let privileges = Privileges::read(root);
-    let refused = |error: LoadError| (error.class(), error.to_string(), error.hint(&privileges));
-    let mut object = Object::load(&plan, machine, root, &options).map_err(refused)?;
-    object.verify().map_err(refused)
+    let plan =
+        Plan::new(&request, machine, root).map_err(|error| (error.class(), error.to_string(), error.hint()));
+    let options = Options { attach: None, btf: None, log: Log::Off };
+    let kernel = Kernel::read(root, &options).map_err(refused);
+    Attach::ALL.map(|attach| {
+        let result = match (&plan, &kernel) {
+            (Ok(plan), Ok(kernel)) => Object::verify(attach, plan, machine, kernel).map_err(refused),
+            (Err(refusal), _) | (_, Err(refusal)) => Err(refusal.clone()),
+        };
+        (attach, result)
+    })
 }

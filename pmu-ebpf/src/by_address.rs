@@ -1,0 +1,33 @@
+//! pmbpf's kernel side by address: programs on raw tracepoints, with what is remembered of a task in a hash. One file
+//! per program, as in `by_type`.
+#![no_std]
+#![no_main]
+#![cfg_attr(
+    target_arch = "bpf",
+    feature(core_intrinsics),
+    expect(internal_features, reason = "see maps::add")
+)]
+#![expect(clippy::needless_pass_by_value, reason = "aya's program macros hand contexts over by value")]
+
+mod access;
+mod account;
+mod cgroup;
+mod config;
+mod flush;
+mod free;
+mod maps;
+mod meet;
+mod object;
+mod owner;
+mod probed;
+mod process;
+mod sample;
+mod switch;
+mod target;
+mod task;
+mod timer;
+mod wake;
+
+/// How this object's programs reach tasks.
+use access::Probed as Way;
+use probed::tracepoint;

@@ -1,0 +1,32 @@
+//! pmbpf's kernel side by type: programs on BTF-typed tracepoints, with what is remembered of a task in the task. One
+//! file per program. The same files make `by_address`, for older kernels; arithmetic is in pmu-common.
+#![no_std]
+#![no_main]
+#![cfg_attr(
+    target_arch = "bpf",
+    feature(core_intrinsics),
+    expect(internal_features, reason = "see maps::add")
+)]
+#![expect(clippy::needless_pass_by_value, reason = "aya's program macros hand contexts over by value")]
+
+mod access;
+mod account;
+mod cgroup;
+mod config;
+mod flush;
+mod maps;
+mod meet;
+mod object;
+mod owner;
+mod prime;
+mod process;
+mod sample;
+mod switch;
+mod target;
+mod task;
+mod timer;
+mod typed;
+mod wake;
+
+/// How this object's programs reach tasks.
+use typed::{Typed as Way, tracepoint};
