@@ -335,6 +335,7 @@ int main(int argc, char **argv)
 	test_load(argv[1]);
 	test_counts();
 	test_tasks();
+	test_reads_at_switches();
 	test_placement();
 	test_uncore();
 	test_samples();

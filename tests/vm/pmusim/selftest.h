@@ -62,5 +62,6 @@ void test_tasks(void);
 void test_placement(void);
 void test_uncore(void);
 void test_samples(void);
+void test_reads_at_switches(void);
 
 #endif
