@@ -33,11 +33,17 @@ pub(super) fn all(tracepoint: Option<u32>) -> Probes {
     let ring_buffer = map(MapType::RingBuf);
     let (typed_tracepoints, storage_in_tracing) =
         tracepoint.map_or((Answer::Unknown, Answer::Unknown), tracing);
+    // A program that may use it says that it is there. Making such a map costs a grace period of RCU, tens of
+    // milliseconds, when it goes (kernel/bpf/bpf_local_storage.c, `bpf_local_storage_map_free`).
+    let task_storage = match storage_in_tracing {
+        Answer::Yes => Answer::Yes,
+        _ => map(MapType::TaskStorage).unwrap_or(Answer::Unknown),
+    };
     Probes {
         bpf: if matches!(ring_buffer, Err(Some(Errno::NOSYS))) { Answer::No } else { Answer::Yes },
         ring_buffer: ring_buffer.unwrap_or(Answer::Unknown),
         own_types: if tracepoint.is_some() { Answer::Yes } else { Answer::No },
-        task_storage: map(MapType::TaskStorage).unwrap_or(Answer::Unknown),
+        task_storage,
         typed_tracepoints,
         storage_in_tracing,
     }
