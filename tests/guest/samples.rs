@@ -26,7 +26,13 @@ fn assert_sampled(rows: &Rows) {
     assert!(samples > expected * 0.5 && samples < expected * 1.2, "{samples} of {expected}");
     let hottest = rows.of_kind("hot").next().expect("something is hot");
     assert_eq!(hottest["frame"]["function"], "hot_leaf", "{hottest}");
-    assert_eq!(rows.summary()["losses"], serde_json::json!({}));
+    // Before Linux 5.11 a sample in an NMI may find its owner, but not make one.
+    let losses = rows.summary()["losses"].as_object().unwrap();
+    assert!(losses.keys().all(|reason| reason == "sample_unowned" && is_old()), "{losses:?}");
+}
+
+fn is_old() -> bool {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().starts_with("5.10")
 }
 
 #[test]
