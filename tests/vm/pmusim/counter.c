@@ -2,38 +2,27 @@
 /*
  * The life of an event: opened, put on a counter, started, accounted, stopped.
  *
- * A running event has been counted up to se->start at se->pace.  Accounting
- * adds the exact integral of the pace over the time since then; what is less
- * than one count stays in se->rest, so that the sum does not depend on how
+ * A running event has been accounted up to se->start.  Accounting adds the
+ * exact integral of se->pace over the time since then to se->unseen; what is
+ * less than one count stays in se->rest, so that the sum does not depend on how
  * often, or when, it was accounted.
  */
 #include <linux/slab.h>
 #include "pmusim.h"
 
-static void count(struct sim_event *se, u64 n)
+static u64 as_far_as_it_goes(const struct sim_event *se, u64 n)
 {
-	struct perf_event *event = se->event;
-	u64 had = local64_read(&event->count);
+	u64 had;
 
 	switch (se->fault.kind) {
-	case SIM_SOUND:
-		local64_add(n, &event->count);
-		break;
 	case SIM_DEAD:
-		return;
-	case SIM_WRAP32:
-		local64_set(&event->count, (had + n) & U32_MAX);
-		break;
-	case SIM_WRAP48:
-		local64_set(&event->count, (had + n) & GENMASK_ULL(47, 0));
-		break;
+		return 0;
 	case SIM_STUCK:
-		n = had < se->fault.after ? min(n, se->fault.after - had) : 0;
-		local64_add(n, &event->count);
-		break;
+		had = local64_read(&se->event->count) + se->unseen;
+		return had < se->fault.after ? min(n, se->fault.after - had) : 0;
+	default:
+		return n;
 	}
-	if (event->hw.sample_period)
-		local64_sub(n, &event->hw.period_left);
 }
 
 /* Only between sim_enter() and sim_leave(): an NMI leaves such a CPU alone. */
@@ -44,9 +33,29 @@ void sim_event_account(struct sim_event *se, u64 now)
 	if (!se->running || (s64)(now - se->start) <= 0)
 		return;
 	n = sim_pace_count(&se->pace, se->start, now, &se->rest);
+	n = as_far_as_it_goes(se, n);
 	se->start = now;
-	if (n)
-		count(se, n);
+	se->unseen += n;
+	if (se->event->hw.sample_period)
+		local64_sub(n, &se->event->hw.period_left);
+}
+
+/*
+ * Hands perf core what was accounted.  As in hardware, that happens only where
+ * it asks: it takes the counts of a group to stay what they were when read.
+ */
+void sim_event_show(struct sim_event *se)
+{
+	local64_t *count = &se->event->count;
+	u64 n = se->unseen;
+
+	se->unseen = 0;
+	if (se->fault.kind == SIM_WRAP32)
+		local64_set(count, (local64_read(count) + n) & U32_MAX);
+	else if (se->fault.kind == SIM_WRAP48)
+		local64_set(count, (local64_read(count) + n) & GENMASK_ULL(47, 0));
+	else
+		local64_add(n, count);
 }
 
 /* From @now on, @task runs, and the tables are what they are. */
@@ -103,6 +112,7 @@ void sim_stop(struct perf_event *event, int flags)
 	if (se->by_task && se->task != current)
 		sim_rates_resolve(se, current, smp_processor_id());
 	sim_event_account(se, sc->now);
+	sim_event_show(se);
 	se->running = false;
 	list_del_init(&se->node);
 	hwc->state |= PERF_HES_STOPPED | PERF_HES_UPTODATE;
@@ -145,6 +155,7 @@ static void sim_read(struct perf_event *event)
 	local_irq_save(flags);
 	sim_enter();
 	sim_event_account(to_sim_event(event), sim_now());
+	sim_event_show(to_sim_event(event));
 	sim_leave_quietly();
 	local_irq_restore(flags);
 }

@@ -87,6 +87,7 @@ void sim_faults_resolve(struct sim_event *se)
 	table = rcu_dereference(sim_faults_file.table);
 	if (se->faults_id == table->id)
 		goto out;
+	sim_event_show(se);	/* by the old one */
 	se->faults_id = table->id;
 	se->fault.kind = SIM_SOUND;
 	for (i = table->n; i--;) {

@@ -147,6 +147,7 @@ struct sim_event {
 	bool by_task;		/* its lines name tasks or cgroups */
 	struct task_struct *task;	/* pace is for it; never dereferenced */
 	u64 start;		/* counted up to here */
+	u64 unseen;		/* counted since perf core last looked */
 	u64 rest;		/* what was counted beyond whole counts, 1e-9 */
 	u64 rates_id, faults_id;	/* of the tables that the rest is from */
 	struct sim_fault fault;
@@ -161,6 +162,7 @@ extern struct sim_pmu *sim_core;
 
 int sim_event_new(struct perf_event *event, u64 config, u64 allowed);
 void sim_event_account(struct sim_event *se, u64 now);
+void sim_event_show(struct sim_event *se);
 void sim_event_refresh(struct sim_event *se, struct task_struct *task, u64 now);
 void sim_stop(struct perf_event *event, int flags);
 void sim_pmu_callbacks(struct pmu *pmu);

@@ -88,8 +88,10 @@ static void overflow_interrupt(struct pt_regs *regs)
 		if (!se || !samples(se))
 			continue;
 		sim_event_account(se, sim_now());
-		if (sim_sample_due(se))
-			overflow(se, regs);
+		if (!sim_sample_due(se))
+			continue;
+		sim_event_show(se);
+		overflow(se, regs);
 	}
 	this_cpu_ptr(&sim_cpus)->rearm = true;
 	sim_leave();
