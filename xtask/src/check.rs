@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::{
     command::{exists, output, root, run, say},
-    setup,
+    setup, vm,
 };
 
 /// The first check that fails ends it.
@@ -49,6 +49,8 @@ pub(crate) fn all() -> anyhow::Result<()> {
         "architecture",
     ]))?;
     shell()?;
+    say("kernel module");
+    vm::lint::checkpatch()?;
     say("dependencies");
     let deny = setup::deny()?;
     // It looks at every platform's dependencies, of which a build downloads only its own.
@@ -68,5 +70,6 @@ fn shell() -> anyhow::Result<()> {
         return Ok(());
     }
     say("shell scripts");
-    run(Command::new("shellcheck").arg("scripts/record-machine.sh").arg(".ci/run").current_dir(root()))
+    let scripts = ["scripts/record-machine.sh", ".ci/run", "tests/vm/init"];
+    run(Command::new("shellcheck").args(scripts).current_dir(root()))
 }

@@ -89,7 +89,8 @@ pub(crate) fn deny() -> anyhow::Result<PathBuf> {
         &folder,
         "cargo-deny",
         DENY,
-        &["--no-default-features"],
+        // Unoptimised it is built in half the time, and has little to do.
+        &["--no-default-features", "--debug"],
         "it checks licences and sources of dependencies",
     )
 }

@@ -27,11 +27,28 @@ pub(crate) struct Args {
     /// Only these rings: pure, contract, live, guest, hardware
     #[arg(long, value_delimiter = ',')]
     ring: Vec<String>,
-    /// Run the live and guest rings in guests with these kernels (5.10,6.1,6.12,7.2,6.12-arm64), and nothing else
-    #[arg(long, value_delimiter = ',', value_name = "KERNEL", conflicts_with = "ring")]
+    /// Kernels of guests (5.10,6.1,6.12,7.2,6.12-arm64); without --ring, only the tests in guests run
+    #[arg(long, value_delimiter = ',', value_name = "KERNEL")]
     kernels: Vec<Series>,
+    /// In guests, only tests whose name contains one of these
+    #[arg(long, value_delimiter = ',', value_name = "NAME", requires = "kernels")]
+    in_guests: Vec<String>,
     /// Only tests whose name contains this
     filter: Option<String>,
+}
+
+impl Args {
+    fn wants(&self, ring: &str) -> bool {
+        match self.ring.is_empty() {
+            true => self.kernels.is_empty() || ring == GUEST,
+            false => self.ring.iter().any(|name| name == ring),
+        }
+    }
+
+    fn wants_in_guests(&self, test: &str) -> bool {
+        let named = self.in_guests.is_empty() || self.in_guests.iter().any(|part| test.contains(part));
+        named && self.filter.as_ref().is_none_or(|part| test.contains(part))
+    }
 }
 
 /// A ring: what it runs, and why it cannot run here.
@@ -78,10 +95,10 @@ const RINGS: [Kind; 5] = [
         unfit: unfit_for_live,
     },
     Kind {
-        name: "guest",
+        name: GUEST,
         runs: &[],
         privileged: true,
-        unfit: || Some("it runs in guests: cargo xtask test --kernels 5.10,6.1,6.12,7.2".to_owned()),
+        unfit: || Some("name kernels for it: --kernels 5.10,6.1,6.12,7.2".to_owned()),
     },
     Kind {
         name: "hardware",
@@ -90,6 +107,9 @@ const RINGS: [Kind; 5] = [
         unfit: unfit_for_hardware,
     },
 ];
+
+/// The ring whose tests run under other kernels.
+const GUEST: &str = "guest";
 
 fn unfit_for_live() -> Option<String> {
     if !is_root() && !exists("sudo") {
@@ -120,17 +140,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(unknown) = args.ring.iter().find(|name| RINGS.iter().all(|ring| ring.name != **name)) {
         bail!("no ring `{unknown}`; there are pure, contract, live, guest and hardware");
     }
-    if !args.kernels.is_empty() {
-        return in_guests(args);
-    }
     let tools = setup::all()?;
     // The live tests run the binary as users get it.
     succeed(tools.cargo().args(["build", "--release", "--locked", "--package", "pmu-user"]))?;
     let required = env::var("PMBPF_REQUIRE").unwrap_or_default();
     let mut tally = Tally::default();
-    for ring in
-        RINGS.iter().filter(|ring| args.ring.is_empty() || args.ring.iter().any(|name| name == ring.name))
-    {
+    for ring in RINGS.iter().filter(|ring| args.wants(ring.name)) {
+        if ring.name == GUEST && !args.kernels.is_empty() {
+            in_guests(args, &mut tally)?;
+            continue;
+        }
         if let Some(why) = (ring.unfit)() {
             if required.split(',').any(|name| name == ring.name) {
                 bail!("ring {} is required but cannot run: {why}", ring.name);
@@ -164,9 +183,8 @@ impl Tally {
 const IN_GUESTS: [&str; 2] = ["live", "guest"];
 
 /// Runs tests in guests.
-fn in_guests(args: &Args) -> anyhow::Result<u8> {
+fn in_guests(args: &Args, tally: &mut Tally) -> anyhow::Result<()> {
     let mut beds = Beds::get()?;
-    let mut tally = Tally::default();
     for series in &args.kernels {
         build::release(series.architecture)?;
         let programs = test_programs(series.architecture)?;
@@ -174,13 +192,13 @@ fn in_guests(args: &Args) -> anyhow::Result<u8> {
         let ring = Ring::new(&mut beds, series, &programs).with_context(context)?;
         for program in IN_GUESTS {
             say(&format!("ring {program} on kernel {series}"));
-            let results = ring.run(program, args.filter.as_deref()).with_context(context)?;
+            let results = ring.run(program, |test| args.wants_in_guests(test)).with_context(context)?;
             tally.passed += results.passed;
             tally.failed += results.failed;
             tally.skipped_tests += results.skipped;
         }
     }
-    tally.close()
+    Ok(())
 }
 
 /// The programs of [`IN_GUESTS`], built.

@@ -83,24 +83,30 @@ pub(super) fn selftest(tools: &Tools, work: &Path) -> anyhow::Result<PathBuf> {
     Ok(work.join("selftest"))
 }
 
-/// Names and texts of the module's files, in order.
-fn sources() -> anyhow::Result<Vec<(String, String)>> {
+/// The module's files and those of its test, in order.
+pub(super) fn files() -> anyhow::Result<Vec<PathBuf>> {
     let folder = root().join(SOURCE);
-    let is_source = |path: &Path| {
-        let end = path.extension().and_then(|end| end.to_str());
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        // Its test is a program of its own.
-        (matches!(end, Some("c" | "h")) && !name.starts_with("selftest")) || name == "Kbuild"
-    };
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = entry?.path();
-        if is_source(&path) {
-            let name =
-                path.file_name().and_then(|name| name.to_str()).context("a source file has a plain name")?;
-            files.push((name.to_owned(), fs::read_to_string(&path)?));
+        if matches!(path.extension().and_then(|end| end.to_str()), Some("c" | "h")) {
+            files.push(path);
         }
     }
     files.sort();
     Ok(files)
+}
+
+/// Names and texts of what the module is built from, in order.
+fn sources() -> anyhow::Result<Vec<(String, String)>> {
+    let mut sources = Vec::new();
+    for path in files()?.into_iter().chain([root().join(SOURCE).join("Kbuild")]) {
+        let name =
+            path.file_name().and_then(|name| name.to_str()).context("a source file has a plain name")?;
+        // Its test is a program of its own.
+        if !name.starts_with("selftest") {
+            sources.push((name.to_owned(), fs::read_to_string(&path)?));
+        }
+    }
+    Ok(sources)
 }

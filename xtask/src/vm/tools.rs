@@ -12,7 +12,7 @@ use super::apt::Apt;
 use crate::command::{as_root, exists};
 
 /// QEMU 10, because 7.2 double-faults on kernels from 6.12. gcc-14 builds modules for every kernel.
-const PACKAGES: [&str; 24] = [
+const PACKAGES: [&str; 25] = [
     "base-files",
     "bash",
     "binutils",
@@ -36,6 +36,7 @@ const PACKAGES: [&str; 24] = [
     "qemu-system-x86",
     "sed",
     "squashfs-tools",
+    "tar",
     "xz-utils",
 ];
 

@@ -1,0 +1,64 @@
+//! The kernel's own style check (checkpatch) on the simulated PMUs. It is part of the kernel's source only.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, bail};
+
+use super::{Beds, module};
+use crate::command::{exists, root, run, say, text};
+
+const PACKAGE: &str = "linux-source-6.12";
+/// What checkpatch reads.
+const FILES: [&str; 3] = ["checkpatch.pl", "spelling.txt", "const_structs.checkpatch"];
+/// Rules that cannot hold: the module is one source for many kernels, and its test is no kernel code.
+const IGNORED: [(&str, &str); 2] =
+    [("compat.h", "LINUX_VERSION_CODE,CONSTANT_COMPARISON"), ("selftest", "PREFER_KERNEL_TYPES")];
+
+/// Checks every file of the module. Skipped, aloud, where Debian's packages cannot be had.
+pub(crate) fn checkpatch() -> anyhow::Result<()> {
+    if !exists("perl") || !exists("apt-get") {
+        say("kernel module: SKIPPED, checkpatch needs perl and Debian's packages");
+        return Ok(());
+    }
+    let script = script(&mut Beds::get()?)?;
+    let mut wrong = String::new();
+    for file in module::files()? {
+        let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let mut check = Command::new("perl");
+        check.arg(&script).args(["--strict", "--no-tree", "--no-summary", "--terse"]).env("LC_ALL", "C");
+        for (_, rules) in IGNORED.iter().filter(|(start, _)| name.starts_with(start)) {
+            check.args(["--ignore", rules]);
+        }
+        let said = check.arg("-f").arg(&file).current_dir(root()).output().context("cannot run perl")?;
+        if !said.status.success() {
+            wrong.push_str(&text(&said.stdout));
+            wrong.push_str(&text(&said.stderr));
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { bail!("the module is not in the kernel's style:\n{wrong}") }
+}
+
+/// The script, taken from the kernel's source once.
+fn script(beds: &mut Beds) -> anyhow::Result<PathBuf> {
+    let folder = beds.apt.cache.join("checkpatch");
+    let script = folder.join(FILES[0]);
+    if script.is_file() {
+        return Ok(script);
+    }
+    let source = beds.apt.cache.join("source");
+    beds.apt.extract(&source, &[PACKAGE.to_owned()])?;
+    fs::create_dir_all(&folder)?;
+    let archive = source.join("usr/src").join(format!("{PACKAGE}.tar.xz"));
+    let archive = Path::new("/source").join(archive.strip_prefix(&source)?);
+    let members: Vec<_> = FILES.iter().map(|file| format!("{PACKAGE}/scripts/{file}")).collect();
+    let unpack =
+        format!("xz -dc {} | tar -x -C /to --strip-components=2 {}", archive.display(), members.join(" "));
+    run(&mut beds.tools.inside(&[(&source, "/source"), (&folder, "/to")], &unpack)?)?;
+    // It is large, and this was all.
+    fs::remove_dir_all(&source)?;
+    Ok(script)
+}
