@@ -8,8 +8,13 @@ use std::{
 };
 
 use pmbpf::{
-    machine::Machine,
+    machine::{
+        Machine,
+        cpu::Cpu,
+        pmu::catalog::{Catalog, Place},
+    },
     plan::{Plan, PlanError, request::Request},
+    table::notation::{List, resolve},
 };
 
 fn machines() -> PathBuf {
@@ -56,6 +61,22 @@ fn an_event_of_a_pmu_that_is_not_there_is_unsupported() {
     let error = Plan::new(&request(Some("cycles")), &machine, &root).unwrap_err();
     assert!(matches!(error, PlanError::Unsupported(..)), "{error}");
     assert!(error.to_string().contains("cycles"), "{error}");
+}
+
+/// Captured in a guest with the simulated PMUs: two dies of a CPU each, 6 stacks, 8 memory controllers.
+#[test]
+fn every_box_of_both_dies_is_found_with_its_place() {
+    let catalog = Catalog::read(&machines().join("simulated-two-dies")).unwrap();
+    let stack = catalog.pmus.iter().find(|pmu| pmu.name == "uncore_iio_1").unwrap();
+    assert_eq!(stack.dies, [(0, "0000:40".to_owned()), (1, "0000:c0".to_owned())]);
+    let notation = "uncore_iio/event=0x83,umask=0x4,ch_mask=0x1,fc_mask=0x7/,uncore_imc/cas_count_read/";
+    let groups = resolve(&List::parse(notation).unwrap(), &catalog).unwrap();
+    let boxes: Vec<_> = groups.iter().map(|group| &group.events[0].instances).collect();
+    assert_eq!((boxes[0].len(), boxes[1].len()), (6, 8));
+    let place = Place::Box(vec![Cpu(0), Cpu(1)]);
+    assert!(boxes.iter().copied().flatten().all(|instance| instance.place == place), "{boxes:?}");
+    // Bits 36-47 select the port, 48-50 the kind of completion.
+    assert_eq!(boxes[0][0].words.0[0], 7 << 48 | 1 << 36 | 4 << 8 | 0x83);
 }
 
 #[test]

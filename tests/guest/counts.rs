@@ -167,8 +167,8 @@ fn two_cgroups_with_rates_of_their_own_are_told_apart() {
         let readings = one.read().unwrap();
         let value: u64 = readings.iter().map(|reading| reading.value).sum();
         let running_ns: u64 = readings.iter().map(|reading| reading.running_ns).sum();
-        assert_close("rate", value as f64, rate as f64 / 1e9 * running_ns as f64, 0.001, 0.0);
-        // An emulated CPU that its host stops counts on, as CPU time does.
+        // The emulator's host may stop the CPU between two readings of its clock, by the kernel and by the module.
+        assert_close("rate", value as f64, rate as f64 / 1e9 * running_ns as f64, 0.02, 0.0);
         assert_close("running time", running_ns as f64, group.settled_usage_ns(), 0.1, 20e6);
     }
 }

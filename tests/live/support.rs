@@ -188,9 +188,9 @@ pub(crate) fn signal(pid: u32, name: &str) {
 
 /// Waits for a condition of the kernel or of a process of ours.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !holds() {
-        assert!(Instant::now() < deadline, "{what}: not within 20 s");
+        assert!(Instant::now() < deadline, "{what}: not within a minute");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -324,5 +324,7 @@ pub(crate) fn assert_close(what: &str, ours: f64, truth: f64, share: f64, distan
     assert!(off <= truth.abs() * share || off <= distance, "{what}: {ours} is not {truth} (off by {off})");
 }
 
-/// The kernel's tick in ns: what a running task's time may be behind.
-pub(crate) const TICK_NS: f64 = 10e6;
+/// What a running task's time may be behind, in ns: the kernel's tick, which is late where an emulator's CPU stands.
+pub(crate) fn tick_ns() -> f64 {
+    if std::env::var_os("PMBPF_GUEST").is_some() { 200e6 } else { 10e6 }
+}
