@@ -195,3 +195,11 @@ fn every_way_of_attaching_counts_and_says_why_no_better_one_is_used() {
         assert!(rows.total("cpu_time") > 1e6, "{way}: {}", rows.total("cpu_time"));
     }
 }
+
+#[test]
+fn maps_are_locked_memory_before_linux_5_11_only() {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap(), numbers.next().unwrap());
+    assert_eq!(pmbpf::bpf::maps_are_locked_memory(), version < (5, 11));
+}

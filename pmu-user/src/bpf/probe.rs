@@ -51,7 +51,7 @@ pub(super) fn all(tracepoint: Option<u32>) -> Probes {
 
 /// Has the kernel what came with Linux 5.11? There BPF maps stopped counting as locked memory, and hash maps became
 /// safe to write from an NMI (kernel/bpf/hashtab.c, `map_locked`); neither can be asked for, but the helper
-/// `bpf_ktime_get_coarse_ns` came with them. Socket filters may still call it; tracing programs may not since 5.16.
+/// `bpf_ktime_get_coarse_ns` came with them. A socket filter asks, for tracing programs lost the helper in Linux 5.16.
 pub(super) fn has_5_11() -> bool {
     let helper = BpfHelper::BPF_FUNC_ktime_get_coarse_ns;
     is_helper_supported(ProgramType::SocketFilter, helper).unwrap_or(true)
