@@ -16,7 +16,7 @@ use crate::{
     access::{Access, Pointer},
     config::config,
     maps::{COUNTS, LATENCIES, MOVES, lose, row},
-    meet, owner, task,
+    meet, owner, target, task,
 };
 
 /// A task that was accounted.
@@ -62,9 +62,15 @@ fn meet<A: Access>(task: Pointer, counts: &CpuCount) {
     } else {
         matches!(config!(filter), FILTER_NONE | FILTER_CGROUPS)
     };
-    if wanted && counts.counted != 0 {
+    if wanted && counts.counted != 0 && is_in_target::<A>(task) {
         lose(loss::TASK_UNKNOWN);
     }
+}
+
+/// Is a task where it would be counted? Only a cgroup says more than the task itself.
+#[inline(always)]
+fn is_in_target<A: Access>(task: Pointer) -> bool {
+    config!(filter) != FILTER_CGROUPS || target::cgroup(task::cgroup_id::<A>(task::cgroup::<A>(task)))
 }
 
 /// Makes `state` name the owner of what was done; time from before a move to another cgroup goes to the old one.

@@ -2,7 +2,7 @@
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
-    config::BY_PROCESS,
+    config::{BY_PROCESS, FILTER_PROCESSES},
     count::{ANNOUNCED, SLOT_NONE, SLOT_OTHER, WAITS_FOR_EXEC},
     ring,
 };
@@ -41,8 +41,9 @@ tracepoint! {
 fn try_release<A: Access>(task: Pointer) {
     // SAFETY: the state is the running task's own.
     let wanted = A::state(task).is_some_and(|state| unsafe { (*state).slot } != SLOT_NONE);
-    if A::CREATES_ANYWHERE && !wanted {
-        // It was met before it became a target.
+    if A::CREATES_ANYWHERE && config!(filter) == FILTER_PROCESSES && !wanted {
+        // It was met before it became a target. Where cgroups are the targets it may have become one by a move, and
+        // what it has done since counts.
         let _ = meet::meet::<A>(task);
     }
     if let Some(state) = A::state(task) {

@@ -3,7 +3,7 @@
 use std::{thread::sleep, time::Duration};
 
 use crate::{
-    support::{Cgroup, Rows, Running, Started, assert_close, output, tick_ns},
+    support::{Cgroup, Rows, Running, Started, assert_close, output, tick_ns, ways},
     workloads::workload,
 };
 
@@ -15,7 +15,7 @@ fn cpu_time_of_a_cgroup_is_its_cpu_stat_at_any_depth() {
     let shallow = Cgroup::new("shallow");
     let top = Cgroup::new("deep");
     let deep = top.below(&(1..14).map(|level| format!("level{level}")).collect::<Vec<_>>().join("/"));
-    for way in ["tp-btf", "raw-tp"] {
+    for (way, _) in ways() {
         let before = [&shallow, &deep].map(Cgroup::usage_ns);
         let running = Running::start(&["--cgroup", &shallow.path, "--cgroup", &deep.path, "--attach", way]);
         let mut started = [

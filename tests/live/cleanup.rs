@@ -1,6 +1,12 @@
 //! However pmbpf ends, nothing of it stays: no program, map or link, no changed setting.
 
-use std::{collections::BTreeMap, fs, process::Stdio, thread::sleep, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    process::{Child, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use aya::{
     maps::loaded_maps,
@@ -48,23 +54,27 @@ fn settings() -> BTreeMap<String, String> {
 fn killed_at_any_point_it_leaves_nothing() {
     assert_eq!(ours(), Vec::<String>::new(), "something of ours is loaded already");
     let (settings_before, links_before) = (settings(), links());
-    let mut seen_loaded = false;
-    // From before the first map to well into counting: starting takes about 100 ms here.
-    for step in 0..24_u64 {
-        let mut child = pmbpf()
-            .args(["run", "--stacks", "--all-cgroups"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        sleep(Duration::from_millis(step * step));
-        seen_loaded |= !ours().is_empty();
+    let start = || {
+        let mut command = pmbpf();
+        command.args(["run", "--stacks", "--all-cgroups"]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    let end = |mut child: Child| {
         child.kill().unwrap();
         child.wait().unwrap();
         // The kernel frees maps and programs after a grace period.
         wait_until("everything is freed", || ours().is_empty() && links() == links_before);
+    };
+    let (begun, child) = (Instant::now(), start());
+    wait_until("something of ours is loaded", || !ours().is_empty());
+    let loading = begun.elapsed();
+    end(child);
+    // From before the first map to well into counting.
+    for twelfths in 0..24 {
+        let child = start();
+        sleep(loading * twelfths / 12);
+        end(child);
     }
-    assert!(seen_loaded, "no kill came after loading, so nothing was tested");
     assert_eq!(settings(), settings_before);
 }
 

@@ -170,6 +170,21 @@ impl Drop for Running {
     }
 }
 
+/// Ways of attaching that work on this kernel: as an option, and as pmbpf names it. Each kernel has one at least.
+pub(crate) fn ways() -> Vec<(&'static str, &'static str)> {
+    let doctor = pmbpf().args(["doctor", "--json"]).output().unwrap();
+    let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let works = |name: &str| {
+        let name = format!("programs ({name})");
+        let mut checks = report["checks"].as_array().unwrap().iter();
+        checks.find(|check| check["name"] == name.as_str()).expect("doctor tries every way")["status"] == "ok"
+    };
+    let ways = [("tp-btf", "tp_btf"), ("raw-tp", "raw_tp")];
+    let ways: Vec<_> = ways.into_iter().filter(|(_, name)| works(name)).collect();
+    assert!(!ways.is_empty(), "{report}");
+    ways
+}
+
 /// Does an emulator run us? Its CPUs stop whenever its host has something better to do, which no clock of theirs tells.
 /// Says that the test is skipped.
 pub(crate) fn skipped_in_guest(why: &str) -> bool {
