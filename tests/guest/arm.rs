@@ -3,33 +3,52 @@
 use std::path::Path;
 
 use pmbpf::{
+    drain::reading::Reading,
     machine::{cpu::Processor, pmu::catalog::Catalog},
     perf::{CountTarget, Counting},
     table::notation::{List, resolve},
 };
 
 use crate::{
-    support::{Rows, output, text},
+    support::{Rows, output, skipped, text},
     workloads::workload,
 };
 
 #[test]
 fn cycles_count_on_every_cpu() {
-    let catalog = Catalog::read(Path::new("/")).unwrap();
-    let events = resolve(&List::parse("cycles").unwrap(), &catalog).unwrap();
-    let cpus = Processor::read(Path::new("/")).unwrap().online;
-    let counting = Counting::open(&events, &CountTarget::System(cpus.clone())).unwrap();
-    counting.enable().unwrap();
-    std::process::Command::new(workload("spin", &["-g"])).arg("0.5").status().unwrap();
-    counting.disable().unwrap();
-    let readings = counting.read().unwrap();
-    assert_eq!(readings.len(), cpus.len());
+    let readings = count("cycles").unwrap();
+    assert_eq!(readings.len(), Processor::read(Path::new("/")).unwrap().online.len());
     for reading in readings {
         assert_eq!(reading.running_ns, reading.enabled_ns, "{reading:?}");
         // Its cycles are nanoseconds.
         let rate = reading.value as f64 / reading.running_ns as f64;
         assert!(rate > 0.0 && rate < 1.1, "{reading:?}");
     }
+}
+
+/// Counts of the whole guest while a program burns CPU time; `None` if the PMU has no such event.
+fn count(event: &str) -> Option<Vec<Reading>> {
+    let catalog = Catalog::read(Path::new("/")).unwrap();
+    let events = resolve(&List::parse(event).unwrap(), &catalog).unwrap();
+    let cpus = Processor::read(Path::new("/")).unwrap().online;
+    let counting = Counting::open(&events, &CountTarget::System(cpus)).ok()?;
+    counting.enable().unwrap();
+    std::process::Command::new(workload("spin", &["-g"])).arg("0.5").status().unwrap();
+    counting.disable().unwrap();
+    Some(counting.read().unwrap())
+}
+
+#[test]
+fn instructions_count_where_the_emulator_counts_them() {
+    let Some(readings) = count("{cycles,instructions}") else {
+        return skipped("it runs where the emulator counts instructions: 6.12-arm64-icount");
+    };
+    let of =
+        |index| readings.iter().filter(|one| one.index == index).map(|one| one.value).sum::<u64>() as f64;
+    // An instruction takes two of its cycles; while the CPU waits for an interrupt, cycles go on.
+    let (cycles, instructions) = (of(0), of(1));
+    assert!(instructions > 1e8 && instructions <= cycles / 2.0 * 1.01, "{instructions} in {cycles}");
+    assert!(instructions > cycles / 2.0 * 0.5, "{instructions} in {cycles}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    support::{Rows, output, skipped_in_guest, text},
+    support::{Rows, in_guest, output, skipped, text},
     workloads::workload,
 };
 
@@ -50,8 +50,8 @@ fn assert_found(generator: &str, n: &str, functions: &[&str]) {
 
 #[test]
 fn many_waiters_on_one_eventfd_are_found() {
-    if skipped_in_guest(STOLEN) {
-        return;
+    if in_guest() {
+        return skipped(STOLEN);
     }
     assert_found("epoll", "10000", &["eventfd_write", "eventfd_read"]);
 }
@@ -73,16 +73,16 @@ fn programs_log_their_rare_paths_when_asked() {
 
 #[test]
 fn a_flush_of_queued_signals_is_found() {
-    if skipped_in_guest(STOLEN) {
-        return;
+    if in_guest() {
+        return skipped(STOLEN);
     }
     assert_found("signals", "20000", &["do_sigaction"]);
 }
 
 #[test]
 fn a_storm_of_timers_is_found_as_a_long_interrupt() {
-    if skipped_in_guest(STOLEN) {
-        return;
+    if in_guest() {
+        return skipped(STOLEN);
     }
     let (rows, storms_ns) = gaps("timers", "10000");
     // On a busy machine the longest may be a preemption; half of them are not.
@@ -97,8 +97,8 @@ fn a_storm_of_timers_is_found_as_a_long_interrupt() {
 
 #[test]
 fn blind_time_is_estimated_with_an_interval_that_holds_it() {
-    if skipped_in_guest(STOLEN) {
-        return;
+    if in_guest() {
+        return skipped(STOLEN);
     }
     let masked = workload("masked", &[]);
     let stolen_ns = stolen_ns();

@@ -37,7 +37,7 @@ impl Bed {
             stamp(kernel.folder())?,
             stamp(&programs.with_extension(""))?,
             qemu_version(tools)?,
-            description(architecture),
+            description(&kernel.series),
             INIT.to_owned(),
         ];
         let folder = apt.cache.join("saved");

@@ -86,7 +86,7 @@ impl Guest {
         let name = bed.kernel.series.to_string();
         let work = Work::new(&name)?;
         let machine = Machine {
-            architecture: bed.kernel.series.architecture,
+            series: &bed.kernel.series,
             image: &bed.kernel.image()?,
             initramfs: &bed.initramfs,
             programs: &bed.programs,

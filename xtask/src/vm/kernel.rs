@@ -53,37 +53,54 @@ impl Architecture {
     }
 }
 
-/// A series of kernels as it is asked for: `6.12`, or `6.12-arm64`.
+/// A series of kernels as it is asked for: `6.12`, `6.12-arm64`, or `6.12-arm64-icount`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Series {
     version: String,
     pub(crate) architecture: Architecture,
+    /// Does the emulator count instructions? Then it has one CPU, and its time is what they take.
+    pub(super) counts_instructions: bool,
 }
 
 impl FromStr for Series {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (version, architecture) = match text.split_once('-') {
-            None | Some((_, "amd64")) => (text.split('-').next().unwrap_or(text), Architecture::X86),
-            Some((version, "arm64")) => (version, Architecture::Arm),
-            Some((_, other)) => return Err(format!("no processor `{other}`; there are amd64 and arm64")),
-        };
+        let mut parts = text.split('-');
+        let version = parts.next().unwrap_or_default();
         let numbers: Vec<_> = version.split('.').collect();
         let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         if numbers.len() != 2 || !numbers.iter().all(is_number) {
             return Err(format!("`{text}` is no series of kernels; one is 6.12, or 6.12-arm64"));
         }
-        Ok(Self { version: version.to_owned(), architecture })
+        let mut series =
+            Self { version: version.to_owned(), architecture: Architecture::X86, counts_instructions: false };
+        for part in parts {
+            match part {
+                "amd64" => series.architecture = Architecture::X86,
+                "arm64" => series.architecture = Architecture::Arm,
+                "icount" => series.counts_instructions = true,
+                _ => return Err(format!("`{part}` is neither amd64, arm64 nor icount")),
+            }
+        }
+        Ok(series)
+    }
+}
+
+impl Series {
+    /// What Debian's packages are named by.
+    fn packages(&self) -> String {
+        match self.architecture {
+            Architecture::X86 => self.version.clone(),
+            Architecture::Arm => format!("{}-arm64", self.version),
+        }
     }
 }
 
 impl fmt::Display for Series {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.architecture {
-            Architecture::X86 => formatter.write_str(&self.version),
-            Architecture::Arm => write!(formatter, "{}-arm64", self.version),
-        }
+        formatter.write_str(&self.packages())?;
+        formatter.write_str(if self.counts_instructions { "-icount" } else { "" })
     }
 }
 
@@ -98,7 +115,7 @@ pub(super) struct Kernel {
 impl Kernel {
     /// The newest of the series that Debian has; the one at hand unless `update`.
     pub(super) fn get(apt: &mut Apt, tools: &Tools, series: &Series, update: bool) -> anyhow::Result<Self> {
-        let folder = apt.cache.join("kernels").join(series.to_string());
+        let folder = apt.cache.join("kernels").join(series.packages());
         if update || !Apt::has(&folder) {
             download(apt, series, &folder).with_context(|| format!("no kernel {series}"))?;
         }
@@ -154,7 +171,7 @@ impl Kernel {
 
     /// The headers that modules for this kernel are built with.
     pub(super) fn headers(&self, apt: &mut Apt) -> anyhow::Result<Headers> {
-        let folder = apt.cache.join("headers").join(self.series.to_string());
+        let folder = apt.cache.join("headers").join(self.series.packages());
         let own = format!("linux-headers-{}", self.release);
         let stale = !folder.join("usr/src").join(&own).is_dir();
         if stale || !Apt::has(&folder) {
@@ -247,6 +264,7 @@ mod tests {
         assert_eq!("6.12".parse::<Series>().unwrap().to_string(), "6.12");
         assert_eq!("6.12-amd64".parse::<Series>().unwrap().to_string(), "6.12");
         assert_eq!("6.1-arm64".parse::<Series>().unwrap().to_string(), "6.1-arm64");
+        assert_eq!("6.1-arm64-icount".parse::<Series>().unwrap().to_string(), "6.1-arm64-icount");
         for wrong in ["6", "6.12.3", "six", "6.", "6.12-riscv64", ""] {
             assert!(wrong.parse::<Series>().is_err(), "{wrong}");
         }

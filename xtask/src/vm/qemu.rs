@@ -11,14 +11,16 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
-use super::{kernel::Architecture, tools::Tools};
+use super::{
+    kernel::{Architecture, Series},
+    tools::Tools,
+};
 
 const MEMORY_MIB: u32 = 1024;
-const CPUS: u32 = 2;
 
 /// What a guest is started from.
 pub(super) struct Machine<'a> {
-    pub(super) architecture: Architecture,
+    pub(super) series: &'a Series,
     pub(super) image: &'a Path,
     pub(super) initramfs: &'a Path,
     pub(super) programs: &'a Path,
@@ -28,16 +30,21 @@ pub(super) struct Machine<'a> {
 }
 
 /// Everything about a machine that a saved guest must find again, in words.
-pub(super) fn description(architecture: Architecture) -> String {
-    format!("{:?} {MEMORY_MIB} {CPUS} {}", processor(architecture), kernel_arguments(architecture))
+pub(super) fn description(series: &Series) -> String {
+    format!("{:?} {MEMORY_MIB} {}", processor(series), kernel_arguments(series.architecture))
 }
 
-const fn processor(architecture: Architecture) -> [&'static str; 6] {
-    let machine = match architecture {
-        Architecture::X86 => "q35",
-        Architecture::Arm => "virt,gic-version=3",
+fn processor(series: &Series) -> Vec<&'static str> {
+    let mut options = match series.architecture {
+        Architecture::X86 => vec!["-M", "q35", "-cpu", "max"],
+        Architecture::Arm => vec!["-M", "virt,gic-version=3", "-cpu", "max"],
     };
-    ["-M", machine, "-accel", "tcg,thread=multi", "-cpu", "max"]
+    options.extend(match series.counts_instructions {
+        false => ["-accel", "tcg,thread=multi", "-smp", "2"].as_slice(),
+        // An instruction takes 2 ns. While the guest sleeps, its time runs on at once.
+        true => &["-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=1,sleep=off"],
+    });
+    options
 }
 
 const fn kernel_arguments(architecture: Architecture) -> &'static str {
@@ -51,7 +58,7 @@ const fn kernel_arguments(architecture: Architecture) -> &'static str {
 impl Machine<'_> {
     /// QEMU's command line.
     pub(super) fn command(&self, tools: &Tools) -> Command {
-        let program = match self.architecture {
+        let program = match self.series.architecture {
             Architecture::X86 => "bin/qemu-system-x86_64",
             Architecture::Arm => "bin/qemu-system-aarch64",
         };
@@ -59,9 +66,9 @@ impl Machine<'_> {
         for folder in ["qemu", "seabios"] {
             qemu.arg("-L").arg(tools.root().join("usr/share").join(folder));
         }
-        qemu.args(processor(self.architecture));
+        qemu.args(processor(self.series));
         qemu.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
-        qemu.args(["-m", &MEMORY_MIB.to_string(), "-smp", &CPUS.to_string()]);
+        qemu.args(["-m", &MEMORY_MIB.to_string()]);
         let work = self.work.display();
         qemu.arg("-serial").arg(format!("file:{work}/{CONSOLE}"));
         qemu.args(["-device", "virtio-serial-pci"]);
@@ -76,7 +83,7 @@ impl Machine<'_> {
         }
         qemu.arg("-qmp").arg(format!("unix:{work}/monitor,server=on,wait=off"));
         qemu.arg("-kernel").arg(self.image).arg("-initrd").arg(self.initramfs);
-        qemu.args(["-append", kernel_arguments(self.architecture)]);
+        qemu.args(["-append", kernel_arguments(self.series.architecture)]);
         qemu
     }
 }
