@@ -63,10 +63,9 @@ fn a_masked_span_is_found_with_its_length_and_place() {
         let gap = longest.unwrap_or_else(|| panic!("{span:?} is not among {gaps:?}"));
         assert_eq!(gap["class"], "masked", "{gap}");
         let late_ns = late_ns(gap);
-        assert!(
-            (length_ns - PERIOD_NS..length_ns + HOST_NS).contains(&late_ns),
-            "{late_ns} of {length_ns}: {gap}"
-        );
+        // The trigger's own span may be longer than what it masked: the host may stop the CPU at either end.
+        let least_ns = SPAN_US as f64 * 1e3 - PERIOD_NS;
+        assert!((least_ns..length_ns + HOST_NS).contains(&late_ns), "{late_ns} of {length_ns}: {gap}");
         let stack = gap["stack"].as_array().unwrap();
         assert!(stack.iter().any(|frame| leads_to(frame.as_str().unwrap(), "burn_irqoff")), "{gap}");
     }

@@ -2,13 +2,12 @@
 
 use std::{
     fs,
-    process::Command,
     thread::sleep,
     time::{Duration, Instant},
 };
 
 use crate::{
-    support::{Rows, Running, Started, assert_close, output, run, signal, text, wait_until},
+    support::{Rows, Running, Scratch, Started, assert_close, output, run, signal, text, wait_until},
     workloads::workload,
 };
 
@@ -30,7 +29,7 @@ fn a_command_that_forks_counts_what_the_kernel_says_it_used() {
     assert_close("minor faults", rows.total("minor_faults"), truth[1], 0.01, 100.0);
     assert_close("major faults", rows.total("major_faults"), truth[2], 0.0, 3.0);
     let switches = rows.total("context_switches");
-    assert_close("switches", switches, truth[3] + truth[4], 0.02, 5.0);
+    assert_close("switches", switches, truth[3] + truth[4], 0.04, 5.0);
     let children =
         rows.of_kind("metric").filter(|row| row["metric"] == "cpu_time" && row["owner"]["kind"] == "process");
     assert_eq!(children.count(), 301, "one row a process");
@@ -39,40 +38,32 @@ fn a_command_that_forks_counts_what_the_kernel_says_it_used() {
 #[test]
 fn switches_and_faults_are_those_of_perf_stat() {
     let forks = workload("forks", &[]);
-    let stat = Command::new("perf")
-        .args(["stat", "-x,", "-e", "context-switches,minor-faults,major-faults", "--", &forks, "200"])
-        .output()
-        .expect("the live ring compares with perf: install linux-perf");
+    let file = Scratch::new("stat");
+    // perf counts the very processes that pmbpf counts.
+    let events = "context-switches,minor-faults,major-faults";
+    let (rows, _) = count(&["perf", "stat", "-o", file.as_str(), "-x,", "-e", events, "--", &forks, "200"]);
+    let counted = fs::read_to_string(&file.0).expect("the live ring compares with perf: install linux-perf");
     let line = |event: &str| -> f64 {
-        let errors = text(&stat.stderr);
-        let line =
-            errors.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("{errors}")).to_owned();
+        let line = counted.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("{counted}"));
         line.split(',').next().unwrap().parse().unwrap()
     };
-    let (rows, _) = count(&[&forks, "200"]);
-    // Whether parent or child copies a page first differs from run to run, by a per cent.
-    assert_close("minor faults", rows.total("minor_faults"), line("minor-faults"), 0.03, 0.0);
-    assert_close("major faults", rows.total("major_faults"), line("major-faults"), 0.0, 3.0);
+    // Before its exec the first process is perf's, and what it does then only pmbpf counts.
+    assert_close("minor faults", rows.of_name("minor_faults", "forks"), line("minor-faults"), 0.0, 100.0);
+    assert_close("major faults", rows.of_name("major_faults", "forks"), line("major-faults"), 0.0, 3.0);
     // perf lets go of a task before its last switch, which the kernel's own counters hold.
-    let last_switches = 201.0;
-    assert_close(
-        "switches",
-        rows.total("context_switches") - last_switches,
-        line("context-switches"),
-        0.1,
-        20.0,
-    );
+    let switches = rows.of_name("context_switches", "forks") - 201.0;
+    assert_close("switches", switches, line("context-switches"), 0.0, 10.0);
 }
 
 #[test]
 fn a_process_is_counted_with_its_children_unless_told_not_to() {
     let spin = workload("spin", &["-g"]);
-    for (option, expected_ns) in [(None, 6e8), (Some("--no-inherit"), 2e8)] {
-        // One child exists when counting starts, one comes later; the shell itself burns too.
+    for (option, expected_ns) in [(None, 6e8), (Some("--no-inherit"), 0.0)] {
+        // One child exists when counting starts and starts another; two come later. The shells themselves only wait.
         let shell = Started::new(&format!(
-            "(while [ ! -e /tmp/pmbpf-go-$PPID ]; do sleep 0.01; done; exec {spin} 0.2) & \
+            "(while [ ! -e /tmp/pmbpf-go-$PPID ]; do sleep 0.01; done; {spin} 0.2; :) & \
              while ! grep -q . /proc/$$/go 2>/dev/null && [ ! -e /tmp/pmbpf-go-$$ ]; do sleep 0.01; done; \
-             {spin} 0.2 & wait; exec {spin} 0.2"
+             {spin} 0.2 & wait; {spin} 0.2; :"
         ));
         let pid = shell.pid().to_string();
         let mut arguments = vec!["-p", pid.as_str()];
@@ -81,7 +72,6 @@ fn a_process_is_counted_with_its_children_unless_told_not_to() {
         for who in [shell.pid(), std::process::id()] {
             fs::write(format!("/tmp/pmbpf-go-{who}"), "").unwrap();
         }
-        // The shell becomes the last spinner, whose end is the target's end.
         let rows = running.finish();
         for who in [shell.pid(), std::process::id()] {
             let _ = fs::remove_file(format!("/tmp/pmbpf-go-{who}"));

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    support::{Rows, Started, output, run, text},
+    support::{Rows, Started, in_guest, output, run, skipped, text},
     workloads::workload,
 };
 
@@ -19,6 +19,9 @@ fn hot(arguments: &[&str]) -> Vec<Value> {
 
 #[test]
 fn a_busy_cpu_gives_the_samples_that_are_expected() {
+    if in_guest() {
+        return skipped("the emulator's host stops CPUs, so samples come late or not at all");
+    }
     let _busy = Started::new(&format!("exec taskset -c 1 {} 60", workload("spin", &["-g"])));
     for frequency in ["99", "999"] {
         let rows = run(&["-C", "1", "-F", frequency, "-d", "3s"]);
