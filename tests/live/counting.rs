@@ -20,7 +20,7 @@ use pmbpf::{
     table::notation::{List, SelectedGroup, resolve},
 };
 
-use crate::support::{Cgroup, Started, assert_close, text, unique};
+use crate::support::{Cgroup, Started, Waiting, assert_close, text, unique};
 
 /// The events of `notation` on this machine; tracepoints come from a tracefs mounted for this test alone.
 fn events(notation: &str) -> Vec<SelectedGroup> {
@@ -73,17 +73,12 @@ fn total(readings: &[Reading], index: u32) -> f64 {
     known.estimate
 }
 
-/// A shell that does nothing until told, then runs `script` once; its counts from the first exec on.
+/// Counts of what a shell runs, from its exec on.
 fn count_command(notation: &str, script: &str) -> Vec<Reading> {
-    let gate = std::env::temp_dir().join(unique("gate"));
-    // The first shell waits; what counts begins with the exec that it then does.
-    let wait = format!("while [ ! -e {} ]; do sleep 0.01; done; exec {script}", gate.display());
-    let mut started = Started::new(&wait);
-    let counting = Counting::open(&events(notation), &CountTarget::Command(started.pid())).unwrap();
+    let waiting = Waiting::new(script);
+    let counting = Counting::open(&events(notation), &CountTarget::Command(waiting.pid())).unwrap();
     assert!(counting.read().unwrap().iter().all(|reading| reading.enabled_ns == 0), "it began too early");
-    fs::write(&gate, "").unwrap();
-    started.wait();
-    let _ = fs::remove_file(&gate);
+    waiting.go().wait();
     counting.read().unwrap()
 }
 

@@ -264,15 +264,9 @@ impl Cgroup {
     /// Starts a command inside. Its shell enters while it waits, so that no time is spent half inside: the kernel's
     /// `cpu.stat` bills a running task's whole open slice to where it is when the slice is booked.
     pub(crate) fn spawn(&self, command: &str) -> Started {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("read go; exec {command}")]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = shell.spawn().unwrap();
-        let reads =
-            || fs::read_to_string(format!("/proc/{}/syscall", child.id())).unwrap().starts_with("0 0x0 ");
-        wait_until("the shell waits", reads);
-        self.enter(child.id());
-        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-        Started(child)
+        let waiting = Waiting::new(command);
+        self.enter(waiting.pid());
+        waiting.go()
     }
 
     pub(crate) fn remove(&self) {
@@ -298,6 +292,32 @@ impl Drop for Cgroup {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
+    }
+}
+
+/// A shell that sleeps, and starts nothing, until it is told to become a command.
+pub(crate) struct Waiting(Child);
+
+/// How `/proc/PID/syscall` begins in `read(0, …)`.
+const READS: &str = if cfg!(target_arch = "aarch64") { "63 0x0 " } else { "0 0x0 " };
+
+impl Waiting {
+    pub(crate) fn new(command: &str) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("read go; exec {command}")]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = shell.spawn().unwrap();
+        let file = format!("/proc/{}/syscall", child.id());
+        wait_until("the shell waits", || fs::read_to_string(&file).unwrap().starts_with(READS));
+        Self(child)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub(crate) fn go(mut self) -> Started {
+        self.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        Started(self.0)
     }
 }
 
