@@ -7,8 +7,8 @@ use crate::{simulated::Simulated, support::Running};
 /// Length of the spans, in microseconds, and the CPU.
 const SPAN_US: u64 = 60_000;
 const CPU: u64 = 1;
-/// Sampling period at 999 Hz, and what an emulated timer comes late.
-const PERIOD_NS: f64 = 1e9 / 999.0 + 0.5e6;
+/// Period of the kernel's tick, by which spans are found also where nothing samples.
+const PERIOD_NS: f64 = 4e6;
 /// An emulator's host stops its CPUs for a while, which lengthens what they do.
 const HOST_NS: f64 = 10e6;
 
