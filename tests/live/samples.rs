@@ -40,7 +40,7 @@ fn a_hot_function_is_named_with_its_line() {
     let hottest = hot(&["--", &spin, "1"]).remove(0);
     assert_eq!(hottest["frame"]["function"], "hot_leaf");
     assert_eq!(hottest["mode"], "user");
-    assert!(hottest["share"].as_f64() > Some(0.9), "{hottest}");
+    assert!(hottest["share"].as_f64() > Some(if in_guest() { 0.5 } else { 0.9 }), "{hottest}");
     let line = &hottest["lines"][0];
     assert!(line["file"].as_str().unwrap().ends_with("spin.c"), "{line}");
     assert!((8..=13).contains(&line["line"].as_u64().unwrap()), "{line}");
