@@ -20,7 +20,7 @@ use pmbpf::{
     table::notation::{List, SelectedGroup, resolve},
 };
 
-use crate::support::{Cgroup, Started, Waiting, assert_close, text, unique};
+use crate::support::{Cgroup, Started, Waiting, assert_close, in_guest, text, unique};
 
 /// The events of `notation` on this machine; tracepoints come from a tracefs mounted for this test alone.
 fn events(notation: &str) -> Vec<SelectedGroup> {
@@ -144,7 +144,9 @@ fn the_time_stamp_counter_runs_alike_on_every_cpu_and_as_the_clock_does() {
     let rate = |reading: &Reading| reading.value as f64 / reading.enabled_ns as f64;
     for reading in &readings {
         assert!(reading.enabled_ns >= 290_000_000 && reading.running_ns == reading.enabled_ns);
-        assert_close("ticks a ns", rate(reading), rate(&readings[0]), 0.001, 0.0);
+        // The host of an emulated CPU may stop it between two readings.
+        let share = if in_guest() { 0.02 } else { 0.001 };
+        assert_close("ticks a ns", rate(reading), rate(&readings[0]), share, 0.0);
     }
     assert_eq!(counting.read().unwrap(), readings, "what is disabled stands still");
 }
