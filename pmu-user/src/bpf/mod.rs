@@ -94,8 +94,13 @@ impl Object {
         let kernel = Kernel::read(root, options)?;
         let Choice { ways, mut refused } = ladder::choose(&kernel.probes, options.attach)?;
         let (last, better) = ways.split_last().expect("there is a way if nothing essential is missing");
+        let load_as = |attach| -> Result<Self, LoadError> {
+            let mut object = Self::create(attach, plan, machine, &kernel, options.log)?;
+            object.load_programs(kernel.types.as_ref(), |program| attach::is_needed(plan, program))?;
+            Ok(object)
+        };
         for &attach in better {
-            match Self::load_as(attach, plan, machine, &kernel, options.log) {
+            match load_as(attach) {
                 // A kernel that nobody tried: what the probes saw was not all that the programs need.
                 Err(error) if error.class() == Class::Unsupported => {
                     refused.push(Refused { attach, why: error.to_string() });
@@ -103,20 +108,7 @@ impl Object {
                 result => return result.map(|object| Self { refused, ..object }),
             }
         }
-        let object = Self::load_as(*last, plan, machine, &kernel, options.log)?;
-        Ok(Self { refused, ..object })
-    }
-
-    fn load_as(
-        attach: Attach,
-        plan: &Plan,
-        machine: &Machine,
-        kernel: &Kernel,
-        log: Log,
-    ) -> Result<Self, LoadError> {
-        let mut object = Self::create(attach, plan, machine, kernel, log)?;
-        object.load_programs(kernel.types.as_ref(), |program| attach::is_needed(plan, program))?;
-        Ok(object)
+        Ok(Self { refused, ..load_as(*last)? })
     }
 
     /// Has the kernel verify every program of a way of attaching, and attaches none. Returns their number.

@@ -195,8 +195,16 @@ fn check(path: &Path, expected: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Digits of a [`key`].
+pub(super) const KEY_DIGITS: usize = 12;
+
+/// Names what is made of `text`.
+pub(super) fn key(text: &str) -> String {
+    hash(text.as_bytes()).chars().take(KEY_DIGITS).collect()
+}
+
 /// SHA-256 in hexadecimal.
-pub(super) fn hash(bytes: &[u8]) -> String {
+fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

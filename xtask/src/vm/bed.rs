@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    apt::{Apt, hash, stamp},
+    apt::{Apt, KEY_DIGITS, key, stamp},
     guest::{From, Guest, Output},
     image::{self, INIT},
     kernel::{Kernel, qemu_version},
@@ -16,9 +16,6 @@ use super::{
     tools::Tools,
 };
 use crate::command::say;
-
-/// Digits of the hash that names what a guest is made of.
-const KEY_DIGITS: usize = 12;
 
 /// What guests of a kernel are made of.
 pub(super) struct Bed {
@@ -43,7 +40,7 @@ impl Bed {
         let folder = apt.cache.join("saved");
         fs::create_dir_all(&folder)?;
         let name = kernel.series.to_string();
-        let key = &hash(made_of.concat().as_bytes())[..KEY_DIGITS];
+        let key = key(&made_of.concat());
         let initramfs = folder.join(format!("{name}-{key}.cpio"));
         if !initramfs.is_file() {
             remove_older(&folder, &name)?;

@@ -8,12 +8,12 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use super::{
-    apt::{Apt, hash, stamp},
+    apt::{Apt, key, stamp},
     kernel::{Architecture, Kernel},
     qemu::Work,
     tools::Tools,
 };
-use crate::command::{root, say, text};
+use crate::command::{root, say};
 
 const SOURCE: &str = "tests/vm/pmusim";
 const FILE: &str = "pmusim.ko";
@@ -25,7 +25,7 @@ pub(super) fn pmusim(apt: &mut Apt, tools: &Tools, kernel: &Kernel) -> anyhow::R
     let mut made_of = stamp(&headers.folder)? + &stamp(tools.root())?;
     made_of.extend(source.iter().map(|(name, text)| format!("{name}\n{text}")));
     let name = kernel.series.to_string();
-    let folder = apt.cache.join("modules").join(format!("{name}-{}", &hash(made_of.as_bytes())[..12]));
+    let folder = apt.cache.join("modules").join(format!("{name}-{}", key(&made_of)));
     let built = folder.join(FILE);
     if built.is_file() {
         return Ok(built);
@@ -56,17 +56,12 @@ pub(super) fn pmusim(apt: &mut Apt, tools: &Tools, kernel: &Kernel) -> anyhow::R
          CONFIG_DEBUG_INFO_BTF_MODULES= modules 2>&1 && {cross}strip -g /build/{FILE}",
         headers.build
     );
-    let made = tools.inside(&shown, &script)?.output().context("cannot run unshare")?;
-    let log = text(&made.stdout);
-    if !made.status.success() {
-        bail!("{SOURCE} does not build for {name}:\n{log}{}", text(&made.stderr));
-    }
-    let module = work.0.join(FILE);
+    let log = tools.build(&format!("{SOURCE}, kernel {name},"), &shown, &script)?;
     if let Some(warning) = log.lines().find(|line| line.contains(": warning:")) {
         bail!("{SOURCE}, kernel {name}: {warning}");
     }
     fs::create_dir_all(&folder)?;
-    fs::copy(&module, folder.join("part"))?;
+    fs::copy(work.0.join(FILE), folder.join("part"))?;
     fs::rename(folder.join("part"), &built)?;
     Ok(built)
 }
@@ -76,10 +71,7 @@ pub(super) fn selftest(tools: &Tools, work: &Path) -> anyhow::Result<PathBuf> {
     let source = root().join(SOURCE).canonicalize().with_context(|| format!("cannot find {SOURCE}"))?;
     let shown = [(source.as_path(), "/sources"), (work, "/build")];
     let script = "gcc-14 -O1 -Wall -Wextra -Werror -static -o /build/selftest /sources/selftest*.c -lpthread";
-    let made = tools.inside(&shown, script)?.output().context("cannot run unshare")?;
-    if !made.status.success() {
-        bail!("{SOURCE}/selftest.c does not build:\n{}", text(&made.stderr));
-    }
+    tools.build(&format!("{SOURCE}/selftest.c"), &shown, script)?;
     Ok(work.join("selftest"))
 }
 

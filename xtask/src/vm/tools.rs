@@ -6,10 +6,10 @@ use std::{
     process::Command,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use super::apt::Apt;
-use crate::command::{as_root, exists};
+use crate::command::{as_root, exists, text};
 
 /// QEMU 10, because 7.2 double-faults on kernels from 6.12. gcc-14 builds modules for every kernel.
 const PACKAGES: [&str; 25] = [
@@ -91,9 +91,18 @@ impl Tools {
         command
     }
 
-    /// Runs a script with this folder as the whole system, in which `shown` (folder, place) appear. Needs root, for
-    /// mounts that nobody else sees and that end with it.
-    pub(super) fn inside(&self, shown: &[(&Path, &str)], script: &str) -> anyhow::Result<Command> {
+    /// Builds `what` by a script with this folder as the whole system, in which `shown` (folder, place) appear. What it
+    /// printed. Needs root, for mounts that nobody else sees and that end with it.
+    pub(super) fn build(&self, what: &str, shown: &[(&Path, &str)], script: &str) -> anyhow::Result<String> {
+        let built = self.inside(shown, script)?.output().context("cannot run unshare")?;
+        let log = text(&built.stdout);
+        if !built.status.success() {
+            bail!("{what} does not build:\n{log}{}", text(&built.stderr));
+        }
+        Ok(log)
+    }
+
+    fn inside(&self, shown: &[(&Path, &str)], script: &str) -> anyhow::Result<Command> {
         let mut command = as_root("unshare")?;
         let mut steps = vec!["set -e".to_owned(), "root=$1; shift".to_owned()];
         steps.push("mount -t proc proc \"$root/proc\"; mount --bind /dev \"$root/dev\"".to_owned());

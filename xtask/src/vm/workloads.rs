@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use super::{kernel::Architecture, tools::Tools};
-use crate::command::{root, text};
+use crate::command::root;
 
 const SOURCES: &str = "tests/workloads";
 /// Lines of name, source and options.
@@ -43,9 +43,6 @@ pub(super) fn build(
         programs.push((folder.join(name), name.to_owned()));
     }
     let shown = [(sources.as_path(), "/sources"), (folder.as_path(), "/build")];
-    let made = tools.inside(&shown, &script)?.output().context("cannot run unshare")?;
-    if !made.status.success() {
-        bail!("{SOURCES} does not build:\n{}", text(&made.stderr));
-    }
+    tools.build(SOURCES, &shown, &script)?;
     Ok(programs)
 }
