@@ -5,6 +5,7 @@
 
 pub mod reading;
 pub mod recording;
+pub mod slice;
 pub mod words;
 
 use std::time::Duration;
@@ -77,6 +78,9 @@ pub struct Drain {
     pub owners: Vec<OwnerRow>,
     /// Counts that have changed.
     pub counts: Vec<CountRow>,
+    /// What counters said about owners, by slice, since the last drain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<slice::SliceRow>,
     /// Samples by address since the last drain.
     pub hot: Vec<HotRow>,
     /// Samples by stack since the last drain.
@@ -107,7 +111,7 @@ pub struct CpuRow {
 }
 
 /// A slot in one of its lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SlotId {
     /// Index of the slot.
     pub slot: u32,

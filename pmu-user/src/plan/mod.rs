@@ -4,6 +4,7 @@
 
 mod error;
 pub mod request;
+pub mod turns;
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, path::Path, time::Duration};
 
@@ -97,6 +98,9 @@ pub struct Plan {
     pub cpus: Vec<Cpu>,
     /// Samples, if any.
     pub sampling: Option<Sampling>,
+    /// Counters per owner, by core PMU.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<turns::Turns>,
     /// Stacks with the samples.
     pub stacks: Stacks,
     /// Time between two reports, if reports are asked for while running.
@@ -144,6 +148,7 @@ impl Plan {
             target,
             inherit: request.inherit,
             descend: request.descend,
+            turns: Vec::new(),
             stacks: request.stacks,
             interval: request.interval,
             duration: request.duration,

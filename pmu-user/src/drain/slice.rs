@@ -1,0 +1,28 @@
+//! What counters said about one owner in one slice.
+
+use serde::{Deserialize, Serialize};
+
+use super::SlotId;
+
+/// What was counted for one owner while one group was in force: sums over the CPUs of one core PMU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceRow {
+    /// The owner; slot 0 and everything that no slot has are not there.
+    pub slot: SlotId,
+    /// Which of the plan's [`crate::plan::turns::Turns`].
+    pub turns: u32,
+    /// Number of the slice since counting started.
+    pub slice: u64,
+    /// Which of the groups that take turns was in force; `None` where nothing takes turns.
+    pub group: Option<u32>,
+    /// Time the owner ran in the slice, in ns, summed over CPUs.
+    pub time_ns: u64,
+    /// Counts of the events that always count, in the plan's order.
+    pub always: Vec<u64>,
+    /// Time those groups were on counters, one a group, in ns.
+    pub always_running_ns: Vec<u64>,
+    /// Counts of the group's events.
+    pub counts: Vec<u64>,
+    /// Time the group was on counters, in ns. Less than `time_ns` if someone else had its counters.
+    pub running_ns: u64,
+}
