@@ -5,6 +5,7 @@ mod build;
 mod check;
 mod command;
 mod setup;
+mod tables;
 mod test;
 mod vm;
 
@@ -41,6 +42,11 @@ enum Task {
     Test(test::Args),
     /// Formatting, lints, documentation, architecture, dependencies
     Check,
+    /// Tables of CPU models
+    Tables {
+        #[command(subcommand)]
+        tables: tables::Tables,
+    },
     /// Run a command in a guest with another kernel, under emulation
     Vm(vm::Args),
     /// Measure cost here, side by side with perf; needs root
@@ -54,6 +60,7 @@ fn main() -> ExitCode {
         Task::Run { arguments } => build::run(&arguments),
         Task::Test(args) => test::run(&args),
         Task::Check => check::all().map(|()| 0),
+        Task::Tables { tables } => tables::run(&tables).map(|()| 0),
         Task::Vm(args) => vm::run(&args),
         Task::Bench(args) => bench::run(&args).map(|()| 0),
     };

@@ -77,6 +77,8 @@ const RINGS: [Kind; 5] = [
                 "machines",
                 "--test",
                 "replay",
+                "--test",
+                "tables",
             ],
         ],
         privileged: false,

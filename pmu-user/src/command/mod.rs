@@ -2,6 +2,7 @@
 
 mod doctor;
 mod dry_run;
+mod eval;
 mod failure;
 mod gate;
 mod launch;
@@ -35,6 +36,8 @@ enum Command {
     Run(Box<run::Args>),
     /// Report from a recording
     Report(report::Args),
+    /// Compute every metric of a CPU model from counts in a file
+    Eval(eval::Args),
     /// Say what can be measured on this host, what cannot, why, and what would help; changes nothing
     Doctor(doctor::Args),
     #[command(name = crate::session::launch::SUBCOMMAND, hide = true)]
@@ -51,6 +54,7 @@ impl Cli {
         match self.command {
             Command::Run(args) => run::execute(&args),
             Command::Report(args) => report::execute(&args),
+            Command::Eval(args) => eval::execute(&args),
             Command::Doctor(args) => doctor::execute(&args),
             Command::Launch(args) => launch::execute(&args),
         }

@@ -3,7 +3,9 @@
 mod blind;
 mod cost;
 pub mod counts;
+pub mod formulas;
 mod hot;
+pub mod offline;
 mod owners;
 mod quality;
 pub mod value;

@@ -58,6 +58,12 @@ impl Value {
         Self::Known(Known { estimate, low: estimate, high: estimate, coverage, how: How::Counted })
     }
 
+    /// A number that was computed from exact ones.
+    #[must_use]
+    pub const fn exact(estimate: f64) -> Self {
+        Self::Known(Known { estimate, low: estimate, high: estimate, coverage: 1.0, how: How::Counted })
+    }
+
     /// The number, if there is one.
     #[must_use]
     pub const fn known(&self) -> Option<&Known> {
@@ -73,8 +79,7 @@ impl Value {
         if denominator == 0.0 {
             return Self::Missing(why_missing.to_owned());
         }
-        let estimate = numerator / denominator;
-        Self::Known(Known { estimate, low: estimate, high: estimate, coverage: 1.0, how: How::Counted })
+        Self::exact(numerator / denominator)
     }
 }
 

@@ -1,6 +1,9 @@
-//! What can be asked for by name: events to sample on, metrics to report, and their units.
+//! What can be asked for by name: events to count or sample, metrics to report, and their units.
 
 pub mod event;
+pub mod formula;
 pub mod metric;
+pub mod model;
 pub mod notation;
+pub mod perfmon;
 pub mod unit;

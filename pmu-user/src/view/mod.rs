@@ -1,6 +1,7 @@
 //! From a report to bytes. Each format is one file and owns its words and columns; none computes anything.
 
 mod csv;
+pub mod evaluation;
 mod json;
 pub mod text;
 mod words;

@@ -1,0 +1,347 @@
+//! All formulas of a CPU model as one list of operations, so that what they share is computed once.
+//!
+//! An undefined number is NaN inside and [`Undefined`] outside: an operand that is missing, or a division by 0. It spreads
+//! through everything that needs it, but not out of a branch that is not taken. A threshold with an undefined part is not
+//! met, unless its other part decides.
+
+use std::collections::HashMap;
+
+use crate::table::{
+    formula::{Binary, Expr, Names as _},
+    model::Model,
+};
+
+/// One step. Operands are earlier steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Step {
+    /// Bits of a number.
+    Number(u64),
+    Event(u32),
+    Constant(u32),
+    Binary(Binary, u32, u32),
+    /// Condition, then, else.
+    If(u32, u32, u32),
+}
+
+/// A model's formulas, ready to be evaluated.
+#[derive(Clone, Debug)]
+pub struct Formulas {
+    steps: Vec<Step>,
+    metrics: Vec<Compiled>,
+}
+
+/// Steps at which a metric's results are.
+#[derive(Clone, Copy, Debug)]
+struct Compiled {
+    value: u32,
+    flagged: Option<u32>,
+}
+
+/// What a formula needs to know. NaN: not known.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// Counts of the model's operands.
+    pub counts: &'a [f64],
+    /// The model's constants.
+    pub constants: &'a [f64],
+}
+
+/// Results of every step, for one set of inputs. Kept between evaluations to save its memory.
+#[derive(Clone, Debug, Default)]
+pub struct Results(Vec<f64>);
+
+/// Why a metric has no value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Undefined {
+    /// Nobody counted this operand.
+    Count(u32),
+    /// Nobody said this constant.
+    Constant(u32),
+    /// This is 0, and something is divided by it.
+    Zero(String),
+    /// The numbers are too large or too small to compute with.
+    Range,
+}
+
+impl Formulas {
+    /// Compiles the formulas of `model`.
+    #[must_use]
+    pub fn new(model: &Model) -> Self {
+        let mut compiler =
+            Compiler { model, steps: Vec::new(), known: HashMap::new(), plain: HashMap::new() };
+        let metrics = (0..model.metrics.len() as u32).map(|index| compiler.metric(index)).collect();
+        Self { steps: compiler.steps, metrics }
+    }
+
+    /// Computes everything. 1,000 owners of 300 metrics take milliseconds.
+    pub fn evaluate(&self, inputs: Inputs<'_>, results: &mut Results) {
+        let done = &mut results.0;
+        done.clear();
+        done.reserve(self.steps.len());
+        let input = |list: &[f64], index: u32| list.get(index as usize).copied().unwrap_or(f64::NAN);
+        for step in &self.steps {
+            let at = |index: u32| done[index as usize];
+            let result = match *step {
+                Step::Number(bits) => f64::from_bits(bits),
+                Step::Event(index) => input(inputs.counts, index),
+                Step::Constant(index) => input(inputs.constants, index),
+                Step::Binary(operation, a, b) => binary(operation, at(a), at(b)),
+                Step::If(condition, then, otherwise) => {
+                    let condition = at(condition);
+                    if condition.is_nan() {
+                        f64::NAN
+                    } else if condition == 0.0 {
+                        at(otherwise)
+                    } else {
+                        at(then)
+                    }
+                }
+            };
+            done.push(result);
+        }
+    }
+
+    /// A metric's value, in its unit.
+    #[must_use]
+    pub fn value(&self, metric: u32, results: &Results) -> Option<f64> {
+        let value = results.0[self.metrics[metric as usize].value as usize];
+        value.is_finite().then_some(value)
+    }
+
+    /// Does a metric deserve attention? `None` if it has no threshold.
+    #[must_use]
+    pub fn flagged(&self, metric: u32, results: &Results) -> Option<bool> {
+        let flagged = self.metrics[metric as usize].flagged?;
+        // A threshold that is undefined is NaN, which is not 1.
+        Some(results.0[flagged as usize] == 1.0)
+    }
+
+    /// Why a metric has no value. Meaningless if it has one.
+    #[must_use]
+    pub fn why(&self, metric: u32, model: &Model, results: &Results) -> Undefined {
+        self.blame(self.metrics[metric as usize].value, model, results)
+    }
+
+    /// Follows the first undefined operand down to where it began.
+    fn blame(&self, mut step: u32, model: &Model, results: &Results) -> Undefined {
+        let undefined = |index: u32| results.0[index as usize].is_nan();
+        loop {
+            step = match self.steps[step as usize] {
+                Step::Event(index) => return Undefined::Count(index),
+                Step::Constant(index) => return Undefined::Constant(index),
+                Step::Number(_) => return Undefined::Range,
+                Step::Binary(_, a, _) if undefined(a) => a,
+                Step::Binary(_, _, b) if undefined(b) => b,
+                Step::Binary(Binary::Divide, _, b) if results.0[b as usize] == 0.0 => {
+                    return Undefined::Zero(self.text(b, model));
+                }
+                Step::Binary(..) => return Undefined::Range,
+                Step::If(condition, then, otherwise) => {
+                    let value = results.0[condition as usize];
+                    match value {
+                        _ if value.is_nan() => condition,
+                        0.0 => otherwise,
+                        _ => then,
+                    }
+                }
+            }
+        }
+    }
+
+    /// A step in words, cut off where it gets long.
+    fn text(&self, step: u32, model: &Model) -> String {
+        const LENGTH_MAX: usize = 120;
+        fn expr(steps: &[Step], step: u32, depth: u32) -> Option<Expr> {
+            let inner = |step| if depth == 0 { None } else { expr(steps, step, depth - 1) };
+            Some(match steps[step as usize] {
+                Step::Number(bits) => Expr::Number(f64::from_bits(bits)),
+                Step::Event(index) => Expr::Event(index),
+                Step::Constant(index) => Expr::Constant(index),
+                Step::Binary(operation, a, b) => Expr::binary(operation, inner(a)?, inner(b)?),
+                Step::If(condition, then, otherwise) => {
+                    Expr::If(Box::new([inner(condition)?, inner(then)?, inner(otherwise)?]))
+                }
+            })
+        }
+        // A formula that is deeper than this would not be read.
+        let text = expr(&self.steps, step, 8).map(|expr| expr.write(model));
+        text.filter(|text| text.len() <= LENGTH_MAX).unwrap_or_else(|| "a part of its formula".to_owned())
+    }
+}
+
+/// NaN is undefined, and stays so.
+fn binary(operation: Binary, a: f64, b: f64) -> f64 {
+    let truth = |truth: bool| if a.is_nan() || b.is_nan() { f64::NAN } else { f64::from(u8::from(truth)) };
+    match operation {
+        Binary::Add => a + b,
+        Binary::Subtract => a - b,
+        Binary::Multiply => a * b,
+        Binary::Divide if b == 0.0 => f64::NAN,
+        Binary::Divide => a / b,
+        Binary::Max if a.is_nan() || b.is_nan() => f64::NAN,
+        Binary::Max => a.max(b),
+        Binary::Min if a.is_nan() || b.is_nan() => f64::NAN,
+        Binary::Min => a.min(b),
+        Binary::Less => truth(a < b),
+        Binary::LessOrEqual => truth(a <= b),
+        Binary::Greater => truth(a > b),
+        Binary::GreaterOrEqual => truth(a >= b),
+        // One part may decide alone.
+        Binary::And if a == 0.0 || b == 0.0 => 0.0,
+        Binary::And => truth(true),
+        Binary::Or if (a != 0.0 && !a.is_nan()) || (b != 0.0 && !b.is_nan()) => 1.0,
+        Binary::Or => truth(false),
+    }
+}
+
+impl Undefined {
+    /// The reason in words.
+    #[must_use]
+    pub fn words(&self, model: &Model) -> String {
+        match self {
+            Self::Count(index) => format!("{} was not counted", model.event_name(*index)),
+            Self::Constant(index) => format!("{} is not known", model.constant_name(*index)),
+            Self::Zero(what) => format!("division by 0: {what}"),
+            Self::Range => "out of the range of numbers".to_owned(),
+        }
+    }
+}
+
+/// Turns expressions into steps, equal ones into the same.
+struct Compiler<'a> {
+    model: &'a Model,
+    steps: Vec<Step>,
+    known: HashMap<Step, u32>,
+    /// Results of metrics, not scaled.
+    plain: HashMap<u32, u32>,
+}
+
+impl Compiler<'_> {
+    fn metric(&mut self, index: u32) -> Compiled {
+        let value = self.scaled(index);
+        let threshold = self.model.metrics[index as usize].threshold.as_ref();
+        let flagged = threshold.map(|threshold| self.expr(threshold, Self::scaled));
+        Compiled { value, flagged }
+    }
+
+    fn plain(&mut self, index: u32) -> u32 {
+        if let Some(&step) = self.plain.get(&index) {
+            return step;
+        }
+        let model = self.model;
+        let step = match model.metrics.get(index as usize) {
+            Some(metric) => {
+                // A formula that leads back to itself is undefined; sound tables have none.
+                let undefined = self.step(Step::Number(f64::NAN.to_bits()));
+                self.plain.insert(index, undefined);
+                self.expr(&metric.formula, Self::plain)
+            }
+            None => self.step(Step::Number(f64::NAN.to_bits())),
+        };
+        self.plain.insert(index, step);
+        step
+    }
+
+    fn scaled(&mut self, index: u32) -> u32 {
+        let scale = self.model.metrics.get(index as usize).map_or(1.0, |metric| metric.scale);
+        let plain = self.plain(index);
+        if scale == 1.0 {
+            return plain;
+        }
+        let scale = self.step(Step::Number(scale.to_bits()));
+        self.step(Step::Binary(Binary::Multiply, scale, plain))
+    }
+
+    /// `metric` says which of a metric's results an expression means.
+    fn expr(&mut self, expr: &Expr, metric: fn(&mut Self, u32) -> u32) -> u32 {
+        let step = match expr {
+            Expr::Number(number) => Step::Number(number.to_bits()),
+            Expr::Event(index) => Step::Event(*index),
+            Expr::Constant(index) => Step::Constant(*index),
+            Expr::Metric(index) => return metric(self, *index),
+            Expr::Binary(operation, operands) => {
+                let [a, b] = operands.each_ref().map(|operand| self.expr(operand, metric));
+                Step::Binary(*operation, a, b)
+            }
+            Expr::If(parts) => {
+                let [condition, then, otherwise] = parts.each_ref().map(|part| self.expr(part, metric));
+                Step::If(condition, then, otherwise)
+            }
+        };
+        self.step(step)
+    }
+
+    fn step(&mut self, step: Step) -> u32 {
+        *self.known.entry(step).or_insert_with(|| {
+            self.steps.push(step);
+            self.steps.len() as u32 - 1
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Formulas, Inputs, Results, Undefined};
+    use crate::table::model::{Model, read};
+
+    const TABLE: &str = "pmbpf table 1\n\
+        model\ttest\n\
+        metric\tRatio\t1\t-\tpercent\tTMA\t-\t-\t100\tA / B\t@Ratio > 20\n\
+        metric\tTwice\t2\tRatio\t-\tTMA\t-\t-\t1\t@Ratio * 2\t@Twice > 1 & @Ratio > 20\n\
+        metric\tEither\t1\t-\t-\tTMA\t-\t-\t1\tA / C if #SMT else B\t@Either > 0 | @Ratio > 20\n\
+        metric\tMost\t1\t-\t-\tTMA\t-\t-\t1\tmax(A / C, 0)\t-\n";
+
+    fn model() -> Model {
+        read(TABLE).unwrap()
+    }
+
+    /// Values and flags for counts of A, B, C, and SMT.
+    fn all(counts: [f64; 3], smt: f64) -> (Vec<Option<f64>>, Vec<Option<bool>>) {
+        let (formulas, mut results) = (Formulas::new(&model()), Results::default());
+        formulas.evaluate(Inputs { counts: &counts, constants: &[smt] }, &mut results);
+        let values = (0..4).map(|metric| formulas.value(metric, &results)).collect();
+        (values, (0..4).map(|metric| formulas.flagged(metric, &results)).collect())
+    }
+
+    fn why(counts: [f64; 3], smt: f64, metric: u32) -> Undefined {
+        let (formulas, mut results) = (Formulas::new(&model()), Results::default());
+        formulas.evaluate(Inputs { counts: &counts, constants: &[smt] }, &mut results);
+        formulas.why(metric, &model(), &results)
+    }
+
+    #[test]
+    fn a_metric_in_a_formula_is_not_scaled_and_in_a_threshold_it_is() {
+        let (values, flags) = all([3.0, 4.0, 1.0], 0.0);
+        assert_eq!(values, [Some(75.0), Some(1.5), Some(4.0), Some(3.0)]);
+        assert_eq!(flags, [Some(true), Some(true), Some(true), None]);
+    }
+
+    #[test]
+    fn division_by_zero_is_undefined_and_named() {
+        let (values, flags) = all([3.0, 0.0, 0.0], 0.0);
+        assert_eq!(values, [None, None, Some(0.0), None]);
+        assert_eq!(flags[0], Some(false));
+        assert_eq!(why([3.0, 0.0, 0.0], 0.0, 1), Undefined::Zero("B".to_owned()));
+        assert_eq!(why([3.0, 1.0, 0.0], 0.0, 3), Undefined::Zero("C".to_owned()));
+    }
+
+    #[test]
+    fn the_branch_that_is_not_taken_does_not_matter() {
+        assert_eq!(all([3.0, 4.0, 0.0], 0.0).0[2], Some(4.0));
+        assert_eq!(all([3.0, 4.0, 0.0], 1.0).0[2], None);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert_eq!(why([f64::NAN, 4.0, 1.0], 0.0, 1), Undefined::Count(0));
+        assert_eq!(why([3.0, 4.0, 1.0], f64::NAN, 2), Undefined::Constant(0));
+        assert_eq!(Undefined::Count(1).words(&model()), "B was not counted");
+    }
+
+    #[test]
+    fn one_part_of_a_threshold_may_decide() {
+        // Either is undefined, Ratio is not.
+        assert_eq!(all([3.0, 4.0, 0.0], 1.0).1[2], Some(true));
+        assert_eq!(all([0.0, 4.0, 0.0], 1.0).1[2], Some(false));
+    }
+}

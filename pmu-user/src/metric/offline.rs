@@ -1,0 +1,137 @@
+//! Counts out of a file → every metric of a model.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use super::{
+    formulas::{Formulas, Inputs, Results},
+    value::Value,
+};
+use crate::table::model::Model;
+
+/// What a file of counts says.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Counted {
+    /// About the machine and the interval, named as in the model's source: `HYPERTHREADING_ON`.
+    #[serde(default)]
+    pub constants: BTreeMap<String, Option<f64>>,
+    /// By event, with modifiers as formulas write them; `null` if it was not counted.
+    pub counts: BTreeMap<String, Option<f64>>,
+}
+
+/// Every metric, and what of the file nobody needed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluated {
+    /// By metric of the model.
+    pub metrics: Vec<EvaluatedMetric>,
+    /// Events and constants that no formula knows.
+    pub unknown: Vec<String>,
+}
+
+/// One metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EvaluatedMetric {
+    /// Its value, in its unit.
+    pub value: Value,
+    /// Over its threshold? `None` if it has none.
+    pub flagged: Option<bool>,
+}
+
+/// Names that a source describes instead of naming, and ours.
+const DESCRIBED: [(&str, &str); 1] = [("CPU_COUNT", "system.sockets[0].cpus.count * system.socket_count")];
+
+/// Constants that follow from others: name, other name, factor. A file's ticks are those of its frequency, as the
+/// source's formulas have it.
+const FOLLOWING: [(&str, &str, f64); 3] = [
+    ("DURATIONTIMEINSECONDS", "DURATIONTIMEINMILLISECONDS", 1e-3),
+    ("DURATIONTIMEINMILLISECONDS", "DURATIONTIMEINSECONDS", 1e3),
+    ("TSC_TICKS", "SYSTEM_TSC_FREQ", 1.0),
+];
+
+/// Computes every metric of `model`.
+#[must_use]
+pub fn evaluate(model: &Model, counted: &Counted) -> Evaluated {
+    let mut used = BTreeSet::new();
+    let counts = named(&model.operands, &counted.counts, &mut used);
+    let constants: Vec<f64> =
+        model.constants.iter().map(|name| constant(name, &counted.constants, &mut used)).collect();
+    let (formulas, mut results) = (Formulas::new(model), Results::default());
+    formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
+    let metric = |index: u32| EvaluatedMetric {
+        value: match formulas.value(index, &results) {
+            Some(value) => Value::exact(value),
+            None => Value::Missing(formulas.why(index, model, &results).words(model)),
+        },
+        flagged: formulas.flagged(index, &results),
+    };
+    // Constants belong to the machine: not every model needs every one.
+    let unknown = counted.counts.keys().filter(|name| !used.contains(*name)).cloned().collect();
+    Evaluated { metrics: (0..model.metrics.len() as u32).map(metric).collect(), unknown }
+}
+
+/// Values by index: by the exact name, else in any case, else without the mark of where slots are counted.
+fn named(names: &[String], values: &BTreeMap<String, Option<f64>>, used: &mut BTreeSet<String>) -> Vec<f64> {
+    let small: BTreeMap<String, &String> =
+        values.keys().map(|name| (name.to_ascii_lowercase(), name)).collect();
+    let value = |name: &String| {
+        let plain = name.trim_end_matches(":perf_metrics");
+        let spelled = [name.to_ascii_lowercase(), plain.to_ascii_lowercase()];
+        let found = values.get_key_value(name).map(|(name, _)| name);
+        let found = found.or_else(|| spelled.iter().find_map(|name| small.get(name).copied()))?;
+        used.insert(found.clone());
+        values.get(found).copied().flatten()
+    };
+    names.iter().map(value).map(|value| value.unwrap_or(f64::NAN)).collect()
+}
+
+fn constant(name: &str, values: &BTreeMap<String, Option<f64>>, used: &mut BTreeSet<String>) -> f64 {
+    let mut given = |name: &str| {
+        let value = values.get(name).copied().flatten();
+        if value.is_some() {
+            used.insert(name.to_owned());
+        }
+        value
+    };
+    let described = DESCRIBED.iter().find(|(ours, _)| *ours == name).map(|(_, theirs)| *theirs);
+    let following = || FOLLOWING.iter().find(|(ours, ..)| *ours == name);
+    let found = given(name)
+        .or_else(|| given(described?))
+        .or_else(|| following().and_then(|(_, other, factor)| given(other).map(|value| value * factor)));
+    found.unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counted, evaluate};
+    use crate::{metric::value::Value, table::model::read};
+
+    const TABLE: &str = "pmbpf table 1\n\
+        metric\tRate\t1\t-\t-\tTMA\t-\t-\t1\tA:c1 / #DURATIONTIMEINSECONDS\t-\n\
+        metric\tSlots\t1\t-\t-\tTMA\t-\t-\t1\tTOPDOWN.SLOTS:perf_metrics\t@Slots > 1\n";
+
+    fn values(json: &str) -> (Vec<Value>, Vec<String>) {
+        let counted: Counted = serde_json::from_str(json).unwrap();
+        let evaluated = evaluate(&read(TABLE).unwrap(), &counted);
+        (evaluated.metrics.into_iter().map(|metric| metric.value).collect(), evaluated.unknown)
+    }
+
+    #[test]
+    fn names_are_taken_in_any_case_and_seconds_from_milliseconds() {
+        let (values, unknown) = values(
+            r#"{"constants": {"DURATIONTIMEINMILLISECONDS": 500}, "counts": {"a:C1": 3, "TOPDOWN.SLOTS": 7, "B": 1}}"#,
+        );
+        assert_eq!(values, [Value::exact(6.0), Value::exact(7.0)]);
+        assert_eq!(unknown, ["B"]);
+    }
+
+    #[test]
+    fn what_is_not_there_is_missing_by_name() {
+        let missing = |json: &str| match &values(json).0[0] {
+            Value::Missing(why) => why.clone(),
+            Value::Known(known) => panic!("{known:?}"),
+        };
+        assert_eq!(missing(r#"{"counts": {"A:c1": null}}"#), "A:c1 was not counted");
+        assert_eq!(missing(r#"{"counts": {"A:c1": 1}}"#), "DURATIONTIMEINSECONDS is not known");
+    }
+}

@@ -1,0 +1,179 @@
+//! Tables of a CPU model: how its events are encoded, and formulas of metrics over them.
+//!
+//! Facts only: names, encodings, constraints, formulas, thresholds. Built-in tables are text files under `tables/`, made
+//! by `cargo xtask tables import` from a perfmon directory; [`super::perfmon`] reads such a directory at run time too.
+
+mod check;
+mod known;
+mod operand;
+mod text;
+
+use super::formula::{Expr, Names};
+
+pub use self::{
+    check::TableFault,
+    known::{FindError, KNOWN, for_machine, load, matches},
+    operand::{Encoding, Modes, OperandError},
+    text::{TextError, read, write},
+};
+
+/// Everything known about one CPU model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Model {
+    /// Its name: `icelakex`.
+    pub name: String,
+    /// CPUs it is for, as vendor-family-model-steppings in hexadecimal, the steppings as a set: `GenuineIntel-6-55-[01234]`.
+    pub cpus: Vec<String>,
+    /// Where its facts come from: repository and commit, or a folder.
+    pub source: String,
+    /// Version of the events.
+    pub events_version: String,
+    /// Version of the formulas.
+    pub formulas_version: String,
+    /// Events, by name.
+    pub events: Vec<Event>,
+    /// Latencies of retired instructions for events that counting cannot measure: operand and cycles.
+    pub latencies: Vec<(String, f64)>,
+    /// Events as formulas write them, with modifiers: `IDQ.MITE_UOPS:c4`. By name.
+    pub operands: Vec<String>,
+    /// What formulas need to know about the machine and the interval: `SOCKET_COUNT`. By name.
+    pub constants: Vec<String>,
+    /// Metrics, in the order of the source.
+    pub metrics: Vec<Metric>,
+}
+
+/// An event and how it is encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Its name.
+    pub name: String,
+    /// What counts it: `core`, or a kind of box as the kernel calls it (`cha`).
+    pub unit: String,
+    /// Terms in perf's notation, without a PMU.
+    pub terms: String,
+    /// Counters that can count it.
+    pub counters: Counters,
+    /// Counts from one sample to the next that its maker suggests; 0 if none.
+    pub period: u64,
+    /// Whether samples can be precise.
+    pub precise: Precise,
+}
+
+/// Counters that can count an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counters {
+    /// Any that the PMU has.
+    Any,
+    /// These general ones, a bit each.
+    General(u32),
+    /// A fixed one.
+    Fixed(u32),
+    /// None: a share of what the slots counter counts.
+    Share,
+}
+
+/// Can samples of an event name the instruction that caused it?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precise {
+    /// No.
+    No,
+    /// Yes.
+    Yes,
+    /// Only so: it counts nothing without.
+    Only,
+}
+
+/// A formula with its place in the tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// Its name, as its source writes it.
+    pub name: String,
+    /// Depth in the tree, from 1.
+    pub level: u32,
+    /// The metric it is a part of.
+    pub parent: Option<u32>,
+    /// Unit of its value, as its source writes it.
+    pub unit: String,
+    /// What kind it is: `TMA`, `BW`.
+    pub category: String,
+    /// What a fraction of it is a fraction of: `Slots`, `Clocks_Estimated`. Empty where that means nothing.
+    pub domain: String,
+    /// Groups it belongs to.
+    pub groups: Vec<String>,
+    /// What the formula's result is multiplied by: 100 where it is a fraction and the unit is percent.
+    pub scale: f64,
+    /// Results of other metrics in it are not scaled.
+    pub formula: Expr,
+    /// When its value deserves attention. Other metrics in it are values, scaled.
+    pub threshold: Option<Expr>,
+}
+
+impl Model {
+    /// The event of that name, in any case.
+    #[must_use]
+    pub fn event(&self, name: &str) -> Option<&Event> {
+        let found = self.events.binary_search_by(|event| event.name.as_str().cmp(name));
+        match found {
+            Ok(index) => self.events.get(index),
+            Err(_) => self.events.iter().find(|event| event.name.eq_ignore_ascii_case(name)),
+        }
+    }
+
+    /// Index of the metric of that name, in any case.
+    #[must_use]
+    pub fn metric(&self, name: &str) -> Option<u32> {
+        let index = self.metrics.iter().position(|metric| metric.name.eq_ignore_ascii_case(name));
+        index.and_then(|index| u32::try_from(index).ok())
+    }
+
+    /// Every metric with its depth: each below the one it is a part of, otherwise in the order of the source.
+    #[must_use]
+    pub fn tree(&self) -> Vec<(u32, u32)> {
+        let children = |of: Option<u32>| {
+            let all = self.metrics.iter().enumerate().rev();
+            all.filter(move |(_, metric)| metric.parent == of).map(|(index, _)| index as u32)
+        };
+        let mut open: Vec<(u32, u32)> = children(None).map(|index| (index, 0)).collect();
+        let mut tree = Vec::with_capacity(self.metrics.len());
+        while let Some((index, depth)) = open.pop() {
+            tree.push((index, depth));
+            open.extend(children(Some(index)).map(|child| (child, depth + 1)));
+        }
+        tree
+    }
+
+    /// Indices of the operands that a metric's formula needs, those of metrics in it included. Sorted.
+    #[must_use]
+    pub fn operands_of(&self, metric: u32) -> Vec<u32> {
+        let (mut operands, mut seen, mut open) = (Vec::new(), Vec::new(), vec![metric]);
+        while let Some(index) = open.pop() {
+            if seen.contains(&index) {
+                continue;
+            }
+            seen.push(index);
+            let Some(metric) = self.metrics.get(index as usize) else { continue };
+            metric.formula.visit(&mut |expr| match expr {
+                Expr::Event(index) => operands.push(*index),
+                Expr::Metric(index) => open.push(*index),
+                _ => {}
+            });
+        }
+        operands.sort_unstable();
+        operands.dedup();
+        operands
+    }
+}
+
+impl Names for Model {
+    fn event_name(&self, index: u32) -> &str {
+        self.operands.get(index as usize).map_or("?", String::as_str)
+    }
+
+    fn constant_name(&self, index: u32) -> &str {
+        self.constants.get(index as usize).map_or("?", String::as_str)
+    }
+
+    fn metric_name(&self, index: u32) -> &str {
+        self.metrics.get(index as usize).map_or("?", |metric| metric.name.as_str())
+    }
+}

@@ -1,0 +1,286 @@
+//! Metrics of perfmon → expressions over events, constants and other metrics.
+//!
+//! Each metric's formula is there twice: `Formula`, over letters and with everything spelled out, and `BaseFormula`, over
+//! event names and other metrics. The short one is taken if it says the same, spelled out; else the long one.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::file;
+use crate::table::{
+    formula::{Binary, Expr, parse},
+    model::{Metric, Model},
+};
+
+/// A constant that one file describes instead of naming: logical CPUs of the host.
+const CPUS_DESCRIBED: &str = "system.sockets[0].cpus.count * system.socket_count";
+/// Our name for it.
+const CPUS: &str = "CPU_COUNT";
+/// Ticks of the time-stamp counter in the interval, where the short formula says `tsc`; the long one says its frequency,
+/// which is the same number only if a second was counted.
+const TICKS: &str = "TSC_TICKS";
+const FREQUENCY: &str = "SYSTEM_TSC_FREQ";
+
+/// Fills in a model's operands, constants and metrics.
+pub(super) fn import(model: &mut Model, metrics: &[file::Metric]) -> Result<(), String> {
+    let mut operands = BTreeSet::new();
+    let mut constants = BTreeSet::from([TICKS.to_owned(), FREQUENCY.to_owned(), SECONDS.to_owned()]);
+    for metric in metrics {
+        operands.extend(metric.events.iter().map(|event| event.name.clone()));
+        let named = metric.constants.iter().map(|constant| constant_name(&constant.name));
+        constants.extend(named.filter(|name| name.parse::<f64>().is_err()).map(str::to_owned));
+    }
+    let lists = Lists::new(metrics, operands.into_iter().collect(), constants.into_iter().collect());
+    let mut done: Vec<Option<Formula>> = metrics.iter().map(|_| None).collect();
+    for index in 0..metrics.len() {
+        formula_of(index, metrics, &lists, &mut done, 0)?;
+    }
+    for (metric, formula) in metrics.iter().zip(done) {
+        let formula = formula.expect("every metric was visited");
+        model.metrics.push(metric_of(metric, formula, &lists)?);
+    }
+    keep_used(model, &lists);
+    Ok(())
+}
+
+const SECONDS: &str = "DURATIONTIMEINSECONDS";
+
+fn constant_name(name: &str) -> &str {
+    if name == CPUS_DESCRIBED { CPUS } else { name }
+}
+
+/// Names and what they are.
+struct Lists {
+    operands: Vec<String>,
+    constants: Vec<String>,
+    /// By name in small letters, as short formulas write them.
+    by_small: HashMap<String, Expr>,
+    /// By the name that thresholds use.
+    by_legacy: BTreeMap<String, u32>,
+    by_name: HashMap<String, u32>,
+}
+
+impl Lists {
+    fn new(metrics: &[file::Metric], operands: Vec<String>, constants: Vec<String>) -> Self {
+        let mut by_small = HashMap::new();
+        for (index, metric) in metrics.iter().enumerate() {
+            by_small.insert(format!("tma_{}", metric.name.to_ascii_lowercase()), Expr::Metric(index as u32));
+        }
+        for (index, operand) in operands.iter().enumerate() {
+            by_small.insert(operand.to_ascii_lowercase(), Expr::Event(index as u32));
+        }
+        let mut lists =
+            Self { operands, constants, by_small, by_legacy: BTreeMap::new(), by_name: HashMap::new() };
+        lists.by_small.insert("tsc".to_owned(), lists.constant(TICKS));
+        for (index, metric) in metrics.iter().enumerate() {
+            lists.by_legacy.insert(metric.legacy_name.clone(), index as u32);
+            lists.by_name.insert(metric.name.clone(), index as u32);
+        }
+        lists
+    }
+
+    fn constant(&self, name: &str) -> Expr {
+        let index = self.constants.binary_search_by(|known| known.as_str().cmp(name));
+        Expr::Constant(index.map_or(u32::MAX, |index| index as u32))
+    }
+
+    fn event(&self, name: &str) -> Option<Expr> {
+        let index = self.operands.binary_search_by(|known| known.as_str().cmp(name)).ok()?;
+        Some(Expr::Event(index as u32))
+    }
+}
+
+/// A formula as it will be kept, and spelled out.
+#[derive(Clone)]
+struct Formula {
+    kept: Expr,
+    spelled: Expr,
+    scale: f64,
+}
+
+/// Parses the formulas of the metric at `index`, those of the metrics in it first.
+fn formula_of(
+    index: usize,
+    metrics: &[file::Metric],
+    lists: &Lists,
+    done: &mut Vec<Option<Formula>>,
+    depth: usize,
+) -> Result<(), String> {
+    let metric = &metrics[index];
+    if done[index].is_some() {
+        return Ok(());
+    }
+    if depth > metrics.len() {
+        return Err(format!("`{}` is a part of itself", metric.name));
+    }
+    let long = long_formula(metric, lists)?;
+    let (scale, long) = unscaled(metric, long);
+    let mut short = metric.base_formula.as_deref().and_then(|text| short_formula(text, metric, lists));
+    if let Some(expr) = &short {
+        let mut inner = Vec::new();
+        expr.visit(&mut |part| {
+            if let Expr::Metric(other) = part {
+                inner.push(*other as usize);
+            }
+        });
+        for other in inner {
+            formula_of(other, metrics, lists, done, depth + 1)?;
+        }
+        let spelled = spell(expr, done);
+        let frequency = lists.constant(FREQUENCY);
+        let comparable = replace(&spelled, &lists.constant(TICKS), &frequency);
+        // The files write the same metric in both forms or they would disagree with themselves.
+        if comparable != replace(&long, &lists.constant(TICKS), &frequency) {
+            short = None;
+        }
+    }
+    let kept = short.unwrap_or_else(|| long.clone());
+    done[index] = Some(Formula { kept, spelled: long, scale });
+    Ok(())
+}
+
+fn long_formula(metric: &file::Metric, lists: &Lists) -> Result<Expr, String> {
+    let mut meaning = |name: &str| {
+        let constant = metric.constants.iter().find(|constant| constant.alias == name);
+        let event = metric.events.iter().find(|event| event.alias == name);
+        let found = match (event, constant) {
+            (Some(event), _) => lists.event(&event.name),
+            (None, Some(constant)) => match constant.name.parse::<f64>() {
+                Ok(number) => Some(Expr::Number(number)),
+                Err(_) => Some(lists.constant(constant_name(&constant.name))),
+            },
+            (None, None) if name == SECONDS => Some(lists.constant(SECONDS)),
+            _ => None,
+        };
+        found.ok_or_else(|| format!("`{name}` stands for nothing"))
+    };
+    parse(&metric.formula, &mut meaning).map_err(|error| format!("`{}`: {error}", metric.name))
+}
+
+/// Takes `100 *` off a fraction that is shown in percent.
+fn unscaled(metric: &file::Metric, long: Expr) -> (f64, Expr) {
+    match long {
+        Expr::Binary(Binary::Multiply, operands)
+            if metric.unit_of_measure == "percent" && operands[0] == Expr::Number(100.0) =>
+        {
+            let [_, fraction] = *operands;
+            (100.0, fraction)
+        }
+        other => (1.0, other),
+    }
+}
+
+fn short_formula(text: &str, metric: &file::Metric, lists: &Lists) -> Option<Expr> {
+    let mut meaning = |name: &str| {
+        let constant = metric.constants.iter().find(|constant| constant.alias == name);
+        let found = match constant {
+            Some(constant) if constant.name != name => match constant.name.parse::<f64>() {
+                Ok(number) => Some(Expr::Number(number)),
+                Err(_) => Some(lists.constant(constant_name(&constant.name))),
+            },
+            _ => None,
+        };
+        found.or_else(|| lists.by_small.get(name).cloned()).ok_or_else(String::new)
+    };
+    parse(text, &mut meaning).ok()
+}
+
+/// `expr` with every metric in it spelled out.
+fn spell(expr: &Expr, done: &[Option<Formula>]) -> Expr {
+    match expr {
+        Expr::Metric(index) => match &done[*index as usize] {
+            Some(formula) => formula.spelled.clone(),
+            None => expr.clone(),
+        },
+        Expr::Binary(operation, operands) => {
+            let [a, b] = &**operands;
+            Expr::binary(*operation, spell(a, done), spell(b, done))
+        }
+        Expr::If(parts) => Expr::If(Box::new(parts.each_ref().map(|part| spell(part, done)))),
+        _ => expr.clone(),
+    }
+}
+
+fn replace(expr: &Expr, from: &Expr, to: &Expr) -> Expr {
+    match expr {
+        _ if expr == from => to.clone(),
+        Expr::Binary(operation, operands) => {
+            let [a, b] = &**operands;
+            Expr::binary(*operation, replace(a, from, to), replace(b, from, to))
+        }
+        Expr::If(parts) => Expr::If(Box::new(parts.each_ref().map(|part| replace(part, from, to)))),
+        _ => expr.clone(),
+    }
+}
+
+fn metric_of(metric: &file::Metric, formula: Formula, lists: &Lists) -> Result<Metric, String> {
+    let groups = metric.metric_group.as_deref().unwrap_or_default().split(';');
+    let parent = match metric.parent_category.as_deref() {
+        None | Some("") => None,
+        Some(name) => {
+            let index = lists.by_name.get(name).copied();
+            Some(index.ok_or_else(|| format!("`{}`: its parent `{name}` is missing", metric.name))?)
+        }
+    };
+    Ok(Metric {
+        name: metric.name.clone(),
+        level: metric.level,
+        parent,
+        unit: metric.unit_of_measure.trim().to_owned(),
+        category: metric.category.trim().to_owned(),
+        domain: metric.count_domain.clone().unwrap_or_default(),
+        groups: groups.map(str::trim).filter(|group| !group.is_empty()).map(str::to_owned).collect(),
+        scale: formula.scale,
+        formula: formula.kept,
+        threshold: threshold(metric, lists)?,
+    })
+}
+
+fn threshold(metric: &file::Metric, lists: &Lists) -> Result<Option<Expr>, String> {
+    let Some(threshold) = metric.threshold.as_ref().filter(|one| !one.formula.trim().is_empty()) else {
+        return Ok(None);
+    };
+    let mut meaning = |name: &str| {
+        let alias = threshold.threshold_metrics.iter().find(|one| one.alias == name);
+        let index = alias.and_then(|one| lists.by_legacy.get(&one.value));
+        index.map(|index| Expr::Metric(*index)).ok_or_else(|| format!("`{name}` stands for nothing"))
+    };
+    let expr = parse(&threshold.formula, &mut meaning);
+    expr.map(Some).map_err(|error| format!("`{}`, threshold: {error}", metric.name))
+}
+
+/// Keeps the operands and constants that the kept formulas mention, so that the text form says the same.
+fn keep_used(model: &mut Model, lists: &Lists) {
+    let (mut events, mut constants) = (BTreeSet::new(), BTreeSet::new());
+    for metric in &model.metrics {
+        metric.formula.visit(&mut |part| match part {
+            Expr::Event(index) => drop(events.insert(*index)),
+            Expr::Constant(index) => drop(constants.insert(*index)),
+            _ => {}
+        });
+    }
+    let kept = |used: &BTreeSet<u32>, names: &[String]| -> Vec<String> {
+        used.iter().filter_map(|index| names.get(*index as usize).cloned()).collect()
+    };
+    (model.operands, model.constants) = (kept(&events, &lists.operands), kept(&constants, &lists.constants));
+    let place = |used: &BTreeSet<u32>| -> HashMap<u32, u32> {
+        used.iter().enumerate().map(|(new, old)| (*old, new as u32)).collect()
+    };
+    let (events, constants) = (place(&events), place(&constants));
+    for metric in &mut model.metrics {
+        metric.formula = renumber(&metric.formula, &events, &constants);
+    }
+}
+
+fn renumber(expr: &Expr, events: &HashMap<u32, u32>, constants: &HashMap<u32, u32>) -> Expr {
+    let new = |map: &HashMap<u32, u32>, old: &u32| map.get(old).copied().unwrap_or(*old);
+    match expr {
+        Expr::Event(index) => Expr::Event(new(events, index)),
+        Expr::Constant(index) => Expr::Constant(new(constants, index)),
+        Expr::Binary(operation, operands) => {
+            let [a, b] = &**operands;
+            Expr::binary(*operation, renumber(a, events, constants), renumber(b, events, constants))
+        }
+        Expr::If(parts) => Expr::If(Box::new(parts.each_ref().map(|part| renumber(part, events, constants)))),
+        _ => expr.clone(),
+    }
+}

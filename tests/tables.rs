@@ -1,0 +1,107 @@
+//! The tables of CPU models, and how they come out of a perfmon directory.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics says where")]
+
+use std::path::{Path, PathBuf};
+
+use pmbpf::table::{
+    model::{self, Counters, Model},
+    perfmon,
+};
+
+/// A small directory in perfmon's format, made for these tests.
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/perfmon")
+}
+
+fn imported() -> Model {
+    perfmon::read(&folder(), "testmodel", "test").unwrap()
+}
+
+fn line(model: &Model, name: &str) -> String {
+    let text = model::write(model);
+    let start = format!("metric\t{name}\t");
+    text.lines().find_map(|line| line.strip_prefix(&start)).unwrap().replace('\t', " ; ")
+}
+
+#[test]
+fn importing_twice_gives_identical_tables() {
+    assert_eq!(model::write(&imported()), model::write(&imported()));
+}
+
+#[test]
+fn a_table_reads_back_as_it_was_written() {
+    let imported = imported();
+    assert_eq!(model::read(&model::write(&imported)).unwrap(), imported);
+}
+
+#[test]
+fn built_in_tables_are_as_an_import_writes_them() {
+    for (name, text) in model::KNOWN {
+        assert_eq!(model::write(&model::read(text).unwrap()), *text, "{name}");
+    }
+}
+
+#[test]
+fn a_model_is_for_every_cpu_that_has_its_metrics() {
+    assert_eq!(imported().cpus, ["TestVendor-6-10", "TestVendor-6-11-[45]"]);
+    assert_eq!(perfmon::list(&folder()).unwrap().len(), 1, "a model without files is none");
+}
+
+#[test]
+fn a_short_formula_is_taken_if_it_says_the_same_and_the_long_one_if_not() {
+    let model = imported();
+    assert_eq!(
+        line(&model, "Busier"),
+        "2 ; Busy ; percent ; TMA ; - ; - ; 100 ; max(0, 1 - @Busy) ; @Busier > 5 & @Busy > 20"
+    );
+    assert_eq!(line(&model, "Disagrees"), "1 ; - ; - ; TMA ; - ; - ; 1 ; CPU_CLK_UNHALTED.THREAD * 2 ; -");
+    assert_eq!(
+        line(&model, "moved"),
+        "1 ; - ; MB/sec ; BW ; - ; - ; 1 ; UNC_X_MOVED * 64 / 1000000 / #CPU_COUNT / #DURATIONTIMEINSECONDS ; -"
+    );
+}
+
+#[test]
+fn an_event_keeps_what_is_needed_to_count_it() {
+    let model = imported();
+    let names: Vec<&str> = model.events.iter().map(|event| event.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["CPU_CLK_UNHALTED.THREAD", "UNC_X_MOVED", "WORK.DONE"],
+        "what is deprecated is left out"
+    );
+    let work = model.encoding("WORK.DONE:c2").unwrap();
+    assert_eq!(
+        (work.terms.as_str(), work.counters),
+        ("event=0xc0,umask=0x2,cmask=2", Counters::General(0xf))
+    );
+    assert_eq!(model.encoding("UNC_X_MOVED").unwrap().terms, "event=0x35,umask=0xc801");
+}
+
+#[test]
+fn what_cannot_be_in_a_table_is_found() {
+    let head = "pmbpf table 1\nevent\tA\tcore\tevent=0x1\tany\t0\t-\n";
+    let faults = |metrics: &str| model::read(&format!("{head}{metrics}")).unwrap().faults();
+    let metric = |name: &str, level: u32, parent: &str, formula: &str| {
+        format!("metric\t{name}\t{level}\t{parent}\t-\tTMA\t-\t-\t1\t{formula}\t-\n")
+    };
+    assert_eq!(faults(&metric("M", 1, "-", "A")), []);
+    assert_eq!(
+        faults(&metric("M", 1, "-", "B"))[0].to_string(),
+        "`M` counts `B`, which the table does not encode"
+    );
+    let loops = metric("M", 2, "N", "A") + &metric("N", 2, "M", "A");
+    assert_eq!(faults(&loops)[0].to_string(), "`M` is above itself in the tree");
+    assert_eq!(faults(&metric("M", 1, "-", "@M + A"))[0].to_string(), "`M` is computed from itself");
+    assert_eq!(faults(&metric("M", 1, "-", "A").repeat(2))[0].to_string(), "`M` is there twice");
+}
+
+#[test]
+fn a_broken_table_names_the_line() {
+    let error = |text: &str| model::read(text).unwrap_err().to_string();
+    assert_eq!(error("something else"), "table, line 1: it does not begin with `pmbpf table 1`");
+    assert_eq!(error("pmbpf table 1\nevent\tA"), "table, line 2: `event` with 1 fields");
+    let metric = "pmbpf table 1\nmetric\tM\t1\t-\t-\tTMA\t-\t-\t1\tA +\t-";
+    assert_eq!(error(metric), "table, line 2: formula, character 4: something is missing at the end");
+}
