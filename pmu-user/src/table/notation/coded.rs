@@ -1,7 +1,9 @@
 //! Terms of an event → the words that a PMU wants to see.
 
 use super::{
-    Term, TermValue, Why, kernel, parse,
+    Term, TermValue, Why,
+    find::matching,
+    kernel, parse,
     resolve::{Instance, Selected, instance},
 };
 use crate::{
@@ -10,7 +12,20 @@ use crate::{
         catalog::{Catalog, Entry, Named},
     },
     suggest::nearest,
+    table::model::{Event, Model},
 };
+
+/// Names that are nearly `name`.
+fn near(name: &str, catalog: &Catalog, model: Option<&Model>) -> Vec<String> {
+    let of_sysfs = catalog.pmus.iter().flat_map(|pmu| pmu.events.iter().map(|event| event.name.clone()));
+    let mut near = nearest(&name.to_ascii_lowercase(), kernel::names().chain(of_sysfs), |name| name);
+    if let Some(model) = model.filter(|_| near.is_empty()) {
+        let names = model.events.iter().map(|event| event.name.clone());
+        near = nearest(&name.to_ascii_uppercase(), names, |name| name);
+    }
+    near.dedup();
+    near
+}
 
 /// An event put together from terms.
 #[derive(Debug, Default)]
@@ -22,8 +37,9 @@ pub(super) struct Coded {
 }
 
 impl Coded {
-    /// The event that PMUs call `name`: those of cores, or else all that know it.
-    pub(super) fn of_sysfs_name(name: &str, catalog: &Catalog) -> Result<Self, Why> {
+    /// The event that PMUs call `name`: those of cores, or else all that know it; else the one of that name in the table of
+    /// the CPU model.
+    pub(super) fn of_name(name: &str, catalog: &Catalog, model: Option<&Model>) -> Result<Self, Why> {
         let knowing = |core: bool| {
             let pmus = catalog.pmus.iter().filter(move |pmu| !core || pmu.is_core());
             pmus.filter(|pmu| pmu.event(name).is_some()).collect::<Vec<_>>()
@@ -31,14 +47,26 @@ impl Coded {
         let cores = knowing(true);
         let pmus = if cores.is_empty() { knowing(false) } else { cores };
         if pmus.is_empty() {
-            let events =
-                catalog.pmus.iter().flat_map(|pmu| pmu.events.iter().map(|event| event.name.clone()));
-            let mut near = nearest(&name.to_ascii_lowercase(), kernel::names().chain(events), |name| name);
-            near.dedup();
-            return Err(Why::NoEvent(near));
+            return match model.and_then(|model| model.event(name)) {
+                Some(event) => Self::of_table(event, catalog),
+                None => Err(Why::NoEvent(near(name, catalog, model))),
+            };
         }
         let term = [Term { name: name.to_owned(), value: None }];
         Ok(Self::join(pmus.into_iter().map(|pmu| Self::of_terms(pmu, &term)).collect::<Result<_, _>>()?))
+    }
+
+    fn of_table(event: &Event, catalog: &Catalog) -> Result<Self, Why> {
+        let terms = parse::terms_of(&event.terms)
+            .ok_or_else(|| Why::NotNumber(event.name.clone(), event.terms.clone()))?;
+        let pmus: Vec<&Entry> = match event.unit.as_str() {
+            "core" => catalog.cores().collect(),
+            unit => matching(unit, catalog)?,
+        };
+        if pmus.is_empty() {
+            return Err(Why::NoCores);
+        }
+        Ok(Self::join(pmus.into_iter().map(|pmu| Self::of_terms(pmu, &terms)).collect::<Result<_, _>>()?))
     }
 
     pub(super) fn of_terms(pmu: &Entry, terms: &[Term]) -> Result<Self, Why> {

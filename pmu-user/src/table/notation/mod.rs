@@ -16,7 +16,7 @@ use std::fmt;
 
 pub use self::{
     parse::{Kind, NotationError},
-    resolve::{Instance, ResolveError, Selected, SelectedGroup, Why, resolve},
+    resolve::{Instance, ResolveError, Selected, SelectedGroup, Why, resolve, resolve_with},
 };
 
 /// A list of events and groups, in the order given.

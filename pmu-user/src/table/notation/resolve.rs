@@ -13,6 +13,7 @@ use crate::{
         tracepoint::TracepointError,
     },
     suggest::did_you_mean,
+    table::model::Model,
 };
 
 /// Events that are opened as one group, wherever they are opened.
@@ -122,21 +123,43 @@ pub enum Why {
     NeedsSlots,
 }
 
-/// Resolves every event of `list`.
+/// Resolves every event of `list`, by the names of the kernel and of sysfs.
 ///
 /// # Errors
 ///
 /// Names the first event that cannot be had, why, and the nearest thing that can.
 pub fn resolve(list: &List, catalog: &Catalog) -> Result<Vec<SelectedGroup>, ResolveError> {
-    list.groups.iter().map(|group| resolve_group(group, catalog)).collect()
+    resolve_with(list, catalog, None)
 }
 
-fn resolve_group(group: &Group, catalog: &Catalog) -> Result<SelectedGroup, ResolveError> {
+/// [`resolve`], and then by the names of the CPU model's table.
+///
+/// # Errors
+///
+/// As there.
+pub fn resolve_with(
+    list: &List,
+    catalog: &Catalog,
+    model: Option<&Model>,
+) -> Result<Vec<SelectedGroup>, ResolveError> {
+    let known = Known { catalog, model };
+    list.groups.iter().map(|group| resolve_group(group, known)).collect()
+}
+
+/// Where names are looked up.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    catalog: &'a Catalog,
+    model: Option<&'a Model>,
+}
+
+fn resolve_group(group: &Group, known: Known<'_>) -> Result<SelectedGroup, ResolveError> {
+    let catalog = known.catalog;
     let fail = |event: &Event, why| ResolveError { event: event.typed.clone(), at: event.at, why };
     let mut events = Vec::with_capacity(group.members.len());
     for member in &group.members {
         let modifiers = member.modifiers.and(group.modifiers);
-        let found = resolve_event(member, modifiers, catalog).map_err(|why| fail(member, why))?;
+        let found = resolve_event(member, modifiers, known).map_err(|why| fail(member, why))?;
         check_fellows(&found, &events).map_err(|why| fail(member, why))?;
         events.push(found);
     }
@@ -196,7 +219,8 @@ impl Selected {
     }
 }
 
-fn resolve_event(event: &Event, modifiers: Modifiers, catalog: &Catalog) -> Result<Selected, Why> {
+fn resolve_event(event: &Event, modifiers: Modifiers, known: Known<'_>) -> Result<Selected, Why> {
+    let catalog = known.catalog;
     // What a group may do when it does not fit is no part of what its events are.
     let own = Modifiers { weak: event.modifiers.weak, ..modifiers };
     let name = if own == event.modifiers {
@@ -217,7 +241,7 @@ fn resolve_event(event: &Event, modifiers: Modifiers, catalog: &Catalog) -> Resu
     match &event.what {
         What::Named(name) => match kernel::find(name) {
             Some(known) => Ok(plain(of_kernel(known, catalog)?, known.unit)),
-            None => Coded::of_sysfs_name(name, catalog)?.select(plain(Vec::new(), None)),
+            None => Coded::of_name(name, catalog, known.model)?.select(plain(Vec::new(), None)),
         },
         What::Raw(code) => {
             let core = |pmu: &Entry| instance(pmu, pmu.kind, *code);

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::{Event, Group, Kind, List, Modifiers, Precise, Selected, Term, TermValue, What, Why, resolve};
+use super::{
+    Event, Group, Kind, List, Modifiers, Precise, Selected, Term, TermValue, What, Why, resolve, resolve_with,
+};
 use crate::machine::{
     cpu::Cpu,
     pmu::{
@@ -11,6 +13,7 @@ use crate::machine::{
     },
     testing::Tree,
 };
+use crate::table::model::read;
 
 /// A server with what real ones have: a core PMU with Top-Down, numbered boxes, a name that begins like another.
 fn server() -> Tree {
@@ -310,4 +313,30 @@ proptest! {
             let _ = resolve(&list, &Catalog::default());
         }
     }
+}
+
+/// A table with an event of the cores, one of boxes, and one whose term this machine's PMU does not have.
+const TABLE: &str = "pmbpf table 1\n\
+    event\tINST.DONE\tcore\tevent=0xc0,umask=0x2\tany\t1000003\tprecise\n\
+    event\tOCR.X\tcore\tevent=0x2a,offcore_rsp=0x1\tany\t0\t-\n\
+    event\tUNC_M.RD\timc\tevent=0x5\tany\t0\t-\n";
+
+#[test]
+fn a_name_of_the_table_is_an_event_of_the_pmu_that_counts_it() {
+    let (catalog, model) = (Catalog::read(&server().root).unwrap(), read(TABLE).unwrap());
+    let resolve = |text: &str| resolve_with(&List::parse(text).unwrap(), &catalog, Some(&model));
+    let core = resolve("inst.done:u").unwrap().remove(0).events.remove(0);
+    assert_eq!((core.name.as_str(), core.instances[0].words), ("inst.done:u", Words([0x2c0, 0, 0, 0])));
+    assert!(core.modifiers.user);
+    assert_eq!(resolve("UNC_M.RD").unwrap()[0].events[0].instances.len(), 3);
+    assert!(matches!(resolve("OCR.X").unwrap_err().why, Why::NoTerm { term, .. } if term == "offcore_rsp"));
+    assert!(matches!(resolve("INST.DOEN").unwrap_err().why, Why::NoEvent(near) if near == ["INST.DONE"]));
+}
+
+#[test]
+fn a_name_of_the_table_needs_its_pmu() {
+    let (model, none) = (read(TABLE).unwrap(), Catalog::default());
+    let why = |text: &str| resolve_with(&List::parse(text).unwrap(), &none, Some(&model)).unwrap_err().why;
+    assert_eq!(why("INST.DONE"), Why::NoCores);
+    assert!(matches!(why("UNC_M.RD"), Why::NoPmu(name, _) if name == "imc"));
 }
