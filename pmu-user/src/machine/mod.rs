@@ -7,6 +7,7 @@ pub mod pmu;
 pub mod privilege;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod topology;
 pub mod tracepoint;
 
 use std::{
@@ -33,6 +34,9 @@ pub struct Machine {
     pub pmus: Vec<pmu::Pmu>,
     /// Where the cgroup hierarchies are mounted.
     pub cgroups: cgroup::Layout,
+    /// Sockets, cores, threads.
+    #[serde(default)]
+    pub topology: topology::Topology,
 }
 
 impl Machine {
@@ -42,10 +46,12 @@ impl Machine {
     ///
     /// `/proc` or `/sys` cannot be read.
     pub fn read(root: &Path) -> io::Result<Self> {
+        let cpu = cpu::Processor::read(root)?;
         Ok(Self {
             host: Untrusted::from(read_line(root, "proc/sys/kernel/hostname")?),
             kernel: Untrusted::from(read_line(root, "proc/sys/kernel/osrelease")?),
-            cpu: cpu::Processor::read(root)?,
+            topology: topology::Topology::read(root, &cpu.online),
+            cpu,
             pmus: pmu::read(root)?,
             cgroups: cgroup::Layout::read(root)?,
         })

@@ -13,6 +13,7 @@ use crate::{
         cgroup::Layout,
         cpu::{Cpu, Processor},
         pmu::Pmu,
+        topology::Topology,
     },
     untrusted::Untrusted,
 };
@@ -30,6 +31,7 @@ fn machine(pmus: &[&str]) -> Machine {
         },
         pmus: pmus.iter().map(|&name| Pmu { name: Untrusted::from(name), kind: 4 }).collect(),
         cgroups: Layout { v2: None, v1: Vec::new() },
+        topology: Topology::default(),
     }
 }
 
