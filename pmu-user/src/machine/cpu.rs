@@ -65,6 +65,12 @@ impl Processor {
         khz.map_or_else(|| (mhz().unwrap_or(2_000.0) * 1e6) as u64, |khz| khz * 1_000)
     }
 
+    /// Who made it, as `/proc/cpuinfo` says: `GenuineIntel`, `AuthenticAMD`. `None` where it does not (Arm).
+    #[must_use]
+    pub fn vendor(&self, root: &Path) -> Option<String> {
+        field(&read(root, "proc/cpuinfo").ok()?, "vendor_id").map(str::to_owned)
+    }
+
     /// Samples a second and CPU above which the kernel throttles (`kernel.perf_event_max_sample_rate`).
     #[must_use]
     pub fn sample_rate_max(&self, root: &Path) -> Option<u64> {

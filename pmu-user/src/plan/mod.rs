@@ -4,6 +4,7 @@
 
 mod error;
 pub mod request;
+pub mod schedule;
 pub mod turns;
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, path::Path, time::Duration};

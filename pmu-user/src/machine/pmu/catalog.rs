@@ -135,6 +135,12 @@ impl Entry {
         self.terms.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, bits)| *bits)
     }
 
+    /// The capability `name`.
+    #[must_use]
+    pub fn cap(&self, name: &str) -> Option<&str> {
+        self.caps.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
     /// The event `name`, in any case.
     #[must_use]
     pub fn event(&self, name: &str) -> Option<&Named> {

@@ -1,10 +1,12 @@
 //! Performance-monitoring units, from `/sys/bus/event_source/devices`.
 //!
 //! [`Pmu`] is what every report names; [`catalog::Catalog`] is all that sysfs says about them, read when events are to be
-//! resolved.
+//! resolved; [`counters`] is how many events can be counted at a time, which sysfs does not say.
 
 pub mod bits;
 pub mod catalog;
+pub mod counters;
+pub mod cpuid;
 
 use std::{io, path::Path};
 

@@ -1,0 +1,184 @@
+//! Which wanted events count all the time, which take turns, and which cannot be counted.
+
+use std::cmp::Reverse;
+
+use super::{
+    Counters, Need, Wanted, Why,
+    capacity::{Capacity, Shares},
+    fit::{Group, Seat, Set},
+};
+
+/// What becomes of an event.
+#[derive(Clone, Debug)]
+enum Place {
+    /// No metric that can be had wants it.
+    Unwanted,
+    /// It always counts.
+    Always,
+    /// It takes turns, under this number.
+    Turns(u16),
+    /// It cannot be counted.
+    Nowhere(Why),
+}
+
+/// What becomes of every event, and what groups of those that take turns are made from.
+pub(super) struct Places {
+    places: Vec<Place>,
+    /// Events that ask for general counters, by number.
+    numbered: Vec<usize>,
+    /// What each of them asks, then what other users of the PMU do.
+    pub(super) seats: Vec<Seat>,
+    /// A group before an event is in it: what is on general counters all the time stands there.
+    pub(super) empty: Group,
+}
+
+/// What a metric asks of the groups.
+pub(super) struct Demand {
+    /// Its level.
+    pub(super) level: u32,
+    /// Its events that take turns, ascending.
+    pub(super) events: Vec<u16>,
+    /// The same.
+    pub(super) set: Set,
+    /// Do they fit one group?
+    pub(super) fits: bool,
+}
+
+/// What an event asks, seen by itself.
+#[derive(Clone, Debug)]
+enum Asks {
+    /// Nothing that others could want.
+    Always,
+    /// One of these general counters.
+    General(u32),
+    /// One of these general counters, because its fixed counter is not to be had.
+    Instead(u32),
+    /// What is not there.
+    Nowhere(Why),
+}
+
+impl Asks {
+    fn of(counters: Counters, capacity: &Capacity) -> Self {
+        match counters {
+            Counters::Free => Self::Always,
+            Counters::Slots | Counters::Share => match capacity.shares {
+                Shares::Offered => Self::Always,
+                Shares::Missing => Self::Nowhere(Why::NoShares),
+            },
+            Counters::Fixed { index, .. } if capacity.has_fixed(index) => Self::Always,
+            Counters::Fixed { index, general } => {
+                match (capacity.usable(general), capacity.fixed_holder(index)) {
+                    (Ok(counters), _) => Self::Instead(counters),
+                    (Err(_), Some(by)) => Self::Nowhere(Why::Held(by.to_owned())),
+                    (Err(_), None) => Self::Nowhere(Why::NoFixed(index)),
+                }
+            }
+            Counters::General(mask) => capacity.usable(mask).map_or_else(Self::Nowhere, Self::General),
+        }
+    }
+}
+
+impl Places {
+    /// Finds a place for every event that a metric wants.
+    pub(super) fn of(needs: &[Need], wanted: &[Wanted], capacity: &Capacity) -> Self {
+        let asks: Vec<Asks> = needs.iter().map(|need| Asks::of(need.counters, capacity)).collect();
+        let mut places = vec![Place::Unwanted; needs.len()];
+        let mut uses = vec![0_usize; needs.len()];
+        for metric in wanted {
+            let mut missing = false;
+            for &event in &metric.events {
+                if let Asks::Nowhere(why) = &asks[event] {
+                    places[event] = Place::Nowhere(why.clone());
+                    missing = true;
+                }
+            }
+            if !missing {
+                metric.events.iter().for_each(|&event| uses[event] += 1);
+            }
+        }
+        let mut numbered = Vec::new();
+        let mut seats = Vec::new();
+        for (event, asks) in asks.iter().enumerate().filter(|(event, _)| uses[*event] > 0) {
+            places[event] = match *asks {
+                Asks::General(counters) | Asks::Instead(counters) => {
+                    numbered.push(event);
+                    seats.push(Seat { counters, resource: needs[event].resource });
+                    Place::Turns(numbered.len() as u16 - 1)
+                }
+                _ => Place::Always,
+            };
+        }
+        let others = numbered.len() as u16;
+        seats.extend(capacity.roaming().map(|counters| Seat { counters, resource: None }));
+        let others: Vec<u16> = (others..seats.len() as u16).collect();
+        // Without room for them the events were nowhere, so the alternative is never used for anything.
+        let empty = Group::new(capacity.general_left());
+        let empty = empty.with(&others, &seats).unwrap_or(empty);
+        let mut places = Self { places, numbered, seats, empty };
+        let mut instead: Vec<u16> = (0..places.numbered.len() as u16)
+            .filter(|&number| matches!(asks[places.numbered[usize::from(number)]], Asks::Instead(_)))
+            .collect();
+        instead.sort_by_key(|&number| Reverse(uses[places.numbered[usize::from(number)]]));
+        instead.into_iter().for_each(|number| places.stand_in(number));
+        places
+    }
+
+    /// Lets an event that lost its fixed counter have a general one all the time, if every other still finds one.
+    fn stand_in(&mut self, number: u16) {
+        let Some(with) = self.empty.with(&[number], &self.seats) else { return };
+        let turning =
+            |other: &u16| matches!(self.places[self.numbered[usize::from(*other)]], Place::Turns(_));
+        let mut others = (0..self.numbered.len() as u16).filter(|other| *other != number).filter(turning);
+        if others.all(|other| with.with(&[other], &self.seats).is_some()) {
+            self.empty = with;
+            self.places[self.numbered[usize::from(number)]] = Place::Always;
+        }
+    }
+
+    /// What a metric asks of the groups. `None` if it wants what cannot be counted.
+    pub(super) fn demand(&self, metric: &Wanted) -> Option<Demand> {
+        let mut events = Vec::new();
+        for &event in &metric.events {
+            match &self.places[event] {
+                Place::Turns(number) => events.push(*number),
+                Place::Nowhere(_) => return None,
+                Place::Always | Place::Unwanted => {}
+            }
+        }
+        events.sort_unstable();
+        events.dedup();
+        Some(Demand {
+            level: metric.level,
+            set: Set::of(&events, self.seats.len()),
+            fits: self.empty.with(&events, &self.seats).is_some(),
+            events,
+        })
+    }
+
+    /// Events of the metric that cannot be counted.
+    pub(super) fn missing(&self, metric: &Wanted) -> Vec<usize> {
+        let nowhere = |event: &usize| matches!(self.places[*event], Place::Nowhere(_));
+        metric.events.iter().copied().filter(nowhere).collect()
+    }
+
+    /// The events in a group, as indices into the needs.
+    pub(super) fn needs_of(&self, group: &Set) -> Vec<usize> {
+        let numbers = (0..self.numbered.len() as u16).filter(|&number| group.contains(number));
+        numbers.map(|number| self.numbered[usize::from(number)]).collect()
+    }
+
+    /// Events that always count.
+    pub(super) fn always(&self) -> Vec<usize> {
+        let places = self.places.iter().enumerate();
+        places.filter(|(_, place)| matches!(place, Place::Always)).map(|(event, _)| event).collect()
+    }
+
+    /// Wanted events that cannot be counted.
+    pub(super) fn impossible(&self) -> Vec<(usize, Why)> {
+        let why = |(event, place): (usize, &Place)| match place {
+            Place::Nowhere(why) => Some((event, why.clone())),
+            _ => None,
+        };
+        self.places.iter().enumerate().filter_map(why).collect()
+    }
+}

@@ -1,0 +1,205 @@
+//! Fewer groups at the price of metrics that are split: one group after the other gives its events to the rest.
+//!
+//! Where a group has no room, it gets some by dropping an event that another group has as well. In the end metrics are
+//! made whole again where an exchange of events between groups splits less than it joins.
+
+use std::cmp::Reverse;
+
+use super::{
+    fit::{Group, Set},
+    pack::Table,
+    place::Demand,
+};
+
+/// Groups that are tried at each step, the most promising first.
+const TRIED: usize = 4;
+/// How often all metrics are looked at in the end.
+const PASSES: usize = 2;
+
+/// Empties groups while the others can take what only they have. `metrics` are those that fit one group.
+pub(super) fn tighten(table: &Table<'_>, metrics: &[&Demand], groups: Vec<Set>) -> Vec<Set> {
+    let mut with = vec![Vec::new(); table.seats.len()];
+    for metric in metrics {
+        metric.events.iter().for_each(|&event| with[usize::from(event)].push(*metric));
+    }
+    let tight = Tight { table, metrics, with };
+    let mut bins: Vec<Bin> = groups.into_iter().filter_map(|set| tight.bin(set)).collect();
+    while let Some(fewer) = tight.one_less(&bins) {
+        bins = fewer;
+    }
+    for _ in 0..PASSES {
+        if !tight.join(&mut bins) {
+            break;
+        }
+    }
+    bins.into_iter().map(|bin| bin.set).collect()
+}
+
+/// A group and where its events are.
+#[derive(Clone)]
+struct Bin {
+    set: Set,
+    group: Group,
+}
+
+struct Tight<'a> {
+    table: &'a Table<'a>,
+    metrics: &'a [&'a Demand],
+    /// Metrics with an event, by event.
+    with: Vec<Vec<&'a Demand>>,
+}
+
+/// What splitting a metric costs: twice as much a level nearer to the root.
+fn cost(metric: &Demand) -> u32 {
+    1 << 8_u32.saturating_sub(metric.level)
+}
+
+impl Tight<'_> {
+    /// `None` if it does not fit.
+    fn bin(&self, set: Set) -> Option<Bin> {
+        let group = self.table.empty.with(&set.events(), self.table.seats)?;
+        Some(Bin { set, group })
+    }
+
+    fn scarcity(&self, event: u16) -> u32 {
+        self.table.seats[usize::from(event)].scarcity()
+    }
+
+    /// What it costs that metrics are in no group as a whole.
+    fn broken(&self, bins: &[Bin]) -> u32 {
+        let split = self.metrics.iter().filter(|metric| !bins.iter().any(|bin| bin.set.holds(&metric.set)));
+        split.map(|metric| cost(metric)).sum()
+    }
+
+    /// The same events in one group less, at the least cost among a few ways.
+    fn one_less(&self, bins: &[Bin]) -> Option<Vec<Bin>> {
+        let copies = |event: u16| bins.iter().filter(|bin| bin.set.contains(event)).count();
+        let only_here = |bin: &Bin| -> u32 {
+            let events = bin.set.events().into_iter().filter(|&event| copies(event) == 1);
+            events.map(|event| self.scarcity(event)).sum()
+        };
+        let mut order: Vec<usize> = (0..bins.len()).collect();
+        order.sort_by_cached_key(|&index| only_here(&bins[index]));
+        let without = |index: usize| {
+            let mut rest = bins.to_vec();
+            let emptied = rest.remove(index);
+            self.give_away(&emptied.set, &mut rest).then(|| (self.broken(&rest), index, rest))
+        };
+        let ways = order.into_iter().filter_map(without).take(TRIED);
+        ways.min_by_key(|(cost, index, _)| (*cost, *index)).map(|(.., rest)| rest)
+    }
+
+    /// Puts every event that no group has into one: whole metrics first, then event by event.
+    fn give_away(&self, emptied: &Set, bins: &mut [Bin]) -> bool {
+        let mut lost: Vec<&&Demand> =
+            self.metrics.iter().filter(|metric| emptied.holds(&metric.set)).collect();
+        lost.sort_by_key(|metric| (metric.level, Reverse(metric.events.len())));
+        for metric in lost {
+            let mut order: Vec<usize> = (0..bins.len()).collect();
+            order.sort_by_key(|&index| bins[index].set.lacks(&metric.set));
+            let fits = |index: usize| {
+                let group = bins[index].group.with(&metric.events, self.table.seats)?;
+                Some((index, group))
+            };
+            if let Some((index, group)) = order.into_iter().find_map(fits) {
+                bins[index].group = group;
+                bins[index].set.add(&metric.set);
+            }
+        }
+        self.place_all(emptied.events(), bins)
+    }
+
+    /// Puts those of the events that no group has into one, the hardest first. False if one finds no room.
+    fn place_all(&self, mut events: Vec<u16>, bins: &mut [Bin]) -> bool {
+        events.sort_by_key(|&event| Reverse(self.scarcity(event)));
+        events
+            .into_iter()
+            .all(|event| bins.iter().any(|bin| bin.set.contains(event)) || self.place(event, bins))
+    }
+
+    /// Puts an event where it fits, near to those that are used with it, or else in the place of another.
+    fn place(&self, event: u16, bins: &mut [Bin]) -> bool {
+        let near = |bin: &Bin| -> u32 {
+            let with = self.with[usize::from(event)].iter();
+            with.map(|metric| metric.set.len() - bin.set.lacks(&metric.set)).sum()
+        };
+        let fits = |(index, bin): (usize, &Bin)| {
+            let group = bin.group.with(&[event], self.table.seats)?;
+            Some((Reverse(near(bin)), index, group))
+        };
+        let best = bins.iter().enumerate().filter_map(fits).min_by_key(|&(near, index, _)| (near, index));
+        if let Some((_, index, group)) = best {
+            bins[index].group = group;
+            bins[index].set.insert(event);
+            return true;
+        }
+        self.place_instead(event, bins)
+    }
+
+    /// Puts an event in the place of one that another group has as well, where that splits the least.
+    fn place_instead(&self, event: u16, bins: &mut [Bin]) -> bool {
+        let mut ways = Vec::new();
+        for (index, bin) in bins.iter().enumerate() {
+            let copied = |other: &u16| bins.iter().filter(|bin| bin.set.contains(*other)).nth(1).is_some();
+            let others = bin.set.events().into_iter().filter(copied);
+            ways.extend(others.map(|other| (self.loss(other, index, bins), index, other)));
+        }
+        ways.sort_unstable();
+        let exchange = |(_, index, other): (u32, usize, u16)| {
+            let mut set = bins[index].set.clone();
+            set.remove(other);
+            set.insert(event);
+            Some((index, self.bin(set)?))
+        };
+        let Some((index, bin)) = ways.into_iter().find_map(exchange) else { return false };
+        bins[index] = bin;
+        true
+    }
+
+    /// What it costs if the group no longer has the event.
+    fn loss(&self, event: u16, index: usize, bins: &[Bin]) -> u32 {
+        let only_here = |metric: &&&Demand| {
+            bins.iter().enumerate().all(|(other, bin)| (other == index) == bin.set.holds(&metric.set))
+        };
+        self.with[usize::from(event)].iter().filter(only_here).map(|metric| cost(metric)).sum()
+    }
+
+    /// Makes split metrics whole by exchanging events between groups. False if nothing was gained.
+    fn join(&self, bins: &mut Vec<Bin>) -> bool {
+        let mut order = self.metrics.to_vec();
+        order.sort_by_key(|metric| metric.level);
+        let before = self.broken(bins);
+        let mut least = before;
+        for metric in order {
+            if bins.iter().any(|bin| bin.set.holds(&metric.set)) {
+                continue;
+            }
+            let mut near: Vec<usize> = (0..bins.len()).collect();
+            near.sort_by_key(|&index| bins[index].set.lacks(&metric.set));
+            for index in near.into_iter().take(TRIED) {
+                let Some(tried) = self.complete(metric, index, bins) else { continue };
+                let reached = self.broken(&tried);
+                if reached < least {
+                    (*bins, least) = (tried, reached);
+                    break;
+                }
+            }
+        }
+        least < before
+    }
+
+    /// Gives a group all of a metric; what has to leave for it goes elsewhere. `None` if it finds no room there.
+    fn complete(&self, metric: &Demand, index: usize, bins: &[Bin]) -> Option<Vec<Bin>> {
+        let mut bins = bins.to_vec();
+        let mut others = bins[index].set.clone();
+        others.subtract(&metric.set);
+        let mut others = others.events();
+        others.sort_by_cached_key(|&event| Reverse(self.loss(event, index, &bins)));
+        let group = self.table.empty.with(&metric.events, self.table.seats)?;
+        let (stay, leave) = group.filled(&others, self.table.seats);
+        let mut set = metric.set.clone();
+        stay.into_iter().for_each(|event| set.insert(event));
+        bins[index] = self.bin(set)?;
+        self.place_all(leave, &mut bins).then_some(bins)
+    }
+}
