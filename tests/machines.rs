@@ -13,7 +13,11 @@ use pmbpf::{
         cpu::Cpu,
         pmu::catalog::{Catalog, Place},
     },
-    plan::{Plan, PlanError, request::Request},
+    plan::{
+        Plan, PlanError,
+        metrics::{self, Depth, Multiplex},
+        request::{Request, WantedMetrics},
+    },
     table::notation::{List, resolve},
 };
 
@@ -85,4 +89,60 @@ fn a_capture_holds_no_name_of_its_host() {
         let host = entry.unwrap().path().join("proc/sys/kernel/hostname");
         assert_eq!(fs::read_to_string(&host).unwrap().trim(), "machine", "{}", host.display());
     }
+}
+
+/// A plan for the simulated machine, which has the core PMU of a Sapphire Rapids, to this level of the tree.
+fn planned(level: u32, multiplex: Multiplex) -> Plan {
+    let (machine, root) = captured("simulated-two-dies");
+    let (model, depth) = (Some("sapphirerapids".to_owned()), Depth::Level(level));
+    let metrics = metrics::Request { model, depth, multiplex, ..metrics::Request::default() };
+    let request = Request { metrics: WantedMetrics::Required(metrics), ..request(None) };
+    Plan::new(&request, &machine, &root).unwrap()
+}
+
+#[test]
+fn the_whole_tree_is_planned_in_few_groups() {
+    let plan = planned(6, Multiplex::Yes);
+    let metrics = plan.metrics.unwrap();
+    assert_eq!((metrics.missing, metrics.measured.len()), (vec![], 118));
+    // 8 counters hold its 129 events in no fewer than 16 groups.
+    assert!((16..=22).contains(&plan.turns[0].groups.len()), "{}", plan.turns[0].groups.len());
+}
+
+#[test]
+fn two_levels_are_counted_by_the_hardware_all_the_time() {
+    let plan = planned(2, Multiplex::Yes);
+    let leaders: Vec<&str> = plan.turns[0].always.iter().map(|group| group.events[0].name.as_str()).collect();
+    assert_eq!(leaders, ["TOPDOWN.SLOTS:perf_metrics", "CPU_CLK_UNHALTED.THREAD"]);
+    assert_eq!(plan.turns[0].always[0].events.len(), 9, "slots and its eight shares");
+    let metrics = plan.metrics.unwrap();
+    let waiting: Vec<&str> =
+        metrics.measured.iter().filter(|one| !one.groups.is_empty()).map(|one| one.name.as_str()).collect();
+    assert!(plan.turns[0].groups.len() <= 1, "{waiting:?} {:?}", plan.turns[0].groups);
+}
+
+#[test]
+fn without_turns_what_does_not_fit_is_left_out_by_name() {
+    let plan = planned(6, Multiplex::No);
+    let metrics = plan.metrics.unwrap();
+    assert!(plan.turns[0].groups.len() <= 1);
+    assert!(metrics.measured.iter().all(|one| one.coverage == 1.0));
+    let why = metrics.missing.iter().find(|(name, _)| name == "DTLB_Load").map(|(_, why)| why.as_str());
+    assert_eq!(
+        why,
+        Some("its events do not fit the counters beside the others, and taking turns is not allowed")
+    );
+    assert_eq!(metrics.missing.len() + metrics.measured.len(), 118);
+}
+
+#[test]
+fn a_machine_without_formulas_plans_none_and_says_so() {
+    let (machine, root) = captured("simulated-two-dies");
+    let plan = Plan::new(&request(None), &machine, &root).unwrap();
+    assert!(plan.metrics.is_none() && plan.turns.is_empty());
+    let why = plan.no_metrics.unwrap();
+    assert!(why.starts_with("there are no formulas for this CPU ("), "{why}");
+    let required = WantedMetrics::Required(metrics::Request::default());
+    let error = Plan::new(&Request { metrics: required, ..request(None) }, &machine, &root).unwrap_err();
+    assert!(error.hint().unwrap().contains("--cpu-model"));
 }

@@ -20,8 +20,8 @@ use crate::{
     drain::{Drain, Stopped, Workload},
     machine::Machine,
     plan::{
-        FREQUENCY, Plan,
-        request::{By, Descend, Inherit, Rate, Request, Stacks, Target},
+        FREQUENCY, Plan, metrics,
+        request::{By, Descend, Inherit, Rate, Request, Stacks, Target, WantedMetrics},
     },
     session::{
         self, Measure, Session,
@@ -160,6 +160,7 @@ impl Args {
                 (_, Some(period), _) => Rate::Period(period),
                 (_, _, frequency) => Rate::Frequency(frequency.unwrap_or(FREQUENCY)),
             },
+            metrics: WantedMetrics::IfPossible(metrics::Request::default()),
             stacks: if self.stacks { Stacks::Yes } else { Stacks::No },
             interval: self.interval,
             duration: self.duration,

@@ -5,6 +5,7 @@ use crate::{
         cgroup::ResolveError,
         cpu::{Cpu, format_list},
     },
+    plan::metrics::MetricsError,
     suggest::did_you_mean,
 };
 
@@ -62,6 +63,9 @@ pub enum PlanError {
     /// A cgroup is not there, or not clear.
     #[error(transparent)]
     Cgroup(#[from] ResolveError),
+    /// Metrics that cannot be had.
+    #[error("metrics: {0}")]
+    Metrics(#[from] MetricsError),
 }
 
 impl PlanError {
@@ -70,7 +74,9 @@ impl PlanError {
     pub const fn class(&self) -> Class {
         match self {
             Self::NoProcess(_) | Self::NoThread(_) | Self::Cgroup(ResolveError::Io(_)) => Class::Failed,
-            Self::Unsupported(..) | Self::Cgroup(ResolveError::NoV2) => Class::Unsupported,
+            Self::Unsupported(..)
+            | Self::Cgroup(ResolveError::NoV2)
+            | Self::Metrics(MetricsError::NoPmu(_) | MetricsError::NoTable(_)) => Class::Unsupported,
             _ => Class::Usage,
         }
     }
@@ -82,6 +88,10 @@ impl PlanError {
             Self::Unsupported(..) => {
                 Some("cpu-clock works everywhere; `pmbpf doctor` says what else does".to_owned())
             }
+            Self::Metrics(MetricsError::NoTable(_)) => Some(
+                "--cpu-model names a model that is near enough, --perfmon-dir a directory that has its formulas"
+                    .to_owned(),
+            ),
             Self::Cgroup(ResolveError::Ambiguous(..)) => Some("give the whole path".to_owned()),
             Self::NoEvent(..) => {
                 let names: Vec<&str> = crate::table::event::ALL.iter().map(|event| event.name).collect();

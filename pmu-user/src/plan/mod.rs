@@ -3,6 +3,7 @@
 //! A plan is plain data: `--dry-run` prints it, a recording begins with it, a test can make one.
 
 mod error;
+pub mod metrics;
 pub mod request;
 pub mod schedule;
 pub mod turns;
@@ -20,7 +21,10 @@ use serde::{Deserialize, Serialize};
 pub use self::error::{Class, PlanError};
 use crate::{
     machine::{Machine, cgroup::Cgroup, cpu::Cpu},
-    plan::request::{By, Descend, Inherit, Rate, Request, Stacks, Target as Asked},
+    plan::{
+        metrics::Choice,
+        request::{By, Descend, Inherit, Rate, Request, Stacks, Target as Asked},
+    },
     table::event::{self, CPU_CLOCK, CYCLES, Counts},
     untrusted::{Untrusted, exact},
 };
@@ -102,6 +106,12 @@ pub struct Plan {
     /// Counters per owner, by core PMU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<turns::Turns>,
+    /// Metrics that the counters are for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<metrics::Metrics>,
+    /// Why there are no metrics, if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_metrics: Option<String>,
     /// Stacks with the samples.
     pub stacks: Stacks,
     /// Time between two reports, if reports are asked for while running.
@@ -137,6 +147,7 @@ impl Plan {
         }
         let cpus = cpus(request, machine)?;
         let sampling = sampling(request, machine, root)?;
+        let Choice { turns, metrics, why_none } = Choice::new(&request.metrics, machine, root)?;
         let tick = tick(request.interval);
         let slots = slots(request.owners_max, machine, by, &target)?;
         let rate = sampling
@@ -149,7 +160,9 @@ impl Plan {
             target,
             inherit: request.inherit,
             descend: request.descend,
-            turns: Vec::new(),
+            turns,
+            metrics,
+            no_metrics: why_none,
             stacks: request.stacks,
             interval: request.interval,
             duration: request.duration,

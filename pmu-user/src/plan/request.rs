@@ -4,7 +4,7 @@ use std::{ffi::OsString, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::FREQUENCY;
+use super::{FREQUENCY, metrics};
 use crate::machine::cpu::Cpu;
 
 /// Whose time is counted.
@@ -75,6 +75,17 @@ pub enum Rate {
     Frequency(u32),
 }
 
+/// Metrics that are counted for every owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WantedMetrics {
+    /// None.
+    None,
+    /// These, or none where they cannot be had.
+    IfPossible(metrics::Request),
+    /// These, or it is an error.
+    Required(metrics::Request),
+}
+
 /// Everything `pmbpf run` was told.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -92,6 +103,8 @@ pub struct Request {
     pub event: Option<String>,
     /// How often.
     pub rate: Rate,
+    /// Metrics.
+    pub metrics: WantedMetrics,
     /// Stacks.
     pub stacks: Stacks,
     /// Report every so often.
@@ -115,6 +128,7 @@ impl Default for Request {
             cpus: None,
             event: None,
             rate: Rate::Frequency(FREQUENCY),
+            metrics: WantedMetrics::IfPossible(metrics::Request::default()),
             stacks: Stacks::No,
             interval: None,
             duration: None,

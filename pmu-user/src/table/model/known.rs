@@ -71,6 +71,17 @@ pub fn for_machine(identity: &str) -> Option<&'static str> {
     })
 }
 
+/// Name of the model in a perfmon directory for a CPU that identifies itself as `identity`.
+///
+/// # Errors
+///
+/// The directory cannot be read.
+pub fn of_folder(folder: &Path, identity: &str) -> Result<Option<String>, FindError> {
+    let all = perfmon::list(folder)?;
+    let mine = all.into_iter().find(|files| files.cpus.iter().any(|pattern| matches(pattern, identity)));
+    Ok(mine.map(|files| files.name))
+}
+
 /// Does a CPU belong to a pattern? The parts are equal, but for the last of four, a set of steppings.
 #[must_use]
 pub fn matches(pattern: &str, identity: &str) -> bool {

@@ -12,7 +12,7 @@ use super::formula::{Expr, Names};
 
 pub use self::{
     check::TableFault,
-    known::{FindError, KNOWN, for_machine, load, matches},
+    known::{FindError, KNOWN, for_machine, load, matches, of_folder},
     operand::{Encoding, Modes, OperandError},
     text::{TextError, read, write},
 };
@@ -140,6 +140,22 @@ impl Model {
             open.extend(children(Some(index)).map(|child| (child, depth + 1)));
         }
         tree
+    }
+
+    /// Metrics of the tree: those that are a part of another, and those that have parts.
+    pub fn tree_nodes(&self) -> impl Iterator<Item = u32> {
+        let has_parts = |index: u32| self.metrics.iter().any(|other| other.parent == Some(index));
+        let of_tree = move |&index: &u32| self.metrics[index as usize].parent.is_some() || has_parts(index);
+        (0..self.metrics.len() as u32).filter(of_tree)
+    }
+
+    /// Metrics of that name or of the group of that name, in any case.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Vec<u32> {
+        let is = |one: &String| one.eq_ignore_ascii_case(name);
+        let all = self.metrics.iter().enumerate();
+        let found = all.filter(|(_, metric)| is(&metric.name) || metric.groups.iter().any(is));
+        found.map(|(index, _)| index as u32).collect()
     }
 
     /// Indices of the operands that a metric's formula needs, those of metrics in it included. Sorted.

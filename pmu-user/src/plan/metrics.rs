@@ -1,0 +1,421 @@
+//! Metrics of a CPU model that are to be measured for every owner, and the events that they take.
+//!
+//! What only boxes outside the cores count is no owner's; what the PMU, the kernel or a hypervisor hides is not there. Both
+//! are named with the reason before anything is opened.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    request::WantedMetrics,
+    schedule::{self, Capacity, Counters, Home, Need, Packing, Resource, Schedule, Wanted},
+    turns::{self, Host, PlannedEvent, Turns},
+};
+use crate::{
+    machine::{
+        Machine,
+        pmu::{
+            bits::Word,
+            catalog::{Catalog, Entry},
+        },
+    },
+    table::{
+        model::{self, Encoding, Model, Modes},
+        notation::{List, resolve},
+    },
+};
+
+/// How deep into the tree to measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Depth {
+    /// The first two levels, and below them only where a node was flagged.
+    #[default]
+    DrillDown,
+    /// This level and those above, everywhere.
+    Level(u32),
+}
+
+/// What of a model's metrics to measure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Name of the CPU model; the machine's own if none.
+    pub model: Option<String>,
+    /// The user's perfmon directory.
+    pub folder: Option<PathBuf>,
+    /// How deep.
+    pub depth: Depth,
+    /// Metrics, or groups of them, beside the tree.
+    pub names: Vec<String>,
+    /// May metrics take turns?
+    pub multiplex: Multiplex,
+}
+
+/// May events take turns on the counters?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Multiplex {
+    /// Yes, in groups chosen by us.
+    #[default]
+    Yes,
+    /// No: what does not fit at once is left out, by name.
+    No,
+}
+
+/// Metrics that will be measured, and those that will not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metrics {
+    /// The CPU model whose formulas are used.
+    pub model: String,
+    /// Where they come from.
+    pub source: String,
+    /// Their version.
+    pub formulas: String,
+    /// The user's perfmon directory, if they come from there.
+    #[serde(default)]
+    pub folder: Option<PathBuf>,
+    /// How deep into the tree.
+    pub depth: Depth,
+    /// What is measured.
+    pub measured: Vec<Measured>,
+    /// What is not, and why.
+    pub missing: Vec<(String, String)>,
+    /// Who holds counters that are missing for it.
+    pub holds: Vec<String>,
+}
+
+/// A metric that will be measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Its name.
+    pub name: String,
+    /// Its level.
+    pub level: u32,
+    /// Groups that must have had a turn; none if it is counted all the time.
+    pub groups: Vec<u32>,
+    /// Share of the time for which it is measured, if every group has as many turns.
+    pub coverage: f64,
+}
+
+/// Why there are no metrics at all.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricsError {
+    /// The machine has no core PMU.
+    #[error("{0}")]
+    NoPmu(String),
+    /// No table is for this CPU.
+    #[error("there are no formulas for this CPU ({0})")]
+    NoTable(String),
+    /// The table that was asked for.
+    #[error(transparent)]
+    Table(#[from] model::FindError),
+    /// No metric has that name.
+    #[error("{model} has no metric or group `{name}`{near}", near = crate::suggest::did_you_mean(.near))]
+    NoMetric {
+        /// The model.
+        model: String,
+        /// What was asked for.
+        name: String,
+        /// The nearest names.
+        near: Vec<String>,
+    },
+}
+
+/// Counters, the metrics they are for, or why there are none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Choice {
+    /// What to count, by core PMU.
+    pub turns: Vec<Turns>,
+    /// The metrics.
+    pub metrics: Option<Metrics>,
+    /// Why there are none, although they were wanted.
+    pub why_none: Option<String>,
+}
+
+impl Choice {
+    /// What is wanted, as far as it can be had on `machine`, whose files are below `root`.
+    ///
+    /// # Errors
+    ///
+    /// It was asked for, and cannot be had.
+    pub fn new(wanted: &WantedMetrics, machine: &Machine, root: &Path) -> Result<Self, MetricsError> {
+        let (request, required) = match wanted {
+            WantedMetrics::None => return Ok(Self::default()),
+            WantedMetrics::IfPossible(request) => (request, false),
+            WantedMetrics::Required(request) => (request, true),
+        };
+        let catalog = Catalog::read(root).unwrap_or_default();
+        match plan(request, machine, &catalog, root) {
+            Ok((turns, metrics)) => Ok(Self { turns: vec![turns], metrics: Some(metrics), why_none: None }),
+            Err(error) if required => Err(error),
+            Err(error) => Ok(Self { why_none: Some(error.to_string()), ..Self::default() }),
+        }
+    }
+}
+
+/// Decides what to measure and how. Opens nothing; needs no privilege.
+///
+/// # Errors
+///
+/// Nothing at all can be measured, or a metric that was asked for by name does not exist.
+pub fn plan(
+    request: &Request,
+    machine: &Machine,
+    catalog: &Catalog,
+    root: &Path,
+) -> Result<(Turns, Metrics), MetricsError> {
+    let Some(pmu) = catalog.cores().next() else {
+        let why = machine.no_core_pmu().unwrap_or_else(|| "no core PMU is listed".to_owned());
+        return Err(MetricsError::NoPmu(why));
+    };
+    let model = model_of(request, root)?;
+    let chosen = choose(request, &model)?;
+    let mut missing = Vec::new();
+    let operands = Operands::of(&model, &chosen, pmu, catalog, &mut missing);
+    let wanted: Vec<Wanted> = operands.wanted(&model);
+    let capacity = Capacity::read(pmu, &machine.cpu, root);
+    let schedule = fit(request, &operands.needs, &wanted, &capacity);
+    let host = if machine.cpu.guest { Host::Guest } else { Host::Bare };
+    let slice = turns::slice(machine.cpu.online.len(), host);
+    let turns = Turns::new(&schedule, &operands.needs, &operands.events, &pmu.name, slice);
+    let measured = measured(&schedule, &wanted, &operands.needs, &mut missing);
+    let metrics = Metrics {
+        model: model.name.clone(),
+        source: model.source.clone(),
+        formulas: model.formulas_version.clone(),
+        folder: request.folder.clone(),
+        depth: request.depth,
+        measured,
+        missing,
+        holds: capacity.holds.iter().map(ToString::to_string).collect(),
+    };
+    Ok((turns, metrics))
+}
+
+fn model_of(request: &Request, root: &Path) -> Result<Model, MetricsError> {
+    let identity = crate::machine::cpu::identity(root).unwrap_or_else(|| "unknown".to_owned());
+    let name = match (&request.model, &request.folder) {
+        (Some(name), _) => Some(name.clone()),
+        (None, Some(folder)) => model::of_folder(folder, &identity)?,
+        (None, None) => model::for_machine(&identity).map(str::to_owned),
+    };
+    let name = name.ok_or(MetricsError::NoTable(identity))?;
+    Ok(model::load(&name, request.folder.as_deref())?)
+}
+
+/// Indices of the wanted metrics: the tree as deep as asked, what stands beside it at its root, and what was named.
+fn choose(request: &Request, model: &Model) -> Result<Vec<u32>, MetricsError> {
+    let deepest = match request.depth {
+        Depth::DrillDown => u32::MAX,
+        Depth::Level(level) => level,
+    };
+    let mut chosen: Vec<u32> = model
+        .tree_nodes()
+        .filter(|&index| model.metrics[index as usize].level <= deepest)
+        .chain(BESIDE.iter().filter_map(|name| model.metric(name)))
+        .collect();
+    for name in &request.names {
+        let found = model.named(name);
+        if found.is_empty() {
+            let names = model.metrics.iter().map(|metric| metric.name.clone());
+            let near = crate::suggest::nearest(name, names, |name| name);
+            return Err(MetricsError::NoMetric { model: model.name.clone(), name: name.clone(), near });
+        }
+        chosen.extend(found);
+    }
+    chosen.sort_unstable();
+    chosen.dedup();
+    Ok(chosen)
+}
+
+/// What stands beside the tree, and takes counters that count all the time anyway.
+const BESIDE: [&str; 4] = ["Info_Thread_IPC", "Info_Thread_CPI", "Info_Thread_CLKS", "Info_Thread_SLOTS"];
+
+/// Wanted metrics with their events, resolved for one PMU.
+#[derive(Default)]
+struct Operands {
+    needs: Vec<Need>,
+    events: Vec<PlannedEvent>,
+    /// Metric, and its events by index.
+    metrics: Vec<(u32, Vec<usize>)>,
+}
+
+impl Operands {
+    fn of(
+        model: &Model,
+        chosen: &[u32],
+        pmu: &Entry,
+        catalog: &Catalog,
+        missing: &mut Vec<(String, String)>,
+    ) -> Self {
+        let mut all = Self::default();
+        for &metric in chosen {
+            let operands = model.operands_of(metric);
+            let events: Result<Vec<usize>, String> = operands
+                .iter()
+                .map(|&operand| &model.operands[operand as usize])
+                .filter(|operand| !is_latency(operand))
+                .map(|operand| all.event(operand, model, pmu, catalog))
+                .collect();
+            match events {
+                Ok(events) => all.metrics.push((metric, events)),
+                Err(why) => missing.push((model.metrics[metric as usize].name.clone(), why)),
+            }
+        }
+        all
+    }
+
+    fn event(
+        &mut self,
+        operand: &str,
+        model: &Model,
+        pmu: &Entry,
+        catalog: &Catalog,
+    ) -> Result<usize, String> {
+        if let Some(known) = self.needs.iter().position(|need| need.name == operand) {
+            return Ok(known);
+        }
+        let encoding = model.encoding(operand).map_err(|error| error.to_string())?;
+        if encoding.unit != "core" {
+            return Err(format!("{operand} is counted by `{}`, for everyone together", encoding.unit));
+        }
+        let event = planned(operand, &encoding, pmu, catalog)?;
+        let name = operand.to_owned();
+        self.needs.push(Need { name, counters: counters(&encoding, &event), resource: resource(&encoding) });
+        self.events.push(event);
+        Ok(self.needs.len() - 1)
+    }
+
+    fn wanted(&self, model: &Model) -> Vec<Wanted> {
+        let wanted = |(index, events): &(u32, Vec<usize>)| {
+            let metric = &model.metrics[*index as usize];
+            Wanted { name: metric.name.clone(), level: metric.level, events: events.clone() }
+        };
+        self.metrics.iter().map(wanted).collect()
+    }
+}
+
+/// The latency of a retired instruction, which no counter holds.
+fn is_latency(operand: &str) -> bool {
+    operand.ends_with(":retire_latency")
+}
+
+fn planned(
+    operand: &str,
+    encoding: &Encoding,
+    pmu: &Entry,
+    catalog: &Catalog,
+) -> Result<PlannedEvent, String> {
+    let modes = match encoding.modes {
+        Modes::All => "",
+        Modes::User => "u",
+        Modes::Kernel => "k",
+    };
+    let notation = format!("{}/{}/{}", pmu.name, encoding.terms, modes);
+    // A share means nothing to the notation without `slots`, but it will stand in a group with it.
+    let list = match encoding.counters {
+        model::Counters::Share => format!("{{{}/event=0x0,umask=0x4/,{notation}}}", pmu.name),
+        _ => notation,
+    };
+    let list = List::parse(&list).map_err(|error| error.to_string())?;
+    let groups = resolve(&list, catalog).map_err(|error| error.why.to_string())?;
+    let selected = groups.first().and_then(|group| group.events.last());
+    let instance = selected.and_then(|selected| selected.instances.first());
+    let instance = instance.ok_or_else(|| format!("{operand} has no encoding on {}", pmu.name))?;
+    Ok(PlannedEvent {
+        name: operand.to_owned(),
+        kind: instance.kind,
+        words: instance.words.0,
+        modes: modes.to_owned(),
+    })
+}
+
+fn counters(encoding: &Encoding, event: &PlannedEvent) -> Counters {
+    /// `slots` of Intel's cores (arch/x86/events/intel/core.c, `INTEL_TD_SLOTS`).
+    const SLOTS: u64 = 0x400;
+    match encoding.counters {
+        model::Counters::Any => Counters::General(u32::MAX),
+        model::Counters::General(mask) => Counters::General(mask),
+        model::Counters::Share => Counters::Share,
+        model::Counters::Fixed(_) if event.words[Word::Config as usize] == SLOTS => Counters::Slots,
+        // A fixed counter only counts all modes and nothing but the plain event; the general event counts the same.
+        model::Counters::Fixed(index) => {
+            let general = if encoding.terms.starts_with("event=0x0,") { 0 } else { u32::MAX };
+            Counters::Fixed { index: u8::try_from(index).unwrap_or(u8::MAX), general }
+        }
+    }
+}
+
+fn resource(encoding: &Encoding) -> Option<Resource> {
+    let value = |name: &str| {
+        let term = encoding.terms.split(',').find_map(|term| term.strip_prefix(name)?.strip_prefix('='))?;
+        match term.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => term.parse().ok(),
+        }
+    };
+    value("offcore_rsp")
+        .map(Resource::Offcore)
+        .or_else(|| value("frontend").map(Resource::FrontEnd))
+        .or_else(|| value("ldlat").map(Resource::LoadLatency))
+}
+
+/// Packs, without turns if none are allowed: then the metrics that fit with those before them are kept.
+fn fit(request: &Request, needs: &[Need], wanted: &[Wanted], capacity: &Capacity) -> Schedule {
+    let all = schedule::schedule(needs, wanted, capacity, Packing::Whole);
+    if request.multiplex == Multiplex::Yes || all.groups.len() <= 1 {
+        return all;
+    }
+    let mut kept: Vec<Wanted> = wanted.to_vec();
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by_key(|&index| wanted[index].level);
+    kept.iter_mut().for_each(|metric| metric.events.clear());
+    for index in order {
+        kept[index].events.clone_from(&wanted[index].events);
+        if schedule::schedule(needs, &kept, capacity, Packing::Whole).groups.len() > 1 {
+            kept[index].events.clear();
+        }
+    }
+    schedule::schedule(needs, &kept, capacity, Packing::Whole)
+}
+
+fn measured(
+    schedule: &Schedule,
+    wanted: &[Wanted],
+    needs: &[Need],
+    missing: &mut Vec<(String, String)>,
+) -> Vec<Measured> {
+    let coverage = schedule.coverage(wanted);
+    let mut measured = Vec::new();
+    for ((metric, home), coverage) in wanted.iter().zip(&schedule.homes).zip(coverage) {
+        let groups: Vec<u32> = match home {
+            Home::Always => Vec::new(),
+            Home::One(group) => vec![*group as u32],
+            Home::Split(groups, _) => groups.iter().map(|&group| group as u32).collect(),
+            Home::Nowhere(events) => {
+                missing.push((metric.name.clone(), nowhere(events, schedule, needs)));
+                continue;
+            }
+        };
+        let fits = metric.events.iter().all(|event| {
+            schedule.always.contains(event) || schedule.groups.iter().any(|group| group.contains(event))
+        });
+        if !fits {
+            let why = "its events do not fit the counters beside the others, and taking turns is not allowed";
+            missing.push((metric.name.clone(), why.to_owned()));
+            continue;
+        }
+        let (name, level) = (metric.name.clone(), metric.level);
+        measured.push(Measured { name, level, groups, coverage: coverage.unwrap_or(0.0) });
+    }
+    measured
+}
+
+fn nowhere(events: &[usize], schedule: &Schedule, needs: &[Need]) -> String {
+    let why = |event: &usize| {
+        let (_, why) = schedule.impossible.iter().find(|(index, _)| index == event)?;
+        Some(format!("{}: {why}", needs[*event].name))
+    };
+    let all: Vec<String> = events.iter().filter_map(why).collect();
+    all.join("; ")
+}
