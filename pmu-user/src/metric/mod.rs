@@ -3,6 +3,7 @@
 mod blind;
 mod cost;
 pub mod counts;
+pub mod estimate;
 mod hot;
 mod owners;
 mod quality;
