@@ -3,6 +3,7 @@
 mod blind;
 mod cost;
 pub mod counts;
+pub mod estimate;
 pub mod formulas;
 mod hot;
 pub mod offline;

@@ -1,0 +1,111 @@
+//! Totals of the events of a group that takes turns.
+
+use super::{
+    CLOCKS_DIFFER, Estimate, SLICES_MIN, Scaled,
+    population::Population,
+    regression::{Regression, Room},
+    replicates::Deviations,
+    represent::Seen,
+};
+use crate::plan::turns::Turns;
+
+/// One estimate per event of the group.
+pub(super) fn estimates(turns: &Turns, group: usize, population: &Population<'_>) -> Vec<Estimate> {
+    let events = turns.groups[group].events.len();
+    let in_force = || {
+        let rows = population.rows.iter().enumerate();
+        rows.filter(move |(_, row)| row.group == u32::try_from(group).ok() && row.counts.len() == events)
+    };
+    let seen: Vec<Seen> = in_force()
+        .filter(|(_, row)| row.running_ns > 0)
+        .map(|(slice, row)| Seen { slice, running: row.running_ns as f64 })
+        .collect();
+    let never = if in_force().next().is_some() {
+        "others held the counters of its group whenever that had its turn"
+    } else {
+        "its group had no turn while this ran; a longer run gives every group one"
+    };
+    let sample = match Sample::new(population, &seen, turns.groups.len(), never) {
+        Ok(sample) => sample,
+        Err(why) => return vec![Estimate::Missing(why); events],
+    };
+    let mut room = Room::default();
+    (0..events)
+        .map(|event| {
+            let counts: Vec<u64> = seen.iter().map(|one| population.rows[one.slice].counts[event]).collect();
+            sample.estimate(&counts, &mut room)
+        })
+        .collect()
+}
+
+/// The estimate of one event from the slices in which it counted, `counts` in the order of `seen`.
+pub(super) fn estimate_one(population: &Population<'_>, seen: &[Seen], counts: &[u64], never: &str) -> Estimate {
+    match Sample::new(population, seen, 1, never) {
+        Ok(sample) => sample.estimate(counts, &mut Room::default()),
+        Err(why) => Estimate::Missing(why),
+    }
+}
+
+/// The slices in which a group counted.
+struct Sample<'a> {
+    seen: &'a [Seen],
+    coverage: f64,
+    /// `None` if that was all of the owner's time.
+    regression: Option<Regression<'a>>,
+}
+
+impl<'a> Sample<'a> {
+    fn new(population: &Population<'_>, seen: &'a [Seen], groups: usize, never: &str) -> Result<Self, String> {
+        if population.rows.is_empty() {
+            return Err("what was to be counted never ran".to_owned());
+        }
+        if seen.is_empty() {
+            return Err(never.to_owned());
+        }
+        let mut unseen = population.time.clone();
+        for one in seen {
+            let time = population.time[one.slice];
+            unseen[one.slice] = if one.running < time * (1.0 - CLOCKS_DIFFER) { time - one.running } else { 0.0 };
+        }
+        let coverage = (seen.iter().map(|one| one.running).sum::<f64>() / population.time_total).min(1.0);
+        if unseen.iter().all(|time| *time == 0.0) {
+            return Ok(Self { seen, coverage, regression: None });
+        }
+        if seen.len() < SLICES_MIN {
+            let slices = if seen.len() == 1 { "slice" } else { "slices" };
+            return Err(format!(
+                "its group counted in {} {slices} only; {SLICES_MIN} tell how far a total may be off",
+                seen.len()
+            ));
+        }
+        Ok(Self { seen, coverage, regression: Some(Regression::new(population, seen, &unseen, groups)) })
+    }
+
+    fn estimate(&self, counts: &[u64], room: &mut Room) -> Estimate {
+        let exact = counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
+        let Some(regression) = &self.regression else { return Estimate::Exact(exact) };
+        let rates: Vec<f64> =
+            self.seen.iter().zip(counts).map(|(one, count)| *count as f64 / one.running).collect();
+        let fitted = regression.fit(&rates, room);
+        let seen = exact as f64;
+        let deviations = at_least_by_chance(&room.deviations, seen, self.coverage);
+        Estimate::Scaled(Box::new(Scaled {
+            total: fitted.total.max(seen),
+            seen,
+            coverage: self.coverage,
+            deviations: Deviations::new(&deviations, fitted.freedom),
+        }))
+    }
+}
+
+/// Deviations no smaller than those of occurrences that fall into the turns by chance, as in [`super::super::counts`]:
+/// where nothing, or the same few, were seen in every slice, that is not what must have been in the others. One more than
+/// was seen is allowed for.
+fn at_least_by_chance(deviations: &[f64], seen: f64, share: f64) -> Vec<f64> {
+    let variance: f64 = deviations.iter().map(|deviation| deviation * deviation).sum();
+    let by_chance = (seen + 1.0) * (1.0 - share) / (share * share);
+    if variance >= by_chance {
+        return deviations.to_vec();
+    }
+    vec![(by_chance / deviations.len() as f64).sqrt(); deviations.len()]
+}

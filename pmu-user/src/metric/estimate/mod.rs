@@ -1,0 +1,139 @@
+//! Counts that took turns → totals of all the time, and metrics over them, each with its interval.
+//!
+//! Reads the slices of one owner. In every slice some events counted, and of the groups that take turns one did. What a
+//! group missed is predicted from what always counts by a ridge regression over the slices in which it counted; how far
+//! the predictions were off there is added for the rest, by nearness in time (a generalised regression estimator: Särndal,
+//! Swensson and Wretman, Model Assisted Survey Sampling, 1992, ch. 6). Where phases differ in what always counts, most of
+//! their error is gone; where they do not, what is left is the ratio of near slices, which no workload can lead astray, as
+//! the order of the groups is random.
+//!
+//! How uncertain a total is, is read from how much near slices differ, after the regression. It goes into replicates:
+//! totals, of all events at once, as other turns might have given. A metric is evaluated on each, whatever its formula.
+//!
+//! What no slice shows, no interval holds: a burst so rare that none of the group's slices met one is in neither.
+
+mod always;
+mod cholesky;
+mod formula;
+mod group;
+mod population;
+mod regression;
+mod replicates;
+mod represent;
+#[cfg(test)]
+mod simulation;
+mod student;
+#[cfg(test)]
+mod tests;
+
+use self::{population::Population, replicates::Deviations};
+pub use self::replicates::REPLICATES;
+use super::value::{How, Known, Value};
+use crate::{drain::slice::SliceRow, plan::turns::Turns};
+
+/// Fewest slices in which a group has to have counted: two tell one difference, and with it an interval 13 times as wide.
+pub const SLICES_MIN: usize = 3;
+
+/// Times that differ by less than this share are one: the owner's time and a counter's are read one after the other.
+const CLOCKS_DIFFER: f64 = 1e-3;
+
+/// Which event of a [`Turns`]: first those that always count, then group by group, in the plan's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EventIndex(pub usize);
+
+impl EventIndex {
+    /// The event that results call `name`. One that always counts comes before one of the same name that takes turns.
+    #[must_use]
+    pub fn of(turns: &Turns, name: &str) -> Option<Self> {
+        let taking_turns = turns.groups.iter().flat_map(|group| &group.events);
+        turns.always_events().chain(taking_turns).position(|event| event.name == name).map(Self)
+    }
+}
+
+/// Totals of one owner's events over all its slices.
+#[derive(Clone, Debug)]
+pub struct Estimates {
+    events: Vec<Estimate>,
+}
+
+/// What is known of an event's total.
+#[derive(Clone, Debug)]
+enum Estimate {
+    /// Nothing, and why.
+    Missing(String),
+    /// It counted whenever the owner ran.
+    Exact(u64),
+    /// It counted in part of the time.
+    Scaled(Box<Scaled>),
+}
+
+/// A total of which a part was counted.
+#[derive(Clone, Debug)]
+struct Scaled {
+    total: f64,
+    /// What was counted: no total is less.
+    seen: f64,
+    /// Running by the owner's time (0 to 1).
+    coverage: f64,
+    /// How far off it may be.
+    deviations: Deviations,
+}
+
+impl Estimates {
+    /// Estimates every event of `turns`. `rows` are one owner's, of these turns only, in any order; several rows of a
+    /// slice are taken as slices of their own. Pure.
+    #[must_use]
+    pub fn new(turns: &Turns, rows: &[SliceRow]) -> Self {
+        let mut ran: Vec<&SliceRow> = rows.iter().filter(|row| row.time_ns > 0).collect();
+        ran.sort_by_key(|row| row.slice);
+        let population = Population::new(turns, &ran);
+        let mut events = always::estimates(turns, rows, &population);
+        for group in 0..turns.groups.len() {
+            events.extend(group::estimates(turns, group, &population));
+        }
+        Self { events }
+    }
+
+    /// Number of events, hence end of the indices.
+    #[must_use]
+    pub fn events(&self) -> usize {
+        self.events.len()
+    }
+
+    /// An event's total.
+    #[must_use]
+    pub fn value(&self, event: EventIndex) -> Value {
+        match self.events.get(event.0) {
+            Some(Estimate::Exact(count)) => Value::counted(*count, 1.0),
+            Some(Estimate::Scaled(scaled)) => Value::Known(scaled.known()),
+            Some(Estimate::Missing(why)) => Value::Missing(why.clone()),
+            None => Value::Missing("the event is not in the plan".to_owned()),
+        }
+    }
+
+    /// An event's total as other turns might have given it; `replicate` counts up to [`REPLICATES`]. The same number
+    /// means the same turns for every event, so what went wrong together goes wrong together.
+    #[must_use]
+    pub fn replicate(&self, event: EventIndex, replicate: usize) -> Option<f64> {
+        match self.events.get(event.0)? {
+            Estimate::Exact(count) => Some(*count as f64),
+            Estimate::Scaled(scaled) => {
+                Some((scaled.total + scaled.deviations.each.get(replicate)?).max(scaled.seen))
+            }
+            Estimate::Missing(_) => None,
+        }
+    }
+}
+
+impl Scaled {
+    fn known(&self) -> Known {
+        let reach = self.deviations.reach();
+        Known {
+            estimate: self.total,
+            low: (self.total - reach).max(self.seen),
+            high: self.total + reach,
+            coverage: self.coverage,
+            how: How::Scaled,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Predicts what a group would have counted from what always counts, and tells how much the predictions may be off.
+//!
+//! Works on rates (counts per ns of running time), weighted by running time: a slice twice as long is twice as certain.
+
+use super::{
+    cholesky::Cholesky,
+    population::Population,
+    represent::{Seen, weights},
+};
+
+/// How strongly slopes are held back, in variances of a signature's number, which are 1. At the end there is no slope at
+/// all: the plain ratio to the owner's time. Below the first, the noise of what always counts would be fitted.
+const RIDGES: [f64; 6] = [3e-4, 3e-3, 3e-2, 0.3, 3.0, f64::INFINITY];
+
+/// Most of a prediction that a slice may make of itself. Without a bound, one that the regression bends to says nothing
+/// of the error and has it divided by nothing.
+const LEVERAGE_MAX: f64 = 0.999;
+
+/// Degrees of freedom of n differences between neighbours: 18 / 35 · n. A difference has −2/3 of its variance in common with
+/// the next and 1/6 with the next but one, and 1 + 2 · (4/9 + 1/36) = 35 / 18.
+const FREEDOM: f64 = 18.0 / 35.0;
+
+/// The regression of one group's events. What does not depend on the event is computed once.
+pub(super) struct Regression<'a> {
+    seen: &'a [Seen],
+    /// How much of the owner's time a ns of each slice stands for.
+    stands_for: Vec<f64>,
+    running_total: f64,
+    columns: usize,
+    /// Signatures of the slices seen, less their mean.
+    centred: Vec<f64>,
+    /// Signatures of all the owner's time, less those that the slices seen stand for, times time.
+    gap: Vec<f64>,
+    fits: Vec<Ridge>,
+}
+
+/// What a ridge makes of a group.
+struct Ridge {
+    /// `None` if there is no slope.
+    solver: Option<Cholesky>,
+    /// For each slice, what makes its residual that of a regression without it.
+    without_itself: Vec<f64>,
+    /// For each slice, what makes its difference from its neighbours a deviation of the total.
+    lever: Vec<f64>,
+    /// Parameters that are left free, all told.
+    parameters: f64,
+}
+
+/// What a regression says about one event. The slices' deviations stay in [`Room`].
+pub(super) struct Fitted {
+    /// Estimate of the total.
+    pub(super) total: f64,
+    /// Degrees of freedom of the deviations.
+    pub(super) freedom: f64,
+}
+
+/// Memory that is used again for each event.
+#[derive(Default)]
+pub(super) struct Room {
+    slopes: Vec<f64>,
+    residuals: Vec<f64>,
+    scores: Vec<f64>,
+    totals: Vec<f64>,
+    /// Of each slice seen: what it adds to the error of the total.
+    pub(super) deviations: Vec<f64>,
+}
+
+impl<'a> Regression<'a> {
+    /// `unseen` is the time in each slice that the group missed. At least three slices have to be seen.
+    pub(super) fn new(population: &Population<'_>, seen: &'a [Seen], unseen: &[f64], groups: usize) -> Self {
+        let columns = population.columns;
+        // A round of turns: far enough for two slices or three, and not farther than phases have to last.
+        let stands_for = weights(population, seen, unseen, groups as f64);
+        let running_total: f64 = seen.iter().map(|one| one.running).sum();
+        let mut mean = vec![0.0; columns];
+        for one in seen {
+            for (mean, rate) in mean.iter_mut().zip(population.signature(one.slice)) {
+                *mean += one.running / running_total * rate;
+            }
+        }
+        let centred: Vec<f64> = seen
+            .iter()
+            .flat_map(|one| population.signature(one.slice).iter().zip(&mean).map(|(rate, mean)| rate - mean))
+            .collect();
+        // Over all the owner's time signatures have the mean 0.
+        let mut gap: Vec<f64> = mean.iter().map(|mean| -mean * population.time_total).collect();
+        for (at, one) in seen.iter().enumerate() {
+            for (gap, rate) in gap.iter_mut().zip(&centred[at * columns..]) {
+                *gap -= stands_for[at] * one.running * rate;
+            }
+        }
+        let mut regression = Self { seen, stands_for, running_total, columns, centred, gap, fits: Vec::new() };
+        let moments = regression.moments();
+        // Without signatures all ridges are the same.
+        let ridges = if columns == 0 { &RIDGES[RIDGES.len() - 1..] } else { &RIDGES[..] };
+        regression.fits = ridges.iter().map(|ridge| regression.ridge(&moments, *ridge)).collect();
+        regression
+    }
+
+    fn signature(&self, at: usize) -> &[f64] {
+        &self.centred[at * self.columns..(at + 1) * self.columns]
+    }
+
+    fn share(&self, at: usize) -> f64 {
+        self.seen[at].running / self.running_total
+    }
+
+    /// Second moments of the signatures: the lower triangle, row by row.
+    fn moments(&self) -> Vec<f64> {
+        let mut moments = vec![0.0; self.columns * self.columns];
+        for at in 0..self.seen.len() {
+            let (signature, share) = (self.signature(at), self.share(at));
+            for (row, left) in signature.iter().enumerate() {
+                let into = &mut moments[row * self.columns..=row * self.columns + row];
+                for (moment, right) in into.iter_mut().zip(signature) {
+                    *moment += share * left * right;
+                }
+            }
+        }
+        moments
+    }
+
+    fn ridge(&self, moments: &[f64], ridge: f64) -> Ridge {
+        let solver = ridge.is_finite().then(|| Cholesky::new(moments, self.columns, ridge));
+        let mut toward_gap = self.gap.clone();
+        match &solver {
+            Some(solver) => solver.solve(&mut toward_gap),
+            None => toward_gap.fill(0.0),
+        }
+        let mut half = vec![0.0; self.columns];
+        let (mut without_itself, mut lever, mut parameters) = (Vec::new(), Vec::new(), 0.0);
+        for at in 0..self.seen.len() {
+            half.copy_from_slice(self.signature(at));
+            match &solver {
+                Some(solver) => solver.forward(&mut half),
+                None => half.fill(0.0),
+            }
+            let leverage = self.share(at) * (1.0 + half.iter().map(|x| x * x).sum::<f64>());
+            parameters += leverage;
+            without_itself.push(1.0 / (1.0 - leverage.min(LEVERAGE_MAX)));
+            let shift: f64 = self.signature(at).iter().zip(&toward_gap).map(|(a, b)| a * b).sum();
+            lever.push(self.lever(at, self.stands_for[at] + shift / self.running_total));
+        }
+        Ridge { solver, without_itself, lever, parameters }
+    }
+
+    /// If the variance of a count is s² times its running time c, a slice with `weight` in the total adds
+    /// (weight − 1)²·s²·c to the error, and the unseen time it stands for adds its own. A rate's difference from its
+    /// neighbours' has the variance s²·(1/c + 1/theirs).
+    fn lever(&self, at: usize, weight: f64) -> f64 {
+        let running = self.seen[at].running;
+        let neighbours: f64 = self.neighbours(at).iter().map(|other| self.seen[*other].running).sum();
+        let share = (weight - 1.0).powi(2) + (self.stands_for[at] - 1.0).max(0.0);
+        (share * running / (1.0 / running + 1.0 / neighbours)).sqrt()
+    }
+
+    /// The slices before and after; at an end, the next two.
+    fn neighbours(&self, at: usize) -> [usize; 2] {
+        match at {
+            0 => [1, 2],
+            _ if at + 1 == self.seen.len() => [at - 1, at - 2],
+            _ => [at - 1, at + 1],
+        }
+    }
+
+    /// Estimates an event from its rates in the slices seen.
+    ///
+    /// No ridge is chosen: each has the weight that its predictions of left-out slices earn it (as in Bayesian model
+    /// averaging, at half its sharpness; a choice would forget that others did nearly as well).
+    pub(super) fn fit(&self, rates: &[f64], room: &mut Room) -> Fitted {
+        let slices = self.seen.len();
+        let mean: f64 = rates.iter().enumerate().map(|(at, rate)| self.share(at) * rate).sum();
+        let by_time: f64 =
+            (0..slices).map(|at| self.stands_for[at] * self.seen[at].running * rates[at]).sum();
+        room.residuals.clear();
+        room.scores.clear();
+        room.totals.clear();
+        for ridge in &self.fits {
+            self.slopes(ridge, rates, mean, &mut room.slopes);
+            let mut score = 0.0;
+            for (at, rate) in rates.iter().enumerate() {
+                let predicted: f64 = self.signature(at).iter().zip(&room.slopes).map(|(a, b)| a * b).sum();
+                let residual = (rate - mean - predicted) * ridge.without_itself[at];
+                score += self.seen[at].running * residual * residual;
+                room.residuals.push(residual);
+            }
+            room.scores.push(-0.25 * slices as f64 * score.max(f64::MIN_POSITIVE).ln());
+            room.totals.push(by_time + room.slopes.iter().zip(&self.gap).map(|(a, b)| a * b).sum::<f64>());
+        }
+        let best = room.scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = room.scores.iter().map(|score| (score - best).exp()).sum();
+        room.deviations.clear();
+        room.deviations.resize(slices, 0.0);
+        let (mut total, mut parameters) = (0.0, 0.0);
+        for (at, ridge) in self.fits.iter().enumerate() {
+            let weight = (room.scores[at] - best).exp() / sum;
+            total += weight * room.totals[at];
+            parameters += weight * ridge.parameters;
+            let residuals = &room.residuals[at * slices..(at + 1) * slices];
+            self.deviate(ridge, residuals, weight, &mut room.deviations);
+        }
+        Fitted { total, freedom: freedom(&room.deviations, parameters) }
+    }
+
+    fn slopes(&self, ridge: &Ridge, rates: &[f64], mean: f64, slopes: &mut Vec<f64>) {
+        slopes.clear();
+        slopes.resize(self.columns, 0.0);
+        let Some(solver) = &ridge.solver else { return };
+        for (at, rate) in rates.iter().enumerate() {
+            let pull = self.share(at) * (rate - mean);
+            for (slope, rate) in slopes.iter_mut().zip(self.signature(at)) {
+                *slope += pull * rate;
+            }
+        }
+        solver.solve(slopes);
+    }
+
+    /// Adds each slice's deviation: how far it is from its neighbours, so that a drift which all turns followed is no error.
+    fn deviate(&self, ridge: &Ridge, residuals: &[f64], weight: f64, deviations: &mut [f64]) {
+        for (at, deviation) in deviations.iter_mut().enumerate() {
+            let [one, other] = self.neighbours(at);
+            let (one_ns, other_ns) = (self.seen[one].running, self.seen[other].running);
+            let near = (one_ns * residuals[one] + other_ns * residuals[other]) / (one_ns + other_ns);
+            *deviation += weight * ridge.lever[at] * (residuals[at] - near);
+        }
+    }
+}
+
+/// Degrees of freedom, by what the regression used up, and by what a few large deviations among small ones leave: with
+/// normal deviations (Σd²)² / Σd⁴ is a third of their number.
+fn freedom(deviations: &[f64], parameters: f64) -> f64 {
+    let (squares, fourths) = deviations.iter().fold((0.0, 0.0), |(squares, fourths), deviation| {
+        let square = deviation * deviation;
+        (squares + square, fourths + square * square)
+    });
+    let by_number = FREEDOM * (deviations.len() as f64 - parameters);
+    let by_size = if fourths > 0.0 { 3.0 * squares * squares / fourths - 1.0 } else { by_number };
+    by_number.min(by_size).max(1.0)
+}

@@ -1,0 +1,41 @@
+//! A generator good enough for a simulation (xorshift64*, Vigna 2016), the same on every run.
+
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    /// From 0 to 1, without 1.
+    pub(super) fn uniform(&mut self) -> f64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    pub(super) fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.uniform()
+    }
+
+    /// Every order of magnitude alike.
+    pub(super) fn magnitude(&mut self, low: f64, high: f64) -> f64 {
+        self.between(low.ln(), high.ln()).exp()
+    }
+
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        (self.uniform() * end as f64) as usize
+    }
+
+    pub(super) fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * (1.0 - self.uniform()).ln()
+    }
+
+    /// Mean 0, variance 1. A triangle: many of them make a slice, and their sum is normal.
+    pub(super) fn noise(&mut self) -> f64 {
+        (self.uniform() + self.uniform() - 1.0) * 6.0_f64.sqrt()
+    }
+
+    pub(super) fn shuffle(&mut self, items: &mut [u32]) {
+        for end in (1..items.len()).rev() {
+            items.swap(end, self.below(end + 1));
+        }
+    }
+}
