@@ -9,6 +9,7 @@ mod hot;
 pub mod offline;
 mod owners;
 mod quality;
+pub mod topdown;
 pub mod value;
 mod waits;
 

@@ -16,6 +16,31 @@ struct Asked {
     freedom: Cell<Option<f64>>,
 }
 
+impl Asked {
+    /// A value with the interval that its replicas say.
+    fn value(&self, estimate: f64, replicas: impl Iterator<Item = Option<f64>>) -> Value {
+        let deviations: Vec<f64> =
+            replicas.flatten().map(|total| total - estimate).take(REPLICATES).collect();
+        if REPLICATES - deviations.len() > UNDEFINED_MAX {
+            return Value::Missing(
+                "its events are too uncertain: within their error it is undefined".to_owned(),
+            );
+        }
+        let farthest = deviations.iter().fold(0.0_f64, |farthest, deviation| farthest.max(deviation.abs()));
+        let mut all = [farthest; REPLICATES];
+        all[..deviations.len()].copy_from_slice(&deviations);
+        let reach = reach(&all, self.freedom.get().unwrap_or(1.0));
+        let coverage = self.coverage.get().unwrap_or(1.0);
+        Value::Known(Known {
+            estimate,
+            low: estimate - reach,
+            high: estimate + reach,
+            coverage,
+            how: How::Scaled,
+        })
+    }
+}
+
 impl Estimates {
     /// The value of a formula over totals: `formula` gets what tells an event's total (`None` if it is missing), and
     /// returns `None` where it is undefined.
@@ -31,21 +56,31 @@ impl Estimates {
             return Value::Missing(self.why_undefined(&asked));
         };
         if asked.freedom.get().is_none() {
-            return Value::Known(Known { estimate, low: estimate, high: estimate, coverage: 1.0, how: How::Counted });
+            return Value::exact(estimate);
         }
-        let deviations: Vec<f64> = (0..REPLICATES)
-            .filter_map(|replicate| formula(&|event| self.ask(event, Some(replicate), &asked)).filter(defined))
-            .map(|total| total - estimate)
-            .collect();
-        if REPLICATES - deviations.len() > UNDEFINED_MAX {
-            return Value::Missing("its events are too uncertain: within their error it is undefined".to_owned());
+        let replicas = (0..REPLICATES)
+            .map(|replicate| formula(&|event| self.ask(event, Some(replicate), &asked)).filter(defined));
+        asked.value(estimate, replicas)
+    }
+
+    /// As [`Estimates::metric`], for a formula that somebody else has evaluated: over the totals of `events`, and over each
+    /// of their replicates.
+    pub fn evaluated(
+        &self,
+        events: &[EventIndex],
+        estimate: f64,
+        replicas: impl Iterator<Item = Option<f64>>,
+    ) -> Value {
+        let asked = Asked::default();
+        for &event in events {
+            if self.ask(event, None, &asked).is_none() {
+                return Value::Missing(self.why_undefined(&asked));
+            }
         }
-        let farthest = deviations.iter().fold(0.0_f64, |farthest, deviation| farthest.max(deviation.abs()));
-        let mut all = [farthest; REPLICATES];
-        all[..deviations.len()].copy_from_slice(&deviations);
-        let reach = reach(&all, asked.freedom.get().unwrap_or(1.0));
-        let coverage = asked.coverage.get().unwrap_or(1.0);
-        Value::Known(Known { estimate, low: estimate - reach, high: estimate + reach, coverage, how: How::Scaled })
+        if asked.freedom.get().is_none() {
+            return Value::exact(estimate);
+        }
+        asked.value(estimate, replicas.map(|value| value.filter(|value| value.is_finite())))
     }
 
     /// An event's total, in a replicate or by estimate, noting what was asked for.

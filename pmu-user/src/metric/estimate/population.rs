@@ -34,7 +34,9 @@ impl<'a> Population<'a> {
             time_total: time.iter().sum(),
             time,
             columns: columns.len(),
-            signatures: (0..rows.len()).flat_map(|slice| columns.iter().map(move |column| column[slice])).collect(),
+            signatures: (0..rows.len())
+                .flat_map(|slice| columns.iter().map(move |column| column[slice]))
+                .collect(),
         }
     }
 

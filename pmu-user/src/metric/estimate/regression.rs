@@ -89,7 +89,8 @@ impl<'a> Regression<'a> {
                 *gap -= stands_for[at] * one.running * rate;
             }
         }
-        let mut regression = Self { seen, stands_for, running_total, columns, centred, gap, fits: Vec::new() };
+        let mut regression =
+            Self { seen, stands_for, running_total, columns, centred, gap, fits: Vec::new() };
         let moments = regression.moments();
         // Without signatures all ridges are the same.
         let ridges = if columns == 0 { &RIDGES[RIDGES.len() - 1..] } else { &RIDGES[..] };

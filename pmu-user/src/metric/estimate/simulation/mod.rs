@@ -56,7 +56,9 @@ fn metrics(study: &mut Study, measured: &Measured, estimates: &Estimates, group:
     let [left, right] = [group, other].map(|group| EventIndex(ALWAYS + group * EVENTS));
     let mut add = |kind: &str, formula: &dyn Fn(&dyn Fn(EventIndex) -> Option<f64>) -> Option<f64>| {
         let truth = formula(&|event| Some(measured.truth[event.0])).unwrap();
-        let kernel = formula(&|event| measured.kernel[event.0].or((event.0 < ALWAYS).then(|| measured.truth[event.0])));
+        let kernel = formula(&|event| {
+            measured.kernel[event.0].or((event.0 < ALWAYS).then(|| measured.truth[event.0]))
+        });
         study.entry(kind.to_owned()).or_default().add(&estimates.metric(formula), kernel, truth);
     };
     let (instructions, slots, memory) = (EventIndex(1), EventIndex(3), EventIndex(5));

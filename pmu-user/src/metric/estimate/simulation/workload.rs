@@ -79,7 +79,8 @@ impl Workload {
             lengths,
             event_noise: (0..groups * EVENTS).map(|_| random.magnitude(0.007, 0.14)).collect(),
             activity_noise: random.magnitude(0.02, 0.2),
-            sleeps: (random.uniform() < 0.3).then(|| (random.magnitude(5.0, 300.0), random.magnitude(5.0, 300.0))),
+            sleeps: (random.uniform() < 0.3)
+                .then(|| (random.magnitude(5.0, 300.0), random.magnitude(5.0, 300.0))),
             phases,
         }
     }
@@ -88,7 +89,8 @@ impl Workload {
     pub(super) fn play(&self, random: &mut Random, mut each: impl FnMut(f64, &[f64])) {
         let mut counts = vec![0.0; self.phases[0].len()];
         let (mut phase, mut left_ms) = (0, self.lengths[0] * random.uniform());
-        let (mut asleep, mut turn_ms) = (false, self.sleeps.map_or(f64::INFINITY, |(on, _)| random.exponential(on)));
+        let (mut asleep, mut turn_ms) =
+            (false, self.sleeps.map_or(f64::INFINITY, |(on, _)| random.exponential(on)));
         let (mut activity, mut now_ms) = (0.0, 0.0);
         while now_ms < self.length_ms {
             counts.fill(0.0);
