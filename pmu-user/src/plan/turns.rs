@@ -5,7 +5,16 @@
 
 use std::time::Duration;
 
+use pmu_common::turn::{PLACES, Slice};
 use serde::{Deserialize, Serialize};
+
+use crate::table::notation::{Instance, Modifiers, Selected};
+
+/// Bytes that one owner takes on one CPU where counters are read for it: this slice's and the last one's.
+pub const ROW_BYTES: u64 = 2 * size_of::<Slice>() as u64;
+
+/// Places of a row that can be used: a leader needs one behind its own.
+const PLACES_MAX: usize = PLACES - 1;
 
 /// What is counted for every owner on the CPUs of one core PMU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +50,65 @@ pub struct PlannedEvent {
     pub modes: String,
 }
 
+/// Groups that cannot be counted per owner.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// A group without an event.
+    #[error("a group of counters for the PMU `{0}` has no event")]
+    Empty(String),
+    /// More than a row holds.
+    #[error(
+        "the counters for the PMU `{pmu}` take {places} places of {PLACES_MAX}: one for each event that counts at a \
+         time, and one for each of their groups"
+    )]
+    TooMany {
+        /// PMU.
+        pmu: String,
+        /// Places that they would take.
+        places: usize,
+    },
+}
+
+/// Where the events of a group that is in force are found and counted, as [`pmu_common::turn::Turn`] says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InForce {
+    /// From a place behind those that always count to its event's.
+    pub shift: u64,
+    /// Places of running times.
+    pub leaders: u64,
+    /// Places of events that do not lead.
+    pub members: u64,
+}
+
+impl PlannedEvent {
+    /// The event on one PMU. Of its modifiers only the modes matter to a count per owner.
+    #[must_use]
+    pub fn of(event: &Selected, at: &Instance) -> Self {
+        let Modifiers { user, kernel, hypervisor, .. } = event.modifiers;
+        let modes = [(user, 'u'), (kernel, 'k'), (hypervisor, 'h')];
+        Self {
+            name: event.name.clone(),
+            kind: at.kind,
+            words: at.words.0,
+            modes: modes.into_iter().filter(|&(counts, _)| counts).map(|(_, letter)| letter).collect(),
+        }
+    }
+
+    /// Does this mode (`u`, `k` or `h`) count?
+    #[must_use]
+    pub fn counts_in(&self, mode: char) -> bool {
+        self.modes.is_empty() || self.modes.contains(mode)
+    }
+}
+
+impl EventGroup {
+    /// Places that it takes: its running time, and each event.
+    #[must_use]
+    pub const fn places(&self) -> usize {
+        1 + self.events.len()
+    }
+}
+
 impl Turns {
     /// Events that count all the time, in order.
     pub fn always_events(&self) -> impl Iterator<Item = &PlannedEvent> {
@@ -51,5 +119,102 @@ impl Turns {
     #[must_use]
     pub fn descriptors(&self) -> usize {
         self.always.iter().chain(&self.groups).map(|group| group.events.len()).sum()
+    }
+
+    /// Does more than one group have to share the counters?
+    #[must_use]
+    pub const fn take_turns(&self) -> bool {
+        self.groups.len() > 1
+    }
+
+    /// Places of what always counts.
+    #[must_use]
+    pub fn always_places(&self) -> usize {
+        places(&self.always)
+    }
+
+    /// Places of all groups together: how far the events of two CPUs are apart.
+    #[must_use]
+    pub fn stride(&self) -> usize {
+        self.always_places() + places(&self.groups)
+    }
+
+    /// What is read while the group number `group` is in force, beside what always counts.
+    #[must_use]
+    pub fn in_force(&self, group: Option<u32>) -> InForce {
+        let group = group.map_or(self.groups.len(), |group| group as usize);
+        let mut place = 0;
+        let (mut leaders, mut members) = (0, 0);
+        for events in self.always.iter().chain(self.groups.get(group)) {
+            leaders |= 1_u64 << place;
+            // Its first event counts in the place behind it.
+            for member in place + 2..place + events.places() {
+                members |= 1_u64 << member;
+            }
+            place += events.places();
+        }
+        let before = self.groups.get(..group).unwrap_or_default();
+        InForce { shift: places(before) as u64, leaders, members }
+    }
+
+    /// Can this be counted per owner?
+    ///
+    /// # Errors
+    ///
+    /// A group is empty, or more would count at a time than a row holds.
+    pub fn check(&self) -> Result<(), Unfit> {
+        if self.always.iter().chain(&self.groups).any(|group| group.events.is_empty()) {
+            return Err(Unfit::Empty(self.pmu.clone()));
+        }
+        let largest = self.groups.iter().map(EventGroup::places).max().unwrap_or(0);
+        let places = self.always_places() + largest;
+        if places > PLACES_MAX {
+            return Err(Unfit::TooMany { pmu: self.pmu.clone(), places });
+        }
+        Ok(())
+    }
+}
+
+fn places(groups: &[EventGroup]) -> usize {
+    groups.iter().map(EventGroup::places).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{EventGroup, InForce, PlannedEvent, Turns, Unfit};
+
+    fn group(events: usize) -> EventGroup {
+        let event = PlannedEvent { name: "e".to_owned(), kind: 4, words: [0; 4], modes: String::new() };
+        EventGroup { events: vec![event; events] }
+    }
+
+    fn turns(always: &[usize], groups: &[usize]) -> Turns {
+        let all = |sizes: &[usize]| sizes.iter().map(|&size| group(size)).collect();
+        let slice = Duration::from_millis(10);
+        Turns { pmu: "cpu".to_owned(), always: all(always), groups: all(groups), slice }
+    }
+
+    #[test]
+    fn a_group_in_force_lies_behind_what_always_counts() {
+        let turns = turns(&[2, 1], &[3, 1]);
+        assert_eq!((turns.always_places(), turns.stride()), (5, 11));
+        let first = InForce { shift: 0, leaders: 0b10_1001, members: 0b1_1000_0100 };
+        assert_eq!(turns.in_force(Some(0)), first);
+        assert_eq!(turns.in_force(Some(1)), InForce { shift: 4, members: 0b100, ..first });
+    }
+
+    #[test]
+    fn without_groups_only_what_always_counts_is_read() {
+        assert_eq!(turns(&[2], &[]).in_force(None), InForce { shift: 0, leaders: 1, members: 0b100 });
+    }
+
+    #[test]
+    fn more_events_at_a_time_than_a_row_holds_are_refused() {
+        assert_eq!(turns(&[8, 8], &[8]).check(), Ok(()));
+        let error = Unfit::TooMany { pmu: "cpu".to_owned(), places: 28 };
+        assert_eq!(turns(&[8, 8], &[1, 9]).check(), Err(error));
+        assert_eq!(turns(&[0], &[]).check(), Err(Unfit::Empty("cpu".to_owned())));
     }
 }
