@@ -130,7 +130,7 @@ impl Maps {
         };
         let free_slots = typed(names::FREE_SLOTS, take(names::FREE_SLOTS))?;
         let targets = typed(names::TARGETS, take(names::TARGETS))?;
-        let counters = Events::new(take(names::COUNTERS))
+        let counters = Events::new(take(names::COUNTERS), sizes.of(names::COUNTERS))
             .map_err(|error| LoadError::Map { name: names::COUNTERS, error })?;
         let ring: RingBuf<MapData> = typed(names::RING, take(names::RING))?;
         Ok(Self {
