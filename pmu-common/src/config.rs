@@ -55,6 +55,11 @@ wire! {
         /// 1: a sample may give its owner a slot. Not in an NMI before Linux 5.11: the lock of a hash's bucket may be held
         /// by the program it interrupted.
         pub sample_inserts: u32,
+        /// Descriptors of counters per CPU, those of running times included (see [`crate::turn`]); 0: nothing is counted
+        /// per owner.
+        pub counters: u32,
+        /// Keeps the alignment.
+        pub reserved: u32,
         /// Where the fields are in this kernel.
         pub offsets: Offsets,
     }

@@ -27,7 +27,7 @@ wire! {
         /// What was lost, by reason (see [`crate::loss`]).
         pub losses: [u64; loss::REASONS],
         /// Keeps a row at whole cache lines.
-        pub reserved: [u64; 2],
+        pub reserved: [u64; 1],
     }
 
     /// One row of the map `CPU_SAMPLES`. Written only by the sampling program of that CPU.
@@ -53,7 +53,7 @@ wire! {
         /// What was lost, by reason (see [`crate::loss`]).
         pub losses: [u64; loss::REASONS],
         /// Keeps a row at whole cache lines.
-        pub padding: [u64; 7],
+        pub padding: [u64; 6],
     }
 
     /// The one row of the map `CONTROL`, written by user space while the programs run.

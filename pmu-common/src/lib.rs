@@ -15,4 +15,5 @@ pub mod name;
 pub mod owner;
 pub mod ring;
 pub mod sample;
+pub mod turn;
 pub mod wire;

@@ -18,9 +18,11 @@ pub const MOVE_UNTIMED: usize = 6;
 pub const MAP_FULL: usize = 7;
 /// Two threads of a process reached a map at once; one of them gave way.
 pub const RACE: usize = 8;
+/// A counter could not be read at a switch: what it counted goes to whoever runs when it can be read again.
+pub const COUNTER_UNREAD: usize = 9;
 
 /// Number of reasons.
-pub const REASONS: usize = 9;
+pub const REASONS: usize = 10;
 
 /// The reasons' names in every output, by code.
 pub const NAMES: [&str; REASONS] = [
@@ -33,4 +35,5 @@ pub const NAMES: [&str; REASONS] = [
     "move_untimed",
     "map_full",
     "race",
+    "counter_unread",
 ];

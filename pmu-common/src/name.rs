@@ -16,6 +16,12 @@ pub mod map {
     pub const LATENCIES: &str = "LATENCIES";
     /// [`crate::sample::SampleCount`] by slot and CPU.
     pub const SAMPLES: &str = "SAMPLES";
+    /// Descriptors of events, those of a CPU together.
+    pub const COUNTERS: &str = "COUNTERS";
+    /// [`crate::turn::Turn`] by CPU.
+    pub const TURNS: &str = "TURNS";
+    /// [`crate::turn::Slice`] by slot, CPU and parity of the slice.
+    pub const SLICES: &str = "SLICES";
     /// [`crate::sample::Hot`]: two tables per CPU.
     pub const HOT: &str = "HOT";
     /// [`crate::count::TaskState`] in the task itself; only in the object by type.
@@ -40,7 +46,7 @@ pub mod map {
     pub const LOGS: &str = "AYA_LOGS";
 
     /// Those that both objects have.
-    pub const BOTH: [&str; 16] = [
+    pub const BOTH: [&str; 19] = [
         CONTROL,
         CPUS,
         CPU_SAMPLES,
@@ -48,6 +54,9 @@ pub mod map {
         COUNTS,
         LATENCIES,
         SAMPLES,
+        COUNTERS,
+        TURNS,
+        SLICES,
         HOT,
         SLOT_OF,
         FREE_SLOTS,

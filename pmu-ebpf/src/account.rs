@@ -25,6 +25,8 @@ pub(crate) struct Accounted {
     pub(crate) task: *mut TaskState,
     /// Did it lose its CPU although it could have gone on?
     pub(crate) preempted: bool,
+    /// Its owner's slot, [`SLOT_NONE`] if it is not wanted or nothing is counted here.
+    pub(crate) slot: u32,
 }
 
 /// Accounts `task`, which is about to leave `cpu` or still runs on it. Call with interrupts off, on that CPU.
@@ -44,9 +46,10 @@ pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &CpuCount) -> 
     let wait_ns = state.wait_ns;
     state.last = now;
     state.wait_ns = NO_WAIT;
-    let accounted = Accounted { task: pointer, preempted: done.preempted() };
+    let mut accounted = Accounted { task: pointer, preempted: done.preempted(), slot: SLOT_NONE };
     if counts.counted != 0 {
         settle::<A>(task, state, cpu, &mut done);
+        accounted.slot = state.slot;
         if state.slot != SLOT_NONE {
             let _ = add(state.slot, cpu, &done, wait_ns);
         }

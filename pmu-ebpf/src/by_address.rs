@@ -13,6 +13,7 @@ mod access;
 mod account;
 mod cgroup;
 mod config;
+mod counter;
 mod flush;
 mod free;
 mod maps;

@@ -1,12 +1,14 @@
 //! Program run on each CPU before a drain: accounts the task that is running there, so that one which never switches
-//! counts too, and classifies late timers that wait.
+//! counts too, begins the next slice if one is wanted, and classifies late timers that wait.
 
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
+use pmu_common::count::SLOT_NONE;
 
 use crate::{
     Way,
     access::Access,
     account::account,
+    counter,
     maps::{CPUS, this_cpu},
     task, timer,
 };
@@ -25,8 +27,9 @@ fn try_flush<A: Access>() -> Option<()> {
     let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
     let task = A::current();
     timer::settle_all(counts, cpu, timer::stolen_ns(task));
-    if task::tid::<A>(task) == 0 {
-        return None;
+    let accounted = if task::tid::<A>(task) == 0 { None } else { account::<A>(task, cpu, counts) };
+    if counter::are_read() && counts.counted != 0 {
+        counter::flush(cpu, accounted.map_or(SLOT_NONE, |accounted| accounted.slot));
     }
-    account::<A>(task, cpu, counts).map(|_| ())
+    Some(())
 }

@@ -8,7 +8,7 @@ use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
     helpers::bpf_get_smp_processor_id,
     macros::map,
-    maps::{Array, HashMap, LruHashMap, RingBuf, Stack},
+    maps::{Array, HashMap, LruHashMap, PerfEventArray, RingBuf, Stack},
 };
 use pmu_common::{
     config::Config,
@@ -19,6 +19,7 @@ use pmu_common::{
     owner::{Owner, OwnerKey},
     ring,
     sample::{Hot, SampleCount},
+    turn::{Slice, Turn},
 };
 
 use crate::config::config;
@@ -44,6 +45,16 @@ pub(crate) static LATENCIES: Array<Buckets> = Array::with_max_entries(1, BPF_F_M
 /// Written by `sample`. By slot and CPU.
 #[map]
 pub(crate) static SAMPLES: Array<SampleCount> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Filled by user space before an event is enabled: `Config::counters` per CPU.
+#[map]
+pub(crate) static COUNTERS: PerfEventArray<u64> = PerfEventArray::new(0);
+/// Written by `switch` and `flush`; what is wanted, by user space. One row per possible CPU.
+#[map]
+pub(crate) static TURNS: Array<Turn> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by `switch` and `flush`; of a freed slot, cleared by user space. By slot, CPU and parity of the slice; a last
+/// slot takes what nobody owns.
+#[map]
+pub(crate) static SLICES: Array<Slice> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Written by `sample`; the table not in use is read and cleared by user space. Two tables per CPU.
 #[map]
 pub(crate) static HOT: Array<Hot> = Array::with_max_entries(1, BPF_F_MMAPABLE);

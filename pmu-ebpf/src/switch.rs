@@ -1,12 +1,16 @@
 //! Program on `sched_switch`: accounts the task that leaves the CPU, and notes how long the other had to wait for it.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
-use pmu_common::cpu::CpuCount;
+use pmu_common::{
+    count::{SLOT_NONE, TaskState},
+    cpu::CpuCount,
+};
 
 use crate::{
     Way,
     access::{Access, Pointer},
     account::account,
+    counter,
     maps::{CPUS, this_cpu},
     task, tracepoint,
 };
@@ -25,11 +29,10 @@ fn try_switch<A: Access>(prev: Pointer, next: Pointer) -> Option<()> {
     let now_ns = unsafe { bpf_ktime_get_ns() };
     let (prev_tid, next_tid) = (task::tid::<A>(prev), task::tid::<A>(next));
     count_switch(counts, prev_tid, next_tid, now_ns);
-    if next_tid != 0 {
-        arrive::<A>(next, now_ns);
-    }
-    if prev_tid != 0 {
-        leave::<A>(prev, cpu, counts, now_ns);
+    let arriving = if next_tid != 0 { arrive::<A>(next, now_ns) } else { None };
+    let leaving = if prev_tid != 0 { leave::<A>(prev, cpu, counts, now_ns) } else { SLOT_NONE };
+    if counter::are_read() && counts.counted != 0 {
+        counter::switch::<A>(cpu, leaving, next, arriving, now_ns);
     }
     Some(())
 }
@@ -48,24 +51,28 @@ fn count_switch(counts: &mut CpuCount, prev_tid: u32, next_tid: u32, now_ns: u64
     counts.idle_since_ns = if next_tid == 0 { now_ns } else { 0 };
 }
 
-/// The task gets the CPU: its wait is over, and is accounted when it leaves.
+/// The task gets the CPU: its wait is over, and is accounted when it leaves. What is remembered of it.
 #[inline(always)]
-fn arrive<A: Access>(next: Pointer, now_ns: u64) {
-    if let Some(state) = A::state(next) {
-        // SAFETY: the state is live while its task is, and its task is about to run here.
-        let state = unsafe { &mut *state };
-        if state.ready_ns != 0 {
-            state.wait_ns = now_ns.wrapping_sub(state.ready_ns);
-            state.ready_ns = 0;
-        }
+fn arrive<A: Access>(next: Pointer, now_ns: u64) -> Option<*mut TaskState> {
+    let pointer = A::state(next)?;
+    // SAFETY: the state is live while its task is, and its task is about to run here.
+    let state = unsafe { &mut *pointer };
+    if state.ready_ns != 0 {
+        state.wait_ns = now_ns.wrapping_sub(state.ready_ns);
+        state.ready_ns = 0;
     }
+    Some(pointer)
 }
 
-/// The task leaves the CPU: a preempted one waits from now on.
+/// The task leaves the CPU: a preempted one waits from now on. Its owner's slot.
 #[inline(always)]
-fn leave<A: Access>(prev: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) {
-    if let Some(state) = account::<A>(prev, cpu, counts) {
-        // SAFETY: as in `arrive`.
-        unsafe { (*state.task).ready_ns = if state.preempted { now_ns } else { 0 } };
+fn leave<A: Access>(prev: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) -> u32 {
+    match account::<A>(prev, cpu, counts) {
+        Some(state) => {
+            // SAFETY: as in `arrive`.
+            unsafe { (*state.task).ready_ns = if state.preempted { now_ns } else { 0 } };
+            state.slot
+        }
+        None => SLOT_NONE,
     }
 }

@@ -143,7 +143,7 @@ fn cgroup_folder(group: &Cgroup) -> PathBuf {
     Path::new("/sys/fs/cgroup").join(&group.path[1..])
 }
 
-fn cgroup_id(group: &Cgroup) -> u64 {
+pub(crate) fn cgroup_id(group: &Cgroup) -> u64 {
     fs::metadata(cgroup_folder(group)).unwrap().ino()
 }
 

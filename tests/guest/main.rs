@@ -4,6 +4,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics says where")]
 
+#[cfg(target_arch = "x86_64")]
+#[path = "../live/session.rs"]
+mod session;
 #[path = "../live/support.rs"]
 #[expect(dead_code, reason = "the live ring needs more of it")]
 mod support;
@@ -20,3 +23,5 @@ mod masked;
 mod samples;
 #[cfg(target_arch = "x86_64")]
 mod simulated;
+#[cfg(target_arch = "x86_64")]
+mod turns;

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics says where")]
 
+mod session;
 mod support;
 mod workloads;
 
@@ -15,3 +16,4 @@ mod counting;
 mod output;
 mod processes;
 mod samples;
+mod turns;

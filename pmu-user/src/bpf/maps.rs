@@ -16,9 +16,10 @@ use pmu_common::{
     name::map as names,
     owner::Owner,
     sample::{Hot, SampleCount},
+    turn::{Slice, Turn},
 };
 
-use super::{LoadError, Log, Mapped, Ring};
+use super::{Events, LoadError, Log, Mapped, Ring};
 use crate::{
     machine::Machine,
     plan::{Plan, Target},
@@ -44,6 +45,7 @@ impl Sizes {
         let cpus = machine.cpu.possible;
         let rows = plan.slots * cpus;
         let only = |wanted: bool, entries: u32| if wanted { entries } else { 1 };
+        let (counters, counted) = (plan.counters(), plan.counters() > 0);
         Self {
             entries: vec![
                 (names::CONTROL, 1),
@@ -53,6 +55,9 @@ impl Sizes {
                 (names::COUNTS, rows),
                 (names::LATENCIES, rows),
                 (names::SAMPLES, only(plan.sampling.is_some(), rows)),
+                (names::COUNTERS, only(counted, cpus * counters)),
+                (names::TURNS, only(counted, cpus)),
+                (names::SLICES, only(counted, 2 * (rows + cpus))),
                 (names::HOT, 2 * cpus * plan.hot_entries),
                 (names::TASKS_BY_ADDRESS, TASKS_MAX),
                 (names::SLOT_OF, ANSWERS_MIN.max(plan.slots.saturating_mul(4))),
@@ -101,6 +106,12 @@ pub struct Maps {
     pub latencies: Mapped<Buckets>,
     /// Rows per slot and CPU, of the sampling program.
     pub samples: Mapped<SampleCount>,
+    /// Events that the programs read.
+    pub counters: Events,
+    /// Rows per CPU; one where nothing is counted per owner.
+    pub turns: Mapped<Turn>,
+    /// Rows per slot, CPU and parity of the slice; one where nothing is counted per owner.
+    pub slices: Mapped<Slice>,
     /// Two tables per CPU.
     pub hot: Mapped<Hot>,
     free_slots: Stack<MapData, u32>,
@@ -119,6 +130,8 @@ impl Maps {
         };
         let free_slots = typed(names::FREE_SLOTS, take(names::FREE_SLOTS))?;
         let targets = typed(names::TARGETS, take(names::TARGETS))?;
+        let counters = Events::new(take(names::COUNTERS), sizes.of(names::COUNTERS))
+            .map_err(|error| LoadError::Map { name: names::COUNTERS, error })?;
         let ring: RingBuf<MapData> = typed(names::RING, take(names::RING))?;
         Ok(Self {
             control: mapped(ebpf, names::CONTROL, sizes)?,
@@ -128,6 +141,9 @@ impl Maps {
             counts: mapped(ebpf, names::COUNTS, sizes)?,
             latencies: mapped(ebpf, names::LATENCIES, sizes)?,
             samples: mapped(ebpf, names::SAMPLES, sizes)?,
+            counters,
+            turns: mapped(ebpf, names::TURNS, sizes)?,
+            slices: mapped(ebpf, names::SLICES, sizes)?,
             hot: mapped(ebpf, names::HOT, sizes)?,
             free_slots,
             targets,
@@ -152,6 +168,16 @@ impl Maps {
     /// There are more than the map holds.
     pub fn add_target(&mut self, id: u64, flags: u32) -> Result<(), LoadError> {
         self.targets.insert(id, flags, 0).map_err(|error| failed(names::TARGETS, error))
+    }
+
+    /// Makes the counters of a row by slot and CPU zero, in both slices. Where the row stands in a slice's chain stays.
+    pub fn clear_slices(&self, row: usize) {
+        const FIRST_WORD: usize = std::mem::offset_of!(Slice, time_ns) / 8;
+        for half in [row * 2, row * 2 + 1].into_iter().filter(|&half| half < self.slices.len()) {
+            for word in FIRST_WORD..size_of::<Slice>() / 8 {
+                self.slices.write_word(half, word, 0);
+            }
+        }
     }
 
     /// The ring buffer's reader; once.
@@ -190,6 +216,7 @@ pub(super) fn memory_of(map: &Map) -> u64 {
         Map::Array(data)
         | Map::HashMap(data)
         | Map::LruHashMap(data)
+        | Map::PerfEventArray(data)
         | Map::RingBuf(data)
         | Map::Stack(data)
         | Map::Unsupported(data) => data,

@@ -3,6 +3,7 @@
 mod attach;
 pub mod btf;
 mod error;
+mod events;
 mod kernel;
 pub mod ladder;
 mod log;
@@ -29,6 +30,7 @@ use pmu_common::{
 
 pub use self::{
     error::LoadError,
+    events::Events,
     kernel::Kernel,
     ladder::{Attach, Refused},
     mapped::Mapped,

@@ -65,7 +65,7 @@ fn class(error: &Error) -> Class {
         return match error {
             SessionError::Load(error) => error.class(),
             SessionError::Open(error) => error.class(),
-            SessionError::Io(..) => Class::Failed,
+            SessionError::Unfit(_) | SessionError::Io(..) => Class::Failed,
         };
     }
     if error.is::<Usage>() {
@@ -88,7 +88,7 @@ fn hint(error: &Error) -> Option<String> {
     match error.downcast_ref::<SessionError>()? {
         SessionError::Load(error) => error.hint(&privileges),
         SessionError::Open(error) => error.hint(&privileges),
-        SessionError::Io(..) => None,
+        SessionError::Unfit(_) | SessionError::Io(..) => None,
     }
 }
 

@@ -7,15 +7,16 @@ use super::SlotId;
 /// What was counted for one owner while one group was in force: sums over the CPUs of one core PMU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceRow {
-    /// The owner; slot 0 and everything that no slot has are not there.
+    /// The owner; what no slot has, idle tasks and those that are not wanted, is not there.
     pub slot: SlotId,
     /// Which of the plan's [`crate::plan::turns::Turns`].
     pub turns: u32,
     /// Number of the slice since counting started.
     pub slice: u64,
-    /// Which of the groups that take turns was in force; `None` where nothing takes turns.
+    /// Which of the groups that take turns was in force; `None` where there is none. A single one always is.
     pub group: Option<u32>,
-    /// Time the owner ran in the slice, in ns, summed over CPUs.
+    /// Time the owner ran in the slice, in ns, summed over CPUs: by the clock of the first group, so that one which was
+    /// on counters all the time ran exactly as long.
     pub time_ns: u64,
     /// Counts of the events that always count, in the plan's order.
     pub always: Vec<u64>,

@@ -35,20 +35,30 @@ impl Processor {
     /// A file is missing or holds no CPU list.
     pub fn read(root: &Path) -> io::Result<Self> {
         let info = read(root, "proc/cpuinfo")?;
-        let list = |name: &str| {
-            let path = format!("sys/devices/system/cpu/{name}");
-            parse_list(&read_line(root, &path)?)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("/{path}: {error}")))
-        };
-        let possible = list("possible")?.last().map_or(1, |cpu| cpu.0 + 1);
+        let possible = list(root, "possible")?.last().map_or(1, |cpu| cpu.0 + 1);
         Ok(Self {
             model: Untrusted::from(model(&info)),
             guest: is_guest(root, &info),
             tick_ns: tick_ns(),
             possible,
-            online: list("online")?,
+            online: online(root)?,
         })
     }
+}
+
+/// CPUs that run now.
+///
+/// # Errors
+///
+/// The file is missing or holds no CPU list.
+pub fn online(root: &Path) -> io::Result<Vec<Cpu>> {
+    list(root, "online")
+}
+
+fn list(root: &Path, name: &str) -> io::Result<Vec<Cpu>> {
+    let path = format!("sys/devices/system/cpu/{name}");
+    parse_list(&read_line(root, &path)?)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("/{path}: {error}")))
 }
 
 impl Processor {

@@ -6,7 +6,7 @@ use pmu_common::gap::CLASSES;
 
 use super::{OwnerIndex, histogram::Buckets};
 use crate::{
-    drain::GapRow,
+    drain::{GapRow, slice::SliceRow},
     machine::cpu::{Cpu, Times},
 };
 
@@ -130,6 +130,8 @@ pub struct Interval {
     pub owners: BTreeMap<OwnerIndex, Counts>,
     /// Per CPU.
     pub cpus: BTreeMap<Cpu, CpuCounts>,
+    /// What counters said about an owner, by slice in the order of their ends.
+    pub slices: BTreeMap<OwnerIndex, Vec<SliceRow>>,
     /// Samples by owner, process (0: kernel) and address.
     pub hot: HashMap<(OwnerIndex, u32, u64), u64>,
     /// Samples by stack.
@@ -163,6 +165,9 @@ impl Interval {
         self.to_ns = next.to_ns;
         for (&owner, counts) in &next.owners {
             self.owners.entry(owner).or_default().merge(counts);
+        }
+        for (&owner, rows) in &next.slices {
+            self.slices.entry(owner).or_default().extend_from_slice(rows);
         }
         for (&cpu, counts) in &next.cpus {
             self.cpus.entry(cpu).or_default().merge(counts);

@@ -115,6 +115,9 @@ impl Ledger {
         for (reason, total) in &drain.losses {
             self.lose(reason, *total, &mut interval);
         }
+        for row in &drain.slices {
+            interval.slices.entry(self.index_of(row.slot)).or_default().push(row.clone());
+        }
         for row in &drain.hot {
             *interval.hot.entry((self.index_of(row.slot), row.tgid, row.address)).or_default() += row.count;
         }

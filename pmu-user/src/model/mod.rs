@@ -4,6 +4,7 @@ pub mod gap;
 pub mod histogram;
 pub mod interval;
 mod ledger;
+pub mod slice;
 
 pub use self::{
     interval::{Counts, CpuCounts, Interval},

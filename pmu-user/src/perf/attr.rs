@@ -4,7 +4,7 @@ use perf_event_open_sys::bindings::{self, perf_event_attr};
 
 use crate::{
     machine::pmu::bits::Word,
-    plan::Sampling,
+    plan::{Sampling, turns::PlannedEvent},
     table::notation::{Instance, Modifiers},
 };
 
@@ -13,6 +13,21 @@ pub(super) fn sampling(sampling: &Sampling) -> perf_event_attr {
     let mut attr = perf_event_attr { type_: sampling.kind, config: sampling.config, ..Default::default() };
     attr.__bindgen_anon_1.sample_period = sampling.period;
     attr.set_disabled(1);
+    attr
+}
+
+/// An event of a planned group. Programs read value and times whatever its read format.
+pub(super) fn planned(event: &PlannedEvent, role: Role) -> perf_event_attr {
+    let [config, config1, config2, config3] = event.words;
+    let mut attr = perf_event_attr { type_: event.kind, config, config3, ..Default::default() };
+    attr.__bindgen_anon_3.config1 = config1;
+    attr.__bindgen_anon_4.config2 = config2;
+    let times = bindings::PERF_FORMAT_TOTAL_TIME_ENABLED | bindings::PERF_FORMAT_TOTAL_TIME_RUNNING;
+    attr.read_format = u64::from(times);
+    attr.set_exclude_user((!event.counts_in('u')).into());
+    attr.set_exclude_kernel((!event.counts_in('k')).into());
+    attr.set_exclude_hv((!event.counts_in('h')).into());
+    attr.set_disabled(role.leads.into());
     attr
 }
 

@@ -56,6 +56,12 @@ impl OpenError {
         Self { event, pmu, site, call: "perf_event_open", error, advice: ENCODING }
     }
 
+    /// For an event of a planned group.
+    pub(super) fn planned(event: &str, pmu: &str, cpu: Cpu, index: usize, error: io::Error) -> Self {
+        let advice = if index > 0 { FULL_AS_PLANNED } else { ENCODING };
+        Self { advice, ..Self::new(event, Some(pmu.to_owned()), Site::Cpu(cpu), error) }
+    }
+
     /// For an event that was to be the member number `index` of its group.
     pub(super) fn of(event: &Selected, at: &Instance, site: Site, index: usize, error: io::Error) -> Self {
         let boxed = matches!(at.place, crate::machine::pmu::catalog::Place::Box(_));
@@ -116,6 +122,7 @@ impl OpenError {
 const ENCODING: &str = "the PMU refuses this encoding or one of its modifiers";
 const FULL: &str =
     "the group does not fit the counters: make it smaller, or append :W to let it be broken up";
+const FULL_AS_PLANNED: &str = "the group does not fit the counters that this PMU has";
 const TASKLESS: &str = "a PMU outside the cores cannot tell tasks apart: count the whole system";
 const MODELESS: &str = "a PMU outside the cores cannot tell user from kernel mode: drop u, k and h";
 

@@ -1,7 +1,9 @@
-//! The only caller of `perf_event_open`: [`Counter`] samples for a BPF program, [`Counting`] counts by itself.
+//! The only caller of `perf_event_open`: [`Counter`] samples for a BPF program, [`CpuGroup`] counts
+//! for one, [`Counting`] counts by itself.
 
 mod attr;
 mod counting;
+mod cpu_group;
 mod error;
 mod group;
 mod sys;
@@ -13,6 +15,7 @@ use std::{
 
 pub use self::{
     counting::{CountTarget, Counting},
+    cpu_group::CpuGroup,
     error::{OpenError, Site},
     group::{Count, Group, Read, Start},
 };

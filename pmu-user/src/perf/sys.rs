@@ -41,6 +41,13 @@ pub(super) fn enable(event: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Stops the event.
+pub(super) fn disable(event: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the duration of the call.
+    check(unsafe { perf::ioctls::DISABLE(event.as_raw_fd(), 0) })?;
+    Ok(())
+}
+
 /// Starts the group that the event leads.
 pub(super) fn enable_group(leader: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the descriptor is open for the duration of the call.

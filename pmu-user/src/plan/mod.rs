@@ -205,8 +205,16 @@ impl Plan {
             tick_period_ns: machine.cpu.tick_ns,
             late_min_ns: self.late_min_ns,
             gap_min_ns: self.gap_min_ns,
+            counters: self.counters(),
             ..Config::ZERO
         }
+    }
+
+    /// Places of the counters per owner on a CPU, those of every core PMU alike; 0 if there are none.
+    #[must_use]
+    pub fn counters(&self) -> u32 {
+        let strides = self.turns.iter().map(turns::Turns::stride);
+        strides.max().map_or(0, |stride| u32::try_from(stride).unwrap_or(u32::MAX))
     }
 
     /// Do cgroups decide what counts, or own the counts?

@@ -22,7 +22,7 @@ impl Session {
         self.table ^= 1;
         for &cpu in &self.header.plan.cpus {
             self.object.maps.cpu_samples.write_word(cpu.0 as usize, TABLE_WORD, u64::from(self.table));
-            if self.object.flush(cpu).is_err() {
+            if self.hotplug.is_online(cpu) && self.object.flush(cpu).is_err() {
                 self.lost_flushes += 1;
             }
         }

@@ -2,11 +2,13 @@
 
 mod collect;
 mod cost;
+mod hotplug;
 mod inbox;
 pub mod launch;
 mod open;
 mod owners;
 mod run;
+mod turns;
 
 use std::{
     collections::HashMap,
@@ -18,16 +20,17 @@ use std::{
 use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD, loss};
 use tokio::io::unix::AsyncFd;
 
-use self::{collect::Changes, cost::Meter, inbox::Inbox, owners::Owners};
+use self::{collect::Changes, cost::Meter, hotplug::Hotplug, inbox::Inbox, owners::Owners, turns::Rotation};
 pub use self::{
     cost::Measure,
     run::{Outcome, Stop, run},
 };
 use crate::{
     bpf::{LoadError, Object, Ring, release_memory},
-    drain::{Drain, Header},
+    drain::{Drain, Header, slice::SliceRow},
     machine::cpu::{self, Cpu, Times},
     perf::{Counter, OpenError},
+    plan::turns::Unfit,
     symbol::Symbols,
 };
 
@@ -43,6 +46,9 @@ pub enum SessionError {
     /// An event.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// Counters that do not fit together.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
     /// Anything else the system refused.
     #[error("{0}: {1}")]
     Io(&'static str, io::Error),
@@ -54,6 +60,10 @@ pub struct Session {
     pub header: Header,
     object: Object,
     counters: Vec<Counter>,
+    rotations: Vec<Rotation>,
+    /// What owners counted in slices that ended since the last drain.
+    slices: Vec<SliceRow>,
+    hotplug: Hotplug,
     ring: AsyncFd<Ring>,
     owners: Owners,
     symbols: Symbols,
@@ -101,6 +111,7 @@ impl Session {
         for counter in &self.counters {
             counter.enable().map_err(|error| SessionError::Io("cannot start the sampling event", error))?;
         }
+        self.start_turns()?;
         self.meter = Some(Meter::start(&self.object, measure, launched.elapsed()));
         Ok(())
     }
@@ -123,6 +134,8 @@ impl Session {
     pub fn drain(&mut self, regular: bool) -> Result<Drain, SessionError> {
         let begun = Instant::now();
         self.ticks += u64::from(regular);
+        self.look_at_cpus();
+        self.want_next_slices();
         self.flush();
         let now_ns = monotonic_ns();
         // The ring first: it brings the paths of cgroups that may be gone already.
@@ -133,6 +146,7 @@ impl Session {
             owners: self.owners.look(&self.object.maps, self.header.started_ns),
             cpus: self.cpu_rows(),
             counts: self.count_rows(),
+            slices: self.take_slices(),
             hot: self.hot_rows(),
             stacks: self.inbox.take_stacks(&self.owners),
             gaps: self.inbox.take_gaps(&self.owners, self.header.started_ns),
@@ -140,8 +154,9 @@ impl Session {
             ..Drain::default()
         };
         let pressed = std::mem::take(&mut self.inbox.pressed);
-        let freed =
-            self.owners.recycle(&mut self.object.maps, self.header.machine.cpu.possible, now_ns, pressed)?;
+        let until_ns = self.read_until_ns(now_ns);
+        let cpus = self.header.machine.cpu.possible;
+        let freed = self.owners.recycle(&mut self.object.maps, cpus, until_ns, pressed)?;
         self.forget_changes(&freed);
         self.locate(&mut drain);
         self.object.flush_log();
@@ -173,12 +188,14 @@ impl Session {
     ///
     /// As for [`Session::drain`].
     pub fn finish(&mut self) -> Result<Drain, SessionError> {
+        self.end_turns();
         let mut last = self.drain(true)?;
         last.times = self.times();
         for cpu in &self.header.plan.cpus {
             self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 0);
         }
         self.counters.clear();
+        self.stop_turns();
         let hotness = std::mem::take(&mut self.hotness);
         let weight = |tgid, address| hotness.get(&(tgid, address)).copied().unwrap_or(0);
         last.places.extend(self.symbols.name_all(Instant::now() + NAMING, weight));
@@ -204,9 +221,10 @@ impl Session {
     }
 
     fn user_losses(&self) -> Vec<(String, u64)> {
-        let losses = [("cpu_not_flushed", self.lost_flushes), ("record_unreadable", self.inbox.unreadable)];
-        losses
+        let losses = [self.lost_flushes, self.inbox.unreadable, self.hotplug.went, self.hotplug.came];
+        USER_LOSSES
             .into_iter()
+            .zip(losses)
             .filter(|&(_, count)| count > 0)
             .map(|(reason, count)| (reason.to_owned(), count))
             .collect()
@@ -220,5 +238,5 @@ fn monotonic_ns() -> u64 {
 }
 
 /// Reasons for losses that only user space knows, beside [`loss::NAMES`].
-pub const USER_LOSSES: [&str; 2] = ["cpu_not_flushed", "record_unreadable"];
+pub const USER_LOSSES: [&str; 4] = ["cpu_not_flushed", "record_unreadable", "cpu_offline", "cpu_uncounted"];
 const _: usize = loss::REASONS;

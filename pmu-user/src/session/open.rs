@@ -8,13 +8,13 @@ use std::{
 
 use pmu_common::cpu::Control;
 
-use super::{Session, SessionError, inbox::Inbox, owners::Owners};
+use super::{Session, SessionError, hotplug::Hotplug, inbox::Inbox, owners::Owners, turns};
 use crate::{
     bpf::{LoadError, Object, Options, Refused},
     drain::{Absent, Header},
     machine::{Machine, kernel_symbols},
     perf::Counter,
-    plan::{Plan, Target, request::Descend},
+    plan::{Plan, Target, request::Descend, turns::Turns},
     symbol::Symbols,
 };
 
@@ -26,7 +26,8 @@ impl Session {
     ///
     /// The kernel refused something; the error knows what would help.
     pub fn open(plan: Plan, machine: Machine, root: &Path, options: &Options) -> Result<Self, SessionError> {
-        raise_file_limit(plan.cpus.len() as u64 + 128);
+        let counters = plan.turns.iter().map(Turns::descriptors).sum::<usize>();
+        raise_file_limit(((1 + counters) * plan.cpus.len()) as u64 + 128);
         let symbols_root = root.to_owned();
         // Reading kallsyms takes as long as loading the programs.
         let lists: [&[&str]; 2] = [&kernel_symbols::TICK, &kernel_symbols::CLOCK];
@@ -47,6 +48,7 @@ impl Session {
         if !counters.is_empty() {
             object.sample_on(&counters)?;
         }
+        let rotations = turns::open(&plan, &object.maps, root)?;
         let functions = functions.join().ok().and_then(Result::ok).unwrap_or_default();
         set_functions(&object, functions);
         let ring = object.maps.take_ring().expect("the ring buffer is taken once, here");
@@ -54,6 +56,9 @@ impl Session {
         let rows = plan.slots as usize * machine.cpu.possible as usize;
         let missing = missing(&machine, &object, functions[0]);
         Ok(Self {
+            hotplug: Hotplug::new(&plan, &machine.cpu.online),
+            rotations,
+            slices: Vec::new(),
             owners: Owners::new(plan.by, machine.cgroups.clone(), plan.slots),
             header: Header {
                 version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -104,7 +104,8 @@ impl Owners {
         OwnerRow { slot: self.slot_id(slot), owner, ended_ns }
     }
 
-    /// Frees the slots of owners that ended long enough ago, and returns them. Call after their counts have been read.
+    /// Frees the slots of owners that ended long enough before `now_ns`, and returns them. Call after what they counted
+    /// until then has been read.
     pub(super) fn recycle(
         &mut self,
         maps: &mut Maps,
@@ -126,6 +127,7 @@ impl Owners {
                 if row < maps.samples.len() {
                     maps.samples.clear(row);
                 }
+                maps.clear_slices(row);
             }
             maps.owners.clear(slot);
             self.slots[slot].0 = None;

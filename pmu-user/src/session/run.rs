@@ -1,4 +1,4 @@
-//! The one loop: tick, ring buffer, signals, child.
+//! The one loop: tick, counters that take turns, ring buffer, signals, child.
 
 use std::{
     io,
@@ -66,6 +66,7 @@ pub async fn run<E: From<SessionError>>(
     let mut gone = std::pin::pin!(targets_gone(&target));
     let mut status = None;
     let stop = loop {
+        let turn_due = session.turn_due();
         tokio::select! {
             biased;
             number = signals.next() => break Stop::Signal(number),
@@ -74,6 +75,7 @@ pub async fn run<E: From<SessionError>>(
                 break Stop::TargetGone;
             }
             () = until(deadline), if deadline.is_some() => break Stop::Duration,
+            () = until(turn_due), if turn_due.is_some() => session.take_turns(),
             _ = ticks.tick() => {
                 let drain = session.drain(true)?;
                 keep(drain)?;

@@ -101,15 +101,26 @@ impl Catalog {
     }
 }
 
+/// Where the events of one PMU below `root` can be opened; `None` if there is no such PMU.
+#[must_use]
+pub fn place(root: &Path, pmu: &str) -> Option<Place> {
+    let folder = root.join(FOLDER).join(pmu);
+    (is_word(pmu) && folder.is_dir()).then(|| place_of(&folder))
+}
+
+fn place_of(folder: &Path) -> Place {
+    let cpus = |file: &str| text(&folder.join(file)).map(|list| parse_list(&list).unwrap_or_default());
+    match (cpus("cpumask"), cpus("cpus")) {
+        (Some(cpus), _) => Place::Box(cpus),
+        (None, Some(cpus)) => Place::Cores(cpus),
+        (None, None) => Place::Anywhere,
+    }
+}
+
 impl Entry {
     fn read(folder: &Path, name: String) -> Option<Self> {
         let kind = text(&folder.join("type"))?.parse().ok()?;
-        let cpus = |file: &str| text(&folder.join(file)).map(|list| parse_list(&list).unwrap_or_default());
-        let place = match (cpus("cpumask"), cpus("cpus")) {
-            (Some(cpus), _) => Place::Box(cpus),
-            (None, Some(cpus)) => Place::Cores(cpus),
-            (None, None) => Place::Anywhere,
-        };
+        let place = place_of(folder);
         let terms = files(&folder.join("format"), "").into_iter();
         let dies = files(folder, "die").into_iter();
         Some(Self {

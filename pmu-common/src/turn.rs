@@ -1,0 +1,149 @@
+//! Counters per owner: which events are read on a CPU, and what an owner's row of a slice holds.
+//!
+//! A row has *places*, in the order of the events: those that always count, then those of the group in force. A group
+//! takes one place for the time it was on counters, and one for each event. An event's descriptor lies in the map
+//! `COUNTERS` at the same place, counted from its CPU's first, those of a group in force shifted to where it lies.
+
+use crate::wire;
+
+/// Places of a row.
+pub const PLACES: usize = 28;
+
+/// [`Turn::heads`], [`Slice::next`]: no slot.
+pub const NO_SLOT: u64 = u64::MAX;
+
+wire! {
+    /// One row of the map `TURNS`, by CPU. Words that user space sets are read by `flush` only, which it runs next;
+    /// everything else is written with interrupts off on that CPU.
+    pub struct Turn {
+        /// Set by user space: the slice to begin at the next flush; slices are numbered from 1.
+        pub wanted_slice: u64,
+        /// Set by user space: what is added to a place from [`Turn::always`] on to find its event.
+        pub wanted_shift: u64,
+        /// Set by user space: places, a bit each, of running times; a group's leader counts in the place that follows.
+        pub wanted_leaders: u64,
+        /// Set by user space: places of the other events.
+        pub wanted_members: u64,
+        /// Set by user space, once: places of groups that always count.
+        pub always: u64,
+        /// The slice in force, 0 while there is none.
+        pub slice: u64,
+        /// As wanted when the slice began.
+        pub shift: u64,
+        /// As wanted when the slice began.
+        pub leaders: u64,
+        /// As wanted when the slice began.
+        pub members: u64,
+        /// The slot whose row was first used last, in the slice of this parity; [`NO_SLOT`] if none was.
+        pub heads: [u64; 2],
+        /// Enabled time of the first group when it was last read, in ns.
+        pub enabled_ns: u64,
+        /// When that was (CLOCK_MONOTONIC).
+        pub read_ns: u64,
+        /// What each place read last.
+        pub last: [u64; PLACES],
+        /// Keeps a row at whole cache lines.
+        pub reserved: [u64; 7],
+    }
+
+    /// One row of the map `SLICES`, by slot, CPU, and the slice's parity. Slot [`crate::config::Config::slots`], one
+    /// beyond the last, takes what nobody owns. A row of another slice counts as zero.
+    pub struct Slice {
+        /// The slice that it belongs to.
+        pub slice: u64,
+        /// The next slot that was used in the slice on this CPU.
+        pub next: u64,
+        /// Time that the owner ran, by the clock of the first group, in ns.
+        pub time_ns: u64,
+        /// Keeps the places together.
+        pub reserved: u64,
+        /// What was added up in each place.
+        pub places: [u64; PLACES],
+    }
+}
+
+const _: () = assert!(size_of::<Turn>().is_multiple_of(64), "rows of two CPUs must not share a cache line");
+const _: () = assert!(size_of::<Slice>().is_multiple_of(64), "rows of two CPUs must not share a cache line");
+
+impl Turn {
+    /// Takes over what is wanted; the first place to read for it without accounting what it has counted.
+    #[inline(always)]
+    pub const fn begin(&mut self) -> usize {
+        // What always counts goes on from its last reading: nothing falls between two slices.
+        let from = if self.slice == 0 { 0 } else { self.always as usize };
+        self.slice = self.wanted_slice;
+        self.shift = self.wanted_shift;
+        self.leaders = self.wanted_leaders;
+        self.members = self.wanted_members;
+        self.heads[(self.slice & 1) as usize] = NO_SLOT;
+        from
+    }
+
+    /// Time since the first group was last read, in ns, and from now on. By the group's own clock, to which its running
+    /// time compares exactly; by ours while it has never run: before Linux 5.17 such a group's enabled time has an
+    /// origin of its own (kernel/events/core.c, `calc_timer_values`).
+    #[inline(always)]
+    pub const fn time_since(&mut self, enabled_ns: u64, now_ns: u64) -> u64 {
+        let by_group_ns = enabled_ns.wrapping_sub(self.enabled_ns);
+        let by_us_ns = now_ns.wrapping_sub(self.read_ns);
+        self.enabled_ns = enabled_ns;
+        self.read_ns = now_ns;
+        if self.last[0] == 0 { by_us_ns } else { by_group_ns }
+    }
+}
+
+impl Slice {
+    /// Makes the row one of `slice`. What to keep of its places: all bits, or none if they are of another slice.
+    #[inline(always)]
+    pub const fn enter(&mut self, slice: u64) -> u64 {
+        if self.slice == slice {
+            return u64::MAX;
+        }
+        self.slice = slice;
+        self.time_ns = 0;
+        0
+    }
+}
+
+/// Difference of a counter's readings, from now on: counters only grow, and a wrap is harmless.
+#[must_use]
+#[inline(always)]
+pub const fn since(last: &mut u64, now: u64) -> u64 {
+    let difference = now.wrapping_sub(*last);
+    *last = now;
+    difference
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NO_SLOT, Slice, Turn, since};
+
+    #[test]
+    fn a_difference_survives_the_wrap() {
+        let mut last = u64::MAX - 4;
+        assert_eq!((since(&mut last, 5), last), (10, 5));
+    }
+
+    #[test]
+    fn what_always_counts_is_not_read_anew_when_a_slice_begins() {
+        let mut turn = Turn { wanted_slice: 1, always: 3, ..Turn::ZERO };
+        assert_eq!(turn.begin(), 0);
+        turn.wanted_slice = 2;
+        assert_eq!((turn.begin(), turn.slice, turn.heads), (3, 2, [NO_SLOT, NO_SLOT]));
+    }
+
+    #[test]
+    fn time_is_the_group_s_own_once_it_has_run() {
+        let mut turn = Turn { enabled_ns: 100, read_ns: 1_000, ..Turn::ZERO };
+        assert_eq!(turn.time_since(90, 1_050), 50);
+        turn.last[0] = 1;
+        assert_eq!(turn.time_since(130, 1_091), 40);
+    }
+
+    #[test]
+    fn a_row_of_another_slice_counts_as_zero() {
+        let mut row = Slice { slice: 4, time_ns: 9, ..Slice::ZERO };
+        assert_eq!((row.enter(4), row.time_ns), (u64::MAX, 9));
+        assert_eq!((row.enter(6), row.time_ns, row.slice), (0, 0, 6));
+    }
+}

@@ -1,0 +1,73 @@
+//! What counters said about several owners together: a cgroup with those below it, or everything.
+
+use std::collections::BTreeMap;
+
+use crate::drain::slice::SliceRow;
+
+/// One row a slice, which holds the sums over the owners that ran in it; in the order of core PMUs and slices. Exact: in
+/// a slice the same events count for every owner.
+#[must_use]
+pub fn sums<'a>(rows: impl IntoIterator<Item = &'a SliceRow>) -> Vec<SliceRow> {
+    let mut sums: BTreeMap<(u32, u64), SliceRow> = BTreeMap::new();
+    for row in rows {
+        match sums.get_mut(&(row.turns, row.slice)) {
+            Some(sum) => add(sum, row),
+            None => drop(sums.insert((row.turns, row.slice), row.clone())),
+        }
+    }
+    sums.into_values().collect()
+}
+
+/// Adds another owner's row of the same slice. A recording may hold anything: what one row lacks is the other's.
+fn add(sum: &mut SliceRow, row: &SliceRow) {
+    sum.time_ns = sum.time_ns.wrapping_add(row.time_ns);
+    sum.running_ns = sum.running_ns.wrapping_add(row.running_ns);
+    for (sum, counts) in [
+        (&mut sum.always, &row.always),
+        (&mut sum.always_running_ns, &row.always_running_ns),
+        (&mut sum.counts, &row.counts),
+    ] {
+        sum.resize(sum.len().max(counts.len()), 0);
+        for (sum, count) in sum.iter_mut().zip(counts) {
+            *sum = sum.wrapping_add(*count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sums;
+    use crate::drain::{SlotId, slice::SliceRow};
+
+    fn row(slot: u32, turns: u32, slice: u64, count: u64) -> SliceRow {
+        SliceRow {
+            slot: SlotId { slot, generation: 0 },
+            turns,
+            slice,
+            group: Some(1),
+            time_ns: 10 * count,
+            always: vec![count, 2 * count],
+            always_running_ns: vec![9 * count],
+            counts: vec![3 * count],
+            running_ns: 8 * count,
+        }
+    }
+
+    #[test]
+    fn owners_are_added_up_slice_by_slice() {
+        let rows = [row(1, 0, 4, 1), row(1, 0, 5, 10), row(2, 0, 4, 100), row(2, 1, 4, 1_000)];
+        let sums = sums(&rows);
+        assert_eq!(
+            sums.iter().map(|sum| (sum.turns, sum.slice)).collect::<Vec<_>>(),
+            [(0, 4), (0, 5), (1, 4)]
+        );
+        assert_eq!(sums[0], row(1, 0, 4, 101));
+        assert_eq!(sums[1..], [row(1, 0, 5, 10), row(2, 1, 4, 1_000)]);
+    }
+
+    #[test]
+    fn rows_of_different_lengths_lose_nothing() {
+        let short = SliceRow { counts: Vec::new(), ..row(2, 0, 4, 1) };
+        assert_eq!(sums([&short, &row(1, 0, 4, 5)])[0].counts, [15]);
+    }
+}

@@ -1,0 +1,286 @@
+//! Counters per owner: opens them, has groups take turns, and reads what every owner counted in a slice.
+//!
+//! A slice ends CPU by CPU: the old group stops, the flush program accounts what runs there and makes the new group the
+//! one in force, the new group starts. Rows of two slices lie side by side, so those of the old one are read at leisure.
+
+mod order;
+mod rows;
+
+use std::{collections::BTreeMap, io, path::Path, time::Instant};
+
+use pmu_common::turn::Turn;
+
+use self::order::Order;
+use super::{Session, SessionError, monotonic_ns, owners::Owners};
+use crate::{
+    bpf::{Maps, Object},
+    drain::slice::SliceRow,
+    machine::{
+        cpu::Cpu,
+        pmu::catalog::{self, Place},
+    },
+    perf::CpuGroup,
+    plan::{Plan, turns::Turns},
+};
+
+const WANTED_SLICE_WORD: usize = std::mem::offset_of!(Turn, wanted_slice) / 8;
+const WANTED_SHIFT_WORD: usize = std::mem::offset_of!(Turn, wanted_shift) / 8;
+const WANTED_LEADERS_WORD: usize = std::mem::offset_of!(Turn, wanted_leaders) / 8;
+const WANTED_MEMBERS_WORD: usize = std::mem::offset_of!(Turn, wanted_members) / 8;
+const ALWAYS_WORD: usize = std::mem::offset_of!(Turn, always) / 8;
+const SLICE_WORD: usize = std::mem::offset_of!(Turn, slice) / 8;
+
+/// The counters of one core PMU, taking turns.
+#[derive(Debug)]
+pub(super) struct Rotation {
+    /// Which of the plan's.
+    index: u32,
+    turns: Turns,
+    /// How far the first descriptors of two CPUs are apart.
+    stride: u32,
+    /// By CPU; those that went offline are not there.
+    open: BTreeMap<Cpu, OpenCpu>,
+    /// CPUs of the plan that this PMU has.
+    wanted: Vec<Cpu>,
+    order: Order,
+    /// The slice in force, 0 before the first.
+    slice: u64,
+    /// The group in force.
+    group: Option<u32>,
+    /// When the slice began (CLOCK_MONOTONIC).
+    began_ns: u64,
+    /// When it is to end, if something takes turns.
+    due: Option<Instant>,
+}
+
+/// What is open on a CPU.
+#[derive(Debug)]
+struct OpenCpu {
+    always: Vec<CpuGroup>,
+    groups: Vec<CpuGroup>,
+}
+
+/// Opens all counters per owner, held back.
+pub(super) fn open(plan: &Plan, maps: &Maps, root: &Path) -> Result<Vec<Rotation>, SessionError> {
+    let stride = plan.counters();
+    let open = |(index, turns): (usize, &Turns)| {
+        turns.check()?;
+        let wanted = match catalog::place(root, &turns.pmu) {
+            Some(Place::Cores(cores)) => {
+                plan.cpus.iter().copied().filter(|cpu| cores.contains(cpu)).collect()
+            }
+            _ => plan.cpus.clone(),
+        };
+        let mut rotation = Rotation {
+            index: index as u32,
+            turns: turns.clone(),
+            stride,
+            open: BTreeMap::new(),
+            wanted,
+            order: Order::new(turns.groups.len() as u32, order::seed()),
+            slice: 0,
+            group: None,
+            began_ns: 0,
+            due: None,
+        };
+        for cpu in rotation.wanted.clone() {
+            rotation.open(maps, cpu)?;
+        }
+        Ok(rotation)
+    };
+    plan.turns.iter().enumerate().map(open).collect()
+}
+
+impl Rotation {
+    /// Opens every group on `cpu` and lends the events to the programs, which read none of them yet.
+    fn open(&mut self, maps: &Maps, cpu: Cpu) -> Result<(), SessionError> {
+        let mut first = cpu.0 * self.stride;
+        let mut open = |group| -> Result<CpuGroup, SessionError> {
+            let opened = CpuGroup::open(group, &self.turns.pmu, cpu)?;
+            // The place behind a leader's holds no descriptor: the program reads the leader once for both.
+            let places = std::iter::once(first).chain(first + 2..);
+            for (place, event) in places.zip(opened.events()) {
+                maps.counters
+                    .set(place, event)
+                    .map_err(|error| SessionError::Io("cannot lend a counter to the programs", error))?;
+            }
+            first += group.places() as u32;
+            Ok(opened)
+        };
+        let always = self.turns.always.iter().map(&mut open).collect::<Result<_, _>>()?;
+        let groups = self.turns.groups.iter().map(&mut open).collect::<Result<_, _>>()?;
+        maps.turns.write_word(cpu.0 as usize, ALWAYS_WORD, self.turns.always_places() as u64);
+        self.open.insert(cpu, OpenCpu { always, groups });
+        Ok(())
+    }
+
+    /// Starts what always counts, and the first slice. The CPUs count by now. How many could not be flushed.
+    fn start(&mut self, object: &mut Object) -> io::Result<u64> {
+        self.slice = 1;
+        self.group = self.order.next();
+        self.began_ns = monotonic_ns();
+        self.set_due();
+        let mut lost = 0;
+        for (&cpu, open) in &self.open {
+            open.always.iter().try_for_each(CpuGroup::enable)?;
+            self.want(&object.maps, cpu);
+            lost += u64::from(object.flush(cpu).is_err());
+            self.in_force(open).map_or(Ok(()), CpuGroup::enable)?;
+        }
+        Ok(lost)
+    }
+
+    /// Begins the next slice on every CPU. How many could not be flushed.
+    fn turn(&mut self, object: &mut Object) -> u64 {
+        let before = self.group;
+        self.slice += 1;
+        self.group = self.order.next();
+        self.began_ns = monotonic_ns();
+        self.set_due();
+        let mut lost = 0;
+        for (&cpu, open) in &self.open {
+            let changes = before != self.group;
+            let old = before.and_then(|group| open.groups.get(group as usize)).filter(|_| changes);
+            // A counter that cannot be stopped or started shows by the time it ran.
+            let _ = old.map_or(Ok(()), CpuGroup::disable);
+            self.want(&object.maps, cpu);
+            lost += u64::from(object.flush(cpu).is_err());
+            let _ = self.in_force(open).filter(|_| changes).map_or(Ok(()), CpuGroup::enable);
+        }
+        lost
+    }
+
+    /// Asks for the next slice of counters that take no turns: it begins on a CPU when that is flushed.
+    fn want_next(&mut self, maps: &Maps) {
+        self.slice += 1;
+        self.began_ns = monotonic_ns();
+        self.open.keys().for_each(|&cpu| self.want(maps, cpu));
+    }
+
+    fn want(&self, maps: &Maps, cpu: Cpu) {
+        let wanted = self.turns.in_force(self.group);
+        let row = cpu.0 as usize;
+        maps.turns.write_word(row, WANTED_SHIFT_WORD, wanted.shift);
+        maps.turns.write_word(row, WANTED_LEADERS_WORD, wanted.leaders);
+        maps.turns.write_word(row, WANTED_MEMBERS_WORD, wanted.members);
+        maps.turns.write_word(row, WANTED_SLICE_WORD, self.slice);
+    }
+
+    fn in_force<'a>(&self, open: &'a OpenCpu) -> Option<&'a CpuGroup> {
+        open.groups.get(self.group? as usize)
+    }
+
+    fn set_due(&mut self) {
+        self.due = self.turns.take_turns().then(|| Instant::now() + self.order.jitter(self.turns.slice));
+    }
+
+    fn rows(&self, maps: &Maps, owners: &Owners, cpus: u32, slice: u64, group: Option<u32>) -> Vec<SliceRow> {
+        let sums = rows::read(maps, cpus, self.open.keys().copied(), slice);
+        sums.into_iter()
+            .map(|(slot, sum)| SliceRow {
+                slot: owners.slot_id(slot),
+                turns: self.index,
+                slice,
+                ..sum.row(&self.turns, group)
+            })
+            .collect()
+    }
+
+    /// Ends the counting: the map would keep the events going until it is closed.
+    fn stop(&self) {
+        for open in self.open.values() {
+            let _ = open.always.iter().chain(self.in_force(open)).try_for_each(CpuGroup::disable);
+        }
+    }
+}
+
+impl Session {
+    /// Starts the counters per owner. The CPUs count by now.
+    pub(super) fn start_turns(&mut self) -> Result<(), SessionError> {
+        for rotation in &mut self.rotations {
+            self.lost_flushes += rotation
+                .start(&mut self.object)
+                .map_err(|error| SessionError::Io("cannot start the counters", error))?;
+        }
+        Ok(())
+    }
+
+    /// When the next slice is to end, if counters take turns.
+    pub(super) fn turn_due(&self) -> Option<Instant> {
+        self.rotations.iter().filter_map(|rotation| rotation.due).min()
+    }
+
+    /// Ends the slices that are due, and reads what was counted in them.
+    pub(super) fn take_turns(&mut self) {
+        let now = Instant::now();
+        self.take_turns_that(|due| due <= now);
+    }
+
+    /// Ends every slice of counters that take turns.
+    pub(super) fn end_turns(&mut self) {
+        self.take_turns_that(|_| true);
+    }
+
+    fn take_turns_that(&mut self, is_due: impl Fn(Instant) -> bool) {
+        let cpus = self.header.machine.cpu.possible;
+        for rotation in &mut self.rotations {
+            if !rotation.due.is_some_and(&is_due) {
+                continue;
+            }
+            let (slice, group) = (rotation.slice, rotation.group);
+            self.lost_flushes += rotation.turn(&mut self.object);
+            self.slices.extend(rotation.rows(&self.object.maps, &self.owners, cpus, slice, group));
+        }
+    }
+
+    /// Asks for the next slice where nothing takes turns; to be followed by a flush of every CPU.
+    pub(super) fn want_next_slices(&mut self) {
+        for rotation in self.rotations.iter_mut().filter(|rotation| rotation.due.is_none()) {
+            rotation.want_next(&self.object.maps);
+        }
+    }
+
+    /// What owners counted in slices that ended since the last drain.
+    pub(super) fn take_slices(&mut self) -> Vec<SliceRow> {
+        let cpus = self.header.machine.cpu.possible;
+        for rotation in self.rotations.iter().filter(|rotation| rotation.due.is_none()) {
+            let ended = rotation.slice - 1;
+            self.slices.extend(rotation.rows(&self.object.maps, &self.owners, cpus, ended, rotation.group));
+        }
+        std::mem::take(&mut self.slices)
+    }
+
+    /// What ended before this (CLOCK_MONOTONIC, ns) has been read: a slot must not be used again in a slice that
+    /// its old owner still counted in.
+    pub(super) fn read_until_ns(&self, now_ns: u64) -> u64 {
+        self.rotations.iter().map(|rotation| rotation.began_ns).fold(now_ns, u64::min)
+    }
+
+    /// Stops the counters per owner.
+    pub(super) fn stop_turns(&mut self) {
+        self.rotations.drain(..).for_each(|rotation| rotation.stop());
+    }
+
+    /// A CPU went offline: its events are gone for good.
+    pub(super) fn close_counters(&mut self, cpu: Cpu) {
+        for rotation in &mut self.rotations {
+            if rotation.open.remove(&cpu).is_some() {
+                self.object.maps.turns.write_word(cpu.0 as usize, SLICE_WORD, 0);
+            }
+        }
+    }
+
+    /// A CPU is back: opens its events again, in the slice in force. What cannot be opened stays closed.
+    pub(super) fn reopen_counters(&mut self, cpu: Cpu) {
+        for rotation in self.rotations.iter_mut().filter(|rotation| rotation.wanted.contains(&cpu)) {
+            if rotation.open(&self.object.maps, cpu).is_err() {
+                continue;
+            }
+            rotation.want(&self.object.maps, cpu);
+            let Some(open) = rotation.open.get(&cpu) else { continue };
+            let _ = open.always.iter().try_for_each(CpuGroup::enable);
+            self.lost_flushes += u64::from(self.object.flush(cpu).is_err());
+            let _ = rotation.in_force(open).map_or(Ok(()), CpuGroup::enable);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Sessions by pmbpf's library: counters per owner, which no command line asks for yet.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use pmbpf::{
+    bpf::{Attach, Log, Options},
+    drain::{Drain, Owner, slice::SliceRow},
+    machine::{Machine, pmu::catalog::Catalog},
+    model::{Counts, Interval, Ledger, OwnerIndex},
+    plan::{
+        Plan,
+        request::Request,
+        turns::{EventGroup, PlannedEvent, Turns},
+    },
+    session::{self, Measure, Session, SessionError},
+    table::notation::{List, resolve},
+};
+
+/// Counters of `notation`, in its groups.
+pub(crate) fn groups(notation: &str) -> Vec<EventGroup> {
+    if notation.is_empty() {
+        return Vec::new();
+    }
+    let catalog = Catalog::read(Path::new("/")).unwrap();
+    let selected =
+        resolve(&List::parse(notation).unwrap(), &catalog).unwrap_or_else(|error| panic!("{error}"));
+    let group = |events: &[_]| EventGroup { events: events.to_vec() };
+    let planned = |group: &pmbpf::table::notation::SelectedGroup| -> Vec<_> {
+        group.events.iter().map(|event| PlannedEvent::of(event, &event.instances[0])).collect()
+    };
+    selected.iter().map(|one| group(&planned(one))).collect()
+}
+
+/// Events that always count, and groups that take turns.
+pub(crate) fn turns(pmu: &str, always: &str, taking: &str, slice: Duration) -> Turns {
+    Turns { pmu: pmu.to_owned(), always: groups(always), groups: groups(taking), slice }
+}
+
+/// What a run came to.
+pub(crate) struct Counted {
+    pub(crate) ledger: Ledger,
+    pub(crate) whole: Interval,
+    pub(crate) drains: Vec<Drain>,
+}
+
+impl Counted {
+    /// The cgroup with this path.
+    #[track_caller]
+    pub(crate) fn cgroup(&self, wanted: &str) -> OwnerIndex {
+        let is = |owner: &Owner| matches!(owner, Owner::Cgroup { path, .. } if path.as_bytes() == wanted.as_bytes());
+        let found = self.ledger.owners().find(|(_, owner)| is(owner));
+        found.unwrap_or_else(|| panic!("no owner {wanted}")).0
+    }
+
+    pub(crate) fn counts(&self, owner: OwnerIndex) -> &Counts {
+        &self.whole.owners[&owner]
+    }
+
+    pub(crate) fn slices(&self, owner: OwnerIndex) -> &[SliceRow] {
+        &self.whole.slices[&owner]
+    }
+}
+
+/// Counts for `request.duration`, which `work` must not outlast; it begins when counting has begun.
+#[track_caller]
+pub(crate) fn count(
+    request: &Request,
+    turns: Vec<Turns>,
+    attach: Option<Attach>,
+    work: impl FnOnce() + Send,
+) -> Counted {
+    let machine = Machine::read(Path::new("/")).unwrap();
+    let plan = Plan { turns, ..Plan::new(request, &machine, Path::new("/")).unwrap() };
+    let options = Options { attach, btf: None, log: Log::Off };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut drains = Vec::new();
+    let open = async { Session::open(plan, machine, Path::new("/"), &options) };
+    let mut session = runtime.block_on(open).unwrap_or_else(|error| panic!("{error}"));
+    session.start(Measure::Always, Instant::now()).unwrap();
+    std::thread::scope(|scope| {
+        let (mut work, mut working) = (Some(work), None);
+        let mut keep = |drain: Drain| -> Result<(), SessionError> {
+            drains.push(drain);
+            if let Some(work) = work.take() {
+                working = Some(scope.spawn(work));
+            }
+            Ok(())
+        };
+        let outcome = runtime.block_on(session::run(&mut session, None, &mut keep)).unwrap();
+        assert!(working.unwrap().is_finished(), "the work outlasts the counting");
+        drains.push(outcome.last);
+    });
+    let mut ledger = Ledger::new();
+    let mut whole = Interval::default();
+    drains.iter().for_each(|drain| whole.extend(&ledger.advance(drain)));
+    Counted { ledger, whole, drains }
+}

@@ -1,0 +1,172 @@
+//! Counters per owner, with software events as counters, against what the kernel keeps in its task structs.
+
+use std::{io::Write as _, process::Command, time::Duration};
+
+use pmbpf::{
+    bpf::Attach,
+    model::slice::sums,
+    plan::{
+        request::{By, Rate, Request, Target},
+        turns::Turns,
+    },
+};
+
+use crate::{
+    session::{Counted, count, turns},
+    support::{Cgroup, Started, assert_close, in_guest, skipped, ways},
+    workloads::workload,
+};
+
+const SLICE: Duration = Duration::from_millis(5);
+
+fn request(seconds: u64) -> Request {
+    Request { rate: Rate::Off, duration: Some(Duration::from_secs(seconds)), ..Request::default() }
+}
+
+fn by_cgroup(groups: &[Cgroup], seconds: u64) -> Request {
+    let paths = groups.iter().map(|group| group.path.clone()).collect();
+    Request { target: Target::Cgroups(paths), ..request(seconds) }
+}
+
+/// Ways of attaching that this kernel has.
+fn attach() -> Vec<Attach> {
+    let of = |name| if name == "tp_btf" { Attach::TpBtf } else { Attach::RawTp };
+    ways().into_iter().map(|(_, name)| of(name)).collect()
+}
+
+fn run(group: &Cgroup, command: &str) -> Started {
+    group.spawn(command)
+}
+
+/// Minor faults by the counter that always counts, and by the task structs.
+fn faults(counted: &Counted) -> (u64, u64) {
+    let rows = counted.whole.slices.values().flatten();
+    let ours = rows.map(|row| row.always[0]).sum();
+    (ours, counted.whole.owners.values().map(|counts| counts.minor_faults).sum())
+}
+
+#[test]
+fn faults_of_two_cgroups_are_those_of_their_tasks() {
+    for attach in attach() {
+        let groups = [Cgroup::new("few"), Cgroup::new("many")];
+        let forks = workload("forks", &[]);
+        let always = turns("software", "{minor-faults,cpu-clock}", "", SLICE);
+        let counted = count(&by_cgroup(&groups, 3), vec![always], Some(attach), || {
+            let mut started =
+                [run(&groups[0], &format!("{forks} 20")), run(&groups[1], &format!("{forks} 100"))];
+            started.iter_mut().for_each(|one| drop(one.wait()));
+        });
+        for (group, least) in groups.iter().zip([20 * 64, 100 * 64]) {
+            let owner = counted.cgroup(&group.path);
+            let sum: u64 = counted.slices(owner).iter().map(|row| row.always[0]).sum();
+            assert!(sum > least, "{sum} faults");
+            // What the kernel faults in for a task while it copies its arguments is no event.
+            assert_close("faults", sum as f64, counted.counts(owner).minor_faults as f64, 0.002, 8.0);
+            let time_ns: u64 = counted.slices(owner).iter().map(|row| row.time_ns).sum();
+            assert_close("time", time_ns as f64, counted.counts(owner).cpu_time_ns as f64, 0.02, 2e6);
+        }
+        assert!(counted.whole.losses.is_empty(), "{:?}", counted.whole.losses);
+    }
+}
+
+#[test]
+fn groups_that_take_turns_count_while_they_are_in_force() {
+    for attach in attach() {
+        let groups = [Cgroup::new("spin")];
+        let spin = workload("spin", &["-g"]);
+        let taking = "{cpu-clock,minor-faults},{cpu-clock:u,page-faults},{minor-faults,cpu-clock}";
+        let turns = turns("software", "{minor-faults}", taking, SLICE);
+        let counted = count(&by_cgroup(&groups, 3), vec![turns], Some(attach), || {
+            drop(run(&groups[0], &format!("{spin} 1.5")).wait());
+        });
+        let owner = counted.cgroup(&groups[0].path);
+        let rows = counted.slices(owner);
+        let mut running = [0_u64; 3];
+        for row in rows {
+            let group = row.group.unwrap() as usize;
+            running[group] += row.running_ns;
+            let clock = row.counts[if group == 2 { 1 } else { 0 }];
+            assert_close("clock", clock as f64, row.running_ns as f64, 0.01, 20e3);
+            assert!(row.running_ns <= row.time_ns, "{row:?}");
+            assert_eq!(row.always_running_ns, [row.time_ns], "{row:?}");
+        }
+        let time_ns: u64 = rows.iter().map(|row| row.time_ns).sum();
+        assert_close("time", time_ns as f64, counted.counts(owner).cpu_time_ns as f64, 0.02, 2e6);
+        for (group, running_ns) in running.into_iter().enumerate() {
+            let share = running_ns as f64 / time_ns as f64;
+            assert!((0.23..0.43).contains(&share), "group {group} was in force {share} of the time");
+        }
+        assert_close("in force", running.iter().sum::<u64>() as f64, time_ns as f64, 0.03, 0.0);
+        let mut numbers: Vec<_> = rows.iter().map(|row| row.slice).collect();
+        numbers.dedup();
+        assert_eq!(numbers.len(), rows.len(), "one row a slice");
+        assert!(rows.len() > 100, "{} slices", rows.len());
+    }
+}
+
+#[test]
+fn nothing_falls_between_slots_that_are_used_again() {
+    for attach in attach() {
+        let request = Request { by: Some(By::Process), owners_max: Some(16), ..request(3) };
+        let turns = turns("software", "{minor-faults}", "cpu-clock,page-faults", SLICE);
+        let forks = workload("forks", &[]);
+        let counted = count(&request, vec![turns], Some(attach), || {
+            drop(Started::new(&format!("exec {forks} 300")).wait());
+        });
+        let (ours, truth) = faults(&counted);
+        assert!(truth > 300 * 64, "{truth}");
+        assert_close("faults", ours as f64, truth as f64, 0.002, 0.0);
+        let merged = sums(counted.whole.slices.values().flatten());
+        assert_eq!(merged.iter().map(|row| row.always[0]).sum::<u64>(), ours);
+    }
+}
+
+#[test]
+fn an_event_that_cannot_be_opened_is_named() {
+    let mut turns = turns("software", "{cpu-clock,minor-faults}", "", SLICE);
+    turns.always[0].events[1].words[0] = 4711;
+    let machine = pmbpf::machine::Machine::read(std::path::Path::new("/")).unwrap();
+    let plan = pmbpf::plan::Plan::new(&request(1), &machine, std::path::Path::new("/")).unwrap();
+    let plan = pmbpf::plan::Plan { turns: vec![turns], ..plan };
+    let options = pmbpf::bpf::Options { attach: None, btf: None, log: pmbpf::bpf::Log::Off };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let open = async { pmbpf::session::Session::open(plan, machine, std::path::Path::new("/"), &options) };
+    let error = runtime.block_on(open).err().unwrap().to_string();
+    let begins = "cannot open event `minor-faults` of the PMU `software` on cpu 0: perf_event_open: ";
+    assert!(error.starts_with(begins), "{error}");
+}
+
+/// Mean time of a run of the switch program, while two processes on a CPU take turns as fast as they can.
+fn switch_ns(attach: Attach, turns: Vec<Turns>) -> f64 {
+    let request = Request { by: Some(By::Process), ..request(4) };
+    let counted = count(&request, turns, Some(attach), || {
+        let mut perf = Command::new("taskset");
+        perf.args(["-c", "1", "perf", "bench", "sched", "pipe", "-l", "100000"]);
+        assert!(perf.output().unwrap().status.success());
+    });
+    let programs = &counted.drains.last().unwrap().programs;
+    let switch = programs.iter().find(|program| program.name == "switch").unwrap();
+    switch.measured_ns as f64 / switch.measured_runs as f64
+}
+
+#[test]
+fn a_switch_costs_more_only_by_what_is_read() {
+    if in_guest() {
+        return skipped("an emulator's times say nothing about a processor's");
+    }
+    let one = "{minor-faults,major-faults,alignment-faults,emulation-faults}";
+    let four = [one; 4].join(",");
+    for attach in attach() {
+        let nothing = switch_ns(attach, Vec::new());
+        let always = switch_ns(attach, vec![turns("software", one, "", SLICE)]);
+        let taking = switch_ns(attach, vec![turns("software", one, &format!("{one},{one}"), SLICE)]);
+        let more = switch_ns(attach, vec![turns("software", &four, "", SLICE)]);
+        let costs = format!(
+            "{attach:?}: {nothing:.0} ns a switch; a group of four that always counts: {always:.0}; one more that takes \
+             turns: {taking:.0}; four groups: {more:.0}, {:.0} ns each",
+            (more - nothing) / 4.0
+        );
+        let _ = writeln!(std::io::stdout(), "{costs}");
+        assert!(taking - nothing < 2000.0, "{costs}");
+    }
+}
