@@ -6,6 +6,7 @@ mod eval;
 mod failure;
 mod gate;
 mod launch;
+mod metrics;
 mod output;
 mod parse;
 mod pipeline;

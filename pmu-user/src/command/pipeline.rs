@@ -1,18 +1,25 @@
 //! Drain → interval → report → bytes: the pure half, the same for a live run and for a recording.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 use super::output;
 use crate::{
     drain::{Drain, Ending, Header},
-    metric::Report,
+    metric::{Report, drilling::Drilling, topdown::Prepared},
     model::{Interval, Ledger},
+    session::Next,
+    table::model,
     view::{Format, View, text::Style},
 };
 
 /// Turns drains into reports.
 pub(super) struct Pipeline<'a> {
     header: &'a Header,
+    prepared: Option<Prepared>,
+    drilling: Option<Drilling>,
     /// Owners, places and totals so far.
     pub(super) ledger: Ledger,
     view: View<'a>,
@@ -24,13 +31,22 @@ pub(super) struct Pipeline<'a> {
 }
 
 impl<'a> Pipeline<'a> {
-    /// A pipeline for the run that `header` describes.
-    pub(super) fn new(header: &'a Header, format: Format, style: Style, into: Box<dyn Write + 'a>) -> Self {
+    /// A pipeline for the run that `header` describes. `prepared`: the formulas of its metrics.
+    pub(super) fn new(
+        header: &'a Header,
+        prepared: Option<Prepared>,
+        format: Format,
+        style: Style,
+        into: Box<dyn Write + 'a>,
+    ) -> Self {
         let ticks = |interval: std::time::Duration| {
             (interval.as_secs_f64() / header.plan.tick.as_secs_f64()).round().max(1.0) as u64
         };
+        let metrics = header.plan.metrics.as_ref();
         Self {
             header,
+            drilling: prepared.as_ref().and_then(|prepared| Drilling::new(prepared, metrics?)),
+            prepared,
             ledger: Ledger::new(),
             view: View::new(header, format, style, into),
             ticks_per_interval: header.plan.interval.map(ticks),
@@ -40,30 +56,52 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Takes a drain; writes a report if an interval is complete.
-    pub(super) fn drain(&mut self, drain: &Drain) -> io::Result<()> {
+    /// Takes a drain; writes a report if an interval is complete. What is to be counted next.
+    pub(super) fn drain(&mut self, drain: &Drain) -> io::Result<Next> {
         let interval = self.ledger.advance(drain);
         self.total.extend(&interval);
-        let Some(ticks) = self.ticks_per_interval else { return Ok(()) };
+        let next = self.drill(&interval);
+        let Some(ticks) = self.ticks_per_interval else { return Ok(next) };
         self.open.extend(&interval);
         if drain.ticks >= self.reported_ticks + ticks {
             self.reported_ticks = drain.ticks;
             let open = std::mem::take(&mut self.open);
-            self.view.interval(&Report::new(self.header, &self.ledger, &open))?;
+            self.view.interval(&self.report(&open))?;
         }
-        Ok(())
+        Ok(next)
+    }
+
+    fn drill(&mut self, interval: &Interval) -> Next {
+        let topdown = self.prepared.as_ref()?.topdown(self.header, &self.ledger, interval);
+        // A tick without slices says nothing.
+        self.drilling
+            .as_mut()
+            .filter(|_| !interval.slices.is_empty())
+            .map(|drilling| drilling.after(&topdown))
+    }
+
+    fn report(&self, interval: &Interval) -> Report {
+        Report::new(self.header, &self.ledger, interval, self.prepared.as_ref())
     }
 
     /// Writes the interval that is still open, and the whole run's report.
     pub(super) fn finish(&mut self, ending: &Ending) -> io::Result<Report> {
         if self.ticks_per_interval.is_some() && self.open.length_ns() > 0 {
             let open = std::mem::take(&mut self.open);
-            self.view.interval(&Report::new(self.header, &self.ledger, &open))?;
+            self.view.interval(&self.report(&open))?;
         }
-        let report = Report::new(self.header, &self.ledger, &self.total);
+        let report = self.report(&self.total);
         self.view.whole(&report, ending)?;
         Ok(report)
     }
+}
+
+/// The formulas of the metrics that a run measures; out of `folder`, a perfmon directory, if one is given.
+pub(super) fn prepare(header: &Header, folder: Option<&Path>) -> Result<Option<Prepared>, model::FindError> {
+    let plan = &header.plan;
+    let (Some(metrics), Some(turns)) = (&plan.metrics, plan.turns.first()) else { return Ok(None) };
+    let model = model::load(&metrics.model, folder)?;
+    Ok(Some(Prepared::new(model, metrics, turns)))
 }
 
 /// Says on stderr, in one line, what was lost.

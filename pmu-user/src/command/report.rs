@@ -6,7 +6,7 @@ use super::{
     failure::Quality,
     gate::{self, Gate},
     output::{self, Stream},
-    pipeline::Pipeline,
+    pipeline::{self, Pipeline},
 };
 use crate::{
     drain::{Ending, Stopped, recording::Recording},
@@ -22,6 +22,9 @@ pub(super) struct Args {
     /// there by build id
     #[arg(long, value_name = "DIR")]
     symfs: Vec<PathBuf>,
+    /// Use the formulas of this perfmon directory instead of the built-in ones
+    #[arg(long, value_name = "DIR")]
+    perfmon_dir: Option<PathBuf>,
     /// Exit with 3 if the result is not good enough: lost, unsupported, blind>N%, samples<N%
     #[arg(long, value_name = "CONDITION")]
     fail_on: Vec<Gate>,
@@ -39,7 +42,8 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     }
     let header = recording.header;
     let into = args.output.open(Stream::Stdout);
-    let mut pipeline = Pipeline::new(&header, args.output.format(), args.output.style(), into);
+    let prepared = pipeline::prepare(&header, args.perfmon_dir.as_deref())?;
+    let mut pipeline = Pipeline::new(&header, prepared, args.output.format(), args.output.style(), into);
     for drain in &recording.drains {
         pipeline.drain(drain)?;
     }

@@ -10,6 +10,7 @@ use super::{
     dry_run,
     failure::{InsteadOfCommand, Usage},
     gate::{self, Gate},
+    metrics::MetricArgs,
     output::{self, Stream},
     parse,
     pipeline::{self, Pipeline},
@@ -20,8 +21,8 @@ use crate::{
     drain::{Drain, Stopped, Workload},
     machine::Machine,
     plan::{
-        FREQUENCY, Plan, metrics,
-        request::{By, Descend, Inherit, Rate, Request, Stacks, Target, WantedMetrics},
+        FREQUENCY, Plan,
+        request::{By, Descend, Inherit, Rate, Request, Stacks, Target},
     },
     session::{
         self, Measure, Session,
@@ -90,6 +91,9 @@ pub(super) struct Args {
     /// List gaps at least this long
     #[arg(long, value_name = "TIME", default_value = "300us", value_parser = parse::duration, help_heading = "Samples")]
     gap_min: Duration,
+
+    #[command(flatten)]
+    metrics: MetricArgs,
 
     /// Stop after this time, as 500ms, 5s or 2m
     #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time")]
@@ -160,7 +164,7 @@ impl Args {
                 (_, Some(period), _) => Rate::Period(period),
                 (_, _, frequency) => Rate::Frequency(frequency.unwrap_or(FREQUENCY)),
             },
-            metrics: WantedMetrics::IfPossible(metrics::Request::default()),
+            metrics: self.metrics.wanted(),
             stacks: if self.stacks { Stacks::Yes } else { Stacks::No },
             interval: self.interval,
             duration: self.duration,
@@ -230,11 +234,12 @@ async fn live(args: &Args, plan: Plan, machine: Machine, launched: Instant) -> a
     let header = session.header.clone();
     let mut recorder = Recorder::new(args.recording(), args.force, &header)?;
     let into = args.format.open(args.stream());
-    let mut pipeline = Pipeline::new(&header, args.format.format(), args.format.style(), into);
+    let prepared = pipeline::prepare(&header, args.metrics.perfmon_dir.as_deref())?;
+    let mut pipeline = Pipeline::new(&header, prepared, args.format.format(), args.format.style(), into);
     if args.talks() && output::is_watched() {
         output::talk("counting; Ctrl-C ends it and prints the report");
     }
-    let mut keep = |drain: Drain| -> anyhow::Result<()> {
+    let mut keep = |drain: Drain| -> anyhow::Result<session::Next> {
         recorder.drain(&drain);
         Ok(pipeline.drain(&drain)?)
     };

@@ -3,6 +3,7 @@
 mod blind;
 mod cost;
 pub mod counts;
+pub mod drilling;
 pub mod estimate;
 pub mod formulas;
 mod hot;
@@ -13,6 +14,7 @@ pub mod topdown;
 pub mod value;
 mod waits;
 
+use self::topdown::{Prepared, TopDown};
 pub use self::{
     blind::{Blind, BlindClass, GapReport},
     cost::{CostReport, ProgramCost},
@@ -33,6 +35,8 @@ pub struct Report {
     pub from_ns: u64,
     /// Length in ns.
     pub length_ns: u64,
+    /// Metrics of the CPU model, or why there are none.
+    pub topdown: Result<TopDown, String>,
     /// Everything that the target did.
     pub total: OwnerReport,
     /// Per owner, most CPU time first. A cgroup's numbers hold its subtree's.
@@ -50,13 +54,15 @@ pub struct Report {
 }
 
 impl Report {
-    /// Computes the report of `interval`. Pure.
+    /// Computes the report of `interval`. Pure. `prepared` is the CPU model of the plan.
     #[must_use]
-    pub fn new(header: &Header, ledger: &Ledger, interval: &Interval) -> Self {
+    pub fn new(header: &Header, ledger: &Ledger, interval: &Interval, prepared: Option<&Prepared>) -> Self {
         let quality = quality::quality(header, interval);
         let context = owners::Context { header, ledger, interval, quality: &quality };
         let (total, owners) = owners::owners(&context);
+        let why = || header.plan.no_metrics.clone().unwrap_or_else(|| "they were not asked for".to_owned());
         Self {
+            topdown: prepared.map(|prepared| prepared.topdown(header, ledger, interval)).ok_or_else(why),
             from_ns: interval.from_ns,
             length_ns: interval.length_ns(),
             total,

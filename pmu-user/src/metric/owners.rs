@@ -86,26 +86,42 @@ pub(super) fn owners(context: &Context<'_>) -> (OwnerReport, Vec<OwnerReport>) {
 
 /// The kernel counts for the leaf; a cgroup's number is its subtree's, as in its `cpu.stat`.
 fn with_subtrees(context: &Context<'_>) -> BTreeMap<OwnerIndex, Counts> {
-    if context.header.plan.descend == Descend::No {
-        return context.interval.owners.clone();
-    }
-    let mut by_path: HashMap<&[u8], OwnerIndex> = HashMap::new();
-    for (index, owner) in context.ledger.owners() {
-        if let Owner::Cgroup { path, .. } = owner {
-            by_path.insert(path.as_bytes(), index);
-        }
-    }
     let mut sums: BTreeMap<OwnerIndex, Counts> = BTreeMap::new();
+    let above = Above::new(context.header, context.ledger);
     for (&index, counts) in &context.interval.owners {
-        sums.entry(index).or_default().merge(counts);
-        let Owner::Cgroup { path, .. } = context.ledger.owner(index) else { continue };
-        for above in ancestors(path.as_bytes()) {
-            if let Some(&above) = by_path.get(above).filter(|&&above| above != index) {
-                sums.entry(above).or_default().merge(counts);
-            }
-        }
+        above.with(index).for_each(|owner| sums.entry(owner).or_default().merge(counts));
     }
     sums
+}
+
+/// Which owners hold what an owner did: itself, and the cgroups above it where they do.
+pub(super) struct Above<'a> {
+    ledger: &'a Ledger,
+    by_path: HashMap<&'a [u8], OwnerIndex>,
+}
+
+impl<'a> Above<'a> {
+    pub(super) fn new(header: &Header, ledger: &'a Ledger) -> Self {
+        let plan = &header.plan;
+        let mut by_path: HashMap<&[u8], OwnerIndex> = HashMap::new();
+        if plan.by == By::Cgroup && plan.descend == Descend::Yes {
+            for (index, owner) in ledger.owners() {
+                if let Owner::Cgroup { path, .. } = owner {
+                    by_path.insert(path.as_bytes(), index);
+                }
+            }
+        }
+        Self { ledger, by_path }
+    }
+
+    pub(super) fn with(&self, index: OwnerIndex) -> impl Iterator<Item = OwnerIndex> {
+        let path = match self.ledger.owner(index) {
+            Owner::Cgroup { path, .. } => path.as_bytes(),
+            _ => &[],
+        };
+        let above = ancestors(path).filter_map(|above| self.by_path.get(above).copied());
+        std::iter::once(index).chain(above.filter(move |&above| above != index))
+    }
 }
 
 /// Paths above a path, the root last: `/a/b` has `/a` and `/`.

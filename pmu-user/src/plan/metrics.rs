@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     request::WantedMetrics,
-    schedule::{self, Capacity, Counters, Home, Need, Packing, Resource, Schedule, Wanted},
+    schedule::{self, Capacity, Counters, Home, Need, Packing, Resource, Schedule, Wanted, drill},
     turns::{self, Host, PlannedEvent, Turns},
 };
 use crate::{
@@ -82,6 +82,23 @@ pub struct Metrics {
     pub missing: Vec<(String, String)>,
     /// Who holds counters that are missing for it.
     pub holds: Vec<String>,
+}
+
+impl Metrics {
+    /// Groups that have turns from the start: all, or those of the upper two levels and of what stands beside the tree
+    /// where flagged nodes decide about the rest.
+    #[must_use]
+    pub fn first_groups(&self) -> Vec<u32> {
+        let first = |metric: &&Measured| match self.depth {
+            Depth::DrillDown => metric.level <= drill::Depth::default().always,
+            Depth::Level(_) => true,
+        };
+        let mut groups: Vec<u32> =
+            self.measured.iter().filter(first).flat_map(|metric| &metric.groups).copied().collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
 }
 
 /// A metric that will be measured.

@@ -23,7 +23,7 @@ use tokio::io::unix::AsyncFd;
 use self::{collect::Changes, cost::Meter, hotplug::Hotplug, inbox::Inbox, owners::Owners, turns::Rotation};
 pub use self::{
     cost::Measure,
-    run::{Outcome, Stop, run},
+    run::{Next, Outcome, Stop, run},
 };
 use crate::{
     bpf::{LoadError, Object, Ring, release_memory},

@@ -43,7 +43,11 @@ pub enum Stop {
     Signal(i32),
 }
 
-/// Drains at every tick until something stops it. `keep` gets every drain but the last.
+/// Groups of the metrics' counters that are to have turns from now on; `None`: as before.
+pub type Next = Option<Vec<u32>>;
+
+/// Drains at every tick until something stops it. `keep` gets every drain but the last, and may say which counters are to
+/// have turns next.
 ///
 /// # Errors
 ///
@@ -51,7 +55,7 @@ pub enum Stop {
 pub async fn run<E: From<SessionError>>(
     session: &mut Session,
     mut launched: Option<Launched>,
-    keep: &mut impl FnMut(Drain) -> Result<(), E>,
+    keep: &mut impl FnMut(Drain) -> Result<Next, E>,
 ) -> Result<Outcome, E> {
     let refused = |error| SessionError::Io("cannot catch signals", error);
     let mut signals = Signals::new().map_err(refused)?;
@@ -78,7 +82,9 @@ pub async fn run<E: From<SessionError>>(
             () = until(turn_due), if turn_due.is_some() => session.take_turns(),
             _ = ticks.tick() => {
                 let drain = session.drain(true)?;
-                keep(drain)?;
+                if let Some(groups) = keep(drain)? {
+                    session.keep_to(&groups);
+                }
             }
             () = &mut gone => break Stop::TargetGone,
             ready = session.ring.readable_mut() => {

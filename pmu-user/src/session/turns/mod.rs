@@ -83,6 +83,9 @@ pub(super) fn open(plan: &Plan, maps: &Maps, root: &Path) -> Result<Vec<Rotation
             began_ns: 0,
             due: None,
         };
+        if let (0, Some(metrics)) = (index, &plan.metrics) {
+            rotation.keep_to(&metrics.first_groups());
+        }
         for cpu in rotation.wanted.clone() {
             rotation.open(maps, cpu)?;
         }
@@ -112,6 +115,13 @@ impl Rotation {
         maps.turns.write_word(cpu.0 as usize, ALWAYS_WORD, self.turns.always_places() as u64);
         self.open.insert(cpu, OpenCpu { always, groups });
         Ok(())
+    }
+
+    /// Only these groups have turns from the next slice on. A group that is alone counts all the time anyway.
+    fn keep_to(&mut self, groups: &[u32]) {
+        if self.turns.take_turns() {
+            self.order.keep_to(groups);
+        }
     }
 
     /// Starts what always counts, and the first slice. The CPUs count by now. How many could not be flushed.
@@ -208,6 +218,13 @@ impl Session {
     /// When the next slice is to end, if counters take turns.
     pub(super) fn turn_due(&self) -> Option<Instant> {
         self.rotations.iter().filter_map(|rotation| rotation.due).min()
+    }
+
+    /// Gives turns to these groups of the metrics' counters only.
+    pub(super) fn keep_to(&mut self, groups: &[u32]) {
+        if let Some(rotation) = self.rotations.first_mut() {
+            rotation.keep_to(groups);
+        }
     }
 
     /// Ends the slices that are due, and reads what was counted in them.

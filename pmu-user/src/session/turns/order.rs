@@ -8,7 +8,7 @@ use std::{
 /// An order of groups without end: one random permutation after the other.
 #[derive(Debug)]
 pub(super) struct Order {
-    groups: u32,
+    groups: Vec<u32>,
     /// Groups of this round whose turn is still to come.
     left: Vec<u32>,
     state: u64,
@@ -23,13 +23,20 @@ impl Order {
     /// An order of so many groups; one seed always gives the same.
     pub(super) fn new(groups: u32, seed: u64) -> Self {
         // Zero is the one state that xorshift never leaves.
-        Self { groups, left: Vec::new(), state: seed | 1 }
+        Self { groups: (0..groups).collect(), left: Vec::new(), state: seed | 1 }
+    }
+
+    /// From now on only these groups have turns; those that stay keep their place in the round.
+    pub(super) fn keep_to(&mut self, groups: &[u32]) {
+        self.left.retain(|group| groups.contains(group));
+        self.left.extend(groups.iter().filter(|group| !self.groups.contains(group)));
+        self.groups = groups.to_vec();
     }
 
     /// The group whose turn it is now; `None` if there is no group.
     pub(super) fn next(&mut self) -> Option<u32> {
         if self.left.is_empty() {
-            self.left = (0..self.groups).collect();
+            self.left.clone_from(&self.groups);
         }
         let among = self.left.len() as u64;
         (among > 0).then(|| {

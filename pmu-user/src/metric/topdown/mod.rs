@@ -3,16 +3,23 @@
 //! The interval of a metric comes from evaluating its formula on every replicate of the counts, so that it holds for any
 //! formula. A node is marked mismeasured, not corrected, where it contradicts its parent by more than their intervals.
 
+mod around;
+mod check;
+mod report;
+
 use std::collections::{BTreeMap, HashMap};
 
+pub use self::{
+    around::Around,
+    report::{Shape, TopDown},
+};
 use super::{
     estimate::{Estimates, EventIndex, REPLICATES},
     formulas::{Formulas, Inputs, Results},
-    value::{Known, Value},
+    value::Value,
 };
 use crate::{
     drain::slice::SliceRow,
-    machine::topology::{Smt, Topology},
     plan::{metrics::Metrics, turns::Turns},
     table::model::Model,
 };
@@ -25,8 +32,8 @@ pub struct Prepared {
     formulas: Formulas,
     /// By operand: the event that counts it, or a number that is known without counting.
     sources: Vec<Source>,
-    /// By metric: is it to be measured, or why not?
-    wanted: Vec<Result<(), String>>,
+    /// By metric: is it to be measured, or why not? `None` if nobody asked for it.
+    wanted: Vec<Option<Result<(), String>>>,
 }
 
 /// Where an operand's count comes from.
@@ -38,17 +45,6 @@ enum Source {
     Known(f64),
     /// Nowhere.
     None,
-}
-
-/// What is known about the machine and the interval.
-#[derive(Clone, Copy, Debug)]
-pub struct Around<'a> {
-    /// The machine's layout.
-    pub topology: &'a Topology,
-    /// CPUs that counted.
-    pub cpus: usize,
-    /// Length of the interval.
-    pub seconds: f64,
 }
 
 /// The metrics of one owner.
@@ -98,9 +94,8 @@ impl Prepared {
         let missing: BTreeMap<&str, &str> =
             plan.missing.iter().map(|(name, why)| (name.as_str(), why.as_str())).collect();
         let wanted = |name: &str| match missing.get(name) {
-            Some(why) => Err((*why).to_owned()),
-            None if plan.measured.iter().any(|metric| metric.name == name) => Ok(()),
-            None => Err("it was not asked for".to_owned()),
+            Some(why) => Some(Err((*why).to_owned())),
+            None => plan.measured.iter().any(|metric| metric.name == name).then_some(Ok(())),
         };
         Self {
             sources: model.operands.iter().map(source).collect(),
@@ -145,8 +140,10 @@ impl Prepared {
     }
 
     fn value(&self, metric: u32, estimates: &Estimates, results: &Results, replicas: &[Results]) -> Value {
-        if let Err(why) = &self.wanted[metric as usize] {
-            return Value::Missing(why.clone());
+        match &self.wanted[metric as usize] {
+            Some(Ok(())) => {}
+            Some(Err(why)) => return Value::Missing(why.clone()),
+            None => return Value::Missing("it was not asked for".to_owned()),
         }
         let events: Vec<EventIndex> = self.events_of(metric).collect();
         if let Some(Value::Missing(why)) =
@@ -170,101 +167,5 @@ impl Prepared {
             Source::Event(index) => Some(EventIndex(index)),
             _ => None,
         })
-    }
-
-    /// Roots of the tree.
-    fn roots(&self) -> Vec<u32> {
-        let is_root = |&index: &u32| self.model.metrics[index as usize].parent.is_none();
-        self.model.tree_nodes().filter(is_root).collect()
-    }
-
-    fn children(&self, of: u32) -> impl Iterator<Item = u32> {
-        let all = self.model.metrics.iter().enumerate();
-        all.filter(move |(_, metric)| metric.parent == Some(of)).map(|(index, _)| index as u32)
-    }
-
-    /// From the root down, always to the largest of the flagged nodes.
-    fn path(&self, nodes: &[Node]) -> Vec<u32> {
-        let worst = |among: &mut dyn Iterator<Item = u32>| {
-            let flagged = among.filter(|&index| nodes[index as usize].flagged == Some(true));
-            let known =
-                flagged.filter_map(|index| Some((nodes[index as usize].value.known()?.estimate, index)));
-            known.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, index)| index)
-        };
-        let mut path = Vec::new();
-        // Doing useful work is no bottleneck, though a high share of it is flagged as well.
-        let lost = |index: &u32| self.model.metrics[*index as usize].name != "Retiring";
-        let mut next = worst(&mut self.roots().into_iter().filter(lost))
-            .or_else(|| worst(&mut self.roots().into_iter()));
-        while let Some(node) = next.filter(|_| path.len() < self.model.metrics.len()) {
-            path.push(node);
-            next = worst(&mut self.children(node));
-        }
-        path
-    }
-
-    /// What cannot be: roots that do not add up to everything, parts larger than the whole.
-    fn faults(&self, nodes: &[Node]) -> Vec<String> {
-        let known = |index: u32| nodes[index as usize].value.known();
-        let name = |index: u32| self.model.metrics[index as usize].name.as_str();
-        let mut faults = Vec::new();
-        let roots = self.roots();
-        let values: Option<Vec<&Known>> = roots.iter().map(|&index| known(index)).collect();
-        if let Some(values) = values.filter(|values| !values.is_empty()) {
-            let sum: f64 = values.iter().map(|known| known.estimate).sum();
-            let error =
-                values.iter().map(|known| ((known.high - known.low) / 2.0).powi(2)).sum::<f64>().sqrt();
-            if (sum - WHOLE).abs() > error + TOLERANCE {
-                faults.push(format!(
-                    "the first level adds up to {sum:.1} % (± {error:.1}), not to 100: mismeasured"
-                ));
-            }
-        }
-        for (index, metric) in self.model.metrics.iter().enumerate() {
-            let Some(parent) = metric.parent else { continue };
-            let (Some(part), Some(whole)) = (known(index as u32), known(parent)) else { continue };
-            // What is estimated by assumed latencies, or counts something else than its parent, may be larger.
-            let comparable =
-                metric.domain == self.model.metrics[parent as usize].domain && metric.domain == "Slots";
-            if comparable && part.low > whole.high + TOLERANCE {
-                let (part, whole) = (part.estimate, whole.estimate);
-                faults.push(format!(
-                    "{} ({part:.1} %) is more than {} ({whole:.1} %)",
-                    name(index as u32),
-                    name(parent)
-                ));
-            }
-        }
-        faults
-    }
-}
-
-/// All slots, in per cent.
-const WHOLE: f64 = 100.0;
-/// What rounding may make of it: a share is kept in 8 bits by the hardware.
-const TOLERANCE: f64 = 1.5;
-
-impl Around<'_> {
-    /// A constant of a formula; NaN if the machine does not say.
-    fn constant(&self, name: &str) -> f64 {
-        let known = |number: Option<u32>| number.map_or(f64::NAN, f64::from);
-        let topology = self.topology;
-        match name {
-            "HYPERTHREADING_ON" => match topology.smt {
-                Smt::On => 1.0,
-                Smt::Off => 0.0,
-                Smt::Unknown => f64::NAN,
-            },
-            "THREADS_PER_CORE" => known(topology.threads_per_core),
-            "CORES_PER_SOCKET" => known(topology.cores_per_socket),
-            "SOCKET_COUNT" => known(topology.sockets),
-            "CHAS_PER_SOCKET" => known(topology.caches_per_socket),
-            "CPU_COUNT" => self.cpus as f64,
-            "DURATIONTIMEINSECONDS" => self.seconds,
-            "DURATIONTIMEINMILLISECONDS" => self.seconds * 1e3,
-            "SYSTEM_TSC_FREQ" => topology.tsc_hz.unwrap_or(f64::NAN),
-            "TSC_TICKS" => topology.tsc_hz.map_or(f64::NAN, |hz| hz * self.seconds),
-            _ => f64::NAN,
-        }
     }
 }

@@ -1,0 +1,60 @@
+//! From flagged nodes to the groups of counters that are to have turns next.
+
+use std::collections::BTreeSet;
+
+use super::topdown::{Prepared, TopDown};
+use crate::plan::{
+    metrics::{Depth, Metrics},
+    schedule::drill::{self, Drill},
+};
+
+/// Drills down a model's tree, interval by interval.
+#[derive(Clone, Debug)]
+pub struct Drilling {
+    drill: Drill,
+    /// By metric of the model: the groups that its events are in.
+    groups: Vec<Vec<u32>>,
+    /// Groups of what is not in the tree.
+    always: BTreeSet<u32>,
+}
+
+impl Drilling {
+    /// Begins where the plan does. `None` if it measures every level anyway.
+    #[must_use]
+    pub fn new(prepared: &Prepared, plan: &Metrics) -> Option<Self> {
+        if plan.depth != Depth::DrillDown {
+            return None;
+        }
+        let metrics = &prepared.model.metrics;
+        let groups = |name: &str| {
+            let found = plan.measured.iter().find(|metric| metric.name == name);
+            found.map(|metric| metric.groups.clone()).unwrap_or_default()
+        };
+        let nodes = metrics.iter().map(|metric| drill::Node {
+            level: metric.level,
+            parent: metric.parent.map(|parent| parent as usize),
+        });
+        let tree: BTreeSet<u32> = prepared.model.tree_nodes().collect();
+        let beside = (0..metrics.len() as u32).filter(|index| !tree.contains(index));
+        Some(Self {
+            drill: Drill::new(nodes.collect(), drill::Depth::default()),
+            always: beside.flat_map(|index| groups(&metrics[index as usize].name)).collect(),
+            groups: metrics.iter().map(|metric| groups(&metric.name)).collect(),
+        })
+    }
+
+    /// Takes in what an interval found; the groups that are to have turns in the next one.
+    pub fn after(&mut self, topdown: &TopDown) -> Vec<u32> {
+        let flagged: BTreeSet<usize> = topdown
+            .owners
+            .iter()
+            .flat_map(|(_, tree)| tree.nodes.iter().enumerate())
+            .filter(|(_, node)| node.flagged == Some(true) && node.value.known().is_some())
+            .map(|(index, _)| index)
+            .collect();
+        self.drill.after(&flagged.into_iter().collect::<Vec<_>>());
+        let wanted = self.drill.wanted();
+        let groups = wanted.iter().flat_map(|&node| &self.groups[node]).copied();
+        groups.chain(self.always.iter().copied()).collect::<BTreeSet<u32>>().into_iter().collect()
+    }
+}

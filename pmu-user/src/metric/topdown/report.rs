@@ -1,0 +1,120 @@
+//! The metrics of everyone in an interval.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use super::{Around, Prepared, Tree};
+use crate::{
+    drain::{Header, slice::SliceRow},
+    machine::topology::{Smt, Topology},
+    metric::{Who, owners::Above},
+    model::{Interval, Ledger, OwnerIndex, slice::sums},
+    table::model::Model,
+};
+
+/// The metrics of an interval.
+#[derive(Clone, Debug)]
+pub struct TopDown {
+    /// The CPU model whose formulas were used.
+    pub model: String,
+    /// Where they come from.
+    pub source: String,
+    /// Their version.
+    pub formulas: String,
+    /// What to bear in mind about all of it.
+    pub notes: Vec<String>,
+    /// The measured metrics: each below the one it is a part of.
+    pub shapes: Vec<Shape>,
+    /// The target together, then its owners, most time first.
+    pub owners: Vec<(Who, Tree)>,
+}
+
+/// What is the same about a metric for every owner.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    /// Its index in a tree.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Depth in the tree, from 0.
+    pub depth: u32,
+    /// Its level, as its source counts.
+    pub level: u32,
+    /// The metric it is a part of.
+    pub parent: Option<String>,
+    /// Its unit.
+    pub unit: String,
+    /// What a fraction of it is a fraction of.
+    pub domain: String,
+    /// When it is flagged.
+    pub threshold: Option<String>,
+}
+
+impl Prepared {
+    /// The metrics of everyone in `interval`.
+    #[must_use]
+    pub fn topdown(&self, header: &Header, ledger: &Ledger, interval: &Interval) -> TopDown {
+        let around = Around {
+            topology: &header.machine.topology,
+            cpus: header.plan.cpus.len(),
+            seconds: interval.length_ns() as f64 / 1e9,
+        };
+        let mut owners = Vec::new();
+        if let Some(turns) = header.plan.turns.first() {
+            let everyone = sums(interval.slices.values().flatten());
+            owners.push((Who::Target, self.tree(turns, &everyone, &around)));
+            let above = Above::new(header, ledger);
+            let mut by_owner: BTreeMap<OwnerIndex, Vec<&SliceRow>> = BTreeMap::new();
+            for (&index, rows) in &interval.slices {
+                above.with(index).for_each(|owner| by_owner.entry(owner).or_default().extend(rows));
+            }
+            let mut rows: Vec<(Who, Vec<SliceRow>)> = by_owner
+                .into_iter()
+                .map(|(index, rows)| (Who::Owner(ledger.owner(index).clone()), sums(rows)))
+                .collect();
+            let time = |rows: &[SliceRow]| rows.iter().map(|row| row.time_ns).sum::<u64>();
+            rows.sort_by_cached_key(|(who, rows)| (Reverse(time(rows)), who.clone()));
+            owners.extend(rows.into_iter().map(|(who, rows)| (who, self.tree(turns, &rows, &around))));
+        }
+        let Model { name, source, formulas_version, .. } = &self.model;
+        TopDown {
+            model: name.clone(),
+            source: source.clone(),
+            formulas: formulas_version.clone(),
+            notes: self.notes(around.topology),
+            shapes: self.shapes(),
+            owners,
+        }
+    }
+
+    fn shapes(&self) -> Vec<Shape> {
+        let shape = |(index, depth): (u32, u32)| {
+            let metric = &self.model.metrics[index as usize];
+            Shape {
+                index,
+                depth,
+                name: metric.name.clone(),
+                level: metric.level,
+                parent: metric.parent.map(|parent| self.model.metrics[parent as usize].name.clone()),
+                unit: metric.unit.clone(),
+                domain: metric.domain.clone(),
+                threshold: metric.threshold.as_ref().map(|threshold| threshold.write(&self.model)),
+            }
+        };
+        let wanted = |index: u32| self.wanted[index as usize].is_some();
+        self.model.tree().into_iter().filter(|&(index, _)| wanted(index)).map(shape).collect()
+    }
+
+    /// What several threads on a core do to the numbers.
+    fn notes(&self, topology: &Topology) -> Vec<String> {
+        if topology.smt != Smt::On {
+            return Vec::new();
+        }
+        let core_wide = self.model.operands.iter().any(|operand| operand.ends_with("_ANY"));
+        let note = if core_wide {
+            "cores run two threads: this CPU counts slots per core, so an owner's first levels hold what ran beside it"
+        } else {
+            "cores run two threads: shares of core cycles (ports, dividers, decoders) hold what ran beside it"
+        };
+        vec![note.to_owned()]
+    }
+}
