@@ -53,13 +53,24 @@ fn a_short_formula_is_taken_if_it_says_the_same_and_the_long_one_if_not() {
     let model = imported();
     assert_eq!(
         line(&model, "Busier"),
-        "2 ; Busy ; percent ; TMA ; - ; - ; 100 ; max(0, 1 - @Busy) ; @Busier > 5 & @Busy > 20"
+        "2 ; Busy ; percent ; TMA ; - ; - ; 100 ; max(0, 1 - @Busy) ; @Busier > 5 & @Busy > 20 ; -"
     );
-    assert_eq!(line(&model, "Disagrees"), "1 ; - ; - ; TMA ; - ; - ; 1 ; CPU_CLK_UNHALTED.THREAD * 2 ; -");
+    assert_eq!(
+        line(&model, "Disagrees"),
+        "1 ; - ; - ; TMA ; - ; - ; 1 ; CPU_CLK_UNHALTED.THREAD * 2 ; - ; -"
+    );
     assert_eq!(
         line(&model, "moved"),
-        "1 ; - ; MB/sec ; BW ; - ; - ; 1 ; UNC_X_MOVED * 64 / 1000000 / #CPU_COUNT / #DURATIONTIMEINSECONDS ; -"
+        "1 ; - ; MB/sec ; BW ; - ; - ; 1 ; UNC_X_MOVED * 64 / 1000000 / #CPU_COUNT / #DURATIONTIMEINSECONDS ; - ; -"
     );
+}
+
+#[test]
+fn a_metric_names_the_events_that_find_its_code() {
+    let model = imported();
+    let events = |name: &str| model.metrics[model.metric(name).unwrap() as usize].locate.join(" ");
+    assert_eq!(events("Busy"), "WORK.DONE CPU_CLK_UNHALTED.THREAD");
+    assert_eq!(events("Busier"), "", "`#NA` is no event");
 }
 
 #[test]
@@ -84,12 +95,17 @@ fn what_cannot_be_in_a_table_is_found() {
     let head = "pmbpf table 1\nevent\tA\tcore\tevent=0x1\tany\t0\t-\n";
     let faults = |metrics: &str| model::read(&format!("{head}{metrics}")).unwrap().faults();
     let metric = |name: &str, level: u32, parent: &str, formula: &str| {
-        format!("metric\t{name}\t{level}\t{parent}\t-\tTMA\t-\t-\t1\t{formula}\t-\n")
+        format!("metric\t{name}\t{level}\t{parent}\t-\tTMA\t-\t-\t1\t{formula}\t-\t-\n")
     };
     assert_eq!(faults(&metric("M", 1, "-", "A")), []);
     assert_eq!(
         faults(&metric("M", 1, "-", "B"))[0].to_string(),
         "`M` counts `B`, which the table does not encode"
+    );
+    let lost = metric("M", 1, "-", "A").replace("\t-\n", "\tB\n");
+    assert_eq!(
+        faults(&lost)[0].to_string(),
+        "the code behind `M` is found by `B`, which the table does not encode"
     );
     let loops = metric("M", 2, "N", "A") + &metric("N", 2, "M", "A");
     assert_eq!(faults(&loops)[0].to_string(), "`M` is above itself in the tree");
@@ -102,6 +118,6 @@ fn a_broken_table_names_the_line() {
     let error = |text: &str| model::read(text).unwrap_err().to_string();
     assert_eq!(error("something else"), "table, line 1: it does not begin with `pmbpf table 1`");
     assert_eq!(error("pmbpf table 1\nevent\tA"), "table, line 2: `event` with 1 fields");
-    let metric = "pmbpf table 1\nmetric\tM\t1\t-\t-\tTMA\t-\t-\t1\tA +\t-";
+    let metric = "pmbpf table 1\nmetric\tM\t1\t-\t-\tTMA\t-\t-\t1\tA +\t-\t-";
     assert_eq!(error(metric), "table, line 2: formula, character 4: something is missing at the end");
 }

@@ -106,6 +106,8 @@ pub struct Metric {
     pub formula: Expr,
     /// When its value deserves attention. Other metrics in it are values, scaled.
     pub threshold: Option<Expr>,
+    /// Events to sample on to find the code behind it, the best first. Empty where its source names none.
+    pub locate: Vec<String>,
 }
 
 impl Model {
