@@ -4,9 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
-use pmbpf::table::{
-    model::{self, Counters, Model},
-    perfmon,
+use pmbpf::{
+    metric::offline::{Counted, evaluate},
+    table::{
+        model::{self, Counters, Model},
+        perfmon,
+    },
 };
 
 /// A small directory in perfmon's format, made for these tests.
@@ -53,13 +56,24 @@ fn a_short_formula_is_taken_if_it_says_the_same_and_the_long_one_if_not() {
     let model = imported();
     assert_eq!(
         line(&model, "Busier"),
-        "2 ; Busy ; percent ; TMA ; - ; - ; 100 ; max(0, 1 - @Busy) ; @Busier > 5 & @Busy > 20"
+        "2 ; Busy ; percent ; TMA ; - ; - ; 100 ; max(0, 1 - @Busy) ; @Busier > 5 & @Busy > 20 ; -"
     );
-    assert_eq!(line(&model, "Disagrees"), "1 ; - ; - ; TMA ; - ; - ; 1 ; CPU_CLK_UNHALTED.THREAD * 2 ; -");
+    assert_eq!(
+        line(&model, "Disagrees"),
+        "1 ; - ; - ; TMA ; - ; - ; 1 ; CPU_CLK_UNHALTED.THREAD * 2 ; - ; -"
+    );
     assert_eq!(
         line(&model, "moved"),
-        "1 ; - ; MB/sec ; BW ; - ; - ; 1 ; UNC_X_MOVED * 64 / 1000000 / #CPU_COUNT / #DURATIONTIMEINSECONDS ; -"
+        "1 ; - ; MB/sec ; BW ; - ; - ; 1 ; UNC_X_MOVED * 64 / 1000000 / #CPU_COUNT / #DURATIONTIMEINSECONDS ; - ; -"
     );
+}
+
+#[test]
+fn a_metric_names_the_events_that_find_its_code() {
+    let model = imported();
+    let events = |name: &str| model.metrics[model.metric(name).unwrap() as usize].locate.join(" ");
+    assert_eq!(events("Busy"), "WORK.DONE CPU_CLK_UNHALTED.THREAD");
+    assert_eq!(events("Busier"), "", "`#NA` is no event");
 }
 
 #[test]
@@ -84,12 +98,17 @@ fn what_cannot_be_in_a_table_is_found() {
     let head = "pmbpf table 1\nevent\tA\tcore\tevent=0x1\tany\t0\t-\n";
     let faults = |metrics: &str| model::read(&format!("{head}{metrics}")).unwrap().faults();
     let metric = |name: &str, level: u32, parent: &str, formula: &str| {
-        format!("metric\t{name}\t{level}\t{parent}\t-\tTMA\t-\t-\t1\t{formula}\t-\n")
+        format!("metric\t{name}\t{level}\t{parent}\t-\tTMA\t-\t-\t1\t{formula}\t-\t-\n")
     };
     assert_eq!(faults(&metric("M", 1, "-", "A")), []);
     assert_eq!(
         faults(&metric("M", 1, "-", "B"))[0].to_string(),
         "`M` counts `B`, which the table does not encode"
+    );
+    let lost = metric("M", 1, "-", "A").replace("\t-\n", "\tB\n");
+    assert_eq!(
+        faults(&lost)[0].to_string(),
+        "the code behind `M` is found by `B`, which the table does not encode"
     );
     let loops = metric("M", 2, "N", "A") + &metric("N", 2, "M", "A");
     assert_eq!(faults(&loops)[0].to_string(), "`M` is above itself in the tree");
@@ -102,6 +121,56 @@ fn a_broken_table_names_the_line() {
     let error = |text: &str| model::read(text).unwrap_err().to_string();
     assert_eq!(error("something else"), "table, line 1: it does not begin with `pmbpf table 1`");
     assert_eq!(error("pmbpf table 1\nevent\tA"), "table, line 2: `event` with 1 fields");
-    let metric = "pmbpf table 1\nmetric\tM\t1\t-\t-\tTMA\t-\t-\t1\tA +\t-";
+    let metric = "pmbpf table 1\nmetric\tM\t1\t-\t-\tTMA\t-\t-\t1\tA +\t-\t-";
     assert_eq!(error(metric), "table, line 2: formula, character 4: something is missing at the end");
+}
+
+/// Values of a built-in model's metrics, in percent, from counts: `event=count …`.
+fn percent(name: &str, counts: &str, metrics: &[&str]) -> Vec<f64> {
+    let model = model::load(name, None).unwrap();
+    let count =
+        |pair: &str| pair.split_once('=').map(|(event, count)| (event.to_owned(), count.parse().ok()));
+    let counts = counts.split_whitespace().map(|pair| count(pair).unwrap()).collect();
+    let results = evaluate(&model, &Counted { counts, ..Counted::default() });
+    assert_eq!(results.unknown, [""; 0]);
+    let value =
+        |name: &&str| results.metrics[model.metric(name).unwrap() as usize].value.known().unwrap().estimate;
+    metrics.iter().map(value).map(|value| (value * 1e6).round() / 1e6).collect()
+}
+
+const FIRST_LEVEL: [&str; 4] = ["Frontend_Bound", "Bad_Speculation", "Backend_Bound", "Retiring"];
+
+#[test]
+fn zen_shares_out_every_slot() {
+    // 1,000 cycles of 6 slots.
+    let counts = "ls_not_halted_cyc=1000 de_no_dispatch_per_slot.no_ops_from_frontend=1200 \
+                  de_no_dispatch_per_slot.no_ops_from_frontend:c6=150 de_no_dispatch_per_slot.backend_stalls=1800 \
+                  de_no_dispatch_per_slot.smt_contention=600 de_src_op_disp.all=2400 ex_ret_ops=2100 \
+                  ex_ret_brn_misp=30 resyncs_or_nc_redirects=10 ex_no_retire.not_complete=400 \
+                  ex_no_retire.load_not_complete=300 ex_ret_ucode_ops=60";
+    assert_eq!(percent("zen4", counts, &FIRST_LEVEL), [20.0, 5.0, 30.0, 35.0]);
+    assert_eq!(percent("zen4", counts, &["SMT_Contention"]), [10.0]);
+    let second = ["Fetch_Latency", "Fetch_Bandwidth", "Branch_Mispredicts", "Pipeline_Restarts"];
+    assert_eq!(percent("zen4", counts, &second), [15.0, 5.0, 3.75, 1.25]);
+    let second = ["Memory_Bound", "Core_Bound", "Fastpath_Operations", "Microcode_Sequencer"];
+    assert_eq!(percent("zen4", counts, &second), [22.5, 7.5, 34.0, 1.0]);
+}
+
+#[test]
+fn neoverse_moves_recovery_from_stalls_to_bad_speculation() {
+    // 1,000 cycles of 8 slots; 10 mispredictions of 4 cycles each are 4 % of the time.
+    let counts = "CPU_CYCLES=1000 STALL_SLOT_FRONTEND=1600 STALL_SLOT_BACKEND=2400 STALL_SLOT=4000 OP_SPEC=4000 \
+                  OP_RETIRED=3600 BR_MIS_PRED=10";
+    assert_eq!(percent("neoverse-v1", counts, &FIRST_LEVEL), [16.0, 9.0, 30.0, 45.0]);
+    assert_eq!(percent("neoverse-v2", counts, &FIRST_LEVEL), [19.0, 9.0, 27.0, 45.0]);
+}
+
+#[test]
+fn early_revisions_of_n2_count_a_front_end_stall_too_many_in_each_cycle() {
+    let counts = "CPU_CYCLES=1000 STALL_SLOT_BACKEND=1500 OP_SPEC=2000 OP_RETIRED=1800 BR_MIS_PRED=10";
+    let late =
+        percent("neoverse-n2", &format!("{counts} STALL_SLOT_FRONTEND=500 STALL_SLOT=2000"), &FIRST_LEVEL);
+    assert_eq!(late, [9.0, 10.0, 27.0, 54.0]);
+    let early = format!("{counts} STALL_SLOT_FRONTEND=1500 STALL_SLOT=3000");
+    assert_eq!(percent("neoverse-n2-r0p2", &early, &FIRST_LEVEL), late);
 }

@@ -286,10 +286,10 @@ mod tests {
 
     const TABLE: &str = "pmbpf table 1\n\
         model\ttest\n\
-        metric\tRatio\t1\t-\tpercent\tTMA\t-\t-\t100\tA / B\t@Ratio > 20\n\
-        metric\tTwice\t2\tRatio\t-\tTMA\t-\t-\t1\t@Ratio * 2\t@Twice > 1 & @Ratio > 20\n\
-        metric\tEither\t1\t-\t-\tTMA\t-\t-\t1\tA / C if #SMT else B\t@Either > 0 | @Ratio > 20\n\
-        metric\tMost\t1\t-\t-\tTMA\t-\t-\t1\tmax(A / C, 0)\t-\n";
+        metric\tRatio\t1\t-\tpercent\tTMA\t-\t-\t100\tA / B\t@Ratio > 20\t-\n\
+        metric\tTwice\t2\tRatio\t-\tTMA\t-\t-\t1\t@Ratio * 2\t@Twice > 1 & @Ratio > 20\t-\n\
+        metric\tEither\t1\t-\t-\tTMA\t-\t-\t1\tA / C if #SMT else B\t@Either > 0 | @Ratio > 20\t-\n\
+        metric\tMost\t1\t-\t-\tTMA\t-\t-\t1\tmax(A / C, 0)\t-\t-\n";
 
     fn model() -> Model {
         read(TABLE).unwrap()

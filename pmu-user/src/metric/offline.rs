@@ -107,8 +107,8 @@ mod tests {
     use crate::{metric::value::Value, table::model::read};
 
     const TABLE: &str = "pmbpf table 1\n\
-        metric\tRate\t1\t-\t-\tTMA\t-\t-\t1\tA:c1 / #DURATIONTIMEINSECONDS\t-\n\
-        metric\tSlots\t1\t-\t-\tTMA\t-\t-\t1\tTOPDOWN.SLOTS:perf_metrics\t@Slots > 1\n";
+        metric\tRate\t1\t-\t-\tTMA\t-\t-\t1\tA:c1 / #DURATIONTIMEINSECONDS\t-\t-\n\
+        metric\tSlots\t1\t-\t-\tTMA\t-\t-\t1\tTOPDOWN.SLOTS:perf_metrics\t@Slots > 1\t-\n";
 
     fn values(json: &str) -> (Vec<Value>, Vec<String>) {
         let counted: Counted = serde_json::from_str(json).unwrap();

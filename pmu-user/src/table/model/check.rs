@@ -9,6 +9,9 @@ pub enum TableFault {
     /// A formula counts an event that has no encoding.
     #[error("`{0}` counts `{1}`, which the table does not encode")]
     NoEvent(String, String),
+    /// What would find a metric's code has no encoding.
+    #[error("the code behind `{0}` is found by `{1}`, which the table does not encode")]
+    NoLocation(String, String),
     /// A metric's parents lead back to it.
     #[error("`{0}` is above itself in the tree")]
     NoTree(String),
@@ -32,6 +35,8 @@ impl Model {
                     faults.push(TableFault::NoEvent(metric.name.clone(), name.clone()));
                 }
             }
+            let lost = metric.locate.iter().filter(|event| self.encoding(event).is_err());
+            faults.extend(lost.map(|event| TableFault::NoLocation(metric.name.clone(), event.clone())));
             if self.parents(index as u32).any(|above| above == index as u32) {
                 faults.push(TableFault::NoTree(metric.name.clone()));
             }

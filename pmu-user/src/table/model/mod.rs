@@ -1,19 +1,22 @@
 //! Tables of a CPU model: how its events are encoded, and formulas of metrics over them.
 //!
-//! Facts only: names, encodings, constraints, formulas, thresholds. Built-in tables are text files under `tables/`, made
-//! by `cargo xtask tables import` from a perfmon directory; [`super::perfmon`] reads such a directory at run time too.
+//! Facts only: names, encodings, constraints, formulas, thresholds. Built-in tables are text files under `tables/`: those of
+//! Intel's servers made by `cargo xtask tables import` from a perfmon directory, which [`super::perfmon`] reads at run time
+//! too, those of AMD and Arm written by hand.
 
 mod check;
 mod known;
 mod operand;
+mod pattern;
 mod text;
 
 use super::formula::{Expr, Names};
 
 pub use self::{
     check::TableFault,
-    known::{FindError, KNOWN, for_machine, load, matches, of_folder},
+    known::{FindError, KNOWN, for_machine, load, of_folder},
     operand::{Encoding, Modes, OperandError},
+    pattern::matches,
     text::{TextError, read, write},
 };
 
@@ -22,7 +25,7 @@ pub use self::{
 pub struct Model {
     /// Its name: `icelakex`.
     pub name: String,
-    /// CPUs it is for, as vendor-family-model-steppings in hexadecimal, the steppings as a set: `GenuineIntel-6-55-[01234]`.
+    /// CPUs it is for, as [`matches`] takes them: `GenuineIntel-6-55-[01234]`.
     pub cpus: Vec<String>,
     /// Where its facts come from: repository and commit, or a folder.
     pub source: String,
@@ -106,6 +109,8 @@ pub struct Metric {
     pub formula: Expr,
     /// When its value deserves attention. Other metrics in it are values, scaled.
     pub threshold: Option<Expr>,
+    /// Events to sample on to find the code behind it, the best first. Empty where its source names none.
+    pub locate: Vec<String>,
 }
 
 impl Model {

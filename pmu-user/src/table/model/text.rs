@@ -8,7 +8,7 @@
 //! versions  1.30  1.2
 //! event     NAME  unit  terms  counters  period  precise
 //! latency   NAME:retire_latency  cycles
-//! metric    Name  level  parent  unit  category  domain  groups  scale  formula  threshold
+//! metric    Name  level  parent  unit  category  domain  groups  scale  formula  threshold  locate
 //! ```
 //!
 //! An empty field is `-`. In formulas an event is written plainly, a metric `@Name`, a constant `#NAME`.
@@ -46,13 +46,16 @@ pub fn write(model: &Model) -> String {
         let _ = writeln!(text, "latency\t{operand}\t{cycles}");
     }
     for metric in &model.metrics {
-        let Metric { name, level, unit, category, domain, groups, scale, .. } = metric;
+        let Metric { name, level, unit, category, domain, groups, scale, locate, .. } = metric;
         let parent = metric.parent.and_then(|parent| model.metrics.get(parent as usize));
         let fields = [parent.map_or("", |parent| &parent.name), unit, category, domain, &groups.join(" ")];
         let fields = fields.map(field).join("\t");
         let formula = metric.formula.write(model);
         let threshold = metric.threshold.as_ref().map_or("-".to_owned(), |threshold| threshold.write(model));
-        let _ = writeln!(text, "metric\t{name}\t{level}\t{fields}\t{scale}\t{formula}\t{threshold}");
+        let locate = locate.join(" ");
+        let located = field(&locate);
+        let _ =
+            writeln!(text, "metric\t{name}\t{level}\t{fields}\t{scale}\t{formula}\t{threshold}\t{located}");
     }
     text
 }
@@ -63,6 +66,11 @@ fn field(text: &str) -> &str {
 
 fn unfield(text: &str) -> String {
     if text == "-" { String::new() } else { text.to_owned() }
+}
+
+/// Words of a list.
+fn words(list: &str) -> Vec<String> {
+    unfield(list).split_whitespace().map(str::to_owned).collect()
 }
 
 fn counters(counters: Counters) -> String {
@@ -120,7 +128,7 @@ pub fn read(text: &str) -> Result<Model, TextError> {
 fn fact(model: &mut Model, fields: &[&str]) -> Result<(), String> {
     match *fields {
         ["model", name] => model.name = unfield(name),
-        ["cpus", list] => model.cpus = unfield(list).split_whitespace().map(str::to_owned).collect(),
+        ["cpus", list] => model.cpus = words(list),
         ["source", source] => model.source = unfield(source),
         ["versions", events, formulas] => {
             (model.events_version, model.formulas_version) = (unfield(events), unfield(formulas));
@@ -150,7 +158,7 @@ fn fact(model: &mut Model, fields: &[&str]) -> Result<(), String> {
 fn metrics_of(model: &mut Model, lines: &[(usize, Vec<&str>)]) -> Result<(), (usize, String)> {
     let mut names = Vec::with_capacity(lines.len());
     for (number, fields) in lines {
-        if fields.len() != 11 {
+        if fields.len() != 12 {
             return Err((*number, format!("a metric with {} fields", fields.len() - 1)));
         }
         names.push(fields[1]);
@@ -203,12 +211,13 @@ fn metric(
         unit: unfield(fields[4]),
         category: unfield(fields[5]),
         domain: unfield(fields[6]),
-        groups: unfield(fields[7]).split_whitespace().map(str::to_owned).collect(),
+        groups: words(fields[7]),
         scale: number(fields[8])?,
         formula: formula(fields[9])?,
         threshold: match fields[10] {
             "-" => None,
             text => Some(formula(text)?),
         },
+        locate: words(fields[11]),
     })
 }

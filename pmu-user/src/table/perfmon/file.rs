@@ -101,6 +101,7 @@ pub(super) struct Metric {
     pub(super) count_domain: Option<String>,
     pub(super) metric_group: Option<String>,
     pub(super) threshold: Option<Threshold>,
+    pub(super) locate_with: Option<String>,
 }
 
 /// What a letter in a formula stands for.

@@ -232,6 +232,7 @@ fn metric_of(metric: &file::Metric, formula: Formula, lists: &Lists) -> Result<M
         scale: formula.scale,
         formula: formula.kept,
         threshold: threshold(metric, lists)?,
+        locate: located(metric.locate_with.as_deref().unwrap_or_default()),
     })
 }
 
@@ -246,6 +247,12 @@ fn threshold(metric: &file::Metric, lists: &Lists) -> Result<Option<Expr>, Strin
     };
     let expr = parse(&threshold.formula, &mut meaning);
     expr.map(Some).map_err(|error| format!("`{}`, threshold: {error}", metric.name))
+}
+
+/// Events of a list such as ` A.B;C.D `; `#NA` is how the files say that there are none.
+fn located(list: &str) -> Vec<String> {
+    let names = list.split([';', ',']).map(str::trim).filter(|name| !name.is_empty() && *name != "#NA");
+    names.map(str::to_owned).collect()
 }
 
 /// Keeps the operands and constants that the kept formulas mention, so that the text form says the same.

@@ -131,7 +131,8 @@ impl Files {
         };
         metric::import(&mut model, &metrics.metrics)
             .map_err(|what| PerfmonError::Malformed(self.metrics.clone(), what))?;
-        let wanted: BTreeSet<String> = model.operands.iter().map(|operand| base(operand)).collect();
+        let mut wanted: BTreeSet<String> = model.operands.iter().map(|operand| base(operand)).collect();
+        wanted.extend(model.metrics.iter().flat_map(|metric| &metric.locate).map(|event| base(event)));
         for (path, all) in [(&self.core, true), (&self.uncore, true), (&self.experimental, false)] {
             let Some(path) = path else { continue };
             let events: file::Events = file::read(path)?;

@@ -8,7 +8,7 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::{super::words, Number, SCHEMA, line, owner};
+use super::{super::words, Number, SCHEMA, line, owner, topdown::topdown};
 use crate::{
     metric::{
         GapReport, OwnerReport, Report, Waits, Who,
@@ -59,6 +59,7 @@ pub(in crate::view) fn interval(into: &mut dyn Write, report: &Report) -> io::Re
     for row in std::iter::once(&report.total).chain(&report.owners) {
         metrics(into, report, row)?;
     }
+    topdown(into, report)?;
     report.blind.gaps.iter().try_for_each(|gap| gap_row(into, gap))
 }
 

@@ -5,6 +5,7 @@
 
 mod end;
 mod interval;
+mod topdown;
 
 use std::io::{self, Write};
 

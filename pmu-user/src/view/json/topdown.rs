@@ -26,13 +26,7 @@ pub(in crate::view) fn topdown(into: &mut dyn Write, report: &Report) -> io::Res
     Ok(())
 }
 
-fn node(
-    into: &mut dyn Write,
-    report: &Report,
-    who: &Who,
-    tree: &Tree,
-    shape: &Shape,
-) -> io::Result<()> {
+fn node(into: &mut dyn Write, report: &Report, who: &Who, tree: &Tree, shape: &Shape) -> io::Result<()> {
     let node = &tree.nodes[shape.index as usize];
     let known = node.value.known();
     let cell = |pick: fn(&Known) -> f64| known.map(|known| Number(pick(known)));
@@ -61,7 +55,8 @@ fn bottleneck(
     who: &Who,
     tree: &Tree,
 ) -> io::Result<()> {
-    let name = |index: &u32| topdown.shapes.iter().find(|shape| shape.index == *index).map(|shape| &shape.name);
+    let name =
+        |index: &u32| topdown.shapes.iter().find(|shape| shape.index == *index).map(|shape| &shape.name);
     let path: Vec<&String> = tree.path.iter().filter_map(name).collect();
     let hint = path.last().and_then(|last| hint(last));
     line(

@@ -4,6 +4,7 @@ mod blind;
 mod latency;
 mod number;
 mod table;
+mod topdown;
 mod trust;
 
 use std::io::{self, Write};
@@ -68,6 +69,7 @@ pub(super) fn whole(
     head(into, header, report, ending)?;
     section(into, "OWNERS", "by CPU time; wait: run-queue latency, 99th percentile")?;
     owners(into, style, report)?;
+    topdown::write(into, style, report)?;
     hot(into, style, report)?;
     latency::write(into, style, report)?;
     blind::write(into, style, report)?;
