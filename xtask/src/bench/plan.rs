@@ -24,7 +24,7 @@ pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
     for (name, time_ms, groups, split) in
         [("metrics kept whole", whole_ms, whole, whole_split), ("packed tight", tight_ms, tight, tight_split)]
     {
-        section.promise(format!("{name}: time"), time_ms, "ms", 50.0);
+        section.promise(format!("{name}: CPU time"), time_ms, "ms", 50.0);
         section.figure(format!("{name}: groups"), groups, "");
         section.figure(format!("{name}: metrics that are split"), split, "");
     }
