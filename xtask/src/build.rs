@@ -2,8 +2,10 @@
 
 use std::{ffi::OsString, path::PathBuf, process::Command};
 
+use anyhow::Context as _;
+
 use crate::{
-    command::{as_root, root, run as succeed, status},
+    command::{as_root, output, root, run as succeed, status},
     setup,
     vm::kernel::Architecture,
 };
@@ -32,6 +34,17 @@ pub(crate) fn cargo_for(architecture: Architecture) -> anyhow::Result<Command> {
 pub(crate) fn release(architecture: Architecture) -> anyhow::Result<PathBuf> {
     succeed(cargo_for(architecture)?.args(["build", "--release", "--locked", "--package", "pmu-user"]))?;
     Ok(place(architecture))
+}
+
+/// Builds a bench of the library; its path.
+pub(crate) fn bench(name: &str) -> anyhow::Result<PathBuf> {
+    let mut cargo = cargo_for(Architecture::HOST)?;
+    cargo.args(["bench", "--no-run", "--locked", "--package", "pmu-user", "--message-format", "json"]);
+    let messages = output(cargo.args(["--bench", name]))?;
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let mut built = messages.filter(|message| message["target"]["name"] == name);
+    let path = built.find_map(|message| message["executable"].as_str().map(PathBuf::from));
+    path.with_context(|| format!("cargo built no bench `{name}`"))
 }
 
 /// Builds and runs pmbpf as root; its exit code.

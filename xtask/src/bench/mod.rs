@@ -6,6 +6,7 @@
 mod bed;
 mod figure;
 mod owners;
+mod plan;
 mod sampling;
 mod start;
 mod switches;
@@ -24,7 +25,7 @@ use crate::{
 /// Which benches.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these: switches, sampling, owners, start
+    /// Only these: switches, sampling, owners, start, plan
     #[arg(value_name = "BENCH")]
     only: Vec<String>,
     /// Rounds of every comparison
@@ -34,34 +35,38 @@ pub(crate) struct Args {
 
 type Bench = fn(&Bed) -> anyhow::Result<Vec<Section>>;
 
-const BENCHES: [(&str, Bench); 4] = [
+const BENCHES: [(&str, Bench); 5] = [
     ("switches", switches::measure),
     ("sampling", sampling::measure),
     ("owners", owners::measure),
     ("start", start::measure),
+    ("plan", plan::measure),
 ];
 
-/// Set when this process was started again as root.
-const BUILT: &str = "PMBPF_BENCH_BUILT";
+/// Set when this process was started again as root: where pmbpf and the bench of the planner lie.
+const BUILT: [&str; 2] = ["PMBPF_BENCH_BUILT", "PMBPF_BENCH_PLANNER"];
 
 /// Runs them, and prints a section as soon as it is measured.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(unknown) = args.only.iter().find(|name| BENCHES.iter().all(|(known, _)| known != name)) {
-        bail!("no bench `{unknown}`; there are switches, sampling, owners and start");
+        bail!("no bench `{unknown}`; there are switches, sampling, owners, start and plan");
     }
-    let pmbpf = match env::var_os(BUILT) {
-        Some(built) => built.into(),
-        None => build::release(Architecture::HOST)?,
+    let [pmbpf, planner] = match BUILT.map(env::var_os) {
+        [Some(pmbpf), Some(planner)] => [pmbpf.into(), planner.into()],
+        _ => [build::release(Architecture::HOST)?, build::bench("schedule")?],
     };
     if !is_root() {
         let mut again = as_root("env")?;
-        again.arg(format!("{BUILT}={}", pmbpf.display())).arg(env::current_exe()?).arg("bench");
+        again.args(
+            BUILT.iter().zip([&pmbpf, &planner]).map(|(name, path)| format!("{name}={}", path.display())),
+        );
+        again.arg(env::current_exe()?).arg("bench");
         return succeed(again.args(["--rounds", &args.rounds.to_string()]).args(&args.only));
     }
     if !exists("perf") {
         bail!("there is no perf to compare with: install it (Debian: linux-perf)");
     }
-    let bed = Bed::new(pmbpf, args.rounds)?;
+    let bed = Bed::new(pmbpf, planner, args.rounds)?;
     let perf = crate::command::output(Command::new("perf").arg("--version"))?;
     say(&format!("pmbpf against {}, {} CPUs, {} rounds", perf.trim(), bed.cpus, bed.rounds));
     let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);

@@ -172,6 +172,16 @@ mod tests {
         assert_eq!(Cpuid::read(Path::new("/nonexistent"), &[]), None);
     }
 
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn this_machine_says_who_made_it() {
+        let [most, vendor @ ..] = Cpuid::read(Path::new("/"), &[]).unwrap().vendor;
+        assert!(
+            most >= 1
+                && vendor.iter().flat_map(|word| word.to_le_bytes()).all(|byte| byte.is_ascii_graphic())
+        );
+    }
+
     #[test]
     fn masks_of_every_length_are_made() {
         assert_eq!((first(0), first(4), first(32), first(99)), (0, 0xf, u32::MAX, u32::MAX));

@@ -166,6 +166,12 @@ impl Set {
         self.0.iter_mut().zip(&other.0).for_each(|(word, more)| *word |= more);
     }
 
+    /// Adds what is in both of these.
+    pub(super) fn add_common(&mut self, one: &Self, other: &Self) {
+        let both = one.0.iter().zip(&other.0).map(|(one, other)| one & other);
+        self.0.iter_mut().zip(both).for_each(|(word, both)| *word |= both);
+    }
+
     /// Removes all of `other`.
     pub(super) fn subtract(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(word, less)| *word &= !less);

@@ -138,20 +138,26 @@ impl Tight<'_> {
 
     /// Puts an event in the place of one that another group has as well, where that splits the least.
     fn place_instead(&self, event: u16, bins: &mut [Bin]) -> bool {
-        let mut ways = Vec::new();
-        for (index, bin) in bins.iter().enumerate() {
-            let copied = |other: &u16| bins.iter().filter(|bin| bin.set.contains(*other)).nth(1).is_some();
-            let others = bin.set.events().into_iter().filter(copied);
-            ways.extend(others.map(|other| (self.loss(other, index, bins), index, other)));
+        let mut once = Set::new(self.table.seats.len());
+        let mut again = once.clone();
+        for bin in bins.iter() {
+            again.add_common(&once, &bin.set);
+            once.add(&bin.set);
         }
-        ways.sort_unstable();
-        let exchange = |(_, index, other): (u32, usize, u16)| {
-            let mut set = bins[index].set.clone();
-            set.remove(other);
-            set.insert(event);
-            Some((index, self.bin(set)?))
-        };
-        let Some((index, bin)) = ways.into_iter().find_map(exchange) else { return false };
+        let mut best: Option<(u32, usize, Bin)> = None;
+        for (index, bin) in bins.iter().enumerate() {
+            for other in bin.set.events().into_iter().filter(|&other| again.contains(other)) {
+                let loss = self.loss(other, index, bins);
+                if best.as_ref().is_some_and(|(least, ..)| *least <= loss) {
+                    continue;
+                }
+                let mut set = bin.set.clone();
+                set.remove(other);
+                set.insert(event);
+                best = self.bin(set).map(|bin| (loss, index, bin)).or(best);
+            }
+        }
+        let Some((_, index, bin)) = best else { return false };
         bins[index] = bin;
         true
     }
@@ -159,7 +165,9 @@ impl Tight<'_> {
     /// What it costs if the group no longer has the event.
     fn loss(&self, event: u16, index: usize, bins: &[Bin]) -> u32 {
         let only_here = |metric: &&&Demand| {
-            bins.iter().enumerate().all(|(other, bin)| (other == index) == bin.set.holds(&metric.set))
+            // Most are not here: that is asked first.
+            let mut others = bins.iter().enumerate().filter(|(other, _)| *other != index);
+            bins[index].set.holds(&metric.set) && !others.any(|(_, bin)| bin.set.holds(&metric.set))
         };
         self.with[usize::from(event)].iter().filter(only_here).map(|metric| cost(metric)).sum()
     }

@@ -1,0 +1,32 @@
+//! How long planning takes.
+
+use std::process::Command;
+
+use anyhow::bail;
+
+use super::{
+    bed::{Bed, numbers},
+    figure::{Section, Spread},
+};
+
+/// The groups of a server's whole tree of metrics, 112 events that take turns on 8 counters.
+pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
+    let mut columns: [Vec<f64>; 6] = Default::default();
+    for _ in 0..bed.rounds {
+        let line = numbers(Command::new(&bed.planner))?;
+        if line.len() != columns.len() {
+            bail!("the planner's bench printed {} numbers, not {}", line.len(), columns.len());
+        }
+        columns.iter_mut().zip(line).for_each(|(column, number)| column.push(number));
+    }
+    let [whole_ms, whole, whole_split, tight_ms, tight, tight_split] = columns.map(Spread::of);
+    let mut section = Section::new("planning a tree of 103 metrics", &["cargo bench --bench schedule"]);
+    for (name, time_ms, groups, split) in
+        [("metrics kept whole", whole_ms, whole, whole_split), ("packed tight", tight_ms, tight, tight_split)]
+    {
+        section.promise(format!("{name}: CPU time"), time_ms, "ms", 50.0);
+        section.figure(format!("{name}: groups"), groups, "");
+        section.figure(format!("{name}: metrics that are split"), split, "");
+    }
+    Ok(vec![section])
+}
