@@ -74,6 +74,18 @@ impl OpenError {
         self.errno() == Some(Errno::INVAL) && self.advice == FULL
     }
 
+    /// Is it only that the thread was gone by then?
+    pub(super) fn is_of_a_thread_that_ended(&self) -> bool {
+        self.errno() == Some(Errno::SRCH)
+    }
+
+    /// Would every other place refuse as well? Rights and limits are this process's, not a PMU's.
+    pub(super) fn holds_everywhere(&self) -> bool {
+        let of_limits =
+            matches!(self.errno(), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR));
+        of_limits || self.class() == Class::NotPermitted
+    }
+
     fn errno(&self) -> Option<Errno> {
         self.error.raw_os_error().map(Errno::from_raw_os_error)
     }
