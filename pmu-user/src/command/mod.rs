@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand, which joins the stages and decides nothing else.
 
+mod count;
 mod doctor;
 mod dry_run;
 mod failure;

@@ -3,9 +3,12 @@
 mod blind;
 mod cost;
 pub mod counts;
+pub mod derived;
 mod hot;
 mod owners;
 mod quality;
+pub mod repeat;
+pub mod stat;
 pub mod value;
 mod waits;
 

@@ -48,12 +48,24 @@ pub struct OpenError {
     pub error: io::Error,
     /// Whose fault an `EINVAL` most likely is.
     pub(super) advice: &'static str,
+    /// What it was opened for.
+    pub(super) purpose: Purpose,
+}
+
+/// What an event is opened for: that decides which rights it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To run a BPF program.
+    Program,
+    /// To be read.
+    Count,
 }
 
 impl OpenError {
     pub(super) fn new(event: &str, pmu: Option<String>, site: Site, error: io::Error) -> Self {
         let event = event.to_owned();
-        Self { event, pmu, site, call: "perf_event_open", error, advice: ENCODING }
+        let (call, purpose) = ("perf_event_open", Purpose::Program);
+        Self { event, pmu, site, call, error, advice: ENCODING, purpose }
     }
 
     /// For an event that was to be the member number `index` of its group.
@@ -66,7 +78,7 @@ impl OpenError {
             _ if index > 0 => FULL,
             _ => ENCODING,
         };
-        Self { advice, ..Self::new(&event.name, Some(at.pmu.clone()), site, error) }
+        Self { advice, purpose: Purpose::Count, ..Self::new(&event.name, Some(at.pmu.clone()), site, error) }
     }
 
     /// Whether a group that was refused for this may go when its events are opened one by one.
@@ -105,7 +117,7 @@ impl OpenError {
     #[must_use]
     pub fn hint(&self, privileges: &Privileges) -> Option<String> {
         let hint = match self.errno()? {
-            Errno::ACCESS | Errno::PERM => return Some(privileges.advice()),
+            Errno::ACCESS | Errno::PERM => return Some(self.advice_on_rights(privileges)),
             Errno::MFILE => {
                 let (soft, hard) = privileges.open_files;
                 return Some(format!(
@@ -122,6 +134,23 @@ impl OpenError {
             _ => return None,
         };
         Some(hint.to_owned())
+    }
+}
+
+impl OpenError {
+    fn advice_on_rights(&self, privileges: &Privileges) -> String {
+        if self.purpose == Purpose::Program {
+            return privileges.advice();
+        }
+        let advice = privileges.advice_to_count();
+        match (self.site, privileges.paranoid) {
+            // Level 2 keeps the kernel's share from unprivileged processes (kernel/events/core.c,
+            // `perf_event_open`, 6.12).
+            (Site::Thread(_), Some(2)) => {
+                format!("{advice}\nwithout it: count user mode only, as {}:u", self.event)
+            }
+            _ => advice,
+        }
     }
 }
 

@@ -2,11 +2,13 @@
 
 mod csv;
 mod json;
+pub mod stat;
 pub mod text;
 mod words;
 
 use std::io::{self, Write};
 
+pub use self::words::workload as workload_in_words;
 use crate::{
     drain::{Ending, Header},
     metric::Report,

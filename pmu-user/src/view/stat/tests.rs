@@ -1,0 +1,1 @@
+//! Counts in every format.
