@@ -6,6 +6,7 @@ mod dry_run;
 mod failure;
 mod gate;
 mod launch;
+mod list;
 mod output;
 mod parse;
 mod pipeline;
@@ -38,6 +39,8 @@ enum Command {
     Report(report::Args),
     /// Say what can be measured on this host, what cannot, why, and what would help; changes nothing
     Doctor(doctor::Args),
+    /// List what exists on this host, and why not what does not
+    List(list::Args),
     #[command(name = crate::session::launch::SUBCOMMAND, hide = true)]
     Launch(launch::Args),
 }
@@ -53,6 +56,7 @@ impl Cli {
             Command::Run(args) => run::execute(&args),
             Command::Report(args) => report::execute(&args),
             Command::Doctor(args) => doctor::execute(&args),
+            Command::List(args) => list::execute(&args),
             Command::Launch(args) => launch::execute(&args),
         }
     }

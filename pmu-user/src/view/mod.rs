@@ -2,6 +2,7 @@
 
 mod csv;
 mod json;
+pub mod list;
 pub mod stat;
 pub mod text;
 mod words;

@@ -15,6 +15,7 @@ mod tests;
 
 use std::fmt;
 
+pub(super) use self::find::glob;
 pub use self::{
     find::family,
     meaning::Meaning,

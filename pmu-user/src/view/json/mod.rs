@@ -5,6 +5,7 @@
 
 mod end;
 mod interval;
+pub(super) mod list;
 pub(super) mod stat;
 
 use std::io::{self, Write};

@@ -2,6 +2,7 @@
 
 mod blind;
 mod latency;
+pub(super) mod list;
 mod number;
 pub(super) mod stat;
 mod table;
