@@ -20,3 +20,5 @@ mod masked;
 mod samples;
 #[cfg(target_arch = "x86_64")]
 mod simulated;
+#[cfg(target_arch = "x86_64")]
+mod stat;

@@ -15,3 +15,4 @@ mod counting;
 mod output;
 mod processes;
 mod samples;
+mod stat;

@@ -9,10 +9,7 @@ use super::{
     run::{Args, exit_code},
 };
 use crate::{
-    drain::{
-        Workload,
-        tally::{Ended, Tally},
-    },
+    drain::tally::{Ended, Tally},
     machine::{Machine, pmu::catalog::Catalog},
     metric::stat::{Stat, Support},
     perf::Counting,
@@ -120,9 +117,9 @@ async fn live(args: &Args, plan: &CountPlan, machine: &Machine) -> anyhow::Resul
         }
         let stat = Stat::new(plan, &tally, None);
         if is_whole(plan, &ended) {
-            runs.push(stat)
+            runs.push(stat);
         } else {
-            broken_off = Some((tally.run, stat))
+            broken_off = Some((tally.run, stat));
         }
         Ok(())
     };
@@ -149,7 +146,7 @@ async fn live(args: &Args, plan: &CountPlan, machine: &Machine) -> anyhow::Resul
 
 /// Is it one of the runs whose mean is reported? Of several, only those that succeeded.
 fn is_whole(plan: &CountPlan, ended: &Ended) -> bool {
-    plan.runs == 1 || ended.workload == Some(Workload::Exited(0))
+    plan.runs == 1 || ended.succeeded()
 }
 
 fn how(ended: &Ended) -> String {

@@ -6,7 +6,7 @@ use super::output::{self, Stream};
 use crate::{
     machine::{Machine, pmu::catalog::Catalog},
     perf::{CountTarget, Counting},
-    plan::{Class, PlanError, request::Inherit},
+    plan::{PlanError, request::Inherit},
     suggest::{did_you_mean, nearest},
     table::{
         listing::{Host, Kind, ListedEvent, Pattern, SOURCES, pmus},
@@ -135,12 +135,7 @@ fn why_not(event: &ListedEvent, catalog: &Catalog) -> Option<String> {
     let list = List::parse(&format!("{}:u", event.notation)).ok()?;
     let groups = resolve(&list, catalog).ok()?;
     let target = CountTarget::Threads(vec![std::process::id()], Inherit::No);
-    let error = Counting::open(&groups, &target).err()?;
-    Some(match (error.class(), event.kind) {
-        (Class::Unsupported, Kind::Software) => "this kernel does not count it".to_owned(),
-        (Class::Unsupported, _) => format!("the PMU `{}` has no such event", event.pmu),
-        _ => error.to_string(),
-    })
+    Counting::open(&groups, &target).err().map(|error| error.absence())
 }
 
 /// Why the list is empty.

@@ -50,6 +50,14 @@ pub struct Ended {
     pub usage: Option<Usage>,
 }
 
+impl Ended {
+    /// Did the command come to its own good end?
+    #[must_use]
+    pub fn succeeded(&self) -> bool {
+        self.stopped == Stopped::TargetGone && self.workload == Some(Workload::Exited(0))
+    }
+}
+
 /// CPU time, as getrusage(2) has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {

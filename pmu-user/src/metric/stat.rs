@@ -1,22 +1,19 @@
 //! From readings of counters to a count an event: scaled, with its interval, what it says about others, and over several
 //! runs. Pure.
 
+mod rows;
+
 use std::{collections::HashSet, time::Duration};
 
+use self::rows::rows;
 use super::{
-    counts,
-    derived::{Derived, Term, derive},
+    derived::Derived,
     repeat::{Outlier, median, outliers, over_runs},
-    value::{Known, Value},
+    value::Value,
 };
 use crate::{
-    drain::{
-        reading::Reading,
-        tally::{Ended, Part, Tally},
-    },
-    machine::pmu::catalog::Place,
+    drain::tally::{Ended, Tally},
     plan::{Target, count::CountPlan},
-    table::notation::{Instance, Selected, family},
     untrusted::Untrusted,
 };
 
@@ -197,160 +194,6 @@ fn standing_out(what: &str, unit: &str, values: &[&Value]) -> Vec<Outlier> {
         score,
     };
     outliers(&known).into_iter().map(outlier).collect()
-}
-
-/// An event, and its instances on PMUs of one family.
-struct Line<'a> {
-    event: &'a Selected,
-    group: u32,
-    instance: &'a Instance,
-    row: Row,
-}
-
-fn rows(
-    plan: &CountPlan,
-    part: &Part,
-    before: Option<&Part>,
-    cgroup: Option<&Untrusted>,
-    elapsed_ns: f64,
-) -> Vec<Row> {
-    let events: Vec<&Selected> = plan.events().collect();
-    // Rows without an event of this host keep their place between the others.
-    let mut lines: Vec<Result<Line<'_>, Row>> = Vec::new();
-    for asked in &plan.asked {
-        let blank = Row { cgroup: cgroup.cloned(), ..Row::blank(&asked.name) };
-        let found = asked.found.as_ref().map(|index| (*index, events.get(*index as usize).copied()));
-        match found {
-            Ok((index, Some(event))) => {
-                let group = asked.group;
-                lines.extend(families(event).into_iter().map(|(instance, beside)| {
-                    let row = counted(event, index, instance, part, before, blank.clone());
-                    Ok(Line { event, group, instance, row: Row { beside, ..row } })
-                }));
-            }
-            Ok((_, None)) => {}
-            Err(why) => lines.push(Err(Row { value: Value::Missing(why.clone()), ..blank })),
-        }
-    }
-    let terms: Vec<Term<'_>> = lines.iter().flatten().map(Line::term).collect();
-    let derived: Vec<Option<Derived>> = terms.iter().map(|term| derive(term, &terms, elapsed_ns)).collect();
-    let mut derived = derived.into_iter();
-    let finish = |line: Result<Line<'_>, Row>| match line {
-        Ok(line) => Row { derived: derived.next().flatten(), ..line.row },
-        Err(row) => row,
-    };
-    lines.into_iter().map(finish).collect()
-}
-
-impl Line<'_> {
-    fn term(&self) -> Term<'_> {
-        Term {
-            meaning: self.event.meaning(),
-            pmu: &self.row.pmu,
-            boxed: matches!(self.instance.place, Place::Box(_)),
-            modifiers: self.event.modifiers,
-            group: self.group,
-            unit: self.row.unit.as_deref().filter(|unit| *unit != "ns"),
-            snapshot: self.event.snapshot,
-            value: &self.row.value,
-        }
-    }
-}
-
-impl Row {
-    fn blank(event: &str) -> Self {
-        Self {
-            cgroup: None,
-            event: event.to_owned(),
-            pmu: String::new(),
-            beside: Beside::Alone,
-            unit: None,
-            value: Value::Missing(String::new()),
-            support: Support::NotHere,
-            enabled_ns: 0,
-            running_ns: 0,
-            derived: None,
-            of_runs: Vec::new(),
-            uncounted: Vec::new(),
-        }
-    }
-}
-
-/// One instance for each kind of PMU that counts the event: boxes of a kind are one, core types are not.
-fn families(event: &Selected) -> Vec<(&Instance, Beside)> {
-    let mut found: Vec<&Instance> = Vec::new();
-    for instance in &event.instances {
-        if !found.iter().any(|known| family_of(known) == family_of(instance)) {
-            found.push(instance);
-        }
-    }
-    let beside = if found.len() > 1 { Beside::Others } else { Beside::Alone };
-    found.into_iter().map(|instance| (instance, beside)).collect()
-}
-
-fn family_of(instance: &Instance) -> &str {
-    match instance.place {
-        Place::Box(_) => family(&instance.pmu),
-        Place::Anywhere | Place::Cores(_) => &instance.pmu,
-    }
-}
-
-fn counted(
-    event: &Selected,
-    index: u32,
-    instance: &Instance,
-    part: &Part,
-    before: Option<&Part>,
-    blank: Row,
-) -> Row {
-    let ours = |pmu: &str| {
-        let mut same = event.instances.iter().filter(|other| family_of(other) == family_of(instance));
-        same.any(|other| other.pmu == pmu)
-    };
-    let readings: Vec<Reading> = part
-        .readings
-        .iter()
-        .enumerate()
-        .filter(|(_, reading)| reading.index == index && ours(&reading.pmu))
-        .map(|(place, now)| match before.and_then(|before| before.readings.get(place)) {
-            // A level is what it is now.
-            Some(before) if event.snapshot => Reading { value: now.value, ..now.since(before) },
-            Some(before) => now.since(before),
-            None => now.clone(),
-        })
-        .collect();
-    let uncounted: Vec<String> = part
-        .uncounted
-        .iter()
-        .filter(|one| one.index == index && ours(&one.pmu))
-        .map(|one| one.why.clone())
-        .collect();
-    let (value, support) = match uncounted.first() {
-        Some(why) if readings.is_empty() => (Value::Missing(why.clone()), Support::NotHere),
-        _ => (scaled_by(counts::sum(&readings), event.scale), Support::Counted),
-    };
-    Row {
-        pmu: family_of(instance).to_owned(),
-        unit: event.unit.clone(),
-        support,
-        enabled_ns: readings.iter().map(|reading| reading.enabled_ns).sum(),
-        running_ns: readings.iter().map(|reading| reading.running_ns).sum(),
-        uncounted: if support == Support::NotHere { Vec::new() } else { uncounted },
-        value,
-        ..blank
-    }
-}
-
-fn scaled_by(value: Value, scale: f64) -> Value {
-    match value {
-        Value::Known(known) => Value::Known(Known {
-            estimate: known.estimate * scale,
-            low: known.low * scale,
-            high: known.high * scale,
-            ..known
-        }),
-        missing @ Value::Missing(_) => missing,
-    }
 }
 
 #[cfg(test)]

@@ -113,6 +113,20 @@ impl OpenError {
         }
     }
 
+    /// Why the event has no counter there, in words that go on a sentence; the error itself where there are none.
+    #[must_use]
+    pub fn absence(&self) -> String {
+        let pmu = self.pmu.as_deref().unwrap_or("?");
+        match self.errno() {
+            Some(Errno::NOENT | Errno::OPNOTSUPP) if pmu == "software" => {
+                "this kernel has no such event".to_owned()
+            }
+            Some(Errno::NOENT | Errno::OPNOTSUPP) => format!("the PMU `{pmu}` has no such event"),
+            Some(Errno::NODEV) => format!("the PMU `{pmu}` does not count {}", self.site),
+            _ => self.to_string(),
+        }
+    }
+
     /// What would make it work.
     #[must_use]
     pub fn hint(&self, privileges: &Privileges) -> Option<String> {
@@ -174,5 +188,6 @@ mod tests {
             text.starts_with("cannot open event `energy` of the PMU `power` on cpu 3: perf_event_open: ")
         );
         assert_eq!(error.class(), Class::Unsupported);
+        assert_eq!(error.absence(), "the PMU `power` does not count on cpu 3");
     }
 }

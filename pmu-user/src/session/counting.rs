@@ -41,8 +41,7 @@ pub async fn count<E: From<SessionError> + From<LaunchError>>(
     loop {
         let launched = if command.is_empty() { None } else { Some(Launched::start(command)?) };
         let ended = Run { plan, number: run, signals: &mut signals }.count(machine, launched, keep).await?;
-        let succeeded = matches!(ended.workload, Some(Workload::Exited(0)));
-        if run >= plan.runs || !succeeded {
+        if run >= plan.runs || !ended.succeeded() {
             signals.let_the_second_kill();
             return Ok(ended);
         }
@@ -137,7 +136,7 @@ impl Counters {
         let open = |target: &CountTarget| -> Result<(Counting, Vec<Uncounted>), SessionError> {
             let counting = Counting::open_what_exists(&plan.groups, target)?;
             let uncounted = counting.unopened().iter().flat_map(|unopened| {
-                let why = unopened.error.to_string();
+                let why = unopened.error.absence();
                 let row = move |index| Uncounted { index, pmu: unopened.pmu.clone(), why: why.clone() };
                 unopened.events.clone().map(row)
             });

@@ -166,7 +166,7 @@ mod tests {
         let list = Listing { kind: "event", columns, rows, notes: vec!["more exist".to_owned()] };
         let mut bytes = Vec::new();
         list.write(&mut bytes, format).unwrap();
-        String::from_utf8(bytes).unwrap()
+        anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
     }
 
     #[test]
@@ -206,7 +206,8 @@ mod tests {
     fn no_format_lets_a_name_steer_the_terminal() {
         for format in [Format::Text, Format::Json, Format::Csv] {
             let text = written(format);
-            assert!(text.contains("red") && !text.contains('\u{1b}'), "{text}");
+            // What is left of an escape that was let through is `red` alone.
+            assert!(text.contains("[31mred"), "{text}");
         }
     }
 }

@@ -185,7 +185,8 @@ mod tests {
 
     #[test]
     fn every_event_that_is_listed_without_a_reason_can_be_asked_for() {
-        let (events, catalog) = listed(&host(&["cpu", "uncore_imc_0"]));
+        let tree = host(&["cpu", "uncore_imc_0"]);
+        let (events, catalog) = listed(&tree);
         assert!(events.iter().all(|event| event.missing.is_none()));
         for event in &events {
             let list = List::parse(&event.notation).unwrap_or_else(|error| panic!("{event:?}: {error}"));
