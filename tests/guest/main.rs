@@ -23,5 +23,6 @@ mod masked;
 mod samples;
 #[cfg(target_arch = "x86_64")]
 mod simulated;
+mod stat;
 #[cfg(target_arch = "x86_64")]
 mod turns;

@@ -258,6 +258,32 @@ fn a_box_counts_no_single_task() {
 }
 
 #[test]
+fn a_box_that_no_cpu_of_the_target_covers_is_left_out_and_named() {
+    let mut groups = events("msr/tsc/");
+    let instances = &mut groups[0].events[0].instances;
+    let place = |cpu| pmbpf::machine::pmu::catalog::Place::Box(vec![Cpu(cpu)]);
+    instances.push(instances[0].clone());
+    (instances[0].place, instances[1].place) = (place(0), place(4095));
+    instances[1].pmu = "msr_of_another_die".to_owned();
+    let target = CountTarget::System(online());
+    let counting = Counting::open(&groups, &target).unwrap();
+    let [unopened] = counting.unopened() else { panic!("{:?}", counting.unopened()) };
+    assert_eq!((counting.counters(), unopened.pmu.as_str()), (1, "msr_of_another_die"));
+    assert_eq!(unopened.events, 0..1);
+    groups[0].events[0].instances.remove(0);
+    let error = Counting::open(&groups, &target).unwrap_err();
+    assert!(error.to_string().contains("msr_of_another_die"), "{error}");
+    assert_eq!(Counting::open_what_exists(&groups, &target).unwrap().unopened().len(), 1);
+}
+
+#[test]
+fn a_bad_encoding_is_an_error_even_if_missing_events_are_none() {
+    let groups = events("msr/tsc/,msr/event=0x3f/");
+    let error = Counting::open_what_exists(&groups, &CountTarget::System(online())).unwrap_err();
+    assert!(error.to_string().contains("msr/event=0x3f/"), "{error}");
+}
+
+#[test]
 fn an_event_that_the_pmu_does_not_have_is_named() {
     let groups = events("msr/event=0x3f/");
     let error = Counting::open(&groups, &CountTarget::System(online())).unwrap_err();

@@ -16,4 +16,5 @@ mod counting;
 mod output;
 mod processes;
 mod samples;
+mod stat;
 mod turns;

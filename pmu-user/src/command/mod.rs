@@ -1,11 +1,13 @@
 //! The command line: one file per subcommand, which joins the stages and decides nothing else.
 
+mod count;
 mod doctor;
 mod dry_run;
 mod eval;
 mod failure;
 mod gate;
 mod launch;
+mod list;
 mod metrics;
 mod output;
 mod parse;
@@ -41,6 +43,8 @@ enum Command {
     Eval(eval::Args),
     /// Say what can be measured on this host, what cannot, why, and what would help; changes nothing
     Doctor(doctor::Args),
+    /// List what exists on this host, and why not what does not
+    List(list::Args),
     #[command(name = crate::session::launch::SUBCOMMAND, hide = true)]
     Launch(launch::Args),
 }
@@ -57,6 +61,7 @@ impl Cli {
             Command::Report(args) => report::execute(&args),
             Command::Eval(args) => eval::execute(&args),
             Command::Doctor(args) => doctor::execute(&args),
+            Command::List(args) => list::execute(&args),
             Command::Launch(args) => launch::execute(&args),
         }
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    dry_run,
+    count, dry_run,
     failure::{InsteadOfCommand, Usage},
     gate::{self, Gate},
     metrics::MetricArgs,
@@ -41,53 +41,61 @@ pub(super) struct Args {
     /// Count these processes, with their children
     #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
           conflicts_with_all = ["tid", "cgroup", "all_cgroups", "all", "command"])]
-    pid: Vec<u32>,
+    pub(super) pid: Vec<u32>,
     /// Count these threads only
     #[arg(short, long, value_name = "TID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
           conflicts_with_all = ["cgroup", "all_cgroups", "all", "command"])]
-    tid: Vec<u32>,
+    pub(super) tid: Vec<u32>,
     /// Count this cgroup and those below: a path, or a unique name (repeatable)
     #[arg(long, value_name = "NAME", help_heading = "Target", conflicts_with_all = ["all_cgroups", "all", "command"])]
     cgroup: Vec<String>,
     /// Count every cgroup
     #[arg(long, help_heading = "Target", conflicts_with_all = ["all", "command"])]
-    all_cgroups: bool,
+    pub(super) all_cgroups: bool,
     /// Count everything (the default)
     #[arg(short, long, help_heading = "Target", conflicts_with = "command")]
     all: bool,
     /// Run this command and count it, with its children
     #[arg(last = true, value_name = "COMMAND", help_heading = "Target")]
-    command: Vec<OsString>,
+    pub(super) command: Vec<OsString>,
     /// Count on these CPUs only, as 0-3,7
     #[arg(short = 'C', long, value_name = "LIST", value_parser = parse::cpus, help_heading = "Target")]
-    cpu: Option<parse::CpuList>,
+    pub(super) cpu: Option<parse::CpuList>,
     /// Do not count children of the target processes
     #[arg(long, help_heading = "Target")]
     no_inherit: bool,
     /// Do not count cgroups below the target cgroups
     #[arg(long, help_heading = "Target")]
-    no_descend: bool,
+    pub(super) no_descend: bool,
     /// Whose row a count goes to; by default processes, or cgroups if cgroups are the target
     #[arg(long, value_name = "OWNER", help_heading = "Target")]
-    by: Option<By>,
+    pub(super) by: Option<By>,
 
-    /// Event to sample on; by default cycles, or cpu-clock where there is no PMU
-    #[arg(short, long, value_name = "EVENT", help_heading = "Samples")]
-    event: Option<String>,
+    /// Event to sample on; by default cycles, or cpu-clock where there is no PMU. With --count, events to count, in
+    /// perf's notation (repeatable)
+    #[arg(short, long, value_name = "LIST", help_heading = "Events")]
+    pub(super) event: Vec<String>,
+    /// Only count, as perf stat does: an event a line, without samples, owners and BPF programs
+    #[arg(long, help_heading = "Events")]
+    count: bool,
+    /// With --count, run the command N times and report the mean
+    #[arg(short, long, value_name = "N", requires = "count", help_heading = "Events",
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) repeat: Option<u32>,
     /// Sample every N counts of the event (ns for a clock)
     #[arg(short = 'c', long, value_name = "N", conflicts_with = "frequency", help_heading = "Samples",
           value_parser = clap::value_parser!(u64).range(1..))]
-    period: Option<u64>,
+    pub(super) period: Option<u64>,
     /// Sample N times a second on each CPU; converted once to a fixed period [default: 99]
     #[arg(short = 'F', long, value_name = "N", help_heading = "Samples",
           value_parser = clap::value_parser!(u32).range(1..))]
-    frequency: Option<u32>,
+    pub(super) frequency: Option<u32>,
     /// Do not sample
     #[arg(long, conflicts_with_all = ["event", "period", "frequency", "stacks"], help_heading = "Samples")]
-    no_sampling: bool,
+    pub(super) no_sampling: bool,
     /// Keep the kernel and user stack of every sample
     #[arg(long, help_heading = "Samples")]
-    stacks: bool,
+    pub(super) stacks: bool,
     /// List gaps at least this long
     #[arg(long, value_name = "TIME", default_value = "300us", value_parser = parse::duration, help_heading = "Samples")]
     gap_min: Duration,
@@ -97,10 +105,10 @@ pub(super) struct Args {
 
     /// Stop after this time, as 500ms, 5s or 2m
     #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time")]
-    duration: Option<Duration>,
+    pub(super) duration: Option<Duration>,
     /// Report every so often while running
     #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Time")]
-    interval: Option<Duration>,
+    pub(super) interval: Option<Duration>,
 
     /// Record to FILE, for `pmbpf report`; `-` records nothing and sends results to stdout
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
@@ -109,36 +117,36 @@ pub(super) struct Args {
     #[arg(long, requires = "output", help_heading = "Output")]
     force: bool,
     #[command(flatten)]
-    format: output::Output,
+    pub(super) format: output::Output,
     /// Say nothing but results and errors
     #[arg(short, long, help_heading = "Output")]
     quiet: bool,
     /// Exit with 3 if the result is not good enough: lost, unsupported, blind>N%, samples<N% (repeatable)
     #[arg(long, value_name = "CONDITION", help_heading = "Output")]
-    fail_on: Vec<Gate>,
+    pub(super) fail_on: Vec<Gate>,
     /// Print what would be opened, and open nothing
     #[arg(long, help_heading = "Output")]
-    dry_run: bool,
+    pub(super) dry_run: bool,
 
     /// Owners that can be told apart at a time; the others are counted together
     #[arg(long, value_name = "N", help_heading = "Kernel side", value_parser = clap::value_parser!(u32).range(1..1_000_000))]
-    max_owners: Option<u32>,
+    pub(super) max_owners: Option<u32>,
     /// How programs reach kernel memory; by default the best that works here
     #[arg(long, value_name = "WAY", help_heading = "Kernel side")]
-    attach: Option<Attach>,
+    pub(super) attach: Option<Attach>,
     /// The kernel's types, for a kernel that does not carry them
     #[arg(long, value_name = "FILE", help_heading = "Kernel side")]
-    btf: Option<PathBuf>,
+    pub(super) btf: Option<PathBuf>,
     /// Measure the programs' cost as long as they run, not only for the first second
     #[arg(long, help_heading = "Kernel side")]
-    measure: bool,
+    pub(super) measure: bool,
     /// Print what the programs log on rare paths
     #[arg(long, help_heading = "Kernel side")]
-    bpf_log: bool,
+    pub(super) bpf_log: bool,
 }
 
 impl Args {
-    fn request(&self) -> Request {
+    pub(super) fn request(&self) -> Result<Request, Usage> {
         let target = if !self.command.is_empty() {
             Target::Command(self.command.clone())
         } else if !self.pid.is_empty() {
@@ -152,13 +160,19 @@ impl Args {
         } else {
             Target::System
         };
-        Request {
+        let event = match self.event.as_slice() {
+            _ if self.count => None,
+            [] => None,
+            [event] => Some(event.clone()),
+            _ => return Err(Usage("samples are taken on one event at a time: give -e once".to_owned())),
+        };
+        Ok(Request {
             target,
             by: self.by,
             inherit: if self.no_inherit { Inherit::No } else { Inherit::Yes },
             descend: if self.no_descend { Descend::No } else { Descend::Yes },
             cpus: self.cpu.as_ref().map(|list| list.0.clone()),
-            event: self.event.clone(),
+            event,
             rate: match (self.no_sampling, self.period, self.frequency) {
                 (true, _, _) => Rate::Off,
                 (_, Some(period), _) => Rate::Period(period),
@@ -170,7 +184,7 @@ impl Args {
             duration: self.duration,
             owners_max: self.max_owners,
             gap_min: self.gap_min,
-        }
+        })
     }
 
     fn options(&self) -> Options {
@@ -182,16 +196,16 @@ impl Args {
     }
 
     /// Standard output belongs to a command unless a file or `-` was named.
-    fn stream(&self) -> Stream {
+    pub(super) fn stream(&self) -> Stream {
         if self.command.is_empty() || self.output.is_some() { Stream::Stdout } else { Stream::Stderr }
     }
 
-    fn recording(&self) -> Option<&Path> {
+    pub(super) fn recording(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| path.as_os_str() != "-")
     }
 
     /// May we talk? Not into the middle of a machine's results.
-    fn talks(&self) -> bool {
+    pub(super) fn talks(&self) -> bool {
         !self.quiet && (self.format.format() == Format::Text || self.stream() == Stream::Stdout)
     }
 }
@@ -209,7 +223,10 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     if let Some(program) = args.command.first() {
         find(program, &std::env::var_os("PATH").unwrap_or_default())?;
     }
-    let plan = Plan::new(&args.request(), &machine, root)?;
+    if args.count {
+        return count::execute(args, &machine, root);
+    }
+    let plan = Plan::new(&args.request()?, &machine, root)?;
     if args.dry_run {
         dry_run::print(&plan, &machine, &mut *args.format.open(Stream::Stdout), args.format.format())?;
         return Ok(0);
@@ -256,7 +273,7 @@ async fn live(args: &Args, plan: Plan, machine: Machine, launched: Instant) -> a
 }
 
 /// The command's own code; else what the signal says: Ctrl-C is the ordinary end of a run, the others are not.
-fn exit_code(stopped: Stopped, workload: Option<Workload>) -> u8 {
+pub(super) fn exit_code(stopped: Stopped, workload: Option<Workload>) -> u8 {
     let of_signal = |number: i32| u8::try_from(128 + number).unwrap_or(u8::MAX);
     match (workload, stopped) {
         (_, Stopped::Signal(number)) if number != SIGINT => of_signal(number),

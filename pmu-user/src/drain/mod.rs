@@ -6,6 +6,7 @@
 pub mod reading;
 pub mod recording;
 pub mod slice;
+pub mod tally;
 pub mod words;
 
 use std::time::Duration;

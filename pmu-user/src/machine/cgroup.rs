@@ -126,6 +126,14 @@ impl Layout {
         Ok(cgroups)
     }
 
+    /// Threads that are in a cgroup now, without those below it; none if it is gone or may not be read.
+    #[must_use]
+    pub fn threads(&self, cgroup: &Cgroup) -> Option<usize> {
+        let folder = folder(self.v2.as_deref()?, &cgroup.path);
+        let list = fs::read(folder.join("cgroup.threads")).ok()?;
+        Some(list.iter().filter(|byte| **byte == b'\n').count())
+    }
+
     /// The one cgroup that `name` means: a path from the root or from `/`, or the last part of a path, with or without
     /// systemd's `.service`, `.scope` or `.slice`.
     ///

@@ -83,6 +83,16 @@ impl Privileges {
     /// What stands in the way of a call that was refused, and the smallest thing that would remove it.
     #[must_use]
     pub fn advice(&self) -> String {
+        self.advice_for("cap_bpf,cap_perfmon,cap_syslog")
+    }
+
+    /// The same for plain counters, which need less.
+    #[must_use]
+    pub fn advice_to_count(&self) -> String {
+        self.advice_for("cap_perfmon")
+    }
+
+    fn advice_for(&self, capabilities: &str) -> String {
         let mut lines = vec![format!("this process holds {}", self.held())];
         if let Some(level) = self.paranoid {
             lines.push(format!("kernel.perf_event_paranoid is {level}: {}", paranoid_meaning(level)));
@@ -98,10 +108,7 @@ impl Privileges {
                 "this is a PID namespace of its own: run with the host's (docker: --pid=host)".to_owned(),
             );
         }
-        lines.push(
-            "least privilege: setcap cap_bpf,cap_perfmon,cap_syslog=ep on pmbpf; or run it with sudo"
-                .to_owned(),
-        );
+        lines.push(format!("least privilege: setcap {capabilities}=ep on pmbpf; or run it with sudo"));
         lines.join("\n")
     }
 }

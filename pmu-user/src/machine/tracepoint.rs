@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// Where tracefs may be mounted, below the root.
 const PLACES: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
-/// Names looked at for a suggestion, at most.
+/// Names of one folder that are looked at.
 const NAMES_MAX: usize = 8192;
 
 /// The tracepoints of a host.
@@ -47,19 +47,37 @@ impl Tracepoints {
         text.trim().parse().map_err(|_| unknown())
     }
 
+    /// System and name of every tracepoint, in order.
+    ///
+    /// # Errors
+    ///
+    /// There is no tracefs.
+    pub fn all(&self) -> Result<Vec<(String, String)>, TracepointError> {
+        let events = self.events.as_ref().ok_or(TracepointError::NoTracefs)?;
+        let of = |system: String| {
+            let names = folders(&events.join(&system)).into_iter();
+            names.map(|name| (system.clone(), name)).collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = folders(events).into_iter().flat_map(of).collect();
+        all.sort();
+        Ok(all)
+    }
+
     fn near(&self, system: &str, name: &str) -> Vec<String> {
         let Some(events) = &self.events else { return Vec::new() };
-        let names = |folder: &Path| -> Vec<String> {
-            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(NAMES_MAX);
-            let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-            folders.filter_map(|entry| entry.file_name().into_string().ok()).filter(|n| is_word(n)).collect()
-        };
-        let systems = names(events);
+        let systems = folders(events);
         if !systems.iter().any(|known| known == system) {
             return crate::suggest::nearest(system, systems.into_iter(), |name| name);
         }
-        crate::suggest::nearest(name, names(&events.join(system)).into_iter(), |name| name)
+        crate::suggest::nearest(name, folders(&events.join(system)).into_iter(), |name| name)
     }
+}
+
+/// Names of the folders in a folder.
+fn folders(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(NAMES_MAX);
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| is_word(name)).collect()
 }
 
 /// Is it a name and nothing that leads elsewhere?

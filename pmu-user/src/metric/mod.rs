@@ -3,6 +3,7 @@
 mod blind;
 mod cost;
 pub mod counts;
+pub mod derived;
 pub mod drilling;
 pub mod estimate;
 pub mod formulas;
@@ -10,6 +11,8 @@ mod hot;
 pub mod offline;
 mod owners;
 mod quality;
+pub mod repeat;
+pub mod stat;
 pub mod topdown;
 pub mod value;
 mod waits;

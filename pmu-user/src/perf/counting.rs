@@ -16,7 +16,7 @@ use super::{
 use crate::{
     drain::reading::Reading,
     machine::{cpu::Cpu, pmu::catalog::Place},
-    plan::request::Inherit,
+    plan::{Class, request::Inherit},
     table::notation::{Instance, SelectedGroup},
 };
 
@@ -39,6 +39,18 @@ pub enum CountTarget {
 #[derive(Debug)]
 pub struct Counting {
     groups: Vec<Opened>,
+    unopened: Vec<Unopened>,
+}
+
+/// Counters that could not be opened at one place, while others of their events may be open elsewhere.
+#[derive(Debug)]
+pub struct Unopened {
+    /// Which events of the list, from 0: a whole group, or what would have been broken out of it.
+    pub events: std::ops::Range<u32>,
+    /// The PMU.
+    pub pmu: String,
+    /// Why.
+    pub error: OpenError,
 }
 
 #[derive(Debug)]
@@ -51,24 +63,62 @@ struct Opened {
 
 impl Counting {
     /// Opens every group of `groups` for `target`, held back. Whole systems, cgroups and boxes need CAP_PERFMON unless
-    /// `kernel.perf_event_paranoid` is below 1.
+    /// `kernel.perf_event_paranoid` is below 1. A box or a CPU where an event cannot be had is left out as long as the
+    /// event counts elsewhere; [`Counting::unopened`] names it.
     ///
     /// # Errors
     ///
-    /// The first event that could not be opened, where, and what would help. A thread that has ended by now is left out.
+    /// The first event that could not be opened anywhere, and what would help. A thread that has ended by now is left
+    /// out.
     pub fn open(groups: &[SelectedGroup], target: &CountTarget) -> Result<Self, OpenError> {
-        let mut counting = Self { groups: Vec::new() };
+        let mut counting = Self::open_what_exists(groups, target)?;
+        let without = counting.unopened.iter().position(|unopened| !counting.all_count(&unopened.events));
+        match without {
+            Some(at) => Err(counting.unopened.swap_remove(at).error),
+            None => Ok(counting),
+        }
+    }
+
+    /// As [`Counting::open`], but an event that this host does not have is no error: [`Counting::unopened`] names it.
+    ///
+    /// # Errors
+    ///
+    /// The first event that exists and could not be opened anywhere.
+    pub fn open_what_exists(groups: &[SelectedGroup], target: &CountTarget) -> Result<Self, OpenError> {
+        let mut counting = Self { groups: Vec::new(), unopened: Vec::new() };
         let mut first = 0;
         for group in groups {
             let places = group.events.iter().map(|event| event.instances.len()).max().unwrap_or(0);
+            let before = counting.unopened.len();
             for place in 0..places {
                 let members: Vec<Member<'_>> =
                     group.events.iter().filter_map(|event| Some((event, event.instance(place)?))).collect();
                 counting.open_group(group.weak, &members, first, target)?;
             }
+            let mut unopened = counting.unopened.iter().skip(before);
+            let refused = unopened.position(|unopened| {
+                unopened.error.class() != Class::Unsupported && !counting.all_count(&unopened.events)
+            });
+            if let Some(refused) = refused {
+                return Err(counting.unopened.swap_remove(before + refused).error);
+            }
             first += group.events.len() as u32;
         }
         Ok(counting)
+    }
+
+    /// What could not be opened where, while the rest counts.
+    #[must_use]
+    pub fn unopened(&self) -> &[Unopened] {
+        &self.unopened
+    }
+
+    /// Has every one of these events a counter somewhere?
+    fn all_count(&self, events: &std::ops::Range<u32>) -> bool {
+        let has_counter = |event: u32| {
+            self.groups.iter().any(|opened| opened.labels.iter().any(|(index, ..)| *index == event))
+        };
+        events.clone().all(has_counter)
     }
 
     fn open_group(
@@ -78,13 +128,10 @@ impl Counting {
         first: u32,
         target: &CountTarget,
     ) -> Result<(), OpenError> {
-        // The place of a group is that of its most particular member: a clock goes along anywhere.
-        let Some(&(event, at)) =
-            members.iter().find(|(_, at)| at.place != Place::Anywhere).or(members.first())
-        else {
-            return Ok(());
-        };
+        let Some((event, at)) = most_particular(members) else { return Ok(()) };
         let refuse = |errno: Errno, site| OpenError::of(event, at, site, 0, errno.into());
+        let events = first..first + members.len() as u32;
+        let unopened = |error| Unopened { events: events.clone(), pmu: at.pmu.clone(), error };
         let cgroup = match target {
             CountTarget::Cgroup(path, cpus) => {
                 let site = Site::Cgroup(cpus.first().copied().unwrap_or(Cpu(0)));
@@ -96,28 +143,24 @@ impl Counting {
         let sites = sites(at, target);
         if sites.is_empty() {
             let site = Site::Cpu(target.cpus().first().copied().unwrap_or(Cpu(0)));
-            return Err(refuse(Errno::NODEV, site));
+            self.unopened.push(unopened(refuse(Errno::NODEV, site)));
         }
         let (inherit, start) = target.ways();
-        let mut opened = 0;
-        for site in sites.iter().copied() {
+        let (mut opened, mut ended) = (0, None);
+        for site in sites {
             if matches!(at.place, Place::Box(_)) && !matches!(site, Site::Cpu(_)) {
                 return Err(refuse(Errno::INVAL, site));
             }
             let whom = Whom { site, cgroup: cgroup.as_ref().map(|folder| folder.as_fd()), inherit, start };
             match self.open_at(weak, members, first, whom) {
-                Err(error) if error.error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => {
-                    if opened == 0 && sites.last() == Some(&site) {
-                        return Err(error);
-                    }
-                }
-                result => {
-                    result?;
-                    opened += 1;
-                }
+                Ok(()) => opened += 1,
+                Err(error) if error.is_of_a_thread_that_ended() => ended = Some(error),
+                Err(error) if error.holds_everywhere() => return Err(error),
+                Err(error) => self.unopened.push(unopened(error)),
             }
         }
-        Ok(())
+        // Some threads of a process may be gone; if all are, there is nothing to count.
+        if opened == 0 { ended.map_or(Ok(()), Err) } else { Ok(()) }
     }
 
     fn open_at(
@@ -136,8 +179,14 @@ impl Counting {
             }
             Err(error) if weak && error.is_too_full() => {
                 for (index, member) in (first..).zip(members) {
-                    let group = Group::open(std::slice::from_ref(member), whom)?;
-                    self.groups.push(Opened { group, site: whom.site, labels: vec![label(index, member)] });
+                    let (labels, pmu) = (vec![label(index, member)], member.1.pmu.clone());
+                    match Group::open(std::slice::from_ref(member), whom) {
+                        Ok(group) => self.groups.push(Opened { group, site: whom.site, labels }),
+                        Err(error) if error.is_of_a_thread_that_ended() || error.holds_everywhere() => {
+                            return Err(error);
+                        }
+                        Err(error) => self.unopened.push(Unopened { events: index..index + 1, pmu, error }),
+                    }
                 }
                 Ok(())
             }
@@ -205,6 +254,21 @@ impl Counting {
         self.groups.iter().filter(|opened| opened.group.how_read() == Read::Apart).count()
     }
 
+    /// Counters that `groups` take for `target`, if every event can be opened: one descriptor each. Opens nothing.
+    #[must_use]
+    pub fn planned(groups: &[SelectedGroup], target: &CountTarget) -> usize {
+        let of_group = |group: &SelectedGroup| {
+            let places = group.events.iter().map(|event| event.instances.len()).max().unwrap_or(0);
+            let at_place = |place: usize| {
+                let members: Vec<Member<'_>> =
+                    group.events.iter().filter_map(|event| Some((event, event.instance(place)?))).collect();
+                most_particular(&members).map_or(0, |(_, at)| sites(at, target).len() * members.len())
+            };
+            (0..places).map(at_place).sum::<usize>()
+        };
+        groups.iter().map(of_group).sum()
+    }
+
     /// Counters that are open.
     #[must_use]
     pub fn counters(&self) -> usize {
@@ -227,6 +291,11 @@ impl CountTarget {
             Self::Command(_) => (Inherit::Yes, Start::OnExec),
         }
     }
+}
+
+/// The place of a group is that of its most particular member: a clock goes along anywhere.
+fn most_particular<'a>(members: &[Member<'a>]) -> Option<Member<'a>> {
+    members.iter().find(|(_, at)| at.place != Place::Anywhere).or(members.first()).copied()
 }
 
 /// Where counters of `at` must be opened to count `target`.

@@ -48,12 +48,24 @@ pub struct OpenError {
     pub error: io::Error,
     /// Whose fault an `EINVAL` most likely is.
     pub(super) advice: &'static str,
+    /// What it was opened for.
+    pub(super) purpose: Purpose,
+}
+
+/// What an event is opened for: that decides which rights it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To run a BPF program.
+    Program,
+    /// To be read.
+    Count,
 }
 
 impl OpenError {
     pub(super) fn new(event: &str, pmu: Option<String>, site: Site, error: io::Error) -> Self {
         let event = event.to_owned();
-        Self { event, pmu, site, call: "perf_event_open", error, advice: ENCODING }
+        let (call, purpose) = ("perf_event_open", Purpose::Program);
+        Self { event, pmu, site, call, error, advice: ENCODING, purpose }
     }
 
     /// For an event of a planned group.
@@ -72,12 +84,24 @@ impl OpenError {
             _ if index > 0 => FULL,
             _ => ENCODING,
         };
-        Self { advice, ..Self::new(&event.name, Some(at.pmu.clone()), site, error) }
+        Self { advice, purpose: Purpose::Count, ..Self::new(&event.name, Some(at.pmu.clone()), site, error) }
     }
 
     /// Whether a group that was refused for this may go when its events are opened one by one.
     pub(super) fn is_too_full(&self) -> bool {
         self.errno() == Some(Errno::INVAL) && self.advice == FULL
+    }
+
+    /// Is it only that the thread was gone by then?
+    pub(super) fn is_of_a_thread_that_ended(&self) -> bool {
+        self.errno() == Some(Errno::SRCH)
+    }
+
+    /// Would every other place refuse as well? Rights and limits are this process's, not a PMU's.
+    pub(super) fn holds_everywhere(&self) -> bool {
+        let of_limits =
+            matches!(self.errno(), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR));
+        of_limits || self.class() == Class::NotPermitted
     }
 
     fn errno(&self) -> Option<Errno> {
@@ -95,11 +119,25 @@ impl OpenError {
         }
     }
 
+    /// Why the event has no counter there, in words that go on a sentence; the error itself where there are none.
+    #[must_use]
+    pub fn absence(&self) -> String {
+        let pmu = self.pmu.as_deref().unwrap_or("?");
+        match self.errno() {
+            Some(Errno::NOENT | Errno::OPNOTSUPP) if pmu == "software" => {
+                "this kernel has no such event".to_owned()
+            }
+            Some(Errno::NOENT | Errno::OPNOTSUPP) => format!("the PMU `{pmu}` has no such event"),
+            Some(Errno::NODEV) => format!("the PMU `{pmu}` does not count {}", self.site),
+            _ => self.to_string(),
+        }
+    }
+
     /// What would make it work.
     #[must_use]
     pub fn hint(&self, privileges: &Privileges) -> Option<String> {
         let hint = match self.errno()? {
-            Errno::ACCESS | Errno::PERM => return Some(privileges.advice()),
+            Errno::ACCESS | Errno::PERM => return Some(self.advice_on_rights(privileges)),
             Errno::MFILE => {
                 let (soft, hard) = privileges.open_files;
                 return Some(format!(
@@ -116,6 +154,23 @@ impl OpenError {
             _ => return None,
         };
         Some(hint.to_owned())
+    }
+}
+
+impl OpenError {
+    fn advice_on_rights(&self, privileges: &Privileges) -> String {
+        if self.purpose == Purpose::Program {
+            return privileges.advice();
+        }
+        let advice = privileges.advice_to_count();
+        match (self.site, privileges.paranoid) {
+            // Level 2 keeps the kernel's share from unprivileged processes (kernel/events/core.c,
+            // `perf_event_open`, 6.12).
+            (Site::Thread(_), Some(2)) => {
+                format!("{advice}\nwithout it: count user mode only, as {}:u", self.event)
+            }
+            _ => advice,
+        }
     }
 }
 
@@ -140,5 +195,6 @@ mod tests {
             text.starts_with("cannot open event `energy` of the PMU `power` on cpu 3: perf_event_open: ")
         );
         assert_eq!(error.class(), Class::Unsupported);
+        assert_eq!(error.absence(), "the PMU `power` does not count on cpu 3");
     }
 }

@@ -11,15 +11,16 @@ mod sys;
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
 };
 
 pub use self::{
-    counting::{CountTarget, Counting},
+    counting::{CountTarget, Counting, Unopened},
     cpu_group::CpuGroup,
     error::{OpenError, Site},
     group::{Count, Group, Read, Start},
 };
-use crate::{machine::cpu::Cpu, plan::Sampling};
+use crate::{drain::tally::Usage, machine::cpu::Cpu, plan::Sampling};
 
 /// A sampling event on one CPU, opened but not counting.
 #[derive(Debug)]
@@ -61,4 +62,17 @@ impl Counter {
     pub fn enable(&self) -> io::Result<()> {
         sys::enable(self.descriptor.as_fd())
     }
+}
+
+/// CPU time of the children that this process has waited for, to 1 µs.
+///
+/// # Errors
+///
+/// The kernel refused.
+pub fn children_usage() -> io::Result<Usage> {
+    let duration = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
+    };
+    let [user, system] = sys::children_times()?.map(duration);
+    Ok(Usage { user, system })
 }

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    mem::MaybeUninit,
     os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
 };
 
@@ -75,6 +76,16 @@ pub(super) fn id(event: BorrowedFd<'_>) -> io::Result<u64> {
     // SAFETY: the kernel writes one u64 to `id`, which outlives the call.
     check(unsafe { perf::ioctls::ID(event.as_raw_fd(), &raw mut id) })?;
     Ok(id)
+}
+
+/// CPU time of the children that this process has waited for: in user mode and in the kernel.
+pub(super) fn children_times() -> io::Result<[libc::timeval; 2]> {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the kernel writes one `rusage` there, which outlives the call.
+    check(unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so all of it is written.
+    let usage = unsafe { usage.assume_init() };
+    Ok([usage.ru_utime, usage.ru_stime])
 }
 
 fn check(result: i32) -> io::Result<i32> {

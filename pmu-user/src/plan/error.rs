@@ -4,9 +4,11 @@ use crate::{
     machine::{
         cgroup::ResolveError,
         cpu::{Cpu, format_list},
+        tracepoint::TracepointError,
     },
     plan::metrics::MetricsError,
     suggest::did_you_mean,
+    table::notation::{NotationError, ResolveError as EventError, Why},
 };
 
 /// What kind of failure an error is; decides the exit code.
@@ -60,6 +62,12 @@ pub enum PlanError {
         /// The kernel's limit.
         limit: u64,
     },
+    /// A list of events cannot be read.
+    #[error(transparent)]
+    Notation(#[from] NotationError),
+    /// An event of a list means nothing here.
+    #[error(transparent)]
+    Event(#[from] EventError),
     /// A cgroup is not there, or not clear.
     #[error(transparent)]
     Cgroup(#[from] ResolveError),
@@ -77,6 +85,10 @@ impl PlanError {
             Self::Unsupported(..)
             | Self::Cgroup(ResolveError::NoV2)
             | Self::Metrics(MetricsError::NoPmu(_) | MetricsError::NoTable(_)) => Class::Unsupported,
+            Self::Event(EventError {
+                why: Why::NoCores | Why::Tracepoint(TracepointError::NoTracefs),
+                ..
+            }) => Class::Unsupported,
             _ => Class::Usage,
         }
     }
@@ -93,6 +105,12 @@ impl PlanError {
                     .to_owned(),
             ),
             Self::Cgroup(ResolveError::Ambiguous(..)) => Some("give the whole path".to_owned()),
+            Self::Event(EventError { why: Why::Tracepoint(TracepointError::NoTracefs), .. }) => {
+                Some("as root: mount -t tracefs tracefs /sys/kernel/tracing".to_owned())
+            }
+            Self::Event(EventError {
+                why: Why::NoEvent(_) | Why::NoPmu(..) | Why::NoTerm { .. }, ..
+            }) => Some("`pmbpf list events` and `pmbpf list pmus` say what this host has".to_owned()),
             Self::NoEvent(..) => {
                 let names: Vec<&str> = crate::table::event::ALL.iter().map(|event| event.name).collect();
                 Some(format!("events: {}", names.join(", ")))

@@ -2,6 +2,7 @@
 //!
 //! A plan is plain data: `--dry-run` prints it, a recording begins with it, a test can make one.
 
+pub mod count;
 mod error;
 pub mod metrics;
 pub mod request;

@@ -2,6 +2,7 @@
 
 mod collect;
 mod cost;
+pub mod counting;
 mod hotplug;
 mod inbox;
 pub mod launch;

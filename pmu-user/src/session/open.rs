@@ -147,7 +147,7 @@ fn missing(machine: &Machine, object: &Object, tick: u64) -> Vec<Absent> {
 }
 
 /// One descriptor per CPU and event, and some for files: up to the hard limit the choice is ours.
-fn raise_file_limit(needed: u64) {
+pub(super) fn raise_file_limit(needed: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|soft| soft < needed + 1024) {

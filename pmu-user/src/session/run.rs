@@ -105,27 +105,32 @@ pub async fn run<E: From<SessionError>>(
         (Some(_), Some(status)) => Some(ended(status)),
         (Some(launched), None) => Some(pass_on(launched, stop).await),
     };
-    let stopped = match stop {
-        Stop::Duration => Stopped::Duration,
-        Stop::TargetGone => Stopped::TargetGone,
-        Stop::Signal(number) => Stopped::Signal(number),
-    };
-    Ok(Outcome { ending: Ending { stopped, workload, duration }, last })
+    Ok(Outcome { ending: Ending { stopped: stop.into(), workload, duration }, last })
 }
 
-fn ticks(every: Duration) -> Interval {
+impl From<Stop> for Stopped {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Duration => Self::Duration,
+            Stop::TargetGone => Self::TargetGone,
+            Stop::Signal(number) => Self::Signal(number),
+        }
+    }
+}
+
+pub(super) fn ticks(every: Duration) -> Interval {
     let mut ticks = interval_at((Instant::now() + every).into(), every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     ticks
 }
 
-async fn until(deadline: Option<Instant>) {
+pub(super) async fn until(deadline: Option<Instant>) {
     if let Some(deadline) = deadline {
         sleep_until(deadline.into()).await;
     }
 }
 
-async fn exited(launched: Option<&mut Launched>) -> io::Result<ExitStatus> {
+pub(super) async fn exited(launched: Option<&mut Launched>) -> io::Result<ExitStatus> {
     match launched {
         Some(launched) => launched.child.wait().await,
         None => std::future::pending().await,
@@ -133,7 +138,7 @@ async fn exited(launched: Option<&mut Launched>) -> io::Result<ExitStatus> {
 }
 
 /// The command still runs. A terminal's signal has reached it too, so it gets a moment before ours is passed on.
-async fn pass_on(mut launched: Launched, stop: Stop) -> Workload {
+pub(super) async fn pass_on(mut launched: Launched, stop: Stop) -> Workload {
     let Stop::Signal(number) = stop else { return Workload::Running };
     if let Ok(Ok(status)) = tokio::time::timeout(PATIENCE / 4, launched.child.wait()).await {
         return ended(status);
@@ -149,7 +154,7 @@ async fn pass_on(mut launched: Launched, stop: Stop) -> Workload {
     }
 }
 
-fn ended(status: ExitStatus) -> Workload {
+pub(super) fn ended(status: ExitStatus) -> Workload {
     use std::os::unix::process::ExitStatusExt as _;
     match (status.code(), status.signal()) {
         (Some(code), _) => Workload::Exited(code),
@@ -159,7 +164,7 @@ fn ended(status: ExitStatus) -> Workload {
 }
 
 /// Processes and threads end; cgroups and the system do not.
-async fn targets_gone(target: &Target) {
+pub(super) async fn targets_gone(target: &Target) {
     let (Target::Processes(ids) | Target::Threads(ids)) = target else {
         return std::future::pending().await;
     };
@@ -177,10 +182,10 @@ fn is_alive(id: u32) -> bool {
 }
 
 /// SIGINT, SIGTERM and SIGHUP.
-struct Signals([(i32, Signal); 3]);
+pub(super) struct Signals([(i32, Signal); 3]);
 
 impl Signals {
-    fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         let kind = |kind: SignalKind| Ok::<_, io::Error>((kind.as_raw_value(), signal(kind)?));
         Ok(Self([
             kind(SignalKind::interrupt())?,
@@ -189,7 +194,7 @@ impl Signals {
         ]))
     }
 
-    async fn next(&mut self) -> i32 {
+    pub(super) async fn next(&mut self) -> i32 {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {
             _ = interrupt.1.recv() => interrupt.0,
@@ -200,7 +205,7 @@ impl Signals {
 
     /// From now on a signal ends the process at once. The report is being written, so nobody polls this loop: another
     /// thread listens.
-    fn let_the_second_kill(self) {
+    pub(super) fn let_the_second_kill(self) {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {

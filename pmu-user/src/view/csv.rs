@@ -1,5 +1,8 @@
 //! CSV (RFC 4180): one header row, one row per interval, owner and metric. Run-queue latency is one row a percentile.
 
+pub(super) mod list;
+pub(super) mod stat;
+
 use std::io::{self, Write};
 
 use super::words;

@@ -3,11 +3,14 @@
 mod csv;
 pub mod evaluation;
 mod json;
+pub mod list;
+pub mod stat;
 pub mod text;
 mod words;
 
 use std::io::{self, Write};
 
+pub use self::words::workload as workload_in_words;
 use crate::{
     drain::{Ending, Header},
     metric::Report,

@@ -3,9 +3,13 @@
 use jiff::Timestamp;
 
 use crate::{
-    drain::{Header, Owner},
+    drain::{Header, Owner, Workload},
     machine::cpu::format_list,
-    metric::{Who, value::Value},
+    metric::{
+        Who,
+        stat::{Row, Support},
+        value::Value,
+    },
     plan::{
         Plan, Sampling, Target,
         request::{By, Descend, Inherit},
@@ -25,16 +29,23 @@ pub(super) fn kind(who: &Who) -> &'static str {
 
 /// The target in words, safe for a terminal.
 pub(super) fn target(plan: &Plan) -> String {
-    let ids = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    let children = if plan.inherit == Inherit::Yes { " and its children" } else { "" };
     match &plan.target {
         Target::System if plan.by == By::Cgroup => "every cgroup".to_owned(),
+        whom => whom_in_words(whom, plan.inherit, plan.descend),
+    }
+}
+
+/// A target in words, safe for a terminal.
+pub(super) fn whom_in_words(target: &Target, inherit: Inherit, descend: Descend) -> String {
+    let ids = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let children = if inherit == Inherit::Yes { " and its children" } else { "" };
+    match target {
         Target::System => "everything".to_owned(),
         Target::Processes(pids) => format!("pid {}{children}", ids(pids)),
         Target::Threads(tids) => format!("tid {}", ids(tids)),
         Target::Cgroups(cgroups) => {
             let paths: Vec<_> = cgroups.iter().map(|cgroup| cgroup.path.terminal().into_owned()).collect();
-            let below = if plan.descend == Descend::Yes { " and below" } else { "" };
+            let below = if descend == Descend::Yes { " and below" } else { "" };
             format!("cgroup {}{below}", paths.join(", "))
         }
         Target::Command(words) => {
@@ -104,6 +115,25 @@ pub(super) fn signal_name(number: i32) -> String {
         .iter()
         .find(|(known, _)| *known == number)
         .map_or_else(|| format!("SIG{number}"), |(_, name)| (*name).to_owned())
+}
+
+/// How the command ended: `exited with 7`.
+#[must_use]
+pub fn workload(workload: Workload) -> String {
+    match workload {
+        Workload::Exited(code) => format!("exited with {code}"),
+        Workload::Killed(number) => format!("ended by {}", signal_name(number)),
+        Workload::Running => "was still running".to_owned(),
+    }
+}
+
+/// Is a count whole, partial, missing, or none that this host has?
+pub(super) fn row_status(row: &Row) -> &'static str {
+    match row.support {
+        Support::NotHere => "unsupported",
+        Support::Counted if !row.uncounted.is_empty() && row.value.known().is_some() => "partial",
+        Support::Counted => status(&row.value),
+    }
 }
 
 /// Is a number whole, partial or missing?

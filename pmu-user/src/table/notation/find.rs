@@ -30,6 +30,12 @@ pub(super) fn matching<'a>(wanted: &str, catalog: &'a Catalog) -> Result<Vec<&'a
     Ok(found)
 }
 
+/// What the boxes of a PMU have in common: `uncore_iio` of `uncore_iio_3`; a name without a number is its own.
+#[must_use]
+pub fn family(name: &str) -> &str {
+    name.rfind('_').and_then(|end| is_box_number(&name[end..]).then(|| &name[..end])).unwrap_or(name)
+}
+
 /// `_3`, or `_1a2b` as some drivers number by address: decimal, or hexadecimal of more than two digits, as perf has it.
 fn is_box_number(suffix: &str) -> bool {
     let Some(number) = suffix.strip_prefix('_') else { return false };
@@ -38,7 +44,7 @@ fn is_box_number(suffix: &str) -> bool {
 }
 
 /// Does the pattern of `*` and `?` match the whole name?
-fn glob(pattern: &[u8], name: &[u8]) -> bool {
+pub(in crate::table) fn glob(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n, mut retry) = (0, 0, None);
     while n < name.len() {
         match pattern.get(p) {
@@ -61,7 +67,7 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{glob, is_box_number};
+    use super::{family, glob, is_box_number};
 
     #[test]
     fn a_pattern_matches_whole_names() {
@@ -71,6 +77,13 @@ mod tests {
         for (pattern, name) in [("", "a"), ("a*c", "abcd"), ("?", ""), ("a?", "a")] {
             assert!(!glob(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
         }
+    }
+
+    #[test]
+    fn the_boxes_of_a_kind_are_a_family() {
+        assert_eq!([family("uncore_iio_3"), family("uncore_iio")], ["uncore_iio"; 2]);
+        assert_eq!(family("uncore_imc_free_running_0"), "uncore_imc_free_running");
+        assert_eq!(family("power"), "power");
     }
 
     #[test]

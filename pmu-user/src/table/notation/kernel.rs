@@ -2,19 +2,24 @@
 
 use crate::table::event;
 
-/// `perf_event_attr.type` of the kernel's own kinds.
-pub(super) const HARDWARE: u32 = 0;
-pub(super) const SOFTWARE: u32 = 1;
-pub(super) const TRACEPOINT: u32 = 2;
-pub(super) const CACHE: u32 = 3;
+/// `perf_event_attr.type` of the kernel's hardware events.
+pub const HARDWARE: u32 = 0;
+/// The same of its software events.
+pub const SOFTWARE: u32 = 1;
+/// The same of tracepoints.
+pub const TRACEPOINT: u32 = 2;
+/// The same of its cache events.
+pub const CACHE: u32 = 3;
 
 /// An event of the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
-    pub(super) kind: u32,
-    pub(super) config: u64,
+pub struct Known {
+    /// `perf_event_attr.type`.
+    pub kind: u32,
+    /// `perf_event_attr.config`.
+    pub config: u64,
     /// Unit of its count, if it is not simply one.
-    pub(super) unit: Option<&'static str>,
+    pub unit: Option<&'static str>,
 }
 
 /// Names that can be counted, but not sampled on with profit.
@@ -49,12 +54,8 @@ pub(super) fn other_name(name: &str) -> Option<&'static str> {
     })
 }
 
-/// All names, for suggestions.
-pub(super) fn names() -> impl Iterator<Item = String> {
-    all().map(|(name, _)| name)
-}
-
-fn all() -> impl Iterator<Item = (String, Known)> {
+/// Every name with its event; an event may have two names, one after the other.
+pub fn all() -> impl Iterator<Item = (String, Known)> {
     let sampled = event::ALL
         .iter()
         .flat_map(|event| [event.name, event.alias].map(|name| (name.to_owned(), event.kind, event.config)));
@@ -70,6 +71,11 @@ fn all() -> impl Iterator<Item = (String, Known)> {
         let clock = kind == SOFTWARE && config <= 1;
         (name, Known { kind, config, unit: clock.then_some("ns") })
     })
+}
+
+/// All names, for suggestions.
+pub(super) fn names() -> impl Iterator<Item = String> {
+    all().map(|(name, _)| name)
 }
 
 #[cfg(test)]

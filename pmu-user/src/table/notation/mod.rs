@@ -6,7 +6,8 @@
 
 mod coded;
 mod find;
-mod kernel;
+pub mod kernel;
+mod meaning;
 mod parse;
 mod resolve;
 #[cfg(test)]
@@ -14,7 +15,10 @@ mod tests;
 
 use std::fmt;
 
+pub(super) use self::find::glob;
 pub use self::{
+    find::family,
+    meaning::Meaning,
     parse::{Kind, NotationError},
     resolve::{Instance, ResolveError, Selected, SelectedGroup, Why, resolve, resolve_with},
 };

@@ -77,7 +77,7 @@ fn summary(into: &mut dyn Write, header: &Header, report: &Report, ending: &Endi
     )
 }
 
-fn known(value: &Value) -> Json {
+pub(super) fn known(value: &Value) -> Json {
     match value {
         Value::Known(known) => json!({
             "value": Number(known.estimate), "low": Number(known.low), "high": Number(known.high),
@@ -119,7 +119,7 @@ fn self_cell(cost: &CostReport) -> Json {
     })
 }
 
-fn stopped(stopped: Stopped) -> Json {
+pub(super) fn stopped(stopped: Stopped) -> Json {
     match stopped {
         Stopped::Duration => json!("duration"),
         Stopped::TargetGone => json!("target_gone"),
@@ -128,7 +128,7 @@ fn stopped(stopped: Stopped) -> Json {
     }
 }
 
-fn workload(workload: Workload) -> Json {
+pub(super) fn workload(workload: Workload) -> Json {
     match workload {
         Workload::Exited(code) => json!({"exit": code, "signal": null}),
         Workload::Killed(number) => json!({"exit": null, "signal": words::signal_name(number)}),

@@ -5,6 +5,8 @@
 
 mod end;
 mod interval;
+pub(super) mod list;
+pub(super) mod stat;
 mod topdown;
 
 use std::io::{self, Write};

@@ -2,7 +2,9 @@
 
 mod blind;
 mod latency;
+pub(super) mod list;
 mod number;
+pub(super) mod stat;
 mod table;
 mod topdown;
 mod trust;
@@ -16,7 +18,7 @@ use self::{
 };
 use super::words;
 use crate::{
-    drain::{Ending, Header, Owner, Stopped, Workload},
+    drain::{Ending, Header, Owner, Stopped},
     metric::{Frame, HotFunction, HotStack, OwnerReport, Report, Who},
     table::metric,
 };
@@ -94,13 +96,8 @@ fn head(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending)
     line(into, "counted", &format!("{} from {}", duration(report.length_ns as f64), words::started(header)))?;
     let sampling = plan.sampling.as_ref().map_or("off".to_owned(), words::sampling);
     line(into, "samples", &sampling)?;
-    match ending.workload {
-        Some(Workload::Exited(code)) => line(into, "command", &format!("exited with {code}"))?,
-        Some(Workload::Killed(number)) => {
-            line(into, "command", &format!("ended by {}", words::signal_name(number)))?;
-        }
-        Some(Workload::Running) => line(into, "command", "was still running")?,
-        None => {}
+    if let Some(workload) = ending.workload {
+        line(into, "command", &words::workload(workload))?;
     }
     if ending.stopped == Stopped::Truncated {
         writeln!(into, "{WARNING}incomplete: the recording breaks off{WARNING:#}")?;

@@ -40,7 +40,9 @@ impl Table {
         };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
         let titles: Vec<String> = self.columns.iter().map(|(title, _)| (*title).to_owned()).collect();
-        writeln!(into, "{title}{}{title:#}", self.line(&titles, &widths))?;
+        if titles.iter().any(|title| !title.is_empty()) {
+            writeln!(into, "{title}{}{title:#}", self.line(&titles, &widths))?;
+        }
         self.rows.iter().try_for_each(|row| writeln!(into, "{}", self.line(row, &widths)))
     }
 

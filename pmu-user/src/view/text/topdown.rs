@@ -118,8 +118,7 @@ fn owners(into: &mut dyn Write, style: &Style, topdown: &TopDown) -> io::Result<
             None => format!("{} –", shape.name),
         });
         let level = level.collect::<Vec<_>>().join(", ");
-        let ipc =
-            ipc.and_then(known).map_or("–".to_owned(), |known| format!("{:.2}", known.estimate));
+        let ipc = ipc.and_then(known).map_or("–".to_owned(), |known| format!("{:.2}", known.estimate));
         let bottleneck = tree.path.last().and_then(|index| {
             topdown.shapes.iter().find(|shape| shape.index == *index).map(|shape| shape.name.clone())
         });

@@ -1,0 +1,156 @@
+//! `pmbpf list`: what exists on this host; what does not, why.
+
+use std::path::Path;
+
+use super::output::{self, Stream};
+use crate::{
+    machine::{Machine, pmu::catalog::Catalog},
+    perf::{CountTarget, Counting},
+    plan::{PlanError, request::Inherit},
+    suggest::{did_you_mean, nearest},
+    table::{
+        listing::{Host, Kind, ListedEvent, Pattern, SOURCES, pmus},
+        metric,
+        notation::{List, resolve},
+    },
+    untrusted::Untrusted,
+    view::list::Listing,
+};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// What to list
+    what: What,
+    /// Only names that hold this, or match it with `*` and `?`; for events also hardware, cache, software, pmu or
+    /// tracepoint
+    pattern: Option<String>,
+    #[command(flatten)]
+    output: output::Output,
+}
+
+/// What can be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// Events for -e: the kernel's, each PMU's, and tracepoints if a pattern is given
+    Events,
+    /// Performance-monitoring units, with the terms of their events
+    Pmus,
+    /// Metrics that reports hold
+    Metrics,
+    /// Cgroups that can be a target
+    Cgroups,
+}
+
+/// Nothing matches: 1.
+const NOTHING: u8 = 1;
+
+/// Lists, and returns the exit code: 1 if there is nothing to show.
+pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
+    let root = Path::new("/");
+    let (machine, catalog) = (Machine::read(root)?, Catalog::read(root)?);
+    let host = Host { machine: &machine, catalog: &catalog };
+    let pattern = args.pattern.as_deref().map(Pattern::new);
+    let list = match args.what {
+        What::Events => events(&host, pattern.as_ref()),
+        What::Pmus => {
+            let notes = machine.no_core_pmu();
+            let all = pmus(&host).into_iter();
+            let wanted = all.filter(|pmu| matches(pattern.as_ref(), pmu.name.as_bytes())).collect::<Vec<_>>();
+            Listing { notes: notes.into_iter().collect(), ..Listing::of_pmus(&wanted) }
+        }
+        What::Metrics => {
+            let wanted =
+                metric::ALL.iter().filter(|metric| matches(pattern.as_ref(), metric.name.as_bytes()));
+            Listing::of_metrics(wanted)
+        }
+        What::Cgroups => cgroups(&machine, pattern.as_ref())?,
+    };
+    if list.rows.is_empty() {
+        output::talk(&nothing(args, &host, &list.notes));
+        return Ok(NOTHING);
+    }
+    list.write(&mut *args.output.open(Stream::Stdout), args.output.format())?;
+    Ok(0)
+}
+
+fn matches(pattern: Option<&Pattern>, name: &[u8]) -> bool {
+    pattern.is_none_or(|pattern| pattern.matches(name))
+}
+
+fn cgroups(machine: &Machine, pattern: Option<&Pattern>) -> Result<Listing, PlanError> {
+    let mut all = machine.cgroups.list(&Untrusted::from("/"))?;
+    all.sort_by(|a, b| a.path.cmp(&b.path));
+    let wanted = all.into_iter().filter(|cgroup| matches(pattern, cgroup.path.as_bytes()));
+    let counted: Vec<_> = wanted
+        .map(|cgroup| {
+            let threads = machine.cgroups.threads(&cgroup);
+            (cgroup, threads)
+        })
+        .collect();
+    Ok(Listing::of_cgroups(&counted))
+}
+
+fn events(host: &Host<'_>, pattern: Option<&Pattern>) -> Listing {
+    let mut events: Vec<ListedEvent> = SOURCES.iter().flat_map(|source| source(host)).collect();
+    let tracepoints = events.iter().filter(|event| event.kind == Kind::Tracepoint).count();
+    events.retain(|event| match pattern {
+        None => event.kind != Kind::Tracepoint,
+        Some(pattern) => is_wanted(event, pattern),
+    });
+    for event in &mut events {
+        if event.missing.is_none() && matches!(event.kind, Kind::Hardware | Kind::Cache | Kind::Software) {
+            event.missing = why_not(event, host.catalog);
+        }
+    }
+    let mut notes = Vec::new();
+    match host.catalog.tracepoints.all() {
+        Err(error) => notes.push(format!("tracepoints are not listed: {error}")),
+        Ok(_) if pattern.is_none() => {
+            notes.push(format!("{tracepoints} tracepoints: `pmbpf list events tracepoint`"));
+        }
+        Ok(_) => {}
+    }
+    notes.extend(host.machine.no_core_pmu());
+    Listing { notes, ..Listing::of_events(&events) }
+}
+
+/// A pattern means a kind of events if it is the name of one, in full or as perf shortens it.
+fn is_wanted(event: &ListedEvent, pattern: &Pattern) -> bool {
+    let kind = match pattern.as_str() {
+        "hw" => "hardware",
+        "sw" => "software",
+        other => other,
+    };
+    let kinds = [Kind::Hardware, Kind::Cache, Kind::Software, Kind::Pmu, Kind::Tracepoint];
+    if kinds.iter().any(|known| known.name() == kind) {
+        return event.kind.name() == kind;
+    }
+    let names = [Some(&event.name), event.alias.as_ref(), Some(&event.notation)];
+    names.into_iter().flatten().any(|name| pattern.matches(name.as_bytes()))
+}
+
+/// Asks the kernel, by opening the event for this process in user mode, where that takes no right on most hosts.
+fn why_not(event: &ListedEvent, catalog: &Catalog) -> Option<String> {
+    let list = List::parse(&format!("{}:u", event.notation)).ok()?;
+    let groups = resolve(&list, catalog).ok()?;
+    let target = CountTarget::Threads(vec![std::process::id()], Inherit::No);
+    Counting::open(&groups, &target).err().map(|error| error.absence())
+}
+
+/// Why the list is empty.
+fn nothing(args: &Args, host: &Host<'_>, notes: &[String]) -> String {
+    let Some(pattern) = &args.pattern else {
+        return format!("there is nothing to show: {}", notes.join("; "));
+    };
+    let names: Vec<String> = match args.what {
+        What::Events => SOURCES.iter().flat_map(|source| source(host)).map(|event| event.name).collect(),
+        What::Pmus => pmus(host).into_iter().map(|pmu| pmu.name).collect(),
+        What::Metrics => metric::ALL.iter().map(|metric| metric.name.to_owned()).collect(),
+        What::Cgroups => Vec::new(),
+    };
+    let near = nearest(pattern, names.into_iter(), |name| name);
+    let shown = Untrusted::from(pattern.as_str());
+    let notes: Vec<String> = notes.iter().map(|note| format!("; {note}")).collect();
+    format!("nothing matches `{}`{}{}", shown.terminal(), did_you_mean(&near), notes.concat())
+}

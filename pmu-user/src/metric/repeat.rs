@@ -1,0 +1,239 @@
+//! The same measured several times: mean, its interval, and what stands out.
+
+use super::value::{How, Known, Value};
+
+/// Modified z-scores above this are outliers (Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993, p. 11).
+const SCORE_MAX: f64 = 3.5;
+/// A run that is this near to the median is none, however steady the others are.
+const SHARE_MIN: f64 = 0.05;
+/// With fewer runs nobody knows what is usual.
+const RUNS_MIN: usize = 5;
+
+/// A run whose number is far from what the others say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlier {
+    /// Which run, from 1.
+    pub run: u32,
+    /// What was measured.
+    pub what: String,
+    /// Unit of the numbers.
+    pub unit: String,
+    /// What this run said.
+    pub value: f64,
+    /// Median of all runs.
+    pub median: f64,
+    /// Modified z-score: distance in robust standard deviations.
+    pub score: f64,
+}
+
+/// Values of several runs as one: the mean with its 95 % interval by Student's t. One run keeps its own interval; one
+/// that is missing leaves a hole that the others do not fill.
+#[must_use]
+pub fn over_runs(runs: &[&Value]) -> Value {
+    let mut known: Vec<Known> = Vec::with_capacity(runs.len());
+    for (run, value) in (1..).zip(runs) {
+        match value {
+            Value::Known(one) => known.push(*one),
+            Value::Missing(why) if runs.len() == 1 => return Value::Missing(why.clone()),
+            Value::Missing(why) => return Value::Missing(format!("in run {run}: {why}")),
+        }
+    }
+    let [first, .., _] = known.as_slice() else {
+        return known
+            .first()
+            .map_or_else(|| Value::Missing("there was no run".to_owned()), |one| Value::Known(*one));
+    };
+    let count = known.len() as f64;
+    let mean = known.iter().map(|one| one.estimate).sum::<f64>() / count;
+    let squares: f64 = known.iter().map(|one| (one.estimate - mean).powi(2)).sum();
+    let half = student_quantile(known.len() as u32 - 1) * (squares / (count - 1.0) / count).sqrt();
+    let scaled = known.iter().any(|one| one.how == How::Scaled);
+    Value::Known(Known {
+        estimate: mean,
+        // Nothing that is counted can be negative.
+        low: (mean - half).max(0.0),
+        high: mean + half,
+        coverage: known.iter().map(|one| one.coverage).sum::<f64>() / count,
+        how: if scaled { How::Scaled } else { first.how },
+    })
+}
+
+/// Runs that stand out: their index and modified z-score, in order.
+#[must_use]
+pub fn outliers(values: &[f64]) -> Vec<(usize, f64)> {
+    if values.len() < RUNS_MIN {
+        return Vec::new();
+    }
+    let middle = median(values);
+    let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    let (absolute, mean) = (median(&distances), distances.iter().sum::<f64>() / distances.len() as f64);
+    // Where more than half of the runs agree exactly, the mean deviation stands in (Iglewicz and Hoaglin, ibid.).
+    let deviation = if absolute > 0.0 { absolute / 0.6745 } else { mean * 1.253_314 };
+    let score = |distance: f64| if deviation > 0.0 { distance / deviation } else { 0.0 };
+    let far = |distance: f64| score(distance) > SCORE_MAX && distance > SHARE_MIN * middle.abs();
+    distances
+        .iter()
+        .enumerate()
+        .filter(|(_, one)| far(**one))
+        .map(|(index, one)| (index, score(*one)))
+        .collect()
+}
+
+/// The middle of the values; the mean of the two middle ones if their number is even.
+#[must_use]
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    match (sorted.get(half), sorted.len() % 2) {
+        (None, _) => 0.0,
+        (Some(upper), 0) => f64::midpoint(sorted[half - 1], *upper),
+        (Some(middle), _) => *middle,
+    }
+}
+
+/// The t that Student's distribution with so many degrees of freedom exceeds in 2.5 % of cases on each side; infinite
+/// for none.
+#[must_use]
+pub fn student_quantile(freedom: u32) -> f64 {
+    if freedom == 0 {
+        return f64::INFINITY;
+    }
+    let (mut low, mut high) = (1.9, 13.0);
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if within(middle, freedom) < 0.95 { low = middle } else { high = middle }
+    }
+    f64::midpoint(low, high)
+}
+
+/// Probability of lying between −t and t (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4).
+fn within(t: f64, freedom: u32) -> f64 {
+    let n = f64::from(freedom);
+    let (sine, cosine) = (t / (n + t * t).sqrt(), (n / (n + t * t)).sqrt());
+    let odd = freedom % 2 == 1;
+    let (mut term, mut sum) = (if odd { cosine } else { 1.0 }, 0.0);
+    let mut factor = if odd { 2.0 } else { 1.0 };
+    while factor < n {
+        sum += term;
+        term *= cosine * cosine * factor / (factor + 1.0);
+        factor += 2.0;
+    }
+    if odd { std::f64::consts::FRAC_2_PI * ((t / n.sqrt()).atan() + sine * sum) } else { sine * sum }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{outliers, over_runs, student_quantile};
+    use crate::metric::value::{How, Known, Value};
+
+    #[test]
+    fn student_s_quantiles_are_those_of_the_tables() {
+        // NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2.
+        let table = [
+            (1, 12.706),
+            (2, 4.303),
+            (3, 3.182),
+            (4, 2.776),
+            (5, 2.571),
+            (9, 2.262),
+            (10, 2.228),
+            (29, 2.045),
+            (30, 2.042),
+            (100, 1.984),
+        ];
+        for (freedom, expected) in table {
+            let quantile = student_quantile(freedom);
+            assert!((quantile - expected).abs() < 0.0006, "{freedom}: {quantile}");
+        }
+        assert!((student_quantile(100_000) - 1.959_96).abs() < 1e-4);
+        assert!(student_quantile(0).is_infinite());
+    }
+
+    #[test]
+    fn runs_become_their_mean_with_student_s_interval() {
+        let values = [10, 12, 14].map(|count| Value::counted(count, 1.0));
+        let Value::Known(mean) = over_runs(&values.iter().collect::<Vec<_>>()) else { panic!() };
+        assert_eq!((mean.estimate, mean.how), (12.0, How::Counted));
+        // 4.3027 · 2 / √3.
+        assert!((mean.high - 16.968).abs() < 0.001 && (mean.low - 7.032).abs() < 0.001, "{mean:?}");
+    }
+
+    #[test]
+    fn one_run_keeps_what_it_knew() {
+        let one = Value::Known(Known { estimate: 5.0, low: 4.0, high: 7.0, coverage: 0.5, how: How::Scaled });
+        assert_eq!(over_runs(&[&one]), one);
+        let missing = Value::Missing("never ran".to_owned());
+        assert_eq!(over_runs(&[&missing]), missing);
+    }
+
+    #[test]
+    fn a_run_without_the_number_leaves_no_mean() {
+        let (known, missing) = (Value::counted(5, 1.0), Value::Missing("never ran".to_owned()));
+        assert_eq!(over_runs(&[&known, &missing]), Value::Missing("in run 2: never ran".to_owned()));
+    }
+
+    #[test]
+    fn the_interval_covers_the_mean_of_normal_numbers_in_95_of_100_cases() {
+        let mut state = 42_u64;
+        let mut uniform = || {
+            state ^= state >> 12;
+            state ^= state << 25;
+            state ^= state >> 27;
+            (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        let tries = 10_000;
+        let covered = (0..tries).filter(|_| {
+            // Twelve uniform numbers are nearly normal, with deviation 1.
+            let normal: Vec<Value> = (0..5)
+                .map(|_| {
+                    let estimate = 100.0 + (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
+                    Value::Known(Known {
+                        estimate,
+                        low: estimate,
+                        high: estimate,
+                        coverage: 1.0,
+                        how: How::Counted,
+                    })
+                })
+                .collect();
+            let Value::Known(mean) = over_runs(&normal.iter().collect::<Vec<_>>()) else { panic!() };
+            (mean.low..=mean.high).contains(&100.0)
+        });
+        let share = covered.count() as f64 / f64::from(tries);
+        assert!((0.94..0.96).contains(&share), "{share}");
+    }
+
+    #[test]
+    fn a_run_that_stands_out_is_found_and_its_score_is_robust() {
+        let found = outliers(&[10.0, 10.2, 9.9, 10.1, 30.0, 10.0]);
+        assert_eq!(found.len(), 1);
+        // Median 10.05; the middle distance is 0.1: 0.6745 · 19.95 / 0.1.
+        assert!(found[0].0 == 4 && (found[0].1 - 134.56).abs() < 0.5, "{found:?}");
+        assert_eq!(outliers(&[10.0, 10.2, 9.9, 10.1, 10.3, 10.0]), []);
+    }
+
+    #[test]
+    fn steady_runs_have_no_outlier_for_a_count_more_or_less() {
+        assert_eq!(outliers(&[93.0, 93.0, 93.0, 93.0, 94.0, 93.0]), []);
+        assert_eq!(outliers(&[7.0; 9]), []);
+        let one = outliers(&[93.0, 93.0, 93.0, 93.0, 93.0, 93.0, 200.0]);
+        assert_eq!(one.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [6]);
+    }
+
+    #[test]
+    fn few_runs_have_no_outliers() {
+        assert_eq!(outliers(&[1.0, 1.0, 1.0, 900.0]), []);
+    }
+
+    proptest! {
+        #[test]
+        fn the_mean_lies_in_its_interval(counts in prop::collection::vec(any::<u32>(), 1..20)) {
+            let values: Vec<Value> = counts.iter().map(|count| Value::counted(u64::from(*count), 1.0)).collect();
+            let Value::Known(mean) = over_runs(&values.iter().collect::<Vec<_>>()) else { panic!() };
+            prop_assert!(mean.low <= mean.estimate && mean.estimate <= mean.high);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! From readings of counters to a count an event: scaled, with its interval, what it says about others, and over several
+//! runs. Pure.
+
+mod rows;
+
+use std::{collections::HashSet, time::Duration};
+
+use self::rows::rows;
+use super::{
+    derived::Derived,
+    repeat::{Outlier, median, outliers, over_runs},
+    value::Value,
+};
+use crate::{
+    drain::tally::{Ended, Tally},
+    plan::{Target, count::CountPlan},
+    untrusted::Untrusted,
+};
+
+/// Counts of an interval, of a run, or of several.
+#[derive(Clone, Debug)]
+pub struct Stat {
+    /// Start, since counting started.
+    pub from: Duration,
+    /// A row for each event, PMU family and target cgroup, in the order asked for.
+    pub rows: Vec<Row>,
+    /// Wall time in ns.
+    pub elapsed: Value,
+    /// The command's CPU time in user mode, in ns; none if there was no command or it still runs.
+    pub user: Option<Value>,
+    /// The same in the kernel.
+    pub system: Option<Value>,
+    /// Runs that this is the mean of.
+    pub runs: u32,
+    /// Runs that stand out.
+    pub outliers: Vec<Outlier>,
+}
+
+/// One event on the PMUs of one family.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The cgroup, if cgroups are the target.
+    pub cgroup: Option<Untrusted>,
+    /// As typed.
+    pub event: String,
+    /// The PMU's name, without the number of a box; empty if the host has none for it.
+    pub pmu: String,
+    /// Do other PMUs count the same event?
+    pub beside: Beside,
+    /// Unit of the count, if it is not simply one.
+    pub unit: Option<String>,
+    /// The count.
+    pub value: Value,
+    /// Can this host count it at all?
+    pub support: Support,
+    /// Time that its counters were enabled, in ns, added up.
+    pub enabled_ns: u64,
+    /// Time of that during which they counted.
+    pub running_ns: u64,
+    /// What it says about others.
+    pub derived: Option<Derived>,
+    /// What each run said, if there were several.
+    pub of_runs: Vec<Value>,
+    /// Places where it should have been counted and was not, with the reason.
+    pub uncounted: Vec<String>,
+}
+
+/// Is a row the only one of its event?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Its name says all.
+    Alone,
+    /// Other kinds of PMUs count it, too: they are never added up.
+    Others,
+}
+
+/// Can an event be counted here?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Support {
+    /// It can.
+    Counted,
+    /// The host has no such event.
+    NotHere,
+}
+
+impl Stat {
+    /// What was counted between `earlier` and `tally`; from the start if there is none.
+    #[must_use]
+    pub fn new(plan: &CountPlan, tally: &Tally, earlier: Option<&Tally>) -> Self {
+        let from = earlier.map_or(Duration::ZERO, |earlier| earlier.at);
+        let elapsed_ns = tally.at.saturating_sub(from).as_nanos() as f64;
+        let parts = tally.parts.iter().enumerate().flat_map(|(index, part)| {
+            let before = earlier.and_then(|earlier| earlier.parts.get(index));
+            let cgroup = match &plan.target {
+                Target::Cgroups(cgroups) => cgroups.get(index).map(|cgroup| cgroup.path.clone()),
+                _ => None,
+            };
+            rows(plan, part, before, cgroup.as_ref(), elapsed_ns)
+        });
+        let usage = tally.ended.and_then(|Ended { usage, .. }| usage);
+        let time = |time: Duration| Value::counted(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), 1.0);
+        Self {
+            from,
+            rows: parts.collect(),
+            elapsed: time(tally.at.saturating_sub(from)),
+            user: usage.map(|usage| time(usage.user)),
+            system: usage.map(|usage| time(usage.system)),
+            runs: 1,
+            outliers: Vec::new(),
+        }
+    }
+
+    /// Several runs of the same plan as one; `None` if there are none.
+    #[must_use]
+    pub fn of_runs(runs: &[Self]) -> Option<Self> {
+        let (first, rest) = runs.split_first()?;
+        if rest.is_empty() {
+            return Some(first.clone());
+        }
+        let row = |(index, row): (usize, &Row)| {
+            let same: Vec<&Row> = runs.iter().filter_map(|run| run.rows.get(index)).collect();
+            row_of_runs(row, &same)
+        };
+        let rows: Vec<Row> = first.rows.iter().enumerate().map(row).collect();
+        let over = |pick: fn(&Self) -> Option<&Value>| {
+            let values: Option<Vec<&Value>> = runs.iter().map(pick).collect();
+            values.map(|values| over_runs(&values))
+        };
+        let mut found =
+            standing_out("elapsed", "ns", &runs.iter().map(|run| &run.elapsed).collect::<Vec<_>>());
+        for row in &rows {
+            let unit = row.unit.clone().unwrap_or_default();
+            found.extend(standing_out(&row.label(), &unit, &row.of_runs.iter().collect::<Vec<_>>()));
+        }
+        found.sort_by_key(|outlier| outlier.run);
+        Some(Self {
+            from: first.from,
+            rows,
+            elapsed: over(|run| Some(&run.elapsed))?,
+            user: over(|run| run.user.as_ref()),
+            system: over(|run| run.system.as_ref()),
+            runs: runs.len() as u32,
+            outliers: found,
+        })
+    }
+}
+
+impl Row {
+    /// Its event, with the PMU where that is not plain.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self.beside {
+            Beside::Alone => self.event.clone(),
+            Beside::Others => format!("{} ({})", self.event, self.pmu),
+        }
+    }
+}
+
+fn row_of_runs(row: &Row, same: &[&Row]) -> Row {
+    let values: Vec<Value> = same.iter().map(|row| row.value.clone()).collect();
+    let derived: Option<Vec<&Derived>> = same.iter().map(|row| row.derived.as_ref()).collect();
+    let derived = derived.filter(|all| all.iter().all(|one| one.name == all[0].name)).map(|all| Derived {
+        value: over_runs(&all.iter().map(|one| &one.value).collect::<Vec<_>>()),
+        ..all[0].clone()
+    });
+    let mut seen = HashSet::new();
+    Row {
+        value: match row.support {
+            Support::NotHere => row.value.clone(),
+            Support::Counted => over_runs(&values.iter().collect::<Vec<_>>()),
+        },
+        enabled_ns: same.iter().map(|row| row.enabled_ns).sum(),
+        running_ns: same.iter().map(|row| row.running_ns).sum(),
+        derived,
+        uncounted: same
+            .iter()
+            .flat_map(|row| row.uncounted.clone())
+            .filter(|why| seen.insert(why.clone()))
+            .collect(),
+        of_runs: values,
+        ..row.clone()
+    }
+}
+
+fn standing_out(what: &str, unit: &str, values: &[&Value]) -> Vec<Outlier> {
+    let known: Option<Vec<f64>> = values.iter().map(|value| Some(value.known()?.estimate)).collect();
+    let Some(known) = known else { return Vec::new() };
+    let outlier = |(index, score): (usize, f64)| Outlier {
+        run: index as u32 + 1,
+        what: what.to_owned(),
+        unit: unit.to_owned(),
+        value: known[index],
+        median: median(&known),
+        score,
+    };
+    outliers(&known).into_iter().map(outlier).collect()
+}
+
+#[cfg(test)]
+mod tests;

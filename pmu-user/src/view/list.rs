@@ -1,0 +1,213 @@
+//! `pmbpf list`: a table whose columns are named, in every format.
+
+use std::io::{self, Write};
+
+use super::{Format, csv, json, text};
+use crate::{
+    machine::{
+        cgroup::Cgroup,
+        cpu::{Cpu, format_list},
+    },
+    table::{
+        listing::{ListedEvent, ListedPmu},
+        metric::Metric,
+    },
+    untrusted::Untrusted,
+};
+
+/// A table of what exists.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// What a row is: `event`, `pmu`…
+    pub kind: &'static str,
+    /// Names of the columns; text shows those that hold anything.
+    pub columns: &'static [&'static str],
+    /// A cell for each column.
+    pub rows: Vec<Vec<Cell>>,
+    /// Sentences about what is not in the table, and why.
+    pub notes: Vec<String>,
+}
+
+/// What stands in a cell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// Nothing.
+    Empty,
+    /// A name or a sentence.
+    Text(Untrusted),
+    /// A number.
+    Number(u64),
+    /// Several names.
+    Several(Vec<Untrusted>),
+}
+
+impl Cell {
+    fn text(text: &str) -> Self {
+        if text.is_empty() { Self::Empty } else { Self::Text(Untrusted::from(text)) }
+    }
+
+    fn optional(text: Option<&String>) -> Self {
+        text.map_or(Self::Empty, |text| Self::text(text))
+    }
+
+    fn several(names: impl IntoIterator<Item = String>) -> Self {
+        Self::Several(names.into_iter().map(Untrusted::from).collect())
+    }
+}
+
+impl Listing {
+    /// Events. What cannot be counted here has the reason in its last column.
+    #[must_use]
+    pub fn of_events(events: &[ListedEvent]) -> Self {
+        let row = |event: &ListedEvent| {
+            vec![
+                Cell::text(event.kind.name()),
+                Cell::text(&event.name),
+                Cell::optional(event.alias.as_ref()),
+                Cell::text(&event.pmu),
+                Cell::text(&event.notation),
+                Cell::optional(event.counters.as_ref()),
+                Cell::optional(event.unit.as_ref()),
+                Cell::text(if event.missing.is_none() { "ok" } else { "unsupported" }),
+                Cell::optional(event.missing.as_ref()),
+            ]
+        };
+        Self {
+            kind: "event",
+            columns: &["source", "name", "alias", "pmu", "notation", "counters", "unit", "status", "reason"],
+            rows: events.iter().map(row).collect(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// PMUs; boxes of a kind are one.
+    #[must_use]
+    pub fn of_pmus(pmus: &[ListedPmu]) -> Self {
+        let pairs = |pairs: &[(String, String)]| {
+            Cell::several(pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>())
+        };
+        let row = |pmu: &ListedPmu| {
+            // Box numbers are as dense as CPU numbers, and so are their types.
+            let kinds: Vec<Cpu> = pmu.kinds.iter().copied().map(Cpu).collect();
+            vec![
+                Cell::text(&pmu.name),
+                Cell::text(&format_list(&kinds)),
+                if pmu.boxes.is_empty() { Cell::Empty } else { Cell::Number(pmu.boxes.len() as u64) },
+                pmu.cpus.as_deref().map_or(Cell::text("any"), |cpus| Cell::text(&format_list(cpus))),
+                Cell::Number(pmu.events as u64),
+                pairs(&pmu.terms),
+                pairs(&pmu.caps),
+            ]
+        };
+        Self {
+            kind: "pmu",
+            columns: &["name", "type", "boxes", "cpus", "events", "format", "caps"],
+            rows: pmus.iter().map(row).collect(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Metrics.
+    #[must_use]
+    pub fn of_metrics<'a>(metrics: impl IntoIterator<Item = &'a Metric>) -> Self {
+        let row = |metric: &Metric| {
+            vec![Cell::text(metric.name), Cell::text(metric.unit.name()), Cell::text(metric.says)]
+        };
+        Self {
+            kind: "metric",
+            columns: &["name", "unit", "says"],
+            rows: metrics.into_iter().map(row).collect(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Cgroups, with how many threads each holds itself.
+    #[must_use]
+    pub fn of_cgroups(cgroups: &[(Cgroup, Option<usize>)]) -> Self {
+        let row = |(cgroup, threads): &(Cgroup, Option<usize>)| {
+            let threads = threads.map_or(Cell::Empty, |threads| Cell::Number(threads as u64));
+            vec![Cell::Text(cgroup.path.clone()), Cell::Number(cgroup.id.0), threads]
+        };
+        Self {
+            kind: "cgroup",
+            columns: &["path", "id", "tasks"],
+            rows: cgroups.iter().map(row).collect(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Writes the table.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be written.
+    pub fn write(&self, into: &mut dyn Write, format: Format) -> io::Result<()> {
+        match format {
+            Format::Text => text::list::write(into, self)?,
+            Format::Json => json::list::write(into, self)?,
+            Format::Csv => csv::list::write(into, self)?,
+        }
+        into.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cell, Listing};
+    use crate::{untrusted::Untrusted, view::Format};
+
+    fn written(format: Format) -> String {
+        let row = |name: &str, reason: Cell| {
+            let several = Cell::Several(["a=1", "=b"].map(Untrusted::from).to_vec());
+            vec![Cell::Text(Untrusted::from(name)), Cell::Empty, Cell::Number(7), several, reason]
+        };
+        let rows = vec![row("cycles", Cell::text("no PMU")), row("\u{1b}[31mred", Cell::Empty)];
+        let columns = &["name", "alias", "type", "format", "reason"];
+        let list = Listing { kind: "event", columns, rows, notes: vec!["more exist".to_owned()] };
+        let mut bytes = Vec::new();
+        list.write(&mut bytes, format).unwrap();
+        anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
+    }
+
+    #[test]
+    fn text_leaves_out_columns_without_anything_and_ends_with_the_notes() {
+        let text = written(Format::Text);
+        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), ["cycles", "7", "a=1,=b", "no", "PMU"]);
+        assert!(!lines[0].contains("alias") && lines[0].contains("reason"), "{text}");
+        assert_eq!(lines.last(), Some(&"more exist"));
+    }
+
+    #[test]
+    fn a_reason_that_the_notes_give_stands_once() {
+        let rows = vec![vec![Cell::text("cycles"), Cell::text("no PMU")]; 3];
+        let notes = vec!["no PMU".to_owned()];
+        let list = Listing { kind: "event", columns: &["name", "reason"], rows, notes };
+        let mut bytes = Vec::new();
+        list.write(&mut bytes, Format::Text).unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap().matches("no PMU").count(), 1);
+    }
+
+    #[test]
+    fn json_has_a_row_a_line_with_null_for_nothing() {
+        let text = written(Format::Json);
+        let rows: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(rows[0]["kind"], "event");
+        assert_eq!((&rows[0]["alias"], &rows[0]["type"]), (&serde_json::Value::Null, &serde_json::json!(7)));
+        assert_eq!(rows[0]["format"], serde_json::json!(["a=1", "=b"]));
+        assert_eq!(
+            (&rows[2]["kind"], &rows[2]["text"]),
+            (&serde_json::json!("note"), &serde_json::json!("more exist"))
+        );
+    }
+
+    #[test]
+    fn no_format_lets_a_name_steer_the_terminal() {
+        for format in [Format::Text, Format::Json, Format::Csv] {
+            let text = written(format);
+            // What is left of an escape that was let through is `red` alone.
+            assert!(text.contains("[31mred"), "{text}");
+        }
+    }
+}

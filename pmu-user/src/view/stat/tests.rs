@@ -1,0 +1,237 @@
+//! Counts in every format.
+
+use std::time::Duration;
+
+use super::{StatView, write_plan};
+use crate::{
+    drain::{Stopped, Workload, tally::Ended},
+    machine::cgroup::{Cgroup, CgroupId},
+    metric::{
+        derived::Derived,
+        repeat::Outlier,
+        stat::{Beside, Row, Stat, Support},
+        value::{How, Known, Value},
+    },
+    plan::{
+        Target,
+        count::{AskedEvent, CountPlan},
+        request::Inherit,
+    },
+    untrusted::Untrusted,
+    view::Format,
+};
+
+const ENDED: Ended = Ended { stopped: Stopped::TargetGone, workload: Some(Workload::Exited(7)), usage: None };
+
+fn plan() -> CountPlan {
+    CountPlan {
+        target: Target::Processes(vec![42]),
+        inherit: Inherit::No,
+        cpus: Vec::new(),
+        asked: vec![AskedEvent { name: "cycles".to_owned(), group: 0, found: Err("no PMU".to_owned()) }],
+        groups: Vec::new(),
+        left_out: Some("branches: no PMU".to_owned()),
+        runs: 1,
+        interval: None,
+        duration: None,
+    }
+}
+
+fn row(event: &str, value: Value) -> Row {
+    Row {
+        cgroup: None,
+        event: event.to_owned(),
+        pmu: "cpu".to_owned(),
+        beside: Beside::Alone,
+        unit: None,
+        value,
+        support: Support::Counted,
+        enabled_ns: 500,
+        running_ns: 300,
+        derived: None,
+        of_runs: Vec::new(),
+        uncounted: Vec::new(),
+    }
+}
+
+fn scaled(estimate: f64) -> Value {
+    let (low, high) = (estimate - 200.0, estimate + 203.0);
+    Value::Known(Known { estimate, low, high, coverage: 0.6, how: How::Scaled })
+}
+
+/// A scaled count with a ratio, one that never ran, one that the host lacks.
+fn stat() -> Stat {
+    let value = Value::counted(2, 0.6);
+    let derived = Derived { name: "insn_per_cycle", unit: "insn per cycle".to_owned(), value };
+    let lacking = Row { support: Support::NotHere, ..row("cycles", Value::Missing("no PMU".to_owned())) };
+    let idle = row("branches", Value::Missing("it never ran".to_owned()));
+    let uncounted = vec!["box 3 is gone".to_owned()];
+    Stat {
+        from: Duration::from_millis(1500),
+        rows: vec![
+            Row { derived: Some(derived), uncounted, ..row("instructions", scaled(1_234_567.0)) },
+            idle,
+            lacking,
+        ],
+        elapsed: Value::counted(2_000_000_000, 1.0),
+        user: Some(Value::counted(900_000, 1.0)),
+        system: None,
+        runs: 1,
+        outliers: Vec::new(),
+    }
+}
+
+fn written(format: Format, write: impl FnOnce(&mut StatView<'_>)) -> String {
+    let mut bytes = Vec::new();
+    let plan = plan();
+    let mut view = StatView::new(&plan, format, Box::new(&mut bytes));
+    write(&mut view);
+    drop(view);
+    anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
+}
+
+fn whole(format: Format, stat: &Stat) -> String {
+    written(format, |view| view.whole(stat, &ENDED).unwrap())
+}
+
+/// The words of the line that holds `part`.
+#[track_caller]
+fn line(text: &str, part: &str) -> String {
+    let line = text.lines().find(|line| line.contains(part)).unwrap_or_else(|| panic!("no {part} in {text}"));
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_scaled_count_shows_what_it_means_its_interval_and_how_long_it_counted() {
+    let text = whole(Format::Text, &stat());
+    assert_eq!(
+        line(&text, "instructions "),
+        "1,234,567 instructions 2.000 insn per cycle 1,234,367 1,234,770 60.0 %"
+    );
+    assert_eq!(line(&text, "elapsed"), "2.000000 s elapsed");
+    assert_eq!(line(&text, "user"), "0.000900 s user");
+    assert_eq!(line(&text, "the command"), "the command exited with 7");
+}
+
+#[test]
+fn what_is_missing_says_why_and_is_never_nothing() {
+    let text = whole(Format::Text, &stat());
+    assert_eq!(line(&text, "– "), "– branches not counted: it never ran");
+    assert_eq!(line(&text, "not supported"), "– cycles not supported here: no PMU");
+    assert!(text.contains("not counted: branches: no PMU"), "{text}");
+    assert!(text.contains("instructions is incomplete: box 3 is gone"), "{text}");
+    assert!(!text.contains(" 0 "), "{text}");
+}
+
+#[test]
+fn a_column_that_holds_nothing_is_left_out() {
+    let stat = Stat { rows: vec![row("page-faults", Value::counted(7, 1.0))], ..stat() };
+    let text = whole(Format::Text, &stat);
+    assert!(!text.contains("from") && !text.contains("±"), "{text}");
+    assert_eq!(line(&text, "page-faults"), "7 page-faults");
+}
+
+#[test]
+fn several_runs_show_their_spread_and_who_stands_out() {
+    let outlier = Outlier {
+        run: 4,
+        what: "instructions".to_owned(),
+        unit: String::new(),
+        value: 2_000_000.0,
+        median: 1_200_000.0,
+        score: 9.87,
+    };
+    let mut stat = Stat { runs: 5, outliers: vec![outlier], ..stat() };
+    stat.rows[0].of_runs = vec![Value::counted(1, 1.0); 5];
+    let text = whole(Format::Text, &stat);
+    assert!(text.contains("mean of 5 runs") && line(&text, "instructions ").contains("0.016 %"), "{text}");
+    assert_eq!(
+        line(&text, "stands out"),
+        "run 4 stands out: instructions 2,000,000, the median is 1,200,000 (modified z-score 9.9)"
+    );
+}
+
+#[test]
+fn json_is_one_object_with_null_and_a_reason_for_what_is_missing() {
+    let text = whole(Format::Json, &stat());
+    let object: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&object["kind"], &object["workload"]["exit"]), (&"count".into(), &7.into()));
+    let (first, last) = (&object["events"][0], &object["events"][2]);
+    assert_eq!(
+        (&first["value"], &first["low"], &first["high"]),
+        (&1_234_567.into(), &1_234_367.into(), &1_234_770.into())
+    );
+    assert_eq!(
+        (&first["enabled_ns"], &first["running_ns"], &first["coverage"]),
+        (&500.into(), &300.into(), &0.6.into())
+    );
+    assert_eq!(
+        (&first["how"], &first["status"], &first["metric"]["value"]),
+        (&"scaled".into(), &"partial".into(), &2.into())
+    );
+    assert!(last["value"].is_null());
+    assert_eq!((&last["status"], &last["reason"]), (&"unsupported".into(), &"no PMU".into()));
+    assert_eq!((&object["user_ns"], &object["system_ns"]), (&900_000.into(), &serde_json::Value::Null));
+}
+
+#[test]
+fn intervals_are_an_object_a_line_before_the_whole() {
+    let text = written(Format::Json, |view| {
+        view.interval(&stat()).unwrap();
+        view.interval(&stat()).unwrap();
+        view.whole(&stat(), &ENDED).unwrap();
+    });
+    let rows: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<_> = rows.iter().map(|row| row["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["count_interval", "count_interval", "count"]);
+    assert_eq!((&rows[0]["t"], &rows[0]["dt"]), (&1_500_000_000.into(), &2_000_000_000_u64.into()));
+}
+
+#[test]
+fn csv_has_one_header_and_rows_as_wide_as_it() {
+    let text = written(Format::Csv, |view| {
+        view.interval(&stat()).unwrap();
+        view.interval(&stat()).unwrap();
+        view.whole(&stat(), &ENDED).unwrap();
+    });
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let headers = reader.headers().unwrap().clone();
+    let column = |name: &str| headers.iter().position(|header| header == name).unwrap();
+    // Rows of a width of their own are an error of the reader.
+    let rows: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().unwrap();
+    assert_eq!(rows.len(), 2 * 5, "three events and two times");
+    assert_eq!((&rows[0][column("value")], &rows[0][column("metric_value")]), ("1234567", "2"));
+    assert_eq!((&rows[2][column("value")], &rows[2][column("reason")]), ("", "no PMU"));
+    assert_eq!((&rows[3][column("event")], &rows[3][column("unit")]), ("elapsed", "ns"));
+}
+
+#[test]
+fn cgroups_have_tables_of_their_own_and_their_names_steer_nothing() {
+    let hostile = Untrusted::from("/\u{1b}[31mweb");
+    let of = |cgroup: &Untrusted| Row {
+        cgroup: Some(cgroup.clone()),
+        ..row("page-faults", Value::counted(7, 1.0))
+    };
+    let rows = vec![of(&hostile), of(&Untrusted::from("/db"))];
+    let mut plan = plan();
+    let cgroup = |path: &Untrusted| Cgroup { path: path.clone(), id: CgroupId(1) };
+    plan.target = Target::Cgroups(rows.iter().map(|row| cgroup(row.cgroup.as_ref().unwrap())).collect());
+    for format in [Format::Text, Format::Json, Format::Csv] {
+        let mut bytes = Vec::new();
+        let mut view = StatView::new(&plan, format, Box::new(&mut bytes));
+        view.whole(&Stat { rows: rows.clone(), ..stat() }, &ENDED).unwrap();
+        drop(view);
+        let text = String::from_utf8(bytes).unwrap();
+        // Not one that means anything: text is styled by us.
+        assert!(text.contains("[31mweb") && !text.contains("\u{1b}[31m") && text.contains("/db"), "{text}");
+    }
+}
+
+#[test]
+fn a_plan_says_what_the_host_lacks_and_what_it_takes() {
+    let mut bytes = Vec::new();
+    write_plan(&mut bytes, &plan(), 8, "cap_perfmon", Format::Text).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    assert_eq!(line(&text, "event"), "event cycles: not supported here: no PMU");
+    assert!(text.contains("8 descriptors") && text.contains("cap_perfmon"), "{text}");
+}

@@ -1,0 +1,282 @@
+//! Counts for people: an event a line, then what took how long.
+
+use std::io::{self, Write};
+
+use super::{
+    COLUMNS, TITLE, WARNING,
+    number::{count, percent},
+    table::{Align, Table, cut},
+};
+use crate::{
+    drain::tally::Ended,
+    machine::{cpu::format_list, pmu::catalog::Place},
+    metric::{
+        derived::Derived,
+        repeat::Outlier,
+        stat::{Row, Stat, Support},
+        value::{How, Known, Value},
+    },
+    plan::{Target, count::CountPlan, request::Descend},
+    untrusted::Untrusted,
+    view::words,
+};
+
+/// One interval.
+pub(in crate::view) fn interval(into: &mut dyn Write, stat: &Stat, first: bool) -> io::Result<()> {
+    if !first {
+        writeln!(into)?;
+    }
+    let length = stat.elapsed.known().map_or(0.0, |known| known.estimate);
+    writeln!(into, "{TITLE}{:.3} s + {}{TITLE:#}", stat.from.as_secs_f64(), super::duration(length))?;
+    rows(into, stat)
+}
+
+/// The whole.
+pub(in crate::view) fn whole(
+    into: &mut dyn Write,
+    plan: &CountPlan,
+    stat: &Stat,
+    ended: &Ended,
+) -> io::Result<()> {
+    let target = words::whom_in_words(&plan.target, plan.inherit, Descend::Yes);
+    let runs = if stat.runs > 1 { format!(", mean of {} runs", stat.runs) } else { String::new() };
+    writeln!(into, "\n{TITLE}{target}{TITLE:#}{}{runs}\n", on_cpus(plan))?;
+    rows(into, stat)?;
+    writeln!(into)?;
+    time(into, "elapsed", &stat.elapsed)?;
+    for (label, value) in [("user", &stat.user), ("system", &stat.system)] {
+        value.as_ref().map_or(Ok(()), |value| time(into, label, value))?;
+    }
+    if let Some(workload) = ended.workload {
+        writeln!(into, "  the command {}", words::workload(workload))?;
+    }
+    if let Some(left_out) = &plan.left_out {
+        writeln!(into, "\n{WARNING}not counted: {left_out}{WARNING:#}")?;
+    }
+    for row in &stat.rows {
+        for why in &row.uncounted {
+            writeln!(into, "{WARNING}{} is incomplete: {why}{WARNING:#}", row.label())?;
+        }
+    }
+    stat.outliers.iter().try_for_each(|one| outlier(into, one))
+}
+
+fn on_cpus(plan: &CountPlan) -> String {
+    match plan.target {
+        Target::System | Target::Cgroups(_) => format!(", on cpu {}", format_list(&plan.cpus)),
+        Target::Processes(_) | Target::Threads(_) | Target::Command(_) => String::new(),
+    }
+}
+
+/// The rows of each cgroup, or all.
+fn rows(into: &mut dyn Write, stat: &Stat) -> io::Result<()> {
+    let mut rest = stat.rows.as_slice();
+    while let Some(first) = rest.first() {
+        let same = rest.iter().take_while(|row| row.cgroup == first.cgroup).count();
+        if let Some(cgroup) = &first.cgroup {
+            writeln!(into, "{TITLE}{}{TITLE:#}", cut(&cgroup.terminal()))?;
+        }
+        table(&rest[..same]).write(into, COLUMNS)?;
+        rest = &rest[same..];
+    }
+    Ok(())
+}
+
+fn table(rows: &[Row]) -> Table {
+    use Align::{Left, Right};
+    let inexact = |row: &Row| row.value.known().is_some_and(|known| known.low < known.high);
+    let uncertain = rows.iter().any(inexact);
+    let repeated = rows.iter().any(|row| row.of_runs.len() > 1);
+    let partly = rows.iter().any(|row| row.value.known().is_some_and(|known| known.how == How::Scaled));
+    let mut columns = vec![("count", Right), ("", Left), ("event", Left), ("metric", Right), ("", Left)];
+    if repeated {
+        columns.push(("±", Right));
+    }
+    if uncertain {
+        columns.extend([("from", Right), ("to", Right)]);
+    }
+    if partly {
+        columns.push(("counted", Right));
+    }
+    columns.push(("", Left));
+    let mut table = Table::new(&columns);
+    for row in rows {
+        let known = row.value.known();
+        let unit = row.unit.as_deref();
+        let number = |pick: fn(&Known) -> f64| known.map_or("–".to_owned(), |one| amount(pick(one), unit));
+        let (metric, metric_unit) = row.derived.as_ref().map_or_else(Default::default, derived);
+        let mut cells = vec![
+            number(|one| one.estimate),
+            unit_of(unit),
+            cut(&Untrusted::from(row.label()).terminal()),
+            metric,
+            metric_unit,
+        ];
+        if repeated {
+            cells.push(known.map_or(String::new(), relative));
+        }
+        if uncertain {
+            cells.extend(if inexact(row) {
+                [number(|one| one.low), number(|one| one.high)]
+            } else {
+                Default::default()
+            });
+        }
+        if partly {
+            cells.push(known.map_or(String::new(), |known| percent(known.coverage)));
+        }
+        cells.push(why_missing(row));
+        table.row(cells);
+    }
+    table
+}
+
+fn why_missing(row: &Row) -> String {
+    match (&row.value, row.support) {
+        (Value::Known(_), _) => String::new(),
+        (Value::Missing(why), Support::NotHere) => format!("not supported here: {why}"),
+        (Value::Missing(why), Support::Counted) => format!("not counted: {why}"),
+    }
+}
+
+fn derived(derived: &Derived) -> (String, String) {
+    let Value::Known(known) = &derived.value else { return (String::new(), String::new()) };
+    let share = derived.unit.starts_with('%');
+    let number = match known.estimate {
+        number if share => format!("{number:.2}"),
+        number if number.abs() < 1000.0 => format!("{number:.3}"),
+        number => rate(number),
+    };
+    (number, derived.unit.clone())
+}
+
+fn rate(number: f64) -> String {
+    if number < 1e6 { format!("{:.2}K", number / 1e3) } else { count(number) }
+}
+
+fn unit_of(unit: Option<&str>) -> String {
+    match unit {
+        Some("ns") => "ms".to_owned(),
+        // It comes from sysfs, which a module may have filled.
+        other => Untrusted::from(other.unwrap_or_default()).terminal().into_owned(),
+    }
+}
+
+/// A count in its unit: clocks in ms, everything else as it is.
+fn amount(number: f64, unit: Option<&str>) -> String {
+    match unit {
+        None => grouped(&format!("{number:.0}")),
+        Some("ns") => grouped(&format!("{:.3}", number / 1e6)),
+        Some(_) => grouped(&format!("{number:.2}")),
+    }
+}
+
+/// Groups the digits before the point by threes.
+fn grouped(number: &str) -> String {
+    let (whole, fraction) = number.split_at(number.find('.').unwrap_or(number.len()));
+    let mut text = String::with_capacity(number.len() + whole.len() / 3);
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text + fraction
+}
+
+/// Half the interval as a share of the mean.
+fn relative(known: &Known) -> String {
+    if known.estimate == 0.0 {
+        String::new()
+    } else {
+        percent((known.high - known.estimate) / known.estimate)
+    }
+}
+
+fn time(into: &mut dyn Write, label: &str, value: &Value) -> io::Result<()> {
+    let Value::Known(known) = value else { return Ok(()) };
+    let seconds = grouped(&format!("{:.6}", known.estimate / 1e9));
+    let spread = if known.low < known.high { format!("  ± {}", relative(known)) } else { String::new() };
+    writeln!(into, "  {seconds:>14} s {label}{spread}")
+}
+
+fn outlier(into: &mut dyn Write, outlier: &Outlier) -> io::Result<()> {
+    let unit = Some(outlier.unit.as_str()).filter(|unit| !unit.is_empty());
+    let amount = |number: f64| format!("{} {}", amount(number, unit), unit_of(unit)).trim_end().to_owned();
+    writeln!(
+        into,
+        "{WARNING}run {} stands out: {} {}, the median is {} (modified z-score {:.1}){WARNING:#}",
+        outlier.run,
+        outlier.what,
+        amount(outlier.value),
+        amount(outlier.median),
+        outlier.score
+    )
+}
+
+/// What would be opened.
+pub(in crate::view) fn plan(
+    into: &mut dyn Write,
+    plan: &CountPlan,
+    counters: usize,
+    needs: &str,
+) -> io::Result<()> {
+    let line = |into: &mut dyn Write, label: &str, text: &str| writeln!(into, "{label:<12}{text}");
+    line(into, "target", &words::whom_in_words(&plan.target, plan.inherit, Descend::Yes))?;
+    if matches!(plan.target, Target::System | Target::Cgroups(_)) {
+        line(into, "cpus", &format_list(&plan.cpus))?;
+    }
+    let events: Vec<_> = plan.events().collect();
+    let mut group = None;
+    for asked in &plan.asked {
+        let label = if group.replace(asked.group) == Some(asked.group) { "  with" } else { "event" };
+        let found = asked.found.as_ref().map(|&index| events.get(index as usize));
+        match found {
+            Ok(Some(event)) => {
+                for at in &event.instances {
+                    let place = match &at.place {
+                        Place::Anywhere => String::new(),
+                        Place::Cores(cpus) => format!(", cores {}", format_list(cpus)),
+                        Place::Box(cpus) => format!(", box on cpu {}", format_list(cpus)),
+                    };
+                    let words: Vec<String> = at.words.0.iter().map(|word| format!("{word:#x}")).collect();
+                    let used = words.iter().rposition(|word| word != "0x0").map_or(1, |last| last + 1);
+                    let words = words[..used].join(" ");
+                    line(
+                        into,
+                        label,
+                        &format!("{} ({}, type {}, config {words}{place})", asked.name, at.pmu, at.kind),
+                    )?;
+                }
+            }
+            Ok(None) => {}
+            Err(why) => line(into, label, &format!("{}: not supported here: {why}", asked.name))?,
+        }
+    }
+    let time = |time: Option<std::time::Duration>, none: &str| {
+        time.map_or_else(|| none.to_owned(), |time| super::duration(time.as_nanos() as f64))
+    };
+    line(into, "runs", &plan.runs.to_string())?;
+    line(into, "interval", &time(plan.interval, "none: one report at the end"))?;
+    line(into, "duration", &time(plan.duration, "until it is stopped, or the target is gone"))?;
+    line(into, "counters", &format!("{counters} descriptors, no BPF program"))?;
+    line(into, "needs", needs)?;
+    plan.left_out.as_ref().map_or(Ok(()), |why| line(into, "missing", why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{amount, grouped};
+
+    #[test]
+    fn digits_stand_in_threes() {
+        assert_eq!(["7", "999", "1000", "1234567.25"].map(grouped), ["7", "999", "1,000", "1,234,567.25"]);
+    }
+
+    #[test]
+    fn clocks_are_shown_in_milliseconds() {
+        assert_eq!(amount(1_234_567_890.0, Some("ns")), "1,234.568");
+        assert_eq!(amount(12_345.6, None), "12,346");
+        assert_eq!(amount(12.345, Some("Joules")), "12.35");
+    }
+}

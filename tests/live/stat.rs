@@ -1,0 +1,260 @@
+//! `run --count` and `list` on this kernel: against `perf stat` on the same commands, and as a command line.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    process::{Command, Stdio},
+};
+
+use pmbpf::{machine::Machine, metric::repeat::student_quantile};
+use serde_json::Value;
+
+use crate::{
+    support::{Cgroup, Rows, Scratch, assert_close, in_guest, pmbpf, signal, text},
+    workloads::workload,
+};
+
+/// Forks exactly 200 times and touches memory the same way each time.
+const FORKS: &str = "i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done";
+/// Waits 200 times for a process that waits for the clock.
+const SLEEPS: &str = "i=0; while [ $i -lt 200 ]; do sleep 0.002; i=$((i+1)); done";
+
+/// `pmbpf run --count --json` with results on stdout; exit code, rows, what was said.
+fn counted(arguments: &[&str]) -> (Option<i32>, Rows, String) {
+    let output = pmbpf().args(["run", "--count", "--json", "-o", "-"]).args(arguments).output().unwrap();
+    (output.status.code(), Rows::parse(&output.stdout), text(&output.stderr))
+}
+
+/// The whole's row of a run that succeeds.
+#[track_caller]
+fn count(arguments: &[&str]) -> Value {
+    let (code, rows, said) = counted(arguments);
+    assert_eq!(code, Some(0), "{said}");
+    rows.of_kind("count").next().unwrap_or_else(|| panic!("no count: {said}")).clone()
+}
+
+#[track_caller]
+fn event<'a>(count: &'a Value, name: &str) -> &'a Value {
+    let mut events = count["events"].as_array().unwrap().iter();
+    events.find(|event| event["event"] == name).unwrap_or_else(|| panic!("no {name} in {count}"))
+}
+
+#[track_caller]
+fn value(count: &Value, name: &str) -> f64 {
+    event(count, name)["value"].as_f64().unwrap_or_else(|| panic!("{name} is missing: {count}"))
+}
+
+/// The value column of `perf stat`.
+fn perf_stat(events: &str, script: &str) -> Vec<f64> {
+    let mut perf = Command::new("perf");
+    perf.args(["stat", "-x", ";", "-e", events, "--", "sh", "-c", script]).env("LC_ALL", "C");
+    let output = perf.output().expect("the live ring needs perf");
+    let lines = text(&output.stderr);
+    assert!(output.status.success(), "{lines}");
+    lines.lines().filter_map(|line| line.split(';').next()?.parse().ok()).collect()
+}
+
+#[test]
+fn a_command_counts_what_perf_stat_counts() {
+    let ours = count(&["-e", "page-faults,minor-faults", "--", "sh", "-c", FORKS]);
+    let perfs = perf_stat("page-faults,minor-faults", FORKS);
+    assert_close("page faults", value(&ours, "page-faults"), perfs[0], 0.02, 0.0);
+    assert_close("minor faults", value(&ours, "minor-faults"), perfs[1], 0.02, 0.0);
+    // Each round waits twice; how often something else gets in between depends on what else runs.
+    let ours = count(&["-e", "context-switches", "--", "sh", "-c", SLEEPS]);
+    let perfs = perf_stat("context-switches", SLEEPS);
+    assert!(value(&ours, "context-switches") >= 400.0 && perfs[0] >= 400.0, "{ours} {perfs:?}");
+    assert_close("switches", value(&ours, "context-switches"), perfs[0], 0.25, 0.0);
+}
+
+#[test]
+fn the_usual_events_hold_a_clock_that_agrees_with_the_command_s_cpu_time() {
+    let spin = workload("spin", &["-g"]);
+    let row = count(&["--", &spin, "0.5"]);
+    let clock_ns = value(&row, "task-clock");
+    assert_close("task-clock", clock_ns, 0.5e9, 0.05, 20e6);
+    let usage_ns = row["user_ns"].as_f64().unwrap() + row["system_ns"].as_f64().unwrap();
+    assert_close("user and system time", usage_ns, clock_ns, 0.05, 20e6);
+    let used = &event(&row, "task-clock")["metric"];
+    assert_eq!(used["name"], "cpus_utilized");
+    let expected = clock_ns / row["elapsed_ns"].as_f64().unwrap();
+    assert_close("CPUs utilized", used["value"].as_f64().unwrap(), expected, 1e-9, 0.0);
+}
+
+#[test]
+fn several_runs_give_their_mean_and_its_interval() {
+    let row = count(&["-r", "5", "-e", "page-faults,task-clock", "--", "true"]);
+    assert_eq!(row["runs"], 5);
+    for name in ["page-faults", "task-clock"] {
+        let event = event(&row, name);
+        let runs: Vec<f64> =
+            event["of_runs"].as_array().unwrap().iter().map(|run| run.as_f64().unwrap()).collect();
+        let mean = runs.iter().sum::<f64>() / 5.0;
+        assert_eq!(runs.len(), 5);
+        assert_close(name, event["value"].as_f64().unwrap(), mean, 1e-9, 0.0);
+        let squares: f64 = runs.iter().map(|run| (run - mean).powi(2)).sum();
+        let half = student_quantile(4) * (squares / 4.0 / 5.0).sqrt();
+        assert_close(name, event["high"].as_f64().unwrap(), mean + half, 1e-9, 0.0);
+    }
+    let printed = pmbpf().args(["run", "--count", "-r", "5", "--", "true"]).output().unwrap();
+    let printed = text(&printed.stderr);
+    assert!(printed.contains("mean of 5 runs") && printed.contains('±'), "{printed}");
+}
+
+#[test]
+fn a_run_that_fails_ends_the_runs_with_its_code() {
+    let marks = Scratch::new("runs");
+    let script = format!("echo x >>{0}; test $(wc -l <{0}) -lt 3 || exit 9", marks.as_str());
+    let (code, rows, said) = counted(&["-r", "8", "--", "sh", "-c", &script]);
+    assert_eq!(code, Some(9));
+    assert!(said.contains("run 3 of 8 exited with 9"), "{said}");
+    assert_eq!(std::fs::read_to_string(&marks.0).unwrap().lines().count(), 3, "it went on");
+    assert_eq!(rows.of_kind("count").next().unwrap()["runs"], 2, "the failed run is not in the mean");
+}
+
+#[test]
+fn a_count_passes_the_command_s_exit_code_on() {
+    let code = |words: &[&str]| counted(&[&["--"][..], words].concat()).0;
+    assert_eq!(code(&["sh", "-c", "exit 7"]), Some(7));
+    assert_eq!(code(&["sh", "-c", "kill -SEGV $$"]), Some(128 + 11));
+    assert_eq!(code(&["/no/such/program"]), Some(127));
+    assert_eq!(code(&["/etc/passwd"]), Some(126));
+}
+
+#[test]
+fn a_count_leaves_standard_output_to_the_command() {
+    let output = pmbpf().args(["run", "--count", "--json", "--", "echo", "mine"]).output().unwrap();
+    assert_eq!(text(&output.stdout), "mine\n");
+    assert_eq!(Rows::parse(&output.stderr).of_kind("count").count(), 1);
+}
+
+#[test]
+fn ctrl_c_ends_a_count_and_prints_it() {
+    let mut pmbpf = pmbpf();
+    pmbpf.args(["run", "--count", "--json", "-I", "50ms", "-e", "cpu-clock,context-switches"]);
+    let mut child = pmbpf.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut printed = BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    printed.read_line(&mut first).unwrap();
+    signal(child.id(), "INT");
+    let mut rest = String::new();
+    printed.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let rows = Rows::parse(format!("{first}{rest}").as_bytes());
+    let whole = rows.of_kind("count").next().unwrap();
+    assert_eq!(whole["stopped"], "SIGINT");
+    let intervals = rows.of_kind("count_interval");
+    let switches: f64 = intervals.map(|row| value(row, "context-switches")).sum();
+    assert_close("intervals", switches, value(whole, "context-switches"), 0.0, 0.0);
+}
+
+#[test]
+fn an_event_that_this_host_lacks_has_a_row_with_the_reason() {
+    let Some(why) = Machine::read(std::path::Path::new("/")).unwrap().no_core_pmu() else { return };
+    let row = count(&["-e", "{cycles,instructions},page-faults", "--", "true"]);
+    for name in ["cycles", "instructions"] {
+        let event = event(&row, name);
+        assert!(event["value"].is_null() && event["status"] == "unsupported", "{event}");
+        assert!(event["reason"].as_str().unwrap().contains(&why), "{event}");
+    }
+    assert!(value(&row, "page-faults") > 0.0);
+    let (code, _, said) = counted(&["--fail-on", "unsupported", "-e", "cycles", "-d", "10ms"]);
+    assert_eq!(code, Some(3), "{said}");
+    let usual = count(&["--", "true"]);
+    assert!(usual["left_out"].as_str().unwrap().contains(&why), "{usual}");
+}
+
+#[test]
+fn a_cgroup_counts_its_own_and_one_in_which_nothing_runs_is_missing() {
+    let (busy, idle) = (Cgroup::new("stat-busy"), Cgroup::new("stat-idle"));
+    let spin = workload("spin", &["-g"]);
+    let _busy = busy.spawn(&format!("{spin} 60"));
+    let names = ["--cgroup", &busy.path, "--cgroup", &idle.path, "-d", "500ms"];
+    let row = count(&names);
+    let of = |cgroup: &Cgroup| {
+        let events = row["events"].as_array().unwrap().iter();
+        let mut events = events.filter(|event| event["cgroup"] == cgroup.path.as_str());
+        events.find(|event| event["event"] == "cpu-clock").unwrap().clone()
+    };
+    assert!(of(&busy)["value"].as_f64().unwrap() > 50e6, "{row}");
+    assert!(of(&idle)["value"].is_null() && of(&idle)["status"] == "missing", "{row}");
+}
+
+#[test]
+fn without_rights_a_count_names_the_capability_and_what_works_without() {
+    // A copy that an unprivileged user can reach.
+    let copy = Scratch::new("unprivileged");
+    std::fs::copy(pmbpf().get_program(), &copy.0).unwrap();
+    let unprivileged = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", copy.as_str()]);
+        command.args(["run", "--count"]).args(arguments).output().unwrap()
+    };
+    let system = unprivileged(&["-d", "10ms"]);
+    let said = text(&system.stderr);
+    assert_eq!(system.status.code(), Some(4), "{said}");
+    assert!(said.contains("setcap cap_perfmon=ep") && said.contains("perf_event_paranoid is"), "{said}");
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
+    if paranoid.trim() == "2" {
+        let task = unprivileged(&["-e", "page-faults", "--", "true"]);
+        assert_eq!(task.status.code(), Some(125));
+        assert!(text(&task.stderr).contains("page-faults:u"), "{}", text(&task.stderr));
+        let user = unprivileged(&["-e", "page-faults:u", "--", "true"]);
+        assert_eq!(user.status.code(), Some(0), "{}", text(&user.stderr));
+    }
+}
+
+/// Rows of `pmbpf list`, and its exit code.
+fn listed(arguments: &[&str]) -> (Option<i32>, Rows) {
+    let output = pmbpf().args(["list", "--json"]).args(arguments).output().unwrap();
+    (output.status.code(), Rows::parse(&output.stdout))
+}
+
+#[test]
+fn every_event_is_listed_as_countable_or_with_the_reason() {
+    let (code, rows) = listed(&["events"]);
+    assert_eq!(code, Some(0));
+    let find = |name: &str| rows.of_kind("event").find(|row| row["name"] == name).unwrap();
+    assert_eq!(find("page-faults")["status"], "ok");
+    let lacks_pmu = Machine::read(std::path::Path::new("/")).unwrap().no_core_pmu();
+    assert_eq!(find("cycles")["status"] == "ok", lacks_pmu.is_none());
+    for row in rows.of_kind("event") {
+        assert_eq!(row["status"] == "unsupported", row["reason"].is_string(), "{row}");
+    }
+    assert!(lacks_pmu.is_none() || rows.of_kind("note").any(|row| row["text"] == lacks_pmu.clone().unwrap()));
+}
+
+#[test]
+fn software_events_that_are_listed_as_countable_can_be_counted() {
+    let (_, rows) = listed(&["events", "software"]);
+    let countable = rows.of_kind("event").filter(|row| row["status"] == "ok");
+    let names: Vec<&str> = countable.filter_map(|row| row["notation"].as_str()).collect();
+    assert!(names.len() > 5, "{names:?}");
+    let row = count(&["-e", &names.join(","), "--", "true"]);
+    assert!(row["events"].as_array().unwrap().iter().all(|event| event["status"] != "unsupported"), "{row}");
+}
+
+#[test]
+fn a_cgroup_is_listed_with_its_tasks() {
+    let group = Cgroup::new("listed");
+    let _sleeping = group.spawn("sleep 60");
+    let (code, rows) = listed(&["cgroups", &group.path]);
+    let row = rows.of_kind("cgroup").next().unwrap();
+    assert_eq!((code, &row["path"], &row["tasks"]), (Some(0), &Value::from(group.path.clone()), &1.into()));
+}
+
+#[test]
+fn a_pattern_that_nothing_matches_is_told_and_exits_with_1() {
+    let output = pmbpf().args(["list", "events", "page-fualts"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("nothing matches `page-fualts`; did you mean page-faults?"), "{said}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn a_system_s_count_covers_every_cpu() {
+    let row = count(&["-e", "cpu-clock", "-d", "300ms"]);
+    let cpus = Machine::read(std::path::Path::new("/")).unwrap().cpu.online.len() as f64;
+    let used = event(&row, "cpu-clock")["metric"]["value"].as_f64().unwrap();
+    assert_close("CPUs", used, cpus, if in_guest() { 0.2 } else { 0.02 }, 0.0);
+}
