@@ -4,9 +4,16 @@ use std::io::{self, Write};
 
 use crate::{
     machine::Machine,
-    plan::{Plan, ROW_BYTES, Sampling, Target},
+    plan::{
+        Plan, ROW_BYTES, Sampling, Target,
+        metrics::Metrics,
+        turns::{EventGroup, Turns},
+    },
     untrusted::Untrusted,
-    view::{Format, text::duration},
+    view::{
+        Format,
+        text::{duration, percent},
+    },
 };
 
 /// Prints the plan.
@@ -32,15 +39,63 @@ pub(super) fn print(plan: &Plan, machine: &Machine, into: &mut dyn Write, format
         length.unwrap_or_else(|| "until it is stopped, or the target is gone".to_owned()),
     )?;
     line(into, "gaps", format!("listed from {}", duration(plan.gap_min_ns as f64)))?;
-    let events = if plan.sampling.is_some() { plan.cpus.len() } else { 0 };
-    line(into, "events", format!("{events} descriptors"))?;
+    if let Some(metrics) = &plan.metrics {
+        counters(into, plan, metrics)?;
+    }
+    let per_cpu =
+        plan.turns.iter().map(Turns::descriptors).sum::<usize>() + usize::from(plan.sampling.is_some());
+    line(into, "events", format!("{} descriptors", per_cpu * plan.cpus.len()))?;
     let rows = u64::from(plan.slots) * u64::from(machine.cpu.possible) * ROW_BYTES;
     line(into, "memory", format!("{rows} bytes of rows, {} bytes of ring buffer", plan.ring_bytes))?;
     line(into, "needs", "cap_bpf, cap_perfmon; cap_syslog for kernel names".to_owned())?;
     if let Some(why) = machine.no_core_pmu() {
         line(into, "missing", format!("Top-Down and every hardware event: {why}"))?;
+    } else if let Some(why) = &plan.no_metrics {
+        line(into, "missing", format!("Top-Down: {why}"))?;
     }
     into.flush()
+}
+
+/// Groups of counters, how often each has its turn, and what they are for.
+fn counters(into: &mut dyn Write, plan: &Plan, metrics: &Metrics) -> io::Result<()> {
+    let line = |into: &mut dyn Write, label: &str, text: &str| writeln!(into, "{label:<12}{text}");
+    line(
+        into,
+        "metrics",
+        &format!("{}, formulas {}, from {}", metrics.model, metrics.formulas, metrics.source),
+    )?;
+    let first = metrics.first_groups();
+    for turns in &plan.turns {
+        let names = |group: &EventGroup| {
+            group.events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let always: Vec<String> = turns.always.iter().map(|group| format!("{{{}}}", names(group))).collect();
+        line(into, "always", &always.join(" "))?;
+        let slice = duration(turns.slice.as_nanos() as f64);
+        let at_first = if first.len() < turns.groups.len() {
+            format!(", {} of them until a node is flagged", first.len())
+        } else {
+            String::new()
+        };
+        let groups = turns.groups.len();
+        line(into, "turns", &format!("{groups} groups, about {slice} each, in random order{at_first}"))?;
+        for (index, group) in turns.groups.iter().enumerate() {
+            line(into, "", &format!("{index:>3}  {{{}}}", names(group)))?;
+        }
+    }
+    for metric in &metrics.measured {
+        let groups: Vec<String> = metric.groups.iter().map(u32::to_string).collect();
+        let place = match groups.len() {
+            0 => "all the time".to_owned(),
+            1 => format!("group {}, {} of the time", groups[0], percent(metric.coverage)),
+            _ => format!("groups {}, {} of the time each", groups.join(" "), percent(metric.coverage)),
+        };
+        line(into, "measures", &format!("{} (level {}): {place}", metric.name, metric.level))?;
+    }
+    for (name, why) in &metrics.missing {
+        line(into, "missing", &format!("{name}: {why}"))?;
+    }
+    metrics.holds.iter().try_for_each(|hold| line(into, "held", hold))
 }
 
 fn target(target: &Target) -> String {

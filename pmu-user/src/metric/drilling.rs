@@ -30,11 +30,12 @@ impl Drilling {
             let found = plan.measured.iter().find(|metric| metric.name == name);
             found.map(|metric| metric.groups.clone()).unwrap_or_default()
         };
-        let nodes = metrics.iter().map(|metric| drill::Node {
-            level: metric.level,
-            parent: metric.parent.map(|parent| parent as usize),
-        });
         let tree: BTreeSet<u32> = prepared.model.tree_nodes().collect();
+        let node = |index: u32| drill::Node {
+            level: metrics[index as usize].level,
+            parent: prepared.model.above(index).map(|above| above as usize),
+        };
+        let nodes = (0..metrics.len() as u32).map(node);
         let beside = (0..metrics.len() as u32).filter(|index| !tree.contains(index));
         Some(Self {
             drill: Drill::new(nodes.collect(), drill::Depth::default()),

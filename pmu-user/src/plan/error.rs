@@ -72,7 +72,7 @@ pub enum PlanError {
     #[error(transparent)]
     Cgroup(#[from] ResolveError),
     /// Metrics that cannot be had.
-    #[error("metrics: {0}")]
+    #[error(transparent)]
     Metrics(#[from] MetricsError),
 }
 

@@ -54,7 +54,7 @@ impl Session {
         let ring = object.maps.take_ring().expect("the ring buffer is taken once, here");
         let ring = ring.watch().map_err(|error| SessionError::Io("cannot watch the ring buffer", error))?;
         let rows = plan.slots as usize * machine.cpu.possible as usize;
-        let missing = missing(&machine, &object, functions[0]);
+        let missing = missing(&plan, &machine, &object, functions[0]);
         Ok(Self {
             hotplug: Hotplug::new(&plan, &machine.cpu.online),
             rotations,
@@ -128,11 +128,13 @@ fn refused(refused: &Refused) -> Absent {
     Absent { what: refused.attach.name().to_owned(), why: refused.why.clone() }
 }
 
-fn missing(machine: &Machine, object: &Object, tick: u64) -> Vec<Absent> {
+fn missing(plan: &Plan, machine: &Machine, object: &Object, tick: u64) -> Vec<Absent> {
     let absent = |what: &str, why: &str| Absent { what: what.to_owned(), why: why.to_owned() };
     let mut missing = Vec::new();
     if let Some(why) = machine.no_core_pmu() {
         missing.push(absent("Top-Down and every hardware event", &why));
+    } else if let Some(why) = &plan.no_metrics {
+        missing.push(absent("Top-Down", why));
     }
     if tick == 0 {
         missing.push(absent(

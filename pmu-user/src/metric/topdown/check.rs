@@ -11,13 +11,12 @@ const TOLERANCE: f64 = 1.5;
 impl Prepared {
     /// Roots of the tree.
     fn roots(&self) -> Vec<u32> {
-        let is_root = |&index: &u32| self.model.metrics[index as usize].parent.is_none();
+        let is_root = |&index: &u32| self.model.above(index).is_none();
         self.model.tree_nodes().filter(is_root).collect()
     }
 
     fn children(&self, of: u32) -> impl Iterator<Item = u32> {
-        let all = self.model.metrics.iter().enumerate();
-        all.filter(move |(_, metric)| metric.parent == Some(of)).map(|(index, _)| index as u32)
+        (0..self.model.metrics.len() as u32).filter(move |&index| self.model.above(index) == Some(of))
     }
 
     /// From the root down, always to the largest of the flagged nodes.
@@ -58,7 +57,7 @@ impl Prepared {
             }
         }
         for (index, metric) in self.model.metrics.iter().enumerate() {
-            let Some(parent) = metric.parent else { continue };
+            let Some(parent) = self.model.above(index as u32) else { continue };
             let (Some(part), Some(whole)) = (known(index as u32), known(parent)) else { continue };
             // What is estimated by assumed latencies, or counts something else than its parent, may be larger.
             let comparable =

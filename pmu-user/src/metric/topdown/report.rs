@@ -94,7 +94,7 @@ impl Prepared {
                 depth,
                 name: metric.name.clone(),
                 level: metric.level,
-                parent: metric.parent.map(|parent| self.model.metrics[parent as usize].name.clone()),
+                parent: self.model.above(index).map(|above| self.model.metrics[above as usize].name.clone()),
                 unit: metric.unit.clone(),
                 domain: metric.domain.clone(),
                 threshold: metric.threshold.as_ref().map(|threshold| threshold.write(&self.model)),

@@ -134,9 +134,10 @@ impl Model {
     /// Every metric with its depth: each below the one it is a part of, otherwise in the order of the source.
     #[must_use]
     pub fn tree(&self) -> Vec<(u32, u32)> {
+        let above: Vec<Option<u32>> = (0..self.metrics.len() as u32).map(|index| self.above(index)).collect();
         let children = |of: Option<u32>| {
-            let all = self.metrics.iter().enumerate().rev();
-            all.filter(move |(_, metric)| metric.parent == of).map(|(index, _)| index as u32)
+            let all = above.iter().enumerate().rev();
+            all.filter(move |(_, above)| **above == of).map(|(index, _)| index as u32)
         };
         let mut open: Vec<(u32, u32)> = children(None).map(|index| (index, 0)).collect();
         let mut tree = Vec::with_capacity(self.metrics.len());
@@ -149,9 +150,28 @@ impl Model {
 
     /// Metrics of the tree: those that are a part of another, and those that have parts.
     pub fn tree_nodes(&self) -> impl Iterator<Item = u32> {
-        let has_parts = |index: u32| self.metrics.iter().any(|other| other.parent == Some(index));
-        let of_tree = move |&index: &u32| self.metrics[index as usize].parent.is_some() || has_parts(index);
-        (0..self.metrics.len() as u32).filter(of_tree)
+        let all = 0..self.metrics.len() as u32;
+        let above: Vec<Option<u32>> = all.clone().map(|index| self.above(index)).collect();
+        all.filter(move |&index| above[index as usize].is_some() || above.contains(&Some(index)))
+    }
+
+    /// The metric that another is a part of: its parent, or where its source leaves that out, the one a level above it
+    /// without which it is not flagged.
+    #[must_use]
+    pub fn above(&self, metric: u32) -> Option<u32> {
+        let Metric { parent, level, threshold, .. } = self.metrics.get(metric as usize)?;
+        if parent.is_some() || *level < 2 {
+            return *parent;
+        }
+        let mut above = None;
+        threshold.as_ref()?.visit(&mut |part| {
+            if let Expr::Metric(other) = part
+                && self.metrics.get(*other as usize).is_some_and(|other| other.level + 1 == *level)
+            {
+                above = above.or(Some(*other));
+            }
+        });
+        above
     }
 
     /// Metrics of that name or of the group of that name, in any case.

@@ -11,9 +11,9 @@ mod trust;
 
 use std::io::{self, Write};
 
-pub use self::number::duration;
+pub use self::number::{duration, percent};
 use self::{
-    number::{cell, count, percent},
+    number::{cell, count},
     table::{Align, Table, cut},
 };
 use super::words;

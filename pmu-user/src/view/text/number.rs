@@ -26,7 +26,7 @@ pub(super) fn count(count: f64) -> String {
 }
 
 /// A share of 1 in per cent.
-pub(super) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent != 0.0 && percent.abs() < 0.1 { format!("{percent:.3} %") } else { format!("{percent:.1} %") }
 }
