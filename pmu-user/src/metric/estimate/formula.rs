@@ -31,21 +31,37 @@ impl Estimates {
             return Value::Missing(self.why_undefined(&asked));
         };
         if asked.freedom.get().is_none() {
-            return Value::Known(Known { estimate, low: estimate, high: estimate, coverage: 1.0, how: How::Counted });
+            return Value::Known(Known {
+                estimate,
+                low: estimate,
+                high: estimate,
+                coverage: 1.0,
+                how: How::Counted,
+            });
         }
         let deviations: Vec<f64> = (0..REPLICATES)
-            .filter_map(|replicate| formula(&|event| self.ask(event, Some(replicate), &asked)).filter(defined))
+            .filter_map(|replicate| {
+                formula(&|event| self.ask(event, Some(replicate), &asked)).filter(defined)
+            })
             .map(|total| total - estimate)
             .collect();
         if REPLICATES - deviations.len() > UNDEFINED_MAX {
-            return Value::Missing("its events are too uncertain: within their error it is undefined".to_owned());
+            return Value::Missing(
+                "its events are too uncertain: within their error it is undefined".to_owned(),
+            );
         }
         let farthest = deviations.iter().fold(0.0_f64, |farthest, deviation| farthest.max(deviation.abs()));
         let mut all = [farthest; REPLICATES];
         all[..deviations.len()].copy_from_slice(&deviations);
         let reach = reach(&all, asked.freedom.get().unwrap_or(1.0));
         let coverage = asked.coverage.get().unwrap_or(1.0);
-        Value::Known(Known { estimate, low: estimate - reach, high: estimate + reach, coverage, how: How::Scaled })
+        Value::Known(Known {
+            estimate,
+            low: estimate - reach,
+            high: estimate + reach,
+            coverage,
+            how: How::Scaled,
+        })
     }
 
     /// An event's total, in a replicate or by estimate, noting what was asked for.

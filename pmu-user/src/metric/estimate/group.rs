@@ -39,7 +39,12 @@ pub(super) fn estimates(turns: &Turns, group: usize, population: &Population<'_>
 }
 
 /// The estimate of one event from the slices in which it counted, `counts` in the order of `seen`.
-pub(super) fn estimate_one(population: &Population<'_>, seen: &[Seen], counts: &[u64], never: &str) -> Estimate {
+pub(super) fn estimate_one(
+    population: &Population<'_>,
+    seen: &[Seen],
+    counts: &[u64],
+    never: &str,
+) -> Estimate {
     match Sample::new(population, seen, 1, never) {
         Ok(sample) => sample.estimate(counts, &mut Room::default()),
         Err(why) => Estimate::Missing(why),
@@ -55,7 +60,12 @@ struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    fn new(population: &Population<'_>, seen: &'a [Seen], groups: usize, never: &str) -> Result<Self, String> {
+    fn new(
+        population: &Population<'_>,
+        seen: &'a [Seen],
+        groups: usize,
+        never: &str,
+    ) -> Result<Self, String> {
         if population.rows.is_empty() {
             return Err("what was to be counted never ran".to_owned());
         }
@@ -65,7 +75,8 @@ impl<'a> Sample<'a> {
         let mut unseen = population.time.clone();
         for one in seen {
             let time = population.time[one.slice];
-            unseen[one.slice] = if one.running < time * (1.0 - CLOCKS_DIFFER) { time - one.running } else { 0.0 };
+            unseen[one.slice] =
+                if one.running < time * (1.0 - CLOCKS_DIFFER) { time - one.running } else { 0.0 };
         }
         let coverage = (seen.iter().map(|one| one.running).sum::<f64>() / population.time_total).min(1.0);
         if unseen.iter().all(|time| *time == 0.0) {

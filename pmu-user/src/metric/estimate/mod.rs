@@ -26,8 +26,8 @@ mod student;
 #[cfg(test)]
 mod tests;
 
-use self::{population::Population, replicates::Deviations};
 pub use self::replicates::REPLICATES;
+use self::{population::Population, replicates::Deviations};
 use super::value::{How, Known, Value};
 use crate::{drain::slice::SliceRow, plan::turns::Turns};
 

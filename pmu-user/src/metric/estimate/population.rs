@@ -17,7 +17,7 @@ pub(super) struct Population<'a> {
     pub(super) time_total: f64,
     /// Numbers in a signature.
     pub(super) columns: usize,
-    /// Signatures, slice by slice: rates with mean 0 and variance 1 over the owner's time.
+    /// Signatures, slice by slice: rates with mean 0 over the owner's time.
     signatures: Vec<f64>,
 }
 
@@ -34,7 +34,9 @@ impl<'a> Population<'a> {
             time_total: time.iter().sum(),
             time,
             columns: columns.len(),
-            signatures: (0..rows.len()).flat_map(|slice| columns.iter().map(move |column| column[slice])).collect(),
+            signatures: (0..rows.len())
+                .flat_map(|slice| columns.iter().map(move |column| column[slice]))
+                .collect(),
         }
     }
 
@@ -69,13 +71,16 @@ fn rate_columns(turns: &Turns, rows: &[&SliceRow]) -> impl Iterator<Item = Vec<O
     })
 }
 
-/// Rates with mean 0 and variance 1, so that one ridge fits all. What is not known takes the mean. `None` if they do not
-/// vary.
+/// Rates with mean 0, so that one ridge fits all: in units between their mean and their spread. By their spread alone, what
+/// is noise only (reference cycles per time) would weigh as much as what tells phases apart; by their mean alone, what
+/// varies by a few per cent (the frequency) could not tell anything. What is not known takes the mean. `None` if they do
+/// not vary.
 fn standardised(rates: &[Option<f64>], time: &[f64]) -> Option<Vec<f64>> {
     let known = || rates.iter().zip(time).filter_map(|(rate, time)| Some(((*rate)?, time)));
     let weight: f64 = known().map(|(_, time)| time).sum();
     let mean = known().map(|(rate, time)| time * rate).sum::<f64>() / weight;
     let spread = (known().map(|(rate, time)| time * (rate - mean).powi(2)).sum::<f64>() / weight).sqrt();
+    let scale = (spread * mean).sqrt();
     (spread > SPREAD_MIN * mean)
-        .then(|| rates.iter().map(|rate| rate.map_or(0.0, |rate| (rate - mean) / spread)).collect())
+        .then(|| rates.iter().map(|rate| rate.map_or(0.0, |rate| (rate - mean) / scale)).collect())
 }

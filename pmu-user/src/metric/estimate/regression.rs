@@ -8,9 +8,9 @@ use super::{
     represent::{Seen, weights},
 };
 
-/// How strongly slopes are held back, in variances of a signature's number, which are 1. At the end there is no slope at
+/// How strongly slopes are held back, in units of the signatures' variance. At the end there is no slope at
 /// all: the plain ratio to the owner's time. Below the first, the noise of what always counts would be fitted.
-const RIDGES: [f64; 6] = [3e-4, 3e-3, 3e-2, 0.3, 3.0, f64::INFINITY];
+const RIDGES: [f64; 6] = [1e-4, 1e-3, 1e-2, 0.1, 1.0, f64::INFINITY];
 
 /// Most of a prediction that a slice may make of itself. Without a bound, one that the regression bends to says nothing
 /// of the error and has it divided by nothing.
@@ -89,7 +89,8 @@ impl<'a> Regression<'a> {
                 *gap -= stands_for[at] * one.running * rate;
             }
         }
-        let mut regression = Self { seen, stands_for, running_total, columns, centred, gap, fits: Vec::new() };
+        let mut regression =
+            Self { seen, stands_for, running_total, columns, centred, gap, fits: Vec::new() };
         let moments = regression.moments();
         // Without signatures all ridges are the same.
         let ridges = if columns == 0 { &RIDGES[RIDGES.len() - 1..] } else { &RIDGES[..] };
@@ -227,13 +228,14 @@ impl<'a> Regression<'a> {
 }
 
 /// Degrees of freedom, by what the regression used up, and by what a few large deviations among small ones leave: with
-/// normal deviations (Σd²)² / Σd⁴ is a third of their number.
+/// normal deviations (Σd²)² / Σd⁴ is a third of their number. Half of that, for few deviations do not show their own tail
+/// (bursts): the simulation misses the truth more often without.
 fn freedom(deviations: &[f64], parameters: f64) -> f64 {
     let (squares, fourths) = deviations.iter().fold((0.0, 0.0), |(squares, fourths), deviation| {
         let square = deviation * deviation;
         (squares + square, fourths + square * square)
     });
     let by_number = FREEDOM * (deviations.len() as f64 - parameters);
-    let by_size = if fourths > 0.0 { 3.0 * squares * squares / fourths - 1.0 } else { by_number };
+    let by_size = if fourths > 0.0 { (3.0 * squares * squares / fourths - 1.0) / 2.0 } else { by_number };
     by_number.min(by_size).max(1.0)
 }

@@ -57,7 +57,10 @@ mod tests {
     fn two_passes_sum_up_what_pairs_do() {
         let (at, masses): ([f64; 5], _) = ([0.0, 1.0, 4.0, 5.0, 9.0], [1.0, 0.0, 2.0, 5.0, 0.5]);
         for (place, sum) in at.iter().zip(smooth(&at, &masses, 2.0)) {
-            let pairs = at.iter().zip(&masses).map(|(other, mass)| mass * ((-(place - other).abs() / 2.0).exp() + FAR));
+            let pairs = at
+                .iter()
+                .zip(&masses)
+                .map(|(other, mass)| mass * ((-(place - other).abs() / 2.0).exp() + FAR));
             assert!((pairs.sum::<f64>() - sum).abs() < 1e-12);
         }
     }

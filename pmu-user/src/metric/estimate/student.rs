@@ -29,7 +29,8 @@ mod tests {
     #[test]
     fn the_quantile_falls_from_that_of_one_degree_to_that_of_the_normal() {
         // Abramowitz and Stegun, table 26.10.
-        for (freedom, expected) in [(1.0, 12.706), (7.0, 2.365), (12.0, 2.179), (40.0, 2.021), (1e12, 1.960)] {
+        for (freedom, expected) in [(1.0, 12.706), (7.0, 2.365), (12.0, 2.179), (40.0, 2.021), (1e12, 1.960)]
+        {
             assert!((quantile(freedom) - expected).abs() < 0.003, "{freedom}: {}", quantile(freedom));
         }
         assert!((10..400).all(|tenths| {

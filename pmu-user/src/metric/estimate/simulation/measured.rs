@@ -57,7 +57,9 @@ impl Measured {
         let rows = ours.iter().zip(&order).enumerate().filter(|(_, ((ran_ms, _), _))| *ran_ms > 0.0);
         Self {
             turns: turns(workload),
-            rows: rows.map(|(slice, ((ran_ms, counts), group))| row(slice, *group, *ran_ms, counts)).collect(),
+            rows: rows
+                .map(|(slice, ((ran_ms, counts), group))| row(slice, *group, *ran_ms, counts))
+                .collect(),
             kernel: (0..events).map(scaled).collect(),
             truth,
         }
@@ -94,7 +96,12 @@ fn row(slice: usize, group: u32, ran_ms: f64, counts: &[f64]) -> SliceRow {
 fn turns(workload: &Workload) -> Turns {
     let group = |events: usize| EventGroup {
         events: (0..events)
-            .map(|event| PlannedEvent { name: event.to_string(), kind: 4, words: [0; 4], modes: String::new() })
+            .map(|event| PlannedEvent {
+                name: event.to_string(),
+                kind: 4,
+                words: [0; 4],
+                modes: String::new(),
+            })
             .collect(),
     };
     Turns {
