@@ -9,8 +9,9 @@ const SPREAD_MIN: f64 = 1e-6;
 pub(super) struct Population<'a> {
     /// What was counted.
     pub(super) rows: &'a [&'a SliceRow],
-    /// Number of each slice since the first.
-    pub(super) at: Vec<f64>,
+    /// For each slice, how much less the one before it has to say than a nearer one: exp(−distance / groups), as a
+    /// round of turns is what brings every group about two slices near.
+    pub(super) fading: Vec<f64>,
     /// Time the owner ran in each, in ns.
     pub(super) time: Vec<f64>,
     /// Their sum.
@@ -24,13 +25,16 @@ pub(super) struct Population<'a> {
 impl<'a> Population<'a> {
     /// Reads rows that are in order of time.
     pub(super) fn new(turns: &Turns, rows: &'a [&'a SliceRow]) -> Self {
-        let first = rows.first().map_or(0, |row| row.slice);
+        let round = turns.groups.len().max(1) as f64;
+        let mut last = rows.first().map_or(0, |row| row.slice);
+        let fade =
+            |row: &&SliceRow| (-((row.slice - std::mem::replace(&mut last, row.slice)) as f64) / round).exp();
         let time: Vec<f64> = rows.iter().map(|row| row.time_ns as f64).collect();
         let columns: Vec<Vec<f64>> =
             rate_columns(turns, rows).filter_map(|rates| standardised(&rates, &time)).collect();
         Self {
             rows,
-            at: rows.iter().map(|row| (row.slice - first) as f64).collect(),
+            fading: rows.iter().map(fade).collect(),
             time_total: time.iter().sum(),
             time,
             columns: columns.len(),
@@ -44,7 +48,7 @@ impl<'a> Population<'a> {
     pub(super) fn unsigned(&self) -> Self {
         Self {
             rows: self.rows,
-            at: self.at.clone(),
+            fading: self.fading.clone(),
             time: self.time.clone(),
             time_total: self.time_total,
             columns: 0,
