@@ -135,8 +135,10 @@ impl<'a> Regression<'a> {
             square_root.divide(&mut gap);
         }
         let columns = gap.len();
-        let (mut without_itself, mut lever, mut parameters) = (Vec::new(), Vec::new(), 0.0);
-        for at in 0..self.seen.len() {
+        let slices = self.seen.len();
+        let (mut without_itself, mut lever) = (Vec::with_capacity(slices), Vec::with_capacity(slices));
+        let mut parameters = 0.0;
+        for at in 0..slices {
             let signature = &signatures[at * columns..(at + 1) * columns];
             let leverage = self.share(at) * (1.0 + dot(signature, signature));
             parameters += leverage;
@@ -193,12 +195,13 @@ impl<'a> Regression<'a> {
             room.totals.push(by_time + dot(&room.slopes, &ridge.gap));
         }
         let best = room.scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = room.scores.iter().map(|score| (score - best).exp()).sum();
+        room.scores.iter_mut().for_each(|score| *score = (*score - best).exp());
+        let sum: f64 = room.scores.iter().sum();
         room.deviations.clear();
         room.deviations.resize(slices, 0.0);
         let (mut total, mut parameters) = (0.0, 0.0);
         for (at, ridge) in self.fits.iter().enumerate() {
-            let weight = (room.scores[at] - best).exp() / sum;
+            let weight = room.scores[at] / sum;
             total += weight * room.totals[at];
             parameters += weight * ridge.parameters;
             let residuals = &room.residuals[at * slices..(at + 1) * slices];
