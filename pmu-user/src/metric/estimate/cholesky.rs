@@ -1,4 +1,4 @@
-//! Solves small symmetric systems: at most as many unknowns as there are events that always count.
+//! Square roots of small symmetric matrices: as many rows as there are events that always count.
 
 /// The lower triangle L of A = L·Lᵀ, row by row.
 pub(super) struct Cholesky {
@@ -27,20 +27,13 @@ impl Cholesky {
         Self { size, lower }
     }
 
-    /// Solves L·x = `side` in place.
-    pub(super) fn forward(&self, side: &mut [f64]) {
+    /// Solves L·x = `side` in place. The square of what remains is side·A⁻¹·side.
+    pub(super) fn divide(&self, side: &mut [f64]) {
         for row in 0..self.size {
-            let known: f64 = (0..row).map(|k| self.lower[row * self.size + k] * side[k]).sum();
-            side[row] = (side[row] - known) / self.lower[row * self.size + row];
-        }
-    }
-
-    /// Solves A·x = `side` in place.
-    pub(super) fn solve(&self, side: &mut [f64]) {
-        self.forward(side);
-        for row in (0..self.size).rev() {
-            let known: f64 = (row + 1..self.size).map(|k| self.lower[k * self.size + row] * side[k]).sum();
-            side[row] = (side[row] - known) / self.lower[row * self.size + row];
+            let (before, rest) = side.split_at_mut(row);
+            let lower = &self.lower[row * self.size..=row * self.size + row];
+            let known: f64 = lower.iter().zip(before.iter()).map(|(lower, before)| lower * before).sum();
+            rest[0] = (rest[0] - known) / lower[row];
         }
     }
 }
@@ -50,20 +43,23 @@ mod tests {
     use super::Cholesky;
 
     #[test]
-    fn what_is_solved_gives_back_the_right_side() {
+    fn the_square_of_a_quotient_is_the_form_of_the_inverse() {
+        // The inverse of this matrix takes (1, −2, 3) to x, by A·x = (1, −2, 3).
         let matrix = [4.0, 2.0, 0.6, 2.0, 3.0, -0.4, 0.6, -0.4, 1.5];
-        let mut solution = [1.0, -2.0, 3.0];
-        Cholesky::new(&matrix, 3, 0.0).solve(&mut solution);
-        for (row, side) in matrix.chunks(3).zip([1.0, -2.0, 3.0]) {
-            let product: f64 = row.iter().zip(&solution).map(|(a, x)| a * x).sum();
-            assert!((product - side).abs() < 1e-12, "{product} for {side}");
-        }
+        let x: [f64; 3] = [0.5, -1.25, 2.0];
+        let side: Vec<f64> =
+            matrix.chunks(3).map(|row| row.iter().zip(&x).map(|(a, x)| a * x).sum()).collect();
+        let form: f64 = side.iter().zip(&x).map(|(side, x)| side * x).sum();
+        let mut quotient = side;
+        Cholesky::new(&matrix, 3, 0.0).divide(&mut quotient);
+        assert!((quotient.iter().map(|q| q * q).sum::<f64>() - form).abs() < 1e-12, "{quotient:?}, {form}");
     }
 
     #[test]
-    fn equal_columns_share_with_a_ridge() {
-        let mut solution = [1.0, 1.0];
-        Cholesky::new(&[1.0, 1.0, 1.0, 1.0], 2, 1e-6).solve(&mut solution);
-        assert!((solution[0] - 0.5).abs() < 1e-6 && (solution[1] - 0.5).abs() < 1e-6, "{solution:?}");
+    fn columns_that_are_equal_are_divided_with_a_ridge() {
+        let mut quotient = [1.0, 1.0];
+        Cholesky::new(&[1.0, 1.0, 1.0, 1.0], 2, 1e-6).divide(&mut quotient);
+        let square: f64 = quotient.iter().map(|q| q * q).sum();
+        assert!((square - 1.0).abs() < 1e-5, "{quotient:?}");
     }
 }

@@ -25,17 +25,18 @@ pub(super) fn estimates(turns: &Turns, group: usize, population: &Population<'_>
     } else {
         "its group had no turn while this ran; a longer run gives every group one"
     };
-    let sample = match Sample::new(population, &seen, turns.groups.len(), never) {
+    let sample = match Sample::new(population, &seen, never) {
         Ok(sample) => sample,
         Err(why) => return vec![Estimate::Missing(why); events],
     };
     let mut room = Room::default();
-    (0..events)
-        .map(|event| {
-            let counts: Vec<u64> = seen.iter().map(|one| population.rows[one.slice].counts[event]).collect();
-            sample.estimate(&counts, &mut room)
-        })
-        .collect()
+    let mut counts = Vec::new();
+    let estimate = |event: usize| {
+        counts.clear();
+        counts.extend(seen.iter().map(|one| population.rows[one.slice].counts[event]));
+        sample.estimate(&counts, &mut room)
+    };
+    (0..events).map(estimate).collect()
 }
 
 /// The estimate of one event from the slices in which it counted, `counts` in the order of `seen`.
@@ -45,7 +46,7 @@ pub(super) fn estimate_one(
     counts: &[u64],
     never: &str,
 ) -> Estimate {
-    match Sample::new(population, seen, 1, never) {
+    match Sample::new(population, seen, never) {
         Ok(sample) => sample.estimate(counts, &mut Room::default()),
         Err(why) => Estimate::Missing(why),
     }
@@ -60,12 +61,7 @@ struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    fn new(
-        population: &Population<'_>,
-        seen: &'a [Seen],
-        groups: usize,
-        never: &str,
-    ) -> Result<Self, String> {
+    fn new(population: &Population<'_>, seen: &'a [Seen], never: &str) -> Result<Self, String> {
         if population.rows.is_empty() {
             return Err("what was to be counted never ran".to_owned());
         }
@@ -89,34 +85,33 @@ impl<'a> Sample<'a> {
                 seen.len()
             ));
         }
-        Ok(Self { seen, coverage, regression: Some(Regression::new(population, seen, &unseen, groups)) })
+        Ok(Self { seen, coverage, regression: Some(Regression::new(population, seen, &unseen)) })
     }
 
     fn estimate(&self, counts: &[u64], room: &mut Room) -> Estimate {
         let exact = counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
         let Some(regression) = &self.regression else { return Estimate::Exact(exact) };
-        let rates: Vec<f64> =
-            self.seen.iter().zip(counts).map(|(one, count)| *count as f64 / one.running).collect();
-        let fitted = regression.fit(&rates, room);
+        room.rates.clear();
+        room.rates.extend(self.seen.iter().zip(counts).map(|(one, count)| *count as f64 / one.running));
+        let fitted = regression.fit(room);
         let seen = exact as f64;
-        let deviations = at_least_by_chance(&room.deviations, seen, self.coverage);
+        at_least_by_chance(&mut room.deviations, seen, self.coverage);
         Estimate::Scaled(Box::new(Scaled {
             total: fitted.total.max(seen),
             seen,
             coverage: self.coverage,
-            deviations: Deviations::new(&deviations, fitted.freedom),
+            deviations: Deviations::new(&room.deviations, fitted.freedom),
         }))
     }
 }
 
-/// Deviations no smaller than those of occurrences that fall into the turns by chance, as in [`super::super::counts`]:
-/// where nothing, or the same few, were seen in every slice, that is not what must have been in the others. One more than
-/// was seen is allowed for.
-fn at_least_by_chance(deviations: &[f64], seen: f64, share: f64) -> Vec<f64> {
+/// Makes deviations no smaller than those of occurrences that fall into the turns by chance, as in
+/// [`super::super::counts`]: where nothing, or the same few, were seen in every slice, that is not what must have been in the
+/// others. One more than was seen is allowed for.
+fn at_least_by_chance(deviations: &mut [f64], seen: f64, share: f64) {
     let variance: f64 = deviations.iter().map(|deviation| deviation * deviation).sum();
     let by_chance = (seen + 1.0) * (1.0 - share) / (share * share);
-    if variance >= by_chance {
-        return deviations.to_vec();
+    if variance < by_chance {
+        deviations.fill((by_chance / deviations.len() as f64).sqrt());
     }
-    vec![(by_chance / deviations.len() as f64).sqrt(); deviations.len()]
 }

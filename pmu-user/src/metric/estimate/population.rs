@@ -9,28 +9,32 @@ const SPREAD_MIN: f64 = 1e-6;
 pub(super) struct Population<'a> {
     /// What was counted.
     pub(super) rows: &'a [&'a SliceRow],
-    /// Number of each slice since the first.
-    pub(super) at: Vec<f64>,
+    /// For each slice, how much less the one before it has to say than a nearer one: exp(−distance / groups), as a
+    /// round of turns is what brings every group about two slices near.
+    pub(super) fading: Vec<f64>,
     /// Time the owner ran in each, in ns.
     pub(super) time: Vec<f64>,
     /// Their sum.
     pub(super) time_total: f64,
     /// Numbers in a signature.
     pub(super) columns: usize,
-    /// Signatures, slice by slice: rates with mean 0 and variance 1 over the owner's time.
+    /// Signatures, slice by slice: rates with mean 0 over the owner's time.
     signatures: Vec<f64>,
 }
 
 impl<'a> Population<'a> {
     /// Reads rows that are in order of time.
     pub(super) fn new(turns: &Turns, rows: &'a [&'a SliceRow]) -> Self {
-        let first = rows.first().map_or(0, |row| row.slice);
+        let round = turns.groups.len().max(1) as f64;
+        let mut last = rows.first().map_or(0, |row| row.slice);
+        let fade =
+            |row: &&SliceRow| (-((row.slice - std::mem::replace(&mut last, row.slice)) as f64) / round).exp();
         let time: Vec<f64> = rows.iter().map(|row| row.time_ns as f64).collect();
         let columns: Vec<Vec<f64>> =
             rate_columns(turns, rows).filter_map(|rates| standardised(&rates, &time)).collect();
         Self {
             rows,
-            at: rows.iter().map(|row| (row.slice - first) as f64).collect(),
+            fading: rows.iter().map(fade).collect(),
             time_total: time.iter().sum(),
             time,
             columns: columns.len(),
@@ -44,7 +48,7 @@ impl<'a> Population<'a> {
     pub(super) fn unsigned(&self) -> Self {
         Self {
             rows: self.rows,
-            at: self.at.clone(),
+            fading: self.fading.clone(),
             time: self.time.clone(),
             time_total: self.time_total,
             columns: 0,
@@ -71,13 +75,16 @@ fn rate_columns(turns: &Turns, rows: &[&SliceRow]) -> impl Iterator<Item = Vec<O
     })
 }
 
-/// Rates with mean 0 and variance 1, so that one ridge fits all. What is not known takes the mean. `None` if they do not
-/// vary.
+/// Rates with mean 0, so that one ridge fits all: in units between their mean and their spread. By their spread alone, what
+/// is noise only (reference cycles per time) would weigh as much as what tells phases apart; by their mean alone, what
+/// varies by a few per cent (the frequency) could not tell anything. What is not known takes the mean. `None` if they do
+/// not vary.
 fn standardised(rates: &[Option<f64>], time: &[f64]) -> Option<Vec<f64>> {
     let known = || rates.iter().zip(time).filter_map(|(rate, time)| Some(((*rate)?, time)));
     let weight: f64 = known().map(|(_, time)| time).sum();
     let mean = known().map(|(rate, time)| time * rate).sum::<f64>() / weight;
     let spread = (known().map(|(rate, time)| time * (rate - mean).powi(2)).sum::<f64>() / weight).sqrt();
+    let scale = (spread * mean).sqrt();
     (spread > SPREAD_MIN * mean)
-        .then(|| rates.iter().map(|rate| rate.map_or(0.0, |rate| (rate - mean) / spread)).collect())
+        .then(|| rates.iter().map(|rate| rate.map_or(0.0, |rate| (rate - mean) / scale)).collect())
 }

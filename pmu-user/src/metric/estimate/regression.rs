@@ -8,9 +8,9 @@ use super::{
     represent::{Seen, weights},
 };
 
-/// How strongly slopes are held back, in variances of a signature's number, which are 1. At the end there is no slope at
+/// How strongly slopes are held back, in units of the signatures' variance. At the end there is no slope at
 /// all: the plain ratio to the owner's time. Below the first, the noise of what always counts would be fitted.
-const RIDGES: [f64; 6] = [3e-4, 3e-3, 3e-2, 0.3, 3.0, f64::INFINITY];
+const RIDGES: [f64; 6] = [1e-4, 1e-3, 1e-2, 0.1, 1.0, f64::INFINITY];
 
 /// Most of a prediction that a slice may make of itself. Without a bound, one that the regression bends to says nothing
 /// of the error and has it divided by nothing.
@@ -34,10 +34,13 @@ pub(super) struct Regression<'a> {
     fits: Vec<Ridge>,
 }
 
-/// What a ridge makes of a group.
+/// What a ridge makes of a group. Signatures are divided by the square root of their moments with the ridge: then slopes
+/// are sums, and no event has to be solved for.
 struct Ridge {
-    /// `None` if there is no slope.
-    solver: Option<Cholesky>,
+    /// Empty if there is no slope.
+    signatures: Vec<f64>,
+    /// The gap, divided likewise.
+    gap: Vec<f64>,
     /// For each slice, what makes its residual that of a regression without it.
     without_itself: Vec<f64>,
     /// For each slice, what makes its difference from its neighbours a deviation of the total.
@@ -57,6 +60,8 @@ pub(super) struct Fitted {
 /// Memory that is used again for each event.
 #[derive(Default)]
 pub(super) struct Room {
+    /// Of each slice seen: counts per ns.
+    pub(super) rates: Vec<f64>,
     slopes: Vec<f64>,
     residuals: Vec<f64>,
     scores: Vec<f64>,
@@ -67,10 +72,9 @@ pub(super) struct Room {
 
 impl<'a> Regression<'a> {
     /// `unseen` is the time in each slice that the group missed. At least three slices have to be seen.
-    pub(super) fn new(population: &Population<'_>, seen: &'a [Seen], unseen: &[f64], groups: usize) -> Self {
+    pub(super) fn new(population: &Population<'_>, seen: &'a [Seen], unseen: &[f64]) -> Self {
         let columns = population.columns;
-        // A round of turns: far enough for two slices or three, and not farther than phases have to last.
-        let stands_for = weights(population, seen, unseen, groups as f64);
+        let stands_for = weights(population, seen, unseen);
         let running_total: f64 = seen.iter().map(|one| one.running).sum();
         let mut mean = vec![0.0; columns];
         for one in seen {
@@ -122,27 +126,27 @@ impl<'a> Regression<'a> {
     }
 
     fn ridge(&self, moments: &[f64], ridge: f64) -> Ridge {
-        let solver = ridge.is_finite().then(|| Cholesky::new(moments, self.columns, ridge));
-        let mut toward_gap = self.gap.clone();
-        match &solver {
-            Some(solver) => solver.solve(&mut toward_gap),
-            None => toward_gap.fill(0.0),
+        let (mut signatures, mut gap) = (Vec::new(), Vec::new());
+        if ridge.is_finite() {
+            let square_root = Cholesky::new(moments, self.columns, ridge);
+            signatures.clone_from(&self.centred);
+            gap.clone_from(&self.gap);
+            signatures.chunks_exact_mut(self.columns).for_each(|signature| square_root.divide(signature));
+            square_root.divide(&mut gap);
         }
-        let mut half = vec![0.0; self.columns];
-        let (mut without_itself, mut lever, mut parameters) = (Vec::new(), Vec::new(), 0.0);
-        for at in 0..self.seen.len() {
-            half.copy_from_slice(self.signature(at));
-            match &solver {
-                Some(solver) => solver.forward(&mut half),
-                None => half.fill(0.0),
-            }
-            let leverage = self.share(at) * (1.0 + half.iter().map(|x| x * x).sum::<f64>());
+        let columns = gap.len();
+        let slices = self.seen.len();
+        let (mut without_itself, mut lever) = (Vec::with_capacity(slices), Vec::with_capacity(slices));
+        let mut parameters = 0.0;
+        for at in 0..slices {
+            let signature = &signatures[at * columns..(at + 1) * columns];
+            let leverage = self.share(at) * (1.0 + dot(signature, signature));
             parameters += leverage;
             without_itself.push(1.0 / (1.0 - leverage.min(LEVERAGE_MAX)));
-            let shift: f64 = self.signature(at).iter().zip(&toward_gap).map(|(a, b)| a * b).sum();
-            lever.push(self.lever(at, self.stands_for[at] + shift / self.running_total));
+            let weight = self.stands_for[at] + dot(signature, &gap) / self.running_total;
+            lever.push(self.lever(at, weight));
         }
-        Ridge { solver, without_itself, lever, parameters }
+        Ridge { signatures, gap, without_itself, lever, parameters }
     }
 
     /// If the variance of a count is s² times its running time c, a slice with `weight` in the total adds
@@ -164,12 +168,13 @@ impl<'a> Regression<'a> {
         }
     }
 
-    /// Estimates an event from its rates in the slices seen.
+    /// Estimates an event from its rates in the slices seen, which are in the room.
     ///
     /// No ridge is chosen: each has the weight that its predictions of left-out slices earn it (as in Bayesian model
     /// averaging, at half its sharpness; a choice would forget that others did nearly as well).
-    pub(super) fn fit(&self, rates: &[f64], room: &mut Room) -> Fitted {
+    pub(super) fn fit(&self, room: &mut Room) -> Fitted {
         let slices = self.seen.len();
+        let rates = &room.rates;
         let mean: f64 = rates.iter().enumerate().map(|(at, rate)| self.share(at) * rate).sum();
         let by_time: f64 =
             (0..slices).map(|at| self.stands_for[at] * self.seen[at].running * rates[at]).sum();
@@ -178,23 +183,25 @@ impl<'a> Regression<'a> {
         room.totals.clear();
         for ridge in &self.fits {
             self.slopes(ridge, rates, mean, &mut room.slopes);
+            let columns = ridge.gap.len();
             let mut score = 0.0;
             for (at, rate) in rates.iter().enumerate() {
-                let predicted: f64 = self.signature(at).iter().zip(&room.slopes).map(|(a, b)| a * b).sum();
+                let predicted = dot(&ridge.signatures[at * columns..(at + 1) * columns], &room.slopes);
                 let residual = (rate - mean - predicted) * ridge.without_itself[at];
                 score += self.seen[at].running * residual * residual;
                 room.residuals.push(residual);
             }
             room.scores.push(-0.25 * slices as f64 * score.max(f64::MIN_POSITIVE).ln());
-            room.totals.push(by_time + room.slopes.iter().zip(&self.gap).map(|(a, b)| a * b).sum::<f64>());
+            room.totals.push(by_time + dot(&room.slopes, &ridge.gap));
         }
         let best = room.scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = room.scores.iter().map(|score| (score - best).exp()).sum();
+        room.scores.iter_mut().for_each(|score| *score = (*score - best).exp());
+        let sum: f64 = room.scores.iter().sum();
         room.deviations.clear();
         room.deviations.resize(slices, 0.0);
         let (mut total, mut parameters) = (0.0, 0.0);
         for (at, ridge) in self.fits.iter().enumerate() {
-            let weight = (room.scores[at] - best).exp() / sum;
+            let weight = room.scores[at] / sum;
             total += weight * room.totals[at];
             parameters += weight * ridge.parameters;
             let residuals = &room.residuals[at * slices..(at + 1) * slices];
@@ -205,15 +212,18 @@ impl<'a> Regression<'a> {
 
     fn slopes(&self, ridge: &Ridge, rates: &[f64], mean: f64, slopes: &mut Vec<f64>) {
         slopes.clear();
-        slopes.resize(self.columns, 0.0);
-        let Some(solver) = &ridge.solver else { return };
-        for (at, rate) in rates.iter().enumerate() {
+        slopes.resize(ridge.gap.len(), 0.0);
+        if slopes.is_empty() {
+            return;
+        }
+        for (at, (rate, signature)) in
+            rates.iter().zip(ridge.signatures.chunks_exact(slopes.len())).enumerate()
+        {
             let pull = self.share(at) * (rate - mean);
-            for (slope, rate) in slopes.iter_mut().zip(self.signature(at)) {
-                *slope += pull * rate;
+            for (slope, number) in slopes.iter_mut().zip(signature) {
+                *slope += pull * number;
             }
         }
-        solver.solve(slopes);
     }
 
     /// Adds each slice's deviation: how far it is from its neighbours, so that a drift which all turns followed is no error.
@@ -227,14 +237,19 @@ impl<'a> Regression<'a> {
     }
 }
 
+fn dot(left: &[f64], right: &[f64]) -> f64 {
+    left.iter().zip(right).map(|(left, right)| left * right).sum()
+}
+
 /// Degrees of freedom, by what the regression used up, and by what a few large deviations among small ones leave: with
-/// normal deviations (Σd²)² / Σd⁴ is a third of their number.
+/// normal deviations (Σd²)² / Σd⁴ is a third of their number. Half of that, for few deviations do not show their own tail
+/// (bursts): the simulation misses the truth more often without.
 fn freedom(deviations: &[f64], parameters: f64) -> f64 {
     let (squares, fourths) = deviations.iter().fold((0.0, 0.0), |(squares, fourths), deviation| {
         let square = deviation * deviation;
         (squares + square, fourths + square * square)
     });
     let by_number = FREEDOM * (deviations.len() as f64 - parameters);
-    let by_size = if fourths > 0.0 { 3.0 * squares * squares / fourths - 1.0 } else { by_number };
+    let by_size = if fourths > 0.0 { (3.0 * squares * squares / fourths - 1.0) / 2.0 } else { by_number };
     by_number.min(by_size).max(1.0)
 }

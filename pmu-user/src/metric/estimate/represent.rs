@@ -17,34 +17,31 @@ pub(super) struct Seen {
 /// For each slice seen: how much of the owner's time a ns of it stands for, itself included. Weighted by running time
 /// they sum up to all of the owner's time.
 ///
-/// An unseen ns is spoken for by all that was seen: by running time, and by exp(−distance / `reach`), distance in slices.
-pub(super) fn weights(population: &Population<'_>, seen: &[Seen], unseen: &[f64], reach: f64) -> Vec<f64> {
+/// An unseen ns is spoken for by all that was seen: by running time, and by nearness ([`Population::fading`]).
+pub(super) fn weights(population: &Population<'_>, seen: &[Seen], unseen: &[f64]) -> Vec<f64> {
     let mut running = vec![0.0; unseen.len()];
     for one in seen {
         running[one.slice] += one.running;
     }
-    let voices = smooth(&population.at, &running, reach);
+    let voices = smooth(&population.fading, &running);
     let claims: Vec<f64> = unseen.iter().zip(&voices).map(|(time, voices)| time / voices).collect();
-    let shares = smooth(&population.at, &claims, reach);
+    let shares = smooth(&population.fading, &claims);
     seen.iter().map(|one| 1.0 + shares[one.slice]).collect()
 }
 
-/// For each place the sum of all `masses`, each times exp(−distance / reach) + `FAR`. A sum of exponentials needs one
+/// For each place the sum of all `masses`, each times `FAR` + how much is left of it after fading on the way. A sum of exponentials needs one
 /// pass each way, not one a pair.
-fn smooth(at: &[f64], masses: &[f64], reach: f64) -> Vec<f64> {
+fn smooth(fading: &[f64], masses: &[f64]) -> Vec<f64> {
     let mut sums = vec![FAR * masses.iter().sum::<f64>(); masses.len()];
-    let (mut before, mut last) = (0.0, 0.0);
+    let mut before = 0.0;
     for (place, mass) in masses.iter().enumerate() {
-        before = before * ((last - at[place]) / reach).exp() + mass;
-        last = at[place];
+        before = before * fading[place] + mass;
         sums[place] += before;
     }
     let mut after = 0.0;
     for place in (0..masses.len()).rev() {
-        after *= ((at[place] - last) / reach).exp();
-        last = at[place];
         sums[place] += after;
-        after += masses[place];
+        after = (after + masses[place]) * fading[place];
     }
     sums
 }
@@ -56,7 +53,8 @@ mod tests {
     #[test]
     fn two_passes_sum_up_what_pairs_do() {
         let (at, masses): ([f64; 5], _) = ([0.0, 1.0, 4.0, 5.0, 9.0], [1.0, 0.0, 2.0, 5.0, 0.5]);
-        for (place, sum) in at.iter().zip(smooth(&at, &masses, 2.0)) {
+        let fading: Vec<f64> = (0..5).map(|at_| (-(at[at_] - at[at_.max(1) - 1]) / 2.0).exp()).collect();
+        for (place, sum) in at.iter().zip(smooth(&fading, &masses)) {
             let pairs = at
                 .iter()
                 .zip(&masses)

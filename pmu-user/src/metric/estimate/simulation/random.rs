@@ -1,5 +1,8 @@
 //! A generator good enough for a simulation (xorshift64*, Vigna 2016), the same on every run.
 
+/// Reciprocal of the standard deviation of even numbers from 0 to 1.
+const SQRT_12: f64 = 3.464_101_615_137_754_6;
+
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -28,9 +31,9 @@ impl Random {
         -mean * (1.0 - self.uniform()).ln()
     }
 
-    /// Mean 0, variance 1. A triangle: many of them make a slice, and their sum is normal.
+    /// Mean 0, variance 1, even in between: several make a slice, and their sum is nearly normal.
     pub(super) fn noise(&mut self) -> f64 {
-        (self.uniform() + self.uniform() - 1.0) * 6.0_f64.sqrt()
+        (self.uniform() - 0.5) * SQRT_12
     }
 
     pub(super) fn shuffle(&mut self, items: &mut [u32]) {

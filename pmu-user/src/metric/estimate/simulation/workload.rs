@@ -9,10 +9,10 @@ use super::random::Random;
 pub(super) const ALWAYS: usize = 8;
 /// Events in each group that takes turns.
 pub(super) const EVENTS: usize = 2;
-/// Resolution of a workload, in ms. Phases and their borders know none.
-pub(super) const STEP_MS: f64 = 2.0;
 /// How long the kernel leaves a group on the counters, in ms: a tick at 250 Hz (kernel/events/core.c, `PERF_CPU_HRTIMER`).
 pub(super) const KERNEL_TURN_MS: f64 = 4.0;
+/// Resolution, in ms: no group has less of a turn. Phases and their borders know none.
+pub(super) const STEP_MS: f64 = KERNEL_TURN_MS;
 
 /// Whether what always counts can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +64,8 @@ impl Workload {
         let round_ms = slice_ms * groups as f64;
         let length_ms = match class {
             Class::Short => round_ms * random.between(3.0, 8.0),
-            // No longer than 12 s, as the test has to end.
-            _ => (round_ms * random.magnitude(8.0, 100.0)).min(f64::max(12_000.0, 8.0 * round_ms)),
+            // No longer than 10 s, as the test has to end.
+            _ => (round_ms * random.magnitude(8.0, 100.0)).min(f64::max(10_000.0, 8.0 * round_ms)),
         };
         let order =
             [Order::Random, Order::Periodic, Order::Bursts, Order::Locked, Order::Once][random.below(5)];
@@ -77,7 +77,7 @@ impl Workload {
             slice_ms,
             order,
             lengths,
-            event_noise: (0..groups * EVENTS).map(|_| random.magnitude(0.007, 0.14)).collect(),
+            event_noise: (0..groups * EVENTS).map(|_| random.magnitude(0.005, 0.1)).collect(),
             activity_noise: random.magnitude(0.02, 0.2),
             sleeps: (random.uniform() < 0.3)
                 .then(|| (random.magnitude(5.0, 300.0), random.magnitude(5.0, 300.0))),
@@ -113,7 +113,7 @@ impl Workload {
                 turn_ms = random.exponential(if asleep { off } else { on });
             }
             turn_ms -= STEP_MS;
-            activity = 0.8 * activity + 0.6 * random.noise();
+            activity = 0.66 * activity + 0.75 * random.noise();
             if !asleep {
                 self.blur(random, (1.0 + self.activity_noise * activity).max(0.1), &mut counts);
                 each(now_ms, &counts);
@@ -141,18 +141,18 @@ impl Workload {
         stay_ms.max(0.05)
     }
 
-    /// Noise: cycles and slots vary by 2 %, instructions, events and where slots went with the activity as well, and
+    /// Noise: cycles and slots vary by 1 %, instructions, events and where slots went with the activity as well, and
     /// events by their own and by chance.
     fn blur(&self, random: &mut Random, activity: f64, counts: &mut [f64]) {
         for (at, count) in counts.iter_mut().enumerate() {
             match at {
-                0 | 3 => *count *= 1.0 + 0.02 * random.noise(),
+                0 | 3 => *count *= 1.0 + 0.01 * random.noise(),
                 2 => *count *= 1.0 + 0.001 * random.noise(),
-                _ if at < ALWAYS => *count *= activity * (1.0 + 0.02 * random.noise()),
+                _ if at < ALWAYS => *count *= activity * (1.0 + 0.01 * random.noise()),
                 _ => {
                     let mean = *count * activity;
-                    let variance = (self.event_noise[at - ALWAYS] * mean).powi(2) + mean;
-                    *count = (mean + variance.sqrt() * random.noise()).max(0.0);
+                    let own = self.event_noise[at - ALWAYS] * mean;
+                    *count = (mean + (own * own + mean).sqrt() * random.noise()).max(0.0);
                 }
             }
         }
