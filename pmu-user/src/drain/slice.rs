@@ -27,3 +27,32 @@ pub struct SliceRow {
     /// Time the group was on counters, in ns. Less than `time_ns` if someone else had its counters.
     pub running_ns: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::SliceRow;
+    use crate::drain::{Drain, SlotId};
+
+    #[test]
+    fn a_row_survives_a_recording() {
+        let row = SliceRow {
+            slot: SlotId { slot: 7, generation: 2 },
+            turns: 1,
+            slice: u64::MAX,
+            group: Some(3),
+            time_ns: 10,
+            always: vec![u64::MAX, 0],
+            always_running_ns: vec![9],
+            counts: vec![1, 2, 3],
+            running_ns: 8,
+        };
+        let drain = Drain { slices: vec![row.clone(), SliceRow { group: None, ..row }], ..Drain::default() };
+        let text = serde_json::to_string(&drain).unwrap();
+        assert_eq!(serde_json::from_str::<Drain>(&text).unwrap().slices, drain.slices);
+    }
+
+    #[test]
+    fn a_drain_of_a_run_without_counters_does_not_mention_them() {
+        assert!(!serde_json::to_string(&Drain::default()).unwrap().contains("slices"));
+    }
+}

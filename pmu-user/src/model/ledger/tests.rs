@@ -10,7 +10,7 @@ use proptest::prelude::{prop, prop_assert_eq, proptest};
 
 use super::Ledger;
 use crate::{
-    drain::{CountRow, CpuRow, Drain, Owner, OwnerRow, SlotId},
+    drain::{CountRow, CpuRow, Drain, Owner, OwnerRow, SlotId, slice::SliceRow},
     machine::cpu::{Cpu, Times},
     model::Interval,
     untrusted::Untrusted,
@@ -162,6 +162,32 @@ fn the_longest_wait_is_exact_when_it_happens_and_bounded_later() {
     let second = ledger.advance(&row(1_000, vec![(56, 1), (32, 1)]));
     let (low, high) = second.owners.values().next().map(|counts| counts.wait_max_ns).unwrap();
     assert!(low <= 32 * 4 && high < 1_000, "{low}..{high}");
+}
+
+#[test]
+fn slices_go_to_the_owner_that_had_the_slot_and_follow_each_other() {
+    let mut ledger = Ledger::new();
+    let row = |at, slice| SliceRow { slot: at, slice, ..SliceRow::default() };
+    let mut total = ledger.advance(&Drain {
+        owners: vec![process(slot(1, 0), 7, "old")],
+        slices: vec![row(slot(1, 0), 1), row(slot(0, 0), 1), row(slot(1, 0), 2)],
+        ..Drain::default()
+    });
+    total.extend(&ledger.advance(&Drain {
+        at_ns: 5,
+        owners: vec![process(slot(1, 1), 8, "new"), process(slot(2, 0), 7, "old")],
+        slices: vec![row(slot(1, 1), 3), row(slot(2, 0), 3)],
+        ..Drain::default()
+    }));
+    let of = |wanted: &str| -> Vec<u64> {
+        let named = |owner: &Owner| match owner {
+            Owner::Process { name, .. } => name.as_bytes() == wanted.as_bytes(),
+            _ => wanted.is_empty(),
+        };
+        let (index, _) = ledger.owners().find(|(_, owner)| named(owner)).unwrap();
+        total.slices[&index].iter().map(|row| row.slice).collect()
+    };
+    assert_eq!((of("old"), of("new"), of("")), (vec![1, 2, 3], vec![3], vec![1]));
 }
 
 proptest! {
