@@ -10,11 +10,14 @@ use std::{
 use pmbpf::{
     machine::{
         Machine,
-        cpu::Cpu,
+        cpu::{self, Cpu},
         pmu::catalog::{Catalog, Place},
     },
     plan::{Plan, PlanError, request::Request},
-    table::notation::{List, resolve},
+    table::{
+        model::for_machine,
+        notation::{List, resolve},
+    },
 };
 
 fn machines() -> PathBuf {
@@ -53,6 +56,19 @@ fn a_guest_without_a_pmu_is_known_and_samples_on_the_clock() {
     assert!(machine.no_core_pmu().unwrap().contains("hypervisor"));
     let sampling = Plan::new(&request(None), &machine, &root).unwrap().sampling.unwrap();
     assert_eq!(sampling.event, "cpu-clock");
+}
+
+#[test]
+fn a_captured_machine_is_identified_and_finds_its_table() {
+    let identity = |name: &str| cpu::identity(&machines().join(name)).unwrap();
+    assert_eq!(identity("guest-no-pmu"), "GenuineIntel-6-55-4");
+    assert_eq!(for_machine(&identity("guest-no-pmu")), Some("skylakex"));
+    assert_eq!(identity("simulated-two-dies"), "AuthenticAMD-6-6-3");
+    assert_eq!(
+        for_machine(&identity("simulated-two-dies")),
+        None,
+        "an emulated CPU is none that has a table"
+    );
 }
 
 #[test]

@@ -143,6 +143,34 @@ fn model(info: &str) -> String {
     }
 }
 
+/// What the processor below `root` identifies itself as, for the table of its model: on x86 vendor, family, model and
+/// stepping (`GenuineIntel-6-6A-4`), on Arm the implementer, the part, and variant and revision as one number (r1p2 is
+/// `Arm-41-d40-12`), all in hexadecimal. `None` if the kernel does not say, or if its CPUs are of different kinds.
+#[must_use]
+pub fn identity(root: &Path) -> Option<String> {
+    identity_of(&read(root, "proc/cpuinfo").ok()?)
+}
+
+fn identity_of(info: &str) -> Option<String> {
+    let decimal = |name: &str| field(info, name)?.parse::<u32>().ok();
+    if let Some(vendor) = field(info, "vendor_id") {
+        let (family, model) = (decimal("cpu family")?, decimal("model")?);
+        return Some(format!("{vendor}-{family:X}-{model:X}-{:X}", decimal("stepping")?));
+    }
+    let part = hexadecimal(field(info, "CPU part")?)?;
+    let mut parts = info.lines().filter_map(|line| field(line, "CPU part"));
+    if !parts.all(|other| hexadecimal(other) == Some(part)) {
+        return None;
+    }
+    let (variant, revision) = (hexadecimal(field(info, "CPU variant")?)?, decimal("CPU revision")?);
+    let implementer = hexadecimal(field(info, "CPU implementer")?)?;
+    Some(format!("Arm-{implementer:x}-{part:x}-{:x}", variant << 4 | revision))
+}
+
+fn hexadecimal(text: &str) -> Option<u32> {
+    u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
 /// x86 says so in CPUID; elsewhere the device tree or the firmware's tables do.
 fn is_guest(root: &Path, info: &str) -> bool {
     let flagged = field(info, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
@@ -193,7 +221,32 @@ pub fn format_list(cpus: &[Cpu]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cpu, cpu_times, format_list, parse_list};
+    use super::{Cpu, cpu_times, format_list, identity_of, parse_list};
+
+    /// The lines of a CPU that name its kind, as the kernel writes them (arch/arm64/kernel/cpuinfo.c).
+    fn arm_cpu(part: &str) -> String {
+        format!(
+            "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x1\nCPU part\t: {part}\n\
+             CPU revision\t: 2\n\n"
+        )
+    }
+
+    #[test]
+    fn an_x86_cpu_is_identified_in_hexadecimal() {
+        let info = "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC 9654\nstepping\t: 1\n";
+        assert_eq!(identity_of(info).unwrap(), "AuthenticAMD-19-11-1");
+    }
+
+    #[test]
+    fn an_arm_cpu_is_identified_by_implementer_part_and_revision() {
+        assert_eq!(identity_of(&arm_cpu("0xd40").repeat(2)).unwrap(), "Arm-41-d40-12");
+    }
+
+    #[test]
+    fn cpus_of_different_kinds_have_no_identity() {
+        assert_eq!(identity_of(&(arm_cpu("0xd40") + &arm_cpu("0xd0c"))), None);
+        assert_eq!(identity_of("processor\t: 0\n"), None);
+    }
 
     #[test]
     fn a_list_survives_the_round_trip() {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Model, TextError, read};
+use super::{Model, TextError, matches, read};
 use crate::{
     suggest::did_you_mean,
     table::perfmon::{self, PerfmonError},
@@ -61,7 +61,8 @@ pub fn load(name: &str, folder: Option<&Path>) -> Result<Model, FindError> {
     }
 }
 
-/// Name of the built-in model for a CPU that identifies itself as `identity`, as `GenuineIntel-6-6A-4`.
+/// Name of the built-in model for a CPU that identifies itself as `identity`, as `GenuineIntel-6-6A-4`
+/// ([`crate::machine::cpu::identity`]).
 #[must_use]
 pub fn for_machine(identity: &str) -> Option<&'static str> {
     let head = |text: &'static str| text.lines().find_map(|line| line.strip_prefix("cpus\t"));
@@ -71,44 +72,23 @@ pub fn for_machine(identity: &str) -> Option<&'static str> {
     })
 }
 
-/// Does a CPU belong to a pattern? The parts are equal, but for the last of four, a set of steppings.
-#[must_use]
-pub fn matches(pattern: &str, identity: &str) -> bool {
-    let pattern: Vec<&str> = pattern.splitn(4, '-').collect();
-    let identity: Vec<&str> = identity.splitn(4, '-').collect();
-    let same = |index: usize| match (pattern.get(index), identity.get(index)) {
-        (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
-        _ => false,
-    };
-    let stepping = match (pattern.get(3), identity.get(3)) {
-        (None, _) => true,
-        (Some(_), None) => false,
-        (Some(set), Some(one)) => {
-            let set = set.trim_matches(['[', ']']).to_ascii_uppercase();
-            set == ":xdigit:" || set.split(',').any(|part| part.contains(&one.to_ascii_uppercase()))
-        }
-    };
-    same(0) && same(1) && same(2) && stepping
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{KNOWN, for_machine, load, matches};
-
-    #[test]
-    fn a_pattern_names_steppings_or_none() {
-        assert!(matches("GenuineIntel-6-6A", "GenuineIntel-6-6A-4"));
-        assert!(matches("GenuineIntel-6-55-[01234]", "GenuineIntel-6-55-4"));
-        assert!(!matches("GenuineIntel-6-55-[01234]", "GenuineIntel-6-55-7"));
-        assert!(!matches("GenuineIntel-6-6A", "GenuineIntel-6-6C-4"));
-    }
+    use super::{KNOWN, for_machine, load};
 
     #[test]
     fn a_cpu_finds_its_table() {
         assert_eq!(for_machine("GenuineIntel-6-55-4"), Some("skylakex"));
         assert_eq!(for_machine("GenuineIntel-6-55-7"), Some("cascadelakex"));
         assert_eq!(for_machine("GenuineIntel-6-8F-8"), Some("sapphirerapids"));
+    }
+
+    #[test]
+    fn a_cpu_without_a_table_finds_none() {
         assert_eq!(for_machine("GenuineIntel-6-1-1"), None);
+        // Zen 3, and a client CPU with cores of two kinds.
+        assert_eq!(for_machine("AuthenticAMD-19-21-0"), None);
+        assert_eq!(for_machine("GenuineIntel-6-97-2"), None);
     }
 
     #[test]

@@ -6,14 +6,16 @@
 mod check;
 mod known;
 mod operand;
+mod pattern;
 mod text;
 
 use super::formula::{Expr, Names};
 
 pub use self::{
     check::TableFault,
-    known::{FindError, KNOWN, for_machine, load, matches},
+    known::{FindError, KNOWN, for_machine, load},
     operand::{Encoding, Modes, OperandError},
+    pattern::matches,
     text::{TextError, read, write},
 };
 
@@ -22,7 +24,7 @@ pub use self::{
 pub struct Model {
     /// Its name: `icelakex`.
     pub name: String,
-    /// CPUs it is for, as vendor-family-model-steppings in hexadecimal, the steppings as a set: `GenuineIntel-6-55-[01234]`.
+    /// CPUs it is for, as [`matches()`] takes them: `GenuineIntel-6-55-[01234]`.
     pub cpus: Vec<String>,
     /// Where its facts come from: repository and commit, or a folder.
     pub source: String,
