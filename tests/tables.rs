@@ -4,9 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
-use pmbpf::table::{
-    model::{self, Counters, Model},
-    perfmon,
+use pmbpf::{
+    metric::offline::{Counted, evaluate},
+    table::{
+        model::{self, Counters, Model},
+        perfmon,
+    },
 };
 
 /// A small directory in perfmon's format, made for these tests.
@@ -120,4 +123,54 @@ fn a_broken_table_names_the_line() {
     assert_eq!(error("pmbpf table 1\nevent\tA"), "table, line 2: `event` with 1 fields");
     let metric = "pmbpf table 1\nmetric\tM\t1\t-\t-\tTMA\t-\t-\t1\tA +\t-\t-";
     assert_eq!(error(metric), "table, line 2: formula, character 4: something is missing at the end");
+}
+
+/// Values of a built-in model's metrics, in percent, from counts: `event=count …`.
+fn percent(name: &str, counts: &str, metrics: &[&str]) -> Vec<f64> {
+    let model = model::load(name, None).unwrap();
+    let count =
+        |pair: &str| pair.split_once('=').map(|(event, count)| (event.to_owned(), count.parse().ok()));
+    let counts = counts.split_whitespace().map(|pair| count(pair).unwrap()).collect();
+    let results = evaluate(&model, &Counted { counts, ..Counted::default() });
+    assert_eq!(results.unknown, [""; 0]);
+    let value =
+        |name: &&str| results.metrics[model.metric(name).unwrap() as usize].value.known().unwrap().estimate;
+    metrics.iter().map(value).map(|value| (value * 1e6).round() / 1e6).collect()
+}
+
+const FIRST_LEVEL: [&str; 4] = ["Frontend_Bound", "Bad_Speculation", "Backend_Bound", "Retiring"];
+
+#[test]
+fn zen_shares_out_every_slot() {
+    // 1,000 cycles of 6 slots.
+    let counts = "ls_not_halted_cyc=1000 de_no_dispatch_per_slot.no_ops_from_frontend=1200 \
+                  de_no_dispatch_per_slot.no_ops_from_frontend:c6=150 de_no_dispatch_per_slot.backend_stalls=1800 \
+                  de_no_dispatch_per_slot.smt_contention=600 de_src_op_disp.all=2400 ex_ret_ops=2100 \
+                  ex_ret_brn_misp=30 resyncs_or_nc_redirects=10 ex_no_retire.not_complete=400 \
+                  ex_no_retire.load_not_complete=300 ex_ret_ucode_ops=60";
+    assert_eq!(percent("zen4", counts, &FIRST_LEVEL), [20.0, 5.0, 30.0, 35.0]);
+    assert_eq!(percent("zen4", counts, &["SMT_Contention"]), [10.0]);
+    let second = ["Fetch_Latency", "Fetch_Bandwidth", "Branch_Mispredicts", "Pipeline_Restarts"];
+    assert_eq!(percent("zen4", counts, &second), [15.0, 5.0, 3.75, 1.25]);
+    let second = ["Memory_Bound", "Core_Bound", "Fastpath_Operations", "Microcode_Sequencer"];
+    assert_eq!(percent("zen4", counts, &second), [22.5, 7.5, 34.0, 1.0]);
+}
+
+#[test]
+fn neoverse_moves_recovery_from_stalls_to_bad_speculation() {
+    // 1,000 cycles of 8 slots; 10 mispredictions of 4 cycles each are 4 % of the time.
+    let counts = "CPU_CYCLES=1000 STALL_SLOT_FRONTEND=1600 STALL_SLOT_BACKEND=2400 STALL_SLOT=4000 OP_SPEC=4000 \
+                  OP_RETIRED=3600 BR_MIS_PRED=10";
+    assert_eq!(percent("neoverse-v1", counts, &FIRST_LEVEL), [16.0, 9.0, 30.0, 45.0]);
+    assert_eq!(percent("neoverse-v2", counts, &FIRST_LEVEL), [19.0, 9.0, 27.0, 45.0]);
+}
+
+#[test]
+fn early_revisions_of_n2_count_a_front_end_stall_too_many_in_each_cycle() {
+    let counts = "CPU_CYCLES=1000 STALL_SLOT_BACKEND=1500 OP_SPEC=2000 OP_RETIRED=1800 BR_MIS_PRED=10";
+    let late =
+        percent("neoverse-n2", &format!("{counts} STALL_SLOT_FRONTEND=500 STALL_SLOT=2000"), &FIRST_LEVEL);
+    assert_eq!(late, [9.0, 10.0, 27.0, 54.0]);
+    let early = format!("{counts} STALL_SLOT_FRONTEND=1500 STALL_SLOT=3000");
+    assert_eq!(percent("neoverse-n2-r0p2", &early, &FIRST_LEVEL), late);
 }

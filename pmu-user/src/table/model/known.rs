@@ -16,7 +16,21 @@ macro_rules! known {
     };
 }
 
-known!("cascadelakex", "emeraldrapids", "graniterapids", "icelakex", "sapphirerapids", "skylakex");
+known!(
+    "cascadelakex",
+    "emeraldrapids",
+    "graniterapids",
+    "icelakex",
+    "neoverse-n1",
+    "neoverse-n2",
+    "neoverse-n2-r0p2",
+    "neoverse-v1",
+    "neoverse-v2",
+    "sapphirerapids",
+    "skylakex",
+    "zen4",
+    "zen5"
+);
 
 /// Why there is no table.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +95,18 @@ mod tests {
         assert_eq!(for_machine("GenuineIntel-6-55-4"), Some("skylakex"));
         assert_eq!(for_machine("GenuineIntel-6-55-7"), Some("cascadelakex"));
         assert_eq!(for_machine("GenuineIntel-6-8F-8"), Some("sapphirerapids"));
+        assert_eq!(for_machine("AuthenticAMD-19-11-1"), Some("zen4"));
+        assert_eq!(for_machine("AuthenticAMD-19-A0-2"), Some("zen4"));
+        assert_eq!(for_machine("AuthenticAMD-1A-2-1"), Some("zen5"));
+        assert_eq!(for_machine("Arm-41-d0c-31"), Some("neoverse-n1"));
+        assert_eq!(for_machine("Arm-41-d40-11"), Some("neoverse-v1"));
+        assert_eq!(for_machine("Arm-41-d4f-1"), Some("neoverse-v2"));
+    }
+
+    #[test]
+    fn a_revision_with_other_counters_has_its_own_table() {
+        assert_eq!(for_machine("Arm-41-d49-0"), Some("neoverse-n2-r0p2"));
+        assert_eq!(for_machine("Arm-6d-d49-3"), Some("neoverse-n2"));
     }
 
     #[test]

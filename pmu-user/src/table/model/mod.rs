@@ -1,7 +1,8 @@
 //! Tables of a CPU model: how its events are encoded, and formulas of metrics over them.
 //!
-//! Facts only: names, encodings, constraints, formulas, thresholds. Built-in tables are text files under `tables/`, made
-//! by `cargo xtask tables import` from a perfmon directory; [`super::perfmon`] reads such a directory at run time too.
+//! Facts only: names, encodings, constraints, formulas, thresholds. Built-in tables are text files under `tables/`: those of
+//! Intel's servers made by `cargo xtask tables import` from a perfmon directory, which [`super::perfmon`] reads at run time
+//! too, those of AMD and Arm written by hand.
 
 mod check;
 mod known;
