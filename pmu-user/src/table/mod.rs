@@ -2,6 +2,7 @@
 
 pub mod event;
 pub mod formula;
+pub mod hint;
 pub mod metric;
 pub mod model;
 pub mod notation;
