@@ -51,7 +51,37 @@ impl Processor {
     }
 }
 
+/// Who made the cores: decides what codes of events mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vendor {
+    /// Intel.
+    Intel,
+    /// AMD, and who builds its cores.
+    Amd {
+        /// Family as CPUID has it.
+        family: u32,
+    },
+    /// Anyone who builds Arm's architecture.
+    Arm,
+    /// Anyone else.
+    Other,
+}
+
 impl Processor {
+    /// Who made the cores, from `/proc/cpuinfo` below `root`.
+    #[must_use]
+    pub fn vendor(&self, root: &Path) -> Vendor {
+        let info = read(root, "proc/cpuinfo").unwrap_or_default();
+        match (field(&info, "vendor_id"), field(&info, "CPU implementer")) {
+            (Some("GenuineIntel"), _) => Vendor::Intel,
+            (Some("AuthenticAMD" | "HygonGenuine"), _) => Vendor::Amd {
+                family: field(&info, "cpu family").and_then(|family| family.parse().ok()).unwrap_or(0),
+            },
+            (_, Some(_)) => Vendor::Arm,
+            _ => Vendor::Other,
+        }
+    }
+
     /// Cycles a second at the nominal speed, to turn a frequency into a period. Rough where the host hides it.
     #[must_use]
     pub fn cycles_per_second(&self, root: &Path) -> u64 {
