@@ -48,11 +48,11 @@ impl Sizes {
             entries: vec![
                 (names::CONTROL, 1),
                 (names::CPUS, cpus),
-                (names::CPU_SAMPLES, cpus),
+                (names::CPU_SAMPLES, cpus * plan.events()),
                 (names::OWNERS, plan.slots),
                 (names::COUNTS, rows),
                 (names::LATENCIES, rows),
-                (names::SAMPLES, only(plan.sampling.is_some(), rows)),
+                (names::SAMPLES, only(!plan.sampling.is_empty(), rows * plan.events())),
                 (names::HOT, 2 * cpus * plan.hot_entries),
                 (names::TASKS_BY_ADDRESS, TASKS_MAX),
                 (names::SLOT_OF, ANSWERS_MIN.max(plan.slots.saturating_mul(4))),
@@ -91,7 +91,7 @@ pub struct Maps {
     pub control: Mapped<Control>,
     /// Rows per CPU.
     pub cpus: Mapped<CpuCount>,
-    /// Rows per CPU, of the sampling program.
+    /// Rows per CPU and event, of the sampling programs.
     pub cpu_samples: Mapped<CpuSamples>,
     /// Rows per slot.
     pub owners: Mapped<Owner>,
@@ -99,7 +99,7 @@ pub struct Maps {
     pub counts: Mapped<Count>,
     /// Rows per slot and CPU.
     pub latencies: Mapped<Buckets>,
-    /// Rows per slot and CPU, of the sampling program.
+    /// Rows per slot, CPU and event, of the sampling programs.
     pub samples: Mapped<SampleCount>,
     /// Two tables per CPU.
     pub hot: Mapped<Hot>,

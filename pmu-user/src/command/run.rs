@@ -21,7 +21,7 @@ use crate::{
     machine::Machine,
     plan::{
         FREQUENCY, Plan,
-        request::{By, Descend, Inherit, Rate, Request, Stacks, Target},
+        request::{By, Descend, Force, Inherit, Rate, Request, Stacks, Target},
     },
     session::{
         self, Measure, Session,
@@ -70,13 +70,20 @@ pub(super) struct Args {
     #[arg(long, value_name = "OWNER", help_heading = "Target")]
     by: Option<By>,
 
-    /// Event to sample on; by default cycles, or cpu-clock where there is no PMU
+    /// Events to sample on, in perf's notation (repeatable); by default cycles, or cpu-clock where there is no PMU
     #[arg(short, long, value_name = "EVENT", help_heading = "Samples")]
-    event: Option<String>,
-    /// Sample every N counts of the event (ns for a clock)
+    event: Vec<String>,
+    /// Sample what a predefined configuration names
+    #[arg(long, value_name = "NAME", help_heading = "Samples", value_parser = parse::profile(),
+          conflicts_with_all = ["event", "period", "frequency", "no_sampling"])]
+    config: Option<String>,
+    /// Sample every N counts of an event (ns for a clock), unless the event says `period=`
     #[arg(short = 'c', long, value_name = "N", conflicts_with = "frequency", help_heading = "Samples",
           value_parser = clap::value_parser!(u64).range(1..))]
     period: Option<u64>,
+    /// Take a period that the kernel will throttle
+    #[arg(long, help_heading = "Samples")]
+    force_period: bool,
     /// Sample N times a second on each CPU; converted once to a fixed period [default: 99]
     #[arg(short = 'F', long, value_name = "N", help_heading = "Samples",
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -154,7 +161,9 @@ impl Args {
             inherit: if self.no_inherit { Inherit::No } else { Inherit::Yes },
             descend: if self.no_descend { Descend::No } else { Descend::Yes },
             cpus: self.cpu.as_ref().map(|list| list.0.clone()),
-            event: self.event.clone(),
+            events: self.event.clone(),
+            profile: self.config.clone(),
+            force: if self.force_period { Force::Yes } else { Force::No },
             rate: match (self.no_sampling, self.period, self.frequency) {
                 (true, _, _) => Rate::Off,
                 (_, Some(period), _) => Rate::Period(period),

@@ -6,15 +6,17 @@ pub mod counts;
 mod hot;
 mod owners;
 mod quality;
+mod ratio;
 pub mod value;
 mod waits;
 
 pub use self::{
     blind::{Blind, BlindClass, GapReport},
     cost::{CostReport, ProgramCost},
-    hot::{Frame, HotFunction, HotStack},
+    hot::{Frame, HotEvent, HotFunction, HotStack},
     owners::{OwnerReport, Who},
     quality::{Books, Quality, SampleQuality, TickQuality},
+    ratio::{EventReport, RatioReport},
     waits::Waits,
 };
 use crate::{
@@ -50,14 +52,15 @@ impl Report {
     #[must_use]
     pub fn new(header: &Header, ledger: &Ledger, interval: &Interval) -> Self {
         let quality = quality::quality(header, interval);
-        let context = owners::Context { header, ledger, interval, quality: &quality };
+        let scale = ratio::Scale::new(header, interval);
+        let context = owners::Context { header, ledger, interval, quality: &quality, scale: &scale };
         let (total, owners) = owners::owners(&context);
         Self {
             from_ns: interval.from_ns,
             length_ns: interval.length_ns(),
             total,
             owners,
-            hot: hot::functions(ledger, interval),
+            hot: hot::functions(ledger, interval, &scale),
             stacks: hot::stacks(ledger, interval),
             blind: blind::blind(header, ledger, interval, &quality),
             cost: cost::cost(ledger, interval),

@@ -4,8 +4,10 @@ pub mod gap;
 pub mod histogram;
 pub mod interval;
 mod ledger;
+mod tally;
 
 pub use self::{
-    interval::{Counts, CpuCounts, Interval},
+    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent},
     ledger::{Ledger, OwnerIndex},
+    tally::{Ran, Tally},
 };

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::{
     machine::{cpu::Cpu, privilege::Privileges},
-    plan::Class,
+    plan::{Class, Sampling},
     table::notation::{Instance, Selected},
 };
 
@@ -56,6 +56,16 @@ impl OpenError {
         Self { event, pmu, site, call: "perf_event_open", error, advice: ENCODING }
     }
 
+    /// For a sampling event.
+    pub(super) fn sampling(sampling: &Sampling, precise: u8, site: Site, error: io::Error) -> Self {
+        let advice = match (precise, sampling.leader) {
+            (1.., _) => IMPRECISE,
+            (_, Some(_)) => FULL,
+            _ => ENCODING,
+        };
+        Self { advice, ..Self::new(&sampling.event, None, site, error) }
+    }
+
     /// For an event that was to be the member number `index` of its group.
     pub(super) fn of(event: &Selected, at: &Instance, site: Site, index: usize, error: io::Error) -> Self {
         let boxed = matches!(at.place, crate::machine::pmu::catalog::Place::Box(_));
@@ -100,6 +110,7 @@ impl OpenError {
                     "this process may open {soft} files (hard limit {hard}); raise it with `ulimit -n`"
                 ));
             }
+            Errno::OPNOTSUPP | Errno::NOENT if self.advice == IMPRECISE => IMPRECISE,
             Errno::NOENT | Errno::OPNOTSUPP => "this host has no such event; try cpu-clock",
             Errno::NODEV => "the CPU is offline, or this PMU does not cover it",
             Errno::TOOBIG => "the kernel is older than a setting of this event (config3 needs Linux 6.3)",
@@ -116,6 +127,8 @@ impl OpenError {
 const ENCODING: &str = "the PMU refuses this encoding or one of its modifiers";
 const FULL: &str =
     "the group does not fit the counters: make it smaller, or append :W to let it be broken up";
+const IMPRECISE: &str =
+    "the PMU has no precise samples of it; `P` takes what there is, no `p` takes samples that land late";
 const TASKLESS: &str = "a PMU outside the cores cannot tell tasks apart: count the whole system";
 const MODELESS: &str = "a PMU outside the cores cannot tell user from kernel mode: drop u, k and h";
 

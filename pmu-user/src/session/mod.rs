@@ -7,6 +7,7 @@ pub mod launch;
 mod open;
 mod owners;
 mod run;
+mod sampling;
 
 use std::{
     collections::HashMap,
@@ -28,6 +29,7 @@ use crate::{
     drain::{Drain, Header},
     machine::cpu::{self, Cpu, Times},
     perf::{Counter, OpenError},
+    plan::PlanError,
     symbol::Symbols,
 };
 
@@ -43,6 +45,9 @@ pub enum SessionError {
     /// An event.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// A configuration of which the kernel refused everything.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// Anything else the system refused.
     #[error("{0}: {1}")]
     Io(&'static str, io::Error),
@@ -53,7 +58,8 @@ pub struct Session {
     /// What is known before the first drain.
     pub header: Header,
     object: Object,
-    counters: Vec<Counter>,
+    /// Sampling events, by event and CPU.
+    counters: Vec<Vec<(Cpu, Counter)>>,
     ring: AsyncFd<Ring>,
     owners: Owners,
     symbols: Symbols,
@@ -67,6 +73,7 @@ pub struct Session {
     /// Samples by address in the whole run, to name the hottest first.
     hotness: HashMap<(u32, u64), u64>,
     lost_flushes: u64,
+    lost_readings: u64,
     ticks: u64,
     root: PathBuf,
 }
@@ -98,8 +105,11 @@ impl Session {
         for cpu in &self.header.plan.cpus {
             self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 1);
         }
-        for counter in &self.counters {
-            counter.enable().map_err(|error| SessionError::Io("cannot start the sampling event", error))?;
+        // Members of a group start with their leader.
+        let leaders =
+            self.header.plan.sampling.iter().zip(&self.counters).filter(|(event, _)| event.leader.is_none());
+        for (_, counter) in leaders.flat_map(|(_, counters)| counters) {
+            counter.enable().map_err(|error| SessionError::Io("cannot start a sampling event", error))?;
         }
         self.meter = Some(Meter::start(&self.object, measure, launched.elapsed()));
         Ok(())
@@ -131,6 +141,7 @@ impl Session {
             at_ns: now_ns.saturating_sub(self.header.started_ns),
             ticks: self.ticks,
             owners: self.owners.look(&self.object.maps, self.header.started_ns),
+            sampled: self.sampling_readings(),
             cpus: self.cpu_rows(),
             counts: self.count_rows(),
             hot: self.hot_rows(),
@@ -140,8 +151,8 @@ impl Session {
             ..Drain::default()
         };
         let pressed = std::mem::take(&mut self.inbox.pressed);
-        let freed =
-            self.owners.recycle(&mut self.object.maps, self.header.machine.cpu.possible, now_ns, pressed)?;
+        let strides = (self.header.machine.cpu.possible, self.header.plan.events());
+        let freed = self.owners.recycle(&mut self.object.maps, strides, now_ns, pressed)?;
         self.forget_changes(&freed);
         self.locate(&mut drain);
         self.object.flush_log();
@@ -204,7 +215,11 @@ impl Session {
     }
 
     fn user_losses(&self) -> Vec<(String, u64)> {
-        let losses = [("cpu_not_flushed", self.lost_flushes), ("record_unreadable", self.inbox.unreadable)];
+        let losses = [
+            ("cpu_not_flushed", self.lost_flushes),
+            ("record_unreadable", self.inbox.unreadable),
+            ("counter_unreadable", self.lost_readings),
+        ];
         losses
             .into_iter()
             .filter(|&(_, count)| count > 0)
@@ -220,5 +235,5 @@ fn monotonic_ns() -> u64 {
 }
 
 /// Reasons for losses that only user space knows, beside [`loss::NAMES`].
-pub const USER_LOSSES: [&str; 2] = ["cpu_not_flushed", "record_unreadable"];
+pub const USER_LOSSES: [&str; 3] = ["cpu_not_flushed", "record_unreadable", "counter_unreadable"];
 const _: usize = loss::REASONS;

@@ -14,6 +14,8 @@ mod tests;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 pub use self::{
     parse::{Kind, NotationError},
     resolve::{Instance, ResolveError, Selected, SelectedGroup, Why, resolve},
@@ -92,7 +94,8 @@ pub enum TermValue {
 }
 
 /// How exactly a sample must hit the instruction that caused it. Means nothing to a count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Precise {
     /// `perf_event_attr.precise_ip`, 0 to 3.
     Level(u8),

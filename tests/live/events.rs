@@ -1,0 +1,62 @@
+//! Several events sampled at once: what their samples stand for, against the kernel's own counts.
+
+use serde_json::Value;
+
+use crate::{
+    support::{Rows, output, text},
+    workloads::workload,
+};
+
+/// The row of an event for everything counted.
+fn of_target<'a>(rows: &'a Rows, event: &str) -> &'a Value {
+    let mut found = rows.of_kind("event").filter(|row| row["owner"]["kind"] == "target");
+    found.find(|row| row["event"] == event).unwrap_or_else(|| panic!("no row of {event}"))
+}
+
+/// Is the truth within the interval, or within a share of the estimate?
+#[track_caller]
+fn assert_counts(row: &Value, truth: f64, share: f64) {
+    let count = |name: &str| row["count"][name].as_f64().unwrap();
+    let (estimate, low, high) = (count("value"), count("low"), count("high"));
+    let close = (estimate - truth).abs() <= truth * share;
+    assert!(close || low <= truth && truth <= high, "{truth} is not {estimate} [{low} – {high}]: {row}");
+}
+
+#[test]
+fn three_events_at_once_count_what_the_task_structs_count() {
+    let forks = workload("forks", &[]);
+    let events = "cpu-clock,page-faults/period=7/,context-switches/period=3/";
+    let output = output(&["-e", events, "--", &forks, "300"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = Rows::parse(&output.stderr);
+    let faults = rows.total("minor_faults") + rows.total("major_faults");
+    // Each of 300 children touches 64 pages.
+    assert!(faults > 300.0 * 64.0, "{faults}");
+    assert_counts(of_target(&rows, "page-faults"), faults, 0.05);
+    assert_counts(of_target(&rows, "context-switches"), rows.total("context_switches"), 0.1);
+    assert_counts(of_target(&rows, "cpu-clock"), rows.total("cpu_time"), 0.1);
+}
+
+#[test]
+fn what_a_counter_counted_says_how_many_samples_were_due() {
+    let forks = workload("forks", &[]);
+    let rows = Rows::parse(&output(&["-e", "page-faults", "-c", "10", "--", &forks, "200"]).stderr);
+    let quality = &rows.summary()["quality"]["events"][0];
+    let (seen, expected) = (quality["seen"].as_f64().unwrap(), quality["expected"].as_f64().unwrap());
+    assert!(expected >= 200.0 * 6.4, "{quality}");
+    assert!(seen >= expected * 0.95 && seen <= expected + 4.0, "{quality}");
+    assert_eq!(quality["running"], 1.0, "a software event never takes turns: {quality}");
+}
+
+#[test]
+fn each_event_has_hot_functions_of_its_own() {
+    let forks = workload("forks", &[]);
+    let events = "cpu-clock/period=1000000/,page-faults/period=5/";
+    let rows = Rows::parse(&output(&["-e", events, "--", &forks, "300"]).stderr);
+    let of = |row: &Value, event: usize| row["events"][event]["samples"].as_u64().unwrap();
+    let hottest = |event| rows.of_kind("hot").max_by_key(|row| of(row, event)).unwrap();
+    assert_eq!(hottest(1)["frame"]["function"], "touch", "{}", hottest(1));
+    for row in rows.of_kind("hot") {
+        assert_eq!(row["samples"], row["events"][0]["samples"], "{row}");
+    }
+}
