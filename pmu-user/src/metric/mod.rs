@@ -52,7 +52,7 @@ impl Report {
     #[must_use]
     pub fn new(header: &Header, ledger: &Ledger, interval: &Interval) -> Self {
         let quality = quality::quality(header, interval);
-        let scale = ratio::Scale::new(header, interval);
+        let scale = ratio::Scale::new(header, interval, &quality);
         let context = owners::Context { header, ledger, interval, quality: &quality, scale: &scale };
         let (total, owners) = owners::owners(&context);
         Self {
