@@ -53,9 +53,12 @@ fn each_event_has_hot_functions_of_its_own() {
     let forks = workload("forks", &[]);
     let events = "cpu-clock/period=1000000/,page-faults/period=5/";
     let rows = Rows::parse(&output(&["-e", events, "--", &forks, "300"]).stderr);
-    let of = |row: &Value, event: usize| row["events"][event]["samples"].as_u64().unwrap();
-    let hottest = |event| rows.of_kind("hot").max_by_key(|row| of(row, event)).unwrap();
-    assert_eq!(hottest(1)["frame"]["function"], "touch", "{}", hottest(1));
+    let of = |row: &Value| row["events"][1]["samples"].as_u64().unwrap();
+    let all: u64 = rows.of_kind("hot").map(of).sum();
+    // The compiler may put what touches the pages into its only caller.
+    let touches = |row: &&Value| ["touch", "main"].iter().any(|name| row["frame"]["function"] == *name);
+    let touching: u64 = rows.of_kind("hot").filter(touches).map(of).sum();
+    assert!(all > 3000 && touching > all / 2, "{touching} of {all} faults are where pages are touched");
     for row in rows.of_kind("hot") {
         assert_eq!(row["samples"], row["events"][0]["samples"], "{row}");
     }

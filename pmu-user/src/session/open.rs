@@ -43,10 +43,7 @@ impl Session {
         add_tasks(&mut object, &plan)?;
         object.attach(&plan)?;
         add_cgroups(&mut object, &plan, &machine)?;
-        let counters = match early {
-            Some(counters) => counters,
-            None => sampling::open(&mut plan)?,
-        };
+        let counters = early.map_or_else(|| sampling::open(&mut plan), Ok)?;
         for (event, counters) in counters.iter().enumerate() {
             object.sample_on(event, counters.iter().map(|(_, counter)| counter))?;
         }
