@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    support::{Rows, output, text},
+    support::{Rows, in_guest, output, text},
     workloads::workload,
 };
 
@@ -34,7 +34,10 @@ fn three_events_at_once_count_what_the_task_structs_count() {
     assert!(faults > 300.0 * 64.0, "{faults}");
     assert_counts(of_target(&rows, "page-faults"), faults, 0.05);
     assert_counts(of_target(&rows, "context-switches"), rows.total("context_switches"), 0.1);
-    assert_counts(of_target(&rows, "cpu-clock"), rows.total("cpu_time"), 0.1);
+    // The emulator's host stops CPUs, so samples of a guest's clock come late or not at all, which its coverage tells.
+    if !in_guest() {
+        assert_counts(of_target(&rows, "cpu-clock"), rows.total("cpu_time"), 0.1);
+    }
 }
 
 #[test]
