@@ -26,6 +26,9 @@ use crate::{
 const SOFTWARE: u32 = 1;
 const TRACEPOINT: u32 = 2;
 
+/// Where cores differ, the upper half of a kernel event's number names the PMU.
+const LOWER_HALF: u64 = u32::MAX as u64;
+
 /// Time that a core spends on an overflow, roughly: the interrupt and the program, in ns. A period that is over sooner
 /// leaves no time for anything else.
 const OVERFLOW_NS: u64 = 2_000;
@@ -190,7 +193,7 @@ pub(super) fn resolved(
 ) -> Result<Vec<SelectedGroup>, ResolveError> {
     let cores: Vec<_> = machine.pmus.iter().filter(|pmu| pmu.is_core()).collect();
     let entry = |pmu: &crate::machine::pmu::Pmu| Entry {
-        name: String::from_utf8_lossy(pmu.name.as_bytes()).into_owned(),
+        name: std::str::from_utf8(pmu.name.as_bytes()).unwrap_or_default().to_owned(),
         kind: pmu.kind,
         place: Place::Anywhere,
         terms: Vec::new(),
@@ -237,7 +240,7 @@ fn add_group(events: &mut Vec<Sampling>, group: &SelectedGroup) -> Result<(), Pl
 pub(super) fn of_instance(event: &Selected, at: &Instance, places: usize) -> Result<Sampling, PlanError> {
     let unfit = |why: &str| Err(PlanError::NotSampled(event.name.clone(), why.to_owned()));
     let known =
-        event::ALL.iter().find(|known| at.kind == known.kind && at.words.0[0] as u32 as u64 == known.config);
+        event::ALL.iter().find(|known| at.kind == known.kind && at.words.0[0] & LOWER_HALF == known.config);
     let [config, more_config @ ..] = at.words.0;
     if matches!(at.place, Place::Box(_)) {
         return unfit("what is outside the cores interrupts nobody's code; it can only be counted");
