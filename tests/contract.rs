@@ -30,7 +30,7 @@ fn an_object_has_the_maps_that_are_named() {
 fn an_object_has_the_programs_that_are_named() {
     for (object, _, own) in OBJECTS {
         let object = Object::parse(object).unwrap();
-        let expected = names(program::BOTH.into_iter().chain([own]));
+        let expected = names(program::BOTH.into_iter().chain(program::SAMPLES).chain([own]));
         assert_eq!(object.programs.into_keys().collect::<BTreeSet<_>>(), expected);
     }
 }

@@ -34,7 +34,7 @@ fn captured(name: &str) -> (Machine, PathBuf) {
 }
 
 fn request(event: Option<&str>) -> Request {
-    Request { event: event.map(str::to_owned), ..Request::default() }
+    Request { events: event.into_iter().map(str::to_owned).collect(), ..Request::default() }
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_guest_without_a_pmu_is_known_and_samples_on_the_clock() {
     assert!(machine.cpu.guest);
     assert_eq!((machine.cpu.online.len(), machine.cgroups.kind()), (2, "hybrid"));
     assert!(machine.no_core_pmu().unwrap().contains("hypervisor"));
-    let sampling = Plan::new(&request(None), &machine, &root).unwrap().sampling.unwrap();
+    let sampling = Plan::new(&request(None), &machine, &root).unwrap().sampling.remove(0);
     assert_eq!(sampling.event, "cpu-clock");
 }
 

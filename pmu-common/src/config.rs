@@ -42,7 +42,7 @@ wire! {
         pub hot_mask: u32,
         /// 1: samples carry their kernel and user stack.
         pub stacks: u32,
-        /// Length of one sampling period in ns if the sampling event is a clock, else 0.
+        /// Length of one sampling period in ns of the event [`Config::clock_event`]; 0 if none is a clock.
         pub sample_period_ns: u64,
         /// Length of the kernel's tick in ns.
         pub tick_period_ns: u64,
@@ -60,6 +60,10 @@ wire! {
         pub counters: u32,
         /// Keeps the alignment.
         pub reserved: u32,
+        /// Number of sampling events: the stride of rows that exist per event; at least 1.
+        pub sampling_events: u32,
+        /// Which of them is a clock, whose samples are evenly spaced.
+        pub clock_event: u32,
         /// Where the fields are in this kernel.
         pub offsets: Offsets,
     }

@@ -30,7 +30,7 @@ wire! {
         pub reserved: [u64; 1],
     }
 
-    /// One row of the map `CPU_SAMPLES`. Written only by the sampling program of that CPU.
+    /// One row of the map `CPU_SAMPLES`. Written only by that event's sampling program on that CPU.
     pub struct CpuSamples {
         /// Set by user space: which of the two hot-address tables is written (0 or 1).
         pub table: u32,

@@ -6,7 +6,7 @@ pub mod map {
     pub const CONTROL: &str = "CONTROL";
     /// [`crate::cpu::CpuCount`] by CPU.
     pub const CPUS: &str = "CPUS";
-    /// [`crate::cpu::CpuSamples`] by CPU.
+    /// [`crate::cpu::CpuSamples`] by CPU and event.
     pub const CPU_SAMPLES: &str = "CPU_SAMPLES";
     /// [`crate::owner::Owner`] by slot.
     pub const OWNERS: &str = "OWNERS";
@@ -14,7 +14,7 @@ pub mod map {
     pub const COUNTS: &str = "COUNTS";
     /// [`crate::histogram::Buckets`] by slot and CPU.
     pub const LATENCIES: &str = "LATENCIES";
-    /// [`crate::sample::SampleCount`] by slot and CPU.
+    /// [`crate::sample::SampleCount`] by slot, CPU and event.
     pub const SAMPLES: &str = "SAMPLES";
     /// Descriptors of events, those of a CPU together.
     pub const COUNTERS: &str = "COUNTERS";
@@ -95,15 +95,32 @@ pub mod program {
     pub const CGROUP_MOVE: &str = "cgroup_move";
     /// On `hrtimer_expire_entry`.
     pub const TIMER: &str = "timer";
-    /// On a sampling event's overflow.
-    pub const SAMPLE: &str = "sample";
+    /// On a sampling event's overflow, by the event's place in the plan.
+    pub const SAMPLES: [&str; crate::sample::EVENTS_MAX] = [
+        "sample",
+        "sample_1",
+        "sample_2",
+        "sample_3",
+        "sample_4",
+        "sample_5",
+        "sample_6",
+        "sample_7",
+        "sample_8",
+        "sample_9",
+        "sample_10",
+        "sample_11",
+        "sample_12",
+        "sample_13",
+        "sample_14",
+        "sample_15",
+    ];
     /// Run on each CPU before a drain.
     pub const FLUSH: &str = "flush";
     /// Run once over every task before counting starts; only in the object by type.
     pub const PRIME: &str = "prime";
 
-    /// Those that both objects have.
-    pub const BOTH: [&str; 13] = [
+    /// Those that both objects have, besides [`SAMPLES`].
+    pub const BOTH: [&str; 12] = [
         SWITCH,
         WAKE,
         WAKE_NEW,
@@ -115,7 +132,6 @@ pub mod program {
         CGROUP_REMOVE,
         CGROUP_MOVE,
         TIMER,
-        SAMPLE,
         FLUSH,
     ];
 }

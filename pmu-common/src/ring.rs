@@ -29,8 +29,8 @@ wire! {
         pub slot: u32,
         /// Process. Not the thread: samples of all its threads with one stack are one record, byte for byte.
         pub tgid: u32,
-        /// Keeps the alignment.
-        pub reserved: u32,
+        /// Event that overflowed: its place in the plan.
+        pub event: u32,
         /// Bytes of kernel addresses that follow.
         pub kernel_bytes: u32,
         /// Bytes of user addresses that follow those.

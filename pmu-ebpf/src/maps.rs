@@ -30,7 +30,7 @@ pub(crate) static CONTROL: Array<Control> = Array::with_max_entries(1, BPF_F_MMA
 /// Written by programs that run with interrupts off on that CPU. One row per possible CPU.
 #[map]
 pub(crate) static CPUS: Array<CpuCount> = Array::with_max_entries(1, BPF_F_MMAPABLE);
-/// Written by the sampling program. One row per possible CPU.
+/// Written by the sampling programs. By CPU and event.
 #[map]
 pub(crate) static CPU_SAMPLES: Array<CpuSamples> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Written by whoever allocates a slot, and by `exec`, `exit` and `cgroup_remove`; cleared by user space. By slot.
@@ -42,7 +42,7 @@ pub(crate) static COUNTS: Array<Count> = Array::with_max_entries(1, BPF_F_MMAPAB
 /// Run-queue latencies. As [`COUNTS`].
 #[map]
 pub(crate) static LATENCIES: Array<Buckets> = Array::with_max_entries(1, BPF_F_MMAPABLE);
-/// Written by `sample`. By slot and CPU.
+/// Written by the sampling programs. By slot, CPU and event.
 #[map]
 pub(crate) static SAMPLES: Array<SampleCount> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Filled by user space before an event is enabled: `Config::counters` per CPU.
@@ -101,6 +101,12 @@ pub(crate) fn this_cpu() -> u32 {
 #[inline(always)]
 pub(crate) fn row(slot: u32, cpu: u32) -> u32 {
     slot.wrapping_mul(config!(cpus)).wrapping_add(cpu)
+}
+
+/// Index of a row by what `row` is by, and by sampling event.
+#[inline(always)]
+pub(crate) fn of_event(row: u32, event: u32) -> u32 {
+    row.wrapping_mul(config!(sampling_events)).wrapping_add(event)
 }
 
 /// Adds 1 to a counter of this CPU's row, in one instruction: a program that may be interrupted by another one on its

@@ -1,11 +1,12 @@
-//! Program on a sampling event's overflow: counts the sample for its owner, keeps its address, and its stacks if asked.
+//! Programs on sampling events' overflows: count the sample for its owner, keep its address, and its stacks if asked.
 //!
-//! It may run in an NMI and so interrupt every other program on its CPU: it writes rows of its own only. The kernel
-//! never runs it inside itself.
+//! They may run in an NMI and so interrupt every other program on their CPU: they write rows of their own only. The
+//! kernel never runs one of them inside another (kernel/events/core.c, `bpf_overflow_handler`): a sample that comes then
+//! is not taken, and is missing from those expected of its event.
 
 use aya_ebpf::{
     EbpfContext,
-    bindings::{BPF_F_USER_STACK, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
+    bindings::{BPF_F_USER_STACK, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP, bpf_perf_event_data},
     helpers::{
         bpf_ktime_get_ns,
         generated::{bpf_get_stack, bpf_ringbuf_output, bpf_ringbuf_query},
@@ -26,7 +27,7 @@ use crate::{
     Way,
     access::{Access, Pointer},
     config::config,
-    maps::{CPU_SAMPLES, CPUS, HOT, RING, SAMPLES, SCRATCH, StackRoom, row, this_cpu},
+    maps::{CPU_SAMPLES, CPUS, HOT, RING, SAMPLES, SCRATCH, StackRoom, of_event, row, this_cpu},
     owner, task,
 };
 
@@ -35,15 +36,33 @@ const STACK_BYTES: u32 = (STACK_FRAMES * 8) as u32;
 /// "No such stack" (`-EFAULT`): a kernel thread's user stack, or user mode's kernel stack. No loss.
 const NO_STACK: i64 = -14;
 
-/// Runs at every overflow of the event that user space bound it to.
-#[perf_event]
-pub(crate) fn sample(context: PerfEventContext) -> u32 {
-    let _ = try_sample::<Way>(&context);
+/// Declares a program per event, in the order of `pmu_common::name::program::SAMPLES`: which of them runs says what has
+/// overflowed. Only those that are needed are loaded.
+macro_rules! samples {
+    ($($program:ident = $event:literal),+ $(,)?) => {$(
+        /// Runs at every overflow of the event that user space bound it to.
+        #[perf_event]
+        pub(crate) fn $program(context: PerfEventContext) -> u32 {
+            sampled(context.ctx, $event)
+        }
+    )+};
+}
+
+samples! {
+    sample = 0, sample_1 = 1, sample_2 = 2, sample_3 = 3, sample_4 = 4, sample_5 = 5, sample_6 = 6, sample_7 = 7,
+    sample_8 = 8, sample_9 = 9, sample_10 = 10, sample_11 = 11, sample_12 = 12, sample_13 = 13, sample_14 = 14,
+    sample_15 = 15,
+}
+
+/// What all of them do. One function for all: sixteen copies in the object would be read at every start.
+#[inline(never)]
+fn sampled(context: *mut bpf_perf_event_data, event: u32) -> u32 {
+    let _ = try_sample::<Way>(&PerfEventContext { ctx: context }, event);
     0
 }
 
 #[inline(always)]
-fn try_sample<A: Access>(context: &PerfEventContext) -> Option<()> {
+fn try_sample<A: Access>(context: &PerfEventContext, event: u32) -> Option<()> {
     let cpu = this_cpu();
     let counts = CPUS.get_ptr_mut(cpu)?;
     // SAFETY: the lookup gave a live row; a stale value only moves a sample across the start.
@@ -51,11 +70,11 @@ fn try_sample<A: Access>(context: &PerfEventContext) -> Option<()> {
         return None;
     }
     // SAFETY: the lookup gave a live row, and only this program on this CPU writes it.
-    let samples = unsafe { &mut *CPU_SAMPLES.get_ptr_mut(cpu)? };
+    let samples = unsafe { &mut *CPU_SAMPLES.get_ptr_mut(of_event(cpu, event))? };
     samples.samples += 1;
     let task = A::current();
     let idle = task::tid::<A>(task) == 0;
-    if config!(sample_period_ns) != 0 {
+    if config!(sample_period_ns) != 0 && event == config!(clock_event) {
         // SAFETY: as for `counted`.
         let idle_ns = unsafe { (*counts).idle_ns };
         check_spacing(samples, idle, idle_ns);
@@ -67,7 +86,7 @@ fn try_sample<A: Access>(context: &PerfEventContext) -> Option<()> {
     let slot = slot_of::<A>(task, samples)?;
     let place = place(context);
     // SAFETY: as for `samples`.
-    let count = unsafe { &mut *SAMPLES.get_ptr_mut(row(slot, cpu))? };
+    let count = unsafe { &mut *SAMPLES.get_ptr_mut(of_event(row(slot, cpu), event))? };
     count.changes += 1;
     if place.user {
         count.user += 1;
@@ -78,11 +97,12 @@ fn try_sample<A: Access>(context: &PerfEventContext) -> Option<()> {
         count.masked += 1;
     }
     let tgid = task::tgid::<A>(task);
-    let hot = Hot { address: place.address, tgid: if place.user { tgid } else { 0 }, slot, ..Hot::ZERO };
+    let hot =
+        Hot { address: place.address, tgid: if place.user { tgid } else { 0 }, slot, event, ..Hot::ZERO };
     keep_address(samples, cpu, &hot);
     announce::<A>(task, tgid);
     if config!(stacks) != 0 {
-        let header = ring::Stack { kind: ring::STACK, slot, tgid, ..ring::Stack::ZERO };
+        let header = ring::Stack { kind: ring::STACK, slot, tgid, event, ..ring::Stack::ZERO };
         send_stacks(context, samples, cpu, &header);
     }
     Some(())
@@ -167,7 +187,7 @@ fn keep_address(samples: &mut CpuSamples, cpu: u32, wanted: &Hot) {
         return;
     }
     let base = (cpu * 2 + (samples.table & 1)) * (mask + 1);
-    let start = hot_hash(wanted.address, wanted.tgid, wanted.slot);
+    let start = hot_hash(wanted.address, wanted.tgid, wanted.slot, wanted.event);
     for probe in 0..HOT_PROBES {
         let Some(entry) = HOT.get_ptr_mut(base + (start.wrapping_add(probe) & mask)) else {
             return;
@@ -178,10 +198,15 @@ fn keep_address(samples: &mut CpuSamples, cpu: u32, wanted: &Hot) {
             entry.address = wanted.address;
             entry.tgid = wanted.tgid;
             entry.slot = wanted.slot;
+            entry.event = wanted.event;
             entry.count = 1;
             return;
         }
-        if entry.address == wanted.address && entry.tgid == wanted.tgid && entry.slot == wanted.slot {
+        let same = entry.address == wanted.address
+            && entry.tgid == wanted.tgid
+            && entry.slot == wanted.slot
+            && entry.event == wanted.event;
+        if same {
             entry.count += 1;
             return;
         }

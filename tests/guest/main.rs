@@ -18,6 +18,8 @@ mod arm;
 #[cfg(target_arch = "x86_64")]
 mod counts;
 #[cfg(target_arch = "x86_64")]
+mod events;
+#[cfg(target_arch = "x86_64")]
 mod masked;
 #[cfg(target_arch = "x86_64")]
 mod samples;

@@ -13,6 +13,7 @@ mod cgroups;
 mod cleanup;
 mod command;
 mod counting;
+mod events;
 mod output;
 mod processes;
 mod samples;

@@ -33,12 +33,14 @@ const TYPED: &str = "typed programs are chosen only with types";
 pub(super) fn is_needed(plan: &Plan, name: &str) -> bool {
     let command = matches!(plan.target, Target::Command(_));
     match name {
-        program::EXEC => plan.by == By::Process || plan.sampling.is_some() || command,
+        program::EXEC => plan.by == By::Process || !plan.sampling.is_empty() || command,
         program::RELEASE => command,
         program::EXIT => plan.by == By::Process,
         program::CGROUP_CREATE | program::CGROUP_REMOVE | program::CGROUP_MOVE => plan.uses_cgroups(),
-        program::SAMPLE => plan.sampling.is_some(),
-        _ => true,
+        _ => match program::SAMPLES.iter().position(|program| *program == name) {
+            Some(event) => event < plan.sampling.len(),
+            None => true,
+        },
     }
 }
 
@@ -60,9 +62,8 @@ impl Object {
                 }
             }
         }
-        if wanted(program::SAMPLE) {
-            let sample = self.program::<PerfEvent>(program::SAMPLE)?;
-            sample.load().map_err(|error| refused(program::SAMPLE, error))?;
+        for name in program::SAMPLES.into_iter().filter(|program| wanted(program)) {
+            self.program::<PerfEvent>(name)?.load().map_err(|error| refused(name, error))?;
             loaded += 1;
         }
         let flush = self.program::<RawTracePoint>(program::FLUSH)?;
@@ -119,13 +120,17 @@ impl Object {
         attached.map_err(|error| unattached(name, error))
     }
 
-    /// Runs the sampling program at every overflow of `counters`.
+    /// Runs the sampling program of the plan's event number `event` at every overflow of `counters`.
     ///
     /// # Errors
     ///
     /// The kernel refused the program, or to bind it.
-    pub fn sample_on(&mut self, counters: &[Counter]) -> Result<(), LoadError> {
-        let name = program::SAMPLE;
+    pub fn sample_on<'a>(
+        &mut self,
+        event: usize,
+        counters: impl Iterator<Item = &'a Counter>,
+    ) -> Result<(), LoadError> {
+        let name = program::SAMPLES[event];
         let program: &mut PerfEvent = self.program(name)?;
         let descriptor = program.fd().map_err(|error| refused(name, error))?;
         for counter in counters {

@@ -11,7 +11,7 @@ use super::{
     ladder::{Attach, Probes},
     probe,
 };
-use crate::plan::Plan;
+use crate::plan::{Plan, Sampling};
 
 /// The limit of locked memory as it was: before Linux 5.11, where maps count as such, aya lifts it. A command that is
 /// started later must not find it lifted.
@@ -32,9 +32,6 @@ impl Drop for LockedMemory {
         }
     }
 }
-
-/// `PERF_TYPE_SOFTWARE`, include/uapi/linux/perf_event.h.
-const SOFTWARE: u32 = 1;
 
 /// The running kernel.
 pub struct Kernel {
@@ -72,7 +69,7 @@ impl Kernel {
 
     /// May the sampling program write hash maps? Software events never come as NMIs.
     pub(super) fn lets_insert(&self, plan: &Plan) -> bool {
-        let nmi = plan.sampling.as_ref().is_some_and(|sampling| sampling.kind != SOFTWARE);
+        let nmi = plan.sampling.iter().any(Sampling::is_hardware);
         !nmi || probe::has_5_11()
     }
 }

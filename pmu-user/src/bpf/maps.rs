@@ -50,11 +50,11 @@ impl Sizes {
             entries: vec![
                 (names::CONTROL, 1),
                 (names::CPUS, cpus),
-                (names::CPU_SAMPLES, cpus),
+                (names::CPU_SAMPLES, cpus * plan.events()),
                 (names::OWNERS, plan.slots),
                 (names::COUNTS, rows),
                 (names::LATENCIES, rows),
-                (names::SAMPLES, only(plan.sampling.is_some(), rows)),
+                (names::SAMPLES, only(!plan.sampling.is_empty(), rows * plan.events())),
                 (names::COUNTERS, only(counted, cpus * counters)),
                 (names::TURNS, only(counted, cpus)),
                 (names::SLICES, only(counted, 2 * (rows + cpus))),
@@ -96,7 +96,7 @@ pub struct Maps {
     pub control: Mapped<Control>,
     /// Rows per CPU.
     pub cpus: Mapped<CpuCount>,
-    /// Rows per CPU, of the sampling program.
+    /// Rows per CPU and event, of the sampling programs.
     pub cpu_samples: Mapped<CpuSamples>,
     /// Rows per slot.
     pub owners: Mapped<Owner>,
@@ -104,7 +104,7 @@ pub struct Maps {
     pub counts: Mapped<Count>,
     /// Rows per slot and CPU.
     pub latencies: Mapped<Buckets>,
-    /// Rows per slot and CPU, of the sampling program.
+    /// Rows per slot, CPU and event, of the sampling programs.
     pub samples: Mapped<SampleCount>,
     /// Events that the programs read.
     pub counters: Events,

@@ -5,10 +5,11 @@ use std::io::{self, Write};
 use crate::{
     machine::Machine,
     plan::{
-        Plan, ROW_BYTES, Sampling, Target,
+        Plan, Sampling, Target,
         metrics::Metrics,
         turns::{EventGroup, Turns},
     },
+    table::notation::Precise,
     untrusted::Untrusted,
     view::{
         Format,
@@ -27,7 +28,14 @@ pub(super) fn print(plan: &Plan, machine: &Machine, into: &mut dyn Write, format
     line(into, "target", target(&plan.target))?;
     line(into, "owners", format!("by {:?}, at most {}", plan.by, plan.slots - 1).to_lowercase())?;
     line(into, "cpus", crate::machine::cpu::format_list(&plan.cpus))?;
-    line(into, "sampling", plan.sampling.as_ref().map_or("off".to_owned(), sampling))?;
+    match plan.sampling.as_slice() {
+        [] => line(into, "sampling", "off".to_owned())?,
+        events => events.iter().try_for_each(|event| line(into, "sampling", sampling(event)))?,
+    }
+    if let Some(profile) = &plan.profile {
+        line(into, "config", profile.clone())?;
+    }
+    plan.lost.iter().try_for_each(|lost| line(into, "lost", format!("{}: {}", lost.row, lost.why)))?;
     line(into, "stacks", format!("{:?}", plan.stacks).to_lowercase())?;
     line(into, "tick", duration(plan.tick.as_nanos() as f64))?;
     let interval = plan.interval.map(|interval| duration(interval.as_nanos() as f64));
@@ -42,10 +50,11 @@ pub(super) fn print(plan: &Plan, machine: &Machine, into: &mut dyn Write, format
     if let Some(metrics) = &plan.metrics {
         counters(into, plan, metrics)?;
     }
-    let per_cpu =
-        plan.turns.iter().map(Turns::descriptors).sum::<usize>() + usize::from(plan.sampling.is_some());
-    line(into, "events", format!("{} descriptors", per_cpu * plan.cpus.len()))?;
-    let rows = u64::from(plan.slots) * u64::from(machine.cpu.possible) * ROW_BYTES;
+    let on = |event: &Sampling| plan.cpus.iter().filter(|&&cpu| event.is_on(cpu)).count();
+    let counters: usize = plan.turns.iter().map(Turns::descriptors).sum();
+    let events = plan.sampling.iter().map(on).sum::<usize>() + counters * plan.cpus.len();
+    line(into, "events", format!("{events} descriptors"))?;
+    let rows = u64::from(plan.slots) * u64::from(machine.cpu.possible) * plan.row_bytes();
     line(into, "memory", format!("{rows} bytes of rows, {} bytes of ring buffer", plan.ring_bytes))?;
     line(into, "needs", "cap_bpf, cap_perfmon; cap_syslog for kernel names".to_owned())?;
     if let Some(why) = machine.no_core_pmu() {
@@ -115,8 +124,24 @@ fn target(target: &Target) -> String {
 
 fn sampling(sampling: &Sampling) -> String {
     let asked = sampling.frequency.map(|hz| format!(", from {hz} Hz")).unwrap_or_default();
+    let more: Vec<String> = sampling
+        .more_config
+        .iter()
+        .zip(1..)
+        .filter(|(word, _)| **word != 0)
+        .map(|(word, number)| format!(", config{number} {word:#x}"))
+        .collect();
+    let precise = match sampling.precise {
+        Precise::Level(0) => String::new(),
+        Precise::Level(level) => format!(", precise level {level}"),
+        Precise::Max => ", as precise as can be had".to_owned(),
+    };
     format!(
-        "{} (type {}, config {:#x}), period {}{asked}",
-        sampling.event, sampling.kind, sampling.config, sampling.period
+        "{} (type {}, config {:#x}{}), period {}{asked}{precise}",
+        sampling.event,
+        sampling.kind,
+        sampling.config,
+        more.concat(),
+        sampling.period
     )
 }

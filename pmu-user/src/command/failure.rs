@@ -65,6 +65,7 @@ fn class(error: &Error) -> Class {
         return match error {
             SessionError::Load(error) => error.class(),
             SessionError::Open(error) => error.class(),
+            SessionError::Plan(error) => error.class(),
             SessionError::Unfit(_) | SessionError::Io(..) => Class::Failed,
         };
     }
@@ -88,6 +89,7 @@ fn hint(error: &Error) -> Option<String> {
     match error.downcast_ref::<SessionError>()? {
         SessionError::Load(error) => error.hint(&privileges),
         SessionError::Open(error) => error.hint(&privileges),
+        SessionError::Plan(error) => error.hint(),
         SessionError::Unfit(_) | SessionError::Io(..) => None,
     }
 }

@@ -63,7 +63,8 @@ fn failed(gate: &Gate, header: &Header, report: &Report) -> Option<String> {
             }
         }
         Gate::SamplesBelow(limit) => {
-            let coverage = report.quality.samples.as_ref().map_or(0.0, |samples| samples.coverage);
+            let coverages = report.quality.samples.iter().map(|samples| samples.coverage);
+            let coverage = coverages.min_by(f64::total_cmp).unwrap_or(0.0);
             (coverage < *limit).then(|| format!("only {} of the samples came", percent(coverage)))
         }
     }

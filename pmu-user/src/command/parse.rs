@@ -40,6 +40,11 @@ pub(super) fn id(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|&id| id > 0).ok_or_else(|| format!("`{text}` is no process or thread id"))
 }
 
+/// Names of configurations.
+pub(super) fn profile() -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(crate::table::profile::ALL.map(|profile| profile.name))
+}
+
 /// The kernel's CPU lists, as one value.
 #[derive(Clone, Debug)]
 pub(super) struct CpuList(pub(super) Vec<Cpu>);

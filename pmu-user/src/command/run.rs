@@ -22,7 +22,7 @@ use crate::{
     machine::Machine,
     plan::{
         FREQUENCY, Plan,
-        request::{By, Descend, Inherit, Rate, Request, Stacks, Target},
+        request::{By, Descend, Force, Inherit, Rate, Request, Stacks, Target},
     },
     session::{
         self, Measure, Session,
@@ -71,8 +71,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "OWNER", help_heading = "Target")]
     pub(super) by: Option<By>,
 
-    /// Event to sample on; by default cycles, or cpu-clock where there is no PMU. With --count, events to count, in
-    /// perf's notation (repeatable)
+    /// Events to sample on, in perf's notation (repeatable); by default cycles, or cpu-clock where there is no PMU. With
+    /// --count, events to count
     #[arg(short, long, value_name = "LIST", help_heading = "Events")]
     pub(super) event: Vec<String>,
     /// Only count, as perf stat does: an event a line, without samples, owners and BPF programs
@@ -82,10 +82,17 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "N", requires = "count", help_heading = "Events",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) repeat: Option<u32>,
-    /// Sample every N counts of the event (ns for a clock)
+    /// Sample what a predefined configuration names
+    #[arg(long, value_name = "NAME", help_heading = "Samples", value_parser = parse::profile(),
+          conflicts_with_all = ["event", "period", "frequency", "no_sampling"])]
+    config: Option<String>,
+    /// Sample every N counts of an event (ns for a clock), unless the event says `period=`
     #[arg(short = 'c', long, value_name = "N", conflicts_with = "frequency", help_heading = "Samples",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) period: Option<u64>,
+    /// Take a period that the kernel will throttle
+    #[arg(long, help_heading = "Samples")]
+    force_period: bool,
     /// Sample N times a second on each CPU; converted once to a fixed period [default: 99]
     #[arg(short = 'F', long, value_name = "N", help_heading = "Samples",
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -160,19 +167,16 @@ impl Args {
         } else {
             Target::System
         };
-        let event = match self.event.as_slice() {
-            _ if self.count => None,
-            [] => None,
-            [event] => Some(event.clone()),
-            _ => return Err(Usage("samples are taken on one event at a time: give -e once".to_owned())),
-        };
         Ok(Request {
             target,
             by: self.by,
             inherit: if self.no_inherit { Inherit::No } else { Inherit::Yes },
             descend: if self.no_descend { Descend::No } else { Descend::Yes },
             cpus: self.cpu.as_ref().map(|list| list.0.clone()),
-            event,
+            // With --count they are read by whoever counts.
+            events: if self.count { Vec::new() } else { self.event.clone() },
+            profile: self.config.clone(),
+            force: if self.force_period { Force::Yes } else { Force::No },
             rate: match (self.no_sampling, self.period, self.frequency) {
                 (true, _, _) => Rate::Off,
                 (_, Some(period), _) => Rate::Period(period),

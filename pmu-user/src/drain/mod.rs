@@ -82,6 +82,9 @@ pub struct Drain {
     /// What counters said about owners, by slice, since the last drain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<slice::SliceRow>,
+    /// What the sampling events' counters said, those of clocks excepted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sampled: Vec<reading::SamplingReading>,
     /// Samples by address since the last drain.
     pub hot: Vec<HotRow>,
     /// Samples by stack since the last drain.
@@ -106,9 +109,9 @@ pub struct CpuRow {
     /// Written with interrupts off.
     #[serde(with = "words")]
     pub count: CpuCount,
-    /// Written by the sampling program.
-    #[serde(with = "words")]
-    pub samples: CpuSamples,
+    /// Written by the sampling programs, by event.
+    #[serde(with = "words::list")]
+    pub samples: Vec<CpuSamples>,
 }
 
 /// A slot in one of its lives.
@@ -167,9 +170,9 @@ pub struct CountRow {
     /// From the task structs.
     #[serde(with = "words")]
     pub count: Count,
-    /// From the sampling event.
-    #[serde(with = "words")]
-    pub samples: SampleCount,
+    /// From the sampling events, by event; none where nothing samples.
+    #[serde(with = "words::list")]
+    pub samples: Vec<SampleCount>,
     /// Run-queue latencies: buckets that are not zero, and their counts modulo 2³².
     pub latencies: Vec<(u8, u32)>,
 }
@@ -185,6 +188,17 @@ pub struct HotRow {
     pub address: u64,
     /// Samples.
     pub count: u64,
+    /// Event that took them: its place in the plan.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub event: u32,
+    /// CPU; older recordings do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Cpu>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Samples with one stack.
@@ -200,6 +214,9 @@ pub struct StackRow {
     pub user: Vec<u64>,
     /// Samples.
     pub count: u64,
+    /// Event that took them: its place in the plan.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub event: u32,
 }
 
 /// A late timer that is long enough to be listed.

@@ -25,6 +25,21 @@ pub struct Reading {
     pub running_ns: u64,
 }
 
+/// What the counter of a sampling event on one CPU has counted since it was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SamplingReading {
+    /// The event's place in the plan.
+    pub event: u32,
+    /// The CPU.
+    pub cpu: Cpu,
+    /// Occurrences while it ran, whoever caused them.
+    pub value: u64,
+    /// Time since it was enabled, in ns.
+    pub enabled_ns: u64,
+    /// Time of that during which it was on a counter, in ns.
+    pub running_ns: u64,
+}
+
 impl Reading {
     /// What was added since `earlier`, a reading of the same counter.
     #[must_use]

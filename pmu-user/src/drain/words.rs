@@ -25,13 +25,67 @@ pub fn serialize<T: Wire, S: Serializer>(value: &T, serializer: S) -> Result<S::
 ///
 /// The deserializer's, or there are more words than the struct has.
 pub fn deserialize<'de, T: Wire, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-    let words = Vec::<u64>::deserialize(deserializer)?;
+    of_words(&Vec::<u64>::deserialize(deserializer)?)
+}
+
+fn of_words<T: Wire, E: de::Error>(words: &[u64]) -> Result<T, E> {
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     if bytes.len() > size_of::<T>() {
-        return Err(de::Error::custom("a row is longer than this version of pmbpf knows"));
+        return Err(E::custom("a row is longer than this version of pmbpf knows"));
     }
     bytes.resize(size_of::<T>(), 0);
-    read(&bytes).ok_or_else(|| de::Error::custom("a row is too short"))
+    read(&bytes).ok_or_else(|| E::custom("a row is too short"))
+}
+
+/// Several rows of one kind: a single one is written as if it stood alone, as older recordings have it.
+pub mod list {
+    use pmu_common::wire::Wire;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeSeq as _};
+
+    struct Row<T>(T);
+
+    impl<T: Wire> Serialize for Row<&T> {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            super::serialize(self.0, serializer)
+        }
+    }
+
+    /// Writes wire structs as words, or as lists of words if there is not exactly one.
+    ///
+    /// # Errors
+    ///
+    /// The serializer's.
+    pub fn serialize<T: Wire, S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok, S::Error> {
+        if let [one] = values {
+            return super::serialize(one, serializer);
+        }
+        let mut rows = serializer.serialize_seq(Some(values.len()))?;
+        for value in values {
+            rows.serialize_element(&Row(value))?;
+        }
+        rows.end()
+    }
+
+    /// Reads what [`serialize`] wrote. An empty list is one row of zeros.
+    ///
+    /// # Errors
+    ///
+    /// The deserializer's, or a row has more words than the struct.
+    pub fn deserialize<'de, T: Wire + Default, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<T>, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            One(Vec<u64>),
+            Several(Vec<Vec<u64>>),
+        }
+        let rows = match Written::deserialize(deserializer)? {
+            Written::One(words) => vec![words],
+            Written::Several(rows) => rows,
+        };
+        rows.iter().map(|words| super::of_words(words)).collect()
+    }
 }
 
 #[cfg(test)]
@@ -41,6 +95,22 @@ mod tests {
 
     #[derive(Serialize, Deserialize)]
     struct Row(#[serde(with = "super")] Count);
+
+    #[derive(Serialize, Deserialize)]
+    struct Rows(#[serde(with = "super::list")] Vec<Count>);
+
+    #[test]
+    fn one_of_a_list_is_written_as_if_it_stood_alone() {
+        let count = |cpu_time_ns| Count { cpu_time_ns, ..Count::ZERO };
+        for (rows, expected) in
+            [(vec![count(5)], "[5]"), (vec![count(5), count(0), count(7)], "[[5],[],[7]]")]
+        {
+            let text = serde_json::to_string(&Rows(rows.clone())).unwrap();
+            assert_eq!(text, expected);
+            assert_eq!(serde_json::from_str::<Rows>(&text).unwrap().0, rows);
+        }
+        assert_eq!(serde_json::from_str::<Rows>("[]").unwrap().0, [Count::ZERO]);
+    }
 
     #[test]
     fn a_row_survives_and_is_short() {

@@ -61,7 +61,37 @@ fn list(root: &Path, name: &str) -> io::Result<Vec<Cpu>> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("/{path}: {error}")))
 }
 
+/// Who made the cores: decides what codes of events mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vendor {
+    /// Intel.
+    Intel,
+    /// AMD, and who builds its cores.
+    Amd {
+        /// Family as CPUID has it.
+        family: u32,
+    },
+    /// Anyone who builds Arm's architecture.
+    Arm,
+    /// Anyone else.
+    Other,
+}
+
 impl Processor {
+    /// Who made the cores, from `/proc/cpuinfo` below `root`.
+    #[must_use]
+    pub fn vendor(&self, root: &Path) -> Vendor {
+        let info = read(root, "proc/cpuinfo").unwrap_or_default();
+        match (field(&info, "vendor_id"), field(&info, "CPU implementer")) {
+            (Some("GenuineIntel"), _) => Vendor::Intel,
+            (Some("AuthenticAMD" | "HygonGenuine"), _) => Vendor::Amd {
+                family: field(&info, "cpu family").and_then(|family| family.parse().ok()).unwrap_or(0),
+            },
+            (_, Some(_)) => Vendor::Arm,
+            _ => Vendor::Other,
+        }
+    }
+
     /// Cycles a second at the nominal speed, to turn a frequency into a period. Rough where the host hides it.
     #[must_use]
     pub fn cycles_per_second(&self, root: &Path) -> u64 {
@@ -73,12 +103,6 @@ impl Processor {
             field(&info, "cpu MHz")?.parse::<f64>().ok()
         };
         khz.map_or_else(|| (mhz().unwrap_or(2_000.0) * 1e6) as u64, |khz| khz * 1_000)
-    }
-
-    /// Who made it, as `/proc/cpuinfo` says: `GenuineIntel`, `AuthenticAMD`. `None` where it does not (Arm).
-    #[must_use]
-    pub fn vendor(&self, root: &Path) -> Option<String> {
-        field(&read(root, "proc/cpuinfo").ok()?, "vendor_id").map(str::to_owned)
     }
 
     /// Samples a second and CPU above which the kernel throttles (`kernel.perf_event_max_sample_rate`).

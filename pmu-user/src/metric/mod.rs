@@ -11,6 +11,7 @@ mod hot;
 pub mod offline;
 mod owners;
 mod quality;
+mod ratio;
 pub mod repeat;
 pub mod stat;
 pub mod topdown;
@@ -21,9 +22,10 @@ use self::topdown::{Prepared, TopDown};
 pub use self::{
     blind::{Blind, BlindClass, GapReport},
     cost::{CostReport, ProgramCost},
-    hot::{Frame, HotFunction, HotStack},
+    hot::{Frame, HotEvent, HotFunction, HotStack},
     owners::{OwnerReport, Who},
     quality::{Books, Quality, SampleQuality, TickQuality},
+    ratio::{EventReport, RatioReport},
     waits::Waits,
 };
 use crate::{
@@ -61,7 +63,8 @@ impl Report {
     #[must_use]
     pub fn new(header: &Header, ledger: &Ledger, interval: &Interval, prepared: Option<&Prepared>) -> Self {
         let quality = quality::quality(header, interval);
-        let context = owners::Context { header, ledger, interval, quality: &quality };
+        let scale = ratio::Scale::new(header, interval, &quality);
+        let context = owners::Context { header, ledger, interval, quality: &quality, scale: &scale };
         let (total, owners) = owners::owners(&context);
         let why = || header.plan.no_metrics.clone().unwrap_or_else(|| "they were not asked for".to_owned());
         Self {
@@ -70,7 +73,7 @@ impl Report {
             length_ns: interval.length_ns(),
             total,
             owners,
-            hot: hot::functions(ledger, interval),
+            hot: hot::functions(ledger, interval, &scale),
             stacks: hot::stacks(ledger, interval),
             blind: blind::blind(header, ledger, interval, &quality),
             cost: cost::cost(ledger, interval),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     Quality, Waits, blind,
+    ratio::{EventReport, RatioReport, Scale},
     value::{How, Known, Value},
 };
 use crate::{
@@ -36,6 +37,10 @@ pub struct OwnerReport {
     pub metrics: Vec<(Metric, Value)>,
     /// Its run-queue latency, or why there is none.
     pub waits: Result<Waits, String>,
+    /// What samples say, by event; none where only a clock samples.
+    pub events: Vec<EventReport>,
+    /// Ratios of what they say.
+    pub ratios: Vec<RatioReport>,
 }
 
 impl OwnerReport {
@@ -57,6 +62,7 @@ pub(super) struct Context<'a> {
     pub(super) ledger: &'a Ledger,
     pub(super) interval: &'a Interval,
     pub(super) quality: &'a Quality,
+    pub(super) scale: &'a Scale,
 }
 
 /// The target's metrics, and every owner's, most CPU time first.
@@ -168,7 +174,8 @@ fn below(context: &Context<'_>, path: &[u8]) -> Counts {
 fn report(context: &Context<'_>, who: Who, ended: bool, counts: &Counts) -> OwnerReport {
     let coverage = context.quality.switch_coverage;
     let counted = |count| Value::counted(count, coverage);
-    let samples = |count| match &context.quality.samples {
+    let first = counts.event(0);
+    let samples = |count| match context.quality.samples.first() {
         Some(samples) => Value::counted(count, samples.coverage),
         None => Value::Missing("sampling is off".to_owned()),
     };
@@ -181,12 +188,14 @@ fn report(context: &Context<'_>, who: Who, ended: bool, counts: &Counts) -> Owne
         (metric::MIGRATIONS, counted(counts.migrations)),
         (metric::MINOR_FAULTS, counted(counts.minor_faults)),
         (metric::MAJOR_FAULTS, counted(counts.major_faults)),
-        (metric::SAMPLES, samples(counts.user_samples + counts.kernel_samples)),
-        (metric::USER_SAMPLES, samples(counts.user_samples)),
-        (metric::KERNEL_SAMPLES, samples(counts.kernel_samples)),
+        (metric::SAMPLES, samples(first.all().samples)),
+        (metric::USER_SAMPLES, samples(first.user.samples)),
+        (metric::KERNEL_SAMPLES, samples(first.kernel.samples)),
         (metric::BLIND_TIME, blind::time(context.quality, counts.late_ticks, counts.blind_ticks)),
     ];
-    OwnerReport { who, ended, metrics, waits }
+    let events = context.scale.events(|event| counts.event(event));
+    let ratios = context.scale.ratios(|event| counts.event(event).all());
+    OwnerReport { who, ended, metrics, waits, events, ratios }
 }
 
 /// The scheduler books a running task's time at switches and ticks, so on every CPU up to one tick of the interval

@@ -7,7 +7,7 @@ use pmu_common::loss;
 use crate::{
     drain::Header,
     machine::cpu::Times,
-    model::Interval,
+    model::{CpuCounts, Interval, Ran},
     plan::{Sampling, Target},
 };
 
@@ -20,8 +20,8 @@ pub struct Quality {
     pub switches_missing: u64,
     /// Share of the switches whose task was known (0 to 1).
     pub switch_coverage: f64,
-    /// Samples, if there was sampling.
-    pub samples: Option<SampleQuality>,
+    /// Samples, by event.
+    pub samples: Vec<SampleQuality>,
     /// Ticks, from which blind time is estimated.
     pub ticks: TickQuality,
     /// What was lost, by reason. Empty if nothing was.
@@ -33,7 +33,10 @@ pub struct Quality {
 /// How many samples came, of those that should have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleQuality {
-    /// Samples that should have come. `None` if the event is no clock.
+    /// What the event is called.
+    pub event: String,
+    /// Samples that should have come: of a clock by the time, of others by what the counter counted. `None` where it was
+    /// not read.
     pub expected: Option<u64>,
     /// Samples that came, whoever they hit.
     pub seen: u64,
@@ -49,6 +52,8 @@ pub struct SampleQuality {
     pub silent_ns: u64,
     /// Share of the expected samples outside idle time that came (0 to 1); 1 if none can be expected.
     pub coverage: f64,
+    /// Share of its time during which the event had a counter (0 to 1): its samples are weighted by it.
+    pub running: f64,
 }
 
 /// How much of the time ticks watched.
@@ -85,34 +90,69 @@ pub(super) fn quality(header: &Header, interval: &Interval) -> Quality {
         switches: cpus.switches,
         switches_missing: cpus.switches_missing,
         switch_coverage: if cpus.switches == 0 { 1.0 } else { 1.0 - share(unknown, cpus.switches) },
-        samples: header.plan.sampling.as_ref().map(|sampling| samples(sampling, interval)),
+        samples: {
+            let events = header.plan.sampling.iter().enumerate();
+            events.map(|(event, sampling)| samples(event, sampling, &cpus, interval)).collect()
+        },
         ticks: TickQuality { seen: cpus.ticks, period_ns, coverage: share(watched_ns, capacity_ns) },
         losses: interval.losses.clone(),
         books: if header.plan.target == Target::System { books(interval, capacity_ns) } else { None },
     }
 }
 
-fn samples(sampling: &Sampling, interval: &Interval) -> SampleQuality {
-    let cpus = interval.all_cpus();
-    let per_cpu = |nanoseconds: u64| sampling.period_ns().map(|period_ns| nanoseconds / period_ns.max(1));
-    let expected = per_cpu(interval.length_ns()).map(|samples| samples * interval.cpus.len() as u64);
-    let missing = expected.unwrap_or(0).saturating_sub(cpus.samples);
-    let times = cpus.times.unwrap_or_default();
-    let quiet_expected = per_cpu(times.idle_ns + times.stolen_ns).unwrap_or(0);
-    // The kernel's times are exact to 10 ms at both ends, on every CPU.
-    let slack = per_cpu(2 * 10_000_000).unwrap_or(0).max(1) * interval.cpus.len() as u64;
-    let idle_missing = missing.min(quiet_expected.saturating_sub(cpus.idle_samples));
-    let busy_missing = missing - idle_missing;
-    let busy_expected = expected.unwrap_or(0).saturating_sub(quiet_expected);
+fn samples(event: usize, sampling: &Sampling, cpus: &CpuCounts, interval: &Interval) -> SampleQuality {
+    let seen = cpus.events.get(event).copied().unwrap_or_default();
+    let quality = SampleQuality {
+        event: sampling.event.clone(),
+        expected: None,
+        seen: seen.samples,
+        idle: seen.idle_samples,
+        idle_missing: 0,
+        withheld: 0,
+        silences: 0,
+        silent_ns: 0,
+        coverage: 1.0,
+        running: 1.0,
+    };
+    match (sampling.period_ns(), seen.ran) {
+        (Some(period_ns), _) => of_clock(quality, period_ns, cpus, interval),
+        (None, Some(ran)) => of_counter(quality, sampling.period, ran, interval),
+        (None, None) => quality,
+    }
+}
+
+/// A counter has overflowed once for every period that it counted; the rest of a period is left over on every CPU.
+fn of_counter(quality: SampleQuality, period: u64, ran: Ran, interval: &Interval) -> SampleQuality {
+    let expected = ran.value / period.max(1);
+    let missing = expected.saturating_sub(quality.seen);
+    let slack = interval.cpus.len() as u64;
     SampleQuality {
-        expected,
-        seen: cpus.samples,
-        idle: cpus.idle_samples,
+        expected: Some(expected),
+        coverage: if missing <= slack { 1.0 } else { 1.0 - share(missing, expected) },
+        running: share(ran.running_ns, ran.enabled_ns),
+        ..quality
+    }
+}
+
+fn of_clock(quality: SampleQuality, period_ns: u64, cpus: &CpuCounts, interval: &Interval) -> SampleQuality {
+    let per_cpu = |nanoseconds: u64| nanoseconds / period_ns.max(1);
+    let expected = per_cpu(interval.length_ns()) * interval.cpus.len() as u64;
+    let missing = expected.saturating_sub(quality.seen);
+    let times = cpus.times.unwrap_or_default();
+    let quiet_expected = per_cpu(times.idle_ns + times.stolen_ns);
+    // The kernel's times are exact to 10 ms at both ends, on every CPU.
+    let slack = per_cpu(2 * 10_000_000).max(1) * interval.cpus.len() as u64;
+    let idle_missing = missing.min(quiet_expected.saturating_sub(quality.idle));
+    let busy_missing = missing - idle_missing;
+    let busy_expected = expected.saturating_sub(quiet_expected);
+    SampleQuality {
+        expected: Some(expected),
         idle_missing,
         withheld: cpus.withheld,
         silences: cpus.silences,
         silent_ns: cpus.silent_ns,
         coverage: if busy_missing <= slack { 1.0 } else { 1.0 - share(busy_missing, busy_expected) },
+        ..quality
     }
 }
 

@@ -90,18 +90,28 @@ pub(super) const Z: f64 = 1.959_963_984_540_054;
 /// Research II, 1987, p. 69).
 #[must_use]
 pub fn poisson_interval(count: u64) -> (f64, f64) {
+    poisson_bounds(count as f64)
+}
+
+/// The same for a count that need not be whole: samples of different weights are worth so many equal ones.
+pub(super) fn poisson_bounds(count: f64) -> (f64, f64) {
     let bound = |n: f64, sign: f64| n * (1.0 - 1.0 / (9.0 * n) + sign * Z / (3.0 * n.sqrt())).powi(3);
-    let low = if count == 0 { 0.0 } else { bound(count as f64, -1.0).max(0.0) };
-    (low, bound(count as f64 + 1.0, 1.0))
+    let low = if count < 0.5 { 0.0 } else { bound(count, -1.0).max(0.0) };
+    (low, bound(count + 1.0, 1.0))
 }
 
 /// 95 % interval of a share of which `hits` of `tries` are a sample (Wilson, J. Am. Stat. Assoc. 22, 1927).
 #[must_use]
 pub fn share_interval(hits: u64, tries: u64) -> (f64, f64) {
-    if tries == 0 {
+    share_bounds(hits as f64, tries as f64)
+}
+
+/// The same for numbers that need not be whole.
+pub(super) fn share_bounds(hits: f64, tries: f64) -> (f64, f64) {
+    if tries == 0.0 {
         return (0.0, 1.0);
     }
-    let (n, p) = (tries as f64, hits as f64 / tries as f64);
+    let (n, p) = (tries, hits / tries);
     let z2 = Z * Z;
     let middle = (p + z2 / (2.0 * n)) / (1.0 + z2 / n);
     let half = Z / (1.0 + z2 / n) * (p * (1.0 - p) / n + z2 / (4.0 * n * n)).sqrt();

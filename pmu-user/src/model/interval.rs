@@ -4,14 +4,35 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pmu_common::gap::CLASSES;
 
-use super::{OwnerIndex, histogram::Buckets};
+use super::{OwnerIndex, Ran, Tally, histogram::Buckets};
 use crate::{
     drain::{GapRow, slice::SliceRow},
     machine::cpu::{Cpu, Times},
 };
 
+/// Samples of one event that hit an owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OwnerEvent {
+    /// In user mode.
+    pub user: Tally,
+    /// In kernel mode.
+    pub kernel: Tally,
+    /// Those that found interrupts masked.
+    pub masked: u64,
+}
+
+impl OwnerEvent {
+    /// In both modes.
+    #[must_use]
+    pub fn all(&self) -> Tally {
+        let mut all = self.user;
+        all.merge(&self.kernel);
+        all
+    }
+}
+
 /// What one owner did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Time on a CPU.
     pub cpu_time_ns: u64,
@@ -35,12 +56,8 @@ pub struct Counts {
     pub late_ticks: u64,
     /// Tick instants in those spans.
     pub blind_ticks: u64,
-    /// Samples in user mode.
-    pub user_samples: u64,
-    /// Samples in kernel mode.
-    pub kernel_samples: u64,
-    /// Samples that found interrupts masked.
-    pub masked_samples: u64,
+    /// Samples, by event.
+    pub events: Vec<OwnerEvent>,
     /// CPUs it ran on.
     pub cpus: BTreeSet<Cpu>,
 }
@@ -60,11 +77,38 @@ impl Counts {
         self.wait_max_ns = (low.0.max(high.0), low.1.max(high.1));
         self.late_ticks += other.late_ticks;
         self.blind_ticks += other.blind_ticks;
-        self.user_samples += other.user_samples;
-        self.kernel_samples += other.kernel_samples;
-        self.masked_samples += other.masked_samples;
+        merge_by_event(&mut self.events, &other.events, |sum, event| {
+            sum.user.merge(&event.user);
+            sum.kernel.merge(&event.kernel);
+            sum.masked += event.masked;
+        });
         self.cpus.extend(&other.cpus);
     }
+
+    /// Samples of an event; none if it is not there.
+    #[must_use]
+    pub fn event(&self, event: usize) -> OwnerEvent {
+        self.events.get(event).copied().unwrap_or_default()
+    }
+}
+
+/// Merges what is listed by event.
+fn merge_by_event<T: Clone + Default>(into: &mut Vec<T>, other: &[T], merge: impl Fn(&mut T, &T)) {
+    if into.len() < other.len() {
+        into.resize(other.len(), T::default());
+    }
+    into.iter_mut().zip(other).for_each(|(sum, one)| merge(sum, one));
+}
+
+/// What an event did on one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuEvent {
+    /// Samples seen.
+    pub samples: u64,
+    /// Those that hit the idle task.
+    pub idle_samples: u64,
+    /// What its counter did, if it was read.
+    pub ran: Option<Ran>,
 }
 
 /// What happened on one CPU, whoever did it.
@@ -82,10 +126,8 @@ pub struct CpuCounts {
     pub late_ticks: [u64; CLASSES],
     /// Tick instants in those spans, by class.
     pub blind_ticks: [u64; CLASSES],
-    /// Samples seen.
-    pub samples: u64,
-    /// Those that hit the idle task.
-    pub idle_samples: u64,
+    /// The sampling events.
+    pub events: Vec<CpuEvent>,
     /// Silences between samples that only a late timer explains.
     pub silences: u64,
     /// Their time beyond the period.
@@ -108,19 +150,37 @@ impl CpuCounts {
             self.late_ticks[class] += other.late_ticks[class];
             self.blind_ticks[class] += other.blind_ticks[class];
         }
-        self.samples += other.samples;
-        self.idle_samples += other.idle_samples;
+        merge_by_event(&mut self.events, &other.events, |sum, event| {
+            sum.samples += event.samples;
+            sum.idle_samples += event.idle_samples;
+            if let Some(ran) = &event.ran {
+                sum.ran.get_or_insert_default().merge(ran);
+            }
+        });
         self.silences += other.silences;
         self.silent_ns += other.silent_ns;
         self.withheld += other.withheld;
     }
 }
 
-/// Samples with one stack: owner, process, kernel and user addresses.
-pub type StackKey = (OwnerIndex, u32, Vec<u64>, Vec<u64>);
+/// Samples of one event at one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HotKey {
+    /// The event's place in the plan.
+    pub event: u32,
+    /// Whose.
+    pub owner: OwnerIndex,
+    /// Process, 0 for the kernel.
+    pub tgid: u32,
+    /// Instruction address.
+    pub address: u64,
+}
+
+/// Samples with one stack: event, owner, process, kernel and user addresses.
+pub type StackKey = (u32, OwnerIndex, u32, Vec<u64>, Vec<u64>);
 
 /// What happened between two moments.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interval {
     /// Start, in ns since counting started.
     pub from_ns: u64,
@@ -132,10 +192,10 @@ pub struct Interval {
     pub cpus: BTreeMap<Cpu, CpuCounts>,
     /// What counters said about an owner, by slice in the order of their ends.
     pub slices: BTreeMap<OwnerIndex, Vec<SliceRow>>,
-    /// Samples by owner, process (0: kernel) and address.
-    pub hot: HashMap<(OwnerIndex, u32, u64), u64>,
+    /// Samples by event, owner, process and address.
+    pub hot: HashMap<HotKey, Tally>,
     /// Samples by stack.
-    pub stacks: HashMap<StackKey, u64>,
+    pub stacks: HashMap<StackKey, Tally>,
     /// Late timers that were listed, with their owner.
     pub gaps: Vec<(Option<OwnerIndex>, GapRow)>,
     /// What was lost, by reason.
@@ -172,11 +232,11 @@ impl Interval {
         for (&cpu, counts) in &next.cpus {
             self.cpus.entry(cpu).or_default().merge(counts);
         }
-        for (&key, count) in &next.hot {
-            *self.hot.entry(key).or_default() += count;
+        for (&key, tally) in &next.hot {
+            self.hot.entry(key).or_default().merge(tally);
         }
-        for (key, count) in &next.stacks {
-            *self.stacks.entry(key.clone()).or_default() += count;
+        for (key, tally) in &next.stacks {
+            self.stacks.entry(key.clone()).or_default().merge(tally);
         }
         self.gaps.extend(next.gaps.iter().cloned());
         for (reason, count) in &next.losses {

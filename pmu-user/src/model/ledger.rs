@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use pmu_common::loss;
+use pmu_common::{count::Count, cpu::CpuSamples, loss, sample::SampleCount};
 
-use super::interval::{Counts, CpuCounts, Interval};
+use super::{
+    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent},
+    tally::{Tally, Weights},
+};
 use crate::{
-    drain::{CountRow, CpuRow, Drain, Owner, OwnerRow, Place, ProgramRow, SlotId},
+    drain::{CountRow, CpuRow, Drain, HotRow, Owner, OwnerRow, Place, ProgramRow, SlotId},
     machine::cpu::{Cpu, Times},
     model::histogram::Buckets,
 };
@@ -27,6 +30,7 @@ pub struct Ledger {
     cpus: HashMap<Cpu, CpuRow>,
     times: HashMap<Cpu, Times>,
     losses: BTreeMap<String, u64>,
+    weights: Weights,
     places: HashMap<(u32, u64), Place>,
     programs: Vec<ProgramRow>,
     cost: crate::drain::Cost,
@@ -51,6 +55,7 @@ impl Ledger {
             cpus: HashMap::new(),
             times: HashMap::new(),
             losses: BTreeMap::new(),
+            weights: Weights::default(),
             places: HashMap::new(),
             programs: Vec::new(),
             cost: crate::drain::Cost::default(),
@@ -102,11 +107,17 @@ impl Ledger {
         let mut interval =
             Interval { from_ns: self.at_ns, to_ns: drain.at_ns.max(self.at_ns), ..Interval::default() };
         drain.owners.iter().for_each(|row| self.meet(row));
+        let ran = self.weights.advance(&drain.sampled);
         for row in &drain.counts {
             self.count(row, &mut interval);
         }
         for row in &drain.cpus {
             self.count_cpu(row, &mut interval);
+        }
+        for (event, cpu, ran) in ran {
+            let events = &mut interval.cpus.entry(cpu).or_default().events;
+            events.resize(events.len().max(event as usize + 1), CpuEvent::default());
+            events[event as usize].ran = Some(ran);
         }
         for &(cpu, times) in &drain.times {
             let before = self.times.insert(cpu, times);
@@ -119,11 +130,14 @@ impl Ledger {
             interval.slices.entry(self.index_of(row.slot)).or_default().push(row.clone());
         }
         for row in &drain.hot {
-            *interval.hot.entry((self.index_of(row.slot), row.tgid, row.address)).or_default() += row.count;
+            let &HotRow { event, tgid, address, count, cpu, slot } = row;
+            let key = HotKey { event, owner: self.index_of(slot), tgid, address };
+            interval.hot.entry(key).or_default().merge(&Tally::new(count, self.weights.of(event, cpu)));
         }
         for row in &drain.stacks {
-            let key = (self.index_of(row.slot), row.tgid, row.kernel.clone(), row.user.clone());
-            *interval.stacks.entry(key).or_default() += row.count;
+            let key = (row.event, self.index_of(row.slot), row.tgid, row.kernel.clone(), row.user.clone());
+            let tally = Tally::new(row.count, self.weights.of(row.event, None));
+            interval.stacks.entry(key).or_default().merge(&tally);
         }
         interval.gaps =
             drain.gaps.iter().map(|gap| (gap.slot.map(|slot| self.index_of(slot)), gap.clone())).collect();
@@ -150,7 +164,8 @@ impl Ledger {
 
     fn count(&mut self, row: &CountRow, interval: &mut Interval) {
         let last = self.counts.get(&(row.slot, row.cpu));
-        let counts = difference(last, row);
+        let mut counts = difference(last, row);
+        counts.events = samples(last, row, &self.weights);
         interval.owners.entry(self.index_of(row.slot)).or_default().merge(&counts);
         let mut kept = row.clone();
         if let (true, Some(last)) = (row.latencies.is_empty(), last) {
@@ -163,7 +178,9 @@ impl Ledger {
     fn count_cpu(&mut self, row: &CpuRow, interval: &mut Interval) {
         let last = self.cpus.insert(row.cpu, row.clone()).unwrap_or_else(|| row.clone());
         for reason in 0..loss::REASONS {
-            let lost = |row: &CpuRow| row.count.losses[reason] + row.samples.losses[reason];
+            let lost = |row: &CpuRow| {
+                row.count.losses[reason] + row.samples.iter().map(|event| event.losses[reason]).sum::<u64>()
+            };
             let count = lost(row).wrapping_sub(lost(&last));
             if count > 0 {
                 *interval.losses.entry(loss::NAMES[reason].to_owned()).or_default() += count;
@@ -192,10 +209,9 @@ fn identity(owner: &Owner) -> Identity {
 }
 
 fn difference(last: Option<&CountRow>, row: &CountRow) -> Counts {
-    let (zero_count, zero_samples) = Default::default();
-    let before = last.map_or(&zero_count, |last| &last.count);
-    let before_samples = last.map_or(&zero_samples, |last| &last.samples);
-    let (now, now_samples) = (&row.count, &row.samples);
+    let zero = Count::ZERO;
+    let before = last.map_or(&zero, |last| &last.count);
+    let now = &row.count;
     let waits = if row.latencies.is_empty() {
         Buckets::default()
     } else {
@@ -220,18 +236,42 @@ fn difference(last: Option<&CountRow>, row: &CountRow) -> Counts {
         wait_max_ns: longest,
         late_ticks: now.late_ticks.wrapping_sub(before.late_ticks),
         blind_ticks: now.blind_ticks.wrapping_sub(before.blind_ticks),
-        user_samples: now_samples.user.wrapping_sub(before_samples.user),
-        kernel_samples: now_samples.kernel.wrapping_sub(before_samples.kernel),
-        masked_samples: now_samples.masked.wrapping_sub(before_samples.masked),
+        events: Vec::new(),
         cpus: (cpu_time_ns > 0).then_some(row.cpu).into_iter().collect(),
     }
+}
+
+/// Samples of every event since the last reading, each with the weight that it has now.
+fn samples(last: Option<&CountRow>, row: &CountRow, weights: &Weights) -> Vec<OwnerEvent> {
+    let event = |(event, now): (usize, &SampleCount)| {
+        let before = last.and_then(|last| last.samples.get(event)).copied().unwrap_or_default();
+        let weight = weights.of(event as u32, Some(row.cpu));
+        OwnerEvent {
+            user: Tally::new(now.user.wrapping_sub(before.user), weight),
+            kernel: Tally::new(now.kernel.wrapping_sub(before.kernel), weight),
+            masked: now.masked.wrapping_sub(before.masked),
+        }
+    };
+    row.samples.iter().enumerate().map(event).collect()
 }
 
 fn cpu_difference(last: &CpuRow, row: &CpuRow) -> CpuCounts {
     let classes =
         |now: [u64; 3], before: [u64; 3]| std::array::from_fn(|class| now[class].wrapping_sub(before[class]));
     let (count, before) = (&row.count, &last.count);
-    let (samples, samples_before) = (&row.samples, &last.samples);
+    let event = |(event, now): (usize, &CpuSamples)| {
+        let before = last.samples.get(event).copied().unwrap_or_default();
+        CpuEvent {
+            samples: now.samples.wrapping_sub(before.samples),
+            idle_samples: now.idle_samples.wrapping_sub(before.idle_samples),
+            ran: None,
+        }
+    };
+    // Only a clock has silences.
+    let silent = |pick: fn(&CpuSamples) -> u64| {
+        let sum = |row: &CpuRow| row.samples.iter().map(pick).fold(0, u64::wrapping_add);
+        sum(row).wrapping_sub(sum(last))
+    };
     CpuCounts {
         switches: count.switches.wrapping_sub(before.switches),
         switches_missing: count.switches_missing.wrapping_sub(before.switches_missing),
@@ -239,11 +279,10 @@ fn cpu_difference(last: &CpuRow, row: &CpuRow) -> CpuCounts {
         ticks: count.ticks.wrapping_sub(before.ticks),
         late_ticks: classes(count.late_ticks, before.late_ticks),
         blind_ticks: classes(count.blind_ticks, before.blind_ticks),
-        samples: samples.samples.wrapping_sub(samples_before.samples),
-        idle_samples: samples.idle_samples.wrapping_sub(samples_before.idle_samples),
-        silences: samples.silences.wrapping_sub(samples_before.silences),
-        silent_ns: samples.silent_ns.wrapping_sub(samples_before.silent_ns),
-        withheld: samples.withheld.wrapping_sub(samples_before.withheld),
+        events: row.samples.iter().enumerate().map(event).collect(),
+        silences: silent(|event| event.silences),
+        silent_ns: silent(|event| event.silent_ns),
+        withheld: silent(|event| event.withheld),
     }
 }
 

@@ -5,8 +5,10 @@ pub mod histogram;
 pub mod interval;
 mod ledger;
 pub mod slice;
+mod tally;
 
 pub use self::{
-    interval::{Counts, CpuCounts, Interval},
+    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent},
     ledger::{Ledger, OwnerIndex},
+    tally::{Ran, Tally},
 };

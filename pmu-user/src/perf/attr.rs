@@ -8,11 +8,20 @@ use crate::{
     table::notation::{Instance, Modifiers},
 };
 
-/// A sampling event: disabled, with a fixed period and no sample data.
-pub(super) fn sampling(sampling: &Sampling) -> perf_event_attr {
+/// A sampling event with a fixed period and no sample data; held back unless another leads its group.
+pub(super) fn sampling(sampling: &Sampling, precise_level: u8) -> perf_event_attr {
     let mut attr = perf_event_attr { type_: sampling.kind, config: sampling.config, ..Default::default() };
+    attr.__bindgen_anon_3.config1 = sampling.more_config[0];
+    attr.__bindgen_anon_4.config2 = sampling.more_config[1];
+    attr.config3 = sampling.more_config[2];
     attr.__bindgen_anon_1.sample_period = sampling.period;
-    attr.set_disabled(1);
+    let times = bindings::PERF_FORMAT_TOTAL_TIME_ENABLED | bindings::PERF_FORMAT_TOTAL_TIME_RUNNING;
+    attr.read_format = u64::from(times | bindings::PERF_FORMAT_ID);
+    attr.set_precise_ip(precise_level.into());
+    let is = |letter: char| sampling.modes.contains(letter);
+    exclude(&mut attr, [is('u'), is('k'), is('h')], [is('G'), is('H')]);
+    attr.set_exclude_idle(is('I').into());
+    attr.set_disabled(sampling.leader.is_none().into());
     attr
 }
 
@@ -29,6 +38,16 @@ pub(super) fn planned(event: &PlannedEvent, role: Role) -> perf_event_attr {
     attr.set_exclude_hv((!event.counts_in('h')).into());
     attr.set_disabled(role.leads.into());
     attr
+}
+
+/// Leaves out the modes that are not named, if any is: user, kernel and hypervisor; guest and host.
+fn exclude(attr: &mut perf_event_attr, [user, kernel, hypervisor]: [bool; 3], [guest, host]: [bool; 2]) {
+    let some_mode = user || kernel || hypervisor;
+    attr.set_exclude_user((some_mode && !user).into());
+    attr.set_exclude_kernel((some_mode && !kernel).into());
+    attr.set_exclude_hv((some_mode && !hypervisor).into());
+    attr.set_exclude_host((guest && !host).into());
+    attr.set_exclude_guest((host && !guest).into());
 }
 
 /// How a counting event is to be opened.
@@ -56,12 +75,7 @@ pub(super) fn counting(at: &Instance, modifiers: Modifiers, role: Role) -> perf_
     let times = bindings::PERF_FORMAT_TOTAL_TIME_ENABLED | bindings::PERF_FORMAT_TOTAL_TIME_RUNNING;
     attr.read_format = u64::from(times | bindings::PERF_FORMAT_ID | group);
     let Modifiers { user, kernel, hypervisor, guest, host, .. } = modifiers;
-    let some_mode = user || kernel || hypervisor;
-    attr.set_exclude_user((some_mode && !user).into());
-    attr.set_exclude_kernel((some_mode && !kernel).into());
-    attr.set_exclude_hv((some_mode && !hypervisor).into());
-    attr.set_exclude_host((guest && !host).into());
-    attr.set_exclude_guest((host && !guest).into());
+    exclude(&mut attr, [user, kernel, hypervisor], [guest, host]);
     attr.set_exclude_idle(modifiers.not_idle.into());
     attr.set_inherit(role.inherit.into());
     // Only a leader can be disabled, pinned or exclusive; its members follow it.

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::{
     machine::{cpu::Cpu, privilege::Privileges},
-    plan::Class,
+    plan::{Class, Sampling},
     table::notation::{Instance, Selected},
 };
 
@@ -72,6 +72,16 @@ impl OpenError {
     pub(super) fn planned(event: &str, pmu: &str, cpu: Cpu, index: usize, error: io::Error) -> Self {
         let advice = if index > 0 { FULL_AS_PLANNED } else { ENCODING };
         Self { advice, ..Self::new(event, Some(pmu.to_owned()), Site::Cpu(cpu), error) }
+    }
+
+    /// For a sampling event.
+    pub(super) fn sampling(sampling: &Sampling, precise: u8, site: Site, error: io::Error) -> Self {
+        let advice = match (precise, sampling.leader) {
+            (1.., _) => IMPRECISE,
+            (_, Some(_)) => FULL,
+            _ => ENCODING,
+        };
+        Self { advice, ..Self::new(&sampling.event, None, site, error) }
     }
 
     /// For an event that was to be the member number `index` of its group.
@@ -144,6 +154,7 @@ impl OpenError {
                     "this process may open {soft} files (hard limit {hard}); raise it with `ulimit -n`"
                 ));
             }
+            Errno::OPNOTSUPP | Errno::NOENT if self.advice == IMPRECISE => IMPRECISE,
             Errno::NOENT | Errno::OPNOTSUPP => "this host has no such event; try cpu-clock",
             Errno::NODEV => "the CPU is offline, or this PMU does not cover it",
             Errno::TOOBIG => "the kernel is older than a setting of this event (config3 needs Linux 6.3)",
@@ -178,6 +189,8 @@ const ENCODING: &str = "the PMU refuses this encoding or one of its modifiers";
 const FULL: &str =
     "the group does not fit the counters: make it smaller, or append :W to let it be broken up";
 const FULL_AS_PLANNED: &str = "the group does not fit the counters that this PMU has";
+const IMPRECISE: &str =
+    "the PMU has no precise samples of it; `P` takes what there is, no `p` takes samples that land late";
 const TASKLESS: &str = "a PMU outside the cores cannot tell tasks apart: count the whole system";
 const MODELESS: &str = "a PMU outside the cores cannot tell user from kernel mode: drop u, k and h";
 

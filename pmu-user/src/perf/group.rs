@@ -183,7 +183,7 @@ impl Whom<'_> {
 }
 
 /// Reads up to `count` words.
-fn words(event: &OwnedFd, count: usize) -> io::Result<Vec<u64>> {
+pub(super) fn words(event: &OwnedFd, count: usize) -> io::Result<Vec<u64>> {
     let mut bytes = vec![0; count * 8];
     let length = rustix::io::read(event, &mut bytes)?;
     let word = |chunk: &[u8]| chunk.try_into().map(u64::from_ne_bytes).unwrap_or_default();
@@ -207,7 +207,7 @@ fn together(words: &[u64], ids: &[u64]) -> io::Result<Vec<Count>> {
 }
 
 /// `value, enabled, running, id`.
-fn apart(words: &[u64]) -> io::Result<Count> {
+pub(super) fn apart(words: &[u64]) -> io::Result<Count> {
     match *words {
         [] => Ok(Count::default()),
         [value, enabled_ns, running_ns, _] => Ok(Count { value, enabled_ns, running_ns }),

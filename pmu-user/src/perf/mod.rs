@@ -20,7 +20,15 @@ pub use self::{
     error::{OpenError, Site},
     group::{Count, Group, Read, Start},
 };
-use crate::{drain::tally::Usage, machine::cpu::Cpu, plan::Sampling};
+use crate::{
+    drain::tally::Usage,
+    machine::cpu::Cpu,
+    plan::{Precision, Sampling},
+    table::notation::Precise,
+};
+
+/// Highest `precise_ip`.
+const PRECISE_MAX: u8 = 3;
 
 /// A sampling event on one CPU, opened but not counting.
 #[derive(Debug)]
@@ -29,7 +37,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Opens the event of `sampling` on `cpu`, for every task there. Needs CAP_PERFMON unless
+    /// Opens the event of `sampling` on `cpu`, for every task there, in the group of `leader`. Needs CAP_PERFMON unless
     /// `kernel.perf_event_paranoid` is below 1.
     ///
     /// The kernel assembles what `sample_type` names before it asks a BPF program, so it is 0; the period is fixed, as
@@ -38,11 +46,49 @@ impl Counter {
     /// # Errors
     ///
     /// The kernel refused; the error knows what would help.
-    pub fn open(sampling: &Sampling, cpu: Cpu) -> Result<Self, OpenError> {
-        let fail = |error| OpenError::new(&sampling.event, None, Site::Cpu(cpu), error);
-        let mut attr = attr::sampling(sampling);
-        let descriptor = sys::open(&mut attr, -1, Some(cpu.0), None, 0).map_err(fail)?;
+    pub fn open(sampling: &Sampling, cpu: Cpu, leader: Option<&Self>) -> Result<Self, OpenError> {
+        let level = match (&sampling.precision, sampling.precise) {
+            (Some(precision), _) => precision.level,
+            (None, Precise::Level(level)) => level,
+            (None, Precise::Max) => 0,
+        };
+        Self::open_as(sampling, cpu, leader, level)
+    }
+
+    fn open_as(sampling: &Sampling, cpu: Cpu, leader: Option<&Self>, level: u8) -> Result<Self, OpenError> {
+        let fail = |error| OpenError::sampling(sampling, level, Site::Cpu(cpu), error);
+        let mut attr = attr::sampling(sampling, level);
+        let leader = leader.map(|leader| leader.descriptor.as_fd());
+        let descriptor = sys::open(&mut attr, -1, Some(cpu.0), leader, 0).map_err(fail)?;
         Ok(Self { descriptor })
+    }
+
+    /// How exactly the kernel lets the event's samples hit: what was asked for, or the most that it grants on `cpu`.
+    #[must_use]
+    pub fn precision(sampling: &Sampling, cpu: Cpu) -> Precision {
+        match sampling.precise {
+            Precise::Level(level) => Precision { level, why: None },
+            Precise::Max if !sampling.is_hardware() => Precision { level: 0, why: None },
+            Precise::Max => {
+                let mut why = None;
+                for level in (1..=PRECISE_MAX).rev() {
+                    match Self::open_as(sampling, cpu, None, level) {
+                        Ok(_) => return Precision { level, why: None },
+                        Err(error) => why = Some(error.error.to_string()),
+                    }
+                }
+                Precision { level: 0, why }
+            }
+        }
+    }
+
+    /// What it has counted, and for how long.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused, or said something that is no reading.
+    pub fn read(&self) -> io::Result<Count> {
+        group::apart(&group::words(&self.descriptor, 4)?)
     }
 
     /// Runs `program` at every overflow, from now on.

@@ -2,13 +2,13 @@
 
 use crate::{
     machine::{
-        cgroup::ResolveError,
+        cgroup::ResolveError::{self as NoCgroup, NoV2},
         cpu::{Cpu, format_list},
         tracepoint::TracepointError,
     },
-    plan::metrics::MetricsError,
+    plan::{Lost, metrics::MetricsError},
     suggest::did_you_mean,
-    table::notation::{NotationError, ResolveError as EventError, Why},
+    table::notation::{NotationError, ResolveError, Why},
 };
 
 /// What kind of failure an error is; decides the exit code.
@@ -47,10 +47,28 @@ pub enum PlanError {
     /// An event needs what this host does not have.
     #[error("event `{0}` cannot be counted here: {1}")]
     Unsupported(String, String),
-    /// The kernel would throttle it.
+    /// The text is no list of events.
+    #[error(transparent)]
+    Notation(#[from] NotationError),
+    /// An event means nothing here.
+    #[error(transparent)]
+    Event(#[from] ResolveError),
+    /// An event can be counted, but triggers no samples.
+    #[error("event `{0}` cannot be sampled on: {1}")]
+    NotSampled(String, String),
+    /// More events than there are programs for.
+    #[error("{0} events are too many to sample on: the most is {max}", max = pmu_common::sample::EVENTS_MAX)]
+    TooMany(usize),
+    /// A configuration has no such name.
+    #[error("no configuration `{0}`{near}", near = did_you_mean(.1))]
+    NoProfile(String, Vec<String>),
+    /// Nothing of a configuration can be had.
+    #[error("nothing of the configuration `{0}` can be sampled here: {why}", why = reasons(.1))]
+    NothingLeft(String, Vec<Lost>),
+    /// The kernel would throttle it, or nothing else could run.
     #[error(
-        "a period of {period} for `{event}` is too short: the least is {least} \
-             (kernel.perf_event_max_sample_rate is {limit} per second)"
+        "a period of {period} for `{event}` is too short: the least is {least} ({why})",
+        why = too_often(*.limit)
     )]
     TooOften {
         /// Event.
@@ -59,18 +77,12 @@ pub enum PlanError {
         period: u64,
         /// Shortest period allowed.
         least: u64,
-        /// The kernel's limit.
-        limit: u64,
+        /// The kernel's limit; none if a core could not keep up whatever the kernel allows.
+        limit: Option<u64>,
     },
-    /// A list of events cannot be read.
-    #[error(transparent)]
-    Notation(#[from] NotationError),
-    /// An event of a list means nothing here.
-    #[error(transparent)]
-    Event(#[from] EventError),
     /// A cgroup is not there, or not clear.
     #[error(transparent)]
-    Cgroup(#[from] ResolveError),
+    Cgroup(#[from] NoCgroup),
     /// Metrics that cannot be had.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
@@ -81,11 +93,12 @@ impl PlanError {
     #[must_use]
     pub const fn class(&self) -> Class {
         match self {
-            Self::NoProcess(_) | Self::NoThread(_) | Self::Cgroup(ResolveError::Io(_)) => Class::Failed,
+            Self::NoProcess(_) | Self::NoThread(_) | Self::Cgroup(NoCgroup::Io(_)) => Class::Failed,
             Self::Unsupported(..)
-            | Self::Cgroup(ResolveError::NoV2)
+            | Self::NothingLeft(..)
+            | Self::Cgroup(NoV2)
             | Self::Metrics(MetricsError::NoPmu(_) | MetricsError::NoTable(_)) => Class::Unsupported,
-            Self::Event(EventError {
+            Self::Event(ResolveError {
                 why: Why::NoCores | Why::Tracepoint(TracepointError::NoTracefs),
                 ..
             }) => Class::Unsupported,
@@ -97,6 +110,13 @@ impl PlanError {
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
+            Self::NothingLeft(..) => {
+                Some("--config tbp works everywhere; `pmbpf doctor` says what else does".to_owned())
+            }
+            Self::TooOften { limit: Some(_), .. } => {
+                Some("--force-period takes it; the kernel will then throttle the event".to_owned())
+            }
+            Self::NeedsPeriod(event) => Some(format!("for this event alone: -e {event}/period=N/")),
             Self::Unsupported(..) => {
                 Some("cpu-clock works everywhere; `pmbpf doctor` says what else does".to_owned())
             }
@@ -104,11 +124,11 @@ impl PlanError {
                 "--cpu-model names a model that is near enough, --perfmon-dir a directory that has its formulas"
                     .to_owned(),
             ),
-            Self::Cgroup(ResolveError::Ambiguous(..)) => Some("give the whole path".to_owned()),
-            Self::Event(EventError { why: Why::Tracepoint(TracepointError::NoTracefs), .. }) => {
+            Self::Cgroup(NoCgroup::Ambiguous(..)) => Some("give the whole path".to_owned()),
+            Self::Event(ResolveError { why: Why::Tracepoint(TracepointError::NoTracefs), .. }) => {
                 Some("as root: mount -t tracefs tracefs /sys/kernel/tracing".to_owned())
             }
-            Self::Event(EventError {
+            Self::Event(ResolveError {
                 why: Why::NoEvent(_) | Why::NoPmu(..) | Why::NoTerm { .. }, ..
             }) => Some("`pmbpf list events` and `pmbpf list pmus` say what this host has".to_owned()),
             Self::NoEvent(..) => {
@@ -118,4 +138,24 @@ impl PlanError {
             _ => None,
         }
     }
+}
+
+fn too_often(limit: Option<u64>) -> String {
+    match limit {
+        Some(limit) => format!("kernel.perf_event_max_sample_rate is {limit} per second"),
+        None => "an overflow takes longer than that, so nothing else would run".to_owned(),
+    }
+}
+
+/// Every reason once, with the rows that it holds for.
+fn reasons(lost: &[Lost]) -> String {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for Lost { row, why } in lost {
+        match reasons.iter_mut().find(|(known, _)| known == why) {
+            Some((_, rows)) => rows.push(row),
+            None => reasons.push((why, vec![row])),
+        }
+    }
+    let texts = reasons.iter().map(|(why, rows)| format!("{}: {why}", rows.join(", ")));
+    texts.collect::<Vec<_>>().join("; ")
 }

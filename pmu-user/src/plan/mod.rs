@@ -5,7 +5,9 @@
 pub mod count;
 mod error;
 pub mod metrics;
+pub mod profile;
 pub mod request;
+mod sampling;
 pub mod schedule;
 pub mod turns;
 
@@ -19,14 +21,16 @@ use pmu_common::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use self::error::{Class, PlanError};
+pub use self::{
+    error::{Class, PlanError},
+    sampling::{Need, Precision, Sampling},
+};
 use crate::{
     machine::{Machine, cgroup::Cgroup, cpu::Cpu},
     plan::{
         metrics::Choice,
-        request::{By, Descend, Inherit, Rate, Request, Stacks, Target as Asked},
+        request::{By, Descend, Inherit, Request, Stacks, Target as Asked},
     },
-    table::event::{self, CPU_CLOCK, CYCLES, Counts},
     untrusted::{Untrusted, exact},
 };
 
@@ -40,8 +44,9 @@ const TICK: Duration = Duration::from_secs(1);
 const SLOTS: u32 = 2048;
 /// Memory for rows by slot and CPU that is not exceeded unless told otherwise.
 const ROWS_BYTES_MAX: u64 = 256 << 20;
-/// Bytes that one owner takes on one CPU.
-pub const ROW_BYTES: u64 = (size_of::<Count>() + size_of::<Buckets>() + size_of::<SampleCount>()) as u64;
+/// Bytes that one owner takes on one CPU, without its samples, and for each sampling event.
+const OWNER_BYTES: u64 = (size_of::<Count>() + size_of::<Buckets>()) as u64;
+const SAMPLE_BYTES: u64 = size_of::<SampleCount>() as u64;
 
 /// Whose time is counted, resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,29 +69,13 @@ pub enum Target {
 #[serde(transparent)]
 pub struct Word(#[serde(with = "exact")] pub Untrusted);
 
-/// The event that triggers samples.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sampling {
-    /// perf's name for it.
-    pub event: String,
-    /// `perf_event_attr.type`.
-    pub kind: u32,
-    /// `perf_event_attr.config`.
-    pub config: u64,
-    /// What one count is.
-    pub counts: Counts,
-    /// Counts from one sample to the next. Fixed: never adjusted while running.
-    pub period: u64,
-    /// What was asked for, if it was a frequency in Hz.
-    pub frequency: Option<u32>,
-}
-
-impl Sampling {
-    /// Length of a period in ns, if the event is a clock.
-    #[must_use]
-    pub fn period_ns(&self) -> Option<u64> {
-        (self.counts == Counts::WallNs).then_some(self.period)
-    }
+/// A row of a configuration that cannot be had here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// What it measures.
+    pub row: String,
+    /// Why not.
+    pub why: String,
 }
 
 /// What will be opened.
@@ -102,8 +91,15 @@ pub struct Plan {
     pub descend: Descend,
     /// CPUs that count.
     pub cpus: Vec<Cpu>,
-    /// Samples, if any.
-    pub sampling: Option<Sampling>,
+    /// Events that trigger samples, if any. The first sorts the hot functions.
+    #[serde(default, deserialize_with = "sampling::read_list")]
+    pub sampling: Vec<Sampling>,
+    /// Configuration that they are from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Rows of the configuration that cannot be had here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<Lost>,
     /// Counters per owner, by core PMU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<turns::Turns>,
@@ -147,15 +143,11 @@ impl Plan {
             return Err(crate::machine::cgroup::ResolveError::NoV2.into());
         }
         let cpus = cpus(request, machine)?;
-        let sampling = sampling(request, machine, root)?;
+        let (sampling, lost) = sampling::sampling(request, machine, root)?;
         let Choice { turns, metrics, why_none } = Choice::new(&request.metrics, machine, root)?;
         let tick = tick(request.interval);
-        let slots = slots(request.owners_max, machine, by, &target)?;
-        let rate = sampling
-            .as_ref()
-            .and_then(Sampling::period_ns)
-            .map_or(10_000, |period_ns| 1_000_000_000 / period_ns);
-        let per_tick = (rate as f64 * tick.as_secs_f64()).ceil() as u32;
+        let slots = slots(request.owners_max, machine, by, &target, row_bytes(sampling.len()))?;
+        let per_tick = (samples_per_second(&sampling) as f64 * tick.as_secs_f64()).ceil() as u32;
         Ok(Self {
             by,
             target,
@@ -168,16 +160,17 @@ impl Plan {
             interval: request.interval,
             duration: request.duration,
             slots,
-            hot_entries: if sampling.is_some() {
-                (per_tick * 2).next_power_of_two().clamp(1024, 32_768)
-            } else {
-                1
+            hot_entries: match sampling.is_empty() {
+                true => 1,
+                false => (per_tick * 2).next_power_of_two().clamp(1024, 32_768),
             },
             ring_bytes: ring_bytes(request.stacks, per_tick, cpus.len()),
             late_min_ns: LATE_MIN_NS,
             gap_min_ns: u64::try_from(request.gap_min.as_nanos()).unwrap_or(u64::MAX).max(LATE_MIN_NS),
             cpus,
             sampling,
+            profile: request.profile.clone(),
+            lost,
             tick,
         })
     }
@@ -185,6 +178,7 @@ impl Plan {
     /// The programs' settings, without the offsets that only the kernel's BTF knows.
     #[must_use]
     pub fn config(&self, machine: &Machine) -> Config {
+        let clock = self.sampling.iter().position(|event| event.period_ns().is_some());
         Config {
             cpus: machine.cpu.possible,
             slots: self.slots,
@@ -202,7 +196,9 @@ impl Plan {
             descend: u32::from(self.descend == Descend::Yes),
             hot_mask: self.hot_entries - 1,
             stacks: u32::from(self.stacks == Stacks::Yes),
-            sample_period_ns: self.sampling.as_ref().and_then(Sampling::period_ns).unwrap_or(0),
+            sample_period_ns: clock.and_then(|event| self.sampling[event].period_ns()).unwrap_or(0),
+            sampling_events: self.events(),
+            clock_event: clock.unwrap_or(0) as u32,
             tick_period_ns: machine.cpu.tick_ns,
             late_min_ns: self.late_min_ns,
             gap_min_ns: self.gap_min_ns,
@@ -216,6 +212,24 @@ impl Plan {
     pub fn counters(&self) -> u32 {
         let strides = self.turns.iter().map(turns::Turns::stride);
         strides.max().map_or(0, |stride| u32::try_from(stride).unwrap_or(u32::MAX))
+    }
+
+    /// Rows that each owner has on each CPU for its samples: one for each event, and one where there is none.
+    #[must_use]
+    pub fn events(&self) -> u32 {
+        self.sampling.len().max(1) as u32
+    }
+
+    /// Bytes that one owner takes on one CPU.
+    #[must_use]
+    pub fn row_bytes(&self) -> u64 {
+        row_bytes(self.sampling.len())
+    }
+
+    /// Does anything but the clock sample? Then what samples stand for is worth a table of its own.
+    #[must_use]
+    pub fn samples_events(&self) -> bool {
+        self.sampling.len() > 1 || self.sampling.iter().any(|event| event.period_ns().is_none())
     }
 
     /// Do cgroups decide what counts, or own the counts?
@@ -262,57 +276,6 @@ fn cpus(request: &Request, machine: &Machine) -> Result<Vec<Cpu>, PlanError> {
     }
 }
 
-fn sampling(request: &Request, machine: &Machine, root: &Path) -> Result<Option<Sampling>, PlanError> {
-    if request.rate == Rate::Off {
-        return Ok(None);
-    }
-    let no_pmu = machine.no_core_pmu();
-    let event = match &request.event {
-        Some(name) => event::find(name).map_err(|near| PlanError::NoEvent(name.clone(), near))?,
-        None if no_pmu.is_none() => CYCLES,
-        None => CPU_CLOCK,
-    };
-    if let (true, Some(why)) = (event.needs_pmu(), no_pmu) {
-        return Err(PlanError::Unsupported(event.name.to_owned(), why));
-    }
-    let per_second = match event.counts {
-        Counts::WallNs => 1_000_000_000,
-        Counts::Cycles => machine.cpu.cycles_per_second(root),
-        Counts::Occurrences => 0,
-    };
-    let (period, frequency) = match request.rate {
-        Rate::Period(period) => (period, None),
-        Rate::Frequency(frequency) if per_second > 0 => {
-            (per_second / u64::from(frequency.max(1)), Some(frequency))
-        }
-        Rate::Frequency(_) if request.event.is_some() => {
-            return Err(PlanError::NeedsPeriod(event.name.to_owned()));
-        }
-        Rate::Frequency(_) | Rate::Off => return Ok(None),
-    };
-    if let (Some(limit), true) = (machine.cpu.sample_rate_max(root), per_second > 0)
-        && per_second / period.max(1) > limit
-    {
-        return Err(PlanError::TooOften {
-            event: event.name.to_owned(),
-            period,
-            least: per_second.div_ceil(limit),
-            limit,
-        });
-    }
-    if period == 0 {
-        return Err(PlanError::TooOften { event: event.name.to_owned(), period, least: 1, limit: 0 });
-    }
-    Ok(Some(Sampling {
-        event: event.name.to_owned(),
-        kind: event.kind,
-        config: event.config,
-        counts: event.counts,
-        period,
-        frequency,
-    }))
-}
-
 /// The longest time that divides the interval evenly and is no longer than [`TICK`].
 fn tick(interval: Option<Duration>) -> Duration {
     interval.map_or(TICK, |interval| {
@@ -321,7 +284,25 @@ fn tick(interval: Option<Duration>) -> Duration {
     })
 }
 
-fn slots(asked: Option<u32>, machine: &Machine, by: By, target: &Target) -> Result<u32, PlanError> {
+const fn row_bytes(events: usize) -> u64 {
+    let events = if events == 0 { 1 } else { events as u64 };
+    OWNER_BYTES + SAMPLE_BYTES * events
+}
+
+/// Samples of a CPU in a second: of clocks it is known.
+fn samples_per_second(sampling: &[Sampling]) -> u64 {
+    let rate =
+        |event: &Sampling| event.period_ns().map_or(10_000, |period_ns| 1_000_000_000 / period_ns.max(1));
+    if sampling.is_empty() { 10_000 } else { sampling.iter().map(rate).sum() }
+}
+
+fn slots(
+    asked: Option<u32>,
+    machine: &Machine,
+    by: By,
+    target: &Target,
+    row_bytes: u64,
+) -> Result<u32, PlanError> {
     if let Some(owners) = asked {
         return Ok(owners.saturating_add(1).max(2));
     }
@@ -333,7 +314,7 @@ fn slots(asked: Option<u32>, machine: &Machine, by: By, target: &Target) -> Resu
         (By::Process, _) => 0,
     };
     let wanted = u32::try_from(existing * 2).unwrap_or(u32::MAX).max(SLOTS);
-    let affordable = ROWS_BYTES_MAX / (ROW_BYTES * u64::from(machine.cpu.possible.max(1)));
+    let affordable = ROWS_BYTES_MAX / (row_bytes * u64::from(machine.cpu.possible.max(1)));
     Ok(wanted.min(u32::try_from(affordable).unwrap_or(u32::MAX)).max(64))
 }
 

@@ -64,6 +64,15 @@ pub enum Stacks {
     No,
 }
 
+/// May samples come more often than the kernel lets them? It will throttle the event, and says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Force {
+    /// Such a period is refused.
+    No,
+    /// It is taken.
+    Yes,
+}
+
 /// How often to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
@@ -99,8 +108,12 @@ pub struct Request {
     pub descend: Descend,
     /// CPUs; all if none are named.
     pub cpus: Option<Vec<Cpu>>,
-    /// Event to sample on.
-    pub event: Option<String>,
+    /// Events to sample on, in perf's notation; a default if there are none.
+    pub events: Vec<String>,
+    /// A predefined configuration instead of events.
+    pub profile: Option<String>,
+    /// Periods below the safe limit.
+    pub force: Force,
     /// How often.
     pub rate: Rate,
     /// Metrics.
@@ -126,7 +139,9 @@ impl Default for Request {
             inherit: Inherit::Yes,
             descend: Descend::Yes,
             cpus: None,
-            event: None,
+            events: Vec::new(),
+            profile: None,
+            force: Force::No,
             rate: Rate::Frequency(FREQUENCY),
             metrics: WantedMetrics::IfPossible(metrics::Request::default()),
             stacks: Stacks::No,

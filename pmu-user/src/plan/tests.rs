@@ -3,8 +3,8 @@
 use std::{path::Path, time::Duration};
 
 use super::{
-    Plan, PlanError,
-    request::{By, Rate, Request, Target},
+    Plan, PlanError, Sampling,
+    request::{By, Force, Rate, Request, Target},
     tick,
 };
 use crate::{
@@ -13,8 +13,10 @@ use crate::{
         cgroup::Layout,
         cpu::{Cpu, Processor},
         pmu::Pmu,
+        testing::Tree,
         topology::Topology,
     },
+    table::quantity::Quantity,
     untrusted::Untrusted,
 };
 
@@ -43,8 +45,8 @@ fn plan(request: &Request, machine: &Machine) -> Result<Plan, PlanError> {
 #[test]
 fn without_a_pmu_the_clock_samples_and_the_plan_says_why() {
     let machine = machine(&["software"]);
-    let plan = plan(&Request::default(), &machine).unwrap();
-    let sampling = plan.sampling.unwrap();
+    let mut plan = plan(&Request::default(), &machine).unwrap();
+    let sampling = plan.sampling.remove(0);
     assert_eq!((sampling.event.as_str(), sampling.period), ("cpu-clock", 10_101_010));
     assert!(machine.no_core_pmu().unwrap().contains("hypervisor"));
 }
@@ -52,13 +54,13 @@ fn without_a_pmu_the_clock_samples_and_the_plan_says_why() {
 #[test]
 fn with_a_pmu_cycles_sample() {
     let plan = plan(&Request::default(), &machine(&["cpu", "software"])).unwrap();
-    assert_eq!(plan.sampling.unwrap().event, "cycles");
+    assert_eq!(plan.sampling[0].event, "cycles");
 }
 
 #[test]
 fn an_event_of_a_missing_pmu_is_refused_with_the_reason() {
     let error =
-        plan(&Request { event: Some("instructions".to_owned()), ..Request::default() }, &machine(&[]))
+        plan(&Request { events: vec!["instructions".to_owned()], ..Request::default() }, &machine(&[]))
             .unwrap_err();
     assert_eq!(error.class(), super::Class::Unsupported);
     assert!(error.to_string().contains("no hardware PMU"), "{error}");
@@ -66,10 +68,10 @@ fn an_event_of_a_missing_pmu_is_refused_with_the_reason() {
 
 #[test]
 fn a_frequency_without_a_clock_is_refused() {
-    let asked = Request { event: Some("page-faults".to_owned()), ..Request::default() };
+    let asked = Request { events: vec!["page-faults".to_owned()], ..Request::default() };
     assert!(matches!(plan(&asked, &machine(&[])), Err(PlanError::NeedsPeriod(_))));
     let with_period = Request { rate: Rate::Period(100), ..asked };
-    assert_eq!(plan(&with_period, &machine(&[])).unwrap().sampling.unwrap().period, 100);
+    assert_eq!(plan(&with_period, &machine(&[])).unwrap().sampling[0].period, 100);
 }
 
 #[test]
@@ -103,5 +105,125 @@ fn more_cpus_mean_fewer_slots_not_more_memory() {
     let mut large = machine(&[]);
     large.cpu.possible = 1024;
     let plan = plan(&Request::default(), &large).unwrap();
-    assert!(u64::from(plan.slots) * 1024 * super::ROW_BYTES <= super::ROWS_BYTES_MAX);
+    assert!(u64::from(plan.slots) * 1024 * plan.row_bytes() <= super::ROWS_BYTES_MAX);
+}
+
+fn asked(events: &[&str]) -> Request {
+    Request { events: events.iter().map(|&event| event.to_owned()).collect(), ..Request::default() }
+}
+
+#[test]
+fn several_events_have_periods_of_their_own() {
+    let request = Request {
+        rate: Rate::Period(70_000),
+        ..asked(&["cycles:u/", "instructions/period=900001/u,page-faults/period=7/"])
+    };
+    let error = plan(&request, &machine(&["cpu"])).unwrap_err().to_string();
+    assert!(error.contains("`/` was not expected"), "{error}");
+    let request =
+        Request { rate: Rate::Period(70_000), ..asked(&["cycles:u", "instructions/period=900001/,faults"]) };
+    let events = plan(&request, &machine(&["cpu"])).unwrap().sampling;
+    let told: Vec<_> =
+        events.iter().map(|event| (event.event.as_str(), event.period, event.modes.as_str())).collect();
+    assert_eq!(told, [("cycles:u", 70_000, "u"), ("instructions", 900_001, ""), ("faults", 70_000, "")]);
+    assert_eq!(events[0].quantity, Some(Quantity::Cycles));
+    assert_eq!(events[1].quantity, Some(Quantity::Instructions));
+    assert_eq!(events[2].quantity, None);
+}
+
+#[test]
+fn a_group_is_led_by_its_first_event() {
+    let request = Request {
+        rate: Rate::Period(1_000_000),
+        ..asked(&["branch-misses", "{cycles,instructions,branches}", "page-faults"])
+    };
+    let events = plan(&request, &machine(&["cpu"])).unwrap().sampling;
+    let leaders: Vec<_> = events.iter().map(|event| event.leader).collect();
+    assert_eq!(leaders, [None, None, Some(1), Some(1), None]);
+}
+
+#[test]
+fn memory_grows_only_with_more_events_than_one() {
+    let one = plan(&asked(&["cpu-clock"]), &machine(&[])).unwrap();
+    let none = plan(&Request { rate: Rate::Off, ..asked(&[]) }, &machine(&[])).unwrap();
+    let three = plan(&asked(&["cpu-clock,faults/period=5/,cs/period=3/"]), &machine(&[])).unwrap();
+    assert_eq!((one.row_bytes(), one.slots), (none.row_bytes(), none.slots));
+    assert_eq!(three.row_bytes() - one.row_bytes(), 128);
+}
+
+#[test]
+fn more_events_than_programs_are_refused() {
+    let many = vec!["cpu-clock"; 17];
+    assert!(matches!(plan(&asked(&many), &machine(&[])), Err(PlanError::TooMany(17))));
+}
+
+#[test]
+fn what_never_overflows_cannot_be_sampled_on() {
+    assert!(matches!(plan(&asked(&["dummy"]), &machine(&[])), Err(PlanError::NotSampled(..))));
+}
+
+#[test]
+fn a_period_that_leaves_no_time_is_refused_even_if_forced() {
+    let request = |period, force| Request { rate: Rate::Period(period), force, ..asked(&["instructions"]) };
+    let refused = |period, force| plan(&request(period, force), &machine(&["cpu"])).unwrap_err().to_string();
+    // 2 GHz, 4 instructions a cycle, 2 µs an overflow.
+    assert!(refused(15_999, Force::Yes).contains("the least is 16000"), "{}", refused(15_999, Force::Yes));
+    assert!(plan(&request(16_000, Force::No), &machine(&["cpu"])).is_ok());
+}
+
+#[test]
+fn a_period_above_the_kernel_s_rate_can_be_forced() {
+    let tree = Tree::new(&[("proc/sys/kernel/perf_event_max_sample_rate", "1000\n")]);
+    let request = |force| Request { rate: Rate::Period(100_000), force, ..asked(&["cpu-clock"]) };
+    let error = Plan::new(&request(Force::No), &machine(&[]), &tree.root).unwrap_err();
+    assert!(error.to_string().contains("the least is 1000000"), "{error}");
+    assert!(error.hint().unwrap().contains("--force-period"));
+    assert!(Plan::new(&request(Force::Yes), &machine(&[]), &tree.root).is_ok());
+}
+
+#[test]
+fn a_configuration_without_its_pmu_says_what_is_lost() {
+    let profile = |name: &str, pmus| {
+        plan(&Request { profile: Some(name.to_owned()), ..Request::default() }, &machine(pmus))
+    };
+    let error = profile("assess", &["software"]).unwrap_err();
+    assert_eq!(error.class(), super::Class::Unsupported);
+    assert!(error.to_string().contains("cycles, instructions, branches"), "{error}");
+    let hotspots = profile("hotspots", &["software"]).unwrap();
+    assert_eq!((hotspots.sampling[0].event.as_str(), hotspots.lost.len()), ("cpu-clock", 2));
+    let tbp = profile("tbp", &["software"]).unwrap();
+    assert_eq!((tbp.sampling[0].period_ns(), tbp.lost.len()), (Some(1_000_003), 0));
+    // Nobody knows these cores, so only the kernel's names remain.
+    let assess = profile("assess", &["cpu"]).unwrap();
+    let lost: Vec<_> = assess.lost.iter().map(|lost| lost.row.as_str()).collect();
+    assert_eq!((assess.sampling.len(), lost), (6, vec!["misaligned"]));
+}
+
+#[test]
+fn codes_are_those_of_the_vendor() {
+    let events = |info: &str| {
+        let tree = Tree::new(&[("proc/cpuinfo", info)]);
+        let request = Request { profile: Some("data_access".to_owned()), ..Request::default() };
+        let plan = Plan::new(&request, &machine(&["cpu"]), &tree.root).unwrap();
+        plan.sampling.into_iter().map(|event| (event.event, event.kind, event.config)).collect::<Vec<_>>()
+    };
+    let amd = events("vendor_id\t: AuthenticAMD\ncpu family\t: 25\n");
+    assert_eq!(amd[0], ("instructions".to_owned(), 4, 0xc0));
+    assert_eq!(amd[2], ("data_misses".to_owned(), 4, 0x1f41));
+    assert_eq!(amd.last().unwrap(), &("misaligned".to_owned(), 4, 0x347));
+    let intel = events("vendor_id\t: GenuineIntel\ncpu family\t: 6\n");
+    assert_eq!(intel[0], ("instructions".to_owned(), 0, 1));
+    assert!(intel.contains(&("data_misses".to_owned(), 4, 0x8d1)), "{intel:?}");
+}
+
+#[test]
+fn an_older_recording_s_one_event_is_read() {
+    let new = plan(&asked(&["cpu-clock"]), &machine(&[])).unwrap();
+    let mut old = serde_json::to_value(&new).unwrap();
+    old["sampling"] = serde_json::json!({
+        "event": "cpu-clock", "kind": 1, "config": 0, "counts": "wall_ns", "period": 10_101_010, "frequency": 99});
+    let read = serde_json::from_value::<Plan>(old.clone()).unwrap().sampling;
+    assert_eq!(read, [Sampling { quantity: None, ..new.sampling[0].clone() }]);
+    old["sampling"] = serde_json::Value::Null;
+    assert!(serde_json::from_value::<Plan>(old).unwrap().sampling.is_empty());
 }

@@ -11,7 +11,7 @@ use pmu_common::{
 use super::Session;
 use crate::{
     bpf::Maps,
-    drain::{CountRow, CpuRow, HotRow},
+    drain::{CountRow, CpuRow, HotRow, reading::SamplingReading},
     machine::cpu::Cpu,
 };
 
@@ -21,18 +21,50 @@ impl Session {
     pub(super) fn flush(&mut self) {
         self.table ^= 1;
         for &cpu in &self.header.plan.cpus {
-            self.object.maps.cpu_samples.write_word(cpu.0 as usize, TABLE_WORD, u64::from(self.table));
+            let events = self.header.plan.events();
+            for row in cpu.0 * events..(cpu.0 + 1) * events {
+                self.object.maps.cpu_samples.write_word(row as usize, TABLE_WORD, u64::from(self.table));
+            }
             if self.hotplug.is_online(cpu) && self.object.flush(cpu).is_err() {
                 self.lost_flushes += 1;
             }
         }
     }
 
+    /// What the counters of sampling events say; clocks run all the time, and their count is the time.
+    pub(super) fn sampling_readings(&mut self) -> Vec<SamplingReading> {
+        let events = self.header.plan.sampling.iter().zip(&self.counters).enumerate();
+        let counted = events.filter(|(_, (event, _))| event.period_ns().is_none());
+        let mut readings = Vec::new();
+        for (event, (cpu, counter)) in
+            counted.flat_map(|(index, (_, all))| all.iter().map(move |one| (index, one)))
+        {
+            match counter.read() {
+                Ok(crate::perf::Count { value, enabled_ns, running_ns }) => {
+                    readings.push(SamplingReading {
+                        event: event as u32,
+                        cpu: *cpu,
+                        value,
+                        enabled_ns,
+                        running_ns,
+                    });
+                }
+                Err(_) => self.lost_readings += 1,
+            }
+        }
+        readings
+    }
+
     pub(super) fn cpu_rows(&self) -> Vec<CpuRow> {
         let row = |&cpu: &Cpu| CpuRow {
             cpu,
             count: self.object.maps.cpus.read(cpu.0 as usize),
-            samples: self.object.maps.cpu_samples.read(cpu.0 as usize),
+            samples: {
+                let events = self.header.plan.events();
+                (cpu.0 * events..(cpu.0 + 1) * events)
+                    .map(|row| self.object.maps.cpu_samples.read(row as usize))
+                    .collect()
+            },
         };
         self.header.plan.cpus.iter().map(row).collect()
     }
@@ -40,13 +72,14 @@ impl Session {
     /// Counts that have changed since they were last read.
     pub(super) fn count_rows(&mut self) -> Vec<CountRow> {
         let cpus = self.header.machine.cpu.possible;
+        let events = self.header.plan.events() as usize;
         let mut rows = Vec::with_capacity(self.changed_rows);
         let mut room = [(0, 0); BUCKETS];
         for slot in self.owners.in_use() {
             for &cpu in &self.header.plan.cpus {
                 let index = (slot * cpus + cpu.0) as usize;
                 let (maps, seen) = (&self.object.maps, &mut self.seen_changes[index]);
-                let now = changes(maps, index);
+                let now = changes(maps, index, events);
                 if now == *seen {
                     continue;
                 }
@@ -59,11 +92,7 @@ impl Session {
                     slot: self.owners.slot_id(slot),
                     cpu,
                     count,
-                    samples: if index < maps.samples.len() {
-                        maps.samples.read(index)
-                    } else {
-                        Default::default()
-                    },
+                    samples: sample_rows(maps, index, events).map(|row| maps.samples.read(row)).collect(),
                     latencies,
                 });
             }
@@ -74,7 +103,9 @@ impl Session {
 
     /// Samples by address from the tables that are not being written, which are cleared.
     pub(super) fn hot_rows(&mut self) -> Vec<HotRow> {
-        let Some(_) = self.header.plan.sampling else { return Vec::new() };
+        if self.header.plan.sampling.is_empty() {
+            return Vec::new();
+        }
         let entries = self.header.plan.hot_entries as usize;
         let hot = &self.object.maps.hot;
         let mut rows = Vec::new();
@@ -84,9 +115,10 @@ impl Session {
                 if hot.read_word(index, HOT_COUNT_WORD) == 0 {
                     continue;
                 }
-                let Hot { address, tgid, slot, count, .. } = hot.read(index);
+                let Hot { address, tgid, slot, count, event } = hot.read(index);
                 hot.clear(index);
-                rows.push(HotRow { slot: self.owners.slot_id(slot), tgid, address, count: u64::from(count) });
+                let (slot, count) = (self.owners.slot_id(slot), u64::from(count));
+                rows.push(HotRow { slot, tgid, address, count, event, cpu: Some(cpu) });
             }
         }
         rows
@@ -102,12 +134,17 @@ const SAMPLE_CHANGES_WORD: usize = std::mem::offset_of!(pmu_common::sample::Samp
 /// What a row's words of changes were: of its counts, and of its samples.
 pub(super) type Changes = (u64, u64);
 
-fn changes(maps: &Maps, index: usize) -> Changes {
-    let sampled = index < maps.samples.len();
-    (
-        maps.counts.read_word(index, COUNT_CHANGES_WORD),
-        if sampled { maps.samples.read_word(index, SAMPLE_CHANGES_WORD) } else { 0 },
-    )
+fn changes(maps: &Maps, index: usize, events: usize) -> Changes {
+    let samples =
+        sample_rows(maps, index, events).map(|row| maps.samples.read_word(row, SAMPLE_CHANGES_WORD));
+    // Each only grows, so their sum tells.
+    (maps.counts.read_word(index, COUNT_CHANGES_WORD), samples.fold(0, u64::wrapping_add))
+}
+
+/// Rows of samples that belong to a row of counts; none where nothing samples.
+fn sample_rows(maps: &Maps, index: usize, events: usize) -> std::ops::Range<usize> {
+    let rows = index * events..(index + 1) * events;
+    if rows.end <= maps.samples.len() { rows } else { 0..0 }
 }
 
 /// Two buckets share a word.

@@ -59,9 +59,10 @@ impl Meter {
         }
         let always = self.until.is_none();
         let row = |(name, measured_runs, measured_ns): (String, u64, u64)| {
-            let runs = match name.as_str() {
-                program::SWITCH => Some(cpus.iter().map(|row| row.count.switches).sum()),
-                program::SAMPLE => Some(cpus.iter().map(|row| row.samples.samples).sum()),
+            let event = program::SAMPLES.iter().position(|program| *program == name);
+            let runs = match (name.as_str(), event) {
+                (program::SWITCH, _) => Some(cpus.iter().map(|row| row.count.switches).sum()),
+                (_, Some(event)) => Some(samples(cpus, event)),
                 _ => always.then_some(measured_runs),
             };
             ProgramRow { name, measured_runs, measured_ns, runs }
@@ -84,6 +85,11 @@ impl Meter {
             ..self.so_far
         }
     }
+}
+
+/// Samples of an event on all CPUs.
+fn samples(cpus: &[CpuRow], event: usize) -> u64 {
+    cpus.iter().filter_map(|row| row.samples.get(event)).map(|samples| samples.samples).sum()
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

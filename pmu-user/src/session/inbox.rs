@@ -29,9 +29,14 @@ impl Inbox {
     /// Samples by stack since the last drain.
     pub(super) fn take_stacks(&mut self, owners: &Owners) -> Vec<StackRow> {
         let row = |(bytes, count): (Box<[u8]>, u64)| match Record::parse(Bytes::from(bytes))? {
-            Record::Stack { header, kernel, user } => {
-                Some(StackRow { slot: owners.slot_id(header.slot), tgid: header.tgid, kernel, user, count })
-            }
+            Record::Stack { header, kernel, user } => Some(StackRow {
+                slot: owners.slot_id(header.slot),
+                tgid: header.tgid,
+                kernel,
+                user,
+                count,
+                event: header.event,
+            }),
             _ => None,
         };
         self.stacks.drain().filter_map(row).collect()

@@ -9,6 +9,7 @@ pub mod launch;
 mod open;
 mod owners;
 mod run;
+mod sampling;
 mod turns;
 
 use std::{
@@ -31,7 +32,7 @@ use crate::{
     drain::{Drain, Header, slice::SliceRow},
     machine::cpu::{self, Cpu, Times},
     perf::{Counter, OpenError},
-    plan::turns::Unfit,
+    plan::{PlanError, turns::Unfit},
     symbol::Symbols,
 };
 
@@ -50,6 +51,9 @@ pub enum SessionError {
     /// Counters that do not fit together.
     #[error(transparent)]
     Unfit(#[from] Unfit),
+    /// A configuration of which the kernel refused everything.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// Anything else the system refused.
     #[error("{0}: {1}")]
     Io(&'static str, io::Error),
@@ -60,7 +64,8 @@ pub struct Session {
     /// What is known before the first drain.
     pub header: Header,
     object: Object,
-    counters: Vec<Counter>,
+    /// Sampling events, by event and CPU.
+    counters: Vec<Vec<(Cpu, Counter)>>,
     rotations: Vec<Rotation>,
     /// What owners counted in slices that ended since the last drain.
     slices: Vec<SliceRow>,
@@ -78,6 +83,7 @@ pub struct Session {
     /// Samples by address in the whole run, to name the hottest first.
     hotness: HashMap<(u32, u64), u64>,
     lost_flushes: u64,
+    lost_readings: u64,
     ticks: u64,
     root: PathBuf,
 }
@@ -109,8 +115,11 @@ impl Session {
         for cpu in &self.header.plan.cpus {
             self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 1);
         }
-        for counter in &self.counters {
-            counter.enable().map_err(|error| SessionError::Io("cannot start the sampling event", error))?;
+        // Members of a group start with their leader.
+        let leaders =
+            self.header.plan.sampling.iter().zip(&self.counters).filter(|(event, _)| event.leader.is_none());
+        for (_, counter) in leaders.flat_map(|(_, counters)| counters) {
+            counter.enable().map_err(|error| SessionError::Io("cannot start a sampling event", error))?;
         }
         self.start_turns()?;
         self.meter = Some(Meter::start(&self.object, measure, launched.elapsed()));
@@ -145,6 +154,7 @@ impl Session {
             at_ns: now_ns.saturating_sub(self.header.started_ns),
             ticks: self.ticks,
             owners: self.owners.look(&self.object.maps, self.header.started_ns),
+            sampled: self.sampling_readings(),
             cpus: self.cpu_rows(),
             counts: self.count_rows(),
             slices: self.take_slices(),
@@ -156,8 +166,8 @@ impl Session {
         };
         let pressed = std::mem::take(&mut self.inbox.pressed);
         let until_ns = self.read_until_ns(now_ns);
-        let cpus = self.header.machine.cpu.possible;
-        let freed = self.owners.recycle(&mut self.object.maps, cpus, until_ns, pressed)?;
+        let strides = (self.header.machine.cpu.possible, self.header.plan.events());
+        let freed = self.owners.recycle(&mut self.object.maps, strides, until_ns, pressed)?;
         self.forget_changes(&freed);
         self.locate(&mut drain);
         self.object.flush_log();
@@ -222,7 +232,13 @@ impl Session {
     }
 
     fn user_losses(&self) -> Vec<(String, u64)> {
-        let losses = [self.lost_flushes, self.inbox.unreadable, self.hotplug.went, self.hotplug.came];
+        let losses = [
+            self.lost_flushes,
+            self.inbox.unreadable,
+            self.lost_readings,
+            self.hotplug.went,
+            self.hotplug.came,
+        ];
         USER_LOSSES
             .into_iter()
             .zip(losses)
@@ -239,5 +255,6 @@ fn monotonic_ns() -> u64 {
 }
 
 /// Reasons for losses that only user space knows, beside [`loss::NAMES`].
-pub const USER_LOSSES: [&str; 4] = ["cpu_not_flushed", "record_unreadable", "cpu_offline", "cpu_uncounted"];
+pub const USER_LOSSES: [&str; 5] =
+    ["cpu_not_flushed", "record_unreadable", "counter_unreadable", "cpu_offline", "cpu_uncounted"];
 const _: usize = loss::REASONS;

@@ -8,12 +8,11 @@ use std::{
 
 use pmu_common::cpu::Control;
 
-use super::{Session, SessionError, hotplug::Hotplug, inbox::Inbox, owners::Owners, turns};
+use super::{Session, SessionError, hotplug::Hotplug, inbox::Inbox, owners::Owners, sampling, turns};
 use crate::{
     bpf::{LoadError, Object, Options, Refused},
     drain::{Absent, Header},
     machine::{Machine, kernel_symbols},
-    perf::Counter,
     plan::{Plan, Target, request::Descend, turns::Turns},
     symbol::Symbols,
 };
@@ -25,13 +24,19 @@ impl Session {
     /// # Errors
     ///
     /// The kernel refused something; the error knows what would help.
-    pub fn open(plan: Plan, machine: Machine, root: &Path, options: &Options) -> Result<Self, SessionError> {
-        let counters = plan.turns.iter().map(Turns::descriptors).sum::<usize>();
-        raise_file_limit(((1 + counters) * plan.cpus.len()) as u64 + 128);
+    pub fn open(
+        mut plan: Plan,
+        machine: Machine,
+        root: &Path,
+        options: &Options,
+    ) -> Result<Self, SessionError> {
+        let counters = plan.turns.iter().map(Turns::descriptors).sum::<usize>() + plan.events() as usize;
+        raise_file_limit((counters * plan.cpus.len()) as u64 + 128);
         let symbols_root = root.to_owned();
         // Reading kallsyms takes as long as loading the programs.
         let lists: [&[&str]; 2] = [&kernel_symbols::TICK, &kernel_symbols::CLOCK];
         let functions = thread::spawn(move || kernel_symbols::find(&symbols_root, lists));
+        let early = if sampling::may_shrink(&plan) { Some(sampling::open(&mut plan)?) } else { None };
         let mut object = Object::load(&plan, &machine, root, options)?;
         for slot in (1..plan.slots).rev() {
             object.maps.offer_slot(slot)?;
@@ -39,14 +44,9 @@ impl Session {
         add_tasks(&mut object, &plan)?;
         object.attach(&plan)?;
         add_cgroups(&mut object, &plan, &machine)?;
-        let counters = match &plan.sampling {
-            None => Vec::new(),
-            Some(sampling) => {
-                plan.cpus.iter().map(|&cpu| Counter::open(sampling, cpu)).collect::<Result<_, _>>()?
-            }
-        };
-        if !counters.is_empty() {
-            object.sample_on(&counters)?;
+        let counters = early.map_or_else(|| sampling::open(&mut plan), Ok)?;
+        for (event, counters) in counters.iter().enumerate() {
+            object.sample_on(event, counters.iter().map(|(_, counter)| counter))?;
         }
         let rotations = turns::open(&plan, &object.maps, root)?;
         let functions = functions.join().ok().and_then(Result::ok).unwrap_or_default();
@@ -82,6 +82,7 @@ impl Session {
             changed_rows: 0,
             hotness: HashMap::new(),
             lost_flushes: 0,
+            lost_readings: 0,
             ticks: 0,
             root: root.to_owned(),
         })

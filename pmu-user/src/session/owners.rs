@@ -109,7 +109,7 @@ impl Owners {
     pub(super) fn recycle(
         &mut self,
         maps: &mut Maps,
-        cpus: u32,
+        (cpus, events): (u32, u32),
         now_ns: u64,
         pressed: bool,
     ) -> Result<Vec<u32>, LoadError> {
@@ -124,8 +124,9 @@ impl Owners {
             for row in (0..cpus as usize).map(|cpu| slot * cpus as usize + cpu) {
                 maps.counts.clear(row);
                 maps.latencies.clear(row);
-                if row < maps.samples.len() {
-                    maps.samples.clear(row);
+                let samples = row * events as usize..(row + 1) * events as usize;
+                if samples.end <= maps.samples.len() {
+                    samples.for_each(|row| maps.samples.clear(row));
                 }
                 maps.clear_slices(row);
             }

@@ -1,4 +1,4 @@
-//! What can be asked for by name: events to count or sample, metrics to report, and their units.
+//! What can be asked for by name: events to count or sample, configurations of them, metrics to report, and their units.
 
 pub mod event;
 pub mod formula;
@@ -8,4 +8,7 @@ pub mod metric;
 pub mod model;
 pub mod notation;
 pub mod perfmon;
+pub mod profile;
+pub mod quantity;
+pub mod ratio;
 pub mod unit;

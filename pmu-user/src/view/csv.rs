@@ -57,6 +57,12 @@ fn metrics(rows: &mut Rows<'_>, report: &Report, owner: &OwnerReport) -> io::Res
     for (metric, value) in &owner.metrics {
         row(rows, report, &owner.who, metric.name, metric.unit.name(), value)?;
     }
+    for event in &owner.events {
+        row(rows, report, &owner.who, &format!("event.{}", event.name), "counts", &event.count)?;
+    }
+    for ratio in &owner.ratios {
+        row(rows, report, &owner.who, &format!("ratio.{}", ratio.name), "ratio", &ratio.value)?;
+    }
     let latency = metric::RUNQUEUE_LATENCY;
     let name = |part: &str| format!("{}.{part}", latency.name);
     match &owner.waits {

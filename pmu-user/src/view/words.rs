@@ -85,6 +85,17 @@ pub(super) fn sampling(sampling: &Sampling) -> String {
     }
 }
 
+/// What to bear in mind when an event's samples are read by address or line, if anything.
+pub(super) fn skid(sampling: &Sampling) -> Option<String> {
+    let precision = sampling.precision.as_ref()?;
+    let why = match (precision.level, &precision.why) {
+        (1.., _) => return None,
+        (_, Some(why)) => format!("precise events are not available: {why}"),
+        (_, None) => "precise ones were not asked for (`:P`)".to_owned(),
+    };
+    Some(format!("{}: samples land some instructions late (skid); {why}", sampling.event))
+}
+
 /// When counting started, in UTC (RFC 3339).
 pub(super) fn started(header: &Header) -> String {
     let nanoseconds = i128::from(header.started_unix_ns);

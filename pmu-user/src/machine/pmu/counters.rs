@@ -10,7 +10,10 @@ use super::{
     catalog::Entry,
     cpuid::{Cpuid, first},
 };
-use crate::machine::{cpu::Processor, read, read_line};
+use crate::machine::{
+    cpu::{Processor, Vendor},
+    read, read_line,
+};
 
 /// Arm's cycle counter, as the driver numbers it (`ARMV8_PMU_CYCLE_IDX`).
 pub const ARM_CYCLES: u8 = 31;
@@ -45,7 +48,7 @@ impl Counters {
         let from_cpuid = |general, fixed| Self { general, fixed, source: Source::Cpuid };
         let model = pmu.cap("pmu_name");
         let vendor = processor.vendor(root);
-        match (pmu.name.starts_with("arm"), model, vendor.as_deref()) {
+        match (pmu.name.starts_with("arm"), model, vendor) {
             (true, ..) => {
                 let source = Source::Model("Arm, at least six".to_owned());
                 Self { general: first(6), fixed: 1 << ARM_CYCLES, source }
@@ -55,7 +58,7 @@ impl Counters {
                 || Self::of_intel(pmu, model, root),
                 |(general, fixed)| from_cpuid(general, fixed),
             ),
-            (_, None, Some("AuthenticAMD" | "HygonGenuine")) => cpuid.and_then(Cpuid::amd).map_or_else(
+            (_, None, Vendor::Amd { .. }) => cpuid.and_then(Cpuid::amd).map_or_else(
                 || Self { general: first(6), fixed: 0, source: Source::Model("Zen".to_owned()) },
                 |general| from_cpuid(general, 0),
             ),

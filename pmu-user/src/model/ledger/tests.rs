@@ -30,7 +30,7 @@ fn process(at: SlotId, pid: u32, name: &str) -> OwnerRow {
 
 fn count(at: SlotId, cpu: u32, cpu_time_ns: u64, latencies: Vec<(u8, u32)>) -> CountRow {
     let count = Count { cpu_time_ns, ..Count::ZERO };
-    CountRow { slot: at, cpu: Cpu(cpu), count, samples: SampleCount::ZERO, latencies }
+    CountRow { slot: at, cpu: Cpu(cpu), count, samples: vec![SampleCount::ZERO], latencies }
 }
 
 fn only(interval: &Interval) -> u64 {
@@ -101,11 +101,13 @@ fn samples_that_change_alone_do_not_erase_the_latencies() {
     let mut ledger = Ledger::new();
     let at = slot(1, 0);
     ledger.advance(&Drain { counts: vec![count(at, 0, 10, vec![(9, 4)])], ..Drain::default() });
-    let sampled =
-        CountRow { samples: SampleCount { user: 3, ..SampleCount::ZERO }, ..count(at, 0, 10, Vec::new()) };
+    let sampled = CountRow {
+        samples: vec![SampleCount { user: 3, ..SampleCount::ZERO }],
+        ..count(at, 0, 10, Vec::new())
+    };
     let interval = ledger.advance(&Drain { at_ns: 1, counts: vec![sampled], ..Drain::default() });
     assert_eq!(
-        interval.owners.values().next().map(|counts| (counts.user_samples, counts.waits.count())),
+        interval.owners.values().next().map(|counts| (counts.event(0).user.samples, counts.waits.count())),
         Some((3, 0))
     );
     let interval =
@@ -114,7 +116,7 @@ fn samples_that_change_alone_do_not_erase_the_latencies() {
 }
 
 fn cpu_row(count: CpuCount) -> CpuRow {
-    CpuRow { cpu: Cpu(0), count, samples: CpuSamples::ZERO }
+    CpuRow { cpu: Cpu(0), count, samples: vec![CpuSamples::ZERO] }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Shortest mean slice. Every slice begins and ends between two switches of tasks, and what ran across its edges is cut.
-const SLICE_MIN: Duration = Duration::from_millis(20);
+const SLICE_MIN: Duration = Duration::from_millis(10);
 /// Most of a CPU's time that changing groups may take: 1 in so many.
 const COST_SHARE: u32 = 500;
 /// What a change of groups costs the CPU on which it happens: two interrupts from the CPU that asks, and about ten
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn few_cpus_have_short_slices() {
-        assert_eq!(slice(2, Host::Bare), Duration::from_millis(20));
+        assert_eq!(slice(2, Host::Bare), Duration::from_millis(10));
         assert_eq!(slice(2, Host::Guest), Duration::from_millis(50));
         assert_eq!(slice(256, Host::Bare), Duration::from_millis(51) + Duration::from_micros(200));
     }

@@ -32,8 +32,8 @@ fn near(name: &str, catalog: &Catalog, model: Option<&Model>) -> Vec<String> {
 pub(super) struct Coded {
     instances: Vec<Instance>,
     named: Option<Named>,
-    name: Option<String>,
-    period: Option<u64>,
+    pub(super) name: Option<String>,
+    pub(super) period: Option<u64>,
 }
 
 impl Coded {
@@ -90,6 +90,19 @@ impl Coded {
             }
         }
         coded.instances = vec![Instance { words, ..instance(pmu, pmu.kind, 0) }];
+        Ok(coded)
+    }
+
+    /// Name and period of an event of the kernel's, whose terms can be nothing else: `page-faults/period=100/`.
+    pub(super) fn of_settings(event: &str, terms: &[Term]) -> Result<Self, Why> {
+        let mut coded = Self::default();
+        if let Some(other) =
+            terms.iter().find(|term| !matches!(term.name.as_str(), "name" | "period" | "freq"))
+        {
+            let near = nearest(&other.name, ["name", "period"].map(str::to_owned).into_iter(), |name| name);
+            return Err(Why::NoTerm { pmu: event.to_owned(), term: other.name.clone(), near });
+        }
+        coded.settings(&mut terms.to_vec())?;
         Ok(coded)
     }
 

@@ -15,6 +15,8 @@ mod tests;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 pub(super) use self::find::glob;
 pub use self::{
     find::family,
@@ -96,7 +98,8 @@ pub enum TermValue {
 }
 
 /// How exactly a sample must hit the instruction that caused it. Means nothing to a count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Precise {
     /// `perf_event_attr.precise_ip`, 0 to 3.
     Level(u8),

@@ -253,8 +253,19 @@ fn resolve_event(event: &Event, modifiers: Modifiers, known: Known<'_>) -> Resul
             Ok(plain(vec![anywhere("tracepoint", kernel::TRACEPOINT, id)], None))
         }
         What::Pmu { pmu, terms } => {
-            let coded = matching(pmu, catalog)?.into_iter().map(|pmu| Coded::of_terms(pmu, terms));
-            Coded::join(coded.collect::<Result<_, _>>()?).select(plain(Vec::new(), None))
+            match kernel::find(pmu).filter(|_| catalog.pmus.iter().all(|one| one.name != *pmu)) {
+                Some(known) => {
+                    let coded = Coded::of_settings(pmu, terms)?;
+                    let colon = if modifiers.is_empty() { "" } else { ":" };
+                    let name = coded.name.unwrap_or_else(|| format!("{pmu}{colon}{modifiers}"));
+                    let plain = plain(of_kernel(known, catalog)?, known.unit);
+                    Ok(Selected { name, period: coded.period, ..plain })
+                }
+                None => {
+                    let coded = matching(pmu, catalog)?.into_iter().map(|pmu| Coded::of_terms(pmu, terms));
+                    Coded::join(coded.collect::<Result<_, _>>()?).select(plain(Vec::new(), None))
+                }
+            }
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use super::{super::words, Number, SCHEMA, line, owner};
 use crate::{
     drain::{Ending, Header, Stopped, Workload},
-    metric::{CostReport, Frame, HotFunction, HotStack, Quality, Report, Who, value::Value},
+    metric::{CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, Who, value::Value},
 };
 
 /// Hot rows and the summary.
@@ -24,29 +24,41 @@ pub(in crate::view) fn end(
 
 fn hot_row(into: &mut dyn Write, hot: &HotFunction) -> io::Result<()> {
     let who = Who::Owner(hot.owner.clone());
-    line(
-        into,
-        &json!({
+    let mut row = json!({
             "schema": SCHEMA, "kind": "hot", "owner": owner(&who), "pid": (hot.tgid != 0).then_some(hot.tgid),
             "mode": if hot.kernel { "kernel" } else { "user" },
             "frame": frame(&hot.frame), "build_id": hot.build_id, "inlined": hot.inlined,
             "lines": hot.lines.iter().map(|(line, samples)| json!({
-                "file": line.file, "line": line.line, "samples": samples})).collect::<Vec<_>>(),
+                "file": line.file, "line": line.line,
+                "samples": samples.first().unwrap_or(&0)})).collect::<Vec<_>>(),
             "samples": hot.samples, "share": hot.share.estimate, "low": hot.share.low, "high": hot.share.high,
             "reason": hot.unnamed,
-        }),
-    )
+    });
+    if !hot.events.is_empty() {
+        row["events"] = hot
+            .events
+            .iter()
+            .map(|event| {
+                json!({"event": event.name, "samples": event.samples, "count": known(&event.count),
+                       "share": event.share.estimate, "low": event.share.low, "high": event.share.high})
+            })
+            .collect();
+        row["ratios"] = ratios(&hot.ratios);
+    }
+    line(into, &row)
 }
 
 fn stack_row(into: &mut dyn Write, stack: &HotStack) -> io::Result<()> {
     let who = Who::Owner(stack.owner.clone());
-    line(
-        into,
-        &json!({
-            "schema": SCHEMA, "kind": "stack", "owner": owner(&who), "pid": stack.tgid, "samples": stack.samples,
-            "frames": stack.frames.iter().map(frame).collect::<Vec<_>>(),
-        }),
-    )
+    let mut row = json!({
+        "schema": SCHEMA, "kind": "stack", "owner": owner(&who), "pid": stack.tgid,
+        "samples": stack.samples.first().unwrap_or(&0),
+        "frames": stack.frames.iter().map(frame).collect::<Vec<_>>(),
+    });
+    if stack.samples.len() > 1 {
+        row["samples_by_event"] = json!(stack.samples);
+    }
+    line(into, &row)
 }
 
 fn frame(frame: &Frame) -> Json {
@@ -67,7 +79,7 @@ fn summary(into: &mut dyn Write, header: &Header, report: &Report, ending: &Endi
         &json!({
             "schema": SCHEMA, "kind": "summary", "complete": complete, "stopped": stopped(ending.stopped),
             "duration_ns": report.length_ns,
-            "losses": quality.losses, "quality": quality_cell(quality),
+            "losses": quality.losses, "quality": quality_cell(quality, header),
             "blind": {"masked": known(&report.blind.masked), "stolen": known(&report.blind.stolen),
                       "late_ticks": {"masked": report.blind.late_ticks[0], "stolen": report.blind.late_ticks[1],
                                      "idle": report.blind.late_ticks[2]}},
@@ -75,6 +87,11 @@ fn summary(into: &mut dyn Write, header: &Header, report: &Report, ending: &Endi
             "missing": header.missing,
         }),
     )
+}
+
+/// Ratios by name.
+pub(super) fn ratios(ratios: &[RatioReport]) -> Json {
+    ratios.iter().map(|ratio| (ratio.name.clone(), known(&ratio.value))).collect::<Map<_, _>>().into()
 }
 
 pub(super) fn known(value: &Value) -> Json {
@@ -86,11 +103,12 @@ pub(super) fn known(value: &Value) -> Json {
     }
 }
 
-fn quality_cell(quality: &Quality) -> Json {
-    json!({
+fn quality_cell(quality: &Quality, header: &Header) -> Json {
+    let events = header.plan.samples_events();
+    let mut cell = json!({
         "switches": quality.switches, "switches_missing": quality.switches_missing,
         "switch_coverage": quality.switch_coverage,
-        "samples": quality.samples.as_ref().map(|samples| json!({
+        "samples": quality.samples.first().map(|samples| json!({
             "expected": samples.expected, "seen": samples.seen, "idle": samples.idle,
             "idle_missing": samples.idle_missing,
             "withheld": samples.withheld, "silences": samples.silences, "silent_ns": samples.silent_ns,
@@ -101,7 +119,18 @@ fn quality_cell(quality: &Quality) -> Json {
             "capacity_ns": books.capacity_ns, "owners_ns": books.owners_ns, "idle_ns": books.kernel.idle_ns,
             "interrupts_ns": books.kernel.interrupts_ns, "stolen_ns": books.kernel.stolen_ns,
             "rest_ns": books.rest_ns})),
-    })
+    });
+    if events {
+        cell["events"] = quality
+            .samples
+            .iter()
+            .map(|event| {
+                json!({"event": event.event, "expected": event.expected, "seen": event.seen, "idle": event.idle,
+                       "coverage": event.coverage, "running": event.running})
+            })
+            .collect();
+    }
+    cell
 }
 
 fn self_cell(cost: &CostReport) -> Json {

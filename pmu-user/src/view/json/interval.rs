@@ -8,7 +8,13 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::{super::words, Number, SCHEMA, line, owner, topdown::topdown};
+use super::{
+    super::words,
+    Number, SCHEMA,
+    end::{known, ratios},
+    line, owner,
+    topdown::topdown,
+};
 use crate::{
     metric::{
         GapReport, OwnerReport, Report, Waits, Who,
@@ -83,7 +89,32 @@ fn metrics(into: &mut dyn Write, report: &Report, row: &OwnerReport) -> io::Resu
             },
         )?;
     }
-    histogram(into, report, row, &owner)
+    histogram(into, report, row, &owner)?;
+    events(into, report, row, &owner)
+}
+
+/// What samples say about an owner: a row for each event, and one for the ratios.
+fn events(into: &mut dyn Write, report: &Report, row: &OwnerReport, owner: &RawValue) -> io::Result<()> {
+    for event in &row.events {
+        line(
+            into,
+            &json!({
+                "schema": SCHEMA, "kind": "event", "t": report.from_ns, "dt": report.length_ns, "owner": owner,
+                "event": event.name, "samples": event.samples, "count": known(&event.count),
+                "user": known(&event.user), "kernel": known(&event.kernel),
+            }),
+        )?;
+    }
+    if row.ratios.is_empty() {
+        return Ok(());
+    }
+    line(
+        into,
+        &json!({
+            "schema": SCHEMA, "kind": "ratios", "t": report.from_ns, "dt": report.length_ns, "owner": owner,
+            "ratios": ratios(&row.ratios),
+        }),
+    )
 }
 
 fn reason(value: &Value) -> Option<&str> {

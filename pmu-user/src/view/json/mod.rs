@@ -12,14 +12,15 @@ mod topdown;
 use std::io::{self, Write};
 
 use serde::{Serialize, Serializer};
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 pub(super) use self::{end::end, interval::interval};
 use super::words;
 use crate::{
     drain::{Header, Owner},
     metric::Who,
-    table::metric,
+    plan::Sampling,
+    table::{metric, quantity::Quantity},
     untrusted::Untrusted,
 };
 
@@ -77,13 +78,20 @@ fn owner(who: &Who) -> OwnerCell<'_> {
     }
 }
 
+fn event(sampling: &Sampling) -> Json {
+    json!({
+        "event": sampling.event, "measures": sampling.quantity.map(Quantity::name), "period": sampling.period,
+        "type": sampling.kind, "config": sampling.config, "modes": sampling.modes,
+        "precise": sampling.precision.as_ref().map(|precision| precision.level),
+        "skid": words::skid(sampling),
+    })
+}
+
 /// Header row.
 pub(super) fn begin(into: &mut dyn Write, header: &Header) -> io::Result<()> {
     let plan = &header.plan;
     let pmus: Vec<&Untrusted> = header.machine.pmus.iter().map(|pmu| &pmu.name).collect();
-    line(
-        into,
-        &json!({
+    let mut row = json!({
             "schema": SCHEMA, "kind": "header", "version": header.version,
             "host": header.machine.host, "kernel": header.machine.kernel,
             "cpu": {"model": header.machine.cpu.model, "online": header.machine.cpu.online.len(),
@@ -91,7 +99,7 @@ pub(super) fn begin(into: &mut dyn Write, header: &Header) -> io::Result<()> {
             "pmus": pmus, "cgroups": header.machine.cgroups.kind(),
             "started": words::started(header), "started_monotonic_ns": header.started_ns,
             "target": words::target(plan), "by": words::by(plan), "cpus": words::cpus(plan),
-            "sampling": plan.sampling.as_ref().map(|sampling| json!({
+            "sampling": plan.sampling.first().map(|sampling| json!({
                 "event": sampling.event, "period": sampling.period, "frequency": sampling.frequency,
                 "stacks": plan.stacks})),
             "interval_ns": plan.interval.map(|interval| interval.as_nanos() as u64),
@@ -99,6 +107,12 @@ pub(super) fn begin(into: &mut dyn Write, header: &Header) -> io::Result<()> {
             "attach": header.attach, "attach_refused": header.attach_refused, "missing": header.missing,
             "metrics": metric::ALL.iter().map(|metric| json!({
                 "name": metric.name, "unit": metric.unit.name(), "says": metric.says})).collect::<Vec<_>>(),
-        }),
-    )
+    });
+    if plan.samples_events() {
+        row["sampling_events"] = plan.sampling.iter().map(event).collect();
+    }
+    if let Some(profile) = &plan.profile {
+        row["config"] = json!({"name": profile, "lost": plan.lost});
+    }
+    line(into, &row)
 }

@@ -1,6 +1,8 @@
 //! The report for people: sections that can be read from the top and left at any point.
 
 mod blind;
+mod events;
+mod hot;
 mod latency;
 pub(super) mod list;
 mod number;
@@ -19,7 +21,7 @@ use self::{
 use super::words;
 use crate::{
     drain::{Ending, Header, Owner, Stopped},
-    metric::{Frame, HotFunction, HotStack, OwnerReport, Report, Who},
+    metric::{OwnerReport, Report, Who},
     table::metric,
 };
 
@@ -72,7 +74,8 @@ pub(super) fn whole(
     section(into, "OWNERS", "by CPU time; wait: run-queue latency, 99th percentile")?;
     owners(into, style, report)?;
     topdown::write(into, style, report)?;
-    hot(into, style, report)?;
+    events::write(into, header, report)?;
+    hot::write(into, style, header, report)?;
     latency::write(into, style, report)?;
     blind::write(into, style, report)?;
     trust::quality(into, &report.quality)?;
@@ -94,13 +97,21 @@ fn head(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending)
         &format!("{}, by {}, on cpu {}", words::target(plan), words::by(plan), words::cpus(plan)),
     )?;
     line(into, "counted", &format!("{} from {}", duration(report.length_ns as f64), words::started(header)))?;
-    let sampling = plan.sampling.as_ref().map_or("off".to_owned(), words::sampling);
-    line(into, "samples", &sampling)?;
+    match plan.sampling.as_slice() {
+        [] => line(into, "samples", "off")?,
+        events => events.iter().try_for_each(|event| line(into, "samples", &words::sampling(event)))?,
+    }
+    if let Some(profile) = &plan.profile {
+        line(into, "config", profile)?;
+    }
     if let Some(workload) = ending.workload {
         line(into, "command", &words::workload(workload))?;
     }
     if ending.stopped == Stopped::Truncated {
         writeln!(into, "{WARNING}incomplete: the recording breaks off{WARNING:#}")?;
+    }
+    for lost in &plan.lost {
+        writeln!(into, "{WARNING}lost here: {}: {}{WARNING:#}", lost.row, lost.why)?;
     }
     for absent in &header.missing {
         writeln!(into, "{WARNING}not available here: {}: {}{WARNING:#}", absent.what, absent.why)?;
@@ -157,98 +168,4 @@ fn owner_row(owner: &OwnerReport, length_ns: u64) -> Vec<String> {
         value(&metric::BLIND_TIME, duration),
         cell(owner.waits.as_ref().ok().and_then(|waits| waits.quantile("p99")), duration),
     ]
-}
-
-fn hot(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()> {
-    let Some(samples) = &report.quality.samples else { return Ok(()) };
-    let total: u64 = report.hot.iter().map(|function| function.samples).sum();
-    section(
-        into,
-        "HOT FUNCTIONS",
-        &format!("share of the target's {total} samples, 95 % interval; {} idle", samples.idle),
-    )?;
-    if report.hot.is_empty() {
-        return writeln!(into, "  no sample hit the target");
-    }
-    use Align::{Left, Right};
-    let mut table = Table::new(&[
-        ("share", Right),
-        ("from", Right),
-        ("to", Right),
-        ("mode", Left),
-        ("function", Left),
-        ("line", Left),
-        ("module", Left),
-        ("owner", Left),
-    ]);
-    report.hot.iter().take(style.rows_max).for_each(|function| table.row(hot_row(function)));
-    table.write(into, COLUMNS)?;
-    let more = report.hot.len().saturating_sub(style.rows_max);
-    if more > 0 {
-        writeln!(into, "  {COLUMNS}… and {more} more{COLUMNS:#}")?;
-    }
-    stacks(into, style, &report.stacks)
-}
-
-fn hot_row(function: &HotFunction) -> Vec<String> {
-    let (owner, pid) = name(&Who::Owner(function.owner.clone()));
-    let line = function.lines.first().map(|(line, _)| {
-        let file = line.file.terminal();
-        format!("{}:{}", file.rsplit('/').next().unwrap_or(&file), line.line)
-    });
-    let mut text = frame(&function.frame);
-    if let Some(inlined) = function.inlined.last() {
-        text = format!("{text} ({} inlined)", cut(&inlined.terminal()));
-    }
-    vec![
-        percent(function.share.estimate),
-        percent(function.share.low),
-        percent(function.share.high),
-        if function.kernel { "kernel" } else { "user" }.to_owned(),
-        text,
-        line.unwrap_or_default(),
-        module(&function.frame, function.kernel),
-        if pid.is_empty() { owner } else { format!("{owner} {pid}") },
-    ]
-}
-
-/// A function's name, or where it would be.
-fn frame(frame: &Frame) -> String {
-    match frame {
-        Frame::Function { name, .. } => cut(&name.terminal()),
-        Frame::Offset { module, build_id, offset } => {
-            let file = module.terminal();
-            let file = file.rsplit('/').next().unwrap_or(&file).to_owned();
-            let id =
-                build_id.as_ref().map(|id| format!(" [{}]", id.get(..12).unwrap_or(id))).unwrap_or_default();
-            format!("{}+{offset:#x}{id}", cut(&file))
-        }
-        Frame::Address(address) => format!("{address:#x}"),
-    }
-}
-
-fn module(frame: &Frame, kernel: bool) -> String {
-    match frame {
-        Frame::Function { module: Some(path), .. } | Frame::Offset { module: path, .. } => {
-            let path = path.terminal();
-            cut(path.rsplit('/').next().unwrap_or(&path))
-        }
-        _ if kernel => "[kernel]".to_owned(),
-        _ => "–".to_owned(),
-    }
-}
-
-fn stacks(into: &mut dyn Write, style: &Style, stacks: &[HotStack]) -> io::Result<()> {
-    if stacks.is_empty() {
-        return Ok(());
-    }
-    section(into, "HOT STACKS", "innermost first")?;
-    for stack in stacks.iter().take(style.rows_max.min(10)) {
-        let (owner, _) = name(&Who::Owner(stack.owner.clone()));
-        writeln!(into, "  {:>7}  {owner} {}", stack.samples, stack.tgid)?;
-        for line in &stack.frames {
-            writeln!(into, "           {}", frame(line))?;
-        }
-    }
-    Ok(())
 }

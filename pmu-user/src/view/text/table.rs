@@ -15,7 +15,7 @@ pub(super) enum Align {
 
 /// A table: titles and rows of finished text.
 pub(super) struct Table {
-    columns: Vec<(&'static str, Align)>,
+    columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
 }
 
@@ -23,8 +23,9 @@ pub(super) struct Table {
 const NAME_WIDTH_MAX: usize = 48;
 
 impl Table {
-    pub(super) fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+    pub(super) fn new(columns: &[(&str, Align)]) -> Self {
+        let columns = columns.iter().map(|&(title, align)| (title.to_owned(), align)).collect();
+        Self { columns, rows: Vec::new() }
     }
 
     pub(super) fn row(&mut self, cells: Vec<String>) {
@@ -39,7 +40,7 @@ impl Table {
             cells.chain([self.columns[column].0.width()]).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        let titles: Vec<String> = self.columns.iter().map(|(title, _)| (*title).to_owned()).collect();
+        let titles: Vec<String> = self.columns.iter().map(|(title, _)| title.clone()).collect();
         if titles.iter().any(|title| !title.is_empty()) {
             writeln!(into, "{title}{}{title:#}", self.line(&titles, &widths))?;
         }

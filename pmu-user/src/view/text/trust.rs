@@ -17,9 +17,7 @@ pub(super) fn quality(into: &mut dyn Write, quality: &Quality) -> io::Result<()>
         "  switches  {} seen, {} never arrived (made up for at the task's next one); task known in {covered}",
         quality.switches, quality.switches_missing
     )?;
-    if let Some(known) = &quality.samples {
-        samples(into, known)?;
-    }
+    quality.samples.iter().try_for_each(|event| samples(into, event, quality.samples.len()))?;
     let period = duration(quality.ticks.period_ns as f64);
     writeln!(
         into,
@@ -89,15 +87,26 @@ pub(super) fn cost(into: &mut dyn Write, cost: &CostReport) -> io::Result<()> {
     )
 }
 
-fn samples(into: &mut dyn Write, samples: &SampleQuality) -> io::Result<()> {
+fn samples(into: &mut dyn Write, samples: &SampleQuality, events: usize) -> io::Result<()> {
+    let name = if events > 1 { format!("{}: ", samples.event) } else { String::new() };
+    if samples.running < 1.0 {
+        writeln!(
+            into,
+            "  samples   {name}on a counter {} of the time, and weighted by it",
+            percent(samples.running)
+        )?;
+    }
     let expected = samples.expected.map_or("unknown".to_owned(), |expected| expected.to_string());
     writeln!(
         into,
-        "  samples   {} of {expected} expected, {} of the missing in idle or stolen time: {} covered outside it",
+        "  samples   {name}{} of {expected} expected, {} of the missing in idle or stolen time: {} covered outside it",
         samples.seen,
         samples.idle_missing,
         percent(samples.coverage)
     )?;
+    if events > 1 && samples.withheld + samples.silences == 0 {
+        return Ok(());
+    }
     writeln!(
         into,
         "            {} not delivered by the kernel, {} late silences ({})",

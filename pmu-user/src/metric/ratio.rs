@@ -1,0 +1,315 @@
+//! Counts and ratios from samples. A sample stands for its period times its weight; ratios come after that, never before.
+
+use super::{
+    Quality,
+    value::{How, Known, Value, poisson_bounds, share_bounds},
+};
+use crate::{
+    drain::Header,
+    model::{CpuCounts, Interval, OwnerEvent, Tally},
+    plan::Sampling,
+    table::{event::Counts, quantity::Quantity, ratio},
+};
+
+/// What samples of an event are worth in an interval.
+#[derive(Clone, Debug)]
+pub(super) struct Worth {
+    /// What the event is called.
+    pub(super) name: String,
+    period: f64,
+    /// Of a sample, on the whole: for what has none of its own.
+    weight: f64,
+    /// Share of its time during which the event had a counter, times the share of the due samples that came.
+    coverage: f64,
+    /// Why its samples say nothing.
+    absent: Option<String>,
+}
+
+/// Two events that make a ratio.
+#[derive(Clone, Debug)]
+pub(super) struct Pair {
+    name: String,
+    parts: [usize; 2],
+    scale: f64,
+}
+
+/// A ratio of an owner or a function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RatioReport {
+    /// Its name: one of [`ratio::ALL`], or of an event per 1,000 instructions.
+    pub name: String,
+    /// Its value, with the 95 % interval of a ratio of two Poisson counts.
+    pub value: Value,
+}
+
+/// What an event's samples say about an owner.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventReport {
+    /// What the event is called.
+    pub name: String,
+    /// Samples that came.
+    pub samples: u64,
+    /// Estimated occurrences.
+    pub count: Value,
+    /// Those in user mode.
+    pub user: Value,
+    /// Those in kernel mode.
+    pub kernel: Value,
+}
+
+/// Everything that is needed to make numbers of samples.
+#[derive(Clone, Debug)]
+pub(super) struct Scale {
+    pub(super) events: Vec<Worth>,
+    pub(super) pairs: Vec<Pair>,
+}
+
+impl Scale {
+    pub(super) fn new(header: &Header, interval: &Interval, quality: &Quality) -> Self {
+        let sampling = &header.plan.sampling;
+        if !header.plan.samples_events() {
+            return Self { events: Vec::new(), pairs: Vec::new() };
+        }
+        let cpus = interval.all_cpus();
+        let worth = |(event, sampling): (usize, &Sampling)| {
+            let came = quality.samples.get(event).map_or(1.0, |samples| samples.coverage);
+            Worth::new(event, sampling, &cpus, came)
+        };
+        Self { events: sampling.iter().enumerate().map(worth).collect(), pairs: pairs(sampling) }
+    }
+
+    /// What every event says about an owner; nothing where only a clock samples.
+    pub(super) fn events(&self, of: impl Fn(usize) -> OwnerEvent) -> Vec<EventReport> {
+        let report = |(event, worth): (usize, &Worth)| {
+            let samples = of(event);
+            let all = samples.all();
+            EventReport {
+                name: worth.name.clone(),
+                samples: all.samples,
+                count: worth.count(&all),
+                user: worth.count(&samples.user),
+                kernel: worth.count(&samples.kernel),
+            }
+        };
+        self.events.iter().enumerate().map(report).collect()
+    }
+
+    /// Every ratio of what `of` gives for each event.
+    pub(super) fn ratios(&self, of: impl Fn(usize) -> Tally) -> Vec<RatioReport> {
+        let report = |pair: &Pair| {
+            let [over, under] = pair.parts.map(|event| (&self.events[event], of(event)));
+            RatioReport { name: pair.name.clone(), value: ratio(over, under, pair.scale) }
+        };
+        self.pairs.iter().map(report).collect()
+    }
+}
+
+impl Worth {
+    fn new(event: usize, sampling: &Sampling, cpus: &CpuCounts, came: f64) -> Self {
+        let ran = cpus.events.get(event).and_then(|event| event.ran);
+        let (running, absent) = match ran {
+            Some(ran) if ran.enabled_ns > 0 && ran.running_ns == 0 => {
+                (0.0, Some("the event never got a counter; others held them all the time".to_owned()))
+            }
+            Some(ran) if ran.enabled_ns > 0 => {
+                ((ran.running_ns as f64 / ran.enabled_ns as f64).min(1.0), None)
+            }
+            _ => (1.0, None),
+        };
+        let weight = if running > 0.0 { 1.0 / running } else { 1.0 };
+        Self {
+            name: sampling.event.clone(),
+            period: sampling.period as f64,
+            weight,
+            coverage: running * came,
+            absent,
+        }
+    }
+
+    /// Counts that a tally stands for.
+    pub(super) fn count(&self, tally: &Tally) -> Value {
+        if let Some(why) = &self.absent {
+            return Value::Missing(why.clone());
+        }
+        let (effective, each) = self.effective(tally);
+        let (low, high) = poisson_bounds(effective);
+        Value::Known(Known {
+            estimate: tally.weighted * self.period,
+            low: low * each,
+            high: high * each,
+            coverage: self.coverage,
+            how: How::Sampled,
+        })
+    }
+
+    /// Number of equally heavy samples that would say as much, and the counts each stands for.
+    fn effective(&self, tally: &Tally) -> (f64, f64) {
+        if tally.samples == 0 {
+            return (0.0, self.weight * self.period);
+        }
+        (tally.weighted * tally.weighted / tally.squares, tally.squares / tally.weighted * self.period)
+    }
+}
+
+/// The ratio of two events' counts. Given their sum, the share of the first is binomial: its score interval (Wilson) gives
+/// the ratio's.
+fn ratio(over: (&Worth, Tally), under: (&Worth, Tally), scale: f64) -> Value {
+    for (worth, _) in [&over, &under] {
+        if let Some(why) = &worth.absent {
+            return Value::Missing(format!("{}: {why}", worth.name));
+        }
+    }
+    if under.1.samples == 0 {
+        return Value::Missing(format!("no sample of {} hit it", under.0.name));
+    }
+    let (above, above_each) = over.0.effective(&over.1);
+    let (below, below_each) = under.0.effective(&under.1);
+    let (low, high) = share_bounds(above, above + below);
+    let worth = above_each / below_each * scale;
+    Value::Known(Known {
+        estimate: above / below * worth,
+        low: low / (1.0 - low) * worth,
+        high: high / (1.0 - high) * worth,
+        coverage: over.0.coverage.min(under.0.coverage),
+        how: How::Sampled,
+    })
+}
+
+/// The ratios that the events allow: of quantities, and of each event to the instructions. Both parts count in the same
+/// modes on the same cores.
+fn pairs(sampling: &[Sampling]) -> Vec<Pair> {
+    let alike = |a: &Sampling, b: &Sampling| a.modes == b.modes && a.cpus == b.cpus;
+    let find = |quantity: Quantity, like: Option<&Sampling>| {
+        sampling
+            .iter()
+            .position(|event| event.quantity == Some(quantity) && like.is_none_or(|like| alike(like, event)))
+    };
+    let mut pairs = Vec::new();
+    for (over, event) in sampling.iter().enumerate() {
+        let Some(quantity) = event.quantity else { continue };
+        for ratio in ratio::ALL.iter().filter(|ratio| ratio.numerator == quantity) {
+            if let Some(under) = find(ratio.denominator, Some(event)) {
+                pairs.push(Pair { name: named(ratio.name, event), parts: [over, under], scale: 1.0 });
+            }
+        }
+    }
+    // In the order of the table, however the events came.
+    let place = |pair: &Pair| ratio::ALL.iter().position(|ratio| pair.name.ends_with(ratio.name));
+    pairs.sort_by_key(place);
+    for (over, event) in sampling.iter().enumerate() {
+        let plain = matches!(event.quantity, Some(Quantity::Cycles | Quantity::Instructions));
+        if plain || event.counts == Counts::WallNs {
+            continue;
+        }
+        if let Some(under) = find(Quantity::Instructions, Some(event)) {
+            let name = format!("{} per 1,000 instructions", event.event);
+            pairs.push(Pair { name, parts: [over, under], scale: 1000.0 });
+        }
+    }
+    pairs
+}
+
+/// A ratio's name; with the kind of core before it where there are several.
+fn named(ratio: &str, event: &Sampling) -> String {
+    match event.event.split_once('/') {
+        Some((pmu, _)) if !event.cpus.is_empty() => format!("{pmu}/{ratio}"),
+        _ => ratio.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Worth, ratio};
+    use crate::{
+        metric::value::{Known, Value},
+        model::Tally,
+    };
+
+    fn worth(period: f64) -> Worth {
+        Worth { name: "cycles".to_owned(), period, weight: 1.0, coverage: 1.0, absent: None }
+    }
+
+    fn known(value: &Value) -> Known {
+        *value.known().unwrap()
+    }
+
+    #[test]
+    fn a_sample_stands_for_its_period_times_its_weight() {
+        let mut tally = Tally::new(100, 1.0);
+        tally.merge(&Tally::new(50, 4.0));
+        let count = known(&worth(1000.0).count(&tally));
+        assert_eq!(count.estimate, 300_000.0);
+        // Its spread is √(100 + 50 · 16) samples.
+        assert!((count.high - count.low - 2.0 * 1.96 * 30_000.0).abs() < 5_000.0, "{count:?}");
+    }
+
+    #[test]
+    fn no_sample_is_not_nothing() {
+        let count = known(&Worth { weight: 4.0, ..worth(1000.0) }.count(&Tally::default()));
+        assert!(count.estimate == 0.0 && count.low == 0.0 && count.high > 14_000.0, "{count:?}");
+    }
+
+    #[test]
+    fn ratios_are_of_counts_and_not_of_samples() {
+        let (cycles, instructions) = (worth(1000.0), worth(5000.0));
+        // Half of the time each: the samples weigh the same, the periods do not.
+        let ipc = known(&ratio((&instructions, Tally::new(400, 2.0)), (&cycles, Tally::new(1000, 2.0)), 1.0));
+        assert!((ipc.estimate - 2.0).abs() < 1e-12 && ipc.low < 2.0 && ipc.high > 2.0, "{ipc:?}");
+        // Only one of them shared its counter.
+        let ipc = known(&ratio((&instructions, Tally::new(100, 4.0)), (&cycles, Tally::new(1000, 1.0)), 1.0));
+        assert!((ipc.estimate - 2.0).abs() < 1e-12, "{ipc:?}");
+    }
+
+    #[test]
+    fn a_ratio_over_no_sample_is_missing() {
+        let value = ratio((&worth(1.0), Tally::new(4, 1.0)), (&worth(1.0), Tally::default()), 1.0);
+        assert_eq!(value, Value::Missing("no sample of cycles hit it".to_owned()));
+        let absent = Worth { absent: Some("why".to_owned()), ..worth(1.0) };
+        assert!(matches!(absent.count(&Tally::default()), Value::Missing(why) if why == "why"));
+    }
+
+    #[test]
+    fn few_samples_make_a_wide_interval() {
+        let few = known(&ratio((&worth(1.0), Tally::new(2, 1.0)), (&worth(1.0), Tally::new(2, 1.0)), 1.0));
+        assert!(few.low < 0.2 && few.high > 5.0, "{few:?}");
+    }
+
+    /// xorshift64* (Vigna 2016), the same on every run.
+    fn uniform(state: &mut u64) -> f64 {
+        *state ^= *state >> 12;
+        *state ^= *state << 25;
+        *state ^= *state >> 27;
+        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Arrivals at unit rate until the time is over (Knuth).
+    fn poisson(mean: f64, state: &mut u64) -> u64 {
+        let (mut time, mut count) = (0.0, 0);
+        loop {
+            time -= (1.0 - uniform(state)).ln();
+            if time > mean {
+                return count;
+            }
+            count += 1;
+        }
+    }
+
+    #[test]
+    fn the_interval_covers_the_ratio() {
+        let mut random = 17;
+        for (over, under, weight) in [(5.0, 20.0, 1.0), (60.0, 40.0, 3.0), (300.0, 30.0, 1.5)] {
+            let truth = over * weight / under;
+            let runs = 4_000;
+            let covered = (0..runs).filter(|_| {
+                let over = Tally::new(poisson(over, &mut random), weight);
+                let under = Tally::new(poisson(under, &mut random), 1.0);
+                match ratio((&worth(1.0), over), (&worth(1.0), under), 1.0) {
+                    Value::Known(known) => known.low <= truth && truth <= known.high,
+                    Value::Missing(_) => true,
+                }
+            });
+            let share = covered.count() as f64 / f64::from(runs);
+            assert!((0.93..0.99).contains(&share), "{over} / {under}: {share}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Predefined configurations on one machine: which of their rows can be sampled here, and why the others cannot.
+
+use std::path::Path;
+
+use super::{
+    Lost, PlanError,
+    sampling::{Need, Sampling, of_instance, resolved},
+};
+use crate::{
+    machine::{Machine, cpu::Vendor, pmu::catalog::Catalog},
+    table::{
+        notation::{List, What},
+        profile::{self, Profile},
+        quantity::Quantity,
+    },
+};
+
+/// A configuration on this machine.
+#[derive(Clone, Debug)]
+pub struct Available {
+    /// Which.
+    pub profile: &'static Profile,
+    /// Its rows in order; what stands in for them if there are none.
+    pub rows: Vec<Row>,
+}
+
+/// A row of a configuration on this machine.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What it measures.
+    pub quantity: Quantity,
+    /// The events that measure it here, one for each kind of core; or why there is none.
+    pub events: Result<Vec<Sampling>, String>,
+}
+
+/// Every configuration, with what of it can be had on `machine`, whose files are below `root`. Nothing is opened, so the
+/// kernel may still refuse an event. Needs no privilege.
+#[must_use]
+pub fn profiles(machine: &Machine, root: &Path) -> Vec<Available> {
+    let cores = Cores::read(machine, root);
+    profile::ALL.iter().map(|profile| available(profile, &cores)).collect()
+}
+
+/// The events of a configuration, and the rows that are lost here.
+pub(super) fn plan(
+    name: &str,
+    machine: &Machine,
+    root: &Path,
+) -> Result<(Vec<Sampling>, Vec<Lost>), PlanError> {
+    let profile = profile::find(name).ok_or_else(|| {
+        let names = profile::ALL.iter().map(|profile| profile.name.to_owned());
+        PlanError::NoProfile(name.to_owned(), crate::suggest::nearest(name, names, |name| name))
+    })?;
+    let (mut events, mut lost) = (Vec::new(), Vec::new());
+    for row in available(profile, &Cores::read(machine, root)).rows {
+        match row.events {
+            Ok(found) => events.extend(found),
+            Err(why) => lost.push(Lost { row: row.quantity.name().to_owned(), why }),
+        }
+    }
+    if events.is_empty() { Err(PlanError::NothingLeft(name.to_owned(), lost)) } else { Ok((events, lost)) }
+}
+
+/// What decides which codes mean something here.
+struct Cores<'a> {
+    machine: &'a Machine,
+    root: &'a Path,
+    vendor: Vendor,
+    /// Core PMUs whose cores are of the small kind: codes of the large kind mean other things there.
+    small: Vec<String>,
+}
+
+impl<'a> Cores<'a> {
+    fn read(machine: &'a Machine, root: &'a Path) -> Self {
+        let vendor = machine.cpu.vendor(root);
+        let mut small = Vec::new();
+        if vendor == Vendor::Intel && machine.no_core_pmu().is_none() {
+            let catalog = Catalog::read(root).unwrap_or_default();
+            let is_small = |pmu: &&crate::machine::pmu::catalog::Entry| {
+                let model =
+                    pmu.caps.iter().find(|(name, _)| name == "pmu_name").map_or("", |(_, model)| model);
+                pmu.name == "cpu_atom" || SMALL.iter().any(|small| model.contains(small))
+            };
+            small = catalog.cores().filter(is_small).map(|pmu| pmu.name.clone()).collect();
+        }
+        Self { machine, root, vendor, small }
+    }
+}
+
+/// What the kernel calls PMUs of Intel's small cores (`caps/pmu_name`).
+const SMALL: [&str; 6] = ["mont", "silvermont", "airmont", "bonnell", "sierra", "knights"];
+
+fn available(profile: &'static Profile, cores: &Cores<'_>) -> Available {
+    let mut rows: Vec<Row> = Vec::new();
+    for &quantity in profile.rows {
+        let events = row(quantity, cores).and_then(|events| without_twins(events, &rows));
+        rows.push(Row { quantity, events });
+    }
+    if let (Some(instead), true) = (profile.instead, rows.iter().all(|row| row.events.is_err())) {
+        rows.push(Row { quantity: instead, events: row(instead, cores) });
+    }
+    Available { profile, rows }
+}
+
+/// An event that two rows share is sampled once.
+fn without_twins(events: Vec<Sampling>, before: &[Row]) -> Result<Vec<Sampling>, String> {
+    let key = |event: &Sampling| (event.kind, event.config, event.more_config);
+    for row in before {
+        let taken =
+            row.events.iter().flatten().any(|other| events.iter().any(|event| key(event) == key(other)));
+        if taken {
+            return Err(format!("this processor has no event for it but that of {}", row.quantity.name()));
+        }
+    }
+    Ok(events)
+}
+
+/// The events that measure `quantity` here; the first of its names that means something.
+fn row(quantity: Quantity, cores: &Cores<'_>) -> Result<Vec<Sampling>, String> {
+    if let (true, Some(why)) = (quantity != Quantity::Time, cores.machine.no_core_pmu()) {
+        return Err(why);
+    }
+    let mut why = "no event of this processor is known for it".to_owned();
+    for event in quantity.events(cores.vendor) {
+        match on_cores(quantity, event, cores) {
+            Ok(events) => return Ok(events),
+            Err(reason) => why = reason,
+        }
+    }
+    Err(why)
+}
+
+fn on_cores(quantity: Quantity, event: &str, cores: &Cores<'_>) -> Result<Vec<Sampling>, String> {
+    let list = List::parse(event).map_err(|error| error.to_string())?;
+    let coded =
+        list.groups.iter().flat_map(|group| &group.members).any(|event| matches!(event.what, What::Raw(_)));
+    let groups = resolved(&list, cores.machine, cores.root).map_err(|error| error.why.to_string())?;
+    let mut events = Vec::new();
+    for selected in groups.iter().flat_map(|group| &group.events) {
+        let places = selected.instances.len();
+        for at in selected.instances.iter().filter(|at| !coded || !cores.small.contains(&at.pmu)) {
+            let mut sampling = of_instance(selected, at, places).map_err(|error| error.to_string())?;
+            if coded {
+                let pmu = if places > 1 { format!("{}/", at.pmu) } else { String::new() };
+                sampling.event = format!("{pmu}{}{}", quantity.name(), if places > 1 { "/" } else { "" });
+            }
+            sampling.quantity = Some(quantity);
+            sampling.period = quantity.facts().period;
+            sampling.need = Need::Optional;
+            events.push(sampling);
+        }
+    }
+    if events.is_empty() { Err("its code is known for other cores only".to_owned()) } else { Ok(events) }
+}

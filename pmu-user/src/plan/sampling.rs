@@ -1,0 +1,334 @@
+//! Which events trigger samples, and how often: from perf's notation, a configuration, or what this machine has.
+
+use std::path::Path;
+
+use pmu_common::sample::EVENTS_MAX;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{
+    Lost, PlanError, profile,
+    request::{Force, Rate, Request},
+};
+use crate::{
+    machine::{
+        Machine,
+        cpu::Cpu,
+        pmu::catalog::{Catalog, Entry, Place},
+    },
+    table::{
+        event::{self, CPU_CLOCK, CYCLES, Counts},
+        notation::{Instance, List, Modifiers, Precise, ResolveError, Selected, SelectedGroup, Why, resolve},
+        quantity::Quantity,
+    },
+};
+
+/// `perf_event_attr.type` of events that are no PMU's (include/uapi/linux/perf_event.h).
+const SOFTWARE: u32 = 1;
+const TRACEPOINT: u32 = 2;
+
+/// Where cores differ, the upper half of a kernel event's number names the PMU.
+const LOWER_HALF: u64 = u32::MAX as u64;
+
+/// Time that a core spends on an overflow, roughly: the interrupt and the program, in ns. A period that is over sooner
+/// leaves no time for anything else.
+const OVERFLOW_NS: u64 = 2_000;
+
+/// An event that triggers samples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sampling {
+    /// What results call it.
+    pub event: String,
+    /// `perf_event_attr.type`.
+    pub kind: u32,
+    /// `perf_event_attr.config`.
+    pub config: u64,
+    /// `config1` to `config3`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub more_config: [u64; 3],
+    /// What one count is.
+    pub counts: Counts,
+    /// What it measures, if that is known.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub quantity: Option<Quantity>,
+    /// Counts from one sample to the next. Fixed: never adjusted while running.
+    pub period: u64,
+    /// What was asked for, if it was a frequency in Hz.
+    pub frequency: Option<u32>,
+    /// Where it counts, in perf's letters: `u`, `k`, `h`, `G`, `H`, `I`; everywhere if empty.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub modes: String,
+    /// How exactly its samples should hit the instruction that caused them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub precise: Precise,
+    /// How exactly they do; not known before it is open.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub precision: Option<Precision>,
+    /// CPUs whose cores have it; all of the plan's if empty.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cpus: Vec<Cpu>,
+    /// Event of the list that leads its group: both are on counters, or neither.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub leader: Option<u32>,
+    /// May it be left out if the kernel refuses it?
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub need: Need,
+}
+
+/// How exactly samples hit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Precision {
+    /// `perf_event_attr.precise_ip` in force.
+    pub level: u8,
+    /// Why it is no higher, if it was to be.
+    pub why: Option<String>,
+}
+
+/// What becomes of a run without the event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// There is none.
+    #[default]
+    Required,
+    /// It goes on, and says what is lost.
+    Optional,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Reads the list as recordings have it: an older one holds one event, or null.
+pub(super) fn read_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Sampling>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        One(Box<Sampling>),
+        Several(Vec<Sampling>),
+    }
+    Ok(match Option::<Written>::deserialize(deserializer)? {
+        None => Vec::new(),
+        Some(Written::One(one)) => vec![*one],
+        Some(Written::Several(several)) => several,
+    })
+}
+
+impl Sampling {
+    /// Length of a period in ns, if the event is a clock.
+    #[must_use]
+    pub fn period_ns(&self) -> Option<u64> {
+        (self.counts == Counts::WallNs).then_some(self.period)
+    }
+
+    /// Does hardware count it? Then its samples may land late, it may have to take turns, and it may come as an NMI.
+    #[must_use]
+    pub const fn is_hardware(&self) -> bool {
+        !matches!(self.kind, SOFTWARE | TRACEPOINT)
+    }
+
+    /// Is it opened on `cpu`?
+    #[must_use]
+    pub fn is_on(&self, cpu: Cpu) -> bool {
+        self.cpus.is_empty() || self.cpus.contains(&cpu)
+    }
+
+    /// Most counts a second on one CPU, roughly; `None` where each count takes the kernel longer than a sample: what the
+    /// kernel itself does cannot overrun it.
+    fn per_second_max(&self, cycles_per_second: u64) -> Option<u64> {
+        match (self.counts, self.quantity) {
+            (Counts::WallNs, _) => Some(1_000_000_000),
+            _ if !self.is_hardware() => None,
+            (_, Some(quantity)) => Some((cycles_per_second as f64 * quantity.facts().per_cycle_max) as u64),
+            // A code that nobody knows: one in each cycle.
+            _ => Some(cycles_per_second),
+        }
+    }
+}
+
+/// The events of `request`, and what a configuration had to leave out.
+pub(super) fn sampling(
+    request: &Request,
+    machine: &Machine,
+    root: &Path,
+) -> Result<(Vec<Sampling>, Vec<Lost>), PlanError> {
+    if request.rate == Rate::Off {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let (mut events, lost) = match &request.profile {
+        Some(name) => profile::plan(name, machine, root)?,
+        None => (of_notation(request, machine, root)?, Vec::new()),
+    };
+    if events.len() > EVENTS_MAX {
+        return Err(PlanError::TooMany(events.len()));
+    }
+    let cycles_per_second = machine.cpu.cycles_per_second(root);
+    let named = !request.events.is_empty();
+    for event in &mut events {
+        if event.period == 0 {
+            set_period(event, request.rate, cycles_per_second, named)?;
+        }
+        check_period(event, request.force, cycles_per_second, machine.cpu.sample_rate_max(root))?;
+    }
+    Ok((events, lost))
+}
+
+fn of_notation(request: &Request, machine: &Machine, root: &Path) -> Result<Vec<Sampling>, PlanError> {
+    let default = if machine.no_core_pmu().is_none() { CYCLES.name } else { CPU_CLOCK.name };
+    let mut events = Vec::new();
+    let texts = request.events.iter().map(String::as_str);
+    for text in texts.chain(request.events.is_empty().then_some(default)) {
+        let list = List::parse(text).map_err(PlanError::Notation)?;
+        for group in resolved(&list, machine, root).map_err(|error| refused(error, machine))? {
+            add_group(&mut events, &group)?;
+        }
+    }
+    Ok(events)
+}
+
+/// Resolves with what the machine's list of PMUs tells; all of sysfs is read only if that is not enough.
+pub(super) fn resolved(
+    list: &List,
+    machine: &Machine,
+    root: &Path,
+) -> Result<Vec<SelectedGroup>, ResolveError> {
+    let cores: Vec<_> = machine.pmus.iter().filter(|pmu| pmu.is_core()).collect();
+    let entry = |pmu: &crate::machine::pmu::Pmu| Entry {
+        name: std::str::from_utf8(pmu.name.as_bytes()).unwrap_or_default().to_owned(),
+        kind: pmu.kind,
+        place: Place::Anywhere,
+        terms: Vec::new(),
+        events: Vec::new(),
+        caps: Vec::new(),
+        dies: Vec::new(),
+    };
+    let few = Catalog { pmus: cores.iter().map(|pmu| entry(pmu)).collect(), ..Catalog::default() };
+    // Where cores differ, sysfs says which CPUs have which.
+    let first = resolve(list, &few);
+    if first.is_ok() && cores.len() <= 1 {
+        return first;
+    }
+    match Catalog::read(root) {
+        Ok(all) => resolve(list, &all),
+        Err(_) => first,
+    }
+}
+
+fn refused(error: ResolveError, machine: &Machine) -> PlanError {
+    match (error.why, machine.no_core_pmu()) {
+        (Why::NoEvent(near), _) => PlanError::NoEvent(error.event, near),
+        (Why::NoCores, Some(why)) => PlanError::Unsupported(error.event, why),
+        (why, _) => PlanError::Event(ResolveError { why, ..error }),
+    }
+}
+
+/// Adds a group's events: once for every PMU that counts them.
+fn add_group(events: &mut Vec<Sampling>, group: &SelectedGroup) -> Result<(), PlanError> {
+    let places = group.events.iter().map(|event| event.instances.len()).max().unwrap_or(0);
+    for place in 0..places {
+        let leader = (group.events.len() > 1).then_some(events.len() as u32);
+        for event in &group.events {
+            let Some(at) = event.instance(place) else { continue };
+            let mut sampling = of_instance(event, at, places)?;
+            sampling.leader = leader.filter(|&leader| leader as usize != events.len());
+            events.push(sampling);
+        }
+    }
+    Ok(())
+}
+
+/// An event on one PMU, of `places` that count it. Its period is 0 if it did not say one.
+pub(super) fn of_instance(event: &Selected, at: &Instance, places: usize) -> Result<Sampling, PlanError> {
+    let unfit = |why: &str| Err(PlanError::NotSampled(event.name.clone(), why.to_owned()));
+    let known =
+        event::ALL.iter().find(|known| at.kind == known.kind && at.words.0[0] & LOWER_HALF == known.config);
+    let [config, more_config @ ..] = at.words.0;
+    if matches!(at.place, Place::Box(_)) {
+        return unfit("what is outside the cores interrupts nobody's code; it can only be counted");
+    }
+    if at.kind == SOFTWARE && known.is_none() {
+        return unfit("it never overflows, or only in step with cpu-clock");
+    }
+    Ok(Sampling {
+        event: match &at.place {
+            Place::Cores(_) if places > 1 => format!("{}/{}/", at.pmu, event.name),
+            _ => event.name.clone(),
+        },
+        kind: at.kind,
+        config,
+        more_config,
+        quantity: known
+            .map_or_else(|| Quantity::of_event(bare(&event.name)), |known| Quantity::of_event(known.name)),
+        counts: known.map_or(Counts::Occurrences, |known| known.counts),
+        period: event.period.unwrap_or(0),
+        frequency: None,
+        modes: modes(event.modifiers),
+        precise: event.modifiers.precise,
+        precision: None,
+        cpus: if let Place::Cores(cpus) = &at.place { cpus.clone() } else { Vec::new() },
+        leader: None,
+        need: Need::Required,
+    })
+}
+
+/// What an event is called without its PMU and its modifiers: `cpu/instructions/u` is `instructions`.
+fn bare(name: &str) -> &str {
+    let mut parts = name.split('/');
+    match (parts.next(), parts.next()) {
+        (Some(_), Some(term)) => term,
+        (first, _) => first.unwrap_or_default().split(':').next().unwrap_or_default(),
+    }
+}
+
+fn modes(modifiers: Modifiers) -> String {
+    let Modifiers { user, kernel, hypervisor, guest, host, not_idle, .. } = modifiers;
+    Modifiers { user, kernel, hypervisor, guest, host, not_idle, ..Modifiers::default() }.to_string()
+}
+
+fn set_period(
+    event: &mut Sampling,
+    rate: Rate,
+    cycles_per_second: u64,
+    named: bool,
+) -> Result<(), PlanError> {
+    let per_second = match event.counts {
+        Counts::WallNs => 1_000_000_000,
+        Counts::Cycles => cycles_per_second,
+        Counts::Occurrences => 0,
+    };
+    match rate {
+        Rate::Period(period) => event.period = period,
+        Rate::Frequency(frequency) if per_second > 0 => {
+            event.period = (per_second / u64::from(frequency.max(1))).max(1);
+            event.frequency = Some(frequency);
+        }
+        Rate::Frequency(_) | Rate::Off if named => return Err(PlanError::NeedsPeriod(event.event.clone())),
+        Rate::Frequency(_) | Rate::Off => {}
+    }
+    Ok(())
+}
+
+/// Refuses what would come more often than the kernel lets it, or than a core can take.
+fn check_period(
+    event: &Sampling,
+    force: Force,
+    cycles_per_second: u64,
+    limit: Option<u64>,
+) -> Result<(), PlanError> {
+    let too_often =
+        |least, limit| PlanError::TooOften { event: event.event.clone(), period: event.period, least, limit };
+    if event.period == 0 {
+        return Err(too_often(1, None));
+    }
+    let Some(per_second) = event.per_second_max(cycles_per_second) else { return Ok(()) };
+    let least = |limit: u64| per_second.div_ceil(limit.max(1));
+    let overrun = 1_000_000_000 / OVERFLOW_NS;
+    if event.period < least(overrun) {
+        return Err(too_often(least(overrun.min(limit.unwrap_or(overrun))), None));
+    }
+    match limit {
+        Some(limit) if force == Force::No && per_second / event.period > limit => {
+            Err(too_often(least(limit), Some(limit)))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,75 @@
+//! What samples stand for, by event, and ratios of it.
+
+use std::io::{self, Write};
+
+use super::{
+    COLUMNS, hot,
+    number::{count, percent},
+    section,
+    table::{Align, Table},
+};
+use crate::{
+    drain::Header,
+    metric::{EventReport, Report, SampleQuality, value::Value},
+    plan::Sampling,
+};
+
+/// Events of the whole target; nothing where only a clock samples.
+pub(super) fn write(into: &mut dyn Write, header: &Header, report: &Report) -> io::Result<()> {
+    let events = &report.total.events;
+    if events.is_empty() {
+        return Ok(());
+    }
+    section(
+        into,
+        "EVENTS",
+        "samples times period times weight, 95 % interval; on: share of the time with a counter",
+    )?;
+    use Align::{Left, Right};
+    let mut table = Table::new(&[
+        ("event", Left),
+        ("every", Right),
+        ("samples", Right),
+        ("of expected", Right),
+        ("on", Right),
+        ("count", Right),
+        ("from", Right),
+        ("to", Right),
+        ("user", Right),
+        ("kernel", Right),
+    ]);
+    let rows = events.iter().zip(&header.plan.sampling).zip(&report.quality.samples);
+    rows.for_each(|((event, sampling), quality)| table.row(row(event, sampling, quality)));
+    table.write(into, COLUMNS)?;
+    for event in events {
+        if let Value::Missing(why) = &event.count {
+            writeln!(into, "  {COLUMNS}{}: {why}{COLUMNS:#}", event.name)?;
+        }
+    }
+    for ratio in &report.total.ratios {
+        match &ratio.value {
+            Value::Known(_) => writeln!(into, "  {:<40} {}", ratio.name, hot::ratio(ratio))?,
+            Value::Missing(why) => writeln!(into, "  {:<40} not known: {why}", ratio.name)?,
+        }
+    }
+    Ok(())
+}
+
+fn row(event: &EventReport, sampling: &Sampling, quality: &SampleQuality) -> Vec<String> {
+    let known = |value: &Value, pick: fn(&crate::metric::value::Known) -> f64| {
+        value.known().map_or("–".to_owned(), |known| count(pick(known)))
+    };
+    let expected = |expected: u64| percent(quality.seen as f64 / expected as f64);
+    vec![
+        event.name.clone(),
+        sampling.period.to_string(),
+        event.samples.to_string(),
+        quality.expected.filter(|&expected| expected > 0).map_or("–".to_owned(), expected),
+        percent(quality.running),
+        known(&event.count, |known| known.estimate),
+        known(&event.count, |known| known.low),
+        known(&event.count, |known| known.high),
+        known(&event.user, |known| known.estimate),
+        known(&event.kernel, |known| known.estimate),
+    ]
+}

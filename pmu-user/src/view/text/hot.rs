@@ -1,0 +1,163 @@
+//! Hot functions and stacks.
+
+use std::io::{self, Write};
+
+use super::{
+    COLUMNS, Style, name,
+    number::{percent, three_digits},
+    section,
+    table::{Align, Table, cut},
+};
+use crate::{
+    drain::Header,
+    metric::{Frame, HotFunction, HotStack, RatioReport, Report, Who, value::Value},
+    plan::Plan,
+    table::quantity::Quantity,
+    view::words,
+};
+
+/// What a column shows of an event other than the first.
+enum Column {
+    /// The ratio of this name.
+    Ratio(String),
+    /// The share of the event's samples.
+    Share(usize),
+}
+
+pub(super) fn write(into: &mut dyn Write, style: &Style, header: &Header, report: &Report) -> io::Result<()> {
+    let Some(samples) = report.quality.samples.first() else { return Ok(()) };
+    let total: u64 = report.hot.iter().map(|function| function.samples).sum();
+    section(
+        into,
+        "HOT FUNCTIONS",
+        &match report.quality.samples.len() {
+            1 => format!("share of the target's {total} samples, 95 % interval; {} idle", samples.idle),
+            _ => format!(
+                "share of the target's {total} samples of {}, 95 % intervals; {} idle",
+                samples.event, samples.idle
+            ),
+        },
+    )?;
+    if report.hot.is_empty() {
+        return writeln!(into, "  no sample hit the target");
+    }
+    use Align::{Left, Right};
+    let columns = columns(&header.plan);
+    let mut titles = vec![("share", Right), ("from", Right), ("to", Right)];
+    titles.extend(columns.iter().map(|(title, _)| (title.as_str(), Right)));
+    titles.extend([("mode", Left), ("function", Left), ("line", Left), ("module", Left), ("owner", Left)]);
+    let mut table = Table::new(&titles);
+    report.hot.iter().take(style.rows_max).for_each(|function| table.row(hot_row(function, &columns)));
+    table.write(into, COLUMNS)?;
+    let more = report.hot.len().saturating_sub(style.rows_max);
+    if more > 0 {
+        writeln!(into, "  {COLUMNS}… and {more} more{COLUMNS:#}")?;
+    }
+    for note in header.plan.sampling.iter().filter_map(words::skid) {
+        writeln!(into, "  {COLUMNS}{note}{COLUMNS:#}")?;
+    }
+    stacks(into, style, &report.stacks)
+}
+
+/// A column for every event after the first: instructions per cycle, an event per 1,000 instructions, or its share.
+fn columns(plan: &Plan) -> Vec<(String, Column)> {
+    let is = |wanted: Quantity| plan.sampling.iter().any(|event| event.quantity == Some(wanted));
+    let column = |(index, event): (usize, &crate::plan::Sampling)| match event.quantity {
+        Some(Quantity::Instructions) if is(Quantity::Cycles) => {
+            ("IPC".to_owned(), Column::Ratio("ipc".to_owned()))
+        }
+        quantity if is(Quantity::Instructions) && quantity != Some(Quantity::Cycles) => {
+            let ratio = format!("{} per 1,000 instructions", event.event);
+            (format!("{}/k", event.event), Column::Ratio(ratio))
+        }
+        _ => (event.event.clone(), Column::Share(index)),
+    };
+    plan.sampling.iter().enumerate().skip(1).map(column).collect()
+}
+
+fn cell(function: &HotFunction, column: &Column) -> String {
+    match column {
+        Column::Share(event) => {
+            function.events.get(*event).map_or("–".to_owned(), |event| percent(event.share.estimate))
+        }
+        Column::Ratio(name) => {
+            function.ratios.iter().find(|ratio| ratio.name == *name).map_or("–".to_owned(), ratio)
+        }
+    }
+}
+
+/// A ratio with its interval: `1.20 [0.98 – 1.47]`.
+pub(super) fn ratio(ratio: &RatioReport) -> String {
+    match &ratio.value {
+        Value::Known(known) => {
+            let [estimate, low, high] = [known.estimate, known.low, known.high].map(three_digits);
+            format!("{estimate} [{low} – {high}]")
+        }
+        Value::Missing(_) => "–".to_owned(),
+    }
+}
+
+fn hot_row(function: &HotFunction, columns: &[(String, Column)]) -> Vec<String> {
+    let (owner, pid) = name(&Who::Owner(function.owner.clone()));
+    let line = function.lines.first().map(|(line, _)| {
+        let file = line.file.terminal();
+        format!("{}:{}", file.rsplit('/').next().unwrap_or(&file), line.line)
+    });
+    let mut text = frame(&function.frame);
+    if let Some(inlined) = function.inlined.last() {
+        text = format!("{text} ({} inlined)", cut(&inlined.terminal()));
+    }
+    let share = &function.share;
+    let mut row = vec![percent(share.estimate), percent(share.low), percent(share.high)];
+    row.extend(columns.iter().map(|(_, column)| cell(function, column)));
+    row.extend([
+        if function.kernel { "kernel" } else { "user" }.to_owned(),
+        text,
+        line.unwrap_or_default(),
+        module(&function.frame, function.kernel),
+        if pid.is_empty() { owner } else { format!("{owner} {pid}") },
+    ]);
+    row
+}
+
+/// A function's name, or where it would be.
+fn frame(frame: &Frame) -> String {
+    match frame {
+        Frame::Function { name, .. } => cut(&name.terminal()),
+        Frame::Offset { module, build_id, offset } => {
+            let file = module.terminal();
+            let file = file.rsplit('/').next().unwrap_or(&file).to_owned();
+            let id =
+                build_id.as_ref().map(|id| format!(" [{}]", id.get(..12).unwrap_or(id))).unwrap_or_default();
+            format!("{}+{offset:#x}{id}", cut(&file))
+        }
+        Frame::Address(address) => format!("{address:#x}"),
+    }
+}
+
+fn module(frame: &Frame, kernel: bool) -> String {
+    match frame {
+        Frame::Function { module: Some(path), .. } | Frame::Offset { module: path, .. } => {
+            let path = path.terminal();
+            cut(path.rsplit('/').next().unwrap_or(&path))
+        }
+        _ if kernel => "[kernel]".to_owned(),
+        _ => "–".to_owned(),
+    }
+}
+
+fn stacks(into: &mut dyn Write, style: &Style, stacks: &[HotStack]) -> io::Result<()> {
+    if stacks.is_empty() {
+        return Ok(());
+    }
+    section(into, "HOT STACKS", "innermost first")?;
+    for stack in stacks.iter().take(style.rows_max.min(10)) {
+        let (owner, _) = name(&Who::Owner(stack.owner.clone()));
+        let samples: Vec<String> = stack.samples.iter().map(u64::to_string).collect();
+        writeln!(into, "  {:>7}  {owner} {}", samples.join(" / "), stack.tgid)?;
+        for line in &stack.frames {
+            writeln!(into, "           {}", frame(line))?;
+        }
+    }
+    Ok(())
+}

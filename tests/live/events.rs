@@ -1,0 +1,68 @@
+//! Several events sampled at once: what their samples stand for, against the kernel's own counts.
+
+use serde_json::Value;
+
+use crate::{
+    support::{Rows, in_guest, output, text},
+    workloads::workload,
+};
+
+/// The row of an event for everything counted.
+fn of_target<'a>(rows: &'a Rows, event: &str) -> &'a Value {
+    let mut found = rows.of_kind("event").filter(|row| row["owner"]["kind"] == "target");
+    found.find(|row| row["event"] == event).unwrap_or_else(|| panic!("no row of {event}"))
+}
+
+/// Is the truth within the interval, or within a share of the estimate?
+#[track_caller]
+fn assert_counts(row: &Value, truth: f64, share: f64) {
+    let count = |name: &str| row["count"][name].as_f64().unwrap();
+    let (estimate, low, high) = (count("value"), count("low"), count("high"));
+    let close = (estimate - truth).abs() <= truth * share;
+    assert!(close || low <= truth && truth <= high, "{truth} is not {estimate} [{low} – {high}]: {row}");
+}
+
+#[test]
+fn three_events_at_once_count_what_the_task_structs_count() {
+    let forks = workload("forks", &[]);
+    let events = "cpu-clock,page-faults/period=7/,context-switches/period=3/";
+    let output = output(&["-e", events, "--", &forks, "300"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = Rows::parse(&output.stderr);
+    let faults = rows.total("minor_faults") + rows.total("major_faults");
+    // Each of 300 children touches 64 pages.
+    assert!(faults > 300.0 * 64.0, "{faults}");
+    assert_counts(of_target(&rows, "page-faults"), faults, 0.05);
+    assert_counts(of_target(&rows, "context-switches"), rows.total("context_switches"), 0.1);
+    // The emulator's host stops CPUs, so samples of a guest's clock come late or not at all, which its coverage tells.
+    if !in_guest() {
+        assert_counts(of_target(&rows, "cpu-clock"), rows.total("cpu_time"), 0.1);
+    }
+}
+
+#[test]
+fn what_a_counter_counted_says_how_many_samples_were_due() {
+    let forks = workload("forks", &[]);
+    let rows = Rows::parse(&output(&["-e", "page-faults", "-c", "10", "--", &forks, "200"]).stderr);
+    let quality = &rows.summary()["quality"]["events"][0];
+    let (seen, expected) = (quality["seen"].as_f64().unwrap(), quality["expected"].as_f64().unwrap());
+    assert!(expected >= 200.0 * 6.4, "{quality}");
+    assert!(seen >= expected * 0.95 && seen <= expected + 4.0, "{quality}");
+    assert_eq!(quality["running"], 1.0, "a software event never takes turns: {quality}");
+}
+
+#[test]
+fn each_event_has_hot_functions_of_its_own() {
+    let forks = workload("forks", &[]);
+    let events = "cpu-clock/period=1000000/,page-faults/period=5/";
+    let rows = Rows::parse(&output(&["-e", events, "--", &forks, "300"]).stderr);
+    let of = |row: &Value| row["events"][1]["samples"].as_u64().unwrap();
+    let all: u64 = rows.of_kind("hot").map(of).sum();
+    // The compiler may put what touches the pages into its only caller.
+    let touches = |row: &&Value| ["touch", "main"].iter().any(|name| row["frame"]["function"] == *name);
+    let touching: u64 = rows.of_kind("hot").filter(touches).map(of).sum();
+    assert!(all > 3000 && touching > all / 2, "{touching} of {all} faults are where pages are touched");
+    for row in rows.of_kind("hot") {
+        assert_eq!(row["samples"], row["events"][0]["samples"], "{row}");
+    }
+}
