@@ -51,10 +51,13 @@ fn study(class: Class, workloads: usize, seed: u64) -> Study {
     study
 }
 
+/// A metric over what tells an event's total.
+type Formula<'a> = dyn Fn(&dyn Fn(EventIndex) -> Option<f64>) -> Option<f64> + 'a;
+
 /// Three metrics: over what always counts; over two groups; and one as Top-Down has them, with a bound.
 fn metrics(study: &mut Study, measured: &Measured, estimates: &Estimates, group: usize, other: usize) {
     let [left, right] = [group, other].map(|group| EventIndex(ALWAYS + group * EVENTS));
-    let mut add = |kind: &str, formula: &dyn Fn(&dyn Fn(EventIndex) -> Option<f64>) -> Option<f64>| {
+    let mut add = |kind: &str, formula: &Formula<'_>| {
         let truth = formula(&|event| Some(measured.truth[event.0])).unwrap();
         let kernel = formula(&|event| {
             measured.kernel[event.0].or((event.0 < ALWAYS).then(|| measured.truth[event.0]))
