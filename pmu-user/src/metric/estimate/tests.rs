@@ -1,3 +1,5 @@
+//! What an estimate says of slices whose totals are known, and of slices that say too little.
+
 use std::time::Duration;
 
 use super::{Estimates, EventIndex};
@@ -43,7 +45,7 @@ fn row(slice: u64, group: u32, always: [u64; 2], count: u64) -> SliceRow {
     }
 }
 
-/// Slices of two phases, mixed in ever other shares; `left` counts 10 per thousand cycles in one and 2,000 in the other,
+/// Slices of two phases, mixed in ever other shares of the time; `left` counts 10 per thousand cycles in one and 2,000 in the other,
 /// `right` always 500. The groups take turns at 2 and 2 slices.
 fn mixed(slices: u64) -> (Vec<SliceRow>, f64) {
     let mut truth = 0.0;
