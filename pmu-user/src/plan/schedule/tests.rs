@@ -194,7 +194,9 @@ fn fit(events: &[usize], found: &Schedule, needs: &[Need], capacity: &Capacity) 
         }
         values.extend(needs[event].resource);
     }
-    masks.extend(capacity.holds.iter().filter(|hold| hold.counter == Held::AnyGeneral).map(|_| u32::MAX));
+    // Others hold no more counters than there are.
+    let roaming = capacity.holds.iter().filter(|hold| hold.counter == Held::AnyGeneral).map(|_| u32::MAX);
+    masks.extend(roaming.take(free.count_ones() as usize));
     let offcore = values.iter().filter(|value| matches!(value, Resource::Offcore(_))).count();
     offcore <= 2 && values.len() - offcore <= 1 && seat(&masks, free)
 }
