@@ -93,8 +93,9 @@ fn groups_count_at_their_rates_while_it_is_their_turn() {
     let events: Vec<_> = codes.iter().map(|code| format!("cpu/event={code:#x}/")).collect();
     let taking: Vec<_> = events.chunks(4).map(|group| format!("{{{}}}", group.join(","))).collect();
     let groups = [Cgroup::new("spin")];
-    let turns = turns("cpu", "{instructions}", &taking.join(","), SLICE);
-    let counted = count(&by_cgroup(&groups, 8), vec![turns], None, || spin(&groups[0], 2.5));
+    // Long, for exchanging groups takes an emulator milliseconds.
+    let turns = turns("cpu", "{instructions}", &taking.join(","), 10 * SLICE);
+    let counted = count(&by_cgroup(&groups, 12), vec![turns], None, || spin(&groups[0], 3.0));
     let rows = counted.slices(counted.cgroup(&groups[0].path));
     let mut by_group: BTreeMap<u32, Vec<SliceRow>> = BTreeMap::new();
     for row in rows {
@@ -110,7 +111,8 @@ fn groups_count_at_their_rates_while_it_is_their_turn() {
             assert_close("count", count as f64, rate * running_ns as f64, 0.02, 0.0);
         }
         let in_force_ns = sum(&rows, |row| row.time_ns);
-        assert_close("running", running_ns as f64, in_force_ns as f64, 0.1, 0.0);
+        assert!(running_ns <= in_force_ns, "{running_ns} of {in_force_ns}");
+        assert_close("running", running_ns as f64, in_force_ns as f64, 0.25, 0.0);
         assert!((0.18..0.5).contains(&(in_force_ns as f64 / time_ns as f64)), "{in_force_ns} of {time_ns}");
     }
 }

@@ -15,7 +15,7 @@ use std::{
 
 pub use self::{
     counting::{CountTarget, Counting},
-    cpu_group::CpuGroup,
+    cpu_group::{CpuGroup, Stay},
     error::{OpenError, Site},
     group::{Count, Group, Read, Start},
 };

@@ -154,9 +154,8 @@ impl Session {
             ..Drain::default()
         };
         let pressed = std::mem::take(&mut self.inbox.pressed);
-        let until_ns = self.read_until_ns(now_ns);
         let cpus = self.header.machine.cpu.possible;
-        let freed = self.owners.recycle(&mut self.object.maps, cpus, until_ns, pressed)?;
+        let freed = self.owners.recycle(&mut self.object.maps, cpus, now_ns, pressed)?;
         self.forget_changes(&freed);
         self.locate(&mut drain);
         self.object.flush_log();
