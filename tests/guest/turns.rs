@@ -57,9 +57,10 @@ fn owners_that_share_cpus_have_counts_of_their_own() {
         });
     });
     for (group, rate) in groups.iter().zip(rates) {
-        // The emulator's host may stop the CPU between two readings of its clock, by the kernel and by the module.
-        assert_close("instructions", per_second(&counted, group, 0), rate as f64, 0.02, 0.0);
-        assert_close("branch misses", per_second(&counted, group, 1), rate as f64 / 100.0, 0.02, 0.0);
+        let [instructions, misses] = [0, 1].map(|event| per_second(&counted, group, event));
+        assert_close("misses", misses / instructions, 0.01, 1e-6, 0.0);
+        // The module's clock stands still while the switch program runs, and that takes an emulator long.
+        assert_close("instructions", instructions, rate as f64, 0.04, 0.0);
         let rows = counted.slices(counted.cgroup(&group.path));
         assert!(rows.iter().all(|row| row.always_running_ns == [row.time_ns]), "{rows:?}");
         assert_close("time", sum(rows, |row| row.time_ns) as f64, group.settled_usage_ns(), 0.05, 20e6);

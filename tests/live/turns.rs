@@ -79,20 +79,17 @@ fn groups_that_take_turns_count_while_they_are_in_force() {
         });
         let owner = counted.cgroup(&groups[0].path);
         let rows = counted.slices(owner);
-        let mut running = [0_u64; 3];
+        let (mut running, mut clocks) = ([0_u64; 3], [0_u64; 3]);
         for row in rows {
             let group = row.group.unwrap() as usize;
             running[group] += row.running_ns;
-            let clock = row.counts[if group == 2 { 1 } else { 0 }];
-            assert_close(
-                "clock",
-                clock as f64,
-                row.running_ns as f64,
-                0.01,
-                if in_guest() { 1e6 } else { 20e3 },
-            );
+            clocks[group] += row.counts[usize::from(group == 2)];
             assert!(row.running_ns <= row.time_ns, "{row:?}");
             assert_eq!(row.always_running_ns, [row.time_ns], "{row:?}");
+        }
+        for (clock, running_ns) in clocks.into_iter().zip(running) {
+            // Two readings of the clock; between them an emulator may stand.
+            assert_close("clock", clock as f64, running_ns as f64, if in_guest() { 0.1 } else { 0.01 }, 0.0);
         }
         let time_ns: u64 = rows.iter().map(|row| row.time_ns).sum();
         // While the kernel exchanges groups, the other events of the CPU stand still with their clock: microseconds, but
