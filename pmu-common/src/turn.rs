@@ -90,6 +90,12 @@ impl Turn {
         self.read_ns = now_ns;
         if self.last[0] == 0 { by_us_ns } else { by_group_ns }
     }
+
+    /// The same, where the group could not be read: by our own clock. It is enabled no longer, so its clock stands.
+    #[inline(always)]
+    pub const fn time_unread(&mut self, now_ns: u64) -> u64 {
+        since(&mut self.read_ns, now_ns)
+    }
 }
 
 impl Slice {
@@ -138,6 +144,13 @@ mod tests {
         assert_eq!(turn.time_since(90, 1_050), 50);
         turn.last[0] = 1;
         assert_eq!(turn.time_since(130, 1_091), 40);
+    }
+
+    #[test]
+    fn time_goes_on_by_our_clock_while_the_group_cannot_be_read() {
+        let mut turn = Turn { enabled_ns: 100, read_ns: 1_000, ..Turn::ZERO };
+        turn.last[0] = 1;
+        assert_eq!((turn.time_unread(1_030), turn.time_since(120, 1_060)), (30, 20));
     }
 
     #[test]

@@ -144,7 +144,12 @@ fn read(turn: &mut Turn, slice: &mut Slice, cpu: u32, from: usize, keep: u64, no
                 }
                 (read.running, read.counter)
             }
-            None => (turn.last[place], turn.last[place + 1]),
+            None => {
+                if place == 0 {
+                    slice.time_ns = slice.time_ns.wrapping_add(turn.time_unread(now_ns));
+                }
+                (turn.last[place], turn.last[place + 1])
+            }
         };
         slice.places[place] =
             (slice.places[place] & keep).wrapping_add(since(&mut turn.last[place], running_ns));

@@ -25,6 +25,9 @@ mod masked;
 mod samples;
 #[cfg(target_arch = "x86_64")]
 mod simulated;
+#[cfg(target_arch = "x86_64")]
 mod stat;
+#[cfg(target_arch = "x86_64")]
+mod topdown;
 #[cfg(target_arch = "x86_64")]
 mod turns;

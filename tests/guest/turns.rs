@@ -57,9 +57,10 @@ fn owners_that_share_cpus_have_counts_of_their_own() {
         });
     });
     for (group, rate) in groups.iter().zip(rates) {
-        // The emulator's host may stop the CPU between two readings of its clock, by the kernel and by the module.
-        assert_close("instructions", per_second(&counted, group, 0), rate as f64, 0.02, 0.0);
-        assert_close("branch misses", per_second(&counted, group, 1), rate as f64 / 100.0, 0.02, 0.0);
+        let [instructions, misses] = [0, 1].map(|event| per_second(&counted, group, event));
+        assert_close("misses", misses / instructions, 0.01, 1e-6, 0.0);
+        // The module's clock stands still while the switch program runs, and that takes an emulator long.
+        assert_close("instructions", instructions, rate as f64, 0.04, 0.0);
         let rows = counted.slices(counted.cgroup(&group.path));
         assert!(rows.iter().all(|row| row.always_running_ns == [row.time_ns]), "{rows:?}");
         assert_close("time", sum(rows, |row| row.time_ns) as f64, group.settled_usage_ns(), 0.05, 20e6);
@@ -93,8 +94,9 @@ fn groups_count_at_their_rates_while_it_is_their_turn() {
     let events: Vec<_> = codes.iter().map(|code| format!("cpu/event={code:#x}/")).collect();
     let taking: Vec<_> = events.chunks(4).map(|group| format!("{{{}}}", group.join(","))).collect();
     let groups = [Cgroup::new("spin")];
-    let turns = turns("cpu", "{instructions}", &taking.join(","), SLICE);
-    let counted = count(&by_cgroup(&groups, 8), vec![turns], None, || spin(&groups[0], 2.5));
+    // Long, for exchanging groups takes an emulator milliseconds.
+    let turns = turns("cpu", "{instructions}", &taking.join(","), 10 * SLICE);
+    let counted = count(&by_cgroup(&groups, 12), vec![turns], None, || spin(&groups[0], 3.0));
     let rows = counted.slices(counted.cgroup(&groups[0].path));
     let mut by_group: BTreeMap<u32, Vec<SliceRow>> = BTreeMap::new();
     for row in rows {
@@ -110,7 +112,8 @@ fn groups_count_at_their_rates_while_it_is_their_turn() {
             assert_close("count", count as f64, rate * running_ns as f64, 0.02, 0.0);
         }
         let in_force_ns = sum(&rows, |row| row.time_ns);
-        assert_close("running", running_ns as f64, in_force_ns as f64, 0.1, 0.0);
+        assert!(running_ns <= in_force_ns, "{running_ns} of {in_force_ns}");
+        assert_close("running", running_ns as f64, in_force_ns as f64, 0.25, 0.0);
         assert!((0.18..0.5).contains(&(in_force_ns as f64 / time_ns as f64)), "{in_force_ns} of {time_ns}");
     }
 }

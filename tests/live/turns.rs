@@ -13,7 +13,7 @@ use pmbpf::{
 
 use crate::{
     session::{Counted, count, turns},
-    support::{Cgroup, Started, assert_close, in_guest, skipped, ways},
+    support::{Cgroup, Started, assert_close, in_guest, skipped, tick_ns, ways},
     workloads::workload,
 };
 
@@ -54,12 +54,14 @@ fn faults_of_two_cgroups_are_those_of_their_tasks() {
         });
         for (group, least) in groups.iter().zip([20 * 64, 100 * 64]) {
             let owner = counted.cgroup(&group.path);
+            let (counts, losses) = (counted.counts(owner), &counted.whole.losses);
             let sum: u64 = counted.slices(owner).iter().map(|row| row.always[0]).sum();
-            assert!(sum > least, "{sum} faults");
+            assert!(counts.minor_faults > least, "{attach:?}: {counts:?}");
             // What the kernel faults in for a task while it copies its arguments is no event.
-            assert_close("faults", sum as f64, counted.counts(owner).minor_faults as f64, 0.002, 8.0);
+            let off = sum.abs_diff(counts.minor_faults);
+            assert!(off <= 8 + counts.minor_faults / 500, "{attach:?}: {sum}, {counts:?}, {losses:?}");
             let time_ns: u64 = counted.slices(owner).iter().map(|row| row.time_ns).sum();
-            assert_close("time", time_ns as f64, counted.counts(owner).cpu_time_ns as f64, 0.02, 2e6);
+            assert_close("time", time_ns as f64, counts.cpu_time_ns as f64, 0.02, tick_ns());
         }
         assert!(counted.whole.losses.is_empty(), "{:?}", counted.whole.losses);
     }
@@ -77,26 +79,32 @@ fn groups_that_take_turns_count_while_they_are_in_force() {
         });
         let owner = counted.cgroup(&groups[0].path);
         let rows = counted.slices(owner);
-        let mut running = [0_u64; 3];
+        let (mut running, mut clocks) = ([0_u64; 3], [0_u64; 3]);
         for row in rows {
             let group = row.group.unwrap() as usize;
             running[group] += row.running_ns;
-            let clock = row.counts[if group == 2 { 1 } else { 0 }];
-            assert_close("clock", clock as f64, row.running_ns as f64, 0.01, 20e3);
+            clocks[group] += row.counts[usize::from(group == 2)];
             assert!(row.running_ns <= row.time_ns, "{row:?}");
             assert_eq!(row.always_running_ns, [row.time_ns], "{row:?}");
         }
+        for (clock, running_ns) in clocks.into_iter().zip(running) {
+            // Two readings of the clock; between them an emulator may stand.
+            assert_close("clock", clock as f64, running_ns as f64, if in_guest() { 0.1 } else { 0.01 }, 0.0);
+        }
         let time_ns: u64 = rows.iter().map(|row| row.time_ns).sum();
-        assert_close("time", time_ns as f64, counted.counts(owner).cpu_time_ns as f64, 0.02, 2e6);
+        // While the kernel exchanges groups, the other events of the CPU stand still with their clock: microseconds, but
+        // a millisecond where an emulator does it.
+        let exchanged = if in_guest() { 0.2 } else { 0.02 };
+        assert_close("time", time_ns as f64, counted.counts(owner).cpu_time_ns as f64, exchanged, tick_ns());
         for (group, running_ns) in running.into_iter().enumerate() {
             let share = running_ns as f64 / time_ns as f64;
             assert!((0.23..0.43).contains(&share), "group {group} was in force {share} of the time");
         }
-        assert_close("in force", running.iter().sum::<u64>() as f64, time_ns as f64, 0.03, 0.0);
+        assert_close("in force", running.iter().sum::<u64>() as f64, time_ns as f64, 1.5 * exchanged, 0.0);
         let mut numbers: Vec<_> = rows.iter().map(|row| row.slice).collect();
         numbers.dedup();
         assert_eq!(numbers.len(), rows.len(), "one row a slice");
-        assert!(rows.len() > 60, "{} slices", rows.len());
+        assert!(rows.len() > if in_guest() { 10 } else { 60 }, "{} slices", rows.len());
     }
 }
 

@@ -35,6 +35,10 @@ const ANSWERS_MIN: u32 = 8192;
 /// Targets that fit whatever the owners: every cgroup below a target is one too.
 const TARGETS_MIN: u32 = 8192;
 
+/// The words that tell slices apart: the one in force on a CPU, and the one that a row is of.
+const IN_FORCE_WORD: usize = std::mem::offset_of!(Turn, slice) / 8;
+const SLICE_WORD: usize = std::mem::offset_of!(Slice, slice) / 8;
+
 /// Entries per map.
 pub(super) struct Sizes {
     entries: Vec<(&'static str, u32)>,
@@ -170,14 +174,14 @@ impl Maps {
         self.targets.insert(id, flags, 0).map_err(|error| failed(names::TARGETS, error))
     }
 
-    /// Makes the counters of a row by slot and CPU zero, in both slices. Where the row stands in a slice's chain stays.
-    pub fn clear_slices(&self, row: usize) {
-        const FIRST_WORD: usize = std::mem::offset_of!(Slice, time_ns) / 8;
-        for half in [row * 2, row * 2 + 1].into_iter().filter(|&half| half < self.slices.len()) {
-            for word in FIRST_WORD..size_of::<Slice>() / 8 {
-                self.slices.write_word(half, word, 0);
-            }
-        }
+    /// Has a slot counted in a slice that is still in force on one of `cpus` CPUs?
+    #[must_use]
+    pub fn is_counting(&self, slot: u32, cpus: u32) -> bool {
+        (0..cpus as usize).take_while(|&cpu| cpu < self.turns.len()).any(|cpu| {
+            let slice = self.turns.read_word(cpu, IN_FORCE_WORD);
+            let row = (slot as usize * cpus as usize + cpu) * 2 + (slice & 1) as usize;
+            slice != 0 && self.slices.read_word(row, SLICE_WORD) == slice
+        })
     }
 
     /// The ring buffer's reader; once.

@@ -12,6 +12,16 @@ use super::{
 };
 use crate::{machine::cpu::Cpu, plan::turns::EventGroup};
 
+/// Has a group a right to its counters?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stay {
+    /// It comes before groups that have none. If it does not fit, it stops until it is enabled again.
+    Pinned,
+    /// The kernel shares counters out in turn. One group that never fits keeps others of its kind from counting for half
+    /// of the time (kernel/events/core.c, `merge_sched_in`).
+    IfItFits,
+}
+
 /// The events of a group on one CPU, for every task there. Closing it ends the counting, unless a BPF map holds on to
 /// its events.
 #[derive(Debug)]
@@ -27,12 +37,13 @@ impl CpuGroup {
     /// # Errors
     ///
     /// The kernel refused; the error names the event, and knows what would help.
-    pub fn open(group: &EventGroup, pmu: &str, cpu: Cpu) -> Result<Self, OpenError> {
+    pub fn open(group: &EventGroup, pmu: &str, cpu: Cpu, stay: Stay) -> Result<Self, OpenError> {
         let mut events: Vec<OwnedFd> = Vec::with_capacity(group.events.len());
         for (index, event) in group.events.iter().enumerate() {
             let fail = |error| OpenError::planned(&event.name, pmu, cpu, index, error);
             let role = Role { leads: index == 0, grouped: false, inherit: false, on_exec: false };
             let mut attr = attr::planned(event, role);
+            attr.set_pinned((role.leads && stay == Stay::Pinned).into());
             let leader = events.first().map(|leader| leader.as_fd());
             events.push(sys::open(&mut attr, -1, Some(cpu.0), leader, 0).map_err(fail)?);
         }

@@ -16,7 +16,7 @@ use std::{
 
 pub use self::{
     counting::{CountTarget, Counting, Unopened},
-    cpu_group::CpuGroup,
+    cpu_group::{CpuGroup, Stay},
     error::{OpenError, Site},
     group::{Count, Group, Read, Start},
 };

@@ -165,9 +165,8 @@ impl Session {
             ..Drain::default()
         };
         let pressed = std::mem::take(&mut self.inbox.pressed);
-        let until_ns = self.read_until_ns(now_ns);
         let strides = (self.header.machine.cpu.possible, self.header.plan.events());
-        let freed = self.owners.recycle(&mut self.object.maps, strides, until_ns, pressed)?;
+        let freed = self.owners.recycle(&mut self.object.maps, strides, now_ns, pressed)?;
         self.forget_changes(&freed);
         self.locate(&mut drain);
         self.object.flush_log();

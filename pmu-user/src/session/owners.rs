@@ -104,8 +104,8 @@ impl Owners {
         OwnerRow { slot: self.slot_id(slot), owner, ended_ns }
     }
 
-    /// Frees the slots of owners that ended long enough before `now_ns`, and returns them. Call after what they counted
-    /// until then has been read.
+    /// Frees the slots of owners that ended long enough ago, and returns them. Call after their counts have been read. Rows
+    /// of counters need no clearing: those of another slice count as zero.
     pub(super) fn recycle(
         &mut self,
         maps: &mut Maps,
@@ -121,6 +121,10 @@ impl Owners {
             if row.is_none_or(|row| row.ended_ns == 0 || row.ended_ns + grace_ns > now_ns) {
                 continue;
             }
+            // What it counted in this slice is not read yet.
+            if maps.is_counting(slot as u32, cpus) {
+                continue;
+            }
             for row in (0..cpus as usize).map(|cpu| slot * cpus as usize + cpu) {
                 maps.counts.clear(row);
                 maps.latencies.clear(row);
@@ -128,7 +132,6 @@ impl Owners {
                 if samples.end <= maps.samples.len() {
                     samples.for_each(|row| maps.samples.clear(row));
                 }
-                maps.clear_slices(row);
             }
             maps.owners.clear(slot);
             self.slots[slot].0 = None;

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, io, path::Path, time::Instant};
 use pmu_common::turn::Turn;
 
 use self::order::Order;
-use super::{Session, SessionError, monotonic_ns, owners::Owners};
+use super::{Session, SessionError, owners::Owners};
 use crate::{
     bpf::{Maps, Object},
     drain::slice::SliceRow,
@@ -19,7 +19,7 @@ use crate::{
         cpu::Cpu,
         pmu::catalog::{self, Place},
     },
-    perf::CpuGroup,
+    perf::{CpuGroup, Stay},
     plan::{Plan, turns::Turns},
 };
 
@@ -47,8 +47,6 @@ pub(super) struct Rotation {
     slice: u64,
     /// The group in force.
     group: Option<u32>,
-    /// When the slice began (CLOCK_MONOTONIC).
-    began_ns: u64,
     /// When it is to end, if something takes turns.
     due: Option<Instant>,
 }
@@ -80,7 +78,6 @@ pub(super) fn open(plan: &Plan, maps: &Maps, root: &Path) -> Result<Vec<Rotation
             order: Order::new(turns.groups.len() as u32, order::seed()),
             slice: 0,
             group: None,
-            began_ns: 0,
             due: None,
         };
         if let (0, Some(metrics)) = (index, &plan.metrics) {
@@ -98,8 +95,8 @@ impl Rotation {
     /// Opens every group on `cpu` and lends the events to the programs, which read none of them yet.
     fn open(&mut self, maps: &Maps, cpu: Cpu) -> Result<(), SessionError> {
         let mut first = cpu.0 * self.stride;
-        let mut open = |group| -> Result<CpuGroup, SessionError> {
-            let opened = CpuGroup::open(group, &self.turns.pmu, cpu)?;
+        let mut open = |group, stay| -> Result<CpuGroup, SessionError> {
+            let opened = CpuGroup::open(group, &self.turns.pmu, cpu, stay)?;
             // The place behind a leader's holds no descriptor: the program reads the leader once for both.
             let places = std::iter::once(first).chain(first + 2..);
             for (place, event) in places.zip(opened.events()) {
@@ -110,8 +107,10 @@ impl Rotation {
             first += group.places() as u32;
             Ok(opened)
         };
-        let always = self.turns.always.iter().map(&mut open).collect::<Result<_, _>>()?;
-        let groups = self.turns.groups.iter().map(&mut open).collect::<Result<_, _>>()?;
+        let always =
+            self.turns.always.iter().map(|group| open(group, Stay::Pinned)).collect::<Result<_, _>>()?;
+        let groups =
+            self.turns.groups.iter().map(|group| open(group, Stay::IfItFits)).collect::<Result<_, _>>()?;
         maps.turns.write_word(cpu.0 as usize, ALWAYS_WORD, self.turns.always_places() as u64);
         self.open.insert(cpu, OpenCpu { always, groups });
         Ok(())
@@ -128,7 +127,6 @@ impl Rotation {
     fn start(&mut self, object: &mut Object) -> io::Result<u64> {
         self.slice = 1;
         self.group = self.order.next();
-        self.began_ns = monotonic_ns();
         self.set_due();
         let mut lost = 0;
         for (&cpu, open) in &self.open {
@@ -145,7 +143,6 @@ impl Rotation {
         let before = self.group;
         self.slice += 1;
         self.group = self.order.next();
-        self.began_ns = monotonic_ns();
         self.set_due();
         let mut lost = 0;
         for (&cpu, open) in &self.open {
@@ -163,7 +160,6 @@ impl Rotation {
     /// Asks for the next slice of counters that take no turns: it begins on a CPU when that is flushed.
     fn want_next(&mut self, maps: &Maps) {
         self.slice += 1;
-        self.began_ns = monotonic_ns();
         self.open.keys().for_each(|&cpu| self.want(maps, cpu));
     }
 
@@ -250,8 +246,13 @@ impl Session {
         }
     }
 
-    /// Asks for the next slice where nothing takes turns; to be followed by a flush of every CPU.
+    /// Asks for the next slice where nothing takes turns; to be followed by a flush of every CPU. What always counts
+    /// starts again if someone else had its counters.
     pub(super) fn want_next_slices(&mut self) {
+        for open in self.rotations.iter().flat_map(|rotation| rotation.open.values()) {
+            // The kernel does nothing for a group that counts.
+            let _ = open.always.iter().try_for_each(CpuGroup::enable);
+        }
         for rotation in self.rotations.iter_mut().filter(|rotation| rotation.due.is_none()) {
             rotation.want_next(&self.object.maps);
         }
@@ -265,12 +266,6 @@ impl Session {
             self.slices.extend(rotation.rows(&self.object.maps, &self.owners, cpus, ended, rotation.group));
         }
         std::mem::take(&mut self.slices)
-    }
-
-    /// What ended before this (CLOCK_MONOTONIC, ns) has been read: a slot must not be used again in a slice that
-    /// its old owner still counted in.
-    pub(super) fn read_until_ns(&self, now_ns: u64) -> u64 {
-        self.rotations.iter().map(|rotation| rotation.began_ns).fold(now_ns, u64::min)
     }
 
     /// Stops the counters per owner.

@@ -1,0 +1,128 @@
+//! Top-Down per cgroup on the simulated core PMU, which has the events of a Sapphire Rapids.
+
+use std::{thread, time::Duration};
+
+use serde_json::Value;
+
+use crate::{
+    counts::cgroup_id,
+    simulated::Simulated,
+    support::{Cgroup, Rows, Running, Started, assert_close},
+    workloads::workload,
+};
+
+/// Shares of the slots, in per cent: retiring, bad speculation, front end, back end, and what of each is heavy
+/// operations, mispredicted branches, fetch latency, memory.
+type Shares = [u64; 8];
+
+const COMPUTING: Shares = [60, 10, 20, 10, 5, 8, 12, 4];
+const WAITING: Shares = [15, 5, 10, 70, 3, 2, 4, 50];
+const NAMES: [&str; 8] = [
+    "Retiring",
+    "Bad_Speculation",
+    "Frontend_Bound",
+    "Backend_Bound",
+    "Heavy_Operations",
+    "Branch_Mispredicts",
+    "Fetch_Latency",
+    "Memory_Bound",
+];
+
+/// Slots a second.
+const SLOTS: u64 = 6_000_000_000;
+
+/// Lines for whoever runs in a cgroup, or for everyone.
+fn rates(shares: &Shares, instructions: u64, owner: &str) -> String {
+    let mut lines = vec![
+        format!("cpu 400 ffff {SLOTS} {owner}"),
+        format!("cpu 3c ffff 1000000000 {owner}"),
+        format!("cpu c0 ffff {instructions} {owner}"),
+        // Nothing is dropped between front end and back end.
+        format!("cpu 10ad ffff 0 {owner}"),
+    ];
+    let codes = [0x8000, 0x8100, 0x8200, 0x8300, 0x8400, 0x8500, 0x8600, 0x8700];
+    lines.extend(
+        codes
+            .iter()
+            .zip(shares)
+            .map(|(code, share)| format!("cpu {code:x} ffff {} {owner}", SLOTS / 100 * share)),
+    );
+    lines.join("\n")
+}
+
+fn metric<'a>(rows: &'a Rows, path: &str, name: &str) -> &'a Value {
+    let is = |row: &&Value| row["metric"] == name && row["owner"]["path"] == path && row["level"].is_u64();
+    rows.of_kind("metric").find(is).unwrap_or_else(|| panic!("no {name} of {path}"))
+}
+
+fn assert_shares(rows: &Rows, path: &str, shares: &Shares) {
+    for (name, share) in NAMES.iter().zip(shares) {
+        let row = metric(rows, path, name);
+        let value = row["value"].as_f64().unwrap_or_else(|| panic!("{row}"));
+        assert_close(name, value, *share as f64, 0.0, 0.5);
+        assert!(row["coverage"].as_f64().unwrap() > 0.9, "{row}");
+    }
+}
+
+fn spinning(groups: &[Cgroup], seconds: u32) -> Vec<Started> {
+    let spin = workload("spin", &["-g"]);
+    groups.iter().map(|group| group.spawn(&format!("{spin} {seconds}"))).collect()
+}
+
+/// Runs on what cgroups do for a while.
+fn run_on(groups: &[Cgroup], arguments: &[&str], seconds: u32) -> Rows {
+    let mut all = vec!["run", "--no-sampling", "--json", "--cpu-model", "sapphirerapids"];
+    all.extend(arguments);
+    groups.iter().for_each(|group| all.extend(["--cgroup", group.path.as_str()]));
+    let running = Running::start(&all);
+    let mut started = spinning(groups, seconds);
+    thread::sleep(Duration::from_secs(u64::from(seconds)));
+    started.iter_mut().for_each(|one| drop(one.wait()));
+    running.stop()
+}
+
+#[test]
+fn two_cgroups_have_trees_of_their_own() {
+    let simulated = Simulated::load(&[]);
+    let groups = [Cgroup::new("computing"), Cgroup::new("waiting")];
+    for (group, (shares, instructions)) in
+        groups.iter().zip([(COMPUTING, 3_000_000_000), (WAITING, 500_000_000)])
+    {
+        simulated.write("rates", &rates(&shares, instructions, &format!("cgroup={}", cgroup_id(group))));
+    }
+    let rows = run_on(&groups, &["--level", "2"], 3);
+    for (group, (shares, ipc)) in groups.iter().zip([(COMPUTING, 3.0), (WAITING, 0.5)]) {
+        assert_shares(&rows, &group.path, &shares);
+        let found = metric(&rows, &group.path, "Info_Thread_IPC")["value"].as_f64().unwrap();
+        assert_close("IPC", found, ipc, 0.01, 0.0);
+    }
+    let path = |group: &Cgroup| {
+        let row = rows.of_kind("bottleneck").find(|row| row["owner"]["path"] == group.path.as_str()).unwrap();
+        assert_eq!(row["mismeasured"], Value::Array(Vec::new()), "{row}");
+        row["path"].clone()
+    };
+    assert_eq!(path(&groups[0])[0], "Frontend_Bound");
+    assert_eq!(path(&groups[1])[1], "Memory_Bound");
+}
+
+#[test]
+fn what_is_below_a_flagged_node_is_measured_without_being_asked_for() {
+    let simulated = Simulated::load(&[]);
+    let group = Cgroup::new("waiting");
+    simulated.write("rates", &rates(&WAITING, 500_000_000, ""));
+    // EXE_ACTIVITY.BOUND_ON_LOADS, MEMORY_ACTIVITY.STALLS_L1D_MISS, _L2_MISS and _L3_MISS: L2_Bound is their difference.
+    simulated.write(
+        "rates",
+        "cpu 21a6 ffff 600000000\ncpu 347 ffff 500000000\ncpu 547 ffff 200000000\ncpu 947 ffff 100000000",
+    );
+    let rows = run_on(std::slice::from_ref(&group), &["-I", "1s"], 12);
+    let measured: Vec<f64> = rows
+        .of_kind("metric")
+        .filter(|row| row["metric"] == "L2_Bound" && row["owner"]["path"] == group.path.as_str())
+        .filter_map(|row| row["value"].as_f64())
+        .collect();
+    assert!(!measured.is_empty(), "L2_Bound was never measured");
+    // Memory_Bound is 50 % of the slots, L2_Bound 30 % of the clocks.
+    let last = measured[measured.len() - 1];
+    assert_close("L2_Bound", last, 30.0, 0.1, 0.0);
+}
