@@ -1,16 +1,20 @@
 //! `pmbpf list`: what exists on this host; what does not, why.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::output::{self, Stream};
 use crate::{
     machine::{Machine, pmu::catalog::Catalog},
     perf::{CountTarget, Counting},
-    plan::{PlanError, request::Inherit},
+    plan::{
+        PlanError, metrics, profile,
+        request::{Inherit, WantedMetrics},
+    },
     suggest::{did_you_mean, nearest},
     table::{
+        self,
         listing::{Host, Kind, ListedEvent, Pattern, SOURCES, pmus},
-        metric,
+        metric, model,
         notation::{List, resolve},
     },
     untrusted::Untrusted,
@@ -22,11 +26,31 @@ use crate::{
 pub(super) struct Args {
     /// What to list
     what: What,
-    /// Only names that hold this, or match it with `*` and `?`; for events also hardware, cache, software, pmu or
-    /// tracepoint
+    /// Only names that hold this, or match it with `*` and `?`; for events also hardware, cache, software, pmu, table
+    /// or tracepoint
     pattern: Option<String>,
+    /// Use the table of this CPU model, as icelakex
+    #[arg(long, value_name = "MODEL")]
+    cpu_model: Option<String>,
+    /// Use the tables of this perfmon directory
+    #[arg(long, value_name = "DIR")]
+    perfmon_dir: Option<PathBuf>,
     #[command(flatten)]
     output: output::Output,
+}
+
+impl Args {
+    /// The table that was asked for, or this machine's, if there is one.
+    fn table(&self, root: &Path) -> anyhow::Result<Option<model::Model>> {
+        match &self.cpu_model {
+            Some(name) => Ok(Some(model::load(name, self.perfmon_dir.as_deref())?)),
+            None => {
+                let request =
+                    metrics::Request { folder: self.perfmon_dir.clone(), ..metrics::Request::default() };
+                Ok(metrics::table(&WantedMetrics::IfPossible(request), root))
+            }
+        }
+    }
 }
 
 /// What can be listed.
@@ -36,8 +60,10 @@ enum What {
     Events,
     /// Performance-monitoring units, with the terms of their events
     Pmus,
-    /// Metrics that reports hold
+    /// Metrics that reports hold, and those of the CPU model
     Metrics,
+    /// Configurations for `run --config`, with what of them can be had here
+    Profiles,
     /// Cgroups that can be a target
     Cgroups,
 }
@@ -49,7 +75,8 @@ const NOTHING: u8 = 1;
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     let root = Path::new("/");
     let (machine, catalog) = (Machine::read(root)?, Catalog::read(root)?);
-    let host = Host { machine: &machine, catalog: &catalog };
+    let table = args.table(root)?;
+    let host = Host { machine: &machine, catalog: &catalog, model: table.as_ref() };
     let pattern = args.pattern.as_deref().map(Pattern::new);
     let list = match args.what {
         What::Events => events(&host, pattern.as_ref()),
@@ -62,7 +89,25 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
         What::Metrics => {
             let wanted =
                 metric::ALL.iter().filter(|metric| matches(pattern.as_ref(), metric.name.as_bytes()));
-            Listing::of_metrics(wanted)
+            let of_model = |metric: &&model::Metric| matches(pattern.as_ref(), metric.name.as_bytes());
+            let of_model = table.iter().flat_map(|table| &table.metrics).filter(of_model);
+            let notes = match &table {
+                Some(table) => {
+                    format!("{}: formulas {}, from {}", table.name, table.formulas_version, table.source)
+                }
+                None => {
+                    "metrics of a CPU model: there is no table for this CPU; --cpu-model names one".to_owned()
+                }
+            };
+            Listing {
+                notes: vec![notes],
+                ..Listing::of_metrics(wanted, of_model, machine.no_core_pmu().as_deref())
+            }
+        }
+        What::Profiles => {
+            let wanted = |one: &profile::Available| matches(pattern.as_ref(), one.profile.name.as_bytes());
+            let all: Vec<_> = profile::profiles(&machine, root).into_iter().filter(wanted).collect();
+            Listing::of_profiles(&all)
         }
         What::Cgroups => cgroups(&machine, pattern.as_ref())?,
     };
@@ -122,7 +167,7 @@ fn is_wanted(event: &ListedEvent, pattern: &Pattern) -> bool {
         "sw" => "software",
         other => other,
     };
-    let kinds = [Kind::Hardware, Kind::Cache, Kind::Software, Kind::Pmu, Kind::Tracepoint];
+    let kinds = [Kind::Hardware, Kind::Cache, Kind::Software, Kind::Pmu, Kind::Table, Kind::Tracepoint];
     if kinds.iter().any(|known| known.name() == kind) {
         return event.kind.name() == kind;
     }
@@ -146,7 +191,12 @@ fn nothing(args: &Args, host: &Host<'_>, notes: &[String]) -> String {
     let names: Vec<String> = match args.what {
         What::Events => SOURCES.iter().flat_map(|source| source(host)).map(|event| event.name).collect(),
         What::Pmus => pmus(host).into_iter().map(|pmu| pmu.name).collect(),
-        What::Metrics => metric::ALL.iter().map(|metric| metric.name.to_owned()).collect(),
+        What::Metrics => {
+            let of_model =
+                host.model.iter().flat_map(|model| &model.metrics).map(|metric| metric.name.clone());
+            metric::ALL.iter().map(|metric| metric.name.to_owned()).chain(of_model).collect()
+        }
+        What::Profiles => table::profile::ALL.iter().map(|profile| profile.name.to_owned()).collect(),
         What::Cgroups => Vec::new(),
     };
     let near = nearest(pattern, names.into_iter(), |name| name);

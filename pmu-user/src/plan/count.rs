@@ -2,11 +2,14 @@
 
 use std::{path::Path, time::Duration};
 
-use super::{PlanError, Target, cpus, request::Request, resolve as resolve_target};
+use super::{PlanError, Target, cpus, metrics, request::Request, resolve as resolve_target};
 use crate::{
     machine::{Machine, cpu::Cpu, pmu::catalog::Catalog},
     plan::request::{Inherit, Target as Asked},
-    table::notation::{self, List, Selected, SelectedGroup, Why},
+    table::{
+        model::Model,
+        notation::{self, List, Selected, SelectedGroup, Why},
+    },
 };
 
 /// A whole count, decided.
@@ -83,18 +86,25 @@ impl CountPlan {
         } else {
             lists
         };
+        let table = metrics::table(&request.metrics, root);
         for list in lists {
-            plan.add(&List::parse(list)?, catalog, no_pmu.as_deref())?;
+            plan.add(&List::parse(list)?, catalog, table.as_ref(), no_pmu.as_deref())?;
         }
         Ok(plan)
     }
 
-    fn add(&mut self, list: &List, catalog: &Catalog, no_pmu: Option<&str>) -> Result<(), PlanError> {
+    fn add(
+        &mut self,
+        list: &List,
+        catalog: &Catalog,
+        table: Option<&Model>,
+        no_pmu: Option<&str>,
+    ) -> Result<(), PlanError> {
         for group in &list.groups {
             let number = self.asked.iter().map(|event| event.group + 1).max().unwrap_or(0);
             let asked = |name: &str, found| AskedEvent { name: name.to_owned(), group: number, found };
             let alone = List { groups: vec![group.clone()] };
-            match notation::resolve(&alone, catalog) {
+            match notation::resolve_with(&alone, catalog, table) {
                 Ok(found) => {
                     let first = self.events().count() as u32;
                     let events = found.iter().flat_map(|group| &group.events).zip(first..);

@@ -209,6 +209,16 @@ pub fn plan(
     Ok((turns, metrics))
 }
 
+/// The table that `wanted` names, or this machine's; `None` if there is none. Names of events come from it too.
+#[must_use]
+pub fn table(wanted: &WantedMetrics, root: &Path) -> Option<Model> {
+    let request = match wanted {
+        WantedMetrics::None => &Request::default(),
+        WantedMetrics::IfPossible(request) | WantedMetrics::Required(request) => request,
+    };
+    model_of(request, root).ok()
+}
+
 fn model_of(request: &Request, root: &Path) -> Result<Model, MetricsError> {
     let identity = crate::machine::cpu::identity(root).unwrap_or_else(|| "unknown".to_owned());
     let name = match (&request.model, &request.folder) {

@@ -134,7 +134,8 @@ fn on_cores(quantity: Quantity, event: &str, cores: &Cores<'_>) -> Result<Vec<Sa
     let list = List::parse(event).map_err(|error| error.to_string())?;
     let coded =
         list.groups.iter().flat_map(|group| &group.members).any(|event| matches!(event.what, What::Raw(_)));
-    let groups = resolved(&list, cores.machine, cores.root).map_err(|error| error.why.to_string())?;
+    let groups =
+        resolved(&list, cores.machine, cores.root, &|| None).map_err(|error| error.why.to_string())?;
     let mut events = Vec::new();
     for selected in groups.iter().flat_map(|group| &group.events) {
         let places = selected.instances.len();

@@ -6,7 +6,7 @@ use pmu_common::sample::EVENTS_MAX;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
-    Lost, PlanError, profile,
+    Lost, PlanError, metrics, profile,
     request::{Force, Rate, Request},
 };
 use crate::{
@@ -17,7 +17,11 @@ use crate::{
     },
     table::{
         event::{self, CPU_CLOCK, CYCLES, Counts},
-        notation::{Instance, List, Modifiers, Precise, ResolveError, Selected, SelectedGroup, Why, resolve},
+        model::Model,
+        notation::{
+            Instance, List, Modifiers, Precise, ResolveError, Selected, SelectedGroup, Why, resolve,
+            resolve_with,
+        },
         quantity::Quantity,
     },
 };
@@ -178,18 +182,21 @@ fn of_notation(request: &Request, machine: &Machine, root: &Path) -> Result<Vec<
     let texts = request.events.iter().map(String::as_str);
     for text in texts.chain(request.events.is_empty().then_some(default)) {
         let list = List::parse(text).map_err(PlanError::Notation)?;
-        for group in resolved(&list, machine, root).map_err(|error| refused(error, machine))? {
+        let table = || metrics::table(&request.metrics, root);
+        for group in resolved(&list, machine, root, &table).map_err(|error| refused(error, machine))? {
             add_group(&mut events, &group)?;
         }
     }
     Ok(events)
 }
 
-/// Resolves with what the machine's list of PMUs tells; all of sysfs is read only if that is not enough.
+/// Resolves with what the machine's list of PMUs tells; all of sysfs, and the CPU model's `table`, are read only if that
+/// is not enough.
 pub(super) fn resolved(
     list: &List,
     machine: &Machine,
     root: &Path,
+    table: &dyn Fn() -> Option<Model>,
 ) -> Result<Vec<SelectedGroup>, ResolveError> {
     let cores: Vec<_> = machine.pmus.iter().filter(|pmu| pmu.is_core()).collect();
     let entry = |pmu: &crate::machine::pmu::Pmu| Entry {
@@ -208,7 +215,7 @@ pub(super) fn resolved(
         return first;
     }
     match Catalog::read(root) {
-        Ok(all) => resolve(list, &all),
+        Ok(all) => resolve_with(list, &all, table().as_ref()),
         Err(_) => first,
     }
 }

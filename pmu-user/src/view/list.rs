@@ -8,9 +8,12 @@ use crate::{
         cgroup::Cgroup,
         cpu::{Cpu, format_list},
     },
+    plan::{self, profile::Available},
     table::{
+        hint::hint,
         listing::{ListedEvent, ListedPmu},
         metric::Metric,
+        model,
     },
     untrusted::Untrusted,
 };
@@ -107,16 +110,59 @@ impl Listing {
         }
     }
 
-    /// Metrics.
+    /// Metrics: those that need no PMU, and those of a CPU model, which `missing` keeps from being measured here.
     #[must_use]
-    pub fn of_metrics<'a>(metrics: impl IntoIterator<Item = &'a Metric>) -> Self {
-        let row = |metric: &Metric| {
-            vec![Cell::text(metric.name), Cell::text(metric.unit.name()), Cell::text(metric.says)]
+    pub fn of_metrics<'a>(
+        metrics: impl IntoIterator<Item = &'a Metric>,
+        of_model: impl IntoIterator<Item = &'a model::Metric>,
+        missing: Option<&str>,
+    ) -> Self {
+        let plain = |metric: &Metric| {
+            let [name, unit, says] = [metric.name, metric.unit.name(), metric.says].map(Cell::text);
+            vec![name, unit, Cell::Empty, Cell::Empty, says, Cell::text("ok"), Cell::Empty]
         };
+        let of_table = |metric: &model::Metric| {
+            let says = hint(&metric.name).map_or("", |hint| hint.says);
+            vec![
+                Cell::text(&metric.name),
+                Cell::text(&metric.unit),
+                Cell::Number(metric.level.into()),
+                Cell::several(metric.groups.iter().cloned()),
+                Cell::text(says),
+                Cell::text(if missing.is_none() { "ok" } else { "unsupported" }),
+                Cell::text(missing.unwrap_or_default()),
+            ]
+        };
+        let rows = metrics.into_iter().map(plain).chain(of_model.into_iter().map(of_table));
         Self {
             kind: "metric",
-            columns: &["name", "unit", "says"],
-            rows: metrics.into_iter().map(row).collect(),
+            columns: &["name", "unit", "level", "groups", "says", "status", "reason"],
+            rows: rows.collect(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Configurations: a row for each quantity, with the events that stand for it here, or why there is none.
+    #[must_use]
+    pub fn of_profiles(profiles: &[Available]) -> Self {
+        let row = |available: &Available, row: &plan::profile::Row| {
+            let (events, missing) = match &row.events {
+                Ok(events) => (events.iter().map(|event| event.event.clone()).collect(), None),
+                Err(why) => (Vec::new(), Some(why)),
+            };
+            vec![
+                Cell::text(available.profile.name),
+                Cell::text(row.quantity.name()),
+                Cell::several(events),
+                Cell::text(if missing.is_none() { "ok" } else { "unsupported" }),
+                Cell::optional(missing),
+            ]
+        };
+        let rows = profiles.iter().flat_map(|one| one.rows.iter().map(move |each| row(one, each)));
+        Self {
+            kind: "profile",
+            columns: &["name", "row", "events", "status", "reason"],
+            rows: rows.collect(),
             notes: Vec::new(),
         }
     }

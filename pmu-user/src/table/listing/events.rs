@@ -3,7 +3,10 @@
 use super::Host;
 use crate::{
     machine::pmu::catalog::{Entry, Named, Place},
-    table::notation::{family, kernel},
+    table::{
+        model::{Counters, Event},
+        notation::{family, kernel},
+    },
 };
 
 /// An event that can be asked for by a name.
@@ -38,6 +41,8 @@ pub enum Kind {
     Software,
     /// A PMU's own names, from sysfs.
     Pmu,
+    /// The table of the CPU model.
+    Table,
     /// Tracepoints.
     Tracepoint,
 }
@@ -51,6 +56,7 @@ impl Kind {
             Self::Cache => "cache",
             Self::Software => "software",
             Self::Pmu => "pmu",
+            Self::Table => "table",
             Self::Tracepoint => "tracepoint",
         }
     }
@@ -60,7 +66,7 @@ impl Kind {
 pub type Source = fn(&Host<'_>) -> Vec<ListedEvent>;
 
 /// Every source, in the order of the list.
-pub const SOURCES: [Source; 3] = [of_kernel, of_pmus, tracepoints];
+pub const SOURCES: [Source; 4] = [of_kernel, of_pmus, of_table, tracepoints];
 
 /// The kernel's own: two names for one number are one event.
 fn of_kernel(host: &Host<'_>) -> Vec<ListedEvent> {
@@ -93,6 +99,42 @@ fn of_kernel(host: &Host<'_>) -> Vec<ListedEvent> {
     let mut events: Vec<ListedEvent> = events.into_iter().map(|(_, event)| event).collect();
     events.sort_by_key(|event| event.kind as u8);
     events
+}
+
+/// What the table of the CPU model has names for.
+fn of_table(host: &Host<'_>) -> Vec<ListedEvent> {
+    let no_pmu = host.machine.no_core_pmu();
+    let core = host.catalog.cores().next().map_or("cpu", |pmu| pmu.name.as_str());
+    let listed = |event: &Event| {
+        let (pmu, boxed) = match event.unit.as_str() {
+            "core" => (core.to_owned(), false),
+            unit => (format!("uncore_{unit}"), true),
+        };
+        let there = host.catalog.pmus.iter().any(|known| known.name.starts_with(&pmu));
+        let missing = match boxed {
+            true if !there => Some(format!("this host has no PMU `{pmu}`")),
+            true => None,
+            false => no_pmu.clone(),
+        };
+        ListedEvent {
+            kind: Kind::Table,
+            name: event.name.clone(),
+            alias: None,
+            notation: format!("{pmu}/{}/", event.terms),
+            pmu,
+            counters: match event.counters {
+                Counters::Any => None,
+                Counters::Share => Some("share of slots".to_owned()),
+                Counters::Fixed(index) => Some(format!("fixed {index}")),
+                Counters::General(mask) => Some(format!("{mask:#x}")),
+            },
+            unit: None,
+            missing,
+        }
+    };
+    // The clock is no PMU's.
+    let counted = host.model.iter().flat_map(|model| &model.events).filter(|event| !event.terms.is_empty());
+    counted.map(listed).collect()
 }
 
 /// What PMUs have names for: once for the boxes of a kind.
@@ -179,7 +221,7 @@ mod tests {
 
     fn listed(tree: &Tree) -> (Vec<ListedEvent>, Catalog) {
         let (machine, catalog) = (Machine::read(&tree.root).unwrap(), Catalog::read(&tree.root).unwrap());
-        let host = Host { machine: &machine, catalog: &catalog };
+        let host = Host { machine: &machine, catalog: &catalog, model: None };
         (SOURCES.iter().flat_map(|source| source(&host)).collect(), catalog)
     }
 

@@ -8,6 +8,7 @@ pub use self::{
     pmus::{ListedPmu, pmus},
 };
 use crate::machine::{Machine, pmu::catalog::Catalog};
+use crate::table::model::Model;
 
 /// The host that is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +17,8 @@ pub struct Host<'a> {
     pub machine: &'a Machine,
     /// Its PMUs in full.
     pub catalog: &'a Catalog,
+    /// The table of its CPU model, if there is one.
+    pub model: Option<&'a Model>,
 }
 
 /// What names are wanted: part of one in any case, or a whole one with `*` and `?`.
