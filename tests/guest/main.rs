@@ -6,6 +6,7 @@
 
 #[cfg(target_arch = "x86_64")]
 #[path = "../live/session.rs"]
+#[expect(dead_code, reason = "the live ring needs more of it")]
 mod session;
 #[path = "../live/support.rs"]
 #[expect(dead_code, reason = "the live ring needs more of it")]

@@ -82,12 +82,12 @@ pub(crate) fn count(
     session.start(Measure::Always, Instant::now()).unwrap();
     std::thread::scope(|scope| {
         let (mut work, mut working) = (Some(work), None);
-        let mut keep = |drain: Drain| -> Result<(), SessionError> {
+        let mut keep = |drain: Drain| -> Result<session::Next, SessionError> {
             drains.push(drain);
             if let Some(work) = work.take() {
                 working = Some(scope.spawn(work));
             }
-            Ok(())
+            Ok(None)
         };
         let outcome = runtime.block_on(session::run(&mut session, None, &mut keep)).unwrap();
         assert!(working.unwrap().is_finished(), "the work outlasts the counting");
