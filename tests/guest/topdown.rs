@@ -71,7 +71,7 @@ fn spinning(groups: &[Cgroup], seconds: u32) -> Vec<Started> {
 
 /// Runs on what cgroups do for a while.
 fn run_on(groups: &[Cgroup], arguments: &[&str], seconds: u32) -> Rows {
-    let mut all = vec!["run", "--no-sampling", "--json", "--cpu-model", "sapphirerapids"];
+    let mut all = vec!["--no-sampling", "--cpu-model", "sapphirerapids"];
     all.extend(arguments);
     groups.iter().for_each(|group| all.extend(["--cgroup", group.path.as_str()]));
     let running = Running::start(&all);
@@ -115,14 +115,22 @@ fn what_is_below_a_flagged_node_is_measured_without_being_asked_for() {
         "rates",
         "cpu 21a6 ffff 600000000\ncpu 347 ffff 500000000\ncpu 547 ffff 200000000\ncpu 947 ffff 100000000",
     );
-    let rows = run_on(std::slice::from_ref(&group), &["-I", "1s"], 12);
-    let measured: Vec<f64> = rows
-        .of_kind("metric")
-        .filter(|row| row["metric"] == "L2_Bound" && row["owner"]["path"] == group.path.as_str())
-        .filter_map(|row| row["value"].as_f64())
-        .collect();
-    assert!(!measured.is_empty(), "L2_Bound was never measured");
+    let rows = run_on(std::slice::from_ref(&group), &[], 12);
     // Memory_Bound is 50 % of the slots, L2_Bound 30 % of the clocks.
-    let last = measured[measured.len() - 1];
-    assert_close("L2_Bound", last, 30.0, 0.1, 0.0);
+    let row = metric(&rows, &group.path, "L2_Bound");
+    let value = row["value"].as_f64().unwrap_or_else(|| panic!("L2_Bound was never measured: {row}"));
+    assert_close("L2_Bound", value, 30.0, 0.1, 0.0);
+    assert!(row["low"].as_f64() < row["high"].as_f64() && row["coverage"].as_f64() < Some(0.9), "{row}");
+}
+
+#[test]
+fn a_dead_pmu_is_found_out_and_not_believed() {
+    let simulated = Simulated::load(&[]);
+    simulated.write("faults", "cpu c0 ffff dead");
+    let group = Cgroup::new("any");
+    let rows = run_on(std::slice::from_ref(&group), &[], 1);
+    assert!(rows.of_kind("bottleneck").next().is_none());
+    let header = rows.of_kind("header").next().unwrap();
+    let missing = header["missing"].as_array().unwrap().iter().find(|one| one["what"] == "Top-Down").unwrap();
+    assert!(missing["why"].as_str().unwrap().contains("it is dead"), "{missing}");
 }

@@ -19,7 +19,8 @@ use super::{
 use crate::{
     bpf::{Attach, Log, Options},
     drain::{Drain, Stopped, Workload},
-    machine::Machine,
+    machine::{Machine, pmu::catalog::Catalog},
+    perf::self_test,
     plan::{
         FREQUENCY, Plan,
         request::{By, Descend, Force, Inherit, Rate, Request, Stacks, Target},
@@ -242,7 +243,12 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     runtime.block_on(live(args, plan, machine, launched))
 }
 
-async fn live(args: &Args, plan: Plan, machine: Machine, launched: Instant) -> anyhow::Result<u8> {
+async fn live(args: &Args, mut plan: Plan, machine: Machine, launched: Instant) -> anyhow::Result<u8> {
+    if !plan.turns.is_empty()
+        && let Some(why) = self_test::dead(&Catalog::read(Path::new("/"))?)
+    {
+        plan.give_up_metrics(why);
+    }
     let mut session = Session::open(plan, machine, Path::new("/"), &args.options())?;
     let mut command = None;
     if !args.command.is_empty() {

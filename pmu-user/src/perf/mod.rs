@@ -6,6 +6,7 @@ mod counting;
 mod cpu_group;
 mod error;
 mod group;
+pub mod self_test;
 mod sys;
 
 use std::{

@@ -207,6 +207,12 @@ impl Plan {
         }
     }
 
+    /// Measures no metrics after all: counters that cannot be believed are not shown.
+    pub fn give_up_metrics(&mut self, why: String) {
+        self.turns.clear();
+        (self.metrics, self.no_metrics) = (None, Some(why));
+    }
+
     /// Places of the counters per owner on a CPU, those of every core PMU alike; 0 if there are none.
     #[must_use]
     pub fn counters(&self) -> u32 {
