@@ -58,7 +58,7 @@ fn owners_that_share_cpus_have_counts_of_their_own() {
     });
     for (group, rate) in groups.iter().zip(rates) {
         let [instructions, misses] = [0, 1].map(|event| per_second(&counted, group, event));
-        assert_close("misses", misses / instructions, 0.01, 1e-6, 0.0);
+        assert_close("misses", misses / instructions, 0.01, 1e-5, 0.0);
         // The module's clock stands still while the switch program runs, and that takes an emulator long.
         assert_close("instructions", instructions, rate as f64, 0.04, 0.0);
         let rows = counted.slices(counted.cgroup(&group.path));

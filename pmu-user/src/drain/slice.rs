@@ -20,7 +20,7 @@ pub struct SliceRow {
     pub time_ns: u64,
     /// Counts of the events that always count, in the plan's order.
     pub always: Vec<u64>,
-    /// Time those groups were on counters, one a group, in ns.
+    /// Time those groups were on counters, one a group, in ns; never more than `time_ns`.
     pub always_running_ns: Vec<u64>,
     /// Counts of the group's events.
     pub counts: Vec<u64>,

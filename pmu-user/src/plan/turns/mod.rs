@@ -60,6 +60,9 @@ pub enum Unfit {
     /// A group without an event.
     #[error("a group of counters for the PMU `{0}` has no event")]
     Empty(String),
+    /// A CPU reads the counters of one PMU only.
+    #[error("cpu {1} would have counters of the PMU `{0}` and of another one: count one of them at a time")]
+    Shared(String, u32),
     /// More than a row holds.
     #[error(
         "the counters for the PMU `{pmu}` take {places} places of {PLACES_MAX}: one for each event that counts at a \

@@ -6,7 +6,12 @@
 mod order;
 mod rows;
 
-use std::{collections::BTreeMap, io, path::Path, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::Path,
+    time::Instant,
+};
 
 use pmu_common::turn::Turn;
 
@@ -20,7 +25,10 @@ use crate::{
         pmu::catalog::{self, Place},
     },
     perf::{CpuGroup, Stay},
-    plan::{Plan, turns::Turns},
+    plan::{
+        Plan,
+        turns::{Turns, Unfit},
+    },
 };
 
 const WANTED_SLICE_WORD: usize = std::mem::offset_of!(Turn, wanted_slice) / 8;
@@ -61,14 +69,18 @@ struct OpenCpu {
 /// Opens all counters per owner, held back.
 pub(super) fn open(plan: &Plan, maps: &Maps, root: &Path) -> Result<Vec<Rotation>, SessionError> {
     let stride = plan.counters();
+    let mut taken = BTreeSet::new();
     let open = |(index, turns): (usize, &Turns)| {
         turns.check()?;
-        let wanted = match catalog::place(root, &turns.pmu) {
+        let wanted: Vec<Cpu> = match catalog::place(root, &turns.pmu) {
             Some(Place::Cores(cores)) => {
                 plan.cpus.iter().copied().filter(|cpu| cores.contains(cpu)).collect()
             }
             _ => plan.cpus.clone(),
         };
+        if let Some(shared) = wanted.iter().find(|cpu| !taken.insert(**cpu)) {
+            return Err(Unfit::Shared(turns.pmu.clone(), shared.0).into());
+        }
         let mut rotation = Rotation {
             index: index as u32,
             turns: turns.clone(),

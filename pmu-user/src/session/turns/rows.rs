@@ -58,7 +58,8 @@ impl Sum {
         let mut row = SliceRow { group, time_ns: self.time_ns, ..SliceRow::default() };
         let mut places = self.places.iter().copied();
         let mut take = |group: &EventGroup| {
-            let running_ns = places.next().unwrap_or_default();
+            // Groups are read one after the other, so one may seem to have run for a fraction of a microsecond longer.
+            let running_ns = places.next().unwrap_or_default().min(self.time_ns);
             (running_ns, places.by_ref().take(group.events.len()).collect::<Vec<u64>>())
         };
         for group in &turns.always {
