@@ -68,6 +68,8 @@ enum What {
     Cgroups,
 }
 
+const NO_TABLE: &str = "metrics of a CPU model: there is no table for this CPU; --cpu-model names one";
+
 /// Nothing matches: 1.
 const NOTHING: u8 = 1;
 
@@ -90,24 +92,24 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
             let wanted =
                 metric::ALL.iter().filter(|metric| matches(pattern.as_ref(), metric.name.as_bytes()));
             let of_model = |metric: &&model::Metric| matches(pattern.as_ref(), metric.name.as_bytes());
-            let of_model = table.iter().flat_map(|table| &table.metrics).filter(of_model);
-            let notes = match &table {
-                Some(table) => {
-                    format!("{}: formulas {}, from {}", table.name, table.formulas_version, table.source)
+            let of_model: Vec<_> = table.iter().flat_map(|table| &table.metrics).filter(of_model).collect();
+            let no_pmu = machine.no_core_pmu();
+            let mut notes = Vec::new();
+            match &table {
+                Some(table) if !of_model.is_empty() => {
+                    let (name, version) = (&table.name, &table.formulas_version);
+                    notes.push(format!("{name}: formulas {version}, from {}", table.source));
+                    notes.extend(no_pmu.clone());
                 }
-                None => {
-                    "metrics of a CPU model: there is no table for this CPU; --cpu-model names one".to_owned()
-                }
-            };
-            Listing {
-                notes: vec![notes],
-                ..Listing::of_metrics(wanted, of_model, machine.no_core_pmu().as_deref())
+                None if pattern.is_none() => notes.push(NO_TABLE.to_owned()),
+                _ => {}
             }
+            Listing { notes, ..Listing::of_metrics(wanted, of_model, no_pmu.as_deref()) }
         }
         What::Profiles => {
             let wanted = |one: &profile::Available| matches(pattern.as_ref(), one.profile.name.as_bytes());
             let all: Vec<_> = profile::profiles(&machine, root).into_iter().filter(wanted).collect();
-            Listing::of_profiles(&all)
+            Listing { notes: machine.no_core_pmu().into_iter().collect(), ..Listing::of_profiles(&all) }
         }
         What::Cgroups => cgroups(&machine, pattern.as_ref())?,
     };

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pmu_common::gap::CLASSES;
 
-use super::{OwnerIndex, Ran, Tally, histogram::Buckets};
+use super::{OwnerIndex, Ran, Tally, histogram::Buckets, slice::condense};
 use crate::{
     drain::{GapRow, slice::SliceRow},
     machine::cpu::{Cpu, Times},
@@ -30,6 +30,9 @@ impl OwnerEvent {
         all
     }
 }
+
+/// Slices of an owner that are told apart: a few minutes' worth, and enough for any interval.
+const SLICES_MAX: usize = 4096;
 
 /// What one owner did.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -227,7 +230,11 @@ impl Interval {
             self.owners.entry(owner).or_default().merge(counts);
         }
         for (&owner, rows) in &next.slices {
-            self.slices.entry(owner).or_default().extend_from_slice(rows);
+            let all = self.slices.entry(owner).or_default();
+            all.extend_from_slice(rows);
+            if all.len() > SLICES_MAX {
+                condense(all);
+            }
         }
         for (&cpu, counts) in &next.cpus {
             self.cpus.entry(cpu).or_default().merge(counts);

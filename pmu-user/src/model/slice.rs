@@ -1,6 +1,6 @@
 //! What counters said about several owners together: a cgroup with those below it, or everything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::drain::slice::SliceRow;
 
@@ -34,9 +34,27 @@ fn add(sum: &mut SliceRow, row: &SliceRow) {
     }
 }
 
+/// Halves the rows of one owner: of each group every two turns that follow one another become one, so that a run of any
+/// length fits. What was counted stays; only how finely turns can be told apart is lost.
+pub fn condense(rows: &mut Vec<SliceRow>) {
+    let mut open: HashMap<(u32, Option<u32>), usize> = HashMap::new();
+    let mut kept: Vec<SliceRow> = Vec::with_capacity(rows.len() / 2 + 1);
+    for row in rows.drain(..) {
+        let key = (row.turns, row.group);
+        match open.remove(&key) {
+            Some(first) => add(&mut kept[first], &row),
+            None => {
+                open.insert(key, kept.len());
+                kept.push(row);
+            }
+        }
+    }
+    *rows = kept;
+}
+
 #[cfg(test)]
 mod tests {
-    use super::sums;
+    use super::{condense, sums};
     use crate::drain::{SlotId, slice::SliceRow};
 
     fn row(slot: u32, turns: u32, slice: u64, count: u64) -> SliceRow {
@@ -69,5 +87,17 @@ mod tests {
     fn rows_of_different_lengths_lose_nothing() {
         let short = SliceRow { counts: Vec::new(), ..row(2, 0, 4, 1) };
         assert_eq!(sums([&short, &row(1, 0, 4, 5)])[0].counts, [15]);
+    }
+
+    #[test]
+    fn turns_that_follow_one_another_become_one_and_nothing_is_lost() {
+        let group = |slice: u64, group: u32| SliceRow { group: Some(group), ..row(1, 0, slice, slice) };
+        let mut rows = vec![group(1, 0), group(2, 1), group(3, 0), group(4, 1), group(5, 0)];
+        let counts = |rows: &[SliceRow]| rows.iter().flat_map(|row| &row.counts).sum::<u64>();
+        let before = counts(&rows);
+        condense(&mut rows);
+        let found: Vec<(u64, Option<u32>)> = rows.iter().map(|row| (row.slice, row.group)).collect();
+        assert_eq!(found, [(1, Some(0)), (2, Some(1)), (5, Some(0))]);
+        assert_eq!(counts(&rows), before);
     }
 }

@@ -146,7 +146,7 @@ impl Plan {
         let (sampling, lost) = sampling::sampling(request, machine, root)?;
         let Choice { turns, metrics, why_none } = Choice::new(&request.metrics, machine, root)?;
         let tick = tick(request.interval);
-        let slots = slots(request.owners_max, machine, by, &target, row_bytes(sampling.len()))?;
+        let slots = slots(request.owners_max, machine, by, &target, row_bytes(sampling.len(), &turns))?;
         let per_tick = (samples_per_second(&sampling) as f64 * tick.as_secs_f64()).ceil() as u32;
         Ok(Self {
             by,
@@ -229,7 +229,7 @@ impl Plan {
     /// Bytes that one owner takes on one CPU.
     #[must_use]
     pub fn row_bytes(&self) -> u64 {
-        row_bytes(self.sampling.len())
+        row_bytes(self.sampling.len(), &self.turns)
     }
 
     /// Does anything but the clock sample? Then what samples stand for is worth a table of its own.
@@ -290,9 +290,9 @@ fn tick(interval: Option<Duration>) -> Duration {
     })
 }
 
-const fn row_bytes(events: usize) -> u64 {
-    let events = if events == 0 { 1 } else { events as u64 };
-    OWNER_BYTES + SAMPLE_BYTES * events
+fn row_bytes(events: usize, turns: &[turns::Turns]) -> u64 {
+    let counters = if turns.is_empty() { 0 } else { turns::ROW_BYTES };
+    OWNER_BYTES + SAMPLE_BYTES * events.max(1) as u64 + counters
 }
 
 /// Samples of a CPU in a second: of clocks it is known.

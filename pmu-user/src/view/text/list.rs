@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::{
     COLUMNS, WARNING,
-    table::{Align, Table},
+    table::{Align, Table, cut},
 };
 use crate::view::list::{Cell, Listing};
 
@@ -35,7 +35,7 @@ fn cell(cell: &Cell) -> String {
         Cell::Text(text) => text.terminal().into_owned(),
         Cell::Number(number) => number.to_string(),
         Cell::Several(names) => {
-            names.iter().map(|name| name.terminal().into_owned()).collect::<Vec<_>>().join(",")
+            cut(&names.iter().map(|name| name.terminal().into_owned()).collect::<Vec<_>>().join(","))
         }
     }
 }
