@@ -7,7 +7,6 @@
     feature(core_intrinsics),
     expect(internal_features, reason = "see maps::add")
 )]
-#![expect(clippy::needless_pass_by_value, reason = "aya's program macros hand contexts over by value")]
 
 mod access;
 mod account;

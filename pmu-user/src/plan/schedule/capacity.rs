@@ -113,7 +113,7 @@ impl Capacity {
         self.holds.iter().find(|hold| hold.counter == Held::Fixed(index)).map(|hold| hold.by.as_str())
     }
 
-    /// General counters that nobody holds for good. Of them, one for each of [`Self::roaming`] is not free either.
+    /// General counters that nobody holds for good. Of them, one for each hold on any counter is not free either.
     #[must_use]
     pub fn general_left(&self) -> u32 {
         self.holds.iter().fold(self.general, |left, hold| match hold.counter {

@@ -1,7 +1,7 @@
 //! Formulas over events, constants and other formulas, as plain data.
 //!
 //! The grammar is perfmon's (`Formula`, `BaseFormula` and `Threshold` of its metric files) with names of our own for what
-//! stands alone there: `EVENT.NAME:c1`, `@Metric`, `#CONSTANT`. Text comes in through [`parse`], and goes out through
+//! stands alone there: `EVENT.NAME:c1`, `@Metric`, `#CONSTANT`. Text comes in through [`parse()`], and goes out through
 //! [`Expr::write`] so that it reads back as the same expression.
 
 mod parse;

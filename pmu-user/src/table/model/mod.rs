@@ -25,7 +25,7 @@ pub use self::{
 pub struct Model {
     /// Its name: `icelakex`.
     pub name: String,
-    /// CPUs it is for, as [`matches`] takes them: `GenuineIntel-6-55-[01234]`.
+    /// CPUs it is for, as [`matches()`] takes them: `GenuineIntel-6-55-[01234]`.
     pub cpus: Vec<String>,
     /// Where its facts come from: repository and commit, or a folder.
     pub source: String,
