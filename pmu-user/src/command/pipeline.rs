@@ -72,12 +72,9 @@ impl<'a> Pipeline<'a> {
     }
 
     fn drill(&mut self, interval: &Interval) -> Next {
-        let topdown = self.prepared.as_ref()?.topdown(self.header, &self.ledger, interval);
         // A tick without slices says nothing.
-        self.drilling
-            .as_mut()
-            .filter(|_| !interval.slices.is_empty())
-            .map(|drilling| drilling.after(&topdown))
+        let drilling = self.drilling.as_mut().filter(|_| !interval.slices.is_empty())?;
+        Some(drilling.after(&self.prepared.as_ref()?.topdown(self.header, &self.ledger, interval)))
     }
 
     fn report(&self, interval: &Interval) -> Report {
