@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 pub mod cpu;
+pub mod io;
 pub mod kernel_symbols;
 pub mod pmu;
 pub mod privilege;
@@ -10,10 +11,7 @@ pub(crate) mod testing;
 pub mod topology;
 pub mod tracepoint;
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -45,7 +43,7 @@ impl Machine {
     /// # Errors
     ///
     /// `/proc` or `/sys` cannot be read.
-    pub fn read(root: &Path) -> io::Result<Self> {
+    pub fn read(root: &Path) -> std::io::Result<Self> {
         let cpu = cpu::Processor::read(root)?;
         Ok(Self {
             host: Untrusted::from(read_line(root, "proc/sys/kernel/hostname")?),
@@ -73,14 +71,15 @@ impl Machine {
 }
 
 /// First line of a file below `root`, without its end.
-pub(crate) fn read_line(root: &Path, path: &str) -> io::Result<String> {
+pub(crate) fn read_line(root: &Path, path: &str) -> std::io::Result<String> {
     let text = read(root, path)?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
 /// A whole file below `root`. The error names the file.
-pub(crate) fn read(root: &Path, path: &str) -> io::Result<String> {
+pub(crate) fn read(root: &Path, path: &str) -> std::io::Result<String> {
     let path: PathBuf = root.join(path);
-    std::fs::read_to_string(&path)
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display())))
+    std::fs::read_to_string(&path).map_err(|error| {
+        std::io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
+    })
 }

@@ -32,6 +32,13 @@ impl Tree {
         fs::write(path, text).unwrap();
     }
 
+    /// Makes a symbolic link, as sysfs has them: to a path that need not exist.
+    pub(crate) fn link(&self, path: &str, target: &str) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(target, path).unwrap();
+    }
+
     /// Makes a PMU: files below its folder.
     pub(crate) fn pmu(&self, name: &str, files: &[(&str, &str)]) {
         for (path, text) in files {

@@ -192,7 +192,7 @@ fn files(folder: &Path, prefix: &str) -> Vec<(String, String)> {
 }
 
 /// The text of a small file without its ends. `None` if it is not there, too long, or holds what a terminal obeys.
-fn text(path: &Path) -> Option<String> {
+pub(in crate::machine) fn text(path: &Path) -> Option<String> {
     if !path.is_file() {
         return None;
     }

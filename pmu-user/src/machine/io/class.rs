@@ -1,0 +1,99 @@
+//! What a PCI device is, in a word or two of ours, from its class code (PCI Code and ID Assignment Specification).
+
+/// Functions of Intel's processors whose class says less than their number does: vendor 0x8086.
+const ACCELERATORS: [(u16, &str); 5] = [
+    (DSA, "data mover (DSA)"),
+    (IAX, "compression (IAX)"),
+    (QAT, "crypto and compression (QAT)"),
+    (HQM, "load balancer (DLB)"),
+    (0x2714, "load balancer (DLB)"),
+];
+/// Data Streaming Accelerator.
+pub(super) const DSA: u16 = 0x0b25;
+/// In-Memory Analytics Accelerator.
+pub(super) const IAX: u16 = 0x0cfe;
+/// QuickAssist of Sapphire Rapids and later.
+pub(super) const QAT: u16 = 0x4940;
+/// Dynamic Load Balancer.
+pub(super) const HQM: u16 = 0x2710;
+/// Intel's vendor number.
+pub(super) const INTEL: u16 = 0x8086;
+
+fn accelerator(vendor: u16, device: u16) -> Option<&'static str> {
+    let known = ACCELERATORS.iter().find(|(known, _)| vendor == INTEL && *known == device);
+    known.map(|(_, word)| *word)
+}
+
+/// What a device with this 24-bit class code and these numbers is.
+#[must_use]
+pub fn word(class: u32, vendor: u16, device: u16) -> &'static str {
+    if let Some(word) = accelerator(vendor, device) {
+        return word;
+    }
+    match (class >> 16 & 0xff, class >> 8 & 0xff) {
+        (0x01, 0x04) => "RAID storage",
+        (0x01, 0x06) => "SATA storage",
+        (0x01, 0x07) => "SAS storage",
+        (0x01, 0x08) => "NVMe storage",
+        (0x01, _) => "storage",
+        (0x02, 0x00) => "Ethernet",
+        (0x02, 0x07) => "InfiniBand",
+        (0x02, _) => "network",
+        (0x03, 0x02) => "GPU",
+        (0x03, _) => "graphics",
+        (0x04, _) => "multimedia",
+        (0x05, 0x02) => "CXL memory",
+        (0x05, _) => "memory",
+        (0x06, 0x00) => "host bridge",
+        (0x06, 0x04) => "PCIe port",
+        (0x06, _) => "bridge",
+        (0x08, 0x06) => "IOMMU",
+        (0x08, 0x07) => "event collector",
+        (0x08, _) => "system function",
+        (0x0b, _) => "co-processor",
+        (0x0c, 0x03) => "USB",
+        (0x0c, _) => "serial bus",
+        (0x0d, _) => "wireless",
+        (0x10, _) => "encryption",
+        (0x11, _) => "signal processing",
+        (0x12, _) => "accelerator",
+        _ => "device",
+    }
+}
+
+/// Is it part of the way and not an end of it: a bridge, a port, a function of the chipset?
+#[must_use]
+pub fn is_infrastructure(class: u32, vendor: u16, device: u16) -> bool {
+    let by_class =
+        matches!(class >> 16 & 0xff, 0x06 | 0x08) || matches!(class >> 8 & 0xffff, 0x1101 | 0x0c05 | 0x0580);
+    by_class && accelerator(vendor, device).is_none()
+}
+
+/// Does another device stand behind it?
+#[must_use]
+pub const fn is_port(class: u32) -> bool {
+    class >> 8 & 0xffff == 0x0604
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_infrastructure, is_port, word};
+
+    #[test]
+    fn a_class_has_a_word_and_an_accelerator_its_own() {
+        assert_eq!(word(0x01_08_02, 0x144d, 0xa80a), "NVMe storage");
+        assert_eq!(word(0x03_02_00, 0x10de, 0x2330), "GPU");
+        assert_eq!(word(0x08_80_00, 0x8086, 0x0b25), "data mover (DSA)");
+        assert_eq!(word(0x08_80_00, 0x1234, 0x0b25), "system function");
+        assert_eq!(word(0xff_00_00, 0x1234, 0x0b25), "device");
+    }
+
+    #[test]
+    fn ports_and_chipset_functions_are_no_ends() {
+        let is_infrastructure = |class| is_infrastructure(class, 0x8086, 0x0b25 + 1);
+        assert!(is_port(0x06_04_00) && is_infrastructure(0x06_04_00));
+        assert!(!is_port(0x06_00_00) && is_infrastructure(0x06_00_00));
+        assert!(!is_infrastructure(0x02_00_00));
+        assert!(!super::is_infrastructure(0x08_80_00, 0x8086, 0x0b25), "DSA moves data");
+    }
+}
