@@ -9,6 +9,7 @@ mod boxes;
 pub mod class;
 pub mod dmi;
 pub mod function;
+pub mod learn;
 pub mod link;
 pub mod memory;
 mod parts;
@@ -16,6 +17,7 @@ pub mod pci;
 mod place;
 pub mod stack;
 mod stack_tables;
+pub mod verify;
 
 use std::{ffi::OsString, path::Path};
 
