@@ -1,0 +1,164 @@
+//! What procfs says about processes and devices: open files, mapped files, namespaces, mounts.
+//!
+//! Processes come and go, and their names and paths are theirs to choose: whoever vanishes is left out, and every list has
+//! a limit.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _},
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+};
+
+use super::{Bdf, function::interfaces_in, names, pci::bdf_of};
+use crate::untrusted::Untrusted;
+
+/// Bytes of one file of a process that are looked at.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+
+/// A process, as far as it may use devices.
+pub(super) struct Process {
+    pub(super) pid: u32,
+    pub(super) name: Untrusted,
+    pub(super) cgroup: Untrusted,
+    /// Paths of device nodes and of devices' memory that it has open or mapped.
+    pub(super) opened: Vec<Untrusted>,
+    /// Its network namespace.
+    pub(super) network: Option<Untrusted>,
+    /// Its mount namespace.
+    pub(super) mounts: Option<Untrusted>,
+}
+
+/// All processes.
+pub(super) struct Processes {
+    pub(super) seen: Vec<Process>,
+    /// How many could not be looked into.
+    pub(super) hidden: usize,
+}
+
+/// All processes below `root`. Kernel threads, which have no memory of their own, are left out.
+pub(super) fn all(root: &Path) -> Processes {
+    let mut processes = Processes { seen: Vec::new(), hidden: 0 };
+    for name in names(&root.join("proc")) {
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        match read(root, pid) {
+            Ok(process) => processes.seen.extend(process),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => processes.hidden += 1,
+            // It is gone.
+            Err(_) => {}
+        }
+    }
+    processes
+}
+
+fn read(root: &Path, pid: u32) -> io::Result<Option<Process>> {
+    let at = root.join(format!("proc/{pid}"));
+    let maps = bytes(&at.join("maps"))?;
+    let mut opened: Vec<Untrusted> =
+        mapped(&maps).filter(|path| is_device(path)).map(Untrusted::new).collect();
+    for entry in fs::read_dir(at.join("fd"))? {
+        // Descriptors are closed while we look.
+        let Ok(target) = entry.and_then(|entry| fs::read_link(entry.path())) else { continue };
+        let path = target.as_os_str().as_bytes();
+        if is_device(path) {
+            opened.push(Untrusted::new(path));
+        }
+    }
+    opened.sort();
+    opened.dedup();
+    if maps.is_empty() && opened.is_empty() {
+        return Ok(None);
+    }
+    let comm = bytes(&at.join("comm"))?;
+    Ok(Some(Process {
+        pid,
+        name: Untrusted::new(comm.strip_suffix(b"\n").unwrap_or(&comm)),
+        cgroup: cgroup(&bytes(&at.join("cgroup"))?),
+        opened,
+        network: namespace(root, &pid.to_string(), "net"),
+        mounts: namespace(root, &pid.to_string(), "mnt"),
+    }))
+}
+
+fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())
+}
+
+/// Paths in `/proc/PID/maps`: what follows five fields and spaces.
+fn mapped(maps: &[u8]) -> impl Iterator<Item = &[u8]> {
+    lines(maps).filter_map(|line| line.iter().position(|&byte| byte == b'/').map(|at| &line[at..]))
+}
+
+fn is_device(path: &[u8]) -> bool {
+    path.starts_with(b"/dev/") || path.starts_with(b"/sys/devices/")
+}
+
+/// The path in the v2 hierarchy (`0::/…`), or in the first v1 hierarchy.
+fn cgroup(text: &[u8]) -> Untrusted {
+    let path = |line: &[u8]| line.splitn(3, |&byte| byte == b':').nth(2).map(Untrusted::new);
+    let v2 = lines(text)
+        .find(|line| line.starts_with(b"0::"))
+        .and_then(path)
+        .filter(|path| path.as_bytes() != b"/");
+    v2.or_else(|| lines(text).next().and_then(path)).unwrap_or_default()
+}
+
+/// A namespace of a process (`net`, `mnt`), as the kernel names it: `net:[4026531840]`.
+pub(super) fn namespace(root: &Path, process: &str, kind: &str) -> Option<Untrusted> {
+    let link = fs::read_link(root.join(format!("proc/{process}/ns/{kind}"))).ok()?;
+    Some(Untrusted::from(link.as_os_str()))
+}
+
+/// Interfaces with a device in the network namespace of a process, by what is mounted at its `/sys`; `None` if that shows
+/// another namespace: it shows the one that it was mounted in.
+pub(super) fn interfaces(root: &Path, pid: u32) -> Option<Vec<(Untrusted, Bdf)>> {
+    let listed = bytes(&root.join(format!("proc/{pid}/net/dev"))).ok()?;
+    // Two lines of titles, then `  eth0: 1 2 3…`.
+    let names = lines(&listed).skip(2).filter_map(|line| {
+        let name = line.trim_ascii_start();
+        name.iter().rposition(|&byte| byte == b':').map(|end| &name[..end])
+    });
+    let mut names: Vec<&[u8]> = names.collect();
+    names.sort_unstable();
+    let shown = interfaces_in(&root.join(format!("proc/{pid}/root/sys/class/net")));
+    let same = names.len() == shown.len()
+        && shown.iter().all(|one| names.binary_search(&one.name.as_bytes()).is_ok());
+    same.then(|| shown.into_iter().filter_map(|one| Some((one.name, one.device?))).collect())
+}
+
+/// Block devices that are mounted where a process sees them, with the mount point (proc(5): fields 3 and 5).
+pub(super) fn mounted(root: &Path, pid: u32) -> Option<Vec<((u32, u32), Untrusted)>> {
+    let text = bytes(&root.join(format!("proc/{pid}/mountinfo"))).ok()?;
+    let mount = |line: &[u8]| {
+        let mut words = line.split(|&byte| byte == b' ').skip(2);
+        let (number, point) = (words.next()?, words.nth(1)?);
+        let (major, minor) = std::str::from_utf8(number).ok()?.split_once(':')?;
+        Some(((major.parse().ok()?, minor.parse().ok()?), Untrusted::new(point)))
+    };
+    Some(lines(&text).filter_map(mount).collect())
+}
+
+/// The device whose memory a path of sysfs is: `/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/resource0`.
+pub(super) fn of_resource(path: &Untrusted) -> Option<Bdf> {
+    let path = path.to_path();
+    let is_resource =
+        path.file_name()?.as_bytes().starts_with(b"resource") && path.starts_with("/sys/devices");
+    is_resource.then(|| bdf_of(path.parent()?))?
+}
+
+/// Minor numbers of NVIDIA's devices, from its driver.
+pub(super) fn nvidia(root: &Path) -> Vec<(u32, Bdf)> {
+    let folder = "proc/driver/nvidia/gpus";
+    let minor = |name: std::ffi::OsString| {
+        let text = crate::machine::read(root, &format!("{folder}/{}/information", name.to_str()?)).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Device Minor:"))?;
+        Some((line.trim().parse().ok()?, name.to_str()?.parse().ok()?))
+    };
+    names(&root.join(folder)).into_iter().filter_map(minor).collect()
+}
