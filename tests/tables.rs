@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use pmbpf::{
     metric::offline::{Counted, evaluate},
     table::{
+        io,
         model::{self, Counters, Model},
         perfmon,
     },
@@ -42,6 +43,9 @@ fn a_table_reads_back_as_it_was_written() {
 fn built_in_tables_are_as_an_import_writes_them() {
     for (name, text) in model::KNOWN {
         assert_eq!(model::write(&model::read(text).unwrap()), *text, "{name}");
+    }
+    for (name, text) in io::KNOWN {
+        assert_eq!(io::write(&io::read(text).unwrap()), *text, "{name}");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Tables of CPU models: imported from a perfmon directory by the code that reads one at run time.
+//! Tables of CPU models: imported from a perfmon directory by the code that reads one at run time, and from a file of facts about
+//! the boxes that count I/O.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,20 +21,37 @@ pub(crate) enum Tables {
         #[arg(long, value_name = "TEXT")]
         source: Option<String>,
     },
+    /// Write the I/O tables of pmu-user/tables anew from a file of facts (JSON)
+    Io {
+        /// Events and metrics of each platform's boxes
+        file: PathBuf,
+        /// Where it comes from, for the tables' heads
+        #[arg(long, value_name = "TEXT")]
+        source: String,
+    },
 }
 
 /// Does it.
 pub(crate) fn run(tables: &Tables) -> anyhow::Result<()> {
-    let Tables::Import { folder, source } = tables;
-    let folder = folder.canonicalize()?;
-    let source = match source {
-        Some(source) => source.clone(),
-        None => commit(&folder)?,
-    };
+    match tables {
+        Tables::Import { folder, source } => {
+            let folder = folder.canonicalize()?;
+            let source = match source {
+                Some(source) => source.clone(),
+                None => commit(&folder)?,
+            };
+            import("import_tables", &folder, &source)
+        }
+        Tables::Io { file, source } => import("import_io_tables", &file.canonicalize()?, source),
+    }
+}
+
+/// Runs one of the examples that write tables.
+fn import(example: &str, from: &Path, source: &str) -> anyhow::Result<()> {
     let into = command::root().join("pmu-user/tables");
     let mut cargo = setup::all()?.cargo();
-    cargo.args(["run", "--quiet", "--package", "pmu-user", "--example", "import_tables", "--"]);
-    command::run(cargo.args([folder.as_os_str(), source.as_ref(), into.as_os_str()]))
+    cargo.args(["run", "--quiet", "--package", "pmu-user", "--example", example, "--"]);
+    command::run(cargo.args([from.as_os_str(), source.as_ref(), into.as_os_str()]))
 }
 
 fn commit(folder: &Path) -> anyhow::Result<String> {

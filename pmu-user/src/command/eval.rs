@@ -1,17 +1,22 @@
 //! `pmbpf eval`: metrics from counts that somebody else has counted.
 
-use std::{fs::File, io::BufReader, path::PathBuf};
+use std::{
+    fs::File,
+    io::BufReader,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
+use serde::de::DeserializeOwned;
 
 use super::{
     failure::Usage,
     output::{self, Stream},
 };
 use crate::{
-    metric::offline::{Counted, evaluate},
-    table::model,
-    view::{Format, evaluation},
+    metric::{io, offline},
+    table::{io as io_table, model},
+    view::{self, Format, evaluation},
 };
 
 /// Arguments.
@@ -20,11 +25,15 @@ pub(super) struct Args {
     /// CPU model whose formulas are used, as icelakex
     #[arg(long, value_name = "MODEL")]
     cpu: String,
-    /// Counts and constants: {"constants": {"NAME": number, …}, "counts": {"EVENT": number, …}}
+    /// Counts and constants: {"constants": {"NAME": number, …}, "counts": {"EVENT": number, …}};
+    /// with --io: {"seconds": number, "link": {"speed": "16.0 GT/s PCIe", "width": 16}, "counts": {…}}
     #[arg(long, value_name = "FILE")]
     counts: PathBuf,
+    /// Compute metrics of I/O (PCIe, L3 misses of devices, VT-d, DRAM, UPI), and of the link if there is one
+    #[arg(long)]
+    io: bool,
     /// Use the formulas of this perfmon directory instead of the built-in ones
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "io")]
     perfmon_dir: Option<PathBuf>,
     #[command(flatten)]
     output: output::Output,
@@ -32,28 +41,56 @@ pub(super) struct Args {
 
 /// Computes and prints.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
-    let model = model::load(&args.cpu, args.perfmon_dir.as_deref()).map_err(|error| match error {
-        model::FindError::NoModel { .. } => anyhow::Error::from(Usage(error.to_string())),
-        other => other.into(),
-    })?;
-    let counted = read(args)?;
-    let evaluated = evaluate(&model, &counted);
-    let mut into = args.output.open(Stream::Stdout);
-    match args.output.format() {
-        Format::Json => evaluation::json(&model, &evaluated, &mut into)?,
-        Format::Text => evaluation::text(&model, &evaluated, &mut into)?,
-        Format::Csv => return Err(Usage("eval writes text or JSON; leave out --csv".to_owned()).into()),
-    }
-    if !evaluated.unknown.is_empty() {
-        let names = evaluated.unknown.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
-        let count = evaluated.unknown.len();
-        output::talk(&format!("no formula of {} uses {count} of the counts: {names}", model.name));
+    let unknown = if args.io { of_boxes(args)? } else { of_cores(args)? };
+    if !unknown.is_empty() {
+        let names = unknown.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+        output::talk(&format!("no formula of {} uses {} of the counts: {names}", args.cpu, unknown.len()));
     }
     Ok(0)
 }
 
-fn read(args: &Args) -> anyhow::Result<Counted> {
-    let path = args.counts.display();
-    let file = File::open(&args.counts).with_context(|| format!("cannot read {path}"))?;
+/// Metrics of a CPU model; counts that nobody needs.
+fn of_cores(args: &Args) -> anyhow::Result<Vec<String>> {
+    let model = model::load(&args.cpu, args.perfmon_dir.as_deref()).map_err(|error| match error {
+        model::FindError::NoModel { .. } => anyhow::Error::from(Usage(error.to_string())),
+        other => other.into(),
+    })?;
+    let counted: offline::Counted = read(&args.counts)?;
+    let evaluated = offline::evaluate(&model, &counted);
+    let mut into = args.output.open(Stream::Stdout);
+    match args.output.format() {
+        Format::Json => evaluation::json(&model, &evaluated, &mut into)?,
+        Format::Text => evaluation::text(&model, &evaluated, &mut into)?,
+        Format::Csv => return Err(no_csv()),
+    }
+    Ok(evaluated.unknown)
+}
+
+/// I/O metrics of a platform; counts that nobody knows.
+fn of_boxes(args: &Args) -> anyhow::Result<Vec<String>> {
+    let table = io_table::load(&args.cpu).map_err(|error| match error {
+        io_table::FindError::NoModel { .. } => anyhow::Error::from(Usage(error.to_string())),
+        other => other.into(),
+    })?;
+    let counted: io::offline::Counted = read(&args.counts)?;
+    let wrong = |error: io::offline::CountedError| Usage(format!("{}: {error}", args.counts.display()));
+    let evaluated = io::offline::evaluate(&table, &counted).map_err(wrong)?;
+    let name = args.cpu.to_ascii_lowercase();
+    let mut into = args.output.open(Stream::Stdout);
+    match args.output.format() {
+        Format::Json => view::io::evaluation::json(&name, &table, &counted, &evaluated, &mut into)?,
+        Format::Text => view::io::evaluation::text(&name, &table, &counted, &evaluated, &mut into)?,
+        Format::Csv => return Err(no_csv()),
+    }
+    Ok(evaluated.unknown)
+}
+
+fn no_csv() -> anyhow::Error {
+    Usage("eval writes text or JSON; leave out --csv".to_owned()).into()
+}
+
+fn read<T: DeserializeOwned>(counts: &Path) -> anyhow::Result<T> {
+    let path = counts.display();
+    let file = File::open(counts).with_context(|| format!("cannot read {path}"))?;
     serde_json::from_reader(BufReader::new(file)).map_err(|error| Usage(format!("{path}: {error}")).into())
 }

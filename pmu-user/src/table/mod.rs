@@ -3,6 +3,7 @@
 pub mod event;
 pub mod formula;
 pub mod hint;
+pub mod io;
 pub mod listing;
 pub mod metric;
 pub mod model;

@@ -1,0 +1,4 @@
+//! Metrics of I/O: from counts of boxes and properties of links to values.
+
+pub mod link;
+pub mod offline;

@@ -1,0 +1,284 @@
+//! Counts of boxes out of a file → every I/O metric of a platform, and how full a link was.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use super::link::{self, Link, SpeedError, Traffic};
+use crate::{
+    metric::{
+        formulas::{Formulas, Inputs, Results},
+        value::Value,
+    },
+    table::io::{IoTable, Of, SECONDS},
+};
+
+/// What a file of counts says.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct Counted {
+    /// How long was counted.
+    pub seconds: f64,
+    /// The link that all of it went through, if utilisation is asked for.
+    #[serde(default)]
+    pub link: Option<Link>,
+    /// By event; `null` if it was not counted.
+    pub counts: BTreeMap<String, Option<f64>>,
+}
+
+/// A file that cannot be computed with.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CountedError {
+    /// Nothing can be counted in that time.
+    #[error("`seconds` must be more than 0, not {0}")]
+    Seconds(f64),
+    /// No counter counts that.
+    #[error("`{0}` cannot be {1}: a count is 0 or more")]
+    Count(String, f64),
+    /// The link.
+    #[error("link: {0}")]
+    Speed(#[from] SpeedError),
+}
+
+/// Every metric, and what of the file nobody needed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluated {
+    /// Metrics of the table, what its platforms cannot have, then figures about the link.
+    pub metrics: Vec<EvaluatedMetric>,
+    /// Events that the table does not know.
+    pub unknown: Vec<String>,
+}
+
+/// One metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EvaluatedMetric {
+    /// Its name.
+    pub name: String,
+    /// Unit of its value.
+    pub unit: String,
+    /// What it can be computed for: `part`, `stack`, …; `link` for figures about the link.
+    pub scope: String,
+    /// Whose definition it is, `cookbook` or another source.
+    pub definition: String,
+    /// Its value.
+    pub value: Value,
+}
+
+/// Names of events that a reason lists before it only counts.
+const NAMED_MAX: usize = 3;
+
+/// Computes every metric of `table`. An event that is not in the file, or `null` there, makes what needs it missing: that a part
+/// was not counted does not mean that nothing went through it.
+///
+/// # Errors
+///
+/// The time, a count or the link's speed cannot be.
+pub fn evaluate(table: &IoTable, counted: &Counted) -> Result<Evaluated, CountedError> {
+    if !(counted.seconds > 0.0 && counted.seconds.is_finite()) {
+        return Err(CountedError::Seconds(counted.seconds));
+    }
+    if let Some((name, count)) =
+        counted.counts.iter().find_map(|(name, count)| Some((name, count.filter(|count| *count < 0.0)?)))
+    {
+        return Err(CountedError::Count(name.clone(), count));
+    }
+    let mut used = BTreeSet::new();
+    let counts = named(table, &counted.counts, &mut used);
+    let mut metrics = values(table, &counts, counted.seconds, Of::All);
+    metrics.extend(table.absent.iter().map(|absent| EvaluatedMetric {
+        name: absent.name.clone(),
+        unit: absent.unit.clone(),
+        scope: String::new(),
+        definition: String::new(),
+        value: Value::Missing(absent.why.clone()),
+    }));
+    if let Some(link) = &counted.link {
+        let figures = link::figures(&link.rate()?, &traffic(&metrics));
+        metrics.extend(figures.into_iter().map(|figure| EvaluatedMetric {
+            name: figure.name.to_owned(),
+            unit: figure.unit.to_owned(),
+            scope: "link".to_owned(),
+            definition: figure.definition.to_owned(),
+            value: figure.value,
+        }));
+    }
+    let unknown = counted.counts.keys().filter(|name| !used.contains(*name)).cloned().collect();
+    Ok(Evaluated { metrics, unknown })
+}
+
+/// Every metric that can be computed for `of` from counts by operand over `seconds`; NaN is a count that is not known.
+#[must_use]
+pub fn values(table: &IoTable, counts: &[f64], seconds: f64, of: Of) -> Vec<EvaluatedMetric> {
+    let counts = table.counts_of(counts, of);
+    let constant = |name: &String| if name == SECONDS { seconds } else { f64::NAN };
+    let constants: Vec<f64> = table.model.constants.iter().map(constant).collect();
+    let (formulas, mut results) = (Formulas::new(&table.model), Results::default());
+    formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
+    let wanted = |index: &u32| of == Of::All || table.scope(*index) == Some(crate::table::io::Scope::Part);
+    let metrics = (0..table.model.metrics.len() as u32).filter(wanted);
+    metrics
+        .map(|index| {
+            let metric = &table.model.metrics[index as usize];
+            let value = match formulas.value(index, &results) {
+                Some(value) => Value::exact(value),
+                None => Value::Missing(
+                    uncounted(table, index, &counts)
+                        .unwrap_or_else(|| formulas.why(index, &table.model, &results).words(&table.model)),
+                ),
+            };
+            EvaluatedMetric {
+                name: metric.name.clone(),
+                unit: metric.unit.clone(),
+                scope: metric.domain.clone(),
+                definition: metric.groups.join(" "),
+                value,
+            }
+        })
+        .collect()
+}
+
+/// Which events of a metric were not counted, if any.
+fn uncounted(table: &IoTable, metric: u32, counts: &[f64]) -> Option<String> {
+    let operands = table.model.operands_of(metric);
+    let missing: Vec<&str> = operands
+        .iter()
+        .filter(|operand| counts[**operand as usize].is_nan())
+        .filter_map(|operand| table.operand(*operand))
+        .collect();
+    let named = missing.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+    match missing.len() {
+        0 => None,
+        1 => Some(format!("{named} was not counted")),
+        count if count <= NAMED_MAX => Some(format!("{named} were not counted")),
+        count => Some(format!("{named} and {} more were not counted", count - NAMED_MAX)),
+    }
+}
+
+/// Counts by operand: by the exact name, else in any case.
+fn named(table: &IoTable, counts: &BTreeMap<String, Option<f64>>, used: &mut BTreeSet<String>) -> Vec<f64> {
+    let small: BTreeMap<String, &String> =
+        counts.keys().map(|name| (name.to_ascii_lowercase(), name)).collect();
+    let of = |name: &String| {
+        let found = counts.get_key_value(name).map(|(name, _)| name);
+        found.or_else(|| small.get(&name.to_ascii_lowercase()).copied())
+    };
+    // An event that no formula uses is known all the same.
+    used.extend(table.model.events.iter().filter_map(|event| of(&event.name)).cloned());
+    let value = |name: &String| of(name).and_then(|name| counts[name]).unwrap_or(f64::NAN);
+    table.model.operands.iter().map(value).collect()
+}
+
+/// What went through the link. Where completions of CPUs' reads are not counted, their requests are.
+fn traffic(metrics: &[EvaluatedMetric]) -> Traffic {
+    let find = |names: &[&str]| {
+        let found = names.iter().find_map(|name| metrics.iter().find(|metric| metric.name == *name));
+        let none = || Value::Missing(format!("this platform does not count {}", names[0]));
+        found.map_or_else(none, |metric| metric.value.clone())
+    };
+    Traffic {
+        inbound_read: find(&["pcie.inbound_read_bw"]),
+        inbound_write: find(&["pcie.inbound_write_bw"]),
+        outbound_read: find(&["pcie.outbound_read_bw", "pcie.outbound_read_bw.by_cpu"]),
+        outbound_write: find(&["pcie.outbound_write_bw"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Counted, CountedError, Evaluated, evaluate, values};
+    use crate::{
+        metric::value::Value,
+        table::io::{IoTable, Of, load},
+    };
+
+    fn counted(json: &str) -> Counted {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn of(evaluated: &Evaluated, name: &str) -> Value {
+        evaluated.metrics.iter().find(|metric| metric.name == name).unwrap().value.clone()
+    }
+
+    fn memory_controllers(json: &str) -> Evaluated {
+        evaluate(&load("graniterapids").unwrap(), &counted(json)).unwrap()
+    }
+
+    #[test]
+    fn a_sum_is_missing_without_one_of_its_parts() {
+        let all = r#""UNC_M_CAS_COUNT_SCH0.RD": 1e9, "UNC_M_CAS_COUNT_SCH1.RD": 5e8"#;
+        let evaluated = memory_controllers(&format!(r#"{{"seconds": 2, "counts": {{{all}}}}}"#));
+        assert_eq!(of(&evaluated, "dram.read_bw"), Value::exact(48.0));
+        let missing =
+            r#"{"seconds": 2, "counts": {"UNC_M_CAS_COUNT_SCH0.RD": 1e9, "UNC_M_CAS_COUNT_SCH1.RD": null}}"#;
+        let why = Value::Missing("UNC_M_CAS_COUNT_SCH1.RD was not counted".to_owned());
+        assert_eq!(of(&memory_controllers(missing), "dram.read_bw"), why);
+    }
+
+    #[test]
+    fn a_reason_names_some_events_and_counts_the_rest() {
+        let evaluated = memory_controllers(r#"{"seconds": 1, "counts": {}}"#);
+        let Value::Missing(why) = of(&evaluated, "pcie.inbound_read_bw") else { panic!("{evaluated:?}") };
+        assert!(why.ends_with("MEM_READ.PART2 and 5 more were not counted"), "{why}");
+        let Value::Missing(why) = of(&evaluated, "dram.read_bw") else { panic!("{evaluated:?}") };
+        assert_eq!(why, "UNC_M_CAS_COUNT_SCH0.RD, UNC_M_CAS_COUNT_SCH1.RD were not counted");
+    }
+
+    #[test]
+    fn nothing_divided_by_nothing_is_missing() {
+        let counts =
+            r#"{"seconds": 1, "counts": {"UNC_I_MISC1.LOST_FWD": 0, "unc_i_transactions.wr_pref": 0}}"#;
+        let evaluated = memory_controllers(counts);
+        let why = "division by 0: UNC_I_TRANSACTIONS.WR_PREF".to_owned();
+        assert_eq!(of(&evaluated, "io.cpu_conflicts"), Value::Missing(why));
+        assert_eq!(evaluated.unknown, [""; 0], "names are taken in any case");
+    }
+
+    /// Ice Lake, with `count(part)` read and written by each part.
+    fn parts(table: &IoTable, count: impl Fn(u32) -> f64) -> Vec<f64> {
+        let part = |event: &String| crate::table::io::part_of(event).map_or(f64::NAN, &count);
+        table.model.operands.iter().map(part).collect()
+    }
+
+    #[test]
+    fn a_part_is_computed_from_its_own_events() {
+        let table = load("icelakex").unwrap();
+        let counts = parts(&table, |part| if part == 5 { f64::NAN } else { f64::from(part) * 250_000.0 });
+        let third = values(&table, &counts, 1.0, Of::Part(3));
+        let value = |name: &str| third.iter().find(|metric| metric.name == name).unwrap().value.clone();
+        assert_eq!(value("pcie.inbound_read_bw"), Value::exact(3.0));
+        assert!(third.iter().all(|metric| metric.scope == "part"), "a stack's metric is none of a part");
+        let fifth = values(&table, &counts, 1.0, Of::Part(5));
+        let why = "UNC_IIO_DATA_REQ_OF_CPU.MEM_READ.PART5 was not counted".to_owned();
+        assert_eq!(fifth[0].value, Value::Missing(why));
+    }
+
+    #[test]
+    fn requests_of_cpus_stand_in_where_completions_are_not_counted() {
+        let utilization = |model: &str, read: &str| {
+            let table = load(model).unwrap();
+            let traffic =
+                [("OF_CPU.MEM_READ", 0), ("OF_CPU.MEM_WRITE", 0), ("BY_CPU.MEM_WRITE", 0), (read, 250_000)];
+            let mut counts = Vec::new();
+            for (name, count) in traffic {
+                let count = |part| format!(r#""UNC_IIO_DATA_REQ_{name}.PART{part}": {count}"#);
+                counts.extend((0..table.parts).map(count));
+            }
+            let link = r#"{"speed": "16.0 GT/s PCIe", "width": 16}"#;
+            let json = format!(r#"{{"seconds": 1, "link": {link}, "counts": {{{}}}}}"#, counts.join(", "));
+            of(&evaluate(&table, &counted(&json)).unwrap(), "link.utilization.from_device")
+        };
+        assert_eq!(utilization("icelakex", "OF_CPU.CMPD"), Value::exact(0.025));
+        assert_eq!(utilization("sierraforest", "BY_CPU.MEM_READ"), Value::exact(0.025));
+        assert!(utilization("icelakex", "BY_CPU.MEM_READ").known().is_none());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_is_refused() {
+        let error = |json: &str| evaluate(&load("icelakex").unwrap(), &counted(json)).unwrap_err();
+        assert_eq!(error(r#"{"seconds": 0, "counts": {}}"#), CountedError::Seconds(0.0));
+        assert_eq!(error(r#"{"seconds": -1, "counts": {}}"#), CountedError::Seconds(-1.0));
+        let negative = error(r#"{"seconds": 1, "counts": {"UNC_I_FAF_INSERTS": -5}}"#);
+        assert_eq!(negative.to_string(), "`UNC_I_FAF_INSERTS` cannot be -5: a count is 0 or more");
+        let speed = error(r#"{"seconds": 1, "counts": {}, "link": {"speed": "fast", "width": 1}}"#);
+        assert_eq!(speed.to_string(), "link: `fast` is no link speed, as `16.0 GT/s PCIe` is one");
+    }
+}

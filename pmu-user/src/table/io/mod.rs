@@ -1,0 +1,324 @@
+//! Tables of what a platform's boxes outside the cores count about I/O, and the metrics computed from it.
+//!
+//! A table is a [`Model`] like a core's, with encodings and formulas, and what only boxes have: which models it serves, how many
+//! parts a stack has, how many counters each kind of box, which counters run freely, and what cannot be measured at all.
+//! Those of Intel's servers are made by `cargo xtask tables io`, those of AMD and Arm are written by hand.
+
+#[cfg(test)]
+mod encodings;
+pub mod import;
+mod known;
+#[cfg(test)]
+pub(crate) mod testing;
+mod text;
+
+use super::{
+    formula::Expr,
+    model::{Model, TableFault},
+};
+
+pub use self::{
+    known::{FindError, KNOWN, for_machine, load},
+    text::{read, write},
+};
+
+/// The one constant of every table: length of the interval, in seconds.
+pub const SECONDS: &str = "SECONDS";
+
+/// Everything known about the I/O of some platforms.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IoTable {
+    /// Models whose facts these are: `graniterapids`, `sierraforest`. The first names the table.
+    pub models: Vec<String>,
+    /// Parts of a stack that events tell apart: a part is a root port, or a few of them. 0 where no event does.
+    pub parts: u32,
+    /// Kinds of boxes, by name.
+    pub boxes: Vec<BoxKind>,
+    /// Counters that always run.
+    pub free_running: Vec<FreeRunning>,
+    /// What cannot be measured on these platforms, and why.
+    pub absent: Vec<Absent>,
+    /// Events and metrics. A metric's domain is its [`Scope`], its groups say whose definition it is: `cookbook`, `perfmon`.
+    pub model: Model,
+}
+
+/// A kind of box that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoxKind {
+    /// Its name, as events have it and as the kernel's PMUs have it between `uncore_` and the number: `iio`.
+    pub unit: String,
+    /// Counters of one box.
+    pub counters: u32,
+    /// A term that all events which count at a time must share, because the box has one register for it: `config1`.
+    pub shared: Option<String>,
+}
+
+/// A counter that is always on, beside the programmable ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FreeRunning {
+    /// Its PMU, without `uncore_` and the number: `iio_free_running`.
+    pub unit: String,
+    /// Its name there: `bw_in_port0`.
+    pub name: String,
+    /// Terms in perf's notation, without a PMU.
+    pub terms: String,
+    /// Bytes that one count stands for; 0 for a clock. The kernel's own `.scale` was wrong by a factor of 8 for Ice Lake and
+    /// Sapphire Rapids until 2025 (commits 32c7f1150225 and 506f981ab40f).
+    pub unit_bytes: u32,
+    /// Bits after which it begins again at 0.
+    pub width_bits: u32,
+}
+
+/// A metric that these platforms cannot have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// Its name elsewhere.
+    pub name: String,
+    /// Its unit elsewhere.
+    pub unit: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// The smallest thing that a metric can be computed for. Larger ones follow by adding up counts ([`IoTable::total`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Part of a stack: a root port with what is behind it.
+    Part,
+    /// An I/O stack: a box each of several kinds, with the same number.
+    Stack,
+    /// A channel of memory.
+    Channel,
+    /// A link between sockets.
+    Link,
+    /// A socket: boxes of different kinds that do not belong together one by one.
+    Socket,
+}
+
+/// Words of scopes.
+const SCOPES: [(Scope, &str); 5] = [
+    (Scope::Part, "part"),
+    (Scope::Stack, "stack"),
+    (Scope::Channel, "channel"),
+    (Scope::Link, "link"),
+    (Scope::Socket, "socket"),
+];
+
+impl Scope {
+    /// Its name in tables and every output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        SCOPES[self as usize].1
+    }
+
+    fn read(word: &str) -> Option<Self> {
+        SCOPES.iter().find(|(_, name)| *name == word).map(|(scope, _)| *scope)
+    }
+}
+
+/// What a metric is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// Everything that the counts are of: a stack, a socket, the whole machine.
+    All,
+    /// One part of each stack that the counts are of.
+    Part(u32),
+}
+
+impl Of {
+    /// Does a question about it need this event?
+    #[must_use]
+    pub fn needs(self, event: &str) -> bool {
+        match (self, part_of(event)) {
+            (Self::Part(wanted), Some(part)) => wanted == part,
+            _ => true,
+        }
+    }
+}
+
+/// The part that an event counts for: 3 of `UNC_IIO_DATA_REQ_OF_CPU.MEM_READ.PART3`.
+#[must_use]
+pub fn part_of(event: &str) -> Option<u32> {
+    event.rsplit_once(".PART").and_then(|(_, number)| number.parse().ok())
+}
+
+impl IoTable {
+    /// The table's name: that of the first model.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.models.first().map_or("?", String::as_str)
+    }
+
+    /// The smallest thing a metric can be computed for.
+    #[must_use]
+    pub fn scope(&self, metric: u32) -> Option<Scope> {
+        Scope::read(&self.model.metrics.get(metric as usize)?.domain)
+    }
+
+    /// Events that a metric needs for `of`, as indices of the model's operands.
+    #[must_use]
+    pub fn events_of(&self, metric: u32, of: Of) -> Vec<u32> {
+        let mut events = self.model.operands_of(metric);
+        events.retain(|&operand| self.operand(operand).is_some_and(|event| of.needs(event)));
+        events
+    }
+
+    /// Name of an operand.
+    #[must_use]
+    pub fn operand(&self, index: u32) -> Option<&str> {
+        self.model.operands.get(index as usize).map(String::as_str)
+    }
+
+    /// The kind of box that counts an event.
+    #[must_use]
+    pub fn kind(&self, unit: &str) -> Option<&BoxKind> {
+        self.boxes.iter().find(|kind| kind.unit == unit)
+    }
+
+    /// Counts of an operand in several boxes → one for all of them. NaN, which is "not known", spreads.
+    ///
+    /// Clocks of I/O stacks are averaged, everything else is added up: formulas take cycles of such a clock for its frequency,
+    /// and two stacks are not one that is twice as fast.
+    #[must_use]
+    pub fn total(&self, operand: u32, boxes: &[f64]) -> f64 {
+        let sum: f64 = boxes.iter().sum();
+        let event = self.operand(operand).and_then(|name| self.model.event(name));
+        let clock = event.is_some_and(|event| {
+            matches!(event.unit.as_str(), "iio" | "irp") && event.name.ends_with("CLOCKTICKS")
+        });
+        match (boxes.len(), clock) {
+            (0, _) => f64::NAN,
+            (count, true) => sum / count as f64,
+            (_, false) => sum,
+        }
+    }
+
+    /// Counts by operand for a question about `of`: what other parts did is no part of it, so it is 0 there.
+    #[must_use]
+    pub fn counts_of(&self, counts: &[f64], of: Of) -> Vec<f64> {
+        let operands = self.model.operands.iter().zip(counts);
+        operands.map(|(event, count)| if of.needs(event) { *count } else { 0.0 }).collect()
+    }
+
+    /// Everything in the table that cannot be, none if it is sound.
+    #[must_use]
+    pub fn faults(&self) -> Vec<IoFault> {
+        let mut faults: Vec<IoFault> = self.model.faults().into_iter().map(IoFault::Model).collect();
+        for event in &self.model.events {
+            if self.kind(&event.unit).is_none() {
+                faults.push(IoFault::NoBox(event.name.clone(), event.unit.clone()));
+            }
+            if part_of(&event.name).is_some_and(|part| part >= self.parts) {
+                faults.push(IoFault::NoPart(event.name.clone()));
+            }
+        }
+        for metric in &self.model.metrics {
+            if Scope::read(&metric.domain).is_none() {
+                faults.push(IoFault::NoScope(metric.name.clone()));
+            }
+            metric.formula.visit(&mut |part| {
+                if let Expr::Metric(_) = part {
+                    faults.push(IoFault::Nested(metric.name.clone()));
+                }
+            });
+        }
+        faults
+    }
+}
+
+/// Something in a table that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IoFault {
+    /// In its events or metrics.
+    #[error(transparent)]
+    Model(TableFault),
+    /// Nothing counts an event.
+    #[error("`{0}` is counted by `{1}`, which is no kind of box there")]
+    NoBox(String, String),
+    /// An event is of a part that a stack does not have.
+    #[error("`{0}` is of a part that there is not")]
+    NoPart(String),
+    /// A metric does not say what it is of.
+    #[error("`{0}` has no scope")]
+    NoScope(String),
+    /// A metric is computed from another one: events of a metric must be in its own formula, for the sake of parts.
+    #[error("`{0}` names a metric in its formula")]
+    Nested(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{IoFault, Of, Scope, load, part_of, read};
+
+    #[test]
+    fn an_event_names_its_part() {
+        assert_eq!(part_of("UNC_IIO_DATA_REQ_OF_CPU.MEM_READ.PART7"), Some(7));
+        assert_eq!(part_of("UNC_IIO_COMP_BUF_INSERTS.CMPD.ALL_PARTS"), None);
+        assert_eq!(part_of("UNC_IIO_CLOCKTICKS"), None);
+    }
+
+    #[test]
+    fn a_question_about_a_part_needs_only_its_events() {
+        let table = load("icelakex").unwrap();
+        let names = |metric: &str, of: Of| {
+            let metric = table.model.metric(metric).unwrap();
+            let events = table.events_of(metric, of);
+            events.into_iter().map(|event| table.operand(event).unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let read = "UNC_IIO_DATA_REQ_OF_CPU.MEM_READ";
+        assert_eq!(names("pcie.inbound_read_bw", Of::Part(3)), [format!("{read}.PART3")]);
+        let all: Vec<String> = (0..8).map(|part| format!("{read}.PART{part}")).collect();
+        assert_eq!(names("pcie.inbound_read_bw", Of::All), all);
+        assert_eq!(
+            names("pcie.inbound_read_latency.part", Of::Part(2)),
+            [
+                "UNC_IIO_CLOCKTICKS",
+                "UNC_IIO_COMP_BUF_INSERTS.CMPD.PART2",
+                "UNC_IIO_COMP_BUF_OCCUPANCY.CMPD.PART2"
+            ]
+        );
+    }
+
+    #[test]
+    fn boxes_add_up_but_two_clocks_are_not_a_faster_one() {
+        let table = load("icelakex").unwrap();
+        let index = |name: &str| table.model.operands.iter().position(|known| known == name).unwrap() as u32;
+        assert_eq!(table.total(index("UNC_I_FAF_INSERTS"), &[1.0, 2.0]), 3.0);
+        assert_eq!(table.total(index("UNC_IIO_CLOCKTICKS"), &[1e9, 3e9]), 2e9);
+        assert_eq!(
+            table.total(index("UNC_UPI_CLOCKTICKS"), &[1e9, 3e9]),
+            4e9,
+            "utilisation divides by all of them"
+        );
+        assert!(table.total(index("UNC_I_FAF_INSERTS"), &[]).is_nan(), "no box counted nothing");
+        assert!(table.total(index("UNC_I_FAF_INSERTS"), &[1.0, f64::NAN]).is_nan());
+    }
+
+    #[test]
+    fn what_cannot_be_in_a_table_is_found() {
+        let text = |lines: &str| {
+            format!("pmbpf io table 1\nmodels\tx\nparts\t2\nbox\tiio\t4\t-\npmbpf table 1\nmodel\tx\n{lines}")
+        };
+        let faults = |lines: &str| read(&text(lines)).unwrap().faults();
+        let event = |name: &str, unit: &str| format!("event\t{name}\t{unit}\tevent=0x1\t0x1\t0\t-\n");
+        let metric = |scope: &str, formula: &str| {
+            format!("metric\tm\t1\t-\tMB/s\tio\t{scope}\t-\t1\t{formula}\t-\t-\n")
+        };
+        assert_eq!(faults(&(event("A.PART1", "iio") + &metric("part", "A.PART1"))), []);
+        assert_eq!(faults(&event("A.PART2", "iio")), [IoFault::NoPart("A.PART2".to_owned())]);
+        assert_eq!(faults(&event("A", "irp")), [IoFault::NoBox("A".to_owned(), "irp".to_owned())]);
+        let no_scope = faults(&(event("A", "iio") + &metric("device", "A")));
+        assert_eq!(no_scope, [IoFault::NoScope("m".to_owned())]);
+        assert_eq!(
+            faults(&metric("part", "A"))[0].to_string(),
+            "`m` counts `A`, which the table does not encode"
+        );
+    }
+
+    #[test]
+    fn scopes_have_the_words_that_tables_have() {
+        assert_eq!(Scope::Part.name(), "part");
+        assert_eq!(Scope::Socket.name(), "socket");
+        assert_eq!(load("sapphirerapids").unwrap().scope(0), Some(Scope::Part));
+    }
+}
