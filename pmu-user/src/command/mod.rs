@@ -6,6 +6,8 @@ mod dry_run;
 mod eval;
 mod failure;
 mod gate;
+mod io;
+mod io_pipeline;
 mod launch;
 mod list;
 mod metrics;
@@ -37,6 +39,8 @@ const EXIT_CODES: &str = "Exit codes:
 enum Command {
     /// Count and sample a command, processes, cgroups or everything, and report
     Run(Box<run::Args>),
+    /// Measure PCIe devices, memory, links, block and network devices, and whose doing it was
+    Io(Box<io::Args>),
     /// Report from a recording
     Report(report::Args),
     /// Compute every metric of a CPU model from counts in a file
@@ -58,6 +62,7 @@ impl Cli {
     pub fn execute(self) -> anyhow::Result<u8> {
         match self.command {
             Command::Run(args) => run::execute(&args),
+            Command::Io(args) => io::execute(&args),
             Command::Report(args) => report::execute(&args),
             Command::Eval(args) => eval::execute(&args),
             Command::Doctor(args) => doctor::execute(&args),

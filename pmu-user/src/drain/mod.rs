@@ -3,6 +3,7 @@
 //! Counts are as the kernel side holds them, growing and wrapping; a row that has not changed since the drain before
 //! is left out. Hot addresses, stacks and gaps belong to the tick alone. [`recording`] keeps drains, never metrics.
 
+pub mod io;
 pub mod reading;
 pub mod recording;
 pub mod slice;
@@ -331,6 +332,16 @@ pub struct Cost {
     pub drains_ns: u64,
     /// Time that the longest took.
     pub drain_max_ns: u64,
+}
+
+impl Cost {
+    /// Adds a drain that took so long.
+    pub fn drained(&mut self, took: Duration) {
+        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.drains += 1;
+        self.drains_ns += took_ns;
+        self.drain_max_ns = self.drain_max_ns.max(took_ns);
+    }
 }
 
 /// How it ended. The last frame of a complete recording.

@@ -50,6 +50,20 @@ pub struct Known {
     pub how: How,
 }
 
+impl Known {
+    /// Both together, as one number. Errors of both may go the same way.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            estimate: self.estimate + other.estimate,
+            low: self.low + other.low,
+            high: self.high + other.high,
+            coverage: self.coverage.min(other.coverage),
+            how: if self.how == How::Counted { other.how } else { self.how },
+        }
+    }
+}
+
 impl Value {
     /// An exact count.
     #[must_use]

@@ -25,14 +25,16 @@ pub(super) fn sampling(sampling: &Sampling, precise_level: u8) -> perf_event_att
     attr
 }
 
-/// An event of a planned group. Programs read value and times whatever its read format.
+/// An event of a planned group. Programs read value and times whatever its read format; without one, it is read with its
+/// group.
 pub(super) fn planned(event: &PlannedEvent, role: Role) -> perf_event_attr {
     let [config, config1, config2, config3] = event.words;
     let mut attr = perf_event_attr { type_: event.kind, config, config3, ..Default::default() };
     attr.__bindgen_anon_3.config1 = config1;
     attr.__bindgen_anon_4.config2 = config2;
     let times = bindings::PERF_FORMAT_TOTAL_TIME_ENABLED | bindings::PERF_FORMAT_TOTAL_TIME_RUNNING;
-    attr.read_format = u64::from(times);
+    let group = if role.grouped { bindings::PERF_FORMAT_ID | bindings::PERF_FORMAT_GROUP } else { 0 };
+    attr.read_format = u64::from(times | group);
     attr.set_exclude_user((!event.counts_in('u')).into());
     attr.set_exclude_kernel((!event.counts_in('k')).into());
     attr.set_exclude_hv((!event.counts_in('h')).into());

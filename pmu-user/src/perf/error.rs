@@ -108,7 +108,8 @@ impl OpenError {
     }
 
     /// Would every other place refuse as well? Rights and limits are this process's, not a PMU's.
-    pub(super) fn holds_everywhere(&self) -> bool {
+    #[must_use]
+    pub fn holds_everywhere(&self) -> bool {
         let of_limits =
             matches!(self.errno(), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR));
         of_limits || self.class() == Class::NotPermitted

@@ -191,7 +191,7 @@ pub(super) fn words(event: &OwnedFd, count: usize) -> io::Result<Vec<u64>> {
 }
 
 /// `nr, enabled, running, (value, id)…` (`perf_event_read_group`).
-fn together(words: &[u64], ids: &[u64]) -> io::Result<Vec<Count>> {
+pub(super) fn together(words: &[u64], ids: &[u64]) -> io::Result<Vec<Count>> {
     let [count, enabled_ns, running_ns, values @ ..] = words else {
         // End of file: a pinned group in error.
         return if words.is_empty() { Ok(vec![Count::default(); ids.len()]) } else { Err(torn()) };

@@ -2,6 +2,7 @@
 //! for one, [`Counting`] counts by itself.
 
 mod attr;
+mod box_group;
 mod counting;
 mod cpu_group;
 mod error;
@@ -16,6 +17,7 @@ use std::{
 };
 
 pub use self::{
+    box_group::BoxGroup,
     counting::{CountTarget, Counting, Unopened},
     cpu_group::{CpuGroup, Stay},
     error::{OpenError, Site},

@@ -42,9 +42,7 @@ impl Meter {
 
     /// A drain took this long.
     pub(super) fn refreshed(&mut self, took: Duration) {
-        self.so_far.drains += 1;
-        self.so_far.drains_ns += nanoseconds(took);
-        self.so_far.drain_max_ns = self.so_far.drain_max_ns.max(nanoseconds(took));
+        self.so_far.drained(took);
     }
 
     /// What every program has cost so far. How often two of them ran is known without measuring.
@@ -72,18 +70,23 @@ impl Meter {
 
     /// What this process has cost so far.
     pub(super) fn process(&self) -> Cost {
-        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let kilobytes = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-            line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
-        };
-        Cost {
-            cpu_ns: cpu.tv_sec.unsigned_abs() * 1_000_000_000 + cpu.tv_nsec.unsigned_abs(),
-            resident_bytes: kilobytes("VmRSS:"),
-            resident_max_bytes: kilobytes("VmHWM:"),
-            ..self.so_far
-        }
+        process_cost(self.so_far)
+    }
+}
+
+/// What this process has cost so far: `so_far` with CPU time and memory as the kernel has them.
+pub(super) fn process_cost(so_far: Cost) -> Cost {
+    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kilobytes = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
+    };
+    Cost {
+        cpu_ns: cpu.tv_sec.unsigned_abs() * 1_000_000_000 + cpu.tv_nsec.unsigned_abs(),
+        resident_bytes: kilobytes("VmRSS:"),
+        resident_max_bytes: kilobytes("VmHWM:"),
+        ..so_far
     }
 }
 

@@ -5,6 +5,7 @@ mod cost;
 pub mod counting;
 mod hotplug;
 mod inbox;
+pub mod io;
 pub mod launch;
 mod open;
 mod owners;
@@ -14,7 +15,6 @@ mod turns;
 
 use std::{
     collections::HashMap,
-    io,
     path::PathBuf,
     time::{Duration, Instant, SystemTime},
 };
@@ -56,7 +56,7 @@ pub enum SessionError {
     Plan(#[from] PlanError),
     /// Anything else the system refused.
     #[error("{0}: {1}")]
-    Io(&'static str, io::Error),
+    Io(&'static str, std::io::Error),
 }
 
 /// Everything that is open during a run.

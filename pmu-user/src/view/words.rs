@@ -98,7 +98,12 @@ pub(super) fn skid(sampling: &Sampling) -> Option<String> {
 
 /// When counting started, in UTC (RFC 3339).
 pub(super) fn started(header: &Header) -> String {
-    let nanoseconds = i128::from(header.started_unix_ns);
+    started_at(header.started_unix_ns)
+}
+
+/// A time in ns since 1970, in UTC (RFC 3339).
+pub(super) fn started_at(unix_ns: u64) -> String {
+    let nanoseconds = i128::from(unix_ns);
     Timestamp::from_nanosecond(nanoseconds).map_or_else(|_| "unknown".to_owned(), |time| format!("{time:.3}"))
 }
 

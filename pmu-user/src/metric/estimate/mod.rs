@@ -94,6 +94,12 @@ impl Estimates {
         Self { events }
     }
 
+    /// Totals of several lists of events as one: those of the next list follow those of the one before it.
+    #[must_use]
+    pub fn joined(parts: impl IntoIterator<Item = Self>) -> Self {
+        Self { events: parts.into_iter().flat_map(|part| part.events).collect() }
+    }
+
     /// Number of events, hence end of the indices.
     #[must_use]
     pub fn events(&self) -> usize {

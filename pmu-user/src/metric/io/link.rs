@@ -6,7 +6,10 @@
 
 use serde::Deserialize;
 
-use crate::metric::value::Value;
+use crate::{
+    machine::io::link::{self, Speed},
+    metric::value::{How, Known, Value},
+};
 
 /// A link as it is trained: what `current_link_speed` and `current_link_width` of its device say.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -57,11 +60,6 @@ pub struct Figure {
     pub value: Value,
 }
 
-/// Generations that put eight bits into ten (PCI Express Base Specification 1.1, 2.0).
-const EIGHT_IN_TEN_MAX: f64 = 5.0;
-/// Generations that put 128 bits into 130 (3.0 to 5.0); faster ones send units of 256 bytes, 236 of them packets (6.0).
-const BLOCKS_MAX: f64 = 32.0;
-
 impl Link {
     /// What it can carry in one direction, or why that is not known.
     ///
@@ -69,31 +67,29 @@ impl Link {
     ///
     /// The speed is no speed at all.
     pub fn rate(&self) -> Result<Result<Rate, String>, SpeedError> {
-        let Some(gt_s) = self.speed.as_deref().map(giga_transfers).transpose()?.flatten() else {
-            return Ok(Err("the speed of the link is not known".to_owned()));
-        };
-        let Some(width) = self.width.filter(|width| *width > 0) else {
-            return Ok(Err("the width of the link is not known".to_owned()));
-        };
-        let raw_mb_s = gt_s * 1000.0 / 8.0 * f64::from(width);
-        let share = match gt_s {
-            _ if gt_s <= EIGHT_IN_TEN_MAX => 8.0 / 10.0,
-            _ if gt_s <= BLOCKS_MAX => 128.0 / 130.0,
-            _ => 236.0 / 256.0,
-        };
-        Ok(Ok(Rate { raw_mb_s, coded_mb_s: raw_mb_s * share }))
+        let text = self.speed.as_deref().unwrap_or_default().trim();
+        let speed = Speed::parse(text);
+        if speed.is_none() && !text.is_empty() && !text.starts_with("Unknown") {
+            return Err(SpeedError(text.chars().take(40).collect()));
+        }
+        let width = self.width.filter(|width| *width > 0).and_then(|width| u8::try_from(width).ok());
+        Ok(Rate::of(&link::Rate { speed, width }))
     }
 }
 
-/// Transfers a second on a lane, in billions; `None` if the text says that it is not known.
-fn giga_transfers(text: &str) -> Result<Option<f64>, SpeedError> {
-    let text = text.trim();
-    if text.is_empty() || text.starts_with("Unknown") {
-        return Ok(None);
+impl Rate {
+    /// What a trained link can carry.
+    ///
+    /// # Errors
+    ///
+    /// What of it is not known.
+    pub fn of(trained: &link::Rate) -> Result<Self, String> {
+        let unknown = |what: &str| format!("the {what} of the link is not known");
+        let speed = trained.speed.ok_or_else(|| unknown("speed"))?;
+        let width = trained.width.ok_or_else(|| unknown("width"))?;
+        let raw_mb_s = f64::from(speed.0) / 8.0 * f64::from(width);
+        Ok(Self { raw_mb_s, coded_mb_s: raw_mb_s * speed.coding() })
     }
-    let number = text.split_once("GT/s").map_or("", |(number, _)| number).trim();
-    let gt_s = number.parse::<f64>().ok().filter(|gt_s| gt_s.is_finite() && *gt_s > 0.0);
-    gt_s.map(Some).ok_or_else(|| SpeedError(text.chars().take(40).collect()))
 }
 
 /// What of a rate something is compared with.
@@ -125,17 +121,23 @@ pub fn figures(rate: &Result<Rate, String>, traffic: &Traffic) -> Vec<Figure> {
     ]
 }
 
-/// What parts are of `max_mb_s` together, in percent. The first part that is missing makes it missing.
+/// What parts are of `max_mb_s` together, in percent. The first part that is missing makes it missing; errors of all parts may
+/// go the same way.
 fn share(parts: &[&Value], max_mb_s: Result<f64, &String>) -> Value {
-    let mut sum = 0.0;
+    let nothing = Known { estimate: 0.0, low: 0.0, high: 0.0, coverage: 1.0, how: How::Counted };
+    let mut sum = nothing;
     for part in parts {
         match part {
-            Value::Known(known) => sum += known.estimate,
+            Value::Known(known) => sum = sum.plus(known),
             Value::Missing(why) => return Value::Missing(why.clone()),
         }
     }
     match max_mb_s {
-        Ok(max_mb_s) => Value::exact(100.0 * sum / max_mb_s),
+        Ok(max_mb_s) => {
+            let percent = |number: f64| 100.0 * number / max_mb_s;
+            let (estimate, low, high) = (percent(sum.estimate), percent(sum.low), percent(sum.high));
+            Value::Known(Known { estimate, low, high, ..sum })
+        }
         Err(why) => Value::Missing(why.clone()),
     }
 }

@@ -1,4 +1,18 @@
-//! Metrics of I/O: from counts of boxes and properties of links to values.
+//! Metrics of I/O: what boxes outside the cores counted → numbers of parts, stacks, channels, links, sockets and devices, each
+//! with its interval; offline, from counts that somebody else has counted.
 
+mod devices;
+mod levels;
 pub mod link;
 pub mod offline;
+mod places;
+mod report;
+mod totals;
+
+pub use self::{
+    devices::names,
+    levels::{Basis, Level, LevelReport, Levels},
+    places::{Place, places},
+    report::{IoReport, Label, Row, Subject},
+    totals::{IoMetrics, Measured},
+};

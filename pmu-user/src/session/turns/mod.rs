@@ -3,7 +3,7 @@
 //! A slice ends CPU by CPU: the old group stops, the flush program accounts what runs there and makes the new group the
 //! one in force, the new group starts. Rows of two slices lie side by side, so those of the old one are read at leisure.
 
-mod order;
+pub(super) mod order;
 mod rows;
 
 use std::{

@@ -7,7 +7,7 @@ use std::{
 
 /// An order of groups without end: one random permutation after the other.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(in crate::session) struct Order {
     groups: Vec<u32>,
     /// Groups of this round whose turn is still to come.
     left: Vec<u32>,
@@ -15,26 +15,26 @@ pub(super) struct Order {
 }
 
 /// A seed that differs from run to run.
-pub(super) fn seed() -> u64 {
+pub(in crate::session) fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
 impl Order {
     /// An order of so many groups; one seed always gives the same.
-    pub(super) fn new(groups: u32, seed: u64) -> Self {
+    pub(in crate::session) fn new(groups: u32, seed: u64) -> Self {
         // Zero is the one state that xorshift never leaves.
         Self { groups: (0..groups).collect(), left: Vec::new(), state: seed | 1 }
     }
 
     /// From now on only these groups have turns; those that stay keep their place in the round.
-    pub(super) fn keep_to(&mut self, groups: &[u32]) {
+    pub(in crate::session) fn keep_to(&mut self, groups: &[u32]) {
         self.left.retain(|group| groups.contains(group));
         self.left.extend(groups.iter().filter(|group| !self.groups.contains(group)));
         self.groups = groups.to_vec();
     }
 
     /// The group whose turn it is now; `None` if there is no group.
-    pub(super) fn next(&mut self) -> Option<u32> {
+    pub(in crate::session) fn next(&mut self) -> Option<u32> {
         if self.left.is_empty() {
             self.left.clone_from(&self.groups);
         }
@@ -46,7 +46,7 @@ impl Order {
     }
 
     /// A length between half of `mean` and half as much again: no period of the workload keeps step with it.
-    pub(super) fn jitter(&mut self, mean: Duration) -> Duration {
+    pub(in crate::session) fn jitter(&mut self, mean: Duration) -> Duration {
         // The upper 53 bits are a fraction that a double holds exactly.
         let fraction = (self.random() >> 11) as f64 / (1_u64 << 53) as f64;
         mean.mul_f64(0.5 + fraction)

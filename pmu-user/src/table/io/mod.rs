@@ -182,15 +182,20 @@ impl IoTable {
     #[must_use]
     pub fn total(&self, operand: u32, boxes: &[f64]) -> f64 {
         let sum: f64 = boxes.iter().sum();
-        let event = self.operand(operand).and_then(|name| self.model.event(name));
-        let clock = event.is_some_and(|event| {
-            matches!(event.unit.as_str(), "iio" | "irp") && event.name.ends_with("CLOCKTICKS")
-        });
-        match (boxes.len(), clock) {
+        match (boxes.len(), self.is_averaged(operand)) {
             (0, _) => f64::NAN,
             (count, true) => sum / count as f64,
             (_, false) => sum,
         }
+    }
+
+    /// Is the count of several boxes the mean of theirs?
+    #[must_use]
+    pub fn is_averaged(&self, operand: u32) -> bool {
+        let event = self.operand(operand).and_then(|name| self.model.event(name));
+        event.is_some_and(|event| {
+            matches!(event.unit.as_str(), "iio" | "irp") && event.name.ends_with("CLOCKTICKS")
+        })
     }
 
     /// Counts by operand for a question about `of`: what other parts did is no part of it, so it is 0 there.

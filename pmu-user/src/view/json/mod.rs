@@ -24,13 +24,13 @@ use crate::{
     untrusted::Untrusted,
 };
 
-const SCHEMA: &str = "pmbpf/1";
+pub(super) const SCHEMA: &str = "pmbpf/1";
 
 /// Room for most rows, so that one is written to memory without growing it.
 const ROW_BYTES: usize = 512;
 
 /// One row, in one piece: a serializer writes every word by itself.
-fn line(into: &mut dyn Write, row: &impl Serialize) -> io::Result<()> {
+pub(super) fn line(into: &mut dyn Write, row: &impl Serialize) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(ROW_BYTES);
     serde_json::to_writer(&mut bytes, row)?;
     bytes.push(b'\n');
@@ -47,10 +47,10 @@ fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> 
 }
 
 #[derive(Serialize)]
-struct Number(#[serde(serialize_with = "number")] f64);
+pub(super) struct Number(#[serde(serialize_with = "number")] pub(super) f64);
 
 #[derive(Serialize)]
-struct OwnerCell<'a> {
+pub(super) struct OwnerCell<'a> {
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'a Untrusted>,
@@ -61,7 +61,7 @@ struct OwnerCell<'a> {
     name: Untrusted,
 }
 
-fn owner(who: &Who) -> OwnerCell<'_> {
+pub(super) fn owner(who: &Who) -> OwnerCell<'_> {
     let kind = words::kind(who);
     let plain = |name: &str| OwnerCell { kind, path: None, id: None, pid: None, name: Untrusted::from(name) };
     match who {

@@ -7,12 +7,13 @@ mod latency;
 pub(super) mod list;
 mod number;
 pub(super) mod stat;
-mod table;
+pub(super) mod table;
 mod topdown;
 mod trust;
 
 use std::io::{self, Write};
 
+pub(super) use self::number::three_digits;
 pub use self::number::{duration, percent};
 use self::{
     number::{cell, count},
@@ -21,6 +22,7 @@ use self::{
 use super::words;
 use crate::{
     drain::{Ending, Header, Owner, Stopped},
+    machine::Machine,
     metric::{OwnerReport, Report, Who},
     table::metric,
 };
@@ -34,16 +36,16 @@ pub struct Style {
     pub blocks: bool,
 }
 
-const TITLE: anstyle::Style = anstyle::Style::new().bold();
-const COLUMNS: anstyle::Style = anstyle::Style::new().dimmed();
-const WARNING: anstyle::Style = anstyle::AnsiColor::Yellow.on_default();
+pub(super) const TITLE: anstyle::Style = anstyle::Style::new().bold();
+pub(super) const COLUMNS: anstyle::Style = anstyle::Style::new().dimmed();
+pub(super) const WARNING: anstyle::Style = anstyle::AnsiColor::Yellow.on_default();
 
-fn section(into: &mut dyn Write, title: &str, note: &str) -> io::Result<()> {
+pub(super) fn section(into: &mut dyn Write, title: &str, note: &str) -> io::Result<()> {
     writeln!(into, "\n{TITLE}{title}{TITLE:#}  {COLUMNS}{note}{COLUMNS:#}")
 }
 
 /// A row for whom: name and id.
-fn name(who: &Who) -> (String, String) {
+pub(super) fn name(who: &Who) -> (String, String) {
     match who {
         Who::Target => ("all".to_owned(), String::new()),
         Who::Owner(Owner::Other) => ("(owners beyond the limit)".to_owned(), String::new()),
@@ -82,15 +84,23 @@ pub(super) fn whole(
     trust::cost(into, &report.cost)
 }
 
-fn head(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending) -> io::Result<()> {
-    let (machine, plan) = (&header.machine, &header.plan);
+/// Who measured where: the first lines of every report.
+pub(super) fn head_machine(into: &mut dyn Write, version: &str, machine: &Machine) -> io::Result<()> {
     let guest = if machine.cpu.guest { ", virtual machine" } else { "" };
-    let line =
-        |into: &mut dyn Write, label: &str, text: &str| writeln!(into, "{TITLE}{label:<9}{TITLE:#} {text}");
-    writeln!(into, "{TITLE}pmbpf {}{TITLE:#}", header.version)?;
+    writeln!(into, "{TITLE}pmbpf {version}{TITLE:#}")?;
     let cpus = machine.cpu.online.len();
     line(into, "host", &format!("{}, Linux {}", machine.host.terminal(), machine.kernel.terminal()))?;
-    line(into, "cpu", &format!("{}, {cpus} CPUs{guest}", machine.cpu.model.terminal()))?;
+    line(into, "cpu", &format!("{}, {cpus} CPUs{guest}", machine.cpu.model.terminal()))
+}
+
+/// A line of a report's head.
+pub(super) fn line(into: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
+    writeln!(into, "{TITLE}{label:<9}{TITLE:#} {text}")
+}
+
+fn head(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending) -> io::Result<()> {
+    let plan = &header.plan;
+    head_machine(into, &header.version, &header.machine)?;
     line(
         into,
         "target",

@@ -41,7 +41,7 @@ pub(super) fn bytes(bytes: u64) -> String {
     }
 }
 
-pub(super) fn three_digits(value: f64) -> String {
+pub(in crate::view) fn three_digits(value: f64) -> String {
     match value.abs() {
         n if n >= 99.95 => format!("{value:.0}"),
         n if n >= 9.995 => format!("{value:.1}"),

@@ -1,0 +1,137 @@
+//! `pmbpf io`: what PCIe devices, memory, links and block and network devices did, and whose doing it was.
+
+use std::{
+    ffi::OsString,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use super::{
+    failure::InsteadOfCommand,
+    io_pipeline::IoPipeline,
+    output::{self, Stream},
+    parse,
+    run::exit_code,
+};
+use crate::{
+    drain::io::IoDrain,
+    machine::{Machine, pmu::catalog::Catalog},
+    plan::{
+        io::{IoPlan, request::IoRequest},
+        request::{Descend, Inherit, Target},
+    },
+    session::{
+        io::{IoSession, run},
+        launch::{Launched, find},
+    },
+    view::Format,
+};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Boxes outside the cores count for everybody: numbers of a device are `measured` for its only owner, \
+`apportioned` by the bytes that each owner moved, or `system`. Without a target everything is told apart by cgroup."
+)]
+pub(super) struct Args {
+    /// Tell apart what these processes did, with their children
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
+          conflicts_with_all = ["cgroup", "all", "command"])]
+    pid: Vec<u32>,
+    /// Tell apart what this cgroup and those below did: a path, or a unique name (repeatable)
+    #[arg(long, value_name = "NAME", help_heading = "Target", conflicts_with_all = ["all", "command"])]
+    cgroup: Vec<String>,
+    /// Tell every cgroup apart (the default)
+    #[arg(short, long, help_heading = "Target", conflicts_with = "command")]
+    all: bool,
+    /// Run this command and tell apart what it did, with its children
+    #[arg(last = true, value_name = "COMMAND", help_heading = "Target")]
+    command: Vec<OsString>,
+
+    /// Stop after this time, as 500ms, 5s or 2m
+    #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time")]
+    duration: Option<Duration>,
+    /// Report every so often while running
+    #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Time")]
+    interval: Option<Duration>,
+
+    /// Metrics of this CPU model's table instead of this machine's, as icelakex
+    #[arg(long, value_name = "MODEL", help_heading = "Counters")]
+    cpu_model: Option<String>,
+
+    #[command(flatten)]
+    format: output::Output,
+    /// Say nothing but results and errors
+    #[arg(short, long, help_heading = "Output")]
+    quiet: bool,
+    /// Print what would be opened, and open nothing
+    #[arg(long, help_heading = "Output")]
+    dry_run: bool,
+}
+
+impl Args {
+    fn request(&self) -> IoRequest {
+        let target = if !self.command.is_empty() {
+            Target::Command(self.command.clone())
+        } else if !self.pid.is_empty() {
+            Target::Processes(self.pid.clone())
+        } else if !self.cgroup.is_empty() {
+            Target::Cgroups(self.cgroup.clone())
+        } else {
+            Target::System
+        };
+        IoRequest {
+            target,
+            inherit: Inherit::Yes,
+            descend: Descend::Yes,
+            model: self.cpu_model.clone(),
+            interval: self.interval,
+            duration: self.duration,
+        }
+    }
+
+    /// Standard output belongs to a command.
+    fn stream(&self) -> Stream {
+        if self.command.is_empty() { Stream::Stdout } else { Stream::Stderr }
+    }
+
+    /// May we talk? Not into the middle of a machine's results.
+    fn talks(&self) -> bool {
+        !self.quiet && (self.format.format() == Format::Text || self.stream() == Stream::Stdout)
+    }
+}
+
+/// Measures, and returns the exit code.
+pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
+    let launched = Instant::now();
+    let result = collect(args, launched);
+    if args.command.is_empty() { result } else { result.map_err(|error| InsteadOfCommand(error).into()) }
+}
+
+fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
+    let root = Path::new("/");
+    let machine = Machine::read(root)?;
+    if let Some(program) = args.command.first() {
+        find(program, &std::env::var_os("PATH").unwrap_or_default())?;
+    }
+    let catalog = Catalog::read(root)?;
+    let plan = IoPlan::new(&args.request(), &machine, &catalog, root)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(live(args, IoSession::open(plan, machine)?, launched))
+}
+
+async fn live(args: &Args, mut session: IoSession, launched: Instant) -> anyhow::Result<u8> {
+    let command = if args.command.is_empty() { None } else { Some(Launched::start(&args.command)?) };
+    session.start(launched);
+    let header = session.header.clone();
+    let into = args.format.open(args.stream());
+    let mut pipeline = IoPipeline::new(&header, args.format.format(), args.format.style(), into)?;
+    if args.talks() && output::is_watched() {
+        output::talk("measuring; Ctrl-C ends it and prints the report");
+    }
+    let mut keep = |drain: IoDrain| -> anyhow::Result<()> { Ok(pipeline.drain(&drain)?) };
+    let outcome = run(&mut session, command, &mut keep).await?;
+    keep(outcome.last)?;
+    pipeline.finish(&outcome.ending)?;
+    Ok(exit_code(outcome.ending.stopped, outcome.ending.workload))
+}

@@ -1,0 +1,59 @@
+//! What one tick of `pmbpf io` read: counts of boxes by slice. Plain rows, for whoever adds them up.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Absent, Cost, ProgramRow};
+use crate::{machine::Machine, plan::io::IoPlan};
+
+/// What is known before the first drain.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct IoHeader {
+    /// pmbpf's version.
+    pub version: String,
+    /// When counting started, in ns since 1970-01-01 UTC.
+    pub started_unix_ns: u64,
+    /// The host.
+    pub machine: Machine,
+    /// What was opened.
+    pub plan: IoPlan,
+    /// What cannot be measured here, and why.
+    pub missing: Vec<Absent>,
+}
+
+/// What one tick read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IoDrain {
+    /// When, in ns since counting started.
+    pub at_ns: u64,
+    /// What boxes counted in slices that ended since the last drain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub boxes: Vec<BoxSlice>,
+    /// What the programs cost.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<ProgramRow>,
+    /// What this process cost so far.
+    pub cost: Cost,
+    /// What could not be kept, by reason, so far.
+    pub losses: Vec<(String, u64)>,
+}
+
+/// What one box counted in one slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoxSlice {
+    /// Which of the plan's kinds of boxes.
+    pub kind: u32,
+    /// Which box of that kind.
+    pub at: u32,
+    /// Number of the slice since counting started; slices of different kinds have nothing to do with each other.
+    pub slice: u64,
+    /// Which of the kind's groups was in force.
+    pub group: u32,
+    /// When the slice ended, in ns since counting started.
+    pub ended_ns: u64,
+    /// Counts of the group's events.
+    pub counts: Vec<u64>,
+    /// Time for which the group was in force, in ns.
+    pub enabled_ns: u64,
+    /// Time of that during which it was on counters, in ns. Less if someone else had them.
+    pub running_ns: u64,
+}

@@ -1,0 +1,133 @@
+//! Devices: what the part of a stack behind which they are has counted, and how full their link is.
+//!
+//! Everything behind one root port shares a part and a link, so it is one row: no counter tells its devices apart.
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+
+use super::{
+    IoMetrics, Label, Measured, Row, Subject,
+    link::{Rate, Traffic, figures},
+};
+use crate::{
+    machine::io::{
+        Platform,
+        bdf::Bdf,
+        stack::{Mapping, Port, Unit},
+    },
+    metric::value::Value,
+    model::io::IoInterval,
+    plan::io::{BoxSite, IoPlan},
+    table::io::{Of, Scope},
+    untrusted::Untrusted,
+};
+
+impl IoMetrics {
+    /// What an interval says about everything behind `port`.
+    #[must_use]
+    pub fn of_port(
+        &self,
+        plan: &IoPlan,
+        interval: &IoInterval,
+        platform: &Platform,
+        port: &Port,
+    ) -> Vec<Row> {
+        let values = match self.parts_of(plan, interval, platform, port) {
+            Ok((measured, parts)) => {
+                let each = parts.iter().map(|&part| self.evaluate(&measured, Of::Part(part)));
+                each.reduce(|sum, next| sum.iter().zip(&next).map(|(a, b)| added(a, b)).collect())
+            }
+            Err(why) => Some(self.table.model.metrics.iter().map(|_| Value::Missing(why.clone())).collect()),
+        };
+        let Some(values) = values else { return Vec::new() };
+        let subject = Subject::Device(port.bdf.to_string(), names(platform, port));
+        let row = |metric: &str, unit: &str, value: Value| Row {
+            subject: subject.clone(),
+            metric: metric.to_owned(),
+            unit: unit.to_owned(),
+            value,
+            label: Label::System,
+        };
+        let of_part = |index: u32| self.table.scope(index) == Some(Scope::Part);
+        let metrics = (0..).zip(self.table.model.metrics.iter().zip(&values));
+        let mut rows: Vec<Row> = metrics
+            .filter(|(index, _)| of_part(*index))
+            .map(|(_, (metric, value))| row(&metric.name, &metric.unit, value.clone()))
+            .collect();
+        let rate = platform.shared_link_of(*port.devices.first().unwrap_or(&port.bdf)).map_or_else(
+            || Err("it stands on the root bus, where there is no link".to_owned()),
+            |link| Rate::of(&link.current),
+        );
+        let figures = figures(&rate, &self.traffic(&values));
+        rows.extend(figures.into_iter().map(|figure| row(figure.name, figure.unit, figure.value)));
+        rows
+    }
+
+    /// What the box of a port's stack counted, and the port's parts; or why nobody knows.
+    fn parts_of<'a>(
+        &self,
+        plan: &IoPlan,
+        interval: &IoInterval,
+        platform: &Platform,
+        port: &'a Port,
+    ) -> Result<(Measured, &'a [u32]), String> {
+        let parts = match &port.parts {
+            Mapping::Known { value, .. } => value.as_slice(),
+            Mapping::Unknown(why) => return Err(format!("its part is not known: {why}")),
+        };
+        let stack = platform.stack_of(port.bus).map(|stack| &stack.unit);
+        let unit = match stack {
+            Some(Mapping::Known { value, .. }) => value,
+            Some(Mapping::Unknown(why)) => return Err(format!("its stack is not known: {why}")),
+            None => return Err("its root bus belongs to no stack".to_owned()),
+        };
+        let boxes = interval.boxes.iter().filter_map(|(&(kind, at), rows)| {
+            let of_kind = plan.kinds.get(kind as usize)?;
+            is_of(of_kind.boxes.get(at as usize)?, unit).then_some((kind, rows.as_slice()))
+        });
+        Ok((Self::measure(plan, boxes), parts))
+    }
+
+    /// Bandwidths of a port. Where nothing counts what CPUs read from it by its completions, requests are counted.
+    fn traffic(&self, values: &[Value]) -> Traffic {
+        let known = |name: &str| {
+            let index = self.table.model.metric(name)?;
+            values.get(index as usize).cloned()
+        };
+        let named =
+            |name: &str| known(name).unwrap_or_else(|| Value::Missing(format!("{name} is not measured")));
+        Traffic {
+            inbound_read: named("pcie.inbound_read_bw"),
+            inbound_write: named("pcie.inbound_write_bw"),
+            outbound_read: known("pcie.outbound_read_bw")
+                .unwrap_or_else(|| named("pcie.outbound_read_bw.by_cpu")),
+            outbound_write: named("pcie.outbound_write_bw"),
+        }
+    }
+}
+
+/// Is it this box of this die?
+fn is_of(site: &BoxSite, unit: &Unit) -> bool {
+    site.pmu == unit.pmu && site.cpu == unit.cpu
+}
+
+/// Two numbers of one unit as one.
+fn added(a: &Value, b: &Value) -> Value {
+    match (a, b) {
+        (Value::Known(a), Value::Known(b)) => Value::Known(a.plus(b)),
+        (Value::Missing(why), _) | (_, Value::Missing(why)) => Value::Missing(why.clone()),
+    }
+}
+
+/// What stands behind a port: what the kernel calls it, or else what it is.
+#[must_use]
+pub fn names(platform: &Platform, port: &Port) -> Untrusted {
+    let name = |bdf: &Bdf| -> Vec<u8> {
+        let names = platform.names_of(*bdf);
+        match names.first() {
+            Some(_) => names.iter().map(|name| name.as_bytes()).collect::<Vec<_>>().join(&b", "[..]),
+            None => platform.device(*bdf).map_or("?", |device| device.word()).as_bytes().to_vec(),
+        }
+    };
+    let all: Vec<Vec<u8>> = port.devices.iter().map(name).collect();
+    Untrusted::from(OsStr::from_bytes(&all.join(&b"; "[..])))
+}

@@ -1,0 +1,240 @@
+//! For how long a bandwidth was at which level: what an average over a run hides.
+//!
+//! Each slice of a kind of boxes gives the mean bandwidth over its length, so what is shorter than a slice is smoothed.
+
+use std::collections::BTreeMap;
+
+use super::{IoMetrics, Place};
+use crate::{
+    drain::io::{BoxSlice, IoDrain},
+    plan::io::IoPlan,
+};
+
+/// Bins of a histogram: a bin is a two hundredth of the range, or narrower.
+const BINS: usize = 400;
+/// Width of a bin at first, in the unit of the bandwidth; it doubles until everything fits.
+const WIDTH: f64 = 1e-3;
+
+/// What is watched: metrics that are added up, all of which one group of a kind counts.
+const WATCHED: [Watched; 3] = [
+    Watched { name: "dram.bandwidth", metrics: &["dram.read_bw", "dram.write_bw"], kind: "imc" },
+    Watched { name: "upi.utilization", metrics: &["upi.utilization"], kind: "upi" },
+    Watched {
+        name: "pcie.inbound",
+        metrics: &["pcie.inbound_read_bw", "pcie.inbound_write_bw"],
+        kind: "iio",
+    },
+];
+
+struct Watched {
+    name: &'static str,
+    metrics: &'static [&'static str],
+    kind: &'static str,
+}
+
+/// Time at each level, so far.
+#[derive(Clone, Debug, Default)]
+pub struct Levels {
+    series: BTreeMap<(usize, u32), Histogram>,
+}
+
+/// Time at each level of one bandwidth of one socket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LevelReport {
+    /// Whose.
+    pub place: Place,
+    /// `dram.bandwidth`.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: String,
+    /// The highest mean of a slice.
+    pub observed_max: f64,
+    /// Bins that are not empty: from, to, seconds.
+    pub bins: Vec<(f64, f64, f64)>,
+    /// Mean length of the slices, in s.
+    pub slice: f64,
+}
+
+/// A bandwidth's time at each level, with what its levels are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Level {
+    /// What was seen.
+    pub seen: LevelReport,
+    /// The most that there can be, in the unit of the bandwidth.
+    pub maximum: f64,
+    /// Where that comes from.
+    pub basis: Basis,
+    /// Below the first it is low, from the second on high.
+    pub limits: [f64; 2],
+}
+
+/// Where a maximum comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Basis {
+    /// It is what was seen: how much more there could be, nobody knows.
+    Observed,
+    /// From what the parts are specified for.
+    Specification,
+    /// Measured before the run.
+    Measured,
+    /// The user said so.
+    Given,
+}
+
+impl Basis {
+    /// Its word in every output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Observed => "observed",
+            Self::Specification => "specification",
+            Self::Measured => "measured",
+            Self::Given => "given",
+        }
+    }
+}
+
+impl Level {
+    /// What was seen, against the best known maximum: `maxima` are of the same bandwidth and place. Limits are thirds of it
+    /// unless they are given.
+    #[must_use]
+    pub fn new(seen: LevelReport, maxima: &[(f64, Basis)], limits: Option<[f64; 2]>) -> Self {
+        let usable = maxima.iter().copied().filter(|(value, _)| value.is_finite() && *value > 0.0);
+        let best = usable.max_by_key(|(_, basis)| *basis);
+        let (maximum, basis) = best.unwrap_or((seen.observed_max, Basis::Observed));
+        let limits = limits.unwrap_or([maximum / 3.0, maximum * 2.0 / 3.0]);
+        Self { seen, maximum, basis, limits }
+    }
+}
+
+/// Seconds by value, in bins of equal width from 0.
+#[derive(Clone, Debug)]
+struct Histogram {
+    width: f64,
+    seconds: Vec<f64>,
+    largest: f64,
+    slices: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { width: WIDTH, seconds: vec![0.0; BINS], largest: 0.0, slices: 0 }
+    }
+}
+
+impl Histogram {
+    fn add(&mut self, value: f64, seconds: f64) {
+        if !(value >= 0.0 && value.is_finite()) {
+            return;
+        }
+        while value >= self.width * BINS as f64 {
+            self.width *= 2.0;
+            let halved = self.seconds.chunks(2).map(|pair| pair.iter().sum());
+            self.seconds = halved.chain(std::iter::repeat_n(0.0, BINS / 2)).collect();
+        }
+        self.seconds[(value / self.width) as usize] += seconds;
+        self.largest = self.largest.max(value);
+        self.slices += 1;
+    }
+}
+
+impl Levels {
+    /// Adds what a drain brought.
+    pub fn add(&mut self, metrics: &IoMetrics, plan: &IoPlan, drain: &IoDrain) {
+        for (at, watched) in WATCHED.iter().enumerate() {
+            let Some(kind) = plan.kinds.iter().position(|kind| kind.name == watched.kind) else { continue };
+            let wanted: Option<Vec<u32>> =
+                watched.metrics.iter().map(|name| metrics.table.model.metric(name)).collect();
+            let Some(wanted) = wanted else { continue };
+            let mut slices: BTreeMap<(u32, u64), Vec<&BoxSlice>> = BTreeMap::new();
+            for slice in drain.boxes.iter().filter(|slice| slice.kind == kind as u32) {
+                if let Some(site) = plan.kinds[kind].boxes.get(slice.at as usize) {
+                    slices.entry((site.die, slice.slice)).or_default().push(slice);
+                }
+            }
+            for ((die, _), slices) in slices {
+                if let Some((value, seconds)) = metrics.of_slice(&wanted, &slices) {
+                    self.series.entry((at, die)).or_default().add(value, seconds);
+                }
+            }
+        }
+    }
+
+    /// What has been seen.
+    #[must_use]
+    pub fn report(&self, metrics: &IoMetrics) -> Vec<LevelReport> {
+        let unit = |watched: &Watched| {
+            let metric = metrics.table.model.metric(watched.metrics[0]);
+            metric.map(|metric| metrics.table.model.metrics[metric as usize].unit.clone()).unwrap_or_default()
+        };
+        let report = |(&(at, die), histogram): (&(usize, u32), &Histogram)| {
+            let filled = (0..).zip(&histogram.seconds).filter(|(_, seconds)| **seconds > 0.0);
+            let bin = |(bin, seconds): (u32, &f64)| {
+                let from = f64::from(bin) * histogram.width;
+                (from, from + histogram.width, *seconds)
+            };
+            LevelReport {
+                place: Place::Socket(die),
+                name: WATCHED[at].name,
+                unit: unit(&WATCHED[at]),
+                observed_max: histogram.largest,
+                bins: filled.map(bin).collect(),
+                slice: histogram.seconds.iter().sum::<f64>() / histogram.slices.max(1) as f64,
+            }
+        };
+        self.series.iter().map(report).collect()
+    }
+}
+
+impl LevelReport {
+    /// Time below, between and above two limits, in s. A bin belongs where its middle is.
+    #[must_use]
+    pub fn thirds(&self, low: f64, high: f64) -> [f64; 3] {
+        self.bins.iter().fold([0.0; 3], |mut thirds, (from, to, seconds)| {
+            let middle = f64::midpoint(*from, *to);
+            thirds[usize::from(middle >= low) + usize::from(middle >= high)] += seconds;
+            thirds
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BINS, Histogram, LevelReport, Place, WIDTH};
+
+    fn report(histogram: &Histogram) -> LevelReport {
+        let bin = |(bin, seconds): (usize, &f64)| {
+            let from = bin as f64 * histogram.width;
+            (from, from + histogram.width, *seconds)
+        };
+        LevelReport {
+            place: Place::Socket(0),
+            name: "x",
+            unit: String::new(),
+            observed_max: histogram.largest,
+            bins: histogram.seconds.iter().enumerate().map(bin).collect(),
+            slice: 1.0,
+        }
+    }
+
+    #[test]
+    fn time_is_kept_however_far_the_range_grows() {
+        let mut histogram = Histogram::default();
+        let values = [0.0, WIDTH * 1.5, 0.2, 7.0, 300.0, 120.0];
+        values.iter().for_each(|value| histogram.add(*value, 0.5));
+        histogram.add(f64::NAN, 1.0);
+        histogram.add(-1.0, 1.0);
+        assert_eq!(histogram.seconds.iter().sum::<f64>(), 3.0);
+        assert_eq!((histogram.seconds.len(), histogram.largest), (BINS, 300.0));
+        assert!(histogram.width * BINS as f64 > 300.0 && histogram.width * BINS as f64 <= 1200.0);
+    }
+
+    #[test]
+    fn time_is_low_medium_or_high() {
+        let mut histogram = Histogram::default();
+        for (value, seconds) in [(10.0, 1.0), (50.0, 2.0), (90.0, 4.0), (91.0, 8.0)] {
+            histogram.add(value, seconds);
+        }
+        assert_eq!(report(&histogram).thirds(33.0, 67.0), [1.0, 2.0, 12.0]);
+    }
+}

@@ -1,0 +1,127 @@
+//! The places that boxes stand for, and what is known of each.
+
+use super::{IoMetrics, Label, Measured, Row, Subject};
+use crate::{
+    metric::value::Value,
+    model::io::IoInterval,
+    plan::io::{BoxSite, IoPlan},
+    table::{
+        io::{Of, Scope},
+        model::Metric,
+    },
+};
+
+/// What a row of numbers is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// Everything.
+    Platform,
+    /// A die: a socket, or the part of one that has boxes of its own.
+    Socket(u32),
+    /// An I/O stack of a die, by its number there.
+    Stack(u32, u32),
+    /// A part of a stack: die, stack, part.
+    Part(u32, u32, u32),
+    /// A memory channel of a die, or the few that share a box.
+    Channel(u32, u32),
+    /// A link of a die to other sockets.
+    Link(u32, u32),
+}
+
+impl Place {
+    /// The smallest metrics that mean something here.
+    const fn smallest(self) -> Scope {
+        match self {
+            Self::Part(..) => Scope::Part,
+            Self::Stack(..) => Scope::Stack,
+            Self::Channel(..) => Scope::Channel,
+            Self::Link(..) => Scope::Link,
+            Self::Socket(_) | Self::Platform => Scope::Socket,
+        }
+    }
+
+    /// Does a metric of this scope mean something here? What is known of small places adds up to that of larger ones.
+    #[must_use]
+    pub const fn has(self, scope: Scope) -> bool {
+        match self {
+            Self::Platform | Self::Socket(_) => true,
+            Self::Stack(..) => matches!(scope, Scope::Stack | Scope::Part),
+            _ => scope as u8 == self.smallest() as u8,
+        }
+    }
+
+    /// Do the counts of this box belong to it?
+    fn holds(self, kind: &str, site: &BoxSite) -> bool {
+        let stack = matches!(kind, "iio" | "irp");
+        match self {
+            Self::Platform => true,
+            Self::Socket(die) => site.die == die,
+            Self::Stack(die, unit) | Self::Part(die, unit, _) => {
+                stack && (site.die, site.unit) == (die, unit)
+            }
+            Self::Channel(die, unit) => kind == "imc" && (site.die, site.unit) == (die, unit),
+            Self::Link(die, unit) => kind == "upi" && (site.die, site.unit) == (die, unit),
+        }
+    }
+
+    const fn of(self) -> Of {
+        match self {
+            Self::Part(.., part) => Of::Part(part),
+            _ => Of::All,
+        }
+    }
+}
+
+/// Every place that the boxes of a plan stand for, the whole first, then die by die.
+#[must_use]
+pub fn places(plan: &IoPlan) -> Vec<Place> {
+    let mut found = vec![Place::Platform];
+    for kind in &plan.kinds {
+        for site in &kind.boxes {
+            let (die, unit) = (site.die, site.unit);
+            found.push(Place::Socket(die));
+            match kind.name.as_str() {
+                "iio" => {
+                    found.push(Place::Stack(die, unit));
+                    found.extend(plan.parts.iter().map(|&part| Place::Part(die, unit, part)));
+                }
+                "imc" => found.push(Place::Channel(die, unit)),
+                "upi" => found.push(Place::Link(die, unit)),
+                _ => {}
+            }
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+impl IoMetrics {
+    /// What an interval says about `place`.
+    #[must_use]
+    pub fn rows(&self, plan: &IoPlan, interval: &IoInterval, place: Place) -> Vec<Row> {
+        let measured = Self::measured(plan, interval, place);
+        let values = (0..).zip(self.evaluate(&measured, place.of()));
+        let here = |metric: u32| self.table.scope(metric).is_some_and(|scope| place.has(scope));
+        let known = self.table.model.metrics.iter().zip(values);
+        let row = |(metric, (index, value)): (&Metric, (u32, Value))| {
+            here(index).then(|| Row {
+                subject: Subject::Place(place),
+                metric: metric.name.clone(),
+                unit: metric.unit.clone(),
+                value,
+                label: Label::System,
+            })
+        };
+        known.filter_map(row).collect()
+    }
+
+    fn measured(plan: &IoPlan, interval: &IoInterval, place: Place) -> Measured {
+        let boxes = interval.boxes.iter().filter_map(|(&(kind, at), rows)| {
+            let of_kind = plan.kinds.get(kind as usize)?;
+            let site = of_kind.boxes.get(at as usize)?;
+            place.holds(&of_kind.name, site).then_some((kind, rows.as_slice()))
+        });
+        Self::measure(plan, boxes)
+    }
+}

@@ -1,0 +1,171 @@
+//! Boxes of one kind: on each, one group of counters at a time is in force, the same on all.
+
+use std::time::{Duration, Instant};
+
+use super::visit::Visit;
+use crate::{
+    drain::{Absent, io::BoxSlice},
+    perf::{BoxGroup, Count, OpenError},
+    plan::io::BoxKind,
+    session::turns::order::{self, Order},
+};
+
+/// The open boxes of one kind.
+#[derive(Debug)]
+pub(super) struct Rotation {
+    /// Which of the plan's kinds.
+    kind: u32,
+    /// Mean length of a slice.
+    mean: Duration,
+    order: Order,
+    groups: usize,
+    /// In order of their CPUs.
+    boxes: Vec<OpenBox>,
+    slice: u64,
+    group: Option<u32>,
+    due: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct OpenBox {
+    at: u32,
+    cpu: crate::machine::cpu::Cpu,
+    /// One a group of the plan; none where the box does not have its events.
+    groups: Vec<Option<OpenGroup>>,
+}
+
+#[derive(Debug)]
+struct OpenGroup {
+    group: BoxGroup,
+    /// What was read last.
+    last: Vec<Count>,
+}
+
+impl Rotation {
+    /// Opens every group on every box, held back. What a box does not have is left out and named in `missing`.
+    ///
+    /// # Errors
+    ///
+    /// What every box would refuse: rights and limits.
+    pub(super) fn open(kind: u32, plan: &BoxKind, missing: &mut Vec<Absent>) -> Result<Self, OpenError> {
+        let mut boxes = Vec::with_capacity(plan.boxes.len());
+        for (at, site) in plan.boxes.iter().enumerate() {
+            let mut groups = Vec::with_capacity(plan.turns.groups.len());
+            for group in &plan.turns.groups {
+                let opened = match BoxGroup::open(group, site) {
+                    Ok(group) => Some(OpenGroup { last: Vec::new(), group }),
+                    Err(error) if error.holds_everywhere() => return Err(error),
+                    Err(error) => {
+                        let events: Vec<&str> =
+                            group.events.iter().map(|event| event.name.as_str()).collect();
+                        let what = format!("{} of {} (die {})", events.join(", "), site.pmu, site.die);
+                        missing.push(Absent { what, why: error.absence() });
+                        None
+                    }
+                };
+                groups.push(opened);
+            }
+            boxes.push(OpenBox { at: at as u32, cpu: site.cpu, groups });
+        }
+        boxes.sort_by_key(|open| open.cpu);
+        let groups = plan.turns.groups.len();
+        let order = Order::new(groups as u32, order::seed());
+        Ok(Self { kind, mean: plan.turns.slice, order, groups, boxes, slice: 0, group: None, due: None })
+    }
+
+    /// When the slice in force is to end.
+    pub(super) const fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Starts the first slice on every box.
+    pub(super) fn start(&mut self) {
+        self.next();
+        let mut visit = Visit::begin();
+        for open in &mut self.boxes {
+            visit.go(open.cpu, usize::MAX);
+            if let Some(group) = in_force(&mut open.groups, self.group) {
+                let _ = group.group.enable();
+            }
+        }
+    }
+
+    /// Ends the slice in force on every box, and starts the next. How many boxes could not be read.
+    pub(super) fn turn(&mut self, now_ns: u64, into: &mut Vec<BoxSlice>) -> u64 {
+        let (slice, before) = (self.slice, self.group);
+        self.next();
+        self.read(slice, before, self.group, now_ns, into)
+    }
+
+    /// Ends the slice in force, and the counting.
+    pub(super) fn stop(&mut self, now_ns: u64, into: &mut Vec<BoxSlice>) -> u64 {
+        let (slice, before) = (self.slice, self.group.take());
+        self.due = None;
+        self.read(slice, before, None, now_ns, into)
+    }
+
+    fn next(&mut self) {
+        self.slice += 1;
+        self.group = self.order.next();
+        self.due = self.group.map(|_| Instant::now() + self.order.jitter(self.mean));
+    }
+
+    fn read(
+        &mut self,
+        slice: u64,
+        before: Option<u32>,
+        after: Option<u32>,
+        now_ns: u64,
+        into: &mut Vec<BoxSlice>,
+    ) -> u64 {
+        let Some(number) = before else { return 0 };
+        let calls = self.boxes.len() * if self.groups > 1 { 3 } else { 1 };
+        let mut visit = Visit::begin();
+        let mut lost = 0;
+        for open in &mut self.boxes {
+            visit.go(open.cpu, calls);
+            if let Some(group) = in_force(&mut open.groups, before) {
+                // A counter that cannot be stopped shows by the time it ran.
+                let _ = if before == after { Ok(()) } else { group.group.disable() };
+                match group.since() {
+                    Ok((counts, enabled_ns, running_ns)) => into.push(BoxSlice {
+                        kind: self.kind,
+                        at: open.at,
+                        slice,
+                        group: number,
+                        ended_ns: now_ns,
+                        counts,
+                        enabled_ns,
+                        running_ns,
+                    }),
+                    Err(_) => lost += 1,
+                }
+            }
+            if before != after
+                && let Some(group) = in_force(&mut open.groups, after)
+            {
+                let _ = group.group.enable();
+            }
+        }
+        lost
+    }
+}
+
+fn in_force(groups: &mut [Option<OpenGroup>], group: Option<u32>) -> Option<&mut OpenGroup> {
+    groups.get_mut(group? as usize)?.as_mut()
+}
+
+impl OpenGroup {
+    /// What was counted since the last call, and the time for which it was enabled and on counters, in ns.
+    fn since(&mut self) -> std::io::Result<(Vec<u64>, u64, u64)> {
+        let counts = self.group.read()?;
+        let last = std::mem::replace(&mut self.last, counts);
+        let before = |index: usize| last.get(index).copied().unwrap_or_default();
+        let each = self.last.iter().enumerate();
+        let values = each.map(|(index, count)| count.value.wrapping_sub(before(index).value)).collect();
+        // The group is on counters as a whole: its leader's times are everyone's.
+        let leader = self.last.first().copied().unwrap_or_default();
+        let enabled_ns = leader.enabled_ns.saturating_sub(before(0).enabled_ns);
+        Ok((values, enabled_ns, leader.running_ns.saturating_sub(before(0).running_ns)))
+    }
+}

@@ -1,0 +1,175 @@
+//! One run of `pmbpf io`: opens what the plan says, drains it at every tick, and closes it by being dropped.
+
+mod boxes;
+pub mod stream;
+mod visit;
+
+use std::time::{Duration, Instant, SystemTime};
+
+use self::boxes::Rotation;
+use super::{
+    SessionError, Stop,
+    cost::process_cost,
+    launch::Launched,
+    open::raise_file_limit,
+    run::{Signals, ended, exited, pass_on, targets_gone, ticks, until},
+};
+use crate::{
+    drain::{
+        Absent, Cost, Ending,
+        io::{BoxSlice, IoDrain, IoHeader},
+    },
+    machine::Machine,
+    plan::{
+        Lost,
+        io::{BoxKind, IoPlan},
+    },
+};
+
+/// Everything that is open during a run.
+#[derive(Debug)]
+pub struct IoSession {
+    /// What is known before the first drain.
+    pub header: IoHeader,
+    rotations: Vec<Rotation>,
+    /// Slices that ended since the last drain.
+    slices: Vec<BoxSlice>,
+    started: Instant,
+    lost_readings: u64,
+    cost: Cost,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct IoOutcome {
+    /// Why, and how long it was.
+    pub ending: Ending,
+    /// What was left to be drained.
+    pub last: IoDrain,
+}
+
+impl IoSession {
+    /// Opens everything that `plan` names. Nothing counts yet. Boxes need CAP_PERFMON unless `kernel.perf_event_paranoid` is
+    /// below 1; what one of them does not have is in the header.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused what it would refuse everywhere; the error knows what would help.
+    pub fn open(plan: IoPlan, machine: Machine) -> Result<Self, SessionError> {
+        let descriptors = plan.kinds.iter().map(BoxKind::descriptors).sum::<usize>();
+        raise_file_limit(descriptors as u64 + 128);
+        let absent = |lost: &Lost| Absent { what: lost.row.clone(), why: lost.why.clone() };
+        let mut missing = plan.missing.iter().map(absent).collect();
+        let rotations = plan
+            .kinds
+            .iter()
+            .enumerate()
+            .map(|(index, kind)| Rotation::open(index as u32, kind, &mut missing))
+            .collect::<Result<_, _>>()?;
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Ok(Self {
+            header: IoHeader { version, started_unix_ns: 0, machine, plan, missing },
+            rotations,
+            slices: Vec::new(),
+            started: Instant::now(),
+            lost_readings: 0,
+            cost: Cost::default(),
+        })
+    }
+
+    /// Starts counting. `launched`: when this process began to get ready.
+    pub fn start(&mut self, launched: Instant) {
+        self.cost.startup_ns = nanoseconds(launched.elapsed());
+        self.started = Instant::now();
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        self.header.started_unix_ns = unix.map_or(0, nanoseconds);
+        self.rotations.iter_mut().for_each(Rotation::start);
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.rotations.iter().filter_map(Rotation::due).min()
+    }
+
+    /// Ends the slices that are due.
+    fn turn(&mut self) {
+        let (now, now_ns) = (Instant::now(), nanoseconds(self.started.elapsed()));
+        for rotation in self.rotations.iter_mut().filter(|rotation| rotation.due() <= Some(now)) {
+            self.lost_readings += rotation.turn(now_ns, &mut self.slices);
+        }
+    }
+
+    fn drain(&mut self) -> IoDrain {
+        let begun = Instant::now();
+        let mut drain = IoDrain {
+            at_ns: nanoseconds(self.started.elapsed()),
+            boxes: std::mem::take(&mut self.slices),
+            programs: Vec::new(),
+            cost: process_cost(self.cost),
+            losses: Vec::new(),
+        };
+        if self.lost_readings > 0 {
+            drain.losses.push(("readings of boxes failed".to_owned(), self.lost_readings));
+        }
+        self.cost.drained(begun.elapsed());
+        drain
+    }
+
+    /// Ends the counting; what was left.
+    fn finish(&mut self) -> IoDrain {
+        let now_ns = nanoseconds(self.started.elapsed());
+        for rotation in &mut self.rotations {
+            self.lost_readings += rotation.stop(now_ns, &mut self.slices);
+        }
+        self.drain()
+    }
+}
+
+/// Drains at every tick until something stops it. `keep` gets every drain but the last.
+///
+/// # Errors
+///
+/// The kernel refused something, or `keep` failed.
+pub async fn run<E: From<SessionError>>(
+    session: &mut IoSession,
+    mut launched: Option<Launched>,
+    keep: &mut impl FnMut(IoDrain) -> Result<(), E>,
+) -> Result<IoOutcome, E> {
+    let mut signals = Signals::new().map_err(|error| SessionError::Io("cannot catch signals", error))?;
+    if let Some(launched) = &mut launched {
+        launched.release().map_err(|error| SessionError::Io("cannot start the command", error))?;
+    }
+    let started = Instant::now();
+    let mut ticks = ticks(session.header.plan.tick);
+    let deadline = session.header.plan.duration.map(|duration| started + duration);
+    let target = session.header.plan.target.clone();
+    let mut gone = std::pin::pin!(targets_gone(&target));
+    let mut status = None;
+    let stop = loop {
+        let due = session.due();
+        tokio::select! {
+            biased;
+            number = signals.next() => break Stop::Signal(number),
+            exit = exited(launched.as_mut()), if launched.is_some() => {
+                status = exit.ok();
+                break Stop::TargetGone;
+            }
+            () = until(deadline), if deadline.is_some() => break Stop::Duration,
+            () = until(due), if due.is_some() => session.turn(),
+            _ = ticks.tick() => keep(session.drain())?,
+            () = &mut gone => break Stop::TargetGone,
+        }
+    };
+    let duration = started.elapsed();
+    signals.let_the_second_kill();
+    let last = session.finish();
+    let workload = match (launched, status) {
+        (None, _) => None,
+        (Some(_), Some(status)) => Some(ended(status)),
+        (Some(launched), None) => Some(pass_on(launched, stop).await),
+    };
+    Ok(IoOutcome { ending: Ending { stopped: stop.into(), workload, duration }, last })
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,82 @@
+//! The most that memory can move, measured: every CPU at once computes `a = b + 3·c` over arrays that no cache holds, as
+//! STREAM's triad does (McCalpin, "Memory Bandwidth and Machine Balance in Current High Performance Computers", 1995).
+
+use std::{
+    hint::black_box,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::machine::cpu::Cpu;
+
+/// Numbers in each of a thread's three arrays: 32 MiB each, more than a core's share of any cache.
+const NUMBERS: usize = 4 << 20;
+/// Numbers between two looks at the clock.
+const STEP: usize = 1 << 16;
+/// Bytes that a number's turn reads and writes. What a write reads first, where it does, is not counted, as STREAM does not.
+const BYTES: u64 = 24;
+/// Long enough for every core to get up to speed.
+const LENGTH: Duration = Duration::from_millis(500);
+
+/// Bytes per second that all of `cpus` read and write together. Takes about half a second and 96 MiB a CPU, and slows
+/// down whatever else runs.
+#[must_use]
+pub fn bytes_per_second(cpus: &[Cpu]) -> f64 {
+    let (ready, over) = (&Barrier::new(cpus.len() + 1), &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let started =
+            cpus.iter().map(|&cpu| scope.spawn(move || triad(cpu, ready, over))).collect::<Vec<_>>();
+        ready.wait();
+        let begun = Instant::now();
+        std::thread::sleep(LENGTH);
+        over.store(true, Ordering::Relaxed);
+        // A thread may have to wait for its CPU: the time is that of the last.
+        let moved: u64 = started.into_iter().filter_map(|thread| thread.join().ok()).sum();
+        moved as f64 / begun.elapsed().as_secs_f64()
+    })
+}
+
+/// Bytes that one CPU moved.
+fn triad(cpu: Cpu, ready: &Barrier, over: &AtomicBool) -> u64 {
+    let mut there = CpuSet::new();
+    if (cpu.0 as usize) < CpuSet::MAX_CPU {
+        there.set(cpu.0 as usize);
+        // Where it may not go, it computes elsewhere.
+        let _ = sched_setaffinity(None, &there);
+    }
+    // Written here, so that the memory is this CPU's own.
+    let (mut a, b, c) = (vec![0.5_f64; NUMBERS], vec![1.5; NUMBERS], vec![2.5; NUMBERS]);
+    ready.wait();
+    let mut moved = 0;
+    'all: loop {
+        let parts = a.chunks_exact_mut(STEP).zip(b.chunks_exact(STEP).zip(c.chunks_exact(STEP)));
+        for (a, (b, c)) in parts {
+            for (a, (b, c)) in a.iter_mut().zip(b.iter().zip(c)) {
+                *a = b + 3.0 * c;
+            }
+            moved += STEP as u64 * BYTES;
+            if over.load(Ordering::Relaxed) {
+                break 'all;
+            }
+        }
+        black_box(&a);
+    }
+    moved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes_per_second;
+    use crate::machine::cpu::Cpu;
+
+    #[test]
+    fn memory_moves_at_a_rate_that_memory_has() {
+        let rate = bytes_per_second(&[Cpu(0)]);
+        assert!((1e7..1e12).contains(&rate), "{rate}");
+    }
+}

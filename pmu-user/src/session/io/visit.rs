@@ -1,0 +1,62 @@
+//! Works on the CPU where counters are: the kernel reads and changes them there, and would interrupt, or wake, that CPU
+//! for each of them.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::machine::cpu::Cpu;
+
+/// Fewer calls than this are not worth the move.
+const CALLS_MIN: usize = 8;
+
+/// A thread that goes where the counters are, and is back where it was allowed to be when this is dropped. Where it may
+/// not go, it works from afar.
+pub(super) struct Visit {
+    home: Option<CpuSet>,
+    at: Option<Cpu>,
+}
+
+impl Visit {
+    pub(super) fn begin() -> Self {
+        Self { home: sched_getaffinity(None).ok(), at: None }
+    }
+
+    /// Goes to `cpu`, where so many calls are to be made.
+    pub(super) fn go(&mut self, cpu: Cpu, calls: usize) {
+        if self.home.is_none() || calls < CALLS_MIN || self.at == Some(cpu) {
+            return;
+        }
+        let mut there = CpuSet::new();
+        if (cpu.0 as usize) < CpuSet::MAX_CPU {
+            there.set(cpu.0 as usize);
+            self.at = sched_setaffinity(None, &there).is_ok().then_some(cpu);
+        }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if let (Some(home), Some(_)) = (&self.home, self.at) {
+            let _ = sched_setaffinity(None, home);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::sched_getaffinity;
+
+    use super::Visit;
+    use crate::machine::cpu::Cpu;
+
+    #[test]
+    fn a_thread_is_back_where_it_was_allowed_to_be() {
+        let home = sched_getaffinity(None).unwrap();
+        {
+            let mut visit = Visit::begin();
+            visit.go(Cpu(0), 100);
+            // A CPU that nobody has changes nothing.
+            visit.go(Cpu(1_000_000), 100);
+        }
+        assert_eq!(sched_getaffinity(None).unwrap(), home);
+    }
+}

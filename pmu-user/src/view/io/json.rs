@@ -1,0 +1,97 @@
+//! NDJSON, schema `pmbpf/1`, as for `run`: a header row, a row of kind `io` for every number, and a summary.
+
+use std::io::{self, Write};
+
+use serde_json::{Value as Json, json};
+
+use super::{
+    super::{
+        json::{Number, SCHEMA, line, owner},
+        words,
+    },
+    kind, levels, place,
+};
+use crate::{
+    drain::{Ending, Owner, io::IoHeader},
+    metric::{
+        Who,
+        io::{IoReport, Label, Row, Subject},
+        value::{Known, Value},
+    },
+};
+
+/// Header row.
+pub(super) fn begin(into: &mut dyn Write, header: &IoHeader) -> io::Result<()> {
+    let (machine, plan) = (&header.machine, &header.plan);
+    let boxes = |kind: &crate::plan::io::BoxKind| {
+        json!({"kind": kind.name, "boxes": kind.boxes.len(), "groups": kind.turns.groups.len(),
+               "slice_ns": kind.turns.slice.as_nanos() as u64})
+    };
+    line(
+        into,
+        &json!({
+            "schema": SCHEMA, "kind": "header", "command": "io", "version": header.version,
+            "host": machine.host, "kernel": machine.kernel,
+            "cpu": {"model": machine.cpu.model, "online": machine.cpu.online.len(), "guest": machine.cpu.guest},
+            "started": words::started_at(header.started_unix_ns),
+            "target": words::whom_in_words(&plan.target, plan.inherit, plan.descend),
+            "interval_ns": plan.interval.map(|interval| interval.as_nanos() as u64),
+            "table": plan.table, "boxes": plan.kinds.iter().map(boxes).collect::<Vec<_>>(),
+            "missing": header.missing,
+        }),
+    )
+}
+
+/// All rows of an interval.
+pub(super) fn interval(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
+    report.rows.iter().try_for_each(|row| line(into, &number(report, row)))
+}
+
+fn number(report: &IoReport, row: &Row) -> Json {
+    let known = row.value.known();
+    let cell = |pick: fn(&Known) -> f64| known.map(|known| Number(pick(known)));
+    let reason = match &row.value {
+        Value::Known(_) => None,
+        Value::Missing(why) => Some(why),
+    };
+    let (share, told_apart) = match row.label {
+        Label::Apportioned { share, coverage } => (Some(share), Some(coverage)),
+        Label::Measured | Label::System => (None, None),
+    };
+    json!({
+        "schema": SCHEMA, "kind": "io", "t": report.from_ns, "dt": report.length_ns,
+        "subject": subject(&row.subject), "metric": row.metric, "unit": row.unit,
+        "value": cell(|known| known.estimate), "low": cell(|known| known.low), "high": cell(|known| known.high),
+        "coverage": known.map(|known| known.coverage), "how": known.map(|known| known.how.name()),
+        "status": words::status(&row.value), "reason": reason,
+        "label": row.label.name(), "share": share, "told_apart": told_apart,
+    })
+}
+
+fn subject(subject: &Subject) -> Json {
+    let kind = kind(subject);
+    match subject {
+        Subject::Place(at) => json!({"kind": kind, "at": place(*at)}),
+        Subject::Device(port, names) => json!({"kind": kind, "port": port, "name": names}),
+        Subject::Disk(name, operation) => json!({"kind": kind, "name": name, "operation": operation}),
+        Subject::Interface(name, direction) => json!({"kind": kind, "name": name, "direction": direction}),
+        Subject::Owner(whose, of) => json!({
+            "kind": kind, "owner": owner(&Who::Owner(Owner::clone(whose))), "of": self::subject(of)}),
+    }
+}
+
+/// The last rows.
+pub(super) fn end(into: &mut dyn Write, report: &IoReport, ending: &Ending) -> io::Result<()> {
+    levels::json(into, report)?;
+    line(
+        into,
+        &json!({
+            "schema": SCHEMA, "kind": "summary", "t": report.from_ns, "dt": report.length_ns,
+            "stopped": ending.stopped, "workload": ending.workload.map(words::workload),
+            "missing": report.missing, "losses": report.losses,
+            "cost": {"cpu_ns": report.cost.cpu_ns, "resident_max_bytes": report.cost.resident_max_bytes,
+                     "startup_ns": report.cost.startup_ns, "drains": report.cost.drains,
+                     "programs_ns": report.programs_ns},
+        }),
+    )
+}

@@ -1,0 +1,214 @@
+//! The report for people: a table for each family of metrics and each kind of subject, subjects down, metrics across.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Write},
+};
+
+use super::{
+    super::{
+        text::{
+            COLUMNS, Style, TITLE, WARNING, duration, head_machine, line, name as owner_name, percent,
+            section,
+            table::{Align, Table, cut},
+            three_digits,
+        },
+        words,
+    },
+    kind, levels, place,
+};
+use crate::{
+    drain::{Ending, io::IoHeader},
+    metric::{
+        Who,
+        io::{IoReport, Label, Place, Row, Subject},
+        value::{Known, Value},
+    },
+};
+
+/// Families of metrics, the part of a name before its first dot, with the titles of their tables, in order.
+const FAMILIES: [(&str, &str); 8] = [
+    ("pcie", "PCIe"),
+    ("link", "PCIe LINKS"),
+    ("ddio", "LAST-LEVEL CACHE AND I/O"),
+    ("io", "CONFLICTS OF CPU AND I/O"),
+    ("vtd", "IOMMU"),
+    ("dram", "MEMORY"),
+    ("upi", "LINKS BETWEEN SOCKETS"),
+    ("block", "BLOCK DEVICES"),
+];
+/// The family of what is left.
+const NETWORK: (&str, &str) = ("net", "NETWORK");
+
+/// Intervals narrower than this share of the estimate are not worth a column's width.
+const NARROW: f64 = 0.005;
+
+/// One interval.
+pub(super) fn interval(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
+    let (from, length) = (report.from_ns as f64 / 1e9, duration(report.length_ns as f64));
+    writeln!(into, "\n{TITLE}{from:.3} s + {length}{TITLE:#}")?;
+    tables(into, style, report)
+}
+
+/// The whole run.
+pub(super) fn whole(
+    into: &mut dyn Write,
+    style: &Style,
+    header: &IoHeader,
+    report: &IoReport,
+    ending: &Ending,
+) -> io::Result<()> {
+    let plan = &header.plan;
+    head_machine(into, &header.version, &header.machine)?;
+    let target = words::whom_in_words(&plan.target, plan.inherit, plan.descend);
+    line(into, "target", &target)?;
+    let started = words::started_at(header.started_unix_ns);
+    line(into, "counted", &format!("{} from {started}", duration(report.length_ns as f64)))?;
+    if let Some(workload) = ending.workload {
+        line(into, "command", &words::workload(workload))?;
+    }
+    tables(into, style, report)?;
+    levels::text(into, style, report)?;
+    trust(into, report)
+}
+
+fn tables(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
+    for (family, title) in FAMILIES.iter().chain([&NETWORK]) {
+        let of_family = |row: &&Row| row.metric.split('.').next() == Some(*family);
+        let mut by_kind: BTreeMap<(u8, &str), Vec<&Row>> = BTreeMap::new();
+        for row in report.rows.iter().filter(of_family) {
+            by_kind.entry((rank(&row.subject), kind(&row.subject))).or_default().push(row);
+        }
+        for ((_, kind), rows) in by_kind {
+            one(into, style, title, kind, &rows)?;
+        }
+    }
+    Ok(())
+}
+
+/// Small things first: they say most.
+const fn rank(subject: &Subject) -> u8 {
+    match subject {
+        Subject::Device(..) => 0,
+        Subject::Place(Place::Part(..)) => 1,
+        Subject::Place(Place::Stack(..) | Place::Channel(..) | Place::Link(..)) => 2,
+        Subject::Place(Place::Socket(_)) => 3,
+        Subject::Place(Place::Platform) => 4,
+        Subject::Disk(..) | Subject::Interface(..) => 5,
+        Subject::Owner(..) => 6,
+    }
+}
+
+/// A table of rows of one family and kind; nothing if all of its numbers are missing.
+fn one(into: &mut dyn Write, style: &Style, title: &str, kind: &str, rows: &[&Row]) -> io::Result<()> {
+    let mut metrics: Vec<(&str, &str)> = Vec::new();
+    for row in rows.iter().filter(|row| row.value.known().is_some()) {
+        let column = (row.metric.as_str(), row.unit.as_str());
+        if !metrics.contains(&column) {
+            metrics.push(column);
+        }
+    }
+    let reasons: BTreeSet<&str> = rows.iter().filter_map(|row| reason(&row.value)).collect();
+    if metrics.is_empty() {
+        return Ok(());
+    }
+    section(into, title, &format!("by {kind}"))?;
+    let titles: Vec<String> = metrics.iter().map(|(metric, unit)| title_of(metric, unit)).collect();
+    let mut columns = vec![(kind, Align::Left)];
+    columns.extend(titles.iter().map(|title| (title.as_str(), Align::Right)));
+    let apportioned = rows.iter().any(|row| matches!(row.label, Label::Apportioned { .. }));
+    if apportioned {
+        columns.push(("share (told apart)", Align::Left));
+    }
+    let mut by_subject: Vec<(&Subject, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        match by_subject.iter_mut().find(|(subject, _)| *subject == &row.subject) {
+            Some((_, rows)) => rows.push(row),
+            None => by_subject.push((&row.subject, vec![row])),
+        }
+    }
+    let mut table = Table::new(&columns);
+    for (subject, rows) in by_subject.iter().take(style.rows_max) {
+        let cell = |metric: &(&str, &str)| {
+            let row = rows.iter().find(|row| row.metric == metric.0)?;
+            row.value.known().map(number)
+        };
+        let mut cells = vec![subject_name(subject)];
+        cells.extend(metrics.iter().map(|metric| cell(metric).unwrap_or_else(|| "–".to_owned())));
+        if apportioned {
+            cells.push(
+                rows.iter().map(|row| share(&row.label)).find(|text| !text.is_empty()).unwrap_or_default(),
+            );
+        }
+        table.row(cells);
+    }
+    table.write(into, COLUMNS)?;
+    if by_subject.len() > style.rows_max {
+        writeln!(into, "  {COLUMNS}{} more; --top shows them{COLUMNS:#}", by_subject.len() - style.rows_max)?;
+    }
+    reasons.iter().take(3).try_for_each(|why| writeln!(into, "  {COLUMNS}–: {why}{COLUMNS:#}"))
+}
+
+fn reason(value: &Value) -> Option<&str> {
+    match value {
+        Value::Known(_) => None,
+        Value::Missing(why) => Some(why),
+    }
+}
+
+/// `inbound_read_bw MB/s`: the family stands in the table's title.
+fn title_of(metric: &str, unit: &str) -> String {
+    let name = metric.split_once('.').map_or(metric, |(_, name)| name);
+    if unit == "1" || unit.is_empty() { name.to_owned() } else { format!("{name} {unit}") }
+}
+
+fn subject_name(subject: &Subject) -> String {
+    match subject {
+        Subject::Place(Place::Platform) => "all".to_owned(),
+        Subject::Place(at) => place(*at),
+        Subject::Device(port, names) => format!("{port} {}", cut(&names.terminal())),
+        Subject::Disk(name, part) | Subject::Interface(name, part) => {
+            format!("{} {part}", cut(&name.terminal()))
+        }
+        Subject::Owner(owner, of) => {
+            let (name, pid) = owner_name(&Who::Owner(owner.clone()));
+            let pid = if pid.is_empty() { pid } else { format!(" ({pid})") };
+            format!("{name}{pid}: {}", subject_name(of))
+        }
+    }
+}
+
+fn number(known: &Known) -> String {
+    let estimate = three_digits(known.estimate);
+    let reach = (known.high - known.low) / 2.0;
+    if known.estimate == 0.0 || reach <= NARROW * known.estimate.abs() {
+        return estimate;
+    }
+    format!("{estimate} ±{}", percent(reach / known.estimate.abs()))
+}
+
+fn share(label: &Label) -> String {
+    match label {
+        Label::Apportioned { share, coverage } => format!("{} ({})", percent(*share), percent(*coverage)),
+        Label::Measured | Label::System => String::new(),
+    }
+}
+
+/// How complete it is, and what it cost.
+fn trust(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
+    section(into, "TRUST", "95 % intervals where counters took turns")?;
+    for (reason, count) in &report.losses {
+        writeln!(into, "  {WARNING}lost: {reason}: {count}{WARNING:#}")?;
+    }
+    for absent in &report.missing {
+        writeln!(into, "  not measured: {}: {}", absent.what, absent.why)?;
+    }
+    let wall_ns = report.length_ns.max(1) as f64;
+    writeln!(
+        into,
+        "  cost: {} CPU time of pmbpf ({} of a CPU, start included), {} in the kernel's programs",
+        duration(report.cost.cpu_ns as f64),
+        percent(report.cost.cpu_ns as f64 / wall_ns),
+        duration(report.programs_ns as f64),
+    )
+}

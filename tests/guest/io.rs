@@ -1,0 +1,128 @@
+//! `pmbpf io` on simulated boxes of two dies: bandwidths, ratios, latencies and utilisations are those that were programmed.
+
+use serde_json::Value;
+
+use crate::{
+    simulated::Simulated,
+    support::{Rows, assert_close, run},
+};
+
+/// Configurations of a Sapphire Rapids, as the kernel's format of each kind of box lays them out, and their counts a second.
+fn rates() -> String {
+    let iio = |event: u64, umask: u64, ch_mask: u64, fc_mask: u64| {
+        event | umask << 8 | ch_mask << 36 | fc_mask << 48
+    };
+    let mut lines = Vec::new();
+    let mut rate = |boxes: &str, config: u64, rate: u64| {
+        // All bits must be right: what is off by one counts something else.
+        lines.push(format!("uncore_{boxes} {config:x} ffffffffffffffff {rate}"));
+    };
+    for part in 0..8 {
+        let ch_mask = 1 << part;
+        rate("iio_*", iio(0x83, 0x04, ch_mask, 7), if part == 0 { 250_000_000 } else { 0 });
+        rate("iio_*", iio(0x83, 0x01, ch_mask, 7), if part == 0 { 500_000_000 } else { 0 });
+        rate("iio_*", iio(0x83, 0x80, ch_mask, 7), if part == 0 { 2_500_000 } else { 0 });
+        rate("iio_*", iio(0xc0, 0x04, ch_mask, 7), if part == 0 { 2_500_000 } else { 0 });
+        rate("iio_*", iio(0xc0, 0x01, ch_mask, 7), if part == 0 { 25_000_000 } else { 0 });
+    }
+    rate("iio_*", 0x01, 1_000_000_000);
+    rate("iio_*", 0x0007_00ff_0000_04c2, 20_000_000);
+    rate("iio_*", 0x0007_00ff_0000_ffd5, 4_000_000_000);
+    rate("iio_*", 0x0140, 10_000_000);
+    rate("iio_*", 0x4040, 1_000_000);
+    rate("iio_*", 0x2040, 500_000);
+    rate("iio_*", 0xff42, 200_000_000);
+    rate("iio_*", 0xc041, 3_000_000);
+    rate("irp_*", 0x01, 1_000_000_000);
+    rate("irp_*", 0x18, 40_000_000);
+    rate("irp_*", 0x19, 800_000_000);
+    rate("irp_*", 0x040f, 4_800_000_000);
+    rate("irp_*", 0x0811, 20_000_000);
+    rate("irp_*", 0x101f, 400_000);
+    rate("cha_*", 0x00c8_f3fe_0000_0435, 10_000_000);
+    rate("cha_*", 0x00c8_f3ff_0000_0435, 40_000_000);
+    rate("imc_*", 0xcf05, 200_000_000);
+    rate("imc_*", 0xf005, 100_000_000);
+    rate("upi_*", 0x01, 2_400_000_000);
+    rate("upi_*", 0x21, 400_000_000);
+    rate("upi_*", 0x0f02, 1_800_000_000);
+    rate("upi_*", 0x9702, 200_000_000);
+    lines.join("\n")
+}
+
+/// The number of a metric at a place.
+#[track_caller]
+fn value(rows: &Rows, kind: &str, at: &str, metric: &str) -> f64 {
+    let row = row(rows, kind, at, metric);
+    row["value"].as_f64().unwrap_or_else(|| panic!("{row}"))
+}
+
+#[track_caller]
+fn row<'a>(rows: &'a Rows, kind: &str, at: &str, metric: &str) -> &'a Value {
+    let is = |row: &&Value| {
+        row["metric"] == metric && row["subject"]["kind"] == kind && row["subject"]["at"] == at
+    };
+    rows.of_kind("io").find(is).unwrap_or_else(|| panic!("no {metric} of {kind} {at}"))
+}
+
+const RUN: [&str; 6] = ["io", "--cpu-model", "sapphirerapids", "--duration", "8s", "--json"];
+
+#[test]
+fn every_place_has_the_numbers_that_were_programmed() {
+    let simulated = Simulated::load(&["dies=2", "iio=2", "irp=2", "cha=2", "imc=3", "upi=1"]);
+    simulated.write("rates", &rates());
+    let rows = run(&RUN);
+    let close = |kind: &str, at: &str, metric: &str, expected: f64| {
+        assert_close(&format!("{metric} of {kind} {at}"), value(&rows, kind, at, metric), expected, 0.02, 0.0);
+    };
+    for stack in ["0/0", "0/1", "1/0", "1/1"] {
+        close("stack", stack, "pcie.inbound_read_bw", 1_000.0);
+        close("stack", stack, "pcie.inbound_write_bw", 2_000.0);
+        close("stack", stack, "pcie.outbound_read_bw", 10.0);
+        close("stack", stack, "pcie.outbound_write_bw", 100.0);
+        close("stack", stack, "pcie.inbound_read_latency", 200.0);
+        close("stack", stack, "pcie.inbound_write_latency", 200.0);
+        close("stack", stack, "io.cpu_conflicts", 2.0);
+        close("stack", stack, "vtd.translation_rate", 10.0);
+        close("stack", stack, "vtd.iotlb_miss", 10.0);
+        close("stack", stack, "vtd.iotlb_miss.direct", 5.0);
+        close("stack", stack, "vtd.miss_penalty", 200.0);
+        close("stack", stack, "vtd.mem_access_per_miss.num", 3.0);
+        close("part", &format!("{stack}/0"), "pcie.inbound_write_bw", 2_000.0);
+    }
+    for socket in ["0", "1"] {
+        close("socket", socket, "pcie.inbound_read_bw", 2_000.0);
+        close("socket", socket, "pcie.inbound_read_latency", 200.0);
+        close("socket", socket, "ddio.read_l3_miss", 25.0);
+        close("socket", socket, "ddio.read_l3_miss.cha", 25.0);
+        close("socket", socket, "dram.read_bw", 38.4);
+        close("socket", socket, "dram.write_bw", 19.2);
+        // Flits of 3 slots, 5 flits in 6 clocks that the link was awake.
+        close("socket", socket, "upi.utilization", 40.0);
+    }
+    close("channel", "1/2", "dram.read_bw", 12.8);
+    close("platform", "", "pcie.inbound_write_bw", 8_000.0);
+    close("platform", "", "dram.read_bw", 76.8);
+    close("link", "1/0", "upi.tx_data_bw", 12_800.0);
+    let taking_turns = row(&rows, "stack", "0/0", "pcie.inbound_read_latency");
+    assert_eq!((taking_turns["how"].as_str(), taking_turns["label"].as_str()), (Some("scaled"), Some("system")));
+    let alone = row(&rows, "channel", "0/0", "dram.read_bw");
+    assert_eq!((alone["how"].as_str(), alone["coverage"].as_f64().map(|share| share > 0.99)), (Some("counted"), Some(true)));
+}
+
+#[test]
+fn a_box_that_is_busy_or_not_there_is_named_and_never_0() {
+    let simulated = Simulated::load(&["dies=1", "iio=2", "irp=1", "cha=1", "imc=1", "upi=0"]);
+    simulated.write("rates", &rates());
+    // Somebody else has every counter of one stack.
+    simulated.write("taken", "uncore_iio_1 f");
+    let rows = run(&RUN);
+    let busy = row(&rows, "stack", "0/1", "pcie.inbound_read_bw");
+    assert_eq!((busy["value"].is_null(), busy["status"].as_str()), (true, Some("missing")), "{busy}");
+    assert!(busy["reason"].as_str().unwrap().contains("others held the counters"), "{busy}");
+    let free = value(&rows, "stack", "0/0", "pcie.inbound_read_bw");
+    assert_close("the other stack", free, 1_000.0, 0.02, 0.0);
+    let missing: Vec<&str> =
+        rows.summary()["missing"].as_array().unwrap().iter().filter_map(|row| row["what"].as_str()).collect();
+    assert!(missing.iter().any(|what| what.contains("upi")), "{missing:?}");
+}
