@@ -63,7 +63,7 @@ pub enum Multiplex {
 }
 
 /// Metrics that will be measured, and those that will not.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// The CPU model whose formulas are used.
     pub model: String,

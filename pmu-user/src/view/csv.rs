@@ -45,7 +45,7 @@ pub(super) fn interval(into: &mut dyn Write, report: &Report) -> io::Result<()> 
         .chain(&report.owners)
         .try_for_each(|owner| metrics(&mut rows, report, owner))?;
     for (who, tree) in report.topdown.iter().flat_map(|topdown| &topdown.owners) {
-        for shape in report.topdown.iter().flat_map(|topdown| &topdown.shapes) {
+        for shape in report.topdown.iter().flat_map(|topdown| topdown.shapes.iter()) {
             let value = &tree.nodes[shape.index as usize].value;
             row(&mut rows, report, who, &shape.name, &shape.unit, value)?;
         }

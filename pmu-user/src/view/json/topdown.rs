@@ -18,7 +18,7 @@ use crate::{
 pub(in crate::view) fn topdown(into: &mut dyn Write, report: &Report) -> io::Result<()> {
     let Ok(topdown) = &report.topdown else { return Ok(()) };
     for (who, tree) in &topdown.owners {
-        for shape in &topdown.shapes {
+        for shape in topdown.shapes.iter() {
             node(into, report, who, tree, shape)?;
         }
         bottleneck(into, report, topdown, who, tree)?;

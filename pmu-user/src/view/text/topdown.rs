@@ -35,7 +35,7 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &Report) -> io:
         ),
     )?;
     let mut missing = 0;
-    for shape in &topdown.shapes {
+    for shape in topdown.shapes.iter() {
         match &everyone.nodes[shape.index as usize].value {
             Value::Known(known) => node(into, shape, everyone, known)?,
             Value::Missing(_) => missing += 1,
