@@ -7,6 +7,7 @@ mod error;
 pub mod metrics;
 pub mod profile;
 pub mod request;
+mod runs;
 mod sampling;
 pub mod schedule;
 pub mod turns;
