@@ -7,13 +7,19 @@ mod around;
 mod check;
 mod layout;
 mod report;
+mod runs;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 
 use self::layout::Layout;
-pub use self::{around::Around, layout::Shape, report::TopDown};
+pub use self::{
+    around::Around,
+    layout::Shape,
+    report::TopDown,
+    runs::{OneRun, Runs, Spread, Total},
+};
 use super::{
     estimate::{Estimates, EventIndex, REPLICATES},
     formulas::{Formulas, Inputs, Results},

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-use super::{Around, Prepared, Shape, Tree};
+use super::{Around, Prepared, Runs, Shape, Tree};
 use crate::{
     drain::{Header, slice::SliceRow},
     machine::topology::{Smt, Topology},
@@ -26,6 +26,8 @@ pub struct TopDown {
     pub shapes: Arc<[Shape]>,
     /// The target together, then its owners, most time first.
     pub owners: Vec<(Who, Tree)>,
+    /// The runs of the command that the target's tree is from, if there were several.
+    pub runs: Option<Runs>,
 }
 
 impl Prepared {
@@ -62,6 +64,7 @@ impl Prepared {
             notes: self.notes(around.topology),
             shapes: Arc::clone(&self.layout.shapes),
             owners,
+            runs: None,
         }
     }
 
