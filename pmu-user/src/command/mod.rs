@@ -15,6 +15,7 @@ mod pipeline;
 mod recorder;
 mod report;
 mod run;
+mod runs;
 
 use clap::{Parser, Subcommand};
 
