@@ -152,6 +152,29 @@ fn without_turns_what_does_not_fit_is_left_out_by_name() {
 }
 
 #[test]
+fn several_runs_measure_the_whole_tree_without_turns() {
+    let plan = planned(6, Multiplex::Runs);
+    let groups = plan.turns[0].groups.len() as u32;
+    assert_eq!(plan.runs(), Some(groups));
+    let metrics = plan.metrics.as_ref().unwrap();
+    assert!(metrics.measured.iter().all(|one| one.coverage == 1.0 && one.groups.len() <= 1));
+    assert!(metrics.measured.len() >= 110, "{:?}", metrics.missing);
+    let runs: Vec<Plan> = (0..groups).map(|run| plan.of_run(run)).collect();
+    assert!(runs.iter().all(|run| run.turns[0].groups.len() == 1 && run.counters() <= 25));
+    let measured = |name: &str| {
+        let measures = |run: &&Plan| {
+            run.metrics.iter().flat_map(|metrics| &metrics.measured).any(|metric| metric.name == name)
+        };
+        runs.iter().filter(measures).count() as u32
+    };
+    for metric in &metrics.measured {
+        let expected = if metric.groups.is_empty() { groups } else { 1 };
+        assert_eq!(measured(&metric.name), expected, "{}", metric.name);
+    }
+    assert_eq!(planned(6, Multiplex::Yes).runs(), None);
+}
+
+#[test]
 fn a_machine_without_formulas_plans_none_and_says_so() {
     let (machine, root) = captured("simulated-two-dies");
     let plan = Plan::new(&request(None), &machine, &root).unwrap();

@@ -23,6 +23,8 @@ mod events;
 #[cfg(target_arch = "x86_64")]
 mod masked;
 #[cfg(target_arch = "x86_64")]
+mod runs;
+#[cfg(target_arch = "x86_64")]
 mod samples;
 #[cfg(target_arch = "x86_64")]
 mod simulated;

@@ -13,10 +13,10 @@ use crate::{
 
 /// Shares of the slots, in per cent: retiring, bad speculation, front end, back end, and what of each is heavy
 /// operations, mispredicted branches, fetch latency, memory.
-type Shares = [u64; 8];
+pub(crate) type Shares = [u64; 8];
 
 const COMPUTING: Shares = [60, 10, 20, 10, 5, 8, 12, 4];
-const WAITING: Shares = [15, 5, 10, 70, 3, 2, 4, 50];
+pub(crate) const WAITING: Shares = [15, 5, 10, 70, 3, 2, 4, 50];
 const NAMES: [&str; 8] = [
     "Retiring",
     "Bad_Speculation",
@@ -32,7 +32,7 @@ const NAMES: [&str; 8] = [
 const SLOTS: u64 = 6_000_000_000;
 
 /// Lines for whoever runs in a cgroup, or for everyone.
-fn rates(shares: &Shares, instructions: u64, owner: &str) -> String {
+pub(crate) fn rates(shares: &Shares, instructions: u64, owner: &str) -> String {
     let mut lines = vec![
         format!("cpu 400 ffff {SLOTS} {owner}"),
         format!("cpu 3c ffff 1000000000 {owner}"),

@@ -80,23 +80,33 @@ fn counters(into: &mut dyn Write, plan: &Plan, metrics: &Metrics) -> io::Result<
         };
         let always: Vec<String> = turns.always.iter().map(|group| format!("{{{}}}", names(group))).collect();
         line(into, "always", &always.join(" "))?;
+        let groups = turns.groups.len();
         let slice = duration(turns.slice.as_nanos() as f64);
-        let at_first = if first.len() < turns.groups.len() {
+        let at_first = if first.len() < groups {
             format!(", {} of them until a node is flagged", first.len())
         } else {
             String::new()
         };
-        let groups = turns.groups.len();
-        line(into, "turns", &format!("{groups} groups, about {slice} each, in random order{at_first}"))?;
+        match plan.runs() {
+            Some(runs) => {
+                line(into, "runs", &format!("{runs} of the command, each with one of {groups} groups"))?;
+            }
+            None => {
+                let order = format!("{groups} groups, about {slice} each, in random order{at_first}");
+                line(into, "turns", &order)?;
+            }
+        }
         for (index, group) in turns.groups.iter().enumerate() {
             line(into, "", &format!("{index:>3}  {{{}}}", names(group)))?;
         }
     }
     for metric in &metrics.measured {
         let groups: Vec<String> = metric.groups.iter().map(u32::to_string).collect();
-        let place = match groups.len() {
-            0 => "all the time".to_owned(),
-            1 => format!("group {}, {} of the time", groups[0], percent(metric.coverage)),
+        let place = match (groups.len(), plan.runs()) {
+            (0, None) => "all the time".to_owned(),
+            (0, Some(_)) => "in every run".to_owned(),
+            (_, Some(_)) => format!("in the run of group {}", groups.join(" ")),
+            (1, None) => format!("group {}, {} of the time", groups[0], percent(metric.coverage)),
             _ => format!("groups {}, {} of the time each", groups.join(" "), percent(metric.coverage)),
         };
         line(into, "measures", &format!("{} (level {}): {place}", metric.name, metric.level))?;

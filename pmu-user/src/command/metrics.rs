@@ -7,6 +7,9 @@ use crate::plan::{
     request::WantedMetrics,
 };
 
+/// How deep several runs measure unless told otherwise: below it a run more costs the user a run of the command.
+const LEVEL_OF_RUNS: u32 = 2;
+
 /// Options of `run`.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct MetricArgs {
@@ -22,6 +25,10 @@ pub(super) struct MetricArgs {
     /// Leave out what does not fit the counters at once, so that nothing is scaled
     #[arg(long, help_heading = "Metrics")]
     no_multiplex: bool,
+    /// Run the command once for each group of counters, so that nothing takes turns and nothing is scaled; --level says how
+    /// deep [default: 2], --dry-run how many runs that takes
+    #[arg(long, conflicts_with_all = ["no_metrics", "no_multiplex", "count", "interval"], help_heading = "Metrics")]
+    pub(super) runs: bool,
     /// Use the events and formulas of this CPU model, as icelakex
     #[arg(long, value_name = "MODEL", help_heading = "Metrics")]
     cpu_model: Option<String>,
@@ -39,9 +46,18 @@ impl MetricArgs {
         let request = Request {
             model: self.cpu_model.clone(),
             folder: self.perfmon_dir.clone(),
-            depth: self.level.map_or(Depth::DrillDown, Depth::Level),
+            depth: match (self.level, self.runs) {
+                (Some(level), _) => Depth::Level(level),
+                // What a run finds comes too late for the other groups: each has had its run, or will have it.
+                (None, true) => Depth::Level(LEVEL_OF_RUNS),
+                (None, false) => Depth::DrillDown,
+            },
             names: self.metrics.clone(),
-            multiplex: if self.no_multiplex { Multiplex::No } else { Multiplex::Yes },
+            multiplex: match (self.runs, self.no_multiplex) {
+                (true, _) => Multiplex::Runs,
+                (_, true) => Multiplex::No,
+                _ => Multiplex::Yes,
+            },
         };
         if request == Request::default() {
             WantedMetrics::IfPossible(request)

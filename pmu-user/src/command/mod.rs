@@ -17,6 +17,7 @@ mod pipeline;
 mod recorder;
 mod report;
 mod run;
+mod runs;
 
 use clap::{Parser, Subcommand};
 

@@ -8,8 +8,13 @@ use std::{
 use super::output;
 use crate::{
     drain::{Drain, Ending, Header},
-    metric::{Report, drilling::Drilling, topdown::Prepared},
+    metric::{
+        Report,
+        drilling::Drilling,
+        topdown::{OneRun, Prepared},
+    },
     model::{Interval, Ledger},
+    plan::Plan,
     session::Next,
     table::model,
     view::{Format, View, text::Style},
@@ -91,11 +96,18 @@ impl<'a> Pipeline<'a> {
         self.view.whole(&report, ending)?;
         Ok(report)
     }
+
+    /// One of several runs: its report, which is not written, and what of it goes into the report of all.
+    pub(super) fn conclude(&self) -> (Report, Option<OneRun>) {
+        let report = self.report(&self.total);
+        let turns = self.header.plan.turns.first();
+        let run = turns.and_then(|turns| OneRun::new(&report, turns, &self.total));
+        (report, run)
+    }
 }
 
 /// The formulas of the metrics that a run measures; out of `folder`, a perfmon directory, if one is given.
-pub(super) fn prepare(header: &Header, folder: Option<&Path>) -> Result<Option<Prepared>, model::FindError> {
-    let plan = &header.plan;
+pub(super) fn prepare(plan: &Plan, folder: Option<&Path>) -> Result<Option<Prepared>, model::FindError> {
     let (Some(metrics), Some(turns)) = (&plan.metrics, plan.turns.first()) else { return Ok(None) };
     let model = model::load(&metrics.model, folder)?;
     Ok(Some(Prepared::new(model, metrics, turns)))

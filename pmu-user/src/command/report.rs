@@ -42,7 +42,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     }
     let header = recording.header;
     let into = args.output.open(Stream::Stdout);
-    let prepared = pipeline::prepare(&header, args.perfmon_dir.as_deref())?;
+    let prepared = pipeline::prepare(&header.plan, args.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(&header, prepared, args.output.format(), args.output.style(), into);
     for drain in &recording.drains {
         pipeline.drain(drain)?;

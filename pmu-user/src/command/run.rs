@@ -15,6 +15,7 @@ use super::{
     parse,
     pipeline::{self, Pipeline},
     recorder::Recorder,
+    runs,
 };
 use crate::{
     bpf::{Attach, Log, Options},
@@ -109,7 +110,7 @@ pub(super) struct Args {
     gap_min: Duration,
 
     #[command(flatten)]
-    metrics: MetricArgs,
+    pub(super) metrics: MetricArgs,
 
     /// Stop after this time, as 500ms, 5s or 2m
     #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time")]
@@ -228,6 +229,9 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     if let Some(program) = args.command.first() {
         find(program, &std::env::var_os("PATH").unwrap_or_default())?;
     }
+    if args.metrics.runs {
+        runs::check(args)?;
+    }
     if args.count {
         return count::execute(args, &machine, root);
     }
@@ -240,7 +244,10 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
         return Err(Usage(format!("{} exists; --force replaces it", file.display())).into());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(live(args, plan, machine, launched))
+    match plan.runs() {
+        Some(planned) => runtime.block_on(runs::live(args, &plan, planned, &machine, launched)),
+        None => runtime.block_on(live(args, plan, machine, launched)),
+    }
 }
 
 async fn live(args: &Args, mut plan: Plan, machine: Machine, launched: Instant) -> anyhow::Result<u8> {
@@ -249,19 +256,11 @@ async fn live(args: &Args, mut plan: Plan, machine: Machine, launched: Instant) 
     {
         plan.give_up_metrics(why);
     }
-    let mut session = Session::open(plan, machine, Path::new("/"), &args.options())?;
-    let mut command = None;
-    if !args.command.is_empty() {
-        let started = Launched::start(&args.command)?;
-        let pid = started.child.id().ok_or_else(|| anyhow::anyhow!("the command ended before it began"))?;
-        session.target_command(pid)?;
-        command = Some(started);
-    }
-    session.start(if args.measure { Measure::Always } else { Measure::Window }, launched)?;
+    let (mut session, command) = begin(args, plan, machine, launched)?;
     let header = session.header.clone();
     let mut recorder = Recorder::new(args.recording(), args.force, &header)?;
     let into = args.format.open(args.stream());
-    let prepared = pipeline::prepare(&header, args.metrics.perfmon_dir.as_deref())?;
+    let prepared = pipeline::prepare(&header.plan, args.metrics.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(&header, prepared, args.format.format(), args.format.style(), into);
     if args.talks() && output::is_watched() {
         output::talk("counting; Ctrl-C ends it and prints the report");
@@ -280,6 +279,25 @@ async fn live(args: &Args, mut plan: Plan, machine: Machine, launched: Instant) 
     recorder.result()?;
     gate::check(&args.fail_on, &header, &report)?;
     Ok(exit_code(outcome.ending.stopped, outcome.ending.workload))
+}
+
+/// A session that counts, and the command that waits for it to be watched, if there is one.
+pub(super) fn begin(
+    args: &Args,
+    plan: Plan,
+    machine: Machine,
+    launched: Instant,
+) -> anyhow::Result<(Session, Option<Launched>)> {
+    let mut session = Session::open(plan, machine, Path::new("/"), &args.options())?;
+    let mut command = None;
+    if !args.command.is_empty() {
+        let started = Launched::start(&args.command)?;
+        let pid = started.child.id().ok_or_else(|| anyhow::anyhow!("the command ended before it began"))?;
+        session.target_command(pid)?;
+        command = Some(started);
+    }
+    session.start(if args.measure { Measure::Always } else { Measure::Window }, launched)?;
+    Ok((session, command))
 }
 
 /// The command's own code; else what the signal says: Ctrl-C is the ordinary end of a run, the others are not.

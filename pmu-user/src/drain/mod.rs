@@ -355,6 +355,14 @@ pub struct Ending {
     pub duration: Duration,
 }
 
+impl Ending {
+    /// Did the command end by itself, well?
+    #[must_use]
+    pub fn succeeded(&self) -> bool {
+        self.stopped == Stopped::TargetGone && self.workload == Some(Workload::Exited(0))
+    }
+}
+
 /// Why it stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

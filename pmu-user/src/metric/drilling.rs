@@ -46,14 +46,12 @@ impl Drilling {
 
     /// Takes in what an interval found; the groups that are to have turns in the next one.
     pub fn after(&mut self, topdown: &TopDown) -> Vec<u32> {
-        let flagged: BTreeSet<usize> = topdown
-            .owners
-            .iter()
-            .flat_map(|(_, tree)| tree.nodes.iter().enumerate())
-            .filter(|(_, node)| node.flagged == Some(true) && node.value.known().is_some())
-            .map(|(index, _)| index)
-            .collect();
-        self.drill.after(&flagged.into_iter().collect::<Vec<_>>());
+        let mut is_flagged = vec![false; self.groups.len()];
+        for (index, node) in topdown.owners.iter().flat_map(|(_, tree)| tree.nodes.iter().enumerate()) {
+            is_flagged[index] |= node.flagged == Some(true) && node.value.known().is_some();
+        }
+        let flagged = is_flagged.iter().enumerate().filter(|(_, is_flagged)| **is_flagged);
+        self.drill.after(&flagged.map(|(index, _)| index).collect::<Vec<usize>>());
         let wanted = self.drill.wanted();
         let groups = wanted.iter().flat_map(|&node| &self.groups[node]).copied();
         groups.chain(self.always.iter().copied()).collect::<BTreeSet<u32>>().into_iter().collect()

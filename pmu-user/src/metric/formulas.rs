@@ -169,6 +169,25 @@ impl Formulas {
     }
 }
 
+/// The value of `expr` where metrics have these `values` (NaN: not known). What it counts by itself is not known.
+#[must_use]
+pub fn over_values(expr: &Expr, values: &[f64]) -> f64 {
+    match expr {
+        Expr::Number(number) => *number,
+        Expr::Event(_) | Expr::Constant(_) => f64::NAN,
+        Expr::Metric(index) => values.get(*index as usize).copied().unwrap_or(f64::NAN),
+        Expr::Binary(operation, operands) => {
+            let [a, b] = operands.each_ref().map(|operand| over_values(operand, values));
+            binary(*operation, a, b)
+        }
+        Expr::If(parts) => match over_values(&parts[0], values) {
+            condition if condition.is_nan() => f64::NAN,
+            0.0 => over_values(&parts[2], values),
+            _ => over_values(&parts[1], values),
+        },
+    }
+}
+
 /// NaN is undefined, and stays so.
 fn binary(operation: Binary, a: f64, b: f64) -> f64 {
     let truth = |truth: bool| if a.is_nan() || b.is_nan() { f64::NAN } else { f64::from(u8::from(truth)) };

@@ -53,17 +53,20 @@ pub struct Request {
 }
 
 /// May events take turns on the counters?
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Multiplex {
     /// Yes, in groups chosen by us.
     #[default]
     Yes,
     /// No: what does not fit at once is left out, by name.
     No,
+    /// No: the command runs once for each group.
+    Runs,
 }
 
 /// Metrics that will be measured, and those that will not.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// The CPU model whose formulas are used.
     pub model: String,
@@ -76,6 +79,9 @@ pub struct Metrics {
     pub folder: Option<PathBuf>,
     /// How deep into the tree.
     pub depth: Depth,
+    /// Whether groups take turns.
+    #[serde(default)]
+    pub multiplex: Multiplex,
     /// What is measured.
     pub measured: Vec<Measured>,
     /// What is not, and why.
@@ -196,16 +202,20 @@ pub fn plan(
     let slice = turns::slice(machine.cpu.online.len(), host);
     let turns = Turns::new(&schedule, &operands.needs, &operands.events, &pmu.name, slice);
     let measured = measured(&schedule, &wanted, &operands.needs, &mut missing);
-    let metrics = Metrics {
+    let mut metrics = Metrics {
         model: model.name.clone(),
         source: model.source.clone(),
         formulas: model.formulas_version.clone(),
         folder: request.folder.clone(),
         depth: request.depth,
+        multiplex: request.multiplex,
         measured,
         missing,
         holds: capacity.holds.iter().map(ToString::to_string).collect(),
     };
+    if request.multiplex == Multiplex::Runs {
+        metrics.without_turns();
+    }
     Ok((turns, metrics))
 }
 
@@ -390,7 +400,7 @@ fn resource(encoding: &Encoding) -> Option<Resource> {
 /// Packs, without turns if none are allowed: then the metrics that fit with those before them are kept.
 fn fit(request: &Request, needs: &[Need], wanted: &[Wanted], capacity: &Capacity) -> Schedule {
     let all = schedule::schedule(needs, wanted, capacity, Packing::Whole);
-    if request.multiplex == Multiplex::Yes || all.groups.len() <= 1 {
+    if request.multiplex != Multiplex::No || all.groups.len() <= 1 {
         return all;
     }
     let mut kept: Vec<Wanted> = wanted.to_vec();

@@ -8,6 +8,7 @@ pub mod io;
 pub mod metrics;
 pub mod profile;
 pub mod request;
+mod runs;
 mod sampling;
 pub mod schedule;
 pub mod turns;

@@ -20,7 +20,7 @@ use crate::{
     untrusted::Untrusted,
 };
 
-fn machine(pmus: &[&str]) -> Machine {
+pub(super) fn machine(pmus: &[&str]) -> Machine {
     Machine {
         host: Untrusted::from("bed"),
         kernel: Untrusted::from("6.12.0"),
@@ -37,7 +37,7 @@ fn machine(pmus: &[&str]) -> Machine {
     }
 }
 
-fn plan(request: &Request, machine: &Machine) -> Result<Plan, PlanError> {
+pub(super) fn plan(request: &Request, machine: &Machine) -> Result<Plan, PlanError> {
     // An empty root: nothing of this host may leak into the plan.
     Plan::new(request, machine, Path::new("/nonexistent"))
 }

@@ -36,7 +36,7 @@ pub async fn count<E: From<SessionError> + From<LaunchError>>(
     command: &[OsString],
     keep: &mut impl FnMut(Tally) -> Result<(), E>,
 ) -> Result<Ended, E> {
-    let mut signals = Signals::new().map_err(|error| SessionError::Io("cannot catch signals", error))?;
+    let mut signals = Signals::new()?;
     let mut run = 1;
     loop {
         let launched = if command.is_empty() { None } else { Some(Launched::start(command)?) };

@@ -25,7 +25,7 @@ use tokio::io::unix::AsyncFd;
 use self::{collect::Changes, cost::Meter, hotplug::Hotplug, inbox::Inbox, owners::Owners, turns::Rotation};
 pub use self::{
     cost::Measure,
-    run::{Next, Outcome, Stop, run},
+    run::{Next, Outcome, Signals, Stop, run, run_one_of_several},
 };
 use crate::{
     bpf::{LoadError, Object, Ring, release_memory},

@@ -54,11 +54,56 @@ pub type Next = Option<Vec<u32>>;
 /// The kernel refused something, or `keep` failed.
 pub async fn run<E: From<SessionError>>(
     session: &mut Session,
-    mut launched: Option<Launched>,
+    launched: Option<Launched>,
     keep: &mut impl FnMut(Drain) -> Result<Next, E>,
 ) -> Result<Outcome, E> {
-    let refused = |error| SessionError::Io("cannot catch signals", error);
-    let mut signals = Signals::new().map_err(refused)?;
+    let mut signals = Signals::new()?;
+    let over = watch(session, launched, &mut signals, keep).await?;
+    signals.let_the_second_kill();
+    over.finish(session).await
+}
+
+/// As [`run`], where other runs follow: a signal that comes between two of them stops the next.
+///
+/// # Errors
+///
+/// As for [`run`].
+pub async fn run_one_of_several<E: From<SessionError>>(
+    session: &mut Session,
+    launched: Launched,
+    signals: &mut Signals,
+    keep: &mut impl FnMut(Drain) -> Result<Next, E>,
+) -> Result<Outcome, E> {
+    watch(session, Some(launched), signals, keep).await?.finish(session).await
+}
+
+/// A run that something has stopped.
+struct Over {
+    stop: Stop,
+    launched: Option<Launched>,
+    status: Option<ExitStatus>,
+    duration: Duration,
+}
+
+impl Over {
+    async fn finish<E: From<SessionError>>(self, session: &mut Session) -> Result<Outcome, E> {
+        let Self { stop, launched, status, duration } = self;
+        let last = session.finish()?;
+        let workload = match (launched, status) {
+            (None, _) => None,
+            (Some(_), Some(status)) => Some(ended(status)),
+            (Some(launched), None) => Some(pass_on(launched, stop).await),
+        };
+        Ok(Outcome { ending: Ending { stopped: stop.into(), workload, duration }, last })
+    }
+}
+
+async fn watch<E: From<SessionError>>(
+    session: &mut Session,
+    mut launched: Option<Launched>,
+    signals: &mut Signals,
+    keep: &mut impl FnMut(Drain) -> Result<Next, E>,
+) -> Result<Over, E> {
     keep(session.baseline()?)?;
     if let Some(launched) = &mut launched {
         launched.release().map_err(|error| SessionError::Io("cannot start the command", error))?;
@@ -97,15 +142,7 @@ pub async fn run<E: From<SessionError>>(
             }
         }
     };
-    let duration = started.elapsed();
-    signals.let_the_second_kill();
-    let last = session.finish()?;
-    let workload = match (launched, status) {
-        (None, _) => None,
-        (Some(_), Some(status)) => Some(ended(status)),
-        (Some(launched), None) => Some(pass_on(launched, stop).await),
-    };
-    Ok(Outcome { ending: Ending { stopped: stop.into(), workload, duration }, last })
+    Ok(Over { stop, launched, status, duration: started.elapsed() })
 }
 
 impl From<Stop> for Stopped {
@@ -181,17 +218,22 @@ fn is_alive(id: u32) -> bool {
     state.is_some_and(|state| !matches!(state, b'Z' | b'X'))
 }
 
-/// SIGINT, SIGTERM and SIGHUP.
-pub(super) struct Signals([(i32, Signal); 3]);
+/// SIGINT, SIGTERM and SIGHUP, from now on.
+#[derive(Debug)]
+pub struct Signals([(i32, Signal); 3]);
 
 impl Signals {
-    pub(super) fn new() -> io::Result<Self> {
+    /// Catches them. Needs a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn new() -> Result<Self, SessionError> {
         let kind = |kind: SignalKind| Ok::<_, io::Error>((kind.as_raw_value(), signal(kind)?));
-        Ok(Self([
-            kind(SignalKind::interrupt())?,
-            kind(SignalKind::terminate())?,
-            kind(SignalKind::hangup())?,
-        ]))
+        let all = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let [interrupt, terminate, hangup] = all.map(kind);
+        let caught = || Ok([interrupt?, terminate?, hangup?]);
+        Ok(Self(caught().map_err(|error| SessionError::Io("cannot catch signals", error))?))
     }
 
     pub(super) async fn next(&mut self) -> i32 {
@@ -205,7 +247,7 @@ impl Signals {
 
     /// From now on a signal ends the process at once. The report is being written, so nobody polls this loop: another
     /// thread listens.
-    pub(super) fn let_the_second_kill(self) {
+    pub fn let_the_second_kill(self) {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {

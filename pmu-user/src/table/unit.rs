@@ -16,6 +16,8 @@ pub enum Unit {
     Faults,
     /// Samples.
     Samples,
+    /// Occurrences of a PMU's event.
+    Counts,
 }
 
 impl Unit {
@@ -28,6 +30,7 @@ impl Unit {
             Self::Migrations => "migrations",
             Self::Faults => "faults",
             Self::Samples => "samples",
+            Self::Counts => "counts",
         }
     }
 }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use super::words;
 use crate::{
     drain::Owner,
-    metric::{OwnerReport, Report, Who, value::Value},
+    metric::{OwnerReport, Report, Who, topdown::Spread, value::Value},
     table::metric,
 };
 
@@ -45,12 +45,28 @@ pub(super) fn interval(into: &mut dyn Write, report: &Report) -> io::Result<()> 
         .chain(&report.owners)
         .try_for_each(|owner| metrics(&mut rows, report, owner))?;
     for (who, tree) in report.topdown.iter().flat_map(|topdown| &topdown.owners) {
-        for shape in report.topdown.iter().flat_map(|topdown| &topdown.shapes) {
+        for shape in report.topdown.iter().flat_map(|topdown| topdown.shapes.iter()) {
             let value = &tree.nodes[shape.index as usize].value;
             row(&mut rows, report, who, &shape.name, &shape.unit, value)?;
         }
     }
+    for spread in report.topdown.iter().flat_map(|topdown| &topdown.runs).flat_map(|runs| &runs.spreads) {
+        several(&mut rows, report, spread)?;
+    }
     rows.flush()
+}
+
+/// How much runs of a command differ: the least and the most of something that all of them counted.
+fn several(rows: &mut Rows<'_>, report: &Report, spread: &Spread) -> io::Result<()> {
+    let (least, most) = match &spread.range {
+        Ok((least, most)) => (Value::exact(*least), Value::exact(*most)),
+        Err(why) => (Value::Missing(why.clone()), Value::Missing(why.clone())),
+    };
+    for (end, value) in [("least", least), ("most", most)] {
+        let name = format!("runs.{}.{end}", spread.what);
+        row(rows, report, &Who::Target, &name, spread.unit.name(), &value)?;
+    }
+    Ok(())
 }
 
 fn metrics(rows: &mut Rows<'_>, report: &Report, owner: &OwnerReport) -> io::Result<()> {

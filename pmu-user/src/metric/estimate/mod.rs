@@ -37,6 +37,9 @@ pub const SLICES_MIN: usize = 3;
 /// Times that differ by less than this share are one: the owner's time and a counter's are read one after the other.
 const CLOCKS_DIFFER: f64 = 1e-3;
 
+/// Why an event without an estimate has none.
+const UNPLANNED: &str = "the event is not in the plan";
+
 /// Which event of a [`Turns`]: first those that always count, then group by group, in the plan's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventIndex(pub usize);
@@ -106,6 +109,32 @@ impl Estimates {
         self.events.len()
     }
 
+    /// Was everything counted that is known at all? Then no replicate differs from the totals.
+    #[must_use]
+    pub fn are_exact(&self) -> bool {
+        !self.events.iter().any(|event| matches!(event, Estimate::Scaled(_)))
+    }
+
+    /// The best estimate of an event's total, without its interval.
+    #[must_use]
+    pub fn total(&self, event: EventIndex) -> Option<f64> {
+        match self.events.get(event.0)? {
+            Estimate::Exact(count) => Some(*count as f64),
+            Estimate::Scaled(scaled) => Some(scaled.total),
+            Estimate::Missing(_) => None,
+        }
+    }
+
+    /// Why an event has no total, if it has none.
+    #[must_use]
+    pub fn why_missing(&self, event: EventIndex) -> Option<&str> {
+        match self.events.get(event.0) {
+            Some(Estimate::Exact(_) | Estimate::Scaled(_)) => None,
+            Some(Estimate::Missing(why)) => Some(why),
+            None => Some(UNPLANNED),
+        }
+    }
+
     /// An event's total.
     #[must_use]
     pub fn value(&self, event: EventIndex) -> Value {
@@ -113,7 +142,7 @@ impl Estimates {
             Some(Estimate::Exact(count)) => Value::counted(*count, 1.0),
             Some(Estimate::Scaled(scaled)) => Value::Known(scaled.known()),
             Some(Estimate::Missing(why)) => Value::Missing(why.clone()),
-            None => Value::Missing("the event is not in the plan".to_owned()),
+            None => Value::Missing(UNPLANNED.to_owned()),
         }
     }
 

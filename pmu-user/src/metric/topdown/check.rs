@@ -9,16 +9,6 @@ const WHOLE: f64 = 100.0;
 const TOLERANCE: f64 = 1.5;
 
 impl Prepared {
-    /// Roots of the tree.
-    fn roots(&self) -> Vec<u32> {
-        let is_root = |&index: &u32| self.model.above(index).is_none();
-        self.model.tree_nodes().filter(is_root).collect()
-    }
-
-    fn children(&self, of: u32) -> impl Iterator<Item = u32> {
-        (0..self.model.metrics.len() as u32).filter(move |&index| self.model.above(index) == Some(of))
-    }
-
     /// From the root down, always to the largest of the flagged nodes.
     pub(super) fn path(&self, nodes: &[Node]) -> Vec<u32> {
         let worst = |among: &mut dyn Iterator<Item = u32>| {
@@ -30,11 +20,11 @@ impl Prepared {
         let mut path = Vec::new();
         // Doing useful work is no bottleneck, though a high share of it is flagged as well.
         let lost = |index: &u32| self.model.metrics[*index as usize].name != "Retiring";
-        let mut next = worst(&mut self.roots().into_iter().filter(lost))
-            .or_else(|| worst(&mut self.roots().into_iter()));
+        let roots = || self.layout.roots.iter().copied();
+        let mut next = worst(&mut roots().filter(lost)).or_else(|| worst(&mut roots()));
         while let Some(node) = next.filter(|_| path.len() < self.model.metrics.len()) {
             path.push(node);
-            next = worst(&mut self.children(node));
+            next = worst(&mut self.layout.children[node as usize].iter().copied());
         }
         path
     }
@@ -44,8 +34,7 @@ impl Prepared {
         let known = |index: u32| nodes[index as usize].value.known();
         let name = |index: u32| self.model.metrics[index as usize].name.as_str();
         let mut faults = Vec::new();
-        let roots = self.roots();
-        let values: Option<Vec<&Known>> = roots.iter().map(|&index| known(index)).collect();
+        let values: Option<Vec<&Known>> = self.layout.roots.iter().map(|&index| known(index)).collect();
         if let Some(values) = values.filter(|values| !values.is_empty()) {
             let sum: f64 = values.iter().map(|known| known.estimate).sum();
             let error =
@@ -56,17 +45,13 @@ impl Prepared {
                 ));
             }
         }
-        for (index, metric) in self.model.metrics.iter().enumerate() {
-            let Some(parent) = self.model.above(index as u32) else { continue };
-            let (Some(part), Some(whole)) = (known(index as u32), known(parent)) else { continue };
-            // What is estimated by assumed latencies, or counts something else than its parent, may be larger.
-            let comparable =
-                metric.domain == self.model.metrics[parent as usize].domain && metric.domain == "Slots";
-            if comparable && part.low > whole.high + TOLERANCE {
+        for &(index, parent) in &self.layout.parts {
+            let (Some(part), Some(whole)) = (known(index), known(parent)) else { continue };
+            if part.low > whole.high + TOLERANCE {
                 let (part, whole) = (part.estimate, whole.estimate);
                 faults.push(format!(
                     "{} ({part:.1} %) is more than {} ({whole:.1} %)",
-                    name(index as u32),
+                    name(index),
                     name(parent)
                 ));
             }

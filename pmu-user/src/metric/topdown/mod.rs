@@ -5,13 +5,20 @@
 
 mod around;
 mod check;
+mod layout;
 mod report;
+mod runs;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 
+use self::layout::Layout;
 pub use self::{
     around::Around,
-    report::{Shape, TopDown},
+    layout::Shape,
+    report::TopDown,
+    runs::{OneRun, Runs, Spread, Total},
 };
 use super::{
     estimate::{Estimates, EventIndex, REPLICATES},
@@ -30,6 +37,7 @@ pub struct Prepared {
     /// The model.
     pub model: Model,
     formulas: Formulas,
+    layout: Layout,
     /// By operand: the event that counts it, or a number that is known without counting.
     sources: Vec<Source>,
     /// By metric: is it to be measured, or why not? `None` if nobody asked for it.
@@ -45,6 +53,13 @@ enum Source {
     Known(f64),
     /// Nowhere.
     None,
+}
+
+/// Memory that is used again for each replicate.
+#[derive(Default)]
+struct Room {
+    counts: Vec<f64>,
+    results: Results,
 }
 
 /// The metrics of one owner.
@@ -97,10 +112,17 @@ impl Prepared {
             Some(why) => Some(Err((*why).to_owned())),
             None => plan.measured.iter().any(|metric| metric.name == name).then_some(Ok(())),
         };
+        let sources: Vec<Source> = model.operands.iter().map(source).collect();
+        let wanted: Vec<_> = model.metrics.iter().map(|metric| wanted(&metric.name)).collect();
+        let event = |operand: u32| match sources[operand as usize] {
+            Source::Event(index) => Some(EventIndex(index)),
+            Source::Known(_) | Source::None => None,
+        };
         Self {
-            sources: model.operands.iter().map(source).collect(),
-            wanted: model.metrics.iter().map(|metric| wanted(&metric.name)).collect(),
+            layout: Layout::new(&model, event, |metric| wanted[metric as usize].is_some()),
             formulas: Formulas::new(&model),
+            sources,
+            wanted,
             model,
         }
     }
@@ -110,62 +132,61 @@ impl Prepared {
     pub fn tree(&self, turns: &Turns, rows: &[SliceRow], around: &Around<'_>) -> Tree {
         let estimates = Estimates::new(turns, rows);
         let constants: Vec<f64> = self.model.constants.iter().map(|name| around.constant(name)).collect();
-        let evaluate = |count: &dyn Fn(EventIndex) -> Option<f64>| {
-            let mut results = Results::default();
-            self.evaluate(&constants, count, &mut results);
-            results
-        };
-        let results = evaluate(&|event| estimates.value(event).known().map(|known| known.estimate));
-        let replicas: Vec<Results> = (0..REPLICATES)
-            .map(|replicate| evaluate(&|event| estimates.replicate(event, replicate)))
-            .collect();
-        let nodes: Vec<Node> = (0..self.model.metrics.len() as u32)
+        let metrics = 0..self.model.metrics.len() as u32;
+        let mut room = Room::default();
+        // What is exact is the same in every replicate.
+        let replicates = if estimates.are_exact() { 0 } else { REPLICATES };
+        let mut replicas = Vec::with_capacity(replicates * metrics.len());
+        for replicate in 0..replicates {
+            self.evaluate(&constants, |event| estimates.replicate(event, replicate), &mut room);
+            replicas.extend(metrics.clone().map(|metric| self.formulas.value(metric, &room.results)));
+        }
+        self.evaluate(&constants, |event| estimates.total(event), &mut room);
+        let results = &room.results;
+        let nodes: Vec<Node> = metrics
             .map(|metric| Node {
-                value: self.value(metric, &estimates, &results, &replicas),
-                flagged: self.formulas.flagged(metric, &results),
+                value: self.value(metric, &estimates, results, &replicas),
+                flagged: self.formulas.flagged(metric, results),
             })
             .collect();
         let faults = self.faults(&nodes);
         Tree { path: self.path(&nodes), faults, nodes }
     }
 
-    fn evaluate(&self, constants: &[f64], count: &dyn Fn(EventIndex) -> Option<f64>, results: &mut Results) {
+    fn evaluate(&self, constants: &[f64], count: impl Fn(EventIndex) -> Option<f64>, room: &mut Room) {
         let number = |source: &Source| match source {
             Source::Event(index) => count(EventIndex(*index)).unwrap_or(f64::NAN),
             Source::Known(number) => *number,
             Source::None => f64::NAN,
         };
-        let counts: Vec<f64> = self.sources.iter().map(number).collect();
-        self.formulas.evaluate(Inputs { counts: &counts, constants }, results);
+        room.counts.clear();
+        room.counts.extend(self.sources.iter().map(number));
+        self.formulas.evaluate(Inputs { counts: &room.counts, constants }, &mut room.results);
     }
 
-    fn value(&self, metric: u32, estimates: &Estimates, results: &Results, replicas: &[Results]) -> Value {
+    /// `replicas` are the values of all metrics, replicate by replicate.
+    fn value(
+        &self,
+        metric: u32,
+        estimates: &Estimates,
+        results: &Results,
+        replicas: &[Option<f64>],
+    ) -> Value {
         match &self.wanted[metric as usize] {
             Some(Ok(())) => {}
             Some(Err(why)) => return Value::Missing(why.clone()),
             None => return Value::Missing("it was not asked for".to_owned()),
         }
-        let events: Vec<EventIndex> = self.events_of(metric).collect();
-        if let Some(Value::Missing(why)) =
-            events.iter().map(|&event| estimates.value(event)).find(|value| value.known().is_none())
-        {
-            return Value::Missing(why);
+        let events = &self.layout.events[metric as usize];
+        if let Some(why) = events.iter().find_map(|&event| estimates.why_missing(event)) {
+            return Value::Missing(why.to_owned());
         }
         match self.formulas.value(metric, results) {
             Some(estimate) => {
-                let replicas = replicas.iter().map(|replica| self.formulas.value(metric, replica));
-                estimates.evaluated(&events, estimate, replicas)
+                let of_metric = replicas.iter().skip(metric as usize).step_by(self.model.metrics.len());
+                estimates.evaluated(events, estimate, of_metric.copied())
             }
             None => Value::Missing(self.formulas.why(metric, &self.model, results).words(&self.model)),
         }
-    }
-
-    /// Planned events in a metric's formula.
-    fn events_of(&self, metric: u32) -> impl Iterator<Item = EventIndex> {
-        let operands = self.model.operands_of(metric).into_iter();
-        operands.filter_map(|operand| match self.sources[operand as usize] {
-            Source::Event(index) => Some(EventIndex(index)),
-            _ => None,
-        })
     }
 }

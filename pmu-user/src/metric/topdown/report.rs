@@ -1,8 +1,8 @@
 //! The metrics of everyone in an interval.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-use super::{Around, Prepared, Tree};
+use super::{Around, Prepared, Runs, Shape, Tree};
 use crate::{
     drain::{Header, slice::SliceRow},
     machine::topology::{Smt, Topology},
@@ -23,30 +23,11 @@ pub struct TopDown {
     /// What to bear in mind about all of it.
     pub notes: Vec<String>,
     /// The measured metrics: each below the one it is a part of.
-    pub shapes: Vec<Shape>,
+    pub shapes: Arc<[Shape]>,
     /// The target together, then its owners, most time first.
     pub owners: Vec<(Who, Tree)>,
-}
-
-/// What is the same about a metric for every owner.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Shape {
-    /// Its index in a tree.
-    pub index: u32,
-    /// Its name.
-    pub name: String,
-    /// Depth in the tree, from 0.
-    pub depth: u32,
-    /// Its level, as its source counts.
-    pub level: u32,
-    /// The metric it is a part of.
-    pub parent: Option<String>,
-    /// Its unit.
-    pub unit: String,
-    /// What a fraction of it is a fraction of.
-    pub domain: String,
-    /// When it is flagged.
-    pub threshold: Option<String>,
+    /// The runs of the command that the target's tree is from, if there were several.
+    pub runs: Option<Runs>,
 }
 
 impl Prepared {
@@ -81,27 +62,10 @@ impl Prepared {
             source: source.clone(),
             formulas: formulas_version.clone(),
             notes: self.notes(around.topology),
-            shapes: self.shapes(),
+            shapes: Arc::clone(&self.layout.shapes),
             owners,
+            runs: None,
         }
-    }
-
-    fn shapes(&self) -> Vec<Shape> {
-        let shape = |(index, depth): (u32, u32)| {
-            let metric = &self.model.metrics[index as usize];
-            Shape {
-                index,
-                depth,
-                name: metric.name.clone(),
-                level: metric.level,
-                parent: self.model.above(index).map(|above| self.model.metrics[above as usize].name.clone()),
-                unit: metric.unit.clone(),
-                domain: metric.domain.clone(),
-                threshold: metric.threshold.as_ref().map(|threshold| threshold.write(&self.model)),
-            }
-        };
-        let wanted = |index: u32| self.wanted[index as usize].is_some();
-        self.model.tree().into_iter().filter(|&(index, _)| wanted(index)).map(shape).collect()
     }
 
     /// What several threads on a core do to the numbers.

@@ -8,7 +8,7 @@ use super::{super::words, Number, SCHEMA, line, owner};
 use crate::{
     metric::{
         Report, Who,
-        topdown::{Shape, TopDown, Tree},
+        topdown::{Runs, Shape, Spread, TopDown, Tree},
         value::{Known, Value},
     },
     table::hint::hint,
@@ -18,12 +18,32 @@ use crate::{
 pub(in crate::view) fn topdown(into: &mut dyn Write, report: &Report) -> io::Result<()> {
     let Ok(topdown) = &report.topdown else { return Ok(()) };
     for (who, tree) in &topdown.owners {
-        for shape in &topdown.shapes {
+        for shape in topdown.shapes.iter() {
             node(into, report, who, tree, shape)?;
         }
         bottleneck(into, report, topdown, who, tree)?;
     }
-    Ok(())
+    topdown.runs.as_ref().map_or(Ok(()), |runs| several(into, report, runs))
+}
+
+/// The runs of the command that the target's metrics are of, and how much they differ.
+fn several(into: &mut dyn Write, report: &Report, runs: &Runs) -> io::Result<()> {
+    let spread = |spread: &Spread| {
+        let range = spread.range.as_ref().ok();
+        json!({
+            "what": spread.what, "unit": spread.unit.name(), "least": range.map(|(least, _)| Number(*least)),
+            "most": range.map(|(_, most)| Number(*most)), "share": spread.share().map(Number),
+            "reason": spread.range.as_ref().err(),
+        })
+    };
+    line(
+        into,
+        &json!({
+            "schema": SCHEMA, "kind": "runs", "t": report.from_ns, "dt": report.length_ns,
+            "planned": runs.planned, "ended": runs.ended,
+            "spread": runs.spreads.iter().map(spread).collect::<Vec<_>>(),
+        }),
+    )
 }
 
 fn node(into: &mut dyn Write, report: &Report, who: &Who, tree: &Tree, shape: &Shape) -> io::Result<()> {

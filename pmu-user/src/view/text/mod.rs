@@ -6,6 +6,7 @@ mod hot;
 mod latency;
 pub(super) mod list;
 mod number;
+mod runs;
 pub(super) mod stat;
 pub(super) mod table;
 mod topdown;
@@ -113,6 +114,9 @@ fn head(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending)
     }
     if let Some(profile) = &plan.profile {
         line(into, "config", profile)?;
+    }
+    if let Some(runs) = report.topdown.as_ref().ok().and_then(|topdown| topdown.runs.as_ref()) {
+        line(into, "runs", &runs::line(runs))?;
     }
     if let Some(workload) = ending.workload {
         line(into, "command", &words::workload(workload))?;

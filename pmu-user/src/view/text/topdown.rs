@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr as _;
 use super::{
     COLUMNS, Style, TITLE, WARNING, name,
     number::{count, percent},
-    section,
+    runs, section,
     table::{Align, Table},
 };
 use crate::{
@@ -35,7 +35,7 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &Report) -> io:
         ),
     )?;
     let mut missing = 0;
-    for shape in &topdown.shapes {
+    for shape in topdown.shapes.iter() {
         match &everyone.nodes[shape.index as usize].value {
             Value::Known(known) => node(into, shape, everyone, known)?,
             Value::Missing(_) => missing += 1,
@@ -48,6 +48,9 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &Report) -> io:
     for line in topdown.notes.iter().chain(&everyone.faults) {
         writeln!(into, "  {WARNING}{line}{WARNING:#}")?;
     }
+    if let Some(runs) = &topdown.runs {
+        runs::write(into, runs)?;
+    }
     owners(into, style, topdown)
 }
 
@@ -57,7 +60,7 @@ fn node(into: &mut dyn Write, shape: &Shape, tree: &Tree, known: &Known) -> io::
     let padding = " ".repeat(NAME_WIDTH.saturating_sub(indented.width()));
     let shown = number(known.estimate, &shape.unit);
     let interval = match known.how {
-        How::Counted => String::new(),
+        How::Counted if known.low == known.high => String::new(),
         _ => format!("[{} – {}]", number(known.low, &shape.unit), number(known.high, &shape.unit)),
     };
     let mark = if flagged { " <" } else { "" };
