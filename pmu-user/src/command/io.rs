@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     failure::InsteadOfCommand,
+    io_limits,
     io_pipeline::IoPipeline,
     output::{self, Stream},
     parse,
@@ -15,13 +16,16 @@ use super::{
 };
 use crate::{
     drain::io::IoDrain,
-    machine::{Machine, pmu::catalog::Catalog},
+    machine::{Machine, io::Platform, pmu::catalog::Catalog},
     plan::{
-        io::{IoPlan, request::IoRequest},
+        io::{
+            IoPlan,
+            request::{Grouping, IoRequest, Limits, Reporting},
+        },
         request::{Descend, Inherit, Target},
     },
     session::{
-        io::{IoSession, run},
+        io::{IoSession, run, stream},
         launch::{Launched, find},
     },
     view::Format,
@@ -59,6 +63,23 @@ pub(super) struct Args {
     #[arg(long, value_name = "MODEL", help_heading = "Counters")]
     cpu_model: Option<String>,
 
+    /// The most that memory can carry in GB/s, of all sockets together; by default what its modules are specified for
+    #[arg(long, value_name = "GB/S", value_parser = io_limits::gigabytes, alias = "dram-bandwidth-limits", help_heading = "Counters")]
+    dram_max: Option<f64>,
+    /// Measure before the run what memory can carry: all CPUs copy for half a second
+    #[arg(long, conflicts_with = "dram_max", help_heading = "Counters")]
+    measure_max_bandwidth: bool,
+
+    /// Show rows by package, stack, device or event (repeatable); by default all but events
+    #[arg(long, value_name = "GROUPING", value_delimiter = ',', help_heading = "Output")]
+    by: Vec<Grouping>,
+    /// Show this PCI device, disk or interface only, by address or name (repeatable)
+    #[arg(long, value_name = "DEVICE", help_heading = "Output")]
+    device: Vec<String>,
+    /// Where a bandwidth ends to be low and begins to be high, as dram=60,120 (GB/s), pcie=2000,8000 (MB/s), upi=30,60 (%); by
+    /// default thirds of the maximum (repeatable)
+    #[arg(long, value_name = "NAME=LOW,HIGH", value_parser = io_limits::limits, help_heading = "Output")]
+    limits: Vec<Limits>,
     #[command(flatten)]
     format: output::Output,
     /// Say nothing but results and errors
@@ -85,6 +106,13 @@ impl Args {
             inherit: Inherit::Yes,
             descend: Descend::Yes,
             model: self.cpu_model.clone(),
+            report: Reporting {
+                by: self.by.clone(),
+                devices: self.device.clone(),
+                dram_max_gb_s: self.dram_max,
+                dram_measured_gb_s: None,
+                limits: self.limits.clone(),
+            },
             interval: self.interval,
             duration: self.duration,
         }
@@ -115,9 +143,13 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
         find(program, &std::env::var_os("PATH").unwrap_or_default())?;
     }
     let catalog = Catalog::read(root)?;
-    let plan = IoPlan::new(&args.request(), &machine, &catalog, root)?;
+    let platform = Platform::read(root, &catalog);
+    let mut plan = IoPlan::new(&args.request(), &machine, &catalog, &platform, root)?;
+    if args.measure_max_bandwidth && !args.dry_run {
+        plan.report.dram_measured_gb_s = Some(stream::bytes_per_second(&machine.cpu.online) / 1e9);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(live(args, IoSession::open(plan, machine)?, launched))
+    runtime.block_on(live(args, IoSession::open(plan, machine, platform)?, launched))
 }
 
 async fn live(args: &Args, mut session: IoSession, launched: Instant) -> anyhow::Result<u8> {

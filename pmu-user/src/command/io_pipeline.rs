@@ -7,7 +7,7 @@ use crate::{
         Ending,
         io::{IoDrain, IoHeader},
     },
-    metric::io::{IoMetrics, IoReport, Level, Levels, Place, places},
+    metric::io::{IoMetrics, IoReport, Level, LevelReport, Levels, Place, maxima, places},
     model::io::IoInterval,
     table::io::{FindError, load},
     view::{Format, io::IoView, text::Style},
@@ -80,13 +80,23 @@ impl<'a> IoPipeline<'a> {
 
     fn levels(&self) -> Vec<Level> {
         let Some(metrics) = &self.metrics else { return Vec::new() };
-        self.levels.report(metrics).into_iter().map(|seen| Level::new(seen, &[], None)).collect()
+        let header = self.header;
+        let level = |seen: LevelReport| {
+            let limits = header.plan.report.limits.iter().find(|limits| limits.name == seen.name);
+            let limits = limits.map(|limits| [limits.low, limits.high]);
+            let known = maxima(header, seen.name);
+            Level::new(seen, &known, limits)
+        };
+        self.levels.report(metrics).into_iter().map(level).collect()
     }
 
     fn report(&self, interval: &IoInterval) -> IoReport {
         let plan = &self.header.plan;
+        let platform = &self.header.platform;
         let rows = self.metrics.iter().flat_map(|metrics| {
-            self.places.iter().flat_map(move |&place| metrics.rows(plan, interval, place))
+            let places = self.places.iter().flat_map(move |&place| metrics.rows(plan, interval, place));
+            let ports = platform.ports.iter();
+            ports.flat_map(move |port| metrics.of_port(plan, interval, platform, port)).chain(places)
         });
         IoReport {
             from_ns: interval.from_ns,

@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Absent, Cost, ProgramRow};
-use crate::{machine::Machine, plan::io::IoPlan};
+use crate::{
+    machine::{Machine, io::Platform},
+    plan::io::IoPlan,
+};
 
 /// What is known before the first drain.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -14,6 +17,8 @@ pub struct IoHeader {
     pub started_unix_ns: u64,
     /// The host.
     pub machine: Machine,
+    /// What stands on its I/O side.
+    pub platform: Platform,
     /// What was opened.
     pub plan: IoPlan,
     /// What cannot be measured here, and why.

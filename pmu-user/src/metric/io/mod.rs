@@ -4,6 +4,7 @@
 mod devices;
 mod levels;
 pub mod link;
+mod maximum;
 pub mod offline;
 mod places;
 mod report;
@@ -12,6 +13,7 @@ mod totals;
 pub use self::{
     devices::names,
     levels::{Basis, Level, LevelReport, Levels},
+    maximum::maxima,
     places::{Place, places},
     report::{IoReport, Label, Row, Subject},
     totals::{IoMetrics, Measured},

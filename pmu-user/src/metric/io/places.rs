@@ -83,7 +83,8 @@ pub fn places(plan: &IoPlan) -> Vec<Place> {
             match kind.name.as_str() {
                 "iio" => {
                     found.push(Place::Stack(die, unit));
-                    found.extend(plan.parts.iter().map(|&part| Place::Part(die, unit, part)));
+                    let parts = kind.parts.iter().flatten();
+                    found.extend(parts.map(|&part| Place::Part(die, unit, part)));
                 }
                 "imc" => found.push(Place::Channel(die, unit)),
                 "upi" => found.push(Place::Link(die, unit)),

@@ -3,7 +3,7 @@
 //! Boxes of a kind take turns in step, so their slices are added up and estimated as one; kinds are estimated apart, since
 //! their turns have nothing to do with each other, and come together in the formulas.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use crate::{
     drain::{io::BoxSlice, slice::SliceRow},
@@ -14,7 +14,7 @@ use crate::{
     },
     model::slice::sums,
     plan::io::{BoxKind, IoPlan},
-    table::io::{IoTable, Of, SECONDS},
+    table::io::{IoTable, Of, SECONDS, part_of},
 };
 
 /// A table ready to be evaluated for what a plan counts.
@@ -23,29 +23,40 @@ pub struct IoMetrics {
     /// The table.
     pub table: IoTable,
     formulas: Formulas,
-    /// By operand: where it is counted.
-    sources: Vec<Source>,
-    /// By kind and group: index of the group's first event among all of the kind's.
-    firsts: Vec<Vec<usize>>,
+    /// By kind of the plan.
+    kinds: Vec<Sources>,
 }
 
-/// Where an operand's count comes from.
+/// What one kind of boxes counts.
+#[derive(Clone, Debug)]
+struct Sources {
+    /// By operand of the table.
+    operands: Vec<Source>,
+    /// By group: index of its first event among all of the kind's.
+    firsts: Vec<usize>,
+}
+
+/// Where a kind of boxes counts an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// An event of a kind of boxes, by its index among the kind's.
-    Event(u32, EventIndex),
-    /// A part behind which nothing is: nobody counts it, and nothing happens there.
-    Empty,
-    /// Nowhere.
-    None,
+    /// An event, by its index among the kind's, counts it alone.
+    Event(EventIndex),
+    /// An event counts it with others, which are [`Source::Nothing`]: their sum is right, none of them is.
+    Sum(EventIndex),
+    /// It is in another's count, or of a part behind which nothing is.
+    Nothing,
+    /// These boxes should count it, and do not.
+    Uncounted,
+    /// Boxes of another kind count it.
+    Elsewhere,
 }
 
 /// What the boxes of one place counted.
 #[derive(Clone, Debug)]
 pub struct Measured {
     estimates: Estimates,
-    /// By kind of the plan: where its events begin, and how many boxes were added up; none where the place has none.
-    kinds: HashMap<u32, (usize, usize)>,
+    /// Kinds of the plan that the place has boxes of: where its events begin, and how many boxes were added up.
+    kinds: BTreeMap<u32, (usize, usize)>,
     seconds: f64,
 }
 
@@ -53,41 +64,20 @@ impl IoMetrics {
     /// Prepares `table` for what `plan` counts.
     #[must_use]
     pub fn new(table: IoTable, plan: &IoPlan) -> Self {
-        let mut events: HashMap<&str, (u32, EventIndex)> = HashMap::new();
-        for (kind, boxes) in (0..).zip(&plan.kinds) {
-            let all = boxes.turns.groups.iter().flat_map(|group| &group.events).enumerate();
-            for (index, event) in all {
-                events.entry(event.name.as_str()).or_insert((kind, EventIndex(index)));
-            }
-        }
-        let source = |name: &String| match events.get(name.as_str()) {
-            Some(&(kind, event)) => Source::Event(kind, event),
-            None if plan.is_empty_part(name) => Source::Empty,
-            None => Source::None,
-        };
-        let firsts = |kind: &BoxKind| {
-            let groups = kind.turns.groups.iter();
-            groups.scan(0, |next, group| Some(std::mem::replace(next, *next + group.events.len()))).collect()
-        };
-        Self {
-            firsts: plan.kinds.iter().map(firsts).collect(),
-            sources: table.model.operands.iter().map(source).collect(),
-            formulas: Formulas::new(&table.model),
-            table,
-        }
+        let kinds = plan.kinds.iter().map(|kind| Sources::new(&table, kind)).collect();
+        Self { kinds, formulas: Formulas::new(&table.model), table }
     }
 
     /// Adds up what boxes counted: for each box of a place, its kind and its slices.
     #[must_use]
     pub fn measure<'a>(plan: &IoPlan, boxes: impl IntoIterator<Item = (u32, &'a [SliceRow])>) -> Measured {
-        let mut by_kind: std::collections::BTreeMap<u32, (usize, Vec<&SliceRow>)> =
-            std::collections::BTreeMap::new();
+        let mut by_kind: BTreeMap<u32, (usize, Vec<&SliceRow>)> = BTreeMap::new();
         for (kind, rows) in boxes {
             let (count, all) = by_kind.entry(kind).or_default();
             *count += 1;
             all.extend(rows);
         }
-        let (mut first, mut kinds, mut parts) = (0, HashMap::new(), Vec::new());
+        let (mut first, mut kinds, mut parts) = (0, BTreeMap::new(), Vec::new());
         let mut seconds: f64 = 0.0;
         for (kind, (count, rows)) in by_kind {
             let Some(turns) = plan.kinds.get(kind as usize).map(|kind| &kind.turns) else { continue };
@@ -145,25 +135,22 @@ impl IoMetrics {
         }
         let (boxes, scale) = (slices.len() as f64, enabled_ns as f64 / running_ns as f64);
         let seconds = enabled_ns as f64 / 1e9 / boxes;
-        let before = self.firsts.get(first.kind as usize)?.get(first.group as usize)?;
-        let count = |(operand, source): (u32, &Source)| match *source {
-            Source::Event(kind, event) if kind == first.kind => {
+        let kind = self.kinds.get(first.kind as usize)?;
+        let before = kind.firsts.get(first.group as usize)?;
+        let count = |(operand, source): (u32, &Source)| match source {
+            Source::Event(event) | Source::Sum(event) => {
                 let at = event.0.checked_sub(*before);
-                let sum = at.and_then(|at| {
-                    slices
-                        .iter()
-                        .map(|slice| slice.counts.get(at).map(|count| *count as f64))
-                        .sum::<Option<f64>>()
-                });
+                let of_box = |at| move |slice: &&BoxSlice| slice.counts.get(at).map(|count| *count as f64);
+                let sum = at.and_then(|at| slices.iter().map(of_box(at)).sum::<Option<f64>>());
                 let share = if self.table.is_averaged(operand) { boxes } else { 1.0 };
                 sum.map_or(f64::NAN, |sum| sum * scale / share)
             }
-            Source::Empty => 0.0,
-            _ => f64::NAN,
+            Source::Nothing => 0.0,
+            Source::Uncounted | Source::Elsewhere => f64::NAN,
         };
-        let counts: Vec<f64> = (0..).zip(&self.sources).map(count).collect();
-        let constants = self.constants(seconds);
+        let counts: Vec<f64> = (0..).zip(&kind.operands).map(count).collect();
         let mut results = Results::default();
+        let constants = self.constants(seconds);
         self.formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
         let values = metrics.iter().map(|&metric| self.formulas.value(metric, &results));
         Some((values.sum::<Option<f64>>()?, seconds))
@@ -176,51 +163,94 @@ impl IoMetrics {
 
     /// Counts by operand, NaN where there is none.
     fn counts(&self, measured: &Measured, of: Of, replicate: Option<usize>) -> Vec<f64> {
-        let count = |(operand, source): (u32, &Source)| {
-            let Source::Event(kind, event) = *source else {
-                return if *source == Source::Empty { 0.0 } else { f64::NAN };
-            };
-            let Some((index, boxes)) = measured.find(kind, event) else { return f64::NAN };
-            let total = match replicate {
-                None => measured.estimates.value(index).known().map(|known| known.estimate),
-                Some(replicate) => measured.estimates.replicate(index, replicate),
-            };
-            let share = if self.table.is_averaged(operand) { boxes as f64 } else { 1.0 };
-            total.map_or(f64::NAN, |total| total / share)
+        let total = |event: EventIndex| match replicate {
+            None => measured.estimates.value(event).known().map(|known| known.estimate),
+            Some(replicate) => measured.estimates.replicate(event, replicate),
         };
-        let counts: Vec<f64> = (0..).zip(&self.sources).map(count).collect();
+        let count = |operand: u32| {
+            let (mut sum, mut boxes) = (None, 0);
+            for (source, first, count) in self.sources(measured, operand) {
+                let one = match source {
+                    Source::Event(event) | Source::Sum(event) => total(EventIndex(first + event.0)),
+                    Source::Nothing => Some(0.0),
+                    Source::Uncounted => None,
+                    Source::Elsewhere => continue,
+                };
+                boxes += count;
+                sum = Some(sum.unwrap_or(0.0) + one.unwrap_or(f64::NAN));
+            }
+            let share = if self.table.is_averaged(operand) { boxes as f64 } else { 1.0 };
+            sum.map_or(f64::NAN, |sum| sum / share)
+        };
+        let counts: Vec<f64> = (0..self.table.model.operands.len() as u32).map(count).collect();
         self.table.counts_of(&counts, of)
+    }
+
+    /// Where the kinds of a place count an operand, where each one's events begin, and of how many boxes.
+    fn sources(&self, measured: &Measured, operand: u32) -> impl Iterator<Item = (Source, usize, usize)> {
+        measured.kinds.iter().filter_map(move |(&kind, &(first, boxes))| {
+            let source = self.kinds.get(kind as usize)?.operands.get(operand as usize)?;
+            Some((*source, first, boxes))
+        })
     }
 
     /// What a metric needs of what was counted.
     fn events(&self, metric: u32, measured: &Measured, of: Of) -> Result<Vec<EventIndex>, String> {
         let mut events = Vec::new();
         for operand in self.table.events_of(metric, of) {
-            let name = || self.table.operand(operand).unwrap_or("?");
-            match self.sources.get(operand as usize) {
-                Some(Source::Event(kind, event)) => match measured.find(*kind, *event) {
-                    Some((index, _)) => events.push(index),
-                    None => return Err(format!("no box here counts {}", name())),
-                },
-                Some(Source::Empty) if of == Of::All => {}
-                Some(Source::Empty) => return Err("nothing is behind this part".to_owned()),
-                _ => return Err(format!("{} was not counted", name())),
+            let name = self.table.operand(operand).unwrap_or("?");
+            let mut somewhere = false;
+            for (source, first, _) in self.sources(measured, operand) {
+                somewhere |= source != Source::Elsewhere;
+                match source {
+                    Source::Event(event) => events.push(EventIndex(first + event.0)),
+                    Source::Sum(event) if of == Of::All => events.push(EventIndex(first + event.0)),
+                    Source::Nothing if of == Of::All => {}
+                    Source::Sum(_) => return Err("the parts of this stack are counted together".to_owned()),
+                    Source::Nothing if part_of(name).is_some() => {
+                        return Err("no device is known behind this part".to_owned());
+                    }
+                    Source::Nothing | Source::Elsewhere => {}
+                    Source::Uncounted => return Err(format!("{name} was not counted")),
+                }
             }
+            if !somewhere {
+                return Err(format!("no box here counts {name}"));
+            }
+        }
+        if events.is_empty() {
+            return Err("no part here has a device behind it".to_owned());
         }
         Ok(events)
     }
 }
 
-impl Measured {
-    /// An event among all of the place's, and how many boxes counted it.
-    fn find(&self, kind: u32, event: EventIndex) -> Option<(EventIndex, usize)> {
-        let &(first, boxes) = self.kinds.get(&kind)?;
-        Some((EventIndex(first + event.0), boxes))
-    }
-
-    /// Time that was counted, in s: of the kind that counted longest.
-    #[must_use]
-    pub const fn seconds(&self) -> f64 {
-        self.seconds
+impl Sources {
+    fn new(table: &IoTable, kind: &BoxKind) -> Self {
+        let of_this_kind = |name: &str| table.model.event(name).is_some_and(|event| event.unit == kind.name);
+        let nobody = |name: &String| match part_of(name) {
+            _ if !of_this_kind(name) => Source::Elsewhere,
+            Some(part) if kind.parts.as_ref().is_some_and(|parts| !parts.contains(&part)) => Source::Nothing,
+            _ => Source::Uncounted,
+        };
+        let mut operands: Vec<Source> = table.model.operands.iter().map(nobody).collect();
+        let mut set = |name: &String, source: Source| {
+            let at = table.model.operands.iter().position(|known| known == name);
+            if let Some(known) = at.and_then(|at| operands.get_mut(at)) {
+                *known = source;
+            }
+        };
+        for (index, sums) in kind.sums.iter().enumerate() {
+            for sum in sums {
+                let Some((first, others)) = sum.split_first() else { continue };
+                let event = EventIndex(index);
+                set(first, if others.is_empty() { Source::Event(event) } else { Source::Sum(event) });
+                others.iter().for_each(|other| set(other, Source::Nothing));
+            }
+        }
+        let groups = kind.turns.groups.iter();
+        let firsts =
+            groups.scan(0, |next, group| Some(std::mem::replace(next, *next + group.events.len()))).collect();
+        Self { operands, firsts }
     }
 }

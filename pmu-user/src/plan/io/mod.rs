@@ -7,20 +7,17 @@ use std::{path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use self::request::IoRequest;
+use self::request::{IoRequest, Reporting};
 use super::{
     Lost, PlanError, TICK, Target,
     request::{Descend, Inherit},
     resolve,
     turns::Turns,
 };
-use crate::{
-    machine::{Machine, cpu::Cpu, pmu::catalog::Catalog},
-    table::io::part_of,
-};
+use crate::machine::{Machine, cpu::Cpu, io::Platform, pmu::catalog::Catalog};
 
 /// Everything that `pmbpf io` opens, decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IoPlan {
     /// Whose bytes are told apart.
     pub target: Target,
@@ -30,8 +27,8 @@ pub struct IoPlan {
     pub descend: Descend,
     /// The table of metrics, if there is one for this machine.
     pub table: Option<String>,
-    /// Parts of stacks that are counted one by one: the others have nothing behind them.
-    pub parts: Vec<u32>,
+    /// What to report, and how.
+    pub report: Reporting,
     /// Time between two drains.
     pub tick: Duration,
     /// Time between two reports, if reports are asked for while running.
@@ -53,6 +50,11 @@ pub struct BoxKind {
     pub boxes: Vec<BoxSite>,
     /// Groups of events, of which each box counts one at a time.
     pub turns: Turns,
+    /// What each of the events counts, by what the table's formulas call it: sums, each of them equal to the count.
+    pub sums: Vec<Vec<Vec<String>>>,
+    /// Parts of these stacks that are counted one by one, because a device is known behind them; the others are not counted.
+    /// None: all of them together.
+    pub parts: Option<Vec<u32>>,
 }
 
 impl IoPlan {
@@ -66,6 +68,7 @@ impl IoPlan {
         request: &IoRequest,
         machine: &Machine,
         catalog: &Catalog,
+        platform: &Platform,
         root: &Path,
     ) -> Result<Self, PlanError> {
         let tick = request.interval.unwrap_or(TICK);
@@ -74,21 +77,15 @@ impl IoPlan {
             inherit: request.inherit,
             descend: request.descend,
             table: None,
-            parts: Vec::new(),
+            report: request.report.clone(),
             tick,
             interval: request.interval,
             duration: request.duration,
             kinds: Vec::new(),
             missing: Vec::new(),
         };
-        let _ = (catalog, sites::sites("iio", catalog, root));
+        let _ = (catalog, platform, sites::sites("iio", catalog, root));
         Ok(plan)
-    }
-
-    /// Is the event of a part that nobody counts, because nothing is behind it?
-    #[must_use]
-    pub fn is_empty_part(&self, event: &str) -> bool {
-        part_of(event).is_some_and(|part| !self.parts.contains(&part))
     }
 }
 

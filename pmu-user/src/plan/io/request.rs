@@ -2,7 +2,49 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::plan::request::{Descend, Inherit, Target};
+
+/// What rows of numbers are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Grouping {
+    /// Sockets, and everything together.
+    Package,
+    /// I/O stacks with their parts, memory channels, links.
+    Stack,
+    /// PCI devices, disks, interfaces.
+    Device,
+    /// Events as they were counted, a row a box.
+    Event,
+}
+
+/// What to report, and how. Changes nothing about what is measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reporting {
+    /// Rows; all but events if none are named.
+    pub by: Vec<Grouping>,
+    /// Devices, disks and interfaces by address or name; all if none are named.
+    pub devices: Vec<String>,
+    /// The most that memory can carry, in GB/s, of all sockets together.
+    pub dram_max_gb_s: Option<f64>,
+    /// The same, measured before the run.
+    pub dram_measured_gb_s: Option<f64>,
+    /// Between which bandwidths it is neither low nor high: name, and two limits in its unit.
+    pub limits: Vec<Limits>,
+}
+
+/// Where a bandwidth ends to be low, and where it begins to be high.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Which: `dram.bandwidth`.
+    pub name: String,
+    /// Below it is low.
+    pub low: f64,
+    /// From here on it is high.
+    pub high: f64,
+}
 
 /// Everything `pmbpf io` was told.
 #[derive(Clone, Debug)]
@@ -15,6 +57,8 @@ pub struct IoRequest {
     pub descend: Descend,
     /// The model whose table is used; this machine's if none is named.
     pub model: Option<String>,
+    /// What to report, and how.
+    pub report: Reporting,
     /// Time between reports.
     pub interval: Option<Duration>,
     /// Stop after.

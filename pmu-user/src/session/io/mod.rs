@@ -19,7 +19,7 @@ use crate::{
         Absent, Cost, Ending,
         io::{BoxSlice, IoDrain, IoHeader},
     },
-    machine::Machine,
+    machine::{Machine, io::Platform},
     plan::{
         Lost,
         io::{BoxKind, IoPlan},
@@ -55,7 +55,7 @@ impl IoSession {
     /// # Errors
     ///
     /// The kernel refused what it would refuse everywhere; the error knows what would help.
-    pub fn open(plan: IoPlan, machine: Machine) -> Result<Self, SessionError> {
+    pub fn open(plan: IoPlan, machine: Machine, platform: Platform) -> Result<Self, SessionError> {
         let descriptors = plan.kinds.iter().map(BoxKind::descriptors).sum::<usize>();
         raise_file_limit(descriptors as u64 + 128);
         let absent = |lost: &Lost| Absent { what: lost.row.clone(), why: lost.why.clone() };
@@ -68,7 +68,7 @@ impl IoSession {
             .collect::<Result<_, _>>()?;
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Ok(Self {
-            header: IoHeader { version, started_unix_ns: 0, machine, plan, missing },
+            header: IoHeader { version, started_unix_ns: 0, machine, platform, plan, missing },
             rotations,
             slices: Vec::new(),
             started: Instant::now(),
@@ -134,7 +134,7 @@ pub async fn run<E: From<SessionError>>(
     mut launched: Option<Launched>,
     keep: &mut impl FnMut(IoDrain) -> Result<(), E>,
 ) -> Result<IoOutcome, E> {
-    let mut signals = Signals::new().map_err(|error| SessionError::Io("cannot catch signals", error))?;
+    let mut signals = Signals::new()?;
     if let Some(launched) = &mut launched {
         launched.release().map_err(|error| SessionError::Io("cannot start the command", error))?;
     }
