@@ -4,6 +4,7 @@
 
 pub mod count;
 mod error;
+pub mod io;
 pub mod metrics;
 pub mod profile;
 pub mod request;

@@ -1,0 +1,7 @@
+//! What `io` will open.
+
+pub mod boxes;
+mod class;
+mod order;
+#[cfg(test)]
+mod tests;
