@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{
     simulated::Simulated,
-    support::{Rows, assert_close, run},
+    support::{Rows, assert_close, pmbpf, text},
 };
 
 /// Configurations of a Sapphire Rapids, as the kernel's format of each kind of box lays them out, and their counts a second.
@@ -65,15 +65,26 @@ fn row<'a>(rows: &'a Rows, kind: &str, at: &str, metric: &str) -> &'a Value {
     rows.of_kind("io").find(is).unwrap_or_else(|| panic!("no {metric} of {kind} {at}"))
 }
 
-const RUN: [&str; 6] = ["io", "--cpu-model", "sapphirerapids", "--duration", "8s", "--json"];
+fn measure() -> Rows {
+    let arguments = ["io", "--cpu-model", "sapphirerapids", "--duration", "8s", "--json"];
+    let output = pmbpf().args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
+    Rows::parse(&output.stdout)
+}
 
 #[test]
 fn every_place_has_the_numbers_that_were_programmed() {
     let simulated = Simulated::load(&["dies=2", "iio=2", "irp=2", "cha=2", "imc=3", "upi=1"]);
     simulated.write("rates", &rates());
-    let rows = run(&RUN);
+    let rows = measure();
     let close = |kind: &str, at: &str, metric: &str, expected: f64| {
-        assert_close(&format!("{metric} of {kind} {at}"), value(&rows, kind, at, metric), expected, 0.02, 0.0);
+        assert_close(
+            &format!("{metric} of {kind} {at}"),
+            value(&rows, kind, at, metric),
+            expected,
+            0.02,
+            0.0,
+        );
     };
     for stack in ["0/0", "0/1", "1/0", "1/1"] {
         close("stack", stack, "pcie.inbound_read_bw", 1_000.0);
@@ -105,9 +116,15 @@ fn every_place_has_the_numbers_that_were_programmed() {
     close("platform", "", "dram.read_bw", 76.8);
     close("link", "1/0", "upi.tx_data_bw", 12_800.0);
     let taking_turns = row(&rows, "stack", "0/0", "pcie.inbound_read_latency");
-    assert_eq!((taking_turns["how"].as_str(), taking_turns["label"].as_str()), (Some("scaled"), Some("system")));
+    assert_eq!(
+        (taking_turns["how"].as_str(), taking_turns["label"].as_str()),
+        (Some("scaled"), Some("system"))
+    );
     let alone = row(&rows, "channel", "0/0", "dram.read_bw");
-    assert_eq!((alone["how"].as_str(), alone["coverage"].as_f64().map(|share| share > 0.99)), (Some("counted"), Some(true)));
+    assert_eq!(
+        (alone["how"].as_str(), alone["coverage"].as_f64().map(|share| share > 0.99)),
+        (Some("counted"), Some(true))
+    );
 }
 
 #[test]
@@ -116,7 +133,7 @@ fn a_box_that_is_busy_or_not_there_is_named_and_never_0() {
     simulated.write("rates", &rates());
     // Somebody else has every counter of one stack.
     simulated.write("taken", "uncore_iio_1 f");
-    let rows = run(&RUN);
+    let rows = measure();
     let busy = row(&rows, "stack", "0/1", "pcie.inbound_read_bw");
     assert_eq!((busy["value"].is_null(), busy["status"].as_str()), (true, Some("missing")), "{busy}");
     assert!(busy["reason"].as_str().unwrap().contains("others held the counters"), "{busy}");

@@ -59,6 +59,9 @@ pub enum PlanError {
     /// More events than there are programs for.
     #[error("{0} events are too many to sample on: the most is {max}", max = pmu_common::sample::EVENTS_MAX)]
     TooMany(usize),
+    /// There is no table of the I/O of a processor.
+    #[error(transparent)]
+    IoTable(#[from] crate::table::io::FindError),
     /// A configuration has no such name.
     #[error("no configuration `{0}`{near}", near = did_you_mean(.1))]
     NoProfile(String, Vec<String>),

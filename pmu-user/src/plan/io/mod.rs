@@ -1,20 +1,44 @@
 //! What `pmbpf io` will open: boxes outside the cores, with groups of events that take turns on each.
 
+pub mod boxes;
+mod class;
+mod order;
 pub mod request;
 mod sites;
+mod slice;
+#[cfg(test)]
+mod tests;
 
-use std::{path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
-use self::request::{IoRequest, Reporting};
+use self::{
+    boxes::{BoxPlan, Boxes, Parts},
+    request::{IoRequest, Reporting},
+};
 use super::{
     Lost, PlanError, TICK, Target,
     request::{Descend, Inherit},
     resolve,
-    turns::Turns,
+    turns::{EventGroup, PlannedEvent, Turns},
 };
-use crate::machine::{Machine, cpu::Cpu, io::Platform, pmu::catalog::Catalog};
+use crate::{
+    machine::{
+        Machine,
+        cpu::{self, Cpu},
+        io::Platform,
+        pmu::catalog::Catalog,
+    },
+    table::{
+        io::{self, IoTable},
+        notation::SelectedGroup,
+    },
+};
 
 /// Everything that `pmbpf io` opens, decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,7 +96,7 @@ impl IoPlan {
         root: &Path,
     ) -> Result<Self, PlanError> {
         let tick = request.interval.unwrap_or(TICK);
-        let plan = Self {
+        let mut plan = Self {
             target: resolve(&request.target, machine, root)?,
             inherit: request.inherit,
             descend: request.descend,
@@ -84,8 +108,29 @@ impl IoPlan {
             kinds: Vec::new(),
             missing: Vec::new(),
         };
-        let _ = (catalog, platform, sites::sites("iio", catalog, root));
+        match table(request, root)? {
+            Ok(table) => plan.count(&table, catalog, platform, root),
+            Err(why) => {
+                plan.missing.push(Lost { row: "PCIe, memory and links between sockets".to_owned(), why })
+            }
+        }
         Ok(plan)
+    }
+
+    /// Adds what `table` says about the boxes that are here.
+    fn count(&mut self, table: &IoTable, catalog: &Catalog, platform: &Platform, root: &Path) {
+        self.table = Some(table.name().to_owned());
+        let metrics: Vec<u32> = (0..table.model.metrics.len() as u32).collect();
+        let found = Boxes::new(table, &metrics, catalog, &parts(platform));
+        let mut lacking: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for (metric, why) in &found.missing {
+            lacking.entry(why.clone()).or_default().push(&table.model.metrics[*metric as usize].name);
+        }
+        let absent = table.absent.iter().map(|absent| (absent.why.clone(), absent.name.as_str()));
+        absent.for_each(|(why, name)| lacking.entry(why).or_default().push(name));
+        let lost = lacking.into_iter().map(|(why, names)| Lost { row: names.join(", "), why });
+        self.missing.extend(lost);
+        self.kinds = found.plans.iter().map(|plan| kind(plan, table, catalog, root, self.tick)).collect();
     }
 }
 
@@ -112,33 +157,56 @@ pub struct BoxSite {
     pub cpu: Cpu,
 }
 
-/// Turns that every group of a kind has between two ticks: three tell how far off what is between them may be, and one is
-/// cut by the tick.
-const ROUNDS: u32 = 4;
-/// Shortest mean slice: changing groups on all boxes of a large machine takes about a millisecond.
-const SLICE_MIN: Duration = Duration::from_millis(20);
-/// Longest mean slice, and that of boxes on which nothing takes turns: how finely bandwidth over time is known.
-const SLICE_MAX: Duration = Duration::from_millis(125);
-
-/// How long a group stays in force on average, if `groups` take turns between ticks that are `tick` apart.
-#[must_use]
-pub fn slice(groups: usize, tick: Duration) -> Duration {
-    let turns = u32::try_from(groups).unwrap_or(u32::MAX).saturating_mul(ROUNDS).max(1);
-    (tick / turns).clamp(SLICE_MIN, SLICE_MAX)
+/// The table to use, or why there is none for this machine.
+fn table(request: &IoRequest, root: &Path) -> Result<Result<IoTable, String>, PlanError> {
+    if let Some(name) = &request.model {
+        return Ok(Ok(io::load(name)?));
+    }
+    let Some(identity) = cpu::identity(root) else {
+        return Ok(Err("the kernel does not say what processor this is".to_owned()));
+    };
+    match io::for_machine(&identity) {
+        Some(name) => Ok(Ok(io::load(name)?)),
+        None => Ok(Err(format!("no table knows the boxes of this processor ({identity})"))),
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
+/// Parts that a device is known behind, by PMU.
+fn parts(platform: &Platform) -> BTreeMap<String, Parts> {
+    let mut known: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+    for port in &platform.ports {
+        let unit = platform.stack_of(port.bus).and_then(|stack| stack.unit.value());
+        if let (Some(unit), Some(parts)) = (unit, port.parts.value()) {
+            known.entry(unit.pmu.clone()).or_default().extend(parts);
+        }
+    }
+    known.into_iter().map(|(pmu, parts)| (pmu, Parts::Each(parts.into_iter().collect()))).collect()
+}
 
-    use super::slice;
-
-    #[test]
-    fn every_group_has_several_turns_between_two_ticks() {
-        let second = Duration::from_secs(1);
-        assert_eq!(slice(1, second), Duration::from_millis(125));
-        assert_eq!(slice(4, second), Duration::from_micros(62_500));
-        assert_eq!(slice(400, second), Duration::from_millis(20));
-        assert_eq!(slice(4, Duration::from_secs(60)), Duration::from_millis(125));
+fn kind(plan: &BoxPlan, table: &IoTable, catalog: &Catalog, root: &Path, tick: Duration) -> BoxKind {
+    let name = |operand: &u32| table.operand(*operand).unwrap_or("?").to_owned();
+    let names = |sum: &Vec<u32>| sum.iter().map(name).collect::<Vec<String>>();
+    let sums = plan.groups.iter().flat_map(|group| &group.sums);
+    let sums = sums.map(|sums| sums.iter().map(names).collect());
+    let events = |group: &SelectedGroup| EventGroup {
+        events: group
+            .events
+            .iter()
+            .filter_map(|event| Some(PlannedEvent::of(event, event.instances.first()?)))
+            .collect(),
+    };
+    let mut boxes = sites::sites(&plan.unit, catalog, root);
+    boxes.retain(|site| plan.pmus.contains(&site.pmu));
+    let slice = slice::slice(plan.groups.len(), tick);
+    let groups = plan.groups.iter().map(|group| events(&group.group)).collect();
+    BoxKind {
+        name: plan.unit.clone(),
+        boxes,
+        turns: Turns { pmu: plan.unit.clone(), always: Vec::new(), groups, slice },
+        sums: sums.collect(),
+        parts: match &plan.parts {
+            Parts::Each(parts) => Some(parts.clone()),
+            Parts::Together => None,
+        },
     }
 }

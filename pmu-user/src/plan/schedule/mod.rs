@@ -64,6 +64,8 @@ pub enum Resource {
     FrontEnd(u64),
     /// The least latency of a load that counts (x86: MSR 0x3f6).
     LoadLatency(u64),
+    /// What a box outside the cores lets its counters see.
+    Filter(u64),
 }
 
 impl Resource {
@@ -71,7 +73,7 @@ impl Resource {
     const fn registers(self) -> usize {
         match self {
             Self::Offcore(_) => 2,
-            Self::FrontEnd(_) | Self::LoadLatency(_) => 1,
+            Self::FrontEnd(_) | Self::LoadLatency(_) | Self::Filter(_) => 1,
         }
     }
 

@@ -1,0 +1,179 @@
+//! I/O metrics → groups of events for each kind of box outside the cores.
+//!
+//! A box rotates its groups by itself, so what a ratio divides should stand in one group; where the counters do not allow that, or
+//! different kinds of boxes count its parts, the plan says so, and the metric is an estimate whose parts have coverages of their own.
+//! Boxes of stacks may be asked about single parts, others only about all of theirs together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::class;
+pub use super::order::Placement;
+use crate::{
+    machine::pmu::catalog::Catalog,
+    table::{
+        io::{IoTable, Of},
+        notation::{List, Selected, SelectedGroup, resolve},
+    },
+};
+
+/// What is asked of a stack's box about its parts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Parts {
+    /// All of them added up by the hardware: one event for all parts.
+    Together,
+    /// Each of these by itself, and nothing about the others. None: nothing about parts.
+    Each(Vec<u32>),
+}
+
+/// What to count on which boxes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Boxes {
+    /// By kind of box, and within a kind by what is asked about parts.
+    pub plans: Vec<BoxPlan>,
+    /// Metrics whose events are counted by several kinds of boxes, each with turns of its own.
+    pub across: Vec<u32>,
+    /// Metrics that this host cannot have, and why.
+    pub missing: Vec<(u32, String)>,
+}
+
+/// Groups that take turns on boxes of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoxPlan {
+    /// The kind: `iio`.
+    pub unit: String,
+    /// The PMUs.
+    pub pmus: Vec<String>,
+    /// What is asked about parts.
+    pub parts: Parts,
+    /// The groups. Meant to be in force one at a time: what shares a box's counters with a group decides where its events go.
+    pub groups: Vec<BoxGroup>,
+    /// Where the metrics' events are.
+    pub homes: Vec<Home>,
+}
+
+/// Events that count together on each of a plan's boxes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoxGroup {
+    /// The events, as they are opened.
+    pub group: SelectedGroup,
+    /// What each event counts: sums of operands of the table's model, each of them equal to the count.
+    pub sums: Vec<Vec<Vec<u32>>>,
+    /// Is each event on a counter that can count it?
+    pub placement: Placement,
+}
+
+/// Groups that a metric's events on these boxes are in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The metric.
+    pub metric: u32,
+    /// What it is asked about.
+    pub of: Of,
+    /// One group if they count together, else several: then each is scaled by its own group's time.
+    pub groups: Vec<u32>,
+}
+
+/// Why a metric's events do not count at the same times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Apart {
+    /// Different kinds of boxes count them.
+    Kinds,
+    /// There are not enough counters for them in one group.
+    Counters,
+}
+
+impl BoxGroup {
+    /// Writes what the `event`th event of the group counted into counts by operand: of a sum, all of it to its first operand.
+    pub fn fill(&self, event: usize, count: f64, counts: &mut [f64]) {
+        for sum in &self.sums[event] {
+            for (index, &operand) in sum.iter().enumerate() {
+                counts[operand as usize] = if index == 0 { count } else { 0.0 };
+            }
+        }
+    }
+}
+
+impl Boxes {
+    /// Plans `metrics` (indices of the table's) for the PMUs of `catalog`. `parts` says by PMU what to ask about parts; a PMU that
+    /// is not in it is asked about all together. Opens nothing; needs no privilege.
+    #[must_use]
+    pub fn new(table: &IoTable, metrics: &[u32], catalog: &Catalog, parts: &BTreeMap<String, Parts>) -> Self {
+        let mut boxes = Self::default();
+        let mut counted: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for &metric in metrics {
+            let operands = table.model.operands_of(metric);
+            let found: Result<Vec<Selected>, String> =
+                operands.iter().map(|&operand| on_this_host(table, operand, catalog)).collect();
+            let units: BTreeSet<&str> = operands.iter().map(|&operand| unit_of(table, operand)).collect();
+            match found {
+                Err(why) => boxes.missing.push((metric, why)),
+                Ok(_) => {
+                    if units.len() > 1 {
+                        boxes.across.push(metric);
+                    }
+                    units.into_iter().for_each(|unit| counted.entry(unit).or_default().push(metric));
+                }
+            }
+        }
+        for (unit, metrics) in counted {
+            for (parts, pmus) in classes(unit, catalog, parts) {
+                let class = class::Class { table, unit, parts: &parts, metrics: &metrics };
+                boxes.plans.push(class.plan(pmus, catalog));
+            }
+        }
+        boxes
+    }
+
+    /// Why what a metric divides does not count at the same times, if so.
+    #[must_use]
+    pub fn apart(&self, metric: u32) -> Option<Apart> {
+        if self.across.contains(&metric) {
+            return Some(Apart::Kinds);
+        }
+        let mut homes = self.plans.iter().flat_map(|plan| &plan.homes);
+        homes.any(|home| home.metric == metric && home.groups.len() > 1).then_some(Apart::Counters)
+    }
+}
+
+/// The kind of box that counts an operand.
+pub(super) fn unit_of(table: &IoTable, operand: u32) -> &str {
+    let event = table.operand(operand).and_then(|name| table.model.event(name));
+    event.map_or("?", |event| event.unit.as_str())
+}
+
+/// The operand on this host's boxes, or why there is none.
+fn on_this_host(table: &IoTable, operand: u32, catalog: &Catalog) -> Result<Selected, String> {
+    let name = table.operand(operand).unwrap_or("?");
+    let event = table.model.event(name).ok_or_else(|| format!("{name} has no encoding"))?;
+    selected(&event.unit, name, &event.terms, catalog)
+}
+
+/// An event of a kind of box by its terms, with all PMUs of that kind.
+pub(super) fn selected(unit: &str, name: &str, terms: &str, catalog: &Catalog) -> Result<Selected, String> {
+    let list = List::parse(&format!("{unit}/{terms},name={name}/")).map_err(|error| error.to_string())?;
+    let groups = resolve(&list, catalog).map_err(|error| match pmus(unit, catalog).as_slice() {
+        [] => format!("this host shows no {unit} PMU"),
+        _ => format!("{name}: {}", error.why),
+    })?;
+    let mut events = groups.into_iter().flat_map(|group| group.events);
+    events.next().ok_or_else(|| format!("{name} is no event"))
+}
+
+/// Names of the PMUs of a kind.
+fn pmus(unit: &str, catalog: &Catalog) -> Vec<String> {
+    let is = |name: &str| {
+        let plain = name.strip_prefix("uncore_").unwrap_or(name);
+        plain == unit || crate::table::notation::family(plain) == unit
+    };
+    catalog.pmus.iter().map(|pmu| pmu.name.clone()).filter(|name| is(name)).collect()
+}
+
+/// PMUs of a kind by what they are asked about parts.
+fn classes(unit: &str, catalog: &Catalog, parts: &BTreeMap<String, Parts>) -> BTreeMap<Parts, Vec<String>> {
+    let mut classes: BTreeMap<Parts, Vec<String>> = BTreeMap::new();
+    for pmu in pmus(unit, catalog) {
+        let asked = parts.get(&pmu).cloned().unwrap_or(Parts::Together);
+        classes.entry(asked).or_default().push(pmu);
+    }
+    classes
+}

@@ -1,0 +1,273 @@
+//! One kind of box, all asked the same: which events its metrics take, and in which groups.
+
+use std::collections::BTreeMap;
+
+use super::{
+    boxes::{BoxGroup, BoxPlan, Home, Parts, selected, unit_of},
+    order::{Known, Limit, Placement, order},
+};
+use crate::{
+    machine::pmu::{catalog::Catalog, counters::Source},
+    plan::schedule::{Capacity, Counters, Need, Packing, Resource, Wanted, capacity::Shares, schedule},
+    table::{
+        formula::Expr,
+        io::{IoTable, Of, Scope, part_of},
+        model,
+        notation::SelectedGroup,
+    },
+};
+
+/// Boxes of a kind that are asked the same.
+pub(super) struct Class<'a> {
+    pub(super) table: &'a IoTable,
+    pub(super) unit: &'a str,
+    pub(super) parts: &'a Parts,
+    pub(super) metrics: &'a [u32],
+}
+
+/// An event that will be counted.
+#[derive(Clone, Debug)]
+struct Counted {
+    name: String,
+    terms: String,
+    counters: u32,
+    /// Sums of operands that equal its count.
+    sums: Vec<Vec<u32>>,
+}
+
+/// A metric about something, with its events here.
+struct Question {
+    metric: u32,
+    of: Of,
+    events: Vec<usize>,
+}
+
+impl Class<'_> {
+    /// Groups for `pmus`.
+    pub(super) fn plan(&self, pmus: Vec<String>, catalog: &Catalog) -> BoxPlan {
+        let mut counted: Vec<Counted> = Vec::new();
+        let questions = self.questions(&mut counted);
+        let mut wanted = Vec::new();
+        for question in &questions {
+            self.want(question, &mut counted, &mut wanted);
+        }
+        let found = schedule(&self.needs(&counted), &wanted, &self.capacity(), Packing::Whole);
+        let home = |Question { metric, of, events }: &Question| {
+            let groups = homes(events, &found.groups);
+            Home { metric: *metric, of: *of, groups }
+        };
+        BoxPlan {
+            unit: self.unit.to_owned(),
+            parts: self.parts.clone(),
+            homes: questions.iter().map(home).collect(),
+            groups: found.groups.iter().map(|group| self.group(group, &counted, &pmus, catalog)).collect(),
+            pmus,
+        }
+    }
+
+    fn questions(&self, counted: &mut Vec<Counted>) -> Vec<Question> {
+        let mut questions = Vec::new();
+        for &metric in self.metrics {
+            let about: Vec<Of> = match (self.table.scope(metric), self.parts) {
+                (Some(Scope::Part), Parts::Each(parts)) => parts.iter().map(|&part| Of::Part(part)).collect(),
+                _ => vec![Of::All],
+            };
+            for of in about {
+                let operands = self.table.events_of(metric, of);
+                let events = self.events(&operands, counted);
+                questions.push(Question { metric, of, events });
+            }
+        }
+        questions
+    }
+
+    /// Events that count these operands, as far as these boxes do; new ones are added. Parts of one event are counted as one.
+    fn events(&self, operands: &[u32], counted: &mut Vec<Counted>) -> Vec<usize> {
+        let mut sums: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+        for &operand in operands.iter().filter(|&&operand| unit_of(self.table, operand) == self.unit) {
+            let name = self.table.operand(operand).unwrap_or("?");
+            let stem = match (part_of(name), self.parts) {
+                (Some(_), Parts::Together) => name.trim_end_matches(|digit: char| digit.is_ascii_digit()),
+                _ => name,
+            };
+            sums.entry(stem.to_owned()).or_default().push(operand);
+        }
+        let mut events: Vec<usize> = sums.into_values().map(|sum| self.event(sum, counted)).collect();
+        events.sort_unstable();
+        events.dedup();
+        events
+    }
+
+    /// The event that counts a sum of operands.
+    fn event(&self, sum: Vec<u32>, counted: &mut Vec<Counted>) -> usize {
+        let encoded = |&operand: &u32| self.table.model.event(self.table.operand(operand)?);
+        let all: Vec<&model::Event> = sum.iter().filter_map(encoded).collect();
+        let terms = merge(all.iter().map(|event| event.terms.as_str()));
+        if let Some(known) = counted.iter().position(|event| event.terms == terms) {
+            if !counted[known].sums.contains(&sum) {
+                counted[known].sums.push(sum);
+            }
+            return known;
+        }
+        let name = all.first().map_or("?", |event| event.name.as_str());
+        let name = match sum.len() {
+            1 => name.to_owned(),
+            _ => format!("{}S", name.trim_end_matches(|digit: char| digit.is_ascii_digit())),
+        };
+        let counters = all.iter().fold(u32::MAX, |left, event| left & Counted::of(event).counters);
+        counted.push(Counted { name, terms, counters, sums: vec![sum] });
+        counted.len() - 1
+    }
+
+    /// A metric's events belong into one group, and if they do not fit one, then those of each part of its formula. What other boxes
+    /// count of it has turns of its own anyway.
+    fn want(&self, question: &Question, counted: &mut Vec<Counted>, wanted: &mut Vec<Wanted>) {
+        let name = &self.table.model.metrics[question.metric as usize].name;
+        let mut want =
+            |level: u32, events: Vec<usize>| wanted.push(Wanted { name: name.clone(), level, events });
+        let operands = self.table.model.operands_of(question.metric);
+        if operands.iter().any(|&operand| unit_of(self.table, operand) != self.unit) {
+            question.events.iter().for_each(|&event| want(1, vec![event]));
+            return;
+        }
+        want(1, question.events.clone());
+        self.table.model.metrics[question.metric as usize].formula.visit(&mut |part| {
+            let mut operands = Vec::new();
+            part.visit(&mut |leaf| {
+                if let Expr::Event(operand) = leaf {
+                    operands.push(*operand);
+                }
+            });
+            operands
+                .retain(|&operand| self.table.operand(operand).is_some_and(|event| question.of.needs(event)));
+            let whole = matches!(self.parts, Parts::Each(_)) || !self.is_part_of_a_sum(&operands);
+            if operands.len() > 1 && whole {
+                let events = self.events(&operands, counted);
+                want(2, events);
+            }
+        });
+    }
+
+    /// Are these some parts of an event, but not all? They are counted as one with the others.
+    fn is_part_of_a_sum(&self, operands: &[u32]) -> bool {
+        let parts =
+            operands.iter().filter(|&&operand| self.table.operand(operand).and_then(part_of).is_some());
+        let count = parts.count();
+        self.table.parts > 0 && count % self.table.parts as usize != 0
+    }
+
+    /// What keeps events apart: a register of the box, or a counter that the kernel would give to the wrong one of them.
+    fn needs(&self, counted: &[Counted]) -> Vec<Need> {
+        let shared = self.table.kind(self.unit).and_then(|kind| kind.shared.as_deref());
+        let limits: Vec<Limit> = counted.iter().map(|event| self.limit(event)).collect();
+        let need = |(event, limit): (&Counted, &Limit)| Need {
+            name: event.name.clone(),
+            counters: Counters::General(event.counters),
+            resource: match shared {
+                Some(term) => Some(Resource::Filter(value(&event.terms, term))),
+                None => limit.robs(&limits).or(limit.is_robbed(&limits)).map(Resource::Filter),
+            },
+        };
+        counted.iter().zip(&limits).map(need).collect()
+    }
+
+    fn limit(&self, event: &Counted) -> Limit {
+        Limit { counters: event.counters, known: Known::of(self.unit, value(&event.terms, "event")) }
+    }
+
+    fn counters(&self) -> u32 {
+        self.table.kind(self.unit).map_or(0, |kind| kind.counters)
+    }
+
+    fn capacity(&self) -> Capacity {
+        let general = 1_u32.checked_shl(self.counters()).map_or(u32::MAX, |above| above - 1);
+        let source = Source::Model(self.table.name().to_owned());
+        Capacity { general, fixed: 0, shares: Shares::Missing, holds: Vec::new(), source }
+    }
+
+    fn group(&self, group: &[usize], counted: &[Counted], pmus: &[String], catalog: &Catalog) -> BoxGroup {
+        let mut group: Vec<&Counted> = group.iter().map(|&event| &counted[event]).collect();
+        let filler = self.filler();
+        let (order, placement) = loop {
+            let limits: Vec<Limit> = group.iter().map(|event| self.limit(event)).collect();
+            let (order, placement) = order(&limits, self.counters());
+            // Counters are given out from the lowest: one that must be high needs others below it.
+            match &filler {
+                Some(filler) if placement == Placement::Hoped && group.len() < self.counters() as usize => {
+                    group.push(filler);
+                }
+                _ => break (order, placement),
+            }
+        };
+        let (mut events, mut sums) = (Vec::new(), Vec::new());
+        for event in order.into_iter().map(|index| group[index]) {
+            let found = selected(self.unit, &event.name, &event.terms, catalog);
+            let mut found = found.expect("each operand of the event was found on this host with these terms");
+            found.instances.retain(|at| pmus.contains(&at.pmu));
+            events.push(found);
+            sums.push(event.sums.clone());
+        }
+        BoxGroup { group: SelectedGroup { events, weak: false }, sums, placement }
+    }
+
+    /// An event that may stand anywhere and counts for nothing.
+    fn filler(&self) -> Option<Counted> {
+        let mut events = self.table.model.events.iter();
+        let clock = events.find(|event| event.unit == self.unit && event.name.ends_with("CLOCKTICKS"))?;
+        Some(Counted { sums: Vec::new(), ..Counted::of(clock) })
+    }
+}
+
+impl Counted {
+    fn of(event: &model::Event) -> Self {
+        let counters = match event.counters {
+            model::Counters::General(mask) => mask,
+            _ => u32::MAX,
+        };
+        Self { name: event.name.clone(), terms: event.terms.clone(), counters, sums: Vec::new() }
+    }
+}
+
+/// Groups that hold these events: one if there is one, else as few as the order of the groups gives.
+fn homes(events: &[usize], groups: &[Vec<usize>]) -> Vec<u32> {
+    let has = |group: &[usize], event: &usize| group.contains(event);
+    if let Some(one) = groups.iter().position(|group| events.iter().all(|event| has(group, event))) {
+        return vec![one as u32];
+    }
+    let mut left = events.to_vec();
+    let mut homes = Vec::new();
+    for (index, group) in (0_u32..).zip(groups) {
+        let before = left.len();
+        left.retain(|event| !has(group, event));
+        if left.len() < before {
+            homes.push(index);
+        }
+    }
+    homes
+}
+
+/// Terms of several events that differ in bits of masks → one event that counts all of them.
+fn merge<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    let mut merged: Vec<(&str, u64)> = Vec::new();
+    for terms in all {
+        for term in terms.split(',') {
+            let (name, _) = term.split_once('=').unwrap_or((term, ""));
+            let number = value(terms, name);
+            match merged.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, bits)) => *bits |= number,
+                None => merged.push((name, number)),
+            }
+        }
+    }
+    merged.iter().map(|(name, bits)| format!("{name}={bits:#x}")).collect::<Vec<_>>().join(",")
+}
+
+/// The number that a term is set to; 0 if it is not there.
+fn value(terms: &str, name: &str) -> u64 {
+    let values = terms.split(',').filter_map(|term| term.strip_prefix(name)?.strip_prefix('='));
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    values.filter_map(number).next().unwrap_or(0)
+}

@@ -1,0 +1,261 @@
+//! Plans of whole servers, made by hand.
+
+use super::boxes::{Apart, BoxPlan, Boxes, Home, Parts, Placement};
+use crate::{
+    machine::pmu::{bits::Word, catalog::Catalog},
+    table::io::{
+        IoTable, Of, load,
+        testing::{Family, server},
+    },
+};
+
+const BOXES: [(&str, u32); 5] = [("cha", 4), ("iio", 3), ("imc", 2), ("irp", 3), ("upi", 2)];
+const MODELS: [(&str, Family); 4] = [
+    ("skylakex", Family::Skylake),
+    ("icelakex", Family::IceLake),
+    ("sapphirerapids", Family::Sapphire),
+    ("graniterapids", Family::Sapphire),
+];
+
+const BANDWIDTHS: [&str; 5] = [
+    "pcie.inbound_read_bw",
+    "pcie.inbound_write_bw",
+    "pcie.outbound_read_bw",
+    "pcie.outbound_read_bw.by_cpu",
+    "pcie.outbound_write_bw",
+];
+
+/// A server's table and its plan: of these metrics, or of all without the one that no server with two counters needs.
+fn plan(model: &str, family: Family, metrics: &[&str], parts: &[(&str, Parts)]) -> (IoTable, Boxes) {
+    let table = load(model).unwrap();
+    let catalog = Catalog::read(&server(family, &BOXES).root).unwrap();
+    let parts = parts.iter().map(|(pmu, parts)| ((*pmu).to_owned(), parts.clone())).collect();
+    let all = || {
+        let names = table.model.metrics.iter().map(|metric| metric.name.as_str());
+        names.filter(|name| *name != "io.cpu_conflicts.invalidated").collect::<Vec<_>>()
+    };
+    let names = if metrics.is_empty() { all() } else { metrics.to_vec() };
+    let metrics: Vec<u32> = names.iter().map(|name| table.model.metric(name).unwrap()).collect();
+    let boxes = Boxes::new(&table, &metrics, &catalog, &parts);
+    (table, boxes)
+}
+
+fn of<'a>(boxes: &'a Boxes, unit: &str) -> &'a BoxPlan {
+    boxes.plans.iter().find(|plan| plan.unit == unit).unwrap()
+}
+
+/// Events of each group, without what all names of a kind of box begin with.
+fn groups(boxes: &Boxes, unit: &str, head: &str) -> Vec<String> {
+    let short = |name: &str| name.replace(head, "");
+    let group = |group: &super::boxes::BoxGroup| {
+        group.group.events.iter().map(|event| short(&event.name)).collect::<Vec<_>>().join(" ")
+    };
+    of(boxes, unit).groups.iter().map(group).collect()
+}
+
+/// Why the events of a metric do not count at the same times.
+fn apart(table: &IoTable, boxes: &Boxes, metric: &str) -> Option<Apart> {
+    boxes.apart(table.model.metric(metric).unwrap())
+}
+
+#[test]
+fn ice_lake_keeps_every_ratio_of_a_stack_together_in_four_groups() {
+    let (table, boxes) = plan("icelakex", Family::IceLake, &[], &[]);
+    assert_eq!(
+        groups(&boxes, "iio", "UNC_IIO_"),
+        [
+            "DATA_REQ_OF_CPU.MEM_WRITE.PARTS DATA_REQ_OF_CPU.CMPD.PARTS DATA_REQ_BY_CPU.MEM_READ.PARTS \
+             DATA_REQ_BY_CPU.MEM_WRITE.PARTS",
+            "DATA_REQ_OF_CPU.MEM_READ.PARTS CLOCKTICKS COMP_BUF_INSERTS.CMPD.ALL_PARTS \
+             COMP_BUF_OCCUPANCY.CMPD.ALL_PARTS",
+            "IOMMU0.FIRST_LOOKUPS IOMMU0.CTXT_CACHE_LOOKUPS IOMMU0.MISSES TXN_REQ_OF_CPU.MEM_READ.IOMMU1",
+            "CLOCKTICKS IOMMU0.CTXT_CACHE_LOOKUPS PWT_OCCUPANCY IOMMU1.NUM_MEM_ACCESSES",
+        ]
+    );
+    for together in
+        ["pcie.inbound_read_latency", "vtd.iotlb_miss", "vtd.miss_penalty", "vtd.mem_access_per_miss"]
+    {
+        assert_eq!(apart(&table, &boxes, together), None, "{together}");
+    }
+}
+
+#[test]
+fn two_counters_do_not_hold_the_latency_of_writes() {
+    let (table, boxes) = plan("icelakex", Family::IceLake, &[], &[]);
+    assert_eq!(
+        groups(&boxes, "irp", "UNC_I_"),
+        [
+            "MISC1.LOST_FWD TRANSACTIONS.WR_PREF",
+            "FAF_INSERTS CLOCKTICKS",
+            "CACHE_TOTAL_OCCUPANCY.MEM FAF_OCCUPANCY"
+        ],
+        "what is subtracted stays together"
+    );
+    assert_eq!(apart(&table, &boxes, "pcie.inbound_write_latency"), Some(Apart::Counters));
+    assert_eq!(apart(&table, &boxes, "io.cpu_conflicts"), None);
+    let latency = table.model.metric("pcie.inbound_write_latency").unwrap();
+    let home = of(&boxes, "irp").homes.iter().find(|home| home.metric == latency).unwrap();
+    assert_eq!(*home, Home { metric: latency, of: Of::All, groups: vec![0, 1, 2] });
+}
+
+#[test]
+fn four_counters_do() {
+    let (table, boxes) = plan("graniterapids", Family::Sapphire, &[], &[]);
+    assert_eq!(
+        groups(&boxes, "irp", "UNC_I_"),
+        [
+            "TRANSACTIONS.WR_PREF CACHE_TOTAL_OCCUPANCY.MEM CLOCKTICKS FAF_OCCUPANCY",
+            "FAF_INSERTS MISC1.LOST_FWD TRANSACTIONS.WR_PREF"
+        ]
+    );
+    assert_eq!(apart(&table, &boxes, "pcie.inbound_write_latency"), None);
+    assert_eq!((of(&boxes, "iio").groups.len(), of(&boxes, "cha").groups.len()), (4, 2));
+}
+
+#[test]
+fn other_boxes_take_one_or_two_groups() {
+    let (table, boxes) = plan("icelakex", Family::IceLake, &[], &[]);
+    let counts = ["cha", "imc", "upi"].map(|unit| of(&boxes, unit).groups.len());
+    assert_eq!(counts, [2, 1, 1]);
+    assert_eq!(apart(&table, &boxes, "ddio.read_l3_miss"), Some(Apart::Kinds));
+    assert_eq!(apart(&table, &boxes, "ddio.read_l3_miss.cha"), None);
+    let (_, cookbook) = plan("icelakex", Family::IceLake, &["ddio.read_l3_miss", "ddio.write_l3_miss"], &[]);
+    assert_eq!(of(&cookbook, "cha").groups.len(), 1);
+}
+
+#[test]
+fn filters_of_skylake_are_never_live_together() {
+    let (_, boxes) = plan("skylakex", Family::Skylake, &[], &[]);
+    let cha = of(&boxes, "cha");
+    assert!(cha.groups.iter().all(|group| group.group.events.len() == 1));
+    assert_eq!(
+        groups(&boxes, "cha", "UNC_CHA_TOR_INSERTS."),
+        ["IO_MISS_RDCUR", "IO_MISS_ITOM", "IO_MISS_RFO"]
+    );
+    let filters =
+        cha.groups.iter().map(|group| group.group.events[0].instances[0].words.get(Word::Config1) >> 32);
+    assert_eq!(filters.collect::<Vec<_>>(), [0x43c33, 0x49033, 0x40033]);
+    assert_eq!(of(&boxes, "iio").groups.len(), 3);
+}
+
+#[test]
+fn what_sapphire_rapids_counts_on_one_counter_takes_a_group_each() {
+    let (table, boxes) = plan("sapphirerapids", Family::Sapphire, &[], &[]);
+    let groups = groups(&boxes, "iio", "UNC_IIO_");
+    let lookups = groups.iter().filter(|group| group.contains("IOMMU")).count();
+    assert_eq!((groups.len(), lookups), (6, 4));
+    for group in &groups {
+        let taken = group.contains("IOMMU") && group.contains("DATA_REQ_OF_CPU");
+        assert!(!taken, "the kernel would give counter 0 to the other: {group}");
+    }
+    assert_eq!(apart(&table, &boxes, "vtd.iotlb_miss"), Some(Apart::Counters));
+    assert_eq!(apart(&table, &boxes, "vtd.miss_penalty"), None);
+}
+
+#[test]
+fn every_event_of_every_plan_is_on_a_counter_that_can_count_it() {
+    for (model, family) in MODELS {
+        for parts in [Parts::Together, Parts::Each(vec![0, 2, 3])] {
+            let (_, boxes) = plan(model, family, &[], &[("uncore_iio_0", parts)]);
+            assert_eq!(boxes.missing, [], "{model}");
+            for plan in &boxes.plans {
+                let sure = plan.groups.iter().all(|group| group.placement == Placement::Sure);
+                assert!(sure, "{model}: {:?}", plan.groups);
+                let placed = plan.homes.iter().all(|home| !home.groups.is_empty());
+                assert!(placed, "{model}: {:?}", plan.homes);
+            }
+        }
+    }
+}
+
+#[test]
+fn parts_by_themselves_take_half_as_many_groups_again_as_there_are() {
+    for (parts, expected) in [(1, 2), (2, 3), (4, 6), (8, 12)] {
+        let asked = Parts::Each((0..parts).collect());
+        let (_, boxes) = plan("icelakex", Family::IceLake, &BANDWIDTHS, &[("uncore_iio_0", asked)]);
+        let plan = boxes.plans.iter().find(|plan| plan.pmus == ["uncore_iio_0"]).unwrap();
+        assert_eq!(plan.groups.len(), expected, "{parts} parts");
+        assert_eq!(plan.homes.len(), BANDWIDTHS.len() * parts as usize);
+    }
+}
+
+#[test]
+fn stacks_are_planned_by_what_is_asked_about_their_parts() {
+    let parts = [
+        ("uncore_iio_0", Parts::Each(vec![1])),
+        ("uncore_iio_1", Parts::Each(Vec::new())),
+        ("uncore_iio_2", Parts::Each(vec![1])),
+    ];
+    let (_, boxes) = plan("icelakex", Family::IceLake, &["pcie.inbound_read_bw", "vtd.iotlb_miss"], &parts);
+    let pmus: Vec<Vec<String>> = boxes.plans.iter().map(|plan| plan.pmus.clone()).collect();
+    assert_eq!(pmus, [vec!["uncore_iio_1"], vec!["uncore_iio_0", "uncore_iio_2"]]);
+    let [quiet, busy] = boxes.plans.as_slice() else { panic!("{:?}", boxes.plans) };
+    let names = |plan: &BoxPlan| {
+        let events = plan.groups.iter().flat_map(|group| &group.group.events);
+        events.map(|event| event.name.clone()).collect::<Vec<_>>()
+    };
+    assert!(names(busy).contains(&"UNC_IIO_DATA_REQ_OF_CPU.MEM_READ.PART1".to_owned()));
+    assert_eq!(names(quiet), ["UNC_IIO_IOMMU0.CTXT_CACHE_LOOKUPS", "UNC_IIO_IOMMU0.FIRST_LOOKUPS"]);
+    let at =
+        |plan: &BoxPlan| plan.groups[0].group.events[0].instances.iter().map(|at| at.pmu.clone()).collect();
+    let boxes_of_busy: Vec<String> = at(busy);
+    assert_eq!(boxes_of_busy, busy.pmus);
+}
+
+#[test]
+fn parts_together_are_one_event_with_all_their_bits() {
+    let config = |model: &str, family, metric: &str| {
+        let (_, boxes) = plan(model, family, &[metric], &[]);
+        let mut words = of(&boxes, "iio").groups.iter().flat_map(|group| &group.group.events);
+        words.next().unwrap().instances[0].words.get(Word::Config)
+    };
+    assert_eq!(config("icelakex", Family::IceLake, "pcie.inbound_read_bw"), 0x7_0ff0_0000_0483);
+    assert_eq!(config("icelakex", Family::IceLake, "pcie.outbound_write_bw"), 0x7_0ff0_0000_01c0);
+    assert_eq!(config("skylakex", Family::Skylake, "pcie.inbound_write_bw"), 0x70f0_0000_0183);
+}
+
+#[test]
+fn a_count_of_all_parts_is_the_sum_of_their_operands() {
+    let names = ["pcie.inbound_read_latency", "pcie.inbound_read_latency.part"];
+    let (table, boxes) = plan("graniterapids", Family::Sapphire, &names, &[]);
+    let iio = of(&boxes, "iio");
+    assert_eq!(iio.groups.len(), 1, "both take the same three events");
+    let mut counts = vec![f64::NAN; table.model.operands.len()];
+    for event in 0..iio.groups[0].group.events.len() {
+        iio.groups[0].fill(event, 1000.0, &mut counts);
+    }
+    let sum = |name: &str| {
+        let of_name = table.model.operands.iter().zip(&counts).filter(|(operand, _)| operand.contains(name));
+        of_name.map(|(_, count)| count).sum::<f64>()
+    };
+    assert_eq!(sum("COMP_BUF_INSERTS.CMPD.PART"), 1000.0);
+    assert_eq!(sum("COMP_BUF_INSERTS.CMPD.ALL_PARTS"), 1000.0);
+    assert_eq!(sum("UNC_IIO_CLOCKTICKS"), 1000.0);
+}
+
+#[test]
+fn an_event_that_must_be_high_gets_others_below_it() {
+    let (_, boxes) = plan("icelakex", Family::IceLake, &["pcie.inbound_read_latency"], &[]);
+    let iio = of(&boxes, "iio");
+    assert_eq!(iio.groups[0].placement, Placement::Sure);
+    assert!(
+        iio.groups[0].group.events[2].name.contains("OCCUPANCY"),
+        "counters are given out from the lowest"
+    );
+}
+
+#[test]
+fn what_a_host_does_not_show_is_missing_by_kind() {
+    let table = load("icelakex").unwrap();
+    let catalog = Catalog::read(&server(Family::IceLake, &[("irp", 2)]).root).unwrap();
+    let metrics = ["ddio.read_l3_miss", "io.cpu_conflicts"].map(|name| table.model.metric(name).unwrap());
+    let boxes = Boxes::new(&table, &metrics, &catalog, &std::collections::BTreeMap::new());
+    assert_eq!(boxes.missing, [(metrics[0], "this host shows no cha PMU".to_owned())]);
+    assert_eq!(groups(&boxes, "irp", "UNC_I_"), ["MISC1.LOST_FWD TRANSACTIONS.WR_PREF"]);
+    // The formats of another kernel: a mask that does not fit is no reason to count something else.
+    let narrow = Catalog::read(&server(Family::Skylake, &BOXES).root).unwrap();
+    let metric = [table.model.metric("vtd.mem_access_per_miss").unwrap()];
+    let boxes = Boxes::new(&table, &metric, &narrow, &std::collections::BTreeMap::new());
+    let why = "UNC_IIO_TXN_REQ_OF_CPU.MEM_READ.IOMMU1: `ch_mask` cannot be 0x200: the largest value that fits its bits is 0xff";
+    assert_eq!(boxes.missing, [(metric[0], why.to_owned())]);
+}
