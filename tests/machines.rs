@@ -14,13 +14,13 @@ use pmbpf::{
         pmu::catalog::{Catalog, Place},
     },
     plan::{
-        Plan, PlanError,
+        Plan, PlanError, Sampling,
         metrics::{self, Depth, Multiplex},
         request::{Request, WantedMetrics},
     },
     table::{
         model::for_machine,
-        notation::{List, resolve},
+        notation::{List, Precise, resolve},
     },
 };
 
@@ -172,6 +172,50 @@ fn several_runs_measure_the_whole_tree_without_turns() {
         assert_eq!(measured(&metric.name), expected, "{}", metric.name);
     }
     assert_eq!(planned(6, Multiplex::Yes).runs(), None);
+}
+
+/// What a row of a configuration samples: its name, `config`, period, and how precisely.
+type Located = (String, u64, u64, Precise);
+
+/// The rows of `--config tma` on the simulated machine as this CPU model, and those that are lost.
+fn located(model: Option<&str>) -> (Vec<Located>, Vec<String>) {
+    let (machine, root) = captured("simulated-two-dies");
+    let metrics = metrics::Request { model: model.map(str::to_owned), ..metrics::Request::default() };
+    let wanted = match model {
+        Some(_) => WantedMetrics::Required(metrics),
+        None => WantedMetrics::None,
+    };
+    let request = Request { metrics: wanted, profile: Some("tma".to_owned()), ..Request::default() };
+    let plan = Plan::new(&request, &machine, &root).unwrap();
+    let row = |event: &Sampling| (event.event.clone(), event.config, event.period, event.precise);
+    (plan.sampling.iter().map(row).collect(), plan.lost.iter().map(|lost| lost.row.clone()).collect())
+}
+
+#[test]
+fn what_locates_a_bottleneck_is_what_the_table_of_the_cpu_model_names() {
+    let (rows, lost) = located(Some("sapphirerapids"));
+    let late = Precise::Level(0);
+    let row = |name: &str, config, period, precise| (name.to_owned(), config, period, precise);
+    let expected = [
+        row("cycles", 0, 2_000_003, late),
+        row("instructions", 1, 2_000_003, late),
+        row("branch_misses", 0xc5, 400_009, Precise::Max),
+        row("machine_clears", 0x104_01c3, 100_003, late),
+        row("slow_fetches", 0x1c6, 100_007, Precise::Max),
+        row("data_misses", 0x8d1, 200_003, Precise::Max),
+        row("l2_load_misses", 0x10d1, 100_021, Precise::Max),
+        row("l3_load_misses", 0x20d1, 50_021, Precise::Max),
+    ];
+    assert_eq!((rows, lost), (expected.to_vec(), vec![]));
+}
+
+#[test]
+fn without_a_table_what_locates_is_the_vendor_s_and_the_rest_is_lost_by_name() {
+    let (rows, lost) = located(None);
+    // The capture is of an AMD guest whose family has no codes of ours.
+    let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
+    assert_eq!(names, ["cycles", "instructions", "branch-misses", "L1-dcache-load-misses"]);
+    assert_eq!(lost, ["machine_clears", "slow_fetches", "l2_load_misses", "l3_load_misses"]);
 }
 
 #[test]

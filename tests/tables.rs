@@ -9,7 +9,7 @@ use pmbpf::{
     table::{
         io,
         model::{self, Counters, Model},
-        perfmon,
+        perfmon, profile,
     },
 };
 
@@ -177,4 +177,19 @@ fn early_revisions_of_n2_count_a_front_end_stall_too_many_in_each_cycle() {
     assert_eq!(late, [9.0, 10.0, 27.0, 54.0]);
     let early = format!("{counts} STALL_SLOT_FRONTEND=1500 STALL_SLOT=3000");
     assert_eq!(percent("neoverse-n2-r0p2", &early, &FIRST_LEVEL), late);
+}
+
+#[test]
+fn every_table_of_an_intel_server_has_what_locates_a_bottleneck() {
+    let named = profile::find("tma").unwrap().rows.iter().map(|quantity| quantity.facts().tabled);
+    let named: Vec<&[&str]> = named.filter(|names| !names.is_empty()).collect();
+    assert_eq!(named.len(), 6);
+    for (name, text) in model::KNOWN {
+        let model = model::read(text).unwrap();
+        if model.cpus.iter().all(|cpu| cpu.starts_with("GenuineIntel")) {
+            for names in &named {
+                assert!(names.iter().any(|event| model.event(event).is_some()), "{name}: {names:?}");
+            }
+        }
+    }
 }

@@ -8,9 +8,11 @@ use super::{
 };
 use crate::{
     machine::{Machine, cpu::Vendor, pmu::catalog::Catalog},
+    plan::{metrics, request::WantedMetrics},
     table::{
+        model::{self, Model},
         notation::{List, What},
-        profile::{self, Profile},
+        profile::{self, Events, Profile},
         quantity::Quantity,
     },
 };
@@ -37,22 +39,25 @@ pub struct Row {
 /// kernel may still refuse an event. Needs no privilege.
 #[must_use]
 pub fn profiles(machine: &Machine, root: &Path) -> Vec<Available> {
-    let cores = Cores::read(machine, root);
+    let cores = Cores::read(machine, root, &|| metrics::table(&WantedMetrics::None, root));
     profile::ALL.iter().map(|profile| available(profile, &cores)).collect()
 }
 
-/// The events of a configuration, and the rows that are lost here.
+/// The events of a configuration, and the rows that are lost here. `table` is the CPU model's, read if it is needed.
 pub(super) fn plan(
     name: &str,
     machine: &Machine,
     root: &Path,
+    table: &dyn Fn() -> Option<Model>,
 ) -> Result<(Vec<Sampling>, Vec<Lost>), PlanError> {
     let profile = profile::find(name).ok_or_else(|| {
         let names = profile::ALL.iter().map(|profile| profile.name.to_owned());
         PlanError::NoProfile(name.to_owned(), crate::suggest::nearest(name, names, |name| name))
     })?;
     let (mut events, mut lost) = (Vec::new(), Vec::new());
-    for row in available(profile, &Cores::read(machine, root)).rows {
+    let none = || None;
+    let table = if profile.events == Events::Table { table } else { &none };
+    for row in available(profile, &Cores::read(machine, root, table)).rows {
         match row.events {
             Ok(found) => events.extend(found),
             Err(why) => lost.push(Lost { row: row.quantity.name().to_owned(), why }),
@@ -68,10 +73,12 @@ struct Cores<'a> {
     vendor: Vendor,
     /// Core PMUs whose cores are of the small kind: codes of the large kind mean other things there.
     small: Vec<String>,
+    /// What the CPU model calls its events, if there is a table.
+    model: Option<Model>,
 }
 
 impl<'a> Cores<'a> {
-    fn read(machine: &'a Machine, root: &'a Path) -> Self {
+    fn read(machine: &'a Machine, root: &'a Path, table: &dyn Fn() -> Option<Model>) -> Self {
         let vendor = machine.cpu.vendor(root);
         let mut small = Vec::new();
         if vendor == Vendor::Intel && machine.no_core_pmu().is_none() {
@@ -83,7 +90,8 @@ impl<'a> Cores<'a> {
             };
             small = catalog.cores().filter(is_small).map(|pmu| pmu.name.clone()).collect();
         }
-        Self { machine, root, vendor, small }
+        let model = if machine.no_core_pmu().is_none() { table() } else { None };
+        Self { machine, root, vendor, small, model }
     }
 }
 
@@ -93,11 +101,11 @@ const SMALL: [&str; 6] = ["mont", "silvermont", "airmont", "bonnell", "sierra", 
 fn available(profile: &'static Profile, cores: &Cores<'_>) -> Available {
     let mut rows: Vec<Row> = Vec::new();
     for &quantity in profile.rows {
-        let events = row(quantity, cores).and_then(|events| without_twins(events, &rows));
+        let events = row(quantity, profile.events, cores).and_then(|events| without_twins(events, &rows));
         rows.push(Row { quantity, events });
     }
     if let (Some(instead), true) = (profile.instead, rows.iter().all(|row| row.events.is_err())) {
-        rows.push(Row { quantity: instead, events: row(instead, cores) });
+        rows.push(Row { quantity: instead, events: row(instead, profile.events, cores) });
     }
     Available { profile, rows }
 }
@@ -116,13 +124,19 @@ fn without_twins(events: Vec<Sampling>, before: &[Row]) -> Result<Vec<Sampling>,
 }
 
 /// The events that measure `quantity` here; the first of its names that means something.
-fn row(quantity: Quantity, cores: &Cores<'_>) -> Result<Vec<Sampling>, String> {
+fn row(quantity: Quantity, first: Events, cores: &Cores<'_>) -> Result<Vec<Sampling>, String> {
     if let (true, Some(why)) = (quantity != Quantity::Time, cores.machine.no_core_pmu()) {
         return Err(why);
     }
     let mut why = "no event of this processor is known for it".to_owned();
+    if let Some(event) = of_table(quantity, cores).filter(|_| first == Events::Table) {
+        match on_cores(quantity, &notation(event), Events::Table, cores) {
+            Ok(events) => return Ok(with_period(events, event.period)),
+            Err(reason) => why = reason,
+        }
+    }
     for event in quantity.events(cores.vendor) {
-        match on_cores(quantity, event, cores) {
+        match on_cores(quantity, event, Events::Vendor, cores) {
             Ok(events) => return Ok(events),
             Err(reason) => why = reason,
         }
@@ -130,12 +144,33 @@ fn row(quantity: Quantity, cores: &Cores<'_>) -> Result<Vec<Sampling>, String> {
     Err(why)
 }
 
-fn on_cores(quantity: Quantity, event: &str, cores: &Cores<'_>) -> Result<Vec<Sampling>, String> {
+/// The event of the CPU model's table that measures `quantity`.
+fn of_table<'a>(quantity: Quantity, cores: &'a Cores<'_>) -> Option<&'a model::Event> {
+    let model = cores.model.as_ref()?;
+    quantity.facts().tabled.iter().find_map(|name| model.event(name))
+}
+
+/// An event of a table in perf's notation, as precise as it can be.
+fn notation(event: &model::Event) -> String {
+    match event.precise {
+        model::Precise::No => event.name.clone(),
+        model::Precise::Yes | model::Precise::Only => format!("{}:P", event.name),
+    }
+}
+
+/// Takes the period that an event's maker suggests, if there is one.
+fn with_period(mut events: Vec<Sampling>, period: u64) -> Vec<Sampling> {
+    events.iter_mut().filter(|_| period > 0).for_each(|event| event.period = period);
+    events
+}
+
+fn on_cores(quantity: Quantity, event: &str, of: Events, cores: &Cores<'_>) -> Result<Vec<Sampling>, String> {
     let list = List::parse(event).map_err(|error| error.to_string())?;
-    let coded =
-        list.groups.iter().flat_map(|group| &group.members).any(|event| matches!(event.what, What::Raw(_)));
-    let groups =
-        resolved(&list, cores.machine, cores.root, &|| None).map_err(|error| error.why.to_string())?;
+    let mut members = list.groups.iter().flat_map(|group| &group.members);
+    // A code, by itself or in a table, is that of one kind of core, and says less than what it measures.
+    let coded = of == Events::Table || members.any(|event| matches!(event.what, What::Raw(_)));
+    let groups = resolved(&list, cores.machine, cores.root, &|| cores.model.clone())
+        .map_err(|error| error.why.to_string())?;
     let mut events = Vec::new();
     for selected in groups.iter().flat_map(|group| &group.events) {
         let places = selected.instances.len();

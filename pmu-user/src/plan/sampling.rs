@@ -159,7 +159,7 @@ pub(super) fn sampling(
         return Ok((Vec::new(), Vec::new()));
     }
     let (mut events, lost) = match &request.profile {
-        Some(name) => profile::plan(name, machine, root)?,
+        Some(name) => profile::plan(name, machine, root, &|| metrics::table(&request.metrics, root))?,
         None => (of_notation(request, machine, root)?, Vec::new()),
     };
     if events.len() > EVENTS_MAX {

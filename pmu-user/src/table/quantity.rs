@@ -52,6 +52,14 @@ pub enum Quantity {
     L2Accesses,
     /// Requests that missed it.
     L2Misses,
+    /// Loads whose data the second-level cache did not have.
+    L2LoadMisses,
+    /// Loads whose data the last-level cache did not have.
+    L3LoadMisses,
+    /// Times that the core had to start over.
+    MachineClears,
+    /// Instructions that came late because their fetch did.
+    SlowFetches,
     /// Requests to the last-level cache.
     CacheReferences,
     /// Requests that missed it.
@@ -71,6 +79,8 @@ pub struct Facts {
     pub period: u64,
     /// Most that a core can count in a cycle, roughly: what a period must be safe against.
     pub per_cycle_max: f64,
+    /// Events that tables of CPU models have for it, best first.
+    pub tabled: &'static [&'static str],
     /// Event of an Intel core.
     intel: &'static str,
     /// Events of AMD cores, each with the first family that has it.
@@ -127,7 +137,7 @@ const ZEN: u32 = 0x17;
 const ZEN3: u32 = 0x19;
 
 /// Every quantity.
-pub const ALL: [Facts; 22] = [
+pub const ALL: [Facts; 26] = [
     Facts {
         kernel: "cpu-clock",
         per_cycle_max: 1.0,
@@ -156,6 +166,7 @@ pub const ALL: [Facts; 22] = [
     },
     Facts {
         amd: &[(ZEN, "rc3")],
+        tabled: &["BR_MISP_RETIRED.ALL_BRANCHES"],
         arm: "br_mis_pred_retired",
         kernel: "branch-misses",
         ..facts(
@@ -207,6 +218,7 @@ pub const ALL: [Facts; 22] = [
         ..facts(Quantity::DataAccesses, "data_accesses", "Loads and stores.", 1_000_003)
     },
     Facts {
+        tabled: &["MEM_LOAD_RETIRED.L1_MISS"],
         intel: "r8d1",
         amd: &[(ZEN, "r1f41")],
         arm: "l1d_cache_refill",
@@ -310,6 +322,49 @@ pub const ALL: [Facts; 22] = [
         ..facts(Quantity::L2Misses, "l2_misses", "Requests that the second-level cache passed on.", 50_021)
     },
     Facts {
+        tabled: &["MEM_LOAD_RETIRED.L2_MISS"],
+        intel: "r10d1",
+        amd: &[(ZEN, "r7e43")],
+        arm: "l2d_cache_refill",
+        ..facts(
+            Quantity::L2LoadMisses,
+            "l2_load_misses",
+            "Loads whose data was not in the second-level cache.",
+            50_021,
+        )
+    },
+    Facts {
+        tabled: &["MEM_LOAD_RETIRED.L3_MISS"],
+        intel: "r20d1",
+        amd: &[(ZEN, "r7c43")],
+        arm: "ll_cache_miss_rd",
+        ..facts(
+            Quantity::L3LoadMisses,
+            "l3_load_misses",
+            "Loads whose data was not in the last-level cache (AMD: of the core complex).",
+            25_013,
+        )
+    },
+    Facts {
+        tabled: &["MACHINE_CLEARS.COUNT", "resyncs_or_nc_redirects"],
+        intel: "r10401c3",
+        ..facts(
+            Quantity::MachineClears,
+            "machine_clears",
+            "Times that the core threw its work away and started over, bets on branches apart.",
+            25_013,
+        )
+    },
+    Facts {
+        tabled: &["FRONTEND_RETIRED.LATENCY_GE_8"],
+        ..facts(
+            Quantity::SlowFetches,
+            "slow_fetches",
+            "Instructions before which the front end delivered nothing for 8 cycles.",
+            100_003,
+        )
+    },
+    Facts {
         kernel: "cache-references",
         per_cycle_max: 0.5,
         ..facts(
@@ -327,7 +382,19 @@ pub const ALL: [Facts; 22] = [
 
 /// A miss keeps a core busy for some cycles: a quarter of one in each is more than any does.
 const fn facts(quantity: Quantity, name: &'static str, says: &'static str, period: u64) -> Facts {
-    Facts { quantity, name, says, period, per_cycle_max: 0.25, intel: "", amd: &[], arm: "", kernel: "" }
+    let none = "";
+    Facts {
+        quantity,
+        name,
+        says,
+        period,
+        per_cycle_max: 0.25,
+        tabled: &[],
+        intel: none,
+        amd: &[],
+        arm: none,
+        kernel: none,
+    }
 }
 
 #[cfg(test)]

@@ -102,6 +102,20 @@ fn clocks_that_differ_a_little_leave_a_count_exact() {
 }
 
 #[test]
+fn clocks_that_differ_in_a_slice_of_nearly_no_time_leave_counts_exact() {
+    let short = |row: SliceRow| SliceRow { time_ns: 20_000, running_ns: 19_000, ..row };
+    let always = [40_000_000, 20_000_000];
+    let rows = [
+        row(1, 0, always, 700),
+        short(SliceRow { always_running_ns: vec![19_000], ..row(2, 0, [40, 20], 7) }),
+    ];
+    let turns = Turns { groups: vec![group(&["left"])], ..turns() };
+    let estimates = Estimates::new(&turns, &rows);
+    assert_eq!(estimates.value(CYCLES), Value::counted(40_000_040, 1.0));
+    assert_eq!(estimates.value(LEFT), Value::counted(707, 1.0));
+}
+
+#[test]
 fn an_event_that_lost_its_counter_for_a_while_is_scaled() {
     let (mut rows, _) = mixed(24);
     for row in rows.iter_mut().step_by(3) {

@@ -23,6 +23,8 @@ pub struct Shape {
     pub domain: String,
     /// When it is flagged.
     pub threshold: Option<String>,
+    /// Events whose samples find the code behind it, the best first.
+    pub locate: Vec<String>,
 }
 
 /// A model's tree, worked out once.
@@ -84,5 +86,6 @@ fn shape(model: &Model, above: &[Option<u32>], index: u32, depth: u32) -> Shape 
         unit: metric.unit.clone(),
         domain: metric.domain.clone(),
         threshold: metric.threshold.as_ref().map(|threshold| threshold.write(model)),
+        locate: metric.locate.clone(),
     }
 }

@@ -75,16 +75,18 @@ fn bottleneck(
     who: &Who,
     tree: &Tree,
 ) -> io::Result<()> {
-    let name =
-        |index: &u32| topdown.shapes.iter().find(|shape| shape.index == *index).map(|shape| &shape.name);
-    let path: Vec<&String> = tree.path.iter().filter_map(name).collect();
-    let hint = path.last().and_then(|last| hint(last));
+    let shape = |index: &u32| topdown.shapes.iter().find(|shape| shape.index == *index);
+    let path: Vec<&Shape> = tree.path.iter().filter_map(shape).collect();
+    let last = path.last();
+    let hint = last.and_then(|last| hint(&last.name));
+    let path: Vec<&str> = path.iter().map(|shape| shape.name.as_str()).collect();
     line(
         into,
         &json!({
             "schema": SCHEMA, "kind": "bottleneck", "t": report.from_ns, "dt": report.length_ns,
             "owner": owner(who), "model": topdown.model, "formulas": topdown.formulas, "source": topdown.source,
             "path": path, "says": hint.map(|hint| &hint.says), "try": hint.map(|hint| &hint.try_next),
+            "locate": last.map(|last| &last.locate),
             "mismeasured": tree.faults, "notes": topdown.notes,
         }),
     )

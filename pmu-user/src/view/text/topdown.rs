@@ -80,17 +80,17 @@ fn number(value: f64, unit: &str) -> String {
 
 /// From the root to where most is lost, with what it means and what to try.
 fn path(into: &mut dyn Write, topdown: &TopDown, tree: &Tree) -> io::Result<()> {
-    let names: Vec<&str> = tree
-        .path
-        .iter()
-        .filter_map(|index| topdown.shapes.iter().find(|shape| shape.index == *index))
-        .map(|shape| shape.name.as_str())
-        .collect();
-    let Some(last) = names.last() else { return Ok(()) };
+    let shape = |index: &u32| topdown.shapes.iter().find(|shape| shape.index == *index);
+    let shapes: Vec<&Shape> = tree.path.iter().filter_map(shape).collect();
+    let Some(Shape { name: last, locate, .. }) = shapes.last() else { return Ok(()) };
+    let names: Vec<&str> = shapes.iter().map(|shape| shape.name.as_str()).collect();
     writeln!(into, "  {TITLE}path to bottleneck{TITLE:#}  {}", names.join(" → "))?;
     if let Some(hint) = hint(last) {
         writeln!(into, "  {last}: {}", hint.says)?;
         hint.try_next.iter().try_for_each(|step| writeln!(into, "    try: {step}"))?;
+    }
+    if !locate.is_empty() {
+        writeln!(into, "    its code: samples of {} (--event), or --config tma", locate.join(" or "))?;
     }
     Ok(())
 }
