@@ -27,7 +27,8 @@ enum Step {
 #[derive(Clone, Debug)]
 pub struct Formulas {
     steps: Vec<Step>,
-    metrics: Vec<Compiled>,
+    /// By metric; `None` for those that nobody wants.
+    metrics: Vec<Option<Compiled>>,
 }
 
 /// Steps at which a metric's results are.
@@ -67,9 +68,17 @@ impl Formulas {
     /// Compiles the formulas of `model`.
     #[must_use]
     pub fn new(model: &Model) -> Self {
+        Self::of(model, |_| true)
+    }
+
+    /// Compiles those formulas of `model` that are wanted, with what they need. The other metrics have neither value nor
+    /// flag.
+    #[must_use]
+    pub fn of(model: &Model, is_wanted: impl Fn(u32) -> bool) -> Self {
         let mut compiler =
             Compiler { model, steps: Vec::new(), known: HashMap::new(), plain: HashMap::new() };
-        let metrics = (0..model.metrics.len() as u32).map(|index| compiler.metric(index)).collect();
+        let all = 0..model.metrics.len() as u32;
+        let metrics = all.map(|index| is_wanted(index).then(|| compiler.metric(index))).collect();
         Self { steps: compiler.steps, metrics }
     }
 
@@ -104,22 +113,25 @@ impl Formulas {
     /// A metric's value, in its unit.
     #[must_use]
     pub fn value(&self, metric: u32, results: &Results) -> Option<f64> {
-        let value = results.0[self.metrics[metric as usize].value as usize];
+        let value = results.0[self.metrics[metric as usize]?.value as usize];
         value.is_finite().then_some(value)
     }
 
     /// Does a metric deserve attention? `None` if it has no threshold.
     #[must_use]
     pub fn flagged(&self, metric: u32, results: &Results) -> Option<bool> {
-        let flagged = self.metrics[metric as usize].flagged?;
+        let flagged = self.metrics[metric as usize]?.flagged?;
         // A threshold that is undefined is NaN, which is not 1.
         Some(results.0[flagged as usize] == 1.0)
     }
 
-    /// Why a metric has no value. Meaningless if it has one.
+    /// Why a metric has no value. Meaningless if it has one, or is not wanted.
     #[must_use]
     pub fn why(&self, metric: u32, model: &Model, results: &Results) -> Undefined {
-        self.blame(self.metrics[metric as usize].value, model, results)
+        match self.metrics[metric as usize] {
+            Some(compiled) => self.blame(compiled.value, model, results),
+            None => Undefined::Range,
+        }
     }
 
     /// Follows the first undefined operand down to where it began.
@@ -355,6 +367,15 @@ mod tests {
         assert_eq!(why([f64::NAN, 4.0, 1.0], 0.0, 1), Undefined::Count(0));
         assert_eq!(why([3.0, 4.0, 1.0], f64::NAN, 2), Undefined::Constant(0));
         assert_eq!(Undefined::Count(1).words(&model()), "B was not counted");
+    }
+
+    #[test]
+    fn only_what_is_wanted_is_computed_with_what_it_needs() {
+        let (formulas, mut results) = (Formulas::of(&model(), |metric| metric == 1), Results::default());
+        formulas.evaluate(Inputs { counts: &[3.0, 4.0, 1.0], constants: &[0.0] }, &mut results);
+        let all = |metric| (formulas.value(metric, &results), formulas.flagged(metric, &results));
+        assert_eq!([all(0), all(1), all(2)], [(None, None), (Some(1.5), Some(true)), (None, None)]);
+        assert!(results.0.len() < Formulas::new(&model()).steps.len());
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl Prepared {
         };
         Self {
             layout: Layout::new(&model, event, |metric| wanted[metric as usize].is_some()),
-            formulas: Formulas::new(&model),
+            formulas: Formulas::of(&model, |metric| wanted[metric as usize].is_some()),
             sources,
             wanted,
             model,
