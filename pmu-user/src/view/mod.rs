@@ -2,13 +2,14 @@
 
 mod csv;
 pub mod evaluation;
+pub mod io;
 mod json;
 pub mod list;
 pub mod stat;
 pub mod text;
 mod words;
 
-use std::io::{self, Write};
+use std::io::Write;
 
 pub use self::words::workload as workload_in_words;
 use crate::{
@@ -57,7 +58,7 @@ impl<'a> View<'a> {
     /// # Errors
     ///
     /// The stream cannot be written.
-    pub fn interval(&mut self, report: &Report) -> io::Result<()> {
+    pub fn interval(&mut self, report: &Report) -> std::io::Result<()> {
         self.begin()?;
         self.intervals += 1;
         match self.format {
@@ -73,7 +74,7 @@ impl<'a> View<'a> {
     /// # Errors
     ///
     /// The stream cannot be written.
-    pub fn whole(&mut self, report: &Report, ending: &Ending) -> io::Result<()> {
+    pub fn whole(&mut self, report: &Report, ending: &Ending) -> std::io::Result<()> {
         self.begin()?;
         match self.format {
             Format::Text => text::whole(&mut self.into, &self.style, self.header, report, ending)?,
@@ -92,7 +93,7 @@ impl<'a> View<'a> {
         self.into.flush()
     }
 
-    fn begin(&mut self) -> io::Result<()> {
+    fn begin(&mut self) -> std::io::Result<()> {
         if std::mem::replace(&mut self.begun, true) {
             return Ok(());
         }

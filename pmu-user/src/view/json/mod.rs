@@ -24,13 +24,13 @@ use crate::{
     untrusted::Untrusted,
 };
 
-const SCHEMA: &str = "pmbpf/1";
+pub(super) const SCHEMA: &str = "pmbpf/1";
 
 /// Room for most rows, so that one is written to memory without growing it.
 const ROW_BYTES: usize = 512;
 
 /// One row, in one piece: a serializer writes every word by itself.
-fn line(into: &mut dyn Write, row: &impl Serialize) -> io::Result<()> {
+pub(super) fn line(into: &mut dyn Write, row: &impl Serialize) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(ROW_BYTES);
     serde_json::to_writer(&mut bytes, row)?;
     bytes.push(b'\n');

@@ -5,9 +5,9 @@ mod events;
 mod hot;
 mod latency;
 pub(super) mod list;
-mod number;
+pub(super) mod number;
 pub(super) mod stat;
-mod table;
+pub(super) mod table;
 mod topdown;
 mod trust;
 
@@ -34,11 +34,11 @@ pub struct Style {
     pub blocks: bool,
 }
 
-const TITLE: anstyle::Style = anstyle::Style::new().bold();
-const COLUMNS: anstyle::Style = anstyle::Style::new().dimmed();
-const WARNING: anstyle::Style = anstyle::AnsiColor::Yellow.on_default();
+pub(super) const TITLE: anstyle::Style = anstyle::Style::new().bold();
+pub(super) const COLUMNS: anstyle::Style = anstyle::Style::new().dimmed();
+pub(super) const WARNING: anstyle::Style = anstyle::AnsiColor::Yellow.on_default();
 
-fn section(into: &mut dyn Write, title: &str, note: &str) -> io::Result<()> {
+pub(super) fn section(into: &mut dyn Write, title: &str, note: &str) -> io::Result<()> {
     writeln!(into, "\n{TITLE}{title}{TITLE:#}  {COLUMNS}{note}{COLUMNS:#}")
 }
 

@@ -6,7 +6,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// How a column is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Align {
+pub(in crate::view) enum Align {
     /// Words.
     Left,
     /// Numbers.
@@ -14,7 +14,7 @@ pub(super) enum Align {
 }
 
 /// A table: titles and rows of finished text.
-pub(super) struct Table {
+pub(in crate::view) struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
 }
@@ -23,18 +23,18 @@ pub(super) struct Table {
 const NAME_WIDTH_MAX: usize = 48;
 
 impl Table {
-    pub(super) fn new(columns: &[(&str, Align)]) -> Self {
+    pub(in crate::view) fn new(columns: &[(&str, Align)]) -> Self {
         let columns = columns.iter().map(|&(title, align)| (title.to_owned(), align)).collect();
         Self { columns, rows: Vec::new() }
     }
 
-    pub(super) fn row(&mut self, cells: Vec<String>) {
+    pub(in crate::view) fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);
     }
 
     /// Writes titles and rows, each indented by two. `title` styles the line of titles.
-    pub(super) fn write(&self, into: &mut dyn Write, title: anstyle::Style) -> io::Result<()> {
+    pub(in crate::view) fn write(&self, into: &mut dyn Write, title: anstyle::Style) -> io::Result<()> {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|row| row[column].width());
             cells.chain([self.columns[column].0.width()]).max().unwrap_or(0)
@@ -64,7 +64,7 @@ impl Table {
 }
 
 /// A name, cut in the middle if it is too wide: both ends of a path tell.
-pub(super) fn cut(name: &str) -> String {
+pub(in crate::view) fn cut(name: &str) -> String {
     if name.width() <= NAME_WIDTH_MAX {
         return name.to_owned();
     }

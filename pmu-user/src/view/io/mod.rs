@@ -1,0 +1,3 @@
+//! Reports about I/O → bytes.
+
+pub mod summary;
