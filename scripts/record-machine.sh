@@ -45,16 +45,63 @@ for cache in /sys/devices/system/cpu/cpu0/cache/index*; do
     keep "$cache/level" "$cache/size" "$cache/type" "$cache/shared_cpu_list" "$cache/coherency_line_size"
 done
 for node in /sys/devices/system/node/node[0-9]*; do
-    keep "$node/cpulist" "$node/distance"
+    keep "$node/cpulist" "$node/distance" "$node/meminfo"
 done
 
-# PCI devices: what they are and how they are linked. The folder's name is the address; the parent is kept as a path.
+# link PATH...: copies symbolic links as they are.
+link() {
+    for file in "$@"; do
+        [ -L "$file" ] || continue
+        mkdir -p "$out$(dirname "$file")"
+        ln -sfn "$(readlink "$file")" "$out$file"
+    done
+}
+
+# words DIR OFFSET COUNT: copies double words of configuration space, which root may read beyond the 16th.
+words() {
+    [ -r "$1/config" ] || return 0
+    dd if="$1/config" of="$out$1/config" bs=4 skip="$2" seek="$2" count="$3" conv=notrunc status=none 2>/dev/null || true
+}
+
+# PCI devices: what they are, how they are linked, and the way to their root bus.
 for device in /sys/bus/pci/devices/*; do
-    [ -d "$device" ] || continue
-    keep "$device/class" "$device/vendor" "$device/device" "$device/numa_node" "$device/current_link_speed" \
-        "$device/current_link_width" "$device/max_link_speed" "$device/max_link_width"
-    mkdir -p "$out$device"
-    readlink -f "$device" > "$out$device/resolved_path"
+    [ -L "$device" ] || continue
+    link "$device"
+    at=$(readlink -f "$device")
+    keep "$at/class" "$at/vendor" "$at/device" "$at/numa_node" "$at/current_link_speed" "$at/current_link_width" \
+        "$at/max_link_speed" "$at/max_link_width"
+    link "$at/driver" "$at/iommu_group" "$at/physfn" "$at"/virtfn*
+    # What says which stack a bus belongs to, where nothing else does.
+    case "$(cat "$at/vendor" "$at/device" 2>/dev/null | tr '\n' ' ')" in
+        "0x8086 0x09a6 ") words "$at" 100 16 ;;
+        "0x8086 0x325b ") words "$at" 37 1 ;;
+        "0x8086 0x09a2 ") words "$at" 253 1 ;;
+    esac
+done
+
+# Disks, interfaces and nodes of PCI devices: their names, numbers and models.
+for disk in /sys/block/*; do
+    link "$disk"
+    at=$(readlink -f "$disk")
+    keep "$at/dev" "$at"/*/dev "$at"/*/partition
+    link "$at/device" "$at"/slaves/*
+    keep "$(readlink -f "$at/device" 2>/dev/null || echo "$at")/model"
+done
+for interface in /sys/class/net/*; do
+    # Others have names that somebody chose.
+    [ -e "$interface/device" ] || continue
+    link "$interface"
+    at=$(readlink -f "$interface")
+    keep "$at/ifindex"
+    link "$at/device"
+done
+for node in /sys/class/nvme/* /sys/class/infiniband/* /sys/class/infiniband_verbs/* /sys/class/drm/* /sys/class/accel/* \
+    /sys/class/uio/* /sys/class/vfio-dev/* /sys/bus/dsa/devices/*; do
+    link "$node"
+    [ ! -L "$node" ] || keep "$(readlink -f "$node")/model"
+done
+for module in /sys/devices/system/edac/mc/mc*/dimm*; do
+    keep "$module/size" "$module/dimm_mem_type"
 done
 
 # Kernel, processor, settings.

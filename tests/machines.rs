@@ -1,6 +1,12 @@
-//! Captured machines (`scripts/record-machine.sh` makes one) are read as they are, and planned for as they should be.
+//! Captured machines (`scripts/record-machine.sh` makes one) and made ones (`*.made`) are read as they are, and planned for
+//! as they should be.
+//!
+//! `SNAPSHOTS=overwrite cargo test --test machines` rewrites the summaries beside the made ones.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
+
+#[path = "unpack.rs"]
+mod unpack;
 
 use std::{
     fs,
@@ -11,8 +17,10 @@ use pmbpf::{
     machine::{
         Machine,
         cpu::{self, Cpu},
+        io::Platform,
         pmu::catalog::{Catalog, Place},
     },
+    metric::value::Value,
     plan::{
         Plan, PlanError, Sampling,
         metrics::{self, Depth, Multiplex},
@@ -22,10 +30,32 @@ use pmbpf::{
         model::for_machine,
         notation::{List, Precise, resolve},
     },
+    view::io::summary::{self, Column, Summary},
 };
+use snapbox::{Assert, Data};
+use unpack::Unpacked;
 
 fn machines() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines")
+}
+
+/// Names of the machines that are made.
+fn made() -> Vec<String> {
+    let names =
+        fs::read_dir(machines()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut made: Vec<String> =
+        names.filter_map(|name| Some(name.strip_suffix(".made")?.to_owned())).collect();
+    made.sort();
+    assert!(made.len() >= 3, "there are made machines");
+    made
+}
+
+/// Roots of all machines, and who keeps those that were unpacked.
+fn roots() -> (Vec<PathBuf>, Vec<Unpacked>) {
+    let entries = fs::read_dir(machines()).unwrap().map(|entry| entry.unwrap().path());
+    let unpacked: Vec<Unpacked> = made().iter().map(|name| unpack::machine(name)).collect();
+    let captured = entries.filter(|path| path.is_dir());
+    (captured.chain(unpacked.iter().map(|made| made.root.clone())).collect(), unpacked)
 }
 
 fn captured(name: &str) -> (Machine, PathBuf) {
@@ -38,16 +68,14 @@ fn request(event: Option<&str>) -> Request {
 }
 
 #[test]
-fn every_captured_machine_can_be_read_and_planned_for() {
-    let mut seen = 0;
-    for entry in fs::read_dir(machines()).unwrap() {
-        let root = entry.unwrap().path();
-        let machine = Machine::read(&root).unwrap_or_else(|error| panic!("{}: {error}", root.display()));
-        let plan = Plan::new(&request(None), &machine, &root).unwrap();
+fn every_machine_can_be_read_and_planned_for() {
+    let (roots, _kept) = roots();
+    for root in &roots {
+        let machine = Machine::read(root).unwrap_or_else(|error| panic!("{}: {error}", root.display()));
+        let plan = Plan::new(&request(None), &machine, root).unwrap();
         assert_eq!(plan.cpus, machine.cpu.online, "{}", root.display());
-        seen += 1;
     }
-    assert!(seen > 0, "there are captured machines");
+    assert!(roots.len() > made().len(), "there are captured machines");
 }
 
 #[test]
@@ -101,8 +129,8 @@ fn every_box_of_both_dies_is_found_with_its_place() {
 
 #[test]
 fn a_capture_holds_no_name_of_its_host() {
-    for entry in fs::read_dir(machines()).unwrap() {
-        let host = entry.unwrap().path().join("proc/sys/kernel/hostname");
+    for root in roots().0.iter().filter(|root| root.starts_with(machines())) {
+        let host = root.join("proc/sys/kernel/hostname");
         assert_eq!(fs::read_to_string(&host).unwrap().trim(), "machine", "{}", host.display());
     }
 }
@@ -228,4 +256,72 @@ fn a_machine_without_formulas_plans_none_and_says_so() {
     let required = WantedMetrics::Required(metrics::Request::default());
     let error = Plan::new(&Request { metrics: required, ..request(None) }, &machine, &root).unwrap_err();
     assert!(error.hint().unwrap().contains("--cpu-model"));
+}
+
+fn platform(root: &Path) -> (Machine, Platform) {
+    let platform = Platform::read(root, &Catalog::read(root).unwrap());
+    (Machine::read(root).unwrap(), platform)
+}
+
+/// What a writer of text writes, without colour.
+fn written(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) -> String {
+    let mut into = anstream::StripStream::new(Vec::new());
+    write(&mut into).unwrap();
+    String::from_utf8(into.into_inner()).unwrap()
+}
+
+#[test]
+fn the_summary_of_every_made_machine_is_as_it_was() {
+    for name in made() {
+        let unpacked = unpack::machine(&name);
+        let (machine, platform) = platform(&unpacked.root);
+        let summary = Summary { machine: &machine, platform: &platform, columns: &[] };
+        let views = [
+            (written(|into| summary::text(into, &summary)), "txt"),
+            (written(|into| summary::json(into, &summary)), "json"),
+        ];
+        for (view, suffix) in views {
+            let expected = Data::read_from(&machines().join(format!("{name}.{suffix}")), None).raw();
+            Assert::new().action_env("SNAPSHOTS").eq(view, expected);
+        }
+    }
+}
+
+#[test]
+fn a_report_adds_its_figures_to_the_devices() {
+    let unpacked = unpack::machine("made-zen4");
+    let (machine, platform) = platform(&unpacked.root);
+    let [nvme, card] = ["83:00.0", "41:00.0"].map(|text| platform.find(text).unwrap());
+    let values = [(nvme, Value::exact(12.0)), (card, Value::Missing("no events".to_owned()))];
+    let columns = [Column {
+        title: "MB/s",
+        key: "mb_per_s",
+        show: |value| format!("{value:.1}"),
+        values: values.into(),
+    }];
+    let summary = Summary { machine: &machine, platform: &platform, columns: &columns };
+    let text = written(|into| summary::text(into, &summary));
+    let end = |device: &str| {
+        let line = text.lines().find(|line| line.contains(device)).unwrap();
+        line.split_whitespace().next_back().unwrap().to_owned()
+    };
+    assert_eq!((end("83:00.0"), end("41:00.0"), end("84:00.0")), ("12.0".into(), "–".into(), "–".into()));
+    let json = written(|into| summary::json(into, &summary));
+    let figure = |device: &str| {
+        let row = json.lines().find(|line| line.contains(&format!(r#""device":"0000:{device}""#))).unwrap();
+        serde_json::from_str::<serde_json::Value>(row).unwrap()["mb_per_s"].clone()
+    };
+    assert_eq!(figure("83:00.0")["value"], 12.0);
+    assert_eq!(figure("41:00.0")["reason"], "no events");
+    assert!(figure("84:00.0").is_null());
+}
+
+#[test]
+fn a_guest_has_a_summary_that_says_what_it_hides() {
+    let root = machines().join("guest-no-pmu");
+    let (machine, platform) = platform(&root);
+    let summary = Summary { machine: &machine, platform: &platform, columns: &[] };
+    let text = written(|into| summary::text(into, &summary));
+    assert!(text.contains("no uncore_imc or amd_umc PMU"), "{text}");
+    assert!(text.contains("no uncore_iio PMU"), "{text}");
 }

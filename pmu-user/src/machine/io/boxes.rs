@@ -23,10 +23,14 @@ pub(super) fn cpus(pmu: &Entry) -> &[crate::machine::cpu::Cpu] {
     }
 }
 
-/// The kind of a PMU with this name: without the number at its end.
+/// The kind of a PMU with this name: without the number at its end. (`amd_l3` has none.)
 pub(super) fn kind(name: &str) -> &str {
     let stem = name.trim_end_matches(|character: char| character.is_ascii_digit());
-    stem.strip_suffix('_').unwrap_or(stem)
+    match stem.strip_suffix('_') {
+        Some(kind) if stem.len() < name.len() => kind,
+        _ if stem == "dmar" => stem,
+        _ => name,
+    }
 }
 
 /// Kinds of boxes in the catalog, by name.
@@ -58,11 +62,18 @@ mod tests {
         for name in ["uncore_iio_0", "uncore_iio_10", "uncore_iio_free_running_0"] {
             tree.pmu(name, &[("type", "9"), ("cpumask", "0,32")]);
         }
-        tree.pmu("amd_df", &[("type", "8"), ("cpumask", "0")]);
+        for name in ["amd_l3", "dmar0", "dmar12"] {
+            tree.pmu(name, &[("type", "8"), ("cpumask", "0")]);
+        }
         let kind = |kind: &str, pmus, boxes| Boxes { kind: kind.to_owned(), pmus, boxes };
         assert_eq!(
             of(&Catalog::read(&tree.root).unwrap()),
-            [kind("amd_df", 1, 1), kind("uncore_iio", 2, 4), kind("uncore_iio_free_running", 1, 2)]
+            [
+                kind("amd_l3", 1, 1),
+                kind("dmar", 2, 2),
+                kind("uncore_iio", 2, 4),
+                kind("uncore_iio_free_running", 1, 2)
+            ]
         );
     }
 }

@@ -1,7 +1,9 @@
 //! What a PCI device is, in a word or two of ours, from its class code (PCI Code and ID Assignment Specification).
 
 /// Functions of Intel's processors whose class says less than their number does: vendor 0x8086.
-const ACCELERATORS: [(u16, &str); 5] = [
+const ACCELERATORS: [(u16, &str); 7] = [
+    (0x0b00, "data mover (CBDMA)"),
+    (0x2021, "data mover (CBDMA)"),
     (DSA, "data mover (DSA)"),
     (IAX, "compression (IAX)"),
     (QAT, "crypto and compression (QAT)"),

@@ -233,7 +233,7 @@ impl Reader<'_> {
     }
 
     fn of_bus_numbers(&self, family: Family, die: Option<Die>) -> Result<Vec<Found>, String> {
-        let mut found = Vec::new();
+        let (mut found, mut following) = (Vec::new(), Vec::new());
         let (device, valid, words) = BUS_NUMBERS;
         for (package, valid) in self.config(device, valid) {
             let valid = valid?;
@@ -245,7 +245,12 @@ impl Reader<'_> {
                 let word = self.word(package.bdf, words[index as usize / 4])?;
                 let bus = word.to_le_bytes()[index as usize % 4];
                 let place = place.ok_or_else(|| format!("nothing says which socket {} is in", package.bdf));
-                found.push((RootBus { domain: package.bdf.domain, bus }, place.map(|place| (number, place))));
+                let place = place.map(|place| (number, place));
+                let domain = package.bdf.domain;
+                found.push((RootBus { domain, bus }, place.clone()));
+                let after = bus..=bus.saturating_add(family.buses_after(index));
+                let after = after.skip(1).map(|bus| RootBus { domain, bus });
+                following.extend(after.map(|bus| (bus, place.clone())));
             }
         }
         if found.is_empty() {
@@ -253,6 +258,9 @@ impl Reader<'_> {
                 "the device that knows this processor's buses (8086:{device:04x}) is hidden"
             ));
         }
+        // A bus that has a number of its own belongs to that; one that is not there to no stack.
+        following.retain(|(bus, _)| self.devices.iter().any(|device| device.root == *bus));
+        found.extend(following);
         Ok(found)
     }
 

@@ -75,6 +75,14 @@ impl Family {
         }
     }
 
+    /// Root buses that follow the one with this number and belong to its stack: accelerators have one each.
+    pub(super) const fn buses_after(self, index: u32) -> u8 {
+        match self {
+            Self::SapphireRapids | Self::EmeraldRapids if index >= 8 => 3,
+            _ => 0,
+        }
+    }
+
     /// How parts follow from the device number of a root port.
     pub(super) const fn rule(self) -> Option<Rule> {
         match self {

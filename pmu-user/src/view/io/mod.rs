@@ -4,6 +4,7 @@ mod csv;
 pub mod evaluation;
 mod json;
 mod levels;
+pub mod summary;
 mod text;
 
 use std::io::{self, Write};

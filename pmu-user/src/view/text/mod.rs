@@ -5,7 +5,7 @@ mod events;
 mod hot;
 mod latency;
 pub(super) mod list;
-mod number;
+pub(super) mod number;
 mod runs;
 pub(super) mod stat;
 pub(super) mod table;

@@ -32,7 +32,7 @@ pub fn percent(share: f64) -> String {
 }
 
 /// A number of bytes.
-pub(super) fn bytes(bytes: u64) -> String {
+pub(in crate::view) fn bytes(bytes: u64) -> String {
     match bytes as f64 {
         n if n < 1024.0 => format!("{n} B"),
         n if n < 1_048_576.0 => format!("{} KiB", three_digits(n / 1024.0)),
@@ -61,7 +61,7 @@ pub(super) fn with_interval(known: &Known, show: fn(f64) -> String) -> String {
 }
 
 /// A number, or `–` where it is missing: the reason stands elsewhere.
-pub(super) fn cell(value: Option<&Known>, show: fn(f64) -> String) -> String {
+pub(in crate::view) fn cell(value: Option<&Known>, show: fn(f64) -> String) -> String {
     value.map_or_else(|| "–".to_owned(), |known| show(known.estimate))
 }
 

@@ -1,0 +1,196 @@
+//! What stands on the I/O side of a host: sockets, memory, links, stacks, devices and which counters see them; and what of
+//! it cannot be known, with the reason.
+//!
+//! Reports add columns of their own to the devices: a [`Column`] is a figure for each.
+
+mod json;
+mod text;
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+use crate::{
+    machine::{
+        Machine,
+        io::{
+            Fact, Platform,
+            bdf::{Bdf, RootBus},
+            link::Link,
+            pci::Device,
+            stack::{Mapping, Port, Stack},
+        },
+    },
+    metric::value::Value,
+    untrusted::Untrusted,
+};
+
+/// A figure for each device, beside what the summary has.
+#[derive(Clone, Debug)]
+pub struct Column<'a> {
+    /// Title, in text.
+    pub title: &'a str,
+    /// Name, in JSON.
+    pub key: &'a str,
+    /// How text shows it.
+    pub show: fn(f64) -> String,
+    /// By device; one that is not in here has none.
+    pub values: BTreeMap<Bdf, Value>,
+}
+
+/// What is summarised.
+#[derive(Clone, Copy, Debug)]
+pub struct Summary<'a> {
+    /// The host.
+    pub machine: &'a Machine,
+    /// Its I/O side.
+    pub platform: &'a Platform,
+    /// What is known of each device beside it.
+    pub columns: &'a [Column<'a>],
+}
+
+/// Writes sections for people.
+///
+/// # Errors
+///
+/// The stream cannot be written.
+pub fn text(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    text::write(into, summary)
+}
+
+/// Writes a `platform` row, a `device` row for each device, and a `note` for each thing that is not as it should be.
+///
+/// # Errors
+///
+/// The stream cannot be written.
+pub fn json(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    json::write(into, summary)
+}
+
+/// A device that moves data, with what belongs to it.
+struct Row<'a> {
+    device: &'a Device,
+    names: Vec<&'a Untrusted>,
+    model: Option<&'a Untrusted>,
+    /// Its own link; none on a root bus.
+    link: Option<Link>,
+    /// The root port's link, if its traffic passes others on the way there.
+    shared: Option<Link>,
+    stack: Option<&'a Stack>,
+    port: &'a Port,
+}
+
+impl Row<'_> {
+    fn socket(&self) -> Option<u32> {
+        self.stack.and_then(|stack| stack.socket)
+    }
+}
+
+impl Summary<'_> {
+    /// Devices by socket, stack and port.
+    fn rows(&self) -> Vec<Row<'_>> {
+        let platform = self.platform;
+        let of_port = |port| {
+            let row = move |bdf: &Bdf| {
+                let device = platform.device(*bdf)?;
+                let attached = !device.above.is_empty();
+                Some(Row {
+                    device,
+                    names: platform.names_of(*bdf),
+                    model: platform.model_of(*bdf),
+                    link: platform.link_of(*bdf).filter(|_| attached),
+                    shared: platform.shared_link_of(*bdf).filter(|_| device.above.len() > 1),
+                    stack: platform.stack_of(device.root),
+                    port,
+                })
+            };
+            port.devices.iter().filter_map(row)
+        };
+        let mut rows: Vec<Row> = platform.ports.iter().flat_map(of_port).collect();
+        // Devices whose socket nobody says come last.
+        rows.sort_by_key(|row| {
+            (row.socket().unwrap_or(u32::MAX), row.port.bus, row.port.bdf, row.device.bdf)
+        });
+        rows
+    }
+
+    /// Sentences about what is not known, or not as it should be.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for row in self.rows() {
+            if let Some(link) = row.link.filter(|link| link.is_trained_down() == Some(true)) {
+                notes.push(format!(
+                    "the link of {} is trained down: {} of {}",
+                    row.device.bdf, link.current, link.max
+                ));
+            }
+        }
+        self.of_stacks(&mut notes);
+        self.of_memory(&mut notes);
+        if self.sockets() > 1 && self.links().is_none() {
+            notes.push("links between sockets: the kernel has no counters of them".to_owned());
+        }
+        notes
+    }
+
+    /// What one reason explains is said once.
+    fn of_memory(&self, notes: &mut Vec<String>) {
+        let memory = &self.platform.memory;
+        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+        for (what, why) in [
+            ("memory channels", missing(&memory.channels)),
+            ("memory modules", missing(&memory.modules)),
+            ("the most that memory can carry", missing(&memory.bytes_per_second_max)),
+        ] {
+            let Some(why) = why else { continue };
+            match reasons.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, whats)) => whats.push(what),
+                None => reasons.push((why, vec![what])),
+            }
+        }
+        notes.extend(reasons.iter().map(|(why, whats)| format!("{}: {why}", whats.join(", "))));
+    }
+
+    fn of_stacks(&self, notes: &mut Vec<String>) {
+        let mut of_buses: BTreeMap<&str, Vec<RootBus>> = BTreeMap::new();
+        let mut of_ports: BTreeMap<&str, Vec<Bdf>> = BTreeMap::new();
+        for port in &self.platform.ports {
+            match self.platform.stack_of(port.bus).map(|stack| &stack.unit) {
+                Some(Mapping::Unknown(why)) => of_buses.entry(why).or_default().push(port.bus),
+                _ => {
+                    if let Mapping::Unknown(why) = &port.parts {
+                        of_ports.entry(why).or_default().push(port.bdf);
+                    }
+                }
+            }
+        }
+        for (why, mut buses) in of_buses {
+            buses.dedup();
+            notes.push(format!("counters of root bus {}: {why}", list(&buses)));
+        }
+        for (why, ports) in of_ports {
+            notes.push(format!("part of {}: {why}", list(&ports)));
+        }
+    }
+
+    fn sockets(&self) -> u32 {
+        self.machine.topology.sockets.unwrap_or(1)
+    }
+
+    /// Ports of links between sockets, of each socket.
+    fn links(&self) -> Option<usize> {
+        self.platform.boxes.iter().find(|boxes| boxes.kind == "uncore_upi").map(|boxes| boxes.pmus)
+    }
+}
+
+fn missing<T>(fact: &Fact<T>) -> Option<&str> {
+    match fact {
+        Fact::Known(_) => None,
+        Fact::Missing(why) => Some(why),
+    }
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
