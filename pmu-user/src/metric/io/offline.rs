@@ -272,6 +272,16 @@ mod tests {
     }
 
     #[test]
+    fn what_a_platform_cannot_measure_says_why() {
+        let json = r#"{"seconds": 2, "link": {"speed": "8.0 GT/s PCIe", "width": 8}, "counts": {"umc_cas_cmd.rd": 1e9}}"#;
+        let evaluated = evaluate(&load("zen5").unwrap(), &counted(json)).unwrap();
+        let why = Value::Missing("no public event counts what CPUs write to devices".to_owned());
+        assert_eq!(of(&evaluated, "pcie.outbound_write_bw"), why);
+        assert_eq!(of(&evaluated, "dram.read_bw"), Value::exact(32.0));
+        assert!(of(&evaluated, "link.max_bw").known().is_some());
+    }
+
+    #[test]
     fn a_file_that_cannot_be_is_refused() {
         let error = |json: &str| evaluate(&load("icelakex").unwrap(), &counted(json)).unwrap_err();
         assert_eq!(error(r#"{"seconds": 0, "counts": {}}"#), CountedError::Seconds(0.0));
