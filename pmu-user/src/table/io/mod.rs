@@ -199,11 +199,13 @@ impl IoTable {
         }
     }
 
-    /// Counts by operand for a question about `of`: what other parts did is no part of it, so it is 0 there.
+    /// Counts by operand for a question about `of`: what other parts did is no part of it, so it is 0 there. What `counts` does
+    /// not reach is not known.
     #[must_use]
     pub fn counts_of(&self, counts: &[f64], of: Of) -> Vec<f64> {
+        let counts = counts.iter().copied().chain(std::iter::repeat(f64::NAN));
         let operands = self.model.operands.iter().zip(counts);
-        operands.map(|(event, count)| if of.needs(event) { *count } else { 0.0 }).collect()
+        operands.map(|(event, count)| if of.needs(event) { count } else { 0.0 }).collect()
     }
 
     /// Everything in the table that cannot be, none if it is sound.
