@@ -2,6 +2,7 @@
 //! with its interval; offline, from counts that somebody else has counted.
 
 mod devices;
+pub mod formulas;
 mod levels;
 pub mod link;
 mod maximum;

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::link::{self, Link, SpeedError, Traffic};
+use super::{
+    formulas::IoFormulas,
+    link::{self, Link, SpeedError, Traffic},
+};
 use crate::{
-    metric::{
-        formulas::{Formulas, Inputs, Results},
-        value::Value,
-    },
-    table::io::{IoTable, Of, SECONDS},
+    metric::value::Value,
+    table::io::{IoTable, Of},
 };
 
 /// What a file of counts says.
@@ -63,9 +63,6 @@ pub struct EvaluatedMetric {
     pub value: Value,
 }
 
-/// Names of events that a reason lists before it only counts.
-const NAMED_MAX: usize = 3;
-
 /// Computes every metric of `table`. An event that is not in the file, or `null` there, makes what needs it missing: that a part
 /// was not counted does not mean that nothing went through it.
 ///
@@ -108,49 +105,17 @@ pub fn evaluate(table: &IoTable, counted: &Counted) -> Result<Evaluated, Counted
 /// Every metric that can be computed for `of` from counts by operand over `seconds`; NaN is a count that is not known.
 #[must_use]
 pub fn values(table: &IoTable, counts: &[f64], seconds: f64, of: Of) -> Vec<EvaluatedMetric> {
-    let counts = table.counts_of(counts, of);
-    let constant = |name: &String| if name == SECONDS { seconds } else { f64::NAN };
-    let constants: Vec<f64> = table.model.constants.iter().map(constant).collect();
-    let (formulas, mut results) = (Formulas::new(&table.model), Results::default());
-    formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
-    let wanted = |index: &u32| of == Of::All || table.scope(*index) == Some(crate::table::io::Scope::Part);
-    let metrics = (0..table.model.metrics.len() as u32).filter(wanted);
-    metrics
-        .map(|index| {
-            let metric = &table.model.metrics[index as usize];
-            let value = match formulas.value(index, &results) {
-                Some(value) => Value::exact(value),
-                None => Value::Missing(
-                    uncounted(table, index, &counts)
-                        .unwrap_or_else(|| formulas.why(index, &table.model, &results).words(&table.model)),
-                ),
-            };
-            EvaluatedMetric {
-                name: metric.name.clone(),
-                unit: metric.unit.clone(),
-                scope: metric.domain.clone(),
-                definition: metric.groups.join(" "),
-                value,
-            }
-        })
-        .collect()
-}
-
-/// Which events of a metric were not counted, if any.
-fn uncounted(table: &IoTable, metric: u32, counts: &[f64]) -> Option<String> {
-    let operands = table.model.operands_of(metric);
-    let missing: Vec<&str> = operands
-        .iter()
-        .filter(|operand| counts[**operand as usize].is_nan())
-        .filter_map(|operand| table.operand(*operand))
-        .collect();
-    let named = missing.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
-    match missing.len() {
-        0 => None,
-        1 => Some(format!("{named} was not counted")),
-        count if count <= NAMED_MAX => Some(format!("{named} were not counted")),
-        count => Some(format!("{named} and {} more were not counted", count - NAMED_MAX)),
-    }
+    let mut formulas = IoFormulas::new(table);
+    formulas.evaluate(counts, seconds, of);
+    let metrics = (0_u32..).zip(&table.model.metrics).filter(|(index, _)| formulas.answers(*index));
+    let evaluated = metrics.map(|(index, metric)| EvaluatedMetric {
+        name: metric.name.clone(),
+        unit: metric.unit.clone(),
+        scope: metric.domain.clone(),
+        definition: metric.groups.join(" "),
+        value: formulas.value(index).map_or_else(|| Value::Missing(formulas.why(index)), Value::exact),
+    });
+    evaluated.collect()
 }
 
 /// Counts by operand: by the exact name, else in any case.
@@ -269,6 +234,16 @@ mod tests {
         assert_eq!(utilization("icelakex", "OF_CPU.CMPD"), Value::exact(0.025));
         assert_eq!(utilization("sierraforest", "BY_CPU.MEM_READ"), Value::exact(0.025));
         assert!(utilization("icelakex", "BY_CPU.MEM_READ").known().is_none());
+    }
+
+    #[test]
+    fn what_a_platform_cannot_measure_says_why() {
+        let json = r#"{"seconds": 2, "link": {"speed": "8.0 GT/s PCIe", "width": 8}, "counts": {"umc_cas_cmd.rd": 1e9}}"#;
+        let evaluated = evaluate(&load("zen5").unwrap(), &counted(json)).unwrap();
+        let why = Value::Missing("no public event counts what CPUs write to devices".to_owned());
+        assert_eq!(of(&evaluated, "pcie.outbound_write_bw"), why);
+        assert_eq!(of(&evaluated, "dram.read_bw"), Value::exact(32.0));
+        assert!(of(&evaluated, "link.max_bw").known().is_some());
     }
 
     #[test]

@@ -81,13 +81,14 @@ impl Class<'_> {
         questions
     }
 
-    /// Events that count these operands, as far as these boxes do; new ones are added. Parts of one event are counted as one.
+    /// Events that count these operands, as far as these boxes do; new ones are added. Parts that differ in bits of masks are
+    /// counted as one.
     fn events(&self, operands: &[u32], counted: &mut Vec<Counted>) -> Vec<usize> {
         let mut sums: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         for &operand in operands.iter().filter(|&&operand| unit_of(self.table, operand) == self.unit) {
             let name = self.table.operand(operand).unwrap_or("?");
             let stem = match (part_of(name), self.parts) {
-                (Some(_), Parts::Together) => name.trim_end_matches(|digit: char| digit.is_ascii_digit()),
+                (Some(_), Parts::Together) if self.has_masks(operand) => without_number(name),
                 _ => name,
             };
             sums.entry(stem.to_owned()).or_default().push(operand);
@@ -96,6 +97,20 @@ impl Class<'_> {
         events.sort_unstable();
         events.dedup();
         events
+    }
+
+    fn terms(&self, operand: u32) -> &str {
+        let event = self.table.operand(operand).and_then(|name| self.table.model.event(name));
+        event.map_or("", |event| &event.terms)
+    }
+
+    /// Have all parts of an event the same code, so that only masks tell them apart?
+    fn has_masks(&self, operand: u32) -> bool {
+        let stem = self.table.operand(operand).map(without_number);
+        let all = (0..self.table.model.operands.len() as u32)
+            .filter(|&other| self.table.operand(other).map(without_number) == stem);
+        let code = value(self.terms(operand), "event");
+        all.map(|other| value(self.terms(other), "event")).all(|other| other == code)
     }
 
     /// The event that counts a sum of operands.
@@ -112,7 +127,7 @@ impl Class<'_> {
         let name = all.first().map_or("?", |event| event.name.as_str());
         let name = match sum.len() {
             1 => name.to_owned(),
-            _ => format!("{}S", name.trim_end_matches(|digit: char| digit.is_ascii_digit())),
+            _ => format!("{}S", without_number(name)),
         };
         let counters = all.iter().fold(u32::MAX, |left, event| left & Counted::of(event).counters);
         counted.push(Counted { name, terms, counters, sums: vec![sum] });
@@ -244,6 +259,10 @@ fn homes(events: &[usize], groups: &[Vec<usize>]) -> Vec<u32> {
         }
     }
     homes
+}
+
+fn without_number(name: &str) -> &str {
+    name.trim_end_matches(|digit: char| digit.is_ascii_digit())
 }
 
 /// Terms of several events that differ in bits of masks → one event that counts all of them.

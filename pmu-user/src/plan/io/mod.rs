@@ -2,6 +2,7 @@
 
 pub mod boxes;
 mod class;
+pub mod free;
 mod order;
 pub mod request;
 mod sites;

@@ -259,3 +259,69 @@ fn what_a_host_does_not_show_is_missing_by_kind() {
     let why = "UNC_IIO_TXN_REQ_OF_CPU.MEM_READ.IOMMU1: `ch_mask` cannot be 0x200: the largest value that fits its bits is 0xff";
     assert_eq!(boxes.missing, [(metric[0], why.to_owned())]);
 }
+
+/// An EPYC server, or a Grace one.
+fn other_vendor(model: &str, parts: &[(&str, Parts)]) -> (IoTable, Boxes) {
+    let tree = crate::machine::testing::Tree::new(&[("sys/devices/system/cpu/online", "0-3\n")]);
+    let fabric = [("event", "config:0-7,32-37"), ("umask", "config:8-15,24-27")];
+    let memory = [("event", "config:0-7"), ("rdwrmask", "config:8-9")];
+    let ports = [("event", "config:0-63"), ("root_port", "config1:0-9")];
+    let mut kind = 20;
+    let mut add = |name: &str, format: &[(&str, &str)]| {
+        kind += 1;
+        tree.pmu(name, &[("type", &kind.to_string()), ("cpumask", "0\n")]);
+        for (term, bits) in format {
+            tree.pmu(name, &[(&format!("format/{term}"), bits)]);
+        }
+    };
+    match model {
+        "neoverse-v2" => {
+            add("nvidia_pcie_pmu_0", &ports);
+            add("smmuv3_pmcg_11002", &[("event", "config:0-15")]);
+        }
+        _ => {
+            add("amd_df", &fabric);
+            add("amd_iommu_0", &[("csource", "config:0-7")]);
+            add("amd_umc_0", &memory);
+            add("amd_umc_1", &memory);
+        }
+    }
+    let table = load(model).unwrap();
+    let metrics: Vec<u32> = (0..table.model.metrics.len() as u32).collect();
+    let parts = parts.iter().map(|(pmu, parts)| ((*pmu).to_owned(), parts.clone())).collect();
+    let boxes = Boxes::new(&table, &metrics, &Catalog::read(&tree.root).unwrap(), &parts);
+    assert_eq!(boxes.missing, [], "{model}");
+    (table, boxes)
+}
+
+#[test]
+fn parts_with_codes_of_their_own_are_never_merged() {
+    let (table, boxes) = other_vendor("zen4", &[]);
+    let codes = of(&boxes, "amd_df").groups.iter().flat_map(|group| &group.group.events);
+    let mut codes: Vec<u64> = codes.map(|event| event.instances[0].words.get(Word::Config)).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    assert_eq!(codes.len(), 16, "4 modules, reads and writes, to the own and the other socket");
+    assert_eq!(codes[0], 0x8_0700_fe1f, "event 0x81f, umask 0x7fe");
+    assert_eq!(apart(&table, &boxes, "pcie.inbound_read_bw"), Some(Apart::Counters));
+    for together in ["dram.bus_utilization", "vtd.iotlb_miss", "vtd.mem_access_per_miss"] {
+        assert_eq!(apart(&table, &boxes, together), None, "{together}");
+    }
+    let (table, boxes) = other_vendor("zen5", &[("amd_df", Parts::Each(vec![7]))]);
+    assert_eq!(apart(&table, &boxes, "pcie.inbound_write_bw"), None);
+}
+
+#[test]
+fn root_ports_of_grace_are_bits_of_one_event() {
+    let masks = |boxes: &Boxes| {
+        let events = of(boxes, "nvidia_pcie_pmu").groups.iter().flat_map(|group| &group.group.events);
+        let ports = events.filter(|event| event.name != "cycles");
+        ports.map(|event| event.instances[0].words.get(Word::Config1)).collect::<Vec<_>>()
+    };
+    let (table, boxes) = other_vendor("neoverse-v2", &[]);
+    assert!(of(&boxes, "nvidia_pcie_pmu").groups.iter().all(|group| group.placement == Placement::Sure));
+    assert!(masks(&boxes).iter().all(|mask| *mask == 0x3ff) && masks(&boxes).len() == 8);
+    assert_eq!(apart(&table, &boxes, "pcie.inbound_read_latency"), None);
+    let (_, boxes) = other_vendor("neoverse-v2", &[("nvidia_pcie_pmu_0", Parts::Each(vec![9]))]);
+    assert_eq!(masks(&boxes), [0x200; 8]);
+}

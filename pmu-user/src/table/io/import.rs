@@ -2,8 +2,7 @@
 //!
 //! The file lists, for every platform, events with the word that the kernel takes for them, and metrics as expressions over
 //! lists of events. Each event's terms are placed by the formats that the file documents, and must give that word. Platforms
-//! with equal facts share a table. Sentences of the file are left out; which of the metrics beside its own can be had is
-//! decided by [`super::import`] itself.
+//! with equal facts share a table. Sentences of the file are left out; metrics of our own stand beside its own.
 
 mod formula;
 mod own;

@@ -136,11 +136,19 @@ impl Of {
     }
 }
 
+/// How names of events end before the number of a part.
+const PARTS: [&str; 3] = [".PART", "_iom", "_io_"];
+
 /// The part that an event counts for: 3 of `UNC_IIO_DATA_REQ_OF_CPU.MEM_READ.PART3`.
 #[must_use]
 pub fn part_of(event: &str) -> Option<u32> {
-    event.rsplit_once(".PART").and_then(|(_, number)| number.parse().ok())
+    let stem = event.trim_end_matches(|digit: char| digit.is_ascii_digit());
+    PARTS.iter().any(|end| stem.ends_with(end)).then(|| event[stem.len()..].parse().ok())?
 }
+
+/// Clocks by kind of box, which formulas take for their frequency.
+const CLOCKS: [(&str, &str); 3] =
+    [("iio", "UNC_IIO_CLOCKTICKS"), ("irp", "UNC_I_CLOCKTICKS"), ("nvidia_pcie_pmu", "cycles")];
 
 impl IoTable {
     /// The table's name: that of the first model.
@@ -193,16 +201,16 @@ impl IoTable {
     #[must_use]
     pub fn is_averaged(&self, operand: u32) -> bool {
         let event = self.operand(operand).and_then(|name| self.model.event(name));
-        event.is_some_and(|event| {
-            matches!(event.unit.as_str(), "iio" | "irp") && event.name.ends_with("CLOCKTICKS")
-        })
+        event.is_some_and(|event| CLOCKS.contains(&(event.unit.as_str(), event.name.as_str())))
     }
 
-    /// Counts by operand for a question about `of`: what other parts did is no part of it, so it is 0 there.
+    /// Counts by operand for a question about `of`: what other parts did is no part of it, so it is 0 there. What `counts` does
+    /// not reach is not known.
     #[must_use]
     pub fn counts_of(&self, counts: &[f64], of: Of) -> Vec<f64> {
+        let counts = counts.iter().copied().chain(std::iter::repeat(f64::NAN));
         let operands = self.model.operands.iter().zip(counts);
-        operands.map(|(event, count)| if of.needs(event) { *count } else { 0.0 }).collect()
+        operands.map(|(event, count)| if of.needs(event) { count } else { 0.0 }).collect()
     }
 
     /// Everything in the table that cannot be, none if it is sound.
@@ -260,6 +268,9 @@ mod tests {
         assert_eq!(part_of("UNC_IIO_DATA_REQ_OF_CPU.MEM_READ.PART7"), Some(7));
         assert_eq!(part_of("UNC_IIO_COMP_BUF_INSERTS.CMPD.ALL_PARTS"), None);
         assert_eq!(part_of("UNC_IIO_CLOCKTICKS"), None);
+        assert_eq!(part_of("local_socket_upstream_read_beats_iom2"), Some(2));
+        assert_eq!(part_of("local_socket_upstream_read_data_beats_io_7"), Some(7));
+        assert_eq!(part_of("local_processor_read_data_beats_cs3"), None, "a channel is no part of a stack");
     }
 
     #[test]
