@@ -3,6 +3,7 @@
 //! Counts are as the kernel side holds them, growing and wrapping; a row that has not changed since the drain before
 //! is left out. Hot addresses, stacks and gaps belong to the tick alone. [`recording`] keeps drains, never metrics.
 
+pub mod io;
 pub mod reading;
 pub mod recording;
 pub mod slice;

@@ -8,6 +8,7 @@ pub mod drilling;
 pub mod estimate;
 pub mod formulas;
 mod hot;
+pub mod io;
 pub mod offline;
 mod owners;
 mod quality;

@@ -3,6 +3,7 @@
 pub mod gap;
 pub mod histogram;
 pub mod interval;
+pub mod io;
 mod ledger;
 pub mod slice;
 mod tally;

@@ -1,0 +1,5 @@
+//! What one tick read of I/O.
+
+pub mod block;
+pub mod net;
+pub mod traffic;

@@ -1,0 +1,3 @@
+//! Metrics of I/O.
+
+pub mod latency;

@@ -1,0 +1,4 @@
+//! I/O between two drains.
+
+pub mod latency;
+pub mod traffic;
