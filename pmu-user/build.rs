@@ -1,4 +1,4 @@
-//! Builds pmu-ebpf for the BPF target with the same compiler, and leaves its two objects for `include_bytes!`.
+//! Builds pmu-ebpf for the BPF target with the same compiler, and leaves its objects for `include_bytes!`.
 //!
 //! `core` has no pre-built BPF version, so it is built from rust-src, for which Cargo's unstable flag is unlocked in
 //! that one nested build. `cargo xtask setup` provides rust-src and bpf-linker.
@@ -9,8 +9,8 @@ use std::{
     process::Command,
 };
 
-/// The objects: programs that reach kernel memory by type, and by address.
-const OBJECTS: [&str; 2] = ["pmbpf-by-type", "pmbpf-by-address"];
+/// The objects: programs that reach kernel memory by type, and by address; the same for I/O.
+const OBJECTS: [&str; 4] = ["pmbpf-by-type", "pmbpf-by-address", "pmbpf-io-by-type", "pmbpf-io-by-address"];
 
 fn main() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pmu-ebpf");
@@ -32,7 +32,7 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-/// Builds both; the folder they are in.
+/// Builds them; the folder they are in.
 fn build(root: &Path) -> Result<PathBuf, String> {
     let endian = if variable("CARGO_CFG_TARGET_ENDIAN")? == "big" { "bpfeb" } else { "bpfel" };
     let target = format!("{endian}-unknown-none");

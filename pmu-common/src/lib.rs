@@ -10,6 +10,7 @@ pub mod count;
 pub mod cpu;
 pub mod gap;
 pub mod histogram;
+pub mod io;
 pub mod loss;
 pub mod name;
 pub mod owner;

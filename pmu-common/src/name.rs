@@ -136,7 +136,78 @@ pub mod program {
     ];
 }
 
-/// The read-only configuration, a [`crate::config::Config`].
+/// Maps and programs of the objects for I/O.
+pub mod io {
+    /// Maps.
+    pub mod map {
+        /// [`crate::io::IoCpu`] by CPU.
+        pub const CPUS: &str = "IO_CPUS";
+        /// [`crate::io::Recent`] by CPU and place.
+        pub const RECENT: &str = "IO_RECENT";
+        /// Targets by process or cgroup id.
+        pub const TARGETS: &str = "IO_TARGETS";
+        /// [`crate::io::block::InFlight`] by hash of the request.
+        pub const IN_FLIGHT: &str = "IN_FLIGHT";
+        /// [`crate::io::IoOwner`] by slot, of block requests.
+        pub const BLOCK_OWNERS: &str = "BLOCK_OWNERS";
+        /// [`crate::io::block::BlockCount`] by slot and CPU.
+        pub const BLOCK_COUNTS: &str = "BLOCK_COUNTS";
+        /// [`crate::io::histogram::Buckets`] by slot, CPU and which latency.
+        pub const BLOCK_LATENCIES: &str = "BLOCK_LATENCIES";
+        /// Slot by [`crate::io::IoKey`], of block requests.
+        pub const BLOCK_SLOT_OF: &str = "BLOCK_SLOT_OF";
+        /// Free slots of block requests, lowest on top.
+        pub const BLOCK_FREE: &str = "BLOCK_FREE";
+        /// [`crate::io::IoOwner`] by slot, of packets.
+        pub const NET_OWNERS: &str = "NET_OWNERS";
+        /// [`crate::io::net::NetCount`] by slot and CPU.
+        pub const NET_COUNTS: &str = "NET_COUNTS";
+        /// Slot by [`crate::io::IoKey`], of packets.
+        pub const NET_SLOT_OF: &str = "NET_SLOT_OF";
+        /// Free slots of packets, lowest on top.
+        pub const NET_FREE: &str = "NET_FREE";
+
+        /// All of them: both objects have the same.
+        pub const ALL: [&str; 13] = [
+            CPUS,
+            RECENT,
+            TARGETS,
+            IN_FLIGHT,
+            BLOCK_OWNERS,
+            BLOCK_COUNTS,
+            BLOCK_LATENCIES,
+            BLOCK_SLOT_OF,
+            BLOCK_FREE,
+            NET_OWNERS,
+            NET_COUNTS,
+            NET_SLOT_OF,
+            NET_FREE,
+        ];
+    }
+
+    /// Programs.
+    pub mod program {
+        /// On `block_rq_insert`.
+        pub const INSERT: &str = "block_insert";
+        /// On `block_rq_issue`.
+        pub const ISSUE: &str = "block_issue";
+        /// On `block_rq_requeue`.
+        pub const REQUEUE: &str = "block_requeue";
+        /// On `block_rq_merge`.
+        pub const MERGE: &str = "block_merge";
+        /// On `block_rq_complete`.
+        pub const COMPLETE: &str = "block_complete";
+        /// On every packet that a socket receives.
+        pub const RECEIVE: &str = "net_receive";
+        /// On every packet that a socket sends.
+        pub const SEND: &str = "net_send";
+
+        /// All of them: both objects have the same.
+        pub const ALL: [&str; 7] = [INSERT, ISSUE, REQUEUE, MERGE, COMPLETE, RECEIVE, SEND];
+    }
+}
+
+/// The read-only configuration, a [`crate::config::Config`]; in the objects for I/O, a [`crate::io::config::IoConfig`].
 pub const CONFIG: &str = "CONFIG";
 /// aya-log's level, a `u8`: 0 is off.
 pub const LOG_LEVEL: &str = "AYA_LOG_LEVEL";

@@ -1,7 +1,7 @@
 //! Two ways to read kernel memory: by type, where the verifier knows the structs and a field is one load, and by
 //! address through a helper, for kernels without BTF-typed tracepoints. Each of the two objects is built for one.
 
-use aya_ebpf::helpers::bpf_probe_read_kernel;
+use aya_ebpf::helpers::{bpf_get_current_task, bpf_probe_read_kernel};
 use pmu_common::{count::TaskState, wire::Wire};
 
 /// Address of a kernel object.
@@ -9,6 +9,8 @@ pub(crate) type Pointer = *const u8;
 
 /// How a program reaches fields of kernel objects.
 pub(crate) trait Fields {
+    /// The task this program interrupted or runs for.
+    fn current() -> Pointer;
     /// The 8 bytes at `base + offset`.
     fn u64(base: Pointer, offset: u32) -> u64;
     /// The 4 bytes at `base + offset`.
@@ -21,8 +23,6 @@ pub(crate) trait Fields {
 pub(crate) trait Access: Fields {
     /// May a state be created anywhere, the scheduler included? Where not, `prime` and `fork` create them all.
     const CREATES_ANYWHERE: bool;
-    /// The task this program interrupted or runs for.
-    fn current() -> Pointer;
     /// What is remembered of a task, if anything.
     fn state(task: Pointer) -> Option<*mut TaskState>;
     /// What is remembered of a task, from now on; zero if nothing was. `None` if there is no room.
@@ -33,8 +33,9 @@ pub(crate) trait Access: Fields {
 pub(crate) struct Probed;
 
 impl Probed {
+    /// The value at `base + offset`.
     #[inline(always)]
-    fn read<T: Wire + Default>(base: Pointer, offset: u32) -> T {
+    pub(crate) fn read<T: Wire + Default>(base: Pointer, offset: u32) -> T {
         let field = base.wrapping_add(offset as usize).cast::<T>();
         // SAFETY: the helper checks the address; a fault is an error, read as zero like a typed load's.
         unsafe { bpf_probe_read_kernel(field) }.unwrap_or_default()
@@ -42,6 +43,12 @@ impl Probed {
 }
 
 impl Fields for Probed {
+    #[inline(always)]
+    fn current() -> Pointer {
+        // SAFETY: the helper has no preconditions.
+        unsafe { bpf_get_current_task() as Pointer }
+    }
+
     #[inline(always)]
     fn u64(base: Pointer, offset: u32) -> u64 {
         Self::read(base, offset)

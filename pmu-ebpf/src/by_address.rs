@@ -5,11 +5,12 @@
 #![cfg_attr(
     target_arch = "bpf",
     feature(core_intrinsics),
-    expect(internal_features, reason = "see maps::add")
+    expect(internal_features, reason = "see atomic::add")
 )]
 
 mod access;
 mod account;
+mod atomic;
 mod cgroup;
 mod config;
 mod counter;
@@ -23,6 +24,7 @@ mod probed;
 mod process;
 mod sample;
 mod switch;
+mod table;
 mod target;
 mod task;
 mod timer;

@@ -5,11 +5,12 @@
 #![cfg_attr(
     target_arch = "bpf",
     feature(core_intrinsics),
-    expect(internal_features, reason = "see maps::add")
+    expect(internal_features, reason = "see atomic::add")
 )]
 
 mod access;
 mod account;
+mod atomic;
 mod cgroup;
 mod config;
 mod counter;
@@ -21,6 +22,7 @@ mod owner;
 mod prime;
 mod process;
 mod sample;
+mod storage;
 mod switch;
 mod target;
 mod task;

@@ -1,4 +1,4 @@
-//! Every map but the one of tasks, which lies beside the way they are reached (`typed`, `probed`): who writes it, who
+//! Every map but the one of tasks, which lies beside the way they are reached (`storage`, `table`): who writes it, who
 //! reads it, how large. Sizes of 1 are set by the loader to what the plan needs.
 //!
 //! Rows "by slot and CPU" lie at `slot * cpus + cpu`: each has one writer, so nothing is locked, and user space reads
@@ -22,7 +22,7 @@ use pmu_common::{
     turn::{Slice, Turn},
 };
 
-use crate::config::config;
+use crate::{atomic::add, config::config};
 
 /// Written by user space while programs run. One row.
 #[map]
@@ -117,22 +117,8 @@ pub(crate) fn lose(reason: usize) {
         // SAFETY: the lookup gave a live row.
         let losses = unsafe { &raw mut (*cpu).losses };
         // Every caller passes a constant below `REASONS`.
-        add(losses.cast::<u64>().wrapping_add(reason));
+        add(losses.cast::<u64>().wrapping_add(reason), 1);
     }
-}
-
-/// Adds 1 in one instruction.
-#[inline(always)]
-fn add(counter: *mut u64) {
-    #[cfg(target_arch = "bpf")]
-    // SAFETY: the caller passes a live, aligned counter in a map. `AtomicU64::fetch_add` does not exist for BPF in
-    // Rust 1.95; this intrinsic is what it would call.
-    unsafe {
-        core::intrinsics::atomic_xadd::<u64, u64, { core::intrinsics::AtomicOrdering::Relaxed }>(counter, 1);
-    }
-    // The host only checks the crate.
-    #[cfg(not(target_arch = "bpf"))]
-    let _ = counter;
 }
 
 // The loader overwrites CONFIG by name and size.

@@ -14,6 +14,7 @@ mod cleanup;
 mod command;
 mod counting;
 mod events;
+mod io;
 mod output;
 mod processes;
 mod samples;

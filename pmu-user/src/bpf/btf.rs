@@ -3,7 +3,14 @@
 //! Rust has no relocatable field accesses for BPF, and aya does not show members, so the offsets are looked up here
 //! and handed to the programs as read-only settings. One pass over the types; only the structs asked for are kept.
 
-use std::{collections::HashMap, fs, io, path::Path};
+mod io;
+
+use std::{
+    collections::HashMap,
+    fs,
+    io::Error,
+    path::Path,
+};
 
 use pmu_common::config::{ABSENT, Offsets};
 
@@ -29,8 +36,8 @@ const KIND_ENUM64: u32 = 19;
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
 
-/// Structs that [`Btf::offsets`] asks for: a kernel has ten thousand.
-const STRUCTS: [&str; 9] = [
+/// Structs that [`Btf::offsets`] and [`Btf::io_offsets`] ask for: a kernel has ten thousand.
+const STRUCTS: [&str; 19] = [
     "task_struct",
     "signal_struct",
     "css_set",
@@ -40,14 +47,27 @@ const STRUCTS: [&str; 9] = [
     "hrtimer",
     "cfs_rq",
     "rq",
+    "request",
+    "request_queue",
+    "gendisk",
+    "bio",
+    "blkcg_gq",
+    "blkcg",
+    "cgroup_subsys_state",
+    "sk_buff",
+    "net_device",
+    "net",
 ];
 /// What programs are attached by: tracepoints (include/trace/bpf_probe.h) and iterators (include/linux/bpf.h).
 const ATTACHABLE: [(u32, &[u8]); 2] = [(KIND_TYPEDEF, b"btf_trace_"), (KIND_FUNC, b"bpf_iter_")];
 
-/// Tracepoints that are asked for: that which programs are tried on, and that of timers.
-const TRACEPOINTS: [&str; 2] = [SWITCH, EXPIRE];
+/// Tracepoints that are asked for: that which programs are tried on, that of timers, and that of block requests.
+const TRACEPOINTS: [&str; 3] = [SWITCH, EXPIRE, ISSUE];
 const SWITCH: &str = "btf_trace_sched_switch";
 const EXPIRE: &str = "btf_trace_hrtimer_expire_entry";
+const ISSUE: &str = "btf_trace_block_rq_issue";
+/// The enumeration of cgroup controllers.
+const CONTROLLERS: &str = "cgroup_subsys_id";
 
 /// Why the offsets are not known.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +78,7 @@ pub enum BtfError {
         /// File.
         path: String,
         /// Cause.
-        error: io::Error,
+        error: Error,
     },
     /// The file is no BTF.
     #[error("{0} is no BTF")]
@@ -76,6 +96,7 @@ pub struct Btf {
     types: Vec<usize>,
     structs: HashMap<&'static str, u32>,
     tracepoints: HashMap<&'static str, u32>,
+    controllers: Option<u32>,
 }
 
 impl Btf {
@@ -99,8 +120,14 @@ impl Btf {
         if magic != MAGIC || start.checked_add(length)? > bytes.len() || strings > bytes.len() {
             return None;
         }
-        let mut btf =
-            Self { strings, types: vec![0], structs: HashMap::new(), tracepoints: HashMap::new(), bytes };
+        let mut btf = Self {
+            bytes,
+            strings,
+            types: vec![0],
+            structs: HashMap::new(),
+            tracepoints: HashMap::new(),
+            controllers: None,
+        };
         let mut at = start;
         while at < start + length {
             let (kind, members) = btf.kind(at)?;
@@ -113,6 +140,9 @@ impl Btf {
                 && let Some(name) = TRACEPOINTS.iter().find(|name| btf.is_called(at, name))
             {
                 btf.tracepoints.insert(name, u32::try_from(btf.types.len()).ok()?);
+            }
+            if kind == KIND_ENUM && btf.is_called(at, CONTROLLERS) {
+                btf.controllers = u32::try_from(btf.types.len()).ok();
             }
             btf.types.push(at);
             at += 12 + tail_bytes(kind, members);

@@ -53,23 +53,43 @@ impl Kernel {
     ///
     /// The types are not known, or lack a field.
     pub fn read(root: &Path, options: &Options) -> Result<Self, LoadError> {
-        let own = Btf::read(&root.join(KERNEL_BTF));
-        // Only the running kernel's own types have the ids that it attaches by.
-        let given = options.btf.as_deref().map(Btf::read).transpose()?;
-        let (offsets, timer_now_by_value, own) = match given {
-            Some(given) => (given.offsets()?, given.timer_now_by_value(), own.ok()),
-            None => own.and_then(|own| Ok((own.offsets()?, own.timer_now_by_value(), Some(own))))?,
-        };
-        let own = own.filter(|_| options.attach != Some(Attach::RawTp));
-        let types = own.as_ref().map(Btf::attachable);
-        let types = types.and_then(|bytes| aya::Btf::parse(&bytes, aya::Endianness::default()).ok());
-        let tracepoint = own.as_ref().filter(|_| types.is_some()).and_then(Btf::tracepoint);
-        Ok(Self { offsets, probes: probe::all(tracepoint), timer_now_by_value, types })
+        let Known { btf, probes, types } = Known::read(root, options)?;
+        let (offsets, timer_now_by_value) = (btf.offsets()?, btf.timer_now_by_value());
+        Ok(Self { offsets, probes, timer_now_by_value, types })
     }
 
     /// May the sampling program write hash maps? Software events never come as NMIs.
     pub(super) fn lets_insert(&self, plan: &Plan) -> bool {
         let nmi = plan.sampling.iter().any(Sampling::is_hardware);
         !nmi || probe::has_5_11()
+    }
+}
+
+/// The running kernel, before it is known what of its types is needed.
+pub(super) struct Known {
+    /// Types to find fields by.
+    pub(super) btf: Btf,
+    /// What it has.
+    pub(super) probes: Probes,
+    /// Its own types, by which typed programs are attached; none if they are not to be.
+    pub(super) types: Option<aya::Btf>,
+}
+
+impl Known {
+    /// As [`Kernel::read`].
+    pub(super) fn read(root: &Path, options: &Options) -> Result<Self, LoadError> {
+        let own = Btf::read(&root.join(KERNEL_BTF));
+        let types = |own: &Btf| {
+            let typed = options.attach != Some(Attach::RawTp);
+            typed.then(|| aya::Btf::parse(&own.attachable(), aya::Endianness::default()).ok()).flatten()
+        };
+        // Only the running kernel's own types have the ids that it attaches by.
+        let typed = own.as_ref().ok().and_then(types);
+        let tracepoint = own.as_ref().ok().filter(|_| typed.is_some()).and_then(Btf::tracepoint);
+        let btf = match options.btf.as_deref() {
+            Some(given) => Btf::read(given)?,
+            None => own?,
+        };
+        Ok(Self { btf, probes: probe::all(tracepoint), types: typed })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd as _},
+    os::fd::{AsFd, AsRawFd as _, BorrowedFd},
 };
 
 use aya::{
@@ -226,8 +226,13 @@ pub(super) fn memory_of(map: &Map) -> u64 {
         | Map::Unsupported(data) => data,
         _ => return 0,
     };
-    let descriptor = data.fd().as_fd().as_raw_fd();
-    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).unwrap_or_default();
-    let line = info.lines().find_map(|line| line.strip_prefix("memlock:"));
+    fdinfo(data.fd().as_fd(), "memlock:")
+}
+
+/// A number that the kernel tells of a descriptor; 0 where it does not.
+pub(super) fn fdinfo(descriptor: BorrowedFd<'_>, name: &str) -> u64 {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()));
+    let info = info.unwrap_or_default();
+    let line = info.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }

@@ -4,6 +4,7 @@ mod attach;
 pub mod btf;
 mod error;
 mod events;
+pub mod io;
 mod kernel;
 pub mod ladder;
 mod log;
@@ -14,7 +15,7 @@ mod probe;
 pub mod ring;
 
 use std::{
-    io,
+    io::Error,
     os::fd::{AsFd as _, OwnedFd},
     path::{Path, PathBuf},
 };
@@ -47,6 +48,11 @@ use crate::{
 pub static BY_TYPE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-by-type"));
 /// The programs by address, built by build.rs.
 pub static BY_ADDRESS: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-by-address"));
+
+/// The programs for I/O by type, built by build.rs.
+pub static IO_BY_TYPE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-io-by-type"));
+/// The programs for I/O by address, built by build.rs.
+pub static IO_BY_ADDRESS: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-io-by-address"));
 
 /// Where the running kernel's types are.
 pub const KERNEL_BTF: &str = "sys/kernel/btf/vmlinux";
@@ -201,7 +207,7 @@ impl Object {
     /// # Errors
     ///
     /// The CPU is offline (ENXIO), or the kernel refused.
-    pub fn flush(&mut self, cpu: Cpu) -> io::Result<()> {
+    pub fn flush(&mut self, cpu: Cpu) -> Result<(), Error> {
         let flush: &mut RawTracePoint = self
             .ebpf
             .program_mut(program::FLUSH)
@@ -209,20 +215,13 @@ impl Object {
             .expect("tests/contract.rs checks the object's programs");
         let mut options = RawTracePointRunOptions::new();
         options.cpu = Some(cpu.0);
-        flush.test_run(options).map(|_| ()).map_err(io::Error::other)
+        flush.test_run(options).map(|_| ()).map_err(Error::other)
     }
 
     /// What each loaded program has cost while the kernel measured it: name, runs, ns. By name.
     #[must_use]
     pub fn program_costs(&self) -> Vec<(String, u64, u64)> {
-        let cost = |(name, program): (&str, &aya::programs::Program)| {
-            let info = program.info().ok()?;
-            let nanoseconds = u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX);
-            Some((name.to_owned(), info.run_count(), nanoseconds))
-        };
-        let mut costs: Vec<_> = self.ebpf.programs().filter_map(cost).collect();
-        costs.sort();
-        costs
+        costs_of(&self.ebpf)
     }
 
     /// Kernel memory of the maps in bytes, as the kernel accounts it (`memlock` in their fdinfo).
@@ -230,6 +229,17 @@ impl Object {
     pub fn map_bytes(&self) -> u64 {
         self.maps.memory_bytes() + self.ebpf.maps().map(|(_, map)| maps::memory_of(map)).sum::<u64>()
     }
+}
+
+fn costs_of(ebpf: &Ebpf) -> Vec<(String, u64, u64)> {
+    let cost = |(name, program): (&str, &aya::programs::Program)| {
+        let info = program.info().ok()?;
+        let nanoseconds = u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX);
+        Some((name.to_owned(), info.run_count(), nanoseconds))
+    };
+    let mut costs: Vec<_> = ebpf.programs().filter_map(cost).collect();
+    costs.sort();
+    costs
 }
 
 /// Do maps count as locked memory here? They did before Linux 5.11.
@@ -252,7 +262,7 @@ pub fn release_memory() {
 /// # Errors
 ///
 /// Linux before 5.8, or no rights.
-pub fn measure_costs() -> io::Result<OwnedFd> {
-    let descriptor = aya::sys::enable_stats(aya::sys::Stats::RunTime).map_err(io::Error::other)?;
+pub fn measure_costs() -> Result<OwnedFd, Error> {
+    let descriptor = aya::sys::enable_stats(aya::sys::Stats::RunTime).map_err(Error::other)?;
     descriptor.as_fd().try_clone_to_owned()
 }

@@ -149,11 +149,18 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
         plan.report.dram_measured_gb_s = Some(stream::bytes_per_second(&machine.cpu.online) / 1e9);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(live(args, IoSession::open(plan, machine, platform)?, launched))
+    runtime.block_on(live(args, plan, (machine, platform), launched))
 }
 
-async fn live(args: &Args, mut session: IoSession, launched: Instant) -> anyhow::Result<u8> {
+async fn live(
+    args: &Args,
+    plan: IoPlan,
+    (machine, platform): (Machine, Platform),
+    launched: Instant,
+) -> anyhow::Result<u8> {
     let command = if args.command.is_empty() { None } else { Some(Launched::start(&args.command)?) };
+    let pid = command.as_ref().and_then(|command| command.child.id());
+    let mut session = IoSession::open(plan, machine, platform, Path::new("/"), pid)?;
     session.start(launched);
     let header = session.header.clone();
     let into = args.format.open(args.stream());

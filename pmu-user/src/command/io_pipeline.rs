@@ -8,7 +8,7 @@ use crate::{
         io::{IoDrain, IoHeader},
     },
     metric::io::{IoMetrics, IoReport, Level, LevelReport, Levels, Place, maxima, places},
-    model::io::IoInterval,
+    model::io::boxes::IoInterval,
     table::io::{FindError, load},
     view::{Format, io::IoView, text::Style},
 };

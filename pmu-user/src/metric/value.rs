@@ -51,6 +51,13 @@ pub struct Known {
 }
 
 impl Known {
+    /// So many times it.
+    #[must_use]
+    pub fn times(&self, factor: f64) -> Self {
+        let (estimate, low, high) = (self.estimate * factor, self.low * factor, self.high * factor);
+        Self { estimate, low, high, ..*self }
+    }
+
     /// Both together, as one number. Errors of both may go the same way.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {

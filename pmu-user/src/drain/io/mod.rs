@@ -1,11 +1,21 @@
-//! What one tick of `pmbpf io` read: counts of boxes by slice. Plain rows, for whoever adds them up.
+//! What one tick of `pmbpf io` read: counts of boxes by slice, block requests and packets by owner. Plain rows, for whoever
+//! adds them up.
+
+pub mod block;
+pub mod net;
+pub mod traffic;
 
 use serde::{Deserialize, Serialize};
 
+use self::traffic::Traffic;
 use super::{Absent, Cost, ProgramRow};
 use crate::{
-    machine::{Machine, io::Platform},
+    machine::{
+        Machine,
+        io::{Platform, bdf::Bdf, owner::Ownership},
+    },
     plan::io::IoPlan,
+    untrusted::{Untrusted, exact},
 };
 
 /// What is known before the first drain.
@@ -33,6 +43,15 @@ pub struct IoDrain {
     /// What boxes counted in slices that ended since the last drain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub boxes: Vec<BoxSlice>,
+    /// Block requests and packets since counting started, as far as they are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traffic: Option<Traffic>,
+    /// Cgroups that are new in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<Named>,
+    /// Who has which device for himself; only in the first drain and the last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owned: Vec<(Bdf, Ownership)>,
     /// What the programs cost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ProgramRow>,
@@ -40,6 +59,16 @@ pub struct IoDrain {
     pub cost: Cost,
     /// What could not be kept, by reason, so far.
     pub losses: Vec<(String, u64)>,
+}
+
+/// What a cgroup is called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// Its id.
+    pub cgroup: u64,
+    /// Its path from the hierarchy's root.
+    #[serde(with = "exact")]
+    pub path: Untrusted,
 }
 
 /// What one box counted in one slice.

@@ -15,7 +15,7 @@ use crate::{
         stack::{Mapping, Port, Unit},
     },
     metric::value::Value,
-    model::io::IoInterval,
+    model::io::boxes::IoInterval,
     plan::io::{BoxSite, IoPlan},
     table::io::{Of, Scope},
     untrusted::Untrusted,

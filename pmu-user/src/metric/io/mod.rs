@@ -1,8 +1,10 @@
 //! Metrics of I/O: what boxes outside the cores counted → numbers of parts, stacks, channels, links, sockets and devices, each
 //! with its interval; offline, from counts that somebody else has counted.
 
+mod apportion;
 mod devices;
 pub mod formulas;
+pub mod latency;
 mod levels;
 pub mod link;
 mod maximum;
@@ -10,12 +12,15 @@ pub mod offline;
 mod places;
 mod report;
 mod totals;
+mod traffic;
 
 pub use self::{
+    apportion::rows as owners_rows,
     devices::names,
     levels::{Basis, Level, LevelReport, Levels},
     maximum::maxima,
     places::{Place, places},
     report::{IoReport, Label, Row, Subject},
     totals::{IoMetrics, Measured},
+    traffic::{Names, rows as traffic_rows},
 };

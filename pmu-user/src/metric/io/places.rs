@@ -3,7 +3,7 @@
 use super::{IoMetrics, Label, Measured, Row, Subject};
 use crate::{
     metric::value::Value,
-    model::io::IoInterval,
+    model::io::boxes::IoInterval,
     plan::io::{BoxSite, IoPlan},
     table::{
         io::{Of, Scope},

@@ -2,11 +2,16 @@
 
 mod boxes;
 pub mod stream;
+mod traffic;
 mod visit;
 
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
+};
 
-use self::boxes::Rotation;
+use self::{boxes::Rotation, traffic::Counted};
 use super::{
     SessionError, Stop,
     cost::process_cost,
@@ -15,28 +20,40 @@ use super::{
     run::{Signals, ended, exited, pass_on, targets_gone, ticks, until},
 };
 use crate::{
+    bpf::measure_costs,
     drain::{
-        Absent, Cost, Ending,
+        Absent, COST_WINDOW_NS, Cost, Ending, ProgramRow,
         io::{BoxSlice, IoDrain, IoHeader},
     },
-    machine::{Machine, io::Platform},
+    machine::{
+        Machine,
+        io::{
+            Platform,
+            bdf::Bdf,
+            owner::{self, Ownership},
+        },
+    },
     plan::{
-        Lost,
+        Class, Lost,
         io::{BoxKind, IoPlan},
     },
 };
 
 /// Everything that is open during a run.
-#[derive(Debug)]
 pub struct IoSession {
     /// What is known before the first drain.
     pub header: IoHeader,
     rotations: Vec<Rotation>,
     /// Slices that ended since the last drain.
     slices: Vec<BoxSlice>,
+    /// None where the kernel refused the programs: then the header says why.
+    counted: Option<Counted>,
+    root: PathBuf,
     started: Instant,
     lost_readings: u64,
     cost: Cost,
+    /// Has the kernel measure the programs, while it is open.
+    statistics: Option<OwnedFd>,
 }
 
 /// How a run ended.
@@ -55,7 +72,13 @@ impl IoSession {
     /// # Errors
     ///
     /// The kernel refused what it would refuse everywhere; the error knows what would help.
-    pub fn open(plan: IoPlan, machine: Machine, platform: Platform) -> Result<Self, SessionError> {
+    pub fn open(
+        plan: IoPlan,
+        machine: Machine,
+        platform: Platform,
+        root: &Path,
+        command: Option<u32>,
+    ) -> Result<Self, SessionError> {
         let descriptors = plan.kinds.iter().map(BoxKind::descriptors).sum::<usize>();
         raise_file_limit(descriptors as u64 + 128);
         let absent = |lost: &Lost| Absent { what: lost.row.clone(), why: lost.why.clone() };
@@ -65,21 +88,35 @@ impl IoSession {
             .iter()
             .enumerate()
             .map(|(index, kind)| Rotation::open(index as u32, kind, &mut missing))
-            .collect::<Result<_, _>>()?;
+            .collect::<Result<Vec<_>, _>>()?;
+        let counted = match Counted::open(&plan, &machine, root, command, &mut missing) {
+            Ok(counted) => Some(counted),
+            Err(error) if error.class() == Class::NotPermitted && rotations.is_empty() => return Err(error.into()),
+            Err(error) => {
+                let what = "block requests and packets".to_owned();
+                missing.push(Absent { what, why: error.to_string() });
+                None
+            }
+        };
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Ok(Self {
             header: IoHeader { version, started_unix_ns: 0, machine, platform, plan, missing },
             rotations,
             slices: Vec::new(),
+            counted,
+            root: root.to_owned(),
             started: Instant::now(),
             lost_readings: 0,
             cost: Cost::default(),
+            statistics: None,
         })
     }
 
     /// Starts counting. `launched`: when this process began to get ready.
     pub fn start(&mut self, launched: Instant) {
         self.cost.startup_ns = nanoseconds(launched.elapsed());
+        self.cost.map_bytes = self.counted.as_ref().map_or(0, Counted::map_bytes);
+        self.statistics = self.counted.as_ref().and_then(|_| measure_costs().ok());
         self.started = Instant::now();
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         self.header.started_unix_ns = unix.map_or(0, nanoseconds);
@@ -100,12 +137,15 @@ impl IoSession {
 
     fn drain(&mut self) -> IoDrain {
         let begun = Instant::now();
+        let (traffic, names) = self.counted.as_mut().map(Counted::drain).unzip();
         let mut drain = IoDrain {
             at_ns: nanoseconds(self.started.elapsed()),
             boxes: std::mem::take(&mut self.slices),
-            programs: Vec::new(),
+            traffic,
+            names: names.unwrap_or_default(),
+            programs: self.programs(),
             cost: process_cost(self.cost),
-            losses: Vec::new(),
+            ..IoDrain::default()
         };
         if self.lost_readings > 0 {
             drain.losses.push(("readings of boxes failed".to_owned(), self.lost_readings));
@@ -114,17 +154,42 @@ impl IoSession {
         drain
     }
 
+    /// What each program has cost so far.
+    fn programs(&mut self) -> Vec<ProgramRow> {
+        // Measuring costs more than some programs do, so it is over after a while; the costs then stay as they are.
+        if self.started.elapsed() >= Duration::from_nanos(COST_WINDOW_NS) {
+            self.statistics = None;
+        }
+        let costs = self.counted.as_ref().map(Counted::costs).unwrap_or_default();
+        let row = |(name, runs, measured_ns): (String, u64, u64)| ProgramRow {
+            name,
+            measured_runs: runs,
+            measured_ns,
+            runs: None,
+        };
+        costs.into_iter().map(row).filter(|row| row.measured_runs > 0).collect()
+    }
+
+    /// What there is before anything is counted: programs count from when they are attached.
+    fn baseline(&mut self) -> IoDrain {
+        IoDrain { owned: self.owned(), ..self.drain() }
+    }
+
+    fn owned(&self) -> Vec<(Bdf, Ownership)> {
+        owner::read(&self.root, &self.header.platform)
+    }
+
     /// Ends the counting; what was left.
     fn finish(&mut self) -> IoDrain {
         let now_ns = nanoseconds(self.started.elapsed());
         for rotation in &mut self.rotations {
             self.lost_readings += rotation.stop(now_ns, &mut self.slices);
         }
-        self.drain()
+        IoDrain { owned: self.owned(), ..self.drain() }
     }
 }
 
-/// Drains at every tick until something stops it. `keep` gets every drain but the last.
+/// Drains at every tick until something stops it. `keep` gets every drain but the last; the first comes before anything is counted.
 ///
 /// # Errors
 ///
@@ -135,6 +200,7 @@ pub async fn run<E: From<SessionError>>(
     keep: &mut impl FnMut(IoDrain) -> Result<(), E>,
 ) -> Result<IoOutcome, E> {
     let mut signals = Signals::new()?;
+    keep(session.baseline())?;
     if let Some(launched) = &mut launched {
         launched.release().map_err(|error| SessionError::Io("cannot start the command", error))?;
     }

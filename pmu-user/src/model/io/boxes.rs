@@ -1,12 +1,14 @@
-//! What `pmbpf io` counted between two drains, and in all.
+//! What boxes outside the cores counted between two drains, and in all.
 
 use std::collections::BTreeMap;
 
-use super::slice::condense;
-use crate::drain::{
+use crate::{
+    drain::{
     SlotId,
     io::{BoxSlice, IoDrain},
     slice::SliceRow,
+},
+model::slice::condense,
 };
 
 /// Slices of a box beyond which those of a long run are folded: intervals are no better for more.

@@ -1,0 +1,295 @@
+//! Block requests: what is done, for whom, and what is kept of one in flight.
+
+use super::histogram::{GROUP_BUCKETS, bucket_of};
+use crate::wire;
+
+/// A read.
+pub const READ: u32 = 0;
+/// A write, appends to zones included.
+pub const WRITE: u32 = 1;
+/// A flush of the device's cache.
+pub const FLUSH: u32 = 2;
+/// A discard, secure erasure included.
+pub const DISCARD: u32 = 3;
+/// Anything else: zeroes written by the device, zone management, commands passed through.
+pub const OTHER: u32 = 4;
+/// Number of operations.
+pub const OPERATIONS: usize = 5;
+
+/// The task that submitted it did so for itself: owner known to the process.
+pub const BY_TASK: u32 = 0;
+/// The cgroup that the request carries, submitted on its behalf by someone else, as in writeback. Its process is not known.
+pub const BY_REQUEST: u32 = 1;
+/// A kernel thread submitted it, and it names no cgroup.
+pub const BY_KERNEL: u32 = 2;
+/// It is someone's who was not asked for.
+pub const BY_OUTSIDER: u32 = 3;
+/// It was under way before counting started, or its start was lost.
+pub const BY_NOBODY_SEEN: u32 = 4;
+/// Owners beyond the limit.
+pub const BY_MANY: u32 = 5;
+
+/// Histograms of a row: device latency, queue latency.
+pub const HISTOGRAMS: u32 = 2;
+/// Index of the device latency's.
+pub const DEVICE: u32 = 0;
+/// Index of the queue latency's.
+pub const QUEUE: u32 = 1;
+
+/// Entries of the table of requests in flight that are looked at before one is given up.
+pub const PROBES: u32 = 4;
+
+/// [`InFlight::state`]: it waits in a queue since [`InFlight::at_ns`].
+pub const INSERTED: u32 = 1 << 31;
+/// [`InFlight::state`]: the device has it since [`InFlight::at_ns`].
+pub const ISSUED: u32 = 1 << 30;
+/// [`InFlight::state`]: it waited in a queue, for [`InFlight::waited_ns`] altogether.
+pub const WAITED: u32 = 1 << 29;
+/// [`InFlight::state`]: the device gave it back at least once.
+pub const REQUEUED: u32 = 1 << 28;
+/// [`InFlight::state`]: bits of its row's slot.
+pub const SLOT_BITS: u32 = REQUEUED - 1;
+
+wire! {
+    /// A request in flight. Free while `request` is 0.
+    pub struct InFlight {
+        /// Which one: the same for all that happens to it, and another for any other request in flight.
+        pub request: u64,
+        /// When it got where it is (CLOCK_MONOTONIC ns).
+        pub at_ns: u64,
+        /// Time it waited in queues, in ns; see [`WAITED`].
+        pub waited_ns: u64,
+        /// [`INSERTED`], [`ISSUED`], [`WAITED`], [`REQUEUED`], and the slot of its row.
+        pub state: u32,
+        /// See [`InFlight::sealed`].
+        pub seal: u32,
+    }
+
+    /// Requests of one device, operation and owner that completed on one CPU. Written only by `complete` on that CPU, which
+    /// never interrupts itself.
+    pub struct BlockCount {
+        /// Requests that completed, failed ones included.
+        pub requests: u64,
+        /// Bytes that completed.
+        pub bytes: u64,
+        /// Sum of the device latencies in ns.
+        pub latency_ns: u64,
+        /// Longest device latency in ns.
+        pub latency_max_ns: u64,
+        /// Groups of latency buckets that are not all zero, a bit each: reading skips the others.
+        pub latency_filled: u64,
+        /// Requests that waited in a queue; the others that were seen from their start went straight to the device.
+        pub queued: u64,
+        /// Sum of the queue latencies in ns.
+        pub queue_ns: u64,
+        /// Longest queue latency in ns.
+        pub queue_max_ns: u64,
+        /// Groups of queue buckets that are not all zero.
+        pub queue_filled: u64,
+        /// Requests whose start was not seen: they are in no latency.
+        pub unstarted: u64,
+        /// Requests that failed.
+        pub errors: u64,
+        /// Requests that the device gave back at least once before it completed them.
+        pub requeued: u64,
+        /// Completions of a part of a request, before its last.
+        pub partial: u64,
+        /// Changes whenever the row does; compared, never shown.
+        pub changes: u64,
+        /// Keeps a row at two cache lines.
+        pub reserved: [u64; 2],
+    }
+}
+
+const _: () = assert!(size_of::<BlockCount>().is_multiple_of(64), "rows of two CPUs must not share a cache line");
+
+/// Operation of a request with these flags: `enum req_op`, include/linux/blk_types.h. Zone appends were 13 before Linux 5.18 and
+/// are 7 since, when the number had been that of writes of one block to many.
+#[must_use]
+#[inline(always)]
+pub const fn operation(flags: u32) -> u32 {
+    const MASK: u32 = 0xff;
+    match flags & MASK {
+        0 => READ,
+        1 | 7 | 13 => WRITE,
+        2 => FLUSH,
+        3 | 5 => DISCARD,
+        _ => OTHER,
+    }
+}
+
+/// [`super::IoKey::device`] of a block device (`dev_t` as the kernel holds it: 20 bits are the minor number), an operation, and
+/// how the owner is known.
+#[must_use]
+#[inline(always)]
+pub const fn device_word(major: u32, minor: u32, operation: u32, basis: u32) -> u64 {
+    ((major << 20 | minor & 0xf_ffff) as u64) | (operation as u64) << 32 | (basis as u64) << 40
+}
+
+/// Major and minor number, operation and basis of a device word.
+#[must_use]
+pub const fn of_device_word(word: u64) -> (u32, u32, u32, u32) {
+    let device = word as u32;
+    (device >> 20, device & 0xf_ffff, (word >> 32) as u32 & 0xff, (word >> 40) as u32 & 0xff)
+}
+
+/// The same device and operation on another basis.
+#[must_use]
+#[inline(always)]
+pub const fn on_basis(word: u64, basis: u32) -> u64 {
+    word & 0xff_ffff_ffff | (basis as u64) << 40
+}
+
+/// First entry to look at for a request, before the table's mask. Requests lie some hundred bytes apart.
+#[must_use]
+#[inline(always)]
+pub const fn hash(request: u64) -> u32 {
+    (request.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32
+}
+
+impl InFlight {
+    /// What [`InFlight::seal`] must be. Two CPUs may take the same free entry at once for two requests; every word is then one
+    /// or the other's, and the seal of a mixture is wrong.
+    #[must_use]
+    #[inline(always)]
+    pub const fn seal_of(&self) -> u32 {
+        let mixed = self.request ^ self.at_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.waited_ns;
+        (mixed as u32) ^ ((mixed >> 32) as u32) ^ self.state.wrapping_mul(0x9e37_79b1)
+    }
+
+    /// With its seal.
+    #[must_use]
+    #[inline(always)]
+    pub const fn sealed(self) -> Self {
+        Self { seal: self.seal_of(), ..self }
+    }
+
+    /// Slot of its row.
+    #[must_use]
+    #[inline(always)]
+    pub const fn slot(&self) -> u32 {
+        self.state & SLOT_BITS
+    }
+
+    /// It entered a queue at `now_ns`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn inserted(request: u64, slot: u32, now_ns: u64) -> Self {
+        Self { request, at_ns: now_ns, state: INSERTED | slot, ..Self::ZERO }.sealed()
+    }
+
+    /// It went to its device at `now_ns` without waiting in a queue.
+    #[must_use]
+    #[inline(always)]
+    pub const fn issued_directly(request: u64, slot: u32, now_ns: u64) -> Self {
+        Self { request, at_ns: now_ns, state: ISSUED | slot, ..Self::ZERO }.sealed()
+    }
+
+    /// It waited, and went to its device at `now_ns`.
+    #[must_use]
+    #[inline(always)]
+    pub const fn issued(&self, now_ns: u64) -> Self {
+        let waited_ns = now_ns.wrapping_sub(self.at_ns);
+        let state = self.state & !INSERTED | ISSUED | WAITED;
+        Self { at_ns: now_ns, waited_ns, state, ..*self }.sealed()
+    }
+
+    /// Its device gave it back at `now_ns`: what it has waited before and what it will are one wait.
+    #[must_use]
+    #[inline(always)]
+    pub const fn given_back(&self, now_ns: u64) -> Self {
+        let state = self.state & !(ISSUED | WAITED) | INSERTED | REQUEUED;
+        Self { at_ns: now_ns.wrapping_sub(self.waited_ns), waited_ns: 0, state, ..*self }.sealed()
+    }
+}
+
+impl BlockCount {
+    /// Adds one device latency; the bucket that it belongs to.
+    #[inline(always)]
+    pub const fn add_latency(&mut self, latency_ns: u64) -> u32 {
+        let bucket = bucket_of(latency_ns);
+        self.latency_ns = self.latency_ns.wrapping_add(latency_ns);
+        self.latency_filled |= 1 << (bucket / GROUP_BUCKETS as u32);
+        if latency_ns > self.latency_max_ns {
+            self.latency_max_ns = latency_ns;
+        }
+        bucket
+    }
+
+    /// Adds one queue latency; the bucket that it belongs to.
+    #[inline(always)]
+    pub const fn add_wait(&mut self, wait_ns: u64) -> u32 {
+        let bucket = bucket_of(wait_ns);
+        self.queued = self.queued.wrapping_add(1);
+        self.queue_ns = self.queue_ns.wrapping_add(wait_ns);
+        self.queue_filled |= 1 << (bucket / GROUP_BUCKETS as u32);
+        if wait_ns > self.queue_max_ns {
+            self.queue_max_ns = wait_ns;
+        }
+        bucket
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        BY_KERNEL, BY_REQUEST, BlockCount, DISCARD, FLUSH, InFlight, OTHER, READ, WRITE, device_word, hash,
+        of_device_word, on_basis, operation,
+    };
+
+    #[test]
+    fn operations_are_told_apart_by_the_low_byte() {
+        // A synchronous read; a write that forces the cache; a flush.
+        assert_eq!([0x800, 0x2_0801, 2].map(operation), [READ, WRITE, FLUSH]);
+        assert_eq!([3, 5, 9, 34, 35].map(operation), [DISCARD, DISCARD, OTHER, OTHER, OTHER]);
+    }
+
+    #[test]
+    fn a_device_word_gives_back_what_it_was_made_of() {
+        let word = device_word(259, 0xf_ffff, DISCARD, BY_REQUEST);
+        assert_eq!(of_device_word(word), (259, 0xf_ffff, DISCARD, BY_REQUEST));
+        assert_eq!(of_device_word(on_basis(word, BY_KERNEL)), (259, 0xf_ffff, DISCARD, BY_KERNEL));
+    }
+
+    #[test]
+    fn a_request_that_went_back_waited_both_times() {
+        let request = InFlight::inserted(7, 3, 100).issued(140).given_back(150).issued(1_150);
+        assert_eq!((request.waited_ns, request.at_ns, request.slot()), (1_040, 1_150, 3));
+        let direct = InFlight::issued_directly(7, 3, 100).given_back(110).issued(130);
+        assert_eq!(direct.waited_ns, 20);
+    }
+
+    #[test]
+    fn an_entry_of_two_requests_has_no_valid_seal() {
+        let ours = InFlight::issued_directly(0xffff_8880_0123_4500, 3, 1_000_000_123);
+        let theirs = InFlight::issued_directly(0xffff_8880_0123_4680, 4, 1_000_000_140);
+        for mixed in [
+            InFlight { request: theirs.request, ..ours },
+            InFlight { at_ns: theirs.at_ns, ..ours },
+            InFlight { state: theirs.state, ..ours },
+            InFlight { seal: theirs.seal, ..ours },
+        ] {
+            assert_ne!(mixed.seal, mixed.seal_of());
+        }
+        assert_eq!(ours.seal, ours.seal_of());
+    }
+
+    #[test]
+    fn requests_that_lie_side_by_side_spread_over_the_table() {
+        let mut used = [false; 1024];
+        for k in 0..512_u64 {
+            used[(hash(0x1234_5678_0000 + k * 384) & 1023) as usize] = true;
+        }
+        // 512 balls thrown at random into 1024 bins occupy about 403 of them.
+        assert!(used.iter().filter(|&&entry| entry).count() > 340);
+    }
+
+    #[test]
+    fn the_longest_latency_is_kept() {
+        let mut count = BlockCount::ZERO;
+        let buckets = [5, 3].map(|latency_ns| count.add_latency(latency_ns));
+        assert_eq!((count.latency_ns, count.latency_max_ns, buckets), (8, 5, [5, 3]));
+        count.add_wait(9);
+        assert_eq!((count.queued, count.queue_ns, count.queue_max_ns), (1, 9, 9));
+    }
+}

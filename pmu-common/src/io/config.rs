@@ -1,0 +1,88 @@
+//! What the loader tells the programs before they are loaded, as in [`crate::config`].
+
+use crate::wire;
+
+wire! {
+    /// Read-only globals of the programs. By, filter and absent offsets are those of [`crate::config`].
+    pub struct IoConfig {
+        /// Number of possible CPUs: the stride of rows that exist per CPU.
+        pub cpus: u32,
+        /// [`crate::config::BY_PROCESS`] or [`crate::config::BY_CGROUP`]: owners of block requests. Packets have cgroups only.
+        pub by: u32,
+        /// [`crate::config::FILTER_NONE`], [`crate::config::FILTER_PROCESSES`] or [`crate::config::FILTER_CGROUPS`].
+        pub filter: u32,
+        /// 1: children of a target process, cgroups below a target cgroup are targets too.
+        pub descend: u32,
+        /// Entries of the table of requests in flight, minus one (a power of two, minus one).
+        pub in_flight_mask: u32,
+        /// Slots of requests from this one on are kept for devices' common rows.
+        pub block_owner_slots: u32,
+        /// The same for packets.
+        pub net_owner_slots: u32,
+        /// Which argument of `block_rq_insert`, `_issue`, `_requeue` and `_merge` is the request: 0, or before Linux 5.11 (5.10.137)
+        /// 1, after the queue.
+        pub request_argument: u32,
+        /// Where the fields are in this kernel.
+        pub offsets: IoOffsets,
+    }
+
+    /// Byte offsets of kernel fields, from the running kernel's BTF; [`crate::config::ABSENT`] where a kernel has no such field.
+    pub struct IoOffsets {
+        /// `task_struct.tgid`.
+        pub task_tgid: u32,
+        /// `task_struct.flags`.
+        pub task_flags: u32,
+        /// `task_struct.real_parent`.
+        pub task_real_parent: u32,
+        /// `task_struct.cgroups`.
+        pub task_cgroups: u32,
+        /// `css_set.dfl_cgrp`: the task's cgroup in the v2 hierarchy.
+        pub css_set_dfl_cgrp: u32,
+        /// `css_set.subsys[io_cgrp_id]`: where the task's I/O is controlled; absent without CONFIG_BLK_CGROUP.
+        pub css_set_io: u32,
+        /// `cgroup.kn`.
+        pub cgroup_kn: u32,
+        /// `cgroup.root`.
+        pub cgroup_root: u32,
+        /// `cgroup.self.parent`; `self` is the first member, so this is the parent cgroup.
+        pub cgroup_parent: u32,
+        /// `cgroup_root.hierarchy_id`: 0 for v2.
+        pub cgroup_root_hierarchy: u32,
+        /// `kernfs_node.id`.
+        pub kernfs_node_id: u32,
+        /// `request.q`.
+        pub request_queue: u32,
+        /// `request.rq_disk`, before Linux 5.17.
+        pub request_disk: u32,
+        /// `request.cmd_flags`.
+        pub request_flags: u32,
+        /// `request.__data_len` (bytes that have not completed).
+        pub request_bytes: u32,
+        /// `request.bio`.
+        pub request_bio: u32,
+        /// `request.start_time_ns`: when it was allocated (CLOCK_MONOTONIC), 0 where nobody wanted to know.
+        pub request_start: u32,
+        /// `request_queue.disk`, since Linux 5.15.
+        pub queue_disk: u32,
+        /// `gendisk.major`.
+        pub disk_major: u32,
+        /// `gendisk.first_minor`.
+        pub disk_minor: u32,
+        /// `bio.bi_blkg`; absent without CONFIG_BLK_CGROUP.
+        pub bio_group: u32,
+        /// `blkcg_gq.blkcg`; absent without CONFIG_BLK_CGROUP.
+        pub group_blkcg: u32,
+        /// `blkcg.css.cgroup`; absent without CONFIG_BLK_CGROUP. `css` is the first member.
+        pub blkcg_cgroup: u32,
+        /// `blkcg.css.parent`; absent without CONFIG_BLK_CGROUP.
+        pub blkcg_parent: u32,
+        /// `sk_buff.dev`.
+        pub packet_interface: u32,
+        /// `net_device.name`.
+        pub interface_name: u32,
+        /// `net_device.nd_net.net`; absent without CONFIG_NET_NS.
+        pub interface_namespace: u32,
+        /// `net.ns.inum`.
+        pub namespace_inode: u32,
+    }
+}

@@ -1,0 +1,150 @@
+//! Program on `block_rq_complete`: accounts a request in its owner's row.
+//!
+//! A completion may come in an interrupt and find another one being accounted on its CPU, in a task or a softirq. Since Linux
+//! 6.1 the kernel does not run a tracepoint's program inside itself; before, `IoCpu::busy` has the same effect. So a row has one
+//! writer at a time, and what is left out is counted either way.
+
+use core::hint::black_box;
+
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use pmu_common::io::{
+    block::{BlockCount, DEVICE, FLUSH, HISTOGRAMS, ISSUED, InFlight, QUEUE, REQUEUED, WAITED},
+    histogram::BUCKETS,
+    loss,
+};
+
+use super::{
+    config::config,
+    maps::{BLOCK_COUNTS, BLOCK_LATENCIES, IO_CPUS, lose, row, this_cpu},
+    request::{find, identity, operation_of, slot_of_unseen},
+};
+use crate::{
+    Way,
+    access::{Fields, Pointer},
+    tracepoint,
+};
+
+tracepoint! {
+    /// `trace_block_rq_complete(request, error, bytes)`, block/blk-mq.c: some or all of it is done, or has failed.
+    block_complete on "block_rq_complete", context => try_complete::<Way>(&Completion {
+        request: context.arg(0),
+        error: context.arg::<u64>(1) as u32,
+        bytes: context.arg::<u64>(2) as u32,
+    })
+}
+
+/// What a completion says.
+struct Completion {
+    request: Pointer,
+    /// 0 if all went well.
+    error: u32,
+    bytes: u32,
+}
+
+#[inline(always)]
+fn try_complete<A: Fields>(completion: &Completion) -> Option<()> {
+    let cpu = this_cpu();
+    let state = IO_CPUS.get_ptr_mut(cpu)?;
+    // SAFETY: the lookup gave a live row.
+    let busy = unsafe { &raw mut (*state).busy };
+    // SAFETY: as above. Only programs on this CPU use the word, and each leaves it as it was.
+    if unsafe { busy.read_volatile() } != 0 {
+        lose(loss::NESTED);
+        return None;
+    }
+    // SAFETY: as above.
+    unsafe { busy.write_volatile(1) };
+    let _ = account::<A>(completion, cpu);
+    // The compiler must not move a row's store to where another completion may already be at work: it cannot see what is done
+    // with a pointer that went through here.
+    let busy = black_box(busy);
+    // SAFETY: as above.
+    unsafe { busy.write_volatile(0) };
+    Some(())
+}
+
+#[inline(always)]
+fn account<A: Fields>(completion: &Completion, cpu: u32) -> Option<()> {
+    let request = completion.request;
+    // SAFETY: the helper has no preconditions.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    let ended = completion.bytes >= A::u32(request, config!(offsets.request_bytes));
+    let seen = seen(identity(request), ended);
+    let slot = match &seen {
+        Some(entry) => entry.slot(),
+        // A write with a flush before it completes once more when the flush is done, with nothing left to do.
+        None if completion.bytes == 0 && operation_of::<A>(request) != FLUSH => return None,
+        None => slot_of_unseen::<A>(request),
+    };
+    let index = row(slot, cpu);
+    // SAFETY: the lookup gave a live row of this CPU, which has one writer (see above).
+    let count = unsafe { &mut *BLOCK_COUNTS.get_ptr_mut(index)? };
+    count.changes += 1;
+    count.bytes += u64::from(completion.bytes);
+    if !ended {
+        count.partial += 1;
+        return Some(());
+    }
+    count.requests += 1;
+    if completion.error != 0 {
+        count.errors += 1;
+    }
+    let entry = seen.filter(|entry| entry.state & ISSUED != 0);
+    let Some(entry) = entry else {
+        count.unstarted += 1;
+        return Some(());
+    };
+    account_times(&entry, count, index, now_ns)
+}
+
+/// What is known of the request's start; it is forgotten when it has ended.
+#[inline(always)]
+fn seen(identity: u64, ended: bool) -> Option<InFlight> {
+    let entry = find(identity)?;
+    // SAFETY: the lookup gave a live row.
+    let known = unsafe { *entry };
+    let whole = known.seal == known.seal_of();
+    if ended || !whole {
+        // SAFETY: as above.
+        unsafe { (*entry).request = 0 };
+    }
+    if whole {
+        Some(known)
+    } else {
+        lose(loss::TORN);
+        None
+    }
+}
+
+#[inline(always)]
+fn account_times(entry: &InFlight, count: &mut BlockCount, index: u32, now_ns: u64) -> Option<()> {
+    if entry.state & REQUEUED != 0 {
+        count.requeued += 1;
+    }
+    let bucket = count.add_latency(now_ns.wrapping_sub(entry.at_ns));
+    bump(index, DEVICE, bucket)?;
+    if entry.state & WAITED != 0 {
+        let bucket = count.add_wait(entry.waited_ns);
+        bump(index, QUEUE, bucket)?;
+    }
+    Some(())
+}
+
+/// Adds 1 to a bucket.
+#[inline(always)]
+fn bump(index: u32, histogram: u32, bucket: u32) -> Option<()> {
+    let buckets = BLOCK_LATENCIES.get_ptr_mut(index * HISTOGRAMS + histogram)?.cast::<u32>();
+    let bucket = buckets.wrapping_add(masked(bucket));
+    // SAFETY: `masked` kept the index below BUCKETS, so this is inside a live row that has one writer.
+    let bucket = unsafe { &mut *bucket };
+    *bucket = bucket.wrapping_add(1);
+    Some(())
+}
+
+/// `bucket`, with a bound that the verifier sees: the compiler proves it and drops the mask unless it is made to forget.
+#[inline(always)]
+fn masked(bucket: u32) -> usize {
+    // SAFETY: a local is readable.
+    let bucket = unsafe { core::ptr::read_volatile(&raw const bucket) };
+    (bucket as usize) & (BUCKETS - 1)
+}

@@ -1,0 +1,19 @@
+//! The loader's settings. They lie in read-only memory, so the verifier knows their values and drops dead branches.
+
+use pmu_common::io::config::IoConfig;
+
+/// Overwritten by the loader before the programs are loaded.
+#[unsafe(no_mangle)]
+pub(crate) static CONFIG: IoConfig = IoConfig::ZERO;
+
+/// Reads one field of [`CONFIG`]. Volatile: the compiler must not take the zero it sees for the value.
+macro_rules! config {
+    ($($field:ident).+) => {
+        // SAFETY: a field of a static is readable and aligned.
+        unsafe { core::ptr::read_volatile(&raw const $crate::io::config::CONFIG.$($field).+) }
+    };
+}
+pub(crate) use config;
+
+// The loader overwrites CONFIG by name and size.
+const _: () = assert!(size_of::<IoConfig>().is_multiple_of(8));

@@ -1,0 +1,84 @@
+//! The maps: who writes them, who reads them, how large. Sizes of 1 are set by the loader to what is asked for.
+//!
+//! Rows "by slot and CPU" lie at `slot * cpus + cpu`. Those of requests have one writer, `complete`, which never interrupts
+//! itself; those of packets are added to in single instructions. User space reads both through a mapping.
+
+use aya_ebpf::{
+    bindings::BPF_F_MMAPABLE,
+    helpers::bpf_get_smp_processor_id,
+    macros::map,
+    maps::{Array, HashMap, Stack},
+};
+use pmu_common::io::{
+    IoCpu, IoKey, IoOwner, Recent,
+    block::{BlockCount, InFlight},
+    histogram::Buckets,
+    net::NetCount,
+};
+
+use super::config::config;
+use crate::atomic::add;
+
+/// Written by every program on that CPU. One row per possible CPU.
+#[map]
+pub(crate) static IO_CPUS: Array<IoCpu> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by the programs on block requests: what [`BLOCK_SLOT_OF`] said last. By CPU and place.
+#[map]
+pub(crate) static IO_RECENT: Array<Recent> = Array::with_max_entries(1, 0);
+/// Written by user space before counting starts. By process or cgroup id.
+#[map]
+pub(crate) static IO_TARGETS: HashMap<u64, u32> = HashMap::with_max_entries(1, 0);
+/// Written by the programs on a request's way, on any CPU: see [`InFlight::seal_of`]. By hash of the request.
+#[map]
+pub(crate) static IN_FLIGHT: Array<InFlight> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by whoever allocates a slot. By slot.
+#[map]
+pub(crate) static BLOCK_OWNERS: Array<IoOwner> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by `complete`. By slot and CPU.
+#[map]
+pub(crate) static BLOCK_COUNTS: Array<BlockCount> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by `complete`. By slot, CPU and which latency.
+#[map]
+pub(crate) static BLOCK_LATENCIES: Array<Buckets> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by whoever allocates a slot. Room for owners that share a common row, too.
+#[map]
+pub(crate) static BLOCK_SLOT_OF: HashMap<IoKey, u32> = HashMap::with_max_entries(1, 0);
+/// Filled by user space, lowest slot on top; popped by whoever allocates.
+#[map]
+pub(crate) static BLOCK_FREE: Stack<u32> = Stack::with_max_entries(1, 0);
+/// As [`BLOCK_OWNERS`], of packets.
+#[map]
+pub(crate) static NET_OWNERS: Array<IoOwner> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by the programs on packets. By slot and CPU.
+#[map]
+pub(crate) static NET_COUNTS: Array<NetCount> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// As [`BLOCK_SLOT_OF`], of packets.
+#[map]
+pub(crate) static NET_SLOT_OF: HashMap<IoKey, u32> = HashMap::with_max_entries(1, 0);
+/// As [`BLOCK_FREE`], of packets.
+#[map]
+pub(crate) static NET_FREE: Stack<u32> = Stack::with_max_entries(1, 0);
+
+/// The CPU the program runs on.
+#[inline(always)]
+pub(crate) fn this_cpu() -> u32 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_get_smp_processor_id() }
+}
+
+/// Index of a row by slot and CPU.
+#[inline(always)]
+pub(crate) fn row(slot: u32, cpu: u32) -> u32 {
+    slot.wrapping_mul(config!(cpus)).wrapping_add(cpu)
+}
+
+/// Adds 1 to a loss counter of this CPU's row.
+#[inline(always)]
+pub(crate) fn lose(reason: usize) {
+    if let Some(cpu) = IO_CPUS.get_ptr_mut(this_cpu()) {
+        // SAFETY: the lookup gave a live row.
+        let losses = unsafe { &raw mut (*cpu).losses };
+        // Every caller passes a constant below `REASONS`.
+        add(losses.cast::<u64>().wrapping_add(reason), 1);
+    }
+}

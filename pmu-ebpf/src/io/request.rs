@@ -1,0 +1,160 @@
+//! What the kernel knows of a request, and the table of those in flight.
+
+use aya_ebpf::helpers::bpf_get_current_comm;
+use pmu_common::{
+    config::{ABSENT, BY_PROCESS, FILTER_NONE},
+    io::{
+        IoKey, IoOwner, RECENT, Recent, SLOT_OTHER,
+        block::{
+            BY_MANY, BY_NOBODY_SEEN, BY_OUTSIDER, BY_REQUEST, BY_TASK, InFlight, PROBES, device_word, hash,
+            on_basis, operation,
+        },
+        loss, recent_place,
+    },
+};
+
+use super::{
+    config::{CONFIG, config},
+    maps::{BLOCK_FREE, BLOCK_OWNERS, BLOCK_SLOT_OF, IN_FLIGHT, IO_RECENT, lose, this_cpu},
+    owner::{self, Whose},
+    slot::Slots,
+    target,
+};
+use crate::{
+    TYPED,
+    access::{Fields, Pointer},
+};
+
+const SLOTS: Slots = Slots { of: &BLOCK_SLOT_OF, free: &BLOCK_FREE, owners: &BLOCK_OWNERS };
+
+/// A number for the request that no other has while it lives. Its address, but for typed programs as a distance: the verifier
+/// makes a plain number of the difference of two pointers, and of nothing else.
+#[inline(always)]
+pub(crate) fn identity(request: Pointer) -> u64 {
+    let distance = if TYPED {
+        (request as u64).wrapping_sub(&raw const CONFIG as u64)
+    } else {
+        request as u64
+    };
+    // SAFETY: a local is readable. The compiler must not see through it and move the subtraction elsewhere.
+    unsafe { core::ptr::read_volatile(&raw const distance) }
+}
+
+/// The request's entry in the table of those in flight.
+#[inline(always)]
+pub(crate) fn find(identity: u64) -> Option<*mut InFlight> {
+    for probe in 0..PROBES {
+        let entry = entry(identity, probe)?;
+        // SAFETY: the lookup gave a live row.
+        if unsafe { (*entry).request } == identity {
+            return Some(entry);
+        }
+    }
+    None
+}
+
+/// The request's entry, or a free one for it.
+#[inline(always)]
+pub(crate) fn find_or_free(identity: u64) -> Option<*mut InFlight> {
+    let mut free = None;
+    for probe in 0..PROBES {
+        let entry = entry(identity, probe)?;
+        // SAFETY: the lookup gave a live row.
+        let request = unsafe { (*entry).request };
+        if request == identity {
+            return Some(entry);
+        }
+        if request == 0 && free.is_none() {
+            free = Some(entry);
+        }
+    }
+    if free.is_none() {
+        lose(loss::IN_FLIGHT_FULL);
+    }
+    free
+}
+
+#[inline(always)]
+fn entry(identity: u64, probe: u32) -> Option<*mut InFlight> {
+    IN_FLIGHT.get_ptr_mut(hash(identity).wrapping_add(probe) & config!(in_flight_mask))
+}
+
+/// Operation of a request.
+#[inline(always)]
+pub(crate) fn operation_of<A: Fields>(request: Pointer) -> u32 {
+    operation(A::u32(request, config!(offsets.request_flags)))
+}
+
+/// Device and operation, on a basis that is none yet.
+#[inline(always)]
+fn device<A: Fields>(request: Pointer) -> u64 {
+    let disk = if config!(offsets.request_disk) == ABSENT {
+        let queue = A::pointer(request, config!(offsets.request_queue));
+        A::pointer(queue, config!(offsets.queue_disk))
+    } else {
+        A::pointer(request, config!(offsets.request_disk))
+    };
+    let major = A::u32(disk, config!(offsets.disk_major));
+    let minor = A::u32(disk, config!(offsets.disk_minor));
+    device_word(major, minor, operation_of::<A>(request), 0)
+}
+
+/// Slot of the row of a request that is being submitted.
+#[inline(always)]
+pub(crate) fn slot_of<A: Fields>(request: Pointer) -> u32 {
+    let task = A::current();
+    let whose = owner::whose::<A>(request, task);
+    let key = IoKey { device: on_basis(device::<A>(request), whose.basis), owner: whose.id };
+    let recent = IO_RECENT.get_ptr_mut(this_cpu() * RECENT + recent_place(&key));
+    let Some(recent) = recent else { return SLOT_OTHER };
+    // SAFETY: the lookup gave a live row.
+    if let Some(slot) = unsafe { (*recent).slot_for(&key) } {
+        return slot;
+    }
+    let slot = SLOTS.known(&key).unwrap_or_else(|| new_slot(&key, &whose, task));
+    // SAFETY: as above; what another program may write at the same time the seal gives away.
+    unsafe { *recent = Recent::sealed(key, slot) };
+    slot
+}
+
+/// Slot of an owner that is seen for the first time.
+#[inline(always)]
+fn new_slot(key: &IoKey, whose: &Whose, task: Pointer) -> u32 {
+    if config!(filter) != FILTER_NONE && !target::wants(whose, task) {
+        return common(key, BY_OUTSIDER);
+    }
+    match whose.basis {
+        BY_TASK | BY_REQUEST => {
+            SLOTS.allocate(key, config!(block_owner_slots), name).unwrap_or_else(|| {
+                lose(loss::OWNER_LIMIT);
+                common(key, BY_MANY)
+            })
+        }
+        basis => common(key, basis),
+    }
+}
+
+/// Names the process that submits a request; cgroups have names in user space.
+#[inline(always)]
+fn name(owner: *mut IoOwner) {
+    if config!(by) == BY_PROCESS
+        && let Ok(name) = bpf_get_current_comm()
+    {
+        // SAFETY: `owner` is a live row that nobody else writes until it is published.
+        unsafe { (*owner).name = name };
+    }
+}
+
+/// Slot of the row of requests whose start was not seen.
+#[inline(always)]
+pub(crate) fn slot_of_unseen<A: Fields>(request: Pointer) -> u32 {
+    let key = IoKey { device: on_basis(device::<A>(request), BY_NOBODY_SEEN), owner: 0 };
+    SLOTS.known(&key).unwrap_or_else(|| common(&key, BY_NOBODY_SEEN))
+}
+
+/// Slot of a device's common row.
+#[inline(always)]
+fn common(key: &IoKey, basis: u32) -> u32 {
+    let common = IoKey { device: on_basis(key.device, basis), owner: 0 };
+    SLOTS.share(key, &common, |_| {})
+}

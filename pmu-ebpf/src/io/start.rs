@@ -1,0 +1,111 @@
+//! Programs on what happens to a request before it completes: it enters a queue, goes to its device, is given back, or becomes
+//! part of another one. They write the table of requests in flight and nothing else.
+
+use core::hint::black_box;
+
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use pmu_common::io::block::{INSERTED, ISSUED, InFlight};
+
+use super::{
+    config::config,
+    request::{find, find_or_free, identity, slot_of},
+};
+use crate::{
+    TYPED, Way,
+    access::{Fields, Pointer},
+    tracepoint,
+};
+
+/// The request among a tracepoint's arguments. Before Linux 5.11 the queue came first; typed programs do not run there. A
+/// program that could read an argument too many is not attached, so each is read where the verifier sees that it is there.
+macro_rules! request {
+    ($context:ident) => {
+        if TYPED || config!(request_argument) == 0 {
+            black_box($context.arg::<Pointer>(0))
+        } else {
+            black_box($context.arg::<Pointer>(1))
+        }
+    };
+}
+
+tracepoint! {
+    /// `trace_block_rq_insert(request)`, block/blk-mq.c and the schedulers: it waits.
+    block_insert on "block_rq_insert", context => try_insert::<Way>(request!(context))
+}
+
+#[inline(always)]
+fn try_insert<A: Fields>(request: Pointer) -> Option<()> {
+    let identity = identity(request);
+    let entry = find_or_free(identity)?;
+    let inserted = InFlight::inserted(identity, slot_of::<A>(request), now_ns());
+    // SAFETY: the lookup gave a live row; what another request may write at the same time the seal gives away.
+    unsafe { *entry = inserted };
+    Some(())
+}
+
+tracepoint! {
+    /// `trace_block_rq_issue(request)`, block/blk-mq.c: the device gets it.
+    block_issue on "block_rq_issue", context => try_issue::<Way>(request!(context))
+}
+
+#[inline(always)]
+fn try_issue<A: Fields>(request: Pointer) -> Option<()> {
+    let identity = identity(request);
+    let now_ns = now_ns();
+    let entry = find_or_free(identity)?;
+    // SAFETY: the lookup gave a live row.
+    let before = unsafe { *entry };
+    let issued = if before.request == identity && waits::<A>(request, &before) {
+        before.issued(now_ns)
+    } else {
+        InFlight::issued_directly(identity, slot_of::<A>(request), now_ns)
+    };
+    // SAFETY: as in `try_insert`.
+    unsafe { *entry = issued };
+    Some(())
+}
+
+/// Does an entry say since when this request waits? Not if it is left over from an earlier use of the request, whose end was
+/// missed: that began before this one was allocated.
+#[inline(always)]
+fn waits<A: Fields>(request: Pointer, entry: &InFlight) -> bool {
+    entry.state & INSERTED != 0
+        && entry.seal == entry.seal_of()
+        && entry.at_ns >= A::u64(request, config!(offsets.request_start))
+}
+
+tracepoint! {
+    /// `trace_block_rq_requeue(request)`, block/blk-mq.c: the device gives it back, to have it again later.
+    block_requeue on "block_rq_requeue", context => try_requeue(request!(context))
+}
+
+#[inline(always)]
+fn try_requeue(request: Pointer) -> Option<()> {
+    let entry = find(identity(request))?;
+    // SAFETY: the lookup gave a live row.
+    let before = unsafe { *entry };
+    if before.state & ISSUED != 0 && before.seal == before.seal_of() {
+        // SAFETY: as in `try_insert`.
+        unsafe { *entry = before.given_back(now_ns()) };
+    }
+    Some(())
+}
+
+tracepoint! {
+    /// `trace_block_rq_merge(request)`, block/blk-merge.c: another request takes over what it had to do.
+    block_merge on "block_rq_merge", context => try_merge(request!(context))
+}
+
+#[inline(always)]
+fn try_merge(request: Pointer) -> Option<()> {
+    let entry = find(identity(request))?;
+    // SAFETY: the lookup gave a live row.
+    unsafe { (*entry).request = 0 };
+    Some(())
+}
+
+#[inline(always)]
+fn now_ns() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_ktime_get_ns() }
+}

@@ -1,0 +1,73 @@
+//! What is remembered of a task, by type: it lies in the task itself.
+
+use core::marker::PhantomData;
+
+use aya_ebpf::{
+    bindings::{BPF_F_NO_PREALLOC, bpf_map_type::BPF_MAP_TYPE_TASK_STORAGE},
+    helpers::generated::bpf_task_storage_get,
+    macros::btf_map,
+};
+use pmu_common::count::TaskState;
+
+use crate::{
+    access::{Access, Pointer},
+    typed::Typed,
+};
+
+/// In the task itself, freed with it. Created by `prime` and `fork`, written at the task's switches.
+#[btf_map]
+static TASKS: TaskStorage<TaskState> = TaskStorage::new();
+
+/// A map of type `BPF_MAP_TYPE_TASK_STORAGE`, which aya-ebpf does not have. The fields are never read: the loader
+/// takes type, key and value from their types.
+#[repr(C)]
+struct TaskStorage<T> {
+    r#type: *const [i32; BPF_MAP_TYPE_TASK_STORAGE as usize],
+    key: *const i32,
+    value: *const T,
+    max_entries: *const [i32; 0],
+    map_flags: *const [i32; BPF_F_NO_PREALLOC as usize],
+    owns: PhantomData<T>,
+}
+
+// SAFETY: the pointers are placeholders that nothing follows.
+unsafe impl<T> Sync for TaskStorage<T> {}
+
+impl<T> TaskStorage<T> {
+    const fn new() -> Self {
+        Self {
+            r#type: core::ptr::null(),
+            key: core::ptr::null(),
+            value: core::ptr::null(),
+            max_entries: core::ptr::null(),
+            map_flags: core::ptr::null(),
+            owns: PhantomData,
+        }
+    }
+}
+
+/// `BPF_LOCAL_STORAGE_GET_F_CREATE`, `include/uapi/linux/bpf.h`.
+const CREATE: u64 = 1;
+
+impl Access for Typed {
+    /// Task storage is allocated, which may need the lock that the scheduler holds.
+    const CREATES_ANYWHERE: bool = false;
+
+    #[inline(always)]
+    fn state(task: Pointer) -> Option<*mut TaskState> {
+        storage(task, 0)
+    }
+
+    #[inline(always)]
+    fn create_state(task: Pointer) -> Option<*mut TaskState> {
+        storage(task, CREATE)
+    }
+}
+
+#[inline(always)]
+fn storage(task: Pointer, flags: u64) -> Option<*mut TaskState> {
+    let map = (&raw const TASKS).cast_mut().cast();
+    // SAFETY: the verifier accepts only a trusted task pointer here; a null value means "all zero".
+    let state = unsafe { bpf_task_storage_get(map, task.cast_mut().cast(), core::ptr::null_mut(), flags) };
+    (!state.is_null()).then_some(state.cast())
+}

@@ -1,0 +1,101 @@
+//! Where the fields are that the programs for I/O need.
+
+use pmu_common::{config::ABSENT, io::config::IoOffsets};
+
+use super::{Btf, BtfError, ISSUE};
+
+/// The I/O controller among the enumerated ones.
+const IO_CONTROLLER: &str = "io_cgrp_id";
+
+impl Btf {
+    /// Everything that the programs for I/O need to find.
+    ///
+    /// # Errors
+    ///
+    /// A field that they cannot do without is missing. Optional ones become [`ABSENT`].
+    pub fn io_offsets(&self) -> Result<IoOffsets, BtfError> {
+        let need = |name: &str, path: &str| {
+            self.offset(name, path).ok_or_else(|| BtfError::NoField(format!("{name}.{path}")))
+        };
+        let want = |name: &str, path: &str| self.offset(name, path).unwrap_or(ABSENT);
+        let request_disk = want("request", "rq_disk");
+        let controlled = self.controlled();
+        let of_group = |name: &str, path: &str| controlled.and_then(|_| self.offset(name, path)).unwrap_or(ABSENT);
+        Ok(IoOffsets {
+            task_tgid: need("task_struct", "tgid")?,
+            task_flags: need("task_struct", "flags")?,
+            task_real_parent: need("task_struct", "real_parent")?,
+            task_cgroups: need("task_struct", "cgroups")?,
+            css_set_dfl_cgrp: need("css_set", "dfl_cgrp")?,
+            css_set_io: controlled.unwrap_or(ABSENT),
+            cgroup_kn: need("cgroup", "kn")?,
+            cgroup_root: need("cgroup", "root")?,
+            cgroup_parent: need("cgroup", "self.parent")?,
+            cgroup_root_hierarchy: need("cgroup_root", "hierarchy_id")?,
+            kernfs_node_id: need("kernfs_node", "id")?,
+            request_queue: need("request", "q")?,
+            request_disk,
+            request_flags: need("request", "cmd_flags")?,
+            request_bytes: need("request", "__data_len")?,
+            request_bio: need("request", "bio")?,
+            request_start: need("request", "start_time_ns")?,
+            queue_disk: if request_disk == ABSENT { need("request_queue", "disk")? } else { ABSENT },
+            disk_major: need("gendisk", "major")?,
+            disk_minor: need("gendisk", "first_minor")?,
+            bio_group: of_group("bio", "bi_blkg"),
+            group_blkcg: of_group("blkcg_gq", "blkcg"),
+            blkcg_cgroup: of_group("blkcg", "css.cgroup"),
+            blkcg_parent: of_group("blkcg", "css.parent"),
+            packet_interface: need("sk_buff", "dev")?,
+            interface_name: need("net_device", "name")?,
+            interface_namespace: want("net_device", "nd_net.net"),
+            namespace_inode: want("net", "ns.inum"),
+        })
+    }
+
+    /// Offset of the I/O controller's state in a task's set of them. None unless everything that leads from a request to such
+    /// a state is there.
+    fn controlled(&self) -> Option<u32> {
+        self.offset("bio", "bi_blkg")?;
+        self.offset("blkcg_gq", "blkcg")?;
+        self.offset("blkcg", "css.cgroup").filter(|_| self.offset("blkcg", "css") == Some(0))?;
+        let controller = self.enumerated(self.controllers?, IO_CONTROLLER)?;
+        Some(self.offset("css_set", "subsys")? + 8 * controller)
+    }
+
+    /// Value of a name in an enumeration.
+    fn enumerated(&self, id: u32, name: &str) -> Option<u32> {
+        let at = *self.types.get(id as usize)?;
+        let (_, values) = self.kind(at)?;
+        let found = (0..values).map(|index| at + 12 + index * 8).find(|&value| self.is_called(value, name))?;
+        self.u32_at(found + 4)
+    }
+
+    /// Which argument of the tracepoints of block requests is the request? It came after its queue before Linux 5.11.
+    pub(in crate::bpf) fn request_argument(&self) -> u32 {
+        /// The kernel's own, then the queue, then the request.
+        const REQUEST_AFTER_QUEUE: usize = 2;
+        let second = self.tracepoints.get(ISSUE).and_then(|&id| self.parameter(id, REQUEST_AFTER_QUEUE));
+        u32::from(second.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use pmu_common::config::ABSENT;
+
+    use super::Btf;
+
+    #[test]
+    fn this_kernel_has_every_field_that_is_needed() {
+        let path = Path::new("/sys/kernel/btf/vmlinux");
+        if path.exists() {
+            let offsets = Btf::read(path).unwrap().io_offsets().unwrap();
+            assert_ne!(offsets.request_bio, offsets.request_bytes);
+            assert_eq!(offsets.bio_group == ABSENT, offsets.css_set_io == ABSENT);
+            assert_ne!((offsets.request_disk, offsets.queue_disk), (ABSENT, ABSENT));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Which program goes where.
+
+use std::{fs::File, io, path::Path};
+
+use aya::programs::{
+    BtfTracePoint, CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Program, ProgramError, RawTracePoint,
+};
+use pmu_common::name::io::program;
+
+use super::{Attach, IoObject, LoadError};
+use crate::machine::cgroup::Layout;
+
+/// Programs and their tracepoints. Completions come first and what begins last, so that nothing is remembered of a request
+/// whose end nobody would see.
+const TRACEPOINTS: [(&str, &str); 5] = [
+    (program::COMPLETE, "block_rq_complete"),
+    (program::MERGE, "block_rq_merge"),
+    (program::REQUEUE, "block_rq_requeue"),
+    (program::ISSUE, "block_rq_issue"),
+    (program::INSERT, "block_rq_insert"),
+];
+
+/// Programs on packets, and which packets.
+const PACKETS: [(&str, CgroupSkbAttachType); 2] =
+    [(program::RECEIVE, CgroupSkbAttachType::Ingress), (program::SEND, CgroupSkbAttachType::Egress)];
+
+impl IoObject {
+    /// Has the kernel verify the programs that are wanted. Those on packets may fail: the others count without them.
+    pub(super) fn load_programs(&mut self, types: Option<&aya::Btf>) -> Result<(), LoadError> {
+        if self.parts.has_block() {
+            for (name, tracepoint) in TRACEPOINTS {
+                let loaded = match self.attach {
+                    Attach::TpBtf => {
+                        let types = types.expect("typed programs are chosen only with types");
+                        self.program::<BtfTracePoint>(name)?.load(tracepoint, types)
+                    }
+                    Attach::RawTp => self.program::<RawTracePoint>(name)?.load(),
+                };
+                loaded.map_err(|error| refused(name, error))?;
+            }
+        }
+        if self.parts.has_net() {
+            self.net = self.load_packets();
+        }
+        Ok(())
+    }
+
+    fn load_packets(&mut self) -> Result<(), LoadError> {
+        for (name, _) in PACKETS {
+            self.program::<CgroupSkb>(name)?.load().map_err(|error| refused(name, error))?;
+        }
+        Ok(())
+    }
+
+    /// Attaches the programs: from here on they count. Packets are counted where the v2 hierarchy of `layout` begins.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused a program on block requests. If it refuses only those on packets, [`IoObject::net`] says why.
+    pub fn enable(&mut self, layout: &Layout) -> Result<(), LoadError> {
+        if self.parts.has_block() {
+            for (name, tracepoint) in TRACEPOINTS {
+                let attached = match self.attach {
+                    Attach::TpBtf => self.program::<BtfTracePoint>(name)?.attach().map(|_| ()),
+                    Attach::RawTp => self.program::<RawTracePoint>(name)?.attach(tracepoint).map(|_| ()),
+                };
+                attached.map_err(|error| unattached(name, error))?;
+            }
+        }
+        if self.parts.has_net() && self.net.is_ok() {
+            self.net = self.attach_packets(layout.v2.as_deref());
+        }
+        Ok(())
+    }
+
+    fn attach_packets(&mut self, mount: Option<&Path>) -> Result<(), LoadError> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "no cgroup v2 hierarchy is mounted");
+        for (name, direction) in PACKETS {
+            let top = mount.ok_or_else(missing).and_then(File::open);
+            let top = top.map_err(|error| LoadError::Attach { name, error })?;
+            // Several programs there all run, and the first of them would have to let others be added.
+            let mode = CgroupAttachMode::AllowMultiple;
+            let attached = self.program::<CgroupSkb>(name)?.attach(top, direction, mode);
+            attached.map_err(|error| unattached(name, error))?;
+        }
+        Ok(())
+    }
+
+    fn program<'a, T>(&'a mut self, name: &'static str) -> Result<&'a mut T, LoadError>
+    where
+        &'a mut T: TryFrom<&'a mut Program, Error = ProgramError>,
+    {
+        let program = self.ebpf.program_mut(name).expect("tests/contract.rs checks the object's programs");
+        program.try_into().map_err(|error| refused(name, error))
+    }
+}
+
+fn refused(name: &'static str, error: ProgramError) -> LoadError {
+    LoadError::Program { name, error: Box::new(error) }
+}
+
+fn unattached(name: &'static str, error: ProgramError) -> LoadError {
+    let error = match error {
+        ProgramError::SyscallError(error) => error.io_error,
+        error => io::Error::other(error),
+    };
+    LoadError::Attach { name, error }
+}

@@ -1,0 +1,172 @@
+//! The maps: how large, and each in the form that its reader needs.
+
+use aya::{
+    Ebpf,
+    maps::{HashMap, Map, MapData, MapError, Stack},
+};
+use pmu_common::{
+    io::{
+        IoCpu, IoOwner, RECENT,
+        block::{BlockCount, HISTOGRAMS, InFlight},
+        histogram::Buckets,
+        net::NetCount,
+    },
+    name::io::map as names,
+};
+
+use super::{IoOptions, LoadError, Wanted};
+use crate::{
+    bpf::{Mapped, maps::memory_of},
+    machine::Machine,
+};
+
+/// Memory that rows of requests, and of packets, may take.
+const BLOCK_BYTES_MAX: usize = 64 << 20;
+const NET_BYTES_MAX: usize = 16 << 20;
+/// Slots, whatever the number of CPUs.
+const BLOCK_SLOTS: (usize, usize) = (64, 1024);
+const NET_SLOTS: (usize, usize) = (256, 4096);
+/// Requests in flight that there is room for, per CPU and in all. A device's queues are seldom deeper than a thousand.
+const IN_FLIGHT_PER_CPU: u32 = 4096;
+const IN_FLIGHT: (u32, u32) = (8192, 131_072);
+/// Identities kept for each slot: owners that share a row have one each.
+const IDENTITIES_PER_SLOT: u32 = 4;
+
+/// Entries per map.
+pub(super) struct Sizes {
+    entries: Vec<(&'static str, u32)>,
+}
+
+impl Sizes {
+    pub(super) fn new(wanted: &IoOptions, machine: &Machine) -> Self {
+        let cpus = machine.cpu.possible;
+        let slots = |bytes_max: usize, (min, max): (usize, usize), row_bytes: usize| {
+            (bytes_max / (row_bytes * cpus as usize)).clamp(min, max) as u32
+        };
+        let block_row = size_of::<BlockCount>() + HISTOGRAMS as usize * size_of::<Buckets>();
+        let block = if wanted.parts.has_block() { slots(BLOCK_BYTES_MAX, BLOCK_SLOTS, block_row) } else { 1 };
+        let net =
+            if wanted.parts.has_net() { slots(NET_BYTES_MAX, NET_SLOTS, size_of::<NetCount>()) } else { 1 };
+        let in_flight = (IN_FLIGHT_PER_CPU * cpus).next_power_of_two().clamp(IN_FLIGHT.0, IN_FLIGHT.1);
+        let targets = match &wanted.wanted {
+            Wanted::Everybody(_) => 1,
+            Wanted::Processes(ids, _) => ids.len().max(1) as u32,
+            Wanted::Cgroups(ids, _) => ids.len().max(1) as u32,
+        };
+        Self {
+            entries: vec![
+                (names::CPUS, cpus),
+                (names::RECENT, cpus * RECENT),
+                (names::TARGETS, targets),
+                (names::IN_FLIGHT, if wanted.parts.has_block() { in_flight } else { 1 }),
+                (names::BLOCK_OWNERS, block),
+                (names::BLOCK_COUNTS, block * cpus),
+                (names::BLOCK_LATENCIES, block * cpus * HISTOGRAMS),
+                (names::BLOCK_SLOT_OF, block * IDENTITIES_PER_SLOT),
+                (names::BLOCK_FREE, block),
+                (names::NET_OWNERS, net),
+                (names::NET_COUNTS, net * cpus),
+                (names::NET_SLOT_OF, net * IDENTITIES_PER_SLOT),
+                (names::NET_FREE, net),
+            ],
+        }
+    }
+
+    pub(super) fn entries(&self) -> &[(&'static str, u32)] {
+        &self.entries
+    }
+
+    pub(super) fn of(&self, map: &str) -> u32 {
+        self.entries.iter().find(|(name, _)| *name == map).map_or(0, |&(_, entries)| entries)
+    }
+}
+
+/// Slots below which owners get rows; the others are for what a device's owners share.
+pub(super) const fn owner_slots(slots: u32) -> u32 {
+    slots - slots / 4
+}
+
+/// The maps that user space touches.
+pub(super) struct Maps {
+    pub(super) cpus: Mapped<IoCpu>,
+    pub(super) in_flight: Mapped<InFlight>,
+    pub(super) block_owners: Mapped<IoOwner>,
+    pub(super) block_counts: Mapped<BlockCount>,
+    pub(super) block_latencies: Mapped<Buckets>,
+    pub(super) net_owners: Mapped<IoOwner>,
+    pub(super) net_counts: Mapped<NetCount>,
+    block_free: Stack<MapData, u32>,
+    net_free: Stack<MapData, u32>,
+    targets: HashMap<MapData, u64, u32>,
+    memory_bytes: u64,
+}
+
+impl Maps {
+    pub(super) fn open(ebpf: &mut Ebpf, sizes: &Sizes) -> Result<Self, LoadError> {
+        let mut memory_bytes = 0;
+        let mut take = |name: &'static str| {
+            let map = ebpf.take_map(name).expect("tests/contract.rs checks the object's maps");
+            memory_bytes += memory_of(&map);
+            map
+        };
+        let block_free = typed(names::BLOCK_FREE, take(names::BLOCK_FREE))?;
+        let net_free = typed(names::NET_FREE, take(names::NET_FREE))?;
+        let targets = typed(names::TARGETS, take(names::TARGETS))?;
+        Ok(Self {
+            cpus: mapped(ebpf, names::CPUS, sizes)?,
+            in_flight: mapped(ebpf, names::IN_FLIGHT, sizes)?,
+            block_owners: mapped(ebpf, names::BLOCK_OWNERS, sizes)?,
+            block_counts: mapped(ebpf, names::BLOCK_COUNTS, sizes)?,
+            block_latencies: mapped(ebpf, names::BLOCK_LATENCIES, sizes)?,
+            net_owners: mapped(ebpf, names::NET_OWNERS, sizes)?,
+            net_counts: mapped(ebpf, names::NET_COUNTS, sizes)?,
+            block_free,
+            net_free,
+            targets,
+            memory_bytes,
+        })
+    }
+
+    /// Offers every slot but the first to the programs, so that the lowest is taken first.
+    pub(super) fn offer_slots(&mut self) -> Result<(), LoadError> {
+        for slot in (1..self.block_owners.len() as u32).rev() {
+            self.block_free.push(slot, 0).map_err(|error| failed(names::BLOCK_FREE, error))?;
+        }
+        for slot in (1..self.net_owners.len() as u32).rev() {
+            self.net_free.push(slot, 0).map_err(|error| failed(names::NET_FREE, error))?;
+        }
+        Ok(())
+    }
+
+    /// Names whose I/O is wanted.
+    pub(super) fn add_targets(&mut self, ids: impl Iterator<Item = u64>) -> Result<(), LoadError> {
+        for id in ids {
+            self.targets.insert(id, 0, 0).map_err(|error| failed(names::TARGETS, error))?;
+        }
+        Ok(())
+    }
+
+    /// Memory of the maps that were taken out of the object.
+    pub(super) const fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+}
+
+fn typed<T: TryFrom<Map, Error = MapError>>(name: &'static str, map: Map) -> Result<T, LoadError> {
+    T::try_from(map).map_err(|error| failed(name, error))
+}
+
+fn failed(name: &'static str, error: MapError) -> LoadError {
+    LoadError::Map { name, error: std::io::Error::other(error) }
+}
+
+fn mapped<T: pmu_common::wire::Wire>(
+    ebpf: &Ebpf,
+    name: &'static str,
+    sizes: &Sizes,
+) -> Result<Mapped<T>, LoadError> {
+    let Some(Map::Array(map)) = ebpf.map(name) else {
+        return Err(LoadError::Map { name, error: std::io::Error::other("it is no array") });
+    };
+    Mapped::new(map.fd(), sizes.of(name)).map_err(|error| LoadError::Map { name, error })
+}

@@ -1,0 +1,224 @@
+//! The programs for I/O: block requests and packets of sockets. An object of its own, with its own maps.
+//!
+//! ```text
+//! IoObject::load(options) → enable() → drain() → Traffic … ; dropping it detaches and frees everything
+//! ```
+
+mod attach;
+mod maps;
+mod rows;
+
+use std::{os::fd::AsFd as _, path::Path};
+
+use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
+use pmu_common::{
+    config::{BY_CGROUP, BY_PROCESS, FILTER_CGROUPS, FILTER_NONE, FILTER_PROCESSES},
+    io::config::IoConfig,
+    name::{self, io::program},
+};
+
+use self::maps::{Maps, Sizes};
+use super::{
+    Attach, IO_BY_ADDRESS, IO_BY_TYPE, LoadError, Options, Refused, costs_of,
+    kernel::{Known, LockedMemory},
+    ladder::{self, Choice},
+    maps::memory_of,
+    pod::Pod,
+};
+use crate::{
+    drain::io::traffic::Traffic,
+    machine::{Machine, cgroup::CgroupId},
+    plan::{
+        Class,
+        request::{By, Descend, Inherit},
+    },
+};
+
+/// Whose I/O gets rows of its own. Everyone else's is in rows of the device, so that its totals stay.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// Everybody's: of processes or of cgroups.
+    Everybody(By),
+    /// That of these processes; packets have cgroups only, whichever.
+    Processes(Vec<u32>, Inherit),
+    /// That of these cgroups. Those below them are found by themselves.
+    Cgroups(Vec<CgroupId>, Descend),
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// Block requests.
+    Block,
+    /// Packets of sockets.
+    Net,
+    /// Both.
+    Both,
+}
+
+impl Parts {
+    const fn has_block(self) -> bool {
+        !matches!(self, Self::Net)
+    }
+
+    const fn has_net(self) -> bool {
+        !matches!(self, Self::Block)
+    }
+}
+
+/// What to load, beyond how.
+#[derive(Clone, Debug)]
+pub struct IoOptions {
+    /// Whose I/O.
+    pub wanted: Wanted,
+    /// What of it.
+    pub parts: Parts,
+}
+
+/// The loaded programs and their maps. Dropping it detaches and frees everything: nothing is pinned.
+pub struct IoObject {
+    ebpf: Ebpf,
+    attach: Attach,
+    refused: Vec<Refused>,
+    parts: Parts,
+    by: By,
+    maps: Maps,
+    net: Result<(), LoadError>,
+}
+
+impl IoObject {
+    /// Creates the maps and has the kernel verify the programs, in the best way that works. Nothing is attached. Needs CAP_BPF and
+    /// CAP_PERFMON, for packets CAP_NET_ADMIN, too.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's types are unknown, or it refused a map or a program. If it refuses only those on packets,
+    /// [`IoObject::net`] says why.
+    pub fn load(
+        wanted: &IoOptions,
+        machine: &Machine,
+        root: &Path,
+        options: &Options,
+    ) -> Result<Self, LoadError> {
+        let _limit = LockedMemory::kept();
+        let known = Known::read(root, options)?;
+        let Choice { ways, mut refused } = ladder::choose(&known.probes, options.attach)?;
+        let (last, better) = ways.split_last().expect("there is a way if nothing essential is missing");
+        for &attach in better {
+            match Self::load_as(attach, wanted, machine, &known) {
+                Err(error) if error.class() == Class::Unsupported => {
+                    refused.push(Refused { attach, why: error.to_string() });
+                }
+                result => return result.map(|object| Self { refused, ..object }),
+            }
+        }
+        let object = Self::load_as(*last, wanted, machine, &known)?;
+        Ok(Self { refused, ..object })
+    }
+
+    fn load_as(
+        attach: Attach,
+        wanted: &IoOptions,
+        machine: &Machine,
+        known: &Known,
+    ) -> Result<Self, LoadError> {
+        let sizes = Sizes::new(wanted, machine);
+        let (by, filter, descend) = match &wanted.wanted {
+            Wanted::Everybody(by) => (*by, FILTER_NONE, false),
+            Wanted::Processes(_, inherit) => (By::Process, FILTER_PROCESSES, *inherit == Inherit::Yes),
+            Wanted::Cgroups(_, descend) => (By::Cgroup, FILTER_CGROUPS, *descend == Descend::Yes),
+        };
+        let config = Pod(IoConfig {
+            cpus: machine.cpu.possible,
+            by: if by == By::Process { BY_PROCESS } else { BY_CGROUP },
+            filter,
+            descend: u32::from(descend),
+            in_flight_mask: sizes.of(name::io::map::IN_FLIGHT) - 1,
+            block_owner_slots: maps::owner_slots(sizes.of(name::io::map::BLOCK_OWNERS)),
+            net_owner_slots: maps::owner_slots(sizes.of(name::io::map::NET_OWNERS)),
+            request_argument: known.btf.request_argument(),
+            offsets: known.btf.io_offsets()?,
+        });
+        let mut loader = EbpfLoader::new();
+        loader.btf(known.types.as_ref()).allow_unsupported_maps();
+        loader.verifier_log_level(VerifierLogLevel::STATS);
+        loader.override_global(name::CONFIG, &config, true);
+        for &(map, entries) in sizes.entries() {
+            loader.map_max_entries(map, entries);
+        }
+        let object = match attach {
+            Attach::TpBtf => IO_BY_TYPE,
+            Attach::RawTp => IO_BY_ADDRESS,
+        };
+        let mut ebpf = loader.load(object).map_err(|error| LoadError::Object(Box::new(error)))?;
+        let mut maps = Maps::open(&mut ebpf, &sizes)?;
+        maps.offer_slots()?;
+        match &wanted.wanted {
+            Wanted::Everybody(_) => {}
+            Wanted::Processes(ids, _) => maps.add_targets(ids.iter().map(|&id| u64::from(id)))?,
+            Wanted::Cgroups(ids, _) => maps.add_targets(ids.iter().map(|id| id.0))?,
+        }
+        let parts = wanted.parts;
+        let mut object = Self { ebpf, attach, refused: Vec::new(), parts, by, maps, net: Ok(()) };
+        object.load_programs(known.types.as_ref())?;
+        Ok(object)
+    }
+
+    /// Why packets are not counted although they are wanted; `Ok` if they are.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused a program on packets, or there is no cgroup v2 hierarchy to attach it to.
+    pub const fn net(&self) -> Result<(), &LoadError> {
+        match &self.net {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How the programs reach kernel memory.
+    #[must_use]
+    pub const fn attach_kind(&self) -> Attach {
+        self.attach
+    }
+
+    /// Better ways, and why they are not used.
+    #[must_use]
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    /// What the programs have counted so far, read from mapped memory: no system call but for what the kernel left out.
+    #[must_use]
+    pub fn drain(&self) -> Traffic {
+        let mut traffic = self.maps.traffic(self.by);
+        traffic.missed = self.missed();
+        traffic
+    }
+
+    /// Runs that the kernel left out because the program was at work on that CPU already, by program; only those that occurred.
+    /// Older kernels than 5.12 do not say.
+    fn missed(&self) -> Vec<(String, u64)> {
+        let missed = |name: &&str| {
+            let descriptor = match self.ebpf.program(name)?.fd() {
+                Ok(descriptor) => descriptor.as_fd(),
+                Err(_) => return None,
+            };
+            let count = super::maps::fdinfo(descriptor, "recursion_misses:");
+            (count > 0).then(|| ((*name).to_owned(), count))
+        };
+        program::ALL.iter().filter_map(missed).collect()
+    }
+
+    /// What each loaded program has cost while the kernel measured it ([`super::measure_costs`]): name, runs, ns. By name.
+    #[must_use]
+    pub fn program_costs(&self) -> Vec<(String, u64, u64)> {
+        costs_of(&self.ebpf)
+    }
+
+    /// Kernel memory of the maps in bytes, as the kernel accounts it.
+    #[must_use]
+    pub fn map_bytes(&self) -> u64 {
+        self.maps.memory_bytes() + self.ebpf.maps().map(|(_, map)| memory_of(map)).sum::<u64>()
+    }
+}

@@ -1,0 +1,220 @@
+//! The maps' rows as plain values.
+
+use std::{collections::BTreeMap, mem::offset_of};
+
+use pmu_common::io::{
+    IoCpu, IoKey, IoOwner, SLOT_OTHER,
+    block::{
+        BY_KERNEL, BY_MANY, BY_NOBODY_SEEN, BY_OUTSIDER, BY_REQUEST, BlockCount, DEVICE, HISTOGRAMS,
+        INSERTED, InFlight, QUEUE, of_device_word,
+    },
+    histogram::{Buckets, GROUP_BUCKETS},
+    loss,
+    net::{NetCount, OWNER_MANY, OWNER_NONE, OWNER_OUTSIDER},
+};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::maps::Maps;
+use crate::{
+    bpf::Mapped,
+    drain::io::{
+        block::{BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
+        net::{Interface, NetOwner, NetRow},
+        traffic::Traffic,
+    },
+    machine::cgroup::CgroupId,
+    plan::request::By,
+    untrusted::Untrusted,
+};
+
+const DEVICE_WORD: usize = (offset_of!(IoOwner, key) + offset_of!(IoKey, device)) / 8;
+const CHANGES_WORD: usize = offset_of!(BlockCount, changes) / 8;
+const REQUEST_WORD: usize = offset_of!(InFlight, request) / 8;
+const LOSSES_WORD: usize = offset_of!(IoCpu, losses) / 8;
+
+impl Maps {
+    /// Everything that the programs have counted.
+    pub(super) fn traffic(&self, by: By) -> Traffic {
+        let now = clock_gettime(ClockId::Monotonic);
+        let at_ns = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
+        Traffic {
+            at_ns,
+            block: self.block(by),
+            in_flight: self.in_flight(by, at_ns),
+            net: self.net(),
+            losses: self.losses(),
+            missed: Vec::new(),
+        }
+    }
+
+    fn losses(&self) -> Vec<(String, u64)> {
+        let of = |reason: usize| {
+            (0..self.cpus.len()).map(|cpu| self.cpus.read_word(cpu, LOSSES_WORD + reason)).sum::<u64>()
+        };
+        let named = loss::NAMES.iter().enumerate().map(|(reason, name)| ((*name).to_owned(), of(reason)));
+        named.filter(|&(_, count)| count > 0).collect()
+    }
+
+    fn block(&self, by: By) -> Vec<BlockRow> {
+        let cpus = self.cpus.len();
+        let used = used(&self.block_owners);
+        // What found no row at all is in the first one, which has no device.
+        used.map(|slot| self.block_row(slot, cpus, by)).filter(|row| row.count.changes > 0).collect()
+    }
+
+    fn block_row(&self, slot: usize, cpus: usize, by: By) -> BlockRow {
+        let owner = self.block_owners.read(slot);
+        let (device, operation, whose) = of_key(&owner.key, by);
+        let mut count = BlockCount::ZERO;
+        let (mut latency, mut queue) = (BTreeMap::new(), BTreeMap::new());
+        for index in slot * cpus..(slot + 1) * cpus {
+            if self.block_counts.read_word(index, CHANGES_WORD) == 0 {
+                continue;
+            }
+            let row = self.block_counts.read(index);
+            add_buckets(&self.block_latencies, index, DEVICE, row.latency_filled, &mut latency);
+            add_buckets(&self.block_latencies, index, QUEUE, row.queue_filled, &mut queue);
+            count = sum(&count, &row);
+        }
+        BlockRow {
+            device,
+            operation,
+            whose,
+            name: Untrusted::from_zero_terminated(&owner.name),
+            count,
+            latency: latency.into_iter().collect(),
+            queue: queue.into_iter().collect(),
+        }
+    }
+
+    fn in_flight(&self, by: By, at_ns: u64) -> Vec<InFlightRow> {
+        let mut rows: BTreeMap<(DeviceNumber, Operation, Whose), InFlightRow> = BTreeMap::new();
+        for index in 0..self.in_flight.len() {
+            if self.in_flight.read_word(index, REQUEST_WORD) == 0 {
+                continue;
+            }
+            let entry = self.in_flight.read(index);
+            // It may be written at this moment.
+            if entry.seal != entry.seal_of() || entry.slot() as usize >= self.block_owners.len() {
+                continue;
+            }
+            let key = of_key(&self.block_owners.read(entry.slot() as usize).key, by);
+            let (device, operation, whose) = key;
+            let row = rows.entry(key).or_insert(InFlightRow {
+                device,
+                operation,
+                whose,
+                queued: 0,
+                issued: 0,
+                oldest_ns: 0,
+            });
+            if entry.state & INSERTED != 0 {
+                row.queued += 1;
+            } else {
+                row.issued += 1;
+                row.oldest_ns = row.oldest_ns.max(at_ns.saturating_sub(entry.at_ns));
+            }
+        }
+        rows.into_values().collect()
+    }
+
+    fn net(&self) -> Vec<NetRow> {
+        let cpus = self.cpus.len();
+        let row = |slot: usize| {
+            let owner = self.net_owners.read(slot);
+            let count = (slot * cpus..(slot + 1) * cpus)
+                .map(|index| self.net_counts.read(index))
+                .fold(NetCount::ZERO, |sum, row| add_net(&sum, &row));
+            let interface = Interface {
+                namespace: owner.namespace,
+                index: owner.interface,
+                name: Untrusted::from_zero_terminated(&owner.name),
+            };
+            let whose = match (slot as u32, owner.key.owner) {
+                (SLOT_OTHER, _) | (_, OWNER_MANY) => NetOwner::Many,
+                (_, OWNER_NONE) => NetOwner::Nobody,
+                (_, OWNER_OUTSIDER) => NetOwner::Outsider,
+                (_, id) => NetOwner::Cgroup(CgroupId(id)),
+            };
+            NetRow { interface, owner: whose, count }
+        };
+        used(&self.net_owners).map(row).filter(|row| row.count != NetCount::ZERO).collect()
+    }
+}
+
+/// Slots in use, and the one for what found none.
+fn used(owners: &Mapped<IoOwner>) -> impl Iterator<Item = usize> {
+    let slots = 0..owners.len();
+    slots.filter(|&slot| slot == SLOT_OTHER as usize || owners.read_word(slot, DEVICE_WORD) != 0)
+}
+
+fn of_key(key: &IoKey, by: By) -> (DeviceNumber, Operation, Whose) {
+    let (major, minor, operation, basis) = of_device_word(key.device);
+    let operation = Operation::ALL.get(operation as usize).copied().unwrap_or(Operation::Other);
+    let whose = match (basis, by) {
+        // No device has the number 0: it is the row of what found none.
+        _ if key.device == 0 => Whose::Many,
+        (BY_REQUEST, _) => Whose::OnBehalfOf(CgroupId(key.owner)),
+        (BY_KERNEL, _) => Whose::Kernel,
+        (BY_OUTSIDER, _) => Whose::Outsider,
+        (BY_NOBODY_SEEN, _) => Whose::Unseen,
+        (BY_MANY, _) => Whose::Many,
+        (_, By::Process) => Whose::Process(key.owner as u32),
+        (_, By::Cgroup) => Whose::Cgroup(CgroupId(key.owner)),
+    };
+    (DeviceNumber { major, minor }, operation, whose)
+}
+
+fn add_buckets(
+    rows: &Mapped<Buckets>,
+    index: usize,
+    histogram: u32,
+    filled: u64,
+    into: &mut BTreeMap<u16, u32>,
+) {
+    let row = index * HISTOGRAMS as usize + histogram as usize;
+    for group in (0..64).filter(|group| filled >> group & 1 == 1) {
+        for word in group * GROUP_BUCKETS / 2..(group + 1) * GROUP_BUCKETS / 2 {
+            let [a, b, c, d, e, f, g, h] = rows.read_word(row, word).to_ne_bytes();
+            let halves = [[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes);
+            for (place, count) in halves.into_iter().enumerate() {
+                if count > 0 {
+                    let bucket = into.entry((word * 2 + place) as u16).or_default();
+                    *bucket = bucket.wrapping_add(count);
+                }
+            }
+        }
+    }
+}
+
+/// One row of two CPUs'. The kernel's numbers wrap, and so does their sum.
+fn sum(left: &BlockCount, right: &BlockCount) -> BlockCount {
+    BlockCount {
+        requests: left.requests.wrapping_add(right.requests),
+        bytes: left.bytes.wrapping_add(right.bytes),
+        latency_ns: left.latency_ns.wrapping_add(right.latency_ns),
+        latency_max_ns: left.latency_max_ns.max(right.latency_max_ns),
+        latency_filled: left.latency_filled | right.latency_filled,
+        queued: left.queued.wrapping_add(right.queued),
+        queue_ns: left.queue_ns.wrapping_add(right.queue_ns),
+        queue_max_ns: left.queue_max_ns.max(right.queue_max_ns),
+        queue_filled: left.queue_filled | right.queue_filled,
+        unstarted: left.unstarted.wrapping_add(right.unstarted),
+        errors: left.errors.wrapping_add(right.errors),
+        requeued: left.requeued.wrapping_add(right.requeued),
+        partial: left.partial.wrapping_add(right.partial),
+        changes: left.changes.wrapping_add(right.changes),
+        reserved: [0; 2],
+    }
+}
+
+fn add_net(left: &NetCount, right: &NetCount) -> NetCount {
+    let add = |left: [[u64; 3]; 2], right: [[u64; 3]; 2]| {
+        [0, 1].map(|way| [0, 1, 2].map(|kind| left[way][kind].wrapping_add(right[way][kind])))
+    };
+    NetCount {
+        packets: add(left.packets, right.packets),
+        bytes: add(left.bytes, right.bytes),
+        reserved: [0; 4],
+    }
+}

@@ -1,0 +1,26 @@
+//! Everything that the programs for I/O said at one moment.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    block::{BlockRow, InFlightRow},
+    net::NetRow,
+};
+
+/// What the programs counted until a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// When it was read (CLOCK_MONOTONIC ns).
+    pub at_ns: u64,
+    /// Block requests that completed.
+    pub block: Vec<BlockRow>,
+    /// Block requests that have not.
+    pub in_flight: Vec<InFlightRow>,
+    /// Packets of sockets.
+    pub net: Vec<NetRow>,
+    /// What was lost, by reason (see [`pmu_common::io::loss`]); only reasons that occurred.
+    pub losses: Vec<(String, u64)>,
+    /// Runs of programs that the kernel left out because the program was at work on that CPU already, by program; only those that
+    /// occurred. Each is a request that is not counted, or has no start.
+    pub missed: Vec<(String, u64)>,
+}

@@ -1,0 +1,163 @@
+//! What of a PCI device's traffic is whose: all of it, where somebody has the device for himself; else by the bytes that each
+//! owner's block requests and packets moved through it.
+//!
+//! Only bytes are apportioned. A ratio or a latency is the device's: nobody's share of it means anything.
+
+use std::collections::BTreeMap;
+
+use super::{Label, Row, Subject, devices::names, traffic::Names};
+use crate::{
+    drain::{
+        Owner,
+        io::block::{DeviceNumber, Operation},
+    },
+    machine::io::{
+        Platform,
+        bdf::Bdf,
+        owner::Ownership,
+        stack::Port,
+    },
+    metric::value::{How, Known, Value},
+    model::io::traffic::TrafficInterval,
+    plan::Target,
+    untrusted::Untrusted,
+};
+use pmu_common::io::net::{RECEIVED, SENT};
+
+/// Metrics that are bytes, and which of [`Moved`]'s bytes they go by.
+const SHARED: [(&str, Way); 5] = [
+    ("pcie.inbound_write_bw", Way::FromDevice),
+    ("pcie.inbound_read_bw", Way::ToDevice),
+    ("pcie.outbound_read_bw", Way::Both),
+    ("pcie.outbound_read_bw.by_cpu", Way::Both),
+    ("pcie.outbound_write_bw", Way::Both),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    FromDevice,
+    ToDevice,
+    Both,
+}
+
+/// Bytes that someone moved through a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Moved {
+    from_device: f64,
+    to_device: f64,
+}
+
+impl Moved {
+    fn of(&self, way: Way) -> f64 {
+        match way {
+            Way::FromDevice => self.from_device,
+            Way::ToDevice => self.to_device,
+            Way::Both => self.from_device + self.to_device,
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.from_device += other.from_device;
+        self.to_device += other.to_device;
+    }
+}
+
+/// Rows of owners for the devices behind `port`, whose own rows are `rows`.
+#[must_use]
+pub fn rows(
+    rows: &[Row],
+    port: &Port,
+    traffic: &TrafficInterval,
+    names: Names<'_>,
+    owned: &[(Bdf, Ownership)],
+    target: &Target,
+) -> Vec<Row> {
+    let (all, owners) = moved(port, traffic, names);
+    let device = Subject::Device(port.bdf.to_string(), self::names(names.platform, port));
+    if let Some(owner) = exclusive(port, owned, target) {
+        let subject = Subject::Owner(owner, Box::new(device));
+        let bytes = rows.iter().filter(|row| SHARED.iter().any(|(metric, _)| *metric == row.metric));
+        return bytes.map(|row| Row { subject: subject.clone(), label: Label::Measured, ..row.clone() }).collect();
+    }
+    let seconds = traffic.duration_ns as f64 / 1e9;
+    let mut found = Vec::new();
+    for (owner, moved) in &owners {
+        for (metric, way) in SHARED {
+            let Some(row) = rows.iter().find(|row| row.metric == metric) else { continue };
+            let share = moved.of(way) / all.of(way);
+            let (Value::Known(known), true) = (&row.value, share.is_finite()) else { continue };
+            // Bytes that no request or packet explains are nobody's in particular.
+            let measured = known.estimate * 1e6 * seconds;
+            let coverage = if measured > 0.0 { (all.of(way) / measured).min(1.0) } else { 0.0 };
+            let label = Label::Apportioned { share, coverage };
+            let value = Value::Known(Known { how: How::Apportioned, ..known.times(share) });
+            let subject = Subject::Owner(owner.clone(), Box::new(device.clone()));
+            found.push(Row { subject, label, value, ..row.clone() });
+        }
+    }
+    found
+}
+
+/// Bytes that went through a port, in all and by owner: of disks that it carries alone, and of its interfaces.
+fn moved(port: &Port, traffic: &TrafficInterval, names: Names<'_>) -> (Moved, BTreeMap<Owner, Moved>) {
+    let mut all = Moved::default();
+    let mut owners: BTreeMap<Owner, Moved> = BTreeMap::new();
+    let mut add = |owner: Option<Owner>, moved: Moved| {
+        all.add(moved);
+        if let Some(owner) = owner {
+            owners.entry(owner).or_default().add(moved);
+        }
+    };
+    for (key, requests) in &traffic.block {
+        let moved = match key.operation {
+            Operation::Read => Moved { from_device: requests.bytes as f64, to_device: 0.0 },
+            Operation::Write => Moved { from_device: 0.0, to_device: requests.bytes as f64 },
+            Operation::Flush | Operation::Discard | Operation::Other => continue,
+        };
+        if is_behind(names.platform, key.device, port) {
+            add(names.whose(key.whose, &key.name), moved);
+        }
+    }
+    for ((interface, owner), count) in &traffic.net {
+        let is = |known: &&crate::machine::io::function::Interface| {
+            known.name == interface.name && known.device.is_some_and(|bdf| port.devices.contains(&bdf))
+        };
+        if names.platform.interfaces.iter().any(|known| is(&known)) {
+            let bytes = |way: usize| count.bytes[way].iter().sum::<u64>() as f64;
+            let moved = Moved { from_device: bytes(RECEIVED), to_device: bytes(SENT) };
+            add(names.net_owner(*owner), moved);
+        }
+    }
+    (all, owners)
+}
+
+/// Does this port alone carry what the disk moves? Disks that are made of others have their bytes in those.
+fn is_behind(platform: &Platform, device: DeviceNumber, port: &Port) -> bool {
+    let number = (device.major, device.minor);
+    let disk = platform.disks.iter().find(|disk| disk.number == number);
+    disk.is_some_and(|disk| {
+        !disk.devices.is_empty() && disk.devices.iter().all(|bdf| port.devices.contains(bdf))
+    })
+}
+
+/// The one who has everything behind a port for himself.
+fn exclusive(port: &Port, owned: &[(Bdf, Ownership)], target: &Target) -> Option<Owner> {
+    let of = |bdf: &Bdf| owned.iter().find(|(known, _)| known == bdf).map(|(_, ownership)| ownership);
+    let mut owner: Option<(Option<u32>, &Untrusted, &Untrusted)> = None;
+    for bdf in &port.devices {
+        let Ownership::Exclusive { pid, cgroup, users } = of(bdf)? else { return None };
+        let name = users.first().map(|user| &user.name)?;
+        match &owner {
+            Some((known, path, _)) if known != pid || *path != cgroup => return None,
+            _ => owner = Some((*pid, cgroup, name)),
+        }
+    }
+    let (pid, path, name) = owner?;
+    match (target, pid) {
+        (Target::Processes(ids), Some(pid)) if ids.contains(&pid) => {
+            Some(Owner::Process { pid, born_ns: 0, name: name.clone() })
+        }
+        (Target::Processes(_) | Target::Threads(_) | Target::Command(_), _) => None,
+        (Target::System | Target::Cgroups(_), _) => Some(Owner::Cgroup { id: 0, path: path.clone() }),
+    }
+}

@@ -1,0 +1,166 @@
+//! Rates and latencies of block requests.
+//!
+//! A quantile is known as well as its bucket is narrow: its interval is the bucket's bounds, at most 6.25 % apart.
+
+use crate::{
+    metric::value::{How, Known, Value},
+    model::io::{
+        latency::{Bounds, Latencies},
+        traffic::Requests,
+    },
+};
+
+/// Quantiles that are shown: name and share.
+pub const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+
+const NO_REQUESTS: &str = "no requests";
+const NO_LATENCIES: &str = "no request was seen from its start to its end";
+const NONE_QUEUED: &str = "no request waited in a queue: they went straight to the device";
+const NO_TIME: &str = "the interval has no length";
+
+/// What is said of one kind of latency. All in ns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LatencyReport {
+    /// Mean: exact.
+    pub mean_ns: Value,
+    /// As [`QUANTILES`]: the middle of the bucket, with its bounds.
+    pub quantiles_ns: [Value; QUANTILES.len()],
+    /// The longest: its bucket.
+    pub max_ns: Value,
+}
+
+/// What is said of requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestReport {
+    /// Requests a second.
+    pub requests_per_second: Value,
+    /// Bytes a second.
+    pub bytes_per_second: Value,
+    /// Bytes of a request, on average.
+    pub request_bytes: Value,
+    /// From when the device got a request (the last time, if it had given it back) to when it completed it.
+    pub device: LatencyReport,
+    /// Time that requests waited in queues, of those that did.
+    pub queue: LatencyReport,
+    /// Share of the requests that waited in a queue (0 to 1).
+    pub queued_share: Value,
+}
+
+/// Rates and latencies of what came in `duration_ns`.
+#[must_use]
+pub fn report(requests: &Requests, duration_ns: u64) -> RequestReport {
+    let seconds = duration_ns as f64 / 1e9;
+    let rate = |count: u64| Value::ratio(count as f64, seconds, NO_TIME);
+    // How many were seen from their start says how far the latencies can be trusted.
+    let coverage = 1.0 - share(requests.unstarted, requests.requests);
+    RequestReport {
+        requests_per_second: rate(requests.requests),
+        bytes_per_second: rate(requests.bytes),
+        request_bytes: Value::ratio(requests.bytes as f64, requests.requests as f64, NO_REQUESTS),
+        device: latency(&requests.latency, requests.latency_ns, coverage, why_no_latency(requests)),
+        queue: latency(&requests.queue, requests.queue_ns, coverage, why_no_queue(requests)),
+        queued_share: match requests.requests - requests.unstarted.min(requests.requests) {
+            0 => Value::Missing(why_no_latency(requests).to_owned()),
+            seen => Value::ratio(requests.queued as f64, seen as f64, NO_REQUESTS),
+        },
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+const fn why_no_latency(requests: &Requests) -> &'static str {
+    if requests.requests == 0 { NO_REQUESTS } else { NO_LATENCIES }
+}
+
+fn why_no_queue(requests: &Requests) -> &'static str {
+    if requests.latency.count() > 0 { NONE_QUEUED } else { why_no_latency(requests) }
+}
+
+fn latency(latencies: &Latencies, sum_ns: u64, coverage: f64, why_missing: &str) -> LatencyReport {
+    let within = |bounds: Option<Bounds>| {
+        bounds.map_or_else(|| Value::Missing(why_missing.to_owned()), |bounds| known(bounds, coverage))
+    };
+    let count = latencies.count();
+    let mean_ns = match Value::ratio(sum_ns as f64, count as f64, why_missing) {
+        Value::Known(known) => Value::Known(Known { coverage, ..known }),
+        missing => missing,
+    };
+    LatencyReport {
+        mean_ns,
+        quantiles_ns: QUANTILES.map(|(_, share)| within(latencies.quantile(share))),
+        max_ns: within(latencies.last()),
+    }
+}
+
+fn known(bounds: Bounds, coverage: f64) -> Value {
+    let high = if bounds.high_ns == u64::MAX { f64::INFINITY } else { bounds.high_ns as f64 };
+    Value::Known(Known {
+        estimate: bounds.middle_ns() as f64,
+        low: bounds.low_ns as f64,
+        high,
+        coverage,
+        how: How::Counted,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NO_LATENCIES, NO_REQUESTS, NONE_QUEUED, report};
+    use crate::{
+        metric::value::Value,
+        model::io::{latency::Latencies, traffic::Requests},
+    };
+
+    /// 90 requests of about 1 µs, 10 of about 1 ms, of which 5 waited; 20 more without a start.
+    fn some() -> Requests {
+        Requests {
+            requests: 120,
+            bytes: 120 * 4096,
+            latency_ns: 90 * 1000 + 10 * 1_000_000,
+            latency: Latencies::between(&[], &[(111, 90), (270, 10)]),
+            queued: 5,
+            queue_ns: 50,
+            queue: Latencies::between(&[], &[(10, 5)]),
+            unstarted: 20,
+            ..Requests::default()
+        }
+    }
+
+    #[test]
+    fn a_quantile_is_its_bucket() {
+        let report = report(&some(), 2_000_000_000);
+        assert_eq!(report.requests_per_second, Value::exact(60.0));
+        let [p50, p90, p99, _] = report.device.quantiles_ns.map(|value| *value.known().unwrap());
+        assert_eq!((p50.low, p50.high), (p90.low, p90.high));
+        assert!(p50.low <= 1000.0 && 1000.0 <= p50.high, "{p50:?}");
+        assert!(p99.low > p50.high && p99.high / p99.low < 1.0626, "{p99:?}");
+        assert_eq!((report.device.max_ns.known().unwrap().low, report.device.mean_ns.known().unwrap().estimate), (p99.low, 100_900.0));
+    }
+
+    #[test]
+    fn requests_whose_start_was_not_seen_lessen_what_latencies_rest_on() {
+        let report = report(&some(), 1);
+        assert_eq!(report.device.quantiles_ns[0].known().unwrap().coverage, 1.0 - 20.0 / 120.0);
+        assert_eq!(report.queued_share, Value::exact(0.05));
+    }
+
+    #[test]
+    fn what_did_not_happen_is_missing_with_its_reason() {
+        let nothing = report(&Requests::default(), 1_000_000_000);
+        assert_eq!(nothing.device.quantiles_ns[0], Value::Missing(NO_REQUESTS.to_owned()));
+        assert_eq!(nothing.requests_per_second, Value::exact(0.0));
+        let unseen = report(&Requests { requests: 3, unstarted: 3, ..Requests::default() }, 1);
+        assert_eq!(unseen.device.max_ns, Value::Missing(NO_LATENCIES.to_owned()));
+        assert_eq!(unseen.queue.mean_ns, Value::Missing(NO_LATENCIES.to_owned()));
+        let direct = report(&Requests { queue: Latencies::default(), ..some() }, 1);
+        assert_eq!(direct.queue.quantiles_ns[0], Value::Missing(NONE_QUEUED.to_owned()));
+    }
+
+    #[test]
+    fn a_latency_beyond_the_last_bucket_has_no_upper_end() {
+        let endless = Requests { requests: 1, latency: Latencies::between(&[], &[(511, 1)]), ..Requests::default() };
+        assert_eq!(report(&endless, 1).device.max_ns.known().unwrap().high, f64::INFINITY);
+    }
+}

@@ -1,0 +1,195 @@
+//! Block requests and packets → rows: of every disk and interface, and of everyone who moved something there.
+
+use std::collections::BTreeMap;
+
+use pmu_common::io::net::{OTHER, RECEIVED, SENT, TCP, UDP};
+
+use super::{
+    Label, Row, Subject,
+    latency::{self, LatencyReport, QUANTILES},
+};
+use crate::{
+    drain::{
+        Owner,
+        io::{
+            block::{DeviceNumber, Operation, Whose},
+            net::NetOwner,
+        },
+    },
+    machine::io::Platform,
+    metric::value::Value,
+    model::io::traffic::{Requests, TrafficInterval},
+    untrusted::Untrusted,
+};
+
+/// Who is who, and what is what.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// Disks and interfaces.
+    pub platform: &'a Platform,
+    /// Cgroups that have been seen.
+    pub cgroups: &'a BTreeMap<u64, Untrusted>,
+}
+
+/// Words of directions.
+const DIRECTIONS: [(usize, &str); 2] = [(RECEIVED, "received"), (SENT, "sent")];
+
+impl Names<'_> {
+    /// The disk's name, or its number if it has none any more.
+    #[must_use]
+    pub fn disk(&self, device: DeviceNumber) -> Untrusted {
+        let number = (device.major, device.minor);
+        let known = self.platform.disks.iter().find(|disk| disk.number == number);
+        known.map_or_else(
+            || Untrusted::from(format!("{}:{}", device.major, device.minor)),
+            |disk| disk.name.clone(),
+        )
+    }
+
+    fn cgroup(&self, id: u64) -> Owner {
+        let path = self.cgroups.get(&id).cloned();
+        Owner::Cgroup { id, path: path.unwrap_or_else(|| Untrusted::from(format!("cgroup {id}"))) }
+    }
+
+    /// Whose requests they are, if that is anybody in particular.
+    #[must_use]
+    pub fn whose(&self, whose: Whose, name: &Untrusted) -> Option<Owner> {
+        match whose {
+            Whose::Process(pid) => Some(Owner::Process { pid, born_ns: 0, name: name.clone() }),
+            Whose::Cgroup(id) | Whose::OnBehalfOf(id) => Some(self.cgroup(id.0)),
+            Whose::Kernel | Whose::Outsider | Whose::Unseen | Whose::Many => None,
+        }
+    }
+
+    /// Whose packets they are, if that is anybody in particular.
+    #[must_use]
+    pub fn net_owner(&self, owner: NetOwner) -> Option<Owner> {
+        match owner {
+            NetOwner::Cgroup(id) => Some(self.cgroup(id.0)),
+            NetOwner::Nobody | NetOwner::Outsider | NetOwner::Many => None,
+        }
+    }
+}
+
+/// Rows of disks, then of interfaces, each with those of their owners.
+#[must_use]
+pub fn rows(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
+    let mut rows = disks(traffic, names);
+    rows.extend(interfaces(traffic, names));
+    rows
+}
+
+fn disks(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
+    let mut totals: BTreeMap<(DeviceNumber, Operation), Requests> = BTreeMap::new();
+    let mut owners: BTreeMap<(DeviceNumber, Operation, Owner), Requests> = BTreeMap::new();
+    for (key, requests) in &traffic.block {
+        totals.entry((key.device, key.operation)).or_default().merge(requests);
+        if let Some(owner) = names.whose(key.whose, &key.name) {
+            owners.entry((key.device, key.operation, owner)).or_default().merge(requests);
+        }
+    }
+    let mut rows = Vec::new();
+    for ((device, operation), requests) in totals {
+        let subject = Subject::Disk(names.disk(device), operation.name());
+        rows.extend(of_requests(&subject, &requests, traffic.duration_ns, Label::System));
+        let told_apart = traffic.coverage(device, operation).map_or_else(
+            || Value::Missing("no bytes were moved".to_owned()),
+            |share| Value::exact(share * 100.0),
+        );
+        rows.push(row(&subject, "block.told_apart", "%", told_apart, Label::System));
+    }
+    for ((device, operation, owner), requests) in owners {
+        let disk = Subject::Disk(names.disk(device), operation.name());
+        let subject = Subject::Owner(owner, Box::new(disk));
+        rows.extend(of_requests(&subject, &requests, traffic.duration_ns, Label::Measured));
+    }
+    rows
+}
+
+fn of_requests(subject: &Subject, requests: &Requests, duration_ns: u64, label: Label) -> Vec<Row> {
+    let report = latency::report(requests, duration_ns);
+    let row = |metric: &str, unit: &str, value: Value| row(subject, metric, unit, value, label);
+    let mut rows = vec![
+        row("block.requests_rate", "1/s", report.requests_per_second),
+        row("block.bandwidth", "MB/s", scaled(report.bytes_per_second, 1e-6)),
+        row("block.request_size", "B", report.request_bytes),
+        row("block.errors", "requests", Value::exact(requests.errors as f64)),
+        row("block.queued", "%", scaled(report.queued_share, 100.0)),
+    ];
+    for (name, latency) in [("block.latency", &report.device), ("block.queue", &report.queue)] {
+        rows.extend(of_latency(subject, name, latency, label));
+    }
+    rows
+}
+
+fn of_latency(subject: &Subject, name: &str, latency: &LatencyReport, label: Label) -> Vec<Row> {
+    let row = |part: &str, value: &Value| row(subject, &format!("{name}.{part}"), "ns", value.clone(), label);
+    let quantiles = QUANTILES.iter().zip(&latency.quantiles_ns).map(|((part, _), value)| row(part, value));
+    std::iter::once(row("mean", &latency.mean_ns))
+        .chain(quantiles)
+        .chain(std::iter::once(row("max", &latency.max_ns)))
+        .collect()
+}
+
+fn interfaces(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
+    let mut totals: BTreeMap<(Untrusted, &'static str), [u64; 5]> = BTreeMap::new();
+    let mut owners: BTreeMap<(Untrusted, &'static str, Owner), [u64; 5]> = BTreeMap::new();
+    for ((interface, owner), count) in &traffic.net {
+        for (way, direction) in DIRECTIONS {
+            let bytes = count.bytes[way];
+            let packets: u64 = count.packets[way].iter().sum();
+            let owner = names.net_owner(*owner);
+            let known = if owner.is_some() { bytes.iter().sum() } else { 0 };
+            let numbers = [packets, bytes[TCP], bytes[UDP], bytes[OTHER], known];
+            if packets == 0 {
+                continue;
+            }
+            add(totals.entry((interface.name.clone(), direction)).or_default(), numbers);
+            if let Some(owner) = owner {
+                add(owners.entry((interface.name.clone(), direction, owner)).or_default(), numbers);
+            }
+        }
+    }
+    let seconds = traffic.duration_ns as f64 / 1e9;
+    let mut rows = Vec::new();
+    for ((name, direction), numbers) in totals {
+        let subject = Subject::Interface(name, direction);
+        rows.extend(of_packets(&subject, numbers, seconds, Label::System));
+        let [_, tcp, udp, other, known] = numbers;
+        let share = Value::ratio(known as f64 * 100.0, (tcp + udp + other) as f64, "no bytes were moved");
+        rows.push(row(&subject, "net.told_apart", "%", share, Label::System));
+    }
+    for ((name, direction, owner), numbers) in owners {
+        let subject = Subject::Owner(owner, Box::new(Subject::Interface(name, direction)));
+        rows.extend(of_packets(&subject, numbers, seconds, Label::Measured));
+    }
+    rows
+}
+
+fn add(sum: &mut [u64; 5], numbers: [u64; 5]) {
+    sum.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
+}
+
+fn of_packets(subject: &Subject, numbers: [u64; 5], seconds: f64, label: Label) -> Vec<Row> {
+    let [packets, tcp, udp, other, _] = numbers;
+    let rate = |count: u64, unit: f64| Value::ratio(count as f64 / unit, seconds, "the interval has no length");
+    let row = |metric: &str, unit: &str, value: Value| row(subject, metric, unit, value, label);
+    vec![
+        row("net.bandwidth", "MB/s", rate(tcp + udp + other, 1e6)),
+        row("net.packets_rate", "1/s", rate(packets, 1.0)),
+        row("net.tcp", "MB/s", rate(tcp, 1e6)),
+        row("net.udp", "MB/s", rate(udp, 1e6)),
+        row("net.other", "MB/s", rate(other, 1e6)),
+    ]
+}
+
+fn row(subject: &Subject, metric: &str, unit: &str, value: Value, label: Label) -> Row {
+    Row { subject: subject.clone(), metric: metric.to_owned(), unit: unit.to_owned(), value, label }
+}
+
+fn scaled(value: Value, factor: f64) -> Value {
+    match value {
+        Value::Known(known) => Value::Known(known.times(factor)),
+        missing => missing,
+    }
+}

@@ -1,0 +1,171 @@
+//! Requests: how many, how large, whose.
+
+use std::time::Duration;
+
+use pmbpf::{
+    bpf::io::{Parts, Wanted},
+    drain::io::block::{Operation, Whose},
+    plan::request::{By, Descend, Inherit},
+};
+
+use super::{Loop, can_run, counting, fio, fio_command, id, job, number, sum, ways};
+use crate::support::{Cgroup, Scratch, Started, assert_close, skipped, unique, wait_until};
+
+#[test]
+fn requests_and_bytes_of_a_device_are_the_kernels_own() {
+    if !can_run() {
+        return;
+    }
+    for way in ways() {
+        let device = Loop::new("counts", 64 << 20);
+        let object = counting(way, Wanted::Everybody(By::Process), Parts::Block);
+        let before = device.kernel_counts();
+        fio(&device, "--rw=randrw --bsrange=4k-64k --iodepth=8 --io_size=256m --size=64m");
+        let traffic = object.drain();
+        let truth = device.kernel_counts();
+        for (index, operation) in [Operation::Read, Operation::Write].into_iter().enumerate() {
+            let (requests, bytes) = sum(&traffic, device.number, operation, |_| true);
+            assert!(requests > 1000.0, "{requests}");
+            assert_close("requests", requests, truth[index].0 - before[index].0, 0.01, 0.0);
+            assert_close("bytes", bytes, truth[index].1 - before[index].1, 0.01, 0.0);
+            let named = |name: &[u8]| name == b"fio";
+            let ours = sum(&traffic, device.number, operation, |row| named(row.name.as_bytes()));
+            assert_close("fio's", ours.0, requests, 0.01, 0.0);
+        }
+        assert_eq!((traffic.losses, traffic.missed), (vec![], vec![]), "{way:?}");
+    }
+}
+
+#[test]
+fn two_cgroups_get_what_each_of_them_did() {
+    if !can_run() {
+        return;
+    }
+    for way in ways() {
+        let device = Loop::new("split", 64 << 20);
+        let groups = [Cgroup::new("reader"), Cgroup::new("writer")];
+        let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Block);
+        let mut started = [
+            groups[0].spawn(&fio_command(&device, "--rw=randread --bs=16k --iodepth=4 --io_size=128m --size=64m")),
+            groups[1].spawn(&fio_command(&device, "--rw=randrw --bs=4k --iodepth=4 --io_size=64m --size=64m")),
+        ];
+        let jobs = [0, 1].map(|index| job(&started[index].wait()));
+        let traffic = object.drain();
+        for (group, job) in groups.iter().zip(&jobs) {
+            let owner = Whose::Cgroup(id(group));
+            for (operation, name) in [(Operation::Read, "read"), (Operation::Write, "write")] {
+                let (requests, bytes) = sum(&traffic, device.number, operation, |row| row.whose == owner);
+                let of = |field: &str| job[name][field].as_f64().unwrap();
+                assert_close(name, requests, of("total_ios"), 0.01, 0.0);
+                assert_close(name, bytes, of("io_bytes"), 0.01, 0.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn those_not_asked_for_share_a_row_and_the_device_keeps_its_total() {
+    if !can_run() {
+        return;
+    }
+    for way in ways() {
+        let device = Loop::new("filter", 64 << 20);
+        let parent = Cgroup::new("wanted");
+        let (inside, outside) = (parent.below("inside"), Cgroup::new("unwanted"));
+        let object = counting(way, Wanted::Cgroups(vec![id(&parent)], Descend::Yes), Parts::Block);
+        let options = "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=64m";
+        let made_later = parent.below("later");
+        for group in [&inside, &made_later, &outside] {
+            group.spawn(&fio_command(&device, options)).wait();
+        }
+        let traffic = object.drain();
+        let of = |whose: Whose| sum(&traffic, device.number, Operation::Read, |row| row.whose == whose).1;
+        let each = f64::from(16 << 20);
+        assert_close("inside", of(Whose::Cgroup(id(&inside))), each, 0.01, 0.0);
+        assert_close("later", of(Whose::Cgroup(id(&made_later))), each, 0.01, 0.0);
+        // Whoever probes a new device shares the row.
+        assert_close("outside", of(Whose::Outsider), each, 0.1, 0.0);
+        assert_eq!(of(Whose::Cgroup(id(&outside))), 0.0);
+    }
+}
+
+#[test]
+fn children_of_a_target_process_are_told_from_others() {
+    if !can_run() {
+        return;
+    }
+    for way in ways() {
+        let device = Loop::new("process", 64 << 20);
+        let options = "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=64m";
+        let waiting = crate::support::Waiting::new(&fio_command(&device, options));
+        let object = counting(way, Wanted::Processes(vec![waiting.pid()], Inherit::Yes), Parts::Block);
+        // fio's job is a child of the process that was named.
+        waiting.go().wait();
+        fio(&device, options);
+        let traffic = object.drain();
+        let is_process = |whose: Whose| matches!(whose, Whose::Process(_));
+        let (_, ours) = sum(&traffic, device.number, Operation::Read, |row| is_process(row.whose));
+        let (_, others) = sum(&traffic, device.number, Operation::Read, |row| row.whose == Whose::Outsider);
+        assert_close("ours", ours, f64::from(16 << 20), 0.1, 0.0);
+        assert_close("others", others, f64::from(16 << 20), 0.1, 0.0);
+    }
+}
+
+#[test]
+fn requests_under_way_at_the_start_have_no_latency_and_those_at_the_end_are_told() {
+    if !can_run() {
+        return;
+    }
+    for way in ways() {
+        let device = Loop::new("flying", 64 << 20);
+        let options = "--rw=read --bs=1m --iodepth=32 --size=64m --time_based --runtime=60";
+        let _fio = Started::new(&format!("exec {}", fio_command(&device, options)));
+        let before = device.kernel_counts();
+        wait_until("fio reads", || device.kernel_counts()[0].0 > before[0].0 + 100.0);
+        let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Block);
+        let is_ours = |row: &&pmbpf::drain::io::block::BlockRow| row.device == device.number;
+        wait_until("enough is read", || {
+            sum(&object.drain(), device.number, Operation::Read, |_| true).0 > 1000.0
+        });
+        let traffic = object.drain();
+        let unseen: u64 = traffic.block.iter().filter(is_ours).map(|row| row.count.unstarted).sum();
+        assert!((1..=64).contains(&unseen), "{unseen}");
+        for row in traffic.block.iter().filter(is_ours) {
+            let latencies: u64 = row.latency.iter().map(|&(_, count)| u64::from(count)).sum();
+            assert_eq!(latencies + row.count.unstarted, row.count.requests);
+            assert!(row.whose != Whose::Unseen || latencies == 0);
+        }
+        let issued: u64 = (traffic.in_flight.iter()).filter(|row| row.device == device.number).map(|row| row.issued).sum();
+        assert!((1..=64).contains(&issued), "{issued}");
+    }
+}
+
+#[test]
+fn a_stacked_device_and_the_one_below_are_two_devices() {
+    if !can_run() {
+        return;
+    }
+    let disks = std::fs::read_dir("/sys/block").unwrap().flatten().map(|entry| entry.file_name());
+    let disks: Vec<_> = disks
+        .filter_map(|name| name.into_string().ok())
+        .filter(|name| !name.starts_with("loop") && !name.starts_with("zram") && !name.starts_with("ram"))
+        .map(|name| number(&name))
+        .collect();
+    for way in ways() {
+        let backing = Scratch(std::path::Path::new("/var/tmp").join(unique("below")));
+        let device = Loop::over(backing, 16 << 20, &["--direct-io=on"]);
+        let Some(device) = device.filter(|_| !disks.is_empty()) else {
+            skipped("no file system on a disk that loop devices can use directly");
+            return;
+        };
+        let object = counting(way, Wanted::Everybody(By::Process), Parts::Block);
+        let done = fio(&device, "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=16m");
+        // The disk's own counts settle a moment after fio has its answer.
+        std::thread::sleep(Duration::from_millis(50));
+        let traffic = object.drain();
+        let above = sum(&traffic, device.number, Operation::Read, |row| row.name.as_bytes() == b"fio").1;
+        let below: f64 = disks.iter().map(|disk| sum(&traffic, *disk, Operation::Read, |_| true).1).sum();
+        assert_close("above", above, done["read"]["io_bytes"].as_f64().unwrap(), 0.01, 0.0);
+        assert!(below >= 0.99 * above, "{below} of {above}");
+    }
+}

@@ -1,0 +1,144 @@
+//! I/O, against the kernel's own counters and what the workload says it did. Loop devices over files in memory stand for disks.
+
+mod block;
+mod latency;
+mod net;
+
+use std::{fs, path::Path, process::Command};
+
+use pmbpf::{
+    bpf::{
+        Attach, Log, Options,
+        io::{IoObject, IoOptions, Parts, Wanted},
+    },
+    drain::io::{
+        block::{BlockRow, DeviceNumber, Operation},
+        traffic::Traffic,
+    },
+    machine::{
+        Machine,
+        cgroup::{CgroupId, Layout},
+    },
+};
+use serde_json::Value;
+
+use crate::support::{Cgroup, Scratch, skipped, unique};
+
+/// Ways of attaching, each of which must give the same; those that this kernel has.
+fn ways() -> Vec<Attach> {
+    let names = crate::support::ways();
+    Attach::ALL.into_iter().filter(|way| names.iter().any(|(_, name)| *name == way.name())).collect()
+}
+
+/// Loads and attaches what counts I/O.
+fn counting(attach: Attach, wanted: Wanted, parts: Parts) -> IoObject {
+    let root = Path::new("/");
+    let machine = Machine::read(root).unwrap();
+    let options = Options { attach: Some(attach), btf: None, log: Log::Off };
+    let mut object = IoObject::load(&IoOptions { wanted, parts }, &machine, root, &options).unwrap();
+    object.enable(&Layout::read(root).unwrap()).unwrap();
+    object.net().unwrap();
+    object
+}
+
+/// Id of a cgroup of ours.
+fn id(cgroup: &Cgroup) -> CgroupId {
+    Layout::read(Path::new("/")).unwrap().resolve(&cgroup.path).unwrap().id
+}
+
+/// A loop device over a file; detached with its owner.
+struct Loop {
+    path: String,
+    number: DeviceNumber,
+    _backing: Scratch,
+}
+
+impl Loop {
+    /// Over a file in memory.
+    fn new(name: &str, bytes: u64) -> Self {
+        Self::over(Scratch(Path::new("/dev/shm").join(unique(name))), bytes, &[]).unwrap()
+    }
+
+    /// Over a file, with these options of losetup; none if losetup does not want them.
+    fn over(backing: Scratch, bytes: u64, options: &[&str]) -> Option<Self> {
+        // Written in full: a file with holes is read without its disk.
+        fs::write(&backing.0, vec![b'x'; bytes as usize]).unwrap();
+        let mut losetup = Command::new("losetup");
+        let output =
+            losetup.args(options).args(["--find", "--show", backing.as_str()]).output().unwrap();
+        if !output.status.success() {
+            return None;
+        }
+        let path = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+        Some(Self { number: number(path.strip_prefix("/dev/").unwrap()), path, _backing: backing })
+    }
+
+    fn name(&self) -> &str {
+        self.path.strip_prefix("/dev/").unwrap()
+    }
+
+    /// Requests and bytes of `/sys/block/NAME/stat`: read, then written (Documentation/block/stat.rst).
+    fn kernel_counts(&self) -> [(f64, f64); 2] {
+        let text = fs::read_to_string(format!("/sys/block/{}/stat", self.name())).unwrap();
+        let fields: Vec<f64> = text.split_whitespace().map(|field| field.parse().unwrap()).collect();
+        [(fields[0], fields[2] * 512.0), (fields[4], fields[6] * 512.0)]
+    }
+
+    fn set_scheduler(&self, scheduler: &str) -> bool {
+        fs::write(format!("/sys/block/{}/queue/scheduler", self.name()), scheduler).is_ok()
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        self.set_scheduler("none");
+        let _ = Command::new("losetup").args(["--detach", &self.path]).status();
+    }
+}
+
+/// Number of a block device.
+fn number(name: &str) -> DeviceNumber {
+    let numbers = fs::read_to_string(format!("/sys/block/{name}/dev")).unwrap();
+    let (major, minor) = numbers.trim().split_once(':').unwrap();
+    DeviceNumber { major: major.parse().unwrap(), minor: minor.parse().unwrap() }
+}
+
+/// May these tests run here? If not, says why.
+fn can_run() -> bool {
+    let there = ["fio", "losetup"].map(|tool| Command::new(tool).arg("--version").output().is_ok());
+    if there != [true; 2] {
+        skipped("fio or losetup is missing");
+    }
+    there == [true; 2]
+}
+
+/// A command that runs fio with these options on a device.
+fn fio_command(device: &Loop, options: &str) -> String {
+    let every = "--name=job --direct=1 --ioengine=libaio --output-format=json";
+    format!("fio {every} --filename={} {options}", device.path)
+}
+
+/// Runs fio; what it says of its one job.
+fn fio(device: &Loop, options: &str) -> Value {
+    let output = Command::new("sh").args(["-c", &fio_command(device, options)]).output().unwrap();
+    assert!(output.status.success(), "fio: {}", String::from_utf8_lossy(&output.stderr));
+    job(std::str::from_utf8(&output.stdout).unwrap())
+}
+
+/// The one job of a report of fio's.
+fn job(report: &str) -> Value {
+    serde_json::from_str::<Value>(report).unwrap()["jobs"][0].clone()
+}
+
+/// Requests and bytes of the rows of a device and operation that `is` picks.
+fn sum(
+    traffic: &Traffic,
+    device: DeviceNumber,
+    operation: Operation,
+    is: impl Fn(&BlockRow) -> bool,
+) -> (f64, f64) {
+    let wanted = |row: &&BlockRow| row.device == device && row.operation == operation && is(row);
+    traffic.block.iter().filter(wanted).fold((0.0, 0.0), |(requests, bytes), row| {
+        (requests + row.count.requests as f64, bytes + row.count.bytes as f64)
+    })
+}

@@ -1,0 +1,123 @@
+//! Packets on the loopback interface: known amounts, against the interface's own counters.
+
+use std::{
+    fs,
+    io::Read as _,
+    net::{TcpListener, UdpSocket},
+};
+
+use pmbpf::{
+    bpf::io::{Parts, Wanted},
+    drain::io::{
+        net::{NetOwner, NetRow},
+        traffic::Traffic,
+    },
+    plan::request::{By, Descend},
+};
+use pmu_common::io::net::{RECEIVED, SENT, TCP, UDP};
+
+use super::{counting, id, ways};
+use crate::support::{Cgroup, assert_close};
+
+/// Bytes that the sender sends.
+const SENT_BYTES: u64 = 20_000_000;
+/// Of an Ethernet header, which the interface counts.
+const HEADER_BYTES: f64 = 14.0;
+
+/// Bytes and packets that the loopback interface received, which are those it sent.
+fn interface_counts() -> (f64, f64) {
+    let text = fs::read_to_string("/proc/net/dev").unwrap();
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("lo:")).unwrap();
+    let fields: Vec<f64> = line.split_whitespace().map(|field| field.parse().unwrap()).collect();
+    (fields[0], fields[1])
+}
+
+fn rows(traffic: &Traffic) -> impl Iterator<Item = &NetRow> {
+    traffic.net.iter().filter(|row| row.interface.name.as_bytes() == b"lo")
+}
+
+/// Sends bytes over TCP from a cgroup to this process.
+fn send_from(group: &Cgroup) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut sender =
+        group.spawn(&format!("bash -c 'head -c {SENT_BYTES} /dev/zero >/dev/tcp/127.0.0.1/{port}'"));
+    let (mut connection, _) = listener.accept().unwrap();
+    let mut buffer = vec![0; 1 << 20];
+    let mut received = 0;
+    loop {
+        match connection.read(&mut buffer).unwrap() {
+            0 => break,
+            bytes => received += bytes as u64,
+        }
+    }
+    assert_eq!(received, SENT_BYTES);
+    sender.wait();
+}
+
+#[test]
+fn bytes_of_a_cgroup_are_what_it_sent_and_all_of_them_are_the_interfaces() {
+    for way in ways() {
+        let group = Cgroup::new("sender");
+        let owner = NetOwner::Cgroup(id(&group));
+        let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Net);
+        let before = interface_counts();
+        send_from(&group);
+        let traffic = object.drain();
+        let after = interface_counts();
+        let ours: Vec<_> = rows(&traffic).filter(|row| row.owner == owner).collect();
+        let [ours] = ours[..] else { panic!("{traffic:?}") };
+        assert_close("sent", ours.count.bytes[SENT][TCP] as f64, SENT_BYTES as f64, 0.01, 0.0);
+        assert!(ours.count.packets[RECEIVED][TCP] > 0, "acknowledgements come back");
+        assert_eq!(ours.count.bytes[SENT][UDP], 0);
+        for direction in [RECEIVED, SENT] {
+            let all = |of: fn(&NetRow) -> [[u64; 3]; 2]| -> f64 {
+                rows(&traffic).map(|row| of(row)[direction].iter().sum::<u64>() as f64).sum()
+            };
+            let (bytes, packets) = (all(|row| row.count.bytes), all(|row| row.count.packets));
+            assert_close("bytes", bytes + packets * HEADER_BYTES, after.0 - before.0, 0.01, 0.0);
+            assert_close("packets", packets, after.1 - before.1, 0.01, 0.0);
+        }
+        assert_eq!(traffic.losses, []);
+    }
+}
+
+#[test]
+fn datagrams_are_told_from_streams() {
+    const DATAGRAMS: u64 = 100;
+    for way in ways() {
+        let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Net);
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(receiver) = UdpSocket::bind(address) else { continue };
+            let to = receiver.local_addr().unwrap();
+            let sender = UdpSocket::bind(address).unwrap();
+            let before = object.drain();
+            for _ in 0..DATAGRAMS {
+                sender.send_to(&[7; 100], to).unwrap();
+                receiver.recv(&mut [0; 100]).unwrap();
+            }
+            let after = object.drain();
+            let sent = |traffic: &Traffic| rows(traffic).map(|row| row.count.packets[SENT][UDP]).sum::<u64>();
+            let more = sent(&after) - sent(&before);
+            assert!((DATAGRAMS..DATAGRAMS + 10).contains(&more), "{address}: {more}");
+        }
+    }
+}
+
+#[test]
+fn packets_of_cgroups_not_asked_for_share_a_row() {
+    for way in ways() {
+        let (wanted, other) = (Cgroup::new("wanted"), Cgroup::new("other"));
+        let inside = wanted.below("inside");
+        let object = counting(way, Wanted::Cgroups(vec![id(&wanted)], Descend::Yes), Parts::Net);
+        send_from(&inside);
+        send_from(&other);
+        let traffic = object.drain();
+        let sent = |owner: NetOwner| {
+            rows(&traffic).filter(|row| row.owner == owner).map(|row| row.count.bytes[SENT][TCP]).sum::<u64>()
+        };
+        assert_close("inside", sent(NetOwner::Cgroup(id(&inside))) as f64, SENT_BYTES as f64, 0.01, 0.0);
+        assert_close("other", sent(NetOwner::Outsider) as f64, SENT_BYTES as f64, 0.02, 0.0);
+        assert_eq!(sent(NetOwner::Cgroup(id(&other))), 0);
+    }
+}
