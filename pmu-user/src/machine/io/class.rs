@@ -1,36 +1,52 @@
 //! What a PCI device is, in a word or two of ours, from its class code (PCI Code and ID Assignment Specification).
 
-/// Functions of Intel's processors whose class says less than their number does: vendor 0x8086.
-const ACCELERATORS: [(u16, &str); 7] = [
-    (0x0b00, "data mover (CBDMA)"),
-    (0x2021, "data mover (CBDMA)"),
-    (DSA, "data mover (DSA)"),
-    (IAX, "compression (IAX)"),
-    (QAT, "crypto and compression (QAT)"),
-    (HQM, "load balancer (DLB)"),
-    (0x2714, "load balancer (DLB)"),
-];
-/// Data Streaming Accelerator.
-pub(super) const DSA: u16 = 0x0b25;
-/// In-Memory Analytics Accelerator.
-pub(super) const IAX: u16 = 0x0cfe;
-/// QuickAssist of Sapphire Rapids and later.
-pub(super) const QAT: u16 = 0x4940;
-/// Dynamic Load Balancer.
-pub(super) const HQM: u16 = 0x2710;
 /// Intel's vendor number.
 pub(super) const INTEL: u16 = 0x8086;
 
-fn accelerator(vendor: u16, device: u16) -> Option<&'static str> {
-    let known = ACCELERATORS.iter().find(|(known, _)| vendor == INTEL && *known == device);
-    known.map(|(_, word)| *word)
+/// Functions of Intel's processors that move data, and whose class does not say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accelerator {
+    /// DMA engines of Skylake and Ice Lake.
+    Cbdma,
+    /// Data Streaming Accelerator.
+    Dsa,
+    /// In-Memory Analytics Accelerator.
+    Iax,
+    /// QuickAssist of Sapphire Rapids and later.
+    Qat,
+    /// Dynamic Load Balancer.
+    Dlb,
+}
+
+impl Accelerator {
+    /// By vendor and device number; virtual functions have odd ones.
+    pub(super) const fn of(vendor: u16, device: u16) -> Option<Self> {
+        match (vendor, device) {
+            (INTEL, 0x0b00 | 0x2021) => Some(Self::Cbdma),
+            (INTEL, 0x0b25) => Some(Self::Dsa),
+            (INTEL, 0x0cfe) => Some(Self::Iax),
+            (INTEL, 0x4940..=0x4947) => Some(Self::Qat),
+            (INTEL, 0x2710 | 0x2711 | 0x2714 | 0x2715) => Some(Self::Dlb),
+            _ => None,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Cbdma => "data mover (CBDMA)",
+            Self::Dsa => "data mover (DSA)",
+            Self::Iax => "compression (IAX)",
+            Self::Qat => "crypto and compression (QAT)",
+            Self::Dlb => "load balancer (DLB)",
+        }
+    }
 }
 
 /// What a device with this 24-bit class code and these numbers is.
 #[must_use]
 pub fn word(class: u32, vendor: u16, device: u16) -> &'static str {
-    if let Some(word) = accelerator(vendor, device) {
-        return word;
+    if let Some(accelerator) = Accelerator::of(vendor, device) {
+        return accelerator.word();
     }
     match (class >> 16 & 0xff, class >> 8 & 0xff) {
         (0x01, 0x04) => "RAID storage",
@@ -68,7 +84,7 @@ pub fn word(class: u32, vendor: u16, device: u16) -> &'static str {
 pub fn is_infrastructure(class: u32, vendor: u16, device: u16) -> bool {
     let by_class =
         matches!(class >> 16 & 0xff, 0x06 | 0x08) || matches!(class >> 8 & 0xffff, 0x1101 | 0x0c05 | 0x0580);
-    by_class && accelerator(vendor, device).is_none()
+    by_class && Accelerator::of(vendor, device).is_none()
 }
 
 /// Does another device stand behind it?

@@ -24,6 +24,8 @@ pub struct Disk {
     pub below: Vec<Untrusted>,
     /// Model, as the disk says.
     pub model: Option<Untrusted>,
+    /// Name that the device mapper has for it: `/dev/mapper/NAME` is this disk.
+    pub mapped: Option<Untrusted>,
     /// Names of its partitions, with their numbers.
     pub partitions: Vec<(Untrusted, (u32, u32))>,
 }
@@ -128,6 +130,7 @@ pub(super) fn disks(root: &Path) -> Vec<Disk> {
             devices: carriers(&folder),
             below: words(&folder.join("slaves"), |_| true),
             model: attribute(root, &format!("{path}/device/model")).map(Untrusted::from),
+            mapped: attribute(root, &format!("{path}/dm/name")).map(Untrusted::from),
             partitions: names(&folder).into_iter().filter_map(partition).collect(),
             name: Untrusted::from(name.as_os_str()),
         })

@@ -82,14 +82,13 @@ fn channels(catalog: &Catalog, places: &Places) -> Fact<BTreeMap<u32, u32>> {
 }
 
 fn most(channels: u32, modules: &[Module]) -> Fact<f64> {
-    let plugged =
-        u32::try_from(modules.iter().filter(|module| module.kind != Some(Kind::Persistent)).count());
+    // What is stacked beside the processor has channels of its own, and persistent memory is slower than its channel.
+    let plugged = modules.iter().filter(|module| !matches!(module.kind, Some(Kind::Persistent | Kind::Hbm)));
+    let speeds: Vec<Option<u32>> = plugged.map(|module| module.configured_mts.or(module.best_mts)).collect();
     // A channel without a module carries nothing.
-    let channels = channels.min(plugged.unwrap_or(u32::MAX));
-    let speeds =
-        modules.iter().map(|module| module.configured_mts.or(module.best_mts)).collect::<Option<Vec<u32>>>();
+    let channels = channels.min(u32::try_from(speeds.len()).unwrap_or(u32::MAX));
     // Modules of different speeds run at the slowest.
-    let speed = speeds.and_then(|speeds| speeds.into_iter().min());
+    let speed = speeds.into_iter().collect::<Option<Vec<u32>>>().and_then(|speeds| speeds.into_iter().min());
     let why = || "the firmware does not say how fast the memory is".to_owned();
     Fact::of(speed.map(|mts| f64::from(channels) * f64::from(mts) * 1e6 * CHANNEL_BYTES), why)
 }
@@ -135,16 +134,16 @@ fn of_controllers(root: &Path) -> Vec<Module> {
     within(folder, "mc").iter().flat_map(|controller| within(controller, "dimm")).filter_map(module).collect()
 }
 
-/// The kernel's names: `Registered-DDR4`, `Unbuffered-DDR5`, `Non-volatile-RAM`, `High-Bandwidth-Memory-Gen2`.
+/// From the kernel's names (`edac_mem_types`, drivers/edac/edac_mc.c): `Registered-DDR4`, `Load-Reduced-DDR5-RAM`.
 fn kind_of(name: &str) -> Option<Kind> {
-    let ends =
-        [("LPDDR4", Kind::Lpddr4), ("LPDDR5", Kind::Lpddr5), ("DDR3", Kind::Ddr3), ("DDR4", Kind::Ddr4)];
-    let by_end = ends.into_iter().chain([("DDR5", Kind::Ddr5)]).find(|(end, _)| name.ends_with(end));
-    match by_end {
-        Some((_, kind)) => Some(kind),
-        None if name.starts_with("High-Bandwidth") => Some(Kind::Hbm),
-        None if name.starts_with("Non-volatile") => Some(Kind::Persistent),
-        None => None,
+    let saves = name.starts_with("Low-Power");
+    match name.strip_suffix("-RAM").unwrap_or(name).rsplit('-').next()? {
+        "DDR3" if !saves => Some(Kind::Ddr3),
+        "DDR4" => Some(if saves { Kind::Lpddr4 } else { Kind::Ddr4 }),
+        "DDR5" => Some(if saves { Kind::Lpddr5 } else { Kind::Ddr5 }),
+        "volatile" => Some(Kind::Persistent),
+        "Gen2" | "Gen3" if name.starts_with("High-bandwidth-memory") => Some(Kind::Hbm),
+        _ => None,
     }
 }
 
@@ -152,7 +151,7 @@ fn kind_of(name: &str) -> Option<Kind> {
 mod tests {
     use std::fs;
 
-    use super::{Fact, Kind, Memory};
+    use super::{Fact, Kind, Memory, kind_of};
     use crate::machine::{
         io::{dmi::tests::slot, place::Places},
         pmu::catalog::Catalog,
@@ -212,6 +211,33 @@ mod tests {
         assert_eq!((modules.len(), modules[0].bytes, modules[0].kind), (1, 16 << 30, Some(Kind::Ddr5)));
         let Fact::Missing(why) = memory.bytes_per_second_max else { panic!("a speed from nowhere") };
         assert_eq!(why, "the firmware does not say how fast the memory is");
+    }
+
+    #[test]
+    fn other_memory_than_that_of_the_channels_does_not_count() {
+        let tree = host();
+        table(
+            &tree,
+            &[slot(8192, 0, 0x1a, 3200, 3200), slot(8192, 0, 0x1f, 2666, 2666), slot(8192, 0, 0x24, 0, 0)],
+        );
+        assert_eq!(memory(&tree).bytes_per_second_max, Fact::Known(3200e6 * 8.0));
+    }
+
+    #[test]
+    fn the_kernels_names_of_memory_are_understood() {
+        for (name, kind) in [
+            ("Unbuffered-DDR3", Some(Kind::Ddr3)),
+            ("Registered-DDR4", Some(Kind::Ddr4)),
+            ("Load-Reduced-DDR5-RAM", Some(Kind::Ddr5)),
+            ("Low-Power-DDR4-RAM", Some(Kind::Lpddr4)),
+            ("Non-volatile-RAM", Some(Kind::Persistent)),
+            ("High-bandwidth-memory-Gen3", Some(Kind::Hbm)),
+            ("Low-Power-DDR3-RAM", None),
+            ("Unbuffered-DDR", None),
+            ("", None),
+        ] {
+            assert_eq!(kind_of(name), kind, "{name}");
+        }
     }
 
     #[test]

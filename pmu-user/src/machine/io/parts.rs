@@ -3,7 +3,7 @@
 
 use super::{
     bdf::RootBus,
-    class::{DSA, HQM, IAX, INTEL, QAT},
+    class::Accelerator,
     pci::Device,
     stack::{Mapping, Source},
     stack_tables::{Die, Family},
@@ -62,30 +62,29 @@ fn by_number(
 
 /// Accelerators of the processor are attached to root buses of their own, in fixed parts.
 fn accelerator(family: Family, die: Option<Die>, device: &Device) -> Option<Result<Vec<u32>, String>> {
-    let intel = device.vendor == INTEL && matches!(device.device, DSA | IAX | QAT | HQM);
-    if !intel {
-        return None;
-    }
+    let accelerator = Accelerator::of(device.vendor, device.device)?;
     let crossed = |large: u32, medium: u32| match die {
         Some(Die::Large) => Ok(vec![large]),
         Some(Die::Medium) => Ok(vec![medium]),
         None => Err("its part depends on how the processor is made, which takes root to read".to_owned()),
     };
-    match (family, device.device) {
-        (Family::SapphireRapids | Family::EmeraldRapids, DSA | IAX) => Some(Ok(vec![0, 1, 2])),
-        (Family::SapphireRapids | Family::EmeraldRapids, QAT) => Some(crossed(4, 5)),
-        (Family::SapphireRapids | Family::EmeraldRapids, HQM) => Some(crossed(5, 4)),
-        (Family::GraniteRapids, DSA | IAX) => Some(Ok(vec![0])),
-        (Family::GraniteRapids, QAT) => Some(Ok(vec![4])),
-        (Family::GraniteRapids, HQM) => Some(Ok(vec![5])),
+    match (family, accelerator) {
+        (Family::SapphireRapids | Family::EmeraldRapids, Accelerator::Dsa | Accelerator::Iax) => {
+            Some(Ok(vec![0, 1, 2]))
+        }
+        (Family::SapphireRapids | Family::EmeraldRapids, Accelerator::Qat) => Some(crossed(4, 5)),
+        (Family::SapphireRapids | Family::EmeraldRapids, Accelerator::Dlb) => Some(crossed(5, 4)),
+        (Family::GraniteRapids, Accelerator::Dsa | Accelerator::Iax) => Some(Ok(vec![0])),
+        (Family::GraniteRapids, Accelerator::Qat) => Some(Ok(vec![4])),
+        (Family::GraniteRapids, Accelerator::Dlb) => Some(Ok(vec![5])),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Die, Family, INTEL, Mapping, QAT, RootBus, Source, of};
-    use crate::machine::io::{link::Link, pci::Device};
+    use super::{Die, Family, Mapping, RootBus, Source, of};
+    use crate::machine::io::{class::INTEL, link::Link, pci::Device};
 
     fn device(bdf: &str, class: u32, device: u16) -> Device {
         let bdf: crate::machine::io::bdf::Bdf = bdf.parse().unwrap();
@@ -150,7 +149,7 @@ mod tests {
 
     #[test]
     fn an_accelerator_has_parts_by_what_it_is() {
-        let qat = device("6b:00.0", 0x0b_40_00, QAT);
+        let qat = device("6b:00.0", 0x0b_40_00, 0x4940);
         let parts = |die| match of(Family::SapphireRapids, die, &qat, None) {
             Mapping::Known { value, .. } => Ok(value),
             Mapping::Unknown(why) => Err(why),

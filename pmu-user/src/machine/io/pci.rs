@@ -137,6 +137,8 @@ pub(super) fn bdf_of(path: &Path) -> Option<Bdf> {
 }
 
 /// All PCI functions below `root`, by address. Without PCI there are none; one that vanishes meanwhile is left out.
+///
+/// Not to be read often: newer kernels wake a device that sleeps to read its link.
 pub(super) fn read(root: &Path) -> Vec<Device> {
     let names = super::names(&root.join(FOLDER)).into_iter();
     let mut devices: Vec<Device> = names

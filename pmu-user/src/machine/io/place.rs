@@ -68,16 +68,11 @@ impl Places {
         self.cpus.iter().find(|(known, _)| *known == cpu).map(|(_, die)| *die)
     }
 
-    /// The die that the kernel counts as the `index`th: it numbers them as it meets them, CPU by CPU
-    /// (`topology_get_logical_id`, arch/x86/kernel/cpu/topology.c).
+    /// The die that the kernel counts as the `index`th: by socket and die (`topology_get_logical_id`,
+    /// arch/x86/kernel/cpu/topology.c, 6.9). Older kernels count them as they start, which is the same order.
     pub(super) fn die(&self, index: u32) -> Option<Die> {
-        let mut met: Vec<Die> = Vec::new();
-        for (_, die) in &self.cpus {
-            if !met.contains(die) {
-                met.push(*die);
-            }
-        }
-        met.get(index as usize).copied()
+        let dies: BTreeSet<Die> = self.cpus.iter().map(|(_, die)| *die).collect();
+        dies.into_iter().nth(index as usize)
     }
 
     /// The only die of a socket; none if it has several.
@@ -136,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn dies_are_numbered_as_they_are_met() {
+    fn dies_are_numbered_by_socket_whichever_cpu_comes_first() {
         let host = host();
-        assert_eq!((host.die(0).unwrap().socket, host.die(1).unwrap().socket), (1, 0));
+        assert_eq!((host.die(0).unwrap().socket, host.die(1).unwrap().socket), (0, 1));
         assert_eq!(host.die(2), None);
         assert_eq!(host.die_of(Cpu(3)).unwrap().socket, 0);
     }

@@ -132,16 +132,37 @@ pub(super) fn interfaces(root: &Path, pid: u32) -> Option<Vec<(Untrusted, Bdf)>>
     same.then(|| shown.into_iter().filter_map(|one| Some((one.name, one.device?))).collect())
 }
 
-/// Block devices that are mounted where a process sees them, with the mount point (proc(5): fields 3 and 5).
-pub(super) fn mounted(root: &Path, pid: u32) -> Option<Vec<((u32, u32), Untrusted)>> {
+/// A mount, as a process sees it.
+pub(super) struct Mount {
+    /// Number of the block device; that of nothing for file systems that hide theirs.
+    pub(super) number: Option<(u32, u32)>,
+    /// What is mounted: usually a path below `/dev`.
+    pub(super) source: Untrusted,
+    /// Where.
+    pub(super) point: Untrusted,
+}
+
+/// Mounts where a process sees them (proc(5): fields 3 and 5, and the second after `-`); `None` if it is gone.
+pub(super) fn mounts(root: &Path, pid: u32) -> Option<Vec<Mount>> {
     let text = bytes(&root.join(format!("proc/{pid}/mountinfo"))).ok()?;
     let mount = |line: &[u8]| {
         let mut words = line.split(|&byte| byte == b' ').skip(2);
         let (number, point) = (words.next()?, words.nth(1)?);
-        let (major, minor) = std::str::from_utf8(number).ok()?.split_once(':')?;
-        Some(((major.parse().ok()?, minor.parse().ok()?), Untrusted::new(point)))
+        let source = words.skip_while(|word| *word != b"-").nth(2)?;
+        let number = std::str::from_utf8(number).ok().and_then(|number| {
+            let (major, minor) = number.split_once(':')?;
+            Some((major.parse().ok()?, minor.parse().ok()?))
+        });
+        Some(Mount { number, source: Untrusted::new(source), point: Untrusted::new(point) })
     };
     Some(lines(&text).filter_map(mount).collect())
+}
+
+/// Devices and partitions that the kernel swaps to, as paths.
+pub(super) fn swaps(root: &Path) -> Vec<Untrusted> {
+    let text = bytes(&root.join("proc/swaps")).unwrap_or_default();
+    let first = |line: &[u8]| line.split(u8::is_ascii_whitespace).next().map(Untrusted::new);
+    lines(&text).skip(1).filter_map(first).collect()
 }
 
 /// The device whose memory a path of sysfs is: `/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/resource0`.

@@ -152,13 +152,15 @@ impl Reader<'_> {
     fn ports(&self, family: Family, die: Option<Die>, stacks: &[Stack]) -> Vec<Port> {
         let ends = self.devices.iter().filter(|device| !device.is_infrastructure());
         let ports: BTreeSet<Bdf> = ends.clone().map(Device::port).collect();
+        let counted = self.stacks().next().is_some();
         let port = |bdf: Bdf| {
             let devices: Vec<&Device> = ends.clone().filter(|device| device.port() == bdf).collect();
             let bus = devices.first()?.root;
             let unit = stacks.iter().find(|stack| stack.bus == bus).and_then(|stack| stack.unit.value());
             let number = unit.and_then(|unit| number(&unit.pmu));
             let parts = match self.devices.iter().find(|device| device.bdf == bdf) {
-                Some(port) => parts::of(family, die, port, number),
+                Some(port) if counted || family.rule().is_none() => parts::of(family, die, port, number),
+                Some(_) => Mapping::Unknown("the kernel has no counters that tell parts apart".to_owned()),
                 None => Mapping::Unknown("its root port is hidden".to_owned()),
             };
             Some(Port { bdf, bus, parts, devices: devices.iter().map(|device| device.bdf).collect() })

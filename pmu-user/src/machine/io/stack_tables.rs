@@ -79,6 +79,7 @@ impl Family {
     pub(super) const fn buses_after(self, index: u32) -> u8 {
         match self {
             Self::SapphireRapids | Self::EmeraldRapids if index >= 8 => 3,
+            Self::GraniteRapids if matches!(index, 8 | 12 | 16 | 20) => 3,
             _ => 0,
         }
     }

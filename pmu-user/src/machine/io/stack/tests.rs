@@ -191,6 +191,26 @@ fn ice_lake_d_numbers_its_stacks_itself() {
 }
 
 #[test]
+fn accelerators_are_on_the_buses_after_that_of_their_stack() {
+    let tree = host(&intel(173), &[("0000:15", 0), ("0000:6e", 0)]);
+    device(&tree, "sys/devices/pci0000:6a/0000:6a:01.0", "0x088000", "0x0b25", 0);
+    device(&tree, "sys/devices/pci0000:7e/0000:7e:03.0", "0x088000", "0x09a6", 0);
+    device(&tree, "sys/devices/pci0000:6b/0000:6b:00.0", "0x0b4000", "0x4944", 0);
+    boxes(&tree, &[0, 1, 2]);
+    configuration(&tree, "0000:7e:03.0", &[(0x1a0, 0b111_0000_0010), (0x190, 0x1500), (0x198, 0x006c_6b6a)]);
+    let stacks = stacks(&tree);
+    for expected in [
+        "0000:15 uncore_iio_2 on 0, table",
+        "0000:6a uncore_iio_1 on 0, table",
+        "0000:6b uncore_iio_1 on 0, table",
+    ] {
+        assert!(stacks.iter().any(|stack| stack == expected), "{expected}: {stacks:#?}");
+    }
+    assert!(stacks.contains(&"0000:6e the map of stacks does not name this bus".to_owned()), "{stacks:#?}");
+    assert_eq!(parts(&tree)[1..3], [Some(vec![0]), Some(vec![4])], "{stacks:#?}");
+}
+
+#[test]
 fn amd_says_nothing_about_its_io_modules() {
     let amd = "vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nstepping\t: 1\n";
     let tree = host(amd, &[("0000:c0", 1)]);
@@ -210,6 +230,7 @@ fn grace_has_a_counter_for_all_ports_of_a_socket() {
 fn a_guest_has_no_counters_of_stacks() {
     let tree = host(&intel(106), &[("0000:00", 0)]);
     assert_eq!(stacks(&tree), ["0000:00 the kernel has no counters of I/O stacks here (no uncore_iio PMU)"]);
+    assert_eq!(parts(&tree), [None], "whatever processor it is shown");
 }
 
 #[test]

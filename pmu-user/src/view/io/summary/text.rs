@@ -152,10 +152,10 @@ fn table(summary: &Summary, rows: &[Row]) -> Table {
 
 /// `uncore_iio_0 cpu 0 (kernel), part 2 (table)`.
 fn counted_by(row: &Row) -> String {
-    let unit = match row.stack.map(|stack| &stack.unit) {
-        Some(Mapping::Known { value, source }) => format!("{} cpu {} ({source})", value.pmu, value.cpu.0),
-        _ => "unknown".to_owned(),
+    let Some(Mapping::Known { value, source }) = row.stack.map(|stack| &stack.unit) else {
+        return "unknown".to_owned();
     };
+    let unit = format!("{} cpu {} ({source})", value.pmu, value.cpu.0);
     let parts = match &row.port.parts {
         Mapping::Known { value, source } => {
             let word = if value.len() == 1 { "part" } else { "parts" };
