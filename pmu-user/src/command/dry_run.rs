@@ -155,3 +155,43 @@ fn sampling(sampling: &Sampling) -> String {
         sampling.period
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::print;
+    use crate::{
+        machine::Machine,
+        plan::{
+            Plan,
+            metrics::{self, Depth, Multiplex},
+            request::{Request, WantedMetrics},
+        },
+        view::Format,
+    };
+
+    /// What is printed for three levels on the simulated machine, and how many groups they take.
+    fn printed(multiplex: Multiplex) -> (String, usize) {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines/simulated-two-dies");
+        let (model, depth) = (Some("sapphirerapids".to_owned()), Depth::Level(3));
+        let metrics = metrics::Request { model, depth, multiplex, ..metrics::Request::default() };
+        let request = Request { metrics: WantedMetrics::Required(metrics), ..Request::default() };
+        let machine = Machine::read(&root).unwrap();
+        let plan = Plan::new(&request, &machine, &root).unwrap();
+        let mut bytes = Vec::new();
+        print(&plan, &machine, &mut bytes, Format::Text).unwrap();
+        (String::from_utf8(bytes).unwrap(), plan.turns[0].groups.len())
+    }
+
+    #[test]
+    fn it_says_how_often_the_command_would_run() {
+        let (runs, groups) = printed(Multiplex::Runs);
+        let line = format!("\nruns        {groups} of the command, each with one of {groups} groups\n");
+        assert!(groups > 1 && runs.contains(&line), "{runs}");
+        assert!(runs.contains("\nmeasures    L2_Bound (level 3): in the run of group "), "{runs}");
+        assert!(runs.contains("\nmeasures    Retiring (level 1): in every run\n"), "{runs}");
+        let (turns, groups) = printed(Multiplex::Yes);
+        assert!(turns.contains(&format!("\nturns       {groups} groups, about ")), "{turns}");
+    }
+}
