@@ -2,21 +2,29 @@
 
 use std::{
     ffi::OsString,
+    io::Write as _,
     path::Path,
     time::{Duration, Instant},
 };
 
 use super::{
-    failure::InsteadOfCommand,
-    io_limits,
+    failure::{InsteadOfCommand, Usage},
+    io_dry_run, io_limits,
     io_pipeline::IoPipeline,
     output::{self, Stream},
     parse,
     run::exit_code,
 };
 use crate::{
-    drain::io::IoDrain,
-    machine::{Machine, io::Platform, pmu::catalog::Catalog},
+    drain::{
+        Absent,
+        io::{IoDrain, IoHeader},
+    },
+    machine::{
+        Machine,
+        io::{Platform, pci::Device},
+        pmu::catalog::Catalog,
+    },
     plan::{
         io::{
             IoPlan,
@@ -28,7 +36,11 @@ use crate::{
         io::{IoSession, run, stream},
         launch::{Launched, find},
     },
-    view::Format,
+    view::{
+        Format,
+        io::summary::{self, Summary},
+        text::duration,
+    },
 };
 
 /// Arguments.
@@ -85,6 +97,9 @@ pub(super) struct Args {
     /// Say nothing but results and errors
     #[arg(short, long, help_heading = "Output")]
     quiet: bool,
+    /// Print what stands on the I/O side of this host: sockets, memory, links, stacks, devices; measure nothing
+    #[arg(long, conflicts_with_all = ["dry_run", "command"], help_heading = "Output")]
+    summary: bool,
     /// Print what would be opened, and open nothing
     #[arg(long, help_heading = "Output")]
     dry_run: bool,
@@ -129,6 +144,28 @@ impl Args {
     }
 }
 
+fn summary(args: &Args, machine: &Machine, platform: &Platform) -> anyhow::Result<u8> {
+    let mut into = args.format.open(Stream::Stdout);
+    let summary = Summary { machine, platform, columns: &[] };
+    match args.format.format() {
+        Format::Text => summary::text(&mut *into, &summary)?,
+        Format::Json => summary::json(&mut *into, &summary)?,
+        Format::Csv => return Err(Usage("--summary writes text or JSON; leave out --csv".to_owned()).into()),
+    }
+    into.flush()?;
+    Ok(0)
+}
+
+/// Devices that were there when counting started and are not any more: their numbers end with them.
+fn gone(header: &IoHeader) -> Vec<Absent> {
+    let lost = |device: &&Device| !Path::new("/sys/bus/pci/devices").join(device.bdf.to_string()).exists();
+    let absent = |device: &Device| Absent {
+        what: device.bdf.to_string(),
+        why: "the device vanished while it was measured; its numbers end there".to_owned(),
+    };
+    header.platform.devices.iter().filter(lost).map(absent).collect()
+}
+
 /// Measures, and returns the exit code.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     let launched = Instant::now();
@@ -148,6 +185,13 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     if args.measure_max_bandwidth && !args.dry_run {
         plan.report.dram_measured_gb_s = Some(stream::bytes_per_second(&machine.cpu.online) / 1e9);
     }
+    if args.summary {
+        return summary(args, &machine, &platform);
+    }
+    if args.dry_run {
+        io_dry_run::print(&plan, &mut *args.format.open(Stream::Stdout), args.format.format())?;
+        return Ok(0);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(live(args, plan, (machine, platform), launched))
 }
@@ -165,12 +209,19 @@ async fn live(
     let header = session.header.clone();
     let into = args.format.open(args.stream());
     let mut pipeline = IoPipeline::new(&header, args.format.format(), args.format.style(), into)?;
+    if let (Some(length), Some(enough)) = (header.plan.duration, header.plan.shortest())
+        && length < enough
+        && !args.quiet
+    {
+        let enough = duration(enough.as_nanos() as f64);
+        output::talk(&format!("the counters take turns: a run shorter than {enough} leaves numbers out"));
+    }
     if args.talks() && output::is_watched() {
         output::talk("measuring; Ctrl-C ends it and prints the report");
     }
     let mut keep = |drain: IoDrain| -> anyhow::Result<()> { Ok(pipeline.drain(&drain)?) };
     let outcome = run(&mut session, command, &mut keep).await?;
     keep(outcome.last)?;
-    pipeline.finish(&outcome.ending)?;
+    pipeline.finish(&outcome.ending, &gone(&header))?;
     Ok(exit_code(outcome.ending.stopped, outcome.ending.workload))
 }

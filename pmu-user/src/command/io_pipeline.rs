@@ -1,15 +1,20 @@
 //! Drain → interval → report → bytes for `pmbpf io`.
 
-use std::io::Write;
+use std::{collections::BTreeMap, io::Write};
 
 use crate::{
     drain::{
-        Ending,
-        io::{IoDrain, IoHeader},
+        Absent, COST_WINDOW_NS, Ending,
+        io::{IoDrain, IoHeader, traffic::Traffic},
     },
-    metric::io::{IoMetrics, IoReport, Level, LevelReport, Levels, Place, maxima, places},
-    model::io::boxes::IoInterval,
+    machine::io::{bdf::Bdf, owner::Ownership},
+    metric::io::{
+        IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place, Row, chosen, maxima, owners_rows,
+        places, traffic_rows,
+    },
+    model::io::{boxes::IoInterval, traffic::TrafficInterval},
     table::io::{FindError, load},
+    untrusted::Untrusted,
     view::{Format, io::IoView, text::Style},
 };
 
@@ -23,6 +28,12 @@ pub(super) struct IoPipeline<'a> {
     /// Since the last report.
     open: IoInterval,
     total: IoInterval,
+    /// Block requests and packets: as counting started, at the last report, and now.
+    first: Option<Traffic>,
+    reported: Option<Traffic>,
+    now: Option<Traffic>,
+    cgroups: BTreeMap<u64, Untrusted>,
+    owned: Vec<(Bdf, Ownership)>,
     last: IoDrain,
 }
 
@@ -38,10 +49,15 @@ impl<'a> IoPipeline<'a> {
         Ok(Self {
             metrics: table.map(|table| IoMetrics::new(table, &header.plan)),
             places: places(&header.plan),
-            view: IoView::new(header, format, style, into),
             levels: Levels::default(),
+            view: IoView::new(header, format, style, into),
             open: IoInterval::default(),
             total: IoInterval::default(),
+            first: None,
+            reported: None,
+            now: None,
+            cgroups: BTreeMap::new(),
+            owned: Vec::new(),
             last: IoDrain::default(),
             header,
         })
@@ -51,10 +67,19 @@ impl<'a> IoPipeline<'a> {
     pub(super) fn drain(&mut self, drain: &IoDrain) -> std::io::Result<()> {
         let interval = IoInterval::of(drain, self.total.to_ns);
         self.total.extend(&interval);
+        self.cgroups.extend(drain.names.iter().map(|named| (named.cgroup, named.path.clone())));
+        if !drain.owned.is_empty() {
+            self.owned.clone_from(&drain.owned);
+        }
         if let Some(metrics) = &self.metrics {
             self.levels.add(metrics, &self.header.plan, drain);
         }
-        self.last = drain.clone();
+        self.now.clone_from(&drain.traffic);
+        if self.first.is_none() {
+            self.first.clone_from(&drain.traffic);
+            self.reported.clone_from(&drain.traffic);
+        }
+        self.last = IoDrain { boxes: Vec::new(), traffic: None, ..drain.clone() };
         let Some(length) = self.header.plan.interval else { return Ok(()) };
         self.open.extend(&interval);
         // Ticks are as far apart as the kernel lets them: one that is a little early ends its interval, too.
@@ -65,17 +90,21 @@ impl<'a> IoPipeline<'a> {
     fn report_interval(&mut self) -> std::io::Result<()> {
         let next = IoInterval { from_ns: self.open.to_ns, to_ns: self.open.to_ns, ..IoInterval::default() };
         let open = std::mem::replace(&mut self.open, next);
-        let report = self.report(&open);
+        let since = std::mem::replace(&mut self.reported, self.now.clone());
+        let report = self.report(&open, since.as_ref());
         self.view.interval(&report)
     }
 
-    /// Writes the interval that is still open, and the whole run's report.
-    pub(super) fn finish(&mut self, ending: &Ending) -> std::io::Result<()> {
+    /// Writes the interval that is still open, and the whole run's report. `gone`: devices that are not there any more.
+    pub(super) fn finish(&mut self, ending: &Ending, gone: &[Absent]) -> std::io::Result<IoReport> {
         if self.header.plan.interval.is_some() && self.open.to_ns > self.open.from_ns {
             self.report_interval()?;
         }
-        let report = IoReport { levels: self.levels(), ..self.report(&self.total) };
-        self.view.whole(&report, ending)
+        let mut report = self.report(&self.total, self.first.as_ref());
+        report.levels = self.levels();
+        report.missing.extend_from_slice(gone);
+        self.view.whole(&report, ending)?;
+        Ok(report)
     }
 
     fn levels(&self) -> Vec<Level> {
@@ -90,23 +119,47 @@ impl<'a> IoPipeline<'a> {
         self.levels.report(metrics).into_iter().map(level).collect()
     }
 
-    fn report(&self, interval: &IoInterval) -> IoReport {
-        let plan = &self.header.plan;
-        let platform = &self.header.platform;
-        let rows = self.metrics.iter().flat_map(|metrics| {
-            let places = self.places.iter().flat_map(move |&place| metrics.rows(plan, interval, place));
-            let ports = platform.ports.iter();
-            ports.flat_map(move |port| metrics.of_port(plan, interval, platform, port)).chain(places)
-        });
+    fn report(&self, interval: &IoInterval, since: Option<&Traffic>) -> IoReport {
+        let traffic = since.zip(self.now.as_ref()).map(|(since, now)| TrafficInterval::between(since, now));
+        let mut rows = self.counted(interval, traffic.as_ref());
+        let names = Names { platform: &self.header.platform, cgroups: &self.cgroups };
+        rows.extend(traffic.iter().flat_map(|traffic| traffic_rows(traffic, names)));
+        let lost = traffic.iter().flat_map(|traffic| traffic.losses.iter().chain(&traffic.missed));
+        let lost = lost.map(|(reason, count)| (reason.clone(), *count));
+        let length_ns = interval.to_ns - interval.from_ns;
         IoReport {
             from_ns: interval.from_ns,
-            length_ns: interval.to_ns - interval.from_ns,
-            rows: rows.collect(),
+            length_ns,
+            rows: chosen(rows, &self.header.plan.report, &self.header.platform),
             levels: Vec::new(),
             missing: self.header.missing.clone(),
-            losses: self.last.losses.clone(),
+            losses: self.last.losses.iter().cloned().chain(lost).collect(),
             cost: self.last.cost,
-            programs_ns: self.last.programs.iter().map(|program| program.measured_ns).sum(),
+            programs_ns: self.programs_ns(),
         }
+    }
+
+    /// What the programs cost until now: as much as while they were measured.
+    fn programs_ns(&self) -> u64 {
+        let measured: u64 = self.last.programs.iter().map(|program| program.measured_ns).sum();
+        let times = (self.last.at_ns as f64 / COST_WINDOW_NS as f64).max(1.0);
+        (measured as f64 * times) as u64
+    }
+
+    /// Rows of what boxes counted: of devices and what of them is whose, then of places.
+    fn counted(&self, interval: &IoInterval, traffic: Option<&TrafficInterval>) -> Vec<Row> {
+        let (plan, platform) = (&self.header.plan, &self.header.platform);
+        let Some(metrics) = &self.metrics else { return Vec::new() };
+        let names = Names { platform, cgroups: &self.cgroups };
+        let mut rows = Vec::new();
+        for port in &platform.ports {
+            let of_port = metrics.of_port(plan, interval, platform, port);
+            if let Some(traffic) = traffic {
+                rows.extend(owners_rows(&of_port, port, traffic, names, &self.owned, &plan.target));
+            }
+            rows.extend(of_port);
+        }
+        rows.extend(self.places.iter().flat_map(|&place| metrics.rows(plan, interval, place)));
+        rows
     }
 }

@@ -7,6 +7,7 @@ mod eval;
 mod failure;
 mod gate;
 mod io;
+mod io_dry_run;
 mod io_limits;
 mod io_pipeline;
 mod launch;

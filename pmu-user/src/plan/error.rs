@@ -59,6 +59,12 @@ pub enum PlanError {
     /// More events than there are programs for.
     #[error("{0} events are too many to sample on: the most is {max}", max = pmu_common::sample::EVENTS_MAX)]
     TooMany(usize),
+    /// A text looks like the address of a PCI device, and there is none.
+    #[error(transparent)]
+    NoPciDevice(#[from] crate::machine::io::bdf::BdfError),
+    /// No disk, interface or PCI device has such a name.
+    #[error("no device `{0}`{near}; name a disk, an interface or a PCI address", near = did_you_mean(.1))]
+    NoDevice(String, Vec<String>),
     /// There is no table of the I/O of a processor.
     #[error(transparent)]
     IoTable(#[from] crate::table::io::FindError),

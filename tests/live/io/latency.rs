@@ -77,7 +77,8 @@ fn a_request_that_went_straight_to_its_device_did_not_wait_and_one_in_a_queue_di
         let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Block);
         fio(&device, options);
         let direct = object.drain();
-        let (all, queued) = (count(&direct, |row| row.count.requests), count(&direct, |row| row.count.queued));
+        let (all, queued) =
+            (count(&direct, |row| row.count.requests), count(&direct, |row| row.count.queued));
         assert!(queued * 100 <= all, "{queued} of {all}");
         if !device.set_scheduler("mq-deadline") {
             skipped("this kernel has no mq-deadline");
@@ -91,6 +92,8 @@ fn a_request_that_went_straight_to_its_device_did_not_wait_and_one_in_a_queue_di
         assert!(queued * 100 >= all * 99, "{queued} of {all}");
         let buckets = count(&scheduled, |row| row.queue.iter().map(|&(_, count)| u64::from(count)).sum());
         assert_eq!(buckets, queued);
-        assert!(reads(&scheduled, &device).queue.quantiles_ns[0].known().is_some_and(|p50| p50.estimate > 0.0));
+        assert!(
+            reads(&scheduled, &device).queue.quantiles_ns[0].known().is_some_and(|p50| p50.estimate > 0.0)
+        );
     }
 }

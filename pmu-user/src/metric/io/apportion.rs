@@ -14,13 +14,12 @@ use crate::{
     machine::io::{
         Platform,
         bdf::Bdf,
-        owner::Ownership,
+        owner::{Ownership, together},
         stack::Port,
     },
     metric::value::{How, Known, Value},
     model::io::traffic::TrafficInterval,
     plan::Target,
-    untrusted::Untrusted,
 };
 use pmu_common::io::net::{RECEIVED, SENT};
 
@@ -77,7 +76,9 @@ pub fn rows(
     if let Some(owner) = exclusive(port, owned, target) {
         let subject = Subject::Owner(owner, Box::new(device));
         let bytes = rows.iter().filter(|row| SHARED.iter().any(|(metric, _)| *metric == row.metric));
-        return bytes.map(|row| Row { subject: subject.clone(), label: Label::Measured, ..row.clone() }).collect();
+        return bytes
+            .map(|row| Row { subject: subject.clone(), label: Label::Measured, ..row.clone() })
+            .collect();
     }
     let seconds = traffic.duration_ns as f64 / 1e9;
     let mut found = Vec::new();
@@ -140,24 +141,17 @@ fn is_behind(platform: &Platform, device: DeviceNumber, port: &Port) -> bool {
     })
 }
 
-/// The one who has everything behind a port for himself.
+/// The one who has everything behind a port for himself, as far as he was asked for.
 fn exclusive(port: &Port, owned: &[(Bdf, Ownership)], target: &Target) -> Option<Owner> {
     let of = |bdf: &Bdf| owned.iter().find(|(known, _)| known == bdf).map(|(_, ownership)| ownership);
-    let mut owner: Option<(Option<u32>, &Untrusted, &Untrusted)> = None;
-    for bdf in &port.devices {
-        let Ownership::Exclusive { pid, cgroup, users } = of(bdf)? else { return None };
-        let name = users.first().map(|user| &user.name)?;
-        match &owner {
-            Some((known, path, _)) if known != pid || *path != cgroup => return None,
-            _ => owner = Some((*pid, cgroup, name)),
+    let each: Vec<&Ownership> = port.devices.iter().map(of).collect::<Option<_>>()?;
+    let Ownership::Exclusive { pid, cgroup, users } = together(each) else { return None };
+    match target {
+        Target::Processes(ids) | Target::Threads(ids) => {
+            let pid = pid.filter(|pid| ids.contains(pid))?;
+            Some(Owner::Process { pid, born_ns: 0, name: users.first()?.name.clone() })
         }
-    }
-    let (pid, path, name) = owner?;
-    match (target, pid) {
-        (Target::Processes(ids), Some(pid)) if ids.contains(&pid) => {
-            Some(Owner::Process { pid, born_ns: 0, name: name.clone() })
-        }
-        (Target::Processes(_) | Target::Threads(_) | Target::Command(_), _) => None,
-        (Target::System | Target::Cgroups(_), _) => Some(Owner::Cgroup { id: 0, path: path.clone() }),
+        Target::Command(_) => None,
+        Target::System | Target::Cgroups(_) => Some(Owner::Cgroup { id: 0, path: cgroup }),
     }
 }

@@ -2,6 +2,7 @@
 //! with its interval; offline, from counts that somebody else has counted.
 
 mod apportion;
+mod choice;
 mod devices;
 pub mod formulas;
 pub mod latency;
@@ -16,6 +17,7 @@ mod traffic;
 
 pub use self::{
     apportion::rows as owners_rows,
+    choice::chosen,
     devices::names,
     levels::{Basis, Level, LevelReport, Levels},
     maximum::maxima,

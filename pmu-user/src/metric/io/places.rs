@@ -114,7 +114,14 @@ impl IoMetrics {
                 label: Label::System,
             })
         };
-        known.filter_map(row).collect()
+        let events = self.events_of(plan, &measured).into_iter().map(|(event, value)| Row {
+            subject: Subject::Place(place),
+            metric: format!("event.{event}"),
+            unit: "counts".to_owned(),
+            value,
+            label: Label::System,
+        });
+        known.filter_map(row).chain(events).collect()
     }
 
     fn measured(plan: &IoPlan, interval: &IoInterval, place: Place) -> Measured {

@@ -161,6 +161,20 @@ impl IoMetrics {
         constants.map(|name| if name == SECONDS { seconds } else { f64::NAN }).collect()
     }
 
+    /// Every event that the boxes of a place counted, with its count.
+    #[must_use]
+    pub fn events_of(&self, plan: &IoPlan, measured: &Measured) -> Vec<(String, Value)> {
+        let mut found = Vec::new();
+        for (&kind, &(first, _)) in &measured.kinds {
+            let Some(kind) = plan.kinds.get(kind as usize) else { continue };
+            let events = kind.turns.groups.iter().flat_map(|group| &group.events).enumerate();
+            found.extend(events.map(|(index, event)| {
+                (event.name.clone(), measured.estimates.value(EventIndex(first + index)))
+            }));
+        }
+        found
+    }
+
     /// Counts by operand, NaN where there is none.
     fn counts(&self, measured: &Measured, of: Of, replicate: Option<usize>) -> Vec<f64> {
         let total = |event: EventIndex| match replicate {

@@ -172,7 +172,8 @@ fn add(sum: &mut [u64; 5], numbers: [u64; 5]) {
 
 fn of_packets(subject: &Subject, numbers: [u64; 5], seconds: f64, label: Label) -> Vec<Row> {
     let [packets, tcp, udp, other, _] = numbers;
-    let rate = |count: u64, unit: f64| Value::ratio(count as f64 / unit, seconds, "the interval has no length");
+    let rate =
+        |count: u64, unit: f64| Value::ratio(count as f64 / unit, seconds, "the interval has no length");
     let row = |metric: &str, unit: &str, value: Value| row(subject, metric, unit, value, label);
     vec![
         row("net.bandwidth", "MB/s", rate(tcp + udp + other, 1e6)),

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::{
     drain::{
-    SlotId,
-    io::{BoxSlice, IoDrain},
-    slice::SliceRow,
-},
-model::slice::condense,
+        SlotId,
+        io::{BoxSlice, IoDrain},
+        slice::SliceRow,
+    },
+    model::slice::condense,
 };
 
 /// Slices of a box beyond which those of a long run are folded: intervals are no better for more.

@@ -246,13 +246,18 @@ mod tests {
         let net = |owner, packets, bytes| NetRow {
             interface: Interface { namespace: 1, index: 1, name: Untrusted::from("lo") },
             owner,
-            count: NetCount { packets: [[0, 0, 0], [packets, 0, 0]], bytes: [[0, 0, 0], [bytes, 0, 0]], ..NetCount::ZERO },
+            count: NetCount {
+                packets: [[0, 0, 0], [packets, 0, 0]],
+                bytes: [[0, 0, 0], [bytes, 0, 0]],
+                ..NetCount::ZERO
+            },
         };
         let of = |net| Traffic { net, ..Traffic::default() };
         let earlier = of(vec![net(NetOwner::Nobody, 1, 60)]);
         let later = of(vec![net(NetOwner::Nobody, 1, 60), net(NetOwner::Cgroup(CgroupId(9)), 2, 120)]);
         let interval = TrafficInterval::between(&earlier, &later);
-        let found: Vec<_> = interval.net.iter().map(|((_, owner), count)| (*owner, count.bytes[1][0])).collect();
+        let found: Vec<_> =
+            interval.net.iter().map(|((_, owner), count)| (*owner, count.bytes[1][0])).collect();
         assert_eq!(found, [(NetOwner::Cgroup(CgroupId(9)), 120)]);
     }
 

@@ -35,6 +35,7 @@ use crate::{
         io::Platform,
         pmu::catalog::Catalog,
     },
+    suggest::nearest,
     table::{
         io::{self, IoTable},
         notation::SelectedGroup,
@@ -96,6 +97,7 @@ impl IoPlan {
         platform: &Platform,
         root: &Path,
     ) -> Result<Self, PlanError> {
+        request.report.devices.iter().try_for_each(|device| exists(device, platform))?;
         let tick = request.interval.unwrap_or(TICK);
         let mut plan = Self {
             target: resolve(&request.target, machine, root)?,
@@ -116,6 +118,13 @@ impl IoPlan {
             }
         }
         Ok(plan)
+    }
+
+    /// The shortest run in which every group of counters has as many turns as an interval needs; none if nothing takes turns.
+    #[must_use]
+    pub fn shortest(&self) -> Option<Duration> {
+        let turns = self.kinds.iter().map(|kind| &kind.turns).filter(|turns| turns.take_turns());
+        turns.map(|turns| turns.round() * slice::ROUNDS).max()
     }
 
     /// Adds what `table` says about the boxes that are here.
@@ -156,6 +165,23 @@ pub struct BoxSite {
     pub die: u32,
     /// The CPU on which its events are opened, one of the die's (`cpumask`).
     pub cpu: Cpu,
+}
+
+/// Is there a PCI device, a disk or an interface of that name?
+fn exists(name: &str, platform: &Platform) -> Result<(), PlanError> {
+    let disks = platform.disks.iter().map(|disk| &disk.name);
+    let names: Vec<String> = disks
+        .chain(platform.interfaces.iter().map(|interface| &interface.name))
+        .filter_map(|name| std::str::from_utf8(name.as_bytes()).ok().map(str::to_owned))
+        .collect();
+    if names.iter().any(|known| known == name) {
+        return Ok(());
+    }
+    if name.contains(':') {
+        return Ok(platform.find(name).map(drop)?);
+    }
+    let near = nearest(name, names.into_iter(), |name| name);
+    Err(PlanError::NoDevice(name.to_owned(), near))
 }
 
 /// The table to use, or why there is none for this machine.

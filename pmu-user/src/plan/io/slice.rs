@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Turns that every group of a kind has between two ticks: three tell how far off what is between them may be, and one is
 /// cut by the tick.
-const ROUNDS: u32 = 4;
+pub(super) const ROUNDS: u32 = 4;
 /// Shortest mean slice: changing groups on all boxes of a large machine takes about a millisecond.
 const SLICE_MIN: Duration = Duration::from_millis(20);
 /// Longest mean slice, and that of boxes on which nothing takes turns: how finely bandwidth over time is known.

@@ -91,7 +91,9 @@ impl IoSession {
             .collect::<Result<Vec<_>, _>>()?;
         let counted = match Counted::open(&plan, &machine, root, command, &mut missing) {
             Ok(counted) => Some(counted),
-            Err(error) if error.class() == Class::NotPermitted && rotations.is_empty() => return Err(error.into()),
+            Err(error) if error.class() == Class::NotPermitted && rotations.is_empty() => {
+                return Err(error.into());
+            }
             Err(error) => {
                 let what = "block requests and packets".to_owned();
                 missing.push(Absent { what, why: error.to_string() });

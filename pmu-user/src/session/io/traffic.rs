@@ -12,11 +12,7 @@ use crate::{
         io::{Named, block::Whose, net::NetOwner, traffic::Traffic},
     },
     machine::{Machine, cgroup::Layout},
-    plan::{
-        Target,
-        io::IoPlan,
-        request::By,
-    },
+    plan::{Target, io::IoPlan, request::By},
     untrusted::Untrusted,
 };
 
@@ -50,7 +46,8 @@ impl Counted {
             }
         };
         let options = IoOptions { wanted, parts: Parts::Both };
-        let mut object = IoObject::load(&options, machine, root, &Options { attach: None, btf: None, log: Log::Off })?;
+        let mut object =
+            IoObject::load(&options, machine, root, &Options { attach: None, btf: None, log: Log::Off })?;
         object.enable(&machine.cgroups)?;
         if let Err(error) = object.net() {
             missing.push(Absent { what: "packets".to_owned(), why: error.to_string() });

@@ -22,12 +22,12 @@ use crate::{
     metric::{
         Who,
         io::{IoReport, Label, Place, Row, Subject},
-        value::{Known, Value},
+        value::{How, Known, Value},
     },
 };
 
-/// Families of metrics, the part of a name before its first dot, with the titles of their tables, in order.
-const FAMILIES: [(&str, &str); 8] = [
+/// Families of metrics, which their names begin with, with the titles of their tables, in order.
+const FAMILIES: [(&str, &str); 10] = [
     ("pcie", "PCIe"),
     ("link", "PCIe LINKS"),
     ("ddio", "LAST-LEVEL CACHE AND I/O"),
@@ -36,6 +36,8 @@ const FAMILIES: [(&str, &str); 8] = [
     ("dram", "MEMORY"),
     ("upi", "LINKS BETWEEN SOCKETS"),
     ("block", "BLOCK DEVICES"),
+    ("block.latency", "LATENCY AT BLOCK DEVICES"),
+    ("block.queue", "LATENCY IN THEIR QUEUES"),
 ];
 /// The family of what is left.
 const NETWORK: (&str, &str) = ("net", "NETWORK");
@@ -74,7 +76,7 @@ pub(super) fn whole(
 
 fn tables(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
     for (family, title) in FAMILIES.iter().chain([&NETWORK]) {
-        let of_family = |row: &&Row| row.metric.split('.').next() == Some(*family);
+        let of_family = |row: &&Row| family_of(&row.metric) == *family;
         let mut by_kind: BTreeMap<(u8, &str), Vec<&Row>> = BTreeMap::new();
         for row in report.rows.iter().filter(of_family) {
             by_kind.entry((rank(&row.subject), kind(&row.subject))).or_default().push(row);
@@ -84,6 +86,16 @@ fn tables(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<
         }
     }
     Ok(())
+}
+
+/// The longest family that a name begins with.
+fn family_of(metric: &str) -> &str {
+    let end = metric.find('.').unwrap_or(metric.len());
+    let second = metric.get(end + 1..).unwrap_or_default();
+    match second.find('.').map(|dot| &metric[..end + 1 + dot]) {
+        Some(longer) if FAMILIES.iter().any(|(family, _)| *family == longer) => longer,
+        _ => &metric[..end],
+    }
 }
 
 /// Small things first: they say most.
@@ -112,7 +124,8 @@ fn one(into: &mut dyn Write, style: &Style, title: &str, kind: &str, rows: &[&Ro
     if metrics.is_empty() {
         return Ok(());
     }
-    section(into, title, &format!("by {kind}"))?;
+    let note = if title.starts_with("LATENCY") { "; percentiles to 6.25 %" } else { "" };
+    section(into, title, &format!("by {kind}{note}"))?;
     let titles: Vec<String> = metrics.iter().map(|(metric, unit)| title_of(metric, unit)).collect();
     let mut columns = vec![(kind, Align::Left)];
     columns.extend(titles.iter().map(|title| (title.as_str(), Align::Right)));
@@ -131,7 +144,7 @@ fn one(into: &mut dyn Write, style: &Style, title: &str, kind: &str, rows: &[&Ro
     for (subject, rows) in by_subject.iter().take(style.rows_max) {
         let cell = |metric: &(&str, &str)| {
             let row = rows.iter().find(|row| row.metric == metric.0)?;
-            row.value.known().map(number)
+            row.value.known().map(|known| number(known, metric.1))
         };
         let mut cells = vec![subject_name(subject)];
         cells.extend(metrics.iter().map(|metric| cell(metric).unwrap_or_else(|| "–".to_owned())));
@@ -156,10 +169,10 @@ fn reason(value: &Value) -> Option<&str> {
     }
 }
 
-/// `inbound_read_bw MB/s`: the family stands in the table's title.
+/// `inbound_read_bw MB/s`: the family stands in the table's title, and times say their unit.
 fn title_of(metric: &str, unit: &str) -> String {
-    let name = metric.split_once('.').map_or(metric, |(_, name)| name);
-    if unit == "1" || unit.is_empty() { name.to_owned() } else { format!("{name} {unit}") }
+    let name = metric.get(family_of(metric).len() + 1..).unwrap_or(metric);
+    if matches!(unit, "1" | "ns" | "") { name.to_owned() } else { format!("{name} {unit}") }
 }
 
 fn subject_name(subject: &Subject) -> String {
@@ -178,8 +191,12 @@ fn subject_name(subject: &Subject) -> String {
     }
 }
 
-fn number(known: &Known) -> String {
-    let estimate = three_digits(known.estimate);
+fn number(known: &Known, unit: &str) -> String {
+    let estimate = if unit == "ns" { duration(known.estimate) } else { three_digits(known.estimate) };
+    // Every time is known to its bucket at least, which the table's title says.
+    if unit == "ns" && known.how == How::Counted {
+        return estimate;
+    }
     let reach = (known.high - known.low) / 2.0;
     if known.estimate == 0.0 || reach <= NARROW * known.estimate.abs() {
         return estimate;

@@ -1,0 +1,70 @@
+//! `pmbpf io --dry-run`: what would be opened, without opening anything.
+
+use std::io::{self, Write};
+
+use crate::{
+    plan::{
+        io::{BoxKind, IoPlan},
+        turns::PlannedEvent,
+    },
+    view::{Format, text::duration},
+};
+
+/// Prints the plan.
+pub(super) fn print(plan: &IoPlan, into: &mut dyn Write, format: Format) -> io::Result<()> {
+    if format == Format::Json {
+        serde_json::to_writer(&mut *into, plan)?;
+        writeln!(into)?;
+        return into.flush();
+    }
+    let line = |into: &mut dyn Write, label: &str, text: &str| writeln!(into, "{label:<12}{text}");
+    line(into, "table", plan.table.as_deref().unwrap_or("none for this machine"))?;
+    let interval = plan.interval.map(|interval| duration(interval.as_nanos() as f64));
+    line(into, "interval", &interval.unwrap_or_else(|| "none: one report at the end".to_owned()))?;
+    let length = plan.duration.map(|length| duration(length.as_nanos() as f64));
+    line(
+        into,
+        "duration",
+        &length.unwrap_or_else(|| "until it is stopped, or the target is gone".to_owned()),
+    )?;
+    if let Some(enough) = plan.shortest() {
+        line(
+            into,
+            "enough",
+            &format!("{}: then every group has had its turns", duration(enough.as_nanos() as f64)),
+        )?;
+    }
+    plan.kinds.iter().try_for_each(|one| kind(into, one))?;
+    let descriptors: usize = plan.kinds.iter().map(BoxKind::descriptors).sum();
+    line(into, "events", &format!("{descriptors} descriptors"))?;
+    line(into, "programs", "block requests and packets, by owner")?;
+    line(into, "needs", "cap_bpf, cap_perfmon; cap_net_admin for packets")?;
+    for lost in &plan.missing {
+        line(into, "missing", &format!("{}: {}", lost.row, lost.why))?;
+    }
+    into.flush()
+}
+
+fn kind(into: &mut dyn Write, kind: &BoxKind) -> io::Result<()> {
+    let pmus: Vec<String> =
+        kind.boxes.iter().map(|site| format!("{} on cpu {}", site.pmu, site.cpu.0)).collect();
+    let slice = duration(kind.turns.slice.as_nanos() as f64);
+    let (boxes, groups) = (kind.boxes.len(), kind.turns.groups.len());
+    let turns = if groups > 1 {
+        format!("{groups} groups, about {slice} each, in random order")
+    } else {
+        "1 group".to_owned()
+    };
+    writeln!(into, "{:<12}{boxes} boxes, {turns}: {}", kind.name, pmus.join(", "))?;
+    for (index, group) in kind.turns.groups.iter().enumerate() {
+        let events: Vec<String> = group.events.iter().map(event).collect();
+        writeln!(into, "{:<12}{index:>3}  {{{}}}", "", events.join(", "))?;
+    }
+    Ok(())
+}
+
+fn event(event: &PlannedEvent) -> String {
+    let more = event.words[1..].iter().zip(1..).filter(|(word, _)| **word != 0);
+    let more: String = more.map(|(word, number)| format!(",config{number}={word:#x}")).collect();
+    format!("{}/config={:#x}{more}/", event.name, event.words[0])
+}

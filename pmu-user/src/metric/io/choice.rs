@@ -1,0 +1,110 @@
+//! Which rows are wanted.
+
+use super::{Place, Row, Subject};
+use crate::{
+    machine::io::Platform,
+    plan::io::request::{Grouping, Reporting},
+};
+
+/// What of `rows` was asked for.
+#[must_use]
+pub fn chosen(rows: Vec<Row>, wanted: &Reporting, platform: &Platform) -> Vec<Row> {
+    let ports = ports(wanted, platform);
+    let is = |row: &Row| {
+        let grouping = grouping(row);
+        let grouped = match wanted.by.is_empty() {
+            true => grouping != Grouping::Event,
+            false => wanted.by.contains(&grouping),
+        };
+        grouped && (wanted.devices.is_empty() || is_of(&row.subject, wanted, &ports))
+    };
+    rows.into_iter().filter(is).collect()
+}
+
+fn grouping(row: &Row) -> Grouping {
+    if row.metric.starts_with("event.") {
+        return Grouping::Event;
+    }
+    match &row.subject {
+        Subject::Place(Place::Platform | Place::Socket(_)) => Grouping::Package,
+        Subject::Place(_) => Grouping::Stack,
+        Subject::Device(..) | Subject::Disk(..) | Subject::Interface(..) | Subject::Owner(..) => {
+            Grouping::Device
+        }
+    }
+}
+
+/// Ports behind which the wanted devices are: a counter tells no more.
+fn ports(wanted: &Reporting, platform: &Platform) -> Vec<String> {
+    let port = |name: &String| {
+        let found = platform.find(name).ok()?;
+        platform.port_of(found).map(|port| port.bdf.to_string())
+    };
+    wanted.devices.iter().filter_map(port).collect()
+}
+
+fn is_of(subject: &Subject, wanted: &Reporting, ports: &[String]) -> bool {
+    let named = |name: &[u8]| wanted.devices.iter().any(|device| device.as_bytes() == name);
+    match subject {
+        Subject::Place(_) => false,
+        Subject::Device(port, names) => {
+            let mut each = names.as_bytes().split(|byte| matches!(byte, b',' | b';'));
+            ports.contains(port) || each.any(|name| named(name.trim_ascii()))
+        }
+        Subject::Disk(name, _) | Subject::Interface(name, _) => named(name.as_bytes()),
+        Subject::Owner(_, of) => is_of(of, wanted, ports),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chosen;
+    use crate::{
+        machine::{io::Platform, pmu::catalog::Catalog, testing::Tree},
+        metric::{
+            io::{Label, Place, Row, Subject},
+            value::Value,
+        },
+        plan::io::request::{Grouping, Reporting},
+        untrusted::Untrusted,
+    };
+
+    fn rows() -> Vec<Row> {
+        let row = |subject: Subject, metric: &str| Row {
+            subject,
+            metric: metric.to_owned(),
+            unit: String::new(),
+            value: Value::exact(1.0),
+            label: Label::System,
+        };
+        vec![
+            row(Subject::Place(Place::Socket(0)), "dram.bw"),
+            row(Subject::Place(Place::Stack(0, 1)), "vtd.iotlb_miss"),
+            row(Subject::Place(Place::Stack(0, 1)), "event.UNC_IIO_CLOCKTICKS"),
+            row(Subject::Device("0000:64:02.0".to_owned(), Untrusted::from("nvme0n1; eth0")), "pcie.x"),
+            row(Subject::Disk(Untrusted::from("nvme0n1"), "read"), "block.x"),
+            row(Subject::Interface(Untrusted::from("lo"), "sent"), "net.x"),
+        ]
+    }
+
+    fn found(by: &[Grouping], devices: &[&str]) -> Vec<String> {
+        let tree = Tree::new(&[("sys/bus/event_source/devices/cpu/type", "4\n")]);
+        let platform = Platform::read(&tree.root, &Catalog::read(&tree.root).unwrap());
+        let devices = devices.iter().map(|name| (*name).to_owned()).collect();
+        let wanted = Reporting { by: by.to_vec(), devices, ..Reporting::default() };
+        chosen(rows(), &wanted, &platform).into_iter().map(|row| row.metric).collect()
+    }
+
+    #[test]
+    fn events_are_shown_only_where_they_are_asked_for() {
+        assert_eq!(found(&[], &[]), ["dram.bw", "vtd.iotlb_miss", "pcie.x", "block.x", "net.x"]);
+        assert_eq!(found(&[Grouping::Event], &[]), ["event.UNC_IIO_CLOCKTICKS"]);
+        assert_eq!(found(&[Grouping::Package, Grouping::Stack], &[]), ["dram.bw", "vtd.iotlb_miss"]);
+    }
+
+    #[test]
+    fn a_device_is_found_by_the_name_of_its_disk() {
+        assert_eq!(found(&[], &["nvme0n1"]), ["pcie.x", "block.x"]);
+        assert_eq!(found(&[], &["lo"]), ["net.x"]);
+    }
+}
