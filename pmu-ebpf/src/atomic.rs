@@ -7,7 +7,9 @@ pub(crate) fn add(counter: *mut u64, value: u64) {
     // SAFETY: the caller passes a live, aligned counter in a map. `AtomicU64::fetch_add` does not exist for BPF in
     // Rust 1.95; this intrinsic is what it would call.
     unsafe {
-        core::intrinsics::atomic_xadd::<u64, u64, { core::intrinsics::AtomicOrdering::Relaxed }>(counter, value);
+        core::intrinsics::atomic_xadd::<u64, u64, { core::intrinsics::AtomicOrdering::Relaxed }>(
+            counter, value,
+        );
     }
     // The host only checks the crate.
     #[cfg(not(target_arch = "bpf"))]

@@ -101,7 +101,8 @@ wire! {
     }
 }
 
-const _: () = assert!(size_of::<BlockCount>().is_multiple_of(64), "rows of two CPUs must not share a cache line");
+const _: () =
+    assert!(size_of::<BlockCount>().is_multiple_of(64), "rows of two CPUs must not share a cache line");
 
 /// Operation of a request with these flags: `enum req_op`, include/linux/blk_types.h. Zone appends were 13 before Linux 5.18 and
 /// are 7 since, when the number had been that of writes of one block to many.

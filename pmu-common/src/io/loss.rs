@@ -16,4 +16,5 @@ pub const TORN: usize = 4;
 pub const REASONS: usize = 5;
 
 /// The reasons' names in every output, by code.
-pub const NAMES: [&str; REASONS] = ["io_in_flight_full", "io_owner_limit", "io_map_full", "io_nested", "io_torn"];
+pub const NAMES: [&str; REASONS] =
+    ["io_in_flight_full", "io_owner_limit", "io_map_full", "io_nested", "io_torn"];

@@ -38,7 +38,8 @@ wire! {
     }
 }
 
-const _: () = assert!(size_of::<NetCount>().is_multiple_of(64), "rows of two CPUs must not share a cache line");
+const _: () =
+    assert!(size_of::<NetCount>().is_multiple_of(64), "rows of two CPUs must not share a cache line");
 
 /// [`super::IoKey::device`] of an interface: the address of its struct, of which 48 bits tell anything, and its index. An
 /// interface made where another one was has another index, or its packets have another owner.

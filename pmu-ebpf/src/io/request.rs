@@ -31,11 +31,8 @@ const SLOTS: Slots = Slots { of: &BLOCK_SLOT_OF, free: &BLOCK_FREE, owners: &BLO
 /// makes a plain number of the difference of two pointers, and of nothing else.
 #[inline(always)]
 pub(crate) fn identity(request: Pointer) -> u64 {
-    let distance = if TYPED {
-        (request as u64).wrapping_sub(&raw const CONFIG as u64)
-    } else {
-        request as u64
-    };
+    let distance =
+        if TYPED { (request as u64).wrapping_sub(&raw const CONFIG as u64) } else { request as u64 };
     // SAFETY: a local is readable. The compiler must not see through it and move the subtraction elsewhere.
     unsafe { core::ptr::read_volatile(&raw const distance) }
 }
@@ -124,12 +121,10 @@ fn new_slot(key: &IoKey, whose: &Whose, task: Pointer) -> u32 {
         return common(key, BY_OUTSIDER);
     }
     match whose.basis {
-        BY_TASK | BY_REQUEST => {
-            SLOTS.allocate(key, config!(block_owner_slots), name).unwrap_or_else(|| {
-                lose(loss::OWNER_LIMIT);
-                common(key, BY_MANY)
-            })
-        }
+        BY_TASK | BY_REQUEST => SLOTS.allocate(key, config!(block_owner_slots), name).unwrap_or_else(|| {
+            lose(loss::OWNER_LIMIT);
+            common(key, BY_MANY)
+        }),
         basis => common(key, basis),
     }
 }

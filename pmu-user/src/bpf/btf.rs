@@ -5,12 +5,7 @@
 
 mod io;
 
-use std::{
-    collections::HashMap,
-    fs,
-    io::Error,
-    path::Path,
-};
+use std::{collections::HashMap, fs, io::Error, path::Path};
 
 use pmu_common::config::{ABSENT, Offsets};
 

@@ -52,7 +52,8 @@ pub static BY_ADDRESS: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR
 /// The programs for I/O by type, built by build.rs.
 pub static IO_BY_TYPE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-io-by-type"));
 /// The programs for I/O by address, built by build.rs.
-pub static IO_BY_ADDRESS: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-io-by-address"));
+pub static IO_BY_ADDRESS: &[u8] =
+    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-io-by-address"));
 
 /// Where the running kernel's types are.
 pub const KERNEL_BTF: &str = "sys/kernel/btf/vmlinux";

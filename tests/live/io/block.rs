@@ -46,8 +46,10 @@ fn two_cgroups_get_what_each_of_them_did() {
         let groups = [Cgroup::new("reader"), Cgroup::new("writer")];
         let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Block);
         let mut started = [
-            groups[0].spawn(&fio_command(&device, "--rw=randread --bs=16k --iodepth=4 --io_size=128m --size=64m")),
-            groups[1].spawn(&fio_command(&device, "--rw=randrw --bs=4k --iodepth=4 --io_size=64m --size=64m")),
+            groups[0]
+                .spawn(&fio_command(&device, "--rw=randread --bs=16k --iodepth=4 --io_size=128m --size=64m")),
+            groups[1]
+                .spawn(&fio_command(&device, "--rw=randrw --bs=4k --iodepth=4 --io_size=64m --size=64m")),
         ];
         let jobs = [0, 1].map(|index| job(&started[index].wait()));
         let traffic = object.drain();
@@ -118,7 +120,8 @@ fn requests_under_way_at_the_start_have_no_latency_and_those_at_the_end_are_told
     }
     for way in ways() {
         let device = Loop::new("flying", 64 << 20);
-        let options = "--rw=read --bs=1m --iodepth=32 --size=64m --time_based --runtime=60";
+        // A thread, so that nothing is left of it when it is killed.
+        let options = "--thread --rw=read --bs=1m --iodepth=32 --size=64m --time_based --runtime=60";
         let _fio = Started::new(&format!("exec {}", fio_command(&device, options)));
         let before = device.kernel_counts();
         wait_until("fio reads", || device.kernel_counts()[0].0 > before[0].0 + 100.0);
@@ -135,7 +138,8 @@ fn requests_under_way_at_the_start_have_no_latency_and_those_at_the_end_are_told
             assert_eq!(latencies + row.count.unstarted, row.count.requests);
             assert!(row.whose != Whose::Unseen || latencies == 0);
         }
-        let issued: u64 = (traffic.in_flight.iter()).filter(|row| row.device == device.number).map(|row| row.issued).sum();
+        let issued: u64 =
+            (traffic.in_flight.iter()).filter(|row| row.device == device.number).map(|row| row.issued).sum();
         assert!((1..=64).contains(&issued), "{issued}");
     }
 }

@@ -64,8 +64,7 @@ impl Loop {
         // Written in full: a file with holes is read without its disk.
         fs::write(&backing.0, vec![b'x'; bytes as usize]).unwrap();
         let mut losetup = Command::new("losetup");
-        let output =
-            losetup.args(options).args(["--find", "--show", backing.as_str()]).output().unwrap();
+        let output = losetup.args(options).args(["--find", "--show", backing.as_str()]).output().unwrap();
         if !output.status.success() {
             return None;
         }

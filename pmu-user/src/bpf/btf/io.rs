@@ -20,7 +20,8 @@ impl Btf {
         let want = |name: &str, path: &str| self.offset(name, path).unwrap_or(ABSENT);
         let request_disk = want("request", "rq_disk");
         let controlled = self.controlled();
-        let of_group = |name: &str, path: &str| controlled.and_then(|_| self.offset(name, path)).unwrap_or(ABSENT);
+        let of_group =
+            |name: &str, path: &str| controlled.and_then(|_| self.offset(name, path)).unwrap_or(ABSENT);
         Ok(IoOffsets {
             task_tgid: need("task_struct", "tgid")?,
             task_flags: need("task_struct", "flags")?,
@@ -67,7 +68,8 @@ impl Btf {
     fn enumerated(&self, id: u32, name: &str) -> Option<u32> {
         let at = *self.types.get(id as usize)?;
         let (_, values) = self.kind(at)?;
-        let found = (0..values).map(|index| at + 12 + index * 8).find(|&value| self.is_called(value, name))?;
+        let found =
+            (0..values).map(|index| at + 12 + index * 8).find(|&value| self.is_called(value, name))?;
         self.u32_at(found + 4)
     }
 

@@ -136,7 +136,10 @@ mod tests {
         assert_eq!((p50.low, p50.high), (p90.low, p90.high));
         assert!(p50.low <= 1000.0 && 1000.0 <= p50.high, "{p50:?}");
         assert!(p99.low > p50.high && p99.high / p99.low < 1.0626, "{p99:?}");
-        assert_eq!((report.device.max_ns.known().unwrap().low, report.device.mean_ns.known().unwrap().estimate), (p99.low, 100_900.0));
+        assert_eq!(
+            (report.device.max_ns.known().unwrap().low, report.device.mean_ns.known().unwrap().estimate),
+            (p99.low, 100_900.0)
+        );
     }
 
     #[test]
@@ -160,7 +163,8 @@ mod tests {
 
     #[test]
     fn a_latency_beyond_the_last_bucket_has_no_upper_end() {
-        let endless = Requests { requests: 1, latency: Latencies::between(&[], &[(511, 1)]), ..Requests::default() };
+        let endless =
+            Requests { requests: 1, latency: Latencies::between(&[], &[(511, 1)]), ..Requests::default() };
         assert_eq!(report(&endless, 1).device.max_ns.known().unwrap().high, f64::INFINITY);
     }
 }

@@ -23,11 +23,7 @@ impl Bounds {
     /// The middle; of a bucket without end, where it begins.
     #[must_use]
     pub const fn middle_ns(&self) -> u64 {
-        if self.high_ns == u64::MAX {
-            self.low_ns
-        } else {
-            self.low_ns + (self.high_ns - self.low_ns) / 2
-        }
+        if self.high_ns == u64::MAX { self.low_ns } else { self.low_ns + (self.high_ns - self.low_ns) / 2 }
     }
 }
 
@@ -40,9 +36,9 @@ impl Latencies {
             Err(_) => 0,
         };
         // One that wrapped to exactly 0 is not in the later reading.
-        let gone = earlier.iter().filter(|&&(bucket, _)| {
-            later.binary_search_by_key(&bucket, |&(bucket, _)| bucket).is_err()
-        });
+        let gone = earlier
+            .iter()
+            .filter(|&&(bucket, _)| later.binary_search_by_key(&bucket, |&(bucket, _)| bucket).is_err());
         let mut counts: Vec<(u16, u64)> = later
             .iter()
             .map(|&(bucket, count)| (bucket, count.wrapping_sub(before(bucket)).into()))

@@ -8,7 +8,7 @@ use super::latency::Latencies;
 use crate::{
     drain::io::{
         block::{BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
-        net::{Interface, NetOwner},
+        net::{Interface, NetOwner, NetRow},
         traffic::Traffic,
     },
     untrusted::Untrusted,
@@ -123,7 +123,7 @@ impl TrafficInterval {
         });
         let mut net = BTreeMap::new();
         for row in &later.net {
-            let same = |before: &&_| is_same(*before, row);
+            let same = |before: &&_| is_same(before, row);
             let before = earlier.net.iter().find(same).map_or(NetCount::ZERO, |row| row.count);
             let count = since(&before, &row.count);
             if count != NetCount::ZERO {
@@ -170,7 +170,7 @@ impl TrafficInterval {
     }
 }
 
-fn is_same(left: &crate::drain::io::net::NetRow, right: &crate::drain::io::net::NetRow) -> bool {
+fn is_same(left: &NetRow, right: &NetRow) -> bool {
     left.interface == right.interface && left.owner == right.owner
 }
 
@@ -246,13 +246,18 @@ mod tests {
         let net = |owner, packets, bytes| NetRow {
             interface: Interface { namespace: 1, index: 1, name: Untrusted::from("lo") },
             owner,
-            count: NetCount { packets: [[0, 0, 0], [packets, 0, 0]], bytes: [[0, 0, 0], [bytes, 0, 0]], ..NetCount::ZERO },
+            count: NetCount {
+                packets: [[0, 0, 0], [packets, 0, 0]],
+                bytes: [[0, 0, 0], [bytes, 0, 0]],
+                ..NetCount::ZERO
+            },
         };
         let of = |net| Traffic { net, ..Traffic::default() };
         let earlier = of(vec![net(NetOwner::Nobody, 1, 60)]);
         let later = of(vec![net(NetOwner::Nobody, 1, 60), net(NetOwner::Cgroup(CgroupId(9)), 2, 120)]);
         let interval = TrafficInterval::between(&earlier, &later);
-        let found: Vec<_> = interval.net.iter().map(|((_, owner), count)| (*owner, count.bytes[1][0])).collect();
+        let found: Vec<_> =
+            interval.net.iter().map(|((_, owner), count)| (*owner, count.bytes[1][0])).collect();
         assert_eq!(found, [(NetOwner::Cgroup(CgroupId(9)), 120)]);
     }
 
