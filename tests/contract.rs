@@ -3,12 +3,27 @@
 use std::collections::BTreeSet;
 
 use aya_obj::Object;
-use pmbpf::bpf::{BY_ADDRESS, BY_TYPE};
-use pmu_common::name::{map, program};
+use pmbpf::bpf::{BY_ADDRESS, BY_TYPE, IO_BY_ADDRESS, IO_BY_TYPE};
+use pmu_common::{
+    io::{
+        IoCpu, IoKey, IoOwner, Recent,
+        block::{BlockCount, InFlight},
+        config::IoConfig,
+        histogram::Buckets,
+        net::NetCount,
+    },
+    name::{io, map, program},
+};
 
 /// Both objects, with the map and the program that only they have.
 const OBJECTS: [(&[u8], &str, &str); 2] =
     [(BY_TYPE, map::TASKS, program::PRIME), (BY_ADDRESS, map::TASKS_BY_ADDRESS, program::FREE)];
+
+/// Both objects for I/O, which have the same maps and programs.
+const IO_OBJECTS: [&[u8]; 2] = [IO_BY_TYPE, IO_BY_ADDRESS];
+
+/// The compiler's own: read-only and writable data.
+const SECTIONS: [&str; 3] = [".rodata", ".data", ".bss"];
 
 fn names<'a>(list: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
     list.into_iter().map(str::to_owned).collect()
@@ -18,10 +33,8 @@ fn names<'a>(list: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
 fn an_object_has_the_maps_that_are_named() {
     for (object, own, _) in OBJECTS {
         let object = Object::parse(object).unwrap();
-        // The compiler's own: read-only and writable data.
-        let sections = [".rodata", ".data", ".bss"];
         let found =
-            object.maps.into_keys().filter(|name| !sections.iter().any(|section| name.starts_with(section)));
+            object.maps.into_keys().filter(|name| !SECTIONS.iter().any(|section| name.starts_with(section)));
         assert_eq!(found.collect::<BTreeSet<_>>(), names(map::BOTH.into_iter().chain([own])));
     }
 }
@@ -36,8 +49,50 @@ fn an_object_has_the_programs_that_are_named() {
 }
 
 #[test]
+fn an_object_for_io_has_the_maps_and_programs_that_are_named() {
+    for object in IO_OBJECTS {
+        let object = Object::parse(object).unwrap();
+        let found =
+            object.maps.into_keys().filter(|name| !SECTIONS.iter().any(|section| name.starts_with(section)));
+        assert_eq!(found.collect::<BTreeSet<_>>(), names(io::map::ALL));
+        assert_eq!(object.programs.into_keys().collect::<BTreeSet<_>>(), names(io::program::ALL));
+    }
+}
+
+#[test]
+fn rows_of_an_object_for_io_are_as_large_as_both_sides_think() {
+    let rows = [
+        (io::map::CPUS, size_of::<IoCpu>()),
+        (io::map::RECENT, size_of::<Recent>()),
+        (io::map::TARGETS, size_of::<u32>()),
+        (io::map::IN_FLIGHT, size_of::<InFlight>()),
+        (io::map::BLOCK_OWNERS, size_of::<IoOwner>()),
+        (io::map::BLOCK_COUNTS, size_of::<BlockCount>()),
+        (io::map::BLOCK_LATENCIES, size_of::<Buckets>()),
+        (io::map::BLOCK_SLOT_OF, size_of::<u32>()),
+        (io::map::BLOCK_FREE, size_of::<u32>()),
+        (io::map::NET_OWNERS, size_of::<IoOwner>()),
+        (io::map::NET_COUNTS, size_of::<NetCount>()),
+        (io::map::NET_SLOT_OF, size_of::<u32>()),
+        (io::map::NET_FREE, size_of::<u32>()),
+    ];
+    assert_eq!(rows.len(), io::map::ALL.len());
+    for object in IO_OBJECTS {
+        let object = Object::parse(object).unwrap();
+        for (name, bytes) in rows {
+            assert_eq!(object.maps[name].value_size() as usize, bytes, "{name}");
+        }
+        for name in [io::map::BLOCK_SLOT_OF, io::map::NET_SLOT_OF] {
+            assert_eq!(object.maps[name].key_size() as usize, size_of::<IoKey>(), "{name}");
+        }
+        let settings = object.maps.iter().find(|(name, _)| name.starts_with(".rodata")).map(|(_, map)| map);
+        assert!(settings.is_some_and(|map| map.data().len() >= size_of::<IoConfig>()));
+    }
+}
+
+#[test]
 fn an_object_may_call_gpl_only_helpers() {
-    for (object, ..) in OBJECTS {
+    for object in OBJECTS.map(|(object, ..)| object).into_iter().chain(IO_OBJECTS) {
         let object = Object::parse(object).unwrap();
         assert_eq!(object.license.to_str(), Ok("Dual MIT/GPL"));
     }

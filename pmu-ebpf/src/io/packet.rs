@@ -41,6 +41,7 @@ const SLOTS: Slots = Slots { of: &NET_SLOT_OF, free: &NET_FREE, owners: &NET_OWN
 
 /// On every packet that a socket receives.
 #[cgroup_skb(ingress)]
+#[expect(clippy::needless_pass_by_value, reason = "the macro hands over the context")]
 pub(crate) fn net_receive(context: SkBuffContext) -> i32 {
     let _ = count(&context, RECEIVED);
     PASS
@@ -48,6 +49,7 @@ pub(crate) fn net_receive(context: SkBuffContext) -> i32 {
 
 /// On every packet that a socket sends.
 #[cgroup_skb(egress)]
+#[expect(clippy::needless_pass_by_value, reason = "the macro hands over the context")]
 pub(crate) fn net_send(context: SkBuffContext) -> i32 {
     let _ = count(&context, SENT);
     PASS

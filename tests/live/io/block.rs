@@ -120,7 +120,8 @@ fn requests_under_way_at_the_start_have_no_latency_and_those_at_the_end_are_told
     }
     for way in ways() {
         let device = Loop::new("flying", 64 << 20);
-        let options = "--rw=read --bs=1m --iodepth=32 --size=64m --time_based --runtime=60";
+        // A thread, so that nothing is left of it when it is killed.
+        let options = "--thread --rw=read --bs=1m --iodepth=32 --size=64m --time_based --runtime=60";
         let _fio = Started::new(&format!("exec {}", fio_command(&device, options)));
         let before = device.kernel_counts();
         wait_until("fio reads", || device.kernel_counts()[0].0 > before[0].0 + 100.0);

@@ -75,8 +75,13 @@ fn bytes_of_a_cgroup_are_what_it_sent_and_all_of_them_are_the_interfaces() {
                 rows(&traffic).map(|row| of(row)[direction].iter().sum::<u64>() as f64).sum()
             };
             let (bytes, packets) = (all(|row| row.count.bytes), all(|row| row.count.packets));
-            assert_close("bytes", bytes + packets * HEADER_BYTES, after.0 - before.0, 0.01, 0.0);
-            assert_close("packets", packets, after.1 - before.1, 0.01, 0.0);
+            assert_close("bytes", HEADER_BYTES.mul_add(packets, bytes), after.0 - before.0, 0.01, 0.0);
+            let truth = after.1 - before.1;
+            // What is too large for the device is split after it was counted as sent.
+            assert!(
+                packets <= truth + 10.0 && (direction == SENT || packets >= truth - 10.0),
+                "{packets} {truth}"
+            );
         }
         assert_eq!(traffic.losses, []);
     }

@@ -27,13 +27,15 @@ const WORKLOADS: [&str; 2] = ["chunks", "pingpong"];
 pub(super) struct Bed {
     pub(super) pmbpf: PathBuf,
     pub(super) planner: PathBuf,
+    pub(super) io: PathBuf,
     pub(super) rounds: u32,
     pub(super) cpus: usize,
     folder: PathBuf,
 }
 
 impl Bed {
-    pub(super) fn new(pmbpf: PathBuf, planner: PathBuf, rounds: u32) -> anyhow::Result<Self> {
+    /// On what was built: pmbpf, the bench of the planner, and that of I/O.
+    pub(super) fn new([pmbpf, planner, io]: [PathBuf; 3], rounds: u32) -> anyhow::Result<Self> {
         let folder = root().join("target/bench");
         fs::create_dir_all(&folder)?;
         for name in WORKLOADS {
@@ -42,7 +44,7 @@ impl Bed {
             compiler.args(["-O1", "-g", "-fno-omit-frame-pointer", "-o"]).arg(folder.join(name)).arg(source);
             run(&mut compiler).context("the benches need a C compiler, cc")?;
         }
-        Ok(Self { pmbpf, planner, rounds, cpus: thread::available_parallelism()?.get(), folder })
+        Ok(Self { pmbpf, planner, io, rounds, cpus: thread::available_parallelism()?.get(), folder })
     }
 
     /// A file for a collector to write.

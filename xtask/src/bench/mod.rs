@@ -5,6 +5,7 @@
 
 mod bed;
 mod figure;
+mod io;
 mod owners;
 mod plan;
 mod sampling;
@@ -25,7 +26,7 @@ use crate::{
 /// Which benches.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these: switches, sampling, owners, start, plan
+    /// Only these: switches, sampling, owners, start, plan, io
     #[arg(value_name = "BENCH")]
     only: Vec<String>,
     /// Rounds of every comparison
@@ -35,30 +36,34 @@ pub(crate) struct Args {
 
 type Bench = fn(&Bed) -> anyhow::Result<Vec<Section>>;
 
-const BENCHES: [(&str, Bench); 5] = [
+const BENCHES: [(&str, Bench); 6] = [
     ("switches", switches::measure),
     ("sampling", sampling::measure),
     ("owners", owners::measure),
     ("start", start::measure),
     ("plan", plan::measure),
+    ("io", io::measure),
 ];
 
-/// Set when this process was started again as root: where pmbpf and the bench of the planner lie.
-const BUILT: [&str; 2] = ["PMBPF_BENCH_BUILT", "PMBPF_BENCH_PLANNER"];
+/// Set when this process was started again as root: where pmbpf and the benches of the planner and of I/O lie.
+const BUILT: [&str; 3] = ["PMBPF_BENCH_BUILT", "PMBPF_BENCH_PLANNER", "PMBPF_BENCH_IO"];
 
 /// Runs them, and prints a section as soon as it is measured.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(unknown) = args.only.iter().find(|name| BENCHES.iter().all(|(known, _)| known != name)) {
-        bail!("no bench `{unknown}`; there are switches, sampling, owners, start and plan");
+        bail!("no bench `{unknown}`; there are switches, sampling, owners, start, plan and io");
     }
-    let [pmbpf, planner] = match BUILT.map(env::var_os) {
-        [Some(pmbpf), Some(planner)] => [pmbpf.into(), planner.into()],
-        _ => [build::release(Architecture::HOST)?, build::bench("schedule")?],
+    let [pmbpf, planner, io] = match BUILT.map(env::var_os) {
+        [Some(pmbpf), Some(planner), Some(io)] => [pmbpf.into(), planner.into(), io.into()],
+        _ => [build::release(Architecture::HOST)?, build::bench("schedule")?, build::bench("io")?],
     };
     if !is_root() {
         let mut again = as_root("env")?;
         again.args(
-            BUILT.iter().zip([&pmbpf, &planner]).map(|(name, path)| format!("{name}={}", path.display())),
+            BUILT
+                .iter()
+                .zip([&pmbpf, &planner, &io])
+                .map(|(name, path)| format!("{name}={}", path.display())),
         );
         again.arg(env::current_exe()?).arg("bench");
         return succeed(again.args(["--rounds", &args.rounds.to_string()]).args(&args.only));
@@ -66,7 +71,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !exists("perf") {
         bail!("there is no perf to compare with: install it (Debian: linux-perf)");
     }
-    let bed = Bed::new(pmbpf, planner, args.rounds)?;
+    let bed = Bed::new([pmbpf, planner, io], args.rounds)?;
     let perf = crate::command::output(Command::new("perf").arg("--version"))?;
     say(&format!("pmbpf against {}, {} CPUs, {} rounds", perf.trim(), bed.cpus, bed.rounds));
     let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);

@@ -78,9 +78,8 @@ impl IoObject {
         for (name, direction) in PACKETS {
             let top = mount.ok_or_else(missing).and_then(File::open);
             let top = top.map_err(|error| LoadError::Attach { name, error })?;
-            // Several programs there all run, and the first of them would have to let others be added.
-            let mode = CgroupAttachMode::AllowMultiple;
-            let attached = self.program::<CgroupSkb>(name)?.attach(top, direction, mode);
+            // A link takes no mode: programs that are attached by links all run.
+            let attached = self.program::<CgroupSkb>(name)?.attach(top, direction, CgroupAttachMode::Single);
             attached.map_err(|error| unattached(name, error))?;
         }
         Ok(())

@@ -8,7 +8,7 @@ use super::latency::Latencies;
 use crate::{
     drain::io::{
         block::{BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
-        net::{Interface, NetOwner},
+        net::{Interface, NetOwner, NetRow},
         traffic::Traffic,
     },
     untrusted::Untrusted,
@@ -123,7 +123,7 @@ impl TrafficInterval {
         });
         let mut net = BTreeMap::new();
         for row in &later.net {
-            let same = |before: &&_| is_same(*before, row);
+            let same = |before: &&_| is_same(before, row);
             let before = earlier.net.iter().find(same).map_or(NetCount::ZERO, |row| row.count);
             let count = since(&before, &row.count);
             if count != NetCount::ZERO {
@@ -170,7 +170,7 @@ impl TrafficInterval {
     }
 }
 
-fn is_same(left: &crate::drain::io::net::NetRow, right: &crate::drain::io::net::NetRow) -> bool {
+fn is_same(left: &NetRow, right: &NetRow) -> bool {
     left.interface == right.interface && left.owner == right.owner
 }
 

@@ -1,0 +1,128 @@
+//! What a block request and a packet cost, all programs together. `cargo xtask bench io` runs it, as root.
+//!
+//! Prints a line of net nanoseconds: of a request that goes straight to its device, of one that waits in a scheduler's queue, of
+//! a packet that is sent, and of one that is received.
+
+use std::{
+    fs,
+    io::{Error, Read as _, Write as _, stdout},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+};
+
+use anyhow::{Context as _, ensure};
+use pmbpf::{
+    bpf::{
+        self, Log, Options,
+        io::{IoObject, IoOptions, Parts, Wanted},
+    },
+    machine::{Machine, cgroup::Layout},
+    plan::request::By,
+};
+use pmu_common::name::io::program;
+
+/// What the kernel's statistics add to a run of a program: an empty one is shown with about this much.
+const STATISTICS_NS: f64 = 40.0;
+
+/// Of the file that the device is made of, and what is sent.
+const FILE_BYTES: u64 = 64 << 20;
+const SENT_BYTES: usize = 1 << 30;
+
+fn main() -> anyhow::Result<()> {
+    let device = Loop::new()?;
+    let requests = ["none", "mq-deadline"].map(|scheduler| request_ns(&device, scheduler));
+    let [direct, queued] = requests;
+    let [sent, received] = packet_ns()?;
+    writeln!(stdout(), "{} {} {sent} {received}", direct?, queued?)?;
+    Ok(())
+}
+
+/// Net time of all programs per request that completes, in ns.
+fn request_ns(device: &Loop, scheduler: &str) -> anyhow::Result<f64> {
+    fs::write(format!("/sys/block/{}/queue/scheduler", device.name), scheduler)?;
+    let object = counting(Parts::Block)?;
+    let _statistics = bpf::measure_costs()?;
+    let options = "--name=bench --direct=1 --ioengine=libaio --rw=randread --bs=4k --iodepth=16 --size=64m \
+                   --time_based --runtime=2 --output-format=terse";
+    let fio = Command::new("fio")
+        .args(options.split(' '))
+        .arg(format!("--filename=/dev/{}", device.name))
+        .output()
+        .context("cannot run fio")?;
+    ensure!(fio.status.success(), "fio: {}", String::from_utf8_lossy(&fio.stderr));
+    let costs = object.program_costs();
+    let completed = costs.iter().find(|(name, ..)| name == program::COMPLETE).map_or(0, |&(_, runs, _)| runs);
+    ensure!(completed > 10_000, "only {completed} requests");
+    Ok(costs.iter().map(|&(_, runs, ns)| net(runs, ns)).sum::<f64>() / completed as f64)
+}
+
+/// Net time per packet that is sent, and that is received, in ns.
+fn packet_ns() -> anyhow::Result<[f64; 2]> {
+    let object = counting(Parts::Net)?;
+    object.net().map_err(|error| anyhow::anyhow!("{error}"))?;
+    let _statistics = bpf::measure_costs()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let sender = thread::spawn(move || -> Result<(), Error> {
+        let mut connection = TcpStream::connect(address)?;
+        // One packet a call, not joined with the next.
+        connection.set_nodelay(true)?;
+        let chunk = [0; 4096];
+        (0..SENT_BYTES / chunk.len()).try_for_each(|_| connection.write_all(&chunk))
+    });
+    let (mut connection, _) = listener.accept()?;
+    let mut buffer = vec![0; 1 << 20];
+    while connection.read(&mut buffer)? > 0 {}
+    sender.join().ok().context("the sender panicked")??;
+    let costs = object.program_costs();
+    let each = |wanted: &str| {
+        let cost = costs.iter().find(|(name, ..)| name == wanted);
+        cost.map_or(f64::NAN, |&(_, runs, ns)| net(runs, ns) / runs as f64)
+    };
+    Ok([each(program::SEND), each(program::RECEIVE)])
+}
+
+fn net(runs: u64, ns: u64) -> f64 {
+    ns as f64 - STATISTICS_NS * runs as f64
+}
+
+fn counting(parts: Parts) -> anyhow::Result<IoObject> {
+    let root = Path::new("/");
+    let machine = Machine::read(root)?;
+    let options = Options { attach: None, btf: None, log: Log::Off };
+    let wanted = IoOptions { wanted: Wanted::Everybody(By::Cgroup), parts };
+    let mut object = IoObject::load(&wanted, &machine, root, &options)?;
+    object.enable(&Layout::read(root)?)?;
+    Ok(object)
+}
+
+/// A loop device over a file in memory; detached with its owner.
+struct Loop {
+    name: String,
+    backing: PathBuf,
+}
+
+impl Loop {
+    fn new() -> anyhow::Result<Self> {
+        let backing = PathBuf::from(format!("/dev/shm/pmbpf-bench-{}", std::process::id()));
+        fs::write(&backing, vec![b'x'; FILE_BYTES as usize])?;
+        let losetup = Command::new("losetup").args(["--find", "--show"]).arg(&backing).output();
+        let path = losetup.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        let name = path.ok().and_then(|path| path.strip_prefix("/dev/").map(str::to_owned));
+        let Some(name) = name else {
+            let _ = fs::remove_file(&backing);
+            anyhow::bail!("losetup gave no loop device");
+        };
+        Ok(Self { name, backing })
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = fs::write(format!("/sys/block/{}/queue/scheduler", self.name), "none");
+        let _ = Command::new("losetup").args(["--detach", &format!("/dev/{}", self.name)]).status();
+        let _ = fs::remove_file(&self.backing);
+    }
+}
