@@ -1,6 +1,7 @@
 //! I/O, against the kernel's own counters and what the workload says it did. Loop devices over files in memory stand for disks.
 
 mod block;
+mod command;
 mod latency;
 mod net;
 

@@ -1,0 +1,152 @@
+//! `pmbpf io` as it is typed: what it says of a disk and of those who use it.
+
+use std::{
+    process::{Child, Stdio},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use super::{Loop, can_run, fio, fio_command};
+use crate::support::{Cgroup, Rows, Waiting, assert_close, pmbpf};
+
+/// Bytes that each job reads or writes.
+const BYTES: f64 = (32 << 20) as f64;
+const OPTIONS: &str = "--bs=64k --iodepth=4 --io_size=32m --size=64m";
+
+/// Starts pmbpf for a while that is long enough to start and for what is to be measured.
+fn start(arguments: &[&str]) -> Child {
+    let mut command = pmbpf();
+    command.args(["io", "--json", "--quiet", "--duration", "6s"]).args(arguments);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_secs(2));
+    child
+}
+
+fn rows(child: Child) -> Rows {
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Rows::parse(&output.stdout)
+}
+
+/// Bytes of a rate in MB/s.
+fn bytes(row: &Value) -> f64 {
+    let number = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{row}"));
+    number("value") * 1e6 * number("dt") / 1e9
+}
+
+/// A disk's row.
+fn of_disk<'a>(rows: &'a Rows, device: &Loop, operation: &str, metric: &str) -> &'a Value {
+    let is = |row: &&Value| {
+        let subject = &row["subject"];
+        row["metric"] == metric && subject["name"] == device.name() && subject["operation"] == operation
+    };
+    rows.of_kind("io").find(is).unwrap_or_else(|| panic!("no {metric} of {operation}"))
+}
+
+/// An owner's row of a disk.
+fn of_owner<'a>(
+    rows: &'a Rows,
+    device: &Loop,
+    operation: &str,
+    metric: &str,
+    is: impl Fn(&Value) -> bool,
+) -> &'a Value {
+    let wanted = |row: &&Value| {
+        let (owner, of) = (&row["subject"]["owner"], &row["subject"]["of"]);
+        row["metric"] == metric && of["name"] == device.name() && of["operation"] == operation && is(owner)
+    };
+    rows.of_kind("io").find(wanted).unwrap_or_else(|| panic!("no {metric} of {operation} by an owner"))
+}
+
+#[test]
+fn a_disk_has_its_bytes_and_each_cgroup_its_own() {
+    if !can_run() {
+        return;
+    }
+    let device = Loop::new("command", 64 << 20);
+    let groups = [Cgroup::new("reads"), Cgroup::new("writes")];
+    let before = device.kernel_counts();
+    let running = start(&["--device", device.name()]);
+    let mut jobs = [
+        groups[0].spawn(&fio_command(&device, &format!("--rw=randread {OPTIONS}"))),
+        groups[1].spawn(&fio_command(&device, &format!("--rw=randwrite {OPTIONS}"))),
+    ];
+    jobs.iter_mut().for_each(|job| drop(job.wait()));
+    let rows = rows(running);
+    let after = device.kernel_counts();
+    for (index, (group, operation)) in groups.iter().zip(["read", "write"]).enumerate() {
+        let truth = after[index].1 - before[index].1;
+        assert_close(
+            operation,
+            bytes(of_disk(&rows, &device, operation, "block.bandwidth")),
+            truth,
+            0.01,
+            0.0,
+        );
+        let path = |owner: &Value| owner["path"] == group.path.as_str();
+        let row = of_owner(&rows, &device, operation, "block.bandwidth", path);
+        assert_close(operation, bytes(row), BYTES, 0.01, 0.0);
+        assert_eq!(row["label"], "measured", "{row}");
+        let p99 = of_owner(&rows, &device, operation, "block.latency.p99", path);
+        let bound = |field: &str| p99[field].as_f64().unwrap();
+        assert!(bound("low") > 0.0 && bound("high") / bound("low") < 1.0626, "{p99}");
+        let told_apart = of_disk(&rows, &device, operation, "block.told_apart")["value"].as_f64().unwrap();
+        assert!(told_apart > 90.0, "{told_apart}");
+    }
+    let others = rows.of_kind("io").find(|row| row["subject"]["kind"] == "interface");
+    assert!(others.is_none(), "one device was asked for: {others:?}");
+}
+
+#[test]
+fn a_process_has_its_share_and_the_disk_says_how_much_was_told_apart() {
+    if !can_run() {
+        return;
+    }
+    let device = Loop::new("share", 64 << 20);
+    let waiting = Waiting::new(&fio_command(&device, &format!("--rw=randread {OPTIONS}")));
+    let running = start(&["--pid", &waiting.pid().to_string()]);
+    fio(&device, &format!("--rw=randread {OPTIONS}"));
+    // With its target the measurement ends.
+    waiting.go().wait();
+    let rows = rows(running);
+    let all = bytes(of_disk(&rows, &device, "read", "block.bandwidth"));
+    assert_close("both", all, 2.0 * BYTES, 0.05, 0.0);
+    let ours = rows.of_kind("io").filter(|row| {
+        let subject = &row["subject"];
+        row["metric"] == "block.bandwidth"
+            && subject["owner"]["kind"] == "process"
+            && subject["of"]["name"] == device.name()
+            && subject["of"]["operation"] == "read"
+    });
+    assert_close("ours", ours.map(bytes).sum(), BYTES, 0.05, 0.0);
+    let told_apart = of_disk(&rows, &device, "read", "block.told_apart")["value"].as_f64().unwrap();
+    assert!(told_apart > 90.0, "{told_apart}");
+}
+
+#[test]
+fn what_is_not_here_is_missing_with_a_reason_and_never_0() {
+    let output = pmbpf().args(["io", "--json", "--quiet", "--duration", "1s"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows = Rows::parse(&output.stdout);
+    let header = rows.of_kind("header").next().unwrap();
+    let has_boxes = header["boxes"].as_array().is_some_and(|boxes| !boxes.is_empty());
+    let missing = rows.summary()["missing"].as_array().unwrap();
+    let why = |row: &Value| row["why"].as_str().is_some_and(|why| !why.is_empty());
+    assert!(missing.iter().all(why), "{missing:?}");
+    assert!(has_boxes || !missing.is_empty(), "a host without boxes lacks something");
+    for row in rows.of_kind("io").filter(|row| row["value"].is_null()) {
+        assert!(row["reason"].as_str().is_some_and(|why| !why.is_empty()), "{row}");
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_an_error_that_names_it() {
+    for (device, says) in [("99:1f.7", "0000:99:1f.7"), ("no-such-disk", "no device `no-such-disk`")] {
+        let output = pmbpf().args(["io", "--duration", "1s", "--device", device]).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(says) && output.stdout.is_empty(), "{error}");
+    }
+}
