@@ -197,13 +197,18 @@ pub mod io {
         pub const MERGE: &str = "block_merge";
         /// On `block_rq_complete`.
         pub const COMPLETE: &str = "block_complete";
+        /// On `block_bio_queue`, where there are devices that take no requests.
+        pub const BIO_QUEUE: &str = "bio_queue";
+        /// On `block_bio_complete`, where there are such devices.
+        pub const BIO_COMPLETE: &str = "bio_complete";
         /// On every packet that a socket receives.
         pub const RECEIVE: &str = "net_receive";
         /// On every packet that a socket sends.
         pub const SEND: &str = "net_send";
 
         /// All of them: both objects have the same.
-        pub const ALL: [&str; 7] = [INSERT, ISSUE, REQUEUE, MERGE, COMPLETE, RECEIVE, SEND];
+        pub const ALL: [&str; 9] =
+            [INSERT, ISSUE, REQUEUE, MERGE, COMPLETE, BIO_QUEUE, BIO_COMPLETE, RECEIVE, SEND];
     }
 }
 

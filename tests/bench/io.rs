@@ -16,7 +16,7 @@ use anyhow::{Context as _, ensure};
 use pmbpf::{
     bpf::{
         self, Log, Options,
-        io::{IoObject, IoOptions, Parts, Wanted},
+        io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
     machine::{Machine, cgroup::Layout},
     plan::request::By,
@@ -92,7 +92,7 @@ fn counting(parts: Parts) -> anyhow::Result<IoObject> {
     let root = Path::new("/");
     let machine = Machine::read(root)?;
     let options = Options { attach: None, btf: None, log: Log::Off };
-    let wanted = IoOptions { wanted: Wanted::Everybody(By::Cgroup), parts };
+    let wanted = IoOptions { wanted: Wanted::Everybody(By::Cgroup), parts, bios: Bios::Ignored };
     let mut object = IoObject::load(&wanted, &machine, root, &options)?;
     object.enable(&Layout::read(root)?)?;
     Ok(object)

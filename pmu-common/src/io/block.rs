@@ -57,7 +57,7 @@ wire! {
         pub request: u64,
         /// When it got where it is (CLOCK_MONOTONIC ns).
         pub at_ns: u64,
-        /// Time it waited in queues, in ns; see [`WAITED`].
+        /// Time it waited in queues, in ns; see [`WAITED`]. Of a bio that becomes no request: its bytes.
         pub waited_ns: u64,
         /// [`INSERTED`], [`ISSUED`], [`WAITED`], [`REQUEUED`], and the slot of its row.
         pub state: u32,
@@ -65,8 +65,8 @@ wire! {
         pub seal: u32,
     }
 
-    /// Requests of one device, operation and owner that completed on one CPU. Written only by `complete` on that CPU, which
-    /// never interrupts itself.
+    /// Requests of one device, operation and owner that completed on one CPU; of a device that makes no requests, bios. Written
+    /// only by `block_complete`, or only by `bio_complete`, on that CPU: neither interrupts itself.
     pub struct BlockCount {
         /// Requests that completed, failed ones included.
         pub requests: u64,
@@ -184,6 +184,14 @@ impl InFlight {
     #[inline(always)]
     pub const fn issued_directly(request: u64, slot: u32, now_ns: u64) -> Self {
         Self { request, at_ns: now_ns, state: ISSUED | slot, ..Self::ZERO }.sealed()
+    }
+
+    /// A bio went to a device that makes no requests of them.
+    #[must_use]
+    #[inline(always)]
+    pub const fn bio(bio: u64, slot: u32, now_ns: u64, bytes: u32) -> Self {
+        let waited_ns = bytes as u64;
+        Self { request: bio, at_ns: now_ns, waited_ns, state: ISSUED | slot, ..Self::ZERO }.sealed()
     }
 
     /// It waited, and went to its device at `now_ns`.

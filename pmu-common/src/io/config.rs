@@ -22,6 +22,10 @@ wire! {
         /// Which argument of `block_rq_insert`, `_issue`, `_requeue` and `_merge` is the request: 0, or before Linux 5.11 (5.10.137)
         /// 1, after the queue.
         pub request_argument: u32,
+        /// Which argument of `block_bio_queue` is the bio: 0, or before Linux 5.11 1, after the queue.
+        pub bio_argument: u32,
+        /// Keeps the alignment.
+        pub reserved: u32,
         /// Where the fields are in this kernel.
         pub offsets: IoOffsets,
     }
@@ -68,6 +72,22 @@ wire! {
         pub disk_major: u32,
         /// `gendisk.first_minor`.
         pub disk_minor: u32,
+        /// `request_queue.mq_ops`: null where a device takes bios and makes no requests of them.
+        pub queue_operations: u32,
+        /// `bio.bi_disk`, before Linux 5.12.
+        pub bio_disk: u32,
+        /// `bio.bi_bdev`, since Linux 5.12.
+        pub bio_device: u32,
+        /// `block_device.bd_disk`.
+        pub device_disk: u32,
+        /// `gendisk.queue`.
+        pub disk_queue: u32,
+        /// `bio.bi_opf`.
+        pub bio_flags: u32,
+        /// `bio.bi_iter.bi_size` (bytes that have not completed).
+        pub bio_bytes: u32,
+        /// `bio.bi_status`, a byte.
+        pub bio_status: u32,
         /// `bio.bi_blkg`; absent without CONFIG_BLK_CGROUP.
         pub bio_group: u32,
         /// `blkcg_gq.blkcg`; absent without CONFIG_BLK_CGROUP.

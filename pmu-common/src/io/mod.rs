@@ -14,6 +14,11 @@ use crate::wire;
 /// Bytes of a network interface's name (`IFNAMSIZ`).
 pub const NAME_BYTES: usize = 16;
 
+/// [`IoCpu::busy`]: requests.
+pub const REQUESTS: usize = 0;
+/// [`IoCpu::busy`]: bios.
+pub const BIOS: usize = 1;
+
 /// Slot of everything that no row of its own could be had for, whatever its device.
 pub const SLOT_OTHER: u32 = 0;
 
@@ -52,12 +57,12 @@ wire! {
 
     /// One row of the map `IO_CPUS`, by CPU.
     pub struct IoCpu {
-        /// 1 while the program that accounts completions is at work here: see `complete`.
-        pub busy: u64,
+        /// 1 while the program that accounts requests, or bios, is at work here: see `complete`.
+        pub busy: [u64; 2],
         /// What was lost, by reason (see [`loss`]). Added to in single instructions.
         pub losses: [u64; loss::REASONS],
         /// Keeps a row at a cache line.
-        pub reserved: [u64; 2],
+        pub reserved: [u64; 1],
     }
 }
 

@@ -8,6 +8,7 @@ use core::hint::black_box;
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::io::{
+    REQUESTS,
     block::{BlockCount, DEVICE, FLUSH, HISTOGRAMS, ISSUED, InFlight, QUEUE, REQUEUED, WAITED},
     histogram::BUCKETS,
     loss,
@@ -16,7 +17,7 @@ use pmu_common::io::{
 use super::{
     config::config,
     maps::{BLOCK_COUNTS, BLOCK_LATENCIES, IO_CPUS, lose, row, this_cpu},
-    request::{find, identity, operation_of, slot_of_unseen},
+    request::{device_of, find, identity, operation_of, slot_of_unseen},
 };
 use crate::{
     Way,
@@ -26,11 +27,20 @@ use crate::{
 
 tracepoint! {
     /// `trace_block_rq_complete(request, error, bytes)`, block/blk-mq.c: some or all of it is done, or has failed.
-    block_complete on "block_rq_complete", context => try_complete::<Way>(&Completion {
+    block_complete on "block_rq_complete", context => alone(REQUESTS, |cpu| account::<Way>(&Completion {
         request: context.arg(0),
         error: context.arg::<u64>(1) as u32,
         bytes: context.arg::<u64>(2) as u32,
-    })
+    }, cpu))
+}
+
+/// How far is it?
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Progress {
+    /// A part of it is done.
+    Partial,
+    /// All of it is done, or has failed.
+    Ended,
 }
 
 /// What a completion says.
@@ -41,12 +51,15 @@ struct Completion {
     bytes: u32,
 }
 
+/// Runs on this CPU unless it is at work here already, on `what`: [`REQUESTS`] or bios.
 #[inline(always)]
-fn try_complete<A: Fields>(completion: &Completion) -> Option<()> {
+pub(crate) fn alone(what: usize, run: impl FnOnce(u32) -> Option<()>) -> Option<()> {
     let cpu = this_cpu();
     let state = IO_CPUS.get_ptr_mut(cpu)?;
     // SAFETY: the lookup gave a live row.
     let busy = unsafe { &raw mut (*state).busy };
+    // Every caller passes a constant.
+    let busy = busy.cast::<u64>().wrapping_add(what);
     // SAFETY: as above. Only programs on this CPU use the word, and each leaves it as it was.
     if unsafe { busy.read_volatile() } != 0 {
         lose(loss::NESTED);
@@ -54,7 +67,7 @@ fn try_complete<A: Fields>(completion: &Completion) -> Option<()> {
     }
     // SAFETY: as above.
     unsafe { busy.write_volatile(1) };
-    let _ = account::<A>(completion, cpu);
+    let _ = run(cpu);
     // The compiler must not move a row's store to where another completion may already be at work: it cannot see what is done
     // with a pointer that went through here.
     let busy = black_box(busy);
@@ -68,25 +81,43 @@ fn account<A: Fields>(completion: &Completion, cpu: u32) -> Option<()> {
     let request = completion.request;
     // SAFETY: the helper has no preconditions.
     let now_ns = unsafe { bpf_ktime_get_ns() };
-    let ended = completion.bytes >= A::u32(request, config!(offsets.request_bytes));
-    let seen = seen(identity(request), ended);
+    let progress = if completion.bytes >= A::u32(request, config!(offsets.request_bytes)) {
+        Progress::Ended
+    } else {
+        Progress::Partial
+    };
+    let seen = seen(identity(request), progress);
     let slot = match &seen {
         Some(entry) => entry.slot(),
         // A write with a flush before it completes once more when the flush is done, with nothing left to do.
         None if completion.bytes == 0 && operation_of::<A>(request) != FLUSH => return None,
-        None => slot_of_unseen::<A>(request),
+        None => slot_of_unseen(device_of::<A>(request)),
     };
     let index = row(slot, cpu);
     // SAFETY: the lookup gave a live row of this CPU, which has one writer (see above).
     let count = unsafe { &mut *BLOCK_COUNTS.get_ptr_mut(index)? };
-    count.changes += 1;
     count.bytes += u64::from(completion.bytes);
-    if !ended {
+    if progress == Progress::Ended {
+        end(count, index, seen, completion.error, now_ns)
+    } else {
+        count.changes += 1;
         count.partial += 1;
-        return Some(());
+        Some(())
     }
+}
+
+/// Accounts the end of a request or bio in its row, but for its bytes.
+#[inline(always)]
+pub(crate) fn end(
+    count: &mut BlockCount,
+    index: u32,
+    seen: Option<InFlight>,
+    error: u32,
+    now_ns: u64,
+) -> Option<()> {
+    count.changes += 1;
     count.requests += 1;
-    if completion.error != 0 {
+    if error != 0 {
         count.errors += 1;
     }
     let entry = seen.filter(|entry| entry.state & ISSUED != 0);
@@ -99,12 +130,12 @@ fn account<A: Fields>(completion: &Completion, cpu: u32) -> Option<()> {
 
 /// What is known of the request's start; it is forgotten when it has ended.
 #[inline(always)]
-fn seen(identity: u64, ended: bool) -> Option<InFlight> {
+pub(crate) fn seen(identity: u64, progress: Progress) -> Option<InFlight> {
     let entry = find(identity)?;
     // SAFETY: the lookup gave a live row.
     let known = unsafe { *entry };
     let whole = known.seal == known.seal_of();
-    if ended || !whole {
+    if progress == Progress::Ended || !whole {
         // SAFETY: as above.
         unsafe { (*entry).request = 0 };
     }

@@ -1,5 +1,6 @@
 //! Block requests and packets: who they belong to, how long they take.
 
+mod bio;
 mod complete;
 mod config;
 mod maps;

@@ -26,10 +26,9 @@ pub(crate) struct Whose {
     pub(crate) cgroup: Pointer,
 }
 
-/// Owner of a request that `task` submits.
+/// Owner of a bio, or of a request made of it, that `task` submits. A request may have none.
 #[inline(always)]
-pub(crate) fn whose<A: Fields>(request: Pointer, task: Pointer) -> Whose {
-    let bio = A::pointer(request, config!(offsets.request_bio));
+pub(crate) fn whose<A: Fields>(bio: Pointer, task: Pointer) -> Whose {
     let carried = carried::<A>(bio);
     if A::u32(task, config!(offsets.task_flags)) & KERNEL_THREAD == 0 {
         let set = A::pointer(task, config!(offsets.task_cgroups));

@@ -82,26 +82,38 @@ pub(crate) fn operation_of<A: Fields>(request: Pointer) -> u32 {
     operation(A::u32(request, config!(offsets.request_flags)))
 }
 
-/// Device and operation, on a basis that is none yet.
+/// Device and operation of a request, on a basis that is none yet.
 #[inline(always)]
-fn device<A: Fields>(request: Pointer) -> u64 {
+pub(crate) fn device_of<A: Fields>(request: Pointer) -> u64 {
     let disk = if config!(offsets.request_disk) == ABSENT {
         let queue = A::pointer(request, config!(offsets.request_queue));
         A::pointer(queue, config!(offsets.queue_disk))
     } else {
         A::pointer(request, config!(offsets.request_disk))
     };
+    device_word_of::<A>(disk, operation_of::<A>(request))
+}
+
+/// The same of a disk.
+#[inline(always)]
+pub(crate) fn device_word_of<A: Fields>(disk: Pointer, operation: u32) -> u64 {
     let major = A::u32(disk, config!(offsets.disk_major));
     let minor = A::u32(disk, config!(offsets.disk_minor));
-    device_word(major, minor, operation_of::<A>(request), 0)
+    device_word(major, minor, operation, 0)
 }
 
 /// Slot of the row of a request that is being submitted.
 #[inline(always)]
 pub(crate) fn slot_of<A: Fields>(request: Pointer) -> u32 {
+    slot_for::<A>(A::pointer(request, config!(offsets.request_bio)), device_of::<A>(request))
+}
+
+/// Slot of the row of a bio, or of a request made of it, that is being submitted to a device.
+#[inline(always)]
+pub(crate) fn slot_for<A: Fields>(bio: Pointer, device: u64) -> u32 {
     let task = A::current();
-    let whose = owner::whose::<A>(request, task);
-    let key = IoKey { device: on_basis(device::<A>(request), whose.basis), owner: whose.id };
+    let whose = owner::whose::<A>(bio, task);
+    let key = IoKey { device: on_basis(device, whose.basis), owner: whose.id };
     let recent = IO_RECENT.get_ptr_mut(this_cpu() * RECENT + recent_place(&key));
     let Some(recent) = recent else { return SLOT_OTHER };
     // SAFETY: the lookup gave a live row.
@@ -140,10 +152,10 @@ fn name(owner: *mut IoOwner) {
     }
 }
 
-/// Slot of the row of requests whose start was not seen.
+/// Slot of the row of a device's requests whose start was not seen.
 #[inline(always)]
-pub(crate) fn slot_of_unseen<A: Fields>(request: Pointer) -> u32 {
-    let key = IoKey { device: on_basis(device::<A>(request), BY_NOBODY_SEEN), owner: 0 };
+pub(crate) fn slot_of_unseen(device: u64) -> u32 {
+    let key = IoKey { device: on_basis(device, BY_NOBODY_SEEN), owner: 0 };
     SLOTS.known(&key).unwrap_or_else(|| common(&key, BY_NOBODY_SEEN))
 }
 

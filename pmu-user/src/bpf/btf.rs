@@ -32,7 +32,7 @@ const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
 
 /// Structs that [`Btf::offsets`] and [`Btf::io_offsets`] ask for: a kernel has ten thousand.
-const STRUCTS: [&str; 19] = [
+const STRUCTS: [&str; 20] = [
     "task_struct",
     "signal_struct",
     "css_set",
@@ -45,6 +45,7 @@ const STRUCTS: [&str; 19] = [
     "request",
     "request_queue",
     "gendisk",
+    "block_device",
     "bio",
     "blkcg_gq",
     "blkcg",
@@ -56,11 +57,13 @@ const STRUCTS: [&str; 19] = [
 /// What programs are attached by: tracepoints (include/trace/bpf_probe.h) and iterators (include/linux/bpf.h).
 const ATTACHABLE: [(u32, &[u8]); 2] = [(KIND_TYPEDEF, b"btf_trace_"), (KIND_FUNC, b"bpf_iter_")];
 
-/// Tracepoints that are asked for: that which programs are tried on, that of timers, and that of block requests.
-const TRACEPOINTS: [&str; 3] = [SWITCH, EXPIRE, ISSUE];
+/// Tracepoints that are asked for: that which programs are tried on, that of timers, and those of block requests and
+/// bios.
+const TRACEPOINTS: [&str; 4] = [SWITCH, EXPIRE, ISSUE, BIO];
 const SWITCH: &str = "btf_trace_sched_switch";
 const EXPIRE: &str = "btf_trace_hrtimer_expire_entry";
 const ISSUE: &str = "btf_trace_block_rq_issue";
+const BIO: &str = "btf_trace_block_bio_queue";
 /// The enumeration of cgroup controllers.
 const CONTROLLERS: &str = "cgroup_subsys_id";
 

@@ -8,7 +8,7 @@ use pmbpf::{
     plan::request::{By, Descend, Inherit},
 };
 
-use super::{Loop, can_run, counting, fio, fio_command, id, job, number, sum, ways};
+use super::{Loop, Zram, can_run, counting, fio, fio_command, id, job, kernel_counts, number, sum, ways};
 use crate::support::{Cgroup, Scratch, Started, assert_close, skipped, unique, wait_until};
 
 #[test]
@@ -20,7 +20,7 @@ fn requests_and_bytes_of_a_device_are_the_kernels_own() {
         let device = Loop::new("counts", 64 << 20);
         let object = counting(way, Wanted::Everybody(By::Process), Parts::Block);
         let before = device.kernel_counts();
-        fio(&device, "--rw=randrw --bsrange=4k-64k --iodepth=8 --io_size=256m --size=64m");
+        fio(&device.path, "--rw=randrw --bsrange=4k-64k --iodepth=8 --io_size=256m --size=64m");
         let traffic = object.drain();
         let truth = device.kernel_counts();
         for (index, operation) in [Operation::Read, Operation::Write].into_iter().enumerate() {
@@ -46,10 +46,14 @@ fn two_cgroups_get_what_each_of_them_did() {
         let groups = [Cgroup::new("reader"), Cgroup::new("writer")];
         let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Block);
         let mut started = [
-            groups[0]
-                .spawn(&fio_command(&device, "--rw=randread --bs=16k --iodepth=4 --io_size=128m --size=64m")),
-            groups[1]
-                .spawn(&fio_command(&device, "--rw=randrw --bs=4k --iodepth=4 --io_size=64m --size=64m")),
+            groups[0].spawn(&fio_command(
+                &device.path,
+                "--rw=randread --bs=16k --iodepth=4 --io_size=128m --size=64m",
+            )),
+            groups[1].spawn(&fio_command(
+                &device.path,
+                "--rw=randrw --bs=4k --iodepth=4 --io_size=64m --size=64m",
+            )),
         ];
         let jobs = [0, 1].map(|index| job(&started[index].wait()));
         let traffic = object.drain();
@@ -78,7 +82,7 @@ fn those_not_asked_for_share_a_row_and_the_device_keeps_its_total() {
         let options = "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=64m";
         let made_later = parent.below("later");
         for group in [&inside, &made_later, &outside] {
-            group.spawn(&fio_command(&device, options)).wait();
+            group.spawn(&fio_command(&device.path, options)).wait();
         }
         let traffic = object.drain();
         let of = |whose: Whose| sum(&traffic, device.number, Operation::Read, |row| row.whose == whose).1;
@@ -99,11 +103,11 @@ fn children_of_a_target_process_are_told_from_others() {
     for way in ways() {
         let device = Loop::new("process", 64 << 20);
         let options = "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=64m";
-        let waiting = crate::support::Waiting::new(&fio_command(&device, options));
+        let waiting = crate::support::Waiting::new(&fio_command(&device.path, options));
         let object = counting(way, Wanted::Processes(vec![waiting.pid()], Inherit::Yes), Parts::Block);
         // fio's job is a child of the process that was named.
         waiting.go().wait();
-        fio(&device, options);
+        fio(&device.path, options);
         let traffic = object.drain();
         let is_process = |whose: Whose| matches!(whose, Whose::Process(_));
         let (_, ours) = sum(&traffic, device.number, Operation::Read, |row| is_process(row.whose));
@@ -122,7 +126,7 @@ fn requests_under_way_at_the_start_have_no_latency_and_those_at_the_end_are_told
         let device = Loop::new("flying", 64 << 20);
         // A thread, so that nothing is left of it when it is killed.
         let options = "--thread --rw=read --bs=1m --iodepth=32 --size=64m --time_based --runtime=60";
-        let _fio = Started::new(&format!("exec {}", fio_command(&device, options)));
+        let _fio = Started::new(&format!("exec {}", fio_command(&device.path, options)));
         let before = device.kernel_counts();
         wait_until("fio reads", || device.kernel_counts()[0].0 > before[0].0 + 100.0);
         let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Block);
@@ -163,7 +167,7 @@ fn a_stacked_device_and_the_one_below_are_two_devices() {
             return;
         };
         let object = counting(way, Wanted::Everybody(By::Process), Parts::Block);
-        let done = fio(&device, "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=16m");
+        let done = fio(&device.path, "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=16m");
         // The disk's own counts settle a moment after fio has its answer.
         std::thread::sleep(Duration::from_millis(50));
         let traffic = object.drain();
@@ -171,5 +175,37 @@ fn a_stacked_device_and_the_one_below_are_two_devices() {
         let below: f64 = disks.iter().map(|disk| sum(&traffic, *disk, Operation::Read, |_| true).1).sum();
         assert_close("above", above, done["read"]["io_bytes"].as_f64().unwrap(), 0.01, 0.0);
         assert!(below >= 0.99 * above, "{below} of {above}");
+    }
+}
+
+#[test]
+fn a_device_that_makes_no_requests_is_counted_by_bios() {
+    if !can_run() {
+        return;
+    }
+    let Some(disk) = Zram::new(64 << 20) else {
+        skipped("this kernel has no zram");
+        return;
+    };
+    let device = number(&disk.0);
+    for way in ways() {
+        let object = counting(way, Wanted::Everybody(By::Process), Parts::Block);
+        let before = kernel_counts(&disk.0);
+        fio(&format!("/dev/{}", disk.0), "--rw=randrw --bs=4k --iodepth=4 --io_size=32m --size=64m");
+        let traffic = object.drain();
+        let truth = kernel_counts(&disk.0);
+        for (index, operation) in [Operation::Read, Operation::Write].into_iter().enumerate() {
+            let (requests, bytes) = sum(&traffic, device, operation, |_| true);
+            assert!(requests > 1000.0, "{requests}");
+            assert_close("requests", requests, truth[index].0 - before[index].0, 0.01, 0.0);
+            assert_close("bytes", bytes, truth[index].1 - before[index].1, 0.01, 0.0);
+            let ours = sum(&traffic, device, operation, |row| row.name.as_bytes() == b"fio");
+            assert_close("fio's", ours.0, requests, 0.01, 0.0);
+        }
+        for row in traffic.block.iter().filter(|row| row.device == device) {
+            let latencies: u64 = row.latency.iter().map(|&(_, count)| u64::from(count)).sum();
+            assert_eq!((latencies, row.count.queued), (row.count.requests, 0), "{way:?}");
+        }
+        assert_eq!((traffic.losses, traffic.missed), (vec![], vec![]), "{way:?}");
     }
 }

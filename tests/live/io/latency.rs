@@ -50,7 +50,7 @@ fn latencies_are_those_that_fio_logged_less_what_lies_above_the_device() {
         let log = Scratch(std::env::temp_dir().join(unique("fio")));
         // One request at a time, as large as one gets, and looked for in user space, so that nobody has to be woken up.
         let options = "--rw=randread --bs=512k --iodepth=1 --userspace_reap --iodepth_batch_complete_min=0 --size=64m --io_size=4g";
-        fio(&device, &format!("{options} --write_lat_log={}", log.as_str()));
+        fio(&device.path, &format!("{options} --write_lat_log={}", log.as_str()));
         let ours = reads(&object.drain(), &device);
         let theirs = logged(log.as_str());
         for ((name, share), value) in QUANTILES.iter().zip(&ours.device.quantiles_ns) {
@@ -78,7 +78,7 @@ fn latencies_add_up_to_the_time_that_the_kernel_books_for_the_device() {
         };
         let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Block);
         let before_ms = read_ms();
-        fio(&device, "--rw=randread --bs=64k --iodepth=16 --size=64m --io_size=2g");
+        fio(&device.path, "--rw=randread --bs=64k --iodepth=16 --size=64m --io_size=2g");
         let interval = TrafficInterval::between(&Traffic::default(), &object.drain());
         let ours = interval.of_device(device.number, Operation::Read);
         let kernel_ms = read_ms() - before_ms;
@@ -99,7 +99,7 @@ fn a_request_that_went_straight_to_its_device_did_not_wait_and_one_in_a_queue_di
             traffic.block.iter().filter(|row| row.device == device.number).map(of).sum()
         };
         let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Block);
-        fio(&device, options);
+        fio(&device.path, options);
         let direct = object.drain();
         let (all, queued) =
             (count(&direct, |row| row.count.requests), count(&direct, |row| row.count.queued));
@@ -109,7 +109,7 @@ fn a_request_that_went_straight_to_its_device_did_not_wait_and_one_in_a_queue_di
             return;
         }
         let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Block);
-        fio(&device, options);
+        fio(&device.path, options);
         let scheduled = object.drain();
         let (all, queued) =
             (count(&scheduled, |row| row.count.requests), count(&scheduled, |row| row.count.queued));

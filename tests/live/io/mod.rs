@@ -10,7 +10,7 @@ use std::{fs, path::Path, process::Command};
 use pmbpf::{
     bpf::{
         Attach, Log, Options,
-        io::{IoObject, IoOptions, Parts, Wanted},
+        io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
     drain::io::{
         block::{BlockRow, DeviceNumber, Operation},
@@ -23,7 +23,7 @@ use pmbpf::{
 };
 use serde_json::Value;
 
-use crate::support::{Cgroup, Scratch, skipped, unique};
+use crate::support::{Cgroup, Scratch, skipped, unique, wait_until};
 
 /// Ways of attaching, each of which must give the same; those that this kernel has.
 fn ways() -> Vec<Attach> {
@@ -36,7 +36,9 @@ fn counting(attach: Attach, wanted: Wanted, parts: Parts) -> IoObject {
     let root = Path::new("/");
     let machine = Machine::read(root).unwrap();
     let options = Options { attach: Some(attach), btf: None, log: Log::Off };
-    let mut object = IoObject::load(&IoOptions { wanted, parts }, &machine, root, &options).unwrap();
+    let mut object =
+        IoObject::load(&IoOptions { wanted, parts, bios: Bios::if_any(root) }, &machine, root, &options)
+            .unwrap();
     object.enable(&Layout::read(root).unwrap()).unwrap();
     object.net().unwrap();
     object
@@ -77,11 +79,8 @@ impl Loop {
         self.path.strip_prefix("/dev/").unwrap()
     }
 
-    /// Requests and bytes of `/sys/block/NAME/stat`: read, then written (Documentation/block/stat.rst).
     fn kernel_counts(&self) -> [(f64, f64); 2] {
-        let text = fs::read_to_string(format!("/sys/block/{}/stat", self.name())).unwrap();
-        let fields: Vec<f64> = text.split_whitespace().map(|field| field.parse().unwrap()).collect();
-        [(fields[0], fields[2] * 512.0), (fields[4], fields[6] * 512.0)]
+        kernel_counts(self.name())
     }
 
     fn set_scheduler(&self, scheduler: &str) -> bool {
@@ -94,6 +93,36 @@ impl Drop for Loop {
         self.set_scheduler("none");
         let _ = Command::new("losetup").args(["--detach", &self.path]).status();
     }
+}
+
+/// A disk of compressed memory, which takes bios as they are; removed with its owner.
+struct Zram(String);
+
+impl Zram {
+    /// None if this kernel has no such disks.
+    fn new(bytes: u64) -> Option<Self> {
+        let number = fs::read_to_string("/sys/class/zram-control/hot_add").ok()?;
+        let disk = Self(format!("zram{}", number.trim()));
+        fs::write(format!("/sys/block/{}/disksize", disk.0), bytes.to_string()).unwrap();
+        let device = format!("/dev/{}", disk.0);
+        wait_until("the device is there", || Path::new(&device).exists());
+        Some(disk)
+    }
+}
+
+impl Drop for Zram {
+    fn drop(&mut self) {
+        let _ = fs::write(format!("/sys/block/{}/reset", self.0), "1");
+        let number = self.0.strip_prefix("zram").unwrap();
+        let _ = fs::write("/sys/class/zram-control/hot_remove", number);
+    }
+}
+
+/// Requests and bytes of `/sys/block/NAME/stat`: read, then written (Documentation/block/stat.rst).
+fn kernel_counts(name: &str) -> [(f64, f64); 2] {
+    let text = fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
+    let fields: Vec<f64> = text.split_whitespace().map(|field| field.parse().unwrap()).collect();
+    [(fields[0], fields[2] * 512.0), (fields[4], fields[6] * 512.0)]
 }
 
 /// Number of a block device.
@@ -113,14 +142,14 @@ fn can_run() -> bool {
 }
 
 /// A command that runs fio with these options on a device.
-fn fio_command(device: &Loop, options: &str) -> String {
+fn fio_command(path: &str, options: &str) -> String {
     let every = "--name=job --direct=1 --ioengine=libaio --output-format=json";
-    format!("fio {every} --filename={} {options}", device.path)
+    format!("fio {every} --filename={path} {options}")
 }
 
 /// Runs fio; what it says of its one job.
-fn fio(device: &Loop, options: &str) -> Value {
-    let output = Command::new("sh").args(["-c", &fio_command(device, options)]).output().unwrap();
+fn fio(path: &str, options: &str) -> Value {
+    let output = Command::new("sh").args(["-c", &fio_command(path, options)]).output().unwrap();
     assert!(output.status.success(), "fio: {}", String::from_utf8_lossy(&output.stderr));
     job(std::str::from_utf8(&output.stdout).unwrap())
 }

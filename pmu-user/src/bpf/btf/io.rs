@@ -2,7 +2,7 @@
 
 use pmu_common::{config::ABSENT, io::config::IoOffsets};
 
-use super::{Btf, BtfError, ISSUE};
+use super::{BIO, Btf, BtfError, ISSUE};
 
 /// The I/O controller among the enumerated ones.
 const IO_CONTROLLER: &str = "io_cgrp_id";
@@ -19,6 +19,7 @@ impl Btf {
         };
         let want = |name: &str, path: &str| self.offset(name, path).unwrap_or(ABSENT);
         let request_disk = want("request", "rq_disk");
+        let bio_disk = want("bio", "bi_disk");
         let controlled = self.controlled();
         let of_group =
             |name: &str, path: &str| controlled.and_then(|_| self.offset(name, path)).unwrap_or(ABSENT);
@@ -43,6 +44,14 @@ impl Btf {
             queue_disk: if request_disk == ABSENT { need("request_queue", "disk")? } else { ABSENT },
             disk_major: need("gendisk", "major")?,
             disk_minor: need("gendisk", "first_minor")?,
+            queue_operations: need("request_queue", "mq_ops")?,
+            bio_disk,
+            bio_device: if bio_disk == ABSENT { need("bio", "bi_bdev")? } else { ABSENT },
+            device_disk: if bio_disk == ABSENT { need("block_device", "bd_disk")? } else { ABSENT },
+            disk_queue: need("gendisk", "queue")?,
+            bio_flags: need("bio", "bi_opf")?,
+            bio_bytes: need("bio", "bi_iter.bi_size")?,
+            bio_status: need("bio", "bi_status")?,
             bio_group: of_group("bio", "bi_blkg"),
             group_blkcg: of_group("blkcg_gq", "blkcg"),
             blkcg_cgroup: of_group("blkcg", "css.cgroup"),
@@ -75,10 +84,19 @@ impl Btf {
 
     /// Which argument of the tracepoints of block requests is the request? It came after its queue before Linux 5.11.
     pub(in crate::bpf) fn request_argument(&self) -> u32 {
-        /// The kernel's own, then the queue, then the request.
-        const REQUEST_AFTER_QUEUE: usize = 2;
-        let second = self.tracepoints.get(ISSUE).and_then(|&id| self.parameter(id, REQUEST_AFTER_QUEUE));
-        u32::from(second.is_some())
+        self.follows_queue(ISSUE)
+    }
+
+    /// Which argument of `block_bio_queue` is the bio?
+    pub(in crate::bpf) fn bio_argument(&self) -> u32 {
+        self.follows_queue(BIO)
+    }
+
+    fn follows_queue(&self, tracepoint: &str) -> u32 {
+        /// The first is the kernel's own, then the queue.
+        const AFTER_QUEUE: usize = 2;
+        let after = self.tracepoints.get(tracepoint).and_then(|&id| self.parameter(id, AFTER_QUEUE));
+        u32::from(after.is_some())
     }
 }
 

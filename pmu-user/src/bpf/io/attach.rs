@@ -7,7 +7,7 @@ use aya::programs::{
 };
 use pmu_common::name::io::program;
 
-use super::{Attach, IoObject, LoadError};
+use super::{Attach, Bios, IoObject, LoadError};
 use crate::machine::cgroup::Layout;
 
 /// Programs and their tracepoints. Completions come first and what begins last, so that nothing is remembered of a request
@@ -20,6 +20,10 @@ const TRACEPOINTS: [(&str, &str); 5] = [
     (program::INSERT, "block_rq_insert"),
 ];
 
+/// The same for bios.
+const BIOS: [(&str, &str); 2] =
+    [(program::BIO_COMPLETE, "block_bio_complete"), (program::BIO_QUEUE, "block_bio_queue")];
+
 /// Programs on packets, and which packets.
 const PACKETS: [(&str, CgroupSkbAttachType); 2] =
     [(program::RECEIVE, CgroupSkbAttachType::Ingress), (program::SEND, CgroupSkbAttachType::Egress)];
@@ -27,22 +31,27 @@ const PACKETS: [(&str, CgroupSkbAttachType); 2] =
 impl IoObject {
     /// Has the kernel verify the programs that are wanted. Those on packets may fail: the others count without them.
     pub(super) fn load_programs(&mut self, types: Option<&aya::Btf>) -> Result<(), LoadError> {
-        if self.parts.has_block() {
-            for (name, tracepoint) in TRACEPOINTS {
-                let loaded = match self.attach {
-                    Attach::TpBtf => {
-                        let types = types.expect("typed programs are chosen only with types");
-                        self.program::<BtfTracePoint>(name)?.load(tracepoint, types)
-                    }
-                    Attach::RawTp => self.program::<RawTracePoint>(name)?.load(),
-                };
-                loaded.map_err(|error| refused(name, error))?;
-            }
+        for (name, tracepoint) in self.tracepoints() {
+            let loaded = match self.attach {
+                Attach::TpBtf => {
+                    let types = types.expect("typed programs are chosen only with types");
+                    self.program::<BtfTracePoint>(name)?.load(tracepoint, types)
+                }
+                Attach::RawTp => self.program::<RawTracePoint>(name)?.load(),
+            };
+            loaded.map_err(|error| refused(name, error))?;
         }
         if self.parts.has_net() {
             self.net = self.load_packets();
         }
         Ok(())
+    }
+
+    /// Programs on tracepoints that are wanted.
+    fn tracepoints(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+        let requests = if self.parts.has_block() { &TRACEPOINTS[..] } else { &[] };
+        let bios = if self.parts.has_block() && self.bios == Bios::Counted { &BIOS[..] } else { &[] };
+        requests.iter().chain(bios).copied()
     }
 
     fn load_packets(&mut self) -> Result<(), LoadError> {
@@ -58,14 +67,12 @@ impl IoObject {
     ///
     /// The kernel refused a program on block requests. If it refuses only those on packets, [`IoObject::net`] says why.
     pub fn enable(&mut self, layout: &Layout) -> Result<(), LoadError> {
-        if self.parts.has_block() {
-            for (name, tracepoint) in TRACEPOINTS {
-                let attached = match self.attach {
-                    Attach::TpBtf => self.program::<BtfTracePoint>(name)?.attach().map(|_| ()),
-                    Attach::RawTp => self.program::<RawTracePoint>(name)?.attach(tracepoint).map(|_| ()),
-                };
-                attached.map_err(|error| unattached(name, error))?;
-            }
+        for (name, tracepoint) in self.tracepoints() {
+            let attached = match self.attach {
+                Attach::TpBtf => self.program::<BtfTracePoint>(name)?.attach().map(|_| ()),
+                Attach::RawTp => self.program::<RawTracePoint>(name)?.attach(tracepoint).map(|_| ()),
+            };
+            attached.map_err(|error| unattached(name, error))?;
         }
         if self.parts.has_net() && self.net.is_ok() {
             self.net = self.attach_packets(layout.v2.as_deref());

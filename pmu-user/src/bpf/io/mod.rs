@@ -73,6 +73,30 @@ pub struct IoOptions {
     pub wanted: Wanted,
     /// What of it.
     pub parts: Parts,
+    /// Of devices that make no requests, too?
+    pub bios: Bios,
+}
+
+/// Are bios of devices counted that make no requests of them (dm, md, zram)? Every bio of any device costs a little more then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bios {
+    /// They are.
+    Counted,
+    /// Such devices have no rows.
+    Ignored,
+}
+
+impl Bios {
+    /// Counted if there is such a device below `root` that is larger than nothing.
+    #[must_use]
+    pub fn if_any(root: &Path) -> Self {
+        let disks = std::fs::read_dir(root.join("sys/block")).into_iter().flatten().flatten();
+        let makes_none = |disk: &Path| {
+            let size = std::fs::read_to_string(disk.join("size")).unwrap_or_default();
+            !disk.join("mq").exists() && size.trim() != "0"
+        };
+        if disks.into_iter().any(|disk| makes_none(&disk.path())) { Self::Counted } else { Self::Ignored }
+    }
 }
 
 /// The loaded programs and their maps. Dropping it detaches and frees everything: nothing is pinned.
@@ -81,6 +105,7 @@ pub struct IoObject {
     attach: Attach,
     refused: Vec<Refused>,
     parts: Parts,
+    bios: Bios,
     by: By,
     maps: Maps,
     net: Result<(), LoadError>,
@@ -137,6 +162,8 @@ impl IoObject {
             block_owner_slots: maps::owner_slots(sizes.of(name::io::map::BLOCK_OWNERS)),
             net_owner_slots: maps::owner_slots(sizes.of(name::io::map::NET_OWNERS)),
             request_argument: known.btf.request_argument(),
+            bio_argument: known.btf.bio_argument(),
+            reserved: 0,
             offsets: known.btf.io_offsets()?,
         });
         let mut loader = EbpfLoader::new();
@@ -159,7 +186,8 @@ impl IoObject {
             Wanted::Cgroups(ids, _) => maps.add_targets(ids.iter().map(|id| id.0))?,
         }
         let parts = wanted.parts;
-        let mut object = Self { ebpf, attach, refused: Vec::new(), parts, by, maps, net: Ok(()) };
+        let bios = wanted.bios;
+        let mut object = Self { ebpf, attach, refused: Vec::new(), parts, bios, by, maps, net: Ok(()) };
         object.load_programs(known.types.as_ref())?;
         Ok(object)
     }
