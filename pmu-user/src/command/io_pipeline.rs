@@ -10,7 +10,7 @@ use crate::{
     machine::io::{bdf::Bdf, owner::Ownership},
     metric::io::{
         IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place, Row, chosen, maxima, owners_rows,
-        places, traffic_rows,
+        places, traffic_rows, utilization,
     },
     model::io::{boxes::IoInterval, traffic::TrafficInterval},
     table::io::{FindError, load},
@@ -160,6 +160,7 @@ impl<'a> IoPipeline<'a> {
             rows.extend(of_port);
         }
         rows.extend(self.places.iter().flat_map(|&place| metrics.rows(plan, interval, place)));
+        rows.extend(utilization(&rows, self.header));
         rows
     }
 }

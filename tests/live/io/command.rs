@@ -70,8 +70,8 @@ fn a_disk_has_its_bytes_and_each_cgroup_its_own() {
     let before = device.kernel_counts();
     let running = start(&["--device", device.name()]);
     let mut jobs = [
-        groups[0].spawn(&fio_command(&device, &format!("--rw=randread {OPTIONS}"))),
-        groups[1].spawn(&fio_command(&device, &format!("--rw=randwrite {OPTIONS}"))),
+        groups[0].spawn(&fio_command(&device.path, &format!("--rw=randread {OPTIONS}"))),
+        groups[1].spawn(&fio_command(&device.path, &format!("--rw=randwrite {OPTIONS}"))),
     ];
     jobs.iter_mut().for_each(|job| drop(job.wait()));
     let rows = rows(running);
@@ -105,9 +105,9 @@ fn a_process_has_its_share_and_the_disk_says_how_much_was_told_apart() {
         return;
     }
     let device = Loop::new("share", 64 << 20);
-    let waiting = Waiting::new(&fio_command(&device, &format!("--rw=randread {OPTIONS}")));
+    let waiting = Waiting::new(&fio_command(&device.path, &format!("--rw=randread {OPTIONS}")));
     let running = start(&["--pid", &waiting.pid().to_string()]);
-    fio(&device, &format!("--rw=randread {OPTIONS}"));
+    fio(&device.path, &format!("--rw=randread {OPTIONS}"));
     // With its target the measurement ends.
     waiting.go().wait();
     let rows = rows(running);

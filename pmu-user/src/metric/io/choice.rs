@@ -76,6 +76,7 @@ mod tests {
             unit: String::new(),
             value: Value::exact(1.0),
             label: Label::System,
+            note: None,
         };
         vec![
             row(Subject::Place(Place::Socket(0)), "dram.bw"),

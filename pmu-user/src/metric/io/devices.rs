@@ -46,6 +46,7 @@ impl IoMetrics {
             unit: unit.to_owned(),
             value,
             label: Label::System,
+            note: None,
         };
         let of_part = |index: u32| self.table.scope(index) == Some(Scope::Part);
         let metrics = (0..).zip(self.table.model.metrics.iter().zip(&values));

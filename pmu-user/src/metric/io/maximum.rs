@@ -1,7 +1,7 @@
 //! The most that there can be of a bandwidth, from whoever says so.
 
-use super::levels::Basis;
-use crate::drain::io::IoHeader;
+use super::{Place, Row, Subject, levels::Basis};
+use crate::{drain::io::IoHeader, metric::value::Value};
 
 /// What is known about the most of a bandwidth of one socket, in its unit. Sockets are taken to have equal shares.
 #[must_use]
@@ -22,4 +22,34 @@ pub fn maxima(header: &IoHeader, name: &str) -> Vec<(f64, Basis)> {
         }
         _ => Vec::new(),
     }
+}
+
+/// Rows of memory's bandwidth → rows of how much of the most that is, for sockets and everything.
+#[must_use]
+pub fn utilization(rows: &[Row], header: &IoHeader) -> Vec<Row> {
+    let known = maxima(header, "dram.bandwidth");
+    let best = known.iter().max_by_key(|(_, basis)| *basis);
+    let sockets = f64::from(header.machine.topology.sockets.unwrap_or(1).max(1));
+    let row = |row: &Row| {
+        let times = match row.subject {
+            Subject::Place(Place::Socket(_)) => 1.0,
+            Subject::Place(Place::Platform) => sockets,
+            _ => return None,
+        };
+        let (value, note) = match (best, &row.value) {
+            (Some((most, basis)), Value::Known(bandwidth)) => {
+                let most = most * times;
+                let note = format!("of {most:.1} GB/s ({})", basis.name());
+                (Value::Known(bandwidth.times(100.0 / most)), Some(note))
+            }
+            (None, Value::Known(_)) => {
+                let why =
+                    "the most that memory can carry is not known; give --dram-max or --measure-max-bandwidth";
+                (Value::Missing(why.to_owned()), None)
+            }
+            (_, missing) => (missing.clone(), None),
+        };
+        Some(Row { metric: "dram.utilization".to_owned(), unit: "%".to_owned(), value, note, ..row.clone() })
+    };
+    rows.iter().filter(|row| row.metric == "dram.bw").filter_map(row).collect()
 }

@@ -20,7 +20,7 @@ pub use self::{
     choice::chosen,
     devices::names,
     levels::{Basis, Level, LevelReport, Levels},
-    maximum::maxima,
+    maximum::{maxima, utilization},
     places::{Place, places},
     report::{IoReport, Label, Row, Subject},
     totals::{IoMetrics, Measured},

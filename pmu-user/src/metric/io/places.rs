@@ -52,7 +52,7 @@ impl Place {
 
     /// Do the counts of this box belong to it?
     fn holds(self, kind: &str, site: &BoxSite) -> bool {
-        let stack = matches!(kind, "iio" | "irp");
+        let stack = matches!(kind, "iio" | "irp" | "iio_free_running");
         match self {
             Self::Platform => true,
             Self::Socket(die) => site.die == die,
@@ -112,6 +112,7 @@ impl IoMetrics {
                 unit: metric.unit.clone(),
                 value,
                 label: Label::System,
+                note: None,
             })
         };
         let events = self.events_of(plan, &measured).into_iter().map(|(event, value)| Row {
@@ -120,8 +121,17 @@ impl IoMetrics {
             unit: "counts".to_owned(),
             value,
             label: Label::System,
+            note: None,
         });
-        known.filter_map(row).chain(events).collect()
+        let free = self.always_running(plan, &measured).into_iter().map(|(name, unit, value)| Row {
+            subject: Subject::Place(place),
+            metric: format!("free.{name}"),
+            unit: unit.to_owned(),
+            value,
+            label: Label::System,
+            note: None,
+        });
+        known.filter_map(row).chain(free).chain(events).collect()
     }
 
     fn measured(plan: &IoPlan, interval: &IoInterval, place: Place) -> Measured {

@@ -41,6 +41,8 @@ pub struct Row {
     pub value: Value,
     /// Whose it is.
     pub label: Label,
+    /// What else a reader must know: of what maximum it is a share.
+    pub note: Option<String>,
 }
 
 /// What a number is about.

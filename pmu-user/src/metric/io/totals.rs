@@ -175,6 +175,33 @@ impl IoMetrics {
         found
     }
 
+    /// What counters say that always run: name, unit and value. They take no turns, so they check what does.
+    #[must_use]
+    pub fn always_running(&self, plan: &IoPlan, measured: &Measured) -> Vec<(String, &'static str, Value)> {
+        let mut found = Vec::new();
+        for (&kind, &(first, boxes)) in &measured.kinds {
+            let Some(kind) = plan.kinds.get(kind as usize) else { continue };
+            let events = kind.turns.groups.iter().flat_map(|group| &group.events).zip(&kind.unit_bytes);
+            for (index, (event, &bytes)) in events.enumerate() {
+                let value = measured.estimates.value(EventIndex(first + index));
+                // Clocks of several boxes are averaged.
+                let (factor, unit) = match bytes {
+                    0 => (1e-9 / boxes as f64, "GHz"),
+                    bytes => (f64::from(bytes) / 1e6, "MB/s"),
+                };
+                let value = match value {
+                    Value::Known(known) if measured.seconds > 0.0 => {
+                        Value::Known(known.times(factor / measured.seconds))
+                    }
+                    Value::Known(_) => Value::Missing("nothing was counted".to_owned()),
+                    missing => missing,
+                };
+                found.push((event.name.clone(), unit, value));
+            }
+        }
+        found
+    }
+
     /// Counts by operand, NaN where there is none.
     fn counts(&self, measured: &Measured, of: Of, replicate: Option<usize>) -> Vec<f64> {
         let total = |event: EventIndex| match replicate {

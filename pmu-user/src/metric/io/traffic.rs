@@ -185,7 +185,14 @@ fn of_packets(subject: &Subject, numbers: [u64; 5], seconds: f64, label: Label) 
 }
 
 fn row(subject: &Subject, metric: &str, unit: &str, value: Value, label: Label) -> Row {
-    Row { subject: subject.clone(), metric: metric.to_owned(), unit: unit.to_owned(), value, label }
+    Row {
+        subject: subject.clone(),
+        metric: metric.to_owned(),
+        unit: unit.to_owned(),
+        value,
+        label,
+        note: None,
+    }
 }
 
 fn scaled(value: Value, factor: f64) -> Value {

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use self::{
     boxes::{BoxPlan, Boxes, Parts},
+    free::{FreeCounter, free_running},
     request::{IoRequest, Reporting},
 };
 use super::{
@@ -81,6 +82,10 @@ pub struct BoxKind {
     /// Parts of these stacks that are counted one by one, because a device is known behind them; the others are not counted.
     /// None: all of them together.
     pub parts: Option<Vec<u32>>,
+    /// Bytes that a count of each event stands for, where these boxes' counters always run and mean that; 0 for a clock. Empty
+    /// for other boxes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unit_bytes: Vec<u32>,
 }
 
 impl IoPlan {
@@ -141,6 +146,7 @@ impl IoPlan {
         let lost = lacking.into_iter().map(|(why, names)| Lost { row: names.join(", "), why });
         self.missing.extend(lost);
         self.kinds = found.plans.iter().map(|plan| kind(plan, table, catalog, root, self.tick)).collect();
+        self.kinds.extend(always_running(table, catalog, root));
     }
 }
 
@@ -235,5 +241,29 @@ fn kind(plan: &BoxPlan, table: &IoTable, catalog: &Catalog, root: &Path, tick: D
             Parts::Each(parts) => Some(parts.clone()),
             Parts::Together => None,
         },
+        unit_bytes: Vec::new(),
     }
+}
+
+/// Boxes whose counters always run, a kind each: all of a kind's counters are one group, which is never stopped.
+fn always_running(table: &IoTable, catalog: &Catalog, root: &Path) -> Vec<BoxKind> {
+    let mut kinds: BTreeMap<String, Vec<FreeCounter>> = BTreeMap::new();
+    for free in free_running(table, catalog) {
+        kinds.entry(free.counter.unit.clone()).or_default().push(free);
+    }
+    let kind = |(name, counters): (String, Vec<FreeCounter>)| {
+        let planned = |free: &FreeCounter| Some(PlannedEvent::of(&free.event, free.event.instances.first()?));
+        let events: Vec<PlannedEvent> = counters.iter().filter_map(planned).collect();
+        let groups = vec![EventGroup { events }];
+        let slice = slice::slice(1, TICK);
+        BoxKind {
+            boxes: sites::sites(&name, catalog, root),
+            turns: Turns { pmu: name.clone(), always: Vec::new(), groups, slice },
+            sums: vec![Vec::new(); counters.len()],
+            parts: None,
+            unit_bytes: counters.iter().map(|free| free.counter.unit_bytes).collect(),
+            name,
+        }
+    };
+    kinds.into_iter().map(kind).collect()
 }

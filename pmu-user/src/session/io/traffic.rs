@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 use crate::{
     bpf::{
         LoadError, Log, Options,
-        io::{IoObject, IoOptions, Parts, Wanted},
+        io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
     drain::{
         Absent,
@@ -45,7 +45,7 @@ impl Counted {
                 Wanted::Cgroups(cgroups.iter().map(|cgroup| cgroup.id).collect(), plan.descend)
             }
         };
-        let options = IoOptions { wanted, parts: Parts::Both };
+        let options = IoOptions { wanted, parts: Parts::Both, bios: Bios::if_any(root) };
         let mut object =
             IoObject::load(&options, machine, root, &Options { attach: None, btf: None, log: Log::Off })?;
         object.enable(&machine.cgroups)?;

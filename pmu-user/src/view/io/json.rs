@@ -64,7 +64,7 @@ fn number(report: &IoReport, row: &Row) -> Json {
         "value": cell(|known| known.estimate), "low": cell(|known| known.low), "high": cell(|known| known.high),
         "coverage": known.map(|known| known.coverage), "how": known.map(|known| known.how.name()),
         "status": words::status(&row.value), "reason": reason,
-        "label": row.label.name(), "share": share, "told_apart": told_apart,
+        "label": row.label.name(), "share": share, "told_apart": told_apart, "note": row.note,
     })
 }
 

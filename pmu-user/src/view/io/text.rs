@@ -27,13 +27,14 @@ use crate::{
 };
 
 /// Families of metrics, which their names begin with, with the titles of their tables, in order.
-const FAMILIES: [(&str, &str); 10] = [
+const FAMILIES: [(&str, &str); 11] = [
     ("pcie", "PCIe"),
     ("link", "PCIe LINKS"),
     ("ddio", "LAST-LEVEL CACHE AND I/O"),
     ("io", "CONFLICTS OF CPU AND I/O"),
     ("vtd", "IOMMU"),
     ("dram", "MEMORY"),
+    ("free", "COUNTERS THAT ALWAYS RUN"),
     ("upi", "LINKS BETWEEN SOCKETS"),
     ("block", "BLOCK DEVICES"),
     ("block.latency", "LATENCY AT BLOCK DEVICES"),
@@ -159,6 +160,8 @@ fn one(into: &mut dyn Write, style: &Style, title: &str, kind: &str, rows: &[&Ro
     if by_subject.len() > style.rows_max {
         writeln!(into, "  {COLUMNS}{} more; --top shows them{COLUMNS:#}", by_subject.len() - style.rows_max)?;
     }
+    let notes: BTreeSet<&str> = rows.iter().filter_map(|row| row.note.as_deref()).collect();
+    notes.iter().try_for_each(|note| writeln!(into, "  {COLUMNS}{note}{COLUMNS:#}"))?;
     reasons.iter().take(3).try_for_each(|why| writeln!(into, "  {COLUMNS}–: {why}{COLUMNS:#}"))
 }
 
