@@ -152,7 +152,7 @@ pub mod io {
         pub const BLOCK_OWNERS: &str = "BLOCK_OWNERS";
         /// [`crate::io::block::BlockCount`] by slot and CPU.
         pub const BLOCK_COUNTS: &str = "BLOCK_COUNTS";
-        /// [`crate::io::histogram::Buckets`] by slot, CPU and which latency.
+        /// [`crate::io::histogram::Buckets`] by slot, lane and which latency.
         pub const BLOCK_LATENCIES: &str = "BLOCK_LATENCIES";
         /// Slot by [`crate::io::IoKey`], of block requests.
         pub const BLOCK_SLOT_OF: &str = "BLOCK_SLOT_OF";

@@ -15,3 +15,17 @@ pub(crate) fn add(counter: *mut u64, value: u64) {
     #[cfg(not(target_arch = "bpf"))]
     let _ = (counter, value);
 }
+
+/// The same of 32 bits.
+#[inline(always)]
+pub(crate) fn add_u32(counter: *mut u32, value: u32) {
+    #[cfg(target_arch = "bpf")]
+    // SAFETY: as in `add`.
+    unsafe {
+        core::intrinsics::atomic_xadd::<u32, u32, { core::intrinsics::AtomicOrdering::Relaxed }>(
+            counter, value,
+        );
+    }
+    #[cfg(not(target_arch = "bpf"))]
+    let _ = (counter, value);
+}

@@ -10,6 +10,7 @@
 
 mod access;
 mod account;
+#[expect(dead_code, reason = "some of it is for the objects for I/O")]
 mod atomic;
 mod cgroup;
 mod config;

@@ -1,5 +1,5 @@
-//! pmbpf's kernel side for I/O, by address: programs on raw tracepoints, and programs on every packet of a socket. An object of its own, so that nothing of
-//! it exists unless I/O is asked for.
+//! pmbpf's kernel side for I/O, by address: programs on raw tracepoints, and programs on every packet of a socket. An
+//! object of its own, so that nothing of it exists unless I/O is asked for.
 #![no_std]
 #![no_main]
 #![cfg_attr(

@@ -1,7 +1,7 @@
 //! What a block request and a packet cost, all programs together. `cargo xtask bench io` runs it, as root.
 //!
-//! Prints a line of net nanoseconds: of a request that goes straight to its device, of one that waits in a scheduler's queue, of
-//! a packet that is sent, and of one that is received.
+//! Prints a line of net nanoseconds: of a request that goes straight to its device, of one that waits in a scheduler's
+//! queue, of a packet that is sent, and of one that is received.
 
 use std::{
     fs,
@@ -20,6 +20,7 @@ use pmbpf::{
     },
     machine::{Machine, cgroup::Layout},
     plan::request::By,
+    untrusted::Untrusted,
 };
 use pmu_common::name::io::program;
 
@@ -51,7 +52,7 @@ fn request_ns(device: &Loop, scheduler: &str) -> anyhow::Result<f64> {
         .arg(format!("--filename=/dev/{}", device.name))
         .output()
         .context("cannot run fio")?;
-    ensure!(fio.status.success(), "fio: {}", String::from_utf8_lossy(&fio.stderr));
+    ensure!(fio.status.success(), "fio failed, {}: {}", fio.status, Untrusted::new(fio.stderr).terminal());
     let costs = object.program_costs();
     let completed = costs.iter().find(|(name, ..)| name == program::COMPLETE).map_or(0, |&(_, runs, _)| runs);
     ensure!(completed > 10_000, "only {completed} requests");
@@ -109,8 +110,8 @@ impl Loop {
         let backing = PathBuf::from(format!("/dev/shm/pmbpf-bench-{}", std::process::id()));
         fs::write(&backing, vec![b'x'; FILE_BYTES as usize])?;
         let losetup = Command::new("losetup").args(["--find", "--show"]).arg(&backing).output();
-        let path = losetup.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        let name = path.ok().and_then(|path| path.strip_prefix("/dev/").map(str::to_owned));
+        let path = losetup.ok().and_then(|output| String::from_utf8(output.stdout).ok());
+        let name = path.and_then(|path| path.trim().strip_prefix("/dev/").map(str::to_owned));
         let Some(name) = name else {
             let _ = fs::remove_file(&backing);
             anyhow::bail!("losetup gave no loop device");

@@ -18,7 +18,8 @@ pub const OPERATIONS: usize = 5;
 
 /// The task that submitted it did so for itself: owner known to the process.
 pub const BY_TASK: u32 = 0;
-/// The cgroup that the request carries, submitted on its behalf by someone else, as in writeback. Its process is not known.
+/// The cgroup that the request carries, submitted on its behalf by someone else, as in writeback. Its process is not
+/// known.
 pub const BY_REQUEST: u32 = 1;
 /// A kernel thread submitted it, and it names no cgroup.
 pub const BY_KERNEL: u32 = 2;
@@ -29,8 +30,11 @@ pub const BY_NOBODY_SEEN: u32 = 4;
 /// Owners beyond the limit.
 pub const BY_MANY: u32 = 5;
 
-/// Histograms of a row: device latency, queue latency.
+/// Kinds of histograms: device latency, queue latency.
 pub const HISTOGRAMS: u32 = 2;
+/// Histograms of a kind that a slot has at most. They are 2 KB each: one a CPU would be half a megabyte a slot on a
+/// large server.
+pub const LANES_MAX: u32 = 8;
 /// Index of the device latency's.
 pub const DEVICE: u32 = 0;
 /// Index of the queue latency's.
@@ -65,8 +69,8 @@ wire! {
         pub seal: u32,
     }
 
-    /// Requests of one device, operation and owner that completed on one CPU; of a device that makes no requests, bios. Written
-    /// only by `block_complete`, or only by `bio_complete`, on that CPU: neither interrupts itself.
+    /// Requests of one device, operation and owner that completed on one CPU; of a device that makes no requests, bios.
+    /// Written only by `block_complete`, or only by `bio_complete`, on that CPU: neither interrupts itself.
     pub struct BlockCount {
         /// Requests that completed, failed ones included.
         pub requests: u64,
@@ -104,8 +108,8 @@ wire! {
 const _: () =
     assert!(size_of::<BlockCount>().is_multiple_of(64), "rows of two CPUs must not share a cache line");
 
-/// Operation of a request with these flags: `enum req_op`, include/linux/blk_types.h. Zone appends were 13 before Linux 5.18 and
-/// are 7 since, when the number had been that of writes of one block to many.
+/// Operation of a request with these flags: `enum req_op`, include/linux/blk_types.h. Zone appends were 13 before Linux
+/// 5.18 and are 7 since, when the number had been that of writes of one block to many.
 #[must_use]
 #[inline(always)]
 pub const fn operation(flags: u32) -> u32 {
@@ -119,8 +123,8 @@ pub const fn operation(flags: u32) -> u32 {
     }
 }
 
-/// [`super::IoKey::device`] of a block device (`dev_t` as the kernel holds it: 20 bits are the minor number), an operation, and
-/// how the owner is known.
+/// [`super::IoKey::device`] of a block device (`dev_t` as the kernel holds it: 20 bits are the minor number), an
+/// operation, and how the owner is known.
 #[must_use]
 #[inline(always)]
 pub const fn device_word(major: u32, minor: u32, operation: u32, basis: u32) -> u64 {
@@ -149,8 +153,8 @@ pub const fn hash(request: u64) -> u32 {
 }
 
 impl InFlight {
-    /// What [`InFlight::seal`] must be. Two CPUs may take the same free entry at once for two requests; every word is then one
-    /// or the other's, and the seal of a mixture is wrong.
+    /// What [`InFlight::seal`] must be. Two CPUs may take the same free entry at once for two requests; every word is
+    /// then one or the other's, and the seal of a mixture is wrong.
     #[must_use]
     #[inline(always)]
     pub const fn seal_of(&self) -> u32 {

@@ -7,7 +7,8 @@ wire! {
     pub struct IoConfig {
         /// Number of possible CPUs: the stride of rows that exist per CPU.
         pub cpus: u32,
-        /// [`crate::config::BY_PROCESS`] or [`crate::config::BY_CGROUP`]: owners of block requests. Packets have cgroups only.
+        /// [`crate::config::BY_PROCESS`] or [`crate::config::BY_CGROUP`]: owners of block requests. Packets have
+        /// cgroups only.
         pub by: u32,
         /// [`crate::config::FILTER_NONE`], [`crate::config::FILTER_PROCESSES`] or [`crate::config::FILTER_CGROUPS`].
         pub filter: u32,
@@ -19,18 +20,19 @@ wire! {
         pub block_owner_slots: u32,
         /// The same for packets.
         pub net_owner_slots: u32,
-        /// Which argument of `block_rq_insert`, `_issue`, `_requeue` and `_merge` is the request: 0, or before Linux 5.11 (5.10.137)
-        /// 1, after the queue.
+        /// Which argument of `block_rq_insert`, `_issue`, `_requeue` and `_merge` is the request: 0, or before Linux
+        /// 5.11 (5.10.137) 1, after the queue.
         pub request_argument: u32,
         /// Which argument of `block_bio_queue` is the bio: 0, or before Linux 5.11 1, after the queue.
         pub bio_argument: u32,
-        /// Keeps the alignment.
-        pub reserved: u32,
+        /// Histograms of a slot, of each kind: CPUs share them in turn. A power of two.
+        pub lanes: u32,
         /// Where the fields are in this kernel.
         pub offsets: IoOffsets,
     }
 
-    /// Byte offsets of kernel fields, from the running kernel's BTF; [`crate::config::ABSENT`] where a kernel has no such field.
+    /// Byte offsets of kernel fields, from the running kernel's BTF; [`crate::config::ABSENT`] where a kernel has no
+    /// such field.
     pub struct IoOffsets {
         /// `task_struct.tgid`.
         pub task_tgid: u32,

@@ -1,5 +1,5 @@
-//! Log-linear buckets of I/O latencies: sixteen per power of two, so a bucket is at most 6.25 % of its values wide. The same on
-//! both sides.
+//! Log-linear buckets of I/O latencies: sixteen per power of two, so a bucket is at most 6.25 % of its values wide. The
+//! same on both sides.
 
 /// Number of buckets; the last also holds everything above, which starts at 33 s of nanoseconds.
 pub const BUCKETS: usize = 512;
@@ -10,7 +10,7 @@ pub const GROUP_BUCKETS: usize = BUCKETS / 64;
 const SUB_BITS: u32 = 4;
 const SUB_BUCKETS: u32 = 1 << SUB_BITS;
 
-/// A histogram of one row. Buckets wrap at 2³² and are subtracted wrapping.
+/// A histogram of one slot and lane. Buckets wrap at 2³² and are subtracted wrapping.
 pub type Buckets = [u32; BUCKETS];
 
 /// Bucket of `value`.

@@ -4,10 +4,11 @@
 pub const IN_FLIGHT_FULL: usize = 0;
 /// An owner beyond the limit: its device's common row counts for it.
 pub const OWNER_LIMIT: usize = 1;
-/// A map had no room for an owner's identity: it is looked up again and again, or the device's common row counts for it.
+/// A map had no room for an owner's identity: it is looked up again and again, or the device's common row counts for
+/// it.
 pub const MAP_FULL: usize = 2;
-/// A completion interrupted the accounting of another one on its CPU and was not counted. Since Linux 6.1 the kernel leaves
-/// such runs out itself, and counts them.
+/// A completion interrupted the accounting of another one on its CPU and was not counted. Since Linux 6.1 the kernel
+/// leaves such runs out itself, and counts them.
 pub const NESTED: usize = 3;
 /// Two requests that started at once used one entry of the table: the later completion has no latency.
 pub const TORN: usize = 4;

@@ -1,7 +1,7 @@
 //! What is counted of block requests and network packets, and for whom.
 //!
-//! A request's life is kept in a table of those in flight, by the request's address. It is accounted once, when it completes,
-//! in the row of its device, operation and owner on the CPU that it completes on.
+//! A request's life is kept in a table of those in flight, by the request's address. It is accounted once, when it
+//! completes, in the row of its device, operation and owner on the CPU that it completes on.
 
 pub mod block;
 pub mod config;
@@ -33,7 +33,8 @@ wire! {
 
     /// One row of `BLOCK_OWNERS` or `NET_OWNERS`, by slot.
     pub struct IoOwner {
-        /// Who it is. `key.device` is 0 while the slot is free: no block device has number 0 and no interface address 0.
+        /// Who it is. `key.device` is 0 while the slot is free: no block device has number 0 and no interface address
+        /// 0.
         pub key: IoKey,
         /// Network interface: its index in its namespace.
         pub interface: u32,
@@ -78,7 +79,8 @@ pub const fn recent_place(key: &IoKey) -> u32 {
 }
 
 impl Recent {
-    /// A slot that was looked up. Programs that interrupt each other on a CPU may write one row: the seal of a mixture is wrong.
+    /// A slot that was looked up. Programs that interrupt each other on a CPU may write one row: the seal of a mixture
+    /// is wrong.
     #[must_use]
     #[inline(always)]
     pub const fn sealed(key: IoKey, slot: u32) -> Self {

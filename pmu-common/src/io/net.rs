@@ -26,8 +26,8 @@ pub const OWNER_OUTSIDER: u64 = u64::MAX;
 pub const OWNER_MANY: u64 = u64::MAX - 1;
 
 wire! {
-    /// Packets of one interface and owner on one CPU. Every number is added to in a single instruction, because a packet that is
-    /// received interrupts one that is sent.
+    /// Packets of one interface and owner on one CPU. Every number is added to in a single instruction, because a
+    /// packet that is received interrupts one that is sent.
     pub struct NetCount {
         /// Packets, by direction and protocol. One that the kernel splits or joins for the device is one packet.
         pub packets: [[u64; PROTOCOLS]; DIRECTIONS],
@@ -41,8 +41,8 @@ wire! {
 const _: () =
     assert!(size_of::<NetCount>().is_multiple_of(64), "rows of two CPUs must not share a cache line");
 
-/// [`super::IoKey::device`] of an interface: the address of its struct, of which 48 bits tell anything, and its index. An
-/// interface made where another one was has another index, or its packets have another owner.
+/// [`super::IoKey::device`] of an interface: the address of its struct, of which 48 bits tell anything, and its index.
+/// An interface made where another one was has another index, or its packets have another owner.
 #[must_use]
 #[inline(always)]
 pub const fn device_word(address: u64, index: u32) -> u64 {

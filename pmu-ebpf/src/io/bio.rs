@@ -1,7 +1,8 @@
-//! Programs on bios, for devices that take them as they are and make no requests: dm, md, zram. A bio is accounted as a request
-//! that goes straight to its device. Attached only where there are such devices.
+//! Programs on bios, for devices that take them as they are and make no requests: dm, md, zram. A bio is accounted as a
+//! request that goes straight to its device. Attached only where there are such devices.
 //!
-//! Bios of other devices come by too and are left alone: their requests are what counts. So no row has two programs that write.
+//! Bios of other devices come by too and are left alone: their requests are what counts. So no row has two programs
+//! that write.
 
 use core::hint::black_box;
 
@@ -80,13 +81,12 @@ fn account<A: Fields>(bio: Pointer, cpu: u32) -> Option<()> {
             slot_of_unseen(device_word_of::<A>(disk, operation_of::<A>(bio, u32::MAX)))
         }
     };
-    let index = row(slot, cpu);
     // SAFETY: the lookup gave a live row of this CPU, which has one writer (see `complete`).
-    let count = unsafe { &mut *BLOCK_COUNTS.get_ptr_mut(index)? };
+    let count = unsafe { &mut *BLOCK_COUNTS.get_ptr_mut(row(slot, cpu))? };
     count.bytes += seen.map_or(0, |entry| entry.waited_ns);
     // A byte, which typed loads of words do not reach.
     let error = u32::from(Probed::read::<u8>(bio, config!(offsets.bio_status)));
-    end(count, index, seen, error, now_ns)
+    end(count, cpu, seen, error, now_ns)
 }
 
 /// What a bio of so many bytes does. One without any only flushes.

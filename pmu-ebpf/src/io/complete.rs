@@ -1,27 +1,28 @@
 //! Program on `block_rq_complete`: accounts a request in its owner's row.
 //!
-//! A completion may come in an interrupt and find another one being accounted on its CPU, in a task or a softirq. Since Linux
-//! 6.1 the kernel does not run a tracepoint's program inside itself; before, `IoCpu::busy` has the same effect. So a row has one
-//! writer at a time, and what is left out is counted either way.
+//! A completion may come in an interrupt and find another one being accounted on its CPU, in a task or a softirq. Since
+//! Linux 6.1 the kernel does not run a tracepoint's program inside itself; before, `IoCpu::busy` has the same effect.
+//! So a row has one writer at a time, and what is left out is counted either way.
 
 use core::hint::black_box;
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::io::{
     REQUESTS,
-    block::{BlockCount, DEVICE, FLUSH, HISTOGRAMS, ISSUED, InFlight, QUEUE, REQUEUED, WAITED},
+    block::{BlockCount, DEVICE, FLUSH, ISSUED, InFlight, QUEUE, REQUEUED, WAITED},
     histogram::BUCKETS,
     loss,
 };
 
 use super::{
     config::config,
-    maps::{BLOCK_COUNTS, BLOCK_LATENCIES, IO_CPUS, lose, row, this_cpu},
+    maps::{BLOCK_COUNTS, BLOCK_LATENCIES, IO_CPUS, histogram, lose, row, this_cpu},
     request::{device_of, find, identity, operation_of, slot_of_unseen},
 };
 use crate::{
     Way,
     access::{Fields, Pointer},
+    atomic::add_u32,
     tracepoint,
 };
 
@@ -68,8 +69,8 @@ pub(crate) fn alone(what: usize, run: impl FnOnce(u32) -> Option<()>) -> Option<
     // SAFETY: as above.
     unsafe { busy.write_volatile(1) };
     let _ = run(cpu);
-    // The compiler must not move a row's store to where another completion may already be at work: it cannot see what is done
-    // with a pointer that went through here.
+    // The compiler must not move a row's store to where another completion may already be at work: it cannot see what
+    // is done with a pointer that went through here.
     let busy = black_box(busy);
     // SAFETY: as above.
     unsafe { busy.write_volatile(0) };
@@ -93,12 +94,11 @@ fn account<A: Fields>(completion: &Completion, cpu: u32) -> Option<()> {
         None if completion.bytes == 0 && operation_of::<A>(request) != FLUSH => return None,
         None => slot_of_unseen(device_of::<A>(request)),
     };
-    let index = row(slot, cpu);
     // SAFETY: the lookup gave a live row of this CPU, which has one writer (see above).
-    let count = unsafe { &mut *BLOCK_COUNTS.get_ptr_mut(index)? };
+    let count = unsafe { &mut *BLOCK_COUNTS.get_ptr_mut(row(slot, cpu))? };
     count.bytes += u64::from(completion.bytes);
     if progress == Progress::Ended {
-        end(count, index, seen, completion.error, now_ns)
+        end(count, cpu, seen, completion.error, now_ns)
     } else {
         count.changes += 1;
         count.partial += 1;
@@ -110,7 +110,7 @@ fn account<A: Fields>(completion: &Completion, cpu: u32) -> Option<()> {
 #[inline(always)]
 pub(crate) fn end(
     count: &mut BlockCount,
-    index: u32,
+    cpu: u32,
     seen: Option<InFlight>,
     error: u32,
     now_ns: u64,
@@ -125,7 +125,7 @@ pub(crate) fn end(
         count.unstarted += 1;
         return Some(());
     };
-    account_times(&entry, count, index, now_ns)
+    account_times(&entry, count, cpu, now_ns)
 }
 
 /// What is known of the request's start; it is forgotten when it has ended.
@@ -148,31 +148,30 @@ pub(crate) fn seen(identity: u64, progress: Progress) -> Option<InFlight> {
 }
 
 #[inline(always)]
-fn account_times(entry: &InFlight, count: &mut BlockCount, index: u32, now_ns: u64) -> Option<()> {
+fn account_times(entry: &InFlight, count: &mut BlockCount, cpu: u32, now_ns: u64) -> Option<()> {
     if entry.state & REQUEUED != 0 {
         count.requeued += 1;
     }
     let bucket = count.add_latency(now_ns.wrapping_sub(entry.at_ns));
-    bump(index, DEVICE, bucket)?;
+    bump(histogram(entry.slot(), cpu, DEVICE), bucket)?;
     if entry.state & WAITED != 0 {
         let bucket = count.add_wait(entry.waited_ns);
-        bump(index, QUEUE, bucket)?;
+        bump(histogram(entry.slot(), cpu, QUEUE), bucket)?;
     }
     Some(())
 }
 
 /// Adds 1 to a bucket.
 #[inline(always)]
-fn bump(index: u32, histogram: u32, bucket: u32) -> Option<()> {
-    let buckets = BLOCK_LATENCIES.get_ptr_mut(index * HISTOGRAMS + histogram)?.cast::<u32>();
-    let bucket = buckets.wrapping_add(masked(bucket));
-    // SAFETY: `masked` kept the index below BUCKETS, so this is inside a live row that has one writer.
-    let bucket = unsafe { &mut *bucket };
-    *bucket = bucket.wrapping_add(1);
+fn bump(histogram: u32, bucket: u32) -> Option<()> {
+    let buckets = BLOCK_LATENCIES.get_ptr_mut(histogram)?.cast::<u32>();
+    // `masked` keeps the index below BUCKETS, so this is inside a live row.
+    add_u32(buckets.wrapping_add(masked(bucket)), 1);
     Some(())
 }
 
-/// `bucket`, with a bound that the verifier sees: the compiler proves it and drops the mask unless it is made to forget.
+/// `bucket`, with a bound that the verifier sees: the compiler proves it and drops the mask unless it is made to
+/// forget.
 #[inline(always)]
 fn masked(bucket: u32) -> usize {
     // SAFETY: a local is readable.

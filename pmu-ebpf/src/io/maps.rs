@@ -1,7 +1,7 @@
 //! The maps: who writes them, who reads them, how large. Sizes of 1 are set by the loader to what is asked for.
 //!
-//! Rows "by slot and CPU" lie at `slot * cpus + cpu`. Those of requests have one writer, `complete`, which never interrupts
-//! itself; those of packets are added to in single instructions. User space reads both through a mapping.
+//! Rows "by slot and CPU" lie at `slot * cpus + cpu`. Those of requests have one writer, `complete`, which never
+//! interrupts itself; those of packets are added to in single instructions. User space reads both through a mapping.
 
 use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
@@ -11,7 +11,7 @@ use aya_ebpf::{
 };
 use pmu_common::io::{
     IoCpu, IoKey, IoOwner, Recent,
-    block::{BlockCount, InFlight},
+    block::{BlockCount, HISTOGRAMS, InFlight},
     histogram::Buckets,
     net::NetCount,
 };
@@ -37,7 +37,7 @@ pub(crate) static BLOCK_OWNERS: Array<IoOwner> = Array::with_max_entries(1, BPF_
 /// Written by `complete`. By slot and CPU.
 #[map]
 pub(crate) static BLOCK_COUNTS: Array<BlockCount> = Array::with_max_entries(1, BPF_F_MMAPABLE);
-/// Written by `complete`. By slot, CPU and which latency.
+/// Added to by `complete` in single instructions, because CPUs share a lane. By slot, lane and which latency.
 #[map]
 pub(crate) static BLOCK_LATENCIES: Array<Buckets> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Written by whoever allocates a slot. Room for owners that share a common row, too.
@@ -70,6 +70,14 @@ pub(crate) fn this_cpu() -> u32 {
 #[inline(always)]
 pub(crate) fn row(slot: u32, cpu: u32) -> u32 {
     slot.wrapping_mul(config!(cpus)).wrapping_add(cpu)
+}
+
+/// Index of a slot's histogram of a kind, for this CPU.
+#[inline(always)]
+pub(crate) fn histogram(slot: u32, cpu: u32, kind: u32) -> u32 {
+    let lanes = config!(lanes);
+    let lane = slot.wrapping_mul(lanes).wrapping_add(cpu & lanes.wrapping_sub(1));
+    lane * HISTOGRAMS + kind
 }
 
 /// Adds 1 to a loss counter of this CPU's row.

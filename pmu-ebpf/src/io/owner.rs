@@ -1,9 +1,9 @@
 //! Whose request is it?
 //!
-//! A request carries the cgroup that its I/O is controlled in: of the task that submitted it, or, in writeback, of the one
-//! that dirtied the pages. That cgroup is as fine as the `io` controller is enabled, and none that counts where the controller is
-//! a v1 one. So a user task that submits a request of its own I/O cgroup owns it, with all that is known of a task; if the two
-//! differ, or a kernel thread submits it, only what the request carries is believed.
+//! A request carries the cgroup that its I/O is controlled in: of the task that submitted it, or, in writeback, of the
+//! one that dirtied the pages. That cgroup is as fine as the `io` controller is enabled, and none that counts where the
+//! controller is a v1 one. So a user task that submits a request of its own I/O cgroup owns it, with all that is known
+//! of a task; if the two differ, or a kernel thread submits it, only what the request carries is believed.
 
 use pmu_common::{
     config::{ABSENT, BY_PROCESS},
@@ -51,7 +51,8 @@ pub(crate) fn whose<A: Fields>(bio: Pointer, task: Pointer) -> Whose {
     Whose { basis: BY_KERNEL, id: 0, cgroup: core::ptr::null() }
 }
 
-/// The I/O cgroup (`struct blkcg`, which begins with its state in the cgroup) that a bio carries; null if it carries none.
+/// The I/O cgroup (`struct blkcg`, which begins with its state in the cgroup) that a bio carries; null if it carries
+/// none.
 #[inline(always)]
 fn carried<A: Fields>(bio: Pointer) -> Pointer {
     if config!(offsets.bio_group) == ABSENT || bio.is_null() {

@@ -1,5 +1,5 @@
-//! Programs on packets of sockets, attached to the first cgroup, where every socket's packets come by: what it receives before
-//! it is delivered, what it sends before the device gets it. They let every packet pass.
+//! Programs on packets of sockets, attached to the first cgroup, where every socket's packets come by: what it receives
+//! before it is delivered, what it sends before the device gets it. They let every packet pass.
 //!
 //! A socket belongs to the cgroup that its task was in when it was made, and stays there.
 

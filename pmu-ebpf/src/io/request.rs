@@ -27,8 +27,8 @@ use crate::{
 
 const SLOTS: Slots = Slots { of: &BLOCK_SLOT_OF, free: &BLOCK_FREE, owners: &BLOCK_OWNERS };
 
-/// A number for the request that no other has while it lives. Its address, but for typed programs as a distance: the verifier
-/// makes a plain number of the difference of two pointers, and of nothing else.
+/// A number for the request that no other has while it lives. Its address, but for typed programs as a distance: the
+/// verifier makes a plain number of the difference of two pointers, and of nothing else.
 #[inline(always)]
 pub(crate) fn identity(request: Pointer) -> u64 {
     let distance =

@@ -1,5 +1,5 @@
-//! Programs on what happens to a request before it completes: it enters a queue, goes to its device, is given back, or becomes
-//! part of another one. They write the table of requests in flight and nothing else.
+//! Programs on what happens to a request before it completes: it enters a queue, goes to its device, is given back, or
+//! becomes part of another one. They write the table of requests in flight and nothing else.
 
 use core::hint::black_box;
 
@@ -16,8 +16,9 @@ use crate::{
     tracepoint,
 };
 
-/// The request among a tracepoint's arguments. Before Linux 5.11 the queue came first; typed programs do not run there. A
-/// program that could read an argument too many is not attached, so each is read where the verifier sees that it is there.
+/// The request among a tracepoint's arguments. Before Linux 5.11 the queue came first; typed programs do not run there.
+/// A program that could read an argument too many is not attached, so each is read where the verifier sees that it is
+/// there.
 macro_rules! request {
     ($context:ident) => {
         if TYPED || config!(request_argument) == 0 {
@@ -65,8 +66,8 @@ fn try_issue<A: Fields>(request: Pointer) -> Option<()> {
     Some(())
 }
 
-/// Does an entry say since when this request waits? Not if it is left over from an earlier use of the request, whose end was
-/// missed: that began before this one was allocated.
+/// Does an entry say since when this request waits? Not if it is left over from an earlier use of the request, whose
+/// end was missed: that began before this one was allocated.
 #[inline(always)]
 fn waits<A: Fields>(request: Pointer, entry: &InFlight) -> bool {
     entry.state & INSERTED != 0

@@ -22,7 +22,8 @@ pub(crate) fn is_named(id: u64) -> bool {
     unsafe { IO_TARGETS.get(id) }.is_some()
 }
 
-/// Is the owner of a request wanted? Where processes are the targets, one that only its cgroup is known of may be theirs.
+/// Is the owner of a request wanted? Where processes are the targets, one that only its cgroup is known of may be
+/// theirs.
 #[inline(always)]
 pub(crate) fn wants(whose: &Whose, task: Pointer) -> bool {
     match (config!(filter), whose.basis) {

@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 pub mod cpu;
+pub mod disk;
 pub mod io;
 pub mod kernel_symbols;
 pub mod pmu;

@@ -202,6 +202,12 @@ fn a_device_that_makes_no_requests_is_counted_by_bios() {
             let ours = sum(&traffic, device, operation, |row| row.name.as_bytes() == b"fio");
             assert_close("fio's", ours.0, requests, 0.01, 0.0);
         }
+        // A device that makes requests is counted by those, not by bios, too.
+        let other = Loop::new("requests", 16 << 20);
+        fio(&other.path, "--rw=read --bs=4k --iodepth=1 --io_size=16m --size=16m");
+        let (_, bytes) =
+            sum(&object.drain(), other.number, Operation::Read, |row| row.name.as_bytes() == b"fio");
+        assert_close("requests", bytes, f64::from(16 << 20), 0.01, 0.0);
         for row in traffic.block.iter().filter(|row| row.device == device) {
             let latencies: u64 = row.latency.iter().map(|&(_, count)| u64::from(count)).sum();
             assert_eq!((latencies, row.count.queued), (row.count.requests, 0), "{way:?}");

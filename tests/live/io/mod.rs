@@ -1,4 +1,5 @@
-//! I/O, against the kernel's own counters and what the workload says it did. Loop devices over files in memory stand for disks.
+//! I/O, against the kernel's own counters and what the workload says it did. Loop devices over files in memory stand
+//! for disks.
 
 mod block;
 mod command;
@@ -20,6 +21,7 @@ use pmbpf::{
         Machine,
         cgroup::{CgroupId, Layout},
     },
+    untrusted::Untrusted,
 };
 use serde_json::Value;
 
@@ -150,7 +152,7 @@ fn fio_command(path: &str, options: &str) -> String {
 /// Runs fio; what it says of its one job.
 fn fio(path: &str, options: &str) -> Value {
     let output = Command::new("sh").args(["-c", &fio_command(path, options)]).output().unwrap();
-    assert!(output.status.success(), "fio: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "fio: {:?}", Untrusted::new(output.stderr));
     job(std::str::from_utf8(&output.stdout).unwrap())
 }
 

@@ -63,8 +63,8 @@ impl Btf {
         })
     }
 
-    /// Offset of the I/O controller's state in a task's set of them. None unless everything that leads from a request to such
-    /// a state is there.
+    /// Offset of the I/O controller's state in a task's set of them. None unless everything that leads from a request
+    /// to such a state is there.
     fn controlled(&self) -> Option<u32> {
         self.offset("bio", "bi_blkg")?;
         self.offset("blkcg_gq", "blkcg")?;

@@ -10,8 +10,8 @@ use pmu_common::name::io::program;
 use super::{Attach, Bios, IoObject, LoadError};
 use crate::machine::cgroup::Layout;
 
-/// Programs and their tracepoints. Completions come first and what begins last, so that nothing is remembered of a request
-/// whose end nobody would see.
+/// Programs and their tracepoints. Completions come first and what begins last, so that nothing is remembered of a
+/// request whose end nobody would see.
 const TRACEPOINTS: [(&str, &str); 5] = [
     (program::COMPLETE, "block_rq_complete"),
     (program::MERGE, "block_rq_merge"),

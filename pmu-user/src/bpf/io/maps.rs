@@ -7,7 +7,7 @@ use aya::{
 use pmu_common::{
     io::{
         IoCpu, IoOwner, RECENT,
-        block::{BlockCount, HISTOGRAMS, InFlight},
+        block::{BlockCount, HISTOGRAMS, InFlight, LANES_MAX},
         histogram::Buckets,
         net::NetCount,
     },
@@ -40,13 +40,17 @@ pub(super) struct Sizes {
 impl Sizes {
     pub(super) fn new(wanted: &IoOptions, machine: &Machine) -> Self {
         let cpus = machine.cpu.possible;
-        let slots = |bytes_max: usize, (min, max): (usize, usize), row_bytes: usize| {
-            (bytes_max / (row_bytes * cpus as usize)).clamp(min, max) as u32
+        let slots = |bytes_max: usize, (min, max): (usize, usize), slot_bytes: usize| {
+            (bytes_max / slot_bytes).clamp(min, max) as u32
         };
-        let block_row = size_of::<BlockCount>() + HISTOGRAMS as usize * size_of::<Buckets>();
-        let block = if wanted.parts.has_block() { slots(BLOCK_BYTES_MAX, BLOCK_SLOTS, block_row) } else { 1 };
-        let net =
-            if wanted.parts.has_net() { slots(NET_BYTES_MAX, NET_SLOTS, size_of::<NetCount>()) } else { 1 };
+        let lanes = lanes(machine);
+        let histograms = lanes * HISTOGRAMS;
+        let block_bytes =
+            cpus as usize * size_of::<BlockCount>() + histograms as usize * size_of::<Buckets>();
+        let block =
+            if wanted.parts.has_block() { slots(BLOCK_BYTES_MAX, BLOCK_SLOTS, block_bytes) } else { 1 };
+        let net_bytes = cpus as usize * size_of::<NetCount>();
+        let net = if wanted.parts.has_net() { slots(NET_BYTES_MAX, NET_SLOTS, net_bytes) } else { 1 };
         let in_flight = (IN_FLIGHT_PER_CPU * cpus).next_power_of_two().clamp(IN_FLIGHT.0, IN_FLIGHT.1);
         let targets = match &wanted.wanted {
             Wanted::Everybody(_) => 1,
@@ -61,7 +65,7 @@ impl Sizes {
                 (names::IN_FLIGHT, if wanted.parts.has_block() { in_flight } else { 1 }),
                 (names::BLOCK_OWNERS, block),
                 (names::BLOCK_COUNTS, block * cpus),
-                (names::BLOCK_LATENCIES, block * cpus * HISTOGRAMS),
+                (names::BLOCK_LATENCIES, block * histograms),
                 (names::BLOCK_SLOT_OF, block * IDENTITIES_PER_SLOT),
                 (names::BLOCK_FREE, block),
                 (names::NET_OWNERS, net),
@@ -79,6 +83,11 @@ impl Sizes {
     pub(super) fn of(&self, map: &str) -> u32 {
         self.entries.iter().find(|(name, _)| *name == map).map_or(0, |&(_, entries)| entries)
     }
+}
+
+/// Histograms of a kind that a slot has.
+pub(super) fn lanes(machine: &Machine) -> u32 {
+    machine.cpu.possible.next_power_of_two().min(LANES_MAX)
 }
 
 /// Slots below which owners get rows; the others are for what a device's owners share.

@@ -77,7 +77,8 @@ pub struct IoOptions {
     pub bios: Bios,
 }
 
-/// Are bios of devices counted that make no requests of them (dm, md, zram)? Every bio of any device costs a little more then.
+/// Are bios of devices counted that make no requests of them (dm, md, zram)? Every bio of any device costs a little
+/// more then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bios {
     /// They are.
@@ -112,8 +113,8 @@ pub struct IoObject {
 }
 
 impl IoObject {
-    /// Creates the maps and has the kernel verify the programs, in the best way that works. Nothing is attached. Needs CAP_BPF and
-    /// CAP_PERFMON, for packets CAP_NET_ADMIN, too.
+    /// Creates the maps and has the kernel verify the programs, in the best way that works. Nothing is attached. Needs
+    /// CAP_BPF and CAP_PERFMON, for packets CAP_NET_ADMIN, too.
     ///
     /// # Errors
     ///
@@ -163,7 +164,7 @@ impl IoObject {
             net_owner_slots: maps::owner_slots(sizes.of(name::io::map::NET_OWNERS)),
             request_argument: known.btf.request_argument(),
             bio_argument: known.btf.bio_argument(),
-            reserved: 0,
+            lanes: maps::lanes(machine),
             offsets: known.btf.io_offsets()?,
         });
         let mut loader = EbpfLoader::new();
@@ -224,8 +225,8 @@ impl IoObject {
         traffic
     }
 
-    /// Runs that the kernel left out because the program was at work on that CPU already, by program; only those that occurred.
-    /// Older kernels than 5.12 do not say.
+    /// Runs that the kernel left out because the program was at work on that CPU already, by program; only those that
+    /// occurred. Older kernels than 5.12 do not say.
     fn missed(&self) -> Vec<(String, u64)> {
         let missed = |name: &&str| {
             let descriptor = match self.ebpf.program(name)?.fd() {
@@ -238,7 +239,8 @@ impl IoObject {
         program::ALL.iter().filter_map(missed).collect()
     }
 
-    /// What each loaded program has cost while the kernel measured it ([`super::measure_costs`]): name, runs, ns. By name.
+    /// What each loaded program has cost while the kernel measured it ([`super::measure_costs`]): name, runs, ns. By
+    /// name.
     #[must_use]
     pub fn program_costs(&self) -> Vec<(String, u64, u64)> {
         costs_of(&self.ebpf)

@@ -68,13 +68,14 @@ impl Maps {
         let mut count = BlockCount::ZERO;
         let (mut latency, mut queue) = (BTreeMap::new(), BTreeMap::new());
         for index in slot * cpus..(slot + 1) * cpus {
-            if self.block_counts.read_word(index, CHANGES_WORD) == 0 {
-                continue;
+            if self.block_counts.read_word(index, CHANGES_WORD) != 0 {
+                count = sum(&count, &self.block_counts.read(index));
             }
-            let row = self.block_counts.read(index);
-            add_buckets(&self.block_latencies, index, DEVICE, row.latency_filled, &mut latency);
-            add_buckets(&self.block_latencies, index, QUEUE, row.queue_filled, &mut queue);
-            count = sum(&count, &row);
+        }
+        let lanes = self.block_latencies.len() / (HISTOGRAMS as usize * self.block_owners.len());
+        for lane in slot * lanes..(slot + 1) * lanes {
+            add_buckets(&self.block_latencies, lane, DEVICE, count.latency_filled, &mut latency);
+            add_buckets(&self.block_latencies, lane, QUEUE, count.queue_filled, &mut queue);
         }
         BlockRow {
             device,
@@ -165,14 +166,8 @@ fn of_key(key: &IoKey, by: By) -> (DeviceNumber, Operation, Whose) {
     (DeviceNumber { major, minor }, operation, whose)
 }
 
-fn add_buckets(
-    rows: &Mapped<Buckets>,
-    index: usize,
-    histogram: u32,
-    filled: u64,
-    into: &mut BTreeMap<u16, u32>,
-) {
-    let row = index * HISTOGRAMS as usize + histogram as usize;
+fn add_buckets(rows: &Mapped<Buckets>, lane: usize, kind: u32, filled: u64, into: &mut BTreeMap<u16, u32>) {
+    let row = lane * HISTOGRAMS as usize + kind as usize;
     for group in (0..64).filter(|group| filled >> group & 1 == 1) {
         for word in group * GROUP_BUCKETS / 2..(group + 1) * GROUP_BUCKETS / 2 {
             let [a, b, c, d, e, f, g, h] = rows.read_word(row, word).to_ne_bytes();

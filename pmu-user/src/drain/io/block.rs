@@ -60,8 +60,8 @@ pub enum Whose {
     Process(u32),
     /// A cgroup whose tasks submitted them for themselves.
     Cgroup(CgroupId),
-    /// A cgroup that they carry, submitted on its behalf by someone else, as in writeback. Which of its processes wanted them is
-    /// not known; and the cgroup is the nearest one upwards in which the `io` controller is enabled.
+    /// A cgroup that they carry, submitted on its behalf by someone else, as in writeback. Which of its processes
+    /// wanted them is not known; and the cgroup is the nearest one upwards in which the `io` controller is enabled.
     OnBehalfOf(CgroupId),
     /// Kernel threads submitted them, and they carry no cgroup.
     Kernel,

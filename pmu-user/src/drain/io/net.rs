@@ -37,8 +37,8 @@ pub enum NetOwner {
 
 /// Packets of one interface and owner, summed over CPUs.
 ///
-/// Bytes count from the IP header on. What no socket sends or receives, forwarded packets above all, is in no row; neither are
-/// Ethernet headers. The kernel's own counters of the interface hold everything.
+/// Bytes count from the IP header on. What no socket sends or receives, forwarded packets above all, is in no row;
+/// neither are Ethernet headers. The kernel's own counters of the interface hold everything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetRow {
     /// The interface.

@@ -20,7 +20,7 @@ pub struct Traffic {
     pub net: Vec<NetRow>,
     /// What was lost, by reason (see [`pmu_common::io::loss`]); only reasons that occurred.
     pub losses: Vec<(String, u64)>,
-    /// Runs of programs that the kernel left out because the program was at work on that CPU already, by program; only those that
-    /// occurred. Each is a request that is not counted, or has no start.
+    /// Runs of programs that the kernel left out because the program was at work on that CPU already, by program; only
+    /// those that occurred. Each is a request that is not counted, or has no start.
     pub missed: Vec<(String, u64)>,
 }

@@ -1,4 +1,5 @@
-//! Latencies of I/O in log-linear buckets: subtracted, added up, and their quantiles with the bounds of the bucket they lie in.
+//! Latencies of I/O in log-linear buckets: subtracted, added up, and their quantiles with the bounds of the bucket they
+//! lie in.
 
 use pmu_common::io::histogram::{lower_bound, upper_bound};
 
@@ -70,8 +71,8 @@ impl Latencies {
         self.0.iter().map(|&(bucket, count)| (Bounds::of(bucket), count))
     }
 
-    /// The bucket that holds the value at this quantile (0 to 1): of n values in order, the one in place ⌈quantile · n⌉. None if
-    /// there are no values.
+    /// The bucket that holds the value at this quantile (0 to 1): of n values in order, the one in place ⌈quantile ·
+    /// n⌉. None if there are no values.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<Bounds> {
         let count = self.count();

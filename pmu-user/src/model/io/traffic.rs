@@ -150,7 +150,8 @@ impl TrafficInterval {
         all
     }
 
-    /// Share of the bytes of a device and operation of which it is known who wanted them (0 to 1); none if there are no bytes.
+    /// Share of the bytes of a device and operation of which it is known who wanted them (0 to 1); none if there are no
+    /// bytes.
     #[must_use]
     pub fn coverage(&self, device: DeviceNumber, operation: Operation) -> Option<f64> {
         let (mut known, mut all) = (0, 0);
