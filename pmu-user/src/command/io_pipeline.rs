@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Write};
 use crate::{
     drain::{
         Absent, COST_WINDOW_NS, Ending,
-        io::{IoDrain, IoHeader, traffic::Traffic},
+        io::{IoDrain, IoHeader, block::DeviceNumber, traffic::Traffic},
     },
     machine::io::{bdf::Bdf, owner::Ownership},
     metric::io::{
@@ -33,6 +33,7 @@ pub(super) struct IoPipeline<'a> {
     reported: Option<Traffic>,
     now: Option<Traffic>,
     cgroups: BTreeMap<u64, Untrusted>,
+    disks: BTreeMap<DeviceNumber, Untrusted>,
     owned: Vec<(Bdf, Ownership)>,
     last: IoDrain,
 }
@@ -57,6 +58,7 @@ impl<'a> IoPipeline<'a> {
             reported: None,
             now: None,
             cgroups: BTreeMap::new(),
+            disks: BTreeMap::new(),
             owned: Vec::new(),
             last: IoDrain::default(),
             header,
@@ -68,6 +70,7 @@ impl<'a> IoPipeline<'a> {
         let interval = IoInterval::of(drain, self.total.to_ns);
         self.total.extend(&interval);
         self.cgroups.extend(drain.names.iter().map(|named| (named.cgroup, named.path.clone())));
+        self.disks.extend(drain.disks.iter().map(|named| (named.device, named.name.clone())));
         if !drain.owned.is_empty() {
             self.owned.clone_from(&drain.owned);
         }
@@ -122,7 +125,7 @@ impl<'a> IoPipeline<'a> {
     fn report(&self, interval: &IoInterval, since: Option<&Traffic>) -> IoReport {
         let traffic = since.zip(self.now.as_ref()).map(|(since, now)| TrafficInterval::between(since, now));
         let mut rows = self.counted(interval, traffic.as_ref());
-        let names = Names { platform: &self.header.platform, cgroups: &self.cgroups };
+        let names = self.names();
         rows.extend(traffic.iter().flat_map(|traffic| traffic_rows(traffic, names)));
         let lost = traffic.iter().flat_map(|traffic| traffic.losses.iter().chain(&traffic.missed));
         let lost = lost.map(|(reason, count)| (reason.clone(), *count));
@@ -139,6 +142,10 @@ impl<'a> IoPipeline<'a> {
         }
     }
 
+    fn names(&self) -> Names<'_> {
+        Names { platform: &self.header.platform, disks: &self.disks, cgroups: &self.cgroups }
+    }
+
     /// What the programs cost until now: as much as while they were measured.
     fn programs_ns(&self) -> u64 {
         let measured: u64 = self.last.programs.iter().map(|program| program.measured_ns).sum();
@@ -150,7 +157,7 @@ impl<'a> IoPipeline<'a> {
     fn counted(&self, interval: &IoInterval, traffic: Option<&TrafficInterval>) -> Vec<Row> {
         let (plan, platform) = (&self.header.plan, &self.header.platform);
         let Some(metrics) = &self.metrics else { return Vec::new() };
-        let names = Names { platform, cgroups: &self.cgroups };
+        let names = self.names();
         let mut rows = Vec::new();
         for port in &platform.ports {
             let of_port = metrics.of_port(plan, interval, platform, port);

@@ -7,7 +7,7 @@ pub mod traffic;
 
 use serde::{Deserialize, Serialize};
 
-use self::traffic::Traffic;
+use self::{block::DeviceNumber, traffic::Traffic};
 use super::{Absent, Cost, ProgramRow};
 use crate::{
     machine::{
@@ -49,6 +49,9 @@ pub struct IoDrain {
     /// Cgroups that are new in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<Named>,
+    /// Disks that are new in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<NamedDisk>,
     /// Who has which device for himself; only in the first drain and the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owned: Vec<(Bdf, Ownership)>,
@@ -69,6 +72,16 @@ pub struct Named {
     /// Its path from the hierarchy's root.
     #[serde(with = "exact")]
     pub path: Untrusted,
+}
+
+/// What a block device is called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedDisk {
+    /// Its number.
+    pub device: DeviceNumber,
+    /// Its name.
+    #[serde(with = "exact")]
+    pub name: Untrusted,
 }
 
 /// What one box counted in one slice.

@@ -27,6 +27,8 @@ use crate::{
 pub struct Names<'a> {
     /// Disks and interfaces.
     pub platform: &'a Platform,
+    /// Disks that have been seen.
+    pub disks: &'a BTreeMap<DeviceNumber, Untrusted>,
     /// Cgroups that have been seen.
     pub cgroups: &'a BTreeMap<u64, Untrusted>,
 }
@@ -39,6 +41,9 @@ impl Names<'_> {
     #[must_use]
     pub fn disk(&self, device: DeviceNumber) -> Untrusted {
         let number = (device.major, device.minor);
+        if let Some(name) = self.disks.get(&device) {
+            return name.clone();
+        }
         let known = self.platform.disks.iter().find(|disk| disk.number == number);
         known.map_or_else(
             || Untrusted::from(format!("{}:{}", device.major, device.minor)),

@@ -139,12 +139,18 @@ impl IoSession {
 
     fn drain(&mut self) -> IoDrain {
         let begun = Instant::now();
-        let (traffic, names) = self.counted.as_mut().map(Counted::drain).unzip();
+        let traffic = self.counted.as_ref().map(Counted::drain);
+        let (mut names, mut disks) = (Vec::new(), Vec::new());
+        if let (Some(counted), Some(traffic)) = (&mut self.counted, &traffic) {
+            names = counted.new_cgroups(traffic);
+            disks = counted.new_disks(traffic);
+        }
         let mut drain = IoDrain {
             at_ns: nanoseconds(self.started.elapsed()),
             boxes: std::mem::take(&mut self.slices),
             traffic,
-            names: names.unwrap_or_default(),
+            names,
+            disks,
             programs: self.programs(),
             cost: process_cost(self.cost),
             ..IoDrain::default()

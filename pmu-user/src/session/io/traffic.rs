@@ -1,6 +1,9 @@
 //! The programs for I/O during a run: whose requests and packets, and what cgroups are called.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     bpf::{
@@ -9,9 +12,14 @@ use crate::{
     },
     drain::{
         Absent,
-        io::{Named, block::Whose, net::NetOwner, traffic::Traffic},
+        io::{
+            Named, NamedDisk,
+            block::{DeviceNumber, Whose},
+            net::NetOwner,
+            traffic::Traffic,
+        },
     },
-    machine::{Machine, cgroup::Layout},
+    machine::{Machine, cgroup::Layout, disk::name_of},
     plan::{Target, io::IoPlan, request::By},
     untrusted::Untrusted,
 };
@@ -22,6 +30,9 @@ pub(super) struct Counted {
     layout: Layout,
     /// Cgroups whose names have been told.
     named: BTreeSet<u64>,
+    /// Disks likewise.
+    disks: BTreeSet<DeviceNumber>,
+    root: PathBuf,
 }
 
 impl Counted {
@@ -52,12 +63,34 @@ impl Counted {
         if let Err(error) = object.net() {
             missing.push(Absent { what: "packets".to_owned(), why: error.to_string() });
         }
-        Ok(Self { object, layout: machine.cgroups.clone(), named: BTreeSet::new() })
+        Ok(Self {
+            object,
+            layout: machine.cgroups.clone(),
+            named: BTreeSet::new(),
+            disks: BTreeSet::new(),
+            root: root.to_owned(),
+        })
     }
 
-    /// What was counted so far, and the names of cgroups that are new in it.
-    pub(super) fn drain(&mut self) -> (Traffic, Vec<Named>) {
-        let traffic = self.object.drain();
+    /// What was counted so far.
+    pub(super) fn drain(&self) -> Traffic {
+        self.object.drain()
+    }
+
+    /// Names of disks that are new in `traffic`. One that is gone by now keeps its number.
+    pub(super) fn new_disks(&mut self, traffic: &Traffic) -> Vec<NamedDisk> {
+        let devices: BTreeSet<DeviceNumber> = traffic.block.iter().map(|row| row.device).collect();
+        let new: Vec<DeviceNumber> = devices.difference(&self.disks).copied().collect();
+        self.disks.extend(&new);
+        let named = |device: DeviceNumber| {
+            let name = name_of(&self.root, device.major, device.minor)?;
+            Some(NamedDisk { device, name })
+        };
+        new.into_iter().filter_map(named).collect()
+    }
+
+    /// Names of cgroups that are new in `traffic`.
+    pub(super) fn new_cgroups(&mut self, traffic: &Traffic) -> Vec<Named> {
         let of_block = traffic.block.iter().filter_map(|row| match row.whose {
             Whose::Cgroup(id) | Whose::OnBehalfOf(id) => Some(id.0),
             _ => None,
@@ -68,14 +101,14 @@ impl Counted {
         });
         let new: BTreeSet<u64> = of_block.chain(of_net).filter(|id| !self.named.contains(id)).collect();
         if new.is_empty() {
-            return (traffic, Vec::new());
+            return Vec::new();
         }
         let all = self.layout.list(&Untrusted::from("/")).unwrap_or_default();
         let found = all.into_iter().filter(|cgroup| new.contains(&cgroup.id.0));
         let names = found.map(|cgroup| Named { cgroup: cgroup.id.0, path: cgroup.path }).collect();
         // One that is gone by now is not looked for again.
         self.named.extend(new);
-        (traffic, names)
+        names
     }
 
     /// What each program has cost while the kernel measured it: name, runs, ns.

@@ -214,6 +214,25 @@ fn share(label: &Label) -> String {
     }
 }
 
+/// A list of metrics, by family if it is long: `vtd (7), pcie (5)`. JSON names each.
+fn shortened(what: &str) -> String {
+    const NAMES_MAX: usize = 4;
+    let names: Vec<&str> = what.split(", ").collect();
+    if names.len() <= NAMES_MAX || names.iter().any(|name| !name.contains('.')) {
+        return what.to_owned();
+    }
+    let mut families: Vec<(&str, usize)> = Vec::new();
+    for name in names {
+        let family = name.split('.').next().unwrap_or(name);
+        match families.iter_mut().find(|(known, _)| *known == family) {
+            Some((_, count)) => *count += 1,
+            None => families.push((family, 1)),
+        }
+    }
+    let words: Vec<String> = families.iter().map(|(family, count)| format!("{family} ({count})")).collect();
+    words.join(", ")
+}
+
 /// How complete it is, and what it cost.
 fn trust(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
     section(into, "TRUST", "95 % intervals where counters took turns")?;
@@ -221,7 +240,7 @@ fn trust(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
         writeln!(into, "  {WARNING}lost: {reason}: {count}{WARNING:#}")?;
     }
     for absent in &report.missing {
-        writeln!(into, "  not measured: {}: {}", absent.what, absent.why)?;
+        writeln!(into, "  not measured: {}: {}", shortened(&absent.what), absent.why)?;
     }
     let wall_ns = report.length_ns.max(1) as f64;
     writeln!(
@@ -231,4 +250,25 @@ fn trust(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
         percent(report.cost.cpu_ns as f64 / wall_ns),
         duration(report.programs_ns as f64),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{family_of, shortened, title_of};
+
+    #[test]
+    fn a_metric_stands_in_its_familys_table() {
+        assert_eq!(family_of("pcie.inbound_read_bw"), "pcie");
+        assert_eq!(family_of("block.latency.p99"), "block.latency");
+        assert_eq!(family_of("block.bandwidth"), "block");
+        assert_eq!(title_of("block.latency.p99.9", "ns"), "p99.9");
+        assert_eq!(title_of("pcie.outbound_read_bw.by_cpu", "MB/s"), "outbound_read_bw.by_cpu MB/s");
+    }
+
+    #[test]
+    fn a_long_list_of_metrics_is_told_by_family() {
+        assert_eq!(shortened("vtd.a, pcie.b, vtd.c, pcie.d, vtd.e"), "vtd (3), pcie (2)");
+        assert_eq!(shortened("vtd.a, pcie.b"), "vtd.a, pcie.b");
+        assert_eq!(shortened("a, b, c, d, packets"), "a, b, c, d, packets");
+    }
 }
