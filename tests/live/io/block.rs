@@ -136,7 +136,8 @@ fn requests_under_way_at_the_start_have_no_latency_and_those_at_the_end_are_told
         });
         let traffic = object.drain();
         let unseen: u64 = traffic.block.iter().filter(is_ours).map(|row| row.count.unstarted).sum();
-        assert!((1..=64).contains(&unseen), "{unseen}");
+        // 64 at a time, and those that began while one program after the other was attached.
+        assert!((1..500).contains(&unseen), "{unseen}");
         for row in traffic.block.iter().filter(is_ours) {
             let latencies: u64 = row.latency.iter().map(|&(_, count)| u64::from(count)).sum();
             assert_eq!(latencies + row.count.unstarted, row.count.requests);
@@ -144,7 +145,7 @@ fn requests_under_way_at_the_start_have_no_latency_and_those_at_the_end_are_told
         }
         let issued: u64 =
             (traffic.in_flight.iter()).filter(|row| row.device == device.number).map(|row| row.issued).sum();
-        assert!((1..=64).contains(&issued), "{issued}");
+        assert!((1..=128).contains(&issued), "{issued}");
     }
 }
 
