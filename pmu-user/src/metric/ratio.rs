@@ -1,5 +1,4 @@
-//! Counts and ratios from samples. A sample stands for its period times its weight; ratios come after that, never
-//! before.
+//! Counts and ratios from samples. A sample stands for its period times its weight; ratios come after that, never before.
 
 use super::{
     Quality,
@@ -152,8 +151,8 @@ impl Worth {
     }
 }
 
-/// The ratio of two events' counts. Given their sum, the share of the first is binomial: its score interval (Wilson)
-/// gives the ratio's.
+/// The ratio of two events' counts. Given their sum, the share of the first is binomial: its score interval (Wilson) gives
+/// the ratio's.
 fn ratio(over: (&Worth, Tally), under: (&Worth, Tally), scale: f64) -> Value {
     for (worth, _) in [&over, &under] {
         if let Some(why) = &worth.absent {

@@ -48,8 +48,9 @@ fn latencies_are_those_that_fio_logged_less_what_lies_above_the_device() {
         let device = Loop::new("latency", 64 << 20);
         let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Block);
         let log = Scratch(std::env::temp_dir().join(unique("fio")));
-        // One request at a time, as large as one gets, and looked for in user space, so that nobody has to be woken up.
-        let options = "--rw=randread --bs=512k --iodepth=1 --userspace_reap --iodepth_batch_complete_min=0 --size=64m --io_size=4g";
+        // One request at a time, as large as one gets, and looked for in user space, so that nobody is woken up.
+        let alone = "--iodepth=1 --userspace_reap --iodepth_batch_complete_min=0";
+        let options = format!("--rw=randread --bs=512k --size=64m --io_size=4g {alone}");
         fio(&device.path, &format!("{options} --write_lat_log={}", log.as_str()));
         let ours = reads(&object.drain(), &device);
         let theirs = logged(log.as_str());
