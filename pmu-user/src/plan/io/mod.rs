@@ -119,7 +119,7 @@ impl IoPlan {
         match table(request, root)? {
             Ok(table) => plan.count(&table, catalog, platform, root),
             Err(why) => {
-                plan.missing.push(Lost { row: "PCIe, memory and links between sockets".to_owned(), why })
+                plan.missing.push(Lost { row: "PCIe, memory and links between sockets".to_owned(), why });
             }
         }
         Ok(plan)
