@@ -12,7 +12,7 @@ use super::{
     SessionError, Stop,
     launch::{LaunchError, Launched},
     open::raise_file_limit,
-    run::{Signals, ended, exited, pass_on, targets_gone, ticks, until},
+    run::{Signals, became_of, exited, targets_gone, ticks, until},
 };
 use crate::{
     drain::{
@@ -92,11 +92,7 @@ impl Run<'_> {
         let length = started.elapsed();
         counters.stop()?;
         let mut tally = counters.tally(number, length, None)?;
-        let workload = match (launched, status) {
-            (None, _) => None,
-            (Some(_), Some(status)) => Some(ended(status)),
-            (Some(launched), None) => Some(pass_on(launched, stop).await),
-        };
+        let workload = became_of(launched, status, stop).await;
         let reaped = workload.is_some_and(|workload| workload != Workload::Running);
         let usage = match (reaped, usage_before, children_usage().ok()) {
             (true, Some(before), Some(after)) => Some(after.since(&before).without(used_waiting)),

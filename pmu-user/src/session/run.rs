@@ -89,11 +89,7 @@ impl Over {
     async fn finish<E: From<SessionError>>(self, session: &mut Session) -> Result<Outcome, E> {
         let Self { stop, launched, status, duration } = self;
         let last = session.finish()?;
-        let workload = match (launched, status) {
-            (None, _) => None,
-            (Some(_), Some(status)) => Some(ended(status)),
-            (Some(launched), None) => Some(pass_on(launched, stop).await),
-        };
+        let workload = became_of(launched, status, stop).await;
         Ok(Outcome { ending: Ending { stopped: stop.into(), workload, duration }, last })
     }
 }
@@ -174,8 +170,21 @@ pub(super) async fn exited(launched: Option<&mut Launched>) -> io::Result<ExitSt
     }
 }
 
+/// What became of the command, if there was one.
+pub(super) async fn became_of(
+    launched: Option<Launched>,
+    status: Option<ExitStatus>,
+    stop: Stop,
+) -> Option<Workload> {
+    match (launched, status) {
+        (None, _) => None,
+        (Some(_), Some(status)) => Some(ended(status)),
+        (Some(launched), None) => Some(pass_on(launched, stop).await),
+    }
+}
+
 /// The command still runs. A terminal's signal has reached it too, so it gets a moment before ours is passed on.
-pub(super) async fn pass_on(mut launched: Launched, stop: Stop) -> Workload {
+async fn pass_on(mut launched: Launched, stop: Stop) -> Workload {
     let Stop::Signal(number) = stop else { return Workload::Running };
     if let Ok(Ok(status)) = tokio::time::timeout(PATIENCE / 4, launched.child.wait()).await {
         return ended(status);
@@ -191,7 +200,7 @@ pub(super) async fn pass_on(mut launched: Launched, stop: Stop) -> Workload {
     }
 }
 
-pub(super) fn ended(status: ExitStatus) -> Workload {
+fn ended(status: ExitStatus) -> Workload {
     use std::os::unix::process::ExitStatusExt as _;
     match (status.code(), status.signal()) {
         (Some(code), _) => Workload::Exited(code),

@@ -110,9 +110,13 @@ impl IoMetrics {
                 subject: Subject::Place(place),
                 metric: metric.name.clone(),
                 unit: metric.unit.clone(),
+                note: plan
+                    .apart
+                    .contains(&metric.name)
+                    .then(|| self.turns_of(&measured, index, place.of()))
+                    .flatten(),
                 value,
                 label: Label::System,
-                note: None,
             })
         };
         let events = self.events_of(plan, &measured).into_iter().map(|(event, value)| Row {

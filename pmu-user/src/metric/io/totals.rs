@@ -175,6 +175,17 @@ impl IoMetrics {
         found
     }
 
+    /// How much of the time each event of a metric counted, for one whose events take different turns.
+    pub(super) fn turns_of(&self, measured: &Measured, metric: u32, of: Of) -> Option<String> {
+        let events = self.events(metric, measured, of).ok()?;
+        let coverage = |event: &EventIndex| Some(measured.estimates.value(*event).known()?.coverage);
+        let each: Vec<String> = events
+            .iter()
+            .map(|event| coverage(event).map(|share| format!("{:.0} %", share * 100.0)))
+            .collect::<Option<_>>()?;
+        Some(format!("estimated: its events counted at different times, {} of the time", each.join(", ")))
+    }
+
     /// What counters say that always run: name, unit and value. They take no turns, so they check what does.
     #[must_use]
     pub fn always_running(&self, plan: &IoPlan, measured: &Measured) -> Vec<(String, &'static str, Value)> {

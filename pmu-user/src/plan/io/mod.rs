@@ -64,6 +64,10 @@ pub struct IoPlan {
     pub duration: Option<Duration>,
     /// Kinds of boxes, each with what is counted on every box of it.
     pub kinds: Vec<BoxKind>,
+    /// Metrics whose events do not count at the same times, since they do not fit a box's counters or different kinds of boxes
+    /// count them.
+    #[serde(default)]
+    pub apart: Vec<String>,
     /// What cannot be measured here, and why.
     pub missing: Vec<Lost>,
 }
@@ -114,6 +118,7 @@ impl IoPlan {
             interval: request.interval,
             duration: request.duration,
             kinds: Vec::new(),
+            apart: Vec::new(),
             missing: Vec::new(),
         };
         match table(request, root)? {
@@ -146,6 +151,8 @@ impl IoPlan {
         let lost = lacking.into_iter().map(|(why, names)| Lost { row: names.join(", "), why });
         self.missing.extend(lost);
         self.kinds = found.plans.iter().map(|plan| kind(plan, table, catalog, root, self.tick)).collect();
+        let apart = metrics.iter().filter(|metric| found.apart(**metric).is_some());
+        self.apart = apart.map(|metric| table.model.metrics[*metric as usize].name.clone()).collect();
         self.kinds.extend(always_running(table, catalog, root));
     }
 }

@@ -17,7 +17,7 @@ use super::{
     cost::process_cost,
     launch::Launched,
     open::raise_file_limit,
-    run::{Signals, ended, exited, pass_on, targets_gone, ticks, until},
+    run::{Signals, became_of, exited, targets_gone, ticks, until},
 };
 use crate::{
     bpf::measure_costs,
@@ -236,11 +236,7 @@ pub async fn run<E: From<SessionError>>(
     let duration = started.elapsed();
     signals.let_the_second_kill();
     let last = session.finish();
-    let workload = match (launched, status) {
-        (None, _) => None,
-        (Some(_), Some(status)) => Some(ended(status)),
-        (Some(launched), None) => Some(pass_on(launched, stop).await),
-    };
+    let workload = became_of(launched, status, stop).await;
     Ok(IoOutcome { ending: Ending { stopped: stop.into(), workload, duration }, last })
 }
 
