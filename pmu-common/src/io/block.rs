@@ -145,6 +145,19 @@ pub const fn on_basis(word: u64, basis: u32) -> u64 {
     word & 0xff_ffff_ffff | (basis as u64) << 40
 }
 
+/// [`super::IoKey::owner`] of a process that began then (CLOCK_MONOTONIC ns): ids are used again, but not within a millisecond.
+#[must_use]
+#[inline(always)]
+pub const fn process(id: u32, born_ns: u64) -> u64 {
+    id as u64 | (born_ns >> 20) << 32
+}
+
+/// Id of a process, and when it began in units of 2²⁰ ns, from [`process`].
+#[must_use]
+pub const fn of_process(owner: u64) -> (u32, u32) {
+    (owner as u32, (owner >> 32) as u32)
+}
+
 /// First entry to look at for a request, before the table's mask. Requests lie some hundred bytes apart.
 #[must_use]
 #[inline(always)]
@@ -247,7 +260,7 @@ impl BlockCount {
 mod tests {
     use super::{
         BY_KERNEL, BY_REQUEST, BlockCount, DISCARD, FLUSH, InFlight, OTHER, READ, WRITE, device_word, hash,
-        of_device_word, on_basis, operation,
+        of_device_word, of_process, on_basis, operation, process,
     };
 
     #[test]
@@ -262,6 +275,13 @@ mod tests {
         let word = device_word(259, 0xf_ffff, DISCARD, BY_REQUEST);
         assert_eq!(of_device_word(word), (259, 0xf_ffff, DISCARD, BY_REQUEST));
         assert_eq!(of_device_word(on_basis(word, BY_KERNEL)), (259, 0xf_ffff, DISCARD, BY_KERNEL));
+    }
+
+    #[test]
+    fn two_processes_of_one_id_are_two_owners() {
+        let (first, second) = (process(4711, 5 << 20), process(4711, 6 << 20));
+        assert_ne!(first, second);
+        assert_eq!(of_process(second), (4711, 6));
     }
 
     #[test]

@@ -27,7 +27,7 @@ wire! {
     pub struct IoKey {
         /// Of a block device: see [`block::device_word`]. Of a network interface: see [`net::device_word`].
         pub device: u64,
-        /// Id of the cgroup or the process; 0 where the device word's [`Basis`](block) names none.
+        /// Id of the cgroup, or the process (see [`block::process`]); 0 where the device word's [`Basis`](block) names none.
         pub owner: u64,
     }
 

@@ -7,7 +7,7 @@
 
 use pmu_common::{
     config::{ABSENT, BY_PROCESS},
-    io::block::{BY_KERNEL, BY_REQUEST, BY_TASK},
+    io::block::{BY_KERNEL, BY_REQUEST, BY_TASK, process},
 };
 
 use super::config::config;
@@ -35,7 +35,7 @@ pub(crate) fn whose<A: Fields>(bio: Pointer, task: Pointer) -> Whose {
         if carried.is_null() || carried == A::pointer(set, config!(offsets.css_set_io)) {
             let cgroup = A::pointer(set, config!(offsets.css_set_dfl_cgrp));
             let id = match config!(by) {
-                BY_PROCESS => u64::from(A::u32(task, config!(offsets.task_tgid))),
+                BY_PROCESS => process_id::<A>(task),
                 _ => cgroup_id::<A>(cgroup),
             };
             return Whose { basis: BY_TASK, id, cgroup };
@@ -49,6 +49,14 @@ pub(crate) fn whose<A: Fields>(bio: Pointer, task: Pointer) -> Whose {
         }
     }
     Whose { basis: BY_KERNEL, id: 0, cgroup: core::ptr::null() }
+}
+
+/// Identity of the task's process.
+#[inline(always)]
+fn process_id<A: Fields>(task: Pointer) -> u64 {
+    let leader = A::pointer(task, config!(offsets.task_group_leader));
+    let born_ns = A::u64(leader, config!(offsets.task_start_time));
+    process(A::u32(task, config!(offsets.task_tgid)), born_ns)
 }
 
 /// The I/O cgroup (`struct blkcg`, which begins with its state in the cgroup) that a bio carries; null if it carries

@@ -112,7 +112,7 @@ fn children_of_a_target_process_are_told_from_others() {
         waiting.go().wait();
         fio(&device.path, options);
         let traffic = object.drain();
-        let is_process = |whose: Whose| matches!(whose, Whose::Process(_));
+        let is_process = |whose: Whose| matches!(whose, Whose::Process { .. });
         let (_, ours) = sum(&traffic, device.number, Operation::Read, |row| is_process(row.whose));
         let (_, others) = sum(&traffic, device.number, Operation::Read, |row| row.whose == Whose::Outsider);
         assert_close("ours", ours, f64::from(16 << 20), 0.1, 0.0);

@@ -134,13 +134,22 @@ fn number(name: &str) -> DeviceNumber {
     DeviceNumber { major: major.parse().unwrap(), minor: minor.parse().unwrap() }
 }
 
-/// May these tests run here? If not, says why.
+/// May programs be loaded here? If not, says so.
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        skipped("this needs root");
+    }
+    root
+}
+
+/// May tests with disks run here? If not, says why.
 fn can_run() -> bool {
     let there = ["fio", "losetup"].map(|tool| Command::new(tool).arg("--version").output().is_ok());
     if there != [true; 2] {
         skipped("fio or losetup is missing");
     }
-    there == [true; 2]
+    there == [true; 2] && is_root()
 }
 
 /// A command that runs fio with these options on a device.

@@ -6,7 +6,7 @@ use pmu_common::io::{
     IoCpu, IoKey, IoOwner, SLOT_OTHER,
     block::{
         BY_KERNEL, BY_MANY, BY_NOBODY_SEEN, BY_OUTSIDER, BY_REQUEST, BlockCount, DEVICE, HISTOGRAMS,
-        INSERTED, InFlight, QUEUE, of_device_word,
+        INSERTED, InFlight, QUEUE, of_device_word, of_process,
     },
     histogram::{Buckets, GROUP_BUCKETS},
     loss,
@@ -160,7 +160,10 @@ fn of_key(key: &IoKey, by: By) -> (DeviceNumber, Operation, Whose) {
         (BY_OUTSIDER, _) => Whose::Outsider,
         (BY_NOBODY_SEEN, _) => Whose::Unseen,
         (BY_MANY, _) => Whose::Many,
-        (_, By::Process) => Whose::Process(key.owner as u32),
+        (_, By::Process) => {
+            let (pid, born) = of_process(key.owner);
+            Whose::Process { pid, born }
+        }
         (_, By::Cgroup) => Whose::Cgroup(CgroupId(key.owner)),
     };
     (DeviceNumber { major, minor }, operation, whose)

@@ -57,7 +57,12 @@ impl Operation {
 #[serde(rename_all = "snake_case")]
 pub enum Whose {
     /// A process that submitted them for itself.
-    Process(u32),
+    Process {
+        /// Process id.
+        pid: u32,
+        /// When it began, in units of 2²⁰ ns (CLOCK_MONOTONIC): it tells two processes of one id apart.
+        born: u32,
+    },
     /// A cgroup whose tasks submitted them for themselves.
     Cgroup(CgroupId),
     /// A cgroup that they carry, submitted on its behalf by someone else, as in writeback. Which of its processes
@@ -77,7 +82,7 @@ impl Whose {
     /// Is it known who wanted them, be it that nobody asked for him?
     #[must_use]
     pub const fn is_known(&self) -> bool {
-        matches!(self, Self::Process(_) | Self::Cgroup(_) | Self::OnBehalfOf(_) | Self::Outsider)
+        matches!(self, Self::Process { .. } | Self::Cgroup(_) | Self::OnBehalfOf(_) | Self::Outsider)
     }
 }
 
