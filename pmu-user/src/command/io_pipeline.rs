@@ -9,8 +9,8 @@ use crate::{
     },
     machine::io::{bdf::Bdf, owner::Ownership},
     metric::io::{
-        IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place, Row, chosen, maxima, owners_rows,
-        places, traffic_rows, utilization,
+        Agreement, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place, Row, chosen, maxima,
+        owners_rows, places, traffic_rows, utilization,
     },
     model::io::{boxes::IoInterval, traffic::TrafficInterval},
     table::io::{FindError, load},
@@ -24,6 +24,7 @@ pub(super) struct IoPipeline<'a> {
     metrics: Option<IoMetrics>,
     places: Vec<Place>,
     levels: Levels,
+    agreement: Agreement,
     view: IoView<'a>,
     /// Since the last report.
     open: IoInterval,
@@ -51,6 +52,7 @@ impl<'a> IoPipeline<'a> {
             metrics: table.map(|table| IoMetrics::new(table, &header.plan)),
             places: places(&header.plan),
             levels: Levels::default(),
+            agreement: Agreement::default(),
             view: IoView::new(header, format, style, into),
             open: IoInterval::default(),
             total: IoInterval::default(),
@@ -77,6 +79,7 @@ impl<'a> IoPipeline<'a> {
         if let Some(metrics) = &self.metrics {
             self.levels.add(metrics, &self.header.plan, drain);
         }
+        self.compare(&interval, drain);
         self.now.clone_from(&drain.traffic);
         if self.first.is_none() {
             self.first.clone_from(&drain.traffic);
@@ -88,6 +91,16 @@ impl<'a> IoPipeline<'a> {
         // Ticks are as far apart as the kernel lets them: one that is a little early ends its interval, too.
         let due = self.open.from_ns + (length - self.header.plan.tick / 2).as_nanos() as u64;
         if drain.at_ns >= due { self.report_interval() } else { Ok(()) }
+    }
+
+    /// Holds what went through ports against what their parts counted.
+    fn compare(&mut self, interval: &IoInterval, drain: &IoDrain) {
+        let (Some(metrics), Some(before), Some(now)) = (&self.metrics, &self.now, &drain.traffic) else {
+            return;
+        };
+        let traffic = TrafficInterval::between(before, now);
+        let names = Names { platform: &self.header.platform, disks: &self.disks, cgroups: &self.cgroups };
+        self.agreement.add(metrics, &self.header.plan, names, interval, &traffic);
     }
 
     fn report_interval(&mut self) -> std::io::Result<()> {
@@ -105,6 +118,7 @@ impl<'a> IoPipeline<'a> {
         }
         let mut report = self.report(&self.total, self.first.as_ref());
         report.levels = self.levels();
+        report.maps = self.agreement.report(self.names());
         report.missing.extend_from_slice(gone);
         self.view.whole(&report, ending)?;
         Ok(report)
@@ -135,6 +149,7 @@ impl<'a> IoPipeline<'a> {
             length_ns,
             rows: chosen(rows, &self.header.plan.report, &self.header.platform),
             levels: Vec::new(),
+            maps: Vec::new(),
             missing: self.header.missing.clone(),
             losses: self.last.losses.iter().cloned().chain(lost).collect(),
             cost: self.last.cost,

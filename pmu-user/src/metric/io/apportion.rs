@@ -41,7 +41,7 @@ enum Way {
 
 /// Bytes that someone moved through a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Moved {
+pub(super) struct Moved {
     from_device: f64,
     to_device: f64,
 }
@@ -53,6 +53,11 @@ impl Moved {
             Way::ToDevice => self.to_device,
             Way::Both => self.from_device + self.to_device,
         }
+    }
+
+    /// In both directions.
+    pub(super) fn bytes(&self) -> f64 {
+        self.of(Way::Both)
     }
 
     fn add(&mut self, other: Self) {
@@ -100,7 +105,11 @@ pub fn rows(
 }
 
 /// Bytes that went through a port, in all and by owner: of disks that it carries alone, and of its interfaces.
-fn moved(port: &Port, traffic: &TrafficInterval, names: Names<'_>) -> (Moved, BTreeMap<Owner, Moved>) {
+pub(super) fn moved(
+    port: &Port,
+    traffic: &TrafficInterval,
+    names: Names<'_>,
+) -> (Moved, BTreeMap<Owner, Moved>) {
     let mut all = Moved::default();
     let mut owners: BTreeMap<Owner, Moved> = BTreeMap::new();
     let mut add = |owner: Option<Owner>, moved: Moved| {

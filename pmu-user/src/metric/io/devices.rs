@@ -81,11 +81,16 @@ impl IoMetrics {
             Some(Mapping::Unknown(why)) => return Err(format!("its stack is not known: {why}")),
             None => return Err("its root bus belongs to no stack".to_owned()),
         };
+        Ok((Self::of_unit(plan, interval, unit), parts))
+    }
+
+    /// What one box of one die counted.
+    pub(super) fn of_unit(plan: &IoPlan, interval: &IoInterval, unit: &Unit) -> Measured {
         let boxes = interval.boxes.iter().filter_map(|(&(kind, at), rows)| {
             let of_kind = plan.kinds.get(kind as usize)?;
             is_of(of_kind.boxes.get(at as usize)?, unit).then_some((kind, rows.as_slice()))
         });
-        Ok((Self::measure(plan, boxes), parts))
+        Self::measure(plan, boxes)
     }
 
     /// Bandwidths of a port. Where nothing counts what CPUs read from it by its completions, requests are counted.

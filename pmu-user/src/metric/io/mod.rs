@@ -1,6 +1,7 @@
 //! Metrics of I/O: what boxes outside the cores counted → numbers of parts, stacks, channels, links, sockets and devices, each
 //! with its interval; offline, from counts that somebody else has counted.
 
+mod agreement;
 mod apportion;
 mod choice;
 mod devices;
@@ -16,6 +17,7 @@ mod totals;
 mod traffic;
 
 pub use self::{
+    agreement::{Agreement, MapReport},
     apportion::rows as owners_rows,
     choice::chosen,
     devices::names,

@@ -57,7 +57,8 @@ pub struct Measured {
     estimates: Estimates,
     /// Kinds of the plan that the place has boxes of: where its events begin, and how many boxes were added up.
     kinds: BTreeMap<u32, (usize, usize)>,
-    seconds: f64,
+    /// Time that was counted, in s: of the kind that counted longest.
+    pub(super) seconds: f64,
 }
 
 impl IoMetrics {

@@ -60,7 +60,9 @@ impl Names<'_> {
     #[must_use]
     pub fn whose(&self, whose: Whose, name: &Untrusted) -> Option<Owner> {
         match whose {
-            Whose::Process(pid) => Some(Owner::Process { pid, born_ns: 0, name: name.clone() }),
+            Whose::Process { pid, born } => {
+                Some(Owner::Process { pid, born_ns: u64::from(born) << 20, name: name.clone() })
+            }
             Whose::Cgroup(id) | Whose::OnBehalfOf(id) => Some(self.cgroup(id.0)),
             Whose::Kernel | Whose::Outsider | Whose::Unseen | Whose::Many => None,
         }

@@ -83,6 +83,14 @@ fn subject(subject: &Subject) -> Json {
 /// The last rows.
 pub(super) fn end(into: &mut dyn Write, report: &IoReport, ending: &Ending) -> io::Result<()> {
     levels::json(into, report)?;
+    for map in &report.maps {
+        let port = map.port.to_string();
+        line(
+            into,
+            &json!({"schema": SCHEMA, "kind": "map", "port": port, "name": map.names, "map": map.map,
+                    "traffic": map.traffic}),
+        )?;
+    }
     line(
         into,
         &json!({

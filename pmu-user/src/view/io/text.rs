@@ -239,6 +239,16 @@ fn trust(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
     for (reason, count) in &report.losses {
         writeln!(into, "  {WARNING}lost: {reason}: {count}{WARNING:#}")?;
     }
+    for map in &report.maps {
+        writeln!(
+            into,
+            "  map of {} {}: {}; traffic {}",
+            map.port,
+            cut(&map.names.terminal()),
+            map.map,
+            map.traffic
+        )?;
+    }
     for absent in &report.missing {
         writeln!(into, "  not measured: {}: {}", shortened(&absent.what), absent.why)?;
     }
