@@ -3,6 +3,7 @@
 //! `SNAPSHOTS=overwrite cargo test --test replay` rewrites the reports. A bug becomes a recording before it becomes a
 //! fix. Made with the workloads of tests/workloads:
 //! - `masked`: `run -F 499 --stacks -- sh -c './masked epoll 10000 20 1; ./masked signals 20000 5 1; ./spin 0.3'`
+//! - `io`: `io --cgroup web.slice -I 1s -d 2s`, with fio and a program that sends through `lo` in cgroups below
 //! - `cgroups`: `run --cgroup web.slice -I 200ms -d 1s`, with `spin` and `forks` in two cgroups below
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
@@ -13,17 +14,21 @@ use std::{
 };
 
 use bytes::Bytes;
-use pmbpf::drain::recording::{ReadError, Recording};
+use pmbpf::drain::recording::{AnyRecording, IoRecording, ReadError, Recording};
 use snapbox::{Assert, Data};
 
 fn recordings() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/recordings")
 }
 
-fn report(recording: &Path, format: &[&str]) -> String {
+fn report_command(recording: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pmbpf"));
-    command.arg("report").arg(recording).args(format).env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8");
-    let output = command.output().unwrap();
+    command.arg("report").arg(recording).env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8");
+    command
+}
+
+fn report(recording: &Path, format: &[&str]) -> String {
+    let output = report_command(recording).args(format).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8(output.stderr).unwrap());
     String::from_utf8(output.stdout).unwrap()
 }
@@ -42,7 +47,7 @@ fn every_view_of_every_recording_is_as_it_was() {
         }
         seen += 1;
     }
-    assert!(seen >= 2, "there are recordings");
+    assert!(seen >= 3, "there are recordings");
 }
 
 #[test]
@@ -60,6 +65,54 @@ fn a_recording_cut_anywhere_is_read_or_refused_never_a_panic() {
             Err(error) => panic!("{length} bytes: {error}"),
         }
     }
+}
+
+#[test]
+fn a_recording_of_io_cut_anywhere_is_read_or_refused_never_a_panic() {
+    let whole = std::fs::read(recordings().join("io.pmbpf")).unwrap();
+    let complete = IoRecording::parse(Bytes::from(whole.clone()), "whole").unwrap();
+    assert!(complete.ending.is_some() && complete.lost_bytes == 0);
+    for length in (0..whole.len()).step_by(3) {
+        match AnyRecording::parse(&Bytes::copy_from_slice(&whole[..length]), "cut") {
+            Ok(AnyRecording::Io(cut)) => {
+                assert!(cut.ending.is_none(), "{length} bytes have no ending");
+                assert!(cut.drains[..] == complete.drains[..cut.drains.len()], "{length} bytes");
+            }
+            Ok(AnyRecording::Run(_)) => panic!("{length} bytes are of a run"),
+            Err(ReadError::Foreign(_) | ReadError::NoHeader(_)) => {}
+            Err(error) => panic!("{length} bytes: {error}"),
+        }
+    }
+}
+
+#[test]
+fn a_report_of_io_that_breaks_off_says_so_and_exits_with_3() {
+    let whole = std::fs::read(recordings().join("io.pmbpf")).unwrap();
+    let cut = std::env::temp_dir().join(format!("pmbpf-cut-{}.pmbpf", std::process::id()));
+    std::fs::write(&cut, &whole[..whole.len() - 200]).unwrap();
+    let output = |format: &str| report_command(&cut).arg(format).output().unwrap();
+    let [text, json] = [output("--color=never"), output("--json")];
+    std::fs::remove_file(&cut).unwrap();
+    assert_eq!((text.status.code(), json.status.code()), (Some(3), Some(3)));
+    assert!(String::from_utf8(text.stderr).unwrap().contains("the recording breaks off: 2 drains"));
+    assert!(String::from_utf8(text.stdout).unwrap().contains("incomplete: the recording breaks off"));
+    let summary = String::from_utf8(json.stdout).unwrap().lines().next_back().unwrap().to_owned();
+    assert!(summary.contains(r#""complete":false"#), "{summary}");
+}
+
+#[test]
+fn options_that_mean_nothing_for_io_are_usage_errors_that_say_so() {
+    for (options, says) in [
+        (["--symfs", "/tmp"], "is a recording of `pmbpf io`: leave out --symfs"),
+        (["--perfmon-dir", "/tmp"], "is a recording of `pmbpf io`: leave out --perfmon-dir"),
+        (["--fail-on", "unsupported"], "I/O knows one condition for --fail-on: lost"),
+    ] {
+        let output = report_command(&recordings().join("io.pmbpf")).args(options).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(says) && output.stdout.is_empty(), "{error}");
+    }
+    report(&recordings().join("io.pmbpf"), &["--fail-on", "lost"]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use pmu_common::{
 };
 
 use super::{
-    complete::{Progress, alone, end, seen},
+    complete::{Progress, alone, end, is_known, seen},
     config::config,
     maps::{BLOCK_COUNTS, row},
     request::{device_word_of, find_or_free, identity, slot_for, slot_of_unseen},
@@ -70,23 +70,22 @@ fn account<A: Fields>(bio: Pointer, cpu: u32) -> Option<()> {
     // SAFETY: the helper has no preconditions.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     let seen = seen(identity(bio), Progress::Ended);
-    let slot = match &seen {
-        Some(entry) => entry.slot(),
-        None => {
-            let disk = disk::<A>(bio);
-            if makes_requests::<A>(disk) {
-                return None;
-            }
-            // How many bytes it had is not known any more.
-            slot_of_unseen(device_word_of::<A>(disk, operation_of::<A>(bio, u32::MAX)))
+    let slot = if is_known(&seen) {
+        seen.slot()
+    } else {
+        let disk = disk::<A>(bio);
+        if makes_requests::<A>(disk) {
+            return None;
         }
+        // How many bytes it had is not known any more.
+        slot_of_unseen(device_word_of::<A>(disk, operation_of::<A>(bio, u32::MAX)))
     };
     // SAFETY: the lookup gave a live row of this CPU, which has one writer (see `complete`).
     let count = unsafe { &mut *BLOCK_COUNTS.get_ptr_mut(row(slot, cpu))? };
-    count.bytes += seen.map_or(0, |entry| entry.waited_ns);
+    count.bytes += seen.waited_ns;
     // A byte, which typed loads of words do not reach.
     let error = u32::from(Probed::read::<u8>(bio, config!(offsets.bio_status)));
-    end(count, cpu, seen, error, now_ns)
+    end(count, cpu, &seen, error, now_ns)
 }
 
 /// What a bio of so many bytes does. One without any only flushes.

@@ -57,7 +57,7 @@ fn check(args: &Args) -> Result<(), Usage> {
     if let Some((_, flag, why)) = wrong.iter().find(|(given, ..)| *given) {
         return Err(Usage(format!("--count does not go with {flag}: {why}; leave out one of them")));
     }
-    if let Some(file) = args.recording() {
+    if let Some(file) = args.keep.file() {
         let file = file.display();
         return Err(Usage(format!(
             "--count records nothing, so there is nothing for -o {file}; `-o - >{file}` writes the counts there"

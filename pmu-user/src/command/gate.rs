@@ -2,8 +2,11 @@
 
 use std::str::FromStr;
 
-use super::failure::Quality;
-use crate::{drain::Header, metric::Report};
+use super::failure::{Quality, Usage};
+use crate::{
+    drain::Header,
+    metric::{Report, io::IoReport},
+};
 
 /// A condition on which the run counts as failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,12 +47,26 @@ pub(super) fn check(gates: &[Gate], header: &Header, report: &Report) -> Result<
     gates.iter().find_map(|gate| failed(gate, header, report)).map_or(Ok(()), |why| Err(Quality(why)))
 }
 
+/// Refuses conditions that mean nothing for I/O, before anything is measured.
+pub(super) fn check_io_gates(gates: &[Gate]) -> Result<(), Usage> {
+    match gates.iter().find(|gate| **gate != Gate::Lost) {
+        Some(_) => Err(Usage("I/O knows one condition for --fail-on: lost".to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// Holds a report of I/O against the gates, of which only [`Gate::Lost`] means anything.
+pub(super) fn check_io(gates: &[Gate], report: &IoReport) -> Result<(), Quality> {
+    let lost: u64 = report.losses.iter().map(|(_, count)| count).sum();
+    if gates.contains(&Gate::Lost) && lost > 0 { Err(Quality(losses(lost))) } else { Ok(()) }
+}
+
 fn failed(gate: &Gate, header: &Header, report: &Report) -> Option<String> {
     let percent = |share: f64| format!("{:.3} %", share * 100.0);
     match gate {
         Gate::Lost => {
             let lost: u64 = report.quality.losses.values().sum();
-            (lost > 0).then(|| format!("{lost} losses"))
+            (lost > 0).then(|| losses(lost))
         }
         Gate::Unsupported => {
             header.missing.first().map(|absent| format!("{} is not available here", absent.what))
@@ -70,9 +87,35 @@ fn failed(gate: &Gate, header: &Header, report: &Report) -> Option<String> {
     }
 }
 
+fn losses(lost: u64) -> String {
+    format!("{lost} losses")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Gate;
+    use super::{Gate, check_io, check_io_gates};
+    use crate::{drain::Cost, metric::io::IoReport};
+
+    #[test]
+    fn losses_of_io_fail_where_that_was_asked_for() {
+        let report = |losses: &[(&str, u64)]| IoReport {
+            from_ns: 0,
+            length_ns: 1,
+            rows: Vec::new(),
+            levels: Vec::new(),
+            missing: Vec::new(),
+            losses: losses.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
+            cost: Cost::default(),
+            programs_ns: 0,
+        };
+        let lossy = report(&[("io_slots", 3), ("io_nested", 4)]);
+        let why = check_io(&[Gate::Lost], &lossy).unwrap_err().to_string();
+        assert!(why.contains("7 losses"), "{why}");
+        assert!(check_io(&[], &lossy).is_ok());
+        assert!(check_io(&[Gate::Lost], &report(&[])).is_ok());
+        assert!(check_io_gates(&[Gate::Lost]).is_ok());
+        assert!(check_io_gates(&[Gate::Lost, Gate::Unsupported]).is_err());
+    }
 
     #[test]
     fn a_gate_is_a_word_or_a_limit() {

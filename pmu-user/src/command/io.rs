@@ -9,22 +9,17 @@ use std::{
 
 use super::{
     failure::{InsteadOfCommand, Usage},
+    gate::{self, Gate},
     io_dry_run, io_limits,
     io_pipeline::IoPipeline,
     output::{self, Stream},
     parse,
+    recorder::Keep,
     run::exit_code,
 };
 use crate::{
-    drain::{
-        Absent,
-        io::{IoDrain, IoHeader},
-    },
-    machine::{
-        Machine,
-        io::{Platform, pci::Device},
-        pmu::catalog::Catalog,
-    },
+    drain::io::IoDrain,
+    machine::{Machine, io::Platform, pmu::catalog::Catalog},
     plan::{
         io::{
             IoPlan,
@@ -47,7 +42,8 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Boxes outside the cores count for everybody: numbers of a device are `measured` for its only owner, \
-`apportioned` by the bytes that each owner moved, or `system`. Without a target everything is told apart by cgroup."
+`apportioned` by the bytes that each owner moved, or `system`. Without a target everything is told apart by cgroup. With a command and no -o, results go to stderr, \
+because stdout is the command's; `-o -` sends them to stdout."
 )]
 pub(super) struct Args {
     /// Tell apart what these processes did, with their children
@@ -93,10 +89,15 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME=LOW,HIGH", value_parser = io_limits::limits, help_heading = "Output")]
     limits: Vec<Limits>,
     #[command(flatten)]
+    keep: Keep,
+    #[command(flatten)]
     format: output::Output,
     /// Say nothing but results and errors
     #[arg(short, long, help_heading = "Output")]
     quiet: bool,
+    /// Exit with 3 if the result is not good enough: lost
+    #[arg(long, value_name = "CONDITION", help_heading = "Output")]
+    fail_on: Vec<Gate>,
     /// Print what stands on the I/O side of this host: sockets, memory, links, stacks, devices; measure nothing
     #[arg(long, conflicts_with_all = ["dry_run", "command"], help_heading = "Output")]
     summary: bool,
@@ -133,9 +134,8 @@ impl Args {
         }
     }
 
-    /// Standard output belongs to a command.
     fn stream(&self) -> Stream {
-        if self.command.is_empty() { Stream::Stdout } else { Stream::Stderr }
+        self.keep.stream(&self.command)
     }
 
     /// May we talk? Not into the middle of a machine's results.
@@ -156,16 +156,6 @@ fn summary(args: &Args, machine: &Machine, platform: &Platform) -> anyhow::Resul
     Ok(0)
 }
 
-/// Devices that were there when counting started and are not any more: their numbers end with them.
-fn gone(header: &IoHeader) -> Vec<Absent> {
-    let lost = |device: &&Device| !Path::new("/sys/bus/pci/devices").join(device.bdf.to_string()).exists();
-    let absent = |device: &Device| Absent {
-        what: device.bdf.to_string(),
-        why: "the device vanished while it was measured; its numbers end there".to_owned(),
-    };
-    header.platform.devices.iter().filter(lost).map(absent).collect()
-}
-
 /// Measures, and returns the exit code.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     let launched = Instant::now();
@@ -175,6 +165,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
 
 fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     let root = Path::new("/");
+    gate::check_io_gates(&args.fail_on)?;
     let machine = Machine::read(root)?;
     if let Some(program) = args.command.first() {
         find(program, &std::env::var_os("PATH").unwrap_or_default())?;
@@ -192,6 +183,7 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
         io_dry_run::print(&plan, &mut *args.format.open(Stream::Stdout), args.format.format())?;
         return Ok(0);
     }
+    args.keep.check()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(live(args, plan, (machine, platform), launched))
 }
@@ -207,6 +199,7 @@ async fn live(
     let mut session = IoSession::open(plan, machine, platform, Path::new("/"), pid)?;
     session.start(launched);
     let header = session.header.clone();
+    let mut recorder = args.keep.begin(&header)?;
     let into = args.format.open(args.stream());
     let mut pipeline = IoPipeline::new(&header, args.format.format(), args.format.style(), into)?;
     if let (Some(length), Some(enough)) = (header.plan.duration, header.plan.shortest())
@@ -219,9 +212,15 @@ async fn live(
     if args.talks() && output::is_watched() {
         output::talk("measuring; Ctrl-C ends it and prints the report");
     }
-    let mut keep = |drain: IoDrain| -> anyhow::Result<()> { Ok(pipeline.drain(&drain)?) };
+    let mut keep = |drain: IoDrain| -> anyhow::Result<()> {
+        recorder.drain(&drain);
+        Ok(pipeline.drain(&drain)?)
+    };
     let outcome = run(&mut session, command, &mut keep).await?;
     keep(outcome.last)?;
-    pipeline.finish(&outcome.ending, &gone(&header))?;
+    recorder.end(&outcome.ending);
+    let report = pipeline.finish(&outcome.ending)?;
+    recorder.result()?;
+    gate::check_io(&args.fail_on, &report)?;
     Ok(exit_code(outcome.ending.stopped, outcome.ending.workload))
 }

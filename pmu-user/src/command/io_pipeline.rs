@@ -1,10 +1,13 @@
-//! Drain → interval → report → bytes for `pmbpf io`.
+//! Drain → interval → report → bytes for `pmbpf io`: the same for a live run and for a recording.
+
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, io::Write};
 
 use crate::{
     drain::{
-        Absent, COST_WINDOW_NS, Ending,
+        COST_WINDOW_NS, Ending,
         io::{IoDrain, IoHeader, block::DeviceNumber, traffic::Traffic},
     },
     machine::io::{bdf::Bdf, owner::Ownership},
@@ -89,7 +92,8 @@ impl<'a> IoPipeline<'a> {
         let Some(length) = self.header.plan.interval else { return Ok(()) };
         self.open.extend(&interval);
         // Ticks are as far apart as the kernel lets them: one that is a little early ends its interval, too.
-        let due = self.open.from_ns + (length - self.header.plan.tick / 2).as_nanos() as u64;
+        let early = length.saturating_sub(self.header.plan.tick / 2);
+        let due = self.open.from_ns.saturating_add(early.as_nanos() as u64);
         if drain.at_ns >= due { self.report_interval() } else { Ok(()) }
     }
 
@@ -111,15 +115,15 @@ impl<'a> IoPipeline<'a> {
         self.view.interval(&report)
     }
 
-    /// Writes the interval that is still open, and the whole run's report. `gone`: devices that are not there any more.
-    pub(super) fn finish(&mut self, ending: &Ending, gone: &[Absent]) -> std::io::Result<IoReport> {
+    /// Writes the interval that is still open, and the whole run's report.
+    pub(super) fn finish(&mut self, ending: &Ending) -> std::io::Result<IoReport> {
         if self.header.plan.interval.is_some() && self.open.to_ns > self.open.from_ns {
             self.report_interval()?;
         }
         let mut report = self.report(&self.total, self.first.as_ref());
         report.levels = self.levels();
         report.maps = self.agreement.report(self.names());
-        report.missing.extend_from_slice(gone);
+        report.missing.extend_from_slice(&self.last.gone);
         self.view.whole(&report, ending)?;
         Ok(report)
     }
@@ -143,7 +147,8 @@ impl<'a> IoPipeline<'a> {
         rows.extend(traffic.iter().flat_map(|traffic| traffic_rows(traffic, names)));
         let lost = traffic.iter().flat_map(|traffic| traffic.losses.iter().chain(&traffic.missed));
         let lost = lost.map(|(reason, count)| (reason.clone(), *count));
-        let length_ns = interval.to_ns - interval.from_ns;
+        // A recording may hold anything, drains in disorder too.
+        let length_ns = interval.to_ns.saturating_sub(interval.from_ns);
         IoReport {
             from_ns: interval.from_ns,
             length_ns,

@@ -14,7 +14,7 @@ use super::{
     output::{self, Stream},
     parse,
     pipeline::{self, Pipeline},
-    recorder::Recorder,
+    recorder::Keep,
     runs,
 };
 use crate::{
@@ -119,12 +119,8 @@ pub(super) struct Args {
     #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Time")]
     pub(super) interval: Option<Duration>,
 
-    /// Record to FILE, for `pmbpf report`; `-` records nothing and sends results to stdout
-    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
-    output: Option<PathBuf>,
-    /// Replace FILE if it exists
-    #[arg(long, requires = "output", help_heading = "Output")]
-    force: bool,
+    #[command(flatten)]
+    pub(super) keep: Keep,
     #[command(flatten)]
     pub(super) format: output::Output,
     /// Say nothing but results and errors
@@ -201,13 +197,8 @@ impl Args {
         }
     }
 
-    /// Standard output belongs to a command unless a file or `-` was named.
     pub(super) fn stream(&self) -> Stream {
-        if self.command.is_empty() || self.output.is_some() { Stream::Stdout } else { Stream::Stderr }
-    }
-
-    pub(super) fn recording(&self) -> Option<&Path> {
-        self.output.as_deref().filter(|path| path.as_os_str() != "-")
+        self.keep.stream(&self.command)
     }
 
     /// May we talk? Not into the middle of a machine's results.
@@ -240,9 +231,7 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
         dry_run::print(&plan, &machine, &mut *args.format.open(Stream::Stdout), args.format.format())?;
         return Ok(0);
     }
-    if let Some(file) = args.recording().filter(|file| file.is_file() && !args.force) {
-        return Err(Usage(format!("{} exists; --force replaces it", file.display())).into());
-    }
+    args.keep.check()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match plan.runs() {
         Some(planned) => runtime.block_on(runs::live(args, &plan, planned, &machine, launched)),
@@ -258,7 +247,7 @@ async fn live(args: &Args, mut plan: Plan, machine: Machine, launched: Instant) 
     }
     let (mut session, command) = begin(args, plan, machine, launched)?;
     let header = session.header.clone();
-    let mut recorder = Recorder::new(args.recording(), args.force, &header)?;
+    let mut recorder = args.keep.begin(&header)?;
     let into = args.format.open(args.stream());
     let prepared = pipeline::prepare(&header.plan, args.metrics.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(&header, prepared, args.format.format(), args.format.style(), into);

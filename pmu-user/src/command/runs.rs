@@ -24,7 +24,7 @@ pub(super) fn check(args: &Args) -> Result<(), Usage> {
         "--runs runs a command once for each group of counters: give one after `--`".to_owned()
     } else if args.duration.is_some() {
         "--runs runs the command to its end: leave out --duration".to_owned()
-    } else if let Some(file) = args.recording() {
+    } else if let Some(file) = args.keep.file() {
         format!("a recording holds one run, and --runs makes several: leave out -o {}", file.display())
     } else {
         return Ok(());

@@ -5,11 +5,17 @@
 //! frame = length: u32 LE, kind: u8, 0 0 0, crc32c(the 8 bytes before, payload): u32 LE, payload: JSON
 //! ```
 //!
-//! A file that breaks off anywhere gives back every complete frame. Frames of an unknown kind are skipped.
+//! A file that breaks off anywhere gives back every complete frame. Frames of an unknown kind are skipped. Header and drains
+//! of `pmbpf run` and of `pmbpf io` are frames of different kinds, so a file says which of them wrote it.
+
+#[cfg(test)]
+mod tests;
 
 use std::{
+    fmt,
     fs::{File, OpenOptions},
     io::{self, Read, Write},
+    marker::PhantomData,
     os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
@@ -17,7 +23,10 @@ use std::{
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Drain, Ending, Header};
+use super::{
+    Drain, Ending, Header,
+    io::{IoDrain, IoHeader},
+};
 
 const MAGIC: &[u8; 8] = b"pmbpf\x01\r\n";
 const FRAME_HEADER_BYTES: usize = 12;
@@ -26,9 +35,83 @@ const CHECKED_BYTES: usize = 8;
 /// A frame larger than this is damage, not data.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 
-const HEADER: u8 = b'H';
-const DRAIN: u8 = b'D';
+/// Kind of the frame with the ending, whatever was recorded.
 const ENDING: u8 = b'E';
+
+/// What can be recorded: a header, with what is read at each tick after it.
+pub trait Recorded: Serialize + DeserializeOwned {
+    /// What one tick read.
+    type Drain: Serialize + DeserializeOwned;
+    /// Whose they are.
+    const KIND: Kind;
+
+    /// When a drain was read, in ns since counting started.
+    fn at_ns(drain: &Self::Drain) -> u64;
+}
+
+impl Recorded for Header {
+    type Drain = Drain;
+    const KIND: Kind = Kind::Run;
+
+    fn at_ns(drain: &Drain) -> u64 {
+        drain.at_ns
+    }
+}
+
+impl Recorded for IoHeader {
+    type Drain = IoDrain;
+    const KIND: Kind = Kind::Io;
+
+    fn at_ns(drain: &IoDrain) -> u64 {
+        drain.at_ns
+    }
+}
+
+/// Which command a recording is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `pmbpf run`.
+    Run,
+    /// `pmbpf io`.
+    Io,
+}
+
+impl Kind {
+    /// Kind of the frame with its header.
+    const fn header(self) -> u8 {
+        match self {
+            Self::Run => b'H',
+            Self::Io => b'h',
+        }
+    }
+
+    /// Kind of the frames with its drains.
+    const fn drain(self) -> u8 {
+        match self {
+            Self::Run => b'D',
+            Self::Io => b'd',
+        }
+    }
+
+    /// What the frames of a file say, by the first header among them.
+    fn of(mut frames: Bytes) -> Option<Self> {
+        while let Some((frame, _)) = next_frame(&mut frames) {
+            if let Some(kind) = [Self::Run, Self::Io].into_iter().find(|kind| kind.header() == frame) {
+                return Some(kind);
+            }
+        }
+        None
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Run => "`pmbpf run`",
+            Self::Io => "`pmbpf io`",
+        })
+    }
+}
 
 /// May an existing file be replaced?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,19 +124,20 @@ pub enum Overwrite {
 
 /// Writes a recording as it happens.
 #[derive(Debug)]
-pub struct Writer {
+pub struct Writer<R> {
     file: File,
     path: PathBuf,
     frame: BytesMut,
+    recorded: PhantomData<fn(&R)>,
 }
 
-impl Writer {
+impl<R: Recorded> Writer<R> {
     /// Creates the file, readable by its owner only, and writes the header. Never follows a symbolic link.
     ///
     /// # Errors
     ///
     /// The file exists, or cannot be created or written; the error names it.
-    pub fn create(path: &Path, overwrite: Overwrite, header: &Header) -> io::Result<Self> {
+    pub fn create(path: &Path, overwrite: Overwrite, header: &R) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true).mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
         let special = path.metadata().is_ok_and(|metadata| {
@@ -66,9 +150,9 @@ impl Writer {
             Overwrite::No => options.create_new(true),
         };
         let file = options.open(path).map_err(|error| named("create", path, &error))?;
-        let mut writer = Self { file, path: path.to_owned(), frame: BytesMut::new() };
+        let mut writer = Self { file, path: path.to_owned(), frame: BytesMut::new(), recorded: PhantomData };
         writer.file.write_all(MAGIC).map_err(|error| named("write", path, &error))?;
-        writer.write(HEADER, header)?;
+        writer.write(R::KIND.header(), header)?;
         Ok(writer)
     }
 
@@ -77,8 +161,8 @@ impl Writer {
     /// # Errors
     ///
     /// The file cannot be written; what was written before can still be read.
-    pub fn drain(&mut self, drain: &Drain) -> io::Result<()> {
-        self.write(DRAIN, drain)
+    pub fn drain(&mut self, drain: &R::Drain) -> io::Result<()> {
+        self.write(R::KIND.drain(), drain)
     }
 
     /// Appends the ending.
@@ -111,8 +195,11 @@ impl Writer {
         self.frame.put_bytes(0, FRAME_HEADER_BYTES);
         serde_json::to_writer((&mut self.frame).writer(), value)?;
         let (header, payload) = self.frame.split_at_mut(FRAME_HEADER_BYTES);
-        let length =
-            u32::try_from(payload.len()).map_err(|_| io::Error::other("a drain is too large to record"))?;
+        // What readers would take for damage is not written.
+        if payload.len() > FRAME_BYTES_MAX {
+            return Err(io::Error::other("a drain is too large to record"));
+        }
+        let length = payload.len() as u32;
         let (start, mut sum) = header.split_at_mut(CHECKED_BYTES);
         start[..4].copy_from_slice(&length.to_le_bytes());
         start[4] = kind;
@@ -129,13 +216,18 @@ fn named(verb: &str, path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot {verb} {}: {error}", path.display()))
 }
 
+/// A recording of `pmbpf run`.
+pub type Recording = RecordingOf<Header>;
+/// A recording of `pmbpf io`.
+pub type IoRecording = RecordingOf<IoHeader>;
+
 /// A recording that was read.
 #[derive(Debug)]
-pub struct Recording {
+pub struct RecordingOf<R: Recorded> {
     /// Its header.
-    pub header: Header,
+    pub header: R,
     /// Its drains.
-    pub drains: Vec<Drain>,
+    pub drains: Vec<R::Drain>,
     /// Its ending; `None` if the recording broke off.
     pub ending: Option<Ending>,
     /// Bytes at the end that are no complete frame.
@@ -156,6 +248,14 @@ pub enum ReadError {
     /// It does not begin like one.
     #[error("{0} is not a pmbpf recording")]
     Foreign(String),
+    /// Another command wrote it.
+    #[error("{path} is a recording of {kind}")]
+    Other {
+        /// File.
+        path: String,
+        /// Which command.
+        kind: Kind,
+    },
     /// Not even the header is complete.
     #[error("{0} breaks off before the end of its header")]
     NoHeader(String),
@@ -169,35 +269,82 @@ pub enum ReadError {
     },
 }
 
-impl Recording {
-    /// Reads every complete frame of a file.
+/// A recording of whichever command wrote it.
+#[derive(Debug)]
+pub enum AnyRecording {
+    /// Of `pmbpf run`.
+    Run(Box<Recording>),
+    /// Of `pmbpf io`.
+    Io(Box<IoRecording>),
+}
+
+impl AnyRecording {
+    /// Reads every complete frame of a file, once: it may be a pipe.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, is no recording, or has no complete header.
+    /// As for [`RecordingOf::read`].
     pub fn read(path: &Path) -> Result<Self, ReadError> {
-        let name = || path.display().to_string();
-        let mut bytes = Vec::new();
-        let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
-        read.map_err(|error| ReadError::Io { path: name(), error })?;
-        Self::parse(Bytes::from(bytes), &name())
+        let name = path.display().to_string();
+        Self::parse(&bytes_of(path)?, &name)
     }
 
     /// Reads every complete frame of a file's bytes; `name` is for messages.
     ///
     /// # Errors
     ///
-    /// As for [`Recording::read`].
+    /// As for [`RecordingOf::parse`].
+    pub fn parse(bytes: &Bytes, name: &str) -> Result<Self, ReadError> {
+        match kind(bytes, name)? {
+            Kind::Run => Recording::parse(bytes.clone(), name).map(|read| Self::Run(Box::new(read))),
+            Kind::Io => IoRecording::parse(bytes.clone(), name).map(|read| Self::Io(Box::new(read))),
+        }
+    }
+}
+
+/// Which command a file's bytes are a recording of; `name` is for messages.
+///
+/// # Errors
+///
+/// They are no recording, or have no complete header.
+pub fn kind(bytes: &Bytes, name: &str) -> Result<Kind, ReadError> {
+    let frames = bytes.strip_prefix(MAGIC).ok_or_else(|| ReadError::Foreign(name.to_owned()))?;
+    Kind::of(bytes.slice_ref(frames)).ok_or_else(|| ReadError::NoHeader(name.to_owned()))
+}
+
+fn bytes_of(path: &Path) -> Result<Bytes, ReadError> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+    read.map_err(|error| ReadError::Io { path: path.display().to_string(), error })?;
+    Ok(Bytes::from(bytes))
+}
+
+impl<R: Recorded> RecordingOf<R> {
+    /// Reads every complete frame of a file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, is no recording, is one of another command, or has no complete header.
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        Self::parse(bytes_of(path)?, &path.display().to_string())
+    }
+
+    /// Reads every complete frame of a file's bytes; `name` is for messages.
+    ///
+    /// # Errors
+    ///
+    /// As for [`RecordingOf::read`].
     pub fn parse(mut bytes: Bytes, name: &str) -> Result<Self, ReadError> {
-        if !bytes.starts_with(MAGIC) {
-            return Err(ReadError::Foreign(name.to_owned()));
+        let kind = kind(&bytes, name)?;
+        if kind != R::KIND {
+            return Err(ReadError::Other { path: name.to_owned(), kind });
         }
         bytes.advance(MAGIC.len());
         let (mut header, mut drains, mut ending) = (None, Vec::new(), None);
-        while let Some((kind, payload)) = next_frame(&mut bytes) {
-            match kind {
-                HEADER => header = Some(decode::<Header>(&payload, name)?),
-                DRAIN => drains.push(decode::<Drain>(&payload, name)?),
+        while let Some((frame, payload)) = next_frame(&mut bytes) {
+            match frame {
+                frame if frame == kind.header() => header = Some(decode::<R>(&payload, name)?),
+                frame if frame == kind.drain() => drains.push(decode::<R::Drain>(&payload, name)?),
                 ENDING => ending = Some(decode::<Ending>(&payload, name)?),
                 _ => {}
             }

@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 use super::{Loop, can_run, fio, fio_command};
-use crate::support::{Cgroup, Rows, Waiting, assert_close, pmbpf};
+use crate::support::{Cgroup, Rows, Scratch, Waiting, assert_close, pmbpf};
 
 /// Bytes that each job reads or writes.
 const BYTES: f64 = (32 << 20) as f64;
@@ -139,6 +139,30 @@ fn what_is_not_here_is_missing_with_a_reason_and_never_0() {
     for row in rows.of_kind("io").filter(|row| row["value"].is_null()) {
         assert!(row["reason"].as_str().is_some_and(|why| !why.is_empty()), "{row}");
     }
+}
+
+#[test]
+fn a_recording_reports_what_the_run_printed() {
+    let recording = Scratch::new("io-recording");
+    let record = || {
+        let options = ["io", "--json", "--quiet", "-o", recording.as_str(), "--", "sleep", "0.3"];
+        pmbpf().args(options).output().unwrap()
+    };
+    let output = record();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Rows::parse(&output.stdout).summary();
+    let report = pmbpf().args(["report", "--json", recording.as_str()]).output().unwrap();
+    assert!(report.status.success() && report.stdout == output.stdout);
+    let again = record();
+    let error = String::from_utf8_lossy(&again.stderr);
+    assert!(again.status.code() == Some(2) && error.contains("--force replaces it"), "{error}");
+}
+
+#[test]
+fn results_of_io_leave_standard_output_to_the_command() {
+    let output = pmbpf().args(["io", "--json", "--quiet", "--", "echo", "mine"]).output().unwrap();
+    assert_eq!(output.stdout, b"mine\n");
+    Rows::parse(&output.stderr).summary();
 }
 
 #[test]

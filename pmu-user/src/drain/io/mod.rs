@@ -3,6 +3,10 @@
 
 pub mod block;
 pub mod net;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 pub mod traffic;
 
 use serde::{Deserialize, Serialize};
@@ -55,6 +59,9 @@ pub struct IoDrain {
     /// Who has which device for himself; only in the first drain and the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owned: Vec<(Bdf, Ownership)>,
+    /// Devices that were there when counting started and are not any more; only in the last drain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<Absent>,
     /// What the programs cost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ProgramRow>,

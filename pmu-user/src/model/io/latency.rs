@@ -1,7 +1,7 @@
 //! Latencies of I/O in log-linear buckets: subtracted, added up, and their quantiles with the bounds of the bucket they
 //! lie in.
 
-use pmu_common::io::histogram::{lower_bound, upper_bound};
+use pmu_common::io::histogram::{BUCKETS, lower_bound, upper_bound};
 
 /// Counts per bucket of [`pmu_common::io::histogram`], ascending; only those that are not zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,8 +17,10 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// A recording may name a bucket that there is not: the last holds everything above.
     fn of(bucket: u16) -> Self {
-        Self { low_ns: lower_bound(bucket.into()), high_ns: upper_bound(bucket.into()) }
+        let bucket = u32::from(bucket).min(BUCKETS as u32 - 1);
+        Self { low_ns: lower_bound(bucket), high_ns: upper_bound(bucket) }
     }
 
     /// The middle; of a bucket without end, where it begins.

@@ -31,6 +31,7 @@ use crate::{
             Platform,
             bdf::Bdf,
             owner::{self, Ownership},
+            pci::Device,
         },
     },
     plan::{
@@ -183,6 +184,17 @@ impl IoSession {
         IoDrain { owned: self.owned(), ..self.drain() }
     }
 
+    /// Devices that were there when counting started and are not any more: their numbers end with them.
+    fn gone(&self) -> Vec<Absent> {
+        let devices = self.root.join("sys/bus/pci/devices");
+        let lost = |device: &&Device| !devices.join(device.bdf.to_string()).exists();
+        let absent = |device: &Device| Absent {
+            what: device.bdf.to_string(),
+            why: "the device vanished while it was measured; its numbers end there".to_owned(),
+        };
+        self.header.platform.devices.iter().filter(lost).map(absent).collect()
+    }
+
     fn owned(&self) -> Vec<(Bdf, Ownership)> {
         owner::read(&self.root, &self.header.platform)
     }
@@ -193,7 +205,7 @@ impl IoSession {
         for rotation in &mut self.rotations {
             self.lost_readings += rotation.stop(now_ns, &mut self.slices);
         }
-        IoDrain { owned: self.owned(), ..self.drain() }
+        IoDrain { owned: self.owned(), gone: self.gone(), ..self.drain() }
     }
 }
 

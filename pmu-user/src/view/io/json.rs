@@ -12,7 +12,7 @@ use super::{
     kind, levels, place,
 };
 use crate::{
-    drain::{Ending, Owner, io::IoHeader},
+    drain::{Ending, Owner, Stopped, io::IoHeader},
     metric::{
         Who,
         io::{IoReport, Label, Row, Subject},
@@ -95,7 +95,7 @@ pub(super) fn end(into: &mut dyn Write, report: &IoReport, ending: &Ending) -> i
         into,
         &json!({
             "schema": SCHEMA, "kind": "summary", "t": report.from_ns, "dt": report.length_ns,
-            "stopped": ending.stopped, "workload": ending.workload.map(words::workload),
+            "complete": ending.stopped != Stopped::Truncated, "stopped": ending.stopped, "workload": ending.workload.map(words::workload),
             "missing": report.missing, "losses": report.losses,
             "cost": {"cpu_ns": report.cost.cpu_ns, "resident_max_bytes": report.cost.resident_max_bytes,
                      "startup_ns": report.cost.startup_ns, "drains": report.cost.drains,

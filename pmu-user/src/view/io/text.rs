@@ -18,7 +18,7 @@ use super::{
     kind, levels, place,
 };
 use crate::{
-    drain::{Ending, io::IoHeader},
+    drain::{Ending, Stopped, io::IoHeader},
     metric::{
         Who,
         io::{IoReport, Label, Place, Row, Subject},
@@ -69,6 +69,9 @@ pub(super) fn whole(
     line(into, "counted", &format!("{} from {started}", duration(report.length_ns as f64)))?;
     if let Some(workload) = ending.workload {
         line(into, "command", &words::workload(workload))?;
+    }
+    if ending.stopped == Stopped::Truncated {
+        writeln!(into, "{WARNING}incomplete: the recording breaks off{WARNING:#}")?;
     }
     tables(into, style, report)?;
     levels::text(into, style, report)?;

@@ -1,0 +1,214 @@
+//! Whatever a header or a drain holds, a recording gives it back.
+
+use pmu_common::io::{block::BlockCount, net::NetCount};
+use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
+
+use super::{
+    BoxSlice, IoDrain, IoHeader, Named,
+    block::{BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
+    net::{Interface, NetOwner, NetRow},
+    testing::header,
+    traffic::Traffic,
+};
+use crate::{
+    drain::{Absent, Cost, ProgramRow},
+    machine::{
+        cgroup::CgroupId,
+        io::{
+            bdf::Bdf,
+            owner::{Ownership, User},
+        },
+    },
+    untrusted::Untrusted,
+};
+
+/// Numbers of uniform bit length.
+fn number() -> impl Strategy<Value = u64> {
+    (0_u32..=64, any::<u64>()).prop_map(|(bits, noise)| noise.checked_shr(64 - bits).unwrap_or(0))
+}
+
+/// Names are bytes, not text.
+fn name() -> impl Strategy<Value = Untrusted> {
+    prop::collection::vec(any::<u8>(), 0..12).prop_map(Untrusted::new)
+}
+
+fn few<S: Strategy>(one: S) -> impl Strategy<Value = Vec<S::Value>> {
+    prop::collection::vec(one, 0..4)
+}
+
+fn counted() -> impl Strategy<Value = Vec<(String, u64)>> {
+    few(("[a-z_]{1,9}", number()))
+}
+
+fn slice() -> impl Strategy<Value = BoxSlice> {
+    let places = (any::<u32>(), any::<u32>(), any::<u32>(), number());
+    (places, number(), few(number()), number(), number()).prop_map(
+        |((kind, at, group, slice), ended_ns, counts, enabled_ns, running_ns)| BoxSlice {
+            kind,
+            at,
+            slice,
+            group,
+            ended_ns,
+            counts,
+            enabled_ns,
+            running_ns,
+        },
+    )
+}
+
+fn whose() -> impl Strategy<Value = Whose> {
+    prop_oneof![
+        any::<u32>().prop_map(Whose::Process),
+        number().prop_map(|id| Whose::Cgroup(CgroupId(id))),
+        number().prop_map(|id| Whose::OnBehalfOf(CgroupId(id))),
+        Just(Whose::Kernel),
+        Just(Whose::Outsider),
+        Just(Whose::Unseen),
+        Just(Whose::Many),
+    ]
+}
+
+fn device() -> impl Strategy<Value = DeviceNumber> {
+    (any::<u32>(), any::<u32>()).prop_map(|(major, minor)| DeviceNumber { major, minor })
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop::sample::select(Operation::ALL.to_vec())
+}
+
+fn block() -> impl Strategy<Value = BlockRow> {
+    let buckets = || few((any::<u16>(), any::<u32>()));
+    let count = (number(), number(), number(), number()).prop_map(|(requests, bytes, queue_ns, partial)| {
+        BlockCount { requests, bytes, queue_ns, partial, ..BlockCount::ZERO }
+    });
+    (device(), operation(), whose(), name(), count, buckets(), buckets()).prop_map(
+        |(device, operation, whose, name, count, latency, queue)| BlockRow {
+            device,
+            operation,
+            whose,
+            name,
+            count,
+            latency,
+            queue,
+        },
+    )
+}
+
+fn in_flight() -> impl Strategy<Value = InFlightRow> {
+    (device(), operation(), whose(), number(), number(), number()).prop_map(
+        |(device, operation, whose, queued, issued, oldest_ns)| InFlightRow {
+            device,
+            operation,
+            whose,
+            queued,
+            issued,
+            oldest_ns,
+        },
+    )
+}
+
+fn net() -> impl Strategy<Value = NetRow> {
+    let owner = prop_oneof![
+        number().prop_map(|id| NetOwner::Cgroup(CgroupId(id))),
+        Just(NetOwner::Nobody),
+        Just(NetOwner::Outsider),
+        Just(NetOwner::Many),
+    ];
+    let interface = (any::<u32>(), any::<u32>(), name()).prop_map(|(namespace, index, name)| Interface {
+        namespace,
+        index,
+        name,
+    });
+    let count = (any::<[[u64; 3]; 2]>(), any::<[[u64; 3]; 2]>()).prop_map(|(packets, bytes)| NetCount {
+        packets,
+        bytes,
+        ..NetCount::ZERO
+    });
+    (interface, owner, count).prop_map(|(interface, owner, count)| NetRow { interface, owner, count })
+}
+
+fn traffic() -> impl Strategy<Value = Traffic> {
+    (number(), few(block()), few(in_flight()), few(net()), counted(), counted()).prop_map(
+        |(at_ns, block, in_flight, net, losses, missed)| Traffic {
+            at_ns,
+            block,
+            in_flight,
+            net,
+            losses,
+            missed,
+        },
+    )
+}
+
+fn owned() -> impl Strategy<Value = (Bdf, Ownership)> {
+    let bdf = (0_u32..0x1_0001, any::<u8>(), 0_u8..32, 0_u8..8)
+        .prop_map(|(domain, bus, device, function)| Bdf { domain, bus, device, function });
+    let users = || {
+        few((any::<u32>(), name(), name(), name()).prop_map(|(pid, name, cgroup, through)| User {
+            pid,
+            name,
+            cgroup,
+            through,
+        }))
+    };
+    let ownership = prop_oneof![
+        (any::<Option<u32>>(), name(), users()).prop_map(|(pid, cgroup, users)| Ownership::Exclusive {
+            pid,
+            cgroup,
+            users
+        }),
+        (users(), "[a-z ]{0,9}").prop_map(|(users, why)| Ownership::Shared { users, why }),
+        Just(Ownership::None),
+        "[a-z ]{0,9}".prop_map(Ownership::Unknown),
+    ];
+    (bdf, ownership)
+}
+
+fn drain() -> impl Strategy<Value = IoDrain> {
+    let named = (number(), name()).prop_map(|(cgroup, path)| Named { cgroup, path });
+    let gone = ("[a-z ]{0,9}", "[a-z ]{0,9}").prop_map(|(what, why)| Absent { what, why });
+    let programs = ("[a-z_]{1,9}", number(), number(), any::<Option<u64>>()).prop_map(
+        |(name, measured_runs, measured_ns, runs)| ProgramRow { name, measured_runs, measured_ns, runs },
+    );
+    let cost = (number(), number()).prop_map(|(cpu_ns, drains)| Cost { cpu_ns, drains, ..Cost::default() });
+    let rows = (few(slice()), prop::option::of(traffic()), few(named), few(owned()), few(gone));
+    (number(), rows, few(programs), cost, counted()).prop_map(
+        |(at_ns, (boxes, traffic, names, owned, gone), programs, cost, losses)| IoDrain {
+            at_ns,
+            boxes,
+            traffic,
+            names,
+            owned,
+            gone,
+            programs,
+            cost,
+            losses,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_drain_survives_a_recording(drain in drain()) {
+        let text = serde_json::to_string(&drain).unwrap();
+        prop_assert_eq!(serde_json::from_str::<IoDrain>(&text).unwrap(), drain);
+    }
+}
+
+#[test]
+fn a_header_survives_a_recording() {
+    let header = header();
+    let text = serde_json::to_string(&header).unwrap();
+    let read: IoHeader = serde_json::from_str(&text).unwrap();
+    assert_eq!((&read.plan, &read.platform), (&header.plan, &header.platform));
+    assert_eq!(serde_json::to_string(&read).unwrap(), text);
+}
+
+#[test]
+fn what_a_drain_does_not_say_is_empty() {
+    let cost = serde_json::to_string(&Cost::default()).unwrap();
+    let text = format!("{{\"at_ns\":5,\"cost\":{cost},\"losses\":[]}}");
+    let read: IoDrain = serde_json::from_str(&text).unwrap();
+    assert_eq!(read, IoDrain { at_ns: 5, ..IoDrain::default() });
+    assert_eq!(serde_json::to_string(&read).unwrap(), text);
+}
