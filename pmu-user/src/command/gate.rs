@@ -103,6 +103,7 @@ mod tests {
             length_ns: 1,
             rows: Vec::new(),
             levels: Vec::new(),
+            maps: Vec::new(),
             missing: Vec::new(),
             losses: losses.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
             cost: Cost::default(),

@@ -4,7 +4,7 @@ use pmu_common::io::{block::BlockCount, net::NetCount};
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 
 use super::{
-    BoxSlice, IoDrain, IoHeader, Named,
+    BoxSlice, IoDrain, IoHeader, Named, NamedDisk,
     block::{BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
     net::{Interface, NetOwner, NetRow},
     testing::header,
@@ -58,7 +58,7 @@ fn slice() -> impl Strategy<Value = BoxSlice> {
 
 fn whose() -> impl Strategy<Value = Whose> {
     prop_oneof![
-        any::<u32>().prop_map(Whose::Process),
+        (any::<u32>(), any::<u32>()).prop_map(|(pid, born)| Whose::Process { pid, born }),
         number().prop_map(|id| Whose::Cgroup(CgroupId(id))),
         number().prop_map(|id| Whose::OnBehalfOf(CgroupId(id))),
         Just(Whose::Kernel),
@@ -166,18 +166,20 @@ fn owned() -> impl Strategy<Value = (Bdf, Ownership)> {
 
 fn drain() -> impl Strategy<Value = IoDrain> {
     let named = (number(), name()).prop_map(|(cgroup, path)| Named { cgroup, path });
+    let disk = (device(), name()).prop_map(|(device, name)| NamedDisk { device, name });
     let gone = ("[a-z ]{0,9}", "[a-z ]{0,9}").prop_map(|(what, why)| Absent { what, why });
     let programs = ("[a-z_]{1,9}", number(), number(), any::<Option<u64>>()).prop_map(
         |(name, measured_runs, measured_ns, runs)| ProgramRow { name, measured_runs, measured_ns, runs },
     );
     let cost = (number(), number()).prop_map(|(cpu_ns, drains)| Cost { cpu_ns, drains, ..Cost::default() });
-    let rows = (few(slice()), prop::option::of(traffic()), few(named), few(owned()), few(gone));
+    let rows = (few(slice()), prop::option::of(traffic()), few(named), few(disk), few(owned()), few(gone));
     (number(), rows, few(programs), cost, counted()).prop_map(
-        |(at_ns, (boxes, traffic, names, owned, gone), programs, cost, losses)| IoDrain {
+        |(at_ns, (boxes, traffic, names, disks, owned, gone), programs, cost, losses)| IoDrain {
             at_ns,
             boxes,
             traffic,
             names,
+            disks,
             owned,
             gone,
             programs,
