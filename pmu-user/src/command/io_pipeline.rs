@@ -122,7 +122,10 @@ impl<'a> IoPipeline<'a> {
         }
         let mut report = self.report(&self.total, self.first.as_ref());
         report.levels = self.levels();
-        report.maps = self.agreement.report(self.names());
+        // Where no stack is counted, the host's summary says why, once.
+        if self.header.plan.kinds.iter().any(|kind| kind.name == "iio") {
+            report.maps = self.agreement.report(self.names());
+        }
         report.missing.extend_from_slice(&self.last.gone);
         self.view.whole(&report, ending)?;
         Ok(report)

@@ -82,17 +82,6 @@ pub enum Apart {
     Counters,
 }
 
-impl BoxGroup {
-    /// Writes what the `event`th event of the group counted into counts by operand: of a sum, all of it to its first operand.
-    pub fn fill(&self, event: usize, count: f64, counts: &mut [f64]) {
-        for sum in &self.sums[event] {
-            for (index, &operand) in sum.iter().enumerate() {
-                counts[operand as usize] = if index == 0 { count } else { 0.0 };
-            }
-        }
-    }
-}
-
 impl Boxes {
     /// Plans `metrics` (indices of the table's) for the PMUs of `catalog`. `parts` says by PMU what to ask about parts; a PMU that
     /// is not in it is asked about all together. Opens nothing; needs no privilege.

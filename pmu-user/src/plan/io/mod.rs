@@ -19,7 +19,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use self::{
-    boxes::{BoxPlan, Boxes, Parts},
+    boxes::{BoxGroup, BoxPlan, Boxes, Parts, Placement},
     free::{FreeCounter, free_running},
     request::{IoRequest, Reporting},
 };
@@ -151,6 +151,8 @@ impl IoPlan {
         let lost = lacking.into_iter().map(|(why, names)| Lost { row: names.join(", "), why });
         self.missing.extend(lost);
         self.kinds = found.plans.iter().map(|plan| kind(plan, table, catalog, root, self.tick)).collect();
+        let hoped = found.plans.iter().flat_map(|plan| &plan.groups);
+        self.missing.extend(hoped.filter(|group| group.placement == Placement::Hoped).map(uncertain));
         let apart = metrics.iter().filter(|metric| found.apart(**metric).is_some());
         self.apart = apart.map(|metric| table.model.metrics[*metric as usize].name.clone()).collect();
         self.kinds.extend(always_running(table, catalog, root));
@@ -250,6 +252,13 @@ fn kind(plan: &BoxPlan, table: &IoTable, catalog: &Catalog, root: &Path, tick: D
         },
         unit_bytes: Vec::new(),
     }
+}
+
+/// A group that only some kernels put on the right counters.
+fn uncertain(group: &BoxGroup) -> Lost {
+    let names: Vec<&str> = group.group.events.iter().map(|event| event.name.as_str()).collect();
+    let why = "counted; but an older kernel may not know which counters can count them all";
+    Lost { row: names.join(", "), why: why.to_owned() }
 }
 
 /// Boxes whose counters always run, a kind each: all of a kind's counters are one group, which is never stopped.
