@@ -4,6 +4,7 @@
 mod apportion;
 mod choice;
 mod devices;
+mod extent;
 pub mod formulas;
 pub mod latency;
 mod levels;
@@ -12,6 +13,7 @@ mod maximum;
 pub mod offline;
 mod places;
 mod report;
+mod terms;
 mod totals;
 mod traffic;
 

@@ -1,14 +1,11 @@
 //! The places that boxes stand for, and what is known of each.
 
-use super::{IoMetrics, Label, Measured, Row, Subject};
+use super::{IoMetrics, Label, Measured, Row, Subject, extent::Extent};
 use crate::{
     metric::value::Value,
     model::io::boxes::IoInterval,
     plan::io::{BoxSite, IoPlan},
-    table::{
-        io::{Of, Scope},
-        model::Metric,
-    },
+    table::io::Of,
 };
 
 /// What a row of numbers is about.
@@ -29,24 +26,13 @@ pub enum Place {
 }
 
 impl Place {
-    /// The smallest metrics that mean something here.
-    const fn smallest(self) -> Scope {
+    const fn extent(self) -> Extent {
         match self {
-            Self::Part(..) => Scope::Part,
-            Self::Stack(..) => Scope::Stack,
-            Self::Channel(..) => Scope::Channel,
-            Self::Link(..) => Scope::Link,
-            Self::Socket(_) | Self::Platform => Scope::Socket,
-        }
-    }
-
-    /// Does a metric of this scope mean something here? What is known of small places adds up to that of larger ones.
-    #[must_use]
-    pub const fn has(self, scope: Scope) -> bool {
-        match self {
-            Self::Platform | Self::Socket(_) => true,
-            Self::Stack(..) => matches!(scope, Scope::Stack | Scope::Part),
-            _ => scope as u8 == self.smallest() as u8,
+            Self::Part(..) => Extent::Part,
+            Self::Stack(..) => Extent::Stack,
+            Self::Channel(..) => Extent::Channel,
+            Self::Link(..) => Extent::Link,
+            Self::Socket(_) | Self::Platform => Extent::Whole,
         }
     }
 
@@ -102,19 +88,18 @@ impl IoMetrics {
     #[must_use]
     pub fn rows(&self, plan: &IoPlan, interval: &IoInterval, place: Place) -> Vec<Row> {
         let measured = Self::measured(plan, interval, place);
-        let values = (0..).zip(self.evaluate(&measured, place.of()));
-        let here = |metric: u32| self.table.scope(metric).is_some_and(|scope| place.has(scope));
-        let known = self.table.model.metrics.iter().zip(values);
-        let row = |(metric, (index, value)): (&Metric, (u32, Value))| {
-            here(index).then(|| Row {
+        let row = |(metric, value): (u32, Value)| {
+            let metric = &self.table.model.metrics[metric as usize];
+            Row {
                 subject: Subject::Place(place),
                 metric: metric.name.clone(),
                 unit: metric.unit.clone(),
                 value,
                 label: Label::System,
                 note: None,
-            })
+            }
         };
+        let known = self.evaluate(&measured, place.extent(), place.of()).into_iter().map(row);
         let events = self.events_of(plan, &measured).into_iter().map(|(event, value)| Row {
             subject: Subject::Place(place),
             metric: format!("event.{event}"),
@@ -131,7 +116,7 @@ impl IoMetrics {
             label: Label::System,
             note: None,
         });
-        known.filter_map(row).chain(free).chain(events).collect()
+        known.chain(free).chain(events).collect()
     }
 
     fn measured(plan: &IoPlan, interval: &IoInterval, place: Place) -> Measured {
