@@ -63,7 +63,7 @@ fn main() -> io::Result<()> {
         Some(file) => Box::new(File::create(file)?),
         None => Box::new(io::sink()),
     };
-    let (numbers, time) = reported(&header, &drains, into)?;
+    let (numbers, time) = reported(&header, drains, into)?;
     let each = SECONDS as f64;
     writeln!(stdout(), "{boxes} {} {}", numbers as f64 / each, time.as_secs_f64() * 1e3 / each)
 }
@@ -109,7 +109,7 @@ fn drain(plan: &IoPlan, second: u64) -> IoDrain {
 /// Numbers that were reported, and the CPU time that it took.
 fn reported(
     header: &IoHeader,
-    drains: &[IoDrain],
+    drains: Vec<IoDrain>,
     into: Box<dyn io::Write>,
 ) -> io::Result<(usize, Duration)> {
     let (plan, platform) = (&header.plan, &header.platform);
@@ -120,9 +120,9 @@ fn reported(
     let mut view = IoView::new(header, Format::Json, Style { rows_max: 20, blocks: true }, into);
     let (mut numbers, begun) = (0, cpu_time());
     for drain in drains {
-        let interval = IoInterval::of(drain, total.to_ns);
+        levels.add(&metrics, plan, &drain);
+        let interval = IoInterval::of(drain.boxes, total.to_ns, drain.at_ns);
         total.extend(&interval);
-        levels.add(&metrics, plan, drain);
         let mut rows = Vec::new();
         for port in &platform.ports {
             rows.extend(metrics.of_port(plan, &interval, platform, port));

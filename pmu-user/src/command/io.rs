@@ -219,7 +219,7 @@ async fn live(
     if args.talks() && output::is_watched() {
         output::talk("measuring; Ctrl-C ends it and prints the report");
     }
-    let mut keep = |drain: IoDrain| -> anyhow::Result<()> { Ok(pipeline.drain(&drain)?) };
+    let mut keep = |drain: IoDrain| -> anyhow::Result<()> { Ok(pipeline.drain(drain)?) };
     let outcome = run(&mut session, command, &mut keep).await?;
     keep(outcome.last)?;
     pipeline.finish(&outcome.ending, &gone(&header))?;

@@ -1,6 +1,10 @@
 //! The places that boxes stand for, and what is known of each.
 
-use super::{IoMetrics, Label, Measured, Row, Subject, extent::Extent};
+use super::{
+    IoMetrics, Label, Measured, Row, Subject,
+    choice::{wants_events, wants_place},
+    extent::Extent,
+};
 use crate::{
     metric::value::Value,
     model::io::boxes::IoInterval,
@@ -58,7 +62,7 @@ impl Place {
     }
 }
 
-/// Every place that the boxes of a plan stand for, the whole first, then die by die.
+/// Every place that the boxes of a plan stand for and about which something is to be shown, the whole first, then die by die.
 #[must_use]
 pub fn places(plan: &IoPlan) -> Vec<Place> {
     let mut found = vec![Place::Platform];
@@ -80,6 +84,7 @@ pub fn places(plan: &IoPlan) -> Vec<Place> {
     }
     found.sort_unstable();
     found.dedup();
+    found.retain(|place| wants_place(*place, &plan.report));
     found
 }
 
@@ -100,7 +105,12 @@ impl IoMetrics {
             }
         };
         let known = self.evaluate(&measured, place.extent(), place.of()).into_iter().map(row);
-        let events = self.events_of(plan, &measured).into_iter().map(|(event, value)| Row {
+        // There are many of them, each with an interval of its own.
+        let events = match wants_events(&plan.report) {
+            true => self.events_of(plan, &measured),
+            false => Vec::new(),
+        };
+        let events = events.into_iter().map(|(event, value)| Row {
             subject: Subject::Place(place),
             metric: format!("event.{event}"),
             unit: "counts".to_owned(),
