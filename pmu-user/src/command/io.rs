@@ -214,7 +214,7 @@ async fn live(
     }
     let mut keep = |drain: IoDrain| -> anyhow::Result<()> {
         recorder.drain(&drain);
-        Ok(pipeline.drain(&drain)?)
+        Ok(pipeline.drain(drain)?)
     };
     let outcome = run(&mut session, command, &mut keep).await?;
     keep(outcome.last)?;

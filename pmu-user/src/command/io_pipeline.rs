@@ -71,30 +71,31 @@ impl<'a> IoPipeline<'a> {
     }
 
     /// Takes a drain; writes a report if an interval is complete.
-    pub(super) fn drain(&mut self, drain: &IoDrain) -> std::io::Result<()> {
-        let interval = IoInterval::of(drain, self.total.to_ns);
-        self.total.extend(&interval);
-        self.cgroups.extend(drain.names.iter().map(|named| (named.cgroup, named.path.clone())));
-        self.disks.extend(drain.disks.iter().map(|named| (named.device, named.name.clone())));
-        if !drain.owned.is_empty() {
-            self.owned.clone_from(&drain.owned);
-        }
+    pub(super) fn drain(&mut self, mut drain: IoDrain) -> std::io::Result<()> {
         if let Some(metrics) = &self.metrics {
-            self.levels.add(metrics, &self.header.plan, drain);
+            self.levels.add(metrics, &self.header.plan, &drain);
         }
-        self.compare(&interval, drain);
-        self.now.clone_from(&drain.traffic);
+        let interval = IoInterval::of(std::mem::take(&mut drain.boxes), self.total.to_ns, drain.at_ns);
+        self.total.extend(&interval);
+        let names = std::mem::take(&mut drain.names);
+        self.cgroups.extend(names.into_iter().map(|named| (named.cgroup, named.path)));
+        self.disks.extend(drain.disks.drain(..).map(|named| (named.device, named.name)));
+        if !drain.owned.is_empty() {
+            self.owned = std::mem::take(&mut drain.owned);
+        }
+        self.compare(&interval, &drain);
+        self.now = drain.traffic.take();
         if self.first.is_none() {
-            self.first.clone_from(&drain.traffic);
-            self.reported.clone_from(&drain.traffic);
+            self.first.clone_from(&self.now);
+            self.reported.clone_from(&self.now);
         }
-        self.last = IoDrain { boxes: Vec::new(), traffic: None, ..drain.clone() };
+        self.last = drain;
         let Some(length) = self.header.plan.interval else { return Ok(()) };
-        self.open.extend(&interval);
+        self.open.append(interval);
         // Ticks are as far apart as the kernel lets them: one that is a little early ends its interval, too.
         let early = length.saturating_sub(self.header.plan.tick / 2);
         let due = self.open.from_ns.saturating_add(early.as_nanos() as u64);
-        if drain.at_ns >= due { self.report_interval() } else { Ok(()) }
+        if self.last.at_ns >= due { self.report_interval() } else { Ok(()) }
     }
 
     /// Holds what went through ports against what their parts counted.

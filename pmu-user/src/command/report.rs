@@ -75,7 +75,7 @@ fn of_io(args: &Args, recording: &IoRecording) -> anyhow::Result<u8> {
     let into = args.output.open(Stream::Stdout);
     let mut pipeline = IoPipeline::new(&recording.header, args.output.format(), args.output.style(), into)?;
     for drain in &recording.drains {
-        pipeline.drain(drain)?;
+        pipeline.drain(drain.clone())?;
     }
     let report = pipeline.finish(&ending(recording))?;
     gate::check_io(&args.fail_on, &report)?;

@@ -1,6 +1,6 @@
 //! What counters said about several owners together: a cgroup with those below it, or everything.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use crate::drain::slice::SliceRow;
 
@@ -8,14 +8,18 @@ use crate::drain::slice::SliceRow;
 /// a slice the same events count for every owner.
 #[must_use]
 pub fn sums<'a>(rows: impl IntoIterator<Item = &'a SliceRow>) -> Vec<SliceRow> {
-    let mut sums: BTreeMap<(u32, u64), SliceRow> = BTreeMap::new();
-    for row in rows {
-        match sums.get_mut(&(row.turns, row.slice)) {
-            Some(sum) => add(sum, row),
-            None => drop(sums.insert((row.turns, row.slice), row.clone())),
-        }
-    }
-    sums.into_values().collect()
+    // Owners come one after the other, each in order of time: sorting merges them, and only the first row of a slice is
+    // copied.
+    let mut rows: Vec<&SliceRow> = rows.into_iter().collect();
+    let slice = |row: &SliceRow| (row.turns, row.slice);
+    rows.sort_by_key(|row| slice(row));
+    let of_slice = rows.chunk_by(|one, next| slice(one) == slice(next));
+    let sum = |rows: &[&SliceRow]| {
+        let mut sum = rows[0].clone();
+        rows[1..].iter().for_each(|row| add(&mut sum, row));
+        sum
+    };
+    of_slice.map(sum).collect()
 }
 
 /// Adds another owner's row of the same slice. A recording may hold anything: what one row lacks is the other's.

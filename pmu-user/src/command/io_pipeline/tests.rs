@@ -20,7 +20,7 @@ fn report(header: &IoHeader, drains: &[IoDrain], format: Format) -> String {
     let mut bytes = Vec::new();
     let style = Style { rows_max: 20, blocks: false };
     let mut pipeline = IoPipeline::new(header, format, style, Box::new(&mut bytes)).unwrap();
-    drains.iter().for_each(|drain| pipeline.drain(drain).unwrap());
+    drains.iter().for_each(|drain| pipeline.drain(drain.clone()).unwrap());
     pipeline.finish(&ending()).unwrap();
     drop(pipeline);
     String::from_utf8(bytes).unwrap()

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{IoMetrics, Names, apportion::moved};
+use super::{IoMetrics, Names, apportion::moved, extent::Extent};
 use crate::{
     machine::io::{
         bdf::Bdf,
@@ -63,10 +63,10 @@ impl Agreement {
             let (Some(unit), Some(parts)) = (unit(names, port), port.parts.value()) else { continue };
             let measured = IoMetrics::of_unit(plan, interval, unit);
             for &part in parts {
-                let values = metrics.evaluate(&measured, Of::Part(part));
+                let values = metrics.evaluate(&measured, Extent::Part, Of::Part(part));
                 let bytes = BOTH_WAYS.iter().filter_map(|name| {
-                    let index = metrics.table.model.metric(name)?;
-                    match values.get(index as usize)? {
+                    let wanted = metrics.table.model.metric(name)?;
+                    match &values.iter().find(|(index, _)| *index == wanted)?.1 {
                         Value::Known(known) => Some(known.estimate * 1e6 * measured.seconds),
                         Value::Missing(_) => None,
                     }

@@ -21,13 +21,31 @@ pub fn chosen(rows: Vec<Row>, wanted: &Reporting, platform: &Platform) -> Vec<Ro
     rows.into_iter().filter(is).collect()
 }
 
+/// Does anyone want to see events as they were counted? What nobody wants need not be computed.
+pub(super) fn wants_events(wanted: &Reporting) -> bool {
+    wanted.by.contains(&Grouping::Event)
+}
+
+/// Does anyone want to see rows of this place?
+pub(super) fn wants_place(place: Place, wanted: &Reporting) -> bool {
+    let grouped = wanted.by.is_empty() || wanted.by.contains(&of_place(place)) || wants_events(wanted);
+    // A place is no device.
+    grouped && wanted.devices.is_empty()
+}
+
+const fn of_place(place: Place) -> Grouping {
+    match place {
+        Place::Platform | Place::Socket(_) => Grouping::Package,
+        Place::Stack(..) | Place::Part(..) | Place::Channel(..) | Place::Link(..) => Grouping::Stack,
+    }
+}
+
 fn grouping(row: &Row) -> Grouping {
     if row.metric.starts_with("event.") {
         return Grouping::Event;
     }
     match &row.subject {
-        Subject::Place(Place::Platform | Place::Socket(_)) => Grouping::Package,
-        Subject::Place(_) => Grouping::Stack,
+        Subject::Place(place) => of_place(*place),
         Subject::Device(..) | Subject::Disk(..) | Subject::Interface(..) | Subject::Owner(..) => {
             Grouping::Device
         }
@@ -58,7 +76,7 @@ fn is_of(subject: &Subject, wanted: &Reporting, ports: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::chosen;
+    use super::{chosen, wants_events, wants_place};
     use crate::{
         machine::{io::Platform, pmu::catalog::Catalog, testing::Tree},
         metric::{
@@ -101,6 +119,28 @@ mod tests {
         assert_eq!(found(&[], &[]), ["dram.bw", "vtd.iotlb_miss", "pcie.x", "block.x", "net.x"]);
         assert_eq!(found(&[Grouping::Event], &[]), ["event.UNC_IIO_CLOCKTICKS"]);
         assert_eq!(found(&[Grouping::Package, Grouping::Stack], &[]), ["dram.bw", "vtd.iotlb_miss"]);
+    }
+
+    #[test]
+    fn a_place_of_which_every_row_is_dropped_is_not_wanted() {
+        let places = [Place::Socket(0), Place::Stack(0, 1)];
+        let choices: [(&[Grouping], &[&str]); 6] = [
+            (&[], &[]),
+            (&[Grouping::Package], &[]),
+            (&[Grouping::Stack, Grouping::Device], &[]),
+            (&[Grouping::Event], &[]),
+            (&[Grouping::Device], &[]),
+            (&[], &["lo"]),
+        ];
+        for (by, devices) in choices {
+            let named = devices.iter().map(|name| (*name).to_owned()).collect();
+            let wanted = Reporting { by: by.to_vec(), devices: named, ..Reporting::default() };
+            let shown = |name: &str| found(by, devices).iter().any(|metric| metric == name);
+            let events = shown("event.UNC_IIO_CLOCKTICKS");
+            assert_eq!(wants_events(&wanted), events, "{by:?}");
+            let expected = [shown("dram.bw") || events, shown("vtd.iotlb_miss") || events];
+            assert_eq!(places.map(|place| wants_place(place, &wanted)), expected, "{by:?} {devices:?}");
+        }
     }
 
     #[test]

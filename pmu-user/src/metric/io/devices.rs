@@ -6,6 +6,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
 use super::{
     IoMetrics, Label, Measured, Row, Subject,
+    extent::Extent,
     link::{Rate, Traffic, figures},
 };
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
     metric::value::Value,
     model::io::boxes::IoInterval,
     plan::io::{BoxSite, IoPlan},
-    table::io::{Of, Scope},
+    table::io::Of,
     untrusted::Untrusted,
 };
 
@@ -33,10 +34,14 @@ impl IoMetrics {
     ) -> Vec<Row> {
         let values = match self.parts_of(plan, interval, platform, port) {
             Ok((measured, parts)) => {
-                let each = parts.iter().map(|&part| self.evaluate(&measured, Of::Part(part)));
-                each.reduce(|sum, next| sum.iter().zip(&next).map(|(a, b)| added(a, b)).collect())
+                let each = parts.iter().map(|&part| self.evaluate(&measured, Extent::Part, Of::Part(part)));
+                let both = |((metric, a), (_, b)): (&(u32, Value), &(u32, Value))| (*metric, added(a, b));
+                each.reduce(|sum, next| sum.iter().zip(&next).map(both).collect())
             }
-            Err(why) => Some(self.table.model.metrics.iter().map(|_| Value::Missing(why.clone())).collect()),
+            Err(why) => {
+                let metrics = self.metrics_of(Extent::Part);
+                Some(metrics.map(|metric| (metric, Value::Missing(why.clone()))).collect())
+            }
         };
         let Some(values) = values else { return Vec::new() };
         let subject = Subject::Device(port.bdf.to_string(), names(platform, port));
@@ -48,12 +53,9 @@ impl IoMetrics {
             label: Label::System,
             note: None,
         };
-        let of_part = |index: u32| self.table.scope(index) == Some(Scope::Part);
-        let metrics = (0..).zip(self.table.model.metrics.iter().zip(&values));
-        let mut rows: Vec<Row> = metrics
-            .filter(|(index, _)| of_part(*index))
-            .map(|(_, (metric, value))| row(&metric.name, &metric.unit, value.clone()))
-            .collect();
+        let known = values.iter().map(|(index, value)| (&self.table.model.metrics[*index as usize], value));
+        let mut rows: Vec<Row> =
+            known.map(|(metric, value)| row(&metric.name, &metric.unit, value.clone())).collect();
         let rate = platform.shared_link_of(*port.devices.first().unwrap_or(&port.bdf)).map_or_else(
             || Err("it stands on the root bus, where there is no link".to_owned()),
             |link| Rate::of(&link.current),
@@ -94,10 +96,10 @@ impl IoMetrics {
     }
 
     /// Bandwidths of a port. Where nothing counts what CPUs read from it by its completions, requests are counted.
-    fn traffic(&self, values: &[Value]) -> Traffic {
+    fn traffic(&self, values: &[(u32, Value)]) -> Traffic {
         let known = |name: &str| {
             let index = self.table.model.metric(name)?;
-            values.get(index as usize).cloned()
+            values.iter().find(|(metric, _)| *metric == index).map(|(_, value)| value.clone())
         };
         let named =
             |name: &str| known(name).unwrap_or_else(|| Value::Missing(format!("{name} is not measured")));

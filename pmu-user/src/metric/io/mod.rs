@@ -5,6 +5,7 @@ mod agreement;
 mod apportion;
 mod choice;
 mod devices;
+mod extent;
 pub mod formulas;
 pub mod latency;
 mod levels;
@@ -13,6 +14,7 @@ mod maximum;
 pub mod offline;
 mod places;
 mod report;
+mod terms;
 mod totals;
 mod traffic;
 

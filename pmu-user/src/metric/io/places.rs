@@ -1,14 +1,15 @@
 //! The places that boxes stand for, and what is known of each.
 
-use super::{IoMetrics, Label, Measured, Row, Subject};
+use super::{
+    IoMetrics, Label, Measured, Row, Subject,
+    choice::{wants_events, wants_place},
+    extent::Extent,
+};
 use crate::{
     metric::value::Value,
     model::io::boxes::IoInterval,
     plan::io::{BoxSite, IoPlan},
-    table::{
-        io::{Of, Scope},
-        model::Metric,
-    },
+    table::io::Of,
 };
 
 /// What a row of numbers is about.
@@ -29,24 +30,13 @@ pub enum Place {
 }
 
 impl Place {
-    /// The smallest metrics that mean something here.
-    const fn smallest(self) -> Scope {
+    const fn extent(self) -> Extent {
         match self {
-            Self::Part(..) => Scope::Part,
-            Self::Stack(..) => Scope::Stack,
-            Self::Channel(..) => Scope::Channel,
-            Self::Link(..) => Scope::Link,
-            Self::Socket(_) | Self::Platform => Scope::Socket,
-        }
-    }
-
-    /// Does a metric of this scope mean something here? What is known of small places adds up to that of larger ones.
-    #[must_use]
-    pub const fn has(self, scope: Scope) -> bool {
-        match self {
-            Self::Platform | Self::Socket(_) => true,
-            Self::Stack(..) => matches!(scope, Scope::Stack | Scope::Part),
-            _ => scope as u8 == self.smallest() as u8,
+            Self::Part(..) => Extent::Part,
+            Self::Stack(..) => Extent::Stack,
+            Self::Channel(..) => Extent::Channel,
+            Self::Link(..) => Extent::Link,
+            Self::Socket(_) | Self::Platform => Extent::Whole,
         }
     }
 
@@ -72,7 +62,7 @@ impl Place {
     }
 }
 
-/// Every place that the boxes of a plan stand for, the whole first, then die by die.
+/// Every place that the boxes of a plan stand for and about which something is to be shown, the whole first, then die by die.
 #[must_use]
 pub fn places(plan: &IoPlan) -> Vec<Place> {
     let mut found = vec![Place::Platform];
@@ -94,6 +84,7 @@ pub fn places(plan: &IoPlan) -> Vec<Place> {
     }
     found.sort_unstable();
     found.dedup();
+    found.retain(|place| wants_place(*place, &plan.report));
     found
 }
 
@@ -102,24 +93,25 @@ impl IoMetrics {
     #[must_use]
     pub fn rows(&self, plan: &IoPlan, interval: &IoInterval, place: Place) -> Vec<Row> {
         let measured = Self::measured(plan, interval, place);
-        let values = (0..).zip(self.evaluate(&measured, place.of()));
-        let here = |metric: u32| self.table.scope(metric).is_some_and(|scope| place.has(scope));
-        let known = self.table.model.metrics.iter().zip(values);
-        let row = |(metric, (index, value)): (&Metric, (u32, Value))| {
-            here(index).then(|| Row {
+        let row = |(index, value): (u32, Value)| {
+            let metric = &self.table.model.metrics[index as usize];
+            let apart = plan.apart.contains(&metric.name);
+            Row {
                 subject: Subject::Place(place),
                 metric: metric.name.clone(),
                 unit: metric.unit.clone(),
-                note: plan
-                    .apart
-                    .contains(&metric.name)
-                    .then(|| self.turns_of(&measured, index, place.of()))
-                    .flatten(),
+                note: apart.then(|| self.turns_of(&measured, index, place.of())).flatten(),
                 value,
                 label: Label::System,
-            })
+            }
         };
-        let events = self.events_of(plan, &measured).into_iter().map(|(event, value)| Row {
+        let known = self.evaluate(&measured, place.extent(), place.of()).into_iter().map(row);
+        // There are many of them, each with an interval of its own.
+        let events = match wants_events(&plan.report) {
+            true => self.events_of(plan, &measured),
+            false => Vec::new(),
+        };
+        let events = events.into_iter().map(|(event, value)| Row {
             subject: Subject::Place(place),
             metric: format!("event.{event}"),
             unit: "counts".to_owned(),
@@ -135,7 +127,7 @@ impl IoMetrics {
             label: Label::System,
             note: None,
         });
-        known.filter_map(row).chain(free).chain(events).collect()
+        known.chain(free).chain(events).collect()
     }
 
     fn measured(plan: &IoPlan, interval: &IoInterval, place: Place) -> Measured {

@@ -5,11 +5,15 @@
 
 use std::collections::BTreeMap;
 
+use super::{
+    extent::{Asked, Extent, asked},
+    terms::{Source, Terms},
+};
 use crate::{
     drain::{io::BoxSlice, slice::SliceRow},
     metric::{
         estimate::{Estimates, EventIndex, REPLICATES},
-        formulas::{Formulas, Inputs, Results},
+        formulas::{Inputs, Results},
         value::Value,
     },
     model::slice::sums,
@@ -22,9 +26,20 @@ use crate::{
 pub struct IoMetrics {
     /// The table.
     pub table: IoTable,
-    formulas: Formulas,
+    /// By operand of the table.
+    operands: Vec<Operand>,
+    /// By [`Extent`].
+    asked: [Asked; 5],
     /// By kind of the plan.
     kinds: Vec<Sources>,
+}
+
+/// What has to be known of an operand for every place.
+#[derive(Clone, Copy, Debug)]
+struct Operand {
+    /// The part that it counts for.
+    part: Option<u32>,
+    is_averaged: bool,
 }
 
 /// What one kind of boxes counts.
@@ -34,21 +49,6 @@ struct Sources {
     operands: Vec<Source>,
     /// By group: index of its first event among all of the kind's.
     firsts: Vec<usize>,
-}
-
-/// Where a kind of boxes counts an operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    /// An event, by its index among the kind's, counts it alone.
-    Event(EventIndex),
-    /// An event counts it with others, which are [`Source::Nothing`]: their sum is right, none of them is.
-    Sum(EventIndex),
-    /// It is in another's count, or of a part behind which nothing is.
-    Nothing,
-    /// These boxes should count it, and do not.
-    Uncounted,
-    /// Boxes of another kind count it.
-    Elsewhere,
 }
 
 /// What the boxes of one place counted.
@@ -66,7 +66,12 @@ impl IoMetrics {
     #[must_use]
     pub fn new(table: IoTable, plan: &IoPlan) -> Self {
         let kinds = plan.kinds.iter().map(|kind| Sources::new(&table, kind)).collect();
-        Self { kinds, formulas: Formulas::new(&table.model), table }
+        let operand = |(index, name): (u32, &String)| Operand {
+            part: part_of(name),
+            is_averaged: table.is_averaged(index),
+        };
+        let operands = (0..).zip(&table.model.operands).map(operand).collect();
+        Self { operands, asked: asked(&table), kinds, table }
     }
 
     /// Adds up what boxes counted: for each box of a place, its kind and its slices.
@@ -93,35 +98,46 @@ impl IoMetrics {
         Measured { estimates: Estimates::joined(parts), kinds, seconds }
     }
 
-    /// Every metric of a place, in the table's order; `of` says whether all of it is meant or one part.
+    /// Every metric that means something for a place, in the table's order; `of` says whether all of it is meant or one part.
     #[must_use]
-    pub fn evaluate(&self, measured: &Measured, of: Of) -> Vec<Value> {
-        let constants = self.constants(measured.seconds);
-        let evaluate = |replicate: Option<usize>| {
-            let counts = self.counts(measured, of, replicate);
+    pub(super) fn evaluate(&self, measured: &Measured, extent: Extent, of: Of) -> Vec<(u32, Value)> {
+        let asked = &self.asked[extent as usize];
+        let estimates = &measured.estimates;
+        let (constants, terms) = (self.constants(measured.seconds), self.terms(asked, measured, of));
+        let (mut counts, mut results) = (Vec::new(), Results::default());
+        terms.fill(&mut counts, |event| estimates.total(event));
+        asked.formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
+        let events: Vec<_> =
+            asked.metrics.iter().map(|(_, operands)| self.events(operands, measured, of)).collect();
+        let mut replicas: Vec<Option<f64>> = Vec::new();
+        // What is exact is so in every replicate.
+        if !estimates.are_exact() && events.iter().any(Result::is_ok) {
             let mut results = Results::default();
-            self.formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
-            results
-        };
-        let results = evaluate(None);
-        let replicas: Vec<Results> = (0..REPLICATES).map(|replicate| evaluate(Some(replicate))).collect();
-        let value = |metric: u32| {
-            let events = match self.events(metric, measured, of) {
-                Ok(events) => events,
-                Err(why) => return Value::Missing(why),
+            for replicate in 0..REPLICATES {
+                terms.fill(&mut counts, |event| estimates.replicate(event, replicate));
+                asked.formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
+                let values = asked.metrics.iter().map(|(metric, _)| asked.formulas.value(*metric, &results));
+                replicas.extend(values);
+            }
+        }
+        let value = |(at, events): (usize, Result<Vec<EventIndex>, String>)| {
+            let metric = asked.metrics[at].0;
+            let value = match (events, asked.formulas.value(metric, &results)) {
+                (Err(why), _) => Value::Missing(why),
+                (Ok(events), Some(estimate)) => {
+                    let replicas = replicas.iter().skip(at).step_by(asked.metrics.len()).copied();
+                    estimates.evaluated(&events, estimate, replicas)
+                }
+                (Ok(events), None) => {
+                    let missing = events.iter().find_map(|&event| estimates.why_missing(event));
+                    let why = || asked.formulas.why(metric, &self.table.model, &results);
+                    let words = || why().words(&self.table.model);
+                    Value::Missing(missing.map_or_else(words, str::to_owned))
+                }
             };
-            let Some(estimate) = self.formulas.value(metric, &results) else {
-                let missing = events.iter().find_map(|&event| match measured.estimates.value(event) {
-                    Value::Missing(why) => Some(why),
-                    Value::Known(_) => None,
-                });
-                let why = || self.formulas.why(metric, &self.table.model, &results).words(&self.table.model);
-                return Value::Missing(missing.unwrap_or_else(why));
-            };
-            let replicas = replicas.iter().map(|results| self.formulas.value(metric, results));
-            measured.estimates.evaluated(&events, estimate, replicas)
+            (metric, value)
         };
-        (0..self.table.model.metrics.len() as u32).map(value).collect()
+        events.into_iter().enumerate().map(value).collect()
     }
 
     /// The sum of some metrics over one slice of boxes that count together, and its length in s. `None` if the group that was
@@ -138,22 +154,23 @@ impl IoMetrics {
         let seconds = enabled_ns as f64 / 1e9 / boxes;
         let kind = self.kinds.get(first.kind as usize)?;
         let before = kind.firsts.get(first.group as usize)?;
-        let count = |(operand, source): (u32, &Source)| match source {
+        let count = |(operand, source): (&Operand, &Source)| match source {
             Source::Event(event) | Source::Sum(event) => {
                 let at = event.0.checked_sub(*before);
                 let of_box = |at| move |slice: &&BoxSlice| slice.counts.get(at).map(|count| *count as f64);
                 let sum = at.and_then(|at| slices.iter().map(of_box(at)).sum::<Option<f64>>());
-                let share = if self.table.is_averaged(operand) { boxes } else { 1.0 };
+                let share = if operand.is_averaged { boxes } else { 1.0 };
                 sum.map_or(f64::NAN, |sum| sum * scale / share)
             }
             Source::Nothing => 0.0,
             Source::Uncounted | Source::Elsewhere => f64::NAN,
         };
-        let counts: Vec<f64> = (0..).zip(&kind.operands).map(count).collect();
+        let counts: Vec<f64> = self.operands.iter().zip(&kind.operands).map(count).collect();
         let mut results = Results::default();
         let constants = self.constants(seconds);
-        self.formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
-        let values = metrics.iter().map(|&metric| self.formulas.value(metric, &results));
+        let formulas = &self.asked[Extent::Whole as usize].formulas;
+        formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
+        let values = metrics.iter().map(|&metric| formulas.value(metric, &results));
         Some((values.sum::<Option<f64>>()?, seconds))
     }
 
@@ -178,7 +195,7 @@ impl IoMetrics {
 
     /// How much of the time each event of a metric counted, for one whose events take different turns.
     pub(super) fn turns_of(&self, measured: &Measured, metric: u32, of: Of) -> Option<String> {
-        let events = self.events(metric, measured, of).ok()?;
+        let events = self.events(&self.table.events_of(metric, of), measured, of).ok()?;
         let coverage = |event: &EventIndex| Some(measured.estimates.value(*event).known()?.coverage);
         let each: Vec<String> = events
             .iter()
@@ -214,29 +231,26 @@ impl IoMetrics {
         found
     }
 
-    /// Counts by operand, NaN where there is none.
-    fn counts(&self, measured: &Measured, of: Of, replicate: Option<usize>) -> Vec<f64> {
-        let total = |event: EventIndex| match replicate {
-            None => measured.estimates.value(event).known().map(|known| known.estimate),
-            Some(replicate) => measured.estimates.replicate(event, replicate),
-        };
-        let count = |operand: u32| {
-            let (mut sum, mut boxes) = (None, 0);
-            for (source, first, count) in self.sources(measured, operand) {
-                let one = match source {
-                    Source::Event(event) | Source::Sum(event) => total(EventIndex(first + event.0)),
-                    Source::Nothing => Some(0.0),
-                    Source::Uncounted => None,
-                    Source::Elsewhere => continue,
-                };
-                boxes += count;
-                sum = Some(sum.unwrap_or(0.0) + one.unwrap_or(f64::NAN));
+    /// What can be asked about an extent.
+    pub(super) fn metrics_of(&self, extent: Extent) -> impl Iterator<Item = u32> {
+        self.asked[extent as usize].metrics.iter().map(|(metric, _)| *metric)
+    }
+
+    /// Where the counts of a place come from, as far as something is asked about them.
+    fn terms(&self, asked: &Asked, measured: &Measured, of: Of) -> Terms {
+        let mut terms = Terms::new(self.operands.len());
+        for &operand in &asked.operands {
+            let known = self.operands[operand as usize];
+            if !of.needs_part(known.part) {
+                terms.nothing(operand);
+                continue;
             }
-            let share = if self.table.is_averaged(operand) { boxes as f64 } else { 1.0 };
-            sum.map_or(f64::NAN, |sum| sum / share)
-        };
-        let counts: Vec<f64> = (0..self.table.model.operands.len() as u32).map(count).collect();
-        self.table.counts_of(&counts, of)
+            let boxes = terms.add(operand, self.sources(measured, operand));
+            if known.is_averaged {
+                terms.average(operand, boxes);
+            }
+        }
+        terms
     }
 
     /// Where the kinds of a place count an operand, where each one's events begin, and of how many boxes.
@@ -247,11 +261,12 @@ impl IoMetrics {
         })
     }
 
-    /// What a metric needs of what was counted.
-    fn events(&self, metric: u32, measured: &Measured, of: Of) -> Result<Vec<EventIndex>, String> {
+    /// What a metric with these operands needs of what was counted.
+    fn events(&self, operands: &[u32], measured: &Measured, of: Of) -> Result<Vec<EventIndex>, String> {
         let mut events = Vec::new();
-        for operand in self.table.events_of(metric, of) {
-            let name = self.table.operand(operand).unwrap_or("?");
+        let part = |operand: u32| self.operands[operand as usize].part;
+        for &operand in operands.iter().filter(|&&operand| of.needs_part(part(operand))) {
+            let name = || self.table.operand(operand).unwrap_or("?");
             let mut somewhere = false;
             for (source, first, _) in self.sources(measured, operand) {
                 somewhere |= source != Source::Elsewhere;
@@ -260,15 +275,15 @@ impl IoMetrics {
                     Source::Sum(event) if of == Of::All => events.push(EventIndex(first + event.0)),
                     Source::Nothing if of == Of::All => {}
                     Source::Sum(_) => return Err("the parts of this stack are counted together".to_owned()),
-                    Source::Nothing if part_of(name).is_some() => {
+                    Source::Nothing if part(operand).is_some() => {
                         return Err("no device is known behind this part".to_owned());
                     }
                     Source::Nothing | Source::Elsewhere => {}
-                    Source::Uncounted => return Err(format!("{name} was not counted")),
+                    Source::Uncounted => return Err(format!("{} was not counted", name())),
                 }
             }
             if !somewhere {
-                return Err(format!("no box here counts {name}"));
+                return Err(format!("no box here counts {}", name()));
             }
         }
         if events.is_empty() {

@@ -3,11 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    drain::{
-        SlotId,
-        io::{BoxSlice, IoDrain},
-        slice::SliceRow,
-    },
+    drain::{SlotId, io::BoxSlice, slice::SliceRow},
     model::slice::condense,
 };
 
@@ -29,14 +25,14 @@ pub struct IoInterval {
 }
 
 impl IoInterval {
-    /// What a drain adds to those before it, the last of which was read at `from_ns`.
+    /// What boxes counted between two drains.
     #[must_use]
-    pub fn of(drain: &IoDrain, from_ns: u64) -> Self {
+    pub fn of(slices: Vec<BoxSlice>, from_ns: u64, to_ns: u64) -> Self {
         let mut boxes: BTreeMap<BoxId, Vec<SliceRow>> = BTreeMap::new();
-        for slice in &drain.boxes {
+        for slice in slices {
             boxes.entry((slice.kind, slice.at)).or_default().push(row(slice));
         }
-        Self { from_ns, to_ns: drain.at_ns, boxes }
+        Self { from_ns, to_ns, boxes }
     }
 
     /// Adds what came after it.
@@ -45,9 +41,17 @@ impl IoInterval {
         for (id, rows) in &next.boxes {
             let all = self.boxes.entry(*id).or_default();
             all.extend_from_slice(rows);
-            if all.len() > SLICES_MAX {
-                condense(all);
-            }
+            fold(all);
+        }
+    }
+
+    /// The same, where nobody else needs what came after it.
+    pub fn append(&mut self, next: Self) {
+        self.to_ns = next.to_ns;
+        for (id, mut rows) in next.boxes {
+            let all = self.boxes.entry(id).or_default();
+            all.append(&mut rows);
+            fold(all);
         }
     }
 
@@ -58,8 +62,14 @@ impl IoInterval {
     }
 }
 
+fn fold(rows: &mut Vec<SliceRow>) {
+    if rows.len() > SLICES_MAX {
+        condense(rows);
+    }
+}
+
 /// A box's slice as an owner's: what owns the counts of a box is the box.
-fn row(slice: &BoxSlice) -> SliceRow {
+fn row(slice: BoxSlice) -> SliceRow {
     SliceRow {
         slot: SlotId { slot: slice.at, generation: 0 },
         turns: slice.kind,
@@ -68,7 +78,7 @@ fn row(slice: &BoxSlice) -> SliceRow {
         time_ns: slice.enabled_ns,
         always: Vec::new(),
         always_running_ns: Vec::new(),
-        counts: slice.counts.clone(),
+        counts: slice.counts,
         running_ns: slice.running_ns,
     }
 }
@@ -76,9 +86,9 @@ fn row(slice: &BoxSlice) -> SliceRow {
 #[cfg(test)]
 mod tests {
     use super::{IoInterval, SLICES_MAX};
-    use crate::drain::io::{BoxSlice, IoDrain};
+    use crate::drain::io::BoxSlice;
 
-    fn drain(at_ns: u64, slices: std::ops::Range<u64>) -> IoDrain {
+    fn slices(slices: std::ops::Range<u64>) -> Vec<BoxSlice> {
         let slice = |slice| BoxSlice {
             slice,
             group: (slice % 3) as u32,
@@ -87,16 +97,18 @@ mod tests {
             running_ns: 9,
             ..BoxSlice::default()
         };
-        IoDrain { at_ns, boxes: slices.map(slice).collect(), ..IoDrain::default() }
+        slices.map(slice).collect()
     }
 
     #[test]
     fn a_long_run_is_folded_and_nothing_is_lost() {
-        let mut total = IoInterval::default();
+        let (mut total, mut moved) = (IoInterval::default(), IoInterval::default());
         for tick in 0..40 {
-            let interval = IoInterval::of(&drain(tick + 1, tick * 50..tick * 50 + 50), tick);
+            let interval = IoInterval::of(slices(tick * 50..tick * 50 + 50), tick, tick + 1);
             total.extend(&interval);
+            moved.append(interval);
         }
+        assert_eq!((moved.to_ns, &moved.boxes), (total.to_ns, &total.boxes));
         let rows = &total.boxes[&(0, 0)];
         assert!(rows.len() <= SLICES_MAX, "{}", rows.len());
         assert_eq!(rows.iter().flat_map(|row| &row.counts).sum::<u64>(), (0..2000).sum::<u64>());

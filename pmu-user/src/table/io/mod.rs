@@ -129,7 +129,13 @@ impl Of {
     /// Does a question about it need this event?
     #[must_use]
     pub fn needs(self, event: &str) -> bool {
-        match (self, part_of(event)) {
+        self.needs_part(part_of(event))
+    }
+
+    /// Does a question about it need an event that counts for this part, or for none in particular?
+    #[must_use]
+    pub const fn needs_part(self, part: Option<u32>) -> bool {
+        match (self, part) {
             (Self::Part(wanted), Some(part)) => wanted == part,
             _ => true,
         }

@@ -1,0 +1,105 @@
+//! Counts by operand as sums of events: found once for a place, then filled in for the estimates and for every replicate.
+
+use crate::metric::estimate::EventIndex;
+
+/// Where one kind of boxes counts an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// An event, by its index among the kind's, counts it alone.
+    Event(EventIndex),
+    /// An event counts it with others, which are [`Source::Nothing`]: their sum is right, none of them is.
+    Sum(EventIndex),
+    /// It is in another's count, or of a part behind which nothing is.
+    Nothing,
+    /// These boxes should count it, and do not.
+    Uncounted,
+    /// Boxes of another kind count it.
+    Elsewhere,
+}
+
+/// Sums by operand. What is not named is not known.
+#[derive(Debug)]
+pub(super) struct Terms {
+    /// What is known without any event.
+    base: Vec<f64>,
+    /// Operands and what is added up for them.
+    events: Vec<(usize, EventIndex)>,
+    /// Operands that are averaged, over so many boxes.
+    averaged: Vec<(usize, f64)>,
+}
+
+impl Terms {
+    /// Of so many operands, about which nothing is known yet.
+    pub(super) fn new(operands: usize) -> Self {
+        Self { base: vec![f64::NAN; operands], events: Vec::new(), averaged: Vec::new() }
+    }
+
+    /// It is no part of the question.
+    pub(super) fn nothing(&mut self, operand: u32) {
+        self.base[operand as usize] = 0.0;
+    }
+
+    /// Adds up what every kind of boxes says about an operand: where it counts it, where its events begin, and of how many
+    /// boxes. Of how many boxes that is in all. Where nobody counts it, it is not known.
+    pub(super) fn add(
+        &mut self,
+        operand: u32,
+        sources: impl Iterator<Item = (Source, usize, usize)>,
+    ) -> usize {
+        let (mut base, mut boxes) = (None, 0);
+        for (source, first, count) in sources {
+            let known = match source {
+                Source::Event(event) | Source::Sum(event) => {
+                    self.events.push((operand as usize, EventIndex(first + event.0)));
+                    0.0
+                }
+                Source::Nothing => 0.0,
+                Source::Uncounted => f64::NAN,
+                Source::Elsewhere => continue,
+            };
+            base = Some(base.unwrap_or(0.0) + known);
+            boxes += count;
+        }
+        self.base[operand as usize] = base.unwrap_or(f64::NAN);
+        boxes
+    }
+
+    /// An operand that is not added up but averaged, over so many boxes.
+    pub(super) fn average(&mut self, operand: u32, boxes: usize) {
+        self.averaged.push((operand as usize, boxes as f64));
+    }
+
+    /// Counts by operand, NaN where there is none.
+    pub(super) fn fill(&self, counts: &mut Vec<f64>, total: impl Fn(EventIndex) -> Option<f64>) {
+        counts.clone_from(&self.base);
+        for &(operand, event) in &self.events {
+            counts[operand] += total(event).unwrap_or(f64::NAN);
+        }
+        for &(operand, boxes) in &self.averaged {
+            counts[operand] /= boxes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Source, Terms};
+    use crate::metric::estimate::EventIndex;
+
+    #[test]
+    fn kinds_are_added_up_and_clocks_are_averaged() {
+        let event = |index: usize| Source::Event(EventIndex(index));
+        let mut terms = Terms::new(6);
+        terms.add(0, [(event(1), 0, 2), (Source::Elsewhere, 5, 9), (event(0), 10, 3)].into_iter());
+        let boxes = terms.add(1, [(event(0), 0, 2), (Source::Nothing, 10, 3)].into_iter());
+        terms.average(1, boxes);
+        terms.add(2, [(event(0), 0, 2), (Source::Uncounted, 10, 3)].into_iter());
+        terms.add(3, [(Source::Elsewhere, 0, 2)].into_iter());
+        terms.nothing(4);
+        let mut counts = Vec::new();
+        terms.fill(&mut counts, |event| (event.0 != 99).then_some(event.0 as f64 + 100.0));
+        assert_eq!(counts[..2], [101.0 + 110.0, 100.0 / 5.0]);
+        assert!(counts[2].is_nan() && counts[3].is_nan() && counts[5].is_nan());
+        assert_eq!(counts[4], 0.0);
+    }
+}

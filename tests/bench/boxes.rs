@@ -1,0 +1,148 @@
+//! What a report every second of the boxes of a large machine costs after they were read: what they counted is estimated and
+//! written as JSON. `cargo xtask bench io` runs it; needs no privilege.
+//!
+//! The machine is the made one of two Sapphire Rapids with all devices known, and as many boxes of its cache as the largest
+//! of them have. Counts are made up. Prints a line: boxes, numbers reported a second, CPU time a second in ms. A file that
+//! is named gets the reports.
+
+#![expect(clippy::unwrap_used, reason = "a bench that panics says where")]
+
+use std::{
+    fs::File,
+    io::{self, Write as _, stdout},
+    time::Duration,
+};
+
+use pmbpf::{
+    drain::io::{BoxSlice, IoDrain, IoHeader},
+    machine::{Machine, io::Platform, pmu::catalog::Catalog},
+    metric::io::{IoMetrics, IoReport, Levels, Place, chosen, places, utilization},
+    model::io::boxes::IoInterval,
+    plan::{
+        io::{
+            BoxKind, IoPlan,
+            request::{IoRequest, Reporting},
+        },
+        request::{Descend, Inherit, Target},
+    },
+    table::io::load,
+    view::{Format, io::IoView, text::Style},
+};
+
+#[path = "../unpack.rs"]
+mod unpack;
+
+/// Reports that are made.
+const SECONDS: u64 = 20;
+const SECOND_NS: u64 = 1_000_000_000;
+/// Boxes of the cache, of all sockets.
+const CHA: usize = 120;
+
+fn main() -> io::Result<()> {
+    let made = unpack::machine("made-sapphire-rapids-two-sockets");
+    let catalog = Catalog::read(&made.root).unwrap();
+    let (machine, platform) = (Machine::read(&made.root).unwrap(), Platform::read(&made.root, &catalog));
+    let second = Some(Duration::from_secs(1));
+    let request = IoRequest {
+        target: Target::System,
+        inherit: Inherit::Yes,
+        descend: Descend::Yes,
+        model: None,
+        report: Reporting::default(),
+        interval: second,
+        duration: None,
+    };
+    let mut plan = IoPlan::new(&request, &machine, &catalog, &platform, &made.root).unwrap();
+    plan.kinds.iter_mut().filter(|kind| kind.name == "cha").for_each(grow);
+    let boxes: usize = plan.kinds.iter().map(|kind| kind.boxes.len()).sum();
+    let header =
+        IoHeader { version: String::new(), started_unix_ns: 0, machine, platform, plan, missing: Vec::new() };
+    let drains: Vec<IoDrain> = (1..=SECONDS).map(|second| drain(&header.plan, second)).collect();
+    let named = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let into: Box<dyn io::Write> = match named {
+        Some(file) => Box::new(File::create(file)?),
+        None => Box::new(io::sink()),
+    };
+    let (numbers, time) = reported(&header, drains, into)?;
+    let each = SECONDS as f64;
+    writeln!(stdout(), "{boxes} {} {}", numbers as f64 / each, time.as_secs_f64() * 1e3 / each)
+}
+
+/// More boxes of a kind, like those that it has.
+fn grow(kind: &mut BoxKind) {
+    let known = kind.boxes.clone();
+    for (number, site) in (0_u32..).zip(known.iter().cycle()).take(CHA).skip(known.len()) {
+        let mut site = site.clone();
+        site.unit = number;
+        kind.boxes.push(site);
+    }
+}
+
+/// What the session would read in a second: groups in turn, on all boxes of a kind at once.
+fn drain(plan: &IoPlan, second: u64) -> IoDrain {
+    let mut boxes = Vec::new();
+    for (number, kind) in (0_u32..).zip(&plan.kinds) {
+        let slice_ns = kind.turns.slice.as_nanos() as u64;
+        let each = SECOND_NS / slice_ns;
+        for slice in (second - 1) * each..second * each {
+            let group = slice % kind.turns.groups.len() as u64;
+            let events = kind.turns.groups[group as usize].events.len() as u64;
+            for at in 0..kind.boxes.len() as u64 {
+                let count = |event: u64| (slice * 7919 + at * 104_729 + event * 1_299_709) % 1_000_003;
+                boxes.push(BoxSlice {
+                    kind: number,
+                    at: at as u32,
+                    slice,
+                    group: group as u32,
+                    ended_ns: slice * slice_ns,
+                    counts: (0..events).map(count).collect(),
+                    enabled_ns: slice_ns,
+                    running_ns: slice_ns,
+                });
+            }
+        }
+    }
+    boxes.sort_by_key(|slice| slice.ended_ns);
+    IoDrain { at_ns: second * SECOND_NS, boxes, ..IoDrain::default() }
+}
+
+/// Numbers that were reported, and the CPU time that it took.
+fn reported(
+    header: &IoHeader,
+    drains: Vec<IoDrain>,
+    into: Box<dyn io::Write>,
+) -> io::Result<(usize, Duration)> {
+    let (plan, platform) = (&header.plan, &header.platform);
+    let table = load(plan.table.as_deref().unwrap()).unwrap();
+    let metrics = IoMetrics::new(table, plan);
+    let places: Vec<Place> = places(plan);
+    let (mut levels, mut total) = (Levels::default(), IoInterval::default());
+    let mut view = IoView::new(header, Format::Json, Style { rows_max: 20, blocks: true }, into);
+    let (mut numbers, begun) = (0, cpu_time());
+    for drain in drains {
+        levels.add(&metrics, plan, &drain);
+        let interval = IoInterval::of(drain.boxes, total.to_ns, drain.at_ns);
+        total.extend(&interval);
+        let mut rows = Vec::new();
+        for port in &platform.ports {
+            rows.extend(metrics.of_port(plan, &interval, platform, port));
+        }
+        rows.extend(places.iter().flat_map(|&place| metrics.rows(plan, &interval, place)));
+        rows.extend(utilization(&rows, header));
+        let report = IoReport {
+            from_ns: interval.from_ns,
+            length_ns: interval.to_ns - interval.from_ns,
+            rows: chosen(rows, &plan.report, platform),
+            ..IoReport::default()
+        };
+        numbers += report.rows.len();
+        view.interval(&report)?;
+    }
+    Ok((numbers, cpu_time() - begun))
+}
+
+/// Of this thread.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
