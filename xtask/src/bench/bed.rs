@@ -21,21 +21,22 @@ use crate::command::{output, root, run};
 const SETTLE: Duration = Duration::from_millis(1300);
 
 /// Workloads that benches run.
-const WORKLOADS: [&str; 2] = ["chunks", "pingpong"];
+const WORKLOADS: [&str; 3] = ["chunks", "pingpong", "calls"];
 
 /// Where everything is.
 pub(super) struct Bed {
     pub(super) pmbpf: PathBuf,
     pub(super) planner: PathBuf,
     pub(super) io: PathBuf,
+    pub(super) boxes: PathBuf,
     pub(super) rounds: u32,
     pub(super) cpus: usize,
     folder: PathBuf,
 }
 
 impl Bed {
-    /// On what was built: pmbpf, the bench of the planner, and that of I/O.
-    pub(super) fn new([pmbpf, planner, io]: [PathBuf; 3], rounds: u32) -> anyhow::Result<Self> {
+    /// On what was built: pmbpf, the bench of the planner, that of I/O, and that of boxes.
+    pub(super) fn new([pmbpf, planner, io, boxes]: [PathBuf; 4], rounds: u32) -> anyhow::Result<Self> {
         let folder = root().join("target/bench");
         fs::create_dir_all(&folder)?;
         for name in WORKLOADS {
@@ -44,7 +45,7 @@ impl Bed {
             compiler.args(["-O1", "-g", "-fno-omit-frame-pointer", "-o"]).arg(folder.join(name)).arg(source);
             run(&mut compiler).context("the benches need a C compiler, cc")?;
         }
-        Ok(Self { pmbpf, planner, io, rounds, cpus: thread::available_parallelism()?.get(), folder })
+        Ok(Self { pmbpf, planner, io, boxes, rounds, cpus: thread::available_parallelism()?.get(), folder })
     }
 
     /// A file for a collector to write.

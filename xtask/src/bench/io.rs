@@ -1,4 +1,4 @@
-//! What a block request and a packet cost.
+//! What a block request and a packet cost, and many boxes.
 
 use std::process::Command;
 
@@ -6,6 +6,7 @@ use anyhow::bail;
 
 use super::{
     bed::{Bed, numbers},
+    boxes,
     figure::{Section, Spread},
 };
 
@@ -33,5 +34,5 @@ pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
     section.figure("block request that waits in a queue (mq-deadline)", queued, "ns/request");
     section.figure("packet sent", sent, "ns/packet");
     section.figure("packet received", received, "ns/packet");
-    Ok(vec![section])
+    Ok(vec![section, boxes::report(bed)?, boxes::measure(bed)?])
 }

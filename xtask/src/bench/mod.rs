@@ -4,6 +4,7 @@
 //! difference within a round. Shared machines drift; differences within a second or two do not.
 
 mod bed;
+mod boxes;
 mod figure;
 mod io;
 mod owners;
@@ -12,7 +13,7 @@ mod sampling;
 mod start;
 mod switches;
 
-use std::{env, io::Write as _, process::Command};
+use std::{env, io::Write as _, path::PathBuf, process::Command};
 
 use anyhow::bail;
 
@@ -45,33 +46,33 @@ const BENCHES: [(&str, Bench); 6] = [
     ("io", io::measure),
 ];
 
-/// Set when this process was started again as root: where pmbpf and the benches of the planner and of I/O lie.
-const BUILT: [&str; 3] = ["PMBPF_BENCH_BUILT", "PMBPF_BENCH_PLANNER", "PMBPF_BENCH_IO"];
+/// Set when this process was started again as root: where pmbpf and the benches of the planner, of I/O and of boxes lie.
+const BUILT: [&str; 4] = ["PMBPF_BENCH_BUILT", "PMBPF_BENCH_PLANNER", "PMBPF_BENCH_IO", "PMBPF_BENCH_BOXES"];
 
 /// Runs them, and prints a section as soon as it is measured.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(unknown) = args.only.iter().find(|name| BENCHES.iter().all(|(known, _)| known != name)) {
         bail!("no bench `{unknown}`; there are switches, sampling, owners, start, plan and io");
     }
-    let [pmbpf, planner, io] = match BUILT.map(env::var_os) {
-        [Some(pmbpf), Some(planner), Some(io)] => [pmbpf.into(), planner.into(), io.into()],
-        _ => [build::release(Architecture::HOST)?, build::bench("schedule")?, build::bench("io")?],
+    let built = match BUILT.map(env::var_os) {
+        [Some(pmbpf), Some(planner), Some(io), Some(boxes)] => [pmbpf, planner, io, boxes].map(PathBuf::from),
+        _ => [
+            build::release(Architecture::HOST)?,
+            build::bench("schedule")?,
+            build::bench("io")?,
+            build::bench("boxes")?,
+        ],
     };
     if !is_root() {
         let mut again = as_root("env")?;
-        again.args(
-            BUILT
-                .iter()
-                .zip([&pmbpf, &planner, &io])
-                .map(|(name, path)| format!("{name}={}", path.display())),
-        );
+        again.args(BUILT.iter().zip(&built).map(|(name, path)| format!("{name}={}", path.display())));
         again.arg(env::current_exe()?).arg("bench");
         return succeed(again.args(["--rounds", &args.rounds.to_string()]).args(&args.only));
     }
     if !exists("perf") {
         bail!("there is no perf to compare with: install it (Debian: linux-perf)");
     }
-    let bed = Bed::new([pmbpf, planner, io], args.rounds)?;
+    let bed = Bed::new(built, args.rounds)?;
     let perf = crate::command::output(Command::new("perf").arg("--version"))?;
     say(&format!("pmbpf against {}, {} CPUs, {} rounds", perf.trim(), bed.cpus, bed.rounds));
     let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);

@@ -1,7 +1,7 @@
 //! Guests: stock Debian kernels under emulation, in which programs and tests run as root.
 //!
 //! `apt` fetches packages, `tools` holds the programs that make guests, `kernel` finds kernels, `image` makes disks,
-//! `module` builds the simulated PMUs, `lint` checks them, `workloads` builds the live ring's programs, `ring` runs tests, `qemu` knows the emulator, `guest` one running guest, `bed` all guests of a
+//! `module` builds the simulated PMUs, `lint` checks them, `workloads` builds the live ring's programs, `ring` runs tests, `simulated` scripts of benches, `qemu` knows the emulator, `guest` one running guest, `bed` all guests of a
 //! kernel.
 
 mod apt;
@@ -13,6 +13,7 @@ pub(crate) mod lint;
 mod module;
 mod qemu;
 pub(crate) mod ring;
+pub(crate) mod simulated;
 mod tools;
 mod workloads;
 

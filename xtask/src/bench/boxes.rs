@@ -1,0 +1,253 @@
+//! What `pmbpf io` costs in user space on a large machine: a guest whose PMUs are those of a two-socket Sapphire Rapids.
+//!
+//! Guests are emulated, so everything takes longer there than it would here, and system calls more so than loops. How much
+//! longer, the same work tells that runs in both. The simulated counters are memory, and real ones take up to a microsecond
+//! each to read or set: that is not in the figure.
+
+use std::{fmt::Write as _, process::Command, time::Duration};
+
+use anyhow::{Context as _, anyhow, bail};
+use serde_json::Value;
+
+use super::{
+    bed::{Bed, numbers, ratio},
+    figure::{Section, Spread},
+};
+use crate::{
+    command::root,
+    vm::{kernel::Series, simulated::Simulated},
+};
+
+/// Boxes of the XCC die of a Sapphire Rapids with 48 slices of its cache, twice.
+const PMUS: &str = "core=0 dies=2 iio=12 irp=12 cha=48 imc=8 imc_free_running=0 upi=4";
+const BOXES: usize = 2 * (12 + 12 + 48 + 8 + 4);
+const KERNEL: &str = "6.12";
+/// The same work in the guest and here: system calls, and what pmbpf computes.
+const CALLS: &str = "calls";
+const REPORTS: &str = "reports";
+/// The machine that the reports are of, below the workspace.
+const MACHINE: &str = "tests/machines/made-sapphire-rapids-two-sockets.made";
+const PMBPF: &str = "target/release/pmbpf io --cpu-model sapphirerapids -I 1s --json -q";
+/// Runs of two lengths, in s: what they differ by has neither start nor end.
+const LENGTHS: [u32; 2] = [5, 20];
+/// A round takes a minute.
+const ROUNDS_MAX: u32 = 5;
+const ROUND_MAX: Duration = Duration::from_secs(300);
+/// Share of a core that pmbpf may take, in %.
+const SHARE_MAX: f64 = 1.0;
+
+/// CPU time, or how much longer things take: in user space, and in system calls.
+#[derive(Clone, Copy)]
+struct Times {
+    user: f64,
+    system: f64,
+}
+
+impl Times {
+    fn all(self) -> f64 {
+        self.user + self.system
+    }
+
+    /// What a share of a core of the guest is of one here.
+    fn over(self, factors: Self) -> f64 {
+        self.user / factors.user + self.system / factors.system
+    }
+}
+
+/// What one round says.
+struct Round {
+    /// Shares of a core of the guest, in %.
+    pmbpf: Times,
+    perf: Times,
+    /// How much longer the same work takes there.
+    factors: Times,
+}
+
+/// CPU time of the reports alone, on this machine.
+pub(super) fn report(bed: &Bed) -> anyhow::Result<Section> {
+    let (mut boxes, mut shares) = (0.0, Vec::new());
+    for _ in 0..bed.rounds {
+        let [count, _, time_ms] = numbers(Command::new(&bed.boxes))?[..] else {
+            bail!("the bench of boxes printed no three numbers");
+        };
+        boxes = count;
+        shares.push(time_ms / 10.0);
+    }
+    let how = [
+        "cargo bench --bench boxes",
+        "made-up counts of the made machine of two Sapphire Rapids, with the largest cache; all devices known; nothing is read",
+    ];
+    let mut section = Section::new("estimating and writing as JSON, once a second", &how);
+    section.figure(format!("{boxes} boxes, of a core"), Spread::of(shares), "%");
+    Ok(section)
+}
+
+/// Shares of a core, or a section that says why there are none.
+pub(super) fn measure(bed: &Bed) -> anyhow::Result<Section> {
+    let series: Series = KERNEL.parse().map_err(|error: String| anyhow!(error))?;
+    let more = [(bed.file(CALLS), CALLS), (bed.boxes.clone(), REPORTS), (root().join(MACHINE), MACHINE)];
+    let guests = match Simulated::new(&series, &more) {
+        Ok(guests) => guests,
+        Err(error) => {
+            let why = format!("SKIPPED, no guest can be made: {error:#}");
+            return Ok(Section::new("user space on two sockets", &[&why]));
+        }
+    };
+    let groups = groups(&guests)?;
+    let script = script(&groups);
+    let mut rounds = Vec::new();
+    for _ in 0..bed.rounds.min(ROUNDS_MAX) {
+        let [_, _, user] = numbers(Command::new(&bed.boxes))?[..] else {
+            bail!("the bench of boxes printed no three numbers");
+        };
+        let [system] = numbers(Command::new(bed.file(CALLS)))?[..] else {
+            bail!("{CALLS} printed no time");
+        };
+        rounds.push(round(&guests.output(PMUS, &script, ROUND_MAX)?, Times { user, system })?);
+    }
+    Ok(section(&rounds, &groups))
+}
+
+fn section(rounds: &[Round], groups: &str) -> Section {
+    let of = |pick: fn(&Round) -> f64| -> Vec<f64> { rounds.iter().map(pick).collect() };
+    let (pmbpf, perf) = (of(|round| round.pmbpf.all()), of(|round| round.perf.all()));
+    let boxes = format!("{BOXES} boxes, in a guest of Linux {KERNEL} with the simulated PMUs ({PMUS})");
+    let perf_line = format!("perf stat -a -I 1000 -e '{groups}' (what pmbpf counts first, and nothing else)");
+    let [short, long] = LENGTHS;
+    let how = format!(
+        "user and system time of the process: that of {long} s less that of {short} s, over {} s",
+        long - short
+    );
+    let title = format!("user space on two sockets, {boxes}");
+    let mut section = Section::new(
+        title,
+        &[
+            PMBPF,
+            &perf_line,
+            &how,
+            "factors: CPU time of the same work in the guest over that here; for user mode, of cargo bench --bench boxes; for \
+         system calls, of those that stop, read and start software counters (tests/workloads/calls.c)",
+            "the share here: user and system time in the guest, each over its factor; simulated counters are memory, real ones \
+         registers",
+        ],
+    );
+    section.figure("pmbpf, of a core of the guest", Spread::of(pmbpf.clone()), "%");
+    section.figure("  of that in user mode", Spread::of(of(|round| round.pmbpf.user)), "%");
+    section.figure("perf stat, of a core of the guest", Spread::of(perf.clone()), "%");
+    section.figure("pmbpf over perf stat", ratio(&pmbpf, &perf), "");
+    section.figure("user mode is slower there by", Spread::of(of(|round| round.factors.user)), "");
+    section.figure("system calls are slower there by", Spread::of(of(|round| round.factors.system)), "");
+    let here = of(|round| round.pmbpf.over(round.factors));
+    section.promise("pmbpf, of a core here", Spread::of(here), "%", SHARE_MAX);
+    section.figure("perf stat, of a core here", Spread::of(of(|round| round.perf.over(round.factors))), "%");
+    section
+}
+
+/// For perf: of each kind of boxes the first group that pmbpf counts there.
+fn groups(guests: &Simulated) -> anyhow::Result<String> {
+    let printed = guests.output(PMUS, &format!("{PMBPF} --dry-run"), ROUND_MAX)?;
+    let plan = printed.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
+    let plan = plan.with_context(|| format!("pmbpf printed no plan: {printed}"))?;
+    let kinds = plan["kinds"].as_array().context("the plan has no kinds of boxes")?;
+    let boxes: usize = kinds.iter().filter_map(|kind| kind["boxes"].as_array()).map(Vec::len).sum();
+    if boxes != BOXES {
+        bail!("the guest has {boxes} boxes, not {BOXES}");
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    let mut text = String::new();
+    for kind in kinds {
+        let name = kind["name"].as_str().context("a kind has no name")?;
+        if seen.contains(&name) {
+            continue;
+        }
+        seen.push(name);
+        let events = kind["turns"]["groups"][0]["events"].as_array().context("a kind has no group")?;
+        let events: Vec<String> = events.iter().map(|event| selection(name, event)).collect();
+        write!(text, "{}{{{}}}", if text.is_empty() { "" } else { "," }, events.join(","))?;
+    }
+    Ok(text)
+}
+
+/// An event as perf takes it: the words that select it.
+fn selection(kind: &str, event: &Value) -> String {
+    let words = event["words"].as_array().into_iter().flatten().filter_map(Value::as_u64);
+    let words = words.enumerate().filter(|(index, word)| *index == 0 || *word != 0);
+    let words: Vec<String> = words
+        .map(|(index, word)| match index {
+            0 => format!("config={word:#x}"),
+            index => format!("config{index}={word:#x}"),
+        })
+        .collect();
+    format!("uncore_{kind}/{}/", words.join(","))
+}
+
+/// What a round runs: each side at both lengths, and the work that tells how slow a guest is. Prints user and system time of
+/// each.
+fn script(groups: &str) -> String {
+    let here = root().display().to_string();
+    // The bench of boxes looks for its machine where it was built. What runs first reads its program from the disk, so
+    // everything runs once before it is measured.
+    let mut script = format!(
+        "TIMEFORMAT='%U %S'\nmkdir -p '{here}/pmu-user'\nln -s /work/tests '{here}/tests'\n\
+         {PMBPF} --duration 1s >/tmp/out 2>&1\nperf stat -a -I 1000 -x , -o /tmp/out -e '{groups}' sleep 1\n"
+    );
+    for seconds in LENGTHS {
+        // What they print would be in the way of the times.
+        let _ = write!(
+            script,
+            "time {PMBPF} --duration {seconds}s >/tmp/out 2>&1\n\
+             time perf stat -a -I 1000 -x , -o /tmp/out -e '{groups}' sleep {seconds}\n\
+             ./{REPORTS} >/tmp/out\nread -r _ _ user </tmp/out\necho \"$user $(./{CALLS})\"\n"
+        );
+    }
+    script
+}
+
+/// Reads what the script printed, line by line; what the same work took `here`.
+fn round(printed: &str, here: Times) -> anyhow::Result<Round> {
+    let wrong = || format!("a guest printed no times: {printed}");
+    let mut lines = Vec::new();
+    for line in printed.lines() {
+        let numbers: Result<Vec<f64>, _> = line.split_whitespace().map(str::parse::<f64>).collect();
+        let [user, system] = numbers.with_context(wrong)?[..] else { bail!(wrong()) };
+        lines.push(Times { user, system });
+    }
+    let [pmbpf_short, perf_short, loop_first, pmbpf_long, perf_long, loop_then] = lines[..] else {
+        bail!(wrong());
+    };
+    let seconds = f64::from(LENGTHS[1] - LENGTHS[0]);
+    let both = |a: Times, b: Times, of: &dyn Fn(f64, f64) -> f64| Times {
+        user: of(a.user, b.user),
+        system: of(a.system, b.system),
+    };
+    let share = |short: f64, long: f64| 100.0 * (long - short) / seconds;
+    let there = both(loop_first, loop_then, &f64::midpoint);
+    Ok(Round {
+        pmbpf: both(pmbpf_short, pmbpf_long, &share),
+        perf: both(perf_short, perf_long, &share),
+        factors: both(there, here, &|there, here| there / here),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Times, round, selection};
+
+    #[test]
+    fn a_share_is_what_the_longer_run_took_more() {
+        let here = Times { user: 0.5, system: 0.1 };
+        let printed = "0.5 0.5\n0.1 0.1\n2.0 3.0\n2.0 3.5\n0.2 0.3\n4.0 5.0\n";
+        let found = round(printed, here).unwrap();
+        assert_eq!((found.pmbpf.user, found.pmbpf.system, found.pmbpf.all()), (10.0, 20.0, 30.0));
+        assert_eq!((found.factors.user, found.factors.system), (6.0, 40.0));
+        assert!((found.pmbpf.over(found.factors) - (10.0 / 6.0 + 0.5)).abs() < 1e-9);
+        assert!(round("0.5 0.5\n", here).is_err());
+        assert!(round(&printed.replace("0.1 0.1", "perf: no such event"), here).is_err());
+    }
+
+    #[test]
+    fn perf_is_given_the_words_that_select_an_event() {
+        let event = serde_json::json!({"name": "x", "words": [0x70ff_0011_u64, 0, 5]});
+        assert_eq!(selection("iio", &event), "uncore_iio/config=0x70ff0011,config2=0x5/");
+    }
+}
