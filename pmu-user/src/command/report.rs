@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use super::{
     failure::{Quality, Usage},
     gate::{self, Gate},
-    io_pipeline::IoPipeline,
+    io::IoPipeline,
     output::{self, Stream},
     pipeline::{self, Pipeline},
 };

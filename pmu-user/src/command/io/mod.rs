@@ -1,5 +1,9 @@
 //! `pmbpf io`: what PCIe devices, memory, links and block and network devices did, and whose doing it was.
 
+mod dry_run;
+mod limits;
+mod pipeline;
+
 use std::{
     ffi::OsString,
     io::Write as _,
@@ -7,11 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub(super) use self::pipeline::IoPipeline;
 use super::{
     failure::{InsteadOfCommand, Usage},
     gate::{self, Gate},
-    io_dry_run, io_limits,
-    io_pipeline::IoPipeline,
     output::{self, Stream},
     parse,
     recorder::Keep,
@@ -72,7 +75,7 @@ pub(super) struct Args {
     cpu_model: Option<String>,
 
     /// The most that memory can carry in GB/s, of all sockets together; by default what its modules are specified for
-    #[arg(long, value_name = "GB/S", value_parser = io_limits::gigabytes, alias = "dram-bandwidth-limits", help_heading = "Counters")]
+    #[arg(long, value_name = "GB/S", value_parser = limits::gigabytes, alias = "dram-bandwidth-limits", help_heading = "Counters")]
     dram_max: Option<f64>,
     /// Measure before the run what memory can carry: all CPUs copy for half a second
     #[arg(long, conflicts_with = "dram_max", help_heading = "Counters")]
@@ -86,7 +89,7 @@ pub(super) struct Args {
     device: Vec<String>,
     /// Where a bandwidth ends to be low and begins to be high, as dram=60,120 (GB/s), pcie=2000,8000 (MB/s), upi=30,60 (%); by
     /// default thirds of the maximum (repeatable)
-    #[arg(long, value_name = "NAME=LOW,HIGH", value_parser = io_limits::limits, help_heading = "Output")]
+    #[arg(long, value_name = "NAME=LOW,HIGH", value_parser = limits::limits, help_heading = "Output")]
     limits: Vec<Limits>,
     #[command(flatten)]
     keep: Keep,
@@ -180,7 +183,7 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
         return summary(args, &machine, &platform);
     }
     if args.dry_run {
-        io_dry_run::print(&plan, &mut *args.format.open(Stream::Stdout), args.format.format())?;
+        dry_run::print(&plan, &mut *args.format.open(Stream::Stdout), args.format.format())?;
         return Ok(0);
     }
     args.keep.check()?;

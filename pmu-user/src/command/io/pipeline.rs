@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Turns drains into reports.
-pub(super) struct IoPipeline<'a> {
+pub(in crate::command) struct IoPipeline<'a> {
     header: &'a IoHeader,
     metrics: Option<IoMetrics>,
     places: Vec<Place>,
@@ -44,7 +44,7 @@ pub(super) struct IoPipeline<'a> {
 
 impl<'a> IoPipeline<'a> {
     /// A pipeline for the run that `header` describes.
-    pub(super) fn new(
+    pub(in crate::command) fn new(
         header: &'a IoHeader,
         format: Format,
         style: Style,
@@ -71,7 +71,7 @@ impl<'a> IoPipeline<'a> {
     }
 
     /// Takes a drain; writes a report if an interval is complete.
-    pub(super) fn drain(&mut self, mut drain: IoDrain) -> std::io::Result<()> {
+    pub(in crate::command) fn drain(&mut self, mut drain: IoDrain) -> std::io::Result<()> {
         if let Some(metrics) = &self.metrics {
             self.levels.add(metrics, &self.header.plan, &drain);
         }
@@ -117,7 +117,7 @@ impl<'a> IoPipeline<'a> {
     }
 
     /// Writes the interval that is still open, and the whole run's report.
-    pub(super) fn finish(&mut self, ending: &Ending) -> std::io::Result<IoReport> {
+    pub(in crate::command) fn finish(&mut self, ending: &Ending) -> std::io::Result<IoReport> {
         if self.header.plan.interval.is_some() && self.open.to_ns > self.open.from_ns {
             self.report_interval()?;
         }
