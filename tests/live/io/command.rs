@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 
 use super::{Loop, can_run, fio, fio_command};
-use crate::support::{Cgroup, Rows, Scratch, Waiting, assert_close, pmbpf};
+use crate::support::{Cgroup, Rows, Scratch, Waiting, assert_close, pmbpf, text};
 
 /// Bytes that each job reads or writes.
 const BYTES: f64 = (32 << 20) as f64;
@@ -26,7 +26,7 @@ fn start(arguments: &[&str]) -> Child {
 
 fn rows(child: Child) -> Rows {
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}", text(&output.stderr));
     Rows::parse(&output.stdout)
 }
 
@@ -128,7 +128,7 @@ fn a_process_has_its_share_and_the_disk_says_how_much_was_told_apart() {
 #[test]
 fn what_is_not_here_is_missing_with_a_reason_and_never_0() {
     let output = pmbpf().args(["io", "--json", "--quiet", "--duration", "1s"]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}", text(&output.stderr));
     let rows = Rows::parse(&output.stdout);
     let header = rows.of_kind("header").next().unwrap();
     let has_boxes = header["boxes"].as_array().is_some_and(|boxes| !boxes.is_empty());
@@ -149,12 +149,12 @@ fn a_recording_reports_what_the_run_printed() {
         pmbpf().args(options).output().unwrap()
     };
     let output = record();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}", text(&output.stderr));
     Rows::parse(&output.stdout).summary();
     let report = pmbpf().args(["report", "--json", recording.as_str()]).output().unwrap();
     assert!(report.status.success() && report.stdout == output.stdout);
     let again = record();
-    let error = String::from_utf8_lossy(&again.stderr);
+    let error = text(&again.stderr);
     assert!(again.status.code() == Some(2) && error.contains("--force replaces it"), "{error}");
 }
 
@@ -169,7 +169,7 @@ fn results_of_io_leave_standard_output_to_the_command() {
 fn a_device_that_is_not_there_is_an_error_that_names_it() {
     for (device, says) in [("99:1f.7", "0000:99:1f.7"), ("no-such-disk", "no device `no-such-disk`")] {
         let output = pmbpf().args(["io", "--duration", "1s", "--device", device]).output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr);
+        let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(says) && output.stdout.is_empty(), "{error}");
     }
