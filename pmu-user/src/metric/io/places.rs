@@ -42,15 +42,17 @@ impl Place {
 
     /// Do the counts of this box belong to it?
     fn holds(self, kind: &str, site: &BoxSite) -> bool {
-        let stack = matches!(kind, "iio" | "irp" | "iio_free_running");
+        let stands_for = stands_for(kind);
         match self {
             Self::Platform => true,
             Self::Socket(die) => site.die == die,
             Self::Stack(die, unit) | Self::Part(die, unit, _) => {
-                stack && (site.die, site.unit) == (die, unit)
+                stands_for == Some(Extent::Stack) && (site.die, site.unit) == (die, unit)
             }
-            Self::Channel(die, unit) => kind == "imc" && (site.die, site.unit) == (die, unit),
-            Self::Link(die, unit) => kind == "upi" && (site.die, site.unit) == (die, unit),
+            Self::Channel(die, unit) => {
+                stands_for == Some(Extent::Channel) && (site.die, site.unit) == (die, unit)
+            }
+            Self::Link(die, unit) => stands_for == Some(Extent::Link) && (site.die, site.unit) == (die, unit),
         }
     }
 
@@ -62,6 +64,19 @@ impl Place {
     }
 }
 
+/// What one box of a kind is; none for those of which only all together mean something. The data fabric of AMD's sockets counts
+/// their I/O modules as parts.
+fn stands_for(kind: &str) -> Option<Extent> {
+    match kind {
+        "iio" | "irp" | "iio_free_running" | "amd_df" | "amd_iommu" | "nvidia_pcie_pmu" | "smmuv3_pmcg" => {
+            Some(Extent::Stack)
+        }
+        "imc" | "amd_umc" => Some(Extent::Channel),
+        "upi" => Some(Extent::Link),
+        _ => None,
+    }
+}
+
 /// Every place that the boxes of a plan stand for and about which something is to be shown, the whole first, then die by die.
 #[must_use]
 pub fn places(plan: &IoPlan) -> Vec<Place> {
@@ -70,14 +85,14 @@ pub fn places(plan: &IoPlan) -> Vec<Place> {
         for site in &kind.boxes {
             let (die, unit) = (site.die, site.unit);
             found.push(Place::Socket(die));
-            match kind.name.as_str() {
-                "iio" => {
+            match stands_for(&kind.name) {
+                Some(Extent::Stack) => {
                     found.push(Place::Stack(die, unit));
                     let parts = kind.parts.iter().flatten();
                     found.extend(parts.map(|&part| Place::Part(die, unit, part)));
                 }
-                "imc" => found.push(Place::Channel(die, unit)),
-                "upi" => found.push(Place::Link(die, unit)),
+                Some(Extent::Channel) => found.push(Place::Channel(die, unit)),
+                Some(Extent::Link) => found.push(Place::Link(die, unit)),
                 _ => {}
             }
         }

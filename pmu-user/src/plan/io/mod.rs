@@ -237,8 +237,7 @@ fn kind(plan: &BoxPlan, table: &IoTable, catalog: &Catalog, root: &Path, tick: D
             .filter_map(|event| Some(PlannedEvent::of(event, event.instances.first()?)))
             .collect(),
     };
-    let mut boxes = sites::sites(&plan.unit, catalog, root);
-    boxes.retain(|site| plan.pmus.contains(&site.pmu));
+    let boxes = sites::sites(&plan.pmus, catalog, root);
     let slice = slice::slice(plan.groups.len(), tick);
     let groups = plan.groups.iter().map(|group| events(&group.group)).collect();
     BoxKind {
@@ -267,13 +266,17 @@ fn always_running(table: &IoTable, catalog: &Catalog, root: &Path) -> Vec<BoxKin
     for free in free_running(table, catalog) {
         kinds.entry(free.counter.unit.clone()).or_default().push(free);
     }
+    let pmus = |counters: &[FreeCounter]| -> Vec<String> {
+        let instances = counters.first().map(|free| &free.event.instances);
+        instances.into_iter().flatten().map(|at| at.pmu.clone()).collect()
+    };
     let kind = |(name, counters): (String, Vec<FreeCounter>)| {
         let planned = |free: &FreeCounter| Some(PlannedEvent::of(&free.event, free.event.instances.first()?));
         let events: Vec<PlannedEvent> = counters.iter().filter_map(planned).collect();
         let groups = vec![EventGroup { events }];
         let slice = slice::slice(1, TICK);
         BoxKind {
-            boxes: sites::sites(&name, catalog, root),
+            boxes: sites::sites(&pmus(&counters), catalog, root),
             turns: Turns { pmu: name.clone(), always: Vec::new(), groups, slice },
             sums: vec![Vec::new(); counters.len()],
             parts: None,

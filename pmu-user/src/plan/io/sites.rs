@@ -5,19 +5,18 @@ use std::path::Path;
 use super::BoxSite;
 use crate::machine::{
     cpu::Cpu,
-    pmu::catalog::{Catalog, Entry, Place},
+    pmu::catalog::{Catalog, Place},
     read_line,
 };
 
-/// What the kernel puts before the kind of a box in the names of Intel's PMUs.
-const PREFIX: &str = "uncore_";
-
-/// The boxes of a kind, as `iio`, die by die. Others' kinds are whole names: `amd_df`.
+/// The boxes that these PMUs are, die by die.
 #[must_use]
-pub(super) fn sites(kind: &str, catalog: &Catalog, root: &Path) -> Vec<BoxSite> {
+pub(super) fn sites(pmus: &[String], catalog: &Catalog, root: &Path) -> Vec<BoxSite> {
     let mut found = Vec::new();
-    for pmu in &catalog.pmus {
-        let (Some(unit), Place::Box(cpus)) = (unit(pmu, kind), &pmu.place) else { continue };
+    let known = catalog.pmus.iter().filter(|pmu| pmus.contains(&pmu.name));
+    for (at, pmu) in (0..).zip(known) {
+        let Place::Box(cpus) = &pmu.place else { continue };
+        let unit = number(&pmu.name).unwrap_or(at);
         let dies = dies(cpus, root);
         found.extend(cpus.iter().zip(dies).map(|(&cpu, die)| BoxSite {
             pmu: pmu.name.clone(),
@@ -31,22 +30,22 @@ pub(super) fn sites(kind: &str, catalog: &Catalog, root: &Path) -> Vec<BoxSite> 
     found
 }
 
-/// A PMU's number among those of its kind; 0 for one that has none because it is alone. `None` if it is of another kind.
-fn unit(pmu: &Entry, kind: &str) -> Option<u32> {
-    let name = pmu.name.strip_prefix(PREFIX).unwrap_or(&pmu.name).strip_prefix(kind)?;
-    match name.strip_prefix('_') {
-        Some(number) => number.parse().ok(),
-        None => name.is_empty().then_some(0),
-    }
+/// The number that a PMU's name ends in; none for one that is alone, or that is named after an address.
+fn number(name: &str) -> Option<u32> {
+    let (_, number) = name.rsplit_once('_')?;
+    number.parse().ok()
 }
 
 /// The die of each CPU of a `cpumask`, which names one CPU a die: by the topology, or in their order where that does not
-/// tell them apart.
+/// tell them apart. One CPU alone counts for its package.
 fn dies(cpus: &[Cpu], root: &Path) -> Vec<u32> {
     let id = |cpu: &Cpu, name: &str| -> Option<u32> {
         let path = format!("sys/devices/system/cpu/cpu{}/topology/{name}", cpu.0);
         read_line(root, &path).ok()?.trim().parse().ok()
     };
+    if let [cpu] = cpus {
+        return vec![id(cpu, "physical_package_id").unwrap_or(0)];
+    }
     let places: Vec<(Option<u32>, Option<u32>)> =
         cpus.iter().map(|cpu| (id(cpu, "physical_package_id"), id(cpu, "die_id"))).collect();
     let mut order = places.clone();
@@ -65,9 +64,10 @@ mod tests {
     use super::sites;
     use crate::machine::{pmu::catalog::Catalog, testing::Tree};
 
-    fn found(tree: &Tree, kind: &str) -> Vec<(u32, u32, u32)> {
+    fn found(tree: &Tree, pmus: &[&str]) -> Vec<(u32, u32, u32)> {
         let catalog = Catalog::read(&tree.root).unwrap();
-        sites(kind, &catalog, &tree.root).iter().map(|site| (site.die, site.unit, site.cpu.0)).collect()
+        let pmus: Vec<String> = pmus.iter().map(|pmu| (*pmu).to_owned()).collect();
+        sites(&pmus, &catalog, &tree.root).iter().map(|site| (site.die, site.unit, site.cpu.0)).collect()
     }
 
     #[test]
@@ -80,10 +80,21 @@ mod tests {
         }
         tree.pmu("uncore_imc", &[("type", "30"), ("cpumask", "0")]);
         tree.pmu("cpu", &[("type", "4")]);
-        assert_eq!(found(&tree, "iio"), [(0, 2, 0), (0, 10, 0), (1, 2, 8), (1, 10, 8)]);
-        assert_eq!(found(&tree, "iio_free_running"), [(0, 2, 0)]);
-        assert_eq!(found(&tree, "imc"), [(0, 0, 0)], "a PMU that is alone has no number");
-        assert_eq!(found(&tree, "cha"), []);
+        let boxes = found(&tree, &["uncore_iio_2", "uncore_iio_10"]);
+        assert_eq!(boxes, [(0, 2, 0), (0, 10, 0), (1, 2, 8), (1, 10, 8)]);
+        assert_eq!(found(&tree, &["uncore_imc"]), [(0, 0, 0)], "a PMU that is alone has no number");
+        assert_eq!(found(&tree, &["uncore_cha_0"]), []);
+    }
+
+    #[test]
+    fn boxes_named_after_addresses_are_numbered_in_order() {
+        let topology = "sys/devices/system/cpu/cpu72/topology/physical_package_id";
+        let tree = Tree::new(&[(topology, "1\n")]);
+        for (name, mask) in [("smmuv3_pmcg_ff88840", "0"), ("smmuv3_pmcg_ff8a840", "72")] {
+            tree.pmu(name, &[("type", "20"), ("cpumask", mask)]);
+        }
+        let boxes = found(&tree, &["smmuv3_pmcg_ff88840", "smmuv3_pmcg_ff8a840"]);
+        assert_eq!(boxes, [(0, 0, 0), (1, 1, 72)], "a CPU that is alone counts for its package");
     }
 
     #[test]
@@ -92,6 +103,6 @@ mod tests {
         // The first CPU of socket 0 is offline, so one behind those of socket 1 counts for it.
         let tree = Tree::new(&[(&topology(28), "1\n"), (&topology(56), "0\n")]);
         tree.pmu("uncore_iio_0", &[("type", "20"), ("cpumask", "28,56")]);
-        assert_eq!(found(&tree, "iio"), [(0, 0, 56), (1, 0, 28)]);
+        assert_eq!(found(&tree, &["uncore_iio_0"]), [(0, 0, 56), (1, 0, 28)]);
     }
 }
