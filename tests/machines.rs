@@ -23,6 +23,7 @@ use pmbpf::{
     metric::value::Value,
     plan::{
         Plan, PlanError, Sampling,
+        io::{IoPlan, request::IoRequest},
         metrics::{self, Depth, Multiplex},
         request::{Request, WantedMetrics},
     },
@@ -324,4 +325,31 @@ fn a_guest_has_a_summary_that_says_what_it_hides() {
     let text = written(|into| summary::text(into, &summary));
     assert!(text.contains("no uncore_imc or amd_umc PMU"), "{text}");
     assert!(text.contains("no uncore_iio PMU"), "{text}");
+}
+
+/// Boxes by kind that `pmbpf io` would open on a made machine, and the parts that it would count one by one.
+fn boxes_of(name: &str) -> Vec<(String, usize, Option<Vec<u32>>)> {
+    let made = unpack::machine(name);
+    let (machine, catalog) = (Machine::read(&made.root).unwrap(), Catalog::read(&made.root).unwrap());
+    let platform = Platform::read(&made.root, &catalog);
+    let plan = IoPlan::new(&IoRequest::default(), &machine, &catalog, &platform, &made.root).unwrap();
+    plan.kinds.into_iter().map(|kind| (kind.name, kind.boxes.len(), kind.parts)).collect()
+}
+
+#[test]
+fn io_opens_every_box_of_a_made_machine_and_tells_parts_with_devices_apart() {
+    let kinds =
+        |name: &str| boxes_of(name).into_iter().map(|(kind, boxes, _)| (kind, boxes)).collect::<Vec<_>>();
+    for name in ["made-icelake-two-sockets", "made-sapphire-rapids-two-sockets"] {
+        let boxes = boxes_of(name);
+        for kind in ["cha", "iio", "imc", "irp", "upi"] {
+            let all: usize = boxes.iter().filter(|(name, ..)| name == kind).map(|(_, boxes, _)| boxes).sum();
+            assert!(all > 0 && all.is_multiple_of(2), "{name}: {all} of {kind} on two sockets");
+        }
+        let apart = boxes.iter().any(|(_, _, parts)| parts.as_ref().is_some_and(|parts| !parts.is_empty()));
+        assert!(apart, "{name}: {boxes:?}");
+    }
+    let zen = kinds("made-zen4");
+    let of = |kind: &str| zen.iter().find(|(name, _)| name == kind).map(|(_, boxes)| *boxes);
+    assert_eq!((of("amd_df"), of("amd_iommu"), of("amd_umc")), (Some(1), Some(4), Some(12)), "{zen:?}");
 }

@@ -64,3 +64,18 @@ pub struct IoRequest {
     /// Stop after.
     pub duration: Option<Duration>,
 }
+
+impl Default for IoRequest {
+    /// Everything, until it is stopped.
+    fn default() -> Self {
+        Self {
+            target: Target::System,
+            inherit: Inherit::Yes,
+            descend: Descend::Yes,
+            model: None,
+            report: Reporting::default(),
+            interval: None,
+            duration: None,
+        }
+    }
+}
