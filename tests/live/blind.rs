@@ -41,11 +41,14 @@ fn assert_found(generator: &str, n: &str, functions: &[&str]) {
         made.len(),
         masked.len()
     );
-    for gap in made {
+    for gap in &made {
         let late_ns = gap["late_ns"].as_f64().unwrap();
         assert!(late_ns <= longest_ns * 1.5 + 1e6, "{late_ns} of {longest_ns}");
-        assert_eq!(gap["owner"]["name"], "masked");
     }
+    // A task has no slot before its first switch, so a gap before that has no owner.
+    let owners: Vec<&Value> = made.iter().map(|gap| &gap["owner"]).filter(|owner| !owner.is_null()).collect();
+    assert!(owners.len() + 1 >= made.len(), "{} of {} have an owner", owners.len(), made.len());
+    assert!(owners.iter().all(|owner| owner["name"] == "masked"), "{owners:?}");
 }
 
 #[test]
