@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     super::{
-        json::{Number, SCHEMA, line, owner},
+        json::{Number, SCHEMA, line, owner, stopped, workload},
         words,
     },
     kind, levels, place,
@@ -132,7 +132,7 @@ pub(super) fn end(into: &mut dyn Write, report: &IoReport, ending: &Ending) -> i
         into,
         &json!({
             "schema": SCHEMA, "kind": "summary", "t": report.from_ns, "dt": report.length_ns,
-            "complete": ending.stopped != Stopped::Truncated, "stopped": ending.stopped, "workload": ending.workload.map(words::workload),
+            "complete": ending.stopped != Stopped::Truncated, "stopped": stopped(ending.stopped), "workload": ending.workload.map(workload),
             "missing": report.missing, "losses": report.losses,
             "cost": {"cpu_ns": report.cost.cpu_ns, "resident_max_bytes": report.cost.resident_max_bytes,
                      "startup_ns": report.cost.startup_ns, "drains": report.cost.drains,

@@ -148,7 +148,7 @@ fn self_cell(cost: &CostReport) -> Json {
     })
 }
 
-pub(super) fn stopped(stopped: Stopped) -> Json {
+pub(in crate::view) fn stopped(stopped: Stopped) -> Json {
     match stopped {
         Stopped::Duration => json!("duration"),
         Stopped::TargetGone => json!("target_gone"),
@@ -157,7 +157,7 @@ pub(super) fn stopped(stopped: Stopped) -> Json {
     }
 }
 
-pub(super) fn workload(workload: Workload) -> Json {
+pub(in crate::view) fn workload(workload: Workload) -> Json {
     match workload {
         Workload::Exited(code) => json!({"exit": code, "signal": null}),
         Workload::Killed(number) => json!({"exit": null, "signal": words::signal_name(number)}),

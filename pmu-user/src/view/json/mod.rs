@@ -14,7 +14,10 @@ use std::io::{self, Write};
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
-pub(super) use self::{end::end, interval::interval};
+pub(super) use self::{
+    end::{end, stopped, workload},
+    interval::interval,
+};
 use super::words;
 use crate::{
     drain::{Header, Owner},
