@@ -27,7 +27,8 @@ pub(in crate::command) struct IoPipeline<'a> {
     metrics: Option<IoMetrics>,
     places: Vec<Place>,
     levels: Levels,
-    agreement: Agreement,
+    /// None where no stack is counted: the host's summary says why, once.
+    agreement: Option<Agreement>,
     view: IoView<'a>,
     /// Since the last report.
     open: IoInterval,
@@ -55,7 +56,7 @@ impl<'a> IoPipeline<'a> {
             metrics: table.map(|table| IoMetrics::new(table, &header.plan)),
             places: places(&header.plan),
             levels: Levels::default(),
-            agreement: Agreement::default(),
+            agreement: header.plan.counts_stacks().then(Agreement::default),
             view: IoView::new(header, format, style, into),
             open: IoInterval::default(),
             total: IoInterval::default(),
@@ -100,12 +101,11 @@ impl<'a> IoPipeline<'a> {
 
     /// Holds what went through ports against what their parts counted.
     fn compare(&mut self, interval: &IoInterval, drain: &IoDrain) {
-        let (Some(metrics), Some(before), Some(now)) = (&self.metrics, &self.now, &drain.traffic) else {
-            return;
-        };
+        let (Some(agreement), Some(metrics)) = (&mut self.agreement, &self.metrics) else { return };
+        let (Some(before), Some(now)) = (&self.now, &drain.traffic) else { return };
         let traffic = TrafficInterval::between(before, now);
         let names = Names { platform: &self.header.platform, disks: &self.disks, cgroups: &self.cgroups };
-        self.agreement.add(metrics, &self.header.plan, names, interval, &traffic);
+        agreement.add(metrics, &self.header.plan, names, interval, &traffic);
     }
 
     fn report_interval(&mut self) -> std::io::Result<()> {
@@ -123,10 +123,7 @@ impl<'a> IoPipeline<'a> {
         }
         let mut report = self.report(&self.total, self.first.as_ref());
         report.levels = self.levels();
-        // Where no stack is counted, the host's summary says why, once.
-        if self.header.plan.kinds.iter().any(|kind| kind.name == "iio") {
-            report.maps = self.agreement.report(self.names());
-        }
+        report.maps = self.agreement.iter().flat_map(|agreement| agreement.report(self.names())).collect();
         report.missing.extend_from_slice(&self.last.gone);
         self.view.whole(&report, ending)?;
         Ok(report)

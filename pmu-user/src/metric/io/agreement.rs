@@ -1,7 +1,7 @@
 //! Does the traffic agree with the map? What disks and interfaces behind a port moved, tick by tick, should rise and fall with
 //! what the port's part of a stack counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{IoMetrics, Names, apportion::moved, extent::Extent};
 use crate::{
@@ -59,20 +59,25 @@ impl Agreement {
             let (all, _) = moved(port, traffic, names);
             self.ports.entry(port.bdf).or_default().push(all.bytes());
         }
-        for port in &names.platform.ports {
-            let (Some(unit), Some(parts)) = (unit(names, port), port.parts.value()) else { continue };
-            let measured = IoMetrics::of_unit(plan, interval, unit);
-            for &part in parts {
-                let values = metrics.evaluate(&measured, Extent::Part, Of::Part(part));
-                let bytes = BOTH_WAYS.iter().filter_map(|name| {
-                    let wanted = metrics.table.model.metric(name)?;
-                    match &values.iter().find(|(index, _)| *index == wanted)?.1 {
-                        Value::Known(known) => Some(known.estimate * 1e6 * measured.seconds),
-                        Value::Missing(_) => None,
-                    }
-                });
-                self.parts.entry((unit.clone(), part)).or_default().push(bytes.sum());
-            }
+        // A part that several ports share is counted once.
+        let parts: BTreeSet<Part> = names
+            .platform
+            .ports
+            .iter()
+            .filter_map(|port| Some((unit(names, port)?, port.parts.value()?)))
+            .flat_map(|(unit, parts)| parts.iter().map(|&part| (unit.clone(), part)))
+            .collect();
+        for (unit, part) in parts {
+            let measured = IoMetrics::of_unit(plan, interval, &unit);
+            let values = metrics.evaluate(&measured, Extent::Part, Of::Part(part));
+            let bytes = BOTH_WAYS.iter().filter_map(|name| {
+                let wanted = metrics.table.model.metric(name)?;
+                match &values.iter().find(|(index, _)| *index == wanted)?.1 {
+                    Value::Known(known) => Some(known.estimate * 1e6 * measured.seconds),
+                    Value::Missing(_) => None,
+                }
+            });
+            self.parts.entry((unit, part)).or_default().push(bytes.sum());
         }
     }
 

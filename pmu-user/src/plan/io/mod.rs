@@ -130,6 +130,12 @@ impl IoPlan {
         Ok(plan)
     }
 
+    /// Are there stacks whose parts ports could be held against?
+    #[must_use]
+    pub fn counts_stacks(&self) -> bool {
+        self.kinds.iter().any(|kind| kind.name == "iio")
+    }
+
     /// The shortest run in which every group of counters has as many turns as an interval needs; none if nothing takes turns.
     #[must_use]
     pub fn shortest(&self) -> Option<Duration> {
