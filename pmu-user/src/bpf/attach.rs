@@ -2,7 +2,10 @@
 
 use std::{io, os::fd::AsFd as _};
 
-use aya::programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError, RawTracePoint};
+use aya::{
+    Ebpf,
+    programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError, RawTracePoint},
+};
 use pmu_common::name::program;
 
 use super::{Attach, LoadError, Object};
@@ -165,16 +168,24 @@ impl Object {
     where
         &'a mut T: TryFrom<&'a mut Program, Error = ProgramError>,
     {
-        let program = self.ebpf.program_mut(name).expect("tests/contract.rs checks the object's programs");
-        program.try_into().map_err(|error| refused(name, error))
+        program_of(&mut self.ebpf, name)
     }
 }
 
-fn refused(name: &'static str, error: ProgramError) -> LoadError {
+/// A program of an object, as what it is.
+pub(super) fn program_of<'a, T>(ebpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut T, LoadError>
+where
+    &'a mut T: TryFrom<&'a mut Program, Error = ProgramError>,
+{
+    let program = ebpf.program_mut(name).expect("tests/contract.rs checks the object's programs");
+    program.try_into().map_err(|error| refused(name, error))
+}
+
+pub(super) fn refused(name: &'static str, error: ProgramError) -> LoadError {
     LoadError::Program { name, error: Box::new(error) }
 }
 
-fn unattached(name: &'static str, error: ProgramError) -> LoadError {
+pub(super) fn unattached(name: &'static str, error: ProgramError) -> LoadError {
     let error = match error {
         ProgramError::SyscallError(error) => error.io_error,
         error => io::Error::other(error),

@@ -138,17 +138,17 @@ impl Maps {
             .map_err(|error| LoadError::Map { name: names::COUNTERS, error })?;
         let ring: RingBuf<MapData> = typed(names::RING, take(names::RING))?;
         Ok(Self {
-            control: mapped(ebpf, names::CONTROL, sizes)?,
-            cpus: mapped(ebpf, names::CPUS, sizes)?,
-            cpu_samples: mapped(ebpf, names::CPU_SAMPLES, sizes)?,
-            owners: mapped(ebpf, names::OWNERS, sizes)?,
-            counts: mapped(ebpf, names::COUNTS, sizes)?,
-            latencies: mapped(ebpf, names::LATENCIES, sizes)?,
-            samples: mapped(ebpf, names::SAMPLES, sizes)?,
+            control: mapped(ebpf, names::CONTROL, sizes.of(names::CONTROL))?,
+            cpus: mapped(ebpf, names::CPUS, sizes.of(names::CPUS))?,
+            cpu_samples: mapped(ebpf, names::CPU_SAMPLES, sizes.of(names::CPU_SAMPLES))?,
+            owners: mapped(ebpf, names::OWNERS, sizes.of(names::OWNERS))?,
+            counts: mapped(ebpf, names::COUNTS, sizes.of(names::COUNTS))?,
+            latencies: mapped(ebpf, names::LATENCIES, sizes.of(names::LATENCIES))?,
+            samples: mapped(ebpf, names::SAMPLES, sizes.of(names::SAMPLES))?,
             counters,
-            turns: mapped(ebpf, names::TURNS, sizes)?,
-            slices: mapped(ebpf, names::SLICES, sizes)?,
-            hot: mapped(ebpf, names::HOT, sizes)?,
+            turns: mapped(ebpf, names::TURNS, sizes.of(names::TURNS))?,
+            slices: mapped(ebpf, names::SLICES, sizes.of(names::SLICES))?,
+            hot: mapped(ebpf, names::HOT, sizes.of(names::HOT))?,
             free_slots,
             targets,
             ring: Some(Ring::new(ring)),
@@ -195,23 +195,24 @@ impl Maps {
     }
 }
 
-fn typed<T: TryFrom<Map, Error = MapError>>(name: &'static str, map: Map) -> Result<T, LoadError> {
+pub(super) fn typed<T: TryFrom<Map, Error = MapError>>(name: &'static str, map: Map) -> Result<T, LoadError> {
     T::try_from(map).map_err(|error| failed(name, error))
 }
 
-fn failed(name: &'static str, error: MapError) -> LoadError {
+pub(super) fn failed(name: &'static str, error: MapError) -> LoadError {
     LoadError::Map { name, error: io::Error::other(error) }
 }
 
-fn mapped<T: pmu_common::wire::Wire>(
+/// Maps an array of so many entries into memory.
+pub(super) fn mapped<T: pmu_common::wire::Wire>(
     ebpf: &Ebpf,
     name: &'static str,
-    sizes: &Sizes,
+    entries: u32,
 ) -> Result<Mapped<T>, LoadError> {
     let Some(Map::Array(map)) = ebpf.map(name) else {
         return Err(LoadError::Map { name, error: io::Error::other("it is no array") });
     };
-    Mapped::new(map.fd(), sizes.of(name)).map_err(|error| LoadError::Map { name, error })
+    Mapped::new(map.fd(), entries).map_err(|error| LoadError::Map { name, error })
 }
 
 /// Kernel memory of a map, from its descriptor's fdinfo; 0 where the kernel does not say.

@@ -8,7 +8,10 @@ use aya::programs::{
 use pmu_common::name::io::program;
 
 use super::{Attach, Bios, IoObject, LoadError};
-use crate::machine::cgroup::Layout;
+use crate::{
+    bpf::attach::{program_of, refused, unattached},
+    machine::cgroup::Layout,
+};
 
 /// Programs and their tracepoints. Completions come first and what begins last, so that nothing is remembered of a
 /// request whose end nobody would see.
@@ -96,19 +99,6 @@ impl IoObject {
     where
         &'a mut T: TryFrom<&'a mut Program, Error = ProgramError>,
     {
-        let program = self.ebpf.program_mut(name).expect("tests/contract.rs checks the object's programs");
-        program.try_into().map_err(|error| refused(name, error))
+        program_of(&mut self.ebpf, name)
     }
-}
-
-fn refused(name: &'static str, error: ProgramError) -> LoadError {
-    LoadError::Program { name, error: Box::new(error) }
-}
-
-fn unattached(name: &'static str, error: ProgramError) -> LoadError {
-    let error = match error {
-        ProgramError::SyscallError(error) => error.io_error,
-        error => io::Error::other(error),
-    };
-    LoadError::Attach { name, error }
 }

@@ -2,7 +2,7 @@
 
 use aya::{
     Ebpf,
-    maps::{HashMap, Map, MapData, MapError, Stack},
+    maps::{HashMap, MapData, Stack},
 };
 use pmu_common::{
     io::{
@@ -16,7 +16,10 @@ use pmu_common::{
 
 use super::{IoOptions, LoadError, Wanted};
 use crate::{
-    bpf::{Mapped, maps::memory_of},
+    bpf::{
+        Mapped,
+        maps::{failed, mapped, memory_of, typed},
+    },
     machine::Machine,
 };
 
@@ -122,13 +125,13 @@ impl Maps {
         let net_free = typed(names::NET_FREE, take(names::NET_FREE))?;
         let targets = typed(names::TARGETS, take(names::TARGETS))?;
         Ok(Self {
-            cpus: mapped(ebpf, names::CPUS, sizes)?,
-            in_flight: mapped(ebpf, names::IN_FLIGHT, sizes)?,
-            block_owners: mapped(ebpf, names::BLOCK_OWNERS, sizes)?,
-            block_counts: mapped(ebpf, names::BLOCK_COUNTS, sizes)?,
-            block_latencies: mapped(ebpf, names::BLOCK_LATENCIES, sizes)?,
-            net_owners: mapped(ebpf, names::NET_OWNERS, sizes)?,
-            net_counts: mapped(ebpf, names::NET_COUNTS, sizes)?,
+            cpus: mapped(ebpf, names::CPUS, sizes.of(names::CPUS))?,
+            in_flight: mapped(ebpf, names::IN_FLIGHT, sizes.of(names::IN_FLIGHT))?,
+            block_owners: mapped(ebpf, names::BLOCK_OWNERS, sizes.of(names::BLOCK_OWNERS))?,
+            block_counts: mapped(ebpf, names::BLOCK_COUNTS, sizes.of(names::BLOCK_COUNTS))?,
+            block_latencies: mapped(ebpf, names::BLOCK_LATENCIES, sizes.of(names::BLOCK_LATENCIES))?,
+            net_owners: mapped(ebpf, names::NET_OWNERS, sizes.of(names::NET_OWNERS))?,
+            net_counts: mapped(ebpf, names::NET_COUNTS, sizes.of(names::NET_COUNTS))?,
             block_free,
             net_free,
             targets,
@@ -159,23 +162,4 @@ impl Maps {
     pub(super) const fn memory_bytes(&self) -> u64 {
         self.memory_bytes
     }
-}
-
-fn typed<T: TryFrom<Map, Error = MapError>>(name: &'static str, map: Map) -> Result<T, LoadError> {
-    T::try_from(map).map_err(|error| failed(name, error))
-}
-
-fn failed(name: &'static str, error: MapError) -> LoadError {
-    LoadError::Map { name, error: std::io::Error::other(error) }
-}
-
-fn mapped<T: pmu_common::wire::Wire>(
-    ebpf: &Ebpf,
-    name: &'static str,
-    sizes: &Sizes,
-) -> Result<Mapped<T>, LoadError> {
-    let Some(Map::Array(map)) = ebpf.map(name) else {
-        return Err(LoadError::Map { name, error: std::io::Error::other("it is no array") });
-    };
-    Mapped::new(map.fd(), sizes.of(name)).map_err(|error| LoadError::Map { name, error })
 }
