@@ -10,6 +10,7 @@ use crate::{
     drain::Owner,
     metric::{OwnerReport, Report, Who, topdown::Spread, value::Value},
     table::metric,
+    untrusted::Untrusted,
 };
 
 const COLUMNS: [&str; 14] = [
@@ -112,17 +113,23 @@ fn row(
     };
     let (t, dt) = (report.from_ns.to_string(), report.length_ns.to_string());
     let mut record = vec![t, dt, words::kind(who).to_owned(), name, pid, metric.to_owned(), unit.to_owned()];
-    match value {
-        Value::Known(known) => {
-            let numbers = [known.estimate, known.low, known.high, known.coverage];
-            record.extend(numbers.iter().map(f64::to_string));
-            record.extend([known.how.name().to_owned(), words::status(value).to_owned(), String::new()]);
-        }
-        Value::Missing(why) => {
-            record.extend(std::iter::repeat_n(String::new(), 5));
-            record.extend([words::status(value).to_owned(), why.clone()]);
-        }
-    }
+    record.extend(value_cells(value, words::status(value)));
     rows.write_record(record)?;
     Ok(())
+}
+
+/// Cells of a number: value, low, high, coverage, how, status, reason. Reasons may hold names that others chose.
+pub(super) fn value_cells(value: &Value, status: &str) -> Vec<String> {
+    match value {
+        Value::Known(known) => {
+            let numbers =
+                [known.estimate, known.low, known.high, known.coverage].map(|number| number.to_string());
+            let words = [known.how.name().to_owned(), status.to_owned(), String::new()];
+            numbers.into_iter().chain(words).collect()
+        }
+        Value::Missing(why) => {
+            let reason = Untrusted::from(why.as_str()).csv().into_owned();
+            std::iter::repeat_n(String::new(), 5).chain([status.to_owned(), reason]).collect()
+        }
+    }
 }

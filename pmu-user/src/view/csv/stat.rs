@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{super::words, Rows};
+use super::{super::words, Rows, value_cells};
 use crate::{
     metric::{
         stat::{Row, Stat},
@@ -63,7 +63,7 @@ fn row(rows: &mut Rows<'_>, stat: &Stat, row: &Row) -> io::Result<()> {
     let mut record = Vec::from(place(stat));
     record.push(row.cgroup.as_ref().map_or_else(String::new, |cgroup| cgroup.csv().into_owned()));
     record.extend([text(&row.event), text(&row.pmu), text(row.unit.as_deref().unwrap_or_default())]);
-    number(&mut record, &row.value, words::row_status(row));
+    record.extend(value_cells(&row.value, words::row_status(row)));
     record.extend([row.enabled_ns, row.running_ns, u64::from(stat.runs)].map(|number| number.to_string()));
     let derived = row.derived.as_ref().and_then(|derived| Some((derived, derived.value.known()?)));
     record.extend(derived.map_or_else(Default::default, |(derived, known)| {
@@ -77,23 +77,8 @@ fn row(rows: &mut Rows<'_>, stat: &Stat, row: &Row) -> io::Result<()> {
 fn time(rows: &mut Rows<'_>, stat: &Stat, name: &str, value: &Value) -> io::Result<()> {
     let mut record = Vec::from(place(stat));
     record.extend(["", name, "", "ns"].map(str::to_owned));
-    number(&mut record, value, words::status(value));
+    record.extend(value_cells(value, words::status(value)));
     record.extend(["", "", &stat.runs.to_string(), "", "", "", ""].map(str::to_owned));
     rows.write_record(record)?;
     Ok(())
-}
-
-/// Value to reason.
-fn number(record: &mut Vec<String>, value: &Value, status: &str) {
-    match value {
-        Value::Known(known) => {
-            let numbers = [known.estimate, known.low, known.high, known.coverage];
-            record.extend(numbers.iter().map(f64::to_string));
-            record.extend([known.how.name().to_owned(), status.to_owned(), String::new()]);
-        }
-        Value::Missing(why) => {
-            record.extend(std::iter::repeat_n(String::new(), 5));
-            record.extend([status.to_owned(), Untrusted::from(why.as_str()).csv().into_owned()]);
-        }
-    }
 }

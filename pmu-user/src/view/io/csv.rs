@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use super::{super::words, kind, place};
+use super::{
+    super::{csv::value_cells, words},
+    kind, place,
+};
 use crate::{
     drain::Owner,
-    metric::{
-        io::{IoReport, Label, Row, Subject},
-        value::Value,
-    },
+    metric::io::{IoReport, Label, Row, Subject},
 };
 
 const COLUMNS: [&str; 18] = [
@@ -65,17 +65,7 @@ fn record(report: &IoReport, row: &Row) -> Vec<String> {
     let (t, dt) = (report.from_ns.to_string(), report.length_ns.to_string());
     let mut record = vec![t, dt, kind(of).to_owned(), subject, part, owner];
     record.extend([row.metric.clone(), row.unit.clone()]);
-    match &row.value {
-        Value::Known(known) => {
-            let numbers = [known.estimate, known.low, known.high, known.coverage];
-            record.extend(numbers.iter().map(f64::to_string));
-            record.extend([known.how.name().to_owned(), words::status(&row.value).to_owned(), String::new()]);
-        }
-        Value::Missing(why) => {
-            record.extend(std::iter::repeat_n(String::new(), 5));
-            record.extend([words::status(&row.value).to_owned(), why.clone()]);
-        }
-    }
+    record.extend(value_cells(&row.value, words::status(&row.value)));
     record.push(row.label.name().to_owned());
     match row.label {
         Label::Apportioned { share, coverage } => record.extend([share.to_string(), coverage.to_string()]),
