@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     super::{
+        Part,
         text::{
             COLUMNS, Style, TITLE, WARNING, duration, head_machine, line, name as owner_name, percent,
             section,
@@ -50,7 +51,7 @@ const NARROW: f64 = 0.005;
 pub(super) fn interval(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
     let (from, length) = (report.from_ns as f64 / 1e9, duration(report.length_ns as f64));
     writeln!(into, "\n{TITLE}{from:.3} s + {length}{TITLE:#}")?;
-    tables(into, style, report)
+    tables(into, style, report, Part::Interval)
 }
 
 /// The whole run.
@@ -73,12 +74,12 @@ pub(super) fn whole(
     if ending.stopped == Stopped::Truncated {
         writeln!(into, "{WARNING}incomplete: the recording breaks off{WARNING:#}")?;
     }
-    tables(into, style, report)?;
+    tables(into, style, report, Part::Whole)?;
     levels::text(into, style, report)?;
     trust(into, report)
 }
 
-fn tables(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
+fn tables(into: &mut dyn Write, style: &Style, report: &IoReport, part: Part) -> io::Result<()> {
     for (family, title) in FAMILIES.iter().chain([&NETWORK]) {
         let of_family = |row: &&Row| family_of(&row.metric) == *family;
         let mut by_kind: BTreeMap<(u8, &str), Vec<&Row>> = BTreeMap::new();
@@ -86,7 +87,9 @@ fn tables(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<
             by_kind.entry((rank(&row.subject), kind(&row.subject))).or_default().push(row);
         }
         for ((_, kind), rows) in by_kind {
-            one(into, style, title, kind, &rows)?;
+            if part == Part::Whole || rows.iter().any(|row| row.value.known().is_some()) {
+                one(into, style, title, kind, &rows)?;
+            }
         }
     }
     Ok(())
@@ -115,7 +118,7 @@ const fn rank(subject: &Subject) -> u8 {
     }
 }
 
-/// A table of rows of one family and kind; nothing if all of its numbers are missing.
+/// A table of rows of one family and kind, and why numbers of it are missing; only that, if all of them are.
 fn one(into: &mut dyn Write, style: &Style, title: &str, kind: &str, rows: &[&Row]) -> io::Result<()> {
     let mut metrics: Vec<(&str, &str)> = Vec::new();
     for row in rows.iter().filter(|row| row.value.known().is_some()) {
@@ -125,11 +128,16 @@ fn one(into: &mut dyn Write, style: &Style, title: &str, kind: &str, rows: &[&Ro
         }
     }
     let reasons: BTreeSet<&str> = rows.iter().filter_map(|row| reason(&row.value)).collect();
-    if metrics.is_empty() {
+    // What the whole host lacks stands at the end, once.
+    let everywhere = rows.iter().all(|row| row.subject == Subject::Place(Place::Platform));
+    if metrics.is_empty() && everywhere {
         return Ok(());
     }
     let note = if title.starts_with("LATENCY") { "; percentiles to 6.25 %" } else { "" };
     section(into, title, &format!("by {kind}{note}"))?;
+    if metrics.is_empty() {
+        return why(into, &reasons);
+    }
     let titles: Vec<String> = metrics.iter().map(|(metric, unit)| title_of(metric, unit)).collect();
     let mut columns = vec![(kind, Align::Left)];
     columns.extend(titles.iter().map(|title| (title.as_str(), Align::Right)));
@@ -165,7 +173,18 @@ fn one(into: &mut dyn Write, style: &Style, title: &str, kind: &str, rows: &[&Ro
     }
     let notes: BTreeSet<&str> = rows.iter().filter_map(|row| row.note.as_deref()).collect();
     notes.iter().try_for_each(|note| writeln!(into, "  {COLUMNS}{note}{COLUMNS:#}"))?;
-    reasons.iter().take(3).try_for_each(|why| writeln!(into, "  {COLUMNS}–: {why}{COLUMNS:#}"))
+    why(into, &reasons)
+}
+
+/// Why numbers are missing, as far as there is room for it.
+fn why(into: &mut dyn Write, reasons: &BTreeSet<&str>) -> io::Result<()> {
+    const REASONS_MAX: usize = 3;
+    let shown = reasons.iter().take(REASONS_MAX);
+    shown.into_iter().try_for_each(|why| writeln!(into, "  {COLUMNS}–: {why}{COLUMNS:#}"))?;
+    match reasons.len().saturating_sub(REASONS_MAX) {
+        0 => Ok(()),
+        more => writeln!(into, "  {COLUMNS}–: {more} more reasons; --json has all{COLUMNS:#}"),
+    }
 }
 
 fn reason(value: &Value) -> Option<&str> {
