@@ -66,6 +66,7 @@ fn rows_of_an_object_for_io_are_as_large_as_both_sides_think() {
         (io::map::RECENT, size_of::<Recent>()),
         (io::map::TARGETS, size_of::<u32>()),
         (io::map::IN_FLIGHT, size_of::<InFlight>()),
+        (io::map::IN_FLIGHT_ENDED, size_of::<u64>()),
         (io::map::BLOCK_OWNERS, size_of::<IoOwner>()),
         (io::map::BLOCK_COUNTS, size_of::<BlockCount>()),
         (io::map::BLOCK_LATENCIES, size_of::<Buckets>()),

@@ -148,6 +148,8 @@ pub mod io {
         pub const TARGETS: &str = "IO_TARGETS";
         /// [`crate::io::block::InFlight`] by hash of the request.
         pub const IN_FLIGHT: &str = "IN_FLIGHT";
+        /// [`crate::io::block::InFlight::at_ns`] of the last request that ended, by the same place.
+        pub const IN_FLIGHT_ENDED: &str = "IN_FLIGHT_ENDED";
         /// [`crate::io::IoOwner`] by slot, of block requests.
         pub const BLOCK_OWNERS: &str = "BLOCK_OWNERS";
         /// [`crate::io::block::BlockCount`] by slot and CPU.
@@ -168,11 +170,12 @@ pub mod io {
         pub const NET_FREE: &str = "NET_FREE";
 
         /// All of them: both objects have the same.
-        pub const ALL: [&str; 13] = [
+        pub const ALL: [&str; 14] = [
             CPUS,
             RECENT,
             TARGETS,
             IN_FLIGHT,
+            IN_FLIGHT_ENDED,
             BLOCK_OWNERS,
             BLOCK_COUNTS,
             BLOCK_LATENCIES,

@@ -1,7 +1,8 @@
 //! What a block request and a packet cost, all programs together. `cargo xtask bench io` runs it, as root.
 //!
-//! Prints a line of net nanoseconds: of a request that goes straight to its device, of one that waits in a scheduler's
-//! queue, of a packet that is sent, and of one that is received.
+//! Prints a line of net nanoseconds: of a request that goes straight to its device and completes on the CPU that it was
+//! issued on, as those of a disk with a queue a CPU do; of one that completes on whichever CPU its device was at work; of
+//! one that waits in a scheduler's queue; of a packet that is sent, and of one that is received.
 
 use std::{
     fs,
@@ -33,16 +34,19 @@ const SENT_BYTES: usize = 1 << 30;
 
 fn main() -> anyhow::Result<()> {
     let device = Loop::new()?;
-    let requests = ["none", "mq-deadline"].map(|scheduler| request_ns(&device, scheduler));
-    let [direct, queued] = requests;
+    // `rq_affinity`, Documentation/ABI/stable/sysfs-block: 2 has a request complete where it was issued.
+    let requests = [("none", "2"), ("none", "1"), ("mq-deadline", "1")];
+    let [here, elsewhere, queued] =
+        requests.map(|(scheduler, affinity)| request_ns(&device, scheduler, affinity));
     let [sent, received] = packet_ns()?;
-    writeln!(stdout(), "{} {} {sent} {received}", direct?, queued?)?;
+    writeln!(stdout(), "{} {} {} {sent} {received}", here?, elsewhere?, queued?)?;
     Ok(())
 }
 
 /// Net time of all programs per request that completes, in ns.
-fn request_ns(device: &Loop, scheduler: &str) -> anyhow::Result<f64> {
+fn request_ns(device: &Loop, scheduler: &str, affinity: &str) -> anyhow::Result<f64> {
     fs::write(format!("/sys/block/{}/queue/scheduler", device.name), scheduler)?;
+    fs::write(format!("/sys/block/{}/queue/rq_affinity", device.name), affinity)?;
     let object = counting(Parts::Block)?;
     let _statistics = bpf::measure_costs()?;
     let options = "--name=bench --direct=1 --ioengine=libaio --rw=randread --bs=4k --iodepth=16 --size=64m \
@@ -122,7 +126,10 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        let _ = fs::write(format!("/sys/block/{}/queue/scheduler", self.name), "none");
+        // The kernel keeps the device, and its settings, for whoever has it next.
+        for (setting, value) in [("scheduler", "none"), ("rq_affinity", "1")] {
+            let _ = fs::write(format!("/sys/block/{}/queue/{setting}", self.name), value);
+        }
         let _ = Command::new("losetup").args(["--detach", &format!("/dev/{}", self.name)]).status();
         let _ = fs::remove_file(&self.backing);
     }

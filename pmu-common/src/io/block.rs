@@ -55,9 +55,12 @@ pub const REQUEUED: u32 = 1 << 28;
 pub const SLOT_BITS: u32 = REQUEUED - 1;
 
 wire! {
-    /// A request in flight. Free while `request` is 0.
+    /// A request in flight, or one that was: the entry stays with the request, which the kernel uses again and again.
+    /// So only what starts a request writes here, and finds the cache line where it left it; that it has ended says
+    /// [`InFlight::has_ended`].
     pub struct InFlight {
-        /// Which one: the same for all that happens to it, and another for any other request in flight.
+        /// Which one: the same for all that happens to it, and another for any other request in flight. 0 if the entry
+        /// was never used.
         pub request: u64,
         /// When it got where it is (CLOCK_MONOTONIC ns).
         pub at_ns: u64,
@@ -171,8 +174,16 @@ impl InFlight {
     #[must_use]
     #[inline(always)]
     pub const fn seal_of(&self) -> u32 {
-        let mixed = self.request ^ self.at_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.waited_ns;
-        (mixed as u32) ^ ((mixed >> 32) as u32) ^ self.state.wrapping_mul(0x9e37_79b1)
+        // Requests differ in the lower half of their address, times in theirs: no two differences cancel.
+        let mixed = self.request ^ self.at_ns ^ self.waited_ns;
+        (mixed as u32) ^ ((mixed >> 32) as u32) ^ self.state
+    }
+
+    /// Has it ended? `ended` is what the entry's row of `IN_FLIGHT_ENDED` says: the time of the last one that did.
+    #[must_use]
+    #[inline(always)]
+    pub const fn has_ended(&self, ended: u64) -> bool {
+        self.at_ns == ended
     }
 
     /// With its seal.

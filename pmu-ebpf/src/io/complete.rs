@@ -17,7 +17,7 @@ use pmu_common::io::{
 use super::{
     config::config,
     maps::{BLOCK_COUNTS, BLOCK_LATENCIES, IO_CPUS, histogram, lose, row, this_cpu},
-    request::{device_of, find, identity, operation_of, slot_of_unseen},
+    request::{device_of, ended, find, identity, operation_of, slot_of_unseen},
 };
 use crate::{
     Way,
@@ -133,13 +133,18 @@ pub(crate) const fn is_known(seen: &InFlight) -> bool {
 /// none, which verifiers before Linux 5.12 do not let anyone copy. It is forgotten when the request has ended.
 #[inline(always)]
 pub(crate) fn seen(identity: u64, progress: Progress) -> InFlight {
-    let Some(entry) = find(identity) else { return InFlight::ZERO };
+    let Some((place, entry)) = find(identity) else { return InFlight::ZERO };
+    let Some(ended) = ended(place) else { return InFlight::ZERO };
     // SAFETY: the lookup gave a live row.
     let known = unsafe { *entry };
+    // SAFETY: as above.
+    if known.has_ended(unsafe { *ended }) {
+        return InFlight::ZERO;
+    }
     let whole = known.seal == known.seal_of();
     if progress == Progress::Ended || !whole {
         // SAFETY: as above.
-        unsafe { (*entry).request = 0 };
+        unsafe { *ended = known.at_ns };
     }
     if whole {
         known
@@ -168,7 +173,13 @@ fn account_times(entry: &InFlight, count: &mut BlockCount, cpu: u32, now_ns: u64
 fn bump(histogram: u32, bucket: u32) -> Option<()> {
     let buckets = BLOCK_LATENCIES.get_ptr_mut(histogram)?.cast::<u32>();
     // `masked` keeps the index below BUCKETS, so this is inside a live row.
-    add_u32(buckets.wrapping_add(masked(bucket)), 1);
+    let bucket = buckets.wrapping_add(masked(bucket));
+    if config!(lanes) < config!(cpus) {
+        add_u32(bucket, 1);
+    } else {
+        // SAFETY: see above. A lane of its own has one writer, like the row.
+        unsafe { *bucket = (*bucket).wrapping_add(1) };
+    }
     Some(())
 }
 

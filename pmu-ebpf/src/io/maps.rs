@@ -28,16 +28,20 @@ pub(crate) static IO_RECENT: Array<Recent> = Array::with_max_entries(1, 0);
 /// Written by user space before counting starts. By process or cgroup id.
 #[map]
 pub(crate) static IO_TARGETS: HashMap<u64, u32> = HashMap::with_max_entries(1, 0);
-/// Written by the programs on a request's way, on any CPU: see [`InFlight::seal_of`]. By hash of the request.
+/// Written by the programs that start a request, on any CPU: see [`InFlight::seal_of`]. By hash of the request.
 #[map]
 pub(crate) static IN_FLIGHT: Array<InFlight> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by the programs that end a request, on any CPU: which of its entry's was the last to end. A map of its own, so
+/// that a request's next start does not have to wait for a cache line that its end has written on another CPU.
+#[map]
+pub(crate) static IN_FLIGHT_ENDED: Array<u64> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Written by whoever allocates a slot. By slot.
 #[map]
 pub(crate) static BLOCK_OWNERS: Array<IoOwner> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Written by `complete`. By slot and CPU.
 #[map]
 pub(crate) static BLOCK_COUNTS: Array<BlockCount> = Array::with_max_entries(1, BPF_F_MMAPABLE);
-/// Added to by `complete` in single instructions, because CPUs share a lane. By slot, lane and which latency.
+/// Added to by `complete`, in single instructions where CPUs share a lane. By slot, lane and which latency.
 #[map]
 pub(crate) static BLOCK_LATENCIES: Array<Buckets> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Written by whoever allocates a slot. Room for owners that share a common row, too.

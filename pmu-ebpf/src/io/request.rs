@@ -15,7 +15,7 @@ use pmu_common::{
 
 use super::{
     config::{CONFIG, config},
-    maps::{BLOCK_FREE, BLOCK_OWNERS, BLOCK_SLOT_OF, IN_FLIGHT, IO_RECENT, lose, this_cpu},
+    maps::{BLOCK_FREE, BLOCK_OWNERS, BLOCK_SLOT_OF, IN_FLIGHT, IN_FLIGHT_ENDED, IO_RECENT, lose, this_cpu},
     owner::{self, Whose},
     slot::Slots,
     target,
@@ -37,43 +37,50 @@ pub(crate) fn identity(request: Pointer) -> u64 {
     unsafe { core::ptr::read_volatile(&raw const distance) }
 }
 
-/// The request's entry in the table of those in flight.
+/// The request's entry in the table of those in flight, and its place there.
 #[inline(always)]
-pub(crate) fn find(identity: u64) -> Option<*mut InFlight> {
+pub(crate) fn find(identity: u64) -> Option<(u32, *mut InFlight)> {
     for probe in 0..PROBES {
-        let entry = entry(identity, probe)?;
+        let place = place(identity, probe);
+        let entry = IN_FLIGHT.get_ptr_mut(place)?;
         // SAFETY: the lookup gave a live row.
         if unsafe { (*entry).request } == identity {
-            return Some(entry);
+            return Some((place, entry));
         }
     }
     None
 }
 
-/// The request's entry, or a free one for it.
+/// The request's entry, or one for it that no request in flight has.
 #[inline(always)]
 pub(crate) fn find_or_free(identity: u64) -> Option<*mut InFlight> {
-    let mut free = None;
+    if let Some((_, entry)) = find(identity) {
+        return Some(entry);
+    }
     for probe in 0..PROBES {
-        let entry = entry(identity, probe)?;
+        let place = place(identity, probe);
+        let entry = IN_FLIGHT.get_ptr_mut(place)?;
+        let ended = ended(place)?;
         // SAFETY: the lookup gave a live row.
-        let request = unsafe { (*entry).request };
-        if request == identity {
+        let unused = unsafe { (*entry).request } == 0;
+        // SAFETY: as above.
+        if unused || unsafe { (*entry).has_ended(*ended) } {
             return Some(entry);
         }
-        if request == 0 && free.is_none() {
-            free = Some(entry);
-        }
     }
-    if free.is_none() {
-        lose(loss::IN_FLIGHT_FULL);
-    }
-    free
+    lose(loss::IN_FLIGHT_FULL);
+    None
+}
+
+/// Which of an entry's requests was the last to end.
+#[inline(always)]
+pub(crate) fn ended(place: u32) -> Option<*mut u64> {
+    IN_FLIGHT_ENDED.get_ptr_mut(place)
 }
 
 #[inline(always)]
-fn entry(identity: u64, probe: u32) -> Option<*mut InFlight> {
-    IN_FLIGHT.get_ptr_mut(hash(identity).wrapping_add(probe) & config!(in_flight_mask))
+fn place(identity: u64, probe: u32) -> u32 {
+    hash(identity).wrapping_add(probe) & config!(in_flight_mask)
 }
 
 /// Operation of a request.

@@ -8,7 +8,7 @@ use pmu_common::io::block::{INSERTED, ISSUED, InFlight};
 
 use super::{
     config::config,
-    request::{find, find_or_free, identity, slot_of},
+    request::{ended, find, find_or_free, identity, slot_of},
 };
 use crate::{
     TYPED, Way,
@@ -82,7 +82,7 @@ tracepoint! {
 
 #[inline(always)]
 fn try_requeue(request: Pointer) -> Option<()> {
-    let entry = find(identity(request))?;
+    let (_, entry) = find(identity(request))?;
     // SAFETY: the lookup gave a live row.
     let before = unsafe { *entry };
     if before.state & ISSUED != 0 && before.seal == before.seal_of() {
@@ -99,9 +99,10 @@ tracepoint! {
 
 #[inline(always)]
 fn try_merge(request: Pointer) -> Option<()> {
-    let entry = find(identity(request))?;
-    // SAFETY: the lookup gave a live row.
-    unsafe { (*entry).request = 0 };
+    let (place, entry) = find(identity(request))?;
+    let ended = ended(place)?;
+    // SAFETY: the lookups gave live rows.
+    unsafe { *ended = (*entry).at_ns };
     Some(())
 }
 

@@ -55,6 +55,7 @@ impl Sizes {
         let net_bytes = cpus as usize * size_of::<NetCount>();
         let net = if wanted.parts.has_net() { slots(NET_BYTES_MAX, NET_SLOTS, net_bytes) } else { 1 };
         let in_flight = (IN_FLIGHT_PER_CPU * cpus).next_power_of_two().clamp(IN_FLIGHT.0, IN_FLIGHT.1);
+        let in_flight = if wanted.parts.has_block() { in_flight } else { 1 };
         let targets = match &wanted.wanted {
             Wanted::Everybody(_) => 1,
             Wanted::Processes(ids, _) => ids.len().max(1) as u32,
@@ -65,7 +66,8 @@ impl Sizes {
                 (names::CPUS, cpus),
                 (names::RECENT, cpus * RECENT),
                 (names::TARGETS, targets),
-                (names::IN_FLIGHT, if wanted.parts.has_block() { in_flight } else { 1 }),
+                (names::IN_FLIGHT, in_flight),
+                (names::IN_FLIGHT_ENDED, in_flight),
                 (names::BLOCK_OWNERS, block),
                 (names::BLOCK_COUNTS, block * cpus),
                 (names::BLOCK_LATENCIES, block * histograms),
@@ -102,6 +104,7 @@ pub(super) const fn owner_slots(slots: u32) -> u32 {
 pub(super) struct Maps {
     pub(super) cpus: Mapped<IoCpu>,
     pub(super) in_flight: Mapped<InFlight>,
+    pub(super) in_flight_ended: Mapped<u64>,
     pub(super) block_owners: Mapped<IoOwner>,
     pub(super) block_counts: Mapped<BlockCount>,
     pub(super) block_latencies: Mapped<Buckets>,
@@ -127,6 +130,7 @@ impl Maps {
         Ok(Self {
             cpus: mapped(ebpf, names::CPUS, sizes.of(names::CPUS))?,
             in_flight: mapped(ebpf, names::IN_FLIGHT, sizes.of(names::IN_FLIGHT))?,
+            in_flight_ended: mapped(ebpf, names::IN_FLIGHT_ENDED, sizes.of(names::IN_FLIGHT_ENDED))?,
             block_owners: mapped(ebpf, names::BLOCK_OWNERS, sizes.of(names::BLOCK_OWNERS))?,
             block_counts: mapped(ebpf, names::BLOCK_COUNTS, sizes.of(names::BLOCK_COUNTS))?,
             block_latencies: mapped(ebpf, names::BLOCK_LATENCIES, sizes.of(names::BLOCK_LATENCIES))?,

@@ -95,6 +95,9 @@ impl Maps {
                 continue;
             }
             let entry = self.in_flight.read(index);
+            if entry.has_ended(self.in_flight_ended.read_word(index, 0)) {
+                continue;
+            }
             // It may be written at this moment.
             if entry.seal != entry.seal_of() || entry.slot() as usize >= self.block_owners.len() {
                 continue;
