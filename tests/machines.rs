@@ -51,10 +51,15 @@ fn made() -> Vec<String> {
     made
 }
 
+/// A machine that is made, as a folder.
+fn unpacked(name: &str) -> Unpacked {
+    unpack::machine(name, &fs::read_to_string(machines().join(format!("{name}.made"))).unwrap())
+}
+
 /// Roots of all machines, and who keeps those that were unpacked.
 fn roots() -> (Vec<PathBuf>, Vec<Unpacked>) {
     let entries = fs::read_dir(machines()).unwrap().map(|entry| entry.unwrap().path());
-    let unpacked: Vec<Unpacked> = made().iter().map(|name| unpack::machine(name)).collect();
+    let unpacked: Vec<Unpacked> = made().iter().map(|name| unpacked(name)).collect();
     let captured = entries.filter(|path| path.is_dir());
     (captured.chain(unpacked.iter().map(|made| made.root.clone())).collect(), unpacked)
 }
@@ -274,7 +279,7 @@ fn written(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) -
 #[test]
 fn the_summary_of_every_made_machine_is_as_it_was() {
     for name in made() {
-        let unpacked = unpack::machine(&name);
+        let unpacked = unpacked(&name);
         let (machine, platform) = platform(&unpacked.root);
         let summary = Summary { machine: &machine, platform: &platform, columns: &[] };
         let views = [
@@ -290,7 +295,7 @@ fn the_summary_of_every_made_machine_is_as_it_was() {
 
 #[test]
 fn a_report_adds_its_figures_to_the_devices() {
-    let unpacked = unpack::machine("made-zen4");
+    let unpacked = unpacked("made-zen4");
     let (machine, platform) = platform(&unpacked.root);
     let [nvme, card] = ["83:00.0", "41:00.0"].map(|text| platform.find(text).unwrap());
     let values = [(nvme, Value::exact(12.0)), (card, Value::Missing("no events".to_owned()))];
@@ -329,7 +334,7 @@ fn a_guest_has_a_summary_that_says_what_it_hides() {
 
 /// Boxes by kind that `pmbpf io` would open on a made machine, and the parts that it would count one by one.
 fn boxes_of(name: &str) -> Vec<(String, usize, Option<Vec<u32>>)> {
-    let made = unpack::machine(name);
+    let made = unpacked(name);
     let (machine, catalog) = (Machine::read(&made.root).unwrap(), Catalog::read(&made.root).unwrap());
     let platform = Platform::read(&made.root, &catalog);
     let plan = IoPlan::new(&IoRequest::default(), &machine, &catalog, &platform, &made.root).unwrap();

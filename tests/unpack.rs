@@ -19,7 +19,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::atomic::{AtomicU32, Ordering},
 };
 
@@ -35,12 +35,10 @@ impl Drop for Unpacked {
     }
 }
 
-/// Unpacks `tests/machines/NAME.made`.
-pub(crate) fn machine(name: &str) -> Unpacked {
+/// Unpacks `tests/machines/NAME.made`, which says `text`.
+pub(crate) fn machine(name: &str, text: &str) -> Unpacked {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines").join(format!("{name}.made"));
-    let text = fs::read_to_string(file).unwrap();
     let made =
         Unpacked { root: std::env::temp_dir().join(format!("pmbpf-{name}-{}-{number}", std::process::id())) };
     let mut folder = "";

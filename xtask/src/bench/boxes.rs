@@ -1,8 +1,8 @@
 //! What `pmbpf io` costs in user space on a large machine: a guest whose PMUs are those of a two-socket Sapphire Rapids.
 //!
-//! Guests are emulated, so everything takes longer there than it would here, and system calls more so than loops. How much
-//! longer, the same work tells that runs in both. The simulated counters are memory, and real ones take up to a microsecond
-//! each to read or set: that is not in the figure.
+//! The guest is emulated and its clock counts instructions, so a figure is the same however busy this machine is. What an
+//! instruction is worth here, the same work tells that runs in both: system calls, and what pmbpf computes. The simulated
+//! counters are memory, and real ones take up to a microsecond each to read or set: that is not in the figure.
 
 use std::{fmt::Write as _, process::Command, time::Duration};
 
@@ -13,20 +13,15 @@ use super::{
     bed::{Bed, numbers, ratio},
     figure::{Section, Spread},
 };
-use crate::{
-    command::root,
-    vm::{kernel::Series, simulated::Simulated},
-};
+use crate::vm::{kernel::Series, simulated::Simulated};
 
 /// Boxes of the XCC die of a Sapphire Rapids with 48 slices of its cache, twice.
 const PMUS: &str = "core=0 dies=2 iio=12 irp=12 cha=48 imc=8 imc_free_running=0 upi=4";
 const BOXES: usize = 2 * (12 + 12 + 48 + 8 + 4);
-const KERNEL: &str = "6.12";
+const KERNEL: &str = "6.12-icount";
 /// The same work in the guest and here: system calls, and what pmbpf computes.
 const CALLS: &str = "calls";
 const REPORTS: &str = "reports";
-/// The machine that the reports are of, below the workspace.
-const MACHINE: &str = "tests/machines/made-sapphire-rapids-two-sockets.made";
 const PMBPF: &str = "target/release/pmbpf io --cpu-model sapphirerapids -I 1s --json -q";
 /// Runs of two lengths, in s: what they differ by has neither start nor end.
 const LENGTHS: [u32; 2] = [5, 20];
@@ -85,7 +80,7 @@ pub(super) fn report(bed: &Bed) -> anyhow::Result<Section> {
 /// Shares of a core, or a section that says why there are none.
 pub(super) fn measure(bed: &Bed) -> anyhow::Result<Section> {
     let series: Series = KERNEL.parse().map_err(|error: String| anyhow!(error))?;
-    let more = [(bed.file(CALLS), CALLS), (bed.boxes.clone(), REPORTS), (root().join(MACHINE), MACHINE)];
+    let more = [(bed.file(CALLS), CALLS), (bed.boxes.clone(), REPORTS)];
     let guests = match Simulated::new(&series, &more) {
         Ok(guests) => guests,
         Err(error) => {
@@ -125,8 +120,9 @@ fn section(rounds: &[Round], groups: &str) -> Section {
             PMBPF,
             &perf_line,
             &how,
+            "the guest's clock counts instructions, of 2 ns each",
             "factors: CPU time of the same work in the guest over that here; for user mode, of cargo bench --bench boxes; for \
-         system calls, of those that stop, read and start software counters (tests/workloads/calls.c)",
+         system calls, of those that stop, read and start software counters (tests/workloads/calls.c), with warm caches",
             "the share here: user and system time in the guest, each over its factor; simulated counters are memory, real ones \
          registers",
         ],
@@ -184,11 +180,9 @@ fn selection(kind: &str, event: &Value) -> String {
 /// What a round runs: each side at both lengths, and the work that tells how slow a guest is. Prints user and system time of
 /// each.
 fn script(groups: &str) -> String {
-    let here = root().display().to_string();
-    // The bench of boxes looks for its machine where it was built. What runs first reads its program from the disk, so
-    // everything runs once before it is measured.
+    // What runs first reads its program from the disk, so everything runs once before it is measured.
     let mut script = format!(
-        "TIMEFORMAT='%U %S'\nmkdir -p '{here}/pmu-user'\nln -s /work/tests '{here}/tests'\n\
+        "TIMEFORMAT='%U %S'\n\
          {PMBPF} --duration 1s >/tmp/out 2>&1\nperf stat -a -I 1000 -x , -o /tmp/out -e '{groups}' sleep 1\n"
     );
     for seconds in LENGTHS {

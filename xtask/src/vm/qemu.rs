@@ -40,9 +40,14 @@ fn processor(series: &Series) -> Vec<&'static str> {
         Architecture::Arm => vec!["-M", "virt,gic-version=3", "-cpu", "max"],
     };
     options.extend(match series.counts_instructions {
-        false => ["-accel", "tcg,thread=multi", "-smp", "2"].as_slice(),
+        false => ["-accel", "tcg,thread=multi"].as_slice(),
         // An instruction takes 2 ns. While the guest sleeps, its time runs on at once.
-        true => &["-accel", "tcg,thread=single", "-smp", "1", "-icount", "shift=1,sleep=off"],
+        true => &["-accel", "tcg,thread=single", "-icount", "shift=1,sleep=off"],
+    });
+    options.extend(match series {
+        // The emulated PMU of Arm is the boot CPU's.
+        Series { counts_instructions: true, architecture: Architecture::Arm, .. } => ["-smp", "1"],
+        _ => ["-smp", "2"],
     });
     options
 }
