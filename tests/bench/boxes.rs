@@ -16,7 +16,7 @@ use std::{
 use pmbpf::{
     drain::io::{BoxSlice, IoDrain, IoHeader},
     machine::{Machine, io::Platform, pmu::catalog::Catalog},
-    metric::io::{IoMetrics, IoReport, Levels, Place, chosen, places, utilization},
+    metric::io::{Check, IoMetrics, IoReport, Levels, Place, chosen, places, utilization},
     model::io::boxes::IoInterval,
     plan::{
         io::{
@@ -132,6 +132,7 @@ fn reported(
         }
         rows.extend(places.iter().flat_map(|&place| metrics.rows(plan, &interval, place)));
         rows.extend(utilization(&rows, header));
+        rows.extend(metrics.checks(plan, &interval).iter().map(Check::row));
         let report = IoReport {
             from_ns: interval.from_ns,
             length_ns: interval.to_ns - interval.from_ns,

@@ -104,6 +104,7 @@ mod tests {
             rows: Vec::new(),
             levels: Vec::new(),
             maps: Vec::new(),
+            checks: Vec::new(),
             missing: Vec::new(),
             losses: losses.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
             cost: Cost::default(),

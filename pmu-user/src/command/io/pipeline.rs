@@ -12,8 +12,8 @@ use crate::{
     },
     machine::io::{bdf::Bdf, owner::Ownership},
     metric::io::{
-        Agreement, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place, Row, chosen, maxima,
-        owners_rows, places, traffic_rows, utilization,
+        Agreement, Check, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place, Row, Ticks, chosen,
+        maxima, owners_rows, places, traffic_rows, utilization,
     },
     model::io::{boxes::IoInterval, traffic::TrafficInterval},
     table::io::{FindError, load},
@@ -29,6 +29,8 @@ pub(in crate::command) struct IoPipeline<'a> {
     levels: Levels,
     /// None where no stack is counted: the host's summary says why, once.
     agreement: Option<Agreement>,
+    /// In how many ticks counters that always run said what metrics do.
+    ticks: Ticks,
     view: IoView<'a>,
     /// Since the last report.
     open: IoInterval,
@@ -57,6 +59,7 @@ impl<'a> IoPipeline<'a> {
             places: places(&header.plan),
             levels: Levels::default(),
             agreement: header.plan.counts_stacks().then(Agreement::default),
+            ticks: Ticks::default(),
             view: IoView::new(header, format, style, into),
             open: IoInterval::default(),
             total: IoInterval::default(),
@@ -91,7 +94,10 @@ impl<'a> IoPipeline<'a> {
             self.reported.clone_from(&self.now);
         }
         self.last = drain;
-        let Some(length) = self.header.plan.interval else { return Ok(()) };
+        let Some(length) = self.header.plan.interval else {
+            self.ticks.add(&self.checks(&interval));
+            return Ok(());
+        };
         self.open.append(interval);
         // Ticks are as far apart as the kernel lets them: one that is a little early ends its interval, too.
         let early = length.saturating_sub(self.header.plan.tick / 2);
@@ -113,6 +119,7 @@ impl<'a> IoPipeline<'a> {
         let open = std::mem::replace(&mut self.open, next);
         let since = std::mem::replace(&mut self.reported, self.now.clone());
         let report = self.report(&open, since.as_ref());
+        self.ticks.add(&report.checks);
         self.view.interval(&report)
     }
 
@@ -124,6 +131,7 @@ impl<'a> IoPipeline<'a> {
         let mut report = self.report(&self.total, self.first.as_ref());
         report.levels = self.levels();
         report.maps = self.agreement.iter().flat_map(|agreement| agreement.report(self.names())).collect();
+        self.ticks.tell(&mut report.checks);
         report.missing.extend_from_slice(&self.last.gone);
         self.view.whole(&report, ending)?;
         Ok(report)
@@ -144,6 +152,8 @@ impl<'a> IoPipeline<'a> {
     fn report(&self, interval: &IoInterval, since: Option<&Traffic>) -> IoReport {
         let traffic = since.zip(self.now.as_ref()).map(|(since, now)| TrafficInterval::between(since, now));
         let mut rows = self.counted(interval, traffic.as_ref());
+        let checks = self.checks(interval);
+        rows.extend(checks.iter().map(Check::row));
         let names = self.names();
         rows.extend(traffic.iter().flat_map(|traffic| traffic_rows(traffic, names)));
         let lost = traffic.iter().flat_map(|traffic| traffic.losses.iter().chain(&traffic.missed));
@@ -156,11 +166,17 @@ impl<'a> IoPipeline<'a> {
             rows: chosen(rows, &self.header.plan.report, &self.header.platform),
             levels: Vec::new(),
             maps: Vec::new(),
+            checks,
             missing: self.header.missing.clone(),
             losses: self.last.losses.iter().cloned().chain(lost).collect(),
             cost: self.last.cost,
             programs_ns: self.programs_ns(),
         }
+    }
+
+    fn checks(&self, interval: &IoInterval) -> Vec<Check> {
+        let checks = |metrics: &IoMetrics| metrics.checks(&self.header.plan, interval);
+        self.metrics.as_ref().map(checks).unwrap_or_default()
     }
 
     fn names(&self) -> Names<'_> {

@@ -12,14 +12,26 @@ use super::{
 };
 use crate::{
     drain::{Absent, Cost},
-    machine::{Machine, cgroup::CgroupId, io::Platform, pmu::catalog::Catalog},
+    machine::{
+        Machine,
+        cgroup::CgroupId,
+        cpu::Cpu,
+        io::{
+            Platform,
+            bdf::RootBus,
+            stack::{Mapping, Port, Source, Stack, Unit},
+        },
+        pmu::catalog::Catalog,
+    },
     plan::{
         io::{
             IoPlan,
             request::{IoRequest, Limits, Reporting},
         },
         request::{Descend, Inherit, Target},
+        turns::PlannedEvent,
     },
+    table::io::testing::{Family, server},
     untrusted::Untrusted,
 };
 
@@ -29,22 +41,70 @@ pub(crate) fn header() -> IoHeader {
     let machine = Machine::read(&root).unwrap();
     let catalog = Catalog::read(&root).unwrap();
     let platform = Platform::read(&root, &catalog);
-    let limits = Limits { name: "dram.bandwidth".to_owned(), low: 0.1, high: 1.0 / 3.0 };
-    let request = IoRequest {
-        target: Target::System,
-        inherit: Inherit::Yes,
-        descend: Descend::Yes,
-        model: Some("sapphirerapids".to_owned()),
-        report: Reporting { dram_max_gb_s: Some(204.8), limits: vec![limits], ..Reporting::default() },
-        interval: Some(Duration::from_secs(2)),
-        duration: None,
-    };
+    let request = request("sapphirerapids", Some(Duration::from_secs(2)));
     let plan = IoPlan::new(&request, &machine, &catalog, &platform, &root).unwrap();
     let boxes: usize = plan.kinds.iter().map(|kind| kind.boxes.len()).sum();
     assert!(boxes > 20, "the machine has boxes: {boxes}");
     let missing = vec![Absent { what: "packets".to_owned(), why: "not permitted".to_owned() }];
     let version = "0.1.0".to_owned();
     IoHeader { version, started_unix_ns: 1_795_249_958_844_007_395, machine, platform, plan, missing }
+}
+
+fn request(model: &str, interval: Option<Duration>) -> IoRequest {
+    let limits = Limits { name: "dram.bandwidth".to_owned(), low: 0.1, high: 1.0 / 3.0 };
+    IoRequest {
+        target: Target::System,
+        inherit: Inherit::Yes,
+        descend: Descend::Yes,
+        model: Some(model.to_owned()),
+        report: Reporting { dram_max_gb_s: Some(204.8), limits: vec![limits], ..Reporting::default() },
+        interval,
+        duration: None,
+    }
+}
+
+/// Header of a run on an Ice Lake whose boxes have counters that always run: a port is known in part 1 of the first stack, and
+/// none in the second, whose parts are counted together.
+pub(crate) fn always_running() -> IoHeader {
+    let tree = server(Family::IceLake, &[("iio", 2), ("imc", 2), ("imc_free_running", 1)]);
+    let (mut header, catalog) = (header(), Catalog::read(&tree.root).unwrap());
+    let (bdf, bus) = ("16:03.0".parse().unwrap(), RootBus { domain: 0, bus: 0x16 });
+    let unit = Unit { pmu: "uncore_iio_0".to_owned(), cpu: Cpu(0) };
+    let unit = Mapping::Known { value: unit, source: Source::Kernel };
+    header.platform.stacks = vec![Stack { bus, socket: Some(0), unit }];
+    let parts = Mapping::Known { value: vec![1], source: Source::Table };
+    header.platform.ports = vec![Port { bdf, bus, parts, devices: vec![bdf] }];
+    let request = request("icelakex", None);
+    header.plan = IoPlan::new(&request, &header.machine, &catalog, &header.platform, &tree.root).unwrap();
+    header
+}
+
+/// Drains of so many ticks of 1 s, in which groups take turns of 20 ms and every event counts as often a second as the first
+/// word that its name contains says.
+pub(crate) fn steady(header: &IoHeader, ticks: u64, rates: &[(&str, u64)]) -> Vec<IoDrain> {
+    let rate = |event: &PlannedEvent| {
+        let named = rates.iter().find(|(word, _)| event.name.contains(word));
+        named.map_or(0, |(_, rate)| *rate)
+    };
+    let slices = |tick: u64, kind: u32| {
+        let of_kind = &header.plan.kinds[kind as usize];
+        let groups = &of_kind.turns.groups;
+        let sites = 0..of_kind.boxes.len() as u32;
+        let slices =
+            (tick * 50..tick * 50 + 50).flat_map(move |slice| sites.clone().map(move |at| (slice, at)));
+        slices.map(move |(slice, at)| {
+            let group = (slice % groups.len() as u64) as u32;
+            let counts = groups[group as usize].events.iter().map(|event| rate(event) / 50).collect();
+            let time_ns = 20_000_000;
+            BoxSlice { kind, at, slice, group, ended_ns: 0, counts, enabled_ns: time_ns, running_ns: time_ns }
+        })
+    };
+    let drain = |tick: u64| IoDrain {
+        at_ns: (tick + 1) * 1_000_000_000,
+        boxes: (0..header.plan.kinds.len() as u32).flat_map(|kind| slices(tick, kind)).collect(),
+        ..IoDrain::default()
+    };
+    (0..ticks).map(drain).collect()
 }
 
 /// Drains of five ticks of 1 s: in each, every group of every box had a slice, and a cgroup read and sent.

@@ -4,8 +4,10 @@
 //! hardware's. A table that says who belongs to whom can be wrong, traffic cannot, but two ports may be busy in step: then
 //! nothing is inferred.
 
+use std::collections::BTreeMap;
+
 /// Intervals that it takes at least.
-pub const INTERVALS_MIN: usize = 20;
+pub const INTERVALS_MIN: u64 = 20;
 /// Correlation that it takes at least.
 pub const CORRELATION_MIN: f64 = 0.95;
 /// Share of a port's bytes that its part must have counted at least: hardware sees all of them, and more (descriptors,
@@ -14,13 +16,16 @@ const SHARE_MIN: f64 = 0.8;
 /// Quantile of the normal distribution that leaves 2.5 % on each side.
 const Z: f64 = 1.96;
 
-/// Bytes that something moved, interval by interval.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Series<K> {
-    /// What moved them.
-    pub key: K,
-    /// Bytes of each interval, in both directions.
-    pub bytes: Vec<f64>,
+/// What ports moved and what parts counted, compared. As large after a day as after a minute: sums, not the intervals.
+#[derive(Clone, Debug)]
+pub struct Comparison<Q, P> {
+    ports: BTreeMap<Q, OfPort<P>>,
+}
+
+impl<Q, P> Default for Comparison<Q, P> {
+    fn default() -> Self {
+        Self { ports: BTreeMap::new() }
+    }
 }
 
 /// What traffic says about a port.
@@ -37,88 +42,134 @@ pub enum Verdict<P> {
     Unknown(String),
 }
 
-/// Finds the part of each port. Both sides are of the same intervals.
-#[must_use]
-pub fn infer<Q: Clone, P: Clone>(ports: &[Series<Q>], parts: &[Series<P>]) -> Vec<(Q, Verdict<P>)> {
-    let chosen: Vec<Result<(usize, f64), String>> = ports.iter().map(|port| best(port, parts)).collect();
-    let verdict = |(index, port): (usize, &Series<Q>)| {
-        let verdict = match &chosen[index] {
+impl<Q: Clone + Ord, P: Clone + Ord> Comparison<Q, P> {
+    /// Adds an interval: bytes of each port and of each part in both directions. A part that was not counted in it is not
+    /// among `parts`.
+    pub fn add(&mut self, ports: &[(Q, f64)], parts: &[(P, f64)]) {
+        for (port, moved) in ports {
+            let of_port = self
+                .ports
+                .entry(port.clone())
+                .or_insert_with(|| OfPort { alone: Sums::default(), with: BTreeMap::new() });
+            of_port.alone.add(*moved, *moved);
+            for (part, counted) in parts {
+                of_port.with.entry(part.clone()).or_default().add(*moved, *counted);
+            }
+        }
+    }
+
+    /// Finds the part of each port.
+    #[must_use]
+    pub fn infer(&self) -> Vec<(Q, Verdict<P>)> {
+        let chosen: Vec<(&Q, Best<'_, P>)> =
+            self.ports.iter().map(|(port, of_port)| (port, of_port.best())).collect();
+        let rivals = |part: &P| {
+            let is_same = |best: &Best<'_, P>| matches!(best, Ok((other, _)) if *other == part);
+            chosen.iter().filter(|(_, best)| is_same(best)).count()
+        };
+        let verdict = |best: &Best<'_, P>| match best {
             Err(why) => Verdict::Unknown(why.clone()),
             // A part has one port, whatever the figures say.
-            Ok((part, _)) if rivals(&chosen, *part) > 1 => {
+            Ok((part, _)) if rivals(part) > 1 => {
                 Verdict::Unknown("another port moves data in step with it".to_owned())
             }
-            Ok((part, r)) => Verdict::Inferred { part: parts[*part].key.clone(), r: *r },
+            Ok((part, r)) => Verdict::Inferred { part: (*part).clone(), r: *r },
         };
-        (port.key.clone(), verdict)
-    };
-    ports.iter().enumerate().map(verdict).collect()
+        chosen.iter().map(|(port, best)| ((*port).clone(), verdict(best))).collect()
+    }
 }
 
-fn rivals(chosen: &[Result<(usize, f64), String>], part: usize) -> usize {
-    chosen.iter().filter(|choice| matches!(choice, Ok((other, _)) if *other == part)).count()
+/// The part that moves like a port, and how well, or why there is none.
+type Best<'a, P> = Result<(&'a P, f64), String>;
+
+/// A port by itself, and with each part in the intervals in which that was counted.
+#[derive(Clone, Debug)]
+struct OfPort<P> {
+    alone: Sums,
+    with: BTreeMap<P, Sums>,
 }
 
-/// The part that moves like `port`, and how well.
-fn best<Q, P>(port: &Series<Q>, parts: &[Series<P>]) -> Result<(usize, f64), String> {
-    let length = port.bytes.len();
-    if length < INTERVALS_MIN {
-        return Err(format!("{length} intervals are too few to compare, {INTERVALS_MIN} are enough"));
+impl<P> OfPort<P> {
+    fn best(&self) -> Best<'_, P> {
+        let most = self.with.values().map(|sums| sums.intervals).max().unwrap_or(self.alone.intervals);
+        if most < INTERVALS_MIN {
+            return Err(format!("{most} intervals are too few to compare, {INTERVALS_MIN} are enough"));
+        }
+        if self.with.is_empty() {
+            return Err("no part was counted".to_owned());
+        }
+        if self.alone.correlation().is_none() {
+            return Err("its traffic does not change, so nothing can move with it".to_owned());
+        }
+        let candidates = self.with.iter().filter(|(_, sums)| sums.intervals >= INTERVALS_MIN);
+        let mut ranked: Vec<(f64, &P, &Sums)> =
+            candidates.filter_map(|(part, sums)| Some((sums.correlation()?, part, sums))).collect();
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let Some(&(r, part, sums)) = ranked.first().filter(|(r, ..)| *r >= CORRELATION_MIN) else {
+            return Err("no part moves data in step with it".to_owned());
+        };
+        let intervals = |sums: &Sums| sums.intervals as f64;
+        let is_tie = |(next, _, of_next): &(f64, &P, &Sums)| {
+            !is_above((r, intervals(sums)), (*next, intervals(of_next)))
+        };
+        if ranked.get(1).is_some_and(is_tie) {
+            return Err("several parts move data in step with it".to_owned());
+        }
+        if sums.means[1] < SHARE_MIN * sums.means[0] {
+            return Err("the part that moves in step with it moves less data".to_owned());
+        }
+        Ok((part, r))
     }
-    if correlation(&port.bytes, &port.bytes).is_none() {
-        return Err("its traffic does not change, so nothing can move with it".to_owned());
-    }
-    let candidates = parts.iter().enumerate().filter(|(_, part)| part.bytes.len() == length);
-    let mut ranked: Vec<(usize, f64)> = candidates
-        .filter_map(|(index, part)| Some((index, correlation(&port.bytes, &part.bytes)?)))
-        .collect();
-    ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let enough = |r: &f64| *r >= CORRELATION_MIN;
-    let Some(&(part, r)) = ranked.first().filter(|(_, r)| enough(r)) else {
-        return Err("no part moves data in step with it".to_owned());
-    };
-    if ranked.get(1).is_some_and(|(_, next)| !is_above(r, *next, length)) {
-        return Err("several parts move data in step with it".to_owned());
-    }
-    let sum = |bytes: &[f64]| bytes.iter().sum::<f64>();
-    if sum(&parts[part].bytes) < SHARE_MIN * sum(&port.bytes) {
-        return Err("the part that moves in step with it moves less data".to_owned());
-    }
-    Ok((part, r))
 }
 
-/// Is `r` above `next` by more than chance, at 95 %? By Fisher's transformation, whose standard error is 1/√(n−3) for each.
-fn is_above(r: f64, next: f64, intervals: usize) -> bool {
+/// Is a correlation above the next by more than chance, at 95 %? Each with its number of intervals. By Fisher's
+/// transformation, whose variance is 1/(n−3) for each.
+fn is_above((r, n): (f64, f64), (next, of_next): (f64, f64)) -> bool {
     // 1 exactly would be infinitely far from anything.
     let z = |r: f64| r.clamp(-0.999_999, 0.999_999).atanh();
-    z(r) - z(next) > Z * (2.0 / (intervals as f64 - 3.0)).sqrt()
+    z(r) - z(next) > Z * (1.0 / (n - 3.0) + 1.0 / (of_next - 3.0)).sqrt()
 }
 
-/// Pearson's correlation; `None` if either side does not change, or a number is none.
-fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
-    let n = a.len() as f64;
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / n;
-    let (mean_a, mean_b) = (mean(a), mean(b));
-    let (mut ab, mut aa, mut bb) = (0.0, 0.0, 0.0);
-    for (a, b) in a.iter().zip(b) {
-        let (a, b) = (a - mean_a, b - mean_b);
-        ab += a * b;
-        aa += a * a;
-        bb += b * b;
+/// What a correlation of two series needs, kept up to date as they grow: what is left of large squares after a subtraction
+/// would be noise (Welford, Technometrics 4, 1962).
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    intervals: u64,
+    means: [f64; 2],
+    /// Squared distances from the means.
+    squares: [f64; 2],
+    products: f64,
+}
+
+impl Sums {
+    fn add(&mut self, a: f64, b: f64) {
+        self.intervals += 1;
+        let n = self.intervals as f64;
+        let before = [a - self.means[0], b - self.means[1]];
+        self.means = [self.means[0] + before[0] / n, self.means[1] + before[1] / n];
+        let after = [a - self.means[0], b - self.means[1]];
+        self.squares = [self.squares[0] + before[0] * after[0], self.squares[1] + before[1] * after[1]];
+        self.products += before[0] * after[1];
     }
-    // What rounding leaves of a series that does not change.
-    let is_still = |squares: f64, mean: f64| squares <= (mean * 1e-9).powi(2) * n;
-    if is_still(aa, mean_a) || is_still(bb, mean_b) {
-        return None;
+
+    /// Pearson's correlation; `None` if either side does not change, or a number is none.
+    fn correlation(&self) -> Option<f64> {
+        // What rounding leaves of a series that does not change.
+        let is_still =
+            |side: usize| self.squares[side] <= (self.means[side] * 1e-9).powi(2) * self.intervals as f64;
+        if is_still(0) || is_still(1) {
+            return None;
+        }
+        let r = self.products / (self.squares[0].sqrt() * self.squares[1].sqrt());
+        Some(r).filter(|r| r.is_finite()).map(|r| r.clamp(-1.0, 1.0))
     }
-    Some(ab / (aa * bb).sqrt()).filter(|r| r.is_finite()).map(|r| r.clamp(-1.0, 1.0))
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::{prop_assert, proptest};
 
-    use super::{INTERVALS_MIN, Series, Verdict, correlation, infer};
+    use super::{Comparison, INTERVALS_MIN, Sums, Verdict};
 
     /// Bytes that look random and are the same on every run (splitmix64).
     fn load(seed: u64, intervals: usize) -> Vec<f64> {
@@ -137,8 +188,34 @@ mod tests {
         bytes.iter().zip(noise).map(|(bytes, noise)| bytes * 1.05 + noise * 0.1).collect()
     }
 
-    fn series<K: Copy>(list: &[(K, Vec<f64>)]) -> Vec<Series<K>> {
-        list.iter().map(|(key, bytes)| Series { key: *key, bytes: bytes.clone() }).collect()
+    /// Series of bytes, interval by interval, compared. What is no number was not counted.
+    fn infer<Q: Copy + Ord, P: Copy + Ord>(
+        ports: &[(Q, Vec<f64>)],
+        parts: &[(P, Vec<f64>)],
+    ) -> Vec<(Q, Verdict<P>)> {
+        let mut comparison = Comparison::default();
+        for interval in 0..ports[0].1.len() {
+            let ports: Vec<(Q, f64)> = ports.iter().map(|(port, bytes)| (*port, bytes[interval])).collect();
+            let parts = parts.iter().map(|(part, bytes)| (*part, bytes[interval]));
+            comparison.add(&ports, &parts.filter(|(_, bytes)| !bytes.is_nan()).collect::<Vec<_>>());
+        }
+        comparison.infer()
+    }
+
+    fn sums(a: &[f64], b: &[f64]) -> Sums {
+        let mut sums = Sums::default();
+        a.iter().zip(b).for_each(|(a, b)| sums.add(*a, *b));
+        sums
+    }
+
+    /// Pearson's correlation as it is written down.
+    fn of_series(a: &[f64], b: &[f64]) -> f64 {
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let (mean_a, mean_b) = (mean(a), mean(b));
+        let each = a.iter().zip(b).map(|(a, b)| (a - mean_a, b - mean_b));
+        let (ab, aa, bb) =
+            each.fold((0.0, 0.0, 0.0), |(ab, aa, bb), (a, b)| (ab + a * b, aa + a * a, bb + b * b));
+        ab / (aa * bb).sqrt()
     }
 
     fn why<P: std::fmt::Debug>(verdict: &Verdict<P>) -> &str {
@@ -151,9 +228,8 @@ mod tests {
     #[test]
     fn busy_ports_find_their_parts() {
         let (disk, net) = (load(1, 40), load(2, 40));
-        let ports = series(&[("disk", disk.clone()), ("net", net.clone())]);
-        let parts =
-            series(&[(0, counted(&net, 5)), (1, load(9, 40)), (2, counted(&disk, 6)), (3, vec![0.0; 40])]);
+        let ports = [("disk", disk.clone()), ("net", net.clone())];
+        let parts = [(0, counted(&net, 5)), (1, load(9, 40)), (2, counted(&disk, 6)), (3, vec![0.0; 40])];
         let found = infer(&ports, &parts);
         let parts: Vec<_> = found
             .iter()
@@ -167,21 +243,18 @@ mod tests {
 
     #[test]
     fn too_few_intervals_tell_nothing() {
-        let bytes = load(1, INTERVALS_MIN - 1);
-        let found = infer(&series(&[("disk", bytes.clone())]), &series(&[(0, bytes)]));
+        let bytes = load(1, INTERVALS_MIN as usize - 1);
+        let found = infer(&[("disk", bytes.clone())], &[(0, bytes)]);
         assert_eq!(why(&found[0].1), "19 intervals are too few to compare, 20 are enough");
-        let bytes = load(1, INTERVALS_MIN);
-        let found = infer(&series(&[("disk", bytes.clone())]), &series(&[(0, bytes)]));
+        let bytes = load(1, INTERVALS_MIN as usize);
+        let found = infer(&[("disk", bytes.clone())], &[(0, bytes)]);
         assert!(matches!(found[0].1, Verdict::Inferred { part: 0, .. }), "{found:?}");
     }
 
     #[test]
     fn traffic_that_does_not_change_tells_nothing() {
         for still in [0.0, 0.1, 1e9 / 3.0] {
-            let found = infer(
-                &series(&[("disk", vec![still; 30])]),
-                &series(&[(0, load(1, 30)), (1, vec![still; 30])]),
-            );
+            let found = infer(&[("disk", vec![still; 30])], &[(0, load(1, 30)), (1, vec![still; 30])]);
             assert!(why(&found[0].1).contains("does not change"), "{still}");
         }
     }
@@ -189,15 +262,15 @@ mod tests {
     #[test]
     fn parts_in_step_are_a_tie() {
         let bytes = load(1, 40);
-        let parts = series(&[(0, counted(&bytes, 5)), (1, counted(&bytes, 6))]);
-        assert!(why(&infer(&series(&[("disk", bytes)]), &parts)[0].1).contains("several parts"));
+        let parts = [(0, counted(&bytes, 5)), (1, counted(&bytes, 6))];
+        assert!(why(&infer(&[("disk", bytes)], &parts)[0].1).contains("several parts"));
     }
 
     #[test]
     fn ports_in_step_are_a_tie() {
         let bytes = load(1, 40);
-        let ports = series(&[("disk", bytes.clone()), ("net", counted(&bytes, 5))]);
-        let found = infer(&ports, &series(&[(0, counted(&bytes, 6))]));
+        let ports = [("disk", bytes.clone()), ("net", counted(&bytes, 5))];
+        let found = infer(&ports, &[(0, counted(&bytes, 6))]);
         assert!(found.iter().all(|(_, verdict)| why(verdict).contains("another port")), "{found:?}");
     }
 
@@ -205,33 +278,70 @@ mod tests {
     fn an_echo_of_the_traffic_is_not_the_traffic() {
         let bytes = load(1, 40);
         let echo: Vec<f64> = bytes.iter().map(|bytes| bytes * 0.02).collect();
-        assert!(why(&infer(&series(&[("net", bytes)]), &series(&[(0, echo)]))[0].1).contains("less data"));
+        assert!(why(&infer(&[("net", bytes)], &[(0, echo)])[0].1).contains("less data"));
     }
 
     #[test]
     fn traffic_that_no_part_sees_is_not_found() {
-        let ports = series(&[("net", load(1, 40))]);
-        assert!(why(&infer(&ports, &series(&[(0, load(3, 40))]))[0].1).contains("no part"));
+        let ports = [("net", load(1, 40))];
+        assert!(why(&infer(&ports, &[(0, load(3, 40))])[0].1).contains("no part"));
         assert!(why(&infer::<_, u32>(&ports, &[])[0].1).contains("no part"));
-        assert!(
-            why(&infer(&ports, &series(&[(0, load(1, 39))]))[0].1).contains("no part"),
-            "of other intervals"
-        );
-        assert!(why(&infer(&ports, &series(&[(0, vec![f64::NAN; 40])]))[0].1).contains("no part"));
+        assert!(why(&infer(&ports, &[(0, vec![f64::INFINITY; 40])])[0].1).contains("no part"));
+    }
+
+    #[test]
+    fn intervals_in_which_a_part_was_not_counted_are_left_out_of_both_sides() {
+        let bytes = load(1, 60);
+        let sometimes = |step: usize, else_bytes: f64| -> Vec<f64> {
+            let counted = counted(&bytes, 5).into_iter().enumerate();
+            counted.map(|(at, bytes)| if at % step == 0 { bytes } else { else_bytes }).collect()
+        };
+        let ports = [("disk", bytes.clone())];
+        let found = infer(&ports, &[(0, sometimes(2, f64::NAN)), (1, load(9, 60))]);
+        assert!(matches!(found[0].1, Verdict::Inferred { part: 0, .. }), "{found:?}");
+        let zeros = infer(&ports, &[(0, sometimes(2, 0.0)), (1, load(9, 60))]);
+        assert!(why(&zeros[0].1).contains("no part"), "0 bytes are something else: {zeros:?}");
+        let found = infer(&ports, &[(0, sometimes(4, f64::NAN))]);
+        assert_eq!(why(&found[0].1), "15 intervals are too few to compare, 20 are enough");
+    }
+
+    #[test]
+    fn a_long_run_takes_no_more_room_and_forgets_nothing() {
+        let (disk, net) = (load(1, 20_000), load(2, 20_000));
+        let (ports, parts) = ([("disk", disk.clone())], [(0, counted(&disk, 5)), (1, net)]);
+        let mut comparison = Comparison::default();
+        let mut room = Vec::new();
+        for interval in 0..disk.len() {
+            let of = |bytes: &[f64]| bytes[interval];
+            comparison
+                .add(&[("disk", of(&ports[0].1))], &parts.each_ref().map(|(part, bytes)| (*part, of(bytes))));
+            room.push(comparison.ports.values().map(|of_port| of_port.with.len()).sum::<usize>());
+        }
+        assert!(room.iter().all(|sums| *sums == 2), "one for each part");
+        let found = comparison.infer();
+        assert!(matches!(found[0].1, Verdict::Inferred { part: 0, .. }), "{found:?}");
     }
 
     proptest! {
         #[test]
         fn a_correlation_is_between_minus_1_and_1(seed: u64, other: u64, intervals in 2_usize..60) {
-            let (a, b) = (load(seed, intervals), load(other, intervals));
-            if let Some(r) = correlation(&a, &b) {
+            if let Some(r) = sums(&load(seed, intervals), &load(other, intervals)).correlation() {
                 prop_assert!((-1.0..=1.0).contains(&r), "{r}");
             }
         }
 
         #[test]
+        fn sums_say_what_the_series_would(seed: u64, intervals in 3_usize..60, above in 0_u32..40) {
+            // Far from 0 and little changed, as bytes of a busy port are.
+            let far: Vec<f64> = load(seed, intervals).iter().map(|bytes| bytes + f64::from(above) * 1e9).collect();
+            let near = counted(&load(seed, intervals), !seed);
+            let (found, expected) = (sums(&far, &near).correlation().unwrap(), of_series(&far, &near));
+            prop_assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+        }
+
+        #[test]
         fn independent_traffic_is_seldom_taken_for_the_same(seed: u64) {
-            let found = infer(&series(&[("net", load(seed, 20))]), &series(&[(0, load(!seed, 20))]));
+            let found = infer(&[("net", load(seed, 20))], &[(0, load(!seed, 20))]);
             prop_assert!(matches!(found[0].1, Verdict::Unknown(_)));
         }
     }

@@ -3,34 +3,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{IoMetrics, Names, apportion::moved, extent::Extent};
+use super::{IoMetrics, Measured, Names, apportion::moved, extent::Extent};
 use crate::{
     machine::io::{
         bdf::Bdf,
         learn::Learned,
         stack::{Mapping, Port, Unit},
-        verify::{Series, Verdict, infer},
+        verify::{Comparison, Verdict},
     },
-    metric::value::Value,
     model::io::{boxes::IoInterval, traffic::TrafficInterval},
     plan::io::IoPlan,
     table::io::Of,
     untrusted::Untrusted,
 };
 
-/// Metrics whose sum is everything that moved through a part.
-const BOTH_WAYS: [&str; 4] =
-    ["pcie.inbound_read_bw", "pcie.inbound_write_bw", "pcie.outbound_read_bw", "pcie.outbound_write_bw"];
+/// Metrics whose sum is what the devices behind a part moved. A part of which one is missing was not counted.
+const INBOUND: [&str; 2] = ["pcie.inbound_read_bw", "pcie.inbound_write_bw"];
+/// What CPUs moved through it: little, beside what devices do, so it may be missing.
+const OUTBOUND: [&str; 2] = ["pcie.outbound_read_bw", "pcie.outbound_write_bw"];
 
 /// A part of a stack: its box, and its number.
 type Part = (Unit, u32);
 
-/// Bytes of ports and of parts, tick by tick.
+/// Bytes of ports and of parts, compared tick by tick.
 #[derive(Clone, Debug, Default)]
-pub struct Agreement {
-    ports: BTreeMap<Bdf, Vec<f64>>,
-    parts: BTreeMap<Part, Vec<f64>>,
-}
+pub struct Agreement(Comparison<Bdf, Part>);
 
 /// What is known about where a port is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,10 +52,8 @@ impl Agreement {
         interval: &IoInterval,
         traffic: &TrafficInterval,
     ) {
-        for port in &names.platform.ports {
-            let (all, _) = moved(port, traffic, names);
-            self.ports.entry(port.bdf).or_default().push(all.bytes());
-        }
+        let moved = |port: &Port| (port.bdf, moved(port, traffic, names).0.bytes());
+        let ports: Vec<(Bdf, f64)> = names.platform.ports.iter().map(moved).collect();
         // A part that several ports share is counted once.
         let parts: BTreeSet<Part> = names
             .platform
@@ -67,29 +62,20 @@ impl Agreement {
             .filter_map(|port| Some((unit(names, port)?, port.parts.value()?)))
             .flat_map(|(unit, parts)| parts.iter().map(|&part| (unit.clone(), part)))
             .collect();
-        for (unit, part) in parts {
-            let measured = IoMetrics::of_unit(plan, interval, &unit);
-            let values = metrics.evaluate(&measured, Extent::Part, Of::Part(part));
-            let bytes = BOTH_WAYS.iter().filter_map(|name| {
-                let wanted = metrics.table.model.metric(name)?;
-                match &values.iter().find(|(index, _)| *index == wanted)?.1 {
-                    Value::Known(known) => Some(known.estimate * 1e6 * measured.seconds),
-                    Value::Missing(_) => None,
-                }
-            });
-            self.parts.entry((unit, part)).or_default().push(bytes.sum());
-        }
+        let counted = |(unit, part): Part| {
+            let bytes = counted(metrics, &IoMetrics::of_unit(plan, interval, &unit), part)?;
+            Some(((unit, part), bytes))
+        };
+        self.0.add(&ports, &parts.into_iter().filter_map(counted).collect::<Vec<_>>());
     }
 
     /// What the map says of each port, and what the traffic says to that.
     #[must_use]
     pub fn report(&self, names: Names<'_>) -> Vec<MapReport> {
-        let ports: Vec<Series<Bdf>> =
-            self.ports.iter().map(|(key, bytes)| Series { key: *key, bytes: bytes.clone() }).collect();
-        let parts: Vec<Series<Part>> =
-            self.parts.iter().map(|(key, bytes)| Series { key: key.clone(), bytes: bytes.clone() }).collect();
         let mut learning = names.platform.clone();
-        let said: BTreeMap<Bdf, String> = infer(&ports, &parts)
+        let said: BTreeMap<Bdf, String> = self
+            .0
+            .infer()
             .into_iter()
             .map(|(port, verdict)| {
                 let words = match &verdict {
@@ -110,6 +96,18 @@ impl Agreement {
         };
         names.platform.ports.iter().map(report).collect()
     }
+}
+
+/// Bytes that a part of a box counted in both directions, if it was counted.
+fn counted(metrics: &IoMetrics, measured: &Measured, part: u32) -> Option<f64> {
+    let values = metrics.evaluate(measured, Extent::Part, Of::Part(part));
+    let bytes = |name: &&str| {
+        let wanted = metrics.table.model.metric(name)?;
+        let known = values.iter().find(|(index, _)| *index == wanted)?.1.known();
+        Some(known.map(|known| known.estimate * 1e6 * measured.seconds))
+    };
+    let inbound = INBOUND.iter().filter_map(bytes).sum::<Option<f64>>()?;
+    Some(inbound + OUTBOUND.iter().filter_map(bytes).flatten().sum::<f64>())
 }
 
 fn unit<'a>(names: Names<'a>, port: &Port) -> Option<&'a Unit> {
@@ -141,8 +139,36 @@ fn words(learned: Learned, place: &str, r: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Agreement, Learned, Names, words};
-    use crate::machine::{io::Platform, pmu::catalog::Catalog, testing::Tree};
+    use super::{Agreement, IoMetrics, Learned, Names, counted, words};
+    use crate::{
+        drain::io::testing::{always_running, steady},
+        machine::{io::Platform, pmu::catalog::Catalog, testing::Tree},
+        model::io::boxes::IoInterval,
+        table::io::load,
+    };
+
+    #[test]
+    fn a_part_is_counted_if_what_its_devices_move_is() {
+        let header = always_running();
+        let (plan, metrics) = (&header.plan, IoMetrics::new(load("icelakex").unwrap(), &header.plan));
+        let unit = header.platform.stacks[0].unit.value().unwrap();
+        // Bytes of a tick in which the groups with such events did not count.
+        let without = |word: &str| {
+            let rates = [("OF_CPU.MEM_READ", 50_000_000), ("MEM_WRITE", 25_000_000), ("CMPD", 250_000)];
+            let mut drain = steady(&header, 1, &rates).remove(0);
+            drain.boxes.retain(|slice| {
+                let group = &plan.kinds[slice.kind as usize].turns.groups[slice.group as usize];
+                !group.events.iter().any(|event| event.name.contains(word))
+            });
+            let interval = IoInterval::of(drain.boxes, 0, drain.at_ns);
+            counted(&metrics, &IoMetrics::of_unit(plan, &interval, unit), 1)
+        };
+        assert!(without("nothing").unwrap() > 3e8);
+        assert_eq!(without("OF_CPU.MEM_READ"), None, "half of it is not all of it");
+        assert_eq!(without("OF_CPU.MEM_WRITE"), None);
+        assert!(without("OF_CPU.CMPD").unwrap() > 3e8, "what CPUs read is little beside it");
+        assert_eq!(without(""), None, "nothing counted is not 0 bytes");
+    }
 
     #[test]
     fn traffic_agrees_contradicts_or_is_not_believed() {

@@ -119,7 +119,7 @@ fn is_of(site: &BoxSite, unit: &Unit) -> bool {
 }
 
 /// Two numbers of one unit as one.
-fn added(a: &Value, b: &Value) -> Value {
+pub(super) fn added(a: &Value, b: &Value) -> Value {
     match (a, b) {
         (Value::Known(a), Value::Known(b)) => Value::Known(a.plus(b)),
         (Value::Missing(why), _) | (_, Value::Missing(why)) => Value::Missing(why.clone()),

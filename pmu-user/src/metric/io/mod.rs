@@ -3,6 +3,7 @@
 
 mod agreement;
 mod apportion;
+mod check;
 mod choice;
 mod devices;
 mod extent;
@@ -21,6 +22,7 @@ mod traffic;
 pub use self::{
     agreement::{Agreement, MapReport},
     apportion::rows as owners_rows,
+    check::{Check, Ticks, Verdict},
     choice::chosen,
     devices::names,
     levels::{Basis, Level, LevelReport, Levels},

@@ -56,7 +56,7 @@ impl Place {
         }
     }
 
-    const fn of(self) -> Of {
+    pub(super) const fn of(self) -> Of {
         match self {
             Self::Part(.., part) => Of::Part(part),
             _ => Of::All,
@@ -107,7 +107,7 @@ impl IoMetrics {
     /// What an interval says about `place`.
     #[must_use]
     pub fn rows(&self, plan: &IoPlan, interval: &IoInterval, place: Place) -> Vec<Row> {
-        let measured = Self::measured(plan, interval, place);
+        let measured = Self::measured(plan, interval, place, |_| true);
         let row = |(index, value): (u32, Value)| {
             let metric = &self.table.model.metrics[index as usize];
             let apart = plan.apart.contains(&metric.name);
@@ -134,22 +134,29 @@ impl IoMetrics {
             label: Label::System,
             note: None,
         });
-        let free = self.always_running(plan, &measured).into_iter().map(|(name, unit, value)| Row {
-            subject: Subject::Place(place),
-            metric: format!("free.{name}"),
-            unit: unit.to_owned(),
-            value,
-            label: Label::System,
-            note: None,
-        });
+        let free =
+            self.always_running(plan, &measured, place.of()).into_iter().map(|(name, unit, value)| Row {
+                subject: Subject::Place(place),
+                metric: format!("free.{name}"),
+                unit: unit.to_owned(),
+                value,
+                label: Label::System,
+                note: None,
+            });
         known.chain(free).chain(events).collect()
     }
 
-    fn measured(plan: &IoPlan, interval: &IoInterval, place: Place) -> Measured {
+    /// What the boxes of a place counted, of kinds that are `wanted`.
+    pub(super) fn measured(
+        plan: &IoPlan,
+        interval: &IoInterval,
+        place: Place,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Measured {
         let boxes = interval.boxes.iter().filter_map(|(&(kind, at), rows)| {
             let of_kind = plan.kinds.get(kind as usize)?;
             let site = of_kind.boxes.get(at as usize)?;
-            place.holds(&of_kind.name, site).then_some((kind, rows.as_slice()))
+            (wanted(&of_kind.name) && place.holds(&of_kind.name, site)).then_some((kind, rows.as_slice()))
         });
         Self::measure(plan, boxes)
     }

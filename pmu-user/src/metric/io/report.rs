@@ -1,6 +1,6 @@
 //! What an interval of `pmbpf io` says: one kind of row for everything, so that every format shows the same.
 
-use super::{agreement::MapReport, levels::Level, places::Place};
+use super::{agreement::MapReport, check::Check, levels::Level, places::Place};
 use crate::{
     drain::{Absent, Cost, Owner},
     metric::value::Value,
@@ -20,6 +20,8 @@ pub struct IoReport {
     pub levels: Vec<Level>,
     /// Where each port is counted, and what its traffic says to that; only of the whole run.
     pub maps: Vec<MapReport>,
+    /// Counters that always run, held against metrics.
+    pub checks: Vec<Check>,
     /// What is not there, and why.
     pub missing: Vec<Absent>,
     /// What was lost since counting started, by reason.

@@ -204,14 +204,20 @@ impl IoMetrics {
         Some(format!("estimated: its events counted at different times, {} of the time", each.join(", ")))
     }
 
-    /// What counters say that always run: name, unit and value. They take no turns, so they check what does.
+    /// What counters say that always run: name, unit and value. A part has those of its port alone.
     #[must_use]
-    pub fn always_running(&self, plan: &IoPlan, measured: &Measured) -> Vec<(String, &'static str, Value)> {
+    pub fn always_running(
+        &self,
+        plan: &IoPlan,
+        measured: &Measured,
+        of: Of,
+    ) -> Vec<(String, &'static str, Value)> {
         let mut found = Vec::new();
         for (&kind, &(first, boxes)) in &measured.kinds {
             let Some(kind) = plan.kinds.get(kind as usize) else { continue };
             let events = kind.turns.groups.iter().flat_map(|group| &group.events).zip(&kind.unit_bytes);
             for (index, (event, &bytes)) in events.enumerate() {
+                let Some(name) = name_at(&event.name, of) else { continue };
                 let value = measured.estimates.value(EventIndex(first + index));
                 // Clocks of several boxes are averaged.
                 let (factor, unit) = match bytes {
@@ -225,7 +231,7 @@ impl IoMetrics {
                     Value::Known(_) => Value::Missing("nothing was counted".to_owned()),
                     missing => missing,
                 };
-                found.push((event.name.clone(), unit, value));
+                found.push((name.to_owned(), unit, value));
             }
         }
         found
@@ -291,6 +297,14 @@ impl IoMetrics {
         }
         Ok(events)
     }
+}
+
+/// What a counter of a stack that always runs is called where this is asked: `bw_in_port3` is `bw_in` of part 3, and none of
+/// another part.
+fn name_at(name: &str, of: Of) -> Option<&str> {
+    let Of::Part(part) = of else { return Some(name) };
+    let (counter, port) = name.split_once("_port")?;
+    (port.parse() == Ok(part)).then_some(counter)
 }
 
 impl Sources {

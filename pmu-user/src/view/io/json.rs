@@ -10,7 +10,7 @@ use super::{
         json::{Number, SCHEMA, line, owner, stopped, workload},
         words,
     },
-    kind, levels, place,
+    checks, kind, levels, place,
 };
 use crate::{
     drain::{Ending, Owner, Stopped, io::IoHeader},
@@ -120,6 +120,7 @@ fn subject(subject: &Subject) -> Json {
 /// The last rows.
 pub(super) fn end(into: &mut dyn Write, report: &IoReport, ending: &Ending) -> io::Result<()> {
     levels::json(into, report)?;
+    checks::json(into, report)?;
     for map in &report.maps {
         let port = map.port.to_string();
         line(

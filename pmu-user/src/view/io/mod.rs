@@ -1,5 +1,6 @@
 //! Reports of `pmbpf io`, in every format.
 
+mod checks;
 mod csv;
 pub mod evaluation;
 mod json;

@@ -16,7 +16,7 @@ use super::{
         },
         words,
     },
-    kind, levels, place,
+    checks, kind, levels, place,
 };
 use crate::{
     drain::{Ending, Stopped, io::IoHeader},
@@ -76,7 +76,7 @@ pub(super) fn whole(
     }
     tables(into, style, report, Part::Whole)?;
     levels::text(into, style, report)?;
-    trust(into, report)
+    trust(into, style, report)
 }
 
 fn tables(into: &mut dyn Write, style: &Style, report: &IoReport, part: Part) -> io::Result<()> {
@@ -216,7 +216,7 @@ fn subject_name(subject: &Subject) -> String {
     }
 }
 
-fn number(known: &Known, unit: &str) -> String {
+pub(super) fn number(known: &Known, unit: &str) -> String {
     let estimate = if unit == "ns" { duration(known.estimate) } else { three_digits(known.estimate) };
     // Every time is known to its bucket at least, which the table's title says.
     if unit == "ns" && known.how == How::Counted {
@@ -256,11 +256,12 @@ fn shortened(what: &str) -> String {
 }
 
 /// How complete it is, and what it cost.
-fn trust(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
+fn trust(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
     section(into, "TRUST", "95 % intervals where counters took turns")?;
     for (reason, count) in &report.losses {
         writeln!(into, "  {WARNING}lost: {reason}: {count}{WARNING:#}")?;
     }
+    checks::text(into, style, report)?;
     for map in &report.maps {
         writeln!(
             into,

@@ -8,7 +8,7 @@ use crate::{
         Absent, Ending, Stopped,
         io::{
             BoxSlice, IoDrain, IoHeader,
-            testing::{drains, header},
+            testing::{always_running, drains, header, steady},
         },
         recording::{IoRecording, Overwrite, Writer},
     },
@@ -82,4 +82,56 @@ fn a_recording_may_hold_anything() {
             assert!(!report(header, &drains, format).is_empty());
         }
     }
+}
+
+/// 2,000 MB/s written and 10 read at a stack and at the part of another, by metrics; and by counters that always run, as their
+/// unit should be and eight times that.
+const RATES: [(&str, u64); 3] =
+    [("OF_CPU.MEM_WRITE", 500_000_000), ("CMPD", 2_500_000), ("bw_in_port1", 62_812_500)];
+
+#[test]
+fn counters_that_always_run_agree_where_it_can_be_seen() {
+    let header = always_running();
+    let drains = steady(&header, 4, &RATES);
+    let text = report(&header, &drains, Format::Text);
+    let line = "check of part 0/0/1: bw_in agrees in 4 of 4 ticks: metrics say 2010 MB/s, the counter that always runs 2010 (×1.00)";
+    assert!(text.contains(line) && text.contains(&line.replace("part 0/0/1", "stack 0/1")), "{text}");
+    assert!(!text.contains("differs"), "{text}");
+    let json = report(&header, &drains, Format::Json);
+    let check =
+        json.lines().find(|line| line.contains(r#""kind":"check""#) && line.contains("0/0/1")).unwrap();
+    let check: serde_json::Value = serde_json::from_str(check).unwrap();
+    assert_eq!((check["verdict"].as_str(), check["counter"].as_str()), (Some("agrees"), Some("bw_in")));
+    for side in ["metrics", "always"] {
+        assert!((check[side].as_f64().unwrap() - 2010.0).abs() < 1e-6, "{side}: {check}");
+    }
+    assert_eq!(check["ticks"], serde_json::json!({"agreed": 4, "compared": 4}));
+    let little = json.lines().find(|line| line.contains(r#""verdict":"little""#)).unwrap();
+    assert!(
+        little.contains(r#""ratio":null"#) && text.contains("2 checks say nothing: less than 100 MB/s"),
+        "{little}"
+    );
+    let csv = report(&header, &drains, Format::Csv);
+    assert!(csv.contains("part,0/0/1,,,free.bw_in.ratio,1,"), "{csv}");
+    assert!(csv.contains("part,0/0/1,,,free.bw_in,MB/s,2010,"), "{csv}");
+    assert!(!csv.contains("part,0/0/1,,,free.bw_in_port"), "a part has no counter of another: {csv}");
+}
+
+#[test]
+fn counters_that_differ_are_a_warning_with_both_numbers_and_what_it_looks_like() {
+    let (mut header, mut rates) = (always_running(), RATES);
+    rates[2].1 *= 8;
+    header.plan.interval = Some(header.plan.tick);
+    let drains = steady(&header, 4, &rates);
+    let text = report(&header, &drains, Format::Text);
+    let warning = text.lines().find(|line| line.contains("check of stack 0/1")).unwrap();
+    let words = "bw_in differs: metrics say 2010 MB/s, the counter that always runs 16080 (×0.125), like a unit of 32 bytes \
+                 taken for 4; agrees in 0 of 4 ticks";
+    assert!(warning.contains(words), "{warning}");
+    let json = report(&header, &drains, Format::Json);
+    let rows = json.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let of_part = rows.filter(|row| row["metric"] == "free.bw_in.ratio" && row["subject"]["at"] == "0/0/1");
+    let ratios: Vec<f64> = of_part.map(|row| row["value"].as_f64().unwrap()).collect();
+    assert!(ratios.len() == 4 && ratios.iter().all(|ratio| (ratio - 0.125).abs() < 1e-6), "{ratios:?}");
+    assert!(json.contains(r#""verdict":"differs""#) && json.contains("32 bytes taken for 4"), "{json}");
 }

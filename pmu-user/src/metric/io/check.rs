@@ -1,0 +1,267 @@
+//! Do counters that always run say the same as metrics whose events took turns? Boxes of stacks and of memory have some that
+//! count bytes whatever else is counted there.
+//!
+//! They see a direction and not who asked: what comes in at a port are its device's writes and answers to CPUs, what goes out
+//! are answers to the device's reads and writes of CPUs. What devices send to each other is in these counters alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{IoMetrics, Label, Place, Row, Subject, devices::added, extent::Extent};
+use crate::{
+    metric::value::Value,
+    model::io::boxes::IoInterval,
+    plan::io::{BoxKind, BoxSite, IoPlan},
+};
+
+/// Share by which a counter may be outside of an estimate's interval: messages and what devices send to each other are in it.
+const TOLERANCE: f64 = 0.05;
+/// Bandwidth in MB/s below which nothing is compared: interrupts and completions of a million requests a second stay below it.
+/// They are shorter than the unit of these counters, and nobody says whether each is counted as a whole one.
+const BANDWIDTH_MIN: f64 = 100.0;
+const LITTLE: &str = "less than 100 MB/s, which is little to compare";
+/// How close to a factor a ratio must be to look like it.
+const NEAR: f64 = 0.1;
+/// Factors that units of counters are mistaken by, in bytes.
+const UNITS: [(f64, &str); 3] = [
+    (2.0, "a unit of 64 bytes taken for 32"),
+    (8.0, "a unit of 32 bytes taken for 4"),
+    (16.0, "a unit of 64 bytes taken for 4"),
+];
+
+/// Counters that always run, and metrics that measure the same.
+struct Pair {
+    /// What the counters are called, before the number of a port.
+    counter: &'static str,
+    /// Their kind of boxes.
+    always: &'static str,
+    /// The kind of boxes that the metrics' events count on.
+    kind: &'static str,
+    extent: Extent,
+    /// What is added up: of each the first that the table has.
+    metrics: &'static [&'static [&'static str]],
+    /// MB/s in the metrics' unit.
+    unit: f64,
+}
+
+/// What CPUs read from devices, by its completions or else by its requests.
+const OUTBOUND_READ: &[&str] = &["pcie.outbound_read_bw", "pcie.outbound_read_bw.by_cpu"];
+
+const STACK: Pair = Pair {
+    counter: "",
+    always: "iio_free_running",
+    kind: "iio",
+    extent: Extent::Part,
+    metrics: &[],
+    unit: 1.0,
+};
+/// Boxes of memory that always count are not those of channels, and are numbered otherwise: only all of a die compare.
+const MEMORY: Pair =
+    Pair { always: "imc_free_running", kind: "imc", extent: Extent::Channel, unit: 1e3, ..STACK };
+
+const PAIRS: [Pair; 4] = [
+    Pair { counter: "bw_in", metrics: &[&["pcie.inbound_write_bw"], OUTBOUND_READ], ..STACK },
+    Pair { counter: "bw_out", metrics: &[&["pcie.inbound_read_bw"], &["pcie.outbound_write_bw"]], ..STACK },
+    Pair { counter: "read", metrics: &[&["dram.read_bw"]], ..MEMORY },
+    Pair { counter: "write", metrics: &[&["dram.write_bw"]], ..MEMORY },
+];
+
+/// A counter that always runs, held against metrics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Check {
+    /// Where: a part of a stack; a stack, whose parts are counted together; or a die, for its memory.
+    pub place: Place,
+    /// `bw_in`, `bw_out`, `read` or `write`.
+    pub counter: &'static str,
+    /// What the metrics say, in MB/s.
+    pub metrics: Value,
+    /// What the counter says, in MB/s.
+    pub always: Value,
+    /// Ticks in which they agreed, of those in which they could be compared; only of the whole run.
+    pub ticks: (u64, u64),
+}
+
+/// What a comparison says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The counter is in the metrics' interval, or not far from it.
+    Agrees,
+    /// It is not; with what that looks like, if it looks like a mistake that is known.
+    Differs(Option<&'static str>),
+    /// Nothing, because little was moved.
+    Little,
+    /// Nothing, because one of the two is missing: why.
+    Missing(String),
+}
+
+impl Verdict {
+    /// Its word in every output.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Agrees => "agrees",
+            Self::Differs(_) => "differs",
+            Self::Little => "little",
+            Self::Missing(_) => "missing",
+        }
+    }
+}
+
+impl Check {
+    /// Why nothing is said, if so.
+    #[must_use]
+    pub fn silence(&self) -> Option<String> {
+        match self.verdict() {
+            Verdict::Agrees | Verdict::Differs(_) => None,
+            Verdict::Little => Some(LITTLE.to_owned()),
+            Verdict::Missing(why) => Some(why),
+        }
+    }
+
+    /// Do they say the same?
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let (metrics, always) = match (&self.metrics, &self.always) {
+            (Value::Known(metrics), Value::Known(always)) => (metrics, always.estimate),
+            (Value::Missing(why), _) | (_, Value::Missing(why)) => return Verdict::Missing(why.clone()),
+        };
+        if metrics.estimate < BANDWIDTH_MIN && always < BANDWIDTH_MIN {
+            return Verdict::Little;
+        }
+        if (metrics.low * (1.0 - TOLERANCE)..=metrics.high * (1.0 + TOLERANCE)).contains(&always) {
+            return Verdict::Agrees;
+        }
+        let ratio = metrics.estimate / always;
+        let near = |factor: f64| (ratio.max(ratio.recip()) / factor - 1.0).abs() <= NEAR;
+        Verdict::Differs(UNITS.iter().find(|(factor, _)| near(*factor)).map(|(_, words)| *words))
+    }
+
+    /// What the metrics say over what the counter says: 1 is in its interval if they agree.
+    #[must_use]
+    pub fn ratio(&self) -> Value {
+        match (&self.metrics, &self.always, self.silence()) {
+            (.., Some(why)) => Value::Missing(why),
+            (Value::Known(metrics), Value::Known(always), _) if always.estimate > 0.0 => {
+                Value::Known(metrics.times(always.estimate.recip()))
+            }
+            _ => Value::Missing("the counter that always runs counted nothing".to_owned()),
+        }
+    }
+
+    /// The ratio as a number of its place.
+    #[must_use]
+    pub fn row(&self) -> Row {
+        let value = self.ratio();
+        let note = "ratio: what metrics say over what the counter says, 1 if they agree";
+        Row {
+            subject: Subject::Place(self.place),
+            metric: format!("free.{}.ratio", self.counter),
+            unit: "1".to_owned(),
+            note: value.known().map(|_| note.to_owned()),
+            value,
+            label: Label::System,
+        }
+    }
+}
+
+/// For how many ticks each of them agreed.
+#[derive(Clone, Debug, Default)]
+pub struct Ticks(BTreeMap<(Place, &'static str), (u64, u64)>);
+
+impl Ticks {
+    /// Adds a tick.
+    pub fn add(&mut self, checks: &[Check]) {
+        for check in checks {
+            let (agreed, compared) = self.0.entry((check.place, check.counter)).or_default();
+            match check.verdict() {
+                Verdict::Agrees => (*agreed, *compared) = (*agreed + 1, *compared + 1),
+                Verdict::Differs(_) => *compared += 1,
+                Verdict::Little | Verdict::Missing(_) => {}
+            }
+        }
+    }
+
+    /// Says of each check of a whole run in how many ticks it agreed.
+    pub fn tell(&self, checks: &mut [Check]) {
+        for check in checks {
+            check.ticks = self.0.get(&(check.place, check.counter)).copied().unwrap_or_default();
+        }
+    }
+}
+
+impl IoMetrics {
+    /// Every counter that always runs and measures what metrics do, held against these. Each side is of the time that its own
+    /// boxes counted. Slices are not cut where a tick ends, so only of a whole run are both of the same time.
+    #[must_use]
+    pub fn checks(&self, plan: &IoPlan, interval: &IoInterval) -> Vec<Check> {
+        let of_pair = |pair: &'static Pair| {
+            let check = move |place: Place| Check {
+                place,
+                counter: pair.counter,
+                metrics: self.by_metrics(pair, plan, interval, place),
+                always: self.by_counter(pair, plan, interval, place),
+                ticks: (0, 0),
+            };
+            pair.places(plan).into_iter().map(check)
+        };
+        PAIRS.iter().flat_map(of_pair).collect()
+    }
+
+    fn by_metrics(&self, pair: &Pair, plan: &IoPlan, interval: &IoInterval, place: Place) -> Value {
+        let measured = Self::measured(plan, interval, place, |kind| kind == pair.kind);
+        let values = self.evaluate(&measured, pair.extent, place.of());
+        let value = |names: &&[&str]| {
+            let wanted = names.iter().find_map(|name| self.table.model.metric(name));
+            let found = wanted.and_then(|wanted| values.iter().find(|(metric, _)| *metric == wanted));
+            found.map_or_else(
+                || Value::Missing(format!("{} is not measured", names[0])),
+                |(_, value)| value.clone(),
+            )
+        };
+        match pair.metrics.iter().map(value).reduce(|sum, next| added(&sum, &next)) {
+            Some(Value::Known(known)) => Value::Known(known.times(pair.unit)),
+            missing => missing.unwrap_or_else(|| Value::Missing("no metric measures it".to_owned())),
+        }
+    }
+
+    fn by_counter(&self, pair: &Pair, plan: &IoPlan, interval: &IoInterval, place: Place) -> Value {
+        let measured = Self::measured(plan, interval, place, |kind| kind == pair.always);
+        let counters = self.always_running(plan, &measured, place.of()).into_iter();
+        let of_pair = counters.filter(|(name, ..)| pair.is(name)).map(|(.., value)| value);
+        let sum = of_pair.reduce(|sum, next| added(&sum, &next));
+        sum.unwrap_or_else(|| Value::Missing("the counter that always runs was not read".to_owned()))
+    }
+}
+
+impl Pair {
+    /// Is this one of its counters, with the number of a port or without?
+    fn is(&self, name: &str) -> bool {
+        name.strip_prefix(self.counter).is_some_and(|rest| rest.is_empty() || rest.starts_with("_port"))
+    }
+
+    /// Where both are counted: the smallest places that both sides know.
+    fn places(&self, plan: &IoPlan) -> BTreeSet<Place> {
+        let counts = |kind: &BoxKind| {
+            let mut events = kind.turns.groups.iter().flat_map(|group| &group.events);
+            kind.name == self.always && events.any(|event| self.is(&event.name))
+        };
+        let mut places = BTreeSet::new();
+        if !plan.kinds.iter().any(counts) {
+            return places;
+        }
+        for kind in plan.kinds.iter().filter(|kind| kind.name == self.kind) {
+            for &BoxSite { die, unit, .. } in &kind.boxes {
+                match (self.extent, &kind.parts) {
+                    (Extent::Part, Some(parts)) => {
+                        places.extend(parts.iter().map(|&part| Place::Part(die, unit, part)));
+                    }
+                    (Extent::Part, None) => drop(places.insert(Place::Stack(die, unit))),
+                    _ => drop(places.insert(Place::Socket(die))),
+                }
+            }
+        }
+        places
+    }
+}
+
+#[cfg(test)]
+mod tests;
