@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-/// Turns that every group of a kind has between two ticks: three tell how far off what is between them may be, and one is
-/// cut by the tick.
+/// Turns that every group of a kind has between two ticks: an interval from three is half as wide again.
 pub(super) const ROUNDS: u32 = 4;
 /// Shortest mean slice: changing groups on all boxes of a large machine takes about a millisecond.
 const SLICE_MIN: Duration = Duration::from_millis(20);

@@ -1,4 +1,7 @@
 //! Boxes of one kind: on each, one group of counters at a time is in force, the same on all.
+//!
+//! Slices end by chance, but the last of a tick ends with the tick: what a drain has of every kind is of the same time, and
+//! every group had as many turns in it as the others.
 
 use std::time::{Duration, Instant};
 
@@ -15,14 +18,19 @@ use crate::{
 pub(super) struct Rotation {
     /// Which of the plan's kinds.
     kind: u32,
-    /// Mean length of a slice.
-    mean: Duration,
+    /// Slices between two ticks.
+    turns: u32,
+    /// Of these, those that are still to come.
+    left: u32,
+    /// When the next tick should be.
+    tick: Instant,
     order: Order,
     groups: usize,
     /// In order of their CPUs.
     boxes: Vec<OpenBox>,
     slice: u64,
     group: Option<u32>,
+    /// When the slice in force is to end, if not with the tick.
     due: Option<Instant>,
 }
 
@@ -47,7 +55,12 @@ impl Rotation {
     /// # Errors
     ///
     /// What every box would refuse: rights and limits.
-    pub(super) fn open(kind: u32, plan: &BoxKind, missing: &mut Vec<Absent>) -> Result<Self, OpenError> {
+    pub(super) fn open(
+        kind: u32,
+        plan: &BoxKind,
+        tick: Duration,
+        missing: &mut Vec<Absent>,
+    ) -> Result<Self, OpenError> {
         let mut boxes = Vec::with_capacity(plan.boxes.len());
         for (at, site) in plan.boxes.iter().enumerate() {
             let mut groups = Vec::with_capacity(plan.turns.groups.len());
@@ -70,16 +83,28 @@ impl Rotation {
         boxes.sort_by_key(|open| open.cpu);
         let groups = plan.turns.groups.len();
         let order = Order::new(groups as u32, order::seed());
-        Ok(Self { kind, mean: plan.turns.slice, order, groups, boxes, slice: 0, group: None, due: None })
+        Ok(Self {
+            kind,
+            turns: turns(tick, plan.turns.slice),
+            left: 0,
+            tick: Instant::now(),
+            order,
+            groups,
+            boxes,
+            slice: 0,
+            group: None,
+            due: None,
+        })
     }
 
-    /// When the slice in force is to end.
+    /// When the slice in force is to end; none where it ends with the tick.
     pub(super) const fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Starts the first slice on every box.
-    pub(super) fn start(&mut self) {
+    /// Starts the first slice on every box; `tick` is when the first tick will be.
+    pub(super) fn start(&mut self, tick: Instant) {
+        (self.left, self.tick) = (self.turns, tick);
         self.next();
         let mut visit = Visit::begin();
         for open in &mut self.boxes {
@@ -97,6 +122,12 @@ impl Rotation {
         self.read(slice, before, self.group, now_ns, into)
     }
 
+    /// Ends the slice in force with a tick, and starts the first of the next one.
+    pub(super) fn tick(&mut self, next: Instant, now_ns: u64, into: &mut Vec<BoxSlice>) -> u64 {
+        (self.left, self.tick) = (self.turns, next);
+        self.turn(now_ns, into)
+    }
+
     /// Ends the slice in force, and the counting.
     pub(super) fn stop(&mut self, now_ns: u64, into: &mut Vec<BoxSlice>) -> u64 {
         let (slice, before) = (self.slice, self.group.take());
@@ -107,7 +138,12 @@ impl Rotation {
     fn next(&mut self) {
         self.slice += 1;
         self.group = self.order.next();
-        self.due = self.group.map(|_| Instant::now() + self.order.jitter(self.mean));
+        // What is left of the tick is shared by the turns that are left; the last one has the rest.
+        self.due = self.group.filter(|_| self.left > 1).map(|_| {
+            let now = Instant::now();
+            now + self.order.jitter(self.tick.saturating_duration_since(now) / self.left)
+        });
+        self.left = self.left.saturating_sub(1);
     }
 
     fn read(
@@ -151,6 +187,11 @@ impl Rotation {
     }
 }
 
+/// Slices of this mean length between two ticks.
+fn turns(tick: Duration, mean: Duration) -> u32 {
+    (tick.as_secs_f64() / mean.as_secs_f64()).round().max(1.0) as u32
+}
+
 fn in_force(groups: &mut [Option<OpenGroup>], group: Option<u32>) -> Option<&mut OpenGroup> {
     groups.get_mut(group? as usize)?.as_mut()
 }
@@ -167,5 +208,45 @@ impl OpenGroup {
         let leader = self.last.first().copied().unwrap_or_default();
         let enabled_ns = leader.enabled_ns.saturating_sub(before(0).enabled_ns);
         Ok((values, enabled_ns, leader.running_ns.saturating_sub(before(0).running_ns)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{Order, Rotation, turns};
+
+    #[test]
+    fn a_tick_has_as_many_slices_as_the_plan_says_and_the_last_ends_with_it() {
+        let tick = Duration::from_secs(1);
+        assert_eq!(turns(tick, Duration::from_micros(41_667)), 24);
+        assert_eq!(turns(Duration::from_millis(1), Duration::from_millis(20)), 1);
+        let mut rotation = Rotation {
+            kind: 0,
+            turns: 6,
+            left: 0,
+            tick: Instant::now(),
+            order: Order::new(3, 7),
+            groups: 3,
+            boxes: Vec::new(),
+            slice: 0,
+            group: None,
+            due: None,
+        };
+        let until = Instant::now() + tick;
+        rotation.start(until);
+        let mut groups = vec![rotation.group];
+        for _ in 0..5 {
+            assert!(rotation.due().is_some_and(|due| due < until + tick / 12));
+            rotation.turn(0, &mut Vec::new());
+            groups.push(rotation.group);
+        }
+        assert_eq!(rotation.due(), None, "what ends the last one is the tick");
+        for group in 0..3 {
+            assert_eq!(groups.iter().filter(|&&turn| turn == Some(group)).count(), 2);
+        }
+        rotation.tick(until + tick, 0, &mut Vec::new());
+        assert!(rotation.due().is_some());
     }
 }

@@ -88,7 +88,7 @@ impl IoSession {
             .kinds
             .iter()
             .enumerate()
-            .map(|(index, kind)| Rotation::open(index as u32, kind, &mut missing))
+            .map(|(index, kind)| Rotation::open(index as u32, kind, plan.tick, &mut missing))
             .collect::<Result<Vec<_>, _>>()?;
         let counted = match Counted::open(&plan, &machine, root, command, &mut missing) {
             Ok(counted) => Some(counted),
@@ -123,7 +123,8 @@ impl IoSession {
         self.started = Instant::now();
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         self.header.started_unix_ns = unix.map_or(0, nanoseconds);
-        self.rotations.iter_mut().for_each(Rotation::start);
+        let tick = Instant::now() + self.header.plan.tick;
+        self.rotations.iter_mut().for_each(|rotation| rotation.start(tick));
     }
 
     fn due(&self) -> Option<Instant> {
@@ -136,6 +137,15 @@ impl IoSession {
         for rotation in self.rotations.iter_mut().filter(|rotation| rotation.due() <= Some(now)) {
             self.lost_readings += rotation.turn(now_ns, &mut self.slices);
         }
+    }
+
+    /// Ends every slice, so that what is drained of all boxes is of the same time.
+    fn tick(&mut self) -> IoDrain {
+        let (next, now_ns) = (Instant::now() + self.header.plan.tick, nanoseconds(self.started.elapsed()));
+        for rotation in &mut self.rotations {
+            self.lost_readings += rotation.tick(next, now_ns, &mut self.slices);
+        }
+        self.drain()
     }
 
     fn drain(&mut self) -> IoDrain {
@@ -241,7 +251,7 @@ pub async fn run<E: From<SessionError>>(
             }
             () = until(deadline), if deadline.is_some() => break Stop::Duration,
             () = until(due), if due.is_some() => session.turn(),
-            _ = ticks.tick() => keep(session.drain())?,
+            _ = ticks.tick() => keep(session.tick())?,
             () = &mut gone => break Stop::TargetGone,
         }
     };
