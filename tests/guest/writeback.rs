@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
@@ -69,10 +69,13 @@ fn number(disk: &str) -> String {
     fs::read_to_string(format!("/sys/block/{disk}/dev")).unwrap().trim().to_owned()
 }
 
+fn folder(group: &Cgroup) -> PathBuf {
+    Layout::read(Path::new("/")).unwrap().v2.unwrap().join(&group.path[1..])
+}
+
 /// What the kernel says a cgroup did on a disk: `rbytes` or `wbytes` of its `io.stat`.
 fn kernel_bytes(group: &Cgroup, disk: &str, field: &str) -> f64 {
-    let root = Layout::read(Path::new("/")).unwrap().v2.unwrap();
-    let stat = fs::read_to_string(root.join(&group.path[1..]).join("io.stat")).unwrap();
+    let stat = fs::read_to_string(folder(group).join("io.stat")).unwrap();
     let number = number(disk);
     let of_disk = stat.lines().filter_map(|line| line.strip_prefix(&number)?.strip_prefix(' '));
     let mut fields = of_disk.flat_map(str::split_whitespace).filter_map(|word| word.split_once('='));
@@ -129,10 +132,10 @@ fn command(recording: &Scratch) -> Command {
     command
 }
 
-/// Measures everything while `work` is done.
-fn measured(work: impl FnOnce()) -> Measured {
+/// Measures `whom`, or everybody, while `work` is done.
+fn measured(whom: &[&str], work: impl FnOnce()) -> Measured {
     let recording = Scratch::new("writeback");
-    let child = command(&recording).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = command(&recording).args(whom).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("pmbpf measures", || {
         IoRecording::read(&recording.0).is_ok_and(|recording| !recording.drains.is_empty())
     });
@@ -167,7 +170,7 @@ fn what_is_written_back_belongs_to_the_cgroup_that_dirtied_it() {
     let groups = ["flushed", "flushed-too", "synced"].map(Cgroup::new);
     let files = ["/mnt/flushed", "/mnt/flushed-too", "/mnt/synced"];
     let sizes = [8, 4, 2];
-    let measured = measured(|| {
+    let measured = measured(&[], || {
         for ((group, file), mib) in groups.iter().zip(files).zip(sizes) {
             dirty(group, file, mib);
         }
@@ -214,6 +217,28 @@ fn a_process_owns_what_it_reads_itself_and_its_cgroup_what_is_written_back() {
 }
 
 #[test]
+fn a_target_cgroup_has_what_is_written_back_for_those_below_it_and_others_share_a_row() {
+    if !can_write_back() {
+        return;
+    }
+    let (target, outside) = (Cgroup::new("target"), Cgroup::new("outside"));
+    fs::write(folder(&target).join("cgroup.subtree_control"), "+io +memory").unwrap();
+    let inside = target.below("inside");
+    let measured = measured(&["--cgroup", &target.path], || {
+        dirty(&inside, "/mnt/inside", 8);
+        dirty(&outside, "/mnt/outside", 4);
+        sync(&["-f", FOLDER]);
+    });
+    let written = [&inside, &outside].map(|group| kernel_bytes(group, DISK, "wbytes"));
+    assert!(written[0] >= 8.0 * MIB && written[1] >= 4.0 * MIB, "the kernel itself says {written:?}");
+    let of = |whose: Whose| measured.recorded(DISK, Operation::Write, whose);
+    assert_close("inside", of(Whose::OnBehalfOf(id(&inside))), written[0], 0.01, 0.0);
+    // The root cgroup's tasks write what the file system notes of itself.
+    assert_close("outside", of(Whose::Outsider), written[1], 0.0, 0.25 * MIB);
+    assert!(of(Whose::OnBehalfOf(id(&outside))) <= 0.0, "nobody asked for it");
+}
+
+#[test]
 fn a_disk_below_another_one_is_read_for_the_cgroup_that_reads_above() {
     if !can_write_back() {
         return;
@@ -222,7 +247,7 @@ fn a_disk_below_another_one_is_read_for_the_cgroup_that_reads_above() {
     sync(&["-f", FOLDER]);
     fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
     let group = Cgroup::new("above");
-    let measured = measured(|| read(&group, &upper));
+    let measured = measured(&[], || read(&group, &upper));
     let above = measured.recorded(UPPER, Operation::Read, Whose::Cgroup(id(&group)));
     assert_close("above", above, 8.0 * MIB, 0.01, 0.0);
     let below = kernel_bytes(&group, DISK, "rbytes");
