@@ -36,3 +36,5 @@ mod stat;
 mod topdown;
 #[cfg(target_arch = "x86_64")]
 mod turns;
+#[cfg(target_arch = "x86_64")]
+mod writeback;

@@ -230,7 +230,7 @@ fn modules_folder(folder: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// `kernel/fs/overlayfs/overlay.ko.xz` is `overlay`; hyphens and underscores are the same.
-fn module_name(path: &str) -> String {
+pub(super) fn module_name(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.split(".ko").next().unwrap_or(file).replace('-', "_")
 }

@@ -1,6 +1,7 @@
 //! Tests in guests: every test meets a kernel of its own, as it was when it had booted.
 
 use std::{
+    fs,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -12,7 +13,7 @@ use super::{
     bed::Bed,
     guest::{Kept, Output},
     image, in_work,
-    kernel::Architecture,
+    kernel::{Architecture, module_bytes, module_name},
     module,
     qemu::Work,
     shared_files, workloads,
@@ -23,6 +24,8 @@ use crate::command::{run as succeed, say};
 const TEST_MAX: Duration = Duration::from_secs(300);
 /// Where the programs that tests run are, below `/work`.
 const WORKLOADS: &str = "target/workloads";
+/// Drivers that tests load, below `/work` as `NAME.ko`.
+const DRIVERS: [&str; 1] = ["loop"];
 /// How a test says that it cannot run in a guest.
 const SKIPPED: &str = "SKIPPED: ";
 
@@ -51,7 +54,7 @@ pub(crate) struct Ring<'a> {
 }
 
 impl<'a> Ring<'a> {
-    /// Saves a guest of this kernel and makes the disk: pmbpf, workloads, the simulated PMUs, and these programs.
+    /// Saves a guest of this kernel and makes the disk: pmbpf, workloads, the simulated PMUs, drivers, and these programs.
     pub(crate) fn new(
         beds: &'a mut Beds,
         series: &Series,
@@ -68,6 +71,12 @@ impl<'a> Ring<'a> {
         if architecture == Architecture::X86 {
             files.push((module::pmusim(&mut beds.apt, &beds.tools, &bed.kernel)?, PMUSIM.to_owned()));
             files.push((module::selftest(&beds.tools, &work.0)?, "selftest".to_owned()));
+        }
+        for module in bed.kernel.modules(&DRIVERS)? {
+            let name = format!("{}.ko", module_name(&module.to_string_lossy()));
+            let plain = work.0.join(&name);
+            fs::write(&plain, module_bytes(&beds.tools, &module)?)?;
+            files.push((plain, name));
         }
         for (name, program) in programs {
             // Debugging information makes most of them.
