@@ -79,6 +79,11 @@ impl<'a> IoPipeline<'a> {
         if let Some(metrics) = &self.metrics {
             self.levels.add(metrics, &self.header.plan, &drain);
         }
+        if self.total.to_ns == 0 && drain.boxes.is_empty() {
+            // The first drain says what there was before anything was counted: the run begins with it.
+            (self.total.from_ns, self.total.to_ns) = (drain.at_ns, drain.at_ns);
+            (self.open.from_ns, self.open.to_ns) = (drain.at_ns, drain.at_ns);
+        }
         let interval = IoInterval::of(std::mem::take(&mut drain.boxes), self.total.to_ns, drain.at_ns);
         self.total.extend(&interval);
         let names = std::mem::take(&mut drain.names);

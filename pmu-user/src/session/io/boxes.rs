@@ -102,6 +102,11 @@ impl Rotation {
         self.due
     }
 
+    /// Is the slice in force to end by `now`? Not one that ends with the tick.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.due.is_some_and(|due| due <= now)
+    }
+
     /// Starts the first slice on every box; `tick` is when the first tick will be.
     pub(super) fn start(&mut self, tick: Instant) {
         (self.left, self.tick) = (self.turns, tick);
@@ -238,11 +243,11 @@ mod tests {
         rotation.start(until);
         let mut groups = vec![rotation.group];
         for _ in 0..5 {
-            assert!(rotation.due().is_some_and(|due| due < until + tick / 12));
+            assert!(rotation.is_due(until + tick / 12) && !rotation.is_due(Instant::now()));
             rotation.turn(0, &mut Vec::new());
             groups.push(rotation.group);
         }
-        assert_eq!(rotation.due(), None, "what ends the last one is the tick");
+        assert!(rotation.due().is_none() && !rotation.is_due(until + tick), "the tick ends the last one");
         for group in 0..3 {
             assert_eq!(groups.iter().filter(|&&turn| turn == Some(group)).count(), 2);
         }

@@ -134,7 +134,7 @@ impl IoSession {
     /// Ends the slices that are due.
     fn turn(&mut self) {
         let (now, now_ns) = (Instant::now(), nanoseconds(self.started.elapsed()));
-        for rotation in self.rotations.iter_mut().filter(|rotation| rotation.due() <= Some(now)) {
+        for rotation in self.rotations.iter_mut().filter(|rotation| rotation.is_due(now)) {
             self.lost_readings += rotation.turn(now_ns, &mut self.slices);
         }
     }
@@ -150,6 +150,8 @@ impl IoSession {
 
     fn drain(&mut self) -> IoDrain {
         let begun = Instant::now();
+        // Beside the traffic: what comes after it is no part of the time that was counted.
+        let at_ns = nanoseconds(self.started.elapsed());
         let traffic = self.counted.as_ref().map(Counted::drain);
         let (mut names, mut disks) = (Vec::new(), Vec::new());
         if let (Some(counted), Some(traffic)) = (&mut self.counted, &traffic) {
@@ -157,7 +159,7 @@ impl IoSession {
             disks = counted.new_disks(traffic);
         }
         let mut drain = IoDrain {
-            at_ns: nanoseconds(self.started.elapsed()),
+            at_ns,
             boxes: std::mem::take(&mut self.slices),
             traffic,
             names,
