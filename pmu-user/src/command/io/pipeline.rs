@@ -7,15 +7,15 @@ use std::{collections::BTreeMap, io::Write};
 
 use crate::{
     drain::{
-        COST_WINDOW_NS, Ending,
-        io::{IoDrain, IoHeader, block::DeviceNumber, traffic::Traffic},
+        Absent, COST_WINDOW_NS, Ending,
+        io::{IoDrain, IoHeader, block::DeviceNumber, group::Groups, traffic::Traffic},
     },
     machine::io::{bdf::Bdf, owner::Ownership},
     metric::io::{
-        Agreement, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place, Row, chosen, maxima,
-        owners_rows, places, traffic_rows, utilization,
+        Agreement, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place, Row, chosen,
+        groups_missing, groups_rows, maxima, owners_rows, places, traffic_rows, utilization,
     },
-    model::io::{boxes::IoInterval, traffic::TrafficInterval},
+    model::io::{boxes::IoInterval, groups::GroupsInterval, traffic::TrafficInterval},
     table::io::{FindError, load},
     untrusted::Untrusted,
     view::{Format, io::IoView, text::Style},
@@ -37,6 +37,12 @@ pub(in crate::command) struct IoPipeline<'a> {
     first: Option<Traffic>,
     reported: Option<Traffic>,
     now: Option<Traffic>,
+    /// Memory traffic by group: since the last report, and since counting started.
+    open_groups: GroupsInterval,
+    total_groups: GroupsInterval,
+    groups: Option<Groups>,
+    /// Targets that had no number when that was last so.
+    untold: Vec<Absent>,
     cgroups: BTreeMap<u64, Untrusted>,
     disks: BTreeMap<DeviceNumber, Untrusted>,
     owned: Vec<(Bdf, Ownership)>,
@@ -63,6 +69,10 @@ impl<'a> IoPipeline<'a> {
             first: None,
             reported: None,
             now: None,
+            open_groups: GroupsInterval::default(),
+            total_groups: GroupsInterval::default(),
+            groups: None,
+            untold: Vec::new(),
             cgroups: BTreeMap::new(),
             disks: BTreeMap::new(),
             owned: Vec::new(),
@@ -85,6 +95,7 @@ impl<'a> IoPipeline<'a> {
             self.owned = std::mem::take(&mut drain.owned);
         }
         self.compare(&interval, &drain);
+        self.add_groups(drain.groups.take());
         self.now = drain.traffic.take();
         if self.first.is_none() {
             self.first.clone_from(&self.now);
@@ -97,6 +108,20 @@ impl<'a> IoPipeline<'a> {
         let early = length.saturating_sub(self.header.plan.tick / 2);
         let due = self.open.from_ns.saturating_add(early.as_nanos() as u64);
         if self.last.at_ns >= due { self.report_interval() } else { Ok(()) }
+    }
+
+    /// Adds what groups did since the drain before.
+    fn add_groups(&mut self, now: Option<Groups>) {
+        let (Some(mut now), Some(monitoring)) = (now, &self.header.plan.monitoring) else { return };
+        if let Some(before) = &self.groups {
+            let tick = GroupsInterval::between(before, &now, &monitoring.events);
+            self.total_groups.extend(&tick);
+            self.open_groups.extend(&tick);
+        }
+        if !now.untold.is_empty() {
+            self.untold = std::mem::take(&mut now.untold);
+        }
+        self.groups = Some(now);
     }
 
     /// Holds what went through ports against what their parts counted.
@@ -112,7 +137,8 @@ impl<'a> IoPipeline<'a> {
         let next = IoInterval { from_ns: self.open.to_ns, to_ns: self.open.to_ns, ..IoInterval::default() };
         let open = std::mem::replace(&mut self.open, next);
         let since = std::mem::replace(&mut self.reported, self.now.clone());
-        let report = self.report(&open, since.as_ref());
+        let groups = std::mem::take(&mut self.open_groups);
+        let report = self.report(&open, since.as_ref(), &groups);
         self.view.interval(&report)
     }
 
@@ -121,7 +147,7 @@ impl<'a> IoPipeline<'a> {
         if self.header.plan.interval.is_some() && self.open.to_ns > self.open.from_ns {
             self.report_interval()?;
         }
-        let mut report = self.report(&self.total, self.first.as_ref());
+        let mut report = self.report(&self.total, self.first.as_ref(), &self.total_groups);
         report.levels = self.levels();
         report.maps = self.agreement.iter().flat_map(|agreement| agreement.report(self.names())).collect();
         report.missing.extend_from_slice(&self.last.gone);
@@ -141,10 +167,11 @@ impl<'a> IoPipeline<'a> {
         self.levels.report(metrics).into_iter().map(level).collect()
     }
 
-    fn report(&self, interval: &IoInterval, since: Option<&Traffic>) -> IoReport {
+    fn report(&self, interval: &IoInterval, since: Option<&Traffic>, groups: &GroupsInterval) -> IoReport {
         let traffic = since.zip(self.now.as_ref()).map(|(since, now)| TrafficInterval::between(since, now));
         let mut rows = self.counted(interval, traffic.as_ref());
         let names = self.names();
+        rows.extend(groups_rows(groups));
         rows.extend(traffic.iter().flat_map(|traffic| traffic_rows(traffic, names)));
         let lost = traffic.iter().flat_map(|traffic| traffic.losses.iter().chain(&traffic.missed));
         let lost = lost.map(|(reason, count)| (reason.clone(), *count));
@@ -156,11 +183,18 @@ impl<'a> IoPipeline<'a> {
             rows: chosen(rows, &self.header.plan.report, &self.header.platform),
             levels: Vec::new(),
             maps: Vec::new(),
-            missing: self.header.missing.clone(),
+            missing: self.missing(groups),
             losses: self.last.losses.iter().cloned().chain(lost).collect(),
             cost: self.last.cost,
             programs_ns: self.programs_ns(),
         }
+    }
+
+    fn missing(&self, groups: &GroupsInterval) -> Vec<Absent> {
+        let partly = groups_missing(groups);
+        let never = |absent: &&Absent| !partly.iter().any(|partly| partly.what == absent.what);
+        let untold = self.untold.iter().filter(never);
+        self.header.missing.iter().chain(untold).chain(&partly).cloned().collect()
     }
 
     fn names(&self) -> Names<'_> {

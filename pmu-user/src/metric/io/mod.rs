@@ -7,6 +7,7 @@ mod choice;
 mod devices;
 mod extent;
 pub mod formulas;
+mod groups;
 pub mod latency;
 mod levels;
 pub mod link;
@@ -23,6 +24,7 @@ pub use self::{
     apportion::rows as owners_rows,
     choice::chosen,
     devices::names,
+    groups::{missing as groups_missing, rows as groups_rows},
     levels::{Basis, Level, LevelReport, Levels},
     maximum::{maxima, utilization},
     places::{Place, places},

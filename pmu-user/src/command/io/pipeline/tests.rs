@@ -12,7 +12,15 @@ use crate::{
         },
         recording::{IoRecording, Overwrite, Writer},
     },
-    machine::testing::Tree,
+    machine::{
+        cgroup::Layout,
+        io::resctrl::{
+            Monitoring,
+            testing::{group, host},
+        },
+        testing::Tree,
+    },
+    session::io::groups::Monitored,
     view::{Format, text::Style},
 };
 
@@ -82,4 +90,61 @@ fn a_recording_may_hold_anything() {
             assert!(!report(header, &drains, format).is_empty());
         }
     }
+}
+
+/// Reads a made host's groups at five ticks, between which their counts and threads change; the report of it all.
+#[test]
+fn groups_of_a_host_become_rows_of_their_owners_in_every_format() {
+    let tree = host();
+    tree.write("sys/fs/cgroup/web/cgroup.threads", "7\n");
+    ["proc/7/comm", "proc/8/comm"].iter().for_each(|path| tree.write(path, "server\n"));
+    let mut header = header();
+    header.plan.kinds.clear();
+    header.plan.interval = None;
+    header.plan.monitoring = Monitoring::find(&tree.root).unwrap().ok();
+    let layout = Layout { v2: Some(tree.root.join("sys/fs/cgroup")), v1: Vec::new() };
+    let reader = Monitored::new(&header.plan, &layout, &tree.root, None).unwrap();
+    let mut drains = Vec::new();
+    for second in 0..5 {
+        // The whole counts what is inside, too: 300 MB/s of its own, 200 MB/s of the group's.
+        group(&tree, "", [1_000_000_000 + second * 500_000_000, 0], &[]);
+        group(&tree, "mon_groups/web", [second * 200_000_000, 3_000_000], &[7]);
+        if second == 4 {
+            // Someone else comes into it.
+            group(&tree, "mon_groups/web", [second * 200_000_000, 3_000_000], &[7, 8]);
+        }
+        let at_ns = second * 1_000_000_000;
+        drains.push(IoDrain { at_ns, groups: Some(reader.drain(at_ns)), ..IoDrain::default() });
+    }
+    let path = tree.root.join("io.pmbpf");
+    let mut writer = Writer::create(&path, Overwrite::No, &header).unwrap();
+    drains.iter().for_each(|drain| writer.drain(drain).unwrap());
+    writer.end(&ending()).unwrap();
+    let read = IoRecording::read(&path).unwrap();
+    let [text, json, csv] =
+        [Format::Text, Format::Json, Format::Csv].map(|format| report(&read.header, &read.drains, format));
+    let row = |of: &str, start: &str| {
+        let row = of.lines().find(|line| line.contains(start));
+        row.unwrap_or_else(|| panic!("no {start} in {of}")).to_owned()
+    };
+    let web = row(&csv, "/web,dram.cpu_total_bw");
+    assert!(
+        web.contains(",MB/s,200,200,200,") && web.contains(",scaled,") && web.contains("measured"),
+        "{web}"
+    );
+    let rest = row(&csv, "group,/,,,dram.cpu_total_bw");
+    assert!(rest.contains(",MB/s,300,300,300,") && rest.contains("system"), "{rest}");
+    assert!(row(&csv, "/web,llc.occupancy").contains(",MB,3,3,3,"));
+    let web: serde_json::Value = serde_json::from_str(&row(&json, "\"path\":\"/web\"")).unwrap();
+    assert_eq!(web["subject"]["of"]["kind"], "platform");
+    assert!(row(&text, "web: all").contains("200"), "{text}");
+    assert!(row(&text, "not measured: memory traffic of /web").contains("known for "), "{text}");
+    assert!(text.contains("group /: it counts for whatever is in no group of its own"), "{text}");
+    assert!(text.contains("it holds threads of cgroups that cannot be seen from here"), "{text}");
+    (header.plan.tick, header.plan.interval) = (Duration::from_secs(1), Some(Duration::from_secs(2)));
+    let csv = report(&header, &drains, Format::Csv);
+    let of_web: Vec<&str> =
+        csv.lines().filter(|line| line.contains("/web,dram.cpu_total_bw,MB/s,200,")).collect();
+    assert!(of_web[0].starts_with("0,2000000000,") && of_web[0].contains(",1,counted,ok,"), "{csv}");
+    assert!(of_web[1].starts_with("2000000000,2000000000,") && of_web[1].contains(",0.5,scaled,"), "{csv}");
 }
