@@ -129,7 +129,8 @@ impl Monitored {
         threads
     }
 
-    /// A process's threads, and those of its children and theirs.
+    /// A process's threads, and those of its children and theirs. A kernel without CONFIG_PROC_CHILDREN does not name these: a
+    /// group that they are in is then not the process's.
     fn put_process(&self, id: u32, threads: &mut Threads) {
         let (mut next, mut found, mut seen) = (vec![id], Vec::new(), Vec::new());
         while let Some(id) = next.pop() {

@@ -8,19 +8,24 @@ use crate::{
         Absent, Ending, Stopped,
         io::{
             BoxSlice, IoDrain, IoHeader,
+            group::{GroupOwner, GroupRow, Groups},
             testing::{drains, header},
         },
         recording::{IoRecording, Overwrite, Writer},
     },
     machine::{
         cgroup::Layout,
-        io::resctrl::{
-            Monitoring,
-            testing::{group, host},
+        io::{
+            Fact,
+            resctrl::{
+                Domain, Group, Monitoring,
+                testing::{group, host},
+            },
         },
         testing::Tree,
     },
     session::io::groups::Monitored,
+    untrusted::Untrusted,
     view::{Format, text::Style},
 };
 
@@ -59,7 +64,7 @@ fn a_recording_gives_the_report_of_the_run_in_every_format() {
 
 #[test]
 fn a_recording_may_hold_anything() {
-    let header = header();
+    let mut header = header();
     let mut drains = drains(&header);
     let odd = |kind, at, group, counts: &[u64]| BoxSlice {
         kind,
@@ -83,6 +88,31 @@ fn a_recording_may_hold_anything() {
     // Time that goes backwards, a last drain that says nothing, and intervals shorter than half a tick.
     drains.swap(3, 4);
     drains.push(IoDrain::default());
+    // Groups inside themselves, of one name, with counts that are too many, too few and too large.
+    let domain = |counts: &[u64]| Domain {
+        name: Untrusted::from("mon_L3_00"),
+        counts: counts.iter().copied().map(Fact::Known).collect(),
+    };
+    let group = |id, of, counts: &[u64]| GroupRow {
+        group: Group {
+            id,
+            path: Untrusted::from("/x"),
+            of,
+            domains: vec![domain(counts)],
+            again: Vec::new(),
+        },
+        whose: GroupOwner::Of(Vec::new()),
+    };
+    for (tick, drain) in drains.iter_mut().enumerate() {
+        let rows = vec![
+            group(1, Some(1), &[u64::MAX]),
+            group(1, Some(2), &[]),
+            group(2 + tick as u64 % 2, None, &[u64::MAX, 1, 2, 3]),
+            GroupRow { whose: GroupOwner::Nobody("\u{1b}".to_owned()), ..group(7, None, &[u64::MAX; 3]) },
+        ];
+        drain.groups = Some(Groups { at_ns: u64::MAX - tick as u64, rows, untold: Vec::new() });
+    }
+    header.plan.monitoring = Monitoring::find(&host().root).unwrap().ok();
     let mut hasty = header.clone();
     hasty.plan.interval = Some(Duration::from_nanos(1));
     for header in [&header, &hasty] {
