@@ -131,7 +131,7 @@ fn cgroups(machine: &Machine, pattern: Option<&Pattern>) -> Result<Listing, Plan
     let wanted = all.into_iter().filter(|cgroup| matches(pattern, cgroup.path.as_bytes()));
     let counted: Vec<_> = wanted
         .map(|cgroup| {
-            let threads = machine.cgroups.threads(&cgroup);
+            let threads = machine.cgroups.threads(&cgroup).map(|threads| threads.len());
             (cgroup, threads)
         })
         .collect();

@@ -161,6 +161,18 @@ pub enum Owner {
     },
 }
 
+impl Owner {
+    /// What a sentence calls it, escaped for a terminal.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::Other => "other".to_owned(),
+            Self::Process { pid, name, .. } => format!("{} ({pid})", name.terminal()),
+            Self::Cgroup { path, .. } => path.terminal().into_owned(),
+        }
+    }
+}
+
 /// Counts of one owner on one CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountRow {

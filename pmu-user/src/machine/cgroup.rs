@@ -128,10 +128,10 @@ impl Layout {
 
     /// Threads that are in a cgroup now, without those below it; none if it is gone or may not be read.
     #[must_use]
-    pub fn threads(&self, cgroup: &Cgroup) -> Option<usize> {
+    pub fn threads(&self, cgroup: &Cgroup) -> Option<Vec<u32>> {
         let folder = folder(self.v2.as_deref()?, &cgroup.path);
-        let list = fs::read(folder.join("cgroup.threads")).ok()?;
-        Some(list.iter().filter(|byte| **byte == b'\n').count())
+        let list = fs::read_to_string(folder.join("cgroup.threads")).ok()?;
+        Some(list.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
     /// The one cgroup that `name` means: a path from the root or from `/`, or the last part of a path, with or without

@@ -170,6 +170,11 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':')).map(str::trim)
 }
 
+/// Does `/proc/cpuinfo` list this among the `flags` of an x86 processor?
+pub(super) fn has_flag(info: &str, name: &str) -> bool {
+    field(info, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == name))
+}
+
 /// The coarse clocks move with the tick, so their resolution is its length (kernel/time/posix-timers.c, `KTIME_LOW_RES`).
 fn tick_ns() -> u64 {
     rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse).tv_nsec.unsigned_abs()
@@ -213,8 +218,7 @@ fn hexadecimal(text: &str) -> Option<u32> {
 
 /// x86 says so in CPUID; elsewhere the device tree or the firmware's tables do.
 fn is_guest(root: &Path, info: &str) -> bool {
-    let flagged = field(info, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
-    flagged
+    has_flag(info, "hypervisor")
         || root.join("sys/firmware/devicetree/base/hypervisor").exists()
         || root.join("sys/hypervisor/type").exists()
 }

@@ -38,6 +38,14 @@ pub(super) fn print(plan: &IoPlan, into: &mut dyn Write, format: Format) -> io::
     let descriptors: usize = plan.kinds.iter().map(BoxKind::descriptors).sum();
     line(into, "events", &format!("{descriptors} descriptors"))?;
     line(into, "programs", "block requests and packets, by owner")?;
+    if let Some(monitoring) = &plan.monitoring {
+        let (point, events) =
+            (monitoring.point.terminal(), monitoring.events.iter().map(|event| event.name()));
+        let events = events.collect::<Vec<_>>().join(", ");
+        let most = monitoring.groups_max.map(|groups| format!(", of which there can be {groups}"));
+        let most = most.unwrap_or_default();
+        line(into, "resctrl", &format!("{events} of each group at {point}{most}"))?;
+    }
     line(into, "needs", "cap_bpf, cap_perfmon; cap_net_admin for packets")?;
     for lost in &plan.missing {
         line(into, "missing", &format!("{}: {}", lost.row, lost.why))?;
@@ -67,4 +75,26 @@ fn event(event: &PlannedEvent) -> String {
     let more = event.words[1..].iter().zip(1..).filter(|(word, _)| **word != 0);
     let more: String = more.map(|(word, number)| format!(",config{number}={word:#x}")).collect();
     format!("{}/config={:#x}{more}/", event.name, event.words[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::print;
+    use crate::{
+        drain::io::testing::header,
+        machine::io::resctrl::{Monitoring, testing::host},
+        view::Format,
+    };
+
+    #[test]
+    fn what_resctrl_tells_is_in_the_plan_that_is_printed() {
+        let mut plan = header().plan;
+        plan.monitoring = Monitoring::find(&host().root).unwrap().ok();
+        let mut bytes = Vec::new();
+        print(&plan, &mut bytes, Format::Text).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let line = text.lines().find(|line| line.starts_with("resctrl")).unwrap();
+        let events = "mbm_total_bytes, llc_occupancy of each group at /sys/fs/resctrl";
+        assert_eq!(line, format!("resctrl     {events}, of which there can be 256"));
+    }
 }

@@ -7,15 +7,15 @@ use std::{collections::BTreeMap, io::Write};
 
 use crate::{
     drain::{
-        COST_WINDOW_NS, Ending,
-        io::{IoDrain, IoHeader, block::DeviceNumber, traffic::Traffic},
+        Absent, COST_WINDOW_NS, Ending,
+        io::{IoDrain, IoHeader, block::DeviceNumber, group::Groups, traffic::Traffic},
     },
     machine::io::{bdf::Bdf, owner::Ownership},
     metric::io::{
         Agreement, Check, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place, Row, Ticks, chosen,
-        maxima, owners_rows, places, traffic_rows, utilization,
+        groups_missing, groups_rows, maxima, owners_rows, places, traffic_rows, utilization,
     },
-    model::io::{boxes::IoInterval, traffic::TrafficInterval},
+    model::io::{boxes::IoInterval, groups::GroupsInterval, traffic::TrafficInterval},
     table::io::{FindError, load},
     untrusted::Untrusted,
     view::{Format, io::IoView, text::Style},
@@ -32,6 +32,8 @@ pub(in crate::command) struct IoPipeline<'a> {
     /// In how many ticks counters that always run said what metrics do.
     ticks: Ticks,
     view: IoView<'a>,
+    /// Was there a drain?
+    begun: bool,
     /// Since the last report.
     open: IoInterval,
     total: IoInterval,
@@ -39,6 +41,12 @@ pub(in crate::command) struct IoPipeline<'a> {
     first: Option<Traffic>,
     reported: Option<Traffic>,
     now: Option<Traffic>,
+    /// Memory traffic by group: since the last report, and since counting started.
+    open_groups: GroupsInterval,
+    total_groups: GroupsInterval,
+    groups: Option<Groups>,
+    /// Targets that had no number when that was last so.
+    untold: Vec<Absent>,
     cgroups: BTreeMap<u64, Untrusted>,
     disks: BTreeMap<DeviceNumber, Untrusted>,
     owned: Vec<(Bdf, Ownership)>,
@@ -61,11 +69,16 @@ impl<'a> IoPipeline<'a> {
             agreement: header.plan.counts_stacks().then(Agreement::default),
             ticks: Ticks::default(),
             view: IoView::new(header, format, style, into),
+            begun: false,
             open: IoInterval::default(),
             total: IoInterval::default(),
             first: None,
             reported: None,
             now: None,
+            open_groups: GroupsInterval::default(),
+            total_groups: GroupsInterval::default(),
+            groups: None,
+            untold: Vec::new(),
             cgroups: BTreeMap::new(),
             disks: BTreeMap::new(),
             owned: Vec::new(),
@@ -79,10 +92,11 @@ impl<'a> IoPipeline<'a> {
         if let Some(metrics) = &self.metrics {
             self.levels.add(metrics, &self.header.plan, &drain);
         }
-        if self.total.to_ns == 0 && drain.boxes.is_empty() {
+        if !std::mem::replace(&mut self.begun, true) && drain.boxes.is_empty() {
             // The first drain says what there was before anything was counted: the run begins with it.
-            (self.total.from_ns, self.total.to_ns) = (drain.at_ns, drain.at_ns);
-            (self.open.from_ns, self.open.to_ns) = (drain.at_ns, drain.at_ns);
+            for interval in [&mut self.total, &mut self.open] {
+                (interval.from_ns, interval.to_ns) = (drain.at_ns, drain.at_ns);
+            }
         }
         let interval = IoInterval::of(std::mem::take(&mut drain.boxes), self.total.to_ns, drain.at_ns);
         self.total.extend(&interval);
@@ -93,6 +107,7 @@ impl<'a> IoPipeline<'a> {
             self.owned = std::mem::take(&mut drain.owned);
         }
         self.compare(&interval, &drain);
+        self.add_groups(drain.groups.take());
         self.now = drain.traffic.take();
         if self.first.is_none() {
             self.first.clone_from(&self.now);
@@ -110,6 +125,20 @@ impl<'a> IoPipeline<'a> {
         if self.last.at_ns >= due { self.report_interval() } else { Ok(()) }
     }
 
+    /// Adds what groups did since the drain before.
+    fn add_groups(&mut self, now: Option<Groups>) {
+        let (Some(mut now), Some(monitoring)) = (now, &self.header.plan.monitoring) else { return };
+        if let Some(before) = &self.groups {
+            let tick = GroupsInterval::between(before, &now, &monitoring.events);
+            self.total_groups.extend(&tick);
+            self.open_groups.extend(&tick);
+        }
+        if !now.untold.is_empty() {
+            self.untold = std::mem::take(&mut now.untold);
+        }
+        self.groups = Some(now);
+    }
+
     /// Holds what went through ports against what their parts counted.
     fn compare(&mut self, interval: &IoInterval, drain: &IoDrain) {
         let (Some(agreement), Some(metrics)) = (&mut self.agreement, &self.metrics) else { return };
@@ -123,7 +152,8 @@ impl<'a> IoPipeline<'a> {
         let next = IoInterval { from_ns: self.open.to_ns, to_ns: self.open.to_ns, ..IoInterval::default() };
         let open = std::mem::replace(&mut self.open, next);
         let since = std::mem::replace(&mut self.reported, self.now.clone());
-        let report = self.report(&open, since.as_ref());
+        let groups = std::mem::take(&mut self.open_groups);
+        let report = self.report(&open, since.as_ref(), &groups);
         self.ticks.add(&report.checks);
         self.view.interval(&report)
     }
@@ -133,7 +163,7 @@ impl<'a> IoPipeline<'a> {
         if self.header.plan.interval.is_some() && self.open.to_ns > self.open.from_ns {
             self.report_interval()?;
         }
-        let mut report = self.report(&self.total, self.first.as_ref());
+        let mut report = self.report(&self.total, self.first.as_ref(), &self.total_groups);
         report.levels = self.levels();
         report.maps = self.agreement.iter().flat_map(|agreement| agreement.report(self.names())).collect();
         self.ticks.tell(&mut report.checks);
@@ -154,12 +184,13 @@ impl<'a> IoPipeline<'a> {
         self.levels.report(metrics).into_iter().map(level).collect()
     }
 
-    fn report(&self, interval: &IoInterval, since: Option<&Traffic>) -> IoReport {
+    fn report(&self, interval: &IoInterval, since: Option<&Traffic>, groups: &GroupsInterval) -> IoReport {
         let traffic = since.zip(self.now.as_ref()).map(|(since, now)| TrafficInterval::between(since, now));
         let mut rows = self.counted(interval, traffic.as_ref());
         let checks = self.checks(interval);
         rows.extend(checks.iter().map(Check::row));
         let names = self.names();
+        rows.extend(groups_rows(groups));
         rows.extend(traffic.iter().flat_map(|traffic| traffic_rows(traffic, names)));
         let lost = traffic.iter().flat_map(|traffic| traffic.losses.iter().chain(&traffic.missed));
         let lost = lost.map(|(reason, count)| (reason.clone(), *count));
@@ -172,7 +203,7 @@ impl<'a> IoPipeline<'a> {
             levels: Vec::new(),
             maps: Vec::new(),
             checks,
-            missing: self.header.missing.clone(),
+            missing: self.missing(groups),
             losses: self.last.losses.iter().cloned().chain(lost).collect(),
             cost: self.last.cost,
             programs_ns: self.programs_ns(),
@@ -182,6 +213,13 @@ impl<'a> IoPipeline<'a> {
     fn checks(&self, interval: &IoInterval) -> Vec<Check> {
         let checks = |metrics: &IoMetrics| metrics.checks(&self.header.plan, interval);
         self.metrics.as_ref().map(checks).unwrap_or_default()
+    }
+
+    fn missing(&self, groups: &GroupsInterval) -> Vec<Absent> {
+        let partly = groups_missing(groups);
+        let never = |absent: &&Absent| !partly.iter().any(|partly| partly.what == absent.what);
+        let untold = self.untold.iter().filter(never);
+        self.header.missing.iter().chain(untold).chain(&partly).cloned().collect()
     }
 
     fn names(&self) -> Names<'_> {

@@ -1,7 +1,8 @@
-//! What one tick of `pmbpf io` read: counts of boxes by slice, block requests and packets by owner. Plain rows, for whoever
-//! adds them up.
+//! What one tick of `pmbpf io` read: counts of boxes by slice, block requests and packets by owner, memory traffic by group.
+//! Plain rows, for whoever adds them up.
 
 pub mod block;
+pub mod group;
 pub mod net;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -11,7 +12,7 @@ pub mod traffic;
 
 use serde::{Deserialize, Serialize};
 
-use self::{block::DeviceNumber, traffic::Traffic};
+use self::{block::DeviceNumber, group::Groups, traffic::Traffic};
 use super::{Absent, Cost, ProgramRow};
 use crate::{
     machine::{
@@ -50,10 +51,13 @@ pub struct IoDrain {
     /// Block requests and packets since counting started, as far as they are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
-    /// Cgroups that are new in it.
+    /// Memory traffic of CPUs by group, where resctrl tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Groups>,
+    /// Cgroups that are new in its traffic.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<Named>,
-    /// Disks that are new in it.
+    /// Disks that are new in its traffic.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<NamedDisk>,
     /// Who has which device for himself; only in the first drain and the last.

@@ -6,17 +6,20 @@ use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, p
 use super::{
     BoxSlice, IoDrain, IoHeader, Named, NamedDisk,
     block::{BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
+    group::{GroupOwner, GroupRow, Groups},
     net::{Interface, NetOwner, NetRow},
     testing::header,
     traffic::Traffic,
 };
 use crate::{
-    drain::{Absent, Cost, ProgramRow},
+    drain::{Absent, Cost, Owner, ProgramRow},
     machine::{
         cgroup::CgroupId,
         io::{
+            Fact,
             bdf::Bdf,
             owner::{Ownership, User},
+            resctrl::{Domain, Group},
         },
     },
     untrusted::Untrusted,
@@ -164,6 +167,28 @@ fn owned() -> impl Strategy<Value = (Bdf, Ownership)> {
     (bdf, ownership)
 }
 
+fn domain() -> impl Strategy<Value = Domain> {
+    let count = prop_oneof![number().prop_map(Fact::Known), "[a-z ]{0,9}".prop_map(Fact::Missing)];
+    (name(), few(count)).prop_map(|(name, counts)| Domain { name, counts })
+}
+
+fn groups() -> impl Strategy<Value = Groups> {
+    let owner = (number(), name()).prop_map(|(id, path)| Owner::Cgroup { id, path });
+    let whose = prop_oneof![
+        few(owner).prop_map(GroupOwner::Of),
+        "[a-z ]{0,9}".prop_map(GroupOwner::Nobody),
+        Just(GroupOwner::Outsider),
+        Just(GroupOwner::Empty),
+    ];
+    let group = (number(), name(), any::<Option<u64>>(), few(domain()), few(domain()));
+    let row = (group, whose).prop_map(|((id, path, of, domains, again), whose)| {
+        let group = Group { id, path, of, domains, again };
+        GroupRow { group, whose }
+    });
+    let untold = ("[a-z ]{0,9}", "[a-z ]{0,9}").prop_map(|(what, why)| Absent { what, why });
+    (number(), few(row), few(untold)).prop_map(|(at_ns, rows, untold)| Groups { at_ns, rows, untold })
+}
+
 fn drain() -> impl Strategy<Value = IoDrain> {
     let named = (number(), name()).prop_map(|(cgroup, path)| Named { cgroup, path });
     let disk = (device(), name()).prop_map(|(device, name)| NamedDisk { device, name });
@@ -172,12 +197,14 @@ fn drain() -> impl Strategy<Value = IoDrain> {
         |(name, measured_runs, measured_ns, runs)| ProgramRow { name, measured_runs, measured_ns, runs },
     );
     let cost = (number(), number()).prop_map(|(cpu_ns, drains)| Cost { cpu_ns, drains, ..Cost::default() });
-    let rows = (few(slice()), prop::option::of(traffic()), few(named), few(disk), few(owned()), few(gone));
+    let counted_rows = (prop::option::of(traffic()), prop::option::of(groups()));
+    let rows = (few(slice()), counted_rows, few(named), few(disk), few(owned()), few(gone));
     (number(), rows, few(programs), cost, counted()).prop_map(
-        |(at_ns, (boxes, traffic, names, disks, owned, gone), programs, cost, losses)| IoDrain {
+        |(at_ns, (boxes, (traffic, groups), names, disks, owned, gone), programs, cost, losses)| IoDrain {
             at_ns,
             boxes,
             traffic,
+            groups,
             names,
             disks,
             owned,

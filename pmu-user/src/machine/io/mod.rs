@@ -17,6 +17,7 @@ mod parts;
 pub mod pci;
 mod place;
 mod process;
+pub mod resctrl;
 pub mod stack;
 mod stack_tables;
 pub mod verify;

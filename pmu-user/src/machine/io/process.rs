@@ -80,7 +80,7 @@ fn read(root: &Path, pid: u32) -> io::Result<Option<Process>> {
     }))
 }
 
-fn bytes(path: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)

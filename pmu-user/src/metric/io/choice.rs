@@ -44,11 +44,15 @@ fn grouping(row: &Row) -> Grouping {
     if row.metric.starts_with("event.") {
         return Grouping::Event;
     }
-    match &row.subject {
+    of_subject(&row.subject)
+}
+
+fn of_subject(subject: &Subject) -> Grouping {
+    match subject {
         Subject::Place(place) => of_place(*place),
-        Subject::Device(..) | Subject::Disk(..) | Subject::Interface(..) | Subject::Owner(..) => {
-            Grouping::Device
-        }
+        Subject::Group(_) => Grouping::Package,
+        Subject::Device(..) | Subject::Disk(..) | Subject::Interface(..) => Grouping::Device,
+        Subject::Owner(_, of) => of_subject(of),
     }
 }
 
@@ -64,7 +68,7 @@ fn ports(wanted: &Reporting, platform: &Platform) -> Vec<String> {
 fn is_of(subject: &Subject, wanted: &Reporting, ports: &[String]) -> bool {
     let named = |name: &[u8]| wanted.devices.iter().any(|device| device.as_bytes() == name);
     match subject {
-        Subject::Place(_) => false,
+        Subject::Place(_) | Subject::Group(_) => false,
         Subject::Device(port, names) => {
             let mut each = names.as_bytes().split(|byte| matches!(byte, b',' | b';'));
             ports.contains(port) || each.any(|name| named(name.trim_ascii()))
@@ -78,6 +82,7 @@ fn is_of(subject: &Subject, wanted: &Reporting, ports: &[String]) -> bool {
 mod tests {
     use super::{chosen, wants_events, wants_place};
     use crate::{
+        drain::Owner,
         machine::{io::Platform, pmu::catalog::Catalog, testing::Tree},
         metric::{
             io::{Label, Place, Row, Subject},
@@ -96,6 +101,8 @@ mod tests {
             label: Label::System,
             note: None,
         };
+        let web = Owner::Cgroup { id: 7, path: Untrusted::from("/web") };
+        let owner = Subject::Owner(web, Box::new(Subject::Place(Place::Platform)));
         vec![
             row(Subject::Place(Place::Socket(0)), "dram.bw"),
             row(Subject::Place(Place::Stack(0, 1)), "vtd.iotlb_miss"),
@@ -103,6 +110,7 @@ mod tests {
             row(Subject::Device("0000:64:02.0".to_owned(), Untrusted::from("nvme0n1; eth0")), "pcie.x"),
             row(Subject::Disk(Untrusted::from("nvme0n1"), "read"), "block.x"),
             row(Subject::Interface(Untrusted::from("lo"), "sent"), "net.x"),
+            row(owner, "dram.cpu_total_bw"),
         ]
     }
 
@@ -116,9 +124,13 @@ mod tests {
 
     #[test]
     fn events_are_shown_only_where_they_are_asked_for() {
-        assert_eq!(found(&[], &[]), ["dram.bw", "vtd.iotlb_miss", "pcie.x", "block.x", "net.x"]);
+        assert_eq!(
+            found(&[], &[]),
+            ["dram.bw", "vtd.iotlb_miss", "pcie.x", "block.x", "net.x", "dram.cpu_total_bw"]
+        );
         assert_eq!(found(&[Grouping::Event], &[]), ["event.UNC_IIO_CLOCKTICKS"]);
-        assert_eq!(found(&[Grouping::Package, Grouping::Stack], &[]), ["dram.bw", "vtd.iotlb_miss"]);
+        let of_places = ["dram.bw", "vtd.iotlb_miss", "dram.cpu_total_bw"];
+        assert_eq!(found(&[Grouping::Package, Grouping::Stack], &[]), of_places);
     }
 
     #[test]

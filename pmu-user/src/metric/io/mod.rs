@@ -8,6 +8,7 @@ mod choice;
 mod devices;
 mod extent;
 pub mod formulas;
+mod groups;
 pub mod latency;
 mod levels;
 pub mod link;
@@ -25,6 +26,7 @@ pub use self::{
     check::{Check, Ticks, Verdict},
     choice::chosen,
     devices::names,
+    groups::{missing as groups_missing, rows as groups_rows},
     levels::{Basis, Level, LevelReport, Levels},
     maximum::{maxima, utilization},
     places::{Place, places},

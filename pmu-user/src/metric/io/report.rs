@@ -60,6 +60,8 @@ pub enum Subject {
     Disk(Untrusted, &'static str),
     /// A network interface and a direction.
     Interface(Untrusted, &'static str),
+    /// A group of threads that resctrl counts, by its path, and that is nobody's in particular.
+    Group(Untrusted),
     /// An owner's share of what something else moved.
     Owner(Owner, Box<Self>),
 }

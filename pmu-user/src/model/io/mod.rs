@@ -1,5 +1,6 @@
 //! I/O between two drains.
 
 pub mod boxes;
+pub mod groups;
 pub mod latency;
 pub mod traffic;

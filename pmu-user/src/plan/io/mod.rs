@@ -33,7 +33,10 @@ use crate::{
     machine::{
         Machine,
         cpu::{self, Cpu},
-        io::Platform,
+        io::{
+            Platform,
+            resctrl::{Event, Monitoring},
+        },
         pmu::catalog::Catalog,
     },
     suggest::nearest,
@@ -68,6 +71,9 @@ pub struct IoPlan {
     /// count them.
     #[serde(default)]
     pub apart: Vec<String>,
+    /// Where memory traffic of CPUs is counted by group, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monitoring: Option<Monitoring>,
     /// What cannot be measured here, and why.
     pub missing: Vec<Lost>,
 }
@@ -119,6 +125,7 @@ impl IoPlan {
             duration: request.duration,
             kinds: Vec::new(),
             apart: Vec::new(),
+            monitoring: None,
             missing: Vec::new(),
         };
         match table(request, root)? {
@@ -127,7 +134,21 @@ impl IoPlan {
                 plan.missing.push(Lost { row: "PCIe, memory and links between sockets".to_owned(), why });
             }
         }
+        plan.monitor(Monitoring::find(root));
         Ok(plan)
+    }
+
+    /// Adds what resctrl counts, or why it does not. A host without the hardware is not bothered.
+    fn monitor(&mut self, found: Option<Result<Monitoring, String>>) {
+        let Some(found) = found else { return };
+        let why = match &found {
+            Ok(monitoring) if monitoring.events.contains(&Event::MbmTotalBytes) => None,
+            Ok(_) => Some("resctrl counts no memory traffic here (`info/L3_MON/mon_features`)".to_owned()),
+            Err(why) => Some(why.clone()),
+        };
+        let row = || "memory traffic of CPUs by owner".to_owned();
+        self.missing.extend(why.map(|why| Lost { row: row(), why }));
+        self.monitoring = found.ok();
     }
 
     /// Are there stacks whose parts ports could be held against?

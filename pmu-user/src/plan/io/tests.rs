@@ -1,8 +1,22 @@
 //! Plans of whole servers, made by hand.
 
-use super::boxes::{Apart, BoxPlan, Boxes, Home, Parts, Placement};
+use std::path::Path;
+
+use super::{
+    IoPlan,
+    boxes::{Apart, BoxPlan, Boxes, Home, Parts, Placement},
+    request::{IoRequest, Reporting},
+};
 use crate::{
-    machine::pmu::{bits::Word, catalog::Catalog},
+    machine::{
+        Machine,
+        io::{
+            Platform,
+            resctrl::{Event, Monitoring},
+        },
+        pmu::{bits::Word, catalog::Catalog},
+    },
+    plan::request::{Descend, Inherit, Target},
     table::io::{
         IoTable, Of, load,
         testing::{Family, server},
@@ -320,4 +334,33 @@ fn root_ports_of_grace_are_bits_of_one_event() {
     assert_eq!(apart(&table, &boxes, "pcie.inbound_read_latency"), None);
     let (_, boxes) = other_vendor("neoverse-v2", &[("nvidia_pcie_pmu_0", Parts::Each(vec![9]))]);
     assert_eq!(masks(&boxes), [0x200; 8]);
+}
+
+#[test]
+fn a_host_that_could_count_memory_traffic_by_group_is_told_what_it_lacks() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines/simulated-two-dies");
+    let (machine, catalog) = (Machine::read(&root).unwrap(), Catalog::read(&root).unwrap());
+    let platform = Platform::read(&root, &catalog);
+    let request = IoRequest {
+        target: Target::System,
+        inherit: Inherit::Yes,
+        descend: Descend::Yes,
+        model: Some("sapphirerapids".to_owned()),
+        report: Reporting::default(),
+        interval: None,
+        duration: None,
+    };
+    let mut plan = IoPlan::new(&request, &machine, &catalog, &platform, &root).unwrap();
+    let before = plan.missing.len();
+    let why = |plan: &IoPlan| plan.missing[before..].iter().map(|lost| lost.why.clone()).collect::<Vec<_>>();
+    assert!(plan.missing.iter().all(|lost| !lost.why.contains("resctrl")), "this one could not");
+    plan.monitor(Some(Err("resctrl is not mounted".to_owned())));
+    assert_eq!((why(&plan), &plan.monitoring), (vec!["resctrl is not mounted".to_owned()], &None));
+    let point = crate::untrusted::Untrusted::from("/sys/fs/resctrl");
+    let traffic = Monitoring { point, events: vec![Event::MbmTotalBytes], groups_max: None };
+    plan.monitor(Some(Ok(traffic.clone())));
+    assert_eq!((why(&plan).len(), &plan.monitoring), (1, &Some(traffic.clone())));
+    plan.monitor(Some(Ok(Monitoring { events: vec![Event::LlcOccupancy], ..traffic })));
+    assert!(why(&plan)[1].contains("counts no memory traffic"), "{:?}", why(&plan));
+    assert!(plan.monitoring.is_some(), "what is in the cache is known");
 }

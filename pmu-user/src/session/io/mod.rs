@@ -1,6 +1,7 @@
 //! One run of `pmbpf io`: opens what the plan says, drains it at every tick, and closes it by being dropped.
 
 mod boxes;
+pub(crate) mod groups;
 pub mod stream;
 mod traffic;
 mod visit;
@@ -11,7 +12,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use self::{boxes::Rotation, traffic::Counted};
+use self::{boxes::Rotation, groups::Monitored, traffic::Counted};
 use super::{
     SessionError, Stop,
     cost::process_cost,
@@ -49,6 +50,8 @@ pub struct IoSession {
     slices: Vec<BoxSlice>,
     /// None where the kernel refused the programs: then the header says why.
     counted: Option<Counted>,
+    /// None where resctrl tells nothing.
+    monitored: Option<Monitored>,
     root: PathBuf,
     started: Instant,
     lost_readings: u64,
@@ -102,11 +105,13 @@ impl IoSession {
             }
         };
         let version = env!("CARGO_PKG_VERSION").to_owned();
+        let monitored = Monitored::new(&plan, &machine.cgroups, root, command);
         Ok(Self {
             header: IoHeader { version, started_unix_ns: 0, machine, platform, plan, missing },
             rotations,
             slices: Vec::new(),
             counted,
+            monitored,
             root: root.to_owned(),
             started: Instant::now(),
             lost_readings: 0,
@@ -153,6 +158,8 @@ impl IoSession {
         // Beside the traffic: what comes after it is no part of the time that was counted.
         let at_ns = nanoseconds(self.started.elapsed());
         let traffic = self.counted.as_ref().map(Counted::drain);
+        let read_ns = nanoseconds(self.started.elapsed());
+        let groups = self.monitored.as_ref().map(|monitored| monitored.drain(read_ns));
         let (mut names, mut disks) = (Vec::new(), Vec::new());
         if let (Some(counted), Some(traffic)) = (&mut self.counted, &traffic) {
             names = counted.new_cgroups(traffic);
@@ -162,6 +169,7 @@ impl IoSession {
             at_ns,
             boxes: std::mem::take(&mut self.slices),
             traffic,
+            groups,
             names,
             disks,
             programs: self.programs(),

@@ -59,6 +59,7 @@ fn record(report: &IoReport, row: &Row) -> Vec<String> {
         Subject::Disk(name, part) | Subject::Interface(name, part) => {
             (name.csv().into_owned(), (*part).to_owned())
         }
+        Subject::Group(path) => (path.csv().into_owned(), String::new()),
         // An owner owns no owner.
         Subject::Owner(..) => Default::default(),
     };

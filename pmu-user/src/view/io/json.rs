@@ -112,6 +112,7 @@ fn subject(subject: &Subject) -> Json {
         Subject::Device(port, names) => json!({"kind": kind, "port": port, "name": names}),
         Subject::Disk(name, operation) => json!({"kind": kind, "name": name, "operation": operation}),
         Subject::Interface(name, direction) => json!({"kind": kind, "name": name, "direction": direction}),
+        Subject::Group(path) => json!({"kind": kind, "path": path}),
         Subject::Owner(whose, of) => json!({
             "kind": kind, "owner": owner(&Who::Owner(Owner::clone(whose))), "of": self::subject(of)}),
     }

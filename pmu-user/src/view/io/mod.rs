@@ -94,6 +94,7 @@ const fn kind(subject: &Subject) -> &'static str {
         Subject::Device(..) => "device",
         Subject::Disk(..) => "disk",
         Subject::Interface(..) => "interface",
+        Subject::Group(_) => "group",
         Subject::Owner(..) => "owner",
     }
 }

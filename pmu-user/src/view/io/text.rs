@@ -28,13 +28,14 @@ use crate::{
 };
 
 /// Families of metrics, which their names begin with, with the titles of their tables, in order.
-const FAMILIES: [(&str, &str); 11] = [
+const FAMILIES: [(&str, &str); 12] = [
     ("pcie", "PCIe"),
     ("link", "PCIe LINKS"),
     ("ddio", "LAST-LEVEL CACHE AND I/O"),
     ("io", "CONFLICTS OF CPU AND I/O"),
     ("vtd", "IOMMU"),
     ("dram", "MEMORY"),
+    ("llc", "LAST-LEVEL CACHE"),
     ("free", "COUNTERS THAT ALWAYS RUN"),
     ("upi", "LINKS BETWEEN SOCKETS"),
     ("block", "BLOCK DEVICES"),
@@ -114,7 +115,8 @@ const fn rank(subject: &Subject) -> u8 {
         Subject::Place(Place::Socket(_)) => 3,
         Subject::Place(Place::Platform) => 4,
         Subject::Disk(..) | Subject::Interface(..) => 5,
-        Subject::Owner(..) => 6,
+        Subject::Group(_) => 6,
+        Subject::Owner(..) => 7,
     }
 }
 
@@ -172,7 +174,7 @@ fn one(into: &mut dyn Write, style: &Style, title: &str, kind: &str, rows: &[&Ro
         writeln!(into, "  {COLUMNS}{} more; --top shows them{COLUMNS:#}", by_subject.len() - style.rows_max)?;
     }
     let notes: BTreeSet<&str> = rows.iter().filter_map(|row| row.note.as_deref()).collect();
-    notes.iter().try_for_each(|note| writeln!(into, "  {COLUMNS}{note}{COLUMNS:#}"))?;
+    notes.iter().take(style.rows_max).try_for_each(|note| writeln!(into, "  {COLUMNS}{note}{COLUMNS:#}"))?;
     why(into, &reasons)
 }
 
@@ -208,6 +210,7 @@ fn subject_name(subject: &Subject) -> String {
         Subject::Disk(name, part) | Subject::Interface(name, part) => {
             format!("{} {part}", cut(&name.terminal()))
         }
+        Subject::Group(path) => cut(&path.terminal()),
         Subject::Owner(owner, of) => {
             let (name, pid) = owner_name(&Who::Owner(owner.clone()));
             let pid = if pid.is_empty() { pid } else { format!(" ({pid})") };

@@ -8,11 +8,24 @@ use crate::{
         Absent, Ending, Stopped,
         io::{
             BoxSlice, IoDrain, IoHeader,
+            group::{GroupOwner, GroupRow, Groups},
             testing::{always_running, drains, header, steady},
         },
         recording::{IoRecording, Overwrite, Writer},
     },
-    machine::testing::Tree,
+    machine::{
+        cgroup::Layout,
+        io::{
+            Fact,
+            resctrl::{
+                Domain, Group, Monitoring,
+                testing::{group, host},
+            },
+        },
+        testing::Tree,
+    },
+    session::io::groups::Monitored,
+    untrusted::Untrusted,
     view::{Format, text::Style},
 };
 
@@ -51,7 +64,7 @@ fn a_recording_gives_the_report_of_the_run_in_every_format() {
 
 #[test]
 fn a_recording_may_hold_anything() {
-    let header = header();
+    let mut header = header();
     let mut drains = drains(&header);
     let odd = |kind, at, group, counts: &[u64]| BoxSlice {
         kind,
@@ -75,6 +88,31 @@ fn a_recording_may_hold_anything() {
     // Time that goes backwards, a last drain that says nothing, and intervals shorter than half a tick.
     drains.swap(3, 4);
     drains.push(IoDrain::default());
+    // Groups inside themselves, of one name, with counts that are too many, too few and too large.
+    let domain = |counts: &[u64]| Domain {
+        name: Untrusted::from("mon_L3_00"),
+        counts: counts.iter().copied().map(Fact::Known).collect(),
+    };
+    let group = |id, of, counts: &[u64]| GroupRow {
+        group: Group {
+            id,
+            path: Untrusted::from("/x"),
+            of,
+            domains: vec![domain(counts)],
+            again: Vec::new(),
+        },
+        whose: GroupOwner::Of(Vec::new()),
+    };
+    for (tick, drain) in drains.iter_mut().enumerate() {
+        let rows = vec![
+            group(1, Some(1), &[u64::MAX]),
+            group(1, Some(2), &[]),
+            group(2 + tick as u64 % 2, None, &[u64::MAX, 1, 2, 3]),
+            GroupRow { whose: GroupOwner::Nobody("\u{1b}".to_owned()), ..group(7, None, &[u64::MAX; 3]) },
+        ];
+        drain.groups = Some(Groups { at_ns: u64::MAX - tick as u64, rows, untold: Vec::new() });
+    }
+    header.plan.monitoring = Monitoring::find(&host().root).unwrap().ok();
     let mut hasty = header.clone();
     hasty.plan.interval = Some(Duration::from_nanos(1));
     for header in [&header, &hasty] {
@@ -134,4 +172,61 @@ fn counters_that_differ_are_a_warning_with_both_numbers_and_what_it_looks_like()
     let ratios: Vec<f64> = of_part.map(|row| row["value"].as_f64().unwrap()).collect();
     assert!(ratios.len() == 4 && ratios.iter().all(|ratio| (ratio - 0.125).abs() < 1e-6), "{ratios:?}");
     assert!(json.contains(r#""verdict":"differs""#) && json.contains("32 bytes taken for 4"), "{json}");
+}
+
+/// Reads a made host's groups at five ticks, between which their counts and threads change; the report of it all.
+#[test]
+fn groups_of_a_host_become_rows_of_their_owners_in_every_format() {
+    let tree = host();
+    tree.write("sys/fs/cgroup/web/cgroup.threads", "7\n");
+    ["proc/7/comm", "proc/8/comm"].iter().for_each(|path| tree.write(path, "server\n"));
+    let mut header = header();
+    header.plan.kinds.clear();
+    header.plan.interval = None;
+    header.plan.monitoring = Monitoring::find(&tree.root).unwrap().ok();
+    let layout = Layout { v2: Some(tree.root.join("sys/fs/cgroup")), v1: Vec::new() };
+    let reader = Monitored::new(&header.plan, &layout, &tree.root, None).unwrap();
+    let mut drains = Vec::new();
+    for second in 0..5 {
+        // The whole counts what is inside, too: 300 MB/s of its own, 200 MB/s of the group's.
+        group(&tree, "", [1_000_000_000 + second * 500_000_000, 0], &[]);
+        group(&tree, "mon_groups/web", [second * 200_000_000, 3_000_000], &[7]);
+        if second == 4 {
+            // Someone else comes into it.
+            group(&tree, "mon_groups/web", [second * 200_000_000, 3_000_000], &[7, 8]);
+        }
+        let at_ns = second * 1_000_000_000;
+        drains.push(IoDrain { at_ns, groups: Some(reader.drain(at_ns)), ..IoDrain::default() });
+    }
+    let path = tree.root.join("io.pmbpf");
+    let mut writer = Writer::create(&path, Overwrite::No, &header).unwrap();
+    drains.iter().for_each(|drain| writer.drain(drain).unwrap());
+    writer.end(&ending()).unwrap();
+    let read = IoRecording::read(&path).unwrap();
+    let [text, json, csv] =
+        [Format::Text, Format::Json, Format::Csv].map(|format| report(&read.header, &read.drains, format));
+    let row = |of: &str, start: &str| {
+        let row = of.lines().find(|line| line.contains(start));
+        row.unwrap_or_else(|| panic!("no {start} in {of}")).to_owned()
+    };
+    let web = row(&csv, "/web,dram.cpu_total_bw");
+    assert!(
+        web.contains(",MB/s,200,200,200,") && web.contains(",scaled,") && web.contains("measured"),
+        "{web}"
+    );
+    let rest = row(&csv, "group,/,,,dram.cpu_total_bw");
+    assert!(rest.contains(",MB/s,300,300,300,") && rest.contains("system"), "{rest}");
+    assert!(row(&csv, "/web,llc.occupancy").contains(",MB,3,3,3,"));
+    let web: serde_json::Value = serde_json::from_str(&row(&json, "\"path\":\"/web\"")).unwrap();
+    assert_eq!(web["subject"]["of"]["kind"], "platform");
+    assert!(row(&text, "web: all").contains("200"), "{text}");
+    assert!(row(&text, "not measured: memory traffic of /web").contains("known for "), "{text}");
+    assert!(text.contains("group /: it counts for whatever is in no group of its own"), "{text}");
+    assert!(text.contains("it holds threads of cgroups that cannot be seen from here"), "{text}");
+    (header.plan.tick, header.plan.interval) = (Duration::from_secs(1), Some(Duration::from_secs(2)));
+    let csv = report(&header, &drains, Format::Csv);
+    let of_web: Vec<&str> =
+        csv.lines().filter(|line| line.contains("/web,dram.cpu_total_bw,MB/s,200,")).collect();
+    assert!(of_web[0].starts_with("0,2000000000,") && of_web[0].contains(",1,counted,ok,"), "{csv}");
+    assert!(of_web[1].starts_with("2000000000,2000000000,") && of_web[1].contains(",0.5,scaled,"), "{csv}");
 }

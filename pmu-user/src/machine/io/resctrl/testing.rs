@@ -1,0 +1,30 @@
+//! resctrl's files for tests, as the kernel shows them.
+
+use crate::machine::testing::Tree;
+
+/// Where it is mounted.
+pub(crate) const POINT: &str = "sys/fs/resctrl";
+
+/// A host with one L3 cache, at which all traffic and occupancy are counted, and no group but the default one.
+pub(crate) fn host() -> Tree {
+    let tree = Tree::new(&[
+        ("proc/mounts", "proc /proc proc rw 0 0\nresctrl /sys/fs/resctrl resctrl rw,relatime 0 0\n"),
+        ("sys/fs/resctrl/info/L3_MON/num_rmids", "256\n"),
+        (
+            "sys/fs/resctrl/info/L3_MON/mon_features",
+            "llc_occupancy\nmbm_total_bytes\nmbm_total_bytes_config\n",
+        ),
+    ]);
+    group(&tree, "", [900, 90], &[]);
+    tree
+}
+
+/// Makes a group, or writes it anew: what it counted, what it occupies, its threads.
+pub(crate) fn group(tree: &Tree, path: &str, [total, occupancy]: [u64; 2], threads: &[u32]) {
+    let at = format!("{POINT}/{path}");
+    let threads: String = threads.iter().map(|thread| format!("{thread}\n")).collect();
+    tree.write(&format!("{at}/tasks"), &threads);
+    tree.write(&format!("{at}/cpus_list"), "\n");
+    tree.write(&format!("{at}/mon_data/mon_L3_00/mbm_total_bytes"), &format!("{total}\n"));
+    tree.write(&format!("{at}/mon_data/mon_L3_00/llc_occupancy"), &format!("{occupancy}\n"));
+}

@@ -1,0 +1,146 @@
+//! Memory traffic of CPUs → rows: of owners that have groups of their own, and of groups that are nobody's in particular.
+//!
+//! It is what cores asked for: what devices read and write is in no group, and stays with the system's numbers.
+
+use super::{Label, Place, Row, Subject};
+use crate::{
+    drain::Absent,
+    machine::io::resctrl::Event,
+    metric::value::{How, Known, Value},
+    model::io::groups::{Amount, GroupsInterval, Whom},
+};
+
+const NO_TIME: &str = "the interval has no length";
+
+/// Metric and unit of an event.
+const fn metric(event: Event) -> (&'static str, &'static str) {
+    match event {
+        Event::MbmTotalBytes => ("dram.cpu_total_bw", "MB/s"),
+        Event::MbmLocalBytes => ("dram.cpu_local_bw", "MB/s"),
+        Event::LlcOccupancy => ("llc.occupancy", "MB"),
+    }
+}
+
+/// Rows of every event, owners first.
+#[must_use]
+pub fn rows(interval: &GroupsInterval) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (whom, share) in &interval.shares {
+        let (subject, label) = match whom {
+            Whom::Owner(owner) => {
+                let platform = Box::new(Subject::Place(Place::Platform));
+                (Subject::Owner(owner.clone(), platform), Label::Measured)
+            }
+            Whom::Group(path) => (Subject::Group(path.clone()), Label::System),
+        };
+        let mut note = share.nobody.as_ref().map(|why| format!("{}: {why}", name(whom)));
+        for (&event, amount) in &share.amounts {
+            let (metric, unit) = metric(event);
+            rows.push(Row {
+                subject: subject.clone(),
+                metric: metric.to_owned(),
+                unit: unit.to_owned(),
+                value: value(event, amount, interval.duration_ns),
+                label,
+                // Once is enough.
+                note: note.take(),
+            });
+        }
+    }
+    rows
+}
+
+/// Whose numbers are not of the whole interval, and why.
+#[must_use]
+pub fn missing(interval: &GroupsInterval) -> Vec<Absent> {
+    let partial = interval.shares.iter().filter_map(|(whom, share)| {
+        let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+        let all = interval.duration_ns;
+        let gap = share.amounts.values().find(|amount| amount.watched_ns < all)?;
+        let otherwise = match whom {
+            Whom::Owner(_) => "the rest of the time it was in no group of its own",
+            Whom::Group(_) => "the rest of the time it was an owner's, or not there",
+        };
+        let why = gap.why.as_deref().unwrap_or(otherwise);
+        let watched = format!("known for {:.1} s of {:.1} s", seconds(gap.watched_ns), seconds(all));
+        Some(Absent { what: format!("memory traffic of {}", name(whom)), why: format!("{watched}: {why}") })
+    });
+    partial.collect()
+}
+
+fn value(event: Event, amount: &Amount, duration_ns: u64) -> Value {
+    if amount.watched_ns == 0 {
+        return Value::Missing(amount.why.clone().unwrap_or_else(|| NO_TIME.to_owned()));
+    }
+    let (low, high) = (amount.bytes.0 as f64, amount.bytes.1 as f64);
+    let coverage = (amount.watched_ns as f64 / duration_ns.max(1) as f64).min(1.0);
+    let known = Known { estimate: f64::midpoint(low, high), low, high, coverage, how: How::Counted };
+    match event {
+        Event::LlcOccupancy => Value::Known(Known { coverage: 1.0, ..known.times(1e-6) }),
+        Event::MbmTotalBytes | Event::MbmLocalBytes => {
+            let how = if coverage < 1.0 { How::Scaled } else { How::Counted };
+            Value::Known(Known { how, ..known.times(1e3 / amount.watched_ns as f64) })
+        }
+    }
+}
+
+fn name(whom: &Whom) -> String {
+    match whom {
+        Whom::Owner(owner) => owner.in_words(),
+        Whom::Group(path) => format!("group {}", path.terminal()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{missing, rows};
+    use crate::{
+        drain::Owner,
+        machine::io::resctrl::Event,
+        metric::{
+            io::{Label, Row},
+            value::Value,
+        },
+        model::io::groups::{Amount, GroupsInterval, Share, Whom},
+        untrusted::Untrusted,
+    };
+
+    /// What a cgroup did in 4 s, of one event.
+    fn interval(event: Event, amount: Amount) -> GroupsInterval {
+        let web = Whom::Owner(Owner::Cgroup { id: 7, path: Untrusted::from("/web") });
+        let share = Share { amounts: [(event, amount)].into(), nobody: None };
+        GroupsInterval { duration_ns: 4_000_000_000, shares: [(web, share)].into() }
+    }
+
+    fn one(event: Event, amount: Amount) -> Row {
+        rows(&interval(event, amount)).remove(0)
+    }
+
+    #[test]
+    fn traffic_is_a_rate_over_the_time_that_was_watched() {
+        let amount = Amount { bytes: (1_900_000, 2_100_000), watched_ns: 2_000_000_000, why: None };
+        let row = one(Event::MbmLocalBytes, amount);
+        let known = *row.value.known().unwrap();
+        assert_eq!(
+            (row.metric.as_str(), row.unit.as_str(), row.label),
+            ("dram.cpu_local_bw", "MB/s", Label::Measured)
+        );
+        assert_eq!((known.low, known.estimate, known.high, known.coverage), (0.95, 1.0, 1.05, 0.5));
+    }
+
+    #[test]
+    fn what_was_never_known_is_missing_with_its_reason() {
+        let amount = Amount { why: Some("its count went down".to_owned()), ..Amount::default() };
+        let interval = interval(Event::MbmTotalBytes, amount);
+        assert_eq!(rows(&interval)[0].value, Value::Missing("its count went down".to_owned()));
+        let absent = missing(&interval).remove(0);
+        assert_eq!(absent.what, "memory traffic of /web");
+        assert_eq!(absent.why, "known for 0.0 s of 4.0 s: its count went down");
+    }
+
+    #[test]
+    fn what_is_known_all_the_time_is_not_missing() {
+        let amount = Amount { bytes: (5, 5), watched_ns: 4_000_000_000, why: None };
+        assert_eq!(missing(&interval(Event::LlcOccupancy, amount)), []);
+    }
+}
