@@ -13,13 +13,16 @@ use pmbpf::{
     plan::request::By,
 };
 
-use super::{Loop, can_run, counting, fio, ways};
+use super::{Loop, can_run, counting, fio, fio_as, fio_command, throttle::Throttle, ways};
 use crate::support::{Scratch, assert_close, skipped, unique};
 
 /// What fio measures besides the device, per request, if nothing comes in between: its own calls.
 const ABOVE_NS: f64 = 25_000.0;
 /// Quantiles up to which nothing comes in between. Above, fio waits for a CPU, too, for as long as the host lets it.
 const UNDISTURBED: f64 = 0.5;
+
+/// Share of all requests by which a quantile's may be another one in fio's log.
+const NEAR: f64 = 0.01;
 
 /// What is said of the reads of a device since counting started.
 fn reads(traffic: &Traffic, device: &Loop) -> RequestReport {
@@ -61,6 +64,49 @@ fn latencies_are_those_that_fio_logged_less_what_lies_above_the_device() {
             assert!(known.low <= exact, "{name}: fio cannot be faster than its device: {exact} {known:?}");
             let disturbed = *share > UNDISTURBED || crate::support::in_guest();
             assert!(disturbed || exact <= known.high + ABOVE_NS, "{name}: {exact} {known:?}");
+        }
+    }
+}
+
+#[test]
+fn quantiles_of_a_slow_disk_are_fio_s_within_a_bucket() {
+    if !can_run() {
+        return;
+    }
+    for way in ways() {
+        // On a disk, past the page cache: what the kernel throttles is what the loop device reads from it.
+        let backing = Scratch(std::env::temp_dir().join(unique("slow")));
+        let Some(device) = Loop::over(backing, 16 << 20, &["--direct-io=on"]) else {
+            skipped("losetup takes no file here without the page cache");
+            return;
+        };
+        let Some(throttle) = Throttle::new(&std::env::temp_dir(), 400) else {
+            skipped("temporary files lie on no disk that the kernel throttles");
+            return;
+        };
+        let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Block);
+        let log = Scratch(std::env::temp_dir().join(unique("fio")));
+        let options = format!(
+            "--rw=randread --bs=4k --size=16m --iodepth=40 --time_based --runtime=5 --write_lat_log={}",
+            log.as_str()
+        );
+        fio_as(&throttle.wrapped(&fio_command(&device.path, &options)));
+        let ours = reads(&object.drain(), &device);
+        let theirs = logged(log.as_str());
+        let at =
+            |share: f64| theirs[((share * theirs.len() as f64).ceil() as usize).clamp(1, theirs.len()) - 1];
+        assert!(at(0.5) > 50e6, "the disk is slow: {}", at(0.5));
+        for ((name, share), value) in QUANTILES.iter().zip(&ours.device.quantiles_ns) {
+            let known = value.known().unwrap();
+            // A bucket is 6.25 % wide. The kernel lets requests go in batches, of which a quantile may be the last or the
+            // first; and fio takes back its last requests all at once.
+            let (low, high) = (at(share - NEAR) * 0.9375, at((share + NEAR).min(1.0)) * 1.0625);
+            assert!(
+                (low..=high).contains(&known.estimate),
+                "{name}: {} is not {}",
+                known.estimate,
+                at(*share)
+            );
         }
     }
 }

@@ -5,6 +5,7 @@ mod block;
 mod command;
 mod latency;
 mod net;
+mod throttle;
 
 use std::{fs, path::Path, process::Command};
 
@@ -160,7 +161,12 @@ fn fio_command(path: &str, options: &str) -> String {
 
 /// Runs fio; what it says of its one job.
 fn fio(path: &str, options: &str) -> Value {
-    let output = Command::new("sh").args(["-c", &fio_command(path, options)]).output().unwrap();
+    fio_as(&fio_command(path, options))
+}
+
+/// Runs a command that runs fio.
+fn fio_as(command: &str) -> Value {
+    let output = Command::new("sh").args(["-c", command]).output().unwrap();
     assert!(output.status.success(), "fio: {:?}", Untrusted::new(output.stderr));
     job(std::str::from_utf8(&output.stdout).unwrap())
 }
