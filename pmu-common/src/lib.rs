@@ -11,6 +11,7 @@ pub mod cpu;
 pub mod gap;
 pub mod histogram;
 pub mod io;
+pub mod log_linear;
 pub mod loss;
 pub mod name;
 pub mod owner;
