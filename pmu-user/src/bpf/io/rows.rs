@@ -29,7 +29,7 @@ use crate::{
 
 const DEVICE_WORD: usize = (offset_of!(IoOwner, key) + offset_of!(IoKey, device)) / 8;
 const CHANGES_WORD: usize = offset_of!(BlockCount, changes) / 8;
-const REQUEST_WORD: usize = offset_of!(InFlight, request) / 8;
+const AT_WORD: usize = offset_of!(InFlight, at_ns) / 8;
 const LOSSES_WORD: usize = offset_of!(IoCpu, losses) / 8;
 
 impl Maps {
@@ -91,11 +91,13 @@ impl Maps {
     fn in_flight(&self, by: By, at_ns: u64) -> Vec<InFlightRow> {
         let mut rows: BTreeMap<(DeviceNumber, Operation, Whose), InFlightRow> = BTreeMap::new();
         for index in 0..self.in_flight.len() {
-            if self.in_flight.read_word(index, REQUEST_WORD) == 0 {
+            let ended = self.in_flight_ended.read_word(index, 0);
+            // Most have ended, or were never used: two words say so.
+            if self.in_flight.read_word(index, AT_WORD) == ended {
                 continue;
             }
             let entry = self.in_flight.read(index);
-            if entry.has_ended(self.in_flight_ended.read_word(index, 0)) {
+            if entry.has_ended(ended) {
                 continue;
             }
             // It may be written at this moment.
