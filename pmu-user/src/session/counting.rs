@@ -1,22 +1,17 @@
 //! Counting without BPF programs: opens what a [`CountPlan`] says, reads it at every interval and at the end, and runs a
 //! command as often as it was asked for.
 
-use std::{
-    ffi::OsString,
-    path::PathBuf,
-    process::ExitStatus,
-    time::{Duration, Instant},
-};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use super::{
-    SessionError, Stop,
+    SessionError,
     launch::{LaunchError, Launched},
     open::raise_file_limit,
-    run::{Signals, became_of, exited, targets_gone, ticks, until},
+    watch::{Moment, Signals, Watch},
 };
 use crate::{
     drain::{
-        Workload,
+        Ending, Workload,
         tally::{Ended, Part, Tally, Uncounted},
     },
     machine::Machine,
@@ -69,46 +64,26 @@ impl Run<'_> {
         let usage_before = children_usage().ok();
         let used_waiting = waiting.map_or(Duration::ZERO, cpu_time);
         counters.start(launched.as_mut())?;
-        let started = Instant::now();
-        let deadline = plan.duration.map(|duration| started + duration);
-        let mut ticks = plan.interval.map(ticks);
-        let mut gone = std::pin::pin!(targets_gone(&plan.target));
-        let mut status: Option<ExitStatus> = None;
+        let mut watch = Watch::begin(plan.interval, plan.duration, &plan.target, launched);
         let stop = loop {
-            tokio::select! {
-                biased;
-                number = signals.next() => break Stop::Signal(number),
-                exit = exited(launched.as_mut()), if launched.is_some() => {
-                    status = exit.ok();
-                    break Stop::TargetGone;
-                }
-                () = until(deadline), if deadline.is_some() => break Stop::Duration,
-                () = tick(ticks.as_mut()) => {
-                    keep(counters.tally(number, started.elapsed(), None)?)?;
-                }
-                () = &mut gone => break Stop::TargetGone,
+            match watch.next(signals, None).await {
+                Moment::Over(stop) => break stop,
+                Moment::Due | Moment::Tick => keep(counters.tally(number, watch.elapsed(), None)?)?,
             }
         };
-        let length = started.elapsed();
+        let over = watch.over(stop);
         counters.stop()?;
-        let mut tally = counters.tally(number, length, None)?;
-        let workload = became_of(launched, status, stop).await;
+        let mut tally = counters.tally(number, over.duration, None)?;
+        let Ending { stopped, workload, .. } = over.ending().await;
         let reaped = workload.is_some_and(|workload| workload != Workload::Running);
         let usage = match (reaped, usage_before, children_usage().ok()) {
             (true, Some(before), Some(after)) => Some(after.since(&before).without(used_waiting)),
             _ => None,
         };
-        let ended = Ended { stopped: stop.into(), workload, usage };
+        let ended = Ended { stopped, workload, usage };
         tally.ended = Some(ended);
         keep(tally)?;
         Ok(ended)
-    }
-}
-
-async fn tick(ticks: Option<&mut tokio::time::Interval>) {
-    match ticks {
-        Some(ticks) => drop(ticks.tick().await),
-        None => std::future::pending().await,
     }
 }
 

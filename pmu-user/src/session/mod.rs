@@ -12,6 +12,7 @@ mod owners;
 mod run;
 mod sampling;
 mod turns;
+mod watch;
 
 use std::{
     collections::HashMap,
@@ -25,7 +26,8 @@ use tokio::io::unix::AsyncFd;
 use self::{collect::Changes, cost::Meter, hotplug::Hotplug, inbox::Inbox, owners::Owners, turns::Rotation};
 pub use self::{
     cost::Measure,
-    run::{Next, Outcome, Signals, Stop, run, run_one_of_several},
+    run::{Next, Outcome, run, run_one_of_several},
+    watch::{Signals, Stop},
 };
 use crate::{
     bpf::{LoadError, Object, Ring, release_memory},

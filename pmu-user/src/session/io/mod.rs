@@ -14,11 +14,11 @@ use std::{
 
 use self::{boxes::Rotation, groups::Monitored, traffic::Counted};
 use super::{
-    SessionError, Stop,
+    SessionError,
     cost::process_cost,
     launch::Launched,
     open::raise_file_limit,
-    run::{Signals, became_of, exited, targets_gone, ticks, until},
+    watch::{Moment, Signals, Watch},
 };
 use crate::{
     bpf::measure_costs,
@@ -236,40 +236,24 @@ impl IoSession {
 /// The kernel refused something, or `keep` failed.
 pub async fn run<E: From<SessionError>>(
     session: &mut IoSession,
-    mut launched: Option<Launched>,
+    launched: Option<Launched>,
     keep: &mut impl FnMut(IoDrain) -> Result<(), E>,
 ) -> Result<IoOutcome, E> {
     let mut signals = Signals::new()?;
     keep(session.baseline())?;
-    if let Some(launched) = &mut launched {
-        launched.release().map_err(|error| SessionError::Io("cannot start the command", error))?;
-    }
-    let started = Instant::now();
-    let mut ticks = ticks(session.header.plan.tick);
-    let deadline = session.header.plan.duration.map(|duration| started + duration);
-    let target = session.header.plan.target.clone();
-    let mut gone = std::pin::pin!(targets_gone(&target));
-    let mut status = None;
+    let plan = &session.header.plan;
+    let mut watch = Watch::release(plan.tick, plan.duration, &plan.target, launched)?;
     let stop = loop {
-        let due = session.due();
-        tokio::select! {
-            biased;
-            number = signals.next() => break Stop::Signal(number),
-            exit = exited(launched.as_mut()), if launched.is_some() => {
-                status = exit.ok();
-                break Stop::TargetGone;
-            }
-            () = until(deadline), if deadline.is_some() => break Stop::Duration,
-            () = until(due), if due.is_some() => session.turn(),
-            _ = ticks.tick() => keep(session.tick())?,
-            () = &mut gone => break Stop::TargetGone,
+        match watch.next(&mut signals, session.due()).await {
+            Moment::Over(stop) => break stop,
+            Moment::Due => session.turn(),
+            Moment::Tick => keep(session.tick())?,
         }
     };
-    let duration = started.elapsed();
+    let over = watch.over(stop);
     signals.let_the_second_kill();
     let last = session.finish();
-    let workload = became_of(launched, status, stop).await;
-    Ok(IoOutcome { ending: Ending { stopped: stop.into(), workload, duration }, last })
+    Ok(IoOutcome { ending: over.ending().await, last })
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

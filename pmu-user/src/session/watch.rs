@@ -1,0 +1,269 @@
+//! What every run waits for: signals, the end of its time, command or targets, ticks, and what is due between them.
+
+use std::{
+    io,
+    pin::Pin,
+    process::ExitStatus,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::{Interval, MissedTickBehavior, interval_at, sleep_until},
+};
+
+use super::{SessionError, launch::Launched};
+use crate::{
+    drain::{Ending, Stopped, Workload},
+    plan::Target,
+};
+
+/// Time that a command gets to react to a signal we passed on, before the report is written without it.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often to look whether the targets are still there.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Why the loop stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The duration is over.
+    Duration,
+    /// Every target is gone.
+    TargetGone,
+    /// A signal came.
+    Signal(i32),
+}
+
+impl From<Stop> for Stopped {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Duration => Self::Duration,
+            Stop::TargetGone => Self::TargetGone,
+            Stop::Signal(number) => Self::Signal(number),
+        }
+    }
+}
+
+/// What comes next in a run.
+pub(super) enum Moment {
+    /// The run is over.
+    Over(Stop),
+    /// What was due between two ticks.
+    Due,
+    /// A tick.
+    Tick,
+}
+
+/// A run that goes on.
+pub(super) struct Watch {
+    started: Instant,
+    ticks: Option<Interval>,
+    deadline: Option<Instant>,
+    gone: Pin<Box<dyn Future<Output = ()>>>,
+    launched: Option<Launched>,
+    status: Option<ExitStatus>,
+}
+
+impl Watch {
+    /// From now on the run takes its time.
+    pub(super) fn begin(
+        tick: Option<Duration>,
+        duration: Option<Duration>,
+        target: &Target,
+        launched: Option<Launched>,
+    ) -> Self {
+        let started = Instant::now();
+        Self {
+            started,
+            ticks: tick.map(ticks),
+            deadline: duration.map(|duration| started + duration),
+            gone: Box::pin(targets_gone(target.clone())),
+            launched,
+            status: None,
+        }
+    }
+
+    /// The same, with a command that is let go now.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be.
+    pub(super) fn release(
+        tick: Duration,
+        duration: Option<Duration>,
+        target: &Target,
+        mut launched: Option<Launched>,
+    ) -> Result<Self, SessionError> {
+        if let Some(launched) = &mut launched {
+            launched.release().map_err(|error| SessionError::Io("cannot start the command", error))?;
+        }
+        Ok(Self::begin(Some(tick), duration, target, launched))
+    }
+
+    /// How long it has been.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Waits for what comes next; `due` is when something is. Nothing is lost if the wait is given up.
+    pub(super) async fn next(&mut self, signals: &mut Signals, due: Option<Instant>) -> Moment {
+        tokio::select! {
+            biased;
+            number = signals.next() => Moment::Over(Stop::Signal(number)),
+            exit = exited(self.launched.as_mut()), if self.launched.is_some() => {
+                self.status = exit.ok();
+                Moment::Over(Stop::TargetGone)
+            }
+            () = until(self.deadline), if self.deadline.is_some() => Moment::Over(Stop::Duration),
+            () = until(due), if due.is_some() => Moment::Due,
+            () = tick(self.ticks.as_mut()) => Moment::Tick,
+            () = &mut self.gone => Moment::Over(Stop::TargetGone),
+        }
+    }
+
+    /// It is over.
+    pub(super) fn over(self, stop: Stop) -> Over {
+        Over { stop, duration: self.started.elapsed(), launched: self.launched, status: self.status }
+    }
+}
+
+/// A run that something has stopped.
+pub(super) struct Over {
+    stop: Stop,
+    /// How long it was.
+    pub(super) duration: Duration,
+    launched: Option<Launched>,
+    status: Option<ExitStatus>,
+}
+
+impl Over {
+    /// How it ended, the command included, which gets a moment to.
+    pub(super) async fn ending(self) -> Ending {
+        let workload = became_of(self.launched, self.status, self.stop).await;
+        Ending { stopped: self.stop.into(), workload, duration: self.duration }
+    }
+}
+
+fn ticks(every: Duration) -> Interval {
+    let mut ticks = interval_at((Instant::now() + every).into(), every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    ticks
+}
+
+async fn tick(ticks: Option<&mut Interval>) {
+    match ticks {
+        Some(ticks) => drop(ticks.tick().await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    if let Some(deadline) = deadline {
+        sleep_until(deadline.into()).await;
+    }
+}
+
+async fn exited(launched: Option<&mut Launched>) -> io::Result<ExitStatus> {
+    match launched {
+        Some(launched) => launched.child.wait().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What became of the command, if there was one.
+async fn became_of(launched: Option<Launched>, status: Option<ExitStatus>, stop: Stop) -> Option<Workload> {
+    match (launched, status) {
+        (None, _) => None,
+        (Some(_), Some(status)) => Some(ended(status)),
+        (Some(launched), None) => Some(pass_on(launched, stop).await),
+    }
+}
+
+/// The command still runs. A terminal's signal has reached it too, so it gets a moment before ours is passed on.
+async fn pass_on(mut launched: Launched, stop: Stop) -> Workload {
+    let Stop::Signal(number) = stop else { return Workload::Running };
+    if let Ok(Ok(status)) = tokio::time::timeout(PATIENCE / 4, launched.child.wait()).await {
+        return ended(status);
+    }
+    let pid = launched.child.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
+    let signal = rustix::process::Signal::from_named_raw(number);
+    if let (Some(pid), Some(signal)) = (pid, signal) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+    match tokio::time::timeout(PATIENCE, launched.child.wait()).await {
+        Ok(Ok(status)) => ended(status),
+        _ => Workload::Running,
+    }
+}
+
+fn ended(status: ExitStatus) -> Workload {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Workload::Exited(code),
+        (None, Some(signal)) => Workload::Killed(signal),
+        (None, None) => Workload::Running,
+    }
+}
+
+/// Processes and threads end; cgroups and the system do not.
+async fn targets_gone(target: Target) {
+    let (Target::Processes(ids) | Target::Threads(ids)) = target else {
+        return std::future::pending().await;
+    };
+    let mut looks = ticks(LOOK);
+    while ids.iter().any(|&id| is_alive(id)) {
+        looks.tick().await;
+    }
+}
+
+/// A zombie is gone, whether or not its parent has noticed. (State is the field after the name, proc_pid_stat(5).)
+fn is_alive(id: u32) -> bool {
+    let stat = std::fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
+    let state = stat.iter().rposition(|&byte| byte == b')').and_then(|end| stat.get(end + 2));
+    state.is_some_and(|state| !matches!(state, b'Z' | b'X'))
+}
+
+/// SIGINT, SIGTERM and SIGHUP, from now on.
+#[derive(Debug)]
+pub struct Signals([(i32, Signal); 3]);
+
+impl Signals {
+    /// Catches them. Needs a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn new() -> Result<Self, SessionError> {
+        let kind = |kind: SignalKind| Ok::<_, io::Error>((kind.as_raw_value(), signal(kind)?));
+        let all = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let [interrupt, terminate, hangup] = all.map(kind);
+        let caught = || Ok([interrupt?, terminate?, hangup?]);
+        Ok(Self(caught().map_err(|error| SessionError::Io("cannot catch signals", error))?))
+    }
+
+    async fn next(&mut self) -> i32 {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.1.recv() => interrupt.0,
+            _ = terminate.1.recv() => terminate.0,
+            _ = hangup.1.recv() => hangup.0,
+        }
+    }
+
+    /// From now on a signal ends the process at once. The report is being written, so nobody polls this loop: another
+    /// thread listens.
+    pub fn let_the_second_kill(self) {
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            if let Ok(runtime) = runtime {
+                runtime.block_on(async {
+                    if let Ok(mut signals) = Signals::new() {
+                        let number = signals.next().await;
+                        std::process::exit(128 + number);
+                    }
+                });
+            }
+        });
+    }
+}
