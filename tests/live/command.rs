@@ -149,6 +149,19 @@ fn doctor_says_that_this_host_works_and_what_is_missing() {
 }
 
 #[test]
+fn doctor_tries_the_programs_of_io_and_leaves_none_attached() {
+    let links = || aya::programs::loaded_links().filter_map(Result::ok).count();
+    let before = links();
+    let output = pmbpf().args(["doctor", "--json"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for name in ["io programs (block)", "io programs (bios)", "io programs (packets)"] {
+        let found = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == name).unwrap();
+        assert_eq!(found["status"], "ok", "{found}");
+    }
+    wait_until("what was attached is freed", || links() == before);
+}
+
+#[test]
 fn names_that_others_chose_cannot_steer_the_terminal() {
     let spin = workload("spin", &["-g"]);
     let hostile = Scratch::new("x");

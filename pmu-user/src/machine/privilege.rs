@@ -5,10 +5,11 @@ use std::path::Path;
 use super::{read, read_line};
 
 /// Capabilities that pmbpf can use, with their numbers (include/uapi/linux/capability.h).
-pub const CAPABILITIES: [(&str, u32); 6] = [
+pub const CAPABILITIES: [(&str, u32); 7] = [
     ("cap_bpf", 39),
     ("cap_perfmon", 38),
     ("cap_syslog", 34),
+    ("cap_net_admin", 12),
     ("cap_sys_ptrace", 19),
     ("cap_dac_read_search", 2),
     ("cap_sys_admin", 21),

@@ -1,5 +1,7 @@
 //! What doctor looks at.
 
+mod io;
+
 use std::path::Path;
 
 use super::{Check, Status};
@@ -17,6 +19,9 @@ use crate::{
     },
 };
 
+/// What gives a host a v2 hierarchy.
+const MOUNT_V2: &str = "mount -t cgroup2 none DIR";
+
 /// All checks, and the exit code: 0, or that of the first thing that stops `pmbpf run`.
 pub(super) fn all(root: &Path) -> anyhow::Result<(Vec<Check>, u8)> {
     let machine = Machine::read(root)?;
@@ -25,6 +30,7 @@ pub(super) fn all(root: &Path) -> anyhow::Result<(Vec<Check>, u8)> {
     let mut checks =
         vec![host(&machine), kernel_types(root), cgroups(&machine), core_pmu(&machine), pmus(&machine)];
     checks.extend(programs);
+    checks.extend(io::all(&machine, &privileges, root)?);
     checks.extend([
         rights(&privileges),
         paranoid(&privileges),
@@ -88,7 +94,7 @@ fn cgroups(machine: &Machine) -> Check {
             "cgroups",
             format!("{kind}: no v2 hierarchy"),
             "--cgroup, --all-cgroups and --by cgroup",
-            "mount -t cgroup2 none DIR",
+            MOUNT_V2,
         ),
     }
 }

@@ -97,27 +97,63 @@ pub struct Domain {
     pub counts: Vec<Fact<u64>>,
 }
 
+/// Why nothing is monitored although the processor could.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MonitoringError {
+    /// Nobody has mounted it.
+    #[error("resctrl is not mounted")]
+    NotMounted,
+    /// The kernel cannot mount it.
+    #[error("this kernel has no resctrl, although the processor counts by group")]
+    NotBuilt,
+    /// Only allocation is there.
+    #[error("resctrl is mounted, but nothing is monitored at the L3 caches here")]
+    NotMonitored,
+    /// The kernel's list of what is counted.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+impl MonitoringError {
+    /// The least that would help, if it is known.
+    #[must_use]
+    pub const fn fix(&self) -> Option<&'static str> {
+        match self {
+            Self::NotMounted => Some(
+                "`mount -t resctrl resctrl /sys/fs/resctrl`, then a group for what is to be told apart \
+                 (`mkdir /sys/fs/resctrl/mon_groups/NAME`, its threads into the group's `tasks`)",
+            ),
+            Self::NotBuilt => Some("a kernel with CONFIG_X86_CPU_RESCTRL"),
+            Self::NotMonitored | Self::Unreadable(_) => None,
+        }
+    }
+
+    /// The reason, and what would help.
+    #[must_use]
+    pub fn with_fix(&self) -> String {
+        self.fix().map_or_else(|| self.to_string(), |fix| format!("{self}: {fix}"))
+    }
+}
+
 impl Monitoring {
     /// Where and what it is below `root`; none if the processor does not count this and nothing is mounted.
     ///
     /// # Errors
     ///
-    /// Says why it cannot be had, and what would help.
+    /// It cannot be had.
     #[must_use]
-    pub fn find(root: &Path) -> Option<Result<Self, String>> {
+    pub fn find(root: &Path) -> Option<Result<Self, MonitoringError>> {
         let Some(point) = mounted(root) else {
             let info = read(root, "proc/cpuinfo").unwrap_or_default();
             return cpu::has_flag(&info, "cqm_mbm_total").then(|| Err(not_mounted(root)));
         };
         let info = path_below(root, &point).join("info/L3_MON");
         if !info.is_dir() {
-            return Some(
-                Err("resctrl is mounted, but nothing is monitored at the L3 caches here".to_owned()),
-            );
+            return Some(Err(MonitoringError::NotMonitored));
         }
         let features = match read(&info, "mon_features") {
             Ok(features) => features,
-            Err(error) => return Some(Err(error.to_string())),
+            Err(error) => return Some(Err(MonitoringError::Unreadable(error.to_string()))),
         };
         let is_there = |event: &Event| features.lines().any(|line| line == event.name());
         let groups_max = read_line(&info, "num_rmids").ok().and_then(|line| line.parse().ok());
@@ -220,14 +256,12 @@ fn mounted(root: &Path) -> Option<Untrusted> {
     })
 }
 
-fn not_mounted(root: &Path) -> String {
+fn not_mounted(root: &Path) -> MonitoringError {
     let known = read(root, "proc/filesystems").unwrap_or_default();
     if known.lines().any(|line| line.ends_with("\tresctrl")) {
-        "resctrl is not mounted: `mount -t resctrl resctrl /sys/fs/resctrl`, then a group for what is to be told apart \
-         (`mkdir /sys/fs/resctrl/mon_groups/NAME`, its threads into the group's `tasks`)"
-            .to_owned()
+        MonitoringError::NotMounted
     } else {
-        "the processor counts it, but this kernel was built without CONFIG_X86_CPU_RESCTRL".to_owned()
+        MonitoringError::NotBuilt
     }
 }
 

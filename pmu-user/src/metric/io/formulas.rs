@@ -30,7 +30,7 @@ impl<'a> IoFormulas<'a> {
     }
 
     /// Computes everything for `of` from counts by operand over `seconds`; NaN is a count that is not known. Counts of several boxes
-    /// are one by [`IoTable::total`].
+    /// are one: a sum, or their mean ([`IoTable::is_averaged`]).
     pub fn evaluate(&mut self, counts: &[f64], seconds: f64, of: Of) {
         self.counts = self.table.counts_of(counts, of);
         self.of = of;
@@ -111,7 +111,8 @@ mod tests {
             let mut counts = vec![f64::NAN; table.model.operands.len()];
             for (name, count) in stack {
                 let operand = operand(name);
-                counts[operand as usize] = table.total(operand, &vec![count; stacks]);
+                let share = if table.is_averaged(operand) { stacks } else { 1 };
+                counts[operand as usize] = count * stacks as f64 / share as f64;
             }
             formulas.evaluate(&counts, 1.0, Of::All);
             formulas.value(latency).unwrap()

@@ -35,7 +35,7 @@ use crate::{
         cpu::{self, Cpu},
         io::{
             Platform,
-            resctrl::{Event, Monitoring},
+            resctrl::{Event, Monitoring, MonitoringError},
         },
         pmu::catalog::Catalog,
     },
@@ -139,12 +139,12 @@ impl IoPlan {
     }
 
     /// Adds what resctrl counts, or why it does not. A host without the hardware is not bothered.
-    fn monitor(&mut self, found: Option<Result<Monitoring, String>>) {
+    fn monitor(&mut self, found: Option<Result<Monitoring, MonitoringError>>) {
         let Some(found) = found else { return };
         let why = match &found {
             Ok(monitoring) if monitoring.events.contains(&Event::MbmTotalBytes) => None,
             Ok(_) => Some("resctrl counts no memory traffic here (`info/L3_MON/mon_features`)".to_owned()),
-            Err(why) => Some(why.clone()),
+            Err(error) => Some(error.with_fix()),
         };
         let row = || "memory traffic of CPUs by owner".to_owned();
         self.missing.extend(why.map(|why| Lost { row: row(), why }));

@@ -12,7 +12,7 @@ use crate::{
         Machine,
         io::{
             Platform,
-            resctrl::{Event, Monitoring},
+            resctrl::{Event, Monitoring, MonitoringError},
         },
         pmu::{bits::Word, catalog::Catalog},
     },
@@ -354,8 +354,9 @@ fn a_host_that_could_count_memory_traffic_by_group_is_told_what_it_lacks() {
     let before = plan.missing.len();
     let why = |plan: &IoPlan| plan.missing[before..].iter().map(|lost| lost.why.clone()).collect::<Vec<_>>();
     assert!(plan.missing.iter().all(|lost| !lost.why.contains("resctrl")), "this one could not");
-    plan.monitor(Some(Err("resctrl is not mounted".to_owned())));
-    assert_eq!((why(&plan), &plan.monitoring), (vec!["resctrl is not mounted".to_owned()], &None));
+    let error = MonitoringError::NotMounted;
+    plan.monitor(Some(Err(error.clone())));
+    assert_eq!((why(&plan), &plan.monitoring), (vec![error.with_fix()], &None));
     let point = crate::untrusted::Untrusted::from("/sys/fs/resctrl");
     let traffic = Monitoring { point, events: vec![Event::MbmTotalBytes], groups_max: None };
     plan.monitor(Some(Ok(traffic.clone())));

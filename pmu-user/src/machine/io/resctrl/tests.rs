@@ -31,7 +31,7 @@ fn a_host_without_the_hardware_is_not_told_of_it() {
 fn a_host_with_the_hardware_is_told_what_would_help() {
     let tree =
         Tree::new(&[("proc/cpuinfo", "flags\t: fpu cqm cqm_mbm_total\n"), ("proc/filesystems", "\text4\n")]);
-    let why = |tree: &Tree| Monitoring::find(&tree.root).unwrap().unwrap_err();
+    let why = |tree: &Tree| Monitoring::find(&tree.root).unwrap().unwrap_err().with_fix();
     assert!(why(&tree).contains("CONFIG_X86_CPU_RESCTRL"), "{}", why(&tree));
     tree.write("proc/filesystems", "nodev\tresctrl\n\text4\n");
     assert!(why(&tree).contains("mount -t resctrl resctrl /sys/fs/resctrl"), "{}", why(&tree));

@@ -3,27 +3,25 @@
 //! What only boxes outside the cores count is no owner's; what the PMU, the kernel or a hypervisor hides is not there. Both
 //! are named with the reason before anything is opened.
 
+mod groups;
+mod operands;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use self::{
+    groups::{fit, measured},
+    operands::Operands,
+};
 use super::{
     request::WantedMetrics,
-    schedule::{self, Capacity, Counters, Home, Need, Packing, Resource, Schedule, Wanted, drill},
-    turns::{self, Host, PlannedEvent, Turns},
+    schedule::{Capacity, Wanted, drill},
+    turns::{self, Host, Turns},
 };
 use crate::{
-    machine::{
-        Machine,
-        pmu::{
-            bits::Word,
-            catalog::{Catalog, Entry},
-        },
-    },
-    table::{
-        model::{self, Encoding, Model, Modes},
-        notation::{List, resolve},
-    },
+    machine::{Machine, pmu::catalog::Catalog},
+    table::model::{self, Model},
 };
 
 /// How deep into the tree to measure.
@@ -267,192 +265,3 @@ fn choose(request: &Request, model: &Model) -> Result<Vec<u32>, MetricsError> {
 
 /// What stands beside the tree, and takes counters that count all the time anyway.
 const BESIDE: [&str; 4] = ["Info_Thread_IPC", "Info_Thread_CPI", "Info_Thread_CLKS", "Info_Thread_SLOTS"];
-
-/// Wanted metrics with their events, resolved for one PMU.
-#[derive(Default)]
-struct Operands {
-    needs: Vec<Need>,
-    events: Vec<PlannedEvent>,
-    /// Metric, and its events by index.
-    metrics: Vec<(u32, Vec<usize>)>,
-}
-
-impl Operands {
-    fn of(
-        model: &Model,
-        chosen: &[u32],
-        pmu: &Entry,
-        catalog: &Catalog,
-        missing: &mut Vec<(String, String)>,
-    ) -> Self {
-        let mut all = Self::default();
-        for &metric in chosen {
-            let operands = model.operands_of(metric);
-            let events: Result<Vec<usize>, String> = operands
-                .iter()
-                .map(|&operand| &model.operands[operand as usize])
-                .filter(|operand| !is_latency(operand))
-                .map(|operand| all.event(operand, model, pmu, catalog))
-                .collect();
-            match events {
-                Ok(events) => all.metrics.push((metric, events)),
-                Err(why) => missing.push((model.metrics[metric as usize].name.clone(), why)),
-            }
-        }
-        all
-    }
-
-    fn event(
-        &mut self,
-        operand: &str,
-        model: &Model,
-        pmu: &Entry,
-        catalog: &Catalog,
-    ) -> Result<usize, String> {
-        if let Some(known) = self.needs.iter().position(|need| need.name == operand) {
-            return Ok(known);
-        }
-        let encoding = model.encoding(operand).map_err(|error| error.to_string())?;
-        if encoding.unit != "core" {
-            return Err(format!("{operand} is counted by `{}`, for everyone together", encoding.unit));
-        }
-        let event = planned(operand, &encoding, pmu, catalog)?;
-        let name = operand.to_owned();
-        self.needs.push(Need { name, counters: counters(&encoding, &event), resource: resource(&encoding) });
-        self.events.push(event);
-        Ok(self.needs.len() - 1)
-    }
-
-    fn wanted(&self, model: &Model) -> Vec<Wanted> {
-        let wanted = |(index, events): &(u32, Vec<usize>)| {
-            let metric = &model.metrics[*index as usize];
-            Wanted { name: metric.name.clone(), level: metric.level, events: events.clone() }
-        };
-        self.metrics.iter().map(wanted).collect()
-    }
-}
-
-/// The latency of a retired instruction, which no counter holds.
-fn is_latency(operand: &str) -> bool {
-    operand.ends_with(":retire_latency")
-}
-
-fn planned(
-    operand: &str,
-    encoding: &Encoding,
-    pmu: &Entry,
-    catalog: &Catalog,
-) -> Result<PlannedEvent, String> {
-    let modes = match encoding.modes {
-        Modes::All => "",
-        Modes::User => "u",
-        Modes::Kernel => "k",
-    };
-    let notation = format!("{}/{}/{}", pmu.name, encoding.terms, modes);
-    // A share means nothing to the notation without `slots`, but it will stand in a group with it.
-    let list = match encoding.counters {
-        model::Counters::Share => format!("{{{}/event=0x0,umask=0x4/,{notation}}}", pmu.name),
-        _ => notation,
-    };
-    let list = List::parse(&list).map_err(|error| error.to_string())?;
-    let groups = resolve(&list, catalog).map_err(|error| error.why.to_string())?;
-    let selected = groups.first().and_then(|group| group.events.last());
-    let instance = selected.and_then(|selected| selected.instances.first());
-    let instance = instance.ok_or_else(|| format!("{operand} has no encoding on {}", pmu.name))?;
-    Ok(PlannedEvent {
-        name: operand.to_owned(),
-        kind: instance.kind,
-        words: instance.words.0,
-        modes: modes.to_owned(),
-    })
-}
-
-fn counters(encoding: &Encoding, event: &PlannedEvent) -> Counters {
-    /// `slots` of Intel's cores (arch/x86/events/intel/core.c, `INTEL_TD_SLOTS`).
-    const SLOTS: u64 = 0x400;
-    match encoding.counters {
-        model::Counters::Any => Counters::General(u32::MAX),
-        model::Counters::General(mask) => Counters::General(mask),
-        model::Counters::Share => Counters::Share,
-        model::Counters::Fixed(_) if event.words[Word::Config as usize] == SLOTS => Counters::Slots,
-        // A fixed counter only counts all modes and nothing but the plain event; the general event counts the same.
-        model::Counters::Fixed(index) => {
-            let general = if encoding.terms.starts_with("event=0x0,") { 0 } else { u32::MAX };
-            Counters::Fixed { index: u8::try_from(index).unwrap_or(u8::MAX), general }
-        }
-    }
-}
-
-fn resource(encoding: &Encoding) -> Option<Resource> {
-    let value = |name: &str| {
-        let term = encoding.terms.split(',').find_map(|term| term.strip_prefix(name)?.strip_prefix('='))?;
-        match term.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16).ok(),
-            None => term.parse().ok(),
-        }
-    };
-    value("offcore_rsp")
-        .map(Resource::Offcore)
-        .or_else(|| value("frontend").map(Resource::FrontEnd))
-        .or_else(|| value("ldlat").map(Resource::LoadLatency))
-}
-
-/// Packs, without turns if none are allowed: then the metrics that fit with those before them are kept.
-fn fit(request: &Request, needs: &[Need], wanted: &[Wanted], capacity: &Capacity) -> Schedule {
-    let all = schedule::schedule(needs, wanted, capacity, Packing::Whole);
-    if request.multiplex != Multiplex::No || all.groups.len() <= 1 {
-        return all;
-    }
-    let mut kept: Vec<Wanted> = wanted.to_vec();
-    let mut order: Vec<usize> = (0..wanted.len()).collect();
-    order.sort_by_key(|&index| wanted[index].level);
-    kept.iter_mut().for_each(|metric| metric.events.clear());
-    for index in order {
-        kept[index].events.clone_from(&wanted[index].events);
-        if schedule::schedule(needs, &kept, capacity, Packing::Whole).groups.len() > 1 {
-            kept[index].events.clear();
-        }
-    }
-    schedule::schedule(needs, &kept, capacity, Packing::Whole)
-}
-
-fn measured(
-    schedule: &Schedule,
-    wanted: &[Wanted],
-    needs: &[Need],
-    missing: &mut Vec<(String, String)>,
-) -> Vec<Measured> {
-    let coverage = schedule.coverage(wanted);
-    let mut measured = Vec::new();
-    for ((metric, home), coverage) in wanted.iter().zip(&schedule.homes).zip(coverage) {
-        let groups: Vec<u32> = match home {
-            Home::Always => Vec::new(),
-            Home::One(group) => vec![*group as u32],
-            Home::Split(groups, _) => groups.iter().map(|&group| group as u32).collect(),
-            Home::Nowhere(events) => {
-                missing.push((metric.name.clone(), nowhere(events, schedule, needs)));
-                continue;
-            }
-        };
-        let fits = metric.events.iter().all(|event| {
-            schedule.always.contains(event) || schedule.groups.iter().any(|group| group.contains(event))
-        });
-        if !fits {
-            let why = "its events do not fit the counters beside the others, and taking turns is not allowed";
-            missing.push((metric.name.clone(), why.to_owned()));
-            continue;
-        }
-        let (name, level) = (metric.name.clone(), metric.level);
-        measured.push(Measured { name, level, groups, coverage: coverage.unwrap_or(0.0) });
-    }
-    measured
-}
-
-fn nowhere(events: &[usize], schedule: &Schedule, needs: &[Need]) -> String {
-    let why = |event: &usize| {
-        let (_, why) = schedule.impossible.iter().find(|(index, _)| index == event)?;
-        Some(format!("{}: {why}", needs[*event].name))
-    };
-    let all: Vec<String> = events.iter().filter_map(why).collect();
-    all.join("; ")
-}

@@ -1,0 +1,220 @@
+//! What doctor looks at for `pmbpf io`: its programs, the boxes outside the cores, and who says what they see.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use super::{Check, MOUNT_V2, Status, ok, worse};
+use crate::{
+    bpf::{
+        LoadError, Log, Options,
+        io::{Bios, IoObject, IoOptions, Parts, Wanted},
+    },
+    machine::{
+        Machine, cpu,
+        io::{
+            Platform,
+            bdf::Bdf,
+            resctrl::{Event, Monitoring},
+            stack::Mapping,
+        },
+        pmu::catalog::Catalog,
+        privilege::Privileges,
+    },
+    plan::{
+        Class,
+        io::{BoxKind, IoPlan, request::IoRequest},
+        request::By,
+    },
+    table::io,
+};
+
+/// What only boxes outside the cores tell.
+const OF_BOXES: &str = "PCIe, memory and links between sockets";
+
+/// Traffic tells what nobody says.
+const INFER: &str = "pmbpf io infers it while what is behind the port moves data";
+
+/// Maps are in configuration space on some processors.
+const AS_ROOT: &str = "run it with sudo: some processors tell only root which stack is which";
+
+/// All of them.
+pub(super) fn all(machine: &Machine, privileges: &Privileges, root: &Path) -> anyhow::Result<Vec<Check>> {
+    let mut checks = programs(machine, privileges, root);
+    checks.extend(counters(machine, privileges, root)?);
+    Ok(checks)
+}
+
+/// Attaches the programs for a moment: only then has the kernel said everything.
+fn programs(machine: &Machine, privileges: &Privileges, root: &Path) -> Vec<Check> {
+    let attached = |bios| -> Result<IoObject, LoadError> {
+        let wanted = IoOptions { wanted: Wanted::Everybody(By::Cgroup), parts: Parts::Both, bios };
+        let options = Options { attach: None, btf: None, log: Log::Off };
+        let mut object = IoObject::load(&wanted, machine, root, &options)?;
+        object.enable(&machine.cgroups)?;
+        Ok(object)
+    };
+    let refused = |status, name, error: LoadError, disables: &str| {
+        worse(status, name, error.to_string(), disables, &error.hint(privileges).unwrap_or_default())
+    };
+    let found = |object: &IoObject| format!("load and attach ({})", object.attach_kind().name());
+    let (requests, bios) = ("io programs (block)", "io programs (bios)");
+    let (object, bios) = match attached(Bios::Counted) {
+        Ok(object) => {
+            let bios = ok(bios, found(&object));
+            (object, bios)
+        }
+        Err(error) => match attached(Bios::Ignored) {
+            Ok(object) => {
+                let disables = "pmbpf io where disks make no requests (dm, md, zram)";
+                (object, refused(Status::Limited, bios, error, disables))
+            }
+            Err(error) => return vec![refused(Status::Missing, requests, error, "pmbpf io")],
+        },
+    };
+    vec![ok(requests, found(&object)), bios, packets(&object, machine, privileges)]
+}
+
+fn packets(object: &IoObject, machine: &Machine, privileges: &Privileges) -> Check {
+    let name = "io programs (packets)";
+    let Err(error) = object.net() else { return ok(name, "load and attach") };
+    let fix = match error.class() {
+        _ if machine.cgroups.v2.is_none() => MOUNT_V2.to_owned(),
+        Class::NotPermitted if !privileges.has("cap_net_admin") => {
+            "setcap cap_bpf,cap_perfmon,cap_syslog,cap_net_admin=ep on pmbpf; or run it with sudo".to_owned()
+        }
+        _ => error.hint(privileges).unwrap_or_default(),
+    };
+    worse(Status::Limited, name, error.to_string(), "packets by owner", &fix)
+}
+
+/// What is said by files alone.
+fn counters(machine: &Machine, privileges: &Privileges, root: &Path) -> anyhow::Result<Vec<Check>> {
+    let catalog = Catalog::read(root).unwrap_or_default();
+    let platform = Platform::read(root, &catalog);
+    let plan = IoPlan::new(&IoRequest::default(), machine, &catalog, &platform, root)?;
+    let identity = cpu::identity(root).unwrap_or_else(|| "unknown".to_owned());
+    Ok(vec![
+        boxes(&platform, machine, &identity),
+        table(&plan, &identity)?,
+        free_running(&plan),
+        ports(&platform, &plan, privileges),
+        monitoring(root),
+    ])
+}
+
+fn boxes(platform: &Platform, machine: &Machine, identity: &str) -> Check {
+    let name = "uncore boxes";
+    // Energy and residency, not traffic.
+    let is_box = |kind: &str| kind != "power" && !kind.starts_with("cstate_");
+    let found = platform.boxes.iter().filter(|boxes| is_box(&boxes.kind));
+    let found = found.map(|boxes| {
+        format!("{} {}", boxes.boxes, boxes.kind.strip_prefix("uncore_").unwrap_or(&boxes.kind))
+    });
+    let found = found.collect::<Vec<_>>().join(", ");
+    if !found.is_empty() {
+        return ok(name, found);
+    }
+    let fix = match identity.split('-').next() {
+        _ if machine.cpu.guest => "run pmbpf on the host: hypervisors show these boxes to no guest",
+        Some("GenuineIntel") => "modprobe intel_uncore, or a kernel with CONFIG_PERF_EVENTS_INTEL_UNCORE",
+        Some("AuthenticAMD") => "modprobe amd_uncore, or a kernel with CONFIG_PERF_EVENTS_AMD_UNCORE",
+        _ => "",
+    };
+    worse(Status::Missing, name, "none is exposed", OF_BOXES, fix)
+}
+
+fn table(plan: &IoPlan, identity: &str) -> Result<Check, io::FindError> {
+    let name = "io table";
+    let Some(table) = &plan.table else {
+        let found = format!("none knows the boxes of this processor ({identity})");
+        return Ok(worse(Status::Missing, name, found, OF_BOXES, ""));
+    };
+    let here: BTreeSet<&str> =
+        plan.kinds.iter().filter(|kind| !always_runs(kind)).map(|kind| kind.name.as_str()).collect();
+    let known = io::load(table)?;
+    let absent = known.boxes.iter().map(|kind| kind.unit.as_str()).filter(|unit| !here.contains(unit));
+    let absent = absent.collect::<Vec<_>>().join(", ");
+    if here.is_empty() {
+        let found = format!("{table}, but none of its boxes is here ({absent})");
+        return Ok(worse(Status::Missing, name, found, OF_BOXES, ""));
+    }
+    let found = format!("{table}: metrics of {}", here.into_iter().collect::<Vec<_>>().join(", "));
+    if absent.is_empty() {
+        return Ok(ok(name, found));
+    }
+    let disables = format!("metrics of {absent}, which `pmbpf io --dry-run` names");
+    Ok(worse(Status::Limited, name, found, &disables, ""))
+}
+
+fn always_runs(kind: &BoxKind) -> bool {
+    !kind.unit_bytes.is_empty()
+}
+
+fn free_running(plan: &IoPlan) -> Check {
+    let name = "free-running counters";
+    let found = plan.kinds.iter().filter(|kind| always_runs(kind));
+    let found =
+        found.map(|kind| format!("{} on each of {} {}", kind.unit_bytes.len(), kind.boxes.len(), kind.name));
+    let found = found.collect::<Vec<_>>().join(", ");
+    if found.is_empty() {
+        let disables = "checks of bandwidths against counters that take no turns";
+        return worse(Status::Limited, name, "none that a table knows", disables, "");
+    }
+    ok(name, found)
+}
+
+fn ports(platform: &Platform, plan: &IoPlan, privileges: &Privileges) -> Check {
+    let name = "root ports";
+    let mut known: BTreeMap<String, Vec<Bdf>> = BTreeMap::new();
+    let mut unknown: BTreeMap<&str, Vec<Bdf>> = BTreeMap::new();
+    for port in &platform.ports {
+        let Some(stack) = platform.stack_of(port.bus) else { continue };
+        match (&stack.unit, &port.parts) {
+            (Mapping::Known { source: stack, .. }, Mapping::Known { source: part, .. }) => {
+                known.entry(format!("stack by {stack}, part by {part}")).or_default().push(port.bdf);
+            }
+            (Mapping::Unknown(why), _) | (_, Mapping::Unknown(why)) => {
+                unknown.entry(why).or_default().push(port.bdf);
+            }
+        }
+    }
+    let list = |ports: &[Bdf]| ports.iter().map(Bdf::to_string).collect::<Vec<_>>().join(", ");
+    let mapped = known.iter().map(|(whom, ports)| format!("{} ({whom})", list(ports)));
+    let not = unknown.iter().map(|(why, ports)| format!("{} not known: {why}", list(ports)));
+    let found = mapped.chain(not).collect::<Vec<_>>().join("; ");
+    if unknown.is_empty() {
+        return ok(name, if found.is_empty() { "no PCI device moves data here" } else { &found });
+    }
+    let fix = if !plan.counts_stacks() {
+        ""
+    } else if privileges.has("cap_sys_admin") {
+        INFER
+    } else {
+        AS_ROOT
+    };
+    let status = if known.is_empty() { Status::Missing } else { Status::Limited };
+    worse(status, name, found, "PCIe by device", fix)
+}
+
+fn monitoring(root: &Path) -> Check {
+    let (name, disables) = ("resctrl monitoring", "memory traffic of CPUs by owner");
+    match Monitoring::find(root) {
+        None => worse(Status::Missing, name, "the processor does not count by group", disables, ""),
+        Some(Err(error)) => {
+            worse(Status::Missing, name, error.to_string(), disables, error.fix().unwrap_or_default())
+        }
+        Some(Ok(found)) => {
+            let events = found.events.iter().map(|event| event.name()).collect::<Vec<_>>().join(", ");
+            let told = format!("{events} of each group at {}", found.point.terminal());
+            if found.events.contains(&Event::MbmTotalBytes) {
+                return ok(name, told);
+            }
+            worse(Status::Limited, name, told, disables, "")
+        }
+    }
+}

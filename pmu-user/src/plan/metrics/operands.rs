@@ -1,0 +1,149 @@
+//! Events that metrics take → how they are opened on one PMU, and which counters can count them.
+
+use crate::{
+    machine::pmu::{
+        bits::Word,
+        catalog::{Catalog, Entry},
+    },
+    plan::{
+        schedule::{Counters, Need, Resource, Wanted},
+        turns::PlannedEvent,
+    },
+    table::{
+        model::{self, Encoding, Model, Modes},
+        notation::{List, resolve},
+    },
+};
+
+/// Wanted metrics with their events, resolved for one PMU.
+#[derive(Default)]
+pub(super) struct Operands {
+    /// What the metrics need, an event each.
+    pub(super) needs: Vec<Need>,
+    /// How each of them is opened.
+    pub(super) events: Vec<PlannedEvent>,
+    /// Metric, and its events by index.
+    metrics: Vec<(u32, Vec<usize>)>,
+}
+
+impl Operands {
+    /// Resolves the `chosen` metrics; those that cannot be had go to `missing`, with the reason.
+    pub(super) fn of(
+        model: &Model,
+        chosen: &[u32],
+        pmu: &Entry,
+        catalog: &Catalog,
+        missing: &mut Vec<(String, String)>,
+    ) -> Self {
+        let mut all = Self::default();
+        for &metric in chosen {
+            let operands = model.operands_of(metric);
+            let events: Result<Vec<usize>, String> = operands
+                .iter()
+                .map(|&operand| &model.operands[operand as usize])
+                .filter(|operand| !is_latency(operand))
+                .map(|operand| all.event(operand, model, pmu, catalog))
+                .collect();
+            match events {
+                Ok(events) => all.metrics.push((metric, events)),
+                Err(why) => missing.push((model.metrics[metric as usize].name.clone(), why)),
+            }
+        }
+        all
+    }
+
+    fn event(
+        &mut self,
+        operand: &str,
+        model: &Model,
+        pmu: &Entry,
+        catalog: &Catalog,
+    ) -> Result<usize, String> {
+        if let Some(known) = self.needs.iter().position(|need| need.name == operand) {
+            return Ok(known);
+        }
+        let encoding = model.encoding(operand).map_err(|error| error.to_string())?;
+        if encoding.unit != "core" {
+            return Err(format!("{operand} is counted by `{}`, for everyone together", encoding.unit));
+        }
+        let event = planned(operand, &encoding, pmu, catalog)?;
+        let name = operand.to_owned();
+        self.needs.push(Need { name, counters: counters(&encoding, &event), resource: resource(&encoding) });
+        self.events.push(event);
+        Ok(self.needs.len() - 1)
+    }
+
+    /// The metrics, for the schedule.
+    pub(super) fn wanted(&self, model: &Model) -> Vec<Wanted> {
+        let wanted = |(index, events): &(u32, Vec<usize>)| {
+            let metric = &model.metrics[*index as usize];
+            Wanted { name: metric.name.clone(), level: metric.level, events: events.clone() }
+        };
+        self.metrics.iter().map(wanted).collect()
+    }
+}
+
+/// The latency of a retired instruction, which no counter holds.
+fn is_latency(operand: &str) -> bool {
+    operand.ends_with(":retire_latency")
+}
+
+fn planned(
+    operand: &str,
+    encoding: &Encoding,
+    pmu: &Entry,
+    catalog: &Catalog,
+) -> Result<PlannedEvent, String> {
+    let modes = match encoding.modes {
+        Modes::All => "",
+        Modes::User => "u",
+        Modes::Kernel => "k",
+    };
+    let notation = format!("{}/{}/{}", pmu.name, encoding.terms, modes);
+    // A share means nothing to the notation without `slots`, but it will stand in a group with it.
+    let list = match encoding.counters {
+        model::Counters::Share => format!("{{{}/event=0x0,umask=0x4/,{notation}}}", pmu.name),
+        _ => notation,
+    };
+    let list = List::parse(&list).map_err(|error| error.to_string())?;
+    let groups = resolve(&list, catalog).map_err(|error| error.why.to_string())?;
+    let selected = groups.first().and_then(|group| group.events.last());
+    let instance = selected.and_then(|selected| selected.instances.first());
+    let instance = instance.ok_or_else(|| format!("{operand} has no encoding on {}", pmu.name))?;
+    Ok(PlannedEvent {
+        name: operand.to_owned(),
+        kind: instance.kind,
+        words: instance.words.0,
+        modes: modes.to_owned(),
+    })
+}
+
+fn counters(encoding: &Encoding, event: &PlannedEvent) -> Counters {
+    /// `slots` of Intel's cores (arch/x86/events/intel/core.c, `INTEL_TD_SLOTS`).
+    const SLOTS: u64 = 0x400;
+    match encoding.counters {
+        model::Counters::Any => Counters::General(u32::MAX),
+        model::Counters::General(mask) => Counters::General(mask),
+        model::Counters::Share => Counters::Share,
+        model::Counters::Fixed(_) if event.words[Word::Config as usize] == SLOTS => Counters::Slots,
+        // A fixed counter only counts all modes and nothing but the plain event; the general event counts the same.
+        model::Counters::Fixed(index) => {
+            let general = if encoding.terms.starts_with("event=0x0,") { 0 } else { u32::MAX };
+            Counters::Fixed { index: u8::try_from(index).unwrap_or(u8::MAX), general }
+        }
+    }
+}
+
+fn resource(encoding: &Encoding) -> Option<Resource> {
+    let value = |name: &str| {
+        let term = encoding.terms.split(',').find_map(|term| term.strip_prefix(name)?.strip_prefix('='))?;
+        match term.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => term.parse().ok(),
+        }
+    };
+    value("offcore_rsp")
+        .map(Resource::Offcore)
+        .or_else(|| value("frontend").map(Resource::FrontEnd))
+        .or_else(|| value("ldlat").map(Resource::LoadLatency))
+}
