@@ -66,7 +66,7 @@ impl<'a> IoPipeline<'a> {
             metrics: table.map(|table| IoMetrics::new(table, &header.plan)),
             places: places(&header.plan),
             levels: Levels::default(),
-            agreement: header.plan.counts_stacks().then(Agreement::default),
+            agreement: header.plan.counts_stacks().then(|| Agreement::new(&header.plan)),
             ticks: Ticks::default(),
             view: IoView::new(header, format, style, into),
             begun: false,

@@ -17,6 +17,8 @@ pub enum Learned {
     Corrected,
     /// The kernel says otherwise, and is believed.
     Refused,
+    /// Traffic of another port of the stack said otherwise, and stays.
+    Disputed,
     /// There is no such port.
     Unheard,
 }
@@ -31,11 +33,12 @@ impl Platform {
             return Learned::Unheard;
         };
         let of_unit = put(&mut stack.unit, |known| known == unit, unit.clone(), r);
-        if of_unit == Learned::Refused {
+        if matches!(of_unit, Learned::Refused | Learned::Disputed) {
             return of_unit;
         }
         let of_part = put(&mut port.parts, |known| known.contains(&part), vec![part], r);
-        let ranked = [Learned::Refused, Learned::Corrected, Learned::New, Learned::Confirmed];
+        let ranked =
+            [Learned::Refused, Learned::Disputed, Learned::Corrected, Learned::New, Learned::Confirmed];
         let rank = |learned| ranked.iter().position(|one| *one == learned);
         if rank(of_unit) <= rank(of_part) { of_unit } else { of_part }
     }
@@ -45,7 +48,8 @@ fn put<T>(known: &mut Mapping<T>, agrees: impl Fn(&T) -> bool, value: T, r: f64)
     let learned = match known {
         Mapping::Known { value, .. } if agrees(value) => return Learned::Confirmed,
         Mapping::Known { source: Source::Kernel, .. } => return Learned::Refused,
-        Mapping::Known { .. } => Learned::Corrected,
+        Mapping::Known { source: Source::Inferred { .. }, .. } => return Learned::Disputed,
+        Mapping::Known { source: Source::Table, .. } => Learned::Corrected,
         Mapping::Unknown(_) => Learned::New,
     };
     *known = Mapping::Known { value, source: Source::Inferred { r } };
@@ -116,6 +120,14 @@ mod tests {
         let (learned, platform) = learn(known(unit(5), Source::Kernel), Mapping::Unknown("?".into()));
         assert_eq!((learned, platform.stacks[0].unit.value()), (Learned::Refused, Some(&unit(5))));
         assert_eq!(platform.ports[0].parts, Mapping::Unknown("?".into()));
+    }
+
+    #[test]
+    fn one_port_does_not_overrule_what_another_taught() {
+        let taught = known(unit(5), Source::Inferred { r: 0.96 });
+        let (learned, platform) = learn(taught.clone(), Mapping::Unknown("?".into()));
+        assert_eq!(learned, Learned::Disputed);
+        assert_eq!((&platform.stacks[0].unit, platform.ports[0].parts.value()), (&taught, None));
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub const CORRELATION_MIN: f64 = 0.95;
 /// Share of a port's bytes that its part must have counted at least: hardware sees all of them, and more (descriptors,
 /// headers), but not quite in the same intervals.
 const SHARE_MIN: f64 = 0.8;
+/// Bytes of the largest unit that counters of stacks count in.
+const UNIT_MAX: f64 = 64.0;
 /// Quantile of the normal distribution that leaves 2.5 % on each side.
 const Z: f64 = 1.96;
 
@@ -25,6 +27,26 @@ pub struct Comparison<Q, P> {
 impl<Q, P> Default for Comparison<Q, P> {
     fn default() -> Self {
         Self { ports: BTreeMap::new() }
+    }
+}
+
+/// What the numbers of parts are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Bytes.
+    Bytes,
+    /// Units of up to 64 bytes, nobody knows exactly of how many.
+    Units,
+}
+
+impl Counted {
+    /// Share of a port's bytes below which a part's number is too small.
+    const fn share_min(self) -> f64 {
+        match self {
+            Self::Bytes => SHARE_MIN,
+            // What is left tells the traffic from the messages that go with it.
+            Self::Units => SHARE_MIN / UNIT_MAX,
+        }
     }
 }
 
@@ -43,8 +65,8 @@ pub enum Verdict<P> {
 }
 
 impl<Q: Clone + Ord, P: Clone + Ord> Comparison<Q, P> {
-    /// Adds an interval: bytes of each port and of each part in both directions. A part that was not counted in it is not
-    /// among `parts`.
+    /// Adds an interval: bytes of each port and what each part counted, of the same directions. A part that was not counted in
+    /// it is not among `parts`.
     pub fn add(&mut self, ports: &[(Q, f64)], parts: &[(P, f64)]) {
         for (port, moved) in ports {
             let of_port = self
@@ -58,11 +80,11 @@ impl<Q: Clone + Ord, P: Clone + Ord> Comparison<Q, P> {
         }
     }
 
-    /// Finds the part of each port.
+    /// Finds the part of each port, by what the numbers of parts are.
     #[must_use]
-    pub fn infer(&self) -> Vec<(Q, Verdict<P>)> {
+    pub fn infer(&self, counted: Counted) -> Vec<(Q, Verdict<P>)> {
         let chosen: Vec<(&Q, Best<'_, P>)> =
-            self.ports.iter().map(|(port, of_port)| (port, of_port.best())).collect();
+            self.ports.iter().map(|(port, of_port)| (port, of_port.best(counted))).collect();
         let rivals = |part: &P| {
             let is_same = |best: &Best<'_, P>| matches!(best, Ok((other, _)) if *other == part);
             chosen.iter().filter(|(_, best)| is_same(best)).count()
@@ -90,7 +112,7 @@ struct OfPort<P> {
 }
 
 impl<P> OfPort<P> {
-    fn best(&self) -> Best<'_, P> {
+    fn best(&self, counted: Counted) -> Best<'_, P> {
         let most = self.with.values().map(|sums| sums.intervals).max().unwrap_or(self.alone.intervals);
         if most < INTERVALS_MIN {
             return Err(format!("{most} intervals are too few to compare, {INTERVALS_MIN} are enough"));
@@ -115,7 +137,7 @@ impl<P> OfPort<P> {
         if ranked.get(1).is_some_and(is_tie) {
             return Err("several parts move data in step with it".to_owned());
         }
-        if sums.means[1] < SHARE_MIN * sums.means[0] {
+        if sums.means[1] < counted.share_min() * sums.means[0] {
             return Err("the part that moves in step with it moves less data".to_owned());
         }
         Ok((part, r))
@@ -169,7 +191,7 @@ impl Sums {
 mod tests {
     use proptest::{prop_assert, proptest};
 
-    use super::{Comparison, INTERVALS_MIN, Sums, Verdict};
+    use super::{Comparison, Counted, INTERVALS_MIN, Sums, Verdict};
 
     /// Bytes that look random and are the same on every run (splitmix64).
     fn load(seed: u64, intervals: usize) -> Vec<f64> {
@@ -193,13 +215,20 @@ mod tests {
         ports: &[(Q, Vec<f64>)],
         parts: &[(P, Vec<f64>)],
     ) -> Vec<(Q, Verdict<P>)> {
+        compared(ports, parts).infer(Counted::Bytes)
+    }
+
+    fn compared<Q: Copy + Ord, P: Copy + Ord>(
+        ports: &[(Q, Vec<f64>)],
+        parts: &[(P, Vec<f64>)],
+    ) -> Comparison<Q, P> {
         let mut comparison = Comparison::default();
         for interval in 0..ports[0].1.len() {
             let ports: Vec<(Q, f64)> = ports.iter().map(|(port, bytes)| (*port, bytes[interval])).collect();
             let parts = parts.iter().map(|(part, bytes)| (*part, bytes[interval]));
             comparison.add(&ports, &parts.filter(|(_, bytes)| !bytes.is_nan()).collect::<Vec<_>>());
         }
-        comparison.infer()
+        comparison
     }
 
     fn sums(a: &[f64], b: &[f64]) -> Sums {
@@ -282,6 +311,23 @@ mod tests {
     }
 
     #[test]
+    fn units_tell_the_traffic_from_an_entry_of_16_bytes_a_page() {
+        let bytes = load(1, 40);
+        let verdict = |share: f64, counted: Counted| {
+            let part: Vec<f64> = bytes.iter().map(|bytes| bytes * share).collect();
+            compared(&[("disk", bytes.clone())], &[(0, part)]).infer(counted).remove(0).1
+        };
+        for unit in [1.0, 4.0, 32.0, 64.0] {
+            assert!(
+                matches!(verdict(1.0 / unit, Counted::Units), Verdict::Inferred { part: 0, .. }),
+                "{unit}"
+            );
+        }
+        assert!(why(&verdict(1.0 / 4.0, Counted::Bytes)).contains("less data"));
+        assert!(why(&verdict(16.0 / 4096.0, Counted::Units)).contains("less data"));
+    }
+
+    #[test]
     fn traffic_that_no_part_sees_is_not_found() {
         let ports = [("net", load(1, 40))];
         assert!(why(&infer(&ports, &[(0, load(3, 40))])[0].1).contains("no part"));
@@ -318,7 +364,7 @@ mod tests {
             room.push(comparison.ports.values().map(|of_port| of_port.with.len()).sum::<usize>());
         }
         assert!(room.iter().all(|sums| *sums == 2), "one for each part");
-        let found = comparison.infer();
+        let found = comparison.infer(Counted::Bytes);
         assert!(matches!(found[0].1, Verdict::Inferred { part: 0, .. }), "{found:?}");
     }
 

@@ -1,15 +1,24 @@
 //! Does the traffic agree with the map? What disks and interfaces behind a port moved, tick by tick, should rise and fall with
 //! what the port's part of a stack counted.
+//!
+//! Parts that take turns are counted in both directions, and only where a device is known behind them. Where counters always
+//! run, what came from a port is held against what came in at every part there is, so that a port that nobody mapped is found.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{IoMetrics, Measured, Names, apportion::moved, extent::Extent};
+use super::{
+    IoMetrics, Measured, Names,
+    apportion::{Moved, moved},
+    extent::Extent,
+    inlets::Inlet,
+};
 use crate::{
     machine::io::{
+        Platform,
         bdf::Bdf,
         learn::Learned,
         stack::{Mapping, Port, Unit},
-        verify::{Comparison, Verdict},
+        verify::{Comparison, Counted, Verdict},
     },
     model::io::{boxes::IoInterval, traffic::TrafficInterval},
     plan::io::IoPlan,
@@ -23,11 +32,17 @@ const INBOUND: [&str; 2] = ["pcie.inbound_read_bw", "pcie.inbound_write_bw"];
 const OUTBOUND: [&str; 2] = ["pcie.outbound_read_bw", "pcie.outbound_write_bw"];
 
 /// A part of a stack: its box, and its number.
-type Part = (Unit, u32);
+pub(super) type Part = (Unit, u32);
 
 /// Bytes of ports and of parts, compared tick by tick.
 #[derive(Clone, Debug, Default)]
-pub struct Agreement(Comparison<Bdf, Part>);
+pub struct Agreement {
+    /// In both directions, by events that take turns.
+    by_turns: Comparison<Bdf, Part>,
+    /// What came from devices, by counters that always run: each by its index.
+    inbound: Comparison<Bdf, usize>,
+    inlets: Vec<Inlet>,
+}
 
 /// What is known about where a port is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +58,12 @@ pub struct MapReport {
 }
 
 impl Agreement {
+    /// Nothing yet, for a run that counts what `plan` says.
+    #[must_use]
+    pub fn new(plan: &IoPlan) -> Self {
+        Self { inlets: Inlet::all(plan), ..Self::default() }
+    }
+
     /// Adds a tick.
     pub fn add(
         &mut self,
@@ -52,50 +73,130 @@ impl Agreement {
         interval: &IoInterval,
         traffic: &TrafficInterval,
     ) {
-        let moved = |port: &Port| (port.bdf, moved(port, traffic, names).0.bytes());
-        let ports: Vec<(Bdf, f64)> = names.platform.ports.iter().map(moved).collect();
+        let moved = |port: &Port| (port.bdf, moved(port, traffic, names).0);
+        let ports: Vec<(Bdf, Moved)> = names.platform.ports.iter().map(moved).collect();
         // A part that several ports share is counted once.
         let parts: BTreeSet<Part> = names
             .platform
             .ports
             .iter()
-            .filter_map(|port| Some((unit(names, port)?, port.parts.value()?)))
+            .filter_map(|port| Some((unit(names.platform, port)?, port.parts.value()?)))
             .flat_map(|(unit, parts)| parts.iter().map(|&part| (unit.clone(), part)))
             .collect();
         let counted = |(unit, part): Part| {
             let bytes = counted(metrics, &IoMetrics::of_unit(plan, interval, &unit), part)?;
             Some(((unit, part), bytes))
         };
-        self.0.add(&ports, &parts.into_iter().filter_map(counted).collect::<Vec<_>>());
+        let both: Vec<(Bdf, f64)> = ports.iter().map(|(port, moved)| (*port, moved.bytes())).collect();
+        self.by_turns.add(&both, &parts.into_iter().filter_map(counted).collect::<Vec<_>>());
+        let inlets = self.inlets.iter().enumerate();
+        let inlets: Vec<(usize, f64)> =
+            inlets.filter_map(|(at, inlet)| Some((at, inlet.counted(interval)?))).collect();
+        if !inlets.is_empty() {
+            let inbound: Vec<(Bdf, f64)> =
+                ports.iter().map(|(port, moved)| (*port, moved.inbound())).collect();
+            self.inbound.add(&inbound, &inlets);
+        }
     }
 
     /// What the map says of each port, and what the traffic says to that.
     #[must_use]
     pub fn report(&self, names: Names<'_>) -> Vec<MapReport> {
-        let mut learning = names.platform.clone();
-        let said: BTreeMap<Bdf, String> = self
-            .0
-            .infer()
-            .into_iter()
-            .map(|(port, verdict)| {
-                let words = match &verdict {
-                    Verdict::Unknown(why) => format!("says nothing: {why}"),
-                    Verdict::Inferred { part: (unit, part), r } => {
-                        let learned = learning.learn(port, unit, *part, *r);
-                        words(learned, &format!("{} on cpu {}, part {part}", unit.pmu, unit.cpu.0), *r)
-                    }
-                };
-                (port, words)
+        let mut learned = names.platform.clone();
+        let (by_turns, inbound) = (self.by_turns(), self.inbound());
+        let ports = &names.platform.ports;
+        let said: Vec<String> = ports
+            .iter()
+            .map(|port| match spokesman(names.platform, port, &by_turns, &inbound) {
+                Some(said) => said.words(&mut learned, port.bdf),
+                None => "no traffic was counted".to_owned(),
             })
             .collect();
-        let report = |port: &Port| MapReport {
+        let report = |((port, taught), traffic): ((&Port, &Port), String)| MapReport {
             port: port.bdf,
             names: super::names(names.platform, port),
-            map: map(names, port),
-            traffic: said.get(&port.bdf).cloned().unwrap_or_else(|| "no traffic was counted".to_owned()),
+            // What nobody knew is as it was learned. Of the rest it is said what the run went by.
+            map: match is_mapped(names.platform, port) {
+                true => map(names.platform, port),
+                false => map(&learned, taught),
+            },
+            traffic,
         };
-        names.platform.ports.iter().map(report).collect()
+        ports.iter().zip(&learned.ports).zip(said).map(report).collect()
     }
+
+    fn by_turns(&self) -> BTreeMap<Bdf, Said> {
+        let said = |(port, verdict)| (port, Said { by: By::Turns, verdict });
+        self.by_turns.infer(Counted::Bytes).into_iter().map(said).collect()
+    }
+
+    fn inbound(&self) -> BTreeMap<Bdf, Said> {
+        let said = |(port, verdict): (Bdf, Verdict<usize>)| {
+            let verdict = match verdict {
+                Verdict::Inferred { part, r } => {
+                    Verdict::Inferred { part: self.inlets[part].part.clone(), r }
+                }
+                Verdict::Unknown(why) => Verdict::Unknown(why),
+            };
+            (port, Said { by: By::Inlets, verdict })
+        };
+        self.inbound.infer(Counted::Units).into_iter().map(said).collect()
+    }
+}
+
+/// Counters with which traffic was compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Turns,
+    Inlets,
+}
+
+/// What a comparison says of a port.
+#[derive(Clone, Debug)]
+struct Said {
+    by: By,
+    verdict: Verdict<Part>,
+}
+
+impl Said {
+    fn is_something(&self) -> bool {
+        matches!(self.verdict, Verdict::Inferred { .. })
+    }
+
+    /// Adds it to what is known, and says what it did there.
+    fn words(&self, learned: &mut Platform, port: Bdf) -> String {
+        match (&self.verdict, self.by) {
+            (Verdict::Unknown(why), By::Turns) => format!("says nothing: {why}"),
+            (Verdict::Unknown(why), By::Inlets) => {
+                format!("says nothing, by what came from its devices: {why}")
+            }
+            (Verdict::Inferred { part: (unit, part), r }, _) => {
+                let place = format!("{} on cpu {}, part {part}", unit.pmu, unit.cpu.0);
+                words(learned.learn(port, unit, *part, *r), &place, *r)
+            }
+        }
+    }
+}
+
+/// The comparison that speaks of a port. One that is mapped was counted in both directions, which tells more; where one is that
+/// nobody mapped, only counters of every part can tell.
+fn spokesman<'a>(
+    platform: &Platform,
+    port: &Port,
+    by_turns: &'a BTreeMap<Bdf, Said>,
+    inbound: &'a BTreeMap<Bdf, Said>,
+) -> Option<&'a Said> {
+    let (by_turns, inbound) = (by_turns.get(&port.bdf), inbound.get(&port.bdf));
+    if !is_mapped(platform, port) {
+        return inbound.or(by_turns);
+    }
+    let something = [by_turns, inbound].into_iter().flatten().find(|said| said.is_something());
+    something.or(by_turns)
+}
+
+/// Is it known which parts of which box count a port?
+fn is_mapped(platform: &Platform, port: &Port) -> bool {
+    unit(platform, port).is_some() && port.parts.value().is_some()
 }
 
 /// Bytes that a part of a box counted in both directions, if it was counted.
@@ -110,12 +211,12 @@ fn counted(metrics: &IoMetrics, measured: &Measured, part: u32) -> Option<f64> {
     Some(inbound + OUTBOUND.iter().filter_map(bytes).flatten().sum::<f64>())
 }
 
-fn unit<'a>(names: Names<'a>, port: &Port) -> Option<&'a Unit> {
-    names.platform.stack_of(port.bus)?.unit.value()
+fn unit<'a>(platform: &'a Platform, port: &Port) -> Option<&'a Unit> {
+    platform.stack_of(port.bus)?.unit.value()
 }
 
-fn map(names: Names<'_>, port: &Port) -> String {
-    let stack = names.platform.stack_of(port.bus).map(|stack| &stack.unit);
+fn map(platform: &Platform, port: &Port) -> String {
+    let stack = platform.stack_of(port.bus).map(|stack| &stack.unit);
     match (stack, &port.parts) {
         (Some(Mapping::Known { value, source }), Mapping::Known { value: parts, source: of_part }) => {
             let parts: Vec<String> = parts.iter().map(u32::to_string).collect();
@@ -133,6 +234,7 @@ fn words(learned: Learned, place: &str, r: f64) -> String {
         Learned::New => format!("says {place} (r={r:.2})"),
         Learned::Corrected => format!("says {place} (r={r:.2}), so the table is wrong here"),
         Learned::Refused => format!("says {place} (r={r:.2}), but the kernel is believed"),
+        Learned::Disputed => format!("says {place} (r={r:.2}), but another port of its bus says otherwise"),
         Learned::Unheard => "says nothing: the port is not in the map".to_owned(),
     }
 }
@@ -176,6 +278,7 @@ mod tests {
         assert_eq!(said(Learned::Confirmed), "agrees (r=0.98)");
         assert!(said(Learned::Corrected).ends_with("so the table is wrong here"));
         assert!(said(Learned::Refused).ends_with("the kernel is believed"));
+        assert!(said(Learned::Disputed).ends_with("another port of its bus says otherwise"));
         assert_eq!(said(Learned::New), "says uncore_iio_1 on cpu 0, part 3 (r=0.98)");
     }
 

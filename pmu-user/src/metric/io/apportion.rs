@@ -60,6 +60,11 @@ impl Moved {
         self.of(Way::Both)
     }
 
+    /// What came from devices: reads of disks, packets that were received.
+    pub(super) fn inbound(&self) -> f64 {
+        self.of(Way::FromDevice)
+    }
+
     fn add(&mut self, other: Self) {
         self.from_device += other.from_device;
         self.to_device += other.to_device;

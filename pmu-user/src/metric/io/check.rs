@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{IoMetrics, Label, Place, Row, Subject, devices::added, extent::Extent};
+use super::{IoMetrics, Label, Place, Row, Subject, devices::added, extent::Extent, inlets};
 use crate::{
     metric::value::Value,
     model::io::boxes::IoInterval,
@@ -46,14 +46,8 @@ struct Pair {
 /// What CPUs read from devices, by its completions or else by its requests.
 const OUTBOUND_READ: &[&str] = &["pcie.outbound_read_bw", "pcie.outbound_read_bw.by_cpu"];
 
-const STACK: Pair = Pair {
-    counter: "",
-    always: "iio_free_running",
-    kind: "iio",
-    extent: Extent::Part,
-    metrics: &[],
-    unit: 1.0,
-};
+const STACK: Pair =
+    Pair { counter: "", always: inlets::BOXES, kind: "iio", extent: Extent::Part, metrics: &[], unit: 1.0 };
 /// Boxes of memory that always count are not those of channels, and are numbered otherwise: only all of a die compare.
 const MEMORY: Pair =
     Pair { always: "imc_free_running", kind: "imc", extent: Extent::Channel, unit: 1e3, ..STACK };

@@ -9,6 +9,7 @@ mod devices;
 mod extent;
 pub mod formulas;
 mod groups;
+mod inlets;
 pub mod latency;
 mod levels;
 pub mod link;

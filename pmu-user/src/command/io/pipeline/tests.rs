@@ -1,5 +1,7 @@
 //! Reports of drains as they were read, and of the same drains out of a recording.
 
+mod map;
+
 use std::time::Duration;
 
 use super::IoPipeline;
