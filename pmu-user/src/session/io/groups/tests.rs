@@ -50,7 +50,12 @@ fn whose(groups: &Groups, path: &str) -> String {
         Owner::Other => "other".to_owned(),
     };
     match &row.whose {
-        GroupOwner::Of(owners) => owners.iter().map(name).collect::<Vec<_>>().join(", "),
+        GroupOwner::Of(owners) => {
+            // They come in order of their ids, and those of a made tree are in no order.
+            let mut names: Vec<String> = owners.iter().map(name).collect();
+            names.sort();
+            names.join(", ")
+        }
         GroupOwner::Nobody(why) => why.clone(),
         GroupOwner::Outsider => "outsider".to_owned(),
         GroupOwner::Empty => "empty".to_owned(),
