@@ -178,7 +178,9 @@ fn bump(histogram: u32, bucket: u32) -> Option<()> {
         add_u32(bucket, 1);
     } else {
         // SAFETY: see above. A lane of its own has one writer, like the row.
-        unsafe { *bucket = (*bucket).wrapping_add(1) };
+        let count = unsafe { *bucket };
+        // SAFETY: as above.
+        unsafe { *bucket = count.wrapping_add(1) };
     }
     Some(())
 }

@@ -64,7 +64,9 @@ pub(crate) fn find_or_free(identity: u64) -> Option<*mut InFlight> {
         // SAFETY: the lookup gave a live row.
         let unused = unsafe { (*entry).request } == 0;
         // SAFETY: as above.
-        if unused || unsafe { (*entry).has_ended(*ended) } {
+        let ended = unsafe { *ended };
+        // SAFETY: as above.
+        if unused || unsafe { (*entry).has_ended(ended) } {
             return Some(entry);
         }
     }

@@ -101,8 +101,10 @@ tracepoint! {
 fn try_merge(request: Pointer) -> Option<()> {
     let (place, entry) = find(identity(request))?;
     let ended = ended(place)?;
-    // SAFETY: the lookups gave live rows.
-    unsafe { *ended = (*entry).at_ns };
+    // SAFETY: the lookup gave a live row.
+    let at_ns = unsafe { (*entry).at_ns };
+    // SAFETY: as above.
+    unsafe { *ended = at_ns };
     Some(())
 }
 
