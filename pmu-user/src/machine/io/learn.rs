@@ -24,7 +24,7 @@ pub enum Learned {
 }
 
 impl Platform {
-    /// Takes what [`super::verify::infer`] found: what enters at `port` is counted by `part` of `unit`, with correlation `r`.
+    /// Takes what [`super::verify::Comparison::infer`] found: what enters at `port` is counted by `part` of `unit`, with correlation `r`.
     pub fn learn(&mut self, port: Bdf, unit: &Unit, part: u32, r: f64) -> Learned {
         let Some(port) = self.ports.iter_mut().find(|known| known.bdf == port) else {
             return Learned::Unheard;
