@@ -184,7 +184,7 @@ impl Ticks {
 
 impl IoMetrics {
     /// Every counter that always runs and measures what metrics do, held against these. Each side is of the time that its own
-    /// boxes counted. Slices are not cut where a tick ends, so only of a whole run are both of the same time.
+    /// boxes counted.
     #[must_use]
     pub fn checks(&self, plan: &IoPlan, interval: &IoInterval) -> Vec<Check> {
         let of_pair = |pair: &'static Pair| {
