@@ -1,6 +1,7 @@
 //! Errors into words, hints and exit codes.
 
 use std::{
+    ffi::OsString,
     io::{self, ErrorKind, Write as _},
     path::Path,
 };
@@ -20,7 +21,12 @@ const WITH_COMMAND: u8 = 125;
 /// An error while there was a command to run: its code must not look like the command's.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub(super) struct InsteadOfCommand(pub(super) Error);
+struct InsteadOfCommand(Error);
+
+/// The result of a run of `command`; empty if there is none.
+pub(super) fn of_command(command: &[OsString], result: anyhow::Result<u8>) -> anyhow::Result<u8> {
+    if command.is_empty() { result } else { result.map_err(|error| InsteadOfCommand(error).into()) }
+}
 
 /// The request is wrong in a way that clap cannot see.
 #[derive(Debug, thiserror::Error)]

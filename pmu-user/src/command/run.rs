@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     count, dry_run,
-    failure::{InsteadOfCommand, Usage},
+    failure::{Usage, of_command},
     gate::{self, Gate},
     metrics::MetricArgs,
     output::{self, Stream},
@@ -28,7 +28,7 @@ use crate::{
     },
     session::{
         self, Measure, Session,
-        launch::{Launched, find},
+        launch::{self, Launched},
     },
     view::Format,
 };
@@ -209,17 +209,13 @@ impl Args {
 
 /// Runs, and returns the exit code.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
-    let launched = Instant::now();
-    let result = collect(args, launched);
-    if args.command.is_empty() { result } else { result.map_err(|error| InsteadOfCommand(error).into()) }
+    of_command(&args.command, collect(args, Instant::now()))
 }
 
 fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     let root = Path::new("/");
     let machine = Machine::read(root)?;
-    if let Some(program) = args.command.first() {
-        find(program, &std::env::var_os("PATH").unwrap_or_default())?;
-    }
+    launch::check(&args.command)?;
     if args.metrics.runs {
         runs::check(args)?;
     }

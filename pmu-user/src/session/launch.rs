@@ -57,12 +57,22 @@ pub struct Launched {
     stream: UnixStream,
 }
 
+/// Is the program of a command there, if there is a command?
+///
+/// # Errors
+///
+/// It is not, or may not be executed.
+pub fn check(command: &[OsString]) -> Result<(), LaunchError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    command.first().map_or(Ok(()), |program| find(program, &path).map(drop))
+}
+
 /// Finds a program as execvp(3) does.
 ///
 /// # Errors
 ///
 /// It is not there, or may not be executed.
-pub fn find(program: &OsStr, path: &OsStr) -> Result<PathBuf, LaunchError> {
+fn find(program: &OsStr, path: &OsStr) -> Result<PathBuf, LaunchError> {
     let shown = || crate::untrusted::Untrusted::from(program).terminal().into_owned();
     let candidates: Vec<PathBuf> = if program.as_bytes().contains(&b'/') {
         vec![PathBuf::from(program)]

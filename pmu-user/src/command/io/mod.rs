@@ -13,7 +13,7 @@ use std::{
 
 pub(super) use self::pipeline::IoPipeline;
 use super::{
-    failure::{InsteadOfCommand, Usage},
+    failure::{Usage, of_command},
     gate::{self, Gate},
     output::{self, Stream},
     parse,
@@ -32,7 +32,7 @@ use crate::{
     },
     session::{
         io::{IoSession, run, stream},
-        launch::{Launched, find},
+        launch::{self, Launched},
     },
     view::{
         Format,
@@ -161,18 +161,14 @@ fn summary(args: &Args, machine: &Machine, platform: &Platform) -> anyhow::Resul
 
 /// Measures, and returns the exit code.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
-    let launched = Instant::now();
-    let result = collect(args, launched);
-    if args.command.is_empty() { result } else { result.map_err(|error| InsteadOfCommand(error).into()) }
+    of_command(&args.command, collect(args, Instant::now()))
 }
 
 fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     let root = Path::new("/");
     gate::check_io_gates(&args.fail_on)?;
     let machine = Machine::read(root)?;
-    if let Some(program) = args.command.first() {
-        find(program, &std::env::var_os("PATH").unwrap_or_default())?;
-    }
+    launch::check(&args.command)?;
     let catalog = Catalog::read(root)?;
     let platform = Platform::read(root, &catalog);
     let mut plan = IoPlan::new(&args.request(), &machine, &catalog, &platform, root)?;
