@@ -42,6 +42,12 @@ fn logged(prefix: &str) -> Vec<f64> {
     values
 }
 
+/// The least value that this share of all values does not exceed.
+fn quantile(ascending: &[f64], share: f64) -> f64 {
+    let rank = (share * ascending.len() as f64).ceil() as usize;
+    ascending[rank.clamp(1, ascending.len()) - 1]
+}
+
 #[test]
 fn latencies_are_those_that_fio_logged_less_what_lies_above_the_device() {
     if !can_run() {
@@ -58,8 +64,7 @@ fn latencies_are_those_that_fio_logged_less_what_lies_above_the_device() {
         let ours = reads(&object.drain(), &device);
         let theirs = logged(log.as_str());
         for ((name, share), value) in QUANTILES.iter().zip(&ours.device.quantiles_ns) {
-            let rank = ((share * theirs.len() as f64).ceil() as usize).clamp(1, theirs.len());
-            let (exact, known) = (theirs[rank - 1], value.known().unwrap());
+            let (exact, known) = (quantile(&theirs, *share), value.known().unwrap());
             assert!(known.high / known.low <= 1.0625, "{known:?}");
             assert!(known.low <= exact, "{name}: fio cannot be faster than its device: {exact} {known:?}");
             let disturbed = *share > UNDISTURBED || crate::support::in_guest();
@@ -93,8 +98,7 @@ fn quantiles_of_a_slow_disk_are_fio_s_within_a_bucket() {
         fio_as(&throttle.wrapped(&fio_command(&device.path, &options)));
         let ours = reads(&object.drain(), &device);
         let theirs = logged(log.as_str());
-        let at =
-            |share: f64| theirs[((share * theirs.len() as f64).ceil() as usize).clamp(1, theirs.len()) - 1];
+        let at = |share: f64| quantile(&theirs, share);
         assert!(at(0.5) > 50e6, "the disk is slow: {}", at(0.5));
         for ((name, share), value) in QUANTILES.iter().zip(&ours.device.quantiles_ns) {
             let known = value.known().unwrap();

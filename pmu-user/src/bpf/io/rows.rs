@@ -92,14 +92,11 @@ impl Maps {
         let mut rows: BTreeMap<(DeviceNumber, Operation, Whose), InFlightRow> = BTreeMap::new();
         for index in 0..self.in_flight.len() {
             let ended = self.in_flight_ended.read_word(index, 0);
-            // Most have ended, or were never used: two words say so.
+            // Most have ended, or were never used: see `InFlight::has_ended`.
             if self.in_flight.read_word(index, AT_WORD) == ended {
                 continue;
             }
             let entry = self.in_flight.read(index);
-            if entry.has_ended(ended) {
-                continue;
-            }
             // It may be written at this moment.
             if entry.seal != entry.seal_of() || entry.slot() as usize >= self.block_owners.len() {
                 continue;

@@ -16,7 +16,7 @@ pub mod owner;
 mod parts;
 pub mod pci;
 mod place;
-mod process;
+pub(crate) mod process;
 pub mod resctrl;
 pub mod stack;
 mod stack_tables;

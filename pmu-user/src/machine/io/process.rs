@@ -69,15 +69,20 @@ fn read(root: &Path, pid: u32) -> io::Result<Option<Process>> {
     if maps.is_empty() && opened.is_empty() {
         return Ok(None);
     }
-    let comm = bytes(&at.join("comm"))?;
     Ok(Some(Process {
         pid,
-        name: Untrusted::new(comm.strip_suffix(b"\n").unwrap_or(&comm)),
+        name: name(root, pid)?,
         cgroup: cgroup(&bytes(&at.join("cgroup"))?),
         opened,
         network: namespace(root, &pid.to_string(), "net"),
         mounts: namespace(root, &pid.to_string(), "mnt"),
     }))
+}
+
+/// What a process calls itself.
+pub(crate) fn name(root: &Path, pid: u32) -> io::Result<Untrusted> {
+    let comm = bytes(&root.join(format!("proc/{pid}/comm")))?;
+    Ok(Untrusted::new(comm.strip_suffix(b"\n").unwrap_or(&comm)))
 }
 
 pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {

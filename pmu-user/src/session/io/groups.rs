@@ -17,7 +17,10 @@ use crate::{
     },
     machine::{
         cgroup::Layout,
-        io::resctrl::{Group, Monitoring},
+        io::{
+            process::name,
+            resctrl::{Group, Monitoring},
+        },
     },
     plan::{
         Target,
@@ -154,8 +157,6 @@ impl Monitored {
     }
 
     fn process(&self, pid: u32) -> Owner {
-        let comm = std::fs::read(self.root.join(format!("proc/{pid}/comm"))).unwrap_or_default();
-        let name = Untrusted::new(comm.strip_suffix(b"\n").unwrap_or(&comm));
-        Owner::Process { pid, born_ns: 0, name }
+        Owner::Process { pid, born_ns: 0, name: name(&self.root, pid).unwrap_or_default() }
     }
 }
