@@ -16,7 +16,9 @@ use crate::{
     access::{Access, Pointer},
     config::config,
     maps::{COUNTS, LATENCIES, MOVES, lose, row},
-    meet, owner, target, task,
+    meet,
+    opaque::opaque,
+    owner, target, task,
 };
 
 /// A task that was accounted.
@@ -143,7 +145,5 @@ fn add(slot: u32, cpu: u32, done: &Reading, wait_ns: u64) -> Option<()> {
 /// `bucket`, with a bound that the verifier sees: the compiler proves it and drops the mask unless it is made to forget.
 #[inline(always)]
 fn masked(bucket: u32) -> usize {
-    // SAFETY: a local is readable.
-    let bucket = unsafe { core::ptr::read_volatile(&raw const bucket) };
-    (bucket as usize) & (BUCKETS - 1)
+    opaque(u64::from(bucket)) as usize & (BUCKETS - 1)
 }

@@ -4,8 +4,8 @@
 #![no_main]
 #![cfg_attr(
     target_arch = "bpf",
-    feature(core_intrinsics),
-    expect(internal_features, reason = "see atomic::add")
+    feature(core_intrinsics, asm_experimental_arch),
+    expect(internal_features, reason = "see atomic::add and opaque")
 )]
 
 mod access;
@@ -20,6 +20,7 @@ mod free;
 mod maps;
 mod meet;
 mod object;
+mod opaque;
 mod owner;
 mod probed;
 mod process;

@@ -4,8 +4,8 @@
 #![no_main]
 #![cfg_attr(
     target_arch = "bpf",
-    feature(core_intrinsics),
-    expect(internal_features, reason = "see atomic::add")
+    feature(core_intrinsics, asm_experimental_arch),
+    expect(internal_features, reason = "see atomic::add and opaque")
 )]
 
 #[expect(dead_code, reason = "what is remembered of tasks is the other objects' matter")]
@@ -13,6 +13,7 @@ mod access;
 mod atomic;
 mod io;
 mod object;
+mod opaque;
 mod typed;
 
 /// How this object's programs reach kernel objects.

@@ -27,6 +27,10 @@ wire! {
         pub bio_argument: u32,
         /// Histograms of a slot, of each kind: CPUs share them in turn. A power of two.
         pub lanes: u32,
+        /// 1: the kernel does not run a tracepoint's program inside itself (Linux 6.1), so the programs need not see to it.
+        pub kept_apart: u32,
+        /// Keeps the size a multiple of 8 bytes.
+        pub reserved: u32,
         /// Where the fields are in this kernel.
         pub offsets: IoOffsets,
     }

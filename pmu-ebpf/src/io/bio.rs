@@ -4,8 +4,6 @@
 //! Bios of other devices come by too and are left alone: their requests are what counts. So no row has two programs
 //! that write.
 
-use core::hint::black_box;
-
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
     config::ABSENT,
@@ -24,6 +22,7 @@ use super::{
 use crate::{
     TYPED, Way,
     access::{Fields, Pointer, Probed},
+    opaque::opaque,
     tracepoint,
 };
 
@@ -31,9 +30,9 @@ use crate::{
 macro_rules! bio {
     ($context:ident) => {
         if TYPED || config!(bio_argument) == 0 {
-            black_box($context.arg::<Pointer>(0))
+            opaque($context.arg(0)) as Pointer
         } else {
-            black_box($context.arg::<Pointer>(1))
+            opaque($context.arg(1)) as Pointer
         }
     };
 }

@@ -4,8 +4,6 @@
 //! Linux 6.1 the kernel does not run a tracepoint's program inside itself; before, `IoCpu::busy` has the same effect.
 //! So a row has one writer at a time, and what is left out is counted either way.
 
-use core::hint::black_box;
-
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::io::{
     REQUESTS,
@@ -23,6 +21,7 @@ use crate::{
     Way,
     access::{Fields, Pointer},
     atomic::add_u32,
+    opaque::opaque,
     tracepoint,
 };
 
@@ -52,10 +51,14 @@ struct Completion {
     bytes: u32,
 }
 
-/// Runs on this CPU unless it is at work here already, on `what`: [`REQUESTS`] or bios.
+/// Runs on this CPU unless it is at work here already, on `what`: [`REQUESTS`] or bios. The kernel may see to
+/// that itself.
 #[inline(always)]
 pub(crate) fn alone(what: usize, run: impl FnOnce(u32) -> Option<()>) -> Option<()> {
     let cpu = this_cpu();
+    if config!(kept_apart) != 0 {
+        return run(cpu);
+    }
     let state = IO_CPUS.get_ptr_mut(cpu)?;
     // SAFETY: the lookup gave a live row.
     let busy = unsafe { &raw mut (*state).busy };
@@ -68,13 +71,13 @@ pub(crate) fn alone(what: usize, run: impl FnOnce(u32) -> Option<()>) -> Option<
     }
     // SAFETY: as above.
     unsafe { busy.write_volatile(1) };
-    let _ = run(cpu);
+    let done = run(cpu);
     // The compiler must not move a row's store to where another completion may already be at work: it cannot see what
     // is done with a pointer that went through here.
-    let busy = black_box(busy);
+    let busy = opaque(busy as u64) as *mut u64;
     // SAFETY: as above.
     unsafe { busy.write_volatile(0) };
-    Some(())
+    done
 }
 
 #[inline(always)]
@@ -189,7 +192,5 @@ fn bump(histogram: u32, bucket: u32) -> Option<()> {
 /// forget.
 #[inline(always)]
 fn masked(bucket: u32) -> usize {
-    // SAFETY: a local is readable.
-    let bucket = unsafe { core::ptr::read_volatile(&raw const bucket) };
-    (bucket as usize) & (BUCKETS - 1)
+    opaque(u64::from(bucket)) as usize & (BUCKETS - 1)
 }

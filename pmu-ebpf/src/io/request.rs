@@ -23,6 +23,7 @@ use super::{
 use crate::{
     TYPED,
     access::{Fields, Pointer},
+    opaque::opaque,
 };
 
 const SLOTS: Slots = Slots { of: &BLOCK_SLOT_OF, free: &BLOCK_FREE, owners: &BLOCK_OWNERS };
@@ -33,8 +34,8 @@ const SLOTS: Slots = Slots { of: &BLOCK_SLOT_OF, free: &BLOCK_FREE, owners: &BLO
 pub(crate) fn identity(request: Pointer) -> u64 {
     let distance =
         if TYPED { (request as u64).wrapping_sub(&raw const CONFIG as u64) } else { request as u64 };
-    // SAFETY: a local is readable. The compiler must not see through it and move the subtraction elsewhere.
-    unsafe { core::ptr::read_volatile(&raw const distance) }
+    // The compiler must not move the subtraction elsewhere.
+    opaque(distance)
 }
 
 /// The request's entry in the table of those in flight, and its place there.

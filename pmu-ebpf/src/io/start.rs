@@ -1,8 +1,6 @@
 //! Programs on what happens to a request before it completes: it enters a queue, goes to its device, is given back, or
 //! becomes part of another one. They write the table of requests in flight and nothing else.
 
-use core::hint::black_box;
-
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::io::block::{INSERTED, ISSUED, InFlight};
 
@@ -13,6 +11,7 @@ use super::{
 use crate::{
     TYPED, Way,
     access::{Fields, Pointer},
+    opaque::opaque,
     tracepoint,
 };
 
@@ -22,9 +21,9 @@ use crate::{
 macro_rules! request {
     ($context:ident) => {
         if TYPED || config!(request_argument) == 0 {
-            black_box($context.arg::<Pointer>(0))
+            opaque($context.arg(0)) as Pointer
         } else {
-            black_box($context.arg::<Pointer>(1))
+            opaque($context.arg(1)) as Pointer
         }
     };
 }

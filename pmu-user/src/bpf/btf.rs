@@ -64,6 +64,9 @@ const SWITCH: &str = "btf_trace_sched_switch";
 const EXPIRE: &str = "btf_trace_hrtimer_expire_entry";
 const ISSUE: &str = "btf_trace_block_rq_issue";
 const BIO: &str = "btf_trace_block_bio_queue";
+/// What the kernel calls where it does not run a tracepoint's program because it is at work on that CPU already: it came
+/// with that rule (Linux 6.1, kernel/bpf/trampoline.c).
+const MISSES: &str = "bpf_prog_inc_misses_counter";
 /// The enumeration of cgroup controllers.
 const CONTROLLERS: &str = "cgroup_subsys_id";
 
@@ -95,6 +98,7 @@ pub struct Btf {
     structs: HashMap<&'static str, u32>,
     tracepoints: HashMap<&'static str, u32>,
     controllers: Option<u32>,
+    keeps_programs_apart: bool,
 }
 
 impl Btf {
@@ -125,6 +129,7 @@ impl Btf {
             structs: HashMap::new(),
             tracepoints: HashMap::new(),
             controllers: None,
+            keeps_programs_apart: false,
         };
         let mut at = start;
         while at < start + length {
@@ -142,6 +147,7 @@ impl Btf {
             if kind == KIND_ENUM && btf.is_called(at, CONTROLLERS) {
                 btf.controllers = u32::try_from(btf.types.len()).ok();
             }
+            btf.keeps_programs_apart |= kind == KIND_FUNC && btf.is_called(at, MISSES);
             btf.types.push(at);
             at += 12 + tail_bytes(kind, members);
         }
@@ -186,6 +192,12 @@ impl Btf {
         let now = self.tracepoints.get(EXPIRE).and_then(|&id| self.parameter(id, NOW));
         now.and_then(|id| self.kind(self.types.get(id as usize).copied()?))
             .is_some_and(|(kind, _)| kind != KIND_PTR)
+    }
+
+    /// Does the kernel leave a tracepoint's program out where it would interrupt itself? `false` too where it does so and
+    /// does not say it.
+    pub(super) fn keeps_programs_apart(&self) -> bool {
+        self.keeps_programs_apart
     }
 
     /// Type of a tracepoint's parameter; the first is the kernel's own. A tracepoint's type is a `typedef` of a pointer

@@ -120,4 +120,14 @@ mod tests {
             assert_ne!((offsets.request_disk, offsets.queue_disk), (ABSENT, ABSENT));
         }
     }
+    #[test]
+    fn kernels_since_6_1_say_that_they_keep_programs_apart() {
+        let (types, release) = (Path::new("/sys/kernel/btf/vmlinux"), "/proc/sys/kernel/osrelease");
+        if types.exists() {
+            let release = std::fs::read_to_string(release).unwrap();
+            let mut numbers = release.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+            let release = (numbers.next().unwrap(), numbers.next().unwrap());
+            assert_eq!(Btf::read(types).unwrap().keeps_programs_apart(), release >= (6, 1));
+        }
+    }
 }

@@ -165,6 +165,8 @@ impl IoObject {
             request_argument: known.btf.request_argument(),
             bio_argument: known.btf.bio_argument(),
             lanes: maps::lanes(machine),
+            kept_apart: u32::from(known.btf.keeps_programs_apart()),
+            reserved: 0,
             offsets: known.btf.io_offsets()?,
         });
         let mut loader = EbpfLoader::new();
