@@ -16,10 +16,10 @@ use std::{
 use anyhow::{Context as _, ensure};
 use pmbpf::{
     bpf::{
-        self, Log, Options,
+        self, Options,
         io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
-    machine::{Machine, cgroup::Layout},
+    machine::Machine,
     plan::request::By,
     untrusted::Untrusted,
 };
@@ -96,11 +96,8 @@ fn net(runs: u64, ns: u64) -> f64 {
 fn counting(parts: Parts) -> anyhow::Result<IoObject> {
     let root = Path::new("/");
     let machine = Machine::read(root)?;
-    let options = Options { attach: None, btf: None, log: Log::Off };
     let wanted = IoOptions { wanted: Wanted::Everybody(By::Cgroup), parts, bios: Bios::Ignored };
-    let mut object = IoObject::load(&wanted, &machine, root, &options)?;
-    object.enable(&Layout::read(root)?)?;
-    Ok(object)
+    Ok(IoObject::open(&wanted, &machine, root, &Options::default())?)
 }
 
 /// A loop device over a file in memory; detached with its owner.

@@ -1,7 +1,7 @@
 //! The programs for I/O: block requests and packets of sockets. An object of its own, with its own maps.
 //!
 //! ```text
-//! IoObject::load(options) → enable() → drain() → Traffic … ; dropping it detaches and frees everything
+//! IoObject::open(wanted) → drain() → Traffic … ; dropping it detaches and frees everything
 //! ```
 
 mod attach;
@@ -113,14 +113,26 @@ pub struct IoObject {
 }
 
 impl IoObject {
-    /// Creates the maps and has the kernel verify the programs, in the best way that works. Nothing is attached. Needs
-    /// CAP_BPF and CAP_PERFMON, for packets CAP_NET_ADMIN, too.
+    /// Creates the maps, has the kernel verify the programs in the best way that works, and attaches them: they count from
+    /// here on. Needs CAP_BPF and CAP_PERFMON, for packets CAP_NET_ADMIN, too.
     ///
     /// # Errors
     ///
     /// The kernel's types are unknown, or it refused a map or a program. If it refuses only those on packets,
     /// [`IoObject::net`] says why.
-    pub fn load(
+    pub fn open(
+        wanted: &IoOptions,
+        machine: &Machine,
+        root: &Path,
+        options: &Options,
+    ) -> Result<Self, LoadError> {
+        let mut object = Self::load(wanted, machine, root, options)?;
+        object.enable(&machine.cgroups)?;
+        Ok(object)
+    }
+
+    /// Attaches nothing.
+    fn load(
         wanted: &IoOptions,
         machine: &Machine,
         root: &Path,

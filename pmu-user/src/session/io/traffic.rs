@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     bpf::{
-        LoadError, Log, Options,
+        LoadError, Options,
         io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
     drain::{
@@ -57,9 +57,7 @@ impl Counted {
             }
         };
         let options = IoOptions { wanted, parts: Parts::Both, bios: Bios::if_any(root) };
-        let mut object =
-            IoObject::load(&options, machine, root, &Options { attach: None, btf: None, log: Log::Off })?;
-        object.enable(&machine.cgroups)?;
+        let object = IoObject::open(&options, machine, root, &Options::default())?;
         if let Err(error) = object.net() {
             missing.push(Absent { what: "packets".to_owned(), why: error.to_string() });
         }

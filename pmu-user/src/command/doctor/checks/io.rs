@@ -11,7 +11,7 @@ use std::{
 use super::{Check, MOUNT_V2, Status, ok, worse};
 use crate::{
     bpf::{
-        LoadError, Log, Options,
+        LoadError, Options,
         io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
     machine::{
@@ -53,10 +53,7 @@ pub(super) fn all(machine: &Machine, privileges: &Privileges, root: &Path) -> an
 fn programs(machine: &Machine, privileges: &Privileges, root: &Path) -> Vec<Check> {
     let attached = |bios| -> Result<IoObject, LoadError> {
         let wanted = IoOptions { wanted: Wanted::Everybody(By::Cgroup), parts: Parts::Both, bios };
-        let options = Options { attach: None, btf: None, log: Log::Off };
-        let mut object = IoObject::load(&wanted, machine, root, &options)?;
-        object.enable(&machine.cgroups)?;
-        Ok(object)
+        IoObject::open(&wanted, machine, root, &Options::default())
     };
     let refused = |status, name, error: LoadError, disables: &str| {
         worse(status, name, error.to_string(), disables, &error.hint(privileges).unwrap_or_default())
