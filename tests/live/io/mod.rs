@@ -21,6 +21,7 @@ use pmbpf::{
     machine::{
         Machine,
         cgroup::{CgroupId, Layout},
+        disk::without_requests,
     },
     untrusted::Untrusted,
 };
@@ -39,7 +40,7 @@ fn counting(attach: Attach, wanted: Wanted, parts: Parts) -> IoObject {
     let root = Path::new("/");
     let machine = Machine::read(root).unwrap();
     let options = Options { attach: Some(attach), ..Options::default() };
-    let wanted = IoOptions { wanted, parts, bios: Bios::if_any(root) };
+    let wanted = IoOptions { wanted, parts, bios: Bios::if_any(&without_requests(root)) };
     let object = IoObject::open(&wanted, &machine, root, &options).unwrap();
     object.net().unwrap();
     object

@@ -32,6 +32,7 @@ use crate::{
         Class,
         request::{By, Descend, Inherit},
     },
+    untrusted::Untrusted,
 };
 
 /// Whose I/O gets rows of its own. Everyone else's is in rows of the device, so that its totals stay.
@@ -88,15 +89,10 @@ pub enum Bios {
 }
 
 impl Bios {
-    /// Counted if there is such a device below `root` that is larger than nothing.
+    /// Counted if there is such a device: see [`without_requests`](crate::machine::disk::without_requests).
     #[must_use]
-    pub fn if_any(root: &Path) -> Self {
-        let disks = std::fs::read_dir(root.join("sys/block")).into_iter().flatten().flatten();
-        let makes_none = |disk: &Path| {
-            let size = std::fs::read_to_string(disk.join("size")).unwrap_or_default();
-            !disk.join("mq").exists() && size.trim() != "0"
-        };
-        if disks.into_iter().any(|disk| makes_none(&disk.path())) { Self::Counted } else { Self::Ignored }
+    pub const fn if_any(devices: &[Untrusted]) -> Self {
+        if devices.is_empty() { Self::Ignored } else { Self::Counted }
     }
 }
 
@@ -110,6 +106,19 @@ pub struct IoObject {
     by: By,
     maps: Maps,
     net: Result<(), LoadError>,
+    without_bios: Option<LoadError>,
+}
+
+/// What `open` makes with bios if they are wanted; if it cannot, what it makes without them, and why. They come last and
+/// from few devices: nothing else is worse without them.
+fn or_without_bios<T>(
+    wanted: Bios,
+    open: impl Fn(Bios) -> Result<T, LoadError>,
+) -> Result<(T, Option<LoadError>), LoadError> {
+    match open(wanted) {
+        Err(refused) if wanted == Bios::Counted => Ok((open(Bios::Ignored)?, Some(refused))),
+        opened => Ok((opened?, None)),
+    }
 }
 
 impl IoObject {
@@ -118,17 +127,21 @@ impl IoObject {
     ///
     /// # Errors
     ///
-    /// The kernel's types are unknown, or it refused a map or a program. If it refuses only those on packets,
-    /// [`IoObject::net`] says why.
+    /// The kernel's types are unknown, or it refused a map or a program. If it refuses only those on packets or on bios,
+    /// [`IoObject::net`] and [`IoObject::bios`] say why.
     pub fn open(
         wanted: &IoOptions,
         machine: &Machine,
         root: &Path,
         options: &Options,
     ) -> Result<Self, LoadError> {
-        let mut object = Self::load(wanted, machine, root, options)?;
-        object.enable(&machine.cgroups)?;
-        Ok(object)
+        let with = |bios: Bios| {
+            let mut object = Self::load(&IoOptions { bios, ..wanted.clone() }, machine, root, options)?;
+            object.enable(&machine.cgroups)?;
+            Ok(object)
+        };
+        let (object, without_bios) = or_without_bios(wanted.bios, with)?;
+        Ok(Self { without_bios, ..object })
     }
 
     /// Attaches nothing.
@@ -200,7 +213,17 @@ impl IoObject {
         }
         let parts = wanted.parts;
         let bios = wanted.bios;
-        let mut object = Self { ebpf, attach, refused: Vec::new(), parts, bios, by, maps, net: Ok(()) };
+        let mut object = Self {
+            ebpf,
+            attach,
+            refused: Vec::new(),
+            parts,
+            bios,
+            by,
+            maps,
+            net: Ok(()),
+            without_bios: None,
+        };
         object.load_programs(known.types.as_ref())?;
         Ok(object)
     }
@@ -214,6 +237,18 @@ impl IoObject {
         match &self.net {
             Ok(()) => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Why devices that make no requests are not counted although they are wanted; `Ok` if they are.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused a program on bios.
+    pub const fn bios(&self) -> Result<(), &LoadError> {
+        match &self.without_bios {
+            None => Ok(()),
+            Some(error) => Err(error),
         }
     }
 
@@ -262,5 +297,34 @@ impl IoObject {
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         self.maps.memory_bytes() + self.ebpf.maps().map(|(_, map)| memory_of(map)).sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bios, or_without_bios};
+    use crate::bpf::LoadError;
+
+    fn refused(name: &'static str) -> LoadError {
+        LoadError::Attach { name, error: std::io::Error::from_raw_os_error(libc::EINVAL) }
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_bios_still_has_its_requests_counted() {
+        let with = |bios| if bios == Bios::Counted { Err(refused("bio_queue")) } else { Ok(bios) };
+        let (opened, why) = or_without_bios(Bios::Counted, with).unwrap();
+        assert_eq!(opened, Bios::Ignored);
+        assert!(why.unwrap().to_string().contains("`bio_queue`"));
+        let (_, why) = or_without_bios(Bios::Ignored, with).unwrap();
+        assert!(why.is_none(), "nothing is missed that was not wanted");
+    }
+
+    #[test]
+    fn what_is_refused_without_bios_is_the_error() {
+        let never = |bios| -> Result<(), _> {
+            Err(refused(if bios == Bios::Counted { "bio_queue" } else { "complete" }))
+        };
+        let error = or_without_bios(Bios::Counted, never).unwrap_err();
+        assert!(error.to_string().contains("`complete`"), "{error}");
     }
 }

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use super::{Check, Status, counters, monitoring};
+use super::{Check, Status, bios, counters, monitoring};
 use crate::{
+    bpf::LoadError,
     machine::{Machine, io::resctrl::testing::host, privilege::Privileges, testing::Tree},
     table::io::testing::{Family, server},
 };
@@ -76,4 +77,15 @@ fn resctrl_says_itself_what_would_help() {
     assert!(not_mounted.fix.is_some_and(|fix| fix.contains("mount -t resctrl")));
     tree.write("proc/cpuinfo", "flags\t: fpu\n");
     assert_eq!(monitoring(&tree.root).fix, None, "nothing helps a processor that does not count");
+}
+
+#[test]
+fn a_kernel_that_refuses_bios_is_told_which_disks_lack_rows() {
+    let privileges = Privileges::read(Path::new("/"));
+    assert_eq!(bios(Ok(()), "load and attach", &privileges).status, Status::Ok);
+    let error = std::io::Error::from_raw_os_error(libc::EINVAL);
+    let refused = bios(Err(&LoadError::Attach { name: "bio_queue", error }), "", &privileges);
+    assert_eq!(refused.status, Status::Limited);
+    assert!(refused.found.contains("`bio_queue`"), "{refused:?}");
+    assert!(refused.disables.is_some_and(|disables| disables.contains("zram")));
 }
