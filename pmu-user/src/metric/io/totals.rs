@@ -1,22 +1,17 @@
 //! Every metric of the boxes that belong to one place, from what they counted in turns.
-//!
-//! Boxes of a kind take turns in step, so their slices are added up and estimated as one; kinds are estimated apart, since
-//! their turns have nothing to do with each other, and come together in the formulas.
-
-use std::collections::BTreeMap;
 
 use super::{
     extent::{Asked, Extent, asked},
+    measured::Measured,
     terms::{Source, Terms},
 };
 use crate::{
-    drain::{io::BoxSlice, slice::SliceRow},
+    drain::io::BoxSlice,
     metric::{
-        estimate::{Estimates, EventIndex, REPLICATES},
+        estimate::{EventIndex, REPLICATES},
         formulas::{Inputs, Results},
         value::Value,
     },
-    model::slice::sums,
     plan::io::{BoxKind, IoPlan},
     table::io::{IoTable, Of, SECONDS, part_of},
 };
@@ -51,16 +46,6 @@ struct Sources {
     firsts: Vec<usize>,
 }
 
-/// What the boxes of one place counted.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    estimates: Estimates,
-    /// Kinds of the plan that the place has boxes of: where its events begin, and how many boxes were added up.
-    kinds: BTreeMap<u32, (usize, usize)>,
-    /// Time that was counted, in s: of the kind that counted longest.
-    pub(super) seconds: f64,
-}
-
 impl IoMetrics {
     /// Prepares `table` for what `plan` counts.
     #[must_use]
@@ -72,30 +57,6 @@ impl IoMetrics {
         };
         let operands = (0..).zip(&table.model.operands).map(operand).collect();
         Self { operands, asked: asked(&table), kinds, table }
-    }
-
-    /// Adds up what boxes counted: for each box of a place, its kind and its slices.
-    #[must_use]
-    pub fn measure<'a>(plan: &IoPlan, boxes: impl IntoIterator<Item = (u32, &'a [SliceRow])>) -> Measured {
-        let mut by_kind: BTreeMap<u32, (usize, Vec<&SliceRow>)> = BTreeMap::new();
-        for (kind, rows) in boxes {
-            let (count, all) = by_kind.entry(kind).or_default();
-            *count += 1;
-            all.extend(rows);
-        }
-        let (mut first, mut kinds, mut parts) = (0, BTreeMap::new(), Vec::new());
-        let mut seconds: f64 = 0.0;
-        for (kind, (count, rows)) in by_kind {
-            let Some(turns) = plan.kinds.get(kind as usize).map(|kind| &kind.turns) else { continue };
-            let rows = sums(rows);
-            let time_ns: u64 = rows.iter().map(|row| row.time_ns).sum();
-            seconds = seconds.max(time_ns as f64 / 1e9 / count as f64);
-            let estimates = Estimates::new(turns, &rows);
-            kinds.insert(kind, (first, count));
-            first += estimates.events();
-            parts.push(estimates);
-        }
-        Measured { estimates: Estimates::joined(parts), kinds, seconds }
     }
 
     /// Every metric that means something for a place, in the table's order; `of` says whether all of it is meant or one part.
