@@ -87,7 +87,8 @@ impl IoMetrics {
                 (Err(why), _) => Value::Missing(why),
                 (Ok(events), Some(estimate)) => {
                     let replicas = replicas.iter().skip(at).step_by(asked.metrics.len()).copied();
-                    estimates.evaluated(&events, estimate, replicas)
+                    let unit = &self.table.model.metrics[metric as usize].unit;
+                    estimates.evaluated(&events, estimate, replicas, unit)
                 }
                 (Ok(events), None) => {
                     let missing = events.iter().find_map(|&event| estimates.why_missing(event));
