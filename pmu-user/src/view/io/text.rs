@@ -339,10 +339,10 @@ mod tests {
         let [titles, cells] = lines(&[write.clone(), read]);
         let share = "share (told apart)";
         assert_eq!(titles[1..], ["inbound_write_bw MB/s", share, "inbound_read_bw MB/s", share]);
-        assert_eq!(cells[1..], ["250", "25 % (90 %)", "750", "75 % (90 %)"]);
+        assert_eq!(cells[1..], ["250", "25.0 % (90.0 %)", "750", "75.0 % (90.0 %)"]);
         let [titles, cells] = lines(&[write, apportioned("outbound_write_bw", 0.25)]);
         assert_eq!(titles[1..], ["inbound_write_bw MB/s", "outbound_write_bw MB/s", share]);
-        assert_eq!(cells[1..], ["250", "250", "25 % (90 %)"]);
+        assert_eq!(cells[1..], ["250", "250", "25.0 % (90.0 %)"]);
     }
 
     #[test]
