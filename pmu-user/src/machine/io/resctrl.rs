@@ -17,9 +17,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fact, names, process::bytes};
+use super::{Fact, names};
 use crate::{
-    machine::{cpu, read, read_line},
+    machine::{bytes, cpu, mount, read, read_line},
     untrusted::{Untrusted, exact},
 };
 
@@ -246,14 +246,10 @@ impl Monitoring {
     }
 }
 
-/// Where the first resctrl is mounted (proc_pid_mounts(5): point and type are fields 2 and 3).
+/// Where the first resctrl is mounted.
 fn mounted(root: &Path) -> Option<Untrusted> {
-    let mounts = bytes(&root.join("proc/mounts")).ok()?;
-    mounts.split(|&byte| byte == b'\n').find_map(|line| {
-        let mut words = line.split(|&byte| byte == b' ').skip(1);
-        let (point, kind) = (words.next()?, words.next()?);
-        (kind == b"resctrl").then(|| Untrusted::new(point))
-    })
+    let mounts = mount::of_process(root, "self").ok()?;
+    mounts.into_iter().find(|mount| mount.kind == b"resctrl").map(|mount| mount.point)
 }
 
 fn not_mounted(root: &Path) -> MonitoringError {

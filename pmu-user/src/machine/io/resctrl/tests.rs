@@ -2,7 +2,7 @@
 
 use super::{
     Event, Group, Monitoring,
-    testing::{POINT, group, host},
+    testing::{MOUNTS, POINT, group, host},
 };
 use crate::{
     machine::{io::Fact, testing::Tree},
@@ -22,8 +22,10 @@ fn what_is_counted_is_what_the_kernel_lists() {
 
 #[test]
 fn a_host_without_the_hardware_is_not_told_of_it() {
-    let tree =
-        Tree::new(&[("proc/mounts", "proc /proc proc rw 0 0\n"), ("proc/cpuinfo", "flags\t: fpu cqm\n")]);
+    let tree = Tree::new(&[
+        ("proc/self/mountinfo", "24 30 0:22 / /proc rw - proc proc rw\n"),
+        ("proc/cpuinfo", "flags\t: fpu cqm\n"),
+    ]);
     assert_eq!(Monitoring::find(&tree.root), None);
 }
 
@@ -35,7 +37,7 @@ fn a_host_with_the_hardware_is_told_what_would_help() {
     assert!(why(&tree).contains("CONFIG_X86_CPU_RESCTRL"), "{}", why(&tree));
     tree.write("proc/filesystems", "nodev\tresctrl\n\text4\n");
     assert!(why(&tree).contains("mount -t resctrl resctrl /sys/fs/resctrl"), "{}", why(&tree));
-    tree.write("proc/mounts", "resctrl /sys/fs/resctrl resctrl rw 0 0\n");
+    tree.write("proc/self/mountinfo", MOUNTS);
     assert!(why(&tree).contains("nothing is monitored"), "{}", why(&tree));
 }
 
