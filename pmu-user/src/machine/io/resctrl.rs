@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Fact, names};
 use crate::{
-    machine::{bytes, cpu, mount, read, read_line},
+    machine::{bytes, cpu::Processor, mount, read, read_line},
     untrusted::{Untrusted, exact},
 };
 
@@ -136,16 +136,15 @@ impl MonitoringError {
 }
 
 impl Monitoring {
-    /// Where and what it is below `root`; none if the processor does not count this and nothing is mounted.
+    /// Where and what it is below `root`; none if `processor` does not count this and nothing is mounted.
     ///
     /// # Errors
     ///
     /// It cannot be had.
     #[must_use]
-    pub fn find(root: &Path) -> Option<Result<Self, MonitoringError>> {
+    pub fn find(root: &Path, processor: &Processor) -> Option<Result<Self, MonitoringError>> {
         let Some(point) = mounted(root) else {
-            let info = read(root, "proc/cpuinfo").unwrap_or_default();
-            return cpu::has_flag(&info, "cqm_mbm_total").then(|| Err(not_mounted(root)));
+            return processor.counts_by_group.then(|| Err(not_mounted(root)));
         };
         let info = path_below(root, &point).join("info/L3_MON");
         if !info.is_dir() {

@@ -15,7 +15,8 @@ use crate::{
         io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
     machine::{
-        Machine, cpu,
+        Machine,
+        cpu::{self, Processor},
         io::{
             Platform,
             bdf::Bdf,
@@ -96,7 +97,7 @@ fn counters(machine: &Machine, privileges: &Privileges, root: &Path) -> anyhow::
         table(&plan, &identity)?,
         free_running(&plan),
         ports(&platform, &plan, privileges),
-        monitoring(root),
+        monitoring(root, &machine.cpu),
     ])
 }
 
@@ -194,9 +195,9 @@ fn ports(platform: &Platform, plan: &IoPlan, privileges: &Privileges) -> Check {
     worse(status, name, found, "PCIe by device", fix)
 }
 
-fn monitoring(root: &Path) -> Check {
+fn monitoring(root: &Path, processor: &Processor) -> Check {
     let (name, disables) = ("resctrl monitoring", "memory traffic of CPUs by owner");
-    match Monitoring::find(root) {
+    match Monitoring::find(root, processor) {
         None => worse(Status::Missing, name, "the processor does not count by group", disables, ""),
         Some(Err(error)) => {
             worse(Status::Missing, name, error.to_string(), disables, error.fix().unwrap_or_default())
