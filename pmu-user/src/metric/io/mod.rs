@@ -7,7 +7,6 @@ mod check;
 mod choice;
 mod devices;
 mod extent;
-pub mod formulas;
 mod groups;
 mod inlets;
 pub mod latency;

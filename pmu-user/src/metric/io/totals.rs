@@ -9,11 +9,11 @@ use crate::{
     drain::io::BoxSlice,
     metric::{
         estimate::{EventIndex, REPLICATES},
-        formulas::{Inputs, Results},
+        formulas::Results,
         value::Value,
     },
     plan::io::{BoxKind, IoPlan},
-    table::io::{IoTable, Of, SECONDS, part_of},
+    table::io::{IoTable, Of, part_of},
 };
 
 /// A table ready to be evaluated for what a plan counts.
@@ -64,10 +64,10 @@ impl IoMetrics {
     pub(super) fn evaluate(&self, measured: &Measured, extent: Extent, of: Of) -> Vec<(u32, Value)> {
         let asked = &self.asked[extent as usize];
         let estimates = &measured.estimates;
-        let (constants, terms) = (self.constants(measured.seconds), self.terms(asked, measured, of));
+        let terms = self.terms(asked, measured, of);
         let (mut counts, mut results) = (Vec::new(), Results::default());
         terms.fill(&mut counts, |event| estimates.total(event));
-        asked.formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
+        asked.evaluate(&counts, measured.seconds, &mut results);
         let events: Vec<_> =
             asked.metrics.iter().map(|(_, operands)| self.events(operands, measured, of)).collect();
         let mut replicas: Vec<Option<f64>> = Vec::new();
@@ -76,14 +76,13 @@ impl IoMetrics {
             let mut results = Results::default();
             for replicate in 0..REPLICATES {
                 terms.fill(&mut counts, |event| estimates.replicate(event, replicate));
-                asked.formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
-                let values = asked.metrics.iter().map(|(metric, _)| asked.formulas.value(*metric, &results));
-                replicas.extend(values);
+                asked.evaluate(&counts, measured.seconds, &mut results);
+                replicas.extend(asked.values(&results));
             }
         }
         let value = |(at, events): (usize, Result<Vec<EventIndex>, String>)| {
             let metric = asked.metrics[at].0;
-            let value = match (events, asked.formulas.value(metric, &results)) {
+            let value = match (events, asked.value(metric, &results)) {
                 (Err(why), _) => Value::Missing(why),
                 (Ok(events), Some(estimate)) => {
                     let replicas = replicas.iter().skip(at).step_by(asked.metrics.len()).copied();
@@ -92,9 +91,8 @@ impl IoMetrics {
                 }
                 (Ok(events), None) => {
                     let missing = events.iter().find_map(|&event| estimates.why_missing(event));
-                    let why = || asked.formulas.why(metric, &self.table.model, &results);
-                    let words = || why().words(&self.table.model);
-                    Value::Missing(missing.map_or_else(words, str::to_owned))
+                    let why = || asked.why(metric, &self.table.model, &results);
+                    Value::Missing(missing.map_or_else(why, str::to_owned))
                 }
             };
             (metric, value)
@@ -129,16 +127,10 @@ impl IoMetrics {
         };
         let counts: Vec<f64> = self.operands.iter().zip(&kind.operands).map(count).collect();
         let mut results = Results::default();
-        let constants = self.constants(seconds);
-        let formulas = &self.asked[Extent::Whole as usize].formulas;
-        formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
-        let values = metrics.iter().map(|&metric| formulas.value(metric, &results));
+        let asked = &self.asked[Extent::Whole as usize];
+        asked.evaluate(&counts, seconds, &mut results);
+        let values = metrics.iter().map(|&metric| asked.value(metric, &results));
         Some((values.sum::<Option<f64>>()?, seconds))
-    }
-
-    fn constants(&self, seconds: f64) -> Vec<f64> {
-        let constants = self.table.model.constants.iter();
-        constants.map(|name| if name == SECONDS { seconds } else { f64::NAN }).collect()
     }
 
     /// Every event that the boxes of a place counted, with its count.
