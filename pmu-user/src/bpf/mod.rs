@@ -158,7 +158,7 @@ impl Object {
         loader.btf(kernel.types.as_ref()).allow_unsupported_maps();
         loader.verifier_log_level(VerifierLogLevel::STATS);
         loader.override_global(name::CONFIG, &config, true).override_global(name::LOG_LEVEL, &level, true);
-        for &(map, entries) in sizes.entries() {
+        for &(map, entries) in &sizes.entries {
             loader.map_max_entries(map, entries);
         }
         let object = match attach {

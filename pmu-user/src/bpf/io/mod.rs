@@ -17,7 +17,7 @@ use pmu_common::{
     name::{self, io::program},
 };
 
-use self::maps::{Maps, Sizes};
+use self::maps::{Maps, sizes};
 use super::{
     Attach, IO_BY_ADDRESS, IO_BY_TYPE, LoadError, Options, Refused, costs_of,
     kernel::{Known, LockedMemory},
@@ -173,7 +173,7 @@ impl IoObject {
         machine: &Machine,
         known: &Known,
     ) -> Result<Self, LoadError> {
-        let sizes = Sizes::new(wanted, machine);
+        let sizes = sizes(wanted, machine);
         let (by, filter, descend) = match &wanted.wanted {
             Wanted::Everybody(by) => (*by, FILTER_NONE, false),
             Wanted::Processes(_, inherit) => (By::Process, FILTER_PROCESSES, *inherit == Inherit::Yes),
@@ -196,7 +196,7 @@ impl IoObject {
         loader.btf(known.types.as_ref()).allow_unsupported_maps();
         loader.verifier_log_level(VerifierLogLevel::STATS);
         loader.override_global(name::CONFIG, &config, true);
-        for &(map, entries) in sizes.entries() {
+        for &(map, entries) in &sizes.entries {
             loader.map_max_entries(map, entries);
         }
         let object = match attach {
