@@ -112,6 +112,7 @@ fn why(silent: &[&BoxSite], boxes: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::Measured;
     use crate::{
         drain::io::{
             BoxSlice, IoDrain, IoHeader,
@@ -184,24 +185,27 @@ mod tests {
         let box_at = header.plan.kinds[at].boxes.iter().position(|site| site.die == 0).unwrap();
         let lacks = |slice: &BoxSlice| (slice.kind, slice.at, slice.group) == (at as u32, box_at as u32, 0);
         let (whole, interval) = (total(drains(&header, |_| false)), total(drains(&header, lacks)));
-        let rows = |interval: &IoInterval| metrics(&header).rows(&header.plan, interval, Place::Socket(0));
+        let measured = |interval: &IoInterval| Measured::new(&header.plan, interval, |_, site| site.die == 0);
+        let events = |interval: &IoInterval| metrics(&header).events_of(&header.plan, &measured(interval));
+        let kinds = &header.plan.kinds;
+        let why = format!("{} of die 0 did not count it", kinds[at].boxes[box_at].pmu);
         let (mut lost, mut kept) = (0, 0);
-        for (before, after) in rows(&whole).into_iter().zip(rows(&interval)) {
-            match (before.value.known(), &after.value) {
-                (Some(before), Value::Known(after)) => {
-                    let apart = (before.estimate - after.estimate).abs();
-                    assert!(apart <= 1e-9 * before.estimate.abs(), "{before:?} is {after:?}");
+        for ((name, before), (_, after)) in events(&whole).into_iter().zip(events(&interval)) {
+            let before = before.known().expect("every event counts").estimate;
+            match after {
+                Value::Known(after) => {
+                    assert!((before - after.estimate).abs() <= 1e-9 * before, "{name}: {before}, {after:?}");
                     kept += 1;
                 }
-                (Some(_), Value::Missing(why)) => {
-                    let name = &header.plan.kinds[at].boxes[box_at].pmu;
-                    assert_eq!(*why, format!("{name} of die 0 did not count it"), "{}", before.metric);
+                Value::Missing(other) => {
+                    assert_eq!(other, why, "{name}");
                     lost += 1;
                 }
-                (None, _) => assert!(after.value.known().is_none()),
             }
         }
-        assert!(lost > 0 && kept > 0, "{lost} lost, {kept} kept");
+        assert_eq!(lost, kinds[at].turns.groups[0].events.len());
+        assert!(kept > kinds[at].turns.groups[1].events.len(), "{kept}");
+        assert_eq!(measured(&interval).seconds, measured(&whole).seconds);
     }
 
     #[test]
