@@ -1,11 +1,12 @@
 //! What a block request and a packet cost, all programs together. `cargo xtask bench io` runs it, as root.
 //!
-//! Prints a line of net nanoseconds: of a request that goes straight to its device and completes on the CPU that it was
-//! issued on, as those of a disk with a queue a CPU do; of one that completes on whichever CPU its device was at work; of
-//! one that waits in a scheduler's queue; of a packet that is sent, and of one that is received.
+//! Prints a line of pairs: nanoseconds by the kernel's statistics, which add to every run of a program, and how many runs that
+//! is. They are of a request that goes straight to its device and completes on the CPU that it was issued on, as those of a
+//! disk with a queue a CPU do; of one that completes on whichever CPU its device was at work; of one that waits in a
+//! scheduler's queue; of a packet that is sent, and of one that is received.
 
 use std::{
-    fs,
+    fmt, fs,
     io::{Error, Read as _, Write as _, stdout},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
@@ -16,17 +17,14 @@ use std::{
 use anyhow::{Context as _, ensure};
 use pmbpf::{
     bpf::{
-        self, Log, Options,
+        self, Options,
         io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
-    machine::{Machine, cgroup::Layout},
+    machine::Machine,
     plan::request::By,
     untrusted::Untrusted,
 };
 use pmu_common::name::io::program;
-
-/// What the kernel's statistics add to a run of a program: an empty one is shown with about this much.
-const STATISTICS_NS: f64 = 40.0;
 
 /// Of the file that the device is made of, and what is sent.
 const FILE_BYTES: u64 = 64 << 20;
@@ -36,15 +34,29 @@ fn main() -> anyhow::Result<()> {
     let device = Loop::new()?;
     // `rq_affinity`, Documentation/ABI/stable/sysfs-block: 2 has a request complete where it was issued.
     let requests = [("none", "2"), ("none", "1"), ("mq-deadline", "1")];
-    let [here, elsewhere, queued] =
-        requests.map(|(scheduler, affinity)| request_ns(&device, scheduler, affinity));
-    let [sent, received] = packet_ns()?;
-    writeln!(stdout(), "{} {} {} {sent} {received}", here?, elsewhere?, queued?)?;
+    for (scheduler, affinity) in requests {
+        write!(stdout(), "{} ", request(&device, scheduler, affinity)?)?;
+    }
+    let [sent, received] = packets()?;
+    writeln!(stdout(), "{sent} {received}")?;
     Ok(())
 }
 
-/// Net time of all programs per request that completes, in ns.
-fn request_ns(device: &Loop, scheduler: &str, affinity: &str) -> anyhow::Result<f64> {
+/// What all programs take for one request or packet.
+struct Each {
+    /// With what the kernel's statistics add to each run.
+    ns: f64,
+    runs: f64,
+}
+
+impl fmt::Display for Each {
+    fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(into, "{} {}", self.ns, self.runs)
+    }
+}
+
+/// All programs, per request that completes.
+fn request(device: &Loop, scheduler: &str, affinity: &str) -> anyhow::Result<Each> {
     fs::write(format!("/sys/block/{}/queue/scheduler", device.name), scheduler)?;
     fs::write(format!("/sys/block/{}/queue/rq_affinity", device.name), affinity)?;
     let object = counting(Parts::Block)?;
@@ -60,11 +72,13 @@ fn request_ns(device: &Loop, scheduler: &str, affinity: &str) -> anyhow::Result<
     let costs = object.program_costs();
     let completed = costs.iter().find(|(name, ..)| name == program::COMPLETE).map_or(0, |&(_, runs, _)| runs);
     ensure!(completed > 10_000, "only {completed} requests");
-    Ok(costs.iter().map(|&(_, runs, ns)| net(runs, ns)).sum::<f64>() / completed as f64)
+    let per_request = |sum: u64| sum as f64 / completed as f64;
+    let ns = per_request(costs.iter().map(|&(.., ns)| ns).sum());
+    Ok(Each { ns, runs: per_request(costs.iter().map(|&(_, runs, _)| runs).sum()) })
 }
 
-/// Net time per packet that is sent, and that is received, in ns.
-fn packet_ns() -> anyhow::Result<[f64; 2]> {
+/// Per packet that is sent, and that is received.
+fn packets() -> anyhow::Result<[Each; 2]> {
     let object = counting(Parts::Net)?;
     object.net().map_err(|error| anyhow::anyhow!("{error}"))?;
     let _statistics = bpf::measure_costs()?;
@@ -84,23 +98,16 @@ fn packet_ns() -> anyhow::Result<[f64; 2]> {
     let costs = object.program_costs();
     let each = |wanted: &str| {
         let cost = costs.iter().find(|(name, ..)| name == wanted);
-        cost.map_or(f64::NAN, |&(_, runs, ns)| net(runs, ns) / runs as f64)
+        Each { ns: cost.map_or(f64::NAN, |&(_, runs, ns)| ns as f64 / runs as f64), runs: 1.0 }
     };
     Ok([each(program::SEND), each(program::RECEIVE)])
-}
-
-fn net(runs: u64, ns: u64) -> f64 {
-    ns as f64 - STATISTICS_NS * runs as f64
 }
 
 fn counting(parts: Parts) -> anyhow::Result<IoObject> {
     let root = Path::new("/");
     let machine = Machine::read(root)?;
-    let options = Options { attach: None, btf: None, log: Log::Off };
     let wanted = IoOptions { wanted: Wanted::Everybody(By::Cgroup), parts, bios: Bios::Ignored };
-    let mut object = IoObject::load(&wanted, &machine, root, &options)?;
-    object.enable(&Layout::read(root)?)?;
-    Ok(object)
+    Ok(IoObject::open(&wanted, &machine, root, &Options::default())?)
 }
 
 /// A loop device over a file in memory; detached with its owner.

@@ -141,7 +141,7 @@ fn an_event_that_cannot_be_opened_is_named() {
     let machine = pmbpf::machine::Machine::read(std::path::Path::new("/")).unwrap();
     let plan = pmbpf::plan::Plan::new(&request(1), &machine, std::path::Path::new("/")).unwrap();
     let plan = pmbpf::plan::Plan { turns: vec![turns], ..plan };
-    let options = pmbpf::bpf::Options { attach: None, btf: None, log: pmbpf::bpf::Log::Off };
+    let options = pmbpf::bpf::Options::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let open = async { pmbpf::session::Session::open(plan, machine, std::path::Path::new("/"), &options) };
     let error = runtime.block_on(open).err().unwrap().to_string();

@@ -107,6 +107,16 @@ impl LoadError {
         }
     }
 
+    /// In one line, with what the verifier refused if that was the cause.
+    #[must_use]
+    pub fn in_short(&self) -> String {
+        let reason = match self {
+            Self::Program { error, .. } => log_of(error).and_then(|log| refusal(&log).map(str::to_owned)),
+            _ => None,
+        };
+        reason.map_or_else(|| self.to_string(), |reason| format!("{self}: {reason}"))
+    }
+
     /// What would make it work, or what the verifier said last.
     #[must_use]
     pub fn hint(&self, privileges: &Privileges) -> Option<String> {
@@ -130,10 +140,36 @@ impl LoadError {
     }
 }
 
+fn log_of(error: &ProgramError) -> Option<String> {
+    match error {
+        ProgramError::LoadError { verifier_log, .. } => Some(verifier_log.to_string()),
+        _ => None,
+    }
+}
+
+/// The line of the verifier's log that says why: the last but for its statistics.
+fn refusal(log: &str) -> Option<&str> {
+    const STATISTICS: [&str; 4] = ["processed ", "verification time ", "stack depth ", "insns processed "];
+    let said = |line: &&str| !line.is_empty() && !STATISTICS.iter().any(|begins| line.starts_with(begins));
+    log.lines().map(str::trim).rfind(said)
+}
+
 fn verifier(error: &ProgramError) -> Option<String> {
-    let ProgramError::LoadError { verifier_log, .. } = error else { return None };
-    let log = verifier_log.to_string();
+    let log = log_of(error)?;
     let lines: Vec<&str> = log.lines().collect();
     let last = &lines[lines.len().saturating_sub(VERIFIER_LINES)..];
     (!last.is_empty()).then(|| format!("the kernel's verifier said:\n{}", last.join("\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refusal;
+
+    #[test]
+    fn the_verifiers_reason_is_the_last_line_before_its_statistics() {
+        let log = "1: (79) r2 = *(u64 *)(r1 +968)\nR1 invalid mem access 'scalar'\n\
+                   verification time 59 usec\nstack depth 0+0\nprocessed 9 insns (limit 1000000) peak_states 0\n";
+        assert_eq!(refusal(log), Some("R1 invalid mem access 'scalar'"));
+        assert_eq!(refusal("processed 9 insns"), None);
+    }
 }

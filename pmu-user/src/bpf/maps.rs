@@ -17,6 +17,7 @@ use pmu_common::{
     owner::Owner,
     sample::{Hot, SampleCount},
     turn::{Slice, Turn},
+    wire::Wire,
 };
 
 use super::{Events, LoadError, Log, Mapped, Ring};
@@ -41,7 +42,7 @@ const SLICE_WORD: usize = std::mem::offset_of!(Slice, slice) / 8;
 
 /// Entries per map.
 pub(super) struct Sizes {
-    entries: Vec<(&'static str, u32)>,
+    pub(super) entries: Vec<(&'static str, u32)>,
 }
 
 impl Sizes {
@@ -76,11 +77,7 @@ impl Sizes {
         }
     }
 
-    pub(super) fn entries(&self) -> &[(&'static str, u32)] {
-        &self.entries
-    }
-
-    fn of(&self, map: &str) -> u32 {
+    pub(super) fn of(&self, map: &str) -> u32 {
         self.entries.iter().find(|(name, _)| *name == map).map_or(0, |&(_, entries)| entries)
     }
 }
@@ -126,33 +123,26 @@ pub struct Maps {
 
 impl Maps {
     pub(super) fn open(ebpf: &mut Ebpf, sizes: &Sizes) -> Result<Self, LoadError> {
-        let mut memory_bytes = 0;
-        let mut take = |name: &'static str| {
-            let map = ebpf.take_map(name).expect("tests/contract.rs checks the object's maps");
-            memory_bytes += memory_of(&map);
-            map
-        };
-        let free_slots = typed(names::FREE_SLOTS, take(names::FREE_SLOTS))?;
-        let targets = typed(names::TARGETS, take(names::TARGETS))?;
-        let counters = Events::new(take(names::COUNTERS), sizes.of(names::COUNTERS))
+        let mut maps = Taking { ebpf, sizes, memory_bytes: 0 };
+        let counters = Events::new(maps.take(names::COUNTERS), sizes.of(names::COUNTERS))
             .map_err(|error| LoadError::Map { name: names::COUNTERS, error })?;
-        let ring: RingBuf<MapData> = typed(names::RING, take(names::RING))?;
         Ok(Self {
-            control: mapped(ebpf, names::CONTROL, sizes.of(names::CONTROL))?,
-            cpus: mapped(ebpf, names::CPUS, sizes.of(names::CPUS))?,
-            cpu_samples: mapped(ebpf, names::CPU_SAMPLES, sizes.of(names::CPU_SAMPLES))?,
-            owners: mapped(ebpf, names::OWNERS, sizes.of(names::OWNERS))?,
-            counts: mapped(ebpf, names::COUNTS, sizes.of(names::COUNTS))?,
-            latencies: mapped(ebpf, names::LATENCIES, sizes.of(names::LATENCIES))?,
-            samples: mapped(ebpf, names::SAMPLES, sizes.of(names::SAMPLES))?,
+            control: maps.mapped(names::CONTROL)?,
+            cpus: maps.mapped(names::CPUS)?,
+            cpu_samples: maps.mapped(names::CPU_SAMPLES)?,
+            owners: maps.mapped(names::OWNERS)?,
+            counts: maps.mapped(names::COUNTS)?,
+            latencies: maps.mapped(names::LATENCIES)?,
+            samples: maps.mapped(names::SAMPLES)?,
             counters,
-            turns: mapped(ebpf, names::TURNS, sizes.of(names::TURNS))?,
-            slices: mapped(ebpf, names::SLICES, sizes.of(names::SLICES))?,
-            hot: mapped(ebpf, names::HOT, sizes.of(names::HOT))?,
-            free_slots,
-            targets,
-            ring: Some(Ring::new(ring)),
-            memory_bytes,
+            turns: maps.mapped(names::TURNS)?,
+            slices: maps.mapped(names::SLICES)?,
+            hot: maps.mapped(names::HOT)?,
+            free_slots: maps.typed(names::FREE_SLOTS)?,
+            targets: maps.typed(names::TARGETS)?,
+            ring: Some(Ring::new(maps.typed::<RingBuf<MapData>>(names::RING)?)),
+            // After all that is taken.
+            memory_bytes: maps.memory_bytes,
         })
     }
 
@@ -195,24 +185,40 @@ impl Maps {
     }
 }
 
-pub(super) fn typed<T: TryFrom<Map, Error = MapError>>(name: &'static str, map: Map) -> Result<T, LoadError> {
-    T::try_from(map).map_err(|error| failed(name, error))
-}
-
 pub(super) fn failed(name: &'static str, error: MapError) -> LoadError {
     LoadError::Map { name, error: io::Error::other(error) }
 }
 
-/// Maps an array of so many entries into memory.
-pub(super) fn mapped<T: pmu_common::wire::Wire>(
-    ebpf: &Ebpf,
-    name: &'static str,
-    entries: u32,
-) -> Result<Mapped<T>, LoadError> {
-    let Some(Map::Array(map)) = ebpf.map(name) else {
-        return Err(LoadError::Map { name, error: io::Error::other("it is no array") });
-    };
-    Mapped::new(map.fd(), entries).map_err(|error| LoadError::Map { name, error })
+/// Takes an object's maps for those who use them, in the form that each needs.
+pub(super) struct Taking<'a> {
+    pub(super) ebpf: &'a mut Ebpf,
+    pub(super) sizes: &'a Sizes,
+    /// Memory of those that were taken out of the object.
+    pub(super) memory_bytes: u64,
+}
+
+impl Taking<'_> {
+    pub(super) fn take(&mut self, name: &'static str) -> Map {
+        let map = self.ebpf.take_map(name).expect("tests/contract.rs checks the object's maps");
+        self.memory_bytes += memory_of(&map);
+        map
+    }
+
+    /// A map that is used by system calls.
+    pub(super) fn typed<T: TryFrom<Map, Error = MapError>>(
+        &mut self,
+        name: &'static str,
+    ) -> Result<T, LoadError> {
+        T::try_from(self.take(name)).map_err(|error| failed(name, error))
+    }
+
+    /// An array in memory. The map itself stays with the object.
+    pub(super) fn mapped<T: Wire>(&self, name: &'static str) -> Result<Mapped<T>, LoadError> {
+        let Some(Map::Array(map)) = self.ebpf.map(name) else {
+            return Err(LoadError::Map { name, error: io::Error::other("it is no array") });
+        };
+        Mapped::new(map.fd(), self.sizes.of(name)).map_err(|error| LoadError::Map { name, error })
+    }
 }
 
 /// Kernel memory of a map, from its descriptor's fdinfo; 0 where the kernel does not say.

@@ -59,16 +59,17 @@ pub static IO_BY_ADDRESS: &[u8] =
 pub const KERNEL_BTF: &str = "sys/kernel/btf/vmlinux";
 
 /// Do the programs log their rare paths?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Log {
     /// Nothing; the verifier drops the code.
+    #[default]
     Off,
     /// To stderr.
     On,
 }
 
-/// How to load, beyond what the plan says.
-#[derive(Clone, Debug)]
+/// How to load, beyond what the plan says. By default in the best way, with the types that the kernel carries, and silently.
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// A way of attaching; the best that works if none is named.
     pub attach: Option<Attach>,
@@ -157,7 +158,7 @@ impl Object {
         loader.btf(kernel.types.as_ref()).allow_unsupported_maps();
         loader.verifier_log_level(VerifierLogLevel::STATS);
         loader.override_global(name::CONFIG, &config, true).override_global(name::LOG_LEVEL, &level, true);
-        for &(map, entries) in sizes.entries() {
+        for &(map, entries) in &sizes.entries {
             loader.map_max_entries(map, entries);
         }
         let object = match attach {

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::read;
+use super::mount::{self, Mount};
 use crate::untrusted::{Untrusted, exact};
 
 /// Identity of a v2 cgroup: the inode of its folder, the kernel's `kernfs_node.id`.
@@ -69,21 +69,17 @@ impl Layout {
     ///
     /// `/proc/self/mountinfo` cannot be read.
     pub fn read(root: &Path) -> io::Result<Self> {
-        Ok(Self::parse(&read(root, "proc/self/mountinfo")?))
+        Ok(Self::of(mount::of_process(root, "self")?))
     }
 
-    /// Fields 5 and 9 of proc(5)'s mountinfo are mount point and file system, separated by `-`.
-    fn parse(mountinfo: &str) -> Self {
+    fn of(mounts: Vec<Mount>) -> Self {
         let mut layout = Self { v2: None, v1: Vec::new() };
-        for line in mountinfo.lines() {
-            let Some((mount, source)) = line.split_once(" - ") else { continue };
-            let point = mount.split(' ').nth(4).unwrap_or_default();
-            let mut source = source.split(' ');
-            match source.next() {
-                Some("cgroup2") if layout.v2.is_none() => layout.v2 = Some(PathBuf::from(point)),
-                Some("cgroup") => {
-                    let name = point.rsplit('/').next().unwrap_or_default();
-                    layout.v1.push(name.to_owned());
+        for Mount { kind, point, .. } in mounts {
+            match kind.as_slice() {
+                b"cgroup2" if layout.v2.is_none() => layout.v2 = Some(point.to_path()),
+                b"cgroup" => {
+                    let point = point.terminal();
+                    layout.v1.push(point.rsplit('/').next().unwrap_or_default().to_owned());
                 }
                 _ => {}
             }
@@ -218,7 +214,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::{Layout, ResolveError};
-    use crate::untrusted::Untrusted;
+    use crate::{machine::mount::parse, untrusted::Untrusted};
 
     const HYBRID: &str = "\
         30 29 0:26 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
@@ -250,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_hybrid_host_is_recognised() {
-        let layout = Layout::parse(HYBRID);
+        let layout = Layout::of(parse(HYBRID.as_bytes()));
         assert_eq!(layout.kind(), "hybrid");
         assert_eq!(layout.v2, Some(PathBuf::from("/sys/fs/cgroup/unified")));
         assert_eq!(layout.v1, ["cpu", "memory"]);
@@ -258,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_v1_path_says_that_it_is_one() {
-        let error = Layout::parse(HYBRID).resolve("/sys/fs/cgroup/cpu/web").unwrap_err();
+        let error = Layout::of(parse(HYBRID.as_bytes())).resolve("/sys/fs/cgroup/cpu/web").unwrap_err();
         assert!(matches!(error, ResolveError::V1(..)), "{error}");
     }
 

@@ -25,6 +25,9 @@ pub struct Processor {
     pub possible: u32,
     /// CPUs that run now.
     pub online: Vec<Cpu>,
+    /// Can it count memory traffic by group of threads, as resctrl has it do?
+    #[serde(default)]
+    pub counts_by_group: bool,
 }
 
 impl Processor {
@@ -42,6 +45,7 @@ impl Processor {
             tick_ns: tick_ns(),
             possible,
             online: online(root)?,
+            counts_by_group: has_flag(&info, "cqm_mbm_total"),
         })
     }
 }
@@ -171,7 +175,7 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Does `/proc/cpuinfo` list this among the `flags` of an x86 processor?
-pub(super) fn has_flag(info: &str, name: &str) -> bool {
+fn has_flag(info: &str, name: &str) -> bool {
     field(info, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == name))
 }
 
@@ -265,7 +269,8 @@ pub fn format_list(cpus: &[Cpu]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cpu, cpu_times, format_list, identity_of, parse_list};
+    use super::{Cpu, Processor, cpu_times, format_list, identity_of, parse_list};
+    use crate::machine::testing::Tree;
 
     /// The lines of a CPU that name its kind, as the kernel writes them (arch/arm64/kernel/cpuinfo.c).
     fn arm_cpu(part: &str) -> String {
@@ -290,6 +295,19 @@ mod tests {
     fn cpus_of_different_kinds_have_no_identity() {
         assert_eq!(identity_of(&(arm_cpu("0xd40") + &arm_cpu("0xd0c"))), None);
         assert_eq!(identity_of("processor\t: 0\n"), None);
+    }
+
+    #[test]
+    fn a_processor_says_whether_it_counts_by_group() {
+        let list = "sys/devices/system/cpu";
+        let counts = |flags: &str| {
+            let info = format!("model name\t: X\nflags\t\t: fpu {flags}\n");
+            let lists = [(format!("{list}/possible"), "0-1\n"), (format!("{list}/online"), "0\n")];
+            let tree = Tree::new(&[("proc/cpuinfo", &info)]);
+            lists.iter().for_each(|(path, text)| tree.write(path, text));
+            Processor::read(&tree.root).unwrap().counts_by_group
+        };
+        assert!(counts("cqm cqm_mbm_total") && !counts("cqm") && !counts("cqm_mbm_total_x"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What block devices are called.
+//! What block devices are called, and which take I/O as it comes.
 
 use std::{fs, path::Path};
 
@@ -11,11 +11,26 @@ pub fn name_of(root: &Path, major: u32, minor: u32) -> Option<Untrusted> {
     link.file_name().map(Untrusted::from)
 }
 
+/// Names of devices below `root` that make no requests of what they are given (dm, md, zram) and are larger than nothing, in
+/// order.
+#[must_use]
+pub fn without_requests(root: &Path) -> Vec<Untrusted> {
+    let disks = fs::read_dir(root.join("sys/block")).into_iter().flatten().flatten();
+    let makes_none = |disk: &Path| {
+        let size = fs::read_to_string(disk.join("size")).unwrap_or_default();
+        !disk.join("mq").exists() && size.trim() != "0"
+    };
+    let found = disks.into_iter().filter(|disk| makes_none(&disk.path()));
+    let mut names: Vec<Untrusted> = found.map(|disk| Untrusted::from(disk.file_name().as_os_str())).collect();
+    names.sort();
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use super::name_of;
+    use super::{name_of, without_requests};
     use crate::{machine::testing::Tree, untrusted::Untrusted};
 
     #[test]
@@ -26,5 +41,17 @@ mod tests {
         symlink("../../devices/virtual/block/dm-0", links.join("253:0")).unwrap();
         assert_eq!(name_of(&tree.root, 253, 0), Some(Untrusted::from("dm-0")));
         assert_eq!(name_of(&tree.root, 253, 1), None);
+    }
+
+    #[test]
+    fn devices_with_queues_of_requests_and_empty_ones_are_not_those_without() {
+        let tree = Tree::new(&[
+            ("sys/block/zram1/size", "0\n"),
+            ("sys/block/zram0/size", "2048\n"),
+            ("sys/block/dm-0/size", "8\n"),
+            ("sys/block/vda/size", "8\n"),
+            ("sys/block/vda/mq/0/cpu_list", "0\n"),
+        ]);
+        assert_eq!(without_requests(&tree.root), ["dm-0", "zram0"].map(Untrusted::from));
     }
 }

@@ -5,6 +5,7 @@ pub mod cpu;
 pub mod disk;
 pub mod io;
 pub mod kernel_symbols;
+pub(crate) mod mount;
 pub mod pmu;
 pub mod privilege;
 #[cfg(test)]
@@ -12,7 +13,11 @@ pub(crate) mod testing;
 pub mod topology;
 pub mod tracepoint;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    io::Read as _,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +74,16 @@ impl Machine {
         };
         Some(format!("no hardware PMU is exposed: {because}"))
     }
+}
+
+/// Bytes of a file with somebody else's text that are looked at.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+
+/// A file that may hold anything, as far as it is looked at.
+pub(crate) fn bytes(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// First line of a file below `root`, without its end.

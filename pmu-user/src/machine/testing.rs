@@ -6,6 +6,21 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use super::cpu::{Cpu, Processor};
+use crate::untrusted::Untrusted;
+
+/// A processor of four CPUs, of which one runs.
+pub(crate) fn processor() -> Processor {
+    Processor {
+        model: Untrusted::from("Model"),
+        guest: false,
+        tick_ns: 4_000_000,
+        possible: 4,
+        online: vec![Cpu(0)],
+        counts_by_group: false,
+    }
+}
+
 /// A small file tree.
 pub(crate) struct Tree {
     /// Its root.

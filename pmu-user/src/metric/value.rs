@@ -58,6 +58,15 @@ impl Known {
         Self { estimate, low, high, ..*self }
     }
 
+    /// Without what a quantity of this unit cannot be: less than nothing, or a share of more than all. An estimate that is out there
+    /// itself, as that of a ratio of what two counters say may be, stays in its interval.
+    #[must_use]
+    pub fn within(&self, unit: &str) -> Self {
+        let most = if matches!(unit, "%" | "percent") { 100.0 } else { f64::INFINITY };
+        let (low, high) = (self.low.max(self.estimate.min(0.0)), self.high.min(self.estimate.max(most)));
+        Self { low, high, ..*self }
+    }
+
     /// Both together, as one number. Errors of both may go the same way.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
@@ -141,7 +150,7 @@ pub(super) fn share_bounds(hits: f64, tries: f64) -> (f64, f64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Value, poisson_interval, share_interval};
+    use super::{How, Known, Value, poisson_interval, share_interval};
 
     /// A generator good enough for a simulation (xorshift64*, Vigna 2016), the same on every run.
     struct Random(u64);
@@ -199,6 +208,21 @@ mod tests {
         let (low, high) = poisson_interval(0);
         assert!(low == 0.0 && (3.5..3.8).contains(&high), "{high}");
         assert_eq!(share_interval(0, 0), (0.0, 1.0));
+    }
+
+    #[test]
+    fn an_interval_holds_nothing_that_its_unit_cannot_be() {
+        let within = |[estimate, low, high]: [f64; 3], unit: &str| {
+            let known = Known { estimate, low, high, coverage: 0.5, how: How::Scaled }.within(unit);
+            assert_eq!((known.estimate, known.coverage), (estimate, 0.5));
+            [known.low, known.high]
+        };
+        assert_eq!(within([0.0, -4e-5, 4e-5], "MB/s"), [0.0, 4e-5]);
+        assert_eq!(within([97.0, 90.0, 104.0], "%"), [90.0, 100.0]);
+        assert_eq!(within([2.0, -1.0, 5.0], "percent"), [0.0, 5.0]);
+        assert_eq!(within([300.0, 250.0, 350.0], "ns"), [250.0, 350.0]);
+        assert_eq!(within([101.0, 99.0, 103.0], "%"), [99.0, 101.0]);
+        assert_eq!(within([-0.5, -2.0, 1.0], "MB/s"), [-0.5, 1.0]);
     }
 
     #[test]

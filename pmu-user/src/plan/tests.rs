@@ -13,7 +13,7 @@ use crate::{
         cgroup::Layout,
         cpu::{Cpu, Processor},
         pmu::Pmu,
-        testing::Tree,
+        testing::{Tree, processor},
         topology::Topology,
     },
     table::quantity::Quantity,
@@ -24,13 +24,7 @@ pub(super) fn machine(pmus: &[&str]) -> Machine {
     Machine {
         host: Untrusted::from("bed"),
         kernel: Untrusted::from("6.12.0"),
-        cpu: Processor {
-            model: Untrusted::from("Model"),
-            guest: true,
-            tick_ns: 4_000_000,
-            possible: 4,
-            online: vec![Cpu(0), Cpu(1), Cpu(2)],
-        },
+        cpu: Processor { guest: true, online: vec![Cpu(0), Cpu(1), Cpu(2)], ..processor() },
         pmus: pmus.iter().map(|&name| Pmu { name: Untrusted::from(name), kind: 4 }).collect(),
         cgroups: Layout { v2: None, v1: Vec::new() },
         topology: Topology::default(),

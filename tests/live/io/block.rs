@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use pmbpf::{
-    bpf::io::{IoObject, Parts, Wanted},
+    bpf::{
+        Attach, Options,
+        io::{Bios, IoObject, IoOptions, Parts, Wanted},
+    },
     drain::io::{
         block::{BlockRow, Operation, Whose},
         traffic::Traffic,
     },
+    machine::Machine,
     plan::request::{By, Descend, Inherit},
 };
 
@@ -228,4 +232,47 @@ fn a_device_that_makes_no_requests_is_counted_by_bios() {
         }
         assert_eq!((traffic.losses, traffic.missed), (vec![], vec![]), "{way:?}");
     }
+}
+
+/// The kernel's types, but two members of a bio have each other's names: what reads its device finds another bio.
+fn types_that_mislead_about_bios() -> Scratch {
+    let mut types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
+    let at = |name: &[u8]| types.windows(name.len()).position(|window| window == name).unwrap() + 1;
+    let members = [(at(b"\0bi_next\0"), b"bi_bdev"), (at(b"\0bi_bdev\0"), b"bi_next")];
+    for (at, name) in members {
+        types[at..at + name.len()].copy_from_slice(name);
+    }
+    let file = Scratch::new("misleading-types");
+    std::fs::write(&file.0, types).unwrap();
+    file
+}
+
+#[test]
+fn where_the_kernel_refuses_programs_on_bios_requests_are_counted_all_the_same() {
+    if !can_run() {
+        return;
+    }
+    let Some(disk) = Zram::new(16 << 20).filter(|_| ways().contains(&Attach::TpBtf)) else {
+        skipped("this kernel has no zram, or checks no types");
+        return;
+    };
+    let types = types_that_mislead_about_bios();
+    let options = Options { attach: Some(Attach::TpBtf), btf: Some(types.0.clone()), ..Options::default() };
+    let wanted = Wanted::Everybody(By::Process);
+    let wanted = IoOptions { wanted, parts: Parts::Block, bios: Bios::Counted };
+    let root = std::path::Path::new("/");
+    let object = IoObject::open(&wanted, &Machine::read(root).unwrap(), root, &options).unwrap();
+    let why = object.bios().unwrap_err().in_short();
+    let (program, reason) =
+        why.strip_prefix("cannot load the BPF program `").unwrap().split_once(": ").unwrap();
+    assert!(program.contains("bio") && reason.lines().count() == 1, "{why}");
+    assert!(reason.contains(" mem access ") || reason.contains("access beyond"), "the verifier's own: {why}");
+    let device = Loop::new("refused", 16 << 20);
+    fio(&device.path, "--rw=read --bs=4k --iodepth=1 --io_size=16m --size=16m");
+    fio(&format!("/dev/{}", disk.0), "--rw=read --bs=4k --iodepth=1 --io_size=1m --size=1m");
+    let traffic = object.drain();
+    let ours = sum(&traffic, device.number, Operation::Read, |row| row.name.as_bytes() == b"fio");
+    assert_close("requests", ours.1, f64::from(16 << 20), 0.01, 0.0);
+    let of_disk = traffic.block.iter().filter(|row| row.device == number(&disk.0));
+    assert_eq!(of_disk.count(), 0, "no row is better than one that nobody counts for");
 }

@@ -11,7 +11,7 @@ use std::{fs, path::Path, process::Command};
 
 use pmbpf::{
     bpf::{
-        Attach, Log, Options,
+        Attach, Options,
         io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
     drain::io::{
@@ -21,6 +21,7 @@ use pmbpf::{
     machine::{
         Machine,
         cgroup::{CgroupId, Layout},
+        disk::without_requests,
     },
     untrusted::Untrusted,
 };
@@ -38,11 +39,9 @@ fn ways() -> Vec<Attach> {
 fn counting(attach: Attach, wanted: Wanted, parts: Parts) -> IoObject {
     let root = Path::new("/");
     let machine = Machine::read(root).unwrap();
-    let options = Options { attach: Some(attach), btf: None, log: Log::Off };
-    let mut object =
-        IoObject::load(&IoOptions { wanted, parts, bios: Bios::if_any(root) }, &machine, root, &options)
-            .unwrap();
-    object.enable(&Layout::read(root).unwrap()).unwrap();
+    let options = Options { attach: Some(attach), ..Options::default() };
+    let wanted = IoOptions { wanted, parts, bios: Bios::if_any(&without_requests(root)) };
+    let object = IoObject::open(&wanted, &machine, root, &options).unwrap();
     object.net().unwrap();
     object
 }

@@ -2,6 +2,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
+/// What the kernel's statistics add to a run of a program: an empty one is shown with about this much.
+pub(super) const STATISTICS_NS: f64 = 40.0;
+
 /// The median of several measurements, with its quartiles.
 #[derive(Clone, Copy)]
 pub(super) struct Spread {

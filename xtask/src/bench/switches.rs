@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, process::Command};
 
 use super::{
     bed::{Bed, Cgroups, Collector, added, at, numbers, perf},
-    figure::{Section, Spread},
+    figure::{STATISTICS_NS, Section, Spread},
 };
 
 /// Switches of one measurement; about half a second.
@@ -19,8 +19,6 @@ const MANY: usize = 100;
 
 /// First target of the project: net cost of a switch, task-struct sources.
 const SWITCH_NS: f64 = 120.0;
-/// What the kernel's statistics add to a run of a program: an empty one is shown with about this much.
-const STATISTICS_NS: f64 = 40.0;
 
 #[derive(Clone, Copy)]
 enum Side {

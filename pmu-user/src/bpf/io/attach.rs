@@ -64,12 +64,8 @@ impl IoObject {
         Ok(())
     }
 
-    /// Attaches the programs: from here on they count. Packets are counted where the v2 hierarchy of `layout` begins.
-    ///
-    /// # Errors
-    ///
-    /// The kernel refused a program on block requests. If it refuses only those on packets, [`IoObject::net`] says why.
-    pub fn enable(&mut self, layout: &Layout) -> Result<(), LoadError> {
+    /// Attaches the programs. Packets are counted where the v2 hierarchy of `layout` begins.
+    pub(super) fn enable(&mut self, layout: &Layout) -> Result<(), LoadError> {
         for (name, tracepoint) in self.tracepoints() {
             let attached = match self.attach {
                 Attach::TpBtf => self.program::<BtfTracePoint>(name)?.attach().map(|_| ()),

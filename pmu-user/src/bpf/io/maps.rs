@@ -18,7 +18,7 @@ use super::{IoOptions, LoadError, Wanted};
 use crate::{
     bpf::{
         Mapped,
-        maps::{failed, mapped, memory_of, typed},
+        maps::{Sizes, Taking, failed},
     },
     machine::Machine,
 };
@@ -36,57 +36,41 @@ const IN_FLIGHT: (u32, u32) = (8192, 131_072);
 const IDENTITIES_PER_SLOT: u32 = 4;
 
 /// Entries per map.
-pub(super) struct Sizes {
-    entries: Vec<(&'static str, u32)>,
-}
-
-impl Sizes {
-    pub(super) fn new(wanted: &IoOptions, machine: &Machine) -> Self {
-        let cpus = machine.cpu.possible;
-        let slots = |bytes_max: usize, (min, max): (usize, usize), slot_bytes: usize| {
-            (bytes_max / slot_bytes).clamp(min, max) as u32
-        };
-        let lanes = lanes(machine);
-        let histograms = lanes * HISTOGRAMS;
-        let block_bytes =
-            cpus as usize * size_of::<BlockCount>() + histograms as usize * size_of::<Buckets>();
-        let block =
-            if wanted.parts.has_block() { slots(BLOCK_BYTES_MAX, BLOCK_SLOTS, block_bytes) } else { 1 };
-        let net_bytes = cpus as usize * size_of::<NetCount>();
-        let net = if wanted.parts.has_net() { slots(NET_BYTES_MAX, NET_SLOTS, net_bytes) } else { 1 };
-        let in_flight = (IN_FLIGHT_PER_CPU * cpus).next_power_of_two().clamp(IN_FLIGHT.0, IN_FLIGHT.1);
-        let in_flight = if wanted.parts.has_block() { in_flight } else { 1 };
-        let targets = match &wanted.wanted {
-            Wanted::Everybody(_) => 1,
-            Wanted::Processes(ids, _) => ids.len().max(1) as u32,
-            Wanted::Cgroups(ids, _) => ids.len().max(1) as u32,
-        };
-        Self {
-            entries: vec![
-                (names::CPUS, cpus),
-                (names::RECENT, cpus * RECENT),
-                (names::TARGETS, targets),
-                (names::IN_FLIGHT, in_flight),
-                (names::IN_FLIGHT_ENDED, in_flight),
-                (names::BLOCK_OWNERS, block),
-                (names::BLOCK_COUNTS, block * cpus),
-                (names::BLOCK_LATENCIES, block * histograms),
-                (names::BLOCK_SLOT_OF, block * IDENTITIES_PER_SLOT),
-                (names::BLOCK_FREE, block),
-                (names::NET_OWNERS, net),
-                (names::NET_COUNTS, net * cpus),
-                (names::NET_SLOT_OF, net * IDENTITIES_PER_SLOT),
-                (names::NET_FREE, net),
-            ],
-        }
-    }
-
-    pub(super) fn entries(&self) -> &[(&'static str, u32)] {
-        &self.entries
-    }
-
-    pub(super) fn of(&self, map: &str) -> u32 {
-        self.entries.iter().find(|(name, _)| *name == map).map_or(0, |&(_, entries)| entries)
+pub(super) fn sizes(wanted: &IoOptions, machine: &Machine) -> Sizes {
+    let cpus = machine.cpu.possible;
+    let slots = |bytes_max: usize, (min, max): (usize, usize), slot_bytes: usize| {
+        (bytes_max / slot_bytes).clamp(min, max) as u32
+    };
+    let lanes = lanes(machine);
+    let histograms = lanes * HISTOGRAMS;
+    let block_bytes = cpus as usize * size_of::<BlockCount>() + histograms as usize * size_of::<Buckets>();
+    let block = if wanted.parts.has_block() { slots(BLOCK_BYTES_MAX, BLOCK_SLOTS, block_bytes) } else { 1 };
+    let net_bytes = cpus as usize * size_of::<NetCount>();
+    let net = if wanted.parts.has_net() { slots(NET_BYTES_MAX, NET_SLOTS, net_bytes) } else { 1 };
+    let in_flight = (IN_FLIGHT_PER_CPU * cpus).next_power_of_two().clamp(IN_FLIGHT.0, IN_FLIGHT.1);
+    let in_flight = if wanted.parts.has_block() { in_flight } else { 1 };
+    let targets = match &wanted.wanted {
+        Wanted::Everybody(_) => 1,
+        Wanted::Processes(ids, _) => ids.len().max(1) as u32,
+        Wanted::Cgroups(ids, _) => ids.len().max(1) as u32,
+    };
+    Sizes {
+        entries: vec![
+            (names::CPUS, cpus),
+            (names::RECENT, cpus * RECENT),
+            (names::TARGETS, targets),
+            (names::IN_FLIGHT, in_flight),
+            (names::IN_FLIGHT_ENDED, in_flight),
+            (names::BLOCK_OWNERS, block),
+            (names::BLOCK_COUNTS, block * cpus),
+            (names::BLOCK_LATENCIES, block * histograms),
+            (names::BLOCK_SLOT_OF, block * IDENTITIES_PER_SLOT),
+            (names::BLOCK_FREE, block),
+            (names::NET_OWNERS, net),
+            (names::NET_COUNTS, net * cpus),
+            (names::NET_SLOT_OF, net * IDENTITIES_PER_SLOT),
+            (names::NET_FREE, net),
+        ],
     }
 }
 
@@ -118,28 +102,21 @@ pub(super) struct Maps {
 
 impl Maps {
     pub(super) fn open(ebpf: &mut Ebpf, sizes: &Sizes) -> Result<Self, LoadError> {
-        let mut memory_bytes = 0;
-        let mut take = |name: &'static str| {
-            let map = ebpf.take_map(name).expect("tests/contract.rs checks the object's maps");
-            memory_bytes += memory_of(&map);
-            map
-        };
-        let block_free = typed(names::BLOCK_FREE, take(names::BLOCK_FREE))?;
-        let net_free = typed(names::NET_FREE, take(names::NET_FREE))?;
-        let targets = typed(names::TARGETS, take(names::TARGETS))?;
+        let mut maps = Taking { ebpf, sizes, memory_bytes: 0 };
         Ok(Self {
-            cpus: mapped(ebpf, names::CPUS, sizes.of(names::CPUS))?,
-            in_flight: mapped(ebpf, names::IN_FLIGHT, sizes.of(names::IN_FLIGHT))?,
-            in_flight_ended: mapped(ebpf, names::IN_FLIGHT_ENDED, sizes.of(names::IN_FLIGHT_ENDED))?,
-            block_owners: mapped(ebpf, names::BLOCK_OWNERS, sizes.of(names::BLOCK_OWNERS))?,
-            block_counts: mapped(ebpf, names::BLOCK_COUNTS, sizes.of(names::BLOCK_COUNTS))?,
-            block_latencies: mapped(ebpf, names::BLOCK_LATENCIES, sizes.of(names::BLOCK_LATENCIES))?,
-            net_owners: mapped(ebpf, names::NET_OWNERS, sizes.of(names::NET_OWNERS))?,
-            net_counts: mapped(ebpf, names::NET_COUNTS, sizes.of(names::NET_COUNTS))?,
-            block_free,
-            net_free,
-            targets,
-            memory_bytes,
+            cpus: maps.mapped(names::CPUS)?,
+            in_flight: maps.mapped(names::IN_FLIGHT)?,
+            in_flight_ended: maps.mapped(names::IN_FLIGHT_ENDED)?,
+            block_owners: maps.mapped(names::BLOCK_OWNERS)?,
+            block_counts: maps.mapped(names::BLOCK_COUNTS)?,
+            block_latencies: maps.mapped(names::BLOCK_LATENCIES)?,
+            net_owners: maps.mapped(names::NET_OWNERS)?,
+            net_counts: maps.mapped(names::NET_COUNTS)?,
+            block_free: maps.typed(names::BLOCK_FREE)?,
+            net_free: maps.typed(names::NET_FREE)?,
+            targets: maps.typed(names::TARGETS)?,
+            // After all that is taken.
+            memory_bytes: maps.memory_bytes,
         })
     }
 

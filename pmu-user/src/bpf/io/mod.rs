@@ -1,7 +1,7 @@
 //! The programs for I/O: block requests and packets of sockets. An object of its own, with its own maps.
 //!
 //! ```text
-//! IoObject::load(options) → enable() → drain() → Traffic … ; dropping it detaches and frees everything
+//! IoObject::open(wanted) → drain() → Traffic … ; dropping it detaches and frees everything
 //! ```
 
 mod attach;
@@ -17,7 +17,7 @@ use pmu_common::{
     name::{self, io::program},
 };
 
-use self::maps::{Maps, Sizes};
+use self::maps::{Maps, sizes};
 use super::{
     Attach, IO_BY_ADDRESS, IO_BY_TYPE, LoadError, Options, Refused, costs_of,
     kernel::{Known, LockedMemory},
@@ -32,6 +32,7 @@ use crate::{
         Class,
         request::{By, Descend, Inherit},
     },
+    untrusted::Untrusted,
 };
 
 /// Whose I/O gets rows of its own. Everyone else's is in rows of the device, so that its totals stay.
@@ -88,15 +89,10 @@ pub enum Bios {
 }
 
 impl Bios {
-    /// Counted if there is such a device below `root` that is larger than nothing.
+    /// Counted if there is such a device: see [`without_requests`](crate::machine::disk::without_requests).
     #[must_use]
-    pub fn if_any(root: &Path) -> Self {
-        let disks = std::fs::read_dir(root.join("sys/block")).into_iter().flatten().flatten();
-        let makes_none = |disk: &Path| {
-            let size = std::fs::read_to_string(disk.join("size")).unwrap_or_default();
-            !disk.join("mq").exists() && size.trim() != "0"
-        };
-        if disks.into_iter().any(|disk| makes_none(&disk.path())) { Self::Counted } else { Self::Ignored }
+    pub const fn if_any(devices: &[Untrusted]) -> Self {
+        if devices.is_empty() { Self::Ignored } else { Self::Counted }
     }
 }
 
@@ -110,17 +106,46 @@ pub struct IoObject {
     by: By,
     maps: Maps,
     net: Result<(), LoadError>,
+    without_bios: Option<LoadError>,
+}
+
+/// What `open` makes with bios if they are wanted; if it cannot, what it makes without them, and why. They come last and
+/// from few devices: nothing else is worse without them.
+fn or_without_bios<T>(
+    wanted: Bios,
+    open: impl Fn(Bios) -> Result<T, LoadError>,
+) -> Result<(T, Option<LoadError>), LoadError> {
+    match open(wanted) {
+        Err(refused) if wanted == Bios::Counted => Ok((open(Bios::Ignored)?, Some(refused))),
+        opened => Ok((opened?, None)),
+    }
 }
 
 impl IoObject {
-    /// Creates the maps and has the kernel verify the programs, in the best way that works. Nothing is attached. Needs
-    /// CAP_BPF and CAP_PERFMON, for packets CAP_NET_ADMIN, too.
+    /// Creates the maps, has the kernel verify the programs in the best way that works, and attaches them: they count from
+    /// here on. Needs CAP_BPF and CAP_PERFMON, for packets CAP_NET_ADMIN, too.
     ///
     /// # Errors
     ///
-    /// The kernel's types are unknown, or it refused a map or a program. If it refuses only those on packets,
-    /// [`IoObject::net`] says why.
-    pub fn load(
+    /// The kernel's types are unknown, or it refused a map or a program. If it refuses only those on packets or on bios,
+    /// [`IoObject::net`] and [`IoObject::bios`] say why.
+    pub fn open(
+        wanted: &IoOptions,
+        machine: &Machine,
+        root: &Path,
+        options: &Options,
+    ) -> Result<Self, LoadError> {
+        let with = |bios: Bios| {
+            let mut object = Self::load(&IoOptions { bios, ..wanted.clone() }, machine, root, options)?;
+            object.enable(&machine.cgroups)?;
+            Ok(object)
+        };
+        let (object, without_bios) = or_without_bios(wanted.bios, with)?;
+        Ok(Self { without_bios, ..object })
+    }
+
+    /// Attaches nothing.
+    fn load(
         wanted: &IoOptions,
         machine: &Machine,
         root: &Path,
@@ -148,7 +173,7 @@ impl IoObject {
         machine: &Machine,
         known: &Known,
     ) -> Result<Self, LoadError> {
-        let sizes = Sizes::new(wanted, machine);
+        let sizes = sizes(wanted, machine);
         let (by, filter, descend) = match &wanted.wanted {
             Wanted::Everybody(by) => (*by, FILTER_NONE, false),
             Wanted::Processes(_, inherit) => (By::Process, FILTER_PROCESSES, *inherit == Inherit::Yes),
@@ -173,7 +198,7 @@ impl IoObject {
         loader.btf(known.types.as_ref()).allow_unsupported_maps();
         loader.verifier_log_level(VerifierLogLevel::STATS);
         loader.override_global(name::CONFIG, &config, true);
-        for &(map, entries) in sizes.entries() {
+        for &(map, entries) in &sizes.entries {
             loader.map_max_entries(map, entries);
         }
         let object = match attach {
@@ -190,7 +215,17 @@ impl IoObject {
         }
         let parts = wanted.parts;
         let bios = wanted.bios;
-        let mut object = Self { ebpf, attach, refused: Vec::new(), parts, bios, by, maps, net: Ok(()) };
+        let mut object = Self {
+            ebpf,
+            attach,
+            refused: Vec::new(),
+            parts,
+            bios,
+            by,
+            maps,
+            net: Ok(()),
+            without_bios: None,
+        };
         object.load_programs(known.types.as_ref())?;
         Ok(object)
     }
@@ -204,6 +239,18 @@ impl IoObject {
         match &self.net {
             Ok(()) => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Why devices that make no requests are not counted although they are wanted; `Ok` if they are.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused a program on bios.
+    pub const fn bios(&self) -> Result<(), &LoadError> {
+        match &self.without_bios {
+            None => Ok(()),
+            Some(error) => Err(error),
         }
     }
 
@@ -252,5 +299,34 @@ impl IoObject {
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         self.maps.memory_bytes() + self.ebpf.maps().map(|(_, map)| memory_of(map)).sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bios, or_without_bios};
+    use crate::bpf::LoadError;
+
+    fn refused(name: &'static str) -> LoadError {
+        LoadError::Attach { name, error: std::io::Error::from_raw_os_error(libc::EINVAL) }
+    }
+
+    #[test]
+    fn a_kernel_that_refuses_bios_still_has_its_requests_counted() {
+        let with = |bios| if bios == Bios::Counted { Err(refused("bio_queue")) } else { Ok(bios) };
+        let (opened, why) = or_without_bios(Bios::Counted, with).unwrap();
+        assert_eq!(opened, Bios::Ignored);
+        assert!(why.unwrap().to_string().contains("`bio_queue`"));
+        let (_, why) = or_without_bios(Bios::Ignored, with).unwrap();
+        assert!(why.is_none(), "nothing is missed that was not wanted");
+    }
+
+    #[test]
+    fn what_is_refused_without_bios_is_the_error() {
+        let never = |bios| -> Result<(), _> {
+            Err(refused(if bios == Bios::Counted { "bio_queue" } else { "complete" }))
+        };
+        let error = or_without_bios(Bios::Counted, never).unwrap_err();
+        assert!(error.to_string().contains("`complete`"), "{error}");
     }
 }

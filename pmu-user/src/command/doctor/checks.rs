@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Check, Status};
 use crate::{
-    bpf::{self, Attach, KERNEL_BTF, Kernel, LoadError, Log, Object, Options, btf::Btf},
+    bpf::{self, Attach, KERNEL_BTF, Kernel, LoadError, Object, Options, btf::Btf},
     machine::{
         Machine,
         cpu::format_list,
@@ -265,8 +265,7 @@ fn verify(
     let request = Request { stacks: Stacks::Yes, owners_max: Some(63), ..Request::default() };
     let plan =
         Plan::new(&request, machine, root).map_err(|error| (error.class(), error.to_string(), error.hint()));
-    let options = Options { attach: None, btf: None, log: Log::Off };
-    let kernel = Kernel::read(root, &options).map_err(refused);
+    let kernel = Kernel::read(root, &Options::default()).map_err(refused);
     Attach::ALL.map(|attach| {
         let result = match (&plan, &kernel) {
             (Ok(plan), Ok(kernel)) => Object::verify(attach, plan, machine, kernel).map_err(refused),

@@ -82,14 +82,17 @@ mod tests {
     use super::print;
     use crate::{
         drain::io::testing::header,
-        machine::io::resctrl::{Monitoring, testing::host},
+        machine::{
+            io::resctrl::{Monitoring, testing::host},
+            testing::processor,
+        },
         view::Format,
     };
 
     #[test]
     fn what_resctrl_tells_is_in_the_plan_that_is_printed() {
         let mut plan = header().plan;
-        plan.monitoring = Monitoring::find(&host().root).unwrap().ok();
+        plan.monitoring = Monitoring::find(&host().root, &processor()).unwrap().ok();
         let mut bytes = Vec::new();
         print(&plan, &mut bytes, Format::Text).unwrap();
         let text = String::from_utf8(bytes).unwrap();

@@ -21,7 +21,7 @@ use super::{
     run::exit_code,
 };
 use crate::{
-    drain::io::IoDrain,
+    drain::{Absent, io::IoDrain},
     machine::{Machine, io::Platform, pmu::catalog::Catalog},
     plan::{
         io::{
@@ -207,6 +207,11 @@ async fn live(
     {
         let enough = duration(enough.as_nanos() as f64);
         output::talk(&format!("the counters take turns: a run shorter than {enough} leaves numbers out"));
+    }
+    if let Some(Absent { what, why }) = session.warning()
+        && !args.quiet
+    {
+        output::talk(&format!("not measured: {what}: {why}"));
     }
     if args.talks() && output::is_watched() {
         output::talk("measuring; Ctrl-C ends it and prints the report");

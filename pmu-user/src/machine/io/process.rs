@@ -1,20 +1,12 @@
-//! What procfs says about processes and devices: open files, mapped files, namespaces, mounts.
+//! What procfs says about processes and devices: open files, mapped files, namespaces, swap.
 //!
 //! Processes come and go, and their names and paths are theirs to choose: whoever vanishes is left out, and every list has
 //! a limit.
 
-use std::{
-    fs::{self, File},
-    io::{self, Read as _},
-    os::unix::ffi::OsStrExt as _,
-    path::Path,
-};
+use std::{fs, io, os::unix::ffi::OsStrExt as _, path::Path};
 
 use super::{Bdf, function::interfaces_in, names, pci::bdf_of};
-use crate::untrusted::Untrusted;
-
-/// Bytes of one file of a process that are looked at.
-const FILE_BYTES_MAX: u64 = 8 << 20;
+use crate::{machine::bytes, untrusted::Untrusted};
 
 /// A process, as far as it may use devices.
 pub(super) struct Process {
@@ -85,12 +77,6 @@ pub(crate) fn name(root: &Path, pid: u32) -> io::Result<Untrusted> {
     Ok(Untrusted::new(comm.strip_suffix(b"\n").unwrap_or(&comm)))
 }
 
-pub(super) fn bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())
 }
@@ -135,32 +121,6 @@ pub(super) fn interfaces(root: &Path, pid: u32) -> Option<Vec<(Untrusted, Bdf)>>
     let same = names.len() == shown.len()
         && shown.iter().all(|one| names.binary_search(&one.name.as_bytes()).is_ok());
     same.then(|| shown.into_iter().filter_map(|one| Some((one.name, one.device?))).collect())
-}
-
-/// A mount, as a process sees it.
-pub(super) struct Mount {
-    /// Number of the block device; that of nothing for file systems that hide theirs.
-    pub(super) number: Option<(u32, u32)>,
-    /// What is mounted: usually a path below `/dev`.
-    pub(super) source: Untrusted,
-    /// Where.
-    pub(super) point: Untrusted,
-}
-
-/// Mounts where a process sees them (proc(5): fields 3 and 5, and the second after `-`); `None` if it is gone.
-pub(super) fn mounts(root: &Path, pid: u32) -> Option<Vec<Mount>> {
-    let text = bytes(&root.join(format!("proc/{pid}/mountinfo"))).ok()?;
-    let mount = |line: &[u8]| {
-        let mut words = line.split(|&byte| byte == b' ').skip(2);
-        let (number, point) = (words.next()?, words.nth(1)?);
-        let source = words.skip_while(|word| *word != b"-").nth(2)?;
-        let number = std::str::from_utf8(number).ok().and_then(|number| {
-            let (major, minor) = number.split_once(':')?;
-            Some((major.parse().ok()?, minor.parse().ok()?))
-        });
-        Some(Mount { number, source: Untrusted::new(source), point: Untrusted::new(point) })
-    };
-    Some(lines(&text).filter_map(mount).collect())
 }
 
 /// Devices and partitions that the kernel swaps to, as paths.

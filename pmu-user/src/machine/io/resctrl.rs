@@ -17,9 +17,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fact, names, process::bytes};
+use super::{Fact, names};
 use crate::{
-    machine::{cpu, read, read_line},
+    machine::{bytes, cpu::Processor, mount, read, read_line},
     untrusted::{Untrusted, exact},
 };
 
@@ -136,16 +136,15 @@ impl MonitoringError {
 }
 
 impl Monitoring {
-    /// Where and what it is below `root`; none if the processor does not count this and nothing is mounted.
+    /// Where and what it is below `root`; none if `processor` does not count this and nothing is mounted.
     ///
     /// # Errors
     ///
     /// It cannot be had.
     #[must_use]
-    pub fn find(root: &Path) -> Option<Result<Self, MonitoringError>> {
+    pub fn find(root: &Path, processor: &Processor) -> Option<Result<Self, MonitoringError>> {
         let Some(point) = mounted(root) else {
-            let info = read(root, "proc/cpuinfo").unwrap_or_default();
-            return cpu::has_flag(&info, "cqm_mbm_total").then(|| Err(not_mounted(root)));
+            return processor.counts_by_group.then(|| Err(not_mounted(root)));
         };
         let info = path_below(root, &point).join("info/L3_MON");
         if !info.is_dir() {
@@ -246,14 +245,10 @@ impl Monitoring {
     }
 }
 
-/// Where the first resctrl is mounted (proc_pid_mounts(5): point and type are fields 2 and 3).
+/// Where the first resctrl is mounted.
 fn mounted(root: &Path) -> Option<Untrusted> {
-    let mounts = bytes(&root.join("proc/mounts")).ok()?;
-    mounts.split(|&byte| byte == b'\n').find_map(|line| {
-        let mut words = line.split(|&byte| byte == b' ').skip(1);
-        let (point, kind) = (words.next()?, words.next()?);
-        (kind == b"resctrl").then(|| Untrusted::new(point))
-    })
+    let mounts = mount::of_process(root, "self").ok()?;
+    mounts.into_iter().find(|mount| mount.kind == b"resctrl").map(|mount| mount.point)
 }
 
 fn not_mounted(root: &Path) -> MonitoringError {

@@ -115,25 +115,14 @@ pub fn left_to_transactions(pmu: &Entry, root: &Path) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::{ARM_CYCLES, Counters, Source, Watchdog, left_to_transactions};
-    use crate::{
-        machine::{
-            cpu::{Cpu, Processor},
-            pmu::{catalog::Catalog, cpuid::Cpuid},
-            testing::Tree,
-        },
-        untrusted::Untrusted,
+    use crate::machine::{
+        pmu::{catalog::Catalog, cpuid::Cpuid},
+        testing::{Tree, processor},
     };
 
     fn counters(tree: &Tree, cpuid: Option<&Cpuid>) -> Counters {
-        let processor = Processor {
-            model: Untrusted::from("Model"),
-            guest: false,
-            tick_ns: 4_000_000,
-            possible: 4,
-            online: vec![Cpu(0)],
-        };
         let catalog = Catalog::read(&tree.root).unwrap();
-        Counters::of(&catalog.pmus[0], &processor, &tree.root, cpuid)
+        Counters::of(&catalog.pmus[0], &processor(), &tree.root, cpuid)
     }
 
     fn intel(model: &str, smt: &str) -> Tree {

@@ -64,12 +64,13 @@ impl Estimates {
     }
 
     /// As [`Estimates::metric`], for a formula that somebody else has evaluated: over the totals of `events`, and over each
-    /// of their replicates.
+    /// of their replicates. Its interval is cut to what its unit can be.
     pub fn evaluated(
         &self,
         events: &[EventIndex],
         estimate: f64,
         replicas: impl Iterator<Item = Option<f64>>,
+        unit: &str,
     ) -> Value {
         let asked = Asked::default();
         for &event in events {
@@ -80,7 +81,10 @@ impl Estimates {
         if asked.freedom.get().is_none() {
             return Value::exact(estimate);
         }
-        asked.value(estimate, replicas.map(|value| value.filter(|value| value.is_finite())))
+        match asked.value(estimate, replicas.map(|value| value.filter(|value| value.is_finite()))) {
+            Value::Known(known) => Value::Known(known.within(unit)),
+            missing => missing,
+        }
     }
 
     /// An event's total, in a replicate or by estimate, noting what was asked for.

@@ -103,6 +103,13 @@ impl Estimates {
         Self { events: parts.into_iter().flat_map(|part| part.events).collect() }
     }
 
+    /// Leaves an event without a total: what was counted of it is not all that was asked for.
+    pub fn forget(&mut self, event: EventIndex, why: String) {
+        if let Some(known) = self.events.get_mut(event.0) {
+            *known = Estimate::Missing(why);
+        }
+    }
+
     /// Number of events, hence end of the indices.
     #[must_use]
     pub fn events(&self) -> usize {

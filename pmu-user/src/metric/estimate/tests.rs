@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Estimates, EventIndex};
+use super::{Estimates, EventIndex, REPLICATES};
 use crate::{
     drain::{SlotId, slice::SliceRow},
     metric::value::{How, Known, Value},
@@ -228,6 +228,23 @@ fn a_metric_covers_as_little_as_its_worst_event() {
     rows.iter_mut().filter(|row| row.group == Some(1)).for_each(|row| row.running_ns = 10 * MS);
     let metric = Estimates::new(&turns(), &rows).metric(|total| Some(total(LEFT)? / total(RIGHT)?));
     assert_eq!(known(&metric).coverage, 0.25);
+}
+
+#[test]
+fn what_a_metric_cannot_be_is_in_no_interval() {
+    let (mut rows, _) = mixed(24);
+    rows.iter_mut().for_each(|row| row.counts[0] += row.slice * 7_919 % 4_001);
+    let estimates = Estimates::new(&turns(), &rows);
+    let within = |estimate: f64, unit: &str| {
+        let replicas =
+            (0..REPLICATES).map(|replicate| estimate + if replicate % 2 == 0 { 1e-5 } else { -1e-5 });
+        let metric = known(&estimates.evaluated(&[RIGHT], estimate, replicas.map(Some), unit));
+        [metric.low, metric.high]
+    };
+    let [low, high] = within(0.0, "MB/s");
+    assert!(low == 0.0 && high > 0.0, "{low} to {high}");
+    let [low, high] = within(99.999_999, "percent");
+    assert!(low < 99.999_999 && high == 100.0, "{low} to {high}");
 }
 
 #[test]

@@ -88,11 +88,7 @@ impl IoMetrics {
 
     /// What one box of one die counted.
     pub(super) fn of_unit(plan: &IoPlan, interval: &IoInterval, unit: &Unit) -> Measured {
-        let boxes = interval.boxes.iter().filter_map(|(&(kind, at), rows)| {
-            let of_kind = plan.kinds.get(kind as usize)?;
-            is_of(of_kind.boxes.get(at as usize)?, unit).then_some((kind, rows.as_slice()))
-        });
-        Self::measure(plan, boxes)
+        Measured::new(plan, interval, |_, site| is_of(site, unit))
     }
 
     /// Bandwidths of a port. Where nothing counts what CPUs read from it by its completions, requests are counted.

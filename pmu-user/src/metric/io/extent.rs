@@ -1,8 +1,11 @@
 //! What a place is, and what can be asked about it: each kind of place has metrics of its own, so only those are computed.
 
 use crate::{
-    metric::formulas::Formulas,
-    table::io::{IoTable, Scope},
+    metric::formulas::{Formulas, Inputs, Results},
+    table::{
+        io::{IoTable, SECONDS, Scope},
+        model::Model,
+    },
 };
 
 /// What a place is.
@@ -30,8 +33,51 @@ pub(super) struct Asked {
     pub(super) metrics: Vec<(u32, Vec<u32>)>,
     /// What any of them needs.
     pub(super) operands: Vec<u32>,
-    /// Their formulas.
-    pub(super) formulas: Formulas,
+    formulas: Formulas,
+    /// Constants of the table, and which of them is the time.
+    constants: (usize, Option<usize>),
+}
+
+impl Asked {
+    /// What can be asked about an extent.
+    pub(super) fn new(table: &IoTable, extent: Extent) -> Self {
+        let is_here = |metric: u32| table.scope(metric).is_some_and(|scope| extent.has(scope));
+        let all = 0..table.model.metrics.len() as u32;
+        let metrics = all.filter(|metric| is_here(*metric));
+        let metrics: Vec<_> = metrics.map(|metric| (metric, table.model.operands_of(metric))).collect();
+        let mut operands: Vec<u32> = metrics.iter().flat_map(|(_, operands)| operands).copied().collect();
+        operands.sort_unstable();
+        operands.dedup();
+        let constants = &table.model.constants;
+        let constants = (constants.len(), constants.iter().position(|name| name == SECONDS));
+        Self { metrics, operands, formulas: Formulas::of(&table.model, is_here), constants }
+    }
+
+    /// Computes every metric from counts by operand over `seconds`; NaN is a count that is not known. Counts of several boxes
+    /// are one: a sum, or their mean ([`IoTable::is_averaged`]).
+    pub(super) fn evaluate(&self, counts: &[f64], seconds: f64, results: &mut Results) {
+        let (constants, time) = self.constants;
+        let mut constants = vec![f64::NAN; constants];
+        if let Some(time) = time {
+            constants[time] = seconds;
+        }
+        self.formulas.evaluate(Inputs { counts, constants: &constants }, results);
+    }
+
+    /// The value of a metric that can be asked about, in its unit.
+    pub(super) fn value(&self, metric: u32, results: &Results) -> Option<f64> {
+        self.formulas.value(metric, results)
+    }
+
+    /// Values of all of them, in their order.
+    pub(super) fn values(&self, results: &Results) -> impl Iterator<Item = Option<f64>> {
+        self.metrics.iter().map(|(metric, _)| self.formulas.value(*metric, results))
+    }
+
+    /// Why a metric has no value although its counts are known. Meaningless if it has one.
+    pub(super) fn why(&self, metric: u32, model: &Model, results: &Results) -> String {
+        self.formulas.why(metric, model, results).words(model)
+    }
 }
 
 impl Extent {
@@ -49,16 +95,7 @@ impl Extent {
 
 /// What can be asked about each extent, in their order.
 pub(super) fn asked(table: &IoTable) -> [Asked; 5] {
-    ALL.map(|extent| {
-        let is_here = |metric: u32| table.scope(metric).is_some_and(|scope| extent.has(scope));
-        let all = 0..table.model.metrics.len() as u32;
-        let metrics = all.filter(|metric| is_here(*metric));
-        let metrics: Vec<_> = metrics.map(|metric| (metric, table.model.operands_of(metric))).collect();
-        let mut operands: Vec<u32> = metrics.iter().flat_map(|(_, operands)| operands).copied().collect();
-        operands.sort_unstable();
-        operands.dedup();
-        Asked { metrics, operands, formulas: Formulas::of(&table.model, is_here) }
-    })
+    ALL.map(|extent| Asked::new(table, extent))
 }
 
 #[cfg(test)]

@@ -153,7 +153,11 @@ impl Levels {
                 }
             }
             for ((die, _), slices) in slices {
-                if let Some((value, seconds)) = metrics.of_slice(&wanted, &slices) {
+                // The others' sum would be too low.
+                let boxes = plan.kinds[kind].boxes.iter().filter(|site| site.die == die).count();
+                if slices.len() == boxes
+                    && let Some((value, seconds)) = metrics.of_slice(&wanted, &slices)
+                {
                     self.series.entry((at, die)).or_default().add(value, seconds);
                 }
             }

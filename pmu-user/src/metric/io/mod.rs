@@ -7,13 +7,13 @@ mod check;
 mod choice;
 mod devices;
 mod extent;
-pub mod formulas;
 mod groups;
 mod inlets;
 pub mod latency;
 mod levels;
 pub mod link;
 mod maximum;
+mod measured;
 pub mod offline;
 mod places;
 mod report;
@@ -30,8 +30,9 @@ pub use self::{
     groups::{missing as groups_missing, rows as groups_rows},
     levels::{Basis, Level, LevelReport, Levels},
     maximum::{maxima, utilization},
+    measured::Measured,
     places::{Place, places},
     report::{IoReport, Label, Row, Subject},
-    totals::{IoMetrics, Measured},
+    totals::IoMetrics,
     traffic::{Names, rows as traffic_rows},
 };

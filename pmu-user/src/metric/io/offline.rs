@@ -5,13 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::{
-    formulas::IoFormulas,
+    extent::{Asked, Extent},
     link::{self, Link, SpeedError, Traffic},
 };
 use crate::{
-    metric::value::Value,
+    metric::{formulas::Results, value::Value},
     table::io::{IoTable, Of},
 };
+
+/// Names of events that a reason lists before it only counts.
+const NAMED_MAX: usize = 3;
 
 /// What a file of counts says.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -105,17 +108,37 @@ pub fn evaluate(table: &IoTable, counted: &Counted) -> Result<Evaluated, Counted
 /// Every metric that can be computed for `of` from counts by operand over `seconds`; NaN is a count that is not known.
 #[must_use]
 pub fn values(table: &IoTable, counts: &[f64], seconds: f64, of: Of) -> Vec<EvaluatedMetric> {
-    let mut formulas = IoFormulas::new(table);
-    formulas.evaluate(counts, seconds, of);
-    let metrics = (0_u32..).zip(&table.model.metrics).filter(|(index, _)| formulas.answers(*index));
-    let evaluated = metrics.map(|(index, metric)| EvaluatedMetric {
-        name: metric.name.clone(),
-        unit: metric.unit.clone(),
-        scope: metric.domain.clone(),
-        definition: metric.groups.join(" "),
-        value: formulas.value(index).map_or_else(|| Value::Missing(formulas.why(index)), Value::exact),
-    });
-    evaluated.collect()
+    let asked = Asked::new(table, if of == Of::All { Extent::Whole } else { Extent::Part });
+    let (counts, mut results) = (table.counts_of(counts, of), Results::default());
+    asked.evaluate(&counts, seconds, &mut results);
+    let why = |metric: u32, operands: &[u32]| {
+        uncounted(table, &counts, operands).unwrap_or_else(|| asked.why(metric, &table.model, &results))
+    };
+    let evaluated = |((index, operands), value): (&(u32, Vec<u32>), Option<f64>)| {
+        let metric = &table.model.metrics[*index as usize];
+        EvaluatedMetric {
+            name: metric.name.clone(),
+            unit: metric.unit.clone(),
+            scope: metric.domain.clone(),
+            definition: metric.groups.join(" "),
+            value: value.map_or_else(|| Value::Missing(why(*index, operands)), Value::exact),
+        }
+    };
+    asked.metrics.iter().zip(asked.values(&results)).map(evaluated).collect()
+}
+
+/// Which operands of a metric were not counted, if any.
+fn uncounted(table: &IoTable, counts: &[f64], operands: &[u32]) -> Option<String> {
+    let unknown = |operand: &&u32| counts.get(**operand as usize).is_none_or(|count| count.is_nan());
+    let missing: Vec<&str> =
+        operands.iter().filter(unknown).filter_map(|operand| table.operand(*operand)).collect();
+    let named = missing.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+    match missing.len() {
+        0 => None,
+        1 => Some(format!("{named} was not counted")),
+        count if count <= NAMED_MAX => Some(format!("{named} were not counted")),
+        count => Some(format!("{named} and {} more were not counted", count - NAMED_MAX)),
+    }
 }
 
 /// Counts by operand: by the exact name, else in any case.
@@ -255,5 +278,49 @@ mod tests {
         assert_eq!(negative.to_string(), "`UNC_I_FAF_INSERTS` cannot be -5: a count is 0 or more");
         let speed = error(r#"{"seconds": 1, "counts": {}, "link": {"speed": "fast", "width": 1}}"#);
         assert_eq!(speed.to_string(), "link: `fast` is no link speed, as `16.0 GT/s PCIe` is one");
+    }
+
+    /// What is said about a metric by name; none if it is no answer to this question.
+    fn answer(table: &IoTable, counts: &[f64], seconds: f64, of: Of, name: &str) -> Option<Value> {
+        let evaluated = values(table, counts, seconds, of);
+        evaluated.into_iter().find(|metric| metric.name == name).map(|metric| metric.value)
+    }
+
+    fn operand(table: &IoTable, name: &str) -> u32 {
+        table.model.operands.iter().position(|known| known == name).unwrap() as u32
+    }
+
+    #[test]
+    fn every_question_is_answered_from_its_own_counts() {
+        let table = load("icelakex").unwrap();
+        let mut counts = vec![f64::NAN; table.model.operands.len()];
+        let read = "pcie.inbound_read_bw";
+        let of = |counts: &[f64], of: Of| answer(&table, counts, 2.0, of, read).unwrap();
+        assert!(of(&counts, Of::Part(1)).known().is_none(), "nothing was counted yet");
+        counts[operand(&table, "UNC_IIO_DATA_REQ_OF_CPU.MEM_READ.PART1") as usize] = 500_000.0;
+        assert_eq!(of(&counts, Of::Part(1)), Value::exact(1.0));
+        let Value::Missing(why) = of(&counts, Of::All) else { panic!("other parts were not counted") };
+        assert!(why.contains("and 4 more"), "{why}");
+        assert_eq!(answer(&table, &counts, 2.0, Of::Part(1), "vtd.iotlb_miss"), None);
+    }
+
+    #[test]
+    fn the_latency_of_two_stacks_is_not_half_of_one() {
+        let table = load("icelakex").unwrap();
+        let stack = [
+            ("UNC_IIO_CLOCKTICKS", 1e9),
+            ("UNC_IIO_COMP_BUF_OCCUPANCY.CMPD.ALL_PARTS", 4e8),
+            ("UNC_IIO_COMP_BUF_INSERTS.CMPD.ALL_PARTS", 1e6),
+        ];
+        let latency = |stacks: u32| {
+            let mut counts = vec![f64::NAN; table.model.operands.len()];
+            for (name, count) in stack {
+                let operand = operand(&table, name);
+                let share = if table.is_averaged(operand) { stacks } else { 1 };
+                counts[operand as usize] = count * f64::from(stacks) / f64::from(share);
+            }
+            answer(&table, &counts, 1.0, Of::All, "pcie.inbound_read_latency").unwrap()
+        };
+        assert_eq!((latency(1), latency(2)), (Value::exact(400.0), Value::exact(400.0)));
     }
 }

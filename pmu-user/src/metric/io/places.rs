@@ -153,11 +153,6 @@ impl IoMetrics {
         place: Place,
         wanted: impl Fn(&str) -> bool,
     ) -> Measured {
-        let boxes = interval.boxes.iter().filter_map(|(&(kind, at), rows)| {
-            let of_kind = plan.kinds.get(kind as usize)?;
-            let site = of_kind.boxes.get(at as usize)?;
-            (wanted(&of_kind.name) && place.holds(&of_kind.name, site)).then_some((kind, rows.as_slice()))
-        });
-        Self::measure(plan, boxes)
+        Measured::new(plan, interval, |kind, site| wanted(&kind.name) && place.holds(&kind.name, site))
     }
 }

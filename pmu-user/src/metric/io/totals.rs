@@ -1,24 +1,19 @@
 //! Every metric of the boxes that belong to one place, from what they counted in turns.
-//!
-//! Boxes of a kind take turns in step, so their slices are added up and estimated as one; kinds are estimated apart, since
-//! their turns have nothing to do with each other, and come together in the formulas.
-
-use std::collections::BTreeMap;
 
 use super::{
     extent::{Asked, Extent, asked},
+    measured::Measured,
     terms::{Source, Terms},
 };
 use crate::{
-    drain::{io::BoxSlice, slice::SliceRow},
+    drain::io::BoxSlice,
     metric::{
-        estimate::{Estimates, EventIndex, REPLICATES},
-        formulas::{Inputs, Results},
+        estimate::{EventIndex, REPLICATES},
+        formulas::Results,
         value::Value,
     },
-    model::slice::sums,
     plan::io::{BoxKind, IoPlan},
-    table::io::{IoTable, Of, SECONDS, part_of},
+    table::io::{IoTable, Of, part_of},
 };
 
 /// A table ready to be evaluated for what a plan counts.
@@ -51,16 +46,6 @@ struct Sources {
     firsts: Vec<usize>,
 }
 
-/// What the boxes of one place counted.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    estimates: Estimates,
-    /// Kinds of the plan that the place has boxes of: where its events begin, and how many boxes were added up.
-    kinds: BTreeMap<u32, (usize, usize)>,
-    /// Time that was counted, in s: of the kind that counted longest.
-    pub(super) seconds: f64,
-}
-
 impl IoMetrics {
     /// Prepares `table` for what `plan` counts.
     #[must_use]
@@ -74,39 +59,15 @@ impl IoMetrics {
         Self { operands, asked: asked(&table), kinds, table }
     }
 
-    /// Adds up what boxes counted: for each box of a place, its kind and its slices.
-    #[must_use]
-    pub fn measure<'a>(plan: &IoPlan, boxes: impl IntoIterator<Item = (u32, &'a [SliceRow])>) -> Measured {
-        let mut by_kind: BTreeMap<u32, (usize, Vec<&SliceRow>)> = BTreeMap::new();
-        for (kind, rows) in boxes {
-            let (count, all) = by_kind.entry(kind).or_default();
-            *count += 1;
-            all.extend(rows);
-        }
-        let (mut first, mut kinds, mut parts) = (0, BTreeMap::new(), Vec::new());
-        let mut seconds: f64 = 0.0;
-        for (kind, (count, rows)) in by_kind {
-            let Some(turns) = plan.kinds.get(kind as usize).map(|kind| &kind.turns) else { continue };
-            let rows = sums(rows);
-            let time_ns: u64 = rows.iter().map(|row| row.time_ns).sum();
-            seconds = seconds.max(time_ns as f64 / 1e9 / count as f64);
-            let estimates = Estimates::new(turns, &rows);
-            kinds.insert(kind, (first, count));
-            first += estimates.events();
-            parts.push(estimates);
-        }
-        Measured { estimates: Estimates::joined(parts), kinds, seconds }
-    }
-
     /// Every metric that means something for a place, in the table's order; `of` says whether all of it is meant or one part.
     #[must_use]
     pub(super) fn evaluate(&self, measured: &Measured, extent: Extent, of: Of) -> Vec<(u32, Value)> {
         let asked = &self.asked[extent as usize];
         let estimates = &measured.estimates;
-        let (constants, terms) = (self.constants(measured.seconds), self.terms(asked, measured, of));
+        let terms = self.terms(asked, measured, of);
         let (mut counts, mut results) = (Vec::new(), Results::default());
         terms.fill(&mut counts, |event| estimates.total(event));
-        asked.formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
+        asked.evaluate(&counts, measured.seconds, &mut results);
         let events: Vec<_> =
             asked.metrics.iter().map(|(_, operands)| self.events(operands, measured, of)).collect();
         let mut replicas: Vec<Option<f64>> = Vec::new();
@@ -115,24 +76,23 @@ impl IoMetrics {
             let mut results = Results::default();
             for replicate in 0..REPLICATES {
                 terms.fill(&mut counts, |event| estimates.replicate(event, replicate));
-                asked.formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
-                let values = asked.metrics.iter().map(|(metric, _)| asked.formulas.value(*metric, &results));
-                replicas.extend(values);
+                asked.evaluate(&counts, measured.seconds, &mut results);
+                replicas.extend(asked.values(&results));
             }
         }
         let value = |(at, events): (usize, Result<Vec<EventIndex>, String>)| {
             let metric = asked.metrics[at].0;
-            let value = match (events, asked.formulas.value(metric, &results)) {
+            let value = match (events, asked.value(metric, &results)) {
                 (Err(why), _) => Value::Missing(why),
                 (Ok(events), Some(estimate)) => {
                     let replicas = replicas.iter().skip(at).step_by(asked.metrics.len()).copied();
-                    estimates.evaluated(&events, estimate, replicas)
+                    let unit = &self.table.model.metrics[metric as usize].unit;
+                    estimates.evaluated(&events, estimate, replicas, unit)
                 }
                 (Ok(events), None) => {
                     let missing = events.iter().find_map(|&event| estimates.why_missing(event));
-                    let why = || asked.formulas.why(metric, &self.table.model, &results);
-                    let words = || why().words(&self.table.model);
-                    Value::Missing(missing.map_or_else(words, str::to_owned))
+                    let why = || asked.why(metric, &self.table.model, &results);
+                    Value::Missing(missing.map_or_else(why, str::to_owned))
                 }
             };
             (metric, value)
@@ -167,16 +127,10 @@ impl IoMetrics {
         };
         let counts: Vec<f64> = self.operands.iter().zip(&kind.operands).map(count).collect();
         let mut results = Results::default();
-        let constants = self.constants(seconds);
-        let formulas = &self.asked[Extent::Whole as usize].formulas;
-        formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
-        let values = metrics.iter().map(|&metric| formulas.value(metric, &results));
+        let asked = &self.asked[Extent::Whole as usize];
+        asked.evaluate(&counts, seconds, &mut results);
+        let values = metrics.iter().map(|&metric| asked.value(metric, &results));
         Some((values.sum::<Option<f64>>()?, seconds))
-    }
-
-    fn constants(&self, seconds: f64) -> Vec<f64> {
-        let constants = self.table.model.constants.iter();
-        constants.map(|name| if name == SECONDS { seconds } else { f64::NAN }).collect()
     }
 
     /// Every event that the boxes of a place counted, with its count.

@@ -184,7 +184,8 @@ impl Prepared {
         match self.formulas.value(metric, results) {
             Some(estimate) => {
                 let of_metric = replicas.iter().skip(metric as usize).step_by(self.model.metrics.len());
-                estimates.evaluated(events, estimate, of_metric.copied())
+                let unit = &self.model.metrics[metric as usize].unit;
+                estimates.evaluated(events, estimate, of_metric.copied(), unit)
             }
             None => Value::Missing(self.formulas.why(metric, &self.model, results).words(&self.model)),
         }

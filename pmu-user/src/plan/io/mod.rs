@@ -134,7 +134,7 @@ impl IoPlan {
                 plan.missing.push(Lost { row: "PCIe, memory and links between sockets".to_owned(), why });
             }
         }
-        plan.monitor(Monitoring::find(root));
+        plan.monitor(Monitoring::find(root, &machine.cpu));
         Ok(plan)
     }
 

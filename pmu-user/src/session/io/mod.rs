@@ -132,6 +132,12 @@ impl IoSession {
         self.rotations.iter_mut().for_each(|rotation| rotation.start(tick));
     }
 
+    /// What others have here and this host refused: a run without it looks complete.
+    #[must_use]
+    pub fn warning(&self) -> Option<&Absent> {
+        self.counted.as_ref()?.uncounted.as_ref()
+    }
+
     fn due(&self) -> Option<Instant> {
         self.rotations.iter().filter_map(Rotation::due).min()
     }

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     bpf::{
-        LoadError, Log, Options,
+        LoadError, Options,
         io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
     drain::{
@@ -19,14 +19,23 @@ use crate::{
             traffic::Traffic,
         },
     },
-    machine::{Machine, cgroup::Layout, disk::name_of},
+    machine::{
+        Machine,
+        cgroup::Layout,
+        disk::{name_of, without_requests},
+    },
     plan::{Target, io::IoPlan, request::By},
     untrusted::Untrusted,
 };
 
+/// Devices that a reason names before it only counts.
+const NAMED_MAX: usize = 4;
+
 /// Programs that count block requests and packets.
 pub(super) struct Counted {
     object: IoObject,
+    /// Disks that are not counted although others are, and why.
+    pub(super) uncounted: Option<Absent>,
     layout: Layout,
     /// Cgroups whose names have been told.
     named: BTreeSet<u64>,
@@ -56,15 +65,17 @@ impl Counted {
                 Wanted::Cgroups(cgroups.iter().map(|cgroup| cgroup.id).collect(), plan.descend)
             }
         };
-        let options = IoOptions { wanted, parts: Parts::Both, bios: Bios::if_any(root) };
-        let mut object =
-            IoObject::load(&options, machine, root, &Options { attach: None, btf: None, log: Log::Off })?;
-        object.enable(&machine.cgroups)?;
+        let disks = without_requests(root);
+        let options = IoOptions { wanted, parts: Parts::Both, bios: Bios::if_any(&disks) };
+        let object = IoObject::open(&options, machine, root, &Options::default())?;
         if let Err(error) = object.net() {
             missing.push(Absent { what: "packets".to_owned(), why: error.to_string() });
         }
+        let uncounted = object.bios().err().map(|error| uncounted(&disks, error));
+        missing.extend(uncounted.clone());
         Ok(Self {
             object,
+            uncounted,
             layout: machine.cgroups.clone(),
             named: BTreeSet::new(),
             disks: BTreeSet::new(),
@@ -118,5 +129,31 @@ impl Counted {
 
     pub(super) fn map_bytes(&self) -> u64 {
         self.object.map_bytes()
+    }
+}
+
+/// Disks whose programs were refused.
+fn uncounted(disks: &[Untrusted], why: &LoadError) -> Absent {
+    let named: Vec<_> = disks.iter().take(NAMED_MAX).map(Untrusted::terminal).collect();
+    let more = match disks.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Absent { what: format!("block requests of {}{more}", named.join(", ")), why: why.in_short() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LoadError, Untrusted, uncounted};
+
+    #[test]
+    fn disks_whose_programs_were_refused_are_named_with_the_reason() {
+        let error = std::io::Error::from_raw_os_error(libc::EINVAL);
+        let refused = LoadError::Attach { name: "bio_queue", error };
+        let disks: Vec<Untrusted> = (0..6).map(|number| format!("dm-{number}").as_str().into()).collect();
+        let few = uncounted(&disks[..2], &refused);
+        assert_eq!(few.what, "block requests of dm-0, dm-1");
+        assert!(few.why.starts_with("cannot attach the BPF program `bio_queue`: "), "{}", few.why);
+        assert_eq!(uncounted(&disks, &refused).what, "block requests of dm-0, dm-1, dm-2, dm-3 and 2 more");
     }
 }

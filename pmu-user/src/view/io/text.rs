@@ -140,13 +140,6 @@ fn one(into: &mut dyn Write, style: &Style, title: &str, kind: &str, rows: &[&Ro
     if metrics.is_empty() {
         return why(into, &reasons);
     }
-    let titles: Vec<String> = metrics.iter().map(|(metric, unit)| title_of(metric, unit)).collect();
-    let mut columns = vec![(kind, Align::Left)];
-    columns.extend(titles.iter().map(|title| (title.as_str(), Align::Right)));
-    let apportioned = rows.iter().any(|row| matches!(row.label, Label::Apportioned { .. }));
-    if apportioned {
-        columns.push(("share (told apart)", Align::Left));
-    }
     let mut by_subject: Vec<(&Subject, Vec<&Row>)> = Vec::new();
     for row in rows {
         match by_subject.iter_mut().find(|(subject, _)| *subject == &row.subject) {
@@ -154,20 +147,13 @@ fn one(into: &mut dyn Write, style: &Style, title: &str, kind: &str, rows: &[&Ro
             None => by_subject.push((&row.subject, vec![row])),
         }
     }
-    let mut table = Table::new(&columns);
-    for (subject, rows) in by_subject.iter().take(style.rows_max) {
-        let cell = |metric: &(&str, &str)| {
-            let row = rows.iter().find(|row| row.metric == metric.0)?;
-            row.value.known().map(|known| number(known, metric.1))
-        };
-        let mut cells = vec![subject_name(subject)];
-        cells.extend(metrics.iter().map(|metric| cell(metric).unwrap_or_else(|| "–".to_owned())));
-        if apportioned {
-            cells.push(
-                rows.iter().map(|row| share(&row.label)).find(|text| !text.is_empty()).unwrap_or_default(),
-            );
-        }
-        table.row(cells);
+    let shown = &by_subject[..by_subject.len().min(style.rows_max)];
+    let columns = columns(&metrics, shown);
+    let titles = columns.iter().map(|column| (column.title.as_str(), column.align));
+    let mut table = Table::new(&[(kind, Align::Left)].into_iter().chain(titles).collect::<Vec<_>>());
+    for (at, (subject, _)) in shown.iter().enumerate() {
+        let cells = columns.iter().map(|column| column.cells[at].clone());
+        table.row([subject_name(subject)].into_iter().chain(cells).collect());
     }
     table.write(into, COLUMNS)?;
     if by_subject.len() > style.rows_max {
@@ -176,6 +162,35 @@ fn one(into: &mut dyn Write, style: &Style, title: &str, kind: &str, rows: &[&Ro
     let notes: BTreeSet<&str> = rows.iter().filter_map(|row| row.note.as_deref()).collect();
     notes.iter().take(style.rows_max).try_for_each(|note| writeln!(into, "  {COLUMNS}{note}{COLUMNS:#}"))?;
     why(into, &reasons)
+}
+
+/// A column behind the subjects, with a cell for each of them.
+struct Column {
+    title: String,
+    align: Align,
+    cells: Vec<String>,
+}
+
+/// A column a metric, each followed by what of it is apportioned: directions have shares of their own. Neighbours whose shares
+/// are the same have one column of them.
+fn columns(metrics: &[(&str, &str)], subjects: &[(&Subject, Vec<&Row>)]) -> Vec<Column> {
+    let cells = |metric: &str, cell: &dyn Fn(&Row) -> Option<String>, none: &str| -> Vec<String> {
+        let row = |rows: &[&Row]| rows.iter().find(|row| row.metric == metric).and_then(|row| cell(row));
+        subjects.iter().map(|(_, rows)| row(rows).unwrap_or_else(|| none.to_owned())).collect()
+    };
+    let shares = |&(metric, _): &(&str, &str)| cells(metric, &|row| share(&row.label), "");
+    let mut columns = Vec::new();
+    for (at, column) in metrics.iter().enumerate() {
+        let (metric, unit) = *column;
+        let numbers = cells(metric, &|row| row.value.known().map(|known| number(known, unit)), "–");
+        columns.push(Column { title: title_of(metric, unit), align: Align::Right, cells: numbers });
+        let of_it = shares(column);
+        let again = metrics.get(at + 1).is_some_and(|next| shares(next) == of_it);
+        if !again && of_it.iter().any(|share| !share.is_empty()) {
+            columns.push(Column { title: "share (told apart)".to_owned(), align: Align::Left, cells: of_it });
+        }
+    }
+    columns
 }
 
 /// Why numbers are missing, as far as there is room for it.
@@ -232,10 +247,12 @@ pub(super) fn number(known: &Known, unit: &str) -> String {
     format!("{estimate} ±{}", percent(reach / known.estimate.abs()))
 }
 
-fn share(label: &Label) -> String {
+fn share(label: &Label) -> Option<String> {
     match label {
-        Label::Apportioned { share, coverage } => format!("{} ({})", percent(*share), percent(*coverage)),
-        Label::Measured | Label::System => String::new(),
+        Label::Apportioned { share, coverage } => {
+            Some(format!("{} ({})", percent(*share), percent(*coverage)))
+        }
+        Label::Measured | Label::System => None,
     }
 }
 
@@ -290,7 +307,43 @@ fn trust(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<(
 
 #[cfg(test)]
 mod tests {
-    use super::{family_of, shortened, title_of};
+    use super::{Label, Row, Style, Subject, Value, family_of, one, shortened, title_of};
+    use crate::{drain::Owner, metric::io::Place, untrusted::Untrusted};
+
+    /// A number of an owner, apportioned by this share.
+    fn apportioned(metric: &str, share: f64) -> Row {
+        let owner = Owner::Cgroup { id: 7, path: Untrusted::from("/web") };
+        Row {
+            subject: Subject::Owner(owner, Box::new(Subject::Place(Place::Platform))),
+            metric: format!("pcie.{metric}"),
+            unit: "MB/s".to_owned(),
+            value: Value::exact(1000.0 * share),
+            label: Label::Apportioned { share, coverage: 0.9 },
+            note: None,
+        }
+    }
+
+    #[test]
+    fn each_direction_has_its_own_share() {
+        let lines = |rows: &[Row]| -> [Vec<String>; 2] {
+            let mut bytes = Vec::new();
+            let style = Style { rows_max: 20, blocks: false };
+            one(&mut bytes, &style, "PCIe", "owner", &rows.iter().collect::<Vec<_>>()).unwrap();
+            let text = anstream::adapter::strip_str(std::str::from_utf8(&bytes).unwrap()).to_string();
+            let table = text.lines().filter(|line| line.contains("bw MB/s") || line.contains("web"));
+            let columns = table.map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()));
+            let columns: Vec<Vec<String>> = columns.map(|cells| cells.map(str::to_owned).collect()).collect();
+            columns.try_into().unwrap()
+        };
+        let (write, read) = (apportioned("inbound_write_bw", 0.25), apportioned("inbound_read_bw", 0.75));
+        let [titles, cells] = lines(&[write.clone(), read]);
+        let share = "share (told apart)";
+        assert_eq!(titles[1..], ["inbound_write_bw MB/s", share, "inbound_read_bw MB/s", share]);
+        assert_eq!(cells[1..], ["250", "25.0 % (90.0 %)", "750", "75.0 % (90.0 %)"]);
+        let [titles, cells] = lines(&[write, apportioned("outbound_write_bw", 0.25)]);
+        assert_eq!(titles[1..], ["inbound_write_bw MB/s", "outbound_write_bw MB/s", share]);
+        assert_eq!(cells[1..], ["250", "250", "25.0 % (90.0 %)"]);
+    }
 
     #[test]
     fn a_metric_stands_in_its_familys_table() {

@@ -11,11 +11,12 @@ use std::{
 use super::{Check, MOUNT_V2, Status, ok, worse};
 use crate::{
     bpf::{
-        LoadError, Log, Options,
+        LoadError, Options,
         io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
     machine::{
-        Machine, cpu,
+        Machine,
+        cpu::{self, Processor},
         io::{
             Platform,
             bdf::Bdf,
@@ -51,32 +52,25 @@ pub(super) fn all(machine: &Machine, privileges: &Privileges, root: &Path) -> an
 
 /// Attaches the programs for a moment: only then has the kernel said everything.
 fn programs(machine: &Machine, privileges: &Privileges, root: &Path) -> Vec<Check> {
-    let attached = |bios| -> Result<IoObject, LoadError> {
-        let wanted = IoOptions { wanted: Wanted::Everybody(By::Cgroup), parts: Parts::Both, bios };
-        let options = Options { attach: None, btf: None, log: Log::Off };
-        let mut object = IoObject::load(&wanted, machine, root, &options)?;
-        object.enable(&machine.cgroups)?;
-        Ok(object)
-    };
-    let refused = |status, name, error: LoadError, disables: &str| {
-        worse(status, name, error.to_string(), disables, &error.hint(privileges).unwrap_or_default())
-    };
-    let found = |object: &IoObject| format!("load and attach ({})", object.attach_kind().name());
-    let (requests, bios) = ("io programs (block)", "io programs (bios)");
-    let (object, bios) = match attached(Bios::Counted) {
-        Ok(object) => {
-            let bios = ok(bios, found(&object));
-            (object, bios)
+    let wanted = IoOptions { wanted: Wanted::Everybody(By::Cgroup), parts: Parts::Both, bios: Bios::Counted };
+    let requests = "io programs (block)";
+    let object = match IoObject::open(&wanted, machine, root, &Options::default()) {
+        Ok(object) => object,
+        Err(error) => {
+            let fix = error.hint(privileges).unwrap_or_default();
+            return vec![worse(Status::Missing, requests, error.to_string(), "pmbpf io", &fix)];
         }
-        Err(error) => match attached(Bios::Ignored) {
-            Ok(object) => {
-                let disables = "pmbpf io where disks make no requests (dm, md, zram)";
-                (object, refused(Status::Limited, bios, error, disables))
-            }
-            Err(error) => return vec![refused(Status::Missing, requests, error, "pmbpf io")],
-        },
     };
-    vec![ok(requests, found(&object)), bios, packets(&object, machine, privileges)]
+    let found = format!("load and attach ({})", object.attach_kind().name());
+    let bios = bios(object.bios(), &found, privileges);
+    vec![ok(requests, found), bios, packets(&object, machine, privileges)]
+}
+
+fn bios(loaded: Result<(), &LoadError>, found: &str, privileges: &Privileges) -> Check {
+    let name = "io programs (bios)";
+    let Err(error) = loaded else { return ok(name, found) };
+    let disables = "requests of disks that make none themselves (dm, md, zram)";
+    worse(Status::Limited, name, error.to_string(), disables, &error.hint(privileges).unwrap_or_default())
 }
 
 fn packets(object: &IoObject, machine: &Machine, privileges: &Privileges) -> Check {
@@ -103,7 +97,7 @@ fn counters(machine: &Machine, privileges: &Privileges, root: &Path) -> anyhow::
         table(&plan, &identity)?,
         free_running(&plan),
         ports(&platform, &plan, privileges),
-        monitoring(root),
+        monitoring(root, &machine.cpu),
     ])
 }
 
@@ -201,9 +195,9 @@ fn ports(platform: &Platform, plan: &IoPlan, privileges: &Privileges) -> Check {
     worse(status, name, found, "PCIe by device", fix)
 }
 
-fn monitoring(root: &Path) -> Check {
+fn monitoring(root: &Path, processor: &Processor) -> Check {
     let (name, disables) = ("resctrl monitoring", "memory traffic of CPUs by owner");
-    match Monitoring::find(root) {
+    match Monitoring::find(root, processor) {
         None => worse(Status::Missing, name, "the processor does not count by group", disables, ""),
         Some(Err(error)) => {
             worse(Status::Missing, name, error.to_string(), disables, error.fix().unwrap_or_default())

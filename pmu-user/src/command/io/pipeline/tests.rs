@@ -24,7 +24,7 @@ use crate::{
                 testing::{group, host},
             },
         },
-        testing::Tree,
+        testing::{Tree, processor},
     },
     session::io::groups::Monitored,
     untrusted::Untrusted,
@@ -114,7 +114,7 @@ fn a_recording_may_hold_anything() {
         ];
         drain.groups = Some(Groups { at_ns: u64::MAX - tick as u64, rows, untold: Vec::new() });
     }
-    header.plan.monitoring = Monitoring::find(&host().root).unwrap().ok();
+    header.plan.monitoring = Monitoring::find(&host().root, &processor()).unwrap().ok();
     let mut hasty = header.clone();
     hasty.plan.interval = Some(Duration::from_nanos(1));
     for header in [&header, &hasty] {
@@ -185,7 +185,7 @@ fn groups_of_a_host_become_rows_of_their_owners_in_every_format() {
     let mut header = header();
     header.plan.kinds.clear();
     header.plan.interval = None;
-    header.plan.monitoring = Monitoring::find(&tree.root).unwrap().ok();
+    header.plan.monitoring = Monitoring::find(&tree.root, &processor()).unwrap().ok();
     let layout = Layout { v2: Some(tree.root.join("sys/fs/cgroup")), v1: Vec::new() };
     let reader = Monitored::new(&header.plan, &layout, &tree.root, None).unwrap();
     let mut drains = Vec::new();

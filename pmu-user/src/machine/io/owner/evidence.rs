@@ -7,11 +7,14 @@ use std::{
 
 use super::User;
 use crate::{
-    machine::io::{
-        Platform,
-        bdf::Bdf,
-        function::Class,
-        process::{self, Process},
+    machine::{
+        io::{
+            Platform,
+            bdf::Bdf,
+            function::Class,
+            process::{self, Process},
+        },
+        mount,
     },
     untrusted::Untrusted,
 };
@@ -128,8 +131,8 @@ fn mounts(root: &Path, platform: &Platform, processes: &[Process], found: &mut B
         }
     }
     for (space, members) in spaces {
-        let mounts = members.iter().find_map(|member| process::mounts(root, member.pid)).unwrap_or_default();
-        for mount in mounts {
+        let mounts = members.iter().find_map(|member| mount::of_process(root, &member.pid.to_string()).ok());
+        for mount in mounts.unwrap_or_default() {
             let of_number = mount.number.and_then(|number| carriers.numbers.get(&number).cloned());
             for bdf in of_number.unwrap_or_else(|| carriers.of_path(&mount.source)) {
                 let evidence = found.entry(bdf).or_default();

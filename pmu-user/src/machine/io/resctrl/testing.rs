@@ -5,10 +5,15 @@ use crate::machine::testing::Tree;
 /// Where it is mounted.
 pub(crate) const POINT: &str = "sys/fs/resctrl";
 
+/// Its mounts, as the kernel lists them.
+pub(crate) const MOUNTS: &str = "\
+    24 30 0:22 / /proc rw,nosuid - proc proc rw\n\
+    41 31 0:38 / /sys/fs/resctrl rw,relatime shared:12 - resctrl resctrl rw\n";
+
 /// A host with one L3 cache, at which all traffic and occupancy are counted, and no group but the default one.
 pub(crate) fn host() -> Tree {
     let tree = Tree::new(&[
-        ("proc/mounts", "proc /proc proc rw 0 0\nresctrl /sys/fs/resctrl resctrl rw,relatime 0 0\n"),
+        ("proc/self/mountinfo", MOUNTS),
         ("sys/fs/resctrl/info/L3_MON/num_rmids", "256\n"),
         (
             "sys/fs/resctrl/info/L3_MON/mon_features",

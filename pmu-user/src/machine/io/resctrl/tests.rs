@@ -2,15 +2,19 @@
 
 use super::{
     Event, Group, Monitoring,
-    testing::{POINT, group, host},
+    testing::{MOUNTS, POINT, group, host},
 };
 use crate::{
-    machine::{io::Fact, testing::Tree},
+    machine::{
+        cpu::Processor,
+        io::Fact,
+        testing::{Tree, processor},
+    },
     untrusted::Untrusted,
 };
 
 fn monitoring(tree: &Tree) -> Monitoring {
-    Monitoring::find(&tree.root).unwrap().unwrap()
+    Monitoring::find(&tree.root, &processor()).unwrap().unwrap()
 }
 
 #[test]
@@ -22,20 +26,19 @@ fn what_is_counted_is_what_the_kernel_lists() {
 
 #[test]
 fn a_host_without_the_hardware_is_not_told_of_it() {
-    let tree =
-        Tree::new(&[("proc/mounts", "proc /proc proc rw 0 0\n"), ("proc/cpuinfo", "flags\t: fpu cqm\n")]);
-    assert_eq!(Monitoring::find(&tree.root), None);
+    let tree = Tree::new(&[("proc/self/mountinfo", "24 30 0:22 / /proc rw - proc proc rw\n")]);
+    assert_eq!(Monitoring::find(&tree.root, &processor()), None);
 }
 
 #[test]
 fn a_host_with_the_hardware_is_told_what_would_help() {
-    let tree =
-        Tree::new(&[("proc/cpuinfo", "flags\t: fpu cqm cqm_mbm_total\n"), ("proc/filesystems", "\text4\n")]);
-    let why = |tree: &Tree| Monitoring::find(&tree.root).unwrap().unwrap_err().with_fix();
+    let tree = Tree::new(&[("proc/filesystems", "\text4\n")]);
+    let counts = Processor { counts_by_group: true, ..processor() };
+    let why = |tree: &Tree| Monitoring::find(&tree.root, &counts).unwrap().unwrap_err().with_fix();
     assert!(why(&tree).contains("CONFIG_X86_CPU_RESCTRL"), "{}", why(&tree));
     tree.write("proc/filesystems", "nodev\tresctrl\n\text4\n");
     assert!(why(&tree).contains("mount -t resctrl resctrl /sys/fs/resctrl"), "{}", why(&tree));
-    tree.write("proc/mounts", "resctrl /sys/fs/resctrl resctrl rw 0 0\n");
+    tree.write("proc/self/mountinfo", MOUNTS);
     assert!(why(&tree).contains("nothing is monitored"), "{}", why(&tree));
 }
 

@@ -12,7 +12,7 @@ use crate::{
             Monitoring,
             testing::{POINT, group, host},
         },
-        testing::Tree,
+        testing::{Tree, processor},
     },
     plan::{
         Target,
@@ -30,7 +30,7 @@ fn cgroup(tree: &Tree, path: &str, threads: &[u32]) {
 
 fn drain(tree: &Tree, target: Target) -> Groups {
     let monitored = Monitored {
-        monitoring: Monitoring::find(&tree.root).unwrap().unwrap(),
+        monitoring: Monitoring::find(&tree.root, &processor()).unwrap().unwrap(),
         root: tree.root.clone(),
         layout: Layout { v2: Some(tree.root.join("sys/fs/cgroup")), v1: Vec::new() },
         target,

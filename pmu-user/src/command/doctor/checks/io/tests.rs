@@ -2,9 +2,16 @@
 
 use std::path::Path;
 
-use super::{Check, Status, counters, monitoring};
+use super::{Check, Status, bios, counters, monitoring};
 use crate::{
-    machine::{Machine, io::resctrl::testing::host, privilege::Privileges, testing::Tree},
+    bpf::LoadError,
+    machine::{
+        Machine,
+        cpu::Processor,
+        io::resctrl::testing::host,
+        privilege::Privileges,
+        testing::{Tree, processor},
+    },
     table::io::testing::{Family, server},
 };
 
@@ -66,14 +73,26 @@ fn a_guest_is_told_that_only_its_host_has_boxes() {
 
 #[test]
 fn resctrl_says_itself_what_would_help() {
-    assert_eq!(monitoring(&host().root).status, Status::Ok);
-    let tree = Tree::new(&[
-        ("proc/cpuinfo", "flags\t: fpu cqm cqm_mbm_total\n"),
-        ("proc/filesystems", "nodev\tresctrl\n"),
-    ]);
-    let not_mounted = monitoring(&tree.root);
+    assert_eq!(monitoring(&host().root, &processor()).status, Status::Ok);
+    let tree = Tree::new(&[("proc/filesystems", "nodev\tresctrl\n")]);
+    let counts = Processor { counts_by_group: true, ..processor() };
+    let not_mounted = monitoring(&tree.root, &counts);
     assert_eq!((not_mounted.status, not_mounted.found.as_str()), (Status::Missing, "resctrl is not mounted"));
     assert!(not_mounted.fix.is_some_and(|fix| fix.contains("mount -t resctrl")));
-    tree.write("proc/cpuinfo", "flags\t: fpu\n");
-    assert_eq!(monitoring(&tree.root).fix, None, "nothing helps a processor that does not count");
+    assert_eq!(
+        monitoring(&tree.root, &processor()).fix,
+        None,
+        "nothing helps a processor that does not count"
+    );
+}
+
+#[test]
+fn a_kernel_that_refuses_bios_is_told_which_disks_lack_rows() {
+    let privileges = Privileges::read(Path::new("/"));
+    assert_eq!(bios(Ok(()), "load and attach", &privileges).status, Status::Ok);
+    let error = std::io::Error::from_raw_os_error(libc::EINVAL);
+    let refused = bios(Err(&LoadError::Attach { name: "bio_queue", error }), "", &privileges);
+    assert_eq!(refused.status, Status::Limited);
+    assert!(refused.found.contains("`bio_queue`"), "{refused:?}");
+    assert!(refused.disables.is_some_and(|disables| disables.contains("zram")));
 }

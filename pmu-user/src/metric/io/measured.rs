@@ -1,0 +1,223 @@
+//! What the boxes of one place counted, added up.
+//!
+//! Boxes of a kind take turns in step, so their slices are added up and estimated as one; kinds are estimated apart, since
+//! their turns have nothing to do with each other. What one of the boxes did not count has no sum: the others' would be too
+//! low, and nobody could see it.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    drain::slice::SliceRow,
+    metric::estimate::{Estimates, EventIndex},
+    model::{io::boxes::IoInterval, slice::sums},
+    plan::io::{BoxKind, BoxSite, IoPlan},
+};
+
+/// What the boxes of one place counted.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub(super) estimates: Estimates,
+    /// Kinds of the plan that the place has boxes of: where its events begin, and how many boxes were added up.
+    pub(super) kinds: BTreeMap<u32, (usize, usize)>,
+    /// Time that was counted, in s: of the kind that counted longest.
+    pub(super) seconds: f64,
+}
+
+impl Measured {
+    /// Adds up what the boxes counted that `belongs`.
+    pub(super) fn new(
+        plan: &IoPlan,
+        interval: &IoInterval,
+        belongs: impl Fn(&BoxKind, &BoxSite) -> bool,
+    ) -> Self {
+        let (mut first, mut kinds, mut parts) = (0, BTreeMap::new(), Vec::new());
+        let mut seconds: f64 = 0.0;
+        for (number, kind) in (0..).zip(&plan.kinds) {
+            let sites = (0..).zip(&kind.boxes).filter(|(_, site)| belongs(kind, site));
+            let counted = |at: u32| interval.boxes.get(&(number, at)).map_or(&[][..], Vec::as_slice);
+            let boxes: Vec<OneBox> = sites.map(|(at, site)| OneBox { site, rows: counted(at) }).collect();
+            let count = boxes.iter().filter(|one| !one.rows.is_empty()).count();
+            if count == 0 {
+                continue;
+            }
+            let (estimates, time_ns) = added_up(kind, &boxes, count);
+            seconds = seconds.max(time_ns / 1e9 / count as f64);
+            kinds.insert(number, (first, count));
+            first += estimates.events();
+            parts.push(estimates);
+        }
+        Self { estimates: Estimates::joined(parts), kinds, seconds }
+    }
+}
+
+struct OneBox<'a> {
+    site: &'a BoxSite,
+    rows: &'a [SliceRow],
+}
+
+/// Totals of boxes of a kind, of which so many counted anything, and the time that these counted for all together, in ns.
+fn added_up(kind: &BoxKind, boxes: &[OneBox<'_>], count: usize) -> (Estimates, f64) {
+    let mut rows = sums(boxes.iter().flat_map(|one| one.rows));
+    let groups = kind.turns.groups.len();
+    let silent = silent(groups, boxes);
+    for row in &mut rows {
+        // Turns that some boxes had nothing in are as long as the others: what the others say of all the time rests on it.
+        let missed = row.group.and_then(|group| silent.get(group as usize)).map_or(0, Vec::len);
+        let counted = boxes.len() - missed;
+        if missed > 0 && counted > 0 {
+            row.time_ns = (row.time_ns as f64 * count as f64 / counted as f64) as u64;
+        }
+    }
+    let time_ns: u64 = rows.iter().map(|row| row.time_ns).sum();
+    let mut estimates = Estimates::new(&kind.turns, &rows);
+    let mut event = 0;
+    for (group, silent) in kind.turns.groups.iter().zip(&silent) {
+        for at in event..event + group.events.len() {
+            if let Some(why) = why(silent, boxes.len()) {
+                estimates.forget(EventIndex(at), why);
+            }
+        }
+        event += group.events.len();
+    }
+    (estimates, time_ns as f64)
+}
+
+/// By group: boxes that counted nothing of it.
+fn silent<'a>(groups: usize, boxes: &[OneBox<'a>]) -> Vec<Vec<&'a BoxSite>> {
+    let mut silent = vec![Vec::new(); groups];
+    for one in boxes {
+        let mut counted = vec![false; groups];
+        for group in one.rows.iter().filter_map(|row| row.group) {
+            if let Some(counted) = counted.get_mut(group as usize) {
+                *counted = true;
+            }
+        }
+        for (silent, _) in silent.iter_mut().zip(counted).filter(|(_, counted)| !counted) {
+            silent.push(one.site);
+        }
+    }
+    silent
+}
+
+/// Why a group has no sum, if some of the boxes counted it and others did not.
+fn why(silent: &[&BoxSite], boxes: usize) -> Option<String> {
+    let (first, others) = silent.split_first().filter(|_| silent.len() < boxes)?;
+    let more = match others.len() {
+        0 => String::new(),
+        1 => " and another box".to_owned(),
+        more => format!(" and {more} more boxes"),
+    };
+    Some(format!("{} of die {}{more} did not count it", first.pmu, first.die))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Measured;
+    use crate::{
+        drain::io::{
+            BoxSlice, IoDrain, IoHeader,
+            testing::{self, always_running, steady},
+        },
+        metric::{
+            io::{IoMetrics, Levels, Place, utilization},
+            value::Value,
+        },
+        model::io::boxes::IoInterval,
+        plan::io::BoxKind,
+        table::io::load,
+    };
+
+    /// Any other event counts as often as the last says.
+    const RATES: [(&str, u64); 3] =
+        [("CAS_COUNT.RD", 100_000_000), ("CAS_COUNT.WR", 50_000_000), ("", 7_000_000)];
+
+    /// What two memory controllers counted in 3 s, without the slices that `lacks` picks.
+    fn drains(header: &IoHeader, lacks: impl Fn(&BoxSlice) -> bool) -> Vec<IoDrain> {
+        let mut drains = steady(header, 3, &RATES);
+        drains.iter_mut().for_each(|drain| drain.boxes.retain(|slice| !lacks(slice)));
+        drains
+    }
+
+    fn total(drains: Vec<IoDrain>) -> IoInterval {
+        let mut total = IoInterval::default();
+        for drain in drains {
+            total.append(IoInterval::of(drain.boxes, total.to_ns, drain.at_ns));
+        }
+        total
+    }
+
+    fn metrics(header: &IoHeader) -> IoMetrics {
+        IoMetrics::new(load(header.plan.table.as_ref().unwrap()).unwrap(), &header.plan)
+    }
+
+    fn value(header: &IoHeader, interval: &IoInterval, place: Place, metric: &str) -> Value {
+        let mut rows = metrics(header).rows(&header.plan, interval, place);
+        rows.extend(utilization(&rows, header));
+        rows.into_iter().find(|row| row.metric == metric).unwrap().value
+    }
+
+    fn kind(header: &IoHeader, name: &str) -> u32 {
+        header.plan.kinds.iter().position(|kind| kind.name == name).unwrap() as u32
+    }
+
+    #[test]
+    fn a_sum_that_lacks_a_box_is_missing_and_names_it() {
+        let header = always_running();
+        let imc = kind(&header, "imc");
+        let interval = total(drains(&header, |slice| (slice.kind, slice.at) == (imc, 1)));
+        let why = Value::Missing("uncore_imc_1 of die 0 did not count it".to_owned());
+        for place in [Place::Platform, Place::Socket(0)] {
+            for metric in ["dram.read_bw", "dram.write_bw", "dram.bw", "dram.utilization"] {
+                assert_eq!(value(&header, &interval, place, metric), why, "{metric} of {place:?}");
+            }
+        }
+        let channel = |unit| value(&header, &interval, Place::Channel(0, unit), "dram.read_bw");
+        assert!((channel(0).known().unwrap().estimate - 6.4).abs() < 1e-9);
+        assert!(channel(1).known().is_none());
+    }
+
+    #[test]
+    fn what_all_boxes_counted_has_the_same_sum_whatever_else_one_of_them_lacks() {
+        let header = testing::header();
+        let on_die = |kind: &BoxKind| kind.boxes.iter().filter(|site| site.die == 0).count();
+        let kind = |kind: &BoxKind| on_die(kind) > 1 && kind.turns.groups.len() > 1;
+        let at = header.plan.kinds.iter().position(kind).expect("boxes whose groups take turns");
+        let box_at = header.plan.kinds[at].boxes.iter().position(|site| site.die == 0).unwrap();
+        let lacks = |slice: &BoxSlice| (slice.kind, slice.at, slice.group) == (at as u32, box_at as u32, 0);
+        let (whole, interval) = (total(drains(&header, |_| false)), total(drains(&header, lacks)));
+        let measured = |interval: &IoInterval| Measured::new(&header.plan, interval, |_, site| site.die == 0);
+        let events = |interval: &IoInterval| metrics(&header).events_of(&header.plan, &measured(interval));
+        let kinds = &header.plan.kinds;
+        let why = format!("{} of die 0 did not count it", kinds[at].boxes[box_at].pmu);
+        let (mut lost, mut kept) = (0, 0);
+        for ((name, before), (_, after)) in events(&whole).into_iter().zip(events(&interval)) {
+            let before = before.known().expect("every event counts").estimate;
+            match after {
+                Value::Known(after) => {
+                    assert!((before - after.estimate).abs() <= 1e-9 * before, "{name}: {before}, {after:?}");
+                    kept += 1;
+                }
+                Value::Missing(other) => {
+                    assert_eq!(other, why, "{name}");
+                    lost += 1;
+                }
+            }
+        }
+        assert_eq!(lost, kinds[at].turns.groups[0].events.len());
+        assert!(kept > kinds[at].turns.groups[1].events.len(), "{kept}");
+        assert_eq!(measured(&interval).seconds, measured(&whole).seconds);
+    }
+
+    #[test]
+    fn levels_of_memory_are_of_all_its_boxes_or_of_none() {
+        let header = always_running();
+        let imc = kind(&header, "imc");
+        let levels = |drains: Vec<IoDrain>| {
+            let (mut levels, metrics) = (Levels::default(), metrics(&header));
+            drains.iter().for_each(|drain| levels.add(&metrics, &header.plan, drain));
+            levels.report(&metrics).into_iter().filter(|level| level.name == "dram.bandwidth").count()
+        };
+        assert_eq!(levels(drains(&header, |_| false)), 1);
+        assert_eq!(levels(drains(&header, |slice| (slice.kind, slice.at) == (imc, 1))), 0);
+    }
+}
