@@ -2,21 +2,22 @@
 
 use super::{Place, Row, Subject};
 use crate::{
-    machine::io::Platform,
+    machine::io::{Platform, bdf::Bdf, pci::Device},
     plan::io::request::{Grouping, Reporting},
+    untrusted::Untrusted,
 };
 
 /// What of `rows` was asked for.
 #[must_use]
 pub fn chosen(rows: Vec<Row>, wanted: &Reporting, platform: &Platform) -> Vec<Row> {
-    let ports = ports(wanted, platform);
+    let named = Named::new(wanted, platform);
     let is = |row: &Row| {
         let grouping = grouping(row);
         let grouped = match wanted.by.is_empty() {
             true => grouping != Grouping::Event,
             false => wanted.by.contains(&grouping),
         };
-        grouped && (wanted.devices.is_empty() || is_of(&row.subject, wanted, &ports))
+        grouped && (wanted.devices.is_empty() || is_of(&row.subject, wanted, &named))
     };
     rows.into_iter().filter(is).collect()
 }
@@ -51,30 +52,44 @@ fn of_subject(subject: &Subject) -> Grouping {
     match subject {
         Subject::Place(place) => of_place(*place),
         Subject::Group(_) => Grouping::Package,
-        Subject::Device(..) | Subject::Disk(..) | Subject::Interface(..) => Grouping::Device,
+        Subject::Device(..) | Subject::Function(..) | Subject::Disk(..) | Subject::Interface(..) => {
+            Grouping::Device
+        }
         Subject::Owner(_, of) => of_subject(of),
     }
 }
 
-/// Ports behind which the wanted devices are: a counter tells no more.
-fn ports(wanted: &Reporting, platform: &Platform) -> Vec<String> {
-    let port = |name: &String| {
-        let found = platform.find(name).ok()?;
-        platform.port_of(found).map(|port| port.bdf.to_string())
-    };
-    wanted.devices.iter().filter_map(port).collect()
+/// What the wanted addresses stand for.
+struct Named {
+    /// Ports behind which they are: a counter of a port tells no more.
+    ports: Vec<String>,
+    /// The functions themselves, and all that is behind them.
+    functions: Vec<String>,
 }
 
-fn is_of(subject: &Subject, wanted: &Reporting, ports: &[String]) -> bool {
+impl Named {
+    fn new(wanted: &Reporting, platform: &Platform) -> Self {
+        let found: Vec<Bdf> = wanted.devices.iter().filter_map(|name| platform.find(name).ok()).collect();
+        let ports = found.iter().filter_map(|bdf| platform.port_of(*bdf)).map(|port| port.bdf.to_string());
+        let is = |device: &&Device| {
+            found.contains(&device.bdf) || device.above.iter().any(|bridge| found.contains(bridge))
+        };
+        let functions = platform.devices.iter().filter(is).map(|device| device.bdf.to_string());
+        Self { ports: ports.collect(), functions: functions.collect() }
+    }
+}
+
+fn is_of(subject: &Subject, wanted: &Reporting, addresses: &Named) -> bool {
     let named = |name: &[u8]| wanted.devices.iter().any(|device| device.as_bytes() == name);
+    let any = |names: &Untrusted| {
+        names.as_bytes().split(|byte| matches!(byte, b',' | b';')).any(|name| named(name.trim_ascii()))
+    };
     match subject {
         Subject::Place(_) | Subject::Group(_) => false,
-        Subject::Device(port, names) => {
-            let mut each = names.as_bytes().split(|byte| matches!(byte, b',' | b';'));
-            ports.contains(port) || each.any(|name| named(name.trim_ascii()))
-        }
+        Subject::Device(port, names) => addresses.ports.contains(port) || any(names),
+        Subject::Function(function, names) => addresses.functions.contains(function) || any(names),
         Subject::Disk(name, _) | Subject::Interface(name, _) => named(name.as_bytes()),
-        Subject::Owner(_, of) => is_of(of, wanted, ports),
+        Subject::Owner(_, of) => is_of(of, wanted, addresses),
     }
 }
 

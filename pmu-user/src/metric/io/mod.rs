@@ -17,6 +17,7 @@ mod maximum;
 pub mod offline;
 mod places;
 mod report;
+mod requesters;
 mod terms;
 mod totals;
 mod traffic;
@@ -32,6 +33,7 @@ pub use self::{
     maximum::{maxima, utilization},
     places::{Place, places},
     report::{IoReport, Label, Row, Subject},
+    requesters::Requesters,
     totals::{IoMetrics, Measured},
     traffic::{Names, rows as traffic_rows},
 };

@@ -81,7 +81,7 @@ fn stands_for(kind: &str) -> Option<Extent> {
 #[must_use]
 pub fn places(plan: &IoPlan) -> Vec<Place> {
     let mut found = vec![Place::Platform];
-    for kind in &plan.kinds {
+    for kind in plan.kinds.iter().filter(|kind| kind.is_everybodys()) {
         for site in &kind.boxes {
             let (die, unit) = (site.die, site.unit);
             found.push(Place::Socket(die));
@@ -154,7 +154,7 @@ impl IoMetrics {
         wanted: impl Fn(&str) -> bool,
     ) -> Measured {
         let boxes = interval.boxes.iter().filter_map(|(&(kind, at), rows)| {
-            let of_kind = plan.kinds.get(kind as usize)?;
+            let of_kind = plan.kinds.get(kind as usize).filter(|kind| kind.is_everybodys())?;
             let site = of_kind.boxes.get(at as usize)?;
             (wanted(&of_kind.name) && place.holds(&of_kind.name, site)).then_some((kind, rows.as_slice()))
         });
