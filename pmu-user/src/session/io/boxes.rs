@@ -43,6 +43,13 @@ enum Reading {
     Stopped,
 }
 
+impl Reading {
+    /// Need a box do nothing but read, if the group after this slice is that one?
+    fn is_all(self, before: Option<u32>, after: Option<u32>) -> bool {
+        before == after && self == Self::Running
+    }
+}
+
 #[derive(Debug)]
 struct OpenBox {
     at: u32,
@@ -168,15 +175,15 @@ impl Rotation {
         into: &mut Vec<BoxSlice>,
     ) -> u64 {
         let Some(number) = before else { return 0 };
-        let stays = before == after && self.reading == Reading::Running;
-        let calls = self.boxes.len() * if stays { 1 } else { 3 };
+        let only_read = self.reading.is_all(before, after);
+        let calls = self.boxes.len() * if only_read { 1 } else { 3 };
         let mut visit = Visit::begin();
         let mut lost = 0;
         for open in &mut self.boxes {
             visit.go(open.cpu, calls);
             if let Some(group) = in_force(&mut open.groups, before) {
                 // A counter that cannot be stopped shows by the time it ran.
-                let _ = if stays { Ok(()) } else { group.group.disable() };
+                let _ = if only_read { Ok(()) } else { group.group.disable() };
                 match group.since() {
                     Ok((counts, enabled_ns, running_ns)) => into.push(BoxSlice {
                         kind: self.kind,
@@ -191,7 +198,7 @@ impl Rotation {
                     Err(_) => lost += 1,
                 }
             }
-            if !stays && let Some(group) = in_force(&mut open.groups, after) {
+            if !only_read && let Some(group) = in_force(&mut open.groups, after) {
                 let _ = group.group.enable();
             }
         }
@@ -228,6 +235,12 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::{Order, Reading, Rotation, turns};
+
+    #[test]
+    fn a_counter_that_must_be_stopped_is_so_at_every_reading() {
+        assert!(Reading::Running.is_all(Some(0), Some(0)) && !Reading::Running.is_all(Some(0), Some(1)));
+        assert!(!Reading::Stopped.is_all(Some(0), Some(0)) && !Reading::Stopped.is_all(Some(0), None));
+    }
 
     #[test]
     fn a_tick_has_as_many_slices_as_the_plan_says_and_the_last_ends_with_it() {
