@@ -59,11 +59,11 @@ fn of_subject(subject: &Subject) -> Grouping {
     }
 }
 
-/// What the wanted addresses stand for.
+/// What the wanted names stand for.
 struct Named {
     /// Ports behind which they are: a counter of a port tells no more.
     ports: Vec<String>,
-    /// The functions themselves, and all that is behind them.
+    /// The functions themselves, all that is behind them, and those that carry a disk.
     functions: Vec<String>,
 }
 
@@ -74,8 +74,9 @@ impl Named {
         let is = |device: &&Device| {
             found.contains(&device.bdf) || device.above.iter().any(|bridge| found.contains(bridge))
         };
-        let functions = platform.devices.iter().filter(is).map(|device| device.bdf.to_string());
-        Self { ports: ports.collect(), functions: functions.collect() }
+        let carriers = wanted.devices.iter().flat_map(|name| platform.carriers_of(name.as_bytes()));
+        let functions = platform.devices.iter().filter(is).map(|device| device.bdf).chain(carriers);
+        Self { ports: ports.collect(), functions: functions.map(|bdf| bdf.to_string()).collect() }
     }
 }
 
@@ -167,6 +168,36 @@ mod tests {
             assert_eq!(wants_events(&wanted), events, "{by:?}");
             let expected = [shown("dram.bw") || events, shown("vtd.iotlb_miss") || events];
             assert_eq!(places.map(|place| wants_place(place, &wanted)), expected, "{by:?} {devices:?}");
+        }
+    }
+
+    #[test]
+    fn a_function_is_found_by_what_leads_to_it() {
+        let tree = Tree::new(&[
+            ("sys/bus/event_source/devices/cpu/type", "4\n"),
+            ("sys/devices/virtual/block/dm-0/dev", "253:0\n"),
+            ("sys/devices/virtual/block/dm-0/slaves/nvme0n1/x", ""),
+        ]);
+        let (port, end) = ("devices/pci0000:64/0000:64:02.0", "devices/pci0000:64/0000:64:02.0/0000:65:00.0");
+        for (path, class) in [(port, "0x060400"), (end, "0x010802")] {
+            for (file, text) in [("class", class), ("vendor", "0x144d"), ("device", "0xa80a")] {
+                tree.write(&format!("sys/{path}/{file}"), text);
+            }
+            let bdf = path.rsplit('/').next().unwrap();
+            tree.link(&format!("sys/bus/pci/devices/{bdf}"), &format!("../../../{path}"));
+        }
+        tree.write(&format!("sys/{end}/nvme/nvme0/nvme0n1/dev"), "259:0\n");
+        tree.link("sys/block/nvme0n1", &format!("../{end}/nvme/nvme0/nvme0n1"));
+        tree.link("sys/block/dm-0", "../devices/virtual/block/dm-0");
+        let platform = Platform::read(&tree.root, &Catalog::read(&tree.root).unwrap());
+        let row = Row {
+            subject: Subject::Function("0000:65:00.0".to_owned(), Untrusted::from("nvme0n1")),
+            ..rows().remove(0)
+        };
+        for (name, expected) in [("65:00.0", 1), ("64:02.0", 1), ("nvme0n1", 1), ("dm-0", 1), ("nvme1n1", 0)]
+        {
+            let wanted = Reporting { devices: vec![name.to_owned()], ..Reporting::default() };
+            assert_eq!(chosen(vec![row.clone()], &wanted, &platform).len(), expected, "{name}");
         }
     }
 
