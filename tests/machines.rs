@@ -5,6 +5,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
+#[path = "requesters.rs"]
+mod requesters;
 #[path = "unpack.rs"]
 mod unpack;
 
@@ -332,13 +334,17 @@ fn a_guest_has_a_summary_that_says_what_it_hides() {
     assert!(text.contains("no uncore_iio PMU"), "{text}");
 }
 
-/// Boxes by kind that `pmbpf io` would open on a made machine, and the parts that it would count one by one.
-fn boxes_of(name: &str) -> Vec<(String, usize, Option<Vec<u32>>)> {
+/// What `pmbpf io` would open on a made machine.
+fn io_plan(name: &str) -> IoPlan {
     let made = unpacked(name);
     let (machine, catalog) = (Machine::read(&made.root).unwrap(), Catalog::read(&made.root).unwrap());
     let platform = Platform::read(&made.root, &catalog);
-    let plan = IoPlan::new(&IoRequest::default(), &machine, &catalog, &platform, &made.root).unwrap();
-    plan.kinds.into_iter().map(|kind| (kind.name, kind.boxes.len(), kind.parts)).collect()
+    IoPlan::new(&IoRequest::default(), &machine, &catalog, &platform, &made.root).unwrap()
+}
+
+/// Boxes by kind that it would open, and the parts that it would count one by one.
+fn boxes_of(name: &str) -> Vec<(String, usize, Option<Vec<u32>>)> {
+    io_plan(name).kinds.into_iter().map(|kind| (kind.name, kind.boxes.len(), kind.parts)).collect()
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn built_in_tables_are_as_an_import_writes_them() {
     for (name, text) in model::KNOWN {
         assert_eq!(model::write(&model::read(text).unwrap()), *text, "{name}");
     }
-    for (name, text) in io::KNOWN {
+    for (name, text) in io::KNOWN.iter().chain(io::IOMMUS) {
         assert_eq!(io::write(&io::read(text).unwrap()), *text, "{name}");
     }
 }

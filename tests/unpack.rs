@@ -12,7 +12,7 @@
 //! cpus SOCKETS CORES THREADS          CPUs, numbered as firmware does: all first threads, then all second ones
 //! node 0 socket=0 mib=131072          a NUMA node
 //! dimms COUNT GIB KIND MTS            the firmware's table of memory modules, KIND as SMBIOS has it
-//! pci 0000:16/02.0/17:00.0 020000 8086:1592 node=0 link=16x16/16x16 driver=ice group=40
+//! pci 0000:16/02.0/17:00.0 020000 8086:1592 node=0 link=16x16/16x16 driver=ice group=40 iommu=dmar2 domain=DMA-FQ
 //! ```
 //!
 //! PCI functions and PMUs are linked from their buses, as the kernel does.
@@ -223,6 +223,12 @@ impl Unpacked {
         }
         if let Some(group) = option(words, "group") {
             self.link(&format!("{at}/iommu_group"), &format!("{up}kernel/iommu_groups/{group}"));
+            if let Some(domain) = option(words, "domain") {
+                self.write(&format!("sys/kernel/iommu_groups/{group}/type"), domain);
+            }
+        }
+        if let Some(iommu) = option(words, "iommu") {
+            self.link(&format!("{at}/iommu"), &format!("{up}devices/virtual/iommu/{iommu}"));
         }
         if let Some(physical) = option(words, "physfn") {
             self.link(&format!("{at}/physfn"), &format!("../{physical}"));

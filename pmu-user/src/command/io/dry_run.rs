@@ -66,7 +66,9 @@ fn kind(into: &mut dyn Write, kind: &BoxKind) -> io::Result<()> {
     writeln!(into, "{:<12}{boxes} boxes, {turns}: {}", kind.name, pmus.join(", "))?;
     for (index, group) in kind.turns.groups.iter().enumerate() {
         let events: Vec<String> = group.events.iter().map(event).collect();
-        writeln!(into, "{:<12}{index:>3}  {{{}}}", "", events.join(", "))?;
+        let whose = kind.requesters.get(index).copied().flatten();
+        let whose = whose.map(|device| format!("  for {device} alone")).unwrap_or_default();
+        writeln!(into, "{:<12}{index:>3}  {{{}}}{whose}", "", events.join(", "))?;
     }
     Ok(())
 }
@@ -81,21 +83,44 @@ fn event(event: &PlannedEvent) -> String {
 mod tests {
     use super::print;
     use crate::{
-        drain::io::testing::header,
+        drain::io::testing::{header, requesters},
         machine::{
             io::resctrl::{Monitoring, testing::host},
             testing::processor,
         },
+        plan::io::IoPlan,
         view::Format,
     };
+
+    fn printed(plan: &IoPlan) -> String {
+        let mut bytes = Vec::new();
+        print(plan, &mut bytes, Format::Text).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_device_that_is_counted_alone_is_named_with_its_filter() {
+        let text = printed(&requesters().plan);
+        let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("dmar1 ")).collect();
+        assert_eq!(
+            lines[..5],
+            [
+                "dmar1       1 boxes, 1 group: dmar1 on cpu 0",
+                "              0  {iommu_clocks/config=0x1/}",
+                "dmar1       1 boxes, 2 groups, about 125 ms each, in random order: dmar1 on cpu 0",
+                "              0  {iommu_mrds/config=0x10000001,config1=0x27000001/, iotlb_hit/config=0x30000002,config1=0x27000001/, \
+                 iotlb_lookup/config=0x30000001,config1=0x27000001/, pw_occupancy/config=0x4,config1=0x27000001/}  for 0000:27:00.0 alone",
+                "              1  {iommu_mrds/config=0x10000001,config1=0x27010001/, iotlb_hit/config=0x30000002,config1=0x27010001/, \
+                 iotlb_lookup/config=0x30000001,config1=0x27010001/, pw_occupancy/config=0x4,config1=0x27010001/}  for 0000:27:00.1 alone",
+            ]
+        );
+    }
 
     #[test]
     fn what_resctrl_tells_is_in_the_plan_that_is_printed() {
         let mut plan = header().plan;
         plan.monitoring = Monitoring::find(&host().root, &processor()).unwrap().ok();
-        let mut bytes = Vec::new();
-        print(&plan, &mut bytes, Format::Text).unwrap();
-        let text = String::from_utf8(bytes).unwrap();
+        let text = printed(&plan);
         let line = text.lines().find(|line| line.starts_with("resctrl")).unwrap();
         let events = "mbm_total_bytes, llc_occupancy of each group at /sys/fs/resctrl";
         assert_eq!(line, format!("resctrl     {events}, of which there can be 256"));

@@ -84,7 +84,7 @@ pub(super) struct Args {
     /// Show rows by package, stack, device or event (repeatable); by default all but events
     #[arg(long, value_name = "GROUPING", value_delimiter = ',', help_heading = "Output")]
     by: Vec<Grouping>,
-    /// Show this PCI device, disk or interface only, by address or name (repeatable)
+    /// Show this PCI device, disk or interface only, by address or name, and have its IOMMU count for it alone if it can (repeatable)
     #[arg(long, value_name = "DEVICE", help_heading = "Output")]
     device: Vec<String>,
     /// Where a bandwidth ends to be low and begins to be high, as dram=60,120 (GB/s), pcie=2000,8000 (MB/s), upi=30,60 (%); by

@@ -12,8 +12,8 @@ use crate::{
     },
     machine::io::{bdf::Bdf, owner::Ownership},
     metric::io::{
-        Agreement, Check, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place, Row, Ticks, chosen,
-        groups_missing, groups_rows, maxima, owners_rows, places, traffic_rows, utilization,
+        Agreement, Check, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place, Requesters, Row,
+        Ticks, chosen, groups_missing, groups_rows, maxima, owners_rows, places, traffic_rows, utilization,
     },
     model::io::{boxes::IoInterval, groups::GroupsInterval, traffic::TrafficInterval},
     table::io::{FindError, load},
@@ -25,6 +25,8 @@ use crate::{
 pub(in crate::command) struct IoPipeline<'a> {
     header: &'a IoHeader,
     metrics: Option<IoMetrics>,
+    /// Devices that IOMMUs count for by themselves.
+    requesters: Requesters,
     places: Vec<Place>,
     levels: Levels,
     /// None where no stack is counted: the host's summary says why, once.
@@ -64,6 +66,7 @@ impl<'a> IoPipeline<'a> {
         let table = header.plan.table.as_deref().map(load).transpose()?;
         Ok(Self {
             metrics: table.map(|table| IoMetrics::new(table, &header.plan)),
+            requesters: Requesters::new(&header.plan)?,
             places: places(&header.plan),
             levels: Levels::default(),
             agreement: header.plan.counts_stacks().then(|| Agreement::new(&header.plan)),
@@ -236,9 +239,9 @@ impl<'a> IoPipeline<'a> {
     /// Rows of what boxes counted: of devices and what of them is whose, then of places.
     fn counted(&self, interval: &IoInterval, traffic: Option<&TrafficInterval>) -> Vec<Row> {
         let (plan, platform) = (&self.header.plan, &self.header.platform);
-        let Some(metrics) = &self.metrics else { return Vec::new() };
+        let mut rows = self.requesters.rows(plan, interval, platform, &self.owned);
+        let Some(metrics) = &self.metrics else { return rows };
         let names = self.names();
-        let mut rows = Vec::new();
         for port in &platform.ports {
             let of_port = metrics.of_port(plan, interval, platform, port);
             if let Some(traffic) = traffic {

@@ -22,6 +22,7 @@ use crate::{
             stack::{Mapping, Port, Source, Stack, Unit},
         },
         pmu::catalog::Catalog,
+        testing::Tree,
     },
     plan::{
         io::{
@@ -31,7 +32,7 @@ use crate::{
         request::{Descend, Inherit, Target},
         turns::PlannedEvent,
     },
-    table::io::testing::{Family, server},
+    table::io::testing::{DMAR, Family, Filter, card, dmar, server},
     untrusted::Untrusted,
 };
 
@@ -75,6 +76,20 @@ pub(crate) fn always_running() -> IoHeader {
     let parts = Mapping::Known { value: vec![1], source: Source::Table };
     header.platform.ports = vec![Port { bdf, bus, parts, devices: vec![bdf] }];
     let request = request("icelakex", None);
+    header.plan = IoPlan::new(&request, &header.machine, &catalog, &header.platform, &tree.root).unwrap();
+    header
+}
+
+/// Header of a run in which one IOMMU counts for a card alone, and another for two in turns; no table knows the processor.
+pub(crate) fn requesters() -> IoHeader {
+    let tree = Tree::new(&[("sys/devices/system/cpu/online", "0-3\n")]);
+    (0..2).for_each(|number| dmar(&tree, number, Filter::Requester, &DMAR));
+    for (bdf, iommu) in [("0000:16:00.0", "dmar0"), ("0000:27:00.0", "dmar1"), ("0000:27:00.1", "dmar1")] {
+        card(&tree, bdf, iommu, "DMA-FQ\n");
+    }
+    let (mut header, catalog) = (header(), Catalog::read(&tree.root).unwrap());
+    header.platform = Platform::read(&tree.root, &catalog);
+    let request = IoRequest::default();
     header.plan = IoPlan::new(&request, &header.machine, &catalog, &header.platform, &tree.root).unwrap();
     header
 }

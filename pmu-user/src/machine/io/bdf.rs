@@ -20,6 +20,9 @@ pub struct Bdf {
     pub function: u8,
 }
 
+/// Above it the kernel invents domains.
+const DOMAIN_MAX: u32 = 0xffff;
+
 /// A root bus: where an I/O stack hands over to PCI. `0000:3a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -69,6 +72,14 @@ impl Bdf {
             }
             _ => Err(BdfError::Ambiguous(shown(text), elsewhere.iter().map(Self::to_string).collect())),
         }
+    }
+
+    /// What its requests carry to say who asks: bus, device and function in 16 bits. None behind a VMD, whose requests carry the
+    /// VMD's own (`pci_real_dma_dev`, arch/x86/pci/common.c, 6.12).
+    #[must_use]
+    pub fn requester_id(self) -> Option<u16> {
+        let id = u16::from(self.bus) << 8 | u16::from(self.device) << 3 | u16::from(self.function);
+        (self.domain <= DOMAIN_MAX).then_some(id)
     }
 
     /// The address that a component of a sysfs path is: always with its domain.
@@ -193,6 +204,13 @@ mod tests {
         assert_eq!(bdf("3b:00.1"), bdf("0000:3b:00.1"));
         assert_eq!(Bdf::of_component("3b:00.1"), None, "but not in a path");
         assert_eq!(RootBus::parse("0001:3a\n"), Some(RootBus { domain: 1, bus: 0x3a }));
+    }
+
+    #[test]
+    fn requests_carry_the_address_without_the_domain() {
+        assert_eq!(bdf("0000:16:00.0").requester_id(), Some(0x1600));
+        assert_eq!(bdf("0003:ff:1f.7").requester_id(), Some(0xffff));
+        assert_eq!(bdf("10000:01:00.0").requester_id(), None, "behind a VMD they carry the VMD's");
     }
 
     #[test]

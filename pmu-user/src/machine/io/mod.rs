@@ -9,6 +9,7 @@ mod boxes;
 pub mod class;
 pub mod dmi;
 pub mod function;
+pub mod iommu;
 pub mod learn;
 pub mod link;
 pub mod memory;

@@ -29,6 +29,17 @@ pub struct User {
     pub through: Untrusted,
 }
 
+impl User {
+    /// Is it in `cgroup`, or below it?
+    #[must_use]
+    pub fn is_within(&self, cgroup: &[u8]) -> bool {
+        match self.cgroup.as_bytes().strip_prefix(cgroup) {
+            Some(rest) => cgroup.ends_with(b"/") || rest.is_empty() || rest.starts_with(b"/"),
+            None => false,
+        }
+    }
+}
+
 /// Whose a device is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -62,11 +73,16 @@ impl Ownership {
     #[must_use]
     pub fn is_within(&self, cgroup: &[u8]) -> bool {
         let Self::Exclusive { users, .. } = self else { return false };
-        let below = |path: &[u8]| match path.strip_prefix(cgroup) {
-            Some(rest) => cgroup.ends_with(b"/") || rest.is_empty() || rest.starts_with(b"/"),
-            None => false,
-        };
-        users.iter().all(|user| below(user.cgroup.as_bytes()))
+        users.iter().all(|user| user.is_within(cgroup))
+    }
+
+    /// Processes that are known to use the device by themselves.
+    #[must_use]
+    pub fn users(&self) -> &[User] {
+        match self {
+            Self::Exclusive { users, .. } | Self::Shared { users, .. } => users,
+            Self::None | Self::Unknown(_) => &[],
+        }
     }
 
     /// Is every byte that of this process?

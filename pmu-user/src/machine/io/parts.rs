@@ -97,6 +97,7 @@ mod tests {
             driver: None,
             node: None,
             iommu_group: None,
+            translation: None,
             physical: None,
             virtuals: Vec::new(),
             link: Link::default(),

@@ -13,6 +13,7 @@ use super::{
     ENTRIES_MAX, attribute,
     bdf::{Bdf, RootBus},
     class,
+    iommu::Translation,
     link::{Link, Rate},
 };
 use crate::untrusted::Untrusted;
@@ -37,6 +38,9 @@ pub struct Device {
     pub node: Option<u32>,
     /// Group of devices that an IOMMU cannot tell apart.
     pub iommu_group: Option<u32>,
+    /// What translates its addresses, if anything does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub translation: Option<Translation>,
     /// The physical function, if this is a virtual one (SR-IOV).
     pub physical: Option<Bdf>,
     /// Its virtual functions.
@@ -97,6 +101,7 @@ impl Device {
             // -1: the firmware does not say.
             node: text("numa_node").and_then(|node| node.parse().ok()),
             iommu_group: link("iommu_group").and_then(|path| path.file_name()?.to_str()?.parse().ok()),
+            translation: Translation::read(root, &folder),
             physical: link("physfn").and_then(|path| bdf_of(&path)),
             virtuals: (0..)
                 .map_while(|number| link(&format!("virtfn{number}")))

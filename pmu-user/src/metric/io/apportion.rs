@@ -83,7 +83,7 @@ pub fn rows(
 ) -> Vec<Row> {
     let (all, owners) = moved(port, traffic, names);
     let device = Subject::Device(port.bdf.to_string(), self::names(names.platform, port));
-    if let Some(owner) = exclusive(port, owned, target) {
+    if let Some(owner) = exclusive(&port.devices, owned, target) {
         let subject = Subject::Owner(owner, Box::new(device));
         let bytes = rows.iter().filter(|row| SHARED.iter().any(|(metric, _)| *metric == row.metric));
         return bytes
@@ -155,10 +155,10 @@ fn is_behind(platform: &Platform, device: DeviceNumber, port: &Port) -> bool {
     })
 }
 
-/// The one who has everything behind a port for himself, as far as he was asked for.
-fn exclusive(port: &Port, owned: &[(Bdf, Ownership)], target: &Target) -> Option<Owner> {
+/// The one who has all of these devices for himself, as far as he was asked for.
+pub(super) fn exclusive(devices: &[Bdf], owned: &[(Bdf, Ownership)], target: &Target) -> Option<Owner> {
     let of = |bdf: &Bdf| owned.iter().find(|(known, _)| known == bdf).map(|(_, ownership)| ownership);
-    let each: Vec<&Ownership> = port.devices.iter().map(of).collect::<Option<_>>()?;
+    let each: Vec<&Ownership> = devices.iter().map(of).collect::<Option<_>>()?;
     let Ownership::Exclusive { pid, cgroup, users } = together(each) else { return None };
     match target {
         Target::Processes(ids) | Target::Threads(ids) => {

@@ -2,21 +2,22 @@
 
 use super::{Place, Row, Subject};
 use crate::{
-    machine::io::Platform,
+    machine::io::{Platform, bdf::Bdf, pci::Device},
     plan::io::request::{Grouping, Reporting},
+    untrusted::Untrusted,
 };
 
 /// What of `rows` was asked for.
 #[must_use]
 pub fn chosen(rows: Vec<Row>, wanted: &Reporting, platform: &Platform) -> Vec<Row> {
-    let ports = ports(wanted, platform);
+    let named = Named::new(wanted, platform);
     let is = |row: &Row| {
         let grouping = grouping(row);
         let grouped = match wanted.by.is_empty() {
             true => grouping != Grouping::Event,
             false => wanted.by.contains(&grouping),
         };
-        grouped && (wanted.devices.is_empty() || is_of(&row.subject, wanted, &ports))
+        grouped && (wanted.devices.is_empty() || is_of(&row.subject, wanted, &named))
     };
     rows.into_iter().filter(is).collect()
 }
@@ -51,30 +52,45 @@ fn of_subject(subject: &Subject) -> Grouping {
     match subject {
         Subject::Place(place) => of_place(*place),
         Subject::Group(_) => Grouping::Package,
-        Subject::Device(..) | Subject::Disk(..) | Subject::Interface(..) => Grouping::Device,
+        Subject::Device(..) | Subject::Function(..) | Subject::Disk(..) | Subject::Interface(..) => {
+            Grouping::Device
+        }
         Subject::Owner(_, of) => of_subject(of),
     }
 }
 
-/// Ports behind which the wanted devices are: a counter tells no more.
-fn ports(wanted: &Reporting, platform: &Platform) -> Vec<String> {
-    let port = |name: &String| {
-        let found = platform.find(name).ok()?;
-        platform.port_of(found).map(|port| port.bdf.to_string())
-    };
-    wanted.devices.iter().filter_map(port).collect()
+/// What the wanted names stand for.
+struct Named {
+    /// Ports behind which they are: a counter of a port tells no more.
+    ports: Vec<String>,
+    /// The functions themselves, all that is behind them, and those that carry a disk.
+    functions: Vec<String>,
 }
 
-fn is_of(subject: &Subject, wanted: &Reporting, ports: &[String]) -> bool {
+impl Named {
+    fn new(wanted: &Reporting, platform: &Platform) -> Self {
+        let found: Vec<Bdf> = wanted.devices.iter().filter_map(|name| platform.find(name).ok()).collect();
+        let ports = found.iter().filter_map(|bdf| platform.port_of(*bdf)).map(|port| port.bdf.to_string());
+        let is = |device: &&Device| {
+            found.contains(&device.bdf) || device.above.iter().any(|bridge| found.contains(bridge))
+        };
+        let carriers = wanted.devices.iter().flat_map(|name| platform.carriers_of(name.as_bytes()));
+        let functions = platform.devices.iter().filter(is).map(|device| device.bdf).chain(carriers);
+        Self { ports: ports.collect(), functions: functions.map(|bdf| bdf.to_string()).collect() }
+    }
+}
+
+fn is_of(subject: &Subject, wanted: &Reporting, addresses: &Named) -> bool {
     let named = |name: &[u8]| wanted.devices.iter().any(|device| device.as_bytes() == name);
+    let any = |names: &Untrusted| {
+        names.as_bytes().split(|byte| matches!(byte, b',' | b';')).any(|name| named(name.trim_ascii()))
+    };
     match subject {
         Subject::Place(_) | Subject::Group(_) => false,
-        Subject::Device(port, names) => {
-            let mut each = names.as_bytes().split(|byte| matches!(byte, b',' | b';'));
-            ports.contains(port) || each.any(|name| named(name.trim_ascii()))
-        }
+        Subject::Device(port, names) => addresses.ports.contains(port) || any(names),
+        Subject::Function(function, names) => addresses.functions.contains(function) || any(names),
         Subject::Disk(name, _) | Subject::Interface(name, _) => named(name.as_bytes()),
-        Subject::Owner(_, of) => is_of(of, wanted, ports),
+        Subject::Owner(_, of) => is_of(of, wanted, addresses),
     }
 }
 
@@ -152,6 +168,36 @@ mod tests {
             assert_eq!(wants_events(&wanted), events, "{by:?}");
             let expected = [shown("dram.bw") || events, shown("vtd.iotlb_miss") || events];
             assert_eq!(places.map(|place| wants_place(place, &wanted)), expected, "{by:?} {devices:?}");
+        }
+    }
+
+    #[test]
+    fn a_function_is_found_by_what_leads_to_it() {
+        let tree = Tree::new(&[
+            ("sys/bus/event_source/devices/cpu/type", "4\n"),
+            ("sys/devices/virtual/block/dm-0/dev", "253:0\n"),
+            ("sys/devices/virtual/block/dm-0/slaves/nvme0n1/x", ""),
+        ]);
+        let (port, end) = ("devices/pci0000:64/0000:64:02.0", "devices/pci0000:64/0000:64:02.0/0000:65:00.0");
+        for (path, class) in [(port, "0x060400"), (end, "0x010802")] {
+            for (file, text) in [("class", class), ("vendor", "0x144d"), ("device", "0xa80a")] {
+                tree.write(&format!("sys/{path}/{file}"), text);
+            }
+            let bdf = path.rsplit('/').next().unwrap();
+            tree.link(&format!("sys/bus/pci/devices/{bdf}"), &format!("../../../{path}"));
+        }
+        tree.write(&format!("sys/{end}/nvme/nvme0/nvme0n1/dev"), "259:0\n");
+        tree.link("sys/block/nvme0n1", &format!("../{end}/nvme/nvme0/nvme0n1"));
+        tree.link("sys/block/dm-0", "../devices/virtual/block/dm-0");
+        let platform = Platform::read(&tree.root, &Catalog::read(&tree.root).unwrap());
+        let row = Row {
+            subject: Subject::Function("0000:65:00.0".to_owned(), Untrusted::from("nvme0n1")),
+            ..rows().remove(0)
+        };
+        for (name, expected) in [("65:00.0", 1), ("64:02.0", 1), ("nvme0n1", 1), ("dm-0", 1), ("nvme1n1", 0)]
+        {
+            let wanted = Reporting { devices: vec![name.to_owned()], ..Reporting::default() };
+            assert_eq!(chosen(vec![row.clone()], &wanted, &platform).len(), expected, "{name}");
         }
     }
 

@@ -2,8 +2,6 @@
 //!
 //! Everything behind one root port shares a part and a link, so it is one row: no counter tells its devices apart.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
-
 use super::{
     IoMetrics, Label, Measured, Row, Subject,
     extent::Extent,
@@ -125,13 +123,16 @@ pub(super) fn added(a: &Value, b: &Value) -> Value {
 /// What stands behind a port: what the kernel calls it, or else what it is.
 #[must_use]
 pub fn names(platform: &Platform, port: &Port) -> Untrusted {
-    let name = |bdf: &Bdf| -> Vec<u8> {
-        let names = platform.names_of(*bdf);
-        match names.first() {
-            Some(_) => names.iter().map(|name| name.as_bytes()).collect::<Vec<_>>().join(&b", "[..]),
-            None => platform.device(*bdf).map_or("?", |device| device.word()).as_bytes().to_vec(),
-        }
-    };
-    let all: Vec<Vec<u8>> = port.devices.iter().map(name).collect();
-    Untrusted::from(OsStr::from_bytes(&all.join(&b"; "[..])))
+    let all: Vec<Untrusted> = port.devices.iter().map(|bdf| name_of(platform, *bdf)).collect();
+    let all: Vec<&[u8]> = all.iter().map(Untrusted::as_bytes).collect();
+    Untrusted::new(all.join(&b"; "[..]))
+}
+
+/// What the kernel calls a function, or else what it is.
+pub(super) fn name_of(platform: &Platform, bdf: Bdf) -> Untrusted {
+    let names = platform.names_of(bdf);
+    Untrusted::new(match names.first() {
+        Some(_) => names.iter().map(|name| name.as_bytes()).collect::<Vec<_>>().join(&b", "[..]),
+        None => platform.device(bdf).map_or("?", |device| device.word()).as_bytes().to_vec(),
+    })
 }

@@ -17,6 +17,7 @@ mod measured;
 pub mod offline;
 mod places;
 mod report;
+mod requesters;
 mod terms;
 mod totals;
 mod traffic;
@@ -33,6 +34,7 @@ pub use self::{
     measured::Measured,
     places::{Place, places},
     report::{IoReport, Label, Row, Subject},
+    requesters::Requesters,
     totals::IoMetrics,
     traffic::{Names, rows as traffic_rows},
 };

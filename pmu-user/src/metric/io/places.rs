@@ -8,7 +8,7 @@ use super::{
 use crate::{
     metric::value::Value,
     model::io::boxes::IoInterval,
-    plan::io::{BoxSite, IoPlan},
+    plan::io::{BoxKind, BoxSite, IoPlan},
     table::io::Of,
 };
 
@@ -81,7 +81,7 @@ fn stands_for(kind: &str) -> Option<Extent> {
 #[must_use]
 pub fn places(plan: &IoPlan) -> Vec<Place> {
     let mut found = vec![Place::Platform];
-    for kind in &plan.kinds {
+    for kind in plan.kinds.iter().filter(|kind| kind.is_everybodys()) {
         for site in &kind.boxes {
             let (die, unit) = (site.die, site.unit);
             found.push(Place::Socket(die));
@@ -153,6 +153,7 @@ impl IoMetrics {
         place: Place,
         wanted: impl Fn(&str) -> bool,
     ) -> Measured {
-        Measured::new(plan, interval, |kind, site| wanted(&kind.name) && place.holds(&kind.name, site))
+        let belongs = |kind: &BoxKind| kind.is_everybodys() && wanted(&kind.name);
+        Measured::new(plan, interval, |kind, site| belongs(kind) && place.holds(&kind.name, site))
     }
 }

@@ -56,6 +56,8 @@ pub enum Subject {
     Place(Place),
     /// Devices behind one root port, by its address, with their names.
     Device(String, Untrusted),
+    /// One PCI function that its IOMMU counts for alone, by its address, with its names.
+    Function(String, Untrusted),
     /// A block device and an operation.
     Disk(Untrusted, &'static str),
     /// A network interface and a direction.

@@ -50,7 +50,13 @@ impl IoMetrics {
     /// Prepares `table` for what `plan` counts.
     #[must_use]
     pub fn new(table: IoTable, plan: &IoPlan) -> Self {
-        let kinds = plan.kinds.iter().map(|kind| Sources::new(&table, kind)).collect();
+        Self::of_groups(table, plan, |kind, _| kind.is_everybodys())
+    }
+
+    /// Prepares `table` for what some groups of the plan's kinds count.
+    pub(super) fn of_groups(table: IoTable, plan: &IoPlan, counts: impl Fn(&BoxKind, usize) -> bool) -> Self {
+        let kinds = plan.kinds.iter().map(|kind| Sources::new(&table, kind, |group| counts(kind, group)));
+        let kinds = kinds.collect();
         let operand = |(index, name): (u32, &String)| Operand {
             part: part_of(name),
             is_averaged: table.is_averaged(index),
@@ -262,7 +268,8 @@ fn name_at(name: &str, of: Of) -> Option<&str> {
 }
 
 impl Sources {
-    fn new(table: &IoTable, kind: &BoxKind) -> Self {
+    /// Those of a kind's groups for which `counts`.
+    fn new(table: &IoTable, kind: &BoxKind, counts: impl Fn(usize) -> bool) -> Self {
         let of_this_kind = |name: &str| table.model.event(name).is_some_and(|event| event.unit == kind.name);
         let nobody = |name: &String| match part_of(name) {
             _ if !of_this_kind(name) => Source::Elsewhere,
@@ -276,8 +283,12 @@ impl Sources {
                 *known = source;
             }
         };
+        let groups = kind.turns.groups.iter().enumerate();
+        let group_of: Vec<usize> =
+            groups.flat_map(|(group, events)| std::iter::repeat_n(group, events.events.len())).collect();
         for (index, sums) in kind.sums.iter().enumerate() {
-            for sum in sums {
+            let wanted = group_of.get(index).is_some_and(|&group| counts(group));
+            for sum in sums.iter().filter(|_| wanted) {
                 let Some((first, others)) = sum.split_first() else { continue };
                 let event = EventIndex(index);
                 set(first, if others.is_empty() { Source::Event(event) } else { Source::Sum(event) });

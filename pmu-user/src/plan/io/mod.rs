@@ -5,6 +5,7 @@ mod class;
 pub mod free;
 mod order;
 pub mod request;
+mod requesters;
 mod sites;
 mod slice;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use self::{
     boxes::{BoxGroup, BoxPlan, Boxes, Parts, Placement},
     free::{FreeCounter, free_running},
     request::{IoRequest, Reporting},
+    requesters::Requesters,
 };
 use super::{
     Lost, PlanError, TICK, Target,
@@ -35,6 +37,7 @@ use crate::{
         cpu::{self, Cpu},
         io::{
             Platform,
+            bdf::Bdf,
             resctrl::{Event, Monitoring, MonitoringError},
         },
         pmu::catalog::Catalog,
@@ -81,7 +84,7 @@ pub struct IoPlan {
 /// Boxes of one kind: they have the same events, formats and counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoxKind {
-    /// As PMUs are named: `iio` in `uncore_iio_3`.
+    /// As PMUs are named: `iio` in `uncore_iio_3`; the whole name of an IOMMU's that counts for single devices.
     pub name: String,
     /// Every box, once a die.
     pub boxes: Vec<BoxSite>,
@@ -96,6 +99,10 @@ pub struct BoxKind {
     /// for other boxes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unit_bytes: Vec<u32>,
+    /// The device that each group counts for, by a filter of its IOMMU; none for the IOMMU's clock. Empty for boxes that count for
+    /// everybody.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requesters: Vec<Option<Bdf>>,
 }
 
 impl IoPlan {
@@ -134,6 +141,10 @@ impl IoPlan {
                 plan.missing.push(Lost { row: "PCIe, memory and links between sockets".to_owned(), why });
             }
         }
+        let requesters = Requesters { catalog, platform, root, tick };
+        let found = requesters.choose(&plan.report.devices, &plan.target)?;
+        plan.kinds.extend(found.kinds);
+        plan.missing.extend(found.missing);
         plan.monitor(Monitoring::find(root, &machine.cpu));
         Ok(plan)
     }
@@ -187,6 +198,19 @@ impl IoPlan {
 }
 
 impl BoxKind {
+    /// Does it count for everybody, and not for single devices?
+    #[must_use]
+    pub const fn is_everybodys(&self) -> bool {
+        self.requesters.is_empty()
+    }
+
+    /// Must its counters be stopped to be read? Those of AMD's IOMMUs begin at 0 when they are started, and each reading adds all that
+    /// is in them to the event, so that a second one adds the first one's again (`perf_iommu_read`, arch/x86/events/amd/iommu.c, 6.12).
+    #[must_use]
+    pub fn stops_to_be_read(&self) -> bool {
+        self.boxes.iter().any(|site| site.pmu.starts_with("amd_iommu"))
+    }
+
     /// Descriptors that it takes.
     #[must_use]
     pub fn descriptors(&self) -> usize {
@@ -277,6 +301,7 @@ fn kind(plan: &BoxPlan, table: &IoTable, catalog: &Catalog, root: &Path, tick: D
             Parts::Together => None,
         },
         unit_bytes: Vec::new(),
+        requesters: Vec::new(),
     }
 }
 
@@ -308,6 +333,7 @@ fn always_running(table: &IoTable, catalog: &Catalog, root: &Path) -> Vec<BoxKin
             sums: vec![Vec::new(); counters.len()],
             parts: None,
             unit_bytes: counters.iter().map(|free| free.counter.unit_bytes).collect(),
+            requesters: Vec::new(),
             name,
         }
     };

@@ -20,7 +20,7 @@ pub enum Grouping {
     Event,
 }
 
-/// What to report, and how. Changes nothing about what is measured.
+/// What to report, and how. Changes nothing about what is measured, but that IOMMUs count for the devices that are named here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reporting {
     /// Rows; all but events if none are named.

@@ -32,8 +32,8 @@ pub(super) fn sites(pmus: &[String], catalog: &Catalog, root: &Path) -> Vec<BoxS
 
 /// The number that a PMU's name ends in; none for one that is alone, or that is named after an address.
 fn number(name: &str) -> Option<u32> {
-    let (_, number) = name.rsplit_once('_')?;
-    number.parse().ok()
+    let of_iommu = name.strip_prefix("dmar");
+    of_iommu.or(name.rsplit_once('_').map(|(_, number)| number))?.parse().ok()
 }
 
 /// The die of each CPU of a `cpumask`, which names one CPU a die: by the topology, or in their order where that does not

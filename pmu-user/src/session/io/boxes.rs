@@ -25,13 +25,29 @@ pub(super) struct Rotation {
     /// When the next tick should be.
     tick: Instant,
     order: Order,
-    groups: usize,
     /// In order of their CPUs.
     boxes: Vec<OpenBox>,
     slice: u64,
     group: Option<u32>,
+    reading: Reading,
     /// When the slice in force is to end, if not with the tick.
     due: Option<Instant>,
+}
+
+/// How counters are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// While they count, if the same group stays in force.
+    Running,
+    /// Stopped, and started again.
+    Stopped,
+}
+
+impl Reading {
+    /// Need a box do nothing but read, if the group after this slice is that one?
+    fn is_all(self, before: Option<u32>, after: Option<u32>) -> bool {
+        before == after && self == Self::Running
+    }
 }
 
 #[derive(Debug)]
@@ -81,18 +97,17 @@ impl Rotation {
             boxes.push(OpenBox { at: at as u32, cpu: site.cpu, groups });
         }
         boxes.sort_by_key(|open| open.cpu);
-        let groups = plan.turns.groups.len();
-        let order = Order::new(groups as u32, order::seed());
+        let order = Order::new(plan.turns.groups.len() as u32, order::seed());
         Ok(Self {
             kind,
             turns: turns(tick, plan.turns.slice),
             left: 0,
             tick: Instant::now(),
             order,
-            groups,
             boxes,
             slice: 0,
             group: None,
+            reading: if plan.stops_to_be_read() { Reading::Stopped } else { Reading::Running },
             due: None,
         })
     }
@@ -160,14 +175,15 @@ impl Rotation {
         into: &mut Vec<BoxSlice>,
     ) -> u64 {
         let Some(number) = before else { return 0 };
-        let calls = self.boxes.len() * if self.groups > 1 { 3 } else { 1 };
+        let only_read = self.reading.is_all(before, after);
+        let calls = self.boxes.len() * if only_read { 1 } else { 3 };
         let mut visit = Visit::begin();
         let mut lost = 0;
         for open in &mut self.boxes {
             visit.go(open.cpu, calls);
             if let Some(group) = in_force(&mut open.groups, before) {
                 // A counter that cannot be stopped shows by the time it ran.
-                let _ = if before == after { Ok(()) } else { group.group.disable() };
+                let _ = if only_read { Ok(()) } else { group.group.disable() };
                 match group.since() {
                     Ok((counts, enabled_ns, running_ns)) => into.push(BoxSlice {
                         kind: self.kind,
@@ -182,9 +198,7 @@ impl Rotation {
                     Err(_) => lost += 1,
                 }
             }
-            if before != after
-                && let Some(group) = in_force(&mut open.groups, after)
-            {
+            if !only_read && let Some(group) = in_force(&mut open.groups, after) {
                 let _ = group.group.enable();
             }
         }
@@ -220,7 +234,13 @@ impl OpenGroup {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Order, Rotation, turns};
+    use super::{Order, Reading, Rotation, turns};
+
+    #[test]
+    fn a_counter_that_must_be_stopped_is_so_at_every_reading() {
+        assert!(Reading::Running.is_all(Some(0), Some(0)) && !Reading::Running.is_all(Some(0), Some(1)));
+        assert!(!Reading::Stopped.is_all(Some(0), Some(0)) && !Reading::Stopped.is_all(Some(0), None));
+    }
 
     #[test]
     fn a_tick_has_as_many_slices_as_the_plan_says_and_the_last_ends_with_it() {
@@ -233,10 +253,10 @@ mod tests {
             left: 0,
             tick: Instant::now(),
             order: Order::new(3, 7),
-            groups: 3,
             boxes: Vec::new(),
             slice: 0,
             group: None,
+            reading: Reading::Running,
             due: None,
         };
         let until = Instant::now() + tick;

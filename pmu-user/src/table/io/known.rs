@@ -16,6 +16,12 @@ macro_rules! known {
 
 known!("graniterapids", "icelakex", "neoverse-v2", "sapphirerapids", "skylakex", "zen4", "zen5");
 
+/// What counters of an IOMMU say about one device: the kind of IOMMU, as its PMUs are called, and text.
+pub const IOMMUS: &[(&str, &str)] = &[
+    ("amd_iommu", include_str!("../../../tables/io-requester-amd-iommu.table")),
+    ("dmar", include_str!("../../../tables/io-requester-dmar.table")),
+];
+
 /// Why there is no table.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
@@ -62,6 +68,16 @@ pub fn load(name: &str) -> Result<IoTable, FindError> {
     }
 }
 
+/// The table of what this kind of IOMMU counts for one device; none if it cannot.
+///
+/// # Errors
+///
+/// The table cannot be read.
+pub fn of_iommu(unit: &str) -> Result<Option<IoTable>, FindError> {
+    let found = IOMMUS.iter().find(|(known, _)| *known == unit);
+    found.map(|(known, text)| read(text).map_err(|error| FindError::Broken(known, error))).transpose()
+}
+
 /// Name of the built-in table for a CPU that identifies itself as `identity`, as `GenuineIntel-6-6A-4`
 /// ([`crate::machine::cpu::identity`]).
 #[must_use]
@@ -72,8 +88,8 @@ pub fn for_machine(identity: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{KNOWN, for_machine, load, models};
-    use crate::table::model::Counters;
+    use super::{IOMMUS, KNOWN, for_machine, load, models, of_iommu};
+    use crate::table::{io::Scope, model::Counters};
 
     #[test]
     fn models_with_equal_facts_share_a_table() {
@@ -109,6 +125,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_iommu_that_tells_devices_apart_says_how() {
+        for (unit, _) in IOMMUS {
+            let table = of_iommu(unit).unwrap().unwrap();
+            assert_eq!((table.name(), table.faults()), (*unit, vec![]));
+            let [requester] = &table.requesters[..] else { panic!("{unit}") };
+            assert!(requester.unit == *unit && requester.terms.matches('@').count() == 1);
+            assert!((0..table.model.metrics.len() as u32).all(|at| table.scope(at) == Some(Scope::Device)));
+            let rate = table.model.metric("vtd.translation_rate");
+            assert!(rate.is_some(), "{unit}: what every IOMMU says has one name");
+        }
+        assert!(of_iommu("smmuv3_pmcg").unwrap().is_none());
+        let dmar = of_iommu("dmar").unwrap().unwrap();
+        let terms = dmar.requesters[0].terms_of(0x1601);
+        assert_eq!(terms, "filter_requester_id_en=0x1,filter_requester_id=0x1601");
+        assert!(dmar.requesters[0].names().eq(["filter_requester_id_en", "filter_requester_id"]));
     }
 
     #[test]

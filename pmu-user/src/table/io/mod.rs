@@ -2,7 +2,8 @@
 //!
 //! A table is a [`Model`] like a core's, with encodings and formulas, and what only boxes have: which models it serves, how many
 //! parts a stack has, how many counters each kind of box, which counters run freely, and what cannot be measured at all.
-//! Those of Intel's servers are made by `cargo xtask tables io`, those of AMD and Arm are written by hand.
+//! Those of Intel's servers are made by `cargo xtask tables io`, those of AMD and Arm are written by hand, and so are those of
+//! IOMMUs that count for one device, which go by no CPU model.
 
 #[cfg(test)]
 mod encodings;
@@ -18,7 +19,7 @@ use super::{
 };
 
 pub use self::{
-    known::{FindError, KNOWN, for_machine, load},
+    known::{FindError, IOMMUS, KNOWN, for_machine, load, of_iommu},
     text::{read, write},
 };
 
@@ -38,6 +39,8 @@ pub struct IoTable {
     pub free_running: Vec<FreeRunning>,
     /// What cannot be measured on these platforms, and why.
     pub absent: Vec<Absent>,
+    /// How boxes count for one device only.
+    pub requesters: Vec<Requester>,
     /// Events and metrics. A metric's domain is its [`Scope`], its groups say whose definition it is: `cookbook`, `perfmon`.
     pub model: Model,
 }
@@ -69,6 +72,28 @@ pub struct FreeRunning {
     pub width_bits: u32,
 }
 
+/// What makes a kind of box count for one requester: a PCI function, by the 16 bits that its requests carry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requester {
+    /// The kind.
+    pub unit: String,
+    /// Terms that stand beside an event's own, in perf's notation; `@` is the requester.
+    pub terms: String,
+}
+
+impl Requester {
+    /// The terms for this requester.
+    #[must_use]
+    pub fn terms_of(&self, id: u16) -> String {
+        self.terms.replace('@', &format!("{id:#x}"))
+    }
+
+    /// Names of the terms. Where an IOMMU cannot tell requesters apart, its PMU does not have them.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.terms.split(',').map(|term| term.split_once('=').map_or(term, |(name, _)| name))
+    }
+}
+
 /// A metric that these platforms cannot have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent {
@@ -93,15 +118,18 @@ pub enum Scope {
     Link,
     /// A socket: boxes of different kinds that do not belong together one by one.
     Socket,
+    /// A PCI function.
+    Device,
 }
 
 /// Words of scopes.
-const SCOPES: [(Scope, &str); 5] = [
+const SCOPES: [(Scope, &str); 6] = [
     (Scope::Part, "part"),
     (Scope::Stack, "stack"),
     (Scope::Channel, "channel"),
     (Scope::Link, "link"),
     (Scope::Socket, "socket"),
+    (Scope::Device, "device"),
 ];
 
 impl Scope {
@@ -153,8 +181,12 @@ pub fn part_of(event: &str) -> Option<u32> {
 }
 
 /// Clocks by kind of box, which formulas take for their frequency.
-const CLOCKS: [(&str, &str); 3] =
-    [("iio", "UNC_IIO_CLOCKTICKS"), ("irp", "UNC_I_CLOCKTICKS"), ("nvidia_pcie_pmu", "cycles")];
+const CLOCKS: [(&str, &str); 4] = [
+    ("iio", "UNC_IIO_CLOCKTICKS"),
+    ("irp", "UNC_I_CLOCKTICKS"),
+    ("nvidia_pcie_pmu", "cycles"),
+    ("dmar", "iommu_clocks"),
+];
 
 impl IoTable {
     /// The table's name: that of the first model.
@@ -311,7 +343,7 @@ mod tests {
         assert_eq!(faults(&(event("A.PART1", "iio") + &metric("part", "A.PART1"))), []);
         assert_eq!(faults(&event("A.PART2", "iio")), [IoFault::NoPart("A.PART2".to_owned())]);
         assert_eq!(faults(&event("A", "irp")), [IoFault::NoBox("A".to_owned(), "irp".to_owned())]);
-        let no_scope = faults(&(event("A", "iio") + &metric("device", "A")));
+        let no_scope = faults(&(event("A", "iio") + &metric("host", "A")));
         assert_eq!(no_scope, [IoFault::NoScope("m".to_owned())]);
         assert_eq!(
             faults(&metric("part", "A"))[0].to_string(),
@@ -322,7 +354,7 @@ mod tests {
     #[test]
     fn scopes_have_the_words_that_tables_have() {
         assert_eq!(Scope::Part.name(), "part");
-        assert_eq!(Scope::Socket.name(), "socket");
+        assert_eq!((Scope::Socket.name(), Scope::Device.name()), ("socket", "device"));
         assert_eq!(load("sapphirerapids").unwrap().scope(0), Some(Scope::Part));
     }
 }

@@ -1,6 +1,6 @@
 //! Servers for tests: the boxes that count I/O, with the formats of their kernels.
 
-use crate::machine::testing::Tree;
+use crate::machine::{io::bdf::Bdf, testing::Tree};
 
 /// Servers whose kernels place terms differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,4 +54,47 @@ pub(crate) fn server(family: Family, boxes: &[(&str, u32)]) -> Tree {
         }
     }
     tree
+}
+
+/// Can counters of an IOMMU be told to count for one requester?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filter {
+    /// They can.
+    Requester,
+    /// They tell only other things apart.
+    Other,
+}
+
+/// Adds an IOMMU of Intel's with these events, as the kernel shows it.
+pub(crate) fn dmar(tree: &Tree, number: u32, filter: Filter, events: &[&str]) {
+    let (name, kind) = (format!("dmar{number}"), format!("{}\n", 100 + number));
+    let format = [("event", "config:0-27"), ("event_group", "config:28-31"), ("filter_ats_en", "config1:3")];
+    let requester = [("filter_requester_id", "config1:16-31"), ("filter_requester_id_en", "config1:0")];
+    let requester = requester.into_iter().filter(|_| filter == Filter::Requester);
+    tree.pmu(&name, &[("type", &kind), ("cpumask", "0\n")]);
+    for (term, bits) in format.into_iter().chain(requester) {
+        tree.pmu(&name, &[(&format!("format/{term}"), bits)]);
+    }
+    // What stands in these files is not used: the table has it.
+    events.iter().for_each(|event| tree.pmu(&name, &[(&format!("events/{event}"), "event=0x1\n")]));
+}
+
+/// All events of an IOMMU that a device's metrics need.
+pub(crate) const DMAR: [&str; 5] =
+    ["iommu_clocks", "iommu_mrds", "iotlb_hit", "iotlb_lookup", "pw_occupancy"];
+
+/// Adds a network card on a root bus of its own, or a function of it, behind an IOMMU.
+pub(crate) fn card(tree: &Tree, bdf: &str, iommu: &str, domain: &str) {
+    let bus = bdf.rsplit_once(':').map_or(bdf, |(bus, _)| bus);
+    // A group of its own.
+    let group = bdf.parse::<Bdf>().unwrap().requester_id().unwrap_or(7);
+    let at = format!("devices/pci{bus}/{bdf}");
+    for (file, text) in [("class", "0x020000"), ("vendor", "0x8086"), ("device", "0x1593")] {
+        tree.write(&format!("sys/{at}/{file}"), text);
+    }
+    tree.write(&format!("sys/kernel/iommu_groups/{group}/type"), domain);
+    tree.link(&format!("sys/{at}/driver"), "../../../bus/pci/drivers/ice");
+    tree.link(&format!("sys/{at}/iommu"), &format!("../../virtual/iommu/{iommu}"));
+    tree.link(&format!("sys/{at}/iommu_group"), &format!("../../../kernel/iommu_groups/{group}"));
+    tree.link(&format!("sys/bus/pci/devices/{bdf}"), &format!("../../../{at}"));
 }

@@ -7,13 +7,14 @@
 //! box       cha  4  config1
 //! free      iio_free_running  bw_in_port0  event=0xff,umask=0x20  32  48
 //! absent    ddio.read_l3_miss  %  …
+//! requester dmar  filter_requester_id_en=0x1,filter_requester_id=@
 //! pmbpf table 1
 //! …
 //! ```
 
 use std::fmt::Write as _;
 
-use super::{Absent, BoxKind, FreeRunning, IoTable};
+use super::{Absent, BoxKind, FreeRunning, IoTable, Requester};
 use crate::table::model::{self, TextError};
 
 const HEAD: &str = "pmbpf io table 1";
@@ -31,6 +32,9 @@ pub fn write(table: &IoTable) -> String {
     }
     for Absent { name, unit, why } in &table.absent {
         let _ = writeln!(text, "absent\t{name}\t{unit}\t{why}");
+    }
+    for Requester { unit, terms } in &table.requesters {
+        let _ = writeln!(text, "requester\t{unit}\t{terms}");
     }
     text + &model::write(&table.model)
 }
@@ -82,6 +86,9 @@ fn fact(table: &mut IoTable, line: &str) -> Result<(), String> {
         ["absent", name, unit, why] => {
             table.absent.push(Absent { name: name.to_owned(), unit: unit.to_owned(), why: why.to_owned() });
         }
+        ["requester", unit, terms] => {
+            table.requesters.push(Requester { unit: unit.to_owned(), terms: terms.to_owned() });
+        }
         _ => return Err(format!("`{}` with {} fields", fields[0], fields.len() - 1)),
     }
     Ok(())
@@ -92,7 +99,7 @@ mod tests {
     use super::{read, write};
 
     const TEXT: &str = "pmbpf io table 1\nmodels\tx y\nparts\t2\nbox\tcha\t4\tconfig1\nfree\tiio_free_running\tioclk\tevent=0xff\t0\t48\n\
-        absent\tio.cpu_conflicts\t%\tno event counts them\npmbpf table 1\nmodel\tx\ncpus\t-\nsource\t-\nversions\t-\t-\n";
+        absent\tio.cpu_conflicts\t%\tno event counts them\nrequester\tdmar\tid=@\npmbpf table 1\nmodel\tx\ncpus\t-\nsource\t-\nversions\t-\t-\n";
 
     #[test]
     fn a_table_reads_back_as_it_was_written() {
@@ -108,6 +115,6 @@ mod tests {
         assert_eq!(error("something"), "table, line 1: it does not begin with `pmbpf io table 1`");
         assert_eq!(error("pmbpf io table 1\nmodels\tx\n"), "table, line 3: there is no `pmbpf table 1`");
         assert_eq!(error("pmbpf io table 1\nbox\tiio\tmany\t-\n"), "table, line 2: `many` is no number");
-        assert_eq!(error(&format!("{TEXT}event\tA")), "table, line 12: `event` with 1 fields");
+        assert_eq!(error(&format!("{TEXT}event\tA")), "table, line 13: `event` with 1 fields");
     }
 }

@@ -55,7 +55,9 @@ fn record(report: &IoReport, row: &Row) -> Vec<String> {
     };
     let (subject, part) = match of {
         Subject::Place(at) => (place(*at), String::new()),
-        Subject::Device(port, names) => (names.csv().into_owned(), port.clone()),
+        Subject::Device(address, names) | Subject::Function(address, names) => {
+            (names.csv().into_owned(), address.clone())
+        }
         Subject::Disk(name, part) | Subject::Interface(name, part) => {
             (name.csv().into_owned(), (*part).to_owned())
         }

@@ -110,6 +110,7 @@ fn subject(subject: &Subject) -> Json {
     match subject {
         Subject::Place(at) => json!({"kind": kind, "at": place(*at)}),
         Subject::Device(port, names) => json!({"kind": kind, "port": port, "name": names}),
+        Subject::Function(address, names) => json!({"kind": kind, "address": address, "name": names}),
         Subject::Disk(name, operation) => json!({"kind": kind, "name": name, "operation": operation}),
         Subject::Interface(name, direction) => json!({"kind": kind, "name": name, "direction": direction}),
         Subject::Group(path) => json!({"kind": kind, "path": path}),

@@ -92,6 +92,7 @@ const fn kind(subject: &Subject) -> &'static str {
         Subject::Place(Place::Channel(..)) => "channel",
         Subject::Place(Place::Link(..)) => "link",
         Subject::Device(..) => "device",
+        Subject::Function(..) => "function",
         Subject::Disk(..) => "disk",
         Subject::Interface(..) => "interface",
         Subject::Group(_) => "group",

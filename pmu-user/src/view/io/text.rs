@@ -109,7 +109,7 @@ fn family_of(metric: &str) -> &str {
 /// Small things first: they say most.
 const fn rank(subject: &Subject) -> u8 {
     match subject {
-        Subject::Device(..) => 0,
+        Subject::Device(..) | Subject::Function(..) => 0,
         Subject::Place(Place::Part(..)) => 1,
         Subject::Place(Place::Stack(..) | Place::Channel(..) | Place::Link(..)) => 2,
         Subject::Place(Place::Socket(_)) => 3,
@@ -221,7 +221,9 @@ fn subject_name(subject: &Subject) -> String {
     match subject {
         Subject::Place(Place::Platform) => "all".to_owned(),
         Subject::Place(at) => place(*at),
-        Subject::Device(port, names) => format!("{port} {}", cut(&names.terminal())),
+        Subject::Device(address, names) | Subject::Function(address, names) => {
+            format!("{address} {}", cut(&names.terminal()))
+        }
         Subject::Disk(name, part) | Subject::Interface(name, part) => {
             format!("{} {part}", cut(&name.terminal()))
         }

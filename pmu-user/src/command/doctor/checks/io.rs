@@ -129,7 +129,7 @@ fn table(plan: &IoPlan, identity: &str) -> Result<Check, io::FindError> {
         return Ok(worse(Status::Missing, name, found, OF_BOXES, ""));
     };
     let here: BTreeSet<&str> =
-        plan.kinds.iter().filter(|kind| !always_runs(kind)).map(|kind| kind.name.as_str()).collect();
+        plan.kinds.iter().filter(|kind| counts_events(kind)).map(|kind| kind.name.as_str()).collect();
     let known = io::load(table)?;
     let absent = known.boxes.iter().map(|kind| kind.unit.as_str()).filter(|unit| !here.contains(unit));
     let absent = absent.collect::<Vec<_>>().join(", ");
@@ -143,6 +143,11 @@ fn table(plan: &IoPlan, identity: &str) -> Result<Check, io::FindError> {
     }
     let disables = format!("metrics of {absent}, which `pmbpf io --dry-run` names");
     Ok(worse(Status::Limited, name, found, &disables, ""))
+}
+
+/// Does it count events of the table's?
+fn counts_events(kind: &BoxKind) -> bool {
+    kind.is_everybodys() && !always_runs(kind)
 }
 
 fn always_runs(kind: &BoxKind) -> bool {

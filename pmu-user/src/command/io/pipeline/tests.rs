@@ -11,7 +11,7 @@ use crate::{
         io::{
             BoxSlice, IoDrain, IoHeader,
             group::{GroupOwner, GroupRow, Groups},
-            testing::{always_running, drains, header, steady},
+            testing::{always_running, drains, header, requesters, steady},
         },
         recording::{IoRecording, Overwrite, Writer},
     },
@@ -174,6 +174,31 @@ fn counters_that_differ_are_a_warning_with_both_numbers_and_what_it_looks_like()
     let ratios: Vec<f64> = of_part.map(|row| row["value"].as_f64().unwrap()).collect();
     assert!(ratios.len() == 4 && ratios.iter().all(|ratio| (ratio - 0.125).abs() < 1e-6), "{ratios:?}");
     assert!(json.contains(r#""verdict":"differs""#) && json.contains("32 bytes taken for 4"), "{json}");
+}
+
+#[test]
+fn a_device_that_its_iommu_counts_alone_is_a_row_of_its_own_in_every_format() {
+    let mut header = requesters();
+    let drains = steady(&header, 4, &[("iotlb_lookup", 1_000_000), ("iotlb_hit", 900_000)]);
+    let all = report(&header, &drains, Format::Csv);
+    let rows: Vec<&str> = all.lines().filter(|line| line.contains(",vtd.iotlb_miss,")).collect();
+    assert_eq!(rows.len(), 3, "{all}");
+    assert!(
+        rows[0]
+            .contains(",function,Ethernet,0000:16:00.0,,vtd.iotlb_miss,%,10,10,10,1,counted,ok,,measured,"),
+        "{all}"
+    );
+    let text = report(&header, &drains, Format::Text);
+    let line = text.lines().find(|line| line.contains("0000:27:00.1 Ethernet")).unwrap();
+    assert!(line.contains("1.00") && line.contains("10.0"), "{text}");
+    assert!(text.contains("one requester alone"), "{text}");
+    header.plan.report.devices = vec!["27:00.1".to_owned()];
+    let json = report(&header, &drains, Format::Json);
+    let rows = json.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let subjects: Vec<_> =
+        rows.filter(|row| row["metric"] == "vtd.iotlb_miss").map(|row| row["subject"].clone()).collect();
+    let expected = serde_json::json!({"kind": "function", "address": "0000:27:00.1", "name": "Ethernet"});
+    assert_eq!(subjects, [expected], "only the device that was named");
 }
 
 /// Reads a made host's groups at five ticks, between which their counts and threads change; the report of it all.

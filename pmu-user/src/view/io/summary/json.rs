@@ -68,6 +68,8 @@ fn device(summary: &Summary, row: &Row) -> Json {
         "model": row.model,
         "driver": device.driver,
         "node": device.node,
+        "iommu": device.translation.as_ref().map(|translation| &translation.iommu),
+        "iommu_domain": device.translation.as_ref().map(|translation| translation.domain),
         "iommu_group": device.iommu_group,
         "physical": device.physical,
         "socket": row.socket(),

@@ -1,0 +1,145 @@
+//! Devices that their IOMMU counted by themselves: each of their numbers is theirs alone.
+
+use std::{collections::BTreeMap, ptr};
+
+use super::{
+    IoMetrics, Label, Measured, Row, Subject, apportion::exclusive, choice::wants_events, devices::name_of,
+    extent::Extent,
+};
+use crate::{
+    machine::io::{Platform, bdf::Bdf, owner::Ownership},
+    metric::value::Value,
+    model::io::boxes::IoInterval,
+    plan::{
+        Target,
+        io::{BoxKind, BoxSite, IoPlan},
+    },
+    table::io::{FindError, Of, of_iommu},
+};
+
+/// What makes them a device's own.
+const NOTE: &str =
+    "a function's numbers are its own: its IOMMU counts for one requester alone, or has no other";
+/// What an owner of the device has of it; the rest are ratios and latencies, which are nobody's.
+const OWNED: &str = "vtd.translation_rate";
+
+/// Metrics of the devices that a plan has IOMMUs count for.
+#[derive(Clone, Debug)]
+pub struct Requesters {
+    iommus: Vec<Iommu>,
+}
+
+/// One IOMMU.
+#[derive(Clone, Debug)]
+struct Iommu {
+    /// Which of the plan's kinds are its counters.
+    kinds: Vec<u32>,
+    /// Its devices, each with what its events mean.
+    devices: Vec<(Bdf, IoMetrics)>,
+}
+
+impl Requesters {
+    /// Those of a plan.
+    ///
+    /// # Errors
+    ///
+    /// A table cannot be read.
+    pub fn new(plan: &IoPlan) -> Result<Self, FindError> {
+        let mut by_name: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for (number, kind) in (0..).zip(&plan.kinds).filter(|(_, kind)| !kind.is_everybodys()) {
+            by_name.entry(&kind.name).or_default().push(number);
+        }
+        let mut iommus = Vec::new();
+        for (name, kinds) in by_name {
+            let Some(table) = of_iommu(&plan.kinds[kinds[0] as usize].turns.pmu)? else { continue };
+            let requesters = kinds.iter().flat_map(|&kind| &plan.kinds[kind as usize].requesters);
+            let metrics = |bdf: &Bdf| {
+                // The clock is no requester's, and so everyone's.
+                let counts = |requester: Option<&Option<Bdf>>| {
+                    requester.is_some_and(|requester| requester.is_none_or(|requester| requester == *bdf))
+                };
+                let table = table.clone();
+                IoMetrics::of_groups(table, plan, |kind, group| {
+                    kind.name == name && counts(kind.requesters.get(group))
+                })
+            };
+            let devices = requesters.flatten().map(|bdf| (*bdf, metrics(bdf))).collect();
+            iommus.push(Iommu { kinds, devices });
+        }
+        Ok(Self { iommus })
+    }
+
+    /// What an interval says about each of them, and about those who have one for themselves.
+    #[must_use]
+    pub fn rows(
+        &self,
+        plan: &IoPlan,
+        interval: &IoInterval,
+        platform: &Platform,
+        owned: &[(Bdf, Ownership)],
+    ) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for iommu in &self.iommus {
+            let kinds: Vec<_> =
+                iommu.kinds.iter().filter_map(|&kind| plan.kinds.get(kind as usize)).collect();
+            let belongs = |kind: &BoxKind, _: &BoxSite| kinds.iter().any(|ours| ptr::eq(*ours, kind));
+            let measured = Measured::new(plan, interval, belongs);
+            for (bdf, metrics) in &iommu.devices {
+                let of_device = iommu.rows(*bdf, metrics, plan, &measured, platform);
+                rows.extend(of_owner(&of_device, *bdf, owned, &plan.target));
+                rows.extend(of_device);
+            }
+        }
+        rows
+    }
+}
+
+impl Iommu {
+    fn rows(
+        &self,
+        bdf: Bdf,
+        metrics: &IoMetrics,
+        plan: &IoPlan,
+        measured: &Measured,
+        platform: &Platform,
+    ) -> Vec<Row> {
+        let subject = Subject::Function(bdf.to_string(), name_of(platform, bdf));
+        let row = |metric: String, unit: String, value: Value| Row {
+            subject: subject.clone(),
+            metric,
+            unit,
+            value,
+            label: Label::Measured,
+            note: Some(NOTE.to_owned()),
+        };
+        let known = metrics.evaluate(measured, Extent::Whole, Of::All).into_iter();
+        let known = known.map(|(metric, value)| {
+            let metric = &metrics.table.model.metrics[metric as usize];
+            row(metric.name.clone(), metric.unit.clone(), value)
+        });
+        let mut rows: Vec<Row> = known.collect();
+        if wants_events(&plan.report) {
+            let whose =
+                self.kinds.iter().filter_map(|&kind| plan.kinds.get(kind as usize)).flat_map(|kind| {
+                    let groups = kind.turns.groups.iter().zip(&kind.requesters);
+                    groups.flat_map(|(group, requester)| group.events.iter().map(move |_| *requester))
+                });
+            let events = metrics.events_of(plan, measured).into_iter().zip(whose);
+            let events = events.filter(|(_, whose)| *whose == Some(bdf));
+            rows.extend(
+                events.map(|((event, value), _)| row(format!("event.{event}"), "counts".to_owned(), value)),
+            );
+        }
+        rows
+    }
+}
+
+/// What of it is whose: all of it, if somebody has the device for himself.
+fn of_owner(rows: &[Row], bdf: Bdf, owned: &[(Bdf, Ownership)], target: &Target) -> Option<Row> {
+    let owner = exclusive(&[bdf], owned, target)?;
+    let row = rows.iter().find(|row| row.metric == OWNED)?;
+    Some(Row { subject: Subject::Owner(owner, Box::new(row.subject.clone())), ..row.clone() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,301 @@
+//! Devices that their IOMMU can count for by themselves: which of them, and in which groups.
+//!
+//! A counter of an IOMMU that has the filter counts for one requester only. So each device has a group of its own, and those
+//! behind one IOMMU take turns; one that is alone there needs no filter. The IOMMU's clock, which is no requester's, counts
+//! beside them. How many counters an IOMMU has is in a register that the kernel does not show: if there is none left for the
+//! clock, the kernel lets it alternate with the devices.
+
+mod counters;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Duration,
+};
+
+use self::counters::Counters;
+use super::{BoxKind, sites, slice};
+use crate::{
+    machine::{
+        io::{Platform, bdf::Bdf, iommu::Domain, owner, pci::Device},
+        pmu::catalog::Catalog,
+    },
+    plan::{
+        Lost, Target,
+        turns::{EventGroup, PlannedEvent, Turns},
+    },
+    table::io::{FindError, IOMMUS, IoTable, of_iommu},
+};
+
+/// Devices of one IOMMU that take turns, unless they are named: each has its quarter of the time.
+const OF_ONE_MAX: usize = 4;
+/// Devices of all IOMMUs likewise: a turn is some twenty accesses to registers of the IOMMU, and each of those takes a CPU about a
+/// microsecond.
+const OF_ALL_MAX: usize = 16;
+/// Names that a reason lists before it only counts.
+const NAMED_MAX: usize = 3;
+
+/// What devices are chosen from.
+pub(super) struct Requesters<'a> {
+    pub(super) catalog: &'a Catalog,
+    pub(super) platform: &'a Platform,
+    pub(super) root: &'a Path,
+    pub(super) tick: Duration,
+}
+
+/// What is opened for them, and what cannot be.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) kinds: Vec<BoxKind>,
+    pub(super) missing: Vec<Lost>,
+}
+
+/// Who wants a device's numbers: in this order they get them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wish {
+    /// It was named.
+    Named,
+    /// The target uses it by itself.
+    Own,
+    /// The kernel has a disk, an interface or another node of it.
+    Seen,
+    /// Nobody in particular.
+    Any,
+}
+
+/// A device whose IOMMU can count for it alone.
+struct Candidate<'a> {
+    wish: Wish,
+    device: &'a Device,
+    /// What its IOMMU counts.
+    counters: Counters<'a>,
+    /// The events that it counts for the device.
+    events: Vec<PlannedEvent>,
+}
+
+impl Requesters<'_> {
+    /// Chooses devices: those that `named` names, else the target's own first and then any that a driver has.
+    pub(super) fn choose(&self, named: &[String], target: &Target) -> Result<Found, FindError> {
+        let mut tables = BTreeMap::new();
+        for (unit, _) in IOMMUS {
+            tables.extend(of_iommu(unit)?.map(|table| (*unit, table)));
+        }
+        let named = self.functions(named);
+        let devices = self.platform.devices.iter().filter(|device| match &named {
+            Some(named) => named.contains(&device.bdf),
+            None => is_driven(device) && device.translation.is_some(),
+        });
+        let mut refused: BTreeMap<String, Vec<Bdf>> = BTreeMap::new();
+        let mut candidates = Vec::new();
+        for device in devices {
+            let wish = match named {
+                Some(_) => Wish::Named,
+                None if self.is_seen(device.bdf) => Wish::Seen,
+                None => Wish::Any,
+            };
+            match self.candidate(device, wish, &tables) {
+                Ok(candidate) => candidates.push(candidate),
+                Err(why) => refused.entry(why).or_default().push(device.bdf),
+            }
+        }
+        if named.is_none() && !candidates.is_empty() {
+            let own = self.own(target);
+            candidates
+                .iter_mut()
+                .filter(|one| own.contains(&one.device.bdf))
+                .for_each(|one| one.wish = Wish::Own);
+        }
+        let (chosen, left) = bounded(candidates);
+        if !left.is_empty() {
+            let why = format!(
+                "{OF_ONE_MAX} devices of an IOMMU take turns, {OF_ALL_MAX} in all; --device names others"
+            );
+            refused.entry(why).or_default().extend(left);
+        }
+        let mut found = Found::default();
+        let lost =
+            |(why, devices): (String, Vec<Bdf>)| Lost { row: format!("vtd of {}", listed(&devices)), why };
+        found.missing.extend(refused.into_iter().map(lost));
+        self.open(&chosen, &mut found);
+        Ok(found)
+    }
+
+    /// Functions that names mean: a PCI address, a disk's devices, an interface's; all that is behind a bridge. None: nobody named any.
+    fn functions(&self, names: &[String]) -> Option<BTreeSet<Bdf>> {
+        let mut found = BTreeSet::new();
+        for name in names {
+            found.extend(self.platform.carriers_of(name.as_bytes()));
+            let interfaces =
+                self.platform.interfaces.iter().filter(|one| one.name.as_bytes() == name.as_bytes());
+            found.extend(interfaces.filter_map(|one| one.device));
+            let Some(device) = self.platform.find(name).ok().and_then(|bdf| self.platform.device(bdf)) else {
+                continue;
+            };
+            let behind = self.platform.devices.iter().filter(|other| other.above.contains(&device.bdf));
+            let ends = behind.chain([device]).filter(|device| !device.is_infrastructure());
+            found.extend(ends.map(|device| device.bdf));
+        }
+        (!names.is_empty()).then_some(found)
+    }
+
+    /// Does anything in the kernel stand for it?
+    fn is_seen(&self, bdf: Bdf) -> bool {
+        let nodes = &self.platform.nodes;
+        nodes.iter().any(|node| node.device == bdf) || !self.platform.names_of(bdf).is_empty()
+    }
+
+    /// Other devices behind the device's IOMMU that a driver has. Bridges ask for nothing by themselves.
+    fn others_behind(&self, device: &Device) -> usize {
+        let iommu = |of: &Device| of.translation.as_ref().map(|translation| translation.iommu.clone());
+        let others = self.platform.devices.iter().filter(|other| other.bdf != device.bdf && is_driven(other));
+        others.filter(|other| iommu(other) == iommu(device)).count()
+    }
+
+    /// Devices that the target's processes use by themselves.
+    fn own(&self, target: &Target) -> BTreeSet<Bdf> {
+        let is_his = |user: &owner::User| match target {
+            Target::Processes(ids) | Target::Threads(ids) => ids.contains(&user.pid),
+            Target::Cgroups(cgroups) => cgroups.iter().any(|cgroup| user.is_within(cgroup.path.as_bytes())),
+            Target::System | Target::Command(_) => false,
+        };
+        if matches!(target, Target::System | Target::Command(_)) {
+            return BTreeSet::new();
+        }
+        let all = owner::read(self.root, self.platform).into_iter();
+        all.filter(|(_, whose)| whose.users().iter().any(is_his)).map(|(bdf, _)| bdf).collect()
+    }
+
+    /// Can its IOMMU count for this device alone? Else why not.
+    fn candidate<'b>(
+        &'b self,
+        device: &'b Device,
+        wish: Wish,
+        tables: &'b BTreeMap<&str, IoTable>,
+    ) -> Result<Candidate<'b>, String> {
+        let translation = device.translation.as_ref().ok_or("no IOMMU stands before it")?;
+        if translation.domain == Domain::Identity {
+            return Err(
+                "its IOMMU lets its addresses through as they are (its domain is `identity`)".to_owned()
+            );
+        }
+        let id =
+            device.bdf.requester_id().ok_or("it is behind a VMD, whose requests carry the VMD's address")?;
+        let known = translation.pmu().and_then(|(unit, pmu)| Some((tables.get(unit)?, pmu)));
+        let (table, name) = known.ok_or("its IOMMU is of a kind that no table knows")?;
+        let pmu =
+            self.catalog.pmus.iter().find(|pmu| pmu.name == name).ok_or_else(|| no_pmu(table.name()))?;
+        let counters = Counters { table, pmu };
+        // What is alone behind its IOMMU needs no filter.
+        let id = match self.others_behind(device) {
+            _ if counters.has_filter() => Some(id),
+            0 => None,
+            _ => {
+                return Err(
+                    "counters of its IOMMU have no filter by requester, and others are behind it".to_owned()
+                );
+            }
+        };
+        let events = counters.events().into_iter().filter(|&event| !table.is_averaged(event));
+        let events = events.map(|event| counters.planned(event, id, self.catalog));
+        let events = events.collect::<Result<Vec<_>, String>>()?;
+        if events.is_empty() {
+            return Err("its IOMMU counts no event of a device's metrics".to_owned());
+        }
+        Ok(Candidate { wish, device, counters, events })
+    }
+
+    /// Groups for the chosen ones, IOMMU by IOMMU.
+    fn open(&self, chosen: &[Candidate], found: &mut Found) {
+        let mut by_pmu: BTreeMap<u32, Vec<&Candidate>> = BTreeMap::new();
+        for one in chosen {
+            by_pmu.entry(one.counters.pmu.kind).or_default().push(one);
+        }
+        let mut lacking: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
+        for devices in by_pmu.values() {
+            let Some(Candidate { counters, .. }) = devices.first() else { continue };
+            for (metric, event) in counters.lacking() {
+                lacking.entry((event, metric)).or_default().push(&counters.pmu.name);
+            }
+            let clocks = counters.events().into_iter().filter(|&event| counters.table.is_averaged(event));
+            let clocks = clocks.filter_map(|clock| counters.planned(clock, None, self.catalog).ok());
+            let clocks: Vec<PlannedEvent> = clocks.collect();
+            if !clocks.is_empty() {
+                found.kinds.push(self.kind(*counters, vec![(None, clocks)]));
+            }
+            let groups = devices.iter().map(|one| (Some(one.device.bdf), one.events.clone()));
+            found.kinds.push(self.kind(*counters, groups.collect()));
+        }
+        let lost = |((event, metric), pmus): ((String, String), Vec<&str>)| Lost {
+            row: format!("{metric} of devices"),
+            why: format!("no {event} is counted by {}", pmus.join(", ")),
+        };
+        found.missing.extend(lacking.into_iter().map(lost));
+    }
+
+    fn kind(&self, of: Counters, groups: Vec<(Option<Bdf>, Vec<PlannedEvent>)>) -> BoxKind {
+        let sums = groups.iter().flat_map(|(_, events)| events).map(|event| vec![vec![event.name.clone()]]);
+        let sums = sums.collect();
+        let slice = slice::slice(groups.len(), self.tick);
+        let (requesters, groups) =
+            groups.into_iter().map(|(whose, events)| (whose, EventGroup { events })).unzip();
+        let name = of.pmu.name.clone();
+        BoxKind {
+            boxes: sites::sites(std::slice::from_ref(&name), self.catalog, self.root),
+            turns: Turns { pmu: of.table.name().to_owned(), always: Vec::new(), groups, slice },
+            sums,
+            parts: None,
+            unit_bytes: Vec::new(),
+            requesters,
+            name,
+        }
+    }
+}
+
+/// Is it an end of the way that moves data?
+fn is_driven(device: &Device) -> bool {
+    !device.is_infrastructure() && device.driver.is_some()
+}
+
+fn no_pmu(unit: &str) -> String {
+    let takes = match unit {
+        "dmar" => ": that takes Sapphire Rapids or later, and Linux 6.3",
+        _ => "",
+    };
+    format!("the kernel has no counters of its IOMMU (no {unit} PMU){takes}")
+}
+
+/// Those that are counted, and those for whom there is no turn. Every IOMMU's first comes before any other's second.
+fn bounded(mut all: Vec<Candidate<'_>>) -> (Vec<Candidate<'_>>, Vec<Bdf>) {
+    all.sort_by_key(|one| (one.wish, one.device.physical.is_some(), one.device.bdf));
+    let mut before: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut ranked: Vec<(usize, Candidate)> = Vec::with_capacity(all.len());
+    for one in all {
+        let rank = before.entry(one.counters.pmu.kind).or_default();
+        *rank += 1;
+        ranked.push((*rank, one));
+    }
+    ranked.sort_by_key(|(rank, one)| (one.wish, *rank, one.device.bdf));
+    let (mut chosen, mut left) = (Vec::new(), Vec::new());
+    for (rank, one) in ranked {
+        if one.wish == Wish::Named || rank <= OF_ONE_MAX && chosen.len() < OF_ALL_MAX {
+            chosen.push(one);
+        } else {
+            left.push(one.device.bdf);
+        }
+    }
+    left.sort_unstable();
+    chosen.sort_by_key(|one| one.device.bdf);
+    (chosen, left)
+}
+
+/// `0000:16:00.0, 0000:29:00.0, 0000:2a:00.0 and 2 more`.
+fn listed(devices: &[Bdf]) -> String {
+    let named = devices.iter().take(NAMED_MAX).map(Bdf::to_string).collect::<Vec<_>>().join(", ");
+    match devices.len().saturating_sub(NAMED_MAX) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
