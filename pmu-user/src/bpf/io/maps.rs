@@ -2,11 +2,11 @@
 
 use aya::{
     Ebpf,
-    maps::{HashMap, MapData, Stack},
+    maps::{Array, HashMap, MapData},
 };
 use pmu_common::{
     io::{
-        IoCpu, IoOwner, RECENT,
+        IoCpu, IoOwner, RECENT, Recent,
         block::{BlockCount, HISTOGRAMS, InFlight, LANES_MAX},
         histogram::Buckets,
         net::NetCount,
@@ -14,11 +14,15 @@ use pmu_common::{
     name::io::map as names,
 };
 
-use super::{IoOptions, LoadError, Wanted};
+use super::{
+    IoOptions, LoadError, Wanted,
+    slots::{Free, SlotOf},
+};
 use crate::{
     bpf::{
         Mapped,
         maps::{failed, mapped, memory_of, typed},
+        pod::Pod,
     },
     machine::Machine,
 };
@@ -110,8 +114,11 @@ pub(super) struct Maps {
     pub(super) block_latencies: Mapped<Buckets>,
     pub(super) net_owners: Mapped<IoOwner>,
     pub(super) net_counts: Mapped<NetCount>,
-    block_free: Stack<MapData, u32>,
-    net_free: Stack<MapData, u32>,
+    pub(super) recent: Array<MapData, Pod<Recent>>,
+    pub(super) block_slot_of: SlotOf,
+    pub(super) block_free: Free,
+    pub(super) net_slot_of: SlotOf,
+    pub(super) net_free: Free,
     targets: HashMap<MapData, u64, u32>,
     memory_bytes: u64,
 }
@@ -124,6 +131,9 @@ impl Maps {
             memory_bytes += memory_of(&map);
             map
         };
+        let recent = typed(names::RECENT, take(names::RECENT))?;
+        let block_slot_of = typed(names::BLOCK_SLOT_OF, take(names::BLOCK_SLOT_OF))?;
+        let net_slot_of = typed(names::NET_SLOT_OF, take(names::NET_SLOT_OF))?;
         let block_free = typed(names::BLOCK_FREE, take(names::BLOCK_FREE))?;
         let net_free = typed(names::NET_FREE, take(names::NET_FREE))?;
         let targets = typed(names::TARGETS, take(names::TARGETS))?;
@@ -136,11 +146,20 @@ impl Maps {
             block_latencies: mapped(ebpf, names::BLOCK_LATENCIES, sizes.of(names::BLOCK_LATENCIES))?,
             net_owners: mapped(ebpf, names::NET_OWNERS, sizes.of(names::NET_OWNERS))?,
             net_counts: mapped(ebpf, names::NET_COUNTS, sizes.of(names::NET_COUNTS))?,
+            recent,
+            block_slot_of,
             block_free,
+            net_slot_of,
             net_free,
             targets,
             memory_bytes,
         })
+    }
+
+    /// Rows of a slot that exist per CPU.
+    pub(super) fn by_cpu(&self, slot: u32) -> std::ops::Range<usize> {
+        let cpus = self.cpus.len();
+        slot as usize * cpus..(slot as usize + 1) * cpus
     }
 
     /// Offers every slot but the first to the programs, so that the lowest is taken first.

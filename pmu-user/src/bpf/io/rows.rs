@@ -47,6 +47,14 @@ impl Maps {
         }
     }
 
+    /// How often an owner got no row of his own, or his key found no room.
+    pub(super) fn refused(&self) -> u64 {
+        let of = |cpu: usize| {
+            [loss::OWNER_LIMIT, loss::MAP_FULL].map(|reason| self.cpus.read_word(cpu, LOSSES_WORD + reason))
+        };
+        (0..self.cpus.len()).flat_map(of).fold(0, u64::wrapping_add)
+    }
+
     fn losses(&self) -> Vec<(String, u64)> {
         let of = |reason: usize| {
             (0..self.cpus.len()).map(|cpu| self.cpus.read_word(cpu, LOSSES_WORD + reason)).sum::<u64>()
