@@ -148,7 +148,11 @@ impl Rows for BlockRows<'_> {
     fn unshare(&mut self) -> Result<(), LoadError> {
         let maps = &mut *self.maps;
         unshare(&mut maps.block_slot_of, &maps.block_owners)
-            .map_err(|error| failed(names::BLOCK_SLOT_OF, error))?;
+            .map_err(|error| failed(names::BLOCK_SLOT_OF, error))
+    }
+
+    fn unshare_recent(&mut self) -> Result<(), LoadError> {
+        let maps = &mut *self.maps;
         unshare_recent(&mut maps.recent, &maps.block_owners).map_err(|error| failed(names::RECENT, error))
     }
 
@@ -175,7 +179,7 @@ impl Rows for BlockRows<'_> {
     }
 
     fn begin_grace(&mut self) {
-        self.grace.begin(self.maps.cpus.len());
+        self.grace.begin();
     }
 
     fn is_grace_over(&mut self) -> bool {
@@ -229,6 +233,10 @@ impl Rows for NetRows<'_> {
         unshare(&mut maps.net_slot_of, &maps.net_owners).map_err(|error| failed(names::NET_SLOT_OF, error))
     }
 
+    fn unshare_recent(&mut self) -> Result<(), LoadError> {
+        Ok(())
+    }
+
     /// A packet is counted at once.
     fn held(&self, _: &BTreeSet<u32>) -> BTreeSet<u32> {
         BTreeSet::new()
@@ -249,7 +257,7 @@ impl Rows for NetRows<'_> {
     }
 
     fn begin_grace(&mut self) {
-        self.grace.begin(self.maps.cpus.len());
+        self.grace.begin();
     }
 
     fn is_grace_over(&mut self) -> bool {

@@ -23,7 +23,8 @@
 //! deleted, gets a new slot as any new one does, and whoever subtracts drains adds up what has the same key. That an
 //! owner is gone only says that this will be rare. A preallocated element of the map of keys may be used for another key
 //! as soon as it is deleted, so a program that found the old key at that very moment may read the new key's slot, and
-//! write it to `IO_RECENT`: rows there with deleted keys are cleared likewise.
+//! write it to `IO_RECENT`: rows there with deleted keys are cleared likewise. What remains is a request whose start the
+//! kernel left out, which is told: if its device gives it back, it is taken for the one that was there before.
 
 #[cfg(test)]
 mod tests;
@@ -61,6 +62,8 @@ pub(super) trait Rows {
     fn forget_recent(&mut self, slots: &BTreeMap<u32, IoKey>) -> Result<(), LoadError>;
     /// Deletes the keys of owners who share a row with others.
     fn unshare(&mut self) -> Result<(), LoadError>;
+    /// Clears rows of `IO_RECENT` whose key is not that of their slot.
+    fn unshare_recent(&mut self) -> Result<(), LoadError>;
     /// Those of `slots` that requests in flight will be counted in.
     fn held(&self, slots: &BTreeSet<u32>) -> BTreeSet<u32>;
     /// Reads slots for the last time, clears their rows and offers them.
@@ -89,6 +92,8 @@ enum Stage {
     Forgotten,
     Uncached,
     Counted,
+    /// No slots, but owners who shared one: see [`Recycler::unshare`].
+    Unshared,
 }
 
 /// A row as it was at the last look.
@@ -184,13 +189,17 @@ impl Recycler {
     }
 
     /// Gives owners who share a row another chance, because there is room now. Without this, a key that was refused once
-    /// shares for ever, and keys of owners who are gone fill their map. It needs no grace period: the row they share
-    /// stays, whoever still counts there.
+    /// shares for ever, and keys of owners who are gone fill their map. The shared row stays, so nothing has to be waited
+    /// for, but for what a program may have read of a deleted key: see above.
     fn unshare(&mut self, rows: &mut impl Rows, now_ns: u64, refused: u64) -> Result<(), LoadError> {
-        if refused > self.unshared.0 && now_ns >= self.unshared.1.saturating_add(UNSHARE_NS) {
-            rows.unshare()?;
-            self.unshared = (refused, now_ns);
+        let is_due = now_ns >= self.unshared.1.saturating_add(UNSHARE_NS);
+        if refused <= self.unshared.0 || !is_due || self.is_busy() {
+            return Ok(());
         }
+        rows.unshare()?;
+        self.unshared = (refused, now_ns);
+        self.stage = Stage::Unshared;
+        rows.begin_grace();
         Ok(())
     }
 
@@ -236,6 +245,10 @@ impl Recycler {
                     self.stage = Stage::Counted;
                     rows.begin_grace();
                 }
+            }
+            Stage::Unshared => {
+                rows.unshare_recent()?;
+                self.stage = Stage::Idle;
             }
             Stage::Counted => {
                 rows.give_up(&slots(&self.batch));

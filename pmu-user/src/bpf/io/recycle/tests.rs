@@ -150,6 +150,8 @@ fn owners_who_were_refused_get_another_chance_when_there_is_room() {
     let (mut kernel, mut recycler) = (Kernel::new(Patience::Waits), Recycler::new());
     let mut chances = |now_ns, refused, kernel: &mut Kernel| {
         recycler.look(kernel, now_ns, refused, &mut |_| Fate::Stays).unwrap();
+        recycler.advance(kernel).unwrap();
+        assert!(!recycler.is_busy());
         kernel.chances
     };
     assert_eq!(chances(UNSHARE_NS, 0, &mut kernel), 0, "nobody was");

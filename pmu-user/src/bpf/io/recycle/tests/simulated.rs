@@ -277,6 +277,10 @@ impl Rows for Kernel {
         Ok(())
     }
 
+    fn unshare_recent(&mut self) -> Result<(), LoadError> {
+        Ok(())
+    }
+
     fn held(&self, slots: &BTreeSet<u32>) -> BTreeSet<u32> {
         if self.patience == Patience::IgnoresRequests {
             return BTreeSet::new();
