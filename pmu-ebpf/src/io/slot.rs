@@ -19,7 +19,8 @@ impl Slots {
     /// Slot of a key that has been seen before.
     #[inline(always)]
     pub(crate) fn known(&self, key: &IoKey) -> Option<u32> {
-        // SAFETY: the value is copied at once; entries are never removed while programs run.
+        // SAFETY: the value is copied at once. User space removes keys of owners who are gone; where that happens at this very
+        // moment, the entry may be another key's, and what is remembered of it is cleared before the slot is used again.
         unsafe { self.of.get(key) }.copied()
     }
 

@@ -2,6 +2,7 @@
 //! for disks.
 
 mod block;
+mod churn;
 mod command;
 mod latency;
 mod net;

@@ -2,11 +2,11 @@
 
 use aya::{
     Ebpf,
-    maps::{HashMap, MapData, Stack},
+    maps::{Array, HashMap, MapData},
 };
 use pmu_common::{
     io::{
-        IoCpu, IoOwner, RECENT,
+        IoCpu, IoOwner, RECENT, Recent,
         block::{BlockCount, HISTOGRAMS, InFlight, LANES_MAX},
         histogram::Buckets,
         net::NetCount,
@@ -14,11 +14,15 @@ use pmu_common::{
     name::io::map as names,
 };
 
-use super::{IoOptions, LoadError, Wanted};
+use super::{
+    IoOptions, LoadError, Wanted,
+    slots::{Free, SlotOf},
+};
 use crate::{
     bpf::{
         Mapped,
         maps::{Sizes, Taking, failed},
+        pod::Pod,
     },
     machine::Machine,
 };
@@ -94,8 +98,11 @@ pub(super) struct Maps {
     pub(super) block_latencies: Mapped<Buckets>,
     pub(super) net_owners: Mapped<IoOwner>,
     pub(super) net_counts: Mapped<NetCount>,
-    block_free: Stack<MapData, u32>,
-    net_free: Stack<MapData, u32>,
+    pub(super) recent: Array<MapData, Pod<Recent>>,
+    pub(super) block_slot_of: SlotOf,
+    pub(super) block_free: Free,
+    pub(super) net_slot_of: SlotOf,
+    pub(super) net_free: Free,
     targets: HashMap<MapData, u64, u32>,
     memory_bytes: u64,
 }
@@ -112,12 +119,21 @@ impl Maps {
             block_latencies: maps.mapped(names::BLOCK_LATENCIES)?,
             net_owners: maps.mapped(names::NET_OWNERS)?,
             net_counts: maps.mapped(names::NET_COUNTS)?,
+            recent: maps.typed(names::RECENT)?,
+            block_slot_of: maps.typed(names::BLOCK_SLOT_OF)?,
             block_free: maps.typed(names::BLOCK_FREE)?,
+            net_slot_of: maps.typed(names::NET_SLOT_OF)?,
             net_free: maps.typed(names::NET_FREE)?,
             targets: maps.typed(names::TARGETS)?,
             // After all that is taken.
             memory_bytes: maps.memory_bytes,
         })
+    }
+
+    /// Rows of a slot that exist per CPU.
+    pub(super) fn by_cpu(&self, slot: u32) -> std::ops::Range<usize> {
+        let cpus = self.cpus.len();
+        slot as usize * cpus..(slot as usize + 1) * cpus
     }
 
     /// Offers every slot but the first to the programs, so that the lowest is taken first.

@@ -5,8 +5,12 @@
 //! ```
 
 mod attach;
+mod grace;
+mod lives;
 mod maps;
+mod recycle;
 mod rows;
+mod slots;
 
 use std::{os::fd::AsFd as _, path::Path};
 
@@ -17,7 +21,14 @@ use pmu_common::{
     name::{self, io::program},
 };
 
-use self::maps::{Maps, sizes};
+use self::{
+    lives::Lives,
+    maps::{Maps, sizes},
+};
+pub use self::{
+    lives::{Holder, Recycling},
+    recycle::Fate,
+};
 use super::{
     Attach, IO_BY_ADDRESS, IO_BY_TYPE, LoadError, Options, Refused, costs_of,
     kernel::{Known, LockedMemory},
@@ -26,7 +37,7 @@ use super::{
     pod::Pod,
 };
 use crate::{
-    drain::io::traffic::Traffic,
+    drain::io::traffic::{Retired, Traffic},
     machine::{Machine, cgroup::CgroupId},
     plan::{
         Class,
@@ -105,6 +116,7 @@ pub struct IoObject {
     bios: Bios,
     by: By,
     maps: Maps,
+    lives: Lives,
     net: Result<(), LoadError>,
     without_bios: Option<LoadError>,
 }
@@ -223,6 +235,7 @@ impl IoObject {
             bios,
             by,
             maps,
+            lives: Lives::new(),
             net: Ok(()),
             without_bios: None,
         };
@@ -272,6 +285,24 @@ impl IoObject {
         let mut traffic = self.maps.traffic(self.by);
         traffic.missed = self.missed();
         traffic
+    }
+
+    /// Makes room for new owners where slots run low: `fate` says of a row, whose owner has done nothing since the last
+    /// call, whether it may go. Rows that went are in [`IoObject::take_retired`]; tell them with the next drain. Some
+    /// steps take a while: call it again while it is [`Recycling::Busy`].
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to change a map. Nothing is lost by it.
+    pub fn recycle(&mut self, mut fate: impl FnMut(Holder) -> Fate) -> Result<Recycling, LoadError> {
+        self.lives.recycle(&mut self.maps, self.by, rows::now_ns(), &mut fate)?;
+        Ok(self.lives.state())
+    }
+
+    /// Rows that were given up since the last call.
+    #[must_use]
+    pub fn take_retired(&mut self) -> Retired {
+        self.lives.take()
     }
 
     /// Runs that the kernel left out because the program was at work on that CPU already, by program; only those that

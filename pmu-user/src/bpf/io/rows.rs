@@ -18,9 +18,9 @@ use super::maps::Maps;
 use crate::{
     bpf::Mapped,
     drain::io::{
-        block::{BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
-        net::{Interface, NetOwner, NetRow},
-        traffic::Traffic,
+        block::{self, BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
+        net::{self, Interface, NetOwner, NetRow},
+        traffic::{Retired, Traffic},
     },
     machine::cgroup::CgroupId,
     plan::request::By,
@@ -28,23 +28,31 @@ use crate::{
 };
 
 const DEVICE_WORD: usize = (offset_of!(IoOwner, key) + offset_of!(IoKey, device)) / 8;
-const CHANGES_WORD: usize = offset_of!(BlockCount, changes) / 8;
+pub(super) const CHANGES_WORD: usize = offset_of!(BlockCount, changes) / 8;
 const AT_WORD: usize = offset_of!(InFlight, at_ns) / 8;
 const LOSSES_WORD: usize = offset_of!(IoCpu, losses) / 8;
 
 impl Maps {
     /// Everything that the programs have counted.
     pub(super) fn traffic(&self, by: By) -> Traffic {
-        let now = clock_gettime(ClockId::Monotonic);
-        let at_ns = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
+        let at_ns = now_ns();
         Traffic {
             at_ns,
             block: self.block(by),
             in_flight: self.in_flight(by, at_ns),
             net: self.net(),
+            retired: Retired::default(),
             losses: self.losses(),
             missed: Vec::new(),
         }
+    }
+
+    /// How often an owner got no row of his own, or his key found no room.
+    pub(super) fn refused(&self) -> u64 {
+        let of = |cpu: usize| {
+            [loss::OWNER_LIMIT, loss::MAP_FULL].map(|reason| self.cpus.read_word(cpu, LOSSES_WORD + reason))
+        };
+        (0..self.cpus.len()).flat_map(of).fold(0, u64::wrapping_add)
     }
 
     fn losses(&self) -> Vec<(String, u64)> {
@@ -62,14 +70,14 @@ impl Maps {
         used.map(|slot| self.block_row(slot, cpus, by)).filter(|row| row.count.changes > 0).collect()
     }
 
-    fn block_row(&self, slot: usize, cpus: usize, by: By) -> BlockRow {
+    pub(super) fn block_row(&self, slot: usize, cpus: usize, by: By) -> BlockRow {
         let owner = self.block_owners.read(slot);
-        let (device, operation, whose) = of_key(&owner.key, by);
+        let (device, operation, whose) = holder_of(&owner.key, by);
         let mut count = BlockCount::ZERO;
         let (mut latency, mut queue) = (BTreeMap::new(), BTreeMap::new());
         for index in slot * cpus..(slot + 1) * cpus {
             if self.block_counts.read_word(index, CHANGES_WORD) != 0 {
-                count = sum(&count, &self.block_counts.read(index));
+                count = block::sum(&count, &self.block_counts.read(index));
             }
         }
         let lanes = self.block_latencies.len() / (HISTOGRAMS as usize * self.block_owners.len());
@@ -101,7 +109,7 @@ impl Maps {
             if entry.seal != entry.seal_of() || entry.slot() as usize >= self.block_owners.len() {
                 continue;
             }
-            let key = of_key(&self.block_owners.read(entry.slot() as usize).key, by);
+            let key = holder_of(&self.block_owners.read(entry.slot() as usize).key, by);
             let (device, operation, whose) = key;
             let row = rows.entry(key).or_insert(InFlightRow {
                 device,
@@ -123,26 +131,39 @@ impl Maps {
 
     fn net(&self) -> Vec<NetRow> {
         let cpus = self.cpus.len();
-        let row = |slot: usize| {
-            let owner = self.net_owners.read(slot);
-            let count = (slot * cpus..(slot + 1) * cpus)
-                .map(|index| self.net_counts.read(index))
-                .fold(NetCount::ZERO, |sum, row| add_net(&sum, &row));
-            let interface = Interface {
-                namespace: owner.namespace,
-                index: owner.interface,
-                name: Untrusted::from_zero_terminated(&owner.name),
-            };
-            let whose = match (slot as u32, owner.key.owner) {
-                (SLOT_OTHER, _) | (_, OWNER_MANY) => NetOwner::Many,
-                (_, OWNER_NONE) => NetOwner::Nobody,
-                (_, OWNER_OUTSIDER) => NetOwner::Outsider,
-                (_, id) => NetOwner::Cgroup(CgroupId(id)),
-            };
-            NetRow { interface, owner: whose, count }
-        };
+        let row = |slot: usize| self.net_row(slot, cpus);
         used(&self.net_owners).map(row).filter(|row| row.count != NetCount::ZERO).collect()
     }
+
+    pub(super) fn net_row(&self, slot: usize, cpus: usize) -> NetRow {
+        let owner = self.net_owners.read(slot);
+        let count = (slot * cpus..(slot + 1) * cpus)
+            .map(|index| self.net_counts.read(index))
+            .fold(NetCount::ZERO, |sum, row| net::sum(&sum, &row));
+        let interface = Interface {
+            namespace: owner.namespace,
+            index: owner.interface,
+            name: Untrusted::from_zero_terminated(&owner.name),
+        };
+        let whose = if slot == SLOT_OTHER as usize { NetOwner::Many } else { net_owner_of(&owner.key) };
+        NetRow { interface, owner: whose, count }
+    }
+}
+
+/// What a key of packets says.
+pub(super) const fn net_owner_of(key: &IoKey) -> NetOwner {
+    match key.owner {
+        OWNER_MANY => NetOwner::Many,
+        OWNER_NONE => NetOwner::Nobody,
+        OWNER_OUTSIDER => NetOwner::Outsider,
+        id => NetOwner::Cgroup(CgroupId(id)),
+    }
+}
+
+/// CLOCK_MONOTONIC.
+pub(super) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
 /// Slots in use, and the one for what found none.
@@ -151,7 +172,8 @@ fn used(owners: &Mapped<IoOwner>) -> impl Iterator<Item = usize> {
     slots.filter(|&slot| slot == SLOT_OTHER as usize || owners.read_word(slot, DEVICE_WORD) != 0)
 }
 
-fn of_key(key: &IoKey, by: By) -> (DeviceNumber, Operation, Whose) {
+/// What a key of block requests says.
+pub(super) fn holder_of(key: &IoKey, by: By) -> (DeviceNumber, Operation, Whose) {
     let (major, minor, operation, basis) = of_device_word(key.device);
     let operation = Operation::ALL.get(operation as usize).copied().unwrap_or(Operation::Other);
     let whose = match (basis, by) {
@@ -184,37 +206,5 @@ fn add_buckets(rows: &Mapped<Buckets>, lane: usize, kind: u32, filled: u64, into
                 }
             }
         }
-    }
-}
-
-/// One row of two CPUs'. The kernel's numbers wrap, and so does their sum.
-fn sum(left: &BlockCount, right: &BlockCount) -> BlockCount {
-    BlockCount {
-        requests: left.requests.wrapping_add(right.requests),
-        bytes: left.bytes.wrapping_add(right.bytes),
-        latency_ns: left.latency_ns.wrapping_add(right.latency_ns),
-        latency_max_ns: left.latency_max_ns.max(right.latency_max_ns),
-        latency_filled: left.latency_filled | right.latency_filled,
-        queued: left.queued.wrapping_add(right.queued),
-        queue_ns: left.queue_ns.wrapping_add(right.queue_ns),
-        queue_max_ns: left.queue_max_ns.max(right.queue_max_ns),
-        queue_filled: left.queue_filled | right.queue_filled,
-        unstarted: left.unstarted.wrapping_add(right.unstarted),
-        errors: left.errors.wrapping_add(right.errors),
-        requeued: left.requeued.wrapping_add(right.requeued),
-        partial: left.partial.wrapping_add(right.partial),
-        changes: left.changes.wrapping_add(right.changes),
-        reserved: [0; 2],
-    }
-}
-
-fn add_net(left: &NetCount, right: &NetCount) -> NetCount {
-    let add = |left: [[u64; 3]; 2], right: [[u64; 3]; 2]| {
-        [0, 1].map(|way| [0, 1, 2].map(|kind| left[way][kind].wrapping_add(right[way][kind])))
-    };
-    NetCount {
-        packets: add(left.packets, right.packets),
-        bytes: add(left.bytes, right.bytes),
-        reserved: [0; 4],
     }
 }

@@ -15,7 +15,7 @@ use crate::{
         Agreement, Check, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place, Requesters, Row,
         Ticks, chosen, groups_missing, groups_rows, maxima, owners_rows, places, traffic_rows, utilization,
     },
-    model::io::{boxes::IoInterval, groups::GroupsInterval, traffic::TrafficInterval},
+    model::io::{boxes::IoInterval, groups::GroupsInterval, past::Past, traffic::TrafficInterval},
     table::io::{FindError, load},
     untrusted::Untrusted,
     view::{Format, io::IoView, text::Style},
@@ -43,6 +43,9 @@ pub(in crate::command) struct IoPipeline<'a> {
     first: Option<Traffic>,
     reported: Option<Traffic>,
     now: Option<Traffic>,
+    /// What rows that were given up had counted: since the last report, and since counting started.
+    open_past: Past,
+    total_past: Past,
     /// Memory traffic by group: since the last report, and since counting started.
     open_groups: GroupsInterval,
     total_groups: GroupsInterval,
@@ -78,6 +81,8 @@ impl<'a> IoPipeline<'a> {
             first: None,
             reported: None,
             now: None,
+            open_past: Past::default(),
+            total_past: Past::default(),
             open_groups: GroupsInterval::default(),
             total_groups: GroupsInterval::default(),
             groups: None,
@@ -115,6 +120,9 @@ impl<'a> IoPipeline<'a> {
         if self.first.is_none() {
             self.first.clone_from(&self.now);
             self.reported.clone_from(&self.now);
+        } else if let Some(now) = &self.now {
+            self.open_past.add(now);
+            self.total_past.add(now);
         }
         self.last = drain;
         let Some(length) = self.header.plan.interval else {
@@ -155,8 +163,10 @@ impl<'a> IoPipeline<'a> {
         let next = IoInterval { from_ns: self.open.to_ns, to_ns: self.open.to_ns, ..IoInterval::default() };
         let open = std::mem::replace(&mut self.open, next);
         let since = std::mem::replace(&mut self.reported, self.now.clone());
+        let past = std::mem::take(&mut self.open_past);
+        let traffic = self.traffic(since.as_ref(), &past);
         let groups = std::mem::take(&mut self.open_groups);
-        let report = self.report(&open, since.as_ref(), &groups);
+        let report = self.report(&open, traffic.as_ref(), &groups);
         self.ticks.add(&report.checks);
         self.view.interval(&report)
     }
@@ -166,7 +176,8 @@ impl<'a> IoPipeline<'a> {
         if self.header.plan.interval.is_some() && self.open.to_ns > self.open.from_ns {
             self.report_interval()?;
         }
-        let mut report = self.report(&self.total, self.first.as_ref(), &self.total_groups);
+        let traffic = self.traffic(self.first.as_ref(), &self.total_past);
+        let mut report = self.report(&self.total, traffic.as_ref(), &self.total_groups);
         report.levels = self.levels();
         report.maps = self.agreement.iter().flat_map(|agreement| agreement.report(self.names())).collect();
         self.ticks.tell(&mut report.checks);
@@ -187,9 +198,18 @@ impl<'a> IoPipeline<'a> {
         self.levels.report(metrics).into_iter().map(level).collect()
     }
 
-    fn report(&self, interval: &IoInterval, since: Option<&Traffic>, groups: &GroupsInterval) -> IoReport {
-        let traffic = since.zip(self.now.as_ref()).map(|(since, now)| TrafficInterval::between(since, now));
-        let mut rows = self.counted(interval, traffic.as_ref());
+    /// What was counted since a drain; `past`: of rows that have been given up since then.
+    fn traffic(&self, since: Option<&Traffic>, past: &Past) -> Option<TrafficInterval> {
+        since.zip(self.now.as_ref()).map(|(since, now)| TrafficInterval::since(since, past, now))
+    }
+
+    fn report(
+        &self,
+        interval: &IoInterval,
+        traffic: Option<&TrafficInterval>,
+        groups: &GroupsInterval,
+    ) -> IoReport {
+        let mut rows = self.counted(interval, traffic);
         let checks = self.checks(interval);
         rows.extend(checks.iter().map(Check::row));
         let names = self.names();

@@ -124,3 +124,25 @@ pub struct InFlightRow {
     /// How long the oldest of those has been at the device, in ns; 0 if there is none.
     pub oldest_ns: u64,
 }
+
+/// Counts of two CPUs, or of two rows of one owner. The kernel's numbers wrap, and so does their sum.
+#[must_use]
+pub fn sum(left: &BlockCount, right: &BlockCount) -> BlockCount {
+    BlockCount {
+        requests: left.requests.wrapping_add(right.requests),
+        bytes: left.bytes.wrapping_add(right.bytes),
+        latency_ns: left.latency_ns.wrapping_add(right.latency_ns),
+        latency_max_ns: left.latency_max_ns.max(right.latency_max_ns),
+        latency_filled: left.latency_filled | right.latency_filled,
+        queued: left.queued.wrapping_add(right.queued),
+        queue_ns: left.queue_ns.wrapping_add(right.queue_ns),
+        queue_max_ns: left.queue_max_ns.max(right.queue_max_ns),
+        queue_filled: left.queue_filled | right.queue_filled,
+        unstarted: left.unstarted.wrapping_add(right.unstarted),
+        errors: left.errors.wrapping_add(right.errors),
+        requeued: left.requeued.wrapping_add(right.requeued),
+        partial: left.partial.wrapping_add(right.partial),
+        changes: left.changes.wrapping_add(right.changes),
+        reserved: [0; 2],
+    }
+}

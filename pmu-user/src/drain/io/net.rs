@@ -49,3 +49,16 @@ pub struct NetRow {
     #[serde(with = "words")]
     pub count: NetCount,
 }
+
+/// Counts of two CPUs, or of two rows of one owner. They wrap.
+#[must_use]
+pub fn sum(left: &NetCount, right: &NetCount) -> NetCount {
+    let add = |left: [[u64; 3]; 2], right: [[u64; 3]; 2]| {
+        [0, 1].map(|way| [0, 1, 2].map(|kind| left[way][kind].wrapping_add(right[way][kind])))
+    };
+    NetCount {
+        packets: add(left.packets, right.packets),
+        bytes: add(left.bytes, right.bytes),
+        reserved: [0; 4],
+    }
+}

@@ -8,7 +8,7 @@ use super::{
     BoxSlice, IoDrain, IoHeader, Named,
     block::{BlockRow, DeviceNumber, Operation, Whose},
     net::{Interface, NetOwner, NetRow},
-    traffic::Traffic,
+    traffic::{Retired, Traffic},
 };
 use crate::{
     drain::{Absent, Cost},
@@ -194,6 +194,7 @@ fn traffic(tick: u64) -> Traffic {
         block: vec![row(Whose::Cgroup(CgroupId(7)), tick * 100), row(Whose::Kernel, tick)],
         in_flight: Vec::new(),
         net: vec![packets],
+        retired: Retired::default(),
         losses: vec![("io_nested".to_owned(), tick)],
         missed: Vec::new(),
     }

@@ -9,7 +9,7 @@ use super::{
     group::{GroupOwner, GroupRow, Groups},
     net::{Interface, NetOwner, NetRow},
     testing::header,
-    traffic::Traffic,
+    traffic::{Retired, Traffic},
 };
 use crate::{
     drain::{Absent, Cost, Owner, ProgramRow},
@@ -131,12 +131,14 @@ fn net() -> impl Strategy<Value = NetRow> {
 }
 
 fn traffic() -> impl Strategy<Value = Traffic> {
-    (number(), few(block()), few(in_flight()), few(net()), counted(), counted()).prop_map(
-        |(at_ns, block, in_flight, net, losses, missed)| Traffic {
+    let retired = (few(block()), few(net())).prop_map(|(block, net)| Retired { block, net });
+    (number(), few(block()), few(in_flight()), few(net()), retired, counted(), counted()).prop_map(
+        |(at_ns, block, in_flight, net, retired, losses, missed)| Traffic {
             at_ns,
             block,
             in_flight,
             net,
+            retired,
             losses,
             missed,
         },

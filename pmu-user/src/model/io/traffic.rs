@@ -1,14 +1,17 @@
 //! What the programs for I/O counted between two readings.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use pmu_common::io::{block::BlockCount, net::NetCount};
 
-use super::latency::Latencies;
+use super::{
+    latency::Latencies,
+    past::{self, Past},
+};
 use crate::{
     drain::io::{
         block::{BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
-        net::{Interface, NetOwner, NetRow},
+        net::{Interface, NetOwner},
         traffic::Traffic,
     },
     untrusted::Untrusted,
@@ -88,7 +91,7 @@ pub struct BlockKey {
 }
 
 impl BlockKey {
-    fn of(row: &BlockRow) -> Self {
+    pub(super) fn of(row: &BlockRow) -> Self {
         Self { device: row.device, operation: row.operation, whose: row.whose, name: row.name.clone() }
     }
 }
@@ -111,30 +114,32 @@ pub struct TrafficInterval {
 }
 
 impl TrafficInterval {
-    /// `later` without what `earlier` had counted already.
+    /// What two drains say of which one follows the other: `later` without what `earlier` had counted already.
     #[must_use]
     pub fn between(earlier: &Traffic, later: &Traffic) -> Self {
-        let known: BTreeMap<BlockKey, &BlockRow> =
-            earlier.block.iter().map(|row| (BlockKey::of(row), row)).collect();
-        let block = later.block.iter().map(|row| {
-            let key = BlockKey::of(row);
-            let requests = Requests::between(known.get(&key).copied(), row);
+        let mut past = Past::default();
+        past.add(later);
+        Self::since(earlier, &past, later)
+    }
+
+    /// The same of drains with others between them; `past`: rows that were given up in all drains since `earlier`.
+    #[must_use]
+    pub fn since(earlier: &Traffic, past: &Past, later: &Traffic) -> Self {
+        let block_before = past::by_key(&earlier.block);
+        let block = past.with(&later.block).into_iter().map(|(key, row)| {
+            let requests = Requests::between(block_before.get(&key).map(Cow::as_ref), &row);
             (key, requests)
         });
-        let mut net = BTreeMap::new();
-        for row in &later.net {
-            let same = |before: &&_| is_same(before, row);
-            let before = earlier.net.iter().find(same).map_or(NetCount::ZERO, |row| row.count);
-            let count = since(&before, &row.count);
-            if count != NetCount::ZERO {
-                net.insert((row.interface.clone(), row.owner), count);
-            }
-        }
+        let net_before = past::by_owner(&earlier.net);
+        let net = past.with_net(&later.net).into_iter().map(|(key, count)| {
+            let before = net_before.get(&key).copied().unwrap_or(NetCount::ZERO);
+            (key, since(&before, &count))
+        });
         Self {
             duration_ns: later.at_ns.saturating_sub(earlier.at_ns),
             block: block.filter(|(_, requests)| *requests != Requests::default()).collect(),
             in_flight: later.in_flight.clone(),
-            net,
+            net: net.filter(|(_, count)| *count != NetCount::ZERO).collect(),
             losses: grown(&earlier.losses, &later.losses),
             missed: grown(&earlier.missed, &later.missed),
         }
@@ -169,10 +174,6 @@ impl TrafficInterval {
     ) -> impl Iterator<Item = (&BlockKey, &Requests)> {
         self.block.iter().filter(move |(key, _)| key.device == device && key.operation == operation)
     }
-}
-
-fn is_same(left: &NetRow, right: &NetRow) -> bool {
-    left.interface == right.interface && left.owner == right.owner
 }
 
 fn since(earlier: &NetCount, later: &NetCount) -> NetCount {

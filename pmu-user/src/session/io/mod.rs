@@ -1,6 +1,7 @@
 //! One run of `pmbpf io`: opens what the plan says, drains it at every tick, and closes it by being dropped.
 
 mod boxes;
+mod census;
 pub(crate) mod groups;
 pub mod stream;
 mod traffic;
@@ -139,14 +140,18 @@ impl IoSession {
     }
 
     fn due(&self) -> Option<Instant> {
-        self.rotations.iter().filter_map(Rotation::due).min()
+        let slices = self.rotations.iter().filter_map(Rotation::due);
+        slices.chain(self.counted.as_ref().map(Counted::due)).min()
     }
 
-    /// Ends the slices that are due.
+    /// Ends the slices that are due, and makes room for owners if that is.
     fn turn(&mut self) {
         let (now, now_ns) = (Instant::now(), nanoseconds(self.started.elapsed()));
         for rotation in self.rotations.iter_mut().filter(|rotation| rotation.is_due(now)) {
             self.lost_readings += rotation.turn(now_ns, &mut self.slices);
+        }
+        if let Some(counted) = self.counted.as_mut().filter(|counted| counted.due() <= now) {
+            counted.recycle();
         }
     }
 
@@ -163,13 +168,14 @@ impl IoSession {
         let begun = Instant::now();
         // Beside the traffic: what comes after it is no part of the time that was counted.
         let at_ns = nanoseconds(self.started.elapsed());
-        let traffic = self.counted.as_ref().map(Counted::drain);
+        let traffic = self.counted.as_mut().map(Counted::drain);
         let read_ns = nanoseconds(self.started.elapsed());
         let groups = self.monitored.as_ref().map(|monitored| monitored.drain(read_ns));
         let (mut names, mut disks) = (Vec::new(), Vec::new());
         if let (Some(counted), Some(traffic)) = (&mut self.counted, &traffic) {
             names = counted.new_cgroups(traffic);
             disks = counted.new_disks(traffic);
+            counted.recycle();
         }
         let mut drain = IoDrain {
             at_ns,
@@ -184,6 +190,10 @@ impl IoSession {
         };
         if self.lost_readings > 0 {
             drain.losses.push(("readings of boxes failed".to_owned(), self.lost_readings));
+        }
+        let lost_steps = self.counted.as_ref().map_or(0, Counted::lost_steps);
+        if lost_steps > 0 {
+            drain.losses.push(("rows of owners who are gone could not be freed".to_owned(), lost_steps));
         }
         self.cost.drained(begun.elapsed());
         drain

@@ -3,12 +3,14 @@
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
+use super::census::Census;
 use crate::{
     bpf::{
         LoadError, Options,
-        io::{Bios, IoObject, IoOptions, Parts, Wanted},
+        io::{Bios, IoObject, IoOptions, Parts, Recycling, Wanted},
     },
     drain::{
         Absent,
@@ -30,6 +32,11 @@ use crate::{
 
 /// Devices that a reason names before it only counts.
 const NAMED_MAX: usize = 4;
+/// How often it is seen whether there is room for new owners, beside every drain: always, when half of it is taken, and
+/// when some is being made.
+const IDLE: Duration = Duration::from_secs(2);
+const SHORT: Duration = Duration::from_millis(100);
+const BUSY: Duration = Duration::from_millis(10);
 
 /// Programs that count block requests and packets.
 pub(super) struct Counted {
@@ -42,6 +49,8 @@ pub(super) struct Counted {
     /// Disks likewise.
     disks: BTreeSet<DeviceNumber>,
     root: PathBuf,
+    due: Instant,
+    lost_steps: u64,
 }
 
 impl Counted {
@@ -80,17 +89,46 @@ impl Counted {
             named: BTreeSet::new(),
             disks: BTreeSet::new(),
             root: root.to_owned(),
+            due: Instant::now() + IDLE,
+            lost_steps: 0,
         })
     }
 
     /// What was counted so far.
-    pub(super) fn drain(&self) -> Traffic {
-        self.object.drain()
+    pub(super) fn drain(&mut self) -> Traffic {
+        let retired = self.object.take_retired();
+        Traffic { retired, ..self.object.drain() }
+    }
+
+    /// Makes room for new owners if there is little left. What was counted must have been told of, with its names.
+    pub(super) fn recycle(&mut self) {
+        let mut census = Census::new(&self.layout, &self.root);
+        let wait = match self.object.recycle(|holder| census.fate(holder)) {
+            Ok(Recycling::Idle) => IDLE,
+            Ok(Recycling::Short) => SHORT,
+            Ok(Recycling::Busy) => BUSY,
+            Err(_) => {
+                self.lost_steps += 1;
+                SHORT
+            }
+        };
+        self.due = Instant::now() + wait;
+    }
+
+    /// When to see whether there is still room.
+    pub(super) const fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Steps towards more room that the kernel refused.
+    pub(super) const fn lost_steps(&self) -> u64 {
+        self.lost_steps
     }
 
     /// Names of disks that are new in `traffic`. One that is gone by now keeps its number.
     pub(super) fn new_disks(&mut self, traffic: &Traffic) -> Vec<NamedDisk> {
-        let devices: BTreeSet<DeviceNumber> = traffic.block.iter().map(|row| row.device).collect();
+        let devices: BTreeSet<DeviceNumber> =
+            traffic.block.iter().chain(&traffic.retired.block).map(|row| row.device).collect();
         let new: Vec<DeviceNumber> = devices.difference(&self.disks).copied().collect();
         self.disks.extend(&new);
         let named = |device: DeviceNumber| {

@@ -12,6 +12,7 @@ use crate::{
             BoxSlice, IoDrain, IoHeader,
             group::{GroupOwner, GroupRow, Groups},
             testing::{always_running, drains, header, requesters, steady},
+            traffic::{Retired, Traffic},
         },
         recording::{IoRecording, Overwrite, Writer},
     },
@@ -62,6 +63,35 @@ fn a_recording_gives_the_report_of_the_run_in_every_format() {
         assert!(live.contains("0000:3b:00.0") || format == Format::Csv, "{live}");
         assert!(live.contains("web\\xff") || live.contains("web\\\\xff"), "{live}");
     }
+}
+
+/// The first row of `traffic` as if its owner had got a new one when all of `before` had been counted.
+fn begin_anew(traffic: &mut Traffic, before: &Traffic) {
+    let (row, old) = (&mut traffic.block[0], &before.block[0]);
+    row.count.requests -= old.count.requests;
+    row.count.bytes -= old.count.bytes;
+    row.count.latency_ns -= old.count.latency_ns;
+    let counted = |bucket: u16| old.latency.iter().find(|known| known.0 == bucket).map_or(0, |known| known.1);
+    row.latency.iter_mut().for_each(|(bucket, count)| *count -= counted(*bucket));
+    row.latency.retain(|&(_, count)| count > 0);
+    let (count, old) = (&mut traffic.net[0].count, &before.net[0].count);
+    for (way, kind) in [0, 1].into_iter().flat_map(|way| [0, 1, 2].map(|kind| (way, kind))) {
+        count.packets[way][kind] -= old.packets[way][kind];
+        count.bytes[way][kind] -= old.bytes[way][kind];
+    }
+}
+
+#[test]
+fn a_report_is_the_same_whether_or_not_rows_were_given_up() {
+    let header = header();
+    let mut drains = drains(&header);
+    let formats = [Format::Text, Format::Json, Format::Csv];
+    let whole = formats.map(|format| report(&header, &drains, format));
+    let before = drains[2].traffic.clone().unwrap();
+    drains[3..].iter_mut().for_each(|drain| begin_anew(drain.traffic.as_mut().unwrap(), &before));
+    let (block, net) = (vec![before.block[0].clone()], vec![before.net[0].clone()]);
+    drains[3].traffic.as_mut().unwrap().retired = Retired { block, net };
+    assert_eq!(formats.map(|format| report(&header, &drains, format)), whole);
 }
 
 #[test]

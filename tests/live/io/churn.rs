@@ -1,0 +1,250 @@
+//! More owners than there are rows, one after the other: their rows are used again, and nobody's count is lost or another's.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::UdpSocket,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use pmbpf::{
+    drain::{
+        io::{
+            block::{BlockRow, DeviceNumber, Operation, Whose},
+            net::NetOwner,
+            traffic::Traffic,
+        },
+        recording::IoRecording,
+    },
+    machine::cgroup::{CgroupId, Layout},
+};
+use pmu_common::io::net::{SENT, UDP};
+use serde_json::Value;
+
+use super::{Loop, can_run, is_root};
+use crate::support::{Cgroup, Rows, Scratch, assert_close, pmbpf, signal, skipped, text, wait_until};
+
+/// There are 768 rows for owners at most.
+const OWNERS: usize = 1500;
+const BLOCK: u64 = 4096;
+/// Between two of them: no more than 200 new ones a second.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Blocks that an owner reads: neighbours differ.
+const fn blocks(owner: usize) -> u64 {
+    1 + (owner % 7) as u64
+}
+
+fn all_blocks() -> u64 {
+    (0..OWNERS).map(blocks).sum()
+}
+
+/// A shell that does what it is told.
+struct Shell {
+    child: Child,
+    says: BufReader<std::process::ChildStdout>,
+}
+
+impl Shell {
+    fn new(program: &str) -> Self {
+        let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let says = BufReader::new(child.stdout.take().unwrap());
+        Self { child, says }
+    }
+
+    fn run(&mut self, command: &str) {
+        writeln!(self.child.stdin.as_ref().unwrap(), "{command} && echo done").unwrap();
+        let mut line = String::new();
+        self.says.read_line(&mut line).unwrap();
+        assert_eq!(line, "done\n", "{command}");
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// A cgroup of a moment.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        wait_until("the cgroup is gone", || fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+fn read(device: &Loop, owner: usize) -> String {
+    let count = blocks(owner);
+    format!("dd if={} of=/dev/null bs={BLOCK} count={count} iflag=direct </dev/null 2>/dev/null", device.path)
+}
+
+/// Bytes that were read, by owner, over all rows there were.
+fn bytes_by_owner(drains: &[Traffic], device: DeviceNumber) -> BTreeMap<Whose, u64> {
+    let wanted = |row: &&BlockRow| row.device == device && row.operation == Operation::Read;
+    let retired = drains.iter().flat_map(|drain| &drain.retired.block);
+    let mut sums = BTreeMap::new();
+    for row in drains.last().unwrap().block.iter().chain(retired).filter(wanted) {
+        *sums.entry(row.whose).or_default() += row.count.bytes;
+    }
+    sums
+}
+
+fn drains(recording: &Scratch) -> Vec<Traffic> {
+    let drains = IoRecording::read(&recording.0).unwrap().drains;
+    drains.into_iter().map(|drain| drain.traffic.unwrap()).collect()
+}
+
+/// Bytes of the owners of reads that the whole run's report gives, and how many owners there are.
+fn reported(rows: &Rows, device: &Loop, kind: &str) -> (usize, f64) {
+    let wanted = |row: &&Value| {
+        let (owner, of) = (&row["subject"]["owner"], &row["subject"]["of"]);
+        let place = of["name"] == device.name() && of["operation"] == "read";
+        row["metric"] == "block.bandwidth" && place && owner["kind"] == kind
+    };
+    let number = |row: &Value, field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{row}"));
+    let bytes = |row: &Value| number(row, "value") * 1e6 * number(row, "dt") / 1e9;
+    let rows: Vec<f64> = rows.of_kind("io").filter(wanted).map(bytes).collect();
+    (rows.len(), rows.iter().sum())
+}
+
+#[test]
+fn more_cgroups_than_rows_have_each_what_it_did() {
+    if !can_run() {
+        return;
+    }
+    let device = Loop::new("churn", 1 << 20);
+    let parent = Cgroup::new("churn");
+    let folder = Layout::read(Path::new("/")).unwrap().v2.unwrap().join(&parent.path[1..]);
+    let recording = Scratch::new("churn");
+    let before = device.kernel_counts()[0].1;
+    let pmbpf = measuring(&recording);
+    let mut shell = Shell::new("sh");
+    let mut last = None;
+    let mut truth = BTreeMap::new();
+    for owner in 0..OWNERS {
+        let group = Folder(folder.join(owner.to_string()));
+        fs::create_dir(&group.0).unwrap();
+        truth.insert(Whose::Cgroup(CgroupId(fs::metadata(&group.0).unwrap().ino())), blocks(owner) * BLOCK);
+        shell.run(&format!("echo $$ >{}/cgroup.procs && {}", group.0.display(), read(&device, owner)));
+        // The shell has left it.
+        drop(last.replace(group));
+        thread::sleep(PAUSE);
+    }
+    drop(shell);
+    drop(last);
+    let counted = device.kernel_counts()[0].1 - before;
+    signal(pmbpf.id(), "INT");
+    let output = pmbpf.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let drains = drains(&recording);
+    let last = drains.last().unwrap();
+    assert_eq!((&last.losses, &last.missed), (&vec![], &vec![]));
+    let retired: usize = drains.iter().map(|drain| drain.retired.block.len()).sum();
+    assert!(retired > OWNERS - 768, "{retired}");
+    let bytes = bytes_by_owner(&drains, device.number);
+    for (whose, bytes_read) in &truth {
+        assert_eq!(bytes.get(whose), Some(bytes_read), "{whose:?}");
+    }
+    assert_eq!(bytes.values().sum::<u64>() as f64, counted, "the kernel's count is the sum");
+    let (owners, sum) = reported(&Rows::parse(&output.stdout), &device, "cgroup");
+    assert!(owners >= OWNERS, "{owners}");
+    assert_close("the report", sum, counted, 1e-6, 0.0);
+}
+
+/// `pmbpf io` that measures everybody by now.
+fn measuring(recording: &Scratch) -> Child {
+    let mut command = pmbpf();
+    command.args(["io", "--json", "--quiet", "-o", recording.as_str()]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("pmbpf measures", || {
+        IoRecording::read(&recording.0).is_ok_and(|recording| !recording.drains.is_empty())
+    });
+    child
+}
+
+/// There are 3,072 rows for owners of packets at most.
+const SENDERS: usize = 4000;
+
+#[test]
+fn more_cgroups_than_rows_have_each_the_packet_that_it_sent() {
+    if !is_root() {
+        return;
+    }
+    if Command::new("bash").arg("--version").output().is_err() {
+        skipped("bash is missing, which sends packets itself");
+        return;
+    }
+    let parent = Cgroup::new("senders");
+    let folder = Layout::read(Path::new("/")).unwrap().v2.unwrap().join(&parent.path[1..]);
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = receiver.local_addr().unwrap().port();
+    let recording = Scratch::new("senders");
+    let pmbpf = measuring(&recording);
+    let mut shell = Shell::new("bash");
+    let (mut last, mut senders) = (None, Vec::new());
+    for sender in 0..SENDERS {
+        let group = Folder(folder.join(sender.to_string()));
+        fs::create_dir(&group.0).unwrap();
+        senders.push(NetOwner::Cgroup(CgroupId(fs::metadata(&group.0).unwrap().ino())));
+        let folder = group.0.display();
+        shell.run(&format!("echo $$ >{folder}/cgroup.procs && echo hello >/dev/udp/127.0.0.1/{port}"));
+        assert_eq!(receiver.recv(&mut [0; 16]).unwrap(), 6);
+        drop(last.replace(group));
+        thread::sleep(PAUSE / 5);
+    }
+    drop((shell, last));
+    signal(pmbpf.id(), "INT");
+    let output = pmbpf.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let drains = drains(&recording);
+    let end = drains.last().unwrap();
+    assert_eq!((&end.losses, &end.missed), (&vec![], &vec![]));
+    let mut sent: BTreeMap<NetOwner, (u64, u64)> = BTreeMap::new();
+    for row in end.net.iter().chain(drains.iter().flat_map(|drain| &drain.retired.net)) {
+        let sum = sent.entry(row.owner).or_default();
+        *sum = (sum.0 + row.count.packets[SENT][UDP], sum.1 + row.count.bytes[SENT][UDP]);
+    }
+    for sender in senders {
+        // IP and UDP headers, and what was sent.
+        assert_eq!(sent.get(&sender), Some(&(1, 20 + 8 + 6)), "{sender:?}");
+    }
+}
+
+#[test]
+fn more_processes_than_rows_have_together_what_the_kernel_says() {
+    if !can_run() {
+        return;
+    }
+    let device = Loop::new("processes", 1 << 20);
+    let recording = Scratch::new("processes");
+    let script = Scratch::new("script");
+    let pause = PAUSE.as_secs_f64();
+    let lines = (0..OWNERS).map(|owner| format!("{}\nsleep {pause}\n", read(&device, owner)));
+    fs::write(&script.0, lines.collect::<String>()).unwrap();
+    let before = device.kernel_counts()[0].1;
+    let mut command = pmbpf();
+    command.args(["io", "--json", "--quiet", "--interval", "5s", "-o", recording.as_str()]);
+    let output = command.args(["--", "sh", script.as_str()]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let counted = device.kernel_counts()[0].1 - before;
+    let drains = drains(&recording);
+    let last = drains.last().unwrap();
+    assert_eq!((&last.losses, &last.missed), (&vec![], &vec![]));
+    let bytes = bytes_by_owner(&drains, device.number);
+    let ours = bytes.iter().filter(|(whose, _)| matches!(whose, Whose::Process { .. }));
+    let ours: Vec<u64> = ours.map(|(_, &bytes)| bytes).collect();
+    // Now and then a request of a process that has just begun is in no row at all, whether or not rows are used again;
+    // none is ever in another's.
+    assert!((OWNERS - 3..=OWNERS).contains(&ours.len()), "{}", ours.len());
+    assert_close("ours", ours.iter().sum::<u64>() as f64, (all_blocks() * BLOCK) as f64, 1e-3, 0.0);
+    assert!(ours.iter().all(|bytes| bytes % BLOCK == 0 && (1..=7).contains(&(bytes / BLOCK))));
+    assert_close("all", bytes.values().sum::<u64>() as f64, counted, 1e-3, 0.0);
+}
