@@ -9,8 +9,9 @@ use std::{
     process::Command,
 };
 
-/// The objects: programs that reach kernel memory by type, and by address; the same for I/O.
-const OBJECTS: [&str; 4] = ["pmbpf-by-type", "pmbpf-by-address", "pmbpf-io-by-type", "pmbpf-io-by-address"];
+/// The objects: programs that reach kernel memory by type, and by address; the same for I/O; and one for benches.
+const OBJECTS: [&str; 5] =
+    ["pmbpf-by-type", "pmbpf-by-address", "pmbpf-io-by-type", "pmbpf-io-by-address", "pmbpf-clock-only"];
 
 fn main() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pmu-ebpf");

@@ -2,8 +2,9 @@
 //!
 //! Prints a line of pairs: nanoseconds by the kernel's statistics, which add to every run of a program, and how many runs that
 //! is. They are of a request that goes straight to its device and completes on the CPU that it was issued on, as those of a
-//! disk with a queue a CPU do; of one that completes on whichever CPU its device was at work; of one that waits in a
-//! scheduler's queue; of a packet that is sent, and of one that is received.
+//! disk with a queue a CPU do; of the same with programs that look at the clock and do nothing else; of one that completes on
+//! whichever CPU its device was at work; of one that waits in a scheduler's queue; of a packet that is sent, and of one that is
+//! received.
 
 use std::{
     fmt, fs,
@@ -26,17 +27,21 @@ use pmbpf::{
 };
 use pmu_common::name::io::program;
 
+/// What is built for this bench alone.
+static CLOCK_ONLY: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-clock-only"));
+
 /// Of the file that the device is made of, and what is sent.
 const FILE_BYTES: u64 = 64 << 20;
 const SENT_BYTES: usize = 1 << 30;
 
 fn main() -> anyhow::Result<()> {
     let device = Loop::new()?;
-    // `rq_affinity`, Documentation/ABI/stable/sysfs-block: 2 has a request complete where it was issued.
-    let requests = [("none", "2"), ("none", "1"), ("mq-deadline", "1")];
-    for (scheduler, affinity) in requests {
-        write!(stdout(), "{} ", request(&device, scheduler, affinity)?)?;
-    }
+    // 2: a request completes where it was issued (`rq_affinity`, Documentation/ABI/stable/sysfs-block).
+    let here = request(&device, "none", "2")?;
+    let clock = clock_only(&device)?;
+    let elsewhere = request(&device, "none", "1")?;
+    let queued = request(&device, "mq-deadline", "1")?;
+    write!(stdout(), "{here} {clock} {elsewhere} {queued} ")?;
     let [sent, received] = packets()?;
     writeln!(stdout(), "{sent} {received}")?;
     Ok(())
@@ -57,9 +62,37 @@ impl fmt::Display for Each {
 
 /// All programs, per request that completes.
 fn request(device: &Loop, scheduler: &str, affinity: &str) -> anyhow::Result<Each> {
-    fs::write(format!("/sys/block/{}/queue/scheduler", device.name), scheduler)?;
-    fs::write(format!("/sys/block/{}/queue/rq_affinity", device.name), affinity)?;
+    device.set(scheduler, affinity)?;
     let object = counting(Parts::Block)?;
+    per_request(device, program::COMPLETE, || object.program_costs())
+}
+
+/// Programs that look at the clock where a request is issued and where it completes, on the same CPU.
+fn clock_only(device: &Loop) -> anyhow::Result<Each> {
+    const COMPLETE: &str = "clock_complete";
+    device.set("none", "2")?;
+    let mut object = aya::Ebpf::load(CLOCK_ONLY)?;
+    for (program, tracepoint) in [("clock_issue", "block_rq_issue"), (COMPLETE, "block_rq_complete")] {
+        let program = object.program_mut(program).context("the object lacks a program")?;
+        let program: &mut aya::programs::RawTracePoint = program.try_into()?;
+        program.load()?;
+        program.attach(tracepoint)?;
+    }
+    per_request(device, COMPLETE, || {
+        let costs = object.programs().filter_map(|(name, program)| {
+            let info = program.info().ok()?;
+            Some((name.to_owned(), info.run_count(), info.run_time().as_nanos() as u64))
+        });
+        costs.collect()
+    })
+}
+
+/// What programs cost while a device has something to do, per run of the one called `complete`. `costs`: name, runs, ns.
+fn per_request(
+    device: &Loop,
+    complete: &str,
+    costs: impl Fn() -> Vec<(String, u64, u64)>,
+) -> anyhow::Result<Each> {
     let _statistics = bpf::measure_costs()?;
     let options = "--name=bench --direct=1 --ioengine=libaio --rw=randread --bs=4k --iodepth=16 --size=64m \
                    --time_based --runtime=2 --output-format=terse";
@@ -69,8 +102,8 @@ fn request(device: &Loop, scheduler: &str, affinity: &str) -> anyhow::Result<Eac
         .output()
         .context("cannot run fio")?;
     ensure!(fio.status.success(), "fio failed, {}: {}", fio.status, Untrusted::new(fio.stderr).terminal());
-    let costs = object.program_costs();
-    let completed = costs.iter().find(|(name, ..)| name == program::COMPLETE).map_or(0, |&(_, runs, _)| runs);
+    let costs = costs();
+    let completed = costs.iter().find(|(name, ..)| name == complete).map_or(0, |&(_, runs, _)| runs);
     ensure!(completed > 10_000, "only {completed} requests");
     let per_request = |sum: u64| sum as f64 / completed as f64;
     let ns = per_request(costs.iter().map(|&(.., ns)| ns).sum());
@@ -128,6 +161,13 @@ impl Loop {
             anyhow::bail!("losetup gave no loop device");
         };
         Ok(Self { name, backing })
+    }
+
+    fn set(&self, scheduler: &str, affinity: &str) -> anyhow::Result<()> {
+        for (setting, value) in [("scheduler", scheduler), ("rq_affinity", affinity)] {
+            fs::write(format!("/sys/block/{}/queue/{setting}", self.name), value)?;
+        }
+        Ok(())
     }
 }
 
