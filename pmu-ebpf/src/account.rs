@@ -17,7 +17,7 @@ use crate::{
     config::config,
     maps::{COUNTS, LATENCIES, MOVES, lose, row},
     meet,
-    opaque::opaque,
+    opaque::masked,
     owner, target, task,
 };
 
@@ -133,17 +133,11 @@ fn add(slot: u32, cpu: u32, done: &Reading, wait_ns: u64) -> Option<()> {
     if wait_ns == NO_WAIT {
         return Some(());
     }
-    let bucket = masked(count.add_wait(wait_ns));
+    let bucket = masked(count.add_wait(wait_ns), BUCKETS);
     let buckets = LATENCIES.get_ptr_mut(index)?.cast::<u32>();
     let bucket = buckets.wrapping_add(bucket);
     // SAFETY: `masked` kept the index below BUCKETS, so this is inside a live row that only this CPU writes.
     let bucket = unsafe { &mut *bucket };
     *bucket = bucket.wrapping_add(1);
     Some(())
-}
-
-/// `bucket`, with a bound that the verifier sees: the compiler proves it and drops the mask unless it is made to forget.
-#[inline(always)]
-fn masked(bucket: u32) -> usize {
-    opaque(u64::from(bucket)) as usize & (BUCKETS - 1)
 }

@@ -21,7 +21,7 @@ use crate::{
     Way,
     access::{Fields, Pointer},
     atomic::add_u32,
-    opaque::opaque,
+    opaque::{masked, opaque},
     tracepoint,
 };
 
@@ -176,7 +176,7 @@ fn account_times(entry: &InFlight, count: &mut BlockCount, cpu: u32, now_ns: u64
 fn bump(histogram: u32, bucket: u32) -> Option<()> {
     let buckets = BLOCK_LATENCIES.get_ptr_mut(histogram)?.cast::<u32>();
     // `masked` keeps the index below BUCKETS, so this is inside a live row.
-    let bucket = buckets.wrapping_add(masked(bucket));
+    let bucket = buckets.wrapping_add(masked(bucket, BUCKETS));
     if config!(lanes) < config!(cpus) {
         add_u32(bucket, 1);
     } else {
@@ -186,11 +186,4 @@ fn bump(histogram: u32, bucket: u32) -> Option<()> {
         unsafe { *bucket = count.wrapping_add(1) };
     }
     Some(())
-}
-
-/// `bucket`, with a bound that the verifier sees: the compiler proves it and drops the mask unless it is made to
-/// forget.
-#[inline(always)]
-fn masked(bucket: u32) -> usize {
-    opaque(u64::from(bucket)) as usize & (BUCKETS - 1)
 }
