@@ -6,7 +6,7 @@ use pmu_common::io::{
     IoCpu, IoKey, IoOwner, SLOT_OTHER,
     block::{
         BY_KERNEL, BY_MANY, BY_NOBODY_SEEN, BY_OUTSIDER, BY_REQUEST, BlockCount, DEVICE, HISTOGRAMS,
-        INSERTED, InFlight, QUEUE, of_device_word, of_process,
+        INSERTED, QUEUE, of_device_word, of_process,
     },
     histogram::{Buckets, GROUP_BUCKETS},
     loss,
@@ -14,7 +14,7 @@ use pmu_common::io::{
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use super::maps::Maps;
+use super::{maps::Maps, slots::has_ended};
 use crate::{
     bpf::Mapped,
     drain::io::{
@@ -29,7 +29,6 @@ use crate::{
 
 const DEVICE_WORD: usize = (offset_of!(IoOwner, key) + offset_of!(IoKey, device)) / 8;
 pub(super) const CHANGES_WORD: usize = offset_of!(BlockCount, changes) / 8;
-const AT_WORD: usize = offset_of!(InFlight, at_ns) / 8;
 const LOSSES_WORD: usize = offset_of!(IoCpu, losses) / 8;
 
 impl Maps {
@@ -99,9 +98,8 @@ impl Maps {
     fn in_flight(&self, by: By, at_ns: u64) -> Vec<InFlightRow> {
         let mut rows: BTreeMap<(DeviceNumber, Operation, Whose), InFlightRow> = BTreeMap::new();
         for index in 0..self.in_flight.len() {
-            let ended = self.in_flight_ended.read_word(index, 0);
-            // Most have ended, or were never used: see `InFlight::has_ended`.
-            if self.in_flight.read_word(index, AT_WORD) == ended {
+            // Most have ended, or were never used.
+            if has_ended(&self.in_flight, &self.in_flight_ended, index) {
                 continue;
             }
             let entry = self.in_flight.read(index);

@@ -106,14 +106,17 @@ pub(super) fn held(
         let [a, b, c, d, ..] = in_flight.read_word(index, STATE_WORD).to_ne_bytes();
         let state = u32::from_ne_bytes([a, b, c, d]);
         let slot = state & SLOT_BITS;
-        if slots.contains(&slot) {
-            let has_ended = in_flight.read_word(index, AT_WORD) == ended.read_word(index, 0);
-            if !has_ended || state & INSERTED != 0 {
-                held.insert(slot);
-            }
+        if slots.contains(&slot) && (state & INSERTED != 0 || !has_ended(in_flight, ended, index)) {
+            held.insert(slot);
         }
     }
     held
+}
+
+/// See [`InFlight::has_ended`]. One that begins at this moment has not.
+pub(super) fn has_ended(in_flight: &Mapped<InFlight>, ended: &Mapped<u64>, index: usize) -> bool {
+    let ended = ended.read_word(index, 0);
+    in_flight.read_word(index, AT_WORD) == ended
 }
 
 /// Offers slots, lowest on top, and those that are kept for common rows below all others: a program that finds one of
