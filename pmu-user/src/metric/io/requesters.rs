@@ -1,6 +1,6 @@
 //! Devices that their IOMMU counted by themselves: each of their numbers is theirs alone.
 
-use std::{collections::BTreeMap, ptr};
+use std::collections::BTreeMap;
 
 use super::{
     IoMetrics, Label, Measured, Row, Subject, apportion::exclusive, choice::wants_events, devices::name_of,
@@ -12,7 +12,7 @@ use crate::{
     model::io::boxes::IoInterval,
     plan::{
         Target,
-        io::{BoxKind, BoxSite, IoPlan},
+        io::{BoxKind, IoPlan},
     },
     table::io::{FindError, Of, of_iommu},
 };
@@ -32,8 +32,8 @@ pub struct Requesters {
 /// One IOMMU.
 #[derive(Clone, Debug)]
 struct Iommu {
-    /// Which of the plan's kinds are its counters.
-    kinds: Vec<u32>,
+    /// Name of its counters: the plan has a kind or two of them.
+    name: String,
     /// Its devices, each with what its events mean.
     devices: Vec<(Bdf, IoMetrics)>,
 }
@@ -45,14 +45,14 @@ impl Requesters {
     ///
     /// A table cannot be read.
     pub fn new(plan: &IoPlan) -> Result<Self, FindError> {
-        let mut by_name: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
-        for (number, kind) in (0..).zip(&plan.kinds).filter(|(_, kind)| !kind.is_everybodys()) {
-            by_name.entry(&kind.name).or_default().push(number);
+        let mut by_name: BTreeMap<&str, Vec<&BoxKind>> = BTreeMap::new();
+        for kind in plan.kinds.iter().filter(|kind| !kind.is_everybodys()) {
+            by_name.entry(&kind.name).or_default().push(kind);
         }
         let mut iommus = Vec::new();
         for (name, kinds) in by_name {
-            let Some(table) = of_iommu(&plan.kinds[kinds[0] as usize].turns.pmu)? else { continue };
-            let requesters = kinds.iter().flat_map(|&kind| &plan.kinds[kind as usize].requesters);
+            let Some(table) = of_iommu(&kinds[0].turns.pmu)? else { continue };
+            let requesters = kinds.iter().flat_map(|kind| &kind.requesters);
             let metrics = |bdf: &Bdf| {
                 // The clock is no requester's, and so everyone's.
                 let counts = |requester: Option<&Option<Bdf>>| {
@@ -64,7 +64,7 @@ impl Requesters {
                 })
             };
             let devices = requesters.flatten().map(|bdf| (*bdf, metrics(bdf))).collect();
-            iommus.push(Iommu { kinds, devices });
+            iommus.push(Iommu { name: name.to_owned(), devices });
         }
         Ok(Self { iommus })
     }
@@ -80,10 +80,7 @@ impl Requesters {
     ) -> Vec<Row> {
         let mut rows = Vec::new();
         for iommu in &self.iommus {
-            let kinds: Vec<_> =
-                iommu.kinds.iter().filter_map(|&kind| plan.kinds.get(kind as usize)).collect();
-            let belongs = |kind: &BoxKind, _: &BoxSite| kinds.iter().any(|ours| ptr::eq(*ours, kind));
-            let measured = Measured::new(plan, interval, belongs);
+            let measured = Measured::new(plan, interval, |kind, _| iommu.has(kind));
             for (bdf, metrics) in &iommu.devices {
                 let of_device = iommu.rows(*bdf, metrics, plan, &measured, platform);
                 rows.extend(of_owner(&of_device, *bdf, owned, &plan.target));
@@ -95,6 +92,11 @@ impl Requesters {
 }
 
 impl Iommu {
+    /// Are these its counters?
+    fn has(&self, kind: &BoxKind) -> bool {
+        !kind.is_everybodys() && kind.name == self.name
+    }
+
     fn rows(
         &self,
         bdf: Bdf,
@@ -119,11 +121,10 @@ impl Iommu {
         });
         let mut rows: Vec<Row> = known.collect();
         if wants_events(&plan.report) {
-            let whose =
-                self.kinds.iter().filter_map(|&kind| plan.kinds.get(kind as usize)).flat_map(|kind| {
-                    let groups = kind.turns.groups.iter().zip(&kind.requesters);
-                    groups.flat_map(|(group, requester)| group.events.iter().map(move |_| *requester))
-                });
+            let whose = plan.kinds.iter().filter(|kind| self.has(kind)).flat_map(|kind| {
+                let groups = kind.turns.groups.iter().zip(&kind.requesters);
+                groups.flat_map(|(group, requester)| group.events.iter().map(move |_| *requester))
+            });
             let events = metrics.events_of(plan, measured).into_iter().zip(whose);
             let events = events.filter(|(_, whose)| *whose == Some(bdf));
             rows.extend(

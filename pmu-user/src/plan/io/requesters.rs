@@ -25,6 +25,7 @@ use crate::{
         turns::{EventGroup, PlannedEvent, Turns},
     },
     table::io::{FindError, IOMMUS, IoTable, of_iommu},
+    untrusted::Untrusted,
 };
 
 /// Devices of one IOMMU that take turns, unless they are named: each has its quarter of the time.
@@ -146,7 +147,6 @@ impl Requesters<'_> {
 
     /// Other devices behind the device's IOMMU that a driver has. Bridges ask for nothing by themselves.
     fn others_behind(&self, device: &Device) -> usize {
-        let iommu = |of: &Device| of.translation.as_ref().map(|translation| translation.iommu.clone());
         let others = self.platform.devices.iter().filter(|other| other.bdf != device.bdf && is_driven(other));
         others.filter(|other| iommu(other) == iommu(device)).count()
     }
@@ -254,6 +254,10 @@ impl Requesters<'_> {
 /// Is it an end of the way that moves data?
 fn is_driven(device: &Device) -> bool {
     !device.is_infrastructure() && device.driver.is_some()
+}
+
+fn iommu(of: &Device) -> Option<&Untrusted> {
+    of.translation.as_ref().map(|translation| &translation.iommu)
 }
 
 fn no_pmu(unit: &str) -> String {
