@@ -1,6 +1,10 @@
 //! Latencies, against fio's log of every single one.
 
-use std::fs;
+use std::{
+    collections::{HashMap, VecDeque},
+    fs,
+    process::Command,
+};
 
 use pmbpf::{
     bpf::io::{Parts, Wanted},
@@ -16,10 +20,10 @@ use pmbpf::{
 use super::{Loop, can_run, counting, fio, fio_as, fio_command, throttle::Throttle, ways};
 use crate::support::{Scratch, assert_close, skipped, unique};
 
-/// What fio measures besides the device, per request, if nothing comes in between: its own calls.
-const ABOVE_NS: f64 = 25_000.0;
-/// Quantiles up to which nothing comes in between. Above, fio waits for a CPU, too, for as long as the host lets it.
-const UNDISTURBED: f64 = 0.5;
+/// How far apart two handlers of one tracepoint look at the clock, in ns.
+const APART_NS: f64 = 5_000.0;
+/// Share of all requests for which a host may take the CPU away between the two, or withhold what perf would note.
+const DISTURBED: f64 = 0.002;
 
 /// Share of all requests by which a quantile's may be another one in fio's log.
 const NEAR: f64 = 0.01;
@@ -48,27 +52,72 @@ fn quantile(ascending: &[f64], share: f64) -> f64 {
     ascending[rank.clamp(1, ascending.len()) - 1]
 }
 
+/// A command line that has perf note each request to this device while a shell command runs.
+fn noted(file: &Scratch, device: &Loop, command: &str) -> String {
+    let number = (device.number.major << 20) | device.number.minor;
+    let events = ["issue", "complete"].map(|end| format!("-e block:block_rq_{end} --filter dev=={number}"));
+    // In mounts of its own, as it mounts tracefs and leaves it.
+    let perf = "unshare --mount perf record --quiet --all-cpus --clockid monotonic --mmap-pages 1024";
+    format!("{perf} --output {} {} -- {command}", file.as_str(), events.join(" "))
+}
+
+/// Latencies between the two tracepoints as perf noted them, in ns, ascending.
+fn between_tracepoints(file: &Scratch) -> Vec<f64> {
+    let mut perf = Command::new("perf");
+    perf.args(["script", "--ns", "--fields", "time,event,trace", "--input", file.as_str()]);
+    let output = perf.output().expect("the live ring needs perf");
+    let text = std::str::from_utf8(&output.stdout).unwrap();
+    // Two requests may be for one sector: the first is taken to end first.
+    let mut issued: HashMap<String, VecDeque<u64>> = HashMap::new();
+    let (mut latencies, mut unseen) = (Vec::new(), 0);
+    for line in text.lines() {
+        // ` 35430.118938292: block:block_rq_issue: 7,0 R 524288 () 7168 + 1024 0x2,0,4 [fio]`
+        let (time, rest) = line.trim().split_once(": ").unwrap();
+        let (seconds, fraction) = time.split_once('.').unwrap();
+        let ns = seconds.parse::<u64>().unwrap() * 1_000_000_000 + fraction.parse::<u64>().unwrap();
+        let sector = rest.split_once(" + ").unwrap().0.rsplit_once(' ').unwrap().1.to_owned();
+        if rest.contains("block_rq_issue") {
+            issued.entry(sector).or_default().push_back(ns);
+        } else {
+            // A host may withhold what perf would have noted.
+            match issued.get_mut(&sector).and_then(VecDeque::pop_front) {
+                Some(since) => latencies.push((ns - since) as f64),
+                None => unseen += 1,
+            }
+        }
+    }
+    assert!(unseen as f64 <= DISTURBED * latencies.len() as f64, "{unseen} of {}", latencies.len());
+    latencies.sort_by(f64::total_cmp);
+    latencies
+}
+
 #[test]
-fn latencies_are_those_that_fio_logged_less_what_lies_above_the_device() {
+fn latencies_are_those_that_perf_notes_and_fio_sees_no_shorter_ones() {
     if !can_run() {
         return;
     }
-    for way in ways() {
+    for (way, bs, depth, loops) in
+        ways().into_iter().flat_map(|way| [(way, "512k", 1, 32), (way, "4k", 16, 4)])
+    {
         let device = Loop::new("latency", 64 << 20);
         let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Block);
-        let log = Scratch(std::env::temp_dir().join(unique("fio")));
-        // One request at a time, as large as one gets, and looked for in user space, so that nobody is woken up.
-        let alone = "--iodepth=1 --userspace_reap --iodepth_batch_complete_min=0";
-        let options = format!("--rw=randread --bs=512k --size=64m --io_size=4g {alone}");
-        fio(&device.path, &format!("{options} --write_lat_log={}", log.as_str()));
+        let (log, file) = (Scratch::new("fio"), Scratch::new("perf"));
+        let options = format!(
+            "--rw=randread --bs={bs} --iodepth={depth} --size=64m --loops={loops} --write_lat_log={}",
+            log.as_str()
+        );
+        fio_as(&noted(&file, &device, &fio_command(&device.path, &options)));
         let ours = reads(&object.drain(), &device);
-        let theirs = logged(log.as_str());
+        let (exact, theirs) = (between_tracepoints(&file), logged(log.as_str()));
+        assert!(exact.len() > 500, "{}", exact.len());
         for ((name, share), value) in QUANTILES.iter().zip(&ours.device.quantiles_ns) {
-            let (exact, known) = (quantile(&theirs, *share), value.known().unwrap());
+            let known = value.known().unwrap();
             assert!(known.high / known.low <= 1.0625, "{known:?}");
-            assert!(known.low <= exact, "{name}: fio cannot be faster than its device: {exact} {known:?}");
-            let disturbed = *share > UNDISTURBED || crate::support::in_guest();
-            assert!(disturbed || exact <= known.high + ABOVE_NS, "{name}: {exact} {known:?}");
+            let least = quantile(&exact, share - DISTURBED) - APART_NS;
+            let most = quantile(&exact, (share + DISTURBED).min(1.0)) + APART_NS;
+            assert!(known.low <= most && least <= known.high, "{name}: {least} to {most}, not {known:?}");
+            let seen = quantile(&theirs, *share);
+            assert!(known.low <= seen, "{name}: fio cannot be faster than its device: {seen} {known:?}");
         }
     }
 }
