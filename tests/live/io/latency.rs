@@ -22,7 +22,7 @@ use crate::support::{Scratch, assert_close, skipped, unique};
 
 /// How far apart two handlers of one tracepoint look at the clock, in ns.
 const APART_NS: f64 = 5_000.0;
-/// Share of all requests for which a host may take the CPU away between the two, or withhold what perf would note.
+/// Share of all requests for which a host may take the CPU away between the two, or that end in parts.
 const DISTURBED: f64 = 0.002;
 
 /// Share of all requests by which a quantile's may be another one in fio's log.
@@ -79,7 +79,7 @@ fn between_tracepoints(file: &Scratch) -> Vec<f64> {
         if rest.contains("block_rq_issue") {
             issued.entry(sector).or_default().push_back(ns);
         } else {
-            // A host may withhold what perf would have noted.
+            // A request that is completed in parts is noted for each, and a host may withhold what perf would have noted.
             match issued.get_mut(&sector).and_then(VecDeque::pop_front) {
                 Some(since) => latencies.push((ns - since) as f64),
                 None => unseen += 1,
