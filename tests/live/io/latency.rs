@@ -86,7 +86,7 @@ fn between_tracepoints(file: &Scratch) -> Vec<f64> {
             }
         }
     }
-    assert!(unseen as f64 <= DISTURBED * latencies.len() as f64, "{unseen} of {}", latencies.len());
+    assert!(f64::from(unseen) <= DISTURBED * latencies.len() as f64, "{unseen} of {}", latencies.len());
     latencies.sort_by(f64::total_cmp);
     latencies
 }
