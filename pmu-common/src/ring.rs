@@ -14,6 +14,8 @@ pub const EXEC: u32 = 4;
 pub const CGROUP: u32 = 5;
 /// A [`Process`] with id 0: owner slots run short; drain soon.
 pub const PRESSURE: u32 = 6;
+/// A [`Fork`].
+pub const FORK: u32 = 7;
 
 /// Stack entries kept, each of kernel and user (perf's default, `kernel.perf_event_max_stack`).
 pub const STACK_FRAMES: usize = 127;
@@ -43,6 +45,16 @@ wire! {
         pub kind: u32,
         /// Process.
         pub tgid: u32,
+    }
+
+    /// A process that begins, with the address map of another.
+    pub struct Fork {
+        /// [`FORK`].
+        pub kind: u32,
+        /// Process that begins.
+        pub tgid: u32,
+        /// Process that forked it.
+        pub parent: u32,
     }
 
     /// Header of a cgroup's creation.

@@ -15,7 +15,7 @@ use crate::{
     access::{Access, Pointer},
     config::config,
     maps::{MOVES, RING, SLOT_OF, lose},
-    owner, process, target, task, tracepoint,
+    owner, target, task, tracepoint,
 };
 
 tracepoint! {
@@ -72,7 +72,7 @@ fn try_remove<A: Access>(cgroup: Pointer) -> Option<()> {
     let key = OwnerKey { id, born_ns: 0 };
     let slot = owner::known(&key)?;
     let _ = SLOT_OF.remove(key);
-    if slot == SLOT_NONE || config!(by) != BY_CGROUP { None } else { process::end(slot) }
+    if slot == SLOT_NONE || config!(by) != BY_CGROUP { None } else { owner::end(slot) }
 }
 
 tracepoint! {

@@ -2,7 +2,7 @@
 
 use aya_ebpf::{
     bindings::{BPF_NOEXIST, BPF_RB_FORCE_WAKEUP},
-    helpers::{bpf_probe_read_kernel_str_bytes, generated::bpf_probe_read_kernel},
+    helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel_str_bytes, generated::bpf_probe_read_kernel},
 };
 use pmu_common::{
     config::BY_CGROUP,
@@ -43,14 +43,40 @@ fn of_process<A: Access>(task: Pointer) -> u32 {
     if let Some(slot) = known(&key) {
         return slot;
     }
-    allocate(&key, |owner| {
+    let slot = allocate(&key, |owner| {
         let leader = A::pointer(task, config!(offsets.task_group_leader));
         let parent = A::pointer(leader, config!(offsets.task_real_parent));
         // SAFETY: `owner` is a live row that nobody else writes until it is published.
         let owner = unsafe { &mut *owner };
         owner.parent = u64::from(task::tgid::<A>(parent));
         read_comm(leader, &mut owner.name);
-    })
+    });
+    // One that ran from its fork to its end without a switch has its first behind its exit, where nobody knew it yet.
+    if task::is_over::<A>(task) {
+        forget(&key, slot);
+    }
+    slot
+}
+
+/// The process is over. Its slot stays for what is still to come, until user space frees it.
+#[inline(always)]
+pub(crate) fn forget(key: &OwnerKey, slot: u32) {
+    let _ = SLOT_OF.remove(key);
+    let _ = end(slot);
+}
+
+/// Marks an owner as ended.
+#[inline(always)]
+pub(crate) fn end(slot: u32) -> Option<()> {
+    if slot == SLOT_OTHER {
+        return None;
+    }
+    let owner = OWNERS.get_ptr_mut(slot)?;
+    // SAFETY: the helper has no preconditions.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    // SAFETY: the lookup gave a live row, and an owner ends once.
+    unsafe { (*owner).ended_ns = now_ns };
+    Some(())
 }
 
 /// Slot of a cgroup, or where processes own the counts: [`MEMBER`] if it is wanted, [`SLOT_NONE`] if not.
@@ -146,6 +172,18 @@ pub(crate) fn tell(kind: u32, tgid: u32, flags: u64) {
     match RING.reserve::<ring::Process>(0) {
         Some(mut record) => {
             record.write(ring::Process { kind, tgid });
+            record.submit(flags);
+        }
+        None => lose(loss::RING_FULL),
+    }
+}
+
+/// Sends that a process begins. `flags` as above.
+#[inline(always)]
+pub(crate) fn tell_fork(tgid: u32, parent: u32, flags: u64) {
+    match RING.reserve::<ring::Fork>(0) {
+        Some(mut record) => {
+            record.write(ring::Fork { kind: ring::FORK, tgid, parent });
             record.submit(flags);
         }
         None => lose(loss::RING_FULL),

@@ -1,9 +1,8 @@
 //! Programs on the life of processes: fork, exec, exit.
 
-use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
     config::{BY_PROCESS, FILTER_PROCESSES},
-    count::{ANNOUNCED, SLOT_NONE, SLOT_OTHER, WAITS_FOR_EXEC},
+    count::{ANNOUNCED, SLOT_NONE, WAITS_FOR_EXEC},
     ring,
 };
 
@@ -11,9 +10,11 @@ use crate::{
     Way,
     access::{Access, Pointer},
     config::config,
-    maps::{OWNERS, SLOT_OF},
+    maps::OWNERS,
     meet::{self, start},
-    owner, target, task, tracepoint,
+    owner,
+    sample::wakeup,
+    target, task, tracepoint,
 };
 
 /// `BPF_RB_NO_WAKEUP`: user space looks at its next tick.
@@ -28,6 +29,20 @@ tracepoint! {
 fn try_fork<A: Access>(parent: Pointer, child: Pointer) {
     if target::child::<A>(parent, child) {
         start::<A>(child, 0);
+        if config!(hot_mask) != 0 {
+            tell_fork::<A>(parent, child);
+        }
+    }
+}
+
+/// Tells user space whose address map a process begins with: it may be gone before its own can be read.
+#[inline(always)]
+fn tell_fork<A: Access>(parent: Pointer, child: Pointer) {
+    let (from, to) = (task::tgid::<A>(parent), task::tgid::<A>(child));
+    // SAFETY: the state is the running task's own.
+    let wanted = A::state(parent).is_none_or(|state| unsafe { (*state).slot } != SLOT_NONE);
+    if from != to && wanted {
+        owner::tell_fork(to, from, wakeup());
     }
 }
 
@@ -87,29 +102,10 @@ tracepoint! {
 /// The last thread ends its process. Its own last slice still comes, so the slot stays until user space frees it.
 #[inline(always)]
 fn try_exit<A: Access>(task: Pointer) -> Option<()> {
-    if config!(by) != BY_PROCESS {
-        return None;
-    }
-    let signal = A::pointer(task, config!(offsets.task_signal));
-    if A::u32(signal, config!(offsets.signal_live)) != 0 {
+    if config!(by) != BY_PROCESS || !task::is_over::<A>(task) {
         return None;
     }
     let key = task::process_key::<A>(task);
-    let slot = owner::known(&key)?;
-    let _ = SLOT_OF.remove(key);
-    end(slot)
-}
-
-/// Marks an owner as ended.
-#[inline(always)]
-pub(crate) fn end(slot: u32) -> Option<()> {
-    if slot == SLOT_OTHER {
-        return None;
-    }
-    let owner = OWNERS.get_ptr_mut(slot)?;
-    // SAFETY: the helper has no preconditions.
-    let now_ns = unsafe { bpf_ktime_get_ns() };
-    // SAFETY: the lookup gave a live row, and an owner ends once.
-    unsafe { (*owner).ended_ns = now_ns };
+    owner::forget(&key, owner::known(&key)?);
     Some(())
 }

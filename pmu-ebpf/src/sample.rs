@@ -268,9 +268,9 @@ fn read_stack(context: &PerfEventContext, samples: &mut CpuSamples, into: *mut u
     bytes as u32
 }
 
-/// User space reads stacks at its tick, or at once if the ring buffer is half full.
+/// User space reads what comes often at its tick, or at once if the ring buffer is half full.
 #[inline(always)]
-fn wakeup() -> u64 {
+pub(crate) fn wakeup() -> u64 {
     let ring = (&raw const RING).cast_mut().cast::<core::ffi::c_void>();
     // `BPF_RB_AVAIL_DATA` and `BPF_RB_RING_SIZE`, include/uapi/linux/bpf.h.
     // SAFETY: the helper only reads the ring's positions.

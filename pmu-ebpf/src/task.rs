@@ -62,3 +62,10 @@ pub(crate) fn process_key<A: Fields>(task: Pointer) -> OwnerKey {
     let leader = A::pointer(task, config!(offsets.task_group_leader));
     OwnerKey { id: u64::from(tgid::<A>(task)), born_ns: A::u64(leader, config!(offsets.task_start_time)) }
 }
+
+/// Has the last thread of the task's process begun to exit?
+#[inline(always)]
+pub(crate) fn is_over<A: Fields>(task: Pointer) -> bool {
+    let signal = A::pointer(task, config!(offsets.task_signal));
+    A::u32(signal, config!(offsets.signal_live)) == 0
+}

@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
+
 use crate::{
     support::{
         Rows, Running, Scratch, Started, assert_close, in_guest, output, run, signal, text, wait_until,
@@ -117,6 +119,21 @@ fn a_stopped_target_is_known_to_have_done_nothing() {
     let rows = run(&["-p", &spin.pid().to_string(), "-d", "500ms"]);
     assert_eq!((rows.total("cpu_time"), rows.total("context_switches")), (0.0, 0.0));
     assert_eq!(rows.summary()["complete"], true);
+}
+
+#[test]
+fn more_processes_than_slots_are_told_apart_if_they_never_switch_before_their_end() {
+    let forks = workload("forks", &[]);
+    // There are 2048 slots where few processes exist.
+    let (rows, printed) = count(&[&forks, "3000"]);
+    let faults: f64 = printed.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert_close("minor faults", rows.of_name("minor_faults", "forks"), faults, 0.002, 300.0);
+    let of_forks = |row: &&Value| row["metric"] == "cpu_time" && row["owner"]["name"] == "forks";
+    assert_eq!(rows.of_kind("metric").filter(of_forks).count(), 3001, "one row a process");
+    let summary = rows.summary();
+    assert_eq!(summary["losses"], serde_json::json!({}));
+    // Slots that are not freed run short with every process that begins.
+    assert!(summary["self"]["drains"].as_u64().unwrap() < 300, "{summary}");
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! Samples: how many come, and what they are called.
 
+use std::fs;
+
 use serde_json::Value;
 
 use crate::{
-    support::{Rows, Started, in_guest, output, run, skipped, text},
+    support::{
+        Cgroup, Rows, Running, Scratch, Started, in_guest, output, run, signal, skipped, text, wait_until,
+    },
     workloads::workload,
 };
 
@@ -79,6 +83,26 @@ fn a_program_that_is_gone_is_still_named() {
         format!("cp {spin} /tmp/pmbpf-gone-$$ && /tmp/pmbpf-gone-$$ 0.8; rm /tmp/pmbpf-gone-$$; sleep 1.2");
     let hottest = hot(&["-F", "499", "--", "sh", "-c", &command]).remove(0);
     assert_eq!(hottest["frame"]["function"], "hot_leaf", "{hottest}");
+}
+
+#[test]
+fn processes_that_were_gone_before_anyone_looked_are_named_by_their_parents_map() {
+    let forks = workload("forks", &[]);
+    let (group, done) = (Cgroup::new("gone"), Scratch::new("gone"));
+    let pmbpf = Running::start(&["--cgroup", &group.path, "-e", "page-faults/period=5/"]);
+    // Nobody reads what the programs say until all 200 are gone; their parent is still there.
+    signal(pmbpf.pid(), "STOP");
+    let _parent = group.spawn(&format!("{forks} 200 60 >{}", done.as_str()));
+    wait_until("they are gone", || fs::metadata(&done.0).is_ok_and(|file| file.len() > 0));
+    signal(pmbpf.pid(), "CONT");
+    let rows = pmbpf.stop();
+    let samples = |row: &Value| row["samples"].as_u64().unwrap();
+    let all: u64 = rows.of_kind("hot").map(samples).sum();
+    let named =
+        rows.of_kind("hot").filter(|row| row["mode"] == "kernel" || row["frame"]["module"].is_string());
+    let named: u64 = named.map(samples).sum();
+    assert!(all >= 200 * 64 / 5, "{all}");
+    assert!(named * 100 >= all * 99, "{named} of {all} samples have a name");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-// forks N: N children in turn, each touching 64 pages; then prints what the kernel counted for all of them and itself:
-// "cpu_ns minor_faults major_faults voluntary involuntary".
+// forks N [SECONDS]: N children in turn, each touching 64 pages; then prints what the kernel counted for all of them and
+// itself: "cpu_ns minor_faults major_faults voluntary involuntary", and stays for a while.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,5 +52,7 @@ int main(int argc, char **argv)
 	add(RUSAGE_SELF, sums);
 	add(RUSAGE_CHILDREN, sums);
 	printf("%lld %lld %lld %lld %lld\n", sums[0], sums[1], sums[2], sums[3], sums[4]);
+	fflush(stdout);
+	sleep(argc > 2 ? atoi(argv[2]) : 0);
 	return 0;
 }

@@ -34,6 +34,13 @@ pub enum Record {
     Seen(u32),
     /// A process executed another program.
     Exec(u32),
+    /// A process begins.
+    Fork {
+        /// Process.
+        tgid: u32,
+        /// Process that forked it.
+        parent: u32,
+    },
     /// A cgroup was created.
     Cgroup {
         /// Its id.
@@ -65,6 +72,10 @@ impl Record {
             }
             ring::SEEN => Some(Self::Seen(take::<ring::Process>(&mut bytes)?.tgid)),
             ring::EXEC => Some(Self::Exec(take::<ring::Process>(&mut bytes)?.tgid)),
+            ring::FORK => {
+                let ring::Fork { tgid, parent, .. } = take(&mut bytes)?;
+                Some(Self::Fork { tgid, parent })
+            }
             ring::CGROUP => {
                 let header: ring::NewCgroup = take(&mut bytes)?;
                 let path = bytes.get(..header.path_bytes as usize)?;

@@ -71,7 +71,8 @@ impl Session {
                 Some(Record::Gap(late)) => inbox.gaps.push(*late),
                 Some(Record::Stack { header, .. }) => symbols.read_process(header.tgid),
                 Some(Record::Seen(tgid)) => symbols.read_process(tgid),
-                Some(Record::Exec(tgid)) => symbols.forget_process(tgid),
+                Some(Record::Exec(tgid)) => symbols.execute(tgid),
+                Some(Record::Fork { tgid, parent }) => symbols.fork(parent, tgid),
                 Some(Record::Cgroup { id, path }) => owners.learn_path(id, path),
                 Some(Record::Pressure) => inbox.pressed = true,
             }

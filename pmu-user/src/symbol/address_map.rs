@@ -24,27 +24,31 @@ pub(super) struct Region {
 
 /// The executable mappings of a process, by address.
 #[derive(Debug)]
-pub(super) struct AddressMap(Vec<Region>);
+pub(super) struct AddressMap {
+    /// Process that it was read of.
+    pub(super) of: u32,
+    regions: Vec<Region>,
+}
 
 impl AddressMap {
     /// Reads a live process; `None` if it is gone or must not be read.
     pub(super) fn read(tgid: u32) -> Option<Self> {
-        fs::read(format!("/proc/{tgid}/maps")).ok().map(|text| Self::parse(&text))
+        fs::read(format!("/proc/{tgid}/maps")).ok().map(|text| Self::parse(tgid, &text))
     }
 
-    fn parse(text: &[u8]) -> Self {
+    pub(super) fn parse(of: u32, text: &[u8]) -> Self {
         let mut regions: Vec<Region> = text.split(|&byte| byte == b'\n').filter_map(region).collect();
         regions.sort_by_key(|region| region.start);
-        Self(regions)
+        Self { of, regions }
     }
 
     pub(super) fn regions(&self) -> impl Iterator<Item = &Region> {
-        self.0.iter()
+        self.regions.iter()
     }
 
     pub(super) fn find(&self, address: u64) -> Option<&Region> {
-        let after = self.0.partition_point(|region| region.start <= address);
-        self.0[..after].last().filter(|region| address < region.end)
+        let after = self.regions.partition_point(|region| region.start <= address);
+        self.regions[..after].last().filter(|region| address < region.end)
     }
 }
 
@@ -99,7 +103,7 @@ mod tests {
 
     #[test]
     fn an_address_is_found_in_its_executable_mapping() {
-        let map = AddressMap::parse(MAPS);
+        let map = AddressMap::parse(7, MAPS);
         let region = map.find(0x55d0_c002_0010).unwrap();
         assert_eq!(region.path.as_bytes(), b"/usr/bin/app with space (deleted)");
         assert_eq!(0x55d0_c002_0010 - region.start + region.offset, 0x2_0010);
@@ -108,7 +112,7 @@ mod tests {
 
     #[test]
     fn code_without_a_file_is_told_apart() {
-        let map = AddressMap::parse(MAPS);
+        let map = AddressMap::parse(7, MAPS);
         assert_eq!(map.find(0x7f00_0000_0000).unwrap().file, None);
         assert_eq!(map.find(0x7f00_0002_0000).unwrap().file, None, "a memfd holds generated code");
         assert_eq!(map.find(0x7ffc_0000_0001).unwrap().path.as_bytes(), b"[vdso]");
@@ -116,7 +120,7 @@ mod tests {
 
     #[test]
     fn an_address_between_mappings_is_not_found() {
-        let map = AddressMap::parse(MAPS);
+        let map = AddressMap::parse(7, MAPS);
         assert!(map.find(0x55d0_c000_0000).is_none(), "not executable");
         assert!(map.find(0x7f00_0001_0000).is_none(), "past the end");
         assert!(map.find(0).is_none());

@@ -6,6 +6,7 @@
 
 mod address_map;
 mod names;
+mod processes;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -19,6 +20,7 @@ pub use self::names::Names;
 use self::{
     address_map::{AddressMap, FileId, Region},
     names::Query,
+    processes::Processes,
 };
 use crate::{
     drain::{Module, Place},
@@ -27,8 +29,6 @@ use crate::{
 
 /// Files kept open at a time; later ones are opened again by path.
 const FILES_MAX: usize = 512;
-/// Address maps kept at a time.
-const PROCESSES_MAX: usize = 4096;
 
 /// A mapped file.
 #[derive(Debug)]
@@ -43,9 +43,10 @@ struct Image {
 /// Address maps and places met so far.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    maps: HashMap<u32, Option<AddressMap>>,
+    processes: Processes,
     images: HashMap<FileId, Rc<Image>>,
-    known: HashSet<(u32, u64)>,
+    /// Addresses of the kernel that were located.
+    kernel: HashSet<u64>,
     pending: Vec<Pending>,
     names: Names,
 }
@@ -59,29 +60,40 @@ struct Pending {
 }
 
 impl Symbols {
-    /// Reads the address map of a process while it lives, and opens what is mapped there.
+    /// Reads the address map of a process while it lives, and opens what is mapped there. One that is gone has that of the
+    /// process it was forked from.
     pub fn read_process(&mut self, tgid: u32) {
-        if self.maps.contains_key(&tgid) || self.maps.len() >= PROCESSES_MAX {
-            return;
-        }
-        let map = AddressMap::read(tgid);
-        for region in map.iter().flat_map(AddressMap::regions) {
+        let map = self.processes.settle(tgid, AddressMap::read);
+        self.open_images(map.as_deref());
+    }
+
+    /// A process begins as a copy of `parent`.
+    pub fn fork(&mut self, parent: u32, child: u32) {
+        let map = self.processes.fork(parent, child, AddressMap::read);
+        self.open_images(map.as_deref());
+    }
+
+    fn open_images(&mut self, read: Option<&AddressMap>) {
+        let Some(map) = read else { return };
+        for region in map.regions() {
             if let Some(file) = region.file {
-                self.image(tgid, region, file);
+                self.image(map.of, region, file);
             }
         }
-        self.maps.insert(tgid, map);
     }
 
     /// The process executed another program: its address map and places are void.
-    pub fn forget_process(&mut self, tgid: u32) {
-        self.maps.remove(&tgid);
-        self.known.retain(|&(of, _)| of != tgid);
+    pub fn execute(&mut self, tgid: u32) {
+        self.processes.execute(tgid);
     }
 
     /// Places of those addresses that are new. Kernel addresses have process 0.
     pub fn locate(&mut self, addresses: impl Iterator<Item = (u32, u64)>) -> Vec<Place> {
-        let new: Vec<(u32, u64)> = addresses.filter(|&key| self.known.insert(key)).collect();
+        let mut is_new = |&(tgid, address): &(u32, u64)| match tgid {
+            0 => self.kernel.insert(address),
+            _ => self.processes.is_new(tgid, address),
+        };
+        let new: Vec<(u32, u64)> = addresses.filter(|key| is_new(key)).collect();
         new.into_iter().map(|(tgid, address)| self.locate_one(tgid, address)).collect()
     }
 
@@ -91,7 +103,7 @@ impl Symbols {
             self.pending.push(Pending { tgid, address, image: None });
             return waiting(None);
         }
-        let Some(region) = self.region(tgid, address) else {
+        let Some((of, region)) = self.region(tgid, address) else {
             return Place {
                 code: Err("the process ended before its address map was read".to_owned()),
                 ..waiting(None)
@@ -99,7 +111,7 @@ impl Symbols {
         };
         match region.file {
             Some(file) => {
-                let image = self.image(tgid, &region, file);
+                let image = self.image(of, &region, file);
                 let offset = address - region.start + region.offset;
                 let module = Module { path: image.path.clone(), build_id: image.build_id.clone(), offset };
                 self.pending.push(Pending { tgid, address, image: Some((image, offset)) });
@@ -109,22 +121,16 @@ impl Symbols {
                 let path =
                     if region.path.is_empty() { Untrusted::from("[anonymous]") } else { region.path.clone() };
                 let module = Module { path, build_id: None, offset: address - region.start };
-                let code = self.names.look_up(&Query::Live { tgid }, &[address]).remove(0);
+                let code = self.names.look_up(&Query::Live { tgid: of }, &[address]).remove(0);
                 Place { code, ..waiting(Some(module)) }
             }
         }
     }
 
-    /// The mapping around an address; the map is read again if the process has mapped more since.
-    fn region(&mut self, tgid: u32, address: u64) -> Option<Region> {
+    /// The mapping around an address, and the process whose map it was found in.
+    fn region(&mut self, tgid: u32, address: u64) -> Option<(u32, Region)> {
         self.read_process(tgid);
-        let found = self.maps.get(&tgid)?.as_ref().and_then(|map| map.find(address)).cloned();
-        found.or_else(|| {
-            let map = AddressMap::read(tgid)?;
-            let region = map.find(address).cloned();
-            self.maps.insert(tgid, Some(map));
-            region
-        })
+        self.processes.find(tgid, address, AddressMap::read)
     }
 
     fn image(&mut self, tgid: u32, region: &Region, file: FileId) -> Rc<Image> {

@@ -1,0 +1,276 @@
+//! Address maps by process: its own, read while it lives, or that of the process it was forked from.
+//!
+//! A process may be gone before user space can look. Until it executes another program its address map is a copy of its
+//! parent's, so that one names its addresses: the map as it was at the parent's first fork, or read since, and if there is
+//! none, as it is when it is needed, provided that the parent has executed nothing since.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    rc::Rc,
+};
+
+use super::address_map::{AddressMap, Region};
+
+/// Processes kept at a time. The one that began first goes first, and is met anew if it is sampled again.
+const PROCESSES_MAX: usize = 8192;
+/// How far up the ancestors to look for a map.
+const ANCESTORS_MAX: usize = 8;
+
+/// A process since its fork, or since it executed its program.
+#[derive(Debug, Default)]
+struct Process {
+    /// Tells it from others that had its id, and from what it was before it executed another program.
+    program: u64,
+    map: Option<Rc<AddressMap>>,
+    /// Nobody has to look for its map any more.
+    is_settled: bool,
+    /// It forked: its map is that of then, or later. It may have been sampled before its libraries were mapped.
+    has_forked: bool,
+    /// Who forked it, and the program that was.
+    parent: Option<(u32, u64)>,
+    /// Addresses that were located.
+    located: HashSet<u64>,
+}
+
+/// Processes met so far.
+#[derive(Debug, Default)]
+pub(super) struct Processes {
+    of: HashMap<u32, Process>,
+    /// As they began; those that have another program by now are none.
+    oldest: VecDeque<(u32, u64)>,
+    programs: u64,
+}
+
+impl Processes {
+    /// A process begins as a copy of another. The map that was read for that with `read`, if one was.
+    pub(super) fn fork(
+        &mut self,
+        parent: u32,
+        child: u32,
+        read: impl Fn(u32) -> Option<AddressMap>,
+    ) -> Option<Rc<AddressMap>> {
+        let from = self.meet(parent);
+        let reads = from.map.is_some() && !from.has_forked;
+        from.has_forked = true;
+        let new = if reads { read(parent).map(Rc::new) } else { None };
+        if new.is_some() {
+            from.map.clone_from(&new);
+        }
+        let process =
+            Process { map: from.map.clone(), parent: Some((parent, from.program)), ..Process::default() };
+        self.begin(child, process);
+        new
+    }
+
+    /// A process executes another program: nothing of what is known of it holds.
+    pub(super) fn execute(&mut self, tgid: u32) {
+        if self.of.contains_key(&tgid) {
+            self.begin(tgid, Process::default());
+        }
+    }
+
+    /// Is it the first time that this address is asked for?
+    pub(super) fn is_new(&mut self, tgid: u32, address: u64) -> bool {
+        self.meet(tgid).located.insert(address)
+    }
+
+    /// Looks for the process's map, once, with `read`. The map that was read for it, if one was.
+    pub(super) fn settle(
+        &mut self,
+        tgid: u32,
+        read: impl Fn(u32) -> Option<AddressMap>,
+    ) -> Option<Rc<AddressMap>> {
+        let process = self.meet(tgid);
+        if process.is_settled || process.map.is_some() {
+            return None;
+        }
+        let map = self.own_or_inherited(tgid, read);
+        let process = self.meet(tgid);
+        process.is_settled = true;
+        process.map.clone_from(&map);
+        map
+    }
+
+    fn own_or_inherited(
+        &mut self,
+        tgid: u32,
+        read: impl Fn(u32) -> Option<AddressMap>,
+    ) -> Option<Rc<AddressMap>> {
+        let mut next = (tgid, self.meet(tgid).program);
+        for _ in 0..=ANCESTORS_MAX {
+            let process = self.of.get_mut(&next.0).filter(|process| process.program == next.1)?;
+            if process.map.is_none() {
+                process.map = read(next.0).map(Rc::new);
+            }
+            if let Some(map) = &process.map {
+                return Some(Rc::clone(map));
+            }
+            next = process.parent?;
+        }
+        None
+    }
+
+    /// The mapping around an address, and the process whose map it was found in. The process's own is read again if it
+    /// has mapped more since. Call [`Processes::settle`] before.
+    pub(super) fn find(
+        &mut self,
+        tgid: u32,
+        address: u64,
+        read: impl Fn(u32) -> Option<AddressMap>,
+    ) -> Option<(u32, Region)> {
+        let find = |map: &AddressMap| Some((map.of, map.find(address)?.clone()));
+        let process = self.meet(tgid);
+        if let Some(found) = process.map.as_deref().and_then(find) {
+            return Some(found);
+        }
+        let map = read(tgid)?;
+        let found = find(&map);
+        process.map = Some(Rc::new(map));
+        found
+    }
+
+    fn meet(&mut self, tgid: u32) -> &mut Process {
+        if !self.of.contains_key(&tgid) {
+            self.begin(tgid, Process::default());
+        }
+        self.of.entry(tgid).or_default()
+    }
+
+    fn begin(&mut self, tgid: u32, process: Process) {
+        self.programs += 1;
+        self.of.insert(tgid, Process { program: self.programs, ..process });
+        self.oldest.push_back((tgid, self.programs));
+        while self.of.len() > PROCESSES_MAX
+            && let Some((tgid, program)) = self.oldest.pop_front()
+        {
+            if self.is(tgid, program) {
+                self.of.remove(&tgid);
+            }
+        }
+        if self.oldest.len() > 2 * PROCESSES_MAX {
+            let mut oldest = std::mem::take(&mut self.oldest);
+            oldest.retain(|&(tgid, program)| self.is(tgid, program));
+            self.oldest = oldest;
+        }
+    }
+
+    fn is(&self, tgid: u32, program: u64) -> bool {
+        self.of.get(&tgid).is_some_and(|process| process.program == program)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::{AddressMap, PROCESSES_MAX, Processes};
+
+    /// What can be read of the processes that are alive: one file each, at 0x1000.
+    struct Alive(HashMap<u32, &'static str>);
+
+    impl Alive {
+        fn read(&self, tgid: u32) -> Option<AddressMap> {
+            let file = self.0.get(&tgid)?;
+            let line = format!("1000-2000 r-xp 00000000 fe:00 1234 /{file}\n");
+            Some(AddressMap::parse(tgid, line.as_bytes()))
+        }
+
+        /// The file at 0x1000 in a process's map, and the process that it was read of.
+        fn look(&self, processes: &mut Processes, tgid: u32) -> Option<(u32, String)> {
+            processes.settle(tgid, |tgid| self.read(tgid));
+            let (of, region) = processes.find(tgid, 0x1000, |tgid| self.read(tgid))?;
+            Some((of, String::from_utf8(region.path.as_bytes().to_vec()).unwrap()))
+        }
+    }
+
+    fn found(of: u32, file: &str) -> Option<(u32, String)> {
+        Some((of, format!("/{file}")))
+    }
+
+    #[test]
+    fn a_process_that_is_gone_has_the_map_of_whom_it_was_forked_from() {
+        let alive = Alive(HashMap::from([(1, "shell")]));
+        let mut processes = Processes::default();
+        processes.fork(1, 2, |tgid| alive.read(tgid));
+        processes.fork(2, 3, |tgid| alive.read(tgid));
+        assert_eq!(alive.look(&mut processes, 3), found(1, "shell"), "its grandparent's");
+        assert_eq!(alive.look(&mut processes, 2), found(1, "shell"));
+        assert_eq!(alive.look(&mut processes, 4), None, "nobody forked it");
+    }
+
+    #[test]
+    fn what_a_process_executed_is_nobodys_but_its_own() {
+        let mut alive = Alive(HashMap::from([(1, "shell")]));
+        let mut processes = Processes::default();
+        processes.fork(1, 2, |tgid| alive.read(tgid));
+        processes.execute(2);
+        assert_eq!(alive.look(&mut processes, 2), None, "it is gone");
+        processes.fork(1, 3, |tgid| alive.read(tgid));
+        processes.execute(3);
+        alive.0.insert(3, "program");
+        assert_eq!(alive.look(&mut processes, 3), found(3, "program"));
+    }
+
+    #[test]
+    fn a_parent_that_executed_something_since_is_no_model() {
+        let mut alive = Alive(HashMap::from([(1, "shell")]));
+        let mut processes = Processes::default();
+        processes.fork(1, 2, |tgid| alive.read(tgid));
+        processes.execute(1);
+        alive.0.insert(1, "program");
+        assert_eq!(alive.look(&mut processes, 2), None);
+        assert_eq!(alive.look(&mut processes, 1), found(1, "program"));
+        processes.fork(1, 3, |tgid| alive.read(tgid));
+        alive.0.clear();
+        assert_eq!(alive.look(&mut processes, 3), found(1, "program"), "as it was known at the fork");
+    }
+
+    #[test]
+    fn an_id_that_is_used_again_names_another_process() {
+        let mut alive = Alive(HashMap::from([(1, "shell"), (2, "first")]));
+        let mut processes = Processes::default();
+        assert_eq!(alive.look(&mut processes, 2), found(2, "first"));
+        assert!(processes.is_new(2, 0x1000));
+        assert!(!processes.is_new(2, 0x1000));
+        alive.0.remove(&2);
+        processes.fork(1, 2, |tgid| alive.read(tgid));
+        assert_eq!(alive.look(&mut processes, 2), found(1, "shell"));
+        assert!(processes.is_new(2, 0x1000));
+    }
+
+    #[test]
+    fn a_parent_that_was_sampled_while_it_was_starting_is_read_again_when_it_forks() {
+        let mut alive = Alive(HashMap::from([(1, "loader")]));
+        let mut processes = Processes::default();
+        assert_eq!(alive.look(&mut processes, 1), found(1, "loader"));
+        alive.0.insert(1, "program");
+        processes.fork(1, 2, |tgid| alive.read(tgid));
+        alive.0.insert(1, "later");
+        processes.fork(1, 3, |tgid| alive.read(tgid));
+        assert_eq!(alive.look(&mut processes, 2), found(1, "program"));
+        assert_eq!(alive.look(&mut processes, 3), found(1, "program"));
+    }
+
+    #[test]
+    fn a_process_that_maps_more_is_read_again() {
+        let mut processes = Processes::default();
+        let read = |_| Some(AddressMap::parse(5, b"1000-2000 r-xp 00000000 fe:00 1 /a\n"));
+        processes.settle(5, |_| Some(AddressMap::parse(5, b"")));
+        assert!(processes.find(5, 0x3000, read).is_none());
+        assert!(processes.find(5, 0x1000, |_| None).is_some(), "it was kept");
+    }
+
+    #[test]
+    fn the_oldest_go_and_come_back() {
+        let alive = Alive(HashMap::from([(1, "daemon")]));
+        let mut processes = Processes::default();
+        assert_eq!(alive.look(&mut processes, 1), found(1, "daemon"));
+        for child in 2..3 * PROCESSES_MAX as u32 {
+            processes.fork(1, child, |tgid| alive.read(tgid));
+            processes.execute(child);
+        }
+        assert_eq!(processes.of.len(), PROCESSES_MAX);
+        assert!(processes.oldest.len() <= 2 * PROCESSES_MAX);
+        assert_eq!(alive.look(&mut processes, 1), found(1, "daemon"));
+    }
+}
