@@ -29,6 +29,7 @@ mod switch;
 mod table;
 mod target;
 mod task;
+mod tell;
 mod timer;
 mod wake;
 

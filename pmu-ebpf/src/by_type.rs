@@ -28,6 +28,7 @@ mod storage;
 mod switch;
 mod target;
 mod task;
+mod tell;
 mod timer;
 mod typed;
 mod wake;

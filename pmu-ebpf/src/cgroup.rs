@@ -15,7 +15,7 @@ use crate::{
     access::{Access, Pointer},
     config::config,
     maps::{MOVES, RING, SLOT_OF, lose},
-    owner, target, task, tracepoint,
+    owner, target, task, tell, tracepoint,
 };
 
 tracepoint! {
@@ -46,7 +46,7 @@ fn try_create<A: Access>(context: &impl EbpfContext, cgroup: Pointer, path: Poin
     let header = NewCgroup { kind: CGROUP, path_bytes: bytes as u32, id };
     // SAFETY: as above.
     unsafe { (*room).header = header };
-    record.submit(1);
+    record.submit(tell::AT_TICK);
     Some(())
 }
 

@@ -15,8 +15,8 @@ use pmu_common::{
 use crate::{
     access::{Access, Fields as _, Pointer, Probed},
     config::config,
-    maps::{FREE_SLOTS, OWNERS, RING, SLOT_OF, lose},
-    target, task,
+    maps::{FREE_SLOTS, OWNERS, SLOT_OF, lose},
+    target, task, tell,
 };
 
 /// Value in `SLOT_OF` for a wanted cgroup whose processes own the counts.
@@ -128,7 +128,7 @@ fn allocate(key: &OwnerKey, describe: impl FnOnce(*mut Owner)) -> u32 {
         Ok(()) => {
             if slot >= config!(slots) - config!(slots) / 4 {
                 // Forced, because records that wait for the tick would keep an ordinary wake-up from being sent.
-                tell(ring::PRESSURE, 0, u64::from(BPF_RB_FORCE_WAKEUP));
+                tell::process(ring::PRESSURE, 0, u64::from(BPF_RB_FORCE_WAKEUP));
             }
             slot
         }
@@ -164,28 +164,4 @@ pub(crate) fn read_string(string: Pointer, into: &mut [u8]) -> Option<usize> {
     // SAFETY: the helper checks the address and never writes more than `into` holds.
     let bytes = unsafe { bpf_probe_read_kernel_str_bytes(string, into) };
     bytes.ok().map(<[u8]>::len)
-}
-
-/// Sends a fact about a process. `flags` as for `bpf_ringbuf_submit`.
-#[inline(always)]
-pub(crate) fn tell(kind: u32, tgid: u32, flags: u64) {
-    match RING.reserve::<ring::Process>(0) {
-        Some(mut record) => {
-            record.write(ring::Process { kind, tgid });
-            record.submit(flags);
-        }
-        None => lose(loss::RING_FULL),
-    }
-}
-
-/// Sends that a process begins. `flags` as above.
-#[inline(always)]
-pub(crate) fn tell_fork(tgid: u32, parent: u32, flags: u64) {
-    match RING.reserve::<ring::Fork>(0) {
-        Some(mut record) => {
-            record.write(ring::Fork { kind: ring::FORK, tgid, parent });
-            record.submit(flags);
-        }
-        None => lose(loss::RING_FULL),
-    }
 }

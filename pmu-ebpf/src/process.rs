@@ -12,13 +12,8 @@ use crate::{
     config::config,
     maps::OWNERS,
     meet::{self, start},
-    owner,
-    sample::wakeup,
-    target, task, tracepoint,
+    owner, target, task, tell, tracepoint,
 };
-
-/// `BPF_RB_NO_WAKEUP`: user space looks at its next tick.
-const NO_WAKEUP: u64 = 1;
 
 tracepoint! {
     /// `trace_sched_process_fork(parent, child)`, kernel/fork.c: before the child runs.
@@ -39,10 +34,8 @@ fn try_fork<A: Access>(parent: Pointer, child: Pointer) {
 #[inline(always)]
 fn tell_fork<A: Access>(parent: Pointer, child: Pointer) {
     let (from, to) = (task::tgid::<A>(parent), task::tgid::<A>(child));
-    // SAFETY: the state is the running task's own.
-    let wanted = A::state(parent).is_none_or(|state| unsafe { (*state).slot } != SLOT_NONE);
-    if from != to && wanted {
-        owner::tell_fork(to, from, wakeup());
+    if from != to && task::slot::<A>(parent).is_none_or(|slot| slot != SLOT_NONE) {
+        tell::fork(to, from);
     }
 }
 
@@ -54,8 +47,7 @@ tracepoint! {
 /// A launched command counts from here.
 #[inline(always)]
 fn try_release<A: Access>(task: Pointer) {
-    // SAFETY: the state is the running task's own.
-    let wanted = A::state(task).is_some_and(|state| unsafe { (*state).slot } != SLOT_NONE);
+    let wanted = task::slot::<A>(task).is_some_and(|slot| slot != SLOT_NONE);
     if A::CREATES_ANYWHERE && config!(filter) == FILTER_PROCESSES && !wanted {
         // It was met before it became a target. Where cgroups are the targets it may have become one by a move, and
         // what it has done since counts.
@@ -81,7 +73,7 @@ fn try_exec<A: Access>(task: Pointer) -> Option<()> {
     // SAFETY: the state is the running task's own. Its new address map must be read anew.
     unsafe { (*state).flags &= !ANNOUNCED };
     if config!(hot_mask) != 0 {
-        owner::tell(ring::EXEC, task::tgid::<A>(task), NO_WAKEUP);
+        tell::process(ring::EXEC, task::tgid::<A>(task), tell::AT_TICK);
     }
     if config!(by) != BY_PROCESS {
         return None;

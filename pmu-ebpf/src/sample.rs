@@ -6,10 +6,10 @@
 
 use aya_ebpf::{
     EbpfContext,
-    bindings::{BPF_F_USER_STACK, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP, bpf_perf_event_data},
+    bindings::{BPF_F_USER_STACK, BPF_RB_FORCE_WAKEUP, bpf_perf_event_data},
     helpers::{
         bpf_ktime_get_ns,
-        generated::{bpf_get_stack, bpf_ringbuf_output, bpf_ringbuf_query},
+        generated::{bpf_get_stack, bpf_ringbuf_output},
     },
     macros::perf_event,
     programs::PerfEventContext,
@@ -28,7 +28,7 @@ use crate::{
     access::{Access, Pointer},
     config::config,
     maps::{CPU_SAMPLES, CPUS, HOT, RING, SAMPLES, SCRATCH, StackRoom, of_event, row, this_cpu},
-    owner, task,
+    owner, task, tell,
 };
 
 const STACK_BYTES: u32 = (STACK_FRAMES * 8) as u32;
@@ -222,7 +222,7 @@ fn announce<A: Access>(task: Pointer, tgid: u32) {
         let flags = unsafe { &mut (*state).flags };
         if *flags & ANNOUNCED == 0 {
             *flags |= ANNOUNCED;
-            owner::tell(ring::SEEN, tgid, u64::from(BPF_RB_FORCE_WAKEUP));
+            tell::process(ring::SEEN, tgid, u64::from(BPF_RB_FORCE_WAKEUP));
         }
     }
 }
@@ -247,7 +247,7 @@ fn send_stacks(context: &PerfEventContext, samples: &mut CpuSamples, cpu: u32, h
     let bytes = size_of::<ring::Stack>() as u64 + u64::from(kernel_bytes) + u64::from(user_bytes);
     let ring = (&raw const RING).cast_mut().cast();
     // SAFETY: `bytes` is at most the size of the row.
-    if unsafe { bpf_ringbuf_output(ring, room.cast(), bytes, wakeup()) } != 0 {
+    if unsafe { bpf_ringbuf_output(ring, room.cast(), bytes, tell::if_half_full()) } != 0 {
         samples.losses[loss::RING_FULL] += 1;
     }
 }
@@ -266,16 +266,4 @@ fn read_stack(context: &PerfEventContext, samples: &mut CpuSamples, into: *mut u
         return 0;
     }
     bytes as u32
-}
-
-/// User space reads what comes often at its tick, or at once if the ring buffer is half full.
-#[inline(always)]
-pub(crate) fn wakeup() -> u64 {
-    let ring = (&raw const RING).cast_mut().cast::<core::ffi::c_void>();
-    // `BPF_RB_AVAIL_DATA` and `BPF_RB_RING_SIZE`, include/uapi/linux/bpf.h.
-    // SAFETY: the helper only reads the ring's positions.
-    let waiting = unsafe { bpf_ringbuf_query(ring, 0) };
-    // SAFETY: as above.
-    let size = unsafe { bpf_ringbuf_query(ring, 1) };
-    u64::from(if waiting > size / 2 { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP })
 }

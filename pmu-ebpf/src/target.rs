@@ -58,8 +58,7 @@ pub(crate) fn child<A: Access>(parent: Pointer, child: Pointer) -> bool {
         FILTER_NONE | FILTER_CGROUPS => true,
         FILTER_PROCESSES => {
             let thread = task::tgid::<A>(parent) == task::tgid::<A>(child);
-            // SAFETY: the state is live while its task is.
-            let wanted = A::state(parent).is_some_and(|state| unsafe { (*state).slot } != SLOT_NONE);
+            let wanted = task::slot::<A>(parent).is_some_and(|slot| slot != SLOT_NONE);
             wanted && (thread || config!(inherit) != 0)
         }
         _ => false,

@@ -7,7 +7,7 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Fields, Pointer},
+    access::{Access, Fields, Pointer},
     config::config,
 };
 
@@ -68,4 +68,13 @@ pub(crate) fn process_key<A: Fields>(task: Pointer) -> OwnerKey {
 pub(crate) fn is_over<A: Fields>(task: Pointer) -> bool {
     let signal = A::pointer(task, config!(offsets.task_signal));
     A::u32(signal, config!(offsets.signal_live)) == 0
+}
+
+/// The slot that the task was last counted in, [`SLOT_NONE`] if it is not wanted; `None` if nobody has met it.
+///
+/// [`SLOT_NONE`]: pmu_common::count::SLOT_NONE
+#[inline(always)]
+pub(crate) fn slot<A: Access>(task: Pointer) -> Option<u32> {
+    // SAFETY: the state is live while its task is.
+    A::state(task).map(|state| unsafe { (*state).slot })
 }

@@ -91,10 +91,7 @@ fn note<A: Access>(
     pending.tid = task::tid::<A>(task);
     pending.tgid = task::tgid::<A>(task);
     pending.class = if pending.tid == 0 { IDLE } else { MASKED } as u32;
-    pending.slot = A::state(task).map_or(SLOT_NONE, |state| {
-        // SAFETY: the state is live while its task is.
-        unsafe { (*state).slot }
-    });
+    pending.slot = task::slot::<A>(task).unwrap_or(SLOT_NONE);
     pending.frames = 0;
     if late.late_ns >= config!(gap_min_ns) {
         owner::read_comm(task, &mut pending.comm);

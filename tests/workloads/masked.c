@@ -124,9 +124,9 @@ int main(int argc, char **argv)
 	getrlimit(RLIMIT_NOFILE, &files);
 	files.rlim_cur = files.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &files);
-	/* If it may, it goes before others, so that they are not in what it times. */
+	// If it may, it goes before others, so that they are not in what it times.
 	sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ .sched_priority = 1 });
-	/* On a quiet CPU nothing else makes it switch, and a task has no owner before. */
+	// On a quiet CPU nothing else makes it switch, and a task has no owner before.
 	usleep(1000);
 	if (!strcmp(argv[1], "epoll"))
 		return by_epoll(n, repeats);

@@ -165,20 +165,32 @@ mod tests {
 
     use super::{AddressMap, PROCESSES_MAX, Processes};
 
-    /// What can be read of the processes that are alive: one file each, at 0x1000.
-    struct Alive(HashMap<u32, &'static str>);
+    /// Processes, and what can be read of those that are alive: one file each, at 0x1000.
+    struct Host {
+        alive: HashMap<u32, &'static str>,
+        processes: Processes,
+    }
 
-    impl Alive {
-        fn read(&self, tgid: u32) -> Option<AddressMap> {
-            let file = self.0.get(&tgid)?;
+    impl Host {
+        fn with<const N: usize>(alive: [(u32, &'static str); N]) -> Self {
+            Self { alive: HashMap::from(alive), processes: Processes::default() }
+        }
+
+        fn read(alive: &HashMap<u32, &'static str>, tgid: u32) -> Option<AddressMap> {
+            let file = alive.get(&tgid)?;
             let line = format!("1000-2000 r-xp 00000000 fe:00 1234 /{file}\n");
             Some(AddressMap::parse(tgid, line.as_bytes()))
         }
 
+        fn fork(&mut self, parent: u32, child: u32) {
+            self.processes.fork(parent, child, |tgid| Self::read(&self.alive, tgid));
+        }
+
         /// The file at 0x1000 in a process's map, and the process that it was read of.
-        fn look(&self, processes: &mut Processes, tgid: u32) -> Option<(u32, String)> {
-            processes.settle(tgid, |tgid| self.read(tgid));
-            let (of, region) = processes.find(tgid, 0x1000, |tgid| self.read(tgid))?;
+        fn look(&mut self, tgid: u32) -> Option<(u32, String)> {
+            let read = |tgid| Self::read(&self.alive, tgid);
+            self.processes.settle(tgid, read);
+            let (of, region) = self.processes.find(tgid, 0x1000, read)?;
             Some((of, String::from_utf8(region.path.as_bytes().to_vec()).unwrap()))
         }
     }
@@ -189,66 +201,61 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_has_the_map_of_whom_it_was_forked_from() {
-        let alive = Alive(HashMap::from([(1, "shell")]));
-        let mut processes = Processes::default();
-        processes.fork(1, 2, |tgid| alive.read(tgid));
-        processes.fork(2, 3, |tgid| alive.read(tgid));
-        assert_eq!(alive.look(&mut processes, 3), found(1, "shell"), "its grandparent's");
-        assert_eq!(alive.look(&mut processes, 2), found(1, "shell"));
-        assert_eq!(alive.look(&mut processes, 4), None, "nobody forked it");
+        let mut host = Host::with([(1, "shell")]);
+        host.fork(1, 2);
+        host.fork(2, 3);
+        assert_eq!(host.look(3), found(1, "shell"), "its grandparent's");
+        assert_eq!(host.look(2), found(1, "shell"));
+        assert_eq!(host.look(4), None, "nobody forked it");
     }
 
     #[test]
     fn what_a_process_executed_is_nobodys_but_its_own() {
-        let mut alive = Alive(HashMap::from([(1, "shell")]));
-        let mut processes = Processes::default();
-        processes.fork(1, 2, |tgid| alive.read(tgid));
-        processes.execute(2);
-        assert_eq!(alive.look(&mut processes, 2), None, "it is gone");
-        processes.fork(1, 3, |tgid| alive.read(tgid));
-        processes.execute(3);
-        alive.0.insert(3, "program");
-        assert_eq!(alive.look(&mut processes, 3), found(3, "program"));
+        let mut host = Host::with([(1, "shell")]);
+        host.fork(1, 2);
+        host.processes.execute(2);
+        assert_eq!(host.look(2), None, "it is gone");
+        host.fork(1, 3);
+        host.processes.execute(3);
+        host.alive.insert(3, "program");
+        assert_eq!(host.look(3), found(3, "program"));
     }
 
     #[test]
     fn a_parent_that_executed_something_since_is_no_model() {
-        let mut alive = Alive(HashMap::from([(1, "shell")]));
-        let mut processes = Processes::default();
-        processes.fork(1, 2, |tgid| alive.read(tgid));
-        processes.execute(1);
-        alive.0.insert(1, "program");
-        assert_eq!(alive.look(&mut processes, 2), None);
-        assert_eq!(alive.look(&mut processes, 1), found(1, "program"));
-        processes.fork(1, 3, |tgid| alive.read(tgid));
-        alive.0.clear();
-        assert_eq!(alive.look(&mut processes, 3), found(1, "program"), "as it was known at the fork");
+        let mut host = Host::with([(1, "shell")]);
+        host.fork(1, 2);
+        host.processes.execute(1);
+        host.alive.insert(1, "program");
+        assert_eq!(host.look(2), None);
+        assert_eq!(host.look(1), found(1, "program"));
+        host.fork(1, 3);
+        host.alive.clear();
+        assert_eq!(host.look(3), found(1, "program"), "as it was known at the fork");
     }
 
     #[test]
     fn an_id_that_is_used_again_names_another_process() {
-        let mut alive = Alive(HashMap::from([(1, "shell"), (2, "first")]));
-        let mut processes = Processes::default();
-        assert_eq!(alive.look(&mut processes, 2), found(2, "first"));
-        assert!(processes.is_new(2, 0x1000));
-        assert!(!processes.is_new(2, 0x1000));
-        alive.0.remove(&2);
-        processes.fork(1, 2, |tgid| alive.read(tgid));
-        assert_eq!(alive.look(&mut processes, 2), found(1, "shell"));
-        assert!(processes.is_new(2, 0x1000));
+        let mut host = Host::with([(1, "shell"), (2, "first")]);
+        assert_eq!(host.look(2), found(2, "first"));
+        assert!(host.processes.is_new(2, 0x1000));
+        assert!(!host.processes.is_new(2, 0x1000));
+        host.alive.remove(&2);
+        host.fork(1, 2);
+        assert_eq!(host.look(2), found(1, "shell"));
+        assert!(host.processes.is_new(2, 0x1000));
     }
 
     #[test]
     fn a_parent_that_was_sampled_while_it_was_starting_is_read_again_when_it_forks() {
-        let mut alive = Alive(HashMap::from([(1, "loader")]));
-        let mut processes = Processes::default();
-        assert_eq!(alive.look(&mut processes, 1), found(1, "loader"));
-        alive.0.insert(1, "program");
-        processes.fork(1, 2, |tgid| alive.read(tgid));
-        alive.0.insert(1, "later");
-        processes.fork(1, 3, |tgid| alive.read(tgid));
-        assert_eq!(alive.look(&mut processes, 2), found(1, "program"));
-        assert_eq!(alive.look(&mut processes, 3), found(1, "program"));
+        let mut host = Host::with([(1, "loader")]);
+        assert_eq!(host.look(1), found(1, "loader"));
+        host.alive.insert(1, "program");
+        host.fork(1, 2);
+        host.alive.insert(1, "later");
+        host.fork(1, 3);
+        assert_eq!(host.look(2), found(1, "program"));
+        assert_eq!(host.look(3), found(1, "program"));
     }
 
     #[test]
@@ -262,15 +269,14 @@ mod tests {
 
     #[test]
     fn the_oldest_go_and_come_back() {
-        let alive = Alive(HashMap::from([(1, "daemon")]));
-        let mut processes = Processes::default();
-        assert_eq!(alive.look(&mut processes, 1), found(1, "daemon"));
+        let mut host = Host::with([(1, "daemon")]);
+        assert_eq!(host.look(1), found(1, "daemon"));
         for child in 2..3 * PROCESSES_MAX as u32 {
-            processes.fork(1, child, |tgid| alive.read(tgid));
-            processes.execute(child);
+            host.fork(1, child);
+            host.processes.execute(child);
         }
-        assert_eq!(processes.of.len(), PROCESSES_MAX);
-        assert!(processes.oldest.len() <= 2 * PROCESSES_MAX);
-        assert_eq!(alive.look(&mut processes, 1), found(1, "daemon"));
+        assert_eq!(host.processes.of.len(), PROCESSES_MAX);
+        assert!(host.processes.oldest.len() <= 2 * PROCESSES_MAX);
+        assert_eq!(host.look(1), found(1, "daemon"));
     }
 }
