@@ -16,7 +16,7 @@ use std::{
 use pmbpf::{
     drain::io::{BoxSlice, IoDrain, IoHeader},
     machine::{Machine, io::Platform, pmu::catalog::Catalog},
-    metric::io::{Check, IoMetrics, IoReport, Levels, Place, chosen, places, utilization},
+    metric::io::{BoxCounts, Check, IoMetrics, IoReport, Levels, Place, chosen, places, utilization},
     model::io::boxes::IoInterval,
     plan::{
         io::{
@@ -125,14 +125,14 @@ fn reported(
     for drain in drains {
         levels.add(&metrics, plan, &drain);
         let interval = IoInterval::of(drain.boxes, total.to_ns, drain.at_ns);
-        total.extend(&interval);
+        let counts = BoxCounts::new(plan, &interval);
         let mut rows = Vec::new();
         for port in &platform.ports {
-            rows.extend(metrics.of_port(plan, &interval, platform, port));
+            rows.extend(metrics.of_port(&counts, platform, port));
         }
-        rows.extend(places.iter().flat_map(|&place| metrics.rows(plan, &interval, place)));
+        rows.extend(places.iter().flat_map(|&place| metrics.rows(&counts, place)));
         rows.extend(utilization(&rows, header));
-        rows.extend(metrics.checks(plan, &interval).iter().map(Check::row));
+        rows.extend(metrics.checks(&counts).iter().map(Check::row));
         let report = IoReport {
             from_ns: interval.from_ns,
             length_ns: interval.to_ns - interval.from_ns,
@@ -141,6 +141,7 @@ fn reported(
         };
         numbers += report.rows.len();
         view.interval(&report)?;
+        total.append(interval);
     }
     Ok((numbers, cpu_time() - begun))
 }

@@ -55,7 +55,7 @@ fn evaluating_ms() -> f64 {
     let (mut results, mut known) = (Results::default(), 0_usize);
     let begun = cpu_time();
     for counts in &owners {
-        formulas.evaluate(Inputs { counts: black_box(counts), constants: &constants }, &mut results);
+        formulas.evaluate(Inputs::one(black_box(counts), &constants), &mut results);
         let metrics = 0..model.metrics.len() as u32;
         known += metrics.filter(|&metric| black_box(formulas.value(metric, &results)).is_some()).count();
     }

@@ -57,7 +57,7 @@ pub fn evaluate(model: &Model, counted: &Counted) -> Evaluated {
     let constants: Vec<f64> =
         model.constants.iter().map(|name| constant(name, &counted.constants, &mut used)).collect();
     let (formulas, mut results) = (Formulas::new(model), Results::default());
-    formulas.evaluate(Inputs { counts: &counts, constants: &constants }, &mut results);
+    formulas.evaluate(Inputs::one(&counts, &constants), &mut results);
     let metric = |index: u32| EvaluatedMetric {
         value: match formulas.value(index, &results) {
             Some(value) => Value::exact(value),

@@ -8,18 +8,22 @@ use crate::drain::slice::SliceRow;
 /// a slice the same events count for every owner.
 #[must_use]
 pub fn sums<'a>(rows: impl IntoIterator<Item = &'a SliceRow>) -> Vec<SliceRow> {
-    // Owners come one after the other, each in order of time: sorting merges them, and only the first row of a slice is
-    // copied.
-    let mut rows: Vec<&SliceRow> = rows.into_iter().collect();
     let slice = |row: &SliceRow| (row.turns, row.slice);
-    rows.sort_by_key(|row| slice(row));
-    let of_slice = rows.chunk_by(|one, next| slice(one) == slice(next));
-    let sum = |rows: &[&SliceRow]| {
-        let mut sum = rows[0].clone();
-        rows[1..].iter().for_each(|row| add(&mut sum, row));
-        sum
-    };
-    of_slice.map(sum).collect()
+    let (mut sums, mut next): (Vec<SliceRow>, usize) = (Vec::new(), 0);
+    for row in rows {
+        // Owners come one after the other, each in order of time: mostly it is the slice after that of the row before.
+        let of_slice = match sums.get(next) {
+            Some(sum) if slice(sum) == slice(row) => Ok(next),
+            _ => sums.binary_search_by_key(&slice(row), slice),
+        };
+        match of_slice {
+            Ok(at) => add(&mut sums[at], row),
+            Err(at) => sums.insert(at, row.clone()),
+        }
+        let (Ok(at) | Err(at)) = of_slice;
+        next = at + 1;
+    }
+    sums
 }
 
 /// Adds another owner's row of the same slice. A recording may hold anything: what one row lacks is the other's.
@@ -85,6 +89,21 @@ mod tests {
         );
         assert_eq!(sums[0], row(1, 0, 4, 101));
         assert_eq!(sums[1..], [row(1, 0, 5, 10), row(2, 1, 4, 1_000)]);
+    }
+
+    #[test]
+    fn owners_that_ran_at_other_times_are_in_order_of_time() {
+        let rows = [
+            row(1, 0, 7, 1),
+            row(1, 0, 9, 1),
+            row(2, 0, 2, 1),
+            row(2, 0, 7, 2),
+            row(2, 0, 8, 4),
+            row(3, 0, 8, 8),
+        ];
+        let sums = sums(&rows);
+        let found: Vec<(u64, u64)> = sums.iter().map(|sum| (sum.slice, sum.counts[0] / 3)).collect();
+        assert_eq!(found, [(2, 1), (7, 3), (8, 12), (9, 1)]);
     }
 
     #[test]

@@ -12,8 +12,9 @@ use crate::{
     },
     machine::io::{bdf::Bdf, owner::Ownership},
     metric::io::{
-        Agreement, Check, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place, Requesters, Row,
-        Ticks, chosen, groups_missing, groups_rows, maxima, owners_rows, places, traffic_rows, utilization,
+        Agreement, BoxCounts, Check, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place,
+        Requesters, Row, Ticks, chosen, groups_missing, groups_rows, maxima, owners_rows, places,
+        traffic_rows, utilization,
     },
     model::io::{boxes::IoInterval, groups::GroupsInterval, past::Past, traffic::TrafficInterval},
     table::io::{FindError, load},
@@ -106,15 +107,15 @@ impl<'a> IoPipeline<'a> {
                 (interval.from_ns, interval.to_ns) = (drain.at_ns, drain.at_ns);
             }
         }
-        let interval = IoInterval::of(std::mem::take(&mut drain.boxes), self.total.to_ns, drain.at_ns);
-        self.total.extend(&interval);
+        let interval = IoInterval::of(std::mem::take(&mut drain.boxes), self.open.to_ns, drain.at_ns);
         let names = std::mem::take(&mut drain.names);
         self.cgroups.extend(names.into_iter().map(|named| (named.cgroup, named.path)));
         self.disks.extend(drain.disks.drain(..).map(|named| (named.device, named.name)));
         if !drain.owned.is_empty() {
             self.owned = std::mem::take(&mut drain.owned);
         }
-        self.compare(&interval, &drain);
+        let counts = BoxCounts::new(&self.header.plan, &interval);
+        self.compare(&counts, &drain);
         self.add_groups(drain.groups.take());
         self.now = drain.traffic.take();
         if self.first.is_none() {
@@ -126,7 +127,9 @@ impl<'a> IoPipeline<'a> {
         }
         self.last = drain;
         let Some(length) = self.header.plan.interval else {
-            self.ticks.add(&self.checks(&interval));
+            self.ticks.add(&self.checks(&counts));
+            self.open.to_ns = interval.to_ns;
+            self.total.append(interval);
             return Ok(());
         };
         self.open.append(interval);
@@ -151,12 +154,12 @@ impl<'a> IoPipeline<'a> {
     }
 
     /// Holds what went through ports against what their parts counted.
-    fn compare(&mut self, interval: &IoInterval, drain: &IoDrain) {
+    fn compare(&mut self, counts: &BoxCounts<'_>, drain: &IoDrain) {
         let (Some(agreement), Some(metrics)) = (&mut self.agreement, &self.metrics) else { return };
         let (Some(before), Some(now)) = (&self.now, &drain.traffic) else { return };
         let traffic = TrafficInterval::between(before, now);
         let names = Names { platform: &self.header.platform, disks: &self.disks, cgroups: &self.cgroups };
-        agreement.add(metrics, &self.header.plan, names, interval, &traffic);
+        agreement.add(metrics, counts, names, &traffic);
     }
 
     fn report_interval(&mut self) -> std::io::Result<()> {
@@ -167,6 +170,7 @@ impl<'a> IoPipeline<'a> {
         let traffic = self.traffic(since.as_ref(), &past);
         let groups = std::mem::take(&mut self.open_groups);
         let report = self.report(&open, traffic.as_ref(), &groups);
+        self.total.append(open);
         self.ticks.add(&report.checks);
         self.view.interval(&report)
     }
@@ -209,8 +213,9 @@ impl<'a> IoPipeline<'a> {
         traffic: Option<&TrafficInterval>,
         groups: &GroupsInterval,
     ) -> IoReport {
-        let mut rows = self.counted(interval, traffic);
-        let checks = self.checks(interval);
+        let counts = BoxCounts::new(&self.header.plan, interval);
+        let mut rows = self.counted(&counts, traffic);
+        let checks = self.checks(&counts);
         rows.extend(checks.iter().map(Check::row));
         let names = self.names();
         rows.extend(groups_rows(groups));
@@ -233,8 +238,8 @@ impl<'a> IoPipeline<'a> {
         }
     }
 
-    fn checks(&self, interval: &IoInterval) -> Vec<Check> {
-        let checks = |metrics: &IoMetrics| metrics.checks(&self.header.plan, interval);
+    fn checks(&self, counts: &BoxCounts<'_>) -> Vec<Check> {
+        let checks = |metrics: &IoMetrics| metrics.checks(counts);
         self.metrics.as_ref().map(checks).unwrap_or_default()
     }
 
@@ -257,19 +262,19 @@ impl<'a> IoPipeline<'a> {
     }
 
     /// Rows of what boxes counted: of devices and what of them is whose, then of places.
-    fn counted(&self, interval: &IoInterval, traffic: Option<&TrafficInterval>) -> Vec<Row> {
+    fn counted(&self, counts: &BoxCounts<'_>, traffic: Option<&TrafficInterval>) -> Vec<Row> {
         let (plan, platform) = (&self.header.plan, &self.header.platform);
-        let mut rows = self.requesters.rows(plan, interval, platform, &self.owned);
+        let mut rows = self.requesters.rows(counts, platform, &self.owned);
         let Some(metrics) = &self.metrics else { return rows };
         let names = self.names();
         for port in &platform.ports {
-            let of_port = metrics.of_port(plan, interval, platform, port);
+            let of_port = metrics.of_port(counts, platform, port);
             if let Some(traffic) = traffic {
                 rows.extend(owners_rows(&of_port, port, traffic, names, &self.owned, &plan.target));
             }
             rows.extend(of_port);
         }
-        rows.extend(self.places.iter().flat_map(|&place| metrics.rows(plan, interval, place)));
+        rows.extend(self.places.iter().flat_map(|&place| metrics.rows(counts, place)));
         rows.extend(utilization(&rows, self.header));
         rows
     }

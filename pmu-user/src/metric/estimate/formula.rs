@@ -1,6 +1,6 @@
 //! Metrics: a formula over totals, evaluated on the estimates and on every replicate of them.
 
-use std::cell::Cell;
+use std::{array, cell::Cell};
 
 use super::{Estimate, Estimates, EventIndex, REPLICATES, replicates::reach};
 use crate::metric::value::{How, Known, Value};
@@ -17,18 +17,17 @@ struct Asked {
 }
 
 impl Asked {
-    /// A value with the interval that its replicas say.
-    fn value(&self, estimate: f64, replicas: impl Iterator<Item = Option<f64>>) -> Value {
-        let deviations: Vec<f64> =
-            replicas.flatten().map(|total| total - estimate).take(REPLICATES).collect();
-        if REPLICATES - deviations.len() > UNDEFINED_MAX {
+    /// A value with the interval that its replicas say; one that is not finite is undefined.
+    fn value(&self, estimate: f64, replicas: &[f64; REPLICATES]) -> Value {
+        let deviations = replicas.map(|total| total - estimate);
+        let defined = || deviations.iter().filter(|deviation| deviation.is_finite());
+        if REPLICATES - defined().count() > UNDEFINED_MAX {
             return Value::Missing(
                 "its events are too uncertain: within their error it is undefined".to_owned(),
             );
         }
-        let farthest = deviations.iter().fold(0.0_f64, |farthest, deviation| farthest.max(deviation.abs()));
-        let mut all = [farthest; REPLICATES];
-        all[..deviations.len()].copy_from_slice(&deviations);
+        let farthest = defined().fold(0.0_f64, |farthest, deviation| farthest.max(deviation.abs()));
+        let all = deviations.map(|deviation| if deviation.is_finite() { deviation } else { farthest });
         let reach = reach(&all, self.freedom.get().unwrap_or(1.0));
         let coverage = self.coverage.get().unwrap_or(1.0);
         Value::Known(Known {
@@ -58,18 +57,19 @@ impl Estimates {
         if asked.freedom.get().is_none() {
             return Value::exact(estimate);
         }
-        let replicas = (0..REPLICATES)
-            .map(|replicate| formula(&|event| self.ask(event, Some(replicate), &asked)).filter(defined));
-        asked.value(estimate, replicas)
+        let replicas = array::from_fn(|replicate| {
+            formula(&|event| self.ask(event, Some(replicate), &asked)).unwrap_or(f64::NAN)
+        });
+        asked.value(estimate, &replicas)
     }
 
     /// As [`Estimates::metric`], for a formula that somebody else has evaluated: over the totals of `events`, and over each
-    /// of their replicates. Its interval is cut to what its unit can be.
+    /// of their replicates, where what is not finite is undefined. Its interval is cut to what its unit can be.
     pub fn evaluated(
         &self,
         events: &[EventIndex],
         estimate: f64,
-        replicas: impl Iterator<Item = Option<f64>>,
+        replicas: &[f64; REPLICATES],
         unit: &str,
     ) -> Value {
         let asked = Asked::default();
@@ -81,7 +81,7 @@ impl Estimates {
         if asked.freedom.get().is_none() {
             return Value::exact(estimate);
         }
-        match asked.value(estimate, replicas.map(|value| value.filter(|value| value.is_finite()))) {
+        match asked.value(estimate, replicas) {
             Value::Known(known) => Value::Known(known.within(unit)),
             missing => missing,
         }
@@ -97,7 +97,7 @@ impl Estimates {
                 };
                 least(&asked.coverage, scaled.coverage);
                 least(&asked.freedom, scaled.deviations.freedom);
-                replicate.map_or(Some(scaled.total), |replicate| self.replicate(event, replicate))
+                Some(replicate.map_or(scaled.total, |replicate| scaled.replicate(replicate)))
             }
             Some(Estimate::Missing(_)) | None => {
                 asked.missing.set(asked.missing.get().or(Some(event.0)));

@@ -1,5 +1,7 @@
 //! Totals of the events of a group that takes turns.
 
+use std::rc::Rc;
+
 use super::{
     CLOCKS_DIFFER, Estimate, SLICES_MIN, Scaled,
     population::Population,
@@ -10,7 +12,12 @@ use super::{
 use crate::plan::turns::Turns;
 
 /// One estimate per event of the group.
-pub(super) fn estimates(turns: &Turns, group: usize, population: &Population<'_>) -> Vec<Estimate> {
+pub(super) fn estimates(
+    turns: &Turns,
+    group: usize,
+    population: &Population<'_>,
+    room: &mut Room,
+) -> Vec<Estimate> {
     let events = turns.groups[group].events.len();
     let in_force = || {
         let rows = population.rows.iter().enumerate();
@@ -27,14 +34,13 @@ pub(super) fn estimates(turns: &Turns, group: usize, population: &Population<'_>
     };
     let sample = match Sample::new(population, &seen, never) {
         Ok(sample) => sample,
-        Err(why) => return vec![Estimate::Missing(why); events],
+        Err(why) => return vec![Estimate::Missing(why.into()); events],
     };
-    let mut room = Room::default();
-    let mut counts = Vec::new();
+    let mut counts = Vec::with_capacity(seen.len());
     let estimate = |event: usize| {
         counts.clear();
         counts.extend(seen.iter().map(|one| population.rows[one.slice].counts[event]));
-        sample.estimate(&counts, &mut room)
+        sample.estimate(&counts, room)
     };
     (0..events).map(estimate).collect()
 }
@@ -48,7 +54,7 @@ pub(super) fn estimate_one(
 ) -> Estimate {
     match Sample::new(population, seen, never) {
         Ok(sample) => sample.estimate(counts, &mut Room::default()),
-        Err(why) => Estimate::Missing(why),
+        Err(why) => Estimate::Missing(why.into()),
     }
 }
 
@@ -97,7 +103,7 @@ impl<'a> Sample<'a> {
         let fitted = regression.fit(room);
         let seen = exact as f64;
         at_least_by_chance(&mut room.deviations, seen, self.coverage);
-        Estimate::Scaled(Box::new(Scaled {
+        Estimate::Scaled(Rc::new(Scaled {
             total: fitted.total.max(seen),
             seen,
             coverage: self.coverage,

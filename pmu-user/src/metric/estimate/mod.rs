@@ -26,8 +26,10 @@ mod student;
 #[cfg(test)]
 mod tests;
 
+use std::{array, rc::Rc};
+
 pub use self::replicates::REPLICATES;
-use self::{population::Population, replicates::Deviations};
+use self::{population::Population, regression::Room, replicates::Deviations};
 use super::value::{How, Known, Value};
 use crate::{drain::slice::SliceRow, plan::turns::Turns};
 
@@ -63,11 +65,11 @@ pub struct Estimates {
 #[derive(Clone, Debug)]
 enum Estimate {
     /// Nothing, and why.
-    Missing(String),
+    Missing(Rc<str>),
     /// It counted whenever the owner ran.
     Exact(u64),
     /// It counted in part of the time.
-    Scaled(Box<Scaled>),
+    Scaled(Rc<Scaled>),
 }
 
 /// A total of which a part was counted.
@@ -91,22 +93,23 @@ impl Estimates {
         ran.sort_by_key(|row| row.slice);
         let population = Population::new(turns, &ran);
         let mut events = always::estimates(turns, rows, &population);
+        let mut room = Room::default();
         for group in 0..turns.groups.len() {
-            events.extend(group::estimates(turns, group, &population));
+            events.extend(group::estimates(turns, group, &population, &mut room));
         }
         Self { events }
     }
 
     /// Totals of several lists of events as one: those of the next list follow those of the one before it.
     #[must_use]
-    pub fn joined(parts: impl IntoIterator<Item = Self>) -> Self {
-        Self { events: parts.into_iter().flat_map(|part| part.events).collect() }
+    pub fn joined<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        Self { events: parts.into_iter().flat_map(|part| &part.events).cloned().collect() }
     }
 
     /// Leaves an event without a total: what was counted of it is not all that was asked for.
-    pub fn forget(&mut self, event: EventIndex, why: String) {
+    pub fn forget(&mut self, event: EventIndex, why: &str) {
         if let Some(known) = self.events.get_mut(event.0) {
-            *known = Estimate::Missing(why);
+            *known = Estimate::Missing(why.into());
         }
     }
 
@@ -148,26 +151,28 @@ impl Estimates {
         match self.events.get(event.0) {
             Some(Estimate::Exact(count)) => Value::counted(*count, 1.0),
             Some(Estimate::Scaled(scaled)) => Value::Known(scaled.known()),
-            Some(Estimate::Missing(why)) => Value::Missing(why.clone()),
+            Some(Estimate::Missing(why)) => Value::Missing(why.to_string()),
             None => Value::Missing(UNPLANNED.to_owned()),
         }
     }
 
-    /// An event's total as other turns might have given it; `replicate` counts up to [`REPLICATES`]. The same number
-    /// means the same turns for every event, so what went wrong together goes wrong together.
+    /// An event's totals as other turns might have given them. One place in the list means the same turns for every event,
+    /// so what went wrong together goes wrong together.
     #[must_use]
-    pub fn replicate(&self, event: EventIndex, replicate: usize) -> Option<f64> {
+    pub fn replicates(&self, event: EventIndex) -> Option<[f64; REPLICATES]> {
         match self.events.get(event.0)? {
-            Estimate::Exact(count) => Some(*count as f64),
-            Estimate::Scaled(scaled) => {
-                Some((scaled.total + scaled.deviations.each.get(replicate)?).max(scaled.seen))
-            }
+            Estimate::Exact(count) => Some([*count as f64; REPLICATES]),
+            Estimate::Scaled(scaled) => Some(array::from_fn(|replicate| scaled.replicate(replicate))),
             Estimate::Missing(_) => None,
         }
     }
 }
 
 impl Scaled {
+    fn replicate(&self, replicate: usize) -> f64 {
+        (self.total + self.deviations.each[replicate]).max(self.seen)
+    }
+
     fn known(&self) -> Known {
         let reach = self.deviations.reach();
         Known {

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::{Estimates, EventIndex, REPLICATES};
+use std::array;
+
 use crate::{
     drain::{SlotId, slice::SliceRow},
     metric::value::{How, Known, Value},
@@ -236,9 +238,9 @@ fn what_a_metric_cannot_be_is_in_no_interval() {
     rows.iter_mut().for_each(|row| row.counts[0] += row.slice * 7_919 % 4_001);
     let estimates = Estimates::new(&turns(), &rows);
     let within = |estimate: f64, unit: &str| {
-        let replicas =
-            (0..REPLICATES).map(|replicate| estimate + if replicate % 2 == 0 { 1e-5 } else { -1e-5 });
-        let metric = known(&estimates.evaluated(&[RIGHT], estimate, replicas.map(Some), unit));
+        let replicas: [f64; REPLICATES] =
+            array::from_fn(|replicate| estimate + if replicate % 2 == 0 { 1e-5 } else { -1e-5 });
+        let metric = known(&estimates.evaluated(&[RIGHT], estimate, &replicas, unit));
         [metric.low, metric.high]
     };
     let [low, high] = within(0.0, "MB/s");

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    IoMetrics, Measured, Names,
+    BoxCounts, IoMetrics, Measured, Names,
     apportion::{Moved, moved},
     extent::Extent,
     inlets::Inlet,
@@ -20,7 +20,7 @@ use crate::{
         stack::{Mapping, Port, Unit},
         verify::{Comparison, Counted, Verdict},
     },
-    model::io::{boxes::IoInterval, traffic::TrafficInterval},
+    model::io::traffic::TrafficInterval,
     plan::io::IoPlan,
     table::io::Of,
     untrusted::Untrusted,
@@ -68,9 +68,8 @@ impl Agreement {
     pub fn add(
         &mut self,
         metrics: &IoMetrics,
-        plan: &IoPlan,
+        counts: &BoxCounts<'_>,
         names: Names<'_>,
-        interval: &IoInterval,
         traffic: &TrafficInterval,
     ) {
         let moved = |port: &Port| (port.bdf, moved(port, traffic, names).0);
@@ -84,14 +83,14 @@ impl Agreement {
             .flat_map(|(unit, parts)| parts.iter().map(|&part| (unit.clone(), part)))
             .collect();
         let counted = |(unit, part): Part| {
-            let bytes = counted(metrics, &IoMetrics::of_unit(plan, interval, &unit), part)?;
+            let bytes = counted(metrics, &IoMetrics::of_unit(counts, &unit), part)?;
             Some(((unit, part), bytes))
         };
         let both: Vec<(Bdf, f64)> = ports.iter().map(|(port, moved)| (*port, moved.bytes())).collect();
         self.by_turns.add(&both, &parts.into_iter().filter_map(counted).collect::<Vec<_>>());
         let inlets = self.inlets.iter().enumerate();
         let inlets: Vec<(usize, f64)> =
-            inlets.filter_map(|(at, inlet)| Some((at, inlet.counted(interval)?))).collect();
+            inlets.filter_map(|(at, inlet)| Some((at, inlet.counted(counts.interval)?))).collect();
         if !inlets.is_empty() {
             let inbound: Vec<(Bdf, f64)> =
                 ports.iter().map(|(port, moved)| (*port, moved.inbound())).collect();
@@ -241,7 +240,7 @@ fn words(learned: Learned, place: &str, r: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Agreement, IoMetrics, Learned, Names, counted, words};
+    use super::{Agreement, BoxCounts, IoMetrics, Learned, Names, counted, words};
     use crate::{
         drain::io::testing::{always_running, steady},
         machine::{io::Platform, pmu::catalog::Catalog, testing::Tree},
@@ -263,7 +262,7 @@ mod tests {
                 !group.events.iter().any(|event| event.name.contains(word))
             });
             let interval = IoInterval::of(drain.boxes, 0, drain.at_ns);
-            counted(&metrics, &IoMetrics::of_unit(plan, &interval, unit), 1)
+            counted(&metrics, &IoMetrics::of_unit(&BoxCounts::new(plan, &interval), unit), 1)
         };
         assert!(without("nothing").unwrap() > 3e8);
         assert_eq!(without("OF_CPU.MEM_READ"), None, "half of it is not all of it");

@@ -6,10 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{IoMetrics, Label, Place, Row, Subject, devices::added, extent::Extent, inlets};
+use super::{BoxCounts, IoMetrics, Label, Place, Row, Subject, devices::added, extent::Extent, inlets};
 use crate::{
     metric::value::Value,
-    model::io::boxes::IoInterval,
     plan::io::{BoxKind, BoxSite, IoPlan},
 };
 
@@ -186,22 +185,22 @@ impl IoMetrics {
     /// Every counter that always runs and measures what metrics do, held against these. Each side is of the time that its own
     /// boxes counted.
     #[must_use]
-    pub fn checks(&self, plan: &IoPlan, interval: &IoInterval) -> Vec<Check> {
+    pub fn checks(&self, counts: &BoxCounts<'_>) -> Vec<Check> {
         let of_pair = |pair: &'static Pair| {
             let check = move |place: Place| Check {
                 place,
                 counter: pair.counter,
-                metrics: self.by_metrics(pair, plan, interval, place),
-                always: self.by_counter(pair, plan, interval, place),
+                metrics: self.by_metrics(pair, counts, place),
+                always: self.by_counter(pair, counts, place),
                 ticks: (0, 0),
             };
-            pair.places(plan).into_iter().map(check)
+            pair.places(counts.plan).into_iter().map(check)
         };
         PAIRS.iter().flat_map(of_pair).collect()
     }
 
-    fn by_metrics(&self, pair: &Pair, plan: &IoPlan, interval: &IoInterval, place: Place) -> Value {
-        let measured = Self::measured(plan, interval, place, |kind| kind == pair.kind);
+    fn by_metrics(&self, pair: &Pair, counts: &BoxCounts<'_>, place: Place) -> Value {
+        let measured = Self::measured(counts, place, |kind| kind == pair.kind);
         let values = self.evaluate(&measured, pair.extent, place.of());
         let value = |names: &&[&str]| {
             let wanted = names.iter().find_map(|name| self.table.model.metric(name));
@@ -217,9 +216,9 @@ impl IoMetrics {
         }
     }
 
-    fn by_counter(&self, pair: &Pair, plan: &IoPlan, interval: &IoInterval, place: Place) -> Value {
-        let measured = Self::measured(plan, interval, place, |kind| kind == pair.always);
-        let counters = self.always_running(plan, &measured, place.of()).into_iter();
+    fn by_counter(&self, pair: &Pair, counts: &BoxCounts<'_>, place: Place) -> Value {
+        let measured = Self::measured(counts, place, |kind| kind == pair.always);
+        let counters = self.always_running(counts.plan, &measured, place.of()).into_iter();
         let of_pair = counters.filter(|(name, ..)| pair.is(name)).map(|(.., value)| value);
         let sum = of_pair.reduce(|sum, next| added(&sum, &next));
         sum.unwrap_or_else(|| Value::Missing("the counter that always runs was not read".to_owned()))

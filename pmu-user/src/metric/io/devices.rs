@@ -3,7 +3,7 @@
 //! Everything behind one root port shares a part and a link, so it is one row: no counter tells its devices apart.
 
 use super::{
-    IoMetrics, Label, Measured, Row, Subject,
+    BoxCounts, IoMetrics, Label, Measured, Row, Subject,
     extent::Extent,
     link::{Rate, Traffic, figures},
 };
@@ -14,8 +14,7 @@ use crate::{
         stack::{Mapping, Port, Unit},
     },
     metric::value::Value,
-    model::io::boxes::IoInterval,
-    plan::io::{BoxSite, IoPlan},
+    plan::io::BoxSite,
     table::io::Of,
     untrusted::Untrusted,
 };
@@ -23,14 +22,8 @@ use crate::{
 impl IoMetrics {
     /// What an interval says about everything behind `port`.
     #[must_use]
-    pub fn of_port(
-        &self,
-        plan: &IoPlan,
-        interval: &IoInterval,
-        platform: &Platform,
-        port: &Port,
-    ) -> Vec<Row> {
-        let values = match self.parts_of(plan, interval, platform, port) {
+    pub fn of_port(&self, counts: &BoxCounts<'_>, platform: &Platform, port: &Port) -> Vec<Row> {
+        let values = match self.parts_of(counts, platform, port) {
             Ok((measured, parts)) => {
                 let each = parts.iter().map(|&part| self.evaluate(&measured, Extent::Part, Of::Part(part)));
                 let both = |((metric, a), (_, b)): (&(u32, Value), &(u32, Value))| (*metric, added(a, b));
@@ -66,8 +59,7 @@ impl IoMetrics {
     /// What the box of a port's stack counted, and the port's parts; or why nobody knows.
     fn parts_of<'a>(
         &self,
-        plan: &IoPlan,
-        interval: &IoInterval,
+        counts: &BoxCounts<'_>,
         platform: &Platform,
         port: &'a Port,
     ) -> Result<(Measured, &'a [u32]), String> {
@@ -81,12 +73,12 @@ impl IoMetrics {
             Some(Mapping::Unknown(why)) => return Err(format!("its stack is not known: {why}")),
             None => return Err("its root bus belongs to no stack".to_owned()),
         };
-        Ok((Self::of_unit(plan, interval, unit), parts))
+        Ok((Self::of_unit(counts, unit), parts))
     }
 
     /// What one box of one die counted.
-    pub(super) fn of_unit(plan: &IoPlan, interval: &IoInterval, unit: &Unit) -> Measured {
-        Measured::new(plan, interval, |_, site| is_of(site, unit))
+    pub(super) fn of_unit(counts: &BoxCounts<'_>, unit: &Unit) -> Measured {
+        counts.measured(|_, site| is_of(site, unit))
     }
 
     /// Bandwidths of a port. Where nothing counts what CPUs read from it by its completions, requests are counted.

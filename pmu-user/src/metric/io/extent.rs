@@ -26,7 +26,7 @@ pub(super) enum Extent {
 /// In the order of [`Extent`].
 const ALL: [Extent; 5] = [Extent::Whole, Extent::Stack, Extent::Part, Extent::Channel, Extent::Link];
 
-/// Metrics that mean something for an extent, ready to be evaluated.
+/// Metrics, ready to be evaluated: those that mean something for an extent.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     /// Each with the operands that it needs.
@@ -41,7 +41,11 @@ pub(super) struct Asked {
 impl Asked {
     /// What can be asked about an extent.
     pub(super) fn new(table: &IoTable, extent: Extent) -> Self {
-        let is_here = |metric: u32| table.scope(metric).is_some_and(|scope| extent.has(scope));
+        Self::of(table, |metric| table.scope(metric).is_some_and(|scope| extent.has(scope)))
+    }
+
+    /// These metrics.
+    pub(super) fn of(table: &IoTable, is_here: impl Fn(u32) -> bool) -> Self {
         let all = 0..table.model.metrics.len() as u32;
         let metrics = all.filter(|metric| is_here(*metric));
         let metrics: Vec<_> = metrics.map(|metric| (metric, table.model.operands_of(metric))).collect();
@@ -55,7 +59,12 @@ impl Asked {
 
     /// Computes every metric from counts by operand over `seconds`; NaN is a count that is not known. Counts of several boxes
     /// are one: a sum, or their mean ([`IoTable::is_averaged`]).
-    pub(super) fn evaluate(&self, counts: &[f64], seconds: f64, results: &mut Results) {
+    pub(super) fn evaluate<const CASES: usize>(
+        &self,
+        counts: &[[f64; CASES]],
+        seconds: f64,
+        results: &mut Results<CASES>,
+    ) {
         let (constants, time) = self.constants;
         let mut constants = vec![f64::NAN; constants];
         if let Some(time) = time {
@@ -69,9 +78,13 @@ impl Asked {
         self.formulas.value(metric, results)
     }
 
-    /// Values of all of them, in their order.
-    pub(super) fn values(&self, results: &Results) -> impl Iterator<Item = Option<f64>> {
-        self.metrics.iter().map(|(metric, _)| self.formulas.value(*metric, results))
+    /// Its values in every case; what is not finite is undefined.
+    pub(super) fn values<'a, const CASES: usize>(
+        &self,
+        metric: u32,
+        results: &'a Results<CASES>,
+    ) -> Option<&'a [f64; CASES]> {
+        self.formulas.values(metric, results)
     }
 
     /// Why a metric has no value although its counts are known. Meaningless if it has one.

@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{IoMetrics, Place};
+use super::{IoMetrics, Place, extent::Asked};
 use crate::{
     drain::io::{BoxSlice, IoDrain},
     plan::io::IoPlan,
+    table::io::IoTable,
 };
 
 /// Bins of a histogram: a bin is a two hundredth of the range, or narrower.
@@ -30,6 +31,15 @@ struct Watched {
     name: &'static str,
     metrics: &'static [&'static str],
     kind: &'static str,
+}
+
+/// For each bandwidth that is watched its metrics, if the table has all of them.
+pub(super) fn asked(table: &IoTable) -> Vec<Option<Asked>> {
+    let metrics = |watched: &Watched| {
+        let metrics: Option<Vec<u32>> = watched.metrics.iter().map(|name| table.model.metric(name)).collect();
+        metrics.map(|metrics| Asked::of(table, |metric| metrics.contains(&metric)))
+    };
+    WATCHED.iter().map(metrics).collect()
 }
 
 /// Time at each level, so far.
@@ -141,11 +151,9 @@ impl Histogram {
 impl Levels {
     /// Adds what a drain brought.
     pub fn add(&mut self, metrics: &IoMetrics, plan: &IoPlan, drain: &IoDrain) {
-        for (at, watched) in WATCHED.iter().enumerate() {
+        for (at, (watched, asked)) in WATCHED.iter().zip(&metrics.watched).enumerate() {
             let Some(kind) = plan.kinds.iter().position(|kind| kind.name == watched.kind) else { continue };
-            let wanted: Option<Vec<u32>> =
-                watched.metrics.iter().map(|name| metrics.table.model.metric(name)).collect();
-            let Some(wanted) = wanted else { continue };
+            let Some(asked) = asked else { continue };
             let mut slices: BTreeMap<(u32, u64), Vec<&BoxSlice>> = BTreeMap::new();
             for slice in drain.boxes.iter().filter(|slice| slice.kind == kind as u32) {
                 if let Some(site) = plan.kinds[kind].boxes.get(slice.at as usize) {
@@ -156,7 +164,7 @@ impl Levels {
                 // The others' sum would be too low.
                 let boxes = plan.kinds[kind].boxes.iter().filter(|site| site.die == die).count();
                 if slices.len() == boxes
-                    && let Some((value, seconds)) = metrics.of_slice(&wanted, &slices)
+                    && let Some((value, seconds)) = metrics.of_slice(asked, &slices)
                 {
                     self.series.entry((at, die)).or_default().add(value, seconds);
                 }

@@ -4,7 +4,7 @@
 //! their turns have nothing to do with each other. What one of the boxes did not count has no sum: the others' would be too
 //! low, and nobody could see it.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use crate::{
     drain::slice::SliceRow,
@@ -12,6 +12,18 @@ use crate::{
     model::{io::boxes::IoInterval, slice::sums},
     plan::io::{BoxKind, BoxSite, IoPlan},
 };
+
+/// What the boxes of a plan counted in an interval. The same boxes are asked about again and again, for a stack, its parts and
+/// the devices behind them: what was once added up is kept.
+#[derive(Debug)]
+pub struct BoxCounts<'a> {
+    pub(super) plan: &'a IoPlan,
+    pub(super) interval: &'a IoInterval,
+    known: RefCell<BTreeMap<Boxes, Rc<Sum>>>,
+}
+
+/// A kind of the plan, and which of its boxes.
+type Boxes = (u32, Vec<u32>);
 
 /// What the boxes of one place counted.
 #[derive(Clone, Debug)]
@@ -23,30 +35,50 @@ pub struct Measured {
     pub(super) seconds: f64,
 }
 
-impl Measured {
+/// Boxes of one kind, added up.
+#[derive(Debug)]
+struct Sum {
+    estimates: Estimates,
+    /// Boxes that counted anything.
+    boxes: usize,
+    /// Time that these counted for, each of them, in s.
+    seconds: f64,
+}
+
+impl<'a> BoxCounts<'a> {
+    /// What was counted in `interval`.
+    #[must_use]
+    pub const fn new(plan: &'a IoPlan, interval: &'a IoInterval) -> Self {
+        Self { plan, interval, known: RefCell::new(BTreeMap::new()) }
+    }
+
     /// Adds up what the boxes counted that `belongs`.
-    pub(super) fn new(
-        plan: &IoPlan,
-        interval: &IoInterval,
-        belongs: impl Fn(&BoxKind, &BoxSite) -> bool,
-    ) -> Self {
+    pub(super) fn measured(&self, belongs: impl Fn(&BoxKind, &BoxSite) -> bool) -> Measured {
         let (mut first, mut kinds, mut parts) = (0, BTreeMap::new(), Vec::new());
         let mut seconds: f64 = 0.0;
-        for (number, kind) in (0..).zip(&plan.kinds) {
+        for (number, kind) in (0..).zip(&self.plan.kinds) {
             let sites = (0..).zip(&kind.boxes).filter(|(_, site)| belongs(kind, site));
-            let counted = |at: u32| interval.boxes.get(&(number, at)).map_or(&[][..], Vec::as_slice);
-            let boxes: Vec<OneBox> = sites.map(|(at, site)| OneBox { site, rows: counted(at) }).collect();
-            let count = boxes.iter().filter(|one| !one.rows.is_empty()).count();
-            if count == 0 {
+            let boxes: Vec<u32> = sites.map(|(at, _)| at).collect();
+            let sum = self.sum(number, kind, boxes);
+            if sum.boxes == 0 {
                 continue;
             }
-            let (estimates, time_ns) = added_up(kind, &boxes, count);
-            seconds = seconds.max(time_ns / 1e9 / count as f64);
-            kinds.insert(number, (first, count));
-            first += estimates.events();
-            parts.push(estimates);
+            seconds = seconds.max(sum.seconds);
+            kinds.insert(number, (first, sum.boxes));
+            first += sum.estimates.events();
+            parts.push(sum);
         }
-        Self { estimates: Estimates::joined(parts), kinds, seconds }
+        Measured { estimates: Estimates::joined(parts.iter().map(|sum| &sum.estimates)), kinds, seconds }
+    }
+
+    fn sum(&self, number: u32, kind: &BoxKind, boxes: Vec<u32>) -> Rc<Sum> {
+        let mut known = self.known.borrow_mut();
+        let sum = known.entry((number, boxes)).or_insert_with_key(|(_, boxes)| {
+            let rows = |at: u32| self.interval.boxes.get(&(number, at)).map_or(&[][..], Vec::as_slice);
+            let of_box = |&at: &u32| OneBox { site: &kind.boxes[at as usize], rows: rows(at) };
+            Rc::new(Sum::new(kind, &boxes.iter().map(of_box).collect::<Vec<_>>()))
+        });
+        Rc::clone(sum)
     }
 }
 
@@ -55,11 +87,33 @@ struct OneBox<'a> {
     rows: &'a [SliceRow],
 }
 
-/// Totals of boxes of a kind, of which so many counted anything, and the time that these counted for all together, in ns.
-fn added_up(kind: &BoxKind, boxes: &[OneBox<'_>], count: usize) -> (Estimates, f64) {
+impl Sum {
+    fn new(kind: &BoxKind, boxes: &[OneBox<'_>]) -> Self {
+        let count = boxes.iter().filter(|one| !one.rows.is_empty()).count();
+        let groups = kind.turns.groups.len();
+        let silent = silent(groups, boxes);
+        let rows = added_up(boxes, count, &silent);
+        let time_ns: u64 = rows.iter().map(|row| row.time_ns).sum();
+        let mut estimates = Estimates::new(&kind.turns, &rows);
+        let mut event = 0;
+        for (group, silent) in kind.turns.groups.iter().zip(&silent) {
+            for at in event..event + group.events.len() {
+                if let Some(why) = why(silent, boxes.len()) {
+                    estimates.forget(EventIndex(at), &why);
+                }
+            }
+            event += group.events.len();
+        }
+        Self { estimates, boxes: count, seconds: time_ns as f64 / 1e9 / count.max(1) as f64 }
+    }
+}
+
+/// Slices of all boxes of a kind, of which so many counted anything, as those of one.
+fn added_up<'a>(boxes: &[OneBox<'a>], count: usize, silent: &[Vec<&BoxSite>]) -> Cow<'a, [SliceRow]> {
+    if let [one] = boxes {
+        return Cow::Borrowed(one.rows);
+    }
     let mut rows = sums(boxes.iter().flat_map(|one| one.rows));
-    let groups = kind.turns.groups.len();
-    let silent = silent(groups, boxes);
     for row in &mut rows {
         // Turns that some boxes had nothing in are as long as the others: what the others say of all the time rests on it.
         let missed = row.group.and_then(|group| silent.get(group as usize)).map_or(0, Vec::len);
@@ -68,18 +122,7 @@ fn added_up(kind: &BoxKind, boxes: &[OneBox<'_>], count: usize) -> (Estimates, f
             row.time_ns = (row.time_ns as f64 * count as f64 / counted as f64) as u64;
         }
     }
-    let time_ns: u64 = rows.iter().map(|row| row.time_ns).sum();
-    let mut estimates = Estimates::new(&kind.turns, &rows);
-    let mut event = 0;
-    for (group, silent) in kind.turns.groups.iter().zip(&silent) {
-        for at in event..event + group.events.len() {
-            if let Some(why) = why(silent, boxes.len()) {
-                estimates.forget(EventIndex(at), why);
-            }
-        }
-        event += group.events.len();
-    }
-    (estimates, time_ns as f64)
+    Cow::Owned(rows)
 }
 
 /// By group: boxes that counted nothing of it.
@@ -112,14 +155,14 @@ fn why(silent: &[&BoxSite], boxes: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Measured;
+    use super::BoxCounts;
     use crate::{
         drain::io::{
             BoxSlice, IoDrain, IoHeader,
             testing::{self, always_running, steady},
         },
         metric::{
-            io::{IoMetrics, Levels, Place, utilization},
+            io::{IoMetrics, Levels, Place, places, utilization},
             value::Value,
         },
         model::io::boxes::IoInterval,
@@ -151,7 +194,7 @@ mod tests {
     }
 
     fn value(header: &IoHeader, interval: &IoInterval, place: Place, metric: &str) -> Value {
-        let mut rows = metrics(header).rows(&header.plan, interval, place);
+        let mut rows = metrics(header).rows(&BoxCounts::new(&header.plan, interval), place);
         rows.extend(utilization(&rows, header));
         rows.into_iter().find(|row| row.metric == metric).unwrap().value
     }
@@ -177,6 +220,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_added_up_once_says_the_same_to_whoever_asks_again() {
+        let header = always_running();
+        let (metrics, interval) = (metrics(&header), total(drains(&header, |_| false)));
+        let kept = BoxCounts::new(&header.plan, &interval);
+        let places = places(&header.plan);
+        assert!(places.iter().any(|place| matches!(place, Place::Part(..))) && places.len() > 3);
+        for _ in 0..2 {
+            for &place in &places {
+                let anew = BoxCounts::new(&header.plan, &interval);
+                assert_eq!(metrics.rows(&kept, place), metrics.rows(&anew, place), "{place:?}");
+            }
+        }
+    }
+
+    #[test]
     fn what_all_boxes_counted_has_the_same_sum_whatever_else_one_of_them_lacks() {
         let header = testing::header();
         let on_die = |kind: &BoxKind| kind.boxes.iter().filter(|site| site.die == 0).count();
@@ -185,7 +243,8 @@ mod tests {
         let box_at = header.plan.kinds[at].boxes.iter().position(|site| site.die == 0).unwrap();
         let lacks = |slice: &BoxSlice| (slice.kind, slice.at, slice.group) == (at as u32, box_at as u32, 0);
         let (whole, interval) = (total(drains(&header, |_| false)), total(drains(&header, lacks)));
-        let measured = |interval: &IoInterval| Measured::new(&header.plan, interval, |_, site| site.die == 0);
+        let measured =
+            |interval: &IoInterval| BoxCounts::new(&header.plan, interval).measured(|_, site| site.die == 0);
         let events = |interval: &IoInterval| metrics(&header).events_of(&header.plan, &measured(interval));
         let kinds = &header.plan.kinds;
         let why = format!("{} of die 0 did not count it", kinds[at].boxes[box_at].pmu);

@@ -31,7 +31,7 @@ pub use self::{
     groups::{missing as groups_missing, rows as groups_rows},
     levels::{Basis, Level, LevelReport, Levels},
     maximum::{maxima, utilization},
-    measured::Measured,
+    measured::{BoxCounts, Measured},
     places::{Place, places},
     report::{IoReport, Label, Row, Subject},
     requesters::Requesters,

@@ -110,11 +110,12 @@ pub fn evaluate(table: &IoTable, counted: &Counted) -> Result<Evaluated, Counted
 pub fn values(table: &IoTable, counts: &[f64], seconds: f64, of: Of) -> Vec<EvaluatedMetric> {
     let asked = Asked::new(table, if of == Of::All { Extent::Whole } else { Extent::Part });
     let (counts, mut results) = (table.counts_of(counts, of), Results::default());
-    asked.evaluate(&counts, seconds, &mut results);
+    asked.evaluate(counts.as_chunks::<1>().0, seconds, &mut results);
     let why = |metric: u32, operands: &[u32]| {
         uncounted(table, &counts, operands).unwrap_or_else(|| asked.why(metric, &table.model, &results))
     };
-    let evaluated = |((index, operands), value): (&(u32, Vec<u32>), Option<f64>)| {
+    let evaluated = |(index, operands): &(u32, Vec<u32>)| {
+        let value = asked.value(*index, &results);
         let metric = &table.model.metrics[*index as usize];
         EvaluatedMetric {
             name: metric.name.clone(),
@@ -124,7 +125,7 @@ pub fn values(table: &IoTable, counts: &[f64], seconds: f64, of: Of) -> Vec<Eval
             value: value.map_or_else(|| Value::Missing(why(*index, operands)), Value::exact),
         }
     };
-    asked.metrics.iter().zip(asked.values(&results)).map(evaluated).collect()
+    asked.metrics.iter().map(evaluated).collect()
 }
 
 /// Which operands of a metric were not counted, if any.

@@ -1,13 +1,12 @@
 //! The places that boxes stand for, and what is known of each.
 
 use super::{
-    IoMetrics, Label, Measured, Row, Subject,
+    BoxCounts, IoMetrics, Label, Measured, Row, Subject,
     choice::{wants_events, wants_place},
     extent::Extent,
 };
 use crate::{
     metric::value::Value,
-    model::io::boxes::IoInterval,
     plan::io::{BoxKind, BoxSite, IoPlan},
     table::io::Of,
 };
@@ -106,8 +105,9 @@ pub fn places(plan: &IoPlan) -> Vec<Place> {
 impl IoMetrics {
     /// What an interval says about `place`.
     #[must_use]
-    pub fn rows(&self, plan: &IoPlan, interval: &IoInterval, place: Place) -> Vec<Row> {
-        let measured = Self::measured(plan, interval, place, |_| true);
+    pub fn rows(&self, counts: &BoxCounts<'_>, place: Place) -> Vec<Row> {
+        let plan = counts.plan;
+        let measured = Self::measured(counts, place, |_| true);
         let row = |(index, value): (u32, Value)| {
             let metric = &self.table.model.metrics[index as usize];
             let apart = plan.apart.contains(&metric.name);
@@ -115,7 +115,7 @@ impl IoMetrics {
                 subject: Subject::Place(place),
                 metric: metric.name.clone(),
                 unit: metric.unit.clone(),
-                note: apart.then(|| self.turns_of(&measured, index, place.of())).flatten(),
+                note: apart.then(|| self.turns_of(&measured, index, place.extent(), place.of())).flatten(),
                 value,
                 label: Label::System,
             }
@@ -147,13 +147,8 @@ impl IoMetrics {
     }
 
     /// What the boxes of a place counted, of kinds that are `wanted`.
-    pub(super) fn measured(
-        plan: &IoPlan,
-        interval: &IoInterval,
-        place: Place,
-        wanted: impl Fn(&str) -> bool,
-    ) -> Measured {
+    pub(super) fn measured(counts: &BoxCounts<'_>, place: Place, wanted: impl Fn(&str) -> bool) -> Measured {
         let belongs = |kind: &BoxKind| kind.is_everybodys() && wanted(&kind.name);
-        Measured::new(plan, interval, |kind, site| belongs(kind) && place.holds(&kind.name, site))
+        counts.measured(|kind, site| belongs(kind) && place.holds(&kind.name, site))
     }
 }

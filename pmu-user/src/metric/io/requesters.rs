@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{
-    IoMetrics, Label, Measured, Row, Subject, apportion::exclusive, choice::wants_events, devices::name_of,
-    extent::Extent,
+    BoxCounts, IoMetrics, Label, Measured, Row, Subject, apportion::exclusive, choice::wants_events,
+    devices::name_of, extent::Extent,
 };
 use crate::{
     machine::io::{Platform, bdf::Bdf, owner::Ownership},
     metric::value::Value,
-    model::io::boxes::IoInterval,
     plan::{
         Target,
         io::{BoxKind, IoPlan},
@@ -71,16 +70,10 @@ impl Requesters {
 
     /// What an interval says about each of them, and about those who have one for themselves.
     #[must_use]
-    pub fn rows(
-        &self,
-        plan: &IoPlan,
-        interval: &IoInterval,
-        platform: &Platform,
-        owned: &[(Bdf, Ownership)],
-    ) -> Vec<Row> {
-        let mut rows = Vec::new();
+    pub fn rows(&self, counts: &BoxCounts<'_>, platform: &Platform, owned: &[(Bdf, Ownership)]) -> Vec<Row> {
+        let (plan, mut rows) = (counts.plan, Vec::new());
         for iommu in &self.iommus {
-            let measured = Measured::new(plan, interval, |kind, _| iommu.has(kind));
+            let measured = counts.measured(|kind, _| iommu.has(kind));
             for (bdf, metrics) in &iommu.devices {
                 let of_device = iommu.rows(*bdf, metrics, plan, &measured, platform);
                 rows.extend(of_owner(&of_device, *bdf, owned, &plan.target));

@@ -69,14 +69,20 @@ impl Terms {
         self.averaged.push((operand as usize, boxes as f64));
     }
 
-    /// Counts by operand, NaN where there is none.
-    pub(super) fn fill(&self, counts: &mut Vec<f64>, total: impl Fn(EventIndex) -> Option<f64>) {
-        counts.clone_from(&self.base);
+    /// Counts by operand in every case, NaN where there is none.
+    pub(super) fn fill<const CASES: usize>(
+        &self,
+        counts: &mut Vec<[f64; CASES]>,
+        total: impl Fn(EventIndex) -> Option<[f64; CASES]>,
+    ) {
+        counts.clear();
+        counts.extend(self.base.iter().map(|&base| [base; CASES]));
         for &(operand, event) in &self.events {
-            counts[operand] += total(event).unwrap_or(f64::NAN);
+            let total = total(event).unwrap_or([f64::NAN; CASES]);
+            counts[operand].iter_mut().zip(total).for_each(|(count, total)| *count += total);
         }
         for &(operand, boxes) in &self.averaged {
-            counts[operand] /= boxes;
+            counts[operand].iter_mut().for_each(|count| *count /= boxes);
         }
     }
 }
@@ -97,9 +103,10 @@ mod tests {
         terms.add(3, [(Source::Elsewhere, 0, 2)].into_iter());
         terms.nothing(4);
         let mut counts = Vec::new();
-        terms.fill(&mut counts, |event| (event.0 != 99).then_some(event.0 as f64 + 100.0));
-        assert_eq!(counts[..2], [101.0 + 110.0, 100.0 / 5.0]);
-        assert!(counts[2].is_nan() && counts[3].is_nan() && counts[5].is_nan());
-        assert_eq!(counts[4], 0.0);
+        let total = |event: EventIndex| event.0 as f64 + 100.0;
+        terms.fill(&mut counts, |event| (event.0 != 99).then_some([total(event), 2.0 * total(event)]));
+        assert_eq!(counts[..2], [[101.0 + 110.0, 2.0 * (101.0 + 110.0)], [100.0 / 5.0, 200.0 / 5.0]]);
+        assert!([2, 3, 5].iter().all(|&operand| counts[operand].iter().all(|count| count.is_nan())));
+        assert_eq!(counts[4], [0.0; 2]);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{
     extent::{Asked, Extent, asked},
+    levels,
     measured::Measured,
     terms::{Source, Terms},
 };
@@ -25,6 +26,8 @@ pub struct IoMetrics {
     operands: Vec<Operand>,
     /// By [`Extent`].
     asked: [Asked; 5],
+    /// By bandwidth whose levels are watched; none where the table lacks it.
+    pub(super) watched: Vec<Option<Asked>>,
     /// By kind of the plan.
     kinds: Vec<Sources>,
 }
@@ -62,7 +65,7 @@ impl IoMetrics {
             is_averaged: table.is_averaged(index),
         };
         let operands = (0..).zip(&table.model.operands).map(operand).collect();
-        Self { operands, asked: asked(&table), kinds, table }
+        Self { operands, asked: asked(&table), watched: levels::asked(&table), kinds, table }
     }
 
     /// Every metric that means something for a place, in the table's order; `of` says whether all of it is meant or one part.
@@ -72,28 +75,25 @@ impl IoMetrics {
         let estimates = &measured.estimates;
         let terms = self.terms(asked, measured, of);
         let (mut counts, mut results) = (Vec::new(), Results::default());
-        terms.fill(&mut counts, |event| estimates.total(event));
+        terms.fill(&mut counts, |event| estimates.total(event).map(|total| [total]));
         asked.evaluate(&counts, measured.seconds, &mut results);
         let events: Vec<_> =
             asked.metrics.iter().map(|(_, operands)| self.events(operands, measured, of)).collect();
-        let mut replicas: Vec<Option<f64>> = Vec::new();
         // What is exact is so in every replicate.
-        if !estimates.are_exact() && events.iter().any(Result::is_ok) {
-            let mut results = Results::default();
-            for replicate in 0..REPLICATES {
-                terms.fill(&mut counts, |event| estimates.replicate(event, replicate));
-                asked.evaluate(&counts, measured.seconds, &mut results);
-                replicas.extend(asked.values(&results));
-            }
-        }
+        let replicas = (!estimates.are_exact() && events.iter().any(Result::is_ok)).then(|| {
+            let (mut counts, mut replicas) = (Vec::new(), Results::<REPLICATES>::default());
+            terms.fill(&mut counts, |event| estimates.replicates(event));
+            asked.evaluate(&counts, measured.seconds, &mut replicas);
+            replicas
+        });
         let value = |(at, events): (usize, Result<Vec<EventIndex>, String>)| {
             let metric = asked.metrics[at].0;
             let value = match (events, asked.value(metric, &results)) {
                 (Err(why), _) => Value::Missing(why),
                 (Ok(events), Some(estimate)) => {
-                    let replicas = replicas.iter().skip(at).step_by(asked.metrics.len()).copied();
                     let unit = &self.table.model.metrics[metric as usize].unit;
-                    estimates.evaluated(&events, estimate, replicas, unit)
+                    let replicas = replicas.as_ref().and_then(|replicas| asked.values(metric, replicas));
+                    estimates.evaluated(&events, estimate, replicas.unwrap_or(&[estimate; REPLICATES]), unit)
                 }
                 (Ok(events), None) => {
                     let missing = events.iter().find_map(|&event| estimates.why_missing(event));
@@ -106,9 +106,9 @@ impl IoMetrics {
         events.into_iter().enumerate().map(value).collect()
     }
 
-    /// The sum of some metrics over one slice of boxes that count together, and its length in s. `None` if the group that was
+    /// The sum of all `asked` over one slice of boxes that count together, and its length in s. `None` if the group that was
     /// in force does not count all of their events, or did not run.
-    pub(super) fn of_slice(&self, metrics: &[u32], slices: &[&BoxSlice]) -> Option<(f64, f64)> {
+    pub(super) fn of_slice(&self, asked: &Asked, slices: &[&BoxSlice]) -> Option<(f64, f64)> {
         let first = slices.first()?;
         let (enabled_ns, running_ns) = slices.iter().fold((0, 0), |(enabled, running), slice| {
             (enabled + slice.enabled_ns, running + slice.running_ns)
@@ -120,22 +120,25 @@ impl IoMetrics {
         let seconds = enabled_ns as f64 / 1e9 / boxes;
         let kind = self.kinds.get(first.kind as usize)?;
         let before = kind.firsts.get(first.group as usize)?;
-        let count = |(operand, source): (&Operand, &Source)| match source {
-            Source::Event(event) | Source::Sum(event) => {
-                let at = event.0.checked_sub(*before);
-                let of_box = |at| move |slice: &&BoxSlice| slice.counts.get(at).map(|count| *count as f64);
-                let sum = at.and_then(|at| slices.iter().map(of_box(at)).sum::<Option<f64>>());
-                let share = if operand.is_averaged { boxes } else { 1.0 };
-                sum.map_or(f64::NAN, |sum| sum * scale / share)
-            }
-            Source::Nothing => 0.0,
-            Source::Uncounted | Source::Elsewhere => f64::NAN,
-        };
-        let counts: Vec<f64> = self.operands.iter().zip(&kind.operands).map(count).collect();
+        let mut counts = vec![[f64::NAN]; self.operands.len()];
+        for &operand in &asked.operands {
+            let operand = operand as usize;
+            counts[operand] = match kind.operands[operand] {
+                Source::Event(event) | Source::Sum(event) => {
+                    let at = event.0.checked_sub(*before);
+                    let of_box =
+                        |at| move |slice: &&BoxSlice| slice.counts.get(at).map(|count| *count as f64);
+                    let sum = at.and_then(|at| slices.iter().map(of_box(at)).sum::<Option<f64>>());
+                    let share = if self.operands[operand].is_averaged { boxes } else { 1.0 };
+                    [sum.map_or(f64::NAN, |sum| sum * scale / share)]
+                }
+                Source::Nothing => [0.0],
+                Source::Uncounted | Source::Elsewhere => continue,
+            };
+        }
         let mut results = Results::default();
-        let asked = &self.asked[Extent::Whole as usize];
         asked.evaluate(&counts, seconds, &mut results);
-        let values = metrics.iter().map(|&metric| asked.value(metric, &results));
+        let values = asked.metrics.iter().map(|(metric, _)| asked.value(*metric, &results));
         Some((values.sum::<Option<f64>>()?, seconds))
     }
 
@@ -154,8 +157,16 @@ impl IoMetrics {
     }
 
     /// How much of the time each event of a metric counted, for one whose events take different turns.
-    pub(super) fn turns_of(&self, measured: &Measured, metric: u32, of: Of) -> Option<String> {
-        let events = self.events(&self.table.events_of(metric, of), measured, of).ok()?;
+    pub(super) fn turns_of(
+        &self,
+        measured: &Measured,
+        metric: u32,
+        extent: Extent,
+        of: Of,
+    ) -> Option<String> {
+        let mut asked = self.asked[extent as usize].metrics.iter();
+        let (_, operands) = asked.find(|(known, _)| *known == metric)?;
+        let events = self.events(operands, measured, of).ok()?;
         let coverage = |event: &EventIndex| Some(measured.estimates.value(*event).known()?.coverage);
         let each: Vec<String> = events
             .iter()

@@ -57,9 +57,9 @@ enum Source {
 
 /// Memory that is used again for each replicate.
 #[derive(Default)]
-struct Room {
-    counts: Vec<f64>,
-    results: Results,
+struct Room<const CASES: usize> {
+    counts: Vec<[f64; CASES]>,
+    results: Results<CASES>,
 }
 
 /// The metrics of one owner.
@@ -133,19 +133,17 @@ impl Prepared {
         let estimates = Estimates::new(turns, rows);
         let constants: Vec<f64> = self.model.constants.iter().map(|name| around.constant(name)).collect();
         let metrics = 0..self.model.metrics.len() as u32;
-        let mut room = Room::default();
+        let (mut room, mut replicas) = (Room::<1>::default(), Room::<REPLICATES>::default());
         // What is exact is the same in every replicate.
-        let replicates = if estimates.are_exact() { 0 } else { REPLICATES };
-        let mut replicas = Vec::with_capacity(replicates * metrics.len());
-        for replicate in 0..replicates {
-            self.evaluate(&constants, |event| estimates.replicate(event, replicate), &mut room);
-            replicas.extend(metrics.clone().map(|metric| self.formulas.value(metric, &room.results)));
-        }
-        self.evaluate(&constants, |event| estimates.total(event), &mut room);
+        let replicas = (!estimates.are_exact()).then(|| {
+            self.evaluate(&constants, |event| estimates.replicates(event), &mut replicas);
+            &replicas.results
+        });
+        self.evaluate(&constants, |event| estimates.total(event).map(|total| [total]), &mut room);
         let results = &room.results;
         let nodes: Vec<Node> = metrics
             .map(|metric| Node {
-                value: self.value(metric, &estimates, results, &replicas),
+                value: self.value(metric, &estimates, results, replicas),
                 flagged: self.formulas.flagged(metric, results),
             })
             .collect();
@@ -153,24 +151,29 @@ impl Prepared {
         Tree { path: self.path(&nodes), faults, nodes }
     }
 
-    fn evaluate(&self, constants: &[f64], count: impl Fn(EventIndex) -> Option<f64>, room: &mut Room) {
+    fn evaluate<const CASES: usize>(
+        &self,
+        constants: &[f64],
+        count: impl Fn(EventIndex) -> Option<[f64; CASES]>,
+        room: &mut Room<CASES>,
+    ) {
         let number = |source: &Source| match source {
-            Source::Event(index) => count(EventIndex(*index)).unwrap_or(f64::NAN),
-            Source::Known(number) => *number,
-            Source::None => f64::NAN,
+            Source::Event(index) => count(EventIndex(*index)).unwrap_or([f64::NAN; CASES]),
+            Source::Known(number) => [*number; CASES],
+            Source::None => [f64::NAN; CASES],
         };
         room.counts.clear();
         room.counts.extend(self.sources.iter().map(number));
         self.formulas.evaluate(Inputs { counts: &room.counts, constants }, &mut room.results);
     }
 
-    /// `replicas` are the values of all metrics, replicate by replicate.
+    /// No `replicas`: all of them are like the results.
     fn value(
         &self,
         metric: u32,
         estimates: &Estimates,
         results: &Results,
-        replicas: &[Option<f64>],
+        replicas: Option<&Results<REPLICATES>>,
     ) -> Value {
         match &self.wanted[metric as usize] {
             Some(Ok(())) => {}
@@ -183,9 +186,9 @@ impl Prepared {
         }
         match self.formulas.value(metric, results) {
             Some(estimate) => {
-                let of_metric = replicas.iter().skip(metric as usize).step_by(self.model.metrics.len());
+                let replicas = replicas.and_then(|replicas| self.formulas.values(metric, replicas));
                 let unit = &self.model.metrics[metric as usize].unit;
-                estimates.evaluated(events, estimate, of_metric.copied(), unit)
+                estimates.evaluated(events, estimate, replicas.unwrap_or(&[estimate; REPLICATES]), unit)
             }
             None => Value::Missing(self.formulas.why(metric, &self.model, results).words(&self.model)),
         }

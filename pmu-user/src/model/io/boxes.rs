@@ -36,16 +36,6 @@ impl IoInterval {
     }
 
     /// Adds what came after it.
-    pub fn extend(&mut self, next: &Self) {
-        self.to_ns = next.to_ns;
-        for (id, rows) in &next.boxes {
-            let all = self.boxes.entry(*id).or_default();
-            all.extend_from_slice(rows);
-            fold(all);
-        }
-    }
-
-    /// The same, where nobody else needs what came after it.
     pub fn append(&mut self, next: Self) {
         self.to_ns = next.to_ns;
         for (id, mut rows) in next.boxes {
@@ -102,13 +92,10 @@ mod tests {
 
     #[test]
     fn a_long_run_is_folded_and_nothing_is_lost() {
-        let (mut total, mut moved) = (IoInterval::default(), IoInterval::default());
+        let mut total = IoInterval::default();
         for tick in 0..40 {
-            let interval = IoInterval::of(slices(tick * 50..tick * 50 + 50), tick, tick + 1);
-            total.extend(&interval);
-            moved.append(interval);
+            total.append(IoInterval::of(slices(tick * 50..tick * 50 + 50), tick, tick + 1));
         }
-        assert_eq!((moved.to_ns, &moved.boxes), (total.to_ns, &total.boxes));
         let rows = &total.boxes[&(0, 0)];
         assert!(rows.len() <= SLICES_MAX, "{}", rows.len());
         assert_eq!(rows.iter().flat_map(|row| &row.counts).sum::<u64>(), (0..2000).sum::<u64>());

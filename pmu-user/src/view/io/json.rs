@@ -19,6 +19,7 @@ use crate::{
         io::{IoReport, Label, Row, Subject},
         value::{Known, Value},
     },
+    untrusted::Untrusted,
 };
 
 /// Header row.
@@ -45,34 +46,18 @@ pub(super) fn begin(into: &mut dyn Write, header: &IoHeader) -> io::Result<()> {
 
 /// All rows of an interval.
 pub(super) fn interval(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
-    report.rows.iter().try_for_each(|row| line(into, &number(report, row)))
+    let mut bytes = Vec::new();
+    for row in &report.rows {
+        bytes.clear();
+        number(&mut Fields(&mut bytes), report, row)?;
+        bytes.extend_from_slice(b"}\n");
+        into.write_all(&bytes)?;
+    }
+    Ok(())
 }
 
-/// A number. Written hundreds of times a second on large machines, so it is not made into a tree first; its fields are in
-/// the order in which a tree has them.
-#[derive(Serialize)]
-struct Cell<'a> {
-    coverage: Option<f64>,
-    dt: u64,
-    high: Option<Number>,
-    how: Option<&'static str>,
-    kind: &'static str,
-    label: &'static str,
-    low: Option<Number>,
-    metric: &'a str,
-    note: Option<&'a str>,
-    reason: Option<&'a str>,
-    schema: &'static str,
-    share: Option<f64>,
-    status: &'static str,
-    subject: Json,
-    t: u64,
-    told_apart: Option<f64>,
-    unit: &'a str,
-    value: Option<Number>,
-}
-
-fn number<'a>(report: &IoReport, row: &'a Row) -> Cell<'a> {
+/// A number; its fields are in the order in which a tree has them.
+fn number(into: &mut Fields<'_>, report: &IoReport, row: &Row) -> io::Result<()> {
     let known = row.value.known();
     let cell = |pick: fn(&Known) -> f64| known.map(|known| Number(pick(known)));
     let reason = match &row.value {
@@ -83,39 +68,107 @@ fn number<'a>(report: &IoReport, row: &'a Row) -> Cell<'a> {
         Label::Apportioned { share, coverage } => (Some(share), Some(coverage)),
         Label::Measured | Label::System => (None, None),
     };
-    Cell {
-        coverage: known.map(|known| known.coverage),
-        dt: report.length_ns,
-        high: cell(|known| known.high),
-        how: known.map(|known| known.how.name()),
-        kind: "io",
-        label: row.label.name(),
-        low: cell(|known| known.low),
-        metric: &row.metric,
-        note: row.note.as_deref(),
-        reason,
-        schema: SCHEMA,
-        share,
-        status: words::status(&row.value),
-        subject: subject(&row.subject),
-        t: report.from_ns,
-        told_apart,
-        unit: &row.unit,
-        value: cell(|known| known.estimate),
+    into.value("coverage", &known.map(|known| known.coverage))?;
+    into.value("dt", &report.length_ns)?;
+    into.value("high", &cell(|known| known.high))?;
+    into.word("how", known.map(|known| known.how.name()));
+    into.word("kind", Some("io"));
+    into.word("label", Some(row.label.name()));
+    into.value("low", &cell(|known| known.low))?;
+    into.value("metric", &row.metric)?;
+    into.value("note", &row.note)?;
+    into.value("reason", &reason)?;
+    into.word("schema", Some(SCHEMA));
+    into.value("share", &share)?;
+    into.word("status", Some(words::status(&row.value)));
+    into.value("subject", &subject(&row.subject))?;
+    into.value("t", &report.from_ns)?;
+    into.value("told_apart", &told_apart)?;
+    into.value("unit", &row.unit)?;
+    into.value("value", &cell(|known| known.estimate))
+}
+
+/// A row, field by field, as far as it is written. There are hundreds of rows a second on large machines, and a serializer would
+/// look for what to escape in every name and every word of ours.
+struct Fields<'a>(&'a mut Vec<u8>);
+
+impl Fields<'_> {
+    fn name(&mut self, name: &'static str) {
+        self.0.extend_from_slice(if self.0.is_empty() { b"{\"" } else { b",\"" });
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.extend_from_slice(b"\":");
+    }
+
+    fn value(&mut self, name: &'static str, value: &impl Serialize) -> io::Result<()> {
+        self.name(name);
+        Ok(serde_json::to_writer(&mut *self.0, value)?)
+    }
+
+    /// A word in which nothing has to be escaped.
+    fn word(&mut self, name: &'static str, word: Option<&'static str>) {
+        self.name(name);
+        match word {
+            Some(word) => {
+                self.0.push(b'"');
+                self.0.extend_from_slice(word.as_bytes());
+                self.0.push(b'"');
+            }
+            None => self.0.extend_from_slice(b"null"),
+        }
     }
 }
 
-fn subject(subject: &Subject) -> Json {
-    let kind = kind(subject);
+/// What a number is about. In the order in which a tree has its fields, too.
+#[derive(Serialize)]
+struct Cells<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direction: Option<&'static str>,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a Untrusted>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of: Option<Box<Self>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a Untrusted>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<&'a str>,
+}
+
+fn subject(subject: &Subject) -> Cells<'_> {
+    let plain = Cells {
+        address: None,
+        at: None,
+        direction: None,
+        kind: kind(subject),
+        name: None,
+        of: None,
+        operation: None,
+        owner: None,
+        path: None,
+        port: None,
+    };
     match subject {
-        Subject::Place(at) => json!({"kind": kind, "at": place(*at)}),
-        Subject::Device(port, names) => json!({"kind": kind, "port": port, "name": names}),
-        Subject::Function(address, names) => json!({"kind": kind, "address": address, "name": names}),
-        Subject::Disk(name, operation) => json!({"kind": kind, "name": name, "operation": operation}),
-        Subject::Interface(name, direction) => json!({"kind": kind, "name": name, "direction": direction}),
-        Subject::Group(path) => json!({"kind": kind, "path": path}),
-        Subject::Owner(whose, of) => json!({
-            "kind": kind, "owner": owner(&Who::Owner(Owner::clone(whose))), "of": self::subject(of)}),
+        Subject::Place(at) => Cells { at: Some(place(*at)), ..plain },
+        Subject::Device(port, names) => Cells { port: Some(port), name: Some(names), ..plain },
+        Subject::Function(address, names) => Cells { address: Some(address), name: Some(names), ..plain },
+        Subject::Disk(name, operation) => Cells { name: Some(name), operation: Some(operation), ..plain },
+        Subject::Interface(name, direction) => {
+            Cells { name: Some(name), direction: Some(direction), ..plain }
+        }
+        Subject::Group(path) => Cells { path: Some(path), ..plain },
+        Subject::Owner(whose, of) => Cells {
+            owner: Some(json!(owner(&Who::Owner(Owner::clone(whose))))),
+            of: Some(Box::new(self::subject(of))),
+            ..plain
+        },
     }
 }
 

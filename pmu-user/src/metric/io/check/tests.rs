@@ -7,7 +7,7 @@ use crate::{
         testing::{always_running, steady},
     },
     metric::{
-        io::{IoMetrics, Place},
+        io::{BoxCounts, IoMetrics, Place},
         value::{How, Known, Value},
     },
     model::io::boxes::IoInterval,
@@ -35,7 +35,7 @@ fn checks(header: &IoHeader, drains: Vec<IoDrain>) -> Vec<Check> {
     for drain in drains {
         total.append(IoInterval::of(drain.boxes, total.to_ns, drain.at_ns));
     }
-    metrics.checks(&header.plan, &total)
+    metrics.checks(&BoxCounts::new(&header.plan, &total))
 }
 
 /// What is said if one of the rates is something else.

@@ -14,7 +14,7 @@ use crate::{
         owner::{Ownership, User},
     },
     metric::{
-        io::{IoMetrics, Label, Row, Subject, places},
+        io::{BoxCounts, IoMetrics, Label, Row, Subject, places},
         value::How,
     },
     model::io::boxes::IoInterval,
@@ -43,7 +43,7 @@ fn drain(header: &IoHeader) -> IoDrain {
 fn rows(header: &IoHeader, drain: IoDrain, owned: &[(Bdf, Ownership)]) -> Vec<Row> {
     let interval = IoInterval::of(drain.boxes, 0, drain.at_ns);
     let requesters = Requesters::new(&header.plan).unwrap();
-    requesters.rows(&header.plan, &interval, &header.platform, owned)
+    requesters.rows(&BoxCounts::new(&header.plan, &interval), &header.platform, owned)
 }
 
 fn of<'a>(rows: &'a [Row], address: &str, metric: &str) -> &'a Row {
@@ -95,7 +95,7 @@ fn what_counts_for_one_device_is_nothing_of_everybodys() {
     assert_eq!(places(&header.plan).len(), 1, "the platform alone");
     let drain = drain(&header);
     let interval = IoInterval::of(drain.boxes, 0, drain.at_ns);
-    let rows = metrics.rows(&header.plan, &interval, crate::metric::io::Place::Platform);
+    let rows = metrics.rows(&BoxCounts::new(&header.plan, &interval), crate::metric::io::Place::Platform);
     assert!(rows.iter().all(|row| row.value.known().is_none()), "{rows:?}");
     assert!(rows.iter().all(|row| !row.metric.starts_with("event.")), "{rows:?}");
 }
