@@ -8,7 +8,7 @@ use std::{
 use super::{
     attr::{self, Role},
     error::OpenError,
-    group::{Count, together, words},
+    group::{Count, Words, together},
     sys,
 };
 use crate::plan::{io::BoxSite, turns::EventGroup};
@@ -64,15 +64,16 @@ impl BoxGroup {
         self.events.first().map_or(Ok(()), |leader| sys::disable(leader.as_fd()))
     }
 
-    /// Reads every counter since it was opened, in the order of the events, all of one instant.
+    /// Reads every counter since it was opened, in the order of the events, all of one instant, instead of what is in `into`.
     ///
     /// # Errors
     ///
     /// The kernel refused, or said something that is no reading of this group.
-    pub fn read(&self) -> io::Result<Vec<Count>> {
-        match self.events.first() {
-            Some(leader) => together(&words(leader, 3 + 2 * self.ids.len())?, &self.ids),
-            None => Ok(Vec::new()),
-        }
+    pub fn read(&self, words: &mut Words, into: &mut Vec<Count>) -> io::Result<()> {
+        let Some(leader) = self.events.first() else {
+            into.clear();
+            return Ok(());
+        };
+        together(words.read(leader, 3 + 2 * self.ids.len())?, &self.ids, into)
     }
 }

@@ -147,12 +147,14 @@ impl Group {
     pub fn read(&self) -> io::Result<Vec<Count>> {
         match self.read {
             Read::Together => {
-                let words = words(&self.leader, 3 + 2 * self.ids.len())?;
-                together(&words, &self.ids)
+                let mut counts = Vec::with_capacity(self.ids.len());
+                let mut words = Words::default();
+                together(words.read(&self.leader, 3 + 2 * self.ids.len())?, &self.ids, &mut counts)?;
+                Ok(counts)
             }
             Read::Apart => {
-                let all = std::iter::once(&self.leader).chain(&self.members);
-                all.map(|event| apart(&words(event, 4)?)).collect()
+                let (mut words, all) = (Words::default(), std::iter::once(&self.leader).chain(&self.members));
+                all.map(|event| apart(words.read(event, 4)?)).collect()
             }
         }
     }
@@ -182,28 +184,41 @@ impl Whom<'_> {
     }
 }
 
-/// Reads up to `count` words.
-pub(super) fn words(event: &OwnedFd, count: usize) -> io::Result<Vec<u64>> {
-    let mut bytes = vec![0; count * 8];
-    let length = rustix::io::read(event, &mut bytes)?;
-    let word = |chunk: &[u8]| chunk.try_into().map(u64::from_ne_bytes).unwrap_or_default();
-    Ok(bytes.get(..length).unwrap_or_default().chunks_exact(8).map(word).collect())
+/// What a counter was read into: memory that is used again from read to read.
+#[derive(Debug, Default)]
+pub struct Words {
+    bytes: Vec<u8>,
+    words: Vec<u64>,
 }
 
-/// `nr, enabled, running, (value, id)…` (`perf_event_read_group`).
-pub(super) fn together(words: &[u64], ids: &[u64]) -> io::Result<Vec<Count>> {
+impl Words {
+    /// Reads up to `count` words.
+    pub(super) fn read(&mut self, event: &OwnedFd, count: usize) -> io::Result<&[u64]> {
+        self.bytes.resize(count * size_of::<u64>(), 0);
+        let length = rustix::io::read(event, &mut self.bytes[..])?;
+        let words = self.bytes[..length].as_chunks().0.iter();
+        self.words.clear();
+        self.words.extend(words.map(|word| u64::from_ne_bytes(*word)));
+        Ok(&self.words)
+    }
+}
+
+/// `nr, enabled, running, (value, id)…` (`perf_event_read_group`) → what each of `ids` counted, instead of what is in `into`.
+pub(super) fn together(words: &[u64], ids: &[u64], into: &mut Vec<Count>) -> io::Result<()> {
+    into.clear();
     let [count, enabled_ns, running_ns, values @ ..] = words else {
         // End of file: a pinned group in error.
-        return if words.is_empty() { Ok(vec![Count::default(); ids.len()]) } else { Err(torn()) };
+        into.resize(ids.len(), Count::default());
+        return if words.is_empty() { Ok(()) } else { Err(torn()) };
     };
     if *count != ids.len() as u64 || values.len() != 2 * ids.len() {
         return Err(torn());
     }
-    let find = |id: &u64| {
-        let pair = values.chunks_exact(2).find(|pair| pair[1] == *id)?;
-        Some(Count { value: pair[0], enabled_ns: *enabled_ns, running_ns: *running_ns })
-    };
-    ids.iter().map(find).collect::<Option<_>>().ok_or_else(torn)
+    for id in ids {
+        let pair = values.chunks_exact(2).find(|pair| pair[1] == *id).ok_or_else(torn)?;
+        into.push(Count { value: pair[0], enabled_ns: *enabled_ns, running_ns: *running_ns });
+    }
+    Ok(())
 }
 
 /// `value, enabled, running, id`.
@@ -227,15 +242,19 @@ mod tests {
     fn values_are_told_apart_by_their_numbers() {
         let words = [2, 500, 300, 70, 12, 80, 11];
         let count = |value| Count { value, enabled_ns: 500, running_ns: 300 };
-        assert_eq!(together(&words, &[11, 12]).unwrap(), [count(80), count(70)]);
-        assert!(together(&words, &[11, 13]).is_err());
-        assert!(together(&words, &[11]).is_err());
-        assert!(together(&words[..6], &[11, 12]).is_err());
+        let mut counts = vec![count(7)];
+        together(&words, &[11, 12], &mut counts).unwrap();
+        assert_eq!(counts, [count(80), count(70)]);
+        assert!(together(&words, &[11, 13], &mut counts).is_err());
+        assert!(together(&words, &[11], &mut counts).is_err());
+        assert!(together(&words[..6], &[11, 12], &mut counts).is_err());
     }
 
     #[test]
     fn a_group_in_error_has_not_run() {
-        assert_eq!(together(&[], &[7, 8]).unwrap(), [Count::default(); 2]);
+        let mut counts = Vec::new();
+        together(&[], &[7, 8], &mut counts).unwrap();
+        assert_eq!(counts, [Count::default(); 2]);
         assert_eq!(apart(&[]).unwrap(), Count::default());
         assert!(apart(&[1, 2]).is_err());
     }

@@ -21,7 +21,7 @@ pub use self::{
     counting::{CountTarget, Counting, Unopened},
     cpu_group::{CpuGroup, Stay},
     error::{OpenError, Site},
-    group::{Count, Group, Read, Start},
+    group::{Count, Group, Read, Start, Words},
 };
 use crate::{
     drain::tally::Usage,
@@ -91,7 +91,7 @@ impl Counter {
     ///
     /// The kernel refused, or said something that is no reading.
     pub fn read(&self) -> io::Result<Count> {
-        group::apart(&group::words(&self.descriptor, 4)?)
+        group::apart(Words::default().read(&self.descriptor, 4)?)
     }
 
     /// Runs `program` at every overflow, from now on.

@@ -142,9 +142,12 @@ static void sim_del(struct perf_event *event, int flags)
 	int idx;
 
 	sim_stop(event, PERF_EF_UPDATE);
-	for (idx = 0; idx < SIM_COUNTERS; idx++)
-		if (box->owner[idx] == se)
+	for (idx = 0; idx < SIM_COUNTERS; idx++) {
+		if (box->owner[idx] == se) {
 			box->owner[idx] = NULL;
+			break;
+		}
+	}
 	perf_event_update_userpage(event);
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::visit::Visit;
 use crate::{
     drain::{Absent, io::BoxSlice},
-    perf::{BoxGroup, Count, OpenError},
+    perf::{BoxGroup, Count, OpenError, Words},
     plan::io::BoxKind,
     session::turns::order::{self, Order},
 };
@@ -25,13 +25,21 @@ pub(super) struct Rotation {
     /// When the next tick should be.
     tick: Instant,
     order: Order,
-    /// In order of their CPUs.
+    /// In order of their CPUs, from the first or from the last.
     boxes: Vec<OpenBox>,
     slice: u64,
     group: Option<u32>,
     reading: Reading,
     /// When the slice in force is to end, if not with the tick.
     due: Option<Instant>,
+    room: Room,
+}
+
+/// Memory that is used again from read to read.
+#[derive(Debug, Default)]
+struct Room {
+    words: Words,
+    counts: Vec<Count>,
 }
 
 /// How counters are read.
@@ -109,6 +117,7 @@ impl Rotation {
             group: None,
             reading: if plan.stops_to_be_read() { Reading::Stopped } else { Reading::Running },
             due: None,
+            room: Room::default(),
         })
     }
 
@@ -178,13 +187,17 @@ impl Rotation {
         let only_read = self.reading.is_all(before, after);
         let calls = self.boxes.len() * if only_read { 1 } else { 3 };
         let mut visit = Visit::begin();
+        // Where the last visit ended, the next begins: that is a move less.
+        if self.boxes.last().is_some_and(|last| visit.is_at(last.cpu)) {
+            self.boxes.reverse();
+        }
         let mut lost = 0;
         for open in &mut self.boxes {
             visit.go(open.cpu, calls);
             if let Some(group) = in_force(&mut open.groups, before) {
                 // A counter that cannot be stopped shows by the time it ran.
                 let _ = if only_read { Ok(()) } else { group.group.disable() };
-                match group.since() {
+                match group.since(&mut self.room) {
                     Ok((counts, enabled_ns, running_ns)) => into.push(BoxSlice {
                         kind: self.kind,
                         at: open.at,
@@ -217,10 +230,10 @@ fn in_force(groups: &mut [Option<OpenGroup>], group: Option<u32>) -> Option<&mut
 
 impl OpenGroup {
     /// What was counted since the last call, and the time for which it was enabled and on counters, in ns.
-    fn since(&mut self) -> std::io::Result<(Vec<u64>, u64, u64)> {
-        let counts = self.group.read()?;
-        let last = std::mem::replace(&mut self.last, counts);
-        let before = |index: usize| last.get(index).copied().unwrap_or_default();
+    fn since(&mut self, room: &mut Room) -> std::io::Result<(Vec<u64>, u64, u64)> {
+        self.group.read(&mut room.words, &mut room.counts)?;
+        std::mem::swap(&mut self.last, &mut room.counts);
+        let before = |index: usize| room.counts.get(index).copied().unwrap_or_default();
         let each = self.last.iter().enumerate();
         let values = each.map(|(index, count)| count.value.wrapping_sub(before(index).value)).collect();
         // The group is on counters as a whole: its leader's times are everyone's.
@@ -234,7 +247,7 @@ impl OpenGroup {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Order, Reading, Rotation, turns};
+    use super::{Order, Reading, Room, Rotation, turns};
 
     #[test]
     fn a_counter_that_must_be_stopped_is_so_at_every_reading() {
@@ -258,6 +271,7 @@ mod tests {
             group: None,
             reading: Reading::Running,
             due: None,
+            room: Room::default(),
         };
         let until = Instant::now() + tick;
         rotation.start(until);

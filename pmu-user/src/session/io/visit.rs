@@ -1,7 +1,7 @@
 //! Works on the CPU where counters are: the kernel reads and changes them there, and would interrupt, or wake, that CPU
 //! for each of them.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use crate::machine::cpu::Cpu;
 
@@ -18,6 +18,11 @@ pub(super) struct Visit {
 impl Visit {
     pub(super) fn begin() -> Self {
         Self { home: sched_getaffinity(None).ok(), at: None }
+    }
+
+    /// Is it on `cpu` now?
+    pub(super) fn is_at(&self, cpu: Cpu) -> bool {
+        self.at.map_or_else(sched_getcpu, |at| at.0 as usize) == cpu.0 as usize
     }
 
     /// Goes to `cpu`, where so many calls are to be made.
