@@ -1,8 +1,12 @@
 //! Who counts in which slot, and for how long: slots are used again after their owner has ended.
 
-use std::{collections::HashMap, mem::offset_of};
+use std::{collections::HashMap, fs, mem::offset_of};
 
 use pmu_common::owner::Owner as Row;
+use rustix::{
+    io::Errno,
+    process::{Pid, test_kill_process},
+};
 
 use crate::{
     bpf::{LoadError, Maps},
@@ -16,6 +20,11 @@ use crate::{
 const GRACE_NS: u64 = 1_000_000_000;
 /// The same when slots run short.
 const GRACE_UNDER_PRESSURE_NS: u64 = 50_000_000;
+/// How long a process keeps its slot because there still is one of its id: another may have that by now.
+const TEARDOWN_MAX_NS: u64 = 30_000_000_000;
+
+/// `num_threads` of proc_pid_stat(5), counted from the field after the name.
+const THREADS_FIELD: usize = 17;
 
 /// The words of a row that tell whether it has changed: a name changes only with the program.
 const ID_WORD: usize = offset_of!(Row, key) / 8;
@@ -122,7 +131,7 @@ impl Owners {
                 continue;
             }
             // What it counted in this slice is not read yet.
-            if maps.is_counting(slot as u32, cpus) {
+            if maps.is_counting(slot as u32, cpus) || self.is_torn_down(slot, now_ns) {
                 continue;
             }
             for row in (0..cpus as usize).map(|cpu| slot * cpus as usize + cpu) {
@@ -140,5 +149,49 @@ impl Owners {
             freed.push(slot as u32);
         }
         Ok(freed)
+    }
+
+    /// Is the ended process of this slot still giving back its memory? That takes as long as there is much of it, and since Linux
+    /// 6.16 comes after the hook by which we know of its end (kernel/exit.c, `do_exit`).
+    fn is_torn_down(&self, slot: usize, now_ns: u64) -> bool {
+        let Some(row) = self.slots[slot].0.as_ref().filter(|_| self.by == By::Process) else { return false };
+        now_ns.saturating_sub(row.ended_ns) < TEARDOWN_MAX_NS && has_tasks(row.key.id as u32)
+    }
+}
+
+/// Does a process have a task that is more than a zombie?
+fn has_tasks(pid: u32) -> bool {
+    // Most are gone, and the kernel tells that sooner than /proc.
+    let id = Pid::from_raw(pid.cast_signed());
+    if id.is_none_or(|id| test_kill_process(id) == Err(Errno::SRCH)) {
+        return false;
+    }
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let end = stat.iter().rposition(|&byte| byte == b')');
+    let Some(rest) = end.and_then(|end| std::str::from_utf8(stat.get(end + 2..)?).ok()) else { return false };
+    let mut fields = rest.split_ascii_whitespace();
+    // A leader may be gone before its threads are.
+    !matches!((fields.next(), fields.nth(THREADS_FIELD - 1)), (Some("Z" | "X"), Some("0" | "1")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{process::Command, thread::sleep, time::Duration};
+
+    use super::has_tasks;
+
+    #[test]
+    fn a_zombie_has_no_tasks_and_neither_has_what_is_gone() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(has_tasks(child.id()) && has_tasks(std::process::id()));
+        child.kill().unwrap();
+        // Nobody has waited for it: it is a zombie as soon as it is dead.
+        let zombie = (0..500).any(|_| {
+            sleep(Duration::from_millis(10));
+            !has_tasks(child.id())
+        });
+        assert!(zombie && std::fs::exists(format!("/proc/{}", child.id())).unwrap());
+        child.wait().unwrap();
+        assert!(!has_tasks(child.id()));
     }
 }
