@@ -93,7 +93,7 @@ impl Sum {
         let groups = kind.turns.groups.len();
         let silent = silent(groups, boxes);
         let rows = added_up(boxes, count, &silent);
-        let time_ns: u64 = rows.iter().map(|row| row.time_ns).sum();
+        let time_ns: f64 = rows.iter().map(|row| row.time_ns as f64).sum();
         let mut estimates = Estimates::new(&kind.turns, &rows);
         let mut event = 0;
         for (group, silent) in kind.turns.groups.iter().zip(&silent) {
@@ -104,7 +104,7 @@ impl Sum {
             }
             event += group.events.len();
         }
-        Self { estimates, boxes: count, seconds: time_ns as f64 / 1e9 / count.max(1) as f64 }
+        Self { estimates, boxes: count, seconds: time_ns / 1e9 / count.max(1) as f64 }
     }
 }
 

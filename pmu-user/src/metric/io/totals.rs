@@ -110,14 +110,15 @@ impl IoMetrics {
     /// in force does not count all of their events, or did not run.
     pub(super) fn of_slice(&self, asked: &Asked, slices: &[&BoxSlice]) -> Option<(f64, f64)> {
         let first = slices.first()?;
-        let (enabled_ns, running_ns) = slices.iter().fold((0, 0), |(enabled, running), slice| {
-            (enabled + slice.enabled_ns, running + slice.running_ns)
+        // As doubles: a recording may hold any number.
+        let (enabled_ns, running_ns) = slices.iter().fold((0.0, 0.0), |(enabled, running), slice| {
+            (enabled + slice.enabled_ns as f64, running + slice.running_ns as f64)
         });
-        if running_ns == 0 {
+        if running_ns == 0.0 {
             return None;
         }
-        let (boxes, scale) = (slices.len() as f64, enabled_ns as f64 / running_ns as f64);
-        let seconds = enabled_ns as f64 / 1e9 / boxes;
+        let (boxes, scale) = (slices.len() as f64, enabled_ns / running_ns);
+        let seconds = enabled_ns / 1e9 / boxes;
         let kind = self.kinds.get(first.kind as usize)?;
         let before = kind.firsts.get(first.group as usize)?;
         let mut counts = vec![[f64::NAN]; self.operands.len()];

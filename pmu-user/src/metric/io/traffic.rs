@@ -139,16 +139,16 @@ fn of_latency(subject: &Subject, name: &str, latency: &LatencyReport, label: Lab
 }
 
 fn interfaces(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
-    let mut totals: BTreeMap<(Untrusted, &'static str), [u64; 5]> = BTreeMap::new();
-    let mut owners: BTreeMap<(Untrusted, &'static str, Owner), [u64; 5]> = BTreeMap::new();
+    let mut totals: BTreeMap<(Untrusted, &'static str), [f64; 5]> = BTreeMap::new();
+    let mut owners: BTreeMap<(Untrusted, &'static str, Owner), [f64; 5]> = BTreeMap::new();
     for ((interface, owner), count) in &traffic.net {
         for (way, direction) in DIRECTIONS {
-            let bytes = count.bytes[way];
-            let packets: u64 = count.packets[way].iter().sum();
+            let bytes = count.bytes[way].map(|bytes| bytes as f64);
+            let packets: f64 = count.packets[way].iter().map(|packets| *packets as f64).sum();
             let owner = names.net_owner(*owner);
-            let known = if owner.is_some() { bytes.iter().sum() } else { 0 };
+            let known = if owner.is_some() { bytes.iter().sum() } else { 0.0 };
             let numbers = [packets, bytes[TCP], bytes[UDP], bytes[OTHER], known];
-            if packets == 0 {
+            if packets == 0.0 {
                 continue;
             }
             add(totals.entry((interface.name.clone(), direction)).or_default(), numbers);
@@ -163,7 +163,7 @@ fn interfaces(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
         let subject = Subject::Interface(name, direction);
         rows.extend(of_packets(&subject, numbers, seconds, Label::System));
         let [_, tcp, udp, other, known] = numbers;
-        let share = Value::ratio(known as f64 * 100.0, (tcp + udp + other) as f64, "no bytes were moved");
+        let share = Value::ratio(known * 100.0, tcp + udp + other, "no bytes were moved");
         rows.push(row(&subject, "net.told_apart", "%", share, Label::System));
     }
     for ((name, direction, owner), numbers) in owners {
@@ -173,14 +173,13 @@ fn interfaces(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
     rows
 }
 
-fn add(sum: &mut [u64; 5], numbers: [u64; 5]) {
+fn add(sum: &mut [f64; 5], numbers: [f64; 5]) {
     sum.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
 }
 
-fn of_packets(subject: &Subject, numbers: [u64; 5], seconds: f64, label: Label) -> Vec<Row> {
+fn of_packets(subject: &Subject, numbers: [f64; 5], seconds: f64, label: Label) -> Vec<Row> {
     let [packets, tcp, udp, other, _] = numbers;
-    let rate =
-        |count: u64, unit: f64| Value::ratio(count as f64 / unit, seconds, "the interval has no length");
+    let rate = |count: f64, unit: f64| Value::ratio(count / unit, seconds, "the interval has no length");
     let row = |metric: &str, unit: &str, value: Value| row(subject, metric, unit, value, label);
     vec![
         row("net.bandwidth", "MB/s", rate(tcp + udp + other, 1e6)),

@@ -64,16 +64,21 @@ impl Requests {
 
     /// Adds others: of another owner, or another operation. Of another device only if neither is stacked on the other.
     pub fn merge(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.bytes += other.bytes;
-        self.latency_ns += other.latency_ns;
         self.latency.merge(&other.latency);
-        self.queued += other.queued;
-        self.queue_ns += other.queue_ns;
         self.queue.merge(&other.queue);
-        self.unstarted += other.unstarted;
-        self.errors += other.errors;
-        self.requeued += other.requeued;
+        for (sum, count) in [
+            (&mut self.requests, other.requests),
+            (&mut self.bytes, other.bytes),
+            (&mut self.latency_ns, other.latency_ns),
+            (&mut self.queued, other.queued),
+            (&mut self.queue_ns, other.queue_ns),
+            (&mut self.unstarted, other.unstarted),
+            (&mut self.errors, other.errors),
+            (&mut self.requeued, other.requeued),
+        ] {
+            // A recording may hold anything.
+            *sum = sum.wrapping_add(count);
+        }
     }
 }
 
@@ -159,12 +164,13 @@ impl TrafficInterval {
     /// bytes.
     #[must_use]
     pub fn coverage(&self, device: DeviceNumber, operation: Operation) -> Option<f64> {
-        let (mut known, mut all) = (0, 0);
+        let (mut known, mut all) = (0.0, 0.0);
         for (key, requests) in self.rows_of(device, operation) {
-            all += requests.bytes;
-            known += if key.whose.is_known() { requests.bytes } else { 0 };
+            let bytes = requests.bytes as f64;
+            all += bytes;
+            known += if key.whose.is_known() { bytes } else { 0.0 };
         }
-        (all > 0).then(|| known as f64 / all as f64)
+        (all > 0.0).then(|| known / all)
     }
 
     fn rows_of(
