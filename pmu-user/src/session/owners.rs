@@ -131,7 +131,7 @@ impl Owners {
                 continue;
             }
             // What it counted in this slice is not read yet.
-            if maps.is_counting(slot as u32, cpus) || self.is_torn_down(slot, now_ns) {
+            if maps.is_counting(slot as u32, cpus) || self.is_being_torn_down(slot, now_ns) {
                 continue;
             }
             for row in (0..cpus as usize).map(|cpu| slot * cpus as usize + cpu) {
@@ -153,7 +153,7 @@ impl Owners {
 
     /// Is the ended process of this slot still giving back its memory? That takes as long as there is much of it, and since Linux
     /// 6.16 comes after the hook by which we know of its end (kernel/exit.c, `do_exit`).
-    fn is_torn_down(&self, slot: usize, now_ns: u64) -> bool {
+    fn is_being_torn_down(&self, slot: usize, now_ns: u64) -> bool {
         let Some(row) = self.slots[slot].0.as_ref().filter(|_| self.by == By::Process) else { return false };
         now_ns.saturating_sub(row.ended_ns) < TEARDOWN_MAX_NS && has_tasks(row.key.id as u32)
     }

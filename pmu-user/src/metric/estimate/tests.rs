@@ -1,10 +1,8 @@
 //! What an estimate says of slices whose totals are known, and of slices that say too little.
 
-use std::time::Duration;
+use std::{array, time::Duration};
 
 use super::{Estimates, EventIndex, REPLICATES};
-use std::array;
-
 use crate::{
     drain::{SlotId, slice::SliceRow},
     metric::value::{How, Known, Value},

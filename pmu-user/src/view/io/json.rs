@@ -120,7 +120,7 @@ impl Fields<'_> {
 
 /// What a number is about. In the order in which a tree has its fields, too.
 #[derive(Serialize)]
-struct Cells<'a> {
+struct SubjectCell<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,8 +142,8 @@ struct Cells<'a> {
     port: Option<&'a str>,
 }
 
-fn subject(subject: &Subject) -> Cells<'_> {
-    let plain = Cells {
+fn subject(subject: &Subject) -> SubjectCell<'_> {
+    let plain = SubjectCell {
         address: None,
         at: None,
         direction: None,
@@ -156,15 +156,19 @@ fn subject(subject: &Subject) -> Cells<'_> {
         port: None,
     };
     match subject {
-        Subject::Place(at) => Cells { at: Some(place(*at)), ..plain },
-        Subject::Device(port, names) => Cells { port: Some(port), name: Some(names), ..plain },
-        Subject::Function(address, names) => Cells { address: Some(address), name: Some(names), ..plain },
-        Subject::Disk(name, operation) => Cells { name: Some(name), operation: Some(operation), ..plain },
-        Subject::Interface(name, direction) => {
-            Cells { name: Some(name), direction: Some(direction), ..plain }
+        Subject::Place(at) => SubjectCell { at: Some(place(*at)), ..plain },
+        Subject::Device(port, names) => SubjectCell { port: Some(port), name: Some(names), ..plain },
+        Subject::Function(address, names) => {
+            SubjectCell { address: Some(address), name: Some(names), ..plain }
         }
-        Subject::Group(path) => Cells { path: Some(path), ..plain },
-        Subject::Owner(whose, of) => Cells {
+        Subject::Disk(name, operation) => {
+            SubjectCell { name: Some(name), operation: Some(operation), ..plain }
+        }
+        Subject::Interface(name, direction) => {
+            SubjectCell { name: Some(name), direction: Some(direction), ..plain }
+        }
+        Subject::Group(path) => SubjectCell { path: Some(path), ..plain },
+        Subject::Owner(whose, of) => SubjectCell {
             owner: Some(json!(owner(&Who::Owner(Owner::clone(whose))))),
             of: Some(Box::new(self::subject(of))),
             ..plain
