@@ -12,7 +12,7 @@ use std::{
 
 use pmbpf::{
     machine::pmu::counters::Source,
-    metric::formulas::{Formulas, Inputs, Results},
+    metric::formulas::{Formulas, Inputs},
     plan::schedule::{Capacity, Counters, Need, Packing, Resource, Wanted, capacity::Shares, schedule},
     table::model,
 };
@@ -52,10 +52,10 @@ fn evaluating_ms() -> f64 {
         (0..model.operands.len() as u64).map(count).collect()
     };
     let owners: Vec<Vec<f64>> = (0..1_000).map(counts).collect();
-    let (mut results, mut known) = (Results::default(), 0_usize);
+    let mut known = 0_usize;
     let begun = cpu_time();
     for counts in &owners {
-        formulas.evaluate(Inputs::one(black_box(counts), &constants), &mut results);
+        let results = formulas.evaluate(Inputs::one(black_box(counts), &constants));
         let metrics = 0..model.metrics.len() as u32;
         known += metrics.filter(|&metric| black_box(formulas.value(metric, &results)).is_some()).count();
     }

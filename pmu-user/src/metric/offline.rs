@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::{
-    formulas::{Formulas, Inputs, Results},
+    formulas::{Formulas, Inputs},
     value::Value,
 };
 use crate::table::model::Model;
@@ -56,8 +56,8 @@ pub fn evaluate(model: &Model, counted: &Counted) -> Evaluated {
     let counts = named(&model.operands, &counted.counts, &mut used);
     let constants: Vec<f64> =
         model.constants.iter().map(|name| constant(name, &counted.constants, &mut used)).collect();
-    let (formulas, mut results) = (Formulas::new(model), Results::default());
-    formulas.evaluate(Inputs::one(&counts, &constants), &mut results);
+    let formulas = Formulas::new(model);
+    let results = formulas.evaluate(Inputs::one(&counts, &constants));
     let metric = |index: u32| EvaluatedMetric {
         value: match formulas.value(index, &results) {
             Some(value) => Value::exact(value),

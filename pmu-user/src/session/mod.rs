@@ -11,6 +11,7 @@ mod open;
 mod owners;
 mod run;
 mod sampling;
+mod stat;
 mod turns;
 mod watch;
 

@@ -8,6 +8,7 @@ use rustix::{
     process::{Pid, test_kill_process},
 };
 
+use super::stat::after_name;
 use crate::{
     bpf::{LoadError, Maps},
     drain::{Owner, OwnerRow, SlotId},
@@ -23,7 +24,7 @@ const GRACE_UNDER_PRESSURE_NS: u64 = 50_000_000;
 /// How long a process keeps its slot because there still is one of its id: another may have that by now.
 const TEARDOWN_MAX_NS: u64 = 30_000_000_000;
 
-/// `num_threads` of proc_pid_stat(5), counted from the field after the name.
+/// `num_threads`, as [`after_name`] counts.
 const THREADS_FIELD: usize = 17;
 
 /// The words of a row that tell whether it has changed: a name changes only with the program.
@@ -167,9 +168,7 @@ fn has_tasks(pid: u32) -> bool {
         return false;
     }
     let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let end = stat.iter().rposition(|&byte| byte == b')');
-    let Some(rest) = end.and_then(|end| std::str::from_utf8(stat.get(end + 2..)?).ok()) else { return false };
-    let mut fields = rest.split_ascii_whitespace();
+    let Some(mut fields) = after_name(&stat) else { return false };
     // A leader may be gone before its threads are.
     !matches!((fields.next(), fields.nth(THREADS_FIELD - 1)), (Some("Z" | "X"), Some("0" | "1")))
 }

@@ -12,7 +12,7 @@ use tokio::{
     time::{Interval, MissedTickBehavior, interval_at, sleep_until},
 };
 
-use super::{SessionError, launch::Launched};
+use super::{SessionError, launch::Launched, stat::after_name};
 use crate::{
     drain::{Ending, Stopped, Workload},
     plan::Target,
@@ -217,11 +217,11 @@ async fn targets_gone(target: Target) {
     }
 }
 
-/// A zombie is gone, whether or not its parent has noticed. (State is the field after the name, proc_pid_stat(5).)
+/// A zombie is gone, whether or not its parent has noticed.
 fn is_alive(id: u32) -> bool {
     let stat = std::fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
-    let state = stat.iter().rposition(|&byte| byte == b')').and_then(|end| stat.get(end + 2));
-    state.is_some_and(|state| !matches!(state, b'Z' | b'X'))
+    let state = after_name(&stat).and_then(|mut fields| fields.next());
+    state.is_some_and(|state| !matches!(state, "Z" | "X"))
 }
 
 /// SIGINT, SIGTERM and SIGHUP, from now on.

@@ -107,7 +107,7 @@ impl<'a> IoPipeline<'a> {
                 (interval.from_ns, interval.to_ns) = (drain.at_ns, drain.at_ns);
             }
         }
-        let interval = IoInterval::of(std::mem::take(&mut drain.boxes), self.open.to_ns, drain.at_ns);
+        let interval = IoInterval::of(std::mem::take(&mut drain.boxes), self.last.at_ns, drain.at_ns);
         let names = std::mem::take(&mut drain.names);
         self.cgroups.extend(names.into_iter().map(|named| (named.cgroup, named.path)));
         self.disks.extend(drain.disks.drain(..).map(|named| (named.device, named.name)));
@@ -128,7 +128,6 @@ impl<'a> IoPipeline<'a> {
         self.last = drain;
         let Some(length) = self.header.plan.interval else {
             self.ticks.add(&self.checks(&counts));
-            self.open.to_ns = interval.to_ns;
             self.total.append(interval);
             return Ok(());
         };

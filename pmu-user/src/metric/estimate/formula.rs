@@ -64,12 +64,13 @@ impl Estimates {
     }
 
     /// As [`Estimates::metric`], for a formula that somebody else has evaluated: over the totals of `events`, and over each
-    /// of their replicates, where what is not finite is undefined. Its interval is cut to what its unit can be.
+    /// of their replicates, where what is not finite is undefined; without those it is exact. Its interval is cut to what its
+    /// unit can be.
     pub fn evaluated(
         &self,
         events: &[EventIndex],
         estimate: f64,
-        replicas: &[f64; REPLICATES],
+        replicas: Option<&[f64; REPLICATES]>,
         unit: &str,
     ) -> Value {
         let asked = Asked::default();
@@ -78,9 +79,9 @@ impl Estimates {
                 return Value::Missing(self.why_undefined(&asked));
             }
         }
-        if asked.freedom.get().is_none() {
+        let Some(replicas) = replicas.filter(|_| asked.freedom.get().is_some()) else {
             return Value::exact(estimate);
-        }
+        };
         match asked.value(estimate, replicas) {
             Value::Known(known) => Value::Known(known.within(unit)),
             missing => missing,

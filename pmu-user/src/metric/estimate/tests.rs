@@ -238,7 +238,7 @@ fn what_a_metric_cannot_be_is_in_no_interval() {
     let within = |estimate: f64, unit: &str| {
         let replicas: [f64; REPLICATES] =
             array::from_fn(|replicate| estimate + if replicate % 2 == 0 { 1e-5 } else { -1e-5 });
-        let metric = known(&estimates.evaluated(&[RIGHT], estimate, &replicas, unit));
+        let metric = known(&estimates.evaluated(&[RIGHT], estimate, Some(&replicas), unit));
         [metric.low, metric.high]
     };
     let [low, high] = within(0.0, "MB/s");

@@ -63,14 +63,13 @@ impl Asked {
         &self,
         counts: &[[f64; CASES]],
         seconds: f64,
-        results: &mut Results<CASES>,
-    ) {
+    ) -> Results<CASES> {
         let (constants, time) = self.constants;
         let mut constants = vec![f64::NAN; constants];
         if let Some(time) = time {
             constants[time] = seconds;
         }
-        self.formulas.evaluate(Inputs { counts, constants: &constants }, results);
+        self.formulas.evaluate(Inputs { counts, constants: &constants })
     }
 
     /// The value of a metric that can be asked about, in its unit.

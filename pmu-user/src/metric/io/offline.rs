@@ -9,7 +9,7 @@ use super::{
     link::{self, Link, SpeedError, Traffic},
 };
 use crate::{
-    metric::{formulas::Results, value::Value},
+    metric::value::Value,
     table::io::{IoTable, Of},
 };
 
@@ -109,8 +109,8 @@ pub fn evaluate(table: &IoTable, counted: &Counted) -> Result<Evaluated, Counted
 #[must_use]
 pub fn values(table: &IoTable, counts: &[f64], seconds: f64, of: Of) -> Vec<EvaluatedMetric> {
     let asked = Asked::new(table, if of == Of::All { Extent::Whole } else { Extent::Part });
-    let (counts, mut results) = (table.counts_of(counts, of), Results::default());
-    asked.evaluate(counts.as_chunks::<1>().0, seconds, &mut results);
+    let counts = table.counts_of(counts, of);
+    let results = asked.evaluate(counts.as_chunks::<1>().0, seconds);
     let why = |metric: u32, operands: &[u32]| {
         uncounted(table, &counts, operands).unwrap_or_else(|| asked.why(metric, &table.model, &results))
     };

@@ -1,4 +1,4 @@
-//! Counts by operand as sums of events: found once for a place, then filled in for the estimates and for every replicate.
+//! Counts by operand as sums of events: found once for a place, then added up for the estimates and for all replicates.
 
 use crate::metric::estimate::EventIndex;
 
@@ -70,13 +70,11 @@ impl Terms {
     }
 
     /// Counts by operand in every case, NaN where there is none.
-    pub(super) fn fill<const CASES: usize>(
+    pub(super) fn counts<const CASES: usize>(
         &self,
-        counts: &mut Vec<[f64; CASES]>,
         total: impl Fn(EventIndex) -> Option<[f64; CASES]>,
-    ) {
-        counts.clear();
-        counts.extend(self.base.iter().map(|&base| [base; CASES]));
+    ) -> Vec<[f64; CASES]> {
+        let mut counts: Vec<[f64; CASES]> = self.base.iter().map(|&base| [base; CASES]).collect();
         for &(operand, event) in &self.events {
             let total = total(event).unwrap_or([f64::NAN; CASES]);
             counts[operand].iter_mut().zip(total).for_each(|(count, total)| *count += total);
@@ -84,6 +82,7 @@ impl Terms {
         for &(operand, boxes) in &self.averaged {
             counts[operand].iter_mut().for_each(|count| *count /= boxes);
         }
+        counts
     }
 }
 
@@ -102,9 +101,8 @@ mod tests {
         terms.add(2, [(event(0), 0, 2), (Source::Uncounted, 10, 3)].into_iter());
         terms.add(3, [(Source::Elsewhere, 0, 2)].into_iter());
         terms.nothing(4);
-        let mut counts = Vec::new();
         let total = |event: EventIndex| event.0 as f64 + 100.0;
-        terms.fill(&mut counts, |event| (event.0 != 99).then_some([total(event), 2.0 * total(event)]));
+        let counts = terms.counts(|event| (event.0 != 99).then_some([total(event), 2.0 * total(event)]));
         assert_eq!(counts[..2], [[101.0 + 110.0, 2.0 * (101.0 + 110.0)], [100.0 / 5.0, 200.0 / 5.0]]);
         assert!([2, 3, 5].iter().all(|&operand| counts[operand].iter().all(|count| count.is_nan())));
         assert_eq!(counts[4], [0.0; 2]);

@@ -8,11 +8,7 @@ use super::{
 };
 use crate::{
     drain::io::BoxSlice,
-    metric::{
-        estimate::{EventIndex, REPLICATES},
-        formulas::Results,
-        value::Value,
-    },
+    metric::{estimate::EventIndex, value::Value},
     plan::io::{BoxKind, IoPlan},
     table::io::{IoTable, Of, part_of},
 };
@@ -74,18 +70,13 @@ impl IoMetrics {
         let asked = &self.asked[extent as usize];
         let estimates = &measured.estimates;
         let terms = self.terms(asked, measured, of);
-        let (mut counts, mut results) = (Vec::new(), Results::default());
-        terms.fill(&mut counts, |event| estimates.total(event).map(|total| [total]));
-        asked.evaluate(&counts, measured.seconds, &mut results);
+        let counts = terms.counts(|event| estimates.total(event).map(|total| [total]));
+        let results = asked.evaluate(&counts, measured.seconds);
         let events: Vec<_> =
             asked.metrics.iter().map(|(_, operands)| self.events(operands, measured, of)).collect();
         // What is exact is so in every replicate.
-        let replicas = (!estimates.are_exact() && events.iter().any(Result::is_ok)).then(|| {
-            let (mut counts, mut replicas) = (Vec::new(), Results::<REPLICATES>::default());
-            terms.fill(&mut counts, |event| estimates.replicates(event));
-            asked.evaluate(&counts, measured.seconds, &mut replicas);
-            replicas
-        });
+        let replicas = (!estimates.are_exact() && events.iter().any(Result::is_ok))
+            .then(|| asked.evaluate(&terms.counts(|event| estimates.replicates(event)), measured.seconds));
         let value = |(at, events): (usize, Result<Vec<EventIndex>, String>)| {
             let metric = asked.metrics[at].0;
             let value = match (events, asked.value(metric, &results)) {
@@ -93,7 +84,7 @@ impl IoMetrics {
                 (Ok(events), Some(estimate)) => {
                     let unit = &self.table.model.metrics[metric as usize].unit;
                     let replicas = replicas.as_ref().and_then(|replicas| asked.values(metric, replicas));
-                    estimates.evaluated(&events, estimate, replicas.unwrap_or(&[estimate; REPLICATES]), unit)
+                    estimates.evaluated(&events, estimate, replicas, unit)
                 }
                 (Ok(events), None) => {
                     let missing = events.iter().find_map(|&event| estimates.why_missing(event));
@@ -137,8 +128,7 @@ impl IoMetrics {
                 Source::Uncounted | Source::Elsewhere => continue,
             };
         }
-        let mut results = Results::default();
-        asked.evaluate(&counts, seconds, &mut results);
+        let results = asked.evaluate(&counts, seconds);
         let values = asked.metrics.iter().map(|(metric, _)| asked.value(*metric, &results));
         Some((values.sum::<Option<f64>>()?, seconds))
     }

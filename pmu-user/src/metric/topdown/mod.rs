@@ -55,13 +55,6 @@ enum Source {
     None,
 }
 
-/// Memory that is used again for each replicate.
-#[derive(Default)]
-struct Room<const CASES: usize> {
-    counts: Vec<[f64; CASES]>,
-    results: Results<CASES>,
-}
-
 /// The metrics of one owner.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tree {
@@ -133,18 +126,14 @@ impl Prepared {
         let estimates = Estimates::new(turns, rows);
         let constants: Vec<f64> = self.model.constants.iter().map(|name| around.constant(name)).collect();
         let metrics = 0..self.model.metrics.len() as u32;
-        let (mut room, mut replicas) = (Room::<1>::default(), Room::<REPLICATES>::default());
+        let results = self.evaluate(&constants, |event| estimates.total(event).map(|total| [total]));
         // What is exact is the same in every replicate.
-        let replicas = (!estimates.are_exact()).then(|| {
-            self.evaluate(&constants, |event| estimates.replicates(event), &mut replicas);
-            &replicas.results
-        });
-        self.evaluate(&constants, |event| estimates.total(event).map(|total| [total]), &mut room);
-        let results = &room.results;
+        let replicas =
+            (!estimates.are_exact()).then(|| self.evaluate(&constants, |event| estimates.replicates(event)));
         let nodes: Vec<Node> = metrics
             .map(|metric| Node {
-                value: self.value(metric, &estimates, results, replicas),
-                flagged: self.formulas.flagged(metric, results),
+                value: self.value(metric, &estimates, &results, replicas.as_ref()),
+                flagged: self.formulas.flagged(metric, &results),
             })
             .collect();
         let faults = self.faults(&nodes);
@@ -155,19 +144,17 @@ impl Prepared {
         &self,
         constants: &[f64],
         count: impl Fn(EventIndex) -> Option<[f64; CASES]>,
-        room: &mut Room<CASES>,
-    ) {
+    ) -> Results<CASES> {
         let number = |source: &Source| match source {
             Source::Event(index) => count(EventIndex(*index)).unwrap_or([f64::NAN; CASES]),
             Source::Known(number) => [*number; CASES],
             Source::None => [f64::NAN; CASES],
         };
-        room.counts.clear();
-        room.counts.extend(self.sources.iter().map(number));
-        self.formulas.evaluate(Inputs { counts: &room.counts, constants }, &mut room.results);
+        let counts: Vec<[f64; CASES]> = self.sources.iter().map(number).collect();
+        self.formulas.evaluate(Inputs { counts: &counts, constants })
     }
 
-    /// No `replicas`: all of them are like the results.
+    /// No `replicas`: everything is exact.
     fn value(
         &self,
         metric: u32,
@@ -188,7 +175,7 @@ impl Prepared {
             Some(estimate) => {
                 let replicas = replicas.and_then(|replicas| self.formulas.values(metric, replicas));
                 let unit = &self.model.metrics[metric as usize].unit;
-                estimates.evaluated(events, estimate, replicas.unwrap_or(&[estimate; REPLICATES]), unit)
+                estimates.evaluated(events, estimate, replicas, unit)
             }
             None => Value::Missing(self.formulas.why(metric, &self.model, results).words(&self.model)),
         }

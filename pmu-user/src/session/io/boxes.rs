@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::visit::Visit;
+use super::visit::{Visit, is_at};
 use crate::{
     drain::{Absent, io::BoxSlice},
     perf::{BoxGroup, Count, OpenError, Words},
@@ -186,11 +186,11 @@ impl Rotation {
         let Some(number) = before else { return 0 };
         let only_read = self.reading.is_all(before, after);
         let calls = self.boxes.len() * if only_read { 1 } else { 3 };
-        let mut visit = Visit::begin();
         // Where the last visit ended, the next begins: that is a move less.
-        if self.boxes.last().is_some_and(|last| visit.is_at(last.cpu)) {
+        if self.boxes.last().is_some_and(|last| is_at(last.cpu)) {
             self.boxes.reverse();
         }
+        let mut visit = Visit::begin();
         let mut lost = 0;
         for open in &mut self.boxes {
             visit.go(open.cpu, calls);

@@ -18,10 +18,11 @@ use crate::{
         net::NetOwner,
     },
     machine::cgroup::{CgroupId, Layout},
+    session::stat::after_name,
     untrusted::Untrusted,
 };
 
-/// `starttime` of proc_pid_stat(5), counted from the field after the name.
+/// `starttime`, as [`after_name`] counts.
 const START_FIELD: usize = 19;
 
 /// What is there at one moment; looked up when it is asked for.
@@ -99,9 +100,7 @@ fn is_another(stat: &[u8], born: u32, asleep_ns: u64) -> bool {
 
 /// When a process began, in ns since the host was started: its tick's begin.
 fn started_ns(stat: &[u8]) -> Option<u64> {
-    let end = stat.iter().rposition(|&byte| byte == b')')?;
-    let rest = std::str::from_utf8(stat.get(end + 2..)?).ok()?;
-    let ticks: u64 = rest.split_ascii_whitespace().nth(START_FIELD)?.parse().ok()?;
+    let ticks: u64 = after_name(stat)?.nth(START_FIELD)?.parse().ok()?;
     Some(ticks.saturating_mul(1_000_000_000 / clock_ticks_per_second().max(1)))
 }
 

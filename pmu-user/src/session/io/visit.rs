@@ -8,6 +8,11 @@ use crate::machine::cpu::Cpu;
 /// Fewer calls than this are not worth the move.
 const CALLS_MIN: usize = 8;
 
+/// Is this thread on `cpu` now?
+pub(super) fn is_at(cpu: Cpu) -> bool {
+    sched_getcpu() == cpu.0 as usize
+}
+
 /// A thread that goes where the counters are, and is back where it was allowed to be when this is dropped. Where it may
 /// not go, it works from afar.
 pub(super) struct Visit {
@@ -18,11 +23,6 @@ pub(super) struct Visit {
 impl Visit {
     pub(super) fn begin() -> Self {
         Self { home: sched_getaffinity(None).ok(), at: None }
-    }
-
-    /// Is it on `cpu` now?
-    pub(super) fn is_at(&self, cpu: Cpu) -> bool {
-        self.at.map_or_else(sched_getcpu, |at| at.0 as usize) == cpu.0 as usize
     }
 
     /// Goes to `cpu`, where so many calls are to be made.

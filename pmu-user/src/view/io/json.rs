@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use super::{
     super::{
@@ -19,7 +19,6 @@ use crate::{
         io::{IoReport, Label, Row, Subject},
         value::{Known, Value},
     },
-    untrusted::Untrusted,
 };
 
 /// Header row.
@@ -49,15 +48,15 @@ pub(super) fn interval(into: &mut dyn Write, report: &IoReport) -> io::Result<()
     let mut bytes = Vec::new();
     for row in &report.rows {
         bytes.clear();
-        number(&mut Fields(&mut bytes), report, row)?;
-        bytes.extend_from_slice(b"}\n");
+        number(Fields::new(&mut bytes), report, row)?;
+        bytes.push(b'\n');
         into.write_all(&bytes)?;
     }
     Ok(())
 }
 
 /// A number; its fields are in the order in which a tree has them.
-fn number(into: &mut Fields<'_>, report: &IoReport, row: &Row) -> io::Result<()> {
+fn number(mut into: Fields<'_>, report: &IoReport, row: &Row) -> io::Result<()> {
     let known = row.value.known();
     let cell = |pick: fn(&Known) -> f64| known.map(|known| Number(pick(known)));
     let reason = match &row.value {
@@ -81,27 +80,80 @@ fn number(into: &mut Fields<'_>, report: &IoReport, row: &Row) -> io::Result<()>
     into.word("schema", Some(SCHEMA));
     into.value("share", &share)?;
     into.word("status", Some(words::status(&row.value)));
-    into.value("subject", &subject(&row.subject))?;
+    subject(into.object("subject"), &row.subject)?;
     into.value("t", &report.from_ns)?;
     into.value("told_apart", &told_apart)?;
     into.value("unit", &row.unit)?;
-    into.value("value", &cell(|known| known.estimate))
+    into.value("value", &cell(|known| known.estimate))?;
+    into.end();
+    Ok(())
 }
 
-/// A row, field by field, as far as it is written. There are hundreds of rows a second on large machines, and a serializer would
-/// look for what to escape in every name and every word of ours.
-struct Fields<'a>(&'a mut Vec<u8>);
+/// What a number is about. In the order in which a tree has its fields, too.
+fn subject(mut into: Fields<'_>, of: &Subject) -> io::Result<()> {
+    let kind = Some(kind(of));
+    match of {
+        Subject::Place(at) => {
+            into.value("at", &place(*at))?;
+            into.word("kind", kind);
+        }
+        Subject::Device(port, names) => {
+            into.word("kind", kind);
+            into.value("name", names)?;
+            into.value("port", port)?;
+        }
+        Subject::Function(address, names) => {
+            into.value("address", address)?;
+            into.word("kind", kind);
+            into.value("name", names)?;
+        }
+        Subject::Disk(name, operation) => {
+            into.word("kind", kind);
+            into.value("name", name)?;
+            into.word("operation", Some(operation));
+        }
+        Subject::Interface(name, direction) => {
+            into.word("direction", Some(direction));
+            into.word("kind", kind);
+            into.value("name", name)?;
+        }
+        Subject::Group(path) => {
+            into.word("kind", kind);
+            into.value("path", path)?;
+        }
+        Subject::Owner(whose, what) => {
+            into.word("kind", kind);
+            subject(into.object("of"), what)?;
+            into.value("owner", &json!(owner(&Who::Owner(Owner::clone(whose)))))?;
+        }
+    }
+    into.end();
+    Ok(())
+}
 
-impl Fields<'_> {
+/// An object, field by field. There are hundreds of rows a second on large machines, and a serializer would look for what to
+/// escape in every name and every word of ours.
+struct Fields<'a> {
+    into: &'a mut Vec<u8>,
+    /// What stands before the next field.
+    before: u8,
+}
+
+impl<'a> Fields<'a> {
+    const fn new(into: &'a mut Vec<u8>) -> Self {
+        Self { into, before: b'{' }
+    }
+
     fn name(&mut self, name: &'static str) {
-        self.0.extend_from_slice(if self.0.is_empty() { b"{\"" } else { b",\"" });
-        self.0.extend_from_slice(name.as_bytes());
-        self.0.extend_from_slice(b"\":");
+        self.into.push(std::mem::replace(&mut self.before, b','));
+        self.into.push(b'"');
+        self.into.extend_from_slice(name.as_bytes());
+        self.into.extend_from_slice(b"\":");
     }
 
     fn value(&mut self, name: &'static str, value: &impl Serialize) -> io::Result<()> {
         self.name(name);
-        Ok(serde_json::to_writer(&mut *self.0, value)?)
+        Ok(serde_json::to_writer(&mut *self.into, value)?)
     }
 
     /// A word in which nothing has to be escaped.
@@ -109,70 +161,22 @@ impl Fields<'_> {
         self.name(name);
         match word {
             Some(word) => {
-                self.0.push(b'"');
-                self.0.extend_from_slice(word.as_bytes());
-                self.0.push(b'"');
+                self.into.push(b'"');
+                self.into.extend_from_slice(word.as_bytes());
+                self.into.push(b'"');
             }
-            None => self.0.extend_from_slice(b"null"),
+            None => self.into.extend_from_slice(b"null"),
         }
     }
-}
 
-/// What a number is about. In the order in which a tree has its fields, too.
-#[derive(Serialize)]
-struct SubjectCell<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    direction: Option<&'static str>,
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a Untrusted>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    of: Option<Box<Self>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    operation: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<Json>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<&'a Untrusted>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    port: Option<&'a str>,
-}
+    fn object(&mut self, name: &'static str) -> Fields<'_> {
+        self.name(name);
+        Fields::new(self.into)
+    }
 
-fn subject(subject: &Subject) -> SubjectCell<'_> {
-    let plain = SubjectCell {
-        address: None,
-        at: None,
-        direction: None,
-        kind: kind(subject),
-        name: None,
-        of: None,
-        operation: None,
-        owner: None,
-        path: None,
-        port: None,
-    };
-    match subject {
-        Subject::Place(at) => SubjectCell { at: Some(place(*at)), ..plain },
-        Subject::Device(port, names) => SubjectCell { port: Some(port), name: Some(names), ..plain },
-        Subject::Function(address, names) => {
-            SubjectCell { address: Some(address), name: Some(names), ..plain }
-        }
-        Subject::Disk(name, operation) => {
-            SubjectCell { name: Some(name), operation: Some(operation), ..plain }
-        }
-        Subject::Interface(name, direction) => {
-            SubjectCell { name: Some(name), direction: Some(direction), ..plain }
-        }
-        Subject::Group(path) => SubjectCell { path: Some(path), ..plain },
-        Subject::Owner(whose, of) => SubjectCell {
-            owner: Some(json!(owner(&Who::Owner(Owner::clone(whose))))),
-            of: Some(Box::new(self::subject(of))),
-            ..plain
-        },
+    /// There is at least one field.
+    fn end(self) {
+        self.into.push(b'}');
     }
 }
 
