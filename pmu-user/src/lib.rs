@@ -28,7 +28,6 @@ pub mod bpf;
 pub mod perf;
 #[forbid(unsafe_code)]
 pub mod session;
-#[forbid(unsafe_code)]
 pub mod symbol;
 
 #[forbid(unsafe_code)]

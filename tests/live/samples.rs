@@ -1,12 +1,14 @@
 //! Samples: how many come, and what they are called.
 
-use std::fs;
+use std::{collections::BTreeSet, fs, path::Path, process::Stdio};
 
+use pmbpf::drain::recording::Recording;
 use serde_json::Value;
 
 use crate::{
     support::{
-        Cgroup, Rows, Running, Scratch, Started, in_guest, output, run, signal, skipped, text, wait_until,
+        Cgroup, Rows, Running, Scratch, Started, in_guest, output, pmbpf, run, signal, skipped, text,
+        wait_until,
     },
     workloads::workload,
 };
@@ -67,6 +69,61 @@ fn a_stripped_program_shows_offset_and_build_id() {
     assert!(hottest["frame"]["offset"].as_u64() > Some(0));
     assert_eq!(hottest["build_id"].as_str().map(str::len), Some(40));
     assert!(hottest["reason"].is_string(), "it says why there is no name");
+}
+
+#[test]
+fn c_functions_that_are_called_like_mangled_types_keep_their_names() {
+    let rows = Rows::parse(&output(&["-F", "499", "--", &workload("names", &[]), "1"]).stderr);
+    let names: BTreeSet<&str> =
+        rows.of_kind("hot").filter_map(|row| row["frame"]["function"].as_str()).collect();
+    for name in ["f", "i", "d", "h", "Ss", "St", "PKc", "w"] {
+        assert!(names.contains(name), "no {name} in {names:?}");
+    }
+}
+
+#[test]
+fn names_that_a_recording_lacks_are_found_in_a_folder_and_nowhere_else() {
+    let (recording, folder) = (Scratch::new("unnamed"), Scratch::new("folder"));
+    let spin = workload("spin", &["-g"]);
+    let started = Started::new(&format!("exec {spin} 60"));
+    let mut child = pmbpf()
+        .args(["run", "--json", "-F", "499", "-I", "100ms", "-p", &started.pid().to_string()])
+        .args(["-o", recording.as_str()])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("places are recorded", || {
+        Recording::read(&recording.0)
+            .is_ok_and(|recording| recording.drains.iter().any(|drain| !drain.places.is_empty()))
+    });
+    // It ends before names are looked up.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let named = |arguments: &[&str]| {
+        let output = pmbpf().args(["report", "--json", recording.as_str()]).args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "it breaks off");
+        Rows::parse(&output.stdout).of_kind("hot").any(|row| row["frame"]["function"] == "hot_leaf")
+    };
+    fs::create_dir(&folder.0).unwrap();
+    assert!(!named(&[]) && !named(&["--symfs", folder.as_str()]));
+    let copy = folder.0.join("anything.debug");
+    fs::copy(&spin, &copy).unwrap();
+    assert!(!named(&["--symfs", folder.as_str()]), "a file of another name is not looked at");
+    fs::rename(copy, folder.0.join(Path::new(&spin).file_name().unwrap())).unwrap();
+    assert!(named(&["--symfs", folder.as_str()]));
+    fs::remove_dir_all(&folder.0).unwrap();
+}
+
+#[test]
+fn a_recording_has_its_ending_before_its_names() {
+    let recording = Scratch::new("order");
+    let run = output(&["-o", recording.as_str(), "--", &workload("spin", &["-g"]), "0.3"]);
+    assert!(run.status.success());
+    let recording = Recording::read(&recording.0).unwrap();
+    let names = recording.names.expect("names come after the ending");
+    assert!(names.names.iter().any(|name| name.code.is_ok()));
+    let unnamed = recording.drains.iter().flat_map(|drain| &drain.places).all(|place| place.code.is_err());
+    assert!(unnamed, "nothing is named while the run goes on");
 }
 
 #[test]

@@ -51,6 +51,8 @@ enum Command {
     List(list::Args),
     #[command(name = crate::session::launch::SUBCOMMAND, hide = true)]
     Launch(launch::Args),
+    #[command(name = crate::symbol::SUBCOMMAND, hide = true)]
+    Symbolize,
 }
 
 impl Cli {
@@ -68,6 +70,7 @@ impl Cli {
             Command::Doctor(args) => doctor::execute(&args),
             Command::List(args) => list::execute(&args),
             Command::Launch(args) => launch::execute(&args),
+            Command::Symbolize => Ok(crate::symbol::serve().map(|()| 0)?),
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::{
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use super::output;
 use crate::{
-    drain::{Drain, Ending, Header},
+    drain::{Drain, Ending, Header, Names},
     metric::{
         Report,
         drilling::Drilling,
@@ -16,6 +16,7 @@ use crate::{
     model::{Interval, Ledger},
     plan::Plan,
     session::Next,
+    symbol::name_recorded,
     table::model,
     view::{Format, View, text::Style},
 };
@@ -74,6 +75,17 @@ impl<'a> Pipeline<'a> {
             self.view.interval(&self.report(&open))?;
         }
         Ok(next)
+    }
+
+    /// Takes names, which come when the run is over.
+    pub(super) fn name(&mut self, names: &Names) {
+        self.ledger.name(names);
+    }
+
+    /// Looks up the names that a recording lacks in files of `folders`.
+    pub(super) fn name_from(&mut self, folders: &[PathBuf]) {
+        let found = name_recorded(self.ledger.unnamed(), folders);
+        self.ledger.name_modules(found);
     }
 
     fn drill(&mut self, interval: &Interval) -> Next {

@@ -11,7 +11,7 @@ use super::{
     output::{self, Stream},
 };
 use crate::drain::{
-    Ending,
+    Ending, Names,
     recording::{Overwrite, Recorded, Writer},
 };
 
@@ -68,6 +68,11 @@ impl<R: Recorded> Recorder<R> {
     /// Appends the ending.
     pub(super) fn end(&mut self, ending: &Ending) {
         self.write(|writer| writer.end(ending));
+    }
+
+    /// Appends names, after the ending.
+    pub(super) fn names(&mut self, names: &Names) {
+        self.write(|writer| writer.names(names));
     }
 
     /// The first failure, once everything else is done.

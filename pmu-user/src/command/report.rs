@@ -9,12 +9,9 @@ use super::{
     output::{self, Stream},
     pipeline::{self, Pipeline},
 };
-use crate::{
-    drain::{
-        Ending, Stopped,
-        recording::{AnyRecording, IoRecording, Kind, Recorded, Recording, RecordingOf},
-    },
-    symbol::name_recorded,
+use crate::drain::{
+    Ending, Stopped,
+    recording::{AnyRecording, IoRecording, Kind, Recorded, Recording, RecordingOf},
 };
 
 /// Arguments.
@@ -39,17 +36,12 @@ pub(super) struct Args {
 /// Reports from the recording alone.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     match AnyRecording::read(&args.file)? {
-        AnyRecording::Run(recording) => of_run(args, *recording),
+        AnyRecording::Run(recording) => of_run(args, &recording),
         AnyRecording::Io(recording) => of_io(args, &recording),
     }
 }
 
-fn of_run(args: &Args, mut recording: Recording) -> anyhow::Result<u8> {
-    if !args.symfs.is_empty() {
-        for drain in &mut recording.drains {
-            name_recorded(&mut drain.places, &args.symfs);
-        }
-    }
+fn of_run(args: &Args, recording: &Recording) -> anyhow::Result<u8> {
     let header = &recording.header;
     let into = args.output.open(Stream::Stdout);
     let prepared = pipeline::prepare(&header.plan, args.perfmon_dir.as_deref())?;
@@ -57,9 +49,15 @@ fn of_run(args: &Args, mut recording: Recording) -> anyhow::Result<u8> {
     for drain in &recording.drains {
         pipeline.drain(drain)?;
     }
-    let report = pipeline.finish(&ending(&recording))?;
+    if let Some(names) = &recording.names {
+        pipeline.name(names);
+    }
+    if !args.symfs.is_empty() {
+        pipeline.name_from(&args.symfs);
+    }
+    let report = pipeline.finish(&ending(recording))?;
     gate::check(&args.fail_on, header, &report)?;
-    whole(&recording)
+    whole(recording)
 }
 
 fn of_io(args: &Args, recording: &IoRecording) -> anyhow::Result<u8> {

@@ -28,6 +28,7 @@ use crate::{
     },
     session::{
         self, Measure, Session,
+        confine::{Duty, confine},
         launch::{self, Launched},
     },
     view::Format,
@@ -247,6 +248,7 @@ async fn live(args: &Args, mut plan: Plan, machine: Machine, launched: Instant) 
     let into = args.format.open(args.stream());
     let prepared = pipeline::prepare(&header.plan, args.metrics.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(&header, prepared, args.format.format(), args.format.style(), into);
+    confine(if command.is_some() { Duty::CollectAndSignal } else { Duty::Collect });
     if args.talks() && output::is_watched() {
         output::talk("counting; Ctrl-C ends it and prints the report");
     }
@@ -257,6 +259,9 @@ async fn live(args: &Args, mut plan: Plan, machine: Machine, launched: Instant) 
     let outcome = session::run(&mut session, command, &mut keep).await?;
     keep(outcome.last)?;
     recorder.end(&outcome.ending);
+    let names = session.name();
+    recorder.names(&names);
+    pipeline.name(&names);
     let report = pipeline.finish(&outcome.ending)?;
     if args.talks() {
         pipeline::closing_line(&report);

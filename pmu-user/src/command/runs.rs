@@ -97,6 +97,7 @@ async fn one(
     let mut keep = |drain: Drain| -> anyhow::Result<session::Next> { Ok(pipeline.drain(&drain)?) };
     let outcome = run_one_of_several(&mut session, command, signals, &mut keep).await?;
     keep(outcome.last)?;
+    pipeline.name(&session.name());
     let (report, run) = pipeline.conclude();
     drop(pipeline);
     Ok(Done { header, report, run, ending: outcome.ending })

@@ -267,14 +267,46 @@ pub struct Place {
     pub tgid: u32,
     /// Address.
     pub address: u64,
+    /// What it is named by, if anything may name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<At>,
     /// File that is mapped there.
     pub module: Option<Module>,
+    /// Function and source line, if they are known already; else why not.
+    pub code: Result<Code, String>,
+}
+
+/// Code, wherever it is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct At {
+    /// What names it, by number: the kernel, a file, a JIT's map.
+    pub source: u32,
+    /// Offset in the file; an address where there is none.
+    pub offset: u64,
+}
+
+/// What a run ends with, once it is over: names, and what looking them up has cost.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Names {
+    /// Names of code.
+    pub names: Vec<Name>,
+    /// Places that were located after the last drain.
+    pub places: Vec<Place>,
+    /// What the process has cost by now.
+    pub cost: Cost,
+}
+
+/// The name of code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Name {
+    /// The code.
+    pub at: At,
     /// Function and source line, if they are known; else why not.
     pub code: Result<Code, String>,
 }
 
 /// A mapped file, enough to look the address up later, elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Module {
     /// Path in its process's view, or `[vdso]` and the like.
     #[serde(with = "exact")]

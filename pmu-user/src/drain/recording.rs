@@ -24,7 +24,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Drain, Ending, Header,
+    Drain, Ending, Header, Names,
     io::{IoDrain, IoHeader},
 };
 
@@ -37,6 +37,8 @@ const FRAME_BYTES_MAX: usize = 256 << 20;
 
 /// Kind of the frame with the ending, whatever was recorded.
 const ENDING: u8 = b'E';
+/// Kind of the frame with names, which are looked up after the ending.
+const NAMES: u8 = b'N';
 
 /// What can be recorded: a header, with what is read at each tick after it.
 pub trait Recorded: Serialize + DeserializeOwned {
@@ -174,6 +176,15 @@ impl<R: Recorded> Writer<R> {
         self.write(ENDING, ending)
     }
 
+    /// Appends names, after the ending.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Writer::drain`].
+    pub fn names(&mut self, names: &Names) -> io::Result<()> {
+        self.write(NAMES, names)
+    }
+
     /// Marks an unfinished file by its name: `x.pmbpf` becomes `x.pmbpf.partial`. Returns the new name.
     ///
     /// # Errors
@@ -230,6 +241,8 @@ pub struct RecordingOf<R: Recorded> {
     pub drains: Vec<R::Drain>,
     /// Its ending; `None` if the recording broke off.
     pub ending: Option<Ending>,
+    /// Names that came after it.
+    pub names: Option<Names>,
     /// Bytes at the end that are no complete frame.
     pub lost_bytes: u64,
 }
@@ -340,17 +353,18 @@ impl<R: Recorded> RecordingOf<R> {
             return Err(ReadError::Other { path: name.to_owned(), kind });
         }
         bytes.advance(MAGIC.len());
-        let (mut header, mut drains, mut ending) = (None, Vec::new(), None);
+        let (mut header, mut drains, mut ending, mut names) = (None, Vec::new(), None, None);
         while let Some((frame, payload)) = next_frame(&mut bytes) {
             match frame {
                 frame if frame == kind.header() => header = Some(decode::<R>(&payload, name)?),
                 frame if frame == kind.drain() => drains.push(decode::<R::Drain>(&payload, name)?),
                 ENDING => ending = Some(decode::<Ending>(&payload, name)?),
+                NAMES => names = Some(decode::<Names>(&payload, name)?),
                 _ => {}
             }
         }
         let header = header.ok_or_else(|| ReadError::NoHeader(name.to_owned()))?;
-        Ok(Self { header, drains, ending, lost_bytes: bytes.len() as u64 })
+        Ok(Self { header, drains, ending, names, lost_bytes: bytes.len() as u64 })
     }
 }
 

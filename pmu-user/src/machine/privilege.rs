@@ -1,6 +1,11 @@
-//! What this process may do, and what would let it do more. Reads only; changes nothing.
+//! What this process may do, what would let it do more, and how a thread gives rights up.
 
 use std::path::Path;
+
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
+    set_no_new_privs,
+};
 
 use super::{read, read_line};
 
@@ -111,6 +116,19 @@ impl Privileges {
         }
         lines.push(format!("least privilege: setcap {capabilities}=ep on pmbpf; or run it with sudo"));
         lines.join("\n")
+    }
+}
+
+/// Gives up every capability of this thread but these; a program that it executes gains none. What the kernel refuses stays as
+/// it was.
+pub fn keep_only(keeps: CapabilitySet) {
+    let _ = set_no_new_privs(true);
+    let _ = clear_ambient_capability_set();
+    if let Ok(held) = capabilities(None) {
+        let keeps = held.permitted & keeps;
+        let none = CapabilitySet::empty();
+        let _ =
+            set_capabilities(None, CapabilitySets { effective: keeps, permitted: keeps, inheritable: none });
     }
 }
 

@@ -113,7 +113,7 @@ pub(super) fn blind(header: &Header, ledger: &Ledger, interval: &Interval, quali
 }
 
 fn describe(ledger: &Ledger, gap: Gap) -> GapReport {
-    let name = |address| ledger.place(0, address).and_then(|place| Some(&place.code.as_ref().ok()?.function));
+    let name = |address| ledger.place(0, address).and_then(|place| Some(&place.code.ok()?.function));
     let below =
         interrupted(&gap.row.stack, |address| name(address).is_some_and(|name| is_entry(name.as_bytes())));
     let class = match gap.row.class as usize {

@@ -8,8 +8,8 @@ use super::{
     value::{How, Known, Value, share_bounds},
 };
 use crate::{
-    drain::{Line, Module, Owner, Place},
-    model::{HotKey, Interval, Ledger, OwnerIndex, Tally},
+    drain::{Line, Module, Owner},
+    model::{HotKey, Interval, Ledger, Located, OwnerIndex, Tally},
     untrusted::Untrusted,
 };
 
@@ -100,7 +100,7 @@ struct Sum<'a> {
     events: Vec<Tally>,
     lines: HashMap<&'a Line, Vec<u64>>,
     /// Samples by event, and where.
-    hottest: (Vec<u64>, Option<&'a Place>),
+    hottest: (Vec<u64>, Option<Located<'a>>),
 }
 
 /// What is listed by event, made long enough to have `event`.
@@ -130,7 +130,7 @@ pub(super) fn functions(ledger: &Ledger, interval: &Interval, scale: &Scale) -> 
             of_event(&mut sum.events, key.event).merge(tally);
             *of_event(&mut here, key.event) += tally.samples;
         }
-        if let Some(line) = place.and_then(|place| place.code.as_ref().ok()?.line.as_ref()) {
+        if let Some(line) = place.and_then(|place| place.code.ok()?.line.as_ref()) {
             let line = sum.lines.entry(line).or_default();
             here.iter().zip(0..).for_each(|(samples, event)| *of_event(line, event) += samples);
         }
@@ -183,7 +183,7 @@ fn function(
     };
     let first = of(&sum.events, 0);
     let place = sum.hottest.1;
-    let code = place.map(|place| place.code.as_ref());
+    let code = place.map(|place| place.code);
     HotFunction {
         frame,
         kernel: tgid == 0,
@@ -198,10 +198,10 @@ fn function(
             Some(Ok(code)) => code.inlined.iter().map(|word| word.0.clone()).collect(),
             _ => Vec::new(),
         },
-        build_id: place.and_then(|place| place.module.as_ref()?.build_id.clone()),
+        build_id: place.and_then(|place| place.module?.build_id.clone()),
         unnamed: match code {
             Some(Ok(_)) => None,
-            Some(Err(why)) => Some(why.clone()),
+            Some(Err(why)) => Some(why.to_owned()),
             None => Some("its address was not recorded".to_owned()),
         },
     }
@@ -225,13 +225,12 @@ pub(super) fn stacks(ledger: &Ledger, interval: &Interval) -> Vec<HotStack> {
     stacks
 }
 
-fn frame(place: Option<&Place>, address: u64) -> Frame {
+fn frame(place: Option<Located<'_>>, address: u64) -> Frame {
     let Some(place) = place else { return Frame::Address(address) };
-    match (&place.code, &place.module) {
-        (Ok(code), module) => Frame::Function {
-            name: code.function.clone(),
-            module: module.as_ref().map(|module| module.path.clone()),
-        },
+    match (place.code, place.module) {
+        (Ok(code), module) => {
+            Frame::Function { name: code.function.clone(), module: module.map(|module| module.path.clone()) }
+        }
         (Err(_), Some(Module { path, build_id, offset })) => {
             Frame::Offset { module: path.clone(), build_id: build_id.clone(), offset: *offset }
         }

@@ -9,7 +9,9 @@ use super::{
     tally::{Tally, Weights},
 };
 use crate::{
-    drain::{CountRow, CpuRow, Drain, HotRow, Owner, OwnerRow, Place, ProgramRow, SlotId},
+    drain::{
+        At, Code, CountRow, CpuRow, Drain, HotRow, Module, Names, Owner, OwnerRow, Place, ProgramRow, SlotId,
+    },
     machine::cpu::{Cpu, Times},
     model::histogram::Buckets,
 };
@@ -17,6 +19,15 @@ use crate::{
 /// An owner in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerIndex(u32);
+
+/// Where an address lies, and what is there.
+#[derive(Clone, Copy, Debug)]
+pub struct Located<'a> {
+    /// File that is mapped there.
+    pub module: Option<&'a Module>,
+    /// Function and source line, or why they are not known.
+    pub code: Result<&'a Code, &'a str>,
+}
 
 /// Owners, places, and the last reading of every row.
 #[derive(Debug)]
@@ -32,6 +43,7 @@ pub struct Ledger {
     losses: BTreeMap<String, u64>,
     weights: Weights,
     places: HashMap<(u32, u64), Place>,
+    names: HashMap<At, Result<Code, String>>,
     programs: Vec<ProgramRow>,
     cost: crate::drain::Cost,
 }
@@ -57,6 +69,7 @@ impl Ledger {
             losses: BTreeMap::new(),
             weights: Weights::default(),
             places: HashMap::new(),
+            names: HashMap::new(),
             programs: Vec::new(),
             cost: crate::drain::Cost::default(),
         }
@@ -79,15 +92,45 @@ impl Ledger {
         self.owners[index.0 as usize].1
     }
 
-    /// Where an address lies. Kernel addresses have process 0.
+    /// Where an address lies, and what is there. Kernel addresses have process 0.
     #[must_use]
-    pub fn place(&self, tgid: u32, address: u64) -> Option<&Place> {
-        self.places.get(&(tgid, address))
+    pub fn place(&self, tgid: u32, address: u64) -> Option<Located<'_>> {
+        let place = self.places.get(&(tgid, address))?;
+        let named = place.at.and_then(|at| self.names.get(&at));
+        let code = named.unwrap_or(&place.code).as_ref().map_err(String::as_str);
+        Some(Located { module: place.module.as_ref(), code })
     }
 
-    /// All places, to look up names that are missing.
-    pub fn places_mut(&mut self) -> impl Iterator<Item = &mut Place> {
-        self.places.values_mut()
+    /// Takes names, which come when a run is over.
+    pub fn name(&mut self, names: &Names) {
+        self.names.extend(names.names.iter().map(|name| (name.at, name.code.clone())));
+        self.keep_places(&names.places);
+        self.cost = names.cost;
+    }
+
+    /// Files and offsets in them whose names are missing.
+    #[must_use]
+    pub fn unnamed(&self) -> Vec<Module> {
+        let places = self.places.values().filter(|place| {
+            let named = place.at.and_then(|at| self.names.get(&at));
+            named.unwrap_or(&place.code).is_err()
+        });
+        places.filter_map(|place| place.module.clone()).collect()
+    }
+
+    /// Takes names from elsewhere.
+    pub fn name_modules(&mut self, names: Vec<(Module, Code)>) {
+        let names: HashMap<Module, Code> = names.into_iter().collect();
+        for place in self.places.values_mut() {
+            if let Some(code) = place.module.as_ref().and_then(|module| names.get(module)) {
+                place.at = None;
+                place.code = Ok(code.clone());
+            }
+        }
+    }
+
+    fn keep_places(&mut self, places: &[Place]) {
+        self.places.extend(places.iter().map(|place| ((place.tgid, place.address), place.clone())));
     }
 
     /// What the programs have cost so far.
@@ -141,7 +184,7 @@ impl Ledger {
         }
         interval.gaps =
             drain.gaps.iter().map(|gap| (gap.slot.map(|slot| self.index_of(slot)), gap.clone())).collect();
-        self.places.extend(drain.places.iter().map(|place| ((place.tgid, place.address), place.clone())));
+        self.keep_places(&drain.places);
         self.programs.clone_from(&drain.programs);
         self.cost = drain.cost;
         self.at_ns = interval.to_ns;

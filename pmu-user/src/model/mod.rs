@@ -10,6 +10,6 @@ mod tally;
 
 pub use self::{
     interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent},
-    ledger::{Ledger, OwnerIndex},
+    ledger::{Ledger, Located, OwnerIndex},
     tally::{Ran, Tally},
 };

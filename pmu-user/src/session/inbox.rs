@@ -69,8 +69,8 @@ impl Session {
             match Record::parse(Bytes::copy_from_slice(bytes)) {
                 None => inbox.unreadable += 1,
                 Some(Record::Gap(late)) => inbox.gaps.push(*late),
-                Some(Record::Stack { header, .. }) => symbols.read_process(header.tgid),
-                Some(Record::Seen(tgid)) => symbols.read_process(tgid),
+                Some(Record::Stack { header, .. }) => symbols.see(header.tgid),
+                Some(Record::Seen(tgid)) => symbols.see(tgid),
                 Some(Record::Exec(tgid)) => symbols.execute(tgid),
                 Some(Record::Fork { tgid, parent }) => symbols.fork(parent, tgid),
                 Some(Record::Cgroup { id, path }) => owners.learn_path(id, path),

@@ -1,6 +1,7 @@
 //! One run: opens what the plan says, starts it, drains it at every tick, and closes it by being dropped.
 
 mod collect;
+pub mod confine;
 mod cost;
 pub mod counting;
 mod hotplug;
@@ -16,7 +17,6 @@ mod turns;
 mod watch;
 
 use std::{
-    collections::HashMap,
     path::PathBuf,
     time::{Duration, Instant, SystemTime},
 };
@@ -32,11 +32,11 @@ pub use self::{
 };
 use crate::{
     bpf::{LoadError, Object, Ring, release_memory},
-    drain::{Drain, Header, slice::SliceRow},
+    drain::{Drain, Header, Names, slice::SliceRow},
     machine::cpu::{self, Cpu, Times},
     perf::{Counter, OpenError},
     plan::{PlanError, turns::Unfit},
-    symbol::Symbols,
+    symbol::{Named, Symbols},
 };
 
 /// Time that looking up names may take at the end: a report is due within two seconds of a signal.
@@ -83,8 +83,6 @@ pub struct Session {
     seen_changes: Vec<Changes>,
     /// How many rows had changed at the last drain.
     changed_rows: usize,
-    /// Samples by address in the whole run, to name the hottest first.
-    hotness: HashMap<(u32, u64), u64>,
     lost_flushes: u64,
     lost_readings: u64,
     ticks: u64,
@@ -183,19 +181,16 @@ impl Session {
 
     /// Where the addresses that the drain brought lie, while their processes live.
     fn locate(&mut self, drain: &mut Drain) {
-        for row in &drain.hot {
-            *self.hotness.entry((row.tgid, row.address)).or_default() += row.count;
-        }
-        let hot = drain.hot.iter().map(|row| (row.tgid, row.address));
+        let hot = drain.hot.iter().map(|row| (row.tgid, row.address, row.count));
         let stacks = drain.stacks.iter().flat_map(|row| {
-            let kernel = row.kernel.iter().map(|&address| (0, address));
-            kernel.chain(row.user.iter().map(|&address| (row.tgid, address)))
+            let kernel = row.kernel.iter().map(|&address| (0, address, 0));
+            kernel.chain(row.user.iter().map(|&address| (row.tgid, address, 0)))
         });
-        let gaps = drain.gaps.iter().flat_map(|gap| gap.stack.iter().map(|&address| (0, address)));
+        let gaps = drain.gaps.iter().flat_map(|gap| gap.stack.iter().map(|&address| (0, address, 0)));
         drain.places = self.symbols.locate(hot.chain(stacks).chain(gaps));
     }
 
-    /// Stops counting and drains for the last time, with the names of what was hot.
+    /// Stops counting and drains for the last time.
     ///
     /// # Errors
     ///
@@ -209,13 +204,18 @@ impl Session {
         }
         self.counters.clear();
         self.stop_turns();
-        let hotness = std::mem::take(&mut self.hotness);
-        let weight = |tgid, address| hotness.get(&(tgid, address)).copied().unwrap_or(0);
-        last.places.extend(self.symbols.name_all(Instant::now() + NAMING, weight));
         if let Some(meter) = &self.meter {
             last.cost = meter.process();
         }
         Ok(last)
+    }
+
+    /// Looks up the names of what was hot, once everything else is safe.
+    pub fn name(&mut self) -> Names {
+        let Named { names, places, cpu_ns } = self.symbols.name_all(Instant::now() + NAMING);
+        let mut cost = self.meter.as_ref().map(Meter::process).unwrap_or_default();
+        cost.cpu_ns += cpu_ns;
+        Names { names, places, cost }
     }
 
     /// Where the kernel says the time of the counted CPUs went.

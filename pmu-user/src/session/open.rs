@@ -1,10 +1,6 @@
 //! Opens what a plan says: programs, targets, events. Nothing counts yet.
 
-use std::{
-    collections::{HashMap, HashSet},
-    path::Path,
-    thread,
-};
+use std::{collections::HashSet, path::Path, thread};
 
 use pmu_common::cpu::Control;
 
@@ -80,7 +76,6 @@ impl Session {
             table: 0,
             seen_changes: vec![(0, 0); rows],
             changed_rows: 0,
-            hotness: HashMap::new(),
             lost_flushes: 0,
             lost_readings: 0,
             ticks: 0,

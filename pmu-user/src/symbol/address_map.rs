@@ -1,8 +1,23 @@
 //! What is mapped where in a process: the executable lines of `/proc/PID/maps` (proc_pid_maps(5)).
 
-use std::fs::{self, File};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
+use rustix::io::Errno;
+
+use super::open;
 use crate::untrusted::Untrusted;
+
+/// Bytes of a process's list of mappings that are read: some 100,000 mappings.
+const TEXT_BYTES_MAX: u64 = 16 << 20;
+/// Bytes that a process's executable mappings may take: the process chooses their number and their names.
+const BYTES_MAX: usize = 1 << 20;
 
 /// A file, however it is called: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,18 +43,49 @@ pub(super) struct AddressMap {
     /// Process that it was read of.
     pub(super) of: u32,
     regions: Vec<Region>,
+    _taken: Option<Taken>,
+}
+
+/// Bytes that are counted as long as this lives.
+#[derive(Debug)]
+struct Taken(Arc<AtomicUsize>, usize);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
+    }
 }
 
 impl AddressMap {
-    /// Reads a live process; `None` if it is gone or must not be read.
-    pub(super) fn read(tgid: u32) -> Option<Self> {
-        fs::read(format!("/proc/{tgid}/maps")).ok().map(|text| Self::parse(tgid, &text))
+    /// Reads a live process. It is an error if it is gone or must not be read.
+    pub(super) fn read(tgid: u32) -> io::Result<Self> {
+        let mut text = Vec::new();
+        File::open(format!("/proc/{tgid}/maps"))?.take(TEXT_BYTES_MAX).read_to_end(&mut text)?;
+        // A process that is being torn down has no mappings any more.
+        if text.is_empty() { Err(Errno::SRCH.into()) } else { Ok(Self::parse(tgid, &text)) }
     }
 
     pub(super) fn parse(of: u32, text: &[u8]) -> Self {
-        let mut regions: Vec<Region> = text.split(|&byte| byte == b'\n').filter_map(region).collect();
+        let lines = text.split_inclusive(|&byte| byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
+        let mut room = BYTES_MAX;
+        let fits = |region: &Region| {
+            room = room.saturating_sub(region.bytes());
+            room > 0
+        };
+        let mut regions: Vec<Region> = lines.filter_map(region).take_while(fits).collect();
         regions.sort_by_key(|region| region.start);
-        Self { of, regions }
+        Self { of, regions, _taken: None }
+    }
+
+    /// The map, counted in `sum` as long as it lives.
+    pub(super) fn counted(self, sum: &Arc<AtomicUsize>) -> Self {
+        sum.fetch_add(self.bytes(), Ordering::Relaxed);
+        Self { _taken: Some(Taken(Arc::clone(sum), self.bytes())), ..self }
+    }
+
+    /// Bytes that it takes.
+    fn bytes(&self) -> usize {
+        self.regions.iter().map(Region::bytes).sum()
     }
 
     pub(super) fn regions(&self) -> impl Iterator<Item = &Region> {
@@ -77,22 +123,26 @@ fn region(line: &[u8]) -> Option<Region> {
 }
 
 impl Region {
-    /// Opens the mapped file itself, whatever its path means here or now; by path in the process's own view if that is
-    /// not allowed (`map_files` needs CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE).
-    pub(super) fn open(&self, tgid: u32) -> Option<File> {
-        let mapped = format!("/proc/{tgid}/map_files/{:x}-{:x}", self.start, self.end);
-        let path = self.path.to_path();
-        let below = path.strip_prefix("/").unwrap_or(&path);
-        let file = File::open(mapped)
-            .or_else(|_| File::open(std::path::Path::new(&format!("/proc/{tgid}/root")).join(below)))
-            .ok()?;
-        file.metadata().ok()?.is_file().then_some(file)
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.path.as_bytes().len()
+    }
+
+    /// Opens the mapped file itself, whatever its path means here or now; where that is not allowed, what its path leads to in
+    /// the process's own view, if it still is that file.
+    pub(super) fn open(&self, tgid: u32) -> Result<File, Errno> {
+        if let Ok((file, _)) = open::mapped(tgid, self.start, self.end) {
+            return Ok(file);
+        }
+        let (file, status) = open::below(open::root_of(tgid)?, &self.path.to_path())?;
+        // Device numbers of a file and its mapping differ on some file systems (btrfs, overlayfs).
+        let same = self.file.is_some_and(|mapped| mapped.inode == status.st_ino);
+        if same { Ok(file) } else { Err(Errno::NOENT) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::AddressMap;
+    use super::{AddressMap, BYTES_MAX};
 
     const MAPS: &[u8] = b"\
 55d0c0000000-55d0c0020000 r--p 00000000 fe:00 1234                       /usr/bin/app\n\
@@ -116,6 +166,21 @@ mod tests {
         assert_eq!(map.find(0x7f00_0000_0000).unwrap().file, None);
         assert_eq!(map.find(0x7f00_0002_0000).unwrap().file, None, "a memfd holds generated code");
         assert_eq!(map.find(0x7ffc_0000_0001).unwrap().path.as_bytes(), b"[vdso]");
+    }
+
+    #[test]
+    fn a_process_cannot_make_its_map_large() {
+        let line = |index: u64| {
+            format!("{:x}-{:x} r-xp 0 fe:00 7 /{}\n", index * 16, index * 16 + 8, "x".repeat(4000))
+        };
+        let text: String = (1..2000).map(line).collect();
+        let map = AddressMap::parse(7, text.as_bytes());
+        assert!(map.bytes() <= BYTES_MAX && map.find(16).is_some());
+    }
+
+    #[test]
+    fn a_line_that_is_cut_off_is_no_mapping() {
+        assert!(AddressMap::parse(7, b"1000-2000 r-xp 0 fe:00 7 /usr/bin/ap").find(0x1000).is_none());
     }
 
     #[test]

@@ -5,14 +5,21 @@
 //! none, as it is when it is needed, provided that the parent has executed nothing since.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use super::address_map::{AddressMap, Region};
+use crate::drain::At;
 
 /// Processes kept at a time. The one that began first goes first, and is met anew if it is sampled again.
 const PROCESSES_MAX: usize = 8192;
+/// Bytes that all their address maps may take.
+const MAP_BYTES_MAX: usize = 64 << 20;
 /// How far up the ancestors to look for a map.
 const ANCESTORS_MAX: usize = 8;
 
@@ -28,8 +35,8 @@ struct Process {
     has_forked: bool,
     /// Who forked it, and the program that was.
     parent: Option<(u32, u64)>,
-    /// Addresses that were located.
-    located: HashSet<u64>,
+    /// Addresses that were located, and where.
+    located: HashMap<u64, Option<At>>,
 }
 
 /// Processes met so far.
@@ -39,6 +46,8 @@ pub(super) struct Processes {
     /// As they began; those that have another program by now are none.
     oldest: VecDeque<(u32, u64)>,
     programs: u64,
+    /// Bytes that address maps take.
+    map_bytes: Arc<AtomicUsize>,
 }
 
 impl Processes {
@@ -47,12 +56,13 @@ impl Processes {
         &mut self,
         parent: u32,
         child: u32,
-        read: impl Fn(u32) -> Option<AddressMap>,
+        mut read: impl FnMut(u32) -> Option<AddressMap>,
     ) -> Option<Rc<AddressMap>> {
+        let sum = Arc::clone(&self.map_bytes);
         let from = self.meet(parent);
         let reads = from.map.is_some() && !from.has_forked;
         from.has_forked = true;
-        let new = if reads { read(parent).map(Rc::new) } else { None };
+        let new = if reads { read(parent).map(|map| Rc::new(map.counted(&sum))) } else { None };
         if new.is_some() {
             from.map.clone_from(&new);
         }
@@ -69,16 +79,21 @@ impl Processes {
         }
     }
 
-    /// Is it the first time that this address is asked for?
-    pub(super) fn is_new(&mut self, tgid: u32, address: u64) -> bool {
-        self.meet(tgid).located.insert(address)
+    /// Where an address of a process was located before; `None` if it is new.
+    pub(super) fn located(&self, tgid: u32, address: u64) -> Option<Option<At>> {
+        self.of.get(&tgid)?.located.get(&address).copied()
+    }
+
+    /// Keeps where an address of a process was located.
+    pub(super) fn locate(&mut self, tgid: u32, address: u64, at: Option<At>) {
+        self.meet(tgid).located.insert(address, at);
     }
 
     /// Looks for the process's map, once, with `read`. The map that was read for it, if one was.
     pub(super) fn settle(
         &mut self,
         tgid: u32,
-        read: impl Fn(u32) -> Option<AddressMap>,
+        read: impl FnMut(u32) -> Option<AddressMap>,
     ) -> Option<Rc<AddressMap>> {
         let process = self.meet(tgid);
         if process.is_settled || process.map.is_some() {
@@ -94,13 +109,13 @@ impl Processes {
     fn own_or_inherited(
         &mut self,
         tgid: u32,
-        read: impl Fn(u32) -> Option<AddressMap>,
+        mut read: impl FnMut(u32) -> Option<AddressMap>,
     ) -> Option<Rc<AddressMap>> {
         let mut next = (tgid, self.meet(tgid).program);
         for _ in 0..=ANCESTORS_MAX {
             let process = self.of.get_mut(&next.0).filter(|process| process.program == next.1)?;
             if process.map.is_none() {
-                process.map = read(next.0).map(Rc::new);
+                process.map = read(next.0).map(|map| Rc::new(map.counted(&self.map_bytes)));
             }
             if let Some(map) = &process.map {
                 return Some(Rc::clone(map));
@@ -116,16 +131,18 @@ impl Processes {
         &mut self,
         tgid: u32,
         address: u64,
-        read: impl Fn(u32) -> Option<AddressMap>,
+        mut read: impl FnMut(u32) -> Option<AddressMap>,
     ) -> Option<(u32, Region)> {
         let find = |map: &AddressMap| Some((map.of, map.find(address)?.clone()));
+        let sum = Arc::clone(&self.map_bytes);
         let process = self.meet(tgid);
         if let Some(found) = process.map.as_deref().and_then(find) {
             return Some(found);
         }
         let map = read(tgid)?;
         let found = find(&map);
-        process.map = Some(Rc::new(map));
+        process.map = Some(Rc::new(map.counted(&sum)));
+        self.drop_oldest();
         found
     }
 
@@ -140,17 +157,22 @@ impl Processes {
         self.programs += 1;
         self.of.insert(tgid, Process { program: self.programs, ..process });
         self.oldest.push_back((tgid, self.programs));
-        while self.of.len() > PROCESSES_MAX
+        self.drop_oldest();
+        if self.oldest.len() > 2 * PROCESSES_MAX {
+            let mut oldest = std::mem::take(&mut self.oldest);
+            oldest.retain(|&(tgid, program)| self.is(tgid, program));
+            self.oldest = oldest;
+        }
+    }
+
+    /// Forgets the oldest until the others fit.
+    fn drop_oldest(&mut self) {
+        while (self.of.len() > PROCESSES_MAX || self.map_bytes.load(Ordering::Relaxed) > MAP_BYTES_MAX)
             && let Some((tgid, program)) = self.oldest.pop_front()
         {
             if self.is(tgid, program) {
                 self.of.remove(&tgid);
             }
-        }
-        if self.oldest.len() > 2 * PROCESSES_MAX {
-            let mut oldest = std::mem::take(&mut self.oldest);
-            oldest.retain(|&(tgid, program)| self.is(tgid, program));
-            self.oldest = oldest;
         }
     }
 
@@ -163,7 +185,7 @@ impl Processes {
 mod tests {
     use std::collections::HashMap;
 
-    use super::{AddressMap, PROCESSES_MAX, Processes};
+    use super::{AddressMap, MAP_BYTES_MAX, Ordering, PROCESSES_MAX, Processes};
 
     /// Processes, and what can be read of those that are alive: one file each, at 0x1000.
     struct Host {
@@ -238,12 +260,12 @@ mod tests {
     fn an_id_that_is_used_again_names_another_process() {
         let mut host = Host::with([(1, "shell"), (2, "first")]);
         assert_eq!(host.look(2), found(2, "first"));
-        assert!(host.processes.is_new(2, 0x1000));
-        assert!(!host.processes.is_new(2, 0x1000));
+        host.processes.locate(2, 0x1000, None);
+        assert!(host.processes.located(2, 0x1000).is_some());
         host.alive.remove(&2);
         host.fork(1, 2);
         assert_eq!(host.look(2), found(1, "shell"));
-        assert!(host.processes.is_new(2, 0x1000));
+        assert!(host.processes.located(2, 0x1000).is_none());
     }
 
     #[test]
@@ -278,5 +300,21 @@ mod tests {
         assert_eq!(host.processes.of.len(), PROCESSES_MAX);
         assert!(host.processes.oldest.len() <= 2 * PROCESSES_MAX);
         assert_eq!(host.look(1), found(1, "daemon"));
+    }
+
+    #[test]
+    fn maps_take_no_more_than_they_may() {
+        let line = |index: usize| format!("{index:x}000-{index:x}001 r-xp 0 fe:00 7 /{}\n", "x".repeat(4000));
+        let text: String = (1..200).map(line).collect();
+        let mut processes = Processes::default();
+        for tgid in 1..200 {
+            processes.settle(tgid, |tgid| Some(AddressMap::parse(tgid, text.as_bytes())));
+        }
+        assert!(
+            (MAP_BYTES_MAX / 2..=MAP_BYTES_MAX + (1 << 20))
+                .contains(&processes.map_bytes.load(Ordering::Relaxed))
+        );
+        processes.of.clear();
+        assert_eq!(processes.map_bytes.load(Ordering::Relaxed), 0);
     }
 }

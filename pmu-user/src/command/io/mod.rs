@@ -31,6 +31,7 @@ use crate::{
         request::{Descend, Inherit, Target},
     },
     session::{
+        confine::{Duty, confine},
         io::{IoSession, run, stream},
         launch::{self, Launched},
     },
@@ -201,6 +202,7 @@ async fn live(
     let mut recorder = args.keep.begin(&header)?;
     let into = args.format.open(args.stream());
     let mut pipeline = IoPipeline::new(&header, args.format.format(), args.format.style(), into)?;
+    confine(if command.is_some() { Duty::CollectAndSignal } else { Duty::Collect });
     if let (Some(length), Some(enough)) = (header.plan.duration, header.plan.shortest())
         && length < enough
         && !args.quiet

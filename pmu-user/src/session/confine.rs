@@ -1,0 +1,79 @@
+//! What a thread gives up once it has begun: capabilities that it needs no more, the way to new ones, and system calls that a
+//! collector never makes. Everything that must be opened with rights is open by then.
+
+use rustix::thread::CapabilitySet;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+use crate::machine::privilege::keep_only;
+
+/// What the thread still has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// Read counters and maps, open counters of CPUs that come back.
+    Collect,
+    /// The same, and pass signals on to a command that may be another user's.
+    CollectAndSignal,
+}
+
+/// Confines this thread, and those that it starts from now on. What the kernel refuses stays as it was.
+pub fn confine(duty: Duty) {
+    let mut keeps = CapabilitySet::BPF | CapabilitySet::PERFMON;
+    if duty == Duty::CollectAndSignal {
+        keeps |= CapabilitySet::KILL;
+    }
+    keep_only(keeps);
+    let _ = filter().map(|filter| seccompiler::apply_filter(&filter));
+}
+
+/// Refuses what a collector never does (EPERM).
+fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
+    let rules = REFUSED.iter().map(|&call| (call, Vec::new())).collect();
+    let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    SeccompFilter::new(rules, SeccompAction::Allow, refused, std::env::consts::ARCH.try_into()?)?.try_into()
+}
+
+/// System calls that start programs, look into others, change the host, or undo what was given up.
+const REFUSED: [i64; 42] = [
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_reboot,
+    libc::SYS_acct,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_userfaultfd,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_mknodat,
+    libc::SYS_linkat,
+    libc::SYS_symlinkat,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setgroups,
+    libc::SYS_bind,
+];

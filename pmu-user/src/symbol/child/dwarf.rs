@@ -1,0 +1,122 @@
+//! Functions, lines and inlined calls by offset in an ELF file, from its DWARF or that of its debug file.
+
+use std::{
+    borrow::Cow,
+    time::{Duration, Instant},
+};
+
+use addr2line::{
+    Context, Frame,
+    gimli::{self, EndianSlice, RunTimeEndian, SectionId},
+};
+use object::{Object as _, ObjectSection as _};
+
+use super::{
+    demangle::demangle,
+    elf::{addresses, parse},
+    wire::Why,
+};
+use crate::{
+    drain::{Code, Line, Word},
+    untrusted::Untrusted,
+};
+
+/// Bytes of compressed sections that are unpacked. What they claim is all that is known before.
+const UNPACKED_BYTES_MAX: u64 = 96 << 20;
+/// How long looking up the lines of a file may take, once its units are known. What is first asked for is looked up first.
+const LINES: Duration = Duration::from_millis(250);
+/// Inlined calls that an address keeps.
+const INLINED_MAX: usize = 64;
+/// Bytes of a source file's path that are kept.
+const PATH_BYTES_MAX: usize = 4096;
+
+type Slice<'data> = EndianSlice<'data, RunTimeEndian>;
+
+/// What DWARF says of the code at offsets of `file`; `None` where it says nothing. `shared` is the file that the debug
+/// file shares with others.
+pub(super) fn lines(
+    file: &[u8],
+    debug: Option<&[u8]>,
+    shared: Option<&[u8]>,
+    offsets: &[u64],
+) -> Result<Vec<Option<Code>>, Why> {
+    let file = parse(file)?;
+    let debug = debug.map(parse).transpose()?;
+    let shared = shared.map(parse).transpose()?;
+    let addresses = addresses(&file, offsets);
+    let debug = debug.as_ref().unwrap_or(&file);
+    let budget = &mut { UNPACKED_BYTES_MAX };
+    let sections = Sections::of(debug, budget)?;
+    let shared_sections = shared.as_ref().map(|shared| Sections::of(shared, budget)).transpose()?;
+    let mut dwarf = sections.dwarf();
+    dwarf.sup = shared_sections.as_ref().map(|shared| std::sync::Arc::new(shared.dwarf()));
+    let context = Context::from_dwarf(dwarf).map_err(|_| Why::Damaged)?;
+    let until = Instant::now() + LINES;
+    let in_time = |address| (Instant::now() < until).then(|| code(&context, address))?;
+    Ok(addresses.into_iter().map(|address| in_time(address?)).collect())
+}
+
+/// The debug sections of a file, unpacked.
+struct Sections<'data> {
+    sections: gimli::DwarfSections<Cow<'data, [u8]>>,
+    endian: RunTimeEndian,
+}
+
+impl<'data> Sections<'data> {
+    /// Reads them as long as the `budget` of unpacked bytes lasts.
+    fn of(file: &object::File<'data>, budget: &mut u64) -> Result<Self, Why> {
+        let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
+        let sections = gimli::DwarfSections::load(|id| section(file, id, budget))?;
+        Ok(Self { sections, endian })
+    }
+
+    fn dwarf(&self) -> gimli::Dwarf<Slice<'_>> {
+        self.sections.borrow(|section| EndianSlice::new(section, self.endian))
+    }
+}
+
+fn section<'data>(
+    file: &object::File<'data>,
+    id: SectionId,
+    budget: &mut u64,
+) -> Result<Cow<'data, [u8]>, Why> {
+    let Some(section) = file.section_by_name(id.name()) else { return Ok(Cow::Borrowed(&[])) };
+    let data = section.compressed_data().map_err(|_| Why::Damaged)?;
+    if data.format != object::CompressionFormat::None {
+        *budget = budget.checked_sub(data.uncompressed_size).ok_or(Why::TooLarge)?;
+    }
+    data.decompress().map_err(|_| Why::Damaged)
+}
+
+/// The outermost function at an address, the line that is executed in it, and the calls inlined there.
+fn code(context: &Context<Slice<'_>>, address: u64) -> Option<Code> {
+    let mut frames = context.find_frames(address).skip_all_loads().ok()?;
+    let mut inlined: Vec<Word> = Vec::new();
+    let mut outermost: Option<(Untrusted, Option<Line>)> = None;
+    while let Ok(Some(frame)) = frames.next() {
+        let here = (name(&frame)?, line(&frame));
+        if let Some((inner, _)) = outermost.replace(here) {
+            inlined.push(Word(inner));
+        }
+        if inlined.len() > INLINED_MAX {
+            return None;
+        }
+    }
+    inlined.reverse();
+    let (function, line) = outermost?;
+    Some(Code { function, line, inlined })
+}
+
+/// The function's name; empty if DWARF has only the line.
+fn name(frame: &Frame<'_, Slice<'_>>) -> Option<Untrusted> {
+    match &frame.function {
+        Some(function) => Some(Untrusted::new(demangle(function.raw_name().ok()?.as_bytes()))),
+        None => Some(Untrusted::default()),
+    }
+}
+
+fn line(frame: &Frame<'_, Slice<'_>>) -> Option<Line> {
+    let location = frame.location.as_ref()?;
+    let file = location.file?.as_bytes();
+    Some(Line { file: Untrusted::new(&file[..file.len().min(PATH_BYTES_MAX)]), line: location.line? })
+}

@@ -1,0 +1,219 @@
+//! Functions by address in lists of text: `/proc/kallsyms` (kernel/kallsyms.c, `s_show`) and a JIT's `perf-PID.map`
+//! (tools/perf/Documentation/jit-interface.txt). They are read once, in pieces, and only what is asked for is kept.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    time::{Duration, Instant},
+};
+
+use super::{
+    rank::{Binding, Rank},
+    wire::Why,
+};
+
+/// Bytes that are read at a time.
+const PIECE_BYTES: usize = 1 << 16;
+/// Bytes of a line that are looked at.
+const LINE_BYTES_MAX: usize = 8192;
+/// Bytes of a `perf-PID.map` that are read: some 400,000 functions.
+const PERF_MAP_BYTES_MAX: u64 = 32 << 20;
+/// How long reading one may take.
+const PERF_MAP: Duration = Duration::from_millis(200);
+
+/// Names of the kernel's functions at `addresses`. A symbol ends where the next one begins, whatever that stands for.
+pub(super) fn kernel(file: impl Read, addresses: &[u64]) -> Result<Vec<Result<Vec<u8>, Why>>, Why> {
+    let mut wanted = sorted::<Option<Best>>(addresses);
+    let mut visible = false;
+    for_each_line(file, None, |line| {
+        let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+        let start = fields.next().and_then(hexadecimal);
+        let (Some(start), Some(&[kind]), Some(name)) = (start, fields.next(), fields.next()) else { return };
+        visible |= start != 0;
+        let first = wanted.partition_point(|(address, _)| *address < start);
+        // The next address stands for those behind it, until the end.
+        let Some((_, best)) = wanted.get_mut(first) else { return };
+        let is_code = matches!(kind, b't' | b'T' | b'w' | b'W');
+        let binding = match kind {
+            b'w' | b'W' => Binding::Weak,
+            b'a'..=b'z' => Binding::Local,
+            _ => Binding::Global,
+        };
+        let rank = Rank::of(start, binding, name);
+        if best.as_ref().is_none_or(|(known, _)| rank > *known) {
+            *best = Some((rank, is_code.then(|| name.to_vec())));
+        }
+    })?;
+    for index in 1..wanted.len() {
+        if wanted[index].1.is_none() {
+            wanted[index].1 = wanted[index - 1].1.clone();
+        }
+    }
+    let name = |best: &Option<Best>| best.as_ref().and_then(|(_, name)| name.clone());
+    if visible { Ok(in_order(addresses, &wanted, Why::NotFound, name)) } else { Err(Why::Hidden) }
+}
+
+/// Names of the functions at `addresses` in a JIT's map. A line that comes later is of code that came later.
+pub(super) fn perf_map(file: &File, addresses: &[u64]) -> Result<Vec<Result<Vec<u8>, Why>>, Why> {
+    let mut wanted = sorted::<Option<Vec<u8>>>(addresses);
+    let whole = for_each_line(file.take(PERF_MAP_BYTES_MAX), Some(Instant::now() + PERF_MAP), |line| {
+        let mut fields = line.splitn(3, |&byte| byte == b' ');
+        let range = (fields.next().and_then(hexadecimal), fields.next().and_then(hexadecimal));
+        let (Some(start), Some(bytes)) = range else { return };
+        let name = fields.next().unwrap_or_default();
+        let end = start.saturating_add(bytes);
+        let first = wanted.partition_point(|(address, _)| *address < start);
+        for (_, best) in wanted[first..].iter_mut().take_while(|(address, _)| *address < end) {
+            *best = Some(name.to_vec());
+        }
+    })?;
+    let read = file.metadata().is_ok_and(|metadata| metadata.len() <= PERF_MAP_BYTES_MAX);
+    let missing = if whole == Whole::Yes && read { Why::NotFound } else { Why::TooLarge };
+    Ok(in_order(addresses, &wanted, missing, Option::clone))
+}
+
+/// Addresses in order, each once, with nothing known of them.
+fn sorted<T: Default>(addresses: &[u64]) -> Vec<(u64, T)> {
+    let mut sorted: Vec<u64> = addresses.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    sorted.into_iter().map(|address| (address, T::default())).collect()
+}
+
+/// What is known of every address, in the order in which they were asked for.
+fn in_order<T>(
+    addresses: &[u64],
+    sorted: &[(u64, T)],
+    missing: Why,
+    name: impl Fn(&T) -> Option<Vec<u8>>,
+) -> Vec<Result<Vec<u8>, Why>> {
+    let find = |address: &u64| {
+        let index = sorted.binary_search_by_key(address, |(address, _)| *address).ok()?;
+        name(&sorted[index].1)
+    };
+    addresses.iter().map(|address| find(address).ok_or(missing)).collect()
+}
+
+/// A number in hexadecimal, which the JVM writes with `0x`.
+fn hexadecimal(digits: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(digits).ok()?;
+    u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}
+
+/// The best symbol that an address has so far, and its name if it stands for code.
+type Best = (Rank, Option<Vec<u8>>);
+
+/// Was all of a list read?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whole {
+    Yes,
+    No,
+}
+
+/// Calls `each` with every line that is read until `deadline`; only with the beginning of a long one.
+fn for_each_line(
+    mut file: impl Read,
+    deadline: Option<Instant>,
+    mut each: impl FnMut(&[u8]),
+) -> Result<Whole, Why> {
+    let mut room = vec![0; PIECE_BYTES + LINE_BYTES_MAX];
+    let (mut filled, mut skips) = (0, false);
+    loop {
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Ok(Whole::No);
+        }
+        let got = match file.read(&mut room[filled..]) {
+            Ok(got) => got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return Err(Why::Unreadable),
+        };
+        filled += got;
+        let mut begin = 0;
+        while let Some(length) = room[begin..filled].iter().position(|&byte| byte == b'\n') {
+            if !std::mem::take(&mut skips) {
+                each(&room[begin..begin + length]);
+            }
+            begin += length + 1;
+        }
+        let rest = filled - begin;
+        if got == 0 || rest > LINE_BYTES_MAX {
+            if rest > 0 && !skips {
+                each(&room[begin..begin + rest.min(LINE_BYTES_MAX)]);
+            }
+            if got == 0 {
+                return Ok(Whole::Yes);
+            }
+            (filled, skips) = (0, true);
+            continue;
+        }
+        room.copy_within(begin..filled, 0);
+        filled = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, io::Write as _};
+
+    use super::{LINE_BYTES_MAX, PIECE_BYTES, Whole, Why, for_each_line, kernel, perf_map};
+
+    fn named(name: &str) -> Result<Vec<u8>, Why> {
+        Ok(name.as_bytes().to_vec())
+    }
+
+    /// A file with this content, which nobody else sees.
+    fn file(content: &[u8]) -> File {
+        let path = std::env::temp_dir().join(format!("pmbpf-map-{}-{:p}", std::process::id(), content));
+        File::create(&path).unwrap().write_all(content).unwrap();
+        let file = File::open(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_kernel_address_is_the_symbol_s_that_began_last() {
+        let list = "ffff00 T first\nffff20 t second\t[module]\nffff40 d data\nffff20 T global\nffff60 t __x\nffff60 t y\n";
+        let found =
+            kernel(list.as_bytes(), &[0xffff24, 0xffff00, 0xffff50, 0xfffe00, 0xffff1f, 0xffff61]).unwrap();
+        let none = || Err(Why::NotFound);
+        let expected = [named("global"), named("first"), none(), none(), named("first"), named("y")];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_list_of_zeros_is_hidden() {
+        let list = "0000000000000000 T first\n0000000000000000 t second\n";
+        assert_eq!(kernel(list.as_bytes(), &[0xffff24]), Err(Why::Hidden));
+    }
+
+    #[test]
+    fn a_perf_map_is_read_with_and_without_0x() {
+        let map =
+            file(b"1000 20 with blanks (int)\n0x0000000000002000 0x20 long Hot.fib(int)\nzz\n1010 8 later\n");
+        let found = perf_map(&map, &[0x1000, 0x2010, 0x1012, 0x1020]).unwrap();
+        let expected =
+            [named("with blanks (int)"), named("long Hot.fib(int)"), named("later"), Err(Why::NotFound)];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn sizes_that_wrap_around_hold_everything_above() {
+        let map = file(b"1000 ffffffffffffffff wide\nffffffffffffffff ffffffffffffffff top\n");
+        assert_eq!(perf_map(&map, &[0xfff, 0x2000]).unwrap(), [Err(Why::NotFound), named("wide")]);
+    }
+
+    #[test]
+    fn lines_of_every_length_come_whole_or_cut_short() {
+        for length in [0, 1, LINE_BYTES_MAX, LINE_BYTES_MAX + 1, PIECE_BYTES, 3 * PIECE_BYTES + 7] {
+            let text = format!("a\n{}\nb\nlast", "x".repeat(length));
+            let mut lines = Vec::new();
+            assert_eq!(
+                for_each_line(text.as_bytes(), None, |line| lines.push(line.to_vec())),
+                Ok(Whole::Yes)
+            );
+            assert_eq!(lines.len(), 4, "{length}");
+            assert!(lines[1].len() == length || length > LINE_BYTES_MAX && !lines[1].is_empty(), "{length}");
+            assert_eq!([&lines[0][..], &lines[2], &lines[3]], [&b"a"[..], b"b", b"last"]);
+        }
+    }
+}

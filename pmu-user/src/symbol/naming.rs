@@ -1,0 +1,150 @@
+//! Looks names up at the end: functions first, of the hottest source first, then lines and inlined calls, until the time is
+//! over. A file that crashes or hangs its reader loses its own names.
+
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    fs::File,
+    time::{Duration, Instant},
+};
+
+use super::{
+    child::{ADDRESSES_MAX, Request, Symbolizer, Why},
+    source::{Image, Kind, Source, shared_debug_file},
+    tracker::Tracker,
+};
+use crate::drain::{At, Code, Name};
+
+/// How long the names of one source may take.
+const SOURCE: Duration = Duration::from_millis(400);
+
+/// Code by offset.
+type Codes = HashMap<u64, Result<Code, Why>>;
+
+impl Tracker {
+    /// Names of everything that was located, as far as they can be had until `deadline`.
+    pub(super) fn name_all(&mut self, deadline: Instant) -> Vec<Name> {
+        let mut numbers: Vec<u32> = (0..self.sources.len() as u32).collect();
+        numbers.retain(|&number| !self.sources[number as usize].wanted.is_empty());
+        numbers.sort_by_key(|&number| Reverse(self.sources[number as usize].wanted.values().sum::<u64>()));
+        for &number in &numbers {
+            self.look_for_perf_map(number);
+        }
+        let mut named: Vec<(u32, Codes)> = Vec::new();
+        for &number in &numbers {
+            named.push((number, functions(&mut self.symbolizer, &self.sources[number as usize], deadline)));
+        }
+        for (number, codes) in &mut named {
+            if let Kind::File(image) = &self.sources[*number as usize].kind {
+                let offsets = hottest_first(&self.sources[*number as usize]);
+                add_lines(&mut self.symbolizer, image, &offsets, codes, deadline);
+            }
+        }
+        let names = named.into_iter().flat_map(|(source, codes)| {
+            codes.into_iter().map(move |(offset, code)| Name {
+                at: At { source, offset },
+                code: code.map_err(|why| why.text().to_owned()),
+            })
+        });
+        let mut names: Vec<Name> = names.collect();
+        names.sort_by_key(|name| (name.at.source, name.at.offset));
+        names
+    }
+}
+
+fn hottest_first(source: &Source) -> Vec<u64> {
+    let mut offsets: Vec<(u64, u64)> =
+        source.wanted.iter().map(|(&offset, &samples)| (samples, offset)).collect();
+    offsets.sort_unstable_by(|a, b| b.cmp(a));
+    offsets.into_iter().map(|(_, offset)| offset).collect()
+}
+
+/// Functions at the wanted offsets of a source.
+fn functions(symbolizer: &mut Symbolizer, source: &Source, deadline: Instant) -> Codes {
+    let offsets = hottest_first(source);
+    let mut ask = |request: fn(Vec<u64>) -> Request, files: &[&File]| {
+        ask_all(symbolizer, request, &offsets, files, deadline)
+    };
+    match &source.kind {
+        Kind::Kernel => match File::open("/proc/kallsyms") {
+            Ok(list) => ask(Request::Kernel, &[&list]),
+            Err(_) => all(&offsets, Why::Hidden),
+        },
+        Kind::Vdso => ask(Request::Vdso, &[]),
+        Kind::PerfMap(map) => match &map.file {
+            Some((file, _)) => ask(Request::PerfMap, &[file]),
+            None => all(&offsets, Why::NoPerfMap),
+        },
+        Kind::File(image) => {
+            let debug = image.debug_file();
+            match &image.file {
+                Ok(file) => ask(Request::Symbols, &with(file, debug.as_ref(), None)),
+                Err(why) => all(&offsets, *why),
+            }
+        }
+    }
+}
+
+/// Adds what DWARF says: lines, inlined calls, and functions that have no symbol.
+fn add_lines(
+    symbolizer: &mut Symbolizer,
+    image: &Image,
+    offsets: &[u64],
+    codes: &mut Codes,
+    deadline: Instant,
+) {
+    let Ok(file) = &image.file else { return };
+    let debug = image.debug_file();
+    let shared = debug.as_ref().and_then(|debug| {
+        let identity = symbolizer.identify(debug, deadline.min(Instant::now() + SOURCE)).ok()?;
+        shared_debug_file(&identity)
+    });
+    let files = with(file, debug.as_ref(), shared.as_ref());
+    for (offset, found) in ask_all(symbolizer, Request::Lines, offsets, &files, deadline) {
+        let (Ok(mut found), Some(known)) = (found, codes.get_mut(&offset)) else { continue };
+        if let Ok(known) = known {
+            // The symbol is what perf shows, and what tells versions of a function apart.
+            found.function.clone_from(&known.function);
+        }
+        if !found.function.is_empty() {
+            *known = Ok(found);
+        }
+    }
+}
+
+/// A request's files. A file that is shared needs the debug file before it.
+fn with<'a>(file: &'a File, debug: Option<&'a File>, shared: Option<&'a File>) -> Vec<&'a File> {
+    [Some(file), debug, debug.and(shared)].into_iter().flatten().collect()
+}
+
+/// Asks for all offsets, the first ones first, in requests of a size that can be answered.
+fn ask_all(
+    symbolizer: &mut Symbolizer,
+    request: fn(Vec<u64>) -> Request,
+    offsets: &[u64],
+    files: &[&File],
+    deadline: Instant,
+) -> Codes {
+    let until = deadline.min(Instant::now() + SOURCE);
+    let mut codes = Codes::new();
+    let mut failed = None;
+    for part in offsets.chunks(ADDRESSES_MAX) {
+        let over = (Instant::now() >= deadline).then_some(Why::NoTime);
+        let found = match failed.or(over) {
+            Some(why) => Err(why),
+            None => symbolizer.names(&request(part.to_vec()), part.len(), files, until),
+        };
+        match found {
+            Ok(found) => codes.extend(part.iter().copied().zip(found)),
+            Err(why) => {
+                failed = Some(if Instant::now() >= deadline { Why::NoTime } else { why });
+                codes.extend(all(part, failed.unwrap_or(why)));
+            }
+        }
+    }
+    codes
+}
+
+fn all(offsets: &[u64], why: Why) -> Codes {
+    offsets.iter().map(|&offset| (offset, Err(why))).collect()
+}

@@ -1,0 +1,105 @@
+//! Opens the files of strangers: regular files only, without waiting, following nothing, in the stranger's view and never in
+//! ours. What cannot be opened so is not opened.
+
+use std::{
+    fs::File,
+    os::fd::{AsFd, AsRawFd as _, OwnedFd},
+    path::Path,
+};
+
+use rustix::{
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2},
+    io::Errno,
+};
+
+/// Opens the file at `path` below a folder, in which absolute links begin again at the folder and none leads out.
+pub(super) fn below(folder: impl AsFd, path: &Path) -> Result<(File, Stat), Errno> {
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let found =
+        openat2(folder, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+    regular(&found)
+}
+
+/// The root folder as a process sees it. Needs the right to trace it (proc_pid_root(5)).
+pub(super) fn root_of(tgid: u32) -> Result<OwnedFd, Errno> {
+    folder(Path::new(&format!("/proc/{tgid}/root")))
+}
+
+/// A folder of this host.
+pub(super) fn folder(path: &Path) -> Result<OwnedFd, Errno> {
+    open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Opens what is mapped in a process between two addresses, whatever its path means by now. Needs CAP_SYS_ADMIN or
+/// CAP_CHECKPOINT_RESTORE (fs/proc/base.c, `proc_map_files_get_link`).
+pub(super) fn mapped(tgid: u32, start: u64, end: u64) -> Result<(File, Stat), Errno> {
+    let link = format!("/proc/{tgid}/map_files/{start:x}-{end:x}");
+    regular(&open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Opens for reading what was only found so far, if it is a regular file. A pipe or a device is never opened.
+fn regular(found: &OwnedFd) -> Result<(File, Stat), Errno> {
+    let status = fstat(found)?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+        return Err(Errno::INVAL);
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(CWD, format!("/proc/self/fd/{}", found.as_raw_fd()), flags, Mode::empty())?;
+    Ok((File::from(file), status))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
+
+    use rustix::io::Errno;
+
+    use super::{below, folder};
+
+    /// A folder of our own that vanishes.
+    struct Scratch(std::path::PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("pmbpf-open-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let scratch = Scratch::new("kinds");
+        fs::write(scratch.0.join("file"), "x").unwrap();
+        assert!(Command::new("mkfifo").arg(scratch.0.join("fifo")).status().unwrap().success());
+        symlink("file", scratch.0.join("link")).unwrap();
+        let open = |name: &str| {
+            below(folder(&scratch.0).unwrap(), Path::new(name)).map(|(_, status)| status.st_size)
+        };
+        assert_eq!(open("file"), Ok(1));
+        for other in ["fifo", "link", "."] {
+            assert_eq!(open(other), Err(Errno::INVAL), "{other}");
+        }
+        assert_eq!(open("none"), Err(Errno::NOENT));
+    }
+
+    #[test]
+    fn no_path_leads_out_of_the_folder() {
+        let scratch = Scratch::new("out");
+        fs::create_dir_all(scratch.0.join("inner")).unwrap();
+        fs::write(scratch.0.join("secret"), "x").unwrap();
+        symlink(scratch.0.join("secret"), scratch.0.join("inner/absolute")).unwrap();
+        symlink("..", scratch.0.join("inner/up")).unwrap();
+        symlink("/proc/self/fd", scratch.0.join("inner/magic")).unwrap();
+        let inner = folder(&scratch.0.join("inner")).unwrap();
+        for path in ["../secret", "up/secret", "absolute", "/../secret", "magic/0"] {
+            assert!(below(&inner, Path::new(path)).is_err(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What names come from: the kernel's list, the vDSO, files that are mapped somewhere, and the maps that JITs write. Files are
+//! kept open, because they may be gone when names are wanted.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    os::fd::OwnedFd,
+    path::{Component, Path, PathBuf},
+};
+
+use super::{
+    child::{Identity, Why},
+    open,
+};
+use crate::untrusted::Untrusted;
+
+/// Where separate debug files lie on this host, which trusts what is there.
+const DEBUG_FOLDER: &str = "/usr/lib/debug";
+
+/// Something that names addresses.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) kind: Kind,
+    /// Samples by offset, of those offsets that are to be named.
+    pub(super) wanted: HashMap<u64, u64>,
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    Kernel,
+    Vdso,
+    File(Image),
+    PerfMap(PerfMap),
+}
+
+/// A mapped file.
+#[derive(Debug)]
+pub(super) struct Image {
+    /// It, or why it is not open.
+    pub(super) file: Result<File, Why>,
+    pub(super) identity: Identity,
+    /// Its debug file, if it lies beside it.
+    pub(super) debug: Option<File>,
+}
+
+impl Image {
+    /// Build id in hexadecimal.
+    pub(super) fn build_id(&self) -> Option<String> {
+        self.identity.build_id.as_deref().map(hexadecimal)
+    }
+
+    /// Its debug file: of this host by build id, else what lies beside it.
+    pub(super) fn debug_file(&self) -> Option<File> {
+        let own = self.identity.build_id.as_deref().and_then(debug_by_build_id);
+        own.or_else(|| self.debug.as_ref()?.try_clone().ok())
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Where the debug file with a build id lies below a folder of debug files.
+pub(super) fn by_build_id(build_id: &[u8]) -> Option<PathBuf> {
+    let (first, rest) = build_id.split_first().filter(|(_, rest)| !rest.is_empty())?;
+    Some(PathBuf::from(format!(".build-id/{first:02x}/{}.debug", hexadecimal(rest))))
+}
+
+fn debug_by_build_id(build_id: &[u8]) -> Option<File> {
+    of_this_host(&by_build_id(build_id)?)
+}
+
+/// The file that debug files share (`.gnu_debugaltlink`), which only this host's own debug files may name.
+pub(super) fn shared_debug_file(identity: &Identity) -> Option<File> {
+    let link = Untrusted::new(identity.shared_link.as_deref()?).to_path();
+    // As dwz(1) links them: a path below the folder, or one that leads up to `.dwz`.
+    let mut parts = link.components().skip_while(|part| part.as_os_str() != ".dwz");
+    let inner: PathBuf = parts.by_ref().filter(|part| matches!(part, Component::Normal(_))).collect();
+    if inner.as_os_str().is_empty() { None } else { of_this_host(&inner) }
+}
+
+fn of_this_host(path: &Path) -> Option<File> {
+    // Distributions link by build id: links below the folder are followed.
+    let found = Path::new(DEBUG_FOLDER).join(path).canonicalize().ok()?;
+    let inner = found.strip_prefix(DEBUG_FOLDER).ok()?;
+    open::below(open::folder(Path::new(DEBUG_FOLDER)).ok()?, inner).ok().map(|(file, _)| file)
+}
+
+/// The debug file that a binary at `path` names, in the view of its process: beside it or in `.debug` there.
+pub(super) fn debug_beside(root: &OwnedFd, path: &Path, link: &[u8]) -> Option<File> {
+    let link = Untrusted::new(link).to_path();
+    // A name, not a path: it leads nowhere else.
+    let mut parts = link.components();
+    let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else { return None };
+    let folder = path.parent()?;
+    let candidates = [folder.join(name), folder.join(".debug").join(name)];
+    // A binary may name itself.
+    candidates
+        .iter()
+        .filter(|file| *file != path)
+        .find_map(|file| open::below(root, file).ok())
+        .map(|(file, _)| file)
+}
+
+/// The map of a process whose code is in no file, which it writes itself (`/tmp/perf-PID.map`).
+#[derive(Debug)]
+pub(super) struct PerfMap {
+    pub(super) tgid: u32,
+    /// The file as it was last found, with its inode, if it was.
+    pub(super) file: Option<(File, u64)>,
+}
+
+impl PerfMap {
+    /// Looks for the file of a live process: it must be a regular file of the process's user, or of root.
+    pub(super) fn find(tgid: u32) -> Option<(File, u64)> {
+        let status = std::fs::read_to_string(format!("/proc/{tgid}/status")).ok()?;
+        let field =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::split_whitespace);
+        // The process calls itself as its own namespace does, and is who acts.
+        let inner: u32 = field("NStgid:")?.next_back()?.parse().ok()?;
+        let user: u32 = field("Uid:")?.nth(1)?.parse().ok()?;
+        let root = open::root_of(tgid).ok()?;
+        let (file, status) = open::below(root, Path::new(&format!("tmp/perf-{inner}.map"))).ok()?;
+        (status.st_uid == user || status.st_uid == 0).then_some((file, status.st_ino))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::{by_build_id, debug_beside};
+    use crate::symbol::open::folder;
+
+    #[test]
+    fn a_debug_file_is_found_by_build_id() {
+        let path = by_build_id(&[0xab, 0xcd, 0x01]).unwrap();
+        assert_eq!(path, Path::new(".build-id/ab/cd01.debug"));
+        assert_eq!(by_build_id(&[0xab]), None);
+    }
+
+    #[test]
+    fn a_debug_link_is_a_name_and_no_path() {
+        let scratch = std::env::temp_dir().join(format!("pmbpf-link-{}", std::process::id()));
+        fs::create_dir_all(scratch.join("bin/.debug")).unwrap();
+        fs::write(scratch.join("secret"), "x").unwrap();
+        fs::write(scratch.join("bin/.debug/app.debug"), "x").unwrap();
+        let root = folder(&scratch).unwrap();
+        let find = |link: &[u8]| debug_beside(&root, Path::new("/bin/app"), link).is_some();
+        assert!(find(b"app.debug"));
+        for link in [&b"../secret"[..], b"/secret", b"..", b"", b"none"] {
+            assert!(!find(link), "{link:?}");
+        }
+        fs::remove_dir_all(&scratch).unwrap();
+    }
+}

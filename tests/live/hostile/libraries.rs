@@ -1,0 +1,124 @@
+//! Shared libraries that are made to harm whoever reads them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use object::{Object as _, ObjectSection as _};
+
+/// Bytes of a compressed section's header (elf(5), `Elf64_Chdr`).
+const COMPRESSION_HEADER_BYTES: usize = 24;
+
+/// A library with `hot`, in a folder that everybody can read.
+pub(super) fn library(folder: &Path, options: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads/hot.c");
+    let library = folder.join("libhot.so");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-g", "-shared", "-fPIC", "-o"]).arg(&library).arg(source).args(options);
+    assert!(compiler.status().unwrap().success());
+    library
+}
+
+/// The same, which says that its debug information lies in `link`.
+pub(super) fn linked(folder: &Path, link: &str) -> PathBuf {
+    let library = library(folder, &["-g0"]);
+    let mut section = link.as_bytes().to_vec();
+    section.resize(section.len() / 4 * 4 + 4, 0);
+    section.extend(0x1234_5678_u32.to_le_bytes());
+    add_section(&library, ".gnu_debuglink", &section);
+    library
+}
+
+/// The same, whose compressed section claims to be as large as can be said.
+pub(super) fn claiming(folder: &Path) -> PathBuf {
+    let library = library(folder, &["-gz=zlib"]);
+    patch(&library, |bytes, file| {
+        for section in file.sections() {
+            let (start, _) = section.file_range().unwrap_or_default();
+            if section.name().is_ok_and(|name| name.starts_with(".debug")) && is_compressed(&section) {
+                let size = start as usize + 8;
+                bytes[size..size + 8].copy_from_slice(&(1_u64 << 60).to_le_bytes());
+            }
+        }
+    });
+    library
+}
+
+/// The same, with four megabytes that become four gigabytes of debug information.
+pub(super) fn bomb(folder: &Path) -> PathBuf {
+    const BYTES: u64 = 4 << 30;
+    let library = library(folder, &["-g0"]);
+    let mut packed = Vec::new();
+    for word in [1_u32, 0] {
+        packed.extend(word.to_le_bytes());
+    }
+    for word in [BYTES, 1] {
+        packed.extend(word.to_le_bytes());
+    }
+    assert_eq!(packed.len(), COMPRESSION_HEADER_BYTES);
+    let script = format!(
+        "import sys,zlib\nz=zlib.compressobj(9)\nfor _ in range({}):sys.stdout.buffer.write(z.compress(bytes(1<<24)))\nsys.stdout.buffer.write(z.flush())",
+        BYTES >> 24
+    );
+    let zeros = Command::new("python3").args(["-c", &script]).output().unwrap();
+    assert!(zeros.status.success());
+    packed.extend(zeros.stdout);
+    add_section(&library, ".debug_info", &packed);
+    add_section(&library, ".debug_abbrev", b"\x01\x11\0\0\0\0");
+    mark_compressed(&library, ".debug_info");
+    library
+}
+
+/// The same, with a row of its line table that is of a file which does not exist.
+pub(super) fn misnumbered(folder: &Path) -> PathBuf {
+    // `DW_LNS_set_file` (DWARF 5, 6.2.5.2), with the one other file.
+    const SET_FILE: u8 = 4;
+    let library = library(folder, &["-gdwarf-4", "-gz=none"]);
+    patch(&library, |bytes, file| {
+        let section = file.section_by_name(".debug_line").expect("it has lines");
+        let (start, length) = section.file_range().unwrap_or_default();
+        let lines = &mut bytes[start as usize..(start + length) as usize];
+        let header = u32::from_le_bytes([lines[6], lines[7], lines[8], lines[9]]) as usize;
+        let program = &mut lines[10 + header..];
+        let places: Vec<usize> =
+            (1..program.len() - 1).filter(|&at| program[at] == SET_FILE && program[at + 1] <= 2).collect();
+        assert!(!places.is_empty(), "no line is of another file");
+        places.into_iter().for_each(|at| program[at + 1] = 99);
+    });
+    library
+}
+
+fn is_compressed(section: &object::Section<'_, '_>) -> bool {
+    section.compressed_data().is_ok_and(|data| data.format != object::CompressionFormat::None)
+}
+
+fn add_section(library: &Path, name: &str, content: &[u8]) {
+    let file = library.with_extension("section");
+    fs::write(&file, content).unwrap();
+    let section = format!("{name}={}", file.display());
+    assert!(
+        Command::new("objcopy").args(["--add-section", &section]).arg(library).status().unwrap().success()
+    );
+    fs::remove_file(file).unwrap();
+}
+
+/// Sets `SHF_COMPRESSED` of a section.
+fn mark_compressed(library: &Path, name: &str) {
+    const FLAGS: usize = 8;
+    let mut bytes = fs::read(library).unwrap();
+    let index = object::File::parse(&*bytes).unwrap().section_by_name(name).unwrap().index().0;
+    let headers = u64::from_le_bytes(bytes[0x28..0x30].try_into().unwrap()) as usize;
+    let header_bytes = usize::from(u16::from_le_bytes(bytes[0x3a..0x3c].try_into().unwrap()));
+    bytes[headers + index * header_bytes + FLAGS + 1] |= 0x8;
+    fs::write(library, bytes).unwrap();
+}
+
+fn patch(library: &Path, change: impl FnOnce(&mut [u8], &object::File<'_>)) {
+    let whole = fs::read(library).unwrap();
+    let mut bytes = whole.clone();
+    change(&mut bytes, &object::File::parse(&*whole).unwrap());
+    assert_ne!(bytes, whole, "nothing was changed");
+    fs::write(library, bytes).unwrap();
+}

@@ -1,0 +1,107 @@
+//! What pmbpf may do while it counts: no more than it needs, in every thread and in the process that reads strangers' files.
+
+use std::{collections::BTreeMap, fs, process::Stdio};
+
+use crate::{
+    support::{Rows, Running, Started, output, pmbpf, signal, text, wait_until},
+    workloads::workload,
+};
+
+/// Capabilities by their numbers (include/uapi/linux/capability.h).
+fn capabilities(numbers: &[u32]) -> u64 {
+    numbers.iter().map(|number| 1 << number).sum()
+}
+
+const DAC_READ_SEARCH: u32 = 2;
+const SYS_PTRACE: u32 = 19;
+const SYSLOG: u32 = 34;
+const PERFMON: u32 = 38;
+const BPF: u32 = 39;
+const CHECKPOINT_RESTORE: u32 = 40;
+
+/// Fields of a status file (proc_pid_status(5)).
+fn status(path: &str) -> BTreeMap<String, String> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let fields = text.lines().filter_map(|line| line.split_once(':'));
+    fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
+}
+
+fn held(status: &BTreeMap<String, String>) -> u64 {
+    assert_eq!(status["CapEff"], status["CapPrm"]);
+    u64::from_str_radix(&status["CapPrm"], 16).unwrap()
+}
+
+#[test]
+fn while_it_counts_no_thread_holds_more_than_it_needs() {
+    let _busy = Started::new(&format!("exec {} 60", workload("spin", &["-g"])));
+    let running = Running::start(&["-F", "499"]);
+    let tasks = format!("/proc/{}/task", running.pid());
+    let threads = || -> Vec<BTreeMap<String, String>> {
+        let tasks = fs::read_dir(&tasks).unwrap().flatten();
+        tasks.map(|task| status(task.path().join("status").to_str().unwrap())).collect()
+    };
+    wait_until("files are opened", || threads().iter().any(|thread| thread["Name"] == "pmbpf-open"));
+    let names = capabilities(&[DAC_READ_SEARCH, SYS_PTRACE, SYSLOG, CHECKPOINT_RESTORE]);
+    for thread in threads() {
+        let (expected, filtered) = match thread["Name"].as_str() {
+            "pmbpf" => (capabilities(&[BPF, PERFMON]), "2"),
+            "pmbpf-names" | "pmbpf-open" => (names, "0"),
+            other => panic!("an unknown thread: {other}"),
+        };
+        assert_eq!(held(&thread), expected, "{thread:?}");
+        assert_eq!(
+            (thread["NoNewPrivs"].as_str(), thread["Seccomp"].as_str()),
+            ("1", filtered),
+            "{thread:?}"
+        );
+    }
+    let rows = running.stop();
+    assert!(rows.total("samples") > 0.0);
+}
+
+#[test]
+fn io_holds_no_more_either() {
+    let mut child = pmbpf().args(["io", "--json"]).stdout(Stdio::null()).spawn().unwrap();
+    let path = format!("/proc/{}/status", child.id());
+    wait_until("it counts", || status(&path).get("Seccomp").is_some_and(|mode| mode == "2"));
+    assert_eq!(held(&status(&path)), capabilities(&[BPF, PERFMON]));
+    signal(child.id(), "INT");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn the_process_that_reads_files_has_no_right_at_all() {
+    let _busy = Started::new(&format!("exec {} 60", workload("spin", &["-g"])));
+    let running = Running::start(&["-F", "499"]);
+    let children = || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap().flatten();
+        let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        lists.collect::<String>().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    wait_until("it has begun", || {
+        children()
+            .iter()
+            .any(|pid| status(&format!("/proc/{pid}/status")).get("Seccomp").is_some_and(|mode| mode == "2"))
+    });
+    for pid in children() {
+        let status = status(&format!("/proc/{pid}/status"));
+        assert_eq!((held(&status), status["NoNewPrivs"].as_str()), (0, "1"), "{status:?}");
+        assert!(
+            status["CapInh"].trim_start_matches('0').is_empty()
+                && status["CapAmb"].trim_start_matches('0').is_empty()
+        );
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        let data = limits.lines().find(|line| line.starts_with("Max data size")).unwrap();
+        assert!(data.contains(&(160_u64 << 20).to_string()), "{data}");
+    }
+    drop(running);
+}
+
+#[test]
+fn a_command_keeps_every_right() {
+    let script = "grep -E 'CapEff|NoNewPrivs|^Seccomp:' /proc/self/status";
+    let ours = std::process::Command::new("sh").args(["-c", script]).output().unwrap();
+    let command = output(&["--", "sh", "-c", script]);
+    assert_eq!(text(&command.stdout), text(&ours.stdout));
+    assert!(!Rows::parse(&command.stderr).0.is_empty());
+}
