@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    support::{Rows, in_guest, output, skipped, text},
+    support::{Rows, Started, in_guest, output, pmbpf, skipped, text},
     workloads::workload,
 };
 
@@ -145,4 +145,37 @@ fn nothing_masked_is_not_zero_but_at_most_so_much() {
         .expect("a row for the target");
     assert!(row["high"].as_f64() > Some(0.0), "{row}");
     assert!(row["coverage"].as_f64() > Some(0.0), "{row}");
+}
+
+#[test]
+fn what_others_mask_is_not_the_targets_blind_time() {
+    if in_guest() {
+        return skipped(STOLEN);
+    }
+    let masked = workload("masked", &[]);
+    let _others = Started::new(&format!("exec {masked} epoll 10000 100000 1"));
+    let spin = workload("spin", &["-g"]);
+    let output = output(&["-o", "-", "--", "taskset", "-c", "0", &spin, "1.5"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = Rows::parse(&output.stdout);
+    let blind = &rows.summary()["blind"];
+    assert_eq!(blind["of"], "machine");
+    let (whole, target) = (&blind["late_ticks"]["masked"], &blind["target"]["late_ticks"]);
+    assert!(whole.as_u64().unwrap() >= 10 + 2 * target.as_u64().unwrap(), "{blind}");
+    let owned = |gap: &Value| !gap["owner"].is_null();
+    let gaps: Vec<&Value> = rows.of_kind("gap").collect();
+    let of_others = gaps.iter().filter(|gap| gap["comm"] == "masked").count();
+    assert!(of_others > 0 && !gaps.iter().any(|gap| gap["comm"] == "masked" && owned(gap)), "{of_others}");
+    assert!(gaps.is_sorted_by_key(|gap| !owned(gap)), "the target's come first");
+}
+
+#[test]
+fn the_text_shows_the_targets_blind_time_and_names_the_machines() {
+    let spin = workload("spin", &["-g"]);
+    let output = pmbpf().args(["run", "-o", "-", "--", &spin, "0.3"]).output().unwrap();
+    let shown = text(&output.stdout);
+    let line = |begins: &str| shown.lines().any(|line| line.trim_start().starts_with(begins));
+    assert!(line("machine   masked") && line("machine   stolen"), "{shown}");
+    assert!(shown.contains("of its CPU time") && shown.contains("hit the target, of "), "{shown}");
+    assert!(!shown.contains(" idle\n"), "an idle CPU is not the target's: {shown}");
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    support::{Rows, in_guest, output, text},
+    support::{Rows, Started, in_guest, output, text},
     workloads::workload,
 };
 
@@ -49,6 +49,23 @@ fn what_a_counter_counted_says_how_many_samples_were_due() {
     assert!(expected >= 200.0 * 6.4, "{quality}");
     assert!(seen >= expected * 0.95 && seen <= expected + 4.0, "{quality}");
     assert_eq!(quality["running"], 1.0, "a software event never takes turns: {quality}");
+}
+
+#[test]
+fn a_targets_samples_are_held_against_its_own_counts() {
+    // Others switch too, and this kernel does not deliver all of their samples: that is no fault of the target's.
+    let forks = workload("forks", &[]);
+    let _others = Started::new(&format!("exec {forks} 1000000"));
+    let rows = Rows::parse(&output(&["-e", "context-switches", "-c", "1", "--", &forks, "300"]).stderr);
+    let quality = &rows.summary()["quality"];
+    let (target, machine) = (&quality["target"]["samples"][0], &quality["events"][0]);
+    let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
+    let switches = rows.total("context_switches");
+    assert!((number(target, "expected") - switches).abs() < 0.5, "{target} of {switches}");
+    assert!((number(target, "seen") - rows.total("samples")).abs() < 0.5, "{target}");
+    // A switch that this kernel tells nobody of has no sample either.
+    assert!(number(target, "coverage") > 0.95 && number(target, "seen") <= switches + 2.0, "{target}");
+    assert!(number(machine, "expected") > 1.1 * switches, "{machine} of {switches}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub(super) enum Gate {
     Lost,
     /// Something cannot be measured here.
     Unsupported,
-    /// A larger share of the watched time was blind.
+    /// A larger share of the CPU time was blind: of the target's, or of length times CPUs where everything is the target.
     BlindAbove(f64),
     /// A smaller share of the expected samples came.
     SamplesBelow(f64),
@@ -71,17 +71,12 @@ fn failed(gate: &Gate, header: &Header, report: &Report) -> Option<String> {
         Gate::Unsupported => {
             header.missing.first().map(|absent| format!("{} is not available here", absent.what))
         }
-        Gate::BlindAbove(limit) => {
-            let watched = report.length_ns as f64 * report.quality.ticks.coverage;
-            let share = report.blind.masked.known().map(|known| known.estimate / watched.max(1.0));
-            match share {
-                None => Some("blind time is not known".to_owned()),
-                Some(share) => (share > *limit).then(|| format!("{} of the time was blind", percent(share))),
-            }
-        }
+        Gate::BlindAbove(limit) => match report.blind.masked().share() {
+            None => Some("blind time is not known".to_owned()),
+            Some(share) => (share > *limit).then(|| format!("{} of the time was blind", percent(share))),
+        },
         Gate::SamplesBelow(limit) => {
-            let coverages = report.quality.samples.iter().map(|samples| samples.coverage);
-            let coverage = coverages.min_by(f64::total_cmp).unwrap_or(0.0);
+            let coverage = report.quality.sample_coverages().min_by(f64::total_cmp).unwrap_or(0.0);
             (coverage < *limit).then(|| format!("only {} of the samples came", percent(coverage)))
         }
     }
@@ -93,8 +88,34 @@ fn losses(lost: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gate, check_io, check_io_gates};
-    use crate::{drain::Cost, metric::io::IoReport};
+    use super::{Gate, check, check_io, check_io_gates};
+    use crate::{
+        drain::Cost,
+        metric::{Report, io::IoReport, testing::with_late_ticks},
+        plan::Target,
+    };
+
+    #[test]
+    fn blind_time_is_a_share_of_all_cpus_that_were_counted() {
+        // 50 late ticks of 4 ms on each CPU in 2 s: 10 %, however many CPUs there are.
+        for cpus in [1, 2, 64] {
+            let (header, ledger, interval) = with_late_ticks(Target::System, cpus, 50);
+            let report = Report::new(&header, &ledger, &interval, None);
+            let fails = |limit| check(&[Gate::BlindAbove(limit)], &header, &report).is_err();
+            assert!(fails(0.0999) && !fails(0.1001), "{cpus} CPUs: {:?}", report.blind.machine);
+        }
+    }
+
+    #[test]
+    fn a_targets_blind_time_is_a_share_of_its_own_cpu_time() {
+        for cpus in [1, 2, 64] {
+            // The target ran for half of the time on each of them, and was blind for a tenth of that.
+            let (header, ledger, interval) = with_late_ticks(Target::Processes(vec![7]), cpus, 50);
+            let report = Report::new(&header, &ledger, &interval, None);
+            let fails = |limit| check(&[Gate::BlindAbove(limit)], &header, &report).is_err();
+            assert!(fails(0.0999) && !fails(0.1001), "{cpus} CPUs: {:?}", report.blind.target);
+        }
+    }
 
     #[test]
     fn losses_of_io_fail_where_that_was_asked_for() {

@@ -12,9 +12,10 @@ use super::{
 use crate::{
     drain::{Header, Owner},
     model::{
-        Interval, Ledger,
+        Counts, Interval, Ledger,
         gap::{Gap, interrupted, is_entry, join},
     },
+    plan::Target,
     untrusted::Untrusted,
 };
 
@@ -44,21 +45,54 @@ impl BlindClass {
     }
 }
 
-/// Blind time of the CPUs that were counted.
+/// Time with interrupts masked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Masked {
+    /// That time, in ns.
+    pub time: Value,
+    /// Late ticks that it is estimated from.
+    pub late_ticks: u64,
+    /// CPU time in which it could have been, in ns: length times CPUs, or what a target ran.
+    pub of_ns: u64,
+}
+
+impl Masked {
+    /// Share of that CPU time (0 to 1), `None` where blind time is not known. The one definition for every output and every gate.
+    #[must_use]
+    pub fn share(&self) -> Option<f64> {
+        self.time.known().map(|known| if self.of_ns == 0 { 0.0 } else { known.estimate / self.of_ns as f64 })
+    }
+}
+
+/// Blind time of the target and of the CPUs that were counted.
 #[derive(Clone, Debug)]
 pub struct Blind {
-    /// Time with interrupts masked, in ns.
-    pub masked: Value,
-    /// Time that the hypervisor took, as far as ticks were late for it, in ns.
+    /// The target's; `None` where everything on the CPUs is the target.
+    pub target: Option<Masked>,
+    /// That of all CPUs that were counted, whoever ran.
+    pub machine: Masked,
+    /// Time that the hypervisor took from those CPUs, as far as ticks were late for it, in ns.
     pub stolen: Value,
-    /// Late ticks: masked, stolen, idle.
-    pub late_ticks: [u64; 3],
+    /// Late ticks on those CPUs that the hypervisor explains.
+    pub stolen_ticks: u64,
+    /// Late ticks on those CPUs while they were idle.
+    pub idle_ticks: u64,
     /// A tick this late counts, in ns: shorter spans are not seen.
     pub late_min_ns: u64,
     /// A gap this long is listed, in ns.
     pub gap_min_ns: u64,
-    /// Gaps, longest first, idle ones excepted.
+    /// Gaps while the target ran, longest first, idle ones excepted.
     pub gaps: Vec<GapReport>,
+    /// Those while others ran, longest first; none where everything is the target.
+    pub others_gaps: Vec<GapReport>,
+}
+
+impl Blind {
+    /// Blind time of what was asked for.
+    #[must_use]
+    pub fn masked(&self) -> &Masked {
+        self.target.as_ref().unwrap_or(&self.machine)
+    }
 }
 
 /// One gap.
@@ -93,22 +127,41 @@ pub(super) fn time(quality: &Quality, late_ticks: u64, blind_ticks: u64) -> Valu
     })
 }
 
-pub(super) fn blind(header: &Header, ledger: &Ledger, interval: &Interval, quality: &Quality) -> Blind {
+/// Blind time in an interval in which the target did `total`.
+pub(super) fn blind(
+    header: &Header,
+    ledger: &Ledger,
+    interval: &Interval,
+    quality: &Quality,
+    total: &Counts,
+) -> Blind {
     let cpus = interval.all_cpus();
     let of = |class: usize| time(quality, cpus.late_ticks[class], cpus.blind_ticks[class]);
-    let gaps = join(&interval.gaps).into_iter().filter(|gap| gap.row.class as usize != IDLE);
-    let stolen = if header.knows_steal {
-        of(STOLEN)
-    } else {
-        Value::Missing("this kernel does not account stolen time".to_owned())
-    };
+    let all = join(&interval.gaps).into_iter().filter(|gap| gap.row.class as usize != IDLE);
+    let is_targets = |gap: &Gap| header.plan.target == Target::System || gap.owner.is_some();
+    let (gaps, others): (Vec<Gap>, Vec<Gap>) = all.partition(is_targets);
+    let describe = |gaps: Vec<Gap>| gaps.into_iter().map(|gap| describe(ledger, gap)).collect();
     Blind {
-        masked: of(MASKED),
-        stolen,
-        late_ticks: [cpus.late_ticks[MASKED], cpus.late_ticks[STOLEN], cpus.late_ticks[IDLE]],
+        target: (header.plan.target != Target::System).then(|| Masked {
+            time: time(quality, total.late_ticks, total.blind_ticks),
+            late_ticks: total.late_ticks,
+            of_ns: total.cpu_time_ns,
+        }),
+        machine: Masked {
+            time: of(MASKED),
+            late_ticks: cpus.late_ticks[MASKED],
+            of_ns: interval.capacity_ns(),
+        },
+        stolen: match header.knows_steal {
+            true => of(STOLEN),
+            false => Value::Missing("this kernel does not account stolen time".to_owned()),
+        },
+        stolen_ticks: cpus.late_ticks[STOLEN],
+        idle_ticks: cpus.late_ticks[IDLE],
         late_min_ns: header.plan.late_min_ns,
         gap_min_ns: header.plan.gap_min_ns,
-        gaps: gaps.map(|gap| describe(ledger, gap)).collect(),
+        gaps: describe(gaps),
+        others_gaps: describe(others),
     }
 }
 

@@ -15,18 +15,22 @@ mod quality;
 mod ratio;
 pub mod repeat;
 pub mod stat;
+mod target;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod topdown;
 pub mod value;
 mod waits;
 
 use self::topdown::{Prepared, TopDown};
 pub use self::{
-    blind::{Blind, BlindClass, GapReport},
+    blind::{Blind, BlindClass, GapReport, Masked},
     cost::{CostReport, ProgramCost},
     hot::{Frame, HotEvent, HotFunction, HotStack},
     owners::{OwnerReport, Who},
     quality::{Books, Quality, SampleQuality, TickQuality},
     ratio::{EventReport, RatioReport},
+    target::{TargetQuality, TargetSamples},
     waits::Waits,
 };
 use crate::{
@@ -63,20 +67,21 @@ impl Report {
     /// Computes the report of `interval`. Pure. `prepared` is the CPU model of the plan.
     #[must_use]
     pub fn new(header: &Header, ledger: &Ledger, interval: &Interval, prepared: Option<&Prepared>) -> Self {
-        let quality = quality::quality(header, interval);
+        let total = interval.all_owners();
+        let quality = quality::quality(header, interval, &total);
         let scale = ratio::Scale::new(header, interval, &quality);
         let context = owners::Context { header, ledger, interval, quality: &quality, scale: &scale };
-        let (total, owners) = owners::owners(&context);
+        let (whole, owners) = owners::owners(&context, &total);
         let why = || header.plan.no_metrics.clone().unwrap_or_else(|| "they were not asked for".to_owned());
         Self {
             topdown: prepared.map(|prepared| prepared.topdown(header, ledger, interval)).ok_or_else(why),
             from_ns: interval.from_ns,
             length_ns: interval.length_ns(),
-            total,
+            total: whole,
             owners,
             hot: hot::functions(ledger, interval, &scale),
             stacks: hot::stacks(ledger, interval),
-            blind: blind::blind(header, ledger, interval, &quality),
+            blind: blind::blind(header, ledger, interval, &quality, &total),
             cost: cost::cost(ledger, interval),
             quality,
         }

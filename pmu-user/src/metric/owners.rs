@@ -65,10 +65,8 @@ pub(super) struct Context<'a> {
     pub(super) scale: &'a Scale,
 }
 
-/// The target's metrics, and every owner's, most CPU time first.
-pub(super) fn owners(context: &Context<'_>) -> (OwnerReport, Vec<OwnerReport>) {
-    let mut total = Counts::default();
-    context.interval.owners.values().for_each(|counts| total.merge(counts));
+/// The metrics of the target, which did `total`, and every owner's, most CPU time first.
+pub(super) fn owners(context: &Context<'_>, total: &Counts) -> (OwnerReport, Vec<OwnerReport>) {
     let by_owner = match context.header.plan.by {
         By::Process => context.interval.owners.clone(),
         By::Cgroup => with_subtrees(context),
@@ -87,7 +85,7 @@ pub(super) fn owners(context: &Context<'_>) -> (OwnerReport, Vec<OwnerReport>) {
         let weight = (owner.weight(&metric::CPU_TIME), owner.weight(&metric::CONTEXT_SWITCHES));
         (std::cmp::Reverse(weight), owner.who.clone())
     });
-    (report(context, Who::Target, false, &total), owners)
+    (report(context, Who::Target, false, total), owners)
 }
 
 /// The kernel counts for the leaf; a cgroup's number is its subtree's, as in its `cpu.stat`.
@@ -175,8 +173,8 @@ fn report(context: &Context<'_>, who: Who, ended: bool, counts: &Counts) -> Owne
     let coverage = context.quality.switch_coverage;
     let counted = |count| Value::counted(count, coverage);
     let first = counts.event(0);
-    let samples = |count| match context.quality.samples.first() {
-        Some(samples) => Value::counted(count, samples.coverage),
+    let samples = |count| match context.quality.sample_coverages().next() {
+        Some(coverage) => Value::counted(count, coverage),
         None => Value::Missing("sampling is off".to_owned()),
     };
     let waits = Waits::of(counts, coverage).ok_or_else(|| "no task had to get a CPU".to_owned());

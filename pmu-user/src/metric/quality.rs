@@ -1,19 +1,24 @@
 //! How complete the numbers are: events that are missing, samples that never came, records that were lost.
+//!
+//! Programs see what all of a CPU's tasks do, so these are the machine's numbers; the target's own are in [`TargetQuality`].
 
 use std::collections::BTreeMap;
 
 use pmu_common::loss;
 
+use super::target::{self, TargetQuality};
 use crate::{
     drain::Header,
     machine::cpu::Times,
-    model::{CpuCounts, Interval, Ran},
+    model::{Counts, CpuCounts, Interval, Ran},
     plan::{Sampling, Target},
 };
 
-/// How complete the numbers are.
+/// How complete the numbers are. All but `target` is of the CPUs that were counted, whoever ran.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quality {
+    /// The target's own; `None` where everything on the CPUs is the target.
+    pub target: Option<TargetQuality>,
     /// Switch events seen.
     pub switches: u64,
     /// Switch events that never arrived. Counts catch up at the task's next one.
@@ -28,6 +33,16 @@ pub struct Quality {
     pub losses: BTreeMap<String, u64>,
     /// Where the time of all CPUs went, if everything was counted and this is a whole run.
     pub books: Option<Books>,
+}
+
+impl Quality {
+    /// Share of the samples that should have come and did (0 to 1), by event: of the target's, where they are told apart.
+    pub fn sample_coverages(&self) -> impl Iterator<Item = f64> + '_ {
+        self.samples.iter().enumerate().map(|(event, samples)| {
+            let targets = self.target.as_ref().and_then(|target| target.samples.get(event));
+            targets.and_then(|samples| samples.coverage).unwrap_or(samples.coverage)
+        })
+    }
 }
 
 /// How many samples came, of those that should have.
@@ -80,13 +95,15 @@ pub struct Books {
     pub rest_ns: i64,
 }
 
-pub(super) fn quality(header: &Header, interval: &Interval) -> Quality {
+pub(super) fn quality(header: &Header, interval: &Interval, total: &Counts) -> Quality {
     let cpus = interval.all_cpus();
     let unknown = interval.losses.get(loss::NAMES[loss::TASK_UNKNOWN]).copied().unwrap_or(0);
-    let capacity_ns = interval.length_ns() * interval.cpus.len() as u64;
+    let capacity_ns = interval.capacity_ns();
     let period_ns = header.machine.cpu.tick_ns;
     let watched_ns = cpus.ticks * period_ns;
     Quality {
+        target: (header.plan.target != Target::System)
+            .then(|| target::quality(&header.plan.sampling, period_ns, total)),
         switches: cpus.switches,
         switches_missing: cpus.switches_missing,
         switch_coverage: if cpus.switches == 0 { 1.0 } else { 1.0 - share(unknown, cpus.switches) },

@@ -72,8 +72,8 @@ impl Scale {
         }
         let cpus = interval.all_cpus();
         let worth = |(event, sampling): (usize, &Sampling)| {
-            let came = quality.samples.get(event).map_or(1.0, |samples| samples.coverage);
-            Worth::new(event, sampling, &cpus, came)
+            let came = quality.sample_coverages().nth(event);
+            Worth::new(event, sampling, &cpus, came.unwrap_or(1.0))
         };
         Self { events: sampling.iter().enumerate().map(worth).collect(), pairs: pairs(sampling) }
     }

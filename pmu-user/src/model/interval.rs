@@ -212,11 +212,25 @@ impl Interval {
         self.to_ns - self.from_ns
     }
 
+    /// Time of the CPUs that were counted, in ns: length times CPUs.
+    #[must_use]
+    pub fn capacity_ns(&self) -> u64 {
+        self.length_ns().saturating_mul(self.cpus.len() as u64)
+    }
+
     /// All CPUs together.
     #[must_use]
     pub fn all_cpus(&self) -> CpuCounts {
         let mut sum = CpuCounts::default();
         self.cpus.values().for_each(|cpu| sum.merge(cpu));
+        sum
+    }
+
+    /// All owners together: what the target did.
+    #[must_use]
+    pub fn all_owners(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.owners.values().for_each(|counts| sum.merge(counts));
         sum
     }
 

@@ -54,14 +54,23 @@ pub const CPU_CLOCK: Event = Event { counts: Counts::WallNs, ..software("cpu-clo
 /// What samples where there is a PMU.
 pub const CYCLES: Event = Event { counts: Counts::Cycles, ..hardware("cycles", "cpu-cycles", 0) };
 
+/// Page faults of either kind.
+pub const PAGE_FAULTS: Event = software("page-faults", "faults", 2);
+/// Switches away from a task.
+pub const CONTEXT_SWITCHES: Event = software("context-switches", "cs", 3);
+/// Page faults without I/O.
+pub const MINOR_FAULTS: Event = software("minor-faults", "minor-faults", 5);
+/// Page faults that waited for I/O.
+pub const MAJOR_FAULTS: Event = software("major-faults", "major-faults", 6);
+
 /// Events that can be sampled on by name.
 pub const ALL: [Event; 15] = [
     CPU_CLOCK,
-    software("page-faults", "faults", 2),
-    software("context-switches", "cs", 3),
+    PAGE_FAULTS,
+    CONTEXT_SWITCHES,
     software("cpu-migrations", "migrations", 4),
-    software("minor-faults", "minor-faults", 5),
-    software("major-faults", "major-faults", 6),
+    MINOR_FAULTS,
+    MAJOR_FAULTS,
     software("alignment-faults", "alignment-faults", 7),
     software("emulation-faults", "emulation-faults", 8),
     CYCLES,

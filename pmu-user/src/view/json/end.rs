@@ -7,7 +7,9 @@ use serde_json::{Map, Value as Json, json};
 use super::{super::words, Number, SCHEMA, line, owner};
 use crate::{
     drain::{Ending, Header, Stopped, Workload},
-    metric::{CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, Who, value::Value},
+    metric::{
+        Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, Who, value::Value,
+    },
 };
 
 /// Hot rows and the summary.
@@ -80,13 +82,26 @@ fn summary(into: &mut dyn Write, header: &Header, report: &Report, ending: &Endi
             "schema": SCHEMA, "kind": "summary", "complete": complete, "stopped": stopped(ending.stopped),
             "duration_ns": report.length_ns,
             "losses": quality.losses, "quality": quality_cell(quality, header),
-            "blind": {"masked": known(&report.blind.masked), "stolen": known(&report.blind.stolen),
-                      "late_ticks": {"masked": report.blind.late_ticks[0], "stolen": report.blind.late_ticks[1],
-                                     "idle": report.blind.late_ticks[2]}},
+            "blind": blind_cell(&report.blind),
             "self": self_cell(&report.cost), "workload": ending.workload.map(workload),
             "missing": header.missing,
         }),
     )
+}
+
+/// Blind time of all CPUs that were counted, and the target's where it is not all that ran.
+fn blind_cell(blind: &Blind) -> Json {
+    let target = blind.target.as_ref().map(|masked| {
+        json!({"masked": known(&masked.time), "share": masked.share(), "late_ticks": masked.late_ticks,
+               "of_ns": masked.of_ns})
+    });
+    let machine = &blind.machine;
+    json!({
+        "of": "machine", "masked": known(&machine.time), "share": machine.share(), "of_ns": machine.of_ns,
+        "stolen": known(&blind.stolen),
+        "late_ticks": {"masked": machine.late_ticks, "stolen": blind.stolen_ticks, "idle": blind.idle_ticks},
+        "target": target,
+    })
 }
 
 /// Ratios by name.
@@ -105,8 +120,15 @@ pub(super) fn known(value: &Value) -> Json {
 
 fn quality_cell(quality: &Quality, header: &Header) -> Json {
     let events = header.plan.samples_events();
+    let target = quality.target.as_ref().map(|target| {
+        let samples = target.samples.iter().map(|samples| {
+            json!({"event": samples.event, "expected": samples.expected, "seen": samples.seen,
+                   "coverage": samples.coverage})
+        });
+        json!({"samples": samples.collect::<Vec<_>>()})
+    });
     let mut cell = json!({
-        "switches": quality.switches, "switches_missing": quality.switches_missing,
+        "of": "machine", "target": target, "switches": quality.switches, "switches_missing": quality.switches_missing,
         "switch_coverage": quality.switch_coverage,
         "samples": quality.samples.first().map(|samples| json!({
             "expected": samples.expected, "seen": samples.seen, "idle": samples.idle,

@@ -66,7 +66,7 @@ pub(in crate::view) fn interval(into: &mut dyn Write, report: &Report) -> io::Re
         metrics(into, report, row)?;
     }
     topdown(into, report)?;
-    report.blind.gaps.iter().try_for_each(|gap| gap_row(into, gap))
+    report.blind.gaps.iter().chain(&report.blind.others_gaps).try_for_each(|gap| gap_row(into, gap))
 }
 
 fn metrics(into: &mut dyn Write, report: &Report, row: &OwnerReport) -> io::Result<()> {

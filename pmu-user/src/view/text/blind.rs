@@ -8,7 +8,7 @@ use super::{
     section,
     table::{Align, Table, cut},
 };
-use crate::metric::{Blind, GapReport, Report};
+use crate::metric::{Blind, GapReport, Masked, Report};
 
 /// Stack entries that a gap shows.
 const FRAMES: usize = 5;
@@ -17,44 +17,64 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &Report) -> io:
     let blind: &Blind = &report.blind;
     let note = format!("ticks more than {} late; 95 % interval", duration(blind.late_min_ns as f64));
     section(into, "BLIND TIME", &note)?;
-    let [masked, stolen, idle] = blind.late_ticks;
-    let share = blind.masked.known().map(|known| {
-        let capacity = report.length_ns as f64 * report.quality.ticks.coverage;
-        format!(", {} of the time watched", percent(known.estimate / capacity.max(1.0)))
-    });
-    writeln!(
-        into,
-        "  masked    {} from {masked} late ticks{}",
-        sentence(&blind.masked, duration),
-        share.unwrap_or_default()
-    )?;
-    writeln!(
-        into,
-        "  stolen    {} from {stolen} late ticks; {idle} more came late to an idle CPU",
-        sentence(&blind.stolen, duration)
-    )?;
-    if blind.gaps.is_empty() {
-        return writeln!(into, "  no gap of {} or more", duration(blind.gap_min_ns as f64));
+    match &blind.target {
+        Some(target) => {
+            writeln!(into, "  masked    {} of its CPU time", masked(target))?;
+            writeln!(into, "  machine   masked {} of the CPUs' time, whoever ran", masked(&blind.machine))?;
+        }
+        None => writeln!(into, "  masked    {} of the CPUs' time", masked(&blind.machine))?,
     }
-    let shown = style.rows_max.min(10);
+    let stolen = if blind.target.is_some() { "machine   stolen" } else { "stolen   " };
     writeln!(
         into,
-        "  {COLUMNS}{} gaps of {} or more; the longest{COLUMNS:#}",
-        blind.gaps.len(),
-        duration(blind.gap_min_ns as f64)
+        "  {stolen} {} from {} late ticks; {} more came late to an idle CPU",
+        sentence(&blind.stolen, duration),
+        blind.stolen_ticks,
+        blind.idle_ticks
     )?;
-    use Align::{Left, Right};
-    let columns = [
-        ("late", Right),
-        ("at", Right),
-        ("cpu", Right),
-        ("class", Left),
-        ("ran", Left),
-        ("interrupts came back on in", Left),
-    ];
-    let mut table = Table::new(&columns);
-    blind.gaps.iter().take(shown).for_each(|gap| table.row(row(gap)));
-    table.write(into, COLUMNS)
+    gaps(into, style, blind)
+}
+
+/// How long it was, from how many ticks, and its share.
+fn masked(masked: &Masked) -> String {
+    let share = masked.share().map_or("–".to_owned(), percent);
+    format!("{} from {} late ticks: {share}", sentence(&masked.time, duration), masked.late_ticks)
+}
+
+/// The target's gaps, and how many others had.
+fn gaps(into: &mut dyn Write, style: &Style, blind: &Blind) -> io::Result<()> {
+    let (least, shown) = (duration(blind.gap_min_ns as f64), style.rows_max.min(10));
+    let whose = if blind.target.is_some() { " while the target ran" } else { "" };
+    if blind.gaps.is_empty() {
+        writeln!(into, "  no gap of {least} or more{whose}")?;
+    } else {
+        writeln!(
+            into,
+            "  {COLUMNS}{} gaps of {least} or more{whose}; the longest{COLUMNS:#}",
+            blind.gaps.len()
+        )?;
+        use Align::{Left, Right};
+        let columns = [
+            ("late", Right),
+            ("at", Right),
+            ("cpu", Right),
+            ("class", Left),
+            ("ran", Left),
+            ("interrupts came back on in", Left),
+        ];
+        let mut table = Table::new(&columns);
+        blind.gaps.iter().take(shown).for_each(|gap| table.row(row(gap)));
+        table.write(into, COLUMNS)?;
+    }
+    match blind.others_gaps.first() {
+        Some(longest) => writeln!(
+            into,
+            "  machine   {} gaps while others ran, the longest {}; --json lists them",
+            blind.others_gaps.len(),
+            duration(longest.gap.row.late_ns as f64)
+        ),
+        None => Ok(()),
+    }
 }
 
 fn row(gap: &GapReport) -> Vec<String> {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     drain::Header,
-    metric::{EventReport, Report, SampleQuality, value::Value},
+    metric::{EventReport, Quality, Report, value::Value},
     plan::Sampling,
 };
 
@@ -38,8 +38,8 @@ pub(super) fn write(into: &mut dyn Write, header: &Header, report: &Report) -> i
         ("user", Right),
         ("kernel", Right),
     ]);
-    let rows = events.iter().zip(&header.plan.sampling).zip(&report.quality.samples);
-    rows.for_each(|((event, sampling), quality)| table.row(row(event, sampling, quality)));
+    let rows = events.iter().zip(&header.plan.sampling).enumerate();
+    rows.for_each(|(index, (event, sampling))| table.row(row(event, sampling, &report.quality, index)));
     table.write(into, COLUMNS)?;
     for event in events {
         if let Value::Missing(why) = &event.count {
@@ -55,17 +55,22 @@ pub(super) fn write(into: &mut dyn Write, header: &Header, report: &Report) -> i
     Ok(())
 }
 
-fn row(event: &EventReport, sampling: &Sampling, quality: &SampleQuality) -> Vec<String> {
+fn row(event: &EventReport, sampling: &Sampling, quality: &Quality, index: usize) -> Vec<String> {
     let known = |value: &Value, pick: fn(&crate::metric::value::Known) -> f64| {
         value.known().map_or("–".to_owned(), |known| count(pick(known)))
     };
-    let expected = |expected: u64| percent(quality.seen as f64 / expected as f64);
+    // Those of the row's samples, which are the target's.
+    let (seen, expected) = match &quality.target {
+        Some(target) => (target.samples[index].seen, target.samples[index].expected),
+        None => (quality.samples[index].seen, quality.samples[index].expected),
+    };
+    let share = |expected: u64| percent(seen as f64 / expected as f64);
     vec![
         event.name.clone(),
         sampling.period.to_string(),
         event.samples.to_string(),
-        quality.expected.filter(|&expected| expected > 0).map_or("–".to_owned(), expected),
-        percent(quality.running),
+        expected.filter(|&expected| expected > 0).map_or("–".to_owned(), share),
+        percent(quality.samples[index].running),
         known(&event.count, |known| known.estimate),
         known(&event.count, |known| known.low),
         known(&event.count, |known| known.high),

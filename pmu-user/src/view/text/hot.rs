@@ -27,15 +27,18 @@ enum Column {
 pub(super) fn write(into: &mut dyn Write, style: &Style, header: &Header, report: &Report) -> io::Result<()> {
     let Some(samples) = report.quality.samples.first() else { return Ok(()) };
     let total: u64 = report.hot.iter().map(|function| function.samples).sum();
+    let idle = match report.quality.target {
+        Some(_) => String::new(),
+        None => format!("; {} idle", samples.idle),
+    };
     section(
         into,
         "HOT FUNCTIONS",
         &match report.quality.samples.len() {
-            1 => format!("share of the target's {total} samples, 95 % interval; {} idle", samples.idle),
-            _ => format!(
-                "share of the target's {total} samples of {}, 95 % intervals; {} idle",
-                samples.event, samples.idle
-            ),
+            1 => format!("share of the target's {total} samples, 95 % interval{idle}"),
+            _ => {
+                format!("share of the target's {total} samples of {}, 95 % intervals{idle}", samples.event)
+            }
         },
     )?;
     if report.hot.is_empty() {

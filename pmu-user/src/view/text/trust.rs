@@ -3,14 +3,19 @@
 use std::io::{self, Write};
 
 use super::{
-    WARNING,
+    COLUMNS, WARNING,
     number::{bytes, cell, count, duration, percent, sentence},
     section,
 };
-use crate::metric::{Books, CostReport, Quality, SampleQuality};
+use crate::metric::{Books, CostReport, Quality, SampleQuality, TargetSamples};
 
 pub(super) fn quality(into: &mut dyn Write, quality: &Quality) -> io::Result<()> {
     section(into, "QUALITY", "how far the numbers can be trusted")?;
+    if let Some(target) = &quality.target {
+        let several = target.samples.len() > 1;
+        target.samples.iter().try_for_each(|event| targets_samples(into, event, several))?;
+        writeln!(into, "  {COLUMNS}all that ran on the CPUs, the target or not:{COLUMNS:#}")?;
+    }
     let covered = percent(quality.switch_coverage);
     writeln!(
         into,
@@ -29,6 +34,18 @@ pub(super) fn quality(into: &mut dyn Write, quality: &Quality) -> io::Result<()>
         books(into, known)?;
     }
     losses(into, quality)
+}
+
+fn targets_samples(into: &mut dyn Write, samples: &TargetSamples, several: bool) -> io::Result<()> {
+    let name = if several { format!("{}: ", samples.event) } else { String::new() };
+    let of = match samples.expected {
+        Some(expected) => {
+            format!("{} hit the target, of {expected} expected by its own time and counts", samples.seen)
+        }
+        None => format!("{} hit the target; how many should have is not known", samples.seen),
+    };
+    let covered = samples.coverage.map_or_else(String::new, |share| format!(": {} covered", percent(share)));
+    writeln!(into, "  samples   {name}{of}{covered}")
 }
 
 fn losses(into: &mut dyn Write, quality: &Quality) -> io::Result<()> {
