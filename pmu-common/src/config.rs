@@ -23,7 +23,31 @@ pub const ABSENT: u32 = u32::MAX;
 /// Value in `TARGETS`: count the target from the moment it executes another program.
 pub const TARGET_FROM_EXEC: u32 = 1;
 
+/// Bit of a process's or thread's id that has none in the collector's PID namespace: the rest is its id in the first one
+/// (ids end at 2²², `PID_MAX_LIMIT` in include/linux/threads.h).
+pub const OUTSIDE: u32 = 1 << 31;
+
 wire! {
+    /// The PID namespace whose ids the programs give, and where a task's id in it is. Offsets are in bytes.
+    pub struct PidNamespace {
+        /// `ns_common.inum`; 0: the first namespace, whose ids are those in the task struct.
+        pub inode: u32,
+        /// How far below the first namespace it is.
+        pub level: u32,
+        /// `task_struct.thread_pid`.
+        pub task_pid: u32,
+        /// `pid.level`.
+        pub pid_level: u32,
+        /// `pid.numbers[level].nr`.
+        pub pid_number: u32,
+        /// `pid.numbers[level].ns`.
+        pub pid_namespace: u32,
+        /// `pid_namespace.ns.inum`.
+        pub namespace_inode: u32,
+        /// Keeps the size a multiple of 8 bytes.
+        pub reserved: u32,
+    }
+
     /// Read-only globals of the programs.
     pub struct Config {
         /// Number of possible CPUs: the stride of rows that exist per CPU.
@@ -66,6 +90,8 @@ wire! {
         pub clock_event: u32,
         /// Where the fields are in this kernel.
         pub offsets: Offsets,
+        /// Whose ids are told.
+        pub pids: PidNamespace,
     }
 
     /// Byte offsets of kernel fields, from the running kernel's BTF; [`ABSENT`] where a kernel has no such field.

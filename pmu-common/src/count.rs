@@ -55,6 +55,10 @@ wire! {
         pub slot: u32,
         /// [`WAITS_FOR_EXEC`], [`ANNOUNCED`].
         pub flags: u32,
+        /// Process id in the collector's PID namespace, where that is not the first: a task that has exited has none any more.
+        pub process: u32,
+        /// Keeps the alignment.
+        pub reserved: u32,
     }
 
     /// Counts of one owner on one CPU. Written only by programs that run with interrupts off on that CPU. What every

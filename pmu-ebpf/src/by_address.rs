@@ -22,6 +22,7 @@ mod meet;
 mod object;
 mod opaque;
 mod owner;
+mod pid_namespace;
 mod probed;
 mod process;
 mod sample;

@@ -21,6 +21,7 @@ mod meet;
 mod object;
 mod opaque;
 mod owner;
+mod pid_namespace;
 mod prime;
 mod process;
 mod sample;

@@ -14,6 +14,7 @@ mod atomic;
 mod io;
 mod object;
 mod opaque;
+mod pid_namespace;
 mod typed;
 
 /// How this object's programs reach kernel objects.

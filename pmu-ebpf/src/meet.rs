@@ -40,5 +40,6 @@ pub(crate) fn start<A: Access>(task: Pointer, flags: u32) {
     state.wait_ns = NO_WAIT;
     state.cgroup = cgroup;
     state.slot = SLOT_UNRESOLVED;
+    state.process = task::process::<A>(task);
     state.flags = flags;
 }

@@ -48,7 +48,7 @@ fn of_process<A: Access>(task: Pointer) -> u32 {
         let parent = A::pointer(leader, config!(offsets.task_real_parent));
         // SAFETY: `owner` is a live row that nobody else writes until it is published.
         let owner = unsafe { &mut *owner };
-        owner.parent = u64::from(task::tgid::<A>(parent));
+        owner.parent = u64::from(task::process::<A>(parent));
         read_comm(leader, &mut owner.name);
     });
     // One that ran from its fork to its end without a switch has its first behind its exit, where nobody knew it yet.

@@ -33,7 +33,7 @@ fn try_fork<A: Access>(parent: Pointer, child: Pointer) {
 /// Tells user space whose address map a process begins with: it may be gone before its own can be read.
 #[inline(always)]
 fn tell_fork<A: Access>(parent: Pointer, child: Pointer) {
-    let (from, to) = (task::tgid::<A>(parent), task::tgid::<A>(child));
+    let (from, to) = (task::process::<A>(parent), task::process::<A>(child));
     if from != to && task::slot::<A>(parent).is_none_or(|slot| slot != SLOT_NONE) {
         tell::fork(to, from);
     }
@@ -73,7 +73,7 @@ fn try_exec<A: Access>(task: Pointer) -> Option<()> {
     // SAFETY: the state is the running task's own. Its new address map must be read anew.
     unsafe { (*state).flags &= !ANNOUNCED };
     if config!(hot_mask) != 0 {
-        tell::process(ring::EXEC, task::tgid::<A>(task), tell::AT_TICK);
+        tell::process(ring::EXEC, task::process_of::<A>(task), tell::AT_TICK);
     }
     if config!(by) != BY_PROCESS {
         return None;

@@ -96,7 +96,7 @@ fn try_sample<A: Access>(context: &PerfEventContext, event: u32) -> Option<()> {
     if place.masked {
         count.masked += 1;
     }
-    let tgid = task::tgid::<A>(task);
+    let tgid = task::process_of::<A>(task);
     let hot =
         Hot { address: place.address, tgid: if place.user { tgid } else { 0 }, slot, event, ..Hot::ZERO };
     keep_address(samples, cpu, &hot);

@@ -31,16 +31,15 @@ fn target(id: u64) -> Option<u32> {
 pub(crate) fn existing_task<A: Access>(task: Pointer) -> Option<u32> {
     match config!(filter) {
         FILTER_NONE | FILTER_CGROUPS => Some(0),
-        FILTER_THREADS => target(u64::from(task::tid::<A>(task))),
+        FILTER_THREADS => target(u64::from(task::thread::<A>(task))),
         FILTER_PROCESSES => {
             let mut ancestor = task;
             for generation in 0..GENERATIONS_MAX {
-                let tgid = task::tgid::<Probed>(ancestor);
-                if let Some(flags) = target(u64::from(tgid)) {
+                if let Some(flags) = target(u64::from(task::process::<Probed>(ancestor))) {
                     // Only the target itself waits to execute another program.
                     return Some(if generation == 0 { flags } else { 0 });
                 }
-                if config!(inherit) == 0 || tgid <= 1 {
+                if config!(inherit) == 0 || task::tgid::<Probed>(ancestor) <= 1 {
                     return None;
                 }
                 ancestor = Probed::pointer(ancestor, config!(offsets.task_real_parent));

@@ -9,18 +9,55 @@ use pmu_common::{
 use crate::{
     access::{Access, Fields, Pointer},
     config::config,
+    pid_namespace::id_in,
 };
 
-/// Thread id; 0 for the idle tasks.
+/// Thread id in the first PID namespace; 0 for the idle tasks.
 #[inline(always)]
 pub(crate) fn tid<A: Fields>(task: Pointer) -> u32 {
     A::u32(task, config!(offsets.task_pid))
 }
 
-/// Process id.
+/// Process id in the first PID namespace.
 #[inline(always)]
 pub(crate) fn tgid<A: Fields>(task: Pointer) -> u32 {
     A::u32(task, config!(offsets.task_tgid))
+}
+
+/// Are ids told that are not those of the first PID namespace?
+#[inline(always)]
+fn translates() -> bool {
+    config!(pids.inode) != 0
+}
+
+/// Thread id as user space knows it; 0 for the idle tasks.
+#[inline(always)]
+pub(crate) fn thread<A: Fields>(task: Pointer) -> u32 {
+    match tid::<A>(task) {
+        tid if tid == 0 || !translates() => tid,
+        tid => id_in(&config!(pids), task, tid),
+    }
+}
+
+/// Process id as user space knows it; 0 for the idle tasks. Of a task that has not exited.
+#[inline(always)]
+pub(crate) fn process<A: Fields>(task: Pointer) -> u32 {
+    match tgid::<A>(task) {
+        tgid if tgid == 0 || !translates() => tgid,
+        tgid => id_in(&config!(pids), A::pointer(task, config!(offsets.task_group_leader)), tgid),
+    }
+}
+
+/// The same of a task that may have exited, if it has been met.
+#[inline(always)]
+pub(crate) fn process_of<A: Access>(task: Pointer) -> u32 {
+    if translates()
+        && let Some(state) = A::state(task)
+    {
+        // SAFETY: the state is live while its task is.
+        return unsafe { (*state).process };
+    }
+    process::<A>(task)
 }
 
 /// The task's own counters.
@@ -58,9 +95,12 @@ pub(crate) fn cgroup_id<A: Fields>(cgroup: Pointer) -> u64 {
 
 /// Identity of the task's process.
 #[inline(always)]
-pub(crate) fn process_key<A: Fields>(task: Pointer) -> OwnerKey {
+pub(crate) fn process_key<A: Access>(task: Pointer) -> OwnerKey {
     let leader = A::pointer(task, config!(offsets.task_group_leader));
-    OwnerKey { id: u64::from(tgid::<A>(task)), born_ns: A::u64(leader, config!(offsets.task_start_time)) }
+    OwnerKey {
+        id: u64::from(process_of::<A>(task)),
+        born_ns: A::u64(leader, config!(offsets.task_start_time)),
+    }
 }
 
 /// Has the last thread of the task's process begun to exit?

@@ -88,8 +88,8 @@ fn note<A: Access>(
     pending.late_ns = late.late_ns;
     pending.steal_ns = late.steal_ns;
     pending.timer = late.timer;
-    pending.tid = task::tid::<A>(task);
-    pending.tgid = task::tgid::<A>(task);
+    pending.tid = task::thread::<A>(task);
+    pending.tgid = task::process_of::<A>(task);
     pending.class = if pending.tid == 0 { IDLE } else { MASKED } as u32;
     pending.slot = task::slot::<A>(task).unwrap_or(SLOT_NONE);
     pending.frames = 0;

@@ -17,6 +17,7 @@ mod events;
 mod hostile;
 mod io;
 mod output;
+mod pid_namespaces;
 mod processes;
 mod rights;
 mod samples;

@@ -1,6 +1,6 @@
 //! What the loader tells the programs before they are loaded, as in [`crate::config`].
 
-use crate::wire;
+use crate::{config::PidNamespace, wire};
 
 wire! {
     /// Read-only globals of the programs. By, filter and absent offsets are those of [`crate::config`].
@@ -31,6 +31,8 @@ wire! {
         pub kept_apart: u32,
         /// Keeps the size a multiple of 8 bytes.
         pub reserved: u32,
+        /// Whose ids are told.
+        pub pids: PidNamespace,
         /// Where the fields are in this kernel.
         pub offsets: IoOffsets,
     }

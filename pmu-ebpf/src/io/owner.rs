@@ -11,7 +11,10 @@ use pmu_common::{
 };
 
 use super::config::config;
-use crate::access::{Fields, Pointer};
+use crate::{
+    access::{Fields, Pointer},
+    pid_namespace::id_in,
+};
 
 /// `PF_KTHREAD`, include/linux/sched.h.
 const KERNEL_THREAD: u32 = 0x0020_0000;
@@ -56,7 +59,17 @@ pub(crate) fn whose<A: Fields>(bio: Pointer, task: Pointer) -> Whose {
 fn process_id<A: Fields>(task: Pointer) -> u64 {
     let leader = A::pointer(task, config!(offsets.task_group_leader));
     let born_ns = A::u64(leader, config!(offsets.task_start_time));
-    process(A::u32(task, config!(offsets.task_tgid)), born_ns)
+    process(id_of::<A>(task), born_ns)
+}
+
+/// Process id of a task as user space knows it.
+#[inline(always)]
+pub(crate) fn id_of<A: Fields>(task: Pointer) -> u32 {
+    let id = A::u32(task, config!(offsets.task_tgid));
+    if id == 0 || config!(pids.inode) == 0 {
+        return id;
+    }
+    id_in(&config!(pids), A::pointer(task, config!(offsets.task_group_leader)), id)
 }
 
 /// The I/O cgroup (`struct blkcg`, which begins with its state in the cgroup) that a bio carries; null if it carries

@@ -29,7 +29,7 @@ pub(crate) fn wants(whose: &Whose, task: Pointer) -> bool {
     match (config!(filter), whose.basis) {
         (FILTER_PROCESSES, BY_TASK) => is_below(task, |task| {
             let parent = Probed::pointer(task, config!(offsets.task_real_parent));
-            (u64::from(Probed::u32(task, config!(offsets.task_tgid))), parent)
+            (u64::from(owner::id_of::<Probed>(task)), parent)
         }),
         (FILTER_CGROUPS, BY_TASK | BY_REQUEST) => is_below(whose.cgroup, |cgroup| {
             let parent = Probed::pointer(cgroup, config!(offsets.cgroup_parent));

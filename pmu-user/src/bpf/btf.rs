@@ -31,8 +31,8 @@ const KIND_ENUM64: u32 = 19;
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
 
-/// Structs that [`Btf::offsets`] and [`Btf::io_offsets`] ask for: a kernel has ten thousand.
-const STRUCTS: [&str; 20] = [
+/// Structs that somebody asks for: a kernel has ten thousand.
+const STRUCTS: [&str; 23] = [
     "task_struct",
     "signal_struct",
     "css_set",
@@ -53,6 +53,9 @@ const STRUCTS: [&str; 20] = [
     "sk_buff",
     "net_device",
     "net",
+    "pid",
+    "upid",
+    "pid_namespace",
 ];
 /// What programs are attached by: tracepoints (include/trace/bpf_probe.h) and iterators (include/linux/bpf.h).
 const ATTACHABLE: [(u32, &[u8]); 2] = [(KIND_TYPEDEF, b"btf_trace_"), (KIND_FUNC, b"bpf_iter_")];

@@ -5,7 +5,7 @@ use std::{error::Error, io};
 use aya::{EbpfError, programs::ProgramError};
 use rustix::io::Errno;
 
-use super::{btf::BtfError, ladder::Lack, probe};
+use super::{btf::BtfError, ladder::Lack, pid_namespace::PidNamespaceError, probe};
 use crate::{machine::privilege::Privileges, plan::Class};
 
 /// Lines of the verifier's log that an error shows.
@@ -21,6 +21,9 @@ pub enum LoadError {
     /// The kernel's types are not known.
     #[error("cannot find the kernel's data types: {0}")]
     Btf(#[from] BtfError),
+    /// Ids cannot be told.
+    #[error("{0}")]
+    PidNamespace(#[from] PidNamespaceError),
     /// The kernel lacks what no way of counting can do without.
     #[error("{0}")]
     Lack(Lack),
@@ -87,7 +90,8 @@ impl LoadError {
             Self::Btf(BtfError::Io { error, .. }) | Self::Map { error, .. } | Self::Attach { error, .. } => {
                 errno(error)
             }
-            Self::Btf(_) | Self::Lack(_) => None,
+            Self::PidNamespace(PidNamespaceError::Level(error)) => errno(error),
+            Self::Btf(_) | Self::Lack(_) | Self::PidNamespace(_) => None,
             Self::Object(error) => errno(error.as_ref()),
             Self::Program { error, .. } => errno(error.as_ref()),
         }
@@ -100,9 +104,8 @@ impl LoadError {
             // The verifier's word for an access that it does not allow; missing rights are EPERM.
             (Self::Program { .. }, Some(Errno::ACCESS)) => Class::Unsupported,
             (_, Some(Errno::PERM | Errno::ACCESS)) => Class::NotPermitted,
-            (Self::Btf(_) | Self::Lack(_), _) | (_, Some(Errno::INVAL | Errno::NOENT | Errno::OPNOTSUPP)) => {
-                Class::Unsupported
-            }
+            (Self::Btf(_) | Self::Lack(_) | Self::PidNamespace(_), _)
+            | (_, Some(Errno::INVAL | Errno::NOENT | Errno::OPNOTSUPP)) => Class::Unsupported,
             _ => Class::Failed,
         }
     }
@@ -131,6 +134,12 @@ impl LoadError {
             Self::Btf(BtfError::Io { .. }) => {
                 Some("the kernel needs CONFIG_DEBUG_INFO_BTF; `pmbpf doctor` says what else".to_owned())
             }
+            Self::PidNamespace(PidNamespaceError::OtherProc { .. }) => Some(
+                "mount this namespace's own: mount -t proc proc /proc (unshare: --mount-proc)".to_owned(),
+            ),
+            Self::PidNamespace(PidNamespaceError::Level(_)) => Some(
+                "it takes Linux 5.10; or run with the host's PID namespace (docker: --pid=host)".to_owned(),
+            ),
             Self::Program { error, .. } => verifier(error),
             _ if self.errno() == Some(Errno::NOMEM) => {
                 Some("less memory is needed with a smaller --max-owners".to_owned())

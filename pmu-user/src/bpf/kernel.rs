@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
-use pmu_common::config::Offsets;
+use pmu_common::config::{Offsets, PidNamespace};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{
     KERNEL_BTF, LoadError, Options,
     btf::Btf,
-    ladder::{Attach, Probes},
-    probe,
+    ladder::{Answer, Attach, Probes},
+    pid_namespace, probe,
 };
-use crate::plan::{Plan, Sampling};
+use crate::plan::{Plan, Sampling, Target};
 
 /// The limit of locked memory as it was: before Linux 5.11, where maps count as such, aya lifts it. A command that is
 /// started later must not find it lifted.
@@ -39,6 +39,8 @@ pub struct Kernel {
     pub offsets: Offsets,
     /// What it has.
     pub probes: Probes,
+    /// The PID namespace whose ids the programs give.
+    pub(super) pids: PidNamespace,
     /// Does it pass a timer's expiry by value?
     pub(super) timer_now_by_value: bool,
     /// Its own types, by which typed programs are attached.
@@ -53,9 +55,15 @@ impl Kernel {
     ///
     /// The types are not known, or lack a field.
     pub fn read(root: &Path, options: &Options) -> Result<Self, LoadError> {
-        let Known { btf, probes, types } = Known::read(root, options)?;
+        let Known { btf, probes, pids, types } = Known::read(root, options)?;
         let (offsets, timer_now_by_value) = (btf.offsets()?, btf.timer_now_by_value());
-        Ok(Self { offsets, probes, timer_now_by_value, types })
+        Ok(Self { offsets, probes, pids, timer_now_by_value, types })
+    }
+
+    /// What of it serves `plan`: iterators reach the tasks of this PID namespace and of those below.
+    pub(super) fn probes_for(&self, plan: &Plan) -> Probes {
+        let elsewhere = self.pids.inode != 0 && matches!(plan.target, Target::System | Target::Cgroups(_));
+        Probes { every_task: if elsewhere { Answer::No } else { Answer::Yes }, ..self.probes }
     }
 
     /// May the sampling program write hash maps? Software events never come as NMIs.
@@ -71,6 +79,8 @@ pub(super) struct Known {
     pub(super) btf: Btf,
     /// What it has.
     pub(super) probes: Probes,
+    /// The PID namespace whose ids the programs give.
+    pub(super) pids: PidNamespace,
     /// Its own types, by which typed programs are attached; none if they are not to be.
     pub(super) types: Option<aya::Btf>,
 }
@@ -90,6 +100,7 @@ impl Known {
             Some(given) => Btf::read(given)?,
             None => own?,
         };
-        Ok(Self { btf, probes: probe::all(tracepoint), types: typed })
+        let pids = pid_namespace::read(root, &btf)?;
+        Ok(Self { btf, probes: probe::all(tracepoint), pids, types: typed })
     }
 }

@@ -51,6 +51,8 @@ pub struct Probes {
     pub typed_tracepoints: Answer,
     /// Task storage in such programs.
     pub storage_in_tracing: Answer,
+    /// Every wanted task among those that an iterator reaches.
+    pub every_task: Answer,
 }
 
 /// What pmbpf cannot do without.
@@ -135,6 +137,7 @@ pub fn lacks(probes: &Probes, attach: Attach) -> Option<&'static str> {
         ),
         (probes.typed_tracepoints, "this kernel has no programs on typed tracepoints (Linux 5.5)"),
         (probes.storage_in_tracing, "this kernel has no task storage for tracing programs (Linux 5.13)"),
+        (probes.every_task, "tasks outside of this PID namespace are wanted, and no iterator reaches them"),
     ];
     let missing = needs.into_iter().find(|(answer, _)| *answer == Answer::No);
     missing.filter(|_| attach == Attach::TpBtf).map(|(_, why)| why)
@@ -151,6 +154,7 @@ mod tests {
         task_storage: Answer::Yes,
         typed_tracepoints: Answer::Yes,
         storage_in_tracing: Answer::Yes,
+        every_task: Answer::Yes,
     };
     /// Linux 5.10.
     const OLD: Probes = Probes { task_storage: Answer::No, storage_in_tracing: Answer::No, ..NEW };
@@ -177,6 +181,7 @@ mod tests {
             Probes { task_storage: Answer::No, ..NEW },
             Probes { typed_tracepoints: Answer::No, ..NEW },
             Probes { storage_in_tracing: Answer::No, ..NEW },
+            Probes { every_task: Answer::No, ..NEW },
         ];
         let reasons: std::collections::BTreeSet<_> =
             without.iter().filter_map(|probes| lacks(probes, Attach::TpBtf)).collect();

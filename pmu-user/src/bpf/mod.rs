@@ -10,6 +10,7 @@ pub mod ladder;
 mod log;
 mod mapped;
 mod maps;
+pub mod pid_namespace;
 mod pod;
 mod probe;
 pub mod ring;
@@ -102,7 +103,7 @@ impl Object {
     pub fn load(plan: &Plan, machine: &Machine, root: &Path, options: &Options) -> Result<Self, LoadError> {
         let _limit = LockedMemory::kept();
         let kernel = Kernel::read(root, options)?;
-        let Choice { ways, mut refused } = ladder::choose(&kernel.probes, options.attach)?;
+        let Choice { ways, mut refused } = ladder::choose(&kernel.probes_for(plan), options.attach)?;
         let (last, better) = ways.split_last().expect("there is a way if nothing essential is missing");
         let load_as = |attach| -> Result<Self, LoadError> {
             let mut object = Self::create(attach, plan, machine, &kernel, options.log)?;
@@ -148,6 +149,7 @@ impl Object {
         let offsets = kernel.offsets;
         let config = Pod(Config {
             offsets,
+            pids: kernel.pids,
             timer_now_by_value: u32::from(kernel.timer_now_by_value),
             sample_inserts: u32::from(kernel.lets_insert(plan)),
             ..plan.config(machine)

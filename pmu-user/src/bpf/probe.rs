@@ -46,6 +46,8 @@ pub(super) fn all(tracepoint: Option<u32>) -> Probes {
         task_storage,
         typed_tracepoints,
         storage_in_tracing,
+        // That depends on what is to be counted.
+        every_task: Answer::Yes,
     }
 }
 
@@ -68,36 +70,36 @@ fn map(kind: MapType) -> Result<Answer, Option<Errno>> {
 /// The head of `union bpf_attr` for `BPF_PROG_LOAD`, include/uapi/linux/bpf.h.
 #[derive(Default)]
 #[repr(C)]
-struct ProgLoad {
-    prog_type: u32,
-    insn_cnt: u32,
-    insns: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log_buf: u64,
-    kern_version: u32,
-    prog_flags: u32,
-    prog_name: [u8; 16],
-    prog_ifindex: u32,
-    expected_attach_type: u32,
-    prog_btf_fd: u32,
-    func_info_rec_size: u32,
-    func_info: u64,
-    func_info_cnt: u32,
-    line_info_rec_size: u32,
-    line_info: u64,
-    line_info_cnt: u32,
-    attach_btf_id: u32,
+pub(super) struct ProgLoad {
+    pub(super) prog_type: u32,
+    pub(super) insn_cnt: u32,
+    pub(super) insns: u64,
+    pub(super) license: u64,
+    pub(super) log_level: u32,
+    pub(super) log_size: u32,
+    pub(super) log_buf: u64,
+    pub(super) kern_version: u32,
+    pub(super) prog_flags: u32,
+    pub(super) prog_name: [u8; 16],
+    pub(super) prog_ifindex: u32,
+    pub(super) expected_attach_type: u32,
+    pub(super) prog_btf_fd: u32,
+    pub(super) func_info_rec_size: u32,
+    pub(super) func_info: u64,
+    pub(super) func_info_cnt: u32,
+    pub(super) line_info_rec_size: u32,
+    pub(super) line_info: u64,
+    pub(super) line_info_cnt: u32,
+    pub(super) attach_btf_id: u32,
 }
 
 /// `struct bpf_insn`.
 #[repr(C)]
-struct Instruction {
-    code: u8,
-    registers: u8,
-    offset: i16,
-    immediate: i32,
+pub(super) struct Instruction {
+    pub(super) code: u8,
+    pub(super) registers: u8,
+    pub(super) offset: i16,
+    pub(super) immediate: i32,
 }
 
 /// Are there programs on typed tracepoints, and may they use task storage? The program that asks cannot be valid, for
@@ -123,7 +125,8 @@ fn tracing(tracepoint: u32) -> (Answer, Answer) {
     judge(loaded.map(drop).map_err(|error| Errno::from_io_error(&error)), &said)
 }
 
-fn load(attributes: &ProgLoad) -> io::Result<OwnedFd> {
+/// Has the kernel verify a program.
+pub(super) fn load(attributes: &ProgLoad) -> io::Result<OwnedFd> {
     let size = size_of::<ProgLoad>();
     // SAFETY: the attributes are of the size that is passed, and what they point to outlives the call.
     let descriptor = unsafe { libc::syscall(libc::SYS_bpf, PROG_LOAD, std::ptr::from_ref(attributes), size) };

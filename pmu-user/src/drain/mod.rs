@@ -3,6 +3,7 @@
 //! Counts are as the kernel side holds them, growing and wrapping; a row that has not changed since the drain before
 //! is left out. Hot addresses, stacks and gaps belong to the tick alone. [`recording`] keeps drains, never metrics.
 
+mod id;
 pub mod io;
 pub mod reading;
 pub mod recording;
@@ -19,6 +20,7 @@ use pmu_common::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use self::id::Id;
 use crate::{
     machine::{
         Machine,
@@ -27,6 +29,9 @@ use crate::{
     plan::Plan,
     untrusted::{Untrusted, exact},
 };
+
+/// Reason of a loss: how many targets used CPU time, as the kernel accounts it, while no event of theirs was seen.
+pub const TARGET_UNSEEN: &str = "target_unseen";
 
 /// How long the kernel measures the programs unless told otherwise: measuring costs more than some of them do.
 pub const COST_WINDOW_NS: u64 = 1_000_000_000;
@@ -143,7 +148,7 @@ pub enum Owner {
     Other,
     /// A process.
     Process {
-        /// Process id.
+        /// Process id: see [`Id::of`].
         pid: u32,
         /// Start time, which tells two processes of one id apart (CLOCK_MONOTONIC ns).
         born_ns: u64,
@@ -167,7 +172,7 @@ impl Owner {
     pub fn in_words(&self) -> String {
         match self {
             Self::Other => "other".to_owned(),
-            Self::Process { pid, name, .. } => format!("{} ({pid})", name.terminal()),
+            Self::Process { pid, name, .. } => format!("{} ({})", name.terminal(), Id::of(*pid)),
             Self::Cgroup { path, .. } => path.terminal().into_owned(),
         }
     }

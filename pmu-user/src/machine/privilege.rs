@@ -109,11 +109,6 @@ impl Privileges {
                     .to_owned(),
             );
         }
-        if self.host_pids == Some(false) {
-            lines.push(
-                "this is a PID namespace of its own: run with the host's (docker: --pid=host)".to_owned(),
-            );
-        }
         lines.push(format!("least privilege: setcap {capabilities}=ep on pmbpf; or run it with sudo"));
         lines.join("\n")
     }

@@ -8,7 +8,7 @@ use super::{
     value::{How, Known, Value},
 };
 use crate::{
-    drain::{Header, Owner},
+    drain::{Header, Owner, TARGET_UNSEEN},
     model::{Counts, Interval, Ledger, OwnerIndex},
     plan::{
         Target,
@@ -171,8 +171,11 @@ fn below(context: &Context<'_>, path: &[u8]) -> Counts {
 
 fn report(context: &Context<'_>, who: Who, ended: bool, counts: &Counts) -> OwnerReport {
     let coverage = context.quality.switch_coverage;
-    let counted = |count| Value::counted(count, coverage);
     let first = counts.event(0);
+    if context.quality.losses.contains_key(TARGET_UNSEEN) && is_silent(counts) {
+        return unseen(who, ended);
+    }
+    let counted = |count| Value::counted(count, coverage);
     let samples = |count| match context.quality.sample_coverages().next() {
         Some(coverage) => Value::counted(count, coverage),
         None => Value::Missing("sampling is off".to_owned()),
@@ -194,6 +197,30 @@ fn report(context: &Context<'_>, who: Who, ended: bool, counts: &Counts) -> Owne
     let events = context.scale.events(|event| counts.event(event));
     let ratios = context.scale.ratios(|event| counts.event(event).all());
     OwnerReport { who, ended, metrics, waits, events, ratios }
+}
+
+/// Nothing at all was seen of it.
+fn is_silent(counts: &Counts) -> bool {
+    let switches = counts.voluntary_switches + counts.involuntary_switches;
+    counts.cpu_time_ns == 0 && switches == 0 && counts.event(0).all().samples == 0
+}
+
+/// No zeros for what ran unseen.
+fn unseen(who: Who, ended: bool) -> OwnerReport {
+    const WHY: &str = "it used CPU time, as the kernel accounts it, but no event of it was seen";
+    let missing = |metric: &Metric| (*metric, Value::Missing(WHY.to_owned()));
+    OwnerReport {
+        who,
+        ended,
+        metrics: metric::ALL
+            .iter()
+            .filter(|metric| **metric != metric::RUNQUEUE_LATENCY)
+            .map(missing)
+            .collect(),
+        waits: Err(WHY.to_owned()),
+        events: Vec::new(),
+        ratios: Vec::new(),
+    }
 }
 
 /// The scheduler books a running task's time at switches and ticks, so on every CPU up to one tick of the interval

@@ -14,6 +14,7 @@ mod run;
 mod sampling;
 mod stat;
 mod turns;
+mod usage;
 mod watch;
 
 use std::{
@@ -24,7 +25,10 @@ use std::{
 use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD, loss};
 use tokio::io::unix::AsyncFd;
 
-use self::{collect::Changes, cost::Meter, hotplug::Hotplug, inbox::Inbox, owners::Owners, turns::Rotation};
+use self::{
+    collect::Changes, cost::Meter, hotplug::Hotplug, inbox::Inbox, owners::Owners, turns::Rotation,
+    usage::Targets,
+};
 pub use self::{
     cost::Measure,
     run::{Next, Outcome, run, run_one_of_several},
@@ -32,7 +36,7 @@ pub use self::{
 };
 use crate::{
     bpf::{LoadError, Object, Ring, release_memory},
-    drain::{Drain, Header, Names, slice::SliceRow},
+    drain::{Drain, Header, Names, TARGET_UNSEEN, slice::SliceRow},
     machine::cpu::{self, Cpu, Times},
     perf::{Counter, OpenError},
     plan::{PlanError, turns::Unfit},
@@ -86,6 +90,10 @@ pub struct Session {
     lost_flushes: u64,
     lost_readings: u64,
     ticks: u64,
+    /// The process that becomes the command.
+    command: Option<u32>,
+    targets: Targets,
+    unseen: u64,
     root: PathBuf,
 }
 
@@ -96,6 +104,7 @@ impl Session {
     ///
     /// The kernel refused.
     pub fn target_command(&mut self, pid: u32) -> Result<(), SessionError> {
+        self.command = Some(pid);
         Ok(self.object.maps.add_target(u64::from(pid), TARGET_FROM_EXEC)?)
     }
 
@@ -123,6 +132,7 @@ impl Session {
             counter.enable().map_err(|error| SessionError::Io("cannot start a sampling event", error))?;
         }
         self.start_turns()?;
+        self.targets = Targets::begin(&self.header.plan, &self.header.machine, self.command);
         self.meter = Some(Meter::start(&self.object, measure, launched.elapsed()));
         Ok(())
     }
@@ -165,6 +175,7 @@ impl Session {
             losses: self.user_losses(),
             ..Drain::default()
         };
+        self.targets.see(&drain);
         let pressed = std::mem::take(&mut self.inbox.pressed);
         let strides = (self.header.machine.cpu.possible, self.header.plan.events());
         let freed = self.owners.recycle(&mut self.object.maps, strides, now_ns, pressed)?;
@@ -199,6 +210,8 @@ impl Session {
         self.end_turns();
         let mut last = self.drain(true)?;
         last.times = self.times();
+        self.unseen = self.targets.unseen();
+        last.losses = self.user_losses();
         for cpu in &self.header.plan.cpus {
             self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 0);
         }
@@ -240,6 +253,7 @@ impl Session {
             self.lost_readings,
             self.hotplug.went,
             self.hotplug.came,
+            self.unseen,
         ];
         USER_LOSSES
             .into_iter()
@@ -257,6 +271,12 @@ fn monotonic_ns() -> u64 {
 }
 
 /// Reasons for losses that only user space knows, beside [`loss::NAMES`].
-pub const USER_LOSSES: [&str; 5] =
-    ["cpu_not_flushed", "record_unreadable", "counter_unreadable", "cpu_offline", "cpu_uncounted"];
+pub const USER_LOSSES: [&str; 6] = [
+    "cpu_not_flushed",
+    "record_unreadable",
+    "counter_unreadable",
+    "cpu_offline",
+    "cpu_uncounted",
+    TARGET_UNSEEN,
+];
 const _: usize = loss::REASONS;

@@ -4,7 +4,9 @@ use std::{collections::HashSet, path::Path, thread};
 
 use pmu_common::cpu::Control;
 
-use super::{Session, SessionError, hotplug::Hotplug, inbox::Inbox, owners::Owners, sampling, turns};
+use super::{
+    Session, SessionError, hotplug::Hotplug, inbox::Inbox, owners::Owners, sampling, turns, usage::Targets,
+};
 use crate::{
     bpf::{LoadError, Object, Options, Refused},
     drain::{Absent, Header},
@@ -79,6 +81,9 @@ impl Session {
             lost_flushes: 0,
             lost_readings: 0,
             ticks: 0,
+            command: None,
+            targets: Targets::default(),
+            unseen: 0,
             root: root.to_owned(),
         })
     }

@@ -11,7 +11,7 @@ use rustix::{
 use super::stat::after_name;
 use crate::{
     bpf::{LoadError, Maps},
-    drain::{Owner, OwnerRow, SlotId},
+    drain::{Id, Owner, OwnerRow, SlotId},
     machine::cgroup::Layout,
     plan::request::By,
     untrusted::Untrusted,
@@ -162,6 +162,8 @@ impl Owners {
 
 /// Does a process have a task that is more than a zombie?
 fn has_tasks(pid: u32) -> bool {
+    // Nobody tells of those outside of this PID namespace.
+    let Some(pid) = Id::of(pid).here() else { return false };
     // Most are gone, and the kernel tells that sooner than /proc.
     let id = Pid::from_raw(pid.cast_signed());
     if id.is_none_or(|id| test_kill_process(id) == Err(Errno::SRCH)) {

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use pmu_common::config::OUTSIDE;
+
 use super::{
     address_map::{AddressMap, FileId, Region},
     child::{Identity, Symbolizer, Why},
@@ -278,11 +280,15 @@ impl Tracker {
 
 const NOT_YET: &str = "not looked up";
 const TOO_MANY: &str = "names: too many files";
+const OUTSIDE_OF_NAMESPACE: &str = "the process is outside of this PID namespace";
 const GONE: &str = "the process ended before its address map was read";
 const UNMAPPED: &str = "no executable mapping holds the address";
 
 /// Reads a process's address map, or says why that cannot be done.
 fn read(patience: &mut Patience, tgid: u32) -> Result<AddressMap, &'static str> {
+    if tgid & OUTSIDE != 0 {
+        return Err(OUTSIDE_OF_NAMESPACE);
+    }
     match patience.call(move || AddressMap::read(tgid)) {
         None => Err("names: its address map took too long"),
         Some(Ok(map)) => Ok(map),

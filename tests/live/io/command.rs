@@ -1,7 +1,7 @@
 //! `pmbpf io` as it is typed: what it says of a disk and of those who use it.
 
 use std::{
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -123,6 +123,29 @@ fn a_process_has_its_share_and_the_disk_says_how_much_was_told_apart() {
     assert_close("ours", ours.map(bytes).sum(), BYTES, 0.05, 0.0);
     let told_apart = of_disk(&rows, &device, "read", "block.told_apart")["value"].as_f64().unwrap();
     assert!(told_apart > 90.0, "{told_apart}");
+}
+
+#[test]
+fn a_command_in_a_pid_namespace_has_its_share() {
+    if !can_run() {
+        return;
+    }
+    let device = Loop::new("inside", 64 << 20);
+    let fio = fio_command(&device.path, &format!("--rw=randread {OPTIONS}"));
+    let script = format!("exec \"$0\" io --json --quiet -o - --force -- {fio} --output=/dev/null");
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--pid", "--fork", "--kill-child", "--mount-proc", "--", "sh", "-c", &script]);
+    let output = unshare.arg(pmbpf().get_program()).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = Rows::parse(&output.stdout);
+    let ours = rows.of_kind("io").filter(|row| {
+        let subject = &row["subject"];
+        row["metric"] == "block.bandwidth"
+            && subject["owner"]["pid"].as_u64().is_some_and(|id| id < 1000)
+            && subject["of"]["name"] == device.name()
+            && subject["of"]["operation"] == "read"
+    });
+    assert_close("ours", ours.map(bytes).sum(), BYTES, 0.05, 0.0);
 }
 
 #[test]

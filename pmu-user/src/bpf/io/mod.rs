@@ -204,6 +204,7 @@ impl IoObject {
             lanes: maps::lanes(machine),
             kept_apart: u32::from(known.btf.keeps_programs_apart()),
             reserved: 0,
+            pids: known.pids,
             offsets: known.btf.io_offsets()?,
         });
         let mut loader = EbpfLoader::new();

@@ -177,8 +177,8 @@ fn namespace(privileges: &Privileges) -> Check {
         Some(false) => worse(
             Status::Limited,
             "process ids",
-            "a PID namespace of its own",
-            "--pid means other processes than the host's; names of processes outside",
+            "a PID namespace of its own: ids are those of this namespace",
+            "targets, and names of user functions, outside of it",
             "run with the host's PID namespace (docker: --pid=host)",
         ),
         _ => ok("process ids", "the host's"),

@@ -7,7 +7,7 @@ use super::{
     kind, place,
 };
 use crate::{
-    drain::Owner,
+    drain::{Id, Owner},
     metric::io::{IoReport, Label, Row, Subject},
 };
 
@@ -80,7 +80,7 @@ fn record(report: &IoReport, row: &Row) -> Vec<String> {
 fn name(owner: &Owner) -> String {
     match owner {
         Owner::Other => "other".to_owned(),
-        Owner::Process { pid, name, .. } => format!("{} ({pid})", name.csv()),
+        Owner::Process { pid, name, .. } => format!("{} ({})", name.csv(), Id::of(*pid)),
         Owner::Cgroup { path, .. } => path.csv().into_owned(),
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{super::words, Number, SCHEMA, line, owner};
 use crate::{
-    drain::{Ending, Header, Stopped, Workload},
+    drain::{Ending, Header, Id, Stopped, Workload},
     metric::{
         Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, Who, value::Value,
     },
@@ -27,7 +27,7 @@ pub(in crate::view) fn end(
 fn hot_row(into: &mut dyn Write, hot: &HotFunction) -> io::Result<()> {
     let who = Who::Owner(hot.owner.clone());
     let mut row = json!({
-            "schema": SCHEMA, "kind": "hot", "owner": owner(&who), "pid": (hot.tgid != 0).then_some(hot.tgid),
+            "schema": SCHEMA, "kind": "hot", "owner": owner(&who), "pid": (hot.tgid != 0).then_some(hot.tgid).and_then(|id| Id::of(id).here()),
             "mode": if hot.kernel { "kernel" } else { "user" },
             "frame": frame(&hot.frame), "build_id": hot.build_id, "inlined": hot.inlined,
             "lines": hot.lines.iter().map(|(line, samples)| json!({
@@ -53,7 +53,7 @@ fn hot_row(into: &mut dyn Write, hot: &HotFunction) -> io::Result<()> {
 fn stack_row(into: &mut dyn Write, stack: &HotStack) -> io::Result<()> {
     let who = Who::Owner(stack.owner.clone());
     let mut row = json!({
-        "schema": SCHEMA, "kind": "stack", "owner": owner(&who), "pid": stack.tgid,
+        "schema": SCHEMA, "kind": "stack", "owner": owner(&who), "pid": Id::of(stack.tgid).here(),
         "samples": stack.samples.first().unwrap_or(&0),
         "frames": stack.frames.iter().map(frame).collect::<Vec<_>>(),
     });

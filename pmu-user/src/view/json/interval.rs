@@ -16,6 +16,7 @@ use super::{
     topdown::topdown,
 };
 use crate::{
+    drain::Id,
     metric::{
         GapReport, OwnerReport, Report, Waits, Who,
         value::{Known, Value},
@@ -199,7 +200,7 @@ fn gap_row(into: &mut dyn Write, gap: &GapReport) -> io::Result<()> {
         &json!({
             "schema": SCHEMA, "kind": "gap", "t": row.at_ns, "cpu": row.cpu.0, "late_ns": row.late_ns,
             "stolen_ns": row.stolen_ns, "class": gap.class.name(), "timers": gap.gap.timers,
-            "tid": row.tid, "pid": row.tgid, "comm": row.comm,
+            "tid": Id::of(row.tid).here(), "pid": Id::of(row.tgid).here(), "comm": row.comm,
             "owner": gap.owner.as_ref().map(|who| json!(owner(&Who::Owner(who.clone())))),
             "stack": gap.stack,
         }),

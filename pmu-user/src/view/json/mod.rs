@@ -20,7 +20,7 @@ pub(super) use self::{
 };
 use super::words;
 use crate::{
-    drain::{Header, Owner},
+    drain::{Header, Id, Owner},
     metric::Who,
     plan::Sampling,
     table::{metric, quantity::Quantity},
@@ -61,17 +61,23 @@ pub(super) struct OwnerCell<'a> {
     id: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_pid: Option<u32>,
     name: Untrusted,
 }
 
 pub(super) fn owner(who: &Who) -> OwnerCell<'_> {
     let kind = words::kind(who);
-    let plain = |name: &str| OwnerCell { kind, path: None, id: None, pid: None, name: Untrusted::from(name) };
+    let plain = |name: &str| {
+        let name = Untrusted::from(name);
+        OwnerCell { kind, path: None, id: None, pid: None, host_pid: None, name }
+    };
     match who {
         Who::Target => plain("total"),
         Who::Owner(Owner::Other) => plain("other"),
         Who::Owner(Owner::Process { pid, name, .. }) => {
-            OwnerCell { pid: Some(*pid), name: name.clone(), ..plain("") }
+            let id = Id::of(*pid);
+            OwnerCell { pid: id.here(), host_pid: id.outside(), name: name.clone(), ..plain("") }
         }
         Who::Owner(Owner::Cgroup { id, path }) => {
             let last = path.as_bytes().rsplit(|&byte| byte == b'/').next().filter(|last| !last.is_empty());

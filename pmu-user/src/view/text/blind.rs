@@ -8,7 +8,10 @@ use super::{
     section,
     table::{Align, Table, cut},
 };
-use crate::metric::{Blind, GapReport, Masked, Report};
+use crate::{
+    drain::Id,
+    metric::{Blind, GapReport, Masked, Report},
+};
 
 /// Stack entries that a gap shows.
 const FRAMES: usize = 5;
@@ -86,7 +89,7 @@ fn row(gap: &GapReport) -> Vec<String> {
         format!("{:.3} s", row.at_ns as f64 / 1e9),
         row.cpu.0.to_string(),
         gap.class.name().to_owned(),
-        format!("{} {}", cut(&row.comm.terminal()), row.tgid),
+        format!("{} {}", cut(&row.comm.terminal()), Id::of(row.tgid)),
         stack,
     ]
 }

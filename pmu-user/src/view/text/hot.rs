@@ -9,7 +9,7 @@ use super::{
     table::{Align, Table, cut},
 };
 use crate::{
-    drain::Header,
+    drain::{Header, Id},
     metric::{Frame, HotFunction, HotStack, RatioReport, Report, Who, value::Value},
     plan::Plan,
     table::quantity::Quantity,
@@ -157,7 +157,7 @@ fn stacks(into: &mut dyn Write, style: &Style, stacks: &[HotStack]) -> io::Resul
     for stack in stacks.iter().take(style.rows_max.min(10)) {
         let (owner, _) = name(&Who::Owner(stack.owner.clone()));
         let samples: Vec<String> = stack.samples.iter().map(u64::to_string).collect();
-        writeln!(into, "  {:>7}  {owner} {}", samples.join(" / "), stack.tgid)?;
+        writeln!(into, "  {:>7}  {owner} {}", samples.join(" / "), Id::of(stack.tgid))?;
         for line in &stack.frames {
             writeln!(into, "           {}", frame(line))?;
         }

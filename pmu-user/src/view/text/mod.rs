@@ -22,7 +22,7 @@ use self::{
 };
 use super::words;
 use crate::{
-    drain::{Ending, Header, Owner, Stopped},
+    drain::{Ending, Header, Id, Owner, Stopped},
     machine::Machine,
     metric::{OwnerReport, Report, Who},
     table::metric,
@@ -50,7 +50,7 @@ pub(super) fn name(who: &Who) -> (String, String) {
     match who {
         Who::Target => ("all".to_owned(), String::new()),
         Who::Owner(Owner::Other) => ("(owners beyond the limit)".to_owned(), String::new()),
-        Who::Owner(Owner::Process { pid, name, .. }) => (cut(&name.terminal()), pid.to_string()),
+        Who::Owner(Owner::Process { pid, name, .. }) => (cut(&name.terminal()), Id::of(*pid).to_string()),
         Who::Owner(Owner::Cgroup { path, .. }) => (cut(&path.terminal()), String::new()),
     }
 }

@@ -1,0 +1,175 @@
+//! Which PID namespace this process is in, so that the programs give the ids that its user knows.
+//!
+//! User space sees neither the ids of namespaces above its own nor how many there are. A program of a few instructions, run
+//! once by this process for itself, reads that from its own `struct pid`.
+
+use std::{
+    fs::read_link,
+    io,
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd},
+    path::Path,
+};
+
+use pmu_common::config::PidNamespace;
+use rustix::process::getpid;
+
+use super::{
+    LoadError,
+    btf::{Btf, BtfError},
+    probe::{Instruction, ProgLoad, load},
+};
+
+/// Inode of the first PID namespace (`PROC_PID_INIT_INO`, include/linux/proc_ns.h).
+pub const FIRST: u32 = 0xEFFF_FFFC;
+
+/// Why ids cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum PidNamespaceError {
+    /// Whoever reads it by our ids reads about others.
+    #[error("/proc is of another PID namespace than this process: it is {here} here and {there} there")]
+    OtherProc {
+        /// Our id.
+        here: u32,
+        /// Our id in the namespace of /proc.
+        there: u32,
+    },
+    /// The programs cannot be told which ids are ours.
+    #[error("cannot find the ids of this PID namespace: {0}")]
+    Level(io::Error),
+}
+
+/// Inode of this process's PID namespace; `None` if the kernel does not say, which then has only one.
+#[must_use]
+pub fn inode(root: &Path) -> Option<u32> {
+    let link = read_link(root.join("proc/self/ns/pid")).ok()?;
+    link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// What the programs need to give ids of this process's PID namespace; all zero in the first one. Needs CAP_BPF and
+/// CAP_PERFMON where it is another one.
+///
+/// # Errors
+///
+/// /proc is of another namespace, a field is missing, or the kernel does not run a program for us (before Linux 5.10).
+pub(super) fn read(root: &Path, btf: &Btf) -> Result<PidNamespace, LoadError> {
+    let Some(inode) = inode(root).filter(|&inode| inode != FIRST) else { return Ok(PidNamespace::ZERO) };
+    let here = getpid().as_raw_pid().unsigned_abs();
+    let there = read_link(root.join("proc/self")).ok().and_then(|link| link.to_str()?.parse().ok());
+    if let Some(there) = there.filter(|&there| there != here) {
+        return Err(PidNamespaceError::OtherProc { here, there }.into());
+    }
+    let offset = |name: &str, path: &str| {
+        btf.offset(name, path).ok_or_else(|| BtfError::NoField(format!("{name}.{path}")))
+    };
+    let (task_pid, pid_level) = (offset("task_struct", "thread_pid")?, offset("pid", "level")?);
+    let level = own_level(task_pid, pid_level).map_err(PidNamespaceError::Level)?;
+    // `struct upid { int nr; struct pid_namespace *ns; }`, one a level.
+    let (number, namespace) = (offset("upid", "nr")?, offset("upid", "ns")?);
+    let upid_bytes = namespace + size_of::<u64>() as u32;
+    let upid = offset("pid", "numbers")? + level * upid_bytes;
+    Ok(PidNamespace {
+        inode,
+        level,
+        task_pid,
+        pid_level,
+        pid_number: upid + number,
+        pid_namespace: upid + namespace,
+        namespace_inode: offset("pid_namespace", "ns.inum")?,
+        reserved: 0,
+    })
+}
+
+/// `enum bpf_cmd` and `enum bpf_prog_type`, include/uapi/linux/bpf.h.
+const PROG_TEST_RUN: u32 = 10;
+const TYPE_RAW_TRACEPOINT: u32 = 17;
+
+/// How far below the first PID namespace this process's own is.
+fn own_level(task_pid: u32, pid_level: u32) -> io::Result<u32> {
+    let program = reader(task_pid, pid_level);
+    let attributes = ProgLoad {
+        prog_type: TYPE_RAW_TRACEPOINT,
+        insn_cnt: program.len() as u32,
+        insns: program.as_ptr() as u64,
+        license: c"GPL".as_ptr() as u64,
+        ..ProgLoad::default()
+    };
+    run(load(&attributes)?.as_fd())
+}
+
+/// The program: returns `bpf_get_current_task()->thread_pid->level`.
+fn reader(task_pid: u32, pid_level: u32) -> [Instruction; 15] {
+    /// Operations (include/uapi/linux/bpf_common.h, bpf.h) and helpers.
+    const MOVE: u8 = 0xbf;
+    const MOVE_NUMBER: u8 = 0xb7;
+    const ADD_NUMBER: u8 = 0x07;
+    const LOAD_U64: u8 = 0x79;
+    const LOAD_U32: u8 = 0x61;
+    const CALL: u8 = 0x85;
+    const EXIT: u8 = 0x95;
+    const GET_CURRENT_TASK: i32 = 35;
+    const PROBE_READ_KERNEL: i32 = 113;
+    /// Where a value is read to, below the stack's end (register 10).
+    const ROOM: i16 = -8;
+    let step = |code, (to, from): (u8, u8), offset, immediate| Instruction {
+        code,
+        registers: from << 4 | to,
+        offset,
+        immediate,
+    };
+    // The address to read from is in register 3.
+    let read = |bytes: i32| {
+        [
+            step(MOVE, (1, 10), 0, 0),
+            step(ADD_NUMBER, (1, 0), 0, i32::from(ROOM)),
+            step(MOVE_NUMBER, (2, 0), 0, bytes),
+            step(CALL, (0, 0), 0, PROBE_READ_KERNEL),
+        ]
+    };
+    let ([a, b, c, d], [e, f, g, h]) = (read(8), read(4));
+    [
+        step(CALL, (0, 0), 0, GET_CURRENT_TASK),
+        step(MOVE, (3, 0), 0, 0),
+        step(ADD_NUMBER, (3, 0), 0, task_pid.cast_signed()),
+        a,
+        b,
+        c,
+        d,
+        step(LOAD_U64, (3, 10), ROOM, 0),
+        step(ADD_NUMBER, (3, 0), 0, pid_level.cast_signed()),
+        e,
+        f,
+        g,
+        h,
+        step(LOAD_U32, (0, 10), ROOM, 0),
+        step(EXIT, (0, 0), 0, 0),
+    ]
+}
+
+/// `union bpf_attr` for `BPF_PROG_TEST_RUN`, include/uapi/linux/bpf.h.
+#[derive(Default)]
+#[repr(C)]
+struct TestRun {
+    prog_fd: u32,
+    retval: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+    flags: u32,
+    cpu: u32,
+}
+
+/// Runs a program in this thread; what it returns.
+fn run(program: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut attributes = TestRun { prog_fd: program.as_raw_fd().cast_unsigned(), ..TestRun::default() };
+    let pointer = std::ptr::from_mut(&mut attributes);
+    // SAFETY: the attributes are of the size that is passed, and point to nothing.
+    let done = unsafe { libc::syscall(libc::SYS_bpf, PROG_TEST_RUN, pointer, size_of::<TestRun>()) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(attributes.retval) }
+}

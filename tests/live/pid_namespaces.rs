@@ -1,0 +1,102 @@
+//! In a PID namespace, as in a container: ids are those of its own.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::{
+    support::{Rows, Started, assert_close, in_guest, pmbpf, text},
+    workloads::workload,
+};
+
+/// Runs a shell script as the first process of a PID namespace, with `$PMBPF` and `$SPIN`.
+fn inside(options: &[&str], script: &str) -> Output {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--pid", "--fork", "--kill-child"]).args(options).args(["--", "sh", "-c", script]);
+    unshare.env("PMBPF", pmbpf().get_program()).env("SPIN", workload("spin", &["-g"]));
+    unshare.stdin(Stdio::null()).output().unwrap()
+}
+
+/// The same with a /proc of its own; the rows it prints.
+fn rows(script: &str) -> Rows {
+    let output = inside(&["--mount-proc"], script);
+    assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
+    Rows::parse(&output.stdout)
+}
+
+fn is_of(id: u64) -> impl Fn(&Value) -> bool {
+    move |owner| owner["kind"] == "process" && owner["pid"] == id
+}
+
+/// Functions that samples hit.
+fn names_of(rows: &Rows) -> Vec<&Value> {
+    rows.of_kind("hot").map(|row| &row["frame"]["function"]).collect()
+}
+
+#[test]
+fn a_process_of_a_pid_namespace_is_counted_by_the_id_that_it_has_there() {
+    for option in ["-p", "-t"] {
+        // The shell is 1, so this is 2; its CPU time ends what is measured.
+        let rows = rows(&format!("$SPIN 2 & $PMBPF run --json --quiet {option} $!"));
+        let (total, ours) = (rows.total("cpu_time"), rows.sum("cpu_time", is_of(2)));
+        assert!(ours > 0.1e9 && ours < 2.1e9, "{option}: {ours}");
+        assert_close(option, ours, total, 0.0, 1.0);
+        assert!(names_of(&rows).iter().any(|name| *name == "hot_leaf"), "{option}: {:?}", names_of(&rows));
+        assert_eq!(rows.summary()["stopped"], "target_gone");
+    }
+}
+
+#[test]
+fn a_command_in_a_pid_namespace_is_counted_as_outside_of_it() {
+    let rows = rows("$PMBPF run --json --quiet -o - -- sh -c '$SPIN 0.4; :'");
+    let end_ns = if in_guest() { 100e6 } else { 0.0 };
+    assert_close("cpu time", rows.of_name("cpu_time", "sping"), 0.4e9, 0.05, end_ns);
+    assert!(rows.summary()["losses"]["target_unseen"].is_null(), "{}", rows.summary());
+}
+
+#[test]
+fn the_first_process_of_a_pid_namespace_is_not_the_hosts() {
+    let outside = Started::new(&format!("exec {} 60", workload("spin", &["-g"])));
+    let rows = rows("$SPIN 60 & $PMBPF run --json --quiet -p 1 -d 1s; kill $!");
+    assert!(rows.sum("cpu_time", is_of(2)) > 0.0, "{:?}", rows.0);
+    let owners = rows.of_kind("metric").map(|row| &row["owner"]).filter(|owner| owner["kind"] == "process");
+    for owner in owners {
+        assert!(owner["host_pid"].is_null() && owner["pid"].as_u64().is_some_and(|id| id < 1000), "{owner}");
+    }
+    drop(outside);
+}
+
+#[test]
+fn what_runs_outside_of_a_pid_namespace_has_no_id_in_it() {
+    let outside = Started::new(&format!("exec {} 60", workload("spin", &["-g"])));
+    let rows = rows("$SPIN 60 & $PMBPF run --json --quiet --all -d 1s; kill $!");
+    assert!(rows.sum("cpu_time", is_of(2)) > 0.0, "{:?}", rows.0);
+    let of_outside = |owner: &Value| owner["host_pid"] == outside.pid();
+    assert!(rows.sum("cpu_time", of_outside) > 0.0, "{:?}", rows.0);
+    let mut owners = rows.of_kind("metric").map(|row| &row["owner"]);
+    assert!(owners.all(|owner| owner["pid"].is_null() || owner["host_pid"].is_null()));
+    let others = rows.of_kind("hot").find(|row| of_outside(&row["owner"]) && row["mode"] == "user").unwrap();
+    let why = others["reason"].as_str().unwrap();
+    assert!(why.contains("outside of this PID namespace"), "{others}");
+}
+
+#[test]
+fn ids_that_cannot_be_told_are_an_error_that_says_so() {
+    let output = inside(&[], "exec $PMBPF run -d 1s -p 1");
+    let errors = text(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{errors}");
+    assert!(
+        errors.contains("/proc is of another PID namespace") && errors.contains("--mount-proc"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn doctor_works_in_a_pid_namespace_and_says_whose_ids_count() {
+    let output = inside(&["--mount-proc"], "exec $PMBPF doctor --json");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["can_run"], true, "{}", text(&output.stderr));
+    let checks = report["checks"].as_array().unwrap();
+    let ids = checks.iter().find(|check| check["name"] == "process ids").unwrap();
+    assert!(ids["found"].as_str().unwrap().contains("ids are those of this namespace"), "{ids}");
+}
