@@ -9,7 +9,8 @@ use std::{
 };
 
 /// Modules of pmu-user in pipeline order: each imports only from those before it.
-const ORDER: [&str; 15] = [
+const ORDER: [&str; 16] = [
+    "file",
     "suggest",
     "untrusted",
     "machine",

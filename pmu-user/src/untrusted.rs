@@ -1,17 +1,26 @@
 //! Names that others chose: processes, cgroups, files, hosts. They may hold anything but a zero byte.
 //!
-//! The only ways out are escaped for where they go: [`Untrusted::terminal`], [`Untrusted::csv`], and serde for JSON.
+//! The only ways out are escaped for where they go: [`Untrusted::terminal`], [`Untrusted::csv`], and serde for JSON. Text of
+//! strangers that is read as plain text goes through [`json`] or [`lines`].
 
-use std::{borrow::Cow, ffi::OsStr, os::unix::ffi::OsStrExt as _, path::PathBuf};
+pub mod json;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::{borrow::Cow, ffi::OsStr, fmt, os::unix::ffi::OsStrExt as _, path::PathBuf};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{self, Visitor},
+};
+
+/// What serde calls a value whose bytes are kept as they are, when JSON of strangers is read.
+const RAW: &str = "pmbpf::Untrusted";
 
 /// Bytes from outside. There is no `Display`, on purpose.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Untrusted(Box<[u8]>);
 
-impl std::fmt::Debug for Untrusted {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Untrusted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.terminal())
     }
 }
@@ -60,7 +69,7 @@ impl Untrusted {
     #[must_use]
     pub fn csv(&self) -> Cow<'_, str> {
         let text = self.terminal();
-        if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { Cow::Owned(format!("'{text}")) } else { text }
+        if text.starts_with(FORMULA) { Cow::Owned(format!("'{text}")) } else { text }
     }
 
     /// Text with invalid UTF-8 and the characters that `hide` names as escapes.
@@ -82,9 +91,20 @@ impl Untrusted {
     }
 }
 
+/// What a spreadsheet's formula begins with, in any width.
+const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+
+/// Text of ours that may quote a stranger's, over several lines, for a terminal: all that is escaped in a name, but line feeds.
+#[must_use]
+pub fn lines(text: &str) -> Cow<'_, str> {
+    let hide = |character| character != '\n' && is_unsafe(character);
+    if text.chars().any(hide) { Cow::Owned(Untrusted::from(text).escaped(hide)) } else { Cow::Borrowed(text) }
+}
+
 /// Characters that move the cursor, reorder or hide text: C0, DEL, C1, and Unicode's format characters (category Cf),
 /// line and paragraph separators, variation selectors and tags.
-fn is_unsafe(character: char) -> bool {
+#[must_use]
+pub fn is_unsafe(character: char) -> bool {
     matches!(character,
         '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}'
         | '\u{8e2}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
@@ -128,13 +148,35 @@ impl Serialize for Untrusted {
 
 impl<'de> Deserialize<'de> for Untrusted {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self::from(<Cow<'de, str>>::deserialize(deserializer)?.as_ref()))
+        deserializer.deserialize_newtype_struct(RAW, Text)
+    }
+}
+
+struct Text;
+
+impl<'de> Visitor<'de> for Text {
+    type Value = Untrusted;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string")
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<Untrusted, D::Error> {
+        inner.deserialize_str(self)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Untrusted, E> {
+        Ok(Untrusted::from(text))
     }
 }
 
 /// For recordings, which must give back every byte: a string, or an array of bytes if it is no UTF-8.
 pub mod exact {
-    use super::{Deserialize, Deserializer, Serializer, Untrusted, de};
+    use std::fmt;
+
+    use serde::de::{SeqAccess, Visitor};
+
+    use super::{Deserializer, RAW, Serializer, Untrusted, de};
 
     /// See the module.
     pub fn serialize<S: Serializer>(name: &Untrusted, serializer: S) -> Result<S::Ok, S::Error> {
@@ -146,15 +188,32 @@ pub mod exact {
 
     /// See the module.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Untrusted, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Name {
-            Text(String),
-            Bytes(Vec<u8>),
+        deserializer.deserialize_newtype_struct(RAW, Name)
+    }
+
+    struct Name;
+
+    impl<'de> Visitor<'de> for Name {
+        type Value = Untrusted;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a string, or an array of bytes")
         }
-        match Name::deserialize(deserializer).map_err(de::Error::custom)? {
-            Name::Text(text) => Ok(Untrusted::from(text)),
-            Name::Bytes(bytes) => Ok(Untrusted::new(bytes)),
+
+        fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<Untrusted, D::Error> {
+            inner.deserialize_any(self)
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Untrusted, E> {
+            Ok(Untrusted::from(text))
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut bytes: A) -> Result<Untrusted, A::Error> {
+            let mut name = Vec::new();
+            while let Some(byte) = bytes.next_element::<u8>()? {
+                name.push(byte);
+            }
+            Ok(Untrusted::new(name))
         }
     }
 }
@@ -193,6 +252,11 @@ mod tests {
     #[test]
     fn a_formula_is_no_formula_in_csv() {
         assert_eq!(Untrusted::from("=1+1").csv(), "'=1+1");
+        assert_eq!(
+            Untrusted::from("\u{ff1d}1+1").csv(),
+            "'\u{ff1d}1+1",
+            "spreadsheets take full-width ones, too"
+        );
         assert_eq!(Untrusted::from("a=1").csv(), "a=1");
     }
 

@@ -2,8 +2,13 @@
 //!
 //! The wire's structs only ever grow at the end, so a row of an older recording reads as one whose newer fields are 0.
 
+use std::{fmt, marker::PhantomData};
+
 use pmu_common::wire::{Wire, bytes_of, read};
-use serde::{Deserialize, Deserializer, Serializer, de};
+use serde::{
+    Deserialize as _, Deserializer, Serializer,
+    de::{self, DeserializeSeed, SeqAccess, Visitor},
+};
 
 /// Writes a wire struct as words.
 ///
@@ -25,22 +30,62 @@ pub fn serialize<T: Wire, S: Serializer>(value: &T, serializer: S) -> Result<S::
 ///
 /// The deserializer's, or there are more words than the struct has.
 pub fn deserialize<'de, T: Wire, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-    of_words(&Vec::<u64>::deserialize(deserializer)?)
+    deserializer.deserialize_seq(Words { first: None, row: PhantomData })
 }
 
-fn of_words<T: Wire, E: de::Error>(words: &[u64]) -> Result<T, E> {
-    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    if bytes.len() > size_of::<T>() {
-        return Err(E::custom("a row is longer than this version of pmbpf knows"));
+/// Reads words one by one, so that a list of any length costs no more memory than the row that it should be.
+struct Words<T> {
+    /// A word that was read already.
+    first: Option<u64>,
+    row: PhantomData<T>,
+}
+
+impl<'de, T: Wire> Visitor<'de> for Words<T> {
+    type Value = T;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of words")
     }
-    bytes.resize(size_of::<T>(), 0);
-    read(&bytes).ok_or_else(|| E::custom("a row is too short"))
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut words: A) -> Result<T, A::Error> {
+        let mut bytes = Vec::with_capacity(size_of::<T>());
+        bytes.extend(self.first.map(u64::to_ne_bytes).into_iter().flatten());
+        while words.next_element_seed(Word { row: &mut bytes })?.is_some() {
+            if bytes.len() > size_of::<T>() {
+                return Err(de::Error::custom("a row is longer than this version of pmbpf knows"));
+            }
+        }
+        bytes.resize(size_of::<T>(), 0);
+        read(&bytes).ok_or_else(|| de::Error::custom("a row is too short"))
+    }
+}
+
+/// A word, which goes to the end of a row's bytes.
+struct Word<'a> {
+    row: &'a mut Vec<u8>,
+}
+
+impl<'de> DeserializeSeed<'de> for Word<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        self.row.extend(u64::deserialize(deserializer)?.to_ne_bytes());
+        Ok(())
+    }
 }
 
 /// Several rows of one kind: a single one is written as if it stood alone, as older recordings have it.
 pub mod list {
-    use pmu_common::wire::Wire;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeSeq as _};
+    use std::{fmt, marker::PhantomData};
+
+    use pmu_common::{sample::EVENTS_MAX, wire::Wire};
+    use serde::{
+        Deserialize, Deserializer, Serialize, Serializer,
+        de::{self, SeqAccess, Visitor},
+        ser::SerializeSeq as _,
+    };
+
+    use super::Words;
 
     struct Row<T>(T);
 
@@ -70,21 +115,70 @@ pub mod list {
     ///
     /// # Errors
     ///
-    /// The deserializer's, or a row has more words than the struct.
+    /// The deserializer's, a row has more words than the struct, or there are more rows than events that can sample.
     pub fn deserialize<'de, T: Wire + Default, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<T>, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            One(Vec<u64>),
-            Several(Vec<Vec<u64>>),
+        deserializer.deserialize_seq(Rows(PhantomData))
+    }
+
+    struct Rows<T>(PhantomData<T>);
+
+    impl<'de, T: Wire + Default> Visitor<'de> for Rows<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a list of words, or of such lists")
         }
-        let rows = match Written::deserialize(deserializer)? {
-            Written::One(words) => vec![words],
-            Written::Several(rows) => rows,
-        };
-        rows.iter().map(|words| super::of_words(words)).collect()
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<Vec<T>, A::Error> {
+            let mut read = Vec::new();
+            while let Some(item) = rows.next_element::<Item<T>>()? {
+                match item {
+                    Item::Word(word) if read.is_empty() => {
+                        return Words { first: Some(word), row: PhantomData }
+                            .visit_seq(rows)
+                            .map(|row| vec![row]);
+                    }
+                    Item::Row(row) if read.len() < EVENTS_MAX => read.push(row),
+                    _ => return Err(de::Error::custom("there are more rows than events")),
+                }
+            }
+            if read.is_empty() {
+                read.push(T::default());
+            }
+            Ok(read)
+        }
+    }
+
+    /// A word of the only row, or a row.
+    enum Item<T> {
+        Word(u64),
+        Row(T),
+    }
+
+    impl<'de, T: Wire> Deserialize<'de> for Item<T> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_any(ItemVisitor(PhantomData))
+        }
+    }
+
+    struct ItemVisitor<T>(PhantomData<T>);
+
+    impl<'de, T: Wire> Visitor<'de> for ItemVisitor<T> {
+        type Value = Item<T>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a word, or a list of words")
+        }
+
+        fn visit_u64<E: de::Error>(self, word: u64) -> Result<Item<T>, E> {
+            Ok(Item::Word(word))
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, words: A) -> Result<Item<T>, A::Error> {
+            Words { first: None, row: PhantomData }.visit_seq(words).map(Item::Row)
+        }
     }
 }
 
@@ -124,5 +218,16 @@ mod tests {
     fn a_row_of_a_later_version_is_refused() {
         let text = serde_json::to_string(&vec![1_u64; size_of::<Count>() / 8 + 1]).unwrap();
         assert!(serde_json::from_str::<Row>(&text).is_err());
+    }
+
+    #[test]
+    fn a_list_of_more_rows_than_events_is_refused_before_it_is_in_memory() {
+        let many = |rows: usize| format!("[{}]", vec!["[]"; rows].join(","));
+        assert_eq!(serde_json::from_str::<Rows>(&many(16)).unwrap().0.len(), 16);
+        assert!(serde_json::from_str::<Rows>(&many(17)).is_err());
+        assert!(
+            serde_json::from_str::<Rows>("[1,[2]]").is_err()
+                && serde_json::from_str::<Rows>("[[1],2]").is_err()
+        );
     }
 }

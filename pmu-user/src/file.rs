@@ -1,0 +1,114 @@
+//! Files that somebody names: regular ones only, opened without waiting for anybody, read with a limit.
+
+use std::{
+    fs::{File, FileType, OpenOptions},
+    io::{self, Read as _},
+    os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _},
+    path::Path,
+};
+
+use rustix::fs::OFlags;
+
+/// A regular file, opened to be read. A pipe, a device or a folder is an error that says what it is.
+///
+/// # Errors
+///
+/// There is none, it is no regular file, or it may not be read.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    // To open a device may have effects, so it is looked at first; by the time it is opened, the path may mean another.
+    expect_regular(path.metadata()?.file_type())?;
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    expect_regular(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+/// The bytes of a regular file that is no larger than `bytes_max`.
+///
+/// # Errors
+///
+/// As for [`open_regular`]; it cannot be read; it is larger.
+pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        let megabytes = bytes_max >> 20;
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it is larger than {megabytes} MiB"),
+        ));
+    }
+    Ok(bytes)
+}
+
+/// What a file is that is no regular one.
+#[must_use]
+pub fn irregular(kind: FileType) -> Option<&'static str> {
+    let kinds = [
+        (kind.is_dir(), "a folder"),
+        (kind.is_fifo(), "a pipe"),
+        (kind.is_socket(), "a socket"),
+        (kind.is_char_device() || kind.is_block_device(), "a device"),
+        (kind.is_symlink(), "a symbolic link"),
+    ];
+    kinds.iter().find(|(is, _)| *is).map(|(_, name)| *name)
+}
+
+fn expect_regular(kind: FileType) -> io::Result<()> {
+    let wrong =
+        |what| io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, not a regular file"));
+    irregular(kind).map_or(Ok(()), |what| Err(wrong(what)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::unix::fs::symlink,
+        path::{Path, PathBuf},
+        process::Command,
+    };
+
+    use super::{open_regular, read_regular};
+
+    /// A folder of our own that vanishes.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("pmbpf-file-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("file"), "12345").unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_named_and_not_waited_for() {
+        let scratch = Scratch::new("kinds");
+        let at = |name: &str| scratch.0.join(name);
+        assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+        symlink("pipe", at("link to a pipe")).unwrap();
+        symlink("file", at("link to a file")).unwrap();
+        let error = |path: &Path| open_regular(path).unwrap_err().to_string();
+        assert_eq!(error(&at("pipe")), "it is a pipe, not a regular file");
+        assert_eq!(error(&at("link to a pipe")), "it is a pipe, not a regular file");
+        assert_eq!(error(&scratch.0), "it is a folder, not a regular file");
+        assert_eq!(error(Path::new("/dev/zero")), "it is a device, not a regular file");
+        assert!(open_regular(&at("link to a file")).is_ok());
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_a_limit() {
+        let scratch = Scratch::new("limit");
+        let path = scratch.0.join("file");
+        assert_eq!(read_regular(&path, 5).unwrap().len(), 5);
+        assert_eq!(read_regular(&path, 4).unwrap_err().kind(), std::io::ErrorKind::FileTooLarge);
+    }
+}
