@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use pmbpf::drain::recording::{AnyRecording, IoRecording, ReadError, Recording};
+use pmbpf::drain::recording::{IoRecording, ReadError, Recording};
 use snapbox::{Assert, Data};
 
 fn recordings() -> PathBuf {
@@ -73,12 +73,11 @@ fn a_recording_of_io_cut_anywhere_is_read_or_refused_never_a_panic() {
     let complete = IoRecording::parse(Bytes::from(whole.clone()), "whole").unwrap();
     assert!(complete.ending.is_some() && complete.lost_bytes == 0);
     for length in (0..whole.len()).step_by(3) {
-        match AnyRecording::parse(&Bytes::copy_from_slice(&whole[..length]), "cut") {
-            Ok(AnyRecording::Io(cut)) => {
+        match IoRecording::parse(Bytes::copy_from_slice(&whole[..length]), "cut") {
+            Ok(cut) => {
                 assert!(cut.ending.is_none(), "{length} bytes have no ending");
                 assert!(cut.drains[..] == complete.drains[..cut.drains.len()], "{length} bytes");
             }
-            Ok(AnyRecording::Run(_)) => panic!("{length} bytes are of a run"),
             Err(ReadError::Foreign(_) | ReadError::NoHeader(_)) => {}
             Err(error) => panic!("{length} bytes: {error}"),
         }

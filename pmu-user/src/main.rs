@@ -2,11 +2,10 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use pmbpf::command::{Cli, complain, exit_code};
 
 fn main() -> ExitCode {
-    match Cli::parse().execute() {
+    match Cli::of_process().execute() {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             complain(&error);

@@ -1,6 +1,9 @@
 //! A recording gives the report that the live run gave, in every format.
 
-use std::process::Output;
+use std::{
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    process::{Output, Stdio},
+};
 
 use crate::{
     support::{Scratch, Started, pmbpf, text},
@@ -45,11 +48,17 @@ fn a_recording_that_breaks_off_gives_what_is_whole() {
         .unwrap();
     assert!(status.status.success());
     let bytes = std::fs::read(&recording.0).unwrap();
-    std::fs::write(&recording.0, &bytes[..bytes.len() - bytes.len() / 4]).unwrap();
-    let output = report(recording.as_str(), &["--json"]);
-    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("\"complete\":false"));
-    assert!(text(&output.stderr).contains("breaks off"));
+    // Names come last, after the ending.
+    for (kept, complete, says) in [
+        (bytes.len() / 2, false, "the recording breaks off"),
+        (bytes.len() - 1, true, "names may be missing"),
+    ] {
+        std::fs::write(&recording.0, &bytes[..kept]).unwrap();
+        let output = report(recording.as_str(), &["--json"]);
+        assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains(&format!("\"complete\":{complete}")));
+        assert!(text(&output.stderr).contains(says), "{}", text(&output.stderr));
+    }
 }
 
 #[test]
@@ -59,11 +68,69 @@ fn an_existing_file_is_not_replaced_unless_told_to() {
     let refused = pmbpf().args(["run", "-d", "200ms", "-o", recording.as_str()]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     assert_eq!(std::fs::read(&recording.0).unwrap(), b"precious");
+    // Somebody else's, for everybody to read: nothing of that is kept.
+    std::fs::set_permissions(&recording.0, std::fs::Permissions::from_mode(0o666)).unwrap();
+    std::os::unix::fs::chown(&recording.0, Some(65534), Some(65534)).unwrap();
     let forced = pmbpf().args(["run", "-d", "200ms", "--force", "-o", recording.as_str()]).output().unwrap();
     assert!(forced.status.success(), "{}", text(&forced.stderr));
-    use std::os::unix::fs::PermissionsExt as _;
     assert!(report(recording.as_str(), &[]).status.success());
-    let fresh = Scratch::new("mode");
-    assert!(pmbpf().args(["run", "-d", "200ms", "-o", fresh.as_str()]).output().unwrap().status.success());
-    assert_eq!(std::fs::metadata(&fresh.0).unwrap().permissions().mode() & 0o777, 0o600);
+    let status = std::fs::metadata(&recording.0).unwrap();
+    assert_eq!((status.mode() & 0o7777, status.uid()), (0o600, rustix::process::getuid().as_raw()));
+}
+
+/// Runs with results that nobody reads; code and standard error.
+fn unread(arguments: &[&str]) -> (Option<i32>, String) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = pmbpf();
+    command.args(arguments).stdout(writer).stderr(Stdio::piped());
+    let output = command.spawn().unwrap().wait_with_output().unwrap();
+    (output.status.code(), text(&output.stderr))
+}
+
+#[test]
+fn a_reader_that_goes_away_does_not_end_a_recording() {
+    for (command, format) in [("run", "--json"), ("run", "--csv"), ("run", "--color=never"), ("io", "--json")]
+    {
+        let recording = Scratch::new("unread");
+        let wanted = [command, "--quiet", "-I", "100ms", "-d", "1s", format, "-o", recording.as_str()];
+        assert_eq!(unread(&wanted), (Some(0), String::new()), "{command} {format}");
+        let output = report(recording.as_str(), &["--json"]);
+        assert!(output.status.success(), "{command} {format}: {}", text(&output.stderr));
+        let summary = text(&output.stdout).lines().next_back().unwrap().to_owned();
+        let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+        assert_eq!(summary["complete"], true);
+        let length_ns = summary["duration_ns"].as_u64().or(summary["dt"].as_u64()).unwrap();
+        assert!(length_ns >= 900_000_000, "{summary}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_what_only_he_wanted_but_not_a_command() {
+    // Nothing else would ever end it.
+    assert_eq!(unread(&["run", "--json", "-I", "100ms"]), (Some(0), String::new()));
+    let marker = Scratch::new("lived");
+    let script = format!("sleep 1; echo x > {}; exit 7", marker.as_str());
+    for counts in [&["run"][..], &["run", "--count"]] {
+        let _ = std::fs::remove_file(&marker.0);
+        let with_command = ["--quiet", "-I", "100ms", "-o", "-", "--", "sh", "-c", &script];
+        assert_eq!(unread(&[counts, &with_command].concat()), (Some(7), String::new()), "{counts:?}");
+        assert!(marker.0.exists(), "the command came to its end");
+    }
+}
+
+#[test]
+fn a_file_that_reaches_its_limit_ends_the_recording_alone() {
+    let recording = Scratch::new("full");
+    let script =
+        format!("ulimit -f 40; exec \"$0\" run --quiet -I 50ms -d 1s --csv -o {}", recording.as_str());
+    let limited =
+        std::process::Command::new("sh").args(["-c", &script]).arg(pmbpf().get_program()).output().unwrap();
+    let said = text(&limited.stderr);
+    assert_eq!(limited.status.code(), Some(1), "{said}");
+    let name = format!("{}.partial", recording.as_str());
+    assert!(said.contains("recording stops, counting goes on") && said.contains(&name), "{said}");
+    let output = report(&name, &["--json"]);
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    std::fs::remove_file(name).unwrap();
 }

@@ -78,6 +78,8 @@ const RINGS: [Kind; 5] = [
                 "--test",
                 "replay",
                 "--test",
+                "report",
+                "--test",
                 "tables",
             ],
         ],

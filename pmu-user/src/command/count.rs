@@ -99,7 +99,8 @@ const fn needs(plan: &CountPlan) -> &'static str {
 }
 
 async fn live(args: &Args, plan: &CountPlan, machine: &Machine) -> anyhow::Result<u8> {
-    let mut view = StatView::new(plan, args.format.format(), args.format.open(args.stream()));
+    let mut view =
+        StatView::new(plan, args.format.format(), args.format.open_for(args.stream(), args.if_unread()));
     if args.talks() && output::is_watched() {
         output::talk("counting; Ctrl-C ends it and prints the counts");
     }

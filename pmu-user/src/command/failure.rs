@@ -2,17 +2,19 @@
 
 use std::{
     ffi::OsString,
-    io::{self, ErrorKind, Write as _},
+    io::{self, Write as _},
     path::Path,
 };
 
 use anyhow::Error;
 
+use super::output::Unread;
 use crate::{
     drain::recording::ReadError,
     machine::privilege::Privileges,
     plan::{Class, PlanError},
     session::{SessionError, launch::LaunchError},
+    untrusted::lines,
 };
 
 /// pmbpf failed while it had a command to run (env(1)).
@@ -41,7 +43,7 @@ pub(super) struct Quality(pub(super) String);
 /// The exit code that an error stands for.
 #[must_use]
 pub fn exit_code(error: &Error) -> u8 {
-    if is_closed_pipe(error) {
+    if is_unread(error) {
         return 0;
     }
     if let Some(error) = error.downcast_ref::<LaunchError>() {
@@ -100,21 +102,22 @@ fn hint(error: &Error) -> Option<String> {
     }
 }
 
-/// Nobody reads our output any more: that is no failure.
-fn is_closed_pipe(error: &Error) -> bool {
-    let kind =
-        |error: &(dyn std::error::Error + 'static)| error.downcast_ref::<io::Error>().map(io::Error::kind);
-    error.chain().any(|cause| kind(cause) == Some(ErrorKind::BrokenPipe))
+/// Nobody reads our results any more: that is no failure.
+fn is_unread(error: &Error) -> bool {
+    let error = error.downcast_ref::<InsteadOfCommand>().map_or(error, |instead| &instead.0);
+    error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(Unread::is)
 }
 
 /// Says on stderr what went wrong and what would help.
 pub fn complain(error: &Error) {
-    if is_closed_pipe(error) {
+    if is_unread(error) {
         return;
     }
     let mut stderr = io::stderr().lock();
-    let _ = writeln!(stderr, "pmbpf: {error:#}");
+    // It may quote what strangers wrote.
+    let _ = writeln!(stderr, "pmbpf: {}", lines(&format!("{error:#}")));
     for (index, line) in hint(error).unwrap_or_default().lines().enumerate() {
-        let _ = writeln!(stderr, "{}{line}", if index == 0 { "  hint: " } else { "        " });
+        let before = if index == 0 { "  hint: " } else { "        " };
+        let _ = writeln!(stderr, "{before}{}", lines(line));
     }
 }

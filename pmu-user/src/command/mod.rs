@@ -18,9 +18,12 @@ mod report;
 mod run;
 mod runs;
 
+use std::io::Write as _;
+
 use clap::{Parser, Subcommand};
 
 pub use self::failure::{complain, exit_code};
+use crate::untrusted::{Untrusted, lines};
 
 /// eBPF-augmented collector for CPU performance-monitoring units
 #[derive(Debug, Parser)]
@@ -56,6 +59,23 @@ enum Command {
 }
 
 impl Cli {
+    /// The command line that this process was started with. Ends it after help, or after an error in it.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let arguments = || std::env::args_os().skip(1);
+        let plain = |text: &std::ffi::OsStr| Untrusted::from(text).terminal() == text.to_string_lossy();
+        if arguments().all(|argument| plain(&argument)) {
+            return Self::parse();
+        }
+        // The parser quotes arguments as they are.
+        Self::try_parse().unwrap_or_else(|error| {
+            let text = error.render().to_string();
+            let code = u8::try_from(error.exit_code()).unwrap_or(1);
+            let _ = write!(std::io::stderr(), "{}", lines(&text));
+            std::process::exit(code.into())
+        })
+    }
+
     /// Does what was asked; the exit code.
     ///
     /// # Errors

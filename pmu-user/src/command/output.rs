@@ -1,5 +1,7 @@
 //! Where results go and how they look.
 
+mod shown;
+
 use std::{
     env,
     io::{self, IsTerminal as _, Write},
@@ -7,7 +9,11 @@ use std::{
 
 use anstream::{AutoStream, ColorChoice};
 
-use crate::view::{Format, text::Style};
+use self::shown::{Escapes, Shown};
+use crate::{
+    untrusted::Untrusted,
+    view::{Format, text::Style},
+};
 
 /// Rows of the formats for machines that are written at a time.
 const ROWS_BYTES: usize = 1 << 16;
@@ -53,25 +59,101 @@ impl Output {
         Style { rows_max: self.top, blocks: speaks_utf8() }
     }
 
-    /// The stream. Text gets colours if they are wanted there, and is plain ASCII if the locale asks for it.
+    /// The stream, for what ends with its last result. Text gets colours if they are wanted there, and is plain ASCII if the
+    /// locale asks for it.
     pub(super) fn open(&self, stream: Stream) -> Box<dyn Write> {
-        if self.format() != Format::Text {
-            return match stream {
-                Stream::Stdout => Box::new(io::BufWriter::with_capacity(ROWS_BYTES, io::stdout())),
-                Stream::Stderr => Box::new(io::BufWriter::with_capacity(ROWS_BYTES, io::stderr())),
-            };
+        self.open_for(stream, ReaderGone::Ends)
+    }
+
+    /// The stream, and what becomes of results if its reader goes away.
+    pub(super) fn open_for(&self, stream: Stream, reader_gone: ReaderGone) -> Box<dyn Write> {
+        let (into, choice): (Box<dyn Write>, _) = match stream {
+            Stream::Stdout => (Box::new(io::stdout()), AutoStream::choice(&io::stdout())),
+            Stream::Stderr => (Box::new(io::stderr()), AutoStream::choice(&io::stderr())),
+        };
+        let into: Box<dyn Write> = Box::new(Results { into, reader_gone, unread: false });
+        let rows =
+            |into, escapes| Box::new(Shown::new(io::BufWriter::with_capacity(ROWS_BYTES, into), escapes));
+        match self.format() {
+            Format::Json => return rows(into, Escapes::Json),
+            Format::Csv => return rows(into, Escapes::Csv),
+            Format::Text => {}
         }
+        // anstream knows NO_COLOR, CLICOLOR_FORCE, TERM=dumb and terminals.
         let choice = match self.color {
             clap::ColorChoice::Always => ColorChoice::Always,
             clap::ColorChoice::Never => ColorChoice::Never,
-            clap::ColorChoice::Auto => ColorChoice::Auto,
+            clap::ColorChoice::Auto => choice,
         };
-        // anstream knows NO_COLOR, CLICOLOR_FORCE, TERM=dumb and terminals.
-        let styled: Box<dyn Write> = match stream {
-            Stream::Stdout => Box::new(io::BufWriter::new(AutoStream::new(io::stdout(), choice))),
-            Stream::Stderr => Box::new(io::BufWriter::new(AutoStream::new(io::stderr(), choice))),
+        let styled = io::BufWriter::new(AutoStream::new(into, choice));
+        let shown = Box::new(Shown::new(styled, Escapes::Text));
+        if speaks_utf8() { shown } else { Box::new(Ascii(shown)) }
+    }
+}
+
+/// What becomes of results that nobody reads any more (EPIPE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReaderGone {
+    /// They were all that was wanted: [`Unread`] ends us.
+    Ends,
+    /// They are dropped, and what else is under way goes on.
+    Ignored,
+}
+
+/// Nobody reads the results any more: no failure, but nothing is left to do.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody reads the results")]
+pub(super) struct Unread;
+
+impl Unread {
+    /// Is it this, in whatever it came through?
+    pub(super) fn is(error: &io::Error) -> bool {
+        let Some(inner) = error.get_ref() else { return false };
+        let of_csv = || match inner.downcast_ref::<csv::Error>().map(csv::Error::kind) {
+            Some(csv::ErrorKind::Io(error)) => Self::is(error),
+            _ => false,
         };
-        if speaks_utf8() { styled } else { Box::new(Ascii(styled)) }
+        inner.is::<Self>() || of_csv()
+    }
+}
+
+/// A stream of results, which knows when its reader is gone.
+struct Results {
+    into: Box<dyn Write>,
+    reader_gone: ReaderGone,
+    unread: bool,
+}
+
+impl Results {
+    fn result<T>(&mut self, result: io::Result<T>, dropped: T) -> io::Result<T> {
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.unread = true;
+                match self.reader_gone {
+                    ReaderGone::Ends => Err(io::Error::new(io::ErrorKind::BrokenPipe, Unread)),
+                    ReaderGone::Ignored => Ok(dropped),
+                }
+            }
+            result => result,
+        }
+    }
+}
+
+impl Write for Results {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.unread {
+            return self.result(Err(io::ErrorKind::BrokenPipe.into()), bytes.len());
+        }
+        let result = self.into.write(bytes);
+        self.result(result, bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.unread {
+            return self.result(Err(io::ErrorKind::BrokenPipe.into()), ());
+        }
+        let result = self.into.flush();
+        self.result(result, ())
     }
 }
 
@@ -95,9 +177,9 @@ impl Lowercase for std::ffi::OsString {
     }
 }
 
-/// Says something on stderr, for a person who is watching.
+/// Says something on stderr, for a person who is watching: in one line, whatever it quotes.
 pub(super) fn talk(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "pmbpf: {text}");
+    let _ = writeln!(io::stderr().lock(), "pmbpf: {}", Untrusted::from(text).terminal());
 }
 
 /// Is a person watching standard error?
@@ -134,12 +216,33 @@ impl<W: Write> Write for Ascii<W> {
 mod tests {
     use std::io::Write as _;
 
-    use super::Ascii;
+    use super::{Ascii, ReaderGone, Results, Unread};
 
     #[test]
     fn our_own_characters_become_ascii_and_names_stay() {
         let mut bytes = Vec::new();
         Ascii(&mut bytes).write_all("1 µs – größe…".as_bytes()).unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap(), "1 us - größe...");
+    }
+
+    /// A pipe whose reader is gone.
+    fn unread(reader_gone: ReaderGone) -> Results {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Results { into: Box::new(writer), reader_gone, unread: false }
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_ends_what_only_he_wanted_and_nothing_else() {
+        let mut ends = unread(ReaderGone::Ends);
+        assert!(Unread::is(&ends.write_all(b"x").unwrap_err()));
+        assert!(Unread::is(&ends.flush().unwrap_err()), "and it stays so");
+        let mut ignored = unread(ReaderGone::Ignored);
+        ignored.write_all(b"x").and_then(|()| ignored.flush()).unwrap();
+        let mut rows = csv::Writer::from_writer(unread(ReaderGone::Ends));
+        let long = "x".repeat(1 << 20);
+        let error: std::io::Error = rows.write_record([&long]).unwrap_err().into();
+        assert!(Unread::is(&error), "through rows of CSV, too");
+        assert!(!Unread::is(&std::io::ErrorKind::BrokenPipe.into()), "another pipe is another matter");
     }
 }

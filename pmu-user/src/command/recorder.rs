@@ -3,25 +3,29 @@
 use std::{
     ffi::OsString,
     io,
+    os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
 };
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use super::{
     failure::Usage,
-    output::{self, Stream},
+    output::{self, ReaderGone, Stream},
 };
 use crate::drain::{
     Ending, Names,
-    recording::{Overwrite, Recorded, Writer},
+    recording::{Abandoned, Overwrite, Recorded, Writer},
 };
 
 /// Choices that `run` and `io` share.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Keep {
-    /// Record to FILE, for `pmbpf report`; `-` records nothing and sends results to stdout
+    /// Record to FILE, for `pmbpf report`; it is there from the start, and can be read however the run ends. `-` records nothing
+    /// and sends results to stdout
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
-    /// Replace FILE if it exists
+    /// Replace FILE if it exists, by a new file that only you may read
     #[arg(long, requires = "output", help_heading = "Output")]
     force: bool,
 }
@@ -37,6 +41,11 @@ impl Keep {
         if command.is_empty() || self.output.is_some() { Stream::Stdout } else { Stream::Stderr }
     }
 
+    /// Whether the run goes on if nobody reads its results any more: for a recording, or a command, which is not ours to end.
+    pub(super) fn if_unread(&self, command: &[OsString]) -> ReaderGone {
+        if command.is_empty() && self.file().is_none() { ReaderGone::Ends } else { ReaderGone::Ignored }
+    }
+
     /// Refuses a file that is there already, before anything is opened.
     pub(super) fn check(&self) -> Result<(), Usage> {
         match self.file().filter(|file| file.is_file() && !self.force) {
@@ -48,8 +57,13 @@ impl Keep {
     /// Creates the recording, if one is wanted.
     pub(super) fn begin<R: Recorded>(&self, header: &R) -> io::Result<Recorder<R>> {
         let overwrite = if self.force { Overwrite::Yes } else { Overwrite::No };
-        let writer = self.file().map(|path| Writer::create(path, overwrite, header)).transpose()?;
-        Ok(Recorder { writer, failure: None })
+        let Some(path) = self.file() else { return Ok(Recorder { writer: None, failure: None }) };
+        if path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) {
+            output::talk(&format!("{} is a pipe: waiting until somebody reads it", path.display()));
+        }
+        // A file that grows beyond the limit (`ulimit -f`) is an error then, not the end of us.
+        drop(signal(SignalKind::from_raw(libc::SIGXFSZ))?);
+        Ok(Recorder { writer: Some(Writer::create(path, overwrite, header)?), failure: None })
     }
 }
 
@@ -83,9 +97,11 @@ impl<R: Recorded> Recorder<R> {
     fn write(&mut self, write: impl FnOnce(&mut Writer<R>) -> io::Result<()>) {
         let Some(writer) = &mut self.writer else { return };
         if let Err(error) = write(writer) {
-            let kept = self.writer.take().and_then(|writer| writer.abandon().ok());
-            let kept = kept.map(|path| format!("; what was recorded before is in {}", path.display()));
-            output::talk(&format!("{error}; recording stops, counting goes on{}", kept.unwrap_or_default()));
+            let kept = match self.writer.take().map(Writer::abandon) {
+                Some(Abandoned::At(path)) => format!("; what was recorded before is in {}", path.display()),
+                _ => String::new(),
+            };
+            output::talk(&format!("{error}; recording stops, counting goes on{kept}"));
             self.failure = Some(error);
         }
     }

@@ -10,14 +10,15 @@ use super::{
     pipeline::{self, Pipeline},
 };
 use crate::drain::{
-    Ending, Stopped,
-    recording::{AnyRecording, IoRecording, Kind, Recorded, Recording, RecordingOf},
+    Ending, Header, Names, Stopped,
+    io::IoHeader,
+    recording::{Entries, Entry, Kind, Opened, Recorded},
 };
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The recording, from `pmbpf run -o FILE` or `pmbpf io -o FILE`
+    /// The recording, from `pmbpf run -o FILE` or `pmbpf io -o FILE`: a regular file, or `-` for standard input
     file: PathBuf,
     /// Folder with the files that were running, or their debug versions; names missing from the recording are looked up
     /// there by build id
@@ -35,32 +36,29 @@ pub(super) struct Args {
 
 /// Reports from the recording alone.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
-    match AnyRecording::read(&args.file)? {
-        AnyRecording::Run(recording) => of_run(args, &recording),
-        AnyRecording::Io(recording) => of_io(args, &recording),
+    match Opened::open(&args.file)? {
+        Opened::Run(header, entries) => of_run(args, &header, entries),
+        Opened::Io(header, entries) => of_io(args, &header, entries),
     }
 }
 
-fn of_run(args: &Args, recording: &Recording) -> anyhow::Result<u8> {
-    let header = &recording.header;
+fn of_run(args: &Args, header: &Header, entries: Entries<Header>) -> anyhow::Result<u8> {
     let into = args.output.open(Stream::Stdout);
     let prepared = pipeline::prepare(&header.plan, args.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(header, prepared, args.output.format(), args.output.style(), into);
-    for drain in &recording.drains {
-        pipeline.drain(drain)?;
-    }
-    if let Some(names) = &recording.names {
+    let end = replay(entries, |drain| Ok(pipeline.drain(&drain).map(drop)?))?;
+    if let Some(names) = &end.names {
         pipeline.name(names);
     }
     if !args.symfs.is_empty() {
         pipeline.name_from(&args.symfs);
     }
-    let report = pipeline.finish(&ending(recording))?;
+    let report = pipeline.finish(&end.ending())?;
     gate::check(&args.fail_on, header, &report)?;
-    whole(recording)
+    end.whole()
 }
 
-fn of_io(args: &Args, recording: &IoRecording) -> anyhow::Result<u8> {
+fn of_io(args: &Args, header: &IoHeader, entries: Entries<IoHeader>) -> anyhow::Result<u8> {
     let wrong = [
         (!args.symfs.is_empty(), "--symfs", "it has no code to name"),
         (args.perfmon_dir.is_some(), "--perfmon-dir", "its metrics have tables of their own"),
@@ -71,31 +69,66 @@ fn of_io(args: &Args, recording: &IoRecording) -> anyhow::Result<u8> {
     }
     gate::check_io_gates(&args.fail_on)?;
     let into = args.output.open(Stream::Stdout);
-    let mut pipeline = IoPipeline::new(&recording.header, args.output.format(), args.output.style(), into)?;
-    for drain in &recording.drains {
-        pipeline.drain(drain.clone())?;
-    }
-    let report = pipeline.finish(&ending(recording))?;
+    let mut pipeline = IoPipeline::new(header, args.output.format(), args.output.style(), into)?;
+    let end = replay(entries, |drain| Ok(pipeline.drain(drain)?))?;
+    let report = pipeline.finish(&end.ending())?;
     gate::check_io(&args.fail_on, &report)?;
-    whole(recording)
+    end.whole()
 }
 
-/// How it ended; it broke off if it does not say.
-fn ending<R: Recorded>(recording: &RecordingOf<R>) -> Ending {
-    recording.ending.clone().unwrap_or_else(|| Ending {
-        stopped: Stopped::Truncated,
-        workload: None,
-        duration: Duration::from_nanos(recording.drains.last().map_or(0, R::at_ns)),
-    })
+/// What a recording ends with, and how much of it there was.
+#[derive(Default)]
+struct End {
+    ending: Option<Ending>,
+    names: Option<Names>,
+    drains: u64,
+    last_ns: u64,
+    lost_bytes: u64,
 }
 
-/// Code 0 if the recording is whole.
-fn whole<R: Recorded>(recording: &RecordingOf<R>) -> anyhow::Result<u8> {
-    if recording.ending.is_some() {
-        return Ok(0);
+/// Gives every drain of a recording to `keep`, one at a time.
+fn replay<R: Recorded>(
+    mut entries: Entries<R>,
+    mut keep: impl FnMut(R::Drain) -> anyhow::Result<()>,
+) -> anyhow::Result<End> {
+    let mut end = End::default();
+    while let Some(entry) = entries.read()? {
+        match entry {
+            Entry::Drain(drain) => {
+                end.drains += 1;
+                end.last_ns = R::at_ns(&drain);
+                keep(drain)?;
+            }
+            Entry::Ending(ending) => end.ending = Some(ending),
+            Entry::Names(names) => end.names = Some(names),
+        }
     }
-    let (drains, lost) = (recording.drains.len(), recording.lost_bytes);
-    let why =
-        format!("the recording breaks off: {drains} drains were complete, {lost} bytes after them were not");
-    Err(Quality(why).into())
+    end.lost_bytes = entries.lost_bytes()?;
+    Ok(end)
+}
+
+impl End {
+    /// How it ended; it broke off if it does not say.
+    fn ending(&self) -> Ending {
+        self.ending.clone().unwrap_or_else(|| Ending {
+            stopped: Stopped::Truncated,
+            workload: None,
+            duration: Duration::from_nanos(self.last_ns),
+        })
+    }
+
+    /// Code 0 if the recording is whole.
+    fn whole(&self) -> anyhow::Result<u8> {
+        let Self { drains, lost_bytes, .. } = self;
+        let why = match (&self.ending, lost_bytes) {
+            (Some(_), 0) => return Ok(0),
+            (Some(_), _) => {
+                format!("{lost_bytes} bytes after the recording's ending are damaged: names may be missing")
+            }
+            (None, _) => format!(
+                "the recording breaks off: {drains} drains were complete, {lost_bytes} bytes after them were not"
+            ),
+        };
+        Err(Quality(why).into())
+    }
 }

@@ -11,7 +11,7 @@ use super::{
     failure::{Usage, of_command},
     gate::{self, Gate},
     metrics::MetricArgs,
-    output::{self, Stream},
+    output::{self, ReaderGone, Stream},
     parse,
     pipeline::{self, Pipeline},
     recorder::Keep,
@@ -202,6 +202,10 @@ impl Args {
         self.keep.stream(&self.command)
     }
 
+    pub(super) fn if_unread(&self) -> ReaderGone {
+        self.keep.if_unread(&self.command)
+    }
+
     /// May we talk? Not into the middle of a machine's results.
     pub(super) fn talks(&self) -> bool {
         !self.quiet && (self.format.format() == Format::Text || self.stream() == Stream::Stdout)
@@ -245,7 +249,7 @@ async fn live(args: &Args, mut plan: Plan, machine: Machine, launched: Instant) 
     let (mut session, command) = begin(args, plan, machine, launched)?;
     let header = session.header.clone();
     let mut recorder = args.keep.begin(&header)?;
-    let into = args.format.open(args.stream());
+    let into = args.format.open_for(args.stream(), args.if_unread());
     let prepared = pipeline::prepare(&header.plan, args.metrics.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(&header, prepared, args.format.format(), args.format.style(), into);
     confine(if command.is_some() { Duty::CollectAndSignal } else { Duty::Collect });

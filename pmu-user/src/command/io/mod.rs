@@ -200,7 +200,7 @@ async fn live(
     session.start(launched);
     let header = session.header.clone();
     let mut recorder = args.keep.begin(&header)?;
-    let into = args.format.open(args.stream());
+    let into = args.format.open_for(args.stream(), args.keep.if_unread(&args.command));
     let mut pipeline = IoPipeline::new(&header, args.format.format(), args.format.style(), into)?;
     confine(if command.is_some() { Duty::CollectAndSignal } else { Duty::Collect });
     if let (Some(length), Some(enough)) = (header.plan.duration, header.plan.shortest())

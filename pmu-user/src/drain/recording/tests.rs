@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{AnyRecording, IoRecording, Kind, Overwrite, ReadError, Recording, Writer, kind};
+use super::{IoRecording, Kind, Opened, Overwrite, ReadError, Recording, Writer};
 use crate::{
     drain::{
         Ending, Stopped,
@@ -26,8 +26,8 @@ fn recorded() -> Vec<u8> {
 #[test]
 fn a_recording_of_io_holds_what_was_written() {
     let bytes = Bytes::from(recorded());
-    assert_eq!(kind(&bytes, "x").unwrap(), Kind::Io);
-    let AnyRecording::Io(read) = AnyRecording::parse(&bytes, "x").unwrap() else { panic!("of I/O") };
+    assert_eq!(Opened::read(std::io::Cursor::new(bytes.clone()), "x").unwrap().kind(), Kind::Io);
+    let read = IoRecording::parse(bytes, "x").unwrap();
     assert_eq!(read.drains, drains(&read.header));
     assert_eq!((read.ending.unwrap().stopped, read.lost_bytes), (Stopped::Signal(2), 0));
 }

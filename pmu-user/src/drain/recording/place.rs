@@ -1,0 +1,165 @@
+//! Where a recording is written: a new file that takes its name once it can be read, or a device or pipe that was there.
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Write as _},
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{CWD, OFlags, RenameFlags, renameat_with},
+    io::Errno,
+};
+
+use super::writer::Overwrite;
+use crate::file::irregular;
+
+/// Names that are tried for a new file before it is given up.
+const NAMES_TRIED_MAX: u32 = 64;
+
+/// An open file and the name that it has.
+#[derive(Debug)]
+pub(super) struct Place {
+    file: File,
+    path: PathBuf,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// A regular file that we made.
+    New,
+    /// A device or a pipe that was there.
+    Special,
+}
+
+/// What became of a recording that could not be ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Abandoned {
+    /// It is in this file.
+    At(PathBuf),
+    /// It went to a device or a pipe, or its file is not there any more.
+    Gone,
+}
+
+impl Place {
+    /// Makes a file at `path` that begins with `first`; or opens the device or pipe there, which may wait for its reader.
+    pub(super) fn create(path: &Path, overwrite: Overwrite, first: &[u8]) -> io::Result<Self> {
+        let there = path.symlink_metadata().ok().map(|metadata| metadata.file_type());
+        let special = there.is_some_and(|kind| kind.is_char_device() || kind.is_fifo());
+        let mut place = match there.and_then(irregular) {
+            _ if special => Self { file: special_file(path)?, path: path.to_owned(), what: What::Special },
+            Some(what) => {
+                let error = io::Error::new(ErrorKind::AlreadyExists, format!("it is {what}"));
+                return Err(named("create", path, &error));
+            }
+            None => return Self::new_file(path, overwrite, first),
+        };
+        place.write(first)?;
+        Ok(place)
+    }
+
+    /// Makes a file beside `path` that nobody else can open, and gives it its name when its beginning is written: no other
+    /// file's owner, mode or links are taken over, and what was there stays whole until then.
+    fn new_file(path: &Path, overwrite: Overwrite, first: &[u8]) -> io::Result<Self> {
+        let (mut file, beside) = beside(path).map_err(|error| named("create", path, &error))?;
+        let written = file.write_all(first).map_err(|error| named("write", path, &error));
+        let moved = written.and_then(|()| {
+            let moved = match overwrite {
+                Overwrite::Yes => fs::rename(&beside, path),
+                Overwrite::No => rename_to_new(&beside, path),
+            };
+            moved.map_err(|error| named("create", path, &error))
+        });
+        if let Err(error) = moved {
+            let _ = fs::remove_file(&beside);
+            return Err(error);
+        }
+        Ok(Self { file, path: path.to_owned(), what: What::New })
+    }
+
+    /// Appends bytes.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes).map_err(|error| named("write", &self.path, &error))
+    }
+
+    /// Is the file still there under its name? An error, if it was removed or replaced.
+    pub(super) fn check(&self) -> io::Result<()> {
+        if self.what == What::Special || self.is_there() {
+            return Ok(());
+        }
+        let error = io::Error::new(ErrorKind::NotFound, "it was removed or replaced while it was written");
+        Err(named("keep", &self.path, &error))
+    }
+
+    /// Renames the file to `NAME.partial`, unless that would replace one.
+    pub(super) fn abandon(self) -> Abandoned {
+        if self.what == What::Special || !self.is_there() {
+            return Abandoned::Gone;
+        }
+        let mut partial = self.path.clone().into_os_string();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        match rename_to_new(&self.path, &partial) {
+            Ok(()) => Abandoned::At(partial),
+            Err(_) => Abandoned::At(self.path),
+        }
+    }
+
+    /// What cannot be looked at counts as there: rights may have been given up since.
+    fn is_there(&self) -> bool {
+        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        match (self.path.symlink_metadata(), self.file.metadata()) {
+            (Ok(named), Ok(open)) => identity(named) == identity(open),
+            (Err(error), _) => error.kind() != ErrorKind::NotFound,
+            _ => true,
+        }
+    }
+}
+
+/// A new, empty file in the same folder, readable by its owner only, under a name that nobody has.
+fn beside(path: &Path) -> io::Result<(File, PathBuf)> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    let mut last = ErrorKind::AlreadyExists.into();
+    for number in 0..NAMES_TRIED_MAX {
+        let beside = path.with_file_name(format!(".pmbpf-{}-{number}", std::process::id()));
+        match options.open(&beside) {
+            Ok(file) => return Ok((file, beside)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => last = error,
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last)
+}
+
+/// Renames a file to a name that no other has. Some file systems cannot do both at once, but link.
+fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            fs::hard_link(from, to)?;
+            fs::remove_file(from)
+        }
+        result => Ok(result?),
+    }
+}
+
+/// Opens a device, or a pipe as soon as somebody reads it.
+fn special_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NOCTTY;
+    let file = OpenOptions::new().write(true).custom_flags(flags.bits().cast_signed()).open(path);
+    let file = file.map_err(|error| named("open", path, &error))?;
+    // By now the path may mean another file, which must not be written into.
+    if file.metadata()?.file_type().is_file() {
+        return Err(named("open", path, &ErrorKind::AlreadyExists.into()));
+    }
+    Ok(file)
+}
+
+fn named(verb: &str, path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot {verb} {}: {error}", path.display()))
+}

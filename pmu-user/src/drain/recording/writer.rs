@@ -1,0 +1,85 @@
+//! A recording as it is written: a frame for each thing that happens, when it happens.
+
+use std::{io, marker::PhantomData, path::Path};
+
+use bytes::BytesMut;
+use serde::Serialize;
+
+use super::{
+    ENDING, NAMES, Recorded, frame,
+    place::{Abandoned, Place},
+};
+use crate::drain::{Ending, Names};
+
+/// May an existing file be replaced?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    /// Yes, by a new file.
+    Yes,
+    /// No: it is an error.
+    No,
+}
+
+/// Writes a recording as it happens.
+#[derive(Debug)]
+pub struct Writer<R> {
+    place: Place,
+    frame: BytesMut,
+    recorded: PhantomData<fn(&R)>,
+}
+
+impl<R: Recorded> Writer<R> {
+    /// Makes the file, with the header in it, readable by its owner only. From then on it can be read, however the run ends. A
+    /// symbolic link is never followed, and nothing of a file that is replaced is kept. A device or a pipe is written as it is.
+    ///
+    /// # Errors
+    ///
+    /// The file exists, or cannot be created or written; the error names it.
+    pub fn create(path: &Path, overwrite: Overwrite, header: &R) -> io::Result<Self> {
+        let mut frame = BytesMut::from(&frame::MAGIC[..]);
+        let mut first = BytesMut::new();
+        frame::encode(&mut first, R::KIND.header(), header)?;
+        frame.extend_from_slice(&first);
+        let place = Place::create(path, overwrite, &frame)?;
+        Ok(Self { place, frame, recorded: PhantomData })
+    }
+
+    /// Appends a drain.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written; what was written before can still be read.
+    pub fn drain(&mut self, drain: &R::Drain) -> io::Result<()> {
+        self.write(R::KIND.drain(), drain)
+    }
+
+    /// Appends the ending.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Writer::drain`]; or the file is not there any more under its name.
+    pub fn end(&mut self, ending: &Ending) -> io::Result<()> {
+        self.write(ENDING, ending)?;
+        self.place.check()
+    }
+
+    /// Appends names, after the ending.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Writer::drain`].
+    pub fn names(&mut self, names: &Names) -> io::Result<()> {
+        self.write(NAMES, names)
+    }
+
+    /// Marks an unfinished file by its name, if no other file has that: `x.pmbpf` becomes `x.pmbpf.partial`. What became of it.
+    #[must_use]
+    pub fn abandon(self) -> Abandoned {
+        self.place.abandon()
+    }
+
+    fn write<T: Serialize>(&mut self, kind: u8, value: &T) -> io::Result<()> {
+        frame::encode(&mut self.frame, kind, value)?;
+        self.place.write(&self.frame)
+    }
+}
