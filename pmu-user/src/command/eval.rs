@@ -1,10 +1,6 @@
 //! `pmbpf eval`: metrics from counts that somebody else has counted.
 
-use std::{
-    fs::File,
-    io::BufReader,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use serde::de::DeserializeOwned;
@@ -14,8 +10,10 @@ use super::{
     output::{self, Stream},
 };
 use crate::{
+    file::read_regular,
     metric::{io, offline},
     table::{io as io_table, model},
+    untrusted::json,
     view::{self, Format, evaluation},
 };
 
@@ -89,8 +87,14 @@ fn no_csv() -> anyhow::Error {
     Usage("eval writes text or JSON; leave out --csv".to_owned()).into()
 }
 
+/// Every event of every CPU there is fits in.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Memory of what a file holds.
+const MEMORY_BYTES_MAX: usize = 64 << 20;
+
 fn read<T: DeserializeOwned>(counts: &Path) -> anyhow::Result<T> {
     let path = counts.display();
-    let file = File::open(counts).with_context(|| format!("cannot read {path}"))?;
-    serde_json::from_reader(BufReader::new(file)).map_err(|error| Usage(format!("{path}: {error}")).into())
+    let bytes = read_regular(counts, FILE_BYTES_MAX).with_context(|| format!("cannot read {path}"))?;
+    let value = json::from_slice(&bytes, MEMORY_BYTES_MAX);
+    value.map_err(|error| Usage(format!("{path}: {error}")).into())
 }

@@ -160,6 +160,17 @@ impl Expr {
         }
     }
 
+    /// How many operators stand above one another, plus one.
+    #[must_use]
+    pub fn height(&self) -> usize {
+        let parts: &[Self] = match self {
+            Self::Binary(_, operands) => &**operands,
+            Self::If(parts) => &**parts,
+            _ => &[],
+        };
+        1 + parts.iter().map(Self::height).max().unwrap_or(0)
+    }
+
     /// Calls `see` with every part, the whole first.
     pub fn visit(&self, see: &mut dyn FnMut(&Self)) {
         see(self);

@@ -2,8 +2,10 @@
 
 use super::{Binary, Expr};
 
-/// Parentheses and conditionals may be nested this deep: more is an attack, not a formula.
+/// Parentheses, signs and conditionals may be nested this deep: more is an attack, not a formula.
 const DEPTH_MAX: usize = 200;
+/// So high may an expression be: operators of one strength nest to the left, so that a long sum is high, too.
+const HEIGHT_MAX: usize = 256;
 
 /// A text that is no formula.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +26,7 @@ pub fn parse(
     text: &str,
     meaning: &mut dyn FnMut(&str) -> Result<Expr, String>,
 ) -> Result<Expr, FormulaError> {
-    let mut parser = Parser { text, at: 0, depth: 0, meaning };
+    let mut parser = Parser { text, at: 0, depth: 0, height: 0, meaning };
     let expr = parser.conditional()?;
     match parser.peek() {
         None => Ok(expr),
@@ -36,6 +38,8 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    /// How high the expression is that was parsed last.
+    height: usize,
     meaning: &'a mut dyn FnMut(&str) -> Result<Expr, String>,
 }
 
@@ -92,33 +96,56 @@ impl Parser<'_> {
         taken
     }
 
-    /// `a if condition else b`, which binds weakest and nests to the right.
-    fn conditional(&mut self) -> Result<Expr, FormulaError> {
+    /// Goes one level down.
+    fn nested(
+        &mut self,
+        parse: impl FnOnce(&mut Self) -> Result<Expr, FormulaError>,
+    ) -> Result<Expr, FormulaError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err(self.error("it is nested too deep"));
         }
-        let value = self.binary(0)?;
-        let expr = if self.take_word("if") {
-            let condition = self.binary(0)?;
-            if !self.take_word("else") {
-                return Err(self.error("`if` without `else`"));
-            }
-            let otherwise = self.conditional()?;
-            Expr::If(Box::new([condition, value, otherwise]))
-        } else {
-            value
-        };
+        let expr = parse(self)?;
         self.depth -= 1;
         Ok(expr)
+    }
+
+    /// Notes that an expression stands above parts, of which the highest is as high as this.
+    fn above(&mut self, highest: usize) -> Result<(), FormulaError> {
+        self.height = highest + 1;
+        if self.height > HEIGHT_MAX { Err(self.error("it is too long")) } else { Ok(()) }
+    }
+
+    /// `a if condition else b`, which binds weakest and nests to the right.
+    fn conditional(&mut self) -> Result<Expr, FormulaError> {
+        self.nested(|parser| {
+            let value = parser.binary(0)?;
+            if !parser.take_word("if") {
+                return Ok(value);
+            }
+            let mut highest = parser.height;
+            let condition = parser.binary(0)?;
+            highest = highest.max(parser.height);
+            if !parser.take_word("else") {
+                return Err(parser.error("`if` without `else`"));
+            }
+            let otherwise = parser.conditional()?;
+            parser.above(highest.max(parser.height))?;
+            Ok(Expr::If(Box::new([condition, value, otherwise])))
+        })
     }
 
     fn binary(&mut self, level: usize) -> Result<Expr, FormulaError> {
         let Some(operators) = LEVELS.get(level) else { return self.operand() };
         let mut left = self.binary(level + 1)?;
+        let mut height = self.height;
         while let Some((_, operation)) = operators.iter().find(|(sign, _)| self.take(sign)) {
-            left = Expr::binary(*operation, left, self.binary(level + 1)?);
+            let right = self.binary(level + 1)?;
+            self.above(height.max(self.height))?;
+            height = self.height;
+            left = Expr::binary(*operation, left, right);
         }
+        self.height = height;
         Ok(left)
     }
 
@@ -133,9 +160,12 @@ impl Parser<'_> {
             }
             Some(b'-') => {
                 self.at += 1;
-                match self.operand()? {
+                match self.nested(Self::operand)? {
                     Expr::Number(number) => Ok(Expr::Number(-number)),
-                    other => Ok(Expr::binary(Binary::Subtract, Expr::Number(0.0), other)),
+                    other => {
+                        self.above(self.height)?;
+                        Ok(Expr::binary(Binary::Subtract, Expr::Number(0.0), other))
+                    }
                 }
             }
             Some(byte) if byte.is_ascii_digit() || byte == b'.' => self.number(),
@@ -163,6 +193,7 @@ impl Parser<'_> {
         let number = rest[..end].parse::<f64>().ok().filter(|number| number.is_finite());
         let number = number.ok_or_else(|| self.error("this is no number"))?;
         self.at += end;
+        self.height = 1;
         Ok(Expr::Number(number))
     }
 
@@ -176,6 +207,7 @@ impl Parser<'_> {
         }
         let expr = (self.meaning)(&name).map_err(|why| self.error(why))?;
         self.at += end;
+        self.height = expr.height();
         // `a[0]`: the first instance of an event, which is all there is of a sum.
         self.take("[0]");
         Ok(expr)
@@ -184,10 +216,12 @@ impl Parser<'_> {
     fn call(&mut self, operation: Binary) -> Result<Expr, FormulaError> {
         self.take("(");
         let a = self.conditional()?;
+        let height = self.height;
         if !self.take(",") {
             return Err(self.error("`,` is missing"));
         }
         let b = self.conditional()?;
+        self.above(height.max(self.height))?;
         self.close()?;
         Ok(Expr::binary(operation, a, b))
     }
@@ -282,7 +316,19 @@ mod tests {
         {
             assert_eq!(read(text).unwrap_err().at, at, "{text}");
         }
-        assert!(read(&"(".repeat(100_000)).unwrap_err().what.contains("nested too deep"));
+    }
+
+    #[test]
+    fn no_formula_is_deeper_than_a_stack() {
+        let why = |text: &str| read(text).unwrap_err().what;
+        for sign in ["(", "-", "max(a,", "a if e else "] {
+            assert_eq!(why(&sign.repeat(100_000)), "it is nested too deep", "{sign}");
+        }
+        for sign in ["+", " * ", "<", "|"] {
+            assert_eq!(why(&vec!["a"; 100_000].join(sign)), "it is too long", "{sign}");
+            assert!(read(&vec!["a"; 200].join(sign)).is_ok(), "{sign}");
+        }
+        assert!(read(&format!("{}a{}", "(".repeat(150), ")".repeat(150))).is_ok());
     }
 
     fn expression() -> impl Strategy<Value = Expr> {

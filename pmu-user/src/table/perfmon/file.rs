@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::PerfmonError;
+use crate::{file::read_regular, untrusted::json};
 
 /// A file of events.
 #[derive(Debug, Deserialize)]
@@ -153,10 +154,19 @@ impl Latencies {
     }
 }
 
+/// The largest of these files has 7 MB.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Memory of what a file holds.
+const MEMORY_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes of a file.
+pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, PerfmonError> {
+    read_regular(path, FILE_BYTES_MAX).map_err(|error| PerfmonError::Io(path.to_owned(), error))
+}
+
 /// Reads a file.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, PerfmonError> {
-    let bytes = std::fs::read(path).map_err(|error| PerfmonError::Io(path.to_owned(), error))?;
-    serde_json::from_str(&latin1(&bytes))
+    json::from_slice(latin1(&bytes(path)?).as_bytes(), MEMORY_BYTES_MAX)
         .map_err(|error| PerfmonError::Malformed(path.to_owned(), error.to_string()))
 }
 

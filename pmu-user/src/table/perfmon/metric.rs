@@ -20,6 +20,11 @@ const CPUS: &str = "CPU_COUNT";
 const TICKS: &str = "TSC_TICKS";
 const FREQUENCY: &str = "SYSTEM_TSC_FREQ";
 
+/// Metrics may be made of metrics this deep.
+const CHAIN_MAX: usize = 64;
+/// So high may a metric's formula be with those of the metrics in it in their places.
+const REACH_MAX: usize = 512;
+
 /// Fills in a model's operands, constants and metrics.
 pub(super) fn import(model: &mut Model, metrics: &[file::Metric]) -> Result<(), String> {
     let mut operands = BTreeSet::new();
@@ -95,6 +100,8 @@ struct Formula {
     kept: Expr,
     spelled: Expr,
     scale: f64,
+    /// How high it is with the metrics in it spelled out, all the way down.
+    reach: usize,
 }
 
 /// Parses the formulas of the metric at `index`, those of the metrics in it first.
@@ -112,8 +119,13 @@ fn formula_of(
     if depth > metrics.len() {
         return Err(format!("`{}` is a part of itself", metric.name));
     }
+    let too_deep = || format!("`{}`: its formula is nested too deep", metric.name);
+    if depth > CHAIN_MAX {
+        return Err(too_deep());
+    }
     let long = long_formula(metric, lists)?;
     let (scale, long) = unscaled(metric, long);
+    let mut reach = long.height();
     let mut short = metric.base_formula.as_deref().and_then(|text| short_formula(text, metric, lists));
     if let Some(expr) = &short {
         let mut inner = Vec::new();
@@ -122,9 +134,12 @@ fn formula_of(
                 inner.push(*other as usize);
             }
         });
+        let mut below = 0;
         for other in inner {
             formula_of(other, metrics, lists, done, depth + 1)?;
+            below = below.max(done[other].as_ref().map_or(0, |formula| formula.reach));
         }
+        reach = reach.max(expr.height() + below);
         let spelled = spell(expr, done);
         let frequency = lists.constant(FREQUENCY);
         let comparable = replace(&spelled, &lists.constant(TICKS), &frequency);
@@ -133,8 +148,11 @@ fn formula_of(
             short = None;
         }
     }
+    if reach > REACH_MAX {
+        return Err(too_deep());
+    }
     let kept = short.unwrap_or_else(|| long.clone());
-    done[index] = Some(Formula { kept, spelled: long, scale });
+    done[index] = Some(Formula { kept, spelled: long, scale, reach });
     Ok(())
 }
 
@@ -289,5 +307,31 @@ fn renumber(expr: &Expr, events: &HashMap<u32, u32>, constants: &HashMap<u32, u3
         }
         Expr::If(parts) => Expr::If(Box::new(parts.each_ref().map(|part| renumber(part, events, constants)))),
         _ => expr.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHAIN_MAX, Model, import};
+
+    /// Metrics that each are made of the next one; the last is an event. Spelled out, all of them are that event.
+    fn chain(length: usize) -> Result<(), String> {
+        let metric = |index: usize| {
+            let short = if index + 1 < length { format!("tma_m{}", index + 1) } else { "e".to_owned() };
+            serde_json::from_value(serde_json::json!({
+                "MetricName": format!("M{index}"), "Formula": "a", "BaseFormula": short,
+                "Events": [{"Name": "E", "Alias": "a"}],
+            }))
+        };
+        let metrics: Vec<_> = (0..length).map(|index| metric(index).unwrap()).collect();
+        import(&mut Model::default(), &metrics)
+    }
+
+    #[test]
+    fn metrics_made_of_metrics_are_no_deeper_than_a_stack() {
+        chain(CHAIN_MAX).unwrap();
+        for length in [CHAIN_MAX + 2, 20_000] {
+            assert!(chain(length).unwrap_err().contains("nested too deep"));
+        }
     }
 }

@@ -14,6 +14,7 @@ use std::{
 };
 
 use super::model::Model;
+use crate::untrusted::is_unsafe;
 
 /// Why a directory gives no model.
 #[derive(Debug, thiserror::Error)]
@@ -50,10 +51,11 @@ pub struct Files {
 /// There is no `mapfile.csv`.
 pub fn list(folder: &Path) -> Result<Vec<Files>, PerfmonError> {
     let path = folder.join("mapfile.csv");
-    let bytes = std::fs::read(&path).map_err(|error| PerfmonError::Io(path, error))?;
-    let text = file::latin1(&bytes);
+    let text = file::latin1(&file::bytes(&path)?);
     let rows: Vec<[&str; 3]> = text
         .lines()
+        // Names of models and files are shown.
+        .filter(|line| !line.contains(is_unsafe))
         .filter_map(|line| {
             let mut fields = line.split(',');
             let (cpus, _, name, kind) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
