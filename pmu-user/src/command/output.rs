@@ -199,6 +199,7 @@ impl<W: Write> Write for Ascii<W> {
                 'µ' => plain.push('u'),
                 '–' => plain.push('-'),
                 '…' => plain.push_str("..."),
+                '×' => plain.push('x'),
                 '†' => plain.push_str("(ended)"),
                 other => plain.push(other),
             }

@@ -13,8 +13,8 @@ use crate::{
         drilling::Drilling,
         topdown::{OneRun, Prepared},
     },
-    model::{Interval, Ledger},
-    plan::Plan,
+    model::{BOUNDS, Bounds, Interval, Ledger},
+    plan::{Plan, request::Descend},
     session::Next,
     symbol::name_recorded,
     table::model,
@@ -67,8 +67,12 @@ impl<'a> Pipeline<'a> {
         let interval = self.ledger.advance(drain);
         self.total.extend(&interval);
         let next = self.drill(&interval);
+        if self.ticks_per_interval.is_some() {
+            self.open.extend(&interval);
+        }
+        let bounds = Bounds { upwards: self.header.plan.descend == Descend::Yes, ..BOUNDS };
+        self.ledger.fold(&bounds, &mut [&mut self.total, &mut self.open]);
         let Some(ticks) = self.ticks_per_interval else { return Ok(next) };
-        self.open.extend(&interval);
         if drain.ticks >= self.reported_ticks + ticks {
             self.reported_ticks = drain.ticks;
             let open = std::mem::take(&mut self.open);
@@ -79,13 +83,15 @@ impl<'a> Pipeline<'a> {
 
     /// Takes names, which come when the run is over.
     pub(super) fn name(&mut self, names: &Names) {
-        self.ledger.name(names);
+        let late = self.ledger.name(names);
+        self.total.extend(&late);
+        self.open.extend(&late);
     }
 
     /// Looks up the names that a recording lacks in files of `folders`.
     pub(super) fn name_from(&mut self, folders: &[PathBuf]) {
-        let found = name_recorded(self.ledger.unnamed(), folders);
-        self.ledger.name_modules(found);
+        let names = name_recorded(self.ledger.unnamed(&self.total), folders);
+        self.ledger.learn(&names);
     }
 
     fn drill(&mut self, interval: &Interval) -> Next {

@@ -1,8 +1,9 @@
 //! What one tick read, as it was read: the seam between the privileged half and the pure one.
 //!
 //! Counts are as the kernel side holds them, growing and wrapping; a row that has not changed since the drain before
-//! is left out. Hot addresses, stacks and gaps belong to the tick alone. [`recording`] keeps drains, never metrics.
+//! is left out. Samples by code or stack, and gaps, belong to the tick alone. [`recording`] keeps drains, never metrics.
 
+pub mod code;
 mod id;
 pub mod io;
 pub mod reading;
@@ -20,6 +21,7 @@ use pmu_common::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use self::code::{At, Code, CodeRow, CodeStackRow, Line, Located, Module, Name, Names, SourceRow, Word};
 pub use self::id::Id;
 use crate::{
     machine::{
@@ -91,13 +93,19 @@ pub struct Drain {
     /// What the sampling events' counters said, those of clocks excepted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sampled: Vec<reading::SamplingReading>,
-    /// Samples by address since the last drain.
+    /// Samples that were located.
+    #[serde(default, skip_serializing_if = "Located::is_empty")]
+    pub located: Located,
+    /// Samples by address, in older recordings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<HotRow>,
-    /// Samples by stack since the last drain.
+    /// Samples by stack, in older recordings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<StackRow>,
     /// Gaps since the last drain.
     pub gaps: Vec<GapRow>,
-    /// Where addresses lie, for those that are new.
+    /// Where those addresses lie, for those that are new.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<Place>,
     /// What the programs cost.
     pub programs: Vec<ProgramRow>,
@@ -156,6 +164,14 @@ pub enum Owner {
         #[serde(with = "exact")]
         name: Untrusted,
     },
+    /// Processes of one name that have ended, together.
+    Ended {
+        /// `comm` of their first threads.
+        #[serde(with = "exact")]
+        name: Untrusted,
+        /// How many they are.
+        processes: u64,
+    },
     /// A v2 cgroup.
     Cgroup {
         /// Id.
@@ -173,6 +189,7 @@ impl Owner {
         match self {
             Self::Other => "other".to_owned(),
             Self::Process { pid, name, .. } => format!("{} ({})", name.terminal(), Id::of(*pid)),
+            Self::Ended { name, processes } => format!("{} × {processes}", name.terminal()),
             Self::Cgroup { path, .. } => path.terminal().into_owned(),
         }
     }
@@ -265,88 +282,17 @@ pub struct GapRow {
     pub stack: Vec<u64>,
 }
 
-/// Where an address lies.
+/// Where an address lies, in older recordings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Process, 0 for the kernel.
     pub tgid: u32,
     /// Address.
     pub address: u64,
-    /// What it is named by, if anything may name it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<At>,
     /// File that is mapped there.
     pub module: Option<Module>,
-    /// Function and source line, if they are known already; else why not.
+    /// Function and source line, or why they are not known.
     pub code: Result<Code, String>,
-}
-
-/// Code, wherever it is mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct At {
-    /// What names it, by number: the kernel, a file, a JIT's map.
-    pub source: u32,
-    /// Offset in the file; an address where there is none.
-    pub offset: u64,
-}
-
-/// What a run ends with, once it is over: names, and what looking them up has cost.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Names {
-    /// Names of code.
-    pub names: Vec<Name>,
-    /// Places that were located after the last drain.
-    pub places: Vec<Place>,
-    /// What the process has cost by now.
-    pub cost: Cost,
-}
-
-/// The name of code.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Name {
-    /// The code.
-    pub at: At,
-    /// Function and source line, if they are known; else why not.
-    pub code: Result<Code, String>,
-}
-
-/// A mapped file, enough to look the address up later, elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Module {
-    /// Path in its process's view, or `[vdso]` and the like.
-    #[serde(with = "exact")]
-    pub path: Untrusted,
-    /// Build id in hexadecimal, if the file has one.
-    pub build_id: Option<String>,
-    /// Offset of the address in the file.
-    pub offset: u64,
-}
-
-/// What the address is part of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Code {
-    /// Function, demangled.
-    #[serde(with = "exact")]
-    pub function: Untrusted,
-    /// Source line.
-    pub line: Option<Line>,
-    /// Functions inlined there, outermost first.
-    pub inlined: Vec<Word>,
-}
-
-/// A function's name in a list.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Word(#[serde(with = "exact")] pub Untrusted);
-
-/// A source line.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Line {
-    /// File.
-    #[serde(with = "exact")]
-    pub file: Untrusted,
-    /// Line number.
-    pub line: u32,
 }
 
 /// What one program cost while the kernel measured it.

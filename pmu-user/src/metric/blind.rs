@@ -10,7 +10,7 @@ use super::{
     value::{How, Known, Value, poisson_interval},
 };
 use crate::{
-    drain::{Header, Owner},
+    drain::{At, Header, Owner},
     model::{
         Counts, Interval, Ledger,
         gap::{Gap, interrupted, is_entry, join},
@@ -166,7 +166,7 @@ pub(super) fn blind(
 }
 
 fn describe(ledger: &Ledger, gap: Gap) -> GapReport {
-    let name = |address| ledger.place(0, address).and_then(|place| Some(&place.code.ok()?.function));
+    let name = |address| Some(&ledger.code(At::kernel(address)).code.ok()?.function);
     let below =
         interrupted(&gap.row.stack, |address| name(address).is_some_and(|name| is_entry(name.as_bytes())));
     let class = match gap.row.class as usize {

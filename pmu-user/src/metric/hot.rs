@@ -4,12 +4,13 @@ use std::{collections::HashMap, hash::Hash};
 
 use super::{
     RatioReport,
+    fold::Groups,
     ratio::{Scale, Worth},
     value::{How, Known, Value, share_bounds},
 };
 use crate::{
-    drain::{Line, Module, Owner},
-    model::{HotKey, Interval, Ledger, Located, OwnerIndex, Tally},
+    drain::{At, Line, Owner},
+    model::{HotKey, Interval, Ledger, NamedCode, OwnerIndex, StackKey, Tally, is_kernel, is_rest},
     untrusted::Untrusted,
 };
 
@@ -37,6 +38,8 @@ pub enum Frame {
     },
     /// An address of which nothing else is known.
     Address(u64),
+    /// What is beyond the most that is kept apart.
+    Rest,
 }
 
 /// Samples that hit a function.
@@ -48,8 +51,6 @@ pub struct HotFunction {
     pub kernel: bool,
     /// Whose.
     pub owner: Owner,
-    /// Process, 0 in kernel mode.
-    pub tgid: u32,
     /// Samples of the first event.
     pub samples: u64,
     /// Share of all samples that the first event took of the target (0 to 1), each by its weight.
@@ -86,12 +87,22 @@ pub struct HotEvent {
 pub struct HotStack {
     /// Whose.
     pub owner: Owner,
-    /// Process.
-    pub tgid: u32,
     /// Frames, innermost first, kernel before user.
     pub frames: Vec<Frame>,
     /// Samples by event.
     pub samples: Vec<u64>,
+    /// Share of the first event's samples with a stack (0 to 1).
+    pub share: Known,
+}
+
+/// What makes two samples hit the same function: an owner's, in one file, whatever it is called and wherever it is mapped.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Key {
+    owner: OwnerIndex,
+    kernel: bool,
+    /// Build id of its file.
+    build_id: Option<String>,
+    frame: Frame,
 }
 
 /// Samples of one function while they are added up.
@@ -100,7 +111,7 @@ struct Sum<'a> {
     events: Vec<Tally>,
     lines: HashMap<&'a Line, Vec<u64>>,
     /// Samples by event, and where.
-    hottest: (Vec<u64>, Option<Located<'a>>),
+    hottest: (Vec<u64>, Option<NamedCode<'a>>),
 }
 
 /// What is listed by event, made long enough to have `event`.
@@ -113,38 +124,50 @@ fn of_event<T: Clone + Default>(list: &mut Vec<T>, event: u32) -> &mut T {
 }
 
 /// Hot functions, most samples of the first event first.
-pub(super) fn functions(ledger: &Ledger, interval: &Interval, scale: &Scale) -> Vec<HotFunction> {
+pub(super) fn functions(
+    ledger: &Ledger,
+    interval: &Interval,
+    scale: &Scale,
+    groups: &Groups,
+) -> Vec<HotFunction> {
     let mut totals: Vec<Tally> = Vec::new();
-    let mut sums: HashMap<(OwnerIndex, u32, Frame), Sum<'_>> = HashMap::new();
+    let mut sums: HashMap<Key, Sum<'_>> = HashMap::new();
     // In order, because sums of weights depend on it in their last digits.
     let mut hot: Vec<(&HotKey, &Tally)> = interval.hot.iter().collect();
-    hot.sort_unstable_by_key(|(key, _)| (key.owner, key.tgid, key.address, key.event));
-    for address in hot.chunk_by(|(a, _), (b, _)| (a.owner, a.tgid, a.address) == (b.owner, b.tgid, b.address))
-    {
-        let &HotKey { owner, tgid, address: at, .. } = address[0].0;
-        let place = ledger.place(tgid, at);
-        let sum = sums.entry((owner, tgid, frame(place, at))).or_default();
+    hot.sort_unstable_by_key(|(key, _)| (key.owner, key.at, key.event));
+    for code in hot.chunk_by(|(a, _), (b, _)| (a.owner, a.at) == (b.owner, b.at)) {
+        let &HotKey { owner, at, .. } = code[0].0;
+        let named = ledger.code(at);
+        let key = Key {
+            owner: groups.of(owner),
+            kernel: is_kernel(at),
+            build_id: named.build_id.map(str::to_owned),
+            frame: frame(named, at),
+        };
+        let sum = sums.entry(key).or_default();
         let mut here = Vec::new();
-        for (key, tally) in address {
+        for (key, tally) in code {
             of_event(&mut totals, key.event).merge(tally);
             of_event(&mut sum.events, key.event).merge(tally);
             *of_event(&mut here, key.event) += tally.samples;
         }
-        if let Some(line) = place.and_then(|place| place.code.ok()?.line.as_ref()) {
+        if let Some(line) = named.code.ok().and_then(|code| code.line.as_ref()) {
             let line = sum.lines.entry(line).or_default();
             here.iter().zip(0..).for_each(|(samples, event)| *of_event(line, event) += samples);
         }
         if here > sum.hottest.0 {
-            sum.hottest = (here, place);
+            sum.hottest = (here, Some(named));
         }
     }
-    let mut functions: Vec<HotFunction> =
-        sums.into_iter().map(|(key, sum)| function(ledger, key, sum, &totals, scale)).collect();
+    let mut functions: Vec<HotFunction> = sums
+        .into_iter()
+        .map(|(key, sum)| function(groups.owner(ledger, key.owner), key, sum, &totals, scale))
+        .collect();
     sort(&mut functions, |function| {
         let others: Vec<u64> = function.events.iter().map(|event| event.samples).collect();
         // Weights are positive, so their bits are ordered as they are.
         let weight = function.share.estimate.to_bits();
-        let key = (function.samples, others, function.frame.clone(), function.owner.clone(), function.tgid);
+        let key = (function.samples, others, function.frame.clone(), function.owner.clone(), function.kernel);
         (weight, key)
     });
     functions
@@ -159,14 +182,7 @@ fn share(part: &Tally, all: &Tally) -> Known {
     Known { estimate, low, high, coverage: 1.0, how: How::Sampled }
 }
 
-fn function(
-    ledger: &Ledger,
-    key: (OwnerIndex, u32, Frame),
-    sum: Sum<'_>,
-    totals: &[Tally],
-    scale: &Scale,
-) -> HotFunction {
-    let (owner, tgid, frame) = key;
+fn function(owner: Owner, key: Key, sum: Sum<'_>, totals: &[Tally], scale: &Scale) -> HotFunction {
     let mut lines: Vec<(Line, Vec<u64>)> =
         sum.lines.into_iter().map(|(line, samples)| (line.clone(), samples)).collect();
     sort(&mut lines, |(line, samples)| (samples.clone(), line.clone()));
@@ -182,13 +198,16 @@ fn function(
         }
     };
     let first = of(&sum.events, 0);
-    let place = sum.hottest.1;
-    let code = place.map(|place| place.code);
+    let code = sum.hottest.1.map(|named| named.code);
     HotFunction {
-        frame,
-        kernel: tgid == 0,
-        owner: ledger.owner(owner).clone(),
-        tgid,
+        unnamed: match (&key.frame, code) {
+            (Frame::Rest, _) => Some("more instructions were hit than are kept apart".to_owned()),
+            (_, Some(Err(why))) => Some(why.to_owned()),
+            (_, Some(Ok(_)) | None) => None,
+        },
+        frame: key.frame,
+        kernel: key.kernel,
+        owner,
         samples: first.samples,
         share: share(&first, &of(totals, 0)),
         events: scale.events.iter().enumerate().map(event).collect(),
@@ -198,43 +217,45 @@ fn function(
             Some(Ok(code)) => code.inlined.iter().map(|word| word.0.clone()).collect(),
             _ => Vec::new(),
         },
-        build_id: place.and_then(|place| place.module?.build_id.clone()),
-        unnamed: match code {
-            Some(Ok(_)) => None,
-            Some(Err(why)) => Some(why.to_owned()),
-            None => Some("its address was not recorded".to_owned()),
-        },
+        build_id: key.build_id,
     }
 }
 
 /// Hot stacks, most samples first.
-pub(super) fn stacks(ledger: &Ledger, interval: &Interval) -> Vec<HotStack> {
-    let mut sums: HashMap<(OwnerIndex, u32, Vec<Frame>), Vec<u64>> = HashMap::new();
-    for ((event, owner, tgid, kernel, user), tally) in &interval.stacks {
-        let kernel = kernel.iter().map(|&address| frame(ledger.place(0, address), address));
-        let user = user.iter().map(|&address| frame(ledger.place(*tgid, address), address));
-        let samples = sums.entry((*owner, *tgid, kernel.chain(user).collect())).or_default();
-        *of_event(samples, *event) += tally.samples;
+pub(super) fn stacks(ledger: &Ledger, interval: &Interval, groups: &Groups) -> Vec<HotStack> {
+    let mut all = Tally::default();
+    let mut sums: HashMap<(OwnerIndex, Vec<Frame>), Vec<Tally>> = HashMap::new();
+    let mut stacks: Vec<(&StackKey, &Tally)> = interval.stacks.iter().collect();
+    stacks.sort_unstable_by_key(|(key, _)| *key);
+    for (StackKey { event, owner, frames }, tally) in stacks {
+        let frames = frames.iter().map(|&at| frame(ledger.code(at), at)).collect();
+        let sum = sums.entry((groups.of(*owner), frames)).or_default();
+        of_event(sum, *event).merge(tally);
+        if *event == 0 {
+            all.merge(tally);
+        }
     }
-    let stack = |((owner, tgid, frames), samples)| {
-        let owner: OwnerIndex = owner;
-        HotStack { owner: ledger.owner(owner).clone(), tgid, frames, samples }
+    let stack = |((owner, frames), tallies): ((OwnerIndex, Vec<Frame>), Vec<Tally>)| HotStack {
+        owner: groups.owner(ledger, owner),
+        frames,
+        samples: tallies.iter().map(|tally| tally.samples).collect(),
+        share: share(&tallies.first().copied().unwrap_or_default(), &all),
     };
     let mut stacks: Vec<HotStack> = sums.into_iter().map(stack).collect();
-    sort(&mut stacks, |stack| (stack.samples.clone(), stack.frames.clone(), stack.owner.clone(), stack.tgid));
+    sort(&mut stacks, |stack| (stack.samples.clone(), stack.frames.clone(), stack.owner.clone()));
     stacks
 }
 
-fn frame(place: Option<Located<'_>>, address: u64) -> Frame {
-    let Some(place) = place else { return Frame::Address(address) };
-    match (place.code, place.module) {
-        (Ok(code), module) => {
-            Frame::Function { name: code.function.clone(), module: module.map(|module| module.path.clone()) }
-        }
-        (Err(_), Some(Module { path, build_id, offset })) => {
-            Frame::Offset { module: path.clone(), build_id: build_id.clone(), offset: *offset }
-        }
-        (Err(_), None) => Frame::Address(address),
+fn frame(named: NamedCode<'_>, at: At) -> Frame {
+    match (named.code, named.path) {
+        _ if is_rest(at) => Frame::Rest,
+        (Ok(code), path) => Frame::Function { name: code.function.clone(), module: path.cloned() },
+        (Err(_), Some(path)) => Frame::Offset {
+            module: path.clone(),
+            build_id: named.build_id.map(str::to_owned),
+            offset: at.offset,
+        },
+        (Err(_), None) => Frame::Address(at.offset),
     }
 }
 

@@ -6,6 +6,7 @@ pub mod counts;
 pub mod derived;
 pub mod drilling;
 pub mod estimate;
+mod fold;
 pub mod formulas;
 mod hot;
 pub mod io;
@@ -22,16 +23,20 @@ pub mod topdown;
 pub mod value;
 mod waits;
 
-use self::topdown::{Prepared, TopDown};
 pub use self::{
     blind::{Blind, BlindClass, GapReport, Masked},
     cost::{CostReport, ProgramCost},
+    fold::Folded,
     hot::{Frame, HotEvent, HotFunction, HotStack},
     owners::{OwnerReport, Who},
     quality::{Books, Quality, SampleQuality, TickQuality},
     ratio::{EventReport, RatioReport},
     target::{TargetQuality, TargetSamples},
     waits::Waits,
+};
+use self::{
+    fold::Groups,
+    topdown::{Prepared, TopDown},
 };
 use crate::{
     drain::Header,
@@ -55,6 +60,8 @@ pub struct Report {
     pub hot: Vec<HotFunction>,
     /// Stacks that samples hit, most first.
     pub stacks: Vec<HotStack>,
+    /// The same for people, if processes of one name have ended.
+    pub folded: Option<Folded>,
     /// Blind time.
     pub blind: Blind,
     /// How complete the numbers are.
@@ -71,7 +78,13 @@ impl Report {
         let quality = quality::quality(header, interval, &total);
         let scale = ratio::Scale::new(header, interval, &quality);
         let context = owners::Context { header, ledger, interval, quality: &quality, scale: &scale };
-        let (whole, owners) = owners::owners(&context, &total);
+        let apart = Groups::default();
+        let (whole, owners) = owners::owners(&context, &total, &apart);
+        let folded = Groups::ended(ledger, interval).map(|groups| Folded {
+            owners: owners::owners(&context, &total, &groups).1,
+            hot: hot::functions(ledger, interval, &scale, &groups),
+            stacks: hot::stacks(ledger, interval, &groups),
+        });
         let why = || header.plan.no_metrics.clone().unwrap_or_else(|| "they were not asked for".to_owned());
         Self {
             topdown: prepared.map(|prepared| prepared.topdown(header, ledger, interval)).ok_or_else(why),
@@ -79,8 +92,9 @@ impl Report {
             length_ns: interval.length_ns(),
             total: whole,
             owners,
-            hot: hot::functions(ledger, interval, &scale),
-            stacks: hot::stacks(ledger, interval),
+            hot: hot::functions(ledger, interval, &scale, &apart),
+            stacks: hot::stacks(ledger, interval, &apart),
+            folded,
             blind: blind::blind(header, ledger, interval, &quality, &total),
             cost: cost::cost(ledger, interval),
             quality,

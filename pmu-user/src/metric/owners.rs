@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     Quality, Waits, blind,
+    fold::Groups,
     ratio::{EventReport, RatioReport, Scale},
     value::{How, Known, Value},
 };
@@ -65,16 +66,20 @@ pub(super) struct Context<'a> {
     pub(super) scale: &'a Scale,
 }
 
-/// The metrics of the target, which did `total`, and every owner's, most CPU time first.
-pub(super) fn owners(context: &Context<'_>, total: &Counts) -> (OwnerReport, Vec<OwnerReport>) {
+/// The metrics of the target, which did `total`, and every owner's, most CPU time first; owners of a group share a row.
+pub(super) fn owners(
+    context: &Context<'_>,
+    total: &Counts,
+    groups: &Groups,
+) -> (OwnerReport, Vec<OwnerReport>) {
     let by_owner = match context.header.plan.by {
-        By::Process => context.interval.owners.clone(),
+        By::Process => together(context.interval, groups),
         By::Cgroup => with_subtrees(context),
     };
     let mut owners: Vec<OwnerReport> = by_owner
         .iter()
         .map(|(&index, counts)| {
-            let owner = context.ledger.owner(index).clone();
+            let owner = groups.owner(context.ledger, index);
             let ended = context.ledger.ended_ns(index).is_some();
             report(context, Who::Owner(owner), ended, counts)
         })
@@ -86,6 +91,15 @@ pub(super) fn owners(context: &Context<'_>, total: &Counts) -> (OwnerReport, Vec
         (std::cmp::Reverse(weight), owner.who.clone())
     });
     (report(context, Who::Target, false, total), owners)
+}
+
+/// What owners did, those of a group together.
+fn together(interval: &Interval, groups: &Groups) -> BTreeMap<OwnerIndex, Counts> {
+    let mut sums: BTreeMap<OwnerIndex, Counts> = BTreeMap::new();
+    for (&index, counts) in &interval.owners {
+        sums.entry(groups.of(index)).or_default().merge(counts);
+    }
+    sums
 }
 
 /// The kernel counts for the leaf; a cgroup's number is its subtree's, as in its `cpu.stat`.

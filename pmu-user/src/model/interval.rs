@@ -6,7 +6,7 @@ use pmu_common::gap::CLASSES;
 
 use super::{OwnerIndex, Ran, Tally, histogram::Buckets, slice::condense};
 use crate::{
-    drain::{GapRow, slice::SliceRow},
+    drain::{At, GapRow, slice::SliceRow},
     machine::cpu::{Cpu, Times},
 };
 
@@ -166,21 +166,27 @@ impl CpuCounts {
     }
 }
 
-/// Samples of one event at one address.
+/// Samples of one event that hit one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HotKey {
     /// The event's place in the plan.
     pub event: u32,
     /// Whose.
     pub owner: OwnerIndex,
-    /// Process, 0 for the kernel.
-    pub tgid: u32,
-    /// Instruction address.
-    pub address: u64,
+    /// The instruction.
+    pub at: At,
 }
 
-/// Samples with one stack: event, owner, process, kernel and user addresses.
-pub type StackKey = (u32, OwnerIndex, u32, Vec<u64>, Vec<u64>);
+/// Samples of one event with one stack.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackKey {
+    /// The event's place in the plan.
+    pub event: u32,
+    /// Whose.
+    pub owner: OwnerIndex,
+    /// Frames, innermost first, kernel before user.
+    pub frames: Vec<At>,
+}
 
 /// What happened between two moments.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -195,12 +201,14 @@ pub struct Interval {
     pub cpus: BTreeMap<Cpu, CpuCounts>,
     /// What counters said about an owner, by slice in the order of their ends.
     pub slices: BTreeMap<OwnerIndex, Vec<SliceRow>>,
-    /// Samples by event, owner, process and address.
+    /// Samples by event, owner and instruction.
     pub hot: HashMap<HotKey, Tally>,
     /// Samples by stack.
     pub stacks: HashMap<StackKey, Tally>,
     /// Late timers that were listed, with their owner.
     pub gaps: Vec<(Option<OwnerIndex>, GapRow)>,
+    /// Those that are not, because there were too many.
+    pub gaps_left_out: u64,
     /// What was lost, by reason.
     pub losses: BTreeMap<String, u64>,
 }
@@ -260,6 +268,7 @@ impl Interval {
             self.stacks.entry(key.clone()).or_default().merge(tally);
         }
         self.gaps.extend(next.gaps.iter().cloned());
+        self.gaps_left_out += next.gaps_left_out;
         for (reason, count) in &next.losses {
             *self.losses.entry(reason.clone()).or_default() += count;
         }

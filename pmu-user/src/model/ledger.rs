@@ -1,49 +1,50 @@
 //! Subtracts drains. A row that a drain leaves out has not changed; a slot in a new life starts from zero.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pmu_common::{count::Count, cpu::CpuSamples, loss, sample::SampleCount};
 
 use super::{
-    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent},
+    addresses::Addresses,
+    fold::Bounds,
+    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent, StackKey},
+    names::{CodeNames, NamedCode},
     tally::{Tally, Weights},
 };
 use crate::{
     drain::{
-        At, Code, CountRow, CpuRow, Drain, HotRow, Module, Names, Owner, OwnerRow, Place, ProgramRow, SlotId,
+        At, CodeRow, CodeStackRow, CountRow, CpuRow, Drain, Located, Module, Name, Names, Owner, OwnerRow,
+        ProgramRow, SlotId,
     },
     machine::cpu::{Cpu, Times},
     model::histogram::Buckets,
+    untrusted::Untrusted,
 };
 
 /// An owner in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OwnerIndex(u32);
 
-/// Where an address lies, and what is there.
-#[derive(Clone, Copy, Debug)]
-pub struct Located<'a> {
-    /// File that is mapped there.
-    pub module: Option<&'a Module>,
-    /// Function and source line, or why they are not known.
-    pub code: Result<&'a Code, &'a str>,
-}
-
-/// Owners, places, and the last reading of every row.
+/// Owners, names of code, and the last reading of every row.
 #[derive(Debug)]
 pub struct Ledger {
     at_ns: u64,
-    owners: Vec<(Owner, Option<u64>)>,
+    /// Owners, and when they ended.
+    owners: BTreeMap<OwnerIndex, (Owner, Option<u64>)>,
+    /// How many there have been.
+    met: u32,
     /// Owners again, by what stays the same under another name.
     known: HashMap<Identity, OwnerIndex>,
+    /// Those that stand for processes of one name that have ended.
+    ended: BTreeMap<Untrusted, OwnerIndex>,
     owner_of_slot: HashMap<SlotId, OwnerIndex>,
     counts: HashMap<(SlotId, Cpu), CountRow>,
     cpus: HashMap<Cpu, CpuRow>,
     times: HashMap<Cpu, Times>,
     losses: BTreeMap<String, u64>,
     weights: Weights,
-    places: HashMap<(u32, u64), Place>,
-    names: HashMap<At, Result<Code, String>>,
+    names: CodeNames,
+    addresses: Addresses,
     programs: Vec<ProgramRow>,
     cost: crate::drain::Cost,
 }
@@ -60,16 +61,18 @@ impl Ledger {
     pub fn new() -> Self {
         Self {
             at_ns: 0,
-            owners: vec![(Owner::Other, None)],
-            known: HashMap::from([(identity(&Owner::Other), OwnerIndex(0))]),
+            owners: BTreeMap::from([(OTHER, (Owner::Other, None))]),
+            met: 1,
+            known: HashMap::from([(identity(&Owner::Other), OTHER)]),
+            ended: BTreeMap::new(),
             owner_of_slot: HashMap::new(),
             counts: HashMap::new(),
             cpus: HashMap::new(),
             times: HashMap::new(),
             losses: BTreeMap::new(),
             weights: Weights::default(),
-            places: HashMap::new(),
-            names: HashMap::new(),
+            names: CodeNames::default(),
+            addresses: Addresses::default(),
             programs: Vec::new(),
             cost: crate::drain::Cost::default(),
         }
@@ -78,59 +81,51 @@ impl Ledger {
     /// Who an index is.
     #[must_use]
     pub fn owner(&self, index: OwnerIndex) -> &Owner {
-        &self.owners[index.0 as usize].0
+        &self.owners[&index].0
+    }
+
+    /// How many owners are kept apart.
+    pub(super) fn owner_count(&self) -> usize {
+        self.owners.len()
     }
 
     /// Every owner met so far.
     pub fn owners(&self) -> impl Iterator<Item = (OwnerIndex, &Owner)> {
-        self.owners.iter().enumerate().map(|(index, (owner, _))| (OwnerIndex(index as u32), owner))
+        self.owners.iter().map(|(&index, (owner, _))| (index, owner))
     }
 
     /// When an owner ended, in ns since counting started; `None` while it lives.
     #[must_use]
     pub fn ended_ns(&self, index: OwnerIndex) -> Option<u64> {
-        self.owners[index.0 as usize].1
+        self.owners[&index].1
     }
 
-    /// Where an address lies, and what is there. Kernel addresses have process 0.
+    /// What is known of an instruction.
     #[must_use]
-    pub fn place(&self, tgid: u32, address: u64) -> Option<Located<'_>> {
-        let place = self.places.get(&(tgid, address))?;
-        let named = place.at.and_then(|at| self.names.get(&at));
-        let code = named.unwrap_or(&place.code).as_ref().map_err(String::as_str);
-        Some(Located { module: place.module.as_ref(), code })
+    pub fn code(&self, at: At) -> NamedCode<'_> {
+        self.names.of(at)
     }
 
-    /// Takes names, which come when a run is over.
-    pub fn name(&mut self, names: &Names) {
-        self.names.extend(names.names.iter().map(|name| (name.at, name.code.clone())));
-        self.keep_places(&names.places);
+    /// Takes names, which come when a run is over, and returns the samples that came with them as an interval without length.
+    pub fn name(&mut self, names: &Names) -> Interval {
+        let mut interval = Interval { from_ns: self.at_ns, to_ns: self.at_ns, ..Interval::default() };
+        self.sample(&names.located, &mut interval);
+        self.names.learn(&names.names);
         self.cost = names.cost;
+        interval
     }
 
-    /// Files and offsets in them whose names are missing.
+    /// Code that has no name but a file, of all that `interval` hit: what it would be named by.
     #[must_use]
-    pub fn unnamed(&self) -> Vec<Module> {
-        let places = self.places.values().filter(|place| {
-            let named = place.at.and_then(|at| self.names.get(&at));
-            named.unwrap_or(&place.code).is_err()
-        });
-        places.filter_map(|place| place.module.clone()).collect()
+    pub fn unnamed(&self, interval: &Interval) -> Vec<(At, Module)> {
+        let mut hit: BTreeSet<At> = interval.hot.keys().map(|key| key.at).collect();
+        hit.extend(interval.stacks.keys().flat_map(|key| key.frames.iter()));
+        self.names.unnamed(hit.into_iter())
     }
 
     /// Takes names from elsewhere.
-    pub fn name_modules(&mut self, names: Vec<(Module, Code)>) {
-        let names: HashMap<Module, Code> = names.into_iter().collect();
-        for place in self.places.values_mut() {
-            if let Some(code) = place.module.as_ref().and_then(|module| names.get(module)) {
-                place.at = None;
-                place.code = Ok(code.clone());
-            }
-        }
-    }
-
-    fn keep_places(&mut self, places: &[Place]) {
-        self.places.extend(places.iter().map(|place| ((place.tgid, place.address), place.clone())));
+    pub fn learn(&mut self, names: &[Name]) {
+        self.names.learn(names);
     }
 
     /// What the programs have cost so far.
@@ -172,37 +167,135 @@ impl Ledger {
         for row in &drain.slices {
             interval.slices.entry(self.index_of(row.slot)).or_default().push(row.clone());
         }
-        for row in &drain.hot {
-            let &HotRow { event, tgid, address, count, cpu, slot } = row;
-            let key = HotKey { event, owner: self.index_of(slot), tgid, address };
-            interval.hot.entry(key).or_default().merge(&Tally::new(count, self.weights.of(event, cpu)));
-        }
-        for row in &drain.stacks {
-            let key = (row.event, self.index_of(row.slot), row.tgid, row.kernel.clone(), row.user.clone());
-            let tally = Tally::new(row.count, self.weights.of(row.event, None));
-            interval.stacks.entry(key).or_default().merge(&tally);
+        self.sample(&drain.located, &mut interval);
+        if !(drain.hot.is_empty() && drain.stacks.is_empty() && drain.places.is_empty()) {
+            let (located, names) = self.addresses.locate(drain);
+            self.sample(&located, &mut interval);
+            self.names.learn(&names);
         }
         interval.gaps =
             drain.gaps.iter().map(|gap| (gap.slot.map(|slot| self.index_of(slot)), gap.clone())).collect();
-        self.keep_places(&drain.places);
         self.programs.clone_from(&drain.programs);
         self.cost = drain.cost;
         self.at_ns = interval.to_ns;
         interval
     }
 
+    /// Adds samples that were located.
+    fn sample(&mut self, located: &Located, interval: &mut Interval) {
+        self.names.meet(located);
+        for &CodeRow { slot, at, count, event, cpu } in &located.code {
+            let key = HotKey { event, owner: self.index_of(slot), at };
+            interval.hot.entry(key).or_default().merge(&Tally::new(count, self.weights.of(event, cpu)));
+        }
+        for CodeStackRow { slot, frames, count, event } in &located.stacks {
+            let key = StackKey { event: *event, owner: self.index_of(*slot), frames: frames.clone() };
+            let tally = Tally::new(*count, self.weights.of(*event, None));
+            interval.stacks.entry(key).or_default().merge(&tally);
+        }
+    }
+
     fn meet(&mut self, row: &OwnerRow) {
-        let index = *self.known.entry(identity(&row.owner)).or_insert_with(|| {
-            self.owners.push((row.owner.clone(), None));
-            OwnerIndex(self.owners.len() as u32 - 1)
-        });
-        self.owners[index.0 as usize] = (row.owner.clone(), row.ended_ns);
+        let index = match self.known.get(&identity(&row.owner)) {
+            Some(&known) => known,
+            None => {
+                let index = self.add(row.owner.clone());
+                self.known.insert(identity(&row.owner), index);
+                index
+            }
+        };
+        self.owners.insert(index, (row.owner.clone(), row.ended_ns));
         self.owner_of_slot.insert(row.slot, index);
+    }
+
+    fn add(&mut self, owner: Owner) -> OwnerIndex {
+        let index = OwnerIndex(self.met);
+        self.met += 1;
+        self.owners.insert(index, (owner, None));
+        index
     }
 
     fn index_of(&self, slot: SlotId) -> OwnerIndex {
         // A slot without an owner row is the common one.
-        self.owner_of_slot.get(&slot).copied().unwrap_or(OwnerIndex(0))
+        self.owner_of_slot.get(&slot).copied().unwrap_or(OTHER)
+    }
+
+    /// Puts owners together that have ended: processes by their names. Returns who stands for whom.
+    pub(super) fn fold_ended(&mut self, bounds: &Bounds) -> HashMap<OwnerIndex, OwnerIndex> {
+        let settled = |ended_ns: &u64| ended_ns.saturating_add(SETTLING_NS) < self.at_ns;
+        let over = |(index, (owner, ended_ns)): (&OwnerIndex, &(Owner, Option<u64>))| {
+            let folds = matches!(owner, Owner::Process { .. } | Owner::Cgroup { .. });
+            let ended_ns = ended_ns.filter(settled).filter(|_| folds)?;
+            Some((*index, owner.clone(), ended_ns))
+        };
+        let ended: Vec<(OwnerIndex, Owner, u64)> = self.owners.iter().filter_map(over).collect();
+        let mut to = HashMap::with_capacity(ended.len());
+        // Who is given something may be folded later: the last one of a chain stands for all.
+        for (index, owner, ended_ns) in ended {
+            self.owners.remove(&index);
+            self.known.remove(&identity(&owner));
+            let target = match &owner {
+                Owner::Process { name, .. } => self.stand_in(name, ended_ns, bounds.names),
+                Owner::Cgroup { path, .. } if bounds.upwards => self.above(path.as_bytes()),
+                _ => OTHER,
+            };
+            to.insert(index, target);
+        }
+        let last = |mut owner: OwnerIndex| {
+            while let Some(&next) = to.get(&owner) {
+                owner = next;
+            }
+            owner
+        };
+        let to: HashMap<OwnerIndex, OwnerIndex> = to.keys().map(|&from| (from, last(from))).collect();
+        self.owner_of_slot.values_mut().for_each(|owner| *owner = to.get(owner).copied().unwrap_or(*owner));
+        to
+    }
+
+    /// Who stands for ended processes of a name, one more now.
+    fn stand_in(&mut self, name: &Untrusted, ended_ns: u64, names_max: usize) -> OwnerIndex {
+        let index = match self.ended.get(name) {
+            Some(&known) => known,
+            None if self.ended.len() >= names_max => return OTHER,
+            None => {
+                let index = self.add(Owner::Ended { name: name.clone(), processes: 0 });
+                self.ended.insert(name.clone(), index);
+                index
+            }
+        };
+        if let Some((Owner::Ended { processes, .. }, last)) = self.owners.get_mut(&index) {
+            *processes += 1;
+            *last = Some(ended_ns.max(last.unwrap_or(0)));
+        }
+        index
+    }
+
+    /// The nearest cgroup above a path.
+    fn above(&self, path: &[u8]) -> OwnerIndex {
+        let depth = |owner: &Owner| match owner {
+            Owner::Cgroup { path: above, .. } => {
+                is_above(above.as_bytes(), path).then_some(above.as_bytes().len())
+            }
+            _ => None,
+        };
+        let nearest =
+            self.owners.iter().filter_map(|(&index, (owner, _))| Some((depth(owner)?, index))).max();
+        nearest.map_or(OTHER, |(_, index)| index)
+    }
+
+    /// Forgets what slots held in lives that are over, if there are too many of those.
+    pub(super) fn forget_slots(&mut self, most: usize) {
+        if self.owner_of_slot.len() <= 2 * most {
+            return;
+        }
+        let mut newest: HashMap<u32, u32> = HashMap::new();
+        for id in self.owner_of_slot.keys() {
+            let generation = newest.entry(id.slot).or_default();
+            *generation = id.generation.max(*generation);
+        }
+        let alive = |id: &SlotId| newest.get(&id.slot).is_none_or(|&generation| generation <= id.generation);
+        self.owner_of_slot.retain(|id, _| alive(id));
+        self.counts.retain(|(id, _), _| alive(id));
     }
 
     fn count(&mut self, row: &CountRow, interval: &mut Interval) {
@@ -240,6 +333,18 @@ impl Ledger {
     }
 }
 
+/// Whoever is not kept apart.
+const OTHER: OwnerIndex = OwnerIndex(0);
+
+/// How long after its end an owner may still count: its last task is on its way out.
+const SETTLING_NS: u64 = 2_000_000_000;
+
+/// Is the cgroup at `above` one that holds the one at `path`?
+fn is_above(above: &[u8], path: &[u8]) -> bool {
+    let below = path.strip_prefix(above);
+    below.is_some_and(|rest| above == b"/" && !rest.is_empty() || rest.first() == Some(&b'/'))
+}
+
 /// What makes an owner the same one under another name: a process may execute another program.
 type Identity = (u8, u64, u64);
 
@@ -248,6 +353,8 @@ fn identity(owner: &Owner) -> Identity {
         Owner::Other => (0, 0, 0),
         Owner::Process { pid, born_ns, .. } => (1, u64::from(*pid), *born_ns),
         Owner::Cgroup { id, .. } => (2, *id, 0),
+        // Never read of a slot.
+        Owner::Ended { .. } => (3, 0, 0),
     }
 }
 

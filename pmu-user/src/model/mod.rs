@@ -1,15 +1,20 @@
 //! From drains to intervals: pure arithmetic on what was read. Nothing here opens, reads or waits for anything.
 
+mod addresses;
+mod fold;
 pub mod gap;
 pub mod histogram;
 pub mod interval;
 pub mod io;
 mod ledger;
+mod names;
 pub mod slice;
 mod tally;
 
 pub use self::{
-    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent},
-    ledger::{Ledger, Located, OwnerIndex},
+    fold::{BOUNDS, Bounds, is_kernel, is_rest},
+    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent, StackKey},
+    ledger::{Ledger, OwnerIndex},
+    names::NamedCode,
     tally::{Ran, Tally},
 };

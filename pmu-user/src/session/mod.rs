@@ -40,7 +40,7 @@ use crate::{
     machine::cpu::{self, Cpu, Times},
     perf::{Counter, OpenError},
     plan::{PlanError, turns::Unfit},
-    symbol::{Named, Symbols},
+    symbol::{Named, Samples, Symbols},
 };
 
 /// Time that looking up names may take at the end: a report is due within two seconds of a signal.
@@ -169,18 +169,22 @@ impl Session {
             cpus: self.cpu_rows(),
             counts: self.count_rows(),
             slices: self.take_slices(),
-            hot: self.hot_rows(),
-            stacks: self.inbox.take_stacks(&self.owners),
             gaps: self.inbox.take_gaps(&self.owners, self.header.started_ns),
             losses: self.user_losses(),
             ..Drain::default()
         };
         self.targets.see(&drain);
+        // Before slots are used again.
+        let samples = Samples {
+            hot: self.hot_rows(),
+            stacks: self.inbox.take_stacks(&self.owners),
+            kernel: drain.gaps.iter().flat_map(|gap| gap.stack.iter().copied()).collect(),
+        };
         let pressed = std::mem::take(&mut self.inbox.pressed);
         let strides = (self.header.machine.cpu.possible, self.header.plan.events());
         let freed = self.owners.recycle(&mut self.object.maps, strides, now_ns, pressed)?;
         self.forget_changes(&freed);
-        self.locate(&mut drain);
+        drain.located = self.symbols.locate(samples);
         self.object.flush_log();
         if let Some(meter) = &mut self.meter {
             drain.programs = meter.programs(&self.object, &drain.cpus);
@@ -188,17 +192,6 @@ impl Session {
             drain.cost = meter.process();
         }
         Ok(drain)
-    }
-
-    /// Where the addresses that the drain brought lie, while their processes live.
-    fn locate(&mut self, drain: &mut Drain) {
-        let hot = drain.hot.iter().map(|row| (row.tgid, row.address, row.count));
-        let stacks = drain.stacks.iter().flat_map(|row| {
-            let kernel = row.kernel.iter().map(|&address| (0, address, 0));
-            kernel.chain(row.user.iter().map(|&address| (row.tgid, address, 0)))
-        });
-        let gaps = drain.gaps.iter().flat_map(|gap| gap.stack.iter().map(|&address| (0, address, 0)));
-        drain.places = self.symbols.locate(hot.chain(stacks).chain(gaps));
     }
 
     /// Stops counting and drains for the last time.
@@ -225,10 +218,10 @@ impl Session {
 
     /// Looks up the names of what was hot, once everything else is safe.
     pub fn name(&mut self) -> Names {
-        let Named { names, places, cpu_ns } = self.symbols.name_all(Instant::now() + NAMING);
+        let Named { names, located, cpu_ns } = self.symbols.name_all(Instant::now() + NAMING);
         let mut cost = self.meter.as_ref().map(Meter::process).unwrap_or_default();
         cost.cpu_ns += cpu_ns;
-        Names { names, places, cost }
+        Names { names, located, cost }
     }
 
     /// Where the kernel says the time of the counted CPUs went.

@@ -15,7 +15,6 @@ mod source;
 mod tracker;
 
 use std::{
-    collections::HashMap,
     sync::mpsc::{Receiver, Sender, channel},
     thread,
     time::{Duration, Instant},
@@ -23,13 +22,13 @@ use std::{
 
 use rustix::thread::{CapabilitySet, capabilities};
 
-use self::tracker::Tracker;
+use self::tracker::{LATE, LATE_WHY, Tracker};
 pub use self::{
     child::{SUBCOMMAND, serve},
     recorded::name_recorded,
 };
 use crate::{
-    drain::{Name, Place},
+    drain::{At, CodeRow, CodeStackRow, HotRow, Located, Name, SourceRow, StackRow},
     machine::privilege::keep_only,
 };
 
@@ -39,18 +38,32 @@ const LOCATING: Duration = Duration::from_millis(20);
 /// How long after its time for names the tracker is waited for: it may be in the middle of a file, on a busy machine.
 const OVERTIME: Duration = Duration::from_millis(500);
 
+/// Drains whose samples the tracker may be behind. Those of later ones are not located.
+const BEHIND_MAX: usize = 256;
+
+/// Samples as the kernel side holds them, by process and address.
+#[derive(Debug, Default)]
+pub struct Samples {
+    /// By address.
+    pub hot: Vec<HotRow>,
+    /// By stack.
+    pub stacks: Vec<StackRow>,
+    /// Addresses of the kernel that are to be named, although no sample hit them.
+    pub kernel: Vec<u64>,
+}
+
 /// What the tracker is told, in order.
 enum Order {
     See(u32),
     Fork { parent: u32, child: u32 },
     Execute(u32),
-    Locate(Vec<(u32, u64, u64)>),
+    Locate(Samples),
     NameAll(Instant),
 }
 
 /// What it says.
 enum Answer {
-    Located(Vec<Place>),
+    Located(Located),
     Named(Named),
 }
 
@@ -59,21 +72,19 @@ enum Answer {
 pub struct Named {
     /// Names of addresses.
     pub names: Vec<Name>,
-    /// Places that came late.
-    pub places: Vec<Place>,
+    /// Samples that were located late.
+    pub located: Located,
     /// CPU time of the symbolizer process, in ns.
     pub cpu_ns: u64,
 }
 
-/// Processes, and places of addresses.
+/// Processes, and what their addresses are.
 #[derive(Debug)]
 pub struct Symbols {
     orders: Sender<Order>,
     answers: Receiver<Answer>,
     /// Answers that are still to come.
     waiting: usize,
-    /// Kernel addresses and samples, and user ones by process, of a drain.
-    addresses: HashMap<(u32, u64), u64>,
 }
 
 impl std::fmt::Debug for Order {
@@ -90,7 +101,7 @@ impl Default for Symbols {
         let _ = thread::Builder::new()
             .name("pmbpf-names".to_owned())
             .spawn(move || serve_orders(&received, &answers_to));
-        Self { orders, answers, waiting: 0, addresses: HashMap::new() }
+        Self { orders, answers, waiting: 0 }
     }
 }
 
@@ -111,10 +122,14 @@ fn serve_orders(orders: &Receiver<Order>, answers: &Sender<Answer>) {
                 tracker.execute(tgid);
                 continue;
             }
-            Order::Locate(addresses) => Answer::Located(tracker.locate(&addresses)),
+            Order::Locate(samples) => Answer::Located(tracker.locate(&samples)),
             Order::NameAll(deadline) => {
                 let names = tracker.name_all(deadline);
-                Answer::Named(Named { names, places: Vec::new(), cpu_ns: tracker.symbolizer.cpu_ns() })
+                Answer::Named(Named {
+                    names,
+                    located: Located::default(),
+                    cpu_ns: tracker.symbolizer.cpu_ns(),
+                })
             }
         };
         if answers.send(answer).is_err() {
@@ -148,40 +163,59 @@ impl Symbols {
         let _ = self.orders.send(Order::Execute(tgid));
     }
 
-    /// Locates addresses, each a process (0 for the kernel), an address and samples. Returns the places that are known by
-    /// now, of those that are new; the others come with a later call.
-    pub fn locate(&mut self, addresses: impl Iterator<Item = (u32, u64, u64)>) -> Vec<Place> {
-        for (tgid, address, samples) in addresses {
-            *self.addresses.entry((tgid, address)).or_default() += samples;
+    /// Locates samples. Returns those that are located by now; the others come with a later call.
+    pub fn locate(&mut self, samples: Samples) -> Located {
+        if self.waiting >= BEHIND_MAX {
+            return unlocated(&samples);
         }
-        if !self.addresses.is_empty() {
-            let mut sum: Vec<_> =
-                self.addresses.drain().map(|((tgid, address), samples)| (tgid, address, samples)).collect();
-            sum.sort_unstable();
-            self.waiting += usize::from(self.orders.send(Order::Locate(sum)).is_ok());
+        if !(samples.hot.is_empty() && samples.stacks.is_empty() && samples.kernel.is_empty()) {
+            self.waiting += usize::from(self.orders.send(Order::Locate(samples)).is_ok());
         }
-        self.places_until(Instant::now() + LOCATING)
+        self.located_until(Instant::now() + LOCATING)
     }
 
-    fn places_until(&mut self, deadline: Instant) -> Vec<Place> {
-        let mut places = Vec::new();
+    fn located_until(&mut self, deadline: Instant) -> Located {
+        let mut all = Located::default();
         while self.waiting > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(Answer::Located(located)) = self.answers.recv_timeout(left) else { break };
             self.waiting -= 1;
-            places.extend(located);
+            all.append(located);
         }
-        places
+        all
     }
 
     /// Names of everything that was located, as far as they can be had until `deadline`. Nothing can be located any more.
     pub fn name_all(&mut self, deadline: Instant) -> Named {
         let _ = self.orders.send(Order::NameAll(deadline));
         let given_up = deadline + OVERTIME;
-        let places = self.places_until(given_up);
+        let located = self.located_until(given_up);
         match self.answers.recv_timeout(given_up.saturating_duration_since(Instant::now())) {
-            Ok(Answer::Named(named)) => Named { places, ..named },
-            _ => Named { places, ..Named::default() },
+            Ok(Answer::Named(named)) => Named { located, ..named },
+            _ => Named { located, ..Named::default() },
         }
+    }
+}
+
+/// Samples that the tracker is too far behind to locate.
+fn unlocated(samples: &Samples) -> Located {
+    let at = |tgid: u32, address: u64| match tgid {
+        0 => At::kernel(address),
+        _ => At { source: LATE, offset: address },
+    };
+    let row = |&HotRow { slot, tgid, address, count, event, cpu }: &HotRow| {
+        let at = at(tgid, address);
+        CodeRow { slot, at, count, event, cpu }
+    };
+    let stack = |row: &StackRow| {
+        let frames = row.kernel.iter().map(|&address| at(0, address));
+        let frames = frames.chain(row.user.iter().map(|&address| at(row.tgid, address))).collect();
+        CodeStackRow { slot: row.slot, frames, count: row.count, event: row.event }
+    };
+    let unnamed = LATE_WHY.to_owned();
+    Located {
+        sources: vec![SourceRow { source: LATE, path: None, build_id: None, unnamed }],
+        code: samples.hot.iter().map(row).collect(),
+        stacks: samples.stacks.iter().map(stack).collect(),
     }
 }

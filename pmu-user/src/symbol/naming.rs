@@ -71,6 +71,7 @@ fn functions(symbolizer: &mut Symbolizer, source: &Source, deadline: Instant) ->
             Err(_) => all(&offsets, Why::Hidden),
         },
         Kind::Vdso => ask(Request::Vdso, &[]),
+        Kind::Nowhere(_) => Codes::new(),
         Kind::PerfMap(map) => match &map.file {
             Some((file, _)) => ask(Request::PerfMap, &[file]),
             None => all(&offsets, Why::NoPerfMap),

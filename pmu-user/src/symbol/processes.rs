@@ -20,6 +20,8 @@ use crate::drain::At;
 const PROCESSES_MAX: usize = 8192;
 /// Bytes that all their address maps may take.
 const MAP_BYTES_MAX: usize = 64 << 20;
+/// Addresses that are remembered. They are located again where that is forgotten.
+const LOCATED_MAX: usize = 1 << 17;
 /// How far up the ancestors to look for a map.
 const ANCESTORS_MAX: usize = 8;
 
@@ -36,7 +38,7 @@ struct Process {
     /// Who forked it, and the program that was.
     parent: Option<(u32, u64)>,
     /// Addresses that were located, and where.
-    located: HashMap<u64, Option<At>>,
+    located: HashMap<u64, At>,
 }
 
 /// Processes met so far.
@@ -48,6 +50,8 @@ pub(super) struct Processes {
     programs: u64,
     /// Bytes that address maps take.
     map_bytes: Arc<AtomicUsize>,
+    /// Addresses that were located since they were last forgotten.
+    located: usize,
 }
 
 impl Processes {
@@ -80,13 +84,17 @@ impl Processes {
     }
 
     /// Where an address of a process was located before; `None` if it is new.
-    pub(super) fn located(&self, tgid: u32, address: u64) -> Option<Option<At>> {
+    pub(super) fn located(&self, tgid: u32, address: u64) -> Option<At> {
         self.of.get(&tgid)?.located.get(&address).copied()
     }
 
     /// Keeps where an address of a process was located.
-    pub(super) fn locate(&mut self, tgid: u32, address: u64, at: Option<At>) {
-        self.meet(tgid).located.insert(address, at);
+    pub(super) fn locate(&mut self, tgid: u32, address: u64, at: At) {
+        if self.located >= LOCATED_MAX {
+            self.of.values_mut().for_each(|process| process.located = HashMap::new());
+            self.located = 0;
+        }
+        self.located += usize::from(self.meet(tgid).located.insert(address, at).is_none());
     }
 
     /// Looks for the process's map, once, with `read`. The map that was read for it, if one was.
@@ -185,7 +193,7 @@ impl Processes {
 mod tests {
     use std::collections::HashMap;
 
-    use super::{AddressMap, MAP_BYTES_MAX, Ordering, PROCESSES_MAX, Processes};
+    use super::{AddressMap, At, LOCATED_MAX, MAP_BYTES_MAX, Ordering, PROCESSES_MAX, Processes};
 
     /// Processes, and what can be read of those that are alive: one file each, at 0x1000.
     struct Host {
@@ -260,7 +268,7 @@ mod tests {
     fn an_id_that_is_used_again_names_another_process() {
         let mut host = Host::with([(1, "shell"), (2, "first")]);
         assert_eq!(host.look(2), found(2, "first"));
-        host.processes.locate(2, 0x1000, None);
+        host.processes.locate(2, 0x1000, At::kernel(0x1000));
         assert!(host.processes.located(2, 0x1000).is_some());
         host.alive.remove(&2);
         host.fork(1, 2);
@@ -316,5 +324,14 @@ mod tests {
         );
         processes.of.clear();
         assert_eq!(processes.map_bytes.load(Ordering::Relaxed), 0);
+    }
+    #[test]
+    fn no_more_addresses_are_remembered_than_may_be() {
+        let mut processes = Processes::default();
+        for address in 0..3 * LOCATED_MAX as u64 {
+            processes.locate((address % 7) as u32 + 1, address, At::kernel(address));
+        }
+        let remembered: usize = processes.of.values().map(|process| process.located.len()).sum();
+        assert!((1..=LOCATED_MAX).contains(&remembered), "{remembered}");
     }
 }

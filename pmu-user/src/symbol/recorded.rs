@@ -14,27 +14,30 @@ use super::{
     open::{below, folder},
     source::by_build_id,
 };
-use crate::drain::{Code, Module};
+use crate::drain::{At, Code, Module, Name};
 
 /// How long the names of one file may take. Nobody waits for the end of a run here.
 const FILE: Duration = Duration::from_secs(20);
 
-/// Looks up `modules` in the files of `folders`: by build id below `.build-id`, by path, and by name. Returns what was found.
+/// Code without a name, and what it would be named by.
+type Unnamed = (At, Module);
+
+/// Looks code up in the files of `folders`: by build id below `.build-id`, by path, and by name. Returns the names that were
+/// found.
 #[must_use]
-pub fn name_recorded(modules: Vec<Module>, folders: &[PathBuf]) -> Vec<(Module, Code)> {
+pub fn name_recorded(code: Vec<(At, Module)>, folders: &[PathBuf]) -> Vec<Name> {
     let folders: Vec<OwnedFd> = folders.iter().filter_map(|path| folder(path).ok()).collect();
-    let mut by_file: BTreeMap<(String, Vec<u8>), Vec<Module>> = BTreeMap::new();
-    for module in modules {
+    let mut by_file: BTreeMap<(String, Vec<u8>), Vec<Unnamed>> = BTreeMap::new();
+    for (at, module) in code {
         if let Some(build_id) = module.build_id.clone() {
-            by_file.entry((build_id, module.path.as_bytes().to_vec())).or_default().push(module);
+            by_file.entry((build_id, module.path.as_bytes().to_vec())).or_default().push((at, module));
         }
     }
     let mut symbolizer = Symbolizer::default();
     let mut named = Vec::new();
     for ((build_id, _), mut modules) in by_file {
-        let files = find(&mut symbolizer, &folders, &build_id, &modules[0].path.to_path());
-        modules.sort_unstable_by_key(|module| module.offset);
-        modules.dedup_by_key(|module| module.offset);
+        let files = find(&mut symbolizer, &folders, &build_id, &modules[0].1.path.to_path());
+        modules.sort_unstable_by_key(|(at, _)| *at);
         for part in modules.chunks(ADDRESSES_MAX) {
             named.extend(look_up(&mut symbolizer, part, &files));
         }
@@ -70,11 +73,11 @@ fn find(symbolizer: &mut Symbolizer, folders: &[OwnedFd], build_id: &str, path: 
     Files { binary, debug }
 }
 
-fn look_up(symbolizer: &mut Symbolizer, modules: &[Module], files: &Files) -> Vec<(Module, Code)> {
+fn look_up(symbolizer: &mut Symbolizer, modules: &[Unnamed], files: &Files) -> Vec<Name> {
     let Some(first) = files.binary.as_ref().or(files.debug.as_ref()) else { return Vec::new() };
     let debug = files.binary.as_ref().and(files.debug.as_ref());
     let files: Vec<&File> = [Some(first), debug].into_iter().flatten().collect();
-    let offsets: Vec<u64> = modules.iter().map(|module| module.offset).collect();
+    let offsets: Vec<u64> = modules.iter().map(|(_, module)| module.offset).collect();
     let mut ask = |request| symbolizer.names(&request, offsets.len(), &files, Instant::now() + FILE).ok();
     let functions = ask(Request::Symbols(offsets.clone()));
     let lines = ask(Request::Lines(offsets.clone()));
@@ -85,5 +88,6 @@ fn look_up(symbolizer: &mut Symbolizer, modules: &[Module], files: &Files) -> Ve
             (function, line) => function.or(line.filter(|line| !line.function.is_empty())),
         }
     };
-    modules.iter().enumerate().filter_map(|(index, module)| Some((module.clone(), code(index)?))).collect()
+    let name = |(index, (at, _)): (usize, &Unnamed)| Some(Name { at: *at, code: Ok(code(index)?) });
+    modules.iter().enumerate().filter_map(name).collect()
 }

@@ -12,7 +12,10 @@ use super::{
     child::{Identity, Why},
     open,
 };
-use crate::untrusted::Untrusted;
+use crate::{
+    drain::{SourceRow, Word},
+    untrusted::Untrusted,
+};
 
 /// Where separate debug files lie on this host, which trusts what is there.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
@@ -23,7 +26,42 @@ pub(super) struct Source {
     pub(super) kind: Kind,
     /// Samples by offset, of those offsets that are to be named.
     pub(super) wanted: HashMap<u64, u64>,
+    /// Has a sample hit it, so that its row is told?
+    pub(super) told: bool,
 }
+
+impl Source {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self { kind, wanted: HashMap::new(), told: false }
+    }
+
+    /// What is told of it before its code has names.
+    pub(super) fn row(&self, source: u32) -> SourceRow {
+        let path = |path: &str| Some(Word(Untrusted::from(path)));
+        let (path, build_id) = match &self.kind {
+            Kind::Kernel | Kind::Nowhere(_) => (None, None),
+            Kind::Vdso => (path("[vdso]"), None),
+            Kind::PerfMap(_) => (path("[anonymous]"), None),
+            Kind::File(image) => (Some(Word(image.path.clone())), image.build_id()),
+        };
+        SourceRow { source, path, build_id, unnamed: self.why_not().unwrap_or(NOT_YET).to_owned() }
+    }
+
+    /// May names of its code be found?
+    pub(super) fn may_name(&self) -> bool {
+        self.why_not().is_none()
+    }
+
+    fn why_not(&self) -> Option<&'static str> {
+        match &self.kind {
+            Kind::Nowhere(why) => Some(why),
+            Kind::File(Image { file: Err(why), .. }) => Some(why.text()),
+            _ => None,
+        }
+    }
+}
+
+const NOT_YET: &str = "not looked up";
 
 #[derive(Debug)]
 pub(super) enum Kind {
@@ -31,11 +69,15 @@ pub(super) enum Kind {
     Vdso,
     File(Image),
     PerfMap(PerfMap),
+    /// Nothing is known, for this reason.
+    Nowhere(&'static str),
 }
 
 /// A mapped file.
 #[derive(Debug)]
 pub(super) struct Image {
+    /// Its path in the view of the process that it was first met in.
+    pub(super) path: Untrusted,
     /// It, or why it is not open.
     pub(super) file: Result<File, Why>,
     pub(super) identity: Identity,

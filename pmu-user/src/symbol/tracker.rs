@@ -2,7 +2,7 @@
 //! can make whoever opens his files wait.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     io,
     path::Path,
     time::{Duration, Instant},
@@ -11,6 +11,7 @@ use std::{
 use pmu_common::config::OUTSIDE;
 
 use super::{
+    Samples,
     address_map::{AddressMap, FileId, Region},
     child::{Identity, Symbolizer, Why},
     open,
@@ -18,10 +19,7 @@ use super::{
     processes::Processes,
     source::{Image, Kind, PerfMap, Source, debug_beside},
 };
-use crate::{
-    drain::{At, Module, Place},
-    untrusted::Untrusted,
-};
+use crate::drain::{At, CodeRow, CodeStackRow, HotRow, Located, StackRow};
 
 /// Files kept open at a time.
 const FILES_MAX: usize = 1024;
@@ -29,13 +27,13 @@ const FILES_MAX: usize = 1024;
 const FILES_AHEAD_MAX: usize = 128;
 /// Files, and maps of JITs, in all.
 const SOURCES_MAX: usize = 1 << 16;
+/// Instructions that names are looked up for, in all.
+const WANTED_MAX: usize = 1 << 18;
 /// How long finding out who a file is may take.
 const IDENTIFYING: Duration = Duration::from_millis(250);
 
-/// The source of names of the kernel.
-const KERNEL: u32 = 0;
-/// The source of names in the vDSO.
-const VDSO: u32 = 1;
+/// The source of code in the vDSO, which follows the kernel's.
+const VDSO: u32 = At::KERNEL + 1;
 
 /// Where samples lie, as far as it is known.
 #[derive(Debug)]
@@ -48,22 +46,29 @@ pub(super) struct Tracker {
     /// Files that are open, those opened first in front.
     open: VecDeque<u32>,
     perf_maps: HashMap<u32, u32>,
-    kernel: HashSet<u64>,
+    /// Sources of code of which nothing is known, by the reason.
+    nowhere: HashMap<&'static str, u32>,
+    /// Instructions that names are wanted for.
+    wanted: usize,
 }
 
 impl Tracker {
     pub(super) fn new() -> Self {
-        let source = |kind| Source { kind, wanted: HashMap::new() };
-        Self {
+        let mut tracker = Self {
             processes: Processes::default(),
             patience: Patience::default(),
             symbolizer: Symbolizer::default(),
-            sources: vec![source(Kind::Kernel), source(Kind::Vdso)],
+            sources: vec![Source::new(Kind::Kernel), Source::new(Kind::Vdso)],
             files: HashMap::new(),
             open: VecDeque::new(),
             perf_maps: HashMap::new(),
-            kernel: HashSet::new(),
-        }
+            nowhere: HashMap::new(),
+            wanted: 0,
+        };
+        // Whoever gives up waiting for the tracker names this source by its number.
+        let late = tracker.nowhere(LATE_WHY);
+        debug_assert_eq!(late, LATE);
+        tracker
     }
 
     /// Reads the address map of a process while it lives, and opens what is mapped there. One that is gone has that of the
@@ -96,81 +101,87 @@ impl Tracker {
         }
     }
 
-    /// Locates addresses, each with its samples, and returns the places of those that are new. Kernel addresses have process
-    /// 0.
-    pub(super) fn locate(&mut self, addresses: &[(u32, u64, u64)]) -> Vec<Place> {
-        let mut places = Vec::new();
-        for &(tgid, address, samples) in addresses {
-            let known = match tgid {
-                0 => self.kernel.contains(&address).then_some(Some(At { source: KERNEL, offset: address })),
-                _ => self.processes.located(tgid, address),
-            };
-            let at = known.unwrap_or_else(|| {
-                let place = self.place(tgid, address);
-                let at = place.at;
-                places.push(place);
-                at
-            });
-            if let Some(at) = at {
-                *self.sources[at.source as usize].wanted.entry(at.offset).or_default() += samples;
+    /// Locates samples: where they hit, by code instead of by process and address.
+    pub(super) fn locate(&mut self, samples: &Samples) -> Located {
+        let mut located = Located::default();
+        let mut code: BTreeMap<_, u64> = BTreeMap::new();
+        for &HotRow { slot, tgid, address, count, event, cpu } in &samples.hot {
+            let at = self.at(tgid, address, count, &mut located);
+            *code.entry((slot, event, cpu, at)).or_default() += count;
+        }
+        let row = |((slot, event, cpu, at), count)| CodeRow { slot, at, count, event, cpu };
+        located.code = code.into_iter().map(row).collect();
+        for StackRow { slot, tgid, kernel, user, count, event } in &samples.stacks {
+            let addresses = kernel.iter().map(|&address| (0, address));
+            let addresses = addresses.chain(user.iter().map(|&address| (*tgid, address)));
+            let frames = addresses.map(|(tgid, address)| self.at(tgid, address, 0, &mut located)).collect();
+            located.stacks.push(CodeStackRow { slot: *slot, frames, count: *count, event: *event });
+        }
+        for &address in &samples.kernel {
+            self.at(0, address, 0, &mut located);
+        }
+        located
+    }
+
+    /// The code at an address of a process (0 for the kernel), whose name will be looked up for so many samples more. A source
+    /// that is new is put into `located`.
+    fn at(&mut self, tgid: u32, address: u64, samples: u64, located: &mut Located) -> At {
+        let known = if tgid == 0 { Some(At::kernel(address)) } else { self.processes.located(tgid, address) };
+        let at = known.unwrap_or_else(|| {
+            let at = self.find(tgid, address);
+            self.processes.locate(tgid, address, at);
+            at
+        });
+        let source = &mut self.sources[at.source as usize];
+        if !source.told {
+            source.told = true;
+            located.sources.push(source.row(at.source));
+        }
+        if source.may_name() {
+            let room = self.wanted < WANTED_MAX;
+            match source.wanted.get_mut(&at.offset) {
+                Some(wanted) => *wanted += samples,
+                None if room => {
+                    source.wanted.insert(at.offset, samples);
+                    self.wanted += 1;
+                }
+                None => {}
             }
         }
-        places
+        at
     }
 
-    /// The place of an address that is new.
-    fn place(&mut self, tgid: u32, address: u64) -> Place {
-        let place = |at, module, why: &str| Place { tgid, address, at, module, code: Err(why.to_owned()) };
-        if tgid == 0 {
-            self.kernel.insert(address);
-            return place(Some(At { source: KERNEL, offset: address }), None, NOT_YET);
-        }
-        let (at, module, why) = match self.region(tgid, address) {
-            Err(why) => (None, None, why),
-            Ok((of, region)) => self.in_region(of, &region, address),
+    /// The code at a user address that is new.
+    fn find(&mut self, tgid: u32, address: u64) -> At {
+        let nowhere = |tracker: &mut Self, why| At { source: tracker.nowhere(why), offset: address };
+        let (of, region) = match self.region(tgid, address) {
+            Err(why) => return nowhere(self, why),
+            Ok(found) => found,
         };
-        self.processes.locate(tgid, address, at);
-        place(at, module, why)
-    }
-
-    fn in_region(
-        &mut self,
-        of: u32,
-        region: &Region,
-        address: u64,
-    ) -> (Option<At>, Option<Module>, &'static str) {
         let inside = address - region.start;
-        let module = |path: Untrusted, build_id, offset| Some(Module { path, build_id, offset });
         if let Some(file) = region.file {
-            let offset = inside + region.offset;
-            let Some(source) = self.image(of, region, file) else {
-                return (None, module(region.path.clone(), None, offset), TOO_MANY);
-            };
-            let (build_id, why) = match &self.sources[source as usize].kind {
-                Kind::File(image) => (image.build_id(), image.file.as_ref().err()),
-                _ => (None, None),
-            };
-            let module = module(region.path.clone(), build_id, offset);
-            return match why {
-                None => (Some(At { source, offset }), module, NOT_YET),
-                Some(why) => (None, module, why.text()),
+            return match self.image(of, &region, file) {
+                Some(source) => At { source, offset: inside + region.offset },
+                None => nowhere(self, TOO_MANY),
             };
         }
         match (region.path.as_bytes(), u32::try_from(region.start)) {
             // Another one than ours.
-            (b"[vdso]", Ok(_)) => {
-                (None, module(region.path.clone(), None, inside), "the vDSO of a 32-bit process")
-            }
-            (b"[vdso]", Err(_)) => {
-                let at = At { source: VDSO, offset: inside };
-                (Some(at), module(region.path.clone(), None, inside), NOT_YET)
-            }
-            (path, _) => {
-                let path = if path.is_empty() { Untrusted::from("[anonymous]") } else { region.path.clone() };
-                let at = self.perf_map(of).map(|source| At { source, offset: address });
-                (at, module(path, None, inside), if at.is_some() { NOT_YET } else { TOO_MANY })
-            }
+            (b"[vdso]", Ok(_)) => nowhere(self, "the vDSO of a 32-bit process"),
+            (b"[vdso]", Err(_)) => At { source: VDSO, offset: inside },
+            _ => match self.perf_map(of) {
+                Some(source) => At { source, offset: address },
+                None => nowhere(self, TOO_MANY),
+            },
         }
+    }
+
+    /// The source of code of which only the reason is known why nothing else is.
+    fn nowhere(&mut self, why: &'static str) -> u32 {
+        *self.nowhere.entry(why).or_insert_with(|| {
+            self.sources.push(Source::new(Kind::Nowhere(why)));
+            self.sources.len() as u32 - 1
+        })
     }
 
     /// The mapping around an address, and the process whose map it was found in.
@@ -198,7 +209,7 @@ impl Tracker {
         if image.file.is_ok() {
             self.open.push_back(number);
         }
-        self.sources.push(Source { kind: Kind::File(image), wanted: HashMap::new() });
+        self.sources.push(Source::new(Kind::File(image)));
         self.files.insert(file, number);
         Some(number)
     }
@@ -220,7 +231,12 @@ impl Tracker {
     }
 
     fn open_image(&mut self, tgid: u32, region: &Region) -> Image {
-        let mut image = Image { file: Err(Why::Unreadable), identity: Identity::default(), debug: None };
+        let mut image = Image {
+            path: region.path.clone(),
+            file: Err(Why::Unreadable),
+            identity: Identity::default(),
+            debug: None,
+        };
         let wanted = region.clone();
         let opened = self.patience.call(move || wanted.open(tgid).ok());
         let file = match opened {
@@ -258,8 +274,7 @@ impl Tracker {
             None if self.sources.len() >= SOURCES_MAX => return None,
             None => {
                 let number = self.sources.len() as u32;
-                let kind = Kind::PerfMap(PerfMap { tgid, file: None });
-                self.sources.push(Source { kind, wanted: HashMap::new() });
+                self.sources.push(Source::new(Kind::PerfMap(PerfMap { tgid, file: None })));
                 self.perf_maps.insert(tgid, number);
                 number
             }
@@ -278,7 +293,9 @@ impl Tracker {
     }
 }
 
-const NOT_YET: &str = "not looked up";
+/// The source of samples that nobody waited for: the tracker's first of its kind.
+pub(super) const LATE: u32 = VDSO + 1;
+pub(super) const LATE_WHY: &str = "names: finding out what is mapped took too long";
 const TOO_MANY: &str = "names: too many files";
 const OUTSIDE_OF_NAMESPACE: &str = "the process is outside of this PID namespace";
 const GONE: &str = "the process ended before its address map was read";

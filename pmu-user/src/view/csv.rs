@@ -113,6 +113,7 @@ fn row(
             // The column holds ids of one namespace.
             outside @ Id::Outside(_) => (format!("{} ({outside})", name.csv()), String::new()),
         },
+        Who::Owner(Owner::Ended { name, .. }) => (name.csv().into_owned(), String::new()),
         Who::Owner(Owner::Cgroup { path, .. }) => (path.csv().into_owned(), String::new()),
     };
     let (t, dt) = (report.from_ns.to_string(), report.length_ns.to_string());

@@ -17,11 +17,12 @@ use crate::{
     table::event::Counts,
 };
 
-/// Kind of an owner: `target`, `process`, `cgroup`, `other`.
+/// Kind of an owner: `target`, `process`, `ended`, `cgroup`, `other`.
 pub(super) fn kind(who: &Who) -> &'static str {
     match who {
         Who::Target => "target",
         Who::Owner(Owner::Process { .. }) => "process",
+        Who::Owner(Owner::Ended { .. }) => "ended",
         Who::Owner(Owner::Cgroup { .. }) => "cgroup",
         Who::Owner(Owner::Other) => "other",
     }

@@ -81,6 +81,7 @@ fn name(owner: &Owner) -> String {
     match owner {
         Owner::Other => "other".to_owned(),
         Owner::Process { pid, name, .. } => format!("{} ({})", name.csv(), Id::of(*pid)),
+        Owner::Ended { name, .. } => name.csv().into_owned(),
         Owner::Cgroup { path, .. } => path.csv().into_owned(),
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{super::words, Number, SCHEMA, line, owner};
 use crate::{
-    drain::{Ending, Header, Id, Stopped, Workload},
+    drain::{Ending, Header, Id, Owner, Stopped, Workload},
     metric::{
         Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, Who, value::Value,
     },
@@ -27,7 +27,7 @@ pub(in crate::view) fn end(
 fn hot_row(into: &mut dyn Write, hot: &HotFunction) -> io::Result<()> {
     let who = Who::Owner(hot.owner.clone());
     let mut row = json!({
-            "schema": SCHEMA, "kind": "hot", "owner": owner(&who), "pid": (hot.tgid != 0).then_some(hot.tgid).and_then(|id| Id::of(id).here()),
+            "schema": SCHEMA, "kind": "hot", "owner": owner(&who), "pid": if hot.kernel { None } else { pid(&hot.owner) },
             "mode": if hot.kernel { "kernel" } else { "user" },
             "frame": frame(&hot.frame), "build_id": hot.build_id, "inlined": hot.inlined,
             "lines": hot.lines.iter().map(|(line, samples)| json!({
@@ -53,14 +53,23 @@ fn hot_row(into: &mut dyn Write, hot: &HotFunction) -> io::Result<()> {
 fn stack_row(into: &mut dyn Write, stack: &HotStack) -> io::Result<()> {
     let who = Who::Owner(stack.owner.clone());
     let mut row = json!({
-        "schema": SCHEMA, "kind": "stack", "owner": owner(&who), "pid": Id::of(stack.tgid).here(),
+        "schema": SCHEMA, "kind": "stack", "owner": owner(&who), "pid": pid(&stack.owner),
         "samples": stack.samples.first().unwrap_or(&0),
+        "share": stack.share.estimate, "low": stack.share.low, "high": stack.share.high,
         "frames": stack.frames.iter().map(frame).collect::<Vec<_>>(),
     });
     if stack.samples.len() > 1 {
         row["samples_by_event"] = json!(stack.samples);
     }
     line(into, &row)
+}
+
+/// The process whose code it is, if the owner is one.
+fn pid(owner: &Owner) -> Option<u32> {
+    match owner {
+        Owner::Process { pid, .. } => Id::of(*pid).here(),
+        Owner::Ended { .. } | Owner::Cgroup { .. } | Owner::Other => None,
+    }
 }
 
 fn frame(frame: &Frame) -> Json {
@@ -70,6 +79,7 @@ fn frame(frame: &Frame) -> Json {
             json!({"function": null, "module": module, "build_id": build_id, "offset": offset})
         }
         Frame::Address(address) => json!({"function": null, "module": null, "address": address}),
+        Frame::Rest => json!({"function": null, "module": null, "rest": true}),
     }
 }
 

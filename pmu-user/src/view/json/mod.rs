@@ -63,14 +63,21 @@ pub(super) struct OwnerCell<'a> {
     pid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     host_pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processes: Option<u64>,
     name: Untrusted,
 }
 
 pub(super) fn owner(who: &Who) -> OwnerCell<'_> {
     let kind = words::kind(who);
-    let plain = |name: &str| {
-        let name = Untrusted::from(name);
-        OwnerCell { kind, path: None, id: None, pid: None, host_pid: None, name }
+    let plain = |name: &str| OwnerCell {
+        kind,
+        path: None,
+        id: None,
+        pid: None,
+        host_pid: None,
+        processes: None,
+        name: Untrusted::from(name),
     };
     match who {
         Who::Target => plain("total"),
@@ -78,6 +85,9 @@ pub(super) fn owner(who: &Who) -> OwnerCell<'_> {
         Who::Owner(Owner::Process { pid, name, .. }) => {
             let id = Id::of(*pid);
             OwnerCell { pid: id.here(), host_pid: id.outside(), name: name.clone(), ..plain("") }
+        }
+        Who::Owner(Owner::Ended { name, processes }) => {
+            OwnerCell { processes: Some(*processes), name: name.clone(), ..plain("") }
         }
         Who::Owner(Owner::Cgroup { id, path }) => {
             let last = path.as_bytes().rsplit(|&byte| byte == b'/').next().filter(|last| !last.is_empty());

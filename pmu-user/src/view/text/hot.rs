@@ -9,12 +9,15 @@ use super::{
     table::{Align, Table, cut},
 };
 use crate::{
-    drain::{Header, Id},
+    drain::Header,
     metric::{Frame, HotFunction, HotStack, RatioReport, Report, Who, value::Value},
     plan::Plan,
     table::quantity::Quantity,
     view::words,
 };
+
+/// Stacks that are shown at most.
+const STACKS_MAX: usize = 10;
 
 /// What a column shows of an event other than the first.
 enum Column {
@@ -41,7 +44,9 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, header: &Header, report
             }
         },
     )?;
-    if report.hot.is_empty() {
+    let (hot, hot_stacks) =
+        report.folded.as_ref().map_or((&report.hot, &report.stacks), |folded| (&folded.hot, &folded.stacks));
+    if hot.is_empty() {
         return writeln!(into, "  no sample hit the target");
     }
     use Align::{Left, Right};
@@ -50,16 +55,16 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, header: &Header, report
     titles.extend(columns.iter().map(|(title, _)| (title.as_str(), Right)));
     titles.extend([("mode", Left), ("function", Left), ("line", Left), ("module", Left), ("owner", Left)]);
     let mut table = Table::new(&titles);
-    report.hot.iter().take(style.rows_max).for_each(|function| table.row(hot_row(function, &columns)));
+    hot.iter().take(style.rows_max).for_each(|function| table.row(hot_row(function, &columns)));
     table.write(into, COLUMNS)?;
-    let more = report.hot.len().saturating_sub(style.rows_max);
+    let more = hot.len().saturating_sub(style.rows_max);
     if more > 0 {
         writeln!(into, "  {COLUMNS}… and {more} more{COLUMNS:#}")?;
     }
     for note in header.plan.sampling.iter().filter_map(words::skid) {
         writeln!(into, "  {COLUMNS}{note}{COLUMNS:#}")?;
     }
-    stacks(into, style, &report.stacks)
+    stacks(into, style, hot_stacks)
 }
 
 /// A column for every event after the first: instructions per cycle, an event per 1,000 instructions, or its share.
@@ -135,6 +140,7 @@ fn frame(frame: &Frame) -> String {
             format!("{}+{offset:#x}{id}", cut(&file))
         }
         Frame::Address(address) => format!("{address:#x}"),
+        Frame::Rest => "(the rest)".to_owned(),
     }
 }
 
@@ -153,14 +159,24 @@ fn stacks(into: &mut dyn Write, style: &Style, stacks: &[HotStack]) -> io::Resul
     if stacks.is_empty() {
         return Ok(());
     }
-    section(into, "HOT STACKS", "innermost first")?;
-    for stack in stacks.iter().take(style.rows_max.min(10)) {
-        let (owner, _) = name(&Who::Owner(stack.owner.clone()));
+    section(into, "HOT STACKS", "share of samples, and samples; innermost first")?;
+    let all = |stack: &&HotStack| stack.samples.iter().sum::<u64>();
+    // What was seen once may have been chance.
+    let shown = stacks.iter().take(style.rows_max.min(STACKS_MAX)).filter(|stack| all(stack) > 1);
+    for stack in shown.clone() {
+        let (owner, pid) = name(&Who::Owner(stack.owner.clone()));
         let samples: Vec<String> = stack.samples.iter().map(u64::to_string).collect();
-        writeln!(into, "  {:>7}  {owner} {}", samples.join(" / "), Id::of(stack.tgid))?;
-        for line in &stack.frames {
-            writeln!(into, "           {}", frame(line))?;
+        let line =
+            format!("  {:>7}  {:>6}  {owner} {pid}", percent(stack.share.estimate), samples.join(" / "));
+        writeln!(into, "{}", line.trim_end())?;
+        for same in stack.frames.chunk_by(|a, b| a == b) {
+            let times = if same.len() > 1 { format!(" × {}", same.len()) } else { String::new() };
+            writeln!(into, "           {}{times}", frame(&same[0]))?;
         }
+    }
+    let more = stacks.len() - shown.count();
+    if more > 0 {
+        writeln!(into, "  {COLUMNS}… and {more} more; --json has all{COLUMNS:#}")?;
     }
     Ok(())
 }

@@ -16,7 +16,8 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &Report) -> io:
     };
     line(into, &report.total)?;
     picture(into, style, waits)?;
-    let mut owners: Vec<&OwnerReport> = report.owners.iter().filter(|owner| owner.waits.is_ok()).collect();
+    let owners = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
+    let mut owners: Vec<&OwnerReport> = owners.iter().filter(|owner| owner.waits.is_ok()).collect();
     owners.sort_by_key(|owner| std::cmp::Reverse(owner.waits.as_ref().map_or(0, |waits| waits.sum_ns)));
     if owners.len() > 1 {
         writeln!(into, "  {COLUMNS}longest waits in all{COLUMNS:#}")?;

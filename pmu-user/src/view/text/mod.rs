@@ -51,6 +51,9 @@ pub(super) fn name(who: &Who) -> (String, String) {
         Who::Target => ("all".to_owned(), String::new()),
         Who::Owner(Owner::Other) => ("(owners beyond the limit)".to_owned(), String::new()),
         Who::Owner(Owner::Process { pid, name, .. }) => (cut(&name.terminal()), Id::of(*pid).to_string()),
+        Who::Owner(Owner::Ended { name, processes }) => {
+            (format!("{} × {processes}", cut(&name.terminal())), String::new())
+        }
         Who::Owner(Owner::Cgroup { path, .. }) => (cut(&path.terminal()), String::new()),
     }
 }
@@ -149,12 +152,13 @@ fn owners(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()
         ("blind", Right),
         ("wait", Right),
     ]);
-    let shown = report.owners.len().min(style.rows_max);
-    for owner in report.owners.iter().take(shown).chain([&report.total]) {
+    let owners = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
+    let shown = owners.len().min(style.rows_max);
+    for owner in owners.iter().take(shown).chain([&report.total]) {
         table.row(owner_row(owner, report.length_ns));
     }
     table.write(into, COLUMNS)?;
-    let more = report.owners.len() - shown;
+    let more = owners.len() - shown;
     if more > 0 {
         writeln!(into, "  {COLUMNS}… and {more} more; --top shows more, --json all{COLUMNS:#}")?;
     }
