@@ -19,7 +19,7 @@ pub struct Cpuid {
     pub perfmon_masks: [u32; 4],
     /// Leaf 0x8000_0001: bit 23 of ecx says that AMD has six counters, not four.
     pub extended: [u32; 4],
-    /// Leaf 0x8000_0022: AMD's counters (ebx), if bit 0 of eax is set.
+    /// Leaf 0x8000_0022: AMD's counters (ebx) and channels of memory (ecx, a bit each), if bit 0 of eax is set.
     pub extended_perfmon: [u32; 4],
 }
 
@@ -81,6 +81,19 @@ impl Cpuid {
     }
 }
 
+impl Cpuid {
+    /// Counters of each channel of memory of an AMD processor, as the kernel divides those of a socket by its channels
+    /// (arch/x86/events/amd/uncore.c, `amd_uncore_umc_ctx_init`, v6.12). `None` if it says nothing about them.
+    #[must_use]
+    pub fn amd_channel(&self) -> Option<u32> {
+        let [eax, ebx, channels, _] = self.extended_perfmon;
+        if !self.made_by(AMD) || eax & 1 == 0 {
+            return None;
+        }
+        (ebx >> 16 & 0x3f).checked_div(channels.count_ones()).filter(|&counters| counters > 0)
+    }
+}
+
 /// A mask of the first `count` counters.
 pub(super) fn first(count: u32) -> u32 {
     u32::MAX.checked_shr(32_u32.saturating_sub(count)).unwrap_or(0)
@@ -128,6 +141,12 @@ impl Cpuid {
         let [ebx, edx, ecx] = INTEL;
         Self { vendor: [0x1f, ebx, ecx, edx], perfmon, ..Self::default() }
     }
+
+    /// An AMD processor with these words in leaf 0x8000_0022.
+    pub(crate) fn of_amd(extended_perfmon: [u32; 4]) -> Self {
+        let [ebx, edx, ecx] = AMD;
+        Self { vendor: [0x10, ebx, ecx, edx], extended_perfmon, ..Self::default() }
+    }
 }
 
 #[cfg(test)]
@@ -165,6 +184,28 @@ mod tests {
         assert_eq!(cpuid.amd(), Some(0x3f));
         cpuid.extended_perfmon = [1, 6 | 4 << 4, 0, 0];
         assert_eq!(cpuid.amd(), Some(0x3f));
+    }
+
+    #[test]
+    fn channels_of_memory_divide_the_counters_of_their_socket() {
+        // EAX, EBX and ECX of leaf 0x8000_0022: Genoa, Bergamo, Raphael, Turin, Granite Ridge.
+        for (words, counters) in [
+            ([7, 0x0030_4106, 0xfff, 0], 4),
+            ([3, 0x0020_4106, 0xfff, 0], 2),
+            ([3, 0x0008_4106, 0x3, 0], 4),
+            ([7, 0x0030_4106, 0xfff, 0], 4),
+            ([7, 0x0008_4106, 0x3, 0], 4),
+        ] {
+            assert_eq!(Cpuid::of_amd(words).amd_channel(), Some(counters), "{words:x?}");
+        }
+    }
+
+    #[test]
+    fn a_processor_without_channels_that_count_says_nothing_about_them() {
+        for words in [[0, 0x0030_4106, 0xfff, 0], [3, 0x0000_4106, 0xfff, 0], [3, 0x0030_4106, 0, 0]] {
+            assert_eq!(Cpuid::of_amd(words).amd_channel(), None, "{words:x?}");
+        }
+        assert_eq!(Cpuid::of_intel([0x0830_0805, 0, 0xf, 0x0000_8604]).amd_channel(), None);
     }
 
     #[test]

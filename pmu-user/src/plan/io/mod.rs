@@ -40,7 +40,7 @@ use crate::{
             bdf::Bdf,
             resctrl::{Event, Monitoring, MonitoringError},
         },
-        pmu::catalog::Catalog,
+        pmu::{catalog::Catalog, cpuid::Cpuid},
     },
     suggest::nearest,
     table::{
@@ -136,7 +136,12 @@ impl IoPlan {
             missing: Vec::new(),
         };
         match table(request, root)? {
-            Ok(table) => plan.count(&table, catalog, platform, root),
+            Ok(mut table) => {
+                if let Some(counters) = Cpuid::read(root, &[]).and_then(|cpuid| cpuid.amd_channel()) {
+                    table.set_counters("amd_umc", counters);
+                }
+                plan.count(&table, catalog, platform, root);
+            }
             Err(why) => {
                 plan.missing.push(Lost { row: "PCIe, memory and links between sockets".to_owned(), why });
             }

@@ -272,6 +272,11 @@ fn what_a_host_does_not_show_is_missing_by_kind() {
 
 /// An EPYC server, or a Grace one.
 fn other_vendor(model: &str, parts: &[(&str, Parts)]) -> (IoTable, Boxes) {
+    other_vendor_of(load(model).unwrap(), parts)
+}
+
+fn other_vendor_of(table: IoTable, parts: &[(&str, Parts)]) -> (IoTable, Boxes) {
+    let model = table.name().to_owned();
     let tree = crate::machine::testing::Tree::new(&[("sys/devices/system/cpu/online", "0-3\n")]);
     let fabric = [("event", "config:0-7,32-37"), ("umask", "config:8-15,24-27")];
     let memory = [("event", "config:0-7"), ("rdwrmask", "config:8-9")];
@@ -284,7 +289,7 @@ fn other_vendor(model: &str, parts: &[(&str, Parts)]) -> (IoTable, Boxes) {
             tree.pmu(name, &[(&format!("format/{term}"), bits)]);
         }
     };
-    match model {
+    match model.as_str() {
         "neoverse-v2" => {
             add("nvidia_pcie_pmu_0", &ports);
             add("smmuv3_pmcg_11002", &[("event", "config:0-15")]);
@@ -296,7 +301,6 @@ fn other_vendor(model: &str, parts: &[(&str, Parts)]) -> (IoTable, Boxes) {
             add("amd_umc_1", &memory);
         }
     }
-    let table = load(model).unwrap();
     let metrics: Vec<u32> = (0..table.model.metrics.len() as u32).collect();
     let parts = parts.iter().map(|(pmu, parts)| ((*pmu).to_owned(), parts.clone())).collect();
     let boxes = Boxes::new(&table, &metrics, &Catalog::read(&tree.root).unwrap(), &parts);
@@ -319,6 +323,18 @@ fn parts_with_codes_of_their_own_are_never_merged() {
     }
     let (table, boxes) = other_vendor("zen5", &[("amd_df", Parts::Each(vec![7]))]);
     assert_eq!(apart(&table, &boxes, "pcie.inbound_write_bw"), None);
+}
+
+#[test]
+fn channels_with_two_counters_take_turns_where_four_count_all_at_once() {
+    let groups = |counters: u32| -> Vec<usize> {
+        let mut table = load("zen4").unwrap();
+        table.set_counters("amd_umc", counters);
+        let (_, boxes) = other_vendor_of(table, &[]);
+        of(&boxes, "amd_umc").groups.iter().map(|group| group.group.events.len()).collect()
+    };
+    assert_eq!(groups(4), [4]);
+    assert_eq!(groups(2), [2, 2]);
 }
 
 #[test]

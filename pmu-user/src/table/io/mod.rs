@@ -221,6 +221,13 @@ impl IoTable {
         self.boxes.iter().find(|kind| kind.unit == unit)
     }
 
+    /// Takes the number of counters that the processor says boxes of this kind have: models that share a table may differ in it.
+    pub fn set_counters(&mut self, unit: &str, counters: u32) {
+        if let Some(kind) = self.boxes.iter_mut().find(|kind| kind.unit == unit) {
+            kind.counters = counters;
+        }
+    }
+
     /// Is the count of several boxes the mean of theirs, and not their sum?
     ///
     /// Clocks of I/O stacks are averaged: formulas take their cycles for a frequency, and two stacks are not one that is twice as fast.
