@@ -33,6 +33,8 @@ mod simulated;
 #[cfg(target_arch = "x86_64")]
 mod stat;
 #[cfg(target_arch = "x86_64")]
+mod threads;
+#[cfg(target_arch = "x86_64")]
 mod topdown;
 #[cfg(target_arch = "x86_64")]
 mod turns;

@@ -50,7 +50,7 @@ pub(crate) fn rates(shares: &Shares, instructions: u64, owner: &str) -> String {
     lines.join("\n")
 }
 
-fn metric<'a>(rows: &'a Rows, path: &str, name: &str) -> &'a Value {
+pub(crate) fn metric<'a>(rows: &'a Rows, path: &str, name: &str) -> &'a Value {
     let is = |row: &&Value| row["metric"] == name && row["owner"]["path"] == path && row["level"].is_u64();
     rows.of_kind("metric").find(is).unwrap_or_else(|| panic!("no {name} of {path}"))
 }

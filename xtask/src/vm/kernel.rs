@@ -53,13 +53,15 @@ impl Architecture {
     }
 }
 
-/// A series of kernels as it is asked for: `6.12`, `6.12-arm64`, or `6.12-arm64-icount`.
+/// A series of kernels as it is asked for: `6.12`, `6.12-arm64`, `6.12-arm64-icount`, or `6.12-smt`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Series {
     version: String,
     pub(crate) architecture: Architecture,
     /// Does the emulator count instructions? Then it has one CPU, and its time is what they take.
     pub(super) counts_instructions: bool,
+    /// Are its two CPUs threads of one core?
+    pub(super) threads: bool,
 }
 
 impl FromStr for Series {
@@ -73,14 +75,19 @@ impl FromStr for Series {
         if numbers.len() != 2 || !numbers.iter().all(is_number) {
             return Err(format!("`{text}` is no series of kernels; one is 6.12, or 6.12-arm64"));
         }
-        let mut series =
-            Self { version: version.to_owned(), architecture: Architecture::X86, counts_instructions: false };
+        let mut series = Self {
+            version: version.to_owned(),
+            architecture: Architecture::X86,
+            counts_instructions: false,
+            threads: false,
+        };
         for part in parts {
             match part {
                 "amd64" => series.architecture = Architecture::X86,
                 "arm64" => series.architecture = Architecture::Arm,
                 "icount" => series.counts_instructions = true,
-                _ => return Err(format!("`{part}` is neither amd64, arm64 nor icount")),
+                "smt" => series.threads = true,
+                _ => return Err(format!("`{part}` is neither amd64, arm64, icount nor smt")),
             }
         }
         Ok(series)
@@ -100,7 +107,8 @@ impl Series {
 impl fmt::Display for Series {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.packages())?;
-        formatter.write_str(if self.counts_instructions { "-icount" } else { "" })
+        formatter.write_str(if self.counts_instructions { "-icount" } else { "" })?;
+        formatter.write_str(if self.threads { "-smt" } else { "" })
     }
 }
 

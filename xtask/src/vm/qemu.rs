@@ -47,6 +47,7 @@ fn processor(series: &Series) -> Vec<&'static str> {
     options.extend(match series {
         // The emulated PMU of Arm is the boot CPU's.
         Series { counts_instructions: true, architecture: Architecture::Arm, .. } => ["-smp", "1"],
+        Series { threads: true, .. } => ["-smp", "2,sockets=1,cores=1,threads=2"],
         _ => ["-smp", "2"],
     });
     options
