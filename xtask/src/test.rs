@@ -81,6 +81,8 @@ const RINGS: [Kind; 5] = [
                 "report",
                 "--test",
                 "tables",
+                "--test",
+                "tasks",
             ],
         ],
         privileged: false,

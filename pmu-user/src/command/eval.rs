@@ -30,6 +30,9 @@ pub(super) struct Args {
     /// Compute metrics of I/O (PCIe, L3 misses of devices, VT-d, DRAM, UPI), and of the link if there is one
     #[arg(long)]
     io: bool,
+    /// The counts are those of a task or a cgroup, whose counters ran only while it did, and not of whole CPUs
+    #[arg(long, conflicts_with = "io")]
+    task: bool,
     /// Use the formulas of this perfmon directory instead of the built-in ones
     #[arg(long, value_name = "DIR", conflicts_with = "io")]
     perfmon_dir: Option<PathBuf>,
@@ -54,7 +57,12 @@ fn of_cores(args: &Args) -> anyhow::Result<Vec<String>> {
         other => other.into(),
     })?;
     let counted: offline::Counted = read(&args.counts)?;
-    let evaluated = offline::evaluate(&model, &counted);
+    let (model, evaluated) = if args.task {
+        offline::evaluate_task(model, &counted)
+    } else {
+        let evaluated = offline::evaluate(&model, &counted);
+        (model, evaluated)
+    };
     let mut into = args.output.open(Stream::Stdout);
     match args.output.format() {
         Format::Json => evaluation::json(&model, &evaluated, &mut into)?,

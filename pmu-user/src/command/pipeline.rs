@@ -8,6 +8,7 @@ use std::{
 use super::output;
 use crate::{
     drain::{Drain, Ending, Header, Names},
+    machine::topology::Topology,
     metric::{
         Report,
         drilling::Drilling,
@@ -17,7 +18,7 @@ use crate::{
     plan::{Plan, request::Descend},
     session::Next,
     symbol::name_recorded,
-    table::model,
+    table::model::{self, TaskForms},
     view::{Format, View, text::Style},
 };
 
@@ -125,10 +126,14 @@ impl<'a> Pipeline<'a> {
 }
 
 /// The formulas of the metrics that a run measures; out of `folder`, a perfmon directory, if one is given.
-pub(super) fn prepare(plan: &Plan, folder: Option<&Path>) -> Result<Option<Prepared>, model::FindError> {
+pub(super) fn prepare(
+    plan: &Plan,
+    topology: &Topology,
+    folder: Option<&Path>,
+) -> Result<Option<Prepared>, model::FindError> {
     let (Some(metrics), Some(turns)) = (&plan.metrics, plan.turns.first()) else { return Ok(None) };
-    let model = model::load(&metrics.model, folder)?;
-    Ok(Some(Prepared::new(model, metrics, turns)))
+    let forms = TaskForms::new(model::load(&metrics.model, folder)?, topology.smt);
+    Ok(Some(Prepared::new(forms, metrics, turns)))
 }
 
 /// Says on stderr, in one line, what was lost.

@@ -44,7 +44,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
 
 fn of_run(args: &Args, header: &Header, entries: Entries<Header>) -> anyhow::Result<u8> {
     let into = args.output.open(Stream::Stdout);
-    let prepared = pipeline::prepare(&header.plan, args.perfmon_dir.as_deref())?;
+    let prepared = pipeline::prepare(&header.plan, &header.machine.topology, args.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(header, prepared, args.output.format(), args.output.style(), into);
     let end = replay(entries, |drain| Ok(pipeline.drain(&drain).map(drop)?))?;
     if let Some(names) = &end.names {

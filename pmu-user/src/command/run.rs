@@ -250,7 +250,8 @@ async fn live(args: &Args, mut plan: Plan, machine: Machine, launched: Instant) 
     let header = session.header.clone();
     let mut recorder = args.keep.begin(&header)?;
     let into = args.format.open_for(args.stream(), args.if_unread());
-    let prepared = pipeline::prepare(&header.plan, args.metrics.perfmon_dir.as_deref())?;
+    let prepared =
+        pipeline::prepare(&header.plan, &header.machine.topology, args.metrics.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(&header, prepared, args.format.format(), args.format.style(), into);
     confine(if command.is_some() { Duty::CollectAndSignal } else { Duty::Collect });
     if args.talks() && output::is_watched() {

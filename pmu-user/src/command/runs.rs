@@ -90,7 +90,8 @@ async fn one(
     let (mut session, command) = begin(args, plan, machine, launched)?;
     let command = command.ok_or_else(|| anyhow::anyhow!("there is no command to run"))?;
     let header = session.header.clone();
-    let prepared = pipeline::prepare(&header.plan, args.metrics.perfmon_dir.as_deref())?;
+    let prepared =
+        pipeline::prepare(&header.plan, &header.machine.topology, args.metrics.perfmon_dir.as_deref())?;
     // What a single run says is not written: there is one report of all of them.
     let nowhere = Box::new(io::sink());
     let mut pipeline = Pipeline::new(&header, prepared, args.format.format(), args.format.style(), nowhere);
@@ -106,7 +107,7 @@ async fn one(
 /// The report of the first run, with the tree of all.
 fn write(args: &Args, plan: &Plan, planned: u32, first: Done, runs: &[OneRun]) -> anyhow::Result<()> {
     let Done { header, mut report, ending, .. } = first;
-    let prepared = pipeline::prepare(plan, args.metrics.perfmon_dir.as_deref())?;
+    let prepared = pipeline::prepare(plan, &header.machine.topology, args.metrics.perfmon_dir.as_deref())?;
     if let (Ok(topdown), Some(prepared), Some(metrics)) = (&mut report.topdown, &prepared, &plan.metrics) {
         topdown.combine(prepared, metrics, planned, runs);
     }

@@ -8,7 +8,10 @@ use super::{
     formulas::{Formulas, Inputs},
     value::Value,
 };
-use crate::table::model::Model;
+use crate::{
+    machine::topology::Smt,
+    table::model::{Model, TaskForms},
+};
 
 /// What a file of counts says.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -41,6 +44,9 @@ pub struct EvaluatedMetric {
 /// Names that a source describes instead of naming, and ours.
 const DESCRIBED: [(&str, &str); 1] = [("CPU_COUNT", "system.sockets[0].cpus.count * system.socket_count")];
 
+/// Whether cores run two threads.
+const TWO_THREADS: &str = "HYPERTHREADING_ON";
+
 /// Constants that follow from others: name, other name, factor. A file's ticks are those of its frequency, as the
 /// source's formulas have it.
 const FOLLOWING: [(&str, &str, f64); 3] = [
@@ -68,6 +74,24 @@ pub fn evaluate(model: &Model, counted: &Counted) -> Evaluated {
     // Constants belong to the machine: not every model needs every one.
     let unknown = counted.counts.keys().filter(|name| !used.contains(*name)).cloned().collect();
     Evaluated { metrics: (0..model.metrics.len() as u32).map(metric).collect(), unknown }
+}
+
+/// Computes every metric of `model` for a task or a cgroup, whose counters ran only while it did. What is no task's is missing.
+#[must_use]
+pub fn evaluate_task(model: Model, counted: &Counted) -> (Model, Evaluated) {
+    let smt = match constant(TWO_THREADS, &counted.constants, &mut BTreeSet::new()) {
+        0.0 => Smt::Off,
+        threads if threads.is_nan() => Smt::Unknown,
+        _ => Smt::On,
+    };
+    let TaskForms { model, shared } = TaskForms::new(model, smt);
+    let mut evaluated = evaluate(&model, counted);
+    for (metric, why) in evaluated.metrics.iter_mut().zip(shared) {
+        if let Some(why) = why {
+            *metric = EvaluatedMetric { value: Value::Missing(why), flagged: None };
+        }
+    }
+    (model, evaluated)
 }
 
 /// Values by index: by the exact name, else in any case, else without the mark of where slots are counted.

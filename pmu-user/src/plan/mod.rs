@@ -30,7 +30,7 @@ pub use self::{
 use crate::{
     machine::{Machine, cgroup::Cgroup, cpu::Cpu},
     plan::{
-        metrics::Choice,
+        metrics::{Choice, Extent},
         request::{By, Descend, Inherit, Request, Stacks, Target as Asked},
     },
     untrusted::{Untrusted, exact},
@@ -146,7 +146,8 @@ impl Plan {
         }
         let cpus = cpus(request, machine)?;
         let (sampling, lost) = sampling::sampling(request, machine, root)?;
-        let Choice { turns, metrics, why_none } = Choice::new(&request.metrics, machine, root)?;
+        let Choice { turns, metrics, why_none } =
+            Choice::new(&request.metrics, extent(&target), machine, root)?;
         let tick = tick(request.interval);
         let slots = slots(request.owners_max, machine, by, &target, row_bytes(sampling.len(), &turns))?;
         let per_tick = (samples_per_second(&sampling) as f64 * tick.as_secs_f64()).ceil() as u32;
@@ -273,6 +274,15 @@ fn resolve(asked: &Asked, machine: &Machine, root: &Path) -> Result<Target, Plan
             words.iter().map(|word: &OsString| Word(Untrusted::new(word.as_bytes()))).collect(),
         ),
     })
+}
+
+/// Is everything that runs counted for that target?
+#[must_use]
+pub const fn extent(target: &Target) -> Extent {
+    match target {
+        Target::System => Extent::Everyone,
+        _ => Extent::Some,
+    }
 }
 
 fn cpus(request: &Request, machine: &Machine) -> Result<Vec<Cpu>, PlanError> {

@@ -1,6 +1,9 @@
 //! What formulas need to know beside counts.
 
-use crate::machine::topology::{Smt, Topology};
+use crate::{
+    machine::topology::{Smt, Topology},
+    plan::metrics::Extent,
+};
 
 /// What is known about the machine and the interval.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +12,8 @@ pub struct Around<'a> {
     pub topology: &'a Topology,
     /// CPUs that counted.
     pub cpus: usize,
+    /// Whose counts they are.
+    pub extent: Extent,
     /// Length of the interval.
     pub seconds: f64,
 }

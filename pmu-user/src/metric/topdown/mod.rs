@@ -27,15 +27,20 @@ use super::{
 };
 use crate::{
     drain::slice::SliceRow,
-    plan::{metrics::Metrics, turns::Turns},
-    table::model::Model,
+    plan::{
+        metrics::{Extent, Metrics},
+        turns::Turns,
+    },
+    table::model::{Model, TaskForms},
 };
 
 /// A model ready to be evaluated for many owners.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// The model.
+    /// The model, with formulas for tasks.
     pub model: Model,
+    /// By metric: why it is no single owner's.
+    shared: Vec<Option<String>>,
     formulas: Formulas,
     layout: Layout,
     /// By operand: the event that counts it, or a number that is known without counting.
@@ -76,9 +81,10 @@ pub struct Node {
 }
 
 impl Prepared {
-    /// Prepares `model` for what `plan` measures with `turns`.
+    /// Prepares a model for what `plan` measures with `turns`.
     #[must_use]
-    pub fn new(model: Model, plan: &Metrics, turns: &Turns) -> Self {
+    pub fn new(forms: TaskForms, plan: &Metrics, turns: &Turns) -> Self {
+        let TaskForms { model, shared } = forms;
         let events: HashMap<&str, usize> = turns
             .always_events()
             .chain(turns.groups.iter().flat_map(|group| &group.events))
@@ -116,11 +122,12 @@ impl Prepared {
             formulas: Formulas::of(&model, |metric| wanted[metric as usize].is_some()),
             sources,
             wanted,
+            shared,
             model,
         }
     }
 
-    /// The metrics of an owner that ran in these slices.
+    /// The metrics of an owner, or of everyone, who ran in these slices.
     #[must_use]
     pub fn tree(&self, turns: &Turns, rows: &[SliceRow], around: &Around<'_>) -> Tree {
         let estimates = Estimates::new(turns, rows);
@@ -130,12 +137,16 @@ impl Prepared {
         // What is exact is the same in every replicate.
         let replicas =
             (!estimates.are_exact()).then(|| self.evaluate(&constants, |event| estimates.replicates(event)));
-        let nodes: Vec<Node> = metrics
-            .map(|metric| Node {
+        let node = |metric: u32| match &self.shared[metric as usize] {
+            Some(why) if around.extent == Extent::Some && self.wanted[metric as usize].is_some() => {
+                Node { value: Value::Missing(why.clone()), flagged: None }
+            }
+            _ => Node {
                 value: self.value(metric, &estimates, &results, replicas.as_ref()),
                 flagged: self.formulas.flagged(metric, &results),
-            })
-            .collect();
+            },
+        };
+        let nodes: Vec<Node> = metrics.map(node).collect();
         let faults = self.faults(&nodes);
         Tree { path: self.path(&nodes), faults, nodes }
     }

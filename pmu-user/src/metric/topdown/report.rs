@@ -8,6 +8,7 @@ use crate::{
     machine::topology::{Smt, Topology},
     metric::{Who, owners::Above},
     model::{Interval, Ledger, OwnerIndex, slice::sums},
+    plan::{extent, metrics::Extent},
     table::model::Model,
 };
 
@@ -37,8 +38,10 @@ impl Prepared {
         let around = Around {
             topology: &header.machine.topology,
             cpus: header.plan.cpus.len(),
+            extent: extent(&header.plan.target),
             seconds: interval.length_ns() as f64 / 1e9,
         };
+        let around_one = Around { extent: Extent::Some, ..around };
         let mut owners = Vec::new();
         if let Some(turns) = header.plan.turns.first() {
             let everyone = sums(interval.slices.values().flatten());
@@ -54,7 +57,7 @@ impl Prepared {
                 .collect();
             let time = |rows: &[SliceRow]| rows.iter().map(|row| row.time_ns).sum::<u64>();
             rows.sort_by_cached_key(|(who, rows)| (Reverse(time(rows)), who.clone()));
-            owners.extend(rows.into_iter().map(|(who, rows)| (who, self.tree(turns, &rows, &around))));
+            owners.extend(rows.into_iter().map(|(who, rows)| (who, self.tree(turns, &rows, &around_one))));
         }
         let Model { name, source, formulas_version, .. } = &self.model;
         TopDown {
@@ -73,9 +76,11 @@ impl Prepared {
         if topology.smt != Smt::On {
             return Vec::new();
         }
-        let core_wide = self.model.operands.iter().any(|operand| operand.ends_with("_ANY"));
-        let note = if core_wide {
-            "cores run two threads: this CPU counts slots per core, so an owner's first levels hold what ran beside it"
+        let halves = self.model.operands.iter().any(|operand| operand.ends_with(".ONE_THREAD_ACTIVE"))
+            && self.model.event("CPU_CLK_UNHALTED.DISTRIBUTED").is_none();
+        let note = if halves {
+            "cores run two threads: an owner has half of its core's slots while something runs beside it, and may fill \
+             more than its half"
         } else {
             "cores run two threads: shares of core cycles (ports, dividers, decoders) hold what ran beside it"
         };

@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::{Around, Prepared, Tree};
 use crate::{
     drain::slice::SliceRow,
-    machine::topology::Topology,
+    machine::topology::{Smt, Topology},
     metric::value::Value,
     plan::{
-        metrics::{Measured, Metrics},
+        metrics::{Extent, Measured, Metrics},
         turns::{EventGroup, PlannedEvent, Turns},
     },
-    table::model::read,
+    table::model::{TaskForms, read},
 };
 
 /// Of 100 slots some retire and the others are lost; what memory and its first cache lose, each in a turn of its own.
@@ -72,7 +72,7 @@ pub(super) fn plan() -> Metrics {
 }
 
 pub(super) fn prepared(plan: &Metrics, turns: &Turns) -> Prepared {
-    Prepared::new(read(TABLE).unwrap(), plan, turns)
+    Prepared::new(TaskForms::new(read(TABLE).unwrap(), Smt::Off), plan, turns)
 }
 
 /// What an owner counted in slices of a second: always the same, and in its turn `counted` of each group.
@@ -95,7 +95,8 @@ pub(super) fn rows(always: [u64; 4], counted: &[u64]) -> Vec<SliceRow> {
 
 pub(super) fn tree(prepared: &Prepared, turns: &Turns, rows: &[SliceRow]) -> Tree {
     let topology = Topology::default();
-    prepared.tree(turns, rows, &Around { topology: &topology, cpus: 1, seconds: 1.0 })
+    let around = Around { topology: &topology, cpus: 1, extent: Extent::Some, seconds: 1.0 };
+    prepared.tree(turns, rows, &around)
 }
 
 /// A node by its name.
@@ -152,4 +153,42 @@ fn what_is_missing_says_why() {
         node(&prepared, &tree, "Elsewhere").value,
         Value::Missing("X is counted elsewhere".to_owned())
     );
+}
+
+/// Of two cycles that a core's queue was full, its threads count four together.
+const CORES: &str = "pmbpf table 1\n\
+    model\tmade\n\
+    event\tOFFCORE_REQUESTS_BUFFER.SQ_FULL\tcore\tevent=0xb2\tany\t0\t-\n\
+    event\tCPU_CLK_UNHALTED.DISTRIBUTED\tcore\tevent=0xec\tany\t0\t-\n\
+    event\tCPU_CLK_UNHALTED.THREAD\tcore\tevent=0x3c\tany\t0\t-\n\
+    metric\tQueue\t1\t-\tpercent\tTMA\tClocks\t-\t100\t\
+    OFFCORE_REQUESTS_BUFFER.SQ_FULL / 2 / CPU_CLK_UNHALTED.DISTRIBUTED\t@Queue > 30\t-\n";
+
+#[test]
+fn what_both_threads_of_a_core_do_is_told_of_everyone_and_of_nobody_alone() {
+    let names =
+        ["OFFCORE_REQUESTS_BUFFER.SQ_FULL", "CPU_CLK_UNHALTED.DISTRIBUTED", "CPU_CLK_UNHALTED.THREAD"];
+    let turns = Turns { always: vec![group(&names)], groups: Vec::new(), ..turns() };
+    let plan = Metrics {
+        measured: vec![Measured { name: "Queue".to_owned(), level: 1, groups: Vec::new(), coverage: 1.0 }],
+        ..Metrics::default()
+    };
+    // Both threads always run: 40 of 100 cycles, which each of them counts.
+    let row = SliceRow {
+        time_ns: 1_000_000_000,
+        always: vec![80, 100, 200],
+        always_running_ns: vec![1_000_000_000],
+        ..SliceRow::default()
+    };
+    let told = |smt: Smt, extent: Extent| {
+        let prepared = Prepared::new(TaskForms::new(read(CORES).unwrap(), smt), &plan, &turns);
+        let topology = Topology { smt, ..Topology::default() };
+        let around = Around { topology: &topology, cpus: 2, extent, seconds: 1.0 };
+        let tree = prepared.tree(&turns, std::slice::from_ref(&row), &around);
+        let node = node(&prepared, &tree, "Queue");
+        (node.value.known().map(|known| known.estimate), node.flagged)
+    };
+    assert_eq!(told(Smt::On, Extent::Everyone), (Some(40.0), Some(true)));
+    assert_eq!(told(Smt::On, Extent::Some), (None, None));
+    assert_eq!(told(Smt::Off, Extent::Some), (Some(40.0), Some(true)));
 }

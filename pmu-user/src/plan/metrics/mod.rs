@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     machine::{Machine, pmu::catalog::Catalog},
-    table::model::{self, Model},
+    table::model::{self, Model, TaskForms},
 };
 
 /// How deep into the tree to measure.
@@ -118,6 +118,15 @@ pub struct Measured {
     pub coverage: f64,
 }
 
+/// Is everything that runs counted?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Yes: what threads of a core do together can be told of all owners together.
+    Everyone,
+    /// No: only what is some owner's own can be told.
+    Some,
+}
+
 /// Why there are no metrics at all.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
@@ -159,14 +168,19 @@ impl Choice {
     /// # Errors
     ///
     /// It was asked for, and cannot be had.
-    pub fn new(wanted: &WantedMetrics, machine: &Machine, root: &Path) -> Result<Self, MetricsError> {
+    pub fn new(
+        wanted: &WantedMetrics,
+        extent: Extent,
+        machine: &Machine,
+        root: &Path,
+    ) -> Result<Self, MetricsError> {
         let (request, required) = match wanted {
             WantedMetrics::None => return Ok(Self::default()),
             WantedMetrics::IfPossible(request) => (request, false),
             WantedMetrics::Required(request) => (request, true),
         };
         let catalog = Catalog::read(root).unwrap_or_default();
-        match plan(request, machine, &catalog, root) {
+        match plan(request, extent, machine, &catalog, root) {
             Ok((turns, metrics)) => Ok(Self { turns: vec![turns], metrics: Some(metrics), why_none: None }),
             Err(error) if required => Err(error),
             Err(error) => Ok(Self { why_none: Some(error.to_string()), ..Self::default() }),
@@ -181,6 +195,7 @@ impl Choice {
 /// Nothing at all can be measured, or a metric that was asked for by name does not exist.
 pub fn plan(
     request: &Request,
+    extent: Extent,
     machine: &Machine,
     catalog: &Catalog,
     root: &Path,
@@ -189,11 +204,20 @@ pub fn plan(
         let why = machine.no_core_pmu().unwrap_or_else(|| "no core PMU is listed".to_owned());
         return Err(MetricsError::NoPmu(why));
     };
-    let model = model_of(request, root)?;
-    let chosen = choose(request, &model)?;
-    let mut missing = Vec::new();
-    let operands = Operands::of(&model, &chosen, pmu, catalog, &mut missing);
-    let wanted: Vec<Wanted> = operands.wanted(&model);
+    let forms = TaskForms::new(model_of(request, root)?, machine.topology.smt);
+    let model = &forms.model;
+    let (mut missing, mut chosen) = (Vec::new(), choose(request, model)?);
+    if extent == Extent::Some {
+        chosen.retain(|&metric| match forms.why_shared(metric) {
+            None => true,
+            Some(why) => {
+                missing.push((model.metrics[metric as usize].name.clone(), why.to_owned()));
+                false
+            }
+        });
+    }
+    let operands = Operands::of(model, &chosen, pmu, catalog, &mut missing);
+    let wanted: Vec<Wanted> = operands.wanted(model);
     let capacity = Capacity::read(pmu, &machine.cpu, root);
     let schedule = fit(request, &operands.needs, &wanted, &capacity);
     let host = if machine.cpu.guest { Host::Guest } else { Host::Bare };

@@ -10,7 +10,7 @@ use crate::{
         turns::PlannedEvent,
     },
     table::{
-        model::{self, Encoding, Model, Modes},
+        model::{self, Encoding, Model, Modes, adds_up_threads},
         notation::{List, resolve},
     },
 };
@@ -65,6 +65,9 @@ impl Operands {
         let encoding = model.encoding(operand).map_err(|error| error.to_string())?;
         if encoding.unit != "core" {
             return Err(format!("{operand} is counted by `{}`, for everyone together", encoding.unit));
+        }
+        if adds_up_threads(operand) {
+            return Err(format!("{operand} adds up both threads of a core, which no CPU counts"));
         }
         let event = planned(operand, &encoding, pmu, catalog)?;
         let name = operand.to_owned();

@@ -8,6 +8,8 @@ mod check;
 mod known;
 mod operand;
 mod pattern;
+mod scope;
+mod task;
 mod text;
 
 use super::formula::{Expr, Names};
@@ -17,6 +19,8 @@ pub use self::{
     known::{FindError, KNOWN, for_machine, load, of_folder},
     operand::{Encoding, Modes, OperandError},
     pattern::matches,
+    scope::{Scope, adds_up_threads},
+    task::TaskForms,
     text::{TextError, read, write},
 };
 

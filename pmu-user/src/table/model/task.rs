@@ -1,0 +1,176 @@
+//! A model's formulas → those that hold for a task or a cgroup, whose counts are of the times when it ran.
+//!
+//! Intel's formulas halve what both threads of a core count (`CPU_CLK_UNHALTED.THREAD_ANY / 2`), which is right for the sum of
+//! two CPUs that always count, idle or not. A task's counters run only while it does: halved, a task that is alone on its core
+//! has half as many slots as it filled, and its tree says that 119.8 % of them retired. What is its own of a core's cycles is
+//! half of those that both threads were active in, and all of those that only its own was:
+//!
+//! ```text
+//! THREAD / 2 * (1 + ONE_THREAD_ACTIVE / REF_XCLK)
+//! ```
+//!
+//! as perf has it for tasks (`tma_info_core_core_clks` of its Skylake and Cascade Lake servers, v6.12), and so of every other
+//! count of a core's cycles, with the thread's own event in its place: a task that is alone, and two that do the same, get what
+//! the formula for the core says. From Ice Lake on `CPU_CLK_UNHALTED.DISTRIBUTED` counts a thread's own part of the cycles.
+
+use super::{Model, Scope, scope::adds_up_threads};
+use crate::{
+    machine::topology::Smt,
+    table::formula::{Binary, Expr},
+};
+
+/// What formulas call it whether cores run two threads.
+const TWO_THREADS: &str = "HYPERTHREADING_ON";
+
+/// A model whose formulas hold for tasks, as far as there are such.
+#[derive(Clone, Debug)]
+pub struct TaskForms {
+    /// The model. New operands stand at the end of its list.
+    pub model: Model,
+    /// By metric: why it is no task's, but only what everyone together did. `None` if it holds for tasks.
+    pub shared: Vec<Option<String>>,
+}
+
+impl TaskForms {
+    /// The forms of `model` for tasks on a machine whose cores run two threads, or one.
+    #[must_use]
+    pub fn new(mut model: Model, smt: Smt) -> Self {
+        let mut metrics = std::mem::take(&mut model.metrics);
+        let part = match smt {
+            Smt::Off => None,
+            Smt::On | Smt::Unknown => part(&mut model),
+        };
+        let condition = model.constants.iter().position(|name| name == TWO_THREADS);
+        let condition = condition.map(|index| Expr::Constant(index as u32));
+        let mut form = Form { model: &mut model, smt, condition, part };
+        for metric in &mut metrics {
+            metric.formula = form.of(&metric.formula);
+        }
+        model.metrics = metrics;
+        let shared = (0..model.metrics.len() as u32).map(|metric| shared(&model, metric, smt)).collect();
+        Self { model, shared }
+    }
+
+    /// Why a metric is no task's; `None` if it is.
+    #[must_use]
+    pub fn why_shared(&self, metric: u32) -> Option<&str> {
+        self.shared.get(metric as usize)?.as_deref()
+    }
+}
+
+/// Why a metric of a model for tasks is none of theirs.
+fn shared(model: &Model, metric: u32, smt: Smt) -> Option<String> {
+    model.operands_of(metric).into_iter().find_map(|operand| {
+        let operand = model.operands.get(operand as usize)?;
+        match model.scope(operand) {
+            Scope::Thread => None,
+            Scope::Core if adds_up_threads(operand) => {
+                Some(format!("{operand} adds up both threads of a core, and a task runs on one"))
+            }
+            Scope::Core if smt == Smt::Off => None,
+            Scope::Core => {
+                Some(format!("{operand} counts what both threads of a core do, and a task runs on one"))
+            }
+            Scope::Socket => {
+                let unit = model.encoding(operand).map_or_else(|_| "?".to_owned(), |encoding| encoding.unit);
+                Some(format!("{operand} is counted by `{unit}`, for everyone together"))
+            }
+        }
+    })
+}
+
+/// The part of a thread's cycles that its core had for it alone: 1 where the other thread was idle, half where it was not.
+/// `None` where nothing counts that.
+fn part(model: &mut Model) -> Option<Expr> {
+    let event = |model: &mut Model, name: &str| model.event(name).is_some().then(|| intern(model, name));
+    if let Some(distributed) = event(model, "CPU_CLK_UNHALTED.DISTRIBUTED") {
+        return Some(Expr::binary(Binary::Divide, distributed, event(model, "CPU_CLK_UNHALTED.THREAD")?));
+    }
+    let named = |model: &mut Model, name: &str| {
+        let families = ["CPU_CLK_UNHALTED", "CPU_CLK_THREAD_UNHALTED"];
+        families.iter().find_map(|family| event(model, &format!("{family}.{name}")))
+    };
+    let (alone, all) = (named(model, "ONE_THREAD_ACTIVE")?, named(model, "REF_XCLK")?);
+    let alone = Expr::binary(Binary::Add, Expr::Number(1.0), Expr::binary(Binary::Divide, alone, all));
+    Some(Expr::binary(Binary::Divide, alone, Expr::Number(2.0)))
+}
+
+/// The operand of that name; a new one stands at the end.
+fn intern(model: &mut Model, operand: &str) -> Expr {
+    let known = model.operands.iter().position(|known| known == operand);
+    let index = known.unwrap_or_else(|| {
+        model.operands.push(operand.to_owned());
+        model.operands.len() - 1
+    });
+    Expr::Event(index as u32)
+}
+
+/// How an expression is rewritten. The model has no metrics meanwhile.
+struct Form<'a> {
+    model: &'a mut Model,
+    smt: Smt,
+    /// What conditions ask whether cores run two threads, if any does.
+    condition: Option<Expr>,
+    part: Option<Expr>,
+}
+
+impl Form<'_> {
+    /// The form of `expr` for tasks. What is known about threads is decided here, so that nothing is counted for the other case.
+    fn of(&mut self, expr: &Expr) -> Expr {
+        match expr {
+            Expr::If(parts) if Some(&parts[0]) == self.condition.as_ref() => match self.smt {
+                Smt::On => self.of(&parts[1]),
+                Smt::Off => self.of(&parts[2]),
+                Smt::Unknown => {
+                    let [then, otherwise] = [&parts[1], &parts[2]].map(|part| self.of(part));
+                    Expr::If(Box::new([parts[0].clone(), then, otherwise]))
+                }
+            },
+            Expr::If(parts) => Expr::If(Box::new(parts.each_ref().map(|part| self.of(part)))),
+            Expr::Binary(Binary::Divide, operands)
+                if operands[1] == Expr::Number(2.0) && self.is_of_core(&operands[0]) =>
+            {
+                match self.part.clone() {
+                    Some(part) => Expr::binary(Binary::Multiply, self.own(&operands[0]), part),
+                    None => expr.clone(),
+                }
+            }
+            Expr::Binary(operation, operands) => {
+                Expr::Binary(*operation, Box::new(operands.each_ref().map(|part| self.of(part))))
+            }
+            _ => expr.clone(),
+        }
+    }
+
+    /// Does `expr` count for both threads of a core?
+    fn is_of_core(&self, expr: &Expr) -> bool {
+        let mut found = false;
+        expr.visit(&mut |part| {
+            if let Expr::Event(index) = part
+                && let Some(operand) = self.model.operands.get(*index as usize)
+            {
+                found |= self.model.scope(operand) == Scope::Core && !adds_up_threads(operand);
+            }
+        });
+        found
+    }
+
+    /// `expr` with the thread's own events in the place of its core's, where there are such. The part of a core's cycles that
+    /// are a task's is right for those of the core too, summed over every task.
+    fn own(&mut self, expr: &Expr) -> Expr {
+        match expr {
+            Expr::Event(index) => {
+                let operand = self.model.operands.get(*index as usize);
+                let own = operand.filter(|operand| self.model.scope(operand) == Scope::Core);
+                match own.and_then(|operand| self.model.of_thread(operand)) {
+                    Some(own) => intern(self.model, &own),
+                    None => expr.clone(),
+                }
+            }
+            Expr::Binary(operation, operands) => {
+                Expr::Binary(*operation, Box::new(operands.each_ref().map(|part| self.own(part))))
+            }
+            _ => expr.clone(),
+        }
+    }
+}
