@@ -228,11 +228,29 @@ impl Object {
         costs_of(&self.ebpf)
     }
 
+    /// Runs of programs that the kernel left out: each is an event that is in no count.
+    #[must_use]
+    pub fn missed_runs(&self) -> u64 {
+        missed_by(&self.ebpf).iter().map(|(_, count)| count).sum()
+    }
+
     /// Kernel memory of the maps in bytes, as the kernel accounts it (`memlock` in their fdinfo).
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         self.maps.memory_bytes() + self.ebpf.maps().map(|(_, map)| maps::memory_of(map)).sum::<u64>()
     }
+}
+
+/// Runs that the kernel left out because the program was at work on that CPU already, by program; only those that occurred.
+/// Kernels older than 5.12 do not say (`recursion_misses` in fdinfo, kernel/bpf/syscall.c).
+fn missed_by(ebpf: &Ebpf) -> Vec<(String, u64)> {
+    let missed = |(name, program): (&str, &aya::programs::Program)| {
+        let count = maps::fdinfo(program.fd().ok()?.as_fd(), "recursion_misses:");
+        (count > 0).then(|| (name.to_owned(), count))
+    };
+    let mut missed: Vec<_> = ebpf.programs().filter_map(missed).collect();
+    missed.sort();
+    missed
 }
 
 fn costs_of(ebpf: &Ebpf) -> Vec<(String, u64, u64)> {

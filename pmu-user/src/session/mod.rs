@@ -247,6 +247,7 @@ impl Session {
             self.hotplug.went,
             self.hotplug.came,
             self.unseen,
+            self.object.missed_runs(),
         ];
         USER_LOSSES
             .into_iter()
@@ -264,12 +265,13 @@ fn monotonic_ns() -> u64 {
 }
 
 /// Reasons for losses that only user space knows, beside [`loss::NAMES`].
-pub const USER_LOSSES: [&str; 6] = [
+pub const USER_LOSSES: [&str; 7] = [
     "cpu_not_flushed",
     "record_unreadable",
     "counter_unreadable",
     "cpu_offline",
     "cpu_uncounted",
     TARGET_UNSEEN,
+    "program_skipped",
 ];
 const _: usize = loss::REASONS;

@@ -12,13 +12,13 @@ mod recycle;
 mod rows;
 mod slots;
 
-use std::{os::fd::AsFd as _, path::Path};
+use std::path::Path;
 
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use pmu_common::{
     config::{BY_CGROUP, BY_PROCESS, FILTER_CGROUPS, FILTER_NONE, FILTER_PROCESSES},
     io::config::IoConfig,
-    name::{self, io::program},
+    name,
 };
 
 use self::{
@@ -34,6 +34,7 @@ use super::{
     kernel::{Known, LockedMemory},
     ladder::{self, Choice},
     maps::memory_of,
+    missed_by,
     pod::Pod,
 };
 use crate::{
@@ -284,7 +285,7 @@ impl IoObject {
     #[must_use]
     pub fn drain(&self) -> Traffic {
         let mut traffic = self.maps.traffic(self.by);
-        traffic.missed = self.missed();
+        traffic.missed = missed_by(&self.ebpf);
         traffic
     }
 
@@ -304,20 +305,6 @@ impl IoObject {
     #[must_use]
     pub fn take_retired(&mut self) -> Retired {
         self.lives.take()
-    }
-
-    /// Runs that the kernel left out because the program was at work on that CPU already, by program; only those that
-    /// occurred. Older kernels than 5.12 do not say.
-    fn missed(&self) -> Vec<(String, u64)> {
-        let missed = |name: &&str| {
-            let descriptor = match self.ebpf.program(name)?.fd() {
-                Ok(descriptor) => descriptor.as_fd(),
-                Err(_) => return None,
-            };
-            let count = super::maps::fdinfo(descriptor, "recursion_misses:");
-            (count > 0).then(|| ((*name).to_owned(), count))
-        };
-        program::ALL.iter().filter_map(missed).collect()
     }
 
     /// What each loaded program has cost while the kernel measured it ([`super::measure_costs`]): name, runs, ns. By
