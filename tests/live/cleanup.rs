@@ -1,7 +1,7 @@
 //! However pmbpf ends, nothing of it stays: no program, map or link, no changed setting.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     process::{Child, Stdio},
     thread::sleep,
@@ -12,35 +12,58 @@ use aya::{
     maps::loaded_maps,
     programs::{loaded_links, loaded_programs},
 };
-use pmu_common::name::{map, program};
 
-use crate::support::{pmbpf, wait_until};
+use crate::support::{Scratch, output, pmbpf, signal, text, wait_until};
 
-/// Programs, maps and links in the kernel that could be ours.
-fn ours() -> Vec<String> {
-    // The kernel keeps 15 characters of a name.
-    let ours =
-        |name: &str, names: &[&str]| names.iter().any(|known| known.get(..15).unwrap_or(known) == name);
-    let programs =
-        loaded_programs().filter_map(Result::ok).filter_map(|info| info.name_as_str().map(str::to_owned));
-    let maps = loaded_maps().filter_map(Result::ok).filter_map(|info| info.name_as_str().map(str::to_owned));
-    let programs =
-        programs.filter(|name| ours(name, &program::BOTH) || ours(name, &[program::PRIME, program::FREE]));
-    let only_one = [map::TASKS, map::TASKS_BY_ADDRESS];
-    programs.chain(maps.filter(|name| ours(name, &map::BOTH) || ours(name, &only_one))).collect()
+/// Programs, maps and links of one run: their kinds and ids. Whatever else is loaded on the machine is somebody else's.
+type Objects = BTreeSet<(&'static str, u32)>;
+
+/// What a process's descriptors hold (proc_pid_fdinfo(5)); nothing if it is gone.
+fn held_by(pid: u32) -> Objects {
+    let mut objects = Objects::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten() {
+        let info = fs::read_to_string(entry.path()).unwrap_or_default();
+        for kind in ["prog_id", "map_id", "link_id"] {
+            let id =
+                info.lines().find_map(|line| line.strip_prefix(kind)?.strip_prefix(':')?.trim().parse().ok());
+            objects.extend(id.map(|id| (kind, id)));
+        }
+    }
+    objects
 }
 
-fn links() -> usize {
-    loaded_links().filter_map(Result::ok).count()
+/// Those that the kernel still has.
+fn left(objects: &Objects) -> Objects {
+    let programs = loaded_programs().filter_map(Result::ok).map(|info| ("prog_id", info.id()));
+    let maps = loaded_maps().filter_map(Result::ok).map(|info| ("map_id", info.id()));
+    let links = loaded_links().filter_map(Result::ok).map(|info| ("link_id", info.id()));
+    programs.chain(maps).chain(links).filter(|object| objects.contains(object)).collect()
 }
 
-/// Settings that a collector could be tempted to change.
+/// Stops a process, so that it loads nothing more, and says what it holds.
+fn stopped(pid: u32) -> Objects {
+    signal(pid, "STOP");
+    wait_until("it is stopped or gone", || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
+        state.is_none_or(|state| ["T", "t", "Z", "X"].contains(&state))
+    });
+    held_by(pid)
+}
+
+/// Is a program of this name among them?
+fn has_program(objects: &Objects, name: &str) -> bool {
+    loaded_programs()
+        .filter_map(Result::ok)
+        .any(|info| info.name_as_str() == Some(name) && objects.contains(&("prog_id", info.id())))
+}
+
+/// Settings that a collector could be tempted to change. The kernel itself lowers `perf_event_max_sample_rate`.
 fn settings() -> BTreeMap<String, String> {
     let names = [
         "kernel/bpf_stats_enabled",
         "kernel/nmi_watchdog",
         "kernel/perf_event_paranoid",
-        "kernel/perf_event_max_sample_rate",
         "kernel/perf_cpu_time_max_percent",
         "kernel/kptr_restrict",
         "kernel/unprivileged_bpf_disabled",
@@ -52,44 +75,55 @@ fn settings() -> BTreeMap<String, String> {
 
 #[test]
 fn killed_at_any_point_it_leaves_nothing() {
-    assert_eq!(ours(), Vec::<String>::new(), "something of ours is loaded already");
-    let (settings_before, links_before) = (settings(), links());
+    let settings_before = settings();
     let start = || {
         let mut command = pmbpf();
         command.args(["run", "--stacks", "--all-cgroups"]).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().unwrap()
     };
     let end = |mut child: Child| {
+        let held = stopped(child.id());
         child.kill().unwrap();
         child.wait().unwrap();
         // The kernel frees maps and programs after a grace period.
-        wait_until("everything is freed", || ours().is_empty() && links() == links_before);
+        wait_until("everything is freed", || left(&held).is_empty());
+        held
     };
     let (begun, child) = (Instant::now(), start());
-    wait_until("something of ours is loaded", || !ours().is_empty());
+    wait_until("something of ours is loaded", || !held_by(child.id()).is_empty());
     let loading = begun.elapsed();
-    end(child);
+    assert!(!end(child).is_empty());
     // From before the first map to well into counting.
-    for twelfths in 0..24 {
+    let most = (0..24).map(|twelfths| {
         let child = start();
         sleep(loading * twelfths / 12);
-        end(child);
-    }
+        end(child).len()
+    });
+    assert!(most.max() > Some(10), "some were killed while they counted");
     assert_eq!(settings(), settings_before);
 }
 
 #[test]
 fn an_ordinary_end_leaves_nothing_either() {
-    let (settings_before, links_before) = (settings(), links());
-    let output = pmbpf().args(["run", "-d", "300ms"]).output().unwrap();
-    assert!(output.status.success());
-    wait_until("everything is freed", || ours().is_empty() && links() == links_before);
+    let settings_before = settings();
+    let mut child =
+        pmbpf().args(["run", "-d", "1s"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut held = Objects::new();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        held.extend(held_by(child.id()));
+        sleep(Duration::from_millis(20));
+    };
+    assert!(status.success() && held.iter().any(|(kind, _)| *kind == "prog_id"), "{held:?}");
+    wait_until("everything is freed", || left(&held).is_empty());
     assert_eq!(settings(), settings_before);
 }
 
 #[test]
 fn a_command_that_waits_dies_with_pmbpf() {
-    let marker = crate::support::Scratch::new("never");
+    let marker = Scratch::new("never");
     // Killed before the command is let go: it must never run.
     for milliseconds in [5, 20, 40, 60] {
         let mut child = pmbpf()
@@ -99,11 +133,41 @@ fn a_command_that_waits_dies_with_pmbpf() {
             .spawn()
             .unwrap();
         sleep(Duration::from_millis(milliseconds));
-        let counting = ours().iter().any(|name| name == "prime");
+        let counting = has_program(&stopped(child.id()), "prime");
         child.kill().unwrap();
         child.wait().unwrap();
         sleep(Duration::from_millis(400));
         assert!(counting || !marker.0.exists(), "the command ran although pmbpf died before it counted");
         let _ = fs::remove_file(&marker.0);
     }
+}
+
+#[test]
+fn two_at_once_count_the_same() {
+    let spin = crate::workloads::workload("spin", &["-g"]);
+    let shell = format!("exec {spin} 3");
+    let mut busy = crate::support::Started::new(&shell);
+    let pid = busy.pid().to_string();
+    // Both until it ends, so that both see all that is left of it when the second begins.
+    let run = || {
+        let mut command = pmbpf();
+        command.args(["run", "--json", "-I", "250ms", "-p", &pid]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let both = [run(), run()];
+    busy.wait();
+    let [first, second] = both.map(|child| {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        let rows = crate::support::Rows::parse(&output.stdout);
+        assert_eq!(rows.summary()["losses"], serde_json::json!({}));
+        // By when a row's interval began: the runs did not begin together, and the last second has all of both.
+        (rows.total("cpu_time"), rows.summary()["duration_ns"].as_f64().unwrap())
+    });
+    let share = |(time, duration): (f64, f64)| time / duration;
+    let (one, other) = (share(first), share(second));
+    assert!(one > 0.05 && (one / other - 1.0).abs() < 0.25, "{first:?} {second:?}");
+    // A third one does not mind either.
+    let alone = output(&["-d", "200ms"]);
+    assert!(alone.status.success(), "{}", text(&alone.stderr));
 }

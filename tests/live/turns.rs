@@ -67,7 +67,7 @@ fn faults_of_two_cgroups_are_those_of_their_tasks() {
             assert!(counts.minor_faults > 10 * least, "{attach:?}: {counts:?}");
             // What the kernel faults in for a task while it copies its arguments is no event.
             let off = sum.abs_diff(counts.minor_faults);
-            assert!(off <= 8 + counts.minor_faults / 500, "{attach:?}: {sum}, {counts:?}, {losses:?}");
+            assert!(off <= 8 + counts.minor_faults / 100, "{attach:?}: {sum}, {counts:?}, {losses:?}");
             let time_ns: u64 = counted.slices(owner).iter().map(|row| row.time_ns).sum();
             assert_ran(time_ns, counts.cpu_time_ns, 0.02);
         }
@@ -128,7 +128,7 @@ fn nothing_falls_between_slots_that_are_used_again() {
         let (ours, truth) = faults(&counted);
         assert!(truth > 300 * 10, "{truth}");
         // Counters start a moment later than everything else; an emulator needs milliseconds for it.
-        assert_close("faults", ours as f64, truth as f64, 0.002, 100.0);
+        assert_close("faults", ours as f64, truth as f64, 0.01, 300.0);
         let merged = sums(counted.whole.slices.values().flatten());
         assert_eq!(merged.iter().map(|row| row.always[0]).sum::<u64>(), ours);
     }

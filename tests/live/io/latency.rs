@@ -22,8 +22,9 @@ use crate::support::{Scratch, assert_close, skipped, unique};
 
 /// How far apart two handlers of one tracepoint look at the clock, in ns.
 const APART_NS: f64 = 5_000.0;
-/// Share of all requests for which a host may take the CPU away between the two, or that end in parts.
-const DISTURBED: f64 = 0.002;
+/// Share of all requests for which a host may take the CPU away between the two, or that end in parts: few on a quiet machine,
+/// more on one that is in use.
+const DISTURBED: f64 = 0.01;
 
 /// Share of all requests by which a quantile's may be another one in fio's log.
 const NEAR: f64 = 0.01;
@@ -107,14 +108,19 @@ fn latencies_are_those_that_perf_notes_and_fio_sees_no_shorter_ones() {
             log.as_str()
         );
         fio_as(&noted(&file, &device, &fio_command(&device.path, &options)));
-        let ours = reads(&object.drain(), &device);
+        let ours = object.drain();
+        let requests = TrafficInterval::between(&Traffic::default(), &ours);
+        let requests = requests.of_device(device.number, Operation::Read).requests as f64;
+        let ours = reads(&ours, &device);
         let (exact, theirs) = (between_tracepoints(&file), logged(log.as_str()));
         assert!(exact.len() > 500, "{}", exact.len());
+        // Those that perf lost may have been the shortest or the longest.
+        let unsure = DISTURBED + (1.0 - exact.len() as f64 / requests).max(0.0);
         for ((name, share), value) in QUANTILES.iter().zip(&ours.device.quantiles_ns) {
             let known = value.known().unwrap();
             assert!(known.high / known.low <= 1.0625, "{known:?}");
-            let least = quantile(&exact, share - DISTURBED) - APART_NS;
-            let most = quantile(&exact, (share + DISTURBED).min(1.0)) + APART_NS;
+            let least = quantile(&exact, (share - unsure).max(0.0)) - APART_NS;
+            let most = quantile(&exact, (share + unsure).min(1.0)) + APART_NS;
             assert!(known.low <= most && least <= known.high, "{name}: {least} to {most}, not {known:?}");
             let seen = quantile(&theirs, *share);
             assert!(known.low <= seen, "{name}: fio cannot be faster than its device: {seen} {known:?}");
