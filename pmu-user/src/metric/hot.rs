@@ -174,7 +174,7 @@ pub(super) fn functions(
 }
 
 /// Share of `all` that `part` is, each sample by its weight.
-fn share(part: &Tally, all: &Tally) -> Known {
+pub(super) fn share(part: &Tally, all: &Tally) -> Known {
     let estimate = if all.samples == 0 { 0.0 } else { part.weighted / all.weighted };
     // So many samples of one weight would say as much.
     let worth = if all.samples == 0 { 0.0 } else { all.weighted * all.weighted / all.squares };

@@ -5,6 +5,7 @@ mod cost;
 pub mod counts;
 pub mod derived;
 pub mod drilling;
+mod ends;
 pub mod estimate;
 mod fold;
 pub mod formulas;
@@ -26,6 +27,7 @@ mod waits;
 pub use self::{
     blind::{Blind, BlindClass, GapReport, Masked},
     cost::{CostReport, ProgramCost},
+    ends::StackEnds,
     fold::Folded,
     hot::{Frame, HotEvent, HotFunction, HotStack},
     owners::{OwnerReport, Who},
@@ -60,6 +62,8 @@ pub struct Report {
     pub hot: Vec<HotFunction>,
     /// Stacks that samples hit, most first.
     pub stacks: Vec<HotStack>,
+    /// How far the user stacks lead; none where no stacks were taken.
+    pub stack_ends: Option<StackEnds>,
     /// The same for people, if processes of one name have ended.
     pub folded: Option<Folded>,
     /// Blind time.
@@ -94,6 +98,7 @@ impl Report {
             owners,
             hot: hot::functions(ledger, interval, &scale, &apart),
             stacks: hot::stacks(ledger, interval, &apart),
+            stack_ends: ends::ends(ledger, interval),
             folded,
             blind: blind::blind(header, ledger, interval, &quality, &total),
             cost: cost::cost(ledger, interval),

@@ -91,7 +91,11 @@ fn summary(into: &mut dyn Write, header: &Header, report: &Report, ending: &Endi
         &json!({
             "schema": SCHEMA, "kind": "summary", "complete": complete, "stopped": stopped(ending.stopped),
             "duration_ns": report.length_ns,
-            "losses": quality.losses, "quality": quality_cell(quality, header),
+            "losses": quality.losses,
+            "user_stacks": report.stack_ends.as_ref().map(|ends| json!({
+                "samples": ends.samples, "end_early": ends.early, "share": ends.share.estimate,
+                "low": ends.share.low, "high": ends.share.high})),
+            "quality": quality_cell(quality, header),
             "blind": blind_cell(&report.blind),
             "self": self_cell(&report.cost), "workload": ending.workload.map(workload),
             "missing": header.missing,

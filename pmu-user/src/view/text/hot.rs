@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 
 use super::{
-    COLUMNS, Style, name,
+    COLUMNS, Style, WARNING, name,
     number::{percent, three_digits},
     section,
     table::{Align, Table, cut},
 };
 use crate::{
     drain::Header,
-    metric::{Frame, HotFunction, HotStack, RatioReport, Report, Who, value::Value},
+    metric::{Frame, HotFunction, HotStack, RatioReport, Report, StackEnds, Who, value::Value},
     plan::Plan,
     table::quantity::Quantity,
     view::words,
@@ -64,7 +64,8 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, header: &Header, report
     for note in header.plan.sampling.iter().filter_map(words::skid) {
         writeln!(into, "  {COLUMNS}{note}{COLUMNS:#}")?;
     }
-    stacks(into, style, hot_stacks)
+    stacks(into, style, hot_stacks)?;
+    report.stack_ends.as_ref().map_or(Ok(()), |ends| stack_ends(into, ends))
 }
 
 /// A column for every event after the first: instructions per cycle, an event per 1,000 instructions, or its share.
@@ -179,4 +180,17 @@ fn stacks(into: &mut dyn Write, style: &Style, stacks: &[HotStack]) -> io::Resul
         writeln!(into, "  {COLUMNS}… and {more} more; --json has all{COLUMNS:#}")?;
     }
     Ok(())
+}
+
+/// Says how many user stacks end early, if any do.
+fn stack_ends(into: &mut dyn Write, ends: &StackEnds) -> io::Result<()> {
+    if ends.early == 0 {
+        return Ok(());
+    }
+    let [share, low, high] = [ends.share.estimate, ends.share.low, ends.share.high].map(percent);
+    writeln!(
+        into,
+        "  {WARNING}{share} [{low} – {high}] of the user stacks end before their thread's first function: the code keeps no frame \
+         pointers there (build with -fno-omit-frame-pointer){WARNING:#}"
+    )
 }
