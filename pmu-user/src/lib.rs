@@ -28,7 +28,6 @@ pub mod table;
 
 pub mod bpf;
 pub mod perf;
-#[forbid(unsafe_code)]
 pub mod session;
 pub mod symbol;
 

@@ -7,7 +7,8 @@ use std::{
 
 use crate::{
     support::{
-        Rows, Running, Scratch, Started, counts, in_guest, output, pmbpf, run, signal, text, wait_until, ways,
+        Cgroup, Rows, Running, Scratch, Started, Waiting, counts, in_guest, output, pmbpf, run, signal, text,
+        wait_until, ways,
     },
     workloads::workload,
 };
@@ -220,4 +221,71 @@ fn maps_are_locked_memory_before_linux_5_11_only() {
     let mut numbers = release.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
     let version = (numbers.next().unwrap(), numbers.next().unwrap());
     assert_eq!(pmbpf::bpf::maps_are_locked_memory(), version < (5, 11));
+}
+
+#[test]
+fn a_command_needs_no_dashes_and_a_duration_no_unit() {
+    assert_eq!(code(&["-q", "sh", "-c", "exit 7"]), Some(7));
+    assert_eq!(code(&["-q", "-d", "0.3", "-g"]), Some(0));
+}
+
+#[test]
+fn everything_is_counted_as_long_as_a_command_runs() {
+    let spin = workload("spin", &["-g"]);
+    let other = Started::new(&format!("exec {spin} 60"));
+    for way in [&["io", "-a"][..], &["run", "--count", "-e", "task-clock", "-a"], &["run", "-a"]] {
+        let output =
+            pmbpf().args(way).args(["--json", "-q", "-o", "-", "--", &spin, "0.3"]).output().unwrap();
+        assert!(output.status.success(), "{way:?}: {}", text(&output.stderr));
+        let rows = Rows::parse(&output.stdout);
+        if way == ["run", "-a"] {
+            assert_eq!(rows.summary()["workload"]["exit"], 0, "{}", rows.summary());
+            assert!(rows.sum("cpu_time", |owner| owner["pid"] == other.pid()) > 0.0);
+            assert!(rows.of_name("cpu_time", "sping") > 0.25e9);
+        }
+    }
+}
+
+#[test]
+fn results_on_standard_output_are_not_mixed_with_the_commands() {
+    for way in [&["run"][..], &["io"], &["run", "--count", "-e", "task-clock"]] {
+        let output =
+            pmbpf().args(way).args(["--json", "-q", "-o", "-", "--", "echo", "mine"]).output().unwrap();
+        assert!(!Rows::parse(&output.stdout).0.is_empty(), "{way:?}");
+        assert_eq!(text(&output.stderr), "mine\n", "{way:?}");
+    }
+}
+
+#[test]
+fn a_name_that_cgroups_share_is_told_which_one_it_means() {
+    let (top, other) = (Cgroup::new("twice"), Cgroup::new("other"));
+    let name = top.path.trim_start_matches('/');
+    let inner = other.below(name);
+    let output = pmbpf().args(["run", "-d", "0.2", "--cgroup", name]).output().unwrap();
+    let told = text(&output.stderr);
+    assert!(
+        told.contains(&format!("`{name}` is the cgroup {}", top.path)) && told.contains(&inner.path),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_recording_is_said_to_be_there() {
+    let recording = Scratch::new("said");
+    let output = pmbpf().args(["run", "-d", "0.2", "-o", recording.as_str()]).output().unwrap();
+    let told = text(&output.stderr);
+    assert!(told.contains(&format!("pmbpf report {}", recording.as_str())), "{told}");
+}
+
+#[test]
+fn one_that_ends_leaves_the_others_counting() {
+    let spin = workload("spin", &["-g"]);
+    let waiting = Waiting::new(&format!("{spin} 0.5"));
+    let (first, other) = (Running::start(&[]), Running::start(&["-p", &waiting.pid().to_string()]));
+    let io = pmbpf().args(["io", "--json", "-q", "-d", "0.5"]).output().unwrap();
+    assert!(io.status.success(), "{}", text(&io.stderr));
+    first.stop();
+    waiting.go().wait();
+    let rows = other.finish();
+    crate::support::assert_close("alone", rows.of_name("cpu_time", "sping"), 0.5e9, 0.05, 0.0);
 }

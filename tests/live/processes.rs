@@ -185,3 +185,15 @@ fn waiting_for_a_cpu_shows_as_run_queue_latency() {
     // Both burn half a second on the same CPU, so together they wait about as long as they run, and for others.
     assert!((0.6e9..2.0 * elapsed_ns - 0.9e9).contains(&waited), "{waited} in {elapsed_ns}");
 }
+
+#[test]
+fn a_process_whose_first_thread_has_ended_is_counted_until_the_others_have() {
+    let leader = Started::new(&format!("exec {} 3", workload("leader", &["-pthread"])));
+    let stat = format!("/proc/{}/stat", leader.pid());
+    wait_until("the first thread has ended", || fs::read_to_string(&stat).unwrap().contains(") Z "));
+    let rows = run(&["-p", &leader.pid().to_string()]);
+    // It takes a moment until counting begins, but not three seconds of CPU time.
+    assert!(rows.total("cpu_time") > 0.3e9, "{}", rows.total("cpu_time"));
+    assert_eq!(rows.summary()["stopped"], "target_gone");
+    assert!(!fs::exists(&stat).unwrap() || fs::read_to_string(&stat).unwrap().contains(") Z "));
+}

@@ -18,7 +18,7 @@ pub(crate) fn pmbpf() -> Command {
     let built = std::env::var_os("PMBPF_BIN").map_or(release, PathBuf::from);
     assert!(built.is_file(), "{} is missing: run `cargo xtask test`", built.display());
     let mut command = Command::new(built);
-    command.env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    command.env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8").env_remove("SUDO_UID").stdin(Stdio::null());
     command
 }
 

@@ -131,9 +131,10 @@ impl LoadError {
             return Some(MEMLOCK.to_owned());
         }
         match self {
-            Self::Btf(BtfError::Io { .. }) => {
-                Some("the kernel needs CONFIG_DEBUG_INFO_BTF; `pmbpf doctor` says what else".to_owned())
-            }
+            Self::Btf(BtfError::Io { .. }) => Some(
+                "name a file with this kernel's types, --btf FILE, or boot one with CONFIG_DEBUG_INFO_BTF"
+                    .to_owned(),
+            ),
             Self::PidNamespace(PidNamespaceError::OtherProc { .. }) => Some(
                 "mount this namespace's own: mount -t proc proc /proc (unshare: --mount-proc)".to_owned(),
             ),

@@ -14,12 +14,20 @@ use crate::{
     metric::stat::{Stat, Support},
     perf::Counting,
     plan::{Target, count::CountPlan},
-    session::counting::{count, count_targets},
+    session::{
+        counting::{count, count_targets},
+        launch::Inherited,
+    },
     view::stat::{StatView, write_plan},
 };
 
 /// Counts, and returns the exit code.
-pub(super) fn execute(args: &Args, machine: &Machine, root: &Path) -> anyhow::Result<u8> {
+pub(super) fn execute(
+    args: &Args,
+    inherited: &Inherited,
+    machine: &Machine,
+    root: &Path,
+) -> anyhow::Result<u8> {
     check(args)?;
     let catalog = Catalog::read(root)?;
     let plan = CountPlan::new(&args.request()?, &args.event, machine, &catalog, root)?;
@@ -32,7 +40,7 @@ pub(super) fn execute(args: &Args, machine: &Machine, root: &Path) -> anyhow::Re
         return Ok(0);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(live(args, &plan, machine))
+    runtime.block_on(live((args, inherited), &plan, machine))
 }
 
 /// Options that mean nothing to a count, and what to do instead.
@@ -98,12 +106,13 @@ const fn needs(plan: &CountPlan) -> &'static str {
     }
 }
 
-async fn live(args: &Args, plan: &CountPlan, machine: &Machine) -> anyhow::Result<u8> {
+async fn live(
+    (args, inherited): (&Args, &Inherited),
+    plan: &CountPlan,
+    machine: &Machine,
+) -> anyhow::Result<u8> {
     let mut view =
         StatView::new(plan, args.format.format(), args.format.open_for(args.stream(), args.if_unread()));
-    if args.talks() && output::is_watched() {
-        output::talk("counting; Ctrl-C ends it and prints the counts");
-    }
     let mut runs: Vec<Stat> = Vec::new();
     let mut broken_off = None;
     let mut earlier: Option<Tally> = None;
@@ -124,7 +133,11 @@ async fn live(args: &Args, plan: &CountPlan, machine: &Machine) -> anyhow::Resul
         }
         Ok(())
     };
-    let ended = count(plan, machine, &args.command, &mut keep).await?;
+    let mut first = true;
+    let mut ready = || {
+        args.begin.announce(args.talks() && std::mem::take(&mut first), "counts");
+    };
+    let ended = count(plan, machine, (&args.command, inherited), &mut ready, &mut keep).await?;
     if let Some((run, _)) = &broken_off {
         output::talk(&format!(
             "run {run} of {} {}: {} counted",

@@ -14,6 +14,7 @@ use crate::view::Format;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
+#[command(after_help = super::examples::DOCTOR)]
 pub(super) struct Args {
     #[command(flatten)]
     output: output::Output,

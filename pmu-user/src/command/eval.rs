@@ -19,6 +19,7 @@ use crate::{
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
+#[command(after_help = super::examples::EVAL)]
 pub(super) struct Args {
     /// CPU model whose formulas are used, as icelakex
     #[arg(long, value_name = "MODEL")]

@@ -46,14 +46,13 @@ pub fn exit_code(error: &Error) -> u8 {
     if is_unread(error) {
         return 0;
     }
-    if let Some(error) = error.downcast_ref::<LaunchError>() {
+    if let Some(error) = of_launch(error) {
         return error.code();
     }
     if let Some(inner) = error.downcast_ref::<InsteadOfCommand>() {
         return match class(&inner.0) {
             Class::Usage => 2,
-            _ if inner.0.is::<LaunchError>() => exit_code(&inner.0),
-            _ => WITH_COMMAND,
+            _ => of_launch(&inner.0).map_or(WITH_COMMAND, LaunchError::code),
         };
     }
     match class(error) {
@@ -62,6 +61,14 @@ pub fn exit_code(error: &Error) -> u8 {
         Class::Quality => 3,
         Class::NotPermitted => 4,
         Class::Unsupported => 5,
+    }
+}
+
+/// Why there is no command, if that is it.
+fn of_launch(error: &Error) -> Option<&LaunchError> {
+    match error.downcast_ref::<SessionError>() {
+        Some(SessionError::Launch(error)) => Some(error),
+        _ => error.downcast_ref(),
     }
 }
 
@@ -74,7 +81,7 @@ fn class(error: &Error) -> Class {
             SessionError::Load(error) => error.class(),
             SessionError::Open(error) => error.class(),
             SessionError::Plan(error) => error.class(),
-            SessionError::Unfit(_) | SessionError::Io(..) => Class::Failed,
+            SessionError::Unfit(_) | SessionError::Launch(_) | SessionError::Io(..) => Class::Failed,
         };
     }
     if error.is::<Usage>() {
@@ -98,7 +105,7 @@ fn hint(error: &Error) -> Option<String> {
         SessionError::Load(error) => error.hint(&privileges),
         SessionError::Open(error) => error.hint(&privileges),
         SessionError::Plan(error) => error.hint(),
-        SessionError::Unfit(_) | SessionError::Io(..) => None,
+        SessionError::Unfit(_) | SessionError::Launch(_) | SessionError::Io(..) => None,
     }
 }
 
@@ -108,6 +115,17 @@ fn is_unread(error: &Error) -> bool {
     error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(Unread::is)
 }
 
+/// An error with its causes, each once: many say theirs themselves.
+fn in_words(error: &Error) -> String {
+    let mut words = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !words.contains(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
+}
+
 /// Says on stderr what went wrong and what would help.
 pub fn complain(error: &Error) {
     if is_unread(error) {
@@ -115,9 +133,34 @@ pub fn complain(error: &Error) {
     }
     let mut stderr = io::stderr().lock();
     // It may quote what strangers wrote.
-    let _ = writeln!(stderr, "pmbpf: {}", lines(&format!("{error:#}")));
+    let _ = writeln!(stderr, "pmbpf: {}", lines(&in_words(error)));
     for (index, line) in hint(error).unwrap_or_default().lines().enumerate() {
         let before = if index == 0 { "  hint: " } else { "        " };
         let _ = writeln!(stderr, "{before}{}", lines(line));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::{exit_code, in_words};
+    use crate::session::{SessionError, launch::LaunchError};
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let cause = || io::Error::from_raw_os_error(libc::ENOENT);
+        let plain = anyhow::Error::new(LaunchError::Io(cause()));
+        assert_eq!(in_words(&plain), "cannot start the command: No such file or directory (os error 2)");
+        let twice =
+            anyhow::Error::new(cause()).context("cannot read x: No such file or directory (os error 2)");
+        assert_eq!(in_words(&twice), "cannot read x: No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_run_gives_its_own_code_wherever_that_is_noticed() {
+        let refused = || LaunchError::Refused(126, "cannot run `x`".to_owned());
+        assert_eq!(exit_code(&refused().into()), 126);
+        assert_eq!(exit_code(&SessionError::Launch(refused()).into()), 126);
     }
 }

@@ -9,6 +9,8 @@ use crate::session::launch::wait_and_become;
 pub(super) struct Args {
     /// Name of the socket to wait on
     socket: OsString,
+    /// What the command inherits
+    inherited: String,
     /// Program to become
     program: PathBuf,
     /// Its words, its name first
@@ -17,6 +19,6 @@ pub(super) struct Args {
 }
 
 /// Becomes the command; returns only if it cannot.
-pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
-    match wait_and_become(&args.socket, &args.program, &args.words)? {}
+pub(super) fn execute(args: &Args) -> u8 {
+    wait_and_become(&args.socket, &args.inherited, &args.program, &args.words)
 }

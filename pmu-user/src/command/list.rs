@@ -23,6 +23,7 @@ use crate::{
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
+#[command(after_help = super::examples::LIST)]
 pub(super) struct Args {
     /// What to list
     what: What,

@@ -1,9 +1,11 @@
 //! The command line: one file per subcommand, which joins the stages and decides nothing else.
 
+mod begin;
 mod count;
 mod doctor;
 mod dry_run;
 mod eval;
+mod examples;
 mod failure;
 mod gate;
 mod io;
@@ -27,7 +29,7 @@ use crate::untrusted::{Untrusted, lines};
 
 /// eBPF-augmented collector for CPU performance-monitoring units
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true, after_help = EXIT_CODES, subcommand_required = true)]
+#[command(name = "pmbpf", version, propagate_version = true, after_help = EXIT_CODES, subcommand_required = true)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -89,7 +91,7 @@ impl Cli {
             Command::Eval(args) => eval::execute(&args),
             Command::Doctor(args) => doctor::execute(&args),
             Command::List(args) => list::execute(&args),
-            Command::Launch(args) => launch::execute(&args),
+            Command::Launch(args) => Ok(launch::execute(&args)),
             Command::Symbolize => Ok(crate::symbol::serve().map(|()| 0)?),
         }
     }

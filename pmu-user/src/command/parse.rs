@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::machine::cpu::{Cpu, parse_list};
 
-/// `5s`, `500ms`, `1.5m`: a number and a unit.
+/// `5`, `500ms`, `1.5m`: a number, of seconds if it has no unit.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let split =
         text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
@@ -14,16 +14,16 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let seconds = match unit {
         "us" | "µs" => number / 1e6,
         "ms" => number / 1e3,
-        "s" => number,
+        "" | "s" => number,
         "m" | "min" => number * 60.0,
         "h" => number * 3600.0,
-        "" => return Err(format!("`{text}` has no unit; did you mean {text}s?")),
         _ => return Err(format!("`{unit}` is no unit of time; use us, ms, s, m or h")),
     };
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| format!("`{text}` is too short or too long"))
+    if seconds == 0.0 {
+        return Err("a duration is longer than 0".to_owned());
+    }
+    let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| !duration.is_zero());
+    duration.ok_or_else(|| format!("`{text}` is too short or too long"))
 }
 
 /// The shortest interval between reports: below, draining would cost more than what it shows.
@@ -61,12 +61,18 @@ mod tests {
     use super::{duration, id, interval};
 
     #[test]
-    fn a_duration_has_a_unit() {
+    fn a_duration_is_in_seconds_unless_it_has_a_unit() {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
-        assert!(duration("5").unwrap_err().contains("5s"));
-        assert!(duration("5 parsecs").is_err() && duration("s").is_err() && duration("0s").is_err());
+        assert_eq!(duration("5"), Ok(Duration::from_secs(5)));
+        assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
+        assert!(
+            duration("5 parsecs").is_err()
+                && duration("s").is_err()
+                && duration("0s").is_err()
+                && duration("0").is_err()
+        );
         assert!(duration("-1s").is_err());
     }
 

@@ -13,9 +13,12 @@ use super::{
     failure::Usage,
     output::{self, ReaderGone, Stream},
 };
-use crate::drain::{
-    Ending, Names,
-    recording::{Abandoned, Overwrite, Recorded, Writer},
+use crate::{
+    drain::{
+        Ending, Names,
+        recording::{Abandoned, Overwrite, Recorded, Writer},
+    },
+    untrusted::Untrusted,
 };
 
 /// Choices that `run` and `io` share.
@@ -34,6 +37,22 @@ impl Keep {
     /// The file to record to, if one is named.
     pub(super) fn file(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| path.as_os_str() != "-")
+    }
+
+    /// Were results sent to standard output by name?
+    pub(super) fn is_stdout(&self) -> bool {
+        self.output.as_deref().is_some_and(|path| path.as_os_str() == "-")
+    }
+
+    /// Says what was recorded, and how to read it.
+    pub(super) fn say_what_is_written(&self) {
+        if let Some(file) = self.file()
+            && let Ok(bytes) = file.metadata().map(|file| file.len())
+        {
+            let name = Untrusted::from(file);
+            let name = name.terminal();
+            output::talk(&format!("recorded {} KB: pmbpf report {name}", bytes.div_ceil(1000)));
+        }
     }
 
     /// Where results go: standard output belongs to a command unless a file or `-` was named.

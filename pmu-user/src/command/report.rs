@@ -17,6 +17,7 @@ use crate::drain::{
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
+#[command(after_help = super::examples::REPORT)]
 pub(super) struct Args {
     /// The recording, from `pmbpf run -o FILE` or `pmbpf io -o FILE`: a regular file, or `-` for standard input
     file: PathBuf,

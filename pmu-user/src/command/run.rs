@@ -7,7 +7,8 @@ use std::{
 };
 
 use super::{
-    count, dry_run,
+    begin::{Begin, say_which},
+    count, dry_run, examples,
     failure::{Usage, of_command},
     gate::{self, Gate},
     metrics::MetricArgs,
@@ -23,23 +24,20 @@ use crate::{
     machine::{Machine, pmu::catalog::Catalog},
     perf::self_test,
     plan::{
-        FREQUENCY, Plan,
+        self, FREQUENCY, Plan,
         request::{By, Descend, Force, Inherit, Rate, Request, Stacks, Target},
     },
     session::{
         self, Measure, Session,
         confine::{Duty, confine},
-        launch::{self, Launched},
+        launch::{self, Inherited, Launched},
     },
     view::Format,
 };
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Without a target everything is counted. With a command and no -o, results go to stderr, \
-because stdout is the command's; `-o -` sends them to stdout."
-)]
+#[command(after_help = examples::RUN)]
 pub(super) struct Args {
     /// Count these processes, with their children
     #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
@@ -55,11 +53,11 @@ pub(super) struct Args {
     /// Count every cgroup
     #[arg(long, help_heading = "Target", conflicts_with_all = ["all", "command"])]
     pub(super) all_cgroups: bool,
-    /// Count everything (the default)
-    #[arg(short, long, help_heading = "Target", conflicts_with = "command")]
+    /// Count everything (the default); with a command, as long as that runs
+    #[arg(short, long, help_heading = "Target")]
     all: bool,
     /// Run this command and count it, with its children
-    #[arg(last = true, value_name = "COMMAND", help_heading = "Target")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = "Target")]
     pub(super) command: Vec<OsString>,
     /// Count on these CPUs only, as 0-3,7
     #[arg(short = 'C', long, value_name = "LIST", value_parser = parse::cpus, help_heading = "Target")]
@@ -104,7 +102,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["event", "period", "frequency", "stacks"], help_heading = "Samples")]
     pub(super) no_sampling: bool,
     /// Keep the kernel and user stack of every sample
-    #[arg(long, help_heading = "Samples")]
+    #[arg(short = 'g', long, help_heading = "Samples")]
     pub(super) stacks: bool,
     /// List gaps at least this long
     #[arg(long, value_name = "TIME", default_value = "300us", value_parser = parse::duration, help_heading = "Samples")]
@@ -113,13 +111,15 @@ pub(super) struct Args {
     #[command(flatten)]
     pub(super) metrics: MetricArgs,
 
-    /// Stop after this time, as 500ms, 5s or 2m
+    /// Stop after this time: seconds, or as 500ms or 2m
     #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time")]
     pub(super) duration: Option<Duration>,
     /// Report every so often while running
     #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Time")]
     pub(super) interval: Option<Duration>,
 
+    #[command(flatten)]
+    pub(super) begin: Begin,
     #[command(flatten)]
     pub(super) keep: Keep,
     #[command(flatten)]
@@ -153,7 +153,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn request(&self) -> Result<Request, Usage> {
-        let target = if !self.command.is_empty() {
+        let target = if !self.command.is_empty() && !self.all {
             Target::Command(self.command.clone())
         } else if !self.pid.is_empty() {
             Target::Processes(self.pid.clone())
@@ -219,13 +219,14 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
 
 fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     let root = Path::new("/");
+    let inherited = args.begin.inherited(root, args.talks() && !args.dry_run, &args.keep)?;
     let machine = Machine::read(root)?;
     launch::check(&args.command)?;
     if args.metrics.runs {
         runs::check(args)?;
     }
     if args.count {
-        return count::execute(args, &machine, root);
+        return count::execute(args, &inherited, &machine, root);
     }
     let plan = Plan::new(&args.request()?, &machine, root)?;
     if args.dry_run {
@@ -233,20 +234,28 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
         return Ok(0);
     }
     args.keep.check()?;
+    if args.talks() {
+        say_which(&args.cgroup, &machine);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match plan.runs() {
-        Some(planned) => runtime.block_on(runs::live(args, &plan, planned, &machine, launched)),
-        None => runtime.block_on(live(args, plan, machine, launched)),
+        Some(planned) => runtime.block_on(runs::live((args, &inherited), &plan, planned, &machine, launched)),
+        None => runtime.block_on(live((args, &inherited), plan, machine, launched)),
     }
 }
 
-async fn live(args: &Args, mut plan: Plan, machine: Machine, launched: Instant) -> anyhow::Result<u8> {
+async fn live(
+    (args, inherited): (&Args, &Inherited),
+    mut plan: Plan,
+    machine: Machine,
+    launched: Instant,
+) -> anyhow::Result<u8> {
     if !plan.turns.is_empty()
         && let Some(why) = self_test::dead(&Catalog::read(Path::new("/"))?)
     {
         plan.give_up_metrics(why);
     }
-    let (mut session, command) = begin(args, plan, machine, launched)?;
+    let (mut session, command) = begin((args, inherited), plan, machine, launched)?;
     let header = session.header.clone();
     let mut recorder = args.keep.begin(&header)?;
     let into = args.format.open_for(args.stream(), args.if_unread());
@@ -254,9 +263,7 @@ async fn live(args: &Args, mut plan: Plan, machine: Machine, launched: Instant) 
         pipeline::prepare(&header.plan, &header.machine.topology, args.metrics.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(&header, prepared, args.format.format(), args.format.style(), into);
     confine(if command.is_some() { Duty::CollectAndSignal } else { Duty::Collect });
-    if args.talks() && output::is_watched() {
-        output::talk("counting; Ctrl-C ends it and prints the report");
-    }
+    args.begin.announce(args.talks(), "report");
     let mut keep = |drain: Drain| -> anyhow::Result<session::Next> {
         recorder.drain(&drain);
         Ok(pipeline.drain(&drain)?)
@@ -272,13 +279,16 @@ async fn live(args: &Args, mut plan: Plan, machine: Machine, launched: Instant) 
         pipeline::closing_line(&report);
     }
     recorder.result()?;
+    if args.talks() {
+        args.keep.say_what_is_written();
+    }
     gate::check(&args.fail_on, &header, &report)?;
     Ok(exit_code(outcome.ending.stopped, outcome.ending.workload))
 }
 
 /// A session that counts, and the command that waits for it to be watched, if there is one.
 pub(super) fn begin(
-    args: &Args,
+    (args, inherited): (&Args, &Inherited),
     plan: Plan,
     machine: Machine,
     launched: Instant,
@@ -286,9 +296,11 @@ pub(super) fn begin(
     let mut session = Session::open(plan, machine, Path::new("/"), &args.options())?;
     let mut command = None;
     if !args.command.is_empty() {
-        let started = Launched::start(&args.command)?;
+        let started = Launched::start(&args.command, inherited)?;
         let pid = started.child.id().ok_or_else(|| anyhow::anyhow!("the command ended before it began"))?;
-        session.target_command(pid)?;
+        if matches!(session.header.plan.target, plan::Target::Command(_)) {
+            session.target_command(pid)?;
+        }
         command = Some(started);
     }
     session.start(if args.measure { Measure::Always } else { Measure::Window }, launched)?;

@@ -14,7 +14,7 @@ use crate::{
     metric::{Report, topdown::OneRun},
     perf::self_test,
     plan::{Plan, PlanError, metrics::MetricsError},
-    session::{self, Signals, run_one_of_several},
+    session::{self, Signals, launch::Inherited, run_one_of_several},
     view::{View, workload_in_words},
 };
 
@@ -42,7 +42,7 @@ struct Done {
 
 /// Runs the command as often as planned, or until a run fails; the exit code is the last one's.
 pub(super) async fn live(
-    args: &Args,
+    (args, inherited): (&Args, &Inherited),
     plan: &Plan,
     planned: u32,
     machine: &Machine,
@@ -59,7 +59,8 @@ pub(super) async fn live(
         if args.talks() && output::is_watched() {
             output::talk(&format!("run {} of {planned}", run + 1));
         }
-        let mut done = one(args, plan.of_run(run), machine.clone(), launched, &mut signals).await?;
+        let mut done =
+            one((args, inherited), plan.of_run(run), machine.clone(), launched, &mut signals).await?;
         launched = Instant::now();
         code = exit_code(done.ending.stopped, done.ending.workload);
         if !done.ending.succeeded() {
@@ -81,13 +82,14 @@ pub(super) async fn live(
 
 /// One run of the command, with the counters of `plan`.
 async fn one(
-    args: &Args,
+    (args, inherited): (&Args, &Inherited),
     plan: Plan,
     machine: Machine,
     launched: Instant,
     signals: &mut Signals,
 ) -> anyhow::Result<Done> {
-    let (mut session, command) = begin(args, plan, machine, launched)?;
+    let (mut session, command) = begin((args, inherited), plan, machine, launched)?;
+    args.begin.tell();
     let command = command.ok_or_else(|| anyhow::anyhow!("there is no command to run"))?;
     let header = session.header.clone();
     let prepared =

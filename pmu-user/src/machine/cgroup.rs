@@ -165,6 +165,19 @@ impl Layout {
         }
     }
 
+    /// Paths of the cgroups that a name stands for beside `/NAME`, which it means if there is that one; none otherwise.
+    #[must_use]
+    pub fn others_called(&self, name: &str) -> Vec<String> {
+        let all = self.list(&Untrusted::from("/")).unwrap_or_default();
+        let top = format!("/{name}");
+        let is_top = |cgroup: &&Cgroup| cgroup.path.as_bytes() == top.as_bytes();
+        if name.contains('/') || !all.iter().any(|cgroup| is_top(&cgroup)) {
+            return Vec::new();
+        }
+        let others = all.iter().filter(|cgroup| is_called(cgroup, name) && !is_top(cgroup)).take(10);
+        others.map(|cgroup| cgroup.path.terminal().into_owned()).collect()
+    }
+
     fn exact(&self, path: &Path, given: &str) -> Result<Cgroup, ResolveError> {
         let mount = self.v2.as_deref().ok_or(ResolveError::NoV2)?;
         let path: PathBuf = path.components().collect();

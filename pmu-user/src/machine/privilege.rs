@@ -77,13 +77,30 @@ impl Privileges {
     pub fn held(&self) -> String {
         let held: Vec<&str> =
             CAPABILITIES.iter().map(|&(name, _)| name).filter(|name| self.has(name)).collect();
-        if held.is_empty() { "none of those that help".to_owned() } else { held.join(", ") }
+        if held.is_empty() { "no capability that helps".to_owned() } else { held.join(", ") }
     }
 
     /// May BPF programs be loaded and bound to perf events?
     #[must_use]
     pub fn can_collect(&self) -> bool {
         self.has("cap_sys_admin") || (self.has("cap_bpf") && self.has("cap_perfmon"))
+    }
+
+    /// Why the kernel hides the addresses of its functions from this process, and the least that would help
+    /// (kernel/ksyms_common.c, `kallsyms_show_value`).
+    #[must_use]
+    pub fn hides_symbols(&self) -> (String, &'static str) {
+        const GRANT: &str = "grant CAP_SYSLOG";
+        match (self.kptr_restrict, self.paranoid) {
+            (Some(2..), _) => ("kernel.kptr_restrict is 2".to_owned(), "set kernel.kptr_restrict to 1"),
+            _ if self.has("cap_syslog") => ("/proc/kallsyms has none".to_owned(), "CONFIG_KALLSYMS_ALL"),
+            (Some(1), _) => ("kernel.kptr_restrict is 1, and CAP_SYSLOG is missing".to_owned(), GRANT),
+            (_, Some(level @ 2..)) => (
+                format!("kernel.perf_event_paranoid is {level}, and CAP_SYSLOG is missing"),
+                "grant CAP_SYSLOG, or set kernel.perf_event_paranoid to 1",
+            ),
+            _ => ("CAP_SYSLOG is missing".to_owned(), GRANT),
+        }
     }
 
     /// What stands in the way of a call that was refused, and the smallest thing that would remove it.
@@ -155,7 +172,7 @@ fn limit(limits: &str, name: &str) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{limit, lockdown};
+    use super::{Privileges, limit, lockdown};
 
     #[test]
     fn the_active_lockdown_mode_stands_in_brackets() {
@@ -169,5 +186,25 @@ mod tests {
                     Max locked memory         unlimited            unlimited            bytes\n";
         assert_eq!(limit(text, "Max open files"), (1024, 4096));
         assert_eq!(limit(text, "Max locked memory"), (u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn symbols_are_hidden_by_the_setting_that_hides_them() {
+        let unknown = Privileges::read(std::path::Path::new("/no/such/root"));
+        let with = |kptr, paranoid, effective| Privileges {
+            kptr_restrict: Some(kptr),
+            paranoid: Some(paranoid),
+            effective,
+            ..unknown.clone()
+        };
+        let syslog = 1 << 34;
+        for (privileges, why) in [
+            (with(0, 2, 0), "perf_event_paranoid is 2"),
+            (with(1, 2, 0), "kptr_restrict is 1"),
+            (with(2, 2, syslog), "kptr_restrict is 2"),
+            (with(1, 2, syslog), "/proc/kallsyms has none"),
+        ] {
+            assert!(privileges.hides_symbols().0.contains(why), "{:?}", privileges.hides_symbols());
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use super::{
     SessionError,
-    launch::{LaunchError, Launched},
+    launch::{Inherited, LaunchError, Launched},
     open::raise_file_limit,
     watch::{Moment, Signals, Watch},
 };
@@ -20,7 +20,8 @@ use crate::{
 };
 
 /// Counts until something stops it; a command as often as the plan says, or until a run fails. `keep` gets every
-/// reading: one an interval, and one at the end of each run. What ended the last run is returned.
+/// reading: one an interval, and one at the end of each run; `ready` is called when a run has begun. What ended the last run is
+/// returned.
 ///
 /// # Errors
 ///
@@ -28,14 +29,16 @@ use crate::{
 pub async fn count<E: From<SessionError> + From<LaunchError>>(
     plan: &CountPlan,
     machine: &Machine,
-    command: &[OsString],
+    (command, inherited): (&[OsString], &Inherited),
+    ready: &mut impl FnMut(),
     keep: &mut impl FnMut(Tally) -> Result<(), E>,
 ) -> Result<Ended, E> {
     let mut signals = Signals::new()?;
     let mut run = 1;
     loop {
-        let launched = if command.is_empty() { None } else { Some(Launched::start(command)?) };
-        let ended = Run { plan, number: run, signals: &mut signals }.count(machine, launched, keep).await?;
+        let launched = if command.is_empty() { None } else { Some(Launched::start(command, inherited)?) };
+        let ended =
+            Run { plan, number: run, signals: &mut signals }.count(machine, launched, ready, keep).await?;
         if run >= plan.runs || !ended.succeeded() {
             signals.let_the_second_kill();
             return Ok(ended);
@@ -56,6 +59,7 @@ impl Run<'_> {
         self,
         machine: &Machine,
         mut launched: Option<Launched>,
+        ready: &mut impl FnMut(),
         keep: &mut impl FnMut(Tally) -> Result<(), E>,
     ) -> Result<Ended, E> {
         let Self { plan, number, signals } = self;
@@ -63,11 +67,13 @@ impl Run<'_> {
         let counters = Counters::open(plan, machine, waiting)?;
         let usage_before = children_usage().ok();
         let used_waiting = waiting.map_or(Duration::ZERO, cpu_time);
-        counters.start(launched.as_mut())?;
+        counters.start(launched.as_mut(), &plan.target)?;
+        ready();
         let mut watch = Watch::begin(plan.interval, plan.duration, &plan.target, launched);
         let stop = loop {
             match watch.next(signals, None).await {
                 Moment::Over(stop) => break stop,
+                Moment::Failed(error) => return Err(error.into()),
                 Moment::Due | Moment::Tick => keep(counters.tally(number, watch.elapsed(), None)?)?,
             }
         };
@@ -118,13 +124,11 @@ impl Counters {
     }
 
     /// Starts counting. A command's counters start by themselves when it executes.
-    fn start(&self, launched: Option<&mut Launched>) -> Result<(), SessionError> {
-        match launched {
-            Some(launched) => {
-                launched.release().map_err(|error| SessionError::Io("cannot start the command", error))
-            }
-            None => self.all(Counting::enable, "cannot start the counters"),
+    fn start(&self, launched: Option<&mut Launched>, target: &Target) -> Result<(), SessionError> {
+        if !matches!(target, Target::Command(_)) {
+            self.all(Counting::enable, "cannot start the counters")?;
         }
+        launched.map_or(Ok(()), |launched| Ok(launched.release()?))
     }
 
     fn stop(&self) -> Result<(), SessionError> {

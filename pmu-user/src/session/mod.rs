@@ -26,8 +26,8 @@ use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD, loss};
 use tokio::io::unix::AsyncFd;
 
 use self::{
-    collect::Changes, cost::Meter, hotplug::Hotplug, inbox::Inbox, owners::Owners, turns::Rotation,
-    usage::Targets,
+    collect::Changes, cost::Meter, hotplug::Hotplug, inbox::Inbox, launch::LaunchError, owners::Owners,
+    turns::Rotation, usage::Targets,
 };
 pub use self::{
     cost::Measure,
@@ -61,6 +61,9 @@ pub enum SessionError {
     /// A configuration of which the kernel refused everything.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The command.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
     /// Anything else the system refused.
     #[error("{0}: {1}")]
     Io(&'static str, std::io::Error),

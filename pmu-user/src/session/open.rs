@@ -10,7 +10,7 @@ use super::{
 use crate::{
     bpf::{LoadError, Object, Options, Refused},
     drain::{Absent, Header},
-    machine::{Machine, kernel_symbols},
+    machine::{Machine, kernel_symbols, privilege::Privileges},
     plan::{Plan, Target, request::Descend, turns::Turns},
     symbol::Symbols,
 };
@@ -52,7 +52,7 @@ impl Session {
         let ring = object.maps.take_ring().expect("the ring buffer is taken once, here");
         let ring = ring.watch().map_err(|error| SessionError::Io("cannot watch the ring buffer", error))?;
         let rows = plan.slots as usize * machine.cpu.possible as usize;
-        let missing = missing(&plan, &machine, &object, functions[0]);
+        let missing = missing(&plan, &machine, &object, functions[0], root);
         Ok(Self {
             hotplug: Hotplug::new(&plan, &machine.cpu.online),
             rotations,
@@ -129,7 +129,7 @@ fn refused(refused: &Refused) -> Absent {
     Absent { what: refused.attach.name().to_owned(), why: refused.why.clone() }
 }
 
-fn missing(plan: &Plan, machine: &Machine, object: &Object, tick: u64) -> Vec<Absent> {
+fn missing(plan: &Plan, machine: &Machine, object: &Object, tick: u64, root: &Path) -> Vec<Absent> {
     let absent = |what: &str, why: &str| Absent { what: what.to_owned(), why: why.to_owned() };
     let mut missing = Vec::new();
     if let Some(why) = machine.no_core_pmu() {
@@ -138,10 +138,8 @@ fn missing(plan: &Plan, machine: &Machine, object: &Object, tick: u64) -> Vec<Ab
         missing.push(absent("Top-Down", why));
     }
     if tick == 0 {
-        missing.push(absent(
-            "blind time",
-            "the tick's timer is not in /proc/kallsyms; see kernel.kptr_restrict",
-        ));
+        let (why, _) = Privileges::read(root).hides_symbols();
+        missing.push(absent("blind time", &format!("the tick's timer is not in /proc/kallsyms: {why}")));
     }
     if !object.knows_steal() && machine.cpu.guest {
         missing.push(absent("stolen time", "this kernel does not account it, so a stolen span looks masked"));

@@ -8,7 +8,7 @@ use rustix::{
     process::{Pid, test_kill_process},
 };
 
-use super::stat::after_name;
+use super::stat;
 use crate::{
     bpf::{LoadError, Maps},
     drain::{Id, Owner, OwnerRow, SlotId},
@@ -23,9 +23,6 @@ const GRACE_NS: u64 = 1_000_000_000;
 const GRACE_UNDER_PRESSURE_NS: u64 = 50_000_000;
 /// How long a process keeps its slot because there still is one of its id: another may have that by now.
 const TEARDOWN_MAX_NS: u64 = 30_000_000_000;
-
-/// `num_threads`, as [`after_name`] counts.
-const THREADS_FIELD: usize = 17;
 
 /// The words of a row that tell whether it has changed: a name changes only with the program.
 const ID_WORD: usize = offset_of!(Row, key) / 8;
@@ -169,10 +166,7 @@ fn has_tasks(pid: u32) -> bool {
     if id.is_none_or(|id| test_kill_process(id) == Err(Errno::SRCH)) {
         return false;
     }
-    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let Some(mut fields) = after_name(&stat) else { return false };
-    // A leader may be gone before its threads are.
-    !matches!((fields.next(), fields.nth(THREADS_FIELD - 1)), (Some("Z" | "X"), Some("0" | "1")))
+    stat::has_tasks(&fs::read(format!("/proc/{pid}/stat")).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -66,6 +66,7 @@ async fn watch<E: From<SessionError>>(
             biased;
             moment = watch.next(signals, due) => match moment {
                 Moment::Over(stop) => return Ok(watch.over(stop)),
+                Moment::Failed(error) => return Err(SessionError::from(error).into()),
                 Moment::Due => session.take_turns(),
                 Moment::Tick => {
                     let drain = session.drain(true)?;

@@ -12,7 +12,11 @@ use tokio::{
     time::{Interval, MissedTickBehavior, interval_at, sleep_until},
 };
 
-use super::{SessionError, launch::Launched, stat::after_name};
+use super::{
+    SessionError,
+    launch::{LaunchError, Launched},
+    stat::{has_tasks, state},
+};
 use crate::{
     drain::{Ending, Stopped, Workload},
     plan::Target,
@@ -49,6 +53,8 @@ impl From<Stop> for Stopped {
 pub(super) enum Moment {
     /// The run is over.
     Over(Stop),
+    /// There is no command: what was to become it could not.
+    Failed(LaunchError),
     /// What was due between two ticks.
     Due,
     /// A tick.
@@ -96,7 +102,7 @@ impl Watch {
         mut launched: Option<Launched>,
     ) -> Result<Self, SessionError> {
         if let Some(launched) = &mut launched {
-            launched.release().map_err(|error| SessionError::Io("cannot start the command", error))?;
+            launched.release()?;
         }
         Ok(Self::begin(Some(tick), duration, target, launched))
     }
@@ -113,7 +119,8 @@ impl Watch {
             number = signals.next() => Moment::Over(Stop::Signal(number)),
             exit = exited(self.launched.as_mut()), if self.launched.is_some() => {
                 self.status = exit.ok();
-                Moment::Over(Stop::TargetGone)
+                let refusal = self.launched.as_mut().and_then(Launched::refusal);
+                refusal.map_or(Moment::Over(Stop::TargetGone), Moment::Failed)
             }
             () = until(self.deadline), if self.deadline.is_some() => Moment::Over(Stop::Duration),
             () = until(due), if due.is_some() => Moment::Due,
@@ -208,20 +215,21 @@ fn ended(status: ExitStatus) -> Workload {
 
 /// Processes and threads end; cgroups and the system do not.
 async fn targets_gone(target: Target) {
-    let (Target::Processes(ids) | Target::Threads(ids)) = target else {
-        return std::future::pending().await;
+    let (ids, is_alive): (_, fn(&[u8]) -> bool) = match target {
+        // Its first thread may have ended long before the others.
+        Target::Processes(ids) => (ids, has_tasks),
+        Target::Threads(ids) => (ids, is_running),
+        Target::System | Target::Cgroups(_) | Target::Command(_) => return std::future::pending().await,
     };
     let mut looks = ticks(LOOK);
-    while ids.iter().any(|&id| is_alive(id)) {
+    while ids.iter().any(|id| is_alive(&std::fs::read(format!("/proc/{id}/stat")).unwrap_or_default())) {
         looks.tick().await;
     }
 }
 
 /// A zombie is gone, whether or not its parent has noticed.
-fn is_alive(id: u32) -> bool {
-    let stat = std::fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
-    let state = after_name(&stat).and_then(|mut fields| fields.next());
-    state.is_some_and(|state| !matches!(state, "Z" | "X"))
+fn is_running(stat: &[u8]) -> bool {
+    state(stat).is_some_and(|state| !matches!(state, "Z" | "X"))
 }
 
 /// SIGINT, SIGTERM and SIGHUP, from now on.

@@ -59,8 +59,17 @@ impl Drop for Taken {
 impl AddressMap {
     /// Reads a live process. It is an error if it is gone or must not be read.
     pub(super) fn read(tgid: u32) -> io::Result<Self> {
-        let mut text = Vec::new();
-        File::open(format!("/proc/{tgid}/maps"))?.take(TEXT_BYTES_MAX).read_to_end(&mut text)?;
+        let by = |task: u32| -> io::Result<Vec<u8>> {
+            let mut text = Vec::new();
+            File::open(format!("/proc/{task}/maps"))?.take(TEXT_BYTES_MAX).read_to_end(&mut text)?;
+            Ok(text)
+        };
+        let mut text = by(tgid)?;
+        if text.is_empty()
+            && let Some(task) = open::other_task(tgid)
+        {
+            text = by(task)?;
+        }
         // A process that is being torn down has no mappings any more.
         if text.is_empty() { Err(Errno::SRCH.into()) } else { Ok(Self::parse(tgid, &text)) }
     }

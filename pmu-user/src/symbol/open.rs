@@ -2,7 +2,7 @@
 //! ours. What cannot be opened so is not opened.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     os::fd::{AsFd, AsRawFd as _, OwnedFd},
     path::Path,
 };
@@ -22,7 +22,21 @@ pub(super) fn below(folder: impl AsFd, path: &Path) -> Result<(File, Stat), Errn
 
 /// The root folder as a process sees it. Needs the right to trace it (proc_pid_root(5)).
 pub(super) fn root_of(tgid: u32) -> Result<OwnedFd, Errno> {
-    folder(Path::new(&format!("/proc/{tgid}/root")))
+    let root = |task: u32| folder(Path::new(&format!("/proc/{task}/root")));
+    root(tgid).or_else(|error| other_task(tgid).map_or(Err(error), root))
+}
+
+/// A task by which /proc shows a process whose first thread has ended before the others; `None` if it has not.
+pub(super) fn other_task(tgid: u32) -> Option<u32> {
+    let ended = |task: &u32| {
+        let stat = fs::read(format!("/proc/{task}/stat")).unwrap_or_default();
+        // The state follows the name, which may hold anything.
+        let name_end = stat.iter().rposition(|&byte| byte == b')');
+        name_end.is_none_or(|end| matches!(stat.get(end + 2), None | Some(b'Z' | b'X')))
+    };
+    let id = |task: fs::DirEntry| task.file_name().to_str()?.parse().ok();
+    let tasks = || fs::read_dir(format!("/proc/{tgid}/task")).into_iter().flatten().flatten().filter_map(id);
+    if ended(&tgid) { tasks().find(|task| !ended(task)) } else { None }
 }
 
 /// A folder of this host.
@@ -33,8 +47,11 @@ pub(super) fn folder(path: &Path) -> Result<OwnedFd, Errno> {
 /// Opens what is mapped in a process between two addresses, whatever its path means by now. Needs CAP_SYS_ADMIN or
 /// CAP_CHECKPOINT_RESTORE (fs/proc/base.c, `proc_map_files_get_link`).
 pub(super) fn mapped(tgid: u32, start: u64, end: u64) -> Result<(File, Stat), Errno> {
-    let link = format!("/proc/{tgid}/map_files/{start:x}-{end:x}");
-    regular(&open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+    let find = |task: u32| {
+        let link = format!("/proc/{task}/map_files/{start:x}-{end:x}");
+        open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+    };
+    regular(&find(tgid).or_else(|error| other_task(tgid).map_or(Err(error), find))?)
 }
 
 /// Opens for reading what was only found so far, if it is a regular file. A pipe or a device is never opened.

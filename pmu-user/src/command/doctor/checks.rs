@@ -154,7 +154,10 @@ fn lockdown(privileges: &Privileges) -> Check {
             "boot with lockdown=integrity",
         );
     }
-    ok("lockdown", privileges.lockdown.clone())
+    match privileges.lockdown.as_str() {
+        "unknown" => ok("lockdown", "unknown: securityfs is not mounted"),
+        mode => ok("lockdown", mode),
+    }
 }
 
 fn symbols(privileges: &Privileges, root: &Path) -> Check {
@@ -162,13 +165,11 @@ fn symbols(privileges: &Privileges, root: &Path) -> Check {
     let restrict = privileges.kptr_restrict.map_or("unknown".to_owned(), |level| level.to_string());
     match kernel_symbols::find(root, [&kernel_symbols::TICK]) {
         Ok([address]) if address != 0 => ok(name, format!("readable (kptr_restrict is {restrict})")),
-        _ => worse(
-            Status::Limited,
-            name,
-            format!("hidden (kptr_restrict is {restrict})"),
-            "names of kernel functions, and blind time",
-            "grant CAP_SYSLOG, or set kernel.kptr_restrict to 0",
-        ),
+        _ => {
+            let (why, fix) = privileges.hides_symbols();
+            let disables = "names of kernel functions, and blind time";
+            worse(Status::Limited, name, format!("hidden: {why}"), disables, fix)
+        }
     }
 }
 

@@ -13,6 +13,8 @@ use std::{
 
 pub(super) use self::pipeline::IoPipeline;
 use super::{
+    begin::{Begin, say_which},
+    examples,
     failure::{Usage, of_command},
     gate::{self, Gate},
     output::{self, Stream},
@@ -33,7 +35,7 @@ use crate::{
     session::{
         confine::{Duty, confine},
         io::{IoSession, run, stream},
-        launch::{self, Launched},
+        launch::{self, Inherited, Launched},
     },
     view::{
         Format,
@@ -44,11 +46,7 @@ use crate::{
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Boxes outside the cores count for everybody: numbers of a device are `measured` for its only owner, \
-`apportioned` by the bytes that each owner moved, or `system`. Without a target everything is told apart by cgroup. With a command and no -o, results go to stderr, \
-because stdout is the command's; `-o -` sends them to stdout."
-)]
+#[command(after_help = examples::IO)]
 pub(super) struct Args {
     /// Tell apart what these processes did, with their children
     #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
@@ -57,14 +55,14 @@ pub(super) struct Args {
     /// Tell apart what this cgroup and those below did: a path, or a unique name (repeatable)
     #[arg(long, value_name = "NAME", help_heading = "Target", conflicts_with_all = ["all", "command"])]
     cgroup: Vec<String>,
-    /// Tell every cgroup apart (the default)
-    #[arg(short, long, help_heading = "Target", conflicts_with = "command")]
+    /// Tell every cgroup apart (the default); with a command, as long as that runs
+    #[arg(short, long, help_heading = "Target")]
     all: bool,
     /// Run this command and tell apart what it did, with its children
-    #[arg(last = true, value_name = "COMMAND", help_heading = "Target")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = "Target")]
     command: Vec<OsString>,
 
-    /// Stop after this time, as 500ms, 5s or 2m
+    /// Stop after this time: seconds, or as 500ms or 2m
     #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time")]
     duration: Option<Duration>,
     /// Report every so often while running
@@ -93,6 +91,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME=LOW,HIGH", value_parser = limits::limits, help_heading = "Output")]
     limits: Vec<Limits>,
     #[command(flatten)]
+    begin: Begin,
+    #[command(flatten)]
     keep: Keep,
     #[command(flatten)]
     format: output::Output,
@@ -112,7 +112,7 @@ pub(super) struct Args {
 
 impl Args {
     fn request(&self) -> IoRequest {
-        let target = if !self.command.is_empty() {
+        let target = if !self.command.is_empty() && !self.all {
             Target::Command(self.command.clone())
         } else if !self.pid.is_empty() {
             Target::Processes(self.pid.clone())
@@ -168,6 +168,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
 fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     let root = Path::new("/");
     gate::check_io_gates(&args.fail_on)?;
+    let inherited = args.begin.inherited(root, args.talks() && !args.dry_run, &args.keep)?;
     let machine = Machine::read(root)?;
     launch::check(&args.command)?;
     let catalog = Catalog::read(root)?;
@@ -184,17 +185,21 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
         return Ok(0);
     }
     args.keep.check()?;
+    if args.talks() {
+        say_which(&args.cgroup, &machine);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(live(args, plan, (machine, platform), launched))
+    runtime.block_on(live((args, &inherited), plan, (machine, platform), launched))
 }
 
 async fn live(
-    args: &Args,
+    (args, inherited): (&Args, &Inherited),
     plan: IoPlan,
     (machine, platform): (Machine, Platform),
     launched: Instant,
 ) -> anyhow::Result<u8> {
-    let command = if args.command.is_empty() { None } else { Some(Launched::start(&args.command)?) };
+    let command =
+        if args.command.is_empty() { None } else { Some(Launched::start(&args.command, inherited)?) };
     let pid = command.as_ref().and_then(|command| command.child.id());
     let mut session = IoSession::open(plan, machine, platform, Path::new("/"), pid)?;
     session.start(launched);
@@ -215,9 +220,7 @@ async fn live(
     {
         output::talk(&format!("not measured: {what}: {why}"));
     }
-    if args.talks() && output::is_watched() {
-        output::talk("measuring; Ctrl-C ends it and prints the report");
-    }
+    args.begin.announce(args.talks(), "report");
     let mut keep = |drain: IoDrain| -> anyhow::Result<()> {
         recorder.drain(&drain);
         Ok(pipeline.drain(drain)?)
@@ -227,6 +230,9 @@ async fn live(
     recorder.end(&outcome.ending);
     let report = pipeline.finish(&outcome.ending)?;
     recorder.result()?;
+    if args.talks() {
+        args.keep.say_what_is_written();
+    }
     gate::check_io(&args.fail_on, &report)?;
     Ok(exit_code(outcome.ending.stopped, outcome.ending.workload))
 }

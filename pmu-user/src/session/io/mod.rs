@@ -262,6 +262,7 @@ pub async fn run<E: From<SessionError>>(
     let stop = loop {
         match watch.next(&mut signals, session.due()).await {
             Moment::Over(stop) => break stop,
+            Moment::Failed(error) => return Err(SessionError::from(error).into()),
             Moment::Due => session.turn(),
             Moment::Tick => keep(session.tick())?,
         }

@@ -1,0 +1,83 @@
+//! How a command begins, and who learns that counting has begun.
+
+use std::{
+    fs::File,
+    io::Write as _,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use super::{failure::Usage, output, recorder::Keep};
+use crate::{
+    machine::Machine,
+    session::launch::{Inherited, User, take_descriptor},
+};
+
+/// Choices that `run` and `io` share.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Begin {
+    /// Run the command as this user: a name, UID or UID:GID; by default as who called sudo
+    #[arg(long = "as", value_name = "USER", requires = "command", help_heading = "Target")]
+    user: Option<String>,
+    /// Write a line to this open descriptor once counting has begun, and close it
+    #[arg(long, value_name = "FD", value_parser = ready_fd, help_heading = "Time")]
+    ready_fd: Option<ReadyFd>,
+}
+
+/// A descriptor that somebody waits at the other end of.
+#[derive(Clone, Debug)]
+struct ReadyFd(Arc<Mutex<Option<File>>>);
+
+/// Takes the descriptor at once: nothing has been opened yet that could have its number.
+fn ready_fd(text: &str) -> Result<ReadyFd, String> {
+    let number = text.parse().ok().filter(|&number| number >= 0);
+    let number = number.ok_or_else(|| format!("`{text}` is no descriptor's number"))?;
+    let file = take_descriptor(number).map_err(|error| format!("descriptor {text}: {error}"))?;
+    Ok(ReadyFd(Arc::new(Mutex::new(Some(file)))))
+}
+
+impl Begin {
+    /// What the command is to have. Call before anything is changed: it is what this process has.
+    pub(super) fn inherited(&self, root: &Path, talks: bool, keep: &Keep) -> Result<Inherited, Usage> {
+        let user = match self.user.as_deref() {
+            Some(user) => Some(User::find(user, root).map_err(Usage)?),
+            None => User::who_called_sudo(root),
+        };
+        if let (Some(user), None, true) = (&user, &self.user, talks) {
+            let name = user.in_words();
+            output::talk(&format!(
+                "the command runs as {name}, who called sudo; `--as root` keeps it root's"
+            ));
+        }
+        let inherited = Inherited::read().for_user(user);
+        Ok(if keep.is_stdout() { inherited.without_stdout() } else { inherited })
+    }
+
+    /// Says that counting has begun: on stderr if `talks`, with what Ctrl-C then prints, and to who waits for it.
+    pub(super) fn announce(&self, talks: bool, results: &str) {
+        if talks && output::is_watched() {
+            output::talk(&format!("counting; Ctrl-C ends it and prints the {results}"));
+        } else if talks {
+            output::talk("counting");
+        }
+        self.tell();
+    }
+
+    /// Tells who waits at the descriptor, once.
+    pub(super) fn tell(&self) {
+        let Some(ReadyFd(file)) = &self.ready_fd else { return };
+        let file = file.lock().ok().and_then(|mut file| file.take());
+        // Who does not wait any more misses nothing.
+        let _ = file.map(|mut file| file.write_all(b"counting\n"));
+    }
+}
+
+/// Says which cgroup a name stands for, where others have it, too.
+pub(super) fn say_which(names: &[String], machine: &Machine) {
+    for name in names {
+        let others = machine.cgroups.others_called(name);
+        if !others.is_empty() {
+            output::talk(&format!("`{name}` is the cgroup /{name}; name the path for {}", others.join(", ")));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What ends the help of each command: lines that can be typed.
+
+/// Of `pmbpf run`.
+pub(super) const RUN: &str = "\
+Examples:
+  pmbpf run -- make -j8                 a command, with its children
+  pmbpf run -p 4711 -d 10 -g            a process for 10 s, with stacks
+  pmbpf run --all-cgroups -I 1          every cgroup, each second, until Ctrl-C
+  pmbpf run -a -- sleep 5               everything, as long as a command runs
+  pmbpf run -d 60 -o web.pmbpf --cgroup web; pmbpf report web.pmbpf
+  pmbpf run --count -e cycles,instructions -r 5 -- ./work
+
+Without a target everything is counted. With a command and no -o, results go to stderr, because stdout is the command's; \
+`-o -` sends them to stdout, and what the command prints to stderr.";
+
+/// Of `pmbpf io`.
+pub(super) const IO: &str = "\
+Examples:
+  pmbpf io -d 10                        devices, memory and links for 10 s, by cgroup
+  pmbpf io -- fio job.fio               what a command does to them
+  pmbpf io -I 1 --device nvme0n1        one device, each second, until Ctrl-C
+  pmbpf io --summary                    what stands on the I/O side of this host
+
+Boxes outside the cores count for everybody: numbers of a device are `measured` for its only owner, `apportioned` by the \
+bytes that each owner moved, or `system`. Without a target everything is told apart by cgroup. With a command and no -o, \
+results go to stderr, because stdout is the command's; `-o -` sends them to stdout, and what the command prints to stderr.";
+
+/// Of `pmbpf report`.
+pub(super) const REPORT: &str = "\
+Examples:
+  pmbpf report web.pmbpf                the report that the run printed
+  pmbpf report --json web.pmbpf         the same for a program
+  pmbpf report --symfs ./debug web.pmbpf    with names from files elsewhere";
+
+/// Of `pmbpf eval`.
+pub(super) const EVAL: &str = "\
+Examples:
+  pmbpf eval --cpu icelakex --counts counts.json
+  pmbpf eval --cpu sapphirerapids --io --counts boxes.json --json";
+
+/// Of `pmbpf doctor`.
+pub(super) const DOCTOR: &str = "\
+Examples:
+  pmbpf doctor                          what works here; exit code 0 if `pmbpf run` does
+  pmbpf doctor --json                   the same for a program";
+
+/// Of `pmbpf list`.
+pub(super) const LIST: &str = "\
+Examples:
+  pmbpf list events                     what -e takes here
+  pmbpf list events 'sched:*'           tracepoints
+  pmbpf list metrics                    what --metrics takes here
+  pmbpf list cgroups web                cgroups that are called so";

@@ -1,0 +1,102 @@
+//! What a command inherits: the limits, signals and user that it would have had without pmbpf, which changes some of them for
+//! itself. Read before that, put back by the process that becomes the command.
+
+use std::{fs, io, process::Command};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::{Deserialize, Serialize};
+
+use super::{sys, user::User};
+
+/// Limits that pmbpf raises for itself.
+const RAISED: [Resource; 2] = [Resource::Nofile, Resource::Memlock];
+
+/// What a command inherits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inherited {
+    /// Soft and hard limits, in the order of [`RAISED`]; `None`: unlimited.
+    limits: Vec<(Option<u64>, Option<u64>)>,
+    /// Signals that are held back, a bit each; the lowest is signal 1.
+    blocked: u64,
+    /// Signals that are ignored, likewise.
+    ignored: u64,
+    /// Whom it runs as; `None`: as pmbpf.
+    user: Option<User>,
+    /// Is its standard output pmbpf's standard error?
+    #[serde(skip)]
+    pub(super) without_stdout: bool,
+}
+
+impl Inherited {
+    /// Reads what this process was given. Call before anything of it is changed.
+    #[must_use]
+    pub fn read() -> Self {
+        let limit = |resource| {
+            let Rlimit { current, maximum } = getrlimit(resource);
+            (current, maximum)
+        };
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Self {
+            limits: RAISED.map(limit).to_vec(),
+            blocked: signals(&status, "SigBlk:"),
+            // Rust's runtime ignores it in every program before we can look.
+            ignored: signals(&status, "SigIgn:") & !bit(libc::SIGPIPE),
+            user: None,
+            without_stdout: false,
+        }
+    }
+
+    /// The same for another user.
+    #[must_use]
+    pub fn for_user(self, user: Option<User>) -> Self {
+        Self { user, ..self }
+    }
+
+    /// The same with standard output left to results: what the command prints goes to standard error.
+    #[must_use]
+    pub fn without_stdout(self) -> Self {
+        Self { without_stdout: true, ..self }
+    }
+
+    /// Gives `command`, which this process is about to become, all of it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to change the user.
+    pub(super) fn give_to(&self, command: &mut Command) -> io::Result<()> {
+        for (resource, &(current, maximum)) in RAISED.into_iter().zip(&self.limits) {
+            // Lowering is always allowed; what was never raised is as it was.
+            let _ = setrlimit(resource, Rlimit { current, maximum });
+        }
+        sys::give_signals(command, self.blocked, self.ignored);
+        self.user.as_ref().map_or(Ok(()), |user| user.become_with(command))
+    }
+}
+
+const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// A set of signals from /proc/PID/status.
+fn signals(status: &str, name: &str) -> u64 {
+    let value = status.lines().find_map(|line| line.strip_prefix(name));
+    value.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Inherited, bit, signals};
+
+    #[test]
+    fn sets_of_signals_are_bits_from_signal_1() {
+        let status = "SigPnd:\t0000000000000000\nSigBlk:\t0000000000000200\nSigIgn:\t0000000000001003\n";
+        assert_eq!(signals(status, "SigBlk:"), bit(libc::SIGUSR1));
+        assert_eq!(signals(status, "SigIgn:"), bit(libc::SIGHUP) | bit(libc::SIGINT) | bit(libc::SIGPIPE));
+        assert_eq!(signals("", "SigIgn:"), 0);
+    }
+
+    #[test]
+    fn a_closed_pipe_ends_a_command_as_it_does_without_pmbpf() {
+        assert_eq!(Inherited::read().ignored & bit(libc::SIGPIPE), 0);
+    }
+}

@@ -1,0 +1,272 @@
+//! Starts a command so that it waits, ready to go, until counting is on.
+//!
+//! pmbpf starts itself under a hidden name; that process waits on a socket and then becomes the command. The programs
+//! count it from the moment it does. If pmbpf dies first, the socket closes and the command is never run; if it cannot
+//! become the command, it says why on the socket, which a command that runs has closed.
+
+mod inherited;
+mod sys;
+mod user;
+
+use std::{
+    ffi::{OsStr, OsString},
+    io::{self, ErrorKind, Read as _, Write as _},
+    os::{
+        fd::AsFd as _,
+        linux::net::SocketAddrExt as _,
+        unix::{
+            ffi::OsStrExt as _,
+            net::{SocketAddr, UnixListener, UnixStream},
+            process::CommandExt as _,
+        },
+    },
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+use tokio::process::{Child, Command};
+
+pub use self::{
+    inherited::Inherited,
+    sys::take_descriptor,
+    user::{Entry, User},
+};
+use crate::untrusted::Untrusted;
+
+/// The hidden subcommand.
+pub const SUBCOMMAND: &str = "__launch";
+
+/// Why a command could not be run; the numbers are those of env(1) and the shells.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// There is no such program (127).
+    #[error("cannot run `{0}`: no such program")]
+    NotFound(String),
+    /// It may not be executed (126).
+    #[error("cannot run `{0}`: it may not be executed")]
+    NotExecutable(String),
+    /// The process that was to become the command could not: with this code, for this reason.
+    #[error("{1}")]
+    Refused(u8, String),
+    /// It ended before it could say anything (125).
+    #[error("cannot start the command: the process that was to become it {}", ended(*.0))]
+    Ended(Option<ExitStatus>),
+    /// pmbpf itself failed (125).
+    #[error("cannot start the command")]
+    Io(#[from] io::Error),
+}
+
+fn ended(status: Option<ExitStatus>) -> String {
+    status.map_or_else(|| "is gone".to_owned(), |status| format!("ended before that: {status}"))
+}
+
+impl LaunchError {
+    /// Exit code.
+    #[must_use]
+    pub const fn code(&self) -> u8 {
+        match self {
+            Self::NotFound(_) => 127,
+            Self::NotExecutable(_) => 126,
+            Self::Refused(code, _) => *code,
+            Self::Ended(_) | Self::Io(_) => 125,
+        }
+    }
+}
+
+/// A command that waits.
+#[derive(Debug)]
+pub struct Launched {
+    /// The process that becomes the command.
+    pub child: Child,
+    stream: UnixStream,
+}
+
+/// Is the program of a command there, if there is a command?
+///
+/// # Errors
+///
+/// It is not, or may not be executed.
+pub fn check(command: &[OsString]) -> Result<(), LaunchError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    command.first().map_or(Ok(()), |program| find(program, &path).map(drop))
+}
+
+/// Finds a program as execvp(3) does.
+///
+/// # Errors
+///
+/// It is not there, or may not be executed.
+fn find(program: &OsStr, path: &OsStr) -> Result<PathBuf, LaunchError> {
+    let shown = || Untrusted::from(program).terminal().into_owned();
+    let candidates: Vec<PathBuf> = if program.as_bytes().contains(&b'/') {
+        vec![PathBuf::from(program)]
+    } else {
+        std::env::split_paths(path).map(|folder| folder.join(program)).collect()
+    };
+    let files: Vec<&PathBuf> = candidates.iter().filter(|file| file.is_file()).collect();
+    match files.iter().find(|file| is_executable(file)) {
+        Some(file) => Ok((**file).clone()),
+        None if files.is_empty() => Err(LaunchError::NotFound(shown())),
+        None => Err(LaunchError::NotExecutable(shown())),
+    }
+}
+
+fn is_executable(file: &Path) -> bool {
+    rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// How long a process that is gone may take to be known as such.
+const REAPED: Duration = Duration::from_secs(1);
+/// How often to look whether it is, where nothing tells.
+const LOOK: Duration = Duration::from_millis(20);
+
+impl Launched {
+    /// Starts the waiting process. Needs a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// The program cannot be found, no process can be made, or it ended at once.
+    pub fn start(words: &[OsString], inherited: &Inherited) -> Result<Self, LaunchError> {
+        let program = words.first().ok_or_else(|| LaunchError::NotFound(String::new()))?;
+        let program = find(program, &std::env::var_os("PATH").unwrap_or_default())?;
+        let name = format!("pmbpf-launch-{}-{}", std::process::id(), unique());
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        let stdout = match inherited.without_stdout {
+            true => Stdio::from(io::stderr().as_fd().try_clone_to_owned()?),
+            false => Stdio::inherit(),
+        };
+        let inherited = serde_json::to_string(inherited).map_err(io::Error::from)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(SUBCOMMAND).arg(&name).arg(inherited).arg(&program).args(words);
+        command.stdin(Stdio::inherit()).stdout(stdout).stderr(Stdio::inherit());
+        let mut child = command.spawn()?;
+        let stream = accept(&listener, &mut child)?;
+        Ok(Self { child, stream })
+    }
+
+    /// Lets the command go.
+    ///
+    /// # Errors
+    ///
+    /// The waiting process is gone.
+    pub fn release(&mut self) -> Result<(), LaunchError> {
+        match self.stream.write_all(&[1]) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(LaunchError::Ended(self.reap())),
+            written => Ok(written?),
+        }
+    }
+
+    /// Why a process that has ended did not become the command; `None` if it did.
+    pub(super) fn refusal(&mut self) -> Option<LaunchError> {
+        let mut said = String::new();
+        self.stream.set_nonblocking(true).ok()?;
+        self.stream.read_to_string(&mut said).ok()?;
+        let (code, why) = said.split_once(' ')?;
+        Some(LaunchError::Refused(code.parse().ok()?, why.to_owned()))
+    }
+
+    /// How it ended, once its end of the socket is closed.
+    fn reap(&mut self) -> Option<ExitStatus> {
+        let deadline = Instant::now() + REAPED;
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(LOOK),
+                status => return status.ok().flatten(),
+            }
+        }
+    }
+}
+
+fn unique() -> u128 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos())
+}
+
+/// Accepts our own child, as long as it lives; anyone can connect to the name.
+fn accept(listener: &UnixListener, child: &mut Child) -> Result<UnixStream, LaunchError> {
+    let id = child.id().and_then(|id| i32::try_from(id).ok());
+    listener.set_nonblocking(true)?;
+    let look = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) };
+    loop {
+        // Before it is looked at: what connects and ends at once has connected.
+        let status = child.try_wait()?;
+        match listener.accept() {
+            Ok((stream, _)) => {
+                let peer = rustix::net::sockopt::socket_peercred(&stream).map_err(io::Error::from)?;
+                if Some(peer.pid.as_raw_pid()) == id {
+                    stream.set_nonblocking(false)?;
+                    return Ok(stream);
+                }
+            }
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error.into()),
+            Err(_) if status.is_some() => return Err(LaunchError::Ended(status)),
+            Err(_) => match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&look)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(io::Error::from(error).into()),
+            },
+        }
+    }
+}
+
+/// What the waiting process does: waits, then becomes the command. Returns its exit code if it cannot, once it has said why.
+#[must_use]
+pub fn wait_and_become(name: &OsStr, inherited: &str, program: &Path, words: &[OsString]) -> u8 {
+    let connected =
+        SocketAddr::from_abstract_name(name.as_bytes()).and_then(|name| UnixStream::connect_addr(&name));
+    // Without pmbpf there is nobody to run it for, and whoever waits has been told why.
+    let Ok(mut stream) = connected else { return PMBPF_FAILED };
+    if stream.read_exact(&mut [0]).is_err() {
+        return PMBPF_FAILED;
+    }
+    let error = become_command(inherited, program, words);
+    let _ = write!(stream, "{} {error}", error.code());
+    error.code()
+}
+
+/// pmbpf failed, not the command (env(1)).
+const PMBPF_FAILED: u8 = 125;
+
+/// Becomes the command. Returns only if it cannot.
+fn become_command(inherited: &str, program: &Path, words: &[OsString]) -> LaunchError {
+    let Some((first, rest)) = words.split_first() else { return LaunchError::NotFound(String::new()) };
+    let mut command = std::process::Command::new(program);
+    command.arg0(first).args(rest);
+    let given = serde_json::from_str::<Inherited>(inherited).map_err(io::Error::from);
+    if let Err(error) = given.and_then(|given| given.give_to(&mut command)) {
+        return LaunchError::Refused(PMBPF_FAILED, format!("cannot run the command as its user: {error}"));
+    }
+    let error = command.exec();
+    let shown = Untrusted::from(first.as_os_str()).terminal().into_owned();
+    match error.kind() {
+        // It was there when it was looked for.
+        ErrorKind::NotFound if program.exists() => {
+            LaunchError::Refused(127, format!("cannot run `{shown}`: there is no interpreter of that name"))
+        }
+        ErrorKind::NotFound => LaunchError::NotFound(shown),
+        ErrorKind::PermissionDenied => LaunchError::NotExecutable(shown),
+        _ => LaunchError::Refused(PMBPF_FAILED, format!("cannot run `{shown}`: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::{LaunchError, find};
+
+    #[test]
+    fn a_program_is_found_on_the_path() {
+        assert!(find(OsStr::new("sh"), OsStr::new("/nonexistent:/bin")).is_ok());
+        assert!(matches!(find(OsStr::new("sh"), OsStr::new("/nonexistent")), Err(LaunchError::NotFound(_))));
+    }
+
+    #[test]
+    fn a_file_that_is_no_program_is_told_apart() {
+        assert_eq!(find(OsStr::new("/etc/passwd"), OsStr::new("")).unwrap_err().code(), 126);
+        assert_eq!(find(OsStr::new("/no/such"), OsStr::new("")).unwrap_err().code(), 127);
+    }
+}

@@ -1,0 +1,117 @@
+//! How a command begins: with what it would have had without pmbpf, or not at all and with the reason; and who learns that
+//! counting has begun.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    process::{Command, Output, Stdio},
+};
+
+use crate::{
+    support::{Scratch, in_guest, pmbpf, skipped, text},
+    workloads::workload,
+};
+
+fn binary() -> String {
+    pmbpf().get_program().to_str().unwrap().to_owned()
+}
+
+/// Runs a command in a shell whose state is out of the ordinary.
+fn from_a_shell(set_up: &str, words: &[&str]) -> Output {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{set_up} exec \"$@\""), "sh"]).args(words);
+    shell.env_remove("SUDO_UID").stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn a_command_has_the_limits_signals_and_environment_that_it_has_without_pmbpf() {
+    let binary = binary();
+    let kept = ["Uid", "Gid", "Groups", "SigBlk", "SigIgn", "Cap", "NoNewPrivs", "Seccomp", "Max"];
+    // No shell: it has a mask of its own.
+    let (set_up, env) = ("ulimit -Sn 1000;", ["env", "--ignore-signal=INT,HUP", "--block-signal=USR1"]);
+    let seen = |before: &[&str]| {
+        let of = |command: &[&str]| {
+            let words: Vec<&str> = [&env[..], before, command].concat();
+            let output = from_a_shell(set_up, &words);
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            text(&output.stdout)
+        };
+        let state = of(&["cat", "/proc/self/status", "/proc/self/limits"]);
+        let state: Vec<_> =
+            state.lines().filter(|line| kept.iter().any(|name| line.starts_with(name))).collect();
+        format!("{}\n{}", state.join("\n"), of(&["env"]))
+    };
+    let plain = seen(&[]);
+    for part in ["SigBlk:\t0000000000000200", "003\n", "Max open files            1000 "] {
+        assert!(plain.contains(part), "{part} is not in {plain}");
+    }
+    let ways: [&[&str]; 3] =
+        [&["run", "-q", "--"], &["run", "-q", "--count", "-e", "task-clock", "--"], &["io", "-q", "--"]];
+    for way in ways {
+        let measured = seen(&[&[binary.as_str()], way].concat());
+        assert_eq!(measured, plain, "{way:?}");
+    }
+}
+
+/// Runs a command under pmbpf as sudo would have nobody do it; what the command says, and what pmbpf says.
+fn by_sudo(arguments: &[&str], command: &str) -> (String, String, Option<i32>) {
+    let mut sudo = pmbpf();
+    sudo.env("SUDO_UID", "65534").env("SUDO_GID", "65534").env("SUDO_USER", "nobody");
+    let output = sudo.arg("run").args(arguments).args(["--", "sh", "-c", command]).output().unwrap();
+    (text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+#[test]
+fn a_command_runs_as_who_called_sudo_unless_another_user_is_named() {
+    let says = "id -u; id -g; echo $USER ${SUDO_UID-none}; grep CapEff /proc/self/status";
+    let (said, told, _) = by_sudo(&[], says);
+    assert_eq!(said, "65534\n65534\nnobody none\nCapEff:\t0000000000000000\n", "{told}");
+    assert!(told.contains("the command runs as nobody, who called sudo"), "{told}");
+    assert_eq!(by_sudo(&["--as", "root"], "id -u; id -G").0, "0\n0\n");
+    assert_eq!(by_sudo(&["--as", "12345:54321"], "id -u; id -G").0, "12345\n54321\n");
+    let (said, told, code) = by_sudo(&["--as", "no-such-user"], "id -u");
+    assert!(said.is_empty() && told.contains("no user `no-such-user`") && code == Some(2), "{told}");
+}
+
+#[test]
+fn a_process_that_dies_before_it_is_the_command_ends_the_run_with_the_reason() {
+    if in_guest() {
+        return skipped("a static program takes no library");
+    }
+    let library = workload("preload", &["-shared", "-fPIC"]);
+    for way in ["run", "io"] {
+        let mut timed = Command::new("timeout");
+        timed.args(["-k", "5", "60"]).arg(binary()).args([way, "--", "true"]).env("LD_PRELOAD", &library);
+        let output = timed.stdin(Stdio::null()).output().unwrap();
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{told}");
+        assert!(told.contains("cannot start the command") && told.contains("signal: 9"), "{told}");
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_executed_ends_the_run_with_the_reason() {
+    let program = Scratch::new("program");
+    fs::write(&program.0, "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(&program.0, fs::Permissions::from_mode(0o755)).unwrap();
+    for way in [&["run"][..], &["run", "--count", "-e", "task-clock"], &["io"]] {
+        let output = pmbpf().args(way).args(["-o", "-", "--", program.as_str()]).output().unwrap();
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(127), "{way:?}: {told}");
+        assert_eq!(told.matches("no interpreter of that name").count(), 1, "{way:?}: {told}");
+        assert!(!text(&output.stdout).contains("OWNERS"), "{way:?}: nothing ran");
+    }
+}
+
+#[test]
+fn who_waits_is_told_that_counting_has_begun() {
+    for way in ["run -d 300ms", "run -d 300ms --count -e task-clock", "io -d 300ms"] {
+        let script = format!("{{ {} {way} --ready-fd 3 3>&1 >/dev/null; }} 2>&1", binary());
+        let output = from_a_shell(&format!("{script};"), &["true"]);
+        let said = text(&output.stdout);
+        assert!(said.lines().any(|line| line == "counting"), "{way}: {said}");
+        assert!(said.lines().any(|line| line == "pmbpf: counting"), "{way}: {said}");
+    }
+    let output = from_a_shell("", &[&binary(), "run", "-d", "300ms", "--ready-fd", "9"]);
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("descriptor 9"));
+}
