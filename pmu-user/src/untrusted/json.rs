@@ -1,6 +1,6 @@
 //! JSON of strangers as it is read: text comes out escaped for a terminal, and lists take no more memory than allowed.
 //!
-//! Whatever is no [`Untrusted`](super::Untrusted), names of fields and of variants included, holds no character that steers
+//! Whatever is no [`Untrusted`], names of fields and of variants included, holds no character that steers
 //! a terminal once it was read here; so neither does a message that quotes it.
 
 use std::{cell::Cell, fmt};
