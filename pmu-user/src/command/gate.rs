@@ -57,7 +57,7 @@ pub(super) fn check_io_gates(gates: &[Gate]) -> Result<(), Usage> {
 
 /// Holds a report of I/O against the gates, of which only [`Gate::Lost`] means anything.
 pub(super) fn check_io(gates: &[Gate], report: &IoReport) -> Result<(), Quality> {
-    let lost: u64 = report.losses.iter().map(|(_, count)| count).sum();
+    let lost = report.losses.iter().map(|(_, count)| *count).fold(0, u64::saturating_add);
     if gates.contains(&Gate::Lost) && lost > 0 { Err(Quality(losses(lost))) } else { Ok(()) }
 }
 
@@ -65,7 +65,7 @@ fn failed(gate: &Gate, header: &Header, report: &Report) -> Option<String> {
     let percent = |share: f64| format!("{:.3} %", share * 100.0);
     match gate {
         Gate::Lost => {
-            let lost: u64 = report.quality.losses.values().sum();
+            let lost = report.quality.losses.values().copied().fold(0, u64::saturating_add);
             (lost > 0).then(|| losses(lost))
         }
         Gate::Unsupported => {

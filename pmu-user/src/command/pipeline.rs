@@ -74,7 +74,7 @@ impl<'a> Pipeline<'a> {
         let bounds = Bounds { upwards: self.header.plan.descend == Descend::Yes, ..BOUNDS };
         self.ledger.fold(&bounds, &mut [&mut self.total, &mut self.open]);
         let Some(ticks) = self.ticks_per_interval else { return Ok(next) };
-        if drain.ticks >= self.reported_ticks + ticks {
+        if drain.ticks >= self.reported_ticks.saturating_add(ticks) {
             self.reported_ticks = drain.ticks;
             let open = std::mem::take(&mut self.open);
             self.view.interval(&self.report(&open))?;

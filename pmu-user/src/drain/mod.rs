@@ -224,7 +224,7 @@ pub struct HotRow {
     /// Samples.
     pub count: u64,
     /// Event that took them: its place in the plan.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "reading::event")]
     pub event: u32,
     /// CPU; older recordings do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -250,7 +250,7 @@ pub struct StackRow {
     /// Samples.
     pub count: u64,
     /// Event that took them: its place in the plan.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "reading::event")]
     pub event: u32,
 }
 

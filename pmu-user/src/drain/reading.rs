@@ -1,6 +1,7 @@
 //! What counters said: plain rows, for whoever adds them up.
 
-use serde::{Deserialize, Serialize};
+use pmu_common::sample::EVENTS_MAX;
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::machine::cpu::Cpu;
 
@@ -29,6 +30,7 @@ pub struct Reading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamplingReading {
     /// The event's place in the plan.
+    #[serde(deserialize_with = "event")]
     pub event: u32,
     /// The CPU.
     pub cpu: Cpu,
@@ -38,6 +40,16 @@ pub struct SamplingReading {
     pub enabled_ns: u64,
     /// Time of that during which it was on a counter, in ns.
     pub running_ns: u64,
+}
+
+/// A sampling event's place in a plan: tables are made as long as these say.
+pub(super) fn event<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let event = u32::deserialize(deserializer)?;
+    if (event as usize) < EVENTS_MAX {
+        Ok(event)
+    } else {
+        Err(de::Error::custom(format!("there is no event {event}")))
+    }
 }
 
 impl Reading {

@@ -132,9 +132,9 @@ impl Times {
     #[must_use]
     pub const fn plus(&self, other: &Self) -> Self {
         Self {
-            idle_ns: self.idle_ns + other.idle_ns,
-            interrupts_ns: self.interrupts_ns + other.interrupts_ns,
-            stolen_ns: self.stolen_ns + other.stolen_ns,
+            idle_ns: self.idle_ns.saturating_add(other.idle_ns),
+            interrupts_ns: self.interrupts_ns.saturating_add(other.interrupts_ns),
+            stolen_ns: self.stolen_ns.saturating_add(other.stolen_ns),
         }
     }
 

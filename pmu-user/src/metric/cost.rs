@@ -45,7 +45,7 @@ pub(super) fn cost(ledger: &Ledger, interval: &Interval) -> CostReport {
     } else {
         sampled(total, 1.0)
     };
-    let capacity_ns = length_ns * interval.cpus.len() as u64;
+    let capacity_ns = length_ns.saturating_mul(interval.cpus.len() as u64);
     CostReport { programs, programs_ns, process: ledger.cost(), capacity_ns }
 }
 

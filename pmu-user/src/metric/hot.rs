@@ -145,15 +145,19 @@ pub(super) fn functions(
             frame: frame(named, at),
         };
         let sum = sums.entry(key).or_default();
-        let mut here = Vec::new();
+        let mut here: Vec<u64> = Vec::new();
         for (key, tally) in code {
             of_event(&mut totals, key.event).merge(tally);
             of_event(&mut sum.events, key.event).merge(tally);
-            *of_event(&mut here, key.event) += tally.samples;
+            let samples = of_event(&mut here, key.event);
+            *samples = samples.saturating_add(tally.samples);
         }
         if let Some(line) = named.code.ok().and_then(|code| code.line.as_ref()) {
             let line = sum.lines.entry(line).or_default();
-            here.iter().zip(0..).for_each(|(samples, event)| *of_event(line, event) += samples);
+            for (samples, event) in here.iter().zip(0..) {
+                let sum = of_event(line, event);
+                *sum = u64::saturating_add(*sum, *samples);
+            }
         }
         if here > sum.hottest.0 {
             sum.hottest = (here, Some(named));

@@ -197,7 +197,7 @@ fn report(context: &Context<'_>, who: Who, ended: bool, counts: &Counts) -> Owne
     let waits = Waits::of(counts, coverage).ok_or_else(|| "no task had to get a CPU".to_owned());
     let metrics = vec![
         (metric::CPU_TIME, cpu_time(context, counts, coverage)),
-        (metric::CONTEXT_SWITCHES, counted(counts.voluntary_switches + counts.involuntary_switches)),
+        (metric::CONTEXT_SWITCHES, counted(counts.switches())),
         (metric::VOLUNTARY_SWITCHES, counted(counts.voluntary_switches)),
         (metric::INVOLUNTARY_SWITCHES, counted(counts.involuntary_switches)),
         (metric::MIGRATIONS, counted(counts.migrations)),
@@ -215,7 +215,7 @@ fn report(context: &Context<'_>, who: Who, ended: bool, counts: &Counts) -> Owne
 
 /// Nothing at all was seen of it.
 fn is_silent(counts: &Counts) -> bool {
-    let switches = counts.voluntary_switches + counts.involuntary_switches;
+    let switches = counts.switches();
     counts.cpu_time_ns == 0 && switches == 0 && counts.event(0).all().samples == 0
 }
 

@@ -100,7 +100,7 @@ pub(super) fn quality(header: &Header, interval: &Interval, total: &Counts) -> Q
     let unknown = interval.losses.get(loss::NAMES[loss::TASK_UNKNOWN]).copied().unwrap_or(0);
     let capacity_ns = interval.capacity_ns();
     let period_ns = header.machine.cpu.tick_ns;
-    let watched_ns = cpus.ticks * period_ns;
+    let watched_ns = cpus.ticks.saturating_mul(period_ns);
     Quality {
         target: (header.plan.target != Target::System)
             .then(|| target::quality(&header.plan.sampling, period_ns, total)),
@@ -153,12 +153,12 @@ fn of_counter(quality: SampleQuality, period: u64, ran: Ran, interval: &Interval
 
 fn of_clock(quality: SampleQuality, period_ns: u64, cpus: &CpuCounts, interval: &Interval) -> SampleQuality {
     let per_cpu = |nanoseconds: u64| nanoseconds / period_ns.max(1);
-    let expected = per_cpu(interval.length_ns()) * interval.cpus.len() as u64;
+    let expected = per_cpu(interval.length_ns()).saturating_mul(interval.cpus.len() as u64);
     let missing = expected.saturating_sub(quality.seen);
     let times = cpus.times.unwrap_or_default();
-    let quiet_expected = per_cpu(times.idle_ns + times.stolen_ns);
+    let quiet_expected = per_cpu(times.idle_ns.saturating_add(times.stolen_ns));
     // The kernel's times are exact to 10 ms at both ends, on every CPU.
-    let slack = per_cpu(2 * 10_000_000).max(1) * interval.cpus.len() as u64;
+    let slack = per_cpu(2 * 10_000_000).max(1).saturating_mul(interval.cpus.len() as u64);
     let idle_missing = missing.min(quiet_expected.saturating_sub(quality.idle));
     let busy_missing = missing - idle_missing;
     let busy_expected = expected.saturating_sub(quiet_expected);
@@ -174,10 +174,13 @@ fn of_clock(quality: SampleQuality, period_ns: u64, cpus: &CpuCounts, interval: 
 }
 
 fn books(interval: &Interval, capacity_ns: u64) -> Option<Books> {
-    let owners_ns: u64 = interval.owners.values().map(|counts| counts.cpu_time_ns).sum();
+    let owners = interval.owners.values().map(|counts| counts.cpu_time_ns);
+    let owners_ns = owners.fold(0, u64::saturating_add);
     let kernel = interval.all_cpus().times?;
-    let known_ns = owners_ns + kernel.idle_ns + kernel.interrupts_ns + kernel.stolen_ns;
-    let rest_ns = capacity_ns.cast_signed() - known_ns.cast_signed();
+    let parts = [owners_ns, kernel.idle_ns, kernel.interrupts_ns, kernel.stolen_ns];
+    let known_ns = parts.into_iter().fold(0, u64::saturating_add);
+    let signed = |nanoseconds: u64| i64::try_from(nanoseconds).unwrap_or(i64::MAX);
+    let rest_ns = signed(capacity_ns) - signed(known_ns);
     Some(Books { capacity_ns, owners_ns, kernel, rest_ns })
 }
 

@@ -52,7 +52,7 @@ struct Expected {
 
 impl Expected {
     fn coverage(self, seen: u64) -> f64 {
-        if seen + self.slack >= self.samples { 1.0 } else { seen as f64 / self.samples as f64 }
+        if seen.saturating_add(self.slack) >= self.samples { 1.0 } else { seen as f64 / self.samples as f64 }
     }
 }
 
@@ -62,7 +62,7 @@ fn expected(sampling: &Sampling, tick_ns: u64, total: &Counts) -> Option<Expecte
         return None;
     }
     let (count, edge) = match sampling.period_ns() {
-        Some(_) => (total.cpu_time_ns, tick_ns * total.cpus.len() as u64),
+        Some(_) => (total.cpu_time_ns, tick_ns.saturating_mul(total.cpus.len() as u64)),
         None => (occurrences(sampling, total)?, 0),
     };
     let samples = count / sampling.period.max(1);
@@ -70,7 +70,9 @@ fn expected(sampling: &Sampling, tick_ns: u64, total: &Counts) -> Option<Expecte
     // random part of its CPUs', and spread by no more than a Poisson count.
     let slack = match sampling.period {
         0 | 1 => 0,
-        period => (3.0 * (samples as f64).sqrt()).ceil() as u64 + edge / period + 1,
+        period => {
+            ((3.0 * (samples as f64).sqrt()).ceil() as u64).saturating_add(edge / period).saturating_add(1)
+        }
     };
     Some(Expected { samples, slack })
 }
@@ -79,9 +81,9 @@ fn expected(sampling: &Sampling, tick_ns: u64, total: &Counts) -> Option<Expecte
 fn occurrences(sampling: &Sampling, total: &Counts) -> Option<u64> {
     let is = |event: &Event| (sampling.kind, sampling.config) == (event.kind, event.config);
     if is(&event::CONTEXT_SWITCHES) {
-        Some(total.voluntary_switches + total.involuntary_switches)
+        Some(total.switches())
     } else if is(&event::PAGE_FAULTS) {
-        Some(total.minor_faults + total.major_faults)
+        Some(total.minor_faults.saturating_add(total.major_faults))
     } else if is(&event::MINOR_FAULTS) {
         Some(total.minor_faults)
     } else if is(&event::MAJOR_FAULTS) {

@@ -43,14 +43,16 @@ impl Buckets {
     /// Adds another histogram.
     pub fn merge(&mut self, other: &Self) {
         let mut buckets = Vec::with_capacity(self.0.len().max(other.0.len()));
-        joined(&self.0, &other.0, |bucket, ours: u64, theirs| buckets.push((bucket, ours + theirs)));
+        joined(&self.0, &other.0, |bucket, ours: u64, theirs| {
+            buckets.push((bucket, ours.saturating_add(theirs)));
+        });
         self.0 = buckets;
     }
 
     /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.0.iter().map(|&(_, count)| count).sum()
+        self.0.iter().map(|&(_, count)| count).fold(0, u64::saturating_add)
     }
 
     /// Buckets that hold something: bounds and count, ascending.

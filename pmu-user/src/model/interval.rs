@@ -68,24 +68,30 @@ pub struct Counts {
 impl Counts {
     /// Adds what another owner, or the same one in another interval, did.
     pub fn merge(&mut self, other: &Self) {
-        self.cpu_time_ns += other.cpu_time_ns;
-        self.voluntary_switches += other.voluntary_switches;
-        self.involuntary_switches += other.involuntary_switches;
-        self.minor_faults += other.minor_faults;
-        self.major_faults += other.major_faults;
-        self.migrations += other.migrations;
+        self.cpu_time_ns = self.cpu_time_ns.saturating_add(other.cpu_time_ns);
+        self.voluntary_switches = self.voluntary_switches.saturating_add(other.voluntary_switches);
+        self.involuntary_switches = self.involuntary_switches.saturating_add(other.involuntary_switches);
+        self.minor_faults = self.minor_faults.saturating_add(other.minor_faults);
+        self.major_faults = self.major_faults.saturating_add(other.major_faults);
+        self.migrations = self.migrations.saturating_add(other.migrations);
         self.waits.merge(&other.waits);
-        self.wait_ns += other.wait_ns;
+        self.wait_ns = self.wait_ns.saturating_add(other.wait_ns);
         let (low, high) = (self.wait_max_ns, other.wait_max_ns);
         self.wait_max_ns = (low.0.max(high.0), low.1.max(high.1));
-        self.late_ticks += other.late_ticks;
-        self.blind_ticks += other.blind_ticks;
+        self.late_ticks = self.late_ticks.saturating_add(other.late_ticks);
+        self.blind_ticks = self.blind_ticks.saturating_add(other.blind_ticks);
         merge_by_event(&mut self.events, &other.events, |sum, event| {
             sum.user.merge(&event.user);
             sum.kernel.merge(&event.kernel);
-            sum.masked += event.masked;
+            sum.masked = sum.masked.saturating_add(event.masked);
         });
         self.cpus.extend(&other.cpus);
+    }
+
+    /// Context switches of both kinds.
+    #[must_use]
+    pub const fn switches(&self) -> u64 {
+        self.voluntary_switches.saturating_add(self.involuntary_switches)
     }
 
     /// Samples of an event; none if it is not there.
@@ -142,27 +148,27 @@ pub struct CpuCounts {
 impl CpuCounts {
     /// Adds another CPU, or the same one in another interval.
     pub fn merge(&mut self, other: &Self) {
-        self.switches += other.switches;
-        self.switches_missing += other.switches_missing;
+        self.switches = self.switches.saturating_add(other.switches);
+        self.switches_missing = self.switches_missing.saturating_add(other.switches_missing);
         self.times = match (self.times, other.times) {
             (Some(times), Some(more)) => Some(times.plus(&more)),
             (times, more) => times.or(more),
         };
-        self.ticks += other.ticks;
+        self.ticks = self.ticks.saturating_add(other.ticks);
         for class in 0..CLASSES {
-            self.late_ticks[class] += other.late_ticks[class];
-            self.blind_ticks[class] += other.blind_ticks[class];
+            self.late_ticks[class] = self.late_ticks[class].saturating_add(other.late_ticks[class]);
+            self.blind_ticks[class] = self.blind_ticks[class].saturating_add(other.blind_ticks[class]);
         }
         merge_by_event(&mut self.events, &other.events, |sum, event| {
-            sum.samples += event.samples;
-            sum.idle_samples += event.idle_samples;
+            sum.samples = sum.samples.saturating_add(event.samples);
+            sum.idle_samples = sum.idle_samples.saturating_add(event.idle_samples);
             if let Some(ran) = &event.ran {
                 sum.ran.get_or_insert_default().merge(ran);
             }
         });
-        self.silences += other.silences;
-        self.silent_ns += other.silent_ns;
-        self.withheld += other.withheld;
+        self.silences = self.silences.saturating_add(other.silences);
+        self.silent_ns = self.silent_ns.saturating_add(other.silent_ns);
+        self.withheld = self.withheld.saturating_add(other.withheld);
     }
 }
 
@@ -217,7 +223,8 @@ impl Interval {
     /// Length in ns.
     #[must_use]
     pub const fn length_ns(&self) -> u64 {
-        self.to_ns - self.from_ns
+        // A recording may hold drains in any order.
+        self.to_ns.saturating_sub(self.from_ns)
     }
 
     /// Time of the CPUs that were counted, in ns: length times CPUs.
@@ -270,7 +277,8 @@ impl Interval {
         self.gaps.extend(next.gaps.iter().cloned());
         self.gaps_left_out += next.gaps_left_out;
         for (reason, count) in &next.losses {
-            *self.losses.entry(reason.clone()).or_default() += count;
+            let lost = self.losses.entry(reason.clone()).or_default();
+            *lost = lost.saturating_add(*count);
         }
     }
 }

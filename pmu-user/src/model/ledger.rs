@@ -315,11 +315,13 @@ impl Ledger {
         let last = self.cpus.insert(row.cpu, row.clone()).unwrap_or_else(|| row.clone());
         for reason in 0..loss::REASONS {
             let lost = |row: &CpuRow| {
-                row.count.losses[reason] + row.samples.iter().map(|event| event.losses[reason]).sum::<u64>()
+                let samples = row.samples.iter().map(|event| event.losses[reason]);
+                samples.fold(row.count.losses[reason], u64::wrapping_add)
             };
             let count = lost(row).wrapping_sub(lost(&last));
             if count > 0 {
-                *interval.losses.entry(loss::NAMES[reason].to_owned()).or_default() += count;
+                let sum = interval.losses.entry(loss::NAMES[reason].to_owned()).or_default();
+                *sum = sum.saturating_add(count);
             }
         }
         interval.cpus.insert(row.cpu, cpu_difference(&last, row));
@@ -328,7 +330,8 @@ impl Ledger {
     fn lose(&mut self, reason: &str, total: u64, interval: &mut Interval) {
         let before = self.losses.insert(reason.to_owned(), total).unwrap_or(0);
         if total > before {
-            *interval.losses.entry(reason.to_owned()).or_default() += total - before;
+            let sum = interval.losses.entry(reason.to_owned()).or_default();
+            *sum = sum.saturating_add(total - before);
         }
     }
 }

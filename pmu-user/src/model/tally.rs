@@ -25,7 +25,7 @@ impl Tally {
 
     /// Adds others.
     pub fn merge(&mut self, other: &Self) {
-        self.samples += other.samples;
+        self.samples = self.samples.saturating_add(other.samples);
         self.weighted += other.weighted;
         self.squares += other.squares;
     }
@@ -45,9 +45,9 @@ pub struct Ran {
 impl Ran {
     /// Adds another CPU, or the same one in another interval.
     pub const fn merge(&mut self, other: &Self) {
-        self.value += other.value;
-        self.enabled_ns += other.enabled_ns;
-        self.running_ns += other.running_ns;
+        self.value = self.value.saturating_add(other.value);
+        self.enabled_ns = self.enabled_ns.saturating_add(other.enabled_ns);
+        self.running_ns = self.running_ns.saturating_add(other.running_ns);
     }
 
     const fn since(now: &SamplingReading, before: &SamplingReading) -> Self {
@@ -81,12 +81,12 @@ impl Weights {
             let before = self.before.insert(key, *reading);
             let ran = Ran::since(reading, &before.unwrap_or(opened));
             let waiting_ns = self.waiting_ns.entry(key).or_default();
-            *waiting_ns += ran.enabled_ns;
+            *waiting_ns = waiting_ns.saturating_add(ran.enabled_ns);
             let sum = overall.entry(reading.event).or_default();
-            sum.1 += ran.running_ns;
+            sum.1 = sum.1.saturating_add(ran.running_ns);
             if ran.running_ns > 0 {
                 self.weights.insert(key, (*waiting_ns as f64 / ran.running_ns as f64).max(1.0));
-                sum.0 += std::mem::take(waiting_ns);
+                sum.0 = sum.0.saturating_add(std::mem::take(waiting_ns));
             }
             did.push((reading.event, reading.cpu, before.map_or(Ran::default(), |_| ran)));
         }

@@ -255,7 +255,8 @@ impl<'a> IoPipeline<'a> {
 
     /// What the programs cost until now: as much as while they were measured.
     fn programs_ns(&self) -> u64 {
-        let measured: u64 = self.last.programs.iter().map(|program| program.measured_ns).sum();
+        let measured = self.last.programs.iter().map(|program| program.measured_ns);
+        let measured = measured.fold(0, u64::saturating_add);
         let times = (self.last.at_ns as f64 / COST_WINDOW_NS as f64).max(1.0);
         (measured as f64 * times) as u64
     }

@@ -55,7 +55,7 @@ impl Prepared {
                 .into_iter()
                 .map(|(index, rows)| (Who::Owner(ledger.owner(index).clone()), sums(rows)))
                 .collect();
-            let time = |rows: &[SliceRow]| rows.iter().map(|row| row.time_ns).sum::<u64>();
+            let time = |rows: &[SliceRow]| rows.iter().map(|row| row.time_ns).fold(0, u64::saturating_add);
             rows.sort_by_cached_key(|(who, rows)| (Reverse(time(rows)), who.clone()));
             owners.extend(rows.into_iter().map(|(who, rows)| (who, self.tree(turns, &rows, &around_one))));
         }

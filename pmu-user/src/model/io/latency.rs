@@ -56,7 +56,7 @@ impl Latencies {
     pub fn merge(&mut self, other: &Self) {
         for &(bucket, count) in &other.0 {
             match self.0.binary_search_by_key(&bucket, |&(bucket, _)| bucket) {
-                Ok(place) => self.0[place].1 += count,
+                Ok(place) => self.0[place].1 = self.0[place].1.saturating_add(count),
                 Err(place) => self.0.insert(place, (bucket, count)),
             }
         }
@@ -65,7 +65,7 @@ impl Latencies {
     /// Number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.0.iter().map(|&(_, count)| count).sum()
+        self.0.iter().map(|&(_, count)| count).fold(0, u64::saturating_add)
     }
 
     /// Buckets that hold something: bounds and count, ascending.
@@ -79,9 +79,9 @@ impl Latencies {
     pub fn quantile(&self, quantile: f64) -> Option<Bounds> {
         let count = self.count();
         let rank = ((quantile * count as f64).ceil() as u64).clamp(1, count.max(1));
-        let mut below = 0;
+        let mut below = 0_u64;
         let holds = |&&(_, count): &&(u16, u64)| {
-            below += count;
+            below = below.saturating_add(count);
             below >= rank
         };
         self.0.iter().find(holds).map(|&(bucket, _)| Bounds::of(bucket))

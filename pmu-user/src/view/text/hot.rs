@@ -29,7 +29,7 @@ enum Column {
 
 pub(super) fn write(into: &mut dyn Write, style: &Style, header: &Header, report: &Report) -> io::Result<()> {
     let Some(samples) = report.quality.samples.first() else { return Ok(()) };
-    let total: u64 = report.hot.iter().map(|function| function.samples).sum();
+    let total: u64 = report.hot.iter().map(|function| function.samples).fold(0, u64::saturating_add);
     let idle = match report.quality.target {
         Some(_) => String::new(),
         None => format!("; {} idle", samples.idle),

@@ -43,7 +43,7 @@ fn picture(into: &mut dyn Write, style: &Style, waits: &Waits) -> io::Result<()>
     for &(low, _, count) in &waits.buckets {
         let octave = if low == 0 { 0 } else { 63 - low.leading_zeros() };
         match octaves.last_mut() {
-            Some((last, sum)) if *last == octave => *sum += count,
+            Some((last, sum)) if *last == octave => *sum = sum.saturating_add(count),
             _ => octaves.push((octave, count)),
         }
     }
@@ -53,7 +53,7 @@ fn picture(into: &mut dyn Write, style: &Style, waits: &Waits) -> io::Result<()>
     for octave in first..=last {
         let count = octaves.iter().find(|&&(filled, _)| filled == octave).map_or(0, |&(_, count)| count);
         // A bucket that holds anything shows at least a sliver.
-        let width = (count * BAR_WIDTH).div_ceil(most);
+        let width = count.saturating_mul(BAR_WIDTH).div_ceil(most).min(BAR_WIDTH);
         let bar = if style.blocks { "█" } else { "#" }.repeat(width as usize);
         let (low, high) = (duration((1_u64 << octave) as f64), duration((2_u64 << octave) as f64));
         writeln!(into, "    {low:>8} – {high:<8} {bar} {count}")?;
