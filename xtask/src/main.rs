@@ -4,6 +4,7 @@ mod bench;
 mod build;
 mod check;
 mod command;
+mod nightly;
 mod setup;
 mod tables;
 mod test;
@@ -40,6 +41,8 @@ enum Task {
     },
     /// Run every ring of tests that can run here
     Test(test::Args),
+    /// Run what takes long: tens of thousands of damaged files through everything that reads files
+    Nightly,
     /// Formatting, lints, documentation, architecture, dependencies
     Check,
     /// Tables of CPU models
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Task::Build { arch } => build::release(arch.unwrap_or(Architecture::HOST)).map(|_| 0),
         Task::Run { arguments } => build::run(&arguments),
         Task::Test(args) => test::run(&args),
+        Task::Nightly => nightly::run().map(|()| 0),
         Task::Check => check::all().map(|()| 0),
         Task::Tables { tables } => tables::run(&tables).map(|()| 0),
         Task::Vm(args) => vm::run(&args),

@@ -5,9 +5,11 @@
 
 mod io;
 
-use std::{collections::HashMap, fs, io::Error, path::Path};
+use std::{collections::HashMap, io::Error, path::Path};
 
 use pmu_common::config::{ABSENT, Offsets};
+
+use crate::file::read_regular;
 
 /// Kinds of types (include/uapi/linux/btf.h).
 const KIND_INT: u32 = 1;
@@ -30,6 +32,11 @@ const KIND_ENUM64: u32 = 19;
 /// Header (struct btf_header): magic, version, flags, its length, then offset and length of types and of strings.
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
+
+/// A kernel's types take 5 MB.
+const BYTES_MAX: u64 = 64 << 20;
+/// Members that are looked at for one offset: a struct may be in itself without a name.
+const MEMBERS_MAX: u32 = 100_000;
 
 /// Structs that somebody asks for: a kernel has ten thousand.
 const STRUCTS: [&str; 23] = [
@@ -112,7 +119,8 @@ impl Btf {
     /// There is no such file, or it is no BTF.
     pub fn read(path: &Path) -> Result<Self, BtfError> {
         let name = path.display().to_string();
-        let bytes = fs::read(path).map_err(|error| BtfError::Io { path: name.clone(), error })?;
+        let bytes =
+            read_regular(path, BYTES_MAX).map_err(|error| BtfError::Io { path: name.clone(), error })?;
         Self::parse(bytes).ok_or(BtfError::Malformed(name))
     }
 
@@ -247,19 +255,20 @@ impl Btf {
         bytes
     }
 
-    /// Bit offset and type of a member, also inside anonymous structs and unions.
-    fn member(&self, id: u32, name: &str, depth: u32) -> Option<(u32, u32)> {
+    /// Bit offset and type of a member, also inside anonymous structs and unions, looking at no more members than `left`.
+    fn member(&self, id: u32, name: &str, depth: u32, left: &mut u32) -> Option<(u32, u32)> {
         let at = *self.types.get(id as usize)?;
         let (kind, members) = self.kind(at)?;
         match kind {
             KIND_STRUCT | KIND_UNION if depth < 16 => {}
             KIND_TYPEDEF..=KIND_RESTRICT | KIND_TYPE_TAG if depth < 16 => {
-                return self.member(self.u32_at(at + 8)?, name, depth + 1);
+                return self.member(self.u32_at(at + 8)?, name, depth + 1, left);
             }
             _ => return None,
         }
         let has_bitfields = self.u32_at(at + 4)? >> 31 == 1;
         for index in 0..members {
+            *left = left.checked_sub(1)?;
             let member = at + 12 + index * 12;
             let (kind, offset) = (self.u32_at(member + 4)?, self.u32_at(member + 8)?);
             let offset = if has_bitfields { offset & 0x00ff_ffff } else { offset };
@@ -268,9 +277,9 @@ impl Btf {
                 return Some((offset, kind));
             }
             if called.is_empty()
-                && let Some((inner, kind)) = self.member(kind, name, depth + 1)
+                && let Some((inner, kind)) = self.member(kind, name, depth + 1, left)
             {
-                return Some((offset + inner, kind));
+                return Some((offset.checked_add(inner)?, kind));
             }
         }
         None
@@ -280,10 +289,10 @@ impl Btf {
     #[must_use]
     pub fn offset(&self, name: &str, path: &str) -> Option<u32> {
         let mut id = *self.structs.get(name)?;
-        let mut bits = 0;
+        let (mut bits, mut left) = (0_u32, MEMBERS_MAX);
         for part in path.split('.') {
-            let (offset, kind) = self.member(id, part, 0)?;
-            bits += offset;
+            let (offset, kind) = self.member(id, part, 0, &mut left)?;
+            bits = bits.checked_add(offset)?;
             id = kind;
         }
         (bits % 8 == 0).then_some(bits / 8)

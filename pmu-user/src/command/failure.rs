@@ -128,16 +128,21 @@ fn in_words(error: &Error) -> String {
 
 /// Says on stderr what went wrong and what would help.
 pub fn complain(error: &Error) {
+    let _ = write!(io::stderr().lock(), "{}", words(error));
+}
+
+/// What went wrong and what would help, in lines; nothing if nothing did. It may quote what strangers wrote, escaped.
+#[must_use]
+pub fn words(error: &Error) -> String {
     if is_unread(error) {
-        return;
+        return String::new();
     }
-    let mut stderr = io::stderr().lock();
-    // It may quote what strangers wrote.
-    let _ = writeln!(stderr, "pmbpf: {}", lines(&in_words(error)));
+    let mut text = format!("pmbpf: {}\n", in_words(error));
     for (index, line) in hint(error).unwrap_or_default().lines().enumerate() {
         let before = if index == 0 { "  hint: " } else { "        " };
-        let _ = writeln!(stderr, "{before}{}", lines(line));
+        text.push_str(&format!("{before}{line}\n"));
     }
+    lines(&text).into_owned()
 }
 
 #[cfg(test)]

@@ -24,7 +24,10 @@ use std::io::Write as _;
 
 use clap::{Parser, Subcommand};
 
-pub use self::failure::{complain, exit_code};
+pub use self::{
+    failure::{complain, exit_code, words},
+    report::write_report,
+};
 use crate::untrusted::{Untrusted, lines};
 
 /// eBPF-augmented collector for CPU performance-monitoring units

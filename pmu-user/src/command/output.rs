@@ -15,6 +15,8 @@ use crate::{
     view::{Format, text::Style},
 };
 
+/// Rows of a table unless told otherwise.
+const ROWS_MAX: usize = 20;
 /// Rows of the formats for machines that are written at a time.
 const ROWS_BYTES: usize = 1 << 16;
 
@@ -28,7 +30,7 @@ pub(super) struct Output {
     #[arg(long, help_heading = "Output")]
     csv: bool,
     /// Rows of a table in the text report
-    #[arg(long, value_name = "N", default_value_t = 20, help_heading = "Output")]
+    #[arg(long, value_name = "N", default_value_t = ROWS_MAX, help_heading = "Output")]
     top: usize,
     /// Colour the text report
     #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Output")]
@@ -71,7 +73,17 @@ impl Output {
             Stream::Stdout => (Box::new(io::stdout()), AutoStream::choice(&io::stdout())),
             Stream::Stderr => (Box::new(io::stderr()), AutoStream::choice(&io::stderr())),
         };
-        let into: Box<dyn Write> = Box::new(Results { into, reader_gone, unread: false });
+        self.dress(Box::new(Results { into, reader_gone, unread: false }), choice)
+    }
+
+    /// What is written in `format`, as text without colours.
+    pub(super) const fn plain(format: Format) -> Self {
+        let (json, csv) = (matches!(format, Format::Json), matches!(format, Format::Csv));
+        Self { json, csv, top: ROWS_MAX, color: clap::ColorChoice::Never }
+    }
+
+    /// A stream of the format before `into`; `choice` is what the stream itself says about colours.
+    pub(super) fn dress(&self, into: Box<dyn Write>, choice: ColorChoice) -> Box<dyn Write> {
         let rows =
             |into, escapes| Box::new(Shown::new(io::BufWriter::with_capacity(ROWS_BYTES, into), escapes));
         match self.format() {

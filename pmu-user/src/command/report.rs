@@ -1,18 +1,23 @@
 //! `pmbpf report`: a recording of a run, or of I/O, in any format.
 
-use std::{path::PathBuf, time::Duration};
+use std::{io::Write, path::PathBuf, time::Duration};
+
+use anstream::ColorChoice;
 
 use super::{
     failure::{Quality, Usage},
     gate::{self, Gate},
     io::IoPipeline,
-    output::{self, Stream},
+    output::{Output, Stream},
     pipeline::{self, Pipeline},
 };
-use crate::drain::{
-    Ending, Header, Names, Stopped,
-    io::IoHeader,
-    recording::{Entries, Entry, Kind, Opened, Recorded},
+use crate::{
+    drain::{
+        Ending, Header, Names, Stopped,
+        io::IoHeader,
+        recording::{Entries, Entry, Kind, Opened, Recorded},
+    },
+    view::Format,
 };
 
 /// Arguments.
@@ -32,19 +37,40 @@ pub(super) struct Args {
     #[arg(long, value_name = "CONDITION")]
     fail_on: Vec<Gate>,
     #[command(flatten)]
-    output: output::Output,
+    output: Output,
 }
 
 /// Reports from the recording alone.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
-    match Opened::open(&args.file)? {
-        Opened::Run(header, entries) => of_run(args, &header, entries),
-        Opened::Io(header, entries) => of_io(args, &header, entries),
+    of_either(args, Opened::open(&args.file)?, args.output.open(Stream::Stdout))
+}
+
+/// Writes what `pmbpf report` writes of a recording, without colours; the exit code.
+///
+/// # Errors
+///
+/// The recording cannot be read to its end or breaks off, or `into` cannot be written.
+pub fn write_report(recording: Opened, format: Format, into: Box<dyn Write>) -> anyhow::Result<u8> {
+    let output = Output::plain(format);
+    let into = output.dress(into, ColorChoice::Never);
+    let args =
+        Args { file: PathBuf::new(), symfs: Vec::new(), perfmon_dir: None, fail_on: Vec::new(), output };
+    of_either(&args, recording, into)
+}
+
+fn of_either(args: &Args, recording: Opened, into: Box<dyn Write>) -> anyhow::Result<u8> {
+    match recording {
+        Opened::Run(header, entries) => of_run(args, &header, entries, into),
+        Opened::Io(header, entries) => of_io(args, &header, entries, into),
     }
 }
 
-fn of_run(args: &Args, header: &Header, entries: Entries<Header>) -> anyhow::Result<u8> {
-    let into = args.output.open(Stream::Stdout);
+fn of_run(
+    args: &Args,
+    header: &Header,
+    entries: Entries<Header>,
+    into: Box<dyn Write>,
+) -> anyhow::Result<u8> {
     let prepared = pipeline::prepare(&header.plan, &header.machine.topology, args.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(header, prepared, args.output.format(), args.output.style(), into);
     let end = replay(entries, |drain| Ok(pipeline.drain(&drain).map(drop)?))?;
@@ -59,7 +85,12 @@ fn of_run(args: &Args, header: &Header, entries: Entries<Header>) -> anyhow::Res
     end.whole()
 }
 
-fn of_io(args: &Args, header: &IoHeader, entries: Entries<IoHeader>) -> anyhow::Result<u8> {
+fn of_io(
+    args: &Args,
+    header: &IoHeader,
+    entries: Entries<IoHeader>,
+    into: Box<dyn Write>,
+) -> anyhow::Result<u8> {
     let wrong = [
         (!args.symfs.is_empty(), "--symfs", "it has no code to name"),
         (args.perfmon_dir.is_some(), "--perfmon-dir", "its metrics have tables of their own"),
@@ -69,7 +100,6 @@ fn of_io(args: &Args, header: &IoHeader, entries: Entries<IoHeader>) -> anyhow::
         return Err(Usage(format!("{file} is a recording of {}: leave out {flag}, {why}", Kind::Io)).into());
     }
     gate::check_io_gates(&args.fail_on)?;
-    let into = args.output.open(Stream::Stdout);
     let mut pipeline = IoPipeline::new(header, args.output.format(), args.output.style(), into)?;
     let end = replay(entries, |drain| Ok(pipeline.drain(drain)?))?;
     let report = pipeline.finish(&end.ending())?;

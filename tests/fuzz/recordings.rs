@@ -1,0 +1,46 @@
+//! Recordings that were changed after they were written, reported in every format.
+
+use crate::{
+    chance::Chance,
+    corpus::{FORMATS, Frames, mutate, report},
+    each,
+    strings::is_clean,
+};
+
+#[test]
+fn every_recording_is_reported_or_refused() {
+    let corpus = Frames::all();
+    each(300, |file| {
+        let chance = &mut Chance::of(file);
+        let mut frames = chance.one(&corpus).clone();
+        for _ in 0..=chance.below(6) {
+            if frames.0.is_empty() {
+                break;
+            }
+            let at = chance.below(frames.0.len());
+            match chance.below(20) {
+                0 => drop(frames.0.remove(at)),
+                1 => frames.0.insert(at, frames.0[at].clone()),
+                2 => {
+                    let other = chance.below(frames.0.len());
+                    frames.0.swap(at, other);
+                }
+                3 => frames.0[at].0 = *chance.one(b"HhDdEN?"),
+                _ => mutate(&mut frames.0[at].1, chance),
+            }
+        }
+        // Some are damaged inside of frames whose checksum is right, some anywhere.
+        let damaged = (chance.below(6) == 0 && !frames.0.is_empty()).then(|| chance.below(frames.0.len()));
+        let mut bytes = frames.bytes(|at, payload| {
+            if Some(at) == damaged {
+                chance.damage(payload);
+            }
+        });
+        if chance.below(10) == 0 {
+            chance.damage(&mut bytes);
+        }
+        let format = *chance.one(&FORMATS);
+        let (written, said) = report(bytes, format);
+        is_clean(&written, &said);
+    });
+}
