@@ -10,8 +10,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Address space that a report may take, in KiB: more than memory, as its own code and the libraries' count, too.
-const MEMORY_KIB: u32 = 200 << 10;
+/// Address space that a report may take, in KiB: more than memory, as its own code and room that is not filled count, too.
+const MEMORY_KIB: u32 = 260 << 10;
 
 fn recording(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/recordings").join(name)
@@ -120,13 +120,22 @@ fn a_file_of_somebody_else_is_told_by_its_first_bytes() {
 
 #[test]
 fn a_recording_that_wants_much_memory_is_refused_without_taking_it() {
-    let much = 19 << 20;
-    let rows = ["[]"].repeat(much).join(",");
-    let cpus = format!(r#"{{"at_ns":1,"ticks":1,"cpus":[{{"cpu":0,"count":[],"samples":[{rows}]}}]}}"#);
-    let output = limited(&with_drain(cpus.as_bytes()).0);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("there are more rows than events"), "{said}");
+    const BYTES: usize = 57 << 20;
+    let list = |row: &str| vec![row; BYTES / (row.len() + 1)].join(",");
+    for (drain, says) in [
+        (
+            format!(r#"{{"cpus":[{{"cpu":0,"count":[],"samples":[{}]}}]}}"#, list("[]")),
+            "more rows than events",
+        ),
+        (format!(r#"{{"losses":[{}]}}"#, list(r#"["",0]"#)), "more than fits in memory"),
+        (format!(r#"{{"stacks":[{{"kernel":[{}]}}]}}"#, list("0")), "more than fits in memory"),
+        (format!(r#"{{"unknown":[{}]}}"#, list("[]")), "missing field"),
+    ] {
+        let output = limited(&with_drain(drain.as_bytes()).0);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains(says), "{said}");
+    }
 }
 
 #[test]

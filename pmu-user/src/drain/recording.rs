@@ -1,10 +1,12 @@
 //! The recording: a header, then drains, then an ending, each in a frame that can be checked by itself.
 //!
 //! ```text
-//! file  = "pmbpf" 0x01 "\r\n"  frame*
-//! frame = length: u32 LE, kind: u8, 0 0 0, crc32c(the 8 bytes before, payload): u32 LE, payload: JSON
+//! file  = "pmbpf" 0x02 "\r\n"  frame*
+//! frame = length: u32 LE, kind: u8, encoding: u8, 0 0, crc32c(the 8 bytes before, payload): u32 LE, payload
 //! ```
 //!
+//! A payload is JSON: as it is (encoding 0), or compressed by itself (encoding 1: DEFLATE, RFC 1951). Format 0x01 had no
+//! encodings, and is still read.
 //! A file that breaks off anywhere gives back every complete frame. Frames of an unknown kind are skipped. Header and drains
 //! of `pmbpf run` and of `pmbpf io` are frames of different kinds, so a file says which of them wrote it.
 

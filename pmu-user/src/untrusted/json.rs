@@ -23,7 +23,7 @@ use super::{RAW, Untrusted};
 pub fn from_slice<T: DeserializeOwned>(json: &[u8], memory_bytes_max: usize) -> serde_json::Result<T> {
     let room = Cell::new(memory_bytes_max);
     let mut inner = serde_json::Deserializer::from_slice(json);
-    let value = T::deserialize(Safe { inner: &mut inner, room: &room })?;
+    let value = T::deserialize(Safe { inner: &mut inner, room: &room, fields: false })?;
     inner.end()?;
     Ok(value)
 }
@@ -32,11 +32,16 @@ pub fn from_slice<T: DeserializeOwned>(json: &[u8], memory_bytes_max: usize) -> 
 struct Safe<'a, I> {
     inner: I,
     room: &'a Cell<usize>,
+    /// Are its parts fields, which take no memory beyond what they are in?
+    fields: bool,
 }
 
 impl<I> Safe<'_, I> {
-    /// Takes the memory of one more `T`.
+    /// Takes the memory of one more `T`, unless it is a field.
     fn take<T, E: Error>(&self) -> Result<(), E> {
+        if self.fields {
+            return Ok(());
+        }
         let left = self.room.get().checked_sub(size_of::<T>());
         self.room.set(left.ok_or_else(|| E::custom("it holds more than fits in memory"))?);
         Ok(())
@@ -47,7 +52,7 @@ impl<I> Safe<'_, I> {
 macro_rules! forward {
     ($($method:ident)+) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-            self.inner.$method(Safe { inner: visitor, room: self.room })
+            self.inner.$method(Safe { inner: visitor, room: self.room, fields: false })
         }
     )+};
 }
@@ -67,7 +72,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Safe<'_, D> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_unit_struct(name, Safe { inner: visitor, room: self.room })
+        self.inner.deserialize_unit_struct(name, Safe { inner: visitor, room: self.room, fields: false })
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -78,11 +83,11 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Safe<'_, D> {
         if name == RAW {
             return self.inner.deserialize_newtype_struct(name, visitor);
         }
-        self.inner.deserialize_newtype_struct(name, Safe { inner: visitor, room: self.room })
+        self.inner.deserialize_newtype_struct(name, Safe { inner: visitor, room: self.room, fields: false })
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_tuple(length, Safe { inner: visitor, room: self.room })
+        self.inner.deserialize_tuple(length, Safe { inner: visitor, room: self.room, fields: true })
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
@@ -91,7 +96,11 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Safe<'_, D> {
         length: usize,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_tuple_struct(name, length, Safe { inner: visitor, room: self.room })
+        self.inner.deserialize_tuple_struct(
+            name,
+            length,
+            Safe { inner: visitor, room: self.room, fields: true },
+        )
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -100,7 +109,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Safe<'_, D> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_struct(name, fields, Safe { inner: visitor, room: self.room })
+        self.inner.deserialize_struct(name, fields, Safe { inner: visitor, room: self.room, fields: true })
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -109,7 +118,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Safe<'_, D> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_enum(name, variants, Safe { inner: visitor, room: self.room })
+        self.inner.deserialize_enum(name, variants, Safe { inner: visitor, room: self.room, fields: false })
     }
 }
 
@@ -147,23 +156,23 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Safe<'_, V> {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, inner: D) -> Result<V::Value, D::Error> {
-        self.inner.visit_some(Safe { inner, room: self.room })
+        self.inner.visit_some(Safe { inner, room: self.room, fields: false })
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<V::Value, D::Error> {
-        self.inner.visit_newtype_struct(Safe { inner, room: self.room })
+        self.inner.visit_newtype_struct(Safe { inner, room: self.room, fields: false })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_seq(Safe { inner, room: self.room })
+        self.inner.visit_seq(Safe { inner, room: self.room, fields: self.fields })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_map(Safe { inner, room: self.room })
+        self.inner.visit_map(Safe { inner, room: self.room, fields: self.fields })
     }
 
     fn visit_enum<A: EnumAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_enum(Safe { inner, room: self.room })
+        self.inner.visit_enum(Safe { inner, room: self.room, fields: false })
     }
 }
 
@@ -171,7 +180,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Safe<'_, S> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, inner: D) -> Result<S::Value, D::Error> {
-        self.inner.deserialize(Safe { inner, room: self.room })
+        self.inner.deserialize(Safe { inner, room: self.room, fields: false })
     }
 }
 
@@ -180,7 +189,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Safe<'_, A> {
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
         self.take::<S::Value, _>()?;
-        self.inner.next_element_seed(Safe { inner: seed, room: self.room })
+        self.inner.next_element_seed(Safe { inner: seed, room: self.room, fields: false })
     }
 }
 
@@ -189,12 +198,12 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Safe<'_, A> {
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
         self.take::<S::Value, _>()?;
-        self.inner.next_key_seed(Safe { inner: seed, room: self.room })
+        self.inner.next_key_seed(Safe { inner: seed, room: self.room, fields: false })
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
         self.take::<S::Value, _>()?;
-        self.inner.next_value_seed(Safe { inner: seed, room: self.room })
+        self.inner.next_value_seed(Safe { inner: seed, room: self.room, fields: false })
     }
 }
 
@@ -203,8 +212,8 @@ impl<'de, 'a, A: EnumAccess<'de>> EnumAccess<'de> for Safe<'a, A> {
     type Variant = Safe<'a, A::Variant>;
 
     fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self::Variant), A::Error> {
-        let (value, inner) = self.inner.variant_seed(Safe { inner: seed, room: self.room })?;
-        Ok((value, Safe { inner, room: self.room }))
+        let (value, inner) = self.inner.variant_seed(Safe { inner: seed, room: self.room, fields: false })?;
+        Ok((value, Safe { inner, room: self.room, fields: false }))
     }
 }
 
@@ -216,11 +225,11 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Safe<'_, A> {
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, A::Error> {
-        self.inner.newtype_variant_seed(Safe { inner: seed, room: self.room })
+        self.inner.newtype_variant_seed(Safe { inner: seed, room: self.room, fields: false })
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, A::Error> {
-        self.inner.tuple_variant(length, Safe { inner: visitor, room: self.room })
+        self.inner.tuple_variant(length, Safe { inner: visitor, room: self.room, fields: true })
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -228,7 +237,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Safe<'_, A> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, A::Error> {
-        self.inner.struct_variant(fields, Safe { inner: visitor, room: self.room })
+        self.inner.struct_variant(fields, Safe { inner: visitor, room: self.room, fields: true })
     }
 }
 
@@ -308,6 +317,15 @@ mod tests {
         assert_eq!(from_slice::<Vec<String>>(json.as_bytes(), room).unwrap().len(), 1000);
         let error = from_slice::<Vec<String>>(json.as_bytes(), room - 1).unwrap_err();
         assert!(error.to_string().contains("more than fits in memory"), "{error}");
+        // Fields take none beyond that of what they are in.
+        #[derive(Deserialize)]
+        struct Pair {
+            _left: u64,
+            _right: (u32, u32),
+        }
+        let json = [r#"{"_left":1,"_right":[2,3]}"#; 10].join(",");
+        let pairs = from_slice::<Vec<Pair>>(format!("[{json}]").as_bytes(), 11 * size_of::<Pair>()).unwrap();
+        assert_eq!(pairs.len(), 10);
         // What has no size takes none, however much of it there is.
         let json = format!("[{}]", vec!["null"; 1000].join(","));
         assert_eq!(from_slice::<Vec<()>>(json.as_bytes(), 0).unwrap().len(), 1000);

@@ -2,10 +2,14 @@
 
 use std::io::{self, ErrorKind, Read};
 
-use bytes::{Buf as _, BufMut as _, BytesMut};
+use bytes::Buf as _;
+use flate2::{Compress, Compression, FlushCompress, Status, read::DeflateDecoder};
 use serde::Serialize;
 
-pub(super) const MAGIC: &[u8; 8] = b"pmbpf\x01\r\n";
+pub(super) const MAGIC: &[u8; 8] = b"pmbpf\x02\r\n";
+/// The format before this, which had no encodings.
+const PLAIN: u8 = 1;
+const FORMAT: u8 = MAGIC[5];
 const HEADER_BYTES: usize = 12;
 /// Bytes of a frame's header that its checksum covers: all before it.
 const CHECKED_BYTES: usize = 8;
@@ -13,23 +17,63 @@ const CHECKED_BYTES: usize = 8;
 const ROOM_BYTES: usize = 1 << 16;
 /// A frame larger than this is damage, not data.
 const BYTES_MAX: usize = 256 << 20;
+/// JSON that is shorter is not worth compressing; what is longer stays as it is, so that what a small file may swell to is
+/// bounded.
+const DEFLATED_BYTES: std::ops::RangeInclusive<usize> = 256..=32 << 20;
 
-/// Makes a frame of `value` in `frame`, in place of what was there.
-pub(super) fn encode<T: Serialize>(frame: &mut BytesMut, kind: u8, value: &T) -> io::Result<()> {
-    frame.clear();
-    frame.put_bytes(0, HEADER_BYTES);
-    serde_json::to_writer(frame.writer(), value)?;
-    let (header, payload) = frame.split_at_mut(HEADER_BYTES);
-    // What readers would take for damage is not written.
-    if payload.len() > BYTES_MAX {
-        return Err(io::Error::other("a drain is too large to record"));
+/// How a frame's payload is written.
+const AS_JSON: u8 = 0;
+const AS_DEFLATED_JSON: u8 = 1;
+
+/// Makes frames.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    json: Vec<u8>,
+    frame: Vec<u8>,
+    deflate: Compress,
+}
+
+impl Encoder {
+    pub(super) fn new() -> Self {
+        let deflate = Compress::new(Compression::fast(), false);
+        Self { json: Vec::new(), frame: Vec::new(), deflate }
     }
-    let length = payload.len() as u32;
-    let (start, mut sum) = header.split_at_mut(CHECKED_BYTES);
-    start[..4].copy_from_slice(&length.to_le_bytes());
-    start[4] = kind;
-    sum.put_u32_le(checksum(start, payload));
-    Ok(())
+
+    /// The frame of a value.
+    pub(super) fn frame<T: Serialize>(&mut self, kind: u8, value: &T) -> io::Result<&[u8]> {
+        self.json.clear();
+        serde_json::to_writer(&mut self.json, value)?;
+        // What readers would take for damage is not written.
+        if self.json.len() > BYTES_MAX {
+            return Err(io::Error::other("a drain is too large to record"));
+        }
+        self.frame.clear();
+        self.frame.resize(HEADER_BYTES, 0);
+        let encoding = if self.deflated() {
+            AS_DEFLATED_JSON
+        } else {
+            self.frame.truncate(HEADER_BYTES);
+            self.frame.extend_from_slice(&self.json);
+            AS_JSON
+        };
+        let (header, payload) = self.frame.split_at_mut(HEADER_BYTES);
+        let (start, sum) = header.split_at_mut(CHECKED_BYTES);
+        start[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        (start[4], start[5]) = (kind, encoding);
+        sum.copy_from_slice(&checksum(start, payload).to_le_bytes());
+        Ok(&self.frame)
+    }
+
+    /// Appends the JSON to the frame, compressed by itself; not so if that would not be shorter.
+    fn deflated(&mut self) -> bool {
+        if !DEFLATED_BYTES.contains(&self.json.len()) {
+            return false;
+        }
+        self.deflate.reset();
+        self.frame.reserve(self.json.len());
+        let done = self.deflate.compress_vec(&self.json, &mut self.frame, FlushCompress::Finish);
+        matches!(done, Ok(Status::StreamEnd)) && self.frame.len() < HEADER_BYTES + self.json.len()
+    }
 }
 
 fn checksum(start: &[u8], payload: &[u8]) -> u32 {
@@ -39,7 +83,9 @@ fn checksum(start: &[u8], payload: &[u8]) -> u32 {
 /// Frames as they come, one in memory at a time. Damage ends them.
 pub(super) struct Frames<S> {
     source: S,
+    format: u8,
     payload: Vec<u8>,
+    inflated: Vec<u8>,
     /// Bytes that were read, and how many of them are complete frames.
     read: u64,
     complete: u64,
@@ -63,15 +109,17 @@ impl<S: Read> Frames<S> {
         let read = read_up_to(&mut source, &mut magic)?;
         let beginning = match magic {
             _ if read < magic.len() => Beginning::Foreign,
-            magic if magic == *MAGIC => Beginning::Ours,
-            [b'p', b'm', b'b', b'p', b'f', version, b'\r', b'\n'] => Beginning::Version(version),
+            [b'p', b'm', b'b', b'p', b'f', PLAIN | FORMAT, b'\r', b'\n'] => Beginning::Ours,
+            [b'p', b'm', b'b', b'p', b'f', format, b'\r', b'\n'] => Beginning::Version(format),
             _ => Beginning::Foreign,
         };
-        let frames = Self { source, payload: Vec::new(), read: read as u64, complete: read as u64 };
+        let (format, read) = (magic[5], read as u64);
+        let frames = Self { source, format, payload: Vec::new(), inflated: Vec::new(), read, complete: read };
         Ok((beginning, frames))
     }
 
-    /// Kind and payload of the next complete, undamaged frame, if there is one.
+    /// Kind and JSON of the next complete, undamaged frame, if there is one. An encoding that is not known, or that says what
+    /// it does not hold, is an error.
     pub(super) fn next(&mut self) -> io::Result<Option<(u8, &[u8])>> {
         let mut header = [0; HEADER_BYTES];
         if self.read > self.complete || self.fill(&mut header)? < HEADER_BYTES {
@@ -80,6 +128,7 @@ impl<S: Read> Frames<S> {
         let (start, mut rest) = header.split_at(CHECKED_BYTES);
         let (mut fields, expected) = (start, rest.get_u32_le());
         let (length, kind) = (fields.get_u32_le() as usize, fields.get_u8());
+        let encoding = if self.format == PLAIN { AS_JSON } else { fields.get_u8() };
         if length > BYTES_MAX {
             return Ok(None);
         }
@@ -88,7 +137,24 @@ impl<S: Read> Frames<S> {
             return Ok(None);
         }
         self.complete = self.read;
-        Ok(Some((kind, &self.payload)))
+        match encoding {
+            AS_JSON => Ok(Some((kind, &self.payload))),
+            AS_DEFLATED_JSON => self.inflate().map(|json| Some((kind, json))),
+            _ => Err(invalid("a frame has an encoding that this version of pmbpf does not know")),
+        }
+    }
+
+    fn inflate(&mut self) -> io::Result<&[u8]> {
+        self.inflated.clear();
+        let bytes_max = *DEFLATED_BYTES.end();
+        let json = DeflateDecoder::new(&self.payload[..]);
+        json.take(bytes_max as u64 + 1)
+            .read_to_end(&mut self.inflated)
+            .map_err(|_| invalid("what is compressed in a frame is damaged"))?;
+        if self.inflated.len() > bytes_max {
+            return Err(invalid("what is compressed in a frame is too large"));
+        }
+        Ok(&self.inflated)
     }
 
     /// Takes memory as bytes come, not as a length claims them, and never more than that length.
@@ -117,6 +183,10 @@ impl<S: Read> Frames<S> {
         self.read += read as u64;
         Ok(read)
     }
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, what)
 }
 
 /// Fills `bytes`, as far as there are enough; how many there were.

@@ -23,7 +23,7 @@ use crate::{
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 1 << 16;
-/// Memory of what one frame holds: half a million rows of counts.
+/// Memory of what one frame holds; more if its JSON alone is so long, as that of a host with very many CPUs is.
 const MEMORY_BYTES_MAX: usize = 96 << 20;
 
 /// Why a file is no recording.

@@ -2,11 +2,11 @@
 
 use std::{io, marker::PhantomData, path::Path};
 
-use bytes::BytesMut;
 use serde::Serialize;
 
 use super::{
-    ENDING, NAMES, Recorded, frame,
+    ENDING, NAMES, Recorded,
+    frame::{Encoder, MAGIC},
     place::{Abandoned, Place},
 };
 use crate::drain::{Ending, Names};
@@ -24,7 +24,7 @@ pub enum Overwrite {
 #[derive(Debug)]
 pub struct Writer<R> {
     place: Place,
-    frame: BytesMut,
+    encoder: Encoder,
     recorded: PhantomData<fn(&R)>,
 }
 
@@ -36,12 +36,10 @@ impl<R: Recorded> Writer<R> {
     ///
     /// The file exists, or cannot be created or written; the error names it.
     pub fn create(path: &Path, overwrite: Overwrite, header: &R) -> io::Result<Self> {
-        let mut frame = BytesMut::from(&frame::MAGIC[..]);
-        let mut first = BytesMut::new();
-        frame::encode(&mut first, R::KIND.header(), header)?;
-        frame.extend_from_slice(&first);
-        let place = Place::create(path, overwrite, &frame)?;
-        Ok(Self { place, frame, recorded: PhantomData })
+        let mut encoder = Encoder::new();
+        let first = [&MAGIC[..], encoder.frame(R::KIND.header(), header)?].concat();
+        let place = Place::create(path, overwrite, &first)?;
+        Ok(Self { place, encoder, recorded: PhantomData })
     }
 
     /// Appends a drain.
@@ -79,7 +77,6 @@ impl<R: Recorded> Writer<R> {
     }
 
     fn write<T: Serialize>(&mut self, kind: u8, value: &T) -> io::Result<()> {
-        frame::encode(&mut self.frame, kind, value)?;
-        self.place.write(&self.frame)
+        self.place.write(self.encoder.frame(kind, value)?)
     }
 }
