@@ -108,7 +108,7 @@ fn a_reader_that_goes_away_does_not_end_a_recording() {
 #[test]
 fn a_reader_that_goes_away_ends_what_only_he_wanted_but_not_a_command() {
     // Nothing else would ever end it.
-    assert_eq!(unread(&["run", "--json", "-I", "100ms"]), (Some(0), String::new()));
+    assert_eq!(unread(&["run", "--quiet", "--json", "-I", "100ms"]), (Some(0), String::new()));
     let marker = Scratch::new("lived");
     let script = format!("sleep 1; echo x > {}; exit 7", marker.as_str());
     for counts in [&["run"][..], &["run", "--count"]] {
