@@ -148,5 +148,13 @@ wire! {
         pub cfs_rq_rq: u32,
         /// `rq.prev_steal_time_rq` or `rq.prev_steal_time` (ns); absent without paravirtual clocks.
         pub rq_steal: u32,
+        /// `hrtimer.base`.
+        pub hrtimer_base: u32,
+        /// `hrtimer_clock_base.cpu_base`: the CPU's own `hrtimer_bases`.
+        pub clock_base_cpu_base: u32,
+        /// From a CPU's own `hrtimer_bases` to its own `__irq_regs`, modulo 2³²: both are per CPU.
+        pub irq_regs: u32,
+        /// `pt_regs.cs` or `pt_regs.pstate`, which tells user code from the kernel's.
+        pub regs_mode: u32,
     }
 }

@@ -90,8 +90,12 @@ wire! {
         pub late_ticks: u64,
         /// Tick instants inside those spans, the ones that never came included: times the period is masked time.
         pub blind_ticks: u64,
-        /// Keeps a row at two cache lines.
-        pub reserved: [u64; 3],
+        /// Ticks that came while this owner ran.
+        pub ticks: u64,
+        /// Those that found it in the kernel.
+        pub kernel_ticks: u64,
+        /// Late ticks that came right where the kernel lets interrupts in.
+        pub enable_ticks: u64,
     }
 }
 

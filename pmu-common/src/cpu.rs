@@ -20,14 +20,27 @@ wire! {
         pub idle_since_ns: u64,
         /// Tick expiries seen.
         pub ticks: u64,
-        /// Late ticks by class (see [`crate::gap`]): masked, stolen, idle.
+        /// Late ticks by class (see [`crate::gap`]): masked, stolen, idle. Those that found user code are `delayed_ticks`.
         pub late_ticks: [u64; crate::gap::CLASSES],
         /// Tick instants inside those spans, by class, the ones that never came included.
         pub blind_ticks: [u64; crate::gap::CLASSES],
         /// What was lost, by reason (see [`crate::loss`]).
         pub losses: [u64; loss::REASONS],
-        /// Keeps a row at whole cache lines.
+        /// Keeps what follows in a cache line of its own.
         pub reserved: [u64; 1],
+        /// Ticks that found user code.
+        pub user_ticks: u64,
+        /// Ticks that found the kernel's code, in a task that is not the idle one.
+        pub kernel_ticks: u64,
+        /// Late ticks that found user code, those that the hypervisor explains excepted.
+        pub delayed_ticks: u64,
+        /// Tick instants inside those spans, the ones that never came included.
+        pub delayed_instants: u64,
+        /// Late ticks of the class masked that came right where the kernel lets interrupts in: no hypervisor stops a CPU there
+        /// rather than elsewhere.
+        pub enable_ticks: u64,
+        /// Keeps a row at whole cache lines.
+        pub more_reserved: [u64; 3],
     }
 
     /// One row of the map `CPU_SAMPLES`. Written only by that event's sampling program on that CPU.

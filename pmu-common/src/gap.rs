@@ -8,8 +8,18 @@ pub const MASKED: usize = 0;
 pub const STOLEN: usize = 1;
 /// The CPU was idle and woke late.
 pub const IDLE: usize = 2;
-/// Number of classes.
+/// Number of classes that a CPU's row has a word for each.
 pub const CLASSES: usize = 3;
+/// User code ran, which cannot mask interrupts: another interrupt's handler ran long, or the hypervisor did something that is
+/// not stolen time. How often that happens is the floor of a machine: kernel code is delayed by the same.
+pub const DELAYED: usize = 3;
+
+/// It is not known what code a timer interrupted.
+pub const CODE_UNKNOWN: u32 = 0;
+/// It interrupted user code.
+pub const CODE_USER: u32 = 1;
+/// It interrupted the kernel.
+pub const CODE_KERNEL: u32 = 2;
 
 /// [`Late::timer`]: the kernel's periodic tick.
 pub const TIMER_TICK: u32 = 0;
@@ -40,10 +50,14 @@ wire! {
         pub slot: u32,
         /// [`TIMER_TICK`] or [`TIMER_CLOCK`].
         pub timer: u32,
-        /// [`MASKED`], [`STOLEN`] or [`IDLE`].
+        /// [`MASKED`], [`STOLEN`], [`IDLE`] or [`DELAYED`].
         pub class: u32,
         /// Entries of `stack` in use.
         pub frames: u32,
+        /// 1: it came right where the kernel lets interrupts in.
+        pub at_enable: u32,
+        /// Keeps the alignment.
+        pub reserved: u32,
         /// `task_struct.comm`.
         pub comm: [u8; 16],
         /// Kernel stack at the late interrupt, innermost first.
@@ -51,17 +65,26 @@ wire! {
     }
 }
 
-/// Class of a late timer: idle CPUs are no gaps, and stolen time is the hypervisor's if it explains half of it.
+/// Class of a late timer by what it found, before stolen time is known: an idle CPU, user code, or else a kernel that may have
+/// masked it.
 #[must_use]
 #[inline(always)]
-pub const fn class(idle: bool, late_ns: u64, stolen_ns: u64) -> usize {
+pub const fn found(idle: bool, code: u32) -> usize {
     if idle {
         IDLE
-    } else if stolen_ns >= late_ns - late_ns / 2 {
-        STOLEN
+    } else if code == CODE_USER {
+        DELAYED
     } else {
         MASKED
     }
+}
+
+/// Class of a late timer that found `found`: idle CPUs are no gaps, and stolen time is the hypervisor's if it explains half of
+/// it.
+#[must_use]
+#[inline(always)]
+pub const fn class(found: usize, late_ns: u64, stolen_ns: u64) -> usize {
+    if found != IDLE && stolen_ns >= late_ns - late_ns / 2 { STOLEN } else { found }
 }
 
 /// Tick instants that fell into the span which ended `late_ns` after the first of them.
@@ -105,17 +128,30 @@ pub enum Silence {
 
 #[cfg(test)]
 mod tests {
-    use super::{IDLE, MASKED, STOLEN, Silence, class, silence, tick_instants};
+    use super::{
+        CODE_KERNEL, CODE_UNKNOWN, CODE_USER, DELAYED, IDLE, MASKED, STOLEN, Silence, class, found, silence,
+        tick_instants,
+    };
 
     const PERIOD: u64 = 1_000_000;
     const TOLERANCE: u64 = 50_000;
 
     #[test]
     fn a_span_is_stolen_if_steal_explains_half_of_it() {
-        assert_eq!(class(false, 800_000, 400_000), STOLEN);
-        assert_eq!(class(false, 800_000, 399_999), MASKED);
-        assert_eq!(class(false, 800_001, 400_000), MASKED);
-        assert_eq!(class(true, 800_000, 0), IDLE);
+        assert_eq!(class(MASKED, 800_000, 400_000), STOLEN);
+        assert_eq!(class(MASKED, 800_000, 399_999), MASKED);
+        assert_eq!(class(MASKED, 800_001, 400_000), MASKED);
+        assert_eq!(class(DELAYED, 800_000, 400_000), STOLEN);
+        assert_eq!(class(DELAYED, 800_000, 0), DELAYED);
+        assert_eq!(class(IDLE, 800_000, 800_000), IDLE);
+    }
+
+    #[test]
+    fn user_code_masks_nothing() {
+        assert_eq!(found(false, CODE_USER), DELAYED);
+        assert_eq!(found(false, CODE_KERNEL), MASKED);
+        assert_eq!(found(false, CODE_UNKNOWN), MASKED);
+        assert_eq!(found(true, CODE_KERNEL), IDLE);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod config;
 mod counter;
 mod flush;
 mod free;
+mod interrupted;
 mod maps;
 mod meet;
 mod object;

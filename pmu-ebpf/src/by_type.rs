@@ -16,6 +16,7 @@ mod cgroup;
 mod config;
 mod counter;
 mod flush;
+mod interrupted;
 mod maps;
 mod meet;
 mod object;

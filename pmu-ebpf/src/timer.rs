@@ -12,7 +12,10 @@ use pmu_common::{
     config::ABSENT,
     count::SLOT_NONE,
     cpu::CpuCount,
-    gap::{self, IDLE, Late, MASKED, STACK_FRAMES, STOLEN, TIMER_CLOCK, TIMER_TICK},
+    gap::{
+        self, CODE_KERNEL, CODE_USER, DELAYED, IDLE, Late, MASKED, STACK_FRAMES, STOLEN, TIMER_CLOCK,
+        TIMER_TICK,
+    },
     loss, ring,
 };
 
@@ -20,6 +23,7 @@ use crate::{
     Way,
     access::{Access, Fields as _, Pointer, Probed},
     config::config,
+    interrupted,
     maps::{CONTROL, COUNTS, CPUS, LATE, RING, lose, row, this_cpu},
     owner, task, tracepoint,
 };
@@ -50,12 +54,55 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
     if kind == TIMER_TICK {
         counts.ticks += 1;
     }
-    if counts.counted == 0 || now_ns < due_ns + config!(late_min_ns) {
+    let is_late = now_ns >= due_ns + config!(late_min_ns);
+    if counts.counted == 0 || kind != TIMER_TICK && !is_late {
         return None;
     }
-    let late =
-        Late { at_ns: now_ns, late_ns: now_ns - due_ns, steal_ns: stolen_ns, timer: kind, cpu, ..Late::ZERO };
+    let idle = task::tid::<A>(task) == 0;
+    let registers = interrupted::registers(timer);
+    let code = interrupted::code(registers);
+    let slot = task::slot::<A>(task).unwrap_or(SLOT_NONE);
+    if kind == TIMER_TICK && !idle {
+        count_tick(counts, cpu, slot, code);
+    }
+    if !is_late {
+        return None;
+    }
+    let late = Late {
+        at_ns: now_ns,
+        late_ns: now_ns - due_ns,
+        steal_ns: stolen_ns,
+        timer: kind,
+        cpu,
+        slot,
+        class: gap::found(idle, code) as u32,
+        at_enable: u32::from(code == CODE_KERNEL && interrupted::is_at_enable(registers)),
+        ..Late::ZERO
+    };
     note::<A>(context, task, counts, &late)
+}
+
+/// Counts a tick by the code that it found, for the CPU and for the owner that ran.
+#[inline(always)]
+fn count_tick(counts: &mut CpuCount, cpu: u32, slot: u32, code: u32) {
+    if code == CODE_USER {
+        counts.user_ticks += 1;
+    }
+    if code == CODE_KERNEL {
+        counts.kernel_ticks += 1;
+    }
+    if slot >= SLOT_NONE {
+        return;
+    }
+    if let Some(count) = COUNTS.get_ptr_mut(row(slot, cpu)) {
+        // SAFETY: the lookup gave a live row of this CPU, and interrupts are off.
+        let count = unsafe { &mut *count };
+        count.ticks += 1;
+        count.changes += 1;
+        if code == CODE_KERNEL {
+            count.kernel_ticks += 1;
+        }
+    }
 }
 
 /// Which of the two timers is it, if either?
@@ -90,8 +137,9 @@ fn note<A: Access>(
     pending.timer = late.timer;
     pending.tid = task::thread::<A>(task);
     pending.tgid = task::process_of::<A>(task);
-    pending.class = if pending.tid == 0 { IDLE } else { MASKED } as u32;
-    pending.slot = task::slot::<A>(task).unwrap_or(SLOT_NONE);
+    pending.class = late.class;
+    pending.slot = late.slot;
+    pending.at_enable = late.at_enable;
     pending.frames = 0;
     if late.late_ns >= config!(gap_min_ns) {
         owner::read_comm(task, &mut pending.comm);
@@ -146,7 +194,7 @@ pub(crate) fn settle_all(counts: &mut CpuCount, cpu: u32, stolen_ns: u64) {
 fn settle(pending: &mut Late, counts: &mut CpuCount, stolen_ns: u64) {
     pending.kind = 0;
     let stolen_ns = stolen_ns.saturating_sub(pending.steal_ns);
-    let class = gap::class(pending.class == IDLE as u32, pending.late_ns, stolen_ns);
+    let class = gap::class(pending.class as usize, pending.late_ns, stolen_ns);
     if pending.timer == TIMER_TICK {
         let instants = gap::tick_instants(pending.late_ns, config!(tick_period_ns));
         // One arm per class: the verifier wants constant indices.
@@ -154,7 +202,12 @@ fn settle(pending: &mut Late, counts: &mut CpuCount, stolen_ns: u64) {
             MASKED => {
                 counts.late_ticks[MASKED] += 1;
                 counts.blind_ticks[MASKED] += instants;
+                counts.enable_ticks += u64::from(pending.at_enable);
                 let _ = bill(pending, instants);
+            }
+            DELAYED => {
+                counts.delayed_ticks += 1;
+                counts.delayed_instants += instants;
             }
             STOLEN => {
                 counts.late_ticks[STOLEN] += 1;
@@ -182,6 +235,7 @@ fn bill(late: &Late, instants: u64) -> Option<()> {
     let count = unsafe { &mut *COUNTS.get_ptr_mut(row(late.slot, late.cpu))? };
     count.late_ticks += 1;
     count.blind_ticks += instants;
+    count.enable_ticks += u64::from(late.at_enable);
     count.changes += 1;
     Some(())
 }

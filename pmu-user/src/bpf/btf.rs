@@ -4,6 +4,7 @@
 //! and handed to the programs as read-only settings. One pass over the types; only the structs asked for are kept.
 
 mod io;
+mod per_cpu;
 
 use std::{collections::HashMap, io::Error, path::Path};
 
@@ -39,7 +40,7 @@ const BYTES_MAX: u64 = 64 << 20;
 const MEMBERS_MAX: u32 = 100_000;
 
 /// Structs that somebody asks for: a kernel has ten thousand.
-const STRUCTS: [&str; 23] = [
+const STRUCTS: [&str; 25] = [
     "task_struct",
     "signal_struct",
     "css_set",
@@ -47,6 +48,8 @@ const STRUCTS: [&str; 23] = [
     "cgroup_root",
     "kernfs_node",
     "hrtimer",
+    "hrtimer_clock_base",
+    "pt_regs",
     "cfs_rq",
     "rq",
     "request",
@@ -108,6 +111,7 @@ pub struct Btf {
     structs: HashMap<&'static str, u32>,
     tracepoints: HashMap<&'static str, u32>,
     controllers: Option<u32>,
+    per_cpu: Option<usize>,
     keeps_programs_apart: bool,
 }
 
@@ -140,6 +144,7 @@ impl Btf {
             structs: HashMap::new(),
             tracepoints: HashMap::new(),
             controllers: None,
+            per_cpu: None,
             keeps_programs_apart: false,
         };
         let mut at = start;
@@ -157,6 +162,9 @@ impl Btf {
             }
             if kind == KIND_ENUM && btf.is_called(at, CONTROLLERS) {
                 btf.controllers = u32::try_from(btf.types.len()).ok();
+            }
+            if kind == KIND_DATASEC && btf.is_called(at, per_cpu::SECTION) {
+                btf.per_cpu = Some(at);
             }
             btf.keeps_programs_apart |= kind == KIND_FUNC && btf.is_called(at, MISSES);
             btf.types.push(at);
@@ -335,6 +343,10 @@ impl Btf {
             task_cfs_rq: want("task_struct", "se.cfs_rq"),
             cfs_rq_rq: want("cfs_rq", "rq"),
             rq_steal: self.steal().unwrap_or(ABSENT),
+            hrtimer_base: want("hrtimer", "base"),
+            clock_base_cpu_base: want("hrtimer_clock_base", "cpu_base"),
+            irq_regs: self.interrupted_registers().unwrap_or(ABSENT),
+            regs_mode: self.mode().unwrap_or(ABSENT),
         })
     }
 }

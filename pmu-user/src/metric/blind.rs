@@ -1,13 +1,16 @@
 //! Time in which a CPU took no timer interrupt, estimated from ticks that came late, and the longest spans of it.
 //!
 //! A tick comes late if its instant falls into such a span, so the share of late ticks is the share of blind time:
-//! late ticks times the period estimates it without bias, and their number is Poisson.
+//! late ticks times the period estimates it without bias, and their number is Poisson. Only ticks that found the kernel can show
+//! masked time, and of those only what is above the floor (`floor`).
 
-use pmu_common::gap::{IDLE, MASKED, STOLEN};
+use pmu_common::gap::{DELAYED, IDLE, MASKED, STOLEN};
 
 use super::{
-    Quality,
-    value::{How, Known, Value, poisson_interval},
+    Floor, Quality,
+    floor::{Instants, Late, above},
+    quality::share,
+    value::{How, Known, Value},
 };
 use crate::{
     drain::{At, Header, Owner},
@@ -24,8 +27,8 @@ use crate::{
 pub enum BlindClass {
     /// Kernel code ran with interrupts masked.
     Masked,
-    /// An interrupt handler ran long: the late interrupt found user code, which cannot mask any.
-    Interrupt,
+    /// The late interrupt found user code, which cannot mask any: a handler ran long, or the hypervisor did something.
+    Delayed,
     /// The hypervisor ran something else.
     Stolen,
     /// The CPU was idle and woke late: no gap.
@@ -38,7 +41,7 @@ impl BlindClass {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Masked => "masked",
-            Self::Interrupt => "interrupt",
+            Self::Delayed => "delayed",
             Self::Stolen => "stolen",
             Self::Idle => "idle",
         }
@@ -52,6 +55,12 @@ pub struct Masked {
     pub time: Value,
     /// Late ticks that it is estimated from.
     pub late_ticks: u64,
+    /// Those that came right where the kernel lets interrupts in: no hypervisor explains them.
+    pub sure_ticks: u64,
+    /// Ticks that found the kernel, late or not.
+    pub kernel_ticks: u64,
+    /// Time that is not in it because the floor explains it, in ns; `None` where the floor is not known.
+    pub floor_ns: Option<f64>,
     /// CPU time in which it could have been, in ns: length times CPUs, or what a target ran.
     pub of_ns: u64,
 }
@@ -77,6 +86,10 @@ pub struct Blind {
     pub stolen_ticks: u64,
     /// Late ticks on those CPUs while they were idle.
     pub idle_ticks: u64,
+    /// How often ticks come late that found user code; `None` where none did, or ticks do not tell.
+    pub floor: Option<Floor>,
+    /// Does a hypervisor run this machine, whose exits may delay the kernel more than users?
+    pub guest: bool,
     /// A tick this late counts, in ns: shorter spans are not seen.
     pub late_min_ns: u64,
     /// A gap this long is listed, in ns.
@@ -108,23 +121,46 @@ pub struct GapReport {
     pub stack: Vec<Untrusted>,
 }
 
-/// Blind time from `late_ticks` late ticks that span `blind_ticks` tick instants, in ns.
-pub(super) fn time(quality: &Quality, late_ticks: u64, blind_ticks: u64) -> Value {
+/// Time of tick instants, of which a share of the time was watched, in ns.
+fn time(quality: &Quality, instants: Instants, coverage: f64) -> Value {
     let period_ns = quality.ticks.period_ns as f64;
     if quality.ticks.seen == 0 || period_ns == 0.0 {
         return Value::Missing(
             "no tick was seen: the tick's timer is unknown, or the CPUs were idle".to_owned(),
         );
     }
-    let instants = if late_ticks == 0 { 1.0 } else { blind_ticks as f64 / late_ticks as f64 };
-    let (low, high) = poisson_interval(late_ticks);
+    let Instants { estimate, low, high } = instants;
     Value::Known(Known {
-        estimate: blind_ticks as f64 * period_ns,
-        low: low * instants * period_ns,
-        high: high * instants * period_ns,
-        coverage: quality.ticks.coverage,
+        estimate: estimate * period_ns,
+        low: low * period_ns,
+        high: high * period_ns,
+        coverage,
         how: How::Sampled,
     })
+}
+
+/// Time that an owner, which did `counts`, ran with interrupts masked.
+pub(super) fn masked(quality: &Quality, counts: &Counts) -> Masked {
+    let watched_ns = counts.ticks.saturating_mul(quality.ticks.period_ns);
+    let coverage = match counts.ticks {
+        0 => quality.ticks.coverage,
+        _ => share(watched_ns, counts.cpu_time_ns),
+    };
+    let late = Late { ticks: counts.late_ticks, instants: counts.blind_ticks, sure: counts.enable_ticks };
+    above_floor(quality, late, counts.kernel_ticks, coverage, counts.cpu_time_ns)
+}
+
+fn above_floor(quality: &Quality, late: Late, kernel_ticks: u64, coverage: f64, of_ns: u64) -> Masked {
+    let floor = quality.ticks.floor.as_ref();
+    let of_floor = floor.map(|floor| floor.of_kernel(kernel_ticks).estimate.min(late.instants as f64));
+    Masked {
+        time: time(quality, above(floor, quality.ticks.guest, kernel_ticks, late), coverage),
+        late_ticks: late.ticks,
+        sure_ticks: late.sure,
+        kernel_ticks,
+        floor_ns: of_floor.map(|instants| instants * quality.ticks.period_ns as f64),
+        of_ns,
+    }
 }
 
 /// Blind time in an interval in which the target did `total`.
@@ -136,28 +172,26 @@ pub(super) fn blind(
     total: &Counts,
 ) -> Blind {
     let cpus = interval.all_cpus();
-    let of = |class: usize| time(quality, cpus.late_ticks[class], cpus.blind_ticks[class]);
+    let late = |class: usize| {
+        let sure = if class == MASKED { cpus.enable_ticks } else { 0 };
+        Late { ticks: cpus.late_ticks[class], instants: cpus.blind_ticks[class], sure }
+    };
+    let coverage = quality.ticks.coverage;
     let all = join(&interval.gaps).into_iter().filter(|gap| gap.row.class as usize != IDLE);
     let is_targets = |gap: &Gap| header.plan.target == Target::System || gap.owner.is_some();
     let (gaps, others): (Vec<Gap>, Vec<Gap>) = all.partition(is_targets);
     let describe = |gaps: Vec<Gap>| gaps.into_iter().map(|gap| describe(ledger, gap)).collect();
     Blind {
-        target: (header.plan.target != Target::System).then(|| Masked {
-            time: time(quality, total.late_ticks, total.blind_ticks),
-            late_ticks: total.late_ticks,
-            of_ns: total.cpu_time_ns,
-        }),
-        machine: Masked {
-            time: of(MASKED),
-            late_ticks: cpus.late_ticks[MASKED],
-            of_ns: interval.capacity_ns(),
-        },
+        target: (header.plan.target != Target::System).then(|| masked(quality, total)),
+        machine: above_floor(quality, late(MASKED), cpus.kernel_ticks, coverage, interval.capacity_ns()),
         stolen: match header.knows_steal {
-            true => of(STOLEN),
+            true => time(quality, late(STOLEN).mean(), coverage),
             false => Value::Missing("this kernel does not account stolen time".to_owned()),
         },
         stolen_ticks: cpus.late_ticks[STOLEN],
         idle_ticks: cpus.late_ticks[IDLE],
+        floor: quality.ticks.floor,
+        guest: quality.ticks.guest,
         late_min_ns: header.plan.late_min_ns,
         gap_min_ns: header.plan.gap_min_ns,
         gaps: describe(gaps),
@@ -172,7 +206,9 @@ fn describe(ledger: &Ledger, gap: Gap) -> GapReport {
     let class = match gap.row.class as usize {
         STOLEN => BlindClass::Stolen,
         IDLE => BlindClass::Idle,
-        _ if below.is_empty() && !gap.row.stack.is_empty() => BlindClass::Interrupt,
+        DELAYED => BlindClass::Delayed,
+        // Where timers do not tell what code they found, the stack does.
+        _ if below.is_empty() && !gap.row.stack.is_empty() => BlindClass::Delayed,
         _ => BlindClass::Masked,
     };
     let shown =

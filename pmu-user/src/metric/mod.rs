@@ -7,6 +7,7 @@ pub mod derived;
 pub mod drilling;
 mod ends;
 pub mod estimate;
+mod floor;
 mod fold;
 pub mod formulas;
 mod hot;
@@ -28,6 +29,7 @@ pub use self::{
     blind::{Blind, BlindClass, GapReport, Masked},
     cost::{CostReport, ProgramCost},
     ends::StackEnds,
+    floor::Floor,
     fold::Folded,
     hot::{Frame, HotEvent, HotFunction, HotStack},
     owners::{OwnerReport, Who},

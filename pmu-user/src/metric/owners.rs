@@ -206,7 +206,7 @@ fn report(context: &Context<'_>, who: Who, ended: bool, counts: &Counts) -> Owne
         (metric::SAMPLES, samples(first.all().samples)),
         (metric::USER_SAMPLES, samples(first.user.samples)),
         (metric::KERNEL_SAMPLES, samples(first.kernel.samples)),
-        (metric::BLIND_TIME, blind::time(context.quality, counts.late_ticks, counts.blind_ticks)),
+        (metric::BLIND_TIME, blind::masked(context.quality, counts).time),
     ];
     let events = context.scale.events(|event| counts.event(event));
     let ratios = context.scale.ratios(|event| counts.event(event).all());

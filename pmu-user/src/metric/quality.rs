@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 
 use pmu_common::loss;
 
-use super::target::{self, TargetQuality};
+use super::{
+    Floor,
+    target::{self, TargetQuality},
+};
 use crate::{
     drain::Header,
     machine::cpu::Times,
@@ -80,6 +83,10 @@ pub struct TickQuality {
     pub period_ns: u64,
     /// Share of the CPUs' time that ticks watched (0 to 1). An idle CPU has no tick.
     pub coverage: f64,
+    /// How often they come late without anything being masked.
+    pub floor: Option<Floor>,
+    /// Does a hypervisor run this machine, whose exits may delay the kernel more than users?
+    pub guest: bool,
 }
 
 /// Where the time of all CPUs went, in ns. The kernel's part is exact to 10 ms a CPU.
@@ -111,7 +118,13 @@ pub(super) fn quality(header: &Header, interval: &Interval, total: &Counts) -> Q
             let events = header.plan.sampling.iter().enumerate();
             events.map(|(event, sampling)| samples(event, sampling, &cpus, interval)).collect()
         },
-        ticks: TickQuality { seen: cpus.ticks, period_ns, coverage: share(watched_ns, capacity_ns) },
+        ticks: TickQuality {
+            seen: cpus.ticks,
+            period_ns,
+            coverage: share(watched_ns, capacity_ns),
+            floor: Floor::of(&cpus),
+            guest: header.machine.cpu.guest,
+        },
         losses: interval.losses.clone(),
         books: if header.plan.target == Target::System { books(interval, capacity_ns) } else { None },
     }
@@ -185,6 +198,6 @@ fn books(interval: &Interval, capacity_ns: u64) -> Option<Books> {
 }
 
 /// `part / whole`, at most 1; 1 if there is no whole.
-fn share(part: u64, whole: u64) -> f64 {
+pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 1.0 } else { (part as f64 / whole as f64).min(1.0) }
 }

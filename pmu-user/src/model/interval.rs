@@ -59,6 +59,12 @@ pub struct Counts {
     pub late_ticks: u64,
     /// Tick instants in those spans.
     pub blind_ticks: u64,
+    /// Ticks that came while it ran.
+    pub ticks: u64,
+    /// Those that found it in the kernel.
+    pub kernel_ticks: u64,
+    /// Late ticks that came right where the kernel lets interrupts in.
+    pub enable_ticks: u64,
     /// Samples, by event.
     pub events: Vec<OwnerEvent>,
     /// CPUs it ran on.
@@ -80,6 +86,9 @@ impl Counts {
         self.wait_max_ns = (low.0.max(high.0), low.1.max(high.1));
         self.late_ticks = self.late_ticks.saturating_add(other.late_ticks);
         self.blind_ticks = self.blind_ticks.saturating_add(other.blind_ticks);
+        self.ticks = self.ticks.saturating_add(other.ticks);
+        self.kernel_ticks = self.kernel_ticks.saturating_add(other.kernel_ticks);
+        self.enable_ticks = self.enable_ticks.saturating_add(other.enable_ticks);
         merge_by_event(&mut self.events, &other.events, |sum, event| {
             sum.user.merge(&event.user);
             sum.kernel.merge(&event.kernel);
@@ -135,6 +144,16 @@ pub struct CpuCounts {
     pub late_ticks: [u64; CLASSES],
     /// Tick instants in those spans, by class.
     pub blind_ticks: [u64; CLASSES],
+    /// Ticks that found user code.
+    pub user_ticks: u64,
+    /// Ticks that found the kernel's code, in a task that is not the idle one.
+    pub kernel_ticks: u64,
+    /// Late ticks that found user code, those that the hypervisor explains excepted.
+    pub delayed_ticks: u64,
+    /// Tick instants in those spans.
+    pub delayed_instants: u64,
+    /// Late ticks of the class masked that came right where the kernel lets interrupts in.
+    pub enable_ticks: u64,
     /// The sampling events.
     pub events: Vec<CpuEvent>,
     /// Silences between samples that only a late timer explains.
@@ -159,6 +178,11 @@ impl CpuCounts {
             self.late_ticks[class] = self.late_ticks[class].saturating_add(other.late_ticks[class]);
             self.blind_ticks[class] = self.blind_ticks[class].saturating_add(other.blind_ticks[class]);
         }
+        self.user_ticks = self.user_ticks.saturating_add(other.user_ticks);
+        self.kernel_ticks = self.kernel_ticks.saturating_add(other.kernel_ticks);
+        self.delayed_ticks = self.delayed_ticks.saturating_add(other.delayed_ticks);
+        self.delayed_instants = self.delayed_instants.saturating_add(other.delayed_instants);
+        self.enable_ticks = self.enable_ticks.saturating_add(other.enable_ticks);
         merge_by_event(&mut self.events, &other.events, |sum, event| {
             sum.samples = sum.samples.saturating_add(event.samples);
             sum.idle_samples = sum.idle_samples.saturating_add(event.idle_samples);

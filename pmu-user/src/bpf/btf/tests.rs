@@ -3,7 +3,7 @@
 use super::{Btf, EXPIRE, KIND_FUNC_PROTO, KIND_PTR, KIND_STRUCT, KIND_TYPEDEF, KIND_UNION, SWITCH};
 
 /// A BTF blob of types, each a name and the words after it. Type 1 is an `int`. Names are found by themselves.
-fn btf_of(names: &[&str], types: &[&[u32]]) -> Vec<u8> {
+pub(super) fn btf_of(names: &[&str], types: &[&[u32]]) -> Vec<u8> {
     let strings: String = names.iter().flat_map(|name| [name, "\0"]).collect();
     let bytes_of = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
     let types: Vec<u8> = types.iter().flat_map(|words| bytes_of(words)).collect();

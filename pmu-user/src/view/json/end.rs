@@ -107,11 +107,15 @@ fn summary(into: &mut dyn Write, header: &Header, report: &Report, ending: &Endi
 fn blind_cell(blind: &Blind) -> Json {
     let target = blind.target.as_ref().map(|masked| {
         json!({"masked": known(&masked.time), "share": masked.share(), "late_ticks": masked.late_ticks,
-               "of_ns": masked.of_ns})
+               "sure_ticks": masked.sure_ticks, "kernel_ticks": masked.kernel_ticks, "floor_ns": masked.floor_ns, "of_ns": masked.of_ns})
+    });
+    let floor = blind.floor.map(|floor| {
+        json!({"user_ticks": floor.user_ticks, "late_ticks": floor.late_ticks, "share": floor.share()})
     });
     let machine = &blind.machine;
     json!({
         "of": "machine", "masked": known(&machine.time), "share": machine.share(), "of_ns": machine.of_ns,
+        "sure_ticks": machine.sure_ticks, "kernel_ticks": machine.kernel_ticks, "floor_ns": machine.floor_ns, "floor": floor,
         "stolen": known(&blind.stolen),
         "late_ticks": {"masked": machine.late_ticks, "stolen": blind.stolen_ticks, "idle": blind.idle_ticks},
         "target": target,

@@ -35,7 +35,33 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &Report) -> io:
         blind.stolen_ticks,
         blind.idle_ticks
     )?;
+    floor(into, blind)?;
     gaps(into, style, blind)
+}
+
+/// What of the late ticks is not called masked, and what of those that are may be something else.
+fn floor(into: &mut dyn Write, blind: &Blind) -> io::Result<()> {
+    let who = if blind.guest { "other handlers or the hypervisor" } else { "other handlers" };
+    let masked = blind.masked();
+    let Some((floor, of_floor_ns)) = blind.floor.as_ref().zip(masked.floor_ns) else {
+        return writeln!(into, "  floor     not known: no tick told that it found user code");
+    };
+    writeln!(
+        into,
+        "  floor     {} of {} ticks in user code were late ({}), by {who}; {} in the kernel is theirs, and not in masked",
+        floor.late_ticks,
+        floor.user_ticks,
+        percent(floor.share()),
+        duration(of_floor_ns)
+    )?;
+    if blind.guest && masked.late_ticks > 0 {
+        writeln!(
+            into,
+            "            {} of masked's {} late ticks came right where the kernel unmasks; the others may be the hypervisor's",
+            masked.sure_ticks, masked.late_ticks
+        )?;
+    }
+    Ok(())
 }
 
 /// How long it was, from how many ticks, and its share.
