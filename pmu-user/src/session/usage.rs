@@ -10,7 +10,10 @@ use crate::{
     drain::{Drain, Owner},
     machine::Machine,
     perf::children_usage,
-    plan::{Plan, Target, request::By},
+    plan::{
+        Plan, Target,
+        request::{By, Descend},
+    },
 };
 
 /// `utime`, as [`after_name`] counts; `stime` follows.
@@ -54,6 +57,8 @@ impl Targets {
         let process = |&id: &u32| if plan.by == By::Process { What::Owner(id) } else { What::Process(id) };
         let what: Vec<What> = match &plan.target {
             Target::System => Vec::new(),
+            // A cgroup's `cpu.stat` holds what is below it, which is left out on purpose.
+            Target::Cgroups(_) if plan.descend == Descend::No => Vec::new(),
             Target::Processes(ids) => ids.iter().map(process).collect(),
             Target::Threads(ids) => ids.iter().copied().map(What::Thread).collect(),
             Target::Cgroups(cgroups) => {
