@@ -122,10 +122,17 @@ fn a_reader_that_goes_away_ends_what_only_he_wanted_but_not_a_command() {
 #[test]
 fn a_file_that_reaches_its_limit_ends_the_recording_alone() {
     let recording = Scratch::new("full");
-    let script =
-        format!("ulimit -f 40; exec \"$0\" run --quiet -I 50ms -d 1s --csv -o {}", recording.as_str());
-    let limited =
-        std::process::Command::new("sh").args(["-c", &script]).arg(pmbpf().get_program()).output().unwrap();
+    let _busy = Started::new("while :; do sleep 0.01; done");
+    let run = |limit: &str| {
+        let options = "run --quiet --force -I 50ms -d 1s --csv -o";
+        let script = format!("ulimit -f {limit}; exec \"$0\" {options} {}", recording.as_str());
+        std::process::Command::new("sh").args(["-c", &script]).arg(pmbpf().get_program()).output().unwrap()
+    };
+    assert!(run("unlimited").status.success());
+    // In blocks of 512 bytes: about half of what such a run records.
+    let half = std::fs::metadata(&recording.0).unwrap().len() / 1024;
+    std::fs::remove_file(&recording.0).unwrap();
+    let limited = run(&half.to_string());
     let said = text(&limited.stderr);
     assert_eq!(limited.status.code(), Some(1), "{said}");
     let name = format!("{}.partial", recording.as_str());
