@@ -145,18 +145,38 @@ fn more_cgroups_than_rows_have_each_what_it_did() {
     let output = pmbpf.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let drains = drains(&recording);
-    let last = drains.last().unwrap();
-    assert_eq!((&last.losses, &last.missed), (&vec![], &vec![]));
     let retired: usize = drains.iter().map(|drain| drain.retired.block.len()).sum();
     assert!(retired > OWNERS - 768, "{retired}");
-    let bytes = bytes_by_owner(&drains, device.number);
-    for (whose, bytes_read) in &truth {
-        assert_eq!(bytes.get(whose), Some(bytes_read), "{whose:?}");
-    }
+    let mut bytes = bytes_by_owner(&drains, device.number);
     assert_eq!(bytes.values().sum::<u64>() as f64, counted, "the kernel's count is the sum");
+    let unseen = bytes.remove(&Whose::Unseen).unwrap_or(0);
+    assert_few_unseen(drains.last().unwrap(), unseen, all_blocks() * BLOCK);
+    // What no program saw is somebody's.
+    let (mut missing, mut owners_seen) = (0, 0);
+    for (whose, bytes_read) in &truth {
+        let seen = bytes.remove(whose).unwrap_or(0);
+        assert!(seen <= *bytes_read, "{whose:?}: {seen} of {bytes_read}");
+        missing += bytes_read - seen;
+        owners_seen += usize::from(seen > 0);
+    }
+    assert_eq!((missing, bytes), (unseen, BTreeMap::new()), "nobody has what is another's");
     let (owners, sum) = reported(&Rows::parse(&output.stdout), &device, "cgroup");
-    assert!(owners >= OWNERS, "{owners}");
-    assert_close("the report", sum, counted, 1e-6, 0.0);
+    assert!(owners >= owners_seen, "{owners} of {owners_seen} owners have a row");
+    assert_close("the report", sum, counted - unseen as f64, 1e-6, 0.0);
+}
+
+/// Some hosts run no program in interrupts of some tasks: those requests are told of, and few.
+fn assert_few_unseen(last: &Traffic, unseen: u64, all: u64) {
+    assert_nothing_lost(last);
+    // Of all devices.
+    let told: u64 = last.losses.iter().map(|(_, count)| count * BLOCK).sum();
+    assert!(unseen <= told && unseen * 100 < all, "{unseen} of {all} bytes, {told} told");
+}
+
+/// But for completions that no program saw.
+fn assert_nothing_lost(last: &Traffic) {
+    assert!(last.losses.iter().all(|(reason, _)| reason == "io_not_seen"), "{:?}", last.losses);
+    assert_eq!(last.missed, []);
 }
 
 /// `pmbpf io` that measures everybody by now.
@@ -206,7 +226,7 @@ fn more_cgroups_than_rows_have_each_the_packet_that_it_sent() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let drains = drains(&recording);
     let end = drains.last().unwrap();
-    assert_eq!((&end.losses, &end.missed), (&vec![], &vec![]));
+    assert_nothing_lost(end);
     let mut sent: BTreeMap<NetOwner, (u64, u64)> = BTreeMap::new();
     for row in end.net.iter().chain(drains.iter().flat_map(|drain| &drain.retired.net)) {
         let sum = sent.entry(row.owner).or_default();
@@ -236,15 +256,15 @@ fn more_processes_than_rows_have_together_what_the_kernel_says() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let counted = device.kernel_counts()[0].1 - before;
     let drains = drains(&recording);
-    let last = drains.last().unwrap();
-    assert_eq!((&last.losses, &last.missed), (&vec![], &vec![]));
-    let bytes = bytes_by_owner(&drains, device.number);
+    let mut bytes = bytes_by_owner(&drains, device.number);
+    assert_eq!(bytes.values().sum::<u64>() as f64, counted, "the kernel's count is the sum");
+    let unseen = bytes.remove(&Whose::Unseen).unwrap_or(0);
+    assert_few_unseen(drains.last().unwrap(), unseen, all_blocks() * BLOCK);
     let ours = bytes.iter().filter(|(whose, _)| matches!(whose, Whose::Process { .. }));
     let ours: Vec<u64> = ours.map(|(_, &bytes)| bytes).collect();
-    // Now and then a request of a process that has just begun is in no row at all, whether or not rows are used again;
-    // none is ever in another's.
-    assert!((OWNERS - 3..=OWNERS).contains(&ours.len()), "{}", ours.len());
-    assert_close("ours", ours.iter().sum::<u64>() as f64, (all_blocks() * BLOCK) as f64, 1e-3, 0.0);
+    // One whose only request was not seen has no row.
+    let unseen_requests = (unseen / BLOCK) as usize;
+    assert!((OWNERS - unseen_requests..=OWNERS).contains(&ours.len()), "{}", ours.len());
+    assert_eq!(ours.iter().sum::<u64>() + unseen, all_blocks() * BLOCK);
     assert!(ours.iter().all(|bytes| bytes % BLOCK == 0 && (1..=7).contains(&(bytes / BLOCK))));
-    assert_close("all", bytes.values().sum::<u64>() as f64, counted, 1e-3, 0.0);
 }

@@ -72,7 +72,8 @@ pub enum Whose {
     Kernel,
     /// Someone who was not asked for.
     Outsider,
-    /// They were under way before counting started, or their start was lost.
+    /// They were under way before counting started, or their start was lost; or no program saw their end, and the kernel's own
+    /// count of the device says how many there were.
     Unseen,
     /// Owners beyond the limit.
     Many,

@@ -5,6 +5,7 @@ mod census;
 pub(crate) mod groups;
 pub mod stream;
 mod traffic;
+mod unseen;
 mod visit;
 
 use std::{
@@ -166,9 +167,10 @@ impl IoSession {
 
     fn drain(&mut self) -> IoDrain {
         let begun = Instant::now();
+        let kernel = self.counted.as_ref().and_then(Counted::kernel);
         // Beside the traffic: what comes after it is no part of the time that was counted.
         let at_ns = nanoseconds(self.started.elapsed());
-        let traffic = self.counted.as_mut().map(Counted::drain);
+        let traffic = self.counted.as_mut().map(|counted| counted.drain(kernel));
         let read_ns = nanoseconds(self.started.elapsed());
         let groups = self.monitored.as_ref().map(|monitored| monitored.drain(read_ns));
         let (mut names, mut disks) = (Vec::new(), Vec::new());

@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::census::Census;
+use super::{
+    census::Census,
+    unseen::{Counts, Unseen},
+};
 use crate::{
     bpf::{
         LoadError, Options,
@@ -24,7 +27,7 @@ use crate::{
     machine::{
         Machine,
         cgroup::Layout,
-        disk::{name_of, without_requests},
+        disk::{completed, name_of, without_requests},
     },
     plan::{Target, io::IoPlan, request::By},
     untrusted::Untrusted,
@@ -51,6 +54,7 @@ pub(super) struct Counted {
     root: PathBuf,
     due: Instant,
     lost_steps: u64,
+    unseen: Unseen,
 }
 
 impl Counted {
@@ -91,13 +95,22 @@ impl Counted {
             root: root.to_owned(),
             due: Instant::now() + IDLE,
             lost_steps: 0,
+            unseen: Unseen::default(),
         })
     }
 
-    /// What was counted so far.
-    pub(super) fn drain(&mut self) -> Traffic {
+    /// The kernel's own counts, to be read before a drain; none before the first, which reads them last: see [`Unseen::add_to`].
+    pub(super) fn kernel(&self) -> Option<Counts> {
+        self.unseen.has_begun().then(|| completed(&self.root))
+    }
+
+    /// What was counted so far. `kernel`: as [`Counted::kernel`] said.
+    pub(super) fn drain(&mut self, kernel: Option<Counts>) -> Traffic {
         let retired = self.object.take_retired();
-        Traffic { retired, ..self.object.drain() }
+        let mut traffic = Traffic { retired, ..self.object.drain() };
+        let kernel = kernel.unwrap_or_else(|| completed(&self.root));
+        self.unseen.add_to(&mut traffic, &kernel);
+        traffic
     }
 
     /// Makes room for new owners if there is little left. What was counted must have been told of, with its names.

@@ -1,0 +1,224 @@
+//! Block requests that the kernel counts as completed and no program saw.
+//!
+//! A tracepoint's program does not run for every completion: the kernel leaves a run out that would interrupt another one
+//! (which it counts), and some hosts run no program, and take no sample, in interrupts of some tasks (which nobody
+//! counts). The kernel's own counts have them all. A request's tracepoint comes before its count, so what the kernel counted
+//! before the programs' rows are read, and is in none of them, was not seen. It goes to the row of requests whose
+//! owner is not known: sums over a device are the kernel's, and no latency holds it.
+
+use std::collections::BTreeMap;
+
+use pmu_common::io::block::BlockCount;
+
+use crate::{
+    drain::io::{
+        block::{self, BlockRow, DeviceNumber, Operation, Whose},
+        traffic::Traffic,
+    },
+    machine::disk::Completed,
+    untrusted::Untrusted,
+};
+
+/// Requests that no program saw: name of the loss.
+const LOSS: &str = "io_not_seen";
+
+/// The kernel's counts by device: see [`crate::machine::disk::completed`].
+pub(super) type Counts = BTreeMap<(u32, u32), Completed>;
+type Place = (DeviceNumber, Operation);
+
+/// Requests and bytes, which may be fewer than nothing: what is seen before the kernel counts it.
+type Difference = (i128, i128);
+
+/// The books of the programs beside those of the kernel.
+#[derive(Debug, Default)]
+pub(super) struct Unseen {
+    /// What the kernel had counted more than the programs when counting began.
+    ahead: Option<BTreeMap<Place, Difference>>,
+    /// What rows had that were given up.
+    retired: BTreeMap<Place, Difference>,
+    /// The most that was missing at any time: later readings may show less, because of requests that the kernel had not
+    /// counted yet.
+    most: BTreeMap<Place, (u64, u64)>,
+}
+
+impl Unseen {
+    /// Was there a first drain?
+    pub(super) const fn has_begun(&self) -> bool {
+        self.ahead.is_some()
+    }
+
+    /// Adds what no program saw to a drain's rows and losses. `kernel`: read before the rows, but for the first drain, where it is read
+    /// after them; so nothing is taken for unseen that was seen.
+    pub(super) fn add_to(&mut self, traffic: &mut Traffic, kernel: &Counts) {
+        let now = self.ahead_of(traffic, kernel);
+        let Some(before) = &self.ahead else {
+            self.ahead = Some(now);
+            return;
+        };
+        for (place, (requests, bytes)) in now {
+            // A device that came later had counted nothing when counting began.
+            let (requests_before, bytes_before) = before.get(&place).copied().unwrap_or_default();
+            let missing = |now: i128, before: i128| u64::try_from(now - before).unwrap_or(0);
+            let most = self.most.entry(place).or_default();
+            most.0 = most.0.max(missing(requests, requests_before));
+            most.1 = most.1.max(missing(bytes, bytes_before));
+        }
+        self.tell(traffic);
+    }
+
+    /// What the kernel has counted more than the programs.
+    fn ahead_of(&mut self, traffic: &Traffic, kernel: &Counts) -> BTreeMap<Place, Difference> {
+        let mut ahead: BTreeMap<Place, Difference> = BTreeMap::new();
+        for (&(major, minor), completed) in kernel {
+            let device = DeviceNumber { major, minor };
+            for (operation, (requests, bytes)) in
+                [(Operation::Read, completed.read), (Operation::Write, completed.write)]
+            {
+                ahead.insert((device, operation), (requests.into(), bytes.into()));
+            }
+        }
+        for row in &traffic.retired.block {
+            if let Some(place) = place_of(row) {
+                let sum = self.retired.entry(place).or_default();
+                *sum = (sum.0 + i128::from(row.count.requests), sum.1 + i128::from(row.count.bytes));
+            }
+        }
+        let rows = traffic.block.iter().filter_map(|row| Some((place_of(row)?, counts_of(row))));
+        for (place, seen) in rows.chain(self.retired.iter().map(|(place, seen)| (*place, *seen))) {
+            if let Some(ahead) = ahead.get_mut(&place) {
+                *ahead = (ahead.0 - seen.0, ahead.1 - seen.1);
+            }
+        }
+        ahead
+    }
+
+    fn tell(&self, traffic: &mut Traffic) {
+        let mut lost = 0_u64;
+        for (&(device, operation), &(requests, bytes)) in &self.most {
+            if (requests, bytes) == (0, 0) {
+                continue;
+            }
+            lost = lost.saturating_add(requests);
+            let count = BlockCount { requests, bytes, unstarted: requests, changes: 1, ..BlockCount::ZERO };
+            let ours = |row: &&mut BlockRow| {
+                (row.device, row.operation, row.whose) == (device, operation, Whose::Unseen)
+            };
+            if let Some(row) = traffic.block.iter_mut().find(ours) {
+                row.count = block::sum(&row.count, &count);
+            } else {
+                let (name, latency, queue) = (Untrusted::default(), Vec::new(), Vec::new());
+                let whose = Whose::Unseen;
+                traffic.block.push(BlockRow { device, operation, whose, name, count, latency, queue });
+            }
+        }
+        if lost > 0 {
+            traffic.losses.push((LOSS.to_owned(), lost));
+        }
+    }
+}
+
+/// Where the kernel counts a row's requests. Flushes have a count of their own there, which is not compared.
+fn place_of(row: &BlockRow) -> Option<Place> {
+    let operation = match row.operation {
+        Operation::Read => Operation::Read,
+        Operation::Write | Operation::Discard | Operation::Other => Operation::Write,
+        Operation::Flush => return None,
+    };
+    Some((row.device, operation))
+}
+
+fn counts_of(row: &BlockRow) -> Difference {
+    (row.count.requests.into(), row.count.bytes.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use pmu_common::io::block::BlockCount;
+
+    use super::{Counts, Unseen};
+    use crate::{
+        drain::io::{
+            block::{BlockRow, DeviceNumber, Operation, Whose},
+            traffic::{Retired, Traffic},
+        },
+        machine::{cgroup::CgroupId, disk::Completed},
+        untrusted::Untrusted,
+    };
+
+    const DISK: DeviceNumber = DeviceNumber { major: 7, minor: 0 };
+
+    fn row(operation: Operation, whose: Whose, requests: u64) -> BlockRow {
+        BlockRow {
+            device: DISK,
+            operation,
+            whose,
+            name: Untrusted::default(),
+            count: BlockCount { requests, bytes: requests * 4096, ..BlockCount::ZERO },
+            latency: Vec::new(),
+            queue: Vec::new(),
+        }
+    }
+
+    fn kernel(reads: u64, writes: u64) -> Counts {
+        let of = |requests: u64| (requests, requests * 4096);
+        [((7, 0), Completed { read: of(reads), write: of(writes) })].into()
+    }
+
+    /// Requests of the row of those without an owner, and the loss, after what the kernel and the programs say.
+    fn told(unseen: &mut Unseen, kernel: &Counts, rows: Vec<BlockRow>, retired: Vec<BlockRow>) -> (u64, u64) {
+        let retired = Retired { block: retired, net: Vec::new() };
+        let mut traffic = Traffic { block: rows, retired, ..Traffic::default() };
+        unseen.add_to(&mut traffic, kernel);
+        let rows = traffic.block.iter().filter(|row| row.whose == Whose::Unseen);
+        let bytes: u64 = rows.clone().map(|row| row.count.bytes).sum();
+        let requests = rows.map(|row| row.count.requests).sum();
+        assert_eq!(bytes, requests * 4096);
+        (requests, traffic.losses.iter().map(|(_, count)| count).sum())
+    }
+
+    #[test]
+    fn what_only_the_kernel_counted_has_a_row_and_is_a_loss() {
+        let mut unseen = Unseen::default();
+        let owner = Whose::Cgroup(CgroupId(9));
+        let of = |reads, discards| {
+            vec![row(Operation::Read, owner, reads), row(Operation::Discard, owner, discards)]
+        };
+        assert_eq!(told(&mut unseen, &kernel(100, 50), of(3, 0), vec![]), (0, 0), "the past");
+        assert_eq!(told(&mut unseen, &kernel(110, 50), of(13, 0), vec![]), (0, 0));
+        assert_eq!(told(&mut unseen, &kernel(120, 55), of(21, 4), vec![]), (3, 3));
+        // Two are seen that the kernel has not counted yet; what was missing is missing still.
+        assert_eq!(told(&mut unseen, &kernel(120, 55), of(23, 4), vec![]), (3, 3));
+        // The owner's row is given up: what it had counted is in no row any more.
+        assert_eq!(told(&mut unseen, &kernel(122, 55), vec![], of(23, 4)), (3, 3));
+        let back = vec![row(Operation::Read, owner, 5), row(Operation::Flush, owner, 7)];
+        assert_eq!(told(&mut unseen, &kernel(127, 55), back, vec![]), (3, 3));
+    }
+
+    #[test]
+    fn a_row_of_requests_without_a_start_has_both() {
+        let mut unseen = Unseen::default();
+        told(&mut unseen, &kernel(0, 0), vec![], vec![]);
+        let rows = vec![row(Operation::Read, Whose::Unseen, 2)];
+        assert_eq!(told(&mut unseen, &kernel(5, 0), rows, vec![]), (5, 3));
+    }
+
+    #[test]
+    fn where_the_kernel_does_not_count_nothing_is_missing() {
+        let mut unseen = Unseen::default();
+        let rows = |requests| vec![row(Operation::Read, Whose::Kernel, requests)];
+        for (kernel, seen) in [(kernel(40, 0), 2), (kernel(40, 0), 7), (Counts::new(), 9), (kernel(0, 0), 9)]
+        {
+            assert_eq!(told(&mut unseen, &kernel, rows(seen), vec![]), (0, 0), "{seen}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_comes_later_counts_from_nothing() {
+        let mut unseen = Unseen::default();
+        told(&mut unseen, &Counts::new(), vec![], vec![]);
+        assert_eq!(
+            told(&mut unseen, &kernel(5, 2), vec![row(Operation::Read, Whose::Kernel, 5)], vec![]),
+            (2, 2)
+        );
+    }
+}
