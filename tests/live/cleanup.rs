@@ -13,7 +13,7 @@ use aya::{
     programs::{loaded_links, loaded_programs},
 };
 
-use crate::support::{Scratch, output, pmbpf, signal, text, wait_until};
+use crate::support::{Scratch, pmbpf, signal, wait_until};
 
 /// Programs, maps and links of one run: their kinds and ids. Whatever else is loaded on the machine is somebody else's.
 type Objects = BTreeSet<(&'static str, u32)>;
@@ -140,34 +140,4 @@ fn a_command_that_waits_dies_with_pmbpf() {
         assert!(counting || !marker.0.exists(), "the command ran although pmbpf died before it counted");
         let _ = fs::remove_file(&marker.0);
     }
-}
-
-#[test]
-fn two_at_once_count_the_same() {
-    let spin = crate::workloads::workload("spin", &["-g"]);
-    let shell = format!("exec {spin} 3");
-    let mut busy = crate::support::Started::new(&shell);
-    let pid = busy.pid().to_string();
-    // Both until it ends, so that both see all that is left of it when the second begins.
-    let run = || {
-        let mut command = pmbpf();
-        command.args(["run", "--json", "-I", "250ms", "-p", &pid]);
-        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
-    };
-    let both = [run(), run()];
-    busy.wait();
-    let [first, second] = both.map(|child| {
-        let output = child.wait_with_output().unwrap();
-        assert!(output.status.success());
-        let rows = crate::support::Rows::parse(&output.stdout);
-        assert_eq!(rows.summary()["losses"], serde_json::json!({}));
-        // By when a row's interval began: the runs did not begin together, and the last second has all of both.
-        (rows.total("cpu_time"), rows.summary()["duration_ns"].as_f64().unwrap())
-    });
-    let share = |(time, duration): (f64, f64)| time / duration;
-    let (one, other) = (share(first), share(second));
-    assert!(one > 0.05 && (one / other - 1.0).abs() < 0.25, "{first:?} {second:?}");
-    // A third one does not mind either.
-    let alone = output(&["-d", "200ms"]);
-    assert!(alone.status.success(), "{}", text(&alone.stderr));
 }

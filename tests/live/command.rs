@@ -288,4 +288,5 @@ fn one_that_ends_leaves_the_others_counting() {
     waiting.go().wait();
     let rows = other.finish();
     crate::support::assert_close("alone", rows.of_name("cpu_time", "sping"), 0.5e9, 0.05, 0.0);
+    assert_eq!(rows.summary()["losses"], serde_json::json!({}));
 }

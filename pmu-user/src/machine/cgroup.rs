@@ -19,6 +19,12 @@ use crate::untrusted::{Untrusted, exact};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CgroupId(pub u64);
 
+/// Paths above a cgroup's path, the root last: `/a/b` has `/a` and `/`.
+pub(crate) fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let parents = (1..path.len()).rev().filter(|&at| path[at] == b'/').map(|at| &path[..at]);
+    parents.chain((path.len() > 1).then_some(&b"/"[..]))
+}
+
 /// Where the hierarchies are mounted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
@@ -224,6 +230,7 @@ fn nearest(all: &[Cgroup], name: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::ancestors;
     use std::path::PathBuf;
 
     use super::{Layout, ResolveError};
@@ -255,6 +262,14 @@ mod tests {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
+    }
+
+    #[test]
+    fn the_paths_above_a_path_end_at_the_root() {
+        let above = |path: &'static [u8]| ancestors(path).collect::<Vec<_>>();
+        assert_eq!(above(b"/a/b/c"), [&b"/a/b"[..], b"/a", b"/"]);
+        assert_eq!(above(b"/a"), [b"/"]);
+        assert!(above(b"/").is_empty());
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod kernel_symbols;
 pub(crate) mod mount;
 pub mod pmu;
 pub mod privilege;
+pub(crate) mod stat;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod topology;

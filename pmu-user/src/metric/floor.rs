@@ -97,6 +97,7 @@ pub(super) fn above(floor: Option<&Floor>, guest: bool, kernel_ticks: u64, late:
 #[cfg(test)]
 mod tests {
     use super::{Floor, Instants, Late, above};
+    use crate::metric::random::Random;
 
     fn late(ticks: u64) -> Late {
         Late { ticks, instants: ticks, sure: ticks }
@@ -148,36 +149,16 @@ mod tests {
         assert!(low == 0.0 && high > 30.0, "{low} to {high}");
     }
 
-    /// xorshift64* (Vigna 2016), the same on every run.
-    fn uniform(state: &mut u64) -> f64 {
-        *state ^= *state >> 12;
-        *state ^= *state << 25;
-        *state ^= *state >> 27;
-        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Arrivals at unit rate until the time is over (Knuth).
-    fn poisson(mean: f64, state: &mut u64) -> u64 {
-        let (mut time, mut count) = (0.0, 0);
-        loop {
-            time -= (1.0 - uniform(state)).ln();
-            if time > mean {
-                return count;
-            }
-            count += 1;
-        }
-    }
-
     #[test]
     fn the_interval_covers_what_was_masked() {
-        let mut random = 23;
+        let mut random = Random(23);
         for (masked, share, user_ticks, kernel_ticks) in
             [(0.0, 0.05, 700, 50), (0.0, 0.02, 500, 500), (30.0, 0.03, 400, 600), (4.0, 0.001, 900, 100)]
         {
             let runs = 4_000;
             let covered = (0..runs).filter(|_| {
-                let floor = floor(user_ticks, poisson(share * user_ticks as f64, &mut random));
-                let seen = poisson(masked + share * kernel_ticks as f64, &mut random);
+                let floor = floor(user_ticks, random.poisson(share * user_ticks as f64));
+                let seen = random.poisson(masked + share * kernel_ticks as f64);
                 let masked_by_estimate = above(Some(&floor), false, kernel_ticks, late(seen));
                 (masked_by_estimate.low..=masked_by_estimate.high).contains(&masked)
             });

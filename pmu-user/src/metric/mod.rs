@@ -15,6 +15,8 @@ pub mod io;
 pub mod offline;
 mod owners;
 mod quality;
+#[cfg(test)]
+mod random;
 mod ratio;
 pub mod repeat;
 pub mod stat;
@@ -85,9 +87,8 @@ impl Report {
         let scale = ratio::Scale::new(header, interval, &quality);
         let context = owners::Context { header, ledger, interval, quality: &quality, scale: &scale };
         let apart = Groups::default();
-        let (whole, owners) = owners::owners(&context, &total, &apart);
         let folded = Groups::ended(ledger, interval).map(|groups| Folded {
-            owners: owners::owners(&context, &total, &groups).1,
+            owners: owners::owners(&context, &groups),
             hot: hot::functions(ledger, interval, &scale, &groups),
             stacks: hot::stacks(ledger, interval, &groups),
         });
@@ -96,8 +97,8 @@ impl Report {
             topdown: prepared.map(|prepared| prepared.topdown(header, ledger, interval)).ok_or_else(why),
             from_ns: interval.from_ns,
             length_ns: interval.length_ns(),
-            total: whole,
-            owners,
+            total: owners::target(&context, &total),
+            owners: owners::owners(&context, &apart),
             hot: hot::functions(ledger, interval, &scale, &apart),
             stacks: hot::stacks(ledger, interval, &apart),
             stack_ends: ends::ends(ledger, interval),

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     drain::{Header, Owner, TARGET_UNSEEN},
+    machine::cgroup::ancestors,
     model::{Counts, Interval, Ledger, OwnerIndex},
     plan::{
         Target,
@@ -66,12 +67,13 @@ pub(super) struct Context<'a> {
     pub(super) scale: &'a Scale,
 }
 
-/// The metrics of the target, which did `total`, and every owner's, most CPU time first; owners of a group share a row.
-pub(super) fn owners(
-    context: &Context<'_>,
-    total: &Counts,
-    groups: &Groups,
-) -> (OwnerReport, Vec<OwnerReport>) {
+/// The metrics of the target, which did `total`.
+pub(super) fn target(context: &Context<'_>, total: &Counts) -> OwnerReport {
+    report(context, Who::Target, false, total)
+}
+
+/// The metrics of every owner, most CPU time first; owners of a group share a row.
+pub(super) fn owners(context: &Context<'_>, groups: &Groups) -> Vec<OwnerReport> {
     let by_owner = match context.header.plan.by {
         By::Process => together(context.interval, groups),
         By::Cgroup => with_subtrees(context),
@@ -90,7 +92,7 @@ pub(super) fn owners(
         let weight = (owner.weight(&metric::CPU_TIME), owner.weight(&metric::CONTEXT_SWITCHES));
         (std::cmp::Reverse(weight), owner.who.clone())
     });
-    (report(context, Who::Target, false, total), owners)
+    owners
 }
 
 /// What owners did, those of a group together.
@@ -140,12 +142,6 @@ impl<'a> Above<'a> {
         let above = ancestors(path).filter_map(|above| self.by_path.get(above).copied());
         std::iter::once(index).chain(above.filter(move |&above| above != index))
     }
-}
-
-/// Paths above a path, the root last: `/a/b` has `/a` and `/`.
-fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let parents = (1..path.len()).rev().filter(|&at| path[at] == b'/').map(|at| &path[..at]);
-    parents.chain((path.len() > 1).then_some(&b"/"[..]))
 }
 
 /// Targets of which nothing ran: nothing was counted, and that is known.
@@ -244,17 +240,4 @@ fn cpu_time(context: &Context<'_>, counts: &Counts, coverage: f64) -> Value {
     let estimate = counts.cpu_time_ns as f64;
     let (low, high) = ((estimate - edge_ns).max(0.0), estimate + edge_ns);
     Value::Known(Known { estimate, low, high, coverage, how: How::Counted })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ancestors;
-
-    #[test]
-    fn the_paths_above_a_path_end_at_the_root() {
-        let above = |path: &'static [u8]| ancestors(path).collect::<Vec<_>>();
-        assert_eq!(above(b"/a/b/c"), [&b"/a/b"[..], b"/a", b"/"]);
-        assert_eq!(above(b"/a"), [b"/"]);
-        assert!(above(b"/").is_empty());
-    }
 }

@@ -221,7 +221,10 @@ fn named(ratio: &str, event: &Sampling) -> String {
 mod tests {
     use super::{Worth, ratio};
     use crate::{
-        metric::value::{Known, Value},
+        metric::{
+            random::Random,
+            value::{Known, Value},
+        },
         model::Tally,
     };
 
@@ -274,35 +277,15 @@ mod tests {
         assert!(few.low < 0.2 && few.high > 5.0, "{few:?}");
     }
 
-    /// xorshift64* (Vigna 2016), the same on every run.
-    fn uniform(state: &mut u64) -> f64 {
-        *state ^= *state >> 12;
-        *state ^= *state << 25;
-        *state ^= *state >> 27;
-        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Arrivals at unit rate until the time is over (Knuth).
-    fn poisson(mean: f64, state: &mut u64) -> u64 {
-        let (mut time, mut count) = (0.0, 0);
-        loop {
-            time -= (1.0 - uniform(state)).ln();
-            if time > mean {
-                return count;
-            }
-            count += 1;
-        }
-    }
-
     #[test]
     fn the_interval_covers_the_ratio() {
-        let mut random = 17;
+        let mut random = Random(17);
         for (over, under, weight) in [(5.0, 20.0, 1.0), (60.0, 40.0, 3.0), (300.0, 30.0, 1.5)] {
             let truth = over * weight / under;
             let runs = 4_000;
             let covered = (0..runs).filter(|_| {
-                let over = Tally::new(poisson(over, &mut random), weight);
-                let under = Tally::new(poisson(under, &mut random), 1.0);
+                let over = Tally::new(random.poisson(over), weight);
+                let under = Tally::new(random.poisson(under), 1.0);
                 match ratio((&worth(1.0), over), (&worth(1.0), under), 1.0) {
                     Value::Known(known) => known.low <= truth && truth <= known.high,
                     Value::Missing(_) => true,

@@ -151,18 +151,7 @@ pub(super) fn share_bounds(hits: f64, tries: f64) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::{How, Known, Value, poisson_interval, share_interval};
-
-    /// A generator good enough for a simulation (xorshift64*, Vigna 2016), the same on every run.
-    struct Random(u64);
-
-    impl Random {
-        fn uniform(&mut self) -> f64 {
-            self.0 ^= self.0 >> 12;
-            self.0 ^= self.0 << 25;
-            self.0 ^= self.0 >> 27;
-            (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1_u64 << 53) as f64
-        }
-    }
+    use crate::metric::random::Random;
 
     fn covered(truth: f64, runs: u32, mut one: impl FnMut() -> (f64, f64)) -> f64 {
         let hits = (0..runs).filter(|_| {
@@ -176,17 +165,7 @@ mod tests {
     fn the_interval_of_a_poisson_count_covers_its_mean() {
         let mut random = Random(7);
         for mean in [0.3_f64, 2.0, 9.0, 60.0] {
-            let coverage = covered(mean, 20_000, || {
-                // Arrivals at unit rate until the time is over (Knuth).
-                let (mut time, mut count) = (0.0, 0);
-                loop {
-                    time -= (1.0 - random.uniform()).ln();
-                    if time > mean {
-                        return poisson_interval(count);
-                    }
-                    count += 1;
-                }
-            });
+            let coverage = covered(mean, 20_000, || poisson_interval(random.poisson(mean)));
             assert!(coverage >= 0.94, "mean {mean}: {coverage}");
         }
     }

@@ -62,6 +62,9 @@ impl Ledger {
 impl Interval {
     /// Gives what owners did to those that stand for them.
     fn fold_owners(&mut self, to: &HashMap<OwnerIndex, OwnerIndex>) {
+        if to.is_empty() {
+            return;
+        }
         let target = |owner: OwnerIndex| to.get(&owner).copied().unwrap_or(owner);
         for (owner, counts) in std::mem::take(&mut self.owners) {
             self.owners.entry(target(owner)).or_default().merge(&counts);

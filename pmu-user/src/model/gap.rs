@@ -59,11 +59,12 @@ pub fn is_entry(function: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::{interrupted, is_entry, join};
     use crate::{drain::GapRow, machine::cpu::Cpu, untrusted::Untrusted};
 
-    fn row(cpu: u32, at_ns: u64, late_ns: u64) -> GapRow {
+    /// A timer that expired so late.
+    pub(in crate::model) fn row(cpu: u32, at_ns: u64, late_ns: u64) -> GapRow {
         GapRow {
             cpu: Cpu(cpu),
             at_ns,

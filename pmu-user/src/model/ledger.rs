@@ -16,7 +16,10 @@ use crate::{
         At, CodeRow, CodeStackRow, CountRow, CpuRow, Drain, Located, Module, Name, Names, Owner, OwnerRow,
         ProgramRow, SlotId,
     },
-    machine::cpu::{Cpu, Times},
+    machine::{
+        cgroup::ancestors,
+        cpu::{Cpu, Times},
+    },
     model::histogram::Buckets,
     untrusted::Untrusted,
 };
@@ -229,6 +232,9 @@ impl Ledger {
             Some((*index, owner.clone(), ended_ns))
         };
         let ended: Vec<(OwnerIndex, Owner, u64)> = self.owners.iter().filter_map(over).collect();
+        let cgroups = self.cgroups();
+        let above =
+            |path: &Untrusted| ancestors(path.as_bytes()).find_map(|above| cgroups.get(above).copied());
         let mut to = HashMap::with_capacity(ended.len());
         // Who is given something may be folded later: the last one of a chain stands for all.
         for (index, owner, ended_ns) in ended {
@@ -236,7 +242,7 @@ impl Ledger {
             self.known.remove(&identity(&owner));
             let target = match &owner {
                 Owner::Process { name, .. } => self.stand_in(name, ended_ns, bounds.names),
-                Owner::Cgroup { path, .. } if bounds.upwards => self.above(path.as_bytes()),
+                Owner::Cgroup { path, .. } if bounds.upwards => above(path).unwrap_or(OTHER),
                 _ => OTHER,
             };
             to.insert(index, target);
@@ -270,17 +276,13 @@ impl Ledger {
         index
     }
 
-    /// The nearest cgroup above a path.
-    fn above(&self, path: &[u8]) -> OwnerIndex {
-        let depth = |owner: &Owner| match owner {
-            Owner::Cgroup { path: above, .. } => {
-                is_above(above.as_bytes(), path).then_some(above.as_bytes().len())
-            }
+    /// Cgroups by path.
+    fn cgroups(&self) -> HashMap<Vec<u8>, OwnerIndex> {
+        let cgroup = |(&index, (owner, _)): (&OwnerIndex, &(Owner, Option<u64>))| match owner {
+            Owner::Cgroup { path, .. } => Some((path.as_bytes().to_vec(), index)),
             _ => None,
         };
-        let nearest =
-            self.owners.iter().filter_map(|(&index, (owner, _))| Some((depth(owner)?, index))).max();
-        nearest.map_or(OTHER, |(_, index)| index)
+        self.owners.iter().filter_map(cgroup).collect()
     }
 
     /// Forgets what slots held in lives that are over, if there are too many of those.
@@ -341,12 +343,6 @@ const OTHER: OwnerIndex = OwnerIndex(0);
 
 /// How long after its end an owner may still count: its last task is on its way out.
 const SETTLING_NS: u64 = 2_000_000_000;
-
-/// Is the cgroup at `above` one that holds the one at `path`?
-fn is_above(above: &[u8], path: &[u8]) -> bool {
-    let below = path.strip_prefix(above);
-    below.is_some_and(|rest| above == b"/" && !rest.is_empty() || rest.first() == Some(&b'/'))
-}
 
 /// What makes an owner the same one under another name: a process may execute another program.
 type Identity = (u8, u64, u64);

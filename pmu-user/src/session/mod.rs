@@ -12,7 +12,6 @@ mod open;
 mod owners;
 mod run;
 mod sampling;
-mod stat;
 mod turns;
 mod usage;
 mod watch;

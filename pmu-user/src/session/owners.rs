@@ -8,11 +8,10 @@ use rustix::{
     process::{Pid, test_kill_process},
 };
 
-use super::stat;
 use crate::{
     bpf::{LoadError, Maps},
     drain::{Id, Owner, OwnerRow, SlotId},
-    machine::cgroup::Layout,
+    machine::{cgroup::Layout, stat},
     plan::request::By,
     untrusted::Untrusted,
 };

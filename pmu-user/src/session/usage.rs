@@ -5,10 +5,9 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use rustix::param::clock_ticks_per_second;
 
-use super::stat::after_name;
 use crate::{
     drain::{Drain, Owner},
-    machine::Machine,
+    machine::{Machine, stat::after_name},
     perf::children_usage,
     plan::{
         Plan, Target,

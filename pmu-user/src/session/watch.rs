@@ -15,10 +15,10 @@ use tokio::{
 use super::{
     SessionError,
     launch::{LaunchError, Launched},
-    stat::{has_tasks, state},
 };
 use crate::{
     drain::{Ending, Stopped, Workload},
+    machine::stat::{has_tasks, state},
     plan::Target,
 };
 

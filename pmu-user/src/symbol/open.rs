@@ -12,6 +12,8 @@ use rustix::{
     io::Errno,
 };
 
+use crate::machine::stat::state;
+
 /// Opens the file at `path` below a folder, in which absolute links begin again at the folder and none leads out.
 pub(super) fn below(folder: impl AsFd, path: &Path) -> Result<(File, Stat), Errno> {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
@@ -30,9 +32,7 @@ pub(super) fn root_of(tgid: u32) -> Result<OwnedFd, Errno> {
 pub(super) fn other_task(tgid: u32) -> Option<u32> {
     let ended = |task: &u32| {
         let stat = fs::read(format!("/proc/{task}/stat")).unwrap_or_default();
-        // The state follows the name, which may hold anything.
-        let name_end = stat.iter().rposition(|&byte| byte == b')');
-        name_end.is_none_or(|end| matches!(stat.get(end + 2), None | Some(b'Z' | b'X')))
+        matches!(state(&stat), None | Some("Z" | "X"))
     };
     let id = |task: fs::DirEntry| task.file_name().to_str()?.parse().ok();
     let tasks = || fs::read_dir(format!("/proc/{tgid}/task")).into_iter().flatten().flatten().filter_map(id);
@@ -67,37 +67,20 @@ fn regular(found: &OwnedFd) -> Result<(File, Stat), Errno> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
+    use std::{path::Path, process::Command};
 
     use rustix::io::Errno;
 
     use super::{below, folder};
-
-    /// A folder of our own that vanishes.
-    struct Scratch(std::path::PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("pmbpf-open-{name}-{}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::machine::testing::Tree;
 
     #[test]
     fn only_regular_files_are_opened() {
-        let scratch = Scratch::new("kinds");
-        fs::write(scratch.0.join("file"), "x").unwrap();
-        assert!(Command::new("mkfifo").arg(scratch.0.join("fifo")).status().unwrap().success());
-        symlink("file", scratch.0.join("link")).unwrap();
+        let tree = Tree::new(&[("file", "x")]);
+        assert!(Command::new("mkfifo").arg(tree.root.join("fifo")).status().unwrap().success());
+        tree.link("link", "file");
         let open = |name: &str| {
-            below(folder(&scratch.0).unwrap(), Path::new(name)).map(|(_, status)| status.st_size)
+            below(folder(&tree.root).unwrap(), Path::new(name)).map(|(_, status)| status.st_size)
         };
         assert_eq!(open("file"), Ok(1));
         for other in ["fifo", "link", "."] {
@@ -108,13 +91,11 @@ mod tests {
 
     #[test]
     fn no_path_leads_out_of_the_folder() {
-        let scratch = Scratch::new("out");
-        fs::create_dir_all(scratch.0.join("inner")).unwrap();
-        fs::write(scratch.0.join("secret"), "x").unwrap();
-        symlink(scratch.0.join("secret"), scratch.0.join("inner/absolute")).unwrap();
-        symlink("..", scratch.0.join("inner/up")).unwrap();
-        symlink("/proc/self/fd", scratch.0.join("inner/magic")).unwrap();
-        let inner = folder(&scratch.0.join("inner")).unwrap();
+        let tree = Tree::new(&[("secret", "x")]);
+        tree.link("inner/absolute", tree.root.join("secret").to_str().unwrap());
+        tree.link("inner/up", "..");
+        tree.link("inner/magic", "/proc/self/fd");
+        let inner = folder(&tree.root.join("inner")).unwrap();
         for path in ["../secret", "up/secret", "absolute", "/../secret", "magic/0"] {
             assert!(below(&inner, Path::new(path)).is_err(), "{path}");
         }

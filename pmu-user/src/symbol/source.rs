@@ -169,10 +169,10 @@ impl PerfMap {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::path::Path;
 
     use super::{by_build_id, debug_beside};
-    use crate::symbol::open::folder;
+    use crate::{machine::testing::Tree, symbol::open::folder};
 
     #[test]
     fn a_debug_file_is_found_by_build_id() {
@@ -183,16 +183,12 @@ mod tests {
 
     #[test]
     fn a_debug_link_is_a_name_and_no_path() {
-        let scratch = std::env::temp_dir().join(format!("pmbpf-link-{}", std::process::id()));
-        fs::create_dir_all(scratch.join("bin/.debug")).unwrap();
-        fs::write(scratch.join("secret"), "x").unwrap();
-        fs::write(scratch.join("bin/.debug/app.debug"), "x").unwrap();
-        let root = folder(&scratch).unwrap();
+        let tree = Tree::new(&[("secret", "x"), ("bin/.debug/app.debug", "x")]);
+        let root = folder(&tree.root).unwrap();
         let find = |link: &[u8]| debug_beside(&root, Path::new("/bin/app"), link).is_some();
         assert!(find(b"app.debug"));
         for link in [&b"../secret"[..], b"/secret", b"..", b"", b"none"] {
             assert!(!find(link), "{link:?}");
         }
-        fs::remove_dir_all(&scratch).unwrap();
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{Bounds, is_rest};
 use crate::{
-    drain::{At, CodeRow, CodeStackRow, CountRow, Drain, GapRow, Located, Owner, OwnerRow, SlotId},
+    drain::{At, CodeRow, CodeStackRow, CountRow, Drain, Located, Owner, OwnerRow, SlotId},
     machine::cpu::Cpu,
-    model::{Interval, Ledger},
+    model::{Interval, Ledger, gap::tests::row},
     untrusted::Untrusted,
 };
 use pmu_common::count::Count;
@@ -125,19 +125,7 @@ fn instructions_and_stacks_beyond_the_most_are_a_rest_of_each_owner() {
 
 #[test]
 fn the_longest_gaps_stay_and_the_others_are_counted() {
-    let gap = |late_ns| GapRow {
-        cpu: Cpu(0),
-        at_ns: late_ns,
-        late_ns,
-        stolen_ns: 0,
-        class: 0,
-        by_tick: true,
-        slot: None,
-        tid: 1,
-        tgid: 1,
-        comm: Untrusted::from("x"),
-        stack: Vec::new(),
-    };
+    let gap = |late_ns| row(0, late_ns, late_ns);
     let (mut ledger, mut total) = (Ledger::new(), Interval::default());
     for tick in 1..=10 {
         let gaps = (1..=3).map(|index| gap(tick * 10 + index)).collect();

@@ -17,8 +17,10 @@ use crate::{
         block::{DeviceNumber, Whose},
         net::NetOwner,
     },
-    machine::cgroup::{CgroupId, Layout},
-    session::stat::after_name,
+    machine::{
+        cgroup::{CgroupId, Layout},
+        stat::after_name,
+    },
     untrusted::Untrusted,
 };
 

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use super::{
-    random::Random,
-    workload::{ALWAYS, EVENTS, KERNEL_TURN_MS, STEP_MS, Workload},
-};
+use super::workload::{ALWAYS, EVENTS, KERNEL_TURN_MS, STEP_MS, Workload};
 use crate::{
     drain::{SlotId, slice::SliceRow},
+    metric::random::Random,
     plan::turns::{EventGroup, PlannedEvent, Turns},
 };
 

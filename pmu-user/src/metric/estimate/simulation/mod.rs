@@ -2,7 +2,6 @@
 //! `cargo test -p pmu-user --lib simulation -- --nocapture` prints the figures.
 
 mod measured;
-mod random;
 mod tally;
 mod workload;
 
@@ -10,11 +9,11 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use self::{
     measured::Measured,
-    random::Random,
     tally::{Tally, mean, median},
     workload::{ALWAYS, Class, EVENTS, Workload},
 };
 use super::{Estimates, EventIndex};
+use crate::metric::random::Random;
 
 /// What was asked of every workload, and by order of phases for the totals.
 type Study = BTreeMap<String, Tally>;

@@ -3,7 +3,7 @@
 //! Nothing here knows how the estimate is made. Every number is drawn from a range that is stated where it is drawn; ranges
 //! of lengths, rates and noise are even in orders of magnitude.
 
-use super::random::Random;
+use crate::metric::random::Random;
 
 /// Events that always count: cycles, instructions, reference cycles, slots, and the four places where slots went.
 pub(super) const ALWAYS: usize = 8;

@@ -3,13 +3,13 @@
 use std::str::SplitAsciiWhitespace;
 
 /// The fields after the name, which may hold anything: the state comes first. `None` if that is no such line.
-pub(super) fn after_name(stat: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
+pub(crate) fn after_name(stat: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     Some(std::str::from_utf8(stat.get(end + 2..)?).ok()?.split_ascii_whitespace())
 }
 
 /// The state of a process's first thread, or of a thread.
-pub(super) fn state(stat: &[u8]) -> Option<&str> {
+pub(crate) fn state(stat: &[u8]) -> Option<&str> {
     after_name(stat)?.next()
 }
 
@@ -17,7 +17,7 @@ pub(super) fn state(stat: &[u8]) -> Option<&str> {
 const THREADS_FIELD: usize = 17;
 
 /// Does a process have a task that is more than a zombie? Its first may be gone before the others are.
-pub(super) fn has_tasks(stat: &[u8]) -> bool {
+pub(crate) fn has_tasks(stat: &[u8]) -> bool {
     let Some(mut fields) = after_name(stat) else { return false };
     !matches!((fields.next(), fields.nth(THREADS_FIELD - 1)), (None, _) | (Some("Z" | "X"), Some("0" | "1")))
 }
