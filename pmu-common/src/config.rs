@@ -7,6 +7,8 @@ use crate::wire;
 pub const BY_PROCESS: u32 = 0;
 /// [`Config::by`]: counts belong to cgroups (v2), to the leaf; parents are summed in user space.
 pub const BY_CGROUP: u32 = 1;
+/// [`Config::by`]: counts belong to threads.
+pub const BY_THREAD: u32 = 2;
 
 /// [`Config::filter`]: every task counts.
 pub const FILTER_NONE: u32 = 0;
@@ -54,7 +56,7 @@ wire! {
         pub cpus: u32,
         /// Number of owner slots, slot 0 (all owners beyond the limit) included.
         pub slots: u32,
-        /// [`BY_PROCESS`] or [`BY_CGROUP`].
+        /// [`BY_PROCESS`], [`BY_CGROUP`] or [`BY_THREAD`].
         pub by: u32,
         /// [`FILTER_NONE`], [`FILTER_PROCESSES`], [`FILTER_THREADS`] or [`FILTER_CGROUPS`].
         pub filter: u32,
@@ -82,8 +84,8 @@ wire! {
         /// Descriptors of counters per CPU, those of running times included (see [`crate::turn`]); 0: nothing is counted
         /// per owner.
         pub counters: u32,
-        /// Keeps the alignment.
-        pub reserved: u32,
+        /// 1: processes are named by their executable files.
+        pub executables: u32,
         /// Number of sampling events: the stride of rows that exist per event; at least 1.
         pub sampling_events: u32,
         /// Which of them is a clock, whose samples are evenly spaced.
@@ -102,6 +104,14 @@ wire! {
         pub task_tgid: u32,
         /// `task_struct.comm`.
         pub task_comm: u32,
+        /// `task_struct.mm`.
+        pub task_mm: u32,
+        /// `mm_struct.exe_file`.
+        pub mm_exe_file: u32,
+        /// `file.f_path.dentry`.
+        pub file_dentry: u32,
+        /// `dentry.d_name.name`.
+        pub dentry_name: u32,
         /// `task_struct.group_leader`.
         pub task_group_leader: u32,
         /// `task_struct.real_parent`.

@@ -8,9 +8,9 @@ pub const NAME_BYTES: usize = 64;
 wire! {
     /// Identity of an owner, the key of the map `SLOT_OF`.
     pub struct OwnerKey {
-        /// Process id, or cgroup id (`kernfs_node.id`, the inode of the v2 directory).
+        /// Process id, cgroup id (`kernfs_node.id`, the inode of the v2 directory), or thread id in the first PID namespace.
         pub id: u64,
-        /// Start time of the process's first thread in ns (CLOCK_MONOTONIC), 0 for a cgroup: ids are used again.
+        /// Start time of the thread, or of the process's first one, in ns (CLOCK_MONOTONIC), 0 for a cgroup: ids are used again.
         pub born_ns: u64,
     }
 
@@ -18,15 +18,15 @@ wire! {
     pub struct Owner {
         /// Who it is. `key.id` is 0 while the slot is free.
         pub key: OwnerKey,
-        /// When the process exited or the cgroup was removed (CLOCK_MONOTONIC), 0 while it lives.
+        /// When the process or thread exited or the cgroup was removed (CLOCK_MONOTONIC), 0 while it lives.
         pub ended_ns: u64,
-        /// Process id of the parent, or id of the parent cgroup.
+        /// Process id of the parent, id of the parent cgroup, or id of the thread's process.
         pub parent: u64,
         /// Times the process executed another program.
         pub execs: u32,
-        /// Keeps the alignment.
-        pub reserved: u32,
-        /// `task_struct.comm` of the first thread, or the last part of the cgroup's path; zero-terminated if shorter.
+        /// Thread id as user space knows it; 0 where threads do not own the counts.
+        pub thread: u32,
+        /// `task_struct.comm` of the thread, or of the first one, or the last part of the cgroup's path; zero-terminated if shorter.
         pub name: [u8; NAME_BYTES],
     }
 }

@@ -5,7 +5,7 @@ use aya_ebpf::{
     helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel_str_bytes, generated::bpf_probe_read_kernel},
 };
 use pmu_common::{
-    config::BY_CGROUP,
+    config::{ABSENT, BY_CGROUP, BY_THREAD},
     count::{SLOT_NONE, SLOT_OTHER},
     loss,
     owner::{Owner, OwnerKey},
@@ -34,7 +34,22 @@ pub(crate) fn resolve<A: Access>(task: Pointer, cgroup: Pointer, id: u64) -> u32
             return slot;
         }
     }
-    of_process::<A>(task)
+    if config!(by) == BY_THREAD { of_thread::<A>(task) } else { of_process::<A>(task) }
+}
+
+/// A thread that has exited is known: `process::exit` sees to that.
+#[inline(always)]
+fn of_thread<A: Access>(task: Pointer) -> u32 {
+    let key = task::thread_key::<A>(task);
+    known(&key).unwrap_or_else(|| {
+        allocate(&key, |owner| {
+            // SAFETY: `owner` is a live row that nobody else writes until it is published.
+            let owner = unsafe { &mut *owner };
+            owner.parent = u64::from(task::process_of::<A>(task));
+            owner.thread = task::thread::<A>(task);
+            read_comm(task, &mut owner.name);
+        })
+    })
 }
 
 #[inline(always)]
@@ -49,7 +64,7 @@ fn of_process<A: Access>(task: Pointer) -> u32 {
         // SAFETY: `owner` is a live row that nobody else writes until it is published.
         let owner = unsafe { &mut *owner };
         owner.parent = u64::from(task::process::<A>(parent));
-        read_comm(leader, &mut owner.name);
+        read_name(leader, &mut owner.name);
     });
     // One that ran from its fork to its end without a switch has its first behind its exit, where nobody knew it yet.
     if task::is_over::<A>(task) {
@@ -156,6 +171,36 @@ pub(crate) fn read_comm(task: Pointer, name: &mut [u8]) {
     let comm = task.wrapping_add(config!(offsets.task_comm) as usize);
     // SAFETY: the helper checks the address; `name` has at least COMM_BYTES bytes at every caller.
     unsafe { bpf_probe_read_kernel(name.as_mut_ptr().cast(), COMM_BYTES, comm.cast()) };
+}
+
+/// Copies what a process is called: its executable file where that is asked for and there is one, else its first thread.
+#[inline(always)]
+pub(crate) fn read_name(leader: Pointer, name: &mut [u8]) {
+    if config!(executables) == 0 || !read_executable(leader, name) {
+        read_comm(leader, name);
+    }
+}
+
+/// Copies the name of the file that a task executes. Has it one? Kernel threads have not, nor tasks that have exited.
+#[inline(always)]
+fn read_executable(task: Pointer, name: &mut [u8]) -> bool {
+    let way = [
+        config!(offsets.task_mm),
+        config!(offsets.mm_exe_file),
+        config!(offsets.file_dentry),
+        config!(offsets.dentry_name),
+    ];
+    let mut at = task;
+    for offset in way {
+        if offset == ABSENT {
+            return false;
+        }
+        at = Probed::pointer(at, offset);
+        if at.is_null() {
+            return false;
+        }
+    }
+    read_string(at, name).is_some_and(|bytes| bytes > 0)
 }
 
 /// Copies a zero-terminated kernel string; returns its bytes without the zero.

@@ -1,8 +1,8 @@
 //! Programs on the life of processes: fork, exec, exit.
 
 use pmu_common::{
-    config::{BY_PROCESS, FILTER_PROCESSES},
-    count::{ANNOUNCED, SLOT_NONE, WAITS_FOR_EXEC},
+    config::{BY_PROCESS, BY_THREAD, FILTER_PROCESSES},
+    count::{ANNOUNCED, SLOT_NONE, SLOT_OTHER, SLOT_UNRESOLVED, TaskState, WAITS_FOR_EXEC},
     ring,
 };
 
@@ -75,6 +75,9 @@ fn try_exec<A: Access>(task: Pointer) -> Option<()> {
     if config!(hot_mask) != 0 {
         tell::process(ring::EXEC, task::process_of::<A>(task), tell::AT_TICK);
     }
+    if config!(by) == BY_THREAD {
+        return rename_thread::<A>(task, state);
+    }
     if config!(by) != BY_PROCESS {
         return None;
     }
@@ -82,7 +85,28 @@ fn try_exec<A: Access>(task: Pointer) -> Option<()> {
     // SAFETY: the lookup gave a live row; a process executes in one thread at a time.
     let row = unsafe { &mut *OWNERS.get_ptr_mut(slot)? };
     row.execs = row.execs.wrapping_add(1);
-    owner::read_comm(task, &mut row.name);
+    owner::read_name(task, &mut row.name);
+    Some(())
+}
+
+/// A thread that executes a program takes over the id and the start time of its process's first one, which has exited.
+#[inline(always)]
+fn rename_thread<A: Access>(task: Pointer, state: *mut TaskState) -> Option<()> {
+    // SAFETY: the state is the running task's own.
+    let state = unsafe { &mut *state };
+    if state.slot >= SLOT_NONE || state.slot == SLOT_OTHER {
+        return None;
+    }
+    // SAFETY: the lookup gave a live row, of the task's own.
+    let row = unsafe { &mut *OWNERS.get_ptr_mut(state.slot)? };
+    let (before, now) = (row.key, task::thread_key::<A>(task));
+    if before.id == now.id && before.born_ns == now.born_ns {
+        row.execs = row.execs.wrapping_add(1);
+        owner::read_comm(task, &mut row.name);
+    } else {
+        owner::forget(&before, state.slot);
+        state.slot = SLOT_UNRESOLVED;
+    }
     Some(())
 }
 
@@ -94,10 +118,30 @@ tracepoint! {
 /// The last thread ends its process. Its own last slice still comes, so the slot stays until user space frees it.
 #[inline(always)]
 fn try_exit<A: Access>(task: Pointer) -> Option<()> {
+    if config!(by) == BY_THREAD {
+        return end_thread::<A>(task);
+    }
     if config!(by) != BY_PROCESS || !task::is_over::<A>(task) {
         return None;
     }
     let key = task::process_key::<A>(task);
     owner::forget(&key, owner::known(&key)?);
+    Some(())
+}
+
+/// The thread's last slice still comes, so it gets its slot now if it has none: later it would never end.
+#[inline(always)]
+fn end_thread<A: Access>(task: Pointer) -> Option<()> {
+    let state = A::state(task)?;
+    // SAFETY: the state is the running task's own.
+    let state = unsafe { &mut *state };
+    if state.slot == SLOT_UNRESOLVED {
+        let cgroup = if task::cgroups_matter() { task::cgroup::<A>(task) } else { core::ptr::null() };
+        let id = if task::cgroups_matter() { task::cgroup_id::<A>(cgroup) } else { 0 };
+        state.slot = owner::resolve::<A>(task, cgroup, id);
+    }
+    if state.slot < SLOT_NONE {
+        owner::forget(&task::thread_key::<A>(task), state.slot);
+    }
     Some(())
 }

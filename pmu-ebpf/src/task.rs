@@ -103,6 +103,12 @@ pub(crate) fn process_key<A: Access>(task: Pointer) -> OwnerKey {
     }
 }
 
+/// Identity of the task as a thread. Its id stays when the task has exited, when others no longer know it.
+#[inline(always)]
+pub(crate) fn thread_key<A: Access>(task: Pointer) -> OwnerKey {
+    OwnerKey { id: u64::from(tid::<A>(task)), born_ns: A::u64(task, config!(offsets.task_start_time)) }
+}
+
 /// Has the last thread of the task's process begun to exit?
 #[inline(always)]
 pub(crate) fn is_over<A: Fields>(task: Pointer) -> bool {

@@ -197,3 +197,49 @@ fn a_process_whose_first_thread_has_ended_is_counted_until_the_others_have() {
     assert_eq!(rows.summary()["stopped"], "target_gone");
     assert!(!fs::exists(&stat).unwrap() || fs::read_to_string(&stat).unwrap().contains(") Z "));
 }
+
+#[test]
+fn threads_have_rows_of_their_own() {
+    let threads = workload("threads", &["-pthread"]);
+    let output = output(&["--by", "thread", "--", "sh", "-c", &format!("{threads} 0.2 0.4; :")]);
+    let (rows, printed) = (Rows::parse(&output.stderr), text(&output.stdout));
+    let mut lines: Vec<&str> = printed.lines().collect();
+    let process: u32 = lines.pop().unwrap().parse().unwrap();
+    assert_eq!(lines.len(), 2, "{printed}");
+    for line in lines {
+        let (tid, used) = line.split_once(' ').unwrap();
+        let tid: u32 = tid.parse().unwrap();
+        let ours = rows.sum("cpu_time", |owner| {
+            owner["kind"] == "thread" && owner["tid"] == tid && owner["pid"] == process
+        });
+        assert_close("a thread", ours, used.parse().unwrap(), 0.02, 10e6);
+    }
+    // Its time comes under the id that it took over, and the name of what it became.
+    let became = |owner: &Value| owner["tid"] == process && owner["name"] == "sh";
+    assert!(rows.sum("cpu_time", became) > 0.0, "{}", text(&output.stderr));
+    let all = rows.sum("cpu_time", |owner| owner["kind"] == "thread");
+    assert_close("all", all, rows.total("cpu_time"), 1e-9, 1.0);
+    assert_eq!(rows.summary()["losses"], serde_json::json!({}));
+}
+
+#[test]
+fn processes_of_a_name_or_of_an_executable_are_one_owner() {
+    let (spin, forks, link) = (workload("spin", &["-g"]), workload("forks", &[]), Scratch::new("link"));
+    std::os::unix::fs::symlink(&spin, &link.0).unwrap();
+    // A link gives a process its name, and not its executable.
+    let command = format!("{spin} 0.2 & {spin} 0.1 & {} 0.2; wait; {forks} 100", link.as_str());
+    for (by, truth) in [("comm", 0.3e9), ("exe", 0.5e9)] {
+        let output = output(&["--by", by, "--", "sh", "-c", &command]);
+        let rows = Rows::parse(&output.stderr);
+        let found = |row: &&Value| row["metric"] == "cpu_time" && row["owner"]["kind"] == by;
+        let owners: Vec<&str> =
+            rows.of_kind("metric").filter(found).map(|row| row["owner"]["name"].as_str().unwrap()).collect();
+        assert_eq!(owners.iter().filter(|owner| **owner == "sping").count(), 1, "{owners:?}");
+        assert!(owners.len() < 10, "a hundred children have rows of their own: {owners:?}");
+        assert_close(by, rows.of_name("cpu_time", "sping"), truth, 0.05, 0.0);
+        let all = rows.sum("cpu_time", |owner| owner["kind"] == by);
+        assert_close("all", all, rows.total("cpu_time"), 1e-9, 1.0);
+        let hot = rows.of_kind("hot").find(|row| row["owner"]["name"] == "sping").unwrap();
+        assert!(hot["share"].as_f64().unwrap() > 0.0, "{hot}");
+    }
+}

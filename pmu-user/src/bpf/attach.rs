@@ -36,9 +36,9 @@ const TYPED: &str = "typed programs are chosen only with types";
 pub(super) fn is_needed(plan: &Plan, name: &str) -> bool {
     let command = matches!(plan.target, Target::Command(_));
     match name {
-        program::EXEC => plan.by == By::Process || !plan.sampling.is_empty() || command,
+        program::EXEC => plan.by != By::Cgroup || !plan.sampling.is_empty() || command,
         program::RELEASE => command,
-        program::EXIT => plan.by == By::Process,
+        program::EXIT => plan.by != By::Cgroup,
         program::CGROUP_CREATE | program::CGROUP_REMOVE | program::CGROUP_MOVE => plan.uses_cgroups(),
         _ => match program::SAMPLES.iter().position(|program| *program == name) {
             Some(event) => event < plan.sampling.len(),

@@ -40,8 +40,11 @@ const BYTES_MAX: u64 = 64 << 20;
 const MEMBERS_MAX: u32 = 100_000;
 
 /// Structs that somebody asks for: a kernel has ten thousand.
-const STRUCTS: [&str; 25] = [
+const STRUCTS: [&str; 28] = [
     "task_struct",
+    "mm_struct",
+    "file",
+    "dentry",
     "signal_struct",
     "css_set",
     "cgroup",
@@ -320,6 +323,10 @@ impl Btf {
             task_pid: need("task_struct", "pid")?,
             task_tgid: need("task_struct", "tgid")?,
             task_comm: need("task_struct", "comm")?,
+            task_mm: want("task_struct", "mm"),
+            mm_exe_file: want("mm_struct", "exe_file"),
+            file_dentry: want("file", "f_path.dentry"),
+            dentry_name: want("dentry", "d_name.name"),
             task_group_leader: need("task_struct", "group_leader")?,
             task_real_parent: need("task_struct", "real_parent")?,
             task_start_time: need("task_struct", "start_time")?,

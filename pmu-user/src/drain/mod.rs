@@ -172,6 +172,30 @@ pub enum Owner {
         /// How many they are.
         processes: u64,
     },
+    /// A thread.
+    Thread {
+        /// Thread id: see [`Id::of`].
+        tid: u32,
+        /// Its process's id.
+        pid: u32,
+        /// Start time (CLOCK_MONOTONIC ns).
+        born_ns: u64,
+        /// Its `comm`.
+        #[serde(with = "exact")]
+        name: Untrusted,
+    },
+    /// Processes whose first threads have this `comm`.
+    Comm {
+        /// It.
+        #[serde(with = "exact")]
+        name: Untrusted,
+    },
+    /// Processes of executable files of one name.
+    Exe {
+        /// It, of 63 bytes at most; `comm` where there is none.
+        #[serde(with = "exact")]
+        name: Untrusted,
+    },
     /// A v2 cgroup.
     Cgroup {
         /// Id.
@@ -183,6 +207,12 @@ pub enum Owner {
 }
 
 impl Owner {
+    /// May processes that are told apart otherwise be one owner, known by a name?
+    #[must_use]
+    pub const fn is_of_many(&self) -> bool {
+        matches!(self, Self::Comm { .. } | Self::Exe { .. })
+    }
+
     /// What a sentence calls it, escaped for a terminal.
     #[must_use]
     pub fn in_words(&self) -> String {
@@ -190,6 +220,8 @@ impl Owner {
             Self::Other => "other".to_owned(),
             Self::Process { pid, name, .. } => format!("{} ({})", name.terminal(), Id::of(*pid)),
             Self::Ended { name, processes } => format!("{} × {processes}", name.terminal()),
+            Self::Thread { tid, name, .. } => format!("{} ({})", name.terminal(), Id::of(*tid)),
+            Self::Comm { name } | Self::Exe { name } => name.terminal().into_owned(),
             Self::Cgroup { path, .. } => path.terminal().into_owned(),
         }
     }

@@ -36,7 +36,11 @@ impl Groups {
         let mut by_name: BTreeMap<&Untrusted, (Vec<OwnerIndex>, u64)> = BTreeMap::new();
         for index in present {
             let (name, processes) = match ledger.owner(index) {
-                Owner::Process { name, .. } if ledger.ended_ns(index).is_some() => (name, 1),
+                Owner::Process { name, .. } | Owner::Thread { name, .. }
+                    if ledger.ended_ns(index).is_some() =>
+                {
+                    (name, 1)
+                }
                 Owner::Ended { name, processes } => (name, *processes),
                 _ => continue,
             };

@@ -75,8 +75,8 @@ pub(super) fn target(context: &Context<'_>, total: &Counts) -> OwnerReport {
 /// The metrics of every owner, most CPU time first; owners of a group share a row.
 pub(super) fn owners(context: &Context<'_>, groups: &Groups) -> Vec<OwnerReport> {
     let by_owner = match context.header.plan.by {
-        By::Process => together(context.interval, groups),
         By::Cgroup => with_subtrees(context),
+        _ => together(context.interval, groups),
     };
     let mut owners: Vec<OwnerReport> = by_owner
         .iter()

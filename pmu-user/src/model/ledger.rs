@@ -6,9 +6,10 @@ use pmu_common::{count::Count, cpu::CpuSamples, loss, sample::SampleCount};
 
 use super::{
     addresses::Addresses,
-    fold::Bounds,
+    fold::{BOUNDS, Bounds},
     interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent, StackKey},
     names::{CodeNames, NamedCode},
+    slice::sums,
     tally::{Tally, Weights},
 };
 use crate::{
@@ -37,7 +38,7 @@ pub struct Ledger {
     /// How many there have been.
     met: u32,
     /// Owners again, by what stays the same under another name.
-    known: HashMap<Identity, OwnerIndex>,
+    known: HashMap<Owner, OwnerIndex>,
     /// Those that stand for processes of one name that have ended.
     ended: BTreeMap<Untrusted, OwnerIndex>,
     owner_of_slot: HashMap<SlotId, OwnerIndex>,
@@ -170,6 +171,11 @@ impl Ledger {
         for row in &drain.slices {
             interval.slices.entry(self.index_of(row.slot)).or_default().push(row.clone());
         }
+        for (owner, rows) in &mut interval.slices {
+            if self.owner(*owner).is_of_many() {
+                *rows = sums(&*rows);
+            }
+        }
         self.sample(&drain.located, &mut interval);
         if !(drain.hot.is_empty() && drain.stacks.is_empty() && drain.places.is_empty()) {
             let (located, names) = self.addresses.locate(drain);
@@ -201,6 +207,11 @@ impl Ledger {
     fn meet(&mut self, row: &OwnerRow) {
         let index = match self.known.get(&identity(&row.owner)) {
             Some(&known) => known,
+            // A process chooses its name, and what is known by a name does not end.
+            None if row.owner.is_of_many() && self.owners.len() >= BOUNDS.owners => {
+                self.owner_of_slot.insert(row.slot, OTHER);
+                return;
+            }
             None => {
                 let index = self.add(row.owner.clone());
                 self.known.insert(identity(&row.owner), index);
@@ -227,7 +238,7 @@ impl Ledger {
     pub(super) fn fold_ended(&mut self, bounds: &Bounds) -> HashMap<OwnerIndex, OwnerIndex> {
         let settled = |ended_ns: &u64| ended_ns.saturating_add(SETTLING_NS) < self.at_ns;
         let over = |(index, (owner, ended_ns)): (&OwnerIndex, &(Owner, Option<u64>))| {
-            let folds = matches!(owner, Owner::Process { .. } | Owner::Cgroup { .. });
+            let folds = matches!(owner, Owner::Process { .. } | Owner::Thread { .. } | Owner::Cgroup { .. });
             let ended_ns = ended_ns.filter(settled).filter(|_| folds)?;
             Some((*index, owner.clone(), ended_ns))
         };
@@ -241,7 +252,9 @@ impl Ledger {
             self.owners.remove(&index);
             self.known.remove(&identity(&owner));
             let target = match &owner {
-                Owner::Process { name, .. } => self.stand_in(name, ended_ns, bounds.names),
+                Owner::Process { name, .. } | Owner::Thread { name, .. } => {
+                    self.stand_in(name, ended_ns, bounds.names)
+                }
                 Owner::Cgroup { path, .. } if bounds.upwards => above(path).unwrap_or(OTHER),
                 _ => OTHER,
             };
@@ -345,15 +358,13 @@ const OTHER: OwnerIndex = OwnerIndex(0);
 const SETTLING_NS: u64 = 2_000_000_000;
 
 /// What makes an owner the same one under another name: a process may execute another program.
-type Identity = (u8, u64, u64);
-
-fn identity(owner: &Owner) -> Identity {
-    match owner {
-        Owner::Other => (0, 0, 0),
-        Owner::Process { pid, born_ns, .. } => (1, u64::from(*pid), *born_ns),
-        Owner::Cgroup { id, .. } => (2, *id, 0),
-        // Never read of a slot.
-        Owner::Ended { .. } => (3, 0, 0),
+fn identity(owner: &Owner) -> Owner {
+    let unnamed = Untrusted::default;
+    match *owner {
+        Owner::Process { pid, born_ns, .. } => Owner::Process { pid, born_ns, name: unnamed() },
+        Owner::Thread { tid, born_ns, .. } => Owner::Thread { tid, pid: 0, born_ns, name: unnamed() },
+        Owner::Cgroup { id, .. } => Owner::Cgroup { id, path: unnamed() },
+        ref named => named.clone(),
     }
 }
 

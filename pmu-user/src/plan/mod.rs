@@ -186,7 +186,8 @@ impl Plan {
             cpus: machine.cpu.possible,
             slots: self.slots,
             by: match self.by {
-                By::Process => config::BY_PROCESS,
+                By::Process | By::Comm | By::Exe => config::BY_PROCESS,
+                By::Thread => config::BY_THREAD,
                 By::Cgroup => config::BY_CGROUP,
             },
             filter: match self.target {
@@ -206,6 +207,7 @@ impl Plan {
             late_min_ns: self.late_min_ns,
             gap_min_ns: self.gap_min_ns,
             counters: self.counters(),
+            executables: u32::from(self.by == By::Exe),
             ..Config::ZERO
         }
     }
@@ -329,7 +331,7 @@ fn slots(
             cgroups.iter().map(|cgroup| machine.cgroups.list(&cgroup.path).map_or(1, |list| list.len())).sum()
         }
         (By::Cgroup, _) => machine.cgroups.list(&Untrusted::from("/"))?.len(),
-        (By::Process, _) => 0,
+        (By::Process | By::Thread | By::Comm | By::Exe, _) => 0,
     };
     let wanted = u32::try_from(existing * 2).unwrap_or(u32::MAX).max(SLOTS);
     let affordable = ROWS_BYTES_MAX / (row_bytes * u64::from(machine.cpu.possible.max(1)));

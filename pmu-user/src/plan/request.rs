@@ -30,6 +30,12 @@ pub enum Target {
 pub enum By {
     /// A process.
     Process,
+    /// A thread.
+    Thread,
+    /// Processes of one name (`comm`); time before and after an exec is told apart tick by tick.
+    Comm,
+    /// Processes whose executable files have one name, which is whole where `comm` ends after 15 bytes or was chosen.
+    Exe,
     /// A cgroup of the v2 hierarchy.
     Cgroup,
 }

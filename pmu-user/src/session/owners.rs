@@ -26,7 +26,7 @@ const TEARDOWN_MAX_NS: u64 = 30_000_000_000;
 /// The words of a row that tell whether it has changed: a name changes only with the program.
 const ID_WORD: usize = offset_of!(Row, key) / 8;
 const ENDED_WORD: usize = offset_of!(Row, ended_ns) / 8;
-/// Its upper half is reserved, and 0.
+/// Its lower half.
 const EXECS_WORD: usize = offset_of!(Row, execs) / 8;
 
 /// The lives of slots.
@@ -79,8 +79,7 @@ impl Owners {
             let id = maps.owners.read_word(slot, ID_WORD);
             let (ended_ns, execs) =
                 (maps.owners.read_word(slot, ENDED_WORD), maps.owners.read_word(slot, EXECS_WORD));
-            let same =
-                |row: &Row| row.key.id == id && row.ended_ns == ended_ns && u64::from(row.execs) == execs;
+            let same = |row: &Row| row.key.id == id && row.ended_ns == ended_ns && row.execs == execs as u32;
             if id != 0 && !self.slots[slot].0.as_ref().is_some_and(same) {
                 let row = maps.owners.read(slot);
                 self.slots[slot].0 = Some(row);
@@ -94,19 +93,25 @@ impl Owners {
     }
 
     fn describe(&self, slot: u32, row: &Row, started_ns: u64) -> OwnerRow {
+        let name = || Untrusted::from_zero_terminated(&row.name);
         let owner = match self.by {
-            By::Process => Owner::Process {
-                pid: row.key.id as u32,
+            By::Process => Owner::Process { pid: row.key.id as u32, born_ns: row.key.born_ns, name: name() },
+            By::Thread => Owner::Thread {
+                tid: row.thread,
+                pid: row.parent as u32,
                 born_ns: row.key.born_ns,
-                name: Untrusted::from_zero_terminated(&row.name),
+                name: name(),
             },
+            By::Comm => Owner::Comm { name: name() },
+            By::Exe => Owner::Exe { name: name() },
             By::Cgroup => {
                 let path = self.paths.get(&row.key.id).cloned();
                 let unknown = || Untrusted::from(format!("[cgroup {}]", row.key.id));
                 Owner::Cgroup { id: row.key.id, path: path.unwrap_or_else(unknown) }
             }
         };
-        let ended_ns = (row.ended_ns != 0).then(|| row.ended_ns.saturating_sub(started_ns));
+        let ends = row.ended_ns != 0 && !owner.is_of_many();
+        let ended_ns = ends.then(|| row.ended_ns.saturating_sub(started_ns));
         OwnerRow { slot: self.slot_id(slot), owner, ended_ns }
     }
 
@@ -151,8 +156,9 @@ impl Owners {
     /// Is the ended process of this slot still giving back its memory? That takes as long as there is much of it, and since Linux
     /// 6.16 comes after the hook by which we know of its end (kernel/exit.c, `do_exit`).
     fn is_being_torn_down(&self, slot: usize, now_ns: u64) -> bool {
-        let Some(row) = self.slots[slot].0.as_ref().filter(|_| self.by == By::Process) else { return false };
-        now_ns.saturating_sub(row.ended_ns) < TEARDOWN_MAX_NS && has_tasks(row.key.id as u32)
+        let Some(row) = self.slots[slot].0.as_ref().filter(|_| self.by != By::Cgroup) else { return false };
+        let id = if self.by == By::Thread { row.thread } else { row.key.id as u32 };
+        now_ns.saturating_sub(row.ended_ns) < TEARDOWN_MAX_NS && has_tasks(id)
     }
 }
 

@@ -108,12 +108,16 @@ fn row(
     let (name, pid) = match who {
         Who::Target => ("total".to_owned(), String::new()),
         Who::Owner(Owner::Other) => ("other".to_owned(), String::new()),
-        Who::Owner(Owner::Process { pid, name, .. }) => match Id::of(*pid) {
-            Id::Here(pid) => (name.csv().into_owned(), pid.to_string()),
-            // The column holds ids of one namespace.
-            outside @ Id::Outside(_) => (format!("{} ({outside})", name.csv()), String::new()),
-        },
-        Who::Owner(Owner::Ended { name, .. }) => (name.csv().into_owned(), String::new()),
+        Who::Owner(Owner::Process { pid: id, name, .. } | Owner::Thread { tid: id, name, .. }) => {
+            match Id::of(*id) {
+                Id::Here(pid) => (name.csv().into_owned(), pid.to_string()),
+                // The column holds ids of one namespace.
+                outside @ Id::Outside(_) => (format!("{} ({outside})", name.csv()), String::new()),
+            }
+        }
+        Who::Owner(Owner::Ended { name, .. } | Owner::Comm { name } | Owner::Exe { name }) => {
+            (name.csv().into_owned(), String::new())
+        }
         Who::Owner(Owner::Cgroup { path, .. }) => (path.csv().into_owned(), String::new()),
     };
     let (t, dt) = (report.from_ns.to_string(), report.length_ns.to_string());

@@ -17,12 +17,15 @@ use crate::{
     table::event::Counts,
 };
 
-/// Kind of an owner: `target`, `process`, `ended`, `cgroup`, `other`.
+/// Kind of an owner: `target`, `process`, `ended`, `thread`, `comm`, `exe`, `cgroup`, `other`.
 pub(super) fn kind(who: &Who) -> &'static str {
     match who {
         Who::Target => "target",
         Who::Owner(Owner::Process { .. }) => "process",
         Who::Owner(Owner::Ended { .. }) => "ended",
+        Who::Owner(Owner::Thread { .. }) => "thread",
+        Who::Owner(Owner::Comm { .. }) => "comm",
+        Who::Owner(Owner::Exe { .. }) => "exe",
         Who::Owner(Owner::Cgroup { .. }) => "cgroup",
         Who::Owner(Owner::Other) => "other",
     }
@@ -60,6 +63,9 @@ pub(super) fn whom_in_words(target: &Target, inherit: Inherit, descend: Descend)
 pub(super) fn by(plan: &Plan) -> &'static str {
     match plan.by {
         By::Process => "process",
+        By::Thread => "thread",
+        By::Comm => "comm",
+        By::Exe => "exe",
         By::Cgroup => "cgroup",
     }
 }

@@ -182,11 +182,11 @@ pub(super) fn holder_of(key: &IoKey, by: By) -> (DeviceNumber, Operation, Whose)
         (BY_OUTSIDER, _) => Whose::Outsider,
         (BY_NOBODY_SEEN, _) => Whose::Unseen,
         (BY_MANY, _) => Whose::Many,
-        (_, By::Process) => {
+        (_, By::Cgroup) => Whose::Cgroup(CgroupId(key.owner)),
+        _ => {
             let (pid, born) = of_process(key.owner);
             Whose::Process { pid, born }
         }
-        (_, By::Cgroup) => Whose::Cgroup(CgroupId(key.owner)),
     };
     (DeviceNumber { major, minor }, operation, whose)
 }

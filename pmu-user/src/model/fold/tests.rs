@@ -136,3 +136,19 @@ fn the_longest_gaps_stay_and_the_others_are_counted() {
     assert_eq!(total.gaps.len() as u64 + total.gaps_left_out, 30);
     assert!(total.gaps.iter().any(|(_, row)| row.late_ns == 103), "the longest");
 }
+
+#[test]
+fn what_is_known_by_a_name_is_one_owner_and_names_are_bounded() {
+    let mut run = Run::new();
+    let comm = |name: String| Owner::Comm { name: Untrusted::from(name.as_str()) };
+    for _ in 0..3 {
+        run.live(comm("cc1".to_owned()), false);
+    }
+    assert_eq!(run.times(), [("cc1".to_owned(), 30)]);
+    let names = super::BOUNDS.owners + 10;
+    for name in 0..names {
+        run.live(comm(name.to_string()), false);
+    }
+    assert_eq!(run.ledger.owners().count(), super::BOUNDS.owners);
+    assert_eq!(run.times().iter().map(|(_, time)| time).sum::<u64>(), 30 + 10 * names as u64);
+}

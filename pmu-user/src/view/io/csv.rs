@@ -81,7 +81,8 @@ fn name(owner: &Owner) -> String {
     match owner {
         Owner::Other => "other".to_owned(),
         Owner::Process { pid, name, .. } => format!("{} ({})", name.csv(), Id::of(*pid)),
-        Owner::Ended { name, .. } => name.csv().into_owned(),
+        Owner::Thread { tid, name, .. } => format!("{} ({})", name.csv(), Id::of(*tid)),
+        Owner::Ended { name, .. } | Owner::Comm { name } | Owner::Exe { name } => name.csv().into_owned(),
         Owner::Cgroup { path, .. } => path.csv().into_owned(),
     }
 }

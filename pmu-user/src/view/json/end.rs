@@ -67,8 +67,8 @@ fn stack_row(into: &mut dyn Write, stack: &HotStack) -> io::Result<()> {
 /// The process whose code it is, if the owner is one.
 fn pid(owner: &Owner) -> Option<u32> {
     match owner {
-        Owner::Process { pid, .. } => Id::of(*pid).here(),
-        Owner::Ended { .. } | Owner::Cgroup { .. } | Owner::Other => None,
+        Owner::Process { pid, .. } | Owner::Thread { pid, .. } => Id::of(*pid).here(),
+        _ => None,
     }
 }
 

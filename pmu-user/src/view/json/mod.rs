@@ -60,6 +60,8 @@ pub(super) struct OwnerCell<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    tid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pid: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     host_pid: Option<u32>,
@@ -74,6 +76,7 @@ pub(super) fn owner(who: &Who) -> OwnerCell<'_> {
         kind,
         path: None,
         id: None,
+        tid: None,
         pid: None,
         host_pid: None,
         processes: None,
@@ -85,6 +88,14 @@ pub(super) fn owner(who: &Who) -> OwnerCell<'_> {
         Who::Owner(Owner::Process { pid, name, .. }) => {
             let id = Id::of(*pid);
             OwnerCell { pid: id.here(), host_pid: id.outside(), name: name.clone(), ..plain("") }
+        }
+        Who::Owner(Owner::Thread { tid, pid, name, .. }) => {
+            let (thread, process) = (Id::of(*tid), Id::of(*pid));
+            let host_pid = process.outside();
+            OwnerCell { tid: thread.here(), pid: process.here(), host_pid, name: name.clone(), ..plain("") }
+        }
+        Who::Owner(Owner::Comm { name } | Owner::Exe { name }) => {
+            OwnerCell { name: name.clone(), ..plain("") }
         }
         Who::Owner(Owner::Ended { name, processes }) => {
             OwnerCell { processes: Some(*processes), name: name.clone(), ..plain("") }

@@ -54,8 +54,15 @@ pub(super) fn name(who: &Who) -> (String, String) {
         Who::Owner(Owner::Ended { name, processes }) => {
             (format!("{} × {processes}", cut(&name.terminal())), String::new())
         }
+        Who::Owner(Owner::Thread { tid, name, .. }) => (cut(&name.terminal()), Id::of(*tid).to_string()),
+        Who::Owner(Owner::Comm { name } | Owner::Exe { name }) => (cut(&name.terminal()), String::new()),
         Who::Owner(Owner::Cgroup { path, .. }) => (cut(&path.terminal()), String::new()),
     }
+}
+
+/// What the ids of owners are.
+pub(super) fn id_column<'a>(mut owners: impl Iterator<Item = &'a Who>) -> &'static str {
+    if owners.any(|who| matches!(who, Who::Owner(Owner::Thread { .. }))) { "tid" } else { "pid" }
 }
 
 /// One interval: its owners, a line each.
@@ -138,9 +145,10 @@ fn head(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending)
 
 fn owners(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()> {
     use Align::{Left, Right};
+    let owners = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
     let mut table = Table::new(&[
         ("owner", Left),
-        ("pid", Right),
+        (id_column(owners.iter().map(|owner| &owner.who)), Right),
         ("cpu", Right),
         ("of a CPU", Right),
         ("switches", Right),
@@ -152,7 +160,6 @@ fn owners(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()
         ("blind", Right),
         ("wait", Right),
     ]);
-    let owners = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
     let shown = owners.len().min(style.rows_max);
     for owner in owners.iter().take(shown).chain([&report.total]) {
         table.row(owner_row(owner, report.length_ns));

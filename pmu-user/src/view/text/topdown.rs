@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{
-    COLUMNS, Style, TITLE, WARNING, name,
+    COLUMNS, Style, TITLE, WARNING, id_column, name,
     number::{count, percent},
     runs, section,
     table::{Align, Table},
@@ -107,7 +107,7 @@ fn owners(into: &mut dyn Write, style: &Style, topdown: &TopDown) -> io::Result<
     }
     let mut table = Table::new(&[
         ("owner", Align::Left),
-        ("pid", Align::Right),
+        (id_column(topdown.owners.iter().map(|(who, _)| who)), Align::Right),
         ("first level", Align::Left),
         ("IPC", Align::Right),
         ("bottleneck", Align::Left),

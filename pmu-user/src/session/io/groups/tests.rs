@@ -47,7 +47,7 @@ fn whose(groups: &Groups, path: &str) -> String {
     let name = |owner: &Owner| match owner {
         Owner::Cgroup { path, .. } => path.terminal().into_owned(),
         Owner::Process { pid, name, .. } => format!("{} {pid}", name.terminal()),
-        Owner::Ended { .. } | Owner::Other => "other".to_owned(),
+        _ => "other".to_owned(),
     };
     match &row.whose {
         GroupOwner::Of(owners) => {

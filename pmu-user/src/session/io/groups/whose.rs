@@ -152,7 +152,7 @@ fn above(owners: &BTreeSet<&Owner>, threads: &Threads) -> GroupOwner {
 fn path(owner: &Owner) -> Option<&[u8]> {
     match owner {
         Owner::Cgroup { path, .. } => Some(path.as_bytes()),
-        Owner::Process { .. } | Owner::Ended { .. } | Owner::Other => None,
+        _ => None,
     }
 }
 
