@@ -78,6 +78,20 @@ fn an_existing_file_is_not_replaced_unless_told_to() {
     assert_eq!((status.mode() & 0o7777, status.uid()), (0o600, rustix::process::getuid().as_raw()));
 }
 
+#[test]
+fn a_recorded_command_has_standard_output_for_itself() {
+    for (collect, says) in [(&["run"][..], "OWNERS"), (&["io"], "pmbpf report")] {
+        let recording = Scratch::new("mine");
+        let output =
+            pmbpf().args(collect).args(["-o", recording.as_str(), "--", "echo", "mine"]).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert_eq!(text(&output.stdout), "mine\n", "{collect:?}");
+        assert!(said.contains(says) && said.contains("recorded "), "{collect:?}: {said}");
+        assert!(report(recording.as_str(), &[]).status.success());
+    }
+}
+
 /// Runs with results that nobody reads; code and standard error.
 fn unread(arguments: &[&str]) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().unwrap();

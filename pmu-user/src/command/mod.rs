@@ -22,7 +22,10 @@ mod runs;
 
 use std::io::Write as _;
 
-use clap::{Parser, Subcommand};
+use clap::{
+    Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
 pub use self::{
     failure::{complain, exit_code, words},
@@ -69,11 +72,12 @@ impl Cli {
     pub fn of_process() -> Self {
         let arguments = || std::env::args_os().skip(1);
         let plain = |text: &std::ffi::OsStr| Untrusted::from(text).terminal() == text.to_string_lossy();
-        if arguments().all(|argument| plain(&argument)) {
-            return Self::parse();
-        }
-        // The parser quotes arguments as they are.
         Self::try_parse().unwrap_or_else(|error| {
+            let error = without_wrong_tip(error);
+            if arguments().all(|argument| plain(&argument)) {
+                error.exit();
+            }
+            // The parser quotes arguments as they are.
             let text = error.render().to_string();
             let code = u8::try_from(error.exit_code()).unwrap_or(1);
             let _ = write!(std::io::stderr(), "{}", lines(&text));
@@ -100,9 +104,34 @@ impl Cli {
     }
 }
 
+/// Takes from an error about an unknown option the advice to write it behind `--`, which would make a command of it.
+fn without_wrong_tip(mut error: clap::Error) -> clap::Error {
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested)
+    {
+        tips.retain(|tip| !tip.to_string().starts_with("to pass "));
+        if !tips.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
+    }
+    error
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::{CommandFactory as _, Parser as _};
+
+    #[test]
+    fn an_unknown_option_is_not_said_to_be_a_command() {
+        let said = |arguments: &[&str]| {
+            let error = super::Cli::try_parse_from([&["pmbpf"], arguments].concat()).unwrap_err();
+            super::without_wrong_tip(error).to_string()
+        };
+        let unknown = said(&["run", "--bogus"]);
+        assert!(unknown.contains("--bogus") && !unknown.contains("-- --bogus"), "{unknown}");
+        let near = said(&["run", "--stack"]);
+        assert!(near.contains("'--stacks'") && !near.contains("-- --stack'"), "{near}");
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -25,7 +25,7 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Keep {
     /// Record to FILE, for `pmbpf report`; it is there from the start, and can be read however the run ends. `-` records nothing
-    /// and sends results to stdout
+    /// and sends results to stdout, where otherwise a command's go and results to stderr
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Replace FILE if it exists, by a new file that only you may read
@@ -55,9 +55,9 @@ impl Keep {
         }
     }
 
-    /// Where results go: standard output belongs to a command unless a file or `-` was named.
+    /// Where results go: standard output belongs to a command unless `-` was named.
     pub(super) fn stream(&self, command: &[OsString]) -> Stream {
-        if command.is_empty() || self.output.is_some() { Stream::Stdout } else { Stream::Stderr }
+        if command.is_empty() || self.is_stdout() { Stream::Stdout } else { Stream::Stderr }
     }
 
     /// Whether the run goes on if nobody reads its results any more: for a recording, or a command, which is not ours to end.
