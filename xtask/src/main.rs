@@ -6,6 +6,7 @@ mod check;
 mod command;
 mod nightly;
 mod setup;
+mod soak;
 mod tables;
 mod test;
 mod vm;
@@ -41,8 +42,11 @@ enum Task {
     },
     /// Run every ring of tests that can run here
     Test(test::Args),
-    /// Run what takes long: tens of thousands of damaged files through everything that reads files
+    /// Run what takes long: tens of thousands of damaged files through everything that reads files, and a soak of an hour (of
+    /// `PMBPF_SOAK` seconds)
     Nightly,
+    /// Run the soak alone
+    Soak,
     /// Formatting, lints, documentation, architecture, dependencies
     Check,
     /// Tables of CPU models
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
         Task::Run { arguments } => build::run(&arguments),
         Task::Test(args) => test::run(&args),
         Task::Nightly => nightly::run().map(|()| 0),
+        Task::Soak => soak::run().map(|()| 0),
         Task::Check => check::all().map(|()| 0),
         Task::Tables { tables } => tables::run(&tables).map(|()| 0),
         Task::Vm(args) => vm::run(&args),

@@ -1,10 +1,10 @@
-//! What takes too long for every change: many files that nobody sound would write, through everything that reads files.
+//! What takes too long for every change: many files that nobody sound would write, through everything that reads files, and a soak.
 
 use anyhow::bail;
 
 use crate::{
     command::{say, status},
-    setup,
+    setup, soak,
 };
 
 /// Tests of tests/fuzz that try as many files as they are told, and how many.
@@ -37,6 +37,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
         if !status(&mut cargo)?.success() {
             failed.push(test);
         }
+    }
+    if let Err(error) = soak::run() {
+        say(&format!("soak: {error:#}"));
+        failed.push("soak");
     }
     if !failed.is_empty() {
         bail!("failed: {}", failed.join(", "));

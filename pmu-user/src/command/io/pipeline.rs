@@ -3,12 +3,15 @@
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, io::Write};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io::Write,
+};
 
 use crate::{
     drain::{
         Absent, COST_WINDOW_NS, Ending,
-        io::{IoDrain, IoHeader, block::DeviceNumber, group::Groups, traffic::Traffic},
+        io::{IoDrain, IoHeader, Named, block::DeviceNumber, group::Groups, traffic::Traffic},
     },
     machine::io::{bdf::Bdf, owner::Ownership},
     metric::io::{
@@ -21,6 +24,9 @@ use crate::{
     untrusted::Untrusted,
     view::{Format, io::IoView, text::Style},
 };
+
+/// Names of cgroups that are kept: more than there can be rows.
+const CGROUPS_MAX: usize = 65_536;
 
 /// Turns drains into reports.
 pub(in crate::command) struct IoPipeline<'a> {
@@ -54,6 +60,8 @@ pub(in crate::command) struct IoPipeline<'a> {
     /// Targets that had no number when that was last so.
     untold: Vec<Absent>,
     cgroups: BTreeMap<u64, Untrusted>,
+    /// Those in the order in which they were told.
+    told: VecDeque<u64>,
     disks: BTreeMap<DeviceNumber, Untrusted>,
     owned: Vec<(Bdf, Ownership)>,
     last: IoDrain,
@@ -82,13 +90,14 @@ impl<'a> IoPipeline<'a> {
             first: None,
             reported: None,
             now: None,
-            open_past: Past::default(),
-            total_past: Past::default(),
+            open_past: Past::since(&Traffic::default()),
+            total_past: Past::since(&Traffic::default()),
             open_groups: GroupsInterval::default(),
             total_groups: GroupsInterval::default(),
             groups: None,
             untold: Vec::new(),
             cgroups: BTreeMap::new(),
+            told: VecDeque::new(),
             disks: BTreeMap::new(),
             owned: Vec::new(),
             last: IoDrain::default(),
@@ -109,7 +118,7 @@ impl<'a> IoPipeline<'a> {
         }
         let interval = IoInterval::of(std::mem::take(&mut drain.boxes), self.last.at_ns, drain.at_ns);
         let names = std::mem::take(&mut drain.names);
-        self.cgroups.extend(names.into_iter().map(|named| (named.cgroup, named.path)));
+        self.learn(names);
         self.disks.extend(drain.disks.drain(..).map(|named| (named.device, named.name)));
         if !drain.owned.is_empty() {
             self.owned = std::mem::take(&mut drain.owned);
@@ -121,6 +130,9 @@ impl<'a> IoPipeline<'a> {
         if self.first.is_none() {
             self.first.clone_from(&self.now);
             self.reported.clone_from(&self.now);
+            for past in [&mut self.open_past, &mut self.total_past] {
+                *past = Past::since(self.first.as_ref().unwrap_or(&Traffic::default()));
+            }
         } else if let Some(now) = &self.now {
             self.open_past.add(now);
             self.total_past.add(now);
@@ -136,6 +148,20 @@ impl<'a> IoPipeline<'a> {
         let early = length.saturating_sub(self.header.plan.tick / 2);
         let due = self.open.from_ns.saturating_add(early.as_nanos() as u64);
         if self.last.at_ns >= due { self.report_interval() } else { Ok(()) }
+    }
+
+    /// Takes names of cgroups. Of more than [`CGROUPS_MAX`] those that were told last stay: older ones are of cgroups whose rows are
+    /// likely to have been added up.
+    fn learn(&mut self, names: Vec<Named>) {
+        for Named { cgroup, path } in names {
+            if self.cgroups.insert(cgroup, path).is_none() {
+                self.told.push_back(cgroup);
+            }
+        }
+        while self.told.len() > CGROUPS_MAX {
+            let oldest = self.told.pop_front();
+            oldest.and_then(|cgroup| self.cgroups.remove(&cgroup));
+        }
     }
 
     /// Adds what groups did since the drain before.
@@ -165,7 +191,8 @@ impl<'a> IoPipeline<'a> {
         let next = IoInterval { from_ns: self.open.to_ns, to_ns: self.open.to_ns, ..IoInterval::default() };
         let open = std::mem::replace(&mut self.open, next);
         let since = std::mem::replace(&mut self.reported, self.now.clone());
-        let past = std::mem::take(&mut self.open_past);
+        let now = self.now.as_ref().map_or_else(|| Past::since(&Traffic::default()), Past::since);
+        let past = std::mem::replace(&mut self.open_past, now);
         let traffic = self.traffic(since.as_ref(), &past);
         let groups = std::mem::take(&mut self.open_groups);
         let report = self.report(&open, traffic.as_ref(), &groups);

@@ -4,29 +4,56 @@
 //! is gone; whoever subtracts drains adds it. Rows are matched by what they say they are, never by their slot: a slot's
 //! next owner begins at 0 in a row of its own, and so does an owner that comes back. Until the old one is given up, a
 //! drain may hold two rows of one key: both count.
+//!
+//! Of more rows than are kept apart, those with the fewest requests or packets are added to the owners beyond the limit.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use pmu_common::io::net::NetCount;
 
 use super::traffic::BlockKey;
-use crate::drain::io::{
-    block::{self, BlockRow},
-    net::{self, Interface, NetOwner, NetRow},
-    traffic::Traffic,
+use crate::{
+    drain::io::{
+        block::{self, BlockRow, Whose},
+        net::{self, Interface, NetOwner, NetRow},
+        traffic::Traffic,
+    },
+    untrusted::Untrusted,
 };
 
 /// Packets' rows: where, and whose.
 pub(super) type NetKey = (Interface, NetOwner);
 
-/// What rows that were given up had counted, over any number of drains. Grows with their number.
-#[derive(Clone, Debug, Default)]
+/// Rows of each kind that are kept apart, beside those that the first drain had: some 8 MB of block requests.
+const ROWS_MAX: usize = 4096;
+
+/// What rows that were given up had counted, over any number of drains.
+#[derive(Clone, Debug)]
 pub struct Past {
     block: BTreeMap<BlockKey, BlockRow>,
     net: BTreeMap<NetKey, NetCount>,
+    /// Those that counted before the first drain stay apart: what they had counted then is subtracted from their sums.
+    began: (BTreeSet<BlockKey>, BTreeSet<NetKey>),
+    most: usize,
 }
 
 impl Past {
+    /// Nothing yet; `first` is the drain that will be subtracted.
+    #[must_use]
+    pub fn since(first: &Traffic) -> Self {
+        Self::within(first, ROWS_MAX)
+    }
+
+    fn within(first: &Traffic, most: usize) -> Self {
+        let block = first.block.iter().map(BlockKey::of).collect();
+        let net = first.net.iter().map(|row| (row.interface.clone(), row.owner)).collect();
+        Self { block: BTreeMap::new(), net: BTreeMap::new(), began: (block, net), most }
+    }
+
     /// Adds what was given up before a drain.
     pub fn add(&mut self, drain: &Traffic) {
         for row in &drain.retired.block {
@@ -36,6 +63,25 @@ impl Past {
         for row in &drain.retired.net {
             let sum = self.net.entry((row.interface.clone(), row.owner)).or_insert(NetCount::ZERO);
             *sum = net::sum(sum, &row.count);
+        }
+        self.fold();
+    }
+
+    /// Adds the rows that are not kept apart to those of the owners beyond the limit.
+    fn fold(&mut self) {
+        let requests = |row: &BlockRow| row.count.requests;
+        for key in beyond(&self.block, &self.began.0, self.most, requests) {
+            let Some(row) = self.block.remove(&key) else { continue };
+            let many = BlockRow { whose: Whose::Many, name: Untrusted::default(), ..row };
+            let sum = self.block.entry(BlockKey::of(&many));
+            sum.and_modify(|sum| *sum = added(sum, &many)).or_insert(many);
+        }
+        let packets =
+            |count: &NetCount| count.packets.iter().flatten().fold(0, |sum: u64, one| sum.wrapping_add(*one));
+        for (interface, owner) in beyond(&self.net, &self.began.1, self.most, packets) {
+            let Some(count) = self.net.remove(&(interface.clone(), owner)) else { continue };
+            let sum = self.net.entry((interface, NetOwner::Many)).or_insert(NetCount::ZERO);
+            *sum = net::sum(sum, &count);
         }
     }
 
@@ -57,6 +103,22 @@ impl Past {
         }
         sums
     }
+}
+
+/// Keys of the rows that are too many, those with the least first; there is room afterwards, so that this is rare.
+fn beyond<K: Clone + Ord, V>(
+    rows: &BTreeMap<K, V>,
+    began: &BTreeSet<K>,
+    most: usize,
+    weight: impl Fn(&V) -> u64,
+) -> Vec<K> {
+    if rows.len() <= most {
+        return Vec::new();
+    }
+    let mut keys: Vec<(u64, &K)> = rows.iter().map(|(key, row)| (weight(row), key)).collect();
+    keys.sort_unstable_by_key(|&(weight, key)| (Reverse(weight), key));
+    let rest = keys.into_iter().skip(most / 2).map(|(_, key)| key);
+    rest.filter(|key| !began.contains(key)).cloned().collect()
 }
 
 /// Rows by key; several of one key are added up.
@@ -222,6 +284,43 @@ mod tests {
         assert_eq!(interval.block.len(), interval.net.len());
     }
 
+    #[test]
+    fn owners_beyond_the_most_are_one_and_nothing_is_lost() {
+        const MOST: usize = 16;
+        let counted = |owner: u64, requests: u64| {
+            let mut kernel = Kernel { rows: Vec::new(), drain: Traffic::default() };
+            (0..requests).for_each(|_| kernel.count(owner, 512));
+            kernel
+        };
+        // The first had counted 3 before anything else.
+        let first = counted(1, 3).drain();
+        let mut past = Past::within(&first, MOST);
+        let mut later = Traffic::default();
+        for owner in 1..=1000 {
+            // Every hundredth did more.
+            let mut kernel = counted(owner, if owner % 100 == 0 { 50 } else { 4 });
+            kernel.give_up(0);
+            past.add(&kernel.drain());
+            assert!(past.block.len() <= MOST + 2 && past.net.len() <= MOST + 2, "{}", past.block.len());
+        }
+        // One that was put with the others comes back.
+        let mut again = counted(2, 5);
+        later.block = again.drain().block;
+        later.net = counted(2, 5).drain().net;
+        let interval = TrafficInterval::since(&first, &past, &later);
+        let mut sums: BTreeMap<Whose, u64> = BTreeMap::new();
+        for (key, requests) in &interval.block {
+            *sums.entry(key.whose).or_default() += requests.requests;
+        }
+        let done = 990 * 4 + 10 * 50 - 3 + 5;
+        assert_eq!(sums.values().sum::<u64>(), done);
+        assert_eq!(sums[&Whose::Cgroup(CgroupId(1))], 1, "what it had counted before is not ours");
+        assert_eq!(sums[&Whose::Cgroup(CgroupId(1000))], 50, "who did most is apart");
+        assert!(sums[&Whose::Many] > 900 * 4, "{sums:?}");
+        let packets = interval.net.values().flat_map(|count| count.packets.iter().flatten());
+        assert_eq!(packets.sum::<u64>(), done);
+    }
+
     proptest! {
         #[test]
         fn an_owner_has_what_he_did_however_often_his_row_was_given_up(steps in steps()) {
@@ -230,7 +329,7 @@ mod tests {
                 (Sums::new(), Sums::new(), Sums::new(), Sums::new());
             let first = Traffic::default();
             let (mut before, mut reported) = (first.clone(), first.clone());
-            let (mut open, mut total) = (Past::default(), Past::default());
+            let (mut open, mut total) = (Past::since(&first), Past::since(&first));
             for step in steps.into_iter().chain([Step::Report]) {
                 match step {
                     Step::Count(owner, bytes) => {
@@ -246,7 +345,7 @@ mod tests {
                         total.add(&now);
                         add(&mut by_drain, &TrafficInterval::between(&before, &now));
                         if matches!(step, Step::Report) {
-                            let past = std::mem::take(&mut open);
+                            let past = std::mem::replace(&mut open, Past::since(&now));
                             add(&mut by_report, &TrafficInterval::since(&reported, &past, &now));
                             reported = now.clone();
                         }

@@ -122,7 +122,7 @@ impl TrafficInterval {
     /// What two drains say of which one follows the other: `later` without what `earlier` had counted already.
     #[must_use]
     pub fn between(earlier: &Traffic, later: &Traffic) -> Self {
-        let mut past = Past::default();
+        let mut past = Past::since(earlier);
         past.add(later);
         Self::since(earlier, &past, later)
     }

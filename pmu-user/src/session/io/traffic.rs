@@ -35,6 +35,8 @@ use crate::{
 
 /// Devices that a reason names before it only counts.
 const NAMED_MAX: usize = 4;
+/// Cgroups whose names have been told that are remembered before those without rows are forgotten.
+const NAMED_CGROUPS_MAX: usize = 16_384;
 /// How often it is seen whether there is room for new owners, beside every drain: always, when half of it is taken, and
 /// when some is being made.
 const IDLE: Duration = Duration::from_secs(2);
@@ -153,23 +155,18 @@ impl Counted {
 
     /// Names of cgroups that are new in `traffic`.
     pub(super) fn new_cgroups(&mut self, traffic: &Traffic) -> Vec<Named> {
-        let of_block = traffic.block.iter().filter_map(|row| match row.whose {
-            Whose::Cgroup(id) | Whose::OnBehalfOf(id) => Some(id.0),
-            _ => None,
-        });
-        let of_net = traffic.net.iter().filter_map(|row| match row.owner {
-            NetOwner::Cgroup(id) => Some(id.0),
-            _ => None,
-        });
-        let new: BTreeSet<u64> = of_block.chain(of_net).filter(|id| !self.named.contains(id)).collect();
+        let new: BTreeSet<u64> = of_traffic(traffic).filter(|id| !self.named.contains(id)).collect();
         if new.is_empty() {
             return Vec::new();
         }
         let all = self.layout.list(&Untrusted::from("/")).unwrap_or_default();
         let found = all.into_iter().filter(|cgroup| new.contains(&cgroup.id.0));
         let names = found.map(|cgroup| Named { cgroup: cgroup.id.0, path: cgroup.path }).collect();
-        // One that is gone by now is not looked for again.
+        // One that is gone by now is not looked for again, as long as it has rows.
         self.named.extend(new);
+        if self.named.len() > NAMED_CGROUPS_MAX {
+            self.named = of_traffic(traffic).collect();
+        }
         names
     }
 
@@ -181,6 +178,19 @@ impl Counted {
     pub(super) fn map_bytes(&self) -> u64 {
         self.object.map_bytes()
     }
+}
+
+/// Cgroups that have rows.
+fn of_traffic(traffic: &Traffic) -> impl Iterator<Item = u64> {
+    let of_block = traffic.block.iter().filter_map(|row| match row.whose {
+        Whose::Cgroup(id) | Whose::OnBehalfOf(id) => Some(id.0),
+        _ => None,
+    });
+    let of_net = traffic.net.iter().filter_map(|row| match row.owner {
+        NetOwner::Cgroup(id) => Some(id.0),
+        _ => None,
+    });
+    of_block.chain(of_net)
 }
 
 /// Disks whose programs were refused.

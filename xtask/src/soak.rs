@@ -1,0 +1,150 @@
+//! A soak: pmbpf beside processes that come and go, for as long as somebody would leave it on. Its memory and its open files must not
+//! grow with time.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+
+use crate::{
+    build,
+    command::{is_root, say},
+    vm::kernel::Architecture,
+};
+
+/// How long it takes, unless told otherwise.
+const LENGTH: Duration = Duration::from_secs(3600);
+/// Names that option for those who have less time, in seconds.
+const LENGTH_VARIABLE: &str = "PMBPF_SOAK";
+/// Programs executed a second.
+const EXECS: u32 = 100;
+/// The time until everything that is bounded has reached its bounds (8192 owners take 82 s); less in a short soak.
+const WARM_UP: Duration = Duration::from_secs(600);
+/// What may be added after that: of resident memory, and open files.
+const GROWTH_KB: u64 = 10 * 1024;
+const GROWTH_FILES: usize = 8;
+
+/// What is left on, by the arguments that it has.
+const RUNS: [&[&str]; 2] =
+    [&["run", "--stacks", "-I", "1s", "--json", "--quiet"], &["io", "-I", "1s", "--json", "--quiet"]];
+
+/// A process that is watched.
+struct Watched {
+    child: Child,
+    name: String,
+    warm: Option<Held>,
+    most: Held,
+}
+
+/// What a process holds.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    resident_kb: u64,
+    files: usize,
+}
+
+/// Runs it; an error if anything grows.
+pub(crate) fn run() -> anyhow::Result<()> {
+    if !is_root() {
+        say("soak: SKIPPED, it needs root");
+        return Ok(());
+    }
+    let length = std::env::var(LENGTH_VARIABLE).ok().map(|seconds| seconds.parse().map(Duration::from_secs));
+    let length =
+        length.transpose().with_context(|| format!("{LENGTH_VARIABLE} is no number"))?.unwrap_or(LENGTH);
+    // As the tests have it.
+    let pmbpf = match std::env::var_os("PMBPF_BIN") {
+        Some(built) => built.into(),
+        None => build::release(Architecture::HOST)?,
+    };
+    of(&pmbpf, length)
+}
+
+fn of(pmbpf: &Path, length: Duration) -> anyhow::Result<()> {
+    let warm_up = WARM_UP.min(length / 2);
+    say(&format!("soak: {} s, of which {} s to warm up", length.as_secs(), warm_up.as_secs()));
+    let mut watched: Vec<Watched> =
+        RUNS.iter().map(|arguments| Watched::start(pmbpf, arguments)).collect::<Result<_, _>>()?;
+    let begun = Instant::now();
+    let mut executed: u32 = 0;
+    while begun.elapsed() < length {
+        Command::new("true").status().context("cannot execute true")?;
+        executed += 1;
+        if executed.is_multiple_of(EXECS) {
+            watched.iter_mut().try_for_each(|one| one.look(begun.elapsed() >= warm_up))?;
+        }
+        std::thread::sleep((Duration::from_secs(1) / EXECS * executed).saturating_sub(begun.elapsed()));
+    }
+    let rate = f64::from(executed) / begun.elapsed().as_secs_f64();
+    say(&format!("soak: {executed} programs, {rate:.0} a second"));
+    let grown: Vec<String> =
+        watched.iter_mut().filter_map(|one| one.end().transpose()).collect::<Result<_, _>>()?;
+    if grown.is_empty() { Ok(()) } else { bail!("{}", grown.join("; ")) }
+}
+
+impl Watched {
+    fn start(pmbpf: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
+        let child = Command::new(pmbpf).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        Ok(Self { child, name: arguments.join(" "), warm: None, most: Held::default() })
+    }
+
+    fn look(&mut self, is_warm: bool) -> anyhow::Result<()> {
+        if let Some(status) = self.child.try_wait()? {
+            bail!("pmbpf {} ended by itself: {status}", self.name);
+        }
+        let now = Held::of(self.child.id())?;
+        if is_warm {
+            self.warm.get_or_insert(now);
+            self.most.resident_kb = self.most.resident_kb.max(now.resident_kb);
+            self.most.files = self.most.files.max(now.files);
+        }
+        Ok(())
+    }
+
+    /// Ends it; what has grown.
+    fn end(&mut self) -> anyhow::Result<Option<String>> {
+        let warm = self.warm.context("the soak was too short to look at anything")?;
+        interrupt(self.child.id())?;
+        let status = self.child.wait()?;
+        if !status.success() {
+            bail!("pmbpf {} ended with {status}", self.name);
+        }
+        let Held { resident_kb, files } = self.most;
+        let said = format!(
+            "pmbpf {}: {} KB and {} files when warm, at most {resident_kb} KB and {files} files later",
+            self.name, warm.resident_kb, warm.files
+        );
+        say(&format!("soak: {said}"));
+        let is_grown = resident_kb > warm.resident_kb + GROWTH_KB || files > warm.files + GROWTH_FILES;
+        Ok(is_grown.then_some(said))
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Held {
+    fn of(pid: u32) -> anyhow::Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        let resident_kb =
+            number.and_then(|number| number.trim().parse().ok()).context("no VmRSS in /proc")?;
+        Ok(Self { resident_kb, files: fs::read_dir(format!("/proc/{pid}/fd"))?.count() })
+    }
+}
+
+/// Asks a child of ours to end, as Ctrl-C does.
+fn interrupt(pid: u32) -> anyhow::Result<()> {
+    use rustix::process::{Pid, Signal, kill_process};
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("a child has no number")?;
+    Ok(kill_process(pid, Signal::INT)?)
+}
