@@ -21,6 +21,8 @@ mod counts;
 #[cfg(target_arch = "x86_64")]
 mod events;
 #[cfg(target_arch = "x86_64")]
+mod hotplug;
+#[cfg(target_arch = "x86_64")]
 mod io;
 #[cfg(target_arch = "x86_64")]
 mod masked;

@@ -1,6 +1,8 @@
 //! Cgroups: CPU time against the cgroup's own `cpu.stat`.
 
-use std::{thread::sleep, time::Duration};
+use std::{os::unix::fs::MetadataExt as _, path::Path, thread::sleep, time::Duration};
+
+use pmbpf::machine::cgroup::Layout;
 
 use crate::{
     support::{Cgroup, Rows, Running, Started, assert_close, in_guest, output, tick_ns, ways},
@@ -125,6 +127,36 @@ fn a_parent_holds_what_is_below_it_unless_told_not_to() {
     let used_ns = child.settled_usage_ns() - unseen_ns;
     assert_close("below", both.of_cgroup("cpu_time", &child.path), used_ns, 0.01, 20_000.0);
     assert_eq!(both.of_cgroup("cpu_time", &parent.path), both.of_cgroup("cpu_time", &child.path));
+}
+
+#[test]
+fn a_cgroup_that_only_holds_others_has_a_row() {
+    let top = Cgroup::new("outer");
+    let leaf = top.below("mid/leaf");
+    for arguments in [&["--all-cgroups"][..], &["--cgroup", &top.path]] {
+        let before_ns = leaf.settled_usage_ns();
+        let running = Running::start(arguments);
+        leaf.spawn(&format!("{} 0.3", workload("spin", &["-g"]))).wait();
+        let rows = running.stop();
+        let used_ns = leaf.settled_usage_ns() - before_ns;
+        for path in [&top.path, &format!("{}/mid", top.path), &leaf.path] {
+            assert_close(path, rows.of_cgroup("cpu_time", path), used_ns, 0.01, 20_000.0);
+            let is_same =
+                |row: &&serde_json::Value| row["metric"] == "cpu_time" && row["owner"]["path"] == **path;
+            assert_eq!(rows.of_kind("metric").filter(is_same).count(), 1, "one row for {path}");
+            let row = rows.of_kind("metric").find(is_same).unwrap();
+            assert_eq!(row["owner"]["id"].as_u64(), Some(id(path)), "{row}");
+        }
+        // What is above a target holds more than what was counted.
+        let above = rows.of_kind("metric").any(|row| row["owner"]["path"] == "/");
+        assert_eq!(above, arguments == ["--all-cgroups"]);
+    }
+}
+
+/// A cgroup's id: the inode of its folder.
+fn id(path: &str) -> u64 {
+    let mount = Layout::read(Path::new("/")).unwrap().v2.unwrap();
+    std::fs::metadata(mount.join(&path[1..])).unwrap().ino()
 }
 
 #[test]

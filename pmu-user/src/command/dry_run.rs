@@ -53,6 +53,8 @@ pub(super) fn print(plan: &Plan, machine: &Machine, into: &mut dyn Write, format
     let on = |event: &Sampling| plan.cpus.iter().filter(|&&cpu| event.is_on(cpu)).count();
     let counters: usize = plan.turns.iter().map(Turns::descriptors).sum();
     let events = plan.sampling.iter().map(on).sum::<usize>() + counters * plan.cpus.len();
+    // One tells whether a CPU still has the others.
+    let events = events + if plan.has_events() { plan.cpus.len() } else { 0 };
     line(into, "events", format!("{events} descriptors"))?;
     let rows = u64::from(plan.slots) * u64::from(machine.cpu.possible) * plan.row_bytes();
     line(into, "memory", format!("{rows} bytes of rows, {} bytes of ring buffer", plan.ring_bytes))?;

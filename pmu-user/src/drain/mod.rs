@@ -83,8 +83,15 @@ pub struct Drain {
     /// Where the kernel says their time went, since boot; only in the first drain and the last.
     #[serde(default)]
     pub times: Vec<(Cpu, Times)>,
+    /// Time that CPUs were without the events that were opened on them, in ns, so far: they were offline, and until that was
+    /// noticed. Those that never were are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uncovered: Vec<(Cpu, u64)>,
     /// Owners that are new or have changed.
     pub owners: Vec<OwnerRow>,
+    /// Cgroups above new ones, which may run nothing themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<Owner>,
     /// Counts that have changed.
     pub counts: Vec<CountRow>,
     /// What counters said about owners, by slice, since the last drain.

@@ -22,7 +22,7 @@ pub struct CgroupId(pub u64);
 /// Paths above a cgroup's path, the root last: `/a/b` has `/a` and `/`.
 pub(crate) fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let parents = (1..path.len()).rev().filter(|&at| path[at] == b'/').map(|at| &path[..at]);
-    parents.chain((path.len() > 1).then_some(&b"/"[..]))
+    parents.chain((path.len() > 1 && path.starts_with(b"/")).then_some(&b"/"[..]))
 }
 
 /// Where the hierarchies are mounted.
@@ -230,16 +230,24 @@ fn nearest(all: &[Cgroup], name: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::ancestors;
     use std::path::PathBuf;
 
-    use super::{Layout, ResolveError};
+    use super::{Layout, ResolveError, ancestors};
     use crate::{machine::mount::parse, untrusted::Untrusted};
 
     const HYBRID: &str = "\
         30 29 0:26 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
         31 29 0:27 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
         32 29 0:28 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn the_paths_above_a_path_end_at_the_root() {
+        let above = |path: &'static [u8]| ancestors(path).collect::<Vec<_>>();
+        assert_eq!(above(b"/a/b/c"), [&b"/a/b"[..], b"/a", b"/"]);
+        assert_eq!(above(b"/a"), [b"/"]);
+        assert!(above(b"/").is_empty());
+        assert!(above(b"[cgroup 7]").is_empty(), "its path is not known");
+    }
 
     /// A folder tree that stands for a v2 hierarchy.
     struct Tree(PathBuf);
@@ -262,14 +270,6 @@ mod tests {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
-    }
-
-    #[test]
-    fn the_paths_above_a_path_end_at_the_root() {
-        let above = |path: &'static [u8]| ancestors(path).collect::<Vec<_>>();
-        assert_eq!(above(b"/a/b/c"), [&b"/a/b"[..], b"/a", b"/"]);
-        assert_eq!(above(b"/a"), [b"/"]);
-        assert!(above(b"/").is_empty());
     }
 
     #[test]

@@ -126,7 +126,9 @@ impl<'a> Above<'a> {
         let mut by_path: HashMap<&[u8], OwnerIndex> = HashMap::new();
         if plan.by == By::Cgroup && plan.descend == Descend::Yes {
             for (index, owner) in ledger.owners() {
-                if let Owner::Cgroup { path, .. } = owner {
+                if let Owner::Cgroup { path, .. } = owner
+                    && (!ledger.is_inner(index) || is_wanted(&plan.target, path.as_bytes()))
+                {
                     by_path.insert(path.as_bytes(), index);
                 }
             }
@@ -141,6 +143,16 @@ impl<'a> Above<'a> {
         };
         let above = ancestors(path).filter_map(|above| self.by_path.get(above).copied());
         std::iter::once(index).chain(above.filter(move |&above| above != index))
+    }
+}
+
+/// Is everything below this cgroup counted? Targets themselves have rows in any case.
+fn is_wanted(target: &Target, path: &[u8]) -> bool {
+    match target {
+        Target::Cgroups(targets) => {
+            ancestors(path).any(|above| targets.iter().any(|target| target.path.as_bytes() == above))
+        }
+        _ => true,
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     drain::Header,
-    machine::cpu::Times,
+    machine::cpu::{Cpu, Times},
     model::{Counts, CpuCounts, Interval, Ran},
     plan::{Sampling, Target},
 };
@@ -32,6 +32,8 @@ pub struct Quality {
     pub samples: Vec<SampleQuality>,
     /// Ticks, from which blind time is estimated.
     pub ticks: TickQuality,
+    /// CPUs that were without events for a time, in ns: offline, and until that was noticed.
+    pub uncovered: Vec<(Cpu, u64)>,
     /// What was lost, by reason. Empty if nothing was.
     pub losses: BTreeMap<String, u64>,
     /// Where the time of all CPUs went, if everything was counted and this is a whole run.
@@ -124,6 +126,10 @@ pub(super) fn quality(header: &Header, interval: &Interval, total: &Counts) -> Q
             coverage: share(watched_ns, capacity_ns),
             floor: Floor::of(&cpus),
             guest: header.machine.cpu.guest,
+        },
+        uncovered: {
+            let times = interval.cpus.iter().map(|(&cpu, counts)| (cpu, counts.uncovered_ns));
+            times.filter(|&(_, uncovered_ns)| uncovered_ns > 0).collect()
         },
         losses: interval.losses.clone(),
         books: if header.plan.target == Target::System { books(interval, capacity_ns) } else { None },

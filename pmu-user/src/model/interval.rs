@@ -162,6 +162,8 @@ pub struct CpuCounts {
     pub silent_ns: u64,
     /// Samples that the kernel did not deliver although the timer was on time.
     pub withheld: u64,
+    /// Time without the events that were opened on it, in ns: it was offline, or came back unnoticed.
+    pub uncovered_ns: u64,
 }
 
 impl CpuCounts {
@@ -193,6 +195,7 @@ impl CpuCounts {
         self.silences = self.silences.saturating_add(other.silences);
         self.silent_ns = self.silent_ns.saturating_add(other.silent_ns);
         self.withheld = self.withheld.saturating_add(other.withheld);
+        self.uncovered_ns = self.uncovered_ns.saturating_add(other.uncovered_ns);
     }
 }
 

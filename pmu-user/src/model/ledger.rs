@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use pmu_common::{count::Count, cpu::CpuSamples, loss, sample::SampleCount};
+use pmu_common::loss;
 
 use super::{
     addresses::Addresses,
+    difference,
     fold::{BOUNDS, Bounds},
-    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent, StackKey},
+    interval::{CpuEvent, HotKey, Interval, StackKey},
     names::{CodeNames, NamedCode},
     slice::sums,
     tally::{Tally, Weights},
+    tree::Tree,
 };
 use crate::{
     drain::{
@@ -21,7 +23,6 @@ use crate::{
         cgroup::ancestors,
         cpu::{Cpu, Times},
     },
-    model::histogram::Buckets,
     untrusted::Untrusted,
 };
 
@@ -39,6 +40,7 @@ pub struct Ledger {
     met: u32,
     /// Owners again, by what stays the same under another name.
     known: HashMap<Owner, OwnerIndex>,
+    tree: Tree,
     /// Those that stand for processes of one name that have ended.
     ended: BTreeMap<Untrusted, OwnerIndex>,
     owner_of_slot: HashMap<SlotId, OwnerIndex>,
@@ -46,6 +48,7 @@ pub struct Ledger {
     cpus: HashMap<Cpu, CpuRow>,
     times: HashMap<Cpu, Times>,
     losses: BTreeMap<String, u64>,
+    uncovered: HashMap<Cpu, u64>,
     weights: Weights,
     names: CodeNames,
     addresses: Addresses,
@@ -68,12 +71,14 @@ impl Ledger {
             owners: BTreeMap::from([(OTHER, (Owner::Other, None))]),
             met: 1,
             known: HashMap::from([(identity(&Owner::Other), OTHER)]),
+            tree: Tree::default(),
             ended: BTreeMap::new(),
             owner_of_slot: HashMap::new(),
             counts: HashMap::new(),
             cpus: HashMap::new(),
             times: HashMap::new(),
             losses: BTreeMap::new(),
+            uncovered: HashMap::new(),
             weights: Weights::default(),
             names: CodeNames::default(),
             addresses: Addresses::default(),
@@ -86,6 +91,12 @@ impl Ledger {
     #[must_use]
     pub fn owner(&self, index: OwnerIndex) -> &Owner {
         &self.owners[&index].0
+    }
+
+    /// Is it a cgroup that ran nothing itself, and holds what others below it did?
+    #[must_use]
+    pub fn is_inner(&self, index: OwnerIndex) -> bool {
+        self.tree.is_inner(index)
     }
 
     /// How many owners are kept apart.
@@ -148,6 +159,12 @@ impl Ledger {
     pub fn advance(&mut self, drain: &Drain) -> Interval {
         let mut interval =
             Interval { from_ns: self.at_ns, to_ns: drain.at_ns.max(self.at_ns), ..Interval::default() };
+        for owner in &drain.above {
+            if let Owner::Cgroup { id, path } = owner {
+                self.meet_inner(*id, path);
+                self.meet_above(path);
+            }
+        }
         drain.owners.iter().for_each(|row| self.meet(row));
         let ran = self.weights.advance(&drain.sampled);
         for row in &drain.counts {
@@ -164,6 +181,10 @@ impl Ledger {
         for &(cpu, times) in &drain.times {
             let before = self.times.insert(cpu, times);
             interval.cpus.entry(cpu).or_default().times = before.map(|before| times.since(&before));
+        }
+        for &(cpu, total) in &drain.uncovered {
+            let before = self.uncovered.insert(cpu, total).unwrap_or(0);
+            interval.cpus.entry(cpu).or_default().uncovered_ns = total.saturating_sub(before);
         }
         for (reason, total) in &drain.losses {
             self.lose(reason, *total, &mut interval);
@@ -213,13 +234,37 @@ impl Ledger {
                 return;
             }
             None => {
-                let index = self.add(row.owner.clone());
+                let promoted = match &row.owner {
+                    Owner::Cgroup { path, .. } => self.tree.promote(path),
+                    _ => None,
+                };
+                let index = promoted.unwrap_or_else(|| self.add(row.owner.clone()));
                 self.known.insert(identity(&row.owner), index);
                 index
             }
         };
+        if let Owner::Cgroup { path, .. } = &row.owner {
+            self.tree.add(path.clone(), index);
+            self.meet_above(path);
+        }
         self.owners.insert(index, (row.owner.clone(), row.ended_ns));
         self.owner_of_slot.insert(row.slot, index);
+    }
+
+    /// The cgroups above one: above the first that is known, all are.
+    fn meet_above(&mut self, path: &Untrusted) {
+        let mut above = ancestors(path.as_bytes());
+        while above.next().is_some_and(|path| self.meet_inner(0, &Untrusted::new(path))) {}
+    }
+
+    /// A cgroup above others, which may never count anything by itself. Is it new?
+    fn meet_inner(&mut self, id: u64, path: &Untrusted) -> bool {
+        let new = self.tree.wants(path);
+        if new {
+            let index = self.add(Owner::Cgroup { id, path: path.clone() });
+            self.tree.add_inner(path.clone(), index);
+        }
+        new
     }
 
     fn add(&mut self, owner: Owner) -> OwnerIndex {
@@ -251,6 +296,9 @@ impl Ledger {
         for (index, owner, ended_ns) in ended {
             self.owners.remove(&index);
             self.known.remove(&identity(&owner));
+            if let Owner::Cgroup { path, .. } = &owner {
+                self.tree.remove(path, index);
+            }
             let target = match &owner {
                 Owner::Process { name, .. } | Owner::Thread { name, .. } => {
                     self.stand_in(name, ended_ns, bounds.names)
@@ -258,6 +306,12 @@ impl Ledger {
                 Owner::Cgroup { path, .. } if bounds.upwards => above(path).unwrap_or(OTHER),
                 _ => OTHER,
             };
+            to.insert(index, target);
+        }
+        for (path, index) in self.without_cgroups() {
+            self.owners.remove(&index);
+            self.tree.remove(&path, index);
+            let target = if bounds.upwards { above(&path).unwrap_or(OTHER) } else { OTHER };
             to.insert(index, target);
         }
         let last = |mut owner: OwnerIndex| {
@@ -269,6 +323,15 @@ impl Ledger {
         let to: HashMap<OwnerIndex, OwnerIndex> = to.keys().map(|&from| (from, last(from))).collect();
         self.owner_of_slot.values_mut().for_each(|owner| *owner = to.get(owner).copied().unwrap_or(*owner));
         to
+    }
+
+    /// Cgroups that held others, and hold none any more.
+    fn without_cgroups(&self) -> Vec<(Untrusted, OwnerIndex)> {
+        let by_themselves = self.owners.iter().filter_map(|(&index, (owner, _))| match owner {
+            Owner::Cgroup { path, .. } if !self.tree.is_inner(index) => Some(path.as_bytes()),
+            _ => None,
+        });
+        self.tree.empty(by_themselves)
     }
 
     /// Who stands for ended processes of a name, one more now.
@@ -315,8 +378,8 @@ impl Ledger {
 
     fn count(&mut self, row: &CountRow, interval: &mut Interval) {
         let last = self.counts.get(&(row.slot, row.cpu));
-        let mut counts = difference(last, row);
-        counts.events = samples(last, row, &self.weights);
+        let mut counts = difference::of_owner(last, row);
+        counts.events = difference::samples(last, row, &self.weights);
         interval.owners.entry(self.index_of(row.slot)).or_default().merge(&counts);
         let mut kept = row.clone();
         if let (true, Some(last)) = (row.latencies.is_empty(), last) {
@@ -339,7 +402,7 @@ impl Ledger {
                 *sum = sum.saturating_add(count);
             }
         }
-        interval.cpus.insert(row.cpu, cpu_difference(&last, row));
+        interval.cpus.insert(row.cpu, difference::of_cpu(&last, row));
     }
 
     fn lose(&mut self, reason: &str, total: u64, interval: &mut Interval) {
@@ -365,92 +428,6 @@ fn identity(owner: &Owner) -> Owner {
         Owner::Thread { tid, born_ns, .. } => Owner::Thread { tid, pid: 0, born_ns, name: unnamed() },
         Owner::Cgroup { id, .. } => Owner::Cgroup { id, path: unnamed() },
         ref named => named.clone(),
-    }
-}
-
-fn difference(last: Option<&CountRow>, row: &CountRow) -> Counts {
-    let zero = Count::ZERO;
-    let before = last.map_or(&zero, |last| &last.count);
-    let now = &row.count;
-    let waits = if row.latencies.is_empty() {
-        Buckets::default()
-    } else {
-        Buckets::between(last.map_or(&[], |last| &last.latencies), &row.latencies)
-    };
-    let longest = if now.wait_max_ns > before.wait_max_ns {
-        (now.wait_max_ns, now.wait_max_ns)
-    } else {
-        // Not the longest ever, so only its bucket is known.
-        waits.last().map_or((0, 0), |within| (within.low, within.high.min(now.wait_max_ns).max(within.low)))
-    };
-    let cpu_time_ns = now.cpu_time_ns.wrapping_sub(before.cpu_time_ns);
-    Counts {
-        cpu_time_ns,
-        voluntary_switches: now.voluntary_switches.wrapping_sub(before.voluntary_switches),
-        involuntary_switches: now.involuntary_switches.wrapping_sub(before.involuntary_switches),
-        minor_faults: now.minor_faults.wrapping_sub(before.minor_faults),
-        major_faults: now.major_faults.wrapping_sub(before.major_faults),
-        migrations: now.migrations.wrapping_sub(before.migrations),
-        waits,
-        wait_ns: now.wait_ns.wrapping_sub(before.wait_ns),
-        wait_max_ns: longest,
-        late_ticks: now.late_ticks.wrapping_sub(before.late_ticks),
-        blind_ticks: now.blind_ticks.wrapping_sub(before.blind_ticks),
-        ticks: now.ticks.wrapping_sub(before.ticks),
-        kernel_ticks: now.kernel_ticks.wrapping_sub(before.kernel_ticks),
-        enable_ticks: now.enable_ticks.wrapping_sub(before.enable_ticks),
-        events: Vec::new(),
-        cpus: (cpu_time_ns > 0).then_some(row.cpu).into_iter().collect(),
-    }
-}
-
-/// Samples of every event since the last reading, each with the weight that it has now.
-fn samples(last: Option<&CountRow>, row: &CountRow, weights: &Weights) -> Vec<OwnerEvent> {
-    let event = |(event, now): (usize, &SampleCount)| {
-        let before = last.and_then(|last| last.samples.get(event)).copied().unwrap_or_default();
-        let weight = weights.of(event as u32, Some(row.cpu));
-        OwnerEvent {
-            user: Tally::new(now.user.wrapping_sub(before.user), weight),
-            kernel: Tally::new(now.kernel.wrapping_sub(before.kernel), weight),
-            masked: now.masked.wrapping_sub(before.masked),
-        }
-    };
-    row.samples.iter().enumerate().map(event).collect()
-}
-
-fn cpu_difference(last: &CpuRow, row: &CpuRow) -> CpuCounts {
-    let classes =
-        |now: [u64; 3], before: [u64; 3]| std::array::from_fn(|class| now[class].wrapping_sub(before[class]));
-    let (count, before) = (&row.count, &last.count);
-    let event = |(event, now): (usize, &CpuSamples)| {
-        let before = last.samples.get(event).copied().unwrap_or_default();
-        CpuEvent {
-            samples: now.samples.wrapping_sub(before.samples),
-            idle_samples: now.idle_samples.wrapping_sub(before.idle_samples),
-            ran: None,
-        }
-    };
-    // Only a clock has silences.
-    let silent = |pick: fn(&CpuSamples) -> u64| {
-        let sum = |row: &CpuRow| row.samples.iter().map(pick).fold(0, u64::wrapping_add);
-        sum(row).wrapping_sub(sum(last))
-    };
-    CpuCounts {
-        switches: count.switches.wrapping_sub(before.switches),
-        switches_missing: count.switches_missing.wrapping_sub(before.switches_missing),
-        times: None,
-        ticks: count.ticks.wrapping_sub(before.ticks),
-        late_ticks: classes(count.late_ticks, before.late_ticks),
-        blind_ticks: classes(count.blind_ticks, before.blind_ticks),
-        user_ticks: count.user_ticks.wrapping_sub(before.user_ticks),
-        kernel_ticks: count.kernel_ticks.wrapping_sub(before.kernel_ticks),
-        delayed_ticks: count.delayed_ticks.wrapping_sub(before.delayed_ticks),
-        delayed_instants: count.delayed_instants.wrapping_sub(before.delayed_instants),
-        enable_ticks: count.enable_ticks.wrapping_sub(before.enable_ticks),
-        events: row.samples.iter().enumerate().map(event).collect(),
-        silences: silent(|event| event.silences),
-        silent_ns: silent(|event| event.silent_ns),
-        withheld: silent(|event| event.withheld),
     }
 }
 

@@ -1,6 +1,7 @@
 //! From drains to intervals: pure arithmetic on what was read. Nothing here opens, reads or waits for anything.
 
 mod addresses;
+mod difference;
 mod fold;
 pub mod gap;
 pub mod histogram;
@@ -10,6 +11,7 @@ mod ledger;
 mod names;
 pub mod slice;
 mod tally;
+mod tree;
 
 pub use self::{
     fold::{BOUNDS, Bounds, is_kernel, is_rest},

@@ -25,6 +25,17 @@ pub(super) fn sampling(sampling: &Sampling, precise_level: u8) -> perf_event_att
     attr
 }
 
+/// An event that counts nothing, all the time.
+pub(super) fn dummy() -> perf_event_attr {
+    let mut attr = perf_event_attr {
+        type_: bindings::PERF_TYPE_SOFTWARE,
+        config: bindings::PERF_COUNT_SW_DUMMY.into(),
+        ..Default::default()
+    };
+    attr.read_format = u64::from(bindings::PERF_FORMAT_TOTAL_TIME_ENABLED);
+    attr
+}
+
 /// An event of a planned group. Programs read value and times whatever its read format; without one, it is read with its
 /// group.
 pub(super) fn planned(event: &PlannedEvent, role: Role) -> perf_event_attr {

@@ -5,6 +5,7 @@ mod attr;
 mod box_group;
 mod counting;
 mod cpu_group;
+mod dummy;
 mod error;
 mod group;
 pub mod self_test;
@@ -20,6 +21,7 @@ pub use self::{
     box_group::BoxGroup,
     counting::{CountTarget, Counting, Unopened},
     cpu_group::{CpuGroup, Stay},
+    dummy::Dummy,
     error::{OpenError, Site},
     group::{Count, Group, Read, Start, Words},
 };

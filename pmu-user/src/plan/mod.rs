@@ -231,6 +231,12 @@ impl Plan {
         self.sampling.len().max(1) as u32
     }
 
+    /// Are events opened on the CPUs, to sample or to count?
+    #[must_use]
+    pub const fn has_events(&self) -> bool {
+        !self.sampling.is_empty() || !self.turns.is_empty()
+    }
+
     /// Bytes that one owner takes on one CPU.
     #[must_use]
     pub fn row_bytes(&self) -> u64 {

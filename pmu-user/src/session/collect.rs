@@ -33,17 +33,16 @@ impl Session {
 
     /// What the counters of sampling events say; clocks run all the time, and their count is the time.
     pub(super) fn sampling_readings(&mut self) -> Vec<SamplingReading> {
-        let events = self.header.plan.sampling.iter().zip(&self.counters).enumerate();
+        let events = self.header.plan.sampling.iter().zip(&self.samplers).enumerate();
         let counted = events.filter(|(_, (event, _))| event.period_ns().is_none());
         let mut readings = Vec::new();
-        for (event, (cpu, counter)) in
-            counted.flat_map(|(index, (_, all))| all.iter().map(move |one| (index, one)))
+        for (event, sampler) in counted.flat_map(|(index, (_, all))| all.iter().map(move |one| (index, one)))
         {
-            match counter.read() {
+            match sampler.read() {
                 Ok(crate::perf::Count { value, enabled_ns, running_ns }) => {
                     readings.push(SamplingReading {
                         event: event as u32,
-                        cpu: *cpu,
+                        cpu: sampler.cpu,
                         value,
                         enabled_ns,
                         running_ns,

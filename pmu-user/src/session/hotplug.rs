@@ -1,10 +1,11 @@
-//! CPUs that come and go while counting. Looked at before every drain: one that does both in between is not noticed.
+//! CPUs that come and go while counting. Looked at before every drain: what has done both in between shows by the time of an event.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::Session;
+use super::{Session, monotonic_ns};
 use crate::{
     machine::cpu::{self, Cpu},
+    perf::Dummy,
     plan::Plan,
 };
 
@@ -12,11 +13,14 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Hotplug {
     online: BTreeSet<Cpu>,
+    /// Those on which events are open.
+    present: BTreeMap<Cpu, Presence>,
     /// Does the plan count every CPU that there was?
     all: bool,
     /// Times that a CPU of the plan went offline.
     pub(super) went: u64,
-    /// Times that a CPU which the plan does not know came online, where it counts all of them.
+    /// Times that a CPU came online on which nothing counts: the plan does not know it but counts all others, or the kernel refuses
+    /// to open its events again.
     pub(super) came: u64,
 }
 
@@ -31,7 +35,39 @@ impl Hotplug {
     pub(super) fn new(plan: &Plan, online: &[Cpu]) -> Self {
         let online: BTreeSet<Cpu> = online.iter().copied().collect();
         let all = online.iter().all(|cpu| plan.cpus.contains(cpu));
-        Self { online, all, went: 0, came: 0 }
+        let watched = plan.cpus.iter().filter(|_| plan.has_events());
+        let present = watched.filter_map(|&cpu| Some((cpu, Presence::open(cpu)?))).collect();
+        Self { online, present, all, went: 0, came: 0 }
+    }
+
+    /// Time that planned CPUs were without events, in ns, so far.
+    pub(super) fn uncovered(&self) -> Vec<(Cpu, u64)> {
+        let times = self.present.iter().map(|(&cpu, presence)| (cpu, presence.uncovered_ns));
+        times.filter(|&(_, uncovered_ns)| uncovered_ns > 0).collect()
+    }
+
+    /// Accounts the time of every CPU's events; those that were offline and are back, and are not in `changes`.
+    fn went_and_came(&mut self, changes: &Changes) -> Vec<Cpu> {
+        let mut both = Vec::new();
+        for (&cpu, presence) in &mut self.present {
+            let was_here = presence.dummy.is_some();
+            let known = changes.went.contains(&cpu) || changes.back.contains(&cpu);
+            if presence.look() && self.online.contains(&cpu) && !known {
+                // What could not be opened again is tried again.
+                self.went += u64::from(was_here);
+                both.push(cpu);
+            }
+        }
+        both
+    }
+
+    /// The CPU's events are open again.
+    fn is_back(&mut self, cpu: Cpu) {
+        if let Some(presence) = self.present.get_mut(&cpu) {
+            let refused = !presence.reopen(cpu);
+            let was_refused = std::mem::replace(&mut presence.refused, refused);
+            self.came += u64::from(refused && !was_refused);
+        }
     }
 
     /// Did the CPU run when it was last looked at?
@@ -52,19 +88,86 @@ impl Hotplug {
     }
 }
 
+/// Whether a CPU has the events that were opened on it, and for how long it had not.
+#[derive(Debug)]
+struct Presence {
+    /// `None` while its events are not open.
+    dummy: Option<Dummy>,
+    /// CLOCK_MONOTONIC up to which time has been accounted, and how long the event had been enabled by then.
+    at_ns: u64,
+    enabled_ns: u64,
+    /// Time without events.
+    uncovered_ns: u64,
+    /// The kernel did not let them be opened again.
+    refused: bool,
+}
+
+impl Presence {
+    fn open(cpu: Cpu) -> Option<Self> {
+        let dummy = Dummy::open(cpu).ok()?;
+        Some(Self {
+            dummy: Some(dummy),
+            at_ns: monotonic_ns(),
+            enabled_ns: 0,
+            uncovered_ns: 0,
+            refused: false,
+        })
+    }
+
+    /// Accounts the time since the last look. Are its events gone?
+    fn look(&mut self) -> bool {
+        let now_ns = monotonic_ns();
+        let passed_ns = now_ns.saturating_sub(self.at_ns);
+        self.at_ns = now_ns;
+        let read = |dummy: &Dummy| dummy.enabled_ns().ok();
+        let Some(dummy) = &self.dummy else {
+            self.uncovered_ns += passed_ns;
+            return true;
+        };
+        let enabled_ns = read(dummy).unwrap_or(self.enabled_ns);
+        let covered_ns = enabled_ns.saturating_sub(std::mem::replace(&mut self.enabled_ns, enabled_ns));
+        // The two clocks differ by a few millionths. An event that is there never has the same time twice.
+        if covered_ns + CLOCKS_APART_NS + passed_ns / 1000 >= passed_ns
+            || read(dummy).is_some_and(|again| again != enabled_ns)
+        {
+            return false;
+        }
+        self.uncovered_ns += passed_ns.saturating_sub(covered_ns);
+        self.dummy = None;
+        true
+    }
+
+    /// Its events were opened again. May they be?
+    fn reopen(&mut self, cpu: Cpu) -> bool {
+        self.look();
+        self.dummy = Dummy::open(cpu).ok();
+        self.enabled_ns = 0;
+        self.dummy.is_some()
+    }
+}
+
+/// How far two readings of two clocks are apart without a reason.
+const CLOCKS_APART_NS: u64 = 1_000_000;
+
 impl Session {
-    /// Notices CPUs that went offline or came back since the last drain.
+    /// Notices CPUs that went offline or came back since the last drain, or both.
     pub(super) fn look_at_cpus(&mut self) {
         let Ok(online) = cpu::online(&self.root) else { return };
-        let changes = self.hotplug.look(&self.header.plan.cpus, &online);
+        let mut changes = self.hotplug.look(&self.header.plan.cpus, &online);
+        changes.back.extend(self.hotplug.went_and_came(&changes));
         changes.went.into_iter().for_each(|cpu| self.close_counters(cpu));
-        changes.back.into_iter().for_each(|cpu| self.reopen_counters(cpu));
+        for cpu in changes.back {
+            self.close_counters(cpu);
+            self.reopen_samplers(cpu);
+            self.reopen_counters(cpu);
+            self.hotplug.is_back(cpu);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::BTreeMap;
 
     use super::{Changes, Hotplug};
     use crate::machine::cpu::Cpu;
@@ -74,7 +177,13 @@ mod tests {
     }
 
     fn hotplug(online: &[u32], all: bool) -> Hotplug {
-        Hotplug { online: cpus(online).into_iter().collect::<BTreeSet<_>>(), all, went: 0, came: 0 }
+        Hotplug {
+            online: cpus(online).into_iter().collect(),
+            present: BTreeMap::new(),
+            all,
+            went: 0,
+            came: 0,
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ use tokio::io::unix::AsyncFd;
 
 use self::{
     collect::Changes, cost::Meter, hotplug::Hotplug, inbox::Inbox, launch::LaunchError, owners::Owners,
-    turns::Rotation, usage::Targets,
+    sampling::Sampler, turns::Rotation, usage::Targets,
 };
 pub use self::{
     cost::Measure,
@@ -37,7 +37,7 @@ use crate::{
     bpf::{LoadError, Object, Ring, release_memory},
     drain::{Drain, Header, Names, TARGET_UNSEEN, slice::SliceRow},
     machine::cpu::{self, Cpu, Times},
-    perf::{Counter, OpenError},
+    perf::OpenError,
     plan::{PlanError, turns::Unfit},
     symbol::{Named, Samples, Symbols},
 };
@@ -74,7 +74,7 @@ pub struct Session {
     pub header: Header,
     object: Object,
     /// Sampling events, by event and CPU.
-    counters: Vec<Vec<(Cpu, Counter)>>,
+    samplers: Vec<Vec<Sampler>>,
     rotations: Vec<Rotation>,
     /// What owners counted in slices that ended since the last drain.
     slices: Vec<SliceRow>,
@@ -129,9 +129,12 @@ impl Session {
         }
         // Members of a group start with their leader.
         let leaders =
-            self.header.plan.sampling.iter().zip(&self.counters).filter(|(event, _)| event.leader.is_none());
-        for (_, counter) in leaders.flat_map(|(_, counters)| counters) {
-            counter.enable().map_err(|error| SessionError::Io("cannot start a sampling event", error))?;
+            self.header.plan.sampling.iter().zip(&self.samplers).filter(|(event, _)| event.leader.is_none());
+        for sampler in leaders.flat_map(|(_, samplers)| samplers) {
+            sampler
+                .counter
+                .enable()
+                .map_err(|error| SessionError::Io("cannot start a sampling event", error))?;
         }
         self.start_turns()?;
         self.targets = Targets::begin(&self.header.plan, &self.header.machine, self.command);
@@ -163,10 +166,13 @@ impl Session {
         let now_ns = monotonic_ns();
         // The ring first: it brings the paths of cgroups that may be gone already.
         self.read_ring();
+        let owners = self.owners.look(&self.object.maps, self.header.started_ns);
         let mut drain = Drain {
             at_ns: now_ns.saturating_sub(self.header.started_ns),
             ticks: self.ticks,
-            owners: self.owners.look(&self.object.maps, self.header.started_ns),
+            above: self.owners.above(&owners),
+            owners,
+            uncovered: self.hotplug.uncovered(),
             sampled: self.sampling_readings(),
             cpus: self.cpu_rows(),
             counts: self.count_rows(),
@@ -210,7 +216,7 @@ impl Session {
         for cpu in &self.header.plan.cpus {
             self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 0);
         }
-        self.counters.clear();
+        self.samplers.clear();
         self.stop_turns();
         if let Some(meter) = &self.meter {
             last.cost = meter.process();

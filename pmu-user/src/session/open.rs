@@ -29,7 +29,8 @@ impl Session {
         options: &Options,
     ) -> Result<Self, SessionError> {
         let counters = plan.turns.iter().map(Turns::descriptors).sum::<usize>() + plan.events() as usize;
-        raise_file_limit((counters * plan.cpus.len()) as u64 + 128);
+        // One more tells whether the CPU still has them.
+        raise_file_limit(((counters + 1) * plan.cpus.len()) as u64 + 128);
         let symbols_root = root.to_owned();
         // Reading kallsyms takes as long as loading the programs.
         let lists: [&[&str]; 2] = [&kernel_symbols::TICK, &kernel_symbols::CLOCK];
@@ -42,9 +43,9 @@ impl Session {
         add_tasks(&mut object, &plan)?;
         object.attach(&plan)?;
         add_cgroups(&mut object, &plan, &machine)?;
-        let counters = early.map_or_else(|| sampling::open(&mut plan), Ok)?;
-        for (event, counters) in counters.iter().enumerate() {
-            object.sample_on(event, counters.iter().map(|(_, counter)| counter))?;
+        let samplers = early.map_or_else(|| sampling::open(&mut plan), Ok)?;
+        for (event, samplers) in samplers.iter().enumerate() {
+            object.sample_on(event, samplers.iter().map(|sampler| &sampler.counter))?;
         }
         let rotations = turns::open(&plan, &object.maps, root)?;
         let functions = functions.join().ok().and_then(Result::ok).unwrap_or_default();
@@ -70,7 +71,7 @@ impl Session {
                 plan,
             },
             object,
-            counters,
+            samplers,
             ring,
             symbols: Symbols::default(),
             inbox: Inbox::default(),

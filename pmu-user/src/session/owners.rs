@@ -1,6 +1,10 @@
 //! Who counts in which slot, and for how long: slots are used again after their owner has ended.
 
-use std::{collections::HashMap, fs, mem::offset_of};
+use std::{
+    collections::{HashMap, HashSet},
+    fs,
+    mem::offset_of,
+};
 
 use pmu_common::owner::Owner as Row;
 use rustix::{
@@ -11,7 +15,10 @@ use rustix::{
 use crate::{
     bpf::{LoadError, Maps},
     drain::{Id, Owner, OwnerRow, SlotId},
-    machine::{cgroup::Layout, stat},
+    machine::{
+        cgroup::{Layout, ancestors},
+        stat,
+    },
     plan::request::By,
     untrusted::Untrusted,
 };
@@ -22,6 +29,9 @@ const GRACE_NS: u64 = 1_000_000_000;
 const GRACE_UNDER_PRESSURE_NS: u64 = 50_000_000;
 /// How long a process keeps its slot because there still is one of its id: another may have that by now.
 const TEARDOWN_MAX_NS: u64 = 30_000_000_000;
+
+/// Paths of cgroups that are kept, those of gone ones included; where that many exist, twice as many as do. A tick may bring more.
+const PATHS_MAX: usize = 16_384;
 
 /// The words of a row that tell whether it has changed: a name changes only with the program.
 const ID_WORD: usize = offset_of!(Row, key) / 8;
@@ -36,13 +46,21 @@ pub(super) struct Owners {
     layout: Layout,
     /// Paths of cgroups by id.
     paths: HashMap<u64, Untrusted>,
+    /// How many of them make it worth to forget those of gone cgroups.
+    paths_max: usize,
     /// Rows as last seen, and how often each slot has been used before.
     slots: Vec<(Option<Row>, u32)>,
 }
 
 impl Owners {
     pub(super) fn new(by: By, layout: Layout, slots: u32) -> Self {
-        let mut owners = Self { by, layout, paths: HashMap::new(), slots: vec![(None, 0); slots as usize] };
+        let mut owners = Self {
+            by,
+            layout,
+            paths: HashMap::new(),
+            paths_max: PATHS_MAX,
+            slots: vec![(None, 0); slots as usize],
+        };
         if by == By::Cgroup {
             owners.read_paths();
         }
@@ -57,6 +75,36 @@ impl Owners {
     fn read_paths(&mut self) {
         let list = self.layout.list(&Untrusted::from("/")).unwrap_or_default();
         self.paths.extend(list.into_iter().map(|cgroup| (cgroup.id.0, cgroup.path)));
+    }
+
+    /// Forgets the paths of cgroups that are gone and have no slot, if there are many.
+    fn forget_paths(&mut self) {
+        if self.paths.len() <= self.paths_max {
+            return;
+        }
+        let in_use: HashSet<u64> =
+            self.slots.iter().filter_map(|(row, _)| Some(row.as_ref()?.key.id)).collect();
+        self.paths.retain(|id, _| in_use.contains(id));
+        self.read_paths();
+        self.paths.shrink_to_fit();
+        self.paths_max = PATHS_MAX.max(2 * self.paths.len());
+    }
+
+    /// Cgroups above those in `rows`, parents first.
+    pub(super) fn above(&self, rows: &[OwnerRow]) -> Vec<Owner> {
+        let path = |row: &OwnerRow| match &row.owner {
+            Owner::Cgroup { path, .. } => Some(path.clone()),
+            _ => None,
+        };
+        let paths: Vec<Untrusted> = rows.iter().filter_map(path).collect();
+        let wanted: HashSet<&[u8]> = paths.iter().flat_map(|path| ancestors(path.as_bytes())).collect();
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let known = self.paths.iter().filter(|(_, path)| wanted.contains(path.as_bytes()));
+        let mut above: Vec<_> = known.map(|(&id, path)| (path.clone(), id)).collect();
+        above.sort();
+        above.into_iter().map(|(path, id)| Owner::Cgroup { id, path }).collect()
     }
 
     /// A slot in its present life.
@@ -150,6 +198,7 @@ impl Owners {
             maps.offer_slot(slot as u32)?;
             freed.push(slot as u32);
         }
+        self.forget_paths();
         Ok(freed)
     }
 

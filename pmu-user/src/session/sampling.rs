@@ -1,14 +1,41 @@
 //! Opens the sampling events: as exactly as they can be had, and without those that a configuration can do without.
 
-use super::SessionError;
+use std::io;
+
+use super::{Session, SessionError};
 use crate::{
     machine::cpu::Cpu,
-    perf::{Counter, OpenError},
+    perf::{Count, Counter, OpenError},
     plan::{Class, Lost, Need, Plan, PlanError, Sampling},
 };
 
-/// Counters of one event, by CPU.
-type Counters = Vec<(Cpu, Counter)>;
+/// An event on a CPU.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    pub(super) cpu: Cpu,
+    pub(super) counter: Counter,
+    /// What those before it had counted, which their CPU lost when it went offline.
+    before: Count,
+}
+
+impl Sampler {
+    /// What the event has counted on this CPU, however often it was opened.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused, or said something that is no reading.
+    pub(super) fn read(&self) -> io::Result<Count> {
+        let (Count { value, enabled_ns, running_ns }, before) = (self.counter.read()?, self.before);
+        Ok(Count {
+            value: value.wrapping_add(before.value),
+            enabled_ns: enabled_ns.saturating_add(before.enabled_ns),
+            running_ns: running_ns.saturating_add(before.running_ns),
+        })
+    }
+}
+
+/// One event, by CPU.
+type Samplers = Vec<Sampler>;
 
 /// May opening find out that there are fewer events than planned? Then it comes first, since maps depend on their number.
 pub(super) fn may_shrink(plan: &Plan) -> bool {
@@ -17,8 +44,8 @@ pub(super) fn may_shrink(plan: &Plan) -> bool {
 
 /// Opens every event of the plan on its CPUs, held back. What the kernel refuses of a configuration goes from the plan to
 /// the rows that are lost.
-pub(super) fn open(plan: &mut Plan) -> Result<Vec<Counters>, SessionError> {
-    let mut opened: Vec<Counters> = Vec::with_capacity(plan.sampling.len());
+pub(super) fn open(plan: &mut Plan) -> Result<Vec<Samplers>, SessionError> {
+    let mut opened: Vec<Samplers> = Vec::with_capacity(plan.sampling.len());
     let mut events = Vec::with_capacity(plan.sampling.len());
     for mut event in std::mem::take(&mut plan.sampling) {
         match open_event(&mut event, &plan.cpus, &opened) {
@@ -40,12 +67,39 @@ pub(super) fn open(plan: &mut Plan) -> Result<Vec<Counters>, SessionError> {
     }
 }
 
-fn open_event(event: &mut Sampling, cpus: &[Cpu], before: &[Counters]) -> Result<Counters, OpenError> {
+fn open_event(event: &mut Sampling, cpus: &[Cpu], before: &[Samplers]) -> Result<Samplers, OpenError> {
     let on: Vec<Cpu> = cpus.iter().copied().filter(|&cpu| event.is_on(cpu)).collect();
     if let (true, Some(&cpu)) = (event.is_hardware(), on.first()) {
         event.precision = Some(Counter::precision(event, cpu));
     }
-    let leaders = event.leader.and_then(|leader| before.get(leader as usize));
-    let leader_on = |cpu: Cpu| leaders?.iter().find(|(on, _)| *on == cpu).map(|(_, counter)| counter);
-    on.into_iter().map(|cpu| Ok((cpu, Counter::open(event, cpu, leader_on(cpu))?))).collect()
+    on.into_iter().map(|cpu| open_on(event, cpu, before)).collect()
+}
+
+fn open_on(event: &Sampling, cpu: Cpu, opened: &[Samplers]) -> Result<Sampler, OpenError> {
+    let leaders = event.leader.and_then(|leader| opened.get(leader as usize));
+    let leader = leaders.and_then(|leaders| leaders.iter().find(|leader| leader.cpu == cpu));
+    let counter = Counter::open(event, cpu, leader.map(|leader| &leader.counter))?;
+    Ok(Sampler { cpu, counter, before: Count::default() })
+}
+
+impl Session {
+    /// A CPU is back: opens its sampling events again. What the kernel refuses stays closed, and coverage says so.
+    pub(super) fn reopen_samplers(&mut self, cpu: Cpu) {
+        let plan = &self.header.plan;
+        for (index, event) in plan.sampling.iter().enumerate().filter(|(_, event)| event.is_on(cpu)) {
+            let Ok(new) = open_on(event, cpu, &self.samplers) else { continue };
+            if self.object.sample_on(index, std::iter::once(&new.counter)).is_err() {
+                continue;
+            }
+            if let Some(old) = self.samplers[index].iter_mut().find(|sampler| sampler.cpu == cpu) {
+                let before = old.read().unwrap_or(old.before);
+                *old = Sampler { before, ..new };
+            }
+        }
+        let leaders = plan.sampling.iter().zip(&self.samplers).filter(|(event, _)| event.leader.is_none());
+        for sampler in leaders.flat_map(|(_, samplers)| samplers).filter(|sampler| sampler.cpu == cpu) {
+            // Starts nothing that runs.
+            let _ = sampler.counter.enable();
+        }
+    }
 }

@@ -153,6 +153,7 @@ fn quality_cell(quality: &Quality, header: &Header) -> Json {
             "idle_missing": samples.idle_missing,
             "withheld": samples.withheld, "silences": samples.silences, "silent_ns": samples.silent_ns,
             "coverage": samples.coverage})),
+        "uncovered": quality.uncovered.iter().map(|(cpu, ns)| json!({"cpu": cpu.0, "ns": ns})).collect::<Vec<_>>(),
         "ticks": {"seen": quality.ticks.seen, "period_ns": quality.ticks.period_ns,
                   "coverage": quality.ticks.coverage},
         "books": quality.books.as_ref().map(|books| json!({

@@ -103,7 +103,7 @@ pub(super) fn owner(who: &Who) -> OwnerCell<'_> {
         Who::Owner(Owner::Cgroup { id, path }) => {
             let last = path.as_bytes().rsplit(|&byte| byte == b'/').next().filter(|last| !last.is_empty());
             let name = last.map_or_else(|| Untrusted::from("/"), Untrusted::new);
-            OwnerCell { path: Some(path), id: Some(*id), name, ..plain("") }
+            OwnerCell { path: Some(path), id: (*id != 0).then_some(*id), name, ..plain("") }
         }
     }
 }

@@ -30,6 +30,14 @@ pub(super) fn quality(into: &mut dyn Write, quality: &Quality) -> io::Result<()>
         quality.ticks.seen,
         percent(quality.ticks.coverage)
     )?;
+    for (cpu, uncovered_ns) in &quality.uncovered {
+        let time = duration(*uncovered_ns as f64);
+        writeln!(
+            into,
+            "  {WARNING}cpu {:<6}{time} without events: it was offline, and until they were opened again{WARNING:#}",
+            cpu.0
+        )?;
+    }
     if let Some(known) = &quality.books {
         books(into, known)?;
     }

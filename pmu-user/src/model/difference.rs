@@ -1,0 +1,99 @@
+//! Rows that are subtracted.
+
+use pmu_common::{count::Count, cpu::CpuSamples, sample::SampleCount};
+
+use super::{
+    histogram::Buckets,
+    interval::{Counts, CpuCounts, CpuEvent, OwnerEvent},
+    tally::{Tally, Weights},
+};
+use crate::drain::{CountRow, CpuRow};
+
+/// What an owner did on a CPU between two readings of its row; samples are not in it.
+pub(super) fn of_owner(last: Option<&CountRow>, row: &CountRow) -> Counts {
+    let zero = Count::ZERO;
+    let before = last.map_or(&zero, |last| &last.count);
+    let now = &row.count;
+    let waits = if row.latencies.is_empty() {
+        Buckets::default()
+    } else {
+        Buckets::between(last.map_or(&[], |last| &last.latencies), &row.latencies)
+    };
+    let longest = if now.wait_max_ns > before.wait_max_ns {
+        (now.wait_max_ns, now.wait_max_ns)
+    } else {
+        // Not the longest ever, so only its bucket is known.
+        waits.last().map_or((0, 0), |within| (within.low, within.high.min(now.wait_max_ns).max(within.low)))
+    };
+    let cpu_time_ns = now.cpu_time_ns.wrapping_sub(before.cpu_time_ns);
+    Counts {
+        cpu_time_ns,
+        voluntary_switches: now.voluntary_switches.wrapping_sub(before.voluntary_switches),
+        involuntary_switches: now.involuntary_switches.wrapping_sub(before.involuntary_switches),
+        minor_faults: now.minor_faults.wrapping_sub(before.minor_faults),
+        major_faults: now.major_faults.wrapping_sub(before.major_faults),
+        migrations: now.migrations.wrapping_sub(before.migrations),
+        waits,
+        wait_ns: now.wait_ns.wrapping_sub(before.wait_ns),
+        wait_max_ns: longest,
+        late_ticks: now.late_ticks.wrapping_sub(before.late_ticks),
+        blind_ticks: now.blind_ticks.wrapping_sub(before.blind_ticks),
+        ticks: now.ticks.wrapping_sub(before.ticks),
+        kernel_ticks: now.kernel_ticks.wrapping_sub(before.kernel_ticks),
+        enable_ticks: now.enable_ticks.wrapping_sub(before.enable_ticks),
+        events: Vec::new(),
+        cpus: (cpu_time_ns > 0).then_some(row.cpu).into_iter().collect(),
+    }
+}
+
+/// Samples of every event since the last reading, each with the weight that it has now.
+pub(super) fn samples(last: Option<&CountRow>, row: &CountRow, weights: &Weights) -> Vec<OwnerEvent> {
+    let event = |(event, now): (usize, &SampleCount)| {
+        let before = last.and_then(|last| last.samples.get(event)).copied().unwrap_or_default();
+        let weight = weights.of(event as u32, Some(row.cpu));
+        OwnerEvent {
+            user: Tally::new(now.user.wrapping_sub(before.user), weight),
+            kernel: Tally::new(now.kernel.wrapping_sub(before.kernel), weight),
+            masked: now.masked.wrapping_sub(before.masked),
+        }
+    };
+    row.samples.iter().enumerate().map(event).collect()
+}
+
+/// What happened on a CPU between two readings of its row.
+pub(super) fn of_cpu(last: &CpuRow, row: &CpuRow) -> CpuCounts {
+    let classes =
+        |now: [u64; 3], before: [u64; 3]| std::array::from_fn(|class| now[class].wrapping_sub(before[class]));
+    let (count, before) = (&row.count, &last.count);
+    let event = |(event, now): (usize, &CpuSamples)| {
+        let before = last.samples.get(event).copied().unwrap_or_default();
+        CpuEvent {
+            samples: now.samples.wrapping_sub(before.samples),
+            idle_samples: now.idle_samples.wrapping_sub(before.idle_samples),
+            ran: None,
+        }
+    };
+    // Only a clock has silences.
+    let silent = |pick: fn(&CpuSamples) -> u64| {
+        let sum = |row: &CpuRow| row.samples.iter().map(pick).fold(0, u64::wrapping_add);
+        sum(row).wrapping_sub(sum(last))
+    };
+    CpuCounts {
+        switches: count.switches.wrapping_sub(before.switches),
+        switches_missing: count.switches_missing.wrapping_sub(before.switches_missing),
+        times: None,
+        ticks: count.ticks.wrapping_sub(before.ticks),
+        late_ticks: classes(count.late_ticks, before.late_ticks),
+        blind_ticks: classes(count.blind_ticks, before.blind_ticks),
+        user_ticks: count.user_ticks.wrapping_sub(before.user_ticks),
+        kernel_ticks: count.kernel_ticks.wrapping_sub(before.kernel_ticks),
+        delayed_ticks: count.delayed_ticks.wrapping_sub(before.delayed_ticks),
+        delayed_instants: count.delayed_instants.wrapping_sub(before.delayed_instants),
+        enable_ticks: count.enable_ticks.wrapping_sub(before.enable_ticks),
+        events: row.samples.iter().enumerate().map(event).collect(),
+        silences: silent(|event| event.silences),
+        silent_ns: silent(|event| event.silent_ns),
+        withheld: silent(|event| event.withheld),
+        uncovered_ns: 0,
+    }
+}

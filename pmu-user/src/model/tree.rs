@@ -1,0 +1,120 @@
+//! Cgroups by path. Those that run nothing themselves count nothing and so have no slot: they are known by what is below them.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::OwnerIndex;
+use crate::{machine::cgroup::ancestors, untrusted::Untrusted};
+
+/// Most cgroups that are known only by what is below them: a recording may name any number, and a chain of them in one path.
+const INNER_MAX: usize = 8192;
+/// PATH_MAX of the kernel (include/uapi/linux/limits.h).
+const PATH_BYTES_MAX: usize = 4096;
+
+/// Cgroups by path, and which of them are known only by what is below them.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    /// Of several that had a path one after the other, the last.
+    newest: HashMap<Untrusted, OwnerIndex>,
+    inner: BTreeSet<OwnerIndex>,
+}
+
+impl Tree {
+    /// Is the cgroup known only by what is below it?
+    pub(super) fn is_inner(&self, index: OwnerIndex) -> bool {
+        self.inner.contains(&index)
+    }
+
+    /// Whether there is no cgroup with this path, and room for one.
+    pub(super) fn wants(&self, path: &Untrusted) -> bool {
+        self.inner.len() < INNER_MAX
+            && path.as_bytes().len() < PATH_BYTES_MAX
+            && !self.newest.contains_key(path)
+    }
+
+    /// Takes a cgroup that is known only by what is below it.
+    pub(super) fn add_inner(&mut self, path: Untrusted, index: OwnerIndex) {
+        self.newest.insert(path, index);
+        self.inner.insert(index);
+    }
+
+    /// The one with this path that was known only by what is below it: it counts by itself now.
+    pub(super) fn promote(&mut self, path: &Untrusted) -> Option<OwnerIndex> {
+        self.newest.get(path).copied().filter(|index| self.inner.remove(index))
+    }
+
+    /// Takes a cgroup that counts by itself.
+    pub(super) fn add(&mut self, path: Untrusted, index: OwnerIndex) {
+        self.newest.insert(path, index);
+    }
+
+    /// Forgets a cgroup.
+    pub(super) fn remove(&mut self, path: &Untrusted, index: OwnerIndex) {
+        if self.newest.get(path) == Some(&index) {
+            self.newest.remove(path);
+        }
+        self.inner.remove(&index);
+    }
+
+    /// Those known only by what is below them that have nothing below them any more; `paths` are those of all other cgroups.
+    pub(super) fn empty<'a>(&self, paths: impl Iterator<Item = &'a [u8]>) -> Vec<(Untrusted, OwnerIndex)> {
+        let held: HashSet<&[u8]> = paths.flat_map(ancestors).collect();
+        let is_empty = |(path, index): &(&Untrusted, &OwnerIndex)| {
+            self.inner.contains(*index) && !held.contains(path.as_bytes())
+        };
+        self.newest.iter().filter(is_empty).map(|(path, &index)| (path.clone(), index)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        drain::{Drain, Owner, OwnerRow, SlotId},
+        model::Ledger,
+        untrusted::Untrusted,
+    };
+
+    fn cgroup(id: u64, path: &str) -> Owner {
+        Owner::Cgroup { id, path: Untrusted::from(path) }
+    }
+
+    fn row(slot: u32, owner: Owner) -> OwnerRow {
+        OwnerRow { slot: SlotId { slot, generation: 0 }, owner, ended_ns: None }
+    }
+
+    /// Owners by their words, and whether they are known by what is below them only.
+    fn owners(ledger: &Ledger) -> Vec<(String, bool)> {
+        ledger.owners().skip(1).map(|(index, owner)| (owner.in_words(), ledger.is_inner(index))).collect()
+    }
+
+    #[test]
+    fn cgroups_above_one_that_counts_are_known() {
+        let mut ledger = Ledger::new();
+        let above = vec![cgroup(3, "/a")];
+        ledger.advance(&Drain { above, owners: vec![row(1, cgroup(5, "/a/b/c"))], ..Drain::default() });
+        assert!(ledger.owners().any(|(_, owner)| *owner == cgroup(3, "/a")), "with its id, where it is told");
+        let is = |path: &str, inner: bool| (path.to_owned(), inner);
+        let mut all = owners(&ledger);
+        all.sort();
+        assert_eq!(all, [is("/", true), is("/a", true), is("/a/b", true), is("/a/b/c", false)]);
+    }
+
+    #[test]
+    fn one_that_begins_to_count_stays_the_same() {
+        let mut ledger = Ledger::new();
+        ledger.advance(&Drain { owners: vec![row(1, cgroup(5, "/a/b"))], ..Drain::default() });
+        let before = owners(&ledger).len();
+        ledger.advance(&Drain { owners: vec![row(2, cgroup(4, "/a"))], ..Drain::default() });
+        assert_eq!(owners(&ledger).len(), before);
+        assert!(owners(&ledger).contains(&("/a".to_owned(), false)));
+    }
+
+    #[test]
+    fn a_path_of_any_length_makes_a_bounded_number() {
+        let mut ledger = Ledger::new();
+        for id in 1..=20 {
+            let path = format!("/{id}{}", "/a".repeat(1900));
+            ledger.advance(&Drain { owners: vec![row(1, cgroup(id, &path))], ..Drain::default() });
+        }
+        assert!(ledger.owners().count() <= super::INNER_MAX + 21);
+    }
+}

@@ -1,0 +1,105 @@
+//! CPUs that go offline and come back while they are sampled.
+
+use std::{fs, thread::sleep, time::Duration};
+
+use crate::{
+    support::{Rows, Running},
+    workloads::workload,
+};
+
+fn online(text: &str) {
+    fs::write("/sys/devices/system/cpu/cpu1/online", text).unwrap();
+}
+
+fn paranoid(level: &str) {
+    fs::write("/proc/sys/kernel/perf_event_paranoid", level).unwrap();
+}
+
+/// A run of everything by process, in which CPU 1 is away for `away` and then runs a program of its own.
+fn run(away: Duration, arguments: &[&str]) -> Rows {
+    // At Debian's level only CAP_SYS_ADMIN opens events, and that is given up once counting has begun.
+    paranoid("2");
+    let running = Running::start(&[&["--by", "process"][..], arguments].concat());
+    online("0");
+    sleep(away);
+    online("1");
+    // Drains come every second.
+    sleep(Duration::from_millis(2500));
+    let spin = workload("spin", &["-g"]);
+    let spinner = std::process::Command::new("taskset").args(["-c", "1", &spin, "3"]).status().unwrap();
+    assert!(spinner.success());
+    running.stop()
+}
+
+/// Files of guests are called after their options, too.
+fn is_spin(owner: &serde_json::Value) -> bool {
+    owner["name"].as_str().is_some_and(|name| name.starts_with("spin"))
+}
+
+#[track_caller]
+fn assert_sampled_again(rows: &Rows, away: Duration) {
+    let (samples, cpu_time_ns) = (rows.sum("samples", is_spin), rows.sum("cpu_time", is_spin));
+    // 199 a second; an emulator's CPU stands now and then.
+    assert!(samples > cpu_time_ns / 1e9 * 199.0 * 0.5, "{samples} samples in {cpu_time_ns} ns");
+    assert_eq!(rows.summary()["losses"]["cpu_offline"], 1, "{}", rows.summary());
+    let uncovered = rows.summary()["quality"]["uncovered"].as_array().unwrap();
+    let [row] = &uncovered[..] else { panic!("one CPU was away: {uncovered:?}") };
+    assert_eq!(row["cpu"], 1);
+    let uncovered_ns = row["ns"].as_f64().unwrap();
+    let away_ns = away.as_nanos() as f64;
+    assert!(uncovered_ns > away_ns * 0.5 && uncovered_ns < away_ns + 4e9, "{uncovered_ns} ns");
+}
+
+#[test]
+fn a_cpu_that_is_away_for_less_than_a_tick_is_sampled_again() {
+    let away = Duration::from_millis(50);
+    assert_sampled_again(&run(away, &["-F", "199"]), away);
+}
+
+#[test]
+fn a_cpu_that_is_away_for_longer_is_sampled_again() {
+    let away = Duration::from_millis(2500);
+    assert_sampled_again(&run(away, &["-F", "199"]), away);
+}
+
+#[test]
+fn groups_of_events_are_sampled_again() {
+    let away = Duration::from_millis(50);
+    let events = "{context-switches/period=1/,page-faults/period=1/},cpu-clock/period=5000000/";
+    let rows = run(away, &["-e", events]);
+    let uncovered = rows.summary()["quality"]["uncovered"].as_array().unwrap();
+    assert_eq!(uncovered.len(), 1, "{uncovered:?}");
+    let events: Vec<_> = rows.of_kind("event").filter(|row| is_spin(&row["owner"])).collect();
+    // The clock's hit it on CPU 1 only: it runs nowhere else.
+    let clock = events.iter().find(|row| row["event"].as_str().unwrap().starts_with("cpu-clock"));
+    assert!(clock.is_some_and(|row| row["samples"].as_u64() > Some(200)), "{events:?}");
+    // So do most of the switches that its starting and ending take, and the kernel counts on from where it was.
+    let quality = rows.summary()["quality"]["events"].as_array().unwrap();
+    assert!(quality.iter().all(|event| event["seen"].as_u64() <= event["expected"].as_u64()), "{quality:?}");
+}
+
+#[test]
+fn events_that_may_not_be_opened_again_are_told() {
+    paranoid("3");
+    let running = Running::start(&["--by", "process", "-F", "199"]);
+    online("0");
+    online("1");
+    sleep(Duration::from_millis(2500));
+    let rows = running.stop();
+    let summary = rows.summary();
+    let is_sampled = summary["losses"]["cpu_uncounted"].is_null();
+    // Only Debian's kernels know the level, and let nobody without CAP_SYS_ADMIN.
+    let uncovered_ns = summary["quality"]["uncovered"][0]["ns"].as_f64().unwrap();
+    assert!(is_sampled || uncovered_ns > 2e9, "{summary}");
+    assert_eq!(summary["losses"]["cpu_offline"], 1, "{summary}");
+}
+
+#[test]
+fn nothing_is_uncovered_where_every_cpu_stays() {
+    let spin = workload("spin", &["-g"]);
+    let running = Running::start(&["--by", "process", "-F", "199"]);
+    assert!(std::process::Command::new(&spin).arg("4").status().unwrap().success());
+    let rows = running.stop();
+    assert_eq!(rows.summary()["quality"]["uncovered"], serde_json::json!([]));
+    assert_eq!(rows.summary()["losses"]["cpu_offline"], serde_json::Value::Null);
+}
