@@ -7,8 +7,8 @@ use std::{
 
 use crate::{
     support::{
-        Cgroup, Rows, Running, Scratch, Started, Waiting, counts, in_guest, output, pmbpf, run, signal, text,
-        wait_until, ways,
+        Cgroup, Rows, Running, Scratch, Started, Waiting, counts, in_guest, output, pmbpf, run, signal,
+        skipped, text, wait_until, ways,
     },
     workloads::workload,
 };
@@ -289,4 +289,49 @@ fn one_that_ends_leaves_the_others_counting() {
     let rows = other.finish();
     crate::support::assert_close("alone", rows.of_name("cpu_time", "sping"), 0.5e9, 0.05, 0.0);
     assert_eq!(rows.summary()["losses"], serde_json::json!({}));
+}
+
+#[test]
+fn types_of_another_kernel_are_refused() {
+    let Ok(own) = std::fs::read("/sys/kernel/btf/vmlinux") else {
+        return skipped("the kernel carries no types");
+    };
+    let file = Scratch::new("btf");
+    let run = |bytes: &[u8]| {
+        std::fs::write(&file.0, bytes).unwrap();
+        pmbpf().args(["run", "-d", "100ms", "--btf", file.as_str()]).output().unwrap()
+    };
+    let same = run(&own);
+    assert!(same.status.success(), "{}", text(&same.stderr));
+    // As if these two fields had changed places: page faults with and without I/O.
+    let mut other = own;
+    let names = [&b"\0min_flt\0"[..], b"\0maj_flt\0"];
+    let at = names.map(|name| other.windows(name.len()).position(|bytes| bytes == name).unwrap());
+    other[at[0]..][..9].copy_from_slice(names[1]);
+    other[at[1]..][..9].copy_from_slice(names[0]);
+    let refused = run(&other);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(5), "{said}");
+    assert!(said.contains("types of another kernel") && said.contains("leave --btf out"), "{said}");
+}
+
+#[test]
+fn a_user_namespace_of_its_own_is_named_as_the_reason() {
+    let mut alone = Command::new("unshare");
+    alone.args(["-Ur", "--"]).arg(pmbpf().get_program()).args(["run", "-d", "100ms"]);
+    let output = alone.env("LC_ALL", "C.UTF-8").output().unwrap();
+    let said = text(&output.stderr);
+    if said.starts_with("unshare: ") {
+        return skipped("this host lets nobody make user namespaces");
+    }
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("in a user namespace of its own"), "{said}");
+}
+
+#[test]
+fn too_few_files_are_named_as_the_reason() {
+    let script = "ulimit -n 16 && exec \"$0\" run -d 100ms";
+    let output = Command::new("sh").args(["-c", script]).arg(pmbpf().get_program()).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("raise it with `ulimit -n`"), "{said}");
 }

@@ -24,9 +24,11 @@ const LENGTH_VARIABLE: &str = "PMBPF_SOAK";
 const EXECS: u32 = 100;
 /// The time until everything that is bounded has reached its bounds (8192 owners take 82 s); less in a short soak.
 const WARM_UP: Duration = Duration::from_secs(600);
-/// What may be added after that: of resident memory, and open files.
+/// What may be added after that: of resident memory, and of descriptors that are no files.
 const GROWTH_KB: u64 = 10 * 1024;
-const GROWTH_FILES: usize = 8;
+const GROWTH_DESCRIPTORS: usize = 2;
+/// Files that are open at most: those of programs, whichever this host happens to run (`symbol::tracker`), and a few of its own.
+const FILES_MAX: usize = 1024 + 16;
 
 /// What is left on, by the arguments that it has.
 const RUNS: [&[&str]; 2] =
@@ -44,6 +46,9 @@ struct Watched {
 #[derive(Clone, Copy, Default)]
 struct Held {
     resident_kb: u64,
+    /// Events, maps, pipes, sockets.
+    descriptors: usize,
+    /// What has a path.
     files: usize,
 }
 
@@ -100,6 +105,7 @@ impl Watched {
         if is_warm {
             self.warm.get_or_insert(now);
             self.most.resident_kb = self.most.resident_kb.max(now.resident_kb);
+            self.most.descriptors = self.most.descriptors.max(now.descriptors);
             self.most.files = self.most.files.max(now.files);
         }
         Ok(())
@@ -113,13 +119,15 @@ impl Watched {
         if !status.success() {
             bail!("pmbpf {} ended with {status}", self.name);
         }
-        let Held { resident_kb, files } = self.most;
+        let Held { resident_kb, descriptors, files } = self.most;
         let said = format!(
-            "pmbpf {}: {} KB and {} files when warm, at most {resident_kb} KB and {files} files later",
-            self.name, warm.resident_kb, warm.files
+            "pmbpf {}: {} KB, {} files and {} other descriptors when warm, at most {resident_kb} KB, {files} and {descriptors} later",
+            self.name, warm.resident_kb, warm.files, warm.descriptors
         );
         say(&format!("soak: {said}"));
-        let is_grown = resident_kb > warm.resident_kb + GROWTH_KB || files > warm.files + GROWTH_FILES;
+        let is_grown = resident_kb > warm.resident_kb + GROWTH_KB
+            || descriptors > warm.descriptors + GROWTH_DESCRIPTORS
+            || files > FILES_MAX;
         Ok(is_grown.then_some(said))
     }
 }
@@ -138,7 +146,13 @@ impl Held {
         let number = line.and_then(|line| line.trim().strip_suffix(" kB"));
         let resident_kb =
             number.and_then(|number| number.trim().parse().ok()).context("no VmRSS in /proc")?;
-        Ok(Self { resident_kb, files: fs::read_dir(format!("/proc/{pid}/fd"))?.count() })
+        let (mut descriptors, mut files) = (0, 0);
+        for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+            // One may be closed by now.
+            let target = entry.and_then(|entry| fs::read_link(entry.path())).unwrap_or_default();
+            *(if target.is_absolute() { &mut files } else { &mut descriptors }) += 1;
+        }
+        Ok(Self { resident_kb, descriptors, files })
     }
 }
 

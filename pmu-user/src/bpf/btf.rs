@@ -103,6 +103,9 @@ pub enum BtfError {
     /// The kernel lacks a field that pmbpf cannot do without.
     #[error("this kernel has no `{0}`")]
     NoField(String),
+    /// The file has the types of a kernel whose fields lie elsewhere.
+    #[error("{0} has the types of another kernel than the one that runs")]
+    OtherKernel(String),
 }
 
 /// The types of a kernel.

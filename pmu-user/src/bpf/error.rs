@@ -135,6 +135,9 @@ impl LoadError {
                 "name a file with this kernel's types, --btf FILE, or boot one with CONFIG_DEBUG_INFO_BTF"
                     .to_owned(),
             ),
+            Self::Btf(BtfError::OtherKernel(_)) => {
+                Some("leave --btf out: this kernel carries its own types".to_owned())
+            }
             Self::PidNamespace(PidNamespaceError::OtherProc { .. }) => Some(
                 "mount this namespace's own: mount -t proc proc /proc (unshare: --mount-proc)".to_owned(),
             ),
@@ -142,6 +145,12 @@ impl LoadError {
                 "it takes Linux 5.10; or run with the host's PID namespace (docker: --pid=host)".to_owned(),
             ),
             Self::Program { error, .. } => verifier(error),
+            _ if self.errno() == Some(Errno::MFILE) => {
+                let (soft, hard) = privileges.open_files;
+                Some(format!(
+                    "this process may open {soft} files (hard limit {hard}); raise it with `ulimit -n`"
+                ))
+            }
             _ if self.errno() == Some(Errno::NOMEM) => {
                 Some("less memory is needed with a smaller --max-owners".to_owned())
             }

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{
     KERNEL_BTF, LoadError, Options,
-    btf::Btf,
+    btf::{Btf, BtfError},
     ladder::{Answer, Attach, Probes},
     pid_namespace, probe,
 };
@@ -97,10 +97,21 @@ impl Known {
         let typed = own.as_ref().ok().and_then(types);
         let tracepoint = own.as_ref().ok().filter(|_| typed.is_some()).and_then(Btf::tracepoint);
         let btf = match options.btf.as_deref() {
-            Some(given) => Btf::read(given)?,
+            Some(given) => of_this_kernel(given, own.as_ref().ok())?,
             None => own?,
         };
         let pids = pid_namespace::read(root, &btf)?;
         Ok(Self { btf, probes: probe::all(tracepoint), pids, types: typed })
+    }
+}
+
+/// The types in a file, where they agree with the kernel's own; one that carries none is believed what the file says.
+fn of_this_kernel(file: &Path, own: Option<&Btf>) -> Result<Btf, LoadError> {
+    let given = Btf::read(file)?;
+    let Some(Ok(offsets)) = own.map(Btf::offsets) else { return Ok(given) };
+    if given.offsets().is_ok_and(|given| given == offsets) {
+        Ok(given)
+    } else {
+        Err(BtfError::OtherKernel(file.display().to_string()).into())
     }
 }

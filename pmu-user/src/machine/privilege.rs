@@ -35,6 +35,8 @@ pub struct Privileges {
     pub lockdown: String,
     /// Are process ids here the host's own? (False in a container with a PID namespace.)
     pub host_pids: Option<bool>,
+    /// Are capabilities here those that the kernel asks for? (False in a user namespace of one's own.)
+    pub host_users: Option<bool>,
     /// Soft and hard limit of open files.
     pub open_files: (u64, u64),
     /// Soft and hard limit of locked memory in bytes; matters to BPF before Linux 5.11.
@@ -44,6 +46,9 @@ pub struct Privileges {
 /// Inode of the first PID namespace (`PROC_PID_INIT_INO`, include/linux/proc_ns.h).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
+/// The same of user namespaces (`PROC_USER_INIT_INO`).
+const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
+
 impl Privileges {
     /// Reads the rights of this process on the host below `root`. Never fails: what cannot be read is not known.
     #[must_use]
@@ -51,7 +56,7 @@ impl Privileges {
         let number = |path: &str| read_line(root, path).ok().and_then(|line| line.trim().parse().ok());
         let status = read(root, "proc/self/status").unwrap_or_default();
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-        let namespace = std::fs::read_link(root.join("proc/self/ns/pid")).ok();
+        let namespace = |kind: &str| std::fs::read_link(root.join("proc/self/ns").join(kind)).ok();
         let limits = read(root, "proc/self/limits").unwrap_or_default();
         Self {
             effective: effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0),
@@ -60,7 +65,8 @@ impl Privileges {
             kptr_restrict: number("proc/sys/kernel/kptr_restrict"),
             lockdown: read(root, "sys/kernel/security/lockdown")
                 .map_or("unknown".to_owned(), |file| lockdown(&file)),
-            host_pids: namespace.map(|link| link.as_os_str() == FIRST_PID_NAMESPACE),
+            host_pids: namespace("pid").map(|link| link.as_os_str() == FIRST_PID_NAMESPACE),
+            host_users: namespace("user").map(|link| link.as_os_str() == FIRST_USER_NAMESPACE),
             open_files: limit(&limits, "Max open files"),
             locked_bytes: limit(&limits, "Max locked memory"),
         }
@@ -83,7 +89,8 @@ impl Privileges {
     /// May BPF programs be loaded and bound to perf events?
     #[must_use]
     pub fn can_collect(&self) -> bool {
-        self.has("cap_sys_admin") || (self.has("cap_bpf") && self.has("cap_perfmon"))
+        let holds = self.has("cap_sys_admin") || (self.has("cap_bpf") && self.has("cap_perfmon"));
+        holds && self.host_users != Some(false)
     }
 
     /// Why the kernel hides the addresses of its functions from this process, and the least that would help
@@ -117,6 +124,12 @@ impl Privileges {
 
     fn advice_for(&self, capabilities: &str) -> String {
         let mut lines = vec![format!("this process holds {}", self.held())];
+        if self.host_users == Some(false) {
+            lines.push(
+                "in a user namespace of its own, whose capabilities the kernel does not count here"
+                    .to_owned(),
+            );
+        }
         if let Some(level) = self.paranoid {
             lines.push(format!("kernel.perf_event_paranoid is {level}: {}", paranoid_meaning(level)));
         }
@@ -153,7 +166,6 @@ pub fn paranoid_meaning(level: i32) -> &'static str {
         0 => "raw tracepoints need CAP_PERFMON",
         1 => "CPU-wide events need CAP_PERFMON",
         2 => "kernel and CPU-wide events need CAP_PERFMON",
-        3 => "all events need CAP_PERFMON (a distribution's own level)",
         _ => "all events need CAP_PERFMON, on some kernels CAP_SYS_ADMIN (a distribution's own level)",
     }
 }
