@@ -16,6 +16,7 @@ mod counting;
 mod events;
 mod hostile;
 mod io;
+mod languages;
 mod launch;
 mod output;
 mod pid_namespaces;

@@ -6,6 +6,7 @@ use object::{
 
 use super::{
     rank::{Binding, Rank},
+    stub,
     wire::{Identity, Why},
 };
 
@@ -67,10 +68,14 @@ pub(super) fn symbols(
         any = offer(file.dynamic_symbols(), &section_ends(&file)?, &mut wanted)?;
     }
     let missing = if any { Why::NotFound } else { Why::NoSymbols };
+    let unnamed: Vec<u64> =
+        wanted.iter().filter(|wanted| wanted.name().is_none()).map(|wanted| wanted.address).collect();
+    let stubs = stub::names(&file, &unnamed);
     let name = |address: Option<u64>| {
         let address = address.ok_or(Why::Outside)?;
         let index = wanted.binary_search_by_key(&address, |wanted| wanted.address).map_err(|_| missing)?;
-        wanted[index].name().map(<[u8]>::to_vec).ok_or(missing)
+        let known = wanted[index].name().map(<[u8]>::to_vec);
+        known.or_else(|| stubs.get(&address).cloned()).ok_or(missing)
     };
     Ok(addresses.into_iter().map(name).collect())
 }

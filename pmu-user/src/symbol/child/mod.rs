@@ -9,6 +9,7 @@ mod mapping;
 mod rank;
 mod sandbox;
 mod serve;
+mod stub;
 mod text;
 mod wire;
 

@@ -1,0 +1,193 @@
+//! Programs of many languages: the hottest functions are those that perf names, with perf's shares. One execution is sampled by
+//! both.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::support::{Rows, Scratch, in_guest, output, skipped, text};
+
+/// Samples by function; `None`: code without a name.
+type Functions = BTreeMap<Option<String>, f64>;
+
+/// Folder of the sources.
+fn source(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads/languages").join(name);
+    path.canonicalize().unwrap().to_str().unwrap().to_owned()
+}
+
+/// Where what is built goes.
+fn built(name: &str) -> String {
+    let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/workloads");
+    fs::create_dir_all(&folder).unwrap();
+    folder.canonicalize().unwrap().join(name).to_str().unwrap().to_owned()
+}
+
+/// Is the tool there? It says so if it is not.
+fn has(tool: &str) -> bool {
+    let there =
+        Command::new("sh").args(["-c", &format!("command -v {tool} >/dev/null")]).status().unwrap().success();
+    if !there {
+        skipped(&format!("{tool} is missing"));
+    }
+    there
+}
+
+fn build(words: &[&str]) {
+    let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+}
+
+/// The same name in both: perf gives Rust's with or without its hash.
+fn plain(name: &str) -> String {
+    match name.rsplit_once("::h") {
+        Some((path, hash)) if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+            path.to_owned()
+        }
+        _ => name.to_owned(),
+    }
+}
+
+/// What perf says of the threads that are called `comm`.
+fn of_perf(file: &Scratch, comm: &str) -> Functions {
+    let mut perf = Command::new("perf");
+    perf.args(["report", "-f", "-i", file.as_str(), "--stdio", "-q", "--no-children", "-g", "none", "-n"]);
+    let output = perf.args(["-t", "\t", "--sort", "comm,sym"]).output().unwrap();
+    let mut functions = Functions::new();
+    for line in text(&output.stdout).lines() {
+        let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
+        let [_, samples, name, symbol] = cells[..] else { continue };
+        if name != comm {
+            continue;
+        }
+        // `[.] name`, `[k] name`; an address where there is none.
+        let symbol = symbol.split_once(' ').map_or(symbol, |(_, symbol)| symbol.trim());
+        let named = (!symbol.starts_with("0x")).then(|| plain(symbol));
+        *functions.entry(named).or_default() += samples.parse::<f64>().unwrap();
+    }
+    functions
+}
+
+/// What pmbpf says of the processes that are called `comm`.
+fn of_pmbpf(rows: &Rows, comm: &str) -> Functions {
+    let mut functions = Functions::new();
+    for row in rows.of_kind("hot").filter(|row| row["owner"]["name"] == comm) {
+        let name = row["frame"]["function"].as_str().map(plain);
+        *functions.entry(name).or_default() += row["samples"].as_f64().unwrap();
+    }
+    functions
+}
+
+/// Runs a command under perf under pmbpf; its hottest ten functions have the same names and shares.
+fn agrees(comm: &str, command: &[&str]) {
+    let file = Scratch::new("languages");
+    let mut arguments = vec!["--by", "comm", "-F", "499", "--"];
+    arguments.extend([
+        "perf",
+        "record",
+        "-q",
+        "-e",
+        "cpu-clock",
+        "-F",
+        "499",
+        "-g",
+        "-o",
+        file.as_str(),
+        "--",
+    ]);
+    arguments.extend(command);
+    let output = output(&arguments);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let (ours, theirs) = (of_pmbpf(&Rows::parse(&output.stderr), comm), of_perf(&file, comm));
+    let (all_ours, all_theirs) = (ours.values().sum::<f64>(), theirs.values().sum::<f64>());
+    assert!(all_ours > 300.0 && all_theirs > 300.0, "{all_ours} and {all_theirs} samples");
+    let share = |functions: &Functions, name: &Option<String>, all: f64| {
+        functions.get(name).copied().unwrap_or(0.0) / all
+    };
+    let mut hottest: Vec<(&Option<String>, f64)> =
+        theirs.iter().map(|(name, samples)| (name, *samples)).collect();
+    hottest.sort_by(|(_, left), (_, right)| right.total_cmp(left));
+    for (name, _) in hottest.into_iter().filter(|(name, _)| name.is_some()).take(10) {
+        let (our, their) = (share(&ours, name, all_ours), share(&theirs, name, all_theirs));
+        let p = f64::midpoint(our, their);
+        // Both are samples of one execution, of different moments: four standard errors of their difference.
+        let error = (p * (1.0 - p) * (1.0 / all_ours + 1.0 / all_theirs)).sqrt();
+        assert!(
+            (our - their).abs() < 4.0 * error + 0.02,
+            "{name:?}: {our:.4}, perf {their:.4}\n{ours:?}\n{theirs:?}"
+        );
+    }
+    let (our, their) = (share(&ours, &None, all_ours), share(&theirs, &None, all_theirs));
+    assert!(our <= their + 0.005, "without a name: {our:.4}, perf {their:.4}\n{ours:?}");
+}
+
+fn can_run() -> bool {
+    if in_guest() {
+        skipped("compilers and perf's symbols are not in guests");
+    }
+    !in_guest() && has("perf")
+}
+
+#[test]
+fn c_without_frame_pointers_is_named_as_perf_names_it() {
+    if !can_run() || !has("cc") {
+        return;
+    }
+    let program = built("hotc");
+    build(&["cc", "-O2", "-fomit-frame-pointer", "-o", &program, &source("hot.c")]);
+    agrees("hotc", &[&program]);
+    // Stripped, there are no names for either.
+    let stripped = built("hotcs");
+    build(&["cc", "-O2", "-s", "-fomit-frame-pointer", "-o", &stripped, &source("hot.c")]);
+    agrees("hotcs", &[&stripped]);
+}
+
+#[test]
+fn rust_is_named_as_perf_names_it() {
+    if !can_run() || !has("rustc") {
+        return;
+    }
+    let program = built("hotrust");
+    build(&["rustc", "-O", "--edition", "2024", "-o", &program, &source("hot.rs")]);
+    agrees("hotrust", &[&program]);
+}
+
+#[test]
+fn go_is_named_as_perf_names_it() {
+    if !can_run() || !has("go") {
+        return;
+    }
+    let program = built("hotgo");
+    build(&["go", "build", "-o", &program, &source("hot.go")]);
+    agrees("hotgo", &[&program]);
+}
+
+#[test]
+fn python_is_named_as_perf_names_it() {
+    if can_run() && has("python3") {
+        agrees("python3", &["python3", &source("hot.py")]);
+    }
+}
+
+#[test]
+fn javascript_is_named_as_perf_names_it() {
+    if can_run() && has("node") {
+        // It writes logs where it is.
+        let folder = built("node");
+        fs::create_dir_all(&folder).unwrap();
+        let script = format!("cd {folder} && exec node --perf-basic-prof {}", source("hot.js"));
+        agrees("node", &["sh", "-c", &script]);
+    }
+}
+
+#[test]
+fn java_is_named_as_perf_names_it() {
+    if can_run() && has("java") && has("jcmd") && has("javac") {
+        let folder = built("java");
+        build(&["javac", "-d", &folder, &source("Hot.java")]);
+        agrees("java", &["java", "-cp", &folder, "Hot"]);
+    }
+}
