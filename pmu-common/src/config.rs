@@ -19,6 +19,13 @@ pub const FILTER_THREADS: u32 = 2;
 /// [`Config::filter`]: only tasks in the cgroups of the map `TARGETS` count.
 pub const FILTER_CGROUPS: u32 = 3;
 
+/// [`Config::unwind`]: user stacks are followed by their frame pointers alone.
+pub const UNWIND_OFF: u32 = 0;
+/// [`Config::unwind`]: samples in user mode carry a copy of the user stack.
+pub const UNWIND_USER_MODE: u32 = 1;
+/// [`Config::unwind`]: samples in the kernel do so, too.
+pub const UNWIND_ALL: u32 = 2;
+
 /// An offset that this kernel does not have.
 pub const ABSENT: u32 = u32::MAX;
 
@@ -86,6 +93,10 @@ wire! {
         pub counters: u32,
         /// 1: processes are named by their executable files.
         pub executables: u32,
+        /// [`UNWIND_OFF`], [`UNWIND_USER_MODE`] or [`UNWIND_ALL`].
+        pub unwind: u32,
+        /// Keeps the alignment.
+        pub reserved: u32,
         /// Number of sampling events: the stride of rows that exist per event; at least 1.
         pub sampling_events: u32,
         /// Which of them is a clock, whose samples are evenly spaced.

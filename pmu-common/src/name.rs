@@ -40,13 +40,15 @@ pub mod map {
     pub const LATE: &str = "LATE";
     /// Room to read a stack into, per CPU.
     pub const SCRATCH: &str = "SCRATCH";
+    /// Room to copy a user stack into, per CPU.
+    pub const COPIES: &str = "COPIES";
     /// The ring buffer.
     pub const RING: &str = "RING";
     /// aya-log's ring buffer.
     pub const LOGS: &str = "AYA_LOGS";
 
     /// Those that both objects have.
-    pub const BOTH: [&str; 19] = [
+    pub const BOTH: [&str; 20] = [
         CONTROL,
         CPUS,
         CPU_SAMPLES,
@@ -64,6 +66,7 @@ pub mod map {
         MOVES,
         LATE,
         SCRATCH,
+        COPIES,
         RING,
         LOGS,
     ];

@@ -16,9 +16,31 @@ pub const CGROUP: u32 = 5;
 pub const PRESSURE: u32 = 6;
 /// A [`Fork`].
 pub const FORK: u32 = 7;
+/// A [`Stack`] and a [`StackCopy`], followed by the addresses of the one and the bytes of the other.
+pub const STACK_COPY: u32 = 8;
+
+/// [`StackCopy::status`]: there is a copy.
+pub const COPIED: u32 = 0;
+/// [`StackCopy::status`]: the ring buffer was more than half full, and the rest is for what is smaller.
+pub const COPY_NO_ROOM: u32 = 1;
+/// [`StackCopy::status`]: the sample was in the kernel, where the registers of user mode are out of reach, or in a 32-bit
+/// program.
+pub const COPY_NO_REGISTERS: u32 = 2;
+/// [`StackCopy::status`]: what the stack pointer points to cannot be read without a page fault.
+pub const COPY_UNREADABLE: u32 = 3;
 
 /// Stack entries kept, each of kernel and user (perf's default, `kernel.perf_event_max_stack`).
 pub const STACK_FRAMES: usize = 127;
+/// Bytes of the user stack copied at most. Pieces end where pages do, since a whole piece is readable or nothing of it.
+pub const COPY_BYTES_MAX: usize = COPY_PIECES * COPY_PIECE_BYTES;
+/// Bytes that wait when user space is woken up for copies: they are unwound while their processes live, and a run that ends has
+/// few of them left.
+pub const COPY_WAKE_BYTES: u64 = 128 << 10;
+/// Pieces of a copied stack.
+pub const COPY_PIECES: usize = 4;
+/// Bytes of such a piece at most: the smallest page.
+pub const COPY_PIECE_BYTES: usize = 4096;
+
 /// Bytes of a cgroup's path kept.
 pub const PATH_BYTES: usize = 1024;
 
@@ -37,6 +59,16 @@ wire! {
         pub kernel_bytes: u32,
         /// Bytes of user addresses that follow those.
         pub user_bytes: u32,
+    }
+
+    /// What unwinding a user stack begins from.
+    pub struct StackCopy {
+        /// Instruction pointer, stack pointer, frame pointer and (arm64) link register of user mode.
+        pub registers: [u64; 4],
+        /// Bytes from the stack pointer on, behind the addresses.
+        pub bytes: u32,
+        /// [`COPIED`], or why there are none.
+        pub status: u32,
     }
 
     /// A fact about a process.

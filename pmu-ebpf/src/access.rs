@@ -27,6 +27,8 @@ pub(crate) trait Access: Fields {
     fn state(task: Pointer) -> Option<*mut TaskState>;
     /// What is remembered of a task, from now on; zero if nothing was. `None` if there is no room.
     fn create_state(task: Pointer) -> Option<*mut TaskState>;
+    /// The `pt_regs` that a task entered the kernel with; null where they cannot be found.
+    fn user_registers(task: Pointer) -> Pointer;
 }
 
 /// By address. Typed programs use it where a type does not lead on.

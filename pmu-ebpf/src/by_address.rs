@@ -27,6 +27,7 @@ mod pid_namespace;
 mod probed;
 mod process;
 mod sample;
+mod stack_copy;
 mod switch;
 mod table;
 mod target;

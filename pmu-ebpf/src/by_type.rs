@@ -26,6 +26,7 @@ mod pid_namespace;
 mod prime;
 mod process;
 mod sample;
+mod stack_copy;
 mod storage;
 mod switch;
 mod target;

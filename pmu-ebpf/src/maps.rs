@@ -79,6 +79,9 @@ pub(crate) static LATE: Array<Late> = Array::with_max_entries(1, 0);
 /// Written by `sample`. One row per possible CPU.
 #[map]
 pub(crate) static SCRATCH: Array<StackRoom> = Array::with_max_entries(1, 0);
+/// Written by `sample` where user stacks are unwound. One row per possible CPU then.
+#[map]
+pub(crate) static COPIES: Array<CopyRoom> = Array::with_max_entries(1, 0);
 /// Written by every program, read by user space: gaps, stacks, and facts about processes and cgroups.
 #[map]
 pub(crate) static RING: RingBuf = RingBuf::with_byte_size(4096, 0);
@@ -88,6 +91,15 @@ pub(crate) static RING: RingBuf = RingBuf::with_byte_size(4096, 0);
 pub(crate) struct StackRoom {
     pub(crate) header: ring::Stack,
     pub(crate) addresses: [u64; 2 * ring::STACK_FRAMES],
+}
+
+/// A record with both stacks and a copy of the user stack. What begins before the last piece may be as long as the verifier
+/// believes, so there is a piece more.
+#[repr(C)]
+pub(crate) struct CopyRoom {
+    pub(crate) header: ring::Stack,
+    pub(crate) copy: ring::StackCopy,
+    pub(crate) behind: [u64; (ring::COPY_BYTES_MAX + ring::COPY_PIECE_BYTES) / 8],
 }
 
 /// The CPU the program runs on.

@@ -15,6 +15,7 @@ use aya_ebpf::{
     programs::PerfEventContext,
 };
 use pmu_common::{
+    config::UNWIND_OFF,
     count::{ANNOUNCED, SLOT_NONE, SLOT_UNRESOLVED},
     cpu::CpuSamples,
     gap::{Silence, silence},
@@ -28,10 +29,10 @@ use crate::{
     access::{Access, Pointer},
     config::config,
     maps::{CPU_SAMPLES, CPUS, HOT, RING, SAMPLES, SCRATCH, StackRoom, of_event, row, this_cpu},
-    owner, task, tell,
+    owner, stack_copy, task, tell,
 };
 
-const STACK_BYTES: u32 = (STACK_FRAMES * 8) as u32;
+pub(crate) const STACK_BYTES: u32 = (STACK_FRAMES * 8) as u32;
 
 /// "No such stack" (`-EFAULT`): a kernel thread's user stack, or user mode's kernel stack. No loss.
 const NO_STACK: i64 = -14;
@@ -103,7 +104,11 @@ fn try_sample<A: Access>(context: &PerfEventContext, event: u32) -> Option<()> {
     announce::<A>(task, tgid);
     if config!(stacks) != 0 {
         let header = ring::Stack { kind: ring::STACK, slot, tgid, event, ..ring::Stack::ZERO };
-        send_stacks(context, samples, cpu, &header);
+        if config!(unwind) == UNWIND_OFF {
+            send_stacks(context, samples, cpu, &header);
+        } else {
+            stack_copy::send::<A>(context, samples, cpu, &header, (!place.user).then_some(task));
+        }
     }
     Some(())
 }
@@ -256,7 +261,12 @@ const _: () = assert!(size_of::<StackRoom>() == size_of::<ring::Stack>() + 2 * S
 
 /// Bytes of the stack read to `into`, at most [`STACK_BYTES`].
 #[inline(always)]
-fn read_stack(context: &PerfEventContext, samples: &mut CpuSamples, into: *mut u8, flags: u64) -> u32 {
+pub(crate) fn read_stack(
+    context: &PerfEventContext,
+    samples: &mut CpuSamples,
+    into: *mut u8,
+    flags: u64,
+) -> u32 {
     // SAFETY: the caller leaves room for STACK_BYTES.
     let bytes = unsafe { bpf_get_stack(context.as_ptr(), into.cast(), STACK_BYTES, flags) };
     if bytes < 0 || bytes > i64::from(STACK_BYTES) {

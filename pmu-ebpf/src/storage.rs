@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use aya_ebpf::{
     bindings::{BPF_F_NO_PREALLOC, bpf_map_type::BPF_MAP_TYPE_TASK_STORAGE},
-    helpers::generated::bpf_task_storage_get,
+    helpers::generated::{bpf_task_pt_regs, bpf_task_storage_get},
     macros::btf_map,
 };
 use pmu_common::count::TaskState;
@@ -61,6 +61,12 @@ impl Access for Typed {
     #[inline(always)]
     fn create_state(task: Pointer) -> Option<*mut TaskState> {
         storage(task, CREATE)
+    }
+
+    #[inline(always)]
+    fn user_registers(task: Pointer) -> Pointer {
+        // SAFETY: the verifier accepts only a trusted task pointer here.
+        unsafe { bpf_task_pt_regs(task.cast_mut().cast()) as Pointer }
     }
 }
 

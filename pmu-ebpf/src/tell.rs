@@ -37,11 +37,24 @@ fn send<T: 'static>(value: T, flags: u64) {
 /// User space reads what comes often at its tick, or at once if the ring buffer is half full.
 #[inline(always)]
 pub(crate) fn if_half_full() -> u64 {
+    let (waiting, size) = waiting_of();
+    wake_if(waiting > size / 2)
+}
+
+/// Wakes user space up, or lets it look at its next tick.
+#[inline(always)]
+pub(crate) fn wake_if(full: bool) -> u64 {
+    if full { u64::from(BPF_RB_FORCE_WAKEUP) } else { AT_TICK }
+}
+
+/// Bytes that wait in the ring buffer, and its size.
+#[inline(always)]
+pub(crate) fn waiting_of() -> (u64, u64) {
     let ring = (&raw const RING).cast_mut().cast::<core::ffi::c_void>();
     // `BPF_RB_AVAIL_DATA` and `BPF_RB_RING_SIZE`, include/uapi/linux/bpf.h.
     // SAFETY: the helper only reads the ring's positions.
     let waiting = unsafe { bpf_ringbuf_query(ring, 0) };
     // SAFETY: as above.
     let size = unsafe { bpf_ringbuf_query(ring, 1) };
-    if waiting > size / 2 { u64::from(BPF_RB_FORCE_WAKEUP) } else { AT_TICK }
+    (waiting, size)
 }

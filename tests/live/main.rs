@@ -25,3 +25,4 @@ mod rights;
 mod samples;
 mod stat;
 mod turns;
+mod unwind;

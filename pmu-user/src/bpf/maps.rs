@@ -71,6 +71,7 @@ impl Sizes {
                 (names::MOVES, only(plan.uses_cgroups(), 4096)),
                 (names::LATE, cpus * PENDING),
                 (names::SCRATCH, cpus),
+                (names::COPIES, only(!plan.unwind.is_fp(), cpus)),
                 (names::RING, plan.ring_bytes),
                 (names::LOGS, if log == Log::On { 1 << 17 } else { 4096 }),
             ],

@@ -26,7 +26,7 @@ use aya::{
     programs::{RawTracePoint, RawTracePointRunOptions, TestRun as _},
 };
 use pmu_common::{
-    config::{ABSENT, Config, Offsets},
+    config::{ABSENT, Config, Offsets, UNWIND_ALL},
     name::{self, program},
 };
 
@@ -88,6 +88,8 @@ pub struct Object {
     log: Option<log::Reader>,
     /// Where the fields are.
     pub offsets: Offsets,
+    /// Are user stacks of samples in the kernel copied, where stacks are unwound?
+    pub finds_user_registers: bool,
     /// The maps.
     pub maps: Maps,
 }
@@ -147,12 +149,16 @@ impl Object {
         log: Log,
     ) -> Result<Self, LoadError> {
         let offsets = kernel.offsets;
+        let planned = plan.config(machine);
+        let finds_user_registers =
+            !plan.unwind.is_fp() && attach == Attach::TpBtf && probe::finds_user_registers();
         let config = Pod(Config {
             offsets,
             pids: kernel.pids,
             timer_now_by_value: u32::from(kernel.timer_now_by_value),
             sample_inserts: u32::from(kernel.lets_insert(plan)),
-            ..plan.config(machine)
+            unwind: if finds_user_registers { UNWIND_ALL } else { planned.unwind },
+            ..planned
         });
         let sizes = Sizes::new(plan, machine, log);
         let level: u8 = if log == Log::On { 5 } else { 0 };
@@ -176,7 +182,7 @@ impl Object {
             ),
             Log::Off => None,
         };
-        Ok(Self { ebpf, attach, refused: Vec::new(), log, offsets, maps })
+        Ok(Self { ebpf, attach, refused: Vec::new(), log, offsets, finds_user_registers, maps })
     }
 
     /// Writes what the programs have logged since the last call to stderr.

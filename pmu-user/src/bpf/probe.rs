@@ -59,6 +59,11 @@ pub(super) fn has_5_11() -> bool {
     is_helper_supported(ProgramType::SocketFilter, helper).unwrap_or(true)
 }
 
+/// Can a program on a perf event find the registers that a task entered the kernel with (`bpf_task_pt_regs`, Linux 5.15)?
+pub(super) fn finds_user_registers() -> bool {
+    is_helper_supported(ProgramType::PerfEvent, BpfHelper::BPF_FUNC_task_pt_regs).unwrap_or(false)
+}
+
 fn map(kind: MapType) -> Result<Answer, Option<Errno>> {
     match is_map_supported(kind) {
         Ok(true) => Ok(Answer::Yes),

@@ -30,6 +30,19 @@ pub enum Record {
         /// User addresses.
         user: Vec<u64>,
     },
+    /// A sample with its stacks, and what its user stack is unwound from.
+    StackCopy {
+        /// Who and where.
+        header: ring::Stack,
+        /// Registers, and whether there is a copy.
+        copy: ring::StackCopy,
+        /// Kernel addresses.
+        kernel: Vec<u64>,
+        /// User addresses, by frame pointers.
+        user: Vec<u64>,
+        /// The stack from its pointer on; nothing unless it was copied.
+        stack: Bytes,
+    },
     /// A process was sampled for the first time.
     Seen(u32),
     /// A process executed another program.
@@ -69,6 +82,15 @@ impl Record {
                 let kernel = addresses(&mut bytes, header.kernel_bytes)?;
                 let user = addresses(&mut bytes, header.user_bytes)?;
                 Some(Self::Stack { header, kernel, user })
+            }
+            ring::STACK_COPY => {
+                let header: ring::Stack = take(&mut bytes)?;
+                let copy: ring::StackCopy = take(&mut bytes)?;
+                let kernel = addresses(&mut bytes, header.kernel_bytes)?;
+                let user = addresses(&mut bytes, header.user_bytes)?;
+                let length = copy.bytes as usize;
+                let stack = (bytes.len() >= length).then(|| bytes.split_to(length))?;
+                Some(Self::StackCopy { header, copy, kernel, user, stack })
             }
             ring::SEEN => Some(Self::Seen(take::<ring::Process>(&mut bytes)?.tgid)),
             ring::EXEC => Some(Self::Exec(take::<ring::Process>(&mut bytes)?.tgid)),

@@ -36,7 +36,8 @@ pub(super) fn print(plan: &Plan, machine: &Machine, into: &mut dyn Write, format
         line(into, "config", profile.clone())?;
     }
     plan.lost.iter().try_for_each(|lost| line(into, "lost", format!("{}: {}", lost.row, lost.why)))?;
-    line(into, "stacks", format!("{:?}", plan.stacks).to_lowercase())?;
+    let unwound = if plan.unwind.is_fp() { "" } else { ", unwound by DWARF" };
+    line(into, "stacks", format!("{:?}", plan.stacks).to_lowercase() + unwound)?;
     line(into, "tick", duration(plan.tick.as_nanos() as f64))?;
     let interval = plan.interval.map(|interval| duration(interval.as_nanos() as f64));
     line(into, "interval", interval.unwrap_or_else(|| "none: one report at the end".to_owned()))?;

@@ -25,7 +25,7 @@ use crate::{
     perf::self_test,
     plan::{
         self, FREQUENCY, Plan,
-        request::{By, Descend, Force, Inherit, Rate, Request, Stacks, Target},
+        request::{By, Descend, Force, Inherit, Rate, Request, Stacks, Target, Unwind},
     },
     session::{
         self, Measure, Session,
@@ -104,6 +104,10 @@ pub(super) struct Args {
     /// Keep the kernel and user stack of every sample
     #[arg(short = 'g', long, help_heading = "Samples")]
     pub(super) stacks: bool,
+    /// How user stacks are unwound, with --stacks: by frame pointers (fp), or by DWARF's call frame information for programs
+    /// that keep none
+    #[arg(long, value_name = "WAY", default_value = "fp", help_heading = "Samples")]
+    pub(super) unwind: Unwind,
     /// List gaps at least this long
     #[arg(long, value_name = "TIME", default_value = "300us", value_parser = parse::duration, help_heading = "Samples")]
     gap_min: Duration,
@@ -166,6 +170,9 @@ impl Args {
         } else {
             Target::System
         };
+        if self.unwind == Unwind::Dwarf && !self.stacks {
+            return Err(Usage("--unwind dwarf needs stacks to unwind: add --stacks".to_owned()));
+        }
         Ok(Request {
             target,
             by: self.by,
@@ -183,6 +190,7 @@ impl Args {
             },
             metrics: self.metrics.wanted(),
             stacks: if self.stacks { Stacks::Yes } else { Stacks::No },
+            unwind: self.unwind,
             interval: self.interval,
             duration: self.duration,
             owners_max: self.max_owners,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cost, SlotId, is_zero};
+use super::{Cost, SlotId, is_zero, unwinding::Unwinding};
 use crate::{
     machine::cpu::Cpu,
     untrusted::{Untrusted, exact},
@@ -105,13 +105,16 @@ pub struct Located {
     /// Samples by stack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<CodeStackRow>,
+    /// What became of those whose user stack was to be unwound.
+    #[serde(default, skip_serializing_if = "Unwinding::is_empty")]
+    pub unwinding: Unwinding,
 }
 
 impl Located {
     /// Nothing at all?
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.sources.is_empty() && self.code.is_empty() && self.stacks.is_empty()
+        self.sources.is_empty() && self.code.is_empty() && self.stacks.is_empty() && self.unwinding.is_empty()
     }
 
     /// Appends what was located later.
@@ -119,6 +122,7 @@ impl Located {
         self.sources.append(&mut later.sources);
         self.code.append(&mut later.code);
         self.stacks.append(&mut later.stacks);
+        self.unwinding.append(later.unwinding);
     }
 }
 

@@ -10,6 +10,7 @@ pub mod reading;
 pub mod recording;
 pub mod slice;
 pub mod tally;
+pub mod unwinding;
 pub mod words;
 
 use std::time::Duration;

@@ -1,7 +1,11 @@
-//! User stacks that end early: the kernel follows frame pointers, which most distributions' libraries do not keep.
+//! User stacks that end early: the kernel follows frame pointers, which most distributions' libraries do not keep, and of those
+//! that are unwound by DWARF only the innermost part is copied.
 
 use super::{hot::share, value::Known};
-use crate::model::{Interval, Ledger, Tally};
+use crate::{
+    drain::unwinding::Unwinding,
+    model::{Interval, Ledger, Tally},
+};
 
 /// Functions that a thread begins with: glibc's and musl's, the loader's, Go's.
 const ROOTS: [&[u8]; 14] = [
@@ -33,6 +37,8 @@ pub struct StackEnds {
     pub early: u64,
     /// Their share (0 to 1).
     pub share: Known,
+    /// What became of all events' samples that were to be unwound by DWARF; none where frame pointers were followed.
+    pub unwinding: Option<Unwinding>,
 }
 
 /// How far user stacks lead; `None` without any.
@@ -45,19 +51,20 @@ pub(super) fn ends(ledger: &Ledger, interval: &Interval) -> Option<StackEnds> {
         let Some(&last) = key.frames.last().filter(|at| !at.is_kernel()) else { continue };
         all.merge(tally);
         let begins = ledger.code(last).code.is_ok_and(|code| ROOTS.contains(&code.function.as_bytes()));
-        if !begins && key.frames.len() < FRAMES_MAX {
+        if !begins && !ledger.is_first(last) && key.frames.len() < FRAMES_MAX {
             early.merge(tally);
         }
     }
     let share = share(&early, &all);
-    (all.samples > 0).then_some(StackEnds { samples: all.samples, early: early.samples, share })
+    let unwinding = Some(interval.unwinding.clone()).filter(|unwinding| !unwinding.is_empty());
+    (all.samples > 0).then_some(StackEnds { samples: all.samples, early: early.samples, share, unwinding })
 }
 
 #[cfg(test)]
 mod tests {
     use super::ends;
     use crate::{
-        drain::{At, Code, CodeStackRow, Drain, Located, Name, Names, SlotId},
+        drain::{At, Code, CodeStackRow, Drain, Located, Name, Names, SlotId, unwinding::Unwinding},
         model::Ledger,
         untrusted::Untrusted,
     };
@@ -85,8 +92,15 @@ mod tests {
             code: Ok(Code { function: Untrusted::from(function), line: None, inlined: Vec::new() }),
         };
         ledger.name(&Names { names: vec![name(1, "hot"), name(2, "_start")], ..Names::default() });
-        let ends = ends(&ledger, &interval).unwrap();
-        assert_eq!((ends.samples, ends.early), (100, 40), "without the kernel's own");
-        assert!(ends.share.low < 0.4 && ends.share.high > 0.4);
+        let found = ends(&ledger, &interval).unwrap();
+        assert_eq!((found.samples, found.early), (100, 40), "without the kernel's own");
+        assert!(found.share.low < 0.4 && found.share.high > 0.4 && found.unwinding.is_none());
+        // A function without a name is known for one that a thread begins with once unwinding has ended there.
+        let unwinding = Unwinding { unwound: 10, first: vec![at(7)], ..Unwinding::default() };
+        let located = Located { unwinding, ..Located::default() };
+        let mut all = interval;
+        all.extend(&ledger.advance(&Drain { at_ns: 2, located, ..Drain::default() }));
+        let found = ends(&ledger, &all).unwrap();
+        assert_eq!((found.samples, found.early, found.unwinding.unwrap().unwound), (100, 30, 10));
     }
 }

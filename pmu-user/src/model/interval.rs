@@ -6,7 +6,7 @@ use pmu_common::gap::CLASSES;
 
 use super::{OwnerIndex, Ran, Tally, histogram::Buckets, slice::condense};
 use crate::{
-    drain::{At, GapRow, slice::SliceRow},
+    drain::{At, GapRow, slice::SliceRow, unwinding::Unwinding},
     machine::cpu::{Cpu, Times},
 };
 
@@ -238,6 +238,8 @@ pub struct Interval {
     pub hot: HashMap<HotKey, Tally>,
     /// Samples by stack.
     pub stacks: HashMap<StackKey, Tally>,
+    /// What became of those whose user stack was to be unwound.
+    pub unwinding: Unwinding,
     /// Late timers that were listed, with their owner.
     pub gaps: Vec<(Option<OwnerIndex>, GapRow)>,
     /// Those that are not, because there were too many.
@@ -301,6 +303,7 @@ impl Interval {
         for (key, tally) in &next.stacks {
             self.stacks.entry(key.clone()).or_default().merge(tally);
         }
+        self.unwinding.append(next.unwinding.clone());
         self.gaps.extend(next.gaps.iter().cloned());
         self.gaps_left_out += next.gaps_left_out;
         for (reason, count) in &next.losses {

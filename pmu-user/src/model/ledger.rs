@@ -17,7 +17,7 @@ use super::{
 use crate::{
     drain::{
         At, CodeRow, CodeStackRow, CountRow, CpuRow, Drain, Located, Module, Name, Names, Owner, OwnerRow,
-        ProgramRow, SlotId,
+        ProgramRow, SlotId, unwinding::Unwinding,
     },
     machine::{
         cgroup::ancestors,
@@ -119,6 +119,12 @@ impl Ledger {
     #[must_use]
     pub fn code(&self, at: At) -> NamedCode<'_> {
         self.names.of(at)
+    }
+
+    /// Does a thread begin there, as unwinding found?
+    #[must_use]
+    pub fn is_first(&self, at: At) -> bool {
+        self.names.is_first(at)
     }
 
     /// Takes names, which come when a run is over, and returns the samples that came with them as an interval without length.
@@ -223,6 +229,7 @@ impl Ledger {
             let tally = Tally::new(*count, self.weights.of(*event, None));
             interval.stacks.entry(key).or_default().merge(&tally);
         }
+        interval.unwinding.append(Unwinding { first: Vec::new(), ..located.unwinding.clone() });
     }
 
     fn meet(&mut self, row: &OwnerRow) {

@@ -1,6 +1,6 @@
 //! What code is called, and in which file it is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     drain::{At, Code, Located, Module, Name, SourceRow},
@@ -23,12 +23,25 @@ pub struct NamedCode<'a> {
 pub(super) struct CodeNames {
     sources: HashMap<u32, SourceRow>,
     names: HashMap<At, Result<Code, String>>,
+    /// Code of functions that threads begin with, as unwinding found.
+    first: HashSet<At>,
 }
+
+/// Such code that is kept. There is some in every program.
+const FIRST_MAX: usize = 1 << 16;
 
 impl CodeNames {
     /// Takes the sources that are new.
     pub(super) fn meet(&mut self, located: &Located) {
         self.sources.extend(located.sources.iter().map(|row| (row.source, row.clone())));
+        let room = FIRST_MAX.saturating_sub(self.first.len());
+        self.first.extend(located.unwinding.first.iter().take(room));
+    }
+
+    /// Is it code of a function that threads begin with, as unwinding found?
+    #[must_use]
+    pub(super) fn is_first(&self, at: At) -> bool {
+        self.first.contains(&at)
     }
 
     /// Takes names.

@@ -19,6 +19,7 @@ use pmu_common::{
     config::{self, Config},
     count::Count,
     histogram::Buckets,
+    ring::COPY_BYTES_MAX,
     sample::SampleCount,
 };
 use serde::{Deserialize, Serialize};
@@ -31,7 +32,7 @@ use crate::{
     machine::{Machine, cgroup::Cgroup, cpu::Cpu},
     plan::{
         metrics::{Choice, Extent},
-        request::{By, Descend, Inherit, Request, Stacks, Target as Asked},
+        request::{By, Descend, Inherit, Request, Stacks, Target as Asked, Unwind},
     },
     untrusted::{Untrusted, exact},
 };
@@ -40,6 +41,8 @@ use crate::{
 pub const FREQUENCY: u32 = 99;
 /// A timer this late counts as late: well above the jitter of a quiet host.
 const LATE_MIN_NS: u64 = 50_000;
+/// Size of the ring buffer at most.
+const RING_BYTES_MAX: u64 = 64 << 20;
 /// Time between two drains if no shorter interval is asked for.
 const TICK: Duration = Duration::from_secs(1);
 /// Slots unless told otherwise.
@@ -113,6 +116,9 @@ pub struct Plan {
     pub no_metrics: Option<String>,
     /// Stacks with the samples.
     pub stacks: Stacks,
+    /// How those of user mode are unwound.
+    #[serde(default, skip_serializing_if = "Unwind::is_fp")]
+    pub unwind: Unwind,
     /// Time between two reports, if reports are asked for while running.
     pub interval: Option<Duration>,
     /// Time between two drains.
@@ -160,6 +166,7 @@ impl Plan {
             metrics,
             no_metrics: why_none,
             stacks: request.stacks,
+            unwind: request.unwind,
             interval: request.interval,
             duration: request.duration,
             slots,
@@ -167,7 +174,7 @@ impl Plan {
                 true => 1,
                 false => (per_tick * 2).next_power_of_two().clamp(1024, 32_768),
             },
-            ring_bytes: ring_bytes(request.stacks, per_tick, cpus.len()),
+            ring_bytes: ring_bytes((request.stacks, request.unwind), per_tick, cpus.len()),
             late_min_ns: LATE_MIN_NS,
             gap_min_ns: u64::try_from(request.gap_min.as_nanos()).unwrap_or(u64::MAX).max(LATE_MIN_NS),
             cpus,
@@ -203,6 +210,11 @@ impl Plan {
             sample_period_ns: clock.and_then(|event| self.sampling[event].period_ns()).unwrap_or(0),
             sampling_events: self.events(),
             clock_event: clock.unwrap_or(0) as u32,
+            // Whether samples in the kernel can be told their user registers, only the kernel knows.
+            unwind: match (self.stacks, self.unwind) {
+                (Stacks::Yes, Unwind::Dwarf) => config::UNWIND_USER_MODE,
+                _ => config::UNWIND_OFF,
+            },
             tick_period_ns: machine.cpu.tick_ns,
             late_min_ns: self.late_min_ns,
             gap_min_ns: self.gap_min_ns,
@@ -344,13 +356,16 @@ fn slots(
     Ok(wanted.min(u32::try_from(affordable).unwrap_or(u32::MAX)).max(64))
 }
 
-/// Room for the stacks of a tick and half, at a kilobyte each; without stacks, for rare facts.
-fn ring_bytes(stacks: Stacks, per_tick: u32, cpus: usize) -> u32 {
-    let bytes = match stacks {
-        Stacks::No => 0,
-        Stacks::Yes => u64::from(per_tick) * cpus as u64 * 1536,
+/// Room for the stacks of a tick and half, at a kilobyte each; without stacks, for rare facts. Copies of stacks wake user space
+/// up as soon as they fill a quarter, and take no more than half.
+fn ring_bytes(stacks: (Stacks, Unwind), per_tick: u32, cpus: usize) -> u32 {
+    let samples = u64::from(per_tick) * cpus as u64;
+    let (bytes, most) = match stacks {
+        (Stacks::No, _) => (0, RING_BYTES_MAX),
+        (Stacks::Yes, Unwind::Fp) => (samples * 1536, RING_BYTES_MAX),
+        (Stacks::Yes, Unwind::Dwarf) => (samples * COPY_BYTES_MAX as u64, RING_BYTES_MAX / 4),
     };
-    u32::try_from(bytes.clamp(256 << 10, 64 << 20).next_power_of_two()).unwrap_or(64 << 20)
+    bytes.clamp(256 << 10, most).next_power_of_two() as u32
 }
 
 #[cfg(test)]

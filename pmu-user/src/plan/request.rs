@@ -70,6 +70,25 @@ pub enum Stacks {
     No,
 }
 
+/// How user stacks are unwound
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Unwind {
+    /// By the kernel, which follows frame pointers
+    #[default]
+    Fp,
+    /// By the call frame information of .eh_frame and .debug_frame, from copies of at most 16 KiB of the stack
+    Dwarf,
+}
+
+impl Unwind {
+    /// By frame pointers?
+    #[must_use]
+    pub fn is_fp(&self) -> bool {
+        *self == Self::Fp
+    }
+}
+
 /// May samples come more often than the kernel lets them? It will throttle the event, and says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
@@ -126,6 +145,8 @@ pub struct Request {
     pub metrics: WantedMetrics,
     /// Stacks.
     pub stacks: Stacks,
+    /// How those of user mode are unwound.
+    pub unwind: Unwind,
     /// Report every so often.
     pub interval: Option<Duration>,
     /// Stop after.
@@ -151,6 +172,7 @@ impl Default for Request {
             rate: Rate::Frequency(FREQUENCY),
             metrics: WantedMetrics::IfPossible(metrics::Request::default()),
             stacks: Stacks::No,
+            unwind: Unwind::Fp,
             interval: None,
             duration: None,
             owners_max: None,

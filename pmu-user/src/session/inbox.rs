@@ -3,15 +3,26 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use pmu_common::gap::{Late, STACK_FRAMES, TIMER_TICK};
+use pmu_common::{
+    gap::{Late, STACK_FRAMES, TIMER_TICK},
+    ring,
+    wire::bytes_of,
+};
 
 use super::{Session, owners::Owners};
 use crate::{
     bpf::ring::{Record, is_stack},
-    drain::{GapRow, StackRow},
+    drain::{
+        GapRow, StackRow,
+        unwinding::{Kept, Unwinding},
+    },
     machine::cpu::Cpu,
+    symbol::{Snapshot, Symbols},
     untrusted::Untrusted,
 };
+
+/// Stacks that are handed over to be unwound at a time.
+const COPIES_MAX: usize = 64;
 
 /// What the ring buffer brought since the last drain.
 #[derive(Debug, Default)]
@@ -19,6 +30,8 @@ pub(super) struct Inbox {
     gaps: Vec<Late>,
     /// Stacks as they came, byte for byte, and how often.
     stacks: HashMap<Box<[u8]>, u64>,
+    /// User stacks that keep what frame pointers gave, since the last drain.
+    pub(super) unwinding: Unwinding,
     /// Slots ran short.
     pub(super) pressed: bool,
     /// Records that could not be read, in the whole run.
@@ -47,6 +60,32 @@ impl Inbox {
         self.gaps.drain(..).map(|late| gap_row(&late, owners, started_ns)).collect()
     }
 
+    /// A sample whose user stack is to be unwound, with what belongs to it. If it cannot be, it counts as a sample with
+    /// stacks as they are.
+    fn take_copy(&mut self, record: Record, owners: &Owners, symbols: &Symbols) -> Option<Snapshot> {
+        let Record::StackCopy { header, copy, kernel, user, stack } = record else { return None };
+        let why = match copy.status {
+            ring::COPIED if symbols.may_unwind(stack.len()) => {
+                let (slot, registers) = (owners.slot_id(header.slot), copy.registers);
+                let ring::Stack { tgid, event, .. } = header;
+                return Some(Snapshot { slot, tgid, event, kernel, user, registers, stack });
+            }
+            ring::COPIED => Kept::Behind,
+            ring::COPY_NO_ROOM => Kept::RingFull,
+            ring::COPY_NO_REGISTERS => Kept::NoRegisters,
+            _ => Kept::Unreadable,
+        };
+        // A kernel thread has no stack to unwind.
+        if !user.is_empty() {
+            self.unwinding.keep(why);
+        }
+        let mut bytes = bytes_of(&ring::Stack { kind: ring::STACK, ..header }).to_vec();
+        bytes.extend(kernel.iter().chain(&user).flat_map(|address| address.to_ne_bytes()));
+        self.add_stack(&bytes);
+        symbols.see(header.tgid);
+        None
+    }
+
     /// Counts a stack; is it new?
     fn add_stack(&mut self, bytes: &[u8]) -> bool {
         if let Some(count) = self.stacks.get_mut(bytes) {
@@ -62,6 +101,7 @@ impl Session {
     /// Takes everything out of the ring buffer.
     pub(super) fn read_ring(&mut self) {
         let Self { ring, inbox, symbols, owners, .. } = self;
+        let mut copies = Vec::new();
         ring.get_mut().take_all(|bytes| {
             if is_stack(bytes) && !inbox.add_stack(bytes) {
                 return;
@@ -71,12 +111,23 @@ impl Session {
                 Some(Record::Gap(late)) => inbox.gaps.push(*late),
                 Some(Record::Stack { header, .. }) => symbols.see(header.tgid),
                 Some(Record::Seen(tgid)) => symbols.see(tgid),
-                Some(Record::Exec(tgid)) => symbols.execute(tgid),
+                Some(Record::Exec(tgid)) => {
+                    // What came before it is of the program before.
+                    symbols.unwind(std::mem::take(&mut copies));
+                    symbols.execute(tgid);
+                }
                 Some(Record::Fork { tgid, parent }) => symbols.fork(parent, tgid),
                 Some(Record::Cgroup { id, path }) => owners.learn_path(id, path),
                 Some(Record::Pressure) => inbox.pressed = true,
+                Some(copy @ Record::StackCopy { .. }) => {
+                    copies.extend(inbox.take_copy(copy, owners, symbols));
+                    if copies.len() >= COPIES_MAX {
+                        symbols.unwind(std::mem::take(&mut copies));
+                    }
+                }
             }
         });
+        symbols.unwind(copies);
     }
 }
 

@@ -193,6 +193,7 @@ impl Session {
         let freed = self.owners.recycle(&mut self.object.maps, strides, now_ns, pressed)?;
         self.forget_changes(&freed);
         drain.located = self.symbols.locate(samples);
+        drain.located.unwinding.append(std::mem::take(&mut self.inbox.unwinding));
         self.object.flush_log();
         if let Some(meter) = &mut self.meter {
             drain.programs = meter.programs(&self.object, &drain.cpus);

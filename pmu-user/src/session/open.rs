@@ -142,6 +142,10 @@ fn missing(plan: &Plan, machine: &Machine, object: &Object, tick: u64, root: &Pa
         let (why, _) = Privileges::read(root).hides_symbols();
         missing.push(absent("blind time", &format!("the tick's timer is not in /proc/kallsyms: {why}")));
     }
+    if !plan.unwind.is_fp() && !object.finds_user_registers {
+        let why = "bpf_task_pt_regs takes Linux 5.15 and attaching by type (tp_btf): frame pointers are followed there";
+        missing.push(absent("user stacks of samples in the kernel, unwound by DWARF", why));
+    }
     if !object.knows_steal() && machine.cpu.guest {
         missing.push(absent("stolen time", "this kernel does not account it, so a stolen span looks masked"));
     }

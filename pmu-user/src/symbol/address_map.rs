@@ -30,7 +30,7 @@ pub(super) struct FileId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     pub(super) start: u64,
-    end: u64,
+    pub(super) end: u64,
     pub(super) offset: u64,
     pub(super) path: Untrusted,
     /// The file, unless the mapping has none.

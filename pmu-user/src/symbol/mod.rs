@@ -13,9 +13,14 @@ mod processes;
 mod recorded;
 mod source;
 mod tracker;
+mod unwinding;
 
 use std::{
-    sync::mpsc::{Receiver, Sender, channel},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -26,6 +31,7 @@ use self::tracker::{LATE, LATE_WHY, Tracker};
 pub use self::{
     child::{SUBCOMMAND, serve},
     recorded::name_recorded,
+    unwinding::Snapshot,
 };
 use crate::{
     drain::{At, CodeRow, CodeStackRow, HotRow, Located, Name, SourceRow, StackRow},
@@ -40,6 +46,12 @@ const OVERTIME: Duration = Duration::from_millis(500);
 
 /// Drains whose samples the tracker may be behind. Those of later ones are not located.
 const BEHIND_MAX: usize = 256;
+
+/// How long what waits to be unwound may take of the time for names.
+const UNWINDING: Duration = Duration::from_millis(500);
+
+/// Bytes of copied stacks that may wait to be unwound.
+const COPIED_MAX: usize = 16 << 20;
 
 /// Samples as the kernel side holds them, by process and address.
 #[derive(Debug, Default)]
@@ -58,6 +70,7 @@ enum Order {
     Fork { parent: u32, child: u32 },
     Execute(u32),
     Locate(Samples),
+    Unwind(Vec<Snapshot>),
     NameAll(Instant),
 }
 
@@ -85,6 +98,17 @@ pub struct Symbols {
     answers: Receiver<Answer>,
     /// Answers that are still to come.
     waiting: usize,
+    /// What the tracker sees of what waits, and of the time.
+    unwinds: Arc<Unwinds>,
+}
+
+/// What both sides know of unwinding.
+#[derive(Debug, Default)]
+struct Unwinds {
+    /// Bytes of stacks that wait.
+    waiting: AtomicUsize,
+    /// When what still waits is given up, because the run is over.
+    until: OnceLock<Instant>,
 }
 
 impl std::fmt::Debug for Order {
@@ -97,15 +121,17 @@ impl Default for Symbols {
     fn default() -> Self {
         let (orders, received) = channel();
         let (answers_to, answers) = channel();
+        let unwinds = Arc::new(Unwinds::default());
+        let shared = Arc::clone(&unwinds);
         // Without the thread nobody answers, and addresses stay without places.
         let _ = thread::Builder::new()
             .name("pmbpf-names".to_owned())
-            .spawn(move || serve_orders(&received, &answers_to));
-        Self { orders, answers, waiting: 0 }
+            .spawn(move || serve_orders(&received, &answers_to, &shared));
+        Self { orders, answers, waiting: 0, unwinds }
     }
 }
 
-fn serve_orders(orders: &Receiver<Order>, answers: &Sender<Answer>) {
+fn serve_orders(orders: &Receiver<Order>, answers: &Sender<Answer>, unwinds: &Unwinds) {
     keep_only(rights());
     let mut tracker = Tracker::new();
     for order in orders {
@@ -122,13 +148,19 @@ fn serve_orders(orders: &Receiver<Order>, answers: &Sender<Answer>) {
                 tracker.execute(tgid);
                 continue;
             }
+            Order::Unwind(snapshots) => {
+                let bytes = snapshots.iter().map(|snapshot| snapshot.stack.len()).sum();
+                tracker.unwind(snapshots, unwinds.until.get().copied());
+                unwinds.waiting.fetch_sub(bytes, Ordering::Relaxed);
+                continue;
+            }
             Order::Locate(samples) => Answer::Located(tracker.locate(&samples)),
             Order::NameAll(deadline) => {
-                let names = tracker.name_all(deadline);
+                let located = tracker.unwinding.take();
                 Answer::Named(Named {
-                    names,
-                    located: Located::default(),
-                    cpu_ns: tracker.symbolizer.cpu_ns(),
+                    names: tracker.name_all(deadline),
+                    located,
+                    cpu_ns: tracker.symbolizer.cpu_ns() + tracker.unwinding.cpu_ns(),
                 })
             }
         };
@@ -163,6 +195,22 @@ impl Symbols {
         let _ = self.orders.send(Order::Execute(tgid));
     }
 
+    /// Is there room for another copy of so many bytes? Copies are in no recording, so they are unwound while the run goes on,
+    /// and those that wait are all that is kept of them: a recording holds finished stacks, and reads the same anywhere.
+    #[must_use]
+    pub fn may_unwind(&self, bytes: usize) -> bool {
+        self.unwinds.waiting.load(Ordering::Relaxed) + bytes <= COPIED_MAX
+    }
+
+    /// Unwinds the user stacks of samples; they come with those that are located later.
+    pub fn unwind(&self, snapshots: Vec<Snapshot>) {
+        let bytes: usize = snapshots.iter().map(|snapshot| snapshot.stack.len()).sum();
+        if !snapshots.is_empty() {
+            self.unwinds.waiting.fetch_add(bytes, Ordering::Relaxed);
+            let _ = self.orders.send(Order::Unwind(snapshots));
+        }
+    }
+
     /// Locates samples. Returns those that are located by now; the others come with a later call.
     pub fn locate(&mut self, samples: Samples) -> Located {
         if self.waiting >= BEHIND_MAX {
@@ -187,11 +235,15 @@ impl Symbols {
 
     /// Names of everything that was located, as far as they can be had until `deadline`. Nothing can be located any more.
     pub fn name_all(&mut self, deadline: Instant) -> Named {
+        let _ = self.unwinds.until.set(Instant::now() + UNWINDING);
         let _ = self.orders.send(Order::NameAll(deadline));
         let given_up = deadline + OVERTIME;
-        let located = self.located_until(given_up);
+        let mut located = self.located_until(given_up);
         match self.answers.recv_timeout(given_up.saturating_duration_since(Instant::now())) {
-            Ok(Answer::Named(named)) => Named { located, ..named },
+            Ok(Answer::Named(mut named)) => {
+                located.append(std::mem::take(&mut named.located));
+                Named { located, ..named }
+            }
             _ => Named { located, ..Named::default() },
         }
     }
@@ -217,5 +269,6 @@ fn unlocated(samples: &Samples) -> Located {
         sources: vec![SourceRow { source: LATE, path: None, build_id: None, unnamed }],
         code: samples.hot.iter().map(row).collect(),
         stacks: samples.stacks.iter().map(stack).collect(),
+        ..Located::default()
     }
 }

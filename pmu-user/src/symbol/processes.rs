@@ -83,6 +83,11 @@ impl Processes {
         }
     }
 
+    /// What tells a process from others that had its id, and from what it was before it executed another program.
+    pub(super) fn program(&mut self, tgid: u32) -> u64 {
+        self.meet(tgid).program
+    }
+
     /// Where an address of a process was located before; `None` if it is new.
     pub(super) fn located(&self, tgid: u32, address: u64) -> Option<At> {
         self.of.get(&tgid)?.located.get(&address).copied()

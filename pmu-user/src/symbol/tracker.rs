@@ -18,6 +18,7 @@ use super::{
     patience::Patience,
     processes::Processes,
     source::{Image, Kind, PerfMap, Source, debug_beside},
+    unwinding::Unwinding,
 };
 use crate::drain::{At, CodeRow, CodeStackRow, HotRow, Located, StackRow};
 
@@ -33,14 +34,15 @@ const WANTED_MAX: usize = 1 << 18;
 const IDENTIFYING: Duration = Duration::from_millis(250);
 
 /// The source of code in the vDSO, which follows the kernel's.
-const VDSO: u32 = At::KERNEL + 1;
+pub(super) const VDSO: u32 = At::KERNEL + 1;
 
 /// Where samples lie, as far as it is known.
 #[derive(Debug)]
 pub(super) struct Tracker {
-    processes: Processes,
+    pub(super) processes: Processes,
     patience: Patience,
     pub(super) symbolizer: Symbolizer,
+    pub(super) unwinding: Unwinding,
     pub(super) sources: Vec<Source>,
     files: HashMap<FileId, u32>,
     /// Files that are open, those opened first in front.
@@ -58,6 +60,7 @@ impl Tracker {
             processes: Processes::default(),
             patience: Patience::default(),
             symbolizer: Symbolizer::default(),
+            unwinding: Unwinding::default(),
             sources: vec![Source::new(Kind::Kernel), Source::new(Kind::Vdso)],
             files: HashMap::new(),
             open: VecDeque::new(),
@@ -103,7 +106,7 @@ impl Tracker {
 
     /// Locates samples: where they hit, by code instead of by process and address.
     pub(super) fn locate(&mut self, samples: &Samples) -> Located {
-        let mut located = Located::default();
+        let mut located = self.unwinding.take();
         let mut code: BTreeMap<_, u64> = BTreeMap::new();
         for &HotRow { slot, tgid, address, count, event, cpu } in &samples.hot {
             let at = self.at(tgid, address, count, &mut located);
@@ -125,7 +128,7 @@ impl Tracker {
 
     /// The code at an address of a process (0 for the kernel), whose name will be looked up for so many samples more. A source
     /// that is new is put into `located`.
-    fn at(&mut self, tgid: u32, address: u64, samples: u64, located: &mut Located) -> At {
+    pub(super) fn at(&mut self, tgid: u32, address: u64, samples: u64, located: &mut Located) -> At {
         let known = if tgid == 0 { Some(At::kernel(address)) } else { self.processes.located(tgid, address) };
         let at = known.unwrap_or_else(|| {
             let at = self.find(tgid, address);
@@ -185,7 +188,7 @@ impl Tracker {
     }
 
     /// The mapping around an address, and the process whose map it was found in.
-    fn region(&mut self, tgid: u32, address: u64) -> Result<(u32, Region), &'static str> {
+    pub(super) fn region(&mut self, tgid: u32, address: u64) -> Result<(u32, Region), &'static str> {
         self.see(tgid);
         let mut why = GONE;
         let found = self.processes.find(tgid, address, |tgid| {
@@ -197,7 +200,7 @@ impl Tracker {
     }
 
     /// The source of names for a mapped file; `None` if there are too many.
-    fn image(&mut self, tgid: u32, region: &Region, file: FileId) -> Option<u32> {
+    pub(super) fn image(&mut self, tgid: u32, region: &Region, file: FileId) -> Option<u32> {
         if let Some(&known) = self.files.get(&file) {
             return Some(known);
         }

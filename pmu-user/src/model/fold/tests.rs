@@ -40,9 +40,9 @@ impl Run {
                 latencies: Vec::new(),
             }],
             located: Located {
-                sources: Vec::new(),
                 code: vec![CodeRow { slot, at, count: 1, event: 0, cpu: None }],
                 stacks: vec![CodeStackRow { slot, frames: vec![at, at], count: 1, event: 0 }],
+                ..Located::default()
             },
             ..Drain::default()
         };

@@ -11,26 +11,39 @@ mod sandbox;
 mod serve;
 mod stub;
 mod text;
+mod unwind;
 mod wire;
 
 use std::{
     fs::File,
-    io,
+    io::{self, Write as _},
     os::unix::{net::UnixStream, process::CommandExt as _},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+
 pub use self::serve::serve;
-pub(super) use self::wire::{ADDRESSES_MAX, Identity, Request, Why};
+pub(super) use self::wire::{ADDRESSES_MAX, End, Identity, Mapped, Request, STACKS_MAX, Start, Unwound, Why};
 use self::wire::{Answer, Found, receive, send};
-use crate::drain::Code;
+use crate::{drain::Code, machine::stat::after_name};
 
 /// The hidden subcommand.
 pub const SUBCOMMAND: &str = "__symbolize";
 
 /// Times that the process is started. Whoever crashes it this often keeps it down.
 const STARTS_MAX: u32 = 64;
+
+/// CPU time that an answer about call frame information may take.
+const BUSY_MAX: Duration = Duration::from_millis(300);
+/// How often to look whether it has.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// `utime` in `/proc/PID/stat`, from the state on; `stime` follows.
+const USER_FIELD: usize = 11;
 
 /// The symbolizer process, started when it is first asked and again after a file has ended it.
 #[derive(Debug, Default)]
@@ -39,6 +52,8 @@ pub(super) struct Symbolizer {
     starts: u32,
     /// CPU time of processes that have ended.
     past_cpu_ns: u64,
+    /// CPU time that an answer may take, where that is less than the time until it is due.
+    busy_max: Duration,
 }
 
 #[derive(Debug)]
@@ -51,10 +66,56 @@ struct Running {
 impl Symbolizer {
     /// Who an ELF file is.
     pub(super) fn identify(&mut self, file: &File, deadline: Instant) -> Result<Identity, Why> {
-        match self.ask(&Request::Identify, &[file], deadline)? {
+        match self.ask(&Request::Identify, &[file], &[], deadline)? {
             Found::Identity(identity) => Ok(identity),
-            Found::Names(_) => Err(Why::Crashed),
+            _ => Err(Why::Crashed),
         }
+    }
+
+    /// Has the call frame information of a file kept, by its number.
+    pub(super) fn keep_frames(&mut self, file: u32, files: &[&File], deadline: Instant) -> Result<(), Why> {
+        self.busy_max = BUSY_MAX;
+        match self.ask(&Request::Frames(file), files, &[], deadline)? {
+            Found::Ready => Ok(()),
+            _ => Err(Why::Crashed),
+        }
+    }
+
+    /// Starts the process that unwinds, with the vDSO by this number. What it works until it answers is no stranger's doing.
+    pub(super) fn begin(&mut self, vdso: u32, deadline: Instant) -> Result<(), Why> {
+        self.ask(&Request::Frames(vdso), &[], &[], deadline).map(drop)
+    }
+
+    /// Unwinds user stacks, which are behind each other in `bytes`.
+    pub(super) fn unwind(
+        &mut self,
+        mappings: &[Mapped],
+        starts: &[Start],
+        bytes: &[&[u8]],
+        deadline: Instant,
+    ) -> Result<Vec<Unwound>, Why> {
+        self.busy_max = BUSY_MAX;
+        let request = Request::Unwind(mappings.to_vec(), starts.to_vec());
+        match self.ask(&request, &[], bytes, deadline)? {
+            Found::Stacks(stacks) if stacks.len() == starts.len() => Ok(stacks),
+            _ => Err(Why::Crashed),
+        }
+    }
+
+    /// Is there a process? Not after one has failed.
+    pub(super) const fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Ends the process, which has done nothing wrong: the next one starts anew.
+    pub(super) fn retire(&mut self) {
+        self.end();
+        self.starts = 0;
+    }
+
+    /// CPU time of the present process so far, in ns.
+    pub(super) fn running_cpu_ns(&self) -> u64 {
+        self.running.as_ref().map_or(0, |running| running.cpu_ns)
     }
 
     /// The code at each address of a request, in their order.
@@ -65,7 +126,7 @@ impl Symbolizer {
         files: &[&File],
         deadline: Instant,
     ) -> Result<Vec<Result<Code, Why>>, Why> {
-        match self.ask(request, files, deadline)? {
+        match self.ask(request, files, &[], deadline)? {
             Found::Names(names) if names.len() == addresses => Ok(names),
             _ => Err(Why::Crashed),
         }
@@ -76,12 +137,19 @@ impl Symbolizer {
         self.past_cpu_ns + self.running.as_ref().map_or(0, |running| running.cpu_ns)
     }
 
-    fn ask(&mut self, request: &Request, files: &[&File], deadline: Instant) -> Result<Found, Why> {
+    fn ask(
+        &mut self,
+        request: &Request,
+        files: &[&File],
+        bytes: &[&[u8]],
+        deadline: Instant,
+    ) -> Result<Found, Why> {
         if self.running.is_none() {
             self.running = Some(self.start()?);
         }
         let running = self.running.as_mut().ok_or(Why::NoProcess)?;
-        match running.ask(request, files, deadline) {
+        let busy_max = std::mem::take(&mut self.busy_max);
+        match running.ask(request, files, bytes, (busy_max, deadline)) {
             Ok(answer) => {
                 running.cpu_ns = answer.cpu_ns;
                 answer.found
@@ -130,19 +198,57 @@ impl Running {
         Ok(Self { process: command.spawn()?, stream: ours, cpu_ns: 0 })
     }
 
-    fn ask(&mut self, request: &Request, files: &[&File], deadline: Instant) -> Result<Answer, Why> {
+    fn ask(
+        &mut self,
+        request: &Request,
+        files: &[&File],
+        bytes: &[&[u8]],
+        (busy_max, deadline): (Duration, Instant),
+    ) -> Result<Answer, Why> {
+        let busy_before = self.busy();
         let left = || match deadline.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Err(io::Error::from(io::ErrorKind::TimedOut)),
             left => Ok(Some(left)),
         };
         let sent = left().and_then(|left| self.stream.set_write_timeout(left));
         sent.and_then(|()| send(&mut self.stream, request, files)).map_err(|error| why(&error))?;
+        bytes.iter().try_for_each(|bytes| self.stream.write_all(bytes)).map_err(|error| why(&error))?;
+        if busy_max > Duration::ZERO {
+            self.wait(busy_before + busy_max, deadline)?;
+        }
         let wait = |stream: &UnixStream| stream.set_read_timeout(left()?);
         match receive::<Answer>(&mut self.stream, wait) {
             Ok(Some((answer, _))) => Ok(answer),
             Ok(None) => Err(Why::Crashed),
             Err(error) => Err(why(&error)),
         }
+    }
+}
+
+impl Running {
+    /// Waits for an answer until it is due, or until the process has worked so long: it may have to wait for a CPU itself.
+    fn wait(&self, busy_max: Duration, deadline: Instant) -> Result<(), Why> {
+        loop {
+            let mut streams = [PollFd::new(&self.stream, PollFlags::IN)];
+            match poll(&mut streams, Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) if Instant::now() >= deadline || self.busy() >= busy_max => {
+                    return Err(Why::Slow);
+                }
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(_) => return Err(Why::Crashed),
+            }
+        }
+    }
+
+    /// CPU time of the process so far, as the kernel says, to 10 ms; 0 where it does not.
+    fn busy(&self) -> Duration {
+        let stat = std::fs::read(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
+        let ticks = |field: Option<&str>| field.and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or(0);
+        after_name(&stat).map_or(Duration::ZERO, |mut fields| {
+            let (user, system) = (ticks(fields.nth(USER_FIELD)), ticks(fields.next()));
+            Duration::from_millis(user.saturating_add(system).saturating_mul(10))
+        })
     }
 }
 

@@ -15,7 +15,8 @@ use super::{
     dwarf, elf,
     mapping::Mapping,
     sandbox, text,
-    wire::{Answer, Found, Request, Why, receive, send},
+    unwind::Unwinder,
+    wire::{Answer, Found, Request, Why, receive, receive_bytes, send},
 };
 use crate::{drain::Code, untrusted::Untrusted};
 
@@ -31,11 +32,28 @@ pub fn serve() -> io::Result<()> {
     let vdso = vdso().unwrap_or_default();
     let _ = cpu_ns();
     sandbox::enter()?;
+    let mut unwinder = Unwinder::default();
     while let Some((request, files)) = receive::<Request>(&mut stream, |_| Ok(()))? {
-        let found = answer(&request, &files, &vdso);
+        let found = match &request {
+            Request::Frames(number) => keep_frames(&mut unwinder, *number, &files, &vdso),
+            Request::Unwind(mappings, starts) => {
+                let stacks = receive_bytes(&mut stream, starts)?;
+                Ok(Found::Stacks(unwinder.unwind_all(mappings, starts, &stacks)))
+            }
+            _ => answer(&request, &files, &vdso),
+        };
         send(&mut stream, &Answer { cpu_ns: cpu_ns(), found }, &[])?;
     }
     Ok(())
+}
+
+fn keep_frames(unwinder: &mut Unwinder, number: u32, files: &[File], vdso: &[u8]) -> Result<Found, Why> {
+    let mapped = |index: usize| files.get(index).map(Mapping::of).transpose();
+    match mapped(0)? {
+        Some(file) => unwinder.keep(number, &file, mapped(1).ok().flatten().as_deref())?,
+        None => unwinder.keep(number, vdso, None)?,
+    }
+    Ok(Found::Ready)
 }
 
 fn answer(request: &Request, files: &[File], vdso: &[u8]) -> Result<Found, Why> {
@@ -54,6 +72,7 @@ fn answer(request: &Request, files: &[File], vdso: &[u8]) -> Result<Found, Why> 
             let codes = dwarf::lines(&binary()?, debug().as_deref(), shared.as_deref(), offsets)?;
             codes.into_iter().map(|code| code.ok_or(Why::NotFound)).collect()
         }
+        Request::Frames(_) | Request::Unwind(..) => return Err(Why::NotFound),
     };
     Ok(Found::Names(names))
 }

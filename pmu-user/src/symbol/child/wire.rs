@@ -20,6 +20,10 @@ use crate::drain::Code;
 const FRAME_BYTES_MAX: usize = 16 << 20;
 /// Addresses of one request.
 pub(in crate::symbol) const ADDRESSES_MAX: usize = 2048;
+/// Stacks of one request.
+pub(in crate::symbol) const STACKS_MAX: usize = 32;
+/// Their bytes.
+const STACK_BYTES_MAX: usize = STACKS_MAX * pmu_common::ring::COPY_BYTES_MAX;
 /// Files of one request: a binary, its debug file, and the file that this one shares with others.
 pub(super) const FILES_MAX: usize = 3;
 
@@ -39,6 +43,55 @@ pub(in crate::symbol) enum Request {
     PerfMap(Vec<u64>),
     /// Functions by offset in the vDSO that every 64-bit process of this kernel has.
     Vdso(Vec<u64>),
+    /// Keep the call frame information of a file, by this number. With the file, and its debug file if there is one; of the
+    /// vDSO without any.
+    Frames(u32),
+    /// Unwind user stacks of one process, with these of its mappings. The stacks' bytes follow the request.
+    Unwind(Vec<Mapped>, Vec<Start>),
+}
+
+/// An executable mapping of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::symbol) struct Mapped {
+    /// Addresses.
+    pub(in crate::symbol) start: u64,
+    pub(in crate::symbol) end: u64,
+    /// Where in its file it begins.
+    pub(in crate::symbol) offset: u64,
+    /// The number of its file; none if there is no call frame information: frame pointers are followed there.
+    pub(in crate::symbol) file: Option<u32>,
+}
+
+/// Where unwinding begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::symbol) struct Start {
+    /// As [`pmu_common::ring::StackCopy::registers`].
+    pub(in crate::symbol) registers: [u64; 4],
+    /// Bytes of the stack.
+    pub(in crate::symbol) bytes: u32,
+}
+
+/// A user stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::symbol) struct Unwound {
+    /// Addresses, innermost first: where it is, and where it returns to.
+    pub(in crate::symbol) frames: Vec<u64>,
+    pub(in crate::symbol) end: End,
+}
+
+/// Why unwinding ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::symbol) enum End {
+    /// It is the function that the thread began with.
+    First,
+    /// There are more frames than are kept.
+    Deep,
+    /// The rest of the stack was not copied, or makes no sense.
+    Lost,
+    /// An address is in none of the mappings of the request.
+    Unmapped(u64),
+    /// The call frame information of a file is not kept, or not any more.
+    Absent(u32),
 }
 
 /// What the symbolizer process says.
@@ -54,6 +107,10 @@ pub(super) struct Answer {
 pub(super) enum Found {
     /// Of [`Request::Identify`].
     Identity(Identity),
+    /// Of [`Request::Frames`].
+    Ready,
+    /// Of [`Request::Unwind`]: the stacks, in their order.
+    Stacks(Vec<Unwound>),
     /// Of every other request: the code at each of its addresses, in their order.
     Names(Vec<Result<Code, Why>>),
 }
@@ -133,6 +190,17 @@ pub(super) fn send<T: Serialize>(stream: &mut UnixStream, value: &T, files: &[&F
     let sent = sendmsg(&*stream, &[IoSlice::new(&length)], &mut ancillary, SendFlags::NOSIGNAL)?;
     stream.write_all(&length[sent..])?;
     stream.write_all(&body)
+}
+
+/// Receives the bytes that follow a request; an error if they are more than may be.
+pub(super) fn receive_bytes(stream: &mut UnixStream, starts: &[Start]) -> io::Result<Vec<u8>> {
+    let bytes = starts.iter().fold(0_usize, |sum, start| sum.saturating_add(start.bytes as usize));
+    if bytes > STACK_BYTES_MAX {
+        return Err(io::Error::other("the stacks are too large"));
+    }
+    let mut stacks = vec![0; bytes];
+    stream.read_exact(&mut stacks)?;
+    Ok(stacks)
 }
 
 /// Receives a value, with files; `None` at the end of the stream. `before` is called before every wait.

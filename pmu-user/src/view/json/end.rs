@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{super::words, Number, SCHEMA, line, owner};
 use crate::{
-    drain::{Ending, Header, Id, Owner, Stopped, Workload},
+    drain::{Ending, Header, Id, Owner, Stopped, Workload, unwinding::Unwinding},
     metric::{
         Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, Who, value::Value,
     },
@@ -83,6 +83,13 @@ fn frame(frame: &Frame) -> Json {
     }
 }
 
+/// What became of user stacks that were to be unwound by DWARF.
+fn unwinding(unwinding: &Unwinding) -> Json {
+    let kept: Map<String, Json> =
+        unwinding.kept.iter().map(|(why, samples)| (why.name().to_owned(), json!(samples))).collect();
+    json!({"unwound": unwinding.unwound, "not_unwound": kept})
+}
+
 fn summary(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending) -> io::Result<()> {
     let complete = ending.stopped != Stopped::Truncated;
     let quality = &report.quality;
@@ -94,7 +101,8 @@ fn summary(into: &mut dyn Write, header: &Header, report: &Report, ending: &Endi
             "losses": quality.losses,
             "user_stacks": report.stack_ends.as_ref().map(|ends| json!({
                 "samples": ends.samples, "end_early": ends.early, "share": ends.share.estimate,
-                "low": ends.share.low, "high": ends.share.high})),
+                "low": ends.share.low, "high": ends.share.high,
+                "unwinding": ends.unwinding.as_ref().map(unwinding)})),
             "quality": quality_cell(quality, header),
             "blind": blind_cell(&report.blind),
             "self": self_cell(&report.cost), "workload": ending.workload.map(workload),

@@ -9,7 +9,7 @@ use super::{
     table::{Align, Table, cut},
 };
 use crate::{
-    drain::Header,
+    drain::{Header, unwinding::Unwinding},
     metric::{Frame, HotFunction, HotStack, RatioReport, Report, StackEnds, Who, value::Value},
     plan::Plan,
     table::quantity::Quantity,
@@ -182,15 +182,35 @@ fn stacks(into: &mut dyn Write, style: &Style, stacks: &[HotStack]) -> io::Resul
     Ok(())
 }
 
-/// Says how many user stacks end early, if any do.
+/// Says how many user stacks were unwound, and how many end early, if any do.
 fn stack_ends(into: &mut dyn Write, ends: &StackEnds) -> io::Result<()> {
+    let advice = match &ends.unwinding {
+        None => {
+            "the code keeps no frame pointers there (add --unwind dwarf, or build with -fno-omit-frame-pointer)"
+        }
+        Some(unwinding) => {
+            unwound(into, unwinding)?;
+            "there is no call frame information, or more than 16 KiB of stack"
+        }
+    };
     if ends.early == 0 {
         return Ok(());
     }
     let [share, low, high] = [ends.share.estimate, ends.share.low, ends.share.high].map(percent);
     writeln!(
         into,
-        "  {WARNING}{share} [{low} – {high}] of the user stacks end before their thread's first function: the code keeps no frame \
-         pointers there (build with -fno-omit-frame-pointer){WARNING:#}"
+        "  {WARNING}{share} [{low} – {high}] of the user stacks end before their thread's first function: {advice}{WARNING:#}"
+    )
+}
+
+/// Says how many user stacks were unwound by DWARF, and why others were not.
+fn unwound(into: &mut dyn Write, unwinding: &Unwinding) -> io::Result<()> {
+    let kept: Vec<String> =
+        unwinding.kept.iter().map(|(why, samples)| format!("{samples} not ({})", why.in_words())).collect();
+    let kept = if kept.is_empty() { String::new() } else { format!(", {}", kept.join(", ")) };
+    writeln!(
+        into,
+        "  {COLUMNS}user stacks of {} samples unwound by DWARF{kept}{COLUMNS:#}",
+        unwinding.unwound
     )
 }

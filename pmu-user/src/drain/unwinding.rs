@@ -1,0 +1,129 @@
+//! What became of user stacks that were to be unwound by DWARF's call frame information.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::At;
+
+/// Samples by what became of their user stack.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unwinding {
+    /// Those whose user stack was unwound, up to its end or not.
+    #[serde(default)]
+    pub unwound: u64,
+    /// Those that keep the stack that frame pointers gave, by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kept: BTreeMap<Kept, u64>,
+    /// Code of functions that threads begin with: call frame information ends there. Each is told once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first: Vec<At>,
+}
+
+impl Unwinding {
+    /// Was nothing to be unwound?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.unwound == 0 && self.kept.is_empty() && self.first.is_empty()
+    }
+
+    /// Adds a sample that keeps its stack.
+    pub fn keep(&mut self, why: Kept) {
+        let count = self.kept.entry(why).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    /// Adds others.
+    pub fn append(&mut self, mut later: Self) {
+        self.unwound = self.unwound.saturating_add(later.unwound);
+        for (why, count) in later.kept {
+            let kept = self.kept.entry(why).or_default();
+            *kept = kept.saturating_add(count);
+        }
+        self.first.append(&mut later.first);
+    }
+}
+
+/// Why a user stack is the one that frame pointers gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// The ring buffer had no room for a copy of the stack.
+    RingFull,
+    /// The sample was in the kernel, where the registers of user mode are out of reach, or in a 32-bit program.
+    NoRegisters,
+    /// The stack could not be read.
+    Unreadable,
+    /// Too many stacks waited.
+    Behind,
+    /// Unwinding had used up its share of time.
+    NoTime,
+    /// The process that unwinds ended, or took too long, on what the program is made of.
+    Failed,
+    /// Frame pointers led further.
+    Shorter,
+    /// For a reason of a later version.
+    #[serde(other)]
+    Other,
+}
+
+impl Kept {
+    /// Its name in every output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RingFull => "ring_full",
+            Self::NoRegisters => "no_registers",
+            Self::Unreadable => "unreadable",
+            Self::Behind => "behind",
+            Self::NoTime => "no_time",
+            Self::Failed => "failed",
+            Self::Shorter => "shorter",
+            Self::Other => "other",
+        }
+    }
+
+    /// What a sentence says.
+    #[must_use]
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::RingFull => "no room in the ring buffer",
+            Self::NoRegisters => {
+                "in the kernel, where user registers are out of reach, or in a 32-bit program"
+            }
+            Self::Unreadable => "the stack could not be read",
+            Self::Behind => "too many waited",
+            Self::NoTime => "unwinding had used up its time",
+            Self::Failed => "the unwinding process ended or hung on the program's files",
+            Self::Shorter => "frame pointers led further",
+            Self::Other => "other reasons",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kept, Unwinding};
+
+    #[test]
+    fn reasons_are_written_by_their_names_and_later_ones_are_read() {
+        let mut unwinding = Unwinding { unwound: 5, ..Unwinding::default() };
+        let all = [
+            Kept::RingFull,
+            Kept::NoRegisters,
+            Kept::Unreadable,
+            Kept::Behind,
+            Kept::NoTime,
+            Kept::Failed,
+            Kept::Shorter,
+        ];
+        for why in all {
+            unwinding.keep(why);
+            assert_eq!(serde_json::to_value(why).unwrap(), why.name());
+        }
+        let text = serde_json::to_string(&unwinding).unwrap();
+        assert_eq!(serde_json::from_str::<Unwinding>(&text).unwrap(), unwinding);
+        let later: Unwinding = serde_json::from_str(r#"{"kept":{"of_tomorrow":3}}"#).unwrap();
+        assert_eq!(later.kept[&Kept::Other], 3);
+    }
+}

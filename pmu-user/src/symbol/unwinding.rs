@@ -1,0 +1,345 @@
+//! Has user stacks unwound by the process that reads the files of strangers, from copies of them, while the run goes on: the
+//! tracker knows what is mapped where and has the files open. What cannot be unwound stays as frame pointers have it.
+//!
+//! The process asks for what it lacks: an address in no mapping that it was told of, and it is told of that one. So only
+//! files that are on a stack are ever read. A process of its own, because whoever crashes it again and again must not cost
+//! others their names.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+
+use super::{
+    child::{End, Mapped, STACKS_MAX, Start, Symbolizer, Unwound, Why},
+    source::Kind,
+    tracker::{Tracker, VDSO},
+};
+use crate::drain::{At, CodeStackRow, Located, SlotId, unwinding::Kept};
+
+/// How long unwinding the stacks of a request, or reading a file's call frame information, may take. Most of that is for a machine
+/// that is busy: the process may not work as long.
+const ANSWER: Duration = Duration::from_millis(1000);
+/// How long starting the process may take. It is nobody's doing but ours.
+const START: Duration = Duration::from_millis(2000);
+/// What all of it may take at first, and the part of the time that passes: of the process's CPU time, and the whole time of what
+/// failed.
+const SPENT_FIRST: Duration = Duration::from_millis(1500);
+const SPENT_PART: u32 = 4;
+/// CPU time after which a process makes room for a new one: there is a limit to its life.
+const LIFE_NS: u64 = 20_000_000_000;
+/// Requests that a process may spoil. Fewer than the time that there is at first, so that nobody alone uses that up for all.
+const FAILURES_MAX: u32 = 2;
+/// Requests for the same stacks, each with something more that is mapped.
+const ROUNDS_MAX: usize = 64;
+/// Processes whose mappings are kept.
+const PROGRAMS_MAX: usize = 2048;
+/// Mappings of a process that are told of.
+const MAPPINGS_MAX: usize = 512;
+/// Addresses of a process that are known to be in no mapping.
+const NOWHERE_MAX: usize = 256;
+/// First functions that are told of.
+const FIRST_MAX: usize = 1 << 16;
+
+/// A sample with its stacks, and a copy of its user stack.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The owner's slot.
+    pub slot: SlotId,
+    /// Process.
+    pub tgid: u32,
+    /// Event that took it.
+    pub event: u32,
+    /// Kernel addresses.
+    pub kernel: Vec<u64>,
+    /// User addresses, by frame pointers.
+    pub user: Vec<u64>,
+    /// As [`pmu_common::ring::StackCopy::registers`].
+    pub registers: [u64; 4],
+    /// The user stack from its pointer on.
+    pub stack: Bytes,
+}
+
+/// A program in a process: its id, and what tells it from others of that id.
+type Program = (u32, u64);
+
+/// What is told of a program's mappings.
+#[derive(Debug, Default)]
+struct Told {
+    mappings: Vec<Mapped>,
+    nowhere: HashSet<u64>,
+    failures: u32,
+}
+
+/// The process that unwinds, and what it knows.
+#[derive(Debug)]
+pub(super) struct Unwinding {
+    process: Symbolizer,
+    began: Instant,
+    /// When there is no more time.
+    until: Option<Instant>,
+    spent: Duration,
+    /// Files that it was asked to keep: may they be used?
+    files: HashMap<u32, Result<(), Why>>,
+    programs: HashMap<Program, Told>,
+    /// Samples by stack since they were last taken.
+    stacks: BTreeMap<(SlotId, u32, Vec<At>), u64>,
+    /// First functions that were told of.
+    first: HashSet<At>,
+    /// What else is to be told.
+    located: Located,
+}
+
+impl Default for Unwinding {
+    fn default() -> Self {
+        Self {
+            process: Symbolizer::default(),
+            began: Instant::now(),
+            until: None,
+            spent: Duration::ZERO,
+            files: HashMap::new(),
+            programs: HashMap::new(),
+            stacks: BTreeMap::new(),
+            first: HashSet::new(),
+            located: Located::default(),
+        }
+    }
+}
+
+impl Unwinding {
+    /// CPU time of the process so far, in ns.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.process.cpu_ns()
+    }
+
+    /// What was unwound since this was last asked.
+    pub(super) fn take(&mut self) -> Located {
+        let mut located = std::mem::take(&mut self.located);
+        let row = |((slot, event, frames), count)| CodeStackRow { slot, frames, count, event };
+        located.stacks.extend(std::mem::take(&mut self.stacks).into_iter().map(row));
+        located
+    }
+
+    fn begin(&mut self) -> Result<(), Why> {
+        let begun = Instant::now();
+        let began = self.process.begin(VDSO, begun + START);
+        self.files.insert(VDSO, began);
+        if !self.process.is_running() {
+            self.spent += begun.elapsed();
+            self.process.retire();
+            return Err(Why::NoProcess);
+        }
+        Ok(())
+    }
+
+    fn has_time(&self) -> bool {
+        let is_over = self.until.is_some_and(|until| Instant::now() >= until);
+        !is_over && self.spent <= SPENT_FIRST + self.began.elapsed() / SPENT_PART
+    }
+
+    /// Asks the process for something, and keeps account of what that takes.
+    fn ask<T>(&mut self, ask: impl FnOnce(&mut Symbolizer, Instant) -> Result<T, Why>) -> Result<T, Why> {
+        if !self.process.is_running() {
+            self.begin()?;
+        }
+        let (begun, before_ns) = (Instant::now(), self.process.cpu_ns());
+        let answer = ask(&mut self.process, begun + ANSWER);
+        if self.process.is_running() {
+            self.spent += Duration::from_nanos(self.process.cpu_ns().saturating_sub(before_ns));
+        } else {
+            self.spent += begun.elapsed();
+        }
+        // How often it may be started follows from the time that it may take.
+        if !self.process.is_running() || self.process.running_cpu_ns() > LIFE_NS {
+            self.process.retire();
+            self.files.retain(|_, kept| kept.is_err());
+        }
+        answer
+    }
+}
+
+impl Tracker {
+    /// Unwinds the user stacks of samples, if the run is over, `until` then.
+    pub(super) fn unwind(&mut self, snapshots: Vec<Snapshot>, until: Option<Instant>) {
+        self.unwinding.until = until;
+        let mut by_process: BTreeMap<u32, Vec<Snapshot>> = BTreeMap::new();
+        for snapshot in snapshots {
+            by_process.entry(snapshot.tgid).or_default().push(snapshot);
+        }
+        for (tgid, of_process) in by_process {
+            for some in of_process.chunks(STACKS_MAX) {
+                let found = self.frames_of(tgid, some);
+                some.iter().zip(found).for_each(|(snapshot, found)| self.add(snapshot, found));
+            }
+        }
+    }
+
+    /// Adds a sample with its user stack, or why that stays as it is.
+    fn add(&mut self, snapshot: &Snapshot, found: Result<Unwound, Kept>) {
+        let found = found.and_then(|unwound| {
+            let longer = unwound.frames.len() >= snapshot.user.len();
+            let whole = matches!(unwound.end, End::First | End::Deep);
+            if whole || longer { Ok(unwound) } else { Err(Kept::Shorter) }
+        });
+        let user = found.as_ref().map_or(&snapshot.user, |unwound| &unwound.frames);
+        let mut located = std::mem::take(&mut self.unwinding.located);
+        let kernel = snapshot.kernel.iter().map(|&address| (0, address));
+        let addresses = kernel.chain(user.iter().map(|&address| (snapshot.tgid, address)));
+        let frames: Vec<At> =
+            addresses.map(|(tgid, address)| self.at(tgid, address, 0, &mut located)).collect();
+        match &found {
+            Ok(unwound) => {
+                located.unwinding.unwound += 1;
+                let first = frames.last().filter(|_| unwound.end == End::First);
+                if let Some(&first) = first
+                    && self.unwinding.first.len() < FIRST_MAX
+                    && self.unwinding.first.insert(first)
+                {
+                    located.unwinding.first.push(first);
+                }
+            }
+            Err(why) => located.unwinding.keep(*why),
+        }
+        self.unwinding.located = located;
+        *self.unwinding.stacks.entry((snapshot.slot, snapshot.event, frames)).or_default() += 1;
+    }
+
+    /// User stacks of a process's samples, or why they cannot be had.
+    fn frames_of(&mut self, tgid: u32, snapshots: &[Snapshot]) -> Vec<Result<Unwound, Kept>> {
+        self.see(tgid);
+        let program = (tgid, self.processes.program(tgid));
+        if self.unwinding.programs.len() >= PROGRAMS_MAX {
+            self.unwinding.programs.clear();
+        }
+        let mut told = self.unwinding.programs.remove(&program).unwrap_or_default();
+        for snapshot in snapshots {
+            for &address in snapshot.user.iter().chain(&snapshot.registers[..1]) {
+                self.tell(tgid, address, &mut told);
+            }
+        }
+        let mut found: Vec<Result<Unwound, Kept>> = vec![Err(Kept::Failed); snapshots.len()];
+        let mut left: Vec<usize> = (0..snapshots.len()).collect();
+        for _ in 0..ROUNDS_MAX {
+            if left.is_empty() {
+                break;
+            }
+            let some: Vec<&Snapshot> = left.iter().map(|&index| &snapshots[index]).collect();
+            match self.unwind_some(&some, &mut told) {
+                Ok(unwound) => {
+                    let mut again = Vec::new();
+                    for (index, unwound) in left.into_iter().zip(unwound) {
+                        if self.can_go_on(tgid, unwound.end, &mut told) {
+                            again.push(index);
+                        }
+                        found[index] = Ok(unwound);
+                    }
+                    left = again;
+                }
+                Err(why) => {
+                    // Those that have come some way keep it.
+                    for index in left {
+                        found[index] = found[index].clone().map_err(|_| why);
+                    }
+                    break;
+                }
+            }
+        }
+        self.unwinding.programs.insert(program, told);
+        found
+    }
+
+    /// Asks for stacks once.
+    fn unwind_some(&mut self, snapshots: &[&Snapshot], told: &mut Told) -> Result<Vec<Unwound>, Kept> {
+        if told.failures >= FAILURES_MAX {
+            return Err(Kept::Failed);
+        }
+        if !self.unwinding.has_time() {
+            return Err(Kept::NoTime);
+        }
+        let start = |snapshot: &&Snapshot| Start {
+            registers: snapshot.registers,
+            bytes: u32::try_from(snapshot.stack.len()).unwrap_or(0),
+        };
+        let starts: Vec<Start> = snapshots.iter().map(start).collect();
+        let stacks: Vec<&[u8]> = snapshots.iter().map(|snapshot| &*snapshot.stack).collect();
+        let answer =
+            self.unwinding.ask(|process, until| process.unwind(&told.mappings, &starts, &stacks, until));
+        answer.map_err(|why| {
+            told.failures += u32::from(why != Why::NoProcess);
+            Kept::Failed
+        })
+    }
+
+    /// Can a stack be unwound further, now that what was missing is there?
+    fn can_go_on(&mut self, tgid: u32, end: End, told: &mut Told) -> bool {
+        match end {
+            End::Unmapped(address) => self.tell(tgid, address, told),
+            End::Absent(file) => {
+                self.unwinding.files.remove(&file);
+                let kept = self.keep_frames(file);
+                if !kept {
+                    told.mappings.iter_mut().filter(|mapped| mapped.file == Some(file)).for_each(|mapped| {
+                        mapped.file = None;
+                    });
+                }
+                true
+            }
+            End::First | End::Deep | End::Lost => false,
+        }
+    }
+
+    /// Finds what is mapped at an address, to be told with the next request. Is it something new?
+    fn tell(&mut self, tgid: u32, address: u64, told: &mut Told) -> bool {
+        let known = |mapped: &Mapped| (mapped.start..mapped.end).contains(&address);
+        if told.mappings.iter().any(known)
+            || told.mappings.len() >= MAPPINGS_MAX
+            || told.nowhere.len() >= NOWHERE_MAX
+            || told.nowhere.contains(&address)
+            || !self.unwinding.has_time()
+        {
+            return false;
+        }
+        let Ok((of, region)) = self.region(tgid, address) else {
+            told.nowhere.insert(address);
+            return false;
+        };
+        let number = match region.file {
+            Some(file) => self.image(of, &region, file),
+            None => (region.path.as_bytes() == b"[vdso]").then_some(VDSO),
+        };
+        let file = number.filter(|&number| self.keep_frames(number));
+        if number.is_some_and(|number| !self.unwinding.files.contains_key(&number)) {
+            // There was no process to ask. Another time there may be one.
+            return false;
+        }
+        told.mappings.push(Mapped { start: region.start, end: region.end, offset: region.offset, file });
+        true
+    }
+
+    /// Has the process keep the call frame information of a file. Does it?
+    fn keep_frames(&mut self, number: u32) -> bool {
+        let unwinding = &mut self.unwinding;
+        if let Some(kept) = unwinding.files.get(&number) {
+            return kept.is_ok();
+        }
+        let kept = match &self.sources[number as usize].kind {
+            Kind::Vdso => unwinding.ask(|process, until| process.keep_frames(number, &[], until)),
+            Kind::File(image) => image.file.as_ref().map_err(|why| *why).and_then(|file| {
+                let own = unwinding.ask(|process, until| process.keep_frames(number, &[file], until));
+                match (own, image.debug_file()) {
+                    (Err(Why::NotFound), Some(debug)) => {
+                        unwinding.ask(|process, until| process.keep_frames(number, &[file, &debug], until))
+                    }
+                    (own, _) => own,
+                }
+            }),
+            _ => Err(Why::NotFound),
+        };
+        if kept != Err(Why::NoProcess) {
+            unwinding.files.insert(number, kept);
+        }
+        kept.is_ok()
+    }
+}
