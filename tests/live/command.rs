@@ -64,7 +64,9 @@ fn stopped_by(name: &str, arguments: &[&str]) -> (Option<i32>, String, Duration)
     let asked = Instant::now();
     signal(child.id(), name);
     let output = child.wait_with_output().unwrap();
-    (output.status.code(), text(&output.stdout), asked.elapsed())
+    // Standard output is a command's own.
+    let results = if arguments.contains(&"--") { output.stderr } else { output.stdout };
+    (output.status.code(), text(&results), asked.elapsed())
 }
 
 #[test]

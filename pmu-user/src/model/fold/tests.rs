@@ -145,10 +145,25 @@ fn what_is_known_by_a_name_is_one_owner_and_names_are_bounded() {
         run.live(comm("cc1".to_owned()), false);
     }
     assert_eq!(run.times(), [("cc1".to_owned(), 30)]);
+    // Names of one tick, each of a process of its own.
     let names = super::BOUNDS.owners + 10;
-    for name in 0..names {
-        run.live(comm(name.to_string()), false);
-    }
+    let slots = (0..names as u32).map(|slot| SlotId { slot: slot + 2, generation: 0 });
+    let count = |slot| CountRow {
+        slot,
+        cpu: Cpu(0),
+        count: Count { cpu_time_ns: 10, ..Count::ZERO },
+        samples: Vec::new(),
+        latencies: Vec::new(),
+    };
+    let owner = |slot: SlotId| OwnerRow { slot, owner: comm(slot.slot.to_string()), ended_ns: None };
+    let drain = Drain {
+        at_ns: 9 * SECOND,
+        owners: slots.clone().map(owner).collect(),
+        counts: slots.map(count).collect(),
+        ..Drain::default()
+    };
+    let interval = run.ledger.advance(&drain);
     assert_eq!(run.ledger.owners().count(), super::BOUNDS.owners);
-    assert_eq!(run.times().iter().map(|(_, time)| time).sum::<u64>(), 30 + 10 * names as u64);
+    let time: u64 = interval.owners.values().map(|counts| counts.cpu_time_ns).sum();
+    assert_eq!(time, 10 * names as u64);
 }
