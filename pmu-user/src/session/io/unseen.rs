@@ -34,6 +34,8 @@ type Difference = (i128, i128);
 pub(super) struct Unseen {
     /// What the kernel had counted more than the programs when counting began.
     ahead: Option<BTreeMap<Place, Difference>>,
+    /// What the kernel had counted then.
+    kernel: BTreeMap<Place, (u64, u64)>,
     /// What rows had that were given up.
     retired: BTreeMap<Place, Difference>,
     /// The most that was missing at any time: later readings may show less, because of requests that the kernel had not
@@ -52,7 +54,7 @@ impl Unseen {
     pub(super) fn add_to(&mut self, traffic: &mut Traffic, kernel: &Counts) {
         let now = self.ahead_of(traffic, kernel);
         let Some(before) = &self.ahead else {
-            self.ahead = Some(now);
+            (self.ahead, self.kernel) = (Some(now), by_place(kernel));
             return;
         };
         for (place, (requests, bytes)) in now {
@@ -63,20 +65,17 @@ impl Unseen {
             most.0 = most.0.max(missing(requests, requests_before));
             most.1 = most.1.max(missing(bytes, bytes_before));
         }
-        self.tell(traffic);
+        self.tell(traffic, &by_place(kernel));
     }
 
     /// What the kernel has counted more than the programs.
     fn ahead_of(&mut self, traffic: &Traffic, kernel: &Counts) -> BTreeMap<Place, Difference> {
         let mut ahead: BTreeMap<Place, Difference> = BTreeMap::new();
-        for (&(major, minor), completed) in kernel {
-            let device = DeviceNumber { major, minor };
-            for (operation, (requests, bytes)) in
-                [(Operation::Read, completed.read), (Operation::Write, completed.write)]
-            {
-                ahead.insert((device, operation), (requests.into(), bytes.into()));
-            }
-        }
+        ahead.extend(
+            by_place(kernel)
+                .into_iter()
+                .map(|(place, (requests, bytes))| (place, (requests.into(), bytes.into()))),
+        );
         for row in &traffic.retired.block {
             if let Some(place) = place_of(row) {
                 let sum = self.retired.entry(place).or_default();
@@ -92,9 +91,13 @@ impl Unseen {
         ahead
     }
 
-    fn tell(&self, traffic: &mut Traffic) {
+    fn tell(&self, traffic: &mut Traffic, kernel: &BTreeMap<Place, (u64, u64)>) {
         let mut lost = 0_u64;
         for (&(device, operation), &(requests, bytes)) in &self.most {
+            let all = |counts: &BTreeMap<Place, (u64, u64)>| counts.get(&(device, operation)).copied();
+            let (now, before) = (all(kernel).unwrap_or_default(), all(&self.kernel).unwrap_or_default());
+            let done = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
+            let requests = with_data(requests, bytes, done);
             if (requests, bytes) == (0, 0) {
                 continue;
             }
@@ -115,6 +118,22 @@ impl Unseen {
             traffic.losses.push((LOSS.to_owned(), lost));
         }
     }
+}
+
+/// The kernel's counts of each device, by what was done.
+fn by_place(kernel: &Counts) -> BTreeMap<Place, (u64, u64)> {
+    let of = |(&(major, minor), completed): (&(u32, u32), &Completed)| {
+        let device = DeviceNumber { major, minor };
+        [((device, Operation::Read), completed.read), ((device, Operation::Write), completed.write)]
+    };
+    kernel.iter().flat_map(of).collect()
+}
+
+/// Of `requests` that are missing, those that moved `bytes`, of `done` requests and bytes in all. The kernel counts a flush that was
+/// asked for as a write without data, too, which the programs leave out: they count the flush that the device does.
+fn with_data(requests: u64, bytes: u64, done: (u64, u64)) -> u64 {
+    let mean = (done.1 / done.0.max(1)).max(1);
+    requests.min((bytes / mean + u64::from(bytes % mean > mean / 2)).max(u64::from(bytes > 0)))
 }
 
 /// Where the kernel counts a row's requests. Flushes have a count of their own there, which is not compared.
@@ -192,6 +211,18 @@ mod tests {
         assert_eq!(told(&mut unseen, &kernel(122, 55), vec![], of(23, 4)), (3, 3));
         let back = vec![row(Operation::Read, owner, 5), row(Operation::Flush, owner, 7)];
         assert_eq!(told(&mut unseen, &kernel(127, 55), back, vec![]), (3, 3));
+    }
+
+    #[test]
+    fn flushes_that_the_kernel_counts_as_writes_without_data_are_not_missing() {
+        let mut unseen = Unseen::default();
+        let kernel = |writes, written: u64| -> Counts {
+            [((7, 0), Completed { read: (0, 0), write: (writes, written * 4096) })].into()
+        };
+        let rows = |requests| vec![row(Operation::Write, Whose::Kernel, requests)];
+        told(&mut unseen, &kernel(3, 3), vec![], vec![]);
+        assert_eq!(told(&mut unseen, &kernel(12, 10), rows(7), vec![]), (0, 0));
+        assert_eq!(told(&mut unseen, &kernel(1012, 1010), rows(1005), vec![]), (2, 2));
     }
 
     #[test]
