@@ -55,12 +55,17 @@ pub(crate) fn all() -> anyhow::Result<()> {
     let deny = setup::deny()?;
     // It looks at every platform's dependencies, of which a build downloads only its own.
     run(tools.cargo().args(["fetch", "--locked", "--quiet"]))?;
-    let mut held = Command::new(&deny);
-    held.current_dir(root()).args(["--offline", "--workspace", "check", "--hide-inclusion-graph"]);
-    run(held.args(["bans", "licenses", "sources"]))?;
+    run(held(&deny).args(["bans", "licenses", "sources"]))?;
     advisories(&deny)?;
     say("all checks passed");
     Ok(())
+}
+
+/// What holds dependencies against deny.toml, without the network.
+fn held(deny: &Path) -> Command {
+    let mut held = Command::new(deny);
+    held.current_dir(root()).args(["--offline", "--workspace", "check", "--hide-inclusion-graph"]);
+    held
 }
 
 /// Advisories about dependencies. Their database comes from the network, everything else is in the lock file: without one, nobody has
@@ -71,9 +76,7 @@ fn advisories(deny: &Path) -> anyhow::Result<()> {
     let why = match fetched {
         Ok(fetched) if fetched.status.success() => {
             say("advisories");
-            let mut held = Command::new(deny);
-            held.current_dir(root()).args(["--offline", "--workspace", "check", "--hide-inclusion-graph"]);
-            return run(held.arg("advisories"));
+            return run(held(deny).arg("advisories"));
         }
         Ok(fetched) => {
             text(&fetched.stderr).lines().rfind(|line| !line.trim().is_empty()).unwrap_or("").to_owned()

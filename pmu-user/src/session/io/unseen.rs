@@ -52,9 +52,10 @@ impl Unseen {
     /// Adds what no program saw to a drain's rows and losses. `kernel`: read before the rows, but for the first drain, where it is read
     /// after them; so nothing is taken for unseen that was seen.
     pub(super) fn add_to(&mut self, traffic: &mut Traffic, kernel: &Counts) {
-        let now = self.ahead_of(traffic, kernel);
+        let kernel = by_place(kernel);
+        let now = self.ahead_of(traffic, &kernel);
         let Some(before) = &self.ahead else {
-            (self.ahead, self.kernel) = (Some(now), by_place(kernel));
+            (self.ahead, self.kernel) = (Some(now), kernel);
             return;
         };
         for (place, (requests, bytes)) in now {
@@ -65,17 +66,19 @@ impl Unseen {
             most.0 = most.0.max(missing(requests, requests_before));
             most.1 = most.1.max(missing(bytes, bytes_before));
         }
-        self.tell(traffic, &by_place(kernel));
+        self.tell(traffic, &kernel);
     }
 
     /// What the kernel has counted more than the programs.
-    fn ahead_of(&mut self, traffic: &Traffic, kernel: &Counts) -> BTreeMap<Place, Difference> {
-        let mut ahead: BTreeMap<Place, Difference> = BTreeMap::new();
-        ahead.extend(
-            by_place(kernel)
-                .into_iter()
-                .map(|(place, (requests, bytes))| (place, (requests.into(), bytes.into()))),
-        );
+    fn ahead_of(
+        &mut self,
+        traffic: &Traffic,
+        kernel: &BTreeMap<Place, (u64, u64)>,
+    ) -> BTreeMap<Place, Difference> {
+        let mut ahead: BTreeMap<Place, Difference> = kernel
+            .iter()
+            .map(|(&place, &(requests, bytes))| (place, (requests.into(), bytes.into())))
+            .collect();
         for row in &traffic.retired.block {
             if let Some(place) = place_of(row) {
                 let sum = self.retired.entry(place).or_default();
