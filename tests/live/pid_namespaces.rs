@@ -1,6 +1,9 @@
 //! In a PID namespace, as in a container: ids are those of its own.
 
-use std::process::{Command, Output, Stdio};
+use std::{
+    io::Read as _,
+    process::{Command, Output, Stdio},
+};
 
 use serde_json::Value;
 
@@ -80,15 +83,62 @@ fn what_runs_outside_of_a_pid_namespace_has_no_id_in_it() {
     assert!(why.contains("outside of this PID namespace"), "{others}");
 }
 
+/// Every way to measure, with and without a target.
+const MEASURES: [&str; 10] = [
+    "run -d 1s",
+    "run -d 1s -p 1",
+    "run -- true",
+    "run --runs -- true",
+    "run --count -d 1s",
+    "run --count -d 1s -p 1",
+    "run --count -- true",
+    "io -d 1s",
+    "io -d 1s -p 1",
+    "io -- true",
+];
+
+/// A command was refused, because /proc speaks of other ids.
+fn assert_refused(what: &str, output: &Output) {
+    let errors = text(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{what}: {errors}");
+    let says_so = errors.contains("/proc is of another PID namespace") && errors.contains("--mount-proc");
+    assert!(says_so, "{what}: {errors}");
+}
+
 #[test]
 fn ids_that_cannot_be_told_are_an_error_that_says_so() {
-    let output = inside(&[], "exec $PMBPF run -d 1s -p 1");
-    let errors = text(&output.stderr);
-    assert!(!output.status.success() && output.stdout.is_empty(), "{errors}");
-    assert!(
-        errors.contains("/proc is of another PID namespace") && errors.contains("--mount-proc"),
-        "{errors}"
-    );
+    for what in MEASURES {
+        assert_refused(what, &inside(&[], &format!("exec $PMBPF {what}")));
+    }
+    let doctor = text(&inside(&[], "exec $PMBPF doctor").stdout);
+    assert!(doctor.contains("missing  process ids           /proc is of another PID namespace"), "{doctor}");
+}
+
+#[test]
+fn so_are_ids_of_a_namespace_below() {
+    let mut below = Command::new("unshare");
+    below.args([
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "--",
+        "sh",
+        "-c",
+        "echo ready; exec sleep 60",
+    ]);
+    let mut below = below.stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    below.stdout.take().unwrap().read_exact(&mut ready).unwrap();
+    // Its mounts, but not its PID namespace: there we have no id.
+    let first = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", below.id())).unwrap();
+    for what in MEASURES.into_iter().chain(["doctor"]) {
+        let mut enter = Command::new("nsenter");
+        enter.args(["--target", first.trim(), "--mount", "--"]).arg(pmbpf().get_program());
+        assert_refused(what, &enter.args(what.split(' ')).output().unwrap());
+    }
+    below.kill().unwrap();
+    below.wait().unwrap();
 }
 
 #[test]

@@ -6,7 +6,10 @@ use aya::{EbpfError, programs::ProgramError};
 use rustix::io::Errno;
 
 use super::{btf::BtfError, ladder::Lack, pid_namespace::PidNamespaceError, probe};
-use crate::{machine::privilege::Privileges, plan::Class};
+use crate::{
+    machine::{pid_namespace::MOUNT_OWN, privilege::Privileges},
+    plan::Class,
+};
 
 /// Lines of the verifier's log that an error shows.
 const VERIFIER_LINES: usize = 12;
@@ -138,9 +141,7 @@ impl LoadError {
             Self::Btf(BtfError::OtherKernel(_)) => {
                 Some("leave --btf out: this kernel carries its own types".to_owned())
             }
-            Self::PidNamespace(PidNamespaceError::OtherProc { .. }) => Some(
-                "mount this namespace's own: mount -t proc proc /proc (unshare: --mount-proc)".to_owned(),
-            ),
+            Self::PidNamespace(PidNamespaceError::OtherProc(_)) => Some(MOUNT_OWN.to_owned()),
             Self::PidNamespace(PidNamespaceError::Level(_)) => Some(
                 "it takes Linux 5.10; or run with the host's PID namespace (docker: --pid=host)".to_owned(),
             ),

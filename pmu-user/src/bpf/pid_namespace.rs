@@ -11,13 +11,13 @@ use std::{
 };
 
 use pmu_common::config::PidNamespace;
-use rustix::process::getpid;
 
 use super::{
     LoadError,
     btf::{Btf, BtfError},
     probe::{Instruction, ProgLoad, load},
 };
+use crate::machine::pid_namespace::{OtherProc, check};
 
 /// Inode of the first PID namespace (`PROC_PID_INIT_INO`, include/linux/proc_ns.h).
 pub const FIRST: u32 = 0xEFFF_FFFC;
@@ -25,14 +25,9 @@ pub const FIRST: u32 = 0xEFFF_FFFC;
 /// Why ids cannot be told.
 #[derive(Debug, thiserror::Error)]
 pub enum PidNamespaceError {
-    /// Whoever reads it by our ids reads about others.
-    #[error("/proc is of another PID namespace than this process: it is {here} here and {there} there")]
-    OtherProc {
-        /// Our id.
-        here: u32,
-        /// Our id in the namespace of /proc.
-        there: u32,
-    },
+    /// Whoever reads /proc by our ids reads about others.
+    #[error(transparent)]
+    OtherProc(#[from] OtherProc),
     /// The programs cannot be told which ids are ours.
     #[error("cannot find the ids of this PID namespace: {0}")]
     Level(io::Error),
@@ -52,12 +47,8 @@ pub fn inode(root: &Path) -> Option<u32> {
 ///
 /// /proc is of another namespace, a field is missing, or the kernel does not run a program for us (before Linux 5.10).
 pub(super) fn read(root: &Path, btf: &Btf) -> Result<PidNamespace, LoadError> {
+    check(root).map_err(PidNamespaceError::from)?;
     let Some(inode) = inode(root).filter(|&inode| inode != FIRST) else { return Ok(PidNamespace::ZERO) };
-    let here = getpid().as_raw_pid().unsigned_abs();
-    let there = read_link(root.join("proc/self")).ok().and_then(|link| link.to_str()?.parse().ok());
-    if let Some(there) = there.filter(|&there| there != here) {
-        return Err(PidNamespaceError::OtherProc { here, there }.into());
-    }
     let offset = |name: &str, path: &str| {
         btf.offset(name, path).ok_or_else(|| BtfError::NoField(format!("{name}.{path}")))
     };

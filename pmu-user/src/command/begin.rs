@@ -9,7 +9,7 @@ use std::{
 
 use super::{failure::Usage, output, recorder::Keep};
 use crate::{
-    machine::Machine,
+    machine::{Machine, pid_namespace},
     session::launch::{Inherited, User, take_descriptor},
 };
 
@@ -70,6 +70,12 @@ impl Begin {
         // Who does not wait any more misses nothing.
         let _ = file.map(|mut file| file.write_all(b"counting\n"));
     }
+}
+
+/// The host, whose /proc speaks of the same ids as we and our user do. The first thing that every command which measures asks for.
+pub(super) fn read_machine(root: &Path) -> anyhow::Result<Machine> {
+    pid_namespace::check(root)?;
+    Ok(Machine::read(root)?)
 }
 
 /// Says which cgroup a name stands for, where others have it, too.

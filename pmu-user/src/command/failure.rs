@@ -11,7 +11,10 @@ use anyhow::Error;
 use super::output::Unread;
 use crate::{
     drain::recording::ReadError,
-    machine::privilege::Privileges,
+    machine::{
+        pid_namespace::{MOUNT_OWN, OtherProc},
+        privilege::Privileges,
+    },
     plan::{Class, PlanError},
     session::{SessionError, launch::LaunchError},
     untrusted::lines,
@@ -84,6 +87,9 @@ fn class(error: &Error) -> Class {
             SessionError::Unfit(_) | SessionError::Launch(_) | SessionError::Io(..) => Class::Failed,
         };
     }
+    if error.is::<OtherProc>() {
+        return Class::Unsupported;
+    }
     if error.is::<Usage>() {
         return Class::Usage;
     }
@@ -99,6 +105,9 @@ fn hint(error: &Error) -> Option<String> {
     }
     if let Some(error) = error.downcast_ref::<PlanError>() {
         return error.hint();
+    }
+    if error.is::<OtherProc>() {
+        return Some(MOUNT_OWN.to_owned());
     }
     let privileges = Privileges::read(Path::new("/"));
     match error.downcast_ref::<SessionError>()? {

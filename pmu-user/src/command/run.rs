@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    begin::{Begin, say_which},
+    begin::{Begin, read_machine, say_which},
     count, dry_run, examples,
     failure::{Usage, of_command},
     gate::{self, Gate},
@@ -228,7 +228,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
 fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     let root = Path::new("/");
     let inherited = args.begin.inherited(root, args.talks() && !args.dry_run, &args.keep)?;
-    let machine = Machine::read(root)?;
+    let machine = read_machine(root)?;
     launch::check(&args.command)?;
     if args.metrics.runs {
         runs::check(args)?;

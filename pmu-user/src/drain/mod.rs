@@ -33,7 +33,8 @@ use crate::{
     untrusted::{Untrusted, exact},
 };
 
-/// Reason of a loss: how many targets used CPU time, as the kernel accounts it, while no event of theirs was seen.
+/// Reason of a loss: how many targets used CPU time, or read from block devices, as the kernel accounts it, while nothing of theirs
+/// was seen.
 pub const TARGET_UNSEEN: &str = "target_unseen";
 
 /// How long the kernel measures the programs unless told otherwise: measuring costs more than some of them do.

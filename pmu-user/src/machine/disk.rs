@@ -29,6 +29,15 @@ pub fn completed(root: &Path) -> BTreeMap<(u32, u32), Completed> {
     text.lines().filter_map(completed_of).filter(|(number, _)| makes_requests(*number)).collect()
 }
 
+/// Bytes that were read from all block devices below `root` since they came up, partitions and stacked devices as often as they are
+/// there: no less than anybody read.
+#[must_use]
+pub fn bytes_read_at_most(root: &Path) -> u64 {
+    let text = fs::read_to_string(root.join("proc/diskstats")).unwrap_or_default();
+    let bytes = text.lines().filter_map(completed_of).map(|(_, completed)| completed.read.1);
+    bytes.fold(0, u64::saturating_add)
+}
+
 fn completed_of(line: &str) -> Option<((u32, u32), Completed)> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let number = (fields.first()?.parse().ok()?, fields.get(1)?.parse().ok()?);

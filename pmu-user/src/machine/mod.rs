@@ -6,6 +6,7 @@ pub mod disk;
 pub mod io;
 pub mod kernel_symbols;
 pub(crate) mod mount;
+pub mod pid_namespace;
 pub mod pmu;
 pub mod privilege;
 pub(crate) mod stat;

@@ -124,6 +124,17 @@ pub fn children_usage() -> io::Result<Usage> {
     let duration = |time: libc::timeval| {
         Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
     };
-    let [user, system] = sys::children_times()?.map(duration);
-    Ok(Usage { user, system })
+    let usage = sys::children_usage()?;
+    Ok(Usage { user: duration(usage.ru_utime), system: duration(usage.ru_stime) })
+}
+
+/// Bytes that the children which this process has waited for read from storage, in blocks of 512 (getrusage(2)).
+///
+/// # Errors
+///
+/// The kernel refused.
+pub fn children_bytes_read() -> io::Result<u64> {
+    const BLOCK_BYTES: u64 = 512;
+    let blocks = u64::try_from(sys::children_usage()?.ru_inblock).unwrap_or(0);
+    Ok(blocks.saturating_mul(BLOCK_BYTES))
 }

@@ -78,14 +78,13 @@ pub(super) fn id(event: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(id)
 }
 
-/// CPU time of the children that this process has waited for: in user mode and in the kernel.
-pub(super) fn children_times() -> io::Result<[libc::timeval; 2]> {
+/// What the children that this process has waited for have used.
+pub(super) fn children_usage() -> io::Result<libc::rusage> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel writes one `rusage` there, which outlives the call.
     check(unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) })?;
     // SAFETY: the call succeeded, so all of it is written.
-    let usage = unsafe { usage.assume_init() };
-    Ok([usage.ru_utime, usage.ru_stime])
+    Ok(unsafe { usage.assume_init() })
 }
 
 fn check(result: i32) -> io::Result<i32> {

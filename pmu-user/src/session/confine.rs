@@ -13,15 +13,18 @@ pub enum Duty {
     Collect,
     /// The same, and pass signals on to a command that may be another user's.
     CollectAndSignal,
+    /// Read what the kernel accounts to processes of others.
+    ReadAccounts,
 }
 
 /// Confines this thread, and those that it starts from now on. What the kernel refuses stays as it was.
 pub fn confine(duty: Duty) {
-    let mut keeps = CapabilitySet::BPF | CapabilitySet::PERFMON;
-    if duty == Duty::CollectAndSignal {
-        keeps |= CapabilitySet::KILL;
-    }
-    keep_only(keeps);
+    let collect = CapabilitySet::BPF | CapabilitySet::PERFMON;
+    keep_only(match duty {
+        Duty::Collect => collect,
+        Duty::CollectAndSignal => collect | CapabilitySet::KILL,
+        Duty::ReadAccounts => CapabilitySet::SYS_PTRACE,
+    });
     let _ = filter().map(|filter| seccompiler::apply_filter(&filter));
 }
 

@@ -137,7 +137,7 @@ impl Session {
                 .map_err(|error| SessionError::Io("cannot start a sampling event", error))?;
         }
         self.start_turns()?;
-        self.targets = Targets::begin(&self.header.plan, &self.header.machine, self.command);
+        self.targets = Targets::that_run(&self.header.plan, &self.header.machine, self.command);
         self.meter = Some(Meter::start(&self.object, measure, launched.elapsed()));
         Ok(())
     }
@@ -212,7 +212,7 @@ impl Session {
         self.end_turns();
         let mut last = self.drain(true)?;
         last.times = self.times();
-        self.unseen = self.targets.unseen();
+        self.unseen = self.targets.unseen().count() as u64;
         last.losses = self.user_losses();
         for cpu in &self.header.plan.cpus {
             self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 0);

@@ -1,16 +1,17 @@
-//! CPU time of the targets as the kernel accounts it, to hold against what the programs saw of them: a target that ran and of
-//! which nothing was seen has no numbers, not zeros.
+//! What the kernel accounts to the targets by itself, to hold against what the programs saw of them: a target that ran, or read,
+//! and of which nothing was seen has no numbers, not zeros.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
 use rustix::param::clock_ticks_per_second;
 
 use crate::{
     drain::{Drain, Owner},
-    machine::{Machine, stat::after_name},
-    perf::children_usage,
+    machine::{Machine, cgroup::Cgroup, stat::after_name},
+    perf::{children_bytes_read, children_usage},
     plan::{
         Plan, Target,
+        io::IoPlan,
         request::{By, Descend},
     },
 };
@@ -18,72 +19,142 @@ use crate::{
 /// `utime`, as [`after_name`] counts; `stime` follows.
 const UTIME_FIELD: usize = 11;
 
-/// So much must have been used to be evidence: `/proc` tells it in ticks of 10 ms, and reading it takes a moment.
-const EVIDENCE: Duration = Duration::from_millis(50);
+/// What is held against what was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Account {
+    /// CPU time in ns.
+    CpuTime,
+    /// Bytes that were read from storage, as /proc/PID/io has them: reading those of others takes CAP_SYS_PTRACE.
+    BytesRead,
+}
+
+impl Account {
+    /// So much must have been used to be evidence. CPU time: `/proc` tells it in ticks of 10 ms, and reading it takes a moment.
+    /// Bytes: more than a page that was needed before the programs looked.
+    const fn evidence(self) -> u64 {
+        match self {
+            Self::CpuTime => 50_000_000,
+            Self::BytesRead => 1 << 20,
+        }
+    }
+
+    /// That of a process, with the threads that it has had.
+    fn of_process(self, id: u32) -> Option<u64> {
+        match self {
+            Self::CpuTime => cpu_time(id),
+            Self::BytesRead => field(&format!("/proc/{id}/io"), "read_bytes: "),
+        }
+    }
+
+    /// That of our children which have been waited for.
+    fn of_children(self) -> Option<u64> {
+        match self {
+            Self::CpuTime => children_usage().ok().map(|usage| nanoseconds(usage.user + usage.system)),
+            Self::BytesRead => children_bytes_read().ok(),
+        }
+    }
+
+    /// That of a cgroup, by its folder.
+    fn of_cgroup(self, folder: &std::path::Path) -> Option<u64> {
+        match self {
+            Self::CpuTime => {
+                let usage_us = field(folder.join("cpu.stat").to_str()?, "usage_usec ")?;
+                usage_us.checked_mul(1000)
+            }
+            Self::BytesRead => Some(rbytes(&fs::read_to_string(folder.join("io.stat")).ok()?)),
+        }
+    }
+
+    /// So far; `None` if it is gone.
+    fn of(self, what: &What) -> Option<u64> {
+        match what {
+            What::Owner(id) | What::Process(id) => self.of_process(*id),
+            What::Thread(id) => {
+                let stat = fs::read_to_string(format!("/proc/{id}/schedstat")).ok()?;
+                stat.split(' ').next()?.parse().ok()
+            }
+            What::Cgroup(folder) => self.of_cgroup(folder),
+            What::Command(id, before) => {
+                self.of_process(*id).or_else(|| Some(self.of_children()?.saturating_sub(*before)))
+            }
+        }
+    }
+}
 
 /// The targets, since counting started.
-#[derive(Debug, Default)]
-pub(super) struct Targets(Vec<Tracked>);
+#[derive(Debug)]
+pub(super) struct Targets {
+    account: Account,
+    tracked: Vec<Tracked>,
+}
+
+impl Default for Targets {
+    /// None.
+    fn default() -> Self {
+        Self { account: Account::CpuTime, tracked: Vec::new() }
+    }
+}
 
 /// A target.
 #[derive(Debug)]
 struct Tracked {
     what: What,
-    before: Duration,
+    before: u64,
     seen: bool,
 }
 
-/// What has CPU time of its own.
+/// What has an account of its own.
 #[derive(Debug)]
 enum What {
     /// A process that has an owner of its own.
     Owner(u32),
     Process(u32),
     Thread(u32),
-    /// `cpu.stat` of a cgroup.
+    /// A cgroup's folder.
     Cgroup(PathBuf),
     /// A process that is our child, and what our children had used before.
-    Command(u32, Duration),
+    Command(u32, u64),
+}
+
+/// Owners whose requests the programs saw.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SeenOwners {
+    /// Targets by their ids.
+    pub(super) targets: BTreeSet<u64>,
+    /// Were there others, which are below a target?
+    pub(super) others: bool,
 }
 
 impl Targets {
-    /// Reads what they have used so far. `command`: the process that becomes the command.
-    pub(super) fn begin(plan: &Plan, machine: &Machine, command: Option<u32>) -> Self {
+    /// Reads what they have used of the CPUs so far. `command`: the process that becomes the command.
+    pub(super) fn that_run(plan: &Plan, machine: &Machine, command: Option<u32>) -> Self {
         // What runs on other CPUs is not seen on purpose.
         if plan.cpus != machine.cpu.online {
             return Self::default();
         }
-        let process = |&id: &u32| if plan.by == By::Process { What::Owner(id) } else { What::Process(id) };
-        let what: Vec<What> = match &plan.target {
-            Target::System => Vec::new(),
-            // A cgroup's `cpu.stat` holds what is below it, which is left out on purpose.
-            Target::Cgroups(_) if plan.descend == Descend::No => Vec::new(),
-            Target::Processes(ids) => ids.iter().map(process).collect(),
-            Target::Threads(ids) => ids.iter().copied().map(What::Thread).collect(),
-            Target::Cgroups(cgroups) => {
-                let stat = |path: PathBuf| {
-                    let mount = machine.cgroups.v2.as_ref()?;
-                    Some(What::Cgroup(mount.join(path.strip_prefix("/").ok()?).join("cpu.stat")))
-                };
-                cgroups.iter().filter_map(|cgroup| stat(cgroup.path.to_path())).collect()
-            }
-            Target::Command(_) => {
-                let children = children_usage().map_or(Duration::ZERO, |usage| usage.user + usage.system);
-                command.map(|pid| What::Command(pid, children)).into_iter().collect()
-            }
-        };
+        let process = |id: u32| if plan.by == By::Process { What::Owner(id) } else { What::Process(id) };
+        let what = what(&plan.target, plan.descend, machine, process);
+        Self::begin(Account::CpuTime, what, command)
+    }
+
+    /// Reads what they have read so far. Needs CAP_SYS_PTRACE for processes of others.
+    pub(super) fn that_read(plan: &IoPlan, machine: &Machine, command: Option<u32>) -> Self {
+        Self::begin(Account::BytesRead, what(&plan.target, plan.descend, machine, What::Owner), command)
+    }
+
+    fn begin(account: Account, mut what: Vec<What>, command: Option<u32>) -> Self {
+        what.extend(command.map(|pid| What::Command(pid, account.of_children().unwrap_or(0))));
         let tracked = |what: What| {
-            let before = what.used()?;
+            let before = account.of(&what)?;
             Some(Tracked { what, before, seen: false })
         };
-        Self(what.into_iter().filter_map(tracked).collect())
+        Self { account, tracked: what.into_iter().filter_map(tracked).collect() }
     }
 
     /// Notes of whom something was seen.
     pub(super) fn see(&mut self, drain: &Drain) {
-        let Self(targets) = self;
         let together = drain.counts.iter().any(|row| row.slot.slot == 0);
-        for target in targets.iter_mut().filter(|target| !target.seen) {
+        for target in self.tracked.iter_mut().filter(|target| !target.seen) {
             target.seen = together
                 || match target.what {
                     What::Owner(id) => drain
@@ -95,80 +166,106 @@ impl Targets {
         }
     }
 
-    /// Targets that ran while nothing was seen of them.
-    pub(super) fn unseen(&self) -> u64 {
-        let ran = |target: &&Tracked| {
-            let used = target.what.used().unwrap_or_default();
-            !target.seen && used.saturating_sub(target.before) >= EVIDENCE
+    /// Notes whose requests were seen.
+    pub(super) fn see_owners(&mut self, owners: &SeenOwners) {
+        for target in &mut self.tracked {
+            target.seen = owners.others
+                || match target.what {
+                    What::Owner(id) => owners.targets.contains(&u64::from(id)),
+                    _ => !owners.targets.is_empty(),
+                };
+        }
+    }
+
+    /// What targets used of which nothing was seen, each that used enough to be evidence.
+    pub(super) fn unseen(&self) -> impl Iterator<Item = u64> {
+        let used = |target: &Tracked| {
+            let used = self.account.of(&target.what).unwrap_or_default();
+            used.saturating_sub(target.before)
         };
-        self.0.iter().filter(ran).count() as u64
+        self.tracked
+            .iter()
+            .filter(|target| !target.seen)
+            .map(used)
+            .filter(|used| *used >= self.account.evidence())
     }
 }
 
-impl What {
-    /// CPU time so far; `None` if it is gone.
-    fn used(&self) -> Option<Duration> {
-        match self {
-            Self::Owner(id) | Self::Process(id) => of_process(*id),
-            Self::Thread(id) => {
-                let stat = fs::read_to_string(format!("/proc/{id}/schedstat")).ok()?;
-                Some(Duration::from_nanos(stat.split(' ').next()?.parse().ok()?))
-            }
-            Self::Cgroup(stat) => {
-                let stat = fs::read_to_string(stat).ok()?;
-                let usage = stat.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
-                Some(Duration::from_micros(usage.parse().ok()?))
-            }
-            Self::Command(id, before) => of_process(*id).or_else(|| {
-                let usage = children_usage().ok()?;
-                Some((usage.user + usage.system).saturating_sub(*before))
-            }),
+/// What has an account; a command has none yet.
+fn what(target: &Target, descend: Descend, machine: &Machine, process: impl Fn(u32) -> What) -> Vec<What> {
+    match target {
+        Target::System | Target::Command(_) => Vec::new(),
+        // A cgroup's account holds what is below it, which is left out on purpose.
+        Target::Cgroups(_) if descend == Descend::No => Vec::new(),
+        Target::Processes(ids) => ids.iter().copied().map(process).collect(),
+        Target::Threads(ids) => ids.iter().copied().map(What::Thread).collect(),
+        Target::Cgroups(cgroups) => {
+            let folder = |cgroup: &Cgroup| {
+                let path = cgroup.path.to_path();
+                Some(machine.cgroups.v2.as_ref()?.join(path.strip_prefix("/").ok()?))
+            };
+            cgroups.iter().filter_map(folder).map(What::Cgroup).collect()
         }
     }
 }
 
-/// CPU time of all threads that a process has had, in whole ticks.
-fn of_process(id: u32) -> Option<Duration> {
+/// The number after `name` at the beginning of a line.
+fn field(path: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+}
+
+/// Bytes read from all devices in an `io.stat` (Documentation/admin-guide/cgroup-v2.rst).
+fn rbytes(stat: &str) -> u64 {
+    let words = stat.split_ascii_whitespace().filter_map(|word| word.strip_prefix("rbytes="));
+    words.filter_map(|bytes| bytes.parse::<u64>().ok()).fold(0, u64::saturating_add)
+}
+
+/// CPU time of all threads that a process has had in ns, in whole ticks.
+fn cpu_time(id: u32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{id}/stat")).ok()?;
     let mut times = after_name(&stat)?.skip(UTIME_FIELD).map_while(|field| field.parse::<u64>().ok());
     let ticks = times.next()? + times.next()?;
-    Some(Duration::from_secs(1) * u32::try_from(ticks).ok()? / u32::try_from(clock_ticks_per_second()).ok()?)
+    ticks.checked_mul(1_000_000_000)?.checked_div(clock_ticks_per_second())
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::{EVIDENCE, Targets, Tracked, What, of_process};
+    use super::{Account, SeenOwners, Targets, Tracked, What, cpu_time, rbytes};
     use crate::drain::{CountRow, Drain, Owner, OwnerRow, SlotId};
 
     fn spin_until_used(ours: u32) {
-        let before = of_process(ours).unwrap();
-        while of_process(ours).unwrap() - before < EVIDENCE + Duration::from_millis(20) {}
+        let before = cpu_time(ours).unwrap();
+        while cpu_time(ours).unwrap() - before < Account::CpuTime.evidence() + 20_000_000 {}
     }
 
-    fn tracked(what: What) -> Tracked {
-        Tracked { before: what.used().unwrap(), what, seen: false }
+    fn targets(account: Account, what: impl IntoIterator<Item = What>) -> Targets {
+        let tracked = |what: What| Tracked { before: account.of(&what).unwrap(), what, seen: false };
+        Targets { account, tracked: what.into_iter().map(tracked).collect() }
     }
 
     #[test]
     fn a_target_that_ran_and_was_not_seen_is_told() {
         let ours = std::process::id();
-        let mut targets = Targets(vec![tracked(What::Owner(ours)), tracked(What::Thread(ours))]);
-        assert_eq!(targets.unseen(), 0);
+        let mut targets = targets(Account::CpuTime, [What::Owner(ours), What::Thread(ours)]);
+        assert_eq!(targets.unseen().count(), 0);
         spin_until_used(ours);
         // The first thread of a test waits for the others.
-        assert_eq!(targets.unseen(), 1);
+        assert_eq!(targets.unseen().count(), 1);
         let owner = Owner::Process { pid: ours, born_ns: 1, name: "x".into() };
         let row = OwnerRow { slot: SlotId { slot: 1, generation: 0 }, owner, ended_ns: None };
         targets.see(&Drain { owners: vec![row], ..Drain::default() });
-        assert_eq!(targets.unseen(), 0);
+        assert_eq!(targets.unseen().count(), 0);
     }
 
     #[test]
     fn one_that_is_counted_with_others_may_have_been_seen() {
         let ours = std::process::id();
-        let mut targets = Targets(vec![tracked(What::Owner(ours))]);
+        let mut targets = targets(Account::CpuTime, [What::Owner(ours)]);
         spin_until_used(ours);
         let common = CountRow {
             slot: SlotId::default(),
@@ -178,6 +275,29 @@ mod tests {
             latencies: Vec::new(),
         };
         targets.see(&Drain { counts: vec![common], ..Drain::default() });
-        assert_eq!(targets.unseen(), 0);
+        assert_eq!(targets.unseen().count(), 0);
+    }
+
+    #[test]
+    fn a_target_that_read_is_seen_by_its_requests_or_its_childrens() {
+        let ours = std::process::id();
+        let mut targets = targets(Account::CpuTime, [What::Owner(ours)]);
+        spin_until_used(ours);
+        for (seen, others, unseen) in
+            [(None, false, 1), (Some(1), false, 1), (Some(ours), false, 0), (None, true, 0)]
+        {
+            let owners = SeenOwners { targets: seen.into_iter().map(u64::from).collect(), others };
+            targets.see_owners(&owners);
+            assert_eq!(targets.unseen().count(), unseen, "{owners:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_read_are_those_of_every_device() {
+        let stat = "8:0 rbytes=4096 wbytes=1 rios=1 wios=1 dbytes=0 dios=0\n7:0 rbytes=8192 wbytes=0\n8:16\n";
+        assert_eq!((rbytes(stat), rbytes("")), (12288, 0));
+        let ours = Account::BytesRead.of_process(std::process::id());
+        assert!(ours.is_some() || !std::path::Path::new("/proc/self/io").exists());
+        assert!(Account::BytesRead.of_children().is_some());
     }
 }

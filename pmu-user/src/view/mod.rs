@@ -11,7 +11,7 @@ mod words;
 
 use std::io::Write;
 
-pub use self::words::workload as workload_in_words;
+pub use self::words::{whom_in_words, workload as workload_in_words};
 use crate::{
     drain::{Ending, Header},
     metric::Report,

@@ -40,7 +40,8 @@ pub(super) fn target(plan: &Plan) -> String {
 }
 
 /// A target in words, safe for a terminal.
-pub(super) fn whom_in_words(target: &Target, inherit: Inherit, descend: Descend) -> String {
+#[must_use]
+pub fn whom_in_words(target: &Target, inherit: Inherit, descend: Descend) -> String {
     let ids = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let children = if inherit == Inherit::Yes { " and its children" } else { "" };
     match target {

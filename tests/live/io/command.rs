@@ -8,8 +8,10 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Loop, can_run, fio, fio_command};
-use crate::support::{Cgroup, Rows, Scratch, Waiting, assert_close, pmbpf, text};
+use super::{Loop, Zram, can_run, fio, fio_command};
+use crate::support::{
+    Cgroup, Rows, Scratch, Waiting, assert_close, pmbpf, signal, skipped, text, wait_until,
+};
 
 /// Bytes that each job reads or writes.
 const BYTES: f64 = (32 << 20) as f64;
@@ -198,4 +200,47 @@ fn a_device_that_is_not_there_is_an_error_that_names_it() {
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(says) && output.stdout.is_empty(), "{error}");
     }
+}
+
+#[test]
+fn a_target_that_read_while_nothing_of_it_was_seen_has_no_numbers() {
+    if !can_run() {
+        return;
+    }
+    let Some(disk) = Zram::empty() else {
+        skipped("this kernel has no zram");
+        return;
+    };
+    let script = format!("dd if={} of=/dev/null bs=1M count=8 iflag=direct; exec sleep 60", disk.path());
+    // What it runs is in memory by then: its own files' requests would be seen.
+    assert!(
+        Command::new("sh").args(["-c", "dd if=/dev/null of=/dev/null; sleep 0"]).status().unwrap().success()
+    );
+    let waiting = Waiting::new(&format!("sh -c '{script}'"));
+    let accounts = format!("/proc/{}/io", waiting.pid());
+    let running = start(&["--pid", &waiting.pid().to_string()]);
+    // Disks that make no requests are looked for when counting begins.
+    disk.resize(16 << 20);
+    let before = bytes_read(&accounts);
+    let _target = waiting.go();
+    wait_until("it has read", || bytes_read(&accounts) >= before + (8 << 20));
+    signal(running.id(), "INT");
+    let rows = rows(running);
+    if rows.of_kind("io").any(|row| row["subject"]["name"] == disk.0.as_str()) {
+        skipped("another disk makes no requests, so those of this one are seen");
+        return;
+    }
+    let summary = rows.summary();
+    assert_eq!(summary["losses"][0], serde_json::json!(["target_unseen", 1]), "{summary}");
+    let missing = summary["missing"].as_array().unwrap().last().unwrap();
+    assert!(missing["what"].as_str().unwrap().starts_with("block requests of pid "), "{missing}");
+    assert!(missing["why"].as_str().unwrap().contains("no request of it was seen"), "{missing}");
+    let told_apart = rows.of_kind("io").filter(|row| row["metric"] == "block.told_apart");
+    assert!(told_apart.into_iter().all(|row| row["value"].is_null()), "{:?}", rows.0);
+}
+
+/// `read_bytes` of a process and of its children that it has waited for.
+fn bytes_read(accounts: &str) -> u64 {
+    let text = std::fs::read_to_string(accounts).unwrap();
+    text.lines().find_map(|line| line.strip_prefix("read_bytes: ")).unwrap().parse().unwrap()
 }

@@ -104,12 +104,25 @@ struct Zram(String);
 impl Zram {
     /// None if this kernel has no such disks.
     fn new(bytes: u64) -> Option<Self> {
-        let number = fs::read_to_string("/sys/class/zram-control/hot_add").ok()?;
-        let disk = Self(format!("zram{}", number.trim()));
-        fs::write(format!("/sys/block/{}/disksize", disk.0), bytes.to_string()).unwrap();
-        let device = format!("/dev/{}", disk.0);
-        wait_until("the device is there", || Path::new(&device).exists());
+        let disk = Self::empty()?;
+        disk.resize(bytes);
         Some(disk)
+    }
+
+    /// One that holds nothing yet.
+    fn empty() -> Option<Self> {
+        let number = fs::read_to_string("/sys/class/zram-control/hot_add").ok()?;
+        Some(Self(format!("zram{}", number.trim())))
+    }
+
+    fn resize(&self, bytes: u64) {
+        fs::write(format!("/sys/block/{}/disksize", self.0), bytes.to_string()).unwrap();
+        let device = self.path();
+        wait_until("the device is there", || Path::new(&device).exists());
+    }
+
+    fn path(&self) -> String {
+        format!("/dev/{}", self.0)
     }
 }
 

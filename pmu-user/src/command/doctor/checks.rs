@@ -11,6 +11,7 @@ use crate::{
         Machine,
         cpu::format_list,
         kernel_symbols,
+        pid_namespace::{self, MOUNT_OWN},
         privilege::{Privileges, paranoid_meaning},
     },
     plan::{
@@ -24,7 +25,12 @@ const MOUNT_V2: &str = "mount -t cgroup2 none DIR";
 
 /// All checks, and the exit code: 0, or that of the first thing that stops `pmbpf run`.
 pub(super) fn all(root: &Path) -> anyhow::Result<(Vec<Check>, u8)> {
-    let machine = Machine::read(root)?;
+    let machine = match (Machine::read(root), pid_namespace::check(root)) {
+        (Ok(machine), _) => machine,
+        // It is why.
+        (Err(_), Err(other)) => return Err(other.into()),
+        (Err(error), Ok(())) => return Err(error.into()),
+    };
     let privileges = Privileges::read(root);
     let (programs, code) = programs(&machine, &privileges, root);
     let mut checks =
@@ -37,7 +43,7 @@ pub(super) fn all(root: &Path) -> anyhow::Result<(Vec<Check>, u8)> {
         bpf_setting(&privileges),
         lockdown(&privileges),
         symbols(&privileges, root),
-        namespace(&privileges),
+        namespace(&privileges, root),
         sample_rate(&machine, root),
         open_files(&privileges, &machine),
         locked_memory(&privileges),
@@ -173,7 +179,11 @@ fn symbols(privileges: &Privileges, root: &Path) -> Check {
     }
 }
 
-fn namespace(privileges: &Privileges) -> Check {
+fn namespace(privileges: &Privileges, root: &Path) -> Check {
+    if let Err(other) = pid_namespace::check(root) {
+        let disables = "everything that is measured";
+        return worse(Status::Missing, "process ids", other.to_string(), disables, MOUNT_OWN);
+    }
     match privileges.host_pids {
         Some(false) => worse(
             Status::Limited,

@@ -13,7 +13,7 @@ use std::{
 
 pub(super) use self::pipeline::IoPipeline;
 use super::{
-    begin::{Begin, say_which},
+    begin::{Begin, read_machine, say_which},
     examples,
     failure::{Usage, of_command},
     gate::{self, Gate},
@@ -169,7 +169,7 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     let root = Path::new("/");
     gate::check_io_gates(&args.fail_on)?;
     let inherited = args.begin.inherited(root, args.talks() && !args.dry_run, &args.keep)?;
-    let machine = Machine::read(root)?;
+    let machine = read_machine(root)?;
     launch::check(&args.command)?;
     let catalog = Catalog::read(root)?;
     let platform = Platform::read(root, &catalog);

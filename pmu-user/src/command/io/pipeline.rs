@@ -10,19 +10,19 @@ use std::{
 
 use crate::{
     drain::{
-        Absent, COST_WINDOW_NS, Ending,
+        Absent, COST_WINDOW_NS, Ending, TARGET_UNSEEN,
         io::{IoDrain, IoHeader, Named, block::DeviceNumber, group::Groups, traffic::Traffic},
     },
     machine::io::{bdf::Bdf, owner::Ownership},
     metric::io::{
         Agreement, BoxCounts, Check, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Place,
-        Requesters, Row, Ticks, chosen, groups_missing, groups_rows, maxima, owners_rows, places,
+        Requesters, Row, Ticks, UNSEEN, chosen, groups_missing, groups_rows, maxima, owners_rows, places,
         traffic_rows, utilization,
     },
     model::io::{boxes::IoInterval, groups::GroupsInterval, past::Past, traffic::TrafficInterval},
     table::io::{FindError, load},
     untrusted::Untrusted,
-    view::{Format, io::IoView, text::Style},
+    view::{Format, io::IoView, text::Style, whom_in_words},
 };
 
 /// Names of cgroups that are kept: more than there can be rows.
@@ -257,7 +257,7 @@ impl<'a> IoPipeline<'a> {
             levels: Vec::new(),
             maps: Vec::new(),
             checks,
-            missing: self.missing(groups),
+            missing: self.missing(groups, traffic),
             losses: self.last.losses.iter().cloned().chain(lost).collect(),
             cost: self.last.cost,
             programs_ns: self.programs_ns(),
@@ -269,11 +269,16 @@ impl<'a> IoPipeline<'a> {
         self.metrics.as_ref().map(checks).unwrap_or_default()
     }
 
-    fn missing(&self, groups: &GroupsInterval) -> Vec<Absent> {
+    fn missing(&self, groups: &GroupsInterval, traffic: Option<&TrafficInterval>) -> Vec<Absent> {
         let partly = groups_missing(groups);
         let never = |absent: &&Absent| !partly.iter().any(|partly| partly.what == absent.what);
         let untold = self.untold.iter().filter(never);
-        self.header.missing.iter().chain(untold).chain(&partly).cloned().collect()
+        let plan = &self.header.plan;
+        let unseen = traffic.filter(|traffic| traffic.losses.contains_key(TARGET_UNSEEN)).map(|_| Absent {
+            what: format!("block requests of {}", whom_in_words(&plan.target, plan.inherit, plan.descend)),
+            why: UNSEEN.to_owned(),
+        });
+        self.header.missing.iter().chain(untold).chain(&partly).cloned().chain(unseen).collect()
     }
 
     fn names(&self) -> Names<'_> {

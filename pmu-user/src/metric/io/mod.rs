@@ -36,5 +36,5 @@ pub use self::{
     report::{IoReport, Label, Row, Subject},
     requesters::Requesters,
     totals::IoMetrics,
-    traffic::{Names, rows as traffic_rows},
+    traffic::{Names, UNSEEN, rows as traffic_rows},
 };

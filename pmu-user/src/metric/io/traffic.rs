@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     drain::{
-        Owner,
+        Owner, TARGET_UNSEEN,
         io::{
             block::{DeviceNumber, Operation, Whose},
             net::NetOwner,
@@ -32,6 +32,10 @@ pub struct Names<'a> {
     /// Cgroups that have been seen.
     pub cgroups: &'a BTreeMap<u64, Untrusted>,
 }
+
+/// Why a target has no requests, though it is known to have made some.
+pub const UNSEEN: &str =
+    "it read from block devices, as the kernel accounts it, but no request of it was seen";
 
 /// Words of directions.
 const DIRECTIONS: [(usize, &str); 2] = [(RECEIVED, "received"), (SENT, "sent")];
@@ -99,10 +103,11 @@ fn disks(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
     for ((device, operation), requests) in totals {
         let subject = Subject::Disk(names.disk(device), operation.name());
         rows.extend(of_requests(&subject, &requests, traffic.duration_ns, Label::System));
-        let told_apart = traffic.coverage(device, operation).map_or_else(
-            || Value::Missing("no bytes were moved".to_owned()),
-            |share| Value::exact(share * 100.0),
-        );
+        let told_apart = match traffic.coverage(device, operation) {
+            _ if traffic.losses.contains_key(TARGET_UNSEEN) => Value::Missing(UNSEEN.to_owned()),
+            Some(share) => Value::exact(share * 100.0),
+            None => Value::Missing("no bytes were moved".to_owned()),
+        };
         rows.push(row(&subject, "block.told_apart", "%", told_apart, Label::System));
     }
     for ((device, operation, owner), requests) in owners {

@@ -1,5 +1,6 @@
 //! One run of `pmbpf io`: opens what the plan says, drains it at every tick, and closes it by being dropped.
 
+mod accounts;
 mod boxes;
 mod census;
 pub(crate) mod groups;
@@ -14,7 +15,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use self::{boxes::Rotation, groups::Monitored, traffic::Counted};
+use self::{accounts::Accounts, boxes::Rotation, groups::Monitored, traffic::Counted};
 use super::{
     SessionError,
     cost::process_cost,
@@ -25,7 +26,7 @@ use super::{
 use crate::{
     bpf::measure_costs,
     drain::{
-        Absent, COST_WINDOW_NS, Cost, Ending, ProgramRow,
+        Absent, COST_WINDOW_NS, Cost, Ending, ProgramRow, TARGET_UNSEEN,
         io::{BoxSlice, IoDrain, IoHeader},
     },
     machine::{
@@ -54,6 +55,8 @@ pub struct IoSession {
     counted: Option<Counted>,
     /// None where resctrl tells nothing.
     monitored: Option<Monitored>,
+    /// None where no target is, or no programs are.
+    accounts: Option<Accounts>,
     root: PathBuf,
     started: Instant,
     lost_readings: u64,
@@ -106,6 +109,7 @@ impl IoSession {
                 None
             }
         };
+        let accounts = counted.as_ref().and_then(|_| Accounts::begin(&plan, &machine, root, command));
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let monitored = Monitored::new(&plan, &machine.cgroups, root, command);
         Ok(Self {
@@ -114,6 +118,7 @@ impl IoSession {
             slices: Vec::new(),
             counted,
             monitored,
+            accounts,
             root: root.to_owned(),
             started: Instant::now(),
             lost_readings: 0,
@@ -171,6 +176,9 @@ impl IoSession {
         // Beside the traffic: what comes after it is no part of the time that was counted.
         let at_ns = nanoseconds(self.started.elapsed());
         let traffic = self.counted.as_mut().map(|counted| counted.drain(kernel));
+        if let (Some(accounts), Some(traffic)) = (&mut self.accounts, &traffic) {
+            accounts.see(traffic);
+        }
         let read_ns = nanoseconds(self.started.elapsed());
         let groups = self.monitored.as_ref().map(|monitored| monitored.drain(read_ns));
         let (mut names, mut disks) = (Vec::new(), Vec::new());
@@ -243,7 +251,12 @@ impl IoSession {
         for rotation in &mut self.rotations {
             self.lost_readings += rotation.stop(now_ns, &mut self.slices);
         }
-        IoDrain { owned: self.owned(), gone: self.gone(), ..self.drain() }
+        let mut last = IoDrain { owned: self.owned(), gone: self.gone(), ..self.drain() };
+        let unseen = self.accounts.take().map_or(0, Accounts::unseen);
+        if let (Some(traffic), true) = (&mut last.traffic, unseen > 0) {
+            traffic.losses.push((TARGET_UNSEEN.to_owned(), unseen));
+        }
+        last
     }
 }
 
