@@ -12,6 +12,7 @@ mod blind;
 mod cgroups;
 mod cleanup;
 mod command;
+mod containers;
 mod counting;
 mod events;
 mod hostile;

@@ -8,7 +8,9 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    support::{Rows, Started, assert_close, in_guest, pmbpf, text},
+    containers::task_clock_ns,
+    io::Loop,
+    support::{Cgroup, Rows, Scratch, Started, assert_close, in_guest, pmbpf, text, tick_ns},
     workloads::workload,
 };
 
@@ -55,6 +57,42 @@ fn a_command_in_a_pid_namespace_is_counted_as_outside_of_it() {
     let end_ns = if in_guest() { 100e6 } else { 0.0 };
     assert_close("cpu time", rows.of_name("cpu_time", "sping"), 0.4e9, 0.05, end_ns);
     assert!(rows.summary()["losses"]["target_unseen"].is_null(), "{}", rows.summary());
+}
+
+#[test]
+fn a_command_in_a_pid_namespace_takes_what_perf_and_cpu_stat_say() {
+    let (cgroup, perf) = (Cgroup::new("namespace"), Scratch::new("perf"));
+    let procs = cgroup.folder().join("cgroup.procs");
+    let command = format!(
+        "echo 0 > {}; exec perf stat -x, -o {} -e task-clock -- $SPIN 0.4",
+        procs.display(),
+        perf.as_str()
+    );
+    let rows = rows(&format!("$PMBPF run --json --quiet -o - -- sh -c '{command}'"));
+    let usage = cgroup.settled_usage_ns();
+    assert_close("cpu.stat", rows.total("cpu_time"), usage, 0.02, 20e6 + tick_ns());
+    let report = std::fs::read_to_string(&perf.0).unwrap();
+    // perf's clock runs on while a hypervisor has the CPU.
+    let distance_ns = 30e6 + tick_ns();
+    assert_close("perf", rows.of_name("cpu_time", "sping"), task_clock_ns(&report), 0.1, distance_ns);
+}
+
+#[test]
+fn io_of_a_command_in_a_pid_namespace_is_the_commands() {
+    let device = Loop::new("namespace", 32 << 20);
+    let read = format!("dd if={} of=/dev/null bs=64k count=256 iflag=direct", device.path());
+    let rows = rows(&format!("$PMBPF io --json --quiet -o - -- {read}"));
+    let ours = rows.of_kind("io").find(|row| {
+        let subject = &row["subject"];
+        row["metric"] == "block.bandwidth"
+            && subject["of"]["name"] == device.name()
+            && subject["owner"]["name"] == "dd"
+    });
+    let ours = ours.unwrap_or_else(|| panic!("{:?}", rows.0));
+    let owner = &ours["subject"]["owner"];
+    assert!(owner["host_pid"].is_null() && owner["pid"].as_u64().is_some_and(|id| id < 1000), "{owner}");
+    let bytes = ours["value"].as_f64().unwrap() * 1e6 * ours["dt"].as_f64().unwrap() / 1e9;
+    assert_close("bytes", bytes, 256.0 * 65536.0, 0.02, 0.0);
 }
 
 #[test]

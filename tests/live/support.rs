@@ -226,6 +226,10 @@ impl Cgroup {
         Self { folder, path }
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// A cgroup below this one, removed with it.
     pub(crate) fn below(&self, relative: &str) -> Self {
         let folder = self.folder.join(relative);

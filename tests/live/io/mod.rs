@@ -53,7 +53,7 @@ fn id(cgroup: &Cgroup) -> CgroupId {
 }
 
 /// A loop device over a file; detached with its owner.
-struct Loop {
+pub(crate) struct Loop {
     path: String,
     number: DeviceNumber,
     _backing: Scratch,
@@ -61,7 +61,7 @@ struct Loop {
 
 impl Loop {
     /// Over a file in memory.
-    fn new(name: &str, bytes: u64) -> Self {
+    pub(crate) fn new(name: &str, bytes: u64) -> Self {
         Self::over(Scratch(Path::new("/dev/shm").join(unique(name))), bytes, &[]).unwrap()
     }
 
@@ -78,7 +78,11 @@ impl Loop {
         Some(Self { number: number(path.strip_prefix("/dev/").unwrap()), path, _backing: backing })
     }
 
-    fn name(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(crate) fn name(&self) -> &str {
         self.path.strip_prefix("/dev/").unwrap()
     }
 

@@ -1,0 +1,296 @@
+//! In a container with PID, mount and cgroup namespaces of its own, and from the host: both say of it what perf and the kernel's
+//! accounts say.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::{
+    io::Loop,
+    support::{
+        Cgroup, Rows, Running, Scratch, assert_close, pmbpf, run, signal, skipped, text, unique, wait_until,
+    },
+    workloads::workload,
+};
+
+/// Where pmbpf and the workload are there.
+const WORK: &str = "/work";
+
+/// What podman needs where cgroups are of both versions, and to leave nothing behind.
+const SETTINGS: &str = r#"
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+lock_type = "file"
+runtime = "runc"
+"#;
+
+/// A privileged container that sleeps; it and podman's storage vanish with their owner.
+struct Container {
+    folder: PathBuf,
+    name: String,
+    /// All that runs in it is below.
+    cgroup: Cgroup,
+}
+
+impl Container {
+    /// None where podman, runc or perf is missing, or podman cannot start anything; that is said.
+    fn start() -> Option<Self> {
+        let is_there = |tool: &&str| Command::new(tool).arg("--version").output().is_ok();
+        if let Some(missing) = ["podman", "runc", "perf"].iter().find(|tool| !is_there(tool)) {
+            skipped(&format!("{missing} is missing"));
+            return None;
+        }
+        let name = unique("container");
+        let container = Self { folder: std::env::temp_dir().join(&name), name, cgroup: Cgroup::new("pod") };
+        container.make_folders();
+        let binary = PathBuf::from(pmbpf().get_program()).canonicalize().unwrap();
+        let mut command = container.podman();
+        command.args(["run", "--detach", "--privileged", "--network", "none", "--cgroups", "no-conmon"]);
+        command.args(["--name", &container.name, "--cgroup-parent", &container.cgroup.path]);
+        for (from, to) in [(binary, "pmbpf"), (PathBuf::from(workload("spin", &["-g"])), "spin")] {
+            command.arg("--volume").arg(format!("{}:{WORK}/{to}:ro", from.display()));
+        }
+        for folder in system_folders().into_iter().filter(|(_, link)| link.is_none()) {
+            command.arg("--volume").arg(format!("/{0}:/{0}:ro", folder.0));
+        }
+        command.arg("--rootfs").arg(container.folder.join("root")).args(["sleep", "600"]);
+        let started = command.output().unwrap();
+        if !started.status.success() {
+            skipped(&format!("podman starts nothing here: {}", text(&started.stderr)));
+            return None;
+        }
+        Some(container)
+    }
+
+    fn make_folders(&self) {
+        let make = |path: &str| fs::create_dir_all(self.folder.join(path)).unwrap();
+        for folder in ["proc", "sys", "dev", "tmp", "etc", "work"] {
+            make(&format!("root/{folder}"));
+        }
+        make("state");
+        for (folder, link) in system_folders() {
+            match link {
+                Some(target) => symlink(target, self.folder.join("root").join(folder)).unwrap(),
+                None => make(&format!("root/{folder}")),
+            }
+        }
+        let state = self.folder.join("state");
+        let settings = format!("{SETTINGS}static_dir = {state:?}\ntmp_dir = {state:?}\n");
+        fs::write(self.folder.join("containers.conf"), settings).unwrap();
+    }
+
+    fn podman(&self) -> Command {
+        let mut command = Command::new("podman");
+        command.env("CONTAINERS_CONF", self.folder.join("containers.conf")).stdin(Stdio::null());
+        command.args(["--storage-driver", "vfs"]);
+        command.arg("--root").arg(self.folder.join("storage")).arg("--runroot").arg(self.folder.join("run"));
+        command
+    }
+
+    /// Runs a shell script in it, with `$PMBPF` and `$SPIN`.
+    fn shell(&self, script: &str) -> Output {
+        let mut command = self.podman();
+        command.arg("exec").arg("--env").arg(format!("PMBPF={WORK}/pmbpf"));
+        command.arg("--env").arg(format!("SPIN={WORK}/spin"));
+        command.args([&self.name, "sh", "-c", script]).output().unwrap()
+    }
+
+    /// The same, of which it is known that it succeeds; what it prints.
+    fn prints(&self, script: &str) -> String {
+        let output = self.shell(script);
+        assert!(output.status.success(), "{script}: {}: {}", output.status, text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn rows(&self, script: &str) -> Rows {
+        Rows::parse(self.prints(script).as_bytes())
+    }
+
+    /// Starts `$SPIN`; its id in the container, and the host's.
+    fn spins(&self) -> (u64, u32) {
+        let inside = self.prints("$SPIN 600 > /dev/null 2>&1 & echo $!").trim().parse().unwrap();
+        let is_ours = |id: &u32| {
+            let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+            let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default();
+            ids.split_whitespace().last().and_then(|id| id.parse().ok()) == Some(inside)
+        };
+        let host = self.processes().into_iter().find(is_ours).expect("the host has it, too");
+        (inside, host)
+    }
+
+    /// Host's ids of what runs in it.
+    fn processes(&self) -> Vec<u32> {
+        let below = fs::read_dir(self.cgroup.folder()).unwrap().flatten().map(|entry| entry.path());
+        let lists = below.filter_map(|path| fs::read_to_string(path.join("cgroup.procs")).ok());
+        lists.collect::<String>().lines().map(|id| id.parse().unwrap()).collect()
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = self.podman().args(["rm", "--force", "--time", "0", &self.name]).output();
+        let _ = fs::remove_dir_all(&self.folder);
+        // The hierarchies of version 1.
+        for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
+            let _ = fs::remove_dir(hierarchy.path().join(&self.cgroup.path[1..]));
+        }
+    }
+}
+
+/// Folders with the host's programs, and where they lead to if they are links.
+fn system_folders() -> Vec<(&'static str, Option<PathBuf>)> {
+    let there =
+        ["usr", "bin", "sbin", "lib", "lib64"].into_iter().filter(|name| Path::new("/").join(name).exists());
+    there.map(|name| (name, fs::read_link(Path::new("/").join(name)).ok())).collect()
+}
+
+fn is_process(id: impl Into<u64>) -> impl Fn(&Value) -> bool {
+    let id = id.into();
+    move |owner| owner["kind"] == "process" && owner["pid"] == id
+}
+
+fn names(rows: &Rows) -> Vec<&Value> {
+    rows.of_kind("hot").map(|row| &row["frame"]["function"]).collect()
+}
+
+/// CPU time of a process's threads that live, in ns.
+fn cpu_time_ns(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+    stat.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// How long a task ran, as `perf stat -x,` says in milliseconds.
+pub(crate) fn task_clock_ns(report: &str) -> f64 {
+    let line = report.lines().find(|line| line.contains("task-clock")).unwrap_or_else(|| panic!("{report}"));
+    line.split(',').next().unwrap().parse::<f64>().unwrap() * 1e6
+}
+
+#[test]
+fn a_command_in_a_container_takes_what_perf_and_the_host_say() {
+    let Some(container) = Container::start() else { return };
+    let path = container.cgroup.path.clone();
+    let outside = Running::start(&["--cgroup", &path, "--by", "process"]);
+    let before = container.cgroup.settled_usage_ns();
+    let script = "$PMBPF run --json --quiet -o - -- perf stat -x, -o /tmp/perf -e task-clock -- $SPIN 0.5";
+    let inside = container.rows(script);
+    let perf = task_clock_ns(&container.prints("cat /tmp/perf"));
+    let usage = container.cgroup.settled_usage_ns() - before;
+    let outside = outside.stop();
+    let ours = inside.of_name("cpu_time", "spin");
+    // perf's clock runs on while a hypervisor has the CPU.
+    assert_close("perf", ours, perf, 0.1, 30e6);
+    assert_close("the same from the host", ours, outside.of_name("cpu_time", "spin"), 0.02, 20e6);
+    assert_close("all of it, and cpu.stat", outside.total("cpu_time"), usage, 0.02, 30e6);
+    for rows in [&inside, &outside] {
+        assert!(names(rows).iter().any(|name| *name == "hot_leaf"), "{:?}", names(rows));
+        assert!(rows.summary()["losses"]["target_unseen"].is_null(), "{}", rows.summary());
+    }
+}
+
+#[test]
+fn a_process_in_a_container_has_its_id_inside_and_another_outside() {
+    let Some(container) = Container::start() else { return };
+    let (inside, host) = container.spins();
+    assert_ne!(inside, u64::from(host));
+    let before = cpu_time_ns(host);
+    for option in ["-p", "-t"] {
+        let begun = cpu_time_ns(host);
+        let rows = container.rows(&format!("$PMBPF run --json --quiet -d 1s {option} {inside}"));
+        let (ours, most) = (rows.sum("cpu_time", is_process(inside)), cpu_time_ns(host) - begun);
+        assert!(ours > 0.05e9 && ours < most + 20e6, "{option}: {ours} of {most}");
+        assert!(names(&rows).iter().any(|name| *name == "hot_leaf"), "{option}: {:?}", names(&rows));
+    }
+    let rows = run(&["--quiet", "-d", "1s", "-p", &host.to_string()]);
+    let (ours, most) = (rows.sum("cpu_time", is_process(host)), cpu_time_ns(host) - before);
+    assert!(ours > 0.05e9 && ours < most, "{ours} of {most}");
+    // Its file lies where only the container has it.
+    assert!(names(&rows).iter().any(|name| *name == "hot_leaf"), "{:?}", names(&rows));
+    signal(host, "KILL");
+}
+
+#[test]
+fn a_containers_cgroup_is_the_hosts_name_for_it() {
+    let Some(container) = Container::start() else { return };
+    let (_, host) = container.spins();
+    let entry = fs::read_to_string(format!("/proc/{host}/cgroup")).unwrap();
+    let path = entry.lines().find_map(|line| line.strip_prefix("0::")).unwrap();
+    assert!(path.starts_with(&container.cgroup.path), "{path}");
+    let running = Running::start(&["--all-cgroups"]);
+    let before = container.cgroup.usage_ns();
+    wait_until("it has run", || container.cgroup.usage_ns() > before + 300e6);
+    let rows = running.stop();
+    let after = container.cgroup.usage_ns();
+    let ours = rows.of_cgroup("cpu_time", path);
+    assert!(ours > 300e6 && ours < after, "{ours}");
+    assert_close("above it", rows.of_cgroup("cpu_time", &container.cgroup.path), ours, 0.01, 5e6);
+    signal(host, "KILL");
+}
+
+#[test]
+fn io_of_a_command_in_a_container_is_its_own_inside_and_its_cgroups_outside() {
+    let device = Loop::new("container", 64 << 20);
+    let Some(container) = Container::start() else { return };
+    let ready = Scratch::new("ready");
+    let path = container.cgroup.path.clone();
+    let script = format!(
+        "exec \"$0\" io --json --quiet --duration 60 --cgroup {path} --ready-fd 3 3>{}",
+        ready.as_str()
+    );
+    let mut outside = Command::new("sh");
+    outside.args(["-c", &script]).arg(pmbpf().get_program()).stdin(Stdio::null()).stdout(Stdio::piped());
+    let outside = outside.spawn().unwrap();
+    wait_until("it counts", || fs::read_to_string(&ready.0).is_ok_and(|line| line == "counting\n"));
+    let read = format!("dd if={} of=/dev/null bs=64k count=512 iflag=direct", device.path());
+    let inside = container.rows(&format!("$PMBPF io --json --quiet -o - -- {read}"));
+    signal(outside.id(), "INT");
+    let outside = outside.wait_with_output().unwrap();
+    assert!(outside.status.success(), "{}", outside.status);
+    let outside = Rows::parse(&outside.stdout);
+    let bytes = |rows: &Rows, is: &dyn Fn(&Value) -> bool| -> f64 {
+        let of_disk = |row: &&Value| {
+            let subject = &row["subject"];
+            row["metric"] == "block.bandwidth"
+                && subject["of"]["name"] == device.name()
+                && is(&subject["owner"])
+        };
+        let number = |row: &Value, field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{row}"));
+        let rows = rows.of_kind("io").filter(of_disk);
+        rows.map(|row| number(row, "value") * 1e6 * number(row, "dt") / 1e9).sum()
+    };
+    let truth = 512.0 * 65536.0;
+    let is_dd = |owner: &Value| {
+        owner["name"] == "dd"
+            && owner["host_pid"].is_null()
+            && owner["pid"].as_u64().is_some_and(|id| id < 1000)
+    };
+    assert_close("inside", bytes(&inside, &is_dd), truth, 0.02, 0.0);
+    let is_below = |owner: &Value| owner["path"].as_str().is_some_and(|owner| owner.starts_with(&path));
+    assert_close("outside", bytes(&outside, &is_below), truth, 0.02, 0.0);
+}
+
+#[test]
+fn doctor_in_a_container_says_what_works_there() {
+    let Some(container) = Container::start() else { return };
+    let report: Value = serde_json::from_str(&container.prints("$PMBPF doctor --json")).unwrap();
+    assert_eq!(report["can_run"], true, "{report}");
+    let check = |name: &str| {
+        let mut checks = report["checks"].as_array().unwrap().iter();
+        checks.find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name}: {report}"))
+    };
+    let ids = check("process ids")["found"].as_str().unwrap();
+    assert!(ids.contains("ids are those of this namespace"), "{ids}");
+    assert_eq!(check("io programs (block)")["status"], "ok");
+    // Runs agree with it: there is no hierarchy to attach programs on packets to where the container has none mounted.
+    let packets = check("io programs (packets)")["status"] == "ok";
+    let io = container.rows("$PMBPF io --json --quiet -d 200ms");
+    let missing = io.summary()["missing"].as_array().unwrap();
+    assert_eq!(missing.iter().any(|missing| missing["what"] == "packets"), !packets, "{missing:?}");
+}
