@@ -3,12 +3,13 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     os::unix::fs::PermissionsExt as _,
     process::{Command, Output, Stdio},
 };
 
 use crate::{
-    support::{Scratch, in_guest, pmbpf, skipped, text},
+    support::{Scratch, in_guest, pmbpf, signal, skipped, text},
     workloads::workload,
 };
 
@@ -114,4 +115,18 @@ fn who_waits_is_told_that_counting_has_begun() {
     }
     let output = from_a_shell("", &[&binary(), "run", "-d", "300ms", "--ready-fd", "9"]);
     assert!(output.status.code() == Some(2) && text(&output.stderr).contains("descriptor 9"));
+}
+
+#[test]
+fn who_ends_it_as_soon_as_counting_has_begun_gets_the_report() {
+    let ways: [&[&str]; 3] = [&["run"], &["run", "--count", "-a", "-e", "task-clock"], &["io"]];
+    for way in ways {
+        let mut command = pmbpf();
+        let mut child = command.args(way).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap() == "pmbpf: counting"), "{way:?}");
+        signal(child.id(), "INT");
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success() && !output.stdout.is_empty(), "{way:?}: {:?}", output.status);
+    }
 }

@@ -15,7 +15,7 @@ use pmbpf::{
         request::Request,
         turns::{EventGroup, PlannedEvent, Turns},
     },
-    session::{self, Measure, Session, SessionError},
+    session::{self, Measure, Session, SessionError, Signals},
     table::notation::{List, resolve},
 };
 
@@ -89,7 +89,8 @@ pub(crate) fn count(
             }
             Ok(None)
         };
-        let outcome = runtime.block_on(session::run(&mut session, None, &mut keep)).unwrap();
+        let whole = async { session::run(&mut session, None, Signals::new()?, &mut keep).await };
+        let outcome = runtime.block_on(whole).unwrap();
         assert!(working.unwrap().is_finished(), "the work outlasts the counting");
         drains.push(outcome.last);
     });

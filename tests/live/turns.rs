@@ -52,27 +52,43 @@ fn faults(counted: &Counted) -> (u64, u64) {
 #[test]
 fn faults_of_two_cgroups_are_those_of_their_tasks() {
     for attach in attach() {
-        let groups = [Cgroup::new("few"), Cgroup::new("many")];
-        let forks = workload("forks", &[]);
-        let always = turns("software", "{minor-faults,cpu-clock}", "", SLICE);
-        let counted = count(&by_cgroup(&groups, 6), vec![always], Some(attach), || {
-            let mut started =
-                [groups[0].spawn(&format!("{forks} 20")), groups[1].spawn(&format!("{forks} 100"))];
-            started.iter_mut().for_each(|one| drop(one.wait()));
+        // Where the event of a switch never arrives, what another task faulted before it is the next one's: seen once in
+        // 20 runs beside a fork storm, and the report says how many there were. Without one there is no second try.
+        let tries = (0..3).find_map(|_| match wrong_faults(attach) {
+            (Err(what), missing @ 1..) => {
+                eprintln!("{what} ({missing} switches never arrived)");
+                None
+            }
+            (seen, _) => Some(seen),
         });
-        for (group, least) in groups.iter().zip([20, 100]) {
-            let owner = counted.cgroup(&group.path);
-            let (counts, losses) = (counted.counts(owner), &counted.whole.losses);
-            let sum: u64 = counted.slices(owner).iter().map(|row| row.always[0]).sum();
-            assert!(counts.minor_faults > 10 * least, "{attach:?}: {counts:?}");
-            // What the kernel faults in for a task while it copies its arguments is no event.
-            let off = sum.abs_diff(counts.minor_faults);
-            assert!(off <= 8 + counts.minor_faults / 100, "{attach:?}: {sum}, {counts:?}, {losses:?}");
-            let time_ns: u64 = counted.slices(owner).iter().map(|row| row.time_ns).sum();
-            assert_ran(time_ns, counts.cpu_time_ns, 0.02);
-        }
-        assert!(counted.whole.losses.is_empty(), "{:?}", counted.whole.losses);
+        tries.expect("wrong three times").unwrap();
     }
+}
+
+/// What the faults of two cgroups are wrong by, if they are, and how many switches never arrived meanwhile.
+fn wrong_faults(attach: Attach) -> (Result<(), String>, u64) {
+    let groups = [Cgroup::new("few"), Cgroup::new("many")];
+    let forks = workload("forks", &[]);
+    let always = turns("software", "{minor-faults,cpu-clock}", "", SLICE);
+    let counted = count(&by_cgroup(&groups, 6), vec![always], Some(attach), || {
+        let mut started = [groups[0].spawn(&format!("{forks} 20")), groups[1].spawn(&format!("{forks} 100"))];
+        started.iter_mut().for_each(|one| drop(one.wait()));
+    });
+    let mut wrong = Ok(());
+    for (group, least) in groups.iter().zip([20, 100]) {
+        let owner = counted.cgroup(&group.path);
+        let (counts, losses) = (counted.counts(owner), &counted.whole.losses);
+        let sum: u64 = counted.slices(owner).iter().map(|row| row.always[0]).sum();
+        assert!(counts.minor_faults > 10 * least, "{attach:?}: {counts:?}");
+        // What the kernel faults in for a task while it copies its arguments is no event.
+        if sum.abs_diff(counts.minor_faults) > 8 + counts.minor_faults / 100 {
+            wrong = Err(format!("{attach:?}: {sum}, {counts:?}, {losses:?}"));
+        }
+        let time_ns: u64 = counted.slices(owner).iter().map(|row| row.time_ns).sum();
+        assert_ran(time_ns, counts.cpu_time_ns, 0.02);
+    }
+    assert!(counted.whole.losses.is_empty(), "{:?}", counted.whole.losses);
+    (wrong, counted.whole.cpus.values().map(|cpu| cpu.switches_missing).sum())
 }
 
 #[test]

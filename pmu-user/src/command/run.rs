@@ -28,7 +28,7 @@ use crate::{
         request::{By, Descend, Force, Inherit, Rate, Request, Stacks, Target, Unwind},
     },
     session::{
-        self, Measure, Session,
+        self, Measure, Session, Signals,
         confine::{Duty, confine},
         launch::{self, Inherited, Launched},
     },
@@ -271,12 +271,13 @@ async fn live(
         pipeline::prepare(&header.plan, &header.machine.topology, args.metrics.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(&header, prepared, args.format.format(), args.format.style(), into);
     confine(if command.is_some() { Duty::CollectAndSignal } else { Duty::Collect });
+    let signals = Signals::new()?;
     args.begin.announce(args.talks(), "report");
     let mut keep = |drain: Drain| -> anyhow::Result<session::Next> {
         recorder.drain(&drain);
         Ok(pipeline.drain(&drain)?)
     };
-    let outcome = session::run(&mut session, command, &mut keep).await?;
+    let outcome = session::run(&mut session, command, signals, &mut keep).await?;
     keep(outcome.last)?;
     recorder.end(&outcome.ending);
     let names = session.name();

@@ -20,7 +20,7 @@ pub struct Outcome {
 pub type Next = Option<Vec<u32>>;
 
 /// Drains at every tick until something stops it. `keep` gets every drain but the last, and may say which counters are to
-/// have turns next.
+/// have turns next. Signals are caught from before counting is announced: who then ends the run gets its report.
 ///
 /// # Errors
 ///
@@ -28,9 +28,9 @@ pub type Next = Option<Vec<u32>>;
 pub async fn run<E: From<SessionError>>(
     session: &mut Session,
     launched: Option<Launched>,
+    mut signals: Signals,
     keep: &mut impl FnMut(Drain) -> Result<Next, E>,
 ) -> Result<Outcome, E> {
-    let mut signals = Signals::new()?;
     let over = watch(session, launched, &mut signals, keep).await?;
     signals.let_the_second_kill();
     finish(session, over).await

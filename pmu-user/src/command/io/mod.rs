@@ -33,6 +33,7 @@ use crate::{
         request::{Descend, Inherit, Target},
     },
     session::{
+        Signals,
         confine::{Duty, confine},
         io::{IoSession, run, stream},
         launch::{self, Inherited, Launched},
@@ -220,12 +221,13 @@ async fn live(
     {
         output::talk(&format!("not measured: {what}: {why}"));
     }
+    let signals = Signals::new()?;
     args.begin.announce(args.talks(), "report");
     let mut keep = |drain: IoDrain| -> anyhow::Result<()> {
         recorder.drain(&drain);
         Ok(pipeline.drain(drain)?)
     };
-    let outcome = run(&mut session, command, &mut keep).await?;
+    let outcome = run(&mut session, command, signals, &mut keep).await?;
     keep(outcome.last)?;
     recorder.end(&outcome.ending);
     let report = pipeline.finish(&outcome.ending)?;

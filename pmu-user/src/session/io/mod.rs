@@ -261,6 +261,7 @@ impl IoSession {
 }
 
 /// Drains at every tick until something stops it. `keep` gets every drain but the last; the first comes before anything is counted.
+/// Signals are caught from before counting is announced: who then ends the run gets its report.
 ///
 /// # Errors
 ///
@@ -268,9 +269,9 @@ impl IoSession {
 pub async fn run<E: From<SessionError>>(
     session: &mut IoSession,
     launched: Option<Launched>,
+    mut signals: Signals,
     keep: &mut impl FnMut(IoDrain) -> Result<(), E>,
 ) -> Result<IoOutcome, E> {
-    let mut signals = Signals::new()?;
     keep(session.baseline())?;
     let plan = &session.header.plan;
     let mut watch = Watch::release(plan.tick, plan.duration, &plan.target, launched)?;
