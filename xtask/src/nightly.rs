@@ -1,10 +1,21 @@
-//! What takes too long for every change: many files that nobody sound would write, through everything that reads files, and a soak.
+//! What takes long or needs load: many files that nobody sound would write, through everything that reads files, and a soak; and
+//! beside them, three times in a row, every ring of tests that can run here. What the tests have as load is two other runs of
+//! pmbpf, 100 programs executed a second, and a build.
 
-use anyhow::bail;
+use std::{
+    io::Write as _,
+    process::{Output, Stdio},
+    thread::{self, ScopedJoinHandle},
+};
+
+use anyhow::{Context as _, bail};
 
 use crate::{
-    command::{say, status},
-    setup, soak,
+    build,
+    command::say,
+    setup::{self, Tools},
+    soak, test,
+    vm::kernel::Architecture,
 };
 
 /// Tests of tests/fuzz that try as many files as they are told, and how many.
@@ -14,37 +25,66 @@ const FUZZ: [(&str, u32); 3] = [
     ("btf::every_btf_is_read_or_refused", 3_000),
 ];
 
-/// Runs all of it, whatever fails; an error at the end if anything did.
+/// How often the rings run.
+const PASSES: u32 = 3;
+
+/// Runs all of it, whatever fails; an error at the end that names what did.
 pub(crate) fn run() -> anyhow::Result<()> {
     let tools = setup::all()?;
-    let mut failed = Vec::new();
-    for (test, files) in FUZZ {
-        say(&format!("{test}: {files} files"));
-        let mut cargo = tools.cargo();
-        // Fast, and yet with the checks that find overflows (`profile.fuzz` in Cargo.toml).
-        cargo.args([
-            "test",
-            "--locked",
-            "--profile",
-            "fuzz",
-            "--package",
-            "pmu-user",
-            "--test",
-            "fuzz",
-            "--",
-        ]);
-        cargo.args(["--exact", test, "--nocapture"]).env("PMBPF_FUZZ", files.to_string());
-        if !status(&mut cargo)?.success() {
-            failed.push(test);
-        }
-    }
-    if let Err(error) = soak::run() {
-        say(&format!("soak: {error:#}"));
-        failed.push("soak");
-    }
+    build::release(Architecture::HOST)?;
+    let failed = thread::scope(|scope| {
+        let soak = scope.spawn(soak::run);
+        let fuzz = scope.spawn(|| all_files(&tools));
+        let mut failed: Vec<String> = (1..=PASSES).filter_map(rings).collect();
+        failed.extend(ended("fuzz", fuzz));
+        failed.extend(ended("soak", soak));
+        failed
+    });
     if !failed.is_empty() {
-        bail!("failed: {}", failed.join(", "));
+        bail!("failed: {}", failed.join("; "));
     }
     say("all passed");
     Ok(())
+}
+
+/// One pass of the rings; what failed.
+fn rings(pass: u32) -> Option<String> {
+    say(&format!("tests beside load, pass {pass} of {PASSES}"));
+    match test::run(&test::Args::default()) {
+        Ok(0) => None,
+        Ok(_) => Some(format!("tests, pass {pass}")),
+        Err(error) => Some(format!("tests, pass {pass}: {error:#}")),
+    }
+}
+
+/// Runs the tests of [`FUZZ`], whichever fail; an error that names those.
+fn all_files(tools: &Tools) -> anyhow::Result<()> {
+    let failed = FUZZ.iter().filter_map(|(test, files)| fuzz(tools, test, *files).err());
+    let failed: Vec<String> = failed.map(|error| format!("{error:#}")).collect();
+    if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join(", ")) }
+}
+
+/// Runs one test of tests/fuzz; what it prints comes in one piece, between what others print.
+fn fuzz(tools: &Tools, test: &str, files: u32) -> anyhow::Result<()> {
+    say(&format!("{test}: {files} files"));
+    let mut cargo = tools.cargo();
+    // Fast, and yet with the checks that find overflows (`profile.fuzz` in Cargo.toml).
+    cargo.args(["test", "--locked", "--profile", "fuzz", "--package", "pmu-user", "--test", "fuzz", "--"]);
+    cargo.args(["--exact", test, "--nocapture"]).env("PMBPF_FUZZ", files.to_string());
+    let Output { status, stdout, stderr } =
+        cargo.stdin(Stdio::null()).output().context("cannot run cargo test")?;
+    std::io::stdout().lock().write_all(&[stdout, stderr].concat())?;
+    if !status.success() {
+        bail!("{test}: {status}");
+    }
+    Ok(())
+}
+
+/// What a part that ran beside the tests failed with.
+fn ended(what: &str, part: ScopedJoinHandle<'_, anyhow::Result<()>>) -> Option<String> {
+    match part.join() {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(format!("{what}: {error:#}")),
+        Err(_) => Some(format!("{what}: it panicked")),
+    }
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Which rings, and which tests of them.
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(crate) struct Args {
     /// Only these rings: pure, contract, live, guest, hardware
     #[arg(long, value_delimiter = ',')]
