@@ -14,7 +14,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use pmbpf::drain::recording::{IoRecording, ReadError, Recording};
+use pmbpf::drain::{
+    GapRow,
+    recording::{IoRecording, Overwrite, ReadError, Recording, Writer},
+};
+use pmu_common::gap::IDLE;
+use serde_json::Value;
 use snapbox::{Assert, Data};
 
 fn recordings() -> PathBuf {
@@ -112,6 +117,33 @@ fn options_that_mean_nothing_for_io_are_usage_errors_that_say_so() {
         assert!(error.contains(says) && output.stdout.is_empty(), "{error}");
     }
     report(&recordings().join("io.pmbpf"), &["--fail-on", "lost"]);
+}
+
+#[test]
+fn gaps_beyond_the_most_that_are_kept_are_told() {
+    let Recording { header, mut drains, ending, .. } =
+        Recording::read(&recordings().join("masked.pmbpf")).unwrap();
+    let with_gaps = drains.iter_mut().find(|drain| !drain.gaps.is_empty()).unwrap();
+    let model = with_gaps.gaps[0].clone();
+    let more =
+        (1..=5000).map(|index| GapRow { at_ns: index << 20, late_ns: 400_000 + index, ..model.clone() });
+    with_gaps.gaps.extend(more);
+    let timers = drains.iter().flat_map(|drain| &drain.gaps).filter(|row| row.class as usize != IDLE).count();
+    let path = std::env::temp_dir().join(format!("pmbpf-gaps-{}.pmbpf", std::process::id()));
+    let mut writer = Writer::create(&path, Overwrite::No, &header).unwrap();
+    drains.iter().for_each(|drain| writer.drain(drain).unwrap());
+    writer.end(&ending.unwrap()).unwrap();
+    let [text, json] = [&[][..], &["--json"]].map(|format| report(&path, format));
+    std::fs::remove_file(&path).unwrap();
+    let rows: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of_kind = |kind: &'static str| rows.iter().filter(move |row| row["kind"] == kind);
+    let left_out = of_kind("summary").next().unwrap()["blind"]["gaps_left_out"].as_u64().unwrap();
+    let listed: u64 = of_kind("gap").map(|gap| gap["timers"].as_u64().unwrap()).sum();
+    assert!(left_out > 0 && listed > 0);
+    assert_eq!(listed + left_out, timers as u64);
+    assert!(text.contains(&format!("{left_out} late timers that are in no gap here")), "{text}");
+    let not_shown = of_kind("gap").count() - 10;
+    assert!(text.contains(&format!("{not_shown} more gaps are not shown")), "{not_shown}: {text}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Spans of known length in which interrupts are masked, and spans in which they are not, as `pmbpf run` sees them.
 
+use std::sync::OnceLock;
+
 use serde_json::Value;
 
 use crate::{simulated::Simulated, support::Running};
@@ -43,13 +45,26 @@ fn leads_to(frame: &str, function: &str) -> bool {
     let Some(address) = frame.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok()) else {
         return frame.contains(function);
     };
-    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap();
-    let starts = symbols.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let start = u64::from_str_radix(words.next()?, 16).ok()?;
-        (start <= address).then(|| (start, words.nth(1).unwrap_or_default()))
-    });
-    starts.max_by_key(|(start, _)| *start).is_some_and(|(_, name)| name == function)
+    let symbols = kernel_symbols();
+    let after = symbols.partition_point(|(start, _)| *start <= address);
+    // Several names may stand for one address.
+    let start = after.checked_sub(1).map(|last| symbols[last].0);
+    symbols[..after].iter().rev().take_while(|(at, _)| Some(*at) == start).any(|(_, name)| name == function)
+}
+
+/// Addresses and names of the kernel's functions and its modules', in order. Read once: it takes an emulated CPU a second or more.
+fn kernel_symbols() -> &'static [(u64, String)] {
+    static SYMBOLS: OnceLock<Vec<(u64, String)>> = OnceLock::new();
+    SYMBOLS.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/kallsyms").unwrap();
+        let symbol = |line: &str| {
+            let mut words = line.split_whitespace();
+            Some((u64::from_str_radix(words.next()?, 16).ok()?, words.nth(1)?.to_owned()))
+        };
+        let mut symbols: Vec<(u64, String)> = text.lines().filter_map(symbol).collect();
+        symbols.sort();
+        symbols
+    })
 }
 
 #[test]

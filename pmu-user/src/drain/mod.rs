@@ -310,6 +310,9 @@ pub struct GapRow {
     pub class: u32,
     /// Did the tick show it, or the sampling clock?
     pub by_tick: bool,
+    /// Did it come right where the kernel lets interrupts in? `None`: the recording does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_enable: Option<bool>,
     /// Owner that ran, if it is one.
     pub slot: Option<SlotId>,
     /// Thread that ran.

@@ -13,7 +13,7 @@ use super::{
     value::{How, Known, Value},
 };
 use crate::{
-    drain::{At, Header, Owner},
+    drain::{At, GapRow, Header, Owner},
     model::{
         Counts, Interval, Ledger,
         gap::{Gap, interrupted, is_entry, join},
@@ -27,6 +27,9 @@ use crate::{
 pub enum BlindClass {
     /// Kernel code ran with interrupts masked.
     Masked,
+    /// The late interrupt found the kernel of a virtual machine, but not where it lets interrupts in: it masked them, or the hypervisor
+    /// stopped the CPU (a VM exit).
+    MaskedOrExit,
     /// The late interrupt found user code, which cannot mask any: a handler ran long, or the hypervisor did something.
     Delayed,
     /// The hypervisor ran something else.
@@ -41,6 +44,7 @@ impl BlindClass {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Masked => "masked",
+            Self::MaskedOrExit => "masked_or_vm_exit",
             Self::Delayed => "delayed",
             Self::Stolen => "stolen",
             Self::Idle => "idle",
@@ -98,6 +102,8 @@ pub struct Blind {
     pub gaps: Vec<GapReport>,
     /// Those while others ran, longest first; none where everything is the target.
     pub others_gaps: Vec<GapReport>,
+    /// Late timers that are in none of them, whoever ran, because there were too many: shorter ones than all that are.
+    pub gaps_left_out: u64,
 }
 
 impl Blind {
@@ -180,7 +186,7 @@ pub(super) fn blind(
     let all = join(&interval.gaps).into_iter().filter(|gap| gap.row.class as usize != IDLE);
     let is_targets = |gap: &Gap| header.plan.target == Target::System || gap.owner.is_some();
     let (gaps, others): (Vec<Gap>, Vec<Gap>) = all.partition(is_targets);
-    let describe = |gaps: Vec<Gap>| gaps.into_iter().map(|gap| describe(ledger, gap)).collect();
+    let describe = |gaps: Vec<Gap>| gaps.into_iter().map(|gap| describe(ledger, quality, gap)).collect();
     Blind {
         target: (header.plan.target != Target::System).then(|| masked(quality, total)),
         machine: above_floor(quality, late(MASKED), cpus.kernel_ticks, coverage, interval.capacity_ns()),
@@ -196,24 +202,70 @@ pub(super) fn blind(
         gap_min_ns: header.plan.gap_min_ns,
         gaps: describe(gaps),
         others_gaps: describe(others),
+        gaps_left_out: interval.gaps_left_out,
     }
 }
 
-fn describe(ledger: &Ledger, gap: Gap) -> GapReport {
-    let name = |address| Some(&ledger.code(At::kernel(address)).code.ok()?.function);
-    let below =
-        interrupted(&gap.row.stack, |address| name(address).is_some_and(|name| is_entry(name.as_bytes())));
-    let class = match gap.row.class as usize {
+/// What a late timer shows that interrupted `below`. `exits`: the floor of a machine that a hypervisor runs; without one timers do not
+/// tell what code they found, and so not where interrupts were let in.
+fn class(row: &GapRow, below: &[u64], exits: Option<&Floor>) -> BlindClass {
+    match row.class as usize {
         STOLEN => BlindClass::Stolen,
         IDLE => BlindClass::Idle,
         DELAYED => BlindClass::Delayed,
         // Where timers do not tell what code they found, the stack does.
-        _ if below.is_empty() && !gap.row.stack.is_empty() => BlindClass::Delayed,
+        _ if below.is_empty() && !row.stack.is_empty() => BlindClass::Delayed,
+        _ if row.at_enable == Some(false) && exits.is_some() => BlindClass::MaskedOrExit,
         _ => BlindClass::Masked,
-    };
+    }
+}
+
+fn describe(ledger: &Ledger, quality: &Quality, gap: Gap) -> GapReport {
+    let name = |address| Some(&ledger.code(At::kernel(address)).code.ok()?.function);
+    let below =
+        interrupted(&gap.row.stack, |address| name(address).is_some_and(|name| is_entry(name.as_bytes())));
+    let class = class(&gap.row, below, quality.ticks.floor.as_ref().filter(|_| quality.ticks.guest));
     let shown =
         |&address: &u64| name(address).cloned().unwrap_or_else(|| Untrusted::from(format!("{address:#x}")));
     let stack = below.iter().map(shown).collect();
     let owner = gap.owner.map(|index| ledger.owner(index).clone());
     GapReport { class, owner, stack, gap }
+}
+
+#[cfg(test)]
+mod tests {
+    use pmu_common::gap::{DELAYED, MASKED, STOLEN};
+
+    use super::{BlindClass, Floor, class};
+    use crate::{drain::GapRow, machine::cpu::Cpu, untrusted::Untrusted};
+
+    fn row(class: usize, at_enable: Option<bool>, stack: &[u64]) -> GapRow {
+        GapRow {
+            cpu: Cpu(0),
+            at_ns: 5,
+            late_ns: 5,
+            stolen_ns: 0,
+            class: class as u32,
+            by_tick: true,
+            at_enable,
+            slot: None,
+            tid: 1,
+            tgid: 1,
+            comm: Untrusted::from("x"),
+            stack: stack.to_vec(),
+        }
+    }
+
+    #[test]
+    fn in_a_virtual_machine_only_what_comes_where_the_kernel_unmasks_is_surely_masked() {
+        let floor = Floor { user_ticks: 100, late_ticks: 1, instants: 1 };
+        let of = |at_enable, exits| class(&row(MASKED, at_enable, &[1, 2]), &[2], exits);
+        assert_eq!(of(Some(true), Some(&floor)), BlindClass::Masked);
+        assert_eq!(of(Some(false), Some(&floor)), BlindClass::MaskedOrExit);
+        assert_eq!(of(None, Some(&floor)), BlindClass::Masked, "an older recording");
+        assert_eq!(of(Some(false), None), BlindClass::Masked, "no hypervisor, or it is not known where");
+        let other = |class_of| class(&row(class_of, Some(false), &[1, 2]), &[2], Some(&floor));
+        assert_eq!((other(STOLEN), other(DELAYED)), (BlindClass::Stolen, BlindClass::Delayed));
+        assert_eq!(class(&row(MASKED, Some(false), &[1]), &[], Some(&floor)), BlindClass::Delayed);
+    }
 }

@@ -3,6 +3,8 @@
 
 use std::{cmp::Reverse, collections::HashMap, hash::Hash};
 
+use pmu_common::gap::IDLE;
+
 use super::{HotKey, Interval, Ledger, OwnerIndex, StackKey, Tally, slice::sums};
 use crate::drain::{At, GapRow};
 
@@ -93,6 +95,10 @@ impl Interval {
             let leaf = key.frames.first().copied().unwrap_or(REST[1]);
             StackKey { frames: vec![rest(leaf)], ..*key }
         });
+        if self.gaps.len() > bounds.gaps {
+            // No gaps to anybody: a CPU that woke late was idle.
+            self.gaps.retain(|(_, row)| row.class as usize != IDLE);
+        }
         if self.gaps.len() > bounds.gaps {
             let late = |(_, row): &(Option<OwnerIndex>, GapRow)| Reverse((row.late_ns, row.at_ns));
             self.gaps.sort_by_key(late);

@@ -29,10 +29,13 @@ pub fn join(rows: &[(Option<OwnerIndex>, GapRow)]) -> Vec<Gap> {
         match gaps.last_mut() {
             Some(gap) if same => {
                 gap.timers += 1;
+                // One that came where interrupts were let in is enough; the other's handler may have run before it.
+                let at_enable = gap.row.at_enable.max(row.at_enable);
                 if row.late_ns > gap.row.late_ns {
                     gap.row = row.clone();
                     gap.owner = *owner;
                 }
+                gap.row.at_enable = at_enable;
             }
             _ => gaps.push(Gap { row: row.clone(), owner: *owner, timers: 1 }),
         }
@@ -72,6 +75,7 @@ pub(super) mod tests {
             stolen_ns: 0,
             class: 0,
             by_tick: true,
+            at_enable: None,
             slot: None,
             tid: 1,
             tgid: 1,
@@ -87,6 +91,20 @@ pub(super) mod tests {
         assert_eq!(gaps.len(), 2);
         assert_eq!((gaps[0].row.late_ns, gaps[0].timers), (900_000, 2));
         assert_eq!((gaps[1].row.late_ns, gaps[1].timers), (400_000, 1));
+    }
+
+    #[test]
+    fn a_gap_came_where_interrupts_were_let_in_if_one_of_its_timers_did() {
+        let of = |at_ns, at_enable| GapRow { at_enable, ..row(0, at_ns, at_ns) };
+        for (first, second, joined) in [
+            (Some(true), Some(false), Some(true)),
+            (Some(false), Some(true), Some(true)),
+            (Some(false), Some(false), Some(false)),
+            (None, None, None),
+        ] {
+            let gaps = join(&[of(5_000_000, first), of(5_000_400, second)].map(|row| (None, row)));
+            assert_eq!((gaps.len(), gaps[0].row.at_enable), (1, joined));
+        }
     }
 
     #[test]

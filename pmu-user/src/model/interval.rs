@@ -242,7 +242,7 @@ pub struct Interval {
     pub unwinding: Unwinding,
     /// Late timers that were listed, with their owner.
     pub gaps: Vec<(Option<OwnerIndex>, GapRow)>,
-    /// Those that are not, because there were too many.
+    /// Those that are not, because there were too many: shorter than all that are.
     pub gaps_left_out: u64,
     /// What was lost, by reason.
     pub losses: BTreeMap<String, u64>,

@@ -139,6 +139,7 @@ fn gap_row(late: &Late, owners: &Owners, started_ns: u64) -> GapRow {
         stolen_ns: late.steal_ns,
         class: late.class,
         by_tick: late.timer == TIMER_TICK,
+        at_enable: Some(late.at_enable != 0),
         slot: (late.slot < pmu_common::count::SLOT_NONE).then(|| owners.slot_id(late.slot)),
         tid: late.tid,
         tgid: late.tgid,

@@ -126,7 +126,7 @@ fn blind_cell(blind: &Blind) -> Json {
         "sure_ticks": machine.sure_ticks, "kernel_ticks": machine.kernel_ticks, "floor_ns": machine.floor_ns, "floor": floor,
         "stolen": known(&blind.stolen),
         "late_ticks": {"masked": machine.late_ticks, "stolen": blind.stolen_ticks, "idle": blind.idle_ticks},
-        "target": target,
+        "gaps_left_out": blind.gaps_left_out, "target": target,
     })
 }
 

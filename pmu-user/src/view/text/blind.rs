@@ -94,15 +94,25 @@ fn gaps(into: &mut dyn Write, style: &Style, blind: &Blind) -> io::Result<()> {
         let mut table = Table::new(&columns);
         blind.gaps.iter().take(shown).for_each(|gap| table.row(row(gap)));
         table.write(into, COLUMNS)?;
+        match blind.gaps.len().saturating_sub(shown) {
+            0 => {}
+            more => writeln!(into, "  {more} more gaps are not shown; --json lists them")?,
+        }
     }
-    match blind.others_gaps.first() {
-        Some(longest) => writeln!(
+    if let Some(longest) = blind.others_gaps.first() {
+        writeln!(
             into,
             "  machine   {} gaps while others ran, the longest {}; --json lists them",
             blind.others_gaps.len(),
             duration(longest.gap.row.late_ns as f64)
+        )?;
+    }
+    match blind.gaps_left_out {
+        0 => Ok(()),
+        left_out => writeln!(
+            into,
+            "  machine   {left_out} late timers that are in no gap here: only the longest are kept"
         ),
-        None => Ok(()),
     }
 }
 
