@@ -329,11 +329,3 @@ fn a_user_namespace_of_its_own_is_named_as_the_reason() {
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(said.contains("in a user namespace of its own"), "{said}");
 }
-
-#[test]
-fn too_few_files_are_named_as_the_reason() {
-    let script = "ulimit -n 16 && exec \"$0\" run -d 100ms";
-    let output = Command::new("sh").args(["-c", script]).arg(pmbpf().get_program()).output().unwrap();
-    let said = text(&output.stderr);
-    assert!(!output.status.success() && said.contains("raise it with `ulimit -n`"), "{said}");
-}

@@ -19,6 +19,7 @@ mod hostile;
 mod io;
 mod languages;
 mod launch;
+mod limits;
 mod output;
 mod pid_namespaces;
 mod processes;

@@ -9,7 +9,11 @@ use std::{
 
 use super::{failure::Usage, output, recorder::Keep};
 use crate::{
-    machine::{Machine, pid_namespace},
+    machine::{
+        Machine,
+        memory_limit::{self, measuring_bytes},
+        pid_namespace,
+    },
     session::launch::{Inherited, User, take_descriptor},
 };
 
@@ -72,10 +76,13 @@ impl Begin {
     }
 }
 
-/// The host, whose /proc speaks of the same ids as we and our user do. The first thing that every command which measures asks for.
+/// The host, whose /proc speaks of the same ids as we and our user do, and which gives us the memory that measuring takes. The first
+/// thing that every command which measures asks for.
 pub(super) fn read_machine(root: &Path) -> anyhow::Result<Machine> {
     pid_namespace::check(root)?;
-    Ok(Machine::read(root)?)
+    let machine = Machine::read(root)?;
+    memory_limit::check(measuring_bytes(machine.cpu.possible))?;
+    Ok(machine)
 }
 
 /// Says which cgroup a name stands for, where others have it, too.

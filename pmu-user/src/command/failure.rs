@@ -12,6 +12,7 @@ use super::output::Unread;
 use crate::{
     drain::recording::ReadError,
     machine::{
+        memory_limit::TooLittle,
         pid_namespace::{MOUNT_OWN, OtherProc},
         privilege::Privileges,
     },
@@ -108,6 +109,9 @@ fn hint(error: &Error) -> Option<String> {
     }
     if error.is::<OtherProc>() {
         return Some(MOUNT_OWN.to_owned());
+    }
+    if let Some(limit) = error.downcast_ref::<TooLittle>() {
+        return Some(limit.hint().to_owned());
     }
     let privileges = Privileges::read(Path::new("/"));
     match error.downcast_ref::<SessionError>()? {

@@ -31,7 +31,10 @@ pub use self::{
     failure::{complain, exit_code, words},
     report::write_report,
 };
-use crate::untrusted::{Untrusted, lines};
+use crate::{
+    machine::memory_limit::{self, READING_BYTES},
+    untrusted::{Untrusted, lines},
+};
 
 /// eBPF-augmented collector for CPU performance-monitoring units
 #[derive(Debug, Parser)]
@@ -91,6 +94,12 @@ impl Cli {
     ///
     /// [`exit_code`] and [`complain`] know what to make of them.
     pub fn execute(self) -> anyhow::Result<u8> {
+        if matches!(
+            self.command,
+            Command::Report(_) | Command::Eval(_) | Command::Doctor(_) | Command::List(_)
+        ) {
+            memory_limit::check(READING_BYTES)?;
+        }
         match self.command {
             Command::Run(args) => run::execute(&args),
             Command::Io(args) => io::execute(&args),

@@ -1,0 +1,60 @@
+//! Limits of the process (setrlimit(2)) that are too low for what pmbpf does: each is named before anything begins.
+
+use std::{path::Path, process::Command};
+
+use pmbpf::machine::{Machine, memory_limit::measuring_bytes};
+
+use crate::{
+    support::{Rows, Started, pmbpf, text},
+    workloads::workload,
+};
+
+#[test]
+fn too_few_files_are_named_as_the_reason() {
+    let script = "ulimit -n 16 && exec \"$0\" run -d 100ms";
+    let output = Command::new("sh").args(["-c", script]).arg(pmbpf().get_program()).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("raise it with `ulimit -n`"), "{said}");
+}
+
+#[test]
+fn too_little_memory_is_named_as_the_reason_before_anything_begins() {
+    let commands = [
+        "run -d 100ms",
+        "run -- true",
+        "run --count -d 100ms",
+        "io -d 100ms",
+        "doctor",
+        "list pmus",
+        "report x",
+    ];
+    for limit in ["-v", "-d"] {
+        for command in commands {
+            let script = format!("ulimit {limit} 65536; exec \"$0\" {command}");
+            let output =
+                Command::new("sh").args(["-c", &script]).arg(pmbpf().get_program()).output().unwrap();
+            let said = text(&output.stderr);
+            let code = if command.ends_with("-- true") { 125 } else { 1 };
+            assert_eq!(output.status.code(), Some(code), "{limit} {command}: {said}");
+            assert!(said.contains("is limited to 64 MiB"), "{limit} {command}: {said}");
+            assert!(
+                said.contains(&format!("hint: raise it: ulimit {limit} unlimited")),
+                "{limit} {command}: {said}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_least_memory_that_it_asks_for_is_enough() {
+    let possible = Machine::read(Path::new("/")).unwrap().cpu.possible;
+    let busy = Started::new(&format!("exec {} 60", workload("spin", &["-g"])));
+    let kib = measuring_bytes(possible) >> 10;
+    let script =
+        format!("ulimit -v {kib} -d {}; exec \"$0\" run --json --stacks -d 1s -p {}", 256 << 10, busy.pid());
+    let output = Command::new("sh").args(["-c", &script]).arg(pmbpf().get_program()).output().unwrap();
+    assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
+    let rows = Rows::parse(&output.stdout);
+    let mut functions = rows.of_kind("hot").map(|row| &row["frame"]["function"]);
+    assert!(functions.any(|name| name == "hot_leaf"), "{:?}", rows.0);
+}
