@@ -9,7 +9,7 @@ use std::{
 };
 
 /// Modules of pmu-user in pipeline order: each imports only from those before it.
-const ORDER: [&str; 16] = [
+const ORDER: [&str; 17] = [
     "file",
     "suggest",
     "untrusted",
@@ -17,6 +17,7 @@ const ORDER: [&str; 16] = [
     "table",
     "plan",
     "drain",
+    "redact",
     "perf",
     "bpf",
     "symbol",

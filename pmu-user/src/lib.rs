@@ -24,6 +24,8 @@ pub mod machine;
 #[forbid(unsafe_code)]
 pub mod plan;
 #[forbid(unsafe_code)]
+pub mod redact;
+#[forbid(unsafe_code)]
 pub mod table;
 
 pub mod bpf;

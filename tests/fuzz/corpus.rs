@@ -7,7 +7,7 @@ use std::{
 };
 
 use pmbpf::{
-    command::{words, write_report},
+    command::{Naming, words, write_report},
     drain::recording::Opened,
     view::Format,
 };
@@ -67,11 +67,16 @@ impl Frames {
 
 /// What a report wrote, and what it said if it failed.
 pub(crate) fn report(bytes: Vec<u8>, format: Format) -> (Vec<u8>, String) {
+    report_of(bytes, Naming::Plain, format)
+}
+
+/// The same, with names or without.
+pub(crate) fn report_of(bytes: Vec<u8>, naming: Naming, format: Format) -> (Vec<u8>, String) {
     let seen = Shared::default();
     let name = "file.pmbpf";
     let result = Opened::read(Cursor::new(bytes), name)
         .map_err(Into::into)
-        .and_then(|opened| write_report(opened, format, Box::new(seen.clone())));
+        .and_then(|opened| write_report(opened, naming, format, Box::new(seen.clone())));
     let written = std::mem::take(&mut *seen.0.lock().unwrap());
     (written, result.err().map(|error| words(&error)).unwrap_or_default())
 }

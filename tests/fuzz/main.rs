@@ -12,6 +12,7 @@ mod chance;
 mod corpus;
 mod perfmon;
 mod recordings;
+mod redacted;
 mod strings;
 
 use std::{env, thread};

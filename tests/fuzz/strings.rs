@@ -29,7 +29,7 @@ fn holds_no_formula(csv: &[u8]) {
 }
 
 /// Places of strings in a value, without the indices of lists.
-fn places(value: &Value, at: &str, found: &mut BTreeSet<String>) {
+pub(crate) fn places(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::String(_) => drop(found.insert(at.to_owned())),
         Value::Array(items) => items.iter().for_each(|item| places(item, &format!("{at}[]"), found)),
@@ -41,7 +41,7 @@ fn places(value: &Value, at: &str, found: &mut BTreeSet<String>) {
 }
 
 /// Makes the strings at a place hostile.
-fn put(value: &mut Value, at: &str, wanted: &str, text: &str) {
+pub(crate) fn put(value: &mut Value, at: &str, wanted: &str, text: &str) {
     match value {
         Value::String(string) if at == wanted => text.clone_into(string),
         Value::Array(items) => items.iter_mut().for_each(|item| put(item, &format!("{at}[]"), wanted, text)),

@@ -23,6 +23,7 @@ mod limits;
 mod output;
 mod pid_namespaces;
 mod processes;
+mod redacted;
 mod rights;
 mod samples;
 mod stat;

@@ -48,7 +48,7 @@ impl Begin {
             None => User::who_called_sudo(root),
         };
         if let (Some(user), None, true) = (&user, &self.user, talks) {
-            let name = user.in_words();
+            let name = if keep.redaction.is_on() { "the user".to_owned() } else { user.in_words() };
             output::talk(&format!(
                 "the command runs as {name}, who called sudo; `--as root` keeps it root's"
             ));

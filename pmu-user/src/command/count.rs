@@ -6,6 +6,7 @@ use super::{
     failure::Usage,
     gate::Gate,
     output,
+    recorder::Redacting,
     run::{Args, exit_code},
 };
 use crate::{
@@ -36,6 +37,7 @@ pub(super) fn execute(
         let targets = count_targets(&plan, machine, None);
         let counters = targets.iter().map(|target| Counting::planned(&plan.groups, target)).sum();
         let mut into = args.format.open(output::Stream::Stdout);
+        let plan = shown(&plan, &args.keep.redaction.begin())?;
         write_plan(&mut *into, &plan, counters, needs(&plan), args.format.format())?;
         return Ok(0);
     }
@@ -111,21 +113,24 @@ async fn live(
     plan: &CountPlan,
     machine: &Machine,
 ) -> anyhow::Result<u8> {
+    let redacting = args.keep.redaction.begin();
+    let shown = &shown(plan, &redacting)?;
     let mut view =
-        StatView::new(plan, args.format.format(), args.format.open_for(args.stream(), args.if_unread()));
+        StatView::new(shown, args.format.format(), args.format.open_for(args.stream(), args.if_unread()));
     let mut runs: Vec<Stat> = Vec::new();
     let mut broken_off = None;
     let mut earlier: Option<Tally> = None;
     let mut keep = |tally: Tally| -> anyhow::Result<()> {
+        let tally = redacting.of(tally)?;
         let Some(ended) = tally.ended else {
-            view.interval(&Stat::new(plan, &tally, earlier.as_ref()))?;
+            view.interval(&Stat::new(shown, &tally, earlier.as_ref()))?;
             earlier = Some(tally);
             return Ok(());
         };
         if plan.interval.is_some() {
-            view.interval(&Stat::new(plan, &tally, earlier.as_ref()))?;
+            view.interval(&Stat::new(shown, &tally, earlier.as_ref()))?;
         }
-        let stat = Stat::new(plan, &tally, None);
+        let stat = Stat::new(shown, &tally, None);
         if is_whole(plan, &ended) {
             runs.push(stat);
         } else {
@@ -156,6 +161,11 @@ async fn live(
         }
     }
     Ok(exit_code(ended.stopped, ended.workload))
+}
+
+/// The plan as it may be shown: its target is what names somebody.
+fn shown(plan: &CountPlan, redacting: &Redacting) -> serde_json::Result<CountPlan> {
+    Ok(CountPlan { target: redacting.of(plan.target.clone())?, ..plan.clone() })
 }
 
 /// Is it one of the runs whose mean is reported? Of several, only those that succeeded.

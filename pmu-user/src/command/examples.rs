@@ -30,7 +30,8 @@ pub(super) const REPORT: &str = "\
 Examples:
   pmbpf report web.pmbpf                the report that the run printed
   pmbpf report --json web.pmbpf         the same for a program
-  pmbpf report --symfs ./debug web.pmbpf    with names from files elsewhere";
+  pmbpf report --symfs ./debug web.pmbpf    with names from files elsewhere
+  pmbpf report --redact web.pmbpf       with pseudonyms for names, to be shown to others";
 
 /// Of `pmbpf eval`.
 pub(super) const EVAL: &str = "\

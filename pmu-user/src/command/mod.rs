@@ -29,7 +29,7 @@ use clap::{
 
 pub use self::{
     failure::{complain, exit_code, words},
-    report::write_report,
+    report::{Naming, write_report},
 };
 use crate::{
     machine::memory_limit::{self, READING_BYTES},

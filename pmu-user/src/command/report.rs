@@ -10,6 +10,7 @@ use super::{
     io::IoPipeline,
     output::{Output, Stream},
     pipeline::{self, Pipeline},
+    recorder::{Redacting, Redaction},
 };
 use crate::{
     drain::{
@@ -28,7 +29,7 @@ pub(super) struct Args {
     file: PathBuf,
     /// Folder with the files that were running, or their debug versions; names missing from the recording are looked up
     /// there by build id
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "redact")]
     symfs: Vec<PathBuf>,
     /// Use the formulas of this perfmon directory instead of the built-in ones
     #[arg(long, value_name = "DIR")]
@@ -36,6 +37,8 @@ pub(super) struct Args {
     /// Exit with 3 if the result is not good enough: lost, unsupported, blind>N%, samples<N%
     #[arg(long, value_name = "CONDITION")]
     fail_on: Vec<Gate>,
+    #[command(flatten)]
+    redaction: Redaction,
     #[command(flatten)]
     output: Output,
 }
@@ -45,37 +48,58 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     of_either(args, Opened::open(&args.file)?, args.output.open(Stream::Stdout))
 }
 
+/// Whether a report shows names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// As they were recorded.
+    Plain,
+    /// Pseudonyms in their place (`--redact`).
+    Redacted,
+}
+
 /// Writes what `pmbpf report` writes of a recording, without colours; the exit code.
 ///
 /// # Errors
 ///
 /// The recording cannot be read to its end or breaks off, or `into` cannot be written.
-pub fn write_report(recording: Opened, format: Format, into: Box<dyn Write>) -> anyhow::Result<u8> {
+pub fn write_report(
+    recording: Opened,
+    naming: Naming,
+    format: Format,
+    into: Box<dyn Write>,
+) -> anyhow::Result<u8> {
     let output = Output::plain(format);
     let into = output.dress(into, ColorChoice::Never);
-    let args =
-        Args { file: PathBuf::new(), symfs: Vec::new(), perfmon_dir: None, fail_on: Vec::new(), output };
+    let args = Args {
+        file: PathBuf::new(),
+        symfs: Vec::new(),
+        perfmon_dir: None,
+        fail_on: Vec::new(),
+        redaction: Redaction::of(naming),
+        output,
+    };
     of_either(&args, recording, into)
 }
 
 fn of_either(args: &Args, recording: Opened, into: Box<dyn Write>) -> anyhow::Result<u8> {
+    let redacting = args.redaction.begin();
     match recording {
-        Opened::Run(header, entries) => of_run(args, &header, entries, into),
-        Opened::Io(header, entries) => of_io(args, &header, entries, into),
+        Opened::Run(header, entries) => of_run((args, &redacting), &redacting.of(*header)?, entries, into),
+        Opened::Io(header, entries) => of_io((args, &redacting), &redacting.of(*header)?, entries, into),
     }
 }
 
 fn of_run(
-    args: &Args,
+    (args, redacting): (&Args, &Redacting),
     header: &Header,
     entries: Entries<Header>,
     into: Box<dyn Write>,
 ) -> anyhow::Result<u8> {
     let prepared = pipeline::prepare(&header.plan, &header.machine.topology, args.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(header, prepared, args.output.format(), args.output.style(), into);
-    let end = replay(entries, |drain| Ok(pipeline.drain(&drain).map(drop)?))?;
+    let end = replay(entries, |drain| Ok(pipeline.drain(&redacting.of(drain)?).map(drop)?))?;
     if let Some(names) = &end.names {
-        pipeline.name(names);
+        pipeline.name(&redacting.of(names.clone())?);
     }
     if !args.symfs.is_empty() {
         pipeline.name_from(&args.symfs);
@@ -86,7 +110,7 @@ fn of_run(
 }
 
 fn of_io(
-    args: &Args,
+    (args, redacting): (&Args, &Redacting),
     header: &IoHeader,
     entries: Entries<IoHeader>,
     into: Box<dyn Write>,
@@ -101,7 +125,7 @@ fn of_io(
     }
     gate::check_io_gates(&args.fail_on)?;
     let mut pipeline = IoPipeline::new(header, args.output.format(), args.output.style(), into)?;
-    let end = replay(entries, |drain| Ok(pipeline.drain(drain)?))?;
+    let end = replay(entries, |drain| Ok(pipeline.drain(redacting.of(drain)?)?))?;
     let report = pipeline.finish(&end.ending())?;
     gate::check_io(&args.fail_on, &report)?;
     end.whole()

@@ -238,11 +238,12 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     }
     let plan = Plan::new(&args.request()?, &machine, root)?;
     if args.dry_run {
+        let plan = args.keep.redaction.begin().of(plan)?;
         dry_run::print(&plan, &machine, &mut *args.format.open(Stream::Stdout), args.format.format())?;
         return Ok(0);
     }
     args.keep.check()?;
-    if args.talks() {
+    if args.talks() && !args.keep.redaction.is_on() {
         say_which(&args.cgroup, &machine);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -264,7 +265,8 @@ async fn live(
         plan.give_up_metrics(why);
     }
     let (mut session, command) = begin((args, inherited), plan, machine, launched)?;
-    let header = session.header.clone();
+    let redacting = args.keep.redaction.begin();
+    let header = redacting.of(session.header.clone())?;
     let mut recorder = args.keep.begin(&header)?;
     let into = args.format.open_for(args.stream(), args.if_unread());
     let prepared =
@@ -274,13 +276,14 @@ async fn live(
     let signals = Signals::new()?;
     args.begin.announce(args.talks(), "report");
     let mut keep = |drain: Drain| -> anyhow::Result<session::Next> {
+        let drain = redacting.of(drain)?;
         recorder.drain(&drain);
         Ok(pipeline.drain(&drain)?)
     };
     let outcome = session::run(&mut session, command, signals, &mut keep).await?;
     keep(outcome.last)?;
     recorder.end(&outcome.ending);
-    let names = session.name();
+    let names = redacting.of(session.name())?;
     recorder.names(&names);
     pipeline.name(&names);
     let report = pipeline.finish(&outcome.ending)?;

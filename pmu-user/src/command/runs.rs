@@ -91,16 +91,18 @@ async fn one(
     let (mut session, command) = begin((args, inherited), plan, machine, launched)?;
     args.begin.tell();
     let command = command.ok_or_else(|| anyhow::anyhow!("there is no command to run"))?;
-    let header = session.header.clone();
+    let redacting = args.keep.redaction.begin();
+    let header = redacting.of(session.header.clone())?;
     let prepared =
         pipeline::prepare(&header.plan, &header.machine.topology, args.metrics.perfmon_dir.as_deref())?;
     // What a single run says is not written: there is one report of all of them.
     let nowhere = Box::new(io::sink());
     let mut pipeline = Pipeline::new(&header, prepared, args.format.format(), args.format.style(), nowhere);
-    let mut keep = |drain: Drain| -> anyhow::Result<session::Next> { Ok(pipeline.drain(&drain)?) };
+    let mut keep =
+        |drain: Drain| -> anyhow::Result<session::Next> { Ok(pipeline.drain(&redacting.of(drain)?)?) };
     let outcome = run_one_of_several(&mut session, command, signals, &mut keep).await?;
     keep(outcome.last)?;
-    pipeline.name(&session.name());
+    pipeline.name(&redacting.of(session.name())?);
     let (report, run) = pipeline.conclude();
     drop(pipeline);
     Ok(Done { header, report, run, ending: outcome.ending })

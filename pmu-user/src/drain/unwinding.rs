@@ -6,6 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use super::At;
 
+/// Functions that a thread begins with: glibc's and musl's, the loader's, Go's.
+pub const ROOTS: [&[u8]; 14] = [
+    b"_start",
+    b"_dl_start",
+    b"_dl_start_user",
+    b"__libc_start_main",
+    b"__libc_start_main_impl",
+    b"__libc_start_call_main",
+    b"start_thread",
+    b"start",
+    b"clone",
+    b"__clone",
+    b"clone3",
+    b"__clone3",
+    b"runtime.goexit",
+    b"runtime.mstart",
+];
+
 /// Samples by what became of their user stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unwinding {

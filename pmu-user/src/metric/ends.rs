@@ -3,27 +3,9 @@
 
 use super::{hot::share, value::Known};
 use crate::{
-    drain::unwinding::Unwinding,
+    drain::unwinding::{ROOTS, Unwinding},
     model::{Interval, Ledger, Tally},
 };
-
-/// Functions that a thread begins with: glibc's and musl's, the loader's, Go's.
-const ROOTS: [&[u8]; 14] = [
-    b"_start",
-    b"_dl_start",
-    b"_dl_start_user",
-    b"__libc_start_main",
-    b"__libc_start_main_impl",
-    b"__libc_start_call_main",
-    b"start_thread",
-    b"start",
-    b"clone",
-    b"__clone",
-    b"clone3",
-    b"__clone3",
-    b"runtime.goexit",
-    b"runtime.mstart",
-];
 
 /// Frames that the kernel follows at most (`kernel.perf_event_max_stack`, unless it was changed).
 const FRAMES_MAX: usize = 127;

@@ -1,18 +1,26 @@
 //! JSON of strangers as it is read: text comes out escaped for a terminal, and lists take no more memory than allowed.
 //!
 //! Whatever is no [`Untrusted`], names of fields and of variants included, holds no character that steers
-//! a terminal once it was read here; so neither does a message that quotes it.
+//! a terminal once it was read here; so neither does a message that quotes it. All text of a value passes here, so it is also
+//! where other text can be put in its place ([`rewritten`]).
 
-use std::{cell::Cell, fmt};
+#[cfg(test)]
+mod tests;
+
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+};
 
 use serde::{
-    Deserializer,
+    Deserializer, Serialize,
     de::{
-        DeserializeOwned, DeserializeSeed, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor,
+        DeserializeOwned, DeserializeSeed, EnumAccess, Error, IntoDeserializer as _, MapAccess, SeqAccess,
+        VariantAccess, Visitor,
     },
 };
 
-use super::{RAW, Untrusted};
+use super::{RAW, Untrusted, exact};
 
 /// Reads a value from JSON whose lists and maps take no more than `memory_bytes_max` bytes. Text is no larger than the JSON that
 /// it was in.
@@ -21,38 +29,121 @@ use super::{RAW, Untrusted};
 ///
 /// It is no such value, nested too deeply, or takes more memory.
 pub fn from_slice<T: DeserializeOwned>(json: &[u8], memory_bytes_max: usize) -> serde_json::Result<T> {
-    let room = Cell::new(memory_bytes_max);
+    read(json, &Reading { room: Cell::new(memory_bytes_max), ..Reading::default() })
+}
+
+/// A field, by the Rust name of the struct or enum that it is in. A variant counts as a field of its enum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// The struct or enum.
+    pub of: &'a str,
+    /// The field or variant.
+    pub name: &'a str,
+}
+
+/// What puts other text in the place of all text of a value. What an untagged enum holds counts as text of the field that holds it.
+pub trait Rewrite {
+    /// Instead of a name that others chose.
+    fn name(&self, field: Field<'_>, name: Untrusted) -> String;
+
+    /// Instead of text that may quote such names.
+    fn text(&self, field: Field<'_>, text: &str) -> String;
+}
+
+/// The value with other text: every [`Untrusted`] and every string of it, those that are added to its type later included.
+///
+/// # Errors
+///
+/// It cannot be written as JSON, or what is put into a field is no value of it.
+pub fn rewritten<T: Serialize + DeserializeOwned>(value: &T, by: &dyn Rewrite) -> serde_json::Result<T> {
+    let json = serde_json::to_vec(value)?;
+    read(&json, &Reading { room: Cell::new(usize::MAX), rewrite: Some(by), ..Reading::default() })
+}
+
+fn read<T: DeserializeOwned>(json: &[u8], reading: &Reading<'_>) -> serde_json::Result<T> {
     let mut inner = serde_json::Deserializer::from_slice(json);
-    let value = T::deserialize(Safe { inner: &mut inner, room: &room, fields: false })?;
+    let at = Place { reading, of: "", fields: false, identifier: false };
+    let value = T::deserialize(Safe { inner: &mut inner, at })?;
     inner.end()?;
     Ok(value)
 }
 
-/// Anything of serde's that reads, with the memory that is left.
-struct Safe<'a, I> {
-    inner: I,
-    room: &'a Cell<usize>,
-    /// Are its parts fields, which take no memory beyond what they are in?
-    fields: bool,
+/// What is known while a value is read.
+#[derive(Default)]
+struct Reading<'a> {
+    /// Memory that is left.
+    room: Cell<usize>,
+    rewrite: Option<&'a dyn Rewrite>,
+    /// The last field or variant that was named, and what it is of.
+    field: RefCell<(&'static str, String)>,
 }
 
-impl<I> Safe<'_, I> {
+/// Where something stands in the value.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    reading: &'a Reading<'a>,
+    /// The struct or enum around it.
+    of: &'static str,
+    /// Are its parts fields, which take no memory beyond what they are in?
+    fields: bool,
+    /// Is it the name of a field or of a variant?
+    identifier: bool,
+}
+
+impl<'a> Place<'a> {
+    /// What is in it.
+    const fn inside(self) -> Self {
+        Self { fields: false, identifier: false, ..self }
+    }
+
+    /// Its parts, if they are fields.
+    const fn fields(self) -> Self {
+        Self { fields: true, ..self.inside() }
+    }
+
+    const fn of(self, of: &'static str) -> Self {
+        Self { of, ..self }
+    }
+
     /// Takes the memory of one more `T`, unless it is a field.
-    fn take<T, E: Error>(&self) -> Result<(), E> {
+    fn take<T, E: Error>(self) -> Result<(), E> {
         if self.fields {
             return Ok(());
         }
-        let left = self.room.get().checked_sub(size_of::<T>());
-        self.room.set(left.ok_or_else(|| E::custom("it holds more than fits in memory"))?);
+        let room = &self.reading.room;
+        let left = room.get().checked_sub(size_of::<T>());
+        room.set(left.ok_or_else(|| E::custom("it holds more than fits in memory"))?);
         Ok(())
     }
+
+    /// What is read instead of a text.
+    fn text(self, text: &str) -> String {
+        let mut text = Untrusted::from(text).terminal().into_owned();
+        match self.reading.rewrite {
+            None => {}
+            Some(_) if self.identifier => *self.reading.field.borrow_mut() = (self.of, text.clone()),
+            Some(rewrite) => text = self.field(|field| rewrite.text(field, &text)),
+        }
+        text
+    }
+
+    fn field<R>(self, of: impl FnOnce(Field<'_>) -> R) -> R {
+        let field = self.reading.field.borrow();
+        of(Field { of: field.0, name: &field.1 })
+    }
+}
+
+/// Anything of serde's that reads.
+struct Safe<'a, I> {
+    inner: I,
+    at: Place<'a>,
 }
 
 /// Methods of a deserializer that take nothing but the visitor.
 macro_rules! forward {
     ($($method:ident)+) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-            self.inner.$method(Safe { inner: visitor, room: self.room, fields: false })
+            self.inner.$method(Safe { inner: visitor, at: self.at.inside() })
         }
     )+};
 }
@@ -64,7 +155,12 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Safe<'_, D> {
         deserialize_any deserialize_bool deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128
         deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32 deserialize_f64
         deserialize_char deserialize_str deserialize_string deserialize_bytes deserialize_byte_buf deserialize_option
-        deserialize_unit deserialize_seq deserialize_map deserialize_identifier deserialize_ignored_any
+        deserialize_unit deserialize_seq deserialize_map deserialize_ignored_any
+    }
+
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        let at = Place { identifier: true, ..self.at.inside() };
+        self.inner.deserialize_identifier(Safe { inner: visitor, at })
     }
 
     fn deserialize_unit_struct<V: Visitor<'de>>(
@@ -72,7 +168,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Safe<'_, D> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_unit_struct(name, Safe { inner: visitor, room: self.room, fields: false })
+        self.inner.deserialize_unit_struct(name, Safe { inner: visitor, at: self.at.inside() })
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -80,14 +176,20 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Safe<'_, D> {
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        if name == RAW {
-            return self.inner.deserialize_newtype_struct(name, visitor);
+        match self.at.reading.rewrite {
+            _ if name != RAW => {}
+            None => return self.inner.deserialize_newtype_struct(name, visitor),
+            Some(rewrite) => {
+                let name = exact::deserialize(self.inner)?;
+                let name = self.at.field(|field| rewrite.name(field, name));
+                return visitor.visit_newtype_struct(name.into_deserializer());
+            }
         }
-        self.inner.deserialize_newtype_struct(name, Safe { inner: visitor, room: self.room, fields: false })
+        self.inner.deserialize_newtype_struct(name, Safe { inner: visitor, at: self.at.inside() })
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_tuple(length, Safe { inner: visitor, room: self.room, fields: true })
+        self.inner.deserialize_tuple(length, Safe { inner: visitor, at: self.at.fields() })
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
@@ -96,11 +198,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Safe<'_, D> {
         length: usize,
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_tuple_struct(
-            name,
-            length,
-            Safe { inner: visitor, room: self.room, fields: true },
-        )
+        self.inner.deserialize_tuple_struct(name, length, Safe { inner: visitor, at: self.at.fields() })
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -109,7 +207,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Safe<'_, D> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_struct(name, fields, Safe { inner: visitor, room: self.room, fields: true })
+        self.inner.deserialize_struct(name, fields, Safe { inner: visitor, at: self.at.of(name).fields() })
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -118,7 +216,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Safe<'_, D> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, D::Error> {
-        self.inner.deserialize_enum(name, variants, Safe { inner: visitor, room: self.room, fields: false })
+        self.inner.deserialize_enum(name, variants, Safe { inner: visitor, at: self.at.of(name).inside() })
     }
 }
 
@@ -144,7 +242,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Safe<'_, V> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<V::Value, E> {
-        self.inner.visit_str(&Untrusted::from(text).terminal())
+        self.inner.visit_str(&self.at.text(text))
     }
 
     fn visit_none<E: Error>(self) -> Result<V::Value, E> {
@@ -156,23 +254,23 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Safe<'_, V> {
     }
 
     fn visit_some<D: Deserializer<'de>>(self, inner: D) -> Result<V::Value, D::Error> {
-        self.inner.visit_some(Safe { inner, room: self.room, fields: false })
+        self.inner.visit_some(Safe { inner, at: self.at.inside() })
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, inner: D) -> Result<V::Value, D::Error> {
-        self.inner.visit_newtype_struct(Safe { inner, room: self.room, fields: false })
+        self.inner.visit_newtype_struct(Safe { inner, at: self.at.inside() })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_seq(Safe { inner, room: self.room, fields: self.fields })
+        self.inner.visit_seq(Safe { inner, at: self.at })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_map(Safe { inner, room: self.room, fields: self.fields })
+        self.inner.visit_map(Safe { inner, at: self.at })
     }
 
     fn visit_enum<A: EnumAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_enum(Safe { inner, room: self.room, fields: false })
+        self.inner.visit_enum(Safe { inner, at: self.at.inside() })
     }
 }
 
@@ -180,7 +278,7 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Safe<'_, S> {
     type Value = S::Value;
 
     fn deserialize<D: Deserializer<'de>>(self, inner: D) -> Result<S::Value, D::Error> {
-        self.inner.deserialize(Safe { inner, room: self.room, fields: false })
+        self.inner.deserialize(Safe { inner, at: self.at.inside() })
     }
 }
 
@@ -188,8 +286,8 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Safe<'_, A> {
     type Error = A::Error;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        self.take::<S::Value, _>()?;
-        self.inner.next_element_seed(Safe { inner: seed, room: self.room, fields: false })
+        self.at.take::<S::Value, _>()?;
+        self.inner.next_element_seed(Safe { inner: seed, at: self.at.inside() })
     }
 }
 
@@ -197,13 +295,13 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Safe<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        self.take::<S::Value, _>()?;
-        self.inner.next_key_seed(Safe { inner: seed, room: self.room, fields: false })
+        self.at.take::<S::Value, _>()?;
+        self.inner.next_key_seed(Safe { inner: seed, at: self.at.inside() })
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
-        self.take::<S::Value, _>()?;
-        self.inner.next_value_seed(Safe { inner: seed, room: self.room, fields: false })
+        self.at.take::<S::Value, _>()?;
+        self.inner.next_value_seed(Safe { inner: seed, at: self.at.inside() })
     }
 }
 
@@ -212,8 +310,8 @@ impl<'de, 'a, A: EnumAccess<'de>> EnumAccess<'de> for Safe<'a, A> {
     type Variant = Safe<'a, A::Variant>;
 
     fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self::Variant), A::Error> {
-        let (value, inner) = self.inner.variant_seed(Safe { inner: seed, room: self.room, fields: false })?;
-        Ok((value, Safe { inner, room: self.room, fields: false }))
+        let (value, inner) = self.inner.variant_seed(Safe { inner: seed, at: self.at.inside() })?;
+        Ok((value, Safe { inner, at: self.at.inside() }))
     }
 }
 
@@ -225,11 +323,11 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Safe<'_, A> {
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, A::Error> {
-        self.inner.newtype_variant_seed(Safe { inner: seed, room: self.room, fields: false })
+        self.inner.newtype_variant_seed(Safe { inner: seed, at: self.at.inside() })
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, A::Error> {
-        self.inner.tuple_variant(length, Safe { inner: visitor, room: self.room, fields: true })
+        self.inner.tuple_variant(length, Safe { inner: visitor, at: self.at.fields() })
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -237,97 +335,6 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Safe<'_, A> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, A::Error> {
-        self.inner.struct_variant(fields, Safe { inner: visitor, room: self.room, fields: true })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use serde::{Deserialize, Serialize};
-
-    use super::from_slice;
-    use crate::untrusted::{Untrusted, exact};
-
-    #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
-    enum Kind {
-        Plain,
-        Holds(String),
-        Named { why: Option<String> },
-    }
-
-    #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Row {
-        kinds: Vec<Kind>,
-        by_name: BTreeMap<String, Result<u8, String>>,
-        pair: (String, f64),
-        raw: Untrusted,
-        #[serde(with = "exact")]
-        bytes: Untrusted,
-        #[serde(default)]
-        optional: Option<i64>,
-    }
-
-    fn row(text: &str) -> Row {
-        let own = || text.to_owned();
-        Row {
-            kinds: vec![Kind::Plain, Kind::Holds(own()), Kind::Named { why: Some(own()) }],
-            by_name: [(own(), Err(own()))].into(),
-            pair: (own(), -0.5),
-            raw: Untrusted::from(text),
-            bytes: Untrusted::new([text.as_bytes(), b"\xff"].concat()),
-            optional: None,
-        }
-    }
-
-    #[test]
-    fn text_comes_out_escaped_wherever_it_is_and_names_as_they_were() {
-        let hostile = "\u{1b}]52;c;\u{7}\n\u{9b}31m\u{202e}ü";
-        let json = serde_json::to_vec(&row(hostile)).unwrap();
-        let escaped = Untrusted::from(hostile).terminal().into_owned();
-        let expected = Row {
-            raw: Untrusted::from(hostile),
-            bytes: Untrusted::new([hostile.as_bytes(), b"\xff"].concat()),
-            ..row(&escaped)
-        };
-        assert_eq!(from_slice::<Row>(&json, 1 << 20).unwrap(), expected);
-    }
-
-    #[test]
-    fn what_needs_no_escape_is_read_as_by_anybody() {
-        let json = serde_json::to_vec(&row("größe µs")).unwrap();
-        assert_eq!(from_slice::<Row>(&json, 1 << 20).unwrap(), serde_json::from_slice(&json).unwrap());
-        assert!(from_slice::<Row>(&[&json[..], b"x"].concat(), 1 << 20).is_err(), "nothing may follow");
-    }
-
-    #[test]
-    fn a_message_quotes_nothing_that_steers_a_terminal() {
-        for json in [r#"["\u001b]52;c;\u0007"]"#, r#"[{"\u001b[2J": 1}]"#, r#"["\u009b31m", 1]"#] {
-            let message = from_slice::<Vec<Kind>>(json.as_bytes(), 1 << 20).unwrap_err().to_string();
-            assert!(!message.chars().any(char::is_control), "{message:?}");
-        }
-    }
-
-    #[test]
-    fn lists_take_no_more_memory_than_allowed() {
-        let json = format!("[{}]", vec!["\"\""; 1000].join(","));
-        let room = 1001 * size_of::<String>();
-        assert_eq!(from_slice::<Vec<String>>(json.as_bytes(), room).unwrap().len(), 1000);
-        let error = from_slice::<Vec<String>>(json.as_bytes(), room - 1).unwrap_err();
-        assert!(error.to_string().contains("more than fits in memory"), "{error}");
-        // Fields take none beyond that of what they are in.
-        #[derive(Deserialize)]
-        struct Pair {
-            _left: u64,
-            _right: (u32, u32),
-        }
-        let json = [r#"{"_left":1,"_right":[2,3]}"#; 10].join(",");
-        let pairs = from_slice::<Vec<Pair>>(format!("[{json}]").as_bytes(), 11 * size_of::<Pair>()).unwrap();
-        assert_eq!(pairs.len(), 10);
-        // What has no size takes none, however much of it there is.
-        let json = format!("[{}]", vec!["null"; 1000].join(","));
-        assert_eq!(from_slice::<Vec<()>>(json.as_bytes(), 0).unwrap().len(), 1000);
+        self.inner.struct_variant(fields, Safe { inner: visitor, at: self.at.fields() })
     }
 }

@@ -179,14 +179,16 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
         plan.report.dram_measured_gb_s = Some(stream::bytes_per_second(&machine.cpu.online) / 1e9);
     }
     if args.summary {
-        return summary(args, &machine, &platform);
+        let redacting = args.keep.redaction.begin();
+        return summary(args, &redacting.of(machine)?, &redacting.of(platform)?);
     }
     if args.dry_run {
+        let plan = args.keep.redaction.begin().of(plan)?;
         dry_run::print(&plan, &mut *args.format.open(Stream::Stdout), args.format.format())?;
         return Ok(0);
     }
     args.keep.check()?;
-    if args.talks() {
+    if args.talks() && !args.keep.redaction.is_on() {
         say_which(&args.cgroup, &machine);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -204,7 +206,8 @@ async fn live(
     let pid = command.as_ref().and_then(|command| command.child.id());
     let mut session = IoSession::open(plan, machine, platform, Path::new("/"), pid)?;
     session.start(launched);
-    let header = session.header.clone();
+    let redacting = args.keep.redaction.begin();
+    let header = redacting.of(session.header.clone())?;
     let mut recorder = args.keep.begin(&header)?;
     let into = args.format.open_for(args.stream(), args.keep.if_unread(&args.command));
     let mut pipeline = IoPipeline::new(&header, args.format.format(), args.format.style(), into)?;
@@ -219,11 +222,12 @@ async fn live(
     if let Some(Absent { what, why }) = session.warning()
         && !args.quiet
     {
-        output::talk(&format!("not measured: {what}: {why}"));
+        output::talk(&redacting.sentence(&format!("not measured: {what}: {why}")));
     }
     let signals = Signals::new()?;
     args.begin.announce(args.talks(), "report");
     let mut keep = |drain: IoDrain| -> anyhow::Result<()> {
+        let drain = redacting.of(drain)?;
         recorder.drain(&drain);
         Ok(pipeline.drain(drain)?)
     };

@@ -1,0 +1,224 @@
+//! Values under pseudonyms, so that they can be shown to strangers: a header, a drain, names.
+//!
+//! A name becomes the same pseudonym wherever it stands, in a path or a sentence, too, so what belongs together still does. The key
+//! is drawn for each run and is never written: nobody can try names. Every text of a value passes here, whatever its type gets
+//! later ([`untrusted::json`]); what stays is named in [`public`].
+
+mod public;
+mod sentence;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    cell::RefCell,
+    collections::HashSet,
+    fmt,
+    hash::{BuildHasher as _, RandomState},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use self::sentence::parts;
+use crate::{
+    drain::{
+        At, Drain, Header, Located, Names, Place,
+        io::{IoDrain, IoHeader},
+        tally::Tally,
+    },
+    machine::{Machine, io::Platform},
+    plan::{Plan, Target, io::IoPlan},
+    untrusted::{
+        Untrusted,
+        json::{Field, Rewrite, rewritten},
+    },
+};
+
+/// Names that are known again in sentences. Beyond them sentences are not shown at all.
+const KNOWN_MAX: usize = 1 << 20;
+/// A shorter name is a word like others where it stands in a sentence.
+const KNOWN_BYTES_MIN: usize = 3;
+
+/// What can be shown under pseudonyms.
+pub trait Redact: Serialize + DeserializeOwned {
+    /// Replaces what identifies and is no text; gives back text that is everybody's, which `original` still has.
+    fn redact(&mut self, _original: Self, _by: &Redactor) {}
+}
+
+/// Gives pseudonyms, and knows none by heart.
+pub struct Redactor {
+    key: RandomState,
+    /// Hashes of the names that were met.
+    known: RefCell<HashSet<u64>>,
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Redactor").finish_non_exhaustive()
+    }
+}
+
+impl Default for Redactor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Redactor {
+    /// One with a key of its own (128 bits from the system).
+    #[must_use]
+    pub fn new() -> Self {
+        Self { key: RandomState::new(), known: RefCell::default() }
+    }
+
+    /// The value under pseudonyms.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written as JSON.
+    pub fn of<T: Redact>(&self, value: T) -> serde_json::Result<T> {
+        // Sentences may quote a name before it stands for itself.
+        rewritten(&value, &Meeting(self))?;
+        let mut redacted: T = rewritten(&value, self)?;
+        redacted.redact(value, self);
+        Ok(redacted)
+    }
+
+    /// Text of ours without what it quotes.
+    #[must_use]
+    pub fn sentence(&self, text: &str) -> String {
+        sentence::without_names(self, text)
+    }
+
+    /// The pseudonym of a name; of a path, one for each folder, so that what is below what stays visible.
+    fn pseudonym(&self, name: &[u8]) -> String {
+        let as_it_is = |part: &[u8]| Untrusted::new(part).terminal().into_owned();
+        let one = |part: &[u8]| format!("name-{:010x}", self.key.hash_one(part) >> 24);
+        match name {
+            b"" => String::new(),
+            _ if public::SOURCES.contains(&name) => as_it_is(name),
+            _ if name.contains(&b'/') => {
+                let part = |part: &[u8]| match part {
+                    b"" => String::new(),
+                    _ if public::FOLDERS.contains(&part) => as_it_is(part),
+                    _ => one(part),
+                };
+                name.split(|&byte| byte == b'/').map(part).collect::<Vec<_>>().join("/")
+            }
+            _ => one(name),
+        }
+    }
+
+    /// An address or an offset, as another one.
+    fn address(&self, address: u64) -> u64 {
+        self.key.hash_one(("address", address)) >> 16
+    }
+
+    fn at(&self, at: &mut At) {
+        at.offset = self.address(at.offset);
+    }
+
+    fn located(&self, located: &mut Located) {
+        located.code.iter_mut().for_each(|row| self.at(&mut row.at));
+        located.stacks.iter_mut().flat_map(|row| &mut row.frames).for_each(|at| self.at(at));
+        located.unwinding.first.iter_mut().for_each(|at| self.at(at));
+    }
+
+    fn meet(&self, name: &str) {
+        let mut known = self.known.borrow_mut();
+        let is_word =
+            |part: &&str| part.len() >= KNOWN_BYTES_MIN && !public::FOLDERS.contains(&part.as_bytes());
+        for part in parts(name).filter(is_word) {
+            if known.len() < KNOWN_MAX {
+                known.insert(self.key.hash_one(part));
+            }
+        }
+    }
+
+    fn knows(&self, text: &str) -> bool {
+        text.len() >= KNOWN_BYTES_MIN && self.known.borrow().contains(&self.key.hash_one(text))
+    }
+
+    fn is_full(&self) -> bool {
+        self.known.borrow().len() >= KNOWN_MAX
+    }
+}
+
+impl Rewrite for Redactor {
+    fn name(&self, field: Field<'_>, name: Untrusted) -> String {
+        if public::is_name(field, name.as_bytes()) {
+            name.terminal().into_owned()
+        } else {
+            self.pseudonym(name.as_bytes())
+        }
+    }
+
+    fn text(&self, field: Field<'_>, text: &str) -> String {
+        match () {
+            () if public::is_text(field, text) => text.to_owned(),
+            () if public::is_identity(field) => self.pseudonym(text.as_bytes()),
+            () => self.sentence(text),
+        }
+    }
+}
+
+/// Looks at all names that sentences may quote, and changes nothing.
+struct Meeting<'a>(&'a Redactor);
+
+impl Rewrite for Meeting<'_> {
+    fn name(&self, field: Field<'_>, name: Untrusted) -> String {
+        let text = name.terminal().into_owned();
+        // No sentence quotes a function, and many are called like a word.
+        if !matches!(field.of, "Code" | "Line") && !public::is_name(field, name.as_bytes()) {
+            self.0.meet(&text);
+        }
+        text
+    }
+
+    fn text(&self, _field: Field<'_>, text: &str) -> String {
+        text.to_owned()
+    }
+}
+
+impl Redact for Header {}
+impl Redact for IoHeader {}
+impl Redact for IoDrain {}
+impl Redact for Machine {}
+impl Redact for Platform {}
+impl Redact for Plan {}
+impl Redact for IoPlan {}
+impl Redact for Target {}
+impl Redact for Tally {}
+
+impl Redact for Drain {
+    fn redact(&mut self, original: Self, by: &Redactor) {
+        by.located(&mut self.located);
+        self.gaps
+            .iter_mut()
+            .flat_map(|gap| &mut gap.stack)
+            .for_each(|address| *address = by.address(*address));
+        self.hot.iter_mut().for_each(|row| row.address = by.address(row.address));
+        for row in &mut self.stacks {
+            row.kernel.iter_mut().chain(&mut row.user).for_each(|address| *address = by.address(*address));
+        }
+        for (place, Place { tgid, code, .. }) in self.places.iter_mut().zip(original.places) {
+            place.address = by.address(place.address);
+            place.module.iter_mut().for_each(|module| module.offset = by.address(module.offset));
+            if let (0, Ok(shown), Ok(code)) = (tgid, &mut place.code, code) {
+                (shown.function, shown.inlined) = (code.function, code.inlined);
+            }
+        }
+    }
+}
+
+impl Redact for Names {
+    fn redact(&mut self, original: Self, by: &Redactor) {
+        by.located(&mut self.located);
+        for (name, original) in self.names.iter_mut().zip(original.names) {
+            by.at(&mut name.at);
+            // The kernel's functions are everybody's.
+            if let (true, Ok(shown), Ok(code)) = (original.at.is_kernel(), &mut name.code, original.code) {
+                (shown.function, shown.inlined) = (code.function, code.inlined);
+            }
+        }
+    }
+}

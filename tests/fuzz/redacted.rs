@@ -1,0 +1,141 @@
+//! Recordings with a secret in each of their strings: `--redact` shows none, and the same numbers.
+
+use std::collections::BTreeSet;
+
+use pmbpf::{command::Naming, view::Format};
+use serde_json::Value;
+
+use crate::{
+    corpus::{FORMATS, Frames, report, report_of},
+    strings::{places, put},
+};
+
+/// A word that no report has of itself.
+const SECRET: &str = "qzSecretWord";
+
+/// Strings that are no names, though text: versions, models, tables, what is counted. They are shown as they are, and so are
+/// functions, where they are the kernel's.
+const PUBLIC: [&str; 29] = [
+    ".version",
+    ".attach",
+    ".machine.kernel",
+    ".machine.cpu.model",
+    ".machine.pmus[].name",
+    ".machine.cgroups.v1[]",
+    ".places[].code.Ok.function",
+    ".plan.sampling.event",
+    ".plan.sampling[].event",
+    ".plan.sampling[].modes",
+    ".plan.sampling[].precision.why",
+    ".plan.lost[].row",
+    ".plan.missing[].row",
+    ".plan.profile",
+    ".plan.table",
+    ".plan.apart[]",
+    ".plan.kinds[].name",
+    ".plan.kinds[].boxes[].pmu",
+    ".plan.kinds[].groups[].sums[][][]",
+    ".plan.metrics.formulas",
+    ".plan.metrics.source",
+    ".plan.turns[].pmu",
+    ".platform.devices[].driver",
+    ".platform.disks[].model",
+    ".platform.boxes[].kind",
+    ".programs[].name",
+    ".losses[][]",
+    ".traffic.losses[][]",
+    ".traffic.missed[][]",
+];
+
+/// Sentences of ours. They may quote names that stand elsewhere, and nothing else.
+const SENTENCES: [&str; 9] =
+    [".what", ".why", ".unnamed", ".no_metrics", ".nobody", ".unknown", ".missing", ".Err", ".above"];
+
+fn is_sentence(place: &str) -> bool {
+    SENTENCES.iter().any(|end| place.ends_with(end)) && !place.ends_with("platform.devices[].above")
+}
+
+/// The recording with a secret wherever text may stand that a report takes.
+fn with_secrets(original: &Frames) -> (Frames, usize) {
+    let mut all = BTreeSet::new();
+    original.0.iter().for_each(|(_, value)| places(value, "", &mut all));
+    let (mut together, mut count) = (original.clone(), 0);
+    for place in all.iter().filter(|place| !PUBLIC.contains(&place.as_str())) {
+        // The host is called so: whoever quotes it must not be shown to.
+        let text = if is_sentence(place) { format!("cannot ask `{SECRET}`: no") } else { SECRET.to_owned() };
+        let mut frames = together.clone();
+        frames.0.iter_mut().for_each(|(_, value)| put(value, "", place, &text));
+        if FORMATS.iter().all(|format| report(frames.bytes(|_, _| {}), *format).1.is_empty()) {
+            (together, count) = (frames, count + 1);
+        }
+    }
+    together.0.iter_mut().for_each(|(_, value)| name_functions(value));
+    (together, count)
+}
+
+/// Puts the secret into the names of functions that are not the kernel's.
+fn name_functions(drain: &mut Value) {
+    let places = drain.get_mut("places").and_then(Value::as_array_mut).into_iter().flatten();
+    for place in places.filter(|place| place["tgid"] != 0) {
+        if let Some(function) = place.pointer_mut("/code/Ok/function") {
+            *function = format!("{SECRET}::run").into();
+        }
+    }
+}
+
+/// Numbers of a report, without those that are addresses.
+fn numbers(json: &[u8]) -> Vec<f64> {
+    fn walk(value: &Value, found: &mut Vec<f64>) {
+        match value {
+            Value::Number(number) => found.extend(number.as_f64()),
+            Value::Array(items) => items.iter().for_each(|item| walk(item, found)),
+            Value::Object(fields) => {
+                let kept = fields.iter().filter(|(key, _)| !["address", "offset"].contains(&key.as_str()));
+                kept.for_each(|(_, field)| walk(field, found));
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    for line in std::str::from_utf8(json).unwrap().lines() {
+        walk(&serde_json::from_str(line).unwrap(), &mut found);
+    }
+    found.sort_by(f64::total_cmp);
+    found
+}
+
+#[test]
+fn no_name_of_a_recording_is_in_a_redacted_report() {
+    let mut accepted = 0;
+    for original in Frames::all() {
+        let (frames, count) = with_secrets(&original);
+        accepted += count;
+        for format in FORMATS {
+            let (plain, _) = report(frames.bytes(|_, _| {}), format);
+            let (redacted, said) = report_of(frames.bytes(|_, _| {}), Naming::Redacted, format);
+            assert_eq!(said, "", "a redacted report fails as seldom as another");
+            let shows = |bytes: &[u8]| {
+                let text = std::str::from_utf8(bytes).unwrap().to_ascii_lowercase();
+                let line = text.lines().find(|line| line.contains(&SECRET.to_ascii_lowercase()));
+                line.map(str::to_owned)
+            };
+            assert!(shows(&plain).is_some(), "the secret is in what names show");
+            assert_eq!(shows(&redacted), None);
+        }
+    }
+    assert!(accepted > 30, "only {accepted} places take a secret");
+}
+
+#[test]
+fn a_redacted_report_has_the_numbers_of_the_plain_one() {
+    for original in Frames::all() {
+        let [plain, redacted] = [Naming::Plain, Naming::Redacted]
+            .map(|naming| numbers(&report_of(original.bytes(|_, _| {}), naming, Format::Json).0));
+        assert_eq!(plain.len(), redacted.len());
+        // Sums run in another order.
+        let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * a.abs();
+        let differ = plain.iter().zip(&redacted).find(|(a, b)| !close((a, b)));
+        assert_eq!(differ, None);
+        assert!(plain.len() > 100);
+    }
+}
