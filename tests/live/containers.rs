@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    io::Loop,
+    io::{Loop, can_run},
     support::{
         Cgroup, Rows, Running, Scratch, assert_close, pmbpf, run, signal, skipped, text, unique, wait_until,
     },
@@ -236,6 +236,9 @@ fn a_containers_cgroup_is_the_hosts_name_for_it() {
 
 #[test]
 fn io_of_a_command_in_a_container_is_its_own_inside_and_its_cgroups_outside() {
+    if !can_run() {
+        return;
+    }
     let device = Loop::new("container", 64 << 20);
     let Some(container) = Container::start() else { return };
     let ready = Scratch::new("ready");

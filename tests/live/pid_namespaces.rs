@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     containers::task_clock_ns,
-    io::Loop,
+    io::{Loop, can_run},
     support::{Cgroup, Rows, Scratch, Started, assert_close, in_guest, pmbpf, text, tick_ns},
     workloads::workload,
 };
@@ -79,6 +79,9 @@ fn a_command_in_a_pid_namespace_takes_what_perf_and_cpu_stat_say() {
 
 #[test]
 fn io_of_a_command_in_a_pid_namespace_is_the_commands() {
+    if !can_run() {
+        return;
+    }
     let device = Loop::new("namespace", 32 << 20);
     let read = format!("dd if={} of=/dev/null bs=64k count=256 iflag=direct", device.path());
     let rows = rows(&format!("$PMBPF io --json --quiet -o - -- {read}"));

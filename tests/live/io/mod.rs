@@ -162,7 +162,7 @@ fn is_root() -> bool {
 }
 
 /// May tests with disks run here? If not, says why.
-fn can_run() -> bool {
+pub(crate) fn can_run() -> bool {
     let there = ["fio", "losetup"].map(|tool| Command::new(tool).arg("--version").output().is_ok());
     if there != [true; 2] {
         skipped("fio or losetup is missing");
