@@ -5,7 +5,13 @@
 
 pub mod json;
 
-use std::{borrow::Cow, ffi::OsStr, fmt, os::unix::ffi::OsStrExt as _, path::PathBuf};
+use std::{
+    borrow::{Borrow, Cow},
+    ffi::OsStr,
+    fmt,
+    os::unix::ffi::OsStrExt as _,
+    path::PathBuf,
+};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -18,6 +24,13 @@ const RAW: &str = "pmbpf::Untrusted";
 /// Bytes from outside. There is no `Display`, on purpose.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Untrusted(Box<[u8]>);
+
+/// Maps by names are asked with bytes: both compare and hash as the same bytes.
+impl Borrow<[u8]> for Untrusted {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 impl fmt::Debug for Untrusted {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

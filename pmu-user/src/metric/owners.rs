@@ -1,6 +1,6 @@
 //! The metrics of every owner.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::{
     Quality, Waits, blind,
@@ -117,31 +117,27 @@ fn with_subtrees(context: &Context<'_>) -> BTreeMap<OwnerIndex, Counts> {
 /// Which owners hold what an owner did: itself, and the cgroups above it where they do.
 pub(super) struct Above<'a> {
     ledger: &'a Ledger,
-    by_path: HashMap<&'a [u8], OwnerIndex>,
+    /// Whose numbers are asked for; `None` where no cgroup holds what is below it.
+    target: Option<&'a Target>,
 }
 
 impl<'a> Above<'a> {
-    pub(super) fn new(header: &Header, ledger: &'a Ledger) -> Self {
+    pub(super) fn new(header: &'a Header, ledger: &'a Ledger) -> Self {
         let plan = &header.plan;
-        let mut by_path: HashMap<&[u8], OwnerIndex> = HashMap::new();
-        if plan.by == By::Cgroup && plan.descend == Descend::Yes {
-            for (index, owner) in ledger.owners() {
-                if let Owner::Cgroup { path, .. } = owner
-                    && (!ledger.is_inner(index) || is_wanted(&plan.target, path.as_bytes()))
-                {
-                    by_path.insert(path.as_bytes(), index);
-                }
-            }
-        }
-        Self { ledger, by_path }
+        let holds = plan.by == By::Cgroup && plan.descend == Descend::Yes;
+        Self { ledger, target: holds.then_some(&plan.target) }
     }
 
     pub(super) fn with(&self, index: OwnerIndex) -> impl Iterator<Item = OwnerIndex> {
-        let path = match self.ledger.owner(index) {
-            Owner::Cgroup { path, .. } => path.as_bytes(),
+        let path = match (self.target, self.ledger.owner(index)) {
+            (Some(_), Owner::Cgroup { path, .. }) => path.as_bytes(),
             _ => &[],
         };
-        let above = ancestors(path).filter_map(|above| self.by_path.get(above).copied());
+        let above = ancestors(path).filter_map(|above| {
+            let index = self.ledger.cgroup_at(above)?;
+            let has_row = !self.ledger.is_inner(index) || is_wanted(self.target?, above);
+            has_row.then_some(index)
+        });
         std::iter::once(index).chain(above.filter(move |&above| above != index))
     }
 }

@@ -1,13 +1,16 @@
 //! Subtracts drains. A row that a drain leaves out has not changed; a slot in a new life starts from zero.
 
+mod ended;
+mod meeting;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pmu_common::loss;
 
+use self::meeting::identity;
 use super::{
     addresses::Addresses,
     difference,
-    fold::{BOUNDS, Bounds},
     interval::{CpuEvent, HotKey, Interval, StackKey},
     names::{CodeNames, NamedCode},
     slice::sums,
@@ -16,13 +19,10 @@ use super::{
 };
 use crate::{
     drain::{
-        At, CodeRow, CodeStackRow, CountRow, CpuRow, Drain, Located, Module, Name, Names, Owner, OwnerRow,
-        ProgramRow, SlotId, unwinding::Unwinding,
+        At, CodeRow, CodeStackRow, CountRow, CpuRow, Drain, Located, Module, Name, Names, Owner, ProgramRow,
+        SlotId, unwinding::Unwinding,
     },
-    machine::{
-        cgroup::ancestors,
-        cpu::{Cpu, Times},
-    },
+    machine::cpu::{Cpu, Times},
     untrusted::Untrusted,
 };
 
@@ -97,6 +97,12 @@ impl Ledger {
     #[must_use]
     pub fn is_inner(&self, index: OwnerIndex) -> bool {
         self.tree.is_inner(index)
+    }
+
+    /// The cgroup with this path, and of several that had it one after the other the last.
+    #[must_use]
+    pub fn cgroup_at(&self, path: &[u8]) -> Option<OwnerIndex> {
+        self.tree.at(path)
     }
 
     /// How many owners are kept apart.
@@ -232,155 +238,9 @@ impl Ledger {
         interval.unwinding.append(Unwinding { first: Vec::new(), ..located.unwinding.clone() });
     }
 
-    fn meet(&mut self, row: &OwnerRow) {
-        let index = match self.known.get(&identity(&row.owner)) {
-            Some(&known) => known,
-            // A process chooses its name, and what is known by a name does not end.
-            None if row.owner.is_of_many() && self.owners.len() >= BOUNDS.owners => {
-                self.owner_of_slot.insert(row.slot, OTHER);
-                return;
-            }
-            None => {
-                let promoted = match &row.owner {
-                    Owner::Cgroup { path, .. } => self.tree.promote(path),
-                    _ => None,
-                };
-                let index = promoted.unwrap_or_else(|| self.add(row.owner.clone()));
-                self.known.insert(identity(&row.owner), index);
-                index
-            }
-        };
-        if let Owner::Cgroup { path, .. } = &row.owner {
-            self.tree.add(path.clone(), index);
-            self.meet_above(path);
-        }
-        self.owners.insert(index, (row.owner.clone(), row.ended_ns));
-        self.owner_of_slot.insert(row.slot, index);
-    }
-
-    /// The cgroups above one: above the first that is known, all are.
-    fn meet_above(&mut self, path: &Untrusted) {
-        let mut above = ancestors(path.as_bytes());
-        while above.next().is_some_and(|path| self.meet_inner(0, &Untrusted::new(path))) {}
-    }
-
-    /// A cgroup above others, which may never count anything by itself. Is it new?
-    fn meet_inner(&mut self, id: u64, path: &Untrusted) -> bool {
-        let new = self.tree.wants(path);
-        if new {
-            let index = self.add(Owner::Cgroup { id, path: path.clone() });
-            self.tree.add_inner(path.clone(), index);
-        }
-        new
-    }
-
-    fn add(&mut self, owner: Owner) -> OwnerIndex {
-        let index = OwnerIndex(self.met);
-        self.met += 1;
-        self.owners.insert(index, (owner, None));
-        index
-    }
-
     fn index_of(&self, slot: SlotId) -> OwnerIndex {
         // A slot without an owner row is the common one.
         self.owner_of_slot.get(&slot).copied().unwrap_or(OTHER)
-    }
-
-    /// Puts owners together that have ended: processes by their names. Returns who stands for whom.
-    pub(super) fn fold_ended(&mut self, bounds: &Bounds) -> HashMap<OwnerIndex, OwnerIndex> {
-        let settled = |ended_ns: &u64| ended_ns.saturating_add(SETTLING_NS) < self.at_ns;
-        let over = |(index, (owner, ended_ns)): (&OwnerIndex, &(Owner, Option<u64>))| {
-            let folds = matches!(owner, Owner::Process { .. } | Owner::Thread { .. } | Owner::Cgroup { .. });
-            let ended_ns = ended_ns.filter(settled).filter(|_| folds)?;
-            Some((*index, owner.clone(), ended_ns))
-        };
-        let ended: Vec<(OwnerIndex, Owner, u64)> = self.owners.iter().filter_map(over).collect();
-        let cgroups = self.cgroups();
-        let above =
-            |path: &Untrusted| ancestors(path.as_bytes()).find_map(|above| cgroups.get(above).copied());
-        let mut to = HashMap::with_capacity(ended.len());
-        // Who is given something may be folded later: the last one of a chain stands for all.
-        for (index, owner, ended_ns) in ended {
-            self.owners.remove(&index);
-            self.known.remove(&identity(&owner));
-            if let Owner::Cgroup { path, .. } = &owner {
-                self.tree.remove(path, index);
-            }
-            let target = match &owner {
-                Owner::Process { name, .. } | Owner::Thread { name, .. } => {
-                    self.stand_in(name, ended_ns, bounds.names)
-                }
-                Owner::Cgroup { path, .. } if bounds.upwards => above(path).unwrap_or(OTHER),
-                _ => OTHER,
-            };
-            to.insert(index, target);
-        }
-        for (path, index) in self.without_cgroups() {
-            self.owners.remove(&index);
-            self.tree.remove(&path, index);
-            let target = if bounds.upwards { above(&path).unwrap_or(OTHER) } else { OTHER };
-            to.insert(index, target);
-        }
-        let last = |mut owner: OwnerIndex| {
-            while let Some(&next) = to.get(&owner) {
-                owner = next;
-            }
-            owner
-        };
-        let to: HashMap<OwnerIndex, OwnerIndex> = to.keys().map(|&from| (from, last(from))).collect();
-        self.owner_of_slot.values_mut().for_each(|owner| *owner = to.get(owner).copied().unwrap_or(*owner));
-        to
-    }
-
-    /// Cgroups that held others, and hold none any more.
-    fn without_cgroups(&self) -> Vec<(Untrusted, OwnerIndex)> {
-        let by_themselves = self.owners.iter().filter_map(|(&index, (owner, _))| match owner {
-            Owner::Cgroup { path, .. } if !self.tree.is_inner(index) => Some(path.as_bytes()),
-            _ => None,
-        });
-        self.tree.empty(by_themselves)
-    }
-
-    /// Who stands for ended processes of a name, one more now.
-    fn stand_in(&mut self, name: &Untrusted, ended_ns: u64, names_max: usize) -> OwnerIndex {
-        let index = match self.ended.get(name) {
-            Some(&known) => known,
-            None if self.ended.len() >= names_max => return OTHER,
-            None => {
-                let index = self.add(Owner::Ended { name: name.clone(), processes: 0 });
-                self.ended.insert(name.clone(), index);
-                index
-            }
-        };
-        if let Some((Owner::Ended { processes, .. }, last)) = self.owners.get_mut(&index) {
-            *processes += 1;
-            *last = Some(ended_ns.max(last.unwrap_or(0)));
-        }
-        index
-    }
-
-    /// Cgroups by path.
-    fn cgroups(&self) -> HashMap<Vec<u8>, OwnerIndex> {
-        let cgroup = |(&index, (owner, _)): (&OwnerIndex, &(Owner, Option<u64>))| match owner {
-            Owner::Cgroup { path, .. } => Some((path.as_bytes().to_vec(), index)),
-            _ => None,
-        };
-        self.owners.iter().filter_map(cgroup).collect()
-    }
-
-    /// Forgets what slots held in lives that are over, if there are too many of those.
-    pub(super) fn forget_slots(&mut self, most: usize) {
-        if self.owner_of_slot.len() <= 2 * most {
-            return;
-        }
-        let mut newest: HashMap<u32, u32> = HashMap::new();
-        for id in self.owner_of_slot.keys() {
-            let generation = newest.entry(id.slot).or_default();
-            *generation = id.generation.max(*generation);
-        }
-        let alive = |id: &SlotId| newest.get(&id.slot).is_none_or(|&generation| generation <= id.generation);
-        self.owner_of_slot.retain(|id, _| alive(id));
-        self.counts.retain(|(id, _), _| alive(id));
     }
 
     fn count(&mut self, row: &CountRow, interval: &mut Interval) {
@@ -423,20 +283,6 @@ impl Ledger {
 
 /// Whoever is not kept apart.
 const OTHER: OwnerIndex = OwnerIndex(0);
-
-/// How long after its end an owner may still count: its last task is on its way out.
-const SETTLING_NS: u64 = 2_000_000_000;
-
-/// What makes an owner the same one under another name: a process may execute another program.
-fn identity(owner: &Owner) -> Owner {
-    let unnamed = Untrusted::default;
-    match *owner {
-        Owner::Process { pid, born_ns, .. } => Owner::Process { pid, born_ns, name: unnamed() },
-        Owner::Thread { tid, born_ns, .. } => Owner::Thread { tid, pid: 0, born_ns, name: unnamed() },
-        Owner::Cgroup { id, .. } => Owner::Cgroup { id, path: unnamed() },
-        ref named => named.clone(),
-    }
-}
 
 #[cfg(test)]
 mod tests;

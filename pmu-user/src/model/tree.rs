@@ -24,6 +24,16 @@ impl Tree {
         self.inner.contains(&index)
     }
 
+    /// The cgroup with this path.
+    pub(super) fn at(&self, path: &[u8]) -> Option<OwnerIndex> {
+        self.newest.get(path).copied()
+    }
+
+    /// The nearest of those above this path.
+    pub(super) fn above(&self, path: &[u8]) -> Option<OwnerIndex> {
+        ancestors(path).find_map(|above| self.at(above))
+    }
+
     /// Whether there is no cgroup with this path, and room for one.
     pub(super) fn wants(&self, path: &Untrusted) -> bool {
         self.inner.len() < INNER_MAX
@@ -42,9 +52,10 @@ impl Tree {
         self.newest.get(path).copied().filter(|index| self.inner.remove(index))
     }
 
-    /// Takes a cgroup that counts by itself.
+    /// Takes a cgroup that counts by itself, or has ended since it was taken.
     pub(super) fn add(&mut self, path: Untrusted, index: OwnerIndex) {
-        self.newest.insert(path, index);
+        let newest = self.newest.entry(path).or_insert(index);
+        *newest = index.max(*newest);
     }
 
     /// Forgets a cgroup.
@@ -106,6 +117,18 @@ mod tests {
         ledger.advance(&Drain { owners: vec![row(2, cgroup(4, "/a"))], ..Drain::default() });
         assert_eq!(owners(&ledger).len(), before);
         assert!(owners(&ledger).contains(&("/a".to_owned(), false)));
+    }
+
+    #[test]
+    fn of_two_that_had_a_path_the_last_is_meant_though_the_first_ends_later() {
+        let mut ledger = Ledger::new();
+        let ends = |slot, owner| OwnerRow { ended_ns: Some(5), ..row(slot, owner) };
+        for owner in [row(1, cgroup(5, "/a")), row(2, cgroup(9, "/a")), ends(1, cgroup(5, "/a"))] {
+            ledger.advance(&Drain { owners: vec![owner], ..Drain::default() });
+        }
+        let index = ledger.cgroup_at(b"/a").unwrap();
+        assert_eq!(*ledger.owner(index), cgroup(9, "/a"));
+        assert_eq!(ledger.cgroup_at(b"/b"), None);
     }
 
     #[test]
