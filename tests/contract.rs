@@ -43,7 +43,8 @@ fn an_object_has_the_maps_that_are_named() {
 fn an_object_has_the_programs_that_are_named() {
     for (object, _, own) in OBJECTS {
         let object = Object::parse(object).unwrap();
-        let expected = names(program::BOTH.into_iter().chain(program::SAMPLES).chain([own]));
+        let samples = program::SAMPLES.into_iter().chain(program::TRACEPOINT_SAMPLES);
+        let expected = names(program::BOTH.into_iter().chain(samples).chain([own]));
         assert_eq!(object.programs.into_keys().collect::<BTreeSet<_>>(), expected);
     }
 }

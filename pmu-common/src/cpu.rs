@@ -65,8 +65,12 @@ wire! {
         pub withheld: u64,
         /// What was lost, by reason (see [`crate::loss`]).
         pub losses: [u64; loss::REASONS],
+        /// Set by user space, of a tracepoint: hits from one sample to the next.
+        pub hits_period: u64,
+        /// Hits of a tracepoint since the last sample.
+        pub hits: u64,
         /// Keeps a row at whole cache lines.
-        pub padding: [u64; 6],
+        pub padding: [u64; 4],
     }
 
     /// The one row of the map `CONTROL`, written by user space while the programs run.
@@ -82,6 +86,8 @@ wire! {
 pub const COUNTED_WORD: usize = 0;
 /// Word of a [`CpuSamples`] row that user space writes.
 pub const TABLE_WORD: usize = 0;
+/// The other one.
+pub const HITS_PERIOD_WORD: usize = core::mem::offset_of!(CpuSamples, hits_period) / 8;
 
 const _: () = assert!(core::mem::offset_of!(CpuCount, counted) == COUNTED_WORD * 8);
 const _: () = assert!(core::mem::offset_of!(CpuSamples, table) == TABLE_WORD * 8);

@@ -117,12 +117,24 @@ pub mod program {
         "sample_14",
         "sample_15",
     ];
+    /// On a tracepoint that is sampled on, by the event's place in the plan.
+    pub const TRACEPOINT_SAMPLES: [&str; crate::sample::EVENTS_MAX] = [
+        "hit", "hit_1", "hit_2", "hit_3", "hit_4", "hit_5", "hit_6", "hit_7", "hit_8", "hit_9", "hit_10",
+        "hit_11", "hit_12", "hit_13", "hit_14", "hit_15",
+    ];
     /// Run on each CPU before a drain.
     pub const FLUSH: &str = "flush";
     /// Run once over every task before counting starts; only in the object by type.
     pub const PRIME: &str = "prime";
 
-    /// Those that both objects have, besides [`SAMPLES`].
+    /// The program for the plan's event number `event` is one of these two, whichever way it samples; the event's number.
+    #[must_use]
+    pub fn event_of(program: &str) -> Option<usize> {
+        let position = |names: &[&str]| names.iter().position(|name| *name == program);
+        position(&SAMPLES).or_else(|| position(&TRACEPOINT_SAMPLES))
+    }
+
+    /// Those that both objects have, besides [`SAMPLES`] and [`TRACEPOINT_SAMPLES`].
     pub const BOTH: [&str; 12] = [
         SWITCH,
         WAKE,

@@ -24,6 +24,7 @@ mod object;
 mod opaque;
 mod owner;
 mod pid_namespace;
+mod place;
 mod probed;
 mod process;
 mod sample;

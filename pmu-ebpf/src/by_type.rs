@@ -23,6 +23,7 @@ mod object;
 mod opaque;
 mod owner;
 mod pid_namespace;
+mod place;
 mod prime;
 mod process;
 mod sample;

@@ -1,12 +1,15 @@
-//! Programs on sampling events' overflows: count the sample for its owner, keep its address, and its stacks if asked.
+//! Programs on sampling events: count the sample for its owner, keep its address, and its stacks if asked.
 //!
-//! They may run in an NMI and so interrupt every other program on their CPU: they write rows of their own only. The
-//! kernel never runs one of them inside another (kernel/events/core.c, `bpf_overflow_handler`): a sample that comes then
-//! is not taken, and is missing from those expected of its event.
+//! The kernel runs one at an overflow, or, of a tracepoint, at every hit: there the program itself waits for the period to be
+//! over. They may run in an NMI and so interrupt every other program on their CPU: they write rows of their own only. The
+//! kernel never runs one of them inside another (kernel/events/core.c, `bpf_overflow_handler`; kernel/trace/bpf_trace.c,
+//! `trace_call_bpf`): a sample that comes then is not taken, and is missing from those expected of its event.
+
+use core::ffi::c_void;
 
 use aya_ebpf::{
     EbpfContext,
-    bindings::{BPF_F_USER_STACK, BPF_RB_FORCE_WAKEUP, bpf_perf_event_data},
+    bindings::{BPF_F_USER_STACK, BPF_RB_FORCE_WAKEUP},
     helpers::{
         bpf_ktime_get_ns,
         generated::{bpf_get_stack, bpf_ringbuf_output},
@@ -29,7 +32,9 @@ use crate::{
     access::{Access, Pointer},
     config::config,
     maps::{CPU_SAMPLES, CPUS, HOT, RING, SAMPLES, SCRATCH, StackRoom, of_event, row, this_cpu},
-    owner, stack_copy, task, tell,
+    owner,
+    place::place,
+    stack_copy, task, tell,
 };
 
 pub(crate) const STACK_BYTES: u32 = (STACK_FRAMES * 8) as u32;
@@ -37,33 +42,55 @@ pub(crate) const STACK_BYTES: u32 = (STACK_FRAMES * 8) as u32;
 /// "No such stack" (`-EFAULT`): a kernel thread's user stack, or user mode's kernel stack. No loss.
 const NO_STACK: i64 = -14;
 
-/// Declares a program per event, in the order of `pmu_common::name::program::SAMPLES`: which of them runs says what has
-/// overflowed. Only those that are needed are loaded.
+/// What runs a program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Cause {
+    /// An event's overflow.
+    Overflow,
+    /// A tracepoint, at every hit.
+    Hit,
+}
+
+/// Declares two programs per event, in the order of `pmu_common::name::program::SAMPLES` and `TRACEPOINT_SAMPLES`: which of
+/// them runs says what has overflowed. Only those that are needed are loaded.
 macro_rules! samples {
-    ($($program:ident = $event:literal),+ $(,)?) => {$(
+    ($($program:ident, $at_tracepoint:ident = $event:literal),+ $(,)?) => {$(
         /// Runs at every overflow of the event that user space bound it to.
         #[perf_event]
         pub(crate) fn $program(context: PerfEventContext) -> u32 {
-            sampled(context.ctx, $event)
+            sampled(context.as_ptr(), $event, Cause::Overflow);
+            0
+        }
+
+        /// Runs at every hit of the tracepoint that user space bound it to. Declared by hand: aya's macro returns 0, which
+        /// keeps the hit from every perf event on the tracepoint, whoever counts there.
+        #[unsafe(no_mangle)]
+        #[unsafe(link_section = "tracepoint")]
+        pub(crate) extern "C" fn $at_tracepoint(context: *mut c_void) -> u32 {
+            sampled(context, $event, Cause::Hit);
+            1
         }
     )+};
 }
 
 samples! {
-    sample = 0, sample_1 = 1, sample_2 = 2, sample_3 = 3, sample_4 = 4, sample_5 = 5, sample_6 = 6, sample_7 = 7,
-    sample_8 = 8, sample_9 = 9, sample_10 = 10, sample_11 = 11, sample_12 = 12, sample_13 = 13, sample_14 = 14,
-    sample_15 = 15,
+    sample, hit = 0, sample_1, hit_1 = 1, sample_2, hit_2 = 2, sample_3, hit_3 = 3,
+    sample_4, hit_4 = 4, sample_5, hit_5 = 5, sample_6, hit_6 = 6, sample_7, hit_7 = 7,
+    sample_8, hit_8 = 8, sample_9, hit_9 = 9, sample_10, hit_10 = 10,
+    sample_11, hit_11 = 11, sample_12, hit_12 = 12, sample_13, hit_13 = 13,
+    sample_14, hit_14 = 14, sample_15, hit_15 = 15,
 }
 
-/// What all of them do. One function for all: sixteen copies in the object would be read at every start.
+/// What all of them do. One function for all: so many copies in the object would be read at every start.
 #[inline(never)]
-fn sampled(context: *mut bpf_perf_event_data, event: u32) -> u32 {
-    let _ = try_sample::<Way>(&PerfEventContext { ctx: context }, event);
+fn sampled(context: *mut c_void, event: u32, cause: Cause) -> u32 {
+    let _ = try_sample::<Way>(context, event, cause);
     0
 }
 
 #[inline(always)]
-fn try_sample<A: Access>(context: &PerfEventContext, event: u32) -> Option<()> {
+fn try_sample<A: Access>(context: *mut c_void, event: u32, cause: Cause) -> Option<()> {
     let cpu = this_cpu();
     let counts = CPUS.get_ptr_mut(cpu)?;
     // SAFETY: the lookup gave a live row; a stale value only moves a sample across the start.
@@ -72,6 +99,9 @@ fn try_sample<A: Access>(context: &PerfEventContext, event: u32) -> Option<()> {
     }
     // SAFETY: the lookup gave a live row, and only this program on this CPU writes it.
     let samples = unsafe { &mut *CPU_SAMPLES.get_ptr_mut(of_event(cpu, event))? };
+    if cause == Cause::Hit && !is_due(samples) {
+        return None;
+    }
     samples.samples += 1;
     let task = A::current();
     let idle = task::tid::<A>(task) == 0;
@@ -85,7 +115,7 @@ fn try_sample<A: Access>(context: &PerfEventContext, event: u32) -> Option<()> {
         return None;
     }
     let slot = slot_of::<A>(task, samples)?;
-    let place = place(context);
+    let place = place(context, cause);
     // SAFETY: as for `samples`.
     let count = unsafe { &mut *SAMPLES.get_ptr_mut(of_event(row(slot, cpu), event))? };
     count.changes += 1;
@@ -107,10 +137,27 @@ fn try_sample<A: Access>(context: &PerfEventContext, event: u32) -> Option<()> {
         if config!(unwind) == UNWIND_OFF {
             send_stacks(context, samples, cpu, &header);
         } else {
-            stack_copy::send::<A>(context, samples, cpu, &header, (!place.user).then_some(task));
+            // A tracepoint's registers are the kernel's, and no program may read them by type.
+            let entered = (cause == Cause::Hit || !place.user).then_some(task);
+            stack_copy::send::<A>(context, samples, cpu, &header, entered);
         }
     }
     Some(())
+}
+
+/// Is this hit of a tracepoint the last of its period? The kernel has no overflow for a program there. Nothing is due before
+/// user space has said what the period is.
+#[inline(always)]
+fn is_due(samples: &mut CpuSamples) -> bool {
+    if samples.hits_period == 0 {
+        return false;
+    }
+    samples.hits += 1;
+    let due = samples.hits >= samples.hits_period;
+    if due {
+        samples.hits = 0;
+    }
+    due
 }
 
 /// Sample spacing is the cross-check of the timers' lateness. A silence with idle time in it says nothing: an idle CPU
@@ -157,31 +204,6 @@ fn slot_of<A: Access>(task: Pointer, samples: &mut CpuSamples) -> Option<u32> {
         owner::resolve::<A>(task, cgroup, id)
     };
     (slot < SLOT_NONE).then_some(slot)
-}
-
-/// Where a sample hit.
-struct Place {
-    address: u64,
-    user: bool,
-    masked: bool,
-}
-
-#[cfg(any(bpf_target_arch = "x86_64", all(not(target_arch = "bpf"), target_arch = "x86_64")))]
-#[inline(always)]
-fn place(context: &PerfEventContext) -> Place {
-    // SAFETY: the kernel passes a live `bpf_perf_event_data`.
-    let registers = unsafe { &(*context.ctx).regs };
-    // The low bits of CS are the privilege level; bit 9 of EFLAGS is the interrupt flag (Intel SDM vol. 3, 5.5 and 2.3).
-    Place { address: registers.rip, user: registers.cs & 3 != 0, masked: registers.eflags & 0x200 == 0 }
-}
-
-#[cfg(any(bpf_target_arch = "aarch64", all(not(target_arch = "bpf"), target_arch = "aarch64")))]
-#[inline(always)]
-fn place(context: &PerfEventContext) -> Place {
-    // SAFETY: the kernel passes a live `bpf_perf_event_data`.
-    let registers = unsafe { &(*context.ctx).regs };
-    // PSTATE: the low bits are the exception level, bit 7 masks interrupts (Arm ARM, C5.2.19).
-    Place { address: registers.pc, user: registers.pstate & 0xf == 0, masked: registers.pstate & 0x80 != 0 }
 }
 
 /// Counts an address in this CPU's table.
@@ -234,7 +256,7 @@ fn announce<A: Access>(task: Pointer, tgid: u32) {
 
 /// Sends both stacks through the ring buffer: they seldom repeat, so counting them in the kernel does not pay.
 #[inline(always)]
-fn send_stacks(context: &PerfEventContext, samples: &mut CpuSamples, cpu: u32, header: &ring::Stack) {
+fn send_stacks(context: *mut c_void, samples: &mut CpuSamples, cpu: u32, header: &ring::Stack) {
     let Some(room) = SCRATCH.get_ptr_mut(cpu) else {
         return;
     };
@@ -261,14 +283,9 @@ const _: () = assert!(size_of::<StackRoom>() == size_of::<ring::Stack>() + 2 * S
 
 /// Bytes of the stack read to `into`, at most [`STACK_BYTES`].
 #[inline(always)]
-pub(crate) fn read_stack(
-    context: &PerfEventContext,
-    samples: &mut CpuSamples,
-    into: *mut u8,
-    flags: u64,
-) -> u32 {
+pub(crate) fn read_stack(context: *mut c_void, samples: &mut CpuSamples, into: *mut u8, flags: u64) -> u32 {
     // SAFETY: the caller leaves room for STACK_BYTES.
-    let bytes = unsafe { bpf_get_stack(context.as_ptr(), into.cast(), STACK_BYTES, flags) };
+    let bytes = unsafe { bpf_get_stack(context, into.cast(), STACK_BYTES, flags) };
     if bytes < 0 || bytes > i64::from(STACK_BYTES) {
         if bytes != NO_STACK {
             samples.losses[loss::STACK_FAILED] += 1;

@@ -1,10 +1,11 @@
 //! Copies of user stacks for user space to unwind, with the registers to begin from: reads user memory without faults,
 //! writes records. Only where `Config::unwind` asks for it: the verifier drops all of it otherwise.
 
+use core::ffi::c_void;
+
 use aya_ebpf::{
     bindings::BPF_F_USER_STACK,
     helpers::generated::{bpf_probe_read_user, bpf_ringbuf_output},
-    programs::PerfEventContext,
 };
 use pmu_common::{
     config::UNWIND_ALL,
@@ -34,7 +35,7 @@ const _: () = assert!(BEGINS_MAX - 1 + COPY_PIECE_BYTES <= size_of::<CopyRoom>()
 /// Sends both stacks, and a copy of the user stack. `entered` is the task where the sample is in the kernel.
 #[inline(always)]
 pub(crate) fn send<A: Access>(
-    context: &PerfEventContext,
+    context: *mut c_void,
     samples: &mut CpuSamples,
     cpu: u32,
     header: &ring::Stack,
@@ -94,7 +95,7 @@ fn copy_stack(row: *mut u8, head: u64, stack_pointer: u64) -> u32 {
         let begin = opaque(head + copied) & (BEGINS_MAX as u64 - 1);
         let into = row.wrapping_add(begin as usize).cast();
         // SAFETY: the row has room for a whole piece behind where the last one may begin; the helper checks the address.
-        if unsafe { bpf_probe_read_user(into, to_page_end as u32, from as *const core::ffi::c_void) } != 0 {
+        if unsafe { bpf_probe_read_user(into, to_page_end as u32, from as *const c_void) } != 0 {
             break;
         }
         copied += to_page_end;
@@ -104,10 +105,10 @@ fn copy_stack(row: *mut u8, head: u64, stack_pointer: u64) -> u32 {
 
 /// Registers of user mode: those that the sample interrupted, or those that `entered` entered the kernel with.
 #[inline(always)]
-fn registers<A: Access>(context: &PerfEventContext, entered: Option<Pointer>) -> Option<[u64; 4]> {
+fn registers<A: Access>(context: *mut c_void, entered: Option<Pointer>) -> Option<[u64; 4]> {
     let Some(task) = entered else {
-        // SAFETY: the kernel passes a live `bpf_perf_event_data`, whose first member are the registers.
-        return of_context(unsafe { &*context.ctx });
+        // SAFETY: the kernel passes a live `bpf_perf_event_data` where an event has overflowed, and only there `entered` may be none.
+        return of_context(unsafe { &*context.cast() });
     };
     if config!(unwind) != UNWIND_ALL {
         return None;

@@ -1,9 +1,11 @@
 //! Several events sampled at once: what their samples stand for, against the kernel's own counts.
 
+use std::process::Command;
+
 use serde_json::Value;
 
 use crate::{
-    support::{Rows, Started, in_guest, output, text},
+    support::{Rows, Started, in_guest, output, pmbpf, skipped, text, ways},
     workloads::workload,
 };
 
@@ -82,4 +84,103 @@ fn each_event_has_hot_functions_of_its_own() {
     for row in rows.of_kind("hot") {
         assert_eq!(row["samples"], row["events"][0]["samples"], "{row}");
     }
+}
+
+/// Can perf count tracepoints here?
+fn perf_counts_tracepoints() -> bool {
+    let perf = Command::new("perf").args(["stat", "-x,", "-e", "sched:sched_switch", "--", "true"]).output();
+    perf.is_ok_and(|output| output.status.success() && !text(&output.stderr).contains('<'))
+}
+
+/// What `perf stat -x,` says of an event.
+fn counted(lines: &str, event: &str) -> f64 {
+    let line =
+        lines.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("no {event}: {lines}"));
+    line.split(',').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_tracepoint_is_sampled_as_often_as_perf_counts_it() {
+    if !perf_counts_tracepoints() {
+        return skipped("perf counts no tracepoints here");
+    }
+    // The same hits, in the same run: perf counts them for its command, and we for the process of that name.
+    let sleeps = "for i in $(seq 100); do read -r line < /dev/urandom & sleep 0.001; wait; done";
+    for (way, _) in ways() {
+        let shell = ["perf", "stat", "-x,", "-o", "/dev/stdout", "-e", "sched:sched_switch", "--"];
+        let arguments = ["--attach", way, "--stacks", "-e", "sched:sched_switch", "--"];
+        let whole: Vec<&str> = arguments.into_iter().chain(shell).chain(["sh", "-c", sleeps]).collect();
+        let output = output(&whole);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let rows = Rows::parse(&output.stderr);
+        let mine: f64 = ["sh", "sleep", "seq"].iter().map(|name| rows.of_name("samples", name)).sum();
+        let switches: f64 =
+            ["sh", "sleep", "seq"].iter().map(|name| rows.of_name("context_switches", name)).sum();
+        let perf = counted(&text(&output.stdout), "sched:sched_switch");
+        // perf does not see a process's last switch: its event is gone by then. There are some 300 processes.
+        let close = |truth: f64, more: f64| mine >= truth * 0.97 - 3.0 && mine <= (truth + more) * 1.03 + 3.0;
+        assert!(perf > 300.0 && close(perf, 310.0), "{way}: {mine} samples, perf counts {perf}");
+        assert!(close(switches, 0.0), "{way}: {mine} samples of {switches} switches");
+        let frames = |row: &Value, name: &str| {
+            row["frames"].as_array().unwrap().iter().any(|frame| frame["function"] == name)
+        };
+        let samples = |row: &Value| row["samples"].as_f64().unwrap();
+        let stacks: Vec<&Value> = rows.of_kind("stack").collect();
+        let all: f64 = stacks.iter().map(|row| samples(row)).sum();
+        let scheduling: f64 =
+            stacks.iter().filter(|row| frames(row, "__schedule")).map(|row| samples(row)).sum();
+        assert!(all >= mine && scheduling > all * 0.95, "{scheduling} of {all} stacks are the scheduler's");
+    }
+}
+
+#[test]
+fn a_tracepoints_period_takes_every_so_manieth_hit() {
+    let rows = Rows::parse(
+        &output(&["-e", "sched:sched_process_exit/period=10/", "--", &workload("forks", &[]), "300"]).stderr,
+    );
+    // 300 children, and forks itself.
+    let samples = rows.total("samples");
+    assert!((27.0..=33.0).contains(&samples), "{samples}");
+    let quality = &rows.summary()["quality"]["events"][0];
+    let (seen, expected) = (quality["seen"].as_f64().unwrap(), quality["expected"].as_f64().unwrap());
+    assert!(expected >= 29.0 && (seen - expected).abs() <= 3.0, "{quality}");
+}
+
+#[test]
+fn sampling_on_a_tracepoint_leaves_those_who_count_it_their_counts() {
+    if !perf_counts_tracepoints() {
+        return skipped("perf counts no tracepoints here");
+    }
+    let output = output(&[
+        "-e",
+        "sched:sched_switch",
+        "--",
+        "perf",
+        "stat",
+        "-x,",
+        "-o",
+        "/dev/stdout",
+        "-e",
+        "sched:sched_switch,context-switches",
+        "--",
+        "sh",
+        "-c",
+        "for i in $(seq 50); do sleep 0.001; done",
+    ]);
+    let said = text(&output.stdout);
+    let (hits, switches) = (counted(&said, "sched:sched_switch"), counted(&said, "context-switches"));
+    assert!(hits > 50.0 && (hits - switches).abs() <= switches * 0.05 + 2.0, "{said}");
+}
+
+#[test]
+fn what_is_no_tracepoint_to_sample_on_is_refused_with_the_reason() {
+    let refused = |event: &str| {
+        let output = pmbpf().args(["run", "-e", event, "--", "true"]).output().unwrap();
+        assert!(!output.status.success(), "{event}");
+        text(&output.stderr)
+    };
+    assert!(refused("sched:sched_switch:u").contains("in kernel mode"));
+    assert!(refused("sched:sched_switch:ppp").contains("in kernel mode"));
+    assert!(refused("sched:sched_swich").contains("did you mean sched_switch?"));
+    assert!(refused("sched:sched_switch/periot=3/").contains("did you mean period?"));
 }

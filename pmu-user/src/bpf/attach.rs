@@ -4,14 +4,14 @@ use std::{io, os::fd::AsFd as _};
 
 use aya::{
     Ebpf,
-    programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError, RawTracePoint},
+    programs::{BtfTracePoint, Iter, PerfEvent, Program, ProgramError, RawTracePoint, TracePoint},
 };
 use pmu_common::name::program;
 
 use super::{Attach, LoadError, Object};
 use crate::{
     perf::Counter,
-    plan::{Class, Plan, Target, request::By},
+    plan::{Class, Plan, Sampling, Target, request::By},
 };
 
 /// Programs and their tracepoints, those that learn of new tasks first.
@@ -40,11 +40,19 @@ pub(super) fn is_needed(plan: &Plan, name: &str) -> bool {
         program::RELEASE => command,
         program::EXIT => plan.by != By::Cgroup,
         program::CGROUP_CREATE | program::CGROUP_REMOVE | program::CGROUP_MOVE => plan.uses_cgroups(),
-        _ => match program::SAMPLES.iter().position(|program| *program == name) {
-            Some(event) => event < plan.sampling.len(),
+        _ => match program::event_of(name) {
+            Some(event) => {
+                plan.sampling.get(event).is_some_and(|sampling| program_of_event(event, sampling) == name)
+            }
             None => true,
         },
     }
+}
+
+/// The program for the plan's event number `event`.
+fn program_of_event(event: usize, sampling: &Sampling) -> &'static str {
+    let programs = if sampling.is_tracepoint() { program::TRACEPOINT_SAMPLES } else { program::SAMPLES };
+    programs[event]
 }
 
 impl Object {
@@ -67,6 +75,10 @@ impl Object {
         }
         for name in program::SAMPLES.into_iter().filter(|program| wanted(program)) {
             self.program::<PerfEvent>(name)?.load().map_err(|error| refused(name, error))?;
+            loaded += 1;
+        }
+        for name in program::TRACEPOINT_SAMPLES.into_iter().filter(|program| wanted(program)) {
+            self.program::<TracePoint>(name)?.load().map_err(|error| refused(name, error))?;
             loaded += 1;
         }
         let flush = self.program::<RawTracePoint>(program::FLUSH)?;
@@ -140,6 +152,20 @@ impl Object {
             counter.bind(descriptor.as_fd()).map_err(|error| LoadError::Attach { name, error })?;
         }
         Ok(())
+    }
+
+    /// Runs the sampling program of the plan's event number `event`, the tracepoint called `name`, at every hit, as long as
+    /// `anchor` is open.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused the program, or to bind it.
+    pub fn sample_at(&mut self, event: usize, name: &str, anchor: &Counter) -> Result<(), LoadError> {
+        let program_name = program::TRACEPOINT_SAMPLES[event];
+        let program: &mut TracePoint = self.program(program_name)?;
+        let descriptor = program.fd().map_err(|error| refused(program_name, error))?;
+        let unbound = |error| LoadError::Tracepoint { event: name.to_owned(), error };
+        anchor.bind(descriptor.as_fd()).map_err(unbound)
     }
 
     /// Has every task's counters remembered as they are now. Does nothing where programs are not typed: there a task is

@@ -49,6 +49,14 @@ pub enum LoadError {
         /// Cause, with the verifier's log.
         error: Box<ProgramError>,
     },
+    /// A program could not be bound to a tracepoint that is to be sampled on.
+    #[error("cannot sample on `{event}`: {}", unbound(error))]
+    Tracepoint {
+        /// Its name.
+        event: String,
+        /// Cause.
+        error: io::Error,
+    },
     /// A program could not be bound to its event or tracepoint.
     #[error("cannot attach the BPF program `{name}`: {error}")]
     Attach {
@@ -57,6 +65,16 @@ pub enum LoadError {
         /// Cause.
         error: io::Error,
     },
+}
+
+/// Why a tracepoint takes no program.
+fn unbound(error: &io::Error) -> String {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        // kernel/events/core.c, `perf_event_set_bpf_prog`: kprobes and uprobes stand beside tracepoints in tracefs.
+        Some(Errno::INVAL) => "it is a probe or a function, and no tracepoint of the kernel's".to_owned(),
+        Some(Errno::TOOBIG) => "as many BPF programs are on this tracepoint as the kernel takes".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// What went wrong at the bottom, in its own words.
@@ -90,9 +108,10 @@ impl From<Lack> for LoadError {
 impl LoadError {
     fn errno(&self) -> Option<Errno> {
         match self {
-            Self::Btf(BtfError::Io { error, .. }) | Self::Map { error, .. } | Self::Attach { error, .. } => {
-                errno(error)
-            }
+            Self::Btf(BtfError::Io { error, .. })
+            | Self::Map { error, .. }
+            | Self::Tracepoint { error, .. }
+            | Self::Attach { error, .. } => errno(error),
             Self::PidNamespace(PidNamespaceError::Level(error)) => errno(error),
             Self::Btf(_) | Self::Lack(_) | Self::PidNamespace(_) => None,
             Self::Object(error) => errno(error.as_ref()),

@@ -24,7 +24,7 @@ use crate::{
     machine::{Machine, pmu::catalog::Catalog},
     perf::self_test,
     plan::{
-        self, FREQUENCY, Plan,
+        self, Plan,
         request::{By, Descend, Force, Inherit, Rate, Request, Stacks, Target, Unwind},
     },
     session::{
@@ -87,7 +87,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", help_heading = "Samples", value_parser = parse::profile(),
           conflicts_with_all = ["event", "period", "frequency", "no_sampling"])]
     config: Option<String>,
-    /// Sample every N counts of an event (ns for a clock), unless the event says `period=`
+    /// Sample every N counts of an event (ns for a clock), unless the event says `period=`; of a tracepoint 1 by default
     #[arg(short = 'c', long, value_name = "N", conflicts_with = "frequency", help_heading = "Samples",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) period: Option<u64>,
@@ -186,7 +186,7 @@ impl Args {
             rate: match (self.no_sampling, self.period, self.frequency) {
                 (true, _, _) => Rate::Off,
                 (_, Some(period), _) => Rate::Period(period),
-                (_, _, frequency) => Rate::Frequency(frequency.unwrap_or(FREQUENCY)),
+                (_, _, frequency) => frequency.map_or(Rate::Default, Rate::Frequency),
             },
             metrics: self.metrics.wanted(),
             stacks: if self.stacks { Stacks::Yes } else { Stacks::No },

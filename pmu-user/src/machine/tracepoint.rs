@@ -1,6 +1,9 @@
 //! Numbers of tracepoints, from tracefs.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// Where tracefs may be mounted, below the root.
 const PLACES: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
@@ -10,15 +13,21 @@ const NAMES_MAX: usize = 8192;
 /// The tracepoints of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tracepoints {
+    /// The folder of them.
     events: Option<PathBuf>,
+    /// It may not be read.
+    hidden: bool,
 }
 
 /// Why a tracepoint has no number here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TracepointError {
-    /// tracefs is not mounted, or may not be read.
-    #[error("tracefs is not mounted at /sys/kernel/tracing, or may not be read")]
+    /// tracefs is not mounted.
+    #[error("tracefs is not mounted at /sys/kernel/tracing")]
     NoTracefs,
+    /// tracefs is mounted and may not be read.
+    #[error("tracefs at /sys/kernel/tracing may not be read: permission denied (EACCES)")]
+    Hidden,
     /// There is no such tracepoint; the nearest names.
     #[error("there is no such tracepoint")]
     Unknown(Vec<String>),
@@ -28,22 +37,29 @@ impl Tracepoints {
     /// Looks for tracefs below `root`. Reading it usually needs root.
     #[must_use]
     pub fn find(root: &Path) -> Self {
-        let mut events = PLACES.iter().map(|place| root.join(place).join("events"));
-        Self { events: events.find(|folder| folder.is_dir()) }
+        let folders = || PLACES.iter().map(|place| root.join(place).join("events"));
+        let is_hidden = |folder: PathBuf| folder.metadata().is_err_and(|error| is_denial(&error));
+        Self { events: folders().find(|folder| folder.is_dir()), hidden: folders().any(is_hidden) }
+    }
+
+    fn events(&self) -> Result<&Path, TracepointError> {
+        let why = if self.hidden { TracepointError::Hidden } else { TracepointError::NoTracefs };
+        self.events.as_deref().ok_or(why)
     }
 
     /// `perf_event_attr.config` of the tracepoint `system:name`.
     ///
     /// # Errors
     ///
-    /// There is no tracefs, or no such tracepoint in it.
+    /// There is no tracefs that may be read, or no such tracepoint in it.
     pub fn id(&self, system: &str, name: &str) -> Result<u64, TracepointError> {
-        let events = self.events.as_ref().ok_or(TracepointError::NoTracefs)?;
+        let events = self.events()?;
         let unknown = || TracepointError::Unknown(self.near(system, name));
         if !is_word(system) || !is_word(name) {
             return Err(unknown());
         }
-        let text = super::read(events, &format!("{system}/{name}/id")).map_err(|_| unknown())?;
+        let unread = |error: io::Error| if is_denial(&error) { TracepointError::Hidden } else { unknown() };
+        let text = super::read(events, &format!("{system}/{name}/id")).map_err(unread)?;
         text.trim().parse().map_err(|_| unknown())
     }
 
@@ -51,9 +67,9 @@ impl Tracepoints {
     ///
     /// # Errors
     ///
-    /// There is no tracefs.
+    /// There is no tracefs that may be read.
     pub fn all(&self) -> Result<Vec<(String, String)>, TracepointError> {
-        let events = self.events.as_ref().ok_or(TracepointError::NoTracefs)?;
+        let events = self.events()?;
         let of = |system: String| {
             let names = folders(&events.join(&system)).into_iter();
             names.map(|name| (system.clone(), name)).collect::<Vec<_>>()
@@ -71,6 +87,10 @@ impl Tracepoints {
         }
         crate::suggest::nearest(name, folders(&events.join(system)).into_iter(), |name| name)
     }
+}
+
+fn is_denial(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
 }
 
 /// Names of the folders in a folder.

@@ -14,7 +14,8 @@ pub(super) fn sampling(sampling: &Sampling, precise_level: u8) -> perf_event_att
     attr.__bindgen_anon_3.config1 = sampling.more_config[0];
     attr.__bindgen_anon_4.config2 = sampling.more_config[1];
     attr.config3 = sampling.more_config[2];
-    attr.__bindgen_anon_1.sample_period = sampling.period;
+    // A program on a tracepoint counts the period itself; the event only counts.
+    attr.__bindgen_anon_1.sample_period = if sampling.is_tracepoint() { 0 } else { sampling.period };
     let times = bindings::PERF_FORMAT_TOTAL_TIME_ENABLED | bindings::PERF_FORMAT_TOTAL_TIME_RUNNING;
     attr.read_format = u64::from(times | bindings::PERF_FORMAT_ID);
     attr.set_precise_ip(precise_level.into());

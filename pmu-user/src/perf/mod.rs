@@ -1,5 +1,5 @@
 //! The only caller of `perf_event_open`: [`Counter`] samples for a BPF program, [`CpuGroup`] counts
-//! for one, [`Counting`] counts by itself.
+//! for one, [`Counting`] counts by itself, [`side_band`] tells of address spaces.
 
 mod attr;
 mod box_group;
@@ -8,7 +8,9 @@ mod cpu_group;
 mod dummy;
 mod error;
 mod group;
+mod ring;
 pub mod self_test;
+pub mod side_band;
 mod sys;
 
 use std::{
@@ -58,6 +60,22 @@ impl Counter {
             (None, Precise::Max) => 0,
         };
         Self::open_as(sampling, cpu, leader, level)
+    }
+
+    /// Opens a tracepoint to hold its program, which then runs at every hit, on every CPU and in every task: no CPU that goes
+    /// takes it along, and a second event must not have the same program (kernel/trace/bpf_trace.c,
+    /// `perf_event_attach_bpf_prog`). Counts nothing. Needs CAP_PERFMON.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused; the error knows what would help.
+    pub fn anchor(sampling: &Sampling) -> Result<Self, OpenError> {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        let fail = |error| OpenError::sampling(sampling, 0, Site::Thread(thread), error);
+        let mut attr = attr::sampling(sampling, 0);
+        attr.set_disabled(1);
+        let descriptor = sys::open(&mut attr, 0, None, None, 0).map_err(fail)?;
+        Ok(Self { descriptor })
     }
 
     fn open_as(sampling: &Sampling, cpu: Cpu, leader: Option<&Self>, level: u8) -> Result<Self, OpenError> {

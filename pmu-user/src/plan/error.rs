@@ -107,6 +107,9 @@ impl PlanError {
             | Self::NothingLeft(..)
             | Self::Cgroup(NoV2)
             | Self::Metrics(MetricsError::NoPmu(_) | MetricsError::NoTable(_)) => Class::Unsupported,
+            Self::Event(ResolveError { why: Why::Tracepoint(TracepointError::Hidden), .. }) => {
+                Class::NotPermitted
+            }
             Self::Event(ResolveError {
                 why: Why::NoCores | Why::Tracepoint(TracepointError::NoTracefs),
                 ..
@@ -136,6 +139,12 @@ impl PlanError {
             Self::Cgroup(NoCgroup::Ambiguous(..)) => Some("give the whole path".to_owned()),
             Self::Event(ResolveError { why: Why::Tracepoint(TracepointError::NoTracefs), .. }) => {
                 Some("as root: mount -t tracefs tracefs /sys/kernel/tracing".to_owned())
+            }
+            Self::Event(ResolveError { why: Why::Tracepoint(TracepointError::Hidden), .. }) => {
+                Some("run as root, or let it be read: mount -o remount,mode=755 /sys/kernel/tracing".to_owned())
+            }
+            Self::Event(ResolveError { why: Why::Tracepoint(TracepointError::Unknown(_)), .. }) => {
+                Some("`pmbpf list events tracepoint` names all of this host".to_owned())
             }
             Self::Event(ResolveError {
                 why: Why::NoEvent(_) | Why::NoPmu(..) | Why::NoTerm { .. }, ..

@@ -4,7 +4,7 @@ use std::{ffi::OsString, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{FREQUENCY, metrics};
+use super::metrics;
 use crate::machine::cpu::Cpu;
 
 /// Whose time is counted.
@@ -107,6 +107,8 @@ pub enum Rate {
     Period(u64),
     /// So many times a second and CPU, converted once to a period.
     Frequency(u32),
+    /// [`super::FREQUENCY`] times a second, and, as perf does, at every hit of a tracepoint.
+    Default,
 }
 
 /// Metrics that are counted for every owner.
@@ -169,7 +171,7 @@ impl Default for Request {
             events: Vec::new(),
             profile: None,
             force: Force::No,
-            rate: Rate::Frequency(FREQUENCY),
+            rate: Rate::Default,
             metrics: WantedMetrics::IfPossible(metrics::Request::default()),
             stacks: Stacks::No,
             unwind: Unwind::Fp,

@@ -6,7 +6,7 @@ use pmu_common::sample::EVENTS_MAX;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{
-    Lost, PlanError, metrics, profile,
+    FREQUENCY, Lost, PlanError, metrics, profile,
     request::{Force, Rate, Request},
 };
 use crate::{
@@ -128,6 +128,12 @@ impl Sampling {
     #[must_use]
     pub const fn is_hardware(&self) -> bool {
         !matches!(self.kind, SOFTWARE | TRACEPOINT)
+    }
+
+    /// Is it a tracepoint? Then its program runs at every hit and counts the period itself.
+    #[must_use]
+    pub const fn is_tracepoint(&self) -> bool {
+        self.kind == TRACEPOINT
     }
 
     /// Is it opened on `cpu`?
@@ -255,6 +261,10 @@ pub(super) fn of_instance(event: &Selected, at: &Instance, places: usize) -> Res
     if at.kind == SOFTWARE && known.is_none() {
         return unfit("it never overflows, or only in step with cpu-clock");
     }
+    if at.kind == TRACEPOINT && !is_hit_in(event.modifiers) {
+        let why = "the kernel hits a tracepoint in kernel mode, without interrupting an instruction: of the modifiers only k makes sense";
+        return unfit(why);
+    }
     Ok(Sampling {
         event: match &at.place {
             Place::Cores(_) if places > 1 => format!("{}/{}/", at.pmu, event.name),
@@ -277,6 +287,12 @@ pub(super) fn of_instance(event: &Selected, at: &Instance, places: usize) -> Res
     })
 }
 
+/// Do modifiers leave hits of a tracepoint, and ask for nothing that it cannot have?
+fn is_hit_in(modifiers: Modifiers) -> bool {
+    let Modifiers { user, kernel, hypervisor, guest, not_idle, precise, .. } = modifiers;
+    (kernel || !user && !hypervisor) && !guest && !not_idle && precise == Precise::default()
+}
+
 /// What an event is called without its PMU and its modifiers: `cpu/instructions/u` is `instructions`.
 fn bare(name: &str) -> &str {
     let mut parts = name.split('/');
@@ -297,6 +313,10 @@ fn set_period(
     cycles_per_second: u64,
     named: bool,
 ) -> Result<(), PlanError> {
+    if event.is_tracepoint() && rate == Rate::Default {
+        event.period = 1;
+        return Ok(());
+    }
     let per_second = match event.counts {
         Counts::WallNs => 1_000_000_000,
         Counts::Cycles => cycles_per_second,
@@ -304,12 +324,13 @@ fn set_period(
     };
     match rate {
         Rate::Period(period) => event.period = period,
-        Rate::Frequency(frequency) if per_second > 0 => {
+        Rate::Frequency(_) | Rate::Default if per_second > 0 => {
+            let frequency = if let Rate::Frequency(frequency) = rate { frequency } else { FREQUENCY };
             event.period = (per_second / u64::from(frequency.max(1))).max(1);
             event.frequency = Some(frequency);
         }
-        Rate::Frequency(_) | Rate::Off if named => return Err(PlanError::NeedsPeriod(event.event.clone())),
-        Rate::Frequency(_) | Rate::Off => {}
+        _ if named => return Err(PlanError::NeedsPeriod(event.event.clone())),
+        Rate::Frequency(_) | Rate::Default | Rate::Off => {}
     }
     Ok(())
 }

@@ -69,6 +69,27 @@ fn a_frequency_without_a_clock_is_refused() {
 }
 
 #[test]
+fn a_tracepoint_is_sampled_at_every_hit_unless_told_otherwise() {
+    let tree = Tree::new(&[("sys/kernel/tracing/events/sched/sched_switch/id", "317")]);
+    tree.pmu("software", &[("type", "1")]);
+    let planned = |event: &str, rate| {
+        let asked = Request { events: vec![event.to_owned()], rate, ..Request::default() };
+        Plan::new(&asked, &machine(&[]), &tree.root).map(|mut plan| plan.sampling.remove(0))
+    };
+    let period = |event, rate| planned(event, rate).unwrap().period;
+    assert_eq!(period("sched:sched_switch", Rate::Default), 1);
+    assert_eq!(period("sched:sched_switch", Rate::Period(9)), 9);
+    assert_eq!(period("sched:sched_switch/period=4/", Rate::Period(9)), 4);
+    assert_eq!(period("sched:sched_switch:k", Rate::Default), 1);
+    assert!(matches!(planned("sched:sched_switch", Rate::Frequency(99)), Err(PlanError::NeedsPeriod(_))));
+    for event in
+        ["sched:sched_switch:u", "sched:sched_switch:hI", "sched:sched_switch:P", "sched:sched_switch:kG"]
+    {
+        assert!(matches!(planned(event, Rate::Default), Err(PlanError::NotSampled(..))), "{event}");
+    }
+}
+
+#[test]
 fn a_cpu_that_is_not_online_is_named() {
     let asked = Request { cpus: Some(vec![Cpu(1), Cpu(3)]), ..Request::default() };
     let error = plan(&asked, &machine(&[])).unwrap_err().to_string();

@@ -2,7 +2,7 @@
 
 use pmu_common::{
     count::Count,
-    cpu::TABLE_WORD,
+    cpu::{HITS_PERIOD_WORD, TABLE_WORD},
     histogram::{BUCKETS, GROUP_BUCKETS},
     sample::Hot,
     wire::{bytes_of, read},
@@ -27,6 +27,18 @@ impl Session {
             }
             if self.hotplug.is_online(cpu) && self.object.flush(cpu).is_err() {
                 self.lost_flushes += 1;
+            }
+        }
+    }
+
+    /// Lets programs of tracepoints take samples: from here on they count periods, as the events count hits.
+    pub(super) fn write_periods(&self) {
+        let events = self.header.plan.events();
+        let sampling = self.header.plan.sampling.iter().enumerate();
+        for (event, tracepoint) in sampling.filter(|(_, event)| event.is_tracepoint()) {
+            for cpu in &self.header.plan.cpus {
+                let row = (cpu.0 * events) as usize + event;
+                self.object.maps.cpu_samples.write_word(row, HITS_PERIOD_WORD, tracepoint.period);
             }
         }
     }

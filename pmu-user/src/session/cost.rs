@@ -57,10 +57,10 @@ impl Meter {
         }
         let always = self.until.is_none();
         let row = |(name, measured_runs, measured_ns): (String, u64, u64)| {
-            let event = program::SAMPLES.iter().position(|program| *program == name);
+            let event = program::event_of(&name);
             let runs = match (name.as_str(), event) {
                 (program::SWITCH, _) => Some(cpus.iter().map(|row| row.count.switches).sum()),
-                (_, Some(event)) => Some(samples(cpus, event)),
+                (_, Some(event)) => Some(runs(cpus, event)),
                 _ => always.then_some(measured_runs),
             };
             ProgramRow { name, measured_runs, measured_ns, runs }
@@ -90,9 +90,10 @@ pub(super) fn process_cost(so_far: Cost) -> Cost {
     }
 }
 
-/// Samples of an event on all CPUs.
-fn samples(cpus: &[CpuRow], event: usize) -> u64 {
-    cpus.iter().filter_map(|row| row.samples.get(event)).map(|samples| samples.samples).sum()
+/// How often the program of a sampling event ran on all CPUs: at every sample, or at every hit of a tracepoint.
+fn runs(cpus: &[CpuRow], event: usize) -> u64 {
+    let rows = cpus.iter().filter_map(|row| row.samples.get(event));
+    rows.map(|row| row.samples * row.hits_period.max(1) + row.hits).sum()
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

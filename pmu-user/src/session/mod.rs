@@ -37,7 +37,7 @@ use crate::{
     bpf::{LoadError, Object, Ring, release_memory},
     drain::{Drain, Header, Names, TARGET_UNSEEN, slice::SliceRow},
     machine::cpu::{self, Cpu, Times},
-    perf::OpenError,
+    perf::{Counter, OpenError},
     plan::{PlanError, turns::Unfit},
     symbol::{Named, Samples, Symbols},
 };
@@ -75,6 +75,8 @@ pub struct Session {
     object: Object,
     /// Sampling events, by event and CPU.
     samplers: Vec<Vec<Sampler>>,
+    /// What holds the programs of tracepoints.
+    anchors: Vec<Counter>,
     rotations: Vec<Rotation>,
     /// What owners counted in slices that ended since the last drain.
     slices: Vec<SliceRow>,
@@ -136,6 +138,7 @@ impl Session {
                 .enable()
                 .map_err(|error| SessionError::Io("cannot start a sampling event", error))?;
         }
+        self.write_periods();
         self.start_turns()?;
         self.targets = Targets::that_run(&self.header.plan, &self.header.machine, self.command);
         self.meter = Some(Meter::start(&self.object, measure, launched.elapsed()));
@@ -218,6 +221,7 @@ impl Session {
             self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 0);
         }
         self.samplers.clear();
+        self.anchors.clear();
         self.stop_turns();
         if let Some(meter) = &self.meter {
             last.cost = meter.process();

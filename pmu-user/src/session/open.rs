@@ -11,6 +11,7 @@ use crate::{
     bpf::{LoadError, Object, Options, Refused},
     drain::{Absent, Header},
     machine::{Machine, kernel_symbols, privilege::Privileges},
+    perf::Counter,
     plan::{Plan, Target, request::Descend, turns::Turns},
     symbol::Symbols,
 };
@@ -44,9 +45,7 @@ impl Session {
         object.attach(&plan)?;
         add_cgroups(&mut object, &plan, &machine)?;
         let samplers = early.map_or_else(|| sampling::open(&mut plan), Ok)?;
-        for (event, samplers) in samplers.iter().enumerate() {
-            object.sample_on(event, samplers.iter().map(|sampler| &sampler.counter))?;
-        }
+        let anchors = bind(&mut object, &plan, &samplers)?;
         let rotations = turns::open(&plan, &object.maps, root)?;
         let functions = functions.join().ok().and_then(Result::ok).unwrap_or_default();
         set_functions(&object, functions);
@@ -72,6 +71,7 @@ impl Session {
             },
             object,
             samplers,
+            anchors,
             ring,
             symbols: Symbols::default(),
             inbox: Inbox::default(),
@@ -88,6 +88,25 @@ impl Session {
             root: root.to_owned(),
         })
     }
+}
+
+/// Binds a program to every sampling event. Returns what holds those of tracepoints.
+fn bind(
+    object: &mut Object,
+    plan: &Plan,
+    samplers: &[sampling::Samplers],
+) -> Result<Vec<Counter>, SessionError> {
+    let mut anchors = Vec::new();
+    for (index, (event, samplers)) in plan.sampling.iter().zip(samplers).enumerate() {
+        if event.is_tracepoint() {
+            let anchor = Counter::anchor(event)?;
+            object.sample_at(index, &event.event, &anchor)?;
+            anchors.push(anchor);
+        } else {
+            object.sample_on(index, samplers.iter().map(|sampler| &sampler.counter))?;
+        }
+    }
+    Ok(anchors)
 }
 
 /// Tells the programs which tasks are wanted. Before they are attached: a task is judged when it is first met.

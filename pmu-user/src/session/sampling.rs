@@ -35,7 +35,7 @@ impl Sampler {
 }
 
 /// One event, by CPU.
-type Samplers = Vec<Sampler>;
+pub(super) type Samplers = Vec<Sampler>;
 
 /// May opening find out that there are fewer events than planned? Then it comes first, since maps depend on their number.
 pub(super) fn may_shrink(plan: &Plan) -> bool {
@@ -88,7 +88,10 @@ impl Session {
         let plan = &self.header.plan;
         for (index, event) in plan.sampling.iter().enumerate().filter(|(_, event)| event.is_on(cpu)) {
             let Ok(new) = open_on(event, cpu, &self.samplers) else { continue };
-            if self.object.sample_on(index, std::iter::once(&new.counter)).is_err() {
+            // A tracepoint's program is on every CPU as it is.
+            let bound = event.is_tracepoint()
+                || self.object.sample_on(index, std::iter::once(&new.counter)).is_ok();
+            if !bound {
                 continue;
             }
             if let Some(old) = self.samplers[index].iter_mut().find(|sampler| sampler.cpu == cpu) {

@@ -69,6 +69,8 @@ pub enum What {
         system: String,
         /// Its name.
         name: String,
+        /// Its name in results and its period, if anything is said of them.
+        settings: Vec<Term>,
     },
     /// Terms of a PMU.
     Pmu {
@@ -216,7 +218,15 @@ impl fmt::Display for What {
         match self {
             Self::Named(name) => formatter.write_str(name),
             Self::Raw(code) => write!(formatter, "r{code:x}"),
-            Self::Tracepoint { system, name } => write!(formatter, "{system}:{name}"),
+            Self::Tracepoint { system, name, settings } => {
+                write!(formatter, "{system}:{name}")?;
+                if settings.is_empty() {
+                    return Ok(());
+                }
+                formatter.write_str("/")?;
+                list(formatter, settings)?;
+                formatter.write_str("/")
+            }
             Self::Pmu { pmu, terms } => {
                 write!(formatter, "{pmu}/")?;
                 list(formatter, terms)?;

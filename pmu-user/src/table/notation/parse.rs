@@ -176,7 +176,8 @@ impl<'a> Reader<'a> {
                 if event.is_empty() {
                     return Err(self.unexpected("a modifier or tracepoint"));
                 }
-                What::Tracepoint { system: name.to_owned(), name: event.to_owned() }
+                let settings = if self.peek() == Some('/') { self.between_slashes()? } else { Vec::new() };
+                What::Tracepoint { system: name.to_owned(), name: event.to_owned(), settings }
             }
             _ => match raw(name) {
                 Some(code) => What::Raw(code?),
@@ -184,7 +185,8 @@ impl<'a> Reader<'a> {
             },
         };
         // Behind a slash the colon may be left out: `cpu/event=0x3c/u`.
-        let direct = matches!(what, What::Pmu { .. }) && self.peek().is_some_and(char::is_alphabetic);
+        let slashes = self.text.get(at..self.at).is_some_and(|typed| typed.ends_with('/'));
+        let direct = slashes && self.peek().is_some_and(char::is_alphabetic);
         let modifiers = if self.take(':') || direct { self.modifiers()? } else { Modifiers::default() };
         let typed = self.text.get(at..self.at).unwrap_or_default().to_owned();
         Ok(Event { what, modifiers, typed, at })
@@ -200,12 +202,16 @@ impl<'a> Reader<'a> {
     }
 
     fn pmu(&mut self, pmu: &str) -> Result<What, Kind> {
+        Ok(What::Pmu { pmu: pmu.to_owned(), terms: self.between_slashes()? })
+    }
+
+    fn between_slashes(&mut self) -> Result<Vec<Term>, Kind> {
         self.at += 1;
         let terms = if self.peek() == Some('/') { Vec::new() } else { self.terms()? };
         if !self.take('/') {
             return Err(self.peek().map_or(Kind::Unclosed('/'), Kind::Unexpected));
         }
-        Ok(What::Pmu { pmu: pmu.to_owned(), terms })
+        Ok(terms)
     }
 
     fn terms(&mut self) -> Result<Vec<Term>, Kind> {

@@ -248,9 +248,15 @@ fn resolve_event(event: &Event, modifiers: Modifiers, known: Known<'_>) -> Resul
             let instances: Vec<Instance> = catalog.cores().map(core).collect();
             if instances.is_empty() { Err(Why::NoCores) } else { Ok(plain(instances, None)) }
         }
-        What::Tracepoint { system, name } => {
-            let id = catalog.tracepoints.id(system, name).map_err(Why::Tracepoint)?;
-            Ok(plain(vec![anywhere("tracepoint", kernel::TRACEPOINT, id)], None))
+        What::Tracepoint { system, name: tracepoint, settings } => {
+            let called = format!("{system}:{tracepoint}");
+            let coded = Coded::of_settings(&called, settings)?;
+            let id = catalog.tracepoints.id(system, tracepoint).map_err(Why::Tracepoint)?;
+            let plain = plain(vec![anywhere("tracepoint", kernel::TRACEPOINT, id)], None);
+            let colon = if own.is_empty() { "" } else { ":" };
+            let bare = (!settings.is_empty()).then(|| format!("{called}{colon}{own}"));
+            let name = coded.name.or(bare).unwrap_or_else(|| name.clone());
+            Ok(Selected { name, period: coded.period, ..plain })
         }
         What::Pmu { pmu, terms } => {
             match kernel::find(pmu).filter(|_| catalog.pmus.iter().all(|one| one.name != *pmu)) {

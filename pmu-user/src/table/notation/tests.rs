@@ -203,6 +203,18 @@ fn a_name_and_a_period_are_kept_and_a_frequency_is_not() {
 }
 
 #[test]
+fn a_tracepoint_takes_a_name_and_a_period() {
+    let one = |text: &str| selected(text).unwrap().remove(0);
+    let every = one("sched:sched_switch/period=7/k");
+    assert_eq!((every.name.as_str(), every.period), ("sched:sched_switch:k", Some(7)));
+    assert!(every.modifiers.kernel);
+    assert_eq!(one("sched:sched_switch/name=switches/").name, "switches");
+    assert_eq!(one("sched:sched_switch").period, None);
+    let why = selected("sched:sched_switch/umask=1/").unwrap_err().to_string();
+    assert!(why.contains("neither a term nor an event `umask`"), "{why}");
+}
+
+#[test]
 fn letters_behind_a_colon_are_modifiers_and_names_are_tracepoints() {
     let what = |text: &str| List::parse(text).unwrap().groups[0].members[0].clone();
     assert_eq!(what("cycles:ukpp").modifiers.precise, Precise::Level(2));
@@ -268,7 +280,8 @@ fn event() -> impl Strategy<Value = Event> {
     let what = prop_oneof![
         word().prop_map(What::Named),
         any::<u64>().prop_map(What::Raw),
-        (word(), word()).prop_map(|(system, name)| What::Tracepoint { system, name }),
+        (word(), word(), proptest::collection::vec(term(), 0..3))
+            .prop_map(|(system, name, settings)| What::Tracepoint { system, name, settings }),
         (word(), proptest::collection::vec(term(), 0..4)).prop_map(|(pmu, terms)| What::Pmu { pmu, terms }),
     ];
     (what, modifiers()).prop_map(|(what, modifiers)| Event { what, modifiers, typed: String::new(), at: 0 })
