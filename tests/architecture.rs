@@ -149,6 +149,7 @@ fn unsafe_code_stays_in_its_rooms() {
         "pmu-common/src/wire.rs",
         "pmu-ebpf/src/",
         "pmu-user/src/perf/sys.rs",
+        "pmu-user/src/perf/ring.rs",
         "pmu-user/src/bpf/",
         "pmu-user/src/session/launch/sys.rs",
         "pmu-user/src/symbol/child/mapping.rs",

@@ -78,6 +78,17 @@ pub(super) fn id(event: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(id)
 }
 
+/// `FS_IOC_GETVERSION`, include/uapi/linux/fs.h: `_IOR('v', 1, long)`.
+const GET_VERSION: libc::Ioctl = 0x8008_7601;
+
+/// The generation of an open file's inode.
+pub(super) fn generation(file: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut number = 0_u64;
+    // SAFETY: the kernel writes at most one long to `number`, which outlives the call.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), GET_VERSION, &raw mut number) })?;
+    Ok(number)
+}
+
 /// What the children that this process has waited for have used.
 pub(super) fn children_usage() -> io::Result<libc::rusage> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();

@@ -1,0 +1,319 @@
+//! What the kernel tells of address spaces beside samples: mappings, programs that are executed, forks and ends.
+//!
+//! A process may be gone before its `/proc/PID/maps` is read; these records are written while it lives, by whoever does it.
+//! They name a mapped file by device, inode and generation. Its build id could stand there instead (Linux 5.12), but only
+//! instead, and by it no file could be found or told from another.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use perf_event_open_sys::bindings::{self, perf_event_attr};
+
+use super::{ring::Ring, sys};
+use crate::machine::cpu::Cpu;
+
+/// Bytes of records of all CPUs together, while each has its least.
+const BYTES_MAX: usize = 16 << 20;
+/// Bytes of one CPU: some 200 programs executed, and the least that a burst needs.
+const CPU_BYTES: std::ops::RangeInclusive<usize> = 32 << 10..=128 << 10;
+
+/// The records of one CPU. Needs CAP_PERFMON unless `kernel.perf_event_paranoid` is below 1. Dropping it ends them.
+#[derive(Debug)]
+pub struct SideBand {
+    /// The CPU.
+    pub cpu: Cpu,
+    ring: Ring,
+    event: OwnedFd,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// When (CLOCK_MONOTONIC, ns).
+    pub at_ns: u64,
+    /// What.
+    pub what: What,
+}
+
+/// What happened. Ids are of the PID namespace of who opened the event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A process began as a copy of another.
+    Fork {
+        /// Who forked.
+        parent: u32,
+        /// The new process.
+        child: u32,
+    },
+    /// A process executes another program: its address space is empty.
+    Execute(u32),
+    /// A process mapped something executable.
+    Map(u32, Mapping),
+    /// The first thread of a process ended.
+    End(u32),
+    /// So many records found no room.
+    Lost(u64),
+}
+
+/// An executable mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// Behind the last.
+    pub end: u64,
+    /// Where in the file it begins, in bytes.
+    pub offset: u64,
+    /// Major and minor number of the file's device.
+    pub device: (u32, u32),
+    /// The file's inode; 0 if there is no file.
+    pub inode: u64,
+    /// Tells files apart that had the inode one after the other; 0 if the file system does not say.
+    pub generation: u64,
+    /// Path in the view of the process, or what the kernel calls it (`//anon`, `[vdso]`).
+    pub path: Vec<u8>,
+}
+
+impl SideBand {
+    /// Opens the records of `cpu`, one of `cpus`. They begin at once.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn open(cpu: Cpu, cpus: usize) -> io::Result<Self> {
+        let bytes = (BYTES_MAX / cpus.max(1)).clamp(*CPU_BYTES.start(), *CPU_BYTES.end());
+        // Sizes of rings are powers of two.
+        let bytes = 1 << bytes.ilog2();
+        let event = sys::open(&mut attr(bytes), -1, Some(cpu.0), None, 0)?;
+        let ring = Ring::map(event.as_fd(), bytes)?;
+        Ok(Self { cpu, ring, event })
+    }
+
+    /// Moves what was told since the last call to `into`.
+    pub fn take(&mut self, into: &mut Vec<Told>) {
+        self.ring.take_all(|record| into.extend(Told::parse(record)));
+    }
+}
+
+impl AsFd for SideBand {
+    /// Readable once half of the room is used.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+fn attr(bytes: usize) -> perf_event_attr {
+    let mut attr = perf_event_attr {
+        type_: bindings::PERF_TYPE_SOFTWARE,
+        config: u64::from(bindings::PERF_COUNT_SW_DUMMY),
+        sample_type: u64::from(bindings::PERF_SAMPLE_TIME),
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Default::default()
+    };
+    attr.__bindgen_anon_2.wakeup_watermark = bytes as u32 / 2;
+    attr.set_watermark(1);
+    attr.set_exclude_kernel(1);
+    attr.set_exclude_hv(1);
+    attr.set_sample_id_all(1);
+    attr.set_use_clockid(1);
+    attr.set_mmap(1);
+    attr.set_mmap2(1);
+    attr.set_comm(1);
+    attr.set_comm_exec(1);
+    attr.set_task(1);
+    attr
+}
+
+/// Reads fields one after the other.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*field)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_ne_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_ne_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_ne_bytes)
+    }
+
+    /// Up to the first zero byte.
+    fn text(self) -> &'a [u8] {
+        self.0.split(|&byte| byte == 0).next().unwrap_or_default()
+    }
+}
+
+impl Told {
+    /// Reads a record; `None` if it is of no kind that is wanted.
+    fn parse(record: &[u8]) -> Option<Self> {
+        // Every record ends with its time (`sample_id_all`).
+        let (rest, at_ns) =
+            record.split_last_chunk().map(|(rest, time)| (rest, u64::from_ne_bytes(*time)))?;
+        let mut fields = Fields(rest);
+        let (kind, flags, _size) = (fields.u32()?, fields.u16()?, fields.u16()?);
+        let what = match kind {
+            bindings::PERF_RECORD_LOST => {
+                let _event = fields.u64()?;
+                What::Lost(fields.u64()?)
+            }
+            bindings::PERF_RECORD_COMM if u32::from(flags) & bindings::PERF_RECORD_MISC_COMM_EXEC != 0 => {
+                What::Execute(process(fields.u32()?)?)
+            }
+            bindings::PERF_RECORD_FORK => {
+                let (child, parent) = (process(fields.u32()?)?, process(fields.u32()?)?);
+                // A thread is no process.
+                (child != parent).then_some(What::Fork { parent, child })?
+            }
+            bindings::PERF_RECORD_EXIT => {
+                let (ended, _parent, thread) = (process(fields.u32()?)?, fields.u32()?, fields.u32()?);
+                (ended == thread).then_some(What::End(ended))?
+            }
+            bindings::PERF_RECORD_MMAP2 => {
+                let mapper = process(fields.u32()?)?;
+                What::Map(mapper, Mapping::parse(fields)?)
+            }
+            _ => return None,
+        };
+        Some(Self { at_ns, what })
+    }
+}
+
+impl Mapping {
+    /// Reads what follows the process's id.
+    fn parse(mut fields: Fields<'_>) -> Option<Self> {
+        let _thread = fields.u32()?;
+        let (start, length, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let device = (fields.u32()?, fields.u32()?);
+        let (inode, generation) = (fields.u64()?, fields.u64()?);
+        let (protection, _flags) = (fields.u32()?, fields.u32()?);
+        (protection & libc::PROT_EXEC.unsigned_abs() != 0).then_some(())?;
+        let end = start.checked_add(length).filter(|&end| end > start)?;
+        Some(Self { start, end, offset, device, inode, generation, path: fields.text().to_vec() })
+    }
+}
+
+/// A process that has an id in this PID namespace; others are 0 or -1 (kernel/events/core.c, `perf_event_pid_type`).
+fn process(id: u32) -> Option<u32> {
+    (id != 0 && id != u32::MAX).then_some(id)
+}
+
+/// The generation of an open file's inode (`FS_IOC_GETVERSION`).
+///
+/// # Errors
+///
+/// Its file system does not tell.
+pub fn generation(file: BorrowedFd<'_>) -> io::Result<u64> {
+    sys::generation(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::{Mapping, SideBand, Told, What, bindings};
+    use crate::machine::cpu::Cpu;
+
+    /// A record of `kind` with these words behind its header, and its time.
+    fn record(kind: u32, flags: u16, words: &[u64], text: &[u8]) -> Vec<u8> {
+        let mut body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        body.extend_from_slice(text);
+        body.resize(body.len().next_multiple_of(8), 0);
+        body.extend_from_slice(&77_u64.to_ne_bytes());
+        let size = u16::try_from(body.len() + 8).unwrap();
+        let mut record = kind.to_ne_bytes().to_vec();
+        record.extend(flags.to_ne_bytes().into_iter().chain(size.to_ne_bytes()));
+        record.extend(body);
+        record
+    }
+
+    const fn pair(low: u32, high: u32) -> u64 {
+        low as u64 | (high as u64) << 32
+    }
+
+    fn what(kind: u32, flags: u16, words: &[u64], text: &[u8]) -> Option<What> {
+        let told = Told::parse(&record(kind, flags, words, text))?;
+        assert_eq!(told.at_ns, 77);
+        Some(told.what)
+    }
+
+    #[test]
+    fn records_say_what_happened() {
+        let exec = u16::try_from(bindings::PERF_RECORD_MISC_COMM_EXEC).unwrap();
+        assert_eq!(what(bindings::PERF_RECORD_COMM, exec, &[pair(5, 6)], b"cc1\0"), Some(What::Execute(5)));
+        assert_eq!(what(bindings::PERF_RECORD_COMM, 0, &[pair(5, 6)], b"cc1\0"), None, "it took a name");
+        let fork = |pid, parent| what(bindings::PERF_RECORD_FORK, 0, &[pair(pid, parent), 0, 0], b"");
+        assert_eq!(fork(9, 5), Some(What::Fork { parent: 5, child: 9 }));
+        assert_eq!(fork(5, 5), None, "a thread");
+        assert_eq!(fork(0, 5), None, "of another PID namespace");
+        let exit =
+            |pid, thread| what(bindings::PERF_RECORD_EXIT, 0, &[pair(pid, 1), pair(thread, 1), 0], b"");
+        assert_eq!((exit(9, 9), exit(9, 10)), (Some(What::End(9)), None));
+        assert_eq!(what(bindings::PERF_RECORD_LOST, 0, &[1, 42], b""), Some(What::Lost(42)));
+    }
+
+    #[test]
+    fn a_mapping_has_its_file_and_is_executable() {
+        let map = |protection| {
+            let words = [pair(5, 5), 0x1000, 0x2000, 0x4000, pair(8, 1), 1234, 99, pair(protection, 2)];
+            what(bindings::PERF_RECORD_MMAP2, 2, &words, b"/usr/bin/cc1\0")
+        };
+        let path = b"/usr/bin/cc1".to_vec();
+        let mapping = Mapping {
+            start: 0x1000,
+            end: 0x3000,
+            offset: 0x4000,
+            device: (8, 1),
+            inode: 1234,
+            generation: 99,
+            path,
+        };
+        assert_eq!(map(5), Some(What::Map(5, mapping)));
+        assert_eq!(map(3), None, "it is data");
+    }
+
+    #[test]
+    fn what_is_cut_off_anywhere_is_nothing() {
+        let words = [pair(5, 5), 0x1000, 0x2000, 0x4000, pair(8, 1), 1234, 99, pair(5, 2)];
+        let whole = record(bindings::PERF_RECORD_MMAP2, 0, &words, b"");
+        for length in 0..whole.len() - 8 {
+            assert_eq!(Told::parse(&whole[..length]), None, "{length}");
+        }
+    }
+
+    #[test]
+    fn this_kernel_tells_of_a_program_that_was_gone_at_once() {
+        // Without the right to hear of everybody's there is nothing to test.
+        let online = crate::machine::cpu::online(std::path::Path::new("/")).unwrap();
+        let Ok(mut bands) =
+            online.iter().map(|&cpu: &Cpu| SideBand::open(cpu, online.len())).collect::<Result<Vec<_>, _>>()
+        else {
+            return;
+        };
+        let mut child = Command::new("true").spawn().unwrap();
+        let id = child.id();
+        child.wait().unwrap();
+        let mut told = Vec::new();
+        bands.iter_mut().for_each(|band| band.take(&mut told));
+        let is_mapped = |told: &Told| match &told.what {
+            What::Map(process, mapping) => {
+                *process == id && mapping.path.ends_with(b"/true") && mapping.inode > 0
+            }
+            _ => false,
+        };
+        assert!(told.iter().any(is_mapped), "{told:?}");
+        for what in [What::Execute(id), What::Fork { parent: std::process::id(), child: id }, What::End(id)] {
+            assert!(told.iter().any(|told| told.what == what), "{what:?}");
+        }
+    }
+}
