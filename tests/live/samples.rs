@@ -1,5 +1,7 @@
 //! Samples: how many come, and what they are called.
 
+mod mappings;
+
 use std::{collections::BTreeSet, fs, path::Path, process::Stdio};
 
 use pmbpf::drain::recording::Recording;

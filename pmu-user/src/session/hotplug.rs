@@ -158,6 +158,7 @@ impl Session {
         changes.went.into_iter().for_each(|cpu| self.close_counters(cpu));
         for cpu in changes.back {
             self.close_counters(cpu);
+            self.symbols.listen_again(cpu, online.len());
             self.reopen_samplers(cpu);
             self.reopen_counters(cpu);
             self.hotplug.is_back(cpu);

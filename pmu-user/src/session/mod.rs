@@ -261,6 +261,7 @@ impl Session {
             self.hotplug.came,
             self.unseen,
             self.object.missed_runs(),
+            self.symbols.lost(),
         ];
         USER_LOSSES
             .into_iter()
@@ -278,7 +279,7 @@ fn monotonic_ns() -> u64 {
 }
 
 /// Reasons for losses that only user space knows, beside [`loss::NAMES`].
-pub const USER_LOSSES: [&str; 7] = [
+pub const USER_LOSSES: [&str; 8] = [
     "cpu_not_flushed",
     "record_unreadable",
     "counter_unreadable",
@@ -286,5 +287,6 @@ pub const USER_LOSSES: [&str; 7] = [
     "cpu_uncounted",
     TARGET_UNSEEN,
     "program_skipped",
+    "mapping_lost",
 ];
 const _: usize = loss::REASONS;

@@ -30,8 +30,9 @@ impl Session {
         options: &Options,
     ) -> Result<Self, SessionError> {
         let counters = plan.turns.iter().map(Turns::descriptors).sum::<usize>() + plan.events() as usize;
-        // One more tells whether the CPU still has them.
-        raise_file_limit(((counters + 1) * plan.cpus.len()) as u64 + 128);
+        // One more tells whether the CPU still has them, and one of what is mapped.
+        let descriptors = (counters + 1) * plan.cpus.len() + machine.cpu.online.len();
+        raise_file_limit(descriptors as u64 + 128);
         let symbols_root = root.to_owned();
         // Reading kallsyms takes as long as loading the programs.
         let lists: [&[&str]; 2] = [&kernel_symbols::TICK, &kernel_symbols::CLOCK];
@@ -51,8 +52,10 @@ impl Session {
         set_functions(&object, functions);
         let ring = object.maps.take_ring().expect("the ring buffer is taken once, here");
         let ring = ring.watch().map_err(|error| SessionError::Io("cannot watch the ring buffer", error))?;
+        let (symbols, deaf) = listen(&plan, &machine);
         let rows = plan.slots as usize * machine.cpu.possible as usize;
-        let missing = missing(&plan, &machine, &object, functions[0], root);
+        let mut missing = missing(&plan, &machine, &object, functions[0], root);
+        missing.extend(deaf);
         Ok(Self {
             hotplug: Hotplug::new(&plan, &machine.cpu.online),
             rotations,
@@ -73,7 +76,7 @@ impl Session {
             samplers,
             anchors,
             ring,
-            symbols: Symbols::default(),
+            symbols,
             inbox: Inbox::default(),
             meter: None,
             table: 0,
@@ -107,6 +110,20 @@ fn bind(
         }
     }
     Ok(anchors)
+}
+
+/// Follows processes; where samples want names, by what the kernel tells of mappings. Why that is not to be had, if it is not.
+fn listen(plan: &Plan, machine: &Machine) -> (Symbols, Option<Absent>) {
+    let mut symbols = Symbols::default();
+    if plan.sampling.is_empty() {
+        return (symbols, None);
+    }
+    // A process maps its files wherever it runs, not only where it is sampled.
+    let deaf = symbols.listen(&machine.cpu.online).err().map(|error| Absent {
+        what: "names of processes that are gone before they are looked at".to_owned(),
+        why: format!("cannot open the kernel's records of mappings: {error}"),
+    });
+    (symbols, deaf)
 }
 
 /// Tells the programs which tasks are wanted. Before they are attached: a task is judged when it is first met.

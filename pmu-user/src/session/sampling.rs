@@ -89,8 +89,8 @@ impl Session {
         for (index, event) in plan.sampling.iter().enumerate().filter(|(_, event)| event.is_on(cpu)) {
             let Ok(new) = open_on(event, cpu, &self.samplers) else { continue };
             // A tracepoint's program is on every CPU as it is.
-            let bound = event.is_tracepoint()
-                || self.object.sample_on(index, std::iter::once(&new.counter)).is_ok();
+            let bound =
+                event.is_tracepoint() || self.object.sample_on(index, std::iter::once(&new.counter)).is_ok();
             if !bound {
                 continue;
             }

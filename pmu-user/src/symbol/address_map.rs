@@ -1,18 +1,28 @@
-//! What is mapped where in a process: the executable lines of `/proc/PID/maps` (proc_pid_maps(5)).
+//! What is mapped where in a process: the executable lines of `/proc/PID/maps` (proc_pid_maps(5)), and what the kernel tells.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, Read as _},
+    os::fd::{AsFd as _, OwnedFd},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
-use rustix::io::Errno;
+use rustix::{
+    fs::{Stat, major, minor},
+    io::Errno,
+    time::{ClockId, Timespec, clock_gettime},
+};
 
 use super::open;
-use crate::untrusted::Untrusted;
+use crate::{
+    perf::side_band::{Mapping, generation},
+    untrusted::Untrusted,
+};
 
 /// Bytes of a process's list of mappings that are read: some 100,000 mappings.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
@@ -35,28 +45,51 @@ pub(super) struct Region {
     pub(super) path: Untrusted,
     /// The file, unless the mapping has none.
     pub(super) file: Option<FileId>,
+    /// What the kernel said of the file when it was mapped, if it did.
+    proof: Option<Proof>,
+}
+
+/// By what a file is known again, when whoever mapped it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Proof {
+    /// When it was mapped (CLOCK_MONOTONIC, ns).
+    at_ns: u64,
+    /// Generation of its inode, 0 if there is none.
+    generation: u64,
 }
 
 /// The executable mappings of a process, by address.
 #[derive(Debug)]
 pub(super) struct AddressMap {
-    /// Process that it was read of.
+    /// Process whose they are.
     pub(super) of: u32,
-    regions: Vec<Region>,
-    _taken: Option<Taken>,
+    regions: BTreeMap<u64, Region>,
+    bytes: usize,
+    /// Where its bytes are counted as long as it lives.
+    sum: Option<Arc<AtomicUsize>>,
 }
 
-/// Bytes that are counted as long as this lives.
-#[derive(Debug)]
-struct Taken(Arc<AtomicUsize>, usize);
-
-impl Drop for Taken {
+impl Drop for AddressMap {
     fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::Relaxed);
+        self.count(|sum, bytes| sum.fetch_sub(bytes, Ordering::Relaxed));
+    }
+}
+
+impl Clone for AddressMap {
+    fn clone(&self) -> Self {
+        let Self { of, bytes, .. } = *self;
+        let copy = Self { of, regions: self.regions.clone(), bytes, sum: self.sum.clone() };
+        copy.count(|sum, bytes| sum.fetch_add(bytes, Ordering::Relaxed));
+        copy
     }
 }
 
 impl AddressMap {
+    /// Nothing is mapped yet.
+    pub(super) const fn new(of: u32) -> Self {
+        Self { of, regions: BTreeMap::new(), bytes: 0, sum: None }
+    }
+
     /// Reads a live process. It is an error if it is gone or must not be read.
     pub(super) fn read(tgid: u32) -> io::Result<Self> {
         let by = |task: u32| -> io::Result<Vec<u8>> {
@@ -75,35 +108,76 @@ impl AddressMap {
     }
 
     pub(super) fn parse(of: u32, text: &[u8]) -> Self {
+        let mut map = Self::new(of);
         let lines = text.split_inclusive(|&byte| byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
-        let mut room = BYTES_MAX;
-        let fits = |region: &Region| {
-            room = room.saturating_sub(region.bytes());
-            room > 0
-        };
-        let mut regions: Vec<Region> = lines.filter_map(region).take_while(fits).collect();
-        regions.sort_by_key(|region| region.start);
-        Self { of, regions, _taken: None }
+        for region in lines.filter_map(region) {
+            if map.bytes + region.bytes() > BYTES_MAX {
+                break;
+            }
+            map.insert(region);
+        }
+        map
+    }
+
+    /// Adds a mapping, which replaces what was there. One that does not fit any more is left out.
+    pub(super) fn insert(&mut self, region: Region) {
+        let below = self.regions.range(..region.end).rev();
+        let overlapped: Vec<u64> =
+            below.take_while(|(_, other)| other.end > region.start).map(|(&start, _)| start).collect();
+        for start in overlapped {
+            let Some(other) = self.remove(start) else { continue };
+            if other.start < region.start {
+                self.put(Region { end: region.start, ..other.clone() });
+            }
+            if other.end > region.end {
+                let offset = other.offset + (region.end - other.start);
+                self.put(Region { start: region.end, offset, ..other });
+            }
+        }
+        self.put(region);
+    }
+
+    fn put(&mut self, region: Region) {
+        if self.bytes + region.bytes() > BYTES_MAX {
+            return;
+        }
+        self.add_bytes(region.bytes());
+        self.regions.insert(region.start, region);
+    }
+
+    fn remove(&mut self, start: u64) -> Option<Region> {
+        let region = self.regions.remove(&start)?;
+        self.count(|sum, _| sum.fetch_sub(region.bytes(), Ordering::Relaxed));
+        self.bytes -= region.bytes();
+        Some(region)
+    }
+
+    fn add_bytes(&mut self, bytes: usize) {
+        self.count(|sum, _| sum.fetch_add(bytes, Ordering::Relaxed));
+        self.bytes += bytes;
+    }
+
+    /// Does something to the sum, if its bytes are counted.
+    fn count(&self, change: impl FnOnce(&AtomicUsize, usize) -> usize) {
+        if let Some(sum) = &self.sum {
+            change(sum, self.bytes);
+        }
     }
 
     /// The map, counted in `sum` as long as it lives.
-    pub(super) fn counted(self, sum: &Arc<AtomicUsize>) -> Self {
-        sum.fetch_add(self.bytes(), Ordering::Relaxed);
-        Self { _taken: Some(Taken(Arc::clone(sum), self.bytes())), ..self }
-    }
-
-    /// Bytes that it takes.
-    fn bytes(&self) -> usize {
-        self.regions.iter().map(Region::bytes).sum()
+    pub(super) fn counted(mut self, sum: &Arc<AtomicUsize>) -> Self {
+        self.sum = Some(Arc::clone(sum));
+        self.count(|sum, bytes| sum.fetch_add(bytes, Ordering::Relaxed));
+        self
     }
 
     pub(super) fn regions(&self) -> impl Iterator<Item = &Region> {
-        self.regions.iter()
+        self.regions.values()
     }
 
     pub(super) fn find(&self, address: u64) -> Option<&Region> {
-        let after = self.regions.partition_point(|region| region.start <= address);
-        self.regions[..after].last().filter(|region| address < region.end)
+        let (_, region) = self.regions.range(..=address).next_back()?;
+        (address < region.end).then_some(region)
     }
 }
 
@@ -119,19 +193,37 @@ fn region(line: &[u8]) -> Option<Region> {
     let path = fields.next().unwrap_or_default().trim_ascii_start();
     let hex = |text| u64::from_str_radix(text, 16).ok();
     let device = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
-    // Inode 0 is no file; memfd and shared memory have inodes but hold generated code.
-    let generated =
-        path.starts_with(b"/memfd:") || path.starts_with(b"/dev/zero") || path.starts_with(b"/SYSV");
     executable.then_some(Region {
         start: hex(start)?,
         end: hex(end)?,
         offset: hex(offset)?,
         path: Untrusted::new(path),
-        file: (inode != 0 && !generated).then_some(FileId { device, inode }),
+        file: file(path, FileId { device, inode }),
+        proof: None,
     })
 }
 
+/// The mapped file. Inode 0 is none; memfd and shared memory have inodes but hold generated code.
+fn file(path: &[u8], id: FileId) -> Option<FileId> {
+    let generated = [&b"/memfd:"[..], b"/dev/zero", b"/SYSV"].iter().any(|begins| path.starts_with(begins));
+    (id.inode != 0 && !generated).then_some(id)
+}
+
 impl Region {
+    /// A mapping that the kernel told of.
+    pub(super) fn told(at_ns: u64, mapping: Mapping) -> Self {
+        let Mapping { start, end, offset, device, inode, generation, path } = mapping;
+        let file = file(&path, FileId { device, inode });
+        Self {
+            start,
+            end,
+            offset,
+            path: Untrusted::new(path),
+            file,
+            proof: Some(Proof { at_ns, generation }),
+        }
+    }
+
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.path.as_bytes().len()
     }
@@ -145,8 +237,52 @@ impl Region {
         let (file, status) = open::below(open::root_of(tgid)?, &self.path.to_path())?;
         // Device numbers of a file and its mapping differ on some file systems (btrfs, overlayfs).
         let same = self.file.is_some_and(|mapped| mapped.inode == status.st_ino);
+        // Somebody else may have the process's id by now.
+        let same = same && self.proof.is_none_or(|proof| proof.holds(&file, &status));
         if same { Ok(file) } else { Err(Errno::NOENT) }
     }
+
+    /// Opens the file of a process that is gone: what its path leads to in the view of one of its `kin`, else in our own, if
+    /// that is the very file which the kernel said was mapped.
+    pub(super) fn open_elsewhere(&self, kin: &[u32]) -> Result<File, Errno> {
+        let proof = self.proof.ok_or(Errno::NOENT)?;
+        let open = |root: Result<OwnedFd, Errno>, known: fn(&Self, &Stat) -> bool| {
+            let (file, status) = open::below(root?, &self.path.to_path())?;
+            let same = known(self, &status) && proof.holds(&file, &status);
+            if same { Ok(file) } else { Err(Errno::NOENT) }
+        };
+        // As for `open`: there the path is of the same mount namespace, or near it.
+        let by_inode =
+            |region: &Self, status: &Stat| region.file.is_some_and(|file| file.inode == status.st_ino);
+        let found = kin.iter().find_map(|&kin| open(open::root_of(kin), by_inode).ok());
+        // A path in our own view is a stranger's word.
+        let by_device = |region: &Self, status: &Stat| {
+            let device = (major(status.st_dev), minor(status.st_dev));
+            region.file == Some(FileId { device, inode: status.st_ino })
+        };
+        found.map_or_else(|| open(open::folder(Path::new("/")), by_device), Ok)
+    }
+}
+
+impl Proof {
+    /// Is the open file the one that was mapped, and not another that has its inode by now? Its generation says so, else that
+    /// the inode has not changed since.
+    fn holds(self, file: &File, status: &Stat) -> bool {
+        match generation(file.as_fd()) {
+            Ok(generation) if self.generation != 0 => generation == self.generation,
+            _ => {
+                let since_ns = nanoseconds(clock_gettime(ClockId::Monotonic)).saturating_sub(self.at_ns);
+                let mapped_ns = nanoseconds(clock_gettime(ClockId::Realtime)).saturating_sub(since_ns);
+                let changed =
+                    Timespec { tv_sec: status.st_ctime, tv_nsec: status.st_ctime_nsec.cast_signed() };
+                nanoseconds(changed) <= mapped_ns
+            }
+        }
+    }
+}
+
+fn nanoseconds(time: Timespec) -> u64 {
+    time.tv_sec.unsigned_abs().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.unsigned_abs())
 }
 
 #[cfg(test)]
@@ -184,7 +320,7 @@ mod tests {
         };
         let text: String = (1..2000).map(line).collect();
         let map = AddressMap::parse(7, text.as_bytes());
-        assert!(map.bytes() <= BYTES_MAX && map.find(16).is_some());
+        assert!(map.bytes <= BYTES_MAX && map.find(16).is_some());
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Where addresses lie and what they are called.
 //!
 //! A process may be gone when names are wanted, so the two are apart: while it lives, an address becomes a file, its build id
-//! and an offset, and the file is kept open; names are looked up at the end. Whatever a process owns was made by a stranger:
+//! and an offset, and the file is kept open; names are looked up at the end. It may be gone even before its address map can be
+//! read: where samples want names, the kernel tells of every mapping when it is made. Whatever a process owns was made by a stranger:
 //! its files are opened on a thread of their own, and read in a process of their own.
 
 mod address_map;
 mod child;
+mod listening;
 mod naming;
 mod open;
+mod orders;
 mod patience;
 mod processes;
 mod recorded;
@@ -16,26 +19,24 @@ mod tracker;
 mod unwinding;
 
 use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-        mpsc::{Receiver, Sender, channel},
-    },
-    thread,
+    io,
+    sync::mpsc::Receiver,
     time::{Duration, Instant},
 };
 
-use rustix::thread::{CapabilitySet, capabilities};
-
-use self::tracker::{LATE, LATE_WHY, Tracker};
 pub use self::{
     child::{SUBCOMMAND, serve},
     recorded::name_recorded,
     unwinding::Snapshot,
 };
+use self::{
+    orders::{Answer, Order, Orders},
+    tracker::{LATE, LATE_WHY},
+};
 use crate::{
     drain::{At, CodeRow, CodeStackRow, HotRow, Located, Name, SourceRow, StackRow},
-    machine::privilege::keep_only,
+    machine::cpu::Cpu,
+    perf::side_band::SideBand,
 };
 
 /// How long a drain waits for the places of its addresses; later ones come with the next drain.
@@ -64,22 +65,6 @@ pub struct Samples {
     pub kernel: Vec<u64>,
 }
 
-/// What the tracker is told, in order.
-enum Order {
-    See(u32),
-    Fork { parent: u32, child: u32 },
-    Execute(u32),
-    Locate(Samples),
-    Unwind(Vec<Snapshot>),
-    NameAll(Instant),
-}
-
-/// What it says.
-enum Answer {
-    Located(Located),
-    Named(Named),
-}
-
 /// Names, and what they cost.
 #[derive(Debug, Default)]
 pub struct Named {
@@ -94,120 +79,85 @@ pub struct Named {
 /// Processes, and what their addresses are.
 #[derive(Debug)]
 pub struct Symbols {
-    orders: Sender<Order>,
+    orders: Orders,
     answers: Receiver<Answer>,
     /// Answers that are still to come.
     waiting: usize,
-    /// What the tracker sees of what waits, and of the time.
-    unwinds: Arc<Unwinds>,
-}
-
-/// What both sides know of unwinding.
-#[derive(Debug, Default)]
-struct Unwinds {
-    /// Bytes of stacks that wait.
-    waiting: AtomicUsize,
-    /// When what still waits is given up, because the run is over.
-    until: OnceLock<Instant>,
-}
-
-impl std::fmt::Debug for Order {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Order")
-    }
+    /// Does the kernel tell of mappings?
+    listens: bool,
 }
 
 impl Default for Symbols {
     fn default() -> Self {
-        let (orders, received) = channel();
-        let (answers_to, answers) = channel();
-        let unwinds = Arc::new(Unwinds::default());
-        let shared = Arc::clone(&unwinds);
-        // Without the thread nobody answers, and addresses stay without places.
-        let _ = thread::Builder::new()
-            .name("pmbpf-names".to_owned())
-            .spawn(move || serve_orders(&received, &answers_to, &shared));
-        Self { orders, answers, waiting: 0, unwinds }
+        let (orders, answers) = Orders::start();
+        Self { orders, answers, waiting: 0, listens: false }
     }
-}
-
-fn serve_orders(orders: &Receiver<Order>, answers: &Sender<Answer>, unwinds: &Unwinds) {
-    keep_only(rights());
-    let mut tracker = Tracker::new();
-    for order in orders {
-        let answer = match order {
-            Order::See(tgid) => {
-                tracker.see(tgid);
-                continue;
-            }
-            Order::Fork { parent, child } => {
-                tracker.fork(parent, child);
-                continue;
-            }
-            Order::Execute(tgid) => {
-                tracker.execute(tgid);
-                continue;
-            }
-            Order::Unwind(snapshots) => {
-                let bytes = snapshots.iter().map(|snapshot| snapshot.stack.len()).sum();
-                tracker.unwind(snapshots, unwinds.until.get().copied());
-                unwinds.waiting.fetch_sub(bytes, Ordering::Relaxed);
-                continue;
-            }
-            Order::Locate(samples) => Answer::Located(tracker.locate(&samples)),
-            Order::NameAll(deadline) => {
-                let located = tracker.unwinding.take();
-                Answer::Named(Named {
-                    names: tracker.name_all(deadline),
-                    located,
-                    cpu_ns: tracker.symbolizer.cpu_ns() + tracker.unwinding.cpu_ns(),
-                })
-            }
-        };
-        if answers.send(answer).is_err() {
-            return;
-        }
-    }
-}
-
-/// What looking at the processes of others takes: their maps and files, and the kernel's symbols.
-fn rights() -> CapabilitySet {
-    let rights = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SYSLOG;
-    // Files that are mapped are opened with the one, where the kernel knows it (Linux 5.9), else with the other.
-    let held = capabilities(None).map_or(CapabilitySet::empty(), |held| held.permitted);
-    let files = CapabilitySet::CHECKPOINT_RESTORE;
-    rights | if held.contains(files) { files } else { CapabilitySet::SYS_ADMIN }
 }
 
 impl Symbols {
+    /// Opens what the kernel tells of mappings on `cpus`, so that processes need not live until their address maps are read.
+    /// Needs CAP_PERFMON.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused one of them; then address maps are read as before.
+    pub fn listen(&mut self, cpus: &[Cpu]) -> io::Result<()> {
+        let bands: Vec<SideBand> =
+            cpus.iter().map(|&cpu| SideBand::open(cpu, cpus.len())).collect::<io::Result<_>>()?;
+        self.listens = true;
+        for band in bands {
+            self.orders.give(Order::Listen(band));
+        }
+        Ok(())
+    }
+
+    /// A CPU is back, if it was listened to: what happened there since is not known.
+    pub fn listen_again(&self, cpu: Cpu, cpus: usize) {
+        if self.listens
+            && let Ok(band) = SideBand::open(cpu, cpus)
+        {
+            self.orders.give(Order::Listen(band));
+        }
+    }
+
+    /// Records of mappings that found no room, in all.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.orders.lost()
+    }
+
     /// A process was sampled: its address map is read while it lives.
     pub fn see(&self, tgid: u32) {
-        let _ = self.orders.send(Order::See(tgid));
+        self.orders.give(Order::See(tgid));
     }
 
     /// A process begins as a copy of `parent`.
     pub fn fork(&self, parent: u32, child: u32) {
-        let _ = self.orders.send(Order::Fork { parent, child });
+        if !self.listens {
+            self.orders.give(Order::Fork { parent, child });
+        }
     }
 
     /// The process executed another program: its address map and places are void.
     pub fn execute(&self, tgid: u32) {
-        let _ = self.orders.send(Order::Execute(tgid));
+        if !self.listens {
+            self.orders.give(Order::Execute(tgid));
+        }
     }
 
     /// Is there room for another copy of so many bytes? Copies are in no recording, so they are unwound while the run goes on,
     /// and those that wait are all that is kept of them: a recording holds finished stacks, and reads the same anywhere.
     #[must_use]
     pub fn may_unwind(&self, bytes: usize) -> bool {
-        self.unwinds.waiting.load(Ordering::Relaxed) + bytes <= COPIED_MAX
+        self.orders.unwinds.waiting() + bytes <= COPIED_MAX
     }
 
     /// Unwinds the user stacks of samples; they come with those that are located later.
     pub fn unwind(&self, snapshots: Vec<Snapshot>) {
         let bytes: usize = snapshots.iter().map(|snapshot| snapshot.stack.len()).sum();
         if !snapshots.is_empty() {
-            self.unwinds.waiting.fetch_add(bytes, Ordering::Relaxed);
-            let _ = self.orders.send(Order::Unwind(snapshots));
+            self.orders.unwinds.add(bytes);
+            self.orders.give(Order::Unwind(snapshots));
         }
     }
 
@@ -217,7 +167,7 @@ impl Symbols {
             return unlocated(&samples);
         }
         if !(samples.hot.is_empty() && samples.stacks.is_empty() && samples.kernel.is_empty()) {
-            self.waiting += usize::from(self.orders.send(Order::Locate(samples)).is_ok());
+            self.waiting += usize::from(self.orders.give(Order::Locate(samples)));
         }
         self.located_until(Instant::now() + LOCATING)
     }
@@ -235,8 +185,8 @@ impl Symbols {
 
     /// Names of everything that was located, as far as they can be had until `deadline`. Nothing can be located any more.
     pub fn name_all(&mut self, deadline: Instant) -> Named {
-        let _ = self.unwinds.until.set(Instant::now() + UNWINDING);
-        let _ = self.orders.send(Order::NameAll(deadline));
+        self.orders.unwinds.end(Instant::now() + UNWINDING);
+        self.orders.give(Order::NameAll(deadline));
         let given_up = deadline + OVERTIME;
         let mut located = self.located_until(given_up);
         match self.answers.recv_timeout(given_up.saturating_duration_since(Instant::now())) {

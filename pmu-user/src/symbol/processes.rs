@@ -1,8 +1,9 @@
-//! Address maps by process: its own, read while it lives, or that of the process it was forked from.
+//! Address maps by process: what the kernel told of it, its own, read while it lives, or that of the process it was forked from.
 //!
 //! A process may be gone before user space can look. Until it executes another program its address map is a copy of its
 //! parent's, so that one names its addresses: the map as it was at the parent's first fork, or read since, and if there is
-//! none, as it is when it is needed, provided that the parent has executed nothing since.
+//! none, as it is when it is needed, provided that the parent has executed nothing since. From the program that it executes
+//! on, the kernel has told of everything that it mapped, where the kernel is listened to.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -24,15 +25,43 @@ const MAP_BYTES_MAX: usize = 64 << 20;
 const LOCATED_MAX: usize = 1 << 17;
 /// How far up the ancestors to look for a map.
 const ANCESTORS_MAX: usize = 8;
+/// Drains after which nothing asks any more for a process that has ended, or for what it was before it executed another
+/// program: its last samples come with the next drain, or with the one that was under way.
+const DRAINS_AFTER: u64 = 2;
+
+/// Marks the number of a program that has ended.
+const ENDED: u64 = 1 << 63;
+
+/// What is mapped in a process.
+#[derive(Clone, Debug, Default)]
+struct Maps {
+    /// What the kernel told of.
+    told: Option<Rc<AddressMap>>,
+    /// What was read, or is a parent's. What the kernel tells comes later.
+    read: Option<Rc<AddressMap>>,
+}
+
+impl Maps {
+    fn find(&self, address: u64) -> Option<(u32, Region)> {
+        let maps = self.told.iter().chain(&self.read);
+        maps.filter_map(|map| Some((map.of, map.find(address)?.clone()))).next()
+    }
+}
 
 /// A process since its fork, or since it executed its program.
 #[derive(Debug, Default)]
 struct Process {
     /// Tells it from others that had its id, and from what it was before it executed another program.
     program: u64,
-    map: Option<Rc<AddressMap>>,
+    maps: Maps,
     /// Nobody has to look for its map any more.
     is_settled: bool,
+    /// Something of it was not told: its map may be another by now.
+    is_doubtful: bool,
+    /// Samples hit it: its files are wanted.
+    is_seen: bool,
+    /// What was mapped before it executed its program.
+    before: Option<Maps>,
     /// It forked: its map is that of then, or later. It may have been sampled before its libraries were mapped.
     has_forked: bool,
     /// Who forked it, and the program that was.
@@ -52,6 +81,12 @@ pub(super) struct Processes {
     map_bytes: Arc<AtomicUsize>,
     /// Addresses that were located since they were last forgotten.
     located: usize,
+    /// Does the kernel tell of everything that is mapped?
+    pub(super) are_told: bool,
+    /// Drains so far.
+    drains: u64,
+    /// Processes that ended or executed another program, each with its number then, and the drain.
+    over: VecDeque<(u32, u64, u64)>,
 }
 
 impl Processes {
@@ -62,25 +97,112 @@ impl Processes {
         child: u32,
         mut read: impl FnMut(u32) -> Option<AddressMap>,
     ) -> Option<Rc<AddressMap>> {
-        let sum = Arc::clone(&self.map_bytes);
+        let (sum, are_told) = (Arc::clone(&self.map_bytes), self.are_told);
         let from = self.meet(parent);
-        let reads = from.map.is_some() && !from.has_forked;
+        let reads = !are_told && from.maps.read.is_some() && !from.has_forked;
         from.has_forked = true;
         let new = if reads { read(parent).map(|map| Rc::new(map.counted(&sum))) } else { None };
         if new.is_some() {
-            from.map.clone_from(&new);
+            from.maps.read.clone_from(&new);
         }
-        let process =
-            Process { map: from.map.clone(), parent: Some((parent, from.program)), ..Process::default() };
+        let process = Process {
+            maps: from.maps.clone(),
+            is_settled: are_told && from.is_settled,
+            is_doubtful: from.is_doubtful,
+            parent: Some((parent, from.program)),
+            ..Process::default()
+        };
         self.begin(child, process);
         new
     }
 
-    /// A process executes another program: nothing of what is known of it holds.
+    /// A process executes another program: nothing of what is known of it holds. Where the kernel tells of mappings, it
+    /// tells of all that follow.
     pub(super) fn execute(&mut self, tgid: u32) {
-        if self.of.contains_key(&tgid) {
-            self.begin(tgid, Process::default());
+        let old = self.of.remove(&tgid);
+        if !self.are_told {
+            if old.is_some() {
+                self.begin(tgid, Process::default());
+            }
+            return;
         }
+        let parent = old.as_ref().and_then(|old| old.parent);
+        let before = old.map(|old| old.maps);
+        self.begin(tgid, Process { is_settled: true, before, parent, ..Process::default() });
+        self.will_be_over(tgid, self.programs);
+    }
+
+    /// A process has mapped something. Are its files wanted?
+    pub(super) fn map(&mut self, tgid: u32, region: Region) -> bool {
+        let sum = Arc::clone(&self.map_bytes);
+        let process = self.meet(tgid);
+        let told = process.maps.told.get_or_insert_with(|| Rc::new(AddressMap::new(tgid).counted(&sum)));
+        let told = Rc::make_mut(told);
+        told.of = tgid;
+        told.insert(region);
+        let (is_seen, forgotten) = (process.is_seen, std::mem::take(&mut process.located).len());
+        self.located -= forgotten.min(self.located);
+        self.drop_oldest();
+        is_seen
+    }
+
+    /// A process has ended. Samples of it may still come.
+    pub(super) fn end(&mut self, tgid: u32) {
+        if let Some(process) = self.of.get(&tgid) {
+            self.will_be_over(tgid, process.program | ENDED);
+        }
+    }
+
+    fn will_be_over(&mut self, tgid: u32, program: u64) {
+        self.over.push_back((tgid, program, self.drains));
+        if self.over.len() > 4 * PROCESSES_MAX {
+            // It goes with the oldest.
+            self.over.pop_front();
+        }
+    }
+
+    /// Something was not told: every process is looked at again where that is still possible.
+    pub(super) fn distrust(&mut self) {
+        for process in self.of.values_mut() {
+            process.is_doubtful = true;
+            process.located = HashMap::new();
+        }
+        self.located = 0;
+    }
+
+    /// All samples of a drain have been located.
+    pub(super) fn drained(&mut self) {
+        self.drains += 1;
+        while let Some(&(tgid, program, drain)) = self.over.front()
+            && drain + DRAINS_AFTER <= self.drains
+        {
+            self.over.pop_front();
+            let (program, has_ended) = (program & !ENDED, program & ENDED != 0);
+            if !self.is(tgid, program) {
+                continue;
+            }
+            if has_ended {
+                self.of.remove(&tgid);
+            } else if let Some(process) = self.of.get_mut(&tgid) {
+                process.before = None;
+            }
+        }
+    }
+
+    /// A process was sampled. The files that are mapped there as far as the kernel has told, unless they were asked for before.
+    pub(super) fn see(&mut self, tgid: u32) -> Vec<Region> {
+        let process = self.meet(tgid);
+        if std::mem::replace(&mut process.is_seen, true) {
+            return Vec::new();
+        }
+        let told = process.maps.told.iter().flat_map(|told| told.regions());
+        told.filter(|region| region.file.is_some()).cloned().collect()
+    }
+
+    /// A process, and those that it was forked from, the last one first.
+    pub(super) fn kin(&self, tgid: u32) -> Vec<u32> {
+        let parent = |&tgid: &u32| self.of.get(&tgid)?.parent.map(|(parent, _)| parent);
+        std::iter::successors(Some(tgid), parent).take(ANCESTORS_MAX).collect()
     }
 
     /// What tells a process from others that had its id, and from what it was before it executed another program.
@@ -106,16 +228,25 @@ impl Processes {
     pub(super) fn settle(
         &mut self,
         tgid: u32,
-        read: impl FnMut(u32) -> Option<AddressMap>,
+        mut read: impl FnMut(u32) -> Option<AddressMap>,
     ) -> Option<Rc<AddressMap>> {
+        let sum = Arc::clone(&self.map_bytes);
         let process = self.meet(tgid);
-        if process.is_settled || process.map.is_some() {
+        if std::mem::take(&mut process.is_doubtful)
+            && let Some(map) = read(tgid)
+        {
+            let map = Rc::new(map.counted(&sum));
+            process.maps = Maps { told: None, read: Some(Rc::clone(&map)) };
+            process.is_settled = true;
+            return Some(map);
+        }
+        if process.is_settled || process.maps.read.is_some() {
             return None;
         }
         let map = self.own_or_inherited(tgid, read);
         let process = self.meet(tgid);
         process.is_settled = true;
-        process.map.clone_from(&map);
+        process.maps.read.clone_from(&map);
         map
     }
 
@@ -127,10 +258,10 @@ impl Processes {
         let mut next = (tgid, self.meet(tgid).program);
         for _ in 0..=ANCESTORS_MAX {
             let process = self.of.get_mut(&next.0).filter(|process| process.program == next.1)?;
-            if process.map.is_none() {
-                process.map = read(next.0).map(|map| Rc::new(map.counted(&self.map_bytes)));
+            if process.maps.read.is_none() {
+                process.maps.read = read(next.0).map(|map| Rc::new(map.counted(&self.map_bytes)));
             }
-            if let Some(map) = &process.map {
+            if let Some(map) = &process.maps.read {
                 return Some(Rc::clone(map));
             }
             next = process.parent?;
@@ -146,15 +277,16 @@ impl Processes {
         address: u64,
         mut read: impl FnMut(u32) -> Option<AddressMap>,
     ) -> Option<(u32, Region)> {
-        let find = |map: &AddressMap| Some((map.of, map.find(address)?.clone()));
         let sum = Arc::clone(&self.map_bytes);
         let process = self.meet(tgid);
-        if let Some(found) = process.map.as_deref().and_then(find) {
+        let before = || process.before.as_ref().and_then(|before| before.find(address));
+        if let Some(found) = process.maps.find(address).or_else(before) {
             return Some(found);
         }
-        let map = read(tgid)?;
-        let found = find(&map);
-        process.map = Some(Rc::new(map.counted(&sum)));
+        // All that was told of is in there.
+        let map = Rc::new(read(tgid)?.counted(&sum));
+        process.maps = Maps { told: None, read: Some(map) };
+        let found = process.maps.find(address);
         self.drop_oldest();
         found
     }
@@ -195,148 +327,4 @@ impl Processes {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use super::{AddressMap, At, LOCATED_MAX, MAP_BYTES_MAX, Ordering, PROCESSES_MAX, Processes};
-
-    /// Processes, and what can be read of those that are alive: one file each, at 0x1000.
-    struct Host {
-        alive: HashMap<u32, &'static str>,
-        processes: Processes,
-    }
-
-    impl Host {
-        fn with<const N: usize>(alive: [(u32, &'static str); N]) -> Self {
-            Self { alive: HashMap::from(alive), processes: Processes::default() }
-        }
-
-        fn read(alive: &HashMap<u32, &'static str>, tgid: u32) -> Option<AddressMap> {
-            let file = alive.get(&tgid)?;
-            let line = format!("1000-2000 r-xp 00000000 fe:00 1234 /{file}\n");
-            Some(AddressMap::parse(tgid, line.as_bytes()))
-        }
-
-        fn fork(&mut self, parent: u32, child: u32) {
-            self.processes.fork(parent, child, |tgid| Self::read(&self.alive, tgid));
-        }
-
-        /// The file at 0x1000 in a process's map, and the process that it was read of.
-        fn look(&mut self, tgid: u32) -> Option<(u32, String)> {
-            let read = |tgid| Self::read(&self.alive, tgid);
-            self.processes.settle(tgid, read);
-            let (of, region) = self.processes.find(tgid, 0x1000, read)?;
-            Some((of, String::from_utf8(region.path.as_bytes().to_vec()).unwrap()))
-        }
-    }
-
-    fn found(of: u32, file: &str) -> Option<(u32, String)> {
-        Some((of, format!("/{file}")))
-    }
-
-    #[test]
-    fn a_process_that_is_gone_has_the_map_of_whom_it_was_forked_from() {
-        let mut host = Host::with([(1, "shell")]);
-        host.fork(1, 2);
-        host.fork(2, 3);
-        assert_eq!(host.look(3), found(1, "shell"), "its grandparent's");
-        assert_eq!(host.look(2), found(1, "shell"));
-        assert_eq!(host.look(4), None, "nobody forked it");
-    }
-
-    #[test]
-    fn what_a_process_executed_is_nobodys_but_its_own() {
-        let mut host = Host::with([(1, "shell")]);
-        host.fork(1, 2);
-        host.processes.execute(2);
-        assert_eq!(host.look(2), None, "it is gone");
-        host.fork(1, 3);
-        host.processes.execute(3);
-        host.alive.insert(3, "program");
-        assert_eq!(host.look(3), found(3, "program"));
-    }
-
-    #[test]
-    fn a_parent_that_executed_something_since_is_no_model() {
-        let mut host = Host::with([(1, "shell")]);
-        host.fork(1, 2);
-        host.processes.execute(1);
-        host.alive.insert(1, "program");
-        assert_eq!(host.look(2), None);
-        assert_eq!(host.look(1), found(1, "program"));
-        host.fork(1, 3);
-        host.alive.clear();
-        assert_eq!(host.look(3), found(1, "program"), "as it was known at the fork");
-    }
-
-    #[test]
-    fn an_id_that_is_used_again_names_another_process() {
-        let mut host = Host::with([(1, "shell"), (2, "first")]);
-        assert_eq!(host.look(2), found(2, "first"));
-        host.processes.locate(2, 0x1000, At::kernel(0x1000));
-        assert!(host.processes.located(2, 0x1000).is_some());
-        host.alive.remove(&2);
-        host.fork(1, 2);
-        assert_eq!(host.look(2), found(1, "shell"));
-        assert!(host.processes.located(2, 0x1000).is_none());
-    }
-
-    #[test]
-    fn a_parent_that_was_sampled_while_it_was_starting_is_read_again_when_it_forks() {
-        let mut host = Host::with([(1, "loader")]);
-        assert_eq!(host.look(1), found(1, "loader"));
-        host.alive.insert(1, "program");
-        host.fork(1, 2);
-        host.alive.insert(1, "later");
-        host.fork(1, 3);
-        assert_eq!(host.look(2), found(1, "program"));
-        assert_eq!(host.look(3), found(1, "program"));
-    }
-
-    #[test]
-    fn a_process_that_maps_more_is_read_again() {
-        let mut processes = Processes::default();
-        let read = |_| Some(AddressMap::parse(5, b"1000-2000 r-xp 00000000 fe:00 1 /a\n"));
-        processes.settle(5, |_| Some(AddressMap::parse(5, b"")));
-        assert!(processes.find(5, 0x3000, read).is_none());
-        assert!(processes.find(5, 0x1000, |_| None).is_some(), "it was kept");
-    }
-
-    #[test]
-    fn the_oldest_go_and_come_back() {
-        let mut host = Host::with([(1, "daemon")]);
-        assert_eq!(host.look(1), found(1, "daemon"));
-        for child in 2..3 * PROCESSES_MAX as u32 {
-            host.fork(1, child);
-            host.processes.execute(child);
-        }
-        assert_eq!(host.processes.of.len(), PROCESSES_MAX);
-        assert!(host.processes.oldest.len() <= 2 * PROCESSES_MAX);
-        assert_eq!(host.look(1), found(1, "daemon"));
-    }
-
-    #[test]
-    fn maps_take_no_more_than_they_may() {
-        let line = |index: usize| format!("{index:x}000-{index:x}001 r-xp 0 fe:00 7 /{}\n", "x".repeat(4000));
-        let text: String = (1..200).map(line).collect();
-        let mut processes = Processes::default();
-        for tgid in 1..200 {
-            processes.settle(tgid, |tgid| Some(AddressMap::parse(tgid, text.as_bytes())));
-        }
-        assert!(
-            (MAP_BYTES_MAX / 2..=MAP_BYTES_MAX + (1 << 20))
-                .contains(&processes.map_bytes.load(Ordering::Relaxed))
-        );
-        processes.of.clear();
-        assert_eq!(processes.map_bytes.load(Ordering::Relaxed), 0);
-    }
-    #[test]
-    fn no_more_addresses_are_remembered_than_may_be() {
-        let mut processes = Processes::default();
-        for address in 0..3 * LOCATED_MAX as u64 {
-            processes.locate((address % 7) as u32 + 1, address, At::kernel(address));
-        }
-        let remembered: usize = processes.of.values().map(|process| process.located.len()).sum();
-        assert!((1..=LOCATED_MAX).contains(&remembered), "{remembered}");
-    }
-}
+mod tests;

@@ -83,6 +83,8 @@ pub(super) struct Image {
     pub(super) identity: Identity,
     /// Its debug file, if it lies beside it.
     pub(super) debug: Option<File>,
+    /// How often it was tried to open it.
+    pub(super) openings: u8,
 }
 
 impl Image {

@@ -1,11 +1,11 @@
 //! Follows processes and locates addresses: in which file, at which offset. Runs on a thread of its own, because a stranger
 //! can make whoever opens his files wait.
 
+mod images;
+
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     io,
-    path::Path,
-    time::{Duration, Instant},
 };
 
 use pmu_common::config::OUTSIDE;
@@ -13,25 +13,24 @@ use pmu_common::config::OUTSIDE;
 use super::{
     Samples,
     address_map::{AddressMap, FileId, Region},
-    child::{Identity, Symbolizer, Why},
-    open,
+    child::Symbolizer,
+    listening::Listening,
     patience::Patience,
     processes::Processes,
-    source::{Image, Kind, PerfMap, Source, debug_beside},
+    source::{Kind, PerfMap, Source},
     unwinding::Unwinding,
 };
-use crate::drain::{At, CodeRow, CodeStackRow, HotRow, Located, StackRow};
+use crate::{
+    drain::{At, CodeRow, CodeStackRow, HotRow, Located, StackRow},
+    perf::side_band::{SideBand, What},
+};
 
-/// Files kept open at a time.
-const FILES_MAX: usize = 1024;
 /// Files of one process that are opened before a sample has hit them: it may be gone then.
 const FILES_AHEAD_MAX: usize = 128;
 /// Files, and maps of JITs, in all.
 const SOURCES_MAX: usize = 1 << 16;
 /// Instructions that names are looked up for, in all.
 const WANTED_MAX: usize = 1 << 18;
-/// How long finding out who a file is may take.
-const IDENTIFYING: Duration = Duration::from_millis(250);
 
 /// The source of code in the vDSO, which follows the kernel's.
 pub(super) const VDSO: u32 = At::KERNEL + 1;
@@ -40,6 +39,7 @@ pub(super) const VDSO: u32 = At::KERNEL + 1;
 #[derive(Debug)]
 pub(super) struct Tracker {
     pub(super) processes: Processes,
+    pub(super) listening: Listening,
     patience: Patience,
     pub(super) symbolizer: Symbolizer,
     pub(super) unwinding: Unwinding,
@@ -58,6 +58,7 @@ impl Tracker {
     pub(super) fn new() -> Self {
         let mut tracker = Self {
             processes: Processes::default(),
+            listening: Listening::default(),
             patience: Patience::default(),
             symbolizer: Symbolizer::default(),
             unwinding: Unwinding::default(),
@@ -78,7 +79,49 @@ impl Tracker {
     /// process it was forked from.
     pub(super) fn see(&mut self, tgid: u32) {
         let map = self.processes.settle(tgid, |tgid| read(&mut self.patience, tgid).ok());
+        for region in self.processes.see(tgid).into_iter().take(FILES_AHEAD_MAX) {
+            self.open_told(tgid, &region);
+        }
         self.open_ahead(map.as_deref());
+    }
+
+    /// From now on the kernel tells of what is mapped, on one CPU more.
+    pub(super) fn listen(&mut self, band: SideBand) {
+        self.listening.add(band);
+        if self.processes.are_told {
+            // What happened on that CPU before is not known.
+            self.processes.distrust();
+        }
+        self.processes.are_told = true;
+    }
+
+    /// Takes in what the kernel has told by now. Returns how many records were lost.
+    pub(super) fn hear(&mut self) -> u64 {
+        let mut lost = 0;
+        for told in self.listening.hear() {
+            match told.what {
+                What::Fork { parent, child } => self.fork(parent, child),
+                What::Execute(tgid) => self.execute(tgid),
+                What::End(tgid) => self.processes.end(tgid),
+                What::Lost(records) => lost += records,
+                What::Map(tgid, mapping) => {
+                    let region = Region::told(told.at_ns, mapping);
+                    if self.processes.map(tgid, region.clone()) {
+                        self.open_told(tgid, &region);
+                    }
+                }
+            }
+        }
+        if lost > 0 {
+            self.processes.distrust();
+        }
+        lost
+    }
+
+    fn open_told(&mut self, tgid: u32, region: &Region) {
+        if let Some(file) = region.file {
+            self.image(tgid, tgid, region, file);
+        }
     }
 
     /// A process begins as a copy of `parent`.
@@ -100,7 +143,7 @@ impl Tracker {
         let files: Vec<(Region, FileId)> =
             files.take(FILES_AHEAD_MAX).map(|(region, file)| (region.clone(), file)).collect();
         for (region, file) in files {
-            self.image(map.of, &region, file);
+            self.image(map.of, map.of, &region, file);
         }
     }
 
@@ -123,6 +166,7 @@ impl Tracker {
         for &address in &samples.kernel {
             self.at(0, address, 0, &mut located);
         }
+        self.processes.drained();
         located
     }
 
@@ -163,7 +207,7 @@ impl Tracker {
         };
         let inside = address - region.start;
         if let Some(file) = region.file {
-            return match self.image(of, &region, file) {
+            return match self.image(tgid, of, &region, file) {
                 Some(source) => At { source, offset: inside + region.offset },
                 None => nowhere(self, TOO_MANY),
             };
@@ -197,77 +241,6 @@ impl Tracker {
             map.ok()
         });
         found.ok_or(why)
-    }
-
-    /// The source of names for a mapped file; `None` if there are too many.
-    pub(super) fn image(&mut self, tgid: u32, region: &Region, file: FileId) -> Option<u32> {
-        if let Some(&known) = self.files.get(&file) {
-            return Some(known);
-        }
-        if self.sources.len() >= SOURCES_MAX || !self.has_room() {
-            return None;
-        }
-        let number = self.sources.len() as u32;
-        let image = self.open_image(tgid, region);
-        if image.file.is_ok() {
-            self.open.push_back(number);
-        }
-        self.sources.push(Source::new(Kind::File(image)));
-        self.files.insert(file, number);
-        Some(number)
-    }
-
-    /// Is there room for another file, perhaps because one that no sample hit is given up?
-    fn has_room(&mut self) -> bool {
-        if self.open.len() < FILES_MAX {
-            return true;
-        }
-        let unwanted = |number: &u32| self.sources[*number as usize].wanted.is_empty();
-        let Some(index) = self.open.iter().position(unwanted) else { return false };
-        let Some(number) = self.open.remove(index) else { return false };
-        self.files.retain(|_, known| *known != number);
-        if let Kind::File(image) = &mut self.sources[number as usize].kind {
-            image.file = Err(Why::NoTime);
-            image.debug = None;
-        }
-        true
-    }
-
-    fn open_image(&mut self, tgid: u32, region: &Region) -> Image {
-        let mut image = Image {
-            path: region.path.clone(),
-            file: Err(Why::Unreadable),
-            identity: Identity::default(),
-            debug: None,
-        };
-        let wanted = region.clone();
-        let opened = self.patience.call(move || wanted.open(tgid).ok());
-        let file = match opened {
-            None => Err(Why::Slow),
-            Some(None) => Err(Why::Unreadable),
-            Some(Some(file)) => Ok(file),
-        };
-        let identity = file
-            .as_ref()
-            .map_err(|why| *why)
-            .and_then(|file| self.symbolizer.identify(file, Instant::now() + IDENTIFYING));
-        match identity {
-            Ok(identity) => {
-                image.identity = identity;
-                image.debug = self.debug_beside(tgid, region, &image);
-                image.file = file;
-            }
-            // What cannot even be identified is not asked for names.
-            Err(why) => image.file = Err(why),
-        }
-        image
-    }
-
-    fn debug_beside(&mut self, tgid: u32, region: &Region, image: &Image) -> Option<std::fs::File> {
-        let link = image.identity.debug_link.clone()?;
-        let path = region.path.clone();
-        let beside = move || debug_beside(&open::root_of(tgid).ok()?, Path::new(&path.to_path()), &link);
-        self.patience.call(beside)?
     }
 
     /// The source of names for code of a process that is in no file; `None` if there are too many.

@@ -306,7 +306,7 @@ impl Tracker {
             return false;
         };
         let number = match region.file {
-            Some(file) => self.image(of, &region, file),
+            Some(file) => self.image(tgid, of, &region, file),
             None => (region.path.as_bytes() == b"[vdso]").then_some(VDSO),
         };
         let file = number.filter(|&number| self.keep_frames(number));

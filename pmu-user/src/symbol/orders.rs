@@ -1,0 +1,186 @@
+//! What the thread is told that follows processes, in order, and what it says. Between orders it listens to the kernel.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc::{Receiver, Sender, TryRecvError, channel},
+    },
+    thread,
+    time::Instant,
+};
+
+use rustix::{
+    io::Errno,
+    pipe::{PipeFlags, pipe_with},
+    thread::{CapabilitySet, capabilities},
+};
+
+use super::{Named, Samples, Snapshot, tracker::Tracker};
+use crate::{drain::Located, machine::privilege::keep_only, perf::side_band::SideBand};
+
+/// What the tracker is told, in order.
+pub(super) enum Order {
+    See(u32),
+    Fork { parent: u32, child: u32 },
+    Execute(u32),
+    Listen(SideBand),
+    Locate(Samples),
+    Unwind(Vec<Snapshot>),
+    NameAll(Instant),
+}
+
+/// What it says.
+pub(super) enum Answer {
+    Located(Located),
+    Named(Named),
+}
+
+/// Gives orders. The thread ends when this does.
+#[derive(Debug)]
+pub(super) struct Orders {
+    orders: Sender<Order>,
+    /// Wakes the thread; dropped after `orders`, so that it finds them over. Without it nobody listens.
+    wake: Option<OwnedFd>,
+    /// Records of the kernel that found no room.
+    lost: Arc<AtomicU64>,
+    /// What the thread sees of what waits to be unwound, and of the time.
+    pub(super) unwinds: Arc<Unwinds>,
+}
+
+/// What both sides know of unwinding.
+#[derive(Debug, Default)]
+pub(super) struct Unwinds {
+    /// Bytes of stacks that wait.
+    waiting: AtomicUsize,
+    /// When what still waits is given up, because the run is over.
+    until: OnceLock<Instant>,
+}
+
+impl Unwinds {
+    /// Bytes of stacks that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// More bytes wait.
+    pub(super) fn add(&self, bytes: usize) {
+        self.waiting.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The run is over: what waits until then is given up.
+    pub(super) fn end(&self, until: Instant) {
+        let _ = self.until.set(until);
+    }
+}
+
+impl std::fmt::Debug for Order {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Order")
+    }
+}
+
+impl Orders {
+    /// Starts the thread. Without it nobody answers, and addresses stay without places.
+    pub(super) fn start() -> (Self, Receiver<Answer>) {
+        let (orders, received) = channel();
+        let (answers_to, answers) = channel();
+        let lost = Arc::new(AtomicU64::new(0));
+        let (woken, wake) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok().unzip();
+        let unwinds = Arc::new(Unwinds::default());
+        let worker = Worker {
+            received,
+            answers: answers_to,
+            lost: Arc::clone(&lost),
+            unwinds: Arc::clone(&unwinds),
+        };
+        if let Some(woken) = woken {
+            let name = thread::Builder::new().name("pmbpf-names".to_owned());
+            let _ = name.spawn(move || worker.serve(&woken));
+        }
+        (Self { orders, wake, lost, unwinds }, answers)
+    }
+
+    /// Gives an order. Is there anybody to take it?
+    pub(super) fn give(&self, order: Order) -> bool {
+        let given = self.orders.send(order).is_ok();
+        // A pipe that is full wakes as well.
+        given
+            && self
+                .wake
+                .as_ref()
+                .is_some_and(|wake| matches!(rustix::io::write(wake, &[0]), Ok(_) | Err(Errno::AGAIN)))
+    }
+
+    /// Records of the kernel that found no room, in all.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+/// The thread.
+struct Worker {
+    received: Receiver<Order>,
+    answers: Sender<Answer>,
+    lost: Arc<AtomicU64>,
+    unwinds: Arc<Unwinds>,
+}
+
+impl Worker {
+    fn serve(self, woken: &OwnedFd) {
+        keep_only(rights());
+        let mut tracker = Tracker::new();
+        loop {
+            tracker.listening.wait(woken);
+            self.hear(&mut tracker);
+            loop {
+                let answer = match self.received.try_recv() {
+                    Ok(order) => self.follow(&mut tracker, order),
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return,
+                };
+                if answer.is_some_and(|answer| self.answers.send(answer).is_err()) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Follows an order, knowing all that happened before it was given.
+    fn follow(&self, tracker: &mut Tracker, order: Order) -> Option<Answer> {
+        self.hear(tracker);
+        match order {
+            Order::See(tgid) => tracker.see(tgid),
+            Order::Fork { parent, child } => tracker.fork(parent, child),
+            Order::Execute(tgid) => tracker.execute(tgid),
+            Order::Listen(band) => tracker.listen(band),
+            Order::Unwind(snapshots) => {
+                let bytes = snapshots.iter().map(|snapshot| snapshot.stack.len()).sum();
+                tracker.unwind(snapshots, self.unwinds.until.get().copied());
+                self.unwinds.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            }
+            Order::Locate(samples) => return Some(Answer::Located(tracker.locate(&samples))),
+            Order::NameAll(deadline) => {
+                let located = tracker.unwinding.take();
+                let names = tracker.name_all(deadline);
+                let cpu_ns = tracker.symbolizer.cpu_ns() + tracker.unwinding.cpu_ns();
+                return Some(Answer::Named(Named { names, located, cpu_ns }));
+            }
+        }
+        None
+    }
+
+    fn hear(&self, tracker: &mut Tracker) {
+        self.lost.fetch_add(tracker.hear(), Ordering::Relaxed);
+    }
+}
+
+/// What looking at the processes of others takes: their maps and files, and the kernel's symbols.
+fn rights() -> CapabilitySet {
+    let rights = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SYSLOG;
+    // Files that are mapped are opened with the one, where the kernel knows it (Linux 5.9), else with the other.
+    let held = capabilities(None).map_or(CapabilitySet::empty(), |held| held.permitted);
+    let files = CapabilitySet::CHECKPOINT_RESTORE;
+    rights | if held.contains(files) { files } else { CapabilitySet::SYS_ADMIN }
+}

@@ -1,0 +1,254 @@
+//! Processes that fork, execute and end, and what is found in their maps.
+
+use std::collections::HashMap;
+
+use super::{
+    AddressMap, At, DRAINS_AFTER, LOCATED_MAX, MAP_BYTES_MAX, Ordering, PROCESSES_MAX, Processes, Region,
+};
+use crate::perf::side_band::Mapping;
+
+/// Processes, and what can be read of those that are alive: one file each, at 0x1000.
+struct Host {
+    alive: HashMap<u32, &'static str>,
+    processes: Processes,
+}
+
+impl Host {
+    fn with<const N: usize>(alive: [(u32, &'static str); N]) -> Self {
+        Self { alive: HashMap::from(alive), processes: Processes::default() }
+    }
+
+    fn read(alive: &HashMap<u32, &'static str>, tgid: u32) -> Option<AddressMap> {
+        let file = alive.get(&tgid)?;
+        let line = format!("1000-2000 r-xp 00000000 fe:00 1234 /{file}\n");
+        Some(AddressMap::parse(tgid, line.as_bytes()))
+    }
+
+    fn fork(&mut self, parent: u32, child: u32) {
+        self.processes.fork(parent, child, |tgid| Self::read(&self.alive, tgid));
+    }
+
+    /// The file at 0x1000 in a process's map, and the process that it was read of.
+    fn look(&mut self, tgid: u32) -> Option<(u32, String)> {
+        let read = |tgid| Self::read(&self.alive, tgid);
+        self.processes.settle(tgid, read);
+        let (of, region) = self.processes.find(tgid, 0x1000, read)?;
+        Some((of, String::from_utf8(region.path.as_bytes().to_vec()).unwrap()))
+    }
+}
+
+fn found(of: u32, file: &str) -> Option<(u32, String)> {
+    Some((of, format!("/{file}")))
+}
+
+#[test]
+fn a_process_that_is_gone_has_the_map_of_whom_it_was_forked_from() {
+    let mut host = Host::with([(1, "shell")]);
+    host.fork(1, 2);
+    host.fork(2, 3);
+    assert_eq!(host.look(3), found(1, "shell"), "its grandparent's");
+    assert_eq!(host.look(2), found(1, "shell"));
+    assert_eq!(host.look(4), None, "nobody forked it");
+}
+
+#[test]
+fn what_a_process_executed_is_nobodys_but_its_own() {
+    let mut host = Host::with([(1, "shell")]);
+    host.fork(1, 2);
+    host.processes.execute(2);
+    assert_eq!(host.look(2), None, "it is gone");
+    host.fork(1, 3);
+    host.processes.execute(3);
+    host.alive.insert(3, "program");
+    assert_eq!(host.look(3), found(3, "program"));
+}
+
+#[test]
+fn a_parent_that_executed_something_since_is_no_model() {
+    let mut host = Host::with([(1, "shell")]);
+    host.fork(1, 2);
+    host.processes.execute(1);
+    host.alive.insert(1, "program");
+    assert_eq!(host.look(2), None);
+    assert_eq!(host.look(1), found(1, "program"));
+    host.fork(1, 3);
+    host.alive.clear();
+    assert_eq!(host.look(3), found(1, "program"), "as it was known at the fork");
+}
+
+#[test]
+fn an_id_that_is_used_again_names_another_process() {
+    let mut host = Host::with([(1, "shell"), (2, "first")]);
+    assert_eq!(host.look(2), found(2, "first"));
+    host.processes.locate(2, 0x1000, At::kernel(0x1000));
+    assert!(host.processes.located(2, 0x1000).is_some());
+    host.alive.remove(&2);
+    host.fork(1, 2);
+    assert_eq!(host.look(2), found(1, "shell"));
+    assert!(host.processes.located(2, 0x1000).is_none());
+}
+
+#[test]
+fn a_parent_that_was_sampled_while_it_was_starting_is_read_again_when_it_forks() {
+    let mut host = Host::with([(1, "loader")]);
+    assert_eq!(host.look(1), found(1, "loader"));
+    host.alive.insert(1, "program");
+    host.fork(1, 2);
+    host.alive.insert(1, "later");
+    host.fork(1, 3);
+    assert_eq!(host.look(2), found(1, "program"));
+    assert_eq!(host.look(3), found(1, "program"));
+}
+
+#[test]
+fn a_process_that_maps_more_is_read_again() {
+    let mut processes = Processes::default();
+    let read = |_| Some(AddressMap::parse(5, b"1000-2000 r-xp 00000000 fe:00 1 /a\n"));
+    processes.settle(5, |_| Some(AddressMap::parse(5, b"")));
+    assert!(processes.find(5, 0x3000, read).is_none());
+    assert!(processes.find(5, 0x1000, |_| None).is_some(), "it was kept");
+}
+
+#[test]
+fn the_oldest_go_and_come_back() {
+    let mut host = Host::with([(1, "daemon")]);
+    assert_eq!(host.look(1), found(1, "daemon"));
+    for child in 2..3 * PROCESSES_MAX as u32 {
+        host.fork(1, child);
+        host.processes.execute(child);
+    }
+    assert_eq!(host.processes.of.len(), PROCESSES_MAX);
+    assert!(host.processes.oldest.len() <= 2 * PROCESSES_MAX);
+    assert_eq!(host.look(1), found(1, "daemon"));
+}
+
+#[test]
+fn maps_take_no_more_than_they_may() {
+    let line = |index: usize| format!("{index:x}000-{index:x}001 r-xp 0 fe:00 7 /{}\n", "x".repeat(4000));
+    let text: String = (1..200).map(line).collect();
+    let mut processes = Processes::default();
+    for tgid in 1..200 {
+        processes.settle(tgid, |tgid| Some(AddressMap::parse(tgid, text.as_bytes())));
+    }
+    assert!(
+        (MAP_BYTES_MAX / 2..=MAP_BYTES_MAX + (1 << 20))
+            .contains(&processes.map_bytes.load(Ordering::Relaxed))
+    );
+    processes.of.clear();
+    assert_eq!(processes.map_bytes.load(Ordering::Relaxed), 0);
+}
+#[test]
+fn no_more_addresses_are_remembered_than_may_be() {
+    let mut processes = Processes::default();
+    for address in 0..3 * LOCATED_MAX as u64 {
+        processes.locate((address % 7) as u32 + 1, address, At::kernel(address));
+    }
+    let remembered: usize = processes.of.values().map(|process| process.located.len()).sum();
+    assert!((1..=LOCATED_MAX).contains(&remembered), "{remembered}");
+}
+
+/// A mapping of a file, as the kernel tells of it.
+fn told(start: u64, end: u64, file: &str) -> Region {
+    let path = format!("/{file}").into_bytes();
+    let (offset, device, inode, generation) = (0, (0xfe, 0), 1234, 1);
+    Region::told(1, Mapping { start, end, offset, device, inode, generation, path })
+}
+
+/// Where nothing can be read, because everybody is gone by then.
+fn told_of() -> Host {
+    let mut host = Host::with([]);
+    host.processes.are_told = true;
+    host
+}
+
+#[test]
+fn what_the_kernel_told_of_is_known_when_the_process_is_gone() {
+    let mut host = told_of();
+    host.fork(1, 2);
+    host.processes.execute(2);
+    host.processes.map(2, told(0x1000, 0x2000, "program"));
+    assert_eq!(host.look(2), found(2, "program"));
+    host.fork(2, 3);
+    assert_eq!(host.look(3), found(2, "program"), "it has what its parent has");
+    host.processes.map(3, told(0x1000, 0x2000, "library"));
+    assert_eq!((host.look(3), host.look(2)), (found(3, "library"), found(2, "program")));
+}
+
+#[test]
+fn what_is_mapped_later_replaces_what_was_there() {
+    let mut host = told_of();
+    host.processes.execute(2);
+    host.processes.map(2, told(0x0, 0x4000, "first"));
+    host.processes.map(2, told(0x1000, 0x2000, "second"));
+    let mut at = |address| {
+        let (_, region) = host.processes.find(2, address, |_| None)?;
+        Some((region.start, region.offset, region.path.to_path().display().to_string()))
+    };
+    assert_eq!(at(0xfff), Some((0, 0, "/first".to_owned())));
+    assert_eq!(at(0x1fff), Some((0x1000, 0, "/second".to_owned())));
+    assert_eq!(at(0x2000), Some((0x2000, 0x2000, "/first".to_owned())));
+    assert_eq!(at(0x4000), None);
+}
+
+#[test]
+fn a_place_is_looked_for_anew_when_something_was_mapped() {
+    let mut host = told_of();
+    host.processes.execute(2);
+    host.processes.locate(2, 0x1000, At::kernel(0x1000));
+    host.processes.map(2, told(0x1000, 0x2000, "program"));
+    assert!(host.processes.located(2, 0x1000).is_none());
+}
+
+#[test]
+fn samples_of_before_an_exec_are_found_until_they_have_all_come() {
+    let mut host = told_of();
+    host.processes.execute(2);
+    host.processes.map(2, told(0x1000, 0x2000, "shell"));
+    host.processes.execute(2);
+    host.processes.map(2, told(0x5000, 0x6000, "program"));
+    assert_eq!(host.look(2), found(2, "shell"));
+    (0..DRAINS_AFTER).for_each(|_| host.processes.drained());
+    assert_eq!(host.look(2), None);
+    assert!(host.processes.find(2, 0x5000, |_| None).is_some());
+}
+
+#[test]
+fn a_process_that_has_ended_is_forgotten_when_its_samples_have_come() {
+    let mut host = told_of();
+    host.processes.execute(2);
+    host.processes.map(2, told(0x1000, 0x2000, "program"));
+    host.processes.end(2);
+    host.processes.drained();
+    assert_eq!(host.look(2), found(2, "program"));
+    host.processes.drained();
+    assert!(!host.processes.of.contains_key(&2));
+    // Its id is used again before that.
+    host.processes.execute(3);
+    host.processes.end(3);
+    host.fork(1, 3);
+    host.processes.map(3, told(0x1000, 0x2000, "other"));
+    (0..DRAINS_AFTER).for_each(|_| host.processes.drained());
+    assert_eq!(host.look(3), found(3, "other"));
+}
+
+#[test]
+fn files_are_wanted_once_a_process_is_sampled() {
+    let mut host = told_of();
+    host.processes.execute(2);
+    assert!(!host.processes.map(2, told(0x1000, 0x2000, "program")), "nobody has sampled it");
+    assert_eq!(host.processes.see(2).len(), 1);
+    assert_eq!(host.processes.see(2).len(), 0, "once");
+    assert!(host.processes.map(2, told(0x3000, 0x4000, "library")));
+}
+
+#[test]
+fn a_process_is_read_again_when_records_were_lost() {
+    let mut host = told_of();
+    host.processes.execute(2);
+    host.processes.map(2, told(0x1000, 0x2000, "program"));
+    host.processes.distrust();
+    assert_eq!(host.look(2), found(2, "program"), "it is gone, and nothing else is known");
+    host.processes.distrust();
+    host.alive.insert(2, "another");
+    assert_eq!(host.look(2), found(2, "another"));
+}
