@@ -89,12 +89,8 @@ impl Orders {
         let lost = Arc::new(AtomicU64::new(0));
         let (woken, wake) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok().unzip();
         let unwinds = Arc::new(Unwinds::default());
-        let worker = Worker {
-            received,
-            answers: answers_to,
-            lost: Arc::clone(&lost),
-            unwinds: Arc::clone(&unwinds),
-        };
+        let worker =
+            Worker { received, answers: answers_to, lost: Arc::clone(&lost), unwinds: Arc::clone(&unwinds) };
         if let Some(woken) = woken {
             let name = thread::Builder::new().name("pmbpf-names".to_owned());
             let _ = name.spawn(move || worker.serve(&woken));

@@ -23,7 +23,13 @@ const IDENTIFYING: Duration = Duration::from_millis(250);
 impl Tracker {
     /// The source of names for a file mapped in a process, which was found in the map `of` a process; `None` if there are too
     /// many.
-    pub(super) fn image(&mut self, tgid: u32, of: u32, region: &Region, file: FileId) -> Option<u32> {
+    pub(in crate::symbol) fn image(
+        &mut self,
+        tgid: u32,
+        of: u32,
+        region: &Region,
+        file: FileId,
+    ) -> Option<u32> {
         if let Some(&known) = self.files.get(&file) {
             self.open_again(known, tgid, of, region);
             return Some(known);
