@@ -1,12 +1,15 @@
-//! Programs of many languages: the hottest functions are those that perf names, with perf's shares. One execution is sampled by
-//! both.
+//! Programs of many languages, and a compile: the hottest functions are those that perf names, with perf's shares. One execution
+//! is sampled by both.
 
 use std::{
     collections::BTreeMap,
+    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
+
+use serde_json::Value;
 
 use crate::support::{Rows, Scratch, in_guest, output, skipped, text};
 
@@ -51,38 +54,41 @@ fn plain(name: &str) -> String {
     }
 }
 
-/// What perf says of the threads that are called `comm`.
-fn of_perf(file: &Scratch, comm: &str) -> Functions {
+/// What perf says of the threads that are called one of `comms`: samples by function (`sym`), or by file (`dso`).
+fn of_perf(file: &Scratch, comms: &[&str], by: &str) -> Functions {
     let mut perf = Command::new("perf");
     perf.args(["report", "-f", "-i", file.as_str(), "--stdio", "-q", "--no-children", "-g", "none", "-n"]);
-    let output = perf.args(["-t", "\t", "--sort", "comm,sym"]).output().unwrap();
+    let output = perf.args(["-t", "\t", "--sort", &format!("comm,{by}")]).output().unwrap();
     let mut functions = Functions::new();
     for line in text(&output.stdout).lines() {
         let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
         let [_, samples, name, symbol] = cells[..] else { continue };
-        if name != comm {
+        if !comms.contains(&name) {
             continue;
         }
-        // `[.] name`, `[k] name`; an address where there is none.
+        // `[.] name`, `[k] name`; an address where there is none. A file has nothing before its name.
         let symbol = symbol.split_once(' ').map_or(symbol, |(_, symbol)| symbol.trim());
-        let named = (!symbol.starts_with("0x")).then(|| plain(symbol));
+        let named = (!symbol.starts_with("0x") && symbol != "[unknown]").then(|| plain(symbol));
         *functions.entry(named).or_default() += samples.parse::<f64>().unwrap();
     }
     functions
 }
 
-/// What pmbpf says of the processes that are called `comm`.
-fn of_pmbpf(rows: &Rows, comm: &str) -> Functions {
+/// What pmbpf says of the processes that are called one of `comms`: samples by function, or by file (`module`).
+fn of_pmbpf(rows: &Rows, comms: &[&str], by: &str) -> Functions {
     let mut functions = Functions::new();
-    for row in rows.of_kind("hot").filter(|row| row["owner"]["name"] == comm) {
-        let name = row["frame"]["function"].as_str().map(plain);
+    let is_one = |row: &&Value| row["owner"]["name"].as_str().is_some_and(|name| comms.contains(&name));
+    for row in rows.of_kind("hot").filter(is_one) {
+        // Where there is a function, its file is known, or the kernel's.
+        let name = row["frame"][by].as_str().or_else(|| row["frame"]["function"].as_str()).map(plain);
         *functions.entry(name).or_default() += row["samples"].as_f64().unwrap();
     }
     functions
 }
 
-/// Runs a command under perf under pmbpf; its hottest ten functions have the same names and shares.
-fn agrees(comm: &str, command: &[&str]) {
+/// Runs a command under perf under pmbpf; the hottest ten functions of the processes that are called one of `comms` have the same
+/// names and shares, and no more samples are without a name or a file.
+fn agrees(comms: &[&str], command: &[&str]) {
     let file = Scratch::new("languages");
     let mut arguments = vec!["--by", "comm", "-F", "499", "--"];
     arguments.extend([
@@ -101,9 +107,15 @@ fn agrees(comm: &str, command: &[&str]) {
     arguments.extend(command);
     let output = output(&arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let (ours, theirs) = (of_pmbpf(&Rows::parse(&output.stderr), comm), of_perf(&file, comm));
+    let rows = Rows::parse(&output.stderr);
+    let (ours, theirs) = (of_pmbpf(&rows, comms, "function"), of_perf(&file, comms, "sym"));
     let (all_ours, all_theirs) = (ours.values().sum::<f64>(), theirs.values().sum::<f64>());
     assert!(all_ours > 300.0 && all_theirs > 300.0, "{all_ours} and {all_theirs} samples");
+    // Both are samples of one execution, of different moments: the standard error of their difference.
+    let error = |our: f64, their: f64| {
+        let p = f64::midpoint(our, their);
+        (p * (1.0 - p) * (1.0 / all_ours + 1.0 / all_theirs)).sqrt()
+    };
     let share = |functions: &Functions, name: &Option<String>, all: f64| {
         functions.get(name).copied().unwrap_or(0.0) / all
     };
@@ -112,16 +124,18 @@ fn agrees(comm: &str, command: &[&str]) {
     hottest.sort_by(|(_, left), (_, right)| right.total_cmp(left));
     for (name, _) in hottest.into_iter().filter(|(name, _)| name.is_some()).take(10) {
         let (our, their) = (share(&ours, name, all_ours), share(&theirs, name, all_theirs));
-        let p = f64::midpoint(our, their);
-        // Both are samples of one execution, of different moments: four standard errors of their difference.
-        let error = (p * (1.0 - p) * (1.0 / all_ours + 1.0 / all_theirs)).sqrt();
         assert!(
-            (our - their).abs() < 4.0 * error + 0.02,
+            (our - their).abs() < 4.0 * error(our, their) + 0.02,
             "{name:?}: {our:.4}, perf {their:.4}\n{ours:?}\n{theirs:?}"
         );
     }
-    let (our, their) = (share(&ours, &None, all_ours), share(&theirs, &None, all_theirs));
-    assert!(our <= their + 0.005, "without a name: {our:.4}, perf {their:.4}\n{ours:?}");
+    for (what, ours, theirs) in
+        [("name", &ours, &theirs), ("file", &of_pmbpf(&rows, comms, "module"), &of_perf(&file, comms, "dso"))]
+    {
+        let (our, their) = (share(ours, &None, all_ours), share(theirs, &None, all_theirs));
+        let more = 0.005 + 4.0 * error(our, their);
+        assert!(our <= their + more, "without a {what}: {our:.4}, perf {their:.4}\n{ours:?}\n{theirs:?}");
+    }
 }
 
 fn can_run() -> bool {
@@ -138,11 +152,11 @@ fn c_without_frame_pointers_is_named_as_perf_names_it() {
     }
     let program = built("hotc");
     build(&["cc", "-O2", "-fomit-frame-pointer", "-o", &program, &source("hot.c")]);
-    agrees("hotc", &[&program]);
+    agrees(&["hotc"], &[&program]);
     // Stripped, there are no names for either.
     let stripped = built("hotcs");
     build(&["cc", "-O2", "-s", "-fomit-frame-pointer", "-o", &stripped, &source("hot.c")]);
-    agrees("hotcs", &[&stripped]);
+    agrees(&["hotcs"], &[&stripped]);
 }
 
 #[test]
@@ -152,7 +166,7 @@ fn rust_is_named_as_perf_names_it() {
     }
     let program = built("hotrust");
     build(&["rustc", "-O", "--edition", "2024", "-o", &program, &source("hot.rs")]);
-    agrees("hotrust", &[&program]);
+    agrees(&["hotrust"], &[&program]);
 }
 
 #[test]
@@ -162,13 +176,13 @@ fn go_is_named_as_perf_names_it() {
     }
     let program = built("hotgo");
     build(&["go", "build", "-o", &program, &source("hot.go")]);
-    agrees("hotgo", &[&program]);
+    agrees(&["hotgo"], &[&program]);
 }
 
 #[test]
 fn python_is_named_as_perf_names_it() {
     if can_run() && has("python3") {
-        agrees("python3", &["python3", &source("hot.py")]);
+        agrees(&["python3"], &["python3", &source("hot.py")]);
     }
 }
 
@@ -179,7 +193,7 @@ fn javascript_is_named_as_perf_names_it() {
         let folder = built("node");
         fs::create_dir_all(&folder).unwrap();
         let script = format!("cd {folder} && exec node --perf-basic-prof {}", source("hot.js"));
-        agrees("node", &["sh", "-c", &script]);
+        agrees(&["node"], &["sh", "-c", &script]);
     }
 }
 
@@ -188,6 +202,38 @@ fn java_is_named_as_perf_names_it() {
     if can_run() && has("java") && has("jcmd") && has("javac") {
         let folder = built("java");
         build(&["javac", "-d", &folder, &source("Hot.java")]);
-        agrees("java", &["java", "-cp", &folder, "Hot"]);
+        agrees(&["java"], &["java", "-cp", &folder, "Hot"]);
+    }
+}
+
+/// 60 C files of 20 functions each, and how to compile them.
+fn sources(folder: &Path) {
+    for file in 0..60 {
+        let mut source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n".to_owned();
+        for function in 0..20 {
+            writeln!(
+                source,
+                "int work_{file}_{function}(int n, const char *text) {{\n\
+                 int sum = {function};\n\
+                 for (int k = 0; k < n; k++) {{ sum += k * {function} ^ (sum << 3);\n\
+                 if (text[k % 7] == 'a') sum -= printf(\"%d %s\", k, text); }}\n\
+                 switch (sum % 9) {{ case 0: return n; case 1: return n * 2; default: return abs(sum); }} }}"
+            )
+            .unwrap();
+        }
+        fs::write(folder.join(format!("file{file}.c")), source).unwrap();
+    }
+    let rules = "all: $(patsubst %.c,%.o,$(wildcard *.c))\n%.o: %.c\n\tcc -O1 -c -o $@ $<\n";
+    fs::write(folder.join("Makefile"), rules).unwrap();
+}
+
+#[test]
+fn a_compile_of_many_short_processes_is_named_as_perf_names_it() {
+    if can_run() && has("cc") && has("make") {
+        let folder = built("compile");
+        fs::create_dir_all(&folder).unwrap();
+        sources(Path::new(&folder));
+        let comms = ["make", "sh", "cc", "gcc", "cc1", "as"];
+        agrees(&comms, &["make", "-s", "-B", "-j2", "-C", &folder]);
     }
 }

@@ -8,6 +8,7 @@
 //   map-line           a perf map of 250 MB, a line without an end
 //   map-lines          a perf map of 43 million lines
 //   files N            maps N files; where the first one was lies a pipe, called as the kernel calls a file that is gone
+//   storm N            forks and maps without end, with N executable mappings to copy each time
 //   load LIBRARY       runs `hot` of a shared library
 //   load-cut LIBRARY:FILE  the same, and cuts FILE off 100 ms after somebody has opened it
 #define _GNU_SOURCE
@@ -21,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -174,6 +176,32 @@ static int files(double seconds, int number)
 	return rmdir(folder);
 }
 
+static int storm(double seconds, int number)
+{
+	work function = generated(1);
+	char *room = mmap(NULL, number * 8192L, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	double end = now() + seconds;
+
+	if (room == MAP_FAILED)
+		return 1;
+	for (int i = 0; i < number; i++)
+		if (mprotect(room + i * 8192L, 4096, PROT_READ | PROT_EXEC))
+			return 1;
+	puts("ready");
+	fflush(stdout);
+	for (int i = 0; now() < end; i++) {
+		pid_t child = vfork();
+
+		if (!child)
+			_exit(0);
+		waitpid(child, NULL, 0);
+		mprotect(room + i % number * 8192L, 4096, PROT_NONE);
+		mprotect(room + i % number * 8192L, 4096, PROT_READ | PROT_EXEC);
+		function(500000);
+	}
+	return 0;
+}
+
 static int load(double seconds, char *library)
 {
 	char *file = strchr(library, ':');
@@ -204,6 +232,8 @@ int main(int argc, char **argv)
 		return jit(argv[1], seconds);
 	if (!strcmp(argv[1], "files") && argc > 3)
 		return files(seconds, atoi(argv[3]));
+	if (!strcmp(argv[1], "storm") && argc > 3)
+		return storm(seconds, atoi(argv[3]));
 	if (!strncmp(argv[1], "load", 4) && argc > 3)
 		return load(seconds, argv[3]);
 	return 2;

@@ -55,7 +55,7 @@ impl Ring {
         while head.wrapping_sub(tail) >= HEADER_BYTES as u64 {
             self.copy(tail, HEADER_BYTES, &mut record);
             let size = usize::from(u16::from_ne_bytes([record[6], record[7]]));
-            if size < HEADER_BYTES || size as u64 > head.wrapping_sub(tail) {
+            if size < HEADER_BYTES || size > self.bytes || size as u64 > head.wrapping_sub(tail) {
                 // Nothing that the kernel writes; where the next one begins is unknown.
                 break;
             }

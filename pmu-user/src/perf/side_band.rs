@@ -85,7 +85,10 @@ impl SideBand {
     pub fn open(cpu: Cpu, cpus: usize) -> io::Result<Self> {
         let bytes = (BYTES_MAX / cpus.max(1)).clamp(*CPU_BYTES.start(), *CPU_BYTES.end());
         // Sizes of rings are powers of two.
-        let bytes = 1 << bytes.ilog2();
+        Self::with_room(cpu, 1 << bytes.ilog2())
+    }
+
+    fn with_room(cpu: Cpu, bytes: usize) -> io::Result<Self> {
         let event = sys::open(&mut attr(bytes), -1, Some(cpu.0), None, 0)?;
         let ring = Ring::map(event.as_fd(), bytes)?;
         Ok(Self { cpu, ring, event })
@@ -291,20 +294,30 @@ mod tests {
         }
     }
 
-    #[test]
-    fn this_kernel_tells_of_a_program_that_was_gone_at_once() {
-        // Without the right to hear of everybody's there is nothing to test.
+    /// What this kernel tells on all CPUs; `None` without the right to hear of everybody's: then there is nothing to test.
+    fn bands(open: impl Fn(Cpu) -> std::io::Result<SideBand>) -> Option<Vec<SideBand>> {
         let online = crate::machine::cpu::online(std::path::Path::new("/")).unwrap();
-        let Ok(mut bands) =
-            online.iter().map(|&cpu: &Cpu| SideBand::open(cpu, online.len())).collect::<Result<Vec<_>, _>>()
-        else {
-            return;
-        };
-        let mut child = Command::new("true").spawn().unwrap();
-        let id = child.id();
-        child.wait().unwrap();
+        online.into_iter().map(open).collect::<Result<_, _>>().ok()
+    }
+
+    fn take(bands: &mut [SideBand]) -> Vec<Told> {
         let mut told = Vec::new();
         bands.iter_mut().for_each(|band| band.take(&mut told));
+        told
+    }
+
+    /// Executes a program, and waits for its end.
+    fn execute() -> u32 {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        child.id()
+    }
+
+    #[test]
+    fn this_kernel_tells_of_a_program_that_was_gone_at_once() {
+        let Some(mut bands) = bands(|cpu| SideBand::open(cpu, 1)) else { return };
+        let id = execute();
+        let told = take(&mut bands);
         let is_mapped = |told: &Told| match &told.what {
             What::Map(process, mapping) => {
                 *process == id && mapping.path.ends_with(b"/true") && mapping.inode > 0
@@ -315,5 +328,27 @@ mod tests {
         for what in [What::Execute(id), What::Fork { parent: std::process::id(), child: id }, What::End(id)] {
             assert!(told.iter().any(|told| told.what == what), "{what:?}");
         }
+    }
+
+    #[test]
+    fn this_kernel_tells_of_how_much_found_no_room() {
+        let Some(mut bands) = bands(|cpu| SideBand::with_room(cpu, 4096)) else { return };
+        // A program executed is some 500 bytes, on whichever CPU.
+        let executed: Vec<u32> = (0..20 * bands.len()).map(|_| execute()).collect();
+        let is_one = |told: &&Told| matches!(told.what, What::Execute(id) if executed.contains(&id));
+        let told = take(&mut bands);
+        let heard = told.iter().filter(is_one).count();
+        assert!((1..executed.len()).contains(&heard), "{heard} of {}", executed.len());
+        // Of what was lost, the next record on the same CPU tells first.
+        let lost = |told: &Told| if let What::Lost(records) = told.what { records } else { 0 };
+        let mut records: u64 = told.iter().map(lost).sum();
+        for _ in 0..1000 {
+            execute();
+            records += take(&mut bands).iter().map(lost).sum::<u64>();
+            if records >= (executed.len() - heard) as u64 {
+                return;
+            }
+        }
+        panic!("{records} records lost, of {} programs {heard} heard", executed.len());
     }
 }

@@ -130,7 +130,7 @@ impl AddressMap {
                 self.put(Region { end: region.start, ..other.clone() });
             }
             if other.end > region.end {
-                let offset = other.offset + (region.end - other.start);
+                let offset = other.offset.saturating_add(region.end - other.start);
                 self.put(Region { start: region.end, offset, ..other });
             }
         }

@@ -44,13 +44,19 @@ impl Listening {
 
     /// What was told by now and not heard yet, in the order in which it happened.
     pub(super) fn hear(&mut self) -> Vec<Told> {
-        let now = clock_gettime(ClockId::Monotonic);
-        let now_ns = now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs();
+        // Who tells of something has told of what led there: what is not in a ring by now cannot be before what is.
+        let now_ns = now_ns();
         for band in self.bands.iter_mut().chain(&mut self.over) {
             band.take(&mut self.waiting);
         }
         in_order(&mut self.waiting, now_ns)
     }
+}
+
+/// The time by which the kernel tells (CLOCK_MONOTONIC, ns).
+pub(super) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
 /// Takes out what happened up to a time, in order. What one CPU told at the same time stays in its order.

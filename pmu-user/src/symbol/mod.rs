@@ -30,6 +30,7 @@ pub use self::{
     unwinding::Snapshot,
 };
 use self::{
+    listening::now_ns,
     orders::{Answer, Order, Orders},
     tracker::{LATE, LATE_WHY},
 };
@@ -167,7 +168,7 @@ impl Symbols {
             return unlocated(&samples);
         }
         if !(samples.hot.is_empty() && samples.stacks.is_empty() && samples.kernel.is_empty()) {
-            self.waiting += usize::from(self.orders.give(Order::Locate(samples)));
+            self.waiting += usize::from(self.orders.give(Order::Locate(samples, now_ns())));
         }
         self.located_until(Instant::now() + LOCATING)
     }

@@ -17,16 +17,20 @@ use rustix::{
     thread::{CapabilitySet, capabilities},
 };
 
-use super::{Named, Samples, Snapshot, tracker::Tracker};
+use super::{Named, Samples, Snapshot, listening::now_ns, tracker::Tracker};
 use crate::{drain::Located, machine::privilege::keep_only, perf::side_band::SideBand};
 
 /// What the tracker is told, in order.
 pub(super) enum Order {
     See(u32),
-    Fork { parent: u32, child: u32 },
+    Fork {
+        parent: u32,
+        child: u32,
+    },
     Execute(u32),
     Listen(SideBand),
-    Locate(Samples),
+    /// Samples, and when their drain was done.
+    Locate(Samples, u64),
     Unwind(Vec<Snapshot>),
     NameAll(Instant),
 }
@@ -149,14 +153,16 @@ impl Worker {
         match order {
             Order::See(tgid) => tracker.see(tgid),
             Order::Fork { parent, child } => tracker.fork(parent, child),
-            Order::Execute(tgid) => tracker.execute(tgid),
+            Order::Execute(tgid) => tracker.execute(tgid, now_ns()),
             Order::Listen(band) => tracker.listen(band),
             Order::Unwind(snapshots) => {
                 let bytes = snapshots.iter().map(|snapshot| snapshot.stack.len()).sum();
                 tracker.unwind(snapshots, self.unwinds.until.get().copied());
                 self.unwinds.waiting.fetch_sub(bytes, Ordering::Relaxed);
             }
-            Order::Locate(samples) => return Some(Answer::Located(tracker.locate(&samples))),
+            Order::Locate(samples, drained_ns) => {
+                return Some(Answer::Located(tracker.locate(&samples, drained_ns)));
+            }
             Order::NameAll(deadline) => {
                 let located = tracker.unwinding.take();
                 let names = tracker.name_all(deadline);

@@ -25,9 +25,8 @@ const MAP_BYTES_MAX: usize = 64 << 20;
 const LOCATED_MAX: usize = 1 << 17;
 /// How far up the ancestors to look for a map.
 const ANCESTORS_MAX: usize = 8;
-/// Drains after which nothing asks any more for a process that has ended, or for what it was before it executed another
-/// program: its last samples come with the next drain, or with the one that was under way.
-const DRAINS_AFTER: u64 = 2;
+/// Files of one process that are opened before a sample has hit them: it may be gone then.
+pub(super) const FILES_AHEAD_MAX: usize = 128;
 
 /// Marks the number of a program that has ended.
 const ENDED: u64 = 1 << 63;
@@ -58,8 +57,8 @@ struct Process {
     is_settled: bool,
     /// Something of it was not told: its map may be another by now.
     is_doubtful: bool,
-    /// Samples hit it: its files are wanted.
-    is_seen: bool,
+    /// Samples hit it: its files are wanted. So many have been asked for.
+    files_ahead: Option<usize>,
     /// What was mapped before it executed its program.
     before: Option<Maps>,
     /// It forked: its map is that of then, or later. It may have been sampled before its libraries were mapped.
@@ -83,9 +82,9 @@ pub(super) struct Processes {
     located: usize,
     /// Does the kernel tell of everything that is mapped?
     pub(super) are_told: bool,
-    /// Drains so far.
-    drains: u64,
-    /// Processes that ended or executed another program, each with its number then, and the drain.
+    /// When the last drain was done (CLOCK_MONOTONIC, ns).
+    drained_ns: u64,
+    /// Processes that ended or executed another program, each with its number then, and when that was.
     over: VecDeque<(u32, u64, u64)>,
 }
 
@@ -118,7 +117,7 @@ impl Processes {
 
     /// A process executes another program: nothing of what is known of it holds. Where the kernel tells of mappings, it
     /// tells of all that follow.
-    pub(super) fn execute(&mut self, tgid: u32) {
+    pub(super) fn execute(&mut self, tgid: u32, at_ns: u64) {
         let old = self.of.remove(&tgid);
         if !self.are_told {
             if old.is_some() {
@@ -129,32 +128,37 @@ impl Processes {
         let parent = old.as_ref().and_then(|old| old.parent);
         let before = old.map(|old| old.maps);
         self.begin(tgid, Process { is_settled: true, before, parent, ..Process::default() });
-        self.will_be_over(tgid, self.programs);
+        self.will_be_over(tgid, self.programs, at_ns);
     }
 
-    /// A process has mapped something. Are its files wanted?
-    pub(super) fn map(&mut self, tgid: u32, region: Region) -> bool {
+    /// A process has mapped something. Returns it if it is a file that is wanted before a sample hits it.
+    pub(super) fn map(&mut self, tgid: u32, region: Region) -> Option<Region> {
         let sum = Arc::clone(&self.map_bytes);
         let process = self.meet(tgid);
+        let ahead = process.files_ahead.as_mut().filter(|ahead| **ahead < FILES_AHEAD_MAX);
+        let wanted = ahead.filter(|_| region.file.is_some()).map(|ahead| {
+            *ahead += 1;
+            region.clone()
+        });
         let told = process.maps.told.get_or_insert_with(|| Rc::new(AddressMap::new(tgid).counted(&sum)));
         let told = Rc::make_mut(told);
         told.of = tgid;
         told.insert(region);
-        let (is_seen, forgotten) = (process.is_seen, std::mem::take(&mut process.located).len());
+        let forgotten = std::mem::take(&mut process.located).len();
         self.located -= forgotten.min(self.located);
         self.drop_oldest();
-        is_seen
+        wanted
     }
 
     /// A process has ended. Samples of it may still come.
-    pub(super) fn end(&mut self, tgid: u32) {
+    pub(super) fn end(&mut self, tgid: u32, at_ns: u64) {
         if let Some(process) = self.of.get(&tgid) {
-            self.will_be_over(tgid, process.program | ENDED);
+            self.will_be_over(tgid, process.program | ENDED, at_ns);
         }
     }
 
-    fn will_be_over(&mut self, tgid: u32, program: u64) {
-        self.over.push_back((tgid, program, self.drains));
+    fn will_be_over(&mut self, tgid: u32, program: u64, at_ns: u64) {
+        self.over.push_back((tgid, program, at_ns));
         if self.over.len() > 4 * PROCESSES_MAX {
             // It goes with the oldest.
             self.over.pop_front();
@@ -170,11 +174,13 @@ impl Processes {
         self.located = 0;
     }
 
-    /// All samples of a drain have been located.
-    pub(super) fn drained(&mut self) {
-        self.drains += 1;
-        while let Some(&(tgid, program, drain)) = self.over.front()
-            && drain + DRAINS_AFTER <= self.drains
+    /// All samples of a drain that was done at a time have been located. Nothing asks any more for a process that ended before
+    /// the drain before it was done, or for what it was before it executed another program: its last samples came with that
+    /// one, or with this one, if that was under way.
+    pub(super) fn drained(&mut self, at_ns: u64) {
+        let before_ns = std::mem::replace(&mut self.drained_ns, at_ns);
+        while let Some(&(tgid, program, over_ns)) = self.over.front()
+            && over_ns < before_ns
         {
             self.over.pop_front();
             let (program, has_ended) = (program & !ENDED, program & ENDED != 0);
@@ -192,11 +198,14 @@ impl Processes {
     /// A process was sampled. The files that are mapped there as far as the kernel has told, unless they were asked for before.
     pub(super) fn see(&mut self, tgid: u32) -> Vec<Region> {
         let process = self.meet(tgid);
-        if std::mem::replace(&mut process.is_seen, true) {
+        if process.files_ahead.is_some() {
             return Vec::new();
         }
         let told = process.maps.told.iter().flat_map(|told| told.regions());
-        told.filter(|region| region.file.is_some()).cloned().collect()
+        let files = told.filter(|region| region.file.is_some());
+        let files: Vec<Region> = files.take(FILES_AHEAD_MAX).cloned().collect();
+        process.files_ahead = Some(files.len());
+        files
     }
 
     /// A process, and those that it was forked from, the last one first.

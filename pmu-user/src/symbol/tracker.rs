@@ -16,7 +16,7 @@ use super::{
     child::Symbolizer,
     listening::Listening,
     patience::Patience,
-    processes::Processes,
+    processes::{FILES_AHEAD_MAX, Processes},
     source::{Kind, PerfMap, Source},
     unwinding::Unwinding,
 };
@@ -25,8 +25,6 @@ use crate::{
     perf::side_band::{SideBand, What},
 };
 
-/// Files of one process that are opened before a sample has hit them: it may be gone then.
-const FILES_AHEAD_MAX: usize = 128;
 /// Files, and maps of JITs, in all.
 const SOURCES_MAX: usize = 1 << 16;
 /// Instructions that names are looked up for, in all.
@@ -79,7 +77,7 @@ impl Tracker {
     /// process it was forked from.
     pub(super) fn see(&mut self, tgid: u32) {
         let map = self.processes.settle(tgid, |tgid| read(&mut self.patience, tgid).ok());
-        for region in self.processes.see(tgid).into_iter().take(FILES_AHEAD_MAX) {
+        for region in self.processes.see(tgid) {
             self.open_told(tgid, &region);
         }
         self.open_ahead(map.as_deref());
@@ -101,12 +99,12 @@ impl Tracker {
         for told in self.listening.hear() {
             match told.what {
                 What::Fork { parent, child } => self.fork(parent, child),
-                What::Execute(tgid) => self.execute(tgid),
-                What::End(tgid) => self.processes.end(tgid),
+                What::Execute(tgid) => self.execute(tgid, told.at_ns),
+                What::End(tgid) => self.processes.end(tgid, told.at_ns),
                 What::Lost(records) => lost += records,
                 What::Map(tgid, mapping) => {
                     let region = Region::told(told.at_ns, mapping);
-                    if self.processes.map(tgid, region.clone()) {
+                    if let Some(region) = self.processes.map(tgid, region) {
                         self.open_told(tgid, &region);
                     }
                 }
@@ -131,9 +129,9 @@ impl Tracker {
         self.open_ahead(map.as_deref());
     }
 
-    /// The process executed another program: its address map and places are void.
-    pub(super) fn execute(&mut self, tgid: u32) {
-        self.processes.execute(tgid);
+    /// The process executed another program at a time: its address map and places are void.
+    pub(super) fn execute(&mut self, tgid: u32, at_ns: u64) {
+        self.processes.execute(tgid, at_ns);
         self.perf_maps.remove(&tgid);
     }
 
@@ -147,8 +145,8 @@ impl Tracker {
         }
     }
 
-    /// Locates samples: where they hit, by code instead of by process and address.
-    pub(super) fn locate(&mut self, samples: &Samples) -> Located {
+    /// Locates the samples of a drain that was done at a time: where they hit, by code instead of by process and address.
+    pub(super) fn locate(&mut self, samples: &Samples, drained_ns: u64) -> Located {
         let mut located = self.unwinding.take();
         let mut code: BTreeMap<_, u64> = BTreeMap::new();
         for &HotRow { slot, tgid, address, count, event, cpu } in &samples.hot {
@@ -166,7 +164,7 @@ impl Tracker {
         for &address in &samples.kernel {
             self.at(0, address, 0, &mut located);
         }
-        self.processes.drained();
+        self.processes.drained(drained_ns);
         located
     }
 

@@ -16,7 +16,7 @@ use pmbpf::drain::recording::Recording;
 use serde_json::Value;
 
 use crate::{
-    support::{Rows, Scratch, in_guest, pmbpf, skipped, text, unique},
+    support::{Rows, Scratch, Started, in_guest, pmbpf, skipped, text, unique},
     workloads::workload,
 };
 
@@ -209,6 +209,16 @@ fn more_files_than_are_kept_and_a_pipe_where_one_was() {
 }
 
 #[test]
+fn a_storm_of_forks_and_mappings() {
+    let folder = Folder::new("storm");
+    let spin = workload("spin", &["-g"]);
+    let _honest = Started::new(&format!("exec {spin} 60"));
+    let run = survives(&folder.program("hostile"), &["storm", "30", "9000"]);
+    let named = run.samples("sping", is_named("hot_leaf"));
+    assert!(named > 20 && named * 10 >= run.samples("sping", |row| row["mode"] == "user") * 9, "{named}");
+}
+
+#[test]
 fn a_debug_file_that_is_a_pipe() {
     for beside in [false, true] {
         survives_library("pipe", |folder| {
@@ -264,7 +274,7 @@ fn who_poisons_his_own_files_costs_nobody_else_a_name() {
     let library = libraries::bomb(&folder.0);
     let _hostile = Nobody::start(&folder.program("hostile"), &["load", "20", library.to_str().unwrap()]);
     let spin = workload("spin", &["-g"]);
-    let _honest = crate::support::Started::new(&format!("exec {spin} 20"));
+    let _honest = Started::new(&format!("exec {spin} 20"));
     let run = Run::of_everything();
     let named = run.samples("sping", is_named("hot_leaf"));
     assert!(named > 50 && named * 10 >= run.samples("sping", |row| row["mode"] == "user") * 9, "{named}");

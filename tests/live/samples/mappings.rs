@@ -1,11 +1,11 @@
 //! Names of processes that are gone before anybody can look: what they mapped comes from the kernel.
 
-use std::{fmt::Write as _, fs, path::PathBuf, process::Command};
+use std::{fs, path::PathBuf, process::Command};
 
 use serde_json::Value;
 
 use crate::{
-    support::{Cgroup, Rows, Running, Scratch, in_guest, output, signal, skipped, text, unique, wait_until},
+    support::{Cgroup, Rows, Running, Scratch, output, signal, unique, wait_until},
     workloads::workload,
 };
 
@@ -109,78 +109,24 @@ fn a_file_that_lies_where_another_was_mapped_names_nothing() {
     }
 }
 
-/// 60 C files of 20 functions each, and how to compile them.
-fn sources(folder: &Folder) {
-    for file in 0..60 {
-        let mut source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n".to_owned();
-        for function in 0..20 {
-            writeln!(
-                source,
-                "int work_{file}_{function}(int n, const char *text) {{\n\
-                 int sum = {function};\n\
-                 for (int k = 0; k < n; k++) {{ sum += k * {function} ^ (sum << 3);\n\
-                 if (text[k % 7] == 'a') sum -= printf(\"%d %s\", k, text); }}\n\
-                 switch (sum % 9) {{ case 0: return n; case 1: return n * 2; default: return abs(sum); }} }}"
-            )
-            .unwrap();
-        }
-        fs::write(folder.0.join(format!("file{file}.c")), source).unwrap();
-    }
-    let rules = "all: $(patsubst %.c,%.o,$(wildcard *.c))\n%.o: %.c\n\tcc -O1 -c -o $@ $<\n";
-    fs::write(folder.0.join("Makefile"), rules).unwrap();
-}
-
-/// Shares of samples without a name, and without even a file.
-#[derive(Debug)]
-struct Unknown {
-    samples: f64,
-    unnamed: f64,
-    nowhere: f64,
-}
-
-/// What perf does not know of `command`; `None` where it cannot sample.
-fn unknown_to_perf(folder: &Folder, command: &[&str]) -> Option<Unknown> {
-    let data = folder.file("perf.data");
-    let record = ["record", "-q", "-e", "cpu-clock", "-F", "999", "-o", &data, "--"];
-    let recorded = Command::new("perf").args(record).args(command).output().ok()?;
-    recorded.status.success().then_some(())?;
-    let script = Command::new("perf").args(["script", "-i", &data, "-F", "ip,sym,dso"]).output().unwrap();
-    let lines = text(&script.stdout);
-    let count = |is: &dyn Fn(&str) -> bool| {
-        lines.lines().filter(|line| !line.trim().is_empty() && is(line)).count() as f64
-    };
-    let samples = count(&|_| true);
-    let unnamed = count(&|line| line.contains(" [unknown]")) / samples;
-    let nowhere = count(&|line| line.contains("([unknown])")) / samples;
-    Some(Unknown { samples, unnamed, nowhere })
-}
-
 #[test]
-fn a_compile_has_no_more_samples_without_names_than_perf_has() {
-    if in_guest() || Command::new("make").arg("--version").output().is_err() {
-        return skipped("there is no make here, or only an emulator's clock");
-    }
-    let folder = Folder::new("compile");
-    sources(&folder);
-    let objects = folder.file("");
-    let make = ["make", "-s", "-B", "-j2", "-C", &objects];
-    let Some(perf) = unknown_to_perf(&folder, &make) else {
-        return skipped("perf cannot sample here");
-    };
-    let arguments = ["-F", "999", "--stacks", "--"];
-    let whole: Vec<&str> = arguments.into_iter().chain(make).collect();
-    let rows = Rows::parse(&output(&whole).stderr);
-    let all = samples(&rows, |_| true) as f64;
-    let share = |is: &dyn Fn(&Value) -> bool| samples(&rows, is) as f64 / all;
-    let unnamed = share(&|row| !is_named(row));
-    let nowhere = share(&|row| !is_named(row) && row["frame"]["module"].is_null());
-    assert!(all > 500.0 && perf.samples > 500.0, "{all} samples, {perf:?}");
-    // Beside what is asked for, three standard deviations of the difference of two counts: the compiler may be stripped, and
-    // then a third of either has no name.
-    let close = |mine: f64, perfs: f64| {
-        let spread = 3.0 * (perfs.max(0.001) * (1.0 / all + 1.0 / perf.samples)).sqrt();
-        mine <= perfs + 0.005 + spread
-    };
-    assert!(close(unnamed, perf.unnamed), "{unnamed:.4} of {all} without a name, {perf:?}");
-    assert!(close(nowhere, perf.nowhere), "{nowhere:.4} of {all} without a file, {perf:?}");
+fn what_found_no_room_is_a_loss_and_who_lives_is_looked_at_again() {
+    let (brief, group, done) = (workload("brief", &[]), Cgroup::new("lost"), Scratch::new("lost"));
+    let pmbpf = Running::start(&["--cgroup", &group.path, "--by", "process", "-F", "1999"]);
+    signal(pmbpf.pid(), "STOP");
+    // On one CPU, more than any room holds; only then does the one that will be sampled execute its program.
+    let storm = format!("taskset -c 0 {brief} 600 0 >{}", done.as_str());
+    let mut started = group.spawn(&format!("sh -c '{storm}; exec taskset -c 0 {brief} 2000'"));
+    wait_until("the storm is over", || fs::metadata(&done.0).is_ok_and(|file| file.len() > 0));
+    let is_executed =
+        || fs::read_to_string(format!("/proc/{}/comm", started.pid())).is_ok_and(|name| name == "brief\n");
+    wait_until("the last one runs", is_executed);
+    signal(pmbpf.pid(), "CONT");
+    started.wait();
+    let rows = pmbpf.stop();
+    let lost = rows.summary()["losses"]["mapping_lost"].as_u64();
+    assert!(lost > Some(600), "{}", rows.summary());
+    let of_last = |row: &Value| is_user(row) && row["owner"]["pid"] == started.pid();
+    let (user, named) = (samples(&rows, of_last), samples(&rows, |row| of_last(row) && is_named(row)));
+    assert!(user > 100 && named as f64 >= user as f64 * 0.95, "{named} of {user} samples have names");
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
-    AddressMap, At, DRAINS_AFTER, LOCATED_MAX, MAP_BYTES_MAX, Ordering, PROCESSES_MAX, Processes, Region,
+    AddressMap, At, FILES_AHEAD_MAX, LOCATED_MAX, MAP_BYTES_MAX, Ordering, PROCESSES_MAX, Processes, Region,
 };
 use crate::perf::side_band::Mapping;
 
@@ -55,10 +55,10 @@ fn a_process_that_is_gone_has_the_map_of_whom_it_was_forked_from() {
 fn what_a_process_executed_is_nobodys_but_its_own() {
     let mut host = Host::with([(1, "shell")]);
     host.fork(1, 2);
-    host.processes.execute(2);
+    host.processes.execute(2, 1);
     assert_eq!(host.look(2), None, "it is gone");
     host.fork(1, 3);
-    host.processes.execute(3);
+    host.processes.execute(3, 1);
     host.alive.insert(3, "program");
     assert_eq!(host.look(3), found(3, "program"));
 }
@@ -67,7 +67,7 @@ fn what_a_process_executed_is_nobodys_but_its_own() {
 fn a_parent_that_executed_something_since_is_no_model() {
     let mut host = Host::with([(1, "shell")]);
     host.fork(1, 2);
-    host.processes.execute(1);
+    host.processes.execute(1, 1);
     host.alive.insert(1, "program");
     assert_eq!(host.look(2), None);
     assert_eq!(host.look(1), found(1, "program"));
@@ -115,7 +115,7 @@ fn the_oldest_go_and_come_back() {
     assert_eq!(host.look(1), found(1, "daemon"));
     for child in 2..3 * PROCESSES_MAX as u32 {
         host.fork(1, child);
-        host.processes.execute(child);
+        host.processes.execute(child, 1);
     }
     assert_eq!(host.processes.of.len(), PROCESSES_MAX);
     assert!(host.processes.oldest.len() <= 2 * PROCESSES_MAX);
@@ -165,7 +165,7 @@ fn told_of() -> Host {
 fn what_the_kernel_told_of_is_known_when_the_process_is_gone() {
     let mut host = told_of();
     host.fork(1, 2);
-    host.processes.execute(2);
+    host.processes.execute(2, 1);
     host.processes.map(2, told(0x1000, 0x2000, "program"));
     assert_eq!(host.look(2), found(2, "program"));
     host.fork(2, 3);
@@ -177,7 +177,7 @@ fn what_the_kernel_told_of_is_known_when_the_process_is_gone() {
 #[test]
 fn what_is_mapped_later_replaces_what_was_there() {
     let mut host = told_of();
-    host.processes.execute(2);
+    host.processes.execute(2, 1);
     host.processes.map(2, told(0x0, 0x4000, "first"));
     host.processes.map(2, told(0x1000, 0x2000, "second"));
     let mut at = |address| {
@@ -193,7 +193,7 @@ fn what_is_mapped_later_replaces_what_was_there() {
 #[test]
 fn a_place_is_looked_for_anew_when_something_was_mapped() {
     let mut host = told_of();
-    host.processes.execute(2);
+    host.processes.execute(2, 1);
     host.processes.locate(2, 0x1000, At::kernel(0x1000));
     host.processes.map(2, told(0x1000, 0x2000, "program"));
     assert!(host.processes.located(2, 0x1000).is_none());
@@ -202,12 +202,14 @@ fn a_place_is_looked_for_anew_when_something_was_mapped() {
 #[test]
 fn samples_of_before_an_exec_are_found_until_they_have_all_come() {
     let mut host = told_of();
-    host.processes.execute(2);
+    host.processes.execute(2, 1);
     host.processes.map(2, told(0x1000, 0x2000, "shell"));
-    host.processes.execute(2);
+    host.processes.execute(2, 1);
     host.processes.map(2, told(0x5000, 0x6000, "program"));
     assert_eq!(host.look(2), found(2, "shell"));
-    (0..DRAINS_AFTER).for_each(|_| host.processes.drained());
+    host.processes.drained(2);
+    assert_eq!(host.look(2), found(2, "shell"));
+    host.processes.drained(3);
     assert_eq!(host.look(2), None);
     assert!(host.processes.find(2, 0x5000, |_| None).is_some());
 }
@@ -215,36 +217,39 @@ fn samples_of_before_an_exec_are_found_until_they_have_all_come() {
 #[test]
 fn a_process_that_has_ended_is_forgotten_when_its_samples_have_come() {
     let mut host = told_of();
-    host.processes.execute(2);
+    host.processes.execute(2, 1);
     host.processes.map(2, told(0x1000, 0x2000, "program"));
-    host.processes.end(2);
-    host.processes.drained();
+    host.processes.end(2, 10);
+    // Many drains may wait while the kernel is heard.
+    (0..9).for_each(|drained_ns| host.processes.drained(drained_ns));
+    host.processes.drained(11);
     assert_eq!(host.look(2), found(2, "program"));
-    host.processes.drained();
+    host.processes.drained(12);
     assert!(!host.processes.of.contains_key(&2));
     // Its id is used again before that.
-    host.processes.execute(3);
-    host.processes.end(3);
+    host.processes.execute(3, 13);
+    host.processes.end(3, 14);
     host.fork(1, 3);
     host.processes.map(3, told(0x1000, 0x2000, "other"));
-    (0..DRAINS_AFTER).for_each(|_| host.processes.drained());
+    (15..20).for_each(|drained_ns| host.processes.drained(drained_ns));
     assert_eq!(host.look(3), found(3, "other"));
 }
 
 #[test]
-fn files_are_wanted_once_a_process_is_sampled() {
+fn files_are_wanted_once_a_process_is_sampled_and_not_without_end() {
     let mut host = told_of();
-    host.processes.execute(2);
-    assert!(!host.processes.map(2, told(0x1000, 0x2000, "program")), "nobody has sampled it");
+    host.processes.execute(2, 1);
+    assert_eq!(host.processes.map(2, told(0x1000, 0x2000, "program")), None, "nobody has sampled it");
     assert_eq!(host.processes.see(2).len(), 1);
     assert_eq!(host.processes.see(2).len(), 0, "once");
-    assert!(host.processes.map(2, told(0x3000, 0x4000, "library")));
+    let mut map = |index: u64| host.processes.map(2, told(0x3000, 0x4000, &format!("library{index}")));
+    assert_eq!((0..1000).filter_map(&mut map).count(), FILES_AHEAD_MAX - 1);
 }
 
 #[test]
 fn a_process_is_read_again_when_records_were_lost() {
     let mut host = told_of();
-    host.processes.execute(2);
+    host.processes.execute(2, 1);
     host.processes.map(2, told(0x1000, 0x2000, "program"));
     host.processes.distrust();
     assert_eq!(host.look(2), found(2, "program"), "it is gone, and nothing else is known");
