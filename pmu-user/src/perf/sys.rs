@@ -78,8 +78,8 @@ pub(super) fn id(event: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(id)
 }
 
-/// `FS_IOC_GETVERSION`, include/uapi/linux/fs.h: `_IOR('v', 1, long)`.
-const GET_VERSION: libc::Ioctl = 0x8008_7601;
+/// `FS_IOC_GETVERSION`, include/uapi/linux/fs.h: `_IOR('v', 1, long)`. Signed in musl.
+const GET_VERSION: libc::Ioctl = 0x8008_7601_u32 as libc::Ioctl;
 
 /// The generation of an open file's inode.
 pub(super) fn generation(file: BorrowedFd<'_>) -> io::Result<u64> {
