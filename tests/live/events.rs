@@ -107,7 +107,7 @@ fn a_tracepoint_is_sampled_as_often_as_perf_counts_it() {
     // The same hits, in the same run: perf counts them for its command, and we for the process of that name.
     let sleeps = "for i in $(seq 100); do read -r line < /dev/urandom & sleep 0.001; wait; done";
     for (way, _) in ways() {
-        let shell = ["perf", "stat", "-x,", "-o", "/dev/stdout", "-e", "sched:sched_switch", "--"];
+        let shell = ["perf", "stat", "-x,", "--log-fd", "1", "-e", "sched:sched_switch", "--"];
         let arguments = ["--attach", way, "--stacks", "-e", "sched:sched_switch", "--"];
         let whole: Vec<&str> = arguments.into_iter().chain(shell).chain(["sh", "-c", sleeps]).collect();
         let output = output(&whole);
@@ -158,8 +158,8 @@ fn sampling_on_a_tracepoint_leaves_those_who_count_it_their_counts() {
         "perf",
         "stat",
         "-x,",
-        "-o",
-        "/dev/stdout",
+        "--log-fd",
+        "1",
         "-e",
         "sched:sched_switch,context-switches",
         "--",

@@ -28,6 +28,9 @@ use crate::{
 const TEXT_BYTES_MAX: u64 = 16 << 20;
 /// Bytes that a process's executable mappings may take: the process chooses their number and their names.
 const BYTES_MAX: usize = 1 << 20;
+/// The same for those that the kernel tells of, which are copied when a process forks and goes on: some 700 mappings. The list of
+/// one that has more is read when a sample hits what is left out.
+const TOLD_BYTES_MAX: usize = 128 << 10;
 
 /// A file, however it is called: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +68,7 @@ pub(super) struct AddressMap {
     pub(super) of: u32,
     regions: BTreeMap<u64, Region>,
     bytes: usize,
+    bytes_max: usize,
     /// Where its bytes are counted as long as it lives.
     sum: Option<Arc<AtomicUsize>>,
 }
@@ -77,17 +81,21 @@ impl Drop for AddressMap {
 
 impl Clone for AddressMap {
     fn clone(&self) -> Self {
-        let Self { of, bytes, .. } = *self;
-        let copy = Self { of, regions: self.regions.clone(), bytes, sum: self.sum.clone() };
+        let Self { of, bytes, bytes_max, .. } = *self;
+        let copy = Self { of, regions: self.regions.clone(), bytes, bytes_max, sum: self.sum.clone() };
         copy.count(|sum, bytes| sum.fetch_add(bytes, Ordering::Relaxed));
         copy
     }
 }
 
 impl AddressMap {
-    /// Nothing is mapped yet.
-    pub(super) const fn new(of: u32) -> Self {
-        Self { of, regions: BTreeMap::new(), bytes: 0, sum: None }
+    /// For what the kernel tells of; nothing is mapped yet.
+    pub(super) const fn told(of: u32) -> Self {
+        Self::with_room(of, TOLD_BYTES_MAX)
+    }
+
+    const fn with_room(of: u32, bytes_max: usize) -> Self {
+        Self { of, regions: BTreeMap::new(), bytes: 0, bytes_max, sum: None }
     }
 
     /// Reads a live process. It is an error if it is gone or must not be read.
@@ -108,10 +116,10 @@ impl AddressMap {
     }
 
     pub(super) fn parse(of: u32, text: &[u8]) -> Self {
-        let mut map = Self::new(of);
+        let mut map = Self::with_room(of, BYTES_MAX);
         let lines = text.split_inclusive(|&byte| byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
         for region in lines.filter_map(region) {
-            if map.bytes + region.bytes() > BYTES_MAX {
+            if map.bytes + region.bytes() > map.bytes_max {
                 break;
             }
             map.insert(region);
@@ -138,7 +146,7 @@ impl AddressMap {
     }
 
     fn put(&mut self, region: Region) {
-        if self.bytes + region.bytes() > BYTES_MAX {
+        if self.bytes + region.bytes() > self.bytes_max {
             return;
         }
         self.add_bytes(region.bytes());

@@ -140,7 +140,7 @@ impl Processes {
             *ahead += 1;
             region.clone()
         });
-        let told = process.maps.told.get_or_insert_with(|| Rc::new(AddressMap::new(tgid).counted(&sum)));
+        let told = process.maps.told.get_or_insert_with(|| Rc::new(AddressMap::told(tgid).counted(&sum)));
         let told = Rc::make_mut(told);
         told.of = tgid;
         told.insert(region);

@@ -39,6 +39,15 @@ fn is_named(row: &Value) -> bool {
     row["frame"]["function"].is_string()
 }
 
+/// Is it known which file holds it? Not every system's libraries have names for all of their code.
+fn is_placed(row: &Value) -> bool {
+    row["frame"]["module"].is_string()
+}
+
+fn is_of_brief(row: &Value) -> bool {
+    row["frame"]["module"].as_str().is_some_and(|module| module.ends_with("/brief"))
+}
+
 fn is_user(row: &Value) -> bool {
     row["mode"] == "user"
 }
@@ -47,16 +56,21 @@ fn burns(row: &Value) -> bool {
     row["frame"]["function"] == "burn_briefly"
 }
 
+/// What samples of the program there are, nearly all are in the function that it burns its time in.
+fn burns_in_one_function(rows: &Rows) {
+    let (program, burning) = (samples(rows, is_of_brief), samples(rows, burns));
+    assert!(program > 50 && burning as f64 >= program as f64 * 0.9, "{burning} of {program} samples");
+}
+
 #[test]
 fn processes_that_live_for_milliseconds_have_names() {
     let brief = workload("brief", &[]);
     let rows = Rows::parse(&output(&["-F", "1999", "--", &brief, "300", "3"]).stderr);
-    let (user, named) = (samples(&rows, is_user), samples(&rows, |row| is_user(row) && is_named(row)));
+    let (user, placed) = (samples(&rows, is_user), samples(&rows, |row| is_user(row) && is_placed(row)));
     // 300 times 3 ms, of which this kernel does not deliver every sample.
     assert!(user > 300, "{user}");
-    assert!(named as f64 >= user as f64 * 0.98, "{named} of {user} samples have names");
-    let burning = samples(&rows, burns);
-    assert!(burning as f64 >= named as f64 * 0.6, "{burning} of {named} samples are in the one function");
+    assert!(placed as f64 >= user as f64 * 0.98, "of {placed} of {user} samples the file is known");
+    burns_in_one_function(&rows);
 }
 
 /// Runs `command` in a cgroup while the collector is stopped, then `after`, and only then lets it look.
@@ -75,11 +89,10 @@ fn unseen(command: &str, after: impl FnOnce()) -> Rows {
 #[test]
 fn processes_that_were_gone_with_all_their_kin_before_anyone_looked_have_names() {
     let rows = unseen(&format!("{} 30 10", workload("brief", &[])), || {});
-    let (user, named) = (samples(&rows, is_user), samples(&rows, |row| is_user(row) && is_named(row)));
+    let (user, placed) = (samples(&rows, is_user), samples(&rows, |row| is_user(row) && is_placed(row)));
     assert!(user > 100, "{user}");
-    assert!(named as f64 >= user as f64 * 0.95, "{named} of {user} samples have names");
-    let burning = samples(&rows, burns);
-    assert!(burning as f64 >= named as f64 * 0.6, "{burning} of {named} samples are in the one function");
+    assert!(placed as f64 >= user as f64 * 0.95, "of {placed} of {user} samples the file is known");
+    burns_in_one_function(&rows);
 }
 
 #[test]
@@ -127,6 +140,7 @@ fn what_found_no_room_is_a_loss_and_who_lives_is_looked_at_again() {
     let lost = rows.summary()["losses"]["mapping_lost"].as_u64();
     assert!(lost > Some(600), "{}", rows.summary());
     let of_last = |row: &Value| is_user(row) && row["owner"]["pid"] == started.pid();
-    let (user, named) = (samples(&rows, of_last), samples(&rows, |row| of_last(row) && is_named(row)));
-    assert!(user > 100 && named as f64 >= user as f64 * 0.95, "{named} of {user} samples have names");
+    let (user, placed) = (samples(&rows, of_last), samples(&rows, |row| of_last(row) && is_placed(row)));
+    assert!(user > 100 && placed as f64 >= user as f64 * 0.95, "{placed} of {user} samples");
+    burns_in_one_function(&rows);
 }

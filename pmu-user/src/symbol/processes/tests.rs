@@ -236,6 +236,19 @@ fn a_process_that_has_ended_is_forgotten_when_its_samples_have_come() {
 }
 
 #[test]
+fn a_process_that_maps_more_than_is_kept_is_read() {
+    let mut host = told_of();
+    host.alive.insert(2, "program");
+    host.processes.execute(2, 1);
+    for start in 2..100_000_u64 {
+        host.processes.map(2, told(start << 12, (start << 12) + 1, "many"));
+    }
+    assert!(host.processes.map_bytes.load(Ordering::Relaxed) < 1 << 18);
+    assert!(host.processes.find(2, 2 << 12, |_| None).is_some(), "the first are known");
+    assert_eq!(host.look(2), found(2, "program"));
+}
+
+#[test]
 fn files_are_wanted_once_a_process_is_sampled_and_not_without_end() {
     let mut host = told_of();
     host.processes.execute(2, 1);
