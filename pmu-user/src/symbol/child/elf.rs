@@ -199,7 +199,9 @@ fn code_name<'data>(symbol: &impl ObjectSymbol<'data>) -> Option<&'data [u8]> {
 
 #[cfg(test)]
 mod tests {
-    use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+    use std::collections::HashMap;
+
+    use object::{Object as _, ObjectSection as _, ObjectSymbol as _, read::Symbol};
 
     use super::{SymbolKind, Why, identity, parse, symbols};
 
@@ -214,26 +216,26 @@ mod tests {
         let file = parse(&program).unwrap();
         let text = file.section_by_name(".text").unwrap();
         let (start, _) = text.file_range().unwrap();
-        let mut checked = 0;
-        for symbol in file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() > 16)
-        {
-            if symbol.section_index() != Some(text.index()) || checked > 200 {
-                continue;
-            }
+        let is_function = |symbol: &Symbol<'_, '_>| symbol.kind() == SymbolKind::Text && symbol.size() > 16;
+        let functions = file.symbols().filter(is_function);
+        let functions: Vec<_> =
+            functions.filter(|symbol| symbol.section_index() == Some(text.index())).take(200).collect();
+        assert!(functions.len() > 100);
+        let ends = |symbol: &Symbol<'_, '_>| {
             let offset = symbol.address() - text.address() + start;
-            let found = symbols(&program, None, &[offset, offset + symbol.size() - 1]).unwrap();
-            // Several symbols may begin at one address.
-            let at = |index: usize| {
-                let name = found[index].as_ref().unwrap();
-                file.symbols().any(|other| {
-                    other.address() == symbol.address()
-                        && other.name_bytes().is_ok_and(|known| known == &name[..])
-                })
-            };
-            assert!(at(0) && at(1), "{found:?} is not {:?}", symbol.name());
-            checked += 1;
+            [offset, offset + symbol.size() - 1]
+        };
+        let found = symbols(&program, None, &functions.iter().flat_map(ends).collect::<Vec<_>>()).unwrap();
+        // Several symbols may begin at one address.
+        let mut names: HashMap<u64, Vec<&[u8]>> = HashMap::new();
+        for symbol in file.symbols() {
+            names.entry(symbol.address()).or_default().push(symbol.name_bytes().unwrap());
         }
-        assert!(checked > 100);
+        for (symbol, found) in functions.iter().zip(found.chunks(2)) {
+            let known = &names[&symbol.address()];
+            let is_known = found.iter().all(|name| known.contains(&&name.as_ref().unwrap()[..]));
+            assert!(is_known, "{found:?} is not {:?}", symbol.name());
+        }
     }
 
     #[test]
