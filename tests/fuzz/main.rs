@@ -14,6 +14,7 @@ mod perfmon;
 mod recordings;
 mod redacted;
 mod strings;
+mod symbols;
 
 use std::{env, thread};
 

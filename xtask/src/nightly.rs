@@ -19,10 +19,11 @@ use crate::{
 };
 
 /// Tests of tests/fuzz that try as many files as they are told, and how many.
-const FUZZ: [(&str, u32); 3] = [
+const FUZZ: [(&str, u32); 4] = [
     ("recordings::every_recording_is_reported_or_refused", 50_000),
     ("perfmon::every_perfmon_directory_is_read_or_refused", 3_000),
     ("btf::every_btf_is_read_or_refused", 3_000),
+    ("symbols::every_elf_file_and_perf_map_has_names_or_reasons", 20_000),
 ];
 
 /// How often the rings run.

@@ -7,6 +7,7 @@
 
 mod address_map;
 mod child;
+mod file_namer;
 mod listening;
 mod naming;
 mod open;
@@ -26,6 +27,7 @@ use std::{
 
 pub use self::{
     child::{SUBCOMMAND, serve},
+    file_namer::FileNamer,
     recorded::name_recorded,
     unwinding::Snapshot,
 };

@@ -19,7 +19,7 @@ use crate::drain::{At, Code, Name};
 const SOURCE: Duration = Duration::from_millis(400);
 
 /// Code by offset.
-type Codes = HashMap<u64, Result<Code, Why>>;
+pub(super) type Codes = HashMap<u64, Result<Code, Why>>;
 
 impl Tracker {
     /// Names of everything that was located, as far as they can be had until `deadline`.
@@ -52,7 +52,7 @@ impl Tracker {
     }
 }
 
-fn hottest_first(source: &Source) -> Vec<u64> {
+pub(super) fn hottest_first(source: &Source) -> Vec<u64> {
     let mut offsets: Vec<(u64, u64)> =
         source.wanted.iter().map(|(&offset, &samples)| (samples, offset)).collect();
     offsets.sort_unstable_by(|a, b| b.cmp(a));
@@ -60,7 +60,7 @@ fn hottest_first(source: &Source) -> Vec<u64> {
 }
 
 /// Functions at the wanted offsets of a source.
-fn functions(symbolizer: &mut Symbolizer, source: &Source, deadline: Instant) -> Codes {
+pub(super) fn functions(symbolizer: &mut Symbolizer, source: &Source, deadline: Instant) -> Codes {
     let offsets = hottest_first(source);
     let mut ask = |request: fn(Vec<u64>) -> Request, files: &[&File]| {
         ask_all(symbolizer, request, &offsets, files, deadline)
@@ -87,7 +87,7 @@ fn functions(symbolizer: &mut Symbolizer, source: &Source, deadline: Instant) ->
 }
 
 /// Adds what DWARF says: lines, inlined calls, and functions that have no symbol.
-fn add_lines(
+pub(super) fn add_lines(
     symbolizer: &mut Symbolizer,
     image: &Image,
     offsets: &[u64],

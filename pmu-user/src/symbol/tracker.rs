@@ -10,6 +10,7 @@ use std::{
 
 use pmu_common::config::OUTSIDE;
 
+pub(super) use self::images::IDENTIFYING;
 use super::{
     Samples,
     address_map::{AddressMap, FileId, Region},

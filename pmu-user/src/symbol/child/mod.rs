@@ -18,6 +18,7 @@ use std::{
     fs::File,
     io::{self, Write as _},
     os::unix::{net::UnixStream, process::CommandExt as _},
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -54,6 +55,8 @@ pub(super) struct Symbolizer {
     past_cpu_ns: u64,
     /// CPU time that an answer may take, where that is less than the time until it is due.
     busy_max: Duration,
+    /// The program that is started, if it is not this one.
+    program: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -64,6 +67,13 @@ struct Running {
 }
 
 impl Symbolizer {
+    /// One that starts another program than this one, which must be pmbpf.
+    pub(super) fn of(program: &Path) -> Self {
+        let mut symbolizer = Self::default();
+        symbolizer.program = Some(program.to_owned());
+        symbolizer
+    }
+
     /// Who an ELF file is.
     pub(super) fn identify(&mut self, file: &File, deadline: Instant) -> Result<Identity, Why> {
         match self.ask(&Request::Identify, &[file], &[], deadline)? {
@@ -105,6 +115,11 @@ impl Symbolizer {
     /// Is there a process? Not after one has failed.
     pub(super) const fn is_running(&self) -> bool {
         self.running.is_some()
+    }
+
+    /// Its id, while there is one.
+    pub(super) fn process(&self) -> Option<u32> {
+        self.running.as_ref().map(|running| running.process.id())
     }
 
     /// Ends the process, which has done nothing wrong: the next one starts anew.
@@ -166,7 +181,8 @@ impl Symbolizer {
         if self.starts > STARTS_MAX {
             return Err(Why::NoProcess);
         }
-        Running::start().map_err(|_| Why::NoProcess)
+        let program = self.program.as_deref().unwrap_or(Path::new("/proc/self/exe"));
+        Running::start(program).map_err(|_| Why::NoProcess)
     }
 
     /// Ends the process.
@@ -186,9 +202,9 @@ impl Drop for Symbolizer {
 }
 
 impl Running {
-    fn start() -> io::Result<Self> {
+    fn start(program: &Path) -> io::Result<Self> {
         let (ours, its) = UnixStream::pair()?;
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(program);
         // A group of its own: a terminal's Ctrl-C is for us.
         command.arg(SUBCOMMAND).process_group(0).env_clear();
         command

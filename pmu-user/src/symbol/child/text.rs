@@ -4,6 +4,7 @@
 use std::{
     fs::File,
     io::{self, Read},
+    os::unix::fs::FileExt as _,
     time::{Duration, Instant},
 };
 
@@ -21,8 +22,33 @@ const PERF_MAP_BYTES_MAX: u64 = 32 << 20;
 /// How long reading one may take.
 const PERF_MAP: Duration = Duration::from_millis(200);
 
+/// A file from its beginning on, wherever whoever else holds it open has come: several requests may be about one file.
+struct FromStart<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl<'a> FromStart<'a> {
+    const fn of(file: &'a File) -> Self {
+        Self { file, at: 0 }
+    }
+}
+
+impl Read for FromStart<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(into, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// Names of the kernel's functions at `addresses`, from its list.
+pub(super) fn kernel(file: &File, addresses: &[u64]) -> Result<Vec<Result<Vec<u8>, Why>>, Why> {
+    kernel_in(FromStart::of(file), addresses)
+}
+
 /// Names of the kernel's functions at `addresses`. A symbol ends where the next one begins, whatever that stands for.
-pub(super) fn kernel(file: impl Read, addresses: &[u64]) -> Result<Vec<Result<Vec<u8>, Why>>, Why> {
+fn kernel_in(file: impl Read, addresses: &[u64]) -> Result<Vec<Result<Vec<u8>, Why>>, Why> {
     let mut wanted = sorted::<Option<Best>>(addresses);
     let mut visible = false;
     for_each_line(file, None, |line| {
@@ -56,17 +82,21 @@ pub(super) fn kernel(file: impl Read, addresses: &[u64]) -> Result<Vec<Result<Ve
 /// Names of the functions at `addresses` in a JIT's map. A line that comes later is of code that came later.
 pub(super) fn perf_map(file: &File, addresses: &[u64]) -> Result<Vec<Result<Vec<u8>, Why>>, Why> {
     let mut wanted = sorted::<Option<Vec<u8>>>(addresses);
-    let whole = for_each_line(file.take(PERF_MAP_BYTES_MAX), Some(Instant::now() + PERF_MAP), |line| {
-        let mut fields = line.splitn(3, |&byte| byte == b' ');
-        let range = (fields.next().and_then(hexadecimal), fields.next().and_then(hexadecimal));
-        let (Some(start), Some(bytes)) = range else { return };
-        let name = fields.next().unwrap_or_default();
-        let end = start.saturating_add(bytes);
-        let first = wanted.partition_point(|(address, _)| *address < start);
-        for (_, best) in wanted[first..].iter_mut().take_while(|(address, _)| *address < end) {
-            *best = Some(name.to_vec());
-        }
-    })?;
+    let whole = for_each_line(
+        FromStart::of(file).take(PERF_MAP_BYTES_MAX),
+        Some(Instant::now() + PERF_MAP),
+        |line| {
+            let mut fields = line.splitn(3, |&byte| byte == b' ');
+            let range = (fields.next().and_then(hexadecimal), fields.next().and_then(hexadecimal));
+            let (Some(start), Some(bytes)) = range else { return };
+            let name = fields.next().unwrap_or_default();
+            let end = start.saturating_add(bytes);
+            let first = wanted.partition_point(|(address, _)| *address < start);
+            for (_, best) in wanted[first..].iter_mut().take_while(|(address, _)| *address < end) {
+                *best = Some(name.to_vec());
+            }
+        },
+    )?;
     let read = file.metadata().is_ok_and(|metadata| metadata.len() <= PERF_MAP_BYTES_MAX);
     let missing = if whole == Whole::Yes && read { Why::NotFound } else { Why::TooLarge };
     Ok(in_order(addresses, &wanted, missing, Option::clone))
@@ -155,7 +185,7 @@ fn for_each_line(
 mod tests {
     use std::{fs::File, io::Write as _};
 
-    use super::{LINE_BYTES_MAX, PIECE_BYTES, Whole, Why, for_each_line, kernel, perf_map};
+    use super::{LINE_BYTES_MAX, PIECE_BYTES, Whole, Why, for_each_line, kernel_in, perf_map};
 
     fn named(name: &str) -> Result<Vec<u8>, Why> {
         Ok(name.as_bytes().to_vec())
@@ -173,8 +203,8 @@ mod tests {
     #[test]
     fn a_kernel_address_is_the_symbol_s_that_began_last() {
         let list = "ffff00 T first\nffff20 t second\t[module]\nffff40 d data\nffff20 T global\nffff60 t __x\nffff60 t y\n";
-        let found =
-            kernel(list.as_bytes(), &[0xffff24, 0xffff00, 0xffff50, 0xfffe00, 0xffff1f, 0xffff61]).unwrap();
+        let found = kernel_in(list.as_bytes(), &[0xffff24, 0xffff00, 0xffff50, 0xfffe00, 0xffff1f, 0xffff61])
+            .unwrap();
         let none = || Err(Why::NotFound);
         let expected = [named("global"), named("first"), none(), none(), named("first"), named("y")];
         assert_eq!(found, expected);
@@ -183,7 +213,7 @@ mod tests {
     #[test]
     fn a_list_of_zeros_is_hidden() {
         let list = "0000000000000000 T first\n0000000000000000 t second\n";
-        assert_eq!(kernel(list.as_bytes(), &[0xffff24]), Err(Why::Hidden));
+        assert_eq!(kernel_in(list.as_bytes(), &[0xffff24]), Err(Why::Hidden));
     }
 
     #[test]

@@ -18,7 +18,7 @@ const FILES_MAX: usize = 1024;
 /// How often a file is opened anew that could not be opened: another process may still show it.
 const OPENINGS_MAX: u8 = 8;
 /// How long finding out who a file is may take.
-const IDENTIFYING: Duration = Duration::from_millis(250);
+pub(in crate::symbol) const IDENTIFYING: Duration = Duration::from_millis(250);
 
 impl Tracker {
     /// The source of names for a file mapped in a process, which was found in the map `of` a process; `None` if there are too

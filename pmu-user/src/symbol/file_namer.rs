@@ -1,0 +1,116 @@
+//! Names of code in single files, as a run looks them up when it ends, and frames, as it unwinds them: the collector's side, for
+//! tests that hand over files which nobody sound would write.
+
+use std::{
+    fs::File,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use super::{
+    child::{Identity, Mapped, Start, Symbolizer, Why},
+    naming::{Codes, add_lines, functions, hottest_first},
+    source::{Image, Kind, PerfMap, Source},
+    tracker::IDENTIFYING,
+};
+use crate::{
+    drain::{At, Name},
+    untrusted::Untrusted,
+};
+
+/// What a run leaves for names.
+const NAMES: Duration = Duration::from_millis(1200);
+/// What an answer about call frame information may take.
+const ANSWER: Duration = Duration::from_secs(1);
+/// Where the file is mapped whose frames are followed, and its stack.
+const MAPPED: u64 = 0x7f00_0000_0000;
+const STACK: u64 = 0x7fff_0000_0000;
+/// The vDSO's number, and the file's.
+const VDSO: u32 = 0;
+const FILE: u32 = 1;
+
+/// Asks symbolizer processes about files, one after the other.
+#[derive(Debug)]
+pub struct FileNamer {
+    namer: Symbolizer,
+    unwinder: Symbolizer,
+}
+
+impl FileNamer {
+    /// Asks processes of `program`, which is pmbpf.
+    #[must_use]
+    pub fn new(program: &Path) -> Self {
+        Self { namer: Symbolizer::of(program), unwinder: Symbolizer::of(program) }
+    }
+
+    /// Names of the code at offsets in an ELF file, whose debug file is `debug` if it names one.
+    pub fn file(&mut self, file: File, debug: Option<File>, offsets: &[u64]) -> Vec<Name> {
+        // As the tracker has it, what cannot even be identified is not asked for names.
+        let (file, identity) = match self.namer.identify(&file, Instant::now() + IDENTIFYING) {
+            Ok(identity) => (Ok(file), identity),
+            Err(why) => (Err(why), Identity::default()),
+        };
+        let debug = debug.filter(|_| identity.debug_link.is_some());
+        let deadline = Instant::now() + NAMES;
+        let source = wanting(
+            Kind::File(Image { path: Untrusted::default(), file, identity, debug, openings: 0 }),
+            offsets,
+        );
+        let mut codes = functions(&mut self.namer, &source, deadline);
+        if let Kind::File(image) = &source.kind {
+            add_lines(&mut self.namer, image, &hottest_first(&source), &mut codes, deadline);
+        }
+        names(codes)
+    }
+
+    /// Names of the code at addresses in a `perf-PID.map`.
+    pub fn perf_map(&mut self, map: File, addresses: &[u64]) -> Vec<Name> {
+        let source = wanting(Kind::PerfMap(PerfMap { tgid: 1, file: Some((map, 1)) }), addresses);
+        names(functions(&mut self.namer, &source, Instant::now() + NAMES))
+    }
+
+    /// Frames of a stack that begins at an offset of an ELF file, by its call frame information; or why there are none.
+    ///
+    /// # Errors
+    ///
+    /// The file has none that can be read, or the process ended or took too long.
+    pub fn frames(
+        &mut self,
+        file: &File,
+        debug: Option<&File>,
+        offset: u64,
+        stack: &[u8],
+    ) -> Result<usize, &'static str> {
+        let text = |why: Why| why.text();
+        let until = || Instant::now() + ANSWER;
+        if !self.unwinder.is_running() {
+            self.unwinder.begin(VDSO, until()).map_err(text)?;
+        }
+        let files: Vec<&File> = [Some(file), debug].into_iter().flatten().collect();
+        self.unwinder.keep_frames(FILE, &files, until()).map_err(text)?;
+        let mapped = Mapped { start: MAPPED, end: MAPPED + (1 << 20), offset: 0, file: Some(FILE) };
+        let start =
+            Start { registers: [MAPPED + offset, STACK, STACK + 64, MAPPED], bytes: stack.len() as u32 };
+        let stacks = self.unwinder.unwind(&[mapped], &[start], &[stack], until()).map_err(text)?;
+        Ok(stacks.first().map_or(0, |stack| stack.frames.len()))
+    }
+
+    /// Ids of the processes that are asked now.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        [&self.namer, &self.unwinder].into_iter().filter_map(Symbolizer::process).collect()
+    }
+}
+
+/// A source whose code at these offsets is to be named.
+fn wanting(kind: Kind, offsets: &[u64]) -> Source {
+    Source { wanted: offsets.iter().map(|&offset| (offset, 1)).collect(), ..Source::new(kind) }
+}
+
+fn names(codes: Codes) -> Vec<Name> {
+    let name = |(offset, code): (u64, Result<_, Why>)| Name {
+        at: At { source: 1, offset },
+        code: code.map_err(|why| why.text().to_owned()),
+    };
+    codes.into_iter().map(name).collect()
+}
