@@ -2,7 +2,7 @@
 //!
 //! A name becomes the same pseudonym wherever it stands, in a path or a sentence, too, so what belongs together still does. The key
 //! is drawn for each run and is never written: nobody can try names. Every text of a value passes here, whatever its type gets
-//! later ([`untrusted::json`]); what stays is named in [`public`].
+//! later (`untrusted::json`); what stays is named in `public`.
 
 mod public;
 mod sentence;
