@@ -42,8 +42,8 @@ enum Task {
     },
     /// Run every ring of tests that can run here
     Test(test::Args),
-    /// Run what takes long or needs load: tens of thousands of damaged files through everything that reads files, a soak of an
-    /// hour (of `PMBPF_SOAK` seconds), and every ring that can run here three times beside them
+    /// Run what takes long or needs load: tens of thousands of damaged files through everything that reads files, beside them
+    /// every ring that can run here three times, then a soak of an hour (of `PMBPF_SOAK` seconds)
     Nightly,
     /// Run the soak alone
     Soak,

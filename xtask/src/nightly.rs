@@ -1,6 +1,6 @@
-//! What takes long or needs load: many files that nobody sound would write, through everything that reads files, and a soak; and
-//! beside them, three times in a row, every ring of tests that can run here. What the tests have as load is two other runs of
-//! pmbpf, 100 programs executed a second, and a build.
+//! What takes long or needs load: many files that nobody sound would write, through everything that reads files; beside them, three
+//! times in a row, every ring of tests that can run here; and then a soak. What the tests have as load is two other runs of pmbpf,
+//! 100 programs executed a second, and a build. The soak comes alone: some of the tests are storms, and it sees every process.
 
 use std::{
     io::Write as _,
@@ -33,14 +33,14 @@ const PASSES: u32 = 3;
 pub(crate) fn run() -> anyhow::Result<()> {
     let tools = setup::all()?;
     build::release(Architecture::HOST)?;
-    let failed = thread::scope(|scope| {
-        let soak = scope.spawn(soak::run);
+    let mut failed = thread::scope(|scope| {
         let fuzz = scope.spawn(|| all_files(&tools));
-        let mut failed: Vec<String> = (1..=PASSES).filter_map(rings).collect();
-        failed.extend(ended("fuzz", fuzz));
-        failed.extend(ended("soak", soak));
+        let rings = soak::beside(|| (1..=PASSES).filter_map(rings).collect());
+        let mut failed: Vec<String> = rings.unwrap_or_else(|error| vec![format!("load: {error:#}")]);
+        failed.extend(ended(fuzz));
         failed
     });
+    failed.extend(soak::run().err().map(|error| format!("soak: {error:#}")));
     if !failed.is_empty() {
         bail!("failed: {}", failed.join("; "));
     }
@@ -81,11 +81,11 @@ fn fuzz(tools: &Tools, test: &str, files: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a part that ran beside the tests failed with.
-fn ended(what: &str, part: ScopedJoinHandle<'_, anyhow::Result<()>>) -> Option<String> {
+/// What the files failed with, if they did.
+fn ended(part: ScopedJoinHandle<'_, anyhow::Result<()>>) -> Option<String> {
     match part.join() {
         Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(format!("{what}: {error:#}")),
-        Err(_) => Some(format!("{what}: it panicked")),
+        Ok(Err(error)) => Some(format!("fuzz: {error:#}")),
+        Err(_) => Some("fuzz: it panicked".to_owned()),
     }
 }

@@ -3,8 +3,10 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -61,29 +63,44 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let length = std::env::var(LENGTH_VARIABLE).ok().map(|seconds| seconds.parse().map(Duration::from_secs));
     let length =
         length.transpose().with_context(|| format!("{LENGTH_VARIABLE} is no number"))?.unwrap_or(LENGTH);
-    // As the tests have it.
-    let pmbpf = match std::env::var_os("PMBPF_BIN") {
-        Some(built) => built.into(),
-        None => build::release(Architecture::HOST)?,
-    };
-    of(&pmbpf, length)
+    of(&pmbpf()?, length)
+}
+
+/// What is watched, as the tests have it.
+fn pmbpf() -> anyhow::Result<PathBuf> {
+    match std::env::var_os("PMBPF_BIN") {
+        Some(built) => Ok(built.into()),
+        None => build::release(Architecture::HOST),
+    }
+}
+
+/// Makes this a machine in use while `work` is done, by the same runs and programs; what `work` returns. An error if a run
+/// ended by itself.
+pub(crate) fn beside<T>(work: impl FnOnce() -> T) -> anyhow::Result<T> {
+    let pmbpf = pmbpf()?;
+    let mut watched = Watched::all(&pmbpf)?;
+    let is_over = AtomicBool::new(false);
+    let done = thread::scope(|scope| {
+        scope.spawn(|| execute(|_| Ok(!is_over.load(Ordering::Relaxed))));
+        let done = work();
+        is_over.store(true, Ordering::Relaxed);
+        done
+    });
+    watched.iter_mut().try_for_each(|one| one.look(false))?;
+    Ok(done)
 }
 
 fn of(pmbpf: &Path, length: Duration) -> anyhow::Result<()> {
     let warm_up = WARM_UP.min(length / 2);
     say(&format!("soak: {} s, of which {} s to warm up", length.as_secs(), warm_up.as_secs()));
-    let mut watched: Vec<Watched> =
-        RUNS.iter().map(|arguments| Watched::start(pmbpf, arguments)).collect::<Result<_, _>>()?;
+    let mut watched = Watched::all(pmbpf)?;
     let begun = Instant::now();
-    let mut executed: u32 = 0;
-    while begun.elapsed() < length {
-        Command::new("true").status().context("cannot execute true")?;
-        executed += 1;
+    let executed = execute(|executed| {
         if executed.is_multiple_of(EXECS) {
             watched.iter_mut().try_for_each(|one| one.look(begun.elapsed() >= warm_up))?;
         }
-        std::thread::sleep((Duration::from_secs(1) / EXECS * executed).saturating_sub(begun.elapsed()));
-    }
+        Ok(begun.elapsed() < length)
+    })?;
     let rate = f64::from(executed) / begun.elapsed().as_secs_f64();
     say(&format!("soak: {executed} programs, {rate:.0} a second"));
     let grown: Vec<String> =
@@ -91,7 +108,22 @@ fn of(pmbpf: &Path, length: Duration) -> anyhow::Result<()> {
     if grown.is_empty() { Ok(()) } else { bail!("{}", grown.join("; ")) }
 }
 
+/// Executes [`EXECS`] programs a second as long as it is told to go on; how many that were.
+fn execute(mut goes_on: impl FnMut(u32) -> anyhow::Result<bool>) -> anyhow::Result<u32> {
+    let (begun, mut executed) = (Instant::now(), 0);
+    while goes_on(executed)? {
+        Command::new("true").status().context("cannot execute true")?;
+        executed += 1;
+        thread::sleep((Duration::from_secs(1) / EXECS * executed).saturating_sub(begun.elapsed()));
+    }
+    Ok(executed)
+}
+
 impl Watched {
+    fn all(pmbpf: &Path) -> anyhow::Result<Vec<Self>> {
+        RUNS.iter().map(|arguments| Self::start(pmbpf, arguments)).collect()
+    }
+
     fn start(pmbpf: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
         let child = Command::new(pmbpf).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
         Ok(Self { child, name: arguments.join(" "), warm: None, most: Held::default() })
