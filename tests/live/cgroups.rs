@@ -84,8 +84,9 @@ fn a_task_that_moves_while_it_runs_is_billed_to_both() {
     let rows = running.stop();
     let ours = [&from, &to].map(|group| rows.of_cgroup("cpu_time", &group.path));
     assert!(truth[0] > 5e8 && truth[1] > 5e8, "it moved in between: {truth:?}");
-    assert_close("from", ours[0], truth[0], 0.01, tick_ns());
-    assert_close("to", ours[1], truth[1], 0.01, tick_ns());
+    // The kernel brings a running task's time up to date at its ticks, and a hypervisor that holds the CPU delays some of them.
+    assert_close("from", ours[0], truth[0], 0.05, tick_ns());
+    assert_close("to", ours[1], truth[1], 0.05, tick_ns());
     assert_close("both", ours[0] + ours[1], truth[0] + truth[1], 0.001, 0.0);
     assert_eq!(rows.summary()["losses"]["move_untimed"], serde_json::Value::Null);
 }
