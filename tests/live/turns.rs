@@ -53,10 +53,11 @@ fn faults(counted: &Counted) -> (u64, u64) {
 fn faults_of_two_cgroups_are_those_of_their_tasks() {
     for attach in attach() {
         // Where the event of a switch never arrives, what another task faulted before it is the next one's: seen once in
-        // 20 runs beside a fork storm, and the report says how many there were. Without one there is no second try.
+        // 20 runs beside a fork storm. An emulated CPU that stands in a program has the next one skipped. The report tells
+        // of either; where it tells of nothing there is no second try.
         let tries = (0..3).find_map(|_| match wrong_faults(attach) {
-            (Err(what), missing @ 1..) => {
-                eprintln!("{what} ({missing} switches never arrived)");
+            (Err(what), told @ 1..) => {
+                eprintln!("{what} ({told} told)");
                 None
             }
             (seen, _) => Some(seen),
@@ -65,7 +66,7 @@ fn faults_of_two_cgroups_are_those_of_their_tasks() {
     }
 }
 
-/// What the faults of two cgroups are wrong by, if they are, and how many switches never arrived meanwhile.
+/// What is wrong about the faults of two cgroups, if anything is, and how much the report tells of that was lost or never arrived.
 fn wrong_faults(attach: Attach) -> (Result<(), String>, u64) {
     let groups = [Cgroup::new("few"), Cgroup::new("many")];
     let forks = workload("forks", &[]);
@@ -87,8 +88,12 @@ fn wrong_faults(attach: Attach) -> (Result<(), String>, u64) {
         let time_ns: u64 = counted.slices(owner).iter().map(|row| row.time_ns).sum();
         assert_ran(time_ns, counts.cpu_time_ns, 0.02);
     }
-    assert!(counted.whole.losses.is_empty(), "{:?}", counted.whole.losses);
-    (wrong, counted.whole.cpus.values().map(|cpu| cpu.switches_missing).sum())
+    let losses = &counted.whole.losses;
+    if !losses.is_empty() {
+        wrong = Err(format!("{attach:?}: {losses:?}"));
+    }
+    let missing: u64 = counted.whole.cpus.values().map(|cpu| cpu.switches_missing).sum();
+    (wrong, missing + losses.values().sum::<u64>())
 }
 
 #[test]
