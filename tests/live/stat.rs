@@ -74,7 +74,10 @@ fn the_usual_events_hold_a_clock_that_agrees_with_the_command_s_cpu_time() {
     // The process counts what it used while it waited to become `spin`; we do not.
     assert!((0.2e9..0.55e9).contains(&clock_ns), "{clock_ns}");
     let usage_ns = row["user_ns"].as_f64().unwrap() + row["system_ns"].as_f64().unwrap();
-    assert_close("user and system time", usage_ns, clock_ns, 0.05, if in_guest() { 100e6 } else { 20e6 });
+    // The event's clock goes on while a hypervisor has the CPU; the scheduler's does not.
+    let slack = if in_guest() { 100e6 } else { 20e6 };
+    let is_near = usage_ns < clock_ns * 1.05 + slack && usage_ns > clock_ns / 1.5 - slack;
+    assert!(is_near, "user and system time: {usage_ns} is not {clock_ns}");
     let used = &event(&row, "task-clock")["metric"];
     assert_eq!(used["name"], "cpus_utilized");
     let expected = clock_ns / row["elapsed_ns"].as_f64().unwrap();
