@@ -10,6 +10,7 @@ use pmu_common::name::program;
 use crate::{
     bpf::{Object, measure_costs},
     drain::{COST_WINDOW_NS, Cost, CpuRow, ProgramRow},
+    machine::clock,
 };
 
 /// For how long are the programs measured?
@@ -35,8 +36,11 @@ impl Meter {
     pub(super) fn start(object: &Object, measure: Measure, startup: Duration) -> Self {
         let until =
             (measure == Measure::Window).then(|| Instant::now() + Duration::from_nanos(COST_WINDOW_NS));
-        let so_far =
-            Cost { startup_ns: nanoseconds(startup), map_bytes: object.map_bytes(), ..Cost::default() };
+        let so_far = Cost {
+            startup_ns: clock::duration_ns(startup),
+            map_bytes: object.map_bytes(),
+            ..Cost::default()
+        };
         Self { statistics: measure_costs().ok(), until, measured: None, so_far }
     }
 
@@ -76,14 +80,13 @@ impl Meter {
 
 /// What this process has cost so far: `so_far` with CPU time and memory as the kernel has them.
 pub(super) fn process_cost(so_far: Cost) -> Cost {
-    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
         line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
     };
     Cost {
-        cpu_ns: cpu.tv_sec.unsigned_abs() * 1_000_000_000 + cpu.tv_nsec.unsigned_abs(),
+        cpu_ns: clock::now_ns(rustix::time::ClockId::ProcessCPUTime),
         resident_bytes: kilobytes("VmRSS:"),
         resident_max_bytes: kilobytes("VmHWM:"),
         ..so_far
@@ -94,8 +97,4 @@ pub(super) fn process_cost(so_far: Cost) -> Cost {
 fn runs(cpus: &[CpuRow], event: usize) -> u64 {
     let rows = cpus.iter().filter_map(|row| row.samples.get(event));
     rows.map(|row| row.samples * row.hits_period.max(1) + row.hits).sum()
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

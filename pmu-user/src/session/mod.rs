@@ -36,7 +36,10 @@ pub use self::{
 use crate::{
     bpf::{LoadError, Object, Ring, release_memory},
     drain::{Drain, Header, Names, TARGET_UNSEEN, slice::SliceRow},
-    machine::cpu::{self, Cpu, Times},
+    machine::{
+        clock,
+        cpu::{self, Cpu, Times},
+    },
     perf::{Counter, OpenError},
     plan::{PlanError, turns::Unfit},
     symbol::{Named, Samples, Symbols},
@@ -274,8 +277,7 @@ impl Session {
 
 /// CLOCK_MONOTONIC, the programs' clock.
 fn monotonic_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+    clock::now_ns(rustix::time::ClockId::Monotonic)
 }
 
 /// Reasons for losses that only user space knows, beside [`loss::NAMES`].

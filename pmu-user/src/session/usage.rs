@@ -1,13 +1,13 @@
 //! What the kernel accounts to the targets by itself, to hold against what the programs saw of them: a target that ran, or read,
 //! and of which nothing was seen has no numbers, not zeros.
 
-use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use rustix::param::clock_ticks_per_second;
 
 use crate::{
     drain::{Drain, Owner},
-    machine::{Machine, cgroup::Cgroup, stat::after_name},
+    machine::{Machine, cgroup::Cgroup, clock::duration_ns, stat::after_name},
     perf::{children_bytes_read, children_usage},
     plan::{
         Plan, Target,
@@ -49,7 +49,7 @@ impl Account {
     /// That of our children which have been waited for.
     fn of_children(self) -> Option<u64> {
         match self {
-            Self::CpuTime => children_usage().ok().map(|usage| nanoseconds(usage.user + usage.system)),
+            Self::CpuTime => children_usage().ok().map(|usage| duration_ns(usage.user + usage.system)),
             Self::BytesRead => children_bytes_read().ok(),
         }
     }
@@ -227,10 +227,6 @@ fn cpu_time(id: u32) -> Option<u64> {
     let mut times = after_name(&stat)?.skip(UTIME_FIELD).map_while(|field| field.parse::<u64>().ok());
     let ticks = times.next()? + times.next()?;
     ticks.checked_mul(1_000_000_000)?.checked_div(clock_ticks_per_second())
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

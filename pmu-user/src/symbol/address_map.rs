@@ -15,11 +15,12 @@ use std::{
 use rustix::{
     fs::{Stat, major, minor},
     io::Errno,
-    time::{ClockId, Timespec, clock_gettime},
+    time::{ClockId, Timespec},
 };
 
 use super::open;
 use crate::{
+    machine::clock::{nanoseconds, now_ns},
     perf::side_band::{Mapping, generation},
     untrusted::Untrusted,
 };
@@ -279,18 +280,14 @@ impl Proof {
         match generation(file.as_fd()) {
             Ok(generation) if self.generation != 0 => generation == self.generation,
             _ => {
-                let since_ns = nanoseconds(clock_gettime(ClockId::Monotonic)).saturating_sub(self.at_ns);
-                let mapped_ns = nanoseconds(clock_gettime(ClockId::Realtime)).saturating_sub(since_ns);
+                let since_ns = now_ns(ClockId::Monotonic).saturating_sub(self.at_ns);
+                let mapped_ns = now_ns(ClockId::Realtime).saturating_sub(since_ns);
                 let changed =
                     Timespec { tv_sec: status.st_ctime, tv_nsec: status.st_ctime_nsec.cast_signed() };
                 nanoseconds(changed) <= mapped_ns
             }
         }
     }
-}
-
-fn nanoseconds(time: Timespec) -> u64 {
-    time.tv_sec.unsigned_abs().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.unsigned_abs())
 }
 
 #[cfg(test)]

@@ -4,10 +4,13 @@ use std::os::fd::OwnedFd;
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    time::{ClockId, clock_gettime},
+    time::ClockId,
 };
 
-use crate::perf::side_band::{SideBand, Told};
+use crate::{
+    machine::clock,
+    perf::side_band::{SideBand, Told},
+};
 
 /// What the kernel tells.
 #[derive(Debug, Default)]
@@ -55,8 +58,7 @@ impl Listening {
 
 /// The time by which the kernel tells (CLOCK_MONOTONIC, ns).
 pub(super) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+    clock::now_ns(ClockId::Monotonic)
 }
 
 /// Takes out what happened up to a time, in order. What one CPU told at the same time stays in its order.

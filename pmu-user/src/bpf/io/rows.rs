@@ -12,7 +12,7 @@ use pmu_common::io::{
     loss,
     net::{NetCount, OWNER_MANY, OWNER_NONE, OWNER_OUTSIDER},
 };
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 
 use super::{maps::Maps, slots::has_ended};
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
         net::{self, Interface, NetOwner, NetRow},
         traffic::{Retired, Traffic},
     },
-    machine::cgroup::CgroupId,
+    machine::{cgroup::CgroupId, clock},
     plan::request::By,
     untrusted::Untrusted,
 };
@@ -160,8 +160,7 @@ pub(super) const fn net_owner_of(key: &IoKey) -> NetOwner {
 
 /// CLOCK_MONOTONIC.
 pub(super) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+    clock::now_ns(ClockId::Monotonic)
 }
 
 /// Slots in use, and the one for what found none.

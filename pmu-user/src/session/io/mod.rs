@@ -31,6 +31,7 @@ use crate::{
     },
     machine::{
         Machine,
+        clock::duration_ns,
         io::{
             Platform,
             bdf::Bdf,
@@ -129,12 +130,12 @@ impl IoSession {
 
     /// Starts counting. `launched`: when this process began to get ready.
     pub fn start(&mut self, launched: Instant) {
-        self.cost.startup_ns = nanoseconds(launched.elapsed());
+        self.cost.startup_ns = duration_ns(launched.elapsed());
         self.cost.map_bytes = self.counted.as_ref().map_or(0, Counted::map_bytes);
         self.statistics = self.counted.as_ref().and_then(|_| measure_costs().ok());
         self.started = Instant::now();
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        self.header.started_unix_ns = unix.map_or(0, nanoseconds);
+        self.header.started_unix_ns = unix.map_or(0, duration_ns);
         let tick = Instant::now() + self.header.plan.tick;
         self.rotations.iter_mut().for_each(|rotation| rotation.start(tick));
     }
@@ -152,7 +153,7 @@ impl IoSession {
 
     /// Ends the slices that are due, and makes room for owners if that is.
     fn turn(&mut self) {
-        let (now, now_ns) = (Instant::now(), nanoseconds(self.started.elapsed()));
+        let (now, now_ns) = (Instant::now(), duration_ns(self.started.elapsed()));
         for rotation in self.rotations.iter_mut().filter(|rotation| rotation.is_due(now)) {
             self.lost_readings += rotation.turn(now_ns, &mut self.slices);
         }
@@ -163,7 +164,7 @@ impl IoSession {
 
     /// Ends every slice, so that what is drained of all boxes is of the same time.
     fn tick(&mut self) -> IoDrain {
-        let (next, now_ns) = (Instant::now() + self.header.plan.tick, nanoseconds(self.started.elapsed()));
+        let (next, now_ns) = (Instant::now() + self.header.plan.tick, duration_ns(self.started.elapsed()));
         for rotation in &mut self.rotations {
             self.lost_readings += rotation.tick(next, now_ns, &mut self.slices);
         }
@@ -174,12 +175,12 @@ impl IoSession {
         let begun = Instant::now();
         let kernel = self.counted.as_ref().and_then(Counted::kernel);
         // Beside the traffic: what comes after it is no part of the time that was counted.
-        let at_ns = nanoseconds(self.started.elapsed());
+        let at_ns = duration_ns(self.started.elapsed());
         let traffic = self.counted.as_mut().map(|counted| counted.drain(kernel));
         if let (Some(accounts), Some(traffic)) = (&mut self.accounts, &traffic) {
             accounts.see(traffic);
         }
-        let read_ns = nanoseconds(self.started.elapsed());
+        let read_ns = duration_ns(self.started.elapsed());
         let groups = self.monitored.as_ref().map(|monitored| monitored.drain(read_ns));
         let (mut names, mut disks) = (Vec::new(), Vec::new());
         if let (Some(counted), Some(traffic)) = (&mut self.counted, &traffic) {
@@ -247,7 +248,7 @@ impl IoSession {
 
     /// Ends the counting; what was left.
     fn finish(&mut self) -> IoDrain {
-        let now_ns = nanoseconds(self.started.elapsed());
+        let now_ns = duration_ns(self.started.elapsed());
         for rotation in &mut self.rotations {
             self.lost_readings += rotation.stop(now_ns, &mut self.slices);
         }
@@ -287,8 +288,4 @@ pub async fn run<E: From<SessionError>>(
     signals.let_the_second_kill();
     let last = session.finish();
     Ok(IoOutcome { ending: over.ending().await, last })
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

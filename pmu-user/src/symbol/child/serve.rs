@@ -97,6 +97,5 @@ fn vdso() -> Option<Vec<u8>> {
 }
 
 fn cpu_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+    crate::machine::clock::now_ns(rustix::time::ClockId::ProcessCPUTime)
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     drain::tally::Ended,
-    machine::{cpu::format_list, pmu::catalog::Place},
+    machine::{clock::duration_ns, cpu::format_list, pmu::catalog::Place},
     metric::{
         derived::Derived,
         repeat::Outlier,
@@ -27,7 +27,7 @@ pub(in crate::view) fn interval(into: &mut dyn Write, stat: &Stat) -> io::Result
     line(
         into,
         &json!({
-            "schema": SCHEMA, "kind": "count_interval", "t": nanoseconds(stat.from), "dt": number(&stat.elapsed),
+            "schema": SCHEMA, "kind": "count_interval", "t": duration_ns(stat.from), "dt": number(&stat.elapsed),
             "events": stat.rows.iter().map(event).collect::<Vec<_>>(),
         }),
     )
@@ -54,10 +54,6 @@ pub(in crate::view) fn whole(
             "workload": ended.workload.map(workload),
         }),
     )
-}
-
-fn nanoseconds(time: std::time::Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn number(value: &Value) -> Json {
@@ -121,7 +117,7 @@ pub(in crate::view) fn plan(
         });
         json!({"event": asked.name, "group": asked.group, "places": places, "reason": asked.found.as_ref().err()})
     });
-    let time = |time: Option<std::time::Duration>| time.map(nanoseconds);
+    let time = |time: Option<std::time::Duration>| time.map(duration_ns);
     line(
         into,
         &json!({
