@@ -46,6 +46,17 @@ impl Account {
         }
     }
 
+    /// That of a thread.
+    fn of_thread(self, id: u32) -> Option<u64> {
+        match self {
+            Self::CpuTime => {
+                let stat = fs::read_to_string(format!("/proc/{id}/schedstat")).ok()?;
+                stat.split(' ').next()?.parse().ok()
+            }
+            Self::BytesRead => field(&format!("/proc/{id}/task/{id}/io"), "read_bytes: "),
+        }
+    }
+
     /// That of our children which have been waited for.
     fn of_children(self) -> Option<u64> {
         match self {
@@ -69,10 +80,7 @@ impl Account {
     fn of(self, what: &What) -> Option<u64> {
         match what {
             What::Owner(id) | What::Process(id) => self.of_process(*id),
-            What::Thread(id) => {
-                let stat = fs::read_to_string(format!("/proc/{id}/schedstat")).ok()?;
-                stat.split(' ').next()?.parse().ok()
-            }
+            What::Thread(id) => self.of_thread(*id),
             What::Cgroup(folder) => self.of_cgroup(folder),
             What::Command(id, before) => {
                 self.of_process(*id).or_else(|| Some(self.of_children()?.saturating_sub(*before)))
