@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    io::{Loop, can_run},
+    io::{Loop, bytes, can_run, moved},
     support::{
         Cgroup, Rows, Running, Scratch, assert_close, pmbpf, run, signal, skipped, text, unique, wait_until,
     },
@@ -257,17 +257,8 @@ fn io_of_a_command_in_a_container_is_its_own_inside_and_its_cgroups_outside() {
     let outside = outside.wait_with_output().unwrap();
     assert!(outside.status.success(), "{}", outside.status);
     let outside = Rows::parse(&outside.stdout);
-    let bytes = |rows: &Rows, is: &dyn Fn(&Value) -> bool| -> f64 {
-        let of_disk = |row: &&Value| {
-            let subject = &row["subject"];
-            row["metric"] == "block.bandwidth"
-                && subject["of"]["name"] == device.name()
-                && is(&subject["owner"])
-        };
-        let number = |row: &Value, field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{row}"));
-        let rows = rows.of_kind("io").filter(of_disk);
-        rows.map(|row| number(row, "value") * 1e6 * number(row, "dt") / 1e9).sum()
-    };
+    let bytes =
+        |rows: &Rows, is: &dyn Fn(&Value) -> bool| -> f64 { moved(rows, &device, is).map(bytes).sum() };
     let truth = 512.0 * 65536.0;
     let is_dd = |owner: &Value| {
         owner["name"] == "dd"

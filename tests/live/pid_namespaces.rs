@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     containers::task_clock_ns,
-    io::{Loop, can_run},
+    io::{Loop, bytes, can_run, moved},
     support::{Cgroup, Rows, Scratch, Started, assert_close, in_guest, pmbpf, text, tick_ns},
     workloads::workload,
 };
@@ -85,17 +85,11 @@ fn io_of_a_command_in_a_pid_namespace_is_the_commands() {
     let device = Loop::new("namespace", 32 << 20);
     let read = format!("dd if={} of=/dev/null bs=64k count=256 iflag=direct", device.path());
     let rows = rows(&format!("$PMBPF io --json --quiet -o - -- {read}"));
-    let ours = rows.of_kind("io").find(|row| {
-        let subject = &row["subject"];
-        row["metric"] == "block.bandwidth"
-            && subject["of"]["name"] == device.name()
-            && subject["owner"]["name"] == "dd"
-    });
+    let ours = moved(&rows, &device, |owner| owner["name"] == "dd").next();
     let ours = ours.unwrap_or_else(|| panic!("{:?}", rows.0));
     let owner = &ours["subject"]["owner"];
     assert!(owner["host_pid"].is_null() && owner["pid"].as_u64().is_some_and(|id| id < 1000), "{owner}");
-    let bytes = ours["value"].as_f64().unwrap() * 1e6 * ours["dt"].as_f64().unwrap() / 1e9;
-    assert_close("bytes", bytes, 256.0 * 65536.0, 0.02, 0.0);
+    assert_close("bytes", bytes(ours), 256.0 * 65536.0, 0.02, 0.0);
 }
 
 #[test]

@@ -24,9 +24,8 @@ use pmbpf::{
     machine::cgroup::{CgroupId, Layout},
 };
 use pmu_common::io::net::{SENT, UDP};
-use serde_json::Value;
 
-use super::{Loop, can_run, is_root};
+use super::{Loop, bytes, can_run, is_root, moved};
 use crate::support::{Cgroup, Rows, Scratch, assert_close, pmbpf, signal, skipped, text, wait_until};
 
 /// There are 768 rows for owners at most.
@@ -104,14 +103,9 @@ fn drains(recording: &Scratch) -> Vec<Traffic> {
 
 /// Bytes of the owners of reads that the whole run's report gives, and how many owners there are.
 fn reported(rows: &Rows, device: &Loop, kind: &str) -> (usize, f64) {
-    let wanted = |row: &&Value| {
-        let (owner, of) = (&row["subject"]["owner"], &row["subject"]["of"]);
-        let place = of["name"] == device.name() && of["operation"] == "read";
-        row["metric"] == "block.bandwidth" && place && owner["kind"] == kind
-    };
-    let number = |row: &Value, field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{row}"));
-    let bytes = |row: &Value| number(row, "value") * 1e6 * number(row, "dt") / 1e9;
-    let rows: Vec<f64> = rows.of_kind("io").filter(wanted).map(bytes).collect();
+    let read = moved(rows, device, |owner| owner["kind"] == kind)
+        .filter(|row| row["subject"]["of"]["operation"] == "read");
+    let rows: Vec<f64> = read.map(bytes).collect();
     (rows.len(), rows.iter().sum())
 }
 

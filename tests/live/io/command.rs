@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Loop, Zram, can_run, fio, fio_command};
+use super::{Loop, Zram, bytes, can_run, fio, fio_command};
 use crate::support::{
     Cgroup, Rows, Scratch, Waiting, assert_close, pmbpf, signal, skipped, text, wait_until,
 };
@@ -30,12 +30,6 @@ fn rows(child: Child) -> Rows {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     Rows::parse(&output.stdout)
-}
-
-/// Bytes of a rate in MB/s.
-fn bytes(row: &Value) -> f64 {
-    let number = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{row}"));
-    number("value") * 1e6 * number("dt") / 1e9
 }
 
 /// A disk's row.

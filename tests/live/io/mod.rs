@@ -28,7 +28,7 @@ use pmbpf::{
 };
 use serde_json::Value;
 
-use crate::support::{Cgroup, Scratch, skipped, unique, wait_until};
+use crate::support::{Cgroup, Rows, Scratch, skipped, unique, wait_until};
 
 /// Ways of attaching, each of which must give the same; those that this kernel has.
 fn ways() -> Vec<Attach> {
@@ -50,6 +50,25 @@ fn counting(attach: Attach, wanted: Wanted, parts: Parts) -> IoObject {
 /// Id of a cgroup of ours.
 fn id(cgroup: &Cgroup) -> CgroupId {
     Layout::read(Path::new("/")).unwrap().resolve(&cgroup.path).unwrap().id
+}
+
+/// Bytes of a rate in MB/s.
+pub(crate) fn bytes(row: &Value) -> f64 {
+    let number = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{row}"));
+    number("value") * 1e6 * number("dt") / 1e9
+}
+
+/// What owners moved on a disk, a row each.
+pub(crate) fn moved<'a>(
+    rows: &'a Rows,
+    device: &Loop,
+    is: impl Fn(&Value) -> bool,
+) -> impl Iterator<Item = &'a Value> {
+    let name = device.name();
+    rows.of_kind("io").filter(move |row| {
+        let subject = &row["subject"];
+        row["metric"] == "block.bandwidth" && subject["of"]["name"] == name && is(&subject["owner"])
+    })
 }
 
 /// A loop device over a file; detached with its owner.
