@@ -1,20 +1,48 @@
 //! Limits of the process (setrlimit(2)) that are too low for what pmbpf does: each is named before anything begins.
 
-use std::{path::Path, process::Command};
+use std::{
+    os::unix::process::CommandExt as _,
+    path::Path,
+    process::{Command, Output},
+};
 
 use pmbpf::machine::{Machine, memory_limit::measuring_bytes};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::{
     support::{Rows, Started, pmbpf, text},
     workloads::workload,
 };
 
+/// pmbpf with three open files that may have so many.
+fn with_files(limit: u64, arguments: &[&str]) -> Output {
+    let mut command = pmbpf();
+    command.args(arguments);
+    let limits = move || {
+        // SAFETY: closes what was inherited in a process that is about to execute another program.
+        unsafe { libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) };
+        setrlimit(Resource::Nofile, Rlimit { current: Some(limit), maximum: Some(limit) })?;
+        Ok(())
+    };
+    // SAFETY: two system calls, and nothing is allocated.
+    unsafe { command.pre_exec(limits) }.output().unwrap()
+}
+
 #[test]
-fn too_few_files_are_named_as_the_reason() {
-    let script = "ulimit -n 16 && exec \"$0\" run -d 100ms";
-    let output = Command::new("sh").args(["-c", script]).arg(pmbpf().get_program()).output().unwrap();
-    let said = text(&output.stderr);
-    assert!(!output.status.success() && said.contains("raise it with `ulimit -n`"), "{said}");
+fn too_few_files_are_named_as_the_reason_wherever_that_is_noticed() {
+    for arguments in [&["run", "-d", "10ms"][..], &["run", "--count", "-d", "10ms"]] {
+        // One for the loader.
+        let enough = (4..96).find(|&limit| {
+            let output = with_files(limit, arguments);
+            let said = text(&output.stderr);
+            assert!(
+                output.status.success() || said.contains("raise it with `ulimit -n`"),
+                "{arguments:?} with {limit} files: {said}"
+            );
+            output.status.success()
+        });
+        assert!(enough.is_some_and(|limit| limit > 12), "{arguments:?}: {enough:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{error::Error, io};
 
-use aya::{EbpfError, programs::ProgramError};
+use aya::{EbpfError, maps::MapError, programs::ProgramError};
 use rustix::io::Errno;
 
 use super::{btf::BtfError, ladder::Lack, pid_namespace::PidNamespaceError, probe};
@@ -86,13 +86,23 @@ fn root(error: &(dyn Error + 'static)) -> String {
     deepest.to_string()
 }
 
-/// The system's error at the bottom, if that is what it was.
+/// The system's error at the bottom, if that is what it was. aya's errors that say no more than the system's hide it from
+/// `source()`: they give its source for theirs.
 fn errno(error: &(dyn Error + 'static)) -> Option<Errno> {
     let mut at = Some(error);
     let mut found = None;
     while let Some(error) = at {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            found = error.raw_os_error().map(Errno::from_raw_os_error);
+        let program = error.downcast_ref();
+        let map = match program {
+            Some(ProgramError::MapError(error)) => Some(error),
+            _ => error.downcast_ref(),
+        };
+        let system = match (program, map) {
+            (Some(ProgramError::IOError(error)), _) | (_, Some(MapError::IoError(error))) => Some(error),
+            _ => error.downcast_ref(),
+        };
+        if let Some(system) = system {
+            found = system.raw_os_error().map(Errno::from_raw_os_error);
         }
         at = error.source();
     }
@@ -153,6 +163,7 @@ impl LoadError {
             return Some(MEMLOCK.to_owned());
         }
         match self {
+            _ if self.errno() == Some(Errno::MFILE) => Some(privileges.advice_on_open_files()),
             Self::Btf(BtfError::Io { .. }) => Some(
                 "name a file with this kernel's types, --btf FILE, or boot one with CONFIG_DEBUG_INFO_BTF"
                     .to_owned(),
@@ -165,12 +176,6 @@ impl LoadError {
                 "it takes Linux 5.10; or run with the host's PID namespace (docker: --pid=host)".to_owned(),
             ),
             Self::Program { error, .. } => verifier(error),
-            _ if self.errno() == Some(Errno::MFILE) => {
-                let (soft, hard) = privileges.open_files;
-                Some(format!(
-                    "this process may open {soft} files (hard limit {hard}); raise it with `ulimit -n`"
-                ))
-            }
             _ if self.errno() == Some(Errno::NOMEM) => {
                 Some("less memory is needed with a smaller --max-owners".to_owned())
             }
@@ -202,7 +207,34 @@ fn verifier(error: &ProgramError) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::refusal;
+    use std::{io, path::Path};
+
+    use aya::{EbpfError, maps::MapError, programs::ProgramError};
+
+    use super::{BtfError, LoadError, refusal};
+    use crate::machine::privilege::Privileges;
+
+    #[test]
+    fn too_many_open_files_are_named_wherever_that_is_noticed() {
+        let cause = || io::Error::from_raw_os_error(libc::EMFILE);
+        let created = MapError::CreateError { name: "COUNTERS".into(), io_error: cause() };
+        let map = |error: MapError| LoadError::Object(Box::new(EbpfError::MapError(error)));
+        let program = |error: ProgramError| LoadError::Program { name: "sample", error: Box::new(error) };
+        let errors = [
+            map(created),
+            map(MapError::IoError(cause())),
+            program(ProgramError::IOError(cause())),
+            program(ProgramError::MapError(MapError::IoError(cause()))),
+            LoadError::Btf(BtfError::Io { path: "/sys/kernel/btf/vmlinux".to_owned(), error: cause() }),
+            LoadError::Map { name: "COUNTERS", error: cause() },
+            LoadError::Attach { name: "sample", error: cause() },
+        ];
+        let privileges = Privileges::read(Path::new("/"));
+        for error in errors {
+            let hint = error.hint(&privileges).unwrap_or_default();
+            assert!(hint.contains("raise it with `ulimit -n`"), "{error:?}: {hint}");
+        }
+    }
 
     #[test]
     fn the_verifiers_reason_is_the_last_line_before_its_statistics() {

@@ -18,6 +18,7 @@ use crate::{
     session::{
         counting::{count, count_targets},
         launch::Inherited,
+        runtime,
     },
     view::stat::{StatView, write_plan},
 };
@@ -41,7 +42,7 @@ pub(super) fn execute(
         write_plan(&mut *into, &plan, counters, needs(&plan), args.format.format())?;
         return Ok(0);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     runtime.block_on(live((args, inherited), &plan, machine))
 }
 

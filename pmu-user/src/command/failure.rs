@@ -114,10 +114,15 @@ fn hint(error: &Error) -> Option<String> {
         return Some(limit.hint().to_owned());
     }
     let privileges = Privileges::read(Path::new("/"));
+    let is_limit = |cause: &io::Error| cause.raw_os_error() == Some(libc::EMFILE);
+    if error.chain().filter_map(|cause| cause.downcast_ref()).any(is_limit) {
+        return Some(privileges.advice_on_open_files());
+    }
     match error.downcast_ref::<SessionError>()? {
         SessionError::Load(error) => error.hint(&privileges),
         SessionError::Open(error) => error.hint(&privileges),
         SessionError::Plan(error) => error.hint(),
+        SessionError::Io(_, error) if is_limit(error) => Some(privileges.advice_on_open_files()),
         SessionError::Unfit(_) | SessionError::Launch(_) | SessionError::Io(..) => None,
     }
 }

@@ -31,6 +31,7 @@ use crate::{
         self, Measure, Session, Signals,
         confine::{Duty, confine},
         launch::{self, Inherited, Launched},
+        runtime,
     },
     view::Format,
 };
@@ -246,7 +247,7 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     if args.talks() && !args.keep.redaction.is_on() {
         say_which(&args.cgroup, &machine);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     match plan.runs() {
         Some(planned) => runtime.block_on(runs::live((args, &inherited), &plan, planned, &machine, launched)),
         None => runtime.block_on(live((args, &inherited), plan, machine, launched)),

@@ -110,6 +110,13 @@ impl Privileges {
         }
     }
 
+    /// How many files this process may open, and what raises that.
+    #[must_use]
+    pub fn advice_on_open_files(&self) -> String {
+        let (soft, hard) = self.open_files;
+        format!("this process may open {soft} files (hard limit {hard}); raise it with `ulimit -n`")
+    }
+
     /// What stands in the way of a call that was refused, and the smallest thing that would remove it.
     #[must_use]
     pub fn advice(&self) -> String {

@@ -149,12 +149,7 @@ impl OpenError {
     pub fn hint(&self, privileges: &Privileges) -> Option<String> {
         let hint = match self.errno()? {
             Errno::ACCESS | Errno::PERM => return Some(self.advice_on_rights(privileges)),
-            Errno::MFILE => {
-                let (soft, hard) = privileges.open_files;
-                return Some(format!(
-                    "this process may open {soft} files (hard limit {hard}); raise it with `ulimit -n`"
-                ));
-            }
+            Errno::MFILE => return Some(privileges.advice_on_open_files()),
             Errno::OPNOTSUPP | Errno::NOENT if self.advice == IMPRECISE => IMPRECISE,
             Errno::NOENT | Errno::OPNOTSUPP => "this host has no such event; try cpu-clock",
             Errno::NODEV => "the CPU is offline, or this PMU does not cover it",

@@ -31,7 +31,7 @@ use self::{
 pub use self::{
     cost::Measure,
     run::{Next, Outcome, run, run_one_of_several},
-    watch::{Signals, Stop},
+    watch::{Signals, Stop, runtime},
 };
 use crate::{
     bpf::{LoadError, Object, Ring, release_memory},

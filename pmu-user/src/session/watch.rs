@@ -2,12 +2,14 @@
 
 use std::{
     io,
+    os::unix::net::UnixStream,
     pin::Pin,
     process::ExitStatus,
     time::{Duration, Instant},
 };
 
 use tokio::{
+    runtime::{Builder, Runtime},
     signal::unix::{Signal, SignalKind, signal},
     time::{Interval, MissedTickBehavior, interval_at, sleep_until},
 };
@@ -232,6 +234,21 @@ fn is_running(stat: &[u8]) -> bool {
     state(stat).is_some_and(|state| !matches!(state, "Z" | "X"))
 }
 
+/// A runtime of one thread, in which a session runs.
+///
+/// # Errors
+///
+/// The kernel refused: most often this process may not open more files.
+pub fn runtime() -> Result<Runtime, SessionError> {
+    let built = spare_files().and_then(|()| Builder::new_current_thread().enable_all().build());
+    built.map_err(|error| SessionError::Io("cannot wait for signals and time", error))
+}
+
+/// As many files can be opened as a runtime takes: tokio 1.54 panics where there is no socket left for signals.
+fn spare_files() -> io::Result<()> {
+    (0..4).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>().map(drop)
+}
+
 /// SIGINT, SIGTERM and SIGHUP, from now on.
 #[derive(Debug)]
 pub struct Signals([(i32, Signal); 3]);
@@ -263,8 +280,7 @@ impl Signals {
     /// thread listens.
     pub fn let_the_second_kill(self) {
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            if let Ok(runtime) = runtime {
+            if let Ok(runtime) = runtime() {
                 runtime.block_on(async {
                     if let Ok(mut signals) = Signals::new() {
                         let number = signals.next().await;

@@ -37,6 +37,7 @@ use crate::{
         confine::{Duty, confine},
         io::{IoSession, run, stream},
         launch::{self, Inherited, Launched},
+        runtime,
     },
     view::{
         Format,
@@ -191,7 +192,7 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     if args.talks() && !args.keep.redaction.is_on() {
         say_which(&args.cgroup, &machine);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     runtime.block_on(live((args, &inherited), plan, (machine, platform), launched))
 }
 
