@@ -29,9 +29,12 @@ use crate::{
 const TEXT_BYTES_MAX: u64 = 16 << 20;
 /// Bytes that a process's executable mappings may take: the process chooses their number and their names.
 const BYTES_MAX: usize = 1 << 20;
-/// The same for those that the kernel tells of, which are copied when a process forks and goes on: some 700 mappings. The list of
+/// The same for those that the kernel tells of, which are copied when a process forks and goes on: some 500 mappings. The list of
 /// one that has more is read when a sample hits what is left out.
 const TOLD_BYTES_MAX: usize = 128 << 10;
+
+/// What an allocation takes beside what it holds.
+const ALLOCATION_BYTES: usize = 16;
 
 /// A file, however it is called: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -233,8 +236,10 @@ impl Region {
         }
     }
 
+    /// What a mapping takes in an address map: half of a B-tree's room is empty where addresses ascend, and a path is an
+    /// allocation of its own.
     fn bytes(&self) -> usize {
-        size_of::<Self>() + self.path.as_bytes().len()
+        2 * size_of::<(u64, Self)>() + ALLOCATION_BYTES + self.path.as_bytes().len()
     }
 
     /// Opens the mapped file itself, whatever its path means here or now; where that is not allowed, what its path leads to in

@@ -20,7 +20,7 @@ use crate::drain::At;
 /// Processes kept at a time. The one that began first goes first, and is met anew if it is sampled again.
 const PROCESSES_MAX: usize = 8192;
 /// Bytes that all their address maps may take.
-const MAP_BYTES_MAX: usize = 64 << 20;
+const MAP_BYTES_MAX: usize = 16 << 20;
 /// Addresses that are remembered. They are located again where that is forgotten.
 const LOCATED_MAX: usize = 1 << 17;
 /// How far up the ancestors to look for a map.

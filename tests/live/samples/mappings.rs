@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf, process::Command};
 use serde_json::Value;
 
 use crate::{
-    support::{Cgroup, Rows, Running, Scratch, in_guest, output, signal, unique, wait_until},
+    support::{Cgroup, Rows, Running, Scratch, in_guest, output, signal, skipped, unique, wait_until},
     workloads::workload,
 };
 
@@ -77,6 +77,11 @@ fn processes_that_live_for_milliseconds_have_names() {
     burns_in_one_function(&rows);
 }
 
+/// Mappings that were told of and found no room: a stopped collector has some for 200 programs a CPU, whoever executes them.
+fn lost(rows: &Rows) -> u64 {
+    rows.summary()["losses"]["mapping_lost"].as_u64().unwrap_or(0)
+}
+
 /// Runs `command` in a cgroup while the collector is stopped, then `after`, and only then lets it look.
 fn unseen(command: &str, after: impl FnOnce()) -> Rows {
     let (group, done) = (Cgroup::new("unseen"), Scratch::new("unseen"));
@@ -95,6 +100,9 @@ fn processes_that_were_gone_with_all_their_kin_before_anyone_looked_have_names()
     let rows = unseen(&format!("{} 30 10", workload("brief", &[])), || {});
     let (user, placed) = (samples(&rows, is_user), samples(&rows, |row| is_user(row) && is_placed(row)));
     assert!(user > 100, "{user}");
+    if lost(&rows) > 0 {
+        return skipped("others executed more programs meanwhile than the kernel has room to tell of");
+    }
     assert!(placed as f64 >= user as f64 * 0.95, "of {placed} of {user} samples the file is known");
     burns_in_one_function(&rows);
 }
@@ -120,7 +128,7 @@ fn a_file_that_lies_where_another_was_mapped_names_nothing() {
             |row: &Value| row["frame"]["module"].as_str().is_some_and(|module| module.contains(&program));
         let (all, named) =
             (samples(&rows, of_program), samples(&rows, |row| of_program(row) && is_named(row)));
-        assert!(all > 50, "{what}: {all} samples know their file");
+        assert!(all > 50 || lost(&rows) > 0, "{what}: {all} samples know their file");
         assert_eq!(named, 0, "{what}: {named} of {all} samples have a name, and none can be known");
         fs::remove_file(&program).unwrap();
     }
@@ -141,8 +149,7 @@ fn what_found_no_room_is_a_loss_and_who_lives_is_looked_at_again() {
     signal(pmbpf.pid(), "CONT");
     started.wait();
     let rows = pmbpf.stop();
-    let lost = rows.summary()["losses"]["mapping_lost"].as_u64();
-    assert!(lost > Some(600), "{}", rows.summary());
+    assert!(lost(&rows) > 600, "{}", rows.summary());
     let of_last = |row: &Value| is_user(row) && row["owner"]["pid"] == started.pid();
     let (user, placed) = (samples(&rows, of_last), samples(&rows, |row| of_last(row) && is_placed(row)));
     assert!(user > 100 && placed as f64 >= user as f64 * 0.95, "{placed} of {user} samples");
