@@ -13,7 +13,7 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Access, Pointer},
+    access::{Access, Pointer, Probed},
     config::config,
     maps::{COUNTS, LATENCIES, MOVES, lose, row},
     meet,
@@ -67,15 +67,16 @@ fn meet<A: Access>(task: Pointer, counts: &CpuCount) {
     } else {
         matches!(config!(filter), FILTER_NONE | FILTER_CGROUPS)
     };
-    if wanted && counts.counted != 0 && is_in_target::<A>(task) {
+    if wanted && counts.counted != 0 && is_in_target(task) {
         lose(loss::TASK_UNKNOWN);
     }
 }
 
 /// Is a task where it would be counted? Only a cgroup says more than the task itself.
 #[inline(always)]
-fn is_in_target<A: Access>(task: Pointer) -> bool {
-    config!(filter) != FILTER_CGROUPS || target::cgroup(task::cgroup_id::<A>(task::cgroup::<A>(task)))
+fn is_in_target(task: Pointer) -> bool {
+    config!(filter) != FILTER_CGROUPS
+        || target::cgroup(task::cgroup_id::<Probed>(task::cgroup::<Probed>(task)))
 }
 
 /// Makes `state` name the owner of what was done; time from before a move to another cgroup goes to the old one.

@@ -59,15 +59,15 @@ fn of_process<A: Access>(task: Pointer) -> u32 {
         return slot;
     }
     let slot = allocate(&key, |owner| {
-        let leader = A::pointer(task, config!(offsets.task_group_leader));
-        let parent = A::pointer(leader, config!(offsets.task_real_parent));
+        let leader = task::leader(task);
+        let parent = Probed::pointer(leader, config!(offsets.task_real_parent));
         // SAFETY: `owner` is a live row that nobody else writes until it is published.
         let owner = unsafe { &mut *owner };
-        owner.parent = u64::from(task::process::<A>(parent));
+        owner.parent = u64::from(task::process::<Probed>(parent));
         read_name(leader, &mut owner.name);
     });
     // One that ran from its fork to its end without a switch has its first behind its exit, where nobody knew it yet.
-    if task::is_over::<A>(task) {
+    if task::is_over(task) {
         forget(&key, slot);
     }
     slot

@@ -8,7 +8,7 @@ use pmu_common::{
 
 use crate::{
     Way,
-    access::{Access, Pointer},
+    access::{Access, Pointer, Probed},
     config::config,
     maps::OWNERS,
     meet::{self, start},
@@ -121,7 +121,7 @@ fn try_exit<A: Access>(task: Pointer) -> Option<()> {
     if config!(by) == BY_THREAD {
         return end_thread::<A>(task);
     }
-    if config!(by) != BY_PROCESS || !task::is_over::<A>(task) {
+    if config!(by) != BY_PROCESS || !task::is_over(task) {
         return None;
     }
     let key = task::process_key::<A>(task);
@@ -136,8 +136,8 @@ fn end_thread<A: Access>(task: Pointer) -> Option<()> {
     // SAFETY: the state is the running task's own.
     let state = unsafe { &mut *state };
     if state.slot == SLOT_UNRESOLVED {
-        let cgroup = if task::cgroups_matter() { task::cgroup::<A>(task) } else { core::ptr::null() };
-        let id = if task::cgroups_matter() { task::cgroup_id::<A>(cgroup) } else { 0 };
+        let cgroup = if task::cgroups_matter() { task::cgroup::<Probed>(task) } else { core::ptr::null() };
+        let id = if task::cgroups_matter() { task::cgroup_id::<Probed>(cgroup) } else { 0 };
         state.slot = owner::resolve::<A>(task, cgroup, id);
     }
     if state.slot < SLOT_NONE {

@@ -29,7 +29,7 @@ use pmu_common::{
 
 use crate::{
     Way,
-    access::{Access, Pointer},
+    access::{Access, Pointer, Probed},
     config::config,
     maps::{CPU_SAMPLES, CPUS, HOT, RING, SAMPLES, SCRATCH, StackRoom, of_event, row, this_cpu},
     owner,
@@ -190,8 +190,8 @@ fn slot_of<A: Access>(task: Pointer, samples: &mut CpuSamples) -> Option<u32> {
     // SAFETY: the state is live while its task is; only its slot and cgroup are read.
     let state = unsafe { &*A::state(task)? };
     let (cgroup, id) = if task::cgroups_matter() {
-        let cgroup = task::cgroup::<A>(task);
-        (cgroup, task::cgroup_id::<A>(cgroup))
+        let cgroup = task::cgroup::<Probed>(task);
+        (cgroup, task::cgroup_id::<Probed>(cgroup))
     } else {
         (core::ptr::null(), state.cgroup)
     };

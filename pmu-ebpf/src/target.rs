@@ -24,9 +24,6 @@ fn target(id: u64) -> Option<u32> {
 }
 
 /// Is a task that existed before counting started wanted? `Some` holds the target's flags.
-///
-/// Its ancestors are read by address on purpose: at every typed load of a pointer the verifier searches all of the
-/// kernel's types, and it follows each of these steps.
 #[inline(always)]
 pub(crate) fn existing_task<A: Access>(task: Pointer) -> Option<u32> {
     match config!(filter) {

@@ -7,7 +7,7 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Access, Fields, Pointer},
+    access::{Access, Fields, Pointer, Probed},
     config::config,
     pid_namespace::id_in,
 };
@@ -44,7 +44,7 @@ pub(crate) fn thread<A: Fields>(task: Pointer) -> u32 {
 pub(crate) fn process<A: Fields>(task: Pointer) -> u32 {
     match tgid::<A>(task) {
         tgid if tgid == 0 || !translates() => tgid,
-        tgid => id_in(&config!(pids), A::pointer(task, config!(offsets.task_group_leader)), tgid),
+        tgid => id_in(&config!(pids), leader(task), tgid),
     }
 }
 
@@ -96,10 +96,9 @@ pub(crate) fn cgroup_id<A: Fields>(cgroup: Pointer) -> u64 {
 /// Identity of the task's process.
 #[inline(always)]
 pub(crate) fn process_key<A: Access>(task: Pointer) -> OwnerKey {
-    let leader = A::pointer(task, config!(offsets.task_group_leader));
     OwnerKey {
         id: u64::from(process_of::<A>(task)),
-        born_ns: A::u64(leader, config!(offsets.task_start_time)),
+        born_ns: Probed::u64(leader(task), config!(offsets.task_start_time)),
     }
 }
 
@@ -109,11 +108,17 @@ pub(crate) fn thread_key<A: Access>(task: Pointer) -> OwnerKey {
     OwnerKey { id: u64::from(tid::<A>(task)), born_ns: A::u64(task, config!(offsets.task_start_time)) }
 }
 
-/// Has the last thread of the task's process begun to exit?
+/// The first thread of the task's process. By address: see [`Probed`].
 #[inline(always)]
-pub(crate) fn is_over<A: Fields>(task: Pointer) -> bool {
-    let signal = A::pointer(task, config!(offsets.task_signal));
-    A::u32(signal, config!(offsets.signal_live)) == 0
+pub(crate) fn leader(task: Pointer) -> Pointer {
+    Probed::pointer(task, config!(offsets.task_group_leader))
+}
+
+/// Has the last thread of the task's process begun to exit? By address: see [`Probed`].
+#[inline(always)]
+pub(crate) fn is_over(task: Pointer) -> bool {
+    let signal = Probed::pointer(task, config!(offsets.task_signal));
+    Probed::u32(signal, config!(offsets.signal_live)) == 0
 }
 
 /// The slot that the task was last counted in, [`SLOT_NONE`] if it is not wanted; `None` if nobody has met it.
