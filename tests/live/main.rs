@@ -4,6 +4,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics says where")]
 
+#[expect(dead_code, reason = "some of it is for whole files")]
+#[path = "../fuzz/chance.rs"]
+mod chance;
 mod session;
 mod support;
 mod workloads;

@@ -10,8 +10,10 @@
 //   files N            maps N files; where the first one was lies a pipe, called as the kernel calls a file that is gone
 //   storm N            forks and maps without end, with N executable mappings to copy each time
 //   load LIBRARY       runs `hot` of a shared library
+//   mapped FOLDER:OFFSET   runs what is at OFFSET in each file of a folder, and loads none of them
 //   load-cut LIBRARY:FILE  the same, and cuts FILE off 100 ms after somebody has opened it
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -202,6 +204,41 @@ static int storm(double seconds, int number)
 	return 0;
 }
 
+static int mapped(double seconds, char *folder)
+{
+	char *offset = strrchr(folder, ':');
+	work functions[256];
+	int count = 0;
+
+	*offset++ = 0;
+	DIR *entries = opendir(folder);
+
+	for (struct dirent *entry; entries && (entry = readdir(entries)) && count < 256;) {
+		char path[4096];
+		struct stat status;
+
+		snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
+		int file = open(path, O_RDONLY);
+
+		if (file >= 0 && !fstat(file, &status) && S_ISREG(status.st_mode)) {
+			char *start = mmap(NULL, status.st_size, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+
+			if (start == MAP_FAILED)
+				return 1;
+			functions[count++] = (work)(start + atol(offset));
+		}
+		close(file);
+	}
+	if (!count)
+		return 1;
+	puts("ready");
+	fflush(stdout);
+	for (double end = now() + seconds; now() < end;)
+		for (int i = 0; i < count; i++)
+			run(functions[i], 0.01);
+	return 0;
+}
+
 static int load(double seconds, char *library)
 {
 	char *file = strchr(library, ':');
@@ -230,6 +267,8 @@ int main(int argc, char **argv)
 
 	if (!strncmp(argv[1], "map-", 4))
 		return jit(argv[1], seconds);
+	if (!strcmp(argv[1], "mapped") && argc > 3)
+		return mapped(seconds, argv[3]);
 	if (!strcmp(argv[1], "files") && argc > 3)
 		return files(seconds, atoi(argv[3]));
 	if (!strcmp(argv[1], "storm") && argc > 3)

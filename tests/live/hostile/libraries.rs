@@ -6,7 +6,9 @@ use std::{
     process::Command,
 };
 
-use object::{Object as _, ObjectSection as _};
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+
+use crate::chance::Chance;
 
 /// Bytes of a compressed section's header (elf(5), `Elf64_Chdr`).
 const COMPRESSION_HEADER_BYTES: usize = 24;
@@ -88,6 +90,42 @@ pub(super) fn misnumbered(folder: &Path) -> PathBuf {
         places.into_iter().for_each(|at| program[at + 1] = 99);
     });
     library
+}
+
+/// So many copies of the library in `files`, each damaged at some places that are not its code; where `hot` is in each.
+pub(super) fn damaged(folder: &Path, files: &Path, count: u64) -> u64 {
+    let library = fs::read(library(folder, &["-Wl,--build-id"])).unwrap();
+    let parsed = object::File::parse(&*library).unwrap();
+    let text = parsed.section_by_name(".text").unwrap();
+    let (start, length) = text.file_range().unwrap();
+    let code = start as usize..(start + length) as usize;
+    let hot = parsed.symbols().find(|symbol| symbol.name() == Ok("hot")).unwrap();
+    let parts = parsed.sections().filter_map(|section| section.file_range());
+    let parts = parts.map(|(start, length)| start as usize..(start + length) as usize);
+    let headers = u64::from_le_bytes(library[0x28..0x30].try_into().unwrap()) as usize;
+    let parts = parts.chain([0..0x200, headers..library.len()]);
+    let parts: Vec<_> = parts.filter(|part| !part.is_empty() && *part != code).collect();
+    for number in 0..count {
+        let mut chance = Chance::of(number);
+        let mut bytes = library.clone();
+        for _ in 0..=chance.below(24) {
+            let part = chance.one(&parts).clone();
+            let at = part.start + chance.below(part.len());
+            if !code.contains(&at) {
+                bytes[at] = if chance.below(2) == 0 {
+                    *chance.one(b"\0\xff\x7f\x80\x01")
+                } else {
+                    chance.next() as u8
+                };
+            }
+        }
+        if chance.below(6) == 0 {
+            bytes.truncate(code.end + chance.below(bytes.len() - code.end));
+        }
+        let file = files.join(number.to_string());
+        fs::write(&file, bytes).unwrap();
+    }
+    hot.address() - text.address() + start
 }
 
 fn is_compressed(section: &object::Section<'_, '_>) -> bool {

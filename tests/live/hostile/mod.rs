@@ -24,6 +24,9 @@ use crate::{
 const SECONDS_MORE_MAX: f64 = 2.0;
 const BYTES_MORE_MAX: u64 = 200 << 20;
 
+/// Damaged files that a process has mapped at a time.
+const DAMAGED: u64 = 100;
+
 /// A folder that everybody can write, removed with what is in it.
 struct Folder(PathBuf);
 
@@ -266,6 +269,23 @@ fn a_debug_file_that_is_larger_than_the_disk() {
         fs::OpenOptions::new().write(true).open(debug).unwrap().set_len(60 << 30).unwrap();
         library
     });
+}
+
+#[test]
+fn files_that_are_damaged_anywhere_but_in_their_code() {
+    if in_guest() {
+        return skipped("there is no compiler to make the library with");
+    }
+    let folder = Folder::new("damaged");
+    let (program, files) = (folder.program("hostile"), folder.0.join("files"));
+    fs::create_dir(&files).unwrap();
+    fs::set_permissions(&files, fs::Permissions::from_mode(0o755)).unwrap();
+    let code = libraries::damaged(&folder.0, &files, DAMAGED);
+    let run = survives(&program, &["mapped", "20", &format!("{}:{code}", files.display())]);
+    let modules = run.hot("hostile").into_iter().filter_map(|row| row["frame"]["module"].as_str());
+    let found: std::collections::BTreeSet<&str> =
+        modules.filter(|module| module.starts_with(files.to_str().unwrap())).collect();
+    assert!(found.len() as u64 > DAMAGED / 2, "samples hit {} of {DAMAGED} files", found.len());
 }
 
 #[test]
