@@ -29,7 +29,8 @@ fn a_command_has_the_limits_signals_and_environment_that_it_has_without_pmbpf() 
     let binary = binary();
     let kept = ["Uid", "Gid", "Groups", "SigBlk", "SigIgn", "Cap", "NoNewPrivs", "Seccomp", "Max"];
     // No shell: it has a mask of its own.
-    let (set_up, env) = ("ulimit -Sn 1000;", ["env", "--ignore-signal=INT,HUP", "--block-signal=USR1"]);
+    let env = ["env", "--default-signal", "--ignore-signal=INT,HUP", "--block-signal=USR1"];
+    let set_up = "ulimit -Sn 1000;";
     let seen = |before: &[&str]| {
         let of = |command: &[&str]| {
             let words: Vec<&str> = [&env[..], before, command].concat();
