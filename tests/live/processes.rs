@@ -55,7 +55,8 @@ fn switches_and_faults_are_those_of_perf_stat() {
     let file = Scratch::new("stat");
     // perf counts the very processes that pmbpf counts.
     let events = "context-switches,minor-faults,major-faults";
-    let (rows, _) = count(&["perf", "stat", "-o", file.as_str(), "-x,", "-e", events, "--", &forks, "200"]);
+    let (rows, printed) =
+        count(&["perf", "stat", "-o", file.as_str(), "-x,", "-e", events, "--", &forks, "200"]);
     let counted = fs::read_to_string(&file.0).expect("the live ring compares with perf: install linux-perf");
     let line = |event: &str| -> f64 {
         let line = counted.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("{counted}"));
@@ -64,9 +65,13 @@ fn switches_and_faults_are_those_of_perf_stat() {
     // Before its exec the first process is perf's, and what it does then only pmbpf counts.
     assert_close("minor faults", rows.of_name("minor_faults", "forks"), line("minor-faults"), 0.0, 100.0);
     assert_close("major faults", rows.of_name("major_faults", "forks"), line("major-faults"), 0.0, 3.0);
-    // perf lets go of a task before its last switch, which the kernel's own counters hold.
-    let switches = rows.of_name("context_switches", "forks") - 201.0;
-    assert_close("switches", switches, line("context-switches"), 0.1, 10.0);
+    // perf lets go of a task before its last switch, and before it may lose its CPU on the way there; the kernel's own
+    // counters hold all of them.
+    let switches = rows.of_name("context_switches", "forks");
+    let involuntary: f64 = printed.split_whitespace().next_back().unwrap().parse().unwrap();
+    let seen = switches - 201.0 - involuntary - 10.0..=switches;
+    let of_perf = line("context-switches");
+    assert!(seen.contains(&of_perf), "perf saw {of_perf} of {switches} switches, {involuntary} involuntary");
 }
 
 #[test]
