@@ -5,7 +5,7 @@ use std::{os::unix::fs::MetadataExt as _, path::Path, thread::sleep, time::Durat
 use pmbpf::machine::cgroup::Layout;
 
 use crate::{
-    support::{Cgroup, Rows, Running, Started, assert_close, in_guest, output, tick_ns, ways},
+    support::{Cgroup, Rows, Running, Started, assert_close, in_guest, output, tick_ns, wait_until, ways},
     workloads::workload,
 };
 
@@ -77,7 +77,7 @@ fn a_task_that_moves_while_it_runs_is_billed_to_both() {
     let (from, to) = (Cgroup::new("from"), Cgroup::new("to"));
     let running = Running::start(&["--cgroup", &from.path, "--cgroup", &to.path]);
     let mut hog = from.spawn(&format!("taskset -c 1 {} 2", workload("spin", &["-g"])));
-    sleep(SECOND);
+    wait_until("it has run for a while", || from.usage_ns() > 7e8);
     to.enter(hog.pid());
     hog.wait();
     let truth = [&from, &to].map(Cgroup::usage_ns);
