@@ -217,7 +217,8 @@ fn what_others_mask_is_not_the_targets_blind_time() {
     let blind = &rows.summary()["blind"];
     assert_eq!(blind["of"], "machine");
     let (whole, target) = (&blind["late_ticks"]["masked"], &blind["target"]["late_ticks"]);
-    assert!(whole.as_u64().unwrap() >= 10 + 2 * target.as_u64().unwrap(), "{blind}");
+    // A few: on a machine in use most of them are stolen, or come while somebody else has that CPU.
+    assert!(whole.as_u64().unwrap() >= 3 + 2 * target.as_u64().unwrap(), "{blind}");
     let owned = |gap: &Value| !gap["owner"].is_null();
     let gaps: Vec<&Value> = rows.of_kind("gap").collect();
     let of_others = gaps.iter().filter(|gap| gap["comm"] == "masked").count();
