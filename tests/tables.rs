@@ -60,7 +60,7 @@ fn a_short_formula_is_taken_if_it_says_the_same_and_the_long_one_if_not() {
     let model = imported();
     assert_eq!(
         line(&model, "Busier"),
-        "2 ; Busy ; percent ; TMA ; - ; - ; 100 ; max(0, 1 - @Busy) ; @Busier > 5 & @Busy > 20 ; -"
+        "2 ; Busy ; % ; TMA ; - ; - ; 100 ; max(0, 1 - @Busy) ; @Busier > 5 & @Busy > 20 ; -"
     );
     assert_eq!(
         line(&model, "Disagrees"),

@@ -13,6 +13,7 @@ use pmbpf::{
     table::{
         formula::Expr,
         model::{self, Model, Scope, TaskForms},
+        unit::Unit,
     },
 };
 
@@ -201,7 +202,7 @@ fn a_task_that_is_alone_is_told_what_its_core_is_told() {
 fn two_tasks_that_do_the_same_are_told_what_their_core_is_told() {
     for model in models() {
         // Sums are each task's half.
-        assert_eq!(differing(&model, 0.0, |metric| metric.unit == "percent"), [], "{}", model.name);
+        assert_eq!(differing(&model, 0.0, |metric| metric.unit == Unit::Percent), [], "{}", model.name);
     }
 }
 

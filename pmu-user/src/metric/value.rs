@@ -1,5 +1,7 @@
 //! A number that says how far it can be trusted, or why there is none.
 
+use crate::table::unit::Unit;
+
 /// How a number came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
@@ -61,9 +63,9 @@ impl Known {
     /// Without what a quantity of this unit cannot be: less than nothing, or a share of more than all. An estimate that is out there
     /// itself, as that of a ratio of what two counters say may be, stays in its interval.
     #[must_use]
-    pub fn within(&self, unit: &str) -> Self {
-        let most = if matches!(unit, "%" | "percent") { 100.0 } else { f64::INFINITY };
-        let (low, high) = (self.low.max(self.estimate.min(0.0)), self.high.min(self.estimate.max(most)));
+    pub fn within(&self, unit: Unit) -> Self {
+        let (low, high) =
+            (self.low.max(self.estimate.min(0.0)), self.high.min(self.estimate.max(unit.most())));
         Self { low, high, ..*self }
     }
 
@@ -151,7 +153,7 @@ pub(super) fn share_bounds(hits: f64, tries: f64) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::{How, Known, Value, poisson_interval, share_interval};
-    use crate::metric::random::Random;
+    use crate::{metric::random::Random, table::unit::Unit};
 
     fn covered(truth: f64, runs: u32, mut one: impl FnMut() -> (f64, f64)) -> f64 {
         let hits = (0..runs).filter(|_| {
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn an_interval_holds_nothing_that_its_unit_cannot_be() {
         let within = |[estimate, low, high]: [f64; 3], unit: &str| {
-            let known = Known { estimate, low, high, coverage: 0.5, how: How::Scaled }.within(unit);
+            let known = Known { estimate, low, high, coverage: 0.5, how: How::Scaled }.within(Unit::of(unit));
             assert_eq!((known.estimate, known.coverage), (estimate, 0.5));
             [known.low, known.high]
         };

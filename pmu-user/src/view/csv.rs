@@ -48,7 +48,7 @@ pub(super) fn interval(into: &mut dyn Write, report: &Report) -> io::Result<()> 
     for (who, tree) in report.topdown.iter().flat_map(|topdown| &topdown.owners) {
         for shape in report.topdown.iter().flat_map(|topdown| topdown.shapes.iter()) {
             let value = &tree.nodes[shape.index as usize].value;
-            row(&mut rows, report, who, &shape.name, &shape.unit, value)?;
+            row(&mut rows, report, who, &shape.name, words::unit_of_core(shape.unit), value)?;
         }
     }
     for spread in report.topdown.iter().flat_map(|topdown| &topdown.runs).flat_map(|runs| &runs.spreads) {

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::words;
 use crate::{
     metric::{offline::Evaluated, value::Value},
     table::model::Model,
@@ -41,7 +42,7 @@ pub fn json(model: &Model, evaluated: &Evaluated, into: &mut dyn Write) -> io::R
         name: &metric.name,
         level: metric.level,
         parent: metric.parent.map(|parent| model.metrics[parent as usize].name.as_str()),
-        unit: &metric.unit,
+        unit: words::unit_of_core(metric.unit),
         value: result.value.known().map(|known| known.estimate),
         status: if result.value.known().is_some() { "known" } else { "missing" },
         reason: match &result.value {
@@ -73,7 +74,7 @@ pub fn text(model: &Model, evaluated: &Evaluated, into: &mut dyn Write) -> io::R
     for (index, depth) in model.tree() {
         let (metric, result) = (&model.metrics[index as usize], &evaluated.metrics[index as usize]);
         let name = format!("{}{}", "  ".repeat(depth as usize), metric.name);
-        let unit = if metric.unit == "percent" { "%" } else { &metric.unit };
+        let unit = metric.unit.name();
         let mark = if result.flagged == Some(true) { "  <" } else { "" };
         match &result.value {
             Value::Known(known) => {

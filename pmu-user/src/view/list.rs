@@ -125,7 +125,7 @@ impl Listing {
             let says = hint(&metric.name).map_or("", |hint| hint.says);
             vec![
                 Cell::text(&metric.name),
-                Cell::text(&metric.unit),
+                Cell::text(metric.unit.name()),
                 Cell::Number(metric.level.into()),
                 Cell::several(metric.groups.iter().cloned()),
                 Cell::text(says),

@@ -14,7 +14,7 @@ use crate::{
         Plan, Sampling, Target,
         request::{By, Descend, Inherit},
     },
-    table::event::Counts,
+    table::{event::Counts, unit::Unit},
 };
 
 /// Kind of an owner: `target`, `process`, `ended`, `thread`, `comm`, `exe`, `cgroup`, `other`.
@@ -29,6 +29,11 @@ pub(super) fn kind(who: &Who) -> &'static str {
         Who::Owner(Owner::Cgroup { .. }) => "cgroup",
         Who::Owner(Owner::Other) => "other",
     }
+}
+
+/// What the first version of the schema calls the unit of a metric of the cores.
+pub(super) fn unit_of_core(unit: Unit) -> &'static str {
+    if unit == Unit::Percent { "percent" } else { unit.name() }
 }
 
 /// The target in words, safe for a terminal.

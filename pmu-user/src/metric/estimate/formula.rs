@@ -3,7 +3,10 @@
 use std::{array, cell::Cell};
 
 use super::{Estimate, Estimates, EventIndex, REPLICATES, replicates::reach};
-use crate::metric::value::{How, Known, Value};
+use crate::{
+    metric::value::{How, Known, Value},
+    table::unit::Unit,
+};
 
 /// A metric that is undefined in more replicates than this has no interval, hence no value.
 const UNDEFINED_MAX: usize = REPLICATES / 4;
@@ -71,7 +74,7 @@ impl Estimates {
         events: &[EventIndex],
         estimate: f64,
         replicas: Option<&[f64; REPLICATES]>,
-        unit: &str,
+        unit: Unit,
     ) -> Value {
         let asked = Asked::default();
         for &event in events {

@@ -7,6 +7,7 @@ use crate::{
     drain::{SlotId, slice::SliceRow},
     metric::value::{How, Known, Value},
     plan::turns::{EventGroup, PlannedEvent, Turns},
+    table::unit::Unit,
 };
 
 const MS: u64 = 1_000_000;
@@ -235,15 +236,15 @@ fn what_a_metric_cannot_be_is_in_no_interval() {
     let (mut rows, _) = mixed(24);
     rows.iter_mut().for_each(|row| row.counts[0] += row.slice * 7_919 % 4_001);
     let estimates = Estimates::new(&turns(), &rows);
-    let within = |estimate: f64, unit: &str| {
+    let within = |estimate: f64, unit: Unit| {
         let replicas: [f64; REPLICATES] =
             array::from_fn(|replicate| estimate + if replicate % 2 == 0 { 1e-5 } else { -1e-5 });
         let metric = known(&estimates.evaluated(&[RIGHT], estimate, Some(&replicas), unit));
         [metric.low, metric.high]
     };
-    let [low, high] = within(0.0, "MB/s");
+    let [low, high] = within(0.0, Unit::MegabytesPerSecond);
     assert!(low == 0.0 && high > 0.0, "{low} to {high}");
-    let [low, high] = within(99.999_999, "percent");
+    let [low, high] = within(99.999_999, Unit::Percent);
     assert!(low < 99.999_999 && high == 100.0, "{low} to {high}");
 }
 

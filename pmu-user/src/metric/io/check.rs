@@ -10,6 +10,7 @@ use super::{BoxCounts, IoMetrics, Label, Place, Row, Subject, devices::added, ex
 use crate::{
     metric::value::Value,
     plan::io::{BoxKind, BoxSite, IoPlan},
+    table::unit::Unit,
 };
 
 /// Share by which a counter may be outside of an estimate's interval: messages and what devices send to each other are in it.
@@ -148,7 +149,7 @@ impl Check {
         Row {
             subject: Subject::Place(self.place),
             metric: format!("free.{}.ratio", self.counter),
-            unit: "1".to_owned(),
+            unit: Unit::Ratio,
             note: value.known().map(|_| note.to_owned()),
             value,
             label: Label::System,

@@ -105,6 +105,7 @@ mod tests {
             value::Value,
         },
         plan::io::request::{Grouping, Reporting},
+        table::unit::Unit,
         untrusted::Untrusted,
     };
 
@@ -112,7 +113,7 @@ mod tests {
         let row = |subject: Subject, metric: &str| Row {
             subject,
             metric: metric.to_owned(),
-            unit: String::new(),
+            unit: Unit::UNKNOWN,
             value: Value::exact(1.0),
             label: Label::System,
             note: None,

@@ -36,17 +36,17 @@ impl IoMetrics {
         };
         let Some(values) = values else { return Vec::new() };
         let subject = Subject::Device(port.bdf.to_string(), names(platform, port));
-        let row = |metric: &str, unit: &str, value: Value| Row {
+        let row = |metric: &str, unit: crate::table::unit::Unit, value: Value| Row {
             subject: subject.clone(),
             metric: metric.to_owned(),
-            unit: unit.to_owned(),
+            unit,
             value,
             label: Label::System,
             note: None,
         };
         let known = values.iter().map(|(index, value)| (&self.table.model.metrics[*index as usize], value));
         let mut rows: Vec<Row> =
-            known.map(|(metric, value)| row(&metric.name, &metric.unit, value.clone())).collect();
+            known.map(|(metric, value)| row(&metric.name, metric.unit, value.clone())).collect();
         let rate = platform.shared_link_of(*port.devices.first().unwrap_or(&port.bdf)).map_or_else(
             || Err("it stands on the root bus, where there is no link".to_owned()),
             |link| Rate::of(&link.current),

@@ -8,16 +8,17 @@ use crate::{
     machine::io::resctrl::Event,
     metric::value::{How, Known, Value},
     model::io::groups::{Amount, GroupsInterval, Whom},
+    table::unit::Unit,
 };
 
 const NO_TIME: &str = "the interval has no length";
 
 /// Metric and unit of an event.
-const fn metric(event: Event) -> (&'static str, &'static str) {
+const fn metric(event: Event) -> (&'static str, Unit) {
     match event {
-        Event::MbmTotalBytes => ("dram.cpu_total_bw", "MB/s"),
-        Event::MbmLocalBytes => ("dram.cpu_local_bw", "MB/s"),
-        Event::LlcOccupancy => ("llc.occupancy", "MB"),
+        Event::MbmTotalBytes => ("dram.cpu_total_bw", Unit::MegabytesPerSecond),
+        Event::MbmLocalBytes => ("dram.cpu_local_bw", Unit::MegabytesPerSecond),
+        Event::LlcOccupancy => ("llc.occupancy", Unit::Megabytes),
     }
 }
 
@@ -39,7 +40,7 @@ pub fn rows(interval: &GroupsInterval) -> Vec<Row> {
             rows.push(Row {
                 subject: subject.clone(),
                 metric: metric.to_owned(),
-                unit: unit.to_owned(),
+                unit,
                 value: value(event, amount, interval.duration_ns),
                 label,
                 // Once is enough.
@@ -122,7 +123,7 @@ mod tests {
         let row = one(Event::MbmLocalBytes, amount);
         let known = *row.value.known().unwrap();
         assert_eq!(
-            (row.metric.as_str(), row.unit.as_str(), row.label),
+            (row.metric.as_str(), row.unit.name(), row.label),
             ("dram.cpu_local_bw", "MB/s", Label::Measured)
         );
         assert_eq!((known.low, known.estimate, known.high, known.coverage), (0.95, 1.0, 1.05, 0.5));

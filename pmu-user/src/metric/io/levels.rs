@@ -9,6 +9,7 @@ use crate::{
     drain::io::{BoxSlice, IoDrain},
     plan::io::IoPlan,
     table::io::IoTable,
+    table::unit::Unit,
 };
 
 /// Bins of a histogram: a bin is a two hundredth of the range, or narrower.
@@ -56,7 +57,7 @@ pub struct LevelReport {
     /// `dram.bandwidth`.
     pub name: &'static str,
     /// Its unit.
-    pub unit: String,
+    pub unit: Unit,
     /// The highest mean of a slice.
     pub observed_max: f64,
     /// Bins that are not empty: from, to, seconds.
@@ -177,7 +178,7 @@ impl Levels {
     pub fn report(&self, metrics: &IoMetrics) -> Vec<LevelReport> {
         let unit = |watched: &Watched| {
             let metric = metrics.table.model.metric(watched.metrics[0]);
-            metric.map(|metric| metrics.table.model.metrics[metric as usize].unit.clone()).unwrap_or_default()
+            metric.map(|metric| metrics.table.model.metrics[metric as usize].unit)
         };
         let report = |(&(at, die), histogram): (&(usize, u32), &Histogram)| {
             let filled = (0..).zip(&histogram.seconds).filter(|(_, seconds)| **seconds > 0.0);
@@ -188,7 +189,7 @@ impl Levels {
             LevelReport {
                 place: Place::Socket(die),
                 name: WATCHED[at].name,
-                unit: unit(&WATCHED[at]),
+                unit: unit(&WATCHED[at]).unwrap_or(Unit::UNKNOWN),
                 observed_max: histogram.largest,
                 bins: filled.map(bin).collect(),
                 slice: histogram.seconds.iter().sum::<f64>() / histogram.slices.max(1) as f64,
@@ -212,7 +213,7 @@ impl LevelReport {
 
 #[cfg(test)]
 mod tests {
-    use super::{BINS, Histogram, LevelReport, Place, WIDTH};
+    use super::{BINS, Histogram, LevelReport, Place, Unit, WIDTH};
 
     fn report(histogram: &Histogram) -> LevelReport {
         let bin = |(bin, seconds): (usize, &f64)| {
@@ -222,7 +223,7 @@ mod tests {
         LevelReport {
             place: Place::Socket(0),
             name: "x",
-            unit: String::new(),
+            unit: Unit::UNKNOWN,
             observed_max: histogram.largest,
             bins: histogram.seconds.iter().enumerate().map(bin).collect(),
             slice: 1.0,

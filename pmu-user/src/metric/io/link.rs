@@ -9,6 +9,7 @@ use serde::Deserialize;
 use crate::{
     machine::io::link::{self, Speed},
     metric::value::{How, Known, Value},
+    table::unit::Unit,
 };
 
 /// A link as it is trained: what `current_link_speed` and `current_link_width` of its device say.
@@ -53,7 +54,7 @@ pub struct Figure {
     /// Its name.
     pub name: &'static str,
     /// Unit of its value.
-    pub unit: &'static str,
+    pub unit: Unit,
     /// Whose definition it is.
     pub definition: &'static str,
     /// Its value.
@@ -104,7 +105,7 @@ pub fn figures(rate: &Result<Rate, String>, traffic: &Traffic) -> Vec<Figure> {
     let both = [inbound_read, inbound_write, outbound_read, outbound_write];
     let of = |parts: &[&Value], max: Max| share(parts, rate.as_ref().map(max));
     let cookbook = |name, unit, value| Figure { name, unit, definition: "cookbook", value };
-    let own = |name, value| Figure { name, unit: "%", definition: "pmbpf", value };
+    let own = |name, value| Figure { name, unit: Unit::Percent, definition: "pmbpf", value };
     let max = match rate {
         Ok(rate) => Value::exact(rate.raw_mb_s * 2.0),
         Err(why) => Value::Missing(why.clone()),
@@ -112,8 +113,8 @@ pub fn figures(rate: &Result<Rate, String>, traffic: &Traffic) -> Vec<Figure> {
     let raw: Max = |rate| rate.raw_mb_s;
     let coded: Max = |rate| rate.coded_mb_s;
     vec![
-        cookbook("link.max_bw", "MB/s", max),
-        cookbook("link.utilization", "%", of(&both, |rate| rate.raw_mb_s * 2.0)),
+        cookbook("link.max_bw", Unit::MegabytesPerSecond, max),
+        cookbook("link.utilization", Unit::Percent, of(&both, |rate| rate.raw_mb_s * 2.0)),
         own("link.utilization.to_device", of(&to_device, raw)),
         own("link.utilization.from_device", of(&from_device, raw)),
         own("link.utilization.to_device.coded", of(&to_device, coded)),

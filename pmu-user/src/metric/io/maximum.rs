@@ -1,7 +1,7 @@
 //! The most that there can be of a bandwidth, from whoever says so.
 
 use super::{Place, Row, Subject, levels::Basis};
-use crate::{drain::io::IoHeader, metric::value::Value};
+use crate::{drain::io::IoHeader, metric::value::Value, table::unit::Unit};
 
 /// What is known about the most of a bandwidth of one socket, in its unit. Sockets are taken to have equal shares.
 #[must_use]
@@ -49,7 +49,7 @@ pub fn utilization(rows: &[Row], header: &IoHeader) -> Vec<Row> {
             }
             (_, missing) => (missing.clone(), None),
         };
-        Some(Row { metric: "dram.utilization".to_owned(), unit: "%".to_owned(), value, note, ..row.clone() })
+        Some(Row { metric: "dram.utilization".to_owned(), unit: Unit::Percent, value, note, ..row.clone() })
     };
     rows.iter().filter(|row| row.metric == "dram.bw").filter_map(row).collect()
 }

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     metric::value::Value,
     table::io::{IoTable, Of},
+    table::unit::Unit,
 };
 
 /// Names of events that a reason lists before it only counts.
@@ -57,7 +58,7 @@ pub struct EvaluatedMetric {
     /// Its name.
     pub name: String,
     /// Unit of its value.
-    pub unit: String,
+    pub unit: Unit,
     /// What it can be computed for: `part`, `stack`, …; `link` for figures about the link.
     pub scope: String,
     /// Whose definition it is, `cookbook` or another source.
@@ -86,7 +87,7 @@ pub fn evaluate(table: &IoTable, counted: &Counted) -> Result<Evaluated, Counted
     let mut metrics = values(table, &counts, counted.seconds, Of::All);
     metrics.extend(table.absent.iter().map(|absent| EvaluatedMetric {
         name: absent.name.clone(),
-        unit: absent.unit.clone(),
+        unit: absent.unit,
         scope: String::new(),
         definition: String::new(),
         value: Value::Missing(absent.why.clone()),
@@ -95,7 +96,7 @@ pub fn evaluate(table: &IoTable, counted: &Counted) -> Result<Evaluated, Counted
         let figures = link::figures(&link.rate()?, &traffic(&metrics));
         metrics.extend(figures.into_iter().map(|figure| EvaluatedMetric {
             name: figure.name.to_owned(),
-            unit: figure.unit.to_owned(),
+            unit: figure.unit,
             scope: "link".to_owned(),
             definition: figure.definition.to_owned(),
             value: figure.value,
@@ -119,7 +120,7 @@ pub fn values(table: &IoTable, counts: &[f64], seconds: f64, of: Of) -> Vec<Eval
         let metric = &table.model.metrics[*index as usize];
         EvaluatedMetric {
             name: metric.name.clone(),
-            unit: metric.unit.clone(),
+            unit: metric.unit,
             scope: metric.domain.clone(),
             definition: metric.groups.join(" "),
             value: value.map_or_else(|| Value::Missing(why(*index, operands)), Value::exact),

@@ -9,6 +9,7 @@ use crate::{
     metric::value::Value,
     plan::io::{BoxKind, BoxSite, IoPlan},
     table::io::Of,
+    table::unit::Unit,
 };
 
 /// What a row of numbers is about.
@@ -114,7 +115,7 @@ impl IoMetrics {
             Row {
                 subject: Subject::Place(place),
                 metric: metric.name.clone(),
-                unit: metric.unit.clone(),
+                unit: metric.unit,
                 note: apart.then(|| self.turns_of(&measured, index, place.extent(), place.of())).flatten(),
                 value,
                 label: Label::System,
@@ -129,7 +130,7 @@ impl IoMetrics {
         let events = events.into_iter().map(|(event, value)| Row {
             subject: Subject::Place(place),
             metric: format!("event.{event}"),
-            unit: "counts".to_owned(),
+            unit: Unit::Counts,
             value,
             label: Label::System,
             note: None,
@@ -138,7 +139,7 @@ impl IoMetrics {
             self.always_running(plan, &measured, place.of()).into_iter().map(|(name, unit, value)| Row {
                 subject: Subject::Place(place),
                 metric: format!("free.{name}"),
-                unit: unit.to_owned(),
+                unit,
                 value,
                 label: Label::System,
                 note: None,

@@ -4,6 +4,7 @@ use super::{agreement::MapReport, check::Check, levels::Level, places::Place};
 use crate::{
     drain::{Absent, Cost, Owner},
     metric::value::Value,
+    table::unit::Unit,
     untrusted::Untrusted,
 };
 
@@ -40,7 +41,7 @@ pub struct Row {
     /// Its metric: `pcie.inbound_read_bw`.
     pub metric: String,
     /// Unit.
-    pub unit: String,
+    pub unit: Unit,
     /// The number.
     pub value: Value,
     /// Whose it is.

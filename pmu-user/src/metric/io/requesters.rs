@@ -14,6 +14,7 @@ use crate::{
         io::{BoxKind, IoPlan},
     },
     table::io::{FindError, Of, of_iommu},
+    table::unit::Unit,
 };
 
 /// What makes them a device's own.
@@ -99,7 +100,7 @@ impl Iommu {
         platform: &Platform,
     ) -> Vec<Row> {
         let subject = Subject::Function(bdf.to_string(), name_of(platform, bdf));
-        let row = |metric: String, unit: String, value: Value| Row {
+        let row = |metric: String, unit: Unit, value: Value| Row {
             subject: subject.clone(),
             metric,
             unit,
@@ -110,7 +111,7 @@ impl Iommu {
         let known = metrics.evaluate(measured, Extent::Whole, Of::All).into_iter();
         let known = known.map(|(metric, value)| {
             let metric = &metrics.table.model.metrics[metric as usize];
-            row(metric.name.clone(), metric.unit.clone(), value)
+            row(metric.name.clone(), metric.unit, value)
         });
         let mut rows: Vec<Row> = known.collect();
         if wants_events(&plan.report) {
@@ -120,9 +121,7 @@ impl Iommu {
             });
             let events = metrics.events_of(plan, measured).into_iter().zip(whose);
             let events = events.filter(|(_, whose)| *whose == Some(bdf));
-            rows.extend(
-                events.map(|((event, value), _)| row(format!("event.{event}"), "counts".to_owned(), value)),
-            );
+            rows.extend(events.map(|((event, value), _)| row(format!("event.{event}"), Unit::Counts, value)));
         }
         rows
     }

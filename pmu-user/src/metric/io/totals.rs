@@ -11,6 +11,7 @@ use crate::{
     metric::{estimate::EventIndex, value::Value},
     plan::io::{BoxKind, IoPlan},
     table::io::{IoTable, Of, part_of},
+    table::unit::Unit,
 };
 
 /// A table ready to be evaluated for what a plan counts.
@@ -82,7 +83,7 @@ impl IoMetrics {
             let value = match (events, asked.value(metric, &results)) {
                 (Err(why), _) => Value::Missing(why),
                 (Ok(events), Some(estimate)) => {
-                    let unit = &self.table.model.metrics[metric as usize].unit;
+                    let unit = self.table.model.metrics[metric as usize].unit;
                     let replicas = replicas.as_ref().and_then(|replicas| asked.values(metric, replicas));
                     estimates.evaluated(&events, estimate, replicas, unit)
                 }
@@ -168,12 +169,7 @@ impl IoMetrics {
 
     /// What counters say that always run: name, unit and value. A part has those of its port alone.
     #[must_use]
-    pub fn always_running(
-        &self,
-        plan: &IoPlan,
-        measured: &Measured,
-        of: Of,
-    ) -> Vec<(String, &'static str, Value)> {
+    pub fn always_running(&self, plan: &IoPlan, measured: &Measured, of: Of) -> Vec<(String, Unit, Value)> {
         let mut found = Vec::new();
         for (&kind, &(first, boxes)) in &measured.kinds {
             let Some(kind) = plan.kinds.get(kind as usize) else { continue };
@@ -183,8 +179,8 @@ impl IoMetrics {
                 let value = measured.estimates.value(EventIndex(first + index));
                 // Clocks of several boxes are averaged.
                 let (factor, unit) = match bytes {
-                    0 => (1e-9 / boxes as f64, "GHz"),
-                    bytes => (f64::from(bytes) / 1e6, "MB/s"),
+                    0 => (1e-9 / boxes as f64, Unit::Gigahertz),
+                    bytes => (f64::from(bytes) / 1e6, Unit::MegabytesPerSecond),
                 };
                 let value = match value {
                     Value::Known(known) if measured.seconds > 0.0 => {

@@ -19,6 +19,7 @@ use crate::{
     machine::io::Platform,
     metric::value::Value,
     model::io::traffic::{Requests, TrafficInterval},
+    table::unit::Unit,
     untrusted::Untrusted,
 };
 
@@ -108,7 +109,7 @@ fn disks(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
             Some(share) => Value::exact(share * 100.0),
             None => Value::Missing("no bytes were moved".to_owned()),
         };
-        rows.push(row(&subject, "block.told_apart", "%", told_apart, Label::System));
+        rows.push(row(&subject, "block.told_apart", Unit::Percent, told_apart, Label::System));
     }
     for ((device, operation, owner), requests) in owners {
         let disk = Subject::Disk(names.disk(device), operation.name());
@@ -120,13 +121,13 @@ fn disks(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
 
 fn of_requests(subject: &Subject, requests: &Requests, duration_ns: u64, label: Label) -> Vec<Row> {
     let report = latency::report(requests, duration_ns);
-    let row = |metric: &str, unit: &str, value: Value| row(subject, metric, unit, value, label);
+    let row = |metric: &str, unit: Unit, value: Value| row(subject, metric, unit, value, label);
     let mut rows = vec![
-        row("block.requests_rate", "1/s", report.requests_per_second),
-        row("block.bandwidth", "MB/s", scaled(report.bytes_per_second, 1e-6)),
-        row("block.request_size", "B", report.request_bytes),
-        row("block.errors", "requests", Value::exact(requests.errors as f64)),
-        row("block.queued", "%", scaled(report.queued_share, 100.0)),
+        row("block.requests_rate", Unit::PerSecond, report.requests_per_second),
+        row("block.bandwidth", Unit::MegabytesPerSecond, scaled(report.bytes_per_second, 1e-6)),
+        row("block.request_size", Unit::Bytes, report.request_bytes),
+        row("block.errors", Unit::Requests, Value::exact(requests.errors as f64)),
+        row("block.queued", Unit::Percent, scaled(report.queued_share, 100.0)),
     ];
     for (name, latency) in [("block.latency", &report.device), ("block.queue", &report.queue)] {
         rows.extend(of_latency(subject, name, latency, label));
@@ -135,7 +136,8 @@ fn of_requests(subject: &Subject, requests: &Requests, duration_ns: u64, label: 
 }
 
 fn of_latency(subject: &Subject, name: &str, latency: &LatencyReport, label: Label) -> Vec<Row> {
-    let row = |part: &str, value: &Value| row(subject, &format!("{name}.{part}"), "ns", value.clone(), label);
+    let row =
+        |part: &str, value: &Value| row(subject, &format!("{name}.{part}"), Unit::Ns, value.clone(), label);
     let quantiles = QUANTILES.iter().zip(&latency.quantiles_ns).map(|((part, _), value)| row(part, value));
     std::iter::once(row("mean", &latency.mean_ns))
         .chain(quantiles)
@@ -169,7 +171,7 @@ fn interfaces(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
         rows.extend(of_packets(&subject, numbers, seconds, Label::System));
         let [_, tcp, udp, other, known] = numbers;
         let share = Value::ratio(known * 100.0, tcp + udp + other, "no bytes were moved");
-        rows.push(row(&subject, "net.told_apart", "%", share, Label::System));
+        rows.push(row(&subject, "net.told_apart", Unit::Percent, share, Label::System));
     }
     for ((name, direction, owner), numbers) in owners {
         let subject = Subject::Owner(owner, Box::new(Subject::Interface(name, direction)));
@@ -185,25 +187,18 @@ fn add(sum: &mut [f64; 5], numbers: [f64; 5]) {
 fn of_packets(subject: &Subject, numbers: [f64; 5], seconds: f64, label: Label) -> Vec<Row> {
     let [packets, tcp, udp, other, _] = numbers;
     let rate = |count: f64, unit: f64| Value::ratio(count / unit, seconds, "the interval has no length");
-    let row = |metric: &str, unit: &str, value: Value| row(subject, metric, unit, value, label);
+    let row = |metric: &str, unit: Unit, value: Value| row(subject, metric, unit, value, label);
     vec![
-        row("net.bandwidth", "MB/s", rate(tcp + udp + other, 1e6)),
-        row("net.packets_rate", "1/s", rate(packets, 1.0)),
-        row("net.tcp", "MB/s", rate(tcp, 1e6)),
-        row("net.udp", "MB/s", rate(udp, 1e6)),
-        row("net.other", "MB/s", rate(other, 1e6)),
+        row("net.bandwidth", Unit::MegabytesPerSecond, rate(tcp + udp + other, 1e6)),
+        row("net.packets_rate", Unit::PerSecond, rate(packets, 1.0)),
+        row("net.tcp", Unit::MegabytesPerSecond, rate(tcp, 1e6)),
+        row("net.udp", Unit::MegabytesPerSecond, rate(udp, 1e6)),
+        row("net.other", Unit::MegabytesPerSecond, rate(other, 1e6)),
     ]
 }
 
-fn row(subject: &Subject, metric: &str, unit: &str, value: Value, label: Label) -> Row {
-    Row {
-        subject: subject.clone(),
-        metric: metric.to_owned(),
-        unit: unit.to_owned(),
-        value,
-        label,
-        note: None,
-    }
+fn row(subject: &Subject, metric: &str, unit: Unit, value: Value, label: Label) -> Row {
+    Row { subject: subject.clone(), metric: metric.to_owned(), unit, value, label, note: None }
 }
 
 fn scaled(value: Value, factor: f64) -> Value {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{metric::estimate::EventIndex, table::model::Model};
+use crate::{metric::estimate::EventIndex, table::model::Model, table::unit::Unit};
 
 /// What is the same about a metric for every owner.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +18,7 @@ pub struct Shape {
     /// The metric it is a part of.
     pub parent: Option<String>,
     /// Its unit.
-    pub unit: String,
+    pub unit: Unit,
     /// What a fraction of it is a fraction of.
     pub domain: String,
     /// When it is flagged.
@@ -83,7 +83,7 @@ fn shape(model: &Model, above: &[Option<u32>], index: u32, depth: u32) -> Shape 
         name: metric.name.clone(),
         level: metric.level,
         parent: above[index as usize].map(|above| model.metrics[above as usize].name.clone()),
-        unit: metric.unit.clone(),
+        unit: metric.unit,
         domain: metric.domain.clone(),
         threshold: metric.threshold.as_ref().map(|threshold| threshold.write(model)),
         locate: metric.locate.clone(),

@@ -185,7 +185,7 @@ impl Prepared {
         match self.formulas.value(metric, results) {
             Some(estimate) => {
                 let replicas = replicas.and_then(|replicas| self.formulas.values(metric, replicas));
-                let unit = &self.model.metrics[metric as usize].unit;
+                let unit = self.model.metrics[metric as usize].unit;
                 estimates.evaluated(events, estimate, replicas, unit)
             }
             None => Value::Missing(self.formulas.why(metric, &self.model, results).words(&self.model)),

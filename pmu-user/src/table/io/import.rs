@@ -16,6 +16,7 @@ use super::{Absent, BoxKind, FreeRunning, IoTable};
 use crate::{
     machine::pmu::bits::{Bits, Word, Words},
     table::model::{Counters, Event, Model, Precise},
+    table::unit::Unit,
 };
 
 /// A file that gives no tables.
@@ -163,7 +164,7 @@ fn of_platform(platform: &Platform, free: Free, formats: &Formats) -> Result<IoT
         let Metric { id, unit, expr, inputs, scope, available, variant, note } = metric.clone();
         if !available {
             let why = if note.is_empty() { "these platforms have no events for it" } else { &note };
-            table.absent.push(Absent { name: id, unit, why: why.to_owned() });
+            table.absent.push(Absent { name: id, unit: Unit::of(&unit), why: why.to_owned() });
             continue;
         }
         wanted.push(Wanted {

@@ -16,6 +16,7 @@ mod text;
 use super::{
     formula::Expr,
     model::{Model, TableFault},
+    unit::Unit,
 };
 
 pub use self::{
@@ -100,7 +101,7 @@ pub struct Absent {
     /// Its name elsewhere.
     pub name: String,
     /// Its unit elsewhere.
-    pub unit: String,
+    pub unit: Unit,
     /// Why not.
     pub why: String,
 }

@@ -15,7 +15,10 @@
 use std::fmt::Write as _;
 
 use super::{Absent, BoxKind, FreeRunning, IoTable, Requester};
-use crate::table::model::{self, TextError};
+use crate::table::{
+    model::{self, TextError},
+    unit::Unit,
+};
 
 const HEAD: &str = "pmbpf io table 1";
 const MODEL: &str = "pmbpf table 1";
@@ -31,7 +34,7 @@ pub fn write(table: &IoTable) -> String {
         let _ = writeln!(text, "free\t{unit}\t{name}\t{terms}\t{unit_bytes}\t{width_bits}");
     }
     for Absent { name, unit, why } in &table.absent {
-        let _ = writeln!(text, "absent\t{name}\t{unit}\t{why}");
+        let _ = writeln!(text, "absent\t{name}\t{}\t{why}", unit.name());
     }
     for Requester { unit, terms } in &table.requesters {
         let _ = writeln!(text, "requester\t{unit}\t{terms}");
@@ -84,7 +87,7 @@ fn fact(table: &mut IoTable, line: &str) -> Result<(), String> {
             width_bits: number(width_bits)?,
         }),
         ["absent", name, unit, why] => {
-            table.absent.push(Absent { name: name.to_owned(), unit: unit.to_owned(), why: why.to_owned() });
+            table.absent.push(Absent { name: name.to_owned(), unit: Unit::of(unit), why: why.to_owned() });
         }
         ["requester", unit, terms] => {
             table.requesters.push(Requester { unit: unit.to_owned(), terms: terms.to_owned() });

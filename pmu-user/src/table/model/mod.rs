@@ -12,7 +12,10 @@ mod scope;
 mod task;
 mod text;
 
-use super::formula::{Expr, Names};
+use super::{
+    formula::{Expr, Names},
+    unit::Unit,
+};
 
 pub use self::{
     check::TableFault,
@@ -99,8 +102,8 @@ pub struct Metric {
     pub level: u32,
     /// The metric it is a part of.
     pub parent: Option<u32>,
-    /// Unit of its value, as its source writes it.
-    pub unit: String,
+    /// Unit of its value.
+    pub unit: Unit,
     /// What kind it is: `TMA`, `BW`.
     pub category: String,
     /// What a fraction of it is a fraction of: `Slots`, `Clocks_Estimated`. Empty where that means nothing.

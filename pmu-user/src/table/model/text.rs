@@ -16,7 +16,10 @@
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use super::{Counters, Event, Metric, Model, Precise};
-use crate::table::formula::{Expr, parse};
+use crate::table::{
+    formula::{Expr, parse},
+    unit::Unit,
+};
 
 const HEAD: &str = "pmbpf table 1";
 
@@ -48,7 +51,8 @@ pub fn write(model: &Model) -> String {
     for metric in &model.metrics {
         let Metric { name, level, unit, category, domain, groups, scale, locate, .. } = metric;
         let parent = metric.parent.and_then(|parent| model.metrics.get(parent as usize));
-        let fields = [parent.map_or("", |parent| &parent.name), unit, category, domain, &groups.join(" ")];
+        let fields =
+            [parent.map_or("", |parent| &parent.name), unit.name(), category, domain, &groups.join(" ")];
         let fields = fields.map(field).join("\t");
         let formula = metric.formula.write(model);
         let threshold = metric.threshold.as_ref().map_or("-".to_owned(), |threshold| threshold.write(model));
@@ -208,7 +212,7 @@ fn metric(
             "-" => None,
             name => Some(named(name).ok_or_else(|| format!("the parent `{name}` is no metric"))?),
         },
-        unit: unfield(fields[4]),
+        unit: Unit::of(&unfield(fields[4])),
         category: unfield(fields[5]),
         domain: unfield(fields[6]),
         groups: words(fields[7]),

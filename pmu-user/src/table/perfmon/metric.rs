@@ -9,6 +9,7 @@ use super::file;
 use crate::table::{
     formula::{Binary, Expr, parse},
     model::{Metric, Model},
+    unit::Unit,
 };
 
 /// A constant that one file describes instead of naming: logical CPUs of the host.
@@ -243,7 +244,7 @@ fn metric_of(metric: &file::Metric, formula: Formula, lists: &Lists) -> Result<M
         name: metric.name.clone(),
         level: metric.level,
         parent,
-        unit: metric.unit_of_measure.trim().to_owned(),
+        unit: Unit::of(metric.unit_of_measure.trim()),
         category: metric.category.trim().to_owned(),
         domain: metric.count_domain.clone().unwrap_or_default(),
         groups: groups.map(str::trim).filter(|group| !group.is_empty()).map(str::to_owned).collect(),

@@ -15,9 +15,12 @@ use super::{
     kind, place,
     text::number,
 };
-use crate::metric::{
-    io::{Check, IoReport, Subject, Verdict},
-    value::Value,
+use crate::{
+    metric::{
+        io::{Check, IoReport, Subject, Verdict},
+        value::Value,
+    },
+    table::unit::Unit,
 };
 
 /// A line for each that says something, those that differ first: they are warnings. What says nothing is told by reason.
@@ -53,7 +56,9 @@ fn name(check: &Check) -> String {
 }
 
 fn words(check: &Check, verdict: &Verdict) -> String {
-    let figure = |value: &Value| value.known().map(|known| number(known, "MB/s")).unwrap_or_default();
+    let figure = |value: &Value| {
+        value.known().map(|known| number(known, Unit::MegabytesPerSecond)).unwrap_or_default()
+    };
     let (agreed, compared) = check.ticks;
     let times =
         estimate(&check.ratio()).map(|ratio| format!(" (×{})", three_digits(ratio))).unwrap_or_default();

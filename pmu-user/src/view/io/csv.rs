@@ -67,7 +67,7 @@ fn record(report: &IoReport, row: &Row) -> Vec<String> {
     };
     let (t, dt) = (report.from_ns.to_string(), report.length_ns.to_string());
     let mut record = vec![t, dt, kind(of).to_owned(), subject, part, owner];
-    record.extend([row.metric.clone(), row.unit.clone()]);
+    record.extend([row.metric.clone(), row.unit.name().to_owned()]);
     record.extend(value_cells(&row.value, words::status(&row.value)));
     record.push(row.label.name().to_owned());
     match row.label {

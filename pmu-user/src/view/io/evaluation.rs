@@ -10,6 +10,7 @@ use crate::{
         value::Value,
     },
     table::io::IoTable,
+    table::unit::Unit,
 };
 
 #[derive(Serialize)]
@@ -51,7 +52,7 @@ pub fn json(
 ) -> io::Result<()> {
     let rows = evaluated.metrics.iter().map(|metric| Row {
         name: &metric.name,
-        unit: &metric.unit,
+        unit: metric.unit.name(),
         value: metric.value.known().map(|known| known.estimate),
         status: if metric.value.known().is_some() { "known" } else { "missing" },
         reason: match &metric.value {
@@ -92,7 +93,7 @@ pub fn text(
             Value::Known(known) => {
                 let value = known.estimate;
                 let value = if value.abs() < 1e6 { format!("{value:.3}") } else { format!("{value:.4e}") };
-                let unit = if metric.unit == "1" { "" } else { &metric.unit };
+                let unit = if metric.unit == Unit::Ratio { "" } else { metric.unit.name() };
                 writeln!(into, "{}", format!("{:<40} {value:>14} {unit}", metric.name).trim_end())?;
             }
             Value::Missing(why) => writeln!(into, "{:<40} {:>14} {why}", metric.name, "–")?,

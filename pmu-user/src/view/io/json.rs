@@ -83,7 +83,7 @@ fn number(mut into: Fields<'_>, report: &IoReport, row: &Row) -> io::Result<()> 
     subject(into.object("subject"), &row.subject)?;
     into.value("t", &report.from_ns)?;
     into.value("told_apart", &told_apart)?;
-    into.value("unit", &row.unit)?;
+    into.value("unit", &row.unit.name())?;
     into.value("value", &cell(|known| known.estimate))?;
     into.end();
     Ok(())

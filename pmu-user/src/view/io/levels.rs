@@ -32,7 +32,7 @@ pub(super) fn text(into: &mut dyn Write, style: &Style, report: &IoReport) -> io
 
 fn one(into: &mut dyn Write, style: &Style, level: &Level) -> io::Result<()> {
     let seen = &level.seen;
-    let (unit, of) = (&seen.unit, kind(&Subject::Place(seen.place)));
+    let (unit, of) = (seen.unit.name(), kind(&Subject::Place(seen.place)));
     writeln!(
         into,
         "  {TITLE}{} of {of} {}{TITLE:#}  {COLUMNS}maximum {} {unit} ({}), highest seen {} {unit}, slices of {}{COLUMNS:#}",
@@ -70,7 +70,7 @@ pub(super) fn json(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
             &json!({
                 "schema": SCHEMA, "kind": "levels", "t": report.from_ns, "dt": report.length_ns,
                 "subject": {"kind": kind(&Subject::Place(seen.place)), "at": place(seen.place)},
-                "metric": seen.name, "unit": seen.unit, "maximum": level.maximum, "basis": level.basis.name(),
+                "metric": seen.name, "unit": seen.unit.name(), "maximum": level.maximum, "basis": level.basis.name(),
                 "observed_max": seen.observed_max, "limits": level.limits, "slice_s": seen.slice,
                 "low_s": low, "medium_s": medium, "high_s": high, "bins": seen.bins,
             }),

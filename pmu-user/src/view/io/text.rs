@@ -25,6 +25,7 @@ use crate::{
         io::{IoReport, Label, Place, Row, Subject},
         value::{How, Known, Value},
     },
+    table::unit::Unit,
 };
 
 /// Families of metrics, which their names begin with, with the titles of their tables, in order.
@@ -122,9 +123,9 @@ const fn rank(subject: &Subject) -> u8 {
 
 /// A table of rows of one family and kind, and why numbers of it are missing; only that, if all of them are.
 fn one(into: &mut dyn Write, style: &Style, title: &str, kind: &str, rows: &[&Row]) -> io::Result<()> {
-    let mut metrics: Vec<(&str, &str)> = Vec::new();
+    let mut metrics: Vec<(&str, Unit)> = Vec::new();
     for row in rows.iter().filter(|row| row.value.known().is_some()) {
-        let column = (row.metric.as_str(), row.unit.as_str());
+        let column = (row.metric.as_str(), row.unit);
         if !metrics.contains(&column) {
             metrics.push(column);
         }
@@ -173,12 +174,12 @@ struct Column {
 
 /// A column a metric, each followed by what of it is apportioned: directions have shares of their own. Neighbours whose shares
 /// are the same have one column of them.
-fn columns(metrics: &[(&str, &str)], subjects: &[(&Subject, Vec<&Row>)]) -> Vec<Column> {
+fn columns(metrics: &[(&str, Unit)], subjects: &[(&Subject, Vec<&Row>)]) -> Vec<Column> {
     let cells = |metric: &str, cell: &dyn Fn(&Row) -> Option<String>, none: &str| -> Vec<String> {
         let row = |rows: &[&Row]| rows.iter().find(|row| row.metric == metric).and_then(|row| cell(row));
         subjects.iter().map(|(_, rows)| row(rows).unwrap_or_else(|| none.to_owned())).collect()
     };
-    let shares = |&(metric, _): &(&str, &str)| cells(metric, &|row| share(&row.label), "");
+    let shares = |&(metric, _): &(&str, Unit)| cells(metric, &|row| share(&row.label), "");
     let mut columns = Vec::new();
     for (at, column) in metrics.iter().enumerate() {
         let (metric, unit) = *column;
@@ -212,9 +213,12 @@ fn reason(value: &Value) -> Option<&str> {
 }
 
 /// `inbound_read_bw MB/s`: the family stands in the table's title, and times say their unit.
-fn title_of(metric: &str, unit: &str) -> String {
+fn title_of(metric: &str, unit: Unit) -> String {
     let name = metric.get(family_of(metric).len() + 1..).unwrap_or(metric);
-    if matches!(unit, "1" | "ns" | "") { name.to_owned() } else { format!("{name} {unit}") }
+    match unit {
+        Unit::Ratio | Unit::Ns | Unit::UNKNOWN => name.to_owned(),
+        unit => format!("{name} {}", unit.name()),
+    }
 }
 
 fn subject_name(subject: &Subject) -> String {
@@ -236,10 +240,10 @@ fn subject_name(subject: &Subject) -> String {
     }
 }
 
-pub(super) fn number(known: &Known, unit: &str) -> String {
-    let estimate = if unit == "ns" { duration(known.estimate) } else { three_digits(known.estimate) };
+pub(super) fn number(known: &Known, unit: Unit) -> String {
+    let estimate = if unit == Unit::Ns { duration(known.estimate) } else { three_digits(known.estimate) };
     // Every time is known to its bucket at least, which the table's title says.
-    if unit == "ns" && known.how == How::Counted {
+    if unit == Unit::Ns && known.how == How::Counted {
         return estimate;
     }
     let reach = (known.high - known.low) / 2.0;
@@ -310,7 +314,7 @@ fn trust(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<(
 #[cfg(test)]
 mod tests {
     use super::{Label, Row, Style, Subject, Value, family_of, one, shortened, title_of};
-    use crate::{drain::Owner, metric::io::Place, untrusted::Untrusted};
+    use crate::{drain::Owner, metric::io::Place, table::unit::Unit, untrusted::Untrusted};
 
     /// A number of an owner, apportioned by this share.
     fn apportioned(metric: &str, share: f64) -> Row {
@@ -318,7 +322,7 @@ mod tests {
         Row {
             subject: Subject::Owner(owner, Box::new(Subject::Place(Place::Platform))),
             metric: format!("pcie.{metric}"),
-            unit: "MB/s".to_owned(),
+            unit: Unit::MegabytesPerSecond,
             value: Value::exact(1000.0 * share),
             label: Label::Apportioned { share, coverage: 0.9 },
             note: None,
@@ -352,8 +356,11 @@ mod tests {
         assert_eq!(family_of("pcie.inbound_read_bw"), "pcie");
         assert_eq!(family_of("block.latency.p99"), "block.latency");
         assert_eq!(family_of("block.bandwidth"), "block");
-        assert_eq!(title_of("block.latency.p99.9", "ns"), "p99.9");
-        assert_eq!(title_of("pcie.outbound_read_bw.by_cpu", "MB/s"), "outbound_read_bw.by_cpu MB/s");
+        assert_eq!(title_of("block.latency.p99.9", Unit::Ns), "p99.9");
+        assert_eq!(
+            title_of("pcie.outbound_read_bw.by_cpu", Unit::MegabytesPerSecond),
+            "outbound_read_bw.by_cpu MB/s"
+        );
     }
 
     #[test]

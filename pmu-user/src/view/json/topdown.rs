@@ -58,7 +58,7 @@ fn node(into: &mut dyn Write, report: &Report, who: &Who, tree: &Tree, shape: &S
         into,
         &json!({
             "schema": SCHEMA, "kind": "metric", "t": report.from_ns, "dt": report.length_ns,
-            "owner": owner(who), "metric": shape.name, "unit": shape.unit,
+            "owner": owner(who), "metric": shape.name, "unit": words::unit_of_core(shape.unit),
             "value": cell(|known| known.estimate), "low": cell(|known| known.low), "high": cell(|known| known.high),
             "coverage": known.map(|known| known.coverage), "how": known.map(|known| known.how.name()),
             "status": words::status(&node.value), "reason": reason,

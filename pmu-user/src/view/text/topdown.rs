@@ -17,6 +17,7 @@ use crate::{
         value::{How, Known, Value},
     },
     table::hint::hint,
+    table::unit::Unit,
 };
 
 /// Columns of the longest name in the deepest level.
@@ -58,10 +59,10 @@ fn node(into: &mut dyn Write, shape: &Shape, tree: &Tree, known: &Known) -> io::
     let flagged = tree.nodes[shape.index as usize].flagged == Some(true);
     let indented = format!("{}{}", "  ".repeat(shape.depth as usize), shape.name);
     let padding = " ".repeat(NAME_WIDTH.saturating_sub(indented.width()));
-    let shown = number(known.estimate, &shape.unit);
+    let shown = number(known.estimate, shape.unit);
     let interval = match known.how {
         How::Counted if known.low == known.high => String::new(),
-        _ => format!("[{} – {}]", number(known.low, &shape.unit), number(known.high, &shape.unit)),
+        _ => format!("[{} – {}]", number(known.low, shape.unit), number(known.high, shape.unit)),
     };
     let mark = if flagged { " <" } else { "" };
     let (on, off) = if flagged { (format!("{TITLE}"), format!("{TITLE:#}")) } else { Default::default() };
@@ -69,12 +70,12 @@ fn node(into: &mut dyn Write, shape: &Shape, tree: &Tree, known: &Known) -> io::
     writeln!(into, "  {on}{indented}{padding} {shown:>10}{off}  {interval:<24} {coverage:>8}{mark}")
 }
 
-fn number(value: f64, unit: &str) -> String {
+fn number(value: f64, unit: Unit) -> String {
     match unit {
-        "percent" => percent(value / 100.0),
+        Unit::Percent => percent(value / 100.0),
         _ if value.abs() >= 1e5 => count(value),
-        "" => format!("{value:.3}"),
-        _ => format!("{value:.3} {unit}"),
+        Unit::UNKNOWN => format!("{value:.3}"),
+        unit => format!("{value:.3} {}", unit.name()),
     }
 }
 
@@ -100,7 +101,7 @@ fn owners(into: &mut dyn Write, style: &Style, topdown: &TopDown) -> io::Result<
     let roots: Vec<&Shape> = topdown
         .shapes
         .iter()
-        .filter(|shape| shape.parent.is_none() && shape.unit == "percent" && shape.level == 1)
+        .filter(|shape| shape.parent.is_none() && shape.unit == Unit::Percent && shape.level == 1)
         .collect();
     if topdown.owners.len() < 2 || roots.is_empty() {
         return Ok(());

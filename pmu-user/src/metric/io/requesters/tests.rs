@@ -66,7 +66,7 @@ fn a_device_alone_behind_its_iommu_is_counted_all_the_time() {
         let known = row.value.known().unwrap();
         assert!((known.estimate - expected).abs() < 1e-9, "{metric}: {known:?}");
         assert_eq!((known.how, known.low, known.high), (How::Counted, known.estimate, known.estimate));
-        assert_eq!((row.unit.as_str(), row.label), (unit, Label::Measured));
+        assert_eq!((row.unit.name(), row.label), (unit, Label::Measured));
         assert!(row.note.as_ref().unwrap().contains("one requester alone"));
     }
     assert_eq!(rows.len(), 15, "three devices, five metrics");

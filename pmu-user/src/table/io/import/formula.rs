@@ -6,6 +6,7 @@ use crate::table::{
     formula::{Binary, Expr, parse},
     io::SECONDS,
     model::{Metric, Model},
+    unit::Unit,
 };
 
 /// A metric that is to be in a table.
@@ -71,7 +72,7 @@ pub(super) fn add(model: &mut Model, wanted: &[Wanted]) -> Result<(), String> {
             name,
             level: 1,
             parent: None,
-            unit,
+            unit: Unit::of(&unit),
             category: "io".to_owned(),
             domain: scope,
             groups: vec![group],
