@@ -104,8 +104,14 @@ fn agrees(comms: &[&str], command: &[&str]) {
         file.as_str(),
         "--",
     ]);
+    let pid = Scratch::new("pid");
+    let tells = format!("echo $$ >{}; exec \"$@\"", pid.as_str());
+    arguments.extend(["sh", "-c", &tells, "sh"]);
     arguments.extend(command);
     let output = output(&arguments);
+    // Whoever has the id next would have a map that is not his.
+    let pid = fs::read_to_string(&pid.0).unwrap();
+    let _ = fs::remove_file(format!("/tmp/perf-{}.map", pid.trim()));
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows = Rows::parse(&output.stderr);
     let (ours, theirs) = (of_pmbpf(&rows, comms, "function"), of_perf(&file, comms, "sym"));
