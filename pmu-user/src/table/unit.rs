@@ -48,6 +48,9 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// That of what nothing is known of.
+    pub const UNKNOWN: Self = Self::Named("");
+
     /// All but [`Unit::Named`].
     const ALL: [Self; 16] = [
         Self::Ratio,
@@ -78,9 +81,6 @@ impl Unit {
         let known = Self::ALL.into_iter().find(|unit| unit.name() == name);
         known.unwrap_or_else(|| Self::Named(kept(name)))
     }
-
-    /// That of what nothing is known of.
-    pub const UNKNOWN: Self = Self::Named("");
 
     /// The unit's name in every output.
     #[must_use]

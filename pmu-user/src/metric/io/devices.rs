@@ -36,7 +36,7 @@ impl IoMetrics {
         };
         let Some(values) = values else { return Vec::new() };
         let subject = Subject::Device(port.bdf.to_string(), names(platform, port));
-        let row = |metric: &str, unit: crate::table::unit::Unit, value: Value| Row {
+        let row = |metric: &str, unit, value: Value| Row {
             subject: subject.clone(),
             metric: metric.to_owned(),
             unit,

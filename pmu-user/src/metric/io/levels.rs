@@ -8,8 +8,7 @@ use super::{IoMetrics, Place, extent::Asked};
 use crate::{
     drain::io::{BoxSlice, IoDrain},
     plan::io::IoPlan,
-    table::io::IoTable,
-    table::unit::Unit,
+    table::{io::IoTable, unit::Unit},
 };
 
 /// Bins of a histogram: a bin is a two hundredth of the range, or narrower.

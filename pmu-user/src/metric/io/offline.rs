@@ -10,8 +10,10 @@ use super::{
 };
 use crate::{
     metric::value::Value,
-    table::io::{IoTable, Of},
-    table::unit::Unit,
+    table::{
+        io::{IoTable, Of},
+        unit::Unit,
+    },
 };
 
 /// Names of events that a reason lists before it only counts.

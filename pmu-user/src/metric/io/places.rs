@@ -8,8 +8,7 @@ use super::{
 use crate::{
     metric::value::Value,
     plan::io::{BoxKind, BoxSite, IoPlan},
-    table::io::Of,
-    table::unit::Unit,
+    table::{io::Of, unit::Unit},
 };
 
 /// What a row of numbers is about.

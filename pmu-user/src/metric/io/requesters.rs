@@ -13,8 +13,10 @@ use crate::{
         Target,
         io::{BoxKind, IoPlan},
     },
-    table::io::{FindError, Of, of_iommu},
-    table::unit::Unit,
+    table::{
+        io::{FindError, Of, of_iommu},
+        unit::Unit,
+    },
 };
 
 /// What makes them a device's own.

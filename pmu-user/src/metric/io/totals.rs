@@ -10,8 +10,10 @@ use crate::{
     drain::io::BoxSlice,
     metric::{estimate::EventIndex, value::Value},
     plan::io::{BoxKind, IoPlan},
-    table::io::{IoTable, Of, part_of},
-    table::unit::Unit,
+    table::{
+        io::{IoTable, Of, part_of},
+        unit::Unit,
+    },
 };
 
 /// A table ready to be evaluated for what a plan counts.

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::{metric::estimate::EventIndex, table::model::Model, table::unit::Unit};
+use crate::{
+    metric::estimate::EventIndex,
+    table::{model::Model, unit::Unit},
+};
 
 /// What is the same about a metric for every owner.
 #[derive(Clone, Debug, PartialEq)]

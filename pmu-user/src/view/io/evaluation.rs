@@ -9,8 +9,7 @@ use crate::{
         io::offline::{Counted, Evaluated},
         value::Value,
     },
-    table::io::IoTable,
-    table::unit::Unit,
+    table::{io::IoTable, unit::Unit},
 };
 
 #[derive(Serialize)]

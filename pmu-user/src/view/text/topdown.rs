@@ -16,8 +16,7 @@ use crate::{
         topdown::{Shape, TopDown, Tree},
         value::{How, Known, Value},
     },
-    table::hint::hint,
-    table::unit::Unit,
+    table::{hint::hint, unit::Unit},
 };
 
 /// Columns of the longest name in the deepest level.
