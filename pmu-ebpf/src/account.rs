@@ -13,7 +13,7 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Access, Pointer, Probed},
+    access::{Access, Pointer},
     config::config,
     maps::{COUNTS, LATENCIES, MOVES, lose, row},
     meet,
@@ -75,8 +75,7 @@ fn meet<A: Access>(task: Pointer, counts: &CpuCount) {
 /// Is a task where it would be counted? Only a cgroup says more than the task itself.
 #[inline(always)]
 fn is_in_target(task: Pointer) -> bool {
-    config!(filter) != FILTER_CGROUPS
-        || target::cgroup(task::cgroup_id::<Probed>(task::cgroup::<Probed>(task)))
+    config!(filter) != FILTER_CGROUPS || target::cgroup(task::cgroup_and_id(task).1)
 }
 
 /// Makes `state` name the owner of what was done; time from before a move to another cgroup goes to the old one.

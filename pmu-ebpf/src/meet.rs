@@ -7,7 +7,7 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Access, Pointer, Probed},
+    access::{Access, Pointer},
     maps::lose,
     target, task,
 };
@@ -32,8 +32,7 @@ pub(crate) fn start<A: Access>(task: Pointer, flags: u32) {
         lose(loss::TASK_UNKNOWN);
         return;
     };
-    let cgroup =
-        if task::cgroups_matter() { task::cgroup_id::<Probed>(task::cgroup::<Probed>(task)) } else { 0 };
+    let cgroup = if task::cgroups_matter() { task::cgroup_and_id(task).1 } else { 0 };
     // SAFETY: the state is live; a task that runs at this moment is accounted again at its next switch.
     let state = unsafe { &mut *state };
     state.last = task::reading::<A>(task);

@@ -8,7 +8,7 @@ use pmu_common::{
 
 use crate::{
     Way,
-    access::{Access, Pointer, Probed},
+    access::{Access, Pointer},
     config::config,
     maps::OWNERS,
     meet::{self, start},
@@ -136,8 +136,8 @@ fn end_thread<A: Access>(task: Pointer) -> Option<()> {
     // SAFETY: the state is the running task's own.
     let state = unsafe { &mut *state };
     if state.slot == SLOT_UNRESOLVED {
-        let cgroup = if task::cgroups_matter() { task::cgroup::<Probed>(task) } else { core::ptr::null() };
-        let id = if task::cgroups_matter() { task::cgroup_id::<Probed>(cgroup) } else { 0 };
+        let (cgroup, id) =
+            if task::cgroups_matter() { task::cgroup_and_id(task) } else { (core::ptr::null(), 0) };
         state.slot = owner::resolve::<A>(task, cgroup, id);
     }
     if state.slot < SLOT_NONE {

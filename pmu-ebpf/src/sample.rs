@@ -29,7 +29,7 @@ use pmu_common::{
 
 use crate::{
     Way,
-    access::{Access, Pointer, Probed},
+    access::{Access, Pointer},
     config::config,
     maps::{CPU_SAMPLES, CPUS, HOT, RING, SAMPLES, SCRATCH, StackRoom, of_event, row, this_cpu},
     owner,
@@ -189,12 +189,8 @@ fn slot_of<A: Access>(task: Pointer, samples: &mut CpuSamples) -> Option<u32> {
     // A task without a state is no target; where every task is one, its next switch counts it as unknown.
     // SAFETY: the state is live while its task is; only its slot and cgroup are read.
     let state = unsafe { &*A::state(task)? };
-    let (cgroup, id) = if task::cgroups_matter() {
-        let cgroup = task::cgroup::<Probed>(task);
-        (cgroup, task::cgroup_id::<Probed>(cgroup))
-    } else {
-        (core::ptr::null(), state.cgroup)
-    };
+    let (cgroup, id) =
+        if task::cgroups_matter() { task::cgroup_and_id(task) } else { (core::ptr::null(), state.cgroup) };
     let slot = if id == state.cgroup && state.slot != SLOT_UNRESOLVED {
         state.slot
     } else if config!(sample_inserts) == 0 {

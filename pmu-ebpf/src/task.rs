@@ -93,6 +93,13 @@ pub(crate) fn cgroup_id<A: Fields>(cgroup: Pointer) -> u64 {
     A::u64(node, config!(offsets.kernfs_node_id))
 }
 
+/// The task's cgroup in the v2 hierarchy and its id. By address: see [`Probed`].
+#[inline(always)]
+pub(crate) fn cgroup_and_id(task: Pointer) -> (Pointer, u64) {
+    let cgroup = cgroup::<Probed>(task);
+    (cgroup, cgroup_id::<Probed>(cgroup))
+}
+
 /// Identity of the task's process.
 #[inline(always)]
 pub(crate) fn process_key<A: Access>(task: Pointer) -> OwnerKey {
