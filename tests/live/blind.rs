@@ -216,9 +216,11 @@ fn what_others_mask_is_not_the_targets_blind_time() {
     let rows = Rows::parse(&output.stdout);
     let blind = &rows.summary()["blind"];
     assert_eq!(blind["of"], "machine");
-    let (whole, target) = (&blind["late_ticks"]["masked"], &blind["target"]["late_ticks"]);
-    // A few: on a machine in use most of them are stolen, or come while somebody else has that CPU.
-    assert!(whole.as_u64().unwrap() >= 3 + 2 * target.as_u64().unwrap(), "{blind}");
+    let number = |row: &Value| row.as_u64().unwrap();
+    let (late, of_target) = (&blind["late_ticks"], number(&blind["target"]["late_ticks"]));
+    // On a machine in use a hypervisor may take that CPU in most of them.
+    assert!(number(&late["masked"]) + number(&late["stolen"]) >= 10 + 2 * of_target, "{blind}");
+    assert!(number(&late["masked"]) >= 3 + 2 * of_target, "{blind}");
     let owned = |gap: &Value| !gap["owner"].is_null();
     let gaps: Vec<&Value> = rows.of_kind("gap").collect();
     let of_others = gaps.iter().filter(|gap| gap["comm"] == "masked").count();

@@ -257,17 +257,16 @@ fn io_of_a_command_in_a_container_is_its_own_inside_and_its_cgroups_outside() {
     let outside = outside.wait_with_output().unwrap();
     assert!(outside.status.success(), "{}", outside.status);
     let outside = Rows::parse(&outside.stdout);
-    let bytes =
-        |rows: &Rows, is: &dyn Fn(&Value) -> bool| -> f64 { moved(rows, &device, is).map(bytes).sum() };
+    let all = |rows: &Rows, is: &dyn Fn(&Value) -> bool| -> f64 { moved(rows, &device, is).map(bytes).sum() };
     let truth = 512.0 * 65536.0;
     let is_dd = |owner: &Value| {
         owner["name"] == "dd"
             && owner["host_pid"].is_null()
             && owner["pid"].as_u64().is_some_and(|id| id < 1000)
     };
-    assert_close("inside", bytes(&inside, &is_dd), truth, 0.02, 0.0);
+    assert_close("inside", all(&inside, &is_dd), truth, 0.02, 0.0);
     let is_below = |owner: &Value| owner["path"].as_str().is_some_and(|owner| owner.starts_with(&path));
-    assert_close("outside", bytes(&outside, &is_below), truth, 0.02, 0.0);
+    assert_close("outside", all(&outside, &is_below), truth, 0.02, 0.0);
 }
 
 #[test]
