@@ -4,7 +4,13 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// The time of a clock now, in ns (clock_gettime(2)). The programs' clock is CLOCK_MONOTONIC.
+/// CLOCK_MONOTONIC now, in ns: the clock of the programs and of what the kernel tells.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    now_ns(ClockId::Monotonic)
+}
+
+/// The time of a clock now, in ns (clock_gettime(2)).
 #[must_use]
 pub fn now_ns(clock: ClockId) -> u64 {
     nanoseconds(clock_gettime(clock))

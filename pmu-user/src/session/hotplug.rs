@@ -2,9 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Session, monotonic_ns};
+use super::Session;
 use crate::{
-    machine::cpu::{self, Cpu},
+    machine::{
+        clock::monotonic_ns,
+        cpu::{self, Cpu},
+    },
     perf::Dummy,
     plan::Plan,
 };

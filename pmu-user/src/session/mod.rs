@@ -37,7 +37,7 @@ use crate::{
     bpf::{LoadError, Object, Ring, release_memory},
     drain::{Drain, Header, Names, TARGET_UNSEEN, slice::SliceRow},
     machine::{
-        clock,
+        clock::monotonic_ns,
         cpu::{self, Cpu, Times},
     },
     perf::{Counter, OpenError},
@@ -273,11 +273,6 @@ impl Session {
             .map(|(reason, count)| (reason.to_owned(), count))
             .collect()
     }
-}
-
-/// CLOCK_MONOTONIC, the programs' clock.
-fn monotonic_ns() -> u64 {
-    clock::now_ns(rustix::time::ClockId::Monotonic)
 }
 
 /// Reasons for losses that only user space knows, beside [`loss::NAMES`].

@@ -20,7 +20,7 @@ use rustix::{
 
 use super::open;
 use crate::{
-    machine::clock::{nanoseconds, now_ns},
+    machine::clock::{monotonic_ns, nanoseconds, now_ns},
     perf::side_band::{Mapping, generation},
     untrusted::Untrusted,
 };
@@ -285,7 +285,7 @@ impl Proof {
         match generation(file.as_fd()) {
             Ok(generation) if self.generation != 0 => generation == self.generation,
             _ => {
-                let since_ns = now_ns(ClockId::Monotonic).saturating_sub(self.at_ns);
+                let since_ns = monotonic_ns().saturating_sub(self.at_ns);
                 let mapped_ns = now_ns(ClockId::Realtime).saturating_sub(since_ns);
                 let changed =
                     Timespec { tv_sec: status.st_ctime, tv_nsec: status.st_ctime_nsec.cast_signed() };

@@ -2,13 +2,10 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::{
-    event::{PollFd, PollFlags, poll},
-    time::ClockId,
-};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{
-    machine::clock,
+    machine::clock::monotonic_ns,
     perf::side_band::{SideBand, Told},
 };
 
@@ -48,17 +45,12 @@ impl Listening {
     /// What was told by now and not heard yet, in the order in which it happened.
     pub(super) fn hear(&mut self) -> Vec<Told> {
         // Who tells of something has told of what led there: what is not in a ring by now cannot be before what is.
-        let now_ns = now_ns();
+        let now_ns = monotonic_ns();
         for band in self.bands.iter_mut().chain(&mut self.over) {
             band.take(&mut self.waiting);
         }
         in_order(&mut self.waiting, now_ns)
     }
-}
-
-/// The time by which the kernel tells (CLOCK_MONOTONIC, ns).
-pub(super) fn now_ns() -> u64 {
-    clock::now_ns(ClockId::Monotonic)
 }
 
 /// Takes out what happened up to a time, in order. What one CPU told at the same time stays in its order.

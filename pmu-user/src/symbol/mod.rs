@@ -32,13 +32,12 @@ pub use self::{
     unwinding::Snapshot,
 };
 use self::{
-    listening::now_ns,
     orders::{Answer, Order, Orders},
     tracker::{LATE, LATE_WHY},
 };
 use crate::{
     drain::{At, CodeRow, CodeStackRow, HotRow, Located, Name, SourceRow, StackRow},
-    machine::cpu::Cpu,
+    machine::{clock::monotonic_ns, cpu::Cpu},
     perf::side_band::SideBand,
 };
 
@@ -170,7 +169,7 @@ impl Symbols {
             return unlocated(&samples);
         }
         if !(samples.hot.is_empty() && samples.stacks.is_empty() && samples.kernel.is_empty()) {
-            self.waiting += usize::from(self.orders.give(Order::Locate(samples, now_ns())));
+            self.waiting += usize::from(self.orders.give(Order::Locate(samples, monotonic_ns())));
         }
         self.located_until(Instant::now() + LOCATING)
     }

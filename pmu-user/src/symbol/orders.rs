@@ -17,8 +17,12 @@ use rustix::{
     thread::{CapabilitySet, capabilities},
 };
 
-use super::{Named, Samples, Snapshot, listening::now_ns, tracker::Tracker};
-use crate::{drain::Located, machine::privilege::keep_only, perf::side_band::SideBand};
+use super::{Named, Samples, Snapshot, tracker::Tracker};
+use crate::{
+    drain::Located,
+    machine::{clock::monotonic_ns, privilege::keep_only},
+    perf::side_band::SideBand,
+};
 
 /// What the tracker is told, in order.
 pub(super) enum Order {
@@ -153,7 +157,7 @@ impl Worker {
         match order {
             Order::See(tgid) => tracker.see(tgid),
             Order::Fork { parent, child } => tracker.fork(parent, child),
-            Order::Execute(tgid) => tracker.execute(tgid, now_ns()),
+            Order::Execute(tgid) => tracker.execute(tgid, monotonic_ns()),
             Order::Listen(band) => tracker.listen(band),
             Order::Unwind(snapshots) => {
                 let bytes = snapshots.iter().map(|snapshot| snapshot.stack.len()).sum();

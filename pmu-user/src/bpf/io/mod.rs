@@ -39,7 +39,7 @@ use super::{
 };
 use crate::{
     drain::io::traffic::{Retired, Traffic},
-    machine::{Machine, cgroup::CgroupId},
+    machine::{Machine, cgroup::CgroupId, clock::monotonic_ns},
     plan::{
         Class,
         request::{By, Descend, Inherit},
@@ -297,7 +297,7 @@ impl IoObject {
     ///
     /// The kernel refused to change a map. Nothing is lost by it.
     pub fn recycle(&mut self, mut fate: impl FnMut(Holder) -> Fate) -> Result<Recycling, LoadError> {
-        self.lives.recycle(&mut self.maps, self.by, rows::now_ns(), &mut fate)?;
+        self.lives.recycle(&mut self.maps, self.by, monotonic_ns(), &mut fate)?;
         Ok(self.lives.state())
     }
 

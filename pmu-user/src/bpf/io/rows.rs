@@ -12,7 +12,6 @@ use pmu_common::io::{
     loss,
     net::{NetCount, OWNER_MANY, OWNER_NONE, OWNER_OUTSIDER},
 };
-use rustix::time::ClockId;
 
 use super::{maps::Maps, slots::has_ended};
 use crate::{
@@ -22,7 +21,7 @@ use crate::{
         net::{self, Interface, NetOwner, NetRow},
         traffic::{Retired, Traffic},
     },
-    machine::{cgroup::CgroupId, clock},
+    machine::{cgroup::CgroupId, clock::monotonic_ns},
     plan::request::By,
     untrusted::Untrusted,
 };
@@ -34,7 +33,7 @@ const LOSSES_WORD: usize = offset_of!(IoCpu, losses) / 8;
 impl Maps {
     /// Everything that the programs have counted.
     pub(super) fn traffic(&self, by: By) -> Traffic {
-        let at_ns = now_ns();
+        let at_ns = monotonic_ns();
         Traffic {
             at_ns,
             block: self.block(by),
@@ -156,11 +155,6 @@ pub(super) const fn net_owner_of(key: &IoKey) -> NetOwner {
         OWNER_OUTSIDER => NetOwner::Outsider,
         id => NetOwner::Cgroup(CgroupId(id)),
     }
-}
-
-/// CLOCK_MONOTONIC.
-pub(super) fn now_ns() -> u64 {
-    clock::now_ns(ClockId::Monotonic)
 }
 
 /// Slots in use, and the one for what found none.
