@@ -1,6 +1,6 @@
 //! Counts in every format.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use super::{StatView, write_plan};
 use crate::{
@@ -225,6 +225,45 @@ fn cgroups_have_tables_of_their_own_and_their_names_steer_nothing() {
         // Not one that means anything: text is styled by us.
         assert!(text.contains("[31mweb") && !text.contains("\u{1b}[31m") && text.contains("/db"), "{text}");
     }
+}
+
+/// Everything that counts look like, held to the byte; `SNAPSHOTS=overwrite` writes it anew, to be reviewed.
+#[test]
+fn every_view_of_counts_is_as_it_was() {
+    let outlier = Outlier {
+        run: 4,
+        what: "instructions".to_owned(),
+        unit: String::new(),
+        value: 2e6,
+        median: 1.2e6,
+        score: 9.87,
+    };
+    let mut runs = Stat { runs: 5, outliers: vec![outlier], ..stat() };
+    runs.rows[0].of_runs = vec![Value::counted(1, 1.0); 5];
+    let path = |path: &str| Some(Untrusted::from(path));
+    let of = |cgroup| Row { cgroup, ..row("page-faults", Value::counted(7, 1.0)) };
+    let cgroups = Stat { rows: vec![of(path("/web")), of(path("/db"))], ..stat() };
+    let mut seen = String::new();
+    for (name, format) in [("text", Format::Text), ("json", Format::Json), ("csv", Format::Csv)] {
+        let intervals = written(format, |view| {
+            view.interval(&stat()).unwrap();
+            view.interval(&cgroups).unwrap();
+            view.whole(&stat(), &ENDED).unwrap();
+        });
+        for (what, text) in [
+            ("one run", whole(format, &stat())),
+            ("five runs", whole(format, &runs)),
+            ("two cgroups", whole(format, &cgroups)),
+            ("intervals", intervals),
+        ] {
+            seen += &format!("--- {what}, {name}\n{text}");
+        }
+    }
+    let expected = snapbox::Data::read_from(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("src/view/stat/counts.txt"),
+        None,
+    );
+    snapbox::Assert::new().action_env("SNAPSHOTS").eq(seen, expected.raw());
 }
 
 #[test]
