@@ -127,8 +127,8 @@ wire! {
         pub task_group_leader: u32,
         /// `task_struct.real_parent`.
         pub task_real_parent: u32,
-        /// `task_struct.start_time` (ns, CLOCK_MONOTONIC).
-        pub task_start_time: u32,
+        /// `task_struct.start_boottime` (ns, CLOCK_BOOTTIME), as /proc tells it.
+        pub task_start_boottime: u32,
         /// `task_struct.signal`.
         pub task_signal: u32,
         /// `signal_struct.live`: threads of the process that have not exited.

@@ -5,12 +5,15 @@ use crate::wire;
 /// Bytes of a name that the kernel side keeps.
 pub const NAME_BYTES: usize = 64;
 
+/// One tick of the start times that the kernel tells (`starttime` in proc_pid_stat(5)), in ns: `USER_HZ` is 100 wherever BPF runs.
+pub const START_TICK_NS: u64 = 10_000_000;
+
 wire! {
     /// Identity of an owner, the key of the map `SLOT_OF`.
     pub struct OwnerKey {
         /// Process id, cgroup id (`kernfs_node.id`, the inode of the v2 directory), or thread id in the first PID namespace.
         pub id: u64,
-        /// Start time of the thread, or of the process's first one, in ns (CLOCK_MONOTONIC), 0 for a cgroup: ids are used again.
+        /// Start time of the thread, or of the process's first one, in ns (CLOCK_BOOTTIME), 0 for a cgroup: ids are used again.
         pub born_ns: u64,
     }
 

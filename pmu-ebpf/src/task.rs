@@ -105,14 +105,14 @@ pub(crate) fn cgroup_and_id(task: Pointer) -> (Pointer, u64) {
 pub(crate) fn process_key<A: Access>(task: Pointer) -> OwnerKey {
     OwnerKey {
         id: u64::from(process_of::<A>(task)),
-        born_ns: Probed::u64(leader(task), config!(offsets.task_start_time)),
+        born_ns: Probed::u64(leader(task), config!(offsets.task_start_boottime)),
     }
 }
 
 /// Identity of the task as a thread. Its id stays when the task has exited, when others no longer know it.
 #[inline(always)]
 pub(crate) fn thread_key<A: Access>(task: Pointer) -> OwnerKey {
-    OwnerKey { id: u64::from(tid::<A>(task)), born_ns: A::u64(task, config!(offsets.task_start_time)) }
+    OwnerKey { id: u64::from(tid::<A>(task)), born_ns: A::u64(task, config!(offsets.task_start_boottime)) }
 }
 
 /// The first thread of the task's process. By address: see [`Probed`].

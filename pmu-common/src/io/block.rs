@@ -1,7 +1,7 @@
 //! Block requests: what is done, for whom, and what is kept of one in flight.
 
 use super::histogram::{GROUP_BUCKETS, bucket_of};
-use crate::wire;
+use crate::{owner::START_TICK_NS, wire};
 
 /// A read.
 pub const READ: u32 = 0;
@@ -148,14 +148,14 @@ pub const fn on_basis(word: u64, basis: u32) -> u64 {
     word & 0xff_ffff_ffff | (basis as u64) << 40
 }
 
-/// [`super::IoKey::owner`] of a process that began then (CLOCK_MONOTONIC ns): ids are used again, but not within a millisecond.
+/// [`super::IoKey::owner`] of a process that began then (CLOCK_BOOTTIME ns): ids are used again, but not within a tick.
 #[must_use]
 #[inline(always)]
 pub const fn process(id: u32, born_ns: u64) -> u64 {
-    id as u64 | (born_ns >> 20) << 32
+    id as u64 | (born_ns / START_TICK_NS) << 32
 }
 
-/// Id of a process, and when it began in units of 2²⁰ ns, from [`process`].
+/// Id of a process, and the tick in which it began ([`START_TICK_NS`], modulo 2³²), from [`process`].
 #[must_use]
 pub const fn of_process(owner: u64) -> (u32, u32) {
     (owner as u32, (owner >> 32) as u32)

@@ -44,8 +44,8 @@ wire! {
         pub task_tgid: u32,
         /// `task_struct.group_leader`.
         pub task_group_leader: u32,
-        /// `task_struct.start_time` (ns, CLOCK_MONOTONIC).
-        pub task_start_time: u32,
+        /// `task_struct.start_boottime` (ns, CLOCK_BOOTTIME), as /proc tells it.
+        pub task_start_boottime: u32,
         /// `task_struct.flags`.
         pub task_flags: u32,
         /// `task_struct.real_parent`.

@@ -58,7 +58,7 @@ pub(crate) fn whose<A: Fields>(bio: Pointer, task: Pointer) -> Whose {
 #[inline(always)]
 fn process_id<A: Fields>(task: Pointer) -> u64 {
     let leader = A::pointer(task, config!(offsets.task_group_leader));
-    let born_ns = A::u64(leader, config!(offsets.task_start_time));
+    let born_ns = A::u64(leader, config!(offsets.task_start_boottime));
     process(id_of::<A>(task), born_ns)
 }
 

@@ -332,7 +332,7 @@ impl Btf {
             dentry_name: want("dentry", "d_name.name"),
             task_group_leader: need("task_struct", "group_leader")?,
             task_real_parent: need("task_struct", "real_parent")?,
-            task_start_time: need("task_struct", "start_time")?,
+            task_start_boottime: need("task_struct", "start_boottime")?,
             task_signal: need("task_struct", "signal")?,
             signal_live: need("signal_struct", "live")?,
             task_sum_exec: need("task_struct", "se.sum_exec_runtime")?,

@@ -7,7 +7,9 @@ use crate::{
     machine::{Machine, pmu::catalog::Catalog},
     perf::{CountTarget, Counting},
     plan::{
-        PlanError, metrics, profile,
+        PlanError,
+        io::listing::listed,
+        metrics, profile,
         request::{Inherit, WantedMetrics},
     },
     suggest::{did_you_mean, nearest},
@@ -90,10 +92,13 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
             Listing { notes: notes.into_iter().collect(), ..Listing::of_pmus(&wanted) }
         }
         What::Metrics => {
-            let wanted =
-                metric::ALL.iter().filter(|metric| matches(pattern.as_ref(), metric.name.as_bytes()));
-            let of_model = |metric: &&model::Metric| matches(pattern.as_ref(), metric.name.as_bytes());
-            let of_model: Vec<_> = table.iter().flat_map(|table| &table.metrics).filter(of_model).collect();
+            let (of_io, no_table) = listed(args.cpu_model.as_deref(), &machine, &catalog, root);
+            let of_tasks = metric::TASKS.iter().map(|metric| (metric, None));
+            let all = of_tasks.chain(of_io);
+            let is_wanted = |name: &str| matches(pattern.as_ref(), name.as_bytes());
+            let wanted = all.filter(|(metric, _)| is_wanted(metric.name));
+            let of_model: Vec<_> =
+                table.iter().flat_map(with_parents).filter(|(metric, _)| is_wanted(&metric.name)).collect();
             let no_pmu = machine.no_core_pmu();
             let mut notes = Vec::new();
             match &table {
@@ -104,6 +109,9 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
                 }
                 None if pattern.is_none() => notes.push(NO_TABLE.to_owned()),
                 _ => {}
+            }
+            if let (Some(why), None) = (no_table, &pattern) {
+                notes.push(format!("metrics of I/O outside the cores: {why}; --cpu-model names a table"));
             }
             Listing { notes, ..Listing::of_metrics(wanted, of_model, no_pmu.as_deref()) }
         }
@@ -186,6 +194,14 @@ fn why_not(event: &ListedEvent, catalog: &Catalog) -> Option<String> {
     Counting::open(&groups, &target).err().map(|error| error.absence())
 }
 
+/// A model's metrics, each with the name of its parent.
+fn with_parents(model: &model::Model) -> impl Iterator<Item = (&model::Metric, Option<&str>)> {
+    model.metrics.iter().enumerate().map(|(at, metric)| {
+        let parent = model.above(at as u32).and_then(|parent| model.metrics.get(parent as usize));
+        (metric, parent.map(|parent| parent.name.as_str()))
+    })
+}
+
 /// Why the list is empty.
 fn nothing(args: &Args, host: &Host<'_>, notes: &[String]) -> String {
     let Some(pattern) = &args.pattern else {
@@ -197,7 +213,7 @@ fn nothing(args: &Args, host: &Host<'_>, notes: &[String]) -> String {
         What::Metrics => {
             let of_model =
                 host.model.iter().flat_map(|model| &model.metrics).map(|metric| metric.name.clone());
-            metric::ALL.iter().map(|metric| metric.name.to_owned()).chain(of_model).collect()
+            metric::all().map(|metric| metric.name.to_owned()).chain(of_model).collect()
         }
         What::Profiles => table::profile::ALL.iter().map(|profile| profile.name.to_owned()).collect(),
         What::Cgroups => Vec::new(),

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 pub use self::code::{At, Code, CodeRow, CodeStackRow, Line, Located, Module, Name, Names, SourceRow, Word};
 pub use self::ending::{Ending, Stopped, Workload};
 pub use self::id::Id;
-pub use self::owner::{Owner, OwnerRow, SlotId};
+pub use self::owner::{Owner, OwnerKey, OwnerRow, SlotId};
 use crate::{
     machine::{
         Machine,

@@ -1,5 +1,11 @@
 //! Whom counts belong to, and in which slot they were counted.
 
+use std::{
+    cmp::Ordering,
+    hash::{Hash, Hasher},
+};
+
+use pmu_common::owner::START_TICK_NS;
 use serde::{Deserialize, Serialize};
 
 use super::Id;
@@ -25,8 +31,8 @@ pub struct OwnerRow {
     pub ended_ns: Option<u64>,
 }
 
-/// Whom counts belong to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+/// Whom counts belong to. Two are equal if they have the same [`OwnerKey`], whatever they are called.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Owner {
     /// All owners beyond the limit.
@@ -35,7 +41,7 @@ pub enum Owner {
     Process {
         /// Process id: see [`Id::of`].
         pid: u32,
-        /// Start time, which tells two processes of one id apart (CLOCK_MONOTONIC ns).
+        /// Start time, which tells two processes of one id apart (CLOCK_BOOTTIME ns; in older recordings CLOCK_MONOTONIC).
         born_ns: u64,
         /// `comm` of its first thread.
         #[serde(with = "exact")]
@@ -55,7 +61,7 @@ pub enum Owner {
         tid: u32,
         /// Its process's id.
         pid: u32,
-        /// Start time (CLOCK_MONOTONIC ns).
+        /// Start time, as a process's.
         born_ns: u64,
         /// Its `comm`.
         #[serde(with = "exact")]
@@ -75,7 +81,7 @@ pub enum Owner {
     },
     /// A v2 cgroup.
     Cgroup {
-        /// Id.
+        /// Id; 0 if it is not known.
         id: u64,
         /// Path from the hierarchy's root.
         #[serde(with = "exact")]
@@ -83,7 +89,75 @@ pub enum Owner {
     },
 }
 
+/// What makes an owner the same in every source, and under another name: a process may execute another program, a cgroup may
+/// be renamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OwnerKey<'a> {
+    /// All owners beyond the limit.
+    Other,
+    /// A process, by its id and the tick in which it began: /proc knows no more.
+    Process(u32, u32),
+    /// Processes of one name that have ended.
+    Ended(&'a Untrusted),
+    /// A thread, by its id and the tick in which it began.
+    Thread(u32, u32),
+    /// Processes of one name.
+    Comm(&'a Untrusted),
+    /// Processes of one executable file's name.
+    Exe(&'a Untrusted),
+    /// A cgroup, by its id.
+    Cgroup(u64),
+    /// A cgroup of which only the path is known.
+    CgroupAt(&'a Untrusted),
+}
+
+impl PartialEq for Owner {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Owner {}
+
+impl PartialOrd for Owner {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Owner {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl Hash for Owner {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+/// The tick in which something began, modulo 2³².
+const fn tick(born_ns: u64) -> u32 {
+    (born_ns / START_TICK_NS) as u32
+}
+
 impl Owner {
+    /// What makes it the same under another name.
+    #[must_use]
+    pub const fn key(&self) -> OwnerKey<'_> {
+        match self {
+            Self::Other => OwnerKey::Other,
+            Self::Process { pid, born_ns, .. } => OwnerKey::Process(*pid, tick(*born_ns)),
+            Self::Ended { name, .. } => OwnerKey::Ended(name),
+            Self::Thread { tid, born_ns, .. } => OwnerKey::Thread(*tid, tick(*born_ns)),
+            Self::Comm { name } => OwnerKey::Comm(name),
+            Self::Exe { name } => OwnerKey::Exe(name),
+            Self::Cgroup { id: 0, path } => OwnerKey::CgroupAt(path),
+            Self::Cgroup { id, .. } => OwnerKey::Cgroup(*id),
+        }
+    }
+
     /// May processes that are told apart otherwise be one owner, known by a name?
     #[must_use]
     pub const fn is_of_many(&self) -> bool {
@@ -101,5 +175,30 @@ impl Owner {
             Self::Comm { name } | Self::Exe { name } => name.terminal().into_owned(),
             Self::Cgroup { path, .. } => path.terminal().into_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pmu_common::owner::START_TICK_NS;
+
+    use super::Owner;
+    use crate::untrusted::Untrusted;
+
+    #[test]
+    fn a_name_is_no_part_of_who_somebody_is() {
+        let process = |pid, born_ns, name: &str| Owner::Process { pid, born_ns, name: name.into() };
+        // /proc and the requests of `io` know the tick only.
+        assert_eq!(process(7, 5 * START_TICK_NS + 9, "sh"), process(7, 5 * START_TICK_NS, "dd"));
+        assert_ne!(process(7, 5 * START_TICK_NS, "sh"), process(7, 6 * START_TICK_NS, "sh"));
+        assert_ne!(process(7, 0, "sh"), process(8, 0, "sh"));
+        let thread = |pid| Owner::Thread { tid: 9, pid, born_ns: 0, name: Untrusted::default() };
+        assert_eq!(thread(0), thread(7));
+        let cgroup = |id, path: &str| Owner::Cgroup { id, path: path.into() };
+        assert_eq!(cgroup(3, "/a"), cgroup(3, "/b"));
+        assert_ne!(cgroup(0, "/a"), cgroup(0, "/b"));
+        let ended = |name: &str, processes| Owner::Ended { name: name.into(), processes };
+        assert_eq!(ended("sh", 1), ended("sh", 2));
+        assert_ne!(ended("sh", 1), ended("dd", 1));
     }
 }

@@ -1,6 +1,10 @@
 //! `/proc/PID/stat` (proc_pid_stat(5)).
 
-use std::str::SplitAsciiWhitespace;
+use std::{path::Path, str::SplitAsciiWhitespace};
+
+use pmu_common::owner::START_TICK_NS;
+
+use super::{bytes, read};
 
 /// The fields after the name, which may hold anything: the state comes first. `None` if that is no such line.
 pub(crate) fn after_name(stat: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
@@ -11,6 +15,26 @@ pub(crate) fn after_name(stat: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
 /// The state of a process's first thread, or of a thread.
 pub(crate) fn state(stat: &[u8]) -> Option<&str> {
     after_name(stat)?.next()
+}
+
+/// `starttime`, from the state on.
+const START_FIELD: usize = 19;
+
+/// When a process or thread began, in ns since the host did (CLOCK_BOOTTIME), to the tick below [`START_TICK_NS`]; `None` if it is gone.
+pub(crate) fn born_ns(root: &Path, pid: u32) -> Option<u64> {
+    let stat = bytes(&root.join(format!("proc/{pid}/stat"))).ok()?;
+    let ticks: u64 = after_name(&stat)?.nth(START_FIELD)?.parse().ok()?;
+    Some((ticks.wrapping_sub(shift(root)) & u64::from(u32::MAX)) * START_TICK_NS)
+}
+
+/// What this process's time namespace adds to such times, in ticks (time_namespaces(7)).
+fn shift(root: &Path) -> u64 {
+    let offsets = read(root, "proc/self/timens_offsets").unwrap_or_default();
+    let mut boottime = offsets.lines().filter_map(|line| line.strip_prefix("boottime"));
+    let mut words = boottime.next().unwrap_or_default().split_ascii_whitespace();
+    let mut next = || words.next().and_then(|word| word.parse::<i64>().ok()).unwrap_or(0);
+    let ns = next().wrapping_mul(1_000_000_000).wrapping_add(next());
+    ns.div_euclid(START_TICK_NS.cast_signed()).cast_unsigned()
 }
 
 /// `num_threads`, from the state on.
@@ -24,7 +48,26 @@ pub(crate) fn has_tasks(stat: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_tasks, state};
+    use pmu_common::owner::START_TICK_NS;
+
+    use super::{born_ns, has_tasks, state};
+    use crate::machine::testing::Tree;
+
+    #[test]
+    fn a_process_began_at_the_hosts_time_wherever_we_are() {
+        let stat = "7 (x) S 1) R 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 5000 0";
+        let born = |offset: &str| {
+            let offsets = format!("monotonic           0         0\nboottime    {offset}\n");
+            let tree = Tree::new(&[("proc/7/stat", stat), ("proc/self/timens_offsets", &offsets)]);
+            born_ns(&tree.root, 7)
+        };
+        assert_eq!(born("0         0"), Some(5000 * START_TICK_NS));
+        assert_eq!(born("20         0"), Some(3000 * START_TICK_NS));
+        assert_eq!(born("-20         0"), Some(7000 * START_TICK_NS));
+        let tree = Tree::new(&[("proc/7/stat", "7 (x) R 1"), ("proc/8/stat", stat)]);
+        assert_eq!((born_ns(&tree.root, 7), born_ns(&tree.root, 9)), (None, None));
+        assert_eq!(born_ns(&tree.root, 8), Some(5000 * START_TICK_NS));
+    }
 
     #[test]
     fn a_process_lives_on_in_its_other_threads() {

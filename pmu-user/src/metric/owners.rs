@@ -35,7 +35,7 @@ pub struct OwnerReport {
     pub who: Who,
     /// Has it ended?
     pub ended: bool,
-    /// Its metrics, in the order of [`metric::ALL`], run-queue latency excepted.
+    /// Its metrics, in the order of [`metric::TASKS`], run-queue latency excepted.
     pub metrics: Vec<(Metric, Value)>,
     /// Its run-queue latency, or why there is none.
     pub waits: Result<Waits, String>,
@@ -230,7 +230,7 @@ fn unseen(who: Who, ended: bool) -> OwnerReport {
     OwnerReport {
         who,
         ended,
-        metrics: metric::ALL
+        metrics: metric::TASKS
             .iter()
             .filter(|metric| **metric != metric::RUNQUEUE_LATENCY)
             .map(missing)

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pmu_common::loss;
 
-use self::meeting::identity;
 use super::{
     addresses::Addresses,
     difference,
@@ -38,7 +37,7 @@ pub struct Ledger {
     owners: BTreeMap<OwnerIndex, (Owner, Option<u64>)>,
     /// How many there have been.
     met: u32,
-    /// Owners again, by what stays the same under another name.
+    /// Owners again: who has met them knows them under another name, too.
     known: HashMap<Owner, OwnerIndex>,
     tree: Tree,
     /// Those that stand for processes of one name that have ended.
@@ -70,7 +69,7 @@ impl Ledger {
             at_ns: 0,
             owners: BTreeMap::from([(OTHER, (Owner::Other, None))]),
             met: 1,
-            known: HashMap::from([(identity(&Owner::Other), OTHER)]),
+            known: HashMap::from([(Owner::Other, OTHER)]),
             tree: Tree::default(),
             ended: BTreeMap::new(),
             owner_of_slot: HashMap::new(),

@@ -27,6 +27,8 @@ pub enum Unit {
     GigabytesPerSecond,
     /// 10^6 transactions a second.
     MegatransactionsPerSecond,
+    /// 10^6 occurrences a second.
+    MegaPerSecond,
     /// Occurrences a second.
     PerSecond,
     /// 10^9 cycles a second.
@@ -52,7 +54,7 @@ impl Unit {
     pub const UNKNOWN: Self = Self::Named("");
 
     /// All but [`Unit::Named`].
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Ratio,
         Self::Percent,
         Self::Ns,
@@ -61,6 +63,7 @@ impl Unit {
         Self::MegabytesPerSecond,
         Self::GigabytesPerSecond,
         Self::MegatransactionsPerSecond,
+        Self::MegaPerSecond,
         Self::PerSecond,
         Self::Gigahertz,
         Self::Switches,
@@ -94,6 +97,7 @@ impl Unit {
             Self::MegabytesPerSecond => "MB/s",
             Self::GigabytesPerSecond => "GB/s",
             Self::MegatransactionsPerSecond => "MT/s",
+            Self::MegaPerSecond => "M/s",
             Self::PerSecond => "1/s",
             Self::Gigahertz => "GHz",
             Self::Switches => "switches",

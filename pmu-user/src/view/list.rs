@@ -110,33 +110,37 @@ impl Listing {
         }
     }
 
-    /// Metrics: those that need no PMU, and those of a CPU model, which `missing` keeps from being measured here.
+    /// Metrics: those of the catalogue, each with why it cannot be measured here, and those of a CPU model, which `missing`
+    /// keeps from being.
     #[must_use]
     pub fn of_metrics<'a>(
-        metrics: impl IntoIterator<Item = &'a Metric>,
-        of_model: impl IntoIterator<Item = &'a model::Metric>,
+        listed: impl IntoIterator<Item = (&'a Metric, Option<String>)>,
+        of_model: impl IntoIterator<Item = (&'a model::Metric, Option<&'a str>)>,
         missing: Option<&str>,
     ) -> Self {
-        let plain = |metric: &Metric| {
-            let [name, unit, says] = [metric.name, metric.unit.name(), metric.says].map(Cell::text);
-            vec![name, unit, Cell::Empty, Cell::Empty, says, Cell::text("ok"), Cell::Empty]
+        let status = |missing: Option<&str>| {
+            let status = if missing.is_none() { "ok" } else { "unsupported" };
+            [Cell::text(status), Cell::text(missing.unwrap_or_default())]
         };
-        let of_table = |metric: &model::Metric| {
-            let says = hint(&metric.name).map_or("", |hint| hint.says);
-            vec![
-                Cell::text(&metric.name),
-                Cell::text(metric.unit.name()),
-                Cell::Number(metric.level.into()),
-                Cell::several(metric.groups.iter().cloned()),
-                Cell::text(says),
-                Cell::text(if missing.is_none() { "ok" } else { "unsupported" }),
-                Cell::text(missing.unwrap_or_default()),
-            ]
+        let of_catalogue = |(metric, missing): (&Metric, Option<String>)| {
+            let mut row = [metric.name, metric.unit.name(), metric.family.name()].map(Cell::text).to_vec();
+            row.extend([Cell::text(metric.parent.unwrap_or_default()), Cell::Empty, Cell::Empty]);
+            row.push(Cell::text(metric.says));
+            row.extend(status(missing.as_deref()));
+            row
         };
-        let rows = metrics.into_iter().map(plain).chain(of_model.into_iter().map(of_table));
+        let of_table = |(metric, parent): (&model::Metric, Option<&str>)| {
+            let mut row = [&metric.name, metric.unit.name(), "topdown"].map(Cell::text).to_vec();
+            row.extend([Cell::text(parent.unwrap_or_default()), Cell::Number(metric.level.into())]);
+            row.push(Cell::several(metric.groups.iter().cloned()));
+            row.push(Cell::text(hint(&metric.name).map_or("", |hint| hint.says)));
+            row.extend(status(missing));
+            row
+        };
+        let rows = listed.into_iter().map(of_catalogue).chain(of_model.into_iter().map(of_table));
         Self {
             kind: "metric",
-            columns: &["name", "unit", "level", "groups", "says", "status", "reason"],
+            columns: &["name", "unit", "family", "parent", "level", "groups", "says", "status", "reason"],
             rows: rows.collect(),
             notes: Vec::new(),
         }

@@ -4,6 +4,7 @@
 mod block;
 mod churn;
 mod command;
+mod identity;
 mod latency;
 mod net;
 mod throttle;

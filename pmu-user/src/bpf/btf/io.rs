@@ -26,7 +26,7 @@ impl Btf {
         Ok(IoOffsets {
             task_tgid: need("task_struct", "tgid")?,
             task_group_leader: need("task_struct", "group_leader")?,
-            task_start_time: need("task_struct", "start_time")?,
+            task_start_boottime: need("task_struct", "start_boottime")?,
             task_flags: need("task_struct", "flags")?,
             task_real_parent: need("task_struct", "real_parent")?,
             task_cgroups: need("task_struct", "cgroups")?,

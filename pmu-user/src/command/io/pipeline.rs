@@ -296,9 +296,9 @@ impl<'a> IoPipeline<'a> {
     /// Rows of what boxes counted: of devices and what of them is whose, then of places.
     fn counted(&self, counts: &BoxCounts<'_>, traffic: Option<&TrafficInterval>) -> Vec<Row> {
         let (plan, platform) = (&self.header.plan, &self.header.platform);
-        let mut rows = self.requesters.rows(counts, platform, &self.owned);
-        let Some(metrics) = &self.metrics else { return rows };
         let names = self.names();
+        let mut rows = self.requesters.rows(counts, names, &self.owned);
+        let Some(metrics) = &self.metrics else { return rows };
         for port in &platform.ports {
             let of_port = metrics.of_port(counts, platform, port);
             if let Some(traffic) = traffic {

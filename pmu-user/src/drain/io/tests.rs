@@ -149,12 +149,8 @@ fn owned() -> impl Strategy<Value = (Bdf, Ownership)> {
     let bdf = (0_u32..0x1_0001, any::<u8>(), 0_u8..32, 0_u8..8)
         .prop_map(|(domain, bus, device, function)| Bdf { domain, bus, device, function });
     let users = || {
-        few((any::<u32>(), name(), name(), name()).prop_map(|(pid, name, cgroup, through)| User {
-            pid,
-            name,
-            cgroup,
-            through,
-        }))
+        few((any::<u32>(), number(), name(), name(), name())
+            .prop_map(|(pid, born_ns, name, cgroup, through)| User { pid, born_ns, name, cgroup, through }))
     };
     let ownership = prop_oneof![
         (any::<Option<u32>>(), name(), users()).prop_map(|(pid, cgroup, users)| Ownership::Exclusive {

@@ -18,6 +18,9 @@ use crate::untrusted::{Untrusted, exact};
 pub struct User {
     /// Its id.
     pub pid: u32,
+    /// When it began, in ns since the host did, to 10 ms; 0 where that is not known, as in older recordings.
+    #[serde(default)]
+    pub born_ns: u64,
     /// Its name.
     #[serde(with = "exact")]
     pub name: Untrusted,
@@ -74,6 +77,15 @@ impl Ownership {
     pub fn is_within(&self, cgroup: &[u8]) -> bool {
         let Self::Exclusive { users, .. } = self else { return false };
         users.iter().all(|user| user.is_within(cgroup))
+    }
+
+    /// The cgroup whose every byte is.
+    #[must_use]
+    pub const fn cgroup(&self) -> Option<&Untrusted> {
+        match self {
+            Self::Exclusive { cgroup, .. } => Some(cgroup),
+            Self::Shared { .. } | Self::None | Self::Unknown(_) => None,
+        }
     }
 
     /// Processes that are known to use the device by themselves.

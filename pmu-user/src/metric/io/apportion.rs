@@ -14,7 +14,7 @@ use crate::{
     machine::io::{
         Platform,
         bdf::Bdf,
-        owner::{Ownership, together},
+        owner::{Ownership, User, together},
         stack::Port,
     },
     metric::value::{How, Known, Value},
@@ -83,7 +83,7 @@ pub fn rows(
 ) -> Vec<Row> {
     let (all, owners) = moved(port, traffic, names);
     let device = Subject::Device(port.bdf.to_string(), self::names(names.platform, port));
-    if let Some(owner) = exclusive(&port.devices, owned, target) {
+    if let Some(owner) = exclusive(&port.devices, owned, target, names) {
         let subject = Subject::Owner(owner, Box::new(device));
         let bytes = rows.iter().filter(|row| SHARED.iter().any(|(metric, _)| *metric == row.metric));
         return bytes
@@ -156,16 +156,22 @@ fn is_behind(platform: &Platform, device: DeviceNumber, port: &Port) -> bool {
 }
 
 /// The one who has all of these devices for himself, as far as he was asked for.
-pub(super) fn exclusive(devices: &[Bdf], owned: &[(Bdf, Ownership)], target: &Target) -> Option<Owner> {
+pub(super) fn exclusive(
+    devices: &[Bdf],
+    owned: &[(Bdf, Ownership)],
+    target: &Target,
+    names: Names<'_>,
+) -> Option<Owner> {
     let of = |bdf: &Bdf| owned.iter().find(|(known, _)| known == bdf).map(|(_, ownership)| ownership);
     let each: Vec<&Ownership> = devices.iter().map(of).collect::<Option<_>>()?;
     let Ownership::Exclusive { pid, cgroup, users } = together(each) else { return None };
     match target {
         Target::Processes(ids) | Target::Threads(ids) => {
             let pid = pid.filter(|pid| ids.contains(pid))?;
-            Some(Owner::Process { pid, born_ns: 0, name: users.first()?.name.clone() })
+            let User { born_ns, name, .. } = users.first()?;
+            Some(Owner::Process { pid, born_ns: *born_ns, name: name.clone() })
         }
         Target::Command(_) => None,
-        Target::System | Target::Cgroups(_) => Some(Owner::Cgroup { id: 0, path: cgroup }),
+        Target::System | Target::Cgroups(_) => Some(names.cgroup_at(cgroup)),
     }
 }

@@ -8,17 +8,17 @@ use crate::{
     machine::io::resctrl::Event,
     metric::value::{How, Known, Value},
     model::io::groups::{Amount, GroupsInterval, Whom},
-    table::unit::Unit,
+    table::metric::{self, Metric},
 };
 
 const NO_TIME: &str = "the interval has no length";
 
-/// Metric and unit of an event.
-const fn metric(event: Event) -> (&'static str, Unit) {
+/// The metric of an event.
+const fn metric(event: Event) -> Metric {
     match event {
-        Event::MbmTotalBytes => ("dram.cpu_total_bw", Unit::MegabytesPerSecond),
-        Event::MbmLocalBytes => ("dram.cpu_local_bw", Unit::MegabytesPerSecond),
-        Event::LlcOccupancy => ("llc.occupancy", Unit::Megabytes),
+        Event::MbmTotalBytes => metric::DRAM_CPU_TOTAL_BW,
+        Event::MbmLocalBytes => metric::DRAM_CPU_LOCAL_BW,
+        Event::LlcOccupancy => metric::LLC_OCCUPANCY,
     }
 }
 
@@ -36,7 +36,7 @@ pub fn rows(interval: &GroupsInterval) -> Vec<Row> {
         };
         let mut note = share.nobody.as_ref().map(|why| format!("{}: {why}", name(whom)));
         for (&event, amount) in &share.amounts {
-            let (metric, unit) = metric(event);
+            let Metric { name: metric, unit, .. } = metric(event);
             rows.push(Row {
                 subject: subject.clone(),
                 metric: metric.to_owned(),

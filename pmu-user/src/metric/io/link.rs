@@ -9,7 +9,10 @@ use serde::Deserialize;
 use crate::{
     machine::io::link::{self, Speed},
     metric::value::{How, Known, Value},
-    table::unit::Unit,
+    table::{
+        metric::{self, Metric},
+        unit::Unit,
+    },
 };
 
 /// A link as it is trained: what `current_link_speed` and `current_link_width` of its device say.
@@ -104,8 +107,14 @@ pub fn figures(rate: &Result<Rate, String>, traffic: &Traffic) -> Vec<Figure> {
     let from_device = [inbound_write, outbound_read];
     let both = [inbound_read, inbound_write, outbound_read, outbound_write];
     let of = |parts: &[&Value], max: Max| share(parts, rate.as_ref().map(max));
-    let cookbook = |name, unit, value| Figure { name, unit, definition: "cookbook", value };
-    let own = |name, value| Figure { name, unit: Unit::Percent, definition: "pmbpf", value };
+    let figure = |metric: &Metric, definition, value| Figure {
+        name: metric.name,
+        unit: metric.unit,
+        definition,
+        value,
+    };
+    let cookbook = |metric: Metric, value| figure(&metric, "cookbook", value);
+    let own = |metric: Metric, value| figure(&metric, "pmbpf", value);
     let max = match rate {
         Ok(rate) => Value::exact(rate.raw_mb_s * 2.0),
         Err(why) => Value::Missing(why.clone()),
@@ -113,12 +122,12 @@ pub fn figures(rate: &Result<Rate, String>, traffic: &Traffic) -> Vec<Figure> {
     let raw: Max = |rate| rate.raw_mb_s;
     let coded: Max = |rate| rate.coded_mb_s;
     vec![
-        cookbook("link.max_bw", Unit::MegabytesPerSecond, max),
-        cookbook("link.utilization", Unit::Percent, of(&both, |rate| rate.raw_mb_s * 2.0)),
-        own("link.utilization.to_device", of(&to_device, raw)),
-        own("link.utilization.from_device", of(&from_device, raw)),
-        own("link.utilization.to_device.coded", of(&to_device, coded)),
-        own("link.utilization.from_device.coded", of(&from_device, coded)),
+        cookbook(metric::LINK_MAX_BW, max),
+        cookbook(metric::LINK_UTILIZATION, of(&both, |rate| rate.raw_mb_s * 2.0)),
+        own(metric::LINK_UTILIZATION_TO_DEVICE, of(&to_device, raw)),
+        own(metric::LINK_UTILIZATION_FROM_DEVICE, of(&from_device, raw)),
+        own(metric::LINK_UTILIZATION_TO_DEVICE_CODED, of(&to_device, coded)),
+        own(metric::LINK_UTILIZATION_FROM_DEVICE_CODED, of(&from_device, coded)),
     ]
 }
 

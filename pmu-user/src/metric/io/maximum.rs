@@ -1,7 +1,11 @@
 //! The most that there can be of a bandwidth, from whoever says so.
 
 use super::{Place, Row, Subject, levels::Basis};
-use crate::{drain::io::IoHeader, metric::value::Value, table::unit::Unit};
+use crate::{
+    drain::io::IoHeader,
+    metric::value::Value,
+    table::metric::{self, Metric},
+};
 
 /// What is known about the most of a bandwidth of one socket, in its unit. Sockets are taken to have equal shares.
 #[must_use]
@@ -49,7 +53,8 @@ pub fn utilization(rows: &[Row], header: &IoHeader) -> Vec<Row> {
             }
             (_, missing) => (missing.clone(), None),
         };
-        Some(Row { metric: "dram.utilization".to_owned(), unit: Unit::Percent, value, note, ..row.clone() })
+        let Metric { name, unit, .. } = metric::DRAM_UTILIZATION;
+        Some(Row { metric: name.to_owned(), unit, value, note, ..row.clone() })
     };
-    rows.iter().filter(|row| row.metric == "dram.bw").filter_map(row).collect()
+    rows.iter().filter(|row| row.metric == metric::DRAM_BW.name).filter_map(row).collect()
 }

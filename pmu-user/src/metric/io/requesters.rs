@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     BoxCounts, IoMetrics, Label, Measured, Row, Subject, apportion::exclusive, choice::wants_events,
-    devices::name_of, extent::Extent,
+    devices::name_of, extent::Extent, traffic::Names,
 };
 use crate::{
     machine::io::{Platform, bdf::Bdf, owner::Ownership},
@@ -73,13 +73,13 @@ impl Requesters {
 
     /// What an interval says about each of them, and about those who have one for themselves.
     #[must_use]
-    pub fn rows(&self, counts: &BoxCounts<'_>, platform: &Platform, owned: &[(Bdf, Ownership)]) -> Vec<Row> {
+    pub fn rows(&self, counts: &BoxCounts<'_>, names: Names<'_>, owned: &[(Bdf, Ownership)]) -> Vec<Row> {
         let (plan, mut rows) = (counts.plan, Vec::new());
         for iommu in &self.iommus {
             let measured = counts.measured(|kind, _| iommu.has(kind));
             for (bdf, metrics) in &iommu.devices {
-                let of_device = iommu.rows(*bdf, metrics, plan, &measured, platform);
-                rows.extend(of_owner(&of_device, *bdf, owned, &plan.target));
+                let of_device = iommu.rows(*bdf, metrics, plan, &measured, names.platform);
+                rows.extend(of_owner(&of_device, *bdf, owned, &plan.target, names));
                 rows.extend(of_device);
             }
         }
@@ -130,8 +130,14 @@ impl Iommu {
 }
 
 /// What of it is whose: all of it, if somebody has the device for himself.
-fn of_owner(rows: &[Row], bdf: Bdf, owned: &[(Bdf, Ownership)], target: &Target) -> Option<Row> {
-    let owner = exclusive(&[bdf], owned, target)?;
+fn of_owner(
+    rows: &[Row],
+    bdf: Bdf,
+    owned: &[(Bdf, Ownership)],
+    target: &Target,
+    names: Names<'_>,
+) -> Option<Row> {
+    let owner = exclusive(&[bdf], owned, target, names)?;
     let row = rows.iter().find(|row| row.metric == OWNED)?;
     Some(Row { subject: Subject::Owner(owner, Box::new(row.subject.clone())), ..row.clone() })
 }

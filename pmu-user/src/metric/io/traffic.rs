@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use pmu_common::io::net::{OTHER, RECEIVED, SENT, TCP, UDP};
+use pmu_common::{
+    io::net::{OTHER, RECEIVED, SENT, TCP, UDP},
+    owner::START_TICK_NS,
+};
 
 use super::{
     Label, Row, Subject,
@@ -19,7 +22,7 @@ use crate::{
     machine::io::Platform,
     metric::value::Value,
     model::io::traffic::{Requests, TrafficInterval},
-    table::unit::Unit,
+    table::metric::{self, Metric},
     untrusted::Untrusted,
 };
 
@@ -56,6 +59,12 @@ impl Names<'_> {
         )
     }
 
+    /// The cgroup with this path; one that was not told of is known by its path alone.
+    pub(super) fn cgroup_at(&self, path: Untrusted) -> Owner {
+        let id = self.cgroups.iter().find(|(_, known)| **known == path).map_or(0, |(&id, _)| id);
+        Owner::Cgroup { id, path }
+    }
+
     fn cgroup(&self, id: u64) -> Owner {
         let path = self.cgroups.get(&id).cloned();
         Owner::Cgroup { id, path: path.unwrap_or_else(|| Untrusted::from(format!("cgroup {id}"))) }
@@ -66,7 +75,7 @@ impl Names<'_> {
     pub fn whose(&self, whose: Whose, name: &Untrusted) -> Option<Owner> {
         match whose {
             Whose::Process { pid, born } => {
-                Some(Owner::Process { pid, born_ns: u64::from(born) << 20, name: name.clone() })
+                Some(Owner::Process { pid, born_ns: u64::from(born) * START_TICK_NS, name: name.clone() })
             }
             Whose::Cgroup(id) | Whose::OnBehalfOf(id) => Some(self.cgroup(id.0)),
             Whose::Kernel | Whose::Outsider | Whose::Unseen | Whose::Many => None,
@@ -109,7 +118,7 @@ fn disks(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
             Some(share) => Value::exact(share * 100.0),
             None => Value::Missing("no bytes were moved".to_owned()),
         };
-        rows.push(row(&subject, "block.told_apart", Unit::Percent, told_apart, Label::System));
+        rows.push(row(&subject, &metric::BLOCK_TOLD_APART, told_apart, Label::System));
     }
     for ((device, operation, owner), requests) in owners {
         let disk = Subject::Disk(names.disk(device), operation.name());
@@ -121,23 +130,25 @@ fn disks(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
 
 fn of_requests(subject: &Subject, requests: &Requests, duration_ns: u64, label: Label) -> Vec<Row> {
     let report = latency::report(requests, duration_ns);
-    let row = |metric: &str, unit: Unit, value: Value| row(subject, metric, unit, value, label);
+    let row = |metric: &Metric, value: Value| row(subject, metric, value, label);
     let mut rows = vec![
-        row("block.requests_rate", Unit::PerSecond, report.requests_per_second),
-        row("block.bandwidth", Unit::MegabytesPerSecond, scaled(report.bytes_per_second, 1e-6)),
-        row("block.request_size", Unit::Bytes, report.request_bytes),
-        row("block.errors", Unit::Requests, Value::exact(requests.errors as f64)),
-        row("block.queued", Unit::Percent, scaled(report.queued_share, 100.0)),
+        row(&metric::BLOCK_REQUESTS_RATE, report.requests_per_second),
+        row(&metric::BLOCK_BANDWIDTH, scaled(report.bytes_per_second, 1e-6)),
+        row(&metric::BLOCK_REQUEST_SIZE, report.request_bytes),
+        row(&metric::BLOCK_ERRORS, Value::exact(requests.errors as f64)),
+        row(&metric::BLOCK_QUEUED, scaled(report.queued_share, 100.0)),
     ];
-    for (name, latency) in [("block.latency", &report.device), ("block.queue", &report.queue)] {
-        rows.extend(of_latency(subject, name, latency, label));
+    for (metric, latency) in [(metric::BLOCK_LATENCY, &report.device), (metric::BLOCK_QUEUE, &report.queue)] {
+        rows.extend(of_latency(subject, &metric, latency, label));
     }
     rows
 }
 
-fn of_latency(subject: &Subject, name: &str, latency: &LatencyReport, label: Label) -> Vec<Row> {
-    let row =
-        |part: &str, value: &Value| row(subject, &format!("{name}.{part}"), Unit::Ns, value.clone(), label);
+fn of_latency(subject: &Subject, whole: &Metric, latency: &LatencyReport, label: Label) -> Vec<Row> {
+    let row = |part: &str, value: &Value| {
+        let metric = format!("{}.{part}", whole.name);
+        Row { metric, ..row(subject, whole, value.clone(), label) }
+    };
     let quantiles = QUANTILES.iter().zip(&latency.quantiles_ns).map(|((part, _), value)| row(part, value));
     std::iter::once(row("mean", &latency.mean_ns))
         .chain(quantiles)
@@ -171,7 +182,7 @@ fn interfaces(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
         rows.extend(of_packets(&subject, numbers, seconds, Label::System));
         let [_, tcp, udp, other, known] = numbers;
         let share = Value::ratio(known * 100.0, tcp + udp + other, "no bytes were moved");
-        rows.push(row(&subject, "net.told_apart", Unit::Percent, share, Label::System));
+        rows.push(row(&subject, &metric::NET_TOLD_APART, share, Label::System));
     }
     for ((name, direction, owner), numbers) in owners {
         let subject = Subject::Owner(owner, Box::new(Subject::Interface(name, direction)));
@@ -187,18 +198,19 @@ fn add(sum: &mut [f64; 5], numbers: [f64; 5]) {
 fn of_packets(subject: &Subject, numbers: [f64; 5], seconds: f64, label: Label) -> Vec<Row> {
     let [packets, tcp, udp, other, _] = numbers;
     let rate = |count: f64, unit: f64| Value::ratio(count / unit, seconds, "the interval has no length");
-    let row = |metric: &str, unit: Unit, value: Value| row(subject, metric, unit, value, label);
+    let row = |metric: &Metric, value: Value| row(subject, metric, value, label);
     vec![
-        row("net.bandwidth", Unit::MegabytesPerSecond, rate(tcp + udp + other, 1e6)),
-        row("net.packets_rate", Unit::PerSecond, rate(packets, 1.0)),
-        row("net.tcp", Unit::MegabytesPerSecond, rate(tcp, 1e6)),
-        row("net.udp", Unit::MegabytesPerSecond, rate(udp, 1e6)),
-        row("net.other", Unit::MegabytesPerSecond, rate(other, 1e6)),
+        row(&metric::NET_BANDWIDTH, rate(tcp + udp + other, 1e6)),
+        row(&metric::NET_PACKETS_RATE, rate(packets, 1.0)),
+        row(&metric::NET_TCP, rate(tcp, 1e6)),
+        row(&metric::NET_UDP, rate(udp, 1e6)),
+        row(&metric::NET_OTHER, rate(other, 1e6)),
     ]
 }
 
-fn row(subject: &Subject, metric: &str, unit: Unit, value: Value, label: Label) -> Row {
-    Row { subject: subject.clone(), metric: metric.to_owned(), unit, value, label, note: None }
+fn row(subject: &Subject, metric: &Metric, value: Value, label: Label) -> Row {
+    let (metric, unit) = (metric.name.to_owned(), metric.unit);
+    Row { subject: subject.clone(), metric, unit, value, label, note: None }
 }
 
 fn scaled(value: Value, factor: f64) -> Value {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Ledger, OTHER, OwnerIndex, meeting::identity};
+use super::{Ledger, OTHER, OwnerIndex};
 use crate::{
     drain::{Owner, SlotId},
     model::fold::Bounds,
@@ -24,7 +24,7 @@ impl Ledger {
         let ended: Vec<(OwnerIndex, Owner, u64)> = self.owners.iter().filter_map(over).collect();
         for (index, owner, _) in &ended {
             self.owners.remove(index);
-            self.known.remove(&identity(owner));
+            self.known.remove(owner);
             if let Owner::Cgroup { path, .. } = owner {
                 self.tree.remove(path, *index);
             }

@@ -10,7 +10,7 @@ use crate::{
 
 impl Ledger {
     pub(super) fn meet(&mut self, row: &OwnerRow) {
-        let index = match self.known.get(&identity(&row.owner)) {
+        let index = match self.known.get(&row.owner) {
             Some(&known) => known,
             // A process chooses its name, and what is known by a name does not end.
             None if row.owner.is_of_many() && self.owners.len() >= BOUNDS.owners => {
@@ -23,7 +23,7 @@ impl Ledger {
                     _ => None,
                 };
                 let index = promoted.unwrap_or_else(|| self.add(row.owner.clone()));
-                self.known.insert(identity(&row.owner), index);
+                self.known.insert(row.owner.clone(), index);
                 index
             }
         };
@@ -56,16 +56,5 @@ impl Ledger {
         self.met += 1;
         self.owners.insert(index, (owner, None));
         index
-    }
-}
-
-/// What makes an owner the same one under another name: a process may execute another program.
-pub(super) fn identity(owner: &Owner) -> Owner {
-    let unnamed = Untrusted::default;
-    match *owner {
-        Owner::Process { pid, born_ns, .. } => Owner::Process { pid, born_ns, name: unnamed() },
-        Owner::Thread { tid, born_ns, .. } => Owner::Thread { tid, pid: 0, born_ns, name: unnamed() },
-        Owner::Cgroup { id, .. } => Owner::Cgroup { id, path: unnamed() },
-        ref named => named.clone(),
     }
 }

@@ -3,6 +3,7 @@
 pub mod boxes;
 mod class;
 pub mod free;
+pub mod listing;
 mod order;
 pub mod request;
 mod requesters;
@@ -135,7 +136,7 @@ impl IoPlan {
             monitoring: None,
             missing: Vec::new(),
         };
-        match table(request, root)? {
+        match table(request.model.as_deref(), root)? {
             Ok(mut table) => {
                 if let Some(counters) = Cpuid::read(root, &[]).and_then(|cpuid| cpuid.amd_channel()) {
                     table.set_counters("amd_umc", counters);
@@ -256,8 +257,8 @@ fn exists(name: &str, platform: &Platform) -> Result<(), PlanError> {
 }
 
 /// The table to use, or why there is none for this machine.
-fn table(request: &IoRequest, root: &Path) -> Result<Result<IoTable, String>, PlanError> {
-    if let Some(name) = &request.model {
+fn table(model: Option<&str>, root: &Path) -> Result<Result<IoTable, String>, PlanError> {
+    if let Some(name) = model {
         return Ok(Ok(io::load(name)?));
     }
     let Some(identity) = cpu::identity(root) else {

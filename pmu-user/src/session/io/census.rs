@@ -2,14 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::Path,
 };
 
-use rustix::{
-    param::clock_ticks_per_second,
-    time::{ClockId, clock_gettime},
-};
+use pmu_common::io::block::{of_process, process};
 
 use crate::{
     bpf::io::{Fate, Holder},
@@ -19,13 +15,10 @@ use crate::{
     },
     machine::{
         cgroup::{CgroupId, Layout},
-        stat::after_name,
+        stat::born_ns,
     },
     untrusted::Untrusted,
 };
-
-/// `starttime`, as [`after_name`] counts.
-const START_FIELD: usize = 19;
 
 /// What is there at one moment; looked up when it is asked for.
 pub(super) struct Census<'a> {
@@ -83,40 +76,16 @@ impl<'a> Census<'a> {
     }
 
     fn is_process_gone(&self, pid: u32, born: u32) -> bool {
-        let Ok(stat) = fs::read(self.root.join(format!("proc/{pid}/stat"))) else {
-            return self.root.join("proc/stat").exists();
-        };
-        let clock = |id| {
-            let time = clock_gettime(id);
-            time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
-        };
-        is_another(&stat, born, clock(ClockId::Boottime).saturating_sub(clock(ClockId::Monotonic)))
+        match born_ns(self.root, pid) {
+            Some(born_ns) => of_process(process(pid, born_ns)).1 != born,
+            None => self.root.join("proc/stat").exists(),
+        }
     }
-}
-
-/// Is the process of this `stat` another one than that which was `born` then? Its time counts on while the host is
-/// asleep, for `asleep_ns` so far; how much of that was before it began is not known.
-fn is_another(stat: &[u8], born: u32, asleep_ns: u64) -> bool {
-    started_ns(stat).is_some_and(|started_ns| is_later(started_ns.saturating_sub(asleep_ns), born))
-}
-
-/// When a process began, in ns since the host was started: its tick's begin.
-fn started_ns(stat: &[u8]) -> Option<u64> {
-    let ticks: u64 = after_name(stat)?.nth(START_FIELD)?.parse().ok()?;
-    Some(ticks.saturating_mul(1_000_000_000 / clock_ticks_per_second().max(1)))
-}
-
-/// Did a process that began at this time, or later, begin after one that was `born` then (see
-/// [`pmu_common::io::block::process`])? That number begins anew every 52 days.
-const fn is_later(started_ns: u64, born: u32) -> bool {
-    ((started_ns >> 20) as u32).wrapping_sub(born).cast_signed() > 1
 }
 
 #[cfg(test)]
 mod tests {
-    use pmu_common::io::block::{of_process, process};
-
-    use super::{Census, is_another, is_later, started_ns};
+    use super::Census;
     use crate::{
         bpf::io::{Fate, Holder},
         drain::io::{
@@ -170,25 +139,10 @@ mod tests {
 
     #[test]
     fn a_process_is_gone_when_another_has_its_id() {
-        let (second, stat) = (1_000_000_000, STAT.as_bytes());
-        let born = |born_ns| of_process(process(70, born_ns)).1;
-        assert!(!is_another(stat, born(50 * second + 9_000_000), 0));
-        assert!(is_another(stat, born(49 * second), 0));
-        // The host may have been asleep before either of them began.
-        assert!(!is_another(stat, born(20 * second), 30 * second));
-        assert!(is_another(stat, born(19 * second), 30 * second));
-    }
-
-    #[test]
-    fn births_are_compared_though_their_number_begins_anew() {
-        assert!(is_later(5 << 20, u32::MAX) && !is_later(5 << 20, 5) && !is_later(5 << 20, 9));
-    }
-
-    #[test]
-    fn a_name_may_hold_anything() {
-        let stat = b"7 (x) S 1) R 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 300 0";
-        assert_eq!(started_ns(stat), Some(3_000_000_000));
-        assert_eq!(started_ns(b"7 (x) R 1"), None);
+        let (tree, layout) = tree();
+        let mut census = Census::new(&layout, &tree.root);
+        let mut fate = |born| census.fate(Holder::Block(DISK, Whose::Process { pid: 70, born }));
+        assert_eq!([4999, 5000, 5001].map(&mut fate), [Fate::Gone, Fate::Stays, Fate::Gone]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use crate::{
             process::name,
             resctrl::{Group, Monitoring},
         },
+        stat::born_ns,
     },
     plan::{
         Target,
@@ -157,6 +158,7 @@ impl Monitored {
     }
 
     fn process(&self, pid: u32) -> Owner {
-        Owner::Process { pid, born_ns: 0, name: name(&self.root, pid).unwrap_or_default() }
+        let born_ns = born_ns(&self.root, pid).unwrap_or(0);
+        Owner::Process { pid, born_ns, name: name(&self.root, pid).unwrap_or_default() }
     }
 }

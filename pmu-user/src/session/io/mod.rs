@@ -10,6 +10,7 @@ mod unseen;
 mod visit;
 
 use std::{
+    collections::BTreeSet,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     time::{Duration, Instant, SystemTime},
@@ -27,17 +28,12 @@ use crate::{
     bpf::measure_costs,
     drain::{
         Absent, COST_WINDOW_NS, Cost, Ending, ProgramRow, TARGET_UNSEEN,
-        io::{BoxSlice, IoDrain, IoHeader},
+        io::{BoxSlice, IoDrain, IoHeader, Named},
     },
     machine::{
         Machine,
         clock::duration_ns,
-        io::{
-            Platform,
-            bdf::Bdf,
-            owner::{self, Ownership},
-            pci::Device,
-        },
+        io::{Platform, owner, pci::Device},
     },
     plan::{
         Class, Lost,
@@ -228,7 +224,8 @@ impl IoSession {
 
     /// What there is before anything is counted: programs count from when they are attached.
     fn baseline(&mut self) -> IoDrain {
-        IoDrain { owned: self.owned(), ..self.drain() }
+        let drain = self.drain();
+        self.with_owned(drain)
     }
 
     /// Devices that were there when counting started and are not any more: their numbers end with them.
@@ -242,8 +239,14 @@ impl IoSession {
         self.header.platform.devices.iter().filter(lost).map(absent).collect()
     }
 
-    fn owned(&self) -> Vec<(Bdf, Ownership)> {
-        owner::read(&self.root, &self.header.platform)
+    /// A drain with who has which device for himself, and the names of those cgroups, which may have moved nothing else.
+    fn with_owned(&self, mut drain: IoDrain) -> IoDrain {
+        drain.owned = owner::read(&self.root, &self.header.platform);
+        let paths: BTreeSet<_> = drain.owned.iter().filter_map(|(_, ownership)| ownership.cgroup()).collect();
+        let layout = &self.header.machine.cgroups;
+        let found = paths.into_iter().filter_map(|path| layout.resolve(path.to_path().to_str()?).ok());
+        drain.names.extend(found.map(|cgroup| Named { cgroup: cgroup.id.0, path: cgroup.path }));
+        drain
     }
 
     /// Ends the counting; what was left.
@@ -252,7 +255,8 @@ impl IoSession {
         for rotation in &mut self.rotations {
             self.lost_readings += rotation.stop(now_ns, &mut self.slices);
         }
-        let mut last = IoDrain { owned: self.owned(), gone: self.gone(), ..self.drain() };
+        let drain = self.drain();
+        let mut last = IoDrain { gone: self.gone(), ..self.with_owned(drain) };
         let unseen = self.accounts.take().map_or(0, Accounts::unseen);
         if let (Some(traffic), true) = (&mut last.traffic, unseen > 0) {
             traffic.losses.push((TARGET_UNSEEN.to_owned(), unseen));

@@ -1,108 +1,209 @@
-//! The metrics that need no PMU. A name, once given, is never used for anything else.
+//! The catalogue: every metric of every source, declared once. A name, once given, is never used for anything else.
+//!
+//! Metrics of a CPU model's own formulas (Top-Down) are its table's ([`super::model`]); all others are here.
 
+mod tasks;
+mod traffic;
+mod uncore;
+
+pub use self::{tasks::*, traffic::*, uncore::*};
 use super::unit::Unit;
 
-/// A metric that can be reported per owner.
+/// A metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
     /// Its name in every output.
     pub name: &'static str,
     /// What it counts.
     pub unit: Unit,
+    /// What it is shown with.
+    pub family: Family,
+    /// Name of the metric that it is a part, or another reading, of.
+    pub parent: Option<&'static str>,
     /// What it says, in one sentence.
     pub says: &'static str,
 }
 
-/// Time on a CPU.
-pub const CPU_TIME: Metric = Metric {
-    name: "cpu_time",
-    unit: Unit::Ns,
-    says: "Time the owner's tasks were on a CPU, as the scheduler accounts it: without stolen time.",
-};
-/// All context switches.
-pub const CONTEXT_SWITCHES: Metric = Metric {
-    name: "context_switches",
-    unit: Unit::Switches,
-    says: "Times a task of the owner gave up a CPU, because it waited or was preempted.",
-};
-/// Voluntary context switches.
-pub const VOLUNTARY_SWITCHES: Metric = Metric {
-    name: "voluntary_switches",
-    unit: Unit::Switches,
-    says: "Times a task gave up its CPU because it had to wait.",
-};
-/// Involuntary context switches.
-pub const INVOLUNTARY_SWITCHES: Metric = Metric {
-    name: "involuntary_switches",
-    unit: Unit::Switches,
-    says: "Times a task lost its CPU to another although it could have gone on.",
-};
-/// Moves to another CPU.
-pub const MIGRATIONS: Metric = Metric {
-    name: "migrations",
-    unit: Unit::Migrations,
-    says: "Times a task was moved to another CPU, where its caches are cold.",
-};
-/// Page faults without I/O.
-pub const MINOR_FAULTS: Metric =
-    Metric { name: "minor_faults", unit: Unit::Faults, says: "Page faults that were resolved without I/O." };
-/// Page faults with I/O.
-pub const MAJOR_FAULTS: Metric =
-    Metric { name: "major_faults", unit: Unit::Faults, says: "Page faults that waited for I/O." };
-/// Samples.
-pub const SAMPLES: Metric = Metric {
-    name: "samples",
-    unit: Unit::Samples,
-    says: "Samples that hit the owner, in user and kernel mode.",
-};
-/// Samples in user mode.
-pub const USER_SAMPLES: Metric =
-    Metric { name: "user_samples", unit: Unit::Samples, says: "Samples that hit the owner in user mode." };
-/// Samples in kernel mode.
-pub const KERNEL_SAMPLES: Metric = Metric {
-    name: "kernel_samples",
-    unit: Unit::Samples,
-    says: "Samples that hit the owner in kernel mode.",
-};
-/// Masked time.
-pub const BLIND_TIME: Metric = Metric {
-    name: "blind_time",
-    unit: Unit::Ns,
-    says: "Time during which interrupts were masked while the owner ran, so that no timer sample could be taken, \
-           estimated from how many ticks came late.",
-};
-/// Time between being able to run and running.
-pub const RUNQUEUE_LATENCY: Metric = Metric {
-    name: "runqueue_latency",
-    unit: Unit::Ns,
-    says: "Time a task could run but had no CPU, from its wake-up or preemption until it ran.",
-};
+impl Metric {
+    const fn new(
+        name: &'static str,
+        unit: Unit,
+        family: Family,
+        parent: Option<&'static str>,
+        says: &'static str,
+    ) -> Self {
+        Self { name, unit, family, parent, says }
+    }
+}
 
-/// All metrics, in the order of reports.
-pub const ALL: [Metric; 12] = [
-    CPU_TIME,
-    CONTEXT_SWITCHES,
-    VOLUNTARY_SWITCHES,
-    INVOLUNTARY_SWITCHES,
-    MIGRATIONS,
-    MINOR_FAULTS,
-    MAJOR_FAULTS,
-    SAMPLES,
-    USER_SAMPLES,
-    KERNEL_SAMPLES,
-    BLIND_TIME,
-    RUNQUEUE_LATENCY,
+/// Metrics that are shown together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// What tasks did with CPUs.
+    Cpu,
+    /// Samples.
+    Samples,
+    /// Time in which no sample could be taken.
+    Blind,
+    /// Waiting for a CPU.
+    Latency,
+    /// Root ports and what is behind them.
+    Pcie,
+    /// PCIe links.
+    Link,
+    /// Devices and the last-level cache.
+    Ddio,
+    /// Cores and devices that want the same cache lines.
+    Conflicts,
+    /// Translations of devices' addresses.
+    Iommu,
+    /// Memory.
+    Memory,
+    /// The last-level cache.
+    Llc,
+    /// Counters that always run.
+    FreeRunning,
+    /// Links between sockets.
+    Upi,
+    /// Block devices.
+    Block,
+    /// Latency at block devices.
+    BlockLatency,
+    /// Latency in their queues.
+    BlockQueue,
+    /// Network interfaces.
+    Network,
+    /// Clocks of what counts.
+    Clock,
+}
+
+/// What a metric's name begins with, if it is not in the catalogue, as one of a user's own table.
+const PREFIXES: [(&str, Family); 9] = [
+    ("pcie", Family::Pcie),
+    ("link", Family::Link),
+    ("ddio", Family::Ddio),
+    ("io", Family::Conflicts),
+    ("vtd", Family::Iommu),
+    ("dram", Family::Memory),
+    ("llc", Family::Llc),
+    ("free", Family::FreeRunning),
+    ("upi", Family::Upi),
 ];
+
+impl Family {
+    /// Families of I/O, in the order of reports.
+    pub const IO: [Self; 13] = [
+        Self::Pcie,
+        Self::Link,
+        Self::Ddio,
+        Self::Conflicts,
+        Self::Iommu,
+        Self::Memory,
+        Self::Llc,
+        Self::FreeRunning,
+        Self::Upi,
+        Self::Block,
+        Self::BlockLatency,
+        Self::BlockQueue,
+        Self::Network,
+    ];
+
+    /// The family of a metric by its name; `None` of a name that says nothing.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        let prefix = name.split('.').next()?;
+        let by_prefix = || PREFIXES.iter().find(|(known, _)| *known == prefix).map(|(_, family)| *family);
+        find(name).map(|metric| metric.family).or_else(by_prefix)
+    }
+
+    /// Its name in machines' formats.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Samples => "samples",
+            Self::Blind => "blind",
+            Self::Latency => "latency",
+            Self::Pcie => "pcie",
+            Self::Link => "link",
+            Self::Ddio => "ddio",
+            Self::Conflicts => "io",
+            Self::Iommu => "vtd",
+            Self::Memory => "dram",
+            Self::Llc => "llc",
+            Self::FreeRunning => "free",
+            Self::Upi => "upi",
+            Self::Block => "block",
+            Self::BlockLatency => "block.latency",
+            Self::BlockQueue => "block.queue",
+            Self::Network => "net",
+            Self::Clock => "clock",
+        }
+    }
+}
+
+/// All metrics of the catalogue.
+pub fn all() -> impl Iterator<Item = &'static Metric> {
+    TASKS.iter().chain(&TRAFFIC).chain(&UNCORE)
+}
+
+/// Names of the parts of a latency, which stand behind its name: `block.latency.p99`.
+pub const PARTS: [&str; 6] = ["mean", "p50", "p90", "p99", "p99.9", "max"];
+
+/// The metric of this name, or of which this is a part.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Metric> {
+    let whole = |part: &&str| name.strip_suffix(*part)?.strip_suffix('.').filter(|whole| is_latency(whole));
+    let whole = PARTS.iter().find_map(|part| whole(part)).unwrap_or(name);
+    all().find(|metric| metric.name == whole)
+}
+
+/// Is it one that has [`PARTS`]?
+fn is_latency(name: &str) -> bool {
+    [BLOCK_LATENCY.name, BLOCK_QUEUE.name].contains(&name)
+}
 
 #[cfg(test)]
 mod tests {
-    use super::ALL;
+    use std::collections::BTreeSet;
+
+    use super::{Family, all, find};
+    use crate::table::io::{IOMMUS, KNOWN, load, of_iommu};
 
     #[test]
-    fn a_name_is_used_once() {
-        let mut names: Vec<&str> = ALL.iter().map(|metric| metric.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), ALL.len());
+    fn a_name_is_used_once_and_a_parent_is_there() {
+        let names: BTreeSet<&str> = all().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), all().count());
+        for metric in all() {
+            assert!(metric.parent.is_none_or(|parent| names.contains(parent)), "{}", metric.name);
+            assert!(metric.says.ends_with('.') && metric.says.len() > 15, "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn every_metric_of_every_io_table_is_in_the_catalogue_with_its_unit() {
+        let tables = KNOWN.iter().map(|(name, _)| load(name).unwrap());
+        let iommus = IOMMUS.iter().filter_map(|(name, _)| of_iommu(name).unwrap());
+        let mut seen = BTreeSet::new();
+        for table in tables.chain(iommus) {
+            for metric in &table.model.metrics {
+                let known = find(&metric.name).unwrap_or_else(|| panic!("{}", metric.name));
+                assert_eq!(known.unit, metric.unit, "{}", metric.name);
+                seen.insert(known.name);
+            }
+            for absent in &table.absent {
+                assert_eq!(find(&absent.name).map(|known| known.unit), Some(absent.unit), "{}", absent.name);
+            }
+        }
+        assert!(seen.len() > 30, "{seen:?}");
+    }
+
+    #[test]
+    fn a_part_of_a_latency_is_that_latency() {
+        assert_eq!(find("block.latency.p99.9").unwrap().name, "block.latency");
+        assert_eq!(find("block.bandwidth").unwrap().family, Family::Block);
+        assert_eq!(find("block.bandwidth.p99"), None);
+        assert_eq!(Family::of("pcie.of_somebodys_table"), Some(Family::Pcie));
+        assert_eq!((Family::of("iio.frequency"), Family::of("event.x")), (Some(Family::Clock), None));
     }
 }

@@ -25,26 +25,8 @@ use crate::{
         io::{IoReport, Label, Place, Row, Subject},
         value::{How, Known, Value},
     },
-    table::unit::Unit,
+    table::{metric::Family, unit::Unit},
 };
-
-/// Families of metrics, which their names begin with, with the titles of their tables, in order.
-const FAMILIES: [(&str, &str); 12] = [
-    ("pcie", "PCIe"),
-    ("link", "PCIe LINKS"),
-    ("ddio", "LAST-LEVEL CACHE AND I/O"),
-    ("io", "CONFLICTS OF CPU AND I/O"),
-    ("vtd", "IOMMU"),
-    ("dram", "MEMORY"),
-    ("llc", "LAST-LEVEL CACHE"),
-    ("free", "COUNTERS THAT ALWAYS RUN"),
-    ("upi", "LINKS BETWEEN SOCKETS"),
-    ("block", "BLOCK DEVICES"),
-    ("block.latency", "LATENCY AT BLOCK DEVICES"),
-    ("block.queue", "LATENCY IN THEIR QUEUES"),
-];
-/// The family of what is left.
-const NETWORK: (&str, &str) = ("net", "NETWORK");
 
 /// Intervals narrower than this share of the estimate are not worth a column's width.
 const NARROW: f64 = 0.005;
@@ -82,28 +64,38 @@ pub(super) fn whole(
 }
 
 fn tables(into: &mut dyn Write, style: &Style, report: &IoReport, part: Part) -> io::Result<()> {
-    for (family, title) in FAMILIES.iter().chain([&NETWORK]) {
-        let of_family = |row: &&Row| family_of(&row.metric) == *family;
+    for family in Family::IO {
+        let of_family = |row: &&Row| Family::of(&row.metric) == Some(family);
         let mut by_kind: BTreeMap<(u8, &str), Vec<&Row>> = BTreeMap::new();
         for row in report.rows.iter().filter(of_family) {
             by_kind.entry((rank(&row.subject), kind(&row.subject))).or_default().push(row);
         }
         for ((_, kind), rows) in by_kind {
             if part == Part::Whole || rows.iter().any(|row| row.value.known().is_some()) {
-                one(into, style, title, kind, &rows)?;
+                one(into, style, family, kind, &rows)?;
             }
         }
     }
     Ok(())
 }
 
-/// The longest family that a name begins with.
-fn family_of(metric: &str) -> &str {
-    let end = metric.find('.').unwrap_or(metric.len());
-    let second = metric.get(end + 1..).unwrap_or_default();
-    match second.find('.').map(|dot| &metric[..end + 1 + dot]) {
-        Some(longer) if FAMILIES.iter().any(|(family, _)| *family == longer) => longer,
-        _ => &metric[..end],
+/// The title of a family's tables.
+const fn title(family: Family) -> &'static str {
+    match family {
+        Family::Pcie => "PCIe",
+        Family::Link => "PCIe LINKS",
+        Family::Ddio => "LAST-LEVEL CACHE AND I/O",
+        Family::Conflicts => "CONFLICTS OF CPU AND I/O",
+        Family::Iommu => "IOMMU",
+        Family::Memory => "MEMORY",
+        Family::Llc => "LAST-LEVEL CACHE",
+        Family::FreeRunning => "COUNTERS THAT ALWAYS RUN",
+        Family::Upi => "LINKS BETWEEN SOCKETS",
+        Family::Block => "BLOCK DEVICES",
+        Family::BlockLatency => "LATENCY AT BLOCK DEVICES",
+        Family::BlockQueue => "LATENCY IN THEIR QUEUES",
+        Family::Network => "NETWORK",
+        other => other.name(),
     }
 }
 
@@ -122,7 +114,7 @@ const fn rank(subject: &Subject) -> u8 {
 }
 
 /// A table of rows of one family and kind, and why numbers of it are missing; only that, if all of them are.
-fn one(into: &mut dyn Write, style: &Style, title: &str, kind: &str, rows: &[&Row]) -> io::Result<()> {
+fn one(into: &mut dyn Write, style: &Style, family: Family, kind: &str, rows: &[&Row]) -> io::Result<()> {
     let mut metrics: Vec<(&str, Unit)> = Vec::new();
     for row in rows.iter().filter(|row| row.value.known().is_some()) {
         let column = (row.metric.as_str(), row.unit);
@@ -136,8 +128,11 @@ fn one(into: &mut dyn Write, style: &Style, title: &str, kind: &str, rows: &[&Ro
     if metrics.is_empty() && everywhere {
         return Ok(());
     }
-    let note = if title.starts_with("LATENCY") { "; percentiles to 6.25 %" } else { "" };
-    section(into, title, &format!("by {kind}{note}"))?;
+    let note = match family {
+        Family::BlockLatency | Family::BlockQueue => "; percentiles to 6.25 %",
+        _ => "",
+    };
+    section(into, title(family), &format!("by {kind}{note}"))?;
     if metrics.is_empty() {
         return why(into, &reasons);
     }
@@ -214,7 +209,8 @@ fn reason(value: &Value) -> Option<&str> {
 
 /// `inbound_read_bw MB/s`: the family stands in the table's title, and times say their unit.
 fn title_of(metric: &str, unit: Unit) -> String {
-    let name = metric.get(family_of(metric).len() + 1..).unwrap_or(metric);
+    let name = metric.strip_prefix(Family::of(metric).map_or("", Family::name)).unwrap_or(metric);
+    let name = name.strip_prefix('.').unwrap_or(name);
     match unit {
         Unit::Ratio | Unit::Ns | Unit::UNKNOWN => name.to_owned(),
         unit => format!("{name} {}", unit.name()),
@@ -313,8 +309,13 @@ fn trust(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<(
 
 #[cfg(test)]
 mod tests {
-    use super::{Label, Row, Style, Subject, Value, family_of, one, shortened, title_of};
-    use crate::{drain::Owner, metric::io::Place, table::unit::Unit, untrusted::Untrusted};
+    use super::{Label, Row, Style, Subject, Value, one, shortened, title_of};
+    use crate::{
+        drain::Owner,
+        metric::io::Place,
+        table::{metric::Family, unit::Unit},
+        untrusted::Untrusted,
+    };
 
     /// A number of an owner, apportioned by this share.
     fn apportioned(metric: &str, share: f64) -> Row {
@@ -334,7 +335,7 @@ mod tests {
         let lines = |rows: &[Row]| -> [Vec<String>; 2] {
             let mut bytes = Vec::new();
             let style = Style { rows_max: 20, blocks: false };
-            one(&mut bytes, &style, "PCIe", "owner", &rows.iter().collect::<Vec<_>>()).unwrap();
+            one(&mut bytes, &style, Family::Pcie, "owner", &rows.iter().collect::<Vec<_>>()).unwrap();
             let text = anstream::adapter::strip_str(std::str::from_utf8(&bytes).unwrap()).to_string();
             let table = text.lines().filter(|line| line.contains("bw MB/s") || line.contains("web"));
             let columns = table.map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()));
@@ -352,10 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_metric_stands_in_its_familys_table() {
-        assert_eq!(family_of("pcie.inbound_read_bw"), "pcie");
-        assert_eq!(family_of("block.latency.p99"), "block.latency");
-        assert_eq!(family_of("block.bandwidth"), "block");
+    fn a_column_leaves_out_what_the_tables_title_says() {
         assert_eq!(title_of("block.latency.p99.9", Unit::Ns), "p99.9");
         assert_eq!(
             title_of("pcie.outbound_read_bw.by_cpu", Unit::MegabytesPerSecond),

@@ -135,7 +135,7 @@ pub(super) fn begin(into: &mut dyn Write, header: &Header) -> io::Result<()> {
             "interval_ns": plan.interval.map(|interval| interval.as_nanos() as u64),
             "late_min_ns": plan.late_min_ns, "gap_min_ns": plan.gap_min_ns,
             "attach": header.attach, "attach_refused": header.attach_refused, "missing": header.missing,
-            "metrics": metric::ALL.iter().map(|metric| json!({
+            "metrics": metric::TASKS.iter().map(|metric| json!({
                 "name": metric.name, "unit": metric.unit.name(), "says": metric.says})).collect::<Vec<_>>(),
     });
     if plan.samples_events() {

@@ -26,6 +26,7 @@ fn host(class: &str) -> Tree {
 fn process(tree: &Tree, pid: u32, cgroup: &str, namespace: &str) {
     let at = format!("proc/{pid}");
     tree.write(&format!("{at}/comm"), &format!("server-{pid}\n"));
+    tree.write(&format!("{at}/stat"), &format!("{pid} (x) S{} {pid}00\n", " 0".repeat(18)));
     tree.write(&format!("{at}/cgroup"), &format!("0::{cgroup}\n"));
     tree.write(&format!("{at}/maps"), "00400000-00401000 r-xp 00000000 08:01 9    /usr/bin/server\n");
     tree.write(&format!("{at}/mountinfo"), "22 1 0:20 / /sys rw - sysfs sysfs rw\n");

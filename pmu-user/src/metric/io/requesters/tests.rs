@@ -1,5 +1,7 @@
 //! Made drains of IOMMUs that count for devices.
 
+use std::collections::BTreeMap;
+
 use super::Requesters;
 use crate::{
     drain::{
@@ -14,7 +16,7 @@ use crate::{
         owner::{Ownership, User},
     },
     metric::{
-        io::{BoxCounts, IoMetrics, Label, Row, Subject, places},
+        io::{BoxCounts, IoMetrics, Label, Names, Row, Subject, places},
         value::How,
     },
     model::io::boxes::IoInterval,
@@ -43,7 +45,9 @@ fn drain(header: &IoHeader) -> IoDrain {
 fn rows(header: &IoHeader, drain: IoDrain, owned: &[(Bdf, Ownership)]) -> Vec<Row> {
     let interval = IoInterval::of(drain.boxes, 0, drain.at_ns);
     let requesters = Requesters::new(&header.plan).unwrap();
-    requesters.rows(&BoxCounts::new(&header.plan, &interval), &header.platform, owned)
+    let (disks, cgroups) = (BTreeMap::new(), BTreeMap::from([(9, Untrusted::from("/vm"))]));
+    let names = Names { platform: &header.platform, disks: &disks, cgroups: &cgroups };
+    requesters.rows(&BoxCounts::new(&header.plan, &interval), names, owned)
 }
 
 fn of<'a>(rows: &'a [Row], address: &str, metric: &str) -> &'a Row {
@@ -131,15 +135,15 @@ fn counters_that_never_ran_say_so_for_their_device_only() {
 fn the_translations_of_a_device_are_those_of_its_only_owner() {
     let header = requesters();
     let cgroup = Untrusted::from("/vm");
-    let user =
-        User { pid: 7, name: Untrusted::from("qemu"), cgroup: cgroup.clone(), through: cgroup.clone() };
+    let name = Untrusted::from("qemu");
+    let user = User { pid: 7, born_ns: 5, name, cgroup: cgroup.clone(), through: cgroup.clone() };
     let exclusive = Ownership::Exclusive { pid: Some(7), cgroup: cgroup.clone(), users: vec![user] };
     let owned = [("16:00.0".parse().unwrap(), exclusive), ("27:00.0".parse().unwrap(), Ownership::None)];
     let rows = rows(&header, drain(&header), &owned);
     let owners: Vec<&Row> = rows.iter().filter(|row| matches!(row.subject, Subject::Owner(..))).collect();
     let [row] = &owners[..] else { panic!("{owners:?}") };
     let function = of(&rows, "0000:16:00.0", "vtd.translation_rate");
-    let owner = Owner::Cgroup { id: 0, path: cgroup };
+    let owner = Owner::Cgroup { id: 9, path: cgroup };
     assert_eq!(row.subject, Subject::Owner(owner, Box::new(function.subject.clone())));
     assert_eq!((row.metric.as_str(), &row.value), ("vtd.translation_rate", &function.value));
 }

@@ -17,7 +17,8 @@ const TRAFFIC: Event = Event::MbmTotalBytes;
 const SECOND: u64 = 1_000_000_000;
 
 fn owner(path: &str) -> Owner {
-    Owner::Cgroup { id: path.len() as u64, path: Untrusted::from(path) }
+    let id = path.bytes().fold(1, |id, byte| id * 131 + u64::from(byte));
+    Owner::Cgroup { id, path: Untrusted::from(path) }
 }
 
 fn of(path: &str) -> GroupOwner {

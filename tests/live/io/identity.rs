@@ -1,0 +1,69 @@
+//! One process is one owner, whoever tells of it: the programs of `run`, those of `io`, and /proc.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Write as _,
+    process::{Child, Command, Stdio},
+};
+
+use pmbpf::drain::{
+    Owner,
+    io::block::Whose,
+    recording::{IoRecording, Recording},
+};
+use pmu_common::owner::START_TICK_NS;
+
+use super::{Loop, can_run};
+use crate::support::{Scratch, counts, pmbpf, signal, text, wait_until};
+
+/// `starttime` of a process (proc_pid_stat(5)).
+fn start_tick(pid: u32) -> u32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_name = &stat[stat.rfind(')').unwrap() + 2..];
+    after_name.split(' ').nth(19).unwrap().parse::<u64>().unwrap() as u32
+}
+
+fn recording(command: &str, pid: u32, recording: &Scratch) -> Child {
+    let mut pmbpf = pmbpf();
+    pmbpf.args([command, "--json", "--quiet", "-o", recording.as_str(), "-p", &pid.to_string()]);
+    pmbpf.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn stop(pmbpf: Child) {
+    signal(pmbpf.id(), "INT");
+    let output = pmbpf.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_process_has_the_same_id_and_start_in_every_source() {
+    if !can_run() {
+        return;
+    }
+    let device = Loop::new("identity", 4 << 20);
+    let read = format!("read line; exec dd if={} of=/dev/null bs=4k iflag=direct status=none", device.path());
+    let mut reader = Command::new("sh").args(["-c", &read]).stdin(Stdio::piped()).spawn().unwrap();
+    let (pid, tick) = (reader.id(), start_tick(reader.id()));
+    let [of_run, of_io] = ["run", "io"].map(|name| Scratch::new(&format!("identity-{name}")));
+    let [run, io] = [("run", &of_run), ("io", &of_io)].map(|(command, into)| recording(command, pid, into));
+    wait_until("both count", || {
+        counts(&of_run) && IoRecording::read(&of_io.0).is_ok_and(|recording| !recording.drains.is_empty())
+    });
+    reader.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert!(reader.wait().unwrap().success());
+    [run, io].map(stop);
+
+    let drains = Recording::read(&of_run.0).unwrap().drains;
+    let owners = drains.iter().flat_map(|drain| &drain.owners).map(|row| row.owner.clone());
+    let traffic = IoRecording::read(&of_io.0).unwrap().drains.into_iter().filter_map(|drain| drain.traffic);
+    let born = traffic.flat_map(|traffic| traffic.block).filter_map(|row| match row.whose {
+        Whose::Process { pid: of, born } => Some((of, born)),
+        _ => None,
+    });
+    let seen: BTreeSet<(u32, u32)> = born.collect();
+    assert_eq!(seen, BTreeSet::from([(pid, tick)]));
+    let known = Owner::Process { pid, born_ns: u64::from(tick) * START_TICK_NS, name: "another".into() };
+    let seen: BTreeSet<Owner> = owners.collect();
+    assert_eq!(seen, BTreeSet::from([known]));
+}
