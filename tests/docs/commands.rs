@@ -1,0 +1,118 @@
+//! Command lines of the pages, tried: with `--dry-run` where a command has it, and with things that are here in the place of names.
+
+use std::{env, fs, process};
+
+use super::{pmbpf, root};
+
+/// Why a command line does not work, if so. What this host cannot measure, or this user may not, is no failure.
+pub(crate) fn failure(line: &str) -> Option<String> {
+    let words = fitted(&split(line));
+    let output = pmbpf().args(&words).output().unwrap();
+    let accepted: &[i32] = match words.first().map(String::as_str) {
+        // A gate may fail.
+        Some("report") => &[0, 3],
+        // Nothing may match.
+        Some("list") => &[0, 1],
+        // Not permitted, not supported, or either of them with a command.
+        Some("run" | "io") => &[0, 4, 5, 125],
+        _ => &[0],
+    };
+    let code = output.status.code();
+    if code.is_some_and(|code| accepted.contains(&code)) {
+        return None;
+    }
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    Some(format!("`{line}` as `{}` exits with {code:?}: {stderr}", words.join(" ")))
+}
+
+/// Words as a shell makes them, up to a pipe, a redirection or a second command; without `pmbpf`.
+fn split(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+    for character in line.chars().chain([' ']) {
+        match (character, quote) {
+            (end, Some(open)) if end == open => quote = None,
+            (_, Some(_)) => word.push(character),
+            ('\'' | '"', None) => quote = Some(character),
+            (' ', None) if word.is_empty() => {}
+            (' ', None) => words.push(std::mem::take(&mut word)),
+            ('|' | '>' | ';' | '#', None) if word.is_empty() => break,
+            _ => word.push(character),
+        }
+    }
+    words.into_iter().skip(1).collect()
+}
+
+/// The same, fit for this host: what is here for what is named, and nothing measured.
+fn fitted(words: &[String]) -> Vec<String> {
+    let is = |name: &str| words.first().is_some_and(|first| first == name);
+    if words.len() == 1 {
+        // A command that is named, not called.
+        return vec![words[0].clone(), "--help".to_owned()];
+    }
+    let measures = is("run") || is("io");
+    let (mut fitted, mut rest) = (Vec::new(), words.iter());
+    while let Some(word) = rest.next() {
+        match word.as_str() {
+            "--" if measures => {
+                fitted.extend(dry(words));
+                return [fitted, vec!["--".to_owned(), "true".to_owned()]].concat();
+            }
+            option @ ("-p" | "--pid" | "-t" | "--tid" | "--cgroup" | "--device" | "--symfs" | "--counts"
+            | "--perfmon-dir" | "-o") => {
+                // An option that lost its value is the parser's to complain about.
+                let Some(value) = rest.next() else {
+                    fitted.push(option.to_owned());
+                    break;
+                };
+                if let Some(value) = here(option, value, words) {
+                    fitted.extend([option.to_owned(), value]);
+                }
+            }
+            file if is("report") && file.ends_with(".pmbpf") => {
+                let name = if file.starts_with('y') { "io.pmbpf" } else { "masked.pmbpf" };
+                fitted.push(root().join("tests/recordings").join(name).display().to_string());
+            }
+            _ => fitted.push(word.clone()),
+        }
+    }
+    if measures {
+        fitted.extend(dry(words));
+    } else if is("doctor") {
+        // It loads programs to see whether they load.
+        fitted.push("--help".to_owned());
+    }
+    fitted
+}
+
+/// The option for nothing to be measured, unless the line has one.
+fn dry(words: &[String]) -> Option<String> {
+    let has = |option: &str| words.iter().any(|word| word == option);
+    (!["--dry-run", "--summary", "--help"].into_iter().any(has)).then(|| "--dry-run".to_owned())
+}
+
+/// What is here for the value of an option; `None` if there is nothing of that kind.
+fn here(option: &str, value: &str, words: &[String]) -> Option<String> {
+    let below = |path: &str| Some(root().join(path).display().to_string());
+    match option {
+        "-p" | "--pid" | "-t" | "--tid" => Some(process::id().to_string()),
+        "--cgroup" => first_cgroup(),
+        "--device" => {
+            let mut disks = fs::read_dir("/sys/block").ok()?;
+            Some(disks.next()?.ok()?.file_name().to_string_lossy().into_owned())
+        }
+        "--symfs" => below("tests/recordings"),
+        "--perfmon-dir" => below("tests/perfmon"),
+        "--counts" if words.iter().any(|word| word == "--io") => below("tests/golden/eval.in/io.json"),
+        "--counts" => below("tests/golden/eval.in/counts.json"),
+        _ if value == "-" => Some(value.to_owned()),
+        // A file to be written, in a folder that there is.
+        _ => Some(env::temp_dir().join(format!("docs-{}.pmbpf", process::id())).display().to_string()),
+    }
+}
+
+fn first_cgroup() -> Option<String> {
+    let output = pmbpf().args(["list", "cgroups", "--json"]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let row: serde_json::Value = serde_json::from_str(text.lines().next()?).ok()?;
+    row["path"].as_str().map(str::to_owned)
+}
