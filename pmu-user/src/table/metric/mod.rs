@@ -154,7 +154,7 @@ pub const PARTS: [&str; 6] = ["mean", "p50", "p90", "p99", "p99.9", "max"];
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Metric> {
     let whole = |part: &&str| name.strip_suffix(*part)?.strip_suffix('.').filter(|whole| is_latency(whole));
-    let whole = PARTS.iter().find_map(|part| whole(part)).unwrap_or(name);
+    let whole = PARTS.iter().find_map(whole).unwrap_or(name);
     all().find(|metric| metric.name == whole)
 }
 
