@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use aya_obj::Object;
 use pmbpf::bpf::{BY_ADDRESS, BY_TYPE, IO_BY_ADDRESS, IO_BY_TYPE};
 use pmu_common::{
+    histogram::BlockBuckets,
     io::{
         IoCpu, IoKey, IoOwner, Recent,
         block::{BlockCount, InFlight},
         config::IoConfig,
-        histogram::Buckets,
         net::NetCount,
     },
     name::{io, map, program},
@@ -70,7 +70,7 @@ fn rows_of_an_object_for_io_are_as_large_as_both_sides_think() {
         (io::map::IN_FLIGHT_ENDED, size_of::<u64>()),
         (io::map::BLOCK_OWNERS, size_of::<IoOwner>()),
         (io::map::BLOCK_COUNTS, size_of::<BlockCount>()),
-        (io::map::BLOCK_LATENCIES, size_of::<Buckets>()),
+        (io::map::BLOCK_LATENCIES, size_of::<BlockBuckets>()),
         (io::map::BLOCK_SLOT_OF, size_of::<u32>()),
         (io::map::BLOCK_FREE, size_of::<u32>()),
         (io::map::NET_OWNERS, size_of::<IoOwner>()),

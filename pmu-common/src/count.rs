@@ -4,10 +4,7 @@
 //! what it saw last time (kept in the task's storage) and adds the difference to the owner's cell. A switch event
 //! that never arrives therefore loses nothing: the next one catches up.
 
-use crate::{
-    histogram::{GROUP_BUCKETS, bucket_of},
-    wire,
-};
+use crate::{histogram::RUNQUEUE, wire};
 
 /// [`TaskState::slot`]: the task's owner has not been looked up yet.
 pub const SLOT_UNRESOLVED: u32 = u32::MAX;
@@ -141,8 +138,8 @@ impl Count {
     /// Adds one wait for a CPU; the bucket of the latency histogram that it belongs to.
     #[inline(always)]
     pub const fn add_wait(&mut self, wait_ns: u64) -> u32 {
-        let bucket = bucket_of(wait_ns);
-        self.filled |= 1 << (bucket / GROUP_BUCKETS as u32);
+        let bucket = RUNQUEUE.bucket_of(wait_ns);
+        self.filled |= 1 << (bucket / RUNQUEUE.group_buckets() as u32);
         self.runs = self.runs.wrapping_add(1);
         self.wait_ns = self.wait_ns.wrapping_add(wait_ns);
         if wait_ns > self.wait_max_ns {
@@ -166,7 +163,7 @@ pub const fn cpu_time_after_move_ns(cpu_time_ns: u64, moved_ns: u64, now_ns: u64
 #[cfg(test)]
 mod tests {
     use super::{Count, Reading, cpu_time_after_move_ns};
-    use crate::histogram::BUCKETS;
+    use crate::histogram::RUNQUEUE;
 
     fn reading(base: u64) -> Reading {
         Reading {
@@ -220,7 +217,7 @@ mod tests {
     fn the_groups_of_its_buckets_are_filled() {
         let mut count = Count::ZERO;
         let last = count.add_wait(u64::MAX);
-        assert_eq!((last, count.filled), (BUCKETS as u32 - 1, 1 << 63));
+        assert_eq!((last, count.filled), (RUNQUEUE.buckets as u32 - 1, 1 << 63));
         count.add_wait(0);
         assert_eq!(count.filled, 1 << 63 | 1);
     }

@@ -12,7 +12,6 @@ pub mod enable;
 pub mod gap;
 pub mod histogram;
 pub mod io;
-pub mod log_linear;
 pub mod loss;
 pub mod name;
 pub mod owner;

@@ -12,7 +12,7 @@ pub mod map {
     pub const OWNERS: &str = "OWNERS";
     /// [`crate::count::Count`] by slot and CPU.
     pub const COUNTS: &str = "COUNTS";
-    /// [`crate::histogram::Buckets`] by slot and CPU.
+    /// [`crate::histogram::RunqueueBuckets`] by slot and CPU.
     pub const LATENCIES: &str = "LATENCIES";
     /// [`crate::sample::SampleCount`] by slot, CPU and event.
     pub const SAMPLES: &str = "SAMPLES";
@@ -169,7 +169,7 @@ pub mod io {
         pub const BLOCK_OWNERS: &str = "BLOCK_OWNERS";
         /// [`crate::io::block::BlockCount`] by slot and CPU.
         pub const BLOCK_COUNTS: &str = "BLOCK_COUNTS";
-        /// [`crate::io::histogram::Buckets`] by slot, lane and which latency.
+        /// [`crate::histogram::BlockBuckets`] by slot, lane and which latency.
         pub const BLOCK_LATENCIES: &str = "BLOCK_LATENCIES";
         /// Slot by [`crate::io::IoKey`], of block requests.
         pub const BLOCK_SLOT_OF: &str = "BLOCK_SLOT_OF";

@@ -7,7 +7,7 @@ use pmu_common::{
         NO_WAIT, Reading, SLOT_NONE, SLOT_UNRESOLVED, TaskState, WAITS_FOR_EXEC, cpu_time_after_move_ns,
     },
     cpu::CpuCount,
-    histogram::BUCKETS,
+    histogram::RUNQUEUE,
     loss,
     owner::OwnerKey,
 };
@@ -133,10 +133,10 @@ fn add(slot: u32, cpu: u32, done: &Reading, wait_ns: u64) -> Option<()> {
     if wait_ns == NO_WAIT {
         return Some(());
     }
-    let bucket = masked(count.add_wait(wait_ns), BUCKETS);
+    let bucket = masked(count.add_wait(wait_ns), RUNQUEUE.buckets);
     let buckets = LATENCIES.get_ptr_mut(index)?.cast::<u32>();
     let bucket = buckets.wrapping_add(bucket);
-    // SAFETY: `masked` kept the index below BUCKETS, so this is inside a live row that only this CPU writes.
+    // SAFETY: `masked` kept the index below their number, so this is inside a live row that only this CPU writes.
     let bucket = unsafe { &mut *bucket };
     *bucket = bucket.wrapping_add(1);
     Some(())

@@ -15,7 +15,7 @@ use pmu_common::{
     count::Count,
     cpu::{Control, CpuCount, CpuSamples},
     gap::Late,
-    histogram::Buckets,
+    histogram::RunqueueBuckets,
     owner::{Owner, OwnerKey},
     ring,
     sample::{Hot, SampleCount},
@@ -41,7 +41,7 @@ pub(crate) static OWNERS: Array<Owner> = Array::with_max_entries(1, BPF_F_MMAPAB
 pub(crate) static COUNTS: Array<Count> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Run-queue latencies. As [`COUNTS`].
 #[map]
-pub(crate) static LATENCIES: Array<Buckets> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+pub(crate) static LATENCIES: Array<RunqueueBuckets> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Written by the sampling programs. By slot, CPU and event.
 #[map]
 pub(crate) static SAMPLES: Array<SampleCount> = Array::with_max_entries(1, BPF_F_MMAPABLE);

@@ -1,7 +1,6 @@
 //! Block requests: what is done, for whom, and what is kept of one in flight.
 
-use super::histogram::{GROUP_BUCKETS, bucket_of};
-use crate::{owner::START_TICK_NS, wire};
+use crate::{histogram::BLOCK, owner::START_TICK_NS, wire};
 
 /// A read.
 pub const READ: u32 = 0;
@@ -244,9 +243,9 @@ impl BlockCount {
     /// Adds one device latency; the bucket that it belongs to.
     #[inline(always)]
     pub const fn add_latency(&mut self, latency_ns: u64) -> u32 {
-        let bucket = bucket_of(latency_ns);
+        let bucket = BLOCK.bucket_of(latency_ns);
         self.latency_ns = self.latency_ns.wrapping_add(latency_ns);
-        self.latency_filled |= 1 << (bucket / GROUP_BUCKETS as u32);
+        self.latency_filled |= 1 << (bucket / BLOCK.group_buckets() as u32);
         if latency_ns > self.latency_max_ns {
             self.latency_max_ns = latency_ns;
         }
@@ -256,10 +255,10 @@ impl BlockCount {
     /// Adds one queue latency; the bucket that it belongs to.
     #[inline(always)]
     pub const fn add_wait(&mut self, wait_ns: u64) -> u32 {
-        let bucket = bucket_of(wait_ns);
+        let bucket = BLOCK.bucket_of(wait_ns);
         self.queued = self.queued.wrapping_add(1);
         self.queue_ns = self.queue_ns.wrapping_add(wait_ns);
-        self.queue_filled |= 1 << (bucket / GROUP_BUCKETS as u32);
+        self.queue_filled |= 1 << (bucket / BLOCK.group_buckets() as u32);
         if wait_ns > self.queue_max_ns {
             self.queue_max_ns = wait_ns;
         }

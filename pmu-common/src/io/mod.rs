@@ -5,7 +5,6 @@
 
 pub mod block;
 pub mod config;
-pub mod histogram;
 pub mod loss;
 pub mod net;
 

@@ -5,11 +5,13 @@
 //! So a row has one writer at a time, and what is left out is counted either way.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
-use pmu_common::io::{
-    REQUESTS,
-    block::{BlockCount, DEVICE, FLUSH, ISSUED, InFlight, QUEUE, REQUEUED, WAITED},
-    histogram::BUCKETS,
-    loss,
+use pmu_common::{
+    histogram::BLOCK,
+    io::{
+        REQUESTS,
+        block::{BlockCount, DEVICE, FLUSH, ISSUED, InFlight, QUEUE, REQUEUED, WAITED},
+        loss,
+    },
 };
 
 use super::{
@@ -175,8 +177,8 @@ fn account_times(entry: &InFlight, count: &mut BlockCount, cpu: u32, now_ns: u64
 #[inline(always)]
 fn bump(histogram: u32, bucket: u32) -> Option<()> {
     let buckets = BLOCK_LATENCIES.get_ptr_mut(histogram)?.cast::<u32>();
-    // `masked` keeps the index below BUCKETS, so this is inside a live row.
-    let bucket = buckets.wrapping_add(masked(bucket, BUCKETS));
+    // `masked` keeps the index below their number, so this is inside a live row.
+    let bucket = buckets.wrapping_add(masked(bucket, BLOCK.buckets));
     if config!(lanes) < config!(cpus) {
         add_u32(bucket, 1);
     } else {

@@ -9,11 +9,13 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, HashMap, Stack},
 };
-use pmu_common::io::{
-    IoCpu, IoKey, IoOwner, Recent,
-    block::{BlockCount, HISTOGRAMS, InFlight},
-    histogram::Buckets,
-    net::NetCount,
+use pmu_common::{
+    histogram::BlockBuckets,
+    io::{
+        IoCpu, IoKey, IoOwner, Recent,
+        block::{BlockCount, HISTOGRAMS, InFlight},
+        net::NetCount,
+    },
 };
 
 use super::config::config;
@@ -43,7 +45,7 @@ pub(crate) static BLOCK_OWNERS: Array<IoOwner> = Array::with_max_entries(1, BPF_
 pub(crate) static BLOCK_COUNTS: Array<BlockCount> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Added to by `complete`, in single instructions where CPUs share a lane. By slot, lane and which latency.
 #[map]
-pub(crate) static BLOCK_LATENCIES: Array<Buckets> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+pub(crate) static BLOCK_LATENCIES: Array<BlockBuckets> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Written by whoever allocates a slot. Room for owners that share a common row, too.
 #[map]
 pub(crate) static BLOCK_SLOT_OF: HashMap<IoKey, u32> = HashMap::with_max_entries(1, 0);

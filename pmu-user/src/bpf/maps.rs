@@ -12,7 +12,7 @@ use aya::{
 use pmu_common::{
     count::Count,
     cpu::{Control, CpuCount, CpuSamples},
-    histogram::Buckets,
+    histogram::RunqueueBuckets,
     name::map as names,
     owner::Owner,
     sample::{Hot, SampleCount},
@@ -105,7 +105,7 @@ pub struct Maps {
     /// Rows per slot and CPU.
     pub counts: Mapped<Count>,
     /// Rows per slot and CPU.
-    pub latencies: Mapped<Buckets>,
+    pub latencies: Mapped<RunqueueBuckets>,
     /// Rows per slot, CPU and event, of the sampling programs.
     pub samples: Mapped<SampleCount>,
     /// Events that the programs read.

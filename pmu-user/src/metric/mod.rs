@@ -25,7 +25,6 @@ mod target;
 pub(crate) mod testing;
 pub mod topdown;
 pub mod value;
-mod waits;
 
 pub use self::{
     blind::{Blind, BlindClass, GapReport, Masked},
@@ -38,7 +37,6 @@ pub use self::{
     quality::{Books, Quality, SampleQuality, TickQuality},
     ratio::{EventReport, RatioReport},
     target::{TargetQuality, TargetSamples},
-    waits::Waits,
 };
 use self::{
     fold::Groups,

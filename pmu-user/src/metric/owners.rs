@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Quality, Waits, blind,
+    Quality, blind,
     fold::Groups,
     ratio::{EventReport, RatioReport, Scale},
-    value::{How, Known, Value},
+    value::{Distribution, How, Known, Value},
 };
 use crate::{
     drain::{Header, Owner, TARGET_UNSEEN},
     machine::cgroup::ancestors,
-    model::{Counts, Interval, Ledger, OwnerIndex},
+    model::{Counts, Interval, Ledger, OwnerIndex, histogram::Bucket},
     plan::{
         Target,
         request::{By, Descend},
@@ -38,7 +38,7 @@ pub struct OwnerReport {
     /// Its metrics, in the order of [`metric::TASKS`], run-queue latency excepted.
     pub metrics: Vec<(Metric, Value)>,
     /// Its run-queue latency, or why there is none.
-    pub waits: Result<Waits, String>,
+    pub waits: Result<Distribution, String>,
     /// What samples say, by event; none where only a clock samples.
     pub events: Vec<EventReport>,
     /// Ratios of what they say.
@@ -198,7 +198,6 @@ fn report(context: &Context<'_>, who: Who, ended: bool, counts: &Counts) -> Owne
         Some(coverage) => Value::counted(count, coverage),
         None => Value::Missing("sampling is off".to_owned()),
     };
-    let waits = Waits::of(counts, coverage).ok_or_else(|| "no task had to get a CPU".to_owned());
     let metrics = vec![
         (metric::CPU_TIME, cpu_time(context, counts, coverage)),
         (metric::CONTEXT_SWITCHES, counted(counts.switches())),
@@ -214,7 +213,17 @@ fn report(context: &Context<'_>, who: Who, ended: bool, counts: &Counts) -> Owne
     ];
     let events = context.scale.events(|event| counts.event(event));
     let ratios = context.scale.ratios(|event| counts.event(event).all());
-    OwnerReport { who, ended, metrics, waits, events, ratios }
+    OwnerReport { who, ended, metrics, waits: waits(counts, coverage), events, ratios }
+}
+
+/// Run-queue latencies in ns.
+fn waits(counts: &Counts, coverage: f64) -> Result<Distribution, String> {
+    if counts.waits.count() == 0 {
+        return Err("no task had to get a CPU".to_owned());
+    }
+    let (low, high) = counts.wait_max_ns;
+    let (histogram, max) = (counts.waits.clone(), Bucket { low, high });
+    Ok(Distribution { histogram, sum: counts.wait_ns, max, coverage })
 }
 
 /// Nothing at all was seen of it.

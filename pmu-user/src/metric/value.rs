@@ -1,6 +1,14 @@
 //! A number that says how far it can be trusted, or why there is none.
 
-use crate::table::unit::Unit;
+use crate::{
+    model::histogram::{Bucket, Histogram},
+    table::unit::Unit,
+};
+
+/// Quantiles of a distribution that are shown: name and share.
+pub const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+/// Name of the largest value among them.
+pub const MAX: &str = "max";
 
 /// How a number came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +120,54 @@ impl Value {
             return Self::Missing(why_missing.to_owned());
         }
         Self::exact(numerator / denominator)
+    }
+}
+
+/// Values of one quantity, each counted in its bucket: a quantile is known as well as its bucket is narrow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Distribution {
+    /// How many values each bucket holds: at least one value.
+    pub histogram: Histogram,
+    /// Sum of the values.
+    pub sum: u64,
+    /// What is known of the largest value: its bucket, or less.
+    pub max: Bucket,
+    /// Share of the occurrences whose value was counted (0 to 1).
+    pub coverage: f64,
+}
+
+impl Distribution {
+    /// Number of values.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.histogram.count()
+    }
+
+    /// The mean: exact.
+    #[must_use]
+    pub fn mean(&self) -> Known {
+        let mean = self.sum as f64 / self.count().max(1) as f64;
+        Known { estimate: mean, low: mean, high: mean, coverage: self.coverage, how: How::Counted }
+    }
+
+    /// The value at this quantile (0 to 1): the middle of its bucket, with the bucket's bounds.
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> Known {
+        let bucket = self.histogram.quantile(quantile).unwrap_or(self.max);
+        self.known([bucket.middle(), bucket.low, bucket.high].map(|value| value.min(self.max.high)))
+    }
+
+    /// [`QUANTILES`] and the largest value, by name.
+    pub fn quantiles(&self) -> impl Iterator<Item = (&'static str, Known)> {
+        let max = self.known([self.max.middle(), self.max.low, self.max.high]);
+        QUANTILES.iter().map(|&(name, share)| (name, self.quantile(share))).chain([(MAX, max)])
+    }
+
+    fn known(&self, [middle, low, high]: [u64; 3]) -> Known {
+        // The last bucket has no end.
+        let high = if high == u64::MAX { f64::INFINITY } else { high as f64 };
+        let (estimate, low) = (middle as f64, low as f64);
+        Known { estimate, low, high, coverage: self.coverage, how: How::Counted }
     }
 }
 

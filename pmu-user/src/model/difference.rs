@@ -1,9 +1,9 @@
 //! Rows that are subtracted.
 
-use pmu_common::{count::Count, cpu::CpuSamples, sample::SampleCount};
+use pmu_common::{count::Count, cpu::CpuSamples, histogram::RUNQUEUE, sample::SampleCount};
 
 use super::{
-    histogram::Buckets,
+    histogram::Histogram,
     interval::{Counts, CpuCounts, CpuEvent, OwnerEvent},
     tally::{Tally, Weights},
 };
@@ -15,15 +15,15 @@ pub(super) fn of_owner(last: Option<&CountRow>, row: &CountRow) -> Counts {
     let before = last.map_or(&zero, |last| &last.count);
     let now = &row.count;
     let waits = if row.latencies.is_empty() {
-        Buckets::default()
+        Histogram::default()
     } else {
-        Buckets::between(last.map_or(&[], |last| &last.latencies), &row.latencies)
+        Histogram::between(RUNQUEUE, last.map_or(&[], |last| &last.latencies), &row.latencies)
     };
     let longest = if now.wait_max_ns > before.wait_max_ns {
         (now.wait_max_ns, now.wait_max_ns)
     } else {
         // Not the longest ever, so only its bucket is known.
-        waits.last().map_or((0, 0), |within| (within.low, within.high.min(now.wait_max_ns).max(within.low)))
+        waits.last().map_or((0, 0), |bucket| (bucket.low, bucket.high.min(now.wait_max_ns).max(bucket.low)))
     };
     let cpu_time_ns = now.cpu_time_ns.wrapping_sub(before.cpu_time_ns);
     Counts {

@@ -1,52 +1,72 @@
-//! Latencies in log-linear buckets: added up here, read by hdrhistogram.
+//! Log-linear histograms: subtracted, added up, and their quantiles with the bounds of the bucket they lie in.
 
-use pmu_common::histogram::{bucket_of, lower_bound, upper_bound};
+use pmu_common::histogram::Layout;
 
-/// Counts per bucket of [`pmu_common::histogram`], ascending; only those that are not zero.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Buckets(Vec<(u8, u64)>);
-
-/// A value that is known to lie in a bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Within {
-    /// Smallest value of the bucket.
+/// Range of the values that a histogram counts together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bucket {
+    /// Smallest value.
     pub low: u64,
-    /// Its middle.
-    pub middle: u64,
-    /// Largest value of the bucket; `u64::MAX` for the last, which has no end.
+    /// Largest value; of the last bucket, which has no end, `u64::MAX`.
     pub high: u64,
 }
 
-impl Within {
-    fn bucket(bucket: u8) -> Self {
-        let (low, high) = (lower_bound(bucket.into()), upper_bound(bucket.into()));
-        // The last bucket has no end, and so no middle.
-        let middle = if high == u64::MAX { low } else { low + (high - low) / 2 };
-        Self { low, middle, high }
+impl Bucket {
+    /// A recording may name a bucket that there is not: the last holds everything above.
+    fn of(layout: Layout, index: u32) -> Self {
+        let index = index.min(layout.buckets as u32 - 1);
+        Self { low: layout.lower_bound(index), high: layout.upper_bound(index) }
+    }
+
+    /// The middle; of a bucket without end, where it begins.
+    #[must_use]
+    pub const fn middle(&self) -> u64 {
+        if self.high == u64::MAX { self.low } else { self.low + (self.high - self.low) / 2 }
     }
 }
 
-impl Buckets {
-    /// What was counted between two readings of a row, both ascending. The kernel's buckets wrap at 2³².
+/// Counts of values by bucket, ascending; only buckets that hold any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram(Vec<(Bucket, u64)>);
+
+impl Histogram {
+    /// What was counted between two readings of a row's buckets, both ascending. The kernel's counts wrap at 2³².
     #[must_use]
-    pub fn between(earlier: &[(u8, u32)], later: &[(u8, u32)]) -> Self {
-        let mut buckets = Vec::with_capacity(later.len());
-        joined(earlier, later, |bucket, before: u32, after: u32| {
-            let count = u64::from(after.wrapping_sub(before));
-            if count > 0 {
-                buckets.push((bucket, count));
-            }
-        });
-        Self(buckets)
+    pub fn between<I: Copy + Ord + Into<u32>>(
+        layout: Layout,
+        earlier: &[(I, u32)],
+        later: &[(I, u32)],
+    ) -> Self {
+        let mut histogram = Self(Vec::with_capacity(later.len()));
+        let (mut earlier, mut later) = (earlier.iter().peekable(), later.iter().peekable());
+        // A count that wrapped to exactly 0 is not in the later reading.
+        while let Some(index) = earlier.peek().into_iter().chain(later.peek()).map(|(index, _)| *index).min()
+        {
+            let [before, after] = [&mut earlier, &mut later]
+                .map(|side| side.next_if(|(first, _)| *first == index).map_or(0, |(_, count)| *count));
+            histogram.add(Bucket::of(layout, index.into()), after.wrapping_sub(before).into());
+        }
+        histogram
     }
 
-    /// Adds another histogram.
+    fn add(&mut self, bucket: Bucket, count: u64) {
+        if count == 0 {
+            return;
+        }
+        let at = self.0.partition_point(|&(ours, _)| ours < bucket);
+        match self.0.get_mut(at) {
+            Some((ours, sum)) if *ours == bucket => *sum = sum.saturating_add(count),
+            _ => self.0.insert(at, (bucket, count)),
+        }
+    }
+
+    /// Adds another histogram of the same layout.
     pub fn merge(&mut self, other: &Self) {
-        let mut buckets = Vec::with_capacity(self.0.len().max(other.0.len()));
-        joined(&self.0, &other.0, |bucket, ours: u64, theirs| {
-            buckets.push((bucket, ours.saturating_add(theirs)));
-        });
-        self.0 = buckets;
+        if self.0.is_empty() {
+            self.0.clone_from(&other.0);
+        } else {
+            other.iter().for_each(|(bucket, count)| self.add(bucket, count));
+        }
     }
 
     /// Number of values.
@@ -55,116 +75,111 @@ impl Buckets {
         self.0.iter().map(|&(_, count)| count).fold(0, u64::saturating_add)
     }
 
-    /// Buckets that hold something: bounds and count, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = (Within, u64)> + '_ {
-        self.0.iter().map(|&(bucket, count)| (Within::bucket(bucket), count))
+    /// Buckets that hold any value, and how many, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (Bucket, u64)> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// The bucket that holds the value at this quantile (0 to 1): of n values in order, the one in place ⌈quantile ·
+    /// n⌉. None if there are no values.
+    #[must_use]
+    pub fn quantile(&self, quantile: f64) -> Option<Bucket> {
+        let count = self.count();
+        let rank = ((quantile * count as f64).ceil() as u64).clamp(1, count.max(1));
+        let mut below = 0_u64;
+        let holds = |&(_, count): &(Bucket, u64)| {
+            below = below.saturating_add(count);
+            below >= rank
+        };
+        self.iter().find(holds).map(|(bucket, _)| bucket)
     }
 
     /// The bucket that holds the largest value.
     #[must_use]
-    pub fn last(&self) -> Option<Within> {
-        self.0.last().map(|&(bucket, _)| Within::bucket(bucket))
-    }
-
-    /// The values at these quantiles (0 to 1): each the middle of its bucket, with the bucket's bounds. Empty if there
-    /// are no values.
-    #[must_use]
-    pub fn quantiles(&self, quantiles: &[f64]) -> Vec<Within> {
-        // One digit is sixteen cells per power of two, twice as many as buckets; the bounds cover every bucket.
-        let Ok(mut histogram) = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 1 << 36, 1) else {
-            return Vec::new();
-        };
-        for &(bucket, count) in &self.0 {
-            histogram.saturating_record_n(Within::bucket(bucket).middle, count);
-        }
-        if histogram.is_empty() {
-            return Vec::new();
-        }
-        let within = |&quantile: &f64| {
-            let value = histogram.value_at_quantile(quantile);
-            let bucket = bucket_of(histogram.lowest_equivalent(value)).min(bucket_of(value));
-            self.nearest(bucket as u8)
-        };
-        quantiles.iter().map(within).collect()
-    }
-
-    /// hdrhistogram's resolution may end one bucket beside: the filled bucket nearest to `bucket`.
-    fn nearest(&self, bucket: u8) -> Within {
-        let filled = self.0.iter().map(|&(filled, _)| filled).min_by_key(|filled| filled.abs_diff(bucket));
-        Within::bucket(filled.unwrap_or(bucket))
-    }
-}
-
-/// Every bucket that either side holds, ascending, with both sides' counts.
-fn joined<T: Copy + Default>(mut left: &[(u8, T)], mut right: &[(u8, T)], mut each: impl FnMut(u8, T, T)) {
-    let next = |side: &[(u8, T)]| side.first().map(|&(bucket, _)| bucket);
-    while let Some(bucket) = next(left).into_iter().chain(next(right)).min() {
-        let take = |side: &mut &[(u8, T)]| match **side {
-            [(first, count), ref rest @ ..] if first == bucket => {
-                *side = rest;
-                count
-            }
-            _ => T::default(),
-        };
-        let (ours, theirs) = (take(&mut left), take(&mut right));
-        each(bucket, ours, theirs);
+    pub fn last(&self) -> Option<Bucket> {
+        self.0.last().map(|&(bucket, _)| bucket)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use pmu_common::histogram::bucket_of;
+    use std::collections::BTreeMap;
+
+    use pmu_common::histogram::{BLOCK, Layout, RUNQUEUE};
     use proptest::prelude::{Strategy, prop, prop_assert, prop_assert_eq, proptest};
 
-    use super::Buckets;
+    use super::{Bucket, Histogram};
 
-    fn of(values: &[u64]) -> Buckets {
-        let mut rows: Vec<(u8, u32)> = Vec::new();
+    fn rows(layout: Layout, values: &[u64]) -> Vec<(u16, u32)> {
+        let mut rows = BTreeMap::new();
         for &value in values {
-            let bucket = bucket_of(value) as u8;
-            match rows.iter_mut().find(|(filled, _)| *filled == bucket) {
-                Some((_, count)) => *count += 1,
-                None => rows.push((bucket, 1)),
-            }
+            *rows.entry(layout.bucket_of(value) as u16).or_insert(0) += 1;
         }
-        Buckets::between(&[], &rows)
+        rows.into_iter().collect()
+    }
+
+    fn of(layout: Layout, values: &[u64]) -> Histogram {
+        Histogram::between(layout, &[], &rows(layout, values))
+    }
+
+    fn layouts() -> impl Strategy<Value = Layout> {
+        prop::sample::select(vec![RUNQUEUE, BLOCK])
     }
 
     /// Latencies of uniform bit length: uniform numbers would fill the top buckets only.
     fn latencies() -> impl Strategy<Value = Vec<u64>> {
-        let one = (0_u32..34, 0_u64..u64::MAX)
+        let one = (0_u32..36, 0_u64..u64::MAX)
             .prop_map(|(bits, noise)| (1_u64 << bits) | (noise & ((1 << bits) - 1)));
         prop::collection::vec(one, 1..300)
     }
 
     proptest! {
         #[test]
-        fn a_quantile_is_the_bucket_of_the_sorted_value(mut values in latencies(), quantile in 0.0_f64..1.0) {
-            let within = of(&values).quantiles(&[quantile])[0];
+        fn a_quantile_is_the_bucket_of_the_sorted_value(
+            layout in layouts(), mut values in latencies(), quantile in 0.0_f64..1.0,
+        ) {
+            let bucket = of(layout, &values).quantile(quantile).unwrap();
             values.sort_unstable();
             let rank = ((quantile * values.len() as f64).ceil() as usize).clamp(1, values.len());
             let exact = values[rank - 1];
-            prop_assert!(within.low <= exact && exact <= within.high, "{exact} in {within:?}");
+            prop_assert!(bucket.low <= exact && exact <= bucket.high, "{exact} in {bucket:?}");
         }
 
         #[test]
-        fn merging_is_commutative_and_keeps_every_value(a in latencies(), b in latencies()) {
-            let (mut ab, mut ba) = (of(&a), of(&b));
-            ab.merge(&of(&b));
-            ba.merge(&of(&a));
+        fn merging_is_commutative_and_keeps_every_value(layout in layouts(), a in latencies(), b in latencies()) {
+            let (mut ab, mut ba) = (of(layout, &a), of(layout, &b));
+            ab.merge(&of(layout, &b));
+            ba.merge(&of(layout, &a));
             prop_assert_eq!(&ab, &ba);
-            prop_assert_eq!(ab.count(), (a.len() + b.len()) as u64);
+            let all: Vec<u64> = a.into_iter().chain(b).collect();
+            prop_assert_eq!(ab, of(layout, &all));
+        }
+
+        #[test]
+        fn what_came_between_is_what_was_added(layout in layouts(), a in latencies(), b in latencies()) {
+            let all: Vec<u64> = a.iter().chain(&b).copied().collect();
+            let between = Histogram::between(layout, &rows(layout, &a), &rows(layout, &all));
+            prop_assert_eq!(between, of(layout, &b));
         }
     }
 
     #[test]
     fn a_bucket_that_wrapped_counts_what_was_added() {
-        let between = Buckets::between(&[(40, u32::MAX - 1), (41, 7)], &[(40, 3), (41, 7)]);
-        assert_eq!(between.count(), 5);
+        let between = |earlier, later: &[(u8, u32)]| Histogram::between(RUNQUEUE, earlier, later).count();
+        assert_eq!(between(&[(40, u32::MAX - 1), (41, 7)], &[(40, 3), (41, 7)]), 5);
+        assert_eq!(between(&[(40, u32::MAX)], &[]), 1);
+    }
+
+    #[test]
+    fn what_is_beyond_the_last_bucket_is_in_it() {
+        let beyond = Histogram::between(BLOCK, &[], &[(511_u16, 1), (700, 2)]);
+        let last = Bucket { low: BLOCK.lower_bound(511), high: u64::MAX };
+        assert_eq!(beyond.iter().collect::<Vec<_>>(), [(last, 3)]);
+        assert_eq!(last.middle(), last.low);
     }
 
     #[test]
     fn no_values_have_no_quantiles() {
-        assert!(Buckets::default().quantiles(&[0.5]).is_empty());
+        assert_eq!((Histogram::default().quantile(0.5), Histogram::default().last()), (None, None));
     }
 }

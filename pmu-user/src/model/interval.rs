@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pmu_common::gap::CLASSES;
 
-use super::{OwnerIndex, Ran, Tally, histogram::Buckets, slice::condense};
+use super::{OwnerIndex, Ran, Tally, histogram::Histogram, slice::condense};
 use crate::{
     drain::{At, GapRow, slice::SliceRow, unwinding::Unwinding},
     machine::cpu::{Cpu, Times},
@@ -50,7 +50,7 @@ pub struct Counts {
     /// Moves to another CPU.
     pub migrations: u64,
     /// Run-queue latencies.
-    pub waits: Buckets,
+    pub waits: Histogram,
     /// Their sum.
     pub wait_ns: u64,
     /// Bounds of the longest.

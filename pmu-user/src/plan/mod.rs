@@ -18,7 +18,7 @@ use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, path::Path, time::Duratio
 use pmu_common::{
     config::{self, Config},
     count::Count,
-    histogram::Buckets,
+    histogram::RunqueueBuckets,
     ring::COPY_BYTES_MAX,
     sample::SampleCount,
 };
@@ -50,7 +50,7 @@ const SLOTS: u32 = 2048;
 /// Memory for rows by slot and CPU that is not exceeded unless told otherwise.
 const ROWS_BYTES_MAX: u64 = 256 << 20;
 /// Bytes that one owner takes on one CPU, without its samples, and for each sampling event.
-const OWNER_BYTES: u64 = (size_of::<Count>() + size_of::<Buckets>()) as u64;
+const OWNER_BYTES: u64 = (size_of::<Count>() + size_of::<RunqueueBuckets>()) as u64;
 const SAMPLE_BYTES: u64 = size_of::<SampleCount>() as u64;
 
 /// Whose time is counted, resolved.

@@ -3,7 +3,7 @@
 use pmu_common::{
     count::Count,
     cpu::{HITS_PERIOD_WORD, TABLE_WORD},
-    histogram::{BUCKETS, GROUP_BUCKETS},
+    histogram::RUNQUEUE,
     sample::Hot,
     wire::{bytes_of, read},
 };
@@ -85,7 +85,7 @@ impl Session {
         let cpus = self.header.machine.cpu.possible;
         let events = self.header.plan.events() as usize;
         let mut rows = Vec::with_capacity(self.changed_rows);
-        let mut room = [(0, 0); BUCKETS];
+        let mut room = [(0, 0); RUNQUEUE.buckets];
         for slot in self.owners.in_use() {
             for &cpu in &self.header.plan.cpus {
                 let index = (slot * cpus + cpu.0) as usize;
@@ -159,10 +159,10 @@ fn sample_rows(maps: &Maps, index: usize, events: usize) -> std::ops::Range<usiz
 }
 
 /// Two buckets share a word.
-const GROUP_WORDS: usize = GROUP_BUCKETS / 2;
+const GROUP_WORDS: usize = RUNQUEUE.group_buckets() / 2;
 
 /// Room for the buckets of a histogram.
-type Room = [(u8, u32); BUCKETS];
+type Room = [(u8, u32); RUNQUEUE.buckets];
 
 /// The buckets of a histogram that are not zero. Which are is random: everything is written, and what is zero is written
 /// over.
@@ -175,7 +175,7 @@ fn buckets(maps: &Maps, row: usize, mut filled: u64, room: &mut Room) -> Vec<(u8
             let pair: [u32; 2] =
                 read(bytes_of(&maps.latencies.read_word(row, word))).expect("a word holds two buckets");
             for (half, value) in pair.into_iter().enumerate() {
-                room[count & (BUCKETS - 1)] = ((word * 2 + half) as u8, value);
+                room[count & (RUNQUEUE.buckets - 1)] = ((word * 2 + half) as u8, value);
                 count += usize::from(value != 0);
             }
         }

@@ -87,9 +87,9 @@ fn metrics(rows: &mut Rows<'_>, report: &Report, owner: &OwnerReport) -> io::Res
             row(rows, report, &owner.who, latency.name, latency.unit.name(), &Value::Missing(why.clone()))
         }
         Ok(waits) => {
-            let count = Value::counted(waits.count, waits.max_ns.coverage);
+            let count = Value::counted(waits.count(), waits.coverage);
             row(rows, report, &owner.who, &name("count"), "runs", &count)?;
-            for (part, known) in waits.quantiles.iter().copied().chain([("max", waits.max_ns)]) {
+            for (part, known) in waits.quantiles() {
                 row(rows, report, &owner.who, &name(part), latency.unit.name(), &Value::Known(known))?;
             }
             Ok(())

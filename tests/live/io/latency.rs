@@ -12,7 +12,10 @@ use pmbpf::{
         block::{BlockRow, Operation},
         traffic::Traffic,
     },
-    metric::io::latency::{QUANTILES, RequestReport, report},
+    metric::{
+        io::latency::{RequestReport, report},
+        value::QUANTILES,
+    },
     model::io::traffic::TrafficInterval,
     plan::request::By,
 };
@@ -116,13 +119,14 @@ fn latencies_are_those_that_perf_notes_and_fio_sees_no_shorter_ones() {
         assert!(exact.len() > 500, "{}", exact.len());
         // Those that perf lost may have been the shortest or the longest.
         let unsure = DISTURBED + (1.0 - exact.len() as f64 / requests).max(0.0);
-        for ((name, share), value) in QUANTILES.iter().zip(&ours.device.quantiles_ns) {
-            let known = value.known().unwrap();
+        let ours = ours.device.unwrap();
+        for (name, share) in QUANTILES {
+            let known = ours.quantile(share);
             assert!(known.high / known.low <= 1.0625, "{known:?}");
             let least = quantile(&exact, (share - unsure).max(0.0)) - APART_NS;
             let most = quantile(&exact, (share + unsure).min(1.0)) + APART_NS;
             assert!(known.low <= most && least <= known.high, "{name}: {least} to {most}, not {known:?}");
-            let seen = quantile(&theirs, *share);
+            let seen = quantile(&theirs, share);
             assert!(known.low <= seen, "{name}: fio cannot be faster than its device: {seen} {known:?}");
         }
     }
@@ -156,8 +160,9 @@ fn quantiles_of_a_slow_disk_are_fio_s_within_a_bucket() {
         let theirs = logged(log.as_str());
         let at = |share: f64| quantile(&theirs, share);
         assert!(at(0.5) > 50e6, "the disk is slow: {}", at(0.5));
-        for ((name, share), value) in QUANTILES.iter().zip(&ours.device.quantiles_ns) {
-            let known = value.known().unwrap();
+        let ours = ours.device.unwrap();
+        for (name, share) in QUANTILES {
+            let known = ours.quantile(share);
             // A bucket is 6.25 % wide. The kernel lets requests go in batches, of which a quantile may be the last or the
             // first; and fio takes back its last requests all at once.
             let (low, high) = (at(share - NEAR) * 0.9375, at((share + NEAR).min(1.0)) * 1.0625);
@@ -165,7 +170,7 @@ fn quantiles_of_a_slow_disk_are_fio_s_within_a_bucket() {
                 (low..=high).contains(&known.estimate),
                 "{name}: {} is not {}",
                 known.estimate,
-                at(*share)
+                at(share)
             );
         }
     }
@@ -223,8 +228,6 @@ fn a_request_that_went_straight_to_its_device_did_not_wait_and_one_in_a_queue_di
         assert!(queued * 100 >= all * 99, "{queued} of {all}");
         let buckets = count(&scheduled, |row| row.queue.iter().map(|&(_, count)| u64::from(count)).sum());
         assert_eq!(buckets, queued);
-        assert!(
-            reads(&scheduled, &device).queue.quantiles_ns[0].known().is_some_and(|p50| p50.estimate > 0.0)
-        );
+        assert!(reads(&scheduled, &device).queue.unwrap().quantile(0.5).estimate > 0.0);
     }
 }

@@ -5,10 +5,10 @@ use aya::{
     maps::{Array, HashMap, MapData},
 };
 use pmu_common::{
+    histogram::BlockBuckets,
     io::{
         IoCpu, IoOwner, RECENT, Recent,
         block::{BlockCount, HISTOGRAMS, InFlight, LANES_MAX},
-        histogram::Buckets,
         net::NetCount,
     },
     name::io::map as names,
@@ -47,7 +47,8 @@ pub(super) fn sizes(wanted: &IoOptions, machine: &Machine) -> Sizes {
     };
     let lanes = lanes(machine);
     let histograms = lanes * HISTOGRAMS;
-    let block_bytes = cpus as usize * size_of::<BlockCount>() + histograms as usize * size_of::<Buckets>();
+    let block_bytes =
+        cpus as usize * size_of::<BlockCount>() + histograms as usize * size_of::<BlockBuckets>();
     let block = if wanted.parts.has_block() { slots(BLOCK_BYTES_MAX, BLOCK_SLOTS, block_bytes) } else { 1 };
     let net_bytes = cpus as usize * size_of::<NetCount>();
     let net = if wanted.parts.has_net() { slots(NET_BYTES_MAX, NET_SLOTS, net_bytes) } else { 1 };
@@ -95,7 +96,7 @@ pub(super) struct Maps {
     pub(super) in_flight_ended: Mapped<u64>,
     pub(super) block_owners: Mapped<IoOwner>,
     pub(super) block_counts: Mapped<BlockCount>,
-    pub(super) block_latencies: Mapped<Buckets>,
+    pub(super) block_latencies: Mapped<BlockBuckets>,
     pub(super) net_owners: Mapped<IoOwner>,
     pub(super) net_counts: Mapped<NetCount>,
     pub(super) recent: Array<MapData, Pod<Recent>>,

@@ -2,15 +2,17 @@
 
 use std::{collections::BTreeMap, mem::offset_of};
 
-use pmu_common::io::{
-    IoCpu, IoKey, IoOwner, SLOT_OTHER,
-    block::{
-        BY_KERNEL, BY_MANY, BY_NOBODY_SEEN, BY_OUTSIDER, BY_REQUEST, BlockCount, DEVICE, HISTOGRAMS,
-        INSERTED, QUEUE, of_device_word, of_process,
+use pmu_common::{
+    histogram::{BLOCK, BlockBuckets},
+    io::{
+        IoCpu, IoKey, IoOwner, SLOT_OTHER,
+        block::{
+            BY_KERNEL, BY_MANY, BY_NOBODY_SEEN, BY_OUTSIDER, BY_REQUEST, BlockCount, DEVICE, HISTOGRAMS,
+            INSERTED, QUEUE, of_device_word, of_process,
+        },
+        loss,
+        net::{NetCount, OWNER_MANY, OWNER_NONE, OWNER_OUTSIDER},
     },
-    histogram::{Buckets, GROUP_BUCKETS},
-    loss,
-    net::{NetCount, OWNER_MANY, OWNER_NONE, OWNER_OUTSIDER},
 };
 
 use super::{maps::Maps, slots::has_ended};
@@ -184,10 +186,19 @@ pub(super) fn holder_of(key: &IoKey, by: By) -> (DeviceNumber, Operation, Whose)
     (DeviceNumber { major, minor }, operation, whose)
 }
 
-fn add_buckets(rows: &Mapped<Buckets>, lane: usize, kind: u32, filled: u64, into: &mut BTreeMap<u16, u32>) {
+/// Two buckets share a word.
+const GROUP_WORDS: usize = BLOCK.group_buckets() / 2;
+
+fn add_buckets(
+    rows: &Mapped<BlockBuckets>,
+    lane: usize,
+    kind: u32,
+    filled: u64,
+    into: &mut BTreeMap<u16, u32>,
+) {
     let row = lane * HISTOGRAMS as usize + kind as usize;
     for group in (0..64).filter(|group| filled >> group & 1 == 1) {
-        for word in group * GROUP_BUCKETS / 2..(group + 1) * GROUP_BUCKETS / 2 {
+        for word in group * GROUP_WORDS..(group + 1) * GROUP_WORDS {
             let [a, b, c, d, e, f, g, h] = rows.read_word(row, word).to_ne_bytes();
             let halves = [[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes);
             for (place, count) in halves.into_iter().enumerate() {

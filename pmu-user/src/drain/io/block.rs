@@ -103,7 +103,7 @@ pub struct BlockRow {
     /// Counts, bytes, sums of latencies. The longest latencies are those of all CPUs.
     #[serde(with = "words")]
     pub count: BlockCount,
-    /// Device latencies: buckets of [`pmu_common::io::histogram`] that are not zero, and their counts modulo 2³².
+    /// Device latencies: buckets of [`pmu_common::histogram::BLOCK`] that are not zero, and their counts modulo 2³².
     pub latency: Vec<(u16, u32)>,
     /// Queue latencies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

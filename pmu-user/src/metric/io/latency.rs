@@ -1,33 +1,14 @@
 //! Rates and latencies of block requests.
-//!
-//! A quantile is known as well as its bucket is narrow: its interval is the bucket's bounds, at most 6.25 % apart.
 
 use crate::{
-    metric::value::{How, Known, Value},
-    model::io::{
-        latency::{Bounds, Latencies},
-        traffic::Requests,
-    },
+    metric::value::{Distribution, Value},
+    model::{histogram::Histogram, io::traffic::Requests},
 };
-
-/// Quantiles that are shown: name and share.
-pub const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
 const NO_REQUESTS: &str = "no requests";
 const NO_LATENCIES: &str = "no request was seen from its start to its end";
 const NONE_QUEUED: &str = "no request waited in a queue: they went straight to the device";
 const NO_TIME: &str = "the interval has no length";
-
-/// What is said of one kind of latency. All in ns.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LatencyReport {
-    /// Mean: exact.
-    pub mean_ns: Value,
-    /// As [`QUANTILES`]: the middle of the bucket, with its bounds.
-    pub quantiles_ns: [Value; QUANTILES.len()],
-    /// The longest: its bucket.
-    pub max_ns: Value,
-}
 
 /// What is said of requests.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,10 +19,11 @@ pub struct RequestReport {
     pub bytes_per_second: Value,
     /// Bytes of a request, on average.
     pub request_bytes: Value,
-    /// From when the device got a request (the last time, if it had given it back) to when it completed it.
-    pub device: LatencyReport,
-    /// Time that requests waited in queues, of those that did.
-    pub queue: LatencyReport,
+    /// Device latencies in ns: from when the device got a request (the last time, if it had given it back) to when it
+    /// completed it. Or why there are none.
+    pub device: Result<Distribution, &'static str>,
+    /// Time in ns that requests waited in queues, of those that did.
+    pub queue: Result<Distribution, &'static str>,
     /// Share of the requests that waited in a queue (0 to 1).
     pub queued_share: Value,
 }
@@ -57,8 +39,10 @@ pub fn report(requests: &Requests, duration_ns: u64) -> RequestReport {
         requests_per_second: rate(requests.requests),
         bytes_per_second: rate(requests.bytes),
         request_bytes: Value::ratio(requests.bytes as f64, requests.requests as f64, NO_REQUESTS),
-        device: latency(&requests.latency, requests.latency_ns, coverage, why_no_latency(requests)),
-        queue: latency(&requests.queue, requests.queue_ns, coverage, why_no_queue(requests)),
+        device: distribution(&requests.latency, requests.latency_ns, coverage)
+            .ok_or_else(|| why_no_latency(requests)),
+        queue: distribution(&requests.queue, requests.queue_ns, coverage)
+            .ok_or_else(|| why_no_queue(requests)),
         queued_share: match requests.requests - requests.unstarted.min(requests.requests) {
             0 => Value::Missing(why_no_latency(requests).to_owned()),
             seen => Value::ratio(requests.queued as f64, seen as f64, NO_REQUESTS),
@@ -78,40 +62,23 @@ fn why_no_queue(requests: &Requests) -> &'static str {
     if requests.latency.count() > 0 { NONE_QUEUED } else { why_no_latency(requests) }
 }
 
-fn latency(latencies: &Latencies, sum_ns: u64, coverage: f64, why_missing: &str) -> LatencyReport {
-    let within = |bounds: Option<Bounds>| {
-        bounds.map_or_else(|| Value::Missing(why_missing.to_owned()), |bounds| known(bounds, coverage))
-    };
-    let count = latencies.count();
-    let mean_ns = match Value::ratio(sum_ns as f64, count as f64, why_missing) {
-        Value::Known(known) => Value::Known(Known { coverage, ..known }),
-        missing => missing,
-    };
-    LatencyReport {
-        mean_ns,
-        quantiles_ns: QUANTILES.map(|(_, share)| within(latencies.quantile(share))),
-        max_ns: within(latencies.last()),
-    }
-}
-
-fn known(bounds: Bounds, coverage: f64) -> Value {
-    let high = if bounds.high_ns == u64::MAX { f64::INFINITY } else { bounds.high_ns as f64 };
-    Value::Known(Known {
-        estimate: bounds.middle_ns() as f64,
-        low: bounds.low_ns as f64,
-        high,
-        coverage,
-        how: How::Counted,
-    })
+fn distribution(latencies: &Histogram, sum: u64, coverage: f64) -> Option<Distribution> {
+    latencies.last().map(|max| Distribution { histogram: latencies.clone(), sum, max, coverage })
 }
 
 #[cfg(test)]
 mod tests {
+    use pmu_common::histogram::BLOCK;
+
     use super::{NO_LATENCIES, NO_REQUESTS, NONE_QUEUED, report};
     use crate::{
-        metric::value::Value,
-        model::io::{latency::Latencies, traffic::Requests},
+        metric::value::{QUANTILES, Value},
+        model::{histogram::Histogram, io::traffic::Requests},
     };
+
+    fn latencies(buckets: &[(u16, u32)]) -> Histogram {
+        Histogram::between(BLOCK, &[], buckets)
+    }
 
     /// 90 requests of about 1 µs, 10 of about 1 ms, of which 5 waited; 20 more without a start.
     fn some() -> Requests {
@@ -119,10 +86,10 @@ mod tests {
             requests: 120,
             bytes: 120 * 4096,
             latency_ns: 90 * 1000 + 10 * 1_000_000,
-            latency: Latencies::between(&[], &[(111, 90), (270, 10)]),
+            latency: latencies(&[(111, 90), (270, 10)]),
             queued: 5,
             queue_ns: 50,
-            queue: Latencies::between(&[], &[(10, 5)]),
+            queue: latencies(&[(10, 5)]),
             unstarted: 20,
             ..Requests::default()
         }
@@ -132,39 +99,35 @@ mod tests {
     fn a_quantile_is_its_bucket() {
         let report = report(&some(), 2_000_000_000);
         assert_eq!(report.requests_per_second, Value::exact(60.0));
-        let [p50, p90, p99, _] = report.device.quantiles_ns.map(|value| *value.known().unwrap());
+        let device = report.device.unwrap();
+        let [p50, p90, p99, _] = QUANTILES.map(|(_, share)| device.quantile(share));
         assert_eq!((p50.low, p50.high), (p90.low, p90.high));
         assert!(p50.low <= 1000.0 && 1000.0 <= p50.high, "{p50:?}");
         assert!(p99.low > p50.high && p99.high / p99.low < 1.0626, "{p99:?}");
-        assert_eq!(
-            (report.device.max_ns.known().unwrap().low, report.device.mean_ns.known().unwrap().estimate),
-            (p99.low, 100_900.0)
-        );
+        assert_eq!((device.max.low as f64, device.mean().estimate), (p99.low, 100_900.0));
     }
 
     #[test]
     fn requests_whose_start_was_not_seen_lessen_what_latencies_rest_on() {
         let report = report(&some(), 1);
-        assert_eq!(report.device.quantiles_ns[0].known().unwrap().coverage, 1.0 - 20.0 / 120.0);
+        assert_eq!(report.device.unwrap().quantile(0.5).coverage, 1.0 - 20.0 / 120.0);
         assert_eq!(report.queued_share, Value::exact(0.05));
     }
 
     #[test]
     fn what_did_not_happen_is_missing_with_its_reason() {
         let nothing = report(&Requests::default(), 1_000_000_000);
-        assert_eq!(nothing.device.quantiles_ns[0], Value::Missing(NO_REQUESTS.to_owned()));
+        assert_eq!(nothing.device, Err(NO_REQUESTS));
         assert_eq!(nothing.requests_per_second, Value::exact(0.0));
         let unseen = report(&Requests { requests: 3, unstarted: 3, ..Requests::default() }, 1);
-        assert_eq!(unseen.device.max_ns, Value::Missing(NO_LATENCIES.to_owned()));
-        assert_eq!(unseen.queue.mean_ns, Value::Missing(NO_LATENCIES.to_owned()));
-        let direct = report(&Requests { queue: Latencies::default(), ..some() }, 1);
-        assert_eq!(direct.queue.quantiles_ns[0], Value::Missing(NONE_QUEUED.to_owned()));
+        assert_eq!((unseen.device, unseen.queue), (Err(NO_LATENCIES), Err(NO_LATENCIES)));
+        let direct = report(&Requests { queue: Histogram::default(), ..some() }, 1);
+        assert_eq!(direct.queue, Err(NONE_QUEUED));
     }
 
     #[test]
     fn a_latency_beyond_the_last_bucket_has_no_upper_end() {
-        let endless =
-            Requests { requests: 1, latency: Latencies::between(&[], &[(511, 1)]), ..Requests::default() };
-        assert_eq!(report(&endless, 1).device.max_ns.known().unwrap().high, f64::INFINITY);
+        let endless = Requests { requests: 1, latency: latencies(&[(511, 1)]), ..Requests::default() };
+        assert_eq!(report(&endless, 1).device.unwrap().quantile(1.0).high, f64::INFINITY);
     }
 }

@@ -7,10 +7,7 @@ use pmu_common::{
     owner::START_TICK_NS,
 };
 
-use super::{
-    Label, Row, Subject,
-    latency::{self, LatencyReport, QUANTILES},
-};
+use super::{Label, Row, Subject, latency};
 use crate::{
     drain::{
         Owner, TARGET_UNSEEN,
@@ -20,7 +17,7 @@ use crate::{
         },
     },
     machine::io::Platform,
-    metric::value::Value,
+    metric::value::{Distribution, MAX, QUANTILES, Value},
     model::io::traffic::{Requests, TrafficInterval},
     table::metric::{self, Metric},
     untrusted::Untrusted,
@@ -144,16 +141,27 @@ fn of_requests(subject: &Subject, requests: &Requests, duration_ns: u64, label: 
     rows
 }
 
-fn of_latency(subject: &Subject, whole: &Metric, latency: &LatencyReport, label: Label) -> Vec<Row> {
-    let row = |part: &str, value: &Value| {
+fn of_latency(
+    subject: &Subject,
+    whole: &Metric,
+    latency: &Result<Distribution, &str>,
+    label: Label,
+) -> Vec<Row> {
+    const MEAN: &str = "mean";
+    let row = |part: &str, value: Value| {
         let metric = format!("{}.{part}", whole.name);
-        Row { metric, ..row(subject, whole, value.clone(), label) }
+        Row { metric, ..row(subject, whole, value, label) }
     };
-    let quantiles = QUANTILES.iter().zip(&latency.quantiles_ns).map(|((part, _), value)| row(part, value));
-    std::iter::once(row("mean", &latency.mean_ns))
-        .chain(quantiles)
-        .chain(std::iter::once(row("max", &latency.max_ns)))
-        .collect()
+    match latency {
+        Ok(latency) => {
+            let parts = [(MEAN, latency.mean())].into_iter().chain(latency.quantiles());
+            parts.map(|(part, known)| row(part, Value::Known(known))).collect()
+        }
+        Err(why) => {
+            let parts = [MEAN].into_iter().chain(QUANTILES.map(|(part, _)| part)).chain([MAX]);
+            parts.map(|part| row(part, Value::Missing((*why).to_owned()))).collect()
+        }
+    }
 }
 
 fn interfaces(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {

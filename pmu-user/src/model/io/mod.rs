@@ -2,6 +2,5 @@
 
 pub mod boxes;
 pub mod groups;
-pub mod latency;
 pub mod past;
 pub mod traffic;

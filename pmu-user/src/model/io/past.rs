@@ -169,7 +169,10 @@ fn added_buckets(left: &[(u16, u32)], right: &[(u16, u32)]) -> Vec<(u16, u32)> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use pmu_common::io::{block::BlockCount, histogram::bucket_of, net::NetCount};
+    use pmu_common::{
+        histogram::BLOCK,
+        io::{block::BlockCount, net::NetCount},
+    };
     use proptest::prelude::{Strategy, prop, prop_assert_eq, proptest};
 
     use super::Past;
@@ -247,7 +250,7 @@ mod tests {
             let (_, block, net) = self.rows.iter_mut().rfind(|(of, ..)| *of == owner).unwrap();
             block.count.requests += 1;
             block.count.bytes += bytes;
-            let bucket = bucket_of(bytes) as u16;
+            let bucket = BLOCK.bucket_of(bytes) as u16;
             match block.latency.binary_search_by_key(&bucket, |&(bucket, _)| bucket) {
                 Ok(place) => block.latency[place].1 += 1,
                 Err(place) => block.latency.insert(place, (bucket, 1)),

@@ -2,18 +2,19 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use pmu_common::io::{block::BlockCount, net::NetCount};
-
-use super::{
-    latency::Latencies,
-    past::{self, Past},
+use pmu_common::{
+    histogram::BLOCK,
+    io::{block::BlockCount, net::NetCount},
 };
+
+use super::past::{self, Past};
 use crate::{
     drain::io::{
         block::{BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
         net::{Interface, NetOwner},
         traffic::Traffic,
     },
+    model::histogram::Histogram,
     untrusted::Untrusted,
 };
 
@@ -27,13 +28,13 @@ pub struct Requests {
     /// Sum of the device latencies, in ns.
     pub latency_ns: u64,
     /// Device latencies.
-    pub latency: Latencies,
+    pub latency: Histogram,
     /// Requests that waited in a queue. All others that were seen from their start went straight to the device.
     pub queued: u64,
     /// Sum of the queue latencies, in ns.
     pub queue_ns: u64,
     /// Queue latencies.
-    pub queue: Latencies,
+    pub queue: Histogram,
     /// Requests that are in no latency, because their start was not seen.
     pub unstarted: u64,
     /// Requests that failed.
@@ -52,10 +53,10 @@ impl Requests {
             requests: since(|count| count.requests),
             bytes: since(|count| count.bytes),
             latency_ns: since(|count| count.latency_ns),
-            latency: Latencies::between(latency, &later.latency),
+            latency: Histogram::between(BLOCK, latency, &later.latency),
             queued: since(|count| count.queued),
             queue_ns: since(|count| count.queue_ns),
-            queue: Latencies::between(queue, &later.queue),
+            queue: Histogram::between(BLOCK, queue, &later.queue),
             unstarted: since(|count| count.unstarted),
             errors: since(|count| count.errors),
             requeued: since(|count| count.requeued),

@@ -18,9 +18,10 @@ use super::{
 use crate::{
     drain::Id,
     metric::{
-        GapReport, OwnerReport, Report, Waits, Who,
-        value::{Known, Value},
+        GapReport, OwnerReport, Report, Who,
+        value::{Distribution, How, Known, Value},
     },
+    model::histogram::Histogram,
     table::metric::{self, Metric},
 };
 
@@ -141,14 +142,12 @@ struct HistogramRow<'a> {
 }
 
 /// Percentiles by name, and the maximum.
-struct Quantiles<'a>(Option<&'a Waits>);
+struct Quantiles<'a>(Option<&'a Distribution>);
 
 impl Serialize for Quantiles<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let cells = self.0.into_iter().flat_map(|waits| {
-            waits.quantiles.iter().map(|(name, known)| (*name, known)).chain([("max", &waits.max_ns)])
-        });
-        serializer.collect_map(cells.map(|(name, known)| (name, Bounds::from(known))))
+        let quantiles = self.0.into_iter().flat_map(Distribution::quantiles);
+        serializer.collect_map(quantiles.map(|(name, known)| (name, Bounds::from(&known))))
     }
 }
 
@@ -166,12 +165,12 @@ impl From<&Known> for Bounds {
 }
 
 /// Bounds in ns and count of each bucket; the last has no upper bound.
-struct Buckets<'a>(&'a [(u64, u64, u64)]);
+struct Buckets<'a>(&'a Histogram);
 
 impl Serialize for Buckets<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let upper = |high: u64| (high != u64::MAX).then_some(high);
-        serializer.collect_seq(self.0.iter().map(|&(low, high, count)| (low, upper(high), count)))
+        serializer.collect_seq(self.0.iter().map(|(bucket, count)| (bucket.low, upper(bucket.high), count)))
     }
 }
 
@@ -181,12 +180,12 @@ fn histogram(into: &mut dyn Write, report: &Report, row: &OwnerReport, owner: &R
         into,
         &HistogramRow {
             head: head("histogram", report, owner, &metric::RUNQUEUE_LATENCY),
-            count: waits.map(|waits| waits.count),
-            sum: waits.map(|waits| waits.sum_ns),
+            count: waits.map(Distribution::count),
+            sum: waits.map(|waits| waits.sum),
             quantiles: Quantiles(waits),
-            buckets: waits.map(|waits| Buckets(&waits.buckets)),
-            coverage: waits.map(|waits| waits.max_ns.coverage),
-            how: waits.map(|waits| waits.max_ns.how.name()),
+            buckets: waits.map(|waits| Buckets(&waits.histogram)),
+            coverage: waits.map(|waits| waits.coverage),
+            how: waits.map(|_| How::Counted.name()),
             status: if waits.is_some() { "ok" } else { "missing" },
             reason: row.waits.as_ref().err().map(String::as_str),
         },

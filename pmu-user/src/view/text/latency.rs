@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{COLUMNS, Style, name, number::duration, section};
-use crate::metric::{OwnerReport, Report, Waits};
+use crate::metric::{OwnerReport, Report, value::Distribution};
 
 /// Width of the longest bar.
 const BAR_WIDTH: u64 = 40;
@@ -18,7 +18,7 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &Report) -> io:
     picture(into, style, waits)?;
     let owners = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
     let mut owners: Vec<&OwnerReport> = owners.iter().filter(|owner| owner.waits.is_ok()).collect();
-    owners.sort_by_key(|owner| std::cmp::Reverse(owner.waits.as_ref().map_or(0, |waits| waits.sum_ns)));
+    owners.sort_by_key(|owner| std::cmp::Reverse(owner.waits.as_ref().map_or(0, |waits| waits.sum)));
     if owners.len() > 1 {
         writeln!(into, "  {COLUMNS}longest waits in all{COLUMNS:#}")?;
         owners.iter().take(style.rows_max.min(5)).try_for_each(|owner| line(into, owner))?;
@@ -29,19 +29,17 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &Report) -> io:
 fn line(into: &mut dyn Write, owner: &OwnerReport) -> io::Result<()> {
     let Ok(waits) = &owner.waits else { return Ok(()) };
     let (name, pid) = name(&owner.who);
-    let mean = duration(waits.sum_ns as f64 / waits.count.max(1) as f64);
-    writeln!(into, "  {name} {pid}  {} runs, mean {mean}", waits.count)?;
-    let percentiles = waits.quantiles.iter().copied().chain([("max", waits.max_ns)]);
+    writeln!(into, "  {name} {pid}  {} runs, mean {}", waits.count(), duration(waits.mean().estimate))?;
     let all: Vec<String> =
-        percentiles.map(|(name, known)| format!("{name} {}", duration(known.estimate))).collect();
+        waits.quantiles().map(|(name, known)| format!("{name} {}", duration(known.estimate))).collect();
     writeln!(into, "    {}", all.join("  "))
 }
 
 /// One bar per power of two.
-fn picture(into: &mut dyn Write, style: &Style, waits: &Waits) -> io::Result<()> {
+fn picture(into: &mut dyn Write, style: &Style, waits: &Distribution) -> io::Result<()> {
     let mut octaves: Vec<(u32, u64)> = Vec::new();
-    for &(low, _, count) in &waits.buckets {
-        let octave = if low == 0 { 0 } else { 63 - low.leading_zeros() };
+    for (bucket, count) in waits.histogram.iter() {
+        let octave = bucket.low.checked_ilog2().unwrap_or(0);
         match octaves.last_mut() {
             Some((last, sum)) if *last == octave => *sum = sum.saturating_add(count),
             _ => octaves.push((octave, count)),

@@ -179,6 +179,7 @@ fn owner_row(owner: &OwnerReport, length_ns: u64) -> Vec<String> {
     }
     let value = |wanted: &metric::Metric, show| cell(owner.value(wanted), show);
     let share = owner.value(&metric::CPU_TIME).map(|known| known.estimate / length_ns.max(1) as f64);
+    let p99 = owner.waits.as_ref().ok().map(|waits| waits.quantile(0.99));
     vec![
         name,
         pid,
@@ -191,6 +192,6 @@ fn owner_row(owner: &OwnerReport, length_ns: u64) -> Vec<String> {
         value(&metric::MAJOR_FAULTS, count),
         value(&metric::SAMPLES, count),
         value(&metric::BLIND_TIME, duration),
-        cell(owner.waits.as_ref().ok().and_then(|waits| waits.quantile("p99")), duration),
+        cell(p99.as_ref(), duration),
     ]
 }
