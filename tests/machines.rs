@@ -22,7 +22,6 @@ use pmbpf::{
         io::Platform,
         pmu::catalog::{Catalog, Place},
     },
-    metric::value::Value,
     plan::{
         Plan, PlanError, Sampling,
         io::{IoPlan, request::IoRequest},
@@ -33,7 +32,7 @@ use pmbpf::{
         model::for_machine,
         notation::{List, Precise, resolve},
     },
-    view::io::summary::{self, Column, Summary},
+    view::io::summary::{self, Summary},
 };
 use snapbox::{Assert, Data};
 use unpack::Unpacked;
@@ -283,7 +282,7 @@ fn the_summary_of_every_made_machine_is_as_it_was() {
     for name in made() {
         let unpacked = unpacked(&name);
         let (machine, platform) = platform(&unpacked.root);
-        let summary = Summary { machine: &machine, platform: &platform, columns: &[] };
+        let summary = Summary { machine: &machine, platform: &platform };
         let views = [
             (written(|into| summary::text(into, &summary)), "txt"),
             (written(|into| summary::json(into, &summary)), "json"),
@@ -296,39 +295,10 @@ fn the_summary_of_every_made_machine_is_as_it_was() {
 }
 
 #[test]
-fn a_report_adds_its_figures_to_the_devices() {
-    let unpacked = unpacked("made-zen4");
-    let (machine, platform) = platform(&unpacked.root);
-    let [nvme, card] = ["83:00.0", "41:00.0"].map(|text| platform.find(text).unwrap());
-    let values = [(nvme, Value::exact(12.0)), (card, Value::Missing("no events".to_owned()))];
-    let columns = [Column {
-        title: "MB/s",
-        key: "mb_per_s",
-        show: |value| format!("{value:.1}"),
-        values: values.into(),
-    }];
-    let summary = Summary { machine: &machine, platform: &platform, columns: &columns };
-    let text = written(|into| summary::text(into, &summary));
-    let end = |device: &str| {
-        let line = text.lines().find(|line| line.contains(device)).unwrap();
-        line.split_whitespace().next_back().unwrap().to_owned()
-    };
-    assert_eq!((end("83:00.0"), end("41:00.0"), end("84:00.0")), ("12.0".into(), "–".into(), "–".into()));
-    let json = written(|into| summary::json(into, &summary));
-    let figure = |device: &str| {
-        let row = json.lines().find(|line| line.contains(&format!(r#""device":"0000:{device}""#))).unwrap();
-        serde_json::from_str::<serde_json::Value>(row).unwrap()["mb_per_s"].clone()
-    };
-    assert_eq!(figure("83:00.0")["value"], 12.0);
-    assert_eq!(figure("41:00.0")["reason"], "no events");
-    assert!(figure("84:00.0").is_null());
-}
-
-#[test]
 fn a_guest_has_a_summary_that_says_what_it_hides() {
     let root = machines().join("guest-no-pmu");
     let (machine, platform) = platform(&root);
-    let summary = Summary { machine: &machine, platform: &platform, columns: &[] };
+    let summary = Summary { machine: &machine, platform: &platform };
     let text = written(|into| summary::text(into, &summary));
     assert!(text.contains("no uncore_imc or amd_umc PMU"), "{text}");
     assert!(text.contains("no uncore_iio PMU"), "{text}");

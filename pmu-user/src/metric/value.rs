@@ -7,8 +7,6 @@ use crate::{
 
 /// Quantiles of a distribution that are shown: name and share.
 pub const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
-/// Name of the largest value among them.
-pub const MAX: &str = "max";
 
 /// How a number came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +158,7 @@ impl Distribution {
     /// [`QUANTILES`] and the largest value, by name.
     pub fn quantiles(&self) -> impl Iterator<Item = (&'static str, Known)> {
         let max = self.known([self.max.middle(), self.max.low, self.max.high]);
-        QUANTILES.iter().map(|&(name, share)| (name, self.quantile(share))).chain([(MAX, max)])
+        QUANTILES.iter().map(|&(name, share)| (name, self.quantile(share))).chain([("max", max)])
     }
 
     fn known(&self, [middle, low, high]: [u64; 3]) -> Known {
@@ -188,13 +186,8 @@ pub(super) fn poisson_bounds(count: f64) -> (f64, f64) {
     (low, bound(count + 1.0, 1.0))
 }
 
-/// 95 % interval of a share of which `hits` of `tries` are a sample (Wilson, J. Am. Stat. Assoc. 22, 1927).
-#[must_use]
-pub fn share_interval(hits: u64, tries: u64) -> (f64, f64) {
-    share_bounds(hits as f64, tries as f64)
-}
-
-/// The same for numbers that need not be whole.
+/// 95 % interval of a share of which `hits` of `tries` are a sample (Wilson, J. Am. Stat. Assoc. 22, 1927); neither need be
+/// whole.
 pub(super) fn share_bounds(hits: f64, tries: f64) -> (f64, f64) {
     if tries == 0.0 {
         return (0.0, 1.0);
@@ -208,8 +201,23 @@ pub(super) fn share_bounds(hits: f64, tries: f64) -> (f64, f64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{How, Known, Value, poisson_interval, share_interval};
-    use crate::{metric::random::Random, table::unit::Unit};
+    use pmu_common::histogram::BLOCK;
+
+    use super::{Distribution, How, Known, Value, poisson_interval, share_bounds};
+    use crate::{
+        metric::random::Random,
+        model::histogram::Histogram,
+        table::{metric::PARTS, unit::Unit},
+    };
+
+    #[test]
+    fn what_is_said_of_a_latency_has_the_names_of_the_catalogue() {
+        let histogram = Histogram::between(BLOCK, &[], &[(40_u16, 1)]);
+        let max = histogram.last().unwrap();
+        let distribution = Distribution { histogram, sum: 40, max, coverage: 1.0 };
+        let names: Vec<_> = distribution.quantiles().map(|(name, _)| name).collect();
+        assert_eq!(names, PARTS[1..]);
+    }
 
     fn covered(truth: f64, runs: u32, mut one: impl FnMut() -> (f64, f64)) -> f64 {
         let hits = (0..runs).filter(|_| {
@@ -234,7 +242,7 @@ mod tests {
         for (share, tries) in [(0.5, 30), (0.05, 200), (0.9, 1000)] {
             let coverage = covered(share, 10_000, || {
                 let hits = (0..tries).filter(|_| random.uniform() < share).count();
-                share_interval(hits as u64, tries)
+                share_bounds(hits as f64, f64::from(tries))
             });
             assert!(coverage >= 0.92, "share {share}: {coverage}");
         }
@@ -244,7 +252,7 @@ mod tests {
     fn nothing_seen_is_not_nothing() {
         let (low, high) = poisson_interval(0);
         assert!(low == 0.0 && (3.5..3.8).contains(&high), "{high}");
-        assert_eq!(share_interval(0, 0), (0.0, 1.0));
+        assert_eq!(share_bounds(0.0, 0.0), (0.0, 1.0));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD, loss};
+use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD};
 use tokio::io::unix::AsyncFd;
 
 use self::{
@@ -275,7 +275,7 @@ impl Session {
     }
 }
 
-/// Reasons for losses that only user space knows, beside [`loss::NAMES`].
+/// Reasons for losses that only user space knows, beside [`pmu_common::loss::NAMES`].
 pub const USER_LOSSES: [&str; 8] = [
     "cpu_not_flushed",
     "record_unreadable",
@@ -286,4 +286,3 @@ pub const USER_LOSSES: [&str; 8] = [
     "program_skipped",
     "mapping_lost",
 ];
-const _: usize = loss::REASONS;

@@ -33,14 +33,6 @@ pub struct Event {
     pub counts: Counts,
 }
 
-impl Event {
-    /// Does a core's PMU count it?
-    #[must_use]
-    pub const fn needs_pmu(&self) -> bool {
-        self.kind == HARDWARE
-    }
-}
-
 const fn software(name: &'static str, alias: &'static str, config: u64) -> Event {
     Event { name, alias, kind: SOFTWARE, config, counts: Counts::Occurrences }
 }

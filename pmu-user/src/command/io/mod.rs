@@ -152,7 +152,7 @@ impl Args {
 
 fn summary(args: &Args, machine: &Machine, platform: &Platform) -> anyhow::Result<u8> {
     let mut into = args.format.open(Stream::Stdout);
-    let summary = Summary { machine, platform, columns: &[] };
+    let summary = Summary { machine, platform };
     match args.format.format() {
         Format::Text => summary::text(&mut *into, &summary)?,
         Format::Json => summary::json(&mut *into, &summary)?,

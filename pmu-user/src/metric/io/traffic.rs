@@ -17,7 +17,7 @@ use crate::{
         },
     },
     machine::io::Platform,
-    metric::value::{Distribution, MAX, QUANTILES, Value},
+    metric::value::{Distribution, Value},
     model::io::traffic::{Requests, TrafficInterval},
     table::metric::{self, Metric},
     untrusted::Untrusted,
@@ -147,20 +147,16 @@ fn of_latency(
     latency: &Result<Distribution, &str>,
     label: Label,
 ) -> Vec<Row> {
-    const MEAN: &str = "mean";
     let row = |part: &str, value: Value| {
         let metric = format!("{}.{part}", whole.name);
         Row { metric, ..row(subject, whole, value, label) }
     };
     match latency {
         Ok(latency) => {
-            let parts = [(MEAN, latency.mean())].into_iter().chain(latency.quantiles());
+            let parts = [("mean", latency.mean())].into_iter().chain(latency.quantiles());
             parts.map(|(part, known)| row(part, Value::Known(known))).collect()
         }
-        Err(why) => {
-            let parts = [MEAN].into_iter().chain(QUANTILES.map(|(part, _)| part)).chain([MAX]);
-            parts.map(|part| row(part, Value::Missing((*why).to_owned()))).collect()
-        }
+        Err(why) => metric::PARTS.map(|part| row(part, Value::Missing((*why).to_owned()))).into(),
     }
 }
 

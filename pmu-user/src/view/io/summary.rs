@@ -1,7 +1,5 @@
 //! What stands on the I/O side of a host: sockets, memory, links, stacks, devices and which counters see them; and what of
 //! it cannot be known, with the reason.
-//!
-//! Reports add columns of their own to the devices: a [`Column`] is a figure for each.
 
 mod json;
 mod text;
@@ -22,22 +20,8 @@ use crate::{
             stack::{Mapping, Port, Stack},
         },
     },
-    metric::value::Value,
     untrusted::Untrusted,
 };
-
-/// A figure for each device, beside what the summary has.
-#[derive(Clone, Debug)]
-pub struct Column<'a> {
-    /// Title, in text.
-    pub title: &'a str,
-    /// Name, in JSON.
-    pub key: &'a str,
-    /// How text shows it.
-    pub show: fn(f64) -> String,
-    /// By device; one that is not in here has none.
-    pub values: BTreeMap<Bdf, Value>,
-}
 
 /// What is summarised.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +30,6 @@ pub struct Summary<'a> {
     pub machine: &'a Machine,
     /// Its I/O side.
     pub platform: &'a Platform,
-    /// What is known of each device beside it.
-    pub columns: &'a [Column<'a>],
 }
 
 /// Writes sections for people.

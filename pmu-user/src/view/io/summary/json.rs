@@ -7,13 +7,12 @@ use serde_json::{Value as Json, json};
 use super::{Row, Summary};
 use crate::{
     machine::io::{Fact, dmi::Kind, link::Link, stack::Mapping},
-    metric::value::Value,
     view::json::{SCHEMA, line},
 };
 
 pub(super) fn write(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     line(into, &platform(summary))?;
-    summary.rows().iter().try_for_each(|row| line(into, &device(summary, row)))?;
+    summary.rows().iter().try_for_each(|row| line(into, &device(row)))?;
     let note = |note: &String| json!({"schema": SCHEMA, "kind": "note", "text": note});
     summary.notes().iter().try_for_each(|text| line(into, &note(text)))
 }
@@ -54,9 +53,9 @@ fn fact<T>(fact: &Fact<T>, value: impl Fn(&T) -> Json) -> Json {
     }
 }
 
-fn device(summary: &Summary, row: &Row) -> Json {
+fn device(row: &Row) -> Json {
     let device = row.device;
-    let mut object = json!({
+    json!({
         "schema": SCHEMA,
         "kind": "device",
         "device": device.bdf,
@@ -79,21 +78,7 @@ fn device(summary: &Summary, row: &Row) -> Json {
         "shared_link": row.shared.map(|link| self::link(&link)),
         "stack": stack(row),
         "parts": mapping(&row.port.parts, |parts| json!(parts)),
-    });
-    if let Some(fields) = object.as_object_mut() {
-        let figures = summary.columns.iter().map(|column| {
-            let figure = match column.values.get(&device.bdf) {
-                Some(Value::Known(known)) => {
-                    json!({"value": known.estimate, "low": known.low, "high": known.high})
-                }
-                Some(Value::Missing(why)) => json!({"value": null, "reason": why}),
-                None => Json::Null,
-            };
-            (column.key.to_owned(), figure)
-        });
-        fields.extend(figures);
-    }
-    object
+    })
 }
 
 fn stack(row: &Row) -> Json {

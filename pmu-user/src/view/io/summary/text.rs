@@ -10,7 +10,7 @@ use crate::{
     machine::io::{Fact, dmi::Module, stack::Mapping},
     view::text::{
         COLUMNS, TITLE, WARNING,
-        number::{bytes, cell, three_digits},
+        number::{bytes, three_digits},
         section,
         table::{Align, Table, cut},
     },
@@ -101,13 +101,13 @@ fn devices(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
             None => "Devices of an unknown socket".to_owned(),
         };
         section(into, &title, "GB/s: what the link carries in each direction; shared: the root port's link")?;
-        table(summary, these).write(into, COLUMNS)?;
+        table(these).write(into, COLUMNS)?;
     }
     Ok(())
 }
 
-fn table(summary: &Summary, rows: &[Row]) -> Table {
-    let mut columns = vec![
+fn table(rows: &[Row]) -> Table {
+    let columns = [
         ("device", Align::Left),
         ("what", Align::Left),
         ("name", Align::Left),
@@ -117,7 +117,6 @@ fn table(summary: &Summary, rows: &[Row]) -> Table {
         ("GB/s", Align::Right),
         ("counted by", Align::Left),
     ];
-    columns.extend(summary.columns.iter().map(|column| (column.title, Align::Right)));
     let mut table = Table::new(&columns);
     let rate = |link: Option<crate::machine::io::link::Link>| {
         let text = link.map_or_else(String::new, |link| link.current.to_string());
@@ -130,7 +129,7 @@ fn table(summary: &Summary, rows: &[Row]) -> Table {
         let (shared, shared_most) = rate(row.shared);
         let what = row.device.word().to_owned();
         let what = if row.device.physical.is_some() { format!("{what}, virtual") } else { what };
-        let mut cells = vec![
+        table.row(vec![
             row.device.bdf.to_string(),
             what,
             cut(&names.join(" ")),
@@ -139,13 +138,7 @@ fn table(summary: &Summary, rows: &[Row]) -> Table {
             shared,
             shared_most,
             counted_by(row),
-        ];
-        let figures = summary.columns.iter().map(|column| {
-            let value = column.values.get(&row.device.bdf);
-            cell(value.and_then(|value| value.known()), column.show)
-        });
-        cells.extend(figures);
-        table.row(cells);
+        ]);
     }
     table
 }
