@@ -174,20 +174,37 @@ fn the_readmes_report_is_a_recordings() {
 #[test]
 fn every_field_of_every_row_is_documented() {
     let output = page("docs/output.md");
-    let documented = output.code_words();
+    let (anywhere, of_several) = (output.code_words(), output.section("Fields of several kinds").unwrap().code_words());
     let mut missing = BTreeSet::new();
     for row in rows() {
         let kind = row["kind"].as_str().unwrap().to_owned();
-        if !output.lines.iter().any(|line| line.starts_with("### ") && line.contains(&format!("`{kind}`"))) {
+        let Some(section) = output.section(&format!("`{kind}`")) else {
             missing.insert(format!("{kind}: no heading"));
+            continue;
+        };
+        let of_kind = section.code_words();
+        for name in row.as_object().unwrap().keys() {
+            if !of_kind.contains(name) && !of_several.contains(name) {
+                missing.insert(format!("{kind}: {name}"));
+            }
         }
         fields(&row, &mut |name| {
-            if !documented.contains(name) {
-                missing.insert(format!("{kind}: {name}"));
+            if !anywhere.contains(name) {
+                missing.insert(format!("{kind}, below: {name}"));
             }
         });
     }
     assert!(missing.is_empty(), "not in docs/output.md: {missing:?}");
+}
+
+#[test]
+fn the_columns_of_csv_are_those_of_recordings() {
+    let columns = page("docs/output.md").section("CSV").unwrap().code_words();
+    for name in ["cgroups.csv", "io.csv"] {
+        let report = fs::read_to_string(root().join("tests/recordings").join(name)).unwrap();
+        let header = report.lines().next().unwrap();
+        assert!(columns.contains(header), "{name}: {header}");
+    }
 }
 
 /// Calls `seen` with the name of every field at any depth.

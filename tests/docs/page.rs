@@ -81,6 +81,16 @@ impl Page {
         if exists { Ok(path) } else { Err("no such heading".to_owned()) }
     }
 
+    /// What stands below the heading that names `name`, up to the next one of its kind or above.
+    pub(crate) fn section(&self, name: &str) -> Option<Self> {
+        let depth = |line: &str| line.chars().take_while(|letter| *letter == '#').count();
+        let names = |line: &String| depth(line) > 0 && line.contains(name);
+        let start = self.lines.iter().position(names)?;
+        let ends = |line: &String| (1..=depth(&self.lines[start])).contains(&depth(line));
+        let body = self.lines[start + 1..].iter().take_while(|line| !ends(line));
+        Some(Self { path: self.path.clone(), lines: body.cloned().collect() })
+    }
+
     /// Anchors of the headings, as GitHub makes them.
     fn anchors(&self) -> BTreeSet<String> {
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
