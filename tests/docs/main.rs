@@ -18,8 +18,8 @@ use serde_json::Value;
 
 use crate::page::Page;
 
-/// Fields whose names are data: reasons, names of ratios.
-const MAPS: [&str; 3] = ["losses", "ratios", "not_unwound"];
+/// Objects whose names are data: reasons, ratios, PMUs, sockets.
+const MAPS: [&str; 5] = ["losses", "ratios", "not_unwound", "boxes", "channels_of_sockets"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
@@ -48,16 +48,28 @@ fn page(name: &str) -> Page {
     Page::read(&root().join(name))
 }
 
-/// Recordings' reports of this kind (`json`, `txt`), which `tests/replay.rs` holds to be true.
-fn reports(kind: &str) -> Vec<String> {
-    let files = fs::read_dir(root().join("tests/recordings")).unwrap().map(|entry| entry.unwrap().path());
-    let reports = files.filter(|file| file.extension().is_some_and(|extension| extension == kind));
-    reports.map(|file| fs::read_to_string(file).unwrap()).collect()
+/// Files of this kind in a folder.
+fn texts(folder: &str, extension: &str) -> Vec<String> {
+    let files = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let wanted = files.filter(|file| file.extension().is_some_and(|is| is == extension));
+    wanted.map(|file| fs::read_to_string(file).unwrap()).collect()
 }
 
+/// Recordings' reports of this kind (`json`, `txt`), which `tests/replay.rs` holds to be true.
+fn reports(kind: &str) -> Vec<String> {
+    texts("tests/recordings", kind)
+}
+
+/// Rows of every command but `doctor`, which loads programs.
 fn rows() -> Vec<Value> {
-    let reports = reports("json");
-    reports.iter().flat_map(|text| text.lines()).map(|line| serde_json::from_str(line).unwrap()).collect()
+    let lists = ["events", "pmus", "metrics", "profiles", "cgroups"].map(|what| {
+        let output = pmbpf().args(["list", what, "--json"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    });
+    let counts = fs::read_to_string(root().join("pmu-user/src/view/stat/counts.txt")).unwrap();
+    let texts = [reports("json"), texts("tests/machines", "json"), lists.into(), vec![counts]].concat();
+    let lines = texts.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with('{'));
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
@@ -71,6 +83,21 @@ fn every_link_resolves_to_a_file_and_a_heading() {
         }
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn every_file_that_the_architecture_names_is_there() {
+    let is_path = |word: &&String| {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
+        word.contains('/') && !word.starts_with(['/', '~']) && word.chars().all(plain)
+    };
+    let words = page("ARCHITECTURE.md").code_words();
+    let paths: Vec<&String> = words.iter().filter(is_path).collect();
+    assert!(paths.len() > 15, "{paths:?}");
+    let bases = ["", "pmu-user/src", "pmu-ebpf/src"].map(|base| root().join(base));
+    for path in paths {
+        assert!(bases.iter().any(|base| base.join(path).exists()), "ARCHITECTURE.md names {path}");
+    }
 }
 
 #[test]
@@ -174,7 +201,8 @@ fn the_readmes_report_is_a_recordings() {
 #[test]
 fn every_field_of_every_row_is_documented() {
     let output = page("docs/output.md");
-    let (anywhere, of_several) = (output.code_words(), output.section("Fields of several kinds").unwrap().code_words());
+    let (anywhere, of_several) =
+        (output.code_words(), output.section("Fields of several kinds").unwrap().code_words());
     let mut missing = BTreeSet::new();
     for row in rows() {
         let kind = row["kind"].as_str().unwrap().to_owned();
