@@ -24,10 +24,21 @@ use std::{
     process::Command,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use pmbpf::drain::{
-    GapRow,
-    recording::{IoRecording, Overwrite, ReadError, Recording, Writer},
+use hdrhistogram::{
+    Histogram,
+    serialization::{
+        Deserializer,
+        interval_log::{IntervalLogIterator, LogEntry},
+    },
+};
+use pmbpf::{
+    drain::{
+        GapRow,
+        recording::{IoRecording, Overwrite, ReadError, Recording, Writer},
+    },
+    metric::value::QUANTILES,
 };
 use pmu_common::gap::IDLE;
 use serde_json::Value;
@@ -120,6 +131,7 @@ fn options_that_mean_nothing_for_io_are_usage_errors_that_say_so() {
     for (options, says) in [
         (["--symfs", "/tmp"], "is a recording of `pmbpf io`: leave out --symfs"),
         (["--perfmon-dir", "/tmp"], "is a recording of `pmbpf io`: leave out --perfmon-dir"),
+        (["--hdr-log", "/nowhere/x"], "is a recording of `pmbpf io`: leave out --hdr-log"),
         (["--fail-on", "unsupported"], "I/O knows one condition for --fail-on: lost"),
     ] {
         let output = report_command(&recordings().join("io.pmbpf")).args(options).output().unwrap();
@@ -128,6 +140,45 @@ fn options_that_mean_nothing_for_io_are_usage_errors_that_say_so() {
         assert!(error.contains(says) && output.stdout.is_empty(), "{error}");
     }
     report(&recordings().join("io.pmbpf"), &["--fail-on", "lost"]);
+}
+
+/// The log of latencies and the JSON of one report.
+fn logged(recording: &Path) -> (Vec<u8>, Vec<Value>) {
+    let log = std::env::temp_dir().join(format!("pmbpf-log-{}.hlog", std::process::id()));
+    let json = report(recording, &["--json", "--hdr-log", log.to_str().unwrap()]);
+    let again = report_command(recording).arg("--hdr-log").arg(&log).output().unwrap();
+    assert!(!again.status.success(), "a log is a new file");
+    let bytes = std::fs::read(&log).unwrap();
+    std::fs::remove_file(&log).unwrap();
+    (bytes, json.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+#[test]
+fn hdrhistogram_reads_from_a_log_what_json_says() {
+    for name in ["cgroups", "events", "masked", "topdown"] {
+        let (log, json) = logged(&recordings().join(name).with_extension("pmbpf"));
+        let entries = IntervalLogIterator::new(&log).map(Result::unwrap);
+        let lines: Vec<_> = entries
+            .filter_map(|entry| if let LogEntry::Interval(line) = entry { Some(line) } else { None })
+            .collect();
+        let rows: Vec<&Value> =
+            json.iter().filter(|row| row["kind"] == "histogram" && row["status"] != "missing").collect();
+        assert!(!rows.is_empty() && lines.len() == rows.len(), "{name}: {} {}", lines.len(), rows.len());
+        for (line, row) in lines.iter().zip(rows) {
+            let bytes = STANDARD.decode(line.encoded_histogram()).unwrap();
+            let latencies: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).unwrap();
+            assert_eq!(latencies.len(), row["count"].as_u64().unwrap());
+            for (part, share) in QUANTILES {
+                let (read, known) = (latencies.value_at_quantile(share), &row["quantiles"][part]["value"]);
+                assert!(latencies.equivalent(read, known.as_u64().unwrap()), "{part}: {read} {row}");
+            }
+            let ns = [line.start_timestamp(), line.duration()].map(|time| time.as_nanos() as u64);
+            let near = |ns: u64, field: &str| ns.abs_diff(row[field].as_u64().unwrap()) <= 500_001;
+            assert!(near(ns[0], "t") && near(ns[1], "dt"), "{ns:?} {row}");
+            let kind = row["owner"]["kind"].as_str().unwrap();
+            assert!(line.tag().unwrap().starts_with(&format!("runqueue_latency:{kind}")), "{row}");
+        }
+    }
 }
 
 #[test]

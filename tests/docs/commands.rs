@@ -1,6 +1,6 @@
 //! Command lines of the pages, tried: with `--dry-run` where a command has it, and with things that are here in the place of names.
 
-use std::{env, fs, process};
+use std::{env, fs, path::PathBuf, process};
 
 use super::{pmbpf, root};
 
@@ -8,6 +8,7 @@ use super::{pmbpf, root};
 pub(crate) fn failure(line: &str) -> Option<String> {
     let words = fitted(&split(line));
     let output = pmbpf().args(&words).output().unwrap();
+    let _ = fs::remove_file(log());
     let accepted: &[i32] = match words.first().map(String::as_str) {
         // A gate may fail.
         Some("report") => &[0, 3],
@@ -58,7 +59,7 @@ fn fitted(words: &[String]) -> Vec<String> {
                 return [fitted, vec!["--".to_owned(), "true".to_owned()]].concat();
             }
             option @ ("-p" | "--pid" | "-t" | "--tid" | "--cgroup" | "--device" | "--symfs" | "--counts"
-            | "--perfmon-dir" | "-o") => {
+            | "--perfmon-dir" | "-o" | "--hdr-log") => {
                 // An option that lost its value is the parser's to complain about.
                 let Some(value) = rest.next() else {
                     fitted.push(option.to_owned());
@@ -104,10 +105,16 @@ fn here(option: &str, value: &str, words: &[String]) -> Option<String> {
         "--perfmon-dir" => below("tests/perfmon"),
         "--counts" if words.iter().any(|word| word == "--io") => below("tests/golden/eval.in/io.json"),
         "--counts" => below("tests/golden/eval.in/counts.json"),
+        "--hdr-log" => Some(log().display().to_string()),
         _ if value == "-" => Some(value.to_owned()),
         // A file to be written, in a folder that there is.
         _ => Some(env::temp_dir().join(format!("docs-{}.pmbpf", process::id())).display().to_string()),
     }
+}
+
+/// A log that a line writes, which must be a new file.
+fn log() -> PathBuf {
+    env::temp_dir().join(format!("docs-{}.hlog", process::id()))
 }
 
 fn first_cgroup() -> Option<String> {

@@ -63,6 +63,7 @@ fn check(args: &Args) -> Result<(), Usage> {
         (args.attach.is_some(), "--attach", programs),
         (args.btf.is_some(), "--btf", programs),
         (args.measure, "--measure", programs),
+        (args.hdr_log.is_given(), "--hdr-log", "a count measures no latencies"),
         (args.bpf_log, "--bpf-log", programs),
     ];
     if let Some((_, flag, why)) = wrong.iter().find(|(given, ..)| *given) {

@@ -8,6 +8,7 @@ mod eval;
 mod examples;
 mod failure;
 mod gate;
+mod hdr_log;
 mod io;
 mod launch;
 mod list;

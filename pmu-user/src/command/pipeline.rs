@@ -19,7 +19,7 @@ use crate::{
     session::Next,
     symbol::name_recorded,
     table::model::{self, TaskForms},
-    view::{Format, View, text::Style},
+    view::{Format, View, hdr_log::HdrLog, text::Style},
 };
 
 /// Turns drains into reports.
@@ -61,6 +61,11 @@ impl<'a> Pipeline<'a> {
             reported_ticks: 0,
             total: Interval::default(),
         }
+    }
+
+    /// Writes the latencies of every interval to a log, too.
+    pub(super) fn log_to(&mut self, log: Option<HdrLog<'a>>) {
+        self.view.log_to(log);
     }
 
     /// Takes a drain; writes a report if an interval is complete. What is to be counted next.

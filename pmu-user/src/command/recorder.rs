@@ -123,13 +123,13 @@ impl Keep {
 
     /// Creates the recording, if one is wanted.
     pub(super) fn begin<R: Recorded>(&self, header: &R) -> io::Result<Recorder<R>> {
+        // A file that grows beyond the limit (`ulimit -f`) is an error then, not the end of us.
+        drop(signal(SignalKind::from_raw(libc::SIGXFSZ))?);
         let overwrite = if self.force { Overwrite::Yes } else { Overwrite::No };
         let Some(path) = self.file() else { return Ok(Recorder { writer: None, failure: None }) };
         if path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) {
             output::talk(&format!("{} is a pipe: waiting until somebody reads it", path.display()));
         }
-        // A file that grows beyond the limit (`ulimit -f`) is an error then, not the end of us.
-        drop(signal(SignalKind::from_raw(libc::SIGXFSZ))?);
         Ok(Recorder { writer: Some(Writer::create(path, overwrite, header)?), failure: None })
     }
 }

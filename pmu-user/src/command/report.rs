@@ -7,6 +7,7 @@ use anstream::ColorChoice;
 use super::{
     failure::{Quality, Usage},
     gate::{self, Gate},
+    hdr_log::HdrLogArgs,
     io::IoPipeline,
     output::{Output, Stream},
     pipeline::{self, Pipeline},
@@ -37,6 +38,8 @@ pub(super) struct Args {
     /// Exit with 3 if the result is not good enough: lost, unsupported, blind>N%, samples<N%
     #[arg(long, value_name = "CONDITION")]
     fail_on: Vec<Gate>,
+    #[command(flatten)]
+    hdr_log: HdrLogArgs,
     #[command(flatten)]
     redaction: Redaction,
     #[command(flatten)]
@@ -75,6 +78,7 @@ pub fn write_report(
         symfs: Vec::new(),
         perfmon_dir: None,
         fail_on: Vec::new(),
+        hdr_log: HdrLogArgs::default(),
         redaction: Redaction::of(naming),
         output,
     };
@@ -97,6 +101,7 @@ fn of_run(
 ) -> anyhow::Result<u8> {
     let prepared = pipeline::prepare(&header.plan, &header.machine.topology, args.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(header, prepared, args.output.format(), args.output.style(), into);
+    pipeline.log_to(args.hdr_log.begin(header)?);
     let end = replay(entries, |drain| Ok(pipeline.drain(&redacting.of(drain)?).map(drop)?))?;
     if let Some(names) = &end.names {
         pipeline.name(&redacting.of(names.clone())?);
@@ -118,6 +123,7 @@ fn of_io(
     let wrong = [
         (!args.symfs.is_empty(), "--symfs", "it has no code to name"),
         (args.perfmon_dir.is_some(), "--perfmon-dir", "its metrics have tables of their own"),
+        (args.hdr_log.is_given(), "--hdr-log", "it has no run-queue latencies"),
     ];
     if let Some((_, flag, why)) = wrong.iter().find(|(given, ..)| *given) {
         let file = args.file.display();

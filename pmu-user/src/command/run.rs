@@ -11,6 +11,7 @@ use super::{
     count, dry_run, examples,
     failure::{Usage, of_command},
     gate::{self, Gate},
+    hdr_log::HdrLogArgs,
     metrics::MetricArgs,
     output::{self, ReaderGone, Stream},
     parse,
@@ -127,6 +128,8 @@ pub(super) struct Args {
     pub(super) begin: Begin,
     #[command(flatten)]
     pub(super) keep: Keep,
+    #[command(flatten)]
+    pub(super) hdr_log: HdrLogArgs,
     #[command(flatten)]
     pub(super) format: output::Output,
     /// Say nothing but results and errors
@@ -273,6 +276,7 @@ async fn live(
     let prepared =
         pipeline::prepare(&header.plan, &header.machine.topology, args.metrics.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(&header, prepared, args.format.format(), args.format.style(), into);
+    pipeline.log_to(args.hdr_log.begin(&header)?);
     confine(if command.is_some() { Duty::CollectAndSignal } else { Duty::Collect });
     let signals = Signals::new()?;
     args.begin.announce(args.talks(), "report");

@@ -26,6 +26,8 @@ pub(super) fn check(args: &Args) -> Result<(), Usage> {
         "--runs runs the command to its end: leave out --duration".to_owned()
     } else if let Some(file) = args.keep.file() {
         format!("a recording holds one run, and --runs makes several: leave out -o {}", file.display())
+    } else if args.hdr_log.is_given() {
+        "a log holds the latencies of one run, and --runs makes several: leave out --hdr-log".to_owned()
     } else {
         return Ok(());
     };

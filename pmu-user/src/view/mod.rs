@@ -2,6 +2,7 @@
 
 mod csv;
 pub mod evaluation;
+pub mod hdr_log;
 pub mod io;
 mod json;
 pub mod list;
@@ -11,6 +12,7 @@ mod words;
 
 use std::io::Write;
 
+use self::hdr_log::HdrLog;
 pub use self::words::{whom_in_words, workload as workload_in_words};
 use crate::{
     drain::{Ending, Header},
@@ -43,6 +45,7 @@ pub struct View<'a> {
     format: Format,
     style: text::Style,
     into: Box<dyn Write + 'a>,
+    log: Option<HdrLog<'a>>,
     begun: bool,
     intervals: u64,
 }
@@ -50,7 +53,12 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     /// A view of the run that `header` describes.
     pub fn new(header: &'a Header, format: Format, style: text::Style, into: Box<dyn Write + 'a>) -> Self {
-        Self { header, format, style, into, begun: false, intervals: 0 }
+        Self { header, format, style, into, log: None, begun: false, intervals: 0 }
+    }
+
+    /// Writes the latencies of every interval to a log, too.
+    pub fn log_to(&mut self, log: Option<HdrLog<'a>>) {
+        self.log = log;
     }
 
     /// Writes one interval's report.
@@ -61,6 +69,7 @@ impl<'a> View<'a> {
     pub fn interval(&mut self, report: &Report) -> std::io::Result<()> {
         self.begin()?;
         self.intervals += 1;
+        self.log(report);
         match self.format {
             Format::Text => text::interval(&mut self.into, &self.style, report, self.intervals == 1)?,
             Format::Json => json::interval(&mut self.into, report)?,
@@ -73,9 +82,12 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     ///
-    /// The stream cannot be written.
+    /// The stream, or the log, could not be written.
     pub fn whole(&mut self, report: &Report, ending: &Ending) -> std::io::Result<()> {
         self.begin()?;
+        if self.intervals == 0 {
+            self.log(report);
+        }
         match self.format {
             Format::Text => text::whole(&mut self.into, &self.style, self.header, report, ending)?,
             Format::Json => {
@@ -90,7 +102,14 @@ impl<'a> View<'a> {
                 }
             }
         }
-        self.into.flush()
+        self.into.flush()?;
+        self.log.take().map_or(Ok(()), HdrLog::end)
+    }
+
+    fn log(&mut self, report: &Report) {
+        if let Some(log) = &mut self.log {
+            log.interval(report);
+        }
     }
 
     fn begin(&mut self) -> std::io::Result<()> {

@@ -1,0 +1,175 @@
+//! Latencies as HdrHistogram's interval log, which that project's tools merge, plot and compare: a line for each owner and
+//! interval.
+
+use std::{
+    io::{self, Write},
+    time::{Duration, UNIX_EPOCH},
+};
+
+use hdrhistogram::{
+    Histogram,
+    serialization::{
+        V2DeflateSerializer,
+        interval_log::{IntervalLogWriterBuilder, Tag},
+    },
+};
+
+use super::words;
+use crate::{
+    drain::{Id, Owner},
+    metric::{Report, Who, value::Distribution},
+    table::metric::RUNQUEUE_LATENCY,
+};
+
+/// Significant digits: a power of two has 128 cells. A bucket has four of them or more, or is one value; so its middle is the
+/// largest value of a cell, which is what a percentile is read as.
+const DIGITS: u8 = 2;
+
+/// Writes the log to one place. A failure is kept until the end: it ends nothing but the log.
+pub struct HdrLog<'a> {
+    into: Box<dyn Write + 'a>,
+    serializer: V2DeflateSerializer,
+    failure: Option<io::Error>,
+}
+
+impl<'a> HdrLog<'a> {
+    /// The log of a run that started then, in ns since 1970.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be written.
+    pub fn begin(mut into: Box<dyn Write + 'a>, started_unix_ns: u64) -> io::Result<Self> {
+        let mut serializer = V2DeflateSerializer::new();
+        let started = UNIX_EPOCH + Duration::from_nanos(started_unix_ns);
+        IntervalLogWriterBuilder::new()
+            .add_comment("[Histogram log format version 1.3]")
+            .add_comment("[Values in ns; tags are METRIC:KIND:OWNER, other bytes than letters, digits and -._/ as %XX]")
+            .with_start_time(started)
+            .with_base_time(started)
+            .begin_log_with(&mut into, &mut serializer)?;
+        into.flush()?;
+        Ok(Self { into, serializer, failure: None })
+    }
+
+    /// Appends an interval's run-queue latencies: of the target, then of each owner.
+    pub fn interval(&mut self, report: &Report) {
+        if self.failure.is_none() {
+            self.failure = self.lines(report).err();
+        }
+    }
+
+    fn lines(&mut self, report: &Report) -> io::Result<()> {
+        let mut log = IntervalLogWriterBuilder::new().begin_log_with(&mut self.into, &mut self.serializer)?;
+        let [from, length] = [report.from_ns, report.length_ns].map(Duration::from_nanos);
+        for owner in std::iter::once(&report.total).chain(&report.owners) {
+            let Ok(waits) = &owner.waits else { continue };
+            let tag = tag(RUNQUEUE_LATENCY.name, &owner.who);
+            log.write_histogram(&to_hdr(waits)?, from, length, Tag::new(&tag)).map_err(io::Error::other)?;
+        }
+        self.into.flush()
+    }
+
+    /// The first failure.
+    ///
+    /// # Errors
+    ///
+    /// The stream could not be written.
+    pub fn end(self) -> io::Result<()> {
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot write the log of latencies: {error}"))
+        };
+        self.failure.map_or(Ok(()), |error| Err(named(error)))
+    }
+}
+
+/// The same values as HdrHistogram keeps them, each at the middle of its bucket but no higher than the largest.
+fn to_hdr(distribution: &Distribution) -> io::Result<Histogram<u64>> {
+    let values = || {
+        let value = |middle: u64| middle.min(distribution.max.high);
+        distribution.histogram.iter().map(move |(bucket, count)| (value(bucket.middle()), count))
+    };
+    let most = values().map(|(value, _)| value).max().unwrap_or(0);
+    let mut histogram = Histogram::new_with_bounds(1, most.max(2), DIGITS).map_err(io::Error::other)?;
+    values().for_each(|(value, count)| histogram.saturating_record_n(value, count));
+    Ok(histogram)
+}
+
+/// What a line is about: `runqueue_latency:process:4711:sh`. A name has no byte in it that ends a tag or a part of one.
+fn tag(metric: &str, who: &Who) -> String {
+    let mut tag = format!("{metric}:{}", words::kind(who));
+    let (id, name) = match who {
+        Who::Target | Who::Owner(Owner::Other) => return tag,
+        Who::Owner(Owner::Process { pid: id, name, .. } | Owner::Thread { tid: id, name, .. }) => {
+            (Some(id), name)
+        }
+        Who::Owner(Owner::Ended { name, .. } | Owner::Comm { name } | Owner::Exe { name }) => (None, name),
+        Who::Owner(Owner::Cgroup { path, .. }) => (None, path),
+    };
+    if let Some(id) = id {
+        // A number that is the host's only is none of the collector's.
+        tag += &match Id::of(*id) {
+            Id::Here(id) => format!(":{id}"),
+            Id::Outside(id) => format!(":host-{id}"),
+        };
+    }
+    tag.push(':');
+    for &byte in name.as_bytes() {
+        match byte {
+            b'-' | b'.' | b'_' | b'/' => tag.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => tag.push(char::from(byte)),
+            _ => tag += &format!("%{byte:02X}"),
+        }
+    }
+    tag
+}
+
+#[cfg(test)]
+mod tests {
+    use hdrhistogram::serialization::interval_log::Tag;
+    use pmu_common::histogram::{BLOCK, RUNQUEUE};
+    use proptest::prelude::{prop, prop_assert_eq, proptest};
+
+    use super::{tag, to_hdr};
+    use crate::{
+        drain::Owner,
+        metric::{Who, value::Distribution},
+        model::histogram::Histogram,
+        untrusted::Untrusted,
+    };
+
+    proptest! {
+        #[test]
+        fn every_percentile_is_the_middle_of_the_bucket(
+            layout in prop::sample::select(vec![RUNQUEUE, BLOCK]),
+            counts in prop::collection::btree_map(0_u16..512, 1_u32..1000, 1..40),
+            quantile in 0.0_f64..=1.0,
+        ) {
+            let counts: Vec<(u16, u32)> = counts.into_iter().collect();
+            let histogram = Histogram::between(layout, &[], &counts);
+            let max = histogram.last().unwrap();
+            let distribution = Distribution { histogram, sum: 0, max, coverage: 1.0 };
+            let hdr = to_hdr(&distribution).unwrap();
+            prop_assert_eq!(hdr.len(), distribution.count());
+            let exact = distribution.quantile(quantile).estimate as u64;
+            let read = hdr.value_at_quantile(quantile.max(f64::MIN_POSITIVE));
+            if max.high == u64::MAX {
+                // The last bucket has no middle.
+                prop_assert_eq!(hdr.lowest_equivalent(read), hdr.lowest_equivalent(exact));
+            } else {
+                prop_assert_eq!(read, exact);
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_ends_no_tag_whatever_is_in_it() {
+        let name = Untrusted::from("a b,c\n:%\u{e9}");
+        let of = |owner| tag("runqueue_latency", &Who::Owner(owner));
+        let process = of(Owner::Process { pid: 7, born_ns: 1, name });
+        assert_eq!(process, "runqueue_latency:process:7:a%20b%2Cc%0A%3A%25%C3%A9");
+        assert!(Tag::new(&process).is_some());
+        let cgroup = Owner::Cgroup { id: 3, path: Untrusted::from("/web.slice/a-1") };
+        assert_eq!(of(cgroup), "runqueue_latency:cgroup:/web.slice/a-1");
+        assert_eq!(tag("runqueue_latency", &Who::Target), "runqueue_latency:target");
+    }
+}
