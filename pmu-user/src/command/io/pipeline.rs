@@ -19,7 +19,7 @@ use crate::{
         Requesters, Row, Ticks, UNSEEN, chosen, groups_missing, groups_rows, maxima, owners_rows, places,
         traffic_rows, utilization,
     },
-    model::io::{boxes::IoInterval, groups::GroupsInterval, past::Past, traffic::TrafficInterval},
+    model::io::{boxes::IoInterval, groups::GroupsInterval, traffic::TrafficInterval},
     table::io::{FindError, load},
     untrusted::Untrusted,
     view::{Format, io::IoView, text::Style, whom_in_words},
@@ -46,13 +46,10 @@ pub(in crate::command) struct IoPipeline<'a> {
     /// Since the last report.
     open: IoInterval,
     total: IoInterval,
-    /// Block requests and packets: as counting started, at the last report, and now.
-    first: Option<Traffic>,
-    reported: Option<Traffic>,
-    now: Option<Traffic>,
-    /// What rows that were given up had counted: since the last report, and since counting started.
-    open_past: Past,
-    total_past: Past,
+    /// Block requests and packets: since the last report, since counting started, and as they were drained last.
+    open_traffic: TrafficInterval,
+    total_traffic: TrafficInterval,
+    traffic: Option<Traffic>,
     /// Memory traffic by group: since the last report, and since counting started.
     open_groups: GroupsInterval,
     total_groups: GroupsInterval,
@@ -87,11 +84,9 @@ impl<'a> IoPipeline<'a> {
             begun: false,
             open: IoInterval::default(),
             total: IoInterval::default(),
-            first: None,
-            reported: None,
-            now: None,
-            open_past: Past::since(&Traffic::default()),
-            total_past: Past::since(&Traffic::default()),
+            open_traffic: TrafficInterval::default(),
+            total_traffic: TrafficInterval::default(),
+            traffic: None,
             open_groups: GroupsInterval::default(),
             total_groups: GroupsInterval::default(),
             groups: None,
@@ -124,19 +119,8 @@ impl<'a> IoPipeline<'a> {
             self.owned = std::mem::take(&mut drain.owned);
         }
         let counts = BoxCounts::new(&self.header.plan, &interval);
-        self.compare(&counts, &drain);
         self.add_groups(drain.groups.take());
-        self.now = drain.traffic.take();
-        if self.first.is_none() {
-            self.first.clone_from(&self.now);
-            self.reported.clone_from(&self.now);
-            for past in [&mut self.open_past, &mut self.total_past] {
-                *past = Past::since(self.first.as_ref().unwrap_or(&Traffic::default()));
-            }
-        } else if let Some(now) = &self.now {
-            self.open_past.add(now);
-            self.total_past.add(now);
-        }
+        self.add_traffic(&counts, drain.traffic.take());
         self.last = drain;
         let Some(length) = self.header.plan.interval else {
             self.ticks.add(&self.checks(&counts));
@@ -178,24 +162,30 @@ impl<'a> IoPipeline<'a> {
         self.groups = Some(now);
     }
 
-    /// Holds what went through ports against what their parts counted.
-    fn compare(&mut self, counts: &BoxCounts<'_>, drain: &IoDrain) {
-        let (Some(agreement), Some(metrics)) = (&mut self.agreement, &self.metrics) else { return };
-        let (Some(before), Some(now)) = (&self.now, &drain.traffic) else { return };
-        let traffic = TrafficInterval::between(before, now);
-        let names = Names { platform: &self.header.platform, disks: &self.disks, cgroups: &self.cgroups };
-        agreement.add(metrics, counts, names, &traffic);
+    /// Adds what owners did since the drain before, and holds what went through ports against what their parts counted.
+    fn add_traffic(&mut self, counts: &BoxCounts<'_>, now: Option<Traffic>) {
+        let Some(now) = now else { return };
+        if let Some(before) = &self.traffic {
+            let tick = TrafficInterval::between(before, &now);
+            let names = Names { platform: &self.header.platform, disks: &self.disks, cgroups: &self.cgroups };
+            if let (Some(agreement), Some(metrics)) = (&mut self.agreement, &self.metrics) {
+                agreement.add(metrics, counts, names, &tick);
+            }
+            self.total_traffic.append(tick.clone());
+            self.open_traffic.append(tick);
+            for interval in [&mut self.total_traffic, &mut self.open_traffic] {
+                interval.fold(&now);
+            }
+        }
+        self.traffic = Some(now);
     }
 
     fn report_interval(&mut self) -> std::io::Result<()> {
         let next = IoInterval { from_ns: self.open.to_ns, to_ns: self.open.to_ns, ..IoInterval::default() };
         let open = std::mem::replace(&mut self.open, next);
-        let since = std::mem::replace(&mut self.reported, self.now.clone());
-        let now = self.now.as_ref().map_or_else(|| Past::since(&Traffic::default()), Past::since);
-        let past = std::mem::replace(&mut self.open_past, now);
-        let traffic = self.traffic(since.as_ref(), &past);
+        let traffic = std::mem::take(&mut self.open_traffic);
         let groups = std::mem::take(&mut self.open_groups);
-        let report = self.report(&open, traffic.as_ref(), &groups);
+        let report = self.report(&open, self.traffic.as_ref().map(|_| &traffic), &groups);
         self.total.append(open);
         self.ticks.add(&report.checks);
         self.view.interval(&report)
@@ -206,8 +196,8 @@ impl<'a> IoPipeline<'a> {
         if self.header.plan.interval.is_some() && self.open.to_ns > self.open.from_ns {
             self.report_interval()?;
         }
-        let traffic = self.traffic(self.first.as_ref(), &self.total_past);
-        let mut report = self.report(&self.total, traffic.as_ref(), &self.total_groups);
+        let traffic = self.traffic.as_ref().map(|_| &self.total_traffic);
+        let mut report = self.report(&self.total, traffic, &self.total_groups);
         report.levels = self.levels();
         report.maps = self.agreement.iter().flat_map(|agreement| agreement.report(self.names())).collect();
         self.ticks.tell(&mut report.checks);
@@ -226,11 +216,6 @@ impl<'a> IoPipeline<'a> {
             Level::new(seen, &known, limits)
         };
         self.levels.report(metrics).into_iter().map(level).collect()
-    }
-
-    /// What was counted since a drain; `past`: of rows that have been given up since then.
-    fn traffic(&self, since: Option<&Traffic>, past: &Past) -> Option<TrafficInterval> {
-        since.zip(self.now.as_ref()).map(|(since, now)| TrafficInterval::since(since, past, now))
     }
 
     fn report(

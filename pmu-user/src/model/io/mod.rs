@@ -2,5 +2,4 @@
 
 pub mod boxes;
 pub mod groups;
-pub mod past;
 pub mod traffic;

@@ -1,22 +1,39 @@
-//! What the programs for I/O counted between two readings.
+//! What the programs for I/O counted between two drains, and over any number of them.
+//!
+//! Slots of owners that are gone are used again. What a row had counted by then is told once, in the first drain without the row, as
+//! a retired one, and so is part of the tick that this drain ends. Rows are matched by what they say they are, never by their slot: a slot's next owner begins at 0
+//! in a row of its own, and so does an owner that comes back. Until the old one is given up, a drain may hold two rows of one key:
+//! both count.
 
-use std::{borrow::Cow, collections::BTreeMap};
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    borrow::Cow,
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+};
 
 use pmu_common::{
     histogram::BLOCK,
     io::{block::BlockCount, net::NetCount},
 };
 
-use super::past::{self, Past};
+pub use self::rows::BlockKey;
+use self::rows::{NetKey, block_rows, key_of, net_rows};
 use crate::{
     drain::io::{
         block::{BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
-        net::{Interface, NetOwner},
+        net::{self, NetOwner},
         traffic::Traffic,
     },
     model::histogram::Histogram,
     untrusted::Untrusted,
 };
+
+/// Rows of each kind that are kept apart although their owners have none any more: some 8 MB of block requests.
+const GONE_MAX: usize = 4096;
 
 /// Requests of one device, operation and owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,26 +100,7 @@ impl Requests {
     }
 }
 
-/// Whose requests, where, and what is done.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct BlockKey {
-    /// The device.
-    pub device: DeviceNumber,
-    /// What is done.
-    pub operation: Operation,
-    /// For whom.
-    pub whose: Whose,
-    /// The process's name, if the owner is one.
-    pub name: Untrusted,
-}
-
-impl BlockKey {
-    pub(super) fn of(row: &BlockRow) -> Self {
-        Self { device: row.device, operation: row.operation, whose: row.whose, name: row.name.clone() }
-    }
-}
-
-/// What was counted between two readings.
+/// What was counted from one drain to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrafficInterval {
     /// Its length in ns.
@@ -112,7 +110,7 @@ pub struct TrafficInterval {
     /// Requests that had not completed at its end.
     pub in_flight: Vec<InFlightRow>,
     /// Packets; only rows with any.
-    pub net: BTreeMap<(Interface, NetOwner), NetCount>,
+    pub net: BTreeMap<NetKey, NetCount>,
     /// What was lost, by reason.
     pub losses: BTreeMap<String, u64>,
     /// Runs of programs that the kernel left out.
@@ -120,24 +118,18 @@ pub struct TrafficInterval {
 }
 
 impl TrafficInterval {
-    /// What two drains say of which one follows the other: `later` without what `earlier` had counted already.
+    /// What was counted from one drain to the next: `later` without what `earlier` had counted already.
     #[must_use]
     pub fn between(earlier: &Traffic, later: &Traffic) -> Self {
-        let mut past = Past::since(earlier);
-        past.add(later);
-        Self::since(earlier, &past, later)
-    }
-
-    /// The same of drains with others between them; `past`: rows that were given up in all drains since `earlier`.
-    #[must_use]
-    pub fn since(earlier: &Traffic, past: &Past, later: &Traffic) -> Self {
-        let block_before = past::by_key(&earlier.block);
-        let block = past.with(&later.block).into_iter().map(|(key, row)| {
-            let requests = Requests::between(block_before.get(&key).map(Cow::as_ref), &row);
+        let before = block_rows(&earlier.block);
+        let changed = |(key, row): &(BlockKey, Cow<'_, BlockRow>)| before.get(key) != Some(row);
+        let block = block_rows(later.block.iter().chain(&later.retired.block)).into_iter();
+        let block = block.filter(changed).map(|(key, row)| {
+            let requests = Requests::between(before.get(&key).map(Cow::as_ref), &row);
             (key, requests)
         });
-        let net_before = past::by_owner(&earlier.net);
-        let net = past.with_net(&later.net).into_iter().map(|(key, count)| {
+        let net_before = net_rows(&earlier.net);
+        let net = net_rows(later.net.iter().chain(&later.retired.net)).into_iter().map(|(key, count)| {
             let before = net_before.get(&key).copied().unwrap_or(NetCount::ZERO);
             (key, since(&before, &count))
         });
@@ -148,6 +140,52 @@ impl TrafficInterval {
             net: net.filter(|(_, count)| *count != NetCount::ZERO).collect(),
             losses: grown(&earlier.losses, &later.losses),
             missed: grown(&earlier.missed, &later.missed),
+        }
+    }
+
+    /// Adds the interval that follows.
+    pub fn append(&mut self, next: Self) {
+        self.duration_ns = self.duration_ns.saturating_add(next.duration_ns);
+        for (key, requests) in next.block {
+            match self.block.entry(key) {
+                Entry::Occupied(mut sum) => sum.get_mut().merge(&requests),
+                Entry::Vacant(entry) => {
+                    entry.insert(requests);
+                }
+            }
+        }
+        self.in_flight = next.in_flight;
+        for (key, count) in next.net {
+            let sum = self.net.entry(key).or_insert(NetCount::ZERO);
+            *sum = net::sum(sum, &count);
+        }
+        for (sums, lost) in [(&mut self.losses, next.losses), (&mut self.missed, next.missed)] {
+            for (name, count) in lost {
+                let sum = sums.entry(name).or_default();
+                *sum = sum.saturating_add(count);
+            }
+        }
+    }
+
+    /// Adds rows to those of the owners beyond the limit, if more than [`GONE_MAX`] of a kind are of owners without a row in `now`,
+    /// the last drain: then those with the fewest requests or packets.
+    pub fn fold(&mut self, now: &Traffic) {
+        self.fold_to(now, GONE_MAX);
+    }
+
+    fn fold_to(&mut self, now: &Traffic, most: usize) {
+        let live = || now.block.iter().map(BlockKey::of).collect();
+        for key in beyond(&self.block, live, most, |requests| requests.requests) {
+            let Some(requests) = self.block.remove(&key) else { continue };
+            let many = BlockKey { whose: Whose::Many, name: Untrusted::default(), ..key };
+            self.block.entry(many).or_default().merge(&requests);
+        }
+        let live = || now.net.iter().map(key_of).collect();
+        let packets = |count: &NetCount| count.packets.iter().flatten().copied().fold(0, u64::wrapping_add);
+        for key in beyond(&self.net, live, most, packets) {
+            let Some(count) = self.net.remove(&key) else { continue };
+            let sum = self.net.entry((key.0, NetOwner::Many)).or_insert(NetCount::ZERO);
+            *sum = net::sum(sum, &count);
         }
     }
 
@@ -183,6 +221,26 @@ impl TrafficInterval {
     }
 }
 
+/// Keys of the rows that are too many, those with the most first; there is room afterwards, so that this is rare.
+fn beyond<K: Clone + Ord, V>(
+    rows: &BTreeMap<K, V>,
+    live: impl FnOnce() -> BTreeSet<K>,
+    most: usize,
+    weight: impl Fn(&V) -> u64,
+) -> Vec<K> {
+    if rows.len() <= most {
+        return Vec::new();
+    }
+    let live = live();
+    let gone = rows.iter().filter(|(key, _)| !live.contains(key));
+    let mut gone: Vec<(u64, &K)> = gone.map(|(key, row)| (weight(row), key)).collect();
+    if gone.len() <= most {
+        return Vec::new();
+    }
+    gone.sort_unstable_by_key(|&(weight, key)| (Reverse(weight), key));
+    gone.into_iter().skip(most / 2).map(|(_, key)| key.clone()).collect()
+}
+
 fn since(earlier: &NetCount, later: &NetCount) -> NetCount {
     let subtract = |later: [[u64; 3]; 2], earlier: [[u64; 3]; 2]| {
         [0, 1].map(|way| [0, 1, 2].map(|kind| later[way][kind].wrapping_sub(earlier[way][kind])))
@@ -200,80 +258,4 @@ fn grown(earlier: &[(String, u64)], later: &[(String, u64)]) -> BTreeMap<String,
         (name.clone(), count.saturating_sub(before.get(name.as_str()).copied().unwrap_or(0)))
     };
     later.iter().map(since).filter(|&(_, count)| count > 0).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use pmu_common::io::{block::BlockCount, net::NetCount};
-
-    use super::{Requests, TrafficInterval};
-    use crate::{
-        drain::io::{
-            block::{BlockRow, DeviceNumber, Operation, Whose},
-            net::{Interface, NetOwner, NetRow},
-            traffic::Traffic,
-        },
-        machine::cgroup::CgroupId,
-        untrusted::Untrusted,
-    };
-
-    const DISK: DeviceNumber = DeviceNumber { major: 7, minor: 0 };
-
-    fn row(whose: Whose, requests: u64, bytes: u64) -> BlockRow {
-        BlockRow {
-            device: DISK,
-            operation: Operation::Read,
-            whose,
-            name: Untrusted::default(),
-            count: BlockCount { requests, bytes, ..BlockCount::ZERO },
-            latency: vec![(300, requests as u32)],
-            queue: Vec::new(),
-        }
-    }
-
-    fn drain(at_ns: u64, block: Vec<BlockRow>) -> Traffic {
-        Traffic { at_ns, block, losses: vec![("io_nested".to_owned(), at_ns)], ..Traffic::default() }
-    }
-
-    #[test]
-    fn an_interval_holds_what_was_added_in_it() {
-        let cgroup = Whose::Cgroup(CgroupId(9));
-        let earlier = drain(100, vec![row(cgroup, u64::MAX - 1, 5), row(Whose::Kernel, 4, 4)]);
-        let later =
-            drain(300, vec![row(cgroup, 3, 105), row(Whose::Kernel, 4, 4), row(Whose::Unseen, 1, 100)]);
-        let interval = TrafficInterval::between(&earlier, &later);
-        assert_eq!((interval.duration_ns, interval.block.len(), interval.losses["io_nested"]), (200, 2, 200));
-        let all = interval.of_device(DISK, Operation::Read);
-        assert_eq!((all.requests, all.bytes, all.latency.count()), (6, 200, 6));
-        assert_eq!(interval.coverage(DISK, Operation::Read), Some(0.5));
-        assert_eq!(interval.coverage(DISK, Operation::Write), None);
-        assert_eq!(interval.of_device(DISK, Operation::Write), Requests::default());
-    }
-
-    #[test]
-    fn packets_are_subtracted_by_interface_and_owner() {
-        let net = |owner, packets, bytes| NetRow {
-            interface: Interface { namespace: 1, index: 1, name: Untrusted::from("lo") },
-            owner,
-            count: NetCount {
-                packets: [[0, 0, 0], [packets, 0, 0]],
-                bytes: [[0, 0, 0], [bytes, 0, 0]],
-                ..NetCount::ZERO
-            },
-        };
-        let of = |net| Traffic { net, ..Traffic::default() };
-        let earlier = of(vec![net(NetOwner::Nobody, 1, 60)]);
-        let later = of(vec![net(NetOwner::Nobody, 1, 60), net(NetOwner::Cgroup(CgroupId(9)), 2, 120)]);
-        let interval = TrafficInterval::between(&earlier, &later);
-        let found: Vec<_> =
-            interval.net.iter().map(|((_, owner), count)| (*owner, count.bytes[1][0])).collect();
-        assert_eq!(found, [(NetOwner::Cgroup(CgroupId(9)), 120)]);
-    }
-
-    #[test]
-    fn a_drain_survives_a_recording() {
-        let traffic = drain(7, vec![row(Whose::OnBehalfOf(CgroupId(3)), 1, 2)]);
-        let text = serde_json::to_string(&traffic).unwrap();
-        assert_eq!(serde_json::from_str::<Traffic>(&text).unwrap(), traffic);
-    }
 }
