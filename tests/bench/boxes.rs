@@ -16,8 +16,8 @@ use std::{
 use pmbpf::{
     drain::io::{BoxSlice, IoDrain, IoHeader},
     machine::{Machine, io::Platform, pmu::catalog::Catalog},
-    metric::io::{BoxCounts, Check, IoMetrics, IoReport, Levels, Place, chosen, places, utilization},
-    model::io::boxes::IoInterval,
+    metric::io::{History, IoReport, Prepared},
+    model::io::{IoInterval, IoLedger},
     plan::{
         io::{
             BoxKind, IoPlan,
@@ -25,7 +25,6 @@ use pmbpf::{
         },
         request::{Descend, Inherit, Target},
     },
-    table::io::load,
     view::{Format, io::IoView, text::Style},
 };
 
@@ -115,33 +114,18 @@ fn reported(
     drains: Vec<IoDrain>,
     into: Box<dyn io::Write>,
 ) -> io::Result<(usize, Duration)> {
-    let (plan, platform) = (&header.plan, &header.platform);
-    let table = load(plan.table.as_deref().unwrap()).unwrap();
-    let metrics = IoMetrics::new(table, plan);
-    let places: Vec<Place> = places(plan);
-    let (mut levels, mut total) = (Levels::default(), IoInterval::default());
+    let (prepared, mut ledger) = (Prepared::new(header).unwrap(), IoLedger::new(&header.plan));
+    let (mut history, mut total) = (History::new(&header.plan), IoInterval::default());
     let mut view = IoView::new(header, Format::Json, Style { rows_max: 20, blocks: true }, into);
     let (mut numbers, begun) = (0, cpu_time());
     for drain in drains {
-        levels.add(&metrics, plan, &drain);
-        let interval = IoInterval::of(drain.boxes, total.to_ns, drain.at_ns);
-        let counts = BoxCounts::new(plan, &interval);
-        let mut rows = Vec::new();
-        for port in &platform.ports {
-            rows.extend(metrics.of_port(&counts, platform, port));
-        }
-        rows.extend(places.iter().flat_map(|&place| metrics.rows(&counts, place)));
-        rows.extend(utilization(&rows, header));
-        rows.extend(metrics.checks(&counts).iter().map(Check::row));
-        let report = IoReport {
-            from_ns: interval.from_ns,
-            length_ns: interval.to_ns - interval.from_ns,
-            rows: chosen(rows, &plan.report, platform),
-            ..IoReport::default()
-        };
+        let tick = ledger.advance(drain);
+        history.add(&prepared, &ledger, &tick);
+        let report = IoReport::new(&prepared, &ledger, &tick);
+        history.add_interval(&report);
         numbers += report.rows.len();
         view.interval(&report)?;
-        total.append(interval);
+        total.append(tick);
     }
     Ok((numbers, cpu_time() - begun))
 }

@@ -11,9 +11,10 @@ pub mod request;
 mod runs;
 mod sampling;
 pub mod schedule;
+mod target;
 pub mod turns;
 
-use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use pmu_common::{
     config::{self, Config},
@@ -24,17 +25,19 @@ use pmu_common::{
 };
 use serde::{Deserialize, Serialize};
 
+use self::target::resolve;
 pub use self::{
     error::{Class, PlanError},
     sampling::{Need, Precision, Sampling},
+    target::{Target, Word, extent},
 };
 use crate::{
-    machine::{Machine, cgroup::Cgroup, cpu::Cpu},
+    machine::{Machine, cpu::Cpu},
     plan::{
-        metrics::{Choice, Extent},
+        metrics::Choice,
         request::{By, Descend, Inherit, Request, Stacks, Target as Asked, Unwind},
     },
-    untrusted::{Untrusted, exact},
+    untrusted::Untrusted,
 };
 
 /// Samples per second and CPU unless told otherwise: no multiple of any usual timer, and about 0.1 % of a CPU.
@@ -52,27 +55,6 @@ const ROWS_BYTES_MAX: u64 = 256 << 20;
 /// Bytes that one owner takes on one CPU, without its samples, and for each sampling event.
 const OWNER_BYTES: u64 = (size_of::<Count>() + size_of::<RunqueueBuckets>()) as u64;
 const SAMPLE_BYTES: u64 = size_of::<SampleCount>() as u64;
-
-/// Whose time is counted, resolved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Target {
-    /// Everything.
-    System,
-    /// Processes by id.
-    Processes(Vec<u32>),
-    /// Threads by id.
-    Threads(Vec<u32>),
-    /// Cgroups.
-    Cgroups(Vec<Cgroup>),
-    /// A command: its words.
-    Command(Vec<Word>),
-}
-
-/// One word of a command line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Word(#[serde(with = "exact")] pub Untrusted);
 
 /// A row of a configuration that cannot be had here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -265,43 +247,6 @@ impl Plan {
     #[must_use]
     pub fn uses_cgroups(&self) -> bool {
         self.by == By::Cgroup || matches!(self.target, Target::Cgroups(_))
-    }
-}
-
-fn resolve(asked: &Asked, machine: &Machine, root: &Path) -> Result<Target, PlanError> {
-    let exists = |id: u32| root.join("proc").join(id.to_string()).is_dir();
-    Ok(match asked {
-        Asked::System | Asked::AllCgroups => Target::System,
-        Asked::Processes(ids) => match ids.iter().find(|&&id| !exists(id)) {
-            Some(&id) => return Err(PlanError::NoProcess(id)),
-            None => Target::Processes(ids.clone()),
-        },
-        Asked::Threads(ids) => match ids.iter().find(|&&id| !exists(id)) {
-            Some(&id) => return Err(PlanError::NoThread(id)),
-            None => Target::Threads(ids.clone()),
-        },
-        Asked::Cgroups(names) => {
-            let mut cgroups = Vec::new();
-            for name in names {
-                let cgroup = machine.cgroups.resolve(name)?;
-                if !cgroups.contains(&cgroup) {
-                    cgroups.push(cgroup);
-                }
-            }
-            Target::Cgroups(cgroups)
-        }
-        Asked::Command(words) => Target::Command(
-            words.iter().map(|word: &OsString| Word(Untrusted::new(word.as_bytes()))).collect(),
-        ),
-    })
-}
-
-/// Is everything that runs counted for that target?
-#[must_use]
-pub const fn extent(target: &Target) -> Extent {
-    match target {
-        Target::System => Extent::Everyone,
-        _ => Extent::Some,
     }
 }
 

@@ -13,7 +13,7 @@ mod words;
 use std::io::Write;
 
 use self::hdr_log::HdrLog;
-pub use self::words::{whom_in_words, workload as workload_in_words};
+pub use self::words::workload as workload_in_words;
 use crate::{
     drain::{Ending, Header},
     metric::Report,

@@ -10,10 +10,7 @@ use crate::{
         stat::{Row, Support},
         value::Value,
     },
-    plan::{
-        Plan, Sampling, Target,
-        request::{By, Descend, Inherit},
-    },
+    plan::{Plan, Sampling, Target, request::By},
     table::{event::Counts, unit::Unit},
 };
 
@@ -40,28 +37,7 @@ pub(super) fn unit_of_core(unit: Unit) -> &'static str {
 pub(super) fn target(plan: &Plan) -> String {
     match &plan.target {
         Target::System if plan.by == By::Cgroup => "every cgroup".to_owned(),
-        whom => whom_in_words(whom, plan.inherit, plan.descend),
-    }
-}
-
-/// A target in words, safe for a terminal.
-#[must_use]
-pub fn whom_in_words(target: &Target, inherit: Inherit, descend: Descend) -> String {
-    let ids = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    let children = if inherit == Inherit::Yes { " and its children" } else { "" };
-    match target {
-        Target::System => "everything".to_owned(),
-        Target::Processes(pids) => format!("pid {}{children}", ids(pids)),
-        Target::Threads(tids) => format!("tid {}", ids(tids)),
-        Target::Cgroups(cgroups) => {
-            let paths: Vec<_> = cgroups.iter().map(|cgroup| cgroup.path.terminal().into_owned()).collect();
-            let below = if descend == Descend::Yes { " and below" } else { "" };
-            format!("cgroup {}{below}", paths.join(", "))
-        }
-        Target::Command(words) => {
-            let words: Vec<_> = words.iter().map(|word| word.0.terminal().into_owned()).collect();
-            format!("command {}{children}", words.join(" "))
-        }
+        whom => whom.in_words(plan.inherit, plan.descend),
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) type Part = (Unit, u32);
 
 /// Bytes of ports and of parts, compared tick by tick.
 #[derive(Clone, Debug, Default)]
-pub struct Agreement {
+pub(super) struct Agreement {
     /// In both directions, by events that take turns.
     by_turns: Comparison<Bdf, Part>,
     /// What came from devices, by counters that always run: each by its index.
@@ -60,12 +60,12 @@ pub struct MapReport {
 impl Agreement {
     /// Nothing yet, for a run that counts what `plan` says.
     #[must_use]
-    pub fn new(plan: &IoPlan) -> Self {
+    pub(super) fn new(plan: &IoPlan) -> Self {
         Self { inlets: Inlet::all(plan), ..Self::default() }
     }
 
     /// Adds a tick.
-    pub fn add(
+    pub(super) fn add(
         &mut self,
         metrics: &IoMetrics,
         counts: &BoxCounts<'_>,
@@ -100,7 +100,7 @@ impl Agreement {
 
     /// What the map says of each port, and what the traffic says to that.
     #[must_use]
-    pub fn report(&self, names: Names<'_>) -> Vec<MapReport> {
+    pub(super) fn report(&self, names: Names<'_>) -> Vec<MapReport> {
         let mut learned = names.platform.clone();
         let (by_turns, inbound) = (self.by_turns(), self.inbound());
         let ports = &names.platform.ports;
@@ -244,7 +244,7 @@ mod tests {
     use crate::{
         drain::io::testing::{always_running, steady},
         machine::{io::Platform, pmu::catalog::Catalog, testing::Tree},
-        model::io::boxes::IoInterval,
+        model::io::IoInterval,
         table::io::load,
     };
 

@@ -73,7 +73,7 @@ impl Moved {
 
 /// Rows of owners for the devices behind `port`, whose own rows are `rows`.
 #[must_use]
-pub fn rows(
+pub(super) fn rows(
     rows: &[Row],
     port: &Port,
     traffic: &TrafficInterval,

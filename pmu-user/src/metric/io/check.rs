@@ -159,11 +159,11 @@ impl Check {
 
 /// For how many ticks each of them agreed.
 #[derive(Clone, Debug, Default)]
-pub struct Ticks(BTreeMap<(Place, &'static str), (u64, u64)>);
+pub(super) struct Ticks(BTreeMap<(Place, &'static str), (u64, u64)>);
 
 impl Ticks {
     /// Adds a tick.
-    pub fn add(&mut self, checks: &[Check]) {
+    pub(super) fn add(&mut self, checks: &[Check]) {
         for check in checks {
             let (agreed, compared) = self.0.entry((check.place, check.counter)).or_default();
             match check.verdict() {
@@ -175,7 +175,7 @@ impl Ticks {
     }
 
     /// Says of each check of a whole run in how many ticks it agreed.
-    pub fn tell(&self, checks: &mut [Check]) {
+    pub(super) fn tell(&self, checks: &mut [Check]) {
         for check in checks {
             check.ticks = self.0.get(&(check.place, check.counter)).copied().unwrap_or_default();
         }
@@ -186,7 +186,7 @@ impl IoMetrics {
     /// Every counter that always runs and measures what metrics do, held against these. Each side is of the time that its own
     /// boxes counted.
     #[must_use]
-    pub fn checks(&self, counts: &BoxCounts<'_>) -> Vec<Check> {
+    pub(super) fn checks(&self, counts: &BoxCounts<'_>) -> Vec<Check> {
         let of_pair = |pair: &'static Pair| {
             let check = move |place: Place| Check {
                 place,

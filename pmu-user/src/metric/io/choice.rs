@@ -9,7 +9,7 @@ use crate::{
 
 /// What of `rows` was asked for.
 #[must_use]
-pub fn chosen(rows: Vec<Row>, wanted: &Reporting, platform: &Platform) -> Vec<Row> {
+pub(super) fn chosen(rows: Vec<Row>, wanted: &Reporting, platform: &Platform) -> Vec<Row> {
     let named = Named::new(wanted, platform);
     let is = |row: &Row| {
         let grouping = grouping(row);

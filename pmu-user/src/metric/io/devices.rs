@@ -22,7 +22,7 @@ use crate::{
 impl IoMetrics {
     /// What an interval says about everything behind `port`.
     #[must_use]
-    pub fn of_port(&self, counts: &BoxCounts<'_>, platform: &Platform, port: &Port) -> Vec<Row> {
+    pub(super) fn of_port(&self, counts: &BoxCounts<'_>, platform: &Platform, port: &Port) -> Vec<Row> {
         let values = match self.parts_of(counts, platform, port) {
             Ok((measured, parts)) => {
                 let each = parts.iter().map(|&part| self.evaluate(&measured, Extent::Part, Of::Part(part)));
@@ -114,7 +114,7 @@ pub(super) fn added(a: &Value, b: &Value) -> Value {
 
 /// What stands behind a port: what the kernel calls it, or else what it is.
 #[must_use]
-pub fn names(platform: &Platform, port: &Port) -> Untrusted {
+pub(super) fn names(platform: &Platform, port: &Port) -> Untrusted {
     let all: Vec<Untrusted> = port.devices.iter().map(|bdf| name_of(platform, *bdf)).collect();
     let all: Vec<&[u8]> = all.iter().map(Untrusted::as_bytes).collect();
     Untrusted::new(all.join(&b"; "[..]))

@@ -24,7 +24,7 @@ const fn metric(event: Event) -> Metric {
 
 /// Rows of every event, owners first.
 #[must_use]
-pub fn rows(interval: &GroupsInterval) -> Vec<Row> {
+pub(super) fn rows(interval: &GroupsInterval) -> Vec<Row> {
     let mut rows = Vec::new();
     for (whom, share) in &interval.shares {
         let (subject, label) = match whom {
@@ -53,7 +53,7 @@ pub fn rows(interval: &GroupsInterval) -> Vec<Row> {
 
 /// Whose numbers are not of the whole interval, and why.
 #[must_use]
-pub fn missing(interval: &GroupsInterval) -> Vec<Absent> {
+pub(super) fn missing(interval: &GroupsInterval) -> Vec<Absent> {
     let partial = interval.shares.iter().filter_map(|(whom, share)| {
         let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
         let all = interval.duration_ns;

@@ -4,7 +4,7 @@
 use super::agreement::Part;
 use crate::{
     machine::io::stack::Unit,
-    model::io::boxes::{BoxId, IoInterval},
+    model::io::{BoxId, IoInterval},
     plan::io::{BoxKind, BoxSite, IoPlan},
 };
 
@@ -75,7 +75,7 @@ mod tests {
     use crate::{
         drain::io::testing::{always_running, steady},
         machine::cpu::Cpu,
-        model::io::boxes::IoInterval,
+        model::io::IoInterval,
     };
 
     #[test]

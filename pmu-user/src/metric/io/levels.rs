@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use super::{IoMetrics, Place, extent::Asked};
 use crate::{
-    drain::io::{BoxSlice, IoDrain},
+    drain::slice::SliceRow,
+    model::io::IoInterval,
     plan::io::IoPlan,
     table::{io::IoTable, unit::Unit},
 };
@@ -44,7 +45,7 @@ pub(super) fn asked(table: &IoTable) -> Vec<Option<Asked>> {
 
 /// Time at each level, so far.
 #[derive(Clone, Debug, Default)]
-pub struct Levels {
+pub(super) struct Levels {
     series: BTreeMap<(usize, u32), Histogram>,
 }
 
@@ -149,14 +150,14 @@ impl Histogram {
 }
 
 impl Levels {
-    /// Adds what a drain brought.
-    pub fn add(&mut self, metrics: &IoMetrics, plan: &IoPlan, drain: &IoDrain) {
+    /// Adds a tick.
+    pub(super) fn add(&mut self, metrics: &IoMetrics, plan: &IoPlan, tick: &IoInterval) {
         for (at, (watched, asked)) in WATCHED.iter().zip(&metrics.watched).enumerate() {
             let Some(kind) = plan.kinds.iter().position(|kind| kind.name == watched.kind) else { continue };
             let Some(asked) = asked else { continue };
-            let mut slices: BTreeMap<(u32, u64), Vec<&BoxSlice>> = BTreeMap::new();
-            for slice in drain.boxes.iter().filter(|slice| slice.kind == kind as u32) {
-                if let Some(site) = plan.kinds[kind].boxes.get(slice.at as usize) {
+            let mut slices: BTreeMap<(u32, u64), Vec<&SliceRow>> = BTreeMap::new();
+            for (number, site) in (0..).zip(&plan.kinds[kind].boxes) {
+                for slice in tick.boxes.get(&(kind as u32, number)).into_iter().flatten() {
                     slices.entry((site.die, slice.slice)).or_default().push(slice);
                 }
             }
@@ -174,7 +175,7 @@ impl Levels {
 
     /// What has been seen.
     #[must_use]
-    pub fn report(&self, metrics: &IoMetrics) -> Vec<LevelReport> {
+    pub(super) fn report(&self, metrics: &IoMetrics) -> Vec<LevelReport> {
         let unit = |watched: &Watched| {
             let metric = metrics.table.model.metric(watched.metrics[0]);
             metric.map(|metric| metrics.table.model.metrics[metric as usize].unit)

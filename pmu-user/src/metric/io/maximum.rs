@@ -9,7 +9,7 @@ use crate::{
 
 /// What is known about the most of a bandwidth of one socket, in its unit. Sockets are taken to have equal shares.
 #[must_use]
-pub fn maxima(header: &IoHeader, name: &str) -> Vec<(f64, Basis)> {
+pub(super) fn maxima(header: &IoHeader, name: &str) -> Vec<(f64, Basis)> {
     let report = &header.plan.report;
     match name {
         // A share of what the link could carry.
@@ -30,7 +30,7 @@ pub fn maxima(header: &IoHeader, name: &str) -> Vec<(f64, Basis)> {
 
 /// Rows of memory's bandwidth → rows of how much of the most that is, for sockets and everything.
 #[must_use]
-pub fn utilization(rows: &[Row], header: &IoHeader) -> Vec<Row> {
+pub(super) fn utilization(rows: &[Row], header: &IoHeader) -> Vec<Row> {
     let known = maxima(header, "dram.bandwidth");
     let best = known.iter().max_by_key(|(_, basis)| *basis);
     let sockets = f64::from(header.machine.topology.sockets.unwrap_or(1).max(1));

@@ -9,14 +9,14 @@ use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, rc::Rc};
 use crate::{
     drain::slice::SliceRow,
     metric::estimate::{Estimates, EventIndex},
-    model::{io::boxes::IoInterval, slice::sums},
+    model::{io::IoInterval, slice::sums},
     plan::io::{BoxKind, BoxSite, IoPlan},
 };
 
 /// What the boxes of a plan counted in an interval. The same boxes are asked about again and again, for a stack, its parts and
 /// the devices behind them: what was once added up is kept.
 #[derive(Debug)]
-pub struct BoxCounts<'a> {
+pub(super) struct BoxCounts<'a> {
     pub(super) plan: &'a IoPlan,
     pub(super) interval: &'a IoInterval,
     known: RefCell<BTreeMap<Boxes, Rc<Sum>>>,
@@ -27,7 +27,7 @@ type Boxes = (u32, Vec<u32>);
 
 /// What the boxes of one place counted.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub(super) struct Measured {
     pub(super) estimates: Estimates,
     /// Kinds of the plan that the place has boxes of: where its events begin, and how many boxes were added up.
     pub(super) kinds: BTreeMap<u32, (usize, usize)>,
@@ -48,7 +48,7 @@ struct Sum {
 impl<'a> BoxCounts<'a> {
     /// What was counted in `interval`.
     #[must_use]
-    pub const fn new(plan: &'a IoPlan, interval: &'a IoInterval) -> Self {
+    pub(super) const fn new(plan: &'a IoPlan, interval: &'a IoInterval) -> Self {
         Self { plan, interval, known: RefCell::new(BTreeMap::new()) }
     }
 
@@ -162,10 +162,10 @@ mod tests {
             testing::{self, always_running, steady},
         },
         metric::{
-            io::{IoMetrics, Levels, Place, places, utilization},
+            io::{IoMetrics, Levels, Place, maximum::utilization, places::places},
             value::Value,
         },
-        model::io::boxes::IoInterval,
+        model::io::IoInterval,
         plan::io::BoxKind,
         table::io::load,
     };
@@ -273,7 +273,9 @@ mod tests {
         let imc = kind(&header, "imc");
         let levels = |drains: Vec<IoDrain>| {
             let (mut levels, metrics) = (Levels::default(), metrics(&header));
-            drains.iter().for_each(|drain| levels.add(&metrics, &header.plan, drain));
+            for drain in drains {
+                levels.add(&metrics, &header.plan, &IoInterval::of(drain.boxes, 0, drain.at_ns));
+            }
             levels.report(&metrics).into_iter().filter(|level| level.name == "dram.bandwidth").count()
         };
         assert_eq!(levels(drains(&header, |_| false)), 1);

@@ -8,6 +8,7 @@ mod choice;
 mod devices;
 mod extent;
 mod groups;
+mod history;
 mod inlets;
 pub mod latency;
 mod levels;
@@ -16,6 +17,7 @@ mod maximum;
 mod measured;
 pub mod offline;
 mod places;
+mod prepared;
 mod report;
 mod requesters;
 mod terms;
@@ -23,18 +25,19 @@ mod totals;
 mod traffic;
 
 pub use self::{
-    agreement::{Agreement, MapReport},
-    apportion::rows as owners_rows,
-    check::{Check, Ticks, Verdict},
-    choice::chosen,
-    devices::names,
-    groups::{missing as groups_missing, rows as groups_rows},
-    levels::{Basis, Level, LevelReport, Levels},
-    maximum::{maxima, utilization},
-    measured::{BoxCounts, Measured},
-    places::{Place, places},
+    agreement::MapReport,
+    check::{Check, Verdict},
+    history::History,
+    levels::{Basis, Level, LevelReport},
+    places::Place,
+    prepared::Prepared,
     report::{IoReport, Label, Row, Subject},
+};
+use self::{
+    devices::names,
+    levels::Levels,
+    measured::{BoxCounts, Measured},
     requesters::Requesters,
     totals::IoMetrics,
-    traffic::{Names, UNSEEN, rows as traffic_rows},
+    traffic::Names,
 };

@@ -78,7 +78,7 @@ fn stands_for(kind: &str) -> Option<Extent> {
 
 /// Every place that the boxes of a plan stand for and about which something is to be shown, the whole first, then die by die.
 #[must_use]
-pub fn places(plan: &IoPlan) -> Vec<Place> {
+pub(super) fn places(plan: &IoPlan) -> Vec<Place> {
     let mut found = vec![Place::Platform];
     for kind in plan.kinds.iter().filter(|kind| kind.is_everybodys()) {
         for site in &kind.boxes {
@@ -105,7 +105,7 @@ pub fn places(plan: &IoPlan) -> Vec<Place> {
 impl IoMetrics {
     /// What an interval says about `place`.
     #[must_use]
-    pub fn rows(&self, counts: &BoxCounts<'_>, place: Place) -> Vec<Row> {
+    pub(super) fn rows(&self, counts: &BoxCounts<'_>, place: Place) -> Vec<Row> {
         let plan = counts.plan;
         let measured = Self::measured(counts, place, |_| true);
         let row = |(index, value): (u32, Value)| {

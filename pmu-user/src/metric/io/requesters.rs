@@ -27,7 +27,7 @@ const OWNED: &str = "vtd.translation_rate";
 
 /// Metrics of the devices that a plan has IOMMUs count for.
 #[derive(Clone, Debug)]
-pub struct Requesters {
+pub(super) struct Requesters {
     iommus: Vec<Iommu>,
 }
 
@@ -46,7 +46,7 @@ impl Requesters {
     /// # Errors
     ///
     /// A table cannot be read.
-    pub fn new(plan: &IoPlan) -> Result<Self, FindError> {
+    pub(super) fn new(plan: &IoPlan) -> Result<Self, FindError> {
         let mut by_name: BTreeMap<&str, Vec<&BoxKind>> = BTreeMap::new();
         for kind in plan.kinds.iter().filter(|kind| !kind.is_everybodys()) {
             by_name.entry(&kind.name).or_default().push(kind);
@@ -73,7 +73,12 @@ impl Requesters {
 
     /// What an interval says about each of them, and about those who have one for themselves.
     #[must_use]
-    pub fn rows(&self, counts: &BoxCounts<'_>, names: Names<'_>, owned: &[(Bdf, Ownership)]) -> Vec<Row> {
+    pub(super) fn rows(
+        &self,
+        counts: &BoxCounts<'_>,
+        names: Names<'_>,
+        owned: &[(Bdf, Ownership)],
+    ) -> Vec<Row> {
         let (plan, mut rows) = (counts.plan, Vec::new());
         for iommu in &self.iommus {
             let measured = counts.measured(|kind, _| iommu.has(kind));

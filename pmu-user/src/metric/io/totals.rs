@@ -7,7 +7,7 @@ use super::{
     terms::{Source, Terms},
 };
 use crate::{
-    drain::io::BoxSlice,
+    drain::slice::SliceRow,
     metric::{estimate::EventIndex, value::Value},
     plan::io::{BoxKind, IoPlan},
     table::{
@@ -18,7 +18,7 @@ use crate::{
 
 /// A table ready to be evaluated for what a plan counts.
 #[derive(Clone, Debug)]
-pub struct IoMetrics {
+pub(super) struct IoMetrics {
     /// The table.
     pub table: IoTable,
     /// By operand of the table.
@@ -51,7 +51,7 @@ struct Sources {
 impl IoMetrics {
     /// Prepares `table` for what `plan` counts.
     #[must_use]
-    pub fn new(table: IoTable, plan: &IoPlan) -> Self {
+    pub(super) fn new(table: IoTable, plan: &IoPlan) -> Self {
         Self::of_groups(table, plan, |kind, _| kind.is_everybodys())
     }
 
@@ -102,19 +102,19 @@ impl IoMetrics {
 
     /// The sum of all `asked` over one slice of boxes that count together, and its length in s. `None` if the group that was
     /// in force does not count all of their events, or did not run.
-    pub(super) fn of_slice(&self, asked: &Asked, slices: &[&BoxSlice]) -> Option<(f64, f64)> {
+    pub(super) fn of_slice(&self, asked: &Asked, slices: &[&SliceRow]) -> Option<(f64, f64)> {
         let first = slices.first()?;
         // As doubles: a recording may hold any number.
         let (enabled_ns, running_ns) = slices.iter().fold((0.0, 0.0), |(enabled, running), slice| {
-            (enabled + slice.enabled_ns as f64, running + slice.running_ns as f64)
+            (enabled + slice.time_ns as f64, running + slice.running_ns as f64)
         });
         if running_ns == 0.0 {
             return None;
         }
         let (boxes, scale) = (slices.len() as f64, enabled_ns / running_ns);
         let seconds = enabled_ns / 1e9 / boxes;
-        let kind = self.kinds.get(first.kind as usize)?;
-        let before = kind.firsts.get(first.group as usize)?;
+        let kind = self.kinds.get(first.turns as usize)?;
+        let before = kind.firsts.get(first.group? as usize)?;
         let mut counts = vec![[f64::NAN]; self.operands.len()];
         for &operand in &asked.operands {
             let operand = operand as usize;
@@ -122,7 +122,7 @@ impl IoMetrics {
                 Source::Event(event) | Source::Sum(event) => {
                     let at = event.0.checked_sub(*before);
                     let of_box =
-                        |at| move |slice: &&BoxSlice| slice.counts.get(at).map(|count| *count as f64);
+                        |at| move |slice: &&SliceRow| slice.counts.get(at).map(|count| *count as f64);
                     let sum = at.and_then(|at| slices.iter().map(of_box(at)).sum::<Option<f64>>());
                     let share = if self.operands[operand].is_averaged { boxes } else { 1.0 };
                     [sum.map_or(f64::NAN, |sum| sum * scale / share)]
@@ -138,7 +138,7 @@ impl IoMetrics {
 
     /// Every event that the boxes of a place counted, with its count.
     #[must_use]
-    pub fn events_of(&self, plan: &IoPlan, measured: &Measured) -> Vec<(String, Value)> {
+    pub(super) fn events_of(&self, plan: &IoPlan, measured: &Measured) -> Vec<(String, Value)> {
         let mut found = Vec::new();
         for (&kind, &(first, _)) in &measured.kinds {
             let Some(kind) = plan.kinds.get(kind as usize) else { continue };
@@ -171,7 +171,12 @@ impl IoMetrics {
 
     /// What counters say that always run: name, unit and value. A part has those of its port alone.
     #[must_use]
-    pub fn always_running(&self, plan: &IoPlan, measured: &Measured, of: Of) -> Vec<(String, Unit, Value)> {
+    pub(super) fn always_running(
+        &self,
+        plan: &IoPlan,
+        measured: &Measured,
+        of: Of,
+    ) -> Vec<(String, Unit, Value)> {
         let mut found = Vec::new();
         for (&kind, &(first, boxes)) in &measured.kinds {
             let Some(kind) = plan.kinds.get(kind as usize) else { continue };

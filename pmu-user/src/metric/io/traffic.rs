@@ -18,14 +18,17 @@ use crate::{
     },
     machine::io::Platform,
     metric::value::{Distribution, Value},
-    model::io::traffic::{Requests, TrafficInterval},
+    model::io::{
+        IoLedger,
+        traffic::{Requests, TrafficInterval},
+    },
     table::metric::{self, Metric},
     untrusted::Untrusted,
 };
 
 /// Who is who, and what is what.
 #[derive(Clone, Copy, Debug)]
-pub struct Names<'a> {
+pub(super) struct Names<'a> {
     /// Disks and interfaces.
     pub platform: &'a Platform,
     /// Disks that have been seen.
@@ -35,16 +38,22 @@ pub struct Names<'a> {
 }
 
 /// Why a target has no requests, though it is known to have made some.
-pub const UNSEEN: &str =
+pub(super) const UNSEEN: &str =
     "it read from block devices, as the kernel accounts it, but no request of it was seen";
 
 /// Words of directions.
 const DIRECTIONS: [(usize, &str); 2] = [(RECEIVED, "received"), (SENT, "sent")];
 
-impl Names<'_> {
+impl<'a> Names<'a> {
+    /// Names that are known by now.
+    #[must_use]
+    pub(super) const fn new(platform: &'a Platform, ledger: &'a IoLedger) -> Self {
+        Self { platform, disks: &ledger.disks, cgroups: &ledger.cgroups }
+    }
+
     /// The disk's name, or its number if it has none any more.
     #[must_use]
-    pub fn disk(&self, device: DeviceNumber) -> Untrusted {
+    pub(super) fn disk(&self, device: DeviceNumber) -> Untrusted {
         let number = (device.major, device.minor);
         if let Some(name) = self.disks.get(&device) {
             return name.clone();
@@ -69,7 +78,7 @@ impl Names<'_> {
 
     /// Whose requests they are, if that is anybody in particular.
     #[must_use]
-    pub fn whose(&self, whose: Whose, name: &Untrusted) -> Option<Owner> {
+    pub(super) fn whose(&self, whose: Whose, name: &Untrusted) -> Option<Owner> {
         match whose {
             Whose::Process { pid, born } => {
                 Some(Owner::Process { pid, born_ns: u64::from(born) * START_TICK_NS, name: name.clone() })
@@ -81,7 +90,7 @@ impl Names<'_> {
 
     /// Whose packets they are, if that is anybody in particular.
     #[must_use]
-    pub fn net_owner(&self, owner: NetOwner) -> Option<Owner> {
+    pub(super) fn net_owner(&self, owner: NetOwner) -> Option<Owner> {
         match owner {
             NetOwner::Cgroup(id) => Some(self.cgroup(id.0)),
             NetOwner::Nobody | NetOwner::Outsider | NetOwner::Many => None,
@@ -91,7 +100,7 @@ impl Names<'_> {
 
 /// Rows of disks, then of interfaces, each with those of their owners.
 #[must_use]
-pub fn rows(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
+pub(super) fn rows(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
     let mut rows = disks(traffic, names);
     rows.extend(interfaces(traffic, names));
     rows

@@ -1,5 +1,11 @@
 //! I/O between two drains.
 
-pub mod boxes;
 pub mod groups;
+mod interval;
+mod ledger;
 pub mod traffic;
+
+pub use self::{
+    interval::{BoxId, IoInterval},
+    ledger::IoLedger,
+};

@@ -35,7 +35,7 @@ pub(super) fn begin(into: &mut dyn Write, header: &IoHeader) -> io::Result<()> {
             "host": machine.host, "kernel": machine.kernel,
             "cpu": {"model": machine.cpu.model, "online": machine.cpu.online.len(), "guest": machine.cpu.guest},
             "started": words::started_at(header.started_unix_ns),
-            "target": words::whom_in_words(&plan.target, plan.inherit, plan.descend),
+            "target": plan.target.in_words(plan.inherit, plan.descend),
             "interval_ns": plan.interval.map(|interval| interval.as_nanos() as u64),
             "table": plan.table, "boxes": plan.kinds.iter().map(boxes).collect::<Vec<_>>(),
             "missing": header.missing,

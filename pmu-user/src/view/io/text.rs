@@ -48,7 +48,7 @@ pub(super) fn whole(
 ) -> io::Result<()> {
     let plan = &header.plan;
     head_machine(into, &header.version, &header.machine)?;
-    let target = words::whom_in_words(&plan.target, plan.inherit, plan.descend);
+    let target = plan.target.in_words(plan.inherit, plan.descend);
     line(into, "target", &target)?;
     let started = words::started_at(header.started_unix_ns);
     line(into, "counted", &format!("{} from {started}", duration(report.length_ns as f64)))?;

@@ -44,7 +44,7 @@ pub(in crate::view) fn whole(
         into,
         &json!({
             "schema": SCHEMA, "kind": "count", "version": env!("CARGO_PKG_VERSION"),
-            "target": words::whom_in_words(&plan.target, plan.inherit, Descend::Yes),
+            "target": plan.target.in_words(plan.inherit, Descend::Yes),
             "cpus": format_list(&plan.cpus), "runs": stat.runs,
             "events": stat.rows.iter().map(event).collect::<Vec<_>>(),
             "elapsed_ns": number(&stat.elapsed), "elapsed": known(&stat.elapsed),
@@ -122,7 +122,7 @@ pub(in crate::view) fn plan(
         into,
         &json!({
             "schema": SCHEMA, "kind": "count_plan",
-            "target": words::whom_in_words(&plan.target, plan.inherit, Descend::Yes),
+            "target": plan.target.in_words(plan.inherit, Descend::Yes),
             "cpus": format_list(&plan.cpus), "events": asked.collect::<Vec<_>>(), "runs": plan.runs,
             "interval_ns": time(plan.interval), "duration_ns": time(plan.duration),
             "counters": counters, "needs": needs, "left_out": plan.left_out,

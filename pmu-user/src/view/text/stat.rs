@@ -38,7 +38,7 @@ pub(in crate::view) fn whole(
     stat: &Stat,
     ended: &Ended,
 ) -> io::Result<()> {
-    let target = words::whom_in_words(&plan.target, plan.inherit, Descend::Yes);
+    let target = plan.target.in_words(plan.inherit, Descend::Yes);
     let runs = if stat.runs > 1 { format!(", mean of {} runs", stat.runs) } else { String::new() };
     writeln!(into, "\n{TITLE}{target}{TITLE:#}{}{runs}\n", on_cpus(plan))?;
     rows(into, stat)?;
@@ -222,7 +222,7 @@ pub(in crate::view) fn plan(
     needs: &str,
 ) -> io::Result<()> {
     let line = |into: &mut dyn Write, label: &str, text: &str| writeln!(into, "{label:<12}{text}");
-    line(into, "target", &words::whom_in_words(&plan.target, plan.inherit, Descend::Yes))?;
+    line(into, "target", &plan.target.in_words(plan.inherit, Descend::Yes))?;
     if matches!(plan.target, Target::System | Target::Cgroups(_)) {
         line(into, "cpus", &format_list(&plan.cpus))?;
     }

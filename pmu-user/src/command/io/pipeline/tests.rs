@@ -1,7 +1,5 @@
 //! Reports of drains as they were read, and of the same drains out of a recording.
 
-mod map;
-
 use std::time::Duration;
 
 use pmu_common::io::block::BlockCount;

@@ -10,7 +10,7 @@ use crate::{
         io::{BoxCounts, IoMetrics, Place},
         value::{How, Known, Value},
     },
-    model::io::boxes::IoInterval,
+    model::io::IoInterval,
     table::io::load,
 };
 

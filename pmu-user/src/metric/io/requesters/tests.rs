@@ -16,10 +16,10 @@ use crate::{
         owner::{Ownership, User},
     },
     metric::{
-        io::{BoxCounts, IoMetrics, Label, Names, Row, Subject, places},
+        io::{BoxCounts, IoMetrics, Label, Names, Row, Subject, places::places},
         value::How,
     },
-    model::io::boxes::IoInterval,
+    model::io::IoInterval,
     plan::io::request::Grouping,
     table::io::load,
     untrusted::Untrusted,

@@ -2,7 +2,7 @@
 
 use pmu_common::io::block::BlockCount;
 
-use super::report;
+use super::History;
 use crate::{
     drain::io::{
         IoDrain, IoHeader,
@@ -15,8 +15,9 @@ use crate::{
         function::Disk,
         stack::{Mapping, Port, Stack},
     },
+    metric::io::{IoReport, Prepared},
+    model::io::{IoInterval, IoLedger},
     untrusted::Untrusted,
-    view::Format,
 };
 
 /// Words of an event, the box on which it follows the disk, and the bytes that one count stands for.
@@ -95,11 +96,24 @@ fn row(operation: Operation, bytes: u64) -> BlockRow {
     }
 }
 
-/// What the report says of the disk's port.
+/// What the report of the whole run says of each port: its devices, the map, the traffic.
+fn maps(header: &IoHeader, drains: &[IoDrain]) -> Vec<[String; 3]> {
+    let (prepared, mut ledger) = (Prepared::new(header).unwrap(), IoLedger::new(&header.plan));
+    let (mut history, mut total) = (History::new(&header.plan), IoInterval::default());
+    for drain in drains {
+        let tick = ledger.advance(drain.clone());
+        history.add(&prepared, &ledger, &tick);
+        total.append(tick);
+    }
+    let IoReport { maps, .. } = history.report(&prepared, &ledger, &total);
+    maps.into_iter().map(|map| [map.names.terminal().into_owned(), map.map, map.traffic]).collect()
+}
+
+/// What it says of the disk's port.
 fn map_of(header: &IoHeader, drains: &[IoDrain]) -> String {
-    let text = report(header, drains, Format::Text);
-    let line = text.lines().find(|line| line.contains("map of") && line.contains("nvme0n1: "));
-    line.unwrap_or_else(|| panic!("no map in {text}")).split_once("nvme0n1: ").unwrap().1.to_owned()
+    let maps = maps(header, drains);
+    let [_, map, traffic] = maps.iter().find(|[names, ..]| names.contains("nvme0n1")).unwrap();
+    format!("{map}; traffic {traffic}")
 }
 
 #[test]
@@ -109,15 +123,8 @@ fn a_port_that_nobody_mapped_is_where_counters_of_every_part_follow_it() {
     let map = "uncore_iio_1 on cpu 0 (inferred (r=1.00)), part 3 (inferred (r=1.00))";
     let traffic = "says uncore_iio_1 on cpu 0, part 3 (r=1.00)";
     assert_eq!(map_of(&header, &drains), format!("{map}; traffic {traffic}"));
-    let json = report(&header, &drains, Format::Json);
-    let rows = json.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    let rows: Vec<_> = rows
-        .filter(|row| row["kind"] == "map")
-        .map(|row| (row["map"].clone(), row["traffic"].clone()))
-        .collect();
-    assert_eq!(rows[1], (map.into(), traffic.into()));
     let idle = "uncore_iio_0 on cpu 0 (kernel), part 1 (table)";
-    assert_eq!(rows[0].0, idle, "what was known stays as it was known");
+    assert_eq!(maps(&header, &drains)[0][1], idle, "what was known stays as it was known");
 }
 
 #[test]

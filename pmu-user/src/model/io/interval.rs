@@ -1,7 +1,8 @@
-//! What boxes outside the cores counted between two drains, and in all.
+//! I/O between two drains, and in all.
 
 use std::collections::BTreeMap;
 
+use super::{groups::GroupsInterval, traffic::TrafficInterval};
 use crate::{
     drain::{SlotId, io::BoxSlice, slice::SliceRow},
     model::slice::condense,
@@ -13,7 +14,7 @@ const SLICES_MAX: usize = 512;
 /// One box: which kind of the plan's, and which of that kind.
 pub type BoxId = (u32, u32);
 
-/// Counts of some time.
+/// What was counted in some time.
 #[derive(Clone, Debug, Default)]
 pub struct IoInterval {
     /// When it began, in ns since counting started.
@@ -22,6 +23,10 @@ pub struct IoInterval {
     pub to_ns: u64,
     /// Slices of each box, in order of time.
     pub boxes: BTreeMap<BoxId, Vec<SliceRow>>,
+    /// Block requests and packets, where they are counted.
+    pub traffic: Option<TrafficInterval>,
+    /// Memory traffic by group.
+    pub groups: GroupsInterval,
 }
 
 impl IoInterval {
@@ -32,17 +37,24 @@ impl IoInterval {
         for slice in slices {
             boxes.entry((slice.kind, slice.at)).or_default().push(row(slice));
         }
-        Self { from_ns, to_ns, boxes }
+        Self { from_ns, to_ns, boxes, ..Self::default() }
     }
 
-    /// Adds what came after it.
+    /// Adds what came after it. One without length begins where that does.
     pub fn append(&mut self, next: Self) {
+        if self.from_ns == self.to_ns {
+            self.from_ns = next.from_ns;
+        }
         self.to_ns = next.to_ns;
         for (id, mut rows) in next.boxes {
             let all = self.boxes.entry(id).or_default();
             all.append(&mut rows);
             fold(all);
         }
+        if let Some(traffic) = next.traffic {
+            self.traffic.get_or_insert_default().append(traffic);
+        }
+        self.groups.extend(&next.groups);
     }
 
     /// Its length, in s.

@@ -1,0 +1,97 @@
+//! Whose time or traffic is counted, as it was resolved on this machine.
+
+use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    PlanError,
+    metrics::Extent,
+    request::{Descend, Inherit, Target as Asked},
+};
+use crate::{
+    machine::{Machine, cgroup::Cgroup},
+    untrusted::{Untrusted, exact},
+};
+
+/// Whose time is counted, resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// Everything.
+    System,
+    /// Processes by id.
+    Processes(Vec<u32>),
+    /// Threads by id.
+    Threads(Vec<u32>),
+    /// Cgroups.
+    Cgroups(Vec<Cgroup>),
+    /// A command: its words.
+    Command(Vec<Word>),
+}
+
+/// One word of a command line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Word(#[serde(with = "exact")] pub Untrusted);
+
+impl Target {
+    /// The target in words, safe for a terminal.
+    #[must_use]
+    pub fn in_words(&self, inherit: Inherit, descend: Descend) -> String {
+        let ids = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let children = if inherit == Inherit::Yes { " and its children" } else { "" };
+        match self {
+            Self::System => "everything".to_owned(),
+            Self::Processes(pids) => format!("pid {}{children}", ids(pids)),
+            Self::Threads(tids) => format!("tid {}", ids(tids)),
+            Self::Cgroups(cgroups) => {
+                let paths: Vec<_> =
+                    cgroups.iter().map(|cgroup| cgroup.path.terminal().into_owned()).collect();
+                let below = if descend == Descend::Yes { " and below" } else { "" };
+                format!("cgroup {}{below}", paths.join(", "))
+            }
+            Self::Command(words) => {
+                let words: Vec<_> = words.iter().map(|word| word.0.terminal().into_owned()).collect();
+                format!("command {}{children}", words.join(" "))
+            }
+        }
+    }
+}
+
+pub(super) fn resolve(asked: &Asked, machine: &Machine, root: &Path) -> Result<Target, PlanError> {
+    let exists = |id: u32| root.join("proc").join(id.to_string()).is_dir();
+    Ok(match asked {
+        Asked::System | Asked::AllCgroups => Target::System,
+        Asked::Processes(ids) => match ids.iter().find(|&&id| !exists(id)) {
+            Some(&id) => return Err(PlanError::NoProcess(id)),
+            None => Target::Processes(ids.clone()),
+        },
+        Asked::Threads(ids) => match ids.iter().find(|&&id| !exists(id)) {
+            Some(&id) => return Err(PlanError::NoThread(id)),
+            None => Target::Threads(ids.clone()),
+        },
+        Asked::Cgroups(names) => {
+            let mut cgroups = Vec::new();
+            for name in names {
+                let cgroup = machine.cgroups.resolve(name)?;
+                if !cgroups.contains(&cgroup) {
+                    cgroups.push(cgroup);
+                }
+            }
+            Target::Cgroups(cgroups)
+        }
+        Asked::Command(words) => Target::Command(
+            words.iter().map(|word: &OsString| Word(Untrusted::new(word.as_bytes()))).collect(),
+        ),
+    })
+}
+
+/// Is everything that runs counted for that target?
+#[must_use]
+pub const fn extent(target: &Target) -> Extent {
+    match target {
+        Target::System => Extent::Everyone,
+        _ => Extent::Some,
+    }
+}
