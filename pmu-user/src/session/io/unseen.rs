@@ -40,7 +40,16 @@ pub(super) struct Unseen {
     retired: BTreeMap<Place, Difference>,
     /// The most that was missing at any time: later readings may show less, because of requests that the kernel had not
     /// counted yet.
-    most: BTreeMap<Place, (u64, u64)>,
+    most: BTreeMap<Place, Missing>,
+}
+
+/// What no program saw.
+#[derive(Clone, Copy, Debug, Default)]
+struct Missing {
+    requests: u64,
+    bytes: u64,
+    /// Requests that moved these, by the mean until then: what was told once stays, for numbers of rows only grow.
+    with_data: u64,
 }
 
 impl Unseen {
@@ -63,8 +72,8 @@ impl Unseen {
             let (requests_before, bytes_before) = before.get(&place).copied().unwrap_or_default();
             let missing = |now: i128, before: i128| u64::try_from(now - before).unwrap_or(0);
             let most = self.most.entry(place).or_default();
-            most.0 = most.0.max(missing(requests, requests_before));
-            most.1 = most.1.max(missing(bytes, bytes_before));
+            most.requests = most.requests.max(missing(requests, requests_before));
+            most.bytes = most.bytes.max(missing(bytes, bytes_before));
         }
         self.tell(traffic, &kernel);
     }
@@ -94,13 +103,14 @@ impl Unseen {
         ahead
     }
 
-    fn tell(&self, traffic: &mut Traffic, kernel: &BTreeMap<Place, (u64, u64)>) {
+    fn tell(&mut self, traffic: &mut Traffic, kernel: &BTreeMap<Place, (u64, u64)>) {
         let mut lost = 0_u64;
-        for (&(device, operation), &(requests, bytes)) in &self.most {
+        for (&(device, operation), missing) in &mut self.most {
             let all = |counts: &BTreeMap<Place, (u64, u64)>| counts.get(&(device, operation)).copied();
             let (now, before) = (all(kernel).unwrap_or_default(), all(&self.kernel).unwrap_or_default());
             let done = (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1));
-            let requests = with_data(requests, bytes, done);
+            missing.with_data = missing.with_data.max(with_data(missing.requests, missing.bytes, done));
+            let (requests, bytes) = (missing.with_data, missing.bytes);
             if (requests, bytes) == (0, 0) {
                 continue;
             }
@@ -226,6 +236,23 @@ mod tests {
         told(&mut unseen, &kernel(3, 3), vec![], vec![]);
         assert_eq!(told(&mut unseen, &kernel(12, 10), rows(7), vec![]), (0, 0));
         assert_eq!(told(&mut unseen, &kernel(1012, 1010), rows(1005), vec![]), (2, 2));
+    }
+
+    #[test]
+    fn what_was_told_to_be_missing_stays_when_requests_become_larger() {
+        let mut unseen = Unseen::default();
+        let kernel = |small: u64, large: u64| -> Counts {
+            let written = (small + large, (small + large * 256) * 4096);
+            [((7, 0), Completed { read: (0, 0), write: written })].into()
+        };
+        let rows = |small: u64, large: u64| {
+            let mut row = row(Operation::Write, Whose::Kernel, small + large * 256);
+            row.count.requests = small + large;
+            vec![row]
+        };
+        told(&mut unseen, &kernel(0, 0), vec![], vec![]);
+        assert_eq!(told(&mut unseen, &kernel(12, 0), rows(2, 0), vec![]), (10, 10));
+        assert_eq!(told(&mut unseen, &kernel(12, 100), rows(2, 100), vec![]), (10, 10));
     }
 
     #[test]
