@@ -52,7 +52,7 @@ fn a_process_has_the_same_id_and_start_in_every_source() {
     });
     reader.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert!(reader.wait().unwrap().success());
-    [run, io].map(stop);
+    [run, io].into_iter().for_each(stop);
 
     let drains = Recording::read(&of_run.0).unwrap().drains;
     let owners = drains.iter().flat_map(|drain| &drain.owners).map(|row| row.owner.clone());
