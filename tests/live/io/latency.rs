@@ -1,10 +1,6 @@
 //! Latencies, against fio's log of every single one.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    fs,
-    process::Command,
-};
+use std::{collections::HashMap, fs, process::Command};
 
 use pmbpf::{
     bpf::io::{Parts, Wanted},
@@ -71,8 +67,8 @@ fn between_tracepoints(file: &Scratch) -> Vec<f64> {
     perf.args(["script", "--ns", "--fields", "time,event,trace", "--input", file.as_str()]);
     let output = perf.output().expect("the live ring needs perf");
     let text = std::str::from_utf8(&output.stdout).unwrap();
-    // Two requests may be for one sector: the first is taken to end first.
-    let mut issued: HashMap<String, VecDeque<u64>> = HashMap::new();
+    // A sector is read again only once it was read: of one that seems to be under way still, perf missed the end.
+    let mut issued: HashMap<String, u64> = HashMap::new();
     let (mut latencies, mut unseen) = (Vec::new(), 0);
     for line in text.lines() {
         // ` 35430.118938292: block:block_rq_issue: 7,0 R 524288 () 7168 + 1024 0x2,0,4 [fio]`
@@ -81,10 +77,10 @@ fn between_tracepoints(file: &Scratch) -> Vec<f64> {
         let ns = seconds.parse::<u64>().unwrap() * 1_000_000_000 + fraction.parse::<u64>().unwrap();
         let sector = rest.split_once(" + ").unwrap().0.rsplit_once(' ').unwrap().1.to_owned();
         if rest.contains("block_rq_issue") {
-            issued.entry(sector).or_default().push_back(ns);
+            issued.insert(sector, ns);
         } else {
             // A request that is completed in parts is noted for each, and a host may withhold what perf would have noted.
-            match issued.get_mut(&sector).and_then(VecDeque::pop_front) {
+            match issued.remove(&sector) {
                 Some(since) => latencies.push((ns - since) as f64),
                 None => unseen += 1,
             }
