@@ -25,7 +25,7 @@ use pmbpf::{
         },
         request::{Descend, Inherit, Target},
     },
-    view::{Format, io::IoView, text::Style},
+    view::{Format, IoView, text::Style},
 };
 
 #[path = "../unpack.rs"]

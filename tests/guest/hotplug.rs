@@ -69,9 +69,10 @@ fn groups_of_events_are_sampled_again() {
     let rows = run(away, &["-e", events]);
     let uncovered = rows.summary()["quality"]["uncovered"].as_array().unwrap();
     assert_eq!(uncovered.len(), 1, "{uncovered:?}");
-    let events: Vec<_> = rows.of_kind("event").filter(|row| is_spin(&row["owner"])).collect();
+    let is_event = |row: &&Value| row["samples"].is_u64() && is_spin(&row["owner"]);
+    let events: Vec<_> = rows.of_kind("metric").filter(is_event).collect();
     // The clock's hit it on CPU 1 only: it runs nowhere else.
-    let clock = events.iter().find(|row| row["event"].as_str().unwrap().starts_with("cpu-clock"));
+    let clock = events.iter().find(|row| row["metric"].as_str().unwrap().starts_with("event.cpu-clock"));
     assert!(clock.is_some_and(|row| row["samples"].as_u64() > Some(200)), "{events:?}");
     // So do most of the switches that its starting and ending take, and the kernel counts on from where it was.
     let quality = rows.summary()["quality"]["events"].as_array().unwrap();

@@ -58,9 +58,10 @@ fn value(rows: &Rows, kind: &str, at: &str, metric: &str) -> f64 {
 #[track_caller]
 fn row<'a>(rows: &'a Rows, kind: &str, at: &str, metric: &str) -> &'a Value {
     let is = |row: &&Value| {
-        row["metric"] == metric && row["subject"]["kind"] == kind && row["subject"]["at"] == at
+        let (owner, subject) = (&row["owner"], &row["subject"]);
+        row["metric"] == metric && owner.is_null() && subject["kind"] == kind && subject["at"] == at
     };
-    rows.of_kind("io").find(is).unwrap_or_else(|| panic!("no {metric} of {kind} {at}"))
+    rows.of_kind("metric").find(is).unwrap_or_else(|| panic!("no {metric} of {kind} {at}"))
 }
 
 fn measure() -> Rows {

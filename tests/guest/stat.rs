@@ -16,6 +16,7 @@ use crate::{
 const MOVED_NS: u64 = 1_234_567_890;
 const RATES: &str = "cpu 3c ffff 3000000000\ncpu c0 ffff 2000000001\ncpu c5 ffff 7000003";
 const EVENTS: &str = "cycles,instructions,branch-misses,cpu/event=0xc5/";
+const BOXES: &str = "uncore_imc/event=0x05,umask=0xcf/";
 
 /// Counts of each of [`EVENTS`] on so many counters.
 fn expected(counters: u64) -> Vec<u64> {
@@ -24,9 +25,21 @@ fn expected(counters: u64) -> Vec<u64> {
     rates.map(count).to_vec()
 }
 
-fn values(row: &Value) -> Vec<u64> {
-    let events = row["events"].as_array().unwrap().iter();
-    events.map(|event| event["value"].as_u64().unwrap_or_else(|| panic!("{row}"))).collect()
+/// Rows of events of the whole run, in the order asked for.
+fn events(rows: &Rows) -> Vec<&Value> {
+    let is_event = |row: &&Value| row["t"] == 0 && row["metric"].as_str().unwrap().starts_with("event.");
+    rows.of_kind("metric").filter(is_event).collect()
+}
+
+fn values(rows: &Rows) -> Vec<u64> {
+    let value = |row: &Value| row["value"].as_u64().unwrap_or_else(|| panic!("{row}"));
+    events(rows).into_iter().map(value).collect()
+}
+
+/// What is said beside the count of an event.
+fn derived<'a>(rows: &'a Rows, event: &str) -> &'a Value {
+    let parent = format!("event.{event}");
+    rows.of_kind("metric").find(|row| row["parent"] == parent.as_str()).expect("a row")
 }
 
 #[test]
@@ -39,10 +52,9 @@ fn a_command_s_counts_are_those_that_were_programmed() {
     let output = pmbpf.output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows = Rows::parse(&output.stdout);
-    let row = rows.of_kind("count").next().unwrap();
-    assert_eq!(values(row), expected(1), "{row}");
-    let metric = &row["events"][1]["metric"];
-    assert_eq!(metric["name"], "insn_per_cycle");
+    assert_eq!(values(&rows), expected(1));
+    let metric = derived(&rows, "instructions");
+    assert_eq!(metric["metric"], "insn_per_cycle");
     assert!((metric["value"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-6, "{metric}");
 }
 
@@ -51,17 +63,7 @@ fn a_system_s_counts_are_those_of_all_its_cpus_and_boxes() {
     let simulated = Simulated::stopped(&["dies=2", "imc=5"]);
     simulated.write("rates", &format!("{RATES}\nuncore_imc_? 5 ff 1000000009"));
     let mut pmbpf = pmbpf();
-    pmbpf.args([
-        "run",
-        "--count",
-        "--json",
-        "-I",
-        "100ms",
-        "-e",
-        EVENTS,
-        "-e",
-        "uncore_imc/event=0x05,umask=0xcf/",
-    ]);
+    pmbpf.args(["run", "--count", "--json", "-I", "100ms", "-e", EVENTS, "-e", BOXES]);
     let mut child = pmbpf.stdout(Stdio::piped()).spawn().unwrap();
     let mut printed = BufReader::new(child.stdout.take().unwrap());
     let mut first = String::new();
@@ -73,11 +75,12 @@ fn a_system_s_counts_are_those_of_all_its_cpus_and_boxes() {
     printed.read_to_string(&mut rest).unwrap();
     assert!(child.wait().unwrap().success());
     let rows = Rows::parse(rest.as_bytes());
-    let row = rows.of_kind("count").next().unwrap();
     let boxes = (u128::from(MOVED_NS) * 1_000_000_009 / 1_000_000_000) as u64 * 5 * 2;
-    assert_eq!(values(row), [expected(online().len() as u64), vec![boxes]].concat(), "{row}");
-    let of_boxes = &row["events"][4];
-    assert_eq!((&of_boxes["pmu"], &of_boxes["metric"]["name"]), (&"uncore_imc".into(), &"rate".into()));
+    let names = EVENTS.split(',').chain([BOXES]);
+    let sums: Vec<u64> = names.map(|name| rows.sum(&format!("event.{name}"), |_| true) as u64).collect();
+    assert_eq!(sums, [expected(online().len() as u64), vec![boxes]].concat());
+    let of_boxes = rows.event(BOXES, |_| true).unwrap();
+    assert_eq!((&of_boxes["pmu"], &derived(&rows, BOXES)["metric"]), (&"uncore_imc".into(), &"rate".into()));
 }
 
 #[test]
@@ -91,8 +94,7 @@ fn events_that_took_turns_show_their_share_and_interval() {
     let output =
         pmbpf().args(["run", "--count", "--json", "-d", "3s", "-e", &events.join(",")]).output().unwrap();
     let rows = Rows::parse(&output.stdout);
-    let row = rows.of_kind("count").next().unwrap();
-    for (event, code) in row["events"].as_array().unwrap().iter().zip(codes) {
+    for (event, code) in events(&rows).into_iter().zip(codes) {
         let number = |name: &str| event[name].as_f64().unwrap();
         assert!((0.2..0.5).contains(&number("coverage")) && event["how"] == "scaled", "{event}");
         assert!(number("low") < number("value") && number("value") < number("high"), "{event}");

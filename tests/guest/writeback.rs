@@ -102,16 +102,16 @@ impl Measured {
     /// Bytes that the report gives an owner on a disk.
     fn reported(&self, disk: &str, operation: &str, is: impl Fn(&Value) -> bool) -> f64 {
         let wanted = |row: &&Value| {
-            let (owner, of) = (&row["subject"]["owner"], &row["subject"]["of"]);
+            let (owner, of) = (&row["owner"], &row["subject"]);
             let place = of["name"] == disk && of["operation"] == operation;
-            row["metric"] == "block.bandwidth" && place && is(owner)
+            row["metric"] == "block.bandwidth" && !owner.is_null() && place && is(owner)
         };
         let seconds = (self.last.at_ns - self.first.at_ns) as f64 / 1e9;
         let bytes = |row: &Value| {
             assert_eq!(row["label"], "measured", "{row}");
             row["value"].as_f64().unwrap_or_else(|| panic!("{row}")) * 1e6 * seconds
         };
-        self.rows.of_kind("io").filter(wanted).map(bytes).sum()
+        self.rows.of_kind("metric").filter(wanted).map(bytes).sum()
     }
 
     /// Bytes that the programs counted for an owner on a disk.

@@ -11,14 +11,14 @@ use crate::{
 
 /// The row of an event for everything counted.
 fn of_target<'a>(rows: &'a Rows, event: &str) -> &'a Value {
-    let mut found = rows.of_kind("event").filter(|row| row["owner"]["kind"] == "target");
-    found.find(|row| row["event"] == event).unwrap_or_else(|| panic!("no row of {event}"))
+    let found = rows.event(event, |owner| owner["kind"] == "target");
+    found.unwrap_or_else(|| panic!("no row of {event}"))
 }
 
 /// Is the truth within the interval, or within a share of the estimate?
 #[track_caller]
 fn assert_counts(row: &Value, truth: f64, share: f64) {
-    let count = |name: &str| row["count"][name].as_f64().unwrap();
+    let count = |name: &str| row[name].as_f64().unwrap();
     let (estimate, low, high) = (count("value"), count("low"), count("high"));
     let close = (estimate - truth).abs() <= truth * share;
     assert!(close || low <= truth && truth <= high, "{truth} is not {estimate} [{low} – {high}]: {row}");

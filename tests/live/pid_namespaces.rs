@@ -87,7 +87,7 @@ fn io_of_a_command_in_a_pid_namespace_is_the_commands() {
     let rows = rows(&format!("$PMBPF io --json --quiet -o - -- {read}"));
     let ours = moved(&rows, &device, |owner| owner["name"] == "dd").next();
     let ours = ours.unwrap_or_else(|| panic!("{:?}", rows.0));
-    let owner = &ours["subject"]["owner"];
+    let owner = &ours["owner"];
     assert!(owner["host_pid"].is_null() && owner["pid"].as_u64().is_some_and(|id| id < 1000), "{owner}");
     assert_close("bytes", bytes(ours), 256.0 * 65536.0, 0.02, 0.0);
 }

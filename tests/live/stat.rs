@@ -24,23 +24,31 @@ fn counted(arguments: &[&str]) -> (Option<i32>, Rows, String) {
     (output.status.code(), Rows::parse(&output.stdout), text(&output.stderr))
 }
 
-/// The whole's row of a run that succeeds.
+/// Rows of a run that succeeds.
 #[track_caller]
-fn count(arguments: &[&str]) -> Value {
+fn count(arguments: &[&str]) -> Rows {
     let (code, rows, said) = counted(arguments);
     assert_eq!(code, Some(0), "{said}");
-    rows.of_kind("count").next().unwrap_or_else(|| panic!("no count: {said}")).clone()
+    rows
 }
 
 #[track_caller]
-fn event<'a>(count: &'a Value, name: &str) -> &'a Value {
-    let mut events = count["events"].as_array().unwrap().iter();
-    events.find(|event| event["event"] == name).unwrap_or_else(|| panic!("no {name} in {count}"))
+fn event<'a>(rows: &'a Rows, name: &str) -> &'a Value {
+    rows.event(name, |_| true).unwrap_or_else(|| panic!("no {name} in {:?}", rows.0))
 }
 
+/// A count, added up over intervals.
 #[track_caller]
-fn value(count: &Value, name: &str) -> f64 {
-    event(count, name)["value"].as_f64().unwrap_or_else(|| panic!("{name} is missing: {count}"))
+fn value(rows: &Rows, name: &str) -> f64 {
+    event(rows, name);
+    rows.sum(&format!("event.{name}"), |_| true)
+}
+
+/// What is said beside the count of an event.
+#[track_caller]
+fn derived<'a>(rows: &'a Rows, event: &str) -> &'a Value {
+    let parent = format!("event.{event}");
+    rows.of_kind("metric").find(|row| row["parent"] == parent.as_str()).expect("a row")
 }
 
 /// The value column of `perf stat`.
@@ -62,7 +70,7 @@ fn a_command_counts_what_perf_stat_counts() {
     // Each round waits twice; how often something else gets in between depends on what else runs.
     let ours = count(&["-e", "context-switches", "--", "sh", "-c", SLEEPS]);
     let perfs = perf_stat("context-switches", SLEEPS);
-    assert!(value(&ours, "context-switches") >= 400.0 && perfs[0] >= 400.0, "{ours} {perfs:?}");
+    assert!(value(&ours, "context-switches") >= 400.0 && perfs[0] >= 400.0, "{:?} {perfs:?}", ours.0);
     assert_close("switches", value(&ours, "context-switches"), perfs[0], 0.25, 0.0);
 }
 
@@ -73,21 +81,21 @@ fn the_usual_events_hold_a_clock_that_agrees_with_the_command_s_cpu_time() {
     let clock_ns = value(&row, "task-clock");
     // The process counts what it used while it waited to become `spin`; we do not.
     assert!((0.2e9..0.55e9).contains(&clock_ns), "{clock_ns}");
-    let usage_ns = row["user_ns"].as_f64().unwrap() + row["system_ns"].as_f64().unwrap();
+    let usage_ns = row.total("user_time") + row.total("system_time");
     // The event's clock goes on while a hypervisor has the CPU; the scheduler's does not.
     let slack = if in_guest() { 100e6 } else { 20e6 };
     let is_near = usage_ns < clock_ns * 1.05 + slack && usage_ns > clock_ns / 1.5 - slack;
     assert!(is_near, "user and system time: {usage_ns} is not {clock_ns}");
-    let used = &event(&row, "task-clock")["metric"];
-    assert_eq!(used["name"], "cpus_utilized");
-    let expected = clock_ns / row["elapsed_ns"].as_f64().unwrap();
+    let used = derived(&row, "task-clock");
+    assert_eq!(used["metric"], "cpus_utilized");
+    let expected = clock_ns / row.total("elapsed");
     assert_close("CPUs utilized", used["value"].as_f64().unwrap(), expected, 1e-9, 0.0);
 }
 
 #[test]
 fn several_runs_give_their_mean_and_its_interval() {
     let row = count(&["-r", "5", "-e", "page-faults,task-clock", "--", "true"]);
-    assert_eq!(row["runs"], 5);
+    assert_eq!(row.summary()["runs"], 5);
     for name in ["page-faults", "task-clock"] {
         let event = event(&row, name);
         let runs: Vec<f64> =
@@ -112,7 +120,7 @@ fn a_run_that_fails_ends_the_runs_with_its_code() {
     assert_eq!(code, Some(9));
     assert!(said.contains("run 3 of 8 exited with 9"), "{said}");
     assert_eq!(std::fs::read_to_string(&marks.0).unwrap().lines().count(), 3, "it went on");
-    assert_eq!(rows.of_kind("count").next().unwrap()["runs"], 2, "the failed run is not in the mean");
+    assert_eq!(rows.summary()["runs"], 2, "the failed run is not in the mean");
 }
 
 #[test]
@@ -128,7 +136,7 @@ fn a_count_passes_the_command_s_exit_code_on() {
 fn a_count_leaves_standard_output_to_the_command() {
     let output = pmbpf().args(["run", "--count", "--json", "--", "echo", "mine"]).output().unwrap();
     assert_eq!(text(&output.stdout), "mine\n");
-    assert_eq!(Rows::parse(&output.stderr).of_kind("count").count(), 1);
+    assert_eq!(Rows::parse(&output.stderr).of_kind("summary").count(), 1);
 }
 
 #[test]
@@ -138,17 +146,23 @@ fn ctrl_c_ends_a_count_and_prints_it() {
     let mut child = pmbpf.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut printed = BufReader::new(child.stdout.take().unwrap());
     let mut first = String::new();
-    printed.read_line(&mut first).unwrap();
+    let is_count = |line: &str| line.contains("event.context-switches");
+    while !is_count(&first) {
+        first.clear();
+        printed.read_line(&mut first).unwrap();
+    }
     signal(child.id(), "INT");
     let mut rest = String::new();
     printed.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let rows = Rows::parse(format!("{first}{rest}").as_bytes());
-    let whole = rows.of_kind("count").next().unwrap();
-    assert_eq!(whole["stopped"], "SIGINT");
-    let intervals = rows.of_kind("count_interval");
-    let switches: f64 = intervals.map(|row| value(row, "context-switches")).sum();
-    assert_close("intervals", switches, value(whole, "context-switches"), 0.0, 0.0);
+    assert_eq!(rows.summary()["stopped"], "SIGINT");
+    let clocks = rows.of_kind("metric").filter(|row| row["metric"] == "event.cpu-clock");
+    let ends = clocks.map(|row| row["t"].as_u64().unwrap() + row["dt"].as_u64().unwrap());
+    let duration = rows.summary()["duration_ns"].as_u64().unwrap();
+    // Intervals are told to the end, each in whole nanoseconds.
+    assert!(ends.max().unwrap().abs_diff(duration) < 100, "{:?}", rows.0);
+    assert!(value(&rows, "context-switches") > 0.0);
 }
 
 #[test]
@@ -164,7 +178,7 @@ fn an_event_that_this_host_lacks_has_a_row_with_the_reason() {
     let (code, _, said) = counted(&["--fail-on", "unsupported", "-e", "cycles", "-d", "10ms"]);
     assert_eq!(code, Some(3), "{said}");
     let usual = count(&["--", "true"]);
-    assert!(usual["left_out"].as_str().unwrap().contains(&why), "{usual}");
+    assert!(usual.summary()["missing"][0]["why"].as_str().unwrap().contains(&why), "{}", usual.summary());
 }
 
 #[test]
@@ -174,13 +188,9 @@ fn a_cgroup_counts_its_own_and_one_in_which_nothing_runs_is_missing() {
     let _busy = busy.spawn(&format!("{spin} 60"));
     let names = ["--cgroup", &busy.path, "--cgroup", &idle.path, "-d", "500ms"];
     let row = count(&names);
-    let of = |cgroup: &Cgroup| {
-        let events = row["events"].as_array().unwrap().iter();
-        let mut events = events.filter(|event| event["cgroup"] == cgroup.path.as_str());
-        events.find(|event| event["event"] == "cpu-clock").unwrap().clone()
-    };
-    assert!(of(&busy)["value"].as_f64().unwrap() > 50e6, "{row}");
-    assert!(of(&idle)["value"].is_null() && of(&idle)["status"] == "missing", "{row}");
+    let of = |cgroup: &Cgroup| row.event("cpu-clock", |owner| owner["path"] == cgroup.path.as_str()).unwrap();
+    assert!(of(&busy)["value"].as_f64().unwrap() > 50e6, "{}", of(&busy));
+    assert!(of(&idle)["value"].is_null() && of(&idle)["status"] == "missing", "{}", of(&idle));
 }
 
 #[test]
@@ -234,7 +244,7 @@ fn software_events_that_are_listed_as_countable_can_be_counted() {
     let names: Vec<&str> = countable.filter_map(|row| row["notation"].as_str()).collect();
     assert!(names.len() > 5, "{names:?}");
     let row = count(&["-e", &names.join(","), "--", "true"]);
-    assert!(row["events"].as_array().unwrap().iter().all(|event| event["status"] != "unsupported"), "{row}");
+    assert!(row.of_kind("metric").all(|row| row["status"] != "unsupported"), "{:?}", row.0);
 }
 
 #[test]
@@ -259,6 +269,6 @@ fn a_pattern_that_nothing_matches_is_told_and_exits_with_1() {
 fn a_system_s_count_covers_every_cpu() {
     let row = count(&["-e", "cpu-clock", "-d", "300ms"]);
     let cpus = Machine::read(std::path::Path::new("/")).unwrap().cpu.online.len() as f64;
-    let used = event(&row, "cpu-clock")["metric"]["value"].as_f64().unwrap();
+    let used = derived(&row, "cpu-clock")["value"].as_f64().unwrap();
     assert_close("CPUs", used, cpus, if in_guest() { 0.2 } else { 0.02 }, 0.0);
 }

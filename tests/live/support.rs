@@ -71,6 +71,12 @@ impl Rows {
         rows.map(|row| row["value"].as_f64().unwrap_or_else(|| panic!("{metric} is missing: {row}"))).sum()
     }
 
+    /// The row of what an event's samples, or its counters, say of the owners that `is` picks.
+    pub(crate) fn event(&self, event: &str, is: impl Fn(&Value) -> bool) -> Option<&Value> {
+        let metric = format!("event.{event}");
+        self.of_kind("metric").find(|row| row["metric"] == metric.as_str() && is(&row["owner"]))
+    }
+
     /// A metric of everything counted.
     pub(crate) fn total(&self, metric: &str) -> f64 {
         self.sum(metric, |owner| owner["kind"] == "target")

@@ -20,7 +20,7 @@ use crate::{
         launch::Inherited,
         runtime,
     },
-    view::stat::{StatView, write_plan},
+    view::{StatView, stat::write_plan},
 };
 
 /// Counts, and returns the exit code.
@@ -117,8 +117,12 @@ async fn live(
 ) -> anyhow::Result<u8> {
     let redacting = args.keep.redaction.begin();
     let shown = &shown(plan, &redacting)?;
-    let mut view =
-        StatView::new(shown, args.format.format(), args.format.open_for(args.stream(), args.if_unread()));
+    let mut view = StatView::new(
+        shown,
+        args.format.format(),
+        args.format.style(),
+        args.format.open_for(args.stream(), args.if_unread()),
+    );
     let mut runs: Vec<Stat> = Vec::new();
     let mut broken_off = None;
     let mut earlier: Option<Tally> = None;

@@ -10,7 +10,7 @@ use std::{
 use serde::Serialize;
 
 use super::output::{self, Stream};
-use crate::view::Format;
+use crate::view::{Format, SCHEMA};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -61,7 +61,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
 
 fn json(into: &mut dyn Write, checks: &[Check], code: u8) -> io::Result<()> {
     let report = serde_json::json!({
-        "schema": "pmbpf/1", "kind": "doctor", "can_run": code == 0, "checks": checks,
+        "schema": SCHEMA, "kind": "doctor", "can_run": code == 0, "checks": checks,
     });
     writeln!(into, "{report}")?;
     into.flush()

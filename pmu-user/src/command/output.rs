@@ -23,7 +23,7 @@ const ROWS_BYTES: usize = 1 << 16;
 /// Choices that `run` and `report` share.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Output {
-    /// Write one JSON object a line (schema pmbpf/1)
+    /// Write one JSON object a line (schema pmbpf/2)
     #[arg(short, long, conflicts_with = "csv", help_heading = "Output")]
     json: bool,
     /// Write CSV

@@ -19,7 +19,7 @@ use crate::{
     session::Next,
     symbol::name_recorded,
     table::model::{self, TaskForms},
-    view::{Format, View, hdr_log::HdrLog, text::Style},
+    view::{Format, RunView, hdr_log::HdrLog, text::Style},
 };
 
 /// Turns drains into reports.
@@ -29,7 +29,7 @@ pub(super) struct Pipeline<'a> {
     drilling: Option<Drilling>,
     /// Owners, places and totals so far.
     pub(super) ledger: Ledger,
-    view: View<'a>,
+    view: RunView<'a>,
     /// Regular ticks in an interval that is reported; `None` to report only the whole.
     ticks_per_interval: Option<u64>,
     open: Interval,
@@ -55,7 +55,7 @@ impl<'a> Pipeline<'a> {
             drilling: prepared.as_ref().and_then(|prepared| Drilling::new(prepared, metrics?)),
             prepared,
             ledger: Ledger::new(),
-            view: View::new(header, format, style, into),
+            view: RunView::new(header, format, style, into),
             ticks_per_interval: header.plan.interval.map(ticks),
             open: Interval::default(),
             reported_ticks: 0,

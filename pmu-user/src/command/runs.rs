@@ -15,7 +15,7 @@ use crate::{
     perf::self_test,
     plan::{Plan, PlanError, metrics::MetricsError},
     session::{self, Signals, launch::Inherited, run_one_of_several},
-    view::{View, workload_in_words},
+    view::{RunView, workload_in_words},
 };
 
 /// What several runs cannot be combined with, and what to do instead.
@@ -118,7 +118,7 @@ fn write(args: &Args, plan: &Plan, planned: u32, first: Done, runs: &[OneRun]) -
         topdown.combine(prepared, metrics, planned, runs);
     }
     let into = args.format.open(args.stream());
-    View::new(&header, args.format.format(), args.format.style(), into).whole(&report, &ending)?;
+    RunView::new(&header, args.format.format(), args.format.style(), into).whole(&report, &ending)?;
     if args.talks() {
         pipeline::closing_line(&report);
     }

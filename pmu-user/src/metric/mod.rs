@@ -12,6 +12,7 @@ mod fold;
 pub mod formulas;
 mod hot;
 pub mod io;
+pub mod number;
 pub mod offline;
 mod owners;
 mod quality;

@@ -12,9 +12,11 @@ use super::{
     value::Value,
 };
 use crate::{
-    drain::tally::{Ended, Tally},
+    drain::{
+        Owner,
+        tally::{Ended, Tally},
+    },
     plan::{Target, count::CountPlan},
-    untrusted::Untrusted,
 };
 
 /// Counts of an interval, of a run, or of several.
@@ -40,7 +42,7 @@ pub struct Stat {
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The cgroup, if cgroups are the target.
-    pub cgroup: Option<Untrusted>,
+    pub owner: Option<Owner>,
     /// As typed.
     pub event: String,
     /// The PMU's name, without the number of a box; empty if the host has none for it.
@@ -91,11 +93,13 @@ impl Stat {
         let elapsed_ns = tally.at.saturating_sub(from).as_nanos() as f64;
         let parts = tally.parts.iter().enumerate().flat_map(|(index, part)| {
             let before = earlier.and_then(|earlier| earlier.parts.get(index));
-            let cgroup = match &plan.target {
-                Target::Cgroups(cgroups) => cgroups.get(index).map(|cgroup| cgroup.path.clone()),
+            let owner = match &plan.target {
+                Target::Cgroups(cgroups) => cgroups
+                    .get(index)
+                    .map(|cgroup| Owner::Cgroup { id: cgroup.id.0, path: cgroup.path.clone() }),
                 _ => None,
             };
-            rows(plan, part, before, cgroup.as_ref(), elapsed_ns)
+            rows(plan, part, before, owner.as_ref(), elapsed_ns)
         });
         let usage = tally.ended.and_then(|Ended { usage, .. }| usage);
         let time = |time: Duration| Value::counted(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), 1.0);

@@ -1,144 +1,180 @@
-//! CSV (RFC 4180): one header row, one row per interval, owner and metric. Run-queue latency is one row a percentile.
+//! CSV (RFC 4180): one header row, then one row a number, with the same columns for every command. A distribution is a row for each of
+//! its parts: count, sum, percentiles, maximum, buckets.
 
 pub(super) mod list;
-pub(super) mod stat;
 
 use std::io::{self, Write};
 
 use super::words;
 use crate::{
     drain::{Id, Owner},
-    metric::{OwnerReport, Report, Who, topdown::Spread, value::Value},
-    table::metric,
+    metric::{
+        io::{Label, Subject},
+        number::{Content, Number, Whose},
+        value::{Distribution, Known, Value},
+    },
     untrusted::Untrusted,
 };
 
-const COLUMNS: [&str; 14] = [
-    "t_ns",
-    "dt_ns",
-    "owner_kind",
-    "owner",
-    "pid",
-    "metric",
-    "unit",
-    "value",
-    "low",
-    "high",
-    "coverage",
-    "how",
-    "status",
-    "reason",
-];
+/// Columns that every row begins with.
+const BEGIN: [&str; 10] =
+    ["t_ns", "dt_ns", "owner_kind", "owner", "pid", "subject_kind", "subject", "part", "metric", "unit"];
+/// What is known of the number.
+const VALUE: [&str; 9] =
+    ["value", "low", "high", "bucket_low", "bucket_high", "coverage", "how", "status", "reason"];
+/// Details of some.
+const DETAILS: [&str; 8] =
+    ["parent", "label", "share", "told_apart", "samples", "pmu", "enabled_ns", "running_ns"];
 
 type Rows<'a> = csv::Writer<&'a mut dyn Write>;
 
 /// Header row.
 pub(super) fn begin(into: &mut dyn Write) -> io::Result<()> {
     let mut rows = Rows::from_writer(into);
-    rows.write_record(COLUMNS)?;
+    rows.write_record(BEGIN.iter().chain(&VALUE).chain(&DETAILS))?;
     rows.flush()
 }
 
-/// All rows of an interval.
-pub(super) fn interval(into: &mut dyn Write, report: &Report) -> io::Result<()> {
-    let mut rows = Rows::from_writer(into);
-    std::iter::once(&report.total)
-        .chain(&report.owners)
-        .try_for_each(|owner| metrics(&mut rows, report, owner))?;
-    for (who, tree) in report.topdown.iter().flat_map(|topdown| &topdown.owners) {
-        for shape in report.topdown.iter().flat_map(|topdown| topdown.shapes.iter()) {
-            let value = &tree.nodes[shape.index as usize].value;
-            row(&mut rows, report, who, &shape.name, words::unit_of_core(shape.unit), value)?;
-        }
-    }
-    for spread in report.topdown.iter().flat_map(|topdown| &topdown.runs).flat_map(|runs| &runs.spreads) {
-        several(&mut rows, report, spread)?;
-    }
-    rows.flush()
-}
-
-/// How much runs of a command differ: the least and the most of something that all of them counted.
-fn several(rows: &mut Rows<'_>, report: &Report, spread: &Spread) -> io::Result<()> {
-    let (least, most) = match &spread.range {
-        Ok((least, most)) => (Value::exact(*least), Value::exact(*most)),
-        Err(why) => (Value::Missing(why.clone()), Value::Missing(why.clone())),
-    };
-    for (end, value) in [("least", least), ("most", most)] {
-        let name = format!("runs.{}.{end}", spread.what);
-        row(rows, report, &Who::Target, &name, spread.unit.name(), &value)?;
-    }
-    Ok(())
-}
-
-fn metrics(rows: &mut Rows<'_>, report: &Report, owner: &OwnerReport) -> io::Result<()> {
-    for (metric, value) in &owner.metrics {
-        row(rows, report, &owner.who, metric.name, metric.unit.name(), value)?;
-    }
-    for event in &owner.events {
-        row(rows, report, &owner.who, &format!("event.{}", event.name), "counts", &event.count)?;
-    }
-    for ratio in &owner.ratios {
-        row(rows, report, &owner.who, &format!("ratio.{}", ratio.name), "ratio", &ratio.value)?;
-    }
-    let latency = metric::RUNQUEUE_LATENCY;
-    let name = |part: &str| format!("{}.{part}", latency.name);
-    match &owner.waits {
-        Err(why) => {
-            row(rows, report, &owner.who, latency.name, latency.unit.name(), &Value::Missing(why.clone()))
-        }
-        Ok(waits) => {
-            let count = Value::counted(waits.count(), waits.coverage);
-            row(rows, report, &owner.who, &name("count"), "runs", &count)?;
-            for (part, known) in waits.quantiles() {
-                row(rows, report, &owner.who, &name(part), latency.unit.name(), &Value::Known(known))?;
-            }
-            Ok(())
-        }
-    }
-}
-
-fn row(
-    rows: &mut Rows<'_>,
-    report: &Report,
-    who: &Who,
-    metric: &str,
-    unit: &str,
-    value: &Value,
+/// Writes numbers of an interval, which begins `from_ns` after counting did and is `length_ns` long.
+pub(super) fn numbers<'a>(
+    into: &mut dyn Write,
+    (from_ns, length_ns): (u64, u64),
+    numbers: impl Iterator<Item = Number<'a>>,
 ) -> io::Result<()> {
-    let (name, pid) = match who {
-        Who::Target => ("total".to_owned(), String::new()),
-        Who::Owner(Owner::Other) => ("other".to_owned(), String::new()),
-        Who::Owner(Owner::Process { pid: id, name, .. } | Owner::Thread { tid: id, name, .. }) => {
+    let mut rows = Rows::from_writer(into);
+    let (t, dt) = (from_ns.to_string(), length_ns.to_string());
+    for number in numbers {
+        let row = Row { rows: &mut rows, time: [&t, &dt], number: &number };
+        match &number.content {
+            Content::Value(value) => row.write("", number.unit, value, None)?,
+            Content::Distribution(Ok(found)) => row.distribution(found)?,
+            Content::Distribution(Err(why)) => {
+                let missing = Value::Missing((*why).to_owned());
+                row.write("", number.unit, &missing, None)?;
+            }
+        }
+    }
+    rows.flush()
+}
+
+/// Rows of one number.
+struct Row<'a, 'b> {
+    rows: &'a mut Rows<'b>,
+    time: [&'a str; 2],
+    number: &'a Number<'a>,
+}
+
+impl Row<'_, '_> {
+    fn distribution(mut self, found: &Distribution) -> io::Result<()> {
+        let counted = |count| Value::counted(count, found.coverage);
+        let unit = self.number.unit;
+        self.part(".count", "values", &counted(found.count()), None)?;
+        self.part(".sum", unit, &counted(found.sum), None)?;
+        for (name, known) in found.quantiles() {
+            self.part(&format!(".{name}"), unit, &Value::Known(known), None)?;
+        }
+        for (bucket, count) in found.histogram.iter() {
+            self.part(".bucket", "values", &counted(count), Some((bucket.low, bucket.high)))?;
+        }
+        Ok(())
+    }
+
+    fn write(mut self, part: &str, unit: &str, value: &Value, bucket: Option<(u64, u64)>) -> io::Result<()> {
+        self.part(part, unit, value, bucket)
+    }
+
+    /// A row; `part` stands behind the metric's name.
+    fn part(&mut self, part: &str, unit: &str, value: &Value, bucket: Option<(u64, u64)>) -> io::Result<()> {
+        let number = self.number;
+        let mut record: Vec<String> = self.time.map(str::to_owned).to_vec();
+        record.extend(owner(number.whose));
+        record.extend(subject(number.subject));
+        record.push(text(&format!("{}{part}", number.metric)));
+        record.push(text(unit));
+        record.extend(value_cells(value, bucket, number.status()));
+        record.extend(details(number));
+        Ok(self.rows.write_record(record)?)
+    }
+}
+
+fn text(text: &str) -> String {
+    Untrusted::from(text).csv().into_owned()
+}
+
+/// Kind, name and process id of an owner; nothing of the host.
+fn owner(whose: Whose<'_>) -> [String; 3] {
+    let (name, pid) = match whose {
+        Whose::Host => return Default::default(),
+        Whose::Target => ("total".to_owned(), String::new()),
+        Whose::Owner(Owner::Other) => ("other".to_owned(), String::new()),
+        Whose::Owner(Owner::Process { pid: id, name, .. } | Owner::Thread { tid: id, name, .. }) => {
             match Id::of(*id) {
                 Id::Here(pid) => (name.csv().into_owned(), pid.to_string()),
                 // The column holds ids of one namespace.
                 outside @ Id::Outside(_) => (format!("{} ({outside})", name.csv()), String::new()),
             }
         }
-        Who::Owner(Owner::Ended { name, .. } | Owner::Comm { name } | Owner::Exe { name }) => {
+        Whose::Owner(Owner::Ended { name, .. } | Owner::Comm { name } | Owner::Exe { name }) => {
             (name.csv().into_owned(), String::new())
         }
-        Who::Owner(Owner::Cgroup { path, .. }) => (path.csv().into_owned(), String::new()),
+        Whose::Owner(Owner::Cgroup { path, .. }) => (path.csv().into_owned(), String::new()),
     };
-    let (t, dt) = (report.from_ns.to_string(), report.length_ns.to_string());
-    let mut record = vec![t, dt, words::kind(who).to_owned(), name, pid, metric.to_owned(), unit.to_owned()];
-    record.extend(value_cells(value, words::status(value)));
-    rows.write_record(record)?;
-    Ok(())
+    [words::kind(whose).to_owned(), name, pid]
 }
 
-/// Cells of a number: value, low, high, coverage, how, status, reason. Reasons may hold names that others chose.
-pub(super) fn value_cells(value: &Value, status: &str) -> Vec<String> {
+/// Kind, name and part of what a number is about.
+fn subject(of: Option<&Subject>) -> [String; 3] {
+    let Some(of) = of else { return Default::default() };
+    let (name, part) = match of {
+        Subject::Place(at) => (words::place(*at), String::new()),
+        Subject::Device(address, names) | Subject::Function(address, names) => {
+            (names.csv().into_owned(), address.clone())
+        }
+        Subject::Disk(name, part) | Subject::Interface(name, part) => {
+            (name.csv().into_owned(), (*part).to_owned())
+        }
+        Subject::Group(path) => (path.csv().into_owned(), String::new()),
+        // An owner owns no owner: see `Number::subject`.
+        Subject::Owner(..) => Default::default(),
+    };
+    [words::subject(of).to_owned(), name, part]
+}
+
+/// Cells of [`VALUE`]. Reasons may hold names that others chose.
+fn value_cells(value: &Value, bucket: Option<(u64, u64)>, status: &str) -> [String; VALUE.len()] {
+    let [bucket_low, bucket_high] = match bucket {
+        // The last has no end.
+        Some((low, high)) => {
+            [low.to_string(), if high == u64::MAX { String::new() } else { high.to_string() }]
+        }
+        None => Default::default(),
+    };
     match value {
-        Value::Known(known) => {
-            let numbers =
-                [known.estimate, known.low, known.high, known.coverage].map(|number| number.to_string());
-            let words = [known.how.name().to_owned(), status.to_owned(), String::new()];
-            numbers.into_iter().chain(words).collect()
+        Value::Known(Known { estimate, low, high, coverage, how }) => {
+            let [value, low, high, coverage] = [estimate, low, high, coverage].map(ToString::to_string);
+            let (how, status) = (how.name().to_owned(), status.to_owned());
+            [value, low, high, bucket_low, bucket_high, coverage, how, status, String::new()]
         }
         Value::Missing(why) => {
-            let reason = Untrusted::from(why.as_str()).csv().into_owned();
-            std::iter::repeat_n(String::new(), 5).chain([status.to_owned(), reason]).collect()
+            let [value, low, high, coverage, how] = Default::default();
+            [value, low, high, bucket_low, bucket_high, coverage, how, status.to_owned(), text(why)]
         }
     }
+}
+
+/// Cells of [`DETAILS`].
+fn details(number: &Number<'_>) -> [String; DETAILS.len()] {
+    let details = &number.details;
+    let [share, told_apart] = match details.label {
+        Some(Label::Apportioned { share, coverage }) => [share, coverage].map(|number| number.to_string()),
+        _ => Default::default(),
+    };
+    let label = details.label.map_or("", |label| label.name()).to_owned();
+    let samples = details.samples.map_or_else(String::new, |samples| samples.to_string());
+    let [pmu, enabled, running] = match details.counters {
+        Some(of) => [text(&of.pmu), of.enabled_ns.to_string(), of.running_ns.to_string()],
+        None => Default::default(),
+    };
+    let parent = number.parent.as_deref().map_or_else(String::new, text);
+    [parent, label, share, told_apart, samples, pmu, enabled, running]
 }

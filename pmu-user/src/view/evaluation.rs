@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::words;
+use super::json::SCHEMA;
 use crate::{
     metric::{offline::Evaluated, value::Value},
     table::model::Model,
@@ -42,7 +42,7 @@ pub fn json(model: &Model, evaluated: &Evaluated, into: &mut dyn Write) -> io::R
         name: &metric.name,
         level: metric.level,
         parent: metric.parent.map(|parent| model.metrics[parent as usize].name.as_str()),
-        unit: words::unit_of_core(metric.unit),
+        unit: metric.unit.name(),
         value: result.value.known().map(|known| known.estimate),
         status: if result.value.known().is_some() { "known" } else { "missing" },
         reason: match &result.value {
@@ -52,7 +52,7 @@ pub fn json(model: &Model, evaluated: &Evaluated, into: &mut dyn Write) -> io::R
         flagged: result.flagged == Some(true),
     });
     let object = Object {
-        schema: "pmbpf/1",
+        schema: SCHEMA,
         model: &model.name,
         source: &model.source,
         formulas: &model.formulas_version,

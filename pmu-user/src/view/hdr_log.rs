@@ -17,8 +17,12 @@ use hdrhistogram::{
 use super::words;
 use crate::{
     drain::{Id, Owner},
-    metric::{Report, Who, value::Distribution},
-    table::metric::RUNQUEUE_LATENCY,
+    metric::{
+        io::Subject,
+        number::{Content, Number, Whose},
+        value::Distribution,
+    },
+    untrusted::Untrusted,
 };
 
 /// Significant digits: a power of two has 128 cells. A bucket has four of them or more, or is one value; so its middle is the
@@ -43,7 +47,7 @@ impl<'a> HdrLog<'a> {
         let started = UNIX_EPOCH + Duration::from_nanos(started_unix_ns);
         IntervalLogWriterBuilder::new()
             .add_comment("[Histogram log format version 1.3]")
-            .add_comment("[Values in ns; tags are METRIC:KIND:OWNER, other bytes than letters, digits and -._/ as %XX]")
+            .add_comment("[Values in ns; tags are METRIC:KIND:OWNER, with :disk:NAME:OPERATION before it where it is a disk's; other bytes than letters, digits and -._/ as %XX]")
             .with_start_time(started)
             .with_base_time(started)
             .begin_log_with(&mut into, &mut serializer)?;
@@ -51,20 +55,24 @@ impl<'a> HdrLog<'a> {
         Ok(Self { into, serializer, failure: None })
     }
 
-    /// Appends an interval's run-queue latencies: of the target, then of each owner.
-    pub fn interval(&mut self, report: &Report) {
+    /// Appends the distributions among the numbers of an interval, which begins and lasts so long, in ns.
+    pub fn interval<'r>(&mut self, frame: (u64, u64), numbers: impl Iterator<Item = Number<'r>>) {
         if self.failure.is_none() {
-            self.failure = self.lines(report).err();
+            self.failure = self.lines(frame, numbers).err();
         }
     }
 
-    fn lines(&mut self, report: &Report) -> io::Result<()> {
+    fn lines<'r>(
+        &mut self,
+        (from, length): (u64, u64),
+        numbers: impl Iterator<Item = Number<'r>>,
+    ) -> io::Result<()> {
         let mut log = IntervalLogWriterBuilder::new().begin_log_with(&mut self.into, &mut self.serializer)?;
-        let [from, length] = [report.from_ns, report.length_ns].map(Duration::from_nanos);
-        for owner in std::iter::once(&report.total).chain(&report.owners) {
-            let Ok(waits) = &owner.waits else { continue };
-            let tag = tag(RUNQUEUE_LATENCY.name, &owner.who);
-            log.write_histogram(&to_hdr(waits)?, from, length, Tag::new(&tag)).map_err(io::Error::other)?;
+        let [from, length] = [from, length].map(Duration::from_nanos);
+        for number in numbers {
+            let Content::Distribution(Ok(found)) = number.content else { continue };
+            let tag = tag(&number);
+            log.write_histogram(&to_hdr(found)?, from, length, Tag::new(&tag)).map_err(io::Error::other)?;
         }
         self.into.flush()
     }
@@ -94,16 +102,27 @@ fn to_hdr(distribution: &Distribution) -> io::Result<Histogram<u64>> {
     Ok(histogram)
 }
 
-/// What a line is about: `runqueue_latency:process:4711:sh`. A name has no byte in it that ends a tag or a part of one.
-fn tag(metric: &str, who: &Who) -> String {
-    let mut tag = format!("{metric}:{}", words::kind(who));
-    let (id, name) = match who {
-        Who::Target | Who::Owner(Owner::Other) => return tag,
-        Who::Owner(Owner::Process { pid: id, name, .. } | Owner::Thread { tid: id, name, .. }) => {
-            (Some(id), name)
+/// What a line is about: `runqueue_latency:process:4711:sh`, `block.latency:disk:nvme0n1:read:cgroup:/web`. A name has no byte in
+/// it that ends a tag or a part of one.
+fn tag(number: &Number<'_>) -> String {
+    let mut tag = number.metric.clone().into_owned();
+    if let Some(of) = number.subject {
+        tag += &format!(":{}", words::subject(of));
+        if let Subject::Disk(name, part) | Subject::Interface(name, part) = of {
+            tag += &format!(":{}:{part}", escaped(name));
         }
-        Who::Owner(Owner::Ended { name, .. } | Owner::Comm { name } | Owner::Exe { name }) => (None, name),
-        Who::Owner(Owner::Cgroup { path, .. }) => (None, path),
+    }
+    let owner = match number.whose {
+        Whose::Host => return tag,
+        Whose::Target | Whose::Owner(Owner::Other) => return tag + ":" + words::kind(number.whose),
+        Whose::Owner(owner) => owner,
+    };
+    tag += &format!(":{}", words::kind(number.whose));
+    let (id, name) = match owner {
+        Owner::Process { pid: id, name, .. } | Owner::Thread { tid: id, name, .. } => (Some(id), name),
+        Owner::Ended { name, .. } | Owner::Comm { name } | Owner::Exe { name } => (None, name),
+        Owner::Cgroup { path, .. } => (None, path),
+        Owner::Other => return tag,
     };
     if let Some(id) = id {
         // A number that is the host's only is none of the collector's.
@@ -112,15 +131,20 @@ fn tag(metric: &str, who: &Who) -> String {
             Id::Outside(id) => format!(":host-{id}"),
         };
     }
-    tag.push(':');
+    tag + ":" + &escaped(name)
+}
+
+/// A name in letters, digits and `-._/`, other bytes as %XX.
+fn escaped(name: &Untrusted) -> String {
+    let mut text = String::new();
     for &byte in name.as_bytes() {
         match byte {
-            b'-' | b'.' | b'_' | b'/' => tag.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() => tag.push(char::from(byte)),
-            _ => tag += &format!("%{byte:02X}"),
+            b'-' | b'.' | b'_' | b'/' => text.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => text.push(char::from(byte)),
+            _ => text += &format!("%{byte:02X}"),
         }
     }
-    tag
+    text
 }
 
 #[cfg(test)]
@@ -129,10 +153,10 @@ mod tests {
     use pmu_common::histogram::{BLOCK, RUNQUEUE};
     use proptest::prelude::{prop, prop_assert_eq, proptest};
 
-    use super::{tag, to_hdr};
+    use super::{Content, Number, Subject, Whose, to_hdr};
     use crate::{
         drain::Owner,
-        metric::{Who, value::Distribution},
+        metric::{number::Details, value::Distribution},
         model::histogram::Histogram,
         untrusted::Untrusted,
     };
@@ -164,12 +188,29 @@ mod tests {
     #[test]
     fn a_name_ends_no_tag_whatever_is_in_it() {
         let name = Untrusted::from("a b,c\n:%\u{e9}");
-        let of = |owner| tag("runqueue_latency", &Who::Owner(owner));
+        let tag = |whose, subject: Option<&Subject>| {
+            let metric = if subject.is_some() { "block.latency" } else { "runqueue_latency" };
+            let content = Content::Distribution(Err(""));
+            let (parent, details) = (None, Details::default());
+            super::tag(&Number {
+                whose,
+                subject,
+                metric: metric.into(),
+                parent,
+                unit: "ns",
+                content,
+                details,
+            })
+        };
+        let of = |owner: Owner| tag(Whose::Owner(&owner), None);
         let process = of(Owner::Process { pid: 7, born_ns: 1, name });
         assert_eq!(process, "runqueue_latency:process:7:a%20b%2Cc%0A%3A%25%C3%A9");
         assert!(Tag::new(&process).is_some());
         let cgroup = Owner::Cgroup { id: 3, path: Untrusted::from("/web.slice/a-1") };
         assert_eq!(of(cgroup), "runqueue_latency:cgroup:/web.slice/a-1");
-        assert_eq!(tag("runqueue_latency", &Who::Target), "runqueue_latency:target");
+        assert_eq!(tag(Whose::Target, None), "runqueue_latency:target");
+        let (disk, web) = (Subject::Disk("a b".into(), "read"), Owner::Cgroup { id: 3, path: "/web".into() });
+        assert_eq!(tag(Whose::Owner(&web), Some(&disk)), "block.latency:disk:a%20b:read:cgroup:/web");
+        assert_eq!(tag(Whose::Host, Some(&disk)), "block.latency:disk:a%20b:read");
     }
 }

@@ -13,10 +13,11 @@ mod words;
 use std::io::Write;
 
 use self::hdr_log::HdrLog;
+pub use self::json::SCHEMA;
 pub use self::words::workload as workload_in_words;
 use crate::{
     drain::{Ending, Header},
-    metric::Report,
+    metric::{Report, io::IoReport, number::Number, stat::Stat},
 };
 
 /// How a report is written.
@@ -24,7 +25,7 @@ use crate::{
 pub enum Format {
     /// For people.
     Text,
-    /// One JSON object a line, schema `pmbpf/1`.
+    /// One JSON object a line, schema `pmbpf/2`.
     Json,
     /// RFC 4180 with one header row.
     Csv,
@@ -39,9 +40,44 @@ pub enum Part {
     Whole,
 }
 
+/// What a command reports. Formats for machines write its numbers alike; beside them there is what only text and JSON have.
+pub trait Reported: Sized {
+    /// What is known before the first report.
+    type Header;
+    /// How it ended.
+    type Ending;
+
+    /// When its interval began, in ns since counting did, and how long it was.
+    fn frame(&self) -> (u64, u64);
+    /// Every number.
+    fn numbers(&self) -> impl Iterator<Item = Number<'_>>;
+    /// Writes a stage for people.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be written.
+    fn text(into: &mut dyn Write, style: &text::Style, stage: Stage<'_, Self>) -> std::io::Result<()>;
+    /// Writes what a stage has beside numbers as JSON.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be written.
+    fn json(into: &mut dyn Write, stage: Stage<'_, Self>) -> std::io::Result<()>;
+}
+
+/// What is being written.
+pub enum Stage<'r, R: Reported> {
+    /// What stands before everything.
+    Begin(&'r R::Header),
+    /// An interval, and how many there were before it.
+    Interval(&'r R, u64),
+    /// The whole run.
+    Whole(&'r R::Header, &'r R, &'r R::Ending),
+}
+
 /// Writes reports of one run to one place.
-pub struct View<'a> {
-    header: &'a Header,
+pub struct View<'a, R: Reported> {
+    header: &'a R::Header,
     format: Format,
     style: text::Style,
     into: Box<dyn Write + 'a>,
@@ -50,9 +86,16 @@ pub struct View<'a> {
     intervals: u64,
 }
 
-impl<'a> View<'a> {
+/// Writes what `pmbpf run` reports.
+pub type RunView<'a> = View<'a, Report>;
+/// Writes what `pmbpf io` reports.
+pub type IoView<'a> = View<'a, IoReport>;
+/// Writes counts without owners.
+pub type StatView<'a> = View<'a, Stat>;
+
+impl<'a, R: Reported> View<'a, R> {
     /// A view of the run that `header` describes.
-    pub fn new(header: &'a Header, format: Format, style: text::Style, into: Box<dyn Write + 'a>) -> Self {
+    pub fn new(header: &'a R::Header, format: Format, style: text::Style, into: Box<dyn Write + 'a>) -> Self {
         Self { header, format, style, into, log: None, begun: false, intervals: 0 }
     }
 
@@ -66,50 +109,61 @@ impl<'a> View<'a> {
     /// # Errors
     ///
     /// The stream cannot be written.
-    pub fn interval(&mut self, report: &Report) -> std::io::Result<()> {
+    pub fn interval(&mut self, report: &R) -> std::io::Result<()> {
         self.begin()?;
-        self.intervals += 1;
         self.log(report);
         match self.format {
-            Format::Text => text::interval(&mut self.into, &self.style, report, self.intervals == 1)?,
-            Format::Json => json::interval(&mut self.into, report)?,
-            Format::Csv => csv::interval(&mut self.into, report)?,
+            Format::Text => {
+                let stage = Stage::Interval(report, self.intervals);
+                R::text(&mut self.into, &self.style, stage)?;
+            }
+            Format::Json | Format::Csv => self.numbers(report)?,
         }
+        self.intervals += 1;
         self.into.flush()
     }
 
-    /// Writes the whole run's report and what ends it.
+    /// Writes the whole run's report and what ends it. Formats for machines tell no number twice: where intervals were told, their
+    /// sums are the reader's.
     ///
     /// # Errors
     ///
     /// The stream, or the log, could not be written.
-    pub fn whole(&mut self, report: &Report, ending: &Ending) -> std::io::Result<()> {
+    pub fn whole(&mut self, report: &R, ending: &R::Ending) -> std::io::Result<()> {
         self.begin()?;
         if self.intervals == 0 {
             self.log(report);
         }
+        let stage = Stage::Whole(self.header, report, ending);
         match self.format {
-            Format::Text => text::whole(&mut self.into, &self.style, self.header, report, ending)?,
+            Format::Text => R::text(&mut self.into, &self.style, stage)?,
             Format::Json => {
                 if self.intervals == 0 {
-                    json::interval(&mut self.into, report)?;
+                    self.numbers(report)?;
                 }
-                json::end(&mut self.into, self.header, report, ending)?;
+                R::json(&mut self.into, stage)?;
             }
-            Format::Csv => {
-                if self.intervals == 0 {
-                    csv::interval(&mut self.into, report)?;
-                }
-            }
+            Format::Csv if self.intervals == 0 => self.numbers(report)?,
+            Format::Csv => {}
         }
         self.into.flush()?;
         self.log.take().map_or(Ok(()), HdrLog::end)
     }
 
-    fn log(&mut self, report: &Report) {
+    fn log(&mut self, report: &R) {
         if let Some(log) = &mut self.log {
-            log.interval(report);
+            log.interval(report.frame(), report.numbers());
         }
+    }
+
+    /// An interval for machines.
+    fn numbers(&mut self, report: &R) -> std::io::Result<()> {
+        let (frame, numbers) = (report.frame(), report.numbers());
+        if self.format == Format::Csv {
+            return csv::numbers(&mut self.into, frame, numbers);
+        }
+        json::numbers(&mut self.into, frame, numbers)?;
+        R::json(&mut self.into, Stage::Interval(report, self.intervals))
     }
 
     fn begin(&mut self) -> std::io::Result<()> {
@@ -117,9 +171,38 @@ impl<'a> View<'a> {
             return Ok(());
         }
         match self.format {
-            Format::Text => Ok(()),
-            Format::Json => json::begin(&mut self.into, self.header),
+            Format::Text => R::text(&mut self.into, &self.style, Stage::Begin(self.header)),
+            Format::Json => R::json(&mut self.into, Stage::Begin(self.header)),
             Format::Csv => csv::begin(&mut self.into),
+        }
+    }
+}
+
+impl Reported for Report {
+    type Header = Header;
+    type Ending = Ending;
+
+    fn frame(&self) -> (u64, u64) {
+        (self.from_ns, self.length_ns)
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
+        self.numbers()
+    }
+
+    fn text(into: &mut dyn Write, style: &text::Style, stage: Stage<'_, Self>) -> std::io::Result<()> {
+        match stage {
+            Stage::Begin(_) => Ok(()),
+            Stage::Interval(report, before) => text::interval(into, style, report, before == 0),
+            Stage::Whole(header, report, ending) => text::whole(into, style, header, report, ending),
+        }
+    }
+
+    fn json(into: &mut dyn Write, stage: Stage<'_, Self>) -> std::io::Result<()> {
+        match stage {
+            Stage::Begin(header) => json::begin(into, header),
+            Stage::Interval(report, _) => json::interval(into, report),
+            Stage::Whole(header, report, ending) => json::end(into, header, report, ending),
         }
     }
 }

@@ -1,60 +1,42 @@
-//! Counts without owners (`run --count`): an event a line, in every format.
+//! Counts without owners (`run --count`), in every format.
 
 use std::io::{self, Write};
 
-use super::{Format, csv, json, text};
-use crate::{drain::tally::Ended, metric::stat::Stat, plan::count::CountPlan};
+use super::{Format, Reported, Stage, json, text};
+use crate::{
+    drain::tally::Ended,
+    machine::clock::duration_ns,
+    metric::{number::Number, stat::Stat},
+    plan::count::CountPlan,
+};
 
-/// Writes the counts of one plan to one place.
-pub struct StatView<'a> {
-    plan: &'a CountPlan,
-    format: Format,
-    into: Box<dyn Write + 'a>,
-    intervals: u64,
-    begun: bool,
-}
+impl Reported for Stat {
+    type Header = CountPlan;
+    type Ending = Ended;
 
-impl<'a> StatView<'a> {
-    /// A view of what `plan` counts.
-    pub fn new(plan: &'a CountPlan, format: Format, into: Box<dyn Write + 'a>) -> Self {
-        Self { plan, format, into, intervals: 0, begun: false }
+    fn frame(&self) -> (u64, u64) {
+        let length = self.elapsed.known().map_or(0.0, |known| known.estimate);
+        (duration_ns(self.from), length as u64)
     }
 
-    /// Writes the counts of an interval.
-    ///
-    /// # Errors
-    ///
-    /// The stream cannot be written.
-    pub fn interval(&mut self, stat: &Stat) -> io::Result<()> {
-        self.begin()?;
-        self.intervals += 1;
-        match self.format {
-            Format::Text => text::stat::interval(&mut self.into, stat, self.intervals == 1)?,
-            Format::Json => json::stat::interval(&mut self.into, stat)?,
-            Format::Csv => csv::stat::rows(&mut self.into, stat)?,
+    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
+        self.numbers()
+    }
+
+    fn text(into: &mut dyn Write, _: &text::Style, stage: Stage<'_, Self>) -> io::Result<()> {
+        match stage {
+            Stage::Begin(_) => Ok(()),
+            Stage::Interval(stat, before) => text::stat::interval(into, stat, before == 0),
+            Stage::Whole(plan, stat, ended) => text::stat::whole(into, plan, stat, ended),
         }
-        self.into.flush()
     }
 
-    /// Writes the counts of the whole, and how it ended.
-    ///
-    /// # Errors
-    ///
-    /// The stream cannot be written.
-    pub fn whole(&mut self, stat: &Stat, ended: &Ended) -> io::Result<()> {
-        self.begin()?;
-        match self.format {
-            Format::Text => text::stat::whole(&mut self.into, self.plan, stat, ended)?,
-            Format::Json => json::stat::whole(&mut self.into, self.plan, stat, ended)?,
-            Format::Csv if self.intervals == 0 => csv::stat::rows(&mut self.into, stat)?,
-            Format::Csv => {}
+    fn json(into: &mut dyn Write, stage: Stage<'_, Self>) -> io::Result<()> {
+        match stage {
+            Stage::Begin(plan) => json::stat::begin(into, plan),
+            Stage::Interval(..) => Ok(()),
+            Stage::Whole(plan, stat, ended) => json::stat::end(into, plan, stat, ended),
         }
-        self.into.flush()
-    }
-
-    fn begin(&mut self) -> io::Result<()> {
-        let first = !std::mem::replace(&mut self.begun, true);
-        if first && self.format == Format::Csv { csv::stat::begin(&mut self.into) } else { Ok(()) }
     }
 }
 

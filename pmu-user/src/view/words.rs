@@ -6,31 +6,56 @@ use crate::{
     drain::{Header, Owner, Workload},
     machine::cpu::format_list,
     metric::{
-        Who,
-        stat::{Row, Support},
-        value::Value,
+        io::{Place, Subject},
+        number::Whose,
     },
     plan::{Plan, Sampling, Target, request::By},
-    table::{event::Counts, unit::Unit},
+    table::event::Counts,
 };
 
-/// Kind of an owner: `target`, `process`, `ended`, `thread`, `comm`, `exe`, `cgroup`, `other`.
-pub(super) fn kind(who: &Who) -> &'static str {
-    match who {
-        Who::Target => "target",
-        Who::Owner(Owner::Process { .. }) => "process",
-        Who::Owner(Owner::Ended { .. }) => "ended",
-        Who::Owner(Owner::Thread { .. }) => "thread",
-        Who::Owner(Owner::Comm { .. }) => "comm",
-        Who::Owner(Owner::Exe { .. }) => "exe",
-        Who::Owner(Owner::Cgroup { .. }) => "cgroup",
-        Who::Owner(Owner::Other) => "other",
+/// Kind of an owner: `host`, `target`, `process`, `ended`, `thread`, `comm`, `exe`, `cgroup`, `other`.
+pub(super) const fn kind(whose: Whose<'_>) -> &'static str {
+    match whose {
+        Whose::Host => "host",
+        Whose::Target => "target",
+        Whose::Owner(Owner::Process { .. }) => "process",
+        Whose::Owner(Owner::Ended { .. }) => "ended",
+        Whose::Owner(Owner::Thread { .. }) => "thread",
+        Whose::Owner(Owner::Comm { .. }) => "comm",
+        Whose::Owner(Owner::Exe { .. }) => "exe",
+        Whose::Owner(Owner::Cgroup { .. }) => "cgroup",
+        Whose::Owner(Owner::Other) => "other",
     }
 }
 
-/// What the first version of the schema calls the unit of a metric of the cores.
-pub(super) fn unit_of_core(unit: Unit) -> &'static str {
-    if unit == Unit::Percent { "percent" } else { unit.name() }
+/// Kind of what a number is about.
+pub(super) const fn subject(subject: &Subject) -> &'static str {
+    match subject {
+        Subject::Place(Place::Platform) => "platform",
+        Subject::Place(Place::Socket(_)) => "socket",
+        Subject::Place(Place::Stack(..)) => "stack",
+        Subject::Place(Place::Part(..)) => "part",
+        Subject::Place(Place::Channel(..)) => "channel",
+        Subject::Place(Place::Link(..)) => "link",
+        Subject::Device(..) => "device",
+        Subject::Function(..) => "function",
+        Subject::Disk(..) => "disk",
+        Subject::Interface(..) => "interface",
+        Subject::Group(_) => "group",
+        Subject::Owner(..) => "owner",
+    }
+}
+
+/// A place in numbers: `0/3/1` is part 1 of stack 3 on die 0. Empty for the platform.
+pub(super) fn place(place: Place) -> String {
+    match place {
+        Place::Platform => String::new(),
+        Place::Socket(die) => die.to_string(),
+        Place::Stack(die, unit) | Place::Channel(die, unit) | Place::Link(die, unit) => {
+            format!("{die}/{unit}")
+        }
+        Place::Part(die, unit, part) => format!("{die}/{unit}/{part}"),
+    }
 }
 
 /// The target in words, safe for a terminal.
@@ -129,23 +154,5 @@ pub fn workload(workload: Workload) -> String {
         Workload::Exited(code) => format!("exited with {code}"),
         Workload::Killed(number) => format!("ended by {}", signal_name(number)),
         Workload::Running => "was still running".to_owned(),
-    }
-}
-
-/// Is a count whole, partial, missing, or none that this host has?
-pub(super) fn row_status(row: &Row) -> &'static str {
-    match row.support {
-        Support::NotHere => "unsupported",
-        Support::Counted if !row.uncounted.is_empty() && row.value.known().is_some() => "partial",
-        Support::Counted => status(&row.value),
-    }
-}
-
-/// Is a number whole, partial or missing?
-pub(super) fn status(value: &Value) -> &'static str {
-    match value {
-        Value::Known(known) if known.coverage < 0.999 => "partial",
-        Value::Known(_) => "ok",
-        Value::Missing(_) => "missing",
     }
 }

@@ -104,7 +104,7 @@ fn drains(recording: &Scratch) -> Vec<Traffic> {
 /// Bytes of the owners of reads that the whole run's report gives, and how many owners there are.
 fn reported(rows: &Rows, device: &Loop, kind: &str) -> (usize, f64) {
     let read = moved(rows, device, |owner| owner["kind"] == kind)
-        .filter(|row| row["subject"]["of"]["operation"] == "read");
+        .filter(|row| row["subject"]["operation"] == "read");
     let rows: Vec<f64> = read.map(bytes).collect();
     (rows.len(), rows.iter().sum())
 }

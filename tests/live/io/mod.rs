@@ -66,9 +66,9 @@ pub(crate) fn moved<'a>(
     is: impl Fn(&Value) -> bool,
 ) -> impl Iterator<Item = &'a Value> {
     let name = device.name();
-    rows.of_kind("io").filter(move |row| {
-        let subject = &row["subject"];
-        row["metric"] == "block.bandwidth" && subject["of"]["name"] == name && is(&subject["owner"])
+    rows.of_kind("metric").filter(move |row| {
+        let is_owned = row["metric"] == "block.bandwidth" && !row["owner"].is_null();
+        is_owned && row["subject"]["name"] == name && is(&row["owner"])
     })
 }
 

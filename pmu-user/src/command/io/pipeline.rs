@@ -13,7 +13,7 @@ use crate::{
     metric::io::{History, IoReport, Prepared},
     model::io::{IoInterval, IoLedger},
     table::io::FindError,
-    view::{Format, io::IoView, text::Style},
+    view::{Format, IoView, text::Style},
 };
 
 /// Turns drains into reports.

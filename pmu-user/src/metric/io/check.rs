@@ -152,6 +152,7 @@ impl Check {
             unit: Unit::Ratio,
             note: value.known().map(|_| note.to_owned()),
             value,
+            distribution: None,
             label: Label::System,
         }
     }

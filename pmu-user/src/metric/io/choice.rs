@@ -115,6 +115,7 @@ mod tests {
             metric: metric.to_owned(),
             unit: Unit::UNKNOWN,
             value: Value::exact(1.0),
+            distribution: None,
             label: Label::System,
             note: None,
         };

@@ -41,6 +41,7 @@ impl IoMetrics {
             metric: metric.to_owned(),
             unit,
             value,
+            distribution: None,
             label: Label::System,
             note: None,
         };

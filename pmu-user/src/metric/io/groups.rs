@@ -42,6 +42,7 @@ pub(super) fn rows(interval: &GroupsInterval) -> Vec<Row> {
                 metric: metric.to_owned(),
                 unit,
                 value: value(event, amount, interval.duration_ns),
+                distribution: None,
                 label,
                 // Once is enough.
                 note: note.take(),

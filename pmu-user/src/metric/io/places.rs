@@ -117,6 +117,7 @@ impl IoMetrics {
                 unit: metric.unit,
                 note: apart.then(|| self.turns_of(&measured, index, place.extent(), place.of())).flatten(),
                 value,
+                distribution: None,
                 label: Label::System,
             }
         };
@@ -131,6 +132,7 @@ impl IoMetrics {
             metric: format!("event.{event}"),
             unit: Unit::Counts,
             value,
+            distribution: None,
             label: Label::System,
             note: None,
         });
@@ -140,6 +142,7 @@ impl IoMetrics {
                 metric: format!("free.{name}"),
                 unit,
                 value,
+                distribution: None,
                 label: Label::System,
                 note: None,
             });

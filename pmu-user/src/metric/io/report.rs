@@ -3,8 +3,11 @@
 use super::{agreement::MapReport, check::Check, levels::Level, places::Place};
 use crate::{
     drain::{Absent, Cost, Owner},
-    metric::value::Value,
-    table::unit::Unit,
+    metric::value::{Distribution, Value},
+    table::{
+        metric::{LATENCIES, PARTS},
+        unit::Unit,
+    },
     untrusted::Untrusted,
 };
 
@@ -42,12 +45,42 @@ pub struct Row {
     pub metric: String,
     /// Unit.
     pub unit: Unit,
-    /// The number.
+    /// The number: of a distribution, its mean.
     pub value: Value,
+    /// The distribution, if it is one and is known.
+    pub distribution: Option<Box<Distribution>>,
     /// Whose it is.
     pub label: Label,
     /// What else a reader must know: of what maximum it is a share.
     pub note: Option<String>,
+}
+
+impl Row {
+    /// Is it a distribution, known or not?
+    #[must_use]
+    pub fn is_distribution(&self) -> bool {
+        LATENCIES.contains(&self.metric.as_str())
+    }
+
+    /// A row for each part of a distribution: mean, quantiles, maximum. Only itself, if it is none.
+    #[must_use]
+    pub fn parts(&self) -> Vec<Self> {
+        if !self.is_distribution() {
+            return vec![self.clone()];
+        }
+        let row = |(part, value): (&str, Value)| {
+            let metric = format!("{}.{part}", self.metric);
+            Self { metric, value, distribution: None, ..self.clone() }
+        };
+        let values = match &self.distribution {
+            Some(found) => {
+                let quantiles = found.quantiles().map(|(_, known)| Value::Known(known));
+                [self.value.clone()].into_iter().chain(quantiles).collect()
+            }
+            None => vec![self.value.clone(); PARTS.len()],
+        };
+        PARTS.into_iter().zip(values).map(row).collect()
+    }
 }
 
 /// What a number is about.

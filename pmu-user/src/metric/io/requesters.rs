@@ -112,6 +112,7 @@ impl Iommu {
             metric,
             unit,
             value,
+            distribution: None,
             label: Label::Measured,
             note: Some(NOTE.to_owned()),
         };

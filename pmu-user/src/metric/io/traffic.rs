@@ -144,28 +144,23 @@ fn of_requests(subject: &Subject, requests: &Requests, duration_ns: u64, label: 
         row(&metric::BLOCK_ERRORS, Value::exact(requests.errors as f64)),
         row(&metric::BLOCK_QUEUED, scaled(report.queued_share, 100.0)),
     ];
-    for (metric, latency) in [(metric::BLOCK_LATENCY, &report.device), (metric::BLOCK_QUEUE, &report.queue)] {
-        rows.extend(of_latency(subject, &metric, latency, label));
-    }
+    rows.push(of_latency(subject, &metric::BLOCK_LATENCY, report.device, label));
+    rows.push(of_latency(subject, &metric::BLOCK_QUEUE, report.queue, label));
     rows
 }
 
 fn of_latency(
     subject: &Subject,
-    whole: &Metric,
-    latency: &Result<Distribution, &str>,
+    metric: &Metric,
+    latency: Result<Distribution, &'static str>,
     label: Label,
-) -> Vec<Row> {
-    let row = |part: &str, value: Value| {
-        let metric = format!("{}.{part}", whole.name);
-        Row { metric, ..row(subject, whole, value, label) }
-    };
+) -> Row {
     match latency {
         Ok(latency) => {
-            let parts = [("mean", latency.mean())].into_iter().chain(latency.quantiles());
-            parts.map(|(part, known)| row(part, Value::Known(known))).collect()
+            let row = row(subject, metric, Value::Known(latency.mean()), label);
+            Row { distribution: Some(Box::new(latency)), ..row }
         }
-        Err(why) => metric::PARTS.map(|part| row(part, Value::Missing((*why).to_owned()))).into(),
+        Err(why) => row(subject, metric, Value::Missing(why.to_owned()), label),
     }
 }
 
@@ -223,7 +218,7 @@ fn of_packets(subject: &Subject, numbers: [f64; 5], seconds: f64, label: Label) 
 
 fn row(subject: &Subject, metric: &Metric, value: Value, label: Label) -> Row {
     let (metric, unit) = (metric.name.to_owned(), metric.unit);
-    Row { subject: subject.clone(), metric, unit, value, label, note: None }
+    Row { subject: subject.clone(), metric, unit, value, distribution: None, label, note: None }
 }
 
 fn scaled(value: Value, factor: f64) -> Value {

@@ -9,11 +9,10 @@ use super::{
     Beside, Row, Support,
 };
 use crate::{
-    drain::{reading::Reading, tally::Part},
+    drain::{Owner, reading::Reading, tally::Part},
     machine::pmu::catalog::Place,
     plan::count::CountPlan,
     table::notation::{Instance, Selected, family},
-    untrusted::Untrusted,
 };
 
 /// A row that is being made, and what of this host counts it.
@@ -35,13 +34,13 @@ pub(super) fn rows(
     plan: &CountPlan,
     part: &Part,
     before: Option<&Part>,
-    cgroup: Option<&Untrusted>,
+    owner: Option<&Owner>,
     elapsed_ns: f64,
 ) -> Vec<Row> {
     let events: Vec<&Selected> = plan.events().collect();
     let mut lines: Vec<Line<'_>> = Vec::new();
     for asked in &plan.asked {
-        let blank = Row { cgroup: cgroup.cloned(), ..blank(&asked.name) };
+        let blank = Row { owner: owner.cloned(), ..blank(&asked.name) };
         match asked.found.as_ref().map(|index| (*index, events.get(*index as usize).copied())) {
             Ok((index, Some(event))) => {
                 lines.extend(families(event).into_iter().map(|(instance, beside)| {
@@ -80,7 +79,7 @@ impl Line<'_> {
 
 fn blank(event: &str) -> Row {
     Row {
-        cgroup: None,
+        owner: None,
         event: event.to_owned(),
         pmu: String::new(),
         beside: Beside::Alone,

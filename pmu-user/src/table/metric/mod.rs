@@ -147,20 +147,18 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
     TASKS.iter().chain(&TRAFFIC).chain(&UNCORE)
 }
 
-/// Names of the parts of a latency, which stand behind its name: `block.latency.p99`.
+/// Names of the parts of a distribution, which stand behind its name: `block.latency.p99`.
 pub const PARTS: [&str; 6] = ["mean", "p50", "p90", "p99", "p99.9", "max"];
+
+/// Metrics of I/O that are distributions.
+pub const LATENCIES: [&str; 2] = [BLOCK_LATENCY.name, BLOCK_QUEUE.name];
 
 /// The metric of this name, or of which this is a part.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Metric> {
-    let whole = |part: &&str| name.strip_suffix(*part)?.strip_suffix('.').filter(|whole| is_latency(whole));
-    let whole = PARTS.iter().find_map(whole).unwrap_or(name);
-    all().find(|metric| metric.name == whole)
-}
-
-/// Is it one that has [`PARTS`]?
-fn is_latency(name: &str) -> bool {
-    [BLOCK_LATENCY.name, BLOCK_QUEUE.name].contains(&name)
+    let is_part_of = |whole: &&&str| name.strip_prefix(**whole).is_some_and(|part| part.starts_with('.'));
+    let whole = LATENCIES.iter().find(is_part_of).unwrap_or(&name);
+    all().find(|metric| metric.name == *whole)
 }
 
 #[cfg(test)]

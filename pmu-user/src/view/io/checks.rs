@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::{
     super::{
-        json::{Number, SCHEMA, line},
+        json::{Number, SCHEMA, SubjectCell, line},
         text::{COLUMNS, Style, WARNING, three_digits},
+        words,
     },
-    kind, place,
     text::number,
 };
 use crate::{
@@ -27,11 +27,11 @@ use crate::{
 pub(super) fn text(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
     let verdicts = || report.checks.iter().map(|check| (check, check.verdict()));
     for (check, verdict) in verdicts().filter(|(_, verdict)| matches!(verdict, Verdict::Differs(_))) {
-        writeln!(into, "  {WARNING}{}{WARNING:#}", words(check, &verdict))?;
+        writeln!(into, "  {WARNING}{}{WARNING:#}", sentence(check, &verdict))?;
     }
     let agrees: Vec<_> = verdicts().filter(|(_, verdict)| *verdict == Verdict::Agrees).collect();
     let mut shown = agrees.iter().take(style.rows_max);
-    shown.try_for_each(|(check, verdict)| writeln!(into, "  {}", words(check, verdict)))?;
+    shown.try_for_each(|(check, verdict)| writeln!(into, "  {}", sentence(check, verdict)))?;
     if agrees.len() > style.rows_max {
         writeln!(
             into,
@@ -52,10 +52,15 @@ pub(super) fn text(into: &mut dyn Write, style: &Style, report: &IoReport) -> io
 }
 
 fn name(check: &Check) -> String {
-    format!("check of {} {}: {}", kind(&Subject::Place(check.place)), place(check.place), check.counter)
+    format!(
+        "check of {} {}: {}",
+        words::subject(&Subject::Place(check.place)),
+        words::place(check.place),
+        check.counter
+    )
 }
 
-fn words(check: &Check, verdict: &Verdict) -> String {
+fn sentence(check: &Check, verdict: &Verdict) -> String {
     let figure = |value: &Value| {
         value.known().map(|known| number(known, Unit::MegabytesPerSecond)).unwrap_or_default()
     };
@@ -87,7 +92,7 @@ pub(super) fn json(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
             into,
             &json!({
                 "schema": SCHEMA, "kind": "check", "t": report.from_ns, "dt": report.length_ns,
-                "subject": {"kind": kind(&Subject::Place(check.place)), "at": place(check.place)},
+                "subject": SubjectCell(&Subject::Place(check.place)),
                 "counter": check.counter, "unit": "MB/s", "verdict": verdict.name(), "likely": likely,
                 "reason": check.silence(), "metrics": metrics.map(|known| Number(known.estimate)),
                 "low": metrics.map(|known| Number(known.low)), "high": metrics.map(|known| Number(known.high)),

@@ -10,6 +10,7 @@ use crate::{
         value::Value,
     },
     table::{io::IoTable, unit::Unit},
+    view::json::SCHEMA,
 };
 
 #[derive(Serialize)]
@@ -62,7 +63,7 @@ pub fn json(
         definition: word(&metric.definition),
     });
     let object = Object {
-        schema: "pmbpf/1",
+        schema: SCHEMA,
         model: name,
         source: &table.model.source,
         seconds: counted.seconds,

@@ -4,12 +4,10 @@ use std::io::{self, Write};
 
 use serde_json::json;
 
-use super::{
-    super::{
-        json::{SCHEMA, line},
-        text::{COLUMNS, Style, TITLE, duration, percent, section, three_digits},
-    },
-    kind, place,
+use super::super::{
+    json::{SCHEMA, SubjectCell, line},
+    text::{COLUMNS, Style, TITLE, duration, percent, section, three_digits},
+    words,
 };
 use crate::metric::io::{IoReport, Level, Subject};
 
@@ -32,12 +30,12 @@ pub(super) fn text(into: &mut dyn Write, style: &Style, report: &IoReport) -> io
 
 fn one(into: &mut dyn Write, style: &Style, level: &Level) -> io::Result<()> {
     let seen = &level.seen;
-    let (unit, of) = (seen.unit.name(), kind(&Subject::Place(seen.place)));
+    let (unit, of) = (seen.unit.name(), words::subject(&Subject::Place(seen.place)));
     writeln!(
         into,
         "  {TITLE}{} of {of} {}{TITLE:#}  {COLUMNS}maximum {} {unit} ({}), highest seen {} {unit}, slices of {}{COLUMNS:#}",
         seen.name,
-        place(seen.place),
+        words::place(seen.place),
         three_digits(level.maximum),
         level.basis.name(),
         three_digits(seen.observed_max),
@@ -69,7 +67,7 @@ pub(super) fn json(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
             into,
             &json!({
                 "schema": SCHEMA, "kind": "levels", "t": report.from_ns, "dt": report.length_ns,
-                "subject": {"kind": kind(&Subject::Place(seen.place)), "at": place(seen.place)},
+                "subject": SubjectCell(&Subject::Place(seen.place)),
                 "metric": seen.name, "unit": seen.unit.name(), "maximum": level.maximum, "basis": level.basis.name(),
                 "observed_max": seen.observed_max, "limits": level.limits, "slice_s": seen.slice,
                 "low_s": low, "medium_s": medium, "high_s": high, "bins": seen.bins,

@@ -16,7 +16,7 @@ use super::{
         },
         words,
     },
-    checks, kind, levels, place,
+    checks, levels,
 };
 use crate::{
     drain::{Ending, Stopped, io::IoHeader},
@@ -64,11 +64,12 @@ pub(super) fn whole(
 }
 
 fn tables(into: &mut dyn Write, style: &Style, report: &IoReport, part: Part) -> io::Result<()> {
+    let all: Vec<Row> = report.rows.iter().flat_map(Row::parts).collect();
     for family in Family::IO {
         let of_family = |row: &&Row| Family::of(&row.metric) == Some(family);
         let mut by_kind: BTreeMap<(u8, &str), Vec<&Row>> = BTreeMap::new();
-        for row in report.rows.iter().filter(of_family) {
-            by_kind.entry((rank(&row.subject), kind(&row.subject))).or_default().push(row);
+        for row in all.iter().filter(of_family) {
+            by_kind.entry((rank(&row.subject), words::subject(&row.subject))).or_default().push(row);
         }
         for ((_, kind), rows) in by_kind {
             if part == Part::Whole || rows.iter().any(|row| row.value.known().is_some()) {
@@ -220,7 +221,7 @@ fn title_of(metric: &str, unit: Unit) -> String {
 fn subject_name(subject: &Subject) -> String {
     match subject {
         Subject::Place(Place::Platform) => "all".to_owned(),
-        Subject::Place(at) => place(*at),
+        Subject::Place(at) => words::place(*at),
         Subject::Device(address, names) | Subject::Function(address, names) => {
             format!("{address} {}", cut(&names.terminal()))
         }
@@ -325,6 +326,7 @@ mod tests {
             metric: format!("pcie.{metric}"),
             unit: Unit::MegabytesPerSecond,
             value: Value::exact(1000.0 * share),
+            distribution: None,
             label: Label::Apportioned { share, coverage: 0.9 },
             note: None,
         }

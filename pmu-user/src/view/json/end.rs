@@ -4,11 +4,12 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{super::words, Number, SCHEMA, line, owner};
+use super::{super::words, Number, SCHEMA, line, who::owner};
 use crate::{
     drain::{Ending, Header, Id, Owner, Stopped, Workload, unwinding::Unwinding},
     metric::{
-        Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, Who, value::Value,
+        Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, number::Whose,
+        value::Value,
     },
 };
 
@@ -25,9 +26,8 @@ pub(in crate::view) fn end(
 }
 
 fn hot_row(into: &mut dyn Write, hot: &HotFunction) -> io::Result<()> {
-    let who = Who::Owner(hot.owner.clone());
     let mut row = json!({
-            "schema": SCHEMA, "kind": "hot", "owner": owner(&who), "pid": if hot.kernel { None } else { pid(&hot.owner) },
+            "schema": SCHEMA, "kind": "hot", "owner": owner(Whose::Owner(&hot.owner)), "pid": if hot.kernel { None } else { pid(&hot.owner) },
             "mode": if hot.kernel { "kernel" } else { "user" },
             "frame": frame(&hot.frame), "build_id": hot.build_id, "inlined": hot.inlined,
             "lines": hot.lines.iter().map(|(line, samples)| json!({
@@ -51,9 +51,8 @@ fn hot_row(into: &mut dyn Write, hot: &HotFunction) -> io::Result<()> {
 }
 
 fn stack_row(into: &mut dyn Write, stack: &HotStack) -> io::Result<()> {
-    let who = Who::Owner(stack.owner.clone());
     let mut row = json!({
-        "schema": SCHEMA, "kind": "stack", "owner": owner(&who), "pid": pid(&stack.owner),
+        "schema": SCHEMA, "kind": "stack", "owner": owner(Whose::Owner(&stack.owner)), "pid": pid(&stack.owner),
         "samples": stack.samples.first().unwrap_or(&0),
         "share": stack.share.estimate, "low": stack.share.low, "high": stack.share.high,
         "frames": stack.frames.iter().map(frame).collect::<Vec<_>>(),
@@ -131,7 +130,7 @@ fn blind_cell(blind: &Blind) -> Json {
 }
 
 /// Ratios by name.
-pub(super) fn ratios(ratios: &[RatioReport]) -> Json {
+fn ratios(ratios: &[RatioReport]) -> Json {
     ratios.iter().map(|ratio| (ratio.name.clone(), known(&ratio.value))).collect::<Map<_, _>>().into()
 }
 

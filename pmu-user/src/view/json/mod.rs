@@ -1,13 +1,17 @@
-//! NDJSON, schema `pmbpf/1`: a header row, per interval metric, histogram and gap rows, then hot rows and a summary.
+//! NDJSON, schema `pmbpf/2`: a header row, rows of numbers (`metric`, `histogram`) and of what else an interval has, then what only
+//! the whole has and a summary. Every command's rows of a kind have the same fields.
 //!
 //! Numbers are numbers; what is missing is `null` with a `reason`. Times are in ns: `t` since counting started, `dt`
 //! the length. Names are UTF-8; bytes that are not become `\xff`-like text.
 
 mod end;
-mod interval;
+mod fields;
+mod gap;
 pub(super) mod list;
+mod number;
 pub(super) mod stat;
 mod topdown;
+mod who;
 
 use std::io::{self, Write};
 
@@ -16,18 +20,20 @@ use serde_json::{Value as Json, json};
 
 pub(super) use self::{
     end::{end, stopped, workload},
-    interval::interval,
+    number::numbers,
+    who::SubjectCell,
 };
 use super::words;
 use crate::{
-    drain::{Header, Id, Owner},
-    metric::Who,
+    drain::Header,
+    metric::Report,
     plan::Sampling,
     table::{metric, quantity::Quantity},
     untrusted::Untrusted,
 };
 
-pub(super) const SCHEMA: &str = "pmbpf/1";
+/// Version of the rows, in each of them.
+pub const SCHEMA: &str = "pmbpf/2";
 
 /// Room for most rows, so that one is written to memory without growing it.
 const ROW_BYTES: usize = 512;
@@ -52,60 +58,10 @@ fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> 
 #[derive(Serialize)]
 pub(super) struct Number(#[serde(serialize_with = "number")] pub(super) f64);
 
-#[derive(Serialize)]
-pub(super) struct OwnerCell<'a> {
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<&'a Untrusted>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    host_pid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    processes: Option<u64>,
-    name: Untrusted,
-}
-
-pub(super) fn owner(who: &Who) -> OwnerCell<'_> {
-    let kind = words::kind(who);
-    let plain = |name: &str| OwnerCell {
-        kind,
-        path: None,
-        id: None,
-        tid: None,
-        pid: None,
-        host_pid: None,
-        processes: None,
-        name: Untrusted::from(name),
-    };
-    match who {
-        Who::Target => plain("total"),
-        Who::Owner(Owner::Other) => plain("other"),
-        Who::Owner(Owner::Process { pid, name, .. }) => {
-            let id = Id::of(*pid);
-            OwnerCell { pid: id.here(), host_pid: id.outside(), name: name.clone(), ..plain("") }
-        }
-        Who::Owner(Owner::Thread { tid, pid, name, .. }) => {
-            let (thread, process) = (Id::of(*tid), Id::of(*pid));
-            let host_pid = process.outside();
-            OwnerCell { tid: thread.here(), pid: process.here(), host_pid, name: name.clone(), ..plain("") }
-        }
-        Who::Owner(Owner::Comm { name } | Owner::Exe { name }) => {
-            OwnerCell { name: name.clone(), ..plain("") }
-        }
-        Who::Owner(Owner::Ended { name, processes }) => {
-            OwnerCell { processes: Some(*processes), name: name.clone(), ..plain("") }
-        }
-        Who::Owner(Owner::Cgroup { id, path }) => {
-            let last = path.as_bytes().rsplit(|&byte| byte == b'/').next().filter(|last| !last.is_empty());
-            let name = last.map_or_else(|| Untrusted::from("/"), Untrusted::new);
-            OwnerCell { path: Some(path), id: (*id != 0).then_some(*id), name, ..plain("") }
-        }
-    }
+/// Rows that an interval has beside those of its numbers.
+pub(super) fn interval(into: &mut dyn Write, report: &Report) -> io::Result<()> {
+    topdown::topdown(into, report)?;
+    gap::gaps(into, report)
 }
 
 fn event(sampling: &Sampling) -> Json {
@@ -122,7 +78,7 @@ pub(super) fn begin(into: &mut dyn Write, header: &Header) -> io::Result<()> {
     let plan = &header.plan;
     let pmus: Vec<&Untrusted> = header.machine.pmus.iter().map(|pmu| &pmu.name).collect();
     let mut row = json!({
-            "schema": SCHEMA, "kind": "header", "version": header.version,
+            "schema": SCHEMA, "kind": "header", "command": "run", "version": header.version,
             "host": header.machine.host, "kernel": header.machine.kernel,
             "cpu": {"model": header.machine.cpu.model, "online": header.machine.cpu.online.len(),
                     "guest": header.machine.cpu.guest},
@@ -136,7 +92,8 @@ pub(super) fn begin(into: &mut dyn Write, header: &Header) -> io::Result<()> {
             "late_min_ns": plan.late_min_ns, "gap_min_ns": plan.gap_min_ns,
             "attach": header.attach, "attach_refused": header.attach_refused, "missing": header.missing,
             "metrics": metric::TASKS.iter().map(|metric| json!({
-                "name": metric.name, "unit": metric.unit.name(), "says": metric.says})).collect::<Vec<_>>(),
+                "name": metric.name, "unit": metric.unit.name(), "family": metric.family.name(),
+                "parent": metric.parent, "says": metric.says})).collect::<Vec<_>>(),
     });
     if plan.samples_events() {
         row["sampling_events"] = plan.sampling.iter().map(event).collect();

@@ -1,4 +1,4 @@
-//! Counts as JSON: one object an interval (`count_interval`), one for the whole (`count`), one for a plan (`count_plan`).
+//! What counts without owners have as JSON beside numbers: the header row, a summary, and a plan.
 
 use std::io::{self, Write};
 
@@ -7,87 +7,45 @@ use serde_json::{Value as Json, json};
 use super::{
     super::words,
     Number, SCHEMA,
-    end::{known, stopped, workload},
+    end::{stopped, workload},
     line,
 };
 use crate::{
-    drain::tally::Ended,
+    drain::{Absent, tally::Ended},
     machine::{clock::duration_ns, cpu::format_list, pmu::catalog::Place},
-    metric::{
-        derived::Derived,
-        repeat::Outlier,
-        stat::{Row, Stat},
-        value::Value,
-    },
+    metric::{repeat::Outlier, stat::Stat},
     plan::{count::CountPlan, request::Descend},
 };
 
-/// One interval.
-pub(in crate::view) fn interval(into: &mut dyn Write, stat: &Stat) -> io::Result<()> {
+/// Header row.
+pub(in crate::view) fn begin(into: &mut dyn Write, plan: &CountPlan) -> io::Result<()> {
     line(
         into,
         &json!({
-            "schema": SCHEMA, "kind": "count_interval", "t": duration_ns(stat.from), "dt": number(&stat.elapsed),
-            "events": stat.rows.iter().map(event).collect::<Vec<_>>(),
+            "schema": SCHEMA, "kind": "header", "command": "stat", "version": env!("CARGO_PKG_VERSION"),
+            "target": plan.target.in_words(plan.inherit, Descend::Yes),
+            "cpus": format_list(&plan.cpus), "interval_ns": plan.interval.map(duration_ns),
         }),
     )
 }
 
-/// The whole.
-pub(in crate::view) fn whole(
+/// Summary.
+pub(in crate::view) fn end(
     into: &mut dyn Write,
     plan: &CountPlan,
     stat: &Stat,
     ended: &Ended,
 ) -> io::Result<()> {
+    let missing = |why: &String| Absent { what: "events".to_owned(), why: why.clone() };
     line(
         into,
         &json!({
-            "schema": SCHEMA, "kind": "count", "version": env!("CARGO_PKG_VERSION"),
-            "target": plan.target.in_words(plan.inherit, Descend::Yes),
-            "cpus": format_list(&plan.cpus), "runs": stat.runs,
-            "events": stat.rows.iter().map(event).collect::<Vec<_>>(),
-            "elapsed_ns": number(&stat.elapsed), "elapsed": known(&stat.elapsed),
-            "user_ns": stat.user.as_ref().map(number), "system_ns": stat.system.as_ref().map(number),
-            "outliers": stat.outliers.iter().map(outlier).collect::<Vec<_>>(),
-            "left_out": plan.left_out, "stopped": stopped(ended.stopped),
-            "workload": ended.workload.map(workload),
+            "schema": SCHEMA, "kind": "summary", "complete": true, "stopped": stopped(ended.stopped),
+            "duration_ns": stat.elapsed.known().map(|known| Number(known.estimate)), "losses": {},
+            "workload": ended.workload.map(workload), "missing": plan.left_out.iter().map(missing).collect::<Vec<_>>(),
+            "runs": stat.runs, "outliers": stat.outliers.iter().map(outlier).collect::<Vec<_>>(),
         }),
     )
-}
-
-fn number(value: &Value) -> Json {
-    json!(value.known().map(|known| Number(known.estimate)))
-}
-
-fn event(row: &Row) -> Json {
-    let mut event = json!({
-        "event": row.event, "pmu": Some(&row.pmu).filter(|pmu| !pmu.is_empty()), "unit": row.unit,
-        "status": words::row_status(row), "enabled_ns": row.enabled_ns, "running_ns": row.running_ns,
-        "metric": row.derived.as_ref().map(derived),
-    });
-    let Some(fields) = event.as_object_mut() else { return event };
-    if let Json::Object(value) = known(&row.value) {
-        fields.extend(value);
-    }
-    if let Some(cgroup) = &row.cgroup {
-        fields.insert("cgroup".to_owned(), json!(cgroup));
-    }
-    if row.of_runs.len() > 1 {
-        fields.insert("of_runs".to_owned(), json!(row.of_runs.iter().map(number).collect::<Vec<_>>()));
-    }
-    if !row.uncounted.is_empty() {
-        fields.insert("uncounted".to_owned(), json!(row.uncounted));
-    }
-    event
-}
-
-fn derived(derived: &Derived) -> Json {
-    let mut metric = json!({"name": derived.name, "unit": derived.unit});
-    if let (Some(fields), Json::Object(value)) = (metric.as_object_mut(), known(&derived.value)) {
-        fields.extend(value);
-    }
-    metric
 }
 
 fn outlier(outlier: &Outlier) -> Json {

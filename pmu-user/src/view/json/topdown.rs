@@ -1,26 +1,22 @@
-//! Rows of metrics of the CPU model: as other metrics, with their place in the tree.
+//! Rows that metrics of the CPU model have beside their numbers: where most is lost, and how much runs of a command differ.
 
 use std::io::{self, Write};
 
 use serde_json::json;
 
-use super::{super::words, Number, SCHEMA, line, owner};
+use super::{Number, SCHEMA, line, who::owner};
 use crate::{
     metric::{
         Report, Who,
         topdown::{Runs, Shape, Spread, TopDown, Tree},
-        value::{Known, Value},
     },
     table::hint::hint,
 };
 
-/// A row for every owner and metric, and one an owner that says where most is lost.
+/// A row an owner that says where most is lost.
 pub(in crate::view) fn topdown(into: &mut dyn Write, report: &Report) -> io::Result<()> {
     let Ok(topdown) = &report.topdown else { return Ok(()) };
     for (who, tree) in &topdown.owners {
-        for shape in topdown.shapes.iter() {
-            node(into, report, who, tree, shape)?;
-        }
         bottleneck(into, report, topdown, who, tree)?;
     }
     topdown.runs.as_ref().map_or(Ok(()), |runs| several(into, report, runs))
@@ -46,28 +42,6 @@ fn several(into: &mut dyn Write, report: &Report, runs: &Runs) -> io::Result<()>
     )
 }
 
-fn node(into: &mut dyn Write, report: &Report, who: &Who, tree: &Tree, shape: &Shape) -> io::Result<()> {
-    let node = &tree.nodes[shape.index as usize];
-    let known = node.value.known();
-    let cell = |pick: fn(&Known) -> f64| known.map(|known| Number(pick(known)));
-    let reason = match &node.value {
-        Value::Known(_) => None,
-        Value::Missing(why) => Some(why),
-    };
-    line(
-        into,
-        &json!({
-            "schema": SCHEMA, "kind": "metric", "t": report.from_ns, "dt": report.length_ns,
-            "owner": owner(who), "metric": shape.name, "unit": words::unit_of_core(shape.unit),
-            "value": cell(|known| known.estimate), "low": cell(|known| known.low), "high": cell(|known| known.high),
-            "coverage": known.map(|known| known.coverage), "how": known.map(|known| known.how.name()),
-            "status": words::status(&node.value), "reason": reason,
-            "level": shape.level, "parent": shape.parent, "domain": shape.domain,
-            "threshold": shape.threshold, "flagged": node.flagged,
-        }),
-    )
-}
-
 fn bottleneck(
     into: &mut dyn Write,
     report: &Report,
@@ -84,7 +58,7 @@ fn bottleneck(
         into,
         &json!({
             "schema": SCHEMA, "kind": "bottleneck", "t": report.from_ns, "dt": report.length_ns,
-            "owner": owner(who), "model": topdown.model, "formulas": topdown.formulas, "source": topdown.source,
+            "owner": owner(who.into()), "model": topdown.model, "formulas": topdown.formulas, "source": topdown.source,
             "path": path, "says": hint.map(|hint| &hint.says), "try": hint.map(|hint| &hint.try_next),
             "locate": last.map(|last| &last.locate),
             "mismeasured": tree.faults, "notes": topdown.notes,

@@ -2,9 +2,9 @@
 
 use std::{path::Path, time::Duration};
 
-use super::{StatView, write_plan};
+use super::write_plan;
 use crate::{
-    drain::{Stopped, Workload, tally::Ended},
+    drain::{Owner, Stopped, Workload, tally::Ended},
     machine::cgroup::{Cgroup, CgroupId},
     metric::{
         derived::Derived,
@@ -18,8 +18,10 @@ use crate::{
         request::Inherit,
     },
     untrusted::Untrusted,
-    view::Format,
+    view::{Format, StatView, text::Style},
 };
+
+const STYLE: Style = Style { rows_max: 20, blocks: true };
 
 const ENDED: Ended = Ended { stopped: Stopped::TargetGone, workload: Some(Workload::Exited(7)), usage: None };
 
@@ -39,7 +41,7 @@ fn plan() -> CountPlan {
 
 fn row(event: &str, value: Value) -> Row {
     Row {
-        cgroup: None,
+        owner: None,
         event: event.to_owned(),
         pmu: "cpu".to_owned(),
         beside: Beside::Alone,
@@ -84,7 +86,7 @@ fn stat() -> Stat {
 fn written(format: Format, write: impl FnOnce(&mut StatView<'_>)) -> String {
     let mut bytes = Vec::new();
     let plan = plan();
-    let mut view = StatView::new(&plan, format, Box::new(&mut bytes));
+    let mut view = StatView::new(&plan, format, STYLE, Box::new(&mut bytes));
     write(&mut view);
     drop(view);
     anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
@@ -151,12 +153,19 @@ fn several_runs_show_their_spread_and_who_stands_out() {
     );
 }
 
+/// Rows of JSON.
+fn parsed(text: &str) -> Vec<serde_json::Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 #[test]
-fn json_is_one_object_with_null_and_a_reason_for_what_is_missing() {
-    let text = whole(Format::Json, &stat());
-    let object: serde_json::Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((&object["kind"], &object["workload"]["exit"]), (&"count".into(), &7.into()));
-    let (first, last) = (&object["events"][0], &object["events"][2]);
+fn json_has_a_row_a_number_with_null_and_a_reason_for_what_is_missing() {
+    let rows = parsed(&whole(Format::Json, &stat()));
+    assert_eq!((&rows[0]["kind"], &rows[0]["command"]), (&"header".into(), &"stat".into()));
+    let summary = rows.last().unwrap();
+    assert_eq!((&summary["kind"], &summary["workload"]["exit"]), (&"summary".into(), &7.into()));
+    let of = |metric: &str| rows.iter().find(|row| row["metric"] == metric).unwrap();
+    let (first, last) = (of("event.instructions"), of("event.cycles"));
     assert_eq!(
         (&first["value"], &first["low"], &first["high"]),
         (&1_234_567.into(), &1_234_367.into(), &1_234_770.into())
@@ -166,25 +175,29 @@ fn json_is_one_object_with_null_and_a_reason_for_what_is_missing() {
         (&500.into(), &300.into(), &0.6.into())
     );
     assert_eq!(
-        (&first["how"], &first["status"], &first["metric"]["value"]),
-        (&"scaled".into(), &"partial".into(), &2.into())
+        (&first["how"], &first["status"], &first["uncounted"][0]),
+        (&"scaled".into(), &"partial".into(), &"box 3 is gone".into())
     );
+    let derived = of("insn_per_cycle");
+    assert_eq!((&derived["parent"], &derived["value"]), (&first["metric"], &2.into()));
     assert!(last["value"].is_null());
     assert_eq!((&last["status"], &last["reason"]), (&"unsupported".into(), &"no PMU".into()));
-    assert_eq!((&object["user_ns"], &object["system_ns"]), (&900_000.into(), &serde_json::Value::Null));
+    assert_eq!(of("user_time")["value"], 900_000);
+    assert!(!rows.iter().any(|row| row["metric"] == "system_time"), "it is not known");
 }
 
 #[test]
-fn intervals_are_an_object_a_line_before_the_whole() {
+fn numbers_of_intervals_are_not_told_again_for_the_whole() {
     let text = written(Format::Json, |view| {
         view.interval(&stat()).unwrap();
         view.interval(&stat()).unwrap();
         view.whole(&stat(), &ENDED).unwrap();
     });
-    let rows: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows = parsed(&text);
     let kinds: Vec<_> = rows.iter().map(|row| row["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["count_interval", "count_interval", "count"]);
-    assert_eq!((&rows[0]["t"], &rows[0]["dt"]), (&1_500_000_000.into(), &2_000_000_000_u64.into()));
+    // Three events, what one of them says, and two times.
+    assert_eq!(kinds, [&["header"][..], &["metric"; 12], &["summary"]].concat());
+    assert_eq!((&rows[1]["t"], &rows[1]["dt"]), (&1_500_000_000.into(), &2_000_000_000_u64.into()));
 }
 
 #[test]
@@ -199,26 +212,27 @@ fn csv_has_one_header_and_rows_as_wide_as_it() {
     let column = |name: &str| headers.iter().position(|header| header == name).unwrap();
     // Rows of a width of their own are an error of the reader.
     let rows: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().unwrap();
-    assert_eq!(rows.len(), 2 * 5, "three events and two times");
-    assert_eq!((&rows[0][column("value")], &rows[0][column("metric_value")]), ("1234567", "2"));
-    assert_eq!((&rows[2][column("value")], &rows[2][column("reason")]), ("", "no PMU"));
-    assert_eq!((&rows[3][column("event")], &rows[3][column("unit")]), ("elapsed", "ns"));
+    assert_eq!(rows.len(), 2 * 6, "three events, what one of them says, and two times");
+    assert_eq!((&rows[0][column("value")], &rows[1][column("parent")]), ("1234567", "event.instructions"));
+    assert_eq!((&rows[3][column("value")], &rows[3][column("reason")]), ("", "no PMU"));
+    assert_eq!((&rows[4][column("metric")], &rows[4][column("unit")]), ("elapsed", "ns"));
 }
 
 #[test]
 fn cgroups_have_tables_of_their_own_and_their_names_steer_nothing() {
     let hostile = Untrusted::from("/\u{1b}[31mweb");
-    let of = |cgroup: &Untrusted| Row {
-        cgroup: Some(cgroup.clone()),
+    let of = |path: &Untrusted| Row {
+        owner: Some(Owner::Cgroup { id: 1, path: path.clone() }),
         ..row("page-faults", Value::counted(7, 1.0))
     };
-    let rows = vec![of(&hostile), of(&Untrusted::from("/db"))];
+    let paths = [hostile, Untrusted::from("/db")];
+    let rows: Vec<Row> = paths.iter().map(of).collect();
     let mut plan = plan();
-    let cgroup = |path: &Untrusted| Cgroup { path: path.clone(), id: CgroupId(1) };
-    plan.target = Target::Cgroups(rows.iter().map(|row| cgroup(row.cgroup.as_ref().unwrap())).collect());
+    let cgroup = |path: Untrusted| Cgroup { path, id: CgroupId(1) };
+    plan.target = Target::Cgroups(paths.into_iter().map(cgroup).collect());
     for format in [Format::Text, Format::Json, Format::Csv] {
         let mut bytes = Vec::new();
-        let mut view = StatView::new(&plan, format, Box::new(&mut bytes));
+        let mut view = StatView::new(&plan, format, STYLE, Box::new(&mut bytes));
         view.whole(&Stat { rows: rows.clone(), ..stat() }, &ENDED).unwrap();
         drop(view);
         let text = String::from_utf8(bytes).unwrap();
@@ -240,9 +254,11 @@ fn every_view_of_counts_is_as_it_was() {
     };
     let mut runs = Stat { runs: 5, outliers: vec![outlier], ..stat() };
     runs.rows[0].of_runs = vec![Value::counted(1, 1.0); 5];
-    let path = |path: &str| Some(Untrusted::from(path));
-    let of = |cgroup| Row { cgroup, ..row("page-faults", Value::counted(7, 1.0)) };
-    let cgroups = Stat { rows: vec![of(path("/web")), of(path("/db"))], ..stat() };
+    let of = |id, path: &str| Row {
+        owner: Some(Owner::Cgroup { id, path: path.into() }),
+        ..row("page-faults", Value::counted(7, 1.0))
+    };
+    let cgroups = Stat { rows: vec![of(3, "/web"), of(4, "/db")], ..stat() };
     let mut seen = String::new();
     for (name, format) in [("text", Format::Text), ("json", Format::Json), ("csv", Format::Csv)] {
         let intervals = written(format, |view| {

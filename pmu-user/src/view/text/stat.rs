@@ -72,9 +72,9 @@ fn on_cpus(plan: &CountPlan) -> String {
 fn rows(into: &mut dyn Write, stat: &Stat) -> io::Result<()> {
     let mut rest = stat.rows.as_slice();
     while let Some(first) = rest.first() {
-        let same = rest.iter().take_while(|row| row.cgroup == first.cgroup).count();
-        if let Some(cgroup) = &first.cgroup {
-            writeln!(into, "{TITLE}{}{TITLE:#}", cut(&cgroup.terminal()))?;
+        let same = rest.iter().take_while(|row| row.owner == first.owner).count();
+        if let Some(owner) = &first.owner {
+            writeln!(into, "{TITLE}{}{TITLE:#}", cut(&owner.in_words()))?;
         }
         table(&rest[..same]).write(into, COLUMNS)?;
         rest = &rest[same..];

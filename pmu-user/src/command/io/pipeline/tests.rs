@@ -207,9 +207,9 @@ fn counters_that_always_run_agree_where_it_can_be_seen() {
         "{little}"
     );
     let csv = report(&header, &drains, Format::Csv);
-    assert!(csv.contains("part,0/0/1,,,free.bw_in.ratio,1,"), "{csv}");
-    assert!(csv.contains("part,0/0/1,,,free.bw_in,MB/s,2010,"), "{csv}");
-    assert!(!csv.contains("part,0/0/1,,,free.bw_in_port"), "a part has no counter of another: {csv}");
+    assert!(csv.contains("part,0/0/1,,free.bw_in.ratio,1,"), "{csv}");
+    assert!(csv.contains("part,0/0/1,,free.bw_in,MB/s,2010,"), "{csv}");
+    assert!(!csv.contains("part,0/0/1,,free.bw_in_port"), "a part has no counter of another: {csv}");
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_device_that_its_iommu_counts_alone_is_a_row_of_its_own_in_every_format() {
     assert_eq!(rows.len(), 3, "{all}");
     assert!(
         rows[0]
-            .contains(",function,Ethernet,0000:16:00.0,,vtd.iotlb_miss,%,10,10,10,1,counted,ok,,measured,"),
+            .contains(",function,Ethernet,0000:16:00.0,vtd.iotlb_miss,%,10,10,10,,,1,counted,ok,,,measured,"),
         "{all}"
     );
     let text = report(&header, &drains, Format::Text);
@@ -291,16 +291,16 @@ fn groups_of_a_host_become_rows_of_their_owners_in_every_format() {
         let row = of.lines().find(|line| line.contains(start));
         row.unwrap_or_else(|| panic!("no {start} in {of}")).to_owned()
     };
-    let web = row(&csv, "/web,dram.cpu_total_bw");
+    let web = row(&csv, "cgroup,/web,,platform,,,dram.cpu_total_bw");
     assert!(
         web.contains(",MB/s,200,200,200,") && web.contains(",scaled,") && web.contains("measured"),
         "{web}"
     );
-    let rest = row(&csv, "group,/,,,dram.cpu_total_bw");
+    let rest = row(&csv, "group,/,,dram.cpu_total_bw");
     assert!(rest.contains(",MB/s,300,300,300,") && rest.contains("system"), "{rest}");
-    assert!(row(&csv, "/web,llc.occupancy").contains(",MB,3,3,3,"));
+    assert!(row(&csv, "cgroup,/web,,platform,,,llc.occupancy").contains(",MB,3,3,3,"));
     let web: serde_json::Value = serde_json::from_str(&row(&json, "\"path\":\"/web\"")).unwrap();
-    assert_eq!(web["subject"]["of"]["kind"], "platform");
+    assert_eq!((&web["owner"]["kind"], &web["subject"]["kind"]), (&"cgroup".into(), &"platform".into()));
     assert!(row(&text, "web: all").contains("200"), "{text}");
     assert!(row(&text, "not measured: memory traffic of /web").contains("known for "), "{text}");
     assert!(text.contains("group /: it counts for whatever is in no group of its own"), "{text}");

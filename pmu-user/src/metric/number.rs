@@ -1,0 +1,243 @@
+//! Numbers of a report, one after the other, whichever source they are from: what formats for machines write.
+
+use std::borrow::Cow;
+
+use super::{
+    OwnerReport, Report, Who,
+    io::{IoReport, Label, Subject},
+    stat::{self, Stat, Support},
+    topdown::{Shape, Spread, TopDown},
+    value::{Distribution, Value},
+};
+use crate::{
+    drain::Owner,
+    table::{metric::RUNQUEUE_LATENCY, unit::Unit},
+};
+
+/// Whose a number is.
+#[derive(Clone, Copy, Debug)]
+pub enum Whose<'a> {
+    /// The host's.
+    Host,
+    /// Everything's that was asked for, together.
+    Target,
+    /// One owner's.
+    Owner(&'a Owner),
+}
+
+impl<'a> From<&'a Who> for Whose<'a> {
+    fn from(who: &'a Who) -> Self {
+        match who {
+            Who::Target => Self::Target,
+            Who::Owner(owner) => Self::Owner(owner),
+        }
+    }
+}
+
+/// A number of a report.
+#[derive(Clone, Debug)]
+pub struct Number<'a> {
+    /// Whose it is.
+    pub whose: Whose<'a>,
+    /// What it is about, beside CPUs: never an owner.
+    pub subject: Option<&'a Subject>,
+    /// Its metric.
+    pub metric: Cow<'a, str>,
+    /// The metric that it is a part, or another reading, of.
+    pub parent: Option<Cow<'a, str>>,
+    /// Unit of its value.
+    pub unit: &'a str,
+    /// What is known.
+    pub content: Content<'a>,
+    /// What only some numbers have.
+    pub details: Details<'a>,
+}
+
+/// What is known of a metric.
+#[derive(Clone, Debug)]
+pub enum Content<'a> {
+    /// A value, or why there is none.
+    Value(Cow<'a, Value>),
+    /// A distribution of values, or why there is none.
+    Distribution(Result<&'a Distribution, &'a str>),
+}
+
+/// What only some numbers have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Details<'a> {
+    /// How it is known whose it is.
+    pub label: Option<Label>,
+    /// What else a reader must know.
+    pub note: Option<&'a str>,
+    /// Its place in a tree of metrics, and whether it is over its threshold.
+    pub node: Option<(&'a Shape, Option<bool>)>,
+    /// Samples that it rests on.
+    pub samples: Option<u64>,
+    /// The counters that it was read from.
+    pub counters: Option<&'a stat::Row>,
+}
+
+impl<'a> Number<'a> {
+    fn new(whose: Whose<'a>, metric: impl Into<Cow<'a, str>>, unit: &'a str, value: &'a Value) -> Self {
+        let content = Content::Value(Cow::Borrowed(value));
+        Self {
+            whose,
+            subject: None,
+            metric: metric.into(),
+            parent: None,
+            unit,
+            content,
+            details: Details::default(),
+        }
+    }
+
+    /// Is it whole, `partial`, `missing`, or `unsupported` on this host?
+    #[must_use]
+    pub fn status(&self) -> &'static str {
+        let known = match &self.content {
+            Content::Value(value) => value.known().map(|known| known.coverage),
+            Content::Distribution(found) => found.ok().map(|_| 1.0),
+        };
+        let counters = self.details.counters;
+        match known {
+            _ if counters.is_some_and(|row| row.support == Support::NotHere) => "unsupported",
+            None => "missing",
+            Some(_) if counters.is_some_and(|row| !row.uncounted.is_empty()) => "partial",
+            Some(coverage) if coverage < 0.999 => "partial",
+            Some(_) => "ok",
+        }
+    }
+
+    /// Why there is none.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match &self.content {
+            Content::Value(value) => match &**value {
+                Value::Known(_) => None,
+                Value::Missing(why) => Some(why),
+            },
+            Content::Distribution(found) => found.err(),
+        }
+    }
+}
+
+impl Report {
+    /// Every number: those of the target and its owners, then those of the CPU model.
+    pub fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
+        let owners = std::iter::once(&self.total).chain(&self.owners).flat_map(OwnerReport::numbers);
+        owners.chain(self.topdown.iter().flat_map(TopDown::numbers))
+    }
+}
+
+impl OwnerReport {
+    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
+        let whose = Whose::from(&self.who);
+        let metrics = self
+            .metrics
+            .iter()
+            .map(move |(metric, value)| Number::new(whose, metric.name, metric.unit.name(), value));
+        let waits = Number {
+            whose,
+            subject: None,
+            metric: RUNQUEUE_LATENCY.name.into(),
+            parent: None,
+            unit: RUNQUEUE_LATENCY.unit.name(),
+            content: Content::Distribution(self.waits.as_ref().map_err(String::as_str)),
+            details: Details::default(),
+        };
+        let events = self.events.iter().flat_map(move |event| {
+            let number = |part: &str, value| {
+                Number::new(whose, format!("event.{}{part}", event.name), Unit::Counts.name(), value)
+            };
+            let details = Details { samples: Some(event.samples), ..Details::default() };
+            let all = Number { details, ..number("", &event.count) };
+            [all, number(".user", &event.user), number(".kernel", &event.kernel)]
+        });
+        let ratios = self.ratios.iter().map(move |ratio| {
+            Number::new(whose, format!("ratio.{}", ratio.name), Unit::Ratio.name(), &ratio.value)
+        });
+        metrics.chain([waits]).chain(events).chain(ratios)
+    }
+}
+
+impl TopDown {
+    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
+        let nodes = self.owners.iter().flat_map(|(who, tree)| {
+            self.shapes.iter().map(move |shape| {
+                let node = &tree.nodes[shape.index as usize];
+                let details = Details { node: Some((shape, node.flagged)), ..Details::default() };
+                let number = Number::new(who.into(), shape.name.as_str(), shape.unit.name(), &node.value);
+                Number { parent: shape.parent.as_deref().map(Cow::Borrowed), details, ..number }
+            })
+        });
+        nodes.chain(self.runs.iter().flat_map(|runs| &runs.spreads).flat_map(spread))
+    }
+}
+
+/// The least and the most that runs of a command counted of something.
+fn spread(spread: &Spread) -> [Number<'_>; 2] {
+    let number = |end: &str, pick: fn(&(f64, f64)) -> f64| {
+        let value = match &spread.range {
+            Ok(range) => Value::exact(pick(range)),
+            Err(why) => Value::Missing(why.clone()),
+        };
+        Number {
+            whose: Whose::Target,
+            subject: None,
+            metric: format!("runs.{}.{end}", spread.what).into(),
+            parent: None,
+            unit: spread.unit.name(),
+            content: Content::Value(Cow::Owned(value)),
+            details: Details::default(),
+        }
+    };
+    [number("least", |range| range.0), number("most", |range| range.1)]
+}
+
+impl IoReport {
+    /// Every number.
+    pub fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
+        self.rows.iter().map(|row| {
+            let (whose, subject) = match &row.subject {
+                Subject::Owner(owner, of) => (Whose::Owner(owner), of.as_ref()),
+                subject => (Whose::Host, subject),
+            };
+            let details = Details { label: Some(row.label), note: row.note.as_deref(), ..Details::default() };
+            let number = Number::new(whose, row.metric.as_str(), row.unit.name(), &row.value);
+            let content = match (&row.distribution, &row.value) {
+                (Some(found), _) => Content::Distribution(Ok(found)),
+                (None, Value::Missing(why)) if row.is_distribution() => Content::Distribution(Err(why)),
+                _ => number.content.clone(),
+            };
+            Number { subject: Some(subject), content, details, ..number }
+        })
+    }
+}
+
+impl Stat {
+    /// Every number: counts, each followed by what it says about others, then times.
+    pub fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
+        let counts = self.rows.iter().flat_map(|row| {
+            let whose = row.owner.as_ref().map_or(Whose::Target, Whose::Owner);
+            let unit = row.unit.as_deref().unwrap_or(Unit::Counts.name());
+            let details = Details { counters: Some(row), ..Details::default() };
+            let count =
+                Number { details, ..Number::new(whose, format!("event.{}", row.event), unit, &row.value) };
+            let parent = Some(count.metric.clone());
+            let derived = row.derived.as_ref().map(|derived| Number {
+                parent,
+                ..Number::new(whose, derived.name, &derived.unit, &derived.value)
+            });
+            [Some(count), derived].into_iter().flatten()
+        });
+        let times = [
+            ("elapsed", Some(&self.elapsed)),
+            ("user_time", self.user.as_ref()),
+            ("system_time", self.system.as_ref()),
+        ];
+        let times = times
+            .into_iter()
+            .filter_map(|(name, value)| Some(Number::new(Whose::Target, name, Unit::Ns.name(), value?)));
+        counts.chain(times)
+    }
+}

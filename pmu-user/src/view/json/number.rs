@@ -1,0 +1,166 @@
+//! Numbers as rows: `metric` for a value, `histogram` for a distribution. Fields that say nothing of a number are left out.
+
+use std::io::{self, Write};
+
+use serde::{Serialize, Serializer};
+
+use super::{
+    Number as Cell, SCHEMA,
+    fields::Fields,
+    who::{SubjectCell, owner},
+};
+use crate::{
+    metric::{
+        io::Label,
+        number::{Content, Number, Whose},
+        stat,
+        topdown::Shape,
+        value::{Distribution, How, Known, Value},
+    },
+    model::histogram::Histogram,
+};
+
+/// Writes numbers of an interval, which begins `from_ns` after counting did and is `length_ns` long.
+pub(in crate::view) fn numbers<'a>(
+    into: &mut dyn Write,
+    (from_ns, length_ns): (u64, u64),
+    numbers: impl Iterator<Item = Number<'a>>,
+) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    // An owner is the same in a dozen rows, one after the other.
+    let mut last: Option<(Whose<'a>, Vec<u8>)> = None;
+    for number in numbers {
+        let owner = match last.take().filter(|(whose, _)| is_same(*whose, number.whose)) {
+            Some((_, owner)) => owner,
+            None => serde_json::to_vec(&owner(number.whose))?,
+        };
+        bytes.clear();
+        let mut row = Fields::new(&mut bytes);
+        row.word("schema", SCHEMA);
+        row.word("kind", if matches!(number.content, Content::Value(_)) { "metric" } else { "histogram" });
+        row.value("t", &from_ns)?;
+        row.value("dt", &length_ns)?;
+        row.raw("owner", &owner);
+        fields(row, &number)?;
+        bytes.push(b'\n');
+        into.write_all(&bytes)?;
+        last = Some((number.whose, owner));
+    }
+    Ok(())
+}
+
+fn is_same(left: Whose<'_>, right: Whose<'_>) -> bool {
+    match (left, right) {
+        (Whose::Host, Whose::Host) | (Whose::Target, Whose::Target) => true,
+        (Whose::Owner(left), Whose::Owner(right)) => std::ptr::eq(left, right),
+        _ => false,
+    }
+}
+
+/// What a row says of its number, behind whose it is.
+fn fields(mut row: Fields<'_>, number: &Number<'_>) -> io::Result<()> {
+    row.if_any("subject", number.subject.map(SubjectCell))?;
+    row.value("metric", &number.metric)?;
+    row.if_any("parent", number.parent.as_ref())?;
+    row.value("unit", number.unit)?;
+    match &number.content {
+        Content::Value(value) => known(&mut row, value)?,
+        Content::Distribution(found) => distribution(&mut row, found.ok())?,
+    }
+    row.word("status", number.status());
+    row.if_any("reason", number.reason())?;
+    let details = &number.details;
+    label(&mut row, details.label)?;
+    row.if_any("note", details.note)?;
+    row.if_any("samples", details.samples)?;
+    if let Some((shape, flagged)) = details.node {
+        node(&mut row, shape, flagged)?;
+    }
+    if let Some(of) = details.counters {
+        counters(&mut row, of)?;
+    }
+    row.end();
+    Ok(())
+}
+
+fn known(row: &mut Fields<'_>, value: &Value) -> io::Result<()> {
+    let known = value.known();
+    row.value("value", &known.map(|known| Cell(known.estimate)))?;
+    let Some(known) = known else { return Ok(()) };
+    row.value("low", &Cell(known.low))?;
+    row.value("high", &Cell(known.high))?;
+    row.value("coverage", &known.coverage)?;
+    row.word("how", known.how.name());
+    Ok(())
+}
+
+fn distribution(row: &mut Fields<'_>, found: Option<&Distribution>) -> io::Result<()> {
+    row.value("count", &found.map(Distribution::count))?;
+    let Some(found) = found else { return Ok(()) };
+    row.value("sum", &found.sum)?;
+    row.value("quantiles", &Quantiles(found))?;
+    row.value("buckets", &Buckets(&found.histogram))?;
+    row.value("coverage", &found.coverage)?;
+    row.word("how", How::Counted.name());
+    Ok(())
+}
+
+fn label(row: &mut Fields<'_>, label: Option<Label>) -> io::Result<()> {
+    let Some(label) = label else { return Ok(()) };
+    row.word("label", label.name());
+    if let Label::Apportioned { share, coverage } = label {
+        row.value("share", &share)?;
+        row.value("told_apart", &coverage)?;
+    }
+    Ok(())
+}
+
+fn node(row: &mut Fields<'_>, shape: &Shape, flagged: Option<bool>) -> io::Result<()> {
+    row.value("level", &shape.level)?;
+    row.value("domain", &shape.domain)?;
+    row.if_any("threshold", shape.threshold.as_ref())?;
+    row.if_any("flagged", flagged)
+}
+
+fn counters(row: &mut Fields<'_>, of: &stat::Row) -> io::Result<()> {
+    row.if_any("pmu", Some(&of.pmu).filter(|pmu| !pmu.is_empty()))?;
+    row.value("enabled_ns", &of.enabled_ns)?;
+    row.value("running_ns", &of.running_ns)?;
+    let runs = (of.of_runs.len() > 1).then(|| {
+        of.of_runs.iter().map(|run| run.known().map(|known| Cell(known.estimate))).collect::<Vec<_>>()
+    });
+    row.if_any("of_runs", runs)?;
+    row.if_any("uncounted", Some(&of.uncounted).filter(|places| !places.is_empty()))
+}
+
+/// Percentiles by name, and the maximum.
+struct Quantiles<'a>(&'a Distribution);
+
+impl Serialize for Quantiles<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.quantiles().map(|(name, known)| (name, Bounds::from(&known))))
+    }
+}
+
+#[derive(Serialize)]
+struct Bounds {
+    value: Cell,
+    low: Cell,
+    high: Cell,
+}
+
+impl From<&Known> for Bounds {
+    fn from(known: &Known) -> Self {
+        Self { value: Cell(known.estimate), low: Cell(known.low), high: Cell(known.high) }
+    }
+}
+
+/// Bounds in ns and count of each bucket; the last has no upper bound.
+struct Buckets<'a>(&'a Histogram);
+
+impl Serialize for Buckets<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let upper = |high: u64| (high != u64::MAX).then_some(high);
+        serializer.collect_seq(self.0.iter().map(|(bucket, count)| (bucket.low, upper(bucket.high), count)))
+    }
+}
