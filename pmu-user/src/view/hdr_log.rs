@@ -185,23 +185,16 @@ mod tests {
         }
     }
 
+    fn tag(whose: Whose<'_>, subject: Option<&Subject>) -> String {
+        let metric = if subject.is_some() { "block.latency" } else { "runqueue_latency" };
+        let (parent, details) = (None, Details::default());
+        let content = Content::Distribution(Err(""));
+        super::tag(&Number { whose, subject, metric: metric.into(), parent, unit: "ns", content, details })
+    }
+
     #[test]
     fn a_name_ends_no_tag_whatever_is_in_it() {
         let name = Untrusted::from("a b,c\n:%\u{e9}");
-        let tag = |whose, subject: Option<&Subject>| {
-            let metric = if subject.is_some() { "block.latency" } else { "runqueue_latency" };
-            let content = Content::Distribution(Err(""));
-            let (parent, details) = (None, Details::default());
-            super::tag(&Number {
-                whose,
-                subject,
-                metric: metric.into(),
-                parent,
-                unit: "ns",
-                content,
-                details,
-            })
-        };
         let of = |owner: Owner| tag(Whose::Owner(&owner), None);
         let process = of(Owner::Process { pid: 7, born_ns: 1, name });
         assert_eq!(process, "runqueue_latency:process:7:a%20b%2Cc%0A%3A%25%C3%A9");
