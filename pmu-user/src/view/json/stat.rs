@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use serde_json::{Value as Json, json};
 
 use super::{
-    super::words,
     Number, SCHEMA,
     end::{stopped, workload},
     line,

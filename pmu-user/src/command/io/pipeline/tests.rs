@@ -308,7 +308,7 @@ fn groups_of_a_host_become_rows_of_their_owners_in_every_format() {
     (header.plan.tick, header.plan.interval) = (Duration::from_secs(1), Some(Duration::from_secs(2)));
     let csv = report(&header, &drains, Format::Csv);
     let of_web: Vec<&str> =
-        csv.lines().filter(|line| line.contains("/web,dram.cpu_total_bw,MB/s,200,")).collect();
+        csv.lines().filter(|line| line.contains("/web,,platform,,,dram.cpu_total_bw,MB/s,200,")).collect();
     assert!(of_web[0].starts_with("0,2000000000,") && of_web[0].contains(",1,counted,ok,"), "{csv}");
     assert!(of_web[1].starts_with("2000000000,2000000000,") && of_web[1].contains(",0.5,scaled,"), "{csv}");
 }
