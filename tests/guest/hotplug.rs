@@ -69,7 +69,7 @@ fn groups_of_events_are_sampled_again() {
     let rows = run(away, &["-e", events]);
     let uncovered = rows.summary()["quality"]["uncovered"].as_array().unwrap();
     assert_eq!(uncovered.len(), 1, "{uncovered:?}");
-    let is_event = |row: &&Value| row["samples"].is_u64() && is_spin(&row["owner"]);
+    let is_event = |row: &&serde_json::Value| row["samples"].is_u64() && is_spin(&row["owner"]);
     let events: Vec<_> = rows.of_kind("metric").filter(is_event).collect();
     // The clock's hit it on CPU 1 only: it runs nowhere else.
     let clock = events.iter().find(|row| row["metric"].as_str().unwrap().starts_with("event.cpu-clock"));

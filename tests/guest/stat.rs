@@ -26,14 +26,14 @@ fn expected(counters: u64) -> Vec<u64> {
 }
 
 /// Rows of events of the whole run, in the order asked for.
-fn events(rows: &Rows) -> Vec<&Value> {
+fn counted(rows: &Rows) -> Vec<&Value> {
     let is_event = |row: &&Value| row["t"] == 0 && row["metric"].as_str().unwrap().starts_with("event.");
     rows.of_kind("metric").filter(is_event).collect()
 }
 
 fn values(rows: &Rows) -> Vec<u64> {
     let value = |row: &Value| row["value"].as_u64().unwrap_or_else(|| panic!("{row}"));
-    events(rows).into_iter().map(value).collect()
+    counted(rows).into_iter().map(value).collect()
 }
 
 /// What is said beside the count of an event.
@@ -94,7 +94,7 @@ fn events_that_took_turns_show_their_share_and_interval() {
     let output =
         pmbpf().args(["run", "--count", "--json", "-d", "3s", "-e", &events.join(",")]).output().unwrap();
     let rows = Rows::parse(&output.stdout);
-    for (event, code) in events(&rows).into_iter().zip(codes) {
+    for (event, code) in counted(&rows).into_iter().zip(codes) {
         let number = |name: &str| event[name].as_f64().unwrap();
         assert!((0.2..0.5).contains(&number("coverage")) && event["how"] == "scaled", "{event}");
         assert!(number("low") < number("value") && number("value") < number("high"), "{event}");

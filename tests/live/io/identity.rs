@@ -15,7 +15,7 @@ use pmbpf::drain::{
 use pmu_common::owner::START_TICK_NS;
 
 use super::{Loop, can_run};
-use crate::support::{Scratch, counts, pmbpf, signal, text, wait_until};
+use crate::support::{Scratch, counts, pmbpf, text, wait_until};
 
 /// `starttime` of a process (proc_pid_stat(5)).
 fn start_tick(pid: u32) -> u32 {
@@ -30,8 +30,8 @@ fn recording(command: &str, pid: u32, recording: &Scratch) -> Child {
     pmbpf.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-fn stop(pmbpf: Child) {
-    signal(pmbpf.id(), "INT");
+/// Waits for the end of a run, which comes with its target's.
+fn wait(pmbpf: Child) {
     let output = pmbpf.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
@@ -52,7 +52,7 @@ fn a_process_has_the_same_id_and_start_in_every_source() {
     });
     reader.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert!(reader.wait().unwrap().success());
-    [run, io].into_iter().for_each(stop);
+    [run, io].into_iter().for_each(wait);
 
     let drains = Recording::read(&of_run.0).unwrap().drains;
     let owners = drains.iter().flat_map(|drain| &drain.owners).map(|row| row.owner.clone());
