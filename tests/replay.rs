@@ -131,7 +131,6 @@ fn options_that_mean_nothing_for_io_are_usage_errors_that_say_so() {
     for (options, says) in [
         (["--symfs", "/tmp"], "is a recording of `pmbpf io`: leave out --symfs"),
         (["--perfmon-dir", "/tmp"], "is a recording of `pmbpf io`: leave out --perfmon-dir"),
-        (["--hdr-log", "/nowhere/x"], "is a recording of `pmbpf io`: leave out --hdr-log"),
         (["--fail-on", "unsupported"], "I/O knows one condition for --fail-on: lost"),
     ] {
         let output = report_command(&recordings().join("io.pmbpf")).args(options).output().unwrap();
@@ -155,7 +154,7 @@ fn logged(recording: &Path) -> (Vec<u8>, Vec<Value>) {
 
 #[test]
 fn hdrhistogram_reads_from_a_log_what_json_says() {
-    for name in ["cgroups", "events", "masked", "topdown"] {
+    for name in ["cgroups", "events", "masked", "topdown", "io"] {
         let (log, json) = logged(&recordings().join(name).with_extension("pmbpf"));
         let entries = IntervalLogIterator::new(&log).map(Result::unwrap);
         let lines: Vec<_> = entries
@@ -175,8 +174,17 @@ fn hdrhistogram_reads_from_a_log_what_json_says() {
             let ns = [line.start_timestamp(), line.duration()].map(|time| time.as_nanos() as u64);
             let near = |ns: u64, field: &str| ns.abs_diff(row[field].as_u64().unwrap()) <= 500_001;
             assert!(near(ns[0], "t") && near(ns[1], "dt"), "{ns:?} {row}");
-            let kind = row["owner"]["kind"].as_str().unwrap();
-            assert!(line.tag().unwrap().starts_with(&format!("runqueue_latency:{kind}")), "{row}");
+            let begins = |row: &Value| Some(format!(":{}", row["kind"].as_str()?));
+            let [subject, owner] = ["subject", "owner"].map(|of| begins(&row[of]));
+            let tag = line.tag().unwrap();
+            assert!(
+                tag.starts_with(&format!(
+                    "{}{}",
+                    row["metric"].as_str().unwrap(),
+                    subject.or(owner).unwrap()
+                )),
+                "{row}"
+            );
         }
     }
 }

@@ -7,12 +7,13 @@ use std::{
     path::PathBuf,
 };
 
-use crate::{drain::Header, view::hdr_log::HdrLog};
+use crate::view::hdr_log::HdrLog;
 
-/// Choices that `run` and `report` share.
+/// Choices that `run`, `io` and `report` share.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct HdrLogArgs {
-    /// Write the run-queue latencies of every owner and interval to FILE, too: a new file, in HdrHistogram's interval log format
+    /// Write the latencies of every owner and interval (run queue, block requests) to FILE, too: a new file, in HdrHistogram's
+    /// interval log format
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     hdr_log: Option<PathBuf>,
 }
@@ -23,12 +24,13 @@ impl HdrLogArgs {
         self.hdr_log.is_some()
     }
 
-    /// Creates the log, if one is wanted, for nobody else to read. A file that is there is no place for it.
-    pub(super) fn begin(&self, header: &Header) -> io::Result<Option<HdrLog<'static>>> {
+    /// Creates the log, if one is wanted, of a run that started then (ns since 1970), for nobody else to read. A file that is there is no
+    /// place for it.
+    pub(super) fn begin(&self, started_unix_ns: u64) -> io::Result<Option<HdrLog<'static>>> {
         let Some(path) = &self.hdr_log else { return Ok(None) };
         let begin = || {
             let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-            HdrLog::begin(Box::new(BufWriter::new(file)), header.started_unix_ns)
+            HdrLog::begin(Box::new(BufWriter::new(file)), started_unix_ns)
         };
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot create {}: {error}", path.display()))

@@ -101,7 +101,7 @@ fn of_run(
 ) -> anyhow::Result<u8> {
     let prepared = pipeline::prepare(&header.plan, &header.machine.topology, args.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(header, prepared, args.output.format(), args.output.style(), into);
-    pipeline.log_to(args.hdr_log.begin(header)?);
+    pipeline.log_to(args.hdr_log.begin(header.started_unix_ns)?);
     let end = replay(entries, |drain| Ok(pipeline.drain(&redacting.of(drain)?).map(drop)?))?;
     if let Some(names) = &end.names {
         pipeline.name(&redacting.of(names.clone())?);
@@ -123,7 +123,6 @@ fn of_io(
     let wrong = [
         (!args.symfs.is_empty(), "--symfs", "it has no code to name"),
         (args.perfmon_dir.is_some(), "--perfmon-dir", "its metrics have tables of their own"),
-        (args.hdr_log.is_given(), "--hdr-log", "it has no run-queue latencies"),
     ];
     if let Some((_, flag, why)) = wrong.iter().find(|(given, ..)| *given) {
         let file = args.file.display();
@@ -131,6 +130,7 @@ fn of_io(
     }
     gate::check_io_gates(&args.fail_on)?;
     let mut pipeline = IoPipeline::new(header, args.output.format(), args.output.style(), into)?;
+    pipeline.log_to(args.hdr_log.begin(header.started_unix_ns)?);
     let end = replay(entries, |drain| Ok(pipeline.drain(redacting.of(drain)?)?))?;
     let report = pipeline.finish(&end.ending())?;
     gate::check_io(&args.fail_on, &report)?;

@@ -276,7 +276,7 @@ async fn live(
     let prepared =
         pipeline::prepare(&header.plan, &header.machine.topology, args.metrics.perfmon_dir.as_deref())?;
     let mut pipeline = Pipeline::new(&header, prepared, args.format.format(), args.format.style(), into);
-    pipeline.log_to(args.hdr_log.begin(&header)?);
+    pipeline.log_to(args.hdr_log.begin(header.started_unix_ns)?);
     confine(if command.is_some() { Duty::CollectAndSignal } else { Duty::Collect });
     let signals = Signals::new()?;
     args.begin.announce(args.talks(), "report");

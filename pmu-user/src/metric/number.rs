@@ -96,7 +96,7 @@ impl<'a> Number<'a> {
     pub fn status(&self) -> &'static str {
         let known = match &self.content {
             Content::Value(value) => value.known().map(|known| known.coverage),
-            Content::Distribution(found) => found.ok().map(|_| 1.0),
+            Content::Distribution(found) => found.ok().map(|found| found.coverage),
         };
         let counters = self.details.counters;
         match known {

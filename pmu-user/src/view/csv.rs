@@ -44,13 +44,12 @@ pub(super) fn numbers<'a>(
     let mut rows = Rows::from_writer(into);
     let (t, dt) = (from_ns.to_string(), length_ns.to_string());
     for number in numbers {
-        let row = Row { rows: &mut rows, time: [&t, &dt], number: &number };
+        let mut row = Row { rows: &mut rows, time: [&t, &dt], number: &number };
         match &number.content {
             Content::Value(value) => row.write("", number.unit, value, None)?,
             Content::Distribution(Ok(found)) => row.distribution(found)?,
             Content::Distribution(Err(why)) => {
-                let missing = Value::Missing((*why).to_owned());
-                row.write("", number.unit, &missing, None)?;
+                row.write("", number.unit, &Value::Missing((*why).to_owned()), None)?;
             }
         }
     }
@@ -65,26 +64,22 @@ struct Row<'a, 'b> {
 }
 
 impl Row<'_, '_> {
-    fn distribution(mut self, found: &Distribution) -> io::Result<()> {
+    fn distribution(&mut self, found: &Distribution) -> io::Result<()> {
         let counted = |count| Value::counted(count, found.coverage);
         let unit = self.number.unit;
-        self.part(".count", "values", &counted(found.count()), None)?;
-        self.part(".sum", unit, &counted(found.sum), None)?;
+        self.write(".count", "values", &counted(found.count()), None)?;
+        self.write(".sum", unit, &counted(found.sum), None)?;
         for (name, known) in found.quantiles() {
-            self.part(&format!(".{name}"), unit, &Value::Known(known), None)?;
+            self.write(&format!(".{name}"), unit, &Value::Known(known), None)?;
         }
         for (bucket, count) in found.histogram.iter() {
-            self.part(".bucket", "values", &counted(count), Some((bucket.low, bucket.high)))?;
+            self.write(".bucket", "values", &counted(count), Some((bucket.low, bucket.high)))?;
         }
         Ok(())
     }
 
-    fn write(mut self, part: &str, unit: &str, value: &Value, bucket: Option<(u64, u64)>) -> io::Result<()> {
-        self.part(part, unit, value, bucket)
-    }
-
     /// A row; `part` stands behind the metric's name.
-    fn part(&mut self, part: &str, unit: &str, value: &Value, bucket: Option<(u64, u64)>) -> io::Result<()> {
+    fn write(&mut self, part: &str, unit: &str, value: &Value, bucket: Option<(u64, u64)>) -> io::Result<()> {
         let number = self.number;
         let mut record: Vec<String> = self.time.map(str::to_owned).to_vec();
         record.extend(owner(number.whose));

@@ -17,6 +17,7 @@ use super::{
     examples,
     failure::{Usage, of_command},
     gate::{self, Gate},
+    hdr_log::HdrLogArgs,
     output::{self, Stream},
     parse,
     recorder::Keep,
@@ -96,6 +97,8 @@ pub(super) struct Args {
     begin: Begin,
     #[command(flatten)]
     keep: Keep,
+    #[command(flatten)]
+    hdr_log: HdrLogArgs,
     #[command(flatten)]
     format: output::Output,
     /// Say nothing but results and errors
@@ -212,6 +215,7 @@ async fn live(
     let mut recorder = args.keep.begin(&header)?;
     let into = args.format.open_for(args.stream(), args.keep.if_unread(&args.command));
     let mut pipeline = IoPipeline::new(&header, args.format.format(), args.format.style(), into)?;
+    pipeline.log_to(args.hdr_log.begin(header.started_unix_ns)?);
     confine(if command.is_some() { Duty::CollectAndSignal } else { Duty::Collect });
     if let (Some(length), Some(enough)) = (header.plan.duration, header.plan.shortest())
         && length < enough

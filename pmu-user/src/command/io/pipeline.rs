@@ -13,7 +13,7 @@ use crate::{
     metric::io::{History, IoReport, Prepared},
     model::io::{IoInterval, IoLedger},
     table::io::FindError,
-    view::{Format, IoView, text::Style},
+    view::{Format, IoView, hdr_log::HdrLog, text::Style},
 };
 
 /// Turns drains into reports.
@@ -43,6 +43,11 @@ impl<'a> IoPipeline<'a> {
             open: IoInterval::default(),
             total: IoInterval::default(),
         })
+    }
+
+    /// Writes the latencies of every interval to a log, too.
+    pub(in crate::command) fn log_to(&mut self, log: Option<HdrLog<'a>>) {
+        self.view.log_to(log);
     }
 
     /// Takes a drain; writes a report if an interval is complete.

@@ -167,7 +167,7 @@ impl TrafficInterval {
         }
     }
 
-    /// Adds rows to those of the owners beyond the limit, if more than [`GONE_MAX`] of a kind are of owners without a row in `now`,
+    /// Adds rows to those of the owners beyond the limit, if more than `GONE_MAX` of a kind are of owners without a row in `now`,
     /// the last drain: then those with the fewest requests or packets.
     pub fn fold(&mut self, now: &Traffic) {
         self.fold_to(now, GONE_MAX);
