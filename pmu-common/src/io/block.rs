@@ -272,6 +272,7 @@ mod tests {
         BY_KERNEL, BY_REQUEST, BlockCount, DISCARD, FLUSH, InFlight, OTHER, READ, WRITE, device_word, hash,
         of_device_word, of_process, on_basis, operation, process,
     };
+    use crate::owner::START_TICK_NS;
 
     #[test]
     fn operations_are_told_apart_by_the_low_byte() {
@@ -289,7 +290,7 @@ mod tests {
 
     #[test]
     fn two_processes_of_one_id_are_two_owners() {
-        let (first, second) = (process(4711, 5 << 20), process(4711, 6 << 20));
+        let (first, second) = (process(4711, 5 * START_TICK_NS), process(4711, 6 * START_TICK_NS));
         assert_ne!(first, second);
         assert_eq!(of_process(second), (4711, 6));
     }

@@ -199,20 +199,13 @@ fn a_device_that_is_not_there_is_an_error_that_names_it() {
     }
 }
 
-#[test]
-fn a_target_that_read_while_nothing_of_it_was_seen_has_no_numbers() {
-    if !can_run() {
-        return;
-    }
-    let Some(disk) = Zram::empty() else {
-        skipped("this kernel has no zram");
-        return;
-    };
+/// Measures a process that reads from a disk whose requests no program sees; the disk's name, too. None if there is no such disk.
+fn unseen_read() -> Option<(String, Rows)> {
+    let disk = Zram::empty()?;
     let script = format!("dd if={} of=/dev/null bs=1M count=8 iflag=direct; exec sleep 60", disk.path());
     // What it runs is in memory by then: its own files' requests would be seen.
-    assert!(
-        Command::new("sh").args(["-c", "dd if=/dev/null of=/dev/null; sleep 0"]).status().unwrap().success()
-    );
+    let runs = Command::new("sh").args(["-c", "dd if=/dev/null of=/dev/null; sleep 0"]).status();
+    assert!(runs.unwrap().success());
     let waiting = Waiting::new(&format!("sh -c '{script}'"));
     let accounts = format!("/proc/{}/io", waiting.pid());
     let running = start(&["--pid", &waiting.pid().to_string()]);
@@ -222,13 +215,29 @@ fn a_target_that_read_while_nothing_of_it_was_seen_has_no_numbers() {
     let _target = waiting.go();
     wait_until("it has read", || bytes_read(&accounts) >= before + (8 << 20));
     signal(running.id(), "INT");
-    let rows = rows(running);
-    if rows.of_kind("metric").any(|row| row["subject"]["name"] == disk.0.as_str()) {
+    Some((disk.0.clone(), rows(running)))
+}
+
+#[test]
+fn a_target_that_read_while_nothing_of_it_was_seen_has_no_numbers() {
+    if !can_run() {
+        return;
+    }
+    // Now and then the kernel reads on ahead of what it runs, for which there is a request, and that is seen.
+    let is_nothing_seen = |rows: &Rows| rows.of_kind("metric").all(|row| row["owner"].is_null());
+    let runs = std::iter::from_fn(unseen_read).take(5);
+    let mut runs = runs.skip_while(|(_, rows)| !is_nothing_seen(rows));
+    let Some((disk, rows)) = runs.next() else {
+        assert!(Zram::empty().is_none(), "something else was read in every run");
+        skipped("this kernel has no zram");
+        return;
+    };
+    if rows.of_kind("metric").any(|row| row["subject"]["name"] == disk.as_str()) {
         skipped("another disk makes no requests, so those of this one are seen");
         return;
     }
     let summary = rows.summary();
-    assert_eq!(summary["losses"]["target_unseen"], 1, "{summary}");
+    assert_eq!(summary["losses"]["target_unseen"], 1, "{summary} {:?}", rows.0);
     let missing = summary["missing"].as_array().unwrap().last().unwrap();
     assert!(missing["what"].as_str().unwrap().starts_with("block requests of pid "), "{missing}");
     assert!(missing["why"].as_str().unwrap().contains("no request of it was seen"), "{missing}");
