@@ -86,7 +86,7 @@ impl Row<'_, '_> {
         record.extend(subject(number.subject));
         record.push(text(&format!("{}{part}", number.metric)));
         record.push(text(unit));
-        record.extend(value_cells(value, bucket, number.status()));
+        record.extend(value_cells(value, bucket, number));
         record.extend(details(number));
         Ok(self.rows.write_record(record)?)
     }
@@ -136,7 +136,8 @@ fn subject(of: Option<&Subject>) -> [String; 3] {
 }
 
 /// Cells of [`VALUE`]. Reasons may hold names that others chose.
-fn value_cells(value: &Value, bucket: Option<(u64, u64)>, status: &str) -> [String; VALUE.len()] {
+fn value_cells(value: &Value, bucket: Option<(u64, u64)>, number: &Number<'_>) -> [String; VALUE.len()] {
+    let status = number.status().to_owned();
     let [bucket_low, bucket_high] = match bucket {
         // The last has no end.
         Some((low, high)) => {
@@ -147,12 +148,14 @@ fn value_cells(value: &Value, bucket: Option<(u64, u64)>, status: &str) -> [Stri
     match value {
         Value::Known(Known { estimate, low, high, coverage, how }) => {
             let [value, low, high, coverage] = [estimate, low, high, coverage].map(ToString::to_string);
-            let (how, status) = (how.name().to_owned(), status.to_owned());
-            [value, low, high, bucket_low, bucket_high, coverage, how, status, String::new()]
+            // Why it is only a part, where places are known that did not count.
+            let uncounted = number.details.counters.map_or_else(String::new, |of| of.uncounted.join("; "));
+            let how = how.name().to_owned();
+            [value, low, high, bucket_low, bucket_high, coverage, how, status, text(&uncounted)]
         }
         Value::Missing(why) => {
             let [value, low, high, coverage, how] = Default::default();
-            [value, low, high, bucket_low, bucket_high, coverage, how, status.to_owned(), text(why)]
+            [value, low, high, bucket_low, bucket_high, coverage, how, status, text(why)]
         }
     }
 }
