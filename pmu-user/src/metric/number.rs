@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     drain::Owner,
+    machine::clock::duration_ns,
     table::{metric::RUNQUEUE_LATENCY, unit::Unit},
 };
 
@@ -121,9 +122,21 @@ impl<'a> Number<'a> {
     }
 }
 
-impl Report {
-    /// Every number: those of the target and its owners, then those of the CPU model.
-    pub fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
+/// A report, as a list of numbers.
+pub trait Numbers {
+    /// When its interval began, in ns since counting did, and how long it was.
+    fn frame(&self) -> (u64, u64);
+    /// Every number.
+    fn numbers(&self) -> impl Iterator<Item = Number<'_>>;
+}
+
+impl Numbers for Report {
+    fn frame(&self) -> (u64, u64) {
+        (self.from_ns, self.length_ns)
+    }
+
+    /// Those of the target and its owners, then those of the CPU model.
+    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         let owners = std::iter::once(&self.total).chain(&self.owners).flat_map(OwnerReport::numbers);
         owners.chain(self.topdown.iter().flat_map(TopDown::numbers))
     }
@@ -194,9 +207,12 @@ fn spread(spread: &Spread) -> [Number<'_>; 2] {
     [number("least", |range| range.0), number("most", |range| range.1)]
 }
 
-impl IoReport {
-    /// Every number.
-    pub fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
+impl Numbers for IoReport {
+    fn frame(&self) -> (u64, u64) {
+        (self.from_ns, self.length_ns)
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         self.rows.iter().map(|row| {
             let (whose, subject) = match &row.subject {
                 Subject::Owner(owner, of) => (Whose::Owner(owner), of.as_ref()),
@@ -214,9 +230,14 @@ impl IoReport {
     }
 }
 
-impl Stat {
-    /// Every number: counts, each followed by what it says about others, then times.
-    pub fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
+impl Numbers for Stat {
+    fn frame(&self) -> (u64, u64) {
+        let length = self.elapsed.known().map_or(0.0, |known| known.estimate);
+        (duration_ns(self.from), length as u64)
+    }
+
+    /// Counts, each followed by what it says about others, then times.
+    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         let counts = self.rows.iter().flat_map(|row| {
             let whose = row.owner.as_ref().map_or(Whose::Target, Whose::Owner);
             let unit = row.unit.as_deref().unwrap_or(Unit::Counts.name());

@@ -17,7 +17,7 @@ pub use self::json::SCHEMA;
 pub use self::words::workload as workload_in_words;
 use crate::{
     drain::{Ending, Header},
-    metric::{Report, io::IoReport, number::Number, stat::Stat},
+    metric::{Report, io::IoReport, number::Numbers, stat::Stat},
 };
 
 /// How a report is written.
@@ -41,16 +41,12 @@ pub enum Part {
 }
 
 /// What a command reports. Formats for machines write its numbers alike; beside them there is what only text and JSON have.
-pub trait Reported: Sized {
+pub trait Reported: Numbers + Sized {
     /// What is known before the first report.
     type Header;
     /// How it ended.
     type Ending;
 
-    /// When its interval began, in ns since counting did, and how long it was.
-    fn frame(&self) -> (u64, u64);
-    /// Every number.
-    fn numbers(&self) -> impl Iterator<Item = Number<'_>>;
     /// Writes a stage for people.
     ///
     /// # Errors
@@ -181,14 +177,6 @@ impl<'a, R: Reported> View<'a, R> {
 impl Reported for Report {
     type Header = Header;
     type Ending = Ending;
-
-    fn frame(&self) -> (u64, u64) {
-        (self.from_ns, self.length_ns)
-    }
-
-    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
-        self.numbers()
-    }
 
     fn text(into: &mut dyn Write, style: &text::Style, stage: Stage<'_, Self>) -> std::io::Result<()> {
         match stage {

@@ -3,25 +3,11 @@
 use std::io::{self, Write};
 
 use super::{Format, Reported, Stage, json, text};
-use crate::{
-    drain::tally::Ended,
-    machine::clock::duration_ns,
-    metric::{number::Number, stat::Stat},
-    plan::count::CountPlan,
-};
+use crate::{drain::tally::Ended, metric::stat::Stat, plan::count::CountPlan};
 
 impl Reported for Stat {
     type Header = CountPlan;
     type Ending = Ended;
-
-    fn frame(&self) -> (u64, u64) {
-        let length = self.elapsed.known().map_or(0.0, |known| known.estimate);
-        (duration_ns(self.from), length as u64)
-    }
-
-    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
-        self.numbers()
-    }
 
     fn text(into: &mut dyn Write, _: &text::Style, stage: Stage<'_, Self>) -> io::Result<()> {
         match stage {

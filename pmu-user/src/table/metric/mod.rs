@@ -77,19 +77,6 @@ pub enum Family {
     Clock,
 }
 
-/// What a metric's name begins with, if it is not in the catalogue, as one of a user's own table.
-const PREFIXES: [(&str, Family); 9] = [
-    ("pcie", Family::Pcie),
-    ("link", Family::Link),
-    ("ddio", Family::Ddio),
-    ("io", Family::Conflicts),
-    ("vtd", Family::Iommu),
-    ("dram", Family::Memory),
-    ("llc", Family::Llc),
-    ("free", Family::FreeRunning),
-    ("upi", Family::Upi),
-];
-
 impl Family {
     /// Families of I/O, in the order of reports.
     pub const IO: [Self; 13] = [
@@ -112,7 +99,8 @@ impl Family {
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         let prefix = name.split('.').next()?;
-        let by_prefix = || PREFIXES.iter().find(|(known, _)| *known == prefix).map(|(_, family)| *family);
+        // As one of a user's own table.
+        let by_prefix = || Self::IO.into_iter().find(|family| family.name() == prefix);
         find(name).map(|metric| metric.family).or_else(by_prefix)
     }
 

@@ -12,20 +12,12 @@ use std::io::{self, Write};
 use super::{Reported, Stage, text::Style};
 use crate::{
     drain::{Ending, io::IoHeader},
-    metric::{io::IoReport, number::Number},
+    metric::io::IoReport,
 };
 
 impl Reported for IoReport {
     type Header = IoHeader;
     type Ending = Ending;
-
-    fn frame(&self) -> (u64, u64) {
-        (self.from_ns, self.length_ns)
-    }
-
-    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
-        self.numbers()
-    }
 
     fn text(into: &mut dyn Write, style: &Style, stage: Stage<'_, Self>) -> io::Result<()> {
         match stage {
