@@ -8,6 +8,13 @@ pub const NAME_BYTES: usize = 64;
 /// One tick of the start times that the kernel tells (`starttime` in proc_pid_stat(5)), in ns: `USER_HZ` is 100 wherever BPF runs.
 pub const START_TICK_NS: u64 = 10_000_000;
 
+/// The tick in which something began at this time (CLOCK_BOOTTIME ns), modulo 2³²: what tells two processes of one id apart.
+#[must_use]
+#[inline(always)]
+pub const fn start_tick(born_ns: u64) -> u32 {
+    (born_ns / START_TICK_NS) as u32
+}
+
 wire! {
     /// Identity of an owner, the key of the map `SLOT_OF`.
     pub struct OwnerKey {

@@ -1,6 +1,6 @@
 //! Block requests: what is done, for whom, and what is kept of one in flight.
 
-use crate::{histogram::BLOCK, owner::START_TICK_NS, wire};
+use crate::{histogram::BLOCK, owner::start_tick, wire};
 
 /// A read.
 pub const READ: u32 = 0;
@@ -151,10 +151,10 @@ pub const fn on_basis(word: u64, basis: u32) -> u64 {
 #[must_use]
 #[inline(always)]
 pub const fn process(id: u32, born_ns: u64) -> u64 {
-    id as u64 | (born_ns / START_TICK_NS) << 32
+    id as u64 | (start_tick(born_ns) as u64) << 32
 }
 
-/// Id of a process, and the tick in which it began ([`START_TICK_NS`], modulo 2³²), from [`process`].
+/// Id of a process, and the tick in which it began ([`start_tick`]), from [`process`].
 #[must_use]
 pub const fn of_process(owner: u64) -> (u32, u32) {
     (owner as u32, (owner >> 32) as u32)

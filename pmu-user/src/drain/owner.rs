@@ -5,7 +5,7 @@ use std::{
     hash::{Hash, Hasher},
 };
 
-use pmu_common::owner::START_TICK_NS;
+use pmu_common::owner::start_tick;
 use serde::{Deserialize, Serialize};
 
 use super::Id;
@@ -137,20 +137,15 @@ impl Hash for Owner {
     }
 }
 
-/// The tick in which something began, modulo 2³².
-const fn tick(born_ns: u64) -> u32 {
-    (born_ns / START_TICK_NS) as u32
-}
-
 impl Owner {
     /// What makes it the same under another name.
     #[must_use]
     pub const fn key(&self) -> OwnerKey<'_> {
         match self {
             Self::Other => OwnerKey::Other,
-            Self::Process { pid, born_ns, .. } => OwnerKey::Process(*pid, tick(*born_ns)),
+            Self::Process { pid, born_ns, .. } => OwnerKey::Process(*pid, start_tick(*born_ns)),
             Self::Ended { name, .. } => OwnerKey::Ended(name),
-            Self::Thread { tid, born_ns, .. } => OwnerKey::Thread(*tid, tick(*born_ns)),
+            Self::Thread { tid, born_ns, .. } => OwnerKey::Thread(*tid, start_tick(*born_ns)),
             Self::Comm { name } => OwnerKey::Comm(name),
             Self::Exe { name } => OwnerKey::Exe(name),
             Self::Cgroup { id: 0, path } => OwnerKey::CgroupAt(path),

@@ -60,8 +60,8 @@ pub enum Whose {
     Process {
         /// Process id.
         pid: u32,
-        /// The tick in which it began ([`pmu_common::owner::START_TICK_NS`] since the host did, modulo 2³²; older recordings count in units of 2²⁰ ns): it
-        /// tells two processes of one id apart.
+        /// The tick in which it began ([`pmu_common::owner::start_tick`]; older recordings count in units of 2²⁰ ns): it tells two
+        /// processes of one id apart.
         born: u32,
     },
     /// A cgroup whose tasks submitted them for themselves.

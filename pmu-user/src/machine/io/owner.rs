@@ -11,14 +11,18 @@ use serde::{Deserialize, Serialize};
 
 use self::evidence::Evidence;
 use super::{Platform, bdf::Bdf, process};
-use crate::untrusted::{Untrusted, exact};
+use crate::{
+    machine::stat::born_ns,
+    untrusted::{Untrusted, exact},
+};
 
 /// A process that uses a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct User {
     /// Its id.
     pub pid: u32,
-    /// When it began, in ns since the host did, to 10 ms; 0 where that is not known, as in older recordings.
+    /// When it began, in ns since the host did, to 10 ms, if nobody else has the device; 0 where that is not known, as in older
+    /// recordings.
     #[serde(default)]
     pub born_ns: u64,
     /// Its name.
@@ -129,7 +133,16 @@ pub fn read(root: &Path, platform: &Platform) -> Vec<(Bdf, Ownership)> {
     let processes = process::all(root);
     let mut found = evidence::of(root, platform, &processes.seen);
     let ends = platform.ports.iter().flat_map(|port| &port.devices);
-    ends.map(|bdf| (*bdf, ownership(found.remove(bdf).unwrap_or_default(), processes.hidden))).collect()
+    let owned = |bdf: &Bdf| {
+        let mut owned = ownership(found.remove(bdf).unwrap_or_default(), processes.hidden);
+        // Of all processes only these are asked for: there are few.
+        if let Ownership::Exclusive { pid: Some(pid), users, .. } = &mut owned {
+            let born_ns = born_ns(root, *pid).unwrap_or(0);
+            users.iter_mut().for_each(|user| user.born_ns = born_ns);
+        }
+        (*bdf, owned)
+    };
+    ends.map(owned).collect()
 }
 
 fn ownership(evidence: Evidence, hidden: usize) -> Ownership {

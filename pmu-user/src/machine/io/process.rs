@@ -6,15 +6,11 @@
 use std::{fs, io, os::unix::ffi::OsStrExt as _, path::Path};
 
 use super::{Bdf, function::interfaces_in, names, pci::bdf_of};
-use crate::{
-    machine::{bytes, stat::born_ns},
-    untrusted::Untrusted,
-};
+use crate::{machine::bytes, untrusted::Untrusted};
 
 /// A process, as far as it may use devices.
 pub(super) struct Process {
     pub(super) pid: u32,
-    pub(super) born_ns: u64,
     pub(super) name: Untrusted,
     pub(super) cgroup: Untrusted,
     /// Paths of device nodes and of devices' memory that it has open or mapped.
@@ -67,7 +63,6 @@ fn read(root: &Path, pid: u32) -> io::Result<Option<Process>> {
     }
     Ok(Some(Process {
         pid,
-        born_ns: born_ns(root, pid).unwrap_or(0),
         name: name(root, pid)?,
         cgroup: cgroup(&bytes(&at.join("cgroup"))?),
         opened,

@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use pmu_common::io::block::{of_process, process};
+use pmu_common::owner::start_tick;
 
 use crate::{
     bpf::io::{Fate, Holder},
@@ -77,7 +77,7 @@ impl<'a> Census<'a> {
 
     fn is_process_gone(&self, pid: u32, born: u32) -> bool {
         match born_ns(self.root, pid) {
-            Some(born_ns) => of_process(process(pid, born_ns)).1 != born,
+            Some(born_ns) => start_tick(born_ns) != born,
             None => self.root.join("proc/stat").exists(),
         }
     }

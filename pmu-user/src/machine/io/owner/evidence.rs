@@ -44,13 +44,7 @@ pub(super) fn of(root: &Path, platform: &Platform, processes: &[Process]) -> BTr
 }
 
 fn user(process: &Process, through: Untrusted) -> User {
-    User {
-        pid: process.pid,
-        born_ns: process.born_ns,
-        name: process.name.clone(),
-        cgroup: process.cgroup.clone(),
-        through,
-    }
+    User { pid: process.pid, born_ns: 0, name: process.name.clone(), cgroup: process.cgroup.clone(), through }
 }
 
 /// Files that stand for devices: who has one open drives the device without the kernel.

@@ -61,6 +61,7 @@ fn a_device_that_one_process_drives_is_its_own() {
     tree.link("proc/7/fd/5", "/dev/vfio/42");
     let found = ownership(&tree);
     assert!(found.is_of(7) && !found.is_of(8), "{found:?}");
+    assert_eq!(found.users()[0].born_ns, 700 * pmu_common::owner::START_TICK_NS);
     assert!(found.is_within(b"/web") && found.is_within(b"/") && !found.is_within(b"/we"));
 }
 
