@@ -124,7 +124,7 @@ fn arrows_point_one_way() {
 
 #[test]
 fn the_import_finder_sees_nested_lists() {
-    let text = "use crate::{\n    drain::{Header, Owner},\n    model::Interval,\n};\nlet x = crate::view::text::duration(1.0);";
+    let text = "use crate::{\n    drain::{TasksHeader, Owner},\n    model::Interval,\n};\nlet x = crate::view::text::duration(1.0);";
     let found: Vec<String> = imports(text).into_iter().collect();
     assert_eq!(found, ["drain", "model", "view"]);
 }

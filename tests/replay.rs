@@ -36,7 +36,7 @@ use hdrhistogram::{
 use pmbpf::{
     drain::{
         GapRow,
-        recording::{IoRecording, Overwrite, ReadError, Recording, Writer},
+        recording::{Overwrite, ReadError, Recording, Writer},
     },
     metric::value::QUANTILES,
 };
@@ -97,13 +97,13 @@ fn a_recording_cut_anywhere_is_read_or_refused_never_a_panic() {
 #[test]
 fn a_recording_of_io_cut_anywhere_is_read_or_refused_never_a_panic() {
     let whole = std::fs::read(recordings().join("io.pmbpf")).unwrap();
-    let complete = IoRecording::parse(Bytes::from(whole.clone()), "whole").unwrap();
+    let complete = Recording::parse(Bytes::from(whole.clone()), "whole").unwrap();
     assert!(complete.ending.is_some() && complete.lost_bytes == 0);
     for length in (0..whole.len()).step_by(3) {
-        match IoRecording::parse(Bytes::copy_from_slice(&whole[..length]), "cut") {
+        match Recording::parse(Bytes::copy_from_slice(&whole[..length]), "cut") {
             Ok(cut) => {
                 assert!(cut.ending.is_none(), "{length} bytes have no ending");
-                assert!(cut.drains[..] == complete.drains[..cut.drains.len()], "{length} bytes");
+                assert!(cut.io().eq(complete.io().take(cut.drains.len())), "{length} bytes");
             }
             Err(ReadError::Foreign(_) | ReadError::NoHeader(_)) => {}
             Err(error) => panic!("{length} bytes: {error}"),
@@ -129,9 +129,9 @@ fn a_report_of_io_that_breaks_off_says_so_and_exits_with_3() {
 #[test]
 fn options_that_mean_nothing_for_io_are_usage_errors_that_say_so() {
     for (options, says) in [
-        (["--symfs", "/tmp"], "is a recording of `pmbpf io`: leave out --symfs"),
-        (["--perfmon-dir", "/tmp"], "is a recording of `pmbpf io`: leave out --perfmon-dir"),
-        (["--fail-on", "unsupported"], "I/O knows one condition for --fail-on: lost"),
+        (["--symfs", "/tmp"], "is a recording of I/O alone: leave out --symfs"),
+        (["--perfmon-dir", "/tmp"], "is a recording of I/O alone: leave out --perfmon-dir"),
+        (["--fail-on", "blind>1%"], "I/O knows two conditions for --fail-on: lost and unsupported"),
     ] {
         let output = report_command(&recordings().join("io.pmbpf")).args(options).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
@@ -193,12 +193,13 @@ fn hdrhistogram_reads_from_a_log_what_json_says() {
 fn gaps_beyond_the_most_that_are_kept_are_told() {
     let Recording { header, mut drains, ending, .. } =
         Recording::read(&recordings().join("masked.pmbpf")).unwrap();
-    let with_gaps = drains.iter_mut().find(|drain| !drain.gaps.is_empty()).unwrap();
+    let mut tasks: Vec<_> = drains.iter_mut().filter_map(|drain| drain.tasks.as_mut()).collect();
+    let with_gaps = tasks.iter_mut().find(|drain| !drain.gaps.is_empty()).unwrap();
     let model = with_gaps.gaps[0].clone();
     let more =
         (1..=5000).map(|index| GapRow { at_ns: index << 20, late_ns: 400_000 + index, ..model.clone() });
     with_gaps.gaps.extend(more);
-    let timers = drains.iter().flat_map(|drain| &drain.gaps).filter(|row| row.class as usize != IDLE).count();
+    let timers = tasks.iter().flat_map(|drain| &drain.gaps).filter(|row| row.class as usize != IDLE).count();
     let path = std::env::temp_dir().join(format!("pmbpf-gaps-{}.pmbpf", std::process::id()));
     let mut writer = Writer::create(&path, Overwrite::No, &header).unwrap();
     drains.iter().for_each(|drain| writer.drain(drain).unwrap());

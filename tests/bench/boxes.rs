@@ -16,7 +16,10 @@ use std::{
 use pmbpf::{
     drain::io::{BoxSlice, IoDrain, IoHeader},
     machine::{Machine, io::Platform, pmu::catalog::Catalog},
-    metric::io::{History, IoReport, Prepared},
+    metric::{
+        Report,
+        io::{History, IoReport, Prepared},
+    },
     model::io::{IoInterval, IoLedger},
     plan::{
         io::{
@@ -25,7 +28,7 @@ use pmbpf::{
         },
         request::{Descend, Inherit, Target},
     },
-    view::{Format, IoView, text::Style},
+    view::{Format, RunView, text::Style},
 };
 
 #[path = "../unpack.rs"]
@@ -116,7 +119,8 @@ fn reported(
 ) -> io::Result<(usize, Duration)> {
     let (prepared, mut ledger) = (Prepared::new(header).unwrap(), IoLedger::new(&header.plan));
     let (mut history, mut total) = (History::new(&header.plan), IoInterval::default());
-    let mut view = IoView::new(header, Format::Json, Style { rows_max: 20, blocks: true }, into);
+    let header = header.clone().into();
+    let mut view = RunView::new(&header, Format::Json, Style { rows_max: 20, blocks: true }, into);
     let (mut numbers, begun) = (0, cpu_time());
     for drain in drains {
         let tick = ledger.advance(drain);
@@ -124,7 +128,7 @@ fn reported(
         let report = IoReport::new(&prepared, &ledger, &tick);
         history.add_interval(&report);
         numbers += report.rows.len();
-        view.interval(&report)?;
+        view.interval(&Report { tasks: None, io: Some(report) })?;
         total.append(tick);
     }
     Ok((numbers, cpu_time() - begun))

@@ -141,7 +141,7 @@ fn a_command_line_that_is_wrong_is_found() {
     let wrong = [
         "pmbpf run --no-such-option -d 1s",
         "pmbpf run -d 5x -- ./server",
-        "pmbpf io --by nothing",
+        "pmbpf io --group-by nothing",
         "pmbpf report --interval 1s x.pmbpf",
         "pmbpf doctor --everything",
         "pmbpf list nothing",

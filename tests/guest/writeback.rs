@@ -13,7 +13,7 @@ use pmbpf::{
             block::{BlockRow, Operation, Whose},
             traffic::Traffic,
         },
-        recording::IoRecording,
+        recording::Recording,
     },
     machine::cgroup::{CgroupId, Layout},
 };
@@ -92,9 +92,9 @@ struct Measured {
 impl Measured {
     fn of(output: &Output, recording: &Scratch) -> Self {
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let drains = IoRecording::read(&recording.0).unwrap().drains;
-        let mut traffic = drains.into_iter().map(|drain| drain.traffic.unwrap());
-        let (first, last) = (traffic.next().unwrap(), traffic.next_back().unwrap());
+        let recording = Recording::read(&recording.0).unwrap();
+        let mut traffic = recording.io().map(|drain| drain.traffic.clone().unwrap());
+        let (first, last) = (traffic.next().unwrap(), traffic.last().unwrap());
         assert_eq!((&last.losses, &last.missed), (&vec![], &vec![]));
         Self { rows: Rows::parse(&output.stdout), first, last }
     }
@@ -137,7 +137,7 @@ fn measured(whom: &[&str], work: impl FnOnce()) -> Measured {
     let recording = Scratch::new("writeback");
     let child = command(&recording).args(whom).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("pmbpf measures", || {
-        IoRecording::read(&recording.0).is_ok_and(|recording| !recording.drains.is_empty())
+        Recording::read(&recording.0).is_ok_and(|recording| !recording.drains.is_empty())
     });
     work();
     signal(child.id(), "INT");

@@ -99,7 +99,7 @@ fn names_that_a_recording_lacks_are_found_in_a_folder_and_nowhere_else() {
         .unwrap();
     wait_until("samples are recorded", || {
         Recording::read(&recording.0)
-            .is_ok_and(|recording| recording.drains.iter().any(|drain| !drain.located.code.is_empty()))
+            .is_ok_and(|recording| recording.tasks().any(|drain| !drain.located.code.is_empty()))
     });
     // It ends before names are looked up.
     child.kill().unwrap();
@@ -125,10 +125,10 @@ fn a_recording_has_its_ending_before_its_names() {
     let run = output(&["-o", recording.as_str(), "--", &workload("spin", &["-g"]), "0.3"]);
     assert!(run.status.success());
     let recording = Recording::read(&recording.0).unwrap();
-    let names = recording.names.expect("names come after the ending");
+    let names = recording.names.as_ref().expect("names come after the ending");
     assert!(names.names.iter().any(|name| name.code.is_ok()));
-    let hit = recording.drains.iter().any(|drain| !drain.located.code.is_empty());
-    assert!(hit && recording.drains.iter().all(|drain| drain.places.is_empty()), "nothing is named before");
+    let hit = recording.tasks().any(|drain| !drain.located.code.is_empty());
+    assert!(hit && recording.tasks().all(|drain| drain.places.is_empty()), "nothing is named before");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use pmbpf::{
     bpf::{Attach, Log, Options},
-    drain::{Drain, Owner, slice::SliceRow},
+    drain::{Drain, Owner, TasksDrain, slice::SliceRow},
     machine::{Machine, pmu::catalog::Catalog},
     model::{Counts, Interval, Ledger, OwnerIndex},
     plan::{
@@ -43,7 +43,7 @@ pub(crate) fn turns(pmu: &str, always: &str, taking: &str, slice: Duration) -> T
 pub(crate) struct Counted {
     pub(crate) ledger: Ledger,
     pub(crate) whole: Interval,
-    pub(crate) drains: Vec<Drain>,
+    pub(crate) drains: Vec<TasksDrain>,
 }
 
 impl Counted {
@@ -77,13 +77,14 @@ pub(crate) fn count(
     let options = Options { attach, btf: None, log: Log::Off };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut drains = Vec::new();
-    let open = async { Session::open(plan, machine, Path::new("/"), &options) };
-    let mut session = runtime.block_on(open).unwrap_or_else(|error| panic!("{error}"));
+    let mut session = Session::default();
+    let open = async { session.open_tasks(plan, machine, Path::new("/"), &options) };
+    runtime.block_on(open).unwrap_or_else(|error| panic!("{error}"));
     session.start(Measure::Always, Instant::now()).unwrap();
     std::thread::scope(|scope| {
         let (mut work, mut working) = (Some(work), None);
         let mut keep = |drain: Drain| -> Result<session::Next, SessionError> {
-            drains.push(drain);
+            drains.extend(drain.tasks);
             if let Some(work) = work.take() {
                 working = Some(scope.spawn(work));
             }
@@ -92,7 +93,7 @@ pub(crate) fn count(
         let whole = async { session::run(&mut session, None, Signals::new()?, &mut keep).await };
         let outcome = runtime.block_on(whole).unwrap();
         assert!(working.unwrap().is_finished(), "the work outlasts the counting");
-        drains.push(outcome.last);
+        drains.extend(outcome.last.tasks);
     });
     let mut ledger = Ledger::new();
     let mut whole = Interval::default();

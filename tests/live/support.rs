@@ -155,6 +155,15 @@ impl Running {
         self.collect()
     }
 
+    /// The same; what the run said, and what its recording does.
+    pub(crate) fn stop_and_replay(mut self) -> (Rows, Rows) {
+        signal(self.pid(), "INT");
+        let said = self.collect();
+        let report = pmbpf().args(["report", "--json", self.recording.as_str()]).output().unwrap();
+        assert!(report.status.success(), "{}", text(&report.stderr));
+        (said, Rows::parse(&report.stdout))
+    }
+
     /// Waits for the end.
     pub(crate) fn finish(mut self) -> Rows {
         self.collect()

@@ -166,7 +166,8 @@ fn an_event_that_cannot_be_opened_is_named() {
     let plan = pmbpf::plan::Plan { turns: vec![turns], ..plan };
     let options = pmbpf::bpf::Options::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let open = async { pmbpf::session::Session::open(plan, machine, std::path::Path::new("/"), &options) };
+    let mut session = pmbpf::session::Session::default();
+    let open = async { session.open_tasks(plan, machine, std::path::Path::new("/"), &options) };
     let error = runtime.block_on(open).err().unwrap().to_string();
     let begins = "cannot open event `minor-faults` of the PMU `software` on cpu 0: perf_event_open: ";
     assert!(error.starts_with(begins), "{error}");

@@ -2,13 +2,7 @@
 
 use std::path::Path;
 
-use super::{
-    failure::Usage,
-    gate::Gate,
-    output,
-    recorder::Redacting,
-    run::{Args, exit_code},
-};
+use super::{failure::Usage, gate::Gate, live::exit_code, output, recorder::Redacting, run::Args};
 use crate::{
     drain::tally::{Ended, Tally},
     machine::{Machine, pmu::catalog::Catalog},
@@ -34,12 +28,12 @@ pub(super) fn execute(
     let catalog = Catalog::read(root)?;
     let plan = CountPlan::new(&args.request()?, &args.event, machine, &catalog, root)?;
     let plan = CountPlan { runs: args.repeat.unwrap_or(1), ..plan };
-    if args.dry_run {
+    if args.common.dry_run {
         let targets = count_targets(&plan, machine, None);
         let counters = targets.iter().map(|target| Counting::planned(&plan.groups, target)).sum();
-        let mut into = args.format.open(output::Stream::Stdout);
-        let plan = shown(&plan, &args.keep.redaction.begin())?;
-        write_plan(&mut *into, &plan, counters, needs(&plan), args.format.format())?;
+        let mut into = args.common.format.open(output::Stream::Stdout);
+        let plan = shown(&plan, &args.common.keep.redaction.begin())?;
+        write_plan(&mut *into, &plan, counters, needs(&plan), args.common.format.format())?;
         return Ok(0);
     }
     let runtime = runtime()?;
@@ -60,16 +54,16 @@ fn check(args: &Args) -> Result<(), Usage> {
         (args.all_cgroups, "--all-cgroups", "name the cgroups to count with --cgroup"),
         (args.max_owners.is_some(), "--max-owners", owners),
         (args.no_descend, "--no-descend", "the kernel always counts the cgroups below, too"),
-        (args.attach.is_some(), "--attach", programs),
-        (args.btf.is_some(), "--btf", programs),
+        (args.common.attach.is_some(), "--attach", programs),
+        (args.common.btf.is_some(), "--btf", programs),
         (args.measure, "--measure", programs),
-        (args.hdr_log.is_given(), "--hdr-log", "a count measures no latencies"),
+        (args.common.hdr_log.is_given(), "--hdr-log", "a count measures no latencies"),
         (args.bpf_log, "--bpf-log", programs),
     ];
     if let Some((_, flag, why)) = wrong.iter().find(|(given, ..)| *given) {
         return Err(Usage(format!("--count does not go with {flag}: {why}; leave out one of them")));
     }
-    if let Some(file) = args.keep.file() {
+    if let Some(file) = args.common.keep.file() {
         let file = file.display();
         return Err(Usage(format!(
             "--count records nothing, so there is nothing for -o {file}; `-o - >{file}` writes the counts there"
@@ -83,7 +77,7 @@ fn check(args: &Args) -> Result<(), Usage> {
     if args.repeat.is_some_and(|runs| runs > 1) {
         check_repeat(args)?;
     }
-    match args.fail_on.iter().find(|gate| **gate != Gate::Unsupported) {
+    match args.common.fail_on.iter().find(|gate| **gate != Gate::Unsupported) {
         Some(_) => Err(Usage("--count knows one condition for --fail-on: unsupported".to_owned())),
         None => Ok(()),
     }
@@ -115,13 +109,13 @@ async fn live(
     plan: &CountPlan,
     machine: &Machine,
 ) -> anyhow::Result<u8> {
-    let redacting = args.keep.redaction.begin();
+    let redacting = args.common.keep.redaction.begin();
     let shown = &shown(plan, &redacting)?;
     let mut view = StatView::new(
         shown,
-        args.format.format(),
-        args.format.style(),
-        args.format.open_for(args.stream(), args.if_unread()),
+        args.common.format.format(),
+        args.common.format.style(),
+        args.common.format.open_for(args.common.stream(&args.command), args.common.if_unread(&args.command)),
     );
     let mut runs: Vec<Stat> = Vec::new();
     let mut broken_off = None;
@@ -146,7 +140,7 @@ async fn live(
     };
     let mut first = true;
     let mut ready = || {
-        args.begin.announce(args.talks() && std::mem::take(&mut first), "counts");
+        args.common.begin.announce(args.common.talks(&args.command) && std::mem::take(&mut first), "counts");
     };
     let ended = count(plan, machine, (&args.command, inherited), &mut ready, &mut keep).await?;
     if let Some((run, _)) = &broken_off {
@@ -162,7 +156,7 @@ async fn live(
     if let Some(stat) = stat {
         view.whole(&stat, &ended)?;
         let absent = stat.rows.iter().find(|row| row.support == Support::NotHere);
-        if let (Some(row), false) = (absent, args.fail_on.is_empty()) {
+        if let (Some(row), false) = (absent, args.common.fail_on.is_empty()) {
             return Err(super::failure::Quality(format!("{} is not available here", row.event)).into());
         }
     }

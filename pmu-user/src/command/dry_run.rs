@@ -1,7 +1,10 @@
 //! `--dry-run`: what would be opened, without opening anything.
 
-use std::io::{self, Write};
+mod io;
 
+use std::io::{Result, Write};
+
+use super::live::Sources;
 use crate::{
     machine::Machine,
     plan::{
@@ -17,8 +20,15 @@ use crate::{
     },
 };
 
-/// Prints the plan.
-pub(super) fn print(plan: &Plan, machine: &Machine, into: &mut dyn Write, format: Format) -> io::Result<()> {
+/// Prints the plan of each source.
+pub(super) fn print(sources: &Sources, into: &mut dyn Write, format: Format) -> Result<()> {
+    if let Some(plan) = &sources.tasks {
+        tasks(plan, &sources.machine, into, format)?;
+    }
+    sources.io.as_ref().map_or(Ok(()), |(plan, _)| io::print(plan, into, format))
+}
+
+fn tasks(plan: &Plan, machine: &Machine, into: &mut dyn Write, format: Format) -> Result<()> {
     if format == Format::Json {
         serde_json::to_writer(&mut *into, plan)?;
         writeln!(into)?;
@@ -69,7 +79,7 @@ pub(super) fn print(plan: &Plan, machine: &Machine, into: &mut dyn Write, format
 }
 
 /// Groups of counters, how often each has its turn, and what they are for.
-fn counters(into: &mut dyn Write, plan: &Plan, metrics: &Metrics) -> io::Result<()> {
+fn counters(into: &mut dyn Write, plan: &Plan, metrics: &Metrics) -> Result<()> {
     let line = |into: &mut dyn Write, label: &str, text: &str| writeln!(into, "{label:<12}{text}");
     line(
         into,
@@ -163,7 +173,7 @@ fn sampling(sampling: &Sampling) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::print;
+    use super::tasks;
     use crate::{
         machine::Machine,
         plan::{
@@ -183,7 +193,7 @@ mod tests {
         let machine = Machine::read(&root).unwrap();
         let plan = Plan::new(&request, &machine, &root).unwrap();
         let mut bytes = Vec::new();
-        print(&plan, &machine, &mut bytes, Format::Text).unwrap();
+        tasks(&plan, &machine, &mut bytes, Format::Text).unwrap();
         (String::from_utf8(bytes).unwrap(), plan.turns[0].groups.len())
     }
 

@@ -3,10 +3,7 @@
 use std::str::FromStr;
 
 use super::failure::{Quality, Usage};
-use crate::{
-    drain::Header,
-    metric::{Report, io::IoReport},
-};
+use crate::{drain::Header, metric::Report};
 
 /// A condition on which the run counts as failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,41 +39,40 @@ impl FromStr for Gate {
     }
 }
 
+/// Refuses conditions that mean nothing where no task is counted, before anything is measured.
+pub(super) fn check_without_tasks(gates: &[Gate]) -> Result<(), Usage> {
+    match gates.iter().find(|gate| matches!(gate, Gate::BlindAbove(_) | Gate::SamplesBelow(_))) {
+        Some(_) => Err(Usage("I/O knows two conditions for --fail-on: lost and unsupported".to_owned())),
+        None => Ok(()),
+    }
+}
+
 /// Holds a report against the gates.
 pub(super) fn check(gates: &[Gate], header: &Header, report: &Report) -> Result<(), Quality> {
     gates.iter().find_map(|gate| failed(gate, header, report)).map_or(Ok(()), |why| Err(Quality(why)))
 }
 
-/// Refuses conditions that mean nothing for I/O, before anything is measured.
-pub(super) fn check_io_gates(gates: &[Gate]) -> Result<(), Usage> {
-    match gates.iter().find(|gate| **gate != Gate::Lost) {
-        Some(_) => Err(Usage("I/O knows one condition for --fail-on: lost".to_owned())),
-        None => Ok(()),
-    }
-}
-
-/// Holds a report of I/O against the gates, of which only [`Gate::Lost`] means anything.
-pub(super) fn check_io(gates: &[Gate], report: &IoReport) -> Result<(), Quality> {
-    let lost = report.losses.iter().map(|(_, count)| *count).fold(0, u64::saturating_add);
-    if gates.contains(&Gate::Lost) && lost > 0 { Err(Quality(losses(lost))) } else { Ok(()) }
-}
-
 fn failed(gate: &Gate, header: &Header, report: &Report) -> Option<String> {
     let percent = |share: f64| format!("{:.3} %", share * 100.0);
+    let (tasks, io) = (report.tasks.as_ref(), report.io.as_ref());
     match gate {
         Gate::Lost => {
-            let lost = report.quality.losses.values().copied().fold(0, u64::saturating_add);
+            let of_tasks = tasks.iter().flat_map(|report| report.quality.losses.values());
+            let of_io = io.iter().flat_map(|report| &report.losses).map(|(_, count)| count);
+            let lost = of_tasks.chain(of_io).copied().fold(0, u64::saturating_add);
             (lost > 0).then(|| losses(lost))
         }
         Gate::Unsupported => {
-            header.missing.first().map(|absent| format!("{} is not available here", absent.what))
+            let of_tasks = header.tasks.iter().flat_map(|header| &header.missing);
+            let mut missing = of_tasks.chain(io.iter().flat_map(|report| &report.missing));
+            missing.next().map(|absent| format!("{} is not available here", absent.what))
         }
-        Gate::BlindAbove(limit) => match report.blind.masked().share() {
+        Gate::BlindAbove(limit) => match tasks?.blind.masked().share() {
             None => Some("blind time is not known".to_owned()),
             Some(share) => (share > *limit).then(|| format!("{} of the time was blind", percent(share))),
         },
         Gate::SamplesBelow(limit) => {
-            let coverage = report.quality.sample_coverages().min_by(f64::total_cmp).unwrap_or(0.0);
+            let coverage = tasks?.quality.sample_coverages().min_by(f64::total_cmp).unwrap_or(0.0);
             (coverage < *limit).then(|| format!("only {} of the samples came", percent(coverage)))
         }
     }
@@ -88,10 +84,10 @@ fn losses(lost: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Gate, check, check_io, check_io_gates};
+    use super::{Gate, check, check_without_tasks};
     use crate::{
-        drain::Cost,
-        metric::{Report, io::IoReport, testing::with_late_ticks},
+        drain::{Absent, io::testing},
+        metric::{Report, TasksReport, io::IoReport, testing::with_late_ticks},
         plan::Target,
     };
 
@@ -100,9 +96,11 @@ mod tests {
         // 50 late ticks of 4 ms on each CPU in 2 s: 10 %, however many CPUs there are.
         for cpus in [1, 2, 64] {
             let (header, ledger, interval) = with_late_ticks(Target::System, cpus, 50);
-            let report = Report::new(&header, &ledger, &interval, None);
+            let tasks = TasksReport::new(&header, &ledger, &interval, None);
+            let (header, blind) = (header.into(), tasks.blind.machine.clone());
+            let report = Report { tasks: Some(tasks), io: None };
             let fails = |limit| check(&[Gate::BlindAbove(limit)], &header, &report).is_err();
-            assert!(fails(0.0999) && !fails(0.1001), "{cpus} CPUs: {:?}", report.blind.machine);
+            assert!(fails(0.0999) && !fails(0.1001), "{cpus} CPUs: {blind:?}");
         }
     }
 
@@ -111,33 +109,32 @@ mod tests {
         for cpus in [1, 2, 64] {
             // The target ran for half of the time on each of them, and was blind for a tenth of that.
             let (header, ledger, interval) = with_late_ticks(Target::Processes(vec![7]), cpus, 50);
-            let report = Report::new(&header, &ledger, &interval, None);
+            let tasks = TasksReport::new(&header, &ledger, &interval, None);
+            let (header, blind) = (header.into(), tasks.blind.target.clone());
+            let report = Report { tasks: Some(tasks), io: None };
             let fails = |limit| check(&[Gate::BlindAbove(limit)], &header, &report).is_err();
-            assert!(fails(0.0999) && !fails(0.1001), "{cpus} CPUs: {:?}", report.blind.target);
+            assert!(fails(0.0999) && !fails(0.1001), "{cpus} CPUs: {blind:?}");
         }
     }
 
     #[test]
-    fn losses_of_io_fail_where_that_was_asked_for() {
-        let report = |losses: &[(&str, u64)]| IoReport {
-            from_ns: 0,
-            length_ns: 1,
-            rows: Vec::new(),
-            levels: Vec::new(),
-            maps: Vec::new(),
-            checks: Vec::new(),
-            missing: Vec::new(),
-            losses: losses.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect(),
-            cost: Cost::default(),
-            programs_ns: 0,
+    fn losses_of_io_and_what_it_lacks_fail_where_that_was_asked_for() {
+        let header = testing::header().into();
+        let report = |losses: &[(&str, u64)], missing: Vec<Absent>| {
+            let losses = losses.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
+            Report { tasks: None, io: Some(IoReport { losses, missing, ..IoReport::default() }) }
         };
-        let lossy = report(&[("io_slots", 3), ("io_nested", 4)]);
-        let why = check_io(&[Gate::Lost], &lossy).unwrap_err().to_string();
+        let lossy = report(&[("io_slots", 3), ("io_nested", 4)], Vec::new());
+        let why = check(&[Gate::Lost], &header, &lossy).unwrap_err().to_string();
         assert!(why.contains("7 losses"), "{why}");
-        assert!(check_io(&[], &lossy).is_ok());
-        assert!(check_io(&[Gate::Lost], &report(&[])).is_ok());
-        assert!(check_io_gates(&[Gate::Lost]).is_ok());
-        assert!(check_io_gates(&[Gate::Lost, Gate::Unsupported]).is_err());
+        assert!(check(&[], &header, &lossy).is_ok());
+        let whole = report(&[], Vec::new());
+        assert!(check(&[Gate::Lost, Gate::Unsupported], &header, &whole).is_ok());
+        let absent = Absent { what: "packets".to_owned(), why: "no right".to_owned() };
+        let why = check(&[Gate::Unsupported], &header, &report(&[], vec![absent])).unwrap_err().to_string();
+        assert!(why.contains("packets"), "{why}");
+        assert!(check_without_tasks(&[Gate::Lost, Gate::Unsupported]).is_ok());
+        assert!(check_without_tasks(&[Gate::Lost, Gate::BlindAbove(0.1)]).is_err());
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(super) struct MetricArgs {
     pub(super) runs: bool,
     /// Use the events and formulas of this CPU model, as icelakex
     #[arg(long, value_name = "MODEL", help_heading = "Metrics")]
-    cpu_model: Option<String>,
+    pub(super) cpu_model: Option<String>,
     /// Use the events and formulas of this perfmon directory
     #[arg(long, value_name = "DIR", help_heading = "Metrics")]
     pub(super) perfmon_dir: Option<PathBuf>,

@@ -12,6 +12,7 @@ mod hdr_log;
 mod io;
 mod launch;
 mod list;
+mod live;
 mod metrics;
 mod output;
 mod parse;

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     drain::{
-        Ending, Names,
-        recording::{Abandoned, Overwrite, Recorded, Writer},
+        Drain, Ending, Header, Names,
+        recording::{Abandoned, Overwrite, Writer},
     },
     redact::{Redact, Redactor},
     untrusted::Untrusted,
@@ -122,7 +122,7 @@ impl Keep {
     }
 
     /// Creates the recording, if one is wanted.
-    pub(super) fn begin<R: Recorded>(&self, header: &R) -> io::Result<Recorder<R>> {
+    pub(super) fn begin(&self, header: &Header) -> io::Result<Recorder> {
         // A file that grows beyond the limit (`ulimit -f`) is an error then, not the end of us.
         drop(signal(SignalKind::from_raw(libc::SIGXFSZ))?);
         let overwrite = if self.force { Overwrite::Yes } else { Overwrite::No };
@@ -135,14 +135,14 @@ impl Keep {
 }
 
 /// Where drains are kept, if they are.
-pub(super) struct Recorder<R> {
-    writer: Option<Writer<R>>,
+pub(super) struct Recorder {
+    writer: Option<Writer>,
     failure: Option<io::Error>,
 }
 
-impl<R: Recorded> Recorder<R> {
+impl Recorder {
     /// Appends a drain.
-    pub(super) fn drain(&mut self, drain: &R::Drain) {
+    pub(super) fn drain(&mut self, drain: &Drain) {
         self.write(|writer| writer.drain(drain));
     }
 
@@ -161,7 +161,7 @@ impl<R: Recorded> Recorder<R> {
         self.failure.map_or(Ok(()), Err)
     }
 
-    fn write(&mut self, write: impl FnOnce(&mut Writer<R>) -> io::Result<()>) {
+    fn write(&mut self, write: impl FnOnce(&mut Writer) -> io::Result<()>) {
         let Some(writer) = &mut self.writer else { return };
         if let Err(error) = write(writer) {
             let kept = match self.writer.take().map(Writer::abandon) {

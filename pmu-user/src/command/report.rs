@@ -1,4 +1,4 @@
-//! `pmbpf report`: a recording of a run, or of I/O, in any format.
+//! `pmbpf report`: a recording in any format.
 
 use std::{io::Write, path::PathBuf, time::Duration};
 
@@ -8,16 +8,14 @@ use super::{
     failure::{Quality, Usage},
     gate::{self, Gate},
     hdr_log::HdrLogArgs,
-    io::IoPipeline,
     output::{Output, Stream},
-    pipeline::{self, Pipeline},
-    recorder::{Redacting, Redaction},
+    pipeline::Pipeline,
+    recorder::Redaction,
 };
 use crate::{
     drain::{
-        Ending, Header, Names, Stopped,
-        io::IoHeader,
-        recording::{Entries, Entry, Kind, Opened, Recorded},
+        Drain, Ending, Names, Stopped,
+        recording::{Entries, Entry, Opened},
     },
     view::Format,
 };
@@ -48,7 +46,7 @@ pub(super) struct Args {
 
 /// Reports from the recording alone.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
-    of_either(args, Opened::open(&args.file)?, args.output.open(Stream::Stdout))
+    of(args, Opened::open(&args.file)?, args.output.open(Stream::Stdout))
 }
 
 /// Whether a report shows names.
@@ -82,27 +80,19 @@ pub fn write_report(
         redaction: Redaction::of(naming),
         output,
     };
-    of_either(&args, recording, into)
+    of(&args, recording, into)
 }
 
-fn of_either(args: &Args, recording: Opened, into: Box<dyn Write>) -> anyhow::Result<u8> {
+fn of(args: &Args, recording: Opened, into: Box<dyn Write>) -> anyhow::Result<u8> {
     let redacting = args.redaction.begin();
-    match recording {
-        Opened::Run(header, entries) => of_run((args, &redacting), &redacting.of(*header)?, entries, into),
-        Opened::Io(header, entries) => of_io((args, &redacting), &redacting.of(*header)?, entries, into),
+    let header = &redacting.of(recording.header)?;
+    if header.tasks.is_none() {
+        check_without_tasks(args)?;
     }
-}
-
-fn of_run(
-    (args, redacting): (&Args, &Redacting),
-    header: &Header,
-    entries: Entries<Header>,
-    into: Box<dyn Write>,
-) -> anyhow::Result<u8> {
-    let prepared = pipeline::prepare(&header.plan, &header.machine.topology, args.perfmon_dir.as_deref())?;
-    let mut pipeline = Pipeline::new(header, prepared, args.output.format(), args.output.style(), into);
-    pipeline.log_to(args.hdr_log.begin(header.started_unix_ns)?);
-    let end = replay(entries, |drain| Ok(pipeline.drain(&redacting.of(drain)?).map(drop)?))?;
+    let looks = (args.output.format(), args.output.style());
+    let mut pipeline = Pipeline::new(header, args.perfmon_dir.as_deref(), looks, into)?;
+    pipeline.log_to(args.hdr_log.begin(header.started_unix_ns())?);
+    let end = replay(recording.entries, |drain| Ok(pipeline.drain(redacting.of(drain)?).map(drop)?))?;
     if let Some(names) = &end.names {
         pipeline.name(&redacting.of(names.clone())?);
     }
@@ -114,27 +104,17 @@ fn of_run(
     end.whole()
 }
 
-fn of_io(
-    (args, redacting): (&Args, &Redacting),
-    header: &IoHeader,
-    entries: Entries<IoHeader>,
-    into: Box<dyn Write>,
-) -> anyhow::Result<u8> {
+/// Refuses what means nothing for a recording without tasks.
+fn check_without_tasks(args: &Args) -> Result<(), Usage> {
     let wrong = [
         (!args.symfs.is_empty(), "--symfs", "it has no code to name"),
         (args.perfmon_dir.is_some(), "--perfmon-dir", "its metrics have tables of their own"),
     ];
     if let Some((_, flag, why)) = wrong.iter().find(|(given, ..)| *given) {
         let file = args.file.display();
-        return Err(Usage(format!("{file} is a recording of {}: leave out {flag}, {why}", Kind::Io)).into());
+        return Err(Usage(format!("{file} is a recording of I/O alone: leave out {flag}, {why}")));
     }
-    gate::check_io_gates(&args.fail_on)?;
-    let mut pipeline = IoPipeline::new(header, args.output.format(), args.output.style(), into)?;
-    pipeline.log_to(args.hdr_log.begin(header.started_unix_ns)?);
-    let end = replay(entries, |drain| Ok(pipeline.drain(redacting.of(drain)?)?))?;
-    let report = pipeline.finish(&end.ending())?;
-    gate::check_io(&args.fail_on, &report)?;
-    end.whole()
+    gate::check_without_tasks(&args.fail_on)
 }
 
 /// What a recording ends with, and how much of it there was.
@@ -148,17 +128,14 @@ struct End {
 }
 
 /// Gives every drain of a recording to `keep`, one at a time.
-fn replay<R: Recorded>(
-    mut entries: Entries<R>,
-    mut keep: impl FnMut(R::Drain) -> anyhow::Result<()>,
-) -> anyhow::Result<End> {
+fn replay(mut entries: Entries, mut keep: impl FnMut(Drain) -> anyhow::Result<()>) -> anyhow::Result<End> {
     let mut end = End::default();
     while let Some(entry) = entries.read()? {
         match entry {
             Entry::Drain(drain) => {
                 end.drains += 1;
-                end.last_ns = R::at_ns(&drain);
-                keep(drain)?;
+                end.last_ns = drain.at_ns();
+                keep(*drain)?;
             }
             Entry::Ending(ending) => end.ending = Some(ending),
             Entry::Names(names) => end.names = Some(names),

@@ -2,39 +2,31 @@
 
 use std::{
     ffi::OsString,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
 use super::{
-    begin::{Begin, read_machine, say_which},
-    count, dry_run, examples,
+    begin::read_machine,
+    count, examples,
     failure::{Usage, of_command},
-    gate::{self, Gate},
-    hdr_log::HdrLogArgs,
+    io::IoChoice,
+    live::{Common, Live, Sources},
     metrics::MetricArgs,
-    output::{self, ReaderGone, Stream},
-    parse,
-    pipeline::{self, Pipeline},
-    recorder::Keep,
-    runs,
+    parse, runs,
 };
 use crate::{
-    bpf::{Attach, Log, Options},
-    drain::{Drain, Stopped, Workload},
-    machine::{Machine, pmu::catalog::Catalog},
-    perf::self_test,
+    bpf::Log,
     plan::{
-        self, Plan,
+        Plan,
+        io::request::IoRequest,
         request::{By, Descend, Force, Inherit, Rate, Request, Stacks, Target, Unwind},
     },
     session::{
-        self, Measure, Session, Signals,
-        confine::{Duty, confine},
-        launch::{self, Inherited, Launched},
+        Measure,
+        launch::{self, Inherited},
         runtime,
     },
-    view::Format,
 };
 
 /// Arguments.
@@ -125,32 +117,17 @@ pub(super) struct Args {
     pub(super) interval: Option<Duration>,
 
     #[command(flatten)]
-    pub(super) begin: Begin,
+    pub(super) common: Common,
+
+    /// Measure I/O, too, on the same clock: what the same owners did to block devices and networks, and what uncore PMUs count
+    #[arg(long, help_heading = "I/O")]
+    io: bool,
     #[command(flatten)]
-    pub(super) keep: Keep,
-    #[command(flatten)]
-    pub(super) hdr_log: HdrLogArgs,
-    #[command(flatten)]
-    pub(super) format: output::Output,
-    /// Say nothing but results and errors
-    #[arg(short, long, help_heading = "Output")]
-    quiet: bool,
-    /// Exit with 3 if the result is not good enough: lost, unsupported, blind>N%, samples<N% (repeatable)
-    #[arg(long, value_name = "CONDITION", help_heading = "Output")]
-    pub(super) fail_on: Vec<Gate>,
-    /// Print what would be opened, and open nothing
-    #[arg(long, help_heading = "Output")]
-    pub(super) dry_run: bool,
+    of_io: IoChoice,
 
     /// Owners that can be told apart at a time; the others are counted together
     #[arg(long, value_name = "N", help_heading = "Kernel side", value_parser = clap::value_parser!(u32).range(1..1_000_000))]
     pub(super) max_owners: Option<u32>,
-    /// How programs reach kernel memory; by default the best that works here
-    #[arg(long, value_name = "WAY", help_heading = "Kernel side")]
-    pub(super) attach: Option<Attach>,
-    /// The kernel's types, for a kernel that does not carry them
-    #[arg(long, value_name = "FILE", help_heading = "Kernel side")]
-    pub(super) btf: Option<PathBuf>,
     /// Measure the programs' cost as long as they run, not only for the first second
     #[arg(long, help_heading = "Kernel side")]
     pub(super) measure: bool,
@@ -202,25 +179,43 @@ impl Args {
         })
     }
 
-    fn options(&self) -> Options {
-        Options {
-            attach: self.attach,
-            btf: self.btf.clone(),
+    /// May we talk?
+    fn talks(&self) -> bool {
+        self.common.talks(&self.command)
+    }
+
+    /// The run that is asked for.
+    pub(super) fn live<'a>(&'a self, inherited: &'a Inherited, launched: Instant) -> Live<'a> {
+        Live {
+            common: &self.common,
+            command: &self.command,
+            inherited,
+            cgroups: &self.cgroup,
+            measure: if self.measure { Measure::Always } else { Measure::Window },
             log: if self.bpf_log { Log::On } else { Log::Off },
+            folder: self.metrics.perfmon_dir.as_deref(),
+            launched,
         }
     }
 
-    pub(super) fn stream(&self) -> Stream {
-        self.keep.stream(&self.command)
-    }
-
-    pub(super) fn if_unread(&self) -> ReaderGone {
-        self.keep.if_unread(&self.command)
-    }
-
-    /// May we talk? Not into the middle of a machine's results.
-    pub(super) fn talks(&self) -> bool {
-        !self.quiet && (self.format.format() == Format::Text || self.stream() == Stream::Stdout)
+    /// What I/O is measured, if any is.
+    fn io_request(&self, request: &Request) -> Result<Option<IoRequest>, Usage> {
+        if let Some(flag) = self.of_io.given().filter(|_| !self.io) {
+            return Err(Usage(format!("{flag} is about I/O: add --io")));
+        }
+        if !self.io {
+            return Ok(None);
+        }
+        let wrong = [
+            (!self.tid.is_empty(), "--tid: requests are told apart by process; name processes with --pid"),
+            (self.cpu.is_some(), "--cpu: requests and packets belong to no CPU"),
+            (self.metrics.runs, "--runs: it reports several runs as one"),
+            (self.count, "--count: it has no owners"),
+        ];
+        if let Some((_, why)) = wrong.iter().find(|(given, _)| *given) {
+            return Err(Usage(format!("--io does not go with {why}")));
+        }
+        Ok(Some(self.of_io.request(request, self.metrics.cpu_model.clone())))
     }
 }
 
@@ -231,108 +226,28 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
 
 fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     let root = Path::new("/");
-    let inherited = args.begin.inherited(root, args.talks() && !args.dry_run, &args.keep)?;
+    let common = &args.common;
+    let inherited = common.begin.inherited(root, args.talks() && !common.dry_run, &common.keep)?;
     let machine = read_machine(root)?;
     launch::check(&args.command)?;
     if args.metrics.runs {
         runs::check(args)?;
     }
+    let mut request = args.request()?;
+    let of_io = args.io_request(&request)?;
     if args.count {
         return count::execute(args, &inherited, &machine, root);
     }
-    let plan = Plan::new(&args.request()?, &machine, root)?;
-    if args.dry_run {
-        let plan = args.keep.redaction.begin().of(plan)?;
-        dry_run::print(&plan, &machine, &mut *args.format.open(Stream::Stdout), args.format.format())?;
-        return Ok(0);
+    if of_io.is_some() && request.target == Target::System {
+        // Requests are told apart by cgroup there: one row has both.
+        request.by = request.by.or(Some(By::Cgroup));
     }
-    args.keep.check()?;
-    if args.talks() && !args.keep.redaction.is_on() {
-        say_which(&args.cgroup, &machine);
+    let plan = Plan::new(&request, &machine, root)?;
+    let live = args.live(&inherited, launched);
+    if let (Some(planned), false) = (plan.runs(), common.dry_run) {
+        common.keep.check()?;
+        return runtime()?.block_on(runs::live(live, &plan, planned, &machine));
     }
-    let runtime = runtime()?;
-    match plan.runs() {
-        Some(planned) => runtime.block_on(runs::live((args, &inherited), &plan, planned, &machine, launched)),
-        None => runtime.block_on(live((args, &inherited), plan, machine, launched)),
-    }
+    let io = of_io.map(|request| args.of_io.plan(&request, &machine, common.dry_run)).transpose()?;
+    live.execute(Sources { machine, tasks: Some(plan), io })
 }
-
-async fn live(
-    (args, inherited): (&Args, &Inherited),
-    mut plan: Plan,
-    machine: Machine,
-    launched: Instant,
-) -> anyhow::Result<u8> {
-    if !plan.turns.is_empty()
-        && let Some(why) = self_test::dead(&Catalog::read(Path::new("/"))?)
-    {
-        plan.give_up_metrics(why);
-    }
-    let (mut session, command) = begin((args, inherited), plan, machine, launched)?;
-    let redacting = args.keep.redaction.begin();
-    let header = redacting.of(session.header.clone())?;
-    let mut recorder = args.keep.begin(&header)?;
-    let into = args.format.open_for(args.stream(), args.if_unread());
-    let prepared =
-        pipeline::prepare(&header.plan, &header.machine.topology, args.metrics.perfmon_dir.as_deref())?;
-    let mut pipeline = Pipeline::new(&header, prepared, args.format.format(), args.format.style(), into);
-    pipeline.log_to(args.hdr_log.begin(header.started_unix_ns)?);
-    confine(if command.is_some() { Duty::CollectAndSignal } else { Duty::Collect });
-    let signals = Signals::new()?;
-    args.begin.announce(args.talks(), "report");
-    let mut keep = |drain: Drain| -> anyhow::Result<session::Next> {
-        let drain = redacting.of(drain)?;
-        recorder.drain(&drain);
-        Ok(pipeline.drain(&drain)?)
-    };
-    let outcome = session::run(&mut session, command, signals, &mut keep).await?;
-    keep(outcome.last)?;
-    recorder.end(&outcome.ending);
-    let names = redacting.of(session.name())?;
-    recorder.names(&names);
-    pipeline.name(&names);
-    let report = pipeline.finish(&outcome.ending)?;
-    if args.talks() {
-        pipeline::closing_line(&report);
-    }
-    recorder.result()?;
-    if args.talks() {
-        args.keep.say_what_is_written();
-    }
-    gate::check(&args.fail_on, &header, &report)?;
-    Ok(exit_code(outcome.ending.stopped, outcome.ending.workload))
-}
-
-/// A session that counts, and the command that waits for it to be watched, if there is one.
-pub(super) fn begin(
-    (args, inherited): (&Args, &Inherited),
-    plan: Plan,
-    machine: Machine,
-    launched: Instant,
-) -> anyhow::Result<(Session, Option<Launched>)> {
-    let mut session = Session::open(plan, machine, Path::new("/"), &args.options())?;
-    let mut command = None;
-    if !args.command.is_empty() {
-        let started = Launched::start(&args.command, inherited)?;
-        let pid = started.child.id().ok_or_else(|| anyhow::anyhow!("the command ended before it began"))?;
-        if matches!(session.header.plan.target, plan::Target::Command(_)) {
-            session.target_command(pid)?;
-        }
-        command = Some(started);
-    }
-    session.start(if args.measure { Measure::Always } else { Measure::Window }, launched)?;
-    Ok((session, command))
-}
-
-/// The command's own code; else what the signal says: Ctrl-C is the ordinary end of a run, the others are not.
-pub(super) fn exit_code(stopped: Stopped, workload: Option<Workload>) -> u8 {
-    let of_signal = |number: i32| u8::try_from(128 + number).unwrap_or(u8::MAX);
-    match (workload, stopped) {
-        (_, Stopped::Signal(number)) if number != SIGINT => of_signal(number),
-        (Some(Workload::Exited(code)), _) => code as u8,
-        (Some(Workload::Killed(number)), _) => of_signal(number),
-        _ => 0,
-    }
-}
-
-const SIGINT: i32 = 2;

@@ -4,17 +4,19 @@ use std::{io, path::Path, time::Instant};
 
 use super::{
     failure::Usage,
-    gate, output,
+    gate,
+    live::{Live, Sources, exit_code},
+    output,
     pipeline::{self, Pipeline},
-    run::{Args, begin, exit_code},
+    run::Args,
 };
 use crate::{
     drain::{Drain, Ending, Header},
     machine::{Machine, pmu::catalog::Catalog},
-    metric::{Report, topdown::OneRun},
+    metric::{Report, TasksReport, topdown::OneRun},
     perf::self_test,
     plan::{Plan, PlanError, metrics::MetricsError},
-    session::{self, Signals, launch::Inherited, run_one_of_several},
+    session::{self, Signals, run_one_of_several},
     view::{RunView, workload_in_words},
 };
 
@@ -24,9 +26,9 @@ pub(super) fn check(args: &Args) -> Result<(), Usage> {
         "--runs runs a command once for each group of counters: give one after `--`".to_owned()
     } else if args.duration.is_some() {
         "--runs runs the command to its end: leave out --duration".to_owned()
-    } else if let Some(file) = args.keep.file() {
+    } else if let Some(file) = args.common.keep.file() {
         format!("a recording holds one run, and --runs makes several: leave out -o {}", file.display())
-    } else if args.hdr_log.is_given() {
+    } else if args.common.hdr_log.is_given() {
         "a log holds the latencies of one run, and --runs makes several: leave out --hdr-log".to_owned()
     } else {
         return Ok(());
@@ -37,18 +39,17 @@ pub(super) fn check(args: &Args) -> Result<(), Usage> {
 /// A run that is over.
 struct Done {
     header: Header,
-    report: Report,
+    report: TasksReport,
     run: Option<OneRun>,
     ending: Ending,
 }
 
 /// Runs the command as often as planned, or until a run fails; the exit code is the last one's.
 pub(super) async fn live(
-    (args, inherited): (&Args, &Inherited),
+    mut live: Live<'_>,
     plan: &Plan,
     planned: u32,
     machine: &Machine,
-    mut launched: Instant,
 ) -> anyhow::Result<u8> {
     if let Some(why) = self_test::dead(&Catalog::read(Path::new("/"))?) {
         return Err(PlanError::Metrics(MetricsError::NoPmu(why)).into());
@@ -58,12 +59,11 @@ pub(super) async fn live(
     let mut runs: Vec<OneRun> = Vec::new();
     let mut code = 0;
     for run in 0..planned {
-        if args.talks() && output::is_watched() {
+        if live.common.talks(live.command) && output::is_watched() {
             output::talk(&format!("run {} of {planned}", run + 1));
         }
-        let mut done =
-            one((args, inherited), plan.of_run(run), machine.clone(), launched, &mut signals).await?;
-        launched = Instant::now();
+        let mut done = one(live, plan.of_run(run), machine.clone(), &mut signals).await?;
+        live.launched = Instant::now();
         code = exit_code(done.ending.stopped, done.ending.workload);
         if !done.ending.succeeded() {
             complain(&done.ending, run, planned);
@@ -77,56 +77,57 @@ pub(super) async fn live(
     }
     signals.let_the_second_kill();
     if let Some(first) = first {
-        write(args, plan, planned, first, &runs)?;
+        write(live, plan, planned, first, &runs)?;
     }
     Ok(code)
 }
 
 /// One run of the command, with the counters of `plan`.
-async fn one(
-    (args, inherited): (&Args, &Inherited),
-    plan: Plan,
-    machine: Machine,
-    launched: Instant,
-    signals: &mut Signals,
-) -> anyhow::Result<Done> {
-    let (mut session, command) = begin((args, inherited), plan, machine, launched)?;
-    args.begin.tell();
+async fn one(live: Live<'_>, plan: Plan, machine: Machine, signals: &mut Signals) -> anyhow::Result<Done> {
+    let common = live.common;
+    let (mut session, command) = live.begin(Sources { machine, tasks: Some(plan), io: None })?;
+    common.begin.tell();
     let command = command.ok_or_else(|| anyhow::anyhow!("there is no command to run"))?;
-    let redacting = args.keep.redaction.begin();
-    let header = redacting.of(session.header.clone())?;
-    let prepared =
-        pipeline::prepare(&header.plan, &header.machine.topology, args.metrics.perfmon_dir.as_deref())?;
+    let redacting = common.keep.redaction.begin();
+    let header = redacting.of(session.header())?;
     // What a single run says is not written: there is one report of all of them.
     let nowhere = Box::new(io::sink());
-    let mut pipeline = Pipeline::new(&header, prepared, args.format.format(), args.format.style(), nowhere);
+    let looks = (common.format.format(), common.format.style());
+    let mut pipeline = Pipeline::new(&header, live.folder, looks, nowhere)?;
     let mut keep =
-        |drain: Drain| -> anyhow::Result<session::Next> { Ok(pipeline.drain(&redacting.of(drain)?)?) };
+        |drain: Drain| -> anyhow::Result<session::Next> { Ok(pipeline.drain(redacting.of(drain)?)?) };
     let outcome = run_one_of_several(&mut session, command, signals, &mut keep).await?;
     keep(outcome.last)?;
-    pipeline.name(&redacting.of(session.name())?);
-    let (report, run) = pipeline.conclude();
+    if let Some(names) = session.name() {
+        pipeline.name(&redacting.of(names)?);
+    }
+    let concluded = pipeline.conclude();
     drop(pipeline);
+    let (report, run) = concluded.ok_or_else(|| anyhow::anyhow!("the run measured no tasks"))?;
     Ok(Done { header, report, run, ending: outcome.ending })
 }
 
 /// The report of the first run, with the tree of all.
-fn write(args: &Args, plan: &Plan, planned: u32, first: Done, runs: &[OneRun]) -> anyhow::Result<()> {
+fn write(live: Live<'_>, plan: &Plan, planned: u32, first: Done, runs: &[OneRun]) -> anyhow::Result<()> {
     let Done { header, mut report, ending, .. } = first;
-    let prepared = pipeline::prepare(plan, &header.machine.topology, args.metrics.perfmon_dir.as_deref())?;
-    if let (Ok(topdown), Some(prepared), Some(metrics)) = (&mut report.topdown, &prepared, &plan.metrics) {
+    let topology = header.tasks.as_ref().map(|header| &header.machine.topology);
+    let prepared = topology.map(|topology| pipeline::prepare(plan, topology, live.folder)).transpose()?;
+    if let (Ok(topdown), Some(Some(prepared)), Some(metrics)) =
+        (&mut report.topdown, &prepared, &plan.metrics)
+    {
         topdown.combine(prepared, metrics, planned, runs);
     }
-    let into = args.format.open(args.stream());
-    RunView::new(&header, args.format.format(), args.format.style(), into).whole(&report, &ending)?;
-    if args.talks() {
+    let (common, report) = (live.common, Report { tasks: Some(report), io: None });
+    let into = common.format.open(common.stream(live.command));
+    RunView::new(&header, common.format.format(), common.format.style(), into).whole(&report, &ending)?;
+    if common.talks(live.command) {
         pipeline::closing_line(&report);
     }
-    Ok(gate::check(&args.fail_on, &header, &report)?)
+    Ok(gate::check(&common.fail_on, &header, &report)?)
 }
 
 /// What any of the runs lost is lost to the tree of all.
-fn add_losses(report: &mut Report, other: &Report) {
+fn add_losses(report: &mut TasksReport, other: &TasksReport) {
     for (reason, count) in &other.quality.losses {
         *report.quality.losses.entry(reason.clone()).or_default() += count;
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cost, SlotId, is_zero, unwinding::Unwinding};
+use super::{Cost, SlotId, tasks::is_zero, unwinding::Unwinding};
 use crate::{
     machine::cpu::Cpu,
     untrusted::{Untrusted, exact},

@@ -31,7 +31,7 @@ pub struct SliceRow {
 #[cfg(test)]
 mod tests {
     use super::SliceRow;
-    use crate::drain::{Drain, SlotId};
+    use crate::drain::{SlotId, TasksDrain};
 
     #[test]
     fn a_row_survives_a_recording() {
@@ -46,13 +46,16 @@ mod tests {
             counts: vec![1, 2, 3],
             running_ns: 8,
         };
-        let drain = Drain { slices: vec![row.clone(), SliceRow { group: None, ..row }], ..Drain::default() };
+        let drain = TasksDrain {
+            slices: vec![row.clone(), SliceRow { group: None, ..row }],
+            ..TasksDrain::default()
+        };
         let text = serde_json::to_string(&drain).unwrap();
-        assert_eq!(serde_json::from_str::<Drain>(&text).unwrap().slices, drain.slices);
+        assert_eq!(serde_json::from_str::<TasksDrain>(&text).unwrap().slices, drain.slices);
     }
 
     #[test]
     fn a_drain_of_a_run_without_counters_does_not_mention_them() {
-        assert!(!serde_json::to_string(&Drain::default()).unwrap().contains("slices"));
+        assert!(!serde_json::to_string(&TasksDrain::default()).unwrap().contains("slices"));
     }
 }

@@ -13,7 +13,7 @@ use super::{
     value::{How, Known, Value},
 };
 use crate::{
-    drain::{At, GapRow, Header, Owner},
+    drain::{At, GapRow, Owner, TasksHeader},
     model::{
         Counts, Interval, Ledger,
         gap::{Gap, interrupted, is_entry, join},
@@ -171,7 +171,7 @@ fn above_floor(quality: &Quality, late: Late, kernel_ticks: u64, coverage: f64, 
 
 /// Blind time in an interval in which the target did `total`.
 pub(super) fn blind(
-    header: &Header,
+    header: &TasksHeader,
     ledger: &Ledger,
     interval: &Interval,
     quality: &Quality,

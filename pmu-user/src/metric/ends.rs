@@ -46,7 +46,7 @@ pub(super) fn ends(ledger: &Ledger, interval: &Interval) -> Option<StackEnds> {
 mod tests {
     use super::ends;
     use crate::{
-        drain::{At, Code, CodeStackRow, Drain, Located, Name, Names, SlotId, unwinding::Unwinding},
+        drain::{At, Code, CodeStackRow, Located, Name, Names, SlotId, TasksDrain, unwinding::Unwinding},
         model::Ledger,
         untrusted::Untrusted,
     };
@@ -68,7 +68,7 @@ mod tests {
         ];
         let mut ledger = Ledger::new();
         let located = Located { stacks, ..Located::default() };
-        let interval = ledger.advance(&Drain { at_ns: 1, located, ..Drain::default() });
+        let interval = ledger.advance(&TasksDrain { at_ns: 1, located, ..TasksDrain::default() });
         let name = |offset, function: &str| Name {
             at: at(offset),
             code: Ok(Code { function: Untrusted::from(function), line: None, inlined: Vec::new() }),
@@ -81,7 +81,7 @@ mod tests {
         let unwinding = Unwinding { unwound: 10, first: vec![at(7)], ..Unwinding::default() };
         let located = Located { unwinding, ..Located::default() };
         let mut all = interval;
-        all.extend(&ledger.advance(&Drain { at_ns: 2, located, ..Drain::default() }));
+        all.extend(&ledger.advance(&TasksDrain { at_ns: 2, located, ..TasksDrain::default() }));
         let found = ends(&ledger, &all).unwrap();
         assert_eq!((found.samples, found.early, found.unwinding.unwrap().unwound), (100, 30, 10));
     }

@@ -13,11 +13,11 @@ use crate::{
 /// thousand.
 #[derive(Clone, Debug)]
 pub struct Folded {
-    /// As [`super::Report::owners`].
+    /// As [`super::TasksReport::owners`].
     pub owners: Vec<OwnerReport>,
-    /// As [`super::Report::hot`].
+    /// As [`super::TasksReport::hot`].
     pub hot: Vec<HotFunction>,
-    /// As [`super::Report::stacks`].
+    /// As [`super::TasksReport::stacks`].
     pub stacks: Vec<HotStack>,
 }
 

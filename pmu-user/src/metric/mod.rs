@@ -44,13 +44,22 @@ use self::{
     topdown::{Prepared, TopDown},
 };
 use crate::{
-    drain::Header,
+    drain::TasksHeader,
     model::{Interval, Ledger},
 };
 
-/// What an interval says. Plain data; views only choose words and columns.
-#[derive(Clone, Debug)]
+/// What an interval says, with a part for each source of the run.
+#[derive(Clone, Debug, Default)]
 pub struct Report {
+    /// Of tasks.
+    pub tasks: Option<TasksReport>,
+    /// Of I/O.
+    pub io: Option<io::IoReport>,
+}
+
+/// What an interval says of tasks. Plain data; views only choose words and columns.
+#[derive(Clone, Debug)]
+pub struct TasksReport {
     /// Start, in ns since counting started.
     pub from_ns: u64,
     /// Length in ns.
@@ -77,10 +86,15 @@ pub struct Report {
     pub cost: CostReport,
 }
 
-impl Report {
+impl TasksReport {
     /// Computes the report of `interval`. Pure. `prepared` is the CPU model of the plan.
     #[must_use]
-    pub fn new(header: &Header, ledger: &Ledger, interval: &Interval, prepared: Option<&Prepared>) -> Self {
+    pub fn new(
+        header: &TasksHeader,
+        ledger: &Ledger,
+        interval: &Interval,
+        prepared: Option<&Prepared>,
+    ) -> Self {
         let total = interval.all_owners();
         let quality = quality::quality(header, interval, &total);
         let scale = ratio::Scale::new(header, interval, &quality);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
-    OwnerReport, Report, Who,
+    OwnerReport, Report, TasksReport, Who,
     io::{IoReport, Label, Subject},
     stat::{self, Stat, Support},
     topdown::{Shape, Spread, TopDown},
@@ -125,12 +125,51 @@ impl<'a> Number<'a> {
 /// A report, as a list of numbers.
 pub trait Numbers {
     /// When its interval began, in ns since counting did, and how long it was.
-    fn frame(&self) -> (u64, u64);
+    fn frame(&self) -> Frame;
     /// Every number.
     fn numbers(&self) -> impl Iterator<Item = Number<'_>>;
+
+    /// Gives the numbers of each source to `write`, with the interval that they are of: sources are drained one after the other.
+    ///
+    /// # Errors
+    ///
+    /// As `write`'s.
+    fn by_source<'r, E>(
+        &'r self,
+        mut write: impl FnMut(Frame, &mut Each<'r>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        write(self.frame(), &mut self.numbers())
+    }
 }
 
+/// When an interval began, in ns since counting did, and how long it was.
+pub type Frame = (u64, u64);
+/// Numbers, one after the other.
+pub type Each<'r> = dyn Iterator<Item = Number<'r>> + 'r;
+
 impl Numbers for Report {
+    fn frame(&self) -> (u64, u64) {
+        let io = self.io.as_ref().map(IoReport::frame);
+        self.tasks.as_ref().map(TasksReport::frame).or(io).unwrap_or_default()
+    }
+
+    /// Those of each source, one after the other.
+    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
+        self.tasks.iter().flat_map(TasksReport::numbers).chain(self.io.iter().flat_map(IoReport::numbers))
+    }
+
+    fn by_source<'r, E>(
+        &'r self,
+        mut write: impl FnMut(Frame, &mut Each<'r>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if let Some(tasks) = &self.tasks {
+            tasks.by_source(&mut write)?;
+        }
+        self.io.as_ref().map_or(Ok(()), |io| io.by_source(&mut write))
+    }
+}
+
+impl Numbers for TasksReport {
     fn frame(&self) -> (u64, u64) {
         (self.from_ns, self.length_ns)
     }

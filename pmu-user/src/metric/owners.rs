@@ -9,7 +9,7 @@ use super::{
     value::{Distribution, How, Known, Value},
 };
 use crate::{
-    drain::{Header, Owner, TARGET_UNSEEN},
+    drain::{Owner, TARGET_UNSEEN, TasksHeader},
     machine::cgroup::ancestors,
     model::{Counts, Interval, Ledger, OwnerIndex, histogram::Bucket},
     plan::{
@@ -60,7 +60,7 @@ impl OwnerReport {
 
 /// What the metrics are computed from.
 pub(super) struct Context<'a> {
-    pub(super) header: &'a Header,
+    pub(super) header: &'a TasksHeader,
     pub(super) ledger: &'a Ledger,
     pub(super) interval: &'a Interval,
     pub(super) quality: &'a Quality,
@@ -122,7 +122,7 @@ pub(super) struct Above<'a> {
 }
 
 impl<'a> Above<'a> {
-    pub(super) fn new(header: &'a Header, ledger: &'a Ledger) -> Self {
+    pub(super) fn new(header: &'a TasksHeader, ledger: &'a Ledger) -> Self {
         let plan = &header.plan;
         let holds = plan.by == By::Cgroup && plan.descend == Descend::Yes;
         Self { ledger, target: holds.then_some(&plan.target) }

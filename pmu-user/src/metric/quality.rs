@@ -11,7 +11,7 @@ use super::{
     target::{self, TargetQuality},
 };
 use crate::{
-    drain::Header,
+    drain::TasksHeader,
     machine::cpu::{Cpu, Times},
     model::{Counts, CpuCounts, Interval, Ran},
     plan::{Sampling, Target},
@@ -104,7 +104,7 @@ pub struct Books {
     pub rest_ns: i64,
 }
 
-pub(super) fn quality(header: &Header, interval: &Interval, total: &Counts) -> Quality {
+pub(super) fn quality(header: &TasksHeader, interval: &Interval, total: &Counts) -> Quality {
     let cpus = interval.all_cpus();
     let unknown = interval.losses.get(loss::NAMES[loss::TASK_UNKNOWN]).copied().unwrap_or(0);
     let capacity_ns = interval.capacity_ns();

@@ -5,7 +5,7 @@ use super::{
     value::{How, Known, Value, poisson_bounds, share_bounds},
 };
 use crate::{
-    drain::Header,
+    drain::TasksHeader,
     model::{CpuCounts, Interval, OwnerEvent, Tally},
     plan::Sampling,
     table::{event::Counts, quantity::Quantity, ratio},
@@ -65,7 +65,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    pub(super) fn new(header: &Header, interval: &Interval, quality: &Quality) -> Self {
+    pub(super) fn new(header: &TasksHeader, interval: &Interval, quality: &Quality) -> Self {
         let sampling = &header.plan.sampling;
         if !header.plan.samples_events() {
             return Self { events: Vec::new(), pairs: Vec::new() };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    drain::{At, CodeRow, CodeStackRow, Drain, Located, Name, Place, SourceRow, Word},
+    drain::{At, CodeRow, CodeStackRow, Located, Name, Place, SourceRow, TasksDrain, Word},
     untrusted::Untrusted,
 };
 
@@ -17,7 +17,7 @@ pub(super) struct Addresses {
 
 impl Addresses {
     /// The samples of a drain by code, and the names that its places bring.
-    pub(super) fn locate(&mut self, drain: &Drain) -> (Located, Vec<Name>) {
+    pub(super) fn locate(&mut self, drain: &TasksDrain) -> (Located, Vec<Name>) {
         let mut located = Located::default();
         let names = drain.places.iter().map(|place| self.keep(place, &mut located)).collect();
         for row in &drain.hot {

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     drain::{
-        At, CodeRow, CodeStackRow, CountRow, CpuRow, Drain, Located, Module, Name, Names, Owner, ProgramRow,
-        SlotId, unwinding::Unwinding,
+        At, CodeRow, CodeStackRow, CountRow, CpuRow, Located, Module, Name, Names, Owner, ProgramRow, SlotId,
+        TasksDrain, unwinding::Unwinding,
     },
     machine::cpu::{Cpu, Times},
     untrusted::Untrusted,
@@ -167,7 +167,7 @@ impl Ledger {
     }
 
     /// What happened since the drain before. The first drain is the baseline: it has no length.
-    pub fn advance(&mut self, drain: &Drain) -> Interval {
+    pub fn advance(&mut self, drain: &TasksDrain) -> Interval {
         let mut interval =
             Interval { from_ns: self.at_ns, to_ns: drain.at_ns.max(self.at_ns), ..Interval::default() };
         for owner in &drain.above {

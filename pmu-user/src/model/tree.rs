@@ -79,7 +79,7 @@ impl Tree {
 #[cfg(test)]
 mod tests {
     use crate::{
-        drain::{Drain, Owner, OwnerRow, SlotId},
+        drain::{Owner, OwnerRow, SlotId, TasksDrain},
         model::Ledger,
         untrusted::Untrusted,
     };
@@ -101,7 +101,11 @@ mod tests {
     fn cgroups_above_one_that_counts_are_known() {
         let mut ledger = Ledger::new();
         let above = vec![cgroup(3, "/a")];
-        ledger.advance(&Drain { above, owners: vec![row(1, cgroup(5, "/a/b/c"))], ..Drain::default() });
+        ledger.advance(&TasksDrain {
+            above,
+            owners: vec![row(1, cgroup(5, "/a/b/c"))],
+            ..TasksDrain::default()
+        });
         let is = |owner: &Owner| *owner == cgroup(3, "/a") && owner.in_words() == "/a";
         assert!(ledger.owners().any(|(_, owner)| is(owner)), "with its id, where it is told");
         let is = |path: &str, inner: bool| (path.to_owned(), inner);
@@ -113,9 +117,9 @@ mod tests {
     #[test]
     fn one_that_begins_to_count_stays_the_same() {
         let mut ledger = Ledger::new();
-        ledger.advance(&Drain { owners: vec![row(1, cgroup(5, "/a/b"))], ..Drain::default() });
+        ledger.advance(&TasksDrain { owners: vec![row(1, cgroup(5, "/a/b"))], ..TasksDrain::default() });
         let before = owners(&ledger).len();
-        ledger.advance(&Drain { owners: vec![row(2, cgroup(4, "/a"))], ..Drain::default() });
+        ledger.advance(&TasksDrain { owners: vec![row(2, cgroup(4, "/a"))], ..TasksDrain::default() });
         assert_eq!(owners(&ledger).len(), before);
         assert!(owners(&ledger).contains(&("/a".to_owned(), false)));
     }
@@ -125,7 +129,7 @@ mod tests {
         let mut ledger = Ledger::new();
         let ends = |slot, owner| OwnerRow { ended_ns: Some(5), ..row(slot, owner) };
         for owner in [row(1, cgroup(5, "/a")), row(2, cgroup(9, "/a")), ends(1, cgroup(5, "/a"))] {
-            ledger.advance(&Drain { owners: vec![owner], ..Drain::default() });
+            ledger.advance(&TasksDrain { owners: vec![owner], ..TasksDrain::default() });
         }
         let index = ledger.cgroup_at(b"/a").unwrap();
         assert_eq!(
@@ -140,7 +144,7 @@ mod tests {
         let mut ledger = Ledger::new();
         for id in 1..=20 {
             let path = format!("/{id}{}", "/a".repeat(1900));
-            ledger.advance(&Drain { owners: vec![row(1, cgroup(id, &path))], ..Drain::default() });
+            ledger.advance(&TasksDrain { owners: vec![row(1, cgroup(id, &path))], ..TasksDrain::default() });
         }
         assert!(ledger.owners().count() <= super::INNER_MAX + 21);
     }

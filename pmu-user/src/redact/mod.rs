@@ -20,11 +20,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use self::sentence::parts;
 use crate::{
-    drain::{
-        At, Drain, Header, Located, Names, Place,
-        io::{IoDrain, IoHeader},
-        tally::Tally,
-    },
+    drain::{At, Drain, Header, Located, Names, Place, TasksDrain, tally::Tally},
     machine::{Machine, io::Platform},
     plan::{Plan, Target, io::IoPlan},
     untrusted::{
@@ -180,8 +176,6 @@ impl Rewrite for Meeting<'_> {
 }
 
 impl Redact for Header {}
-impl Redact for IoHeader {}
-impl Redact for IoDrain {}
 impl Redact for Machine {}
 impl Redact for Platform {}
 impl Redact for Plan {}
@@ -190,6 +184,14 @@ impl Redact for Target {}
 impl Redact for Tally {}
 
 impl Redact for Drain {
+    fn redact(&mut self, original: Self, by: &Redactor) {
+        if let (Some(tasks), Some(original)) = (&mut self.tasks, original.tasks) {
+            tasks.redact(original, by);
+        }
+    }
+}
+
+impl Redact for TasksDrain {
     fn redact(&mut self, original: Self, by: &Redactor) {
         by.located(&mut self.located);
         self.gaps

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use super::Redactor;
 use crate::{
-    drain::{Absent, At, Code, Drain, Line, Located, Name, Names, Owner, OwnerRow, SlotId, SourceRow, Word},
+    drain::{
+        Absent, At, Code, Line, Located, Name, Names, Owner, OwnerRow, SlotId, SourceRow, TasksDrain, Word,
+    },
     untrusted::Untrusted,
 };
 
@@ -31,7 +33,7 @@ fn equal_names_stay_equal_and_different_ones_different_whatever_is_in_them() {
     let mut owners: Vec<OwnerRow> = names.iter().map(|name| process(1, name.as_bytes())).collect();
     owners.extend([process(2, b"job-7"), process(3, b"\xff\x1b[m"), process(4, b"")]);
     let redactor = Redactor::new();
-    let drain = Drain { owners, ..Drain::default() };
+    let drain = TasksDrain { owners, ..TasksDrain::default() };
     let shown = redactor.of(drain.clone()).unwrap().owners;
     let shown: Vec<String> = shown.iter().map(|row| name_of(&row.owner)).collect();
     assert_eq!(shown[..5000].iter().collect::<HashSet<_>>().len(), 5000);
@@ -47,7 +49,7 @@ fn equal_names_stay_equal_and_different_ones_different_whatever_is_in_them() {
 #[test]
 fn the_hierarchy_of_cgroups_stays() {
     let above = ["/", "/system.slice/web.service", "/system.slice/web.service/inner", "/web.service"];
-    let drain = Drain { above: above.map(cgroup).to_vec(), ..Drain::default() };
+    let drain = TasksDrain { above: above.map(cgroup).to_vec(), ..TasksDrain::default() };
     let shown: Vec<String> = Redactor::new().of(drain).unwrap().above.iter().map(name_of).collect();
     assert_eq!(shown[0], "/");
     assert!(shown[2].starts_with(&format!("{}/name-", shown[1])), "{shown:?}");
@@ -82,7 +84,7 @@ fn functions_of_the_kernel_stay_and_no_address_does() {
     // What was sampled is still what was named, and the stack of a gap, too.
     let row = |at| crate::drain::CodeRow { slot: SlotId::default(), at, count: 1, event: 0, cpu: None };
     let located = Located { code: vec![row(kernel), row(user)], ..Located::default() };
-    let drain = redactor.of(Drain { located, ..Drain::default() }).unwrap();
+    let drain = redactor.of(TasksDrain { located, ..TasksDrain::default() }).unwrap();
     assert_eq!([drain.located.code[0].at, drain.located.code[1].at], [shown[0].at, shown[1].at]);
 }
 
@@ -96,7 +98,7 @@ fn a_module_is_known_by_nothing_but_its_kind() {
     };
     let sources = ["/usr/lib/acme/libacme.so.1", "[vdso]"].map(source).to_vec();
     let located = Located { sources, ..Located::default() };
-    let shown = Redactor::new().of(Drain { located, ..Drain::default() }).unwrap().located.sources;
+    let shown = Redactor::new().of(TasksDrain { located, ..TasksDrain::default() }).unwrap().located.sources;
     let path = |index: usize| shown[index].path.as_ref().unwrap().0.terminal().into_owned();
     assert!(path(0).starts_with("/usr/lib/name-") && path(0).matches("name-").count() == 2, "{}", path(0));
     assert_eq!(path(1), "[vdso]");
@@ -107,10 +109,10 @@ fn a_module_is_known_by_nothing_but_its_kind() {
 #[test]
 fn a_sentence_keeps_its_words_and_loses_what_it_quotes() {
     let redactor = Redactor::new();
-    let drain = Drain {
+    let drain = TasksDrain {
         owners: vec![process(1, b"tmux: server"), process(2, b"frobnicate")],
         above: vec![cgroup("/acme.slice/pay-roll.service")],
-        ..Drain::default()
+        ..TasksDrain::default()
     };
     let _met = redactor.of(drain).unwrap();
     for (text, gone) in [

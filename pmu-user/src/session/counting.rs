@@ -6,7 +6,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use super::{
     SessionError,
     launch::{Inherited, LaunchError, Launched},
-    open::raise_file_limit,
+    raise_file_limit,
     watch::{Moment, Signals, Watch},
 };
 use crate::{

@@ -1,52 +1,39 @@
-//! One run: opens what the plan says, starts it, drains it at every tick, and closes it by being dropped.
+//! One run: opens what is to be measured, starts it, drains it at every tick, and closes it by being dropped.
 
-mod collect;
 pub mod confine;
 mod cost;
 pub mod counting;
-mod hotplug;
-mod inbox;
 pub mod io;
 pub mod launch;
-mod open;
-mod owners;
 mod run;
-mod sampling;
-mod turns;
+mod tasks;
 mod usage;
 mod watch;
 
 use std::{
-    path::PathBuf,
+    path::Path,
     time::{Duration, Instant, SystemTime},
 };
 
-use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD};
-use tokio::io::unix::AsyncFd;
-
-use self::{
-    collect::Changes, cost::Meter, hotplug::Hotplug, inbox::Inbox, launch::LaunchError, owners::Owners,
-    sampling::Sampler, turns::Rotation, usage::Targets,
-};
+use self::launch::LaunchError;
 pub use self::{
     cost::Measure,
+    io::IoSession,
     run::{Next, Outcome, run, run_one_of_several},
+    tasks::{TasksSession, USER_LOSSES},
     watch::{Signals, Stop, runtime},
 };
 use crate::{
-    bpf::{LoadError, Object, Ring, release_memory},
-    drain::{Drain, Header, Names, TARGET_UNSEEN, slice::SliceRow},
+    bpf::{LoadError, Options},
+    drain::{Absent, Drain, Header, Names},
     machine::{
-        clock::monotonic_ns,
-        cpu::{self, Cpu, Times},
+        Machine,
+        clock::{duration_ns, monotonic_ns},
+        io::Platform,
     },
-    perf::{Counter, OpenError},
-    plan::{PlanError, turns::Unfit},
-    symbol::{Named, Samples, Symbols},
+    perf::OpenError,
+    plan::{Plan, PlanError, Target, io::IoPlan, turns::Unfit},
 };
-
-/// Time that looking up names may take at the end: a report is due within two seconds of a signal.
-const NAMING: Duration = Duration::from_millis(1200);
 
 /// Why a session could not be opened or went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -71,218 +58,165 @@ pub enum SessionError {
     Io(&'static str, std::io::Error),
 }
 
-/// Everything that is open during a run.
+/// When counting started, on every clock.
+struct Started {
+    instant: Instant,
+    /// CLOCK_MONOTONIC.
+    monotonic_ns: u64,
+    /// Since 1970-01-01 UTC.
+    unix_ns: u64,
+}
+
+impl Started {
+    fn now() -> Self {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { instant: Instant::now(), monotonic_ns: monotonic_ns(), unix_ns: duration_ns(since_1970) }
+    }
+}
+
+/// Everything that is open during a run, by source.
+#[derive(Default)]
 pub struct Session {
-    /// What is known before the first drain.
-    pub header: Header,
-    object: Object,
-    /// Sampling events, by event and CPU.
-    samplers: Vec<Vec<Sampler>>,
-    /// What holds the programs of tracepoints.
-    anchors: Vec<Counter>,
-    rotations: Vec<Rotation>,
-    /// What owners counted in slices that ended since the last drain.
-    slices: Vec<SliceRow>,
-    hotplug: Hotplug,
-    ring: AsyncFd<Ring>,
-    owners: Owners,
-    symbols: Symbols,
-    inbox: Inbox,
-    meter: Option<Meter>,
-    /// Which hot-address table the programs write.
-    table: u32,
-    seen_changes: Vec<Changes>,
-    /// How many rows had changed at the last drain.
-    changed_rows: usize,
-    lost_flushes: u64,
-    lost_readings: u64,
-    ticks: u64,
-    /// The process that becomes the command.
-    command: Option<u32>,
-    targets: Targets,
-    unseen: u64,
-    root: PathBuf,
+    tasks: Option<TasksSession>,
+    io: Option<IoSession>,
 }
 
 impl Session {
-    /// Makes a process that waits to become a command the target.
+    /// Loads and attaches everything that the plan of tasks needs. Nothing counts yet. Needs CAP_BPF and CAP_PERFMON (and CAP_SYSLOG
+    /// for kernel names), and a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused something; the error knows what would help.
+    pub fn open_tasks(
+        &mut self,
+        plan: Plan,
+        machine: Machine,
+        root: &Path,
+        options: &Options,
+    ) -> Result<(), SessionError> {
+        self.tasks = Some(TasksSession::open(plan, machine, root, options)?);
+        Ok(())
+    }
+
+    /// Opens everything that the plan of I/O names: see [`IoSession::open`]. `command`: the process that waits to become the command.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused what it would refuse everywhere; the error knows what would help.
+    pub fn open_io(
+        &mut self,
+        plan: IoPlan,
+        (machine, platform): (Machine, Platform),
+        from: (&Path, &Options),
+        command: Option<u32>,
+    ) -> Result<(), SessionError> {
+        self.io = Some(IoSession::open(plan, machine, platform, from, command)?);
+        Ok(())
+    }
+
+    /// What is known before the first drain.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        Header {
+            tasks: self.tasks.as_ref().map(|tasks| tasks.header.clone()),
+            io: self.io.as_ref().map(|io| io.header.clone()),
+        }
+    }
+
+    /// Makes a process that waits to become a command the target of tasks, if it is to be.
     ///
     /// # Errors
     ///
     /// The kernel refused.
     pub fn target_command(&mut self, pid: u32) -> Result<(), SessionError> {
-        self.command = Some(pid);
-        Ok(self.object.maps.add_target(u64::from(pid), TARGET_FROM_EXEC)?)
+        match &mut self.tasks {
+            Some(tasks) if matches!(tasks.header.plan.target, Target::Command(_)) => {
+                tasks.target_command(pid)
+            }
+            _ => Ok(()),
+        }
     }
 
-    /// Starts counting. `launched` is when this process began, for what starting cost.
+    /// Starts counting, everything at the same time. `launched` is when this process began, for what starting cost.
     ///
     /// # Errors
     ///
     /// The kernel refused.
     pub fn start(&mut self, measure: Measure, launched: Instant) -> Result<(), SessionError> {
-        self.object.prime()?;
-        release_memory();
-        self.flush();
-        self.read_ring();
-        self.inbox = Inbox::default();
-        self.header.started_ns = monotonic_ns();
-        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        self.header.started_unix_ns = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
-        for cpu in &self.header.plan.cpus {
-            self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 1);
+        self.tasks.as_mut().map_or(Ok(()), TasksSession::prime)?;
+        let started = Started::now();
+        if let Some(tasks) = &mut self.tasks {
+            tasks.start(&started, measure, launched)?;
         }
-        // Members of a group start with their leader.
-        let leaders =
-            self.header.plan.sampling.iter().zip(&self.samplers).filter(|(event, _)| event.leader.is_none());
-        for sampler in leaders.flat_map(|(_, samplers)| samplers) {
-            sampler
-                .counter
-                .enable()
-                .map_err(|error| SessionError::Io("cannot start a sampling event", error))?;
+        if let Some(io) = &mut self.io {
+            io.start(&started, launched);
         }
-        self.write_periods();
-        self.start_turns()?;
-        self.targets = Targets::that_run(&self.header.plan, &self.header.machine, self.command);
-        self.meter = Some(Meter::start(&self.object, measure, launched.elapsed()));
         Ok(())
     }
 
-    /// The first drain: what the CPUs' rows hold before counting is not ours.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Session::drain`].
-    pub fn baseline(&mut self) -> Result<Drain, SessionError> {
-        let times = self.times();
-        Ok(Drain { times, ..self.drain(false)? })
-    }
-
-    /// Reads everything that has happened since the last drain.
-    ///
-    /// # Errors
-    ///
-    /// A slot could not be freed.
-    pub fn drain(&mut self, regular: bool) -> Result<Drain, SessionError> {
-        let begun = Instant::now();
-        self.ticks += u64::from(regular);
-        self.look_at_cpus();
-        self.want_next_slices();
-        self.flush();
-        let now_ns = monotonic_ns();
-        // The ring first: it brings the paths of cgroups that may be gone already.
-        self.read_ring();
-        let owners = self.owners.look(&self.object.maps, self.header.started_ns);
-        let mut drain = Drain {
-            at_ns: now_ns.saturating_sub(self.header.started_ns),
-            ticks: self.ticks,
-            above: self.owners.above(&owners),
-            owners,
-            uncovered: self.hotplug.uncovered(),
-            sampled: self.sampling_readings(),
-            cpus: self.cpu_rows(),
-            counts: self.count_rows(),
-            slices: self.take_slices(),
-            gaps: self.inbox.take_gaps(&self.owners, self.header.started_ns),
-            losses: self.user_losses(),
-            ..Drain::default()
-        };
-        self.targets.see(&drain);
-        // Before slots are used again.
-        let samples = Samples {
-            hot: self.hot_rows(),
-            stacks: self.inbox.take_stacks(&self.owners),
-            kernel: drain.gaps.iter().flat_map(|gap| gap.stack.iter().copied()).collect(),
-        };
-        let pressed = std::mem::take(&mut self.inbox.pressed);
-        let strides = (self.header.machine.cpu.possible, self.header.plan.events());
-        let freed = self.owners.recycle(&mut self.object.maps, strides, now_ns, pressed)?;
-        self.forget_changes(&freed);
-        drain.located = self.symbols.locate(samples);
-        drain.located.unwinding.append(std::mem::take(&mut self.inbox.unwinding));
-        self.object.flush_log();
-        if let Some(meter) = &mut self.meter {
-            drain.programs = meter.programs(&self.object, &drain.cpus);
-            meter.refreshed(begun.elapsed());
-            drain.cost = meter.process();
-        }
-        Ok(drain)
-    }
-
-    /// Stops counting and drains for the last time.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Session::drain`].
-    pub fn finish(&mut self) -> Result<Drain, SessionError> {
-        self.end_turns();
-        let mut last = self.drain(true)?;
-        last.times = self.times();
-        self.unseen = self.targets.unseen().count() as u64;
-        last.losses = self.user_losses();
-        for cpu in &self.header.plan.cpus {
-            self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 0);
-        }
-        self.samplers.clear();
-        self.anchors.clear();
-        self.stop_turns();
-        if let Some(meter) = &self.meter {
-            last.cost = meter.process();
-        }
-        Ok(last)
+    /// What others have here and this host refused: a run without it looks complete.
+    #[must_use]
+    pub fn warning(&self) -> Option<&Absent> {
+        self.io.as_ref()?.warning()
     }
 
     /// Looks up the names of what was hot, once everything else is safe.
-    pub fn name(&mut self) -> Names {
-        let Named { names, located, cpu_ns } = self.symbols.name_all(Instant::now() + NAMING);
-        let mut cost = self.meter.as_ref().map(Meter::process).unwrap_or_default();
-        cost.cpu_ns += cpu_ns;
-        Names { names, located, cost }
+    pub fn name(&mut self) -> Option<Names> {
+        self.tasks.as_mut().map(TasksSession::name)
     }
 
-    /// Where the kernel says the time of the counted CPUs went.
-    fn times(&self) -> Vec<(Cpu, Times)> {
-        let times = cpu::times(&self.root).unwrap_or_default();
-        times.into_iter().filter(|(cpu, _)| self.header.plan.cpus.contains(cpu)).collect()
+    /// The time between two drains, for how long to count, and whom. A run of nothing is over at once.
+    fn schedule(&self) -> (Duration, Option<Duration>, &Target) {
+        let tasks = self.tasks.as_ref().map(|tasks| &tasks.header.plan);
+        let tasks = tasks.map(|plan| (plan.tick, plan.duration, &plan.target));
+        let io = self.io.as_ref().map(|io| &io.header.plan);
+        let io = io.map(|plan| (plan.tick, plan.duration, &plan.target));
+        tasks.or(io).unwrap_or((Duration::from_secs(1), Some(Duration::ZERO), &Target::System))
     }
 
-    /// A freed slot's rows are zero again, and so is what was last seen of them.
-    fn forget_changes(&mut self, freed: &[u32]) {
-        let cpus = self.header.machine.cpu.possible as usize;
-        for &slot in freed {
-            let first = slot as usize * cpus;
-            self.seen_changes[first..first + cpus].fill((0, 0));
+    /// When something is to be done between two ticks.
+    fn due(&self) -> Option<Instant> {
+        let tasks = self.tasks.as_ref().and_then(TasksSession::turn_due);
+        tasks.into_iter().chain(self.io.as_ref().and_then(IoSession::due)).min()
+    }
+
+    /// Does what is due.
+    fn turn(&mut self) {
+        if let Some(tasks) =
+            self.tasks.as_mut().filter(|tasks| tasks.turn_due().is_some_and(|due| due <= Instant::now()))
+        {
+            tasks.take_turns();
+        }
+        if let Some(io) = &mut self.io {
+            io.turn();
         }
     }
 
-    fn user_losses(&self) -> Vec<(String, u64)> {
-        let losses = [
-            self.lost_flushes,
-            self.inbox.unreadable,
-            self.lost_readings,
-            self.hotplug.went,
-            self.hotplug.came,
-            self.unseen,
-            self.object.missed_runs(),
-            self.symbols.lost(),
-        ];
-        USER_LOSSES
-            .into_iter()
-            .zip(losses)
-            .filter(|&(_, count)| count > 0)
-            .map(|(reason, count)| (reason.to_owned(), count))
-            .collect()
+    /// The first drain: what there is before anything is counted.
+    fn baseline(&mut self) -> Result<Drain, SessionError> {
+        let tasks = self.tasks.as_mut().map(TasksSession::baseline).transpose()?;
+        Ok(Drain { tasks, io: self.io.as_mut().map(IoSession::baseline) })
+    }
+
+    /// Reads everything that has happened since the last drain.
+    fn tick(&mut self) -> Result<Drain, SessionError> {
+        let io = self.io.as_mut().map(IoSession::tick);
+        Ok(Drain { tasks: self.tasks.as_mut().map(|tasks| tasks.drain(true)).transpose()?, io })
+    }
+
+    /// Stops counting and drains for the last time.
+    fn finish(&mut self) -> Result<Drain, SessionError> {
+        let io = self.io.as_mut().map(IoSession::finish);
+        Ok(Drain { tasks: self.tasks.as_mut().map(TasksSession::finish).transpose()?, io })
     }
 }
 
-/// Reasons for losses that only user space knows, beside [`pmu_common::loss::NAMES`].
-pub const USER_LOSSES: [&str; 8] = [
-    "cpu_not_flushed",
-    "record_unreadable",
-    "counter_unreadable",
-    "cpu_offline",
-    "cpu_uncounted",
-    TARGET_UNSEEN,
-    "program_skipped",
-    "mapping_lost",
-];
+/// One descriptor per CPU and event, and some for files: up to the hard limit the choice is ours.
+fn raise_file_limit(needed: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|soft| soft < needed + 1024) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+}

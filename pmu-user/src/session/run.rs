@@ -1,7 +1,7 @@
-//! The loop of `pmbpf run`: what every run waits for, and the ring buffer.
+//! The loop of every run: what it waits for, ticks, and the ring buffer.
 
 use super::{
-    Session, SessionError,
+    Session, SessionError, TasksSession,
     launch::Launched,
     watch::{Moment, Over, Signals, Watch},
 };
@@ -20,7 +20,8 @@ pub struct Outcome {
 pub type Next = Option<Vec<u32>>;
 
 /// Drains at every tick until something stops it. `keep` gets every drain but the last, and may say which counters are to
-/// have turns next. Signals are caught from before counting is announced: who then ends the run gets its report.
+/// have turns next; the first comes before anything is counted. Signals are caught from before counting is announced: who then ends
+/// the run gets its report.
 ///
 /// # Errors
 ///
@@ -58,32 +59,38 @@ async fn watch<E: From<SessionError>>(
     keep: &mut impl FnMut(Drain) -> Result<Next, E>,
 ) -> Result<Over, E> {
     keep(session.baseline()?)?;
-    let plan = &session.header.plan;
-    let mut watch = Watch::release(plan.tick, plan.duration, &plan.target, launched)?;
+    let (tick, duration, target) = session.schedule();
+    let mut watch = Watch::release(tick, duration, target, launched)?;
     loop {
-        let due = session.turn_due();
+        let due = session.due();
         tokio::select! {
             biased;
             moment = watch.next(signals, due) => match moment {
                 Moment::Over(stop) => return Ok(watch.over(stop)),
                 Moment::Failed(error) => return Err(SessionError::from(error).into()),
-                Moment::Due => session.take_turns(),
+                Moment::Due => session.turn(),
                 Moment::Tick => {
-                    let drain = session.drain(true)?;
-                    if let Some(groups) = keep(drain)? {
-                        session.keep_to(&groups);
+                    let drain = session.tick()?;
+                    if let (Some(groups), Some(tasks)) = (keep(drain)?, &mut session.tasks) {
+                        tasks.keep_to(&groups);
                     }
                 }
             },
-            ready = session.ring.readable_mut() => {
-                ready.map_err(|error| SessionError::Io("cannot watch the ring buffer", error))?.clear_ready();
-                session.read_ring();
-                if session.inbox.pressed {
-                    let drain = session.drain(false)?;
-                    keep(drain)?;
+            pressed = told(session.tasks.as_mut()) => {
+                if let (true, Some(tasks)) = (pressed?, &mut session.tasks) {
+                    let drain = tasks.drain(false)?;
+                    keep(drain.into())?;
                 }
             }
         }
+    }
+}
+
+/// As [`TasksSession::told`]; never, where no tasks are counted.
+async fn told(tasks: Option<&mut TasksSession>) -> Result<bool, SessionError> {
+    match tasks {
+        Some(tasks) => tasks.told().await,
+        None => std::future::pending().await,
     }
 }
 

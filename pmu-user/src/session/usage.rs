@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 use rustix::param::clock_ticks_per_second;
 
 use crate::{
-    drain::{Drain, Owner},
+    drain::{Owner, TasksDrain},
     machine::{Machine, cgroup::Cgroup, clock::duration_ns, stat::after_name},
     perf::{children_bytes_read, children_usage},
     plan::{
@@ -160,7 +160,7 @@ impl Targets {
     }
 
     /// Notes of whom something was seen.
-    pub(super) fn see(&mut self, drain: &Drain) {
+    pub(super) fn see(&mut self, drain: &TasksDrain) {
         let together = drain.counts.iter().any(|row| row.slot.slot == 0);
         for target in self.tracked.iter_mut().filter(|target| !target.seen) {
             target.seen = together
@@ -240,7 +240,7 @@ fn cpu_time(id: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::{Account, SeenOwners, Targets, Tracked, What, cpu_time, rbytes};
-    use crate::drain::{CountRow, Drain, Owner, OwnerRow, SlotId};
+    use crate::drain::{CountRow, Owner, OwnerRow, SlotId, TasksDrain};
 
     fn spin_until_used(ours: u32) {
         let before = cpu_time(ours).unwrap();
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(targets.unseen().count(), 1);
         let owner = Owner::Process { pid: ours, born_ns: 1, name: "x".into() };
         let row = OwnerRow { slot: SlotId { slot: 1, generation: 0 }, owner, ended_ns: None };
-        targets.see(&Drain { owners: vec![row], ..Drain::default() });
+        targets.see(&TasksDrain { owners: vec![row], ..TasksDrain::default() });
         assert_eq!(targets.unseen().count(), 0);
     }
 
@@ -278,7 +278,7 @@ mod tests {
             samples: Vec::new(),
             latencies: Vec::new(),
         };
-        targets.see(&Drain { counts: vec![common], ..Drain::default() });
+        targets.see(&TasksDrain { counts: vec![common], ..TasksDrain::default() });
         assert_eq!(targets.unseen().count(), 0);
     }
 

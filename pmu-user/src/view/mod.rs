@@ -6,19 +6,17 @@ pub mod hdr_log;
 pub mod io;
 mod json;
 pub mod list;
+mod run;
 pub mod stat;
 pub mod text;
 mod words;
 
-use std::io::Write;
+use std::{convert::Infallible, io::Write};
 
 use self::hdr_log::HdrLog;
 pub use self::json::SCHEMA;
 pub use self::words::workload as workload_in_words;
-use crate::{
-    drain::{Ending, Header},
-    metric::{Report, io::IoReport, number::Numbers, stat::Stat},
-};
+use crate::metric::{Report, number::Numbers, stat::Stat};
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +80,8 @@ pub struct View<'a, R: Reported> {
     intervals: u64,
 }
 
-/// Writes what `pmbpf run` reports.
+/// Writes what a run reports, whatever its sources are.
 pub type RunView<'a> = View<'a, Report>;
-/// Writes what `pmbpf io` reports.
-pub type IoView<'a> = View<'a, IoReport>;
 /// Writes counts without owners.
 pub type StatView<'a> = View<'a, Stat>;
 
@@ -148,17 +144,19 @@ impl<'a, R: Reported> View<'a, R> {
 
     fn log(&mut self, report: &R) {
         if let Some(log) = &mut self.log {
-            log.interval(report.frame(), report.numbers());
+            let _ = report.by_source::<Infallible>(|frame, numbers| {
+                log.interval(frame, numbers);
+                Ok(())
+            });
         }
     }
 
     /// An interval for machines.
     fn numbers(&mut self, report: &R) -> std::io::Result<()> {
-        let (frame, numbers) = (report.frame(), report.numbers());
         if self.format == Format::Csv {
-            return csv::numbers(&mut self.into, frame, numbers);
+            return report.by_source(|frame, numbers| csv::numbers(&mut self.into, frame, numbers));
         }
-        json::numbers(&mut self.into, frame, numbers)?;
+        report.by_source(|frame, numbers| json::numbers(&mut self.into, frame, numbers))?;
         R::json(&mut self.into, Stage::Interval(report, self.intervals))
     }
 
@@ -170,27 +168,6 @@ impl<'a, R: Reported> View<'a, R> {
             Format::Text => R::text(&mut self.into, &self.style, Stage::Begin(self.header)),
             Format::Json => R::json(&mut self.into, Stage::Begin(self.header)),
             Format::Csv => csv::begin(&mut self.into),
-        }
-    }
-}
-
-impl Reported for Report {
-    type Header = Header;
-    type Ending = Ending;
-
-    fn text(into: &mut dyn Write, style: &text::Style, stage: Stage<'_, Self>) -> std::io::Result<()> {
-        match stage {
-            Stage::Begin(_) => Ok(()),
-            Stage::Interval(report, before) => text::interval(into, style, report, before == 0),
-            Stage::Whole(header, report, ending) => text::whole(into, style, header, report, ending),
-        }
-    }
-
-    fn json(into: &mut dyn Write, stage: Stage<'_, Self>) -> std::io::Result<()> {
-        match stage {
-            Stage::Begin(header) => json::begin(into, header),
-            Stage::Interval(report, _) => json::interval(into, report),
-            Stage::Whole(header, report, ending) => json::end(into, header, report, ending),
         }
     }
 }

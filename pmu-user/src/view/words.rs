@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::{
-    drain::{Header, Owner, Workload},
+    drain::{Owner, TasksHeader, Workload},
     machine::cpu::format_list,
     metric::{
         io::{Place, Subject},
@@ -111,7 +111,7 @@ pub(super) fn skid(sampling: &Sampling) -> Option<String> {
 }
 
 /// When counting started, in UTC (RFC 3339).
-pub(super) fn started(header: &Header) -> String {
+pub(super) fn started(header: &TasksHeader) -> String {
     started_at(header.started_unix_ns)
 }
 

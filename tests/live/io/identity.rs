@@ -7,11 +7,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use pmbpf::drain::{
-    Owner,
-    io::block::Whose,
-    recording::{IoRecording, Recording},
-};
+use pmbpf::drain::{Owner, io::block::Whose, recording::Recording};
 use pmu_common::owner::START_TICK_NS;
 
 use super::{Loop, can_run};
@@ -48,16 +44,16 @@ fn a_process_has_the_same_id_and_start_in_every_source() {
     let [of_run, of_io] = ["run", "io"].map(|name| Scratch::new(&format!("identity-{name}")));
     let [run, io] = [("run", &of_run), ("io", &of_io)].map(|(command, into)| recording(command, pid, into));
     wait_until("both count", || {
-        counts(&of_run) && IoRecording::read(&of_io.0).is_ok_and(|recording| !recording.drains.is_empty())
+        counts(&of_run) && Recording::read(&of_io.0).is_ok_and(|recording| !recording.drains.is_empty())
     });
     reader.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert!(reader.wait().unwrap().success());
     [run, io].into_iter().for_each(wait);
 
-    let drains = Recording::read(&of_run.0).unwrap().drains;
-    let owners = drains.iter().flat_map(|drain| &drain.owners).map(|row| row.owner.clone());
-    let traffic = IoRecording::read(&of_io.0).unwrap().drains.into_iter().filter_map(|drain| drain.traffic);
-    let born = traffic.flat_map(|traffic| traffic.block).filter_map(|row| match row.whose {
+    let [of_run, of_io] = [&of_run, &of_io].map(|recording| Recording::read(&recording.0).unwrap());
+    let owners = of_run.tasks().flat_map(|drain| &drain.owners).map(|row| row.owner.clone());
+    let traffic = of_io.io().filter_map(|drain| drain.traffic.as_ref());
+    let born = traffic.flat_map(|traffic| &traffic.block).filter_map(|row| match row.whose {
         Whose::Process { pid: of, born } => Some((of, born)),
         _ => None,
     });

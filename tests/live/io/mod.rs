@@ -8,6 +8,7 @@ mod identity;
 mod latency;
 mod net;
 mod throttle;
+mod together;
 
 use std::{fs, path::Path, process::Command};
 

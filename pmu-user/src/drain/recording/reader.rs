@@ -4,7 +4,6 @@ use std::{
     fmt,
     fs::File,
     io::{self, BufReader, Cursor, Read},
-    marker::PhantomData,
     path::Path,
 };
 
@@ -12,11 +11,14 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
 use super::{
-    ENDING, Kind, NAMES, Recorded,
+    DRAIN, ENDING, HEADER, IO_DRAIN, IO_HEADER, NAMES, TASKS_DRAIN, TASKS_HEADER,
     frame::{Beginning, Frames},
 };
 use crate::{
-    drain::{Ending, Header, Names, io::IoHeader},
+    drain::{
+        Drain, Ending, Header, Names, TasksDrain, TasksHeader,
+        io::{IoDrain, IoHeader},
+    },
     file::open_regular,
     untrusted,
 };
@@ -40,14 +42,6 @@ pub enum ReadError {
     /// It does not begin like one.
     #[error("{0} is not a pmbpf recording")]
     Foreign(String),
-    /// Another command wrote it.
-    #[error("{path} is a recording of {kind}")]
-    Other {
-        /// File.
-        path: String,
-        /// Which command.
-        kind: Kind,
-    },
     /// Not even the header is complete.
     #[error("{0} breaks off before the end of its header")]
     NoHeader(String),
@@ -69,12 +63,12 @@ pub enum ReadError {
     },
 }
 
-/// A recording of whichever command wrote it: its header, and what follows.
-pub enum Opened {
-    /// Of `pmbpf run`.
-    Run(Box<Header>, Entries<Header>),
-    /// Of `pmbpf io`.
-    Io(Box<IoHeader>, Entries<IoHeader>),
+/// A recording: its header, and what follows.
+pub struct Opened {
+    /// Its header, with a part for each source of the run.
+    pub header: Header,
+    /// What follows.
+    pub entries: Entries,
 }
 
 impl Opened {
@@ -109,39 +103,28 @@ impl Opened {
             Beginning::Version(format) => return Err(ReadError::Format { path: path(), format }),
             Beginning::Foreign => return Err(ReadError::Foreign(path())),
         }
-        while let Some((frame, payload)) = frames.next().map_err(unreadable)? {
-            if frame == Kind::Run.header() {
-                let header = Box::new(decode(payload, name)?);
-                return Ok(Self::Run(header, Entries::new(frames, name)));
-            }
-            if frame == Kind::Io.header() {
-                let header = Box::new(decode(payload, name)?);
-                return Ok(Self::Io(header, Entries::new(frames, name)));
-            }
+        while let Some((kind, payload)) = frames.next().map_err(unreadable)? {
+            let header: Header = match kind {
+                HEADER => decode(payload, name)?,
+                TASKS_HEADER => decode::<TasksHeader>(payload, name)?.into(),
+                IO_HEADER => decode::<IoHeader>(payload, name)?.into(),
+                _ => continue,
+            };
+            return Ok(Self { header, entries: Entries { frames, name: path() } });
         }
         Err(ReadError::NoHeader(path()))
-    }
-
-    /// Which command wrote it.
-    #[must_use]
-    pub const fn kind(&self) -> Kind {
-        match self {
-            Self::Run(..) => Kind::Run,
-            Self::Io(..) => Kind::Io,
-        }
     }
 }
 
 type Source = BufReader<Box<dyn Read>>;
 
 /// What follows a recording's header, in order.
-pub struct Entries<R> {
+pub struct Entries {
     frames: Frames<Source>,
     name: String,
-    recorded: PhantomData<fn(&R)>,
 }
 
-impl<R> fmt::Debug for Entries<R> {
+impl fmt::Debug for Entries {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Entries").field("name", &self.name).finish_non_exhaustive()
     }
@@ -149,32 +132,30 @@ impl<R> fmt::Debug for Entries<R> {
 
 /// One of them.
 #[derive(Debug)]
-pub enum Entry<R: Recorded> {
+pub enum Entry {
     /// What a tick read.
-    Drain(R::Drain),
+    Drain(Box<Drain>),
     /// How it ended.
     Ending(Ending),
     /// Names that came after that.
     Names(Names),
 }
 
-impl<R: Recorded> Entries<R> {
-    fn new(frames: Frames<Source>, name: &str) -> Self {
-        Self { frames, name: name.to_owned(), recorded: PhantomData }
-    }
-
+impl Entries {
     /// The next one; `None` at the end, or where the recording breaks off. Frames of unknown kinds are skipped.
     ///
     /// # Errors
     ///
     /// The file cannot be read, or another version wrote it.
-    pub fn read(&mut self) -> Result<Option<Entry<R>>, ReadError> {
+    pub fn read(&mut self) -> Result<Option<Entry>, ReadError> {
         let name = &self.name;
         loop {
             let next = self.frames.next().map_err(|error| ReadError::Io { path: name.clone(), error })?;
-            let Some((frame, payload)) = next else { return Ok(None) };
-            return Ok(Some(match frame {
-                frame if frame == R::KIND.drain() => Entry::Drain(decode(payload, name)?),
+            let Some((kind, payload)) = next else { return Ok(None) };
+            return Ok(Some(match kind {
+                DRAIN => Entry::Drain(decode(payload, name)?),
+                TASKS_DRAIN => Entry::Drain(Box::new(decode::<TasksDrain>(payload, name)?.into())),
+                IO_DRAIN => Entry::Drain(Box::new(decode::<IoDrain>(payload, name)?.into())),
                 ENDING => Entry::Ending(decode(payload, name)?),
                 NAMES => Entry::Names(decode(payload, name)?),
                 _ => continue,
@@ -197,18 +178,13 @@ fn decode<T: DeserializeOwned>(payload: &[u8], name: &str) -> Result<T, ReadErro
         .map_err(|error| ReadError::Version { path: name.to_owned(), error })
 }
 
-/// A recording of `pmbpf run`, all of it in memory.
-pub type Recording = RecordingOf<Header>;
-/// A recording of `pmbpf io`, all of it in memory.
-pub type IoRecording = RecordingOf<IoHeader>;
-
 /// A recording that was read, all of it in memory: for one whose length is known. [`Opened`] reads any.
 #[derive(Debug)]
-pub struct RecordingOf<R: Recorded> {
+pub struct Recording {
     /// Its header.
-    pub header: R,
+    pub header: Header,
     /// Its drains.
-    pub drains: Vec<R::Drain>,
+    pub drains: Vec<Drain>,
     /// Its ending; `None` if the recording broke off.
     pub ending: Option<Ending>,
     /// Names that came after it.
@@ -217,12 +193,12 @@ pub struct RecordingOf<R: Recorded> {
     pub lost_bytes: u64,
 }
 
-impl<R: Recorded> RecordingOf<R> {
+impl Recording {
     /// Reads every complete frame of a file.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, is no recording, is one of another command, or has no complete header.
+    /// The file cannot be read, is no recording, or has no complete header.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| ReadError::Io { path: name.clone(), error })?;
@@ -233,25 +209,32 @@ impl<R: Recorded> RecordingOf<R> {
     ///
     /// # Errors
     ///
-    /// As for [`RecordingOf::read`].
+    /// As for [`Recording::read`].
     pub fn parse(bytes: Bytes, name: &str) -> Result<Self, ReadError> {
         Self::all(Cursor::new(bytes), name)
     }
 
     fn all(source: impl Read + 'static, name: &str) -> Result<Self, ReadError> {
-        let opened = Opened::read(source, name)?;
-        let kind = opened.kind();
-        let (header, mut entries) =
-            R::of(opened).ok_or_else(|| ReadError::Other { path: name.to_owned(), kind })?;
+        let Opened { header, mut entries } = Opened::read(source, name)?;
         let mut all = Self { header, drains: Vec::new(), ending: None, names: None, lost_bytes: 0 };
         while let Some(entry) = entries.read()? {
             match entry {
-                Entry::Drain(drain) => all.drains.push(drain),
+                Entry::Drain(drain) => all.drains.push(*drain),
                 Entry::Ending(ending) => all.ending = Some(ending),
                 Entry::Names(names) => all.names = Some(names),
             }
         }
         all.lost_bytes = entries.lost_bytes()?;
         Ok(all)
+    }
+
+    /// What the drains say of tasks.
+    pub fn tasks(&self) -> impl Iterator<Item = &TasksDrain> {
+        self.drains.iter().filter_map(|drain| drain.tasks.as_ref())
+    }
+
+    /// What the drains say of I/O.
+    pub fn io(&self) -> impl Iterator<Item = &IoDrain> {
+        self.drains.iter().filter_map(|drain| drain.io.as_ref())
     }
 }

@@ -1,15 +1,15 @@
 //! A recording as it is written: a frame for each thing that happens, when it happens.
 
-use std::{io, marker::PhantomData, path::Path};
+use std::{io, path::Path};
 
 use serde::Serialize;
 
 use super::{
-    ENDING, NAMES, Recorded,
+    DRAIN, ENDING, HEADER, NAMES,
     frame::{Encoder, MAGIC},
     place::{Abandoned, Place},
 };
-use crate::drain::{Ending, Names};
+use crate::drain::{Drain, Ending, Header, Names};
 
 /// May an existing file be replaced?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,24 +22,23 @@ pub enum Overwrite {
 
 /// Writes a recording as it happens.
 #[derive(Debug)]
-pub struct Writer<R> {
+pub struct Writer {
     place: Place,
     encoder: Encoder,
-    recorded: PhantomData<fn(&R)>,
 }
 
-impl<R: Recorded> Writer<R> {
+impl Writer {
     /// Makes the file, with the header in it, readable by its owner only. From then on it can be read, however the run ends. A
     /// symbolic link is never followed, and nothing of a file that is replaced is kept. A device or a pipe is written as it is.
     ///
     /// # Errors
     ///
     /// The file exists, or cannot be created or written; the error names it.
-    pub fn create(path: &Path, overwrite: Overwrite, header: &R) -> io::Result<Self> {
+    pub fn create(path: &Path, overwrite: Overwrite, header: &Header) -> io::Result<Self> {
         let mut encoder = Encoder::new();
-        let first = [&MAGIC[..], encoder.frame(R::KIND.header(), header)?].concat();
+        let first = [&MAGIC[..], encoder.frame(HEADER, header)?].concat();
         let place = Place::create(path, overwrite, &first)?;
-        Ok(Self { place, encoder, recorded: PhantomData })
+        Ok(Self { place, encoder })
     }
 
     /// Appends a drain.
@@ -47,8 +46,8 @@ impl<R: Recorded> Writer<R> {
     /// # Errors
     ///
     /// The file cannot be written; what was written before can still be read.
-    pub fn drain(&mut self, drain: &R::Drain) -> io::Result<()> {
-        self.write(R::KIND.drain(), drain)
+    pub fn drain(&mut self, drain: &Drain) -> io::Result<()> {
+        self.write(DRAIN, drain)
     }
 
     /// Appends the ending.

@@ -292,7 +292,13 @@ mod tests {
         tree.link("sys/bus/pci/devices/0000:00:02.0", "../../../devices/pci0000:00/0000:00:02.0");
         let platform = Platform::read(&tree.root, &Catalog::read(&tree.root).unwrap());
         let (disks, cgroups) = Default::default();
-        let names = Names { platform: &platform, disks: &disks, cgroups: &cgroups };
+        let names = Names {
+            platform: &platform,
+            disks: &disks,
+            cgroups: &cgroups,
+            paths: &std::collections::BTreeMap::new(),
+            within: None,
+        };
         let report = Agreement::default().report(names);
         assert_eq!(report.len(), 1);
         assert!(report[0].map.starts_with("unknown: "), "{report:?}");

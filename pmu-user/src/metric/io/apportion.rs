@@ -90,9 +90,13 @@ pub(super) fn rows(
             .map(|row| Row { subject: subject.clone(), label: Label::Measured, ..row.clone() })
             .collect();
     }
+    let mut holders: BTreeMap<Owner, Moved> = BTreeMap::new();
+    for (owner, moved) in owners {
+        names.holders(owner).into_iter().for_each(|owner| holders.entry(owner).or_default().add(moved));
+    }
     let seconds = traffic.duration_ns as f64 / 1e9;
     let mut found = Vec::new();
-    for (owner, moved) in &owners {
+    for (owner, moved) in &holders {
         for (metric, way) in SHARED {
             let Some(row) = rows.iter().find(|row| row.metric == metric) else { continue };
             let share = moved.of(way) / all.of(way);

@@ -36,7 +36,7 @@ impl History {
         // The first drain of traffic has nothing before it.
         let traffic = tick.traffic.as_ref().filter(|traffic| traffic.duration_ns > 0);
         if let (Some(agreement), Some(traffic)) = (&mut self.agreement, traffic) {
-            agreement.add(metrics, &counts, Names::new(&header.platform, ledger), traffic);
+            agreement.add(metrics, &counts, Names::new(header, ledger), traffic);
         }
         if header.plan.interval.is_none() {
             self.ticks.add(&metrics.checks(&counts));
@@ -59,7 +59,7 @@ impl History {
             Level::new(seen, &known, limits)
         };
         let seen = metrics.iter().flat_map(|metrics| self.levels.report(metrics));
-        let names = Names::new(&header.platform, ledger);
+        let names = Names::new(header, ledger);
         let mut report = IoReport {
             levels: seen.map(level).collect(),
             maps: self.agreement.iter().flat_map(|agreement| agreement.report(names)).collect(),

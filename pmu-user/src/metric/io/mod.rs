@@ -16,6 +16,7 @@ pub mod link;
 mod maximum;
 mod measured;
 pub mod offline;
+mod owners;
 mod places;
 mod prepared;
 mod report;

@@ -5,6 +5,7 @@ use super::{
     choice::chosen,
     groups,
     maximum::utilization,
+    owners,
     places::places,
     traffic::{self, UNSEEN},
 };
@@ -62,12 +63,13 @@ impl IoReport {
     pub fn new(prepared: &Prepared<'_>, ledger: &IoLedger, interval: &IoInterval) -> Self {
         let (header, traffic) = (prepared.header, interval.traffic.as_ref());
         let counts = BoxCounts::new(&header.plan, interval);
-        let names = Names::new(&header.platform, ledger);
+        let names = Names::new(header, ledger);
         let mut rows = prepared.rows(ledger, &counts, names);
         let checks = prepared.metrics.as_ref().map(|metrics| metrics.checks(&counts)).unwrap_or_default();
         rows.extend(checks.iter().map(Check::row));
         rows.extend(groups::rows(&interval.groups));
         rows.extend(traffic.iter().flat_map(|traffic| traffic::rows(traffic, names)));
+        rows.extend(traffic.iter().flat_map(|traffic| owners::rows(traffic, names)));
         let lost = traffic.iter().flat_map(|traffic| traffic.losses.iter().chain(&traffic.missed));
         let lost = lost.map(|(reason, count)| (reason.clone(), *count));
         Self {

@@ -12,16 +12,18 @@ use crate::{
     drain::{
         Owner, TARGET_UNSEEN,
         io::{
+            IoHeader,
             block::{DeviceNumber, Operation, Whose},
             net::NetOwner,
         },
     },
-    machine::io::Platform,
+    machine::{cgroup::ancestors, io::Platform},
     metric::value::{Distribution, Value},
     model::io::{
         IoLedger,
         traffic::{Requests, TrafficInterval},
     },
+    plan::{Target, request::Descend},
     table::metric::{self, Metric},
     untrusted::Untrusted,
 };
@@ -35,6 +37,10 @@ pub(super) struct Names<'a> {
     pub disks: &'a BTreeMap<DeviceNumber, Untrusted>,
     /// Cgroups that have been seen.
     pub cgroups: &'a BTreeMap<u64, Untrusted>,
+    /// Their ids by path.
+    pub paths: &'a BTreeMap<Untrusted, u64>,
+    /// Whose numbers are asked for, where a cgroup's hold what is below it.
+    pub within: Option<&'a Target>,
 }
 
 /// Why a target has no requests, though it is known to have made some.
@@ -42,13 +48,31 @@ pub(super) const UNSEEN: &str =
     "it read from block devices, as the kernel accounts it, but no request of it was seen";
 
 /// Words of directions.
-const DIRECTIONS: [(usize, &str); 2] = [(RECEIVED, "received"), (SENT, "sent")];
+pub(super) const DIRECTIONS: [(usize, &str); 2] = [(RECEIVED, "received"), (SENT, "sent")];
 
 impl<'a> Names<'a> {
     /// Names that are known by now.
     #[must_use]
-    pub(super) const fn new(platform: &'a Platform, ledger: &'a IoLedger) -> Self {
-        Self { platform, disks: &ledger.disks, cgroups: &ledger.cgroups }
+    pub(super) fn new(header: &'a IoHeader, ledger: &'a IoLedger) -> Self {
+        Self {
+            platform: &header.platform,
+            disks: &ledger.disks,
+            cgroups: &ledger.cgroups,
+            paths: &ledger.paths,
+            within: (header.plan.descend == Descend::Yes).then_some(&header.plan.target),
+        }
+    }
+
+    /// Whose numbers hold what an owner moved: its own, and those of the cgroups above it that are asked for, as in `io.stat`.
+    pub(super) fn holders(&self, owner: Owner) -> Vec<Owner> {
+        let above = match (&owner, self.within) {
+            (Owner::Cgroup { path, .. }, Some(target)) => ancestors(path.as_bytes())
+                .filter(|above| is_within(target, above))
+                .filter_map(|above| self.told_of(target, Untrusted::new(above)))
+                .collect(),
+            _ => Vec::new(),
+        };
+        std::iter::once(owner).chain(above).collect()
     }
 
     /// The disk's name, or its number if it has none any more.
@@ -67,13 +91,22 @@ impl<'a> Names<'a> {
 
     /// The cgroup with this path; one that was not told of is known by its path alone.
     pub(super) fn cgroup_at(&self, path: Untrusted) -> Owner {
-        let id = self.cgroups.iter().find(|(_, known)| **known == path).map_or(0, |(&id, _)| id);
-        Owner::Cgroup { id, path }
+        Owner::Cgroup { id: self.paths.get(&path).copied().unwrap_or(0), path }
     }
 
     fn cgroup(&self, id: u64) -> Owner {
         let path = self.cgroups.get(&id).cloned();
         Owner::Cgroup { id, path: path.unwrap_or_else(|| Untrusted::from(format!("cgroup {id}"))) }
+    }
+
+    /// The cgroup with this path, if it was told of or is a target.
+    fn told_of(&self, target: &Target, path: Untrusted) -> Option<Owner> {
+        let of_target = || match target {
+            Target::Cgroups(targets) => targets.iter().find(|target| target.path == path),
+            _ => None,
+        };
+        let id = self.paths.get(&path).copied().or_else(|| of_target().map(|target| target.id.0))?;
+        Some(Owner::Cgroup { id, path })
     }
 
     /// Whose requests they are, if that is anybody in particular.
@@ -98,6 +131,17 @@ impl<'a> Names<'a> {
     }
 }
 
+/// Is everything below this cgroup counted?
+fn is_within(target: &Target, path: &[u8]) -> bool {
+    match target {
+        Target::Cgroups(targets) => {
+            let is_target = |path: &[u8]| targets.iter().any(|target| target.path.as_bytes() == path);
+            is_target(path) || ancestors(path).any(is_target)
+        }
+        _ => true,
+    }
+}
+
 /// Rows of disks, then of interfaces, each with those of their owners.
 #[must_use]
 pub(super) fn rows(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
@@ -111,7 +155,7 @@ fn disks(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
     let mut owners: BTreeMap<(DeviceNumber, Operation, Owner), Requests> = BTreeMap::new();
     for (key, requests) in &traffic.block {
         totals.entry((key.device, key.operation)).or_default().merge(requests);
-        if let Some(owner) = names.whose(key.whose, &key.name) {
+        for owner in names.whose(key.whose, &key.name).into_iter().flat_map(|owner| names.holders(owner)) {
             owners.entry((key.device, key.operation, owner)).or_default().merge(requests);
         }
     }
@@ -149,7 +193,7 @@ fn of_requests(subject: &Subject, requests: &Requests, duration_ns: u64, label: 
     rows
 }
 
-fn of_latency(
+pub(super) fn of_latency(
     subject: &Subject,
     metric: &Metric,
     latency: Result<Distribution, &'static str>,
@@ -178,7 +222,7 @@ fn interfaces(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
                 continue;
             }
             add(totals.entry((interface.name.clone(), direction)).or_default(), numbers);
-            if let Some(owner) = owner {
+            for owner in owner.into_iter().flat_map(|owner| names.holders(owner)) {
                 add(owners.entry((interface.name.clone(), direction, owner)).or_default(), numbers);
             }
         }
@@ -216,12 +260,12 @@ fn of_packets(subject: &Subject, numbers: [f64; 5], seconds: f64, label: Label) 
     ]
 }
 
-fn row(subject: &Subject, metric: &Metric, value: Value, label: Label) -> Row {
+pub(super) fn row(subject: &Subject, metric: &Metric, value: Value, label: Label) -> Row {
     let (metric, unit) = (metric.name.to_owned(), metric.unit);
     Row { subject: subject.clone(), metric, unit, value, distribution: None, label, note: None }
 }
 
-fn scaled(value: Value, factor: f64) -> Value {
+pub(super) fn scaled(value: Value, factor: f64) -> Value {
     match value {
         Value::Known(known) => Value::Known(known.times(factor)),
         missing => missing,

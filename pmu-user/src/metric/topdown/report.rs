@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use super::{Around, Prepared, Runs, Shape, Tree};
 use crate::{
-    drain::{Header, slice::SliceRow},
+    drain::{TasksHeader, slice::SliceRow},
     machine::topology::{Smt, Topology},
     metric::{Who, owners::Above},
     model::{Interval, Ledger, OwnerIndex, slice::sums},
@@ -34,7 +34,7 @@ pub struct TopDown {
 impl Prepared {
     /// The metrics of everyone in `interval`.
     #[must_use]
-    pub fn topdown(&self, header: &Header, ledger: &Ledger, interval: &Interval) -> TopDown {
+    pub fn topdown(&self, header: &TasksHeader, ledger: &Ledger, interval: &Interval) -> TopDown {
         let around = Around {
             topology: &header.machine.topology,
             cpus: header.plan.cpus.len(),

@@ -9,7 +9,7 @@ use super::{Node, Prepared, TopDown, Tree};
 use crate::{
     drain::slice::SliceRow,
     metric::{
-        Report, Who,
+        TasksReport, Who,
         estimate::{Estimates, EventIndex},
         formulas::over_values,
         repeat::over_runs,
@@ -74,7 +74,7 @@ impl Spread {
 impl OneRun {
     /// What the run did that `interval` and its `report` are of; `None` if it measured no metrics.
     #[must_use]
-    pub fn new(report: &Report, turns: &Turns, interval: &Interval) -> Option<Self> {
+    pub fn new(report: &TasksReport, turns: &Turns, interval: &Interval) -> Option<Self> {
         let (_, tree) = report.topdown.as_ref().ok()?.owners.first()?;
         let rows: Vec<SliceRow> = sums(interval.slices.values().flatten());
         Some(Self { tree: tree.clone(), totals: totals(report.length_ns, turns, &rows) })

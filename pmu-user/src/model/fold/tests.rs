@@ -2,7 +2,7 @@
 
 use super::{Bounds, is_rest};
 use crate::{
-    drain::{At, CodeRow, CodeStackRow, CountRow, Drain, Located, Owner, OwnerRow, SlotId},
+    drain::{At, CodeRow, CodeStackRow, CountRow, Located, Owner, OwnerRow, SlotId, TasksDrain},
     machine::cpu::Cpu,
     model::{Interval, Ledger, gap::tests::row},
     untrusted::Untrusted,
@@ -29,7 +29,7 @@ impl Run {
         let slot = SlotId { slot: 1, generation: self.ticks };
         let at_ns = u64::from(self.ticks) * SECOND;
         let at = At { source: 3, offset: u64::from(self.ticks) };
-        let drain = Drain {
+        let drain = TasksDrain {
             at_ns,
             owners: vec![OwnerRow { slot, owner, ended_ns: ended.then_some(at_ns) }],
             counts: vec![CountRow {
@@ -44,7 +44,7 @@ impl Run {
                 stacks: vec![CodeStackRow { slot, frames: vec![at, at], count: 1, event: 0 }],
                 ..Located::default()
             },
-            ..Drain::default()
+            ..TasksDrain::default()
         };
         let interval = self.ledger.advance(&drain);
         self.total.extend(&interval);
@@ -129,7 +129,7 @@ fn the_longest_gaps_stay_and_the_others_are_counted() {
     let (mut ledger, mut total) = (Ledger::new(), Interval::default());
     for tick in 1..=10 {
         let gaps = (1..=3).map(|index| gap(tick * 10 + index)).collect();
-        total.extend(&ledger.advance(&Drain { at_ns: tick, gaps, ..Drain::default() }));
+        total.extend(&ledger.advance(&TasksDrain { at_ns: tick, gaps, ..TasksDrain::default() }));
         ledger.fold(&BOUNDS, &mut [&mut total]);
     }
     assert!(total.gaps.len() <= BOUNDS.gaps);
@@ -156,11 +156,11 @@ fn what_is_known_by_a_name_is_one_owner_and_names_are_bounded() {
         latencies: Vec::new(),
     };
     let owner = |slot: SlotId| OwnerRow { slot, owner: comm(slot.slot.to_string()), ended_ns: None };
-    let drain = Drain {
+    let drain = TasksDrain {
         at_ns: 9 * SECOND,
         owners: slots.clone().map(owner).collect(),
         counts: slots.map(count).collect(),
-        ..Drain::default()
+        ..TasksDrain::default()
     };
     let interval = run.ledger.advance(&drain);
     assert_eq!(run.ledger.owners().count(), super::BOUNDS.owners);

@@ -21,6 +21,8 @@ const CGROUPS_MAX: usize = 65_536;
 pub struct IoLedger {
     /// Cgroups, by id.
     pub cgroups: BTreeMap<u64, Untrusted>,
+    /// The id of the last one that was told with a path.
+    pub paths: BTreeMap<Untrusted, u64>,
     /// Their ids in the order in which they were told.
     told: VecDeque<u64>,
     /// Disks.
@@ -44,6 +46,7 @@ impl IoLedger {
     pub fn new(plan: &IoPlan) -> Self {
         Self {
             cgroups: BTreeMap::new(),
+            paths: BTreeMap::new(),
             told: VecDeque::new(),
             disks: BTreeMap::new(),
             owned: Vec::new(),
@@ -104,13 +107,17 @@ impl IoLedger {
     /// likely to have been added up.
     fn learn(&mut self, names: Vec<Named>) {
         for Named { cgroup, path } in names {
+            self.paths.insert(path.clone(), cgroup);
             if self.cgroups.insert(cgroup, path).is_none() {
                 self.told.push_back(cgroup);
             }
         }
         while self.told.len() > CGROUPS_MAX {
-            let oldest = self.told.pop_front();
-            oldest.and_then(|cgroup| self.cgroups.remove(&cgroup));
+            let Some(oldest) = self.told.pop_front() else { return };
+            let path = self.cgroups.remove(&oldest);
+            if let Some(path) = path.filter(|path| self.paths.get(path) == Some(&oldest)) {
+                self.paths.remove(&path);
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use proptest::prelude::{prop, prop_assert_eq, proptest};
 
 use super::Ledger;
 use crate::{
-    drain::{CountRow, CpuRow, Drain, Owner, OwnerRow, SlotId, slice::SliceRow},
+    drain::{CountRow, CpuRow, Owner, OwnerRow, SlotId, TasksDrain, slice::SliceRow},
     machine::cpu::{Cpu, Times},
     model::Interval,
     untrusted::Untrusted,
@@ -41,16 +41,19 @@ fn only(interval: &Interval) -> u64 {
 #[test]
 fn a_row_that_is_left_out_has_not_changed() {
     let mut ledger = Ledger::new();
-    let first = Drain {
+    let first = TasksDrain {
         at_ns: 10,
         owners: vec![process(slot(1, 0), 7, "a")],
         counts: vec![count(slot(1, 0), 0, 100, vec![(40, 2)])],
-        ..Drain::default()
+        ..TasksDrain::default()
     };
     assert_eq!(only(&ledger.advance(&first)), 100);
-    assert!(ledger.advance(&Drain { at_ns: 20, ..Drain::default() }).owners.is_empty());
-    let later =
-        Drain { at_ns: 30, counts: vec![count(slot(1, 0), 0, 160, vec![(40, 5)])], ..Drain::default() };
+    assert!(ledger.advance(&TasksDrain { at_ns: 20, ..TasksDrain::default() }).owners.is_empty());
+    let later = TasksDrain {
+        at_ns: 30,
+        counts: vec![count(slot(1, 0), 0, 160, vec![(40, 5)])],
+        ..TasksDrain::default()
+    };
     let interval = ledger.advance(&later);
     assert_eq!((interval.from_ns, interval.to_ns, only(&interval)), (20, 30, 60));
     assert_eq!(interval.owners.values().next().map(|counts| counts.waits.count()), Some(3));
@@ -59,16 +62,16 @@ fn a_row_that_is_left_out_has_not_changed() {
 #[test]
 fn a_slot_in_a_new_life_starts_from_zero() {
     let mut ledger = Ledger::new();
-    let old = Drain {
+    let old = TasksDrain {
         owners: vec![process(slot(1, 0), 7, "old")],
         counts: vec![count(slot(1, 0), 0, 1_000, Vec::new())],
-        ..Drain::default()
+        ..TasksDrain::default()
     };
     ledger.advance(&old);
-    let new = Drain {
+    let new = TasksDrain {
         owners: vec![process(slot(1, 1), 8, "new")],
         counts: vec![count(slot(1, 1), 0, 30, Vec::new())],
-        ..Drain::default()
+        ..TasksDrain::default()
     };
     let interval = ledger.advance(&new);
     assert_eq!(only(&interval), 30);
@@ -80,16 +83,16 @@ fn a_slot_in_a_new_life_starts_from_zero() {
 fn a_process_keeps_its_counts_when_it_executes_another_program() {
     let mut ledger = Ledger::new();
     let at = slot(1, 0);
-    let mut total = ledger.advance(&Drain {
+    let mut total = ledger.advance(&TasksDrain {
         owners: vec![process(at, 7, "sh")],
         counts: vec![count(at, 0, 10, Vec::new())],
-        ..Drain::default()
+        ..TasksDrain::default()
     });
-    total.extend(&ledger.advance(&Drain {
+    total.extend(&ledger.advance(&TasksDrain {
         at_ns: 5,
         owners: vec![process(at, 7, "make")],
         counts: vec![count(at, 0, 25, Vec::new())],
-        ..Drain::default()
+        ..TasksDrain::default()
     }));
     assert_eq!(only(&total), 25);
     let index = *total.owners.keys().next().unwrap();
@@ -100,18 +103,21 @@ fn a_process_keeps_its_counts_when_it_executes_another_program() {
 fn samples_that_change_alone_do_not_erase_the_latencies() {
     let mut ledger = Ledger::new();
     let at = slot(1, 0);
-    ledger.advance(&Drain { counts: vec![count(at, 0, 10, vec![(9, 4)])], ..Drain::default() });
+    ledger.advance(&TasksDrain { counts: vec![count(at, 0, 10, vec![(9, 4)])], ..TasksDrain::default() });
     let sampled = CountRow {
         samples: vec![SampleCount { user: 3, ..SampleCount::ZERO }],
         ..count(at, 0, 10, Vec::new())
     };
-    let interval = ledger.advance(&Drain { at_ns: 1, counts: vec![sampled], ..Drain::default() });
+    let interval = ledger.advance(&TasksDrain { at_ns: 1, counts: vec![sampled], ..TasksDrain::default() });
     assert_eq!(
         interval.owners.values().next().map(|counts| (counts.event(0).user.samples, counts.waits.count())),
         Some((3, 0))
     );
-    let interval =
-        ledger.advance(&Drain { at_ns: 2, counts: vec![count(at, 0, 11, vec![(9, 5)])], ..Drain::default() });
+    let interval = ledger.advance(&TasksDrain {
+        at_ns: 2,
+        counts: vec![count(at, 0, 11, vec![(9, 5)])],
+        ..TasksDrain::default()
+    });
     assert_eq!(interval.owners.values().next().map(|counts| counts.waits.count()), Some(1));
 }
 
@@ -124,14 +130,18 @@ fn the_first_drain_is_the_baseline_of_the_cpus() {
     let mut ledger = Ledger::new();
     let before = CpuCount { switches: 500, ..CpuCount::ZERO };
     let times = |idle_ns| vec![(Cpu(0), Times { idle_ns, ..Times::default() })];
-    let first = ledger.advance(&Drain { cpus: vec![cpu_row(before)], times: times(70), ..Drain::default() });
+    let first = ledger.advance(&TasksDrain {
+        cpus: vec![cpu_row(before)],
+        times: times(70),
+        ..TasksDrain::default()
+    });
     assert_eq!((first.all_cpus().switches, first.all_cpus().times), (0, None));
     let after = CpuCount { switches: 520, ..before };
-    let second = ledger.advance(&Drain {
+    let second = ledger.advance(&TasksDrain {
         at_ns: 100,
         cpus: vec![cpu_row(after)],
         times: times(95),
-        ..Drain::default()
+        ..TasksDrain::default()
     });
     assert_eq!(second.all_cpus().switches, 20);
     assert_eq!(second.all_cpus().times.map(|times| times.idle_ns), Some(25));
@@ -141,14 +151,14 @@ fn the_first_drain_is_the_baseline_of_the_cpus() {
 fn losses_are_counted_once_and_by_reason() {
     let mut ledger = Ledger::new();
     let mut count = CpuCount::ZERO;
-    ledger.advance(&Drain { cpus: vec![cpu_row(count)], ..Drain::default() });
+    ledger.advance(&TasksDrain { cpus: vec![cpu_row(count)], ..TasksDrain::default() });
     count.losses[loss::RING_FULL] = 3;
     let losses = vec![("cpu_not_flushed".to_owned(), 2)];
-    let drain = Drain { at_ns: 1, cpus: vec![cpu_row(count)], losses, ..Drain::default() };
+    let drain = TasksDrain { at_ns: 1, cpus: vec![cpu_row(count)], losses, ..TasksDrain::default() };
     let interval = ledger.advance(&drain);
     assert_eq!(interval.losses.get("ring_full"), Some(&3));
     assert_eq!(interval.losses.get("cpu_not_flushed"), Some(&2));
-    assert!(ledger.advance(&Drain { at_ns: 2, ..drain }).losses.is_empty());
+    assert!(ledger.advance(&TasksDrain { at_ns: 2, ..drain }).losses.is_empty());
 }
 
 #[test]
@@ -157,7 +167,7 @@ fn the_longest_wait_is_exact_when_it_happens_and_bounded_later() {
     let row = |max, latencies| {
         let mut row = count(slot(1, 0), 0, 1, latencies);
         row.count.wait_max_ns = max;
-        Drain { counts: vec![row], ..Drain::default() }
+        TasksDrain { counts: vec![row], ..TasksDrain::default() }
     };
     let first = ledger.advance(&row(1_000, vec![(56, 1)]));
     assert_eq!(first.owners.values().next().map(|counts| counts.wait_max_ns), Some((1_000, 1_000)));
@@ -170,16 +180,16 @@ fn the_longest_wait_is_exact_when_it_happens_and_bounded_later() {
 fn slices_go_to_the_owner_that_had_the_slot_and_follow_each_other() {
     let mut ledger = Ledger::new();
     let row = |at, slice| SliceRow { slot: at, slice, ..SliceRow::default() };
-    let mut total = ledger.advance(&Drain {
+    let mut total = ledger.advance(&TasksDrain {
         owners: vec![process(slot(1, 0), 7, "old")],
         slices: vec![row(slot(1, 0), 1), row(slot(0, 0), 1), row(slot(1, 0), 2)],
-        ..Drain::default()
+        ..TasksDrain::default()
     });
-    total.extend(&ledger.advance(&Drain {
+    total.extend(&ledger.advance(&TasksDrain {
         at_ns: 5,
         owners: vec![process(slot(1, 1), 8, "new"), process(slot(2, 0), 7, "old")],
         slices: vec![row(slot(1, 1), 3), row(slot(2, 0), 3)],
-        ..Drain::default()
+        ..TasksDrain::default()
     }));
     let of = |wanted: &str| -> Vec<u64> {
         let named = |owner: &Owner| match owner {
@@ -198,11 +208,11 @@ proptest! {
     fn intervals_add_up(start in proptest::num::u64::ANY, steps in prop::collection::vec(0_u64..1 << 40, 1..20)) {
         let mut ledger = Ledger::new();
         let at = slot(1, 0);
-        ledger.advance(&Drain { counts: vec![count(at, 0, start, Vec::new())], ..Drain::default() });
+        ledger.advance(&TasksDrain { counts: vec![count(at, 0, start, Vec::new())], ..TasksDrain::default() });
         let (mut now, mut total) = (start, Interval::default());
         for (index, step) in steps.iter().enumerate() {
             now = now.wrapping_add(*step);
-            let drain = Drain { at_ns: index as u64, counts: vec![count(at, 0, now, Vec::new())], ..Drain::default() };
+            let drain = TasksDrain { at_ns: index as u64, counts: vec![count(at, 0, now, Vec::new())], ..TasksDrain::default() };
             total.extend(&ledger.advance(&drain));
         }
         prop_assert_eq!(only(&total), steps.iter().sum::<u64>());

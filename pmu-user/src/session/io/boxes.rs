@@ -10,7 +10,7 @@ use crate::{
     drain::{Absent, io::BoxSlice},
     perf::{BoxGroup, Count, OpenError, Words},
     plan::io::BoxKind,
-    session::turns::order::{self, Order},
+    session::tasks::turns::order::{self, Order},
 };
 
 /// The open boxes of one kind.

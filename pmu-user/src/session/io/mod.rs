@@ -1,4 +1,4 @@
-//! One run of `pmbpf io`: opens what the plan says, drains it at every tick, and closes it by being dropped.
+//! I/O of one run: opens what the plan says, starts it, drains it at every tick, and closes it by being dropped.
 
 mod accounts;
 mod boxes;
@@ -13,21 +13,15 @@ use std::{
     collections::BTreeSet,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use self::{accounts::Accounts, boxes::Rotation, groups::Monitored, traffic::Counted};
-use super::{
-    SessionError,
-    cost::process_cost,
-    launch::Launched,
-    open::raise_file_limit,
-    watch::{Moment, Signals, Watch},
-};
+use super::{SessionError, Started, cost::process_cost, raise_file_limit};
 use crate::{
-    bpf::measure_costs,
+    bpf::{Options, measure_costs},
     drain::{
-        Absent, COST_WINDOW_NS, Cost, Ending, ProgramRow, TARGET_UNSEEN,
+        Absent, COST_WINDOW_NS, Cost, ProgramRow, TARGET_UNSEEN,
         io::{BoxSlice, IoDrain, IoHeader, Named},
     },
     machine::{
@@ -41,7 +35,7 @@ use crate::{
     },
 };
 
-/// Everything that is open during a run.
+/// Everything that is open of I/O during a run.
 pub struct IoSession {
     /// What is known before the first drain.
     pub header: IoHeader,
@@ -60,15 +54,8 @@ pub struct IoSession {
     cost: Cost,
     /// Has the kernel measure the programs, while it is open.
     statistics: Option<OwnedFd>,
-}
-
-/// How a run ended.
-#[derive(Debug)]
-pub struct IoOutcome {
-    /// Why, and how long it was.
-    pub ending: Ending,
-    /// What was left to be drained.
-    pub last: IoDrain,
+    /// What the programs had cost when that was over.
+    measured: Option<Vec<ProgramRow>>,
 }
 
 impl IoSession {
@@ -78,11 +65,11 @@ impl IoSession {
     /// # Errors
     ///
     /// The kernel refused what it would refuse everywhere; the error knows what would help.
-    pub fn open(
+    pub(super) fn open(
         plan: IoPlan,
         machine: Machine,
         platform: Platform,
-        root: &Path,
+        (root, options): (&Path, &Options),
         command: Option<u32>,
     ) -> Result<Self, SessionError> {
         let descriptors = plan.kinds.iter().map(BoxKind::descriptors).sum::<usize>();
@@ -95,7 +82,7 @@ impl IoSession {
             .enumerate()
             .map(|(index, kind)| Rotation::open(index as u32, kind, plan.tick, &mut missing))
             .collect::<Result<Vec<_>, _>>()?;
-        let counted = match Counted::open(&plan, &machine, root, command, &mut missing) {
+        let counted = match Counted::open(&plan, &machine, (root, options), command, &mut missing) {
             Ok(counted) => Some(counted),
             Err(error) if error.class() == Class::NotPermitted && rotations.is_empty() => {
                 return Err(error.into());
@@ -121,34 +108,34 @@ impl IoSession {
             lost_readings: 0,
             cost: Cost::default(),
             statistics: None,
+            measured: None,
         })
     }
 
     /// Starts counting. `launched`: when this process began to get ready.
-    pub fn start(&mut self, launched: Instant) {
+    pub(super) fn start(&mut self, started: &Started, launched: Instant) {
         self.cost.startup_ns = duration_ns(launched.elapsed());
         self.cost.map_bytes = self.counted.as_ref().map_or(0, Counted::map_bytes);
         self.statistics = self.counted.as_ref().and_then(|_| measure_costs().ok());
-        self.started = Instant::now();
-        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        self.header.started_unix_ns = unix.map_or(0, duration_ns);
+        self.started = started.instant;
+        self.header.started_unix_ns = started.unix_ns;
         let tick = Instant::now() + self.header.plan.tick;
         self.rotations.iter_mut().for_each(|rotation| rotation.start(tick));
     }
 
     /// What others have here and this host refused: a run without it looks complete.
     #[must_use]
-    pub fn warning(&self) -> Option<&Absent> {
+    pub(super) fn warning(&self) -> Option<&Absent> {
         self.counted.as_ref()?.uncounted.as_ref()
     }
 
-    fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         let slices = self.rotations.iter().filter_map(Rotation::due);
         slices.chain(self.counted.as_ref().map(Counted::due)).min()
     }
 
     /// Ends the slices that are due, and makes room for owners if that is.
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         let (now, now_ns) = (Instant::now(), duration_ns(self.started.elapsed()));
         for rotation in self.rotations.iter_mut().filter(|rotation| rotation.is_due(now)) {
             self.lost_readings += rotation.turn(now_ns, &mut self.slices);
@@ -159,7 +146,7 @@ impl IoSession {
     }
 
     /// Ends every slice, so that what is drained of all boxes is of the same time.
-    fn tick(&mut self) -> IoDrain {
+    pub(super) fn tick(&mut self) -> IoDrain {
         let (next, now_ns) = (Instant::now() + self.header.plan.tick, duration_ns(self.started.elapsed()));
         for rotation in &mut self.rotations {
             self.lost_readings += rotation.tick(next, now_ns, &mut self.slices);
@@ -206,11 +193,11 @@ impl IoSession {
         drain
     }
 
-    /// What each program has cost so far.
+    /// What each program has cost so far. Measuring costs more than some programs do, so it is over after a while; the costs then
+    /// stay as they are, though somebody else may have the kernel measure on.
     fn programs(&mut self) -> Vec<ProgramRow> {
-        // Measuring costs more than some programs do, so it is over after a while; the costs then stay as they are.
-        if self.started.elapsed() >= Duration::from_nanos(COST_WINDOW_NS) {
-            self.statistics = None;
+        if let Some(measured) = &self.measured {
+            return measured.clone();
         }
         let costs = self.counted.as_ref().map(Counted::costs).unwrap_or_default();
         let row = |(name, runs, measured_ns): (String, u64, u64)| ProgramRow {
@@ -219,11 +206,16 @@ impl IoSession {
             measured_ns,
             runs: None,
         };
-        costs.into_iter().map(row).filter(|row| row.measured_runs > 0).collect()
+        let rows: Vec<ProgramRow> = costs.into_iter().map(row).filter(|row| row.measured_runs > 0).collect();
+        if self.started.elapsed() >= Duration::from_nanos(COST_WINDOW_NS) {
+            self.statistics = None;
+            self.measured = Some(rows.clone());
+        }
+        rows
     }
 
     /// What there is before anything is counted: programs count from when they are attached.
-    fn baseline(&mut self) -> IoDrain {
+    pub(super) fn baseline(&mut self) -> IoDrain {
         let drain = self.drain();
         self.with_owned(drain)
     }
@@ -250,7 +242,7 @@ impl IoSession {
     }
 
     /// Ends the counting; what was left.
-    fn finish(&mut self) -> IoDrain {
+    pub(super) fn finish(&mut self) -> IoDrain {
         let now_ns = duration_ns(self.started.elapsed());
         for rotation in &mut self.rotations {
             self.lost_readings += rotation.stop(now_ns, &mut self.slices);
@@ -263,33 +255,4 @@ impl IoSession {
         }
         last
     }
-}
-
-/// Drains at every tick until something stops it. `keep` gets every drain but the last; the first comes before anything is counted.
-/// Signals are caught from before counting is announced: who then ends the run gets its report.
-///
-/// # Errors
-///
-/// The kernel refused something, or `keep` failed.
-pub async fn run<E: From<SessionError>>(
-    session: &mut IoSession,
-    launched: Option<Launched>,
-    mut signals: Signals,
-    keep: &mut impl FnMut(IoDrain) -> Result<(), E>,
-) -> Result<IoOutcome, E> {
-    keep(session.baseline())?;
-    let plan = &session.header.plan;
-    let mut watch = Watch::release(plan.tick, plan.duration, &plan.target, launched)?;
-    let stop = loop {
-        match watch.next(&mut signals, session.due()).await {
-            Moment::Over(stop) => break stop,
-            Moment::Failed(error) => return Err(SessionError::from(error).into()),
-            Moment::Due => session.turn(),
-            Moment::Tick => keep(session.tick())?,
-        }
-    };
-    let over = watch.over(stop);
-    signals.let_the_second_kill();
-    let last = session.finish();
-    Ok(IoOutcome { ending: over.ending().await, last })
 }

@@ -26,7 +26,7 @@ use crate::{
     },
     machine::{
         Machine,
-        cgroup::Layout,
+        cgroup::{Cgroup, Layout, ancestors},
         disk::{completed, name_of, without_requests},
     },
     plan::{Target, io::IoPlan, request::By},
@@ -68,7 +68,7 @@ impl Counted {
     pub(super) fn open(
         plan: &IoPlan,
         machine: &Machine,
-        root: &Path,
+        (root, bpf): (&Path, &Options),
         command: Option<u32>,
         missing: &mut Vec<Absent>,
     ) -> Result<Self, LoadError> {
@@ -82,7 +82,7 @@ impl Counted {
         };
         let disks = without_requests(root);
         let options = IoOptions { wanted, parts: Parts::Both, bios: Bios::if_any(&disks) };
-        let object = IoObject::open(&options, machine, root, &Options::default())?;
+        let object = IoObject::open(&options, machine, root, bpf)?;
         if let Err(error) = object.net() {
             missing.push(Absent { what: "packets".to_owned(), why: error.to_string() });
         }
@@ -153,15 +153,22 @@ impl Counted {
         new.into_iter().filter_map(named).collect()
     }
 
-    /// Names of cgroups that are new in `traffic`.
+    /// Names of cgroups that are new in `traffic`, and of those above them, whose numbers hold theirs.
     pub(super) fn new_cgroups(&mut self, traffic: &Traffic) -> Vec<Named> {
         let new: BTreeSet<u64> = of_traffic(traffic).filter(|id| !self.named.contains(id)).collect();
         if new.is_empty() {
             return Vec::new();
         }
         let all = self.layout.list(&Untrusted::from("/")).unwrap_or_default();
-        let found = all.into_iter().filter(|cgroup| new.contains(&cgroup.id.0));
-        let names = found.map(|cgroup| Named { cgroup: cgroup.id.0, path: cgroup.path }).collect();
+        let paths =
+            all.iter().filter(|cgroup| new.contains(&cgroup.id.0)).map(|cgroup| cgroup.path.as_bytes());
+        let above: BTreeSet<&[u8]> = paths.flat_map(ancestors).collect();
+        let is_above =
+            |cgroup: &Cgroup| above.contains(cgroup.path.as_bytes()) && !self.named.contains(&cgroup.id.0);
+        let found = all.iter().filter(|cgroup| new.contains(&cgroup.id.0) || is_above(cgroup));
+        let names: Vec<Named> =
+            found.map(|cgroup| Named { cgroup: cgroup.id.0, path: cgroup.path.clone() }).collect();
+        self.named.extend(names.iter().map(|named| named.cgroup));
         // One that is gone by now is not looked for again, as long as it has rows.
         self.named.extend(new);
         if self.named.len() > NAMED_CGROUPS_MAX {

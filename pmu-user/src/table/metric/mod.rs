@@ -139,7 +139,12 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
 pub const PARTS: [&str; 6] = ["mean", "p50", "p90", "p99", "p99.9", "max"];
 
 /// Metrics of I/O that are distributions.
-pub const LATENCIES: [&str; 2] = [BLOCK_LATENCY.name, BLOCK_QUEUE.name];
+pub const LATENCIES: [&str; 4] =
+    [BLOCK_LATENCY.name, BLOCK_QUEUE.name, BLOCK_READ_LATENCY.name, BLOCK_WRITE_LATENCY.name];
+
+/// What an owner moved, of all devices together: metrics that stand in one row beside what its tasks did.
+pub const OF_OWNERS: [Metric; 6] =
+    [BLOCK_READ_BW, BLOCK_READ_LATENCY, BLOCK_WRITE_BW, BLOCK_WRITE_LATENCY, NET_RECEIVE_BW, NET_SEND_BW];
 
 /// The metric of this name, or of which this is a part.
 #[must_use]

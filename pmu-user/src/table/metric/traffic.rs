@@ -67,6 +67,54 @@ pub const BLOCK_QUEUE: Metric = Metric::new(
     None,
     "Time that a block request waited in a queue of the kernel before it was issued: mean, quantiles and maximum.",
 );
+/// `block.read_bw`.
+pub const BLOCK_READ_BW: Metric = Metric::new(
+    "block.read_bw",
+    Unit::MegabytesPerSecond,
+    Family::Block,
+    None,
+    "Bytes that an owner's block requests read, of all disks together that are made of no others.",
+);
+/// `block.write_bw`.
+pub const BLOCK_WRITE_BW: Metric = Metric::new(
+    "block.write_bw",
+    Unit::MegabytesPerSecond,
+    Family::Block,
+    None,
+    "Bytes that an owner's block requests wrote, of all disks together that are made of no others.",
+);
+/// `block.read_latency`.
+pub const BLOCK_READ_LATENCY: Metric = Metric::new(
+    "block.read_latency",
+    Unit::Ns,
+    Family::BlockLatency,
+    None,
+    "Latency of an owner's reads at all those disks: mean, quantiles and maximum.",
+);
+/// `block.write_latency`.
+pub const BLOCK_WRITE_LATENCY: Metric = Metric::new(
+    "block.write_latency",
+    Unit::Ns,
+    Family::BlockLatency,
+    None,
+    "Latency of an owner's writes at all those disks: mean, quantiles and maximum.",
+);
+/// `net.receive_bw`.
+pub const NET_RECEIVE_BW: Metric = Metric::new(
+    "net.receive_bw",
+    Unit::MegabytesPerSecond,
+    Family::Network,
+    None,
+    "Bytes of packets that an owner received through all interfaces together that stand on no others.",
+);
+/// `net.send_bw`.
+pub const NET_SEND_BW: Metric = Metric::new(
+    "net.send_bw",
+    Unit::MegabytesPerSecond,
+    Family::Network,
+    None,
+    "Bytes of packets that an owner sent through all interfaces together that stand on no others.",
+);
 /// `net.bandwidth`.
 pub const NET_BANDWIDTH: Metric = Metric::new(
     "net.bandwidth",
@@ -141,7 +189,7 @@ pub const LLC_OCCUPANCY: Metric = Metric::new(
 );
 
 /// All of them, in the order of reports.
-pub const TRAFFIC: [Metric; 17] = [
+pub const TRAFFIC: [Metric; 23] = [
     BLOCK_REQUESTS_RATE,
     BLOCK_BANDWIDTH,
     BLOCK_REQUEST_SIZE,
@@ -150,12 +198,18 @@ pub const TRAFFIC: [Metric; 17] = [
     BLOCK_TOLD_APART,
     BLOCK_LATENCY,
     BLOCK_QUEUE,
+    BLOCK_READ_BW,
+    BLOCK_WRITE_BW,
+    BLOCK_READ_LATENCY,
+    BLOCK_WRITE_LATENCY,
     NET_BANDWIDTH,
     NET_PACKETS_RATE,
     NET_TCP,
     NET_UDP,
     NET_OTHER,
     NET_TOLD_APART,
+    NET_RECEIVE_BW,
+    NET_SEND_BW,
     DRAM_CPU_TOTAL_BW,
     DRAM_CPU_LOCAL_BW,
     LLC_OCCUPANCY,

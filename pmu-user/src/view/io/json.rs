@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
 use super::{
     super::{
@@ -19,16 +19,14 @@ use crate::{
     metric::io::IoReport,
 };
 
-/// Header row.
-pub(super) fn begin(into: &mut dyn Write, header: &IoHeader) -> io::Result<()> {
+/// Header row of I/O.
+pub(in crate::view) fn header(header: &IoHeader) -> Json {
     let (machine, plan) = (&header.machine, &header.plan);
     let boxes = |kind: &crate::plan::io::BoxKind| {
         json!({"kind": kind.name, "boxes": kind.boxes.len(), "groups": kind.turns.groups.len(),
                "slice_ns": kind.turns.slice.as_nanos() as u64})
     };
-    line(
-        into,
-        &json!({
+    json!({
             "schema": SCHEMA, "kind": "header", "command": "io", "version": header.version,
             "host": machine.host, "kernel": machine.kernel,
             "cpu": {"model": machine.cpu.model, "online": machine.cpu.online.len(), "guest": machine.cpu.guest},
@@ -37,12 +35,11 @@ pub(super) fn begin(into: &mut dyn Write, header: &IoHeader) -> io::Result<()> {
             "interval_ns": plan.interval.map(|interval| interval.as_nanos() as u64),
             "table": plan.table, "boxes": plan.kinds.iter().map(boxes).collect::<Vec<_>>(),
             "missing": header.missing,
-        }),
-    )
+    })
 }
 
-/// The last rows.
-pub(super) fn end(into: &mut dyn Write, report: &IoReport, ending: &Ending) -> io::Result<()> {
+/// Levels, checks and maps.
+pub(in crate::view) fn end(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
     levels::json(into, report)?;
     checks::json(into, report)?;
     for map in &report.maps {
@@ -54,12 +51,15 @@ pub(super) fn end(into: &mut dyn Write, report: &IoReport, ending: &Ending) -> i
                     "traffic": map.traffic}),
         )?;
     }
+    Ok(())
+}
+
+/// The row that ends a run of I/O.
+pub(in crate::view) fn summary(report: &IoReport, ending: &Ending) -> Json {
     let losses: BTreeMap<&str, u64> =
         report.losses.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
     let cost = &report.cost;
-    line(
-        into,
-        &json!({
+    json!({
             "schema": SCHEMA, "kind": "summary", "complete": ending.stopped != Stopped::Truncated,
             "stopped": stopped(ending.stopped), "duration_ns": report.length_ns, "losses": losses,
             "self": {"programs_ns": {"value": report.programs_ns}, "cpu_ns": cost.cpu_ns,
@@ -67,6 +67,5 @@ pub(super) fn end(into: &mut dyn Write, report: &IoReport, ending: &Ending) -> i
                      "map_bytes": cost.map_bytes, "startup_ns": cost.startup_ns, "drains": cost.drains,
                      "drains_ns": cost.drains_ns, "drain_max_ns": cost.drain_max_ns},
             "workload": ending.workload.map(workload), "missing": report.missing,
-        }),
-    )
+    })
 }

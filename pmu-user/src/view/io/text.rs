@@ -9,7 +9,7 @@ use super::{
     super::{
         Part,
         text::{
-            COLUMNS, Style, TITLE, WARNING, duration, head_machine, line, name as owner_name, percent,
+            COLUMNS, Style, WARNING, beside, duration, head_machine, line, name as owner_name, percent,
             section,
             table::{Align, Table, cut},
             three_digits,
@@ -31,17 +31,9 @@ use crate::{
 /// Intervals narrower than this share of the estimate are not worth a column's width.
 const NARROW: f64 = 0.005;
 
-/// One interval.
-pub(super) fn interval(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
-    let (from, length) = (report.from_ns as f64 / 1e9, duration(report.length_ns as f64));
-    writeln!(into, "\n{TITLE}{from:.3} s + {length}{TITLE:#}")?;
-    tables(into, style, report, Part::Interval)
-}
-
-/// The whole run.
-pub(super) fn whole(
+/// Who measured where: the first lines of a report of I/O alone.
+pub(in crate::view) fn head(
     into: &mut dyn Write,
-    style: &Style,
     header: &IoHeader,
     report: &IoReport,
     ending: &Ending,
@@ -58,13 +50,24 @@ pub(super) fn whole(
     if ending.stopped == Stopped::Truncated {
         writeln!(into, "{WARNING}incomplete: the recording breaks off{WARNING:#}")?;
     }
-    tables(into, style, report, Part::Whole)?;
-    levels::text(into, style, report)?;
-    trust(into, style, report)
+    Ok(())
 }
 
-fn tables(into: &mut dyn Write, style: &Style, report: &IoReport, part: Part) -> io::Result<()> {
-    let all: Vec<Row> = report.rows.iter().flat_map(Row::parts).collect();
+/// What the whole run says of I/O.
+pub(in crate::view) fn sections(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
+    tables(into, style, report, Part::Whole)?;
+    levels::text(into, style, report)
+}
+
+/// Numbers, by family and kind of subject.
+pub(in crate::view) fn tables(
+    into: &mut dyn Write,
+    style: &Style,
+    report: &IoReport,
+    part: Part,
+) -> io::Result<()> {
+    let apart = report.rows.iter().filter(|row| !beside::is_of_an_owner(row));
+    let all: Vec<Row> = apart.flat_map(Row::parts).collect();
     for family in Family::IO {
         let of_family = |row: &&Row| Family::of(&row.metric) == Some(family);
         let mut by_kind: BTreeMap<(u8, &str), Vec<&Row>> = BTreeMap::new();
@@ -279,7 +282,7 @@ fn shortened(what: &str) -> String {
 }
 
 /// How complete it is, and what it cost.
-fn trust(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
+pub(in crate::view) fn trust(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
     section(into, "TRUST", "95 % intervals where counters took turns")?;
     for (reason, count) in &report.losses {
         writeln!(into, "  {WARNING}lost: {reason}: {count}{WARNING:#}")?;

@@ -6,23 +6,17 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{super::words, Number, SCHEMA, line, who::owner};
 use crate::{
-    drain::{Ending, Header, Id, Owner, Stopped, Workload, unwinding::Unwinding},
+    drain::{Ending, Id, Owner, Stopped, TasksHeader, Workload, unwinding::Unwinding},
     metric::{
-        Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, number::Whose,
+        Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, TasksReport, number::Whose,
         value::Value,
     },
 };
 
-/// Hot rows and the summary.
-pub(in crate::view) fn end(
-    into: &mut dyn Write,
-    header: &Header,
-    report: &Report,
-    ending: &Ending,
-) -> io::Result<()> {
+/// Hot functions and stacks.
+pub(in crate::view) fn end(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     report.hot.iter().try_for_each(|function| hot_row(into, function))?;
-    report.stacks.iter().try_for_each(|stack| stack_row(into, stack))?;
-    summary(into, header, report, ending)
+    report.stacks.iter().try_for_each(|stack| stack_row(into, stack))
 }
 
 fn hot_row(into: &mut dyn Write, hot: &HotFunction) -> io::Result<()> {
@@ -89,12 +83,11 @@ fn unwinding(unwinding: &Unwinding) -> Json {
     json!({"unwound": unwinding.unwound, "not_unwound": kept})
 }
 
-fn summary(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending) -> io::Result<()> {
+/// The row that ends a run of tasks.
+pub(in crate::view) fn summary(header: &TasksHeader, report: &TasksReport, ending: &Ending) -> Json {
     let complete = ending.stopped != Stopped::Truncated;
     let quality = &report.quality;
-    line(
-        into,
-        &json!({
+    json!({
             "schema": SCHEMA, "kind": "summary", "complete": complete, "stopped": stopped(ending.stopped),
             "duration_ns": report.length_ns,
             "losses": quality.losses,
@@ -106,8 +99,7 @@ fn summary(into: &mut dyn Write, header: &Header, report: &Report, ending: &Endi
             "blind": blind_cell(&report.blind),
             "self": self_cell(&report.cost), "workload": ending.workload.map(workload),
             "missing": header.missing,
-        }),
-    )
+    })
 }
 
 /// Blind time of all CPUs that were counted, and the target's where it is not all that ran.
@@ -143,7 +135,7 @@ pub(super) fn known(value: &Value) -> Json {
     }
 }
 
-fn quality_cell(quality: &Quality, header: &Header) -> Json {
+fn quality_cell(quality: &Quality, header: &TasksHeader) -> Json {
     let events = header.plan.samples_events();
     let target = quality.target.as_ref().map(|target| {
         let samples = target.samples.iter().map(|samples| {

@@ -7,11 +7,11 @@ use serde_json::json;
 use super::{SCHEMA, line, who::owner};
 use crate::{
     drain::Id,
-    metric::{GapReport, Report, number::Whose},
+    metric::{GapReport, TasksReport, number::Whose},
 };
 
 /// A row for each, the target's first.
-pub(super) fn gaps(into: &mut dyn Write, report: &Report) -> io::Result<()> {
+pub(super) fn gaps(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     report.blind.gaps.iter().chain(&report.blind.others_gaps).try_for_each(|gap| gap_row(into, gap))
 }
 

@@ -19,14 +19,14 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 pub(super) use self::{
-    end::{end, stopped, workload},
+    end::{end, stopped, summary, workload},
     number::numbers,
     who::SubjectCell,
 };
 use super::words;
 use crate::{
-    drain::Header,
-    metric::Report,
+    drain::TasksHeader,
+    metric::TasksReport,
     plan::Sampling,
     table::{metric, quantity::Quantity},
     untrusted::Untrusted,
@@ -59,7 +59,7 @@ fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> 
 pub(super) struct Number(#[serde(serialize_with = "number")] pub(super) f64);
 
 /// Rows that an interval has beside those of its numbers.
-pub(super) fn interval(into: &mut dyn Write, report: &Report) -> io::Result<()> {
+pub(super) fn interval(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     topdown::topdown(into, report)?;
     gap::gaps(into, report)
 }
@@ -73,8 +73,8 @@ fn event(sampling: &Sampling) -> Json {
     })
 }
 
-/// Header row.
-pub(super) fn begin(into: &mut dyn Write, header: &Header) -> io::Result<()> {
+/// Header row of tasks.
+pub(super) fn header(header: &TasksHeader) -> Json {
     let plan = &header.plan;
     let pmus: Vec<&Untrusted> = header.machine.pmus.iter().map(|pmu| &pmu.name).collect();
     let mut row = json!({
@@ -101,5 +101,5 @@ pub(super) fn begin(into: &mut dyn Write, header: &Header) -> io::Result<()> {
     if let Some(profile) = &plan.profile {
         row["config"] = json!({"name": profile, "lost": plan.lost});
     }
-    line(into, &row)
+    row
 }

@@ -7,14 +7,14 @@ use serde_json::json;
 use super::{Number, SCHEMA, line, who::owner};
 use crate::{
     metric::{
-        Report, Who,
+        TasksReport, Who,
         topdown::{Runs, Shape, Spread, TopDown, Tree},
     },
     table::hint::hint,
 };
 
 /// A row an owner that says where most is lost.
-pub(in crate::view) fn topdown(into: &mut dyn Write, report: &Report) -> io::Result<()> {
+pub(in crate::view) fn topdown(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     let Ok(topdown) = &report.topdown else { return Ok(()) };
     for (who, tree) in &topdown.owners {
         bottleneck(into, report, topdown, who, tree)?;
@@ -23,7 +23,7 @@ pub(in crate::view) fn topdown(into: &mut dyn Write, report: &Report) -> io::Res
 }
 
 /// The runs of the command that the target's metrics are of, and how much they differ.
-fn several(into: &mut dyn Write, report: &Report, runs: &Runs) -> io::Result<()> {
+fn several(into: &mut dyn Write, report: &TasksReport, runs: &Runs) -> io::Result<()> {
     let spread = |spread: &Spread| {
         let range = spread.range.as_ref().ok();
         json!({
@@ -44,7 +44,7 @@ fn several(into: &mut dyn Write, report: &Report, runs: &Runs) -> io::Result<()>
 
 fn bottleneck(
     into: &mut dyn Write,
-    report: &Report,
+    report: &TasksReport,
     topdown: &TopDown,
     who: &Who,
     tree: &Tree,

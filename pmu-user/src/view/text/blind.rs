@@ -10,13 +10,13 @@ use super::{
 };
 use crate::{
     drain::Id,
-    metric::{Blind, GapReport, Masked, Report},
+    metric::{Blind, GapReport, Masked, TasksReport},
 };
 
 /// Stack entries that a gap shows.
 const FRAMES: usize = 5;
 
-pub(super) fn write(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()> {
+pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     let blind: &Blind = &report.blind;
     let note = format!("ticks more than {} late; 95 % interval", duration(blind.late_min_ns as f64));
     section(into, "BLIND TIME", &note)?;

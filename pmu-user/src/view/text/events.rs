@@ -9,13 +9,13 @@ use super::{
     table::{Align, Table},
 };
 use crate::{
-    drain::Header,
-    metric::{EventReport, Quality, Report, value::Value},
+    drain::TasksHeader,
+    metric::{EventReport, Quality, TasksReport, value::Value},
     plan::Sampling,
 };
 
 /// Events of the whole target; nothing where only a clock samples.
-pub(super) fn write(into: &mut dyn Write, header: &Header, report: &Report) -> io::Result<()> {
+pub(super) fn write(into: &mut dyn Write, header: &TasksHeader, report: &TasksReport) -> io::Result<()> {
     let events = &report.total.events;
     if events.is_empty() {
         return Ok(());

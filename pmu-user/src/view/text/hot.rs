@@ -9,8 +9,8 @@ use super::{
     table::{Align, Table, cut},
 };
 use crate::{
-    drain::{Header, unwinding::Unwinding},
-    metric::{Frame, HotFunction, HotStack, RatioReport, Report, StackEnds, Who, value::Value},
+    drain::{TasksHeader, unwinding::Unwinding},
+    metric::{Frame, HotFunction, HotStack, RatioReport, StackEnds, TasksReport, Who, value::Value},
     plan::Plan,
     table::quantity::Quantity,
     view::words,
@@ -27,7 +27,12 @@ enum Column {
     Share(usize),
 }
 
-pub(super) fn write(into: &mut dyn Write, style: &Style, header: &Header, report: &Report) -> io::Result<()> {
+pub(super) fn write(
+    into: &mut dyn Write,
+    style: &Style,
+    header: &TasksHeader,
+    report: &TasksReport,
+) -> io::Result<()> {
     let Some(samples) = report.quality.samples.first() else { return Ok(()) };
     let total: u64 = report.hot.iter().map(|function| function.samples).fold(0, u64::saturating_add);
     let idle = match report.quality.target {

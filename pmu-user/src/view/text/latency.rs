@@ -3,12 +3,12 @@
 use std::io::{self, Write};
 
 use super::{COLUMNS, Style, name, number::duration, section};
-use crate::metric::{OwnerReport, Report, value::Distribution};
+use crate::metric::{OwnerReport, TasksReport, value::Distribution};
 
 /// Width of the longest bar.
 const BAR_WIDTH: u64 = 40;
 
-pub(super) fn write(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()> {
+pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     section(into, "RUN-QUEUE LATENCY", "from wake-up or preemption until running; percentiles to 6.25 %")?;
     let waits = match &report.total.waits {
         Ok(waits) => waits,

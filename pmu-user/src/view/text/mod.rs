@@ -1,5 +1,6 @@
 //! The report for people: sections that can be read from the top and left at any point.
 
+pub(super) mod beside;
 mod blind;
 mod events;
 mod hot;
@@ -22,9 +23,9 @@ use self::{
 };
 use super::words;
 use crate::{
-    drain::{Ending, Header, Id, Owner, Stopped},
+    drain::{Ending, Id, Owner, Stopped, TasksHeader},
     machine::Machine,
-    metric::{OwnerReport, Report, Who},
+    metric::{OwnerReport, TasksReport, Who},
     table::metric,
 };
 
@@ -66,31 +67,43 @@ pub(super) fn id_column<'a>(mut owners: impl Iterator<Item = &'a Who>) -> &'stat
 }
 
 /// One interval: its owners, a line each.
-pub(super) fn interval(into: &mut dyn Write, style: &Style, report: &Report, first: bool) -> io::Result<()> {
+pub(super) fn interval(
+    into: &mut dyn Write,
+    style: &Style,
+    report: &TasksReport,
+    first: bool,
+) -> io::Result<()> {
     if first {
         writeln!(into, "{COLUMNS}each interval: owners by CPU time{COLUMNS:#}")?;
     }
-    let (from, length) = (report.from_ns as f64 / 1e9, duration(report.length_ns as f64));
-    writeln!(into, "\n{TITLE}{from:.3} s + {length}{TITLE:#}")?;
+    interval_title(into, report.from_ns, report.length_ns)?;
     owners(into, style, report)
 }
 
-/// The whole run.
-pub(super) fn whole(
+/// When an interval began, and how long it was.
+pub(super) fn interval_title(into: &mut dyn Write, from_ns: u64, length_ns: u64) -> io::Result<()> {
+    let (from, length) = (from_ns as f64 / 1e9, duration(length_ns as f64));
+    writeln!(into, "\n{TITLE}{from:.3} s + {length}{TITLE:#}")
+}
+
+/// What the whole run says of tasks.
+pub(super) fn sections(
     into: &mut dyn Write,
     style: &Style,
-    header: &Header,
-    report: &Report,
-    ending: &Ending,
+    header: &TasksHeader,
+    report: &TasksReport,
 ) -> io::Result<()> {
-    head(into, header, report, ending)?;
     section(into, "OWNERS", "by CPU time; wait: run-queue latency, 99th percentile")?;
     owners(into, style, report)?;
     topdown::write(into, style, report)?;
     events::write(into, header, report)?;
     hot::write(into, style, header, report)?;
     latency::write(into, style, report)?;
-    blind::write(into, style, report)?;
+    blind::write(into, style, report)
+}
+
+/// How far that can be trusted, and what it cost.
+pub(super) fn trust(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     trust::quality(into, &report.quality)?;
     trust::cost(into, &report.cost)
 }
@@ -109,7 +122,13 @@ pub(super) fn line(into: &mut dyn Write, label: &str, text: &str) -> io::Result<
     writeln!(into, "{TITLE}{label:<9}{TITLE:#} {text}")
 }
 
-fn head(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending) -> io::Result<()> {
+/// The first lines of a report of tasks.
+pub(super) fn head(
+    into: &mut dyn Write,
+    header: &TasksHeader,
+    report: &TasksReport,
+    ending: &Ending,
+) -> io::Result<()> {
     let plan = &header.plan;
     head_machine(into, &header.version, &header.machine)?;
     line(
@@ -143,7 +162,7 @@ fn head(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending)
     Ok(())
 }
 
-fn owners(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()> {
+fn owners(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     use Align::{Left, Right};
     let owners = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
     let mut table = Table::new(&[

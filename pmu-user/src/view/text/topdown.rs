@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     metric::{
-        Report,
+        TasksReport,
         topdown::{Shape, TopDown, Tree},
         value::{How, Known, Value},
     },
@@ -23,7 +23,7 @@ use crate::{
 const NAME_WIDTH: usize = 40;
 
 /// The section, if there are metrics.
-pub(super) fn write(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()> {
+pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     let Ok(topdown) = &report.topdown else { return Ok(()) };
     let Some((_, everyone)) = topdown.owners.first() else { return Ok(()) };
     section(

@@ -46,7 +46,9 @@ fn rows(header: &IoHeader, drain: IoDrain, owned: &[(Bdf, Ownership)]) -> Vec<Ro
     let interval = IoInterval::of(drain.boxes, 0, drain.at_ns);
     let requesters = Requesters::new(&header.plan).unwrap();
     let (disks, cgroups) = (BTreeMap::new(), BTreeMap::from([(9, Untrusted::from("/vm"))]));
-    let names = Names { platform: &header.platform, disks: &disks, cgroups: &cgroups };
+    let paths = BTreeMap::from([(Untrusted::from("/vm"), 9)]);
+    let names =
+        Names { platform: &header.platform, disks: &disks, cgroups: &cgroups, paths: &paths, within: None };
     requesters.rows(&BoxCounts::new(&header.plan, &interval), names, owned)
 }
 

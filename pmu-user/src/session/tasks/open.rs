@@ -5,25 +5,30 @@ use std::{collections::HashSet, path::Path, thread};
 use pmu_common::cpu::Control;
 
 use super::{
-    Session, SessionError, hotplug::Hotplug, inbox::Inbox, owners::Owners, sampling, turns, usage::Targets,
+    super::{SessionError, raise_file_limit, usage::Targets},
+    TasksSession,
+    hotplug::Hotplug,
+    inbox::Inbox,
+    owners::Owners,
+    sampling, turns,
 };
 use crate::{
     bpf::{LoadError, Object, Options, Refused},
-    drain::{Absent, Header},
+    drain::{Absent, TasksHeader},
     machine::{Machine, kernel_symbols, privilege::Privileges},
     perf::Counter,
     plan::{Plan, Target, request::Descend, turns::Turns},
     symbol::Symbols,
 };
 
-impl Session {
+impl TasksSession {
     /// Loads and attaches everything that `plan` needs. Nothing counts yet. Needs CAP_BPF and CAP_PERFMON (and
     /// CAP_SYSLOG for kernel names), and a tokio runtime.
     ///
     /// # Errors
     ///
     /// The kernel refused something; the error knows what would help.
-    pub fn open(
+    pub(in crate::session) fn open(
         mut plan: Plan,
         machine: Machine,
         root: &Path,
@@ -61,7 +66,7 @@ impl Session {
             rotations,
             slices: Vec::new(),
             owners: Owners::new(plan.by, machine.cgroups.clone(), plan.slots),
-            header: Header {
+            header: TasksHeader {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 started_unix_ns: 0,
                 started_ns: 0,
@@ -186,13 +191,4 @@ fn missing(plan: &Plan, machine: &Machine, object: &Object, tick: u64, root: &Pa
         missing.push(absent("stolen time", "this kernel does not account it, so a stolen span looks masked"));
     }
     missing
-}
-
-/// One descriptor per CPU and event, and some for files: up to the hard limit the choice is ours.
-pub(super) fn raise_file_limit(needed: u64) {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|soft| soft < needed + 1024) {
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    }
 }

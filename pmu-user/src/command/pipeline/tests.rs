@@ -1,10 +1,10 @@
 //! Reports of drains as they were read, and of the same drains out of a recording.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use pmu_common::io::block::BlockCount;
 
-use super::IoPipeline;
+use super::Pipeline;
 use crate::{
     drain::{
         Absent, Ending, Stopped,
@@ -14,7 +14,7 @@ use crate::{
             testing::{always_running, drains, header, requesters, steady},
             traffic::{Retired, Traffic},
         },
-        recording::{IoRecording, Overwrite, Writer},
+        recording::{Overwrite, Recording, Writer},
     },
     machine::{
         cgroup::Layout,
@@ -35,11 +35,21 @@ use crate::{
 fn report(header: &IoHeader, drains: &[IoDrain], format: Format) -> String {
     let mut bytes = Vec::new();
     let style = Style { rows_max: 20, blocks: false };
-    let mut pipeline = IoPipeline::new(header, format, style, Box::new(&mut bytes)).unwrap();
-    drains.iter().for_each(|drain| pipeline.drain(drain.clone()).unwrap());
+    let header = header.clone().into();
+    let mut pipeline = Pipeline::new(&header, None, (format, style), Box::new(&mut bytes)).unwrap();
+    drains.iter().for_each(|drain| drop(pipeline.drain(drain.clone().into()).unwrap()));
     pipeline.finish(&ending()).unwrap();
     drop(pipeline);
     String::from_utf8(bytes).unwrap()
+}
+
+/// What a recording of I/O gives back.
+fn recorded(path: &Path, header: &IoHeader, drains: &[IoDrain]) -> (IoHeader, Vec<IoDrain>) {
+    let mut writer = Writer::create(path, Overwrite::No, &header.clone().into()).unwrap();
+    drains.iter().for_each(|drain| writer.drain(&drain.clone().into()).unwrap());
+    writer.end(&ending()).unwrap();
+    let read = Recording::read(path).unwrap();
+    (read.header.io.clone().unwrap(), read.io().cloned().collect())
 }
 
 fn ending() -> Ending {
@@ -53,13 +63,10 @@ fn a_recording_gives_the_report_of_the_run_in_every_format() {
     let what = "0000:3b:00.0".to_owned();
     drains.last_mut().unwrap().gone = vec![Absent { what, why: "the device vanished".to_owned() }];
     let path = tree.root.join("io.pmbpf");
-    let mut writer = Writer::create(&path, Overwrite::No, &header).unwrap();
-    drains.iter().for_each(|drain| writer.drain(drain).unwrap());
-    writer.end(&ending()).unwrap();
-    let read = IoRecording::read(&path).unwrap();
+    let read = recorded(&path, &header, &drains);
     for format in [Format::Text, Format::Json, Format::Csv] {
         let live = report(&header, &drains, format);
-        assert_eq!(report(&read.header, &read.drains, format), live);
+        assert_eq!(report(&read.0, &read.1, format), live);
         assert!(live.contains("0000:3b:00.0") || format == Format::Csv, "{live}");
         assert!(live.contains("web\\xff") || live.contains("web\\\\xff"), "{live}");
     }
@@ -281,12 +288,9 @@ fn groups_of_a_host_become_rows_of_their_owners_in_every_format() {
         drains.push(IoDrain { at_ns, groups: Some(reader.drain(at_ns)), ..IoDrain::default() });
     }
     let path = tree.root.join("io.pmbpf");
-    let mut writer = Writer::create(&path, Overwrite::No, &header).unwrap();
-    drains.iter().for_each(|drain| writer.drain(drain).unwrap());
-    writer.end(&ending()).unwrap();
-    let read = IoRecording::read(&path).unwrap();
+    let read = recorded(&path, &header, &drains);
     let [text, json, csv] =
-        [Format::Text, Format::Json, Format::Csv].map(|format| report(&read.header, &read.drains, format));
+        [Format::Text, Format::Json, Format::Csv].map(|format| report(&read.0, &read.1, format));
     let row = |of: &str, start: &str| {
         let row = of.lines().find(|line| line.contains(start));
         row.unwrap_or_else(|| panic!("no {start} in {of}")).to_owned()

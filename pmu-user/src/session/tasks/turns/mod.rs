@@ -3,7 +3,7 @@
 //! A slice ends CPU by CPU: the old group stops, the flush program accounts what runs there and makes the new group the
 //! one in force, the new group starts. Rows of two slices lie side by side, so those of the old one are read at leisure.
 
-pub(super) mod order;
+pub(in crate::session) mod order;
 mod rows;
 
 use std::{
@@ -16,7 +16,7 @@ use std::{
 use pmu_common::turn::Turn;
 
 use self::order::Order;
-use super::{Session, SessionError, owners::Owners};
+use super::{SessionError, TasksSession, owners::Owners};
 use crate::{
     bpf::{Maps, Object},
     drain::slice::SliceRow,
@@ -212,7 +212,7 @@ impl Rotation {
     }
 }
 
-impl Session {
+impl TasksSession {
     /// Starts the counters per owner. The CPUs count by now.
     pub(super) fn start_turns(&mut self) -> Result<(), SessionError> {
         for rotation in &mut self.rotations {
@@ -224,19 +224,19 @@ impl Session {
     }
 
     /// When the next slice is to end, if counters take turns.
-    pub(super) fn turn_due(&self) -> Option<Instant> {
+    pub(in crate::session) fn turn_due(&self) -> Option<Instant> {
         self.rotations.iter().filter_map(|rotation| rotation.due).min()
     }
 
     /// Gives turns to these groups of the metrics' counters only.
-    pub(super) fn keep_to(&mut self, groups: &[u32]) {
+    pub(in crate::session) fn keep_to(&mut self, groups: &[u32]) {
         if let Some(rotation) = self.rotations.first_mut() {
             rotation.keep_to(groups);
         }
     }
 
     /// Ends the slices that are due, and reads what was counted in them.
-    pub(super) fn take_turns(&mut self) {
+    pub(in crate::session) fn take_turns(&mut self) {
         let now = Instant::now();
         self.take_turns_that(|due| due <= now);
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Session, SessionError};
+use super::{SessionError, TasksSession};
 use crate::{
     machine::cpu::Cpu,
     perf::{Count, Counter, OpenError},
@@ -82,7 +82,7 @@ fn open_on(event: &Sampling, cpu: Cpu, opened: &[Samplers]) -> Result<Sampler, O
     Ok(Sampler { cpu, counter, before: Count::default() })
 }
 
-impl Session {
+impl TasksSession {
     /// A CPU is back: opens its sampling events again. What the kernel refuses stays closed, and coverage says so.
     pub(super) fn reopen_samplers(&mut self, cpu: Cpu) {
         let plan = &self.header.plan;

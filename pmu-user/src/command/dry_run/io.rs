@@ -1,4 +1,4 @@
-//! `pmbpf io --dry-run`: what would be opened, without opening anything.
+//! What would be opened of I/O.
 
 use std::io::{self, Write};
 

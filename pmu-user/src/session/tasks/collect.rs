@@ -8,14 +8,14 @@ use pmu_common::{
     wire::{bytes_of, read},
 };
 
-use super::Session;
+use super::TasksSession;
 use crate::{
     bpf::Maps,
     drain::{CountRow, CpuRow, HotRow, reading::SamplingReading},
     machine::cpu::Cpu,
 };
 
-impl Session {
+impl TasksSession {
     /// Turns every CPU to its other hot-address table and accounts what runs there. After the flush no program writes
     /// the table that was in use: it ran with interrupts off, or was over before they were served.
     pub(super) fn flush(&mut self) {

@@ -9,7 +9,7 @@ use pmu_common::{
     wire::bytes_of,
 };
 
-use super::{Session, owners::Owners};
+use super::{TasksSession, owners::Owners};
 use crate::{
     bpf::ring::{Record, is_stack},
     drain::{
@@ -97,7 +97,7 @@ impl Inbox {
     }
 }
 
-impl Session {
+impl TasksSession {
     /// Takes everything out of the ring buffer.
     pub(super) fn read_ring(&mut self) {
         let Self { ring, inbox, symbols, owners, .. } = self;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Session;
+use super::TasksSession;
 use crate::{
     machine::{
         clock::monotonic_ns,
@@ -152,7 +152,7 @@ impl Presence {
 /// How far two readings of two clocks are apart without a reason.
 const CLOCKS_APART_NS: u64 = 1_000_000;
 
-impl Session {
+impl TasksSession {
     /// Notices CPUs that went offline or came back since the last drain, or both.
     pub(super) fn look_at_cpus(&mut self) {
         let Ok(online) = cpu::online(&self.root) else { return };

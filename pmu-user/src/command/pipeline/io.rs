@@ -1,0 +1,69 @@
+//! I/O: its drains, until they are a report.
+
+use crate::{
+    drain::io::{IoDrain, IoHeader},
+    metric::io::{History, IoReport, Prepared},
+    model::io::{IoInterval, IoLedger},
+    table::io::FindError,
+};
+
+/// What a run has said of I/O so far.
+pub(super) struct IoPart<'a> {
+    prepared: Prepared<'a>,
+    ledger: IoLedger,
+    history: History,
+    /// Since the last report.
+    open: IoInterval,
+    total: IoInterval,
+}
+
+impl<'a> IoPart<'a> {
+    pub(super) fn new(header: &'a IoHeader) -> Result<Self, FindError> {
+        Ok(Self {
+            prepared: Prepared::new(header)?,
+            ledger: IoLedger::new(&header.plan),
+            history: History::new(&header.plan),
+            open: IoInterval::default(),
+            total: IoInterval::default(),
+        })
+    }
+
+    /// Takes a drain.
+    pub(super) fn drain(&mut self, drain: IoDrain) {
+        let tick = self.ledger.advance(drain);
+        self.history.add(&self.prepared, &self.ledger, &tick);
+        let reports = self.prepared.header.plan.interval.is_some();
+        let into = if reports { &mut self.open } else { &mut self.total };
+        into.append(tick);
+        self.ledger.fold(into);
+    }
+
+    /// Is an interval complete?
+    pub(super) fn is_due(&self) -> bool {
+        let plan = &self.prepared.header.plan;
+        let Some(length) = plan.interval else { return false };
+        // Ticks are as far apart as the kernel lets them: one that is a little early ends its interval, too.
+        let early = length.saturating_sub(plan.tick / 2);
+        self.open.to_ns >= self.open.from_ns.saturating_add(early.as_nanos() as u64)
+    }
+
+    /// Is anything in the interval that is still open?
+    pub(super) const fn is_open(&self) -> bool {
+        self.open.to_ns > self.open.from_ns
+    }
+
+    /// The report of the interval that was open until now.
+    pub(super) fn interval(&mut self) -> IoReport {
+        let open = std::mem::take(&mut self.open);
+        let report = IoReport::new(&self.prepared, &self.ledger, &open);
+        self.total.append(open);
+        self.ledger.fold(&mut self.total);
+        self.history.add_interval(&report);
+        report
+    }
+
+    /// The report of the whole run.
+    pub(super) fn whole(&self) -> IoReport {
+        self.history.report(&self.prepared, &self.ledger, &self.total)
+    }
+}

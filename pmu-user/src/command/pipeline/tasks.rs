@@ -1,0 +1,133 @@
+//! Tasks: their drains, until they are a report.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::{
+    drain::{Names, TasksDrain, TasksHeader},
+    machine::topology::Topology,
+    metric::{
+        TasksReport,
+        drilling::Drilling,
+        topdown::{OneRun, Prepared},
+    },
+    model::{BOUNDS, Bounds, Interval, Ledger},
+    plan::{Plan, request::Descend},
+    session::Next,
+    symbol::name_recorded,
+    table::model::{self, TaskForms},
+};
+
+/// What a run has said of tasks so far.
+pub(super) struct TasksPart<'a> {
+    header: &'a TasksHeader,
+    prepared: Option<Prepared>,
+    drilling: Option<Drilling>,
+    /// Owners, places and totals so far.
+    ledger: Ledger,
+    /// Regular ticks in an interval that is reported; `None` to report only the whole.
+    ticks_per_interval: Option<u64>,
+    open: Interval,
+    ticks: u64,
+    reported_ticks: u64,
+    total: Interval,
+}
+
+impl<'a> TasksPart<'a> {
+    pub(super) fn new(header: &'a TasksHeader, folder: Option<&Path>) -> Result<Self, model::FindError> {
+        let ticks = |interval: Duration| {
+            (interval.as_secs_f64() / header.plan.tick.as_secs_f64()).round().max(1.0) as u64
+        };
+        let metrics = header.plan.metrics.as_ref();
+        let prepared = prepare(&header.plan, &header.machine.topology, folder)?;
+        Ok(Self {
+            header,
+            drilling: prepared.as_ref().and_then(|prepared| Drilling::new(prepared, metrics?)),
+            prepared,
+            ledger: Ledger::new(),
+            ticks_per_interval: header.plan.interval.map(ticks),
+            open: Interval::default(),
+            ticks: 0,
+            reported_ticks: 0,
+            total: Interval::default(),
+        })
+    }
+
+    /// Takes a drain. What is to be counted next.
+    pub(super) fn drain(&mut self, drain: &TasksDrain) -> Next {
+        let interval = self.ledger.advance(drain);
+        self.total.extend(&interval);
+        let next = self.drill(&interval);
+        if self.ticks_per_interval.is_some() {
+            self.open.extend(&interval);
+        }
+        let bounds = Bounds { upwards: self.header.plan.descend == Descend::Yes, ..BOUNDS };
+        self.ledger.fold(&bounds, &mut [&mut self.total, &mut self.open]);
+        self.ticks = drain.ticks;
+        next
+    }
+
+    /// Is an interval complete?
+    pub(super) fn is_due(&self) -> bool {
+        self.ticks_per_interval.is_some_and(|ticks| self.ticks >= self.reported_ticks.saturating_add(ticks))
+    }
+
+    /// Is anything in the interval that is still open?
+    pub(super) fn is_open(&self) -> bool {
+        self.ticks_per_interval.is_some() && self.open.length_ns() > 0
+    }
+
+    /// The report of the interval that was open until now.
+    pub(super) fn interval(&mut self) -> TasksReport {
+        self.reported_ticks = self.ticks;
+        let open = std::mem::take(&mut self.open);
+        self.report(&open)
+    }
+
+    /// The report of the whole run.
+    pub(super) fn whole(&self) -> TasksReport {
+        self.report(&self.total)
+    }
+
+    pub(super) fn name(&mut self, names: &Names) {
+        let late = self.ledger.name(names);
+        self.total.extend(&late);
+        self.open.extend(&late);
+    }
+
+    pub(super) fn name_from(&mut self, folders: &[PathBuf]) {
+        let names = name_recorded(self.ledger.unnamed(&self.total), folders);
+        self.ledger.learn(&names);
+    }
+
+    /// The report of the whole run, and what of it goes into the report of several.
+    pub(super) fn conclude(&self) -> (TasksReport, Option<OneRun>) {
+        let report = self.whole();
+        let turns = self.header.plan.turns.first();
+        let run = turns.and_then(|turns| OneRun::new(&report, turns, &self.total));
+        (report, run)
+    }
+
+    fn drill(&mut self, interval: &Interval) -> Next {
+        // A tick without slices says nothing.
+        let drilling = self.drilling.as_mut().filter(|_| !interval.slices.is_empty())?;
+        Some(drilling.after(&self.prepared.as_ref()?.topdown(self.header, &self.ledger, interval)))
+    }
+
+    fn report(&self, interval: &Interval) -> TasksReport {
+        TasksReport::new(self.header, &self.ledger, interval, self.prepared.as_ref())
+    }
+}
+
+/// The formulas of the metrics that a run measures; out of `folder`, a perfmon directory, if one is given.
+pub(in crate::command) fn prepare(
+    plan: &Plan,
+    topology: &Topology,
+    folder: Option<&Path>,
+) -> Result<Option<Prepared>, model::FindError> {
+    let (Some(metrics), Some(turns)) = (&plan.metrics, plan.turns.first()) else { return Ok(None) };
+    let forms = TaskForms::new(model::load(&metrics.model, folder)?, topology.smt);
+    Ok(Some(Prepared::new(forms, metrics, turns)))
+}

@@ -1,0 +1,211 @@
+//! What one tick of `pmbpf run` read: rows of CPUs, of owners, and samples.
+
+use pmu_common::{
+    count::Count,
+    cpu::{CpuCount, CpuSamples},
+    sample::SampleCount,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Absent, Code, Cost, Located, Module, Owner, OwnerRow, ProgramRow, SlotId, reading, slice, words,
+};
+use crate::{
+    machine::{
+        Machine,
+        cpu::{Cpu, Times},
+    },
+    plan::Plan,
+    untrusted::{Untrusted, exact},
+};
+
+/// What is known before the first drain of tasks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TasksHeader {
+    /// pmbpf's version.
+    pub version: String,
+    /// When counting started, in ns since 1970-01-01 UTC.
+    pub started_unix_ns: u64,
+    /// The same instant on CLOCK_MONOTONIC, in ns.
+    pub started_ns: u64,
+    /// The host.
+    pub machine: Machine,
+    /// What was opened.
+    pub plan: Plan,
+    /// How programs reach kernel memory: `tp_btf` or `raw_tp`.
+    pub attach: String,
+    /// Better ways to reach it, and why they are not used.
+    #[serde(default)]
+    pub attach_refused: Vec<Absent>,
+    /// Whether the kernel tells how much the hypervisor took.
+    pub knows_steal: bool,
+    /// What cannot be measured here, and why.
+    pub missing: Vec<Absent>,
+}
+
+/// What one tick read of tasks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TasksDrain {
+    /// When, in ns since counting started.
+    pub at_ns: u64,
+    /// Regular ticks so far. A drain between two of them came early, because slots ran short.
+    pub ticks: u64,
+    /// Rows of the CPUs that count.
+    pub cpus: Vec<CpuRow>,
+    /// Where the kernel says their time went, since boot; only in the first drain and the last.
+    #[serde(default)]
+    pub times: Vec<(Cpu, Times)>,
+    /// Time that CPUs were without the events that were opened on them, in ns, so far: they were offline, and until that was
+    /// noticed. Those that never were are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uncovered: Vec<(Cpu, u64)>,
+    /// Owners that are new or have changed.
+    pub owners: Vec<OwnerRow>,
+    /// Cgroups above new ones, which may run nothing themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<Owner>,
+    /// Counts that have changed.
+    pub counts: Vec<CountRow>,
+    /// What counters said about owners, by slice, since the last drain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<slice::SliceRow>,
+    /// What the sampling events' counters said, those of clocks excepted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sampled: Vec<reading::SamplingReading>,
+    /// Samples that were located.
+    #[serde(default, skip_serializing_if = "Located::is_empty")]
+    pub located: Located,
+    /// Samples by address, in older recordings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hot: Vec<HotRow>,
+    /// Samples by stack, in older recordings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stacks: Vec<StackRow>,
+    /// Gaps since the last drain.
+    pub gaps: Vec<GapRow>,
+    /// Where those addresses lie, for those that are new.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<Place>,
+    /// What the programs cost.
+    pub programs: Vec<ProgramRow>,
+    /// What this process cost so far.
+    pub cost: Cost,
+    /// What user space could not keep, by reason, so far.
+    pub losses: Vec<(String, u64)>,
+}
+
+/// One CPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuRow {
+    /// Which.
+    pub cpu: Cpu,
+    /// Written with interrupts off.
+    #[serde(with = "words")]
+    pub count: CpuCount,
+    /// Written by the sampling programs, by event.
+    #[serde(with = "words::list")]
+    pub samples: Vec<CpuSamples>,
+}
+
+/// Counts of one owner on one CPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountRow {
+    /// The owner's slot.
+    pub slot: SlotId,
+    /// The CPU.
+    pub cpu: Cpu,
+    /// From the task structs.
+    #[serde(with = "words")]
+    pub count: Count,
+    /// From the sampling events, by event; none where nothing samples.
+    #[serde(with = "words::list")]
+    pub samples: Vec<SampleCount>,
+    /// Run-queue latencies: buckets that are not zero, and their counts modulo 2³².
+    pub latencies: Vec<(u8, u32)>,
+}
+
+/// Samples at one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HotRow {
+    /// The owner's slot.
+    pub slot: SlotId,
+    /// Process, 0 for the kernel.
+    pub tgid: u32,
+    /// Instruction address.
+    pub address: u64,
+    /// Samples.
+    pub count: u64,
+    /// Event that took them: its place in the plan.
+    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "reading::event")]
+    pub event: u32,
+    /// CPU; older recordings do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Cpu>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(super) const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Samples with one stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackRow {
+    /// The owner's slot.
+    pub slot: SlotId,
+    /// Process.
+    pub tgid: u32,
+    /// Kernel addresses, innermost first.
+    pub kernel: Vec<u64>,
+    /// User addresses, innermost first.
+    pub user: Vec<u64>,
+    /// Samples.
+    pub count: u64,
+    /// Event that took them: its place in the plan.
+    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "reading::event")]
+    pub event: u32,
+}
+
+/// A late timer that is long enough to be listed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GapRow {
+    /// CPU.
+    pub cpu: Cpu,
+    /// When the timer came, in ns since counting started.
+    pub at_ns: u64,
+    /// How late.
+    pub late_ns: u64,
+    /// What the hypervisor took around it.
+    pub stolen_ns: u64,
+    /// Index of its class in [`pmu_common::gap`].
+    pub class: u32,
+    /// Did the tick show it, or the sampling clock?
+    pub by_tick: bool,
+    /// Did it come right where the kernel lets interrupts in? `None`: the recording does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_enable: Option<bool>,
+    /// Owner that ran, if it is one.
+    pub slot: Option<SlotId>,
+    /// Thread that ran.
+    pub tid: u32,
+    /// Its process.
+    pub tgid: u32,
+    /// Its name.
+    #[serde(with = "exact")]
+    pub comm: Untrusted,
+    /// Kernel stack at the late interrupt, innermost first.
+    pub stack: Vec<u64>,
+}
+
+/// Where an address lies, in older recordings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Process, 0 for the kernel.
+    pub tgid: u32,
+    /// Address.
+    pub address: u64,
+    /// File that is mapped there.
+    pub module: Option<Module>,
+    /// Function and source line, or why they are not known.
+    pub code: Result<Code, String>,
+}

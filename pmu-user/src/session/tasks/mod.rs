@@ -1,0 +1,275 @@
+//! Tasks of one run: opens what the plan says, starts it, drains it, and closes it by being dropped.
+
+mod collect;
+mod hotplug;
+mod inbox;
+mod open;
+mod owners;
+mod sampling;
+pub(in crate::session) mod turns;
+
+use std::{
+    io,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD};
+use tokio::io::unix::AsyncFd;
+
+use self::{
+    collect::Changes, hotplug::Hotplug, inbox::Inbox, owners::Owners, sampling::Sampler, turns::Rotation,
+};
+use super::{Measure, SessionError, Started, cost::Meter, usage::Targets};
+use crate::{
+    bpf::{Object, Ring, release_memory},
+    drain::{Names, TARGET_UNSEEN, TasksDrain, TasksHeader, slice::SliceRow},
+    machine::{
+        clock::monotonic_ns,
+        cpu::{self, Cpu, Times},
+    },
+    perf::Counter,
+    symbol::{Named, Samples, Symbols},
+};
+
+/// Time that looking up names may take at the end: a report is due within two seconds of a signal.
+const NAMING: Duration = Duration::from_millis(1200);
+
+/// Everything that is open of tasks during a run.
+pub struct TasksSession {
+    /// What is known before the first drain.
+    pub header: TasksHeader,
+    object: Object,
+    /// Sampling events, by event and CPU.
+    samplers: Vec<Vec<Sampler>>,
+    /// What holds the programs of tracepoints.
+    anchors: Vec<Counter>,
+    rotations: Vec<Rotation>,
+    /// What owners counted in slices that ended since the last drain.
+    slices: Vec<SliceRow>,
+    hotplug: Hotplug,
+    ring: AsyncFd<Ring>,
+    owners: Owners,
+    symbols: Symbols,
+    inbox: Inbox,
+    meter: Option<Meter>,
+    /// Which hot-address table the programs write.
+    table: u32,
+    seen_changes: Vec<Changes>,
+    /// How many rows had changed at the last drain.
+    changed_rows: usize,
+    lost_flushes: u64,
+    lost_readings: u64,
+    ticks: u64,
+    /// The process that becomes the command.
+    command: Option<u32>,
+    targets: Targets,
+    unseen: u64,
+    root: PathBuf,
+}
+
+impl TasksSession {
+    /// Makes a process that waits to become a command the target.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub(super) fn target_command(&mut self, pid: u32) -> Result<(), SessionError> {
+        self.command = Some(pid);
+        Ok(self.object.maps.add_target(u64::from(pid), TARGET_FROM_EXEC)?)
+    }
+
+    /// Makes the state of the tasks that are there, so that starting takes no time. What was told until then is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub(super) fn prime(&mut self) -> Result<(), SessionError> {
+        self.object.prime()?;
+        release_memory();
+        self.flush();
+        self.read_ring();
+        self.inbox = Inbox::default();
+        Ok(())
+    }
+
+    /// Starts counting. `launched` is when this process began, for what starting cost.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub(super) fn start(
+        &mut self,
+        started: &Started,
+        measure: Measure,
+        launched: Instant,
+    ) -> Result<(), SessionError> {
+        self.header.started_ns = started.monotonic_ns;
+        self.header.started_unix_ns = started.unix_ns;
+        for cpu in &self.header.plan.cpus {
+            self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 1);
+        }
+        // Members of a group start with their leader.
+        let leaders =
+            self.header.plan.sampling.iter().zip(&self.samplers).filter(|(event, _)| event.leader.is_none());
+        for sampler in leaders.flat_map(|(_, samplers)| samplers) {
+            sampler
+                .counter
+                .enable()
+                .map_err(|error| SessionError::Io("cannot start a sampling event", error))?;
+        }
+        self.write_periods();
+        self.start_turns()?;
+        self.targets = Targets::that_run(&self.header.plan, &self.header.machine, self.command);
+        self.meter = Some(Meter::start(&self.object, measure, launched.elapsed()));
+        Ok(())
+    }
+
+    /// The first drain: what the CPUs' rows hold before counting is not ours.
+    ///
+    /// # Errors
+    ///
+    /// As for [`TasksSession::drain`].
+    pub(super) fn baseline(&mut self) -> Result<TasksDrain, SessionError> {
+        let times = self.times();
+        Ok(TasksDrain { times, ..self.drain(false)? })
+    }
+
+    /// Reads everything that has happened since the last drain.
+    ///
+    /// # Errors
+    ///
+    /// A slot could not be freed.
+    pub(super) fn drain(&mut self, regular: bool) -> Result<TasksDrain, SessionError> {
+        let begun = Instant::now();
+        self.ticks += u64::from(regular);
+        self.look_at_cpus();
+        self.want_next_slices();
+        self.flush();
+        let now_ns = monotonic_ns();
+        // The ring first: it brings the paths of cgroups that may be gone already.
+        self.read_ring();
+        let owners = self.owners.look(&self.object.maps, self.header.started_ns);
+        let mut drain = TasksDrain {
+            at_ns: now_ns.saturating_sub(self.header.started_ns),
+            ticks: self.ticks,
+            above: self.owners.above(&owners),
+            owners,
+            uncovered: self.hotplug.uncovered(),
+            sampled: self.sampling_readings(),
+            cpus: self.cpu_rows(),
+            counts: self.count_rows(),
+            slices: self.take_slices(),
+            gaps: self.inbox.take_gaps(&self.owners, self.header.started_ns),
+            losses: self.user_losses(),
+            ..TasksDrain::default()
+        };
+        self.targets.see(&drain);
+        // Before slots are used again.
+        let samples = Samples {
+            hot: self.hot_rows(),
+            stacks: self.inbox.take_stacks(&self.owners),
+            kernel: drain.gaps.iter().flat_map(|gap| gap.stack.iter().copied()).collect(),
+        };
+        let pressed = std::mem::take(&mut self.inbox.pressed);
+        let strides = (self.header.machine.cpu.possible, self.header.plan.events());
+        let freed = self.owners.recycle(&mut self.object.maps, strides, now_ns, pressed)?;
+        self.forget_changes(&freed);
+        drain.located = self.symbols.locate(samples);
+        drain.located.unwinding.append(std::mem::take(&mut self.inbox.unwinding));
+        self.object.flush_log();
+        if let Some(meter) = &mut self.meter {
+            drain.programs = meter.programs(&self.object, &drain.cpus);
+            meter.refreshed(begun.elapsed());
+            drain.cost = meter.process();
+        }
+        Ok(drain)
+    }
+
+    /// Stops counting and drains for the last time.
+    ///
+    /// # Errors
+    ///
+    /// As for [`TasksSession::drain`].
+    pub(super) fn finish(&mut self) -> Result<TasksDrain, SessionError> {
+        self.end_turns();
+        let mut last = self.drain(true)?;
+        last.times = self.times();
+        self.unseen = self.targets.unseen().count() as u64;
+        last.losses = self.user_losses();
+        for cpu in &self.header.plan.cpus {
+            self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 0);
+        }
+        self.samplers.clear();
+        self.anchors.clear();
+        self.stop_turns();
+        if let Some(meter) = &self.meter {
+            last.cost = meter.process();
+        }
+        Ok(last)
+    }
+
+    /// Waits until the ring buffer holds something, and takes it. Did it say that slots run short?
+    pub(super) async fn told(&mut self) -> Result<bool, SessionError> {
+        let ready = |result: io::Result<_>| {
+            result.map_err(|error| SessionError::Io("cannot watch the ring buffer", error))
+        };
+        ready(self.ring.readable_mut().await)?.clear_ready();
+        self.read_ring();
+        Ok(self.inbox.pressed)
+    }
+
+    /// Looks up the names of what was hot, once everything else is safe.
+    pub(super) fn name(&mut self) -> Names {
+        let Named { names, located, cpu_ns } = self.symbols.name_all(Instant::now() + NAMING);
+        let mut cost = self.meter.as_ref().map(Meter::process).unwrap_or_default();
+        cost.cpu_ns += cpu_ns;
+        Names { names, located, cost }
+    }
+
+    /// Where the kernel says the time of the counted CPUs went.
+    fn times(&self) -> Vec<(Cpu, Times)> {
+        let times = cpu::times(&self.root).unwrap_or_default();
+        times.into_iter().filter(|(cpu, _)| self.header.plan.cpus.contains(cpu)).collect()
+    }
+
+    /// A freed slot's rows are zero again, and so is what was last seen of them.
+    fn forget_changes(&mut self, freed: &[u32]) {
+        let cpus = self.header.machine.cpu.possible as usize;
+        for &slot in freed {
+            let first = slot as usize * cpus;
+            self.seen_changes[first..first + cpus].fill((0, 0));
+        }
+    }
+
+    fn user_losses(&self) -> Vec<(String, u64)> {
+        let losses = [
+            self.lost_flushes,
+            self.inbox.unreadable,
+            self.lost_readings,
+            self.hotplug.went,
+            self.hotplug.came,
+            self.unseen,
+            self.object.missed_runs(),
+            self.symbols.lost(),
+        ];
+        USER_LOSSES
+            .into_iter()
+            .zip(losses)
+            .filter(|&(_, count)| count > 0)
+            .map(|(reason, count)| (reason.to_owned(), count))
+            .collect()
+    }
+}
+
+/// Reasons for losses that only user space knows, beside [`pmu_common::loss::NAMES`].
+pub const USER_LOSSES: [&str; 8] = [
+    "cpu_not_flushed",
+    "record_unreadable",
+    "counter_unreadable",
+    "cpu_offline",
+    "cpu_uncounted",
+    TARGET_UNSEEN,
+    "program_skipped",
+    "mapping_lost",
+];

@@ -1,0 +1,121 @@
+//! Owners with what they moved, and beside it what their tasks did, where both were measured.
+
+use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+use super::{
+    COLUMNS, Style, name,
+    number::{cell, duration, percent, three_digits},
+    section,
+    table::{Align, Table},
+};
+use crate::{
+    drain::Owner,
+    metric::{
+        OwnerReport, TasksReport, Who,
+        io::{IoReport, Place, Row, Subject},
+        value::Known,
+    },
+    table::metric::{self, Metric, OF_OWNERS},
+    table::unit::Unit,
+};
+
+/// Is this a number of the table?
+pub(in crate::view) fn is_of_an_owner(row: &Row) -> bool {
+    let Subject::Owner(_, of) = &row.subject else { return false };
+    **of == Subject::Place(Place::Platform) && OF_OWNERS.iter().any(|metric| metric.name == row.metric)
+}
+
+/// What is known of an owner.
+#[derive(Default)]
+struct Beside<'a> {
+    tasks: Option<&'a OwnerReport>,
+    moved: Vec<&'a Row>,
+}
+
+impl Beside<'_> {
+    fn cpu_time(&self) -> f64 {
+        self.tasks.and_then(|tasks| tasks.value(&metric::CPU_TIME)).map_or(0.0, |known| known.estimate)
+    }
+
+    fn bytes(&self) -> f64 {
+        let rates = self.moved.iter().filter(|row| row.unit == Unit::MegabytesPerSecond);
+        rates.filter_map(|row| row.value.known()).map(|known| known.estimate).sum()
+    }
+}
+
+/// The table, if anybody moved anything; owners with the most CPU time first, then those that moved most.
+pub(in crate::view) fn write(
+    into: &mut dyn Write,
+    style: &Style,
+    tasks: Option<&TasksReport>,
+    io: &IoReport,
+) -> io::Result<()> {
+    let mut owners: BTreeMap<&Owner, Beside<'_>> = BTreeMap::new();
+    for row in io.rows.iter().filter(|row| is_of_an_owner(row)) {
+        let Subject::Owner(owner, _) = &row.subject else { continue };
+        owners.entry(owner).or_default().moved.push(row);
+    }
+    if owners.is_empty() {
+        return Ok(());
+    }
+    for report in tasks.iter().flat_map(|tasks| &tasks.owners) {
+        if let Who::Owner(owner) = &report.who {
+            owners.entry(owner).or_default().tasks = Some(report);
+        }
+    }
+    let mut owners: Vec<(&Owner, Beside<'_>)> = owners.into_iter().collect();
+    owners.sort_by(|(_, first), (_, second)| {
+        let weight = |one: &Beside<'_>| (Reverse(one.cpu_time().to_bits()), Reverse(one.bytes().to_bits()));
+        weight(first).cmp(&weight(second))
+    });
+    let note = "at disks and interfaces that are made of no others; p99: latency, 99th percentile";
+    section(into, if tasks.is_some() { "CPU AND I/O BY OWNER" } else { "I/O BY OWNER" }, note)?;
+    let shown = owners.len().min(style.rows_max);
+    table(&owners[..shown], tasks).write(into, COLUMNS)?;
+    match owners.len() - shown {
+        0 => Ok(()),
+        more => writeln!(into, "  {COLUMNS}… and {more} more; --top shows more, --json all{COLUMNS:#}"),
+    }
+}
+
+fn table(owners: &[(&Owner, Beside<'_>)], tasks: Option<&TasksReport>) -> Table {
+    use Align::{Left, Right};
+    let of_tasks = [("cpu", Right), ("of a CPU", Right), ("wait p99", Right)];
+    let of_io =
+        ["read MB/s", "p99", "write MB/s", "p99", "recv MB/s", "send MB/s"].map(|title| (title, Right));
+    let columns: Vec<_> = [("owner", Left)]
+        .into_iter()
+        .chain(of_tasks.into_iter().filter(|_| tasks.is_some()))
+        .chain(of_io)
+        .collect();
+    let mut table = Table::new(&columns);
+    for (owner, beside) in owners {
+        let (name, id) = name(&Who::Owner((*owner).clone()));
+        let name = if id.is_empty() { name } else { format!("{name} ({id})") };
+        let of_tasks = tasks.map(|tasks| cells_of_tasks(beside, tasks.length_ns));
+        let of_io = OF_OWNERS.iter().map(|metric| cell_of_io(beside, metric));
+        table.row([name].into_iter().chain(of_tasks.into_iter().flatten()).chain(of_io).collect());
+    }
+    table
+}
+
+fn cells_of_tasks(beside: &Beside<'_>, length_ns: u64) -> [String; 3] {
+    let cpu_time = beside.tasks.and_then(|tasks| tasks.value(&metric::CPU_TIME));
+    let wait = beside.tasks.and_then(|tasks| tasks.waits.as_ref().ok()).map(|waits| waits.quantile(0.99));
+    let share = |known: &Known| percent(known.estimate / length_ns.max(1) as f64);
+    [cell(cpu_time, duration), cpu_time.map_or("–".to_owned(), share), cell(wait.as_ref(), duration)]
+}
+
+fn cell_of_io(beside: &Beside<'_>, metric: &Metric) -> String {
+    let Some(row) = beside.moved.iter().find(|row| row.metric == metric.name) else {
+        return "–".to_owned();
+    };
+    match &row.distribution {
+        Some(found) => duration(found.quantile(0.99).estimate),
+        None => cell(row.value.known(), three_digits),
+    }
+}
