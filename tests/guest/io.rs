@@ -3,8 +3,11 @@
 use serde_json::Value;
 
 use crate::{
+    counts::cgroup_id,
     simulated::Simulated,
-    support::{Rows, assert_close, pmbpf, text},
+    support::{Cgroup, Rows, Running, assert_close, pmbpf, text},
+    topdown::{COMPUTING, WAITING, assert_shares, rates as core_rates},
+    workloads::workload,
 };
 
 /// Configurations of a Sapphire Rapids, as the kernel's format of each kind of box lays them out, and their counts a second.
@@ -123,6 +126,50 @@ fn every_place_has_the_numbers_that_were_programmed() {
         (alone["how"].as_str(), alone["coverage"].as_f64().map(|share| share > 0.99)),
         (Some("counted"), Some(true))
     );
+}
+
+#[test]
+fn every_place_has_its_numbers_beside_the_trees_of_two_cgroups() {
+    let simulated = Simulated::load(&["dies=1", "iio=2", "irp=1", "cha=1", "imc=2", "upi=1"]);
+    simulated.write("rates", &rates());
+    let groups = [Cgroup::new("computing"), Cgroup::new("waiting")];
+    for (group, (shares, instructions)) in
+        groups.iter().zip([(COMPUTING, 3_000_000_000), (WAITING, 500_000_000)])
+    {
+        simulated.write("rates", &core_rates(&shares, instructions, &format!("cgroup={}", cgroup_id(group))));
+    }
+    let running = Running::start(&[
+        "--io",
+        "--no-sampling",
+        "--level",
+        "2",
+        "--cpu-model",
+        "sapphirerapids",
+        "--cgroup",
+        &groups[0].path,
+        "--cgroup",
+        &groups[1].path,
+    ]);
+    // Not on the CPU of the boxes: an emulator takes milliseconds to start counters, and longer beside work.
+    let spin = workload("spin", &["-g"]);
+    let spinning = groups.each_ref().map(|group| group.spawn(&format!("taskset -c 1 {spin} 8")));
+    spinning.into_iter().for_each(|mut one| drop(one.wait()));
+    let (rows, recorded) = running.stop_and_replay();
+    for (group, shares) in groups.iter().zip([COMPUTING, WAITING]) {
+        // With the coverage that core counters have when no box is visited.
+        assert_shares(&rows, &group.path, &shares);
+    }
+    let close = |kind: &str, at: &str, metric: &str, expected: f64| {
+        assert_close(metric, value(&rows, kind, at, metric), expected, 0.02, 0.0);
+    };
+    for stack in ["0/0", "0/1"] {
+        close("stack", stack, "pcie.inbound_read_bw", 1_000.0);
+        close("stack", stack, "pcie.inbound_read_latency", 200.0);
+        close("stack", stack, "vtd.miss_penalty", 200.0);
+    }
+    close("socket", "0", "dram.read_bw", 25.6);
+    close("socket", "0", "upi.utilization", 40.0);
+    assert_eq!(recorded.0, rows.0, "the recording says what the run said");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
 /// operations, mispredicted branches, fetch latency, memory.
 pub(crate) type Shares = [u64; 8];
 
-const COMPUTING: Shares = [60, 10, 20, 10, 5, 8, 12, 4];
+pub(crate) const COMPUTING: Shares = [60, 10, 20, 10, 5, 8, 12, 4];
 pub(crate) const WAITING: Shares = [15, 5, 10, 70, 3, 2, 4, 50];
 const NAMES: [&str; 8] = [
     "Retiring",
@@ -55,7 +55,7 @@ pub(crate) fn metric<'a>(rows: &'a Rows, path: &str, name: &str) -> &'a Value {
     rows.of_kind("metric").find(is).unwrap_or_else(|| panic!("no {name} of {path}"))
 }
 
-fn assert_shares(rows: &Rows, path: &str, shares: &Shares) {
+pub(crate) fn assert_shares(rows: &Rows, path: &str, shares: &Shares) {
     for (name, share) in NAMES.iter().zip(shares) {
         let row = metric(rows, path, name);
         let value = row["value"].as_f64().unwrap_or_else(|| panic!("{row}"));
