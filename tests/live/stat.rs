@@ -227,11 +227,11 @@ fn listed(arguments: &[&str]) -> (Option<i32>, Rows) {
 fn every_event_is_listed_as_countable_or_with_the_reason() {
     let (code, rows) = listed(&["events"]);
     assert_eq!(code, Some(0));
-    let find = |name: &str| rows.of_kind("event").find(|row| row["name"] == name).unwrap();
+    let find = |name: &str| rows.of_kind("listed_event").find(|row| row["name"] == name).unwrap();
     assert_eq!(find("page-faults")["status"], "ok");
     let lacks_pmu = Machine::read(std::path::Path::new("/")).unwrap().no_core_pmu();
     assert_eq!(find("cycles")["status"] == "ok", lacks_pmu.is_none());
-    for row in rows.of_kind("event") {
+    for row in rows.of_kind("listed_event") {
         assert_eq!(row["status"] == "unsupported", row["reason"].is_string(), "{row}");
     }
     assert!(lacks_pmu.is_none() || rows.of_kind("note").any(|row| row["text"] == lacks_pmu.clone().unwrap()));
@@ -240,7 +240,7 @@ fn every_event_is_listed_as_countable_or_with_the_reason() {
 #[test]
 fn software_events_that_are_listed_as_countable_can_be_counted() {
     let (_, rows) = listed(&["events", "software"]);
-    let countable = rows.of_kind("event").filter(|row| row["status"] == "ok");
+    let countable = rows.of_kind("listed_event").filter(|row| row["status"] == "ok");
     let names: Vec<&str> = countable.filter_map(|row| row["notation"].as_str()).collect();
     assert!(names.len() > 5, "{names:?}");
     let row = count(&["-e", &names.join(","), "--", "true"]);
@@ -252,7 +252,7 @@ fn a_cgroup_is_listed_with_its_tasks() {
     let group = Cgroup::new("listed");
     let _sleeping = group.spawn("sleep 60");
     let (code, rows) = listed(&["cgroups", &group.path]);
-    let row = rows.of_kind("cgroup").next().unwrap();
+    let row = rows.of_kind("listed_cgroup").next().unwrap();
     assert_eq!((code, &row["path"], &row["tasks"]), (Some(0), &Value::from(group.path.clone()), &1.into()));
 }
 

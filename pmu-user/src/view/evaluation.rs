@@ -13,6 +13,7 @@ use crate::{
 #[derive(Serialize)]
 struct Object<'a> {
     schema: &'static str,
+    kind: &'static str,
     model: &'a str,
     source: &'a str,
     formulas: &'a str,
@@ -53,6 +54,7 @@ pub fn json(model: &Model, evaluated: &Evaluated, into: &mut dyn Write) -> io::R
     });
     let object = Object {
         schema: SCHEMA,
+        kind: "evaluation",
         model: &model.name,
         source: &model.source,
         formulas: &model.formulas_version,

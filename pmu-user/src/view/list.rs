@@ -21,7 +21,7 @@ use crate::{
 /// A table of what exists.
 #[derive(Clone, Debug)]
 pub struct Listing {
-    /// What a row is: `event`, `pmu`…
+    /// What a row is: `listed_event`, `listed_pmu`…
     pub kind: &'static str,
     /// Names of the columns; text shows those that hold anything.
     pub columns: &'static [&'static str],
@@ -76,7 +76,7 @@ impl Listing {
             ]
         };
         Self {
-            kind: "event",
+            kind: "listed_event",
             columns: &["source", "name", "alias", "pmu", "notation", "counters", "unit", "status", "reason"],
             rows: events.iter().map(row).collect(),
             notes: Vec::new(),
@@ -103,7 +103,7 @@ impl Listing {
             ]
         };
         Self {
-            kind: "pmu",
+            kind: "listed_pmu",
             columns: &["name", "type", "boxes", "cpus", "events", "format", "caps"],
             rows: pmus.iter().map(row).collect(),
             notes: Vec::new(),
@@ -139,7 +139,7 @@ impl Listing {
         };
         let rows = listed.into_iter().map(of_catalogue).chain(of_model.into_iter().map(of_table));
         Self {
-            kind: "metric",
+            kind: "listed_metric",
             columns: &["name", "unit", "family", "parent", "level", "groups", "says", "status", "reason"],
             rows: rows.collect(),
             notes: Vec::new(),
@@ -164,7 +164,7 @@ impl Listing {
         };
         let rows = profiles.iter().flat_map(|one| one.rows.iter().map(move |each| row(one, each)));
         Self {
-            kind: "profile",
+            kind: "listed_profile",
             columns: &["name", "row", "events", "status", "reason"],
             rows: rows.collect(),
             notes: Vec::new(),
@@ -179,7 +179,7 @@ impl Listing {
             vec![Cell::Text(cgroup.path.clone()), Cell::Number(cgroup.id.0), threads]
         };
         Self {
-            kind: "cgroup",
+            kind: "listed_cgroup",
             columns: &["path", "id", "tasks"],
             rows: cgroups.iter().map(row).collect(),
             notes: Vec::new(),
@@ -213,7 +213,7 @@ mod tests {
         };
         let rows = vec![row("cycles", Cell::text("no PMU")), row("\u{1b}[31mred", Cell::Empty)];
         let columns = &["name", "alias", "type", "format", "reason"];
-        let list = Listing { kind: "event", columns, rows, notes: vec!["more exist".to_owned()] };
+        let list = Listing { kind: "listed_event", columns, rows, notes: vec!["more exist".to_owned()] };
         let mut bytes = Vec::new();
         list.write(&mut bytes, format).unwrap();
         anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
@@ -232,7 +232,7 @@ mod tests {
     fn a_reason_that_the_notes_give_stands_once() {
         let rows = vec![vec![Cell::text("cycles"), Cell::text("no PMU")]; 3];
         let notes = vec!["no PMU".to_owned()];
-        let list = Listing { kind: "event", columns: &["name", "reason"], rows, notes };
+        let list = Listing { kind: "listed_event", columns: &["name", "reason"], rows, notes };
         let mut bytes = Vec::new();
         list.write(&mut bytes, Format::Text).unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap().matches("no PMU").count(), 1);
@@ -243,7 +243,7 @@ mod tests {
         let text = written(Format::Json);
         let rows: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(rows[0]["kind"], "event");
+        assert_eq!(rows[0]["kind"], "listed_event");
         assert_eq!((&rows[0]["alias"], &rows[0]["type"]), (&serde_json::Value::Null, &serde_json::json!(7)));
         assert_eq!(rows[0]["format"], serde_json::json!(["a=1", "=b"]));
         assert_eq!(

@@ -16,6 +16,7 @@ use crate::{
 #[derive(Serialize)]
 struct Object<'a> {
     schema: &'static str,
+    kind: &'static str,
     model: &'a str,
     source: &'a str,
     seconds: f64,
@@ -64,6 +65,7 @@ pub fn json(
     });
     let object = Object {
         schema: SCHEMA,
+        kind: "evaluation",
         model: name,
         source: &table.model.source,
         seconds: counted.seconds,
