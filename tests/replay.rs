@@ -19,6 +19,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
+mod schema;
+
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -57,7 +59,11 @@ fn report_command(recording: &Path) -> Command {
 fn report(recording: &Path, format: &[&str]) -> String {
     let output = report_command(recording).args(format).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8(output.stderr).unwrap());
-    String::from_utf8(output.stdout).unwrap()
+    let text = String::from_utf8(output.stdout).unwrap();
+    if format.contains(&"--json") {
+        schema::rows(&text);
+    }
+    text
 }
 
 #[test]
@@ -149,7 +155,7 @@ fn logged(recording: &Path) -> (Vec<u8>, Vec<Value>) {
     assert!(!again.status.success(), "a log is a new file");
     let bytes = std::fs::read(&log).unwrap();
     std::fs::remove_file(&log).unwrap();
-    (bytes, json.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    (bytes, schema::rows(&json))
 }
 
 #[test]
@@ -206,7 +212,7 @@ fn gaps_beyond_the_most_that_are_kept_are_told() {
     writer.end(&ending.unwrap()).unwrap();
     let [text, json] = [&[][..], &["--json"]].map(|format| report(&path, format));
     std::fs::remove_file(&path).unwrap();
-    let rows: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows = schema::rows(&json);
     let of_kind = |kind: &'static str| rows.iter().filter(move |row| row["kind"] == kind);
     let left_out = of_kind("summary").next().unwrap()["blind"]["gaps_left_out"].as_u64().unwrap();
     let listed: u64 = of_kind("gap").map(|gap| gap["timers"].as_u64().unwrap()).sum();

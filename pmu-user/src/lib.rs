@@ -41,3 +41,7 @@ pub mod metric;
 pub mod model;
 #[forbid(unsafe_code)]
 pub mod view;
+
+#[cfg(test)]
+#[path = "../../tests/schema.rs"]
+mod schema;

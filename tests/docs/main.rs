@@ -5,6 +5,9 @@
 
 mod commands;
 mod page;
+mod rows;
+#[path = "../schema.rs"]
+mod schema;
 
 use std::{
     collections::BTreeSet,
@@ -13,13 +16,8 @@ use std::{
     process::Command,
 };
 
-use pmbpf::{session::USER_LOSSES, table::metric};
-use serde_json::Value;
-
 use crate::page::Page;
-
-/// Objects whose names are data: reasons, ratios, PMUs, sockets.
-const MAPS: [&str; 5] = ["losses", "ratios", "not_unwound", "boxes", "channels_of_sockets"];
+use pmbpf::{session::USER_LOSSES, table::metric};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
@@ -38,7 +36,11 @@ fn pages() -> Vec<Page> {
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() { &mut folders } else { &mut files }.push(path);
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                files.push(path);
+            }
         }
     }
     files.iter().map(|file| Page::read(file)).collect()
@@ -58,18 +60,6 @@ fn texts(folder: &str, extension: &str) -> Vec<String> {
 /// Recordings' reports of this kind (`json`, `txt`), which `tests/replay.rs` holds to be true.
 fn reports(kind: &str) -> Vec<String> {
     texts("tests/recordings", kind)
-}
-
-/// Rows of every command but `doctor`, which loads programs.
-fn rows() -> Vec<Value> {
-    let lists = ["events", "pmus", "metrics", "profiles", "cgroups"].map(|what| {
-        let output = pmbpf().args(["list", what, "--json"]).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    });
-    let counts = fs::read_to_string(root().join("pmu-user/src/view/stat/counts.txt")).unwrap();
-    let texts = [reports("json"), texts("tests/machines", "json"), lists.into(), vec![counts]].concat();
-    let lines = texts.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with('{'));
-    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
@@ -199,55 +189,12 @@ fn the_readmes_report_is_a_recordings() {
 }
 
 #[test]
-fn every_field_of_every_row_is_documented() {
-    let output = page("docs/output.md");
-    let (anywhere, of_several) =
-        (output.code_words(), output.section("Fields of several kinds").unwrap().code_words());
-    let mut missing = BTreeSet::new();
-    for row in rows() {
-        let kind = row["kind"].as_str().unwrap().to_owned();
-        let Some(section) = output.section(&format!("`{kind}`")) else {
-            missing.insert(format!("{kind}: no heading"));
-            continue;
-        };
-        let of_kind = section.code_words();
-        for name in row.as_object().unwrap().keys() {
-            if !of_kind.contains(name) && !of_several.contains(name) {
-                missing.insert(format!("{kind}: {name}"));
-            }
-        }
-        fields(&row, &mut |name| {
-            if !anywhere.contains(name) {
-                missing.insert(format!("{kind}, below: {name}"));
-            }
-        });
-    }
-    assert!(missing.is_empty(), "not in docs/output.md: {missing:?}");
-}
-
-#[test]
 fn the_columns_of_csv_are_those_of_recordings() {
     let columns = page("docs/output.md").section("CSV").unwrap().code_words();
     for name in ["cgroups.csv", "io.csv"] {
         let report = fs::read_to_string(root().join("tests/recordings").join(name)).unwrap();
         let header = report.lines().next().unwrap();
         assert!(columns.contains(header), "{name}: {header}");
-    }
-}
-
-/// Calls `seen` with the name of every field at any depth.
-fn fields(value: &Value, seen: &mut impl FnMut(&str)) {
-    match value {
-        Value::Object(object) => {
-            for (name, value) in object {
-                seen(name);
-                if !MAPS.contains(&name.as_str()) || !value.is_object() {
-                    fields(value, seen);
-                }
-            }
-        }
-        Value::Array(values) => values.iter().for_each(|value| fields(value, seen)),
-        _ => {}
     }
 }
 

@@ -13,6 +13,8 @@ mod corpus;
 mod perfmon;
 mod recordings;
 mod redacted;
+#[path = "../schema.rs"]
+mod schema;
 mod strings;
 mod symbols;
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     corpus::{FORMATS, Frames, report, report_of},
+    schema,
     strings::{places, put},
 };
 
@@ -97,9 +98,7 @@ fn numbers(json: &[u8]) -> Vec<f64> {
         }
     }
     let mut found = Vec::new();
-    for line in std::str::from_utf8(json).unwrap().lines() {
-        walk(&serde_json::from_str(line).unwrap(), &mut found);
-    }
+    schema::rows(std::str::from_utf8(json).unwrap()).iter().for_each(|row| walk(row, &mut found));
     found.sort_by(f64::total_cmp);
     found
 }

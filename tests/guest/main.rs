@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics says where")]
 
+#[path = "../schema.rs"]
+mod schema;
 #[cfg(target_arch = "x86_64")]
 #[path = "../live/session.rs"]
 #[expect(dead_code, reason = "the live ring needs more of it")]

@@ -135,17 +135,17 @@ fn without_rights_the_message_names_the_call_and_the_least_fix() {
     assert_eq!(unprivileged(&["run", "--", "true"]).status.code(), Some(125));
     let doctor = unprivileged(&["doctor", "--json"]);
     assert_eq!(doctor.status.code(), Some(4));
-    let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
-    assert_eq!(report["can_run"], false);
+    let Rows(report) = Rows::parse(&doctor.stdout);
+    assert_eq!(report[0]["can_run"], false);
 }
 
 #[test]
 fn doctor_says_that_this_host_works_and_what_is_missing() {
     let output = pmbpf().args(["doctor", "--json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(report["can_run"], true);
-    for check in report["checks"].as_array().unwrap() {
+    let Rows(report) = Rows::parse(&output.stdout);
+    assert_eq!(report[0]["can_run"], true);
+    for check in report[0]["checks"].as_array().unwrap() {
         let sound = check["status"] == "ok" || check["disables"].is_string();
         assert!(sound && check["found"].as_str().is_some_and(|found| !found.is_empty()), "{check}");
     }
@@ -156,9 +156,10 @@ fn doctor_tries_the_programs_of_io_and_leaves_none_attached() {
     let links = || aya::programs::loaded_links().filter_map(Result::ok).count();
     let before = links();
     let output = pmbpf().args(["doctor", "--json"]).output().unwrap();
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let Rows(report) = Rows::parse(&output.stdout);
     for name in ["io programs (block)", "io programs (bios)", "io programs (packets)"] {
-        let found = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == name).unwrap();
+        let found =
+            report[0]["checks"].as_array().unwrap().iter().find(|check| check["name"] == name).unwrap();
         assert_eq!(found["status"], "ok", "{found}");
     }
     wait_until("what was attached is freed", || links() == before);

@@ -7,6 +7,8 @@
 #[expect(dead_code, reason = "some of it is for whole files")]
 #[path = "../fuzz/chance.rs"]
 mod chance;
+#[path = "../schema.rs"]
+mod schema;
 mod session;
 mod support;
 mod workloads;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    support::{Scratch, Started, pmbpf, text},
+    support::{Rows, Scratch, Started, pmbpf, text},
     workloads::workload,
 };
 
@@ -111,8 +111,8 @@ fn a_reader_that_goes_away_does_not_end_a_recording() {
         assert_eq!(unread(&wanted), (Some(0), String::new()), "{command} {format}");
         let output = report(recording.as_str(), &["--json"]);
         assert!(output.status.success(), "{command} {format}: {}", text(&output.stderr));
-        let summary = text(&output.stdout).lines().next_back().unwrap().to_owned();
-        let summary: serde_json::Value = serde_json::from_str(&summary).unwrap();
+        let rows = Rows::parse(&output.stdout);
+        let summary = rows.summary();
         assert_eq!(summary["complete"], true);
         let length_ns = summary["duration_ns"].as_u64().or(summary["dt"].as_u64()).unwrap();
         assert!(length_ns >= 900_000_000, "{summary}");

@@ -12,6 +12,8 @@ use std::{
 use pmbpf::{drain::recording::Recording, machine::cgroup::Layout};
 use serde_json::Value;
 
+use crate::schema;
+
 /// The binary as users get it: `cargo xtask test` builds it in release mode.
 pub(crate) fn pmbpf() -> Command {
     let release = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/pmbpf");
@@ -52,9 +54,7 @@ pub(crate) struct Rows(pub(crate) Vec<Value>);
 
 impl Rows {
     pub(crate) fn parse(text: &[u8]) -> Self {
-        let text = std::str::from_utf8(text).unwrap();
-        let row = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        Self(text.lines().map(row).collect())
+        Self(schema::rows(std::str::from_utf8(text).unwrap()))
     }
 
     pub(crate) fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
@@ -188,7 +188,8 @@ impl Drop for Running {
 /// Ways of attaching that work on this kernel: as an option, and as pmbpf names it. Each kernel has one at least.
 pub(crate) fn ways() -> Vec<(&'static str, &'static str)> {
     let doctor = pmbpf().args(["doctor", "--json"]).output().unwrap();
-    let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let Rows(rows) = Rows::parse(&doctor.stdout);
+    let report = &rows[0];
     let works = |name: &str| {
         let name = format!("programs ({name})");
         let mut checks = report["checks"].as_array().unwrap().iter();

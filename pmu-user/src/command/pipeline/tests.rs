@@ -27,6 +27,7 @@ use crate::{
         },
         testing::{Tree, processor},
     },
+    schema,
     session::io::groups::Monitored,
     untrusted::Untrusted,
     view::{Format, text::Style},
@@ -40,7 +41,11 @@ fn report(header: &IoHeader, drains: &[IoDrain], format: Format) -> String {
     drains.iter().for_each(|drain| drop(pipeline.drain(drain.clone().into()).unwrap()));
     pipeline.finish(&ending()).unwrap();
     drop(pipeline);
-    String::from_utf8(bytes).unwrap()
+    let text = String::from_utf8(bytes).unwrap();
+    if format == Format::Json {
+        schema::rows(&text);
+    }
+    text
 }
 
 /// What a recording of I/O gives back.

@@ -17,6 +17,7 @@ use crate::{
         count::{AskedEvent, CountPlan},
         request::Inherit,
     },
+    schema,
     untrusted::Untrusted,
     view::{Format, StatView, text::Style},
 };
@@ -89,7 +90,11 @@ fn written(format: Format, write: impl FnOnce(&mut StatView<'_>)) -> String {
     let mut view = StatView::new(&plan, format, STYLE, Box::new(&mut bytes));
     write(&mut view);
     drop(view);
-    anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
+    let text = anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string();
+    if format == Format::Json {
+        schema::rows(&text);
+    }
+    text
 }
 
 fn whole(format: Format, stat: &Stat) -> String {
@@ -153,14 +158,9 @@ fn several_runs_show_their_spread_and_who_stands_out() {
     );
 }
 
-/// Rows of JSON.
-fn parsed(text: &str) -> Vec<serde_json::Value> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 #[test]
 fn json_has_a_row_a_number_with_null_and_a_reason_for_what_is_missing() {
-    let rows = parsed(&whole(Format::Json, &stat()));
+    let rows = schema::rows(&whole(Format::Json, &stat()));
     assert_eq!((&rows[0]["kind"], &rows[0]["command"]), (&"header".into(), &"stat".into()));
     let summary = rows.last().unwrap();
     assert_eq!((&summary["kind"], &summary["workload"]["exit"]), (&"summary".into(), &7.into()));
@@ -193,7 +193,7 @@ fn numbers_of_intervals_are_not_told_again_for_the_whole() {
         view.interval(&stat()).unwrap();
         view.whole(&stat(), &ENDED).unwrap();
     });
-    let rows = parsed(&text);
+    let rows = schema::rows(&text);
     let kinds: Vec<_> = rows.iter().map(|row| row["kind"].as_str().unwrap()).collect();
     // Three events, what one of them says, and two times.
     assert_eq!(kinds, [&["header"][..], &["metric"; 12], &["summary"]].concat());
