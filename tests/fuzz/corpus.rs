@@ -13,7 +13,7 @@ use pmbpf::{
 };
 use serde_json::Value;
 
-use crate::chance::Chance;
+use crate::{chance::Chance, schema};
 
 pub(crate) const FORMATS: [Format; 3] = [Format::Text, Format::Json, Format::Csv];
 
@@ -78,6 +78,9 @@ pub(crate) fn report_of(bytes: Vec<u8>, naming: Naming, format: Format) -> (Vec<
         .map_err(Into::into)
         .and_then(|opened| write_report(opened, naming, format, Box::new(seen.clone())));
     let written = std::mem::take(&mut *seen.0.lock().unwrap());
+    if format == Format::Json {
+        schema::rows(std::str::from_utf8(&written).unwrap());
+    }
     (written, result.err().map(|error| words(&error)).unwrap_or_default())
 }
 
