@@ -146,7 +146,7 @@ fn a_capture_holds_no_name_of_its_host() {
 fn planned(level: u32, multiplex: Multiplex) -> Plan {
     let (machine, root) = captured("simulated-two-dies");
     let (model, depth) = (Some("sapphirerapids".to_owned()), Depth::Level(level));
-    let metrics = metrics::Request { model, depth, multiplex, ..metrics::Request::default() };
+    let metrics = metrics::MetricsRequest { model, depth, multiplex, ..metrics::MetricsRequest::default() };
     let request = Request { metrics: WantedMetrics::Required(metrics), ..request(None) };
     Plan::new(&request, &machine, &root).unwrap()
 }
@@ -215,7 +215,8 @@ type Located = (String, u64, u64, Precise);
 /// The rows of `--config tma` on the simulated machine as this CPU model, and those that are lost.
 fn located(model: Option<&str>) -> (Vec<Located>, Vec<String>) {
     let (machine, root) = captured("simulated-two-dies");
-    let metrics = metrics::Request { model: model.map(str::to_owned), ..metrics::Request::default() };
+    let metrics =
+        metrics::MetricsRequest { model: model.map(str::to_owned), ..metrics::MetricsRequest::default() };
     let wanted = match model {
         Some(_) => WantedMetrics::Required(metrics),
         None => WantedMetrics::None,
@@ -260,7 +261,7 @@ fn a_machine_without_formulas_plans_none_and_says_so() {
     assert!(plan.metrics.is_none() && plan.turns.is_empty());
     let why = plan.no_metrics.unwrap();
     assert!(why.starts_with("there are no formulas for this CPU ("), "{why}");
-    let required = WantedMetrics::Required(metrics::Request::default());
+    let required = WantedMetrics::Required(metrics::MetricsRequest::default());
     let error = Plan::new(&Request { metrics: required, ..request(None) }, &machine, &root).unwrap_err();
     assert!(error.hint().unwrap().contains("--cpu-model"));
 }

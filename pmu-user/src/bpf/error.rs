@@ -5,11 +5,25 @@ use std::{error::Error, io};
 use aya::{EbpfError, maps::MapError, programs::ProgramError};
 use rustix::io::Errno;
 
-use super::{btf::BtfError, ladder::Lack, pid_namespace::PidNamespaceError, probe};
+use super::{btf::BtfError, ladder::Lack, probe};
 use crate::{
-    machine::{pid_namespace::MOUNT_OWN, privilege::Privileges},
+    machine::{
+        pid_namespace::{MOUNT_OWN, OtherProc},
+        privilege::Privileges,
+    },
     plan::Class,
 };
+
+/// Why ids cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum PidNamespaceError {
+    /// Whoever reads /proc by our ids reads about others.
+    #[error(transparent)]
+    OtherProc(#[from] OtherProc),
+    /// The programs cannot be told which ids are ours.
+    #[error("cannot find the ids of this PID namespace: {0}")]
+    Level(io::Error),
+}
 
 /// Lines of the verifier's log that an error shows.
 const VERIFIER_LINES: usize = 12;

@@ -15,23 +15,13 @@ use pmu_common::config::PidNamespace;
 use super::{
     LoadError,
     btf::{Btf, BtfError},
+    error::PidNamespaceError,
     probe::{Instruction, ProgLoad, load},
 };
-use crate::machine::pid_namespace::{OtherProc, check};
+use crate::machine::pid_namespace::check;
 
 /// Inode of the first PID namespace (`PROC_PID_INIT_INO`, include/linux/proc_ns.h).
 pub const FIRST: u32 = 0xEFFF_FFFC;
-
-/// Why ids cannot be told.
-#[derive(Debug, thiserror::Error)]
-pub enum PidNamespaceError {
-    /// Whoever reads /proc by our ids reads about others.
-    #[error(transparent)]
-    OtherProc(#[from] OtherProc),
-    /// The programs cannot be told which ids are ours.
-    #[error("cannot find the ids of this PID namespace: {0}")]
-    Level(io::Error),
-}
 
 /// Inode of this process's PID namespace; `None` if the kernel does not say, which then has only one.
 #[must_use]

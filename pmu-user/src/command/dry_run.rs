@@ -4,11 +4,11 @@ mod io;
 
 use std::io::{Result, Write};
 
-use super::live::Sources;
 use crate::{
     machine::Machine,
     plan::{
         Plan, Sampling, Target,
+        io::IoPlan,
         metrics::Metrics,
         turns::{EventGroup, Turns},
     },
@@ -21,11 +21,15 @@ use crate::{
 };
 
 /// Prints the plan of each source.
-pub(super) fn print(sources: &Sources, into: &mut dyn Write, format: Format) -> Result<()> {
-    if let Some(plan) = &sources.tasks {
-        tasks(plan, &sources.machine, into, format)?;
-    }
-    sources.io.as_ref().map_or(Ok(()), |(plan, _)| io::print(plan, into, format))
+pub(super) fn print(
+    of_tasks: Option<&Plan>,
+    of_io: Option<&IoPlan>,
+    machine: &Machine,
+    into: &mut dyn Write,
+    format: Format,
+) -> Result<()> {
+    of_tasks.map_or(Ok(()), |plan| tasks(plan, machine, into, format))?;
+    of_io.map_or(Ok(()), |plan| io::print(plan, into, format))
 }
 
 fn tasks(plan: &Plan, machine: &Machine, into: &mut dyn Write, format: Format) -> Result<()> {
@@ -188,7 +192,8 @@ mod tests {
     fn printed(multiplex: Multiplex) -> (String, usize) {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines/simulated-two-dies");
         let (model, depth) = (Some("sapphirerapids".to_owned()), Depth::Level(3));
-        let metrics = metrics::Request { model, depth, multiplex, ..metrics::Request::default() };
+        let metrics =
+            metrics::MetricsRequest { model, depth, multiplex, ..metrics::MetricsRequest::default() };
         let request = Request { metrics: WantedMetrics::Required(metrics), ..Request::default() };
         let machine = Machine::read(&root).unwrap();
         let plan = Plan::new(&request, &machine, &root).unwrap();

@@ -48,8 +48,10 @@ impl Args {
         match &self.cpu_model {
             Some(name) => Ok(Some(model::load(name, self.perfmon_dir.as_deref())?)),
             None => {
-                let request =
-                    metrics::Request { folder: self.perfmon_dir.clone(), ..metrics::Request::default() };
+                let request = metrics::MetricsRequest {
+                    folder: self.perfmon_dir.clone(),
+                    ..metrics::MetricsRequest::default()
+                };
                 Ok(metrics::table(&WantedMetrics::IfPossible(request), root))
             }
         }

@@ -105,7 +105,9 @@ impl Live<'_> {
         if common.dry_run {
             let redacting = common.keep.redaction.begin();
             let into = &mut *common.format.open(Stream::Stdout);
-            dry_run::print(&sources.redacted(&redacting)?, into, common.format.format())?;
+            let Sources { machine, tasks, io } = sources.redacted(&redacting)?;
+            let io = io.as_ref().map(|(plan, _)| plan);
+            dry_run::print(tasks.as_ref(), io, &machine, into, common.format.format())?;
             return Ok(0);
         }
         common.keep.check()?;

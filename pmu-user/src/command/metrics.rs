@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::plan::{
-    metrics::{Depth, Multiplex, Request},
+    metrics::{Depth, MetricsRequest, Multiplex},
     request::WantedMetrics,
 };
 
@@ -43,7 +43,7 @@ impl MetricArgs {
         if self.no_metrics {
             return WantedMetrics::None;
         }
-        let request = Request {
+        let request = MetricsRequest {
             model: self.cpu_model.clone(),
             folder: self.perfmon_dir.clone(),
             depth: match (self.level, self.runs) {
@@ -59,7 +59,7 @@ impl MetricArgs {
                 _ => Multiplex::Yes,
             },
         };
-        if request == Request::default() {
+        if request == MetricsRequest::default() {
             WantedMetrics::IfPossible(request)
         } else {
             WantedMetrics::Required(request)

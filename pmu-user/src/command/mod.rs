@@ -31,7 +31,8 @@ use clap::{
 
 pub use self::{
     failure::{complain, exit_code, words},
-    report::{Naming, write_report},
+    recorder::Naming,
+    report::write_report,
 };
 use crate::{
     machine::memory_limit::{self, READING_BYTES},

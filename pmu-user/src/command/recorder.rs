@@ -12,7 +12,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::{
     failure::Usage,
     output::{self, ReaderGone, Stream},
-    report::Naming,
 };
 use crate::{
     drain::{
@@ -35,6 +34,15 @@ pub(super) struct Keep {
     force: bool,
     #[command(flatten)]
     pub(super) redaction: Redaction,
+}
+
+/// Whether a report shows names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Naming {
+    /// As they were recorded.
+    Plain,
+    /// Pseudonyms in their place (`--redact`).
+    Redacted,
 }
 
 /// Whether names are shown and recorded as they are.

@@ -10,7 +10,7 @@ use super::{
     hdr_log::HdrLogArgs,
     output::{Output, Stream},
     pipeline::Pipeline,
-    recorder::Redaction,
+    recorder::{Naming, Redaction},
 };
 use crate::{
     drain::{
@@ -47,15 +47,6 @@ pub(super) struct Args {
 /// Reports from the recording alone.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     of(args, Opened::open(&args.file)?, args.output.open(Stream::Stdout))
-}
-
-/// Whether a report shows names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Naming {
-    /// As they were recorded.
-    Plain,
-    /// Pseudonyms in their place (`--redact`).
-    Redacted,
 }
 
 /// Writes what `pmbpf report` writes of a recording, without colours; the exit code.

@@ -1,12 +1,8 @@
-//! Where samples hit: code, wherever it is mapped, and what it is called.
+//! Code, wherever it is mapped, and what it is called.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Cost, SlotId, tasks::is_zero, unwinding::Unwinding};
-use crate::{
-    machine::cpu::Cpu,
-    untrusted::{Untrusted, exact},
-};
+use crate::untrusted::{Untrusted, exact};
 
 /// Code, whichever process has it mapped, and wherever. Written as a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -60,82 +56,6 @@ pub struct SourceRow {
     pub build_id: Option<String>,
     /// Why its code has no name while none has been looked up.
     pub unnamed: String,
-}
-
-/// Samples that hit one instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CodeRow {
-    /// The owner's slot.
-    pub slot: SlotId,
-    /// The instruction.
-    pub at: At,
-    /// Samples.
-    pub count: u64,
-    /// Event that took them: its place in the plan.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub event: u32,
-    /// CPU.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<Cpu>,
-}
-
-/// Samples with one stack.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CodeStackRow {
-    /// The owner's slot.
-    pub slot: SlotId,
-    /// Frames, innermost first, kernel before user.
-    pub frames: Vec<At>,
-    /// Samples.
-    pub count: u64,
-    /// Event that took them: its place in the plan.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub event: u32,
-}
-
-/// Samples that were located since the drain before: most of them came with this one.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Located {
-    /// Sources that are new.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sources: Vec<SourceRow>,
-    /// Samples by instruction.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub code: Vec<CodeRow>,
-    /// Samples by stack.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stacks: Vec<CodeStackRow>,
-    /// What became of those whose user stack was to be unwound.
-    #[serde(default, skip_serializing_if = "Unwinding::is_empty")]
-    pub unwinding: Unwinding,
-}
-
-impl Located {
-    /// Nothing at all?
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.sources.is_empty() && self.code.is_empty() && self.stacks.is_empty() && self.unwinding.is_empty()
-    }
-
-    /// Appends what was located later.
-    pub fn append(&mut self, mut later: Self) {
-        self.sources.append(&mut later.sources);
-        self.code.append(&mut later.code);
-        self.stacks.append(&mut later.stacks);
-        self.unwinding.append(later.unwinding);
-    }
-}
-
-/// What a run ends with, once it is over: names, and what looking them up has cost.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Names {
-    /// Names of code.
-    pub names: Vec<Name>,
-    /// Samples that were located after the last drain.
-    #[serde(default, skip_serializing_if = "Located::is_empty")]
-    pub located: Located,
-    /// What the process has cost by now.
-    pub cost: Cost,
 }
 
 /// The name of code.

@@ -7,6 +7,7 @@ pub mod code;
 mod ending;
 mod id;
 pub mod io;
+mod located;
 mod owner;
 pub mod reading;
 pub mod recording;
@@ -20,10 +21,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::code::{At, Code, CodeRow, CodeStackRow, Line, Located, Module, Name, Names, SourceRow, Word};
+pub use self::code::{At, Code, Line, Module, Name, SourceRow, Word};
 pub use self::ending::{Ending, Stopped, Workload};
 pub use self::id::Id;
 use self::io::{IoDrain, IoHeader};
+pub use self::located::{CodeRow, CodeStackRow, Located, Names};
 pub use self::owner::{Owner, OwnerKey, OwnerRow, SlotId};
 pub use self::tasks::{CountRow, CpuRow, GapRow, HotRow, Place, StackRow, TasksDrain, TasksHeader};
 

@@ -64,3 +64,9 @@ impl Reading {
         }
     }
 }
+
+/// Is it the first event, which is left out?
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(super) const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}

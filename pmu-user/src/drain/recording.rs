@@ -19,9 +19,9 @@ mod tests;
 mod writer;
 
 pub use self::{
-    place::Abandoned,
+    place::{Abandoned, Overwrite},
     reader::{Entries, Entry, Opened, ReadError, Recording},
-    writer::{Overwrite, Writer},
+    writer::Writer,
 };
 
 /// Kind of the frame with the header, and of those with drains.

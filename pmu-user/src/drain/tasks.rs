@@ -136,16 +136,11 @@ pub struct HotRow {
     /// Samples.
     pub count: u64,
     /// Event that took them: its place in the plan.
-    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "reading::event")]
+    #[serde(default, skip_serializing_if = "reading::is_zero", deserialize_with = "reading::event")]
     pub event: u32,
     /// CPU; older recordings do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cpu>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-pub(super) const fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 /// Samples with one stack.
@@ -162,7 +157,7 @@ pub struct StackRow {
     /// Samples.
     pub count: u64,
     /// Event that took them: its place in the plan.
-    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "reading::event")]
+    #[serde(default, skip_serializing_if = "reading::is_zero", deserialize_with = "reading::event")]
     pub event: u32,
 }
 

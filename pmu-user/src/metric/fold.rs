@@ -2,24 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{HotFunction, HotStack, OwnerReport};
 use crate::{
     drain::Owner,
     model::{Interval, Ledger, OwnerIndex},
     untrusted::Untrusted,
 };
-
-/// Rows in which processes of one name that have ended are together: a build's report has one for a compiler, not a
-/// thousand.
-#[derive(Clone, Debug)]
-pub struct Folded {
-    /// As [`super::TasksReport::owners`].
-    pub owners: Vec<OwnerReport>,
-    /// As [`super::TasksReport::hot`].
-    pub hot: Vec<HotFunction>,
-    /// As [`super::TasksReport::stacks`].
-    pub stacks: Vec<HotStack>,
-}
 
 /// Owners that share a row.
 #[derive(Debug, Default)]

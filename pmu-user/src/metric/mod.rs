@@ -32,7 +32,6 @@ pub use self::{
     cost::{CostReport, ProgramCost},
     ends::StackEnds,
     floor::Floor,
-    fold::Folded,
     hot::{Frame, HotEvent, HotFunction, HotStack},
     owners::{OwnerReport, Who},
     quality::{Books, Quality, SampleQuality, TickQuality},
@@ -121,4 +120,16 @@ impl TasksReport {
             quality,
         }
     }
+}
+
+/// Rows in which processes of one name that have ended are together: a build's report has one for a compiler, not a
+/// thousand.
+#[derive(Clone, Debug)]
+pub struct Folded {
+    /// As [`TasksReport::owners`].
+    pub owners: Vec<OwnerReport>,
+    /// As [`TasksReport::hot`].
+    pub hot: Vec<HotFunction>,
+    /// As [`TasksReport::stacks`].
+    pub stacks: Vec<HotStack>,
 }

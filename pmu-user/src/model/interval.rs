@@ -4,11 +4,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pmu_common::gap::CLASSES;
 
-use super::{OwnerIndex, Ran, Tally, histogram::Histogram, slice::condense};
+use super::{Ran, Tally, histogram::Histogram, slice::condense};
 use crate::{
     drain::{At, GapRow, slice::SliceRow, unwinding::Unwinding},
     machine::cpu::{Cpu, Times},
 };
+
+/// An owner in the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OwnerIndex(pub(super) u32);
 
 /// Samples of one event that hit an owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -10,7 +10,7 @@ use pmu_common::loss;
 use super::{
     addresses::Addresses,
     difference,
-    interval::{CpuEvent, HotKey, Interval, StackKey},
+    interval::{CpuEvent, HotKey, Interval, OwnerIndex, StackKey},
     names::{CodeNames, NamedCode},
     slice::sums,
     tally::{Tally, Weights},
@@ -24,10 +24,6 @@ use crate::{
     machine::cpu::{Cpu, Times},
     untrusted::Untrusted,
 };
-
-/// An owner in the ledger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OwnerIndex(u32);
 
 /// Owners, names of code, and the last reading of every row.
 #[derive(Debug)]

@@ -15,8 +15,8 @@ mod tree;
 
 pub use self::{
     fold::{BOUNDS, Bounds, is_kernel, is_rest},
-    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent, StackKey},
-    ledger::{Ledger, OwnerIndex},
+    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent, OwnerIndex, StackKey},
+    ledger::Ledger,
     names::NamedCode,
     tally::{Ran, Tally},
 };

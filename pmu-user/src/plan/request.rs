@@ -4,7 +4,7 @@ use std::{ffi::OsString, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::metrics;
+use super::metrics::MetricsRequest;
 use crate::machine::cpu::Cpu;
 
 /// Whose time is counted.
@@ -117,9 +117,9 @@ pub enum WantedMetrics {
     /// None.
     None,
     /// These, or none where they cannot be had.
-    IfPossible(metrics::Request),
+    IfPossible(MetricsRequest),
     /// These, or it is an error.
-    Required(metrics::Request),
+    Required(MetricsRequest),
 }
 
 /// Everything `pmbpf run` was told.
@@ -172,7 +172,7 @@ impl Default for Request {
             profile: None,
             force: Force::No,
             rate: Rate::Default,
-            metrics: WantedMetrics::IfPossible(metrics::Request::default()),
+            metrics: WantedMetrics::IfPossible(MetricsRequest::default()),
             stacks: Stacks::No,
             unwind: Unwind::Fp,
             interval: None,

@@ -17,7 +17,6 @@ mod processes;
 mod recorded;
 mod source;
 mod tracker;
-mod unwinding;
 
 use std::{
     io,
@@ -29,7 +28,7 @@ pub use self::{
     child::{SUBCOMMAND, serve},
     file_namer::FileNamer,
     recorded::name_recorded,
-    unwinding::Snapshot,
+    tracker::unwinding::Snapshot,
 };
 use self::{
     orders::{Answer, Order, Orders},

@@ -2,6 +2,7 @@
 //! can make whoever opens his files wait.
 
 mod images;
+pub(super) mod unwinding;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -11,6 +12,7 @@ use std::{
 use pmu_common::config::OUTSIDE;
 
 pub(super) use self::images::IDENTIFYING;
+use self::unwinding::Unwinding;
 use super::{
     Samples,
     address_map::{AddressMap, FileId, Region},
@@ -19,7 +21,6 @@ use super::{
     patience::Patience,
     processes::{FILES_AHEAD_MAX, Processes},
     source::{Kind, PerfMap, Source},
-    unwinding::Unwinding,
 };
 use crate::{
     drain::{At, CodeRow, CodeStackRow, HotRow, Located, StackRow},

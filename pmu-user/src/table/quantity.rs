@@ -382,7 +382,6 @@ pub const ALL: [Facts; 26] = [
 
 /// A miss keeps a core busy for some cycles: a quarter of one in each is more than any does.
 const fn facts(quantity: Quantity, name: &'static str, says: &'static str, period: u64) -> Facts {
-    let none = "";
     Facts {
         quantity,
         name,
@@ -390,10 +389,10 @@ const fn facts(quantity: Quantity, name: &'static str, says: &'static str, perio
         period,
         per_cycle_max: 0.25,
         tabled: &[],
-        intel: none,
+        intel: "",
         amd: &[],
-        arm: none,
-        kernel: none,
+        arm: "",
+        kernel: "",
     }
 }
 

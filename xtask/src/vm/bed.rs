@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     apt::{Apt, KEY_DIGITS, key, stamp},
-    guest::{From, Guest, Output},
+    guest::{From, Guest, Output, Parts},
     image::{self, INIT},
     kernel::{Kernel, qemu_version},
     qemu::{Work, description},
@@ -17,11 +17,9 @@ use super::{
 };
 use crate::command::say;
 
-/// What guests of a kernel are made of.
+/// Guests of a kernel.
 pub(super) struct Bed {
-    pub(super) kernel: Kernel,
-    pub(super) initramfs: PathBuf,
-    pub(super) programs: PathBuf,
+    pub(super) parts: Parts,
     /// The saved guest, named by everything that it depends on.
     saved: PathBuf,
 }
@@ -48,12 +46,12 @@ impl Bed {
             fs::write(&part, image::initramfs(apt, tools, &kernel)?)?;
             fs::rename(&part, &initramfs)?;
         }
-        Ok(Self { kernel, saved: initramfs.with_extension("state"), initramfs, programs })
+        Ok(Self { saved: initramfs.with_extension("state"), parts: Parts { kernel, initramfs, programs } })
     }
 
     /// A booted guest with this disk.
     pub(super) fn boot(&self, tools: &Tools, shared: &Path, output: &Output) -> anyhow::Result<Guest> {
-        let mut guest = Guest::start(self, tools, shared, &From::Boot, output)?;
+        let mut guest = Guest::start(&self.parts, tools, shared, &From::Boot, output)?;
         guest.wait_ready()?;
         Ok(guest)
     }
@@ -72,13 +70,17 @@ impl Bed {
         guest.monitor.save(&part)?;
         guest.end();
         fs::rename(&part, &self.saved)?;
-        say(&format!("{}: booted and saved in {:.1} s", self.kernel.series, begun.elapsed().as_secs_f64()));
+        say(&format!(
+            "{}: booted and saved in {:.1} s",
+            self.parts.kernel.series,
+            begun.elapsed().as_secs_f64()
+        ));
         Ok(())
     }
 
     /// A guest as it was saved, with this disk.
     pub(super) fn restore(&self, tools: &Tools, shared: &Path, output: &Output) -> anyhow::Result<Guest> {
-        let mut guest = Guest::start(self, tools, shared, &From::Saved(&self.saved), output)?;
+        let mut guest = Guest::start(&self.parts, tools, shared, &From::Saved(&self.saved), output)?;
         guest.monitor.migrated().and_then(|()| guest.monitor.go_on()).inspect_err(|_| guest.keep_log())?;
         Ok(guest)
     }

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
     os::unix::net::UnixStream,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Stdio},
     sync::{Arc, Mutex, OnceLock, PoisonError},
     thread::{self, JoinHandle},
@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use super::{
-    bed::Bed,
+    kernel::Kernel,
     qemu::{CONSOLE, Machine, Monitor, Work, connect},
     tools::Tools,
 };
@@ -24,6 +24,13 @@ use crate::command::{root, say, text};
 const BOOT_MAX: Duration = Duration::from_secs(180);
 /// Lines of the console that are worth showing when a guest fails.
 const CONSOLE_LINES: usize = 30;
+
+/// What guests of a kernel are made of.
+pub(super) struct Parts {
+    pub(super) kernel: Kernel,
+    pub(super) initramfs: PathBuf,
+    pub(super) programs: PathBuf,
+}
 
 /// A running guest.
 pub(super) struct Guest {
@@ -77,19 +84,19 @@ impl io::Write for Kept {
 impl Guest {
     /// Starts QEMU, and takes what the guest prints.
     pub(super) fn start(
-        bed: &Bed,
+        parts: &Parts,
         tools: &Tools,
         shared: &Path,
         from: &From<'_>,
         output: &Output,
     ) -> anyhow::Result<Self> {
-        let name = bed.kernel.series.to_string();
+        let name = parts.kernel.series.to_string();
         let work = Work::new(&name)?;
         let machine = Machine {
-            series: &bed.kernel.series,
-            image: &bed.kernel.image()?,
-            initramfs: &bed.initramfs,
-            programs: &bed.programs,
+            series: &parts.kernel.series,
+            image: &parts.kernel.image()?,
+            initramfs: &parts.initramfs,
+            programs: &parts.programs,
             shared,
             work: &work.0,
         };

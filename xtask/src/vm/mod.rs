@@ -109,7 +109,7 @@ fn run_on(beds: &mut Beds, series: &Series, args: &Args) -> anyhow::Result<u8> {
     let work = Work::new("shared")?;
     let mut files = shared_files(series.architecture, &args.share)?;
     if args.pmusim.is_some() {
-        files.push((module::pmusim(&mut beds.apt, &beds.tools, &bed.kernel)?, PMUSIM.to_owned()));
+        files.push((module::pmusim(&mut beds.apt, &beds.tools, &bed.parts.kernel)?, PMUSIM.to_owned()));
     }
     let shared = image::shared(&beds.tools, &work.0, &files)?;
     if args.snapshot {
@@ -130,7 +130,7 @@ fn run_on(beds: &mut Beds, series: &Series, args: &Args) -> anyhow::Result<u8> {
         first.map_or_else(String::new, |first| format!(", first output after {:.2} s", first.as_secs_f64()));
     say(&format!(
         "{series}: Linux {} {how} in {:.2} s{first}, ended after {:.2} s with {code}",
-        bed.kernel.release,
+        bed.parts.kernel.release,
         ready.as_secs_f64(),
         begun.elapsed().as_secs_f64()
     ));

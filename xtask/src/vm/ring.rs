@@ -69,10 +69,10 @@ impl<'a> Ring<'a> {
             files.push((path, format!("{WORKLOADS}/{name}")));
         }
         if architecture == Architecture::X86 {
-            files.push((module::pmusim(&mut beds.apt, &beds.tools, &bed.kernel)?, PMUSIM.to_owned()));
+            files.push((module::pmusim(&mut beds.apt, &beds.tools, &bed.parts.kernel)?, PMUSIM.to_owned()));
             files.push((module::selftest(&beds.tools, &work.0)?, "selftest".to_owned()));
         }
-        for module in bed.kernel.modules(&DRIVERS)? {
+        for module in bed.parts.kernel.modules(&DRIVERS)? {
             let name = format!("{}.ko", module_name(&module.to_string_lossy()));
             let plain = work.0.join(&name);
             fs::write(&plain, module_bytes(&beds.tools, &module)?)?;
@@ -93,7 +93,7 @@ impl<'a> Ring<'a> {
     /// Runs those of a program's tests that are wanted, in a guest each.
     pub(crate) fn run(&self, program: &str, wanted: impl Fn(&str) -> bool) -> anyhow::Result<Results> {
         let mut results = Results::default();
-        let release = &self.bed.kernel.release;
+        let release = &self.bed.parts.kernel.release;
         for test in self.names(program)?.iter().filter(|name| wanted(name)) {
             let begun = Instant::now();
             let outcome = self.run_one(program, test);

@@ -32,7 +32,7 @@ impl Simulated {
         bed.save(&beds.tools)?;
         let work = Work::new("simulated")?;
         let mut files = shared_files(Architecture::HOST, &[])?;
-        files.push((module::pmusim(&mut beds.apt, &beds.tools, &bed.kernel)?, PMUSIM.to_owned()));
+        files.push((module::pmusim(&mut beds.apt, &beds.tools, &bed.parts.kernel)?, PMUSIM.to_owned()));
         files.extend(more.iter().map(|(path, name)| (path.clone(), (*name).to_owned())));
         let shared = image::shared(&beds.tools, &work.0, &files)?;
         Ok(Self { beds, bed, shared, _work: work })
@@ -47,7 +47,10 @@ impl Simulated {
         guest.end();
         let text = kept.text();
         if code != 0 {
-            bail!("a script ended with {code} in a guest of Linux {}:\n{text}", self.bed.kernel.release);
+            bail!(
+                "a script ended with {code} in a guest of Linux {}:\n{text}",
+                self.bed.parts.kernel.release
+            );
         }
         Ok(text)
     }

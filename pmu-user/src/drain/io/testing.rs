@@ -19,7 +19,8 @@ use crate::{
         io::{
             Platform,
             bdf::RootBus,
-            stack::{Mapping, Port, Source, Stack, Unit},
+            mapping::{Mapping, Source},
+            stack::{Port, Stack, Unit},
         },
         pmu::catalog::Catalog,
         testing::Tree,

@@ -15,8 +15,16 @@ use rustix::{
     io::Errno,
 };
 
-use super::writer::Overwrite;
 use crate::file::irregular;
+
+/// May an existing file be replaced?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    /// Yes, by a new file.
+    Yes,
+    /// No: it is an error.
+    No,
+}
 
 /// Names that are tried for a new file before it is given up.
 const NAMES_TRIED_MAX: u32 = 64;

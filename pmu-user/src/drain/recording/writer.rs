@@ -7,18 +7,9 @@ use serde::Serialize;
 use super::{
     DRAIN, ENDING, HEADER, NAMES,
     frame::{Encoder, MAGIC},
-    place::{Abandoned, Place},
+    place::{Abandoned, Overwrite, Place},
 };
 use crate::drain::{Drain, Ending, Header, Names};
-
-/// May an existing file be replaced?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overwrite {
-    /// Yes, by a new file.
-    Yes,
-    /// No: it is an error.
-    No,
-}
 
 /// Writes a recording as it happens.
 #[derive(Debug)]

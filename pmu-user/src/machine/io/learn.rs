@@ -3,7 +3,8 @@
 use super::{
     Platform,
     bdf::Bdf,
-    stack::{Mapping, Source, Unit},
+    mapping::{Mapping, Source},
+    stack::Unit,
 };
 
 /// What an inference did to what was known.

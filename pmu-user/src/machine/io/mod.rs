@@ -12,6 +12,7 @@ pub mod function;
 pub mod iommu;
 pub mod learn;
 pub mod link;
+pub mod mapping;
 pub mod memory;
 pub mod owner;
 mod parts;

@@ -4,19 +4,10 @@
 use super::{
     bdf::RootBus,
     class::Accelerator,
+    mapping::{Mapping, Source},
     pci::Device,
-    stack::{Mapping, Source},
-    stack_tables::{Die, Family},
+    stack_tables::{Die, Family, Rule},
 };
-
-/// Root ports with device numbers `first` to `last` are parts 0 and up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
-    pub(super) first: u8,
-    pub(super) last: u8,
-    /// Part of what is behind the chipset, on its stack.
-    pub(super) chipset: Option<u32>,
-}
 
 /// The parts that what enters at `port` is counted in; `number` is that of its stack's box.
 pub(super) fn of(family: Family, die: Option<Die>, port: &Device, number: Option<u32>) -> Mapping<Vec<u32>> {

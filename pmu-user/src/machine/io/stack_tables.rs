@@ -4,7 +4,14 @@
 //! Sources: Linux arch/x86/events/intel/uncore_snbep.c (bus 0), Intel PCM 0fae0de1 (the tables). Such tables have been wrong
 //! before, so what follows from them is labelled as such and can be verified against traffic ([`super::verify`]).
 
-use super::parts::Rule;
+/// Root ports with device numbers `first` to `last` are parts 0 and up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    pub(super) first: u8,
+    pub(super) last: u8,
+    /// Part of what is behind the chipset, on its stack.
+    pub(super) chipset: Option<u32>,
+}
 
 /// A family of processors whose stacks are numbered alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,14 +10,15 @@ use super::{
     BoxCounts, IoMetrics, Measured, Names,
     apportion::{Moved, moved},
     extent::Extent,
-    inlets::Inlet,
+    inlets::{Inlet, Part},
 };
 use crate::{
     machine::io::{
         Platform,
         bdf::Bdf,
         learn::Learned,
-        stack::{Mapping, Port, Unit},
+        mapping::Mapping,
+        stack::{Port, Unit},
         verify::{Comparison, Counted, Verdict},
     },
     model::io::traffic::TrafficInterval,
@@ -30,9 +31,6 @@ use crate::{
 const INBOUND: [&str; 2] = ["pcie.inbound_read_bw", "pcie.inbound_write_bw"];
 /// What CPUs moved through it: little, beside what devices do, so it may be missing.
 const OUTBOUND: [&str; 2] = ["pcie.outbound_read_bw", "pcie.outbound_write_bw"];
-
-/// A part of a stack: its box, and its number.
-pub(super) type Part = (Unit, u32);
 
 /// Bytes of ports and of parts, compared tick by tick.
 #[derive(Clone, Debug, Default)]

@@ -11,7 +11,8 @@ use crate::{
     machine::io::{
         Platform,
         bdf::Bdf,
-        stack::{Mapping, Port, Unit},
+        mapping::Mapping,
+        stack::{Port, Unit},
     },
     metric::value::Value,
     plan::io::BoxSite,

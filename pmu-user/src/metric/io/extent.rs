@@ -110,6 +110,33 @@ pub(super) fn asked(table: &IoTable) -> [Asked; 5] {
     ALL.map(|extent| Asked::new(table, extent))
 }
 
+/// What is watched: metrics that are added up, all of which one group of a kind counts.
+pub(super) const WATCHED: [Watched; 3] = [
+    Watched { name: "dram.bandwidth", metrics: &["dram.read_bw", "dram.write_bw"], kind: "imc" },
+    Watched { name: "upi.utilization", metrics: &["upi.utilization"], kind: "upi" },
+    Watched {
+        name: "pcie.inbound",
+        metrics: &["pcie.inbound_read_bw", "pcie.inbound_write_bw"],
+        kind: "iio",
+    },
+];
+
+/// A bandwidth that is watched, the metrics that it is the sum of, and the boxes that count them.
+pub(super) struct Watched {
+    pub(super) name: &'static str,
+    pub(super) metrics: &'static [&'static str],
+    pub(super) kind: &'static str,
+}
+
+/// For each bandwidth that is watched its metrics, if the table has all of them.
+pub(super) fn watched(table: &IoTable) -> Vec<Option<Asked>> {
+    let metrics = |watched: &Watched| {
+        let metrics: Option<Vec<u32>> = watched.metrics.iter().map(|name| table.model.metric(name)).collect();
+        metrics.map(|metrics| Asked::of(table, |metric| metrics.contains(&metric)))
+    };
+    WATCHED.iter().map(metrics).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::{ALL, Extent, asked};

@@ -1,12 +1,14 @@
 //! What came in at every part of every stack, by counters that always run. They take no turns, so a part is counted by itself
 //! even if no device is known behind it.
 
-use super::agreement::Part;
 use crate::{
     machine::io::stack::Unit,
     model::io::{BoxId, IoInterval},
     plan::io::{BoxKind, BoxSite, IoPlan},
 };
+
+/// A part of a stack: its box, and its number.
+pub(super) type Part = (Unit, u32);
 
 /// Boxes that have such counters, one beside each stack's own.
 pub(super) const BOXES: &str = "iio_free_running";

@@ -4,44 +4,16 @@
 
 use std::collections::BTreeMap;
 
-use super::{IoMetrics, Place, extent::Asked};
-use crate::{
-    drain::slice::SliceRow,
-    model::io::IoInterval,
-    plan::io::IoPlan,
-    table::{io::IoTable, unit::Unit},
+use super::{
+    IoMetrics, Place,
+    extent::{WATCHED, Watched},
 };
+use crate::{drain::slice::SliceRow, model::io::IoInterval, plan::io::IoPlan, table::unit::Unit};
 
 /// Bins of a histogram: a bin is a two hundredth of the range, or narrower.
 const BINS: usize = 400;
 /// Width of a bin at first, in the unit of the bandwidth; it doubles until everything fits.
 const WIDTH: f64 = 1e-3;
-
-/// What is watched: metrics that are added up, all of which one group of a kind counts.
-const WATCHED: [Watched; 3] = [
-    Watched { name: "dram.bandwidth", metrics: &["dram.read_bw", "dram.write_bw"], kind: "imc" },
-    Watched { name: "upi.utilization", metrics: &["upi.utilization"], kind: "upi" },
-    Watched {
-        name: "pcie.inbound",
-        metrics: &["pcie.inbound_read_bw", "pcie.inbound_write_bw"],
-        kind: "iio",
-    },
-];
-
-struct Watched {
-    name: &'static str,
-    metrics: &'static [&'static str],
-    kind: &'static str,
-}
-
-/// For each bandwidth that is watched its metrics, if the table has all of them.
-pub(super) fn asked(table: &IoTable) -> Vec<Option<Asked>> {
-    let metrics = |watched: &Watched| {
-        let metrics: Option<Vec<u32>> = watched.metrics.iter().map(|name| table.model.metric(name)).collect();
-        metrics.map(|metrics| Asked::of(table, |metric| metrics.contains(&metric)))
-    };
-    WATCHED.iter().map(metrics).collect()
-}
 
 /// Time at each level, so far.
 #[derive(Clone, Debug, Default)]

@@ -21,6 +21,7 @@ mod places;
 mod prepared;
 mod report;
 mod requesters;
+mod row;
 mod terms;
 mod totals;
 mod traffic;
@@ -30,9 +31,9 @@ pub use self::{
     check::{Check, Verdict},
     history::History,
     levels::{Basis, Level, LevelReport},
-    places::Place,
     prepared::Prepared,
-    report::{IoReport, Label, Row, Subject},
+    report::IoReport,
+    row::{Label, Place, Row, Subject},
 };
 use self::{
     devices::names,

@@ -1,7 +1,7 @@
 //! The places that boxes stand for, and what is known of each.
 
 use super::{
-    BoxCounts, IoMetrics, Label, Measured, Row, Subject,
+    BoxCounts, IoMetrics, Label, Measured, Place, Row, Subject,
     choice::{wants_events, wants_place},
     extent::Extent,
 };
@@ -10,23 +10,6 @@ use crate::{
     plan::io::{BoxKind, BoxSite, IoPlan},
     table::{io::Of, unit::Unit},
 };
-
-/// What a row of numbers is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
-    /// Everything.
-    Platform,
-    /// A die: a socket, or the part of one that has boxes of its own.
-    Socket(u32),
-    /// An I/O stack of a die, by its number there.
-    Stack(u32, u32),
-    /// A part of a stack: die, stack, part.
-    Part(u32, u32, u32),
-    /// A memory channel of a die, or the few that share a box.
-    Channel(u32, u32),
-    /// A link of a die to other sockets.
-    Link(u32, u32),
-}
 
 impl Place {
     const fn extent(self) -> Extent {

@@ -1,8 +1,7 @@
 //! Every metric of the boxes that belong to one place, from what they counted in turns.
 
 use super::{
-    extent::{Asked, Extent, asked},
-    levels,
+    extent::{Asked, Extent, asked, watched},
     measured::Measured,
     terms::{Source, Terms},
 };
@@ -64,7 +63,7 @@ impl IoMetrics {
             is_averaged: table.is_averaged(index),
         };
         let operands = (0..).zip(&table.model.operands).map(operand).collect();
-        Self { operands, asked: asked(&table), watched: levels::asked(&table), kinds, table }
+        Self { operands, asked: asked(&table), watched: watched(&table), kinds, table }
     }
 
     /// Every metric that means something for a place, in the table's order; `of` says whether all of it is meant or one part.

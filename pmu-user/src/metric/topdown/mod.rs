@@ -11,16 +11,19 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use self::layout::Layout;
 pub use self::{
     around::Around,
     layout::Shape,
-    report::TopDown,
     runs::{OneRun, Runs, Spread, Total},
 };
 use super::{
+    Who,
     estimate::{Estimates, EventIndex, REPLICATES},
     formulas::{Formulas, Inputs, Results},
     value::Value,
@@ -33,6 +36,25 @@ use crate::{
     },
     table::model::{Model, TaskForms},
 };
+
+/// The metrics of an interval.
+#[derive(Clone, Debug)]
+pub struct TopDown {
+    /// The CPU model whose formulas were used.
+    pub model: String,
+    /// Where they come from.
+    pub source: String,
+    /// Their version.
+    pub formulas: String,
+    /// What to bear in mind about all of it.
+    pub notes: Vec<String>,
+    /// The measured metrics: each below the one it is a part of.
+    pub shapes: Arc<[Shape]>,
+    /// The target together, then its owners, most time first.
+    pub owners: Vec<(Who, Tree)>,
+    /// The runs of the command that the target's tree is from, if there were several.
+    pub runs: Option<Runs>,
+}
 
 /// A model ready to be evaluated for many owners.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-use super::{Around, Prepared, Runs, Shape, Tree};
+use super::{Around, Prepared, TopDown};
 use crate::{
     drain::{TasksHeader, slice::SliceRow},
     machine::topology::{Smt, Topology},
@@ -11,25 +11,6 @@ use crate::{
     plan::{extent, metrics::Extent},
     table::model::Model,
 };
-
-/// The metrics of an interval.
-#[derive(Clone, Debug)]
-pub struct TopDown {
-    /// The CPU model whose formulas were used.
-    pub model: String,
-    /// Where they come from.
-    pub source: String,
-    /// Their version.
-    pub formulas: String,
-    /// What to bear in mind about all of it.
-    pub notes: Vec<String>,
-    /// The measured metrics: each below the one it is a part of.
-    pub shapes: Arc<[Shape]>,
-    /// The target together, then its owners, most time first.
-    pub owners: Vec<(Who, Tree)>,
-    /// The runs of the command that the target's tree is from, if there were several.
-    pub runs: Option<Runs>,
-}
 
 impl Prepared {
     /// The metrics of everyone in `interval`.

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{Ledger, OTHER, OwnerIndex};
+use super::{Ledger, OTHER};
+use crate::model::OwnerIndex;
 use crate::{
     drain::{Owner, SlotId},
     model::fold::Bounds,

@@ -1,6 +1,7 @@
 //! Owners that a ledger meets: new ones, those that it knows under another name, and the cgroups above them.
 
-use super::{Ledger, OTHER, OwnerIndex};
+use super::{Ledger, OTHER};
+use crate::model::OwnerIndex;
 use crate::{
     drain::{Owner, OwnerRow},
     machine::cgroup::ancestors,

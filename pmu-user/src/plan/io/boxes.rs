@@ -6,24 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::class;
+use super::class::{self, pmus, selected, unit_of};
+pub use super::class::{BoxGroup, BoxPlan, Home, Parts};
 pub use super::order::Placement;
 use crate::{
     machine::pmu::catalog::Catalog,
-    table::{
-        io::{IoTable, Of},
-        notation::{List, Selected, SelectedGroup, resolve},
-    },
+    table::{io::IoTable, notation::Selected},
 };
-
-/// What is asked of a stack's box about its parts.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Parts {
-    /// All of them added up by the hardware: one event for all parts.
-    Together,
-    /// Each of these by itself, and nothing about the others. None: nothing about parts.
-    Each(Vec<u32>),
-}
 
 /// What to count on which boxes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,43 +23,6 @@ pub struct Boxes {
     pub across: Vec<u32>,
     /// Metrics that this host cannot have, and why.
     pub missing: Vec<(u32, String)>,
-}
-
-/// Groups that take turns on boxes of one kind.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BoxPlan {
-    /// The kind: `iio`.
-    pub unit: String,
-    /// The PMUs.
-    pub pmus: Vec<String>,
-    /// What is asked about parts.
-    pub parts: Parts,
-    /// The groups. Meant to be in force one at a time: what shares a box's counters with a group decides where its events go.
-    pub groups: Vec<BoxGroup>,
-    /// Where the metrics' events are.
-    pub homes: Vec<Home>,
-}
-
-/// Events that count together on each of a plan's boxes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BoxGroup {
-    /// The events, as they are opened.
-    pub group: SelectedGroup,
-    /// What each event counts: sums of operands of the table's model, each of them equal to the count.
-    pub sums: Vec<Vec<Vec<u32>>>,
-    /// Is each event on a counter that can count it?
-    pub placement: Placement,
-}
-
-/// Groups that a metric's events on these boxes are in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Home {
-    /// The metric.
-    pub metric: u32,
-    /// What it is asked about.
-    pub of: Of,
-    /// One group if they count together, else several: then each is scaled by its own group's time.
-    pub groups: Vec<u32>,
 }
 
 /// Why a metric's events do not count at the same times.
@@ -124,37 +76,11 @@ impl Boxes {
     }
 }
 
-/// The kind of box that counts an operand.
-pub(super) fn unit_of(table: &IoTable, operand: u32) -> &str {
-    let event = table.operand(operand).and_then(|name| table.model.event(name));
-    event.map_or("?", |event| event.unit.as_str())
-}
-
 /// The operand on this host's boxes, or why there is none.
 fn on_this_host(table: &IoTable, operand: u32, catalog: &Catalog) -> Result<Selected, String> {
     let name = table.operand(operand).unwrap_or("?");
     let event = table.model.event(name).ok_or_else(|| format!("{name} has no encoding"))?;
     selected(&event.unit, name, &event.terms, catalog)
-}
-
-/// An event of a kind of box by its terms, with all PMUs of that kind.
-pub(super) fn selected(unit: &str, name: &str, terms: &str, catalog: &Catalog) -> Result<Selected, String> {
-    let list = List::parse(&format!("{unit}/{terms},name={name}/")).map_err(|error| error.to_string())?;
-    let groups = resolve(&list, catalog).map_err(|error| match pmus(unit, catalog).as_slice() {
-        [] => format!("this host shows no {unit} PMU"),
-        _ => format!("{name}: {}", error.why),
-    })?;
-    let mut events = groups.into_iter().flat_map(|group| group.events);
-    events.next().ok_or_else(|| format!("{name} is no event"))
-}
-
-/// Names of the PMUs of a kind.
-fn pmus(unit: &str, catalog: &Catalog) -> Vec<String> {
-    let is = |name: &str| {
-        let plain = name.strip_prefix("uncore_").unwrap_or(name);
-        plain == unit || crate::table::notation::family(plain) == unit
-    };
-    catalog.pmus.iter().map(|pmu| pmu.name.clone()).filter(|name| is(name)).collect()
 }
 
 /// PMUs of a kind by what they are asked about parts.

@@ -1,6 +1,6 @@
 //! Counters of boxes that always run: they cost no turn of anything else, and check what does.
 
-use super::boxes::selected;
+use super::class::selected;
 use crate::{
     machine::pmu::catalog::Catalog,
     table::{

@@ -1,10 +1,15 @@
 //! Metrics → groups that are counted together, and which metrics are left out.
 
-use super::{Measured, Multiplex, Request};
+use super::{Measured, MetricsRequest, Multiplex};
 use crate::plan::schedule::{self, Capacity, Home, Need, Packing, Schedule, Wanted};
 
 /// Packs, without turns if none are allowed: then the metrics that fit with those before them are kept.
-pub(super) fn fit(request: &Request, needs: &[Need], wanted: &[Wanted], capacity: &Capacity) -> Schedule {
+pub(super) fn fit(
+    request: &MetricsRequest,
+    needs: &[Need],
+    wanted: &[Wanted],
+    capacity: &Capacity,
+) -> Schedule {
     let all = schedule::schedule(needs, wanted, capacity, Packing::Whole);
     if request.multiplex != Multiplex::No || all.groups.len() <= 1 {
         return all;

@@ -5,11 +5,13 @@
 
 mod groups;
 mod operands;
+mod wanted;
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::wanted::{Depth, MetricsRequest, Multiplex};
 use self::{
     groups::{fit, measured},
     operands::Operands,
@@ -23,45 +25,6 @@ use crate::{
     machine::{Machine, pmu::catalog::Catalog},
     table::model::{self, Model, TaskForms},
 };
-
-/// How deep into the tree to measure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Depth {
-    /// The first two levels, and below them only where a node was flagged.
-    #[default]
-    DrillDown,
-    /// This level and those above, everywhere.
-    Level(u32),
-}
-
-/// What of a model's metrics to measure.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Request {
-    /// Name of the CPU model; the machine's own if none.
-    pub model: Option<String>,
-    /// The user's perfmon directory.
-    pub folder: Option<PathBuf>,
-    /// How deep.
-    pub depth: Depth,
-    /// Metrics, or groups of them, beside the tree.
-    pub names: Vec<String>,
-    /// May metrics take turns?
-    pub multiplex: Multiplex,
-}
-
-/// May events take turns on the counters?
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Multiplex {
-    /// Yes, in groups chosen by us.
-    #[default]
-    Yes,
-    /// No: what does not fit at once is left out, by name.
-    No,
-    /// No: the command runs once for each group.
-    Runs,
-}
 
 /// Metrics that will be measured, and those that will not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -194,7 +157,7 @@ impl Choice {
 ///
 /// Nothing at all can be measured, or a metric that was asked for by name does not exist.
 pub fn plan(
-    request: &Request,
+    request: &MetricsRequest,
     extent: Extent,
     machine: &Machine,
     catalog: &Catalog,
@@ -245,13 +208,13 @@ pub fn plan(
 #[must_use]
 pub fn table(wanted: &WantedMetrics, root: &Path) -> Option<Model> {
     let request = match wanted {
-        WantedMetrics::None => &Request::default(),
+        WantedMetrics::None => &MetricsRequest::default(),
         WantedMetrics::IfPossible(request) | WantedMetrics::Required(request) => request,
     };
     model_of(request, root).ok()
 }
 
-fn model_of(request: &Request, root: &Path) -> Result<Model, MetricsError> {
+fn model_of(request: &MetricsRequest, root: &Path) -> Result<Model, MetricsError> {
     let identity = crate::machine::cpu::identity(root).unwrap_or_else(|| "unknown".to_owned());
     let name = match (&request.model, &request.folder) {
         (Some(name), _) => Some(name.clone()),
@@ -263,7 +226,7 @@ fn model_of(request: &Request, root: &Path) -> Result<Model, MetricsError> {
 }
 
 /// Indices of the wanted metrics: the tree as deep as asked, what stands beside it at its root, and what was named.
-fn choose(request: &Request, model: &Model) -> Result<Vec<u32>, MetricsError> {
+fn choose(request: &MetricsRequest, model: &Model) -> Result<Vec<u32>, MetricsError> {
     let deepest = match request.depth {
         Depth::DrillDown => u32::MAX,
         Depth::Level(level) => level,

@@ -1,5 +1,4 @@
-//! Metrics of what counts outside the cores: I/O stacks, IOMMUs, memory controllers, links. Which of them a platform has, and by
-//! what formula, its table says.
+//! Metrics of uncore PMUs. Which of them a platform has, and by what formula, its table says.
 
 use super::{Family, Metric};
 use crate::table::unit::Unit;

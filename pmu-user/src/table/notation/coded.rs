@@ -4,7 +4,7 @@ use super::{
     Term, TermValue, Why,
     find::matching,
     kernel, parse,
-    resolve::{Instance, Selected, instance},
+    selected::{Instance, Selected, instance},
 };
 use crate::{
     machine::pmu::{

@@ -10,6 +10,7 @@ pub mod kernel;
 mod meaning;
 mod parse;
 mod resolve;
+mod selected;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +23,8 @@ pub use self::{
     find::family,
     meaning::Meaning,
     parse::{Kind, NotationError},
-    resolve::{Instance, ResolveError, Selected, SelectedGroup, Why, resolve, resolve_with},
+    resolve::{resolve, resolve_with},
+    selected::{Instance, ResolveError, Selected, SelectedGroup, Why},
 };
 
 /// A list of events and groups, in the order given.

@@ -13,7 +13,7 @@ use super::{
         text::{COLUMNS, Style, WARNING, three_digits},
         words,
     },
-    text::number,
+    number,
 };
 use crate::{
     metric::{

@@ -6,3 +6,26 @@ pub(super) mod json;
 mod levels;
 pub mod summary;
 pub(super) mod text;
+
+use super::text::{duration, percent, three_digits};
+use crate::{
+    metric::value::{How, Known},
+    table::unit::Unit,
+};
+
+/// Intervals narrower than this share of the estimate are not worth a column's width.
+const NARROW: f64 = 0.005;
+
+/// A number for people, with its interval where that is worth a column's width.
+fn number(known: &Known, unit: Unit) -> String {
+    let estimate = if unit == Unit::Ns { duration(known.estimate) } else { three_digits(known.estimate) };
+    // Every time is known to its bucket at least, which the table's title says.
+    if unit == Unit::Ns && known.how == How::Counted {
+        return estimate;
+    }
+    let reach = (known.high - known.low) / 2.0;
+    if known.estimate == 0.0 || reach <= NARROW * known.estimate.abs() {
+        return estimate;
+    }
+    format!("{estimate} ±{}", percent(reach / known.estimate.abs()))
+}

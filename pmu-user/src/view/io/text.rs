@@ -12,24 +12,20 @@ use super::{
             COLUMNS, Style, WARNING, beside, duration, head_machine, line, name as owner_name, percent,
             section,
             table::{Align, Table, cut},
-            three_digits,
         },
         words,
     },
-    checks, levels,
+    checks, levels, number,
 };
 use crate::{
     drain::{Ending, Stopped, io::IoHeader},
     metric::{
         Who,
         io::{IoReport, Label, Place, Row, Subject},
-        value::{How, Known, Value},
+        value::Value,
     },
     table::{metric::Family, unit::Unit},
 };
-
-/// Intervals narrower than this share of the estimate are not worth a column's width.
-const NARROW: f64 = 0.005;
 
 /// Who measured where: the first lines of a report of I/O alone.
 pub(in crate::view) fn head(
@@ -238,19 +234,6 @@ fn subject_name(subject: &Subject) -> String {
             format!("{name}{pid}: {}", subject_name(of))
         }
     }
-}
-
-pub(super) fn number(known: &Known, unit: Unit) -> String {
-    let estimate = if unit == Unit::Ns { duration(known.estimate) } else { three_digits(known.estimate) };
-    // Every time is known to its bucket at least, which the table's title says.
-    if unit == Unit::Ns && known.how == How::Counted {
-        return estimate;
-    }
-    let reach = (known.high - known.low) / 2.0;
-    if known.estimate == 0.0 || reach <= NARROW * known.estimate.abs() {
-        return estimate;
-    }
-    format!("{estimate} ±{}", percent(reach / known.estimate.abs()))
 }
 
 fn share(label: &Label) -> Option<String> {

@@ -20,8 +20,8 @@ use crate::{
         io::{
             Platform,
             bdf::Bdf,
+            mapping::Mapping,
             resctrl::{Event, Monitoring},
-            stack::Mapping,
         },
         pmu::catalog::Catalog,
         privilege::Privileges,

@@ -13,7 +13,8 @@ use crate::{
     machine::io::{
         bdf::{Bdf, RootBus},
         function::Disk,
-        stack::{Mapping, Port, Stack},
+        mapping::Mapping,
+        stack::{Port, Stack},
     },
     metric::io::{IoReport, Prepared},
     model::io::{IoInterval, IoLedger},

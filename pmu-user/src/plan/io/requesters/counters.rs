@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::{
     machine::pmu::catalog::{Catalog, Entry},
-    plan::{io::boxes::selected, turns::PlannedEvent},
+    plan::{io::class::selected, turns::PlannedEvent},
     table::io::{IoTable, Requester},
 };
 

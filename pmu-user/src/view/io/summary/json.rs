@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::{Row, Summary};
 use crate::{
-    machine::io::{Fact, dmi::Kind, link::Link, stack::Mapping},
+    machine::io::{Fact, dmi::Kind, link::Link, mapping::Mapping},
     view::json::{SCHEMA, line},
 };
 

@@ -7,7 +7,7 @@ use std::{
 
 use super::{Row, Summary};
 use crate::{
-    machine::io::{Fact, dmi::Module, stack::Mapping},
+    machine::io::{Fact, dmi::Module, mapping::Mapping},
     view::text::{
         COLUMNS, TITLE, WARNING,
         number::{bytes, three_digits},

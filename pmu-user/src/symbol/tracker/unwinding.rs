@@ -12,12 +12,12 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{
+use super::{Tracker, VDSO};
+use crate::drain::{At, CodeStackRow, Located, SlotId, unwinding::Kept};
+use crate::symbol::{
     child::{End, Mapped, STACKS_MAX, Start, Symbolizer, Unwound, Why},
     source::Kind,
-    tracker::{Tracker, VDSO},
 };
-use crate::drain::{At, CodeStackRow, Located, SlotId, unwinding::Kept};
 
 /// How long unwinding the stacks of a request, or reading a file's call frame information, may take. Most of that is for a machine
 /// that is busy: the process may not work as long.
@@ -75,7 +75,7 @@ struct Told {
 
 /// The process that unwinds, and what it knows.
 #[derive(Debug)]
-pub(super) struct Unwinding {
+pub(in crate::symbol) struct Unwinding {
     process: Symbolizer,
     began: Instant,
     /// When there is no more time.
@@ -110,12 +110,12 @@ impl Default for Unwinding {
 
 impl Unwinding {
     /// CPU time of the process so far, in ns.
-    pub(super) fn cpu_ns(&self) -> u64 {
+    pub(in crate::symbol) fn cpu_ns(&self) -> u64 {
         self.process.cpu_ns()
     }
 
     /// What was unwound since this was last asked.
-    pub(super) fn take(&mut self) -> Located {
+    pub(in crate::symbol) fn take(&mut self) -> Located {
         let mut located = std::mem::take(&mut self.located);
         let row = |((slot, event, frames), count)| CodeStackRow { slot, frames, count, event };
         located.stacks.extend(std::mem::take(&mut self.stacks).into_iter().map(row));
@@ -162,7 +162,7 @@ impl Unwinding {
 
 impl Tracker {
     /// Unwinds the user stacks of samples, if the run is over, `until` then.
-    pub(super) fn unwind(&mut self, snapshots: Vec<Snapshot>, until: Option<Instant>) {
+    pub(in crate::symbol) fn unwind(&mut self, snapshots: Vec<Snapshot>, until: Option<Instant>) {
         self.unwinding.until = until;
         let mut by_process: BTreeMap<u32, Vec<Snapshot>> = BTreeMap::new();
         for snapshot in snapshots {

@@ -1,0 +1,213 @@
+//! Options of `pmbpf run`, and what they ask for.
+
+use std::{
+    ffi::OsString,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    bpf::Log,
+    command::{
+        examples,
+        failure::Usage,
+        io::IoChoice,
+        live::{Common, Live},
+        metrics::MetricArgs,
+        parse,
+    },
+    plan::{
+        io::request::IoRequest,
+        request::{By, Descend, Force, Inherit, Rate, Request, Stacks, Target, Unwind},
+    },
+    session::{Measure, launch::Inherited},
+};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = examples::RUN)]
+pub(in crate::command) struct Args {
+    /// Count these processes, with their children
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
+          conflicts_with_all = ["tid", "cgroup", "all_cgroups", "all", "command"])]
+    pub(in crate::command) pid: Vec<u32>,
+    /// Count these threads only
+    #[arg(short, long, value_name = "TID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
+          conflicts_with_all = ["cgroup", "all_cgroups", "all", "command"])]
+    pub(in crate::command) tid: Vec<u32>,
+    /// Count this cgroup and those below: a path, or a unique name (repeatable)
+    #[arg(long, value_name = "NAME", help_heading = "Target", conflicts_with_all = ["all_cgroups", "all", "command"])]
+    cgroup: Vec<String>,
+    /// Count every cgroup
+    #[arg(long, help_heading = "Target", conflicts_with_all = ["all", "command"])]
+    pub(in crate::command) all_cgroups: bool,
+    /// Count everything (the default); with a command, as long as that runs
+    #[arg(short, long, help_heading = "Target")]
+    all: bool,
+    /// Run this command and count it, with its children
+    #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = "Target")]
+    pub(in crate::command) command: Vec<OsString>,
+    /// Count on these CPUs only, as 0-3,7
+    #[arg(short = 'C', long, value_name = "LIST", value_parser = parse::cpus, help_heading = "Target")]
+    pub(in crate::command) cpu: Option<parse::CpuList>,
+    /// Do not count children of the target processes
+    #[arg(long, help_heading = "Target")]
+    no_inherit: bool,
+    /// Do not count cgroups below the target cgroups
+    #[arg(long, help_heading = "Target")]
+    pub(in crate::command) no_descend: bool,
+    /// Whose row a count goes to; by default processes, or cgroups if cgroups are the target
+    #[arg(long, value_name = "OWNER", help_heading = "Target")]
+    pub(in crate::command) by: Option<By>,
+
+    /// Events to sample on, in perf's notation (repeatable); by default cycles, or cpu-clock where there is no PMU. With
+    /// --count, events to count
+    #[arg(short, long, value_name = "LIST", help_heading = "Events")]
+    pub(in crate::command) event: Vec<String>,
+    /// Only count, as perf stat does: an event a line, without samples, owners and BPF programs
+    #[arg(long, help_heading = "Events")]
+    pub(in crate::command) count: bool,
+    /// With --count, run the command N times and report the mean
+    #[arg(short, long, value_name = "N", requires = "count", help_heading = "Events",
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(in crate::command) repeat: Option<u32>,
+    /// Sample what a predefined configuration names
+    #[arg(long, value_name = "NAME", help_heading = "Samples", value_parser = parse::profile(),
+          conflicts_with_all = ["event", "period", "frequency", "no_sampling"])]
+    config: Option<String>,
+    /// Sample every N counts of an event (ns for a clock), unless the event says `period=`; of a tracepoint 1 by default
+    #[arg(short = 'c', long, value_name = "N", conflicts_with = "frequency", help_heading = "Samples",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pub(in crate::command) period: Option<u64>,
+    /// Take a period that the kernel will throttle
+    #[arg(long, help_heading = "Samples")]
+    force_period: bool,
+    /// Sample N times a second on each CPU; converted once to a fixed period [default: 99]
+    #[arg(short = 'F', long, value_name = "N", help_heading = "Samples",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(in crate::command) frequency: Option<u32>,
+    /// Do not sample
+    #[arg(long, conflicts_with_all = ["event", "period", "frequency", "stacks"], help_heading = "Samples")]
+    pub(in crate::command) no_sampling: bool,
+    /// Keep the kernel and user stack of every sample
+    #[arg(short = 'g', long, help_heading = "Samples")]
+    pub(in crate::command) stacks: bool,
+    /// How user stacks are unwound, with --stacks: by frame pointers (fp), or by DWARF's call frame information for programs
+    /// that keep none
+    #[arg(long, value_name = "WAY", default_value = "fp", help_heading = "Samples")]
+    pub(in crate::command) unwind: Unwind,
+    /// List gaps at least this long
+    #[arg(long, value_name = "TIME", default_value = "300us", value_parser = parse::duration, help_heading = "Samples")]
+    gap_min: Duration,
+
+    #[command(flatten)]
+    pub(in crate::command) metrics: MetricArgs,
+
+    /// Stop after this time: seconds, or as 500ms or 2m
+    #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time")]
+    pub(in crate::command) duration: Option<Duration>,
+    /// Report every so often while running
+    #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Time")]
+    pub(in crate::command) interval: Option<Duration>,
+
+    #[command(flatten)]
+    pub(in crate::command) common: Common,
+
+    /// Measure I/O, too, on the same clock: what the same owners did to block devices and networks, and what uncore PMUs count
+    #[arg(long, help_heading = "I/O")]
+    io: bool,
+    #[command(flatten)]
+    pub(in crate::command) of_io: IoChoice,
+
+    /// Owners that can be told apart at a time; the others are counted together
+    #[arg(long, value_name = "N", help_heading = "Kernel side", value_parser = clap::value_parser!(u32).range(1..1_000_000))]
+    pub(in crate::command) max_owners: Option<u32>,
+    /// Measure the programs' cost as long as they run, not only for the first second
+    #[arg(long, help_heading = "Kernel side")]
+    pub(in crate::command) measure: bool,
+    /// Print what the programs log on rare paths
+    #[arg(long, help_heading = "Kernel side")]
+    pub(in crate::command) bpf_log: bool,
+}
+
+impl Args {
+    pub(in crate::command) fn request(&self) -> Result<Request, Usage> {
+        let target = if !self.command.is_empty() && !self.all {
+            Target::Command(self.command.clone())
+        } else if !self.pid.is_empty() {
+            Target::Processes(self.pid.clone())
+        } else if !self.tid.is_empty() {
+            Target::Threads(self.tid.clone())
+        } else if !self.cgroup.is_empty() {
+            Target::Cgroups(self.cgroup.clone())
+        } else if self.all_cgroups {
+            Target::AllCgroups
+        } else {
+            Target::System
+        };
+        if self.unwind == Unwind::Dwarf && !self.stacks {
+            return Err(Usage("--unwind dwarf needs stacks to unwind: add --stacks".to_owned()));
+        }
+        Ok(Request {
+            target,
+            by: self.by,
+            inherit: if self.no_inherit { Inherit::No } else { Inherit::Yes },
+            descend: if self.no_descend { Descend::No } else { Descend::Yes },
+            cpus: self.cpu.as_ref().map(|list| list.0.clone()),
+            // With --count they are read by whoever counts.
+            events: if self.count { Vec::new() } else { self.event.clone() },
+            profile: self.config.clone(),
+            force: if self.force_period { Force::Yes } else { Force::No },
+            rate: match (self.no_sampling, self.period, self.frequency) {
+                (true, _, _) => Rate::Off,
+                (_, Some(period), _) => Rate::Period(period),
+                (_, _, frequency) => frequency.map_or(Rate::Default, Rate::Frequency),
+            },
+            metrics: self.metrics.wanted(),
+            stacks: if self.stacks { Stacks::Yes } else { Stacks::No },
+            unwind: self.unwind,
+            interval: self.interval,
+            duration: self.duration,
+            owners_max: self.max_owners,
+            gap_min: self.gap_min,
+        })
+    }
+
+    /// May we talk?
+    pub(in crate::command) fn talks(&self) -> bool {
+        self.common.talks(&self.command)
+    }
+
+    /// The run that is asked for.
+    pub(in crate::command) fn live<'a>(&'a self, inherited: &'a Inherited, launched: Instant) -> Live<'a> {
+        Live {
+            common: &self.common,
+            command: &self.command,
+            inherited,
+            cgroups: &self.cgroup,
+            measure: if self.measure { Measure::Always } else { Measure::Window },
+            log: if self.bpf_log { Log::On } else { Log::Off },
+            folder: self.metrics.perfmon_dir.as_deref(),
+            launched,
+        }
+    }
+
+    /// What I/O is measured, if any is.
+    pub(in crate::command) fn io_request(&self, request: &Request) -> Result<Option<IoRequest>, Usage> {
+        if let Some(flag) = self.of_io.given().filter(|_| !self.io) {
+            return Err(Usage(format!("{flag} is about I/O: add --io")));
+        }
+        if !self.io {
+            return Ok(None);
+        }
+        let wrong = [
+            (!self.tid.is_empty(), "--tid: requests are told apart by process; name processes with --pid"),
+            (self.cpu.is_some(), "--cpu: requests and packets belong to no CPU"),
+            (self.metrics.runs, "--runs: it reports several runs as one"),
+            (self.count, "--count: it has no owners"),
+        ];
+        if let Some((_, why)) = wrong.iter().find(|(given, _)| *given) {
+            return Err(Usage(format!("--io does not go with {why}")));
+        }
+        Ok(Some(self.of_io.request(request, self.metrics.cpu_model.clone())))
+    }
+}

@@ -1,0 +1,241 @@
+//! An event that triggers samples, on one PMU.
+
+use std::path::Path;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::{
+    machine::{
+        Machine,
+        cpu::Cpu,
+        pmu::catalog::{Catalog, Entry, Place},
+    },
+    plan::PlanError,
+    table::{
+        event::{self, Counts},
+        model::Model,
+        notation::{
+            Instance, List, Modifiers, Precise, ResolveError, Selected, SelectedGroup, resolve, resolve_with,
+        },
+        quantity::Quantity,
+    },
+};
+
+/// `perf_event_attr.type` of events that are no PMU's (include/uapi/linux/perf_event.h).
+const SOFTWARE: u32 = 1;
+const TRACEPOINT: u32 = 2;
+
+/// Where cores differ, the upper half of a kernel event's number names the PMU.
+const LOWER_HALF: u64 = u32::MAX as u64;
+
+/// An event that triggers samples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sampling {
+    /// What results call it.
+    pub event: String,
+    /// `perf_event_attr.type`.
+    pub kind: u32,
+    /// `perf_event_attr.config`.
+    pub config: u64,
+    /// `config1` to `config3`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub more_config: [u64; 3],
+    /// What one count is.
+    pub counts: Counts,
+    /// What it measures, if that is known.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub quantity: Option<Quantity>,
+    /// Counts from one sample to the next. Fixed: never adjusted while running.
+    pub period: u64,
+    /// What was asked for, if it was a frequency in Hz.
+    pub frequency: Option<u32>,
+    /// Where it counts, in perf's letters: `u`, `k`, `h`, `G`, `H`, `I`; everywhere if empty.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub modes: String,
+    /// How exactly its samples should hit the instruction that caused them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub precise: Precise,
+    /// How exactly they do; not known before it is open.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub precision: Option<Precision>,
+    /// CPUs whose cores have it; all of the plan's if empty.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cpus: Vec<Cpu>,
+    /// Event of the list that leads its group: both are on counters, or neither.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub leader: Option<u32>,
+    /// May it be left out if the kernel refuses it?
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub need: Need,
+}
+
+/// How exactly samples hit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Precision {
+    /// `perf_event_attr.precise_ip` in force.
+    pub level: u8,
+    /// Why it is no higher, if it was to be.
+    pub why: Option<String>,
+}
+
+/// What becomes of a run without the event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// There is none.
+    #[default]
+    Required,
+    /// It goes on, and says what is lost.
+    Optional,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Reads the list as recordings have it: an older one holds one event, or null.
+pub(in crate::plan) fn read_list<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Sampling>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        One(Box<Sampling>),
+        Several(Vec<Sampling>),
+    }
+    Ok(match Option::<Written>::deserialize(deserializer)? {
+        None => Vec::new(),
+        Some(Written::One(one)) => vec![*one],
+        Some(Written::Several(several)) => several,
+    })
+}
+
+impl Sampling {
+    /// Length of a period in ns, if the event is a clock.
+    #[must_use]
+    pub fn period_ns(&self) -> Option<u64> {
+        (self.counts == Counts::WallNs).then_some(self.period)
+    }
+
+    /// Does hardware count it? Then its samples may land late, it may have to take turns, and it may come as an NMI.
+    #[must_use]
+    pub const fn is_hardware(&self) -> bool {
+        !matches!(self.kind, SOFTWARE | TRACEPOINT)
+    }
+
+    /// Is it a tracepoint? Then its program runs at every hit and counts the period itself.
+    #[must_use]
+    pub const fn is_tracepoint(&self) -> bool {
+        self.kind == TRACEPOINT
+    }
+
+    /// Is it opened on `cpu`?
+    #[must_use]
+    pub fn is_on(&self, cpu: Cpu) -> bool {
+        self.cpus.is_empty() || self.cpus.contains(&cpu)
+    }
+
+    /// Most counts a second on one CPU, roughly; `None` where each count takes the kernel longer than a sample: what the
+    /// kernel itself does cannot overrun it.
+    pub(super) fn per_second_max(&self, cycles_per_second: u64) -> Option<u64> {
+        match (self.counts, self.quantity) {
+            (Counts::WallNs, _) => Some(1_000_000_000),
+            _ if !self.is_hardware() => None,
+            (_, Some(quantity)) => Some((cycles_per_second as f64 * quantity.facts().per_cycle_max) as u64),
+            // A code that nobody knows: one in each cycle.
+            _ => Some(cycles_per_second),
+        }
+    }
+}
+
+/// Resolves with what the machine's list of PMUs tells; all of sysfs, and the CPU model's `table`, are read only if that
+/// is not enough.
+pub(in crate::plan) fn resolved(
+    list: &List,
+    machine: &Machine,
+    root: &Path,
+    table: &dyn Fn() -> Option<Model>,
+) -> Result<Vec<SelectedGroup>, ResolveError> {
+    let cores: Vec<_> = machine.pmus.iter().filter(|pmu| pmu.is_core()).collect();
+    let entry = |pmu: &crate::machine::pmu::Pmu| Entry {
+        name: std::str::from_utf8(pmu.name.as_bytes()).unwrap_or_default().to_owned(),
+        kind: pmu.kind,
+        place: Place::Anywhere,
+        terms: Vec::new(),
+        events: Vec::new(),
+        caps: Vec::new(),
+        dies: Vec::new(),
+    };
+    let few = Catalog { pmus: cores.iter().map(|pmu| entry(pmu)).collect(), ..Catalog::default() };
+    // Where cores differ, sysfs says which CPUs have which.
+    let first = resolve(list, &few);
+    if first.is_ok() && cores.len() <= 1 {
+        return first;
+    }
+    match Catalog::read(root) {
+        Ok(all) => resolve_with(list, &all, table().as_ref()),
+        Err(_) => first,
+    }
+}
+
+/// An event on one PMU, of `places` that count it. Its period is 0 if it did not say one.
+pub(in crate::plan) fn of_instance(
+    event: &Selected,
+    at: &Instance,
+    places: usize,
+) -> Result<Sampling, PlanError> {
+    let unfit = |why: &str| Err(PlanError::NotSampled(event.name.clone(), why.to_owned()));
+    let known =
+        event::ALL.iter().find(|known| at.kind == known.kind && at.words.0[0] & LOWER_HALF == known.config);
+    let [config, more_config @ ..] = at.words.0;
+    if matches!(at.place, Place::Box(_)) {
+        return unfit("what is outside the cores interrupts nobody's code; it can only be counted");
+    }
+    if at.kind == SOFTWARE && known.is_none() {
+        return unfit("it never overflows, or only in step with cpu-clock");
+    }
+    if at.kind == TRACEPOINT && !is_hit_in(event.modifiers) {
+        let why = "the kernel hits a tracepoint in kernel mode, without interrupting an instruction: of the modifiers only k makes sense";
+        return unfit(why);
+    }
+    Ok(Sampling {
+        event: match &at.place {
+            Place::Cores(_) if places > 1 => format!("{}/{}/", at.pmu, event.name),
+            _ => event.name.clone(),
+        },
+        kind: at.kind,
+        config,
+        more_config,
+        quantity: known
+            .map_or_else(|| Quantity::of_event(bare(&event.name)), |known| Quantity::of_event(known.name)),
+        counts: known.map_or(Counts::Occurrences, |known| known.counts),
+        period: event.period.unwrap_or(0),
+        frequency: None,
+        modes: modes(event.modifiers),
+        precise: event.modifiers.precise,
+        precision: None,
+        cpus: if let Place::Cores(cpus) = &at.place { cpus.clone() } else { Vec::new() },
+        leader: None,
+        need: Need::Required,
+    })
+}
+
+/// Do modifiers leave hits of a tracepoint, and ask for nothing that it cannot have?
+fn is_hit_in(modifiers: Modifiers) -> bool {
+    let Modifiers { user, kernel, hypervisor, guest, not_idle, precise, .. } = modifiers;
+    (kernel || !user && !hypervisor) && !guest && !not_idle && precise == Precise::default()
+}
+
+/// What an event is called without its PMU and its modifiers: `cpu/instructions/u` is `instructions`.
+fn bare(name: &str) -> &str {
+    let mut parts = name.split('/');
+    match (parts.next(), parts.next()) {
+        (Some(_), Some(term)) => term,
+        (first, _) => first.unwrap_or_default().split(':').next().unwrap_or_default(),
+    }
+}
+
+fn modes(modifiers: Modifiers) -> String {
+    let Modifiers { user, kernel, hypervisor, guest, host, not_idle, .. } = modifiers;
+    Modifiers { user, kernel, hypervisor, guest, host, not_idle, ..Modifiers::default() }.to_string()
+}
