@@ -29,7 +29,7 @@ use self::{
 use super::{
     Lost, PlanError, TICK, Target,
     request::{Descend, Inherit},
-    resolve,
+    resolve, tick,
     turns::{EventGroup, PlannedEvent, Turns},
 };
 use crate::{
@@ -121,7 +121,7 @@ impl IoPlan {
         root: &Path,
     ) -> Result<Self, PlanError> {
         request.report.devices.iter().try_for_each(|device| exists(device, platform))?;
-        let tick = request.interval.unwrap_or(TICK);
+        let tick = tick(request.interval);
         let mut plan = Self {
             target: resolve(&request.target, machine, root)?,
             inherit: request.inherit,

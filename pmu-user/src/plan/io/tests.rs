@@ -16,7 +16,10 @@ use crate::{
         },
         pmu::{bits::Word, catalog::Catalog},
     },
-    plan::request::{Descend, Inherit, Target},
+    plan::{
+        Plan,
+        request::{Descend, Inherit, Request, Target},
+    },
     table::io::{
         IoTable, Of, load,
         testing::{Family, server},
@@ -380,4 +383,20 @@ fn a_host_that_could_count_memory_traffic_by_group_is_told_what_it_lacks() {
     plan.monitor(Some(Ok(Monitoring { events: vec![Event::LlcOccupancy], ..traffic })));
     assert!(why(&plan)[1].contains("counts no memory traffic"), "{:?}", why(&plan));
     assert!(plan.monitoring.is_some(), "what is in the cache is known");
+}
+
+#[test]
+fn boxes_are_drained_as_often_as_tasks_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines/simulated-two-dies");
+    let (machine, catalog) = (Machine::read(&root).unwrap(), Catalog::read(&root).unwrap());
+    let platform = Platform::read(&root, &catalog);
+    let millis = std::time::Duration::from_millis;
+    for (interval, tick) in [(None, 1000), (Some(300), 300), (Some(10_000), 1000), (Some(2500), 833)] {
+        let interval = interval.map(millis);
+        let of_tasks = Request { interval, ..Request::default() };
+        let of_io = IoRequest { interval, ..IoRequest::default() };
+        let io = IoPlan::new(&of_io, &machine, &catalog, &platform, &root).unwrap();
+        let tasks = Plan::new(&of_tasks, &machine, &root).unwrap();
+        assert_eq!((io.tick, io.tick.as_millis()), (tasks.tick, tick), "{interval:?}");
+    }
 }
