@@ -32,7 +32,10 @@ use pmbpf::{
         model::for_machine,
         notation::{List, Precise, resolve},
     },
-    view::io::summary::{self, Summary},
+    view::{
+        io::summary::{self, Summary},
+        text::Style,
+    },
 };
 use snapbox::{Assert, Data};
 use unpack::Unpacked;
@@ -278,6 +281,8 @@ fn written(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) -
     String::from_utf8(into.into_inner()).unwrap()
 }
 
+const FULL: Style = Style { rows_max: 20, blocks: true, width: None };
+
 #[test]
 fn the_summary_of_every_made_machine_is_as_it_was() {
     for name in made() {
@@ -285,7 +290,7 @@ fn the_summary_of_every_made_machine_is_as_it_was() {
         let (machine, platform) = platform(&unpacked.root);
         let summary = Summary { machine: &machine, platform: &platform };
         let views = [
-            (written(|into| summary::text(into, &summary)), "txt"),
+            (written(|into| summary::text(into, &FULL, &summary)), "txt"),
             (written(|into| summary::json(into, &summary)), "json"),
         ];
         for (view, suffix) in views {
@@ -300,7 +305,7 @@ fn a_guest_has_a_summary_that_says_what_it_hides() {
     let root = machines().join("guest-no-pmu");
     let (machine, platform) = platform(&root);
     let summary = Summary { machine: &machine, platform: &platform };
-    let text = written(|into| summary::text(into, &summary));
+    let text = written(|into| summary::text(into, &FULL, &summary));
     assert!(text.contains("no uncore_imc or amd_umc PMU"), "{text}");
     assert!(text.contains("no uncore_iio PMU"), "{text}");
 }

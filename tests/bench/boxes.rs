@@ -120,7 +120,8 @@ fn reported(
     let (prepared, mut ledger) = (Prepared::new(header).unwrap(), IoLedger::new(&header.plan));
     let (mut history, mut total) = (History::new(&header.plan), IoInterval::default());
     let header = header.clone().into();
-    let mut view = RunView::new(&header, Format::Json, Style { rows_max: 20, blocks: true }, into);
+    let mut view =
+        RunView::new(&header, Format::Json, Style { rows_max: 20, blocks: true, width: None }, into);
     let (mut numbers, begun) = (0, cpu_time());
     for drain in drains {
         let tick = ledger.advance(drain);

@@ -87,6 +87,8 @@ const RINGS: [Kind; 5] = [
                 "tables",
                 "--test",
                 "tasks",
+                "--test",
+                "width",
             ],
         ],
         privileged: false,

@@ -114,7 +114,7 @@ async fn live(
     let mut view = StatView::new(
         shown,
         args.common.format.format(),
-        args.common.format.style(),
+        args.common.format.style(args.common.stream(&args.command)),
         args.common.format.open_for(args.common.stream(&args.command), args.common.if_unread(&args.command)),
     );
     let mut runs: Vec<Stat> = Vec::new();

@@ -165,7 +165,7 @@ fn summary(args: &Args, machine: &Machine, platform: &Platform) -> anyhow::Resul
     let mut into = format.open(Stream::Stdout);
     let summary = Summary { machine, platform };
     match format.format() {
-        Format::Text => summary::text(&mut *into, &summary)?,
+        Format::Text => summary::text(&mut *into, &format.style(Stream::Stdout), &summary)?,
         Format::Json => summary::json(&mut *into, &summary)?,
         Format::Csv => return Err(Usage("--summary writes text or JSON; leave out --csv".to_owned()).into()),
     }

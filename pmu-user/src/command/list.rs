@@ -128,7 +128,8 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
         output::talk(&nothing(args, &host, &list.notes));
         return Ok(NOTHING);
     }
-    list.write(&mut *args.output.open(Stream::Stdout), args.output.format())?;
+    let style = args.output.style(Stream::Stdout);
+    list.write(&mut *args.output.open(Stream::Stdout), &style, args.output.format())?;
     Ok(0)
 }
 

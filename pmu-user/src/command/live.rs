@@ -125,7 +125,7 @@ impl Live<'_> {
         let header = redacting.of(session.header())?;
         let mut recorder = common.keep.begin(&header)?;
         let into = common.format.open_for(common.stream(command), common.if_unread(command));
-        let looks = (common.format.format(), common.format.style());
+        let looks = (common.format.format(), common.format.style(common.stream(command)));
         let mut pipeline = Pipeline::new(&header, self.folder, looks, into)?;
         pipeline.log_to(common.hdr_log.begin(header.started_unix_ns())?);
         confine(if launched.is_some() { Duty::CollectAndSignal } else { Duty::Collect });

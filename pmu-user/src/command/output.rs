@@ -8,15 +8,21 @@ use std::{
 };
 
 use anstream::{AutoStream, ColorChoice};
+use rustix::termios::tcgetwinsize;
 
 use self::shown::{Escapes, Shown};
 use crate::{
     untrusted::Untrusted,
-    view::{Format, text::Style},
+    view::{
+        Format,
+        text::{Folding, Style, plain},
+    },
 };
 
 /// Rows of a table unless told otherwise.
 const ROWS_MAX: usize = 20;
+/// Columns of a terminal that is narrower: no name would be left of a name.
+const WIDTH_MIN: u16 = 20;
 /// Rows of the formats for machines that are written at a time.
 const ROWS_BYTES: usize = 1 << 16;
 
@@ -32,6 +38,9 @@ pub(super) struct Output {
     /// Rows of a table in the text report
     #[arg(long, value_name = "N", default_value_t = ROWS_MAX, help_heading = "Output")]
     top: usize,
+    /// Columns of the text report; 0 for as many as its rows take [default: the terminal's; 0 in a pipe or file]
+    #[arg(long, value_name = "COLUMNS", help_heading = "Output")]
+    width: Option<u16>,
     /// Colour the text report
     #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Output")]
     color: clap::ColorChoice,
@@ -57,8 +66,19 @@ impl Output {
     }
 
     /// How the text looks.
-    pub(super) fn style(&self) -> Style {
-        Style { rows_max: self.top, blocks: speaks_utf8() }
+    pub(super) fn style(&self, stream: Stream) -> Style {
+        Style { rows_max: self.top, blocks: speaks_utf8(), width: self.width(stream) }
+    }
+
+    /// Columns that text on the stream must fit.
+    fn width(&self, stream: Stream) -> Option<usize> {
+        let of_terminal = || match stream {
+            Stream::Stdout => tcgetwinsize(io::stdout()).ok(),
+            Stream::Stderr => tcgetwinsize(io::stderr()).ok(),
+        };
+        let columns = self.width.or_else(|| of_terminal().map(|size| size.ws_col));
+        // A terminal that does not know its size says 0.
+        columns.filter(|&columns| columns > 0).map(|columns| columns.max(WIDTH_MIN).into())
     }
 
     /// The stream, for what ends with its last result. Text gets colours if they are wanted there, and is plain ASCII if the
@@ -73,17 +93,22 @@ impl Output {
             Stream::Stdout => (Box::new(io::stdout()), AutoStream::choice(&io::stdout())),
             Stream::Stderr => (Box::new(io::stderr()), AutoStream::choice(&io::stderr())),
         };
-        self.dress(Box::new(Results { into, reader_gone, unread: false }), choice)
+        self.dress(Box::new(Results { into, reader_gone, unread: false }), choice, self.width(stream))
     }
 
     /// What is written in `format`, as text without colours.
     pub(super) const fn plain(format: Format) -> Self {
         let (json, csv) = (matches!(format, Format::Json), matches!(format, Format::Csv));
-        Self { json, csv, top: ROWS_MAX, color: clap::ColorChoice::Never }
+        Self { json, csv, top: ROWS_MAX, width: Some(0), color: clap::ColorChoice::Never }
     }
 
-    /// A stream of the format before `into`; `choice` is what the stream itself says about colours.
-    pub(super) fn dress(&self, into: Box<dyn Write>, choice: ColorChoice) -> Box<dyn Write> {
+    /// A stream of the format before `into`; `choice` is what the stream itself says about colours, and text is folded at `width`.
+    pub(super) fn dress(
+        &self,
+        into: Box<dyn Write>,
+        choice: ColorChoice,
+        width: Option<usize>,
+    ) -> Box<dyn Write> {
         let rows =
             |into, escapes| Box::new(Shown::new(io::BufWriter::with_capacity(ROWS_BYTES, into), escapes));
         match self.format() {
@@ -98,6 +123,10 @@ impl Output {
             clap::ColorChoice::Auto => choice,
         };
         let styled = io::BufWriter::new(AutoStream::new(into, choice));
+        let styled: Box<dyn Write> = match width {
+            Some(width) => Box::new(Folding::new(styled, width)),
+            None => Box::new(styled),
+        };
         let shown = Box::new(Shown::new(styled, Escapes::Text));
         if speaks_utf8() { shown } else { Box::new(Ascii(shown)) }
     }
@@ -205,18 +234,7 @@ struct Ascii<W>(W);
 impl<W: Write> Write for Ascii<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Ok(text) = std::str::from_utf8(bytes) else { return self.0.write(bytes) };
-        let mut plain = String::with_capacity(text.len());
-        for character in text.chars() {
-            match character {
-                'µ' => plain.push('u'),
-                '–' => plain.push('-'),
-                '…' => plain.push_str("..."),
-                '×' => plain.push('x'),
-                '†' => plain.push_str("(ended)"),
-                other => plain.push(other),
-            }
-        }
-        self.0.write_all(plain.as_bytes())?;
+        self.0.write_all(plain(text).as_bytes())?;
         Ok(bytes.len())
     }
 

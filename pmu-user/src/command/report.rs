@@ -61,7 +61,7 @@ pub fn write_report(
     into: Box<dyn Write>,
 ) -> anyhow::Result<u8> {
     let output = Output::plain(format);
-    let into = output.dress(into, ColorChoice::Never);
+    let into = output.dress(into, ColorChoice::Never, None);
     let args = Args {
         file: PathBuf::new(),
         symfs: Vec::new(),
@@ -80,7 +80,7 @@ fn of(args: &Args, recording: Opened, into: Box<dyn Write>) -> anyhow::Result<u8
     if header.tasks.is_none() {
         check_without_tasks(args)?;
     }
-    let looks = (args.output.format(), args.output.style());
+    let looks = (args.output.format(), args.output.style(Stream::Stdout));
     let mut pipeline = Pipeline::new(header, args.perfmon_dir.as_deref(), looks, into)?;
     pipeline.log_to(args.hdr_log.begin(header.started_unix_ns())?);
     let end = replay(recording.entries, |drain| Ok(pipeline.drain(redacting.of(drain)?).map(drop)?))?;

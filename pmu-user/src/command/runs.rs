@@ -6,7 +6,7 @@ use super::{
     failure::Usage,
     gate,
     live::{Live, Sources, exit_code},
-    output,
+    output::{self, Stream},
     pipeline::{self, Pipeline},
     run::Args,
 };
@@ -92,7 +92,7 @@ async fn one(live: Live<'_>, plan: Plan, machine: Machine, signals: &mut Signals
     let header = redacting.of(session.header())?;
     // What a single run says is not written: there is one report of all of them.
     let nowhere = Box::new(io::sink());
-    let looks = (common.format.format(), common.format.style());
+    let looks = (common.format.format(), common.format.style(Stream::Stdout));
     let mut pipeline = Pipeline::new(&header, live.folder, looks, nowhere)?;
     let mut keep =
         |drain: Drain| -> anyhow::Result<session::Next> { Ok(pipeline.drain(redacting.of(drain)?)?) };
@@ -118,8 +118,9 @@ fn write(live: Live<'_>, plan: &Plan, planned: u32, first: Done, runs: &[OneRun]
         topdown.combine(prepared, metrics, planned, runs);
     }
     let (common, report) = (live.common, Report { tasks: Some(report), io: None });
-    let into = common.format.open(common.stream(live.command));
-    RunView::new(&header, common.format.format(), common.format.style(), into).whole(&report, &ending)?;
+    let stream = common.stream(live.command);
+    let (into, style) = (common.format.open(stream), common.format.style(stream));
+    RunView::new(&header, common.format.format(), style, into).whole(&report, &ending)?;
     if common.talks(live.command) {
         pipeline::closing_line(&report);
     }

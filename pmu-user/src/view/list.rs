@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::{Format, csv, json, text};
+use super::{
+    Format, csv, json,
+    text::{self, Style},
+};
 use crate::{
     machine::{
         cgroup::Cgroup,
@@ -191,9 +194,9 @@ impl Listing {
     /// # Errors
     ///
     /// The stream cannot be written.
-    pub fn write(&self, into: &mut dyn Write, format: Format) -> io::Result<()> {
+    pub fn write(&self, into: &mut dyn Write, style: &Style, format: Format) -> io::Result<()> {
         match format {
-            Format::Text => text::list::write(into, self)?,
+            Format::Text => text::list::write(into, style, self)?,
             Format::Json => json::list::write(into, self)?,
             Format::Csv => csv::list::write(into, self)?,
         }
@@ -204,7 +207,12 @@ impl Listing {
 #[cfg(test)]
 mod tests {
     use super::{Cell, Listing};
-    use crate::{untrusted::Untrusted, view::Format};
+    use crate::{
+        untrusted::Untrusted,
+        view::{Format, text::Style},
+    };
+
+    const FULL: Style = Style { rows_max: 20, blocks: true, width: None };
 
     fn written(format: Format) -> String {
         let row = |name: &str, reason: Cell| {
@@ -215,7 +223,7 @@ mod tests {
         let columns = &["name", "alias", "type", "format", "reason"];
         let list = Listing { kind: "listed_event", columns, rows, notes: vec!["more exist".to_owned()] };
         let mut bytes = Vec::new();
-        list.write(&mut bytes, format).unwrap();
+        list.write(&mut bytes, &FULL, format).unwrap();
         anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
     }
 
@@ -234,7 +242,7 @@ mod tests {
         let notes = vec!["no PMU".to_owned()];
         let list = Listing { kind: "listed_event", columns: &["name", "reason"], rows, notes };
         let mut bytes = Vec::new();
-        list.write(&mut bytes, Format::Text).unwrap();
+        list.write(&mut bytes, &FULL, Format::Text).unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap().matches("no PMU").count(), 1);
     }
 

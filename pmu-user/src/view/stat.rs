@@ -9,11 +9,11 @@ impl Reported for Stat {
     type Header = CountPlan;
     type Ending = Ended;
 
-    fn text(into: &mut dyn Write, _: &text::Style, stage: Stage<'_, Self>) -> io::Result<()> {
+    fn text(into: &mut dyn Write, style: &text::Style, stage: Stage<'_, Self>) -> io::Result<()> {
         match stage {
             Stage::Begin(_) => Ok(()),
-            Stage::Interval(stat, before) => text::stat::interval(into, stat, before == 0),
-            Stage::Whole(plan, stat, ended) => text::stat::whole(into, plan, stat, ended),
+            Stage::Interval(stat, before) => text::stat::interval(into, style, stat, before == 0),
+            Stage::Whole(plan, stat, ended) => text::stat::whole(into, style, plan, stat, ended),
         }
     }
 

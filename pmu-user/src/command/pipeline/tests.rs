@@ -35,7 +35,7 @@ use crate::{
 
 fn report(header: &IoHeader, drains: &[IoDrain], format: Format) -> String {
     let mut bytes = Vec::new();
-    let style = Style { rows_max: 20, blocks: false };
+    let style = Style { rows_max: 20, blocks: false, width: None };
     let header = header.clone().into();
     let mut pipeline = Pipeline::new(&header, None, (format, style), Box::new(&mut bytes)).unwrap();
     drains.iter().for_each(|drain| drop(pipeline.drain(drain.clone().into()).unwrap()));

@@ -7,14 +7,11 @@ mod levels;
 pub mod summary;
 pub(super) mod text;
 
-use super::text::{duration, percent, three_digits};
+use super::text::{duration, number::NARROW, percent, three_digits};
 use crate::{
     metric::value::{How, Known},
     table::unit::Unit,
 };
-
-/// Intervals narrower than this share of the estimate are not worth a column's width.
-const NARROW: f64 = 0.005;
 
 /// A number for people, with its interval where that is worth a column's width.
 fn number(known: &Known, unit: Unit) -> String {

@@ -22,6 +22,7 @@ use crate::{
         },
     },
     untrusted::Untrusted,
+    view::text::Style,
 };
 
 /// What is summarised.
@@ -38,8 +39,8 @@ pub struct Summary<'a> {
 /// # Errors
 ///
 /// The stream cannot be written.
-pub fn text(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
-    text::write(into, summary)
+pub fn text(into: &mut dyn Write, style: &Style, summary: &Summary) -> io::Result<()> {
+    text::write(into, style, summary)
 }
 
 /// Writes a `platform` row, a `device` row for each device, and a `note` for each thing that is not as it should be.

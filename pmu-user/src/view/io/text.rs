@@ -151,7 +151,7 @@ fn one(into: &mut dyn Write, style: &Style, family: Family, kind: &str, rows: &[
         let cells = columns.iter().map(|column| column.cells[at].clone());
         table.row([subject_name(subject)].into_iter().chain(cells).collect());
     }
-    table.write(into, COLUMNS)?;
+    table.write(into, style)?;
     if by_subject.len() > style.rows_max {
         writeln!(into, "  {COLUMNS}{} more; --top shows them{COLUMNS:#}", by_subject.len() - style.rows_max)?;
     }
@@ -322,7 +322,7 @@ mod tests {
     fn each_direction_has_its_own_share() {
         let lines = |rows: &[Row]| -> [Vec<String>; 2] {
             let mut bytes = Vec::new();
-            let style = Style { rows_max: 20, blocks: false };
+            let style = Style { rows_max: 20, blocks: false, width: None };
             one(&mut bytes, &style, Family::Pcie, "owner", &rows.iter().collect::<Vec<_>>()).unwrap();
             let text = anstream::adapter::strip_str(std::str::from_utf8(&bytes).unwrap()).to_string();
             let table = text.lines().filter(|line| line.contains("bw MB/s") || line.contains("web"));

@@ -75,7 +75,7 @@ pub(in crate::view) fn write(
     let note = "at disks and interfaces that are made of no others; p99: latency, 99th percentile";
     section(into, if tasks.is_some() { "CPU AND I/O BY OWNER" } else { "I/O BY OWNER" }, note)?;
     let shown = owners.len().min(style.rows_max);
-    table(&owners[..shown], tasks).write(into, COLUMNS)?;
+    table(&owners[..shown], tasks).write(into, style)?;
     match owners.len() - shown {
         0 => Ok(()),
         more => writeln!(into, "  {COLUMNS}… and {more} more; --top shows more, --json all{COLUMNS:#}"),

@@ -82,18 +82,18 @@ fn gaps(into: &mut dyn Write, style: &Style, blind: &Blind) -> io::Result<()> {
             "  {COLUMNS}{} gaps of {least} or more{whose}; the longest{COLUMNS:#}",
             blind.gaps.len()
         )?;
-        use Align::{Left, Right};
+        use Align::{Left, Right, Words};
         let columns = [
             ("late", Right),
             ("at", Right),
             ("cpu", Right),
             ("class", Left),
             ("ran", Left),
-            ("interrupts came back on in", Left),
+            ("interrupts came back on in", Words),
         ];
         let mut table = Table::new(&columns);
         blind.gaps.iter().take(shown).for_each(|gap| table.row(row(gap)));
-        table.write(into, COLUMNS)?;
+        table.write(into, style)?;
         match blind.gaps.len().saturating_sub(shown) {
             0 => {}
             more => writeln!(into, "  {more} more gaps are not shown; --json lists them")?,

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use super::{
-    COLUMNS, hot,
-    number::{count, percent},
+    COLUMNS, Style, hot,
+    number::{aligned, cell, count, percent, spread},
     section,
     table::{Align, Table},
 };
@@ -15,7 +15,12 @@ use crate::{
 };
 
 /// Events of the whole target; nothing where only a clock samples.
-pub(super) fn write(into: &mut dyn Write, header: &TasksHeader, report: &TasksReport) -> io::Result<()> {
+pub(super) fn write(
+    into: &mut dyn Write,
+    style: &Style,
+    header: &TasksHeader,
+    report: &TasksReport,
+) -> io::Result<()> {
     let events = &report.total.events;
     if events.is_empty() {
         return Ok(());
@@ -26,21 +31,28 @@ pub(super) fn write(into: &mut dyn Write, header: &TasksHeader, report: &TasksRe
         "samples times period times weight, 95 % interval; on: share of the time with a counter",
     )?;
     use Align::{Left, Right};
-    let mut table = Table::new(&[
+    let dash = || ("–".to_owned(), String::new());
+    let counts: Vec<_> = events
+        .iter()
+        .map(|event| event.count.known().map_or_else(dash, |known| spread(known, count)))
+        .collect();
+    let (title, counts) = aligned("count", &counts);
+    let columns = [
         ("event", Left),
         ("every", Right),
         ("samples", Right),
         ("of expected", Right),
         ("on", Right),
-        ("count", Right),
-        ("from", Right),
-        ("to", Right),
+        (title.as_str(), Right),
         ("user", Right),
         ("kernel", Right),
-    ]);
-    let rows = events.iter().zip(&header.plan.sampling).enumerate();
-    rows.for_each(|(index, (event, sampling))| table.row(row(event, sampling, &report.quality, index)));
-    table.write(into, COLUMNS)?;
+    ];
+    let mut table = Table::new(&columns).spare(["every", "on", "of expected"]);
+    let rows = events.iter().zip(&header.plan.sampling).zip(counts).enumerate();
+    rows.for_each(|(index, ((event, sampling), count))| {
+        table.row(row((event, count), sampling, &report.quality, index));
+    });
+    table.write(into, style)?;
     for event in events {
         if let Value::Missing(why) = &event.count {
             writeln!(into, "  {COLUMNS}{}: {why}{COLUMNS:#}", event.name)?;
@@ -55,10 +67,12 @@ pub(super) fn write(into: &mut dyn Write, header: &TasksHeader, report: &TasksRe
     Ok(())
 }
 
-fn row(event: &EventReport, sampling: &Sampling, quality: &Quality, index: usize) -> Vec<String> {
-    let known = |value: &Value, pick: fn(&crate::metric::value::Known) -> f64| {
-        value.known().map_or("–".to_owned(), |known| count(pick(known)))
-    };
+fn row(
+    (event, counted): (&EventReport, String),
+    sampling: &Sampling,
+    quality: &Quality,
+    index: usize,
+) -> Vec<String> {
     // Those of the row's samples, which are the target's.
     let (seen, expected) = match &quality.target {
         Some(target) => (target.samples[index].seen, target.samples[index].expected),
@@ -71,10 +85,8 @@ fn row(event: &EventReport, sampling: &Sampling, quality: &Quality, index: usize
         event.samples.to_string(),
         expected.filter(|&expected| expected > 0).map_or("–".to_owned(), share),
         percent(quality.samples[index].running),
-        known(&event.count, |known| known.estimate),
-        known(&event.count, |known| known.low),
-        known(&event.count, |known| known.high),
-        known(&event.user, |known| known.estimate),
-        known(&event.kernel, |known| known.estimate),
+        counted,
+        cell(event.user.known(), count),
+        cell(event.kernel.known(), count),
     ]
 }

@@ -4,13 +4,13 @@ use std::io::{self, Write};
 
 use super::{
     COLUMNS, Style, WARNING, name,
-    number::{percent, three_digits},
+    number::{aligned, percent, spread, spread_cell, three_digits},
     section,
     table::{Align, Table, cut},
 };
 use crate::{
     drain::{TasksHeader, unwinding::Unwinding},
-    metric::{Frame, HotFunction, HotStack, RatioReport, StackEnds, TasksReport, Who, value::Value},
+    metric::{Frame, HotFunction, HotStack, RatioReport, StackEnds, TasksReport, Who},
     plan::Plan,
     table::quantity::Quantity,
     view::words,
@@ -56,12 +56,18 @@ pub(super) fn write(
     }
     use Align::{Left, Right};
     let columns = columns(&header.plan);
-    let mut titles = vec![("share", Right), ("from", Right), ("to", Right)];
+    let shown = &hot[..hot.len().min(style.rows_max)];
+    let shares: Vec<_> = shown.iter().map(|function| spread(&function.share, percent)).collect();
+    let (title, shares) = aligned("share", &shares);
+    let mut titles = vec![(title.as_str(), Right)];
     titles.extend(columns.iter().map(|(title, _)| (title.as_str(), Right)));
     titles.extend([("mode", Left), ("function", Left), ("line", Left), ("module", Left), ("owner", Left)]);
-    let mut table = Table::new(&titles);
-    hot.iter().take(style.rows_max).for_each(|function| table.row(hot_row(function, &columns)));
-    table.write(into, COLUMNS)?;
+    let of_events = columns.iter().rev().map(|(title, _)| title.as_str());
+    let mut table = Table::new(&titles).spare(["module", "line", "mode"].into_iter().chain(of_events));
+    for (function, share) in shown.iter().zip(shares) {
+        table.row(hot_row(function, share, &columns));
+    }
+    table.write(into, style)?;
     let more = hot.len().saturating_sub(style.rows_max);
     if more > 0 {
         writeln!(into, "  {COLUMNS}… and {more} more{COLUMNS:#}")?;
@@ -100,18 +106,12 @@ fn cell(function: &HotFunction, column: &Column) -> String {
     }
 }
 
-/// A ratio with its interval: `1.20 [0.98 – 1.47]`.
+/// A ratio with its interval: `1.20 ±0.24`.
 pub(super) fn ratio(ratio: &RatioReport) -> String {
-    match &ratio.value {
-        Value::Known(known) => {
-            let [estimate, low, high] = [known.estimate, known.low, known.high].map(three_digits);
-            format!("{estimate} [{low} – {high}]")
-        }
-        Value::Missing(_) => "–".to_owned(),
-    }
+    ratio.value.known().map_or("–".to_owned(), |known| spread_cell(known, three_digits))
 }
 
-fn hot_row(function: &HotFunction, columns: &[(String, Column)]) -> Vec<String> {
+fn hot_row(function: &HotFunction, share: String, columns: &[(String, Column)]) -> Vec<String> {
     let (owner, pid) = name(&Who::Owner(function.owner.clone()));
     let line = function.lines.first().map(|(line, _)| {
         let file = line.file.terminal();
@@ -121,8 +121,7 @@ fn hot_row(function: &HotFunction, columns: &[(String, Column)]) -> Vec<String> 
     if let Some(inlined) = function.inlined.last() {
         text = format!("{text} ({} inlined)", cut(&inlined.terminal()));
     }
-    let share = &function.share;
-    let mut row = vec![percent(share.estimate), percent(share.low), percent(share.high)];
+    let mut row = vec![share];
     row.extend(columns.iter().map(|(_, column)| cell(function, column)));
     row.extend([
         if function.kernel { "kernel" } else { "user" }.to_owned(),
@@ -201,10 +200,10 @@ fn stack_ends(into: &mut dyn Write, ends: &StackEnds) -> io::Result<()> {
     if ends.early == 0 {
         return Ok(());
     }
-    let [share, low, high] = [ends.share.estimate, ends.share.low, ends.share.high].map(percent);
+    let share = spread_cell(&ends.share, percent);
     writeln!(
         into,
-        "  {WARNING}{share} [{low} – {high}] of the user stacks end before their thread's first function: {advice}{WARNING:#}"
+        "  {WARNING}{share} of the user stacks end before their thread's first function: {advice}{WARNING:#}"
     )
 }
 

@@ -3,6 +3,7 @@
 pub(super) mod beside;
 mod blind;
 mod events;
+mod fold;
 mod hot;
 mod latency;
 pub(super) mod list;
@@ -16,7 +17,11 @@ mod trust;
 use std::io::{self, Write};
 
 pub(super) use self::number::three_digits;
-pub use self::number::{duration, percent};
+pub use self::{
+    fold::Folding,
+    number::{duration, percent},
+    table::plain,
+};
 use self::{
     number::{cell, count},
     table::{Align, Table, cut},
@@ -36,6 +41,8 @@ pub struct Style {
     pub rows_max: usize,
     /// Characters for pictures: blocks, or plain ASCII.
     pub blocks: bool,
+    /// Columns that every line must fit, or as many as it takes.
+    pub width: Option<usize>,
 }
 
 pub(super) const TITLE: anstyle::Style = anstyle::Style::new().bold();
@@ -96,7 +103,7 @@ pub(super) fn sections(
     section(into, "OWNERS", "by CPU time; wait: run-queue latency, 99th percentile")?;
     owners(into, style, report)?;
     topdown::write(into, style, report)?;
-    events::write(into, header, report)?;
+    events::write(into, style, header, report)?;
     hot::write(into, style, header, report)?;
     latency::write(into, style, report)?;
     blind::write(into, style, report)
@@ -165,7 +172,7 @@ pub(super) fn head(
 fn owners(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     use Align::{Left, Right};
     let owners = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
-    let mut table = Table::new(&[
+    let columns = [
         ("owner", Left),
         (id_column(owners.iter().map(|owner| &owner.who)), Right),
         ("cpu", Right),
@@ -178,12 +185,13 @@ fn owners(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Resu
         ("samples", Right),
         ("blind", Right),
         ("wait", Right),
-    ]);
+    ];
+    let mut table = Table::new(&columns).spare(["major", "faults", "migr.", "invol.", "switches", "samples"]);
     let shown = owners.len().min(style.rows_max);
     for owner in owners.iter().take(shown).chain([&report.total]) {
         table.row(owner_row(owner, report.length_ns));
     }
-    table.write(into, COLUMNS)?;
+    table.write(into, style)?;
     let more = owners.len() - shown;
     if more > 0 {
         writeln!(into, "  {COLUMNS}… and {more} more; --top shows more, --json all{COLUMNS:#}")?;

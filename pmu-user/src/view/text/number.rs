@@ -1,5 +1,7 @@
 //! Numbers for people: three significant digits and a unit that fits. JSON and CSV have the exact ones.
 
+use unicode_width::UnicodeWidthStr as _;
+
 use crate::metric::value::{Known, Value};
 
 /// A time in ns.
@@ -48,6 +50,47 @@ pub(in crate::view) fn three_digits(value: f64) -> String {
         n if n >= 0.9995 => format!("{value:.2}"),
         _ => format!("{value:.3}"),
     }
+}
+
+/// Intervals that reach less than this share of the estimate are not worth their room.
+pub(in crate::view) const NARROW: f64 = 0.005;
+
+/// A number, and half the width of its interval: `3.7 %` and `±1.4`. Where one side of it is wider than the other by more than a fifth,
+/// its ends: `[0.2 – 1.1]`; nothing where it is narrow. The unit is said once.
+pub(super) fn spread(known: &Known, show: impl Fn(f64) -> String) -> (String, String) {
+    let estimate = show(known.estimate);
+    let unit = estimate.find(' ').map_or("", |at| &estimate[at..]);
+    let bare = |number: f64| {
+        let number = show(number);
+        number.strip_suffix(unit).map_or(number.clone(), str::to_owned)
+    };
+    let (down, up) = (known.estimate - known.low, known.high - known.estimate);
+    let interval = if known.high - known.low <= 2.0 * NARROW * known.estimate.abs() {
+        String::new()
+    } else if down.max(up) > 1.2 * down.min(up) {
+        format!("[{} – {}]", bare(known.low), bare(known.high))
+    } else {
+        format!("±{}", bare((known.high - known.low) / 2.0))
+    };
+    (estimate, interval)
+}
+
+/// The same in one cell.
+pub(super) fn spread_cell(known: &Known, show: impl Fn(f64) -> String) -> String {
+    let (estimate, interval) = spread(known, show);
+    if interval.is_empty() { estimate } else { format!("{estimate} {interval}") }
+}
+
+/// Title and cells of a column of these: numbers end where its title ends, and intervals begin behind it.
+pub(super) fn aligned(title: &str, cells: &[(String, String)]) -> (String, Vec<String>) {
+    let widest = |width: &dyn Fn(&(String, String)) -> usize| cells.iter().map(width).max().unwrap_or(0);
+    let (numbers, intervals) = (widest(&|cell| cell.0.width()), widest(&|cell| cell.1.width()));
+    let pad = |text: &str, width: usize| " ".repeat(width.saturating_sub(text.width()));
+    let gap = if intervals > 0 { " " } else { "" };
+    let cell = |(number, interval): &(String, String)| {
+        format!("{}{number}{gap}{interval}{}", pad(number, numbers), pad(interval, intervals))
+    };
+    (format!("{title}{gap}{}", " ".repeat(intervals)), cells.iter().map(cell).collect())
 }
 
 /// A number with its interval: `12.3 ms [8.10 17.9]`; without one if it is exact.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{
-    COLUMNS,
+    Style,
     number::{count, duration, percent},
     table::{Align, Table},
 };
@@ -26,7 +26,7 @@ pub(super) fn line(runs: &Runs) -> String {
 }
 
 /// The least and the most of what every run counted. Nothing for a single run.
-pub(super) fn write(into: &mut dyn Write, runs: &Runs) -> io::Result<()> {
+pub(super) fn write(into: &mut dyn Write, style: &Style, runs: &Runs) -> io::Result<()> {
     if runs.ended < 2 {
         return Ok(());
     }
@@ -39,7 +39,7 @@ pub(super) fn write(into: &mut dyn Write, runs: &Runs) -> io::Result<()> {
     for spread in &runs.spreads {
         table.row(row(spread));
     }
-    table.write(into, COLUMNS)
+    table.write(into, style)
 }
 
 fn row(spread: &Spread) -> Vec<String> {
@@ -57,11 +57,13 @@ fn row(spread: &Spread) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{line, write};
+    use super::{Style, line, write};
     use crate::{
         metric::topdown::{Runs, Spread},
         table::unit::Unit,
     };
+
+    const STYLE: Style = Style { rows_max: 20, blocks: true, width: None };
 
     fn runs(ended: u32) -> Runs {
         let spread = |what: &str, unit, range| Spread { what: what.to_owned(), unit, range };
@@ -76,7 +78,7 @@ mod tests {
     #[test]
     fn the_table_says_how_much_more_the_most_is() {
         let mut bytes = Vec::new();
-        write(&mut bytes, &runs(3)).unwrap();
+        write(&mut bytes, &STYLE, &runs(3)).unwrap();
         let text = anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string();
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1], ["duration", "1.00", "s", "1.20", "s", "20.0", "%"]);
@@ -87,7 +89,7 @@ mod tests {
     #[test]
     fn a_single_run_does_not_differ_from_itself() {
         let mut bytes = Vec::new();
-        write(&mut bytes, &runs(1)).unwrap();
+        write(&mut bytes, &STYLE, &runs(1)).unwrap();
         assert!(bytes.is_empty());
     }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{
-    COLUMNS, TITLE, WARNING,
+    Style, TITLE, WARNING,
     number::{count, percent},
     table::{Align, Table, cut},
 };
@@ -22,18 +22,24 @@ use crate::{
 };
 
 /// One interval.
-pub(in crate::view) fn interval(into: &mut dyn Write, stat: &Stat, first: bool) -> io::Result<()> {
+pub(in crate::view) fn interval(
+    into: &mut dyn Write,
+    style: &Style,
+    stat: &Stat,
+    first: bool,
+) -> io::Result<()> {
     if !first {
         writeln!(into)?;
     }
     let length = stat.elapsed.known().map_or(0.0, |known| known.estimate);
     writeln!(into, "{TITLE}{:.3} s + {}{TITLE:#}", stat.from.as_secs_f64(), super::duration(length))?;
-    rows(into, stat)
+    rows(into, style, stat)
 }
 
 /// The whole.
 pub(in crate::view) fn whole(
     into: &mut dyn Write,
+    style: &Style,
     plan: &CountPlan,
     stat: &Stat,
     ended: &Ended,
@@ -41,7 +47,7 @@ pub(in crate::view) fn whole(
     let target = plan.target.in_words(plan.inherit, Descend::Yes);
     let runs = if stat.runs > 1 { format!(", mean of {} runs", stat.runs) } else { String::new() };
     writeln!(into, "\n{TITLE}{target}{TITLE:#}{}{runs}\n", on_cpus(plan))?;
-    rows(into, stat)?;
+    rows(into, style, stat)?;
     writeln!(into)?;
     time(into, "elapsed", &stat.elapsed)?;
     for (label, value) in [("user", &stat.user), ("system", &stat.system)] {
@@ -69,58 +75,46 @@ fn on_cpus(plan: &CountPlan) -> String {
 }
 
 /// The rows of each cgroup, or all.
-fn rows(into: &mut dyn Write, stat: &Stat) -> io::Result<()> {
+fn rows(into: &mut dyn Write, style: &Style, stat: &Stat) -> io::Result<()> {
     let mut rest = stat.rows.as_slice();
     while let Some(first) = rest.first() {
         let same = rest.iter().take_while(|row| row.owner == first.owner).count();
         if let Some(owner) = &first.owner {
             writeln!(into, "{TITLE}{}{TITLE:#}", cut(&owner.in_words()))?;
         }
-        table(&rest[..same]).write(into, COLUMNS)?;
+        table(&rest[..same]).write(into, style)?;
         rest = &rest[same..];
     }
     Ok(())
 }
 
 fn table(rows: &[Row]) -> Table {
-    use Align::{Left, Right};
+    use Align::{Left, Right, Words};
     let inexact = |row: &Row| row.value.known().is_some_and(|known| known.low < known.high);
     let uncertain = rows.iter().any(inexact);
-    let repeated = rows.iter().any(|row| row.of_runs.len() > 1);
     let partly = rows.iter().any(|row| row.value.known().is_some_and(|known| known.how == How::Scaled));
     let mut columns = vec![("count", Right), ("", Left), ("event", Left), ("metric", Right), ("", Left)];
-    if repeated {
-        columns.push(("±", Right));
-    }
     if uncertain {
-        columns.extend([("from", Right), ("to", Right)]);
+        columns.push(("±", Right));
     }
     if partly {
         columns.push(("counted", Right));
     }
-    columns.push(("", Left));
-    let mut table = Table::new(&columns);
+    columns.push(("", Words));
+    let mut table = Table::new(&columns).spare(["metric"]);
     for row in rows {
         let known = row.value.known();
         let unit = row.unit.as_deref();
-        let number = |pick: fn(&Known) -> f64| known.map_or("–".to_owned(), |one| amount(pick(one), unit));
         let (metric, metric_unit) = row.derived.as_ref().map_or_else(Default::default, derived);
         let mut cells = vec![
-            number(|one| one.estimate),
+            known.map_or("–".to_owned(), |known| amount(known.estimate, unit)),
             unit_of(unit),
             cut(&Untrusted::from(row.label()).terminal()),
             metric,
             metric_unit,
         ];
-        if repeated {
-            cells.push(known.map_or(String::new(), relative));
-        }
         if uncertain {
-            cells.extend(if inexact(row) {
-                [number(|one| one.low), number(|one| one.high)]
-            } else {
-                Default::default()
-            });
+            cells.push(known.filter(|_| inexact(row)).map_or(String::new(), |known| reach(known, unit)));
         }
         if partly {
             cells.push(known.map_or(String::new(), |known| percent(known.coverage)));
@@ -182,6 +176,16 @@ fn grouped(number: &str) -> String {
         text.push(digit);
     }
     text + fraction
+}
+
+/// How far the interval reaches: half of it as a share of the count, or its ends where one side is wider by more than a fifth.
+fn reach(known: &Known, unit: Option<&str>) -> String {
+    let (down, up) = (known.estimate - known.low, known.high - known.estimate);
+    if known.estimate == 0.0 || down.max(up) > 1.2 * down.min(up) {
+        format!("[{} – {}]", amount(known.low, unit), amount(known.high, unit))
+    } else {
+        percent((known.high - known.low) / 2.0 / known.estimate.abs())
+    }
 }
 
 /// Half the interval as a share of the mean.

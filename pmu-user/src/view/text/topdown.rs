@@ -2,11 +2,9 @@
 
 use std::io::{self, Write};
 
-use unicode_width::UnicodeWidthStr as _;
-
 use super::{
     COLUMNS, Style, TITLE, WARNING, id_column, name,
-    number::{count, percent},
+    number::{aligned, count, percent, spread},
     runs, section,
     table::{Align, Table},
 };
@@ -14,13 +12,9 @@ use crate::{
     metric::{
         TasksReport,
         topdown::{Shape, TopDown, Tree},
-        value::{How, Known, Value},
     },
     table::{hint::hint, unit::Unit},
 };
-
-/// Columns of the longest name in the deepest level.
-const NAME_WIDTH: usize = 40;
 
 /// The section, if there are metrics.
 pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
@@ -34,13 +28,9 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
             topdown.model, topdown.formulas
         ),
     )?;
-    let mut missing = 0;
-    for shape in topdown.shapes.iter() {
-        match &everyone.nodes[shape.index as usize].value {
-            Value::Known(known) => node(into, shape, everyone, known)?,
-            Value::Missing(_) => missing += 1,
-        }
-    }
+    let known = |shape: &Shape| everyone.nodes[shape.index as usize].value.known();
+    let missing = topdown.shapes.iter().filter(|&shape| known(shape).is_none()).count();
+    nodes(topdown, everyone).write(into, style)?;
     if missing > 0 {
         writeln!(into, "  {COLUMNS}{missing} metrics have no value; --json says why{COLUMNS:#}")?;
     }
@@ -49,24 +39,28 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
         writeln!(into, "  {WARNING}{line}{WARNING:#}")?;
     }
     if let Some(runs) = &topdown.runs {
-        runs::write(into, runs)?;
+        runs::write(into, style, runs)?;
     }
     owners(into, style, topdown)
 }
 
-fn node(into: &mut dyn Write, shape: &Shape, tree: &Tree, known: &Known) -> io::Result<()> {
-    let flagged = tree.nodes[shape.index as usize].flagged == Some(true);
-    let indented = format!("{}{}", "  ".repeat(shape.depth as usize), shape.name);
-    let padding = " ".repeat(NAME_WIDTH.saturating_sub(indented.width()));
-    let shown = number(known.estimate, shape.unit);
-    let interval = match known.how {
-        How::Counted if known.low == known.high => String::new(),
-        _ => format!("[{} – {}]", number(known.low, shape.unit), number(known.high, shape.unit)),
+/// A row for each metric that has a value: what is over its threshold stands out.
+fn nodes(topdown: &TopDown, tree: &Tree) -> Table {
+    use Align::{Left, Right};
+    let mut table = Table::new(&[("", Left), ("", Right), ("", Right), ("", Left)]);
+    let known = |shape: &Shape| {
+        let node = &tree.nodes[shape.index as usize];
+        node.value.known().map(|known| (known, node.flagged == Some(true)))
     };
-    let mark = if flagged { " <" } else { "" };
-    let (on, off) = if flagged { (format!("{TITLE}"), format!("{TITLE:#}")) } else { Default::default() };
-    let coverage = percent(known.coverage);
-    writeln!(into, "  {on}{indented}{padding} {shown:>10}{off}  {interval:<24} {coverage:>8}{mark}")
+    let shapes = || topdown.shapes.iter().filter_map(|shape| Some((shape, known(shape)?)));
+    let values: Vec<_> =
+        shapes().map(|(shape, (known, _))| spread(known, |value| number(value, shape.unit))).collect();
+    for ((shape, (known, is_flagged)), value) in shapes().zip(aligned("", &values).1) {
+        let name = format!("{}{}", "  ".repeat(shape.depth as usize), shape.name);
+        let (looks, mark) = if is_flagged { (TITLE, "<") } else { Default::default() };
+        table.row_in(looks, vec![name, value, percent(known.coverage), mark.to_owned()]);
+    }
+    table
 }
 
 fn number(value: f64, unit: Unit) -> String {
@@ -108,9 +102,9 @@ fn owners(into: &mut dyn Write, style: &Style, topdown: &TopDown) -> io::Result<
     let mut table = Table::new(&[
         ("owner", Align::Left),
         (id_column(topdown.owners.iter().map(|(who, _)| who)), Align::Right),
-        ("first level", Align::Left),
         ("IPC", Align::Right),
         ("bottleneck", Align::Left),
+        ("first level", Align::Words),
     ]);
     let ipc = topdown.shapes.iter().find(|shape| shape.name == "Info_Thread_IPC");
     for (who, tree) in topdown.owners.iter().skip(1).take(style.rows_max) {
@@ -125,7 +119,7 @@ fn owners(into: &mut dyn Write, style: &Style, topdown: &TopDown) -> io::Result<
         let bottleneck = tree.path.last().and_then(|index| {
             topdown.shapes.iter().find(|shape| shape.index == *index).map(|shape| shape.name.clone())
         });
-        table.row(vec![owner, pid, level, ipc, bottleneck.unwrap_or_else(|| "–".to_owned())]);
+        table.row(vec![owner, pid, ipc, bottleneck.unwrap_or_else(|| "–".to_owned()), level]);
     }
-    table.write(into, COLUMNS)
+    table.write(into, style)
 }

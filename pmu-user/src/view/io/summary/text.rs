@@ -9,16 +9,16 @@ use super::{Row, Summary};
 use crate::{
     machine::io::{Fact, dmi::Module, mapping::Mapping},
     view::text::{
-        COLUMNS, TITLE, WARNING,
+        COLUMNS, Style, TITLE, WARNING,
         number::{bytes, three_digits},
         section,
         table::{Align, Table, cut},
     },
 };
 
-pub(super) fn write(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+pub(super) fn write(into: &mut dyn Write, style: &Style, summary: &Summary) -> io::Result<()> {
     platform(into, summary)?;
-    devices(into, summary)?;
+    devices(into, style, summary)?;
     let notes = summary.notes();
     if !notes.is_empty() {
         section(into, "Not known, or not as it should be", "what, and why")?;
@@ -86,7 +86,7 @@ fn modules(modules: &[Module]) -> String {
 }
 
 /// A table for each socket.
-fn devices(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+fn devices(into: &mut dyn Write, style: &Style, summary: &Summary) -> io::Result<()> {
     let rows = summary.rows();
     if rows.is_empty() {
         return section(into, "Devices", "there is no PCI device that moves data");
@@ -101,7 +101,7 @@ fn devices(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
             None => "Devices of an unknown socket".to_owned(),
         };
         section(into, &title, "GB/s: what the link carries in each direction; shared: the root port's link")?;
-        table(these).write(into, COLUMNS)?;
+        table(these).write(into, style)?;
     }
     Ok(())
 }
@@ -115,9 +115,9 @@ fn table(rows: &[Row]) -> Table {
         ("GB/s", Align::Right),
         ("shared", Align::Left),
         ("GB/s", Align::Right),
-        ("counted by", Align::Left),
+        ("counted by", Align::Words),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = Table::new(&columns).spare(["shared", "what"]);
     let rate = |link: Option<crate::machine::io::link::Link>| {
         let text = link.map_or_else(String::new, |link| link.current.to_string());
         let most = link.and_then(|link| link.current.bytes_per_second());
