@@ -164,8 +164,9 @@ impl Live<'_> {
         let Common { attach, btf, .. } = self.common;
         let options = Options { attach: *attach, btf: btf.clone(), log: self.log };
         let mut session = Session::default();
+        let io = io.map(|(plan, platform)| (plan, (machine.clone(), platform)));
         if let Some(plan) = tasks {
-            session.open_tasks(plan, machine.clone(), root, &options)?;
+            session.open_tasks(plan, machine, root, &options)?;
         }
         let (mut launched, mut pid) = (None, None);
         if !self.command.is_empty() {
@@ -175,8 +176,8 @@ impl Live<'_> {
             session.target_command(pid)?;
             launched = Some(started);
         }
-        if let Some((plan, platform)) = io {
-            session.open_io(plan, (machine, platform), (root, &options), pid)?;
+        if let Some((plan, of)) = io {
+            session.open_io(plan, of, (root, &options), pid)?;
         }
         session.start(self.measure, self.launched)?;
         Ok((session, launched))

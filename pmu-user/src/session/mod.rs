@@ -15,14 +15,13 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use self::launch::LaunchError;
 pub use self::{
     cost::Measure,
-    io::IoSession,
     run::{Next, Outcome, run, run_one_of_several},
-    tasks::{TasksSession, USER_LOSSES},
+    tasks::USER_LOSSES,
     watch::{Signals, Stop, runtime},
 };
+use self::{io::IoSession, launch::LaunchError, tasks::TasksSession};
 use crate::{
     bpf::{LoadError, Options},
     drain::{Absent, Drain, Header, Names},
@@ -99,7 +98,8 @@ impl Session {
         Ok(())
     }
 
-    /// Opens everything that the plan of I/O names: see [`IoSession::open`]. `command`: the process that waits to become the command.
+    /// Opens everything that the plan of I/O names. Nothing counts yet; what this host does not have is in the header. `command`: the
+    /// process that waits to become the command.
     ///
     /// # Errors
     ///

@@ -110,6 +110,9 @@ impl Opened {
                 IO_HEADER => decode::<IoHeader>(payload, name)?.into(),
                 _ => continue,
             };
+            if header.tasks.is_none() && header.io.is_none() {
+                break;
+            }
             return Ok(Self { header, entries: Entries { frames, name: path() } });
         }
         Err(ReadError::NoHeader(path()))

@@ -78,3 +78,12 @@ fn a_recording_of_io_that_breaks_off_gives_back_every_complete_drain() {
     assert_eq!(seen.last(), Some(&6), "only the ending is missing from the longest");
     assert!(seen.len() > 1, "{seen:?}");
 }
+
+#[test]
+fn a_header_of_no_source_is_none() {
+    let tree = Tree::new(&[("folder", "")]);
+    let path = tree.root.join("nothing.pmbpf");
+    drop(Writer::create(&path, Overwrite::No, &Header { tasks: None, io: None }).unwrap());
+    let error = Recording::read(&path).unwrap_err();
+    assert!(matches!(error, ReadError::NoHeader(_)), "{error}");
+}

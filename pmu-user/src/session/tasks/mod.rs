@@ -36,7 +36,7 @@ use crate::{
 const NAMING: Duration = Duration::from_millis(1200);
 
 /// Everything that is open of tasks during a run.
-pub struct TasksSession {
+pub(in crate::session) struct TasksSession {
     /// What is known before the first drain.
     pub header: TasksHeader,
     object: Object,
