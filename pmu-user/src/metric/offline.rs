@@ -94,13 +94,23 @@ pub fn evaluate_task(model: Model, counted: &Counted) -> (Model, Evaluated) {
     (model, evaluated)
 }
 
-/// Values by index: by the exact name, else in any case, else without the mark of where slots are counted.
+/// A name in any case and in either spelling of its modes: formulas have `:SUP` and `:USER`, perf `:k` and `:u`.
+fn spelled(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    let modes = name.split(':').map(|part| match part {
+        "sup" => "k",
+        "user" => "u",
+        part => part,
+    });
+    modes.collect::<Vec<_>>().join(":")
+}
+
+/// Values by index: by the exact name, else in any case and with perf's modifiers, else without the mark of where slots are counted.
 fn named(names: &[String], values: &BTreeMap<String, Option<f64>>, used: &mut BTreeSet<String>) -> Vec<f64> {
-    let small: BTreeMap<String, &String> =
-        values.keys().map(|name| (name.to_ascii_lowercase(), name)).collect();
+    let small: BTreeMap<String, &String> = values.keys().map(|name| (spelled(name), name)).collect();
     let value = |name: &String| {
         let plain = name.trim_end_matches(":perf_metrics");
-        let spelled = [name.to_ascii_lowercase(), plain.to_ascii_lowercase()];
+        let spelled = [spelled(name), spelled(plain)];
         let found = values.get_key_value(name).map(|(name, _)| name);
         let found = found.or_else(|| spelled.iter().find_map(|name| small.get(name).copied()))?;
         used.insert(found.clone());
@@ -147,6 +157,24 @@ mod tests {
         );
         assert_eq!(values, [Value::exact(6.0), Value::exact(7.0)]);
         assert_eq!(unknown, ["B"]);
+    }
+
+    #[test]
+    fn modes_are_taken_as_perf_spells_them_too() {
+        const KERNEL: &str = "pmbpf table 1\n\
+            metric\tKernel\t1\t-\t-\tTMA\t-\t-\t1\tA:SUP / B:USER\t-\t-\n";
+        let model = read(KERNEL).unwrap();
+        for json in [
+            r#"{"counts": {"A:k": 6, "b:U": 2}}"#,
+            r#"{"counts": {"A:SUP": 6, "B:USER": 2}}"#,
+            r#"{"counts": {"a:sup": 6, "B:u": 2}}"#,
+        ] {
+            let evaluated = evaluate(&model, &serde_json::from_str::<Counted>(json).unwrap());
+            assert_eq!(evaluated.metrics[0].value, Value::exact(3.0), "{json}");
+            assert!(evaluated.unknown.is_empty());
+        }
+        let other: Counted = serde_json::from_str(r#"{"counts": {"A:u": 6, "B:u": 2}}"#).unwrap();
+        assert!(evaluate(&model, &other).metrics[0].value.known().is_none());
     }
 
     #[test]
