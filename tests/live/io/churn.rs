@@ -102,11 +102,11 @@ fn drains(recording: &Scratch) -> Vec<Traffic> {
     recording.io().map(|drain| drain.traffic.clone().unwrap()).collect()
 }
 
-/// Bytes of the owners of reads that the whole run's report gives, and how many owners there are; of cgroups, those below another one,
-/// which holds theirs.
+/// Bytes of the owners of reads that the whole run's report gives, and how many owners there are. Cgroups that hold others' bytes are left
+/// out; those that are gone may have no path any more.
 fn reported(rows: &Rows, device: &Loop, kind: &str) -> (usize, f64) {
-    let is_inner = |path: &str| path.matches('/').count() < 2;
-    let is_leaf = |owner: &Value| owner["path"].as_str().is_none_or(|path| !is_inner(path));
+    let holds_others = |path: &str| path.starts_with('/') && path.matches('/').count() < 2;
+    let is_leaf = |owner: &Value| owner["path"].as_str().is_none_or(|path| !holds_others(path));
     let read = moved(rows, device, |owner| owner["kind"] == kind && is_leaf(owner))
         .filter(|row| row["subject"]["operation"] == "read");
     let rows: Vec<f64> = read.map(bytes).collect();
