@@ -220,7 +220,7 @@ fn a_function_has_one_row_for_an_owner_whichever_process_hit_it() {
     let spin = workload("spin", &["-g"]);
     let group = Cgroup::new("rows");
     let pmbpf = Running::start(&["--cgroup", &group.path, "-F", "499", "--stacks"]);
-    let _both = group.spawn(&format!("{spin} 60 & exec {spin} 60"));
+    let _both = group.spawn(&format!("{spin} 4 & exec {spin} 4"));
     std::thread::sleep(std::time::Duration::from_secs(2));
     let rows = pmbpf.stop();
     let leaf = |row: &&Value| row["frame"]["function"] == "hot_leaf";
