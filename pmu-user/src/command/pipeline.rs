@@ -63,7 +63,7 @@ impl<'a> Pipeline<'a> {
             part.drain(drain);
         }
         // Of a run with both, ticks of tasks decide: each of them drains I/O, too.
-        let is_due = match (&mut self.tasks, &self.io) {
+        let is_due = match (&self.tasks, &self.io) {
             (Some(tasks), _) => tasks.is_due(),
             (None, Some(io)) => io.is_due(),
             (None, None) => false,

@@ -122,24 +122,14 @@ impl<'a> Number<'a> {
     }
 }
 
-/// A report, as a list of numbers.
+/// A report, as lists of numbers.
 pub trait Numbers {
-    /// When its interval began, in ns since counting did, and how long it was.
-    fn frame(&self) -> Frame;
-    /// Every number.
-    fn numbers(&self) -> impl Iterator<Item = Number<'_>>;
-
     /// Gives the numbers of each source to `write`, with the interval that they are of: sources are drained one after the other.
     ///
     /// # Errors
     ///
     /// As `write`'s.
-    fn by_source<'r, E>(
-        &'r self,
-        mut write: impl FnMut(Frame, &mut Each<'r>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        write(self.frame(), &mut self.numbers())
-    }
+    fn by_source<'r, E>(&'r self, write: impl FnMut(Frame, &mut Each<'r>) -> Result<(), E>) -> Result<(), E>;
 }
 
 /// When an interval began, in ns since counting did, and how long it was.
@@ -148,32 +138,28 @@ pub type Frame = (u64, u64);
 pub type Each<'r> = dyn Iterator<Item = Number<'r>> + 'r;
 
 impl Numbers for Report {
-    fn frame(&self) -> (u64, u64) {
-        let io = self.io.as_ref().map(IoReport::frame);
-        self.tasks.as_ref().map(TasksReport::frame).or(io).unwrap_or_default()
-    }
-
-    /// Those of each source, one after the other.
-    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
-        self.tasks.iter().flat_map(TasksReport::numbers).chain(self.io.iter().flat_map(IoReport::numbers))
-    }
-
     fn by_source<'r, E>(
         &'r self,
         mut write: impl FnMut(Frame, &mut Each<'r>) -> Result<(), E>,
     ) -> Result<(), E> {
         if let Some(tasks) = &self.tasks {
-            tasks.by_source(&mut write)?;
+            write((tasks.from_ns, tasks.length_ns), &mut tasks.numbers())?;
         }
-        self.io.as_ref().map_or(Ok(()), |io| io.by_source(&mut write))
+        self.io.as_ref().map_or(Ok(()), |io| write((io.from_ns, io.length_ns), &mut io.numbers()))
     }
 }
 
-impl Numbers for TasksReport {
-    fn frame(&self) -> (u64, u64) {
-        (self.from_ns, self.length_ns)
+impl Numbers for Stat {
+    fn by_source<'r, E>(
+        &'r self,
+        mut write: impl FnMut(Frame, &mut Each<'r>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let length = self.elapsed.known().map_or(0.0, |known| known.estimate);
+        write((duration_ns(self.from), length as u64), &mut self.numbers())
     }
+}
 
+impl TasksReport {
     /// Those of the target and its owners, then those of the CPU model.
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         let owners = std::iter::once(&self.total).chain(&self.owners).flat_map(OwnerReport::numbers);
@@ -246,11 +232,7 @@ fn spread(spread: &Spread) -> [Number<'_>; 2] {
     [number("least", |range| range.0), number("most", |range| range.1)]
 }
 
-impl Numbers for IoReport {
-    fn frame(&self) -> (u64, u64) {
-        (self.from_ns, self.length_ns)
-    }
-
+impl IoReport {
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         self.rows.iter().map(|row| {
             let (whose, subject) = match &row.subject {
@@ -269,12 +251,7 @@ impl Numbers for IoReport {
     }
 }
 
-impl Numbers for Stat {
-    fn frame(&self) -> (u64, u64) {
-        let length = self.elapsed.known().map_or(0.0, |known| known.estimate);
-        (duration_ns(self.from), length as u64)
-    }
-
+impl Stat {
     /// Counts, each followed by what it says about others, then times.
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         let counts = self.rows.iter().flat_map(|row| {

@@ -135,20 +135,10 @@ impl<'a> Above<'a> {
         };
         let above = ancestors(path).filter_map(|above| {
             let index = self.ledger.cgroup_at(above)?;
-            let has_row = !self.ledger.is_inner(index) || is_wanted(self.target?, above);
+            let has_row = !self.ledger.is_inner(index) || self.target?.is_above(above);
             has_row.then_some(index)
         });
         std::iter::once(index).chain(above.filter(move |&above| above != index))
-    }
-}
-
-/// Is everything below this cgroup counted? Targets themselves have rows in any case.
-fn is_wanted(target: &Target, path: &[u8]) -> bool {
-    match target {
-        Target::Cgroups(targets) => {
-            ancestors(path).any(|above| targets.iter().any(|target| target.path.as_bytes() == above))
-        }
-        _ => true,
     }
 }
 

@@ -10,7 +10,10 @@ use super::{
     request::{Descend, Inherit, Target as Asked},
 };
 use crate::{
-    machine::{Machine, cgroup::Cgroup},
+    machine::{
+        Machine,
+        cgroup::{Cgroup, ancestors},
+    },
     untrusted::{Untrusted, exact},
 };
 
@@ -36,6 +39,18 @@ pub enum Target {
 pub struct Word(#[serde(with = "exact")] pub Untrusted);
 
 impl Target {
+    /// Is it the cgroup with this path that is counted?
+    #[must_use]
+    pub fn names(&self, path: &[u8]) -> bool {
+        matches!(self, Self::Cgroups(cgroups) if cgroups.iter().any(|cgroup| cgroup.path.as_bytes() == path))
+    }
+
+    /// Is the cgroup with this path below one that is counted? Where no cgroup decides what counts, all are.
+    #[must_use]
+    pub fn is_above(&self, path: &[u8]) -> bool {
+        !matches!(self, Self::Cgroups(_)) || ancestors(path).any(|above| self.names(above))
+    }
+
     /// The target in words, safe for a terminal.
     #[must_use]
     pub fn in_words(&self, inherit: Inherit, descend: Descend) -> String {

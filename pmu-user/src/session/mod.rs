@@ -183,9 +183,7 @@ impl Session {
 
     /// Does what is due.
     fn turn(&mut self) {
-        if let Some(tasks) =
-            self.tasks.as_mut().filter(|tasks| tasks.turn_due().is_some_and(|due| due <= Instant::now()))
-        {
+        if let Some(tasks) = &mut self.tasks {
             tasks.take_turns();
         }
         if let Some(io) = &mut self.io {

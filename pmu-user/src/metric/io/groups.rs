@@ -2,7 +2,7 @@
 //!
 //! It is what cores asked for: what devices read and write is in no group, and stays with the system's numbers.
 
-use super::{Label, Place, Row, Subject};
+use super::{Label, Place, Row, Subject, latency::NO_TIME};
 use crate::{
     drain::Absent,
     machine::io::resctrl::Event,
@@ -10,8 +10,6 @@ use crate::{
     model::io::groups::{Amount, GroupsInterval, Whom},
     table::metric::{self, Metric},
 };
-
-const NO_TIME: &str = "the interval has no length";
 
 /// The metric of an event.
 const fn metric(event: Event) -> Metric {

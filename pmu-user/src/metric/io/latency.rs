@@ -8,7 +8,8 @@ use crate::{
 const NO_REQUESTS: &str = "no requests";
 const NO_LATENCIES: &str = "no request was seen from its start to its end";
 const NONE_QUEUED: &str = "no request waited in a queue: they went straight to the device";
-const NO_TIME: &str = "the interval has no length";
+/// Why there is no rate.
+pub(super) const NO_TIME: &str = "the interval has no length";
 
 /// What is said of requests.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Label, Place, Row, Subject, latency,
+    Label, Place, Row, Subject,
+    latency::{self, NO_TIME},
     traffic::{DIRECTIONS, Names, of_latency, row, scaled},
 };
 use crate::{
@@ -50,7 +51,7 @@ pub(super) fn rows(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
         for (metric, bytes) in [NET_RECEIVE_BW, NET_SEND_BW].iter().zip(moved.packets) {
             if bytes > 0.0 {
                 let seconds = traffic.duration_ns as f64 / 1e9;
-                let rate = Value::ratio(bytes / 1e6, seconds, "the interval has no length");
+                let rate = Value::ratio(bytes / 1e6, seconds, NO_TIME);
                 rows.push(row(&subject, metric, rate, Label::Measured));
             }
         }

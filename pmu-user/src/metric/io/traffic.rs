@@ -7,7 +7,10 @@ use pmu_common::{
     owner::START_TICK_NS,
 };
 
-use super::{Label, Row, Subject, latency};
+use super::{
+    Label, Row, Subject,
+    latency::{self, NO_TIME},
+};
 use crate::{
     drain::{
         Owner, TARGET_UNSEEN,
@@ -67,7 +70,7 @@ impl<'a> Names<'a> {
     pub(super) fn holders(&self, owner: Owner) -> Vec<Owner> {
         let above = match (&owner, self.within) {
             (Owner::Cgroup { path, .. }, Some(target)) => ancestors(path.as_bytes())
-                .filter(|above| is_within(target, above))
+                .filter(|above| target.names(above) || target.is_above(above))
                 .filter_map(|above| self.told_of(target, Untrusted::new(above)))
                 .collect(),
             _ => Vec::new(),
@@ -128,17 +131,6 @@ impl<'a> Names<'a> {
             NetOwner::Cgroup(id) => Some(self.cgroup(id.0)),
             NetOwner::Nobody | NetOwner::Outsider | NetOwner::Many => None,
         }
-    }
-}
-
-/// Is everything below this cgroup counted?
-fn is_within(target: &Target, path: &[u8]) -> bool {
-    match target {
-        Target::Cgroups(targets) => {
-            let is_target = |path: &[u8]| targets.iter().any(|target| target.path.as_bytes() == path);
-            is_target(path) || ancestors(path).any(is_target)
-        }
-        _ => true,
     }
 }
 
@@ -249,7 +241,7 @@ fn add(sum: &mut [f64; 5], numbers: [f64; 5]) {
 
 fn of_packets(subject: &Subject, numbers: [f64; 5], seconds: f64, label: Label) -> Vec<Row> {
     let [packets, tcp, udp, other, _] = numbers;
-    let rate = |count: f64, unit: f64| Value::ratio(count / unit, seconds, "the interval has no length");
+    let rate = |count: f64, unit: f64| Value::ratio(count / unit, seconds, NO_TIME);
     let row = |metric: &Metric, value: Value| row(subject, metric, value, label);
     vec![
         row(&metric::NET_BANDWIDTH, rate(tcp + udp + other, 1e6)),

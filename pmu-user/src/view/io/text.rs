@@ -9,8 +9,7 @@ use super::{
     super::{
         Part,
         text::{
-            COLUMNS, Style, WARNING, beside, duration, head_machine, line, name as owner_name, percent,
-            section,
+            COLUMNS, Style, WARNING, beside, duration, head_machine, line, named, percent, section,
             table::{Align, Table, cut},
         },
         words,
@@ -20,7 +19,6 @@ use super::{
 use crate::{
     drain::{Ending, Stopped, io::IoHeader},
     metric::{
-        Who,
         io::{IoReport, Label, Place, Row, Subject},
         value::Value,
     },
@@ -228,11 +226,7 @@ fn subject_name(subject: &Subject) -> String {
             format!("{} {part}", cut(&name.terminal()))
         }
         Subject::Group(path) => cut(&path.terminal()),
-        Subject::Owner(owner, of) => {
-            let (name, pid) = owner_name(&Who::Owner(owner.clone()));
-            let pid = if pid.is_empty() { pid } else { format!(" ({pid})") };
-            format!("{name}{pid}: {}", subject_name(of))
-        }
+        Subject::Owner(owner, of) => format!("{}: {}", named(owner), subject_name(of)),
     }
 }
 

@@ -1,13 +1,12 @@
 //! Owners with what they moved, and beside it what their tasks did, where both were measured.
 
 use std::{
-    cmp::Reverse,
     collections::BTreeMap,
     io::{self, Write},
 };
 
 use super::{
-    COLUMNS, Style, name,
+    Style, and_more, named,
     number::{cell, duration, percent, three_digits},
     section,
     table::{Align, Table},
@@ -69,17 +68,14 @@ pub(in crate::view) fn write(
     }
     let mut owners: Vec<(&Owner, Beside<'_>)> = owners.into_iter().collect();
     owners.sort_by(|(_, first), (_, second)| {
-        let weight = |one: &Beside<'_>| (Reverse(one.cpu_time().to_bits()), Reverse(one.bytes().to_bits()));
-        weight(first).cmp(&weight(second))
+        let by_time = second.cpu_time().total_cmp(&first.cpu_time());
+        by_time.then(second.bytes().total_cmp(&first.bytes()))
     });
     let note = "at disks and interfaces that are made of no others; p99: latency, 99th percentile";
     section(into, if tasks.is_some() { "CPU AND I/O BY OWNER" } else { "I/O BY OWNER" }, note)?;
     let shown = owners.len().min(style.rows_max);
     table(&owners[..shown], tasks).write(into, style)?;
-    match owners.len() - shown {
-        0 => Ok(()),
-        more => writeln!(into, "  {COLUMNS}… and {more} more; --top shows more, --json all{COLUMNS:#}"),
-    }
+    and_more(into, owners.len() - shown)
 }
 
 fn table(owners: &[(&Owner, Beside<'_>)], tasks: Option<&TasksReport>) -> Table {
@@ -94,11 +90,9 @@ fn table(owners: &[(&Owner, Beside<'_>)], tasks: Option<&TasksReport>) -> Table 
         .collect();
     let mut table = Table::new(&columns);
     for (owner, beside) in owners {
-        let (name, id) = name(&Who::Owner((*owner).clone()));
-        let name = if id.is_empty() { name } else { format!("{name} ({id})") };
         let of_tasks = tasks.map(|tasks| cells_of_tasks(beside, tasks.length_ns));
         let of_io = OF_OWNERS.iter().map(|metric| cell_of_io(beside, metric));
-        table.row([name].into_iter().chain(of_tasks.into_iter().flatten()).chain(of_io).collect());
+        table.row([named(owner)].into_iter().chain(of_tasks.into_iter().flatten()).chain(of_io).collect());
     }
     table
 }

@@ -68,6 +68,12 @@ pub(super) fn name(who: &Who) -> (String, String) {
     }
 }
 
+/// An owner in a table of other things: its name, with its id where it has one.
+pub(super) fn named(owner: &Owner) -> String {
+    let (name, id) = name(&Who::Owner(owner.clone()));
+    if id.is_empty() { name } else { format!("{name} ({id})") }
+}
+
 /// What the ids of owners are.
 pub(super) fn id_column<'a>(mut owners: impl Iterator<Item = &'a Who>) -> &'static str {
     if owners.any(|who| matches!(who, Who::Owner(Owner::Thread { .. }))) { "tid" } else { "pid" }
@@ -192,11 +198,15 @@ fn owners(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Resu
         table.row(owner_row(owner, report.length_ns));
     }
     table.write(into, style)?;
-    let more = owners.len() - shown;
-    if more > 0 {
-        writeln!(into, "  {COLUMNS}… and {more} more; --top shows more, --json all{COLUMNS:#}")?;
+    and_more(into, owners.len() - shown)
+}
+
+/// How many rows are not shown, if any are not.
+fn and_more(into: &mut dyn Write, more: usize) -> io::Result<()> {
+    match more {
+        0 => Ok(()),
+        more => writeln!(into, "  {COLUMNS}… and {more} more; --top shows more, --json all{COLUMNS:#}"),
     }
-    Ok(())
 }
 
 fn owner_row(owner: &OwnerReport, length_ns: u64) -> Vec<String> {
