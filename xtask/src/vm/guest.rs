@@ -171,6 +171,26 @@ impl Guest {
     pub(super) fn keep_log(&self) {
         keep_log(&self.work, &self.name);
     }
+
+    /// Whether the guest died of the emulator's stale translation (see [`stale_breakpoint`]).
+    pub(super) fn died_of_emulator(&self) -> bool {
+        let log = fs::read(self.work.0.join(CONSOLE)).unwrap_or_default();
+        stale_breakpoint(&text(&log))
+    }
+}
+
+/// Whether a guest's console says that a breakpoint was hit where none is any more.
+///
+/// Linux patches its own text (static keys, trampolines) by way of `int3`: it sets the breakpoint, writes what follows and replaces
+/// it (arch/x86/kernel/alternative.c). QEMU, with a thread a CPU, has been seen to execute a translation made while the breakpoint
+/// stood, after it was gone: the kernel finds nothing that it patches there and panics (`exc_int3` in arch/x86/kernel/traps.c). The
+/// `Code:` line then shows, before the `<byte>` at which the CPU stands, another byte than `cc`, which a real breakpoint has.
+fn stale_breakpoint(console: &str) -> bool {
+    let Some((_, report)) = console.split_once("int3: 0000 [#1]") else { return false };
+    let code = report.lines().find_map(|line| line.split_once("Code: ")).map(|(_, code)| code);
+    let before =
+        code.and_then(|code| code.split_once(" <")).and_then(|(before, _)| before.rsplit(' ').next());
+    before.is_some_and(|byte| byte != "cc")
 }
 
 impl Drop for Guest {
@@ -211,4 +231,21 @@ fn pass_on(
             let _ = to.write_all(&bytes[..count]).and_then(|()| to.flush());
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stale_breakpoint;
+
+    #[test]
+    fn only_a_breakpoint_that_is_gone_is_the_emulator_s() {
+        let died = |what: &str, code: &str| {
+            format!("[ 1.0] Oops: {what} [#1] SMP\n[ 1.1] RIP: x+0x1\n[ 1.1] Code: {code}\n")
+        };
+        assert!(stale_breakpoint(&died("int3: 0000", "00 e9 e3 05 00 00 e9 <91> 05 00 00")));
+        assert!(!stale_breakpoint(&died("int3: 0000", "00 e9 e3 05 00 00 cc <91> 05 00 00")));
+        assert!(!stale_breakpoint(&died("general protection fault: 0000", "00 e9 <91> 05")));
+        assert!(!stale_breakpoint("[ 1.0] Oops: int3: 0000 [#1] SMP"));
+        assert!(!stale_breakpoint(""));
+    }
 }
