@@ -12,7 +12,8 @@ use std::{
 };
 
 /// Modules of pmu-user in pipeline order: each imports only from those before it.
-const ORDER: [&str; 17] = [
+const ORDER: [&str; 18] = [
+    "named",
     "file",
     "suggest",
     "untrusted",

@@ -17,7 +17,7 @@ use pmu_common::{
 
 /// Both objects, with the map and the program that only they have.
 const OBJECTS: [(&[u8], &str, &str); 2] =
-    [(BY_TYPE, map::TASKS, program::PRIME), (BY_ADDRESS, map::TASKS_BY_ADDRESS, program::FREE)];
+    [(BY_TYPE, map::TASKS, program::SEED), (BY_ADDRESS, map::TASKS_BY_ADDRESS, program::FREE)];
 
 /// Both objects for I/O, which have the same maps and programs.
 const IO_OBJECTS: [&[u8]; 2] = [IO_BY_TYPE, IO_BY_ADDRESS];
@@ -97,5 +97,12 @@ fn an_object_may_call_gpl_only_helpers() {
     for object in OBJECTS.map(|(object, ..)| object).into_iter().chain(IO_OBJECTS) {
         let object = Object::parse(object).unwrap();
         assert_eq!(object.license.to_str(), Ok("Dual MIT/GPL"));
+    }
+}
+
+#[test]
+fn an_object_has_no_relocations_by_the_kernel_s_types() {
+    for object in OBJECTS.map(|(object, ..)| object).into_iter().chain(IO_OBJECTS) {
+        assert!(!Object::parse(object).unwrap().has_btf_relocations());
     }
 }

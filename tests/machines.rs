@@ -15,12 +15,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use snapbox::{Assert, Data};
+use unpack::Unpacked;
+
 use pmbpf::{
     machine::{
         Machine,
         cpu::{self, Cpu},
         io::Platform,
-        pmu::catalog::{Catalog, Place},
+        pmu::catalog::{Catalog, PmuCpus},
     },
     plan::{
         Plan, PlanError, Sampling,
@@ -29,16 +32,14 @@ use pmbpf::{
         request::{Request, WantedMetrics},
     },
     table::{
+        event_syntax::{List, Precise, resolve},
         model::for_machine,
-        notation::{List, Precise, resolve},
     },
     view::{
         io::summary::{self, Summary},
         text::Style,
     },
 };
-use snapbox::{Assert, Data};
-use unpack::Unpacked;
 
 fn machines() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines")
@@ -131,7 +132,7 @@ fn every_box_of_both_dies_is_found_with_its_place() {
     let groups = resolve(&List::parse(notation).unwrap(), &catalog).unwrap();
     let boxes: Vec<_> = groups.iter().map(|group| &group.events[0].instances).collect();
     assert_eq!((boxes[0].len(), boxes[1].len()), (6, 8));
-    let place = Place::Box(vec![Cpu(0), Cpu(1)]);
+    let place = PmuCpus::Uncore(vec![Cpu(0), Cpu(1)]);
     assert!(boxes.iter().copied().flatten().all(|instance| instance.place == place), "{boxes:?}");
     // Bits 36-47 select the port, 48-50 the kind of completion.
     assert_eq!(boxes[0][0].words.0[0], 7 << 48 | 1 << 36 | 4 << 8 | 0x83);

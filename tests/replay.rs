@@ -13,13 +13,15 @@
 //! - `events`: `run --stacks -e cpu-clock/period=10000000/,page-faults/period=100/,context-switches/period=20/,
 //!   sched:sched_switch/period=20/ --gap-min 20ms -- sh -c 'forks 5; spin 0.5; names 0.5'`
 //!
-//! Made from `io`, for want of a processor that has it:
+//! Made from `io`, for want of processors that have it:
+//! - `counts`: `stat -I 1s -e '{cycles,instructions},page-faults,uncore_imc/read/,branch-misses'` of two cgroups on two kinds of cores
 //! - `resctrl`: its drains with groups of threads: a control group and a monitoring group in it, one in the default group that
 //!   empties, a count that is unavailable, a target in no group of its own
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
 mod schema;
+mod values;
 
 use std::{
     path::{Path, PathBuf},
@@ -64,6 +66,31 @@ fn report(recording: &Path, format: &[&str]) -> String {
         schema::rows(&text);
     }
     text
+}
+
+#[test]
+fn every_value_is_to_the_bit_what_it_was_before_reports_became_one() {
+    let mut compared = 0;
+    for (recording, before) in values::before(&recordings().join("pmbpf-1.values.gz")) {
+        let rows = schema::rows(&report(&recordings().join(format!("{recording}.pmbpf")), &["--json"]));
+        let now = values::now(&rows);
+        for (key, [value, low, high, coverage]) in before {
+            // Nothing was measured: a distribution has no parts then.
+            let [t, dt, owner, subject, metric, _] = key.clone();
+            let whole = [t, dt, owner, subject, metric, String::new()];
+            let found = now
+                .get(&key)
+                .or_else(|| now.get(&whole))
+                .unwrap_or_else(|| panic!("{recording}: {key:?} is gone"));
+            assert_eq!(found[..3], [value, low, high], "{recording}: {key:?}");
+            // A distribution had none of its own.
+            if key[5].is_empty() {
+                assert_eq!(found[3], coverage, "{recording}: {key:?}");
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared > 3000, "only {compared} values were compared");
 }
 
 #[test]

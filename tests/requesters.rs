@@ -1,14 +1,13 @@
 //! Made machines whose IOMMUs count for single devices.
 
+use super::io_plan;
 use pmbpf::{
     machine::io::bdf::Bdf,
     plan::{
-        io::{BoxKind, IoPlan},
-        turns::EventGroup,
+        io::{IoPlan, UncoreKind},
+        multiplexing::EventGroup,
     },
 };
-
-use super::io_plan;
 
 /// A device with `config` and `config1` of its first event.
 type Counted = (String, u64, u64);
@@ -20,7 +19,7 @@ fn requesters(plan: &IoPlan) -> Vec<(&str, u32, Vec<Counted>)> {
         let [config, config1, ..] = group.events[0].words;
         (Option::map(*requester, |bdf: Bdf| bdf.to_string()).unwrap(), config, config1)
     };
-    let devices = |kind: &BoxKind| kind.requesters.iter().zip(&kind.turns.groups).map(device).collect();
+    let devices = |kind: &UncoreKind| kind.requesters.iter().zip(&kind.turns.groups).map(device).collect();
     kinds.map(|kind| (kind.name.as_str(), kind.boxes[0].kind, devices(kind))).collect()
 }
 
@@ -75,6 +74,6 @@ fn io_counts_devices_alone_behind_the_iommus_of_a_zen_4() {
     let all = plan.kinds.iter().find(|kind| kind.name == "amd_iommu").unwrap();
     assert!(all.boxes.len() == 4 && all.turns.groups[0].events.iter().all(|event| event.words[1] == 0));
     assert!(
-        plan.kinds.iter().filter(|kind| kind.name.starts_with("amd_iommu")).all(BoxKind::stops_to_be_read)
+        plan.kinds.iter().filter(|kind| kind.name.starts_with("amd_iommu")).all(UncoreKind::stops_to_be_read)
     );
 }

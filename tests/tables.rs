@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use pmbpf::{
-    metric::offline::{Counted, evaluate},
+    metric::offline::{TaskCounts, evaluate},
     table::{
         io,
         model::{self, Counters, Model},
@@ -135,7 +135,7 @@ fn percent(name: &str, counts: &str, metrics: &[&str]) -> Vec<f64> {
     let count =
         |pair: &str| pair.split_once('=').map(|(event, count)| (event.to_owned(), count.parse().ok()));
     let counts = counts.split_whitespace().map(|pair| count(pair).unwrap()).collect();
-    let results = evaluate(&model, &Counted { counts, ..Counted::default() });
+    let results = evaluate(&model, &TaskCounts { counts, ..TaskCounts::default() });
     assert_eq!(results.unknown, [""; 0]);
     let value =
         |name: &&str| results.metrics[model.metric(name).unwrap() as usize].value.known().unwrap().estimate;

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use pmbpf::{
     machine::topology::Smt,
     metric::{
-        offline::{Counted, evaluate, evaluate_task},
+        offline::{TaskCounts, evaluate, evaluate_task},
         value::Value,
     },
     table::{
         formula::Expr,
-        model::{self, Model, Scope, TaskForms},
+        model::{self, CountScope, Model, TaskForms},
         unit::Unit,
     },
 };
@@ -21,7 +21,7 @@ fn models() -> impl Iterator<Item = Model> {
     model::KNOWN.iter().map(|(name, _)| model::load(name, None).unwrap())
 }
 
-fn counted(counts: BTreeMap<String, f64>, threads: f64) -> Counted {
+fn counted(counts: BTreeMap<String, f64>, threads: f64) -> TaskCounts {
     let constants = [
         ("HYPERTHREADING_ON", threads),
         ("DURATIONTIMEINSECONDS", 2.0),
@@ -33,10 +33,10 @@ fn counted(counts: BTreeMap<String, f64>, threads: f64) -> Counted {
         ("CHAS_PER_SOCKET", 16.0),
     ];
     let constants = constants.map(|(name, value)| (name.to_owned(), Some(value))).into_iter().collect();
-    Counted { constants, counts: counts.into_iter().map(|(name, count)| (name, Some(count))).collect() }
+    TaskCounts { constants, counts: counts.into_iter().map(|(name, count)| (name, Some(count))).collect() }
 }
 
-fn value(model: &Model, counted: &Counted, name: &str) -> Value {
+fn value(model: &Model, counted: &TaskCounts, name: &str) -> Value {
     let (model, evaluated) = evaluate_task(model.clone(), counted);
     evaluated.metrics[model.metric(name).unwrap() as usize].value.clone()
 }
@@ -84,7 +84,12 @@ fn no_metric_of_a_task_uses_what_counts_for_more_than_a_thread() {
                 for operand in model.operands_of(index as u32) {
                     let operand = &model.operands[operand as usize];
                     let model::Metric { name, .. } = metric;
-                    assert_eq!(model.scope(operand), Scope::Thread, "{}: {name} uses {operand}", model.name);
+                    assert_eq!(
+                        model.scope(operand),
+                        CountScope::Thread,
+                        "{}: {name} uses {operand}",
+                        model.name
+                    );
                     let terms = model.encoding(operand).unwrap().terms;
                     assert!(!terms.contains("any="), "{}: {name} uses {operand}", model.name);
                 }
@@ -138,7 +143,7 @@ fn of_thread(model: &Model, alone: f64) -> BTreeMap<String, f64> {
     let count = |operand: &String| {
         let own = match operand.strip_prefix("UOPS_EXECUTED.CORE_CYCLES_GE_") {
             Some(least) => format!("UOPS_EXECUTED.THREAD:c{least}"),
-            None if model.scope(operand) == Scope::Core => operand.trim_end_matches("_ANY").to_owned(),
+            None if model.scope(operand) == CountScope::Core => operand.trim_end_matches("_ANY").to_owned(),
             None => operand.clone(),
         };
         // Anything but equal, and more cycles than of anything else.
@@ -164,7 +169,7 @@ fn of_core(model: &Model, one: &BTreeMap<String, f64>, other_runs: bool) -> BTre
     let count = |(operand, count): (&String, &f64)| {
         // A latency is a mean.
         let is_count = !operand.ends_with(":retire_latency");
-        let twice = is_count && (other_runs || model.scope(operand) == Scope::Core);
+        let twice = is_count && (other_runs || model.scope(operand) == CountScope::Core);
         (operand.clone(), if twice { 2.0 * count } else { *count })
     };
     one.iter().map(count).collect()

@@ -130,7 +130,7 @@ fn what_needs_no_privilege_fits() {
         &["doctor"],
         &["eval", "--cpu", "testmodel", "--perfmon-dir", &perfmon, "--counts", &counts],
         &["run", "--dry-run", "-C", "0", "-e", "cpu-clock,page-faults/period=7/"],
-        &["run", "--dry-run", "--count", "-e", "page-faults,{task-clock,cs}"],
+        &["stat", "--dry-run", "-e", "page-faults,{task-clock,cs}"],
         &["io", "--dry-run"],
     ];
     for arguments in commands {

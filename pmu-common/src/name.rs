@@ -125,7 +125,7 @@ pub mod program {
     /// Run on each CPU before a drain.
     pub const FLUSH: &str = "flush";
     /// Run once over every task before counting starts; only in the object by type.
-    pub const PRIME: &str = "prime";
+    pub const SEED: &str = "seed";
 
     /// The program for the plan's event number `event` is one of these two, whichever way it samples; the event's number.
     #[must_use]

@@ -21,7 +21,7 @@ pub(crate) trait Fields {
 
 /// How the programs of an object reach tasks and what is remembered of them.
 pub(crate) trait Access: Fields {
-    /// May a state be created anywhere, the scheduler included? Where not, `prime` and `fork` create them all.
+    /// May a state be created anywhere, the scheduler included? Where not, `seed` and `fork` create them all.
     const CREATES_ANYWHERE: bool;
     /// What is remembered of a task, if anything.
     fn state(task: Pointer) -> Option<*mut TaskState>;

@@ -15,9 +15,10 @@ use pmu_common::{
 use crate::{
     access::{Access, Pointer},
     config::config,
-    maps::{COUNTS, LATENCIES, MOVES, lose, row},
-    meet,
-    opaque::masked,
+    cpu::{lose, row},
+    identity,
+    intrinsics::masked,
+    maps::{COUNTS, LATENCIES, MOVES},
     owner, target, task,
 };
 
@@ -35,7 +36,7 @@ pub(crate) struct Accounted {
 #[inline(always)]
 pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &CpuCount) -> Option<Accounted> {
     let Some(pointer) = A::state(task) else {
-        meet::<A>(task, counts);
+        begin::<A>(task, counts);
         return None;
     };
     // SAFETY: a task's state is written only where the task runs, and this is there.
@@ -59,11 +60,11 @@ pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &CpuCount) -> 
     Some(accounted)
 }
 
-/// A task that was never met: what it did until now is not known to be ours.
+/// A task of which there is no state: what it did until now is not known to be ours.
 #[inline(always)]
-fn meet<A: Access>(task: Pointer, counts: &CpuCount) {
+fn begin<A: Access>(task: Pointer, counts: &CpuCount) {
     let wanted = if A::CREATES_ANYWHERE {
-        meet::meet::<A>(task)
+        target::init_task::<A>(task)
     } else {
         matches!(config!(filter), FILTER_NONE | FILTER_CGROUPS)
     };
@@ -88,7 +89,7 @@ fn settle<A: Access>(task: Pointer, state: &mut TaskState, cpu: u32, done: &mut 
         return;
     }
     let cgroup = task::cgroup::<A>(task);
-    let id = task::cgroup_id::<A>(cgroup);
+    let id = identity::cgroup_id::<A>(cgroup);
     if id == state.cgroup && state.slot != SLOT_UNRESOLVED {
         return;
     }
@@ -114,7 +115,7 @@ fn settle<A: Access>(task: Pointer, state: &mut TaskState, cpu: u32, done: &mut 
 #[inline(always)]
 fn before_move<A: Access>(task: Pointer, done: &Reading) -> Reading {
     // SAFETY: the value is copied at once.
-    let Some(moved_ns) = (unsafe { MOVES.get(task::tgid::<A>(task)) }).copied() else {
+    let Some(moved_ns) = (unsafe { MOVES.get(identity::tgid::<A>(task)) }).copied() else {
         lose(loss::MOVE_UNTIMED);
         return Reading::ZERO;
     };

@@ -14,8 +14,10 @@ use crate::{
     Way,
     access::{Access, Pointer},
     config::config,
-    maps::{MOVES, RING, SLOT_OF, lose},
-    owner, target, task, tell, tracepoint,
+    cpu::lose,
+    identity,
+    maps::{MOVES, RING, SLOT_OF},
+    owner, ring_event, target, tracepoint,
 };
 
 tracepoint! {
@@ -26,10 +28,10 @@ tracepoint! {
 /// Makes it a target if its parent is one, and sends the path: it may be gone before user space can look it up.
 #[inline(always)]
 fn try_create<A: Access>(context: &impl EbpfContext, cgroup: Pointer, path: Pointer) -> Option<()> {
-    if !is_v2::<A>(cgroup) {
+    if !identity::is_v2::<A>(cgroup) {
         return None;
     }
-    let id = task::cgroup_id::<A>(cgroup);
+    let id = identity::cgroup_id::<A>(cgroup);
     // The kernel tells of a cgroup before it can be entered (kernel/cgroup/cgroup.c, `cgroup_mkdir`).
     if !target::adopt(cgroup, id) || config!(by) != BY_CGROUP {
         return None;
@@ -46,7 +48,7 @@ fn try_create<A: Access>(context: &impl EbpfContext, cgroup: Pointer, path: Poin
     let header = NewCgroup { kind: CGROUP, path_bytes: bytes as u32, id };
     // SAFETY: as above.
     unsafe { (*room).header = header };
-    record.submit(tell::AT_TICK);
+    record.submit(ring_event::AT_TICK);
     Some(())
 }
 
@@ -64,10 +66,10 @@ tracepoint! {
 
 #[inline(always)]
 fn try_remove<A: Access>(cgroup: Pointer) -> Option<()> {
-    if !is_v2::<A>(cgroup) {
+    if !identity::is_v2::<A>(cgroup) {
         return None;
     }
-    let id = task::cgroup_id::<A>(cgroup);
+    let id = identity::cgroup_id::<A>(cgroup);
     target::forget(id);
     let key = OwnerKey { id, born_ns: 0 };
     let slot = owner::known(&key)?;
@@ -83,19 +85,13 @@ tracepoint! {
 /// Notes the time, for the slice that is running; threads of a process move together and the kernel tells of one.
 #[inline(always)]
 fn try_move<A: Access>(cgroup: Pointer, task: Pointer) -> Option<()> {
-    if !is_v2::<A>(cgroup) {
+    if !identity::is_v2::<A>(cgroup) {
         return None;
     }
     // SAFETY: the helper has no preconditions.
     let now_ns = unsafe { bpf_ktime_get_ns() };
-    if MOVES.insert(task::tgid::<A>(task), now_ns, 0).is_err() {
+    if MOVES.insert(identity::tgid::<A>(task), now_ns, 0).is_err() {
         lose(loss::MAP_FULL);
     }
     Some(())
-}
-
-#[inline(always)]
-fn is_v2<A: Access>(cgroup: Pointer) -> bool {
-    let root = A::pointer(cgroup, config!(offsets.cgroup_root));
-    A::u32(root, config!(offsets.cgroup_root_hierarchy)) == 0
 }

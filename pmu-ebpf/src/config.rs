@@ -1,10 +1,10 @@
 //! The loader's settings. They lie in read-only memory, so the verifier knows their values and drops dead branches.
 
-use pmu_common::config::Config;
+use crate::Settings;
 
 /// Overwritten by the loader before the programs are loaded.
 #[unsafe(no_mangle)]
-pub(crate) static CONFIG: Config = Config::ZERO;
+pub(crate) static CONFIG: Settings = Settings::ZERO;
 
 /// Reads one field of [`CONFIG`]. Volatile: the compiler must not take the zero it sees for the value.
 macro_rules! config {
@@ -14,3 +14,6 @@ macro_rules! config {
     };
 }
 pub(crate) use config;
+
+// The loader overwrites CONFIG by name and size.
+const _: () = assert!(size_of::<Settings>().is_multiple_of(8));

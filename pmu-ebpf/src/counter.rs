@@ -19,7 +19,9 @@ use pmu_common::{
 use crate::{
     access::{Access, Pointer},
     config::config,
-    maps::{COUNTERS, SLICES, TURNS, lose, row},
+    cpu::{lose, row},
+    identity,
+    maps::{COUNTERS, SLICES, TURNS},
     task,
 };
 
@@ -57,7 +59,7 @@ fn slot_of<A: Access>(leaving: u32, next: Pointer, arriving: Option<*mut TaskSta
     // It may have moved to another cgroup since it was last accounted.
     if state.slot == leaving
         && task::cgroups_matter()
-        && task::cgroup_id::<A>(task::cgroup::<A>(next)) != state.cgroup
+        && identity::cgroup_id::<A>(task::cgroup::<A>(next)) != state.cgroup
     {
         return SLOT_UNRESOLVED;
     }

@@ -4,14 +4,7 @@
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
 use pmu_common::count::SLOT_NONE;
 
-use crate::{
-    Way,
-    access::Access,
-    account::account,
-    counter,
-    maps::{CPUS, this_cpu},
-    task, timer,
-};
+use crate::{Way, access::Access, account::account, counter, cpu::this_cpu, maps::CPUS, task, timer};
 
 /// Never attached: user space runs it on a CPU through `BPF_PROG_TEST_RUN`, which interrupts that CPU.
 #[raw_tracepoint(tracepoint = "sched_switch")]

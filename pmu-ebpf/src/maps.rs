@@ -6,12 +6,10 @@
 
 use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
-    helpers::bpf_get_smp_processor_id,
     macros::map,
     maps::{Array, HashMap, LruHashMap, PerfEventArray, RingBuf, Stack},
 };
 use pmu_common::{
-    config::Config,
     count::Count,
     cpu::{Control, CpuCount, CpuSamples},
     gap::Late,
@@ -22,7 +20,7 @@ use pmu_common::{
     turn::{Slice, Turn},
 };
 
-use crate::{atomic::add, config::config};
+use crate::config::config;
 
 /// Written by user space while programs run. One row.
 #[map]
@@ -102,36 +100,8 @@ pub(crate) struct CopyRoom {
     pub(crate) behind: [u64; (ring::COPY_BYTES_MAX + ring::COPY_PIECE_BYTES) / 8],
 }
 
-/// The CPU the program runs on.
-#[inline(always)]
-pub(crate) fn this_cpu() -> u32 {
-    // SAFETY: the helper has no preconditions.
-    unsafe { bpf_get_smp_processor_id() }
-}
-
-/// Index of a row by slot and CPU.
-#[inline(always)]
-pub(crate) fn row(slot: u32, cpu: u32) -> u32 {
-    slot.wrapping_mul(config!(cpus)).wrapping_add(cpu)
-}
-
-/// Index of a row by what `row` is by, and by sampling event.
+/// Index of a row by what [`row`](crate::cpu::row) is by, and by sampling event.
 #[inline(always)]
 pub(crate) fn of_event(row: u32, event: u32) -> u32 {
     row.wrapping_mul(config!(sampling_events)).wrapping_add(event)
 }
-
-/// Adds 1 to a counter of this CPU's row, in one instruction: a program that may be interrupted by another one on its
-/// CPU must not lose the other's count.
-#[inline(always)]
-pub(crate) fn lose(reason: usize) {
-    if let Some(cpu) = CPUS.get_ptr_mut(this_cpu()) {
-        // SAFETY: the lookup gave a live row.
-        let losses = unsafe { &raw mut (*cpu).losses };
-        // Every caller passes a constant below `REASONS`.
-        add(losses.cast::<u64>().wrapping_add(reason), 1);
-    }
-}
-
-// The loader overwrites CONFIG by name and size.
-const _: () = assert!(size_of::<Config>().is_multiple_of(8));

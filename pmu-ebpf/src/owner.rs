@@ -15,8 +15,10 @@ use pmu_common::{
 use crate::{
     access::{Access, Fields as _, Pointer, Probed},
     config::config,
-    maps::{FREE_SLOTS, OWNERS, SLOT_OF, lose},
-    target, task, tell,
+    cpu::lose,
+    identity,
+    maps::{FREE_SLOTS, OWNERS, SLOT_OF},
+    ring_event, target, task,
 };
 
 /// Value in `SLOT_OF` for a wanted cgroup whose processes own the counts.
@@ -59,11 +61,11 @@ fn of_process<A: Access>(task: Pointer) -> u32 {
         return slot;
     }
     let slot = allocate(&key, |owner| {
-        let leader = task::leader(task);
+        let leader = identity::leader(task);
         let parent = Probed::pointer(leader, config!(offsets.task_real_parent));
         // SAFETY: `owner` is a live row that nobody else writes until it is published.
         let owner = unsafe { &mut *owner };
-        owner.parent = u64::from(task::process::<Probed>(parent));
+        owner.parent = u64::from(identity::process::<Probed>(parent));
         read_name(leader, &mut owner.name);
     });
     // One that ran from its fork to its end without a switch has its first behind its exit, where nobody knew it yet.
@@ -107,7 +109,7 @@ fn of_cgroup(cgroup: Pointer, id: u64) -> u32 {
             let parent = Probed::pointer(cgroup, config!(offsets.cgroup_parent));
             // SAFETY: as in `of_process`.
             let owner = unsafe { &mut *owner };
-            owner.parent = if parent.is_null() { 0 } else { task::cgroup_id::<Probed>(parent) };
+            owner.parent = if parent.is_null() { 0 } else { identity::cgroup_id::<Probed>(parent) };
         });
     }
     let answer = if wanted { MEMBER } else { SLOT_NONE };
@@ -143,7 +145,7 @@ fn allocate(key: &OwnerKey, describe: impl FnOnce(*mut Owner)) -> u32 {
         Ok(()) => {
             if slot >= config!(slots) - config!(slots) / 4 {
                 // Forced, because records that wait for the tick would keep an ordinary wake-up from being sent.
-                tell::process(ring::PRESSURE, 0, u64::from(BPF_RB_FORCE_WAKEUP));
+                ring_event::process(ring::PRESSURE, 0, u64::from(BPF_RB_FORCE_WAKEUP));
             }
             slot
         }

@@ -10,9 +10,9 @@ use crate::{
     Way,
     access::{Access, Pointer},
     config::config,
+    identity,
     maps::OWNERS,
-    meet::{self, start},
-    owner, target, task, tell, tracepoint,
+    owner, ring_event, target, task, tracepoint,
 };
 
 tracepoint! {
@@ -23,7 +23,7 @@ tracepoint! {
 #[inline(always)]
 fn try_fork<A: Access>(parent: Pointer, child: Pointer) {
     if target::child::<A>(parent, child) {
-        start::<A>(child, 0);
+        task::init::<A>(child, 0);
         if config!(hot_mask) != 0 {
             tell_fork::<A>(parent, child);
         }
@@ -33,9 +33,9 @@ fn try_fork<A: Access>(parent: Pointer, child: Pointer) {
 /// Tells user space whose address map a process begins with: it may be gone before its own can be read.
 #[inline(always)]
 fn tell_fork<A: Access>(parent: Pointer, child: Pointer) {
-    let (from, to) = (task::process::<A>(parent), task::process::<A>(child));
+    let (from, to) = (identity::process::<A>(parent), identity::process::<A>(child));
     if from != to && task::slot::<A>(parent).is_none_or(|slot| slot != SLOT_NONE) {
-        tell::fork(to, from);
+        ring_event::fork(to, from);
     }
 }
 
@@ -51,12 +51,12 @@ fn try_release<A: Access>(task: Pointer) {
     if A::CREATES_ANYWHERE && config!(filter) == FILTER_PROCESSES && !wanted {
         // It was met before it became a target. Where cgroups are the targets it may have become one by a move, and
         // what it has done since counts.
-        let _ = meet::meet::<A>(task);
+        let _ = target::init_task::<A>(task);
     }
     if let Some(state) = A::state(task) {
         // SAFETY: the state is the running task's own.
         if unsafe { (*state).flags } & WAITS_FOR_EXEC != 0 {
-            start::<A>(task, 0);
+            task::init::<A>(task, 0);
         }
     }
 }
@@ -73,7 +73,7 @@ fn try_exec<A: Access>(task: Pointer) -> Option<()> {
     // SAFETY: the state is the running task's own. Its new address map must be read anew.
     unsafe { (*state).flags &= !ANNOUNCED };
     if config!(hot_mask) != 0 {
-        tell::process(ring::EXEC, task::process_of::<A>(task), tell::AT_TICK);
+        ring_event::process(ring::EXEC, task::process_of::<A>(task), ring_event::AT_TICK);
     }
     if config!(by) == BY_THREAD {
         return rename_thread::<A>(task, state);

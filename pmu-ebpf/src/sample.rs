@@ -31,10 +31,11 @@ use crate::{
     Way,
     access::{Access, Pointer},
     config::config,
-    maps::{CPU_SAMPLES, CPUS, HOT, RING, SAMPLES, SCRATCH, StackRoom, of_event, row, this_cpu},
+    cpu::{row, this_cpu},
+    maps::{CPU_SAMPLES, CPUS, HOT, RING, SAMPLES, SCRATCH, StackRoom, of_event},
     owner,
-    place::place,
-    stack_copy, task, tell,
+    registers::place,
+    ring_event, stack_copy, task,
 };
 
 pub(crate) const STACK_BYTES: u32 = (STACK_FRAMES * 8) as u32;
@@ -245,7 +246,7 @@ fn announce<A: Access>(task: Pointer, tgid: u32) {
         let flags = unsafe { &mut (*state).flags };
         if *flags & ANNOUNCED == 0 {
             *flags |= ANNOUNCED;
-            tell::process(ring::SEEN, tgid, u64::from(BPF_RB_FORCE_WAKEUP));
+            ring_event::process(ring::SEEN, tgid, u64::from(BPF_RB_FORCE_WAKEUP));
         }
     }
 }
@@ -270,7 +271,7 @@ fn send_stacks(context: *mut c_void, samples: &mut CpuSamples, cpu: u32, header:
     let bytes = size_of::<ring::Stack>() as u64 + u64::from(kernel_bytes) + u64::from(user_bytes);
     let ring = (&raw const RING).cast_mut().cast();
     // SAFETY: `bytes` is at most the size of the row.
-    if unsafe { bpf_ringbuf_output(ring, room.cast(), bytes, tell::if_half_full()) } != 0 {
+    if unsafe { bpf_ringbuf_output(ring, room.cast(), bytes, ring_event::if_half_full()) } != 0 {
         samples.losses[loss::RING_FULL] += 1;
     }
 }

@@ -18,10 +18,10 @@ use self::architecture::{of_context, of_entry};
 use crate::{
     access::{Access, Pointer},
     config::config,
+    intrinsics::opaque,
     maps::{COPIES, CopyRoom, RING},
-    opaque::opaque,
+    ring_event,
     sample::{STACK_BYTES, read_stack},
-    tell,
 };
 
 /// What stands before the addresses.
@@ -50,7 +50,7 @@ pub(crate) fn send<A: Access>(
     let user = addresses.wrapping_add(kernel_bytes as usize);
     let user_bytes = read_stack(context, samples, user, u64::from(BPF_F_USER_STACK));
     let head = HEAD_BYTES as u64 + u64::from(kernel_bytes) + u64::from(user_bytes);
-    let (waiting, size) = tell::waiting_of();
+    let (waiting, size) = ring_event::waiting_of();
     let mut copy = ring::StackCopy { status: ring::COPY_NO_REGISTERS, ..ring::StackCopy::ZERO };
     if waiting > size / 2 {
         copy.status = ring::COPY_NO_ROOM;
@@ -77,7 +77,7 @@ pub(crate) fn send<A: Access>(
             ring,
             start.cast(),
             bytes,
-            tell::wake_if(waiting > COPY_WAKE_BYTES || waiting > size / 4),
+            ring_event::wake_if(waiting > COPY_WAKE_BYTES || waiting > size / 4),
         )
     } != 0
     {

@@ -1,4 +1,4 @@
-//! What is remembered of a task, by type: it lies in the task itself.
+//! The state of a task, by type: it lies in the task itself, and an iterator over tasks seeds it.
 
 use core::marker::PhantomData;
 
@@ -6,15 +6,21 @@ use aya_ebpf::{
     bindings::{BPF_F_NO_PREALLOC, bpf_map_type::BPF_MAP_TYPE_TASK_STORAGE},
     helpers::generated::{bpf_task_pt_regs, bpf_task_storage_get},
     macros::btf_map,
+    programs::BtfTracePointContext,
 };
-use pmu_common::count::TaskState;
+use pmu_common::{
+    config::TARGET_FROM_EXEC,
+    count::{TaskState, WAITS_FOR_EXEC},
+};
 
 use crate::{
+    Way,
     access::{Access, Pointer},
+    target, task,
     typed::Typed,
 };
 
-/// In the task itself, freed with it. Created by `prime` and `fork`, written at the task's switches.
+/// In the task itself, freed with it. Created by `seed` and `fork`, written at the task's switches.
 #[btf_map]
 static TASKS: TaskStorage<TaskState> = TaskStorage::new();
 
@@ -76,4 +82,26 @@ fn storage(task: Pointer, flags: u64) -> Option<*mut TaskState> {
     // SAFETY: the verifier accepts only a trusted task pointer here; a null value means "all zero".
     let state = unsafe { bpf_task_storage_get(map, task.cast_mut().cast(), core::ptr::null_mut(), flags) };
     (!state.is_null()).then_some(state.cast())
+}
+
+/// Run once over every task before counting starts: what a task did until then is not ours to count. By address, a task's state
+/// begins when it is first seen.
+///
+/// `struct bpf_iter__task { meta, task }`, kernel/bpf/task_iter.c. aya-ebpf has no macro for iterators.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task")]
+pub(crate) extern "C" fn seed(context: *mut core::ffi::c_void) -> i32 {
+    let context = BtfTracePointContext::new(context);
+    let task: Pointer = context.arg(1);
+    if !task.is_null() {
+        try_seed::<Way>(task);
+    }
+    0
+}
+
+#[inline(always)]
+fn try_seed<A: Access>(task: Pointer) {
+    if let Some(flags) = target::existing_task::<A>(task) {
+        task::init::<A>(task, if flags & TARGET_FROM_EXEC != 0 { WAITS_FOR_EXEC } else { 0 });
+    }
 }

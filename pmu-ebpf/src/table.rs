@@ -1,9 +1,12 @@
-//! What is remembered of a task, by address: it lies in a hash.
+//! The state of a task, by address: it lies in a hash, from which a program on `sched_process_free` takes it.
 
 use aya_ebpf::{macros::map, maps::HashMap};
 use pmu_common::count::TaskState;
 
-use crate::access::{Access, Pointer, Probed};
+use crate::{
+    access::{Access, Pointer, Probed},
+    tracepoint,
+};
 
 /// By address of the task. Written where a task is first met and at its switches; removed by `free`. Preallocated:
 /// before Linux 6.1 a program on a perf event or in the scheduler may not have the kernel allocate.
@@ -35,8 +38,12 @@ impl Access for Probed {
     }
 }
 
-/// Forgets a task.
+tracepoint! {
+    /// `trace_sched_process_free(task)`, kernel/exit.c: the task struct's memory may be used again from here on.
+    free on "sched_process_free", context => forget(context.arg(0))
+}
+
 #[inline(always)]
-pub(crate) fn forget(task: Pointer) {
+fn forget(task: Pointer) {
     let _ = TASKS_BY_ADDRESS.remove(task as u64);
 }

@@ -1,15 +1,17 @@
 //! Is this task or cgroup wanted?
 
 use pmu_common::{
-    config::{FILTER_CGROUPS, FILTER_NONE, FILTER_PROCESSES, FILTER_THREADS},
-    count::SLOT_NONE,
+    config::{FILTER_CGROUPS, FILTER_NONE, FILTER_PROCESSES, FILTER_THREADS, TARGET_FROM_EXEC},
+    count::{SLOT_NONE, WAITS_FOR_EXEC},
     loss,
 };
 
 use crate::{
     access::{Access, Fields as _, Pointer, Probed},
     config::config,
-    maps::{TARGETS, lose},
+    cpu::lose,
+    identity,
+    maps::TARGETS,
     task,
 };
 
@@ -32,11 +34,11 @@ pub(crate) fn existing_task<A: Access>(task: Pointer) -> Option<u32> {
         FILTER_PROCESSES => {
             let mut ancestor = task;
             for generation in 0..GENERATIONS_MAX {
-                if let Some(flags) = target(u64::from(task::process::<Probed>(ancestor))) {
+                if let Some(flags) = target(u64::from(identity::process::<Probed>(ancestor))) {
                     // Only the target itself waits to execute another program.
                     return Some(if generation == 0 { flags } else { 0 });
                 }
-                if config!(inherit) == 0 || task::tgid::<Probed>(ancestor) <= 1 {
+                if config!(inherit) == 0 || identity::tgid::<Probed>(ancestor) <= 1 {
                     return None;
                 }
                 ancestor = Probed::pointer(ancestor, config!(offsets.task_real_parent));
@@ -47,13 +49,26 @@ pub(crate) fn existing_task<A: Access>(task: Pointer) -> Option<u32> {
     }
 }
 
+/// Creates the state of a task that the iterator over tasks missed, and caches whether it is wanted. Returns that.
+#[inline(always)]
+pub(crate) fn init_task<A: Access>(task: Pointer) -> bool {
+    let wanted = existing_task::<A>(task);
+    let waits = wanted.is_some_and(|flags| flags & TARGET_FROM_EXEC != 0);
+    task::init::<A>(task, if waits { WAITS_FOR_EXEC } else { 0 });
+    if let (None, Some(state)) = (wanted, A::state(task)) {
+        // SAFETY: the state is live while its task is.
+        unsafe { (*state).slot = SLOT_NONE };
+    }
+    wanted.is_some()
+}
+
 /// Is a child of a wanted task wanted too? Threads of a wanted process always are.
 #[inline(always)]
 pub(crate) fn child<A: Access>(parent: Pointer, child: Pointer) -> bool {
     match config!(filter) {
         FILTER_NONE | FILTER_CGROUPS => true,
         FILTER_PROCESSES => {
-            let thread = task::tgid::<A>(parent) == task::tgid::<A>(child);
+            let thread = identity::tgid::<A>(parent) == identity::tgid::<A>(child);
             let wanted = task::slot::<A>(parent).is_some_and(|slot| slot != SLOT_NONE);
             wanted && (thread || config!(inherit) != 0)
         }
@@ -76,7 +91,7 @@ pub(crate) fn adopt(new: Pointer, id: u64) -> bool {
         return true;
     }
     let parent = Probed::pointer(new, config!(offsets.cgroup_parent));
-    if config!(descend) == 0 || parent.is_null() || target(task::cgroup_id::<Probed>(parent)).is_none() {
+    if config!(descend) == 0 || parent.is_null() || target(identity::cgroup_id::<Probed>(parent)).is_none() {
         return false;
     }
     if TARGETS.insert(id, 0, 0).is_err() {

@@ -1,33 +1,24 @@
-//! What the kernel knows of a task.
+//! What the kernel knows of a task, and how the state begins that is kept of it: at its fork, by the iterator over tasks, or when
+//! it is first seen.
 
 use pmu_common::{
     config::{BY_CGROUP, FILTER_CGROUPS},
-    count::Reading,
+    count::{NO_WAIT, Reading, SLOT_UNRESOLVED},
+    loss,
     owner::OwnerKey,
 };
 
 use crate::{
     access::{Access, Fields, Pointer, Probed},
     config::config,
-    pid_namespace::id_in,
+    cpu::lose,
+    identity::{cgroup_id, id_in, leader, process, translates},
 };
 
 /// Thread id in the first PID namespace; 0 for the idle tasks.
 #[inline(always)]
 pub(crate) fn tid<A: Fields>(task: Pointer) -> u32 {
     A::u32(task, config!(offsets.task_pid))
-}
-
-/// Process id in the first PID namespace.
-#[inline(always)]
-pub(crate) fn tgid<A: Fields>(task: Pointer) -> u32 {
-    A::u32(task, config!(offsets.task_tgid))
-}
-
-/// Are ids told that are not those of the first PID namespace?
-#[inline(always)]
-fn translates() -> bool {
-    config!(pids.inode) != 0
 }
 
 /// Thread id as user space knows it; 0 for the idle tasks.
@@ -39,16 +30,7 @@ pub(crate) fn thread<A: Fields>(task: Pointer) -> u32 {
     }
 }
 
-/// Process id as user space knows it; 0 for the idle tasks. Of a task that has not exited.
-#[inline(always)]
-pub(crate) fn process<A: Fields>(task: Pointer) -> u32 {
-    match tgid::<A>(task) {
-        tgid if tgid == 0 || !translates() => tgid,
-        tgid => id_in(&config!(pids), leader(task), tgid),
-    }
-}
-
-/// The same of a task that may have exited, if it has been met.
+/// Process id as user space knows it, also of a task that has exited, if it has been met.
 #[inline(always)]
 pub(crate) fn process_of<A: Access>(task: Pointer) -> u32 {
     if translates()
@@ -86,13 +68,6 @@ pub(crate) fn cgroup<A: Fields>(task: Pointer) -> Pointer {
     A::pointer(set, config!(offsets.css_set_dfl_cgrp))
 }
 
-/// A cgroup's id.
-#[inline(always)]
-pub(crate) fn cgroup_id<A: Fields>(cgroup: Pointer) -> u64 {
-    let node = A::pointer(cgroup, config!(offsets.cgroup_kn));
-    A::u64(node, config!(offsets.kernfs_node_id))
-}
-
 /// The task's cgroup in the v2 hierarchy and its id. By address: see [`Probed`].
 #[inline(always)]
 pub(crate) fn cgroup_and_id(task: Pointer) -> (Pointer, u64) {
@@ -115,12 +90,6 @@ pub(crate) fn thread_key<A: Access>(task: Pointer) -> OwnerKey {
     OwnerKey { id: u64::from(tid::<A>(task)), born_ns: A::u64(task, config!(offsets.task_start_boottime)) }
 }
 
-/// The first thread of the task's process. By address: see [`Probed`].
-#[inline(always)]
-pub(crate) fn leader(task: Pointer) -> Pointer {
-    Probed::pointer(task, config!(offsets.task_group_leader))
-}
-
 /// Has the last thread of the task's process begun to exit? By address: see [`Probed`].
 #[inline(always)]
 pub(crate) fn is_over(task: Pointer) -> bool {
@@ -135,4 +104,23 @@ pub(crate) fn is_over(task: Pointer) -> bool {
 pub(crate) fn slot<A: Access>(task: Pointer) -> Option<u32> {
     // SAFETY: the state is live while its task is.
     A::state(task).map(|state| unsafe { (*state).slot })
+}
+
+/// Creates the state of a task, which begins with what the task has counted so far.
+#[inline(always)]
+pub(crate) fn init<A: Access>(task: Pointer, flags: u32) {
+    let Some(state) = A::create_state(task) else {
+        lose(loss::TASK_UNKNOWN);
+        return;
+    };
+    let cgroup = if cgroups_matter() { cgroup_and_id(task).1 } else { 0 };
+    // SAFETY: the state is live; a task that runs at this moment is accounted again at its next switch.
+    let state = unsafe { &mut *state };
+    state.last = reading::<A>(task);
+    state.ready_ns = 0;
+    state.wait_ns = NO_WAIT;
+    state.cgroup = cgroup;
+    state.slot = SLOT_UNRESOLVED;
+    state.process = process::<A>(task);
+    state.flags = flags;
 }

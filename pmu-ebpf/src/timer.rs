@@ -23,9 +23,9 @@ use crate::{
     Way,
     access::{Access, Fields as _, Pointer, Probed},
     config::config,
-    interrupted,
-    maps::{CONTROL, COUNTS, CPUS, LATE, RING, lose, row, this_cpu},
-    owner, task, tracepoint,
+    cpu::{lose, row, this_cpu},
+    maps::{CONTROL, COUNTS, CPUS, LATE, RING},
+    owner, registers, task, tracepoint,
 };
 
 /// Late timers per CPU that can wait at a time.
@@ -59,8 +59,8 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
         return None;
     }
     let idle = task::tid::<A>(task) == 0;
-    let registers = interrupted::registers(timer);
-    let code = interrupted::code(registers);
+    let registers = registers::of_timer(timer);
+    let code = registers::code(registers);
     let slot = task::slot::<A>(task).unwrap_or(SLOT_NONE);
     if kind == TIMER_TICK && !idle {
         count_tick(counts, cpu, slot, code);
@@ -76,7 +76,7 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
         cpu,
         slot,
         class: gap::found(idle, code) as u32,
-        at_enable: u32::from(code == CODE_KERNEL && interrupted::is_at_enable(registers)),
+        at_enable: u32::from(code == CODE_KERNEL && registers::is_at_enable(registers)),
         ..Late::ZERO
     };
     note::<A>(context, task, counts, &late)

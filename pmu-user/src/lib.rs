@@ -11,6 +11,9 @@
 //! from `perf`, `bpf`, `symbol` and `session`: everything after [`drain`] is pure. `tests/architecture.rs` checks it.
 
 #[forbid(unsafe_code)]
+mod named;
+
+#[forbid(unsafe_code)]
 pub mod file;
 #[forbid(unsafe_code)]
 pub mod suggest;

@@ -7,6 +7,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a bench that panics says where")]
 
+#[path = "../unpack.rs"]
+mod unpack;
+
 use std::{
     fs::File,
     io::{self, Write as _, stdout},
@@ -23,16 +26,13 @@ use pmbpf::{
     model::io::{IoInterval, IoLedger},
     plan::{
         io::{
-            BoxKind, IoPlan,
+            IoPlan, UncoreKind,
             request::{IoRequest, Reporting},
         },
         request::{Descend, Inherit, Target},
     },
-    view::{Format, RunView, text::Style},
+    view::{Format, View, text::Style},
 };
-
-#[path = "../unpack.rs"]
-mod unpack;
 
 /// The machine. Its text comes along: the bench runs in guests, too, which have no folder of ours.
 const NAME: &str = "made-sapphire-rapids-two-sockets";
@@ -74,7 +74,7 @@ fn main() -> io::Result<()> {
 }
 
 /// More boxes of a kind, like those that it has.
-fn grow(kind: &mut BoxKind) {
+fn grow(kind: &mut UncoreKind) {
     let known = kind.boxes.clone();
     for (number, site) in (0_u32..).zip(known.iter().cycle()).take(CHA).skip(known.len()) {
         let mut site = site.clone();
@@ -120,8 +120,7 @@ fn reported(
     let (prepared, mut ledger) = (Prepared::new(header).unwrap(), IoLedger::new(&header.plan));
     let (mut history, mut total) = (History::new(&header.plan), IoInterval::default());
     let header = header.clone().into();
-    let mut view =
-        RunView::new(&header, Format::Json, Style { rows_max: 20, blocks: true, width: None }, into);
+    let mut view = View::new(&header, Format::Json, Style { rows_max: 20, blocks: true, width: None }, into);
     let (mut numbers, begun) = (0, cpu_time());
     for drain in drains {
         let tick = ledger.advance(drain);
@@ -129,7 +128,7 @@ fn reported(
         let report = IoReport::new(&prepared, &ledger, &tick);
         history.add_interval(&report);
         numbers += report.rows.len();
-        view.interval(&Report { tasks: None, io: Some(report) })?;
+        view.interval(&Report { io: Some(report), ..Report::default() })?;
         total.append(tick);
     }
     Ok((numbers, cpu_time() - begun))

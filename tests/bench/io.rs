@@ -18,7 +18,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use pmbpf::{
     bpf::{
-        self, Options,
+        self, Kernel, Options,
         io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
     machine::Machine,
@@ -64,7 +64,7 @@ impl fmt::Display for Each {
 fn request(device: &Loop, scheduler: &str, affinity: &str) -> anyhow::Result<Each> {
     device.set(scheduler, affinity)?;
     let object = counting(Parts::Block)?;
-    per_request(device, program::COMPLETE, || object.program_costs())
+    per_request(device, program::COMPLETE, || object.loaded.program_costs())
 }
 
 /// Programs that look at the clock where a request is issued and where it completes, on the same CPU.
@@ -128,7 +128,7 @@ fn packets() -> anyhow::Result<[Each; 2]> {
     let mut buffer = vec![0; 1 << 20];
     while connection.read(&mut buffer)? > 0 {}
     sender.join().ok().context("the sender panicked")??;
-    let costs = object.program_costs();
+    let costs = object.loaded.program_costs();
     let each = |wanted: &str| {
         let cost = costs.iter().find(|(name, ..)| name == wanted);
         Each { ns: cost.map_or(f64::NAN, |&(_, runs, ns)| ns as f64 / runs as f64), runs: 1.0 }
@@ -140,7 +140,7 @@ fn counting(parts: Parts) -> anyhow::Result<IoObject> {
     let root = Path::new("/");
     let machine = Machine::read(root)?;
     let wanted = IoOptions { wanted: Wanted::Everybody(By::Cgroup), parts, bios: Bios::Ignored };
-    Ok(IoObject::open(&wanted, &machine, root, &Options::default())?)
+    Ok(IoObject::open(&wanted, &machine, &Kernel::new(root, Options::default()))?)
 }
 
 /// A loop device over a file in memory; detached with its owner.

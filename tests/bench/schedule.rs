@@ -4,6 +4,8 @@
 //! Prints a line: for whole and for tight packing, the CPU time in ms, the groups, and the metrics that are split; the
 //! CPU time of evaluating in ms.
 
+mod synthetic;
+
 use std::{
     hint::black_box,
     io::{Write as _, stdout},
@@ -11,23 +13,20 @@ use std::{
 };
 
 use pmbpf::{
-    machine::pmu::counters::Source,
+    machine::pmu::counters::CountersSource,
     metric::formulas::{Formulas, Inputs},
-    plan::schedule::{Capacity, Counters, Need, Packing, Resource, Wanted, capacity::Shares, schedule},
+    plan::schedule::{Capacity, Counters, Need, Packing, Resource, WantedMetric, capacity::Shares, schedule},
     table::model,
 };
 
-#[path = "../../pmu-user/src/plan/schedule/synthetic.rs"]
-mod synthetic;
-
 fn main() -> std::io::Result<()> {
-    let (needs, wanted): (Vec<Need>, Vec<Wanted>) = synthetic::server();
+    let (needs, wanted): (Vec<Need>, Vec<WantedMetric>) = synthetic::server();
     let capacity = Capacity {
         general: 0xff,
         fixed: 0xf,
         shares: Shares::Offered,
         holds: Vec::new(),
-        source: Source::Least,
+        source: CountersSource::Least,
     };
     let mut words = Vec::new();
     for packing in [Packing::Whole, Packing::Tight] {

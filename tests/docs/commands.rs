@@ -15,7 +15,7 @@ pub(crate) fn failure(line: &str) -> Option<String> {
         // Nothing may match.
         Some("list") => &[0, 1],
         // Not permitted, not supported, or either of them with a command.
-        Some("run" | "io") => &[0, 4, 5, 125],
+        Some("run" | "io" | "stat") => &[0, 4, 5, 125],
         _ => &[0],
     };
     let code = output.status.code();
@@ -50,7 +50,7 @@ fn fitted(words: &[String]) -> Vec<String> {
         // A command that is named, not called.
         return vec![words[0].clone(), "--help".to_owned()];
     }
-    let measures = is("run") || is("io");
+    let measures = is("run") || is("io") || is("stat");
     let (mut fitted, mut rest) = (Vec::new(), words.iter());
     while let Some(word) = rest.next() {
         match word.as_str() {

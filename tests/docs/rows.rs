@@ -38,7 +38,7 @@ fn all_rows() -> Vec<Value> {
     let others = [
         "eval --cpu testmodel --perfmon-dir ../../perfmon --counts counts.json --json",
         "eval --io --cpu cascadelakex --counts io.json --json",
-        "run --dry-run --count -e page-faults -C 0 --json",
+        "stat --dry-run -e page-faults -C 0 --json",
     ];
     let said: Vec<String> = lists.iter().map(String::as_str).chain(others).map(said).collect();
     let texts = [reports("json"), texts("tests/machines", "json"), said].concat();

@@ -1,11 +1,12 @@
 //! The recordings that are reviewed like code, as frames of JSON that can be changed.
 
 use std::{
-    io::{self, Cursor, Write},
+    io::{self, Cursor, Read as _, Write},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
+use flate2::read::DeflateDecoder;
 use pmbpf::{
     command::{Naming, words, write_report},
     drain::recording::Opened,
@@ -33,11 +34,17 @@ impl Frames {
         let (mut frames, mut rest) = (Vec::new(), &bytes[8..]);
         while let Some((header, after)) = rest.split_at_checked(12) {
             let length = u32::from_le_bytes(header[..4].try_into().unwrap()) as usize;
-            frames.push((header[4], serde_json::from_slice(&after[..length]).unwrap()));
+            let (is_deflated, mut json) = (header[5] == 1, after[..length].to_vec());
+            if is_deflated {
+                json.clear();
+                DeflateDecoder::new(&after[..length]).read_to_end(&mut json).unwrap();
+            }
+            frames.push((header[4], serde_json::from_slice(&json).unwrap()));
             rest = &after[length..];
         }
-        let drains: Vec<usize> =
-            (0..frames.len()).filter(|&at| frames[at].0.eq_ignore_ascii_case(&b'D')).collect();
+        let drains: Vec<usize> = (0..frames.len())
+            .filter(|&at| frames[at].0.eq_ignore_ascii_case(&b'D') || frames[at].0 == b's')
+            .collect();
         let unwanted = drains.get(3..drains.len().saturating_sub(1)).unwrap_or_default().to_vec();
         let mut at = 0..;
         frames.retain(|_| !unwanted.contains(&at.next().unwrap()));
@@ -45,7 +52,7 @@ impl Frames {
     }
 
     pub(crate) fn all() -> Vec<Self> {
-        ["cgroups.pmbpf", "io.pmbpf", "masked.pmbpf"].map(Self::read).to_vec()
+        ["cgroups.pmbpf", "counts.pmbpf", "io.pmbpf", "masked.pmbpf"].map(Self::read).to_vec()
     }
 
     /// The file, every frame sound; `damage` may change what is in one before its checksum is taken.

@@ -10,6 +10,7 @@
 mod btf;
 mod chance;
 mod corpus;
+mod counts;
 mod perfmon;
 mod recordings;
 mod redacted;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use pmbpf::{
-    metric::offline::{Counted, evaluate},
+    metric::offline::{TaskCounts, evaluate},
     table::perfmon,
 };
 use serde_json::Value;
@@ -69,7 +69,7 @@ fn every_perfmon_directory_is_read_or_refused() {
         for files in models {
             if let Ok(model) = files.read("changed") {
                 let counts = model.operands.iter().map(|name| (name.clone(), Some(1e9))).collect();
-                let _ = evaluate(&model, &Counted { counts, ..Counted::default() });
+                let _ = evaluate(&model, &TaskCounts { counts, ..TaskCounts::default() });
                 let _ = model.faults();
             }
         }

@@ -16,7 +16,7 @@ const SECRET: &str = "qzSecretWord";
 
 /// Strings that are no names, though text: versions, models, tables, what is counted. They are shown as they are, and so are
 /// functions, where they are the kernel's.
-const PUBLIC: [&str; 29] = [
+const PUBLIC: [&str; 35] = [
     ".version",
     ".attach",
     ".machine.kernel",
@@ -24,6 +24,12 @@ const PUBLIC: [&str; 29] = [
     ".machine.pmus[].name",
     ".machine.cgroups.v1[]",
     ".places[].code.Ok.function",
+    ".plan.asked[].name",
+    ".plan.groups[].events[].name",
+    ".plan.groups[].events[].unit",
+    ".plan.groups[].events[].instances[].pmu",
+    ".parts[].readings[].event",
+    ".parts[].uncounted[].pmu",
     ".plan.sampling.event",
     ".plan.sampling[].event",
     ".plan.sampling[].modes",
@@ -49,8 +55,18 @@ const PUBLIC: [&str; 29] = [
 ];
 
 /// Sentences of ours. They may quote names that stand elsewhere, and nothing else.
-const SENTENCES: [&str; 9] =
-    [".what", ".why", ".unnamed", ".no_metrics", ".nobody", ".unknown", ".missing", ".Err", ".above"];
+const SENTENCES: [&str; 10] = [
+    ".what",
+    ".why",
+    ".unnamed",
+    ".no_metrics",
+    ".nobody",
+    ".unknown",
+    ".missing",
+    ".Err",
+    ".above",
+    ".left_out",
+];
 
 fn is_sentence(place: &str) -> bool {
     SENTENCES.iter().any(|end| place.ends_with(end)) && !place.ends_with("platform.devices[].above")
@@ -61,7 +77,9 @@ fn with_secrets(original: &Frames) -> (Frames, usize) {
     let mut all = BTreeSet::new();
     original.0.iter().for_each(|(_, value)| places(value, "", &mut all));
     let (mut together, mut count) = (original.clone(), 0);
-    for place in all.iter().filter(|place| !PUBLIC.contains(&place.as_str())) {
+    // A frame of several sources has each of them in a field.
+    let of_source = |place: &str| place.strip_prefix(".counts").unwrap_or(place).to_owned();
+    for place in all.iter().filter(|place| !PUBLIC.contains(&of_source(place).as_str())) {
         // The host is called so: whoever quotes it must not be shown to.
         let text = if is_sentence(place) { format!("cannot ask `{SECRET}`: no") } else { SECRET.to_owned() };
         let mut frames = together.clone();

@@ -2,16 +2,15 @@
 
 use std::path::Path;
 
+use crate::{
+    support::{Rows, output, skipped, text},
+    workloads::workload,
+};
 use pmbpf::{
     drain::reading::Reading,
     machine::{cpu::Processor, pmu::catalog::Catalog},
     perf::{CountTarget, Counting},
-    table::notation::{List, resolve},
-};
-
-use crate::{
-    support::{Rows, output, skipped, text},
-    workloads::workload,
+    table::event_syntax::{List, resolve},
 };
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
+use crate::support::text;
 use pmbpf::{
     drain::reading::Reading,
     machine::{
@@ -9,10 +10,8 @@ use pmbpf::{
         pmu::catalog::Catalog,
     },
     perf::{CountTarget, Counting},
-    table::notation::{List, SelectedGroup, resolve},
+    table::event_syntax::{List, SelectedGroup, resolve},
 };
-
-use crate::support::text;
 
 /// The module and its files.
 pub(crate) struct Simulated(());

@@ -1,4 +1,4 @@
-//! `run --count` on simulated PMUs, through the command line: the counts are those that were programmed.
+//! `pmbpf stat` on simulated PMUs, through the command line: the counts are those that were programmed.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
@@ -48,7 +48,7 @@ fn a_command_s_counts_are_those_that_were_programmed() {
     simulated.write("rates", RATES);
     let advance = format!("echo {MOVED_NS} >/sys/kernel/debug/pmusim/advance_ns");
     let mut pmbpf = pmbpf();
-    pmbpf.args(["run", "--count", "--json", "-o", "-", "-e", EVENTS, "--", "sh", "-c", &advance]);
+    pmbpf.args(["stat", "--json", "-o", "-", "-e", EVENTS, "--", "sh", "-c", &advance]);
     let output = pmbpf.output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows = Rows::parse(&output.stdout);
@@ -63,7 +63,7 @@ fn a_system_s_counts_are_those_of_all_its_cpus_and_boxes() {
     let simulated = Simulated::stopped(&["dies=2", "imc=5"]);
     simulated.write("rates", &format!("{RATES}\nuncore_imc_? 5 ff 1000000009"));
     let mut pmbpf = pmbpf();
-    pmbpf.args(["run", "--count", "--json", "-I", "100ms", "-e", EVENTS, "-e", BOXES]);
+    pmbpf.args(["stat", "--json", "-I", "100ms", "-e", EVENTS, "-e", BOXES]);
     let mut child = pmbpf.stdout(Stdio::piped()).spawn().unwrap();
     let mut printed = BufReader::new(child.stdout.take().unwrap());
     let mut first = String::new();
@@ -91,8 +91,7 @@ fn events_that_took_turns_show_their_share_and_interval() {
         codes.iter().map(|code| format!("cpu {code:x} ffff {}", code * 100_000_000)).collect();
     simulated.write("rates", &rates.join("\n"));
     let events: Vec<_> = codes.iter().map(|code| format!("cpu/event={code:#x}/")).collect();
-    let output =
-        pmbpf().args(["run", "--count", "--json", "-d", "3s", "-e", &events.join(",")]).output().unwrap();
+    let output = pmbpf().args(["stat", "--json", "-d", "3s", "-e", &events.join(",")]).output().unwrap();
     let rows = Rows::parse(&output.stdout);
     for (event, code) in counted(&rows).into_iter().zip(codes) {
         let number = |name: &str| event[name].as_f64().unwrap();

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, time::Duration};
 
 use pmbpf::{
-    drain::slice::SliceRow,
+    drain::reading::SliceRow,
     plan::request::{By, Rate, Request, Target},
 };
 

@@ -133,7 +133,7 @@ fn a_command_that_waits_dies_with_pmbpf() {
             .spawn()
             .unwrap();
         sleep(Duration::from_millis(milliseconds));
-        let counting = has_program(&stopped(child.id()), "prime");
+        let counting = has_program(&stopped(child.id()), "seed");
         child.kill().unwrap();
         child.wait().unwrap();
         sleep(Duration::from_millis(400));

@@ -236,7 +236,7 @@ fn a_command_needs_no_dashes_and_a_duration_no_unit() {
 fn everything_is_counted_as_long_as_a_command_runs() {
     let spin = workload("spin", &["-g"]);
     let other = Started::new(&format!("exec {spin} 60"));
-    for way in [&["io", "-a"][..], &["run", "--count", "-e", "task-clock", "-a"], &["run", "-a"]] {
+    for way in [&["io", "-a"][..], &["stat", "-e", "task-clock", "-a"], &["run", "-a"]] {
         let output =
             pmbpf().args(way).args(["--json", "-q", "-o", "-", "--", &spin, "0.3"]).output().unwrap();
         assert!(output.status.success(), "{way:?}: {}", text(&output.stderr));
@@ -251,7 +251,7 @@ fn everything_is_counted_as_long_as_a_command_runs() {
 
 #[test]
 fn results_on_standard_output_are_not_mixed_with_the_commands() {
-    for way in [&["run"][..], &["io"], &["run", "--count", "-e", "task-clock"]] {
+    for way in [&["run"][..], &["io"], &["stat", "-e", "task-clock"]] {
         let output =
             pmbpf().args(way).args(["--json", "-q", "-o", "-", "--", "echo", "mine"]).output().unwrap();
         assert!(!Rows::parse(&output.stdout).0.is_empty(), "{way:?}");

@@ -7,6 +7,7 @@ use std::{
     sync::{Arc, Barrier},
 };
 
+use crate::support::{Cgroup, Started, Waiting, assert_close, in_guest, text, unique};
 use pmbpf::{
     drain::reading::Reading,
     machine::{
@@ -17,10 +18,8 @@ use pmbpf::{
     metric::counts,
     perf::{CountTarget, Counting, OpenError},
     plan::request::Inherit,
-    table::notation::{List, SelectedGroup, resolve},
+    table::event_syntax::{List, SelectedGroup, resolve},
 };
-
-use crate::support::{Cgroup, Started, Waiting, assert_close, in_guest, text, unique};
 
 /// The events of `notation` on this machine; tracepoints come from a tracefs mounted for this test alone.
 fn events(notation: &str) -> Vec<SelectedGroup> {
@@ -248,7 +247,7 @@ fn a_thread_that_comes_later_counts_if_it_is_inherited_and_only_then() {
 #[test]
 fn a_box_counts_no_single_task() {
     let mut groups = events("msr/tsc/");
-    groups[0].events[0].instances[0].place = pmbpf::machine::pmu::catalog::Place::Box(vec![Cpu(0)]);
+    groups[0].events[0].instances[0].place = pmbpf::machine::pmu::catalog::PmuCpus::Uncore(vec![Cpu(0)]);
     let target = CountTarget::Threads(vec![std::process::id()], Inherit::No);
     let error: OpenError = Counting::open(&groups, &target).unwrap_err();
     let hint = error.hint(&Privileges::read(Path::new("/"))).unwrap();
@@ -261,7 +260,7 @@ fn a_box_counts_no_single_task() {
 fn a_box_that_no_cpu_of_the_target_covers_is_left_out_and_named() {
     let mut groups = events("msr/tsc/");
     let instances = &mut groups[0].events[0].instances;
-    let place = |cpu| pmbpf::machine::pmu::catalog::Place::Box(vec![Cpu(cpu)]);
+    let place = |cpu| pmbpf::machine::pmu::catalog::PmuCpus::Uncore(vec![Cpu(cpu)]);
     instances.push(instances[0].clone());
     (instances[0].place, instances[1].place) = (place(0), place(4095));
     instances[1].pmu = "msr_of_another_die".to_owned();

@@ -48,7 +48,7 @@ fn a_command_has_the_limits_signals_and_environment_that_it_has_without_pmbpf() 
         assert!(plain.contains(part), "{part} is not in {plain}");
     }
     let ways: [&[&str]; 3] =
-        [&["run", "-q", "--"], &["run", "-q", "--count", "-e", "task-clock", "--"], &["io", "-q", "--"]];
+        [&["run", "-q", "--"], &["stat", "-q", "-e", "task-clock", "--"], &["io", "-q", "--"]];
     for way in ways {
         let measured = seen(&[&[binary.as_str()], way].concat());
         assert_eq!(measured, plain, "{way:?}");
@@ -96,7 +96,7 @@ fn a_program_that_cannot_be_executed_ends_the_run_with_the_reason() {
     let program = Scratch::new("program");
     fs::write(&program.0, "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(&program.0, fs::Permissions::from_mode(0o755)).unwrap();
-    for way in [&["run"][..], &["run", "--count", "-e", "task-clock"], &["io"]] {
+    for way in [&["run"][..], &["stat", "-e", "task-clock"], &["io"]] {
         let output = pmbpf().args(way).args(["-o", "-", "--", program.as_str()]).output().unwrap();
         let told = text(&output.stderr);
         assert_eq!(output.status.code(), Some(127), "{way:?}: {told}");
@@ -107,7 +107,7 @@ fn a_program_that_cannot_be_executed_ends_the_run_with_the_reason() {
 
 #[test]
 fn who_waits_is_told_that_counting_has_begun() {
-    for way in ["run -d 300ms", "run -d 300ms --count -e task-clock", "io -d 300ms"] {
+    for way in ["run -d 300ms", "stat -d 300ms -e task-clock", "io -d 300ms"] {
         let script = format!("{{ {} {way} --ready-fd 3 3>&1 >/dev/null; }} 2>&1", binary());
         let output = from_a_shell(&format!("{script};"), &["true"]);
         let said = text(&output.stdout);
@@ -120,7 +120,7 @@ fn who_waits_is_told_that_counting_has_begun() {
 
 #[test]
 fn who_ends_it_as_soon_as_counting_has_begun_gets_the_report() {
-    let ways: [&[&str]; 3] = [&["run"], &["run", "--count", "-a", "-e", "task-clock"], &["io"]];
+    let ways: [&[&str]; 3] = [&["run"], &["stat", "-a", "-e", "task-clock"], &["io"]];
     for way in ways {
         let mut command = pmbpf();
         let mut child = command.args(way).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

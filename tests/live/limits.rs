@@ -20,7 +20,7 @@ fn with_files(limit: u64, arguments: &[&str]) -> Output {
 
 #[test]
 fn too_few_files_are_named_as_the_reason_wherever_that_is_noticed() {
-    for arguments in [&["run", "-d", "10ms"][..], &["run", "--count", "-d", "10ms"]] {
+    for arguments in [&["run", "-d", "10ms"][..], &["stat", "-d", "10ms"]] {
         let enough = (4..96).find(|&limit| {
             let output = with_files(limit, arguments);
             let said = text(&output.stderr);
@@ -39,15 +39,8 @@ fn too_few_files_are_named_as_the_reason_wherever_that_is_noticed() {
 
 #[test]
 fn too_little_memory_is_named_as_the_reason_before_anything_begins() {
-    let commands = [
-        "run -d 100ms",
-        "run -- true",
-        "run --count -d 100ms",
-        "io -d 100ms",
-        "doctor",
-        "list pmus",
-        "report x",
-    ];
+    let commands =
+        ["run -d 100ms", "run -- true", "stat -d 100ms", "io -d 100ms", "doctor", "list pmus", "report x"];
     for limit in ["-v", "-d"] {
         for command in commands {
             let script = format!("ulimit {limit} 65536; exec \"$0\" {command}");

@@ -125,7 +125,7 @@ fn a_reader_that_goes_away_ends_what_only_he_wanted_but_not_a_command() {
     assert_eq!(unread(&["run", "--quiet", "--json", "-I", "100ms"]), (Some(0), String::new()));
     let marker = Scratch::new("lived");
     let script = format!("sleep 1; echo x > {}; exit 7", marker.as_str());
-    for counts in [&["run"][..], &["run", "--count"]] {
+    for counts in [&["run"][..], &["stat"]] {
         let _ = std::fs::remove_file(&marker.0);
         let with_command = ["--quiet", "-I", "100ms", "-o", "-", "--", "sh", "-c", &script];
         assert_eq!(unread(&[counts, &with_command].concat()), (Some(7), String::new()), "{counts:?}");

@@ -6,17 +6,17 @@ use std::{
 };
 
 use pmbpf::{
-    bpf::{Attach, Log, Options},
-    drain::{Drain, Owner, TasksDrain, slice::SliceRow},
+    bpf::{Attach, Kernel, Log, Options},
+    drain::{Drain, Owner, TasksDrain, reading::SliceRow},
     machine::{Machine, pmu::catalog::Catalog},
     model::{Counts, Interval, Ledger, OwnerIndex},
     plan::{
         Plan,
+        multiplexing::{EventGroup, Multiplexing, PlannedEvent},
         request::Request,
-        turns::{EventGroup, PlannedEvent, Turns},
     },
     session::{self, Measure, Session, SessionError, Signals},
-    table::notation::{List, resolve},
+    table::event_syntax::{List, resolve},
 };
 
 /// Counters of `notation`, in its groups.
@@ -28,15 +28,15 @@ pub(crate) fn groups(notation: &str) -> Vec<EventGroup> {
     let selected =
         resolve(&List::parse(notation).unwrap(), &catalog).unwrap_or_else(|error| panic!("{error}"));
     let group = |events: &[_]| EventGroup { events: events.to_vec() };
-    let planned = |group: &pmbpf::table::notation::SelectedGroup| -> Vec<_> {
+    let planned = |group: &pmbpf::table::event_syntax::SelectedGroup| -> Vec<_> {
         group.events.iter().map(|event| PlannedEvent::of(event, &event.instances[0])).collect()
     };
     selected.iter().map(|one| group(&planned(one))).collect()
 }
 
 /// Events that always count, and groups that take turns.
-pub(crate) fn turns(pmu: &str, always: &str, taking: &str, slice: Duration) -> Turns {
-    Turns { pmu: pmu.to_owned(), always: groups(always), groups: groups(taking), slice }
+pub(crate) fn turns(pmu: &str, always: &str, taking: &str, slice: Duration) -> Multiplexing {
+    Multiplexing { pmu: pmu.to_owned(), always: groups(always), groups: groups(taking), slice }
 }
 
 /// What a run came to.
@@ -68,17 +68,17 @@ impl Counted {
 #[track_caller]
 pub(crate) fn count(
     request: &Request,
-    turns: Vec<Turns>,
+    turns: Vec<Multiplexing>,
     attach: Option<Attach>,
     work: impl FnOnce() + Send,
 ) -> Counted {
     let machine = Machine::read(Path::new("/")).unwrap();
     let plan = Plan { turns, ..Plan::new(request, &machine, Path::new("/")).unwrap() };
-    let options = Options { attach, btf: None, log: Log::Off };
+    let kernel = Kernel::new(Path::new("/"), Options { attach, btf: None, log: Log::Off });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut drains = Vec::new();
     let mut session = Session::default();
-    let open = async { session.open_tasks(plan, machine, Path::new("/"), &options) };
+    let open = async { session.open_tasks(plan, machine, Path::new("/"), &kernel) };
     runtime.block_on(open).unwrap_or_else(|error| panic!("{error}"));
     session.start(Measure::Always, Instant::now()).unwrap();
     std::thread::scope(|scope| {

@@ -1,11 +1,11 @@
-//! `run --count` and `list` on this kernel: against `perf stat` on the same commands, and as a command line.
+//! `pmbpf stat` and `list` on this kernel: against `perf stat` on the same commands, and as a command line.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     process::{Command, Stdio},
 };
 
-use pmbpf::{machine::Machine, metric::repeat::student_quantile};
+use pmbpf::{machine::Machine, metric::estimate::student_quantile};
 use serde_json::Value;
 
 use crate::{
@@ -20,7 +20,7 @@ const SLEEPS: &str = "i=0; while [ $i -lt 200 ]; do sleep 0.002; i=$((i+1)); don
 
 /// `pmbpf run --count --json` with results on stdout; exit code, rows, what was said.
 fn counted(arguments: &[&str]) -> (Option<i32>, Rows, String) {
-    let output = pmbpf().args(["run", "--count", "--json", "-o", "-"]).args(arguments).output().unwrap();
+    let output = pmbpf().args(["stat", "--json", "-o", "-"]).args(arguments).output().unwrap();
     (output.status.code(), Rows::parse(&output.stdout), text(&output.stderr))
 }
 
@@ -104,21 +104,57 @@ fn several_runs_give_their_mean_and_its_interval() {
         assert_eq!(runs.len(), 5);
         assert_close(name, event["value"].as_f64().unwrap(), mean, 1e-9, 0.0);
         let squares: f64 = runs.iter().map(|run| (run - mean).powi(2)).sum();
-        let half = student_quantile(4) * (squares / 4.0 / 5.0).sqrt();
+        let half = student_quantile(4.0) * (squares / 4.0 / 5.0).sqrt();
         assert_close(name, event["high"].as_f64().unwrap(), mean + half, 1e-9, 0.0);
     }
-    let printed = pmbpf().args(["run", "--count", "-r", "5", "--", "true"]).output().unwrap();
+    let printed = pmbpf().args(["stat", "-r", "5", "--", "true"]).output().unwrap();
     let printed = text(&printed.stderr);
     assert!(printed.contains("mean of 5 runs") && printed.contains('±'), "{printed}");
 }
 
+/// What a recording says, in a format, and what is said beside it.
+fn reported(recording: &Scratch, format: &[&str]) -> (String, String) {
+    let output = pmbpf().arg("report").arg(&recording.0).args(format).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_recording_gives_the_report_of_the_run() {
+    let events = ["-e", "{page-faults,context-switches}", "-e", "task-clock:u", "-e", "cycles"];
+    let ways: [(&[&str], &[&str]); 3] = [
+        (&[], &["--", "sh", "-c", FORKS]),
+        (&["-r", "3"], &["--", "true"]),
+        (&["-I", "50ms", "-d", "220ms"], &["--cgroup", "/"]),
+    ];
+    for (how, whom) in ways {
+        for format in [&[][..], &["--json"], &["--csv"]] {
+            let recording = Scratch::new("counts");
+            let mut pmbpf = pmbpf();
+            pmbpf.args(["stat", "-o", recording.as_str()]).args(events).args(how).args(format).args(whom);
+            let live = pmbpf.output().unwrap();
+            assert!(live.status.success(), "{}", text(&live.stderr));
+            // With a command its results went to stderr, between what is said.
+            let printed = text(&live.stdout) + &text(&live.stderr);
+            let (report, _) = reported(&recording, format);
+            assert!(!report.is_empty() && printed.contains(&report), "{printed}\nreport:\n{report}");
+        }
+    }
+}
+
 #[test]
 fn a_run_that_fails_ends_the_runs_with_its_code() {
-    let marks = Scratch::new("runs");
+    let (marks, recording) = (Scratch::new("runs"), Scratch::new("counts-of-runs"));
     let script = format!("echo x >>{0}; test $(wc -l <{0}) -lt 3 || exit 9", marks.as_str());
-    let (code, rows, said) = counted(&["-r", "8", "--", "sh", "-c", &script]);
-    assert_eq!(code, Some(9));
-    assert!(said.contains("run 3 of 8 exited with 9"), "{said}");
+    let mut pmbpf = pmbpf();
+    pmbpf.args(["stat", "--json", "-r", "8", "-o", recording.as_str(), "--", "sh", "-c", &script]);
+    let output = pmbpf.output().unwrap();
+    assert_eq!(output.status.code(), Some(9));
+    let (report, said) = reported(&recording, &["--json"]);
+    let rows = Rows::parse(report.as_bytes());
+    for said in [text(&output.stderr), said] {
+        assert!(said.contains("run 3 of 8 exited with 9"), "{said}");
+    }
     assert_eq!(std::fs::read_to_string(&marks.0).unwrap().lines().count(), 3, "it went on");
     assert_eq!(rows.summary()["runs"], 2, "the failed run is not in the mean");
 }
@@ -134,7 +170,7 @@ fn a_count_passes_the_command_s_exit_code_on() {
 
 #[test]
 fn a_count_leaves_standard_output_to_the_command() {
-    let output = pmbpf().args(["run", "--count", "--json", "--", "echo", "mine"]).output().unwrap();
+    let output = pmbpf().args(["stat", "--json", "--", "echo", "mine"]).output().unwrap();
     assert_eq!(text(&output.stdout), "mine\n");
     assert_eq!(Rows::parse(&output.stderr).of_kind("summary").count(), 1);
 }
@@ -142,7 +178,7 @@ fn a_count_leaves_standard_output_to_the_command() {
 #[test]
 fn ctrl_c_ends_a_count_and_prints_it() {
     let mut pmbpf = pmbpf();
-    pmbpf.args(["run", "--count", "--json", "-I", "50ms", "-e", "cpu-clock,context-switches"]);
+    pmbpf.args(["stat", "--json", "-I", "50ms", "-e", "cpu-clock,context-switches"]);
     let mut child = pmbpf.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut printed = BufReader::new(child.stdout.take().unwrap());
     let mut first = String::new();
@@ -201,7 +237,7 @@ fn without_rights_a_count_names_the_capability_and_what_works_without() {
     let unprivileged = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", copy.as_str()]);
-        command.args(["run", "--count"]).args(arguments).output().unwrap()
+        command.args(["stat"]).args(arguments).output().unwrap()
     };
     let system = unprivileged(&["-d", "10ms"]);
     let said = text(&system.stderr);

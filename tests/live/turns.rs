@@ -2,19 +2,18 @@
 
 use std::{io::Write as _, process::Command, time::Duration};
 
-use pmbpf::{
-    bpf::Attach,
-    model::slice::sums,
-    plan::{
-        request::{By, Rate, Request, Target},
-        turns::Turns,
-    },
-};
-
 use crate::{
     session::{Counted, count, turns},
     support::{Cgroup, assert_close, in_guest, skipped, tick_ns, ways},
     workloads::workload,
+};
+use pmbpf::{
+    bpf::Attach,
+    model::slice::sums,
+    plan::{
+        multiplexing::Multiplexing,
+        request::{By, Rate, Request, Target},
+    },
 };
 
 const SLICE: Duration = Duration::from_millis(5);
@@ -164,17 +163,18 @@ fn an_event_that_cannot_be_opened_is_named() {
     let machine = pmbpf::machine::Machine::read(std::path::Path::new("/")).unwrap();
     let plan = pmbpf::plan::Plan::new(&request(1), &machine, std::path::Path::new("/")).unwrap();
     let plan = pmbpf::plan::Plan { turns: vec![turns], ..plan };
-    let options = pmbpf::bpf::Options::default();
+    let root = std::path::Path::new("/");
+    let kernel = pmbpf::bpf::Kernel::new(root, pmbpf::bpf::Options::default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut session = pmbpf::session::Session::default();
-    let open = async { session.open_tasks(plan, machine, std::path::Path::new("/"), &options) };
+    let open = async { session.open_tasks(plan, machine, root, &kernel) };
     let error = runtime.block_on(open).err().unwrap().to_string();
     let begins = "cannot open event `minor-faults` of the PMU `software` on cpu 0: perf_event_open: ";
     assert!(error.starts_with(begins), "{error}");
 }
 
 /// Mean time of a run of the switch program, while two processes on a CPU take turns as fast as they can.
-fn switch_ns(attach: Attach, turns: Vec<Turns>) -> f64 {
+fn switch_ns(attach: Attach, turns: Vec<Multiplexing>) -> f64 {
     let request = Request { by: Some(By::Process), ..request(4) };
     let counted = count(&request, turns, Some(attach), || {
         let mut perf = Command::new("taskset");

@@ -15,14 +15,15 @@ use pmu_common::{
 
 use super::{
     complete::{Progress, alone, end, is_known, seen},
-    config::config,
-    maps::{BLOCK_COUNTS, row},
+    maps::BLOCK_COUNTS,
     request::{device_word_of, find_or_free, identity, slot_for, slot_of_unseen},
 };
 use crate::{
     TYPED, Way,
     access::{Fields, Pointer, Probed},
-    opaque::opaque,
+    config::config,
+    cpu::row,
+    intrinsics::opaque,
     tracepoint,
 };
 

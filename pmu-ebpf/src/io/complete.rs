@@ -15,15 +15,16 @@ use pmu_common::{
 };
 
 use super::{
-    config::config,
-    maps::{BLOCK_COUNTS, BLOCK_LATENCIES, IO_CPUS, histogram, lose, row, this_cpu},
+    maps::{BLOCK_COUNTS, BLOCK_LATENCIES, IO_CPUS, histogram},
     request::{device_of, ended, find, identity, operation_of, slot_of_unseen},
 };
 use crate::{
     Way,
     access::{Fields, Pointer},
-    atomic::add_u32,
-    opaque::{masked, opaque},
+    config::config,
+    cpu::{lose, row, this_cpu},
+    intrinsics::add_u32,
+    intrinsics::{masked, opaque},
     tracepoint,
 };
 

@@ -5,7 +5,6 @@
 
 use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
-    helpers::bpf_get_smp_processor_id,
     macros::map,
     maps::{Array, HashMap, Stack},
 };
@@ -18,8 +17,7 @@ use pmu_common::{
     },
 };
 
-use super::config::config;
-use crate::atomic::add;
+use crate::config::config;
 
 /// Written by every program on that CPU. One row per possible CPU.
 #[map]
@@ -65,34 +63,10 @@ pub(crate) static NET_SLOT_OF: HashMap<IoKey, u32> = HashMap::with_max_entries(1
 #[map]
 pub(crate) static NET_FREE: Stack<u32> = Stack::with_max_entries(1, 0);
 
-/// The CPU the program runs on.
-#[inline(always)]
-pub(crate) fn this_cpu() -> u32 {
-    // SAFETY: the helper has no preconditions.
-    unsafe { bpf_get_smp_processor_id() }
-}
-
-/// Index of a row by slot and CPU.
-#[inline(always)]
-pub(crate) fn row(slot: u32, cpu: u32) -> u32 {
-    slot.wrapping_mul(config!(cpus)).wrapping_add(cpu)
-}
-
 /// Index of a slot's histogram of a kind, for this CPU.
 #[inline(always)]
 pub(crate) fn histogram(slot: u32, cpu: u32, kind: u32) -> u32 {
     let lanes = config!(lanes);
     let lane = slot.wrapping_mul(lanes).wrapping_add(cpu & lanes.wrapping_sub(1));
     lane * HISTOGRAMS + kind
-}
-
-/// Adds 1 to a loss counter of this CPU's row.
-#[inline(always)]
-pub(crate) fn lose(reason: usize) {
-    if let Some(cpu) = IO_CPUS.get_ptr_mut(this_cpu()) {
-        // SAFETY: the lookup gave a live row.
-        let losses = unsafe { &raw mut (*cpu).losses };
-        // Every caller passes a constant below `REASONS`.
-        add(losses.cast::<u64>().wrapping_add(reason), 1);
-    }
 }

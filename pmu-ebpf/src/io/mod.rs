@@ -2,11 +2,9 @@
 
 mod bio;
 mod complete;
-mod config;
-mod maps;
+pub(crate) mod maps;
 mod owner;
 mod packet;
 mod request;
 mod slot;
 mod start;
-mod target;

@@ -1,4 +1,4 @@
-//! Whose request is it?
+//! The owner of a request, and whether it is wanted.
 //!
 //! A request carries the cgroup that its I/O is controlled in: of the task that submitted it, or, in writeback, of the
 //! one that dirtied the pages. That cgroup is as fine as the `io` controller is enabled, and none that counts where the
@@ -6,16 +6,19 @@
 //! of a task; if the two differ, or a kernel thread submits it, only what the request carries is believed.
 
 use pmu_common::{
-    config::{ABSENT, BY_PROCESS},
+    config::{ABSENT, BY_PROCESS, FILTER_CGROUPS, FILTER_PROCESSES},
     io::block::{BY_KERNEL, BY_REQUEST, BY_TASK, process},
 };
 
-use super::config::config;
+use super::maps::IO_TARGETS;
 use crate::{
-    access::{Fields, Pointer},
-    pid_namespace::id_in,
+    access::{Fields, Pointer, Probed},
+    config::config,
+    identity,
 };
 
+/// Generations of processes, and levels of cgroups, that are searched for a target.
+const GENERATIONS_MAX: u32 = 32;
 /// `PF_KTHREAD`, include/linux/sched.h.
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
@@ -38,8 +41,8 @@ pub(crate) fn whose<A: Fields>(bio: Pointer, task: Pointer) -> Whose {
         if carried.is_null() || carried == A::pointer(set, config!(offsets.css_set_io)) {
             let cgroup = A::pointer(set, config!(offsets.css_set_dfl_cgrp));
             let id = match config!(by) {
-                BY_PROCESS => process_id::<A>(task),
-                _ => cgroup_id::<A>(cgroup),
+                BY_PROCESS => process_key::<A>(task),
+                _ => identity::cgroup_id::<A>(cgroup),
             };
             return Whose { basis: BY_TASK, id, cgroup };
         }
@@ -47,8 +50,8 @@ pub(crate) fn whose<A: Fields>(bio: Pointer, task: Pointer) -> Whose {
     // The first cgroup is that of whoever has none of his own: the kernel, and everyone without the controller.
     if !carried.is_null() && !A::pointer(carried, config!(offsets.blkcg_parent)).is_null() {
         let cgroup = A::pointer(carried, config!(offsets.blkcg_cgroup));
-        if is_v2::<A>(cgroup) {
-            return Whose { basis: BY_REQUEST, id: cgroup_id::<A>(cgroup), cgroup };
+        if identity::is_v2::<A>(cgroup) {
+            return Whose { basis: BY_REQUEST, id: identity::cgroup_id::<A>(cgroup), cgroup };
         }
     }
     Whose { basis: BY_KERNEL, id: 0, cgroup: core::ptr::null() }
@@ -56,20 +59,15 @@ pub(crate) fn whose<A: Fields>(bio: Pointer, task: Pointer) -> Whose {
 
 /// Identity of the task's process.
 #[inline(always)]
-fn process_id<A: Fields>(task: Pointer) -> u64 {
-    let leader = A::pointer(task, config!(offsets.task_group_leader));
-    let born_ns = A::u64(leader, config!(offsets.task_start_boottime));
-    process(id_of::<A>(task), born_ns)
+fn process_key<A: Fields>(task: Pointer) -> u64 {
+    let born_ns = A::u64(leader_of::<A>(task), config!(offsets.task_start_boottime));
+    process(identity::process_led::<A>(task, || leader_of::<A>(task)), born_ns)
 }
 
-/// Process id of a task as user space knows it.
+/// The first thread of the task's process. Every request leads there, so by type where types are known: see [`Probed`].
 #[inline(always)]
-pub(crate) fn id_of<A: Fields>(task: Pointer) -> u32 {
-    let id = A::u32(task, config!(offsets.task_tgid));
-    if id == 0 || config!(pids.inode) == 0 {
-        return id;
-    }
-    id_in(&config!(pids), A::pointer(task, config!(offsets.task_group_leader)), id)
+fn leader_of<A: Fields>(task: Pointer) -> Pointer {
+    A::pointer(task, config!(offsets.task_group_leader))
 }
 
 /// The I/O cgroup (`struct blkcg`, which begins with its state in the cgroup) that a bio carries; null if it carries
@@ -83,15 +81,44 @@ fn carried<A: Fields>(bio: Pointer) -> Pointer {
     if group.is_null() { group } else { A::pointer(group, config!(offsets.group_blkcg)) }
 }
 
-/// A cgroup's id.
+/// Is a process or cgroup a target itself? Asked once an owner, when it is first seen.
 #[inline(always)]
-pub(crate) fn cgroup_id<A: Fields>(cgroup: Pointer) -> u64 {
-    let node = A::pointer(cgroup, config!(offsets.cgroup_kn));
-    A::u64(node, config!(offsets.kernfs_node_id))
+pub(crate) fn is_named(id: u64) -> bool {
+    // SAFETY: nothing of the value is kept.
+    unsafe { IO_TARGETS.get(id) }.is_some()
 }
 
+/// Is the owner of a request wanted? Where processes are the targets, one that only its cgroup is known of may be
+/// theirs.
 #[inline(always)]
-fn is_v2<A: Fields>(cgroup: Pointer) -> bool {
-    let root = A::pointer(cgroup, config!(offsets.cgroup_root));
-    A::u32(root, config!(offsets.cgroup_root_hierarchy)) == 0
+pub(crate) fn wants(whose: &Whose, task: Pointer) -> bool {
+    match (config!(filter), whose.basis) {
+        (FILTER_PROCESSES, BY_TASK) => is_below(task, |task| {
+            let parent = Probed::pointer(task, config!(offsets.task_real_parent));
+            (u64::from(identity::process::<Probed>(task)), parent)
+        }),
+        (FILTER_CGROUPS, BY_TASK | BY_REQUEST) => is_below(whose.cgroup, |cgroup| {
+            let parent = Probed::pointer(cgroup, config!(offsets.cgroup_parent));
+            (identity::cgroup_id::<Probed>(cgroup), parent)
+        }),
+        _ => true,
+    }
+}
+
+/// Is it a target, or below one? By address: typed loads do not lead up to a parent's struct.
+#[inline(always)]
+fn is_below(start: Pointer, look: impl Fn(Pointer) -> (u64, Pointer)) -> bool {
+    let mut at = start;
+    for _ in 0..GENERATIONS_MAX {
+        let (id, parent) = look(at);
+        if is_named(id) {
+            return true;
+        }
+        // The first process is its own ancestor, and above the first cgroup is none.
+        if config!(descend) == 0 || parent.is_null() || id <= 1 {
+            return false;
+        }
+        at = parent;
+    }
+    false
 }

@@ -17,14 +17,15 @@ use pmu_common::{
 };
 
 use super::{
-    config::config,
-    maps::{NET_COUNTS, NET_FREE, NET_OWNERS, NET_SLOT_OF, lose, row, this_cpu},
+    maps::{NET_COUNTS, NET_FREE, NET_OWNERS, NET_SLOT_OF},
+    owner::is_named,
     slot::Slots,
-    target::is_named,
 };
 use crate::{
     access::{Fields as _, Pointer, Probed},
-    atomic::add,
+    config::config,
+    cpu::{lose, row, this_cpu},
+    intrinsics::add,
 };
 
 /// The verdict that lets a packet pass.

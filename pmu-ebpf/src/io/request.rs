@@ -14,16 +14,16 @@ use pmu_common::{
 };
 
 use super::{
-    config::{CONFIG, config},
-    maps::{BLOCK_FREE, BLOCK_OWNERS, BLOCK_SLOT_OF, IN_FLIGHT, IN_FLIGHT_ENDED, IO_RECENT, lose, this_cpu},
+    maps::{BLOCK_FREE, BLOCK_OWNERS, BLOCK_SLOT_OF, IN_FLIGHT, IN_FLIGHT_ENDED, IO_RECENT},
     owner::{self, Whose},
     slot::Slots,
-    target,
 };
 use crate::{
     TYPED,
     access::{Fields, Pointer},
-    opaque::opaque,
+    config::{CONFIG, config},
+    cpu::{lose, this_cpu},
+    intrinsics::opaque,
 };
 
 const SLOTS: Slots = Slots { of: &BLOCK_SLOT_OF, free: &BLOCK_FREE, owners: &BLOCK_OWNERS };
@@ -139,7 +139,7 @@ pub(crate) fn slot_for<A: Fields>(bio: Pointer, device: u64) -> u32 {
 /// Slot of an owner that is seen for the first time.
 #[inline(always)]
 fn new_slot(key: &IoKey, whose: &Whose, task: Pointer) -> u32 {
-    if config!(filter) != FILTER_NONE && !target::wants(whose, task) {
+    if config!(filter) != FILTER_NONE && !owner::wants(whose, task) {
         return common(key, BY_OUTSIDER);
     }
     match whose.basis {

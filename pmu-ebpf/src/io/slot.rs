@@ -6,7 +6,7 @@ use aya_ebpf::{
 };
 use pmu_common::io::{IoKey, IoOwner, SLOT_OTHER, loss};
 
-use super::maps::lose;
+use crate::cpu::lose;
 
 /// The maps of one kind of rows.
 pub(crate) struct Slots {

@@ -4,14 +4,12 @@
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::io::block::{INSERTED, ISSUED, InFlight};
 
-use super::{
-    config::config,
-    request::{ended, find, find_or_free, identity, slot_of},
-};
+use super::request::{ended, find, find_or_free, identity, slot_of};
 use crate::{
     TYPED, Way,
     access::{Fields, Pointer},
-    opaque::opaque,
+    config::config,
+    intrinsics::opaque,
     tracepoint,
 };
 

@@ -5,7 +5,7 @@ use std::{error::Error, io};
 use aya::{EbpfError, maps::MapError, programs::ProgramError};
 use rustix::io::Errno;
 
-use super::{btf::BtfError, ladder::Lack, probe};
+use super::{btf::BtfError, fallback::Lack, probe};
 use crate::{
     machine::{
         pid_namespace::{MOUNT_OWN, OtherProc},

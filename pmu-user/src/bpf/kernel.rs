@@ -1,80 +1,56 @@
 //! What is known of the running kernel before anything is loaded: its types, and what it has.
 
-use std::path::Path;
+use std::{
+    cell::OnceCell,
+    path::{Path, PathBuf},
+};
 
 use pmu_common::config::{Offsets, PidNamespace};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{
     KERNEL_BTF, LoadError, Options,
     btf::{Btf, BtfError},
-    ladder::{Answer, Attach, Probes},
+    fallback::{Answer, Attach, Probes},
     pid_namespace, probe,
 };
-use crate::plan::{Plan, Sampling, Target};
+use crate::plan::{Plan, Target};
 
-/// The limit of locked memory as it was: before Linux 5.11, where maps count as such, aya lifts it. A command that is
-/// started later must not find it lifted.
-pub(super) struct LockedMemory(Rlimit);
-
-impl LockedMemory {
-    /// Puts the limit back when it is dropped.
-    pub(super) fn kept() -> Self {
-        Self(getrlimit(Resource::Memlock))
-    }
-}
-
-impl Drop for LockedMemory {
-    fn drop(&mut self) {
-        if getrlimit(Resource::Memlock) != self.0 {
-            // It was lifted a moment ago, and lowering it is always allowed.
-            let _ = setrlimit(Resource::Memlock, self.0);
-        }
-    }
-}
-
-/// The running kernel.
+/// The running kernel. It is read when the first object asks for it, and once for all of them: its types are 5 MB, and reading
+/// them takes longer than loading an object does.
 pub struct Kernel {
-    /// Where its fields are.
-    pub offsets: Offsets,
-    /// What it has.
-    pub probes: Probes,
-    /// The PID namespace whose ids the programs give.
-    pub(super) pids: PidNamespace,
-    /// Does it pass a timer's expiry by value?
-    pub(super) timer_now_by_value: bool,
-    /// Its own types, by which typed programs are attached.
-    pub(super) types: Option<aya::Btf>,
+    root: PathBuf,
+    pub(super) options: Options,
+    facts: OnceCell<Facts>,
 }
 
 impl Kernel {
-    /// Reads the kernel's types, or those in the file that `options` name, and asks for what it has. Needs CAP_BPF to
-    /// get answers.
+    /// The kernel below `root`, for objects that are loaded as `options` say. Reads nothing yet.
+    #[must_use]
+    pub fn new(root: &Path, options: Options) -> Self {
+        Self { root: root.to_owned(), options, facts: OnceCell::new() }
+    }
+
+    /// Offsets of the fields that the programs on tasks read.
     ///
     /// # Errors
     ///
     /// The types are not known, or lack a field.
-    pub fn read(root: &Path, options: &Options) -> Result<Self, LoadError> {
-        let Known { btf, probes, pids, types } = Known::read(root, options)?;
-        let (offsets, timer_now_by_value) = (btf.offsets()?, btf.timer_now_by_value());
-        Ok(Self { offsets, probes, pids, timer_now_by_value, types })
+    pub fn offsets(&self) -> Result<Offsets, LoadError> {
+        Ok(self.facts()?.btf.offsets()?)
     }
 
-    /// What of it serves `plan`: iterators reach the tasks of this PID namespace and of those below.
-    pub(super) fn probes_for(&self, plan: &Plan) -> Probes {
-        let elsewhere = self.pids.inode != 0 && matches!(plan.target, Target::System | Target::Cgroups(_));
-        Probes { every_task: if elsewhere { Answer::No } else { Answer::Yes }, ..self.probes }
-    }
-
-    /// May the sampling program write hash maps? Software events never come as NMIs.
-    pub(super) fn lets_insert(&self, plan: &Plan) -> bool {
-        let nmi = plan.sampling.iter().any(Sampling::is_hardware);
-        !nmi || probe::has_5_11()
+    /// What is known of it. What failed is tried again at the next call.
+    pub(super) fn facts(&self) -> Result<&Facts, LoadError> {
+        if let Some(facts) = self.facts.get() {
+            return Ok(facts);
+        }
+        let facts = Facts::read(&self.root, &self.options)?;
+        Ok(self.facts.get_or_init(|| facts))
     }
 }
 
-/// The running kernel, before it is known what of its types is needed.
-pub(super) struct Known {
+/// What is known of the running kernel.
+pub(super) struct Facts {
     /// Types to find fields by.
     pub(super) btf: Btf,
     /// What it has.
@@ -85,9 +61,9 @@ pub(super) struct Known {
     pub(super) types: Option<aya::Btf>,
 }
 
-impl Known {
-    /// As [`Kernel::read`].
-    pub(super) fn read(root: &Path, options: &Options) -> Result<Self, LoadError> {
+impl Facts {
+    /// Reads the kernel's types, or those in the file that `options` name, and asks for what it has. Needs CAP_BPF to get answers.
+    fn read(root: &Path, options: &Options) -> Result<Self, LoadError> {
         let own = Btf::read(&root.join(KERNEL_BTF));
         let types = |own: &Btf| {
             let typed = options.attach != Some(Attach::RawTp);
@@ -100,8 +76,14 @@ impl Known {
             Some(given) => of_this_kernel(given, own.as_ref().ok())?,
             None => own?,
         };
-        let pids = pid_namespace::read(root, &btf)?;
-        Ok(Self { btf, probes: probe::all(tracepoint), pids, types: typed })
+        let (pids, probes) = (pid_namespace::read(root, &btf)?, probe::all(tracepoint));
+        Ok(Self { btf, probes, pids, types: typed })
+    }
+
+    /// What of the kernel serves `plan`: iterators reach the tasks of this PID namespace and of those below.
+    pub(super) fn probes_for(&self, plan: &Plan) -> Probes {
+        let elsewhere = self.pids.inode != 0 && matches!(plan.target, Target::System | Target::Cgroups(_));
+        Probes { every_task: if elsewhere { Answer::No } else { Answer::Yes }, ..self.probes }
     }
 }
 
@@ -113,5 +95,27 @@ fn of_this_kernel(file: &Path, own: Option<&Btf>) -> Result<Btf, LoadError> {
         Ok(given)
     } else {
         Err(BtfError::OtherKernel(file.display().to_string()).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{Kernel, LoadError, Options};
+
+    #[test]
+    fn the_kernel_is_read_once_for_every_object() {
+        let kernel = Kernel::new(Path::new("/"), Options::default());
+        // Without the kernel's types, or in another PID namespace without rights, there is nothing to keep.
+        if let Ok(facts) = kernel.facts() {
+            assert!(std::ptr::eq(facts, kernel.facts().unwrap()));
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_could_not_be_read_is_read_again() {
+        let kernel = Kernel::new(Path::new("/nowhere"), Options::default());
+        assert!([kernel.facts(), kernel.facts()].iter().all(|facts| matches!(facts, Err(LoadError::Btf(_)))));
     }
 }

@@ -1,9 +1,17 @@
-//! An array map as memory: read and written without a system call.
+//! An array map as memory, read and written without a system call; and wire types in aya's hands.
 
 use std::{io, marker::PhantomData, mem::MaybeUninit, os::fd::AsFd, ptr::NonNull};
 
 use pmu_common::wire::Wire;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// A wire type that aya carries.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct Pod<T>(pub(super) T);
+
+// SAFETY: aya asks that any bit pattern is valid and that the bytes can be copied; Wire promises both.
+unsafe impl<T: Wire> aya::Pod for Pod<T> {}
 
 /// The rows of an array map created with `BPF_F_MMAPABLE`. The programs write while this reads: every access is one
 /// volatile word, so a row may mix two moments, but never a word.

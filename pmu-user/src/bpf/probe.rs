@@ -13,7 +13,7 @@ use aya::{
 };
 use rustix::io::Errno;
 
-use super::ladder::{Answer, Probes};
+use super::fallback::{Answer, Probes};
 
 /// `enum bpf_cmd`, `enum bpf_prog_type` and `enum bpf_attach_type`, include/uapi/linux/bpf.h.
 const PROG_LOAD: u32 = 5;
@@ -158,7 +158,7 @@ fn judge(loaded: Result<(), Option<Errno>>, said: &str) -> (Answer, Answer) {
 mod tests {
     use rustix::io::Errno;
 
-    use super::{super::ladder::Answer, judge};
+    use super::{super::fallback::Answer, judge};
 
     #[test]
     fn a_helper_that_the_verifier_does_not_know_is_missing() {

@@ -17,7 +17,7 @@ use crate::{
     session::launch::{Inherited, User, take_descriptor},
 };
 
-/// Choices that `run` and `io` share.
+/// Choices that every command which measures has.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Begin {
     /// Run the command as this user: a name, UID or UID:GID; by default as who called sudo

@@ -4,32 +4,46 @@ mod io;
 
 use std::io::{Result, Write};
 
+use super::sources::Sources;
 use crate::{
     machine::Machine,
+    perf::Counting,
     plan::{
         Plan, Sampling, Target,
-        io::IoPlan,
+        count::CountPlan,
         metrics::Metrics,
-        turns::{EventGroup, Turns},
+        multiplexing::{EventGroup, Multiplexing},
     },
-    table::notation::Precise,
+    session::counts::count_targets,
+    table::event_syntax::Precise,
     untrusted::Untrusted,
     view::{
         Format,
+        stat::write_plan,
         text::{duration, percent},
     },
 };
 
 /// Prints the plan of each source.
-pub(super) fn print(
-    of_tasks: Option<&Plan>,
-    of_io: Option<&IoPlan>,
-    machine: &Machine,
-    into: &mut dyn Write,
-    format: Format,
-) -> Result<()> {
-    of_tasks.map_or(Ok(()), |plan| tasks(plan, machine, into, format))?;
-    of_io.map_or(Ok(()), |plan| io::print(plan, into, format))
+pub(super) fn print(sources: &Sources, into: &mut dyn Write, format: Format) -> Result<()> {
+    if let Some(plan) = &sources.tasks {
+        tasks(plan, &sources.machine, into, format)?;
+    }
+    if let Some((plan, _)) = &sources.io {
+        io::print(plan, into, format)?;
+    }
+    sources.counts.as_ref().map_or(Ok(()), |(plan, _)| counts(plan, &sources.machine, into, format))
+}
+
+fn counts(plan: &CountPlan, machine: &Machine, into: &mut dyn Write, format: Format) -> Result<()> {
+    let targets = count_targets(plan, machine, None);
+    let counters = targets.iter().map(|target| Counting::planned(&plan.groups, target)).sum();
+    // Where `kernel.perf_event_paranoid` is what most hosts have.
+    let needs = match plan.target {
+        Target::System | Target::Cgroups(_) => "cap_perfmon",
+        _ => "cap_perfmon to count in the kernel; none for user mode (:u)",
+    };
+    write_plan(into, plan, counters, needs, format)
 }
 
 fn tasks(plan: &Plan, machine: &Machine, into: &mut dyn Write, format: Format) -> Result<()> {
@@ -66,7 +80,7 @@ fn tasks(plan: &Plan, machine: &Machine, into: &mut dyn Write, format: Format) -
         counters(into, plan, metrics)?;
     }
     let on = |event: &Sampling| plan.cpus.iter().filter(|&&cpu| event.is_on(cpu)).count();
-    let counters: usize = plan.turns.iter().map(Turns::descriptors).sum();
+    let counters: usize = plan.turns.iter().map(Multiplexing::descriptors).sum();
     let events = plan.sampling.iter().map(on).sum::<usize>() + counters * plan.cpus.len();
     // One tells whether a CPU still has the others.
     let events = events + if plan.has_events() { plan.cpus.len() } else { 0 };

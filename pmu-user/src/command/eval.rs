@@ -14,7 +14,7 @@ use crate::{
     metric::{io, offline},
     table::{io as io_table, model},
     untrusted::json,
-    view::{self, Format, evaluation},
+    view::evaluation::Evaluation,
 };
 
 /// Arguments.
@@ -57,19 +57,15 @@ fn of_cores(args: &Args) -> anyhow::Result<Vec<String>> {
         model::FindError::NoModel { .. } => anyhow::Error::from(Usage(error.to_string())),
         other => other.into(),
     })?;
-    let counted: offline::Counted = read(&args.counts)?;
+    let counted: offline::TaskCounts = read(&args.counts)?;
     let (model, evaluated) = if args.task {
         offline::evaluate_task(model, &counted)
     } else {
         let evaluated = offline::evaluate(&model, &counted);
         (model, evaluated)
     };
-    let mut into = args.output.open(Stream::Stdout);
-    match args.output.format() {
-        Format::Json => evaluation::json(&model, &evaluated, &mut into)?,
-        Format::Text => evaluation::text(&model, &evaluated, &mut into)?,
-        Format::Csv => return Err(no_csv()),
-    }
+    let into = &mut *args.output.open(Stream::Stdout);
+    Evaluation::of_cores(&model, &evaluated).write(into, args.output.format())?;
     Ok(evaluated.unknown)
 }
 
@@ -79,21 +75,13 @@ fn of_boxes(args: &Args) -> anyhow::Result<Vec<String>> {
         io_table::FindError::NoModel { .. } => anyhow::Error::from(Usage(error.to_string())),
         other => other.into(),
     })?;
-    let counted: io::offline::Counted = read(&args.counts)?;
-    let wrong = |error: io::offline::CountedError| Usage(format!("{}: {error}", args.counts.display()));
+    let counted: io::offline::IoCounts = read(&args.counts)?;
+    let wrong = |error: io::offline::IoCountsError| Usage(format!("{}: {error}", args.counts.display()));
     let evaluated = io::offline::evaluate(&table, &counted).map_err(wrong)?;
     let name = args.cpu.to_ascii_lowercase();
-    let mut into = args.output.open(Stream::Stdout);
-    match args.output.format() {
-        Format::Json => view::io::evaluation::json(&name, &table, &counted, &evaluated, &mut into)?,
-        Format::Text => view::io::evaluation::text(&name, &table, &counted, &evaluated, &mut into)?,
-        Format::Csv => return Err(no_csv()),
-    }
+    let into = &mut *args.output.open(Stream::Stdout);
+    Evaluation::of_io(&name, &table, &counted, &evaluated).write(into, args.output.format())?;
     Ok(evaluated.unknown)
-}
-
-fn no_csv() -> anyhow::Error {
-    Usage("eval writes text or JSON; leave out --csv".to_owned()).into()
 }
 
 /// Every event of every CPU there is fits in.

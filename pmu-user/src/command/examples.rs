@@ -8,7 +8,17 @@ Examples:
   pmbpf run --all-cgroups -I 1          every cgroup, each second, until Ctrl-C
   pmbpf run -a -- sleep 5               everything, as long as a command runs
   pmbpf run -d 60 -o web.pmbpf --cgroup web; pmbpf report web.pmbpf
-  pmbpf run --count -e cycles,instructions -r 5 -- ./work
+
+Without a target everything is counted. With a command and no -o, results go to stderr, because stdout is the command's; \
+`-o -` sends them to stdout, and what the command prints to stderr.";
+
+/// Of `pmbpf stat`.
+pub(super) const STAT: &str = "\
+Examples:
+  pmbpf stat -- ./work                  what perf stat counts, of a command and its children
+  pmbpf stat -r 5 -e cycles,instructions -- ./work      the mean of five runs
+  pmbpf stat -I 1 --cgroup web          a cgroup, each second, until Ctrl-C
+  pmbpf stat -d 10 -o counts.pmbpf; pmbpf report counts.pmbpf
 
 Without a target everything is counted. With a command and no -o, results go to stderr, because stdout is the command's; \
 `-o -` sends them to stdout, and what the command prints to stderr.";

@@ -3,7 +3,10 @@
 use std::str::FromStr;
 
 use super::failure::{Quality, Usage};
-use crate::{drain::Header, metric::Report};
+use crate::{
+    drain::Header,
+    metric::{Report, stat::Support},
+};
 
 /// A condition on which the run counts as failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,8 +67,11 @@ fn failed(gate: &Gate, header: &Header, report: &Report) -> Option<String> {
         }
         Gate::Unsupported => {
             let of_tasks = header.tasks.iter().flat_map(|header| &header.missing);
-            let mut missing = of_tasks.chain(io.iter().flat_map(|report| &report.missing));
-            missing.next().map(|absent| format!("{} is not available here", absent.what))
+            let missing = of_tasks.chain(io.iter().flat_map(|report| &report.missing));
+            let of_counts = report.counts.iter().flat_map(|counts| &counts.rows);
+            let of_counts = of_counts.filter(|row| row.support == Support::NotHere).map(|row| &row.event);
+            let what = missing.map(|absent| &absent.what).chain(of_counts).next()?;
+            Some(format!("{what} is not available here"))
         }
         Gate::BlindAbove(limit) => match tasks?.blind.masked().share() {
             None => Some("blind time is not known".to_owned()),
@@ -98,7 +104,7 @@ mod tests {
             let (header, ledger, interval) = with_late_ticks(Target::System, cpus, 50);
             let tasks = TasksReport::new(&header, &ledger, &interval, None);
             let (header, blind) = (header.into(), tasks.blind.machine.clone());
-            let report = Report { tasks: Some(tasks), io: None };
+            let report = Report { tasks: Some(tasks), ..Report::default() };
             let fails = |limit| check(&[Gate::BlindAbove(limit)], &header, &report).is_err();
             assert!(fails(0.0999) && !fails(0.1001), "{cpus} CPUs: {blind:?}");
         }
@@ -111,7 +117,7 @@ mod tests {
             let (header, ledger, interval) = with_late_ticks(Target::Processes(vec![7]), cpus, 50);
             let tasks = TasksReport::new(&header, &ledger, &interval, None);
             let (header, blind) = (header.into(), tasks.blind.target.clone());
-            let report = Report { tasks: Some(tasks), io: None };
+            let report = Report { tasks: Some(tasks), ..Report::default() };
             let fails = |limit| check(&[Gate::BlindAbove(limit)], &header, &report).is_err();
             assert!(fails(0.0999) && !fails(0.1001), "{cpus} CPUs: {blind:?}");
         }
@@ -122,7 +128,7 @@ mod tests {
         let header = testing::header().into();
         let report = |losses: &[(&str, u64)], missing: Vec<Absent>| {
             let losses = losses.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
-            Report { tasks: None, io: Some(IoReport { losses, missing, ..IoReport::default() }) }
+            Report { io: Some(IoReport { losses, missing, ..IoReport::default() }), ..Report::default() }
         };
         let lossy = report(&[("io_slots", 3), ("io_nested", 4)], Vec::new());
         let why = check(&[Gate::Lost], &header, &lossy).unwrap_err().to_string();

@@ -1,22 +1,17 @@
 //! `pmbpf io`: what PCIe devices, memory, links and block and network devices did, and whose doing it was. A run of that source alone.
 
-mod limits;
-
-use std::{
-    ffi::OsString,
-    io::Write as _,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{ffi::OsString, io::Write as _, path::Path, time::Instant};
 
 use super::{
     begin::read_machine,
     examples,
     failure::{Usage, of_command},
     gate,
-    live::{Common, Live, Sources},
+    live::{Common, Live, ProgramArgs},
+    options,
     output::Stream,
     parse,
+    sources::Sources,
 };
 use crate::{
     bpf::Log,
@@ -26,7 +21,7 @@ use crate::{
             IoPlan,
             request::{Grouping, IoRequest, Limits, Reporting},
         },
-        request::{Request, Target},
+        request::Request,
     },
     session::{Measure, io::stream, launch},
     view::{
@@ -53,13 +48,6 @@ pub(super) struct Args {
     #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = "Target")]
     command: Vec<OsString>,
 
-    /// Stop after this time: seconds, or as 500ms or 2m
-    #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time")]
-    duration: Option<Duration>,
-    /// Report every so often while running
-    #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Time")]
-    interval: Option<Duration>,
-
     /// Metrics of this CPU model's table instead of this machine's, as icelakex
     #[arg(long, value_name = "MODEL", help_heading = "I/O")]
     cpu_model: Option<String>,
@@ -67,6 +55,8 @@ pub(super) struct Args {
     choice: IoChoice,
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    programs: ProgramArgs,
     /// Print what stands on the I/O side of this host: sockets, memory, links, stacks, devices; measure nothing
     #[arg(long, conflicts_with_all = ["dry_run", "command"], help_heading = "Output")]
     summary: bool,
@@ -76,7 +66,7 @@ pub(super) struct Args {
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct IoChoice {
     /// The most that memory can carry in GB/s, of all sockets together; by default what its modules are specified for
-    #[arg(long, value_name = "GB/S", value_parser = limits::gigabytes, alias = "dram-bandwidth-limits", help_heading = "I/O")]
+    #[arg(long, value_name = "GB/S", value_parser = parse::gigabytes, alias = "dram-bandwidth-limits", help_heading = "I/O")]
     dram_max: Option<f64>,
     /// Measure before the run what memory can carry: all CPUs copy for half a second
     #[arg(long, conflicts_with = "dram_max", help_heading = "I/O")]
@@ -89,7 +79,7 @@ pub(super) struct IoChoice {
     device: Vec<String>,
     /// Where a bandwidth ends to be low and begins to be high, as dram=60,120 (GB/s), pcie=2000,8000 (MB/s), upi=30,60 (%); by
     /// default thirds of the maximum (repeatable)
-    #[arg(long, value_name = "NAME=LOW,HIGH", value_parser = limits::limits, help_heading = "I/O")]
+    #[arg(long, value_name = "NAME=LOW,HIGH", value_parser = parse::limits, help_heading = "I/O")]
     limits: Vec<Limits>,
 }
 
@@ -145,17 +135,9 @@ impl IoChoice {
 
 impl Args {
     fn request(&self) -> IoRequest {
-        let target = if !self.command.is_empty() && !self.all {
-            Target::Command(self.command.clone())
-        } else if !self.pid.is_empty() {
-            Target::Processes(self.pid.clone())
-        } else if !self.cgroup.is_empty() {
-            Target::Cgroups(self.cgroup.clone())
-        } else {
-            Target::System
-        };
-        let request =
-            Request { target, interval: self.interval, duration: self.duration, ..Request::default() };
+        let target = options::target((&self.command, self.all), &self.pid, &[], &self.cgroup);
+        let Common { interval, duration, .. } = self.common;
+        let request = Request { target, interval, duration, ..Request::default() };
         self.choice.request(&request, self.cpu_model.clone())
     }
 }
@@ -192,6 +174,7 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     }
     let live = Live {
         common,
+        programs: Some(&args.programs),
         command: &args.command,
         inherited: &inherited,
         cgroups: &args.cgroup,
@@ -200,5 +183,5 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
         folder: None,
         launched,
     };
-    live.execute(Sources { machine, tasks: None, io: Some((plan, platform)) })
+    live.execute(Sources { machine, tasks: None, io: Some((plan, platform)), counts: None })
 }

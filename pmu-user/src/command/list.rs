@@ -15,9 +15,9 @@ use crate::{
     suggest::{did_you_mean, nearest},
     table::{
         self,
-        listing::{Host, Kind, ListedEvent, Pattern, SOURCES, pmus},
+        event_syntax::{List, resolve},
+        listing::{EventOrigin, Host, ListedEvent, Pattern, SOURCES, pmus},
         metric, model,
-        notation::{List, resolve},
     },
     untrusted::Untrusted,
     view::list::Listing,
@@ -152,13 +152,15 @@ fn cgroups(machine: &Machine, pattern: Option<&Pattern>) -> Result<Listing, Plan
 
 fn events(host: &Host<'_>, pattern: Option<&Pattern>) -> Listing {
     let mut events: Vec<ListedEvent> = SOURCES.iter().flat_map(|source| source(host)).collect();
-    let tracepoints = events.iter().filter(|event| event.kind == Kind::Tracepoint).count();
+    let tracepoints = events.iter().filter(|event| event.kind == EventOrigin::Tracepoint).count();
     events.retain(|event| match pattern {
-        None => event.kind != Kind::Tracepoint,
+        None => event.kind != EventOrigin::Tracepoint,
         Some(pattern) => is_wanted(event, pattern),
     });
     for event in &mut events {
-        if event.missing.is_none() && matches!(event.kind, Kind::Hardware | Kind::Cache | Kind::Software) {
+        if event.missing.is_none()
+            && matches!(event.kind, EventOrigin::Hardware | EventOrigin::Cache | EventOrigin::Software)
+        {
             event.missing = why_not(event, host.catalog);
         }
     }
@@ -181,7 +183,14 @@ fn is_wanted(event: &ListedEvent, pattern: &Pattern) -> bool {
         "sw" => "software",
         other => other,
     };
-    let kinds = [Kind::Hardware, Kind::Cache, Kind::Software, Kind::Pmu, Kind::Table, Kind::Tracepoint];
+    let kinds = [
+        EventOrigin::Hardware,
+        EventOrigin::Cache,
+        EventOrigin::Software,
+        EventOrigin::Pmu,
+        EventOrigin::Table,
+        EventOrigin::Tracepoint,
+    ];
     if kinds.iter().any(|known| known.name() == kind) {
         return event.kind.name() == kind;
     }

@@ -10,22 +10,22 @@ use super::{
     begin::{Begin, say_which},
     dry_run,
     gate::{self, Gate},
-    hdr_log::HdrLogArgs,
     output::{self, ReaderGone, Stream},
+    parse,
     pipeline::{self, Pipeline},
-    recorder::{Keep, Redacting},
+    recorder::{HdrLogArgs, Keep, Redacting},
+    sources::Sources,
 };
 use crate::{
-    bpf::{Attach, Log, Options},
+    bpf::{Attach, Kernel, Log, Options},
     drain::{Absent, Drain, Header, Stopped, Workload},
-    machine::{Machine, io::Platform, pmu::catalog::Catalog},
-    perf::self_test,
-    plan::{Plan, io::IoPlan},
+    machine::Machine,
+    plan::count::CountPlan,
     session::{
-        self, Measure, Session, Signals,
+        self, Measure, Outcome, Session, Signals,
         confine::{Duty, confine},
         launch::{Inherited, Launched},
-        runtime,
+        run_one_of_several, runtime,
     },
     view::{Format, text::duration},
 };
@@ -33,12 +33,16 @@ use crate::{
 /// Choices of every command that measures.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Common {
+    /// Stop after this time: seconds, or as 500ms or 2m
+    #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time")]
+    pub(super) duration: Option<Duration>,
+    /// Report every so often while running
+    #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Time")]
+    pub(super) interval: Option<Duration>,
     #[command(flatten)]
     pub(super) begin: Begin,
     #[command(flatten)]
     pub(super) keep: Keep,
-    #[command(flatten)]
-    pub(super) hdr_log: HdrLogArgs,
     #[command(flatten)]
     pub(super) format: output::Output,
     /// Say nothing but results and errors
@@ -50,13 +54,19 @@ pub(super) struct Common {
     /// Print what would be opened, and open nothing
     #[arg(long, help_heading = "Output")]
     pub(super) dry_run: bool,
+}
 
+/// Choices of commands that load BPF programs.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ProgramArgs {
+    #[command(flatten)]
+    pub(super) hdr_log: HdrLogArgs,
     /// How programs reach kernel memory; by default the best that works here
     #[arg(long, value_name = "WAY", help_heading = "Kernel side")]
-    pub(super) attach: Option<Attach>,
+    attach: Option<Attach>,
     /// The kernel's types, for a kernel that does not carry them
     #[arg(long, value_name = "FILE", help_heading = "Kernel side")]
-    pub(super) btf: Option<PathBuf>,
+    btf: Option<PathBuf>,
 }
 
 impl Common {
@@ -74,17 +84,12 @@ impl Common {
     }
 }
 
-/// What is measured, by source.
-pub(super) struct Sources {
-    pub(super) machine: Machine,
-    pub(super) tasks: Option<Plan>,
-    pub(super) io: Option<(IoPlan, Platform)>,
-}
-
 /// A run as it was asked for.
 #[derive(Clone, Copy)]
 pub(super) struct Live<'a> {
     pub(super) common: &'a Common,
+    /// None where no program is loaded.
+    pub(super) programs: Option<&'a ProgramArgs>,
     /// The command that is run, if there is one.
     pub(super) command: &'a [OsString],
     pub(super) inherited: &'a Inherited,
@@ -105,9 +110,7 @@ impl Live<'_> {
         if common.dry_run {
             let redacting = common.keep.redaction.begin();
             let into = &mut *common.format.open(Stream::Stdout);
-            let Sources { machine, tasks, io } = sources.redacted(&redacting)?;
-            let io = io.as_ref().map(|(plan, _)| plan);
-            dry_run::print(tasks.as_ref(), io, &machine, into, common.format.format())?;
+            dry_run::print(&sources.redacted(&redacting)?, into, common.format.format())?;
             return Ok(0);
         }
         common.keep.check()?;
@@ -120,15 +123,21 @@ impl Live<'_> {
     async fn run(self, mut sources: Sources) -> anyhow::Result<u8> {
         sources.believe()?;
         let (common, command) = (self.common, self.command);
-        let (mut session, launched) = self.begin(sources)?;
+        let repeated = sources.repeated();
+        let (session, launched) = self.begin(sources)?;
         let redacting = common.keep.redaction.begin();
         let header = redacting.of(session.header())?;
         let mut recorder = common.keep.begin(&header)?;
         let into = common.format.open_for(common.stream(command), common.if_unread(command));
         let looks = (common.format.format(), common.format.style(common.stream(command)));
         let mut pipeline = Pipeline::new(&header, self.folder, looks, into)?;
-        pipeline.log_to(common.hdr_log.begin(header.started_unix_ns())?);
-        confine(if launched.is_some() { Duty::CollectAndSignal } else { Duty::Collect });
+        if let Some(programs) = self.programs {
+            pipeline.log_to(programs.hdr_log.begin(header.started_unix_ns())?);
+        }
+        // A command that runs again is started with all that we may do.
+        if repeated.is_none() {
+            confine(if launched.is_some() { Duty::CollectAndSignal } else { Duty::Collect });
+        }
         self.warn(&header, session.warning(), &redacting);
         let signals = Signals::new()?;
         common.begin.announce(common.talks(command), "report");
@@ -137,7 +146,8 @@ impl Live<'_> {
             recorder.drain(&drain);
             Ok(pipeline.drain(drain)?)
         };
-        let outcome = session::run(&mut session, launched, signals, &mut keep).await?;
+        let (mut session, outcome) =
+            self.to_the_end((session, launched), signals, repeated, &mut keep).await?;
         keep(outcome.last)?;
         recorder.end(&outcome.ending);
         if let Some(names) = session.name() {
@@ -149,6 +159,7 @@ impl Live<'_> {
         if common.talks(command) {
             pipeline::closing_line(&report);
         }
+        pipeline.left_out().iter().for_each(|text| output::talk(text));
         recorder.result()?;
         if common.talks(command) {
             common.keep.say_what_is_written();
@@ -157,16 +168,43 @@ impl Live<'_> {
         Ok(exit_code(outcome.ending.stopped, outcome.ending.workload))
     }
 
+    /// Drains until something stops the run; where a command is to be counted several times, until the last of its runs or the first that
+    /// fails. The session that was the last, and what it came to.
+    async fn to_the_end(
+        self,
+        (mut session, mut launched): (Session, Option<Launched>),
+        mut signals: Signals,
+        repeated: Option<(CountPlan, Machine)>,
+        keep: &mut impl FnMut(Drain) -> anyhow::Result<session::Next>,
+    ) -> anyhow::Result<(Session, Outcome)> {
+        if let Some((plan, machine)) = repeated {
+            for run in 2..=plan.runs {
+                let outcome = run_one_of_several(&mut session, launched, &mut signals, keep).await?;
+                if !outcome.ending.succeeded() {
+                    signals.let_the_second_kill();
+                    return Ok((session, outcome));
+                }
+                keep(outcome.last)?;
+                let counts = Some((plan.clone(), run));
+                let sources = Sources { machine: machine.clone(), tasks: None, io: None, counts };
+                (session, launched) = self.begin(sources)?;
+            }
+        }
+        let outcome = session::run(&mut session, launched, signals, keep).await?;
+        Ok((session, outcome))
+    }
+
     /// A session that counts, and the command that waits for it to be watched, if there is one.
     pub(super) fn begin(self, sources: Sources) -> anyhow::Result<(Session, Option<Launched>)> {
         let root = Path::new("/");
-        let Sources { machine, tasks, io } = sources;
-        let Common { attach, btf, .. } = self.common;
-        let options = Options { attach: *attach, btf: btf.clone(), log: self.log };
+        let Sources { machine, tasks, io, counts } = sources;
+        let (attach, btf) = self.programs.map_or((None, None), |of| (of.attach, of.btf.clone()));
+        let kernel = Kernel::new(root, Options { attach, btf, log: self.log });
         let mut session = Session::default();
         let io = io.map(|(plan, platform)| (plan, (machine.clone(), platform)));
+        let counts = counts.map(|of| (of, machine.clone()));
         if let Some(plan) = tasks {
-            session.open_tasks(plan, machine, root, &options)?;
+            session.open_tasks(plan, machine, root, &kernel)?;
         }
         let (mut launched, mut pid) = (None, None);
         if !self.command.is_empty() {
@@ -177,8 +215,12 @@ impl Live<'_> {
             launched = Some(started);
         }
         if let Some((plan, of)) = io {
-            session.open_io(plan, of, (root, &options), pid)?;
+            session.open_io(plan, of, (root, &kernel), pid)?;
         }
+        if let Some((of, machine)) = counts {
+            session.open_counts(of, machine, pid)?;
+        }
+        drop(kernel);
         session.start(self.measure, self.launched)?;
         Ok((session, launched))
     }
@@ -195,27 +237,6 @@ impl Live<'_> {
         if let Some(Absent { what, why }) = uncounted.filter(|_| !self.common.quiet) {
             output::talk(&redacting.sentence(&format!("not measured: {what}: {why}")));
         }
-    }
-}
-
-impl Sources {
-    /// Measures no metrics of the cores after all where their counters cannot be believed.
-    fn believe(&mut self) -> anyhow::Result<()> {
-        if let Some(plan) = self.tasks.as_mut().filter(|plan| !plan.turns.is_empty())
-            && let Some(why) = self_test::dead(&Catalog::read(Path::new("/"))?)
-        {
-            plan.give_up_metrics(why);
-        }
-        Ok(())
-    }
-
-    fn redacted(self, redacting: &Redacting) -> anyhow::Result<Self> {
-        let io = |(plan, platform)| anyhow::Ok((redacting.of(plan)?, platform));
-        Ok(Self {
-            machine: self.machine,
-            tasks: self.tasks.map(|plan| redacting.of(plan)).transpose()?,
-            io: self.io.map(io).transpose()?,
-        })
     }
 }
 

@@ -1,19 +1,17 @@
 //! The command line: one file per subcommand, which joins the stages and decides nothing else.
 
 mod begin;
-mod count;
 mod doctor;
 mod dry_run;
 mod eval;
 mod examples;
 mod failure;
 mod gate;
-mod hdr_log;
 mod io;
 mod launch;
 mod list;
 mod live;
-mod metrics;
+mod options;
 mod output;
 mod parse;
 mod pipeline;
@@ -21,8 +19,10 @@ mod recorder;
 mod report;
 mod run;
 mod runs;
+mod sources;
+mod stat;
 
-use std::io::Write as _;
+use std::{ffi::OsString, io::Write as _};
 
 use clap::{
     Parser, Subcommand,
@@ -58,6 +58,8 @@ enum Command {
     Run(Box<run::Args>),
     /// Measure PCIe devices, memory, links, block and network devices, and whose doing it was
     Io(Box<io::Args>),
+    /// Count events as perf stat does: an event a line, without samples, owners and BPF programs
+    Stat(Box<stat::Args>),
     /// Report from a recording
     Report(report::Args),
     /// Compute every metric of a CPU model from counts in a file
@@ -78,7 +80,7 @@ impl Cli {
     pub fn of_process() -> Self {
         let arguments = || std::env::args_os().skip(1);
         let plain = |text: &std::ffi::OsStr| Untrusted::from(text).terminal() == text.to_string_lossy();
-        Self::try_parse().unwrap_or_else(|error| {
+        Self::parsed(std::env::args_os().collect()).unwrap_or_else(|error| {
             let error = without_wrong_tip(error);
             if arguments().all(|argument| plain(&argument)) {
                 error.exit();
@@ -89,6 +91,22 @@ impl Cli {
             let _ = write!(std::io::stderr(), "{}", lines(&text));
             std::process::exit(code.into())
         })
+    }
+
+    /// What the arguments say. `run --count` is what `stat` was called before it had a name of its own.
+    fn parsed(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
+        let is_of_run = arguments.get(1).is_some_and(|command| command == "run");
+        if !is_of_run || !arguments.iter().any(|argument| argument == "--count") {
+            return Self::try_parse_from(arguments);
+        }
+        let mut of_stat = arguments.clone();
+        of_stat[1] = "stat".into();
+        match (Self::try_parse_from(of_stat), Self::try_parse_from(arguments)) {
+            (Ok(cli), _) if matches!(&cli.command, Command::Stat(args) if args.count) => Ok(cli),
+            // It is an argument of a command.
+            (_, Ok(cli)) => Ok(cli),
+            (of_stat, _) => of_stat,
+        }
     }
 
     /// Does what was asked; the exit code.
@@ -106,6 +124,7 @@ impl Cli {
         match self.command {
             Command::Run(args) => run::execute(&args),
             Command::Io(args) => io::execute(&args),
+            Command::Stat(args) => stat::execute(&args),
             Command::Report(args) => report::execute(&args),
             Command::Eval(args) => eval::execute(&args),
             Command::Doctor(args) => doctor::execute(&args),
@@ -143,6 +162,18 @@ mod tests {
         assert!(unknown.contains("--bogus") && !unknown.contains("-- --bogus"), "{unknown}");
         let near = said(&["run", "--stack"]);
         assert!(near.contains("'--stacks'") && !near.contains("-- --stack'"), "{near}");
+    }
+
+    #[test]
+    fn an_option_of_run_is_the_old_name_of_stat() {
+        let parsed = |line: &str| super::Cli::parsed(line.split(' ').map(Into::into).collect());
+        let is_stat = |line: &str| matches!(parsed(line).unwrap().command, super::Command::Stat(_));
+        assert!(is_stat("pmbpf run --count -e cs -- true") && is_stat("pmbpf run -r 3 --count true"));
+        // Arguments of a command are its own.
+        assert!(!is_stat("pmbpf run -- grep --count x") && !is_stat("pmbpf run --stacks grep --count x"));
+        assert!(!is_stat("pmbpf run grep --count x"));
+        let wrong = parsed("pmbpf run --count --stacks -- true").unwrap_err().to_string();
+        assert!(wrong.contains("'--stacks'") && wrong.contains("pmbpf stat"), "{wrong}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ const WIDTH_MIN: u16 = 20;
 /// Rows of the formats for machines that are written at a time.
 const ROWS_BYTES: usize = 1 << 16;
 
-/// Choices that `run` and `report` share.
+/// Choices of every command that writes results.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Output {
     /// Write one JSON object a line (schema pmbpf/2)

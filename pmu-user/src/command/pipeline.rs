@@ -1,5 +1,6 @@
 //! Drain → interval → report → bytes: the pure half, the same for a live run and for a recording, whatever its sources are.
 
+mod counts;
 mod io;
 mod tasks;
 #[cfg(test)]
@@ -10,22 +11,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use self::{io::IoPart, tasks::TasksPart};
+use self::{counts::CountsPart, io::IoPart, tasks::TasksPart};
 use super::output;
 use crate::{
     drain::{Drain, Ending, Header, Names},
     metric::{Report, TasksReport, topdown::OneRun},
     session::Next,
-    view::{Format, RunView, hdr_log::HdrLog, text::Style},
+    view::{Format, View, hdr_log::HdrLog, text::Style},
 };
 
-pub(super) use self::tasks::prepare;
+pub(super) use self::{counts::check as check_counts, tasks::prepare};
 
 /// Turns drains into reports.
 pub(super) struct Pipeline<'a> {
     tasks: Option<TasksPart<'a>>,
     io: Option<IoPart<'a>>,
-    view: RunView<'a>,
+    counts: Option<CountsPart<'a>>,
+    view: View<'a>,
 }
 
 impl<'a> Pipeline<'a> {
@@ -44,7 +46,8 @@ impl<'a> Pipeline<'a> {
         Ok(Self {
             tasks: header.tasks.as_ref().map(|header| TasksPart::new(header, folder)).transpose()?,
             io: header.io.as_ref().map(IoPart::new).transpose()?,
-            view: RunView::new(header, format, style, into),
+            counts: header.counts.as_ref().map(CountsPart::new),
+            view: View::new(header, format, style, into),
         })
     }
 
@@ -62,11 +65,14 @@ impl<'a> Pipeline<'a> {
         if let (Some(part), Some(drain)) = (&mut self.io, drain.io) {
             part.drain(drain);
         }
+        if let (Some(part), Some(drain)) = (&mut self.counts, drain.counts) {
+            part.drain(drain);
+        }
         // Of a run with both, ticks of tasks decide: each of them drains I/O, too.
         let is_due = match (&self.tasks, &self.io) {
             (Some(tasks), _) => tasks.is_due(),
             (None, Some(io)) => io.is_due(),
-            (None, None) => false,
+            (None, None) => self.counts.as_ref().is_some_and(CountsPart::is_due),
         };
         if is_due {
             self.interval()?;
@@ -92,6 +98,7 @@ impl<'a> Pipeline<'a> {
         let report = Report {
             tasks: self.tasks.as_mut().map(TasksPart::interval),
             io: self.io.as_mut().map(IoPart::interval),
+            counts: self.counts.as_mut().and_then(CountsPart::interval),
         };
         self.view.interval(&report)
     }
@@ -108,9 +115,15 @@ impl<'a> Pipeline<'a> {
         let report = Report {
             tasks: self.tasks.as_ref().map(TasksPart::whole),
             io: self.io.as_ref().map(IoPart::whole),
+            counts: self.counts.as_ref().map(CountsPart::whole),
         };
         self.view.whole(&report, ending)?;
         Ok(report)
+    }
+
+    /// Which of several runs of a command are not in the report, and why: those that did not end well, and those that were too many.
+    pub(super) fn left_out(&self) -> Option<String> {
+        self.counts.as_ref().and_then(CountsPart::left_out)
     }
 
     /// One of several runs: its report of tasks, which is not written, and what of it goes into the report of all.
@@ -121,9 +134,14 @@ impl<'a> Pipeline<'a> {
 
 /// Says on stderr, in one line, what was lost.
 pub(super) fn closing_line(report: &Report) {
-    let losses = report.tasks.iter().flat_map(|report| &report.quality.losses);
-    let losses: Vec<String> = losses.map(|(reason, count)| format!("{reason} {count}")).collect();
-    if !losses.is_empty() {
-        output::talk(&format!("lost: {}", losses.join(", ")));
-    }
+    lost(report).iter().for_each(|line| output::talk(line));
+}
+
+/// What was lost of any source, if anything was.
+fn lost(report: &Report) -> Option<String> {
+    let of_tasks = report.tasks.iter().flat_map(|report| &report.quality.losses);
+    let of_io = report.io.iter().flat_map(|report| &report.losses).map(|(reason, count)| (reason, count));
+    let all = of_tasks.chain(of_io).filter(|(_, count)| **count > 0);
+    let all: Vec<String> = all.map(|(reason, count)| format!("{reason} {count}")).collect();
+    (!all.is_empty()).then(|| format!("lost: {}", all.join(", ")))
 }

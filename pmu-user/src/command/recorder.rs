@@ -2,8 +2,9 @@
 
 use std::{
     ffi::OsString,
-    io,
-    os::unix::fs::FileTypeExt as _,
+    fs::OpenOptions,
+    io::{self, BufWriter},
+    os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -20,9 +21,10 @@ use crate::{
     },
     redact::{Redact, Redactor},
     untrusted::Untrusted,
+    view::hdr_log::HdrLog,
 };
 
-/// Choices that `run` and `io` share.
+/// Choices that every command which measures has.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Keep {
     /// Record to FILE, for `pmbpf report`; it is there from the start, and can be read however the run ends. `-` records nothing
@@ -179,5 +181,35 @@ impl Recorder {
             output::talk(&format!("{error}; recording stops, counting goes on{kept}"));
             self.failure = Some(error);
         }
+    }
+}
+
+/// Whether latencies go into a file of their own, for HdrHistogram's tools.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct HdrLogArgs {
+    /// Write the latencies of every owner and interval (run queue, block requests) to FILE, too: a new file, in HdrHistogram's
+    /// interval log format
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    hdr_log: Option<PathBuf>,
+}
+
+impl HdrLogArgs {
+    /// Is a log wanted?
+    pub(super) const fn is_given(&self) -> bool {
+        self.hdr_log.is_some()
+    }
+
+    /// Creates the log, if one is wanted, of a run that started then (ns since 1970), for nobody else to read. A file that is there is no
+    /// place for it.
+    pub(super) fn begin(&self, started_unix_ns: u64) -> io::Result<Option<HdrLog<'static>>> {
+        let Some(path) = &self.hdr_log else { return Ok(None) };
+        let begin = || {
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            HdrLog::begin(Box::new(BufWriter::new(file)), started_unix_ns)
+        };
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot create {}: {error}", path.display()))
+        };
+        begin().map(Some).map_err(named)
     }
 }

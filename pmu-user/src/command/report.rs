@@ -7,14 +7,13 @@ use anstream::ColorChoice;
 use super::{
     failure::{Quality, Usage},
     gate::{self, Gate},
-    hdr_log::HdrLogArgs,
-    output::{Output, Stream},
-    pipeline::Pipeline,
-    recorder::{Naming, Redaction},
+    output::{self, Output, Stream},
+    pipeline::{Pipeline, check_counts},
+    recorder::{HdrLogArgs, Naming, Redaction},
 };
 use crate::{
     drain::{
-        Drain, Ending, Names, Stopped,
+        Drain, Ending, Header, Names, Stopped,
         recording::{Entries, Entry, Opened},
     },
     view::Format,
@@ -24,7 +23,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = super::examples::REPORT)]
 pub(super) struct Args {
-    /// The recording, from `pmbpf run -o FILE` or `pmbpf io -o FILE`: a regular file, or `-` for standard input
+    /// The recording, which `run`, `io` or `stat` made with -o FILE: a regular file, or `-` for standard input
     file: PathBuf,
     /// Folder with the files that were running, or their debug versions; names missing from the recording are looked up
     /// there by build id
@@ -78,8 +77,9 @@ fn of(args: &Args, recording: Opened, into: Box<dyn Write>) -> anyhow::Result<u8
     let redacting = args.redaction.begin();
     let header = &redacting.of(recording.header)?;
     if header.tasks.is_none() {
-        check_without_tasks(args)?;
+        check_without_tasks(args, header)?;
     }
+    header.counts.iter().try_for_each(|counts| check_counts(&counts.plan))?;
     let looks = (args.output.format(), args.output.style(Stream::Stdout));
     let mut pipeline = Pipeline::new(header, args.perfmon_dir.as_deref(), looks, into)?;
     pipeline.log_to(args.hdr_log.begin(header.started_unix_ns())?);
@@ -91,19 +91,21 @@ fn of(args: &Args, recording: Opened, into: Box<dyn Write>) -> anyhow::Result<u8
         pipeline.name_from(&args.symfs);
     }
     let report = pipeline.finish(&end.ending())?;
+    pipeline.left_out().iter().for_each(|text| output::talk(text));
     gate::check(&args.fail_on, header, &report)?;
     end.whole()
 }
 
 /// Refuses what means nothing for a recording without tasks.
-fn check_without_tasks(args: &Args) -> Result<(), Usage> {
+fn check_without_tasks(args: &Args, header: &Header) -> Result<(), Usage> {
     let wrong = [
         (!args.symfs.is_empty(), "--symfs", "it has no code to name"),
         (args.perfmon_dir.is_some(), "--perfmon-dir", "its metrics have tables of their own"),
     ];
     if let Some((_, flag, why)) = wrong.iter().find(|(given, ..)| *given) {
         let file = args.file.display();
-        return Err(Usage(format!("{file} is a recording of I/O alone: leave out {flag}, {why}")));
+        let what = if header.io.is_some() { "I/O" } else { "counts" };
+        return Err(Usage(format!("{file} is a recording of {what} alone: leave out {flag}, {why}")));
     }
     gate::check_without_tasks(&args.fail_on)
 }
@@ -143,6 +145,7 @@ impl End {
             stopped: Stopped::Truncated,
             workload: None,
             duration: Duration::from_nanos(self.last_ns),
+            usage: None,
         })
     }
 

@@ -5,7 +5,7 @@ mod args;
 use std::{path::Path, time::Instant};
 
 pub(super) use self::args::Args;
-use super::{begin::read_machine, count, failure::of_command, live::Sources, runs};
+use super::{begin::read_machine, failure::of_command, runs, sources::Sources};
 use crate::{
     plan::{
         Plan,
@@ -16,7 +16,7 @@ use crate::{
 
 /// Runs, and returns the exit code.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
-    of_command(&args.command, collect(args, Instant::now()))
+    of_command(&args.target.command, collect(args, Instant::now()))
 }
 
 fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
@@ -24,15 +24,12 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     let common = &args.common;
     let inherited = common.begin.inherited(root, args.talks() && !common.dry_run, &common.keep)?;
     let machine = read_machine(root)?;
-    launch::check(&args.command)?;
+    launch::check(&args.target.command)?;
     if args.metrics.runs {
         runs::check(args)?;
     }
     let mut request = args.request()?;
     let of_io = args.io_request(&request)?;
-    if args.count {
-        return count::execute(args, &inherited, &machine, root);
-    }
     if of_io.is_some() && request.target == Target::System {
         // Requests are told apart by cgroup there: one row has both.
         request.by = request.by.or(Some(By::Cgroup));
@@ -44,5 +41,5 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
         return runtime()?.block_on(runs::live(live, &plan, planned, &machine));
     }
     let io = of_io.map(|request| args.of_io.plan(&request, &machine, common.dry_run)).transpose()?;
-    live.execute(Sources { machine, tasks: Some(plan), io })
+    live.execute(Sources { machine, tasks: Some(plan), io, counts: None })
 }

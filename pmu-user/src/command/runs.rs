@@ -5,10 +5,11 @@ use std::{io, path::Path, time::Instant};
 use super::{
     failure::Usage,
     gate,
-    live::{Live, Sources, exit_code},
+    live::{Live, exit_code},
     output::{self, Stream},
     pipeline::{self, Pipeline},
     run::Args,
+    sources::Sources,
 };
 use crate::{
     drain::{Drain, Ending, Header},
@@ -17,18 +18,18 @@ use crate::{
     perf::self_test,
     plan::{Plan, PlanError, metrics::MetricsError},
     session::{self, Signals, run_one_of_several},
-    view::{RunView, workload_in_words},
+    view::{View, workload_in_words},
 };
 
 /// What several runs cannot be combined with, and what to do instead.
 pub(super) fn check(args: &Args) -> Result<(), Usage> {
-    let why = if args.command.is_empty() {
+    let why = if args.target.command.is_empty() {
         "--runs runs a command once for each group of counters: give one after `--`".to_owned()
-    } else if args.duration.is_some() {
+    } else if args.common.duration.is_some() {
         "--runs runs the command to its end: leave out --duration".to_owned()
     } else if let Some(file) = args.common.keep.file() {
         format!("a recording holds one run, and --runs makes several: leave out -o {}", file.display())
-    } else if args.common.hdr_log.is_given() {
+    } else if args.programs.hdr_log.is_given() {
         "a log holds the latencies of one run, and --runs makes several: leave out --hdr-log".to_owned()
     } else {
         return Ok(());
@@ -85,7 +86,8 @@ pub(super) async fn live(
 /// One run of the command, with the counters of `plan`.
 async fn one(live: Live<'_>, plan: Plan, machine: Machine, signals: &mut Signals) -> anyhow::Result<Done> {
     let common = live.common;
-    let (mut session, command) = live.begin(Sources { machine, tasks: Some(plan), io: None })?;
+    let (mut session, command) =
+        live.begin(Sources { machine, tasks: Some(plan), io: None, counts: None })?;
     common.begin.tell();
     let command = command.ok_or_else(|| anyhow::anyhow!("there is no command to run"))?;
     let redacting = common.keep.redaction.begin();
@@ -96,7 +98,7 @@ async fn one(live: Live<'_>, plan: Plan, machine: Machine, signals: &mut Signals
     let mut pipeline = Pipeline::new(&header, live.folder, looks, nowhere)?;
     let mut keep =
         |drain: Drain| -> anyhow::Result<session::Next> { Ok(pipeline.drain(redacting.of(drain)?)?) };
-    let outcome = run_one_of_several(&mut session, command, signals, &mut keep).await?;
+    let outcome = run_one_of_several(&mut session, Some(command), signals, &mut keep).await?;
     keep(outcome.last)?;
     if let Some(names) = session.name() {
         pipeline.name(&redacting.of(names)?);
@@ -117,10 +119,10 @@ fn write(live: Live<'_>, plan: &Plan, planned: u32, first: Done, runs: &[OneRun]
     {
         topdown.combine(prepared, metrics, planned, runs);
     }
-    let (common, report) = (live.common, Report { tasks: Some(report), io: None });
+    let (common, report) = (live.common, Report { tasks: Some(report), ..Report::default() });
     let stream = common.stream(live.command);
     let (into, style) = (common.format.open(stream), common.format.style(stream));
-    RunView::new(&header, common.format.format(), style, into).whole(&report, &ending)?;
+    View::new(&header, common.format.format(), style, into).whole(&report, &ending)?;
     if common.talks(live.command) {
         pipeline::closing_line(&report);
     }

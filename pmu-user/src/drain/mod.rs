@@ -4,15 +4,13 @@
 //! is left out. Samples by code or stack, and gaps, belong to the tick alone. [`recording`] keeps drains, never metrics.
 
 pub mod code;
+pub mod counts;
 mod ending;
-mod id;
 pub mod io;
 mod located;
 mod owner;
 pub mod reading;
 pub mod recording;
-pub mod slice;
-pub mod tally;
 pub mod tasks;
 pub mod unwinding;
 pub mod words;
@@ -22,12 +20,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::code::{At, Code, Line, Module, Name, SourceRow, Word};
-pub use self::ending::{Ending, Stopped, Workload};
-pub use self::id::Id;
+pub use self::counts::{CountsDrain, CountsHeader};
+pub use self::ending::{Ending, Stopped, Usage, Workload};
 use self::io::{IoDrain, IoHeader};
 pub use self::located::{CodeRow, CodeStackRow, Located, Names};
-pub use self::owner::{Owner, OwnerKey, OwnerRow, SlotId};
+pub use self::owner::{Id, Owner, OwnerKey, OwnerRow, SlotId};
 pub use self::tasks::{CountRow, CpuRow, GapRow, HotRow, Place, StackRow, TasksDrain, TasksHeader};
+use crate::machine::duration_ns;
 
 /// Reason of a loss: how many targets used CPU time, or read from block devices, as the kernel accounts it, while nothing of theirs
 /// was seen.
@@ -37,7 +36,7 @@ pub const TARGET_UNSEEN: &str = "target_unseen";
 pub const COST_WINDOW_NS: u64 = 1_000_000_000;
 
 /// What is known before the first drain, with a part for each source of the run: at least one. A recording begins with it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Header {
     /// Tasks: switches, samples, timers and counters of the cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,6 +44,9 @@ pub struct Header {
     /// I/O: uncore PMUs, block requests, packets, resctrl.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<IoHeader>,
+    /// Counts without owners.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<CountsHeader>,
 }
 
 impl Header {
@@ -52,19 +54,26 @@ impl Header {
     #[must_use]
     pub fn started_unix_ns(&self) -> u64 {
         let io = self.io.as_ref().map(|io| io.started_unix_ns);
-        self.tasks.as_ref().map(|tasks| tasks.started_unix_ns).or(io).unwrap_or_default()
+        let counts = self.counts.as_ref().map(|counts| counts.started_unix_ns);
+        self.tasks.as_ref().map(|tasks| tasks.started_unix_ns).or(io).or(counts).unwrap_or_default()
+    }
+
+    /// Does the run have no source at all?
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.tasks.is_none() && self.io.is_none() && self.counts.is_none()
     }
 }
 
 impl From<TasksHeader> for Header {
     fn from(tasks: TasksHeader) -> Self {
-        Self { tasks: Some(tasks), io: None }
+        Self { tasks: Some(tasks), ..Self::default() }
     }
 }
 
 impl From<IoHeader> for Header {
     fn from(io: IoHeader) -> Self {
-        Self { tasks: None, io: Some(io) }
+        Self { io: Some(io), ..Self::default() }
     }
 }
 
@@ -77,6 +86,9 @@ pub struct Drain {
     /// Of I/O; not in a drain that came early, because slots of tasks ran short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<IoDrain>,
+    /// Counts without owners.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<CountsDrain>,
 }
 
 impl Drain {
@@ -84,19 +96,20 @@ impl Drain {
     #[must_use]
     pub fn at_ns(&self) -> u64 {
         let tasks = self.tasks.as_ref().map_or(0, |tasks| tasks.at_ns);
-        tasks.max(self.io.as_ref().map_or(0, |io| io.at_ns))
+        let io = self.io.as_ref().map_or(0, |io| io.at_ns);
+        tasks.max(io).max(self.counts.as_ref().map_or(0, |counts| duration_ns(counts.at)))
     }
 }
 
 impl From<TasksDrain> for Drain {
     fn from(tasks: TasksDrain) -> Self {
-        Self { tasks: Some(tasks), io: None }
+        Self { tasks: Some(tasks), ..Self::default() }
     }
 }
 
 impl From<IoDrain> for Drain {
     fn from(io: IoDrain) -> Self {
-        Self { tasks: None, io: Some(io) }
+        Self { io: Some(io), ..Self::default() }
     }
 }
 

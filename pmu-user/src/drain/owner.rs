@@ -2,13 +2,13 @@
 
 use std::{
     cmp::Ordering,
+    fmt,
     hash::{Hash, Hasher},
 };
 
-use pmu_common::owner::start_tick;
+use pmu_common::{config::OUTSIDE, owner::start_tick};
 use serde::{Deserialize, Serialize};
 
-use super::Id;
 use crate::untrusted::{Untrusted, exact};
 
 /// A slot in one of its lives.
@@ -173,11 +173,55 @@ impl Owner {
     }
 }
 
+/// Number of a process or thread, as rows keep it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Id {
+    /// Its id in the PID namespace of the collector.
+    Here(u32),
+    /// It has none there: its id in the first one, the host's.
+    Outside(u32),
+}
+
+impl Id {
+    /// What a row's number means.
+    #[must_use]
+    pub const fn of(number: u32) -> Self {
+        if number & OUTSIDE == 0 { Self::Here(number) } else { Self::Outside(number & !OUTSIDE) }
+    }
+
+    /// The id, if it has one in the PID namespace of the collector.
+    #[must_use]
+    pub const fn here(self) -> Option<u32> {
+        match self {
+            Self::Here(id) => Some(id),
+            Self::Outside(_) => None,
+        }
+    }
+
+    /// The host's id, if it has no other.
+    #[must_use]
+    pub const fn outside(self) -> Option<u32> {
+        match self {
+            Self::Here(_) => None,
+            Self::Outside(id) => Some(id),
+        }
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Here(id) => write!(into, "{id}"),
+            Self::Outside(id) => write!(into, "host {id}"),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use pmu_common::owner::START_TICK_NS;
+    use pmu_common::{config::OUTSIDE, owner::START_TICK_NS};
 
-    use super::Owner;
+    use super::{Id, Owner};
     use crate::untrusted::Untrusted;
 
     #[test]
@@ -195,5 +239,13 @@ mod tests {
         let ended = |name: &str, processes| Owner::Ended { name: name.into(), processes };
         assert_eq!(ended("sh", 1), ended("sh", 2));
         assert_ne!(ended("sh", 1), ended("dd", 1));
+    }
+
+    #[test]
+    fn an_id_from_outside_is_no_id_of_this_namespace() {
+        assert_eq!((Id::of(7).here(), Id::of(7).outside()), (Some(7), None));
+        let outside = Id::of(OUTSIDE | 7);
+        assert_eq!((outside.here(), outside.outside()), (None, Some(7)));
+        assert_eq!((Id::of(7).to_string(), outside.to_string()), ("7".to_owned(), "host 7".to_owned()));
     }
 }

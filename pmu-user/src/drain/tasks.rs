@@ -7,9 +7,7 @@ use pmu_common::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Absent, Code, Cost, Located, Module, Owner, OwnerRow, ProgramRow, SlotId, reading, slice, words,
-};
+use super::{Absent, Code, Cost, Located, Module, Owner, OwnerRow, ProgramRow, SlotId, reading, words};
 use crate::{
     machine::{
         Machine,
@@ -68,7 +66,7 @@ pub struct TasksDrain {
     pub counts: Vec<CountRow>,
     /// What counters said about owners, by slice, since the last drain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub slices: Vec<slice::SliceRow>,
+    pub slices: Vec<reading::SliceRow>,
     /// What the sampling events' counters said, those of clocks excepted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sampled: Vec<reading::SamplingReading>,

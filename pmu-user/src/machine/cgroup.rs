@@ -95,7 +95,6 @@ impl Layout {
     }
 
     /// In one word, for a report.
-    #[must_use]
     pub fn kind(&self) -> &'static str {
         match (self.v2.is_some(), self.v1.is_empty()) {
             (true, true) => "v2",
@@ -129,7 +128,6 @@ impl Layout {
     }
 
     /// Threads that are in a cgroup now, without those below it; none if it is gone or may not be read.
-    #[must_use]
     pub fn threads(&self, cgroup: &Cgroup) -> Option<Vec<u32>> {
         let folder = folder(self.v2.as_deref()?, &cgroup.path);
         let list = fs::read_to_string(folder.join("cgroup.threads")).ok()?;
@@ -172,7 +170,6 @@ impl Layout {
     }
 
     /// Paths of the cgroups that a name stands for beside `/NAME`, which it means if there is that one; none otherwise.
-    #[must_use]
     pub fn others_called(&self, name: &str) -> Vec<String> {
         let all = self.list(&Untrusted::from("/")).unwrap_or_default();
         let top = format!("/{name}");

@@ -83,7 +83,6 @@ pub enum Vendor {
 
 impl Processor {
     /// Who made the cores, from `/proc/cpuinfo` below `root`.
-    #[must_use]
     pub fn vendor(&self, root: &Path) -> Vendor {
         let info = read(root, "proc/cpuinfo").unwrap_or_default();
         match (field(&info, "vendor_id"), field(&info, "CPU implementer")) {
@@ -97,7 +96,6 @@ impl Processor {
     }
 
     /// Cycles a second at the nominal speed, to turn a frequency into a period. Rough where the host hides it.
-    #[must_use]
     pub fn cycles_per_second(&self, root: &Path) -> u64 {
         let number = |path: &str| read_line(root, path).ok()?.trim().parse::<u64>().ok();
         let khz = number("sys/devices/system/cpu/cpu0/cpufreq/base_frequency")
@@ -110,7 +108,6 @@ impl Processor {
     }
 
     /// Samples a second and CPU above which the kernel throttles (`kernel.perf_event_max_sample_rate`).
-    #[must_use]
     pub fn sample_rate_max(&self, root: &Path) -> Option<u64> {
         read_line(root, "proc/sys/kernel/perf_event_max_sample_rate").ok()?.trim().parse().ok()
     }
@@ -129,7 +126,6 @@ pub struct Times {
 
 impl Times {
     /// Both together.
-    #[must_use]
     pub const fn plus(&self, other: &Self) -> Self {
         Self {
             idle_ns: self.idle_ns.saturating_add(other.idle_ns),
@@ -139,7 +135,6 @@ impl Times {
     }
 
     /// What was added since `earlier`.
-    #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
             idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
@@ -195,7 +190,6 @@ fn model(info: &str) -> String {
 /// What the processor below `root` identifies itself as, for the table of its model: on x86 vendor, family, model and
 /// stepping (`GenuineIntel-6-6A-4`), on Arm the implementer, the part, and variant and revision as one number (r1p2 is
 /// `Arm-41-d40-12`), all in hexadecimal. `None` if the kernel does not say, or if its CPUs are of different kinds.
-#[must_use]
 pub fn identity(root: &Path) -> Option<String> {
     identity_of(&read(root, "proc/cpuinfo").ok()?)
 }
@@ -252,7 +246,6 @@ pub fn parse_list(list: &str) -> Result<Vec<Cpu>, String> {
 }
 
 /// The inverse of [`parse_list`].
-#[must_use]
 pub fn format_list(cpus: &[Cpu]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for &Cpu(cpu) in cpus {

@@ -21,7 +21,6 @@ pub struct Completed {
 /// What the kernel counts as completed, by major and minor number, of devices that make requests; empty where it does not tell.
 /// It counts a request after the tracepoint of its completion; nothing of devices whose `queue/iostats` is 0.
 /// `/proc/diskstats`, Documentation/admin-guide/iostats.rst.
-#[must_use]
 pub fn completed(root: &Path) -> BTreeMap<(u32, u32), Completed> {
     let text = fs::read_to_string(root.join("proc/diskstats")).unwrap_or_default();
     let makes_requests =
@@ -31,7 +30,6 @@ pub fn completed(root: &Path) -> BTreeMap<(u32, u32), Completed> {
 
 /// Bytes that were read from all block devices below `root` since they came up, partitions and stacked devices as often as they are
 /// there: no less than anybody read.
-#[must_use]
 pub fn bytes_read_at_most(root: &Path) -> u64 {
     let text = fs::read_to_string(root.join("proc/diskstats")).unwrap_or_default();
     let bytes = text.lines().filter_map(completed_of).map(|(_, completed)| completed.read.1);
@@ -55,7 +53,6 @@ fn completed_of(line: &str) -> Option<((u32, u32), Completed)> {
 }
 
 /// Name of the block device with this number below `root`: `nvme0n1`, `dm-0`. None if it is gone.
-#[must_use]
 pub fn name_of(root: &Path, major: u32, minor: u32) -> Option<Untrusted> {
     let link = fs::read_link(root.join(format!("sys/dev/block/{major}:{minor}"))).ok()?;
     link.file_name().map(Untrusted::from)
@@ -63,7 +60,6 @@ pub fn name_of(root: &Path, major: u32, minor: u32) -> Option<Untrusted> {
 
 /// Names of devices below `root` that make no requests of what they are given (dm, md, zram) and are larger than nothing, in
 /// order.
-#[must_use]
 pub fn without_requests(root: &Path) -> Vec<Untrusted> {
     let disks = fs::read_dir(root.join("sys/block")).into_iter().flatten().flatten();
     let makes_none = |disk: &Path| {

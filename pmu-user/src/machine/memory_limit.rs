@@ -10,7 +10,6 @@ pub const READING_BYTES: u64 = 256 * MIB;
 
 /// What measuring takes at most, in bytes of address space, on a host with so many CPUs: what a run keeps (`model::fold`) twice, for an
 /// interval and the whole, what a tick brings, what is read to begin, arenas and stacks of three threads, and rows that are mapped.
-#[must_use]
 pub const fn measuring_bytes(cpus: u32) -> u64 {
     384 * MIB + 2 * MIB * cpus as u64
 }
@@ -30,7 +29,6 @@ pub struct TooLittle {
 
 impl TooLittle {
     /// What raises the limit.
-    #[must_use]
     pub const fn hint(&self) -> &'static str {
         self.fix
     }

@@ -1,7 +1,6 @@
 //! What this host is. Every function takes the root of the file system, so that a folder can be a machine.
 
 pub mod cgroup;
-pub mod clock;
 pub mod cpu;
 pub mod disk;
 pub mod io;
@@ -21,8 +20,10 @@ use std::{
     fs::File,
     io::Read as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::untrusted::{Untrusted, exact};
@@ -66,7 +67,6 @@ impl Machine {
     }
 
     /// Why nothing that needs a hardware PMU can be measured; `None` if there is one.
-    #[must_use]
     pub fn no_core_pmu(&self) -> Option<String> {
         if self.pmus.iter().any(pmu::Pmu::is_core) {
             return None;
@@ -102,4 +102,24 @@ pub(crate) fn read(root: &Path, path: &str) -> std::io::Result<String> {
     std::fs::read_to_string(&path).map_err(|error| {
         std::io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
     })
+}
+
+/// CLOCK_MONOTONIC now, in ns: the clock of the programs and of what the kernel tells.
+pub fn monotonic_ns() -> u64 {
+    now_ns(ClockId::Monotonic)
+}
+
+/// The time of a clock now, in ns (clock_gettime(2)).
+pub fn now_ns(clock: ClockId) -> u64 {
+    nanoseconds(clock_gettime(clock))
+}
+
+/// A time of the kernel in ns.
+pub const fn nanoseconds(time: Timespec) -> u64 {
+    time.tv_sec.unsigned_abs().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.unsigned_abs())
+}
+
+/// A duration in ns; one that is too long for that is the longest.
+pub fn duration_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

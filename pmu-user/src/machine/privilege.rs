@@ -51,7 +51,6 @@ const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 
 impl Privileges {
     /// Reads the rights of this process on the host below `root`. Never fails: what cannot be read is not known.
-    #[must_use]
     pub fn read(root: &Path) -> Self {
         let number = |path: &str| read_line(root, path).ok().and_then(|line| line.trim().parse().ok());
         let status = read(root, "proc/self/status").unwrap_or_default();
@@ -73,13 +72,11 @@ impl Privileges {
     }
 
     /// Is the capability effective?
-    #[must_use]
     pub fn has(&self, capability: &str) -> bool {
         CAPABILITIES.iter().any(|&(name, bit)| name == capability && self.effective >> bit & 1 == 1)
     }
 
     /// Capabilities of [`CAPABILITIES`] that are effective, for a message.
-    #[must_use]
     pub fn held(&self) -> String {
         let held: Vec<&str> =
             CAPABILITIES.iter().map(|&(name, _)| name).filter(|name| self.has(name)).collect();
@@ -87,7 +84,6 @@ impl Privileges {
     }
 
     /// May BPF programs be loaded and bound to perf events?
-    #[must_use]
     pub fn can_collect(&self) -> bool {
         let holds = self.has("cap_sys_admin") || (self.has("cap_bpf") && self.has("cap_perfmon"));
         holds && self.host_users != Some(false)
@@ -95,7 +91,6 @@ impl Privileges {
 
     /// Why the kernel hides the addresses of its functions from this process, and the least that would help
     /// (kernel/ksyms_common.c, `kallsyms_show_value`).
-    #[must_use]
     pub fn hides_symbols(&self) -> (String, &'static str) {
         const GRANT: &str = "grant CAP_SYSLOG";
         match (self.kptr_restrict, self.paranoid) {
@@ -111,20 +106,17 @@ impl Privileges {
     }
 
     /// How many files this process may open, and what raises that.
-    #[must_use]
     pub fn advice_on_open_files(&self) -> String {
         let (soft, hard) = self.open_files;
         format!("this process may open {soft} files (hard limit {hard}); raise it with `ulimit -n`")
     }
 
     /// What stands in the way of a call that was refused, and the smallest thing that would remove it.
-    #[must_use]
     pub fn advice(&self) -> String {
         self.advice_for("cap_bpf,cap_perfmon,cap_syslog")
     }
 
     /// The same for plain counters, which need less.
-    #[must_use]
     pub fn advice_to_count(&self) -> String {
         self.advice_for("cap_perfmon")
     }
@@ -166,7 +158,6 @@ pub fn keep_only(keeps: CapabilitySet) {
 
 /// What a level of `kernel.perf_event_paranoid` forbids to a process without CAP_PERFMON (kernel/events/core.c; levels
 /// 3 and 4 are Debian's and Ubuntu's).
-#[must_use]
 pub fn paranoid_meaning(level: i32) -> &'static str {
     match level {
         ..=-1 => "everything is allowed to everyone",

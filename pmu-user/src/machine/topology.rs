@@ -31,7 +31,7 @@ pub struct Topology {
     pub cores_per_socket: Option<u32>,
     /// Threads of a core.
     pub threads_per_core: Option<u32>,
-    /// Boxes of the last-level cache in a socket (`uncore_cha_*`).
+    /// Uncore PMUs of the last-level cache in a socket (`uncore_cha_*`).
     pub caches_per_socket: Option<u32>,
     /// Ticks of the time-stamp counter per second.
     pub tsc_hz: Option<f64>,
@@ -39,7 +39,6 @@ pub struct Topology {
 
 impl Topology {
     /// Reads what is below `root`. Needs no privilege.
-    #[must_use]
     pub fn read(root: &Path, online: &[Cpu]) -> Self {
         let id = |cpu: &Cpu, name: &str| {
             let path = format!("sys/devices/system/cpu/cpu{}/topology/{name}", cpu.0);
@@ -66,7 +65,7 @@ impl Topology {
             sockets: per(sockets.len(), 1),
             cores_per_socket: per(cores.len(), sockets.len()),
             threads_per_core: per(online.len(), cores.len()),
-            // Each box is a PMU; its cpumask names a CPU of every socket.
+            // Each uncore PMU is a PMU; its cpumask names a CPU of every socket.
             caches_per_socket: per(caches, 1),
             tsc_hz: tsc_hz(root),
         }

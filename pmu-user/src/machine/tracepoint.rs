@@ -35,7 +35,6 @@ pub enum TracepointError {
 
 impl Tracepoints {
     /// Looks for tracefs below `root`. Reading it usually needs root.
-    #[must_use]
     pub fn find(root: &Path) -> Self {
         let folders = || PLACES.iter().map(|place| root.join(place).join("events"));
         let is_hidden = |folder: PathBuf| folder.metadata().is_err_and(|error| is_denial(&error));

@@ -18,37 +18,23 @@ use crate::{
         Counts, Interval, Ledger,
         gap::{Gap, interrupted, is_entry, join},
     },
+    named::named,
     plan::Target,
     untrusted::Untrusted,
 };
 
-/// What a gap is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlindClass {
-    /// Kernel code ran with interrupts masked.
-    Masked,
-    /// The late interrupt found the kernel of a virtual machine, but not where it lets interrupts in: it masked them, or the hypervisor
-    /// stopped the CPU (a VM exit).
-    MaskedOrExit,
-    /// The late interrupt found user code, which cannot mask any: a handler ran long, or the hypervisor did something.
-    Delayed,
-    /// The hypervisor ran something else.
-    Stolen,
-    /// The CPU was idle and woke late: no gap.
-    Idle,
-}
-
-impl BlindClass {
-    /// Its name in every output.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Masked => "masked",
-            Self::MaskedOrExit => "masked_or_vm_exit",
-            Self::Delayed => "delayed",
-            Self::Stolen => "stolen",
-            Self::Idle => "idle",
-        }
+named! {
+    /// What a gap is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum BlindClass {
+        Masked = "masked", "Kernel code ran with interrupts masked.";
+        MaskedOrExit = "masked_or_vm_exit",
+            "The late interrupt found the kernel of a virtual machine, but not where it lets interrupts in: it masked them, or the \
+             hypervisor stopped the CPU (a VM exit).";
+        Delayed = "delayed",
+            "The late interrupt found user code, which cannot mask any: a handler ran long, or the hypervisor did something.";
+        Stolen = "stolen", "The hypervisor ran something else.";
+        Idle = "idle", "The CPU was idle and woke late: no gap.";
     }
 }
 
@@ -71,7 +57,6 @@ pub struct Masked {
 
 impl Masked {
     /// Share of that CPU time (0 to 1), `None` where blind time is not known. The one definition for every output and every gate.
-    #[must_use]
     pub fn share(&self) -> Option<f64> {
         self.time.known().map(|known| if self.of_ns == 0 { 0.0 } else { known.estimate / self.of_ns as f64 })
     }
@@ -108,7 +93,6 @@ pub struct Blind {
 
 impl Blind {
     /// Blind time of what was asked for.
-    #[must_use]
     pub fn masked(&self) -> &Masked {
         self.target.as_ref().unwrap_or(&self.machine)
     }

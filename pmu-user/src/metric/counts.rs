@@ -1,6 +1,6 @@
 //! Counters that ran part of the time → counts of all of it.
 //!
-//! The kernel takes turns when events outnumber counters: a count of n in the running time R of the enabled time E is
+//! The kernel multiplexes when events outnumber counters: a count of n in the running time R of the enabled time E is
 //! scaled by E / R. What was counted is certain; only the rest is estimated. If occurrences fall into the running time by
 //! chance, n of N is binomial with the share R / E, and the interval is Wilson's score interval of that, solved for N.
 //! It holds chance, not habit: work whose phases keep step with the kernel's turns is off by more than it says.
@@ -9,7 +9,6 @@ use super::value::{How, Known, Value, Z};
 use crate::drain::reading::Reading;
 
 /// A count of all the enabled time, from one counter.
-#[must_use]
 pub fn scaled(value: u64, enabled_ns: u64, running_ns: u64) -> Value {
     if running_ns == 0 {
         let why = if enabled_ns == 0 {
@@ -39,7 +38,6 @@ fn thinned_interval(seen: f64, share: f64) -> (f64, f64) {
 
 /// Several counters of the same event as one number: each scaled by its own times. One that was never enabled, as its
 /// thread or cgroup never ran there, has nothing to add; one that was, but never ran, leaves a hole that nothing fills.
-#[must_use]
 pub fn sum<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> Value {
     let (mut exact, mut total, mut below, mut above) = (0_u64, 0.0, 0.0_f64, 0.0_f64);
     let (mut enabled, mut running, mut how) = (0.0, 0.0, How::Counted);

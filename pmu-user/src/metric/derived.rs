@@ -1,7 +1,9 @@
 //! What a count says about another: instructions per cycle, misses per access, occurrences per second. Pure.
 
+use std::collections::HashMap;
+
 use super::value::{How, Known, Value};
-use crate::table::notation::{Meaning, Modifiers};
+use crate::table::event_syntax::{Meaning, Modifiers};
 
 /// What is computed from an event and others counted with it.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,33 +37,87 @@ pub struct Term<'a> {
     pub value: &'a Value,
 }
 
-impl Term<'_> {
-    /// Where and when does it count? Only alike things make a ratio.
-    fn is_alike(&self, other: &Self) -> bool {
-        self.pmu == other.pmu && modes(self.modifiers) == modes(other.modifiers)
-    }
-}
-
 /// The modifiers that decide what is counted.
 const fn modes(modifiers: Modifiers) -> [bool; 6] {
     let Modifiers { user, kernel, hypervisor, guest, host, not_idle, .. } = modifiers;
     [user, kernel, hypervisor, guest, host, not_idle]
 }
 
-/// What `term` says beside `all` that was counted with it in this much wall time; `None` if it says nothing.
-#[must_use]
-pub fn derive(term: &Term<'_>, all: &[Term<'_>], elapsed_ns: f64) -> Option<Derived> {
-    let Value::Known(known) = term.value else { return None };
-    if term.snapshot {
-        return None;
+/// Counts that were counted together, found by what they count, where and when: only alike things make a ratio. A recording may
+/// claim very many of them.
+pub struct Terms<'a> {
+    /// The clock that ran wherever anything was counted: one without modes counts all of them.
+    clock: Option<&'a Known>,
+    alike: HashMap<(Meaning, &'a str, [bool; 6]), Alike<'a>>,
+}
+
+/// Counts of one thing at one place.
+struct Alike<'a> {
+    first: &'a Value,
+    /// The first of each group.
+    of_group: HashMap<u32, &'a Value>,
+}
+
+impl<'a> Terms<'a> {
+    /// All that was counted together.
+    pub fn new(all: &[Term<'a>]) -> Self {
+        let clocks = all.iter().filter(|term| term.meaning == Meaning::Clock);
+        let clock =
+            clocks.filter(|term| modes(term.modifiers) == [false; 6]).find_map(|term| term.value.known());
+        let mut alike: HashMap<_, Alike<'a>> = HashMap::new();
+        for Term { meaning, pmu, modifiers, group, value, .. } in all {
+            let new = || Alike { first: value, of_group: HashMap::new() };
+            let alike = alike.entry((*meaning, *pmu, modes(*modifiers))).or_insert_with(new);
+            alike.of_group.entry(*group).or_insert(value);
+        }
+        Self { clock, alike }
     }
-    if term.meaning == Meaning::Clock {
-        let cpus = over(known, elapsed_ns, 1.0, "no time passed");
-        return Some(Derived { name: "cpus_utilized", unit: "CPUs utilized".to_owned(), value: cpus });
+
+    /// What `term` says beside them in this much wall time; `None` if it says nothing.
+    pub fn derive(&self, term: &Term<'_>, elapsed_ns: f64) -> Option<Derived> {
+        let Value::Known(known) = term.value else { return None };
+        if term.snapshot {
+            return None;
+        }
+        if term.meaning == Meaning::Clock {
+            let cpus = over(known, elapsed_ns, 1.0, "no time passed");
+            return Some(Derived { name: "cpus_utilized", unit: "CPUs utilized".to_owned(), value: cpus });
+        }
+        self.ratio(term, known)
+            .or_else(|| self.frequency(term, known))
+            .or_else(|| Some(self.rate(term, known, elapsed_ns)))
     }
-    ratio(term, known, all)
-        .or_else(|| frequency(term, known, all))
-        .or_else(|| Some(rate(term, known, all, elapsed_ns)))
+
+    fn ratio(&self, term: &Term<'_>, known: &Known) -> Option<Derived> {
+        let (wanted, name, unit, factor) = base(term.meaning)?;
+        let alike = self.alike.get(&(wanted, term.pmu, modes(term.modifiers)))?;
+        // One of its own group saw the same moments.
+        let below = alike.of_group.get(&term.group).unwrap_or(&alike.first).known()?;
+        Some(Derived { name, unit: unit.to_owned(), value: quotient(known, below, factor) })
+    }
+
+    /// Cycles per time on a CPU, in GHz: the speed while it ran.
+    fn frequency(&self, term: &Term<'_>, known: &Known) -> Option<Derived> {
+        let clock = self.clock.filter(|_| term.meaning == Meaning::Cycles && !term.boxed)?;
+        Some(Derived { name: "frequency", unit: "GHz".to_owned(), value: quotient(known, clock, 1.0) })
+    }
+
+    /// Occurrences per second on a CPU where a clock was counted, else per second of wall time. An uncore PMU has no CPU time.
+    fn rate(&self, term: &Term<'_>, known: &Known, elapsed_ns: f64) -> Derived {
+        let (name, per) = match (term.unit, term.boxed) {
+            (Some("Joules"), _) => ("power", "W".to_owned()),
+            (Some(unit), _) => ("rate", format!("{unit}/s")),
+            (None, _) => ("rate", "/s".to_owned()),
+        };
+        match self.clock.filter(|_| !term.boxed && term.unit.is_none()) {
+            Some(clock) => Derived {
+                name: "cpu_rate",
+                unit: "/s of CPU time".to_owned(),
+                value: quotient(known, clock, 1e9),
+            },
+            None => Derived { name, unit: per, value: over(known, elapsed_ns, 1e9, "no time passed") },
+        }
+    }
 }
 
 /// What a meaning is a share of: name, unit, factor.
@@ -79,49 +135,6 @@ fn base(meaning: Meaning) -> Option<(Meaning, &'static str, &'static str, f64)> 
         }
         _ => return None,
     })
-}
-
-fn ratio(term: &Term<'_>, known: &Known, all: &[Term<'_>]) -> Option<Derived> {
-    let (wanted, name, unit, factor) = base(term.meaning)?;
-    let alike = |other: &&Term<'_>| other.meaning == wanted && term.is_alike(other);
-    // One of its own group saw the same moments.
-    let partner = all.iter().filter(alike).find(|other| other.group == term.group);
-    let partner = partner.or_else(|| all.iter().find(alike))?;
-    let Value::Known(below) = partner.value else { return None };
-    Some(Derived { name, unit: unit.to_owned(), value: quotient(known, below, factor) })
-}
-
-/// Cycles per time on a CPU, in GHz: the speed while it ran.
-fn frequency(term: &Term<'_>, known: &Known, all: &[Term<'_>]) -> Option<Derived> {
-    if term.meaning != Meaning::Cycles {
-        return None;
-    }
-    let clock = clock_of(term, all)?;
-    Some(Derived { name: "frequency", unit: "GHz".to_owned(), value: quotient(known, clock, 1.0) })
-}
-
-/// Occurrences per second on a CPU where a clock was counted, else per second of wall time. A box has no CPU time.
-fn rate(term: &Term<'_>, known: &Known, all: &[Term<'_>], elapsed_ns: f64) -> Derived {
-    let (name, per) = match (term.unit, term.boxed) {
-        (Some("Joules"), _) => ("power", "W".to_owned()),
-        (Some(unit), _) => ("rate", format!("{unit}/s")),
-        (None, _) => ("rate", "/s".to_owned()),
-    };
-    match clock_of(term, all).filter(|_| !term.boxed && term.unit.is_none()) {
-        Some(clock) => Derived {
-            name: "cpu_rate",
-            unit: "/s of CPU time".to_owned(),
-            value: quotient(known, clock, 1e9),
-        },
-        None => Derived { name, unit: per, value: over(known, elapsed_ns, 1e9, "no time passed") },
-    }
-}
-
-/// The clock that ran wherever `term` was counted: one without modes counts all of them.
-fn clock_of<'a>(term: &Term<'_>, all: &'a [Term<'_>]) -> Option<&'a Known> {
-    let whole = [false; 6];
-    let clocks = all.iter().filter(|other| other.meaning == Meaning::Clock && !term.boxed);
-    clocks.filter(|other| modes(other.modifiers) == whole).find_map(|other| other.value.known())
 }
 
 /// `factor · above / below`; relative errors add up by their squares.
@@ -162,13 +175,17 @@ fn over(known: &Known, time_ns: f64, factor: f64, why_missing: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::{Derived, Term, derive};
+    use super::{Derived, Term, Terms};
     use crate::{
         metric::value::{How, Known, Value},
-        table::notation::{Meaning, Modifiers},
+        table::event_syntax::{Meaning, Modifiers},
     };
 
     const SECOND: f64 = 1e9;
+
+    fn derive(term: &Term<'_>, all: &[Term<'_>], elapsed_ns: f64) -> Option<Derived> {
+        Terms::new(all).derive(term, elapsed_ns)
+    }
 
     fn term(meaning: Meaning, value: &Value) -> Term<'_> {
         Term {

@@ -59,7 +59,6 @@ impl Floor {
     }
 
     /// Share of the ticks in user code that came late (0 to 1).
-    #[must_use]
     pub fn share(&self) -> f64 {
         self.late_ticks as f64 / self.user_ticks.max(1) as f64
     }
@@ -97,7 +96,7 @@ pub(super) fn above(floor: Option<&Floor>, guest: bool, kernel_ticks: u64, late:
 #[cfg(test)]
 mod tests {
     use super::{Floor, Instants, Late, above};
-    use crate::metric::random::Random;
+    use crate::metric::testing::Random;
 
     fn late(ticks: u64) -> Late {
         Late { ticks, instants: ticks, sure: ticks }

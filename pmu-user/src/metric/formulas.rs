@@ -69,14 +69,12 @@ pub enum Undefined {
 
 impl Formulas {
     /// Compiles the formulas of `model`.
-    #[must_use]
     pub fn new(model: &Model) -> Self {
         Self::of(model, |_| true)
     }
 
     /// Compiles those formulas of `model` that are wanted, with what they need. The other metrics have neither value nor
     /// flag.
-    #[must_use]
     pub fn of(model: &Model, is_wanted: impl Fn(u32) -> bool) -> Self {
         let mut compiler = Compiler::new(model);
         let all = 0..model.metrics.len() as u32;
@@ -86,7 +84,6 @@ impl Formulas {
 
     /// Computes everything. 1,000 owners of 300 metrics take milliseconds, and many cases together a fraction of what they take
     /// one by one: a step is looked at once, and its cases are computed side by side.
-    #[must_use]
     pub fn evaluate<const CASES: usize>(&self, inputs: Inputs<'_, CASES>) -> Results<CASES> {
         let mut done: Vec<[f64; CASES]> = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
@@ -109,14 +106,12 @@ impl Formulas {
     }
 
     /// A metric's value, in its unit.
-    #[must_use]
     pub fn value(&self, metric: u32, results: &Results) -> Option<f64> {
         let [value] = *self.values(metric, results)?;
         value.is_finite().then_some(value)
     }
 
     /// A metric's values in every case, in its unit; one that is not finite is none. `None` if nobody wants it.
-    #[must_use]
     pub fn values<'a, const CASES: usize>(
         &self,
         metric: u32,
@@ -126,7 +121,6 @@ impl Formulas {
     }
 
     /// Does a metric deserve attention? `None` if it has no threshold.
-    #[must_use]
     pub fn flagged(&self, metric: u32, results: &Results) -> Option<bool> {
         let flagged = self.metrics[metric as usize]?.flagged?;
         // A threshold that is undefined is NaN, which is not 1.
@@ -134,7 +128,6 @@ impl Formulas {
     }
 
     /// Why a metric has no value. Meaningless if it has one, or is not wanted.
-    #[must_use]
     pub fn why(&self, metric: u32, model: &Model, results: &Results) -> Undefined {
         match self.metrics[metric as usize] {
             Some(compiled) => self.blame(compiled.value, model, results),
@@ -191,7 +184,6 @@ impl Formulas {
 
 impl<'a> Inputs<'a> {
     /// Of one case.
-    #[must_use]
     pub const fn one(counts: &'a [f64], constants: &'a [f64]) -> Self {
         Self { counts: counts.as_chunks().0, constants }
     }
@@ -205,7 +197,6 @@ impl Results {
 }
 
 /// The value of `expr` where metrics have these `values` (NaN: not known). What it counts by itself is not known.
-#[must_use]
 pub fn over_values(expr: &Expr, values: &[f64]) -> f64 {
     match expr {
         Expr::Number(number) => *number,
@@ -272,7 +263,6 @@ fn binary(operation: Binary, a: f64, b: f64) -> f64 {
 
 impl Undefined {
     /// The reason in words.
-    #[must_use]
     pub fn words(&self, model: &Model) -> String {
         match self {
             Self::Count(index) => format!("{} was not counted", model.event_name(*index)),

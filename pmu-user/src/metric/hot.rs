@@ -1,16 +1,23 @@
-//! What samples hit: functions, with their lines, and stacks.
+//! What samples hit: functions, with their lines, and stacks; and how far user stacks lead. The kernel follows frame pointers, which most
+//! distributions' libraries do not keep, and of stacks that are unwound by DWARF only the innermost part is copied.
+
+#[cfg(test)]
+mod tests;
 
 use std::{collections::HashMap, hash::Hash};
 
 use super::{
     RatioReport,
-    fold::Groups,
+    owners::Groups,
     ratio::{Scale, Worth},
     value::{How, Known, Value, share_bounds},
 };
 use crate::{
-    drain::{At, Line, Owner},
-    model::{HotKey, Interval, Ledger, NamedCode, OwnerIndex, StackKey, Tally, is_kernel, is_rest},
+    drain::{
+        At, Line, Owner,
+        unwinding::{ROOTS, Unwinding},
+    },
+    model::{HotKey, Interval, Ledger, NamedCode, OwnerIndex, StackKey, WeightedSamples, is_kernel, is_rest},
     untrusted::Untrusted,
 };
 
@@ -108,7 +115,7 @@ struct Key {
 /// Samples of one function while they are added up.
 #[derive(Default)]
 struct Sum<'a> {
-    events: Vec<Tally>,
+    events: Vec<WeightedSamples>,
     lines: HashMap<&'a Line, Vec<u64>>,
     /// Samples by event, and where.
     hottest: (Vec<u64>, Option<NamedCode<'a>>),
@@ -130,10 +137,10 @@ pub(super) fn functions(
     scale: &Scale,
     groups: &Groups,
 ) -> Vec<HotFunction> {
-    let mut totals: Vec<Tally> = Vec::new();
+    let mut totals: Vec<WeightedSamples> = Vec::new();
     let mut sums: HashMap<Key, Sum<'_>> = HashMap::new();
     // In order, because sums of weights depend on it in their last digits.
-    let mut hot: Vec<(&HotKey, &Tally)> = interval.hot.iter().collect();
+    let mut hot: Vec<(&HotKey, &WeightedSamples)> = interval.hot.iter().collect();
     hot.sort_unstable_by_key(|(key, _)| (key.owner, key.at, key.event));
     for code in hot.chunk_by(|(a, _), (b, _)| (a.owner, a.at) == (b.owner, b.at)) {
         let &HotKey { owner, at, .. } = code[0].0;
@@ -178,7 +185,7 @@ pub(super) fn functions(
 }
 
 /// Share of `all` that `part` is, each sample by its weight.
-pub(super) fn share(part: &Tally, all: &Tally) -> Known {
+pub(super) fn share(part: &WeightedSamples, all: &WeightedSamples) -> Known {
     let estimate = if all.samples == 0 { 0.0 } else { part.weighted / all.weighted };
     // So many samples of one weight would say as much.
     let worth = if all.samples == 0 { 0.0 } else { all.weighted * all.weighted / all.squares };
@@ -186,12 +193,12 @@ pub(super) fn share(part: &Tally, all: &Tally) -> Known {
     Known { estimate, low, high, coverage: 1.0, how: How::Sampled }
 }
 
-fn function(owner: Owner, key: Key, sum: Sum<'_>, totals: &[Tally], scale: &Scale) -> HotFunction {
+fn function(owner: Owner, key: Key, sum: Sum<'_>, totals: &[WeightedSamples], scale: &Scale) -> HotFunction {
     let mut lines: Vec<(Line, Vec<u64>)> =
         sum.lines.into_iter().map(|(line, samples)| (line.clone(), samples)).collect();
     sort(&mut lines, |(line, samples)| (samples.clone(), line.clone()));
     lines.truncate(LINES_MAX);
-    let of = |list: &[Tally], event: usize| list.get(event).copied().unwrap_or_default();
+    let of = |list: &[WeightedSamples], event: usize| list.get(event).copied().unwrap_or_default();
     let event = |(event, worth): (usize, &Worth)| {
         let tally = of(&sum.events, event);
         HotEvent {
@@ -227,9 +234,9 @@ fn function(owner: Owner, key: Key, sum: Sum<'_>, totals: &[Tally], scale: &Scal
 
 /// Hot stacks, most samples first.
 pub(super) fn stacks(ledger: &Ledger, interval: &Interval, groups: &Groups) -> Vec<HotStack> {
-    let mut all = Tally::default();
-    let mut sums: HashMap<(OwnerIndex, Vec<Frame>), Vec<Tally>> = HashMap::new();
-    let mut stacks: Vec<(&StackKey, &Tally)> = interval.stacks.iter().collect();
+    let mut all = WeightedSamples::default();
+    let mut sums: HashMap<(OwnerIndex, Vec<Frame>), Vec<WeightedSamples>> = HashMap::new();
+    let mut stacks: Vec<(&StackKey, &WeightedSamples)> = interval.stacks.iter().collect();
     stacks.sort_unstable_by_key(|(key, _)| *key);
     for (StackKey { event, owner, frames }, tally) in stacks {
         let frames = frames.iter().map(|&at| frame(ledger.code(at), at)).collect();
@@ -239,7 +246,7 @@ pub(super) fn stacks(ledger: &Ledger, interval: &Interval, groups: &Groups) -> V
             all.merge(tally);
         }
     }
-    let stack = |((owner, frames), tallies): ((OwnerIndex, Vec<Frame>), Vec<Tally>)| HotStack {
+    let stack = |((owner, frames), tallies): ((OwnerIndex, Vec<Frame>), Vec<WeightedSamples>)| HotStack {
         owner: groups.owner(ledger, owner),
         frames,
         samples: tallies.iter().map(|tally| tally.samples).collect(),
@@ -266,4 +273,39 @@ fn frame(named: NamedCode<'_>, at: At) -> Frame {
 /// Largest key first. The keys hold everything that tells two rows apart, so that the order never depends on a hash.
 fn sort<T, K: Ord>(rows: &mut [T], key: impl Fn(&T) -> K) {
     rows.sort_by_cached_key(|row| std::cmp::Reverse(key(row)));
+}
+
+/// Frames that the kernel follows at most (`kernel.perf_event_max_stack`, unless it was changed).
+const FRAMES_MAX: usize = 127;
+
+/// How far the first event's user stacks lead.
+#[derive(Clone, Debug)]
+pub struct StackEnds {
+    /// Samples with a user stack.
+    pub samples: u64,
+    /// Those whose stack ends before a function that threads begin with.
+    pub early: u64,
+    /// Their share (0 to 1).
+    pub share: Known,
+    /// What became of all events' samples that were to be unwound by DWARF; none where frame pointers were followed.
+    pub unwinding: Option<Unwinding>,
+}
+
+/// How far user stacks lead; `None` without any.
+pub(super) fn ends(ledger: &Ledger, interval: &Interval) -> Option<StackEnds> {
+    let (mut all, mut early) = (WeightedSamples::default(), WeightedSamples::default());
+    let mut keys: Vec<_> = interval.stacks.iter().filter(|(key, _)| key.event == 0).collect();
+    // In order, because sums of weights depend on it in their last digits.
+    keys.sort_unstable_by_key(|(key, _)| *key);
+    for (key, tally) in keys {
+        let Some(&last) = key.frames.last().filter(|at| !at.is_kernel()) else { continue };
+        all.merge(tally);
+        let begins = ledger.code(last).code.is_ok_and(|code| ROOTS.contains(&code.function.as_bytes()));
+        if !begins && !ledger.is_first(last) && key.frames.len() < FRAMES_MAX {
+            early.merge(tally);
+        }
+    }
+    let share = share(&early, &all);
+    let unwinding = Some(interval.unwinding.clone()).filter(|unwinding| !unwinding.is_empty());
+    (all.samples > 0).then_some(StackEnds { samples: all.samples, early: early.samples, share, unwinding })
 }

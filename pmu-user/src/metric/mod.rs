@@ -4,11 +4,8 @@ mod blind;
 mod cost;
 pub mod counts;
 pub mod derived;
-pub mod drilling;
-mod ends;
 pub mod estimate;
 mod floor;
-mod fold;
 pub mod formulas;
 mod hot;
 pub mod io;
@@ -16,12 +13,9 @@ pub mod number;
 pub mod offline;
 mod owners;
 mod quality;
-#[cfg(test)]
-mod random;
 mod ratio;
 pub mod repeat;
 pub mod stat;
-mod target;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod topdown;
@@ -30,16 +24,14 @@ pub mod value;
 pub use self::{
     blind::{Blind, BlindClass, GapReport, Masked},
     cost::{CostReport, ProgramCost},
-    ends::StackEnds,
     floor::Floor,
-    hot::{Frame, HotEvent, HotFunction, HotStack},
-    owners::{OwnerReport, Who},
-    quality::{Books, Quality, SampleQuality, TickQuality},
+    hot::{Frame, HotEvent, HotFunction, HotStack, StackEnds},
+    owners::{OwnerOrTarget, OwnerReport},
+    quality::{Books, Quality, SampleQuality, TargetQuality, TargetSamples, TickQuality},
     ratio::{EventReport, RatioReport},
-    target::{TargetQuality, TargetSamples},
 };
 use self::{
-    fold::Groups,
+    owners::Groups,
     topdown::{Prepared, TopDown},
 };
 use crate::{
@@ -54,6 +46,8 @@ pub struct Report {
     pub tasks: Option<TasksReport>,
     /// Of I/O.
     pub io: Option<io::IoReport>,
+    /// Counts without owners.
+    pub counts: Option<stat::Stat>,
 }
 
 /// What an interval says of tasks. Plain data; views only choose words and columns.
@@ -87,7 +81,6 @@ pub struct TasksReport {
 
 impl TasksReport {
     /// Computes the report of `interval`. Pure. `prepared` is the CPU model of the plan.
-    #[must_use]
     pub fn new(
         header: &TasksHeader,
         ledger: &Ledger,
@@ -113,7 +106,7 @@ impl TasksReport {
             owners: owners::owners(&context, &apart),
             hot: hot::functions(ledger, interval, &scale, &apart),
             stacks: hot::stacks(ledger, interval, &apart),
-            stack_ends: ends::ends(ledger, interval),
+            stack_ends: hot::ends(ledger, interval),
             folded,
             blind: blind::blind(header, ledger, interval, &quality, &total),
             cost: cost::cost(ledger, interval),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
-    OwnerReport, Report, TasksReport, Who,
+    OwnerOrTarget, OwnerReport, Report, TasksReport,
     io::{IoReport, Label, Subject},
     stat::{self, Stat, Support},
     topdown::{Shape, Spread, TopDown},
@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{
     drain::Owner,
-    machine::clock::duration_ns,
+    machine::duration_ns,
     table::{metric::RUNQUEUE_LATENCY, unit::Unit},
 };
 
-/// Whose a number is.
+/// Attribution a number is.
 #[derive(Clone, Copy, Debug)]
-pub enum Whose<'a> {
+pub enum Attribution<'a> {
     /// The host's.
     Host,
     /// Everything's that was asked for, together.
@@ -26,11 +26,11 @@ pub enum Whose<'a> {
     Owner(&'a Owner),
 }
 
-impl<'a> From<&'a Who> for Whose<'a> {
-    fn from(who: &'a Who) -> Self {
+impl<'a> From<&'a OwnerOrTarget> for Attribution<'a> {
+    fn from(who: &'a OwnerOrTarget) -> Self {
         match who {
-            Who::Target => Self::Target,
-            Who::Owner(owner) => Self::Owner(owner),
+            OwnerOrTarget::Target => Self::Target,
+            OwnerOrTarget::Owner(owner) => Self::Owner(owner),
         }
     }
 }
@@ -38,8 +38,8 @@ impl<'a> From<&'a Who> for Whose<'a> {
 /// A number of a report.
 #[derive(Clone, Debug)]
 pub struct Number<'a> {
-    /// Whose it is.
-    pub whose: Whose<'a>,
+    /// Attribution it is.
+    pub whose: Attribution<'a>,
     /// What it is about, beside CPUs: never an owner.
     pub subject: Option<&'a Subject>,
     /// Its metric.
@@ -79,7 +79,7 @@ pub struct Details<'a> {
 }
 
 impl<'a> Number<'a> {
-    fn new(whose: Whose<'a>, metric: impl Into<Cow<'a, str>>, unit: &'a str, value: &'a Value) -> Self {
+    fn new(whose: Attribution<'a>, metric: impl Into<Cow<'a, str>>, unit: &'a str, value: &'a Value) -> Self {
         let content = Content::Value(Cow::Borrowed(value));
         Self {
             whose,
@@ -93,7 +93,6 @@ impl<'a> Number<'a> {
     }
 
     /// Is it whole, `partial`, `missing`, or `unsupported` on this host?
-    #[must_use]
     pub fn status(&self) -> &'static str {
         let known = match &self.content {
             Content::Value(value) => value.known().map(|known| known.coverage),
@@ -110,26 +109,12 @@ impl<'a> Number<'a> {
     }
 
     /// Why there is none.
-    #[must_use]
     pub fn reason(&self) -> Option<&str> {
         match &self.content {
-            Content::Value(value) => match &**value {
-                Value::Known(_) => None,
-                Value::Missing(why) => Some(why),
-            },
+            Content::Value(value) => value.reason(),
             Content::Distribution(found) => found.err(),
         }
     }
-}
-
-/// A report, as lists of numbers.
-pub trait Numbers {
-    /// Gives the numbers of each source to `write`, with the interval that they are of: sources are drained one after the other.
-    ///
-    /// # Errors
-    ///
-    /// As `write`'s.
-    fn by_source<'r, E>(&'r self, write: impl FnMut(Frame, &mut Each<'r>) -> Result<(), E>) -> Result<(), E>;
 }
 
 /// When an interval began, in ns since counting did, and how long it was.
@@ -137,25 +122,23 @@ pub type Frame = (u64, u64);
 /// Numbers, one after the other.
 pub type Each<'r> = dyn Iterator<Item = Number<'r>> + 'r;
 
-impl Numbers for Report {
-    fn by_source<'r, E>(
+impl Report {
+    /// Gives the numbers of each source to `write`, with the interval that they are of: sources are drained one after the other.
+    ///
+    /// # Errors
+    ///
+    /// As `write`'s.
+    pub fn by_source<'r, E>(
         &'r self,
         mut write: impl FnMut(Frame, &mut Each<'r>) -> Result<(), E>,
     ) -> Result<(), E> {
         if let Some(tasks) = &self.tasks {
             write((tasks.from_ns, tasks.length_ns), &mut tasks.numbers())?;
         }
-        self.io.as_ref().map_or(Ok(()), |io| write((io.from_ns, io.length_ns), &mut io.numbers()))
-    }
-}
-
-impl Numbers for Stat {
-    fn by_source<'r, E>(
-        &'r self,
-        mut write: impl FnMut(Frame, &mut Each<'r>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let length = self.elapsed.known().map_or(0.0, |known| known.estimate);
-        write((duration_ns(self.from), length as u64), &mut self.numbers())
+        if let Some(io) = &self.io {
+            write((io.from_ns, io.length_ns), &mut io.numbers())?;
+        }
+        self.counts.as_ref().map_or(Ok(()), |counts| write(counts.frame(), &mut counts.numbers()))
     }
 }
 
@@ -169,7 +152,7 @@ impl TasksReport {
 
 impl OwnerReport {
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
-        let whose = Whose::from(&self.who);
+        let whose = Attribution::from(&self.who);
         let metrics = self
             .metrics
             .iter()
@@ -220,7 +203,7 @@ fn spread(spread: &Spread) -> [Number<'_>; 2] {
             Err(why) => Value::Missing(why.clone()),
         };
         Number {
-            whose: Whose::Target,
+            whose: Attribution::Target,
             subject: None,
             metric: format!("runs.{}.{end}", spread.what).into(),
             parent: None,
@@ -236,8 +219,8 @@ impl IoReport {
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         self.rows.iter().map(|row| {
             let (whose, subject) = match &row.subject {
-                Subject::Owner(owner, of) => (Whose::Owner(owner), of.as_ref()),
-                subject => (Whose::Host, subject),
+                Subject::Owner(owner, of) => (Attribution::Owner(owner), of.as_ref()),
+                subject => (Attribution::Host, subject),
             };
             let details = Details { label: Some(row.label), note: row.note.as_deref(), ..Details::default() };
             let number = Number::new(whose, row.metric.as_str(), row.unit.name(), &row.value);
@@ -252,10 +235,15 @@ impl IoReport {
 }
 
 impl Stat {
+    fn frame(&self) -> Frame {
+        let length = self.elapsed.known().map_or(0.0, |known| known.estimate);
+        (duration_ns(self.from), length as u64)
+    }
+
     /// Counts, each followed by what it says about others, then times.
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         let counts = self.rows.iter().flat_map(|row| {
-            let whose = row.owner.as_ref().map_or(Whose::Target, Whose::Owner);
+            let whose = row.owner.as_ref().map_or(Attribution::Target, Attribution::Owner);
             let unit = row.unit.as_deref().unwrap_or(Unit::Counts.name());
             let details = Details { counters: Some(row), ..Details::default() };
             let count =
@@ -272,9 +260,9 @@ impl Stat {
             ("user_time", self.user.as_ref()),
             ("system_time", self.system.as_ref()),
         ];
-        let times = times
-            .into_iter()
-            .filter_map(|(name, value)| Some(Number::new(Whose::Target, name, Unit::Ns.name(), value?)));
+        let times = times.into_iter().filter_map(|(name, value)| {
+            Some(Number::new(Attribution::Target, name, Unit::Ns.name(), value?))
+        });
         counts.chain(times)
     }
 }

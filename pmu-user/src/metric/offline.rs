@@ -15,7 +15,7 @@ use crate::{
 
 /// What a file of counts says.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct Counted {
+pub struct TaskCounts {
     /// About the machine and the interval, named as in the model's source: `HYPERTHREADING_ON`.
     #[serde(default)]
     pub constants: BTreeMap<String, Option<f64>>,
@@ -56,8 +56,7 @@ const FOLLOWING: [(&str, &str, f64); 3] = [
 ];
 
 /// Computes every metric of `model`.
-#[must_use]
-pub fn evaluate(model: &Model, counted: &Counted) -> Evaluated {
+pub fn evaluate(model: &Model, counted: &TaskCounts) -> Evaluated {
     let mut used = BTreeSet::new();
     let counts = named(&model.operands, &counted.counts, &mut used);
     let constants: Vec<f64> =
@@ -77,8 +76,7 @@ pub fn evaluate(model: &Model, counted: &Counted) -> Evaluated {
 }
 
 /// Computes every metric of `model` for a task or a cgroup, whose counters ran only while it did. What is no task's is missing.
-#[must_use]
-pub fn evaluate_task(model: Model, counted: &Counted) -> (Model, Evaluated) {
+pub fn evaluate_task(model: Model, counted: &TaskCounts) -> (Model, Evaluated) {
     let smt = match constant(TWO_THREADS, &counted.constants, &mut BTreeSet::new()) {
         0.0 => Smt::Off,
         threads if threads.is_nan() => Smt::Unknown,
@@ -137,7 +135,7 @@ fn constant(name: &str, values: &BTreeMap<String, Option<f64>>, used: &mut BTree
 
 #[cfg(test)]
 mod tests {
-    use super::{Counted, evaluate};
+    use super::{TaskCounts, evaluate};
     use crate::{metric::value::Value, table::model::read};
 
     const TABLE: &str = "pmbpf table 1\n\
@@ -145,7 +143,7 @@ mod tests {
         metric\tSlots\t1\t-\t-\tTMA\t-\t-\t1\tTOPDOWN.SLOTS:perf_metrics\t@Slots > 1\t-\n";
 
     fn values(json: &str) -> (Vec<Value>, Vec<String>) {
-        let counted: Counted = serde_json::from_str(json).unwrap();
+        let counted: TaskCounts = serde_json::from_str(json).unwrap();
         let evaluated = evaluate(&read(TABLE).unwrap(), &counted);
         (evaluated.metrics.into_iter().map(|metric| metric.value).collect(), evaluated.unknown)
     }
@@ -169,11 +167,11 @@ mod tests {
             r#"{"counts": {"A:SUP": 6, "B:USER": 2}}"#,
             r#"{"counts": {"a:sup": 6, "B:u": 2}}"#,
         ] {
-            let evaluated = evaluate(&model, &serde_json::from_str::<Counted>(json).unwrap());
+            let evaluated = evaluate(&model, &serde_json::from_str::<TaskCounts>(json).unwrap());
             assert_eq!(evaluated.metrics[0].value, Value::exact(3.0), "{json}");
             assert!(evaluated.unknown.is_empty());
         }
-        let other: Counted = serde_json::from_str(r#"{"counts": {"A:u": 6, "B:u": 2}}"#).unwrap();
+        let other: TaskCounts = serde_json::from_str(r#"{"counts": {"A:u": 6, "B:u": 2}}"#).unwrap();
         assert!(evaluate(&model, &other).metrics[0].value.known().is_none());
     }
 

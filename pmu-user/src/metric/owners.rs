@@ -1,10 +1,9 @@
-//! The metrics of every owner.
+//! The metrics of every owner; for people, processes of one name that have ended share a row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
     Quality, blind,
-    fold::Groups,
     ratio::{EventReport, RatioReport, Scale},
     value::{Distribution, How, Known, Value},
 };
@@ -17,11 +16,12 @@ use crate::{
         request::{By, Descend},
     },
     table::metric::{self, Metric},
+    untrusted::Untrusted,
 };
 
 /// Whom numbers belong to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Who {
+pub enum OwnerOrTarget {
     /// Everything that was asked for, together.
     Target,
     /// One owner.
@@ -31,8 +31,8 @@ pub enum Who {
 /// What one owner did.
 #[derive(Clone, Debug)]
 pub struct OwnerReport {
-    /// Who.
-    pub who: Who,
+    /// OwnerOrTarget.
+    pub who: OwnerOrTarget,
     /// Has it ended?
     pub ended: bool,
     /// Its metrics, in the order of [`metric::TASKS`], run-queue latency excepted.
@@ -47,7 +47,6 @@ pub struct OwnerReport {
 
 impl OwnerReport {
     /// A metric's value.
-    #[must_use]
     pub fn value(&self, wanted: &Metric) -> Option<&Known> {
         self.metrics.iter().find(|(metric, _)| metric == wanted).and_then(|(_, value)| value.known())
     }
@@ -69,7 +68,7 @@ pub(super) struct Context<'a> {
 
 /// The metrics of the target, which did `total`.
 pub(super) fn target(context: &Context<'_>, total: &Counts) -> OwnerReport {
-    report(context, Who::Target, false, total)
+    report(context, OwnerOrTarget::Target, false, total)
 }
 
 /// The metrics of every owner, most CPU time first; owners of a group share a row.
@@ -83,7 +82,7 @@ pub(super) fn owners(context: &Context<'_>, groups: &Groups) -> Vec<OwnerReport>
         .map(|(&index, counts)| {
             let owner = groups.owner(context.ledger, index);
             let ended = context.ledger.ended_ns(index).is_some();
-            report(context, Who::Owner(owner), ended, counts)
+            report(context, OwnerOrTarget::Owner(owner), ended, counts)
         })
         .collect();
     owners.extend(silent_targets(context, &by_owner));
@@ -156,7 +155,7 @@ fn silent_targets(context: &Context<'_>, seen: &BTreeMap<OwnerIndex, Counts>) ->
     for target in targets.iter().filter(|target| !is_seen(target.id.0)) {
         let owner = Owner::Cgroup { id: target.id.0, path: target.path.clone() };
         let counts = below(context, target.path.as_bytes());
-        silent.push(report(context, Who::Owner(owner), false, &counts));
+        silent.push(report(context, OwnerOrTarget::Owner(owner), false, &counts));
     }
     silent
 }
@@ -177,7 +176,7 @@ fn below(context: &Context<'_>, path: &[u8]) -> Counts {
     sum
 }
 
-fn report(context: &Context<'_>, who: Who, ended: bool, counts: &Counts) -> OwnerReport {
+fn report(context: &Context<'_>, who: OwnerOrTarget, ended: bool, counts: &Counts) -> OwnerReport {
     let coverage = context.quality.switch_coverage;
     let first = counts.event(0);
     if context.quality.losses.contains_key(TARGET_UNSEEN) && is_silent(counts) {
@@ -223,7 +222,7 @@ fn is_silent(counts: &Counts) -> bool {
 }
 
 /// No zeros for what ran unseen.
-fn unseen(who: Who, ended: bool) -> OwnerReport {
+fn unseen(who: OwnerOrTarget, ended: bool) -> OwnerReport {
     const WHY: &str = "it used CPU time, as the kernel accounts it, but no event of it was seen";
     let missing = |metric: &Metric| (*metric, Value::Missing(WHY.to_owned()));
     OwnerReport {
@@ -247,4 +246,51 @@ fn cpu_time(context: &Context<'_>, counts: &Counts, coverage: f64) -> Value {
     let estimate = counts.cpu_time_ns as f64;
     let (low, high) = ((estimate - edge_ns).max(0.0), estimate + edge_ns);
     Value::Known(Known { estimate, low, high, coverage, how: How::Counted })
+}
+
+/// Owners that share a row.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    of: HashMap<OwnerIndex, OwnerIndex>,
+    together: HashMap<OwnerIndex, Owner>,
+}
+
+impl Groups {
+    /// Ended processes of an interval by their names; `None` if no two share one.
+    pub(super) fn ended(ledger: &Ledger, interval: &Interval) -> Option<Self> {
+        let mut present: BTreeSet<OwnerIndex> = interval.owners.keys().copied().collect();
+        present.extend(interval.hot.keys().map(|key| key.owner));
+        let mut by_name: BTreeMap<&Untrusted, (Vec<OwnerIndex>, u64)> = BTreeMap::new();
+        for index in present {
+            let (name, processes) = match ledger.owner(index) {
+                Owner::Process { name, .. } | Owner::Thread { name, .. }
+                    if ledger.ended_ns(index).is_some() =>
+                {
+                    (name, 1)
+                }
+                Owner::Ended { name, processes } => (name, *processes),
+                _ => continue,
+            };
+            let (members, all) = by_name.entry(name).or_default();
+            members.push(index);
+            *all += processes;
+        }
+        let mut groups = Self::default();
+        for (name, (members, processes)) in by_name.into_iter().filter(|(_, (members, _))| members.len() > 1)
+        {
+            groups.together.insert(members[0], Owner::Ended { name: name.clone(), processes });
+            groups.of.extend(members.iter().map(|&member| (member, members[0])));
+        }
+        (!groups.of.is_empty()).then_some(groups)
+    }
+
+    /// Whose row an owner's numbers are in.
+    pub(super) fn of(&self, index: OwnerIndex) -> OwnerIndex {
+        self.of.get(&index).copied().unwrap_or(index)
+    }
+
+    /// Whom a row is of.
+    pub(super) fn owner(&self, ledger: &Ledger, index: OwnerIndex) -> Owner {
+        self.together.get(&index).unwrap_or_else(|| ledger.owner(index)).clone()
+    }
 }

@@ -1,20 +1,22 @@
 //! How complete the numbers are: events that are missing, samples that never came, records that were lost.
 //!
-//! Programs see what all of a CPU's tasks do, so these are the machine's numbers; the target's own are in [`TargetQuality`].
+//! Programs see what all of a CPU's tasks do, so these are the machine's numbers; [`TargetQuality`] holds a target's samples against its
+//! own counts.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
 use pmu_common::loss;
 
-use super::{
-    Floor,
-    target::{self, TargetQuality},
-};
+use super::Floor;
 use crate::{
     drain::TasksHeader,
     machine::cpu::{Cpu, Times},
     model::{Counts, CpuCounts, Interval, Ran},
     plan::{Sampling, Target},
+    table::event::{self, SamplingEvent},
 };
 
 /// How complete the numbers are. All but `target` is of the CPUs that were counted, whoever ran.
@@ -112,7 +114,7 @@ pub(super) fn quality(header: &TasksHeader, interval: &Interval, total: &Counts)
     let watched_ns = cpus.ticks.saturating_mul(period_ns);
     Quality {
         target: (header.plan.target != Target::System)
-            .then(|| target::quality(&header.plan.sampling, period_ns, total)),
+            .then(|| of_target(&header.plan.sampling, period_ns, total)),
         switches: cpus.switches,
         switches_missing: cpus.switches_missing,
         switch_coverage: if cpus.switches == 0 { 1.0 } else { 1.0 - share(unknown, cpus.switches) },
@@ -206,4 +208,91 @@ fn books(interval: &Interval, capacity_ns: u64) -> Option<Books> {
 /// `part / whole`, at most 1; 1 if there is no whole.
 pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 1.0 } else { (part as f64 / whole as f64).min(1.0) }
+}
+
+/// How complete the target's own numbers are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetQuality {
+    /// Its samples, by event.
+    pub samples: Vec<TargetSamples>,
+}
+
+/// Samples of one event that hit the target, of those that should have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetSamples {
+    /// What the event is called.
+    pub event: String,
+    /// Samples that should have hit it: of a clock by its CPU time, of what the kernel counts for each task by that count.
+    /// `None` where nothing tells how often the event happened to it.
+    pub expected: Option<u64>,
+    /// Samples that hit it.
+    pub seen: u64,
+    /// Share of the expected samples that came (0 to 1): 1 unless more are missing than chance explains, `None` where none
+    /// are expected.
+    pub coverage: Option<f64>,
+}
+
+/// The quality of a target that did `total`, where the kernel books a running task's time every `tick_ns`.
+fn of_target(sampling: &[Sampling], tick_ns: u64, total: &Counts) -> TargetQuality {
+    let samples = |(event, sampling): (usize, &Sampling)| {
+        let expected = expected(sampling, tick_ns, total);
+        let seen = total.event(event).all().samples;
+        TargetSamples {
+            event: sampling.event.clone(),
+            expected: expected.map(|expected| expected.samples),
+            seen,
+            coverage: expected.map(|expected| expected.coverage(seen)),
+        }
+    };
+    TargetQuality { samples: sampling.iter().enumerate().map(samples).collect() }
+}
+
+/// Samples that are due, and how many fewer may come by chance.
+#[derive(Clone, Copy)]
+struct Expected {
+    samples: u64,
+    slack: u64,
+}
+
+impl Expected {
+    fn coverage(self, seen: u64) -> f64 {
+        if seen.saturating_add(self.slack) >= self.samples { 1.0 } else { seen as f64 / self.samples as f64 }
+    }
+}
+
+fn expected(sampling: &Sampling, tick_ns: u64, total: &Counts) -> Option<Expected> {
+    // Nothing tells a task's counts in one mode from those in another.
+    if !sampling.modes.is_empty() {
+        return None;
+    }
+    let (count, edge) = match sampling.period_ns() {
+        Some(_) => (total.cpu_time_ns, tick_ns.saturating_mul(total.cpus.len() as u64)),
+        None => (occurrences(sampling, total)?, 0),
+    };
+    let samples = count / sampling.period.max(1);
+    // A period of 1 leaves nothing to chance. Others are shared: whoever ends one is sampled, so a target's samples are a
+    // random part of its CPUs', and spread by no more than a Poisson count.
+    let slack = match sampling.period {
+        0 | 1 => 0,
+        period => {
+            ((3.0 * (samples as f64).sqrt()).ceil() as u64).saturating_add(edge / period).saturating_add(1)
+        }
+    };
+    Some(Expected { samples, slack })
+}
+
+/// How often the event happened to the target, where its tasks count it themselves.
+fn occurrences(sampling: &Sampling, total: &Counts) -> Option<u64> {
+    let is = |event: &SamplingEvent| (sampling.kind, sampling.config) == (event.kind, event.config);
+    if is(&event::CONTEXT_SWITCHES) {
+        Some(total.switches())
+    } else if is(&event::PAGE_FAULTS) {
+        Some(total.minor_faults.saturating_add(total.major_faults))
+    } else if is(&event::MINOR_FAULTS) {
+        Some(total.minor_faults)
+    } else if is(&event::MAJOR_FAULTS) {
+        Some(total.major_faults)
+    } else {
+        None
+    }
 }

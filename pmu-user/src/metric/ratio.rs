@@ -6,9 +6,12 @@ use super::{
 };
 use crate::{
     drain::TasksHeader,
-    model::{CpuCounts, Interval, OwnerEvent, Tally},
+    model::{CpuCounts, Interval, OwnerEvent, WeightedSamples},
     plan::Sampling,
-    table::{event::Counts, quantity::Quantity, ratio},
+    table::{
+        event::Counts,
+        quantity::{Quantity, RATIOS},
+    },
 };
 
 /// What samples of an event are worth in an interval.
@@ -36,7 +39,7 @@ pub(super) struct Pair {
 /// A ratio of an owner or a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RatioReport {
-    /// Its name: one of [`ratio::ALL`], or of an event per 1,000 instructions.
+    /// Its name: one of [`RATIOS`], or of an event per 1,000 instructions.
     pub name: String,
     /// Its value, with the 95 % interval of a ratio of two Poisson counts.
     pub value: Value,
@@ -95,7 +98,7 @@ impl Scale {
     }
 
     /// Every ratio of what `of` gives for each event.
-    pub(super) fn ratios(&self, of: impl Fn(usize) -> Tally) -> Vec<RatioReport> {
+    pub(super) fn ratios(&self, of: impl Fn(usize) -> WeightedSamples) -> Vec<RatioReport> {
         let report = |pair: &Pair| {
             let [over, under] = pair.parts.map(|event| (&self.events[event], of(event)));
             RatioReport { name: pair.name.clone(), value: ratio(over, under, pair.scale) }
@@ -127,7 +130,7 @@ impl Worth {
     }
 
     /// Counts that a tally stands for.
-    pub(super) fn count(&self, tally: &Tally) -> Value {
+    pub(super) fn count(&self, tally: &WeightedSamples) -> Value {
         if let Some(why) = &self.absent {
             return Value::Missing(why.clone());
         }
@@ -143,7 +146,7 @@ impl Worth {
     }
 
     /// Number of equally heavy samples that would say as much, and the counts each stands for.
-    fn effective(&self, tally: &Tally) -> (f64, f64) {
+    fn effective(&self, tally: &WeightedSamples) -> (f64, f64) {
         if tally.samples == 0 {
             return (0.0, self.weight * self.period);
         }
@@ -153,7 +156,7 @@ impl Worth {
 
 /// The ratio of two events' counts. Given their sum, the share of the first is binomial: its score interval (Wilson) gives
 /// the ratio's.
-fn ratio(over: (&Worth, Tally), under: (&Worth, Tally), scale: f64) -> Value {
+fn ratio(over: (&Worth, WeightedSamples), under: (&Worth, WeightedSamples), scale: f64) -> Value {
     for (worth, _) in [&over, &under] {
         if let Some(why) = &worth.absent {
             return Value::Missing(format!("{}: {why}", worth.name));
@@ -187,14 +190,14 @@ fn pairs(sampling: &[Sampling]) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (over, event) in sampling.iter().enumerate() {
         let Some(quantity) = event.quantity else { continue };
-        for ratio in ratio::ALL.iter().filter(|ratio| ratio.numerator == quantity) {
+        for ratio in RATIOS.iter().filter(|ratio| ratio.numerator == quantity) {
             if let Some(under) = find(ratio.denominator, Some(event)) {
                 pairs.push(Pair { name: named(ratio.name, event), parts: [over, under], scale: 1.0 });
             }
         }
     }
     // In the order of the table, however the events came.
-    let place = |pair: &Pair| ratio::ALL.iter().position(|ratio| pair.name.ends_with(ratio.name));
+    let place = |pair: &Pair| RATIOS.iter().position(|ratio| pair.name.ends_with(ratio.name));
     pairs.sort_by_key(place);
     for (over, event) in sampling.iter().enumerate() {
         let plain = matches!(event.quantity, Some(Quantity::Cycles | Quantity::Instructions));
@@ -222,10 +225,10 @@ mod tests {
     use super::{Worth, ratio};
     use crate::{
         metric::{
-            random::Random,
+            testing::Random,
             value::{Known, Value},
         },
-        model::Tally,
+        model::WeightedSamples,
     };
 
     fn worth(period: f64) -> Worth {
@@ -238,8 +241,8 @@ mod tests {
 
     #[test]
     fn a_sample_stands_for_its_period_times_its_weight() {
-        let mut tally = Tally::new(100, 1.0);
-        tally.merge(&Tally::new(50, 4.0));
+        let mut tally = WeightedSamples::new(100, 1.0);
+        tally.merge(&WeightedSamples::new(50, 4.0));
         let count = known(&worth(1000.0).count(&tally));
         assert_eq!(count.estimate, 300_000.0);
         // Its spread is √(100 + 50 · 16) samples.
@@ -248,7 +251,7 @@ mod tests {
 
     #[test]
     fn no_sample_is_not_nothing() {
-        let count = known(&Worth { weight: 4.0, ..worth(1000.0) }.count(&Tally::default()));
+        let count = known(&Worth { weight: 4.0, ..worth(1000.0) }.count(&WeightedSamples::default()));
         assert!(count.estimate == 0.0 && count.low == 0.0 && count.high > 14_000.0, "{count:?}");
     }
 
@@ -256,24 +259,40 @@ mod tests {
     fn ratios_are_of_counts_and_not_of_samples() {
         let (cycles, instructions) = (worth(1000.0), worth(5000.0));
         // Half of the time each: the samples weigh the same, the periods do not.
-        let ipc = known(&ratio((&instructions, Tally::new(400, 2.0)), (&cycles, Tally::new(1000, 2.0)), 1.0));
+        let ipc = known(&ratio(
+            (&instructions, WeightedSamples::new(400, 2.0)),
+            (&cycles, WeightedSamples::new(1000, 2.0)),
+            1.0,
+        ));
         assert!((ipc.estimate - 2.0).abs() < 1e-12 && ipc.low < 2.0 && ipc.high > 2.0, "{ipc:?}");
         // Only one of them shared its counter.
-        let ipc = known(&ratio((&instructions, Tally::new(100, 4.0)), (&cycles, Tally::new(1000, 1.0)), 1.0));
+        let ipc = known(&ratio(
+            (&instructions, WeightedSamples::new(100, 4.0)),
+            (&cycles, WeightedSamples::new(1000, 1.0)),
+            1.0,
+        ));
         assert!((ipc.estimate - 2.0).abs() < 1e-12, "{ipc:?}");
     }
 
     #[test]
     fn a_ratio_over_no_sample_is_missing() {
-        let value = ratio((&worth(1.0), Tally::new(4, 1.0)), (&worth(1.0), Tally::default()), 1.0);
+        let value = ratio(
+            (&worth(1.0), WeightedSamples::new(4, 1.0)),
+            (&worth(1.0), WeightedSamples::default()),
+            1.0,
+        );
         assert_eq!(value, Value::Missing("no sample of cycles hit it".to_owned()));
         let absent = Worth { absent: Some("why".to_owned()), ..worth(1.0) };
-        assert!(matches!(absent.count(&Tally::default()), Value::Missing(why) if why == "why"));
+        assert!(matches!(absent.count(&WeightedSamples::default()), Value::Missing(why) if why == "why"));
     }
 
     #[test]
     fn few_samples_make_a_wide_interval() {
-        let few = known(&ratio((&worth(1.0), Tally::new(2, 1.0)), (&worth(1.0), Tally::new(2, 1.0)), 1.0));
+        let few = known(&ratio(
+            (&worth(1.0), WeightedSamples::new(2, 1.0)),
+            (&worth(1.0), WeightedSamples::new(2, 1.0)),
+            1.0,
+        ));
         assert!(few.low < 0.2 && few.high > 5.0, "{few:?}");
     }
 
@@ -284,8 +303,8 @@ mod tests {
             let truth = over * weight / under;
             let runs = 4_000;
             let covered = (0..runs).filter(|_| {
-                let over = Tally::new(random.poisson(over), weight);
-                let under = Tally::new(random.poisson(under), 1.0);
+                let over = WeightedSamples::new(random.poisson(over), weight);
+                let under = WeightedSamples::new(random.poisson(under), 1.0);
                 match ratio((&worth(1.0), over), (&worth(1.0), under), 1.0) {
                     Value::Known(known) => known.low <= truth && truth <= known.high,
                     Value::Missing(_) => true,

@@ -1,6 +1,9 @@
 //! The same measured several times: mean, its interval, and what stands out.
 
-use super::value::{How, Known, Value};
+use super::{
+    estimate::student_quantile,
+    value::{How, Known, Value},
+};
 
 /// Modified z-scores above this are outliers (Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993, p. 11).
 const SCORE_MAX: f64 = 3.5;
@@ -28,7 +31,6 @@ pub struct Outlier {
 
 /// Values of several runs as one: the mean with its 95 % interval by Student's t. One run keeps its own interval; one
 /// that is missing leaves a hole that the others do not fill.
-#[must_use]
 pub fn over_runs(runs: &[&Value]) -> Value {
     let mut known: Vec<Known> = Vec::with_capacity(runs.len());
     for (run, value) in (1..).zip(runs) {
@@ -46,7 +48,7 @@ pub fn over_runs(runs: &[&Value]) -> Value {
     let count = known.len() as f64;
     let mean = known.iter().map(|one| one.estimate).sum::<f64>() / count;
     let squares: f64 = known.iter().map(|one| (one.estimate - mean).powi(2)).sum();
-    let half = student_quantile(known.len() as u32 - 1) * (squares / (count - 1.0) / count).sqrt();
+    let half = student_quantile(count - 1.0) * (squares / (count - 1.0) / count).sqrt();
     let scaled = known.iter().any(|one| one.how == How::Scaled);
     Value::Known(Known {
         estimate: mean,
@@ -59,7 +61,6 @@ pub fn over_runs(runs: &[&Value]) -> Value {
 }
 
 /// Runs that stand out: their index and modified z-score, in order.
-#[must_use]
 pub fn outliers(values: &[f64]) -> Vec<(usize, f64)> {
     if values.len() < RUNS_MIN {
         return Vec::new();
@@ -80,7 +81,6 @@ pub fn outliers(values: &[f64]) -> Vec<(usize, f64)> {
 }
 
 /// The middle of the values; the mean of the two middle ones if their number is even.
-#[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -92,65 +92,12 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The t that Student's distribution with so many degrees of freedom exceeds in 2.5 % of cases on each side; infinite
-/// for none.
-#[must_use]
-pub fn student_quantile(freedom: u32) -> f64 {
-    if freedom == 0 {
-        return f64::INFINITY;
-    }
-    let (mut low, mut high) = (1.9, 13.0);
-    for _ in 0..60 {
-        let middle = f64::midpoint(low, high);
-        if within(middle, freedom) < 0.95 { low = middle } else { high = middle }
-    }
-    f64::midpoint(low, high)
-}
-
-/// Probability of lying between −t and t (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4).
-fn within(t: f64, freedom: u32) -> f64 {
-    let n = f64::from(freedom);
-    let (sine, cosine) = (t / (n + t * t).sqrt(), (n / (n + t * t)).sqrt());
-    let odd = freedom % 2 == 1;
-    let (mut term, mut sum) = (if odd { cosine } else { 1.0 }, 0.0);
-    let mut factor = if odd { 2.0 } else { 1.0 };
-    while factor < n {
-        sum += term;
-        term *= cosine * cosine * factor / (factor + 1.0);
-        factor += 2.0;
-    }
-    if odd { std::f64::consts::FRAC_2_PI * ((t / n.sqrt()).atan() + sine * sum) } else { sine * sum }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::{outliers, over_runs, student_quantile};
+    use super::{outliers, over_runs};
     use crate::metric::value::{How, Known, Value};
-
-    #[test]
-    fn student_s_quantiles_are_those_of_the_tables() {
-        // NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2.
-        let table = [
-            (1, 12.706),
-            (2, 4.303),
-            (3, 3.182),
-            (4, 2.776),
-            (5, 2.571),
-            (9, 2.262),
-            (10, 2.228),
-            (29, 2.045),
-            (30, 2.042),
-            (100, 1.984),
-        ];
-        for (freedom, expected) in table {
-            let quantile = student_quantile(freedom);
-            assert!((quantile - expected).abs() < 0.0006, "{freedom}: {quantile}");
-        }
-        assert!((student_quantile(100_000) - 1.959_96).abs() < 1e-4);
-        assert!(student_quantile(0).is_infinite());
-    }
 
     #[test]
     fn runs_become_their_mean_with_student_s_interval() {

@@ -12,11 +12,12 @@ use super::{
     value::Value,
 };
 use crate::{
-    drain::{
-        Owner,
-        tally::{Ended, Tally},
+    drain::{CountsDrain, Owner},
+    plan::{
+        Target,
+        count::{AskedEvent, CountPlan},
     },
-    plan::{Target, count::CountPlan},
+    table::event_syntax::Selected,
 };
 
 /// Counts of an interval, of a run, or of several.
@@ -45,7 +46,7 @@ pub struct Row {
     pub owner: Option<Owner>,
     /// As typed.
     pub event: String,
-    /// The PMU's name, without the number of a box; empty if the host has none for it.
+    /// The PMU's name, without the number of an uncore PMU; empty if the host has none for it.
     pub pmu: String,
     /// Do other PMUs count the same event?
     pub beside: Beside,
@@ -86,12 +87,12 @@ pub enum Support {
 }
 
 impl Stat {
-    /// What was counted between `earlier` and `tally`; from the start if there is none.
-    #[must_use]
-    pub fn new(plan: &CountPlan, tally: &Tally, earlier: Option<&Tally>) -> Self {
+    /// What was counted between `earlier` and `drain`; from the start if there is none.
+    pub fn new(plan: &CountPlan, drain: &CountsDrain, earlier: Option<&CountsDrain>) -> Self {
         let from = earlier.map_or(Duration::ZERO, |earlier| earlier.at);
-        let elapsed_ns = tally.at.saturating_sub(from).as_nanos() as f64;
-        let parts = tally.parts.iter().enumerate().flat_map(|(index, part)| {
+        let elapsed_ns = drain.at.saturating_sub(from).as_nanos() as f64;
+        let targets = targets(plan);
+        let parts = drain.parts.iter().take(targets).enumerate().flat_map(|(index, part)| {
             let before = earlier.and_then(|earlier| earlier.parts.get(index));
             let owner = match &plan.target {
                 Target::Cgroups(cgroups) => cgroups
@@ -101,12 +102,12 @@ impl Stat {
             };
             rows(plan, part, before, owner.as_ref(), elapsed_ns)
         });
-        let usage = tally.ended.and_then(|Ended { usage, .. }| usage);
+        let usage = drain.ended.as_ref().and_then(|ended| ended.usage);
         let time = |time: Duration| Value::counted(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), 1.0);
         Self {
             from,
             rows: parts.collect(),
-            elapsed: time(tally.at.saturating_sub(from)),
+            elapsed: time(drain.at.saturating_sub(from)),
             user: usage.map(|usage| time(usage.user)),
             system: usage.map(|usage| time(usage.system)),
             runs: 1,
@@ -114,8 +115,38 @@ impl Stat {
         }
     }
 
+    /// What a report of this plan takes in memory at most, in bytes, without what readings say of places that have no counter.
+    pub fn bytes_max(plan: &CountPlan) -> usize {
+        let of_event = |event: &Selected| {
+            let unit = event.unit.as_ref().map_or(0, String::len);
+            let pmus = event.instances.iter().map(|instance| instance.pmu.len()).sum::<usize>();
+            (event.instances.len(), event.instances.len().saturating_mul(unit).saturating_add(pmus))
+        };
+        let events: Vec<(usize, usize)> = plan.events().map(of_event).collect();
+        let asked = |asked: &AskedEvent| {
+            let row = size_of::<Row>() + asked.name.len();
+            match &asked.found {
+                Err(why) => row + why.len(),
+                Ok(index) => {
+                    let (rows, texts) = events.get(*index as usize).copied().unwrap_or_default();
+                    row.saturating_mul(rows).saturating_add(texts)
+                }
+            }
+        };
+        let all = plan.asked.iter().map(asked).fold(0, usize::saturating_add);
+        targets(plan).saturating_mul(all)
+    }
+
+    /// What this report takes in memory, in bytes.
+    pub fn bytes(&self) -> usize {
+        let texts = |row: &Row| {
+            let uncounted = row.uncounted.iter().map(|why| size_of::<String>() + why.len()).sum::<usize>();
+            row.event.len() + row.pmu.len() + row.unit.as_ref().map_or(0, String::len) + uncounted
+        };
+        self.rows.iter().map(|row| size_of::<Row>() + texts(row)).sum()
+    }
+
     /// Several runs of the same plan as one; `None` if there are none.
-    #[must_use]
     pub fn of_runs(runs: &[Self]) -> Option<Self> {
         let (first, rest) = runs.split_first()?;
         if rest.is_empty() {
@@ -149,9 +180,16 @@ impl Stat {
     }
 }
 
+/// Targets that have counters of their own.
+const fn targets(plan: &CountPlan) -> usize {
+    match &plan.target {
+        Target::Cgroups(cgroups) => cgroups.len(),
+        _ => 1,
+    }
+}
+
 impl Row {
     /// Its event, with the PMU where that is not plain.
-    #[must_use]
     pub fn label(&self) -> String {
         match self.beside {
             Beside::Alone => self.event.clone(),

@@ -2,35 +2,21 @@
 
 use crate::{
     model::histogram::{Bucket, Histogram},
+    named::named,
     table::unit::Unit,
 };
 
 /// Quantiles of a distribution that are shown: name and share.
 pub const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// How a number came about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// Every occurrence was counted.
-    Counted,
-    /// Counted part of the time and scaled to all of it.
-    Scaled,
-    /// Estimated from samples.
-    Sampled,
-    /// A share of what was counted for several owners together.
-    Apportioned,
-}
-
-impl How {
-    /// Its name in every output.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Counted => "counted",
-            Self::Scaled => "scaled",
-            Self::Sampled => "sampled",
-            Self::Apportioned => "apportioned",
-        }
+named! {
+    /// How a number came about.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum How {
+        Counted = "counted", "Every occurrence was counted.";
+        Scaled = "scaled", "Counted part of the time and scaled to all of it.";
+        Sampled = "sampled", "Estimated from samples.";
+        Apportioned = "apportioned", "A share of what was counted for several owners together.";
     }
 }
 
@@ -60,7 +46,6 @@ pub struct Known {
 
 impl Known {
     /// So many times it.
-    #[must_use]
     pub fn times(&self, factor: f64) -> Self {
         let (estimate, low, high) = (self.estimate * factor, self.low * factor, self.high * factor);
         Self { estimate, low, high, ..*self }
@@ -68,7 +53,6 @@ impl Known {
 
     /// Without what a quantity of this unit cannot be: less than nothing, or a share of more than all. An estimate that is out there
     /// itself, as that of a ratio of what two counters say may be, stays in its interval.
-    #[must_use]
     pub fn within(&self, unit: Unit) -> Self {
         let (low, high) =
             (self.low.max(self.estimate.min(0.0)), self.high.min(self.estimate.max(unit.most())));
@@ -76,7 +60,6 @@ impl Known {
     }
 
     /// Both together, as one number. Errors of both may go the same way.
-    #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
             estimate: self.estimate + other.estimate,
@@ -90,20 +73,17 @@ impl Known {
 
 impl Value {
     /// An exact count.
-    #[must_use]
     pub fn counted(count: u64, coverage: f64) -> Self {
         let estimate = count as f64;
         Self::Known(Known { estimate, low: estimate, high: estimate, coverage, how: How::Counted })
     }
 
     /// A number that was computed from exact ones.
-    #[must_use]
     pub const fn exact(estimate: f64) -> Self {
         Self::Known(Known { estimate, low: estimate, high: estimate, coverage: 1.0, how: How::Counted })
     }
 
     /// The number, if there is one.
-    #[must_use]
     pub const fn known(&self) -> Option<&Known> {
         match self {
             Self::Known(known) => Some(known),
@@ -111,8 +91,15 @@ impl Value {
         }
     }
 
+    /// Why there is none, if there is none.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Known(_) => None,
+            Self::Missing(why) => Some(why),
+        }
+    }
+
     /// `numerator / denominator`. A ratio over nothing is missing.
-    #[must_use]
     pub fn ratio(numerator: f64, denominator: f64, why_missing: &str) -> Self {
         if denominator == 0.0 {
             return Self::Missing(why_missing.to_owned());
@@ -136,20 +123,17 @@ pub struct Distribution {
 
 impl Distribution {
     /// Number of values.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.count()
     }
 
     /// The mean: exact.
-    #[must_use]
     pub fn mean(&self) -> Known {
         let mean = self.sum as f64 / self.count().max(1) as f64;
         Known { estimate: mean, low: mean, high: mean, coverage: self.coverage, how: How::Counted }
     }
 
     /// The value at this quantile (0 to 1): the middle of its bucket, with the bucket's bounds.
-    #[must_use]
     pub fn quantile(&self, quantile: f64) -> Known {
         let bucket = self.histogram.quantile(quantile).unwrap_or(self.max);
         self.known([bucket.middle(), bucket.low, bucket.high].map(|value| value.min(self.max.high)))
@@ -174,7 +158,6 @@ pub(super) const Z: f64 = 1.959_963_984_540_054;
 
 /// 95 % interval of the mean of a Poisson count (Byar's approximation; Breslow and Day, Statistical Methods in Cancer
 /// Research II, 1987, p. 69).
-#[must_use]
 pub fn poisson_interval(count: u64) -> (f64, f64) {
     poisson_bounds(count as f64)
 }
@@ -205,7 +188,7 @@ mod tests {
 
     use super::{Distribution, How, Known, Value, poisson_interval, share_bounds};
     use crate::{
-        metric::random::Random,
+        metric::testing::Random,
         model::histogram::Histogram,
         table::{metric::PARTS, unit::Unit},
     };

@@ -5,7 +5,7 @@ use pmu_common::{count::Count, cpu::CpuSamples, histogram::RUNQUEUE, sample::Sam
 use super::{
     histogram::Histogram,
     interval::{Counts, CpuCounts, CpuEvent, OwnerEvent},
-    tally::{Tally, Weights},
+    samples::{WeightedSamples, Weights},
 };
 use crate::drain::{CountRow, CpuRow};
 
@@ -52,8 +52,8 @@ pub(super) fn samples(last: Option<&CountRow>, row: &CountRow, weights: &Weights
         let before = last.and_then(|last| last.samples.get(event)).copied().unwrap_or_default();
         let weight = weights.of(event as u32, Some(row.cpu));
         OwnerEvent {
-            user: Tally::new(now.user.wrapping_sub(before.user), weight),
-            kernel: Tally::new(now.kernel.wrapping_sub(before.kernel), weight),
+            user: WeightedSamples::new(now.user.wrapping_sub(before.user), weight),
+            kernel: WeightedSamples::new(now.kernel.wrapping_sub(before.kernel), weight),
             masked: now.masked.wrapping_sub(before.masked),
         }
     };

@@ -1,11 +1,14 @@
 //! Bounds on what a run keeps: owners that have ended, instructions, stacks and gaps beyond them are put together, so that
 //! memory does not grow with time. Sums stay exact.
 
+#[cfg(test)]
+mod tests;
+
 use std::{cmp::Reverse, collections::HashMap, hash::Hash};
 
 use pmu_common::gap::IDLE;
 
-use super::{HotKey, Interval, Ledger, OwnerIndex, StackKey, Tally, slice::sums};
+use super::{HotKey, Interval, Ledger, OwnerIndex, StackKey, WeightedSamples, slice::sums};
 use crate::drain::{At, GapRow};
 
 /// Code of the kernel, and of processes, of which only the sum is kept.
@@ -17,13 +20,11 @@ const fn rest(at: At) -> At {
 }
 
 /// Does it stand for code that is not kept apart?
-#[must_use]
 pub const fn is_rest(at: At) -> bool {
     at.source == REST[0].source
 }
 
 /// Is it kernel code, kept apart or not?
-#[must_use]
 pub const fn is_kernel(at: At) -> bool {
     at.is_kernel() || is_rest(at) && at.offset == REST[0].offset
 }
@@ -37,17 +38,17 @@ pub struct Bounds {
     pub names: usize,
     /// Instructions that samples hit, by owner and event; of those beyond, the ones with the fewest samples are put together.
     pub hot: usize,
-    /// Stacks, likewise.
-    pub stacks: usize,
+    /// Bytes of stacks, likewise: deep ones of interpreters and compilers are many times the size of shallow ones.
+    pub stack_bytes: usize,
     /// Late timers that are listed; the longest stay.
     pub gaps: usize,
     /// May what an ended cgroup did be given to the cgroup above it, because that one's numbers hold it anyhow?
     pub upwards: bool,
 }
 
-/// What every run keeps at most: some 60 MB.
+/// What every run keeps at most: some 40 MB, of which stacks of 25 frames are 26,000.
 pub const BOUNDS: Bounds =
-    Bounds { owners: 8192, names: 1024, hot: 1 << 17, stacks: 1 << 16, gaps: 4096, upwards: false };
+    Bounds { owners: 8192, names: 1024, hot: 1 << 16, stack_bytes: 12 << 20, gaps: 4096, upwards: false };
 
 impl Ledger {
     /// Puts owners that have ended together where there are more owners than `bounds` allow, and tells `intervals`.
@@ -90,8 +91,8 @@ impl Interval {
 
     /// Puts together what is beyond the bounds.
     fn keep_within(&mut self, bounds: &Bounds) {
-        keep_largest(&mut self.hot, bounds.hot, |key| HotKey { at: rest(key.at), ..*key });
-        keep_largest(&mut self.stacks, bounds.stacks, |key| {
+        keep_largest(&mut self.hot, bounds.hot, |_| 1, |key| HotKey { at: rest(key.at), ..*key });
+        keep_largest(&mut self.stacks, bounds.stack_bytes, StackKey::bytes, |key| {
             let leaf = key.frames.first().copied().unwrap_or(REST[1]);
             StackKey { frames: vec![rest(leaf)], ..*key }
         });
@@ -110,24 +111,36 @@ impl Interval {
     }
 }
 
-/// Keeps the entries with the most samples, and half of the room; the others are given to where `rest` says.
+impl StackKey {
+    /// What it takes in [`Interval::stacks`], in bytes.
+    const fn bytes(&self) -> usize {
+        size_of::<(Self, WeightedSamples)>() + size_of::<At>() * self.frames.len()
+    }
+}
+
+/// Where the sizes of all entries are more than `most`, keeps those with the most samples, up to half of the room; the others are
+/// given to where `rest` says.
 fn keep_largest<K: Clone + Eq + Hash + Ord>(
-    all: &mut HashMap<K, Tally>,
+    all: &mut HashMap<K, WeightedSamples>,
     most: usize,
+    size: impl Fn(&K) -> usize,
     rest: impl Fn(&K) -> K,
 ) {
-    if all.len() <= most {
+    if all.keys().map(&size).sum::<usize>() <= most {
         return;
     }
-    let mut entries: Vec<(K, Tally)> = all.drain().collect();
+    let mut entries: Vec<(K, WeightedSamples)> = all.drain().collect();
     entries.sort_unstable_by(|(a, x), (b, y)| y.samples.cmp(&x.samples).then_with(|| a.cmp(b)));
-    for (key, tally) in entries.drain(most / 2..) {
+    let mut kept = 0;
+    let within = entries.iter().take_while(|(key, _)| {
+        kept += size(key);
+        kept <= most / 2
+    });
+    let within = within.count();
+    for (key, tally) in entries.drain(within..) {
         all.entry(rest(&key)).or_default().merge(&tally);
     }
     for (key, tally) in entries {
         all.entry(key).or_default().merge(&tally);
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -17,7 +17,6 @@ pub struct Gap {
 }
 
 /// Joins late timers into gaps, longest first.
-#[must_use]
 pub fn join(rows: &[(Option<OwnerIndex>, GapRow)]) -> Vec<Gap> {
     let mut rows: Vec<&(Option<OwnerIndex>, GapRow)> = rows.iter().collect();
     rows.sort_by_key(|(_, row)| (row.cpu, row.at_ns));
@@ -46,7 +45,6 @@ pub fn join(rows: &[(Option<OwnerIndex>, GapRow)]) -> Vec<Gap> {
 
 /// The part of a late interrupt's kernel stack that it interrupted: what comes after the interrupt's entry. `is_entry`
 /// tells of an address whether it is one. Empty if it interrupted user code.
-#[must_use]
 pub fn interrupted(stack: &[u64], is_entry: impl Fn(u64) -> bool) -> &[u64] {
     let entry = stack.iter().rposition(|&address| is_entry(address));
     entry.map_or(stack, |entry| &stack[entry + 1..])
@@ -54,7 +52,6 @@ pub fn interrupted(stack: &[u64], is_entry: impl Fn(u64) -> bool) -> &[u64] {
 
 /// Is this function the assembly entry of an interrupt? x86: arch/x86/entry/entry_64.S; arm64:
 /// arch/arm64/kernel/entry.S.
-#[must_use]
 pub fn is_entry(function: &[u8]) -> bool {
     let x86 = function.starts_with(b"asm_sysvec_") || function.starts_with(b"asm_common_interrupt");
     let arm: [&[u8]; 4] = [b"el1h_64_irq", b"el0t_64_irq", b"el1h_64_irq_handler", b"el0t_64_irq_handler"];

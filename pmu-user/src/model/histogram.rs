@@ -19,7 +19,6 @@ impl Bucket {
     }
 
     /// The middle; of a bucket without end, where it begins.
-    #[must_use]
     pub const fn middle(&self) -> u64 {
         if self.high == u64::MAX { self.low } else { self.low + (self.high - self.low) / 2 }
     }
@@ -31,7 +30,6 @@ pub struct Histogram(Vec<(Bucket, u64)>);
 
 impl Histogram {
     /// What was counted between two readings of a row's buckets, both ascending. The kernel's counts wrap at 2³².
-    #[must_use]
     pub fn between<I: Copy + Ord + Into<u32>>(
         layout: Layout,
         earlier: &[(I, u32)],
@@ -70,7 +68,6 @@ impl Histogram {
     }
 
     /// Number of values.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.0.iter().map(|&(_, count)| count).fold(0, u64::saturating_add)
     }
@@ -82,7 +79,6 @@ impl Histogram {
 
     /// The bucket that holds the value at this quantile (0 to 1): of n values in order, the one in place ⌈quantile ·
     /// n⌉. None if there are no values.
-    #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<Bucket> {
         let count = self.count();
         let rank = ((quantile * count as f64).ceil() as u64).clamp(1, count.max(1));
@@ -95,7 +91,6 @@ impl Histogram {
     }
 
     /// The bucket that holds the largest value.
-    #[must_use]
     pub fn last(&self) -> Option<Bucket> {
         self.0.last().map(|&(bucket, _)| bucket)
     }

@@ -4,11 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pmu_common::gap::CLASSES;
 
-use super::{Ran, Tally, histogram::Histogram, slice::condense};
+use super::{Ran, WeightedSamples, histogram::Histogram, slice::condense};
 use crate::{
-    drain::{At, GapRow, slice::SliceRow, unwinding::Unwinding},
+    drain::{At, GapRow, reading::SliceRow, unwinding::Unwinding},
     machine::cpu::{Cpu, Times},
 };
+
+/// Adds the other's fields to those of the first, as far as they go.
+macro_rules! add {
+    ($sum:ident, $other:ident: $($field:ident),*) => { $($sum.$field = $sum.$field.saturating_add($other.$field);)* };
+}
 
 /// An owner in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,17 +23,16 @@ pub struct OwnerIndex(pub(super) u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OwnerEvent {
     /// In user mode.
-    pub user: Tally,
+    pub user: WeightedSamples,
     /// In kernel mode.
-    pub kernel: Tally,
+    pub kernel: WeightedSamples,
     /// Those that found interrupts masked.
     pub masked: u64,
 }
 
 impl OwnerEvent {
     /// In both modes.
-    #[must_use]
-    pub fn all(&self) -> Tally {
+    pub fn all(&self) -> WeightedSamples {
         let mut all = self.user;
         all.merge(&self.kernel);
         all
@@ -78,21 +82,13 @@ pub struct Counts {
 impl Counts {
     /// Adds what another owner, or the same one in another interval, did.
     pub fn merge(&mut self, other: &Self) {
-        self.cpu_time_ns = self.cpu_time_ns.saturating_add(other.cpu_time_ns);
-        self.voluntary_switches = self.voluntary_switches.saturating_add(other.voluntary_switches);
-        self.involuntary_switches = self.involuntary_switches.saturating_add(other.involuntary_switches);
-        self.minor_faults = self.minor_faults.saturating_add(other.minor_faults);
-        self.major_faults = self.major_faults.saturating_add(other.major_faults);
-        self.migrations = self.migrations.saturating_add(other.migrations);
+        add!(self, other: cpu_time_ns, voluntary_switches, involuntary_switches, minor_faults);
+        add!(self, other: major_faults, migrations);
         self.waits.merge(&other.waits);
-        self.wait_ns = self.wait_ns.saturating_add(other.wait_ns);
+        add!(self, other: wait_ns);
         let (low, high) = (self.wait_max_ns, other.wait_max_ns);
         self.wait_max_ns = (low.0.max(high.0), low.1.max(high.1));
-        self.late_ticks = self.late_ticks.saturating_add(other.late_ticks);
-        self.blind_ticks = self.blind_ticks.saturating_add(other.blind_ticks);
-        self.ticks = self.ticks.saturating_add(other.ticks);
-        self.kernel_ticks = self.kernel_ticks.saturating_add(other.kernel_ticks);
-        self.enable_ticks = self.enable_ticks.saturating_add(other.enable_ticks);
+        add!(self, other: late_ticks, blind_ticks, ticks, kernel_ticks, enable_ticks);
         merge_by_event(&mut self.events, &other.events, |sum, event| {
             sum.user.merge(&event.user);
             sum.kernel.merge(&event.kernel);
@@ -102,13 +98,11 @@ impl Counts {
     }
 
     /// Context switches of both kinds.
-    #[must_use]
     pub const fn switches(&self) -> u64 {
         self.voluntary_switches.saturating_add(self.involuntary_switches)
     }
 
     /// Samples of an event; none if it is not there.
-    #[must_use]
     pub fn event(&self, event: usize) -> OwnerEvent {
         self.events.get(event).copied().unwrap_or_default()
     }
@@ -173,22 +167,17 @@ pub struct CpuCounts {
 impl CpuCounts {
     /// Adds another CPU, or the same one in another interval.
     pub fn merge(&mut self, other: &Self) {
-        self.switches = self.switches.saturating_add(other.switches);
-        self.switches_missing = self.switches_missing.saturating_add(other.switches_missing);
+        add!(self, other: switches, switches_missing);
         self.times = match (self.times, other.times) {
             (Some(times), Some(more)) => Some(times.plus(&more)),
             (times, more) => times.or(more),
         };
-        self.ticks = self.ticks.saturating_add(other.ticks);
+        add!(self, other: ticks);
         for class in 0..CLASSES {
             self.late_ticks[class] = self.late_ticks[class].saturating_add(other.late_ticks[class]);
             self.blind_ticks[class] = self.blind_ticks[class].saturating_add(other.blind_ticks[class]);
         }
-        self.user_ticks = self.user_ticks.saturating_add(other.user_ticks);
-        self.kernel_ticks = self.kernel_ticks.saturating_add(other.kernel_ticks);
-        self.delayed_ticks = self.delayed_ticks.saturating_add(other.delayed_ticks);
-        self.delayed_instants = self.delayed_instants.saturating_add(other.delayed_instants);
-        self.enable_ticks = self.enable_ticks.saturating_add(other.enable_ticks);
+        add!(self, other: user_ticks, kernel_ticks, delayed_ticks, delayed_instants, enable_ticks);
         merge_by_event(&mut self.events, &other.events, |sum, event| {
             sum.samples = sum.samples.saturating_add(event.samples);
             sum.idle_samples = sum.idle_samples.saturating_add(event.idle_samples);
@@ -196,10 +185,7 @@ impl CpuCounts {
                 sum.ran.get_or_insert_default().merge(ran);
             }
         });
-        self.silences = self.silences.saturating_add(other.silences);
-        self.silent_ns = self.silent_ns.saturating_add(other.silent_ns);
-        self.withheld = self.withheld.saturating_add(other.withheld);
-        self.uncovered_ns = self.uncovered_ns.saturating_add(other.uncovered_ns);
+        add!(self, other: silences, silent_ns, withheld, uncovered_ns);
     }
 }
 
@@ -239,9 +225,9 @@ pub struct Interval {
     /// What counters said about an owner, by slice in the order of their ends.
     pub slices: BTreeMap<OwnerIndex, Vec<SliceRow>>,
     /// Samples by event, owner and instruction.
-    pub hot: HashMap<HotKey, Tally>,
+    pub hot: HashMap<HotKey, WeightedSamples>,
     /// Samples by stack.
-    pub stacks: HashMap<StackKey, Tally>,
+    pub stacks: HashMap<StackKey, WeightedSamples>,
     /// What became of those whose user stack was to be unwound.
     pub unwinding: Unwinding,
     /// Late timers that were listed, with their owner.
@@ -254,20 +240,17 @@ pub struct Interval {
 
 impl Interval {
     /// Length in ns.
-    #[must_use]
     pub const fn length_ns(&self) -> u64 {
         // A recording may hold drains in any order.
         self.to_ns.saturating_sub(self.from_ns)
     }
 
     /// Time of the CPUs that were counted, in ns: length times CPUs.
-    #[must_use]
     pub fn capacity_ns(&self) -> u64 {
         self.length_ns().saturating_mul(self.cpus.len() as u64)
     }
 
     /// All CPUs together.
-    #[must_use]
     pub fn all_cpus(&self) -> CpuCounts {
         let mut sum = CpuCounts::default();
         self.cpus.values().for_each(|cpu| sum.merge(cpu));
@@ -275,7 +258,6 @@ impl Interval {
     }
 
     /// All owners together: what the target did.
-    #[must_use]
     pub fn all_owners(&self) -> Counts {
         let mut sum = Counts::default();
         self.owners.values().for_each(|counts| sum.merge(counts));

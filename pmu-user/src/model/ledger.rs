@@ -1,19 +1,19 @@
 //! Subtracts drains. A row that a drain leaves out has not changed; a slot in a new life starts from zero.
 
-mod ended;
-mod meeting;
+mod owners;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pmu_common::loss;
 
 use super::{
-    addresses::Addresses,
     difference,
     interval::{CpuEvent, HotKey, Interval, OwnerIndex, StackKey},
-    names::{CodeNames, NamedCode},
+    names::{Addresses, CodeNames, NamedCode},
+    samples::{WeightedSamples, Weights},
     slice::sums,
-    tally::{Tally, Weights},
     tree::Tree,
 };
 use crate::{
@@ -59,7 +59,6 @@ impl Default for Ledger {
 
 impl Ledger {
     /// An empty ledger: the one owner it knows is the common one.
-    #[must_use]
     pub fn new() -> Self {
         Self {
             at_ns: 0,
@@ -83,19 +82,16 @@ impl Ledger {
     }
 
     /// Who an index is.
-    #[must_use]
     pub fn owner(&self, index: OwnerIndex) -> &Owner {
         &self.owners[&index].0
     }
 
     /// Is it a cgroup that ran nothing itself, and holds what others below it did?
-    #[must_use]
     pub fn is_inner(&self, index: OwnerIndex) -> bool {
         self.tree.is_inner(index)
     }
 
     /// The cgroup with this path, and of several that had it one after the other the last.
-    #[must_use]
     pub fn cgroup_at(&self, path: &[u8]) -> Option<OwnerIndex> {
         self.tree.at(path)
     }
@@ -111,19 +107,16 @@ impl Ledger {
     }
 
     /// When an owner ended, in ns since counting started; `None` while it lives.
-    #[must_use]
     pub fn ended_ns(&self, index: OwnerIndex) -> Option<u64> {
         self.owners[&index].1
     }
 
     /// What is known of an instruction.
-    #[must_use]
     pub fn code(&self, at: At) -> NamedCode<'_> {
         self.names.of(at)
     }
 
     /// Does a thread begin there, as unwinding found?
-    #[must_use]
     pub fn is_first(&self, at: At) -> bool {
         self.names.is_first(at)
     }
@@ -138,7 +131,6 @@ impl Ledger {
     }
 
     /// Code that has no name but a file, of all that `interval` hit: what it would be named by.
-    #[must_use]
     pub fn unnamed(&self, interval: &Interval) -> Vec<(At, Module)> {
         let mut hit: BTreeSet<At> = interval.hot.keys().map(|key| key.at).collect();
         hit.extend(interval.stacks.keys().flat_map(|key| key.frames.iter()));
@@ -151,13 +143,11 @@ impl Ledger {
     }
 
     /// What the programs have cost so far.
-    #[must_use]
     pub fn programs(&self) -> &[ProgramRow] {
         &self.programs
     }
 
     /// What the process has cost so far.
-    #[must_use]
     pub const fn cost(&self) -> crate::drain::Cost {
         self.cost
     }
@@ -223,11 +213,15 @@ impl Ledger {
         self.names.meet(located);
         for &CodeRow { slot, at, count, event, cpu } in &located.code {
             let key = HotKey { event, owner: self.index_of(slot), at };
-            interval.hot.entry(key).or_default().merge(&Tally::new(count, self.weights.of(event, cpu)));
+            interval
+                .hot
+                .entry(key)
+                .or_default()
+                .merge(&WeightedSamples::new(count, self.weights.of(event, cpu)));
         }
         for CodeStackRow { slot, frames, count, event } in &located.stacks {
             let key = StackKey { event: *event, owner: self.index_of(*slot), frames: frames.clone() };
-            let tally = Tally::new(*count, self.weights.of(*event, None));
+            let tally = WeightedSamples::new(*count, self.weights.of(*event, None));
             interval.stacks.entry(key).or_default().merge(&tally);
         }
         interval.unwinding.append(Unwinding { first: Vec::new(), ..located.unwinding.clone() });
@@ -278,6 +272,3 @@ impl Ledger {
 
 /// Whoever is not kept apart.
 const OTHER: OwnerIndex = OwnerIndex(0);
-
-#[cfg(test)]
-mod tests;

@@ -1,6 +1,5 @@
 //! From drains to intervals: pure arithmetic on what was read. Nothing here opens, reads or waits for anything.
 
-mod addresses;
 mod difference;
 mod fold;
 pub mod gap;
@@ -9,8 +8,8 @@ pub mod interval;
 pub mod io;
 mod ledger;
 mod names;
+mod samples;
 pub mod slice;
-mod tally;
 mod tree;
 
 pub use self::{
@@ -18,5 +17,5 @@ pub use self::{
     interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent, OwnerIndex, StackKey},
     ledger::Ledger,
     names::NamedCode,
-    tally::{Ran, Tally},
+    samples::{Ran, WeightedSamples},
 };

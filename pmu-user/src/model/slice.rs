@@ -2,11 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::drain::slice::SliceRow;
+use crate::drain::reading::SliceRow;
 
 /// One row a slice, which holds the sums over the owners that ran in it; in the order of core PMUs and slices. Exact: in
 /// a slice the same events count for every owner.
-#[must_use]
 pub fn sums<'a>(rows: impl IntoIterator<Item = &'a SliceRow>) -> Vec<SliceRow> {
     let slice = |row: &SliceRow| (row.turns, row.slice);
     let (mut sums, mut next): (Vec<SliceRow>, usize) = (Vec::new(), 0);
@@ -63,7 +62,7 @@ pub fn condense(rows: &mut Vec<SliceRow>) {
 #[cfg(test)]
 mod tests {
     use super::{condense, sums};
-    use crate::drain::{SlotId, slice::SliceRow};
+    use crate::drain::{SlotId, reading::SliceRow};
 
     fn row(slot: u32, turns: u32, slice: u64, count: u64) -> SliceRow {
         SliceRow {

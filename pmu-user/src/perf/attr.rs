@@ -4,8 +4,8 @@ use perf_event_open_sys::bindings::{self, perf_event_attr};
 
 use crate::{
     machine::pmu::bits::Word,
-    plan::{Sampling, turns::PlannedEvent},
-    table::notation::{Instance, Modifiers},
+    plan::{Sampling, multiplexing::PlannedEvent},
+    table::event_syntax::{Instance, Modifiers},
 };
 
 /// A sampling event with a fixed period and no sample data; held back unless another leads its group.
@@ -104,8 +104,8 @@ pub(super) fn counting(at: &Instance, modifiers: Modifiers, role: Role) -> perf_
 mod tests {
     use super::{Role, counting};
     use crate::{
-        machine::pmu::{bits::Words, catalog::Place},
-        table::notation::{Instance, List},
+        machine::pmu::{bits::Words, catalog::PmuCpus},
+        table::event_syntax::{Instance, List},
     };
 
     const LEADER: Role = Role { leads: true, grouped: true, inherit: false, on_exec: false };
@@ -113,7 +113,7 @@ mod tests {
     fn attr(event: &str, role: Role) -> perf_event_open_sys::bindings::perf_event_attr {
         let modifiers = List::parse(event).unwrap().groups[0].members[0].modifiers;
         let words = Words([1, 2, 3, 4]);
-        counting(&Instance { pmu: String::new(), kind: 9, words, place: Place::Anywhere }, modifiers, role)
+        counting(&Instance { pmu: String::new(), kind: 9, words, place: PmuCpus::Anywhere }, modifiers, role)
     }
 
     #[test]

@@ -15,9 +15,9 @@ use super::{
 };
 use crate::{
     drain::reading::Reading,
-    machine::{cpu::Cpu, pmu::catalog::Place},
+    machine::{cpu::Cpu, pmu::catalog::PmuCpus},
     plan::{Class, request::Inherit},
-    table::notation::{Instance, SelectedGroup},
+    table::event_syntax::{Instance, SelectedGroup},
 };
 
 /// Whom to count.
@@ -148,7 +148,7 @@ impl Counting {
         let (inherit, start) = target.ways();
         let (mut opened, mut ended) = (0, None);
         for site in sites {
-            if matches!(at.place, Place::Box(_)) && !matches!(site, Site::Cpu(_)) {
+            if matches!(at.place, PmuCpus::Uncore(_)) && !matches!(site, Site::Cpu(_)) {
                 return Err(refuse(Errno::INVAL, site));
             }
             let whom = Whom { site, cgroup: cgroup.as_ref().map(|folder| folder.as_fd()), inherit, start };
@@ -295,15 +295,15 @@ impl CountTarget {
 
 /// The place of a group is that of its most particular member: a clock goes along anywhere.
 fn most_particular<'a>(members: &[Member<'a>]) -> Option<Member<'a>> {
-    members.iter().find(|(_, at)| at.place != Place::Anywhere).or(members.first()).copied()
+    members.iter().find(|(_, at)| at.place != PmuCpus::Anywhere).or(members.first()).copied()
 }
 
 /// Where counters of `at` must be opened to count `target`.
 fn sites(at: &Instance, target: &CountTarget) -> Vec<Site> {
     let here = |cpus: &[Cpu]| -> Vec<Cpu> {
         let covered = match &at.place {
-            Place::Anywhere => return cpus.to_vec(),
-            Place::Cores(cpus) | Place::Box(cpus) => cpus,
+            PmuCpus::Anywhere => return cpus.to_vec(),
+            PmuCpus::Cores(cpus) | PmuCpus::Uncore(cpus) => cpus,
         };
         cpus.iter().copied().filter(|cpu| covered.contains(cpu)).collect()
     };

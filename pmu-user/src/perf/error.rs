@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use crate::{
     machine::{cpu::Cpu, privilege::Privileges},
     plan::{Class, Sampling},
-    table::notation::{Instance, Selected},
+    table::event_syntax::{Instance, Selected},
 };
 
 /// Whom and where an event counts.
@@ -86,7 +86,7 @@ impl OpenError {
 
     /// For an event that was to be the member number `index` of its group.
     pub(super) fn of(event: &Selected, at: &Instance, site: Site, index: usize, error: io::Error) -> Self {
-        let boxed = matches!(at.place, crate::machine::pmu::catalog::Place::Box(_));
+        let boxed = matches!(at.place, crate::machine::pmu::catalog::PmuCpus::Uncore(_));
         let modifiers = event.modifiers;
         let advice = match site {
             Site::Thread(_) | Site::Cgroup(_) if boxed => TASKLESS,

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     plan::request::Inherit,
-    table::notation::{Instance, Selected},
+    table::event_syntax::{Instance, Selected},
 };
 
 /// When a group begins to count.

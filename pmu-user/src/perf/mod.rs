@@ -1,13 +1,12 @@
-//! The only caller of `perf_event_open`: [`Counter`] samples for a BPF program, [`CpuGroup`] counts
+//! The only caller of `perf_event_open`: [`Counter`] samples for a BPF program, [`PlannedGroup`] counts
 //! for one, [`Counting`] counts by itself, [`side_band`] tells of address spaces.
 
 mod attr;
-mod box_group;
 mod counting;
-mod cpu_group;
 mod dummy;
 mod error;
 mod group;
+mod planned_group;
 mod ring;
 pub mod self_test;
 pub mod side_band;
@@ -20,18 +19,17 @@ use std::{
 };
 
 pub use self::{
-    box_group::BoxGroup,
     counting::{CountTarget, Counting, Unopened},
-    cpu_group::{CpuGroup, Stay},
     dummy::Dummy,
     error::{OpenError, Site},
     group::{Count, Group, Read, Start, Words},
+    planned_group::{PlannedGroup, Stay},
 };
 use crate::{
-    drain::tally::Usage,
+    drain::Usage,
     machine::cpu::Cpu,
     plan::{Precision, Sampling},
-    table::notation::Precise,
+    table::event_syntax::Precise,
 };
 
 /// Highest `precise_ip`.

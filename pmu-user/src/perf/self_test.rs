@@ -9,7 +9,7 @@ use super::{CountTarget, Counting};
 use crate::{
     machine::pmu::catalog::Catalog,
     plan::request::Inherit,
-    table::notation::{List, resolve},
+    table::event_syntax::{List, resolve},
 };
 
 /// Time that is kept busy: long enough for every counter, short enough not to be noticed.

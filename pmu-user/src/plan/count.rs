@@ -1,19 +1,24 @@
-//! What `run --count` will open: events in perf's notation on plain counters, without any BPF program.
+//! What `pmbpf stat` will open: events in perf's event syntax on plain counters, without any BPF program.
 
 use std::{path::Path, time::Duration};
 
-use super::{PlanError, Target, cpus, metrics, request::Request, resolve as resolve_target};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    PlanError, Target, cpus, metrics,
+    request::{Inherit, Request, Target as Asked},
+    resolve as resolve_target,
+};
 use crate::{
     machine::{Machine, cpu::Cpu, pmu::catalog::Catalog},
-    plan::request::{Inherit, Target as Asked},
     table::{
+        event_syntax::{self, List, Selected, SelectedGroup, Why},
         model::Model,
-        notation::{self, List, Selected, SelectedGroup, Why},
     },
 };
 
 /// A whole count, decided.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CountPlan {
     /// Whose occurrences.
     pub target: Target,
@@ -36,7 +41,7 @@ pub struct CountPlan {
 }
 
 /// An event that was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedEvent {
     /// As typed.
     pub name: String,
@@ -104,7 +109,7 @@ impl CountPlan {
             let number = self.asked.iter().map(|event| event.group + 1).max().unwrap_or(0);
             let asked = |name: &str, found| AskedEvent { name: name.to_owned(), group: number, found };
             let alone = List { groups: vec![group.clone()] };
-            match notation::resolve_with(&alone, catalog, table) {
+            match event_syntax::resolve_with(&alone, catalog, table) {
                 Ok(found) => {
                     let first = self.events().count() as u32;
                     let events = found.iter().flat_map(|group| &group.events).zip(first..);

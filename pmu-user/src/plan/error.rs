@@ -1,14 +1,14 @@
 //! Why a request cannot be planned.
 
+use super::{Lost, metrics::MetricsError};
 use crate::{
     machine::{
         cgroup::ResolveError::{self as NoCgroup, NoV2},
         cpu::{Cpu, format_list},
         tracepoint::TracepointError,
     },
-    plan::{Lost, metrics::MetricsError},
     suggest::did_you_mean,
-    table::notation::{NotationError, ResolveError, Why},
+    table::event_syntax::{NotationError, ResolveError, Why},
 };
 
 /// What kind of failure an error is; decides the exit code.
@@ -99,7 +99,6 @@ pub enum PlanError {
 
 impl PlanError {
     /// What kind of failure it is.
-    #[must_use]
     pub const fn class(&self) -> Class {
         match self {
             Self::NoProcess(_) | Self::NoThread(_) | Self::Cgroup(NoCgroup::Io(_)) => Class::Failed,
@@ -119,7 +118,6 @@ impl PlanError {
     }
 
     /// What to do about it, if there is anything.
-    #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NothingLeft(..) => {

@@ -6,13 +6,15 @@ pub mod count;
 mod error;
 pub mod io;
 pub mod metrics;
+pub mod multiplexing;
 pub mod profile;
 pub mod request;
 mod runs;
 mod sampling;
 pub mod schedule;
 mod target;
-pub mod turns;
+#[cfg(test)]
+mod tests;
 
 use std::{path::Path, time::Duration};
 
@@ -25,18 +27,18 @@ use pmu_common::{
 };
 use serde::{Deserialize, Serialize};
 
-use self::target::resolve;
 pub use self::{
     error::{Class, PlanError},
     sampling::{Need, Precision, Sampling},
     target::{Target, Word, extent},
 };
+use self::{
+    metrics::Choice,
+    request::{By, Descend, Inherit, Request, Stacks, Target as Asked, Unwind},
+    target::resolve,
+};
 use crate::{
     machine::{Machine, cpu::Cpu},
-    plan::{
-        metrics::Choice,
-        request::{By, Descend, Inherit, Request, Stacks, Target as Asked, Unwind},
-    },
     untrusted::Untrusted,
 };
 
@@ -89,7 +91,7 @@ pub struct Plan {
     pub lost: Vec<Lost>,
     /// Counters per owner, by core PMU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub turns: Vec<turns::Turns>,
+    pub turns: Vec<multiplexing::Multiplexing>,
     /// Metrics that the counters are for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<metrics::Metrics>,
@@ -168,7 +170,6 @@ impl Plan {
     }
 
     /// The programs' settings, without the offsets that only the kernel's BTF knows.
-    #[must_use]
     pub fn config(&self, machine: &Machine) -> Config {
         let clock = self.sampling.iter().position(|event| event.period_ns().is_some());
         Config {
@@ -213,38 +214,32 @@ impl Plan {
     }
 
     /// Places of the counters per owner on a CPU, those of every core PMU alike; 0 if there are none.
-    #[must_use]
     pub fn counters(&self) -> u32 {
-        let strides = self.turns.iter().map(turns::Turns::stride);
+        let strides = self.turns.iter().map(multiplexing::Multiplexing::stride);
         strides.max().map_or(0, |stride| u32::try_from(stride).unwrap_or(u32::MAX))
     }
 
     /// Rows that each owner has on each CPU for its samples: one for each event, and one where there is none.
-    #[must_use]
     pub fn events(&self) -> u32 {
         self.sampling.len().max(1) as u32
     }
 
     /// Are events opened on the CPUs, to sample or to count?
-    #[must_use]
     pub const fn has_events(&self) -> bool {
         !self.sampling.is_empty() || !self.turns.is_empty()
     }
 
     /// Bytes that one owner takes on one CPU.
-    #[must_use]
     pub fn row_bytes(&self) -> u64 {
         row_bytes(self.sampling.len(), &self.turns)
     }
 
     /// Does anything but the clock sample? Then what samples stand for is worth a table of its own.
-    #[must_use]
     pub fn samples_events(&self) -> bool {
         self.sampling.len() > 1 || self.sampling.iter().any(|event| event.period_ns().is_none())
     }
 
     /// Do cgroups decide what counts, or own the counts?
-    #[must_use]
     pub fn uses_cgroups(&self) -> bool {
         self.by == By::Cgroup || matches!(self.target, Target::Cgroups(_))
     }
@@ -267,8 +262,8 @@ fn tick(interval: Option<Duration>) -> Duration {
     })
 }
 
-fn row_bytes(events: usize, turns: &[turns::Turns]) -> u64 {
-    let counters = if turns.is_empty() { 0 } else { turns::ROW_BYTES };
+fn row_bytes(events: usize, turns: &[multiplexing::Multiplexing]) -> u64 {
+    let counters = if turns.is_empty() { 0 } else { multiplexing::ROW_BYTES };
     OWNER_BYTES + SAMPLE_BYTES * events.max(1) as u64 + counters
 }
 
@@ -312,6 +307,3 @@ fn ring_bytes(stacks: (Stacks, Unwind), per_tick: u32, cpus: usize) -> u32 {
     };
     bytes.clamp(256 << 10, most).next_power_of_two() as u32
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use super::{
-    Lost, PlanError,
+    Lost, PlanError, metrics,
+    request::WantedMetrics,
     sampling::{Need, Sampling, of_instance, resolved},
 };
 use crate::{
     machine::{Machine, cpu::Vendor, pmu::catalog::Catalog},
-    plan::{metrics, request::WantedMetrics},
     table::{
+        event_syntax::{List, What},
         model::{self, Model},
-        notation::{List, What},
         profile::{self, Events, Profile},
         quantity::Quantity,
     },
@@ -37,7 +37,6 @@ pub struct Row {
 
 /// Every configuration, with what of it can be had on `machine`, whose files are below `root`. Nothing is opened, so the
 /// kernel may still refuse an event. Needs no privilege.
-#[must_use]
 pub fn profiles(machine: &Machine, root: &Path) -> Vec<Available> {
     let cores = Cores::read(machine, root, &|| metrics::table(&WantedMetrics::None, root));
     profile::ALL.iter().map(|profile| available(profile, &cores)).collect()
@@ -145,13 +144,13 @@ fn row(quantity: Quantity, first: Events, cores: &Cores<'_>) -> Result<Vec<Sampl
 }
 
 /// The event of the CPU model's table that measures `quantity`.
-fn of_table<'a>(quantity: Quantity, cores: &'a Cores<'_>) -> Option<&'a model::Event> {
+fn of_table<'a>(quantity: Quantity, cores: &'a Cores<'_>) -> Option<&'a model::ModelEvent> {
     let model = cores.model.as_ref()?;
     quantity.facts().tabled.iter().find_map(|name| model.event(name))
 }
 
-/// An event of a table in perf's notation, as precise as it can be.
-fn notation(event: &model::Event) -> String {
+/// An event of a table in perf's event syntax, as precise as it can be.
+fn notation(event: &model::ModelEvent) -> String {
     match event.precise {
         model::Precise::No => event.name.clone(),
         model::Precise::Yes | model::Precise::Only => format!("{}:P", event.name),

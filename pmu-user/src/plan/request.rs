@@ -83,7 +83,6 @@ pub enum Unwind {
 
 impl Unwind {
     /// By frame pointers?
-    #[must_use]
     pub fn is_fp(&self) -> bool {
         *self == Self::Fp
     }
@@ -135,7 +134,7 @@ pub struct Request {
     pub descend: Descend,
     /// CPUs; all if none are named.
     pub cpus: Option<Vec<Cpu>>,
-    /// Events to sample on, in perf's notation; a default if there are none.
+    /// Events to sample on, in perf's event syntax; a default if there are none.
     pub events: Vec<String>,
     /// A predefined configuration instead of events.
     pub profile: Option<String>,

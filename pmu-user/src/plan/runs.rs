@@ -1,4 +1,4 @@
-//! Several runs of a command instead of turns: one for each group of counters, with no other in force.
+//! Several runs of a command instead of turns: one for each group of counters, with no other active.
 //!
 //! Nothing is scaled then. A metric is known by the run that counted all of its events: counts of different runs are not
 //! mixed, since nothing tells how much of their difference is the command's.
@@ -10,7 +10,6 @@ use super::{
 
 impl Plan {
     /// How often the command runs, if its groups of counters have runs instead of turns.
-    #[must_use]
     pub fn runs(&self) -> Option<u32> {
         self.metrics.as_ref().filter(|metrics| metrics.multiplex == Multiplex::Runs)?;
         let most = self.turns.iter().map(|turns| turns.groups.len()).max().unwrap_or(0);
@@ -18,7 +17,6 @@ impl Plan {
     }
 
     /// The plan of one of its runs, from 0: what always counts, and that group alone.
-    #[must_use]
     pub fn of_run(&self, run: u32) -> Self {
         let mut plan = self.clone();
         for turns in &mut plan.turns {
@@ -59,9 +57,9 @@ mod tests {
     use crate::plan::{
         Plan,
         metrics::{Measured, Metrics, Multiplex},
+        multiplexing::{EventGroup, Multiplexing, PlannedEvent},
         request::Request,
         tests::{machine, plan as plan_for},
-        turns::{EventGroup, PlannedEvent, Turns},
     };
 
     fn group(name: &str) -> EventGroup {
@@ -85,7 +83,7 @@ mod tests {
         if multiplex == Multiplex::Runs {
             metrics.without_turns();
         }
-        plan.turns = vec![Turns {
+        plan.turns = vec![Multiplexing {
             pmu: "cpu".to_owned(),
             always: vec![group("a")],
             groups: ["x", "y", "z"].map(group).into(),

@@ -1,4 +1,4 @@
-//! Which events trigger samples, and how often: from perf's notation, a configuration, or what this machine has.
+//! Which events trigger samples, and how often: from perf's event syntax, a configuration, or what this machine has.
 
 mod event;
 
@@ -16,7 +16,7 @@ use crate::{
     machine::Machine,
     table::{
         event::{CPU_CLOCK, CYCLES, Counts},
-        notation::{List, ResolveError, SelectedGroup, Why},
+        event_syntax::{List, ResolveError, SelectedGroup, Why},
     },
 };
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     PlanError,
-    metrics::Extent,
+    metrics::CountsOf,
     request::{Descend, Inherit, Target as Asked},
 };
 use crate::{
@@ -40,19 +40,16 @@ pub struct Word(#[serde(with = "exact")] pub Untrusted);
 
 impl Target {
     /// Is it the cgroup with this path that is counted?
-    #[must_use]
     pub fn names(&self, path: &[u8]) -> bool {
         matches!(self, Self::Cgroups(cgroups) if cgroups.iter().any(|cgroup| cgroup.path.as_bytes() == path))
     }
 
     /// Is the cgroup with this path below one that is counted? Where no cgroup decides what counts, all are.
-    #[must_use]
     pub fn is_above(&self, path: &[u8]) -> bool {
         !matches!(self, Self::Cgroups(_)) || ancestors(path).any(|above| self.names(above))
     }
 
     /// The target in words, safe for a terminal.
-    #[must_use]
     pub fn in_words(&self, inherit: Inherit, descend: Descend) -> String {
         let ids = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         let children = if inherit == Inherit::Yes { " and its children" } else { "" };
@@ -103,10 +100,9 @@ pub(super) fn resolve(asked: &Asked, machine: &Machine, root: &Path) -> Result<T
 }
 
 /// Is everything that runs counted for that target?
-#[must_use]
-pub const fn extent(target: &Target) -> Extent {
+pub const fn extent(target: &Target) -> CountsOf {
     match target {
-        Target::System => Extent::Everyone,
-        _ => Extent::Some,
+        Target::System => CountsOf::Everyone,
+        _ => CountsOf::Some,
     }
 }

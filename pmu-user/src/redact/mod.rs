@@ -20,9 +20,9 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use self::sentence::parts;
 use crate::{
-    drain::{At, Drain, Header, Located, Names, Place, TasksDrain, tally::Tally},
+    drain::{At, Drain, Header, Located, Names, Place, TasksDrain},
     machine::{Machine, io::Platform},
-    plan::{Plan, Target, io::IoPlan},
+    plan::{Plan, count::CountPlan, io::IoPlan},
     untrusted::{
         Untrusted,
         json::{Field, Rewrite, rewritten},
@@ -180,8 +180,7 @@ impl Redact for Machine {}
 impl Redact for Platform {}
 impl Redact for Plan {}
 impl Redact for IoPlan {}
-impl Redact for Target {}
-impl Redact for Tally {}
+impl Redact for CountPlan {}
 
 impl Redact for Drain {
     fn redact(&mut self, original: Self, by: &Redactor) {

@@ -59,14 +59,17 @@ const NAMES: [(&str, &str); 8] = [
 ];
 
 /// Text that we wrote or that stands in tables, and quotes nobody. Reasons are not among it.
-const TEXT: [(&str, &str); 34] = [
-    ("BoxKind", "name"),
-    ("BoxKind", "sums"),
-    ("BoxSite", "pmu"),
-    ("Boxes", "kind"),
+const TEXT: [(&str, &str); 39] = [
+    ("AskedEvent", "name"),
+    ("UncoreKind", "name"),
+    ("UncoreKind", "sums"),
+    ("UncoreInstance", "pmu"),
+    ("UncorePmus", "kind"),
     ("TasksDrain", "losses"),
     ("TasksHeader", "attach"),
     ("TasksHeader", "version"),
+    ("CountsHeader", "version"),
+    ("Instance", "pmu"),
     ("IoDrain", "losses"),
     ("IoHeader", "version"),
     ("IoPlan", "apart"),
@@ -89,9 +92,11 @@ const TEXT: [(&str, &str); 34] = [
     ("Reading", "pmu"),
     ("Sampling", "event"),
     ("Sampling", "modes"),
+    ("Selected", "name"),
+    ("Selected", "unit"),
     ("Traffic", "losses"),
     ("Traffic", "missed"),
-    ("Turns", "pmu"),
+    ("Multiplexing", "pmu"),
     ("Uncounted", "pmu"),
     ("Unit", "pmu"),
 ];

@@ -10,7 +10,7 @@ use pmu_common::name::program;
 use crate::{
     bpf::{Object, measure_costs},
     drain::{COST_WINDOW_NS, Cost, CpuRow, ProgramRow},
-    machine::clock,
+    machine::{duration_ns, now_ns},
 };
 
 /// For how long are the programs measured?
@@ -37,8 +37,8 @@ impl Meter {
         let until =
             (measure == Measure::Window).then(|| Instant::now() + Duration::from_nanos(COST_WINDOW_NS));
         let so_far = Cost {
-            startup_ns: clock::duration_ns(startup),
-            map_bytes: object.map_bytes(),
+            startup_ns: duration_ns(startup),
+            map_bytes: object.loaded.map_bytes(),
             ..Cost::default()
         };
         Self { statistics: measure_costs().ok(), until, measured: None, so_far }
@@ -53,7 +53,7 @@ impl Meter {
     pub(super) fn programs(&mut self, object: &Object, cpus: &[CpuRow]) -> Vec<ProgramRow> {
         let costs = match &self.measured {
             Some(costs) => costs.clone(),
-            None => object.program_costs(),
+            None => object.loaded.program_costs(),
         };
         let over = self.until.is_some_and(|until| Instant::now() >= until);
         if over && self.statistics.take().is_some() {
@@ -86,7 +86,7 @@ pub(super) fn process_cost(so_far: Cost) -> Cost {
         line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
     };
     Cost {
-        cpu_ns: clock::now_ns(rustix::time::ClockId::ProcessCPUTime),
+        cpu_ns: now_ns(rustix::time::ClockId::ProcessCPUTime),
         resident_bytes: kilobytes("VmRSS:"),
         resident_max_bytes: kilobytes("VmHWM:"),
         ..so_far

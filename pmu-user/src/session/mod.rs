@@ -2,7 +2,7 @@
 
 pub mod confine;
 mod cost;
-pub mod counting;
+pub mod counts;
 pub mod io;
 pub mod launch;
 mod run;
@@ -21,17 +21,13 @@ pub use self::{
     tasks::USER_LOSSES,
     watch::{Signals, Stop, runtime},
 };
-use self::{io::IoSession, launch::LaunchError, tasks::TasksSession};
+use self::{counts::CountsSession, io::IoSession, launch::LaunchError, tasks::TasksSession};
 use crate::{
-    bpf::{LoadError, Options},
+    bpf::{Kernel, LoadError},
     drain::{Absent, Drain, Header, Names},
-    machine::{
-        Machine,
-        clock::{duration_ns, monotonic_ns},
-        io::Platform,
-    },
+    machine::{Machine, duration_ns, io::Platform, monotonic_ns},
     perf::OpenError,
-    plan::{Plan, PlanError, Target, io::IoPlan, turns::Unfit},
+    plan::{Plan, PlanError, Target, count::CountPlan, io::IoPlan, multiplexing::Unfit},
 };
 
 /// Why a session could not be opened or went wrong.
@@ -78,6 +74,7 @@ impl Started {
 pub struct Session {
     tasks: Option<TasksSession>,
     io: Option<IoSession>,
+    counts: Option<CountsSession>,
 }
 
 impl Session {
@@ -92,9 +89,9 @@ impl Session {
         plan: Plan,
         machine: Machine,
         root: &Path,
-        options: &Options,
+        kernel: &Kernel,
     ) -> Result<(), SessionError> {
-        self.tasks = Some(TasksSession::open(plan, machine, root, options)?);
+        self.tasks = Some(TasksSession::open(plan, machine, root, kernel)?);
         Ok(())
     }
 
@@ -108,10 +105,26 @@ impl Session {
         &mut self,
         plan: IoPlan,
         (machine, platform): (Machine, Platform),
-        from: (&Path, &Options),
+        from: (&Path, &Kernel),
         command: Option<u32>,
     ) -> Result<(), SessionError> {
         self.io = Some(IoSession::open(plan, machine, platform, from, command)?);
+        Ok(())
+    }
+
+    /// Opens counters without owners, for one run of the plan, from 1. Nothing counts yet. `command`: the process that waits to become
+    /// the command.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused an event that this host has.
+    pub fn open_counts(
+        &mut self,
+        of: (CountPlan, u32),
+        machine: Machine,
+        command: Option<u32>,
+    ) -> Result<(), SessionError> {
+        self.counts = Some(CountsSession::open(of, machine, command)?);
         Ok(())
     }
 
@@ -121,6 +134,7 @@ impl Session {
         Header {
             tasks: self.tasks.as_ref().map(|tasks| tasks.header.clone()),
             io: self.io.as_ref().map(|io| io.header.clone()),
+            counts: self.counts.as_ref().map(|counts| counts.header.clone()),
         }
     }
 
@@ -144,13 +158,16 @@ impl Session {
     ///
     /// The kernel refused.
     pub fn start(&mut self, measure: Measure, launched: Instant) -> Result<(), SessionError> {
-        self.tasks.as_mut().map_or(Ok(()), TasksSession::prime)?;
+        self.tasks.as_mut().map_or(Ok(()), TasksSession::seed)?;
         let started = Started::now();
         if let Some(tasks) = &mut self.tasks {
             tasks.start(&started, measure, launched)?;
         }
         if let Some(io) = &mut self.io {
             io.start(&started, launched);
+        }
+        if let Some(counts) = &mut self.counts {
+            counts.start(&started);
         }
         Ok(())
     }
@@ -166,13 +183,15 @@ impl Session {
         self.tasks.as_mut().map(TasksSession::name)
     }
 
-    /// The time between two drains, for how long to count, and whom. A run of nothing is over at once.
-    fn schedule(&self) -> (Duration, Option<Duration>, &Target) {
+    /// The time between two drains, if there are any before the last, for how long to count, and whom. A run of nothing is over at once.
+    fn schedule(&self) -> (Option<Duration>, Option<Duration>, &Target) {
         let tasks = self.tasks.as_ref().map(|tasks| &tasks.header.plan);
-        let tasks = tasks.map(|plan| (plan.tick, plan.duration, &plan.target));
+        let tasks = tasks.map(|plan| (Some(plan.tick), plan.duration, &plan.target));
         let io = self.io.as_ref().map(|io| &io.header.plan);
-        let io = io.map(|plan| (plan.tick, plan.duration, &plan.target));
-        tasks.or(io).unwrap_or((Duration::from_secs(1), Some(Duration::ZERO), &Target::System))
+        let io = io.map(|plan| (Some(plan.tick), plan.duration, &plan.target));
+        let counts = self.counts.as_ref().map(|counts| &counts.header.plan);
+        let counts = counts.map(|plan| (plan.interval, plan.duration, &plan.target));
+        tasks.or(io).or(counts).unwrap_or((None, Some(Duration::ZERO), &Target::System))
     }
 
     /// When something is to be done between two ticks.
@@ -191,22 +210,29 @@ impl Session {
         }
     }
 
+    /// Starts what counts from the moment in which a command is let go.
+    fn begin(&mut self) -> Result<(), SessionError> {
+        self.counts.as_mut().map_or(Ok(()), CountsSession::begin)
+    }
+
     /// The first drain: what there is before anything is counted.
     fn baseline(&mut self) -> Result<Drain, SessionError> {
         let tasks = self.tasks.as_mut().map(TasksSession::baseline).transpose()?;
-        Ok(Drain { tasks, io: self.io.as_mut().map(IoSession::baseline) })
+        Ok(Drain { tasks, io: self.io.as_mut().map(IoSession::baseline), counts: None })
     }
 
     /// Reads everything that has happened since the last drain.
     fn tick(&mut self) -> Result<Drain, SessionError> {
         let io = self.io.as_mut().map(IoSession::tick);
-        Ok(Drain { tasks: self.tasks.as_mut().map(|tasks| tasks.drain(true)).transpose()?, io })
+        let counts = self.counts.as_ref().map(CountsSession::tick).transpose()?;
+        Ok(Drain { tasks: self.tasks.as_mut().map(|tasks| tasks.drain(true)).transpose()?, io, counts })
     }
 
     /// Stops counting and drains for the last time.
     fn finish(&mut self) -> Result<Drain, SessionError> {
         let io = self.io.as_mut().map(IoSession::finish);
-        Ok(Drain { tasks: self.tasks.as_mut().map(TasksSession::finish).transpose()?, io })
+        let counts = self.counts.as_ref().map(CountsSession::finish).transpose()?;
+        Ok(Drain { tasks: self.tasks.as_mut().map(TasksSession::finish).transpose()?, io, counts })
     }
 }
 

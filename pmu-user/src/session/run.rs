@@ -44,11 +44,11 @@ pub async fn run<E: From<SessionError>>(
 /// As for [`run`].
 pub async fn run_one_of_several<E: From<SessionError>>(
     session: &mut Session,
-    launched: Launched,
+    launched: Option<Launched>,
     signals: &mut Signals,
     keep: &mut impl FnMut(Drain) -> Result<Next, E>,
 ) -> Result<Outcome, E> {
-    let over = watch(session, Some(launched), signals, keep).await?;
+    let over = watch(session, launched, signals, keep).await?;
     finish(session, over).await
 }
 
@@ -60,7 +60,9 @@ async fn watch<E: From<SessionError>>(
 ) -> Result<Over, E> {
     keep(session.baseline()?)?;
     let (tick, duration, target) = session.schedule();
-    let mut watch = Watch::release(tick, duration, target, launched)?;
+    let target = target.clone();
+    session.begin()?;
+    let mut watch = Watch::begin(tick, duration, &target, launched)?;
     loop {
         let due = session.due();
         tokio::select! {
@@ -95,6 +97,11 @@ async fn told(tasks: Option<&mut TasksSession>) -> Result<bool, SessionError> {
 }
 
 async fn finish<E: From<SessionError>>(session: &mut Session, over: Over) -> Result<Outcome, E> {
-    let last = session.finish()?;
-    Ok(Outcome { ending: over.ending().await, last })
+    let mut last = session.finish()?;
+    let mut ending = over.ending().await;
+    if let (Some(counts), Some(last)) = (&session.counts, &mut last.counts) {
+        ending.usage = counts.usage(ending.workload);
+        last.ended = Some(ending.clone());
+    }
+    Ok(Outcome { ending, last })
 }

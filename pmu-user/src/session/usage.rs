@@ -7,7 +7,7 @@ use rustix::param::clock_ticks_per_second;
 
 use crate::{
     drain::{Owner, TasksDrain},
-    machine::{Machine, cgroup::Cgroup, clock::duration_ns, stat::after_name},
+    machine::{Machine, cgroup::Cgroup, duration_ns, stat::after_name},
     perf::{children_bytes_read, children_usage},
     plan::{
         Plan, Target,

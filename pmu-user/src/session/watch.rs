@@ -74,44 +74,27 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// From now on the run takes its time.
+    /// Lets the command go, if there is one: from now on the run takes its time.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be let go.
     pub(super) fn begin(
         tick: Option<Duration>,
         duration: Option<Duration>,
         target: &Target,
-        launched: Option<Launched>,
-    ) -> Self {
+        mut launched: Option<Launched>,
+    ) -> Result<Self, SessionError> {
+        launched.as_mut().map_or(Ok(()), Launched::release)?;
         let started = Instant::now();
-        Self {
+        Ok(Self {
             started,
             ticks: tick.map(ticks),
             deadline: duration.map(|duration| started + duration),
             gone: Box::pin(targets_gone(target.clone())),
             launched,
             status: None,
-        }
-    }
-
-    /// The same, with a command that is let go now.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be.
-    pub(super) fn release(
-        tick: Duration,
-        duration: Option<Duration>,
-        target: &Target,
-        mut launched: Option<Launched>,
-    ) -> Result<Self, SessionError> {
-        if let Some(launched) = &mut launched {
-            launched.release()?;
-        }
-        Ok(Self::begin(Some(tick), duration, target, launched))
-    }
-
-    /// How long it has been.
-    pub(super) fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+        })
     }
 
     /// Waits for what comes next; `due` is when something is. Nothing is lost if the wait is given up.
@@ -141,7 +124,7 @@ impl Watch {
 pub(super) struct Over {
     stop: Stop,
     /// How long it was.
-    pub(super) duration: Duration,
+    duration: Duration,
     launched: Option<Launched>,
     status: Option<ExitStatus>,
 }
@@ -150,7 +133,7 @@ impl Over {
     /// How it ended, the command included, which gets a moment to.
     pub(super) async fn ending(self) -> Ending {
         let workload = became_of(self.launched, self.status, self.stop).await;
-        Ending { stopped: self.stop.into(), workload, duration: self.duration }
+        Ending { stopped: self.stop.into(), workload, duration: self.duration, usage: None }
     }
 }
 

@@ -20,7 +20,7 @@ use rustix::{
 
 use super::open;
 use crate::{
-    machine::clock::{monotonic_ns, nanoseconds, now_ns},
+    machine::{monotonic_ns, nanoseconds, now_ns},
     perf::side_band::{Mapping, generation},
     untrusted::Untrusted,
 };
@@ -300,11 +300,11 @@ mod tests {
     use super::{AddressMap, BYTES_MAX};
 
     const MAPS: &[u8] = b"\
-55d0c0000000-55d0c0020000 r--p 00000000 fe:00 1234                       /usr/bin/app\n\
-55d0c0020000-55d0c0100000 r-xp 00020000 fe:00 1234                       /usr/bin/app with space (deleted)\n\
-7f0000000000-7f0000010000 rwxp 00000000 00:00 0 \n\
-7f0000020000-7f0000030000 r-xs 00000000 00:01 77                         /memfd:jit (deleted)\n\
-7ffc00000000-7ffc00002000 r-xp 00000000 00:00 0                          [vdso]\n";
+    55d0c0000000-55d0c0020000 r--p 00000000 fe:00 1234                       /usr/bin/app\n\
+    55d0c0020000-55d0c0100000 r-xp 00020000 fe:00 1234                       /usr/bin/app with space (deleted)\n\
+    7f0000000000-7f0000010000 rwxp 00000000 00:00 0 \n\
+    7f0000020000-7f0000030000 r-xs 00000000 00:01 77                         /memfd:jit (deleted)\n\
+    7ffc00000000-7ffc00002000 r-xp 00000000 00:00 0                          [vdso]\n";
 
     #[test]
     fn an_address_is_found_in_its_executable_mapping() {

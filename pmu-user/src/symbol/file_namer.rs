@@ -10,7 +10,7 @@ use std::{
 use super::{
     child::{Identity, Mapped, Start, Symbolizer, Why},
     naming::{Codes, add_lines, functions, hottest_first},
-    source::{Image, Kind, PerfMap, Source},
+    source::{CodeSource, CodeSourceKind, Image, PerfMap},
     tracker::IDENTIFYING,
 };
 use crate::{
@@ -38,7 +38,6 @@ pub struct FileNamer {
 
 impl FileNamer {
     /// Asks processes of `program`, which is pmbpf.
-    #[must_use]
     pub fn new(program: &Path) -> Self {
         Self { namer: Symbolizer::of(program), unwinder: Symbolizer::of(program) }
     }
@@ -53,11 +52,11 @@ impl FileNamer {
         let debug = debug.filter(|_| identity.debug_link.is_some());
         let deadline = Instant::now() + NAMES;
         let source = wanting(
-            Kind::File(Image { path: Untrusted::default(), file, identity, debug, openings: 0 }),
+            CodeSourceKind::File(Image { path: Untrusted::default(), file, identity, debug, openings: 0 }),
             offsets,
         );
         let mut codes = functions(&mut self.namer, &source, deadline);
-        if let Kind::File(image) = &source.kind {
+        if let CodeSourceKind::File(image) = &source.kind {
             add_lines(&mut self.namer, image, &hottest_first(&source), &mut codes, deadline);
         }
         names(codes)
@@ -65,7 +64,7 @@ impl FileNamer {
 
     /// Names of the code at addresses in a `perf-PID.map`.
     pub fn perf_map(&mut self, map: File, addresses: &[u64]) -> Vec<Name> {
-        let source = wanting(Kind::PerfMap(PerfMap { tgid: 1, file: Some((map, 1)) }), addresses);
+        let source = wanting(CodeSourceKind::PerfMap(PerfMap { tgid: 1, file: Some((map, 1)) }), addresses);
         names(functions(&mut self.namer, &source, Instant::now() + NAMES))
     }
 
@@ -96,15 +95,14 @@ impl FileNamer {
     }
 
     /// Ids of the processes that are asked now.
-    #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         [&self.namer, &self.unwinder].into_iter().filter_map(Symbolizer::process).collect()
     }
 }
 
 /// A source whose code at these offsets is to be named.
-fn wanting(kind: Kind, offsets: &[u64]) -> Source {
-    Source { wanted: offsets.iter().map(|&offset| (offset, 1)).collect(), ..Source::new(kind) }
+fn wanting(kind: CodeSourceKind, offsets: &[u64]) -> CodeSource {
+    CodeSource { wanted: offsets.iter().map(|&offset| (offset, 1)).collect(), ..CodeSource::new(kind) }
 }
 
 fn names(codes: Codes) -> Vec<Name> {

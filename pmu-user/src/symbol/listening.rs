@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{
-    machine::clock::monotonic_ns,
+    machine::monotonic_ns,
     perf::side_band::{SideBand, Told},
 };
 

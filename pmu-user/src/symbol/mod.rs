@@ -12,9 +12,7 @@ mod listening;
 mod naming;
 mod open;
 mod orders;
-mod patience;
 mod processes;
-mod recorded;
 mod source;
 mod tracker;
 
@@ -27,7 +25,7 @@ use std::{
 pub use self::{
     child::{SUBCOMMAND, serve},
     file_namer::FileNamer,
-    recorded::name_recorded,
+    naming::name_recorded,
     tracker::unwinding::Snapshot,
 };
 use self::{
@@ -36,7 +34,7 @@ use self::{
 };
 use crate::{
     drain::{At, CodeRow, CodeStackRow, HotRow, Located, Name, SourceRow, StackRow},
-    machine::{clock::monotonic_ns, cpu::Cpu},
+    machine::{cpu::Cpu, monotonic_ns},
     perf::side_band::SideBand,
 };
 
@@ -122,7 +120,6 @@ impl Symbols {
     }
 
     /// Records of mappings that found no room, in all.
-    #[must_use]
     pub fn lost(&self) -> u64 {
         self.orders.lost()
     }
@@ -148,7 +145,6 @@ impl Symbols {
 
     /// Is there room for another copy of so many bytes? Copies are in no recording, so they are unwound while the run goes on,
     /// and those that wait are all that is kept of them: a recording holds finished stacks, and reads the same anywhere.
-    #[must_use]
     pub fn may_unwind(&self, bytes: usize) -> bool {
         self.orders.unwinds.waiting() + bytes <= COPIED_MAX
     }

@@ -20,7 +20,7 @@ use rustix::{
 use super::{Named, Samples, Snapshot, tracker::Tracker};
 use crate::{
     drain::Located,
-    machine::{clock::monotonic_ns, privilege::keep_only},
+    machine::{monotonic_ns, privilege::keep_only},
     perf::side_band::SideBand,
 };
 

@@ -22,16 +22,16 @@ const DEBUG_FOLDER: &str = "/usr/lib/debug";
 
 /// Something that names addresses.
 #[derive(Debug)]
-pub(super) struct Source {
-    pub(super) kind: Kind,
+pub(super) struct CodeSource {
+    pub(super) kind: CodeSourceKind,
     /// Samples by offset, of those offsets that are to be named.
     pub(super) wanted: HashMap<u64, u64>,
     /// Has a sample hit it, so that its row is told?
     pub(super) told: bool,
 }
 
-impl Source {
-    pub(super) fn new(kind: Kind) -> Self {
+impl CodeSource {
+    pub(super) fn new(kind: CodeSourceKind) -> Self {
         Self { kind, wanted: HashMap::new(), told: false }
     }
 
@@ -39,10 +39,10 @@ impl Source {
     pub(super) fn row(&self, source: u32) -> SourceRow {
         let path = |path: &str| Some(Word(Untrusted::from(path)));
         let (path, build_id) = match &self.kind {
-            Kind::Kernel | Kind::Nowhere(_) => (None, None),
-            Kind::Vdso => (path("[vdso]"), None),
-            Kind::PerfMap(_) => (path("[anonymous]"), None),
-            Kind::File(image) => (Some(Word(image.path.clone())), image.build_id()),
+            CodeSourceKind::Kernel | CodeSourceKind::Nowhere(_) => (None, None),
+            CodeSourceKind::Vdso => (path("[vdso]"), None),
+            CodeSourceKind::PerfMap(_) => (path("[anonymous]"), None),
+            CodeSourceKind::File(image) => (Some(Word(image.path.clone())), image.build_id()),
         };
         SourceRow { source, path, build_id, unnamed: self.why_not().unwrap_or(NOT_YET).to_owned() }
     }
@@ -54,8 +54,8 @@ impl Source {
 
     fn why_not(&self) -> Option<&'static str> {
         match &self.kind {
-            Kind::Nowhere(why) => Some(why),
-            Kind::File(Image { file: Err(why), .. }) => Some(why.text()),
+            CodeSourceKind::Nowhere(why) => Some(why),
+            CodeSourceKind::File(Image { file: Err(why), .. }) => Some(why.text()),
             _ => None,
         }
     }
@@ -64,7 +64,7 @@ impl Source {
 const NOT_YET: &str = "not looked up";
 
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum CodeSourceKind {
     Kernel,
     Vdso,
     File(Image),

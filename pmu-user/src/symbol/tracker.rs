@@ -18,9 +18,9 @@ use super::{
     address_map::{AddressMap, FileId, Region},
     child::Symbolizer,
     listening::Listening,
-    patience::Patience,
+    open::Patience,
     processes::{FILES_AHEAD_MAX, Processes},
-    source::{Kind, PerfMap, Source},
+    source::{CodeSource, CodeSourceKind, PerfMap},
 };
 use crate::{
     drain::{At, CodeRow, CodeStackRow, HotRow, Located, StackRow},
@@ -43,7 +43,7 @@ pub(super) struct Tracker {
     patience: Patience,
     pub(super) symbolizer: Symbolizer,
     pub(super) unwinding: Unwinding,
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<CodeSource>,
     files: HashMap<FileId, u32>,
     /// Files that are open, those opened first in front.
     open: VecDeque<u32>,
@@ -62,7 +62,7 @@ impl Tracker {
             patience: Patience::default(),
             symbolizer: Symbolizer::default(),
             unwinding: Unwinding::default(),
-            sources: vec![Source::new(Kind::Kernel), Source::new(Kind::Vdso)],
+            sources: vec![CodeSource::new(CodeSourceKind::Kernel), CodeSource::new(CodeSourceKind::Vdso)],
             files: HashMap::new(),
             open: VecDeque::new(),
             perf_maps: HashMap::new(),
@@ -226,7 +226,7 @@ impl Tracker {
     /// The source of code of which only the reason is known why nothing else is.
     fn nowhere(&mut self, why: &'static str) -> u32 {
         *self.nowhere.entry(why).or_insert_with(|| {
-            self.sources.push(Source::new(Kind::Nowhere(why)));
+            self.sources.push(CodeSource::new(CodeSourceKind::Nowhere(why)));
             self.sources.len() as u32 - 1
         })
     }
@@ -250,7 +250,7 @@ impl Tracker {
             None if self.sources.len() >= SOURCES_MAX => return None,
             None => {
                 let number = self.sources.len() as u32;
-                self.sources.push(Source::new(Kind::PerfMap(PerfMap { tgid, file: None })));
+                self.sources.push(CodeSource::new(CodeSourceKind::PerfMap(PerfMap { tgid, file: None })));
                 self.perf_maps.insert(tgid, number);
                 number
             }
@@ -261,7 +261,7 @@ impl Tracker {
 
     /// Looks for a process's perf map again: it may have been written, or written anew, since.
     pub(super) fn look_for_perf_map(&mut self, number: u32) {
-        let Kind::PerfMap(map) = &mut self.sources[number as usize].kind else { return };
+        let CodeSourceKind::PerfMap(map) = &mut self.sources[number as usize].kind else { return };
         let tgid = map.tgid;
         if let Some(Some(found)) = self.patience.call(move || PerfMap::find(tgid)) {
             map.file = Some(found);

@@ -20,7 +20,7 @@ pub enum Counts {
 
 /// An event as `perf_event_open` knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct SamplingEvent {
     /// perf's name for it.
     pub name: &'static str,
     /// perf's other name for it, or the same.
@@ -33,30 +33,32 @@ pub struct Event {
     pub counts: Counts,
 }
 
-const fn software(name: &'static str, alias: &'static str, config: u64) -> Event {
-    Event { name, alias, kind: SOFTWARE, config, counts: Counts::Occurrences }
+const fn software(name: &'static str, alias: &'static str, config: u64) -> SamplingEvent {
+    SamplingEvent { name, alias, kind: SOFTWARE, config, counts: Counts::Occurrences }
 }
 
-const fn hardware(name: &'static str, alias: &'static str, config: u64) -> Event {
-    Event { name, alias, kind: HARDWARE, config, counts: Counts::Occurrences }
+const fn hardware(name: &'static str, alias: &'static str, config: u64) -> SamplingEvent {
+    SamplingEvent { name, alias, kind: HARDWARE, config, counts: Counts::Occurrences }
 }
 
 /// The clock that samples where there is no PMU.
-pub const CPU_CLOCK: Event = Event { counts: Counts::WallNs, ..software("cpu-clock", "cpu-clock", 0) };
+pub const CPU_CLOCK: SamplingEvent =
+    SamplingEvent { counts: Counts::WallNs, ..software("cpu-clock", "cpu-clock", 0) };
 /// What samples where there is a PMU.
-pub const CYCLES: Event = Event { counts: Counts::Cycles, ..hardware("cycles", "cpu-cycles", 0) };
+pub const CYCLES: SamplingEvent =
+    SamplingEvent { counts: Counts::Cycles, ..hardware("cycles", "cpu-cycles", 0) };
 
 /// Page faults of either kind.
-pub const PAGE_FAULTS: Event = software("page-faults", "faults", 2);
+pub const PAGE_FAULTS: SamplingEvent = software("page-faults", "faults", 2);
 /// Switches away from a task.
-pub const CONTEXT_SWITCHES: Event = software("context-switches", "cs", 3);
+pub const CONTEXT_SWITCHES: SamplingEvent = software("context-switches", "cs", 3);
 /// Page faults without I/O.
-pub const MINOR_FAULTS: Event = software("minor-faults", "minor-faults", 5);
+pub const MINOR_FAULTS: SamplingEvent = software("minor-faults", "minor-faults", 5);
 /// Page faults that waited for I/O.
-pub const MAJOR_FAULTS: Event = software("major-faults", "major-faults", 6);
+pub const MAJOR_FAULTS: SamplingEvent = software("major-faults", "major-faults", 6);
 
 /// Events that can be sampled on by name.
-pub const ALL: [Event; 15] = [
+pub const ALL: [SamplingEvent; 15] = [
     CPU_CLOCK,
     PAGE_FAULTS,
     CONTEXT_SWITCHES,
@@ -79,7 +81,7 @@ pub const ALL: [Event; 15] = [
 /// # Errors
 ///
 /// No event has that name.
-pub fn find(name: &str) -> Result<Event, Vec<String>> {
+pub fn find(name: &str) -> Result<SamplingEvent, Vec<String>> {
     let wanted = name.to_ascii_lowercase();
     let found = ALL.iter().find(|event| event.name == wanted || event.alias == wanted);
     found.copied().ok_or_else(|| {

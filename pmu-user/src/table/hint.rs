@@ -23,7 +23,6 @@ pub struct Hint {
 
 /// The hint for a metric of that name, in any case. `None` if nothing is known to try, as for most metrics without a
 /// place in the tree.
-#[must_use]
 pub fn hint(name: &str) -> Option<&'static Hint> {
     static HINTS: OnceLock<BTreeMap<String, Hint>> = OnceLock::new();
     HINTS.get_or_init(|| parse(TEXT)).get(&name.to_ascii_lowercase())

@@ -1,15 +1,14 @@
 //! What can be asked for by name: events to count or sample, configurations of them, metrics to report, and their units.
 
 pub mod event;
+pub mod event_syntax;
 pub mod formula;
 pub mod hint;
 pub mod io;
 pub mod listing;
 pub mod metric;
 pub mod model;
-pub mod notation;
 pub mod perfmon;
 pub mod profile;
 pub mod quantity;
-pub mod ratio;
 pub mod unit;

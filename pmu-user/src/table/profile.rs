@@ -1,10 +1,6 @@
 //! Predefined configurations: what to sample for a question, as lists of quantities.
 
-use super::quantity::Quantity::{
-    self, BranchMisses, Branches, CodeFetches, CodeMisses, CodeTlbMisses, CodeTlbWalks, Cycles, DataAccesses,
-    DataMisses, DataRefills, DataTlbMisses, IndirectMisses, Instructions, L2Accesses, L2LoadMisses, L2Misses,
-    L3LoadMisses, MachineClears, Misaligned, ReturnMisses, Returns, SlowFetches, TakenBranches, Time,
-};
+use super::quantity::Quantity;
 
 /// A predefined configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,96 +26,43 @@ pub enum Events {
     Table,
 }
 
-/// All configurations.
-pub const ALL: [Profile; 9] = [
-    Profile {
-        name: "tbp",
-        says: "Where time goes: a sample each millisecond of wall time, on any machine.",
-        rows: &[Time],
-        instead: None,
-        events: Events::Vendor,
-    },
-    Profile {
-        name: "hotspots",
-        says: "Where cycles go and how many instructions they bring; by the clock where there is no PMU.",
-        rows: &[Cycles, Instructions],
-        instead: Some(Time),
-        events: Events::Vendor,
-    },
-    Profile {
-        name: "assess",
-        says: "A first look: instructions per cycle, branches, the first data cache, misaligned accesses.",
-        rows: &[Cycles, Instructions, Branches, BranchMisses, DataAccesses, DataMisses, Misaligned],
-        instead: None,
-        events: Events::Vendor,
-    },
-    Profile {
-        name: "assess_ext",
-        says: "The first look, and translation buffers and the instruction cache.",
-        rows: &[
-            Cycles,
-            Instructions,
-            Branches,
-            BranchMisses,
-            DataAccesses,
-            DataMisses,
-            DataTlbMisses,
-            Misaligned,
-            CodeFetches,
-            CodeMisses,
-            CodeTlbWalks,
-        ],
-        instead: None,
-        events: Events::Vendor,
-    },
-    Profile {
-        name: "data_access",
-        says: "How well data is found: first data cache, refills, translation buffer, misaligned accesses.",
-        rows: &[Instructions, DataAccesses, DataMisses, DataRefills, DataTlbMisses, Misaligned],
-        instead: None,
-        events: Events::Vendor,
-    },
-    Profile {
-        name: "inst_access",
-        says: "How well code is found: instruction cache and translation buffers.",
-        rows: &[Instructions, CodeFetches, CodeMisses, CodeTlbMisses, CodeTlbWalks],
-        instead: None,
-        events: Events::Vendor,
-    },
-    Profile {
-        name: "branch",
-        says: "How well branches are foreseen: all of them, returns, and jumps through pointers.",
-        rows: &[Instructions, Branches, BranchMisses, TakenBranches, Returns, ReturnMisses, IndirectMisses],
-        instead: None,
-        events: Events::Vendor,
-    },
-    Profile {
-        name: "l2_access",
-        says: "How often the second-level cache is asked, and how often in vain.",
-        rows: &[Instructions, L2Accesses, L2Misses],
-        instead: None,
-        events: Events::Vendor,
-    },
-    Profile {
-        name: "tma",
-        says: "Which code is behind a Top-Down bottleneck: bets, clears, slow fetches, and loads by the cache they miss.",
-        rows: &[
-            Cycles,
-            Instructions,
-            BranchMisses,
-            MachineClears,
-            SlowFetches,
-            DataMisses,
-            L2LoadMisses,
-            L3LoadMisses,
-        ],
-        instead: None,
-        events: Events::Table,
-    },
-];
+/// Declares configurations, each with its name, where its events come from, what is sampled and what it says.
+macro_rules! profiles {
+    ($($name:literal $events:ident [$($row:ident),*] $(or $instead:ident)?, $says:literal;)*) => {
+        /// All configurations.
+        pub const ALL: [Profile; [$($name),*].len()] = [$(Profile {
+            name: $name,
+            says: $says,
+            rows: &[$(Quantity::$row),*],
+            instead: [$(Some(Quantity::$instead),)? None][0],
+            events: Events::$events,
+        }),*];
+    };
+}
+
+profiles! {
+    "tbp" Vendor [Time],
+        "Where time goes: a sample each millisecond of wall time, on any machine.";
+    "hotspots" Vendor [Cycles, Instructions] or Time,
+        "Where cycles go and how many instructions they bring; by the clock where there is no PMU.";
+    "assess" Vendor [Cycles, Instructions, Branches, BranchMisses, DataAccesses, DataMisses, Misaligned],
+        "A first look: instructions per cycle, branches, the first data cache, misaligned accesses.";
+    "assess_ext" Vendor [Cycles, Instructions, Branches, BranchMisses, DataAccesses, DataMisses, DataTlbMisses, Misaligned,
+        CodeFetches, CodeMisses, CodeTlbWalks],
+        "The first look, and translation buffers and the instruction cache.";
+    "data_access" Vendor [Instructions, DataAccesses, DataMisses, DataRefills, DataTlbMisses, Misaligned],
+        "How well data is found: first data cache, refills, translation buffer, misaligned accesses.";
+    "inst_access" Vendor [Instructions, CodeFetches, CodeMisses, CodeTlbMisses, CodeTlbWalks],
+        "How well code is found: instruction cache and translation buffers.";
+    "branch" Vendor [Instructions, Branches, BranchMisses, TakenBranches, Returns, ReturnMisses, IndirectMisses],
+        "How well branches are foreseen: all of them, returns, and jumps through pointers.";
+    "l2_access" Vendor [Instructions, L2Accesses, L2Misses],
+        "How often the second-level cache is asked, and how often in vain.";
+    "tma" Table [Cycles, Instructions, BranchMisses, MachineClears, SlowFetches, DataMisses, L2LoadMisses, L3LoadMisses],
+        "Which code is behind a Top-Down bottleneck: bets, clears, slow fetches, and loads by the cache they miss.";
+}
 
 /// The configuration of that name.
-#[must_use]
 pub fn find(name: &str) -> Option<&'static Profile> {
     ALL.iter().find(|profile| profile.name == name)
 }

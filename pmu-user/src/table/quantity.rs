@@ -1,70 +1,13 @@
-//! What events measure, whoever counts them: so that a ratio finds its parts, and a configuration its events.
+//! What events measure, whoever counts them, so that a configuration finds its events; and their ratios, each defined once and shown
+//! wherever both parts are there.
 //!
-//! A quantity has one event per vendor, in perf's notation, and the kernel's own name for it as the last resort. Codes are
+//! A quantity has one event per vendor, in perf's event syntax, and the kernel's own name for it as the last resort. Codes are
 //! those of Intel's cores since Skylake and of AMD's since family 17h; Arm's are the names of architectural events, which
 //! sysfs lists only where the PMU has them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::machine::cpu::Vendor;
-
-/// What an event measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Quantity {
-    /// Time on the wall.
-    Time,
-    /// Core cycles.
-    Cycles,
-    /// Instructions that retired.
-    Instructions,
-    /// Branches that retired.
-    Branches,
-    /// Branches that were predicted wrongly.
-    BranchMisses,
-    /// Branches that were taken.
-    TakenBranches,
-    /// Returns.
-    Returns,
-    /// Returns whose target was predicted wrongly.
-    ReturnMisses,
-    /// Indirect branches whose target was predicted wrongly.
-    IndirectMisses,
-    /// Accesses of the first data cache.
-    DataAccesses,
-    /// Accesses that missed it.
-    DataMisses,
-    /// Lines that were brought into it.
-    DataRefills,
-    /// Data addresses that the first translation buffer did not know.
-    DataTlbMisses,
-    /// Accesses that cross a boundary and so take two.
-    Misaligned,
-    /// Fetches of code from the first instruction cache.
-    CodeFetches,
-    /// Fetches that missed it.
-    CodeMisses,
-    /// Code addresses that the first translation buffer did not know.
-    CodeTlbMisses,
-    /// Code addresses that no translation buffer knew.
-    CodeTlbWalks,
-    /// Requests to the second-level cache.
-    L2Accesses,
-    /// Requests that missed it.
-    L2Misses,
-    /// Loads whose data the second-level cache did not have.
-    L2LoadMisses,
-    /// Loads whose data the last-level cache did not have.
-    L3LoadMisses,
-    /// Times that the core had to start over.
-    MachineClears,
-    /// Instructions that came late because their fetch did.
-    SlowFetches,
-    /// Requests to the last-level cache.
-    CacheReferences,
-    /// Requests that missed it.
-    CacheMisses,
-}
 
 /// All that is known of a quantity.
 #[derive(Clone, Copy, Debug)]
@@ -93,19 +36,16 @@ pub struct Facts {
 
 impl Quantity {
     /// What is known of it.
-    #[must_use]
     pub fn facts(self) -> &'static Facts {
         ALL.iter().find(|facts| facts.quantity == self).expect("a test finds every quantity in the table")
     }
 
     /// Its name in every output.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.facts().name
     }
 
     /// What an event of that name measures, if it is one that everybody knows by it: the kernel's names and Arm's.
-    #[must_use]
     pub fn of_event(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let name = crate::table::event::find(&name).map_or(name, |event| event.name.to_owned());
@@ -117,7 +57,7 @@ impl Quantity {
         ALL.iter().find(known).map(|facts| facts.quantity)
     }
 
-    /// Events that may measure it on such a core, best first, in perf's notation.
+    /// Events that may measure it on such a core, best first, in perf's event syntax.
     pub fn events(self, vendor: Vendor) -> impl Iterator<Item = &'static str> {
         let facts = self.facts();
         let own = match vendor {
@@ -136,249 +76,87 @@ impl Quantity {
 const ZEN: u32 = 0x17;
 const ZEN3: u32 = 0x19;
 
-/// Every quantity.
-pub const ALL: [Facts; 26] = [
-    Facts {
-        kernel: "cpu-clock",
-        per_cycle_max: 1.0,
-        ..facts(Quantity::Time, "time", "Time on the wall, a sample each millisecond of it.", 1_000_003)
-    },
-    Facts {
-        amd: &[(ZEN, "r76")],
-        arm: "cpu_cycles",
-        kernel: "cycles",
-        per_cycle_max: 1.0,
-        ..facts(Quantity::Cycles, "cycles", "Cycles during which the core was not halted.", 2_000_003)
-    },
-    Facts {
-        amd: &[(ZEN, "rc0")],
-        arm: "inst_retired",
-        kernel: "instructions",
-        per_cycle_max: 4.0,
-        ..facts(Quantity::Instructions, "instructions", "Instructions that were completed.", 2_000_003)
-    },
-    Facts {
-        amd: &[(ZEN, "rc2")],
-        arm: "br_retired",
-        kernel: "branch-instructions",
-        per_cycle_max: 1.0,
-        ..facts(Quantity::Branches, "branches", "Branches that were completed.", 400_009)
-    },
-    Facts {
-        amd: &[(ZEN, "rc3")],
-        tabled: &["BR_MISP_RETIRED.ALL_BRANCHES"],
-        arm: "br_mis_pred_retired",
-        kernel: "branch-misses",
-        ..facts(
-            Quantity::BranchMisses,
-            "branch_misses",
-            "Branches that went another way than the core had bet on.",
-            50_021,
-        )
-    },
-    Facts {
-        intel: "r20c4",
-        amd: &[(ZEN, "rc4")],
-        per_cycle_max: 1.0,
-        ..facts(Quantity::TakenBranches, "taken_branches", "Branches that were taken.", 400_009)
-    },
-    Facts {
-        intel: "r8c4",
-        amd: &[(ZEN, "rc8")],
-        arm: "br_return_retired",
-        per_cycle_max: 0.5,
-        ..facts(Quantity::Returns, "returns", "Returns from functions.", 100_003)
-    },
-    Facts {
-        intel: "r8c5",
-        amd: &[(ZEN, "rc9")],
-        ..facts(
-            Quantity::ReturnMisses,
-            "return_misses",
-            "Returns whose target was bet on wrongly: calls nest too deep, or do not pair.",
-            25_013,
-        )
-    },
-    Facts {
-        intel: "r80c5",
-        amd: &[(ZEN, "rca")],
-        ..facts(
-            Quantity::IndirectMisses,
-            "indirect_misses",
-            "Calls and jumps through a pointer whose target was bet on wrongly.",
-            25_013,
-        )
-    },
-    Facts {
-        intel: "r83d0",
-        amd: &[(ZEN, "r40")],
-        arm: "l1d_cache",
-        kernel: "L1-dcache-loads",
-        per_cycle_max: 2.0,
-        ..facts(Quantity::DataAccesses, "data_accesses", "Loads and stores.", 1_000_003)
-    },
-    Facts {
-        tabled: &["MEM_LOAD_RETIRED.L1_MISS"],
-        intel: "r8d1",
-        amd: &[(ZEN, "r1f41")],
-        arm: "l1d_cache_refill",
-        kernel: "L1-dcache-load-misses",
-        ..facts(
-            Quantity::DataMisses,
-            "data_misses",
-            "Accesses whose data was not in the first data cache.",
-            100_003,
-        )
-    },
-    Facts {
-        amd: &[(ZEN, "r7f43")],
-        arm: "l1d_cache_refill",
-        kernel: "L1-dcache-load-misses",
-        ..facts(
-            Quantity::DataRefills,
-            "data_refills",
-            "Lines that were brought into the first data cache.",
-            100_003,
-        )
-    },
-    Facts {
-        amd: &[(ZEN, "rff45")],
-        arm: "l1d_tlb_refill",
-        kernel: "dTLB-load-misses",
-        ..facts(
-            Quantity::DataTlbMisses,
-            "data_tlb_misses",
-            "Data addresses whose page was not in the first translation buffer (Intel: in none).",
-            50_021,
-        )
-    },
-    Facts {
-        intel: "r41d0",
-        amd: &[(ZEN, "r47"), (ZEN3, "r347")],
-        arm: "unaligned_ldst_retired",
-        ..facts(
-            Quantity::Misaligned,
-            "misaligned",
-            "Accesses that cross a line, or what the core reads at once, and so take two.",
-            25_013,
-        )
-    },
-    Facts {
-        amd: &[(ZEN, "r80"), (ZEN3, "r100001f8e")],
-        arm: "l1i_cache",
-        kernel: "L1-icache-loads",
-        per_cycle_max: 1.0,
-        ..facts(
-            Quantity::CodeFetches,
-            "code_fetches",
-            "Fetches of code from the first instruction cache.",
-            500_009,
-        )
-    },
-    Facts {
-        amd: &[(ZEN, "r81"), (ZEN3, "r10000188e")],
-        arm: "l1i_cache_refill",
-        kernel: "L1-icache-load-misses",
-        ..facts(
-            Quantity::CodeMisses,
-            "code_misses",
-            "Fetches whose code was not in the first instruction cache.",
-            50_021,
-        )
-    },
-    Facts {
-        amd: &[(ZEN, "r84")],
-        arm: "l1i_tlb_refill",
-        kernel: "iTLB-loads",
-        ..facts(
-            Quantity::CodeTlbMisses,
-            "code_tlb_misses",
-            "Code addresses whose page the first translation buffer did not know, but the second did.",
-            50_021,
-        )
-    },
-    Facts {
-        amd: &[(ZEN, "r385")],
-        arm: "itlb_walk",
-        kernel: "iTLB-load-misses",
-        ..facts(
-            Quantity::CodeTlbWalks,
-            "code_tlb_walks",
-            "Code addresses whose page no translation buffer knew: the tables in memory were read.",
-            25_013,
-        )
-    },
-    Facts {
-        intel: "rff24",
-        amd: &[(ZEN, "rf960")],
-        arm: "l2d_cache",
-        per_cycle_max: 0.5,
-        ..facts(Quantity::L2Accesses, "l2_accesses", "Requests to the second-level cache.", 200_003)
-    },
-    Facts {
-        intel: "r3f24",
-        amd: &[(ZEN, "r964")],
-        arm: "l2d_cache_refill",
-        ..facts(Quantity::L2Misses, "l2_misses", "Requests that the second-level cache passed on.", 50_021)
-    },
-    Facts {
-        tabled: &["MEM_LOAD_RETIRED.L2_MISS"],
-        intel: "r10d1",
-        amd: &[(ZEN, "r7e43")],
-        arm: "l2d_cache_refill",
-        ..facts(
-            Quantity::L2LoadMisses,
-            "l2_load_misses",
-            "Loads whose data was not in the second-level cache.",
-            50_021,
-        )
-    },
-    Facts {
-        tabled: &["MEM_LOAD_RETIRED.L3_MISS"],
-        intel: "r20d1",
-        amd: &[(ZEN, "r7c43")],
-        arm: "ll_cache_miss_rd",
-        ..facts(
-            Quantity::L3LoadMisses,
-            "l3_load_misses",
-            "Loads whose data was not in the last-level cache (AMD: of the core complex).",
-            25_013,
-        )
-    },
-    Facts {
-        tabled: &["MACHINE_CLEARS.COUNT", "resyncs_or_nc_redirects"],
-        intel: "r10401c3",
-        ..facts(
-            Quantity::MachineClears,
-            "machine_clears",
-            "Times that the core threw its work away and started over, bets on branches apart.",
-            25_013,
-        )
-    },
-    Facts {
-        tabled: &["FRONTEND_RETIRED.LATENCY_GE_8"],
-        ..facts(
-            Quantity::SlowFetches,
-            "slow_fetches",
-            "Instructions before which the front end delivered nothing for 8 cycles.",
-            100_003,
-        )
-    },
-    Facts {
-        kernel: "cache-references",
-        per_cycle_max: 0.5,
-        ..facts(
-            Quantity::CacheReferences,
-            "cache_references",
-            "Requests to the cache that the kernel calls the last one.",
-            200_003,
-        )
-    },
-    Facts {
-        kernel: "cache-misses",
-        ..facts(Quantity::CacheMisses, "cache_misses", "Requests that it passed on to memory.", 50_021)
-    },
-];
+/// Declares quantities, each with its name, its period, what else is known and what it says.
+macro_rules! quantities {
+    ($($quantity:ident = $name:literal every $period:literal { $($field:ident: $value:expr),* } $says:literal;)*) => {
+        /// What an event measures.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Quantity {
+            $(#[doc = $says] $quantity,)*
+        }
+
+        /// Every quantity.
+        pub const ALL: [Facts; [$($name),*].len()] =
+            [$(Facts { $($field: $value,)* ..facts(Quantity::$quantity, $name, $says, $period) }),*];
+    };
+}
+
+quantities! {
+    Time = "time" every 1_000_003 { kernel: "cpu-clock", per_cycle_max: 1.0 }
+        "Time on the wall, a sample each millisecond of it.";
+    Cycles = "cycles" every 2_000_003 { amd: &[(ZEN, "r76")], arm: "cpu_cycles", kernel: "cycles", per_cycle_max: 1.0 }
+        "Cycles during which the core was not halted.";
+    Instructions = "instructions" every 2_000_003
+        { amd: &[(ZEN, "rc0")], arm: "inst_retired", kernel: "instructions", per_cycle_max: 4.0 }
+        "Instructions that were completed.";
+    Branches = "branches" every 400_009
+        { amd: &[(ZEN, "rc2")], arm: "br_retired", kernel: "branch-instructions", per_cycle_max: 1.0 }
+        "Branches that were completed.";
+    BranchMisses = "branch_misses" every 50_021
+        { amd: &[(ZEN, "rc3")], tabled: &["BR_MISP_RETIRED.ALL_BRANCHES"], arm: "br_mis_pred_retired", kernel: "branch-misses" }
+        "Branches that went another way than the core had bet on.";
+    TakenBranches = "taken_branches" every 400_009 { intel: "r20c4", amd: &[(ZEN, "rc4")], per_cycle_max: 1.0 }
+        "Branches that were taken.";
+    Returns = "returns" every 100_003 { intel: "r8c4", amd: &[(ZEN, "rc8")], arm: "br_return_retired", per_cycle_max: 0.5 }
+        "Returns from functions.";
+    ReturnMisses = "return_misses" every 25_013 { intel: "r8c5", amd: &[(ZEN, "rc9")] }
+        "Returns whose target was bet on wrongly: calls nest too deep, or do not pair.";
+    IndirectMisses = "indirect_misses" every 25_013 { intel: "r80c5", amd: &[(ZEN, "rca")] }
+        "Calls and jumps through a pointer whose target was bet on wrongly.";
+    DataAccesses = "data_accesses" every 1_000_003
+        { intel: "r83d0", amd: &[(ZEN, "r40")], arm: "l1d_cache", kernel: "L1-dcache-loads", per_cycle_max: 2.0 }
+        "Loads and stores.";
+    DataMisses = "data_misses" every 100_003
+        { tabled: &["MEM_LOAD_RETIRED.L1_MISS"], intel: "r8d1", amd: &[(ZEN, "r1f41")], arm: "l1d_cache_refill", kernel: "L1-dcache-load-misses" }
+        "Accesses whose data was not in the first data cache.";
+    DataRefills = "data_refills" every 100_003
+        { amd: &[(ZEN, "r7f43")], arm: "l1d_cache_refill", kernel: "L1-dcache-load-misses" }
+        "Lines that were brought into the first data cache.";
+    DataTlbMisses = "data_tlb_misses" every 50_021 { amd: &[(ZEN, "rff45")], arm: "l1d_tlb_refill", kernel: "dTLB-load-misses" }
+        "Data addresses whose page was not in the first translation buffer (Intel: in none).";
+    Misaligned = "misaligned" every 25_013 { intel: "r41d0", amd: &[(ZEN, "r47"), (ZEN3, "r347")], arm: "unaligned_ldst_retired" }
+        "Accesses that cross a line, or what the core reads at once, and so take two.";
+    CodeFetches = "code_fetches" every 500_009
+        { amd: &[(ZEN, "r80"), (ZEN3, "r100001f8e")], arm: "l1i_cache", kernel: "L1-icache-loads", per_cycle_max: 1.0 }
+        "Fetches of code from the first instruction cache.";
+    CodeMisses = "code_misses" every 50_021
+        { amd: &[(ZEN, "r81"), (ZEN3, "r10000188e")], arm: "l1i_cache_refill", kernel: "L1-icache-load-misses" }
+        "Fetches whose code was not in the first instruction cache.";
+    CodeTlbMisses = "code_tlb_misses" every 50_021 { amd: &[(ZEN, "r84")], arm: "l1i_tlb_refill", kernel: "iTLB-loads" }
+        "Code addresses whose page the first translation buffer did not know, but the second did.";
+    CodeTlbWalks = "code_tlb_walks" every 25_013 { amd: &[(ZEN, "r385")], arm: "itlb_walk", kernel: "iTLB-load-misses" }
+        "Code addresses whose page no translation buffer knew: the tables in memory were read.";
+    L2Accesses = "l2_accesses" every 200_003 { intel: "rff24", amd: &[(ZEN, "rf960")], arm: "l2d_cache", per_cycle_max: 0.5 }
+        "Requests to the second-level cache.";
+    L2Misses = "l2_misses" every 50_021 { intel: "r3f24", amd: &[(ZEN, "r964")], arm: "l2d_cache_refill" }
+        "Requests that the second-level cache passed on.";
+    L2LoadMisses = "l2_load_misses" every 50_021
+        { tabled: &["MEM_LOAD_RETIRED.L2_MISS"], intel: "r10d1", amd: &[(ZEN, "r7e43")], arm: "l2d_cache_refill" }
+        "Loads whose data was not in the second-level cache.";
+    L3LoadMisses = "l3_load_misses" every 25_013
+        { tabled: &["MEM_LOAD_RETIRED.L3_MISS"], intel: "r20d1", amd: &[(ZEN, "r7c43")], arm: "ll_cache_miss_rd" }
+        "Loads whose data was not in the last-level cache (AMD: of the core complex).";
+    MachineClears = "machine_clears" every 25_013
+        { tabled: &["MACHINE_CLEARS.COUNT", "resyncs_or_nc_redirects"], intel: "r10401c3" }
+        "Times that the core threw its work away and started over, bets on branches apart.";
+    SlowFetches = "slow_fetches" every 100_003 { tabled: &["FRONTEND_RETIRED.LATENCY_GE_8"] }
+        "Instructions before which the front end delivered nothing for 8 cycles.";
+    CacheReferences = "cache_references" every 200_003 { kernel: "cache-references", per_cycle_max: 0.5 }
+        "Requests to the cache that the kernel calls the last one.";
+    CacheMisses = "cache_misses" every 50_021 { kernel: "cache-misses" }
+        "Requests that it passed on to memory.";
+}
 
 /// A miss keeps a core busy for some cycles: a quarter of one in each is more than any does.
 const fn facts(quantity: Quantity, name: &'static str, says: &'static str, period: u64) -> Facts {
@@ -394,6 +172,59 @@ const fn facts(quantity: Quantity, name: &'static str, says: &'static str, perio
         arm: "",
         kernel: "",
     }
+}
+
+/// A ratio of two quantities.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// Its name in every output. A name, once given, is never used for anything else.
+    pub name: &'static str,
+    /// What is divided.
+    pub numerator: Quantity,
+    /// What it is divided by.
+    pub denominator: Quantity,
+    /// What it says, in one sentence.
+    pub says: &'static str,
+}
+
+/// Declares ratios, each with its name, what is divided by what, and what it says.
+macro_rules! ratios {
+    ($($name:literal = $numerator:ident / $denominator:ident, $says:literal;)*) => {
+        /// All ratios, in the order of reports.
+        pub const RATIOS: [Ratio; [$($name),*].len()] = [$(Ratio {
+            name: $name,
+            numerator: Quantity::$numerator,
+            denominator: Quantity::$denominator,
+            says: $says,
+        }),*];
+    };
+}
+
+ratios! {
+    "ipc" = Instructions / Cycles, "Instructions completed per cycle.";
+    "cpi" = Cycles / Instructions, "Cycles per instruction completed.";
+    "branch_rate" = Branches / Instructions, "Branches per instruction.";
+    "branch_mispredict_ratio" = BranchMisses / Branches, "Share of the branches that were bet on wrongly.";
+    "branch_mispredict_rate" = BranchMisses / Instructions, "Branches bet on wrongly, per instruction.";
+    "branch_taken_ratio" = TakenBranches / Branches, "Share of the branches that were taken.";
+    "return_mispredict_ratio" = ReturnMisses / Returns, "Share of the returns that were bet on wrongly.";
+    "return_rate" = Returns / Instructions, "Returns per instruction.";
+    "indirect_mispredict_rate" = IndirectMisses / Instructions, "Wrong targets of pointers, per instruction.";
+    "data_access_rate" = DataAccesses / Instructions, "Loads and stores per instruction.";
+    "data_miss_rate" = DataMisses / Instructions, "Misses of the first data cache per instruction.";
+    "data_miss_ratio" = DataMisses / DataAccesses, "Share of the accesses that missed the first data cache.";
+    "data_refill_rate" = DataRefills / Instructions, "Lines brought into the first data cache per instruction.";
+    "data_tlb_miss_rate" = DataTlbMisses / Instructions, "Data pages not in the translation buffer, per instruction.";
+    "data_tlb_miss_ratio" = DataTlbMisses / DataAccesses, "Share of the accesses whose page was not in the buffer.";
+    "misaligned_rate" = Misaligned / Instructions, "Accesses that took two, per instruction.";
+    "misaligned_ratio" = Misaligned / DataAccesses, "Share of the accesses that took two.";
+    "code_fetch_rate" = CodeFetches / Instructions, "Fetches of code per instruction.";
+    "code_miss_rate" = CodeMisses / Instructions, "Misses of the first instruction cache per instruction.";
+    "code_miss_ratio" = CodeMisses / CodeFetches, "Share of the fetches that missed the first instruction cache.";
+    "code_tlb_walk_rate" = CodeTlbWalks / Instructions, "Code pages that no buffer knew, per instruction.";
+    "l2_access_rate" = L2Accesses / Instructions, "Requests to the second-level cache per instruction.";
+    "l2_miss_ratio" = L2Misses / L2Accesses, "Share of the requests that missed the second-level cache.";
+    "cache_miss_ratio" = CacheMisses / CacheReferences, "Share of the last cache's requests that it passed on.";
 }
 
 #[cfg(test)]

@@ -8,74 +8,57 @@ use std::{
 /// Names of units that are not ours, each kept once and for good: of few tables, which are read once.
 static NAMED: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
 
-/// What a number counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Unit {
-    /// Nothing: a ratio.
-    Ratio,
-    /// Hundredths.
-    Percent,
-    /// Nanoseconds.
-    Ns,
-    /// Bytes.
-    Bytes,
-    /// 10^6 bytes.
-    Megabytes,
-    /// 10^6 bytes a second.
-    MegabytesPerSecond,
-    /// 10^9 bytes a second.
-    GigabytesPerSecond,
-    /// 10^6 transactions a second.
-    MegatransactionsPerSecond,
-    /// 10^6 occurrences a second.
-    MegaPerSecond,
-    /// Occurrences a second.
-    PerSecond,
-    /// 10^9 cycles a second.
-    Gigahertz,
-    /// Context switches.
-    Switches,
-    /// Moves of a task to another CPU.
-    Migrations,
-    /// Page faults.
-    Faults,
-    /// Samples.
-    Samples,
-    /// Requests of a device.
-    Requests,
-    /// Occurrences of a PMU's event.
-    Counts,
-    /// What a user's own table of metrics calls it; empty where nothing is known of it.
-    Named(&'static str),
+/// Declares the units, each with its name in every output and what it means.
+macro_rules! units {
+    ($($unit:ident = $name:literal, $says:literal;)*) => {
+        /// What a number counts.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Unit {
+            $(#[doc = $says] $unit,)*
+            /// What a user's own table of metrics calls it; empty where nothing is known of it.
+            Named(&'static str),
+        }
+
+        impl Unit {
+            /// All but [`Unit::Named`].
+            const ALL: [Self; [$($name),*].len()] = [$(Self::$unit),*];
+
+            /// The unit's name in every output.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$unit => $name,)*
+                    Self::Named(name) => name,
+                }
+            }
+        }
+    };
+}
+
+units! {
+    Ratio = "1", "Nothing: a ratio.";
+    Percent = "%", "Hundredths.";
+    Ns = "ns", "Nanoseconds.";
+    Bytes = "B", "Bytes.";
+    Megabytes = "MB", "10^6 bytes.";
+    MegabytesPerSecond = "MB/s", "10^6 bytes a second.";
+    GigabytesPerSecond = "GB/s", "10^9 bytes a second.";
+    MegatransactionsPerSecond = "MT/s", "10^6 transactions a second.";
+    MegaPerSecond = "M/s", "10^6 occurrences a second.";
+    PerSecond = "1/s", "Occurrences a second.";
+    Gigahertz = "GHz", "10^9 cycles a second.";
+    Switches = "switches", "Context switches.";
+    Migrations = "migrations", "Moves of a task to another CPU.";
+    Faults = "faults", "Page faults.";
+    Samples = "samples", "Samples.";
+    Requests = "requests", "Requests of a device.";
+    Counts = "counts", "Occurrences of a PMU's event.";
 }
 
 impl Unit {
     /// That of what nothing is known of.
     pub const UNKNOWN: Self = Self::Named("");
 
-    /// All but [`Unit::Named`].
-    const ALL: [Self; 17] = [
-        Self::Ratio,
-        Self::Percent,
-        Self::Ns,
-        Self::Bytes,
-        Self::Megabytes,
-        Self::MegabytesPerSecond,
-        Self::GigabytesPerSecond,
-        Self::MegatransactionsPerSecond,
-        Self::MegaPerSecond,
-        Self::PerSecond,
-        Self::Gigahertz,
-        Self::Switches,
-        Self::Migrations,
-        Self::Faults,
-        Self::Samples,
-        Self::Requests,
-        Self::Counts,
-    ];
-
     /// The unit of this name: one of ours, or one that a table has in its source's words.
-    #[must_use]
     pub fn of(name: &str) -> Self {
         // perfmon's word.
         if name == "percent" {
@@ -85,33 +68,7 @@ impl Unit {
         known.unwrap_or_else(|| Self::Named(kept(name)))
     }
 
-    /// The unit's name in every output.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ratio => "1",
-            Self::Percent => "%",
-            Self::Ns => "ns",
-            Self::Bytes => "B",
-            Self::Megabytes => "MB",
-            Self::MegabytesPerSecond => "MB/s",
-            Self::GigabytesPerSecond => "GB/s",
-            Self::MegatransactionsPerSecond => "MT/s",
-            Self::MegaPerSecond => "M/s",
-            Self::PerSecond => "1/s",
-            Self::Gigahertz => "GHz",
-            Self::Switches => "switches",
-            Self::Migrations => "migrations",
-            Self::Faults => "faults",
-            Self::Samples => "samples",
-            Self::Requests => "requests",
-            Self::Counts => "counts",
-            Self::Named(name) => name,
-        }
-    }
-
     /// The most that a quantity of this unit can be.
-    #[must_use]
     pub const fn most(self) -> f64 {
         if matches!(self, Self::Percent) { 100.0 } else { f64::INFINITY }
     }

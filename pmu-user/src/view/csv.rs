@@ -10,7 +10,7 @@ use crate::{
     drain::{Id, Owner},
     metric::{
         io::{Label, Subject},
-        number::{Content, Number, Whose},
+        number::{Attribution, Content, Number},
         value::{Distribution, Known, Value},
     },
     untrusted::Untrusted,
@@ -97,22 +97,22 @@ fn text(text: &str) -> String {
 }
 
 /// Kind, name and process id of an owner; nothing of the host.
-fn owner(whose: Whose<'_>) -> [String; 3] {
+fn owner(whose: Attribution<'_>) -> [String; 3] {
     let (name, pid) = match whose {
-        Whose::Host => return Default::default(),
-        Whose::Target => ("total".to_owned(), String::new()),
-        Whose::Owner(Owner::Other) => ("other".to_owned(), String::new()),
-        Whose::Owner(Owner::Process { pid: id, name, .. } | Owner::Thread { tid: id, name, .. }) => {
+        Attribution::Host => return Default::default(),
+        Attribution::Target => ("total".to_owned(), String::new()),
+        Attribution::Owner(Owner::Other) => ("other".to_owned(), String::new()),
+        Attribution::Owner(Owner::Process { pid: id, name, .. } | Owner::Thread { tid: id, name, .. }) => {
             match Id::of(*id) {
                 Id::Here(pid) => (name.csv().into_owned(), pid.to_string()),
                 // The column holds ids of one namespace.
                 outside @ Id::Outside(_) => (format!("{} ({outside})", name.csv()), String::new()),
             }
         }
-        Whose::Owner(Owner::Ended { name, .. } | Owner::Comm { name } | Owner::Exe { name }) => {
+        Attribution::Owner(Owner::Ended { name, .. } | Owner::Comm { name } | Owner::Exe { name }) => {
             (name.csv().into_owned(), String::new())
         }
-        Whose::Owner(Owner::Cgroup { path, .. }) => (path.csv().into_owned(), String::new()),
+        Attribution::Owner(Owner::Cgroup { path, .. }) => (path.csv().into_owned(), String::new()),
     };
     [words::kind(whose).to_owned(), name, pid]
 }
@@ -121,7 +121,7 @@ fn owner(whose: Whose<'_>) -> [String; 3] {
 fn subject(of: Option<&Subject>) -> [String; 3] {
     let Some(of) = of else { return Default::default() };
     let (name, part) = match of {
-        Subject::Place(at) => (words::place(*at), String::new()),
+        Subject::Scope(at) => (words::place(*at), String::new()),
         Subject::Device(address, names) | Subject::Function(address, names) => {
             (names.csv().into_owned(), address.clone())
         }

@@ -19,7 +19,7 @@ use crate::{
     drain::{Id, Owner},
     metric::{
         io::Subject,
-        number::{Content, Number, Whose},
+        number::{Attribution, Content, Number},
         value::Distribution,
     },
     untrusted::Untrusted,
@@ -113,9 +113,11 @@ fn tag(number: &Number<'_>) -> String {
         }
     }
     let owner = match number.whose {
-        Whose::Host => return tag,
-        Whose::Target | Whose::Owner(Owner::Other) => return tag + ":" + words::kind(number.whose),
-        Whose::Owner(owner) => owner,
+        Attribution::Host => return tag,
+        Attribution::Target | Attribution::Owner(Owner::Other) => {
+            return tag + ":" + words::kind(number.whose);
+        }
+        Attribution::Owner(owner) => owner,
     };
     tag += &format!(":{}", words::kind(number.whose));
     let (id, name) = match owner {
@@ -153,7 +155,7 @@ mod tests {
     use pmu_common::histogram::{BLOCK, RUNQUEUE};
     use proptest::prelude::{prop, prop_assert_eq, proptest};
 
-    use super::{Content, Number, Subject, Whose, to_hdr};
+    use super::{Attribution, Content, Number, Subject, to_hdr};
     use crate::{
         drain::Owner,
         metric::{number::Details, value::Distribution},
@@ -185,7 +187,7 @@ mod tests {
         }
     }
 
-    fn tag(whose: Whose<'_>, subject: Option<&Subject>) -> String {
+    fn tag(whose: Attribution<'_>, subject: Option<&Subject>) -> String {
         let metric = if subject.is_some() { "block.latency" } else { "runqueue_latency" };
         let (parent, details) = (None, Details::default());
         let content = Content::Distribution(Err(""));
@@ -195,15 +197,15 @@ mod tests {
     #[test]
     fn a_name_ends_no_tag_whatever_is_in_it() {
         let name = Untrusted::from("a b,c\n:%\u{e9}");
-        let of = |owner: Owner| tag(Whose::Owner(&owner), None);
+        let of = |owner: Owner| tag(Attribution::Owner(&owner), None);
         let process = of(Owner::Process { pid: 7, born_ns: 1, name });
         assert_eq!(process, "runqueue_latency:process:7:a%20b%2Cc%0A%3A%25%C3%A9");
         assert!(Tag::new(&process).is_some());
         let cgroup = Owner::Cgroup { id: 3, path: Untrusted::from("/web.slice/a-1") };
         assert_eq!(of(cgroup), "runqueue_latency:cgroup:/web.slice/a-1");
-        assert_eq!(tag(Whose::Target, None), "runqueue_latency:target");
+        assert_eq!(tag(Attribution::Target, None), "runqueue_latency:target");
         let (disk, web) = (Subject::Disk("a b".into(), "read"), Owner::Cgroup { id: 3, path: "/web".into() });
-        assert_eq!(tag(Whose::Owner(&web), Some(&disk)), "block.latency:disk:a%20b:read:cgroup:/web");
-        assert_eq!(tag(Whose::Host, Some(&disk)), "block.latency:disk:a%20b:read");
+        assert_eq!(tag(Attribution::Owner(&web), Some(&disk)), "block.latency:disk:a%20b:read:cgroup:/web");
+        assert_eq!(tag(Attribution::Host, Some(&disk)), "block.latency:disk:a%20b:read");
     }
 }

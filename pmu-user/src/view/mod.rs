@@ -16,7 +16,10 @@ use std::{convert::Infallible, io::Write};
 use self::hdr_log::HdrLog;
 pub use self::json::SCHEMA;
 pub use self::words::workload as workload_in_words;
-use crate::metric::{Report, number::Numbers, stat::Stat};
+use crate::{
+    drain::{Ending, Header},
+    metric::Report,
+};
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,40 +41,20 @@ pub enum Part {
     Whole,
 }
 
-/// What a command reports. Formats for machines write its numbers alike; beside them there is what only text and JSON have.
-pub trait Reported: Numbers + Sized {
-    /// What is known before the first report.
-    type Header;
-    /// How it ended.
-    type Ending;
-
-    /// Writes a stage for people.
-    ///
-    /// # Errors
-    ///
-    /// The stream cannot be written.
-    fn text(into: &mut dyn Write, style: &text::Style, stage: Stage<'_, Self>) -> std::io::Result<()>;
-    /// Writes what a stage has beside numbers as JSON.
-    ///
-    /// # Errors
-    ///
-    /// The stream cannot be written.
-    fn json(into: &mut dyn Write, stage: Stage<'_, Self>) -> std::io::Result<()>;
-}
-
 /// What is being written.
-pub enum Stage<'r, R: Reported> {
+#[derive(Clone, Copy)]
+enum Stage<'r> {
     /// What stands before everything.
-    Begin(&'r R::Header),
+    Begin(&'r Header),
     /// An interval, and how many there were before it.
-    Interval(&'r R, u64),
+    Interval(&'r Report, u64),
     /// The whole run.
-    Whole(&'r R::Header, &'r R, &'r R::Ending),
+    Whole(&'r Header, &'r Report, &'r Ending),
 }
 
-/// Writes reports of one run to one place.
-pub struct View<'a, R: Reported> {
-    header: &'a R::Header,
+/// Writes reports of one run to one place, whatever its sources are.
+pub struct View<'a> {
+    header: &'a Header,
     format: Format,
     style: text::Style,
     into: Box<dyn Write + 'a>,
@@ -80,14 +63,9 @@ pub struct View<'a, R: Reported> {
     intervals: u64,
 }
 
-/// Writes what a run reports, whatever its sources are.
-pub type RunView<'a> = View<'a, Report>;
-/// Writes counts without owners.
-pub type StatView<'a> = View<'a, Stat>;
-
-impl<'a, R: Reported> View<'a, R> {
+impl<'a> View<'a> {
     /// A view of the run that `header` describes.
-    pub fn new(header: &'a R::Header, format: Format, style: text::Style, into: Box<dyn Write + 'a>) -> Self {
+    pub fn new(header: &'a Header, format: Format, style: text::Style, into: Box<dyn Write + 'a>) -> Self {
         Self { header, format, style, into, log: None, begun: false, intervals: 0 }
     }
 
@@ -101,13 +79,13 @@ impl<'a, R: Reported> View<'a, R> {
     /// # Errors
     ///
     /// The stream cannot be written.
-    pub fn interval(&mut self, report: &R) -> std::io::Result<()> {
+    pub fn interval(&mut self, report: &Report) -> std::io::Result<()> {
         self.begin()?;
         self.log(report);
         match self.format {
             Format::Text => {
                 let stage = Stage::Interval(report, self.intervals);
-                R::text(&mut self.into, &self.style, stage)?;
+                run::text(&mut self.into, &self.style, stage)?;
             }
             Format::Json | Format::Csv => self.numbers(report)?,
         }
@@ -121,19 +99,19 @@ impl<'a, R: Reported> View<'a, R> {
     /// # Errors
     ///
     /// The stream, or the log, could not be written.
-    pub fn whole(&mut self, report: &R, ending: &R::Ending) -> std::io::Result<()> {
+    pub fn whole(&mut self, report: &Report, ending: &Ending) -> std::io::Result<()> {
         self.begin()?;
         if self.intervals == 0 {
             self.log(report);
         }
         let stage = Stage::Whole(self.header, report, ending);
         match self.format {
-            Format::Text => R::text(&mut self.into, &self.style, stage)?,
+            Format::Text => run::text(&mut self.into, &self.style, stage)?,
             Format::Json => {
                 if self.intervals == 0 {
                     self.numbers(report)?;
                 }
-                R::json(&mut self.into, stage)?;
+                run::json(&mut self.into, stage)?;
             }
             Format::Csv if self.intervals == 0 => self.numbers(report)?,
             Format::Csv => {}
@@ -142,7 +120,7 @@ impl<'a, R: Reported> View<'a, R> {
         self.log.take().map_or(Ok(()), HdrLog::end)
     }
 
-    fn log(&mut self, report: &R) {
+    fn log(&mut self, report: &Report) {
         if let Some(log) = &mut self.log {
             let _ = report.by_source::<Infallible>(|frame, numbers| {
                 log.interval(frame, numbers);
@@ -152,12 +130,12 @@ impl<'a, R: Reported> View<'a, R> {
     }
 
     /// An interval for machines.
-    fn numbers(&mut self, report: &R) -> std::io::Result<()> {
+    fn numbers(&mut self, report: &Report) -> std::io::Result<()> {
         if self.format == Format::Csv {
             return report.by_source(|frame, numbers| csv::numbers(&mut self.into, frame, numbers));
         }
         report.by_source(|frame, numbers| json::numbers(&mut self.into, frame, numbers))?;
-        R::json(&mut self.into, Stage::Interval(report, self.intervals))
+        run::json(&mut self.into, Stage::Interval(report, self.intervals))
     }
 
     fn begin(&mut self) -> std::io::Result<()> {
@@ -165,8 +143,8 @@ impl<'a, R: Reported> View<'a, R> {
             return Ok(());
         }
         match self.format {
-            Format::Text => R::text(&mut self.into, &self.style, Stage::Begin(self.header)),
-            Format::Json => R::json(&mut self.into, Stage::Begin(self.header)),
+            Format::Text => run::text(&mut self.into, &self.style, Stage::Begin(self.header)),
+            Format::Json => run::json(&mut self.into, Stage::Begin(self.header)),
             Format::Csv => csv::begin(&mut self.into),
         }
     }

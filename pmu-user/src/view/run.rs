@@ -4,50 +4,54 @@ use std::io::{self, Write};
 
 use serde_json::{Value as Json, json};
 
-use super::{Part, Reported, Stage, io as of_io, json as rows, text};
+use super::{Part, Stage, io as of_io, json as rows, text};
 use crate::{
     drain::{Ending, Header},
     metric::Report,
 };
 
-impl Reported for Report {
-    type Header = Header;
-    type Ending = Ending;
-
-    fn text(into: &mut dyn Write, style: &text::Style, stage: Stage<'_, Self>) -> io::Result<()> {
-        match stage {
-            Stage::Begin(_) => Ok(()),
-            Stage::Interval(report, before) => interval(into, style, report, before == 0),
-            Stage::Whole(header, report, ending) => whole(into, style, header, report, ending),
-        }
+/// Writes a stage for people.
+pub(super) fn text(into: &mut dyn Write, style: &text::Style, stage: Stage<'_>) -> io::Result<()> {
+    match stage {
+        Stage::Begin(_) => Ok(()),
+        Stage::Interval(report, before) => interval(into, style, report, before == 0),
+        Stage::Whole(header, report, ending) => whole(into, style, header, report, ending),
     }
+}
 
-    fn json(into: &mut dyn Write, stage: Stage<'_, Self>) -> io::Result<()> {
-        match stage {
-            Stage::Begin(header) => {
-                let tasks = header.tasks.as_ref().map(rows::header);
-                rows::line(into, &both(tasks, header.io.as_ref().map(of_io::json::header)))
+/// Writes what a stage has beside numbers as JSON.
+pub(super) fn json(into: &mut dyn Write, stage: Stage<'_>) -> io::Result<()> {
+    match stage {
+        Stage::Begin(header) => {
+            let tasks = header.tasks.as_ref().map(rows::header);
+            let io = header.io.as_ref().map(of_io::json::header);
+            let counts = header.counts.as_ref().map(rows::stat::header);
+            rows::line(into, &all([tasks, io, counts]))
+        }
+        Stage::Interval(report, _) => {
+            report.tasks.as_ref().map_or(Ok(()), |report| rows::interval(into, report))
+        }
+        Stage::Whole(header, report, ending) => {
+            let tasks = header.tasks.as_ref().zip(report.tasks.as_ref());
+            if let Some((_, report)) = tasks {
+                rows::end(into, report)?;
             }
-            Stage::Interval(report, _) => {
-                report.tasks.as_ref().map_or(Ok(()), |report| rows::interval(into, report))
+            if let Some(report) = &report.io {
+                of_io::json::end(into, report)?;
             }
-            Stage::Whole(header, report, ending) => {
-                let tasks = header.tasks.as_ref().zip(report.tasks.as_ref());
-                if let Some((_, report)) = tasks {
-                    rows::end(into, report)?;
-                }
-                if let Some(report) = &report.io {
-                    of_io::json::end(into, report)?;
-                }
-                let tasks = tasks.map(|(header, report)| rows::summary(header, report, ending));
-                let io = report.io.as_ref().map(|report| of_io::json::summary(report, ending));
-                rows::line(into, &both(tasks, io))
-            }
+            let tasks = tasks.map(|(header, report)| rows::summary(header, report, ending));
+            let io = report.io.as_ref().map(|report| of_io::json::summary(report, ending));
+            let counts = header.counts.as_ref().zip(report.counts.as_ref());
+            let counts = counts.map(|(header, report)| rows::stat::summary(header, report, ending));
+            rows::line(into, &all([tasks, io, counts]))
         }
     }
 }
 
 fn interval(into: &mut dyn Write, style: &text::Style, report: &Report, is_first: bool) -> io::Result<()> {
+    if let Some(counts) = &report.counts {
+        text::stat::interval(into, style, counts, is_first)?;
+    }
     if let Some(tasks) = &report.tasks {
         text::interval(into, style, tasks, is_first)?;
     }
@@ -86,16 +90,25 @@ fn whole(
     if let Some((_, report)) = tasks {
         text::trust(into, report)?;
     }
-    io.map_or(Ok(()), |(_, report)| of_io::text::trust(into, style, report))
+    if let Some((_, report)) = io {
+        of_io::text::trust(into, style, report)?;
+    }
+    let counts = header.counts.as_ref().zip(report.counts.as_ref());
+    counts.map_or(Ok(()), |(header, report)| text::stat::whole(into, style, &header.plan, report, ending))
+}
+
+/// One row of what all sources say.
+fn all(sources: [Option<Json>; 3]) -> Json {
+    sources.into_iter().reduce(both).flatten().unwrap_or_default()
 }
 
 /// One row of what two sources say: lists and losses of both, what the programs of both cost, and of anything else what the first
 /// says.
-fn both(first: Option<Json>, second: Option<Json>) -> Json {
-    let (Some(mut row), Some(second)) = (first.clone(), second.clone()) else {
-        return first.or(second).unwrap_or_default();
+fn both(first: Option<Json>, second: Option<Json>) -> Option<Json> {
+    let (mut row, second) = match (first, second) {
+        (Some(row), Some(Json::Object(second))) => (row, second),
+        (first, second) => return first.or(second),
     };
-    let Json::Object(second) = second else { return row };
     for (name, more) in second {
         match (&mut row[&name], more) {
             (Json::Array(list), Json::Array(more)) if name == "missing" => list.extend(more),
@@ -105,7 +118,7 @@ fn both(first: Option<Json>, second: Option<Json>) -> Json {
             _ => {}
         }
     }
-    row
+    Some(row)
 }
 
 /// Adds what the kernel's programs of another source cost, and their memory. This process is the same.

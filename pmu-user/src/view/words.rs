@@ -6,37 +6,37 @@ use crate::{
     drain::{Owner, TasksHeader, Workload},
     machine::cpu::format_list,
     metric::{
-        io::{Place, Subject},
-        number::Whose,
+        io::{Scope, Subject},
+        number::Attribution,
     },
     plan::{Plan, Sampling, Target, request::By},
     table::event::Counts,
 };
 
 /// Kind of an owner: `host`, `target`, `process`, `ended`, `thread`, `comm`, `exe`, `cgroup`, `other`.
-pub(super) const fn kind(whose: Whose<'_>) -> &'static str {
+pub(super) const fn kind(whose: Attribution<'_>) -> &'static str {
     match whose {
-        Whose::Host => "host",
-        Whose::Target => "target",
-        Whose::Owner(Owner::Process { .. }) => "process",
-        Whose::Owner(Owner::Ended { .. }) => "ended",
-        Whose::Owner(Owner::Thread { .. }) => "thread",
-        Whose::Owner(Owner::Comm { .. }) => "comm",
-        Whose::Owner(Owner::Exe { .. }) => "exe",
-        Whose::Owner(Owner::Cgroup { .. }) => "cgroup",
-        Whose::Owner(Owner::Other) => "other",
+        Attribution::Host => "host",
+        Attribution::Target => "target",
+        Attribution::Owner(Owner::Process { .. }) => "process",
+        Attribution::Owner(Owner::Ended { .. }) => "ended",
+        Attribution::Owner(Owner::Thread { .. }) => "thread",
+        Attribution::Owner(Owner::Comm { .. }) => "comm",
+        Attribution::Owner(Owner::Exe { .. }) => "exe",
+        Attribution::Owner(Owner::Cgroup { .. }) => "cgroup",
+        Attribution::Owner(Owner::Other) => "other",
     }
 }
 
 /// Kind of what a number is about.
 pub(super) const fn subject(subject: &Subject) -> &'static str {
     match subject {
-        Subject::Place(Place::Platform) => "platform",
-        Subject::Place(Place::Socket(_)) => "socket",
-        Subject::Place(Place::Stack(..)) => "stack",
-        Subject::Place(Place::Part(..)) => "part",
-        Subject::Place(Place::Channel(..)) => "channel",
-        Subject::Place(Place::Link(..)) => "link",
+        Subject::Scope(Scope::Platform) => "platform",
+        Subject::Scope(Scope::Socket(_)) => "socket",
+        Subject::Scope(Scope::Stack(..)) => "stack",
+        Subject::Scope(Scope::Part(..)) => "part",
+        Subject::Scope(Scope::Channel(..)) => "channel",
+        Subject::Scope(Scope::Link(..)) => "link",
         Subject::Device(..) => "device",
         Subject::Function(..) => "function",
         Subject::Disk(..) => "disk",
@@ -47,14 +47,14 @@ pub(super) const fn subject(subject: &Subject) -> &'static str {
 }
 
 /// A place in numbers: `0/3/1` is part 1 of stack 3 on die 0. Empty for the platform.
-pub(super) fn place(place: Place) -> String {
+pub(super) fn place(place: Scope) -> String {
     match place {
-        Place::Platform => String::new(),
-        Place::Socket(die) => die.to_string(),
-        Place::Stack(die, unit) | Place::Channel(die, unit) | Place::Link(die, unit) => {
+        Scope::Platform => String::new(),
+        Scope::Socket(die) => die.to_string(),
+        Scope::Stack(die, unit) | Scope::Channel(die, unit) | Scope::Link(die, unit) => {
             format!("{die}/{unit}")
         }
-        Place::Part(die, unit, part) => format!("{die}/{unit}/{part}"),
+        Scope::Part(die, unit, part) => format!("{die}/{unit}/{part}"),
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pmbpf::{
     bpf::{
-        Attach, Options,
+        Attach, Kernel, Options,
         io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
     drain::io::{
@@ -261,7 +261,7 @@ fn where_the_kernel_refuses_programs_on_bios_requests_are_counted_all_the_same()
     let wanted = Wanted::Everybody(By::Process);
     let wanted = IoOptions { wanted, parts: Parts::Block, bios: Bios::Counted };
     let root = std::path::Path::new("/");
-    let object = IoObject::open(&wanted, &Machine::read(root).unwrap(), root, &options).unwrap();
+    let object = IoObject::open(&wanted, &Machine::read(root).unwrap(), &Kernel::new(root, options)).unwrap();
     let why = object.bios().unwrap_err().in_short();
     let (program, reason) =
         why.strip_prefix("cannot load the BPF program `").unwrap().split_once(": ").unwrap();

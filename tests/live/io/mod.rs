@@ -14,7 +14,7 @@ use std::{fs, path::Path, process::Command};
 
 use pmbpf::{
     bpf::{
-        Attach, Options,
+        Attach, Kernel, Options,
         io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
     drain::io::{
@@ -42,9 +42,9 @@ fn ways() -> Vec<Attach> {
 fn counting(attach: Attach, wanted: Wanted, parts: Parts) -> IoObject {
     let root = Path::new("/");
     let machine = Machine::read(root).unwrap();
-    let options = Options { attach: Some(attach), ..Options::default() };
+    let kernel = Kernel::new(root, Options { attach: Some(attach), ..Options::default() });
     let wanted = IoOptions { wanted, parts, bios: Bios::if_any(&without_requests(root)) };
-    let object = IoObject::open(&wanted, &machine, root, &options).unwrap();
+    let object = IoObject::open(&wanted, &machine, &kernel).unwrap();
     object.net().unwrap();
     object
 }

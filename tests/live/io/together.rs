@@ -1,9 +1,11 @@
 //! `pmbpf run --io`: what tasks did and what they moved, on one clock, in one recording and one report.
 
+use std::process::{Command, Stdio};
+
 use serde_json::Value;
 
-use super::{Loop, can_run, fio_command};
-use crate::support::{Cgroup, Rows, Running, assert_close, pmbpf, text, tick_ns};
+use super::{Loop, can_run, fio_command, is_root};
+use crate::support::{Cgroup, Rows, Running, Scratch, assert_close, pmbpf, skipped, text, tick_ns};
 
 /// Bytes that a job reads or writes.
 const BYTES: f64 = (48 << 20) as f64;
@@ -111,8 +113,7 @@ fn with_intervals_each_has_both_sources() {
 #[test]
 fn what_does_not_go_together_is_a_usage_error() {
     for (arguments, says) in [
-        (&["run", "--io", "--count", "-d", "1"][..], "--io does not go with --count"),
-        (&["run", "--io", "-t", "1"], "--io does not go with --tid"),
+        (&["run", "--io", "-t", "1"][..], "--io does not go with --tid"),
         (&["run", "--io", "-C", "0"], "--io does not go with --cpu"),
         (&["run", "--device", "lo"], "--device is about I/O: add --io"),
         (&["run", "--group-by", "package"], "--group-by is about I/O: add --io"),
@@ -121,4 +122,25 @@ fn what_does_not_go_together_is_a_usage_error() {
         let error = text(&output.stderr);
         assert!(output.status.code() == Some(2) && error.contains(says), "{arguments:?}: {error}");
     }
+}
+
+#[test]
+fn both_objects_are_loaded_with_the_kernel_s_types_read_once() {
+    if !is_root() {
+        return;
+    }
+    let trace = Scratch::new("trace");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-qq", "-e", "trace=openat", "-o", trace.as_str()]).arg(pmbpf().get_program());
+    let output = strace.args(["run", "--io", "-d", "50ms"]).stdin(Stdio::null()).output();
+    let Ok(output) = output else {
+        skipped("strace is missing");
+        return;
+    };
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let trace = std::fs::read_to_string(&trace.0).unwrap();
+    let opens = trace.lines().filter(|line| line.contains("/sys/kernel/btf/vmlinux\""));
+    // aya's loader would, too, each time one is made.
+    let opened: Vec<_> = opens.filter(|line| !line.contains(" = -1 EACCES ")).collect();
+    assert_eq!(opened.len(), 1, "{opened:#?}");
 }

@@ -1,15 +1,13 @@
-//! Which program goes where.
+//! Where each program for I/O is attached: to a tracepoint, or to the first cgroup.
 
 use std::{fs::File, io, path::Path};
 
-use aya::programs::{
-    BtfTracePoint, CgroupAttachMode, CgroupSkb, CgroupSkbAttachType, Program, ProgramError, RawTracePoint,
-};
+use aya::programs::{CgroupAttachMode, CgroupSkb, CgroupSkbAttachType};
 use pmu_common::name::io::program;
 
-use super::{Attach, Bios, IoObject, LoadError};
+use super::{Bios, IoObject, LoadError};
 use crate::{
-    bpf::attach::{program_of, refused, unattached},
+    bpf::loaded::{refused, unattached},
     machine::cgroup::Layout,
 };
 
@@ -35,14 +33,7 @@ impl IoObject {
     /// Has the kernel verify the programs that are wanted. Those on packets may fail: the others count without them.
     pub(super) fn load_programs(&mut self, types: Option<&aya::Btf>) -> Result<(), LoadError> {
         for (name, tracepoint) in self.tracepoints() {
-            let loaded = match self.attach {
-                Attach::TpBtf => {
-                    let types = types.expect("typed programs are chosen only with types");
-                    self.program::<BtfTracePoint>(name)?.load(tracepoint, types)
-                }
-                Attach::RawTp => self.program::<RawTracePoint>(name)?.load(),
-            };
-            loaded.map_err(|error| refused(name, error))?;
+            self.loaded.load_tracepoint(name, tracepoint, types)?;
         }
         if self.parts.has_net() {
             self.net = self.load_packets();
@@ -59,7 +50,7 @@ impl IoObject {
 
     fn load_packets(&mut self) -> Result<(), LoadError> {
         for (name, _) in PACKETS {
-            self.program::<CgroupSkb>(name)?.load().map_err(|error| refused(name, error))?;
+            self.loaded.program::<CgroupSkb>(name)?.load().map_err(|error| refused(name, error))?;
         }
         Ok(())
     }
@@ -67,11 +58,7 @@ impl IoObject {
     /// Attaches the programs. Packets are counted where the v2 hierarchy of `layout` begins.
     pub(super) fn enable(&mut self, layout: &Layout) -> Result<(), LoadError> {
         for (name, tracepoint) in self.tracepoints() {
-            let attached = match self.attach {
-                Attach::TpBtf => self.program::<BtfTracePoint>(name)?.attach().map(|_| ()),
-                Attach::RawTp => self.program::<RawTracePoint>(name)?.attach(tracepoint).map(|_| ()),
-            };
-            attached.map_err(|error| unattached(name, error))?;
+            self.loaded.attach_tracepoint(name, tracepoint)?;
         }
         if self.parts.has_net() && self.net.is_ok() {
             self.net = self.attach_packets(layout.v2.as_deref());
@@ -85,16 +72,10 @@ impl IoObject {
             let top = mount.ok_or_else(missing).and_then(File::open);
             let top = top.map_err(|error| LoadError::Attach { name, error })?;
             // A link takes no mode: programs that are attached by links all run.
-            let attached = self.program::<CgroupSkb>(name)?.attach(top, direction, CgroupAttachMode::Single);
+            let attached =
+                self.loaded.program::<CgroupSkb>(name)?.attach(top, direction, CgroupAttachMode::Single);
             attached.map_err(|error| unattached(name, error))?;
         }
         Ok(())
-    }
-
-    fn program<'a, T>(&'a mut self, name: &'static str) -> Result<&'a mut T, LoadError>
-    where
-        &'a mut T: TryFrom<&'a mut Program, Error = ProgramError>,
-    {
-        program_of(&mut self.ebpf, name)
     }
 }

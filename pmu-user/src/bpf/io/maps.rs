@@ -1,28 +1,22 @@
 //! The maps: how large, and each in the form that its reader needs.
 
-use aya::{
-    Ebpf,
-    maps::{Array, HashMap, MapData},
-};
+use aya::maps::{Array, HashMap, MapData};
 use pmu_common::{
     histogram::BlockBuckets,
     io::{
-        IoCpu, IoOwner, RECENT, Recent,
+        IoCpu, RECENT, Recent,
         block::{BlockCount, HISTOGRAMS, InFlight, LANES_MAX},
         net::NetCount,
     },
     name::io::map as names,
 };
 
-use super::{
-    IoOptions, LoadError, Wanted,
-    slots::{Free, SlotOf},
-};
+use super::{IoOptions, LoadError, Wanted, slots::Slots};
 use crate::{
     bpf::{
-        Mapped,
-        maps::{Sizes, Taking, failed},
-        pod::Pod,
+        Loaded, Mapped,
+        loaded::{Sizes, failed},
+        mapped::Pod,
     },
     machine::Machine,
 };
@@ -59,24 +53,22 @@ pub(super) fn sizes(wanted: &IoOptions, machine: &Machine) -> Sizes {
         Wanted::Processes(ids, _) => ids.len().max(1) as u32,
         Wanted::Cgroups(ids, _) => ids.len().max(1) as u32,
     };
-    Sizes {
-        entries: vec![
-            (names::CPUS, cpus),
-            (names::RECENT, cpus * RECENT),
-            (names::TARGETS, targets),
-            (names::IN_FLIGHT, in_flight),
-            (names::IN_FLIGHT_ENDED, in_flight),
-            (names::BLOCK_OWNERS, block),
-            (names::BLOCK_COUNTS, block * cpus),
-            (names::BLOCK_LATENCIES, block * histograms),
-            (names::BLOCK_SLOT_OF, block * IDENTITIES_PER_SLOT),
-            (names::BLOCK_FREE, block),
-            (names::NET_OWNERS, net),
-            (names::NET_COUNTS, net * cpus),
-            (names::NET_SLOT_OF, net * IDENTITIES_PER_SLOT),
-            (names::NET_FREE, net),
-        ],
-    }
+    Sizes(vec![
+        (names::CPUS, cpus),
+        (names::RECENT, cpus * RECENT),
+        (names::TARGETS, targets),
+        (names::IN_FLIGHT, in_flight),
+        (names::IN_FLIGHT_ENDED, in_flight),
+        (names::BLOCK_OWNERS, block),
+        (names::BLOCK_COUNTS, block * cpus),
+        (names::BLOCK_LATENCIES, block * histograms),
+        (names::BLOCK_SLOT_OF, block * IDENTITIES_PER_SLOT),
+        (names::BLOCK_FREE, block),
+        (names::NET_OWNERS, net),
+        (names::NET_COUNTS, net * cpus),
+        (names::NET_SLOT_OF, net * IDENTITIES_PER_SLOT),
+        (names::NET_FREE, net),
+    ])
 }
 
 /// Histograms of a kind that a slot has.
@@ -94,40 +86,28 @@ pub(super) struct Maps {
     pub(super) cpus: Mapped<IoCpu>,
     pub(super) in_flight: Mapped<InFlight>,
     pub(super) in_flight_ended: Mapped<u64>,
-    pub(super) block_owners: Mapped<IoOwner>,
     pub(super) block_counts: Mapped<BlockCount>,
     pub(super) block_latencies: Mapped<BlockBuckets>,
-    pub(super) net_owners: Mapped<IoOwner>,
     pub(super) net_counts: Mapped<NetCount>,
     pub(super) recent: Array<MapData, Pod<Recent>>,
-    pub(super) block_slot_of: SlotOf,
-    pub(super) block_free: Free,
-    pub(super) net_slot_of: SlotOf,
-    pub(super) net_free: Free,
+    pub(super) block: Slots,
+    pub(super) net: Slots,
     targets: HashMap<MapData, u64, u32>,
-    memory_bytes: u64,
 }
 
 impl Maps {
-    pub(super) fn open(ebpf: &mut Ebpf, sizes: &Sizes) -> Result<Self, LoadError> {
-        let mut maps = Taking { ebpf, sizes, memory_bytes: 0 };
+    pub(super) fn open(maps: &mut Loaded) -> Result<Self, LoadError> {
         Ok(Self {
             cpus: maps.mapped(names::CPUS)?,
             in_flight: maps.mapped(names::IN_FLIGHT)?,
             in_flight_ended: maps.mapped(names::IN_FLIGHT_ENDED)?,
-            block_owners: maps.mapped(names::BLOCK_OWNERS)?,
             block_counts: maps.mapped(names::BLOCK_COUNTS)?,
             block_latencies: maps.mapped(names::BLOCK_LATENCIES)?,
-            net_owners: maps.mapped(names::NET_OWNERS)?,
             net_counts: maps.mapped(names::NET_COUNTS)?,
             recent: maps.typed(names::RECENT)?,
-            block_slot_of: maps.typed(names::BLOCK_SLOT_OF)?,
-            block_free: maps.typed(names::BLOCK_FREE)?,
-            net_slot_of: maps.typed(names::NET_SLOT_OF)?,
-            net_free: maps.typed(names::NET_FREE)?,
+            block: Slots::open(maps, [names::BLOCK_OWNERS, names::BLOCK_SLOT_OF, names::BLOCK_FREE])?,
+            net: Slots::open(maps, [names::NET_OWNERS, names::NET_SLOT_OF, names::NET_FREE])?,
             targets: maps.typed(names::TARGETS)?,
-            // After all that is taken.
-            memory_bytes: maps.memory_bytes,
         })
     }
 
@@ -137,27 +117,11 @@ impl Maps {
         slot as usize * cpus..(slot as usize + 1) * cpus
     }
 
-    /// Offers every slot but the first to the programs, so that the lowest is taken first.
-    pub(super) fn offer_slots(&mut self) -> Result<(), LoadError> {
-        for slot in (1..self.block_owners.len() as u32).rev() {
-            self.block_free.push(slot, 0).map_err(|error| failed(names::BLOCK_FREE, error))?;
-        }
-        for slot in (1..self.net_owners.len() as u32).rev() {
-            self.net_free.push(slot, 0).map_err(|error| failed(names::NET_FREE, error))?;
-        }
-        Ok(())
-    }
-
     /// Names whose I/O is wanted.
     pub(super) fn add_targets(&mut self, ids: impl Iterator<Item = u64>) -> Result<(), LoadError> {
         for id in ids {
             self.targets.insert(id, 0, 0).map_err(|error| failed(names::TARGETS, error))?;
         }
         Ok(())
-    }
-
-    /// Memory of the maps that were taken out of the object.
-    pub(super) const fn memory_bytes(&self) -> u64 {
-        self.memory_bytes
     }
 }

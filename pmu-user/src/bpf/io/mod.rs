@@ -5,45 +5,34 @@
 //! ```
 
 mod attach;
-mod grace;
-mod lives;
+mod lifecycle;
 mod maps;
 mod recycle;
 mod rows;
 mod slots;
 
-use std::path::Path;
-
-use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use pmu_common::{
     config::{BY_CGROUP, BY_PROCESS, FILTER_CGROUPS, FILTER_NONE, FILTER_PROCESSES},
     io::config::IoConfig,
     name,
 };
 
-use self::{
-    lives::Lives,
-    maps::{Maps, sizes},
-};
 pub use self::{
-    lives::{Holder, Recycling},
-    recycle::Fate,
+    lifecycle::Fate,
+    recycle::{Holder, Recycling},
+};
+use self::{
+    maps::{Maps, sizes},
+    recycle::Recycler,
 };
 use super::{
-    Attach, IO_BY_ADDRESS, IO_BY_TYPE, LoadError, Options, Refused, costs_of,
-    kernel::{Known, LockedMemory},
-    ladder::{self, Choice},
-    maps::memory_of,
-    missed_by,
-    pod::Pod,
+    IO_BY_ADDRESS, IO_BY_TYPE, Kernel, LoadError, Loaded, Log, fallback::Way, kernel::Facts,
+    loaded::in_best_way,
 };
 use crate::{
     drain::io::traffic::{Retired, Traffic},
-    machine::{Machine, cgroup::CgroupId, clock::monotonic_ns},
-    plan::{
-        Class,
-        request::{By, Descend, Inherit},
-    },
+    machine::{Machine, cgroup::CgroupId, monotonic_ns},
+    plan::request::{By, Descend, Inherit},
     untrusted::Untrusted,
 };
 
@@ -110,14 +99,13 @@ impl Bios {
 
 /// The loaded programs and their maps. Dropping it detaches and frees everything: nothing is pinned.
 pub struct IoObject {
-    ebpf: Ebpf,
-    attach: Attach,
-    refused: Vec<Refused>,
+    /// What every object can tell.
+    pub loaded: Loaded,
     parts: Parts,
     bios: Bios,
     by: By,
     maps: Maps,
-    lives: Lives,
+    recycler: Recycler,
     net: Result<(), LoadError>,
     without_bios: Option<LoadError>,
 }
@@ -142,14 +130,9 @@ impl IoObject {
     ///
     /// The kernel's types are unknown, or it refused a map or a program. If it refuses only those on packets or on bios,
     /// [`IoObject::net`] and [`IoObject::bios`] say why.
-    pub fn open(
-        wanted: &IoOptions,
-        machine: &Machine,
-        root: &Path,
-        options: &Options,
-    ) -> Result<Self, LoadError> {
+    pub fn open(wanted: &IoOptions, machine: &Machine, kernel: &Kernel) -> Result<Self, LoadError> {
         let with = |bios: Bios| {
-            let mut object = Self::load(&IoOptions { bios, ..wanted.clone() }, machine, root, options)?;
+            let mut object = Self::load(&IoOptions { bios, ..wanted.clone() }, machine, kernel)?;
             object.enable(&machine.cgroups)?;
             Ok(object)
         };
@@ -158,41 +141,19 @@ impl IoObject {
     }
 
     /// Attaches nothing.
-    fn load(
-        wanted: &IoOptions,
-        machine: &Machine,
-        root: &Path,
-        options: &Options,
-    ) -> Result<Self, LoadError> {
-        let _limit = LockedMemory::kept();
-        let known = Known::read(root, options)?;
-        let Choice { ways, mut refused } = ladder::choose(&known.probes, options.attach)?;
-        let (last, better) = ways.split_last().expect("there is a way if nothing essential is missing");
-        for &attach in better {
-            match Self::load_as(attach, wanted, machine, &known) {
-                Err(error) if error.class() == Class::Unsupported => {
-                    refused.push(Refused { attach, why: error.to_string() });
-                }
-                result => return result.map(|object| Self { refused, ..object }),
-            }
-        }
-        let object = Self::load_as(*last, wanted, machine, &known)?;
-        Ok(Self { refused, ..object })
+    fn load(wanted: &IoOptions, machine: &Machine, kernel: &Kernel) -> Result<Self, LoadError> {
+        let facts = kernel.facts()?;
+        in_best_way(&facts.probes, kernel.options.attach, |way| Self::load_as(way, wanted, machine, facts))
     }
 
-    fn load_as(
-        attach: Attach,
-        wanted: &IoOptions,
-        machine: &Machine,
-        known: &Known,
-    ) -> Result<Self, LoadError> {
+    fn load_as(way: Way, wanted: &IoOptions, machine: &Machine, facts: &Facts) -> Result<Self, LoadError> {
         let sizes = sizes(wanted, machine);
         let (by, filter, descend) = match &wanted.wanted {
             Wanted::Everybody(by) => (*by, FILTER_NONE, false),
             Wanted::Processes(_, inherit) => (By::Process, FILTER_PROCESSES, *inherit == Inherit::Yes),
             Wanted::Cgroups(_, descend) => (By::Cgroup, FILTER_CGROUPS, *descend == Descend::Yes),
         };
-        let config = Pod(IoConfig {
+        let config = IoConfig {
             cpus: machine.cpu.possible,
             by: if by == By::Process { BY_PROCESS } else { BY_CGROUP },
             filter,
@@ -200,48 +161,34 @@ impl IoObject {
             in_flight_mask: sizes.of(name::io::map::IN_FLIGHT) - 1,
             block_owner_slots: maps::owner_slots(sizes.of(name::io::map::BLOCK_OWNERS)),
             net_owner_slots: maps::owner_slots(sizes.of(name::io::map::NET_OWNERS)),
-            request_argument: known.btf.request_argument(),
-            bio_argument: known.btf.bio_argument(),
+            request_argument: facts.btf.request_argument(),
+            bio_argument: facts.btf.bio_argument(),
             lanes: maps::lanes(machine),
-            kept_apart: u32::from(known.btf.keeps_programs_apart()),
+            kept_apart: u32::from(facts.btf.keeps_programs_apart()),
             reserved: 0,
-            pids: known.pids,
-            offsets: known.btf.io_offsets()?,
-        });
-        let mut loader = EbpfLoader::new();
-        loader.btf(known.types.as_ref()).allow_unsupported_maps();
-        loader.verifier_log_level(VerifierLogLevel::STATS);
-        loader.override_global(name::CONFIG, &config, true);
-        for &(map, entries) in &sizes.entries {
-            loader.map_max_entries(map, entries);
-        }
-        let object = match attach {
-            Attach::TpBtf => IO_BY_TYPE,
-            Attach::RawTp => IO_BY_ADDRESS,
+            pids: facts.pids,
+            offsets: facts.btf.io_offsets()?,
         };
-        let mut ebpf = loader.load(object).map_err(|error| LoadError::Object(Box::new(error)))?;
-        let mut maps = Maps::open(&mut ebpf, &sizes)?;
-        maps.offer_slots()?;
+        let mut loaded = Loaded::create([IO_BY_TYPE, IO_BY_ADDRESS], way, config, sizes, Log::Off)?;
+        let mut maps = Maps::open(&mut loaded)?;
+        maps.block.offer_all()?;
+        maps.net.offer_all()?;
         match &wanted.wanted {
             Wanted::Everybody(_) => {}
             Wanted::Processes(ids, _) => maps.add_targets(ids.iter().map(|&id| u64::from(id)))?,
             Wanted::Cgroups(ids, _) => maps.add_targets(ids.iter().map(|id| id.0))?,
         }
-        let parts = wanted.parts;
-        let bios = wanted.bios;
         let mut object = Self {
-            ebpf,
-            attach,
-            refused: Vec::new(),
-            parts,
-            bios,
+            loaded,
+            parts: wanted.parts,
+            bios: wanted.bios,
             by,
             maps,
-            lives: Lives::new(),
+            recycler: Recycler::new(),
             net: Ok(()),
             without_bios: None,
         };
-        object.load_programs(known.types.as_ref())?;
+        object.load_programs(facts.types.as_ref())?;
         Ok(object)
     }
 
@@ -269,23 +216,11 @@ impl IoObject {
         }
     }
 
-    /// How the programs reach kernel memory.
-    #[must_use]
-    pub const fn attach_kind(&self) -> Attach {
-        self.attach
-    }
-
-    /// Better ways, and why they are not used.
-    #[must_use]
-    pub fn refused(&self) -> &[Refused] {
-        &self.refused
-    }
-
     /// What the programs have counted so far, read from mapped memory: no system call but for what the kernel left out.
     #[must_use]
     pub fn drain(&self) -> Traffic {
         let mut traffic = self.maps.traffic(self.by);
-        traffic.missed = missed_by(&self.ebpf);
+        traffic.missed = self.loaded.missed_runs();
         traffic
     }
 
@@ -297,27 +232,14 @@ impl IoObject {
     ///
     /// The kernel refused to change a map. Nothing is lost by it.
     pub fn recycle(&mut self, mut fate: impl FnMut(Holder) -> Fate) -> Result<Recycling, LoadError> {
-        self.lives.recycle(&mut self.maps, self.by, monotonic_ns(), &mut fate)?;
-        Ok(self.lives.state())
+        self.recycler.recycle(&mut self.maps, self.by, monotonic_ns(), &mut fate)?;
+        Ok(self.recycler.state())
     }
 
     /// Rows that were given up since the last call.
     #[must_use]
     pub fn take_retired(&mut self) -> Retired {
-        self.lives.take()
-    }
-
-    /// What each loaded program has cost while the kernel measured it ([`super::measure_costs`]): name, runs, ns. By
-    /// name.
-    #[must_use]
-    pub fn program_costs(&self) -> Vec<(String, u64, u64)> {
-        costs_of(&self.ebpf)
-    }
-
-    /// Kernel memory of the maps in bytes, as the kernel accounts it.
-    #[must_use]
-    pub fn map_bytes(&self) -> u64 {
-        self.maps.memory_bytes() + self.ebpf.maps().map(|(_, map)| memory_of(map)).sum::<u64>()
+        self.recycler.take()
     }
 }
 

@@ -8,14 +8,14 @@ use pmu_common::{
         IoCpu, IoKey, IoOwner, SLOT_OTHER,
         block::{
             BY_KERNEL, BY_MANY, BY_NOBODY_SEEN, BY_OUTSIDER, BY_REQUEST, BlockCount, DEVICE, HISTOGRAMS,
-            INSERTED, QUEUE, of_device_word, of_process,
+            INSERTED, InFlight, QUEUE, of_device_word, of_process,
         },
         loss,
         net::{NetCount, OWNER_MANY, OWNER_NONE, OWNER_OUTSIDER},
     },
 };
 
-use super::{maps::Maps, slots::has_ended};
+use super::maps::Maps;
 use crate::{
     bpf::Mapped,
     drain::io::{
@@ -23,13 +23,14 @@ use crate::{
         net::{self, Interface, NetOwner, NetRow},
         traffic::{Retired, Traffic},
     },
-    machine::{cgroup::CgroupId, clock::monotonic_ns},
+    machine::{cgroup::CgroupId, monotonic_ns},
     plan::request::By,
     untrusted::Untrusted,
 };
 
 const DEVICE_WORD: usize = (offset_of!(IoOwner, key) + offset_of!(IoKey, device)) / 8;
 pub(super) const CHANGES_WORD: usize = offset_of!(BlockCount, changes) / 8;
+const AT_WORD: usize = offset_of!(InFlight, at_ns) / 8;
 const LOSSES_WORD: usize = offset_of!(IoCpu, losses) / 8;
 
 impl Maps {
@@ -65,13 +66,13 @@ impl Maps {
 
     fn block(&self, by: By) -> Vec<BlockRow> {
         let cpus = self.cpus.len();
-        let used = used(&self.block_owners);
+        let used = used(&self.block.owners);
         // What found no row at all is in the first one, which has no device.
         used.map(|slot| self.block_row(slot, cpus, by)).filter(|row| row.count.changes > 0).collect()
     }
 
     pub(super) fn block_row(&self, slot: usize, cpus: usize, by: By) -> BlockRow {
-        let owner = self.block_owners.read(slot);
+        let owner = self.block.owners.read(slot);
         let (device, operation, whose) = holder_of(&owner.key, by);
         let mut count = BlockCount::ZERO;
         let (mut latency, mut queue) = (BTreeMap::new(), BTreeMap::new());
@@ -80,7 +81,7 @@ impl Maps {
                 count = block::sum(&count, &self.block_counts.read(index));
             }
         }
-        let lanes = self.block_latencies.len() / (HISTOGRAMS as usize * self.block_owners.len());
+        let lanes = self.block_latencies.len() / (HISTOGRAMS as usize * self.block.owners.len());
         for lane in slot * lanes..(slot + 1) * lanes {
             add_buckets(&self.block_latencies, lane, DEVICE, count.latency_filled, &mut latency);
             add_buckets(&self.block_latencies, lane, QUEUE, count.queue_filled, &mut queue);
@@ -100,15 +101,15 @@ impl Maps {
         let mut rows: BTreeMap<(DeviceNumber, Operation, Whose), InFlightRow> = BTreeMap::new();
         for index in 0..self.in_flight.len() {
             // Most have ended, or were never used.
-            if has_ended(&self.in_flight, &self.in_flight_ended, index) {
+            if has_ended(self, index) {
                 continue;
             }
             let entry = self.in_flight.read(index);
             // It may be written at this moment.
-            if entry.seal != entry.seal_of() || entry.slot() as usize >= self.block_owners.len() {
+            if entry.seal != entry.seal_of() || entry.slot() as usize >= self.block.owners.len() {
                 continue;
             }
-            let key = holder_of(&self.block_owners.read(entry.slot() as usize).key, by);
+            let key = holder_of(&self.block.owners.read(entry.slot() as usize).key, by);
             let (device, operation, whose) = key;
             let row = rows.entry(key).or_insert(InFlightRow {
                 device,
@@ -131,11 +132,11 @@ impl Maps {
     fn net(&self) -> Vec<NetRow> {
         let cpus = self.cpus.len();
         let row = |slot: usize| self.net_row(slot, cpus);
-        used(&self.net_owners).map(row).filter(|row| row.count != NetCount::ZERO).collect()
+        used(&self.net.owners).map(row).filter(|row| row.count != NetCount::ZERO).collect()
     }
 
     pub(super) fn net_row(&self, slot: usize, cpus: usize) -> NetRow {
-        let owner = self.net_owners.read(slot);
+        let owner = self.net.owners.read(slot);
         let count = (slot * cpus..(slot + 1) * cpus)
             .map(|index| self.net_counts.read(index))
             .fold(NetCount::ZERO, |sum, row| net::sum(&sum, &row));
@@ -147,6 +148,12 @@ impl Maps {
         let whose = if slot == SLOT_OTHER as usize { NetOwner::Many } else { net_owner_of(&owner.key) };
         NetRow { interface, owner: whose, count }
     }
+}
+
+/// See [`InFlight::has_ended`]. One that begins at this moment has not.
+pub(super) fn has_ended(maps: &Maps, index: usize) -> bool {
+    let ended = maps.in_flight_ended.read_word(index, 0);
+    maps.in_flight.read_word(index, AT_WORD) == ended
 }
 
 /// What a key of packets says.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Check, Status};
 use crate::{
-    bpf::{self, Attach, KERNEL_BTF, Kernel, LoadError, Object, Options, btf::Btf},
+    bpf::{self, Attach, KERNEL_BTF, Kernel, LoadError, Object, Options},
     machine::{
         Machine,
         cpu::format_list,
@@ -32,11 +32,12 @@ pub(super) fn all(root: &Path) -> anyhow::Result<(Vec<Check>, u8)> {
         (Err(error), Ok(())) => return Err(error.into()),
     };
     let privileges = Privileges::read(root);
-    let (programs, code) = programs(&machine, &privileges, root);
+    let kernel = Kernel::new(root, Options::default());
+    let (programs, code) = programs(&machine, &privileges, &kernel, root);
     let mut checks =
-        vec![host(&machine), kernel_types(root), cgroups(&machine), core_pmu(&machine), pmus(&machine)];
+        vec![host(&machine), kernel_types(&kernel), cgroups(&machine), core_pmu(&machine), pmus(&machine)];
     checks.extend(programs);
-    checks.extend(io::all(&machine, &privileges, root)?);
+    checks.extend(io::all(&machine, &privileges, &kernel, root)?);
     checks.extend([
         rights(&privileges),
         paranoid(&privileges),
@@ -69,17 +70,17 @@ fn host(machine: &Machine) -> Check {
     )
 }
 
-fn kernel_types(root: &Path) -> Check {
-    let offsets = Btf::read(&root.join(KERNEL_BTF)).and_then(|btf| btf.offsets());
-    match offsets {
-        Ok(_) => ok("kernel types (BTF)", format!("/{KERNEL_BTF} has every field")),
-        Err(error) => worse(
+fn kernel_types(kernel: &Kernel) -> Check {
+    match kernel.offsets() {
+        Err(LoadError::Btf(error)) => worse(
             Status::Missing,
             "kernel types (BTF)",
             error.to_string(),
             "everything that BPF programs count",
             "a kernel with CONFIG_DEBUG_INFO_BTF, or --btf FILE",
         ),
+        // What else may be wrong has checks of its own.
+        Ok(_) | Err(_) => ok("kernel types (BTF)", format!("/{KERNEL_BTF} has every field")),
     }
 }
 
@@ -230,8 +231,8 @@ fn locked_memory(privileges: &Privileges) -> Check {
 }
 
 /// Loads every program without attaching any: the kernel's verifier says what works.
-fn programs(machine: &Machine, privileges: &Privileges, root: &Path) -> (Vec<Check>, u8) {
-    let verified = verify(machine, root, privileges);
+fn programs(machine: &Machine, privileges: &Privileges, kernel: &Kernel, root: &Path) -> (Vec<Check>, u8) {
+    let verified = verify(machine, root, kernel, privileges);
     let used = verified.iter().position(|(_, result)| result.is_ok());
     let mut code = 5;
     let mut checks = Vec::new();
@@ -270,17 +271,17 @@ type Refusal = (Class, String, Option<String>);
 fn verify(
     machine: &Machine,
     root: &Path,
+    kernel: &Kernel,
     privileges: &Privileges,
 ) -> [(Attach, Result<usize, Refusal>); Attach::ALL.len()] {
     let refused = |error: LoadError| (error.class(), error.to_string(), error.hint(privileges));
     let request = Request { stacks: Stacks::Yes, owners_max: Some(63), ..Request::default() };
     let plan =
         Plan::new(&request, machine, root).map_err(|error| (error.class(), error.to_string(), error.hint()));
-    let kernel = Kernel::read(root, &Options::default()).map_err(refused);
     Attach::ALL.map(|attach| {
-        let result = match (&plan, &kernel) {
-            (Ok(plan), Ok(kernel)) => Object::verify(attach, plan, machine, kernel).map_err(refused),
-            (Err(refusal), _) | (_, Err(refusal)) => Err(refusal.clone()),
+        let result = match &plan {
+            Ok(plan) => Object::verify(attach, plan, machine, kernel).map_err(refused),
+            Err(refusal) => Err(refusal.clone()),
         };
         (attach, result)
     })

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use crate::{
     plan::{
-        io::{BoxKind, IoPlan},
-        turns::PlannedEvent,
+        io::{IoPlan, UncoreKind},
+        multiplexing::PlannedEvent,
     },
     view::{Format, text::duration},
 };
@@ -35,7 +35,7 @@ pub(super) fn print(plan: &IoPlan, into: &mut dyn Write, format: Format) -> io::
         )?;
     }
     plan.kinds.iter().try_for_each(|one| kind(into, one))?;
-    let descriptors: usize = plan.kinds.iter().map(BoxKind::descriptors).sum();
+    let descriptors: usize = plan.kinds.iter().map(UncoreKind::descriptors).sum();
     line(into, "events", &format!("{descriptors} descriptors"))?;
     line(into, "programs", "block requests and packets, by owner")?;
     if let Some(monitoring) = &plan.monitoring {
@@ -53,7 +53,7 @@ pub(super) fn print(plan: &IoPlan, into: &mut dyn Write, format: Format) -> io::
     into.flush()
 }
 
-fn kind(into: &mut dyn Write, kind: &BoxKind) -> io::Result<()> {
+fn kind(into: &mut dyn Write, kind: &UncoreKind) -> io::Result<()> {
     let pmus: Vec<String> =
         kind.boxes.iter().map(|site| format!("{} on cpu {}", site.pmu, site.cpu.0)).collect();
     let slice = duration(kind.turns.slice.as_nanos() as f64);

@@ -10,8 +10,7 @@ use crate::{
     machine::topology::Topology,
     metric::{
         TasksReport,
-        drilling::Drilling,
-        topdown::{OneRun, Prepared},
+        topdown::{Drilling, OneRun, Prepared},
     },
     model::{BOUNDS, Bounds, Interval, Ledger},
     plan::{Plan, request::Descend},

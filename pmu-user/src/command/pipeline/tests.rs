@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use pmu_common::io::block::BlockCount;
 
-use super::Pipeline;
+use super::{Pipeline, lost};
 use crate::{
     drain::{
         Absent, Ending, Stopped,
@@ -21,12 +21,13 @@ use crate::{
         io::{
             Fact,
             resctrl::{
-                Domain, Group, Monitoring,
+                Domain, Monitoring, MonitoringGroup,
                 testing::{group, host},
             },
         },
         testing::{Tree, processor},
     },
+    metric::{Report, io::IoReport},
     schema,
     session::io::groups::Monitored,
     untrusted::Untrusted,
@@ -58,7 +59,17 @@ fn recorded(path: &Path, header: &IoHeader, drains: &[IoDrain]) -> (IoHeader, Ve
 }
 
 fn ending() -> Ending {
-    Ending { stopped: Stopped::Duration, workload: None, duration: Duration::from_secs(5) }
+    Ending { stopped: Stopped::Duration, workload: None, duration: Duration::from_secs(5), usage: None }
+}
+
+#[test]
+fn what_is_lost_of_io_is_said_too() {
+    let report = |losses: &[(&str, u64)]| {
+        let losses = losses.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
+        Report { io: Some(IoReport { losses, ..IoReport::default() }), ..Report::default() }
+    };
+    assert_eq!(lost(&report(&[("io_slots", 3), ("io_nested", 0)])).as_deref(), Some("lost: io_slots 3"));
+    assert_eq!(lost(&report(&[("io_slots", 0)])), None);
 }
 
 #[test]
@@ -163,7 +174,7 @@ fn a_recording_may_hold_anything() {
         counts: counts.iter().copied().map(Fact::Known).collect(),
     };
     let group = |id, of, counts: &[u64]| GroupRow {
-        group: Group {
+        group: MonitoringGroup {
             id,
             path: Untrusted::from("/x"),
             of,

@@ -1,9 +1,6 @@
 //! Options of `pmbpf run`, and what they ask for.
 
-use std::{
-    ffi::OsString,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use crate::{
     bpf::Log,
@@ -11,13 +8,13 @@ use crate::{
         examples,
         failure::Usage,
         io::IoChoice,
-        live::{Common, Live},
-        metrics::MetricArgs,
+        live::{Common, Live, ProgramArgs},
+        options::{MetricArgs, TargetArgs},
         parse,
     },
     plan::{
         io::request::IoRequest,
-        request::{By, Descend, Force, Inherit, Rate, Request, Stacks, Target, Unwind},
+        request::{By, Descend, Force, Rate, Request, Stacks, Target, Unwind},
     },
     session::{Measure, launch::Inherited},
 };
@@ -26,32 +23,11 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::RUN)]
 pub(in crate::command) struct Args {
-    /// Count these processes, with their children
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
-          conflicts_with_all = ["tid", "cgroup", "all_cgroups", "all", "command"])]
-    pub(in crate::command) pid: Vec<u32>,
-    /// Count these threads only
-    #[arg(short, long, value_name = "TID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
-          conflicts_with_all = ["cgroup", "all_cgroups", "all", "command"])]
-    pub(in crate::command) tid: Vec<u32>,
-    /// Count this cgroup and those below: a path, or a unique name (repeatable)
-    #[arg(long, value_name = "NAME", help_heading = "Target", conflicts_with_all = ["all_cgroups", "all", "command"])]
-    cgroup: Vec<String>,
+    #[command(flatten)]
+    pub(in crate::command) target: TargetArgs,
     /// Count every cgroup
-    #[arg(long, help_heading = "Target", conflicts_with_all = ["all", "command"])]
+    #[arg(long, help_heading = "Target", conflicts_with_all = ["pid", "tid", "cgroup", "all", "command"])]
     pub(in crate::command) all_cgroups: bool,
-    /// Count everything (the default); with a command, as long as that runs
-    #[arg(short, long, help_heading = "Target")]
-    all: bool,
-    /// Run this command and count it, with its children
-    #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = "Target")]
-    pub(in crate::command) command: Vec<OsString>,
-    /// Count on these CPUs only, as 0-3,7
-    #[arg(short = 'C', long, value_name = "LIST", value_parser = parse::cpus, help_heading = "Target")]
-    pub(in crate::command) cpu: Option<parse::CpuList>,
-    /// Do not count children of the target processes
-    #[arg(long, help_heading = "Target")]
-    no_inherit: bool,
     /// Do not count cgroups below the target cgroups
     #[arg(long, help_heading = "Target")]
     pub(in crate::command) no_descend: bool,
@@ -59,17 +35,9 @@ pub(in crate::command) struct Args {
     #[arg(long, value_name = "OWNER", help_heading = "Target")]
     pub(in crate::command) by: Option<By>,
 
-    /// Events to sample on, in perf's notation (repeatable); by default cycles, or cpu-clock where there is no PMU. With
-    /// --count, events to count
+    /// Events to sample on, in perf's notation (repeatable); by default cycles, or cpu-clock where there is no PMU
     #[arg(short, long, value_name = "LIST", help_heading = "Events")]
     pub(in crate::command) event: Vec<String>,
-    /// Only count, as perf stat does: an event a line, without samples, owners and BPF programs
-    #[arg(long, help_heading = "Events")]
-    pub(in crate::command) count: bool,
-    /// With --count, run the command N times and report the mean
-    #[arg(short, long, value_name = "N", requires = "count", help_heading = "Events",
-          value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(in crate::command) repeat: Option<u32>,
     /// Sample what a predefined configuration names
     #[arg(long, value_name = "NAME", help_heading = "Samples", value_parser = parse::profile(),
           conflicts_with_all = ["event", "period", "frequency", "no_sampling"])]
@@ -102,15 +70,10 @@ pub(in crate::command) struct Args {
     #[command(flatten)]
     pub(in crate::command) metrics: MetricArgs,
 
-    /// Stop after this time: seconds, or as 500ms or 2m
-    #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time")]
-    pub(in crate::command) duration: Option<Duration>,
-    /// Report every so often while running
-    #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Time")]
-    pub(in crate::command) interval: Option<Duration>,
-
     #[command(flatten)]
     pub(in crate::command) common: Common,
+    #[command(flatten)]
+    pub(in crate::command) programs: ProgramArgs,
 
     /// Measure I/O, too, on the same clock: what the same owners did to block devices and networks, and what uncore PMUs count
     #[arg(long, help_heading = "I/O")]
@@ -131,30 +94,15 @@ pub(in crate::command) struct Args {
 
 impl Args {
     pub(in crate::command) fn request(&self) -> Result<Request, Usage> {
-        let target = if !self.command.is_empty() && !self.all {
-            Target::Command(self.command.clone())
-        } else if !self.pid.is_empty() {
-            Target::Processes(self.pid.clone())
-        } else if !self.tid.is_empty() {
-            Target::Threads(self.tid.clone())
-        } else if !self.cgroup.is_empty() {
-            Target::Cgroups(self.cgroup.clone())
-        } else if self.all_cgroups {
-            Target::AllCgroups
-        } else {
-            Target::System
-        };
         if self.unwind == Unwind::Dwarf && !self.stacks {
             return Err(Usage("--unwind dwarf needs stacks to unwind: add --stacks".to_owned()));
         }
+        let request = self.target.request();
         Ok(Request {
-            target,
+            target: if self.all_cgroups { Target::AllCgroups } else { request.target },
             by: self.by,
-            inherit: if self.no_inherit { Inherit::No } else { Inherit::Yes },
             descend: if self.no_descend { Descend::No } else { Descend::Yes },
-            cpus: self.cpu.as_ref().map(|list| list.0.clone()),
-            // With --count they are read by whoever counts.
-            events: if self.count { Vec::new() } else { self.event.clone() },
+            events: self.event.clone(),
             profile: self.config.clone(),
             force: if self.force_period { Force::Yes } else { Force::No },
             rate: match (self.no_sampling, self.period, self.frequency) {
@@ -165,25 +113,27 @@ impl Args {
             metrics: self.metrics.wanted(),
             stacks: if self.stacks { Stacks::Yes } else { Stacks::No },
             unwind: self.unwind,
-            interval: self.interval,
-            duration: self.duration,
+            interval: self.common.interval,
+            duration: self.common.duration,
             owners_max: self.max_owners,
             gap_min: self.gap_min,
+            ..request
         })
     }
 
     /// May we talk?
     pub(in crate::command) fn talks(&self) -> bool {
-        self.common.talks(&self.command)
+        self.common.talks(&self.target.command)
     }
 
     /// The run that is asked for.
     pub(in crate::command) fn live<'a>(&'a self, inherited: &'a Inherited, launched: Instant) -> Live<'a> {
         Live {
             common: &self.common,
-            command: &self.command,
+            programs: Some(&self.programs),
+            command: &self.target.command,
             inherited,
-            cgroups: &self.cgroup,
+            cgroups: &self.target.cgroup,
             measure: if self.measure { Measure::Always } else { Measure::Window },
             log: if self.bpf_log { Log::On } else { Log::Off },
             folder: self.metrics.perfmon_dir.as_deref(),
@@ -200,10 +150,12 @@ impl Args {
             return Ok(None);
         }
         let wrong = [
-            (!self.tid.is_empty(), "--tid: requests are told apart by process; name processes with --pid"),
-            (self.cpu.is_some(), "--cpu: requests and packets belong to no CPU"),
+            (
+                !self.target.tid.is_empty(),
+                "--tid: requests are told apart by process; name processes with --pid",
+            ),
+            (self.target.cpu.is_some(), "--cpu: requests and packets belong to no CPU"),
             (self.metrics.runs, "--runs: it reports several runs as one"),
-            (self.count, "--count: it has no owners"),
         ];
         if let Some((_, why)) = wrong.iter().find(|(given, _)| *given) {
             return Err(Usage(format!("--io does not go with {why}")));

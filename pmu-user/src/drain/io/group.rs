@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     drain::{Absent, Owner},
-    machine::io::resctrl::Group,
+    machine::io::resctrl::MonitoringGroup,
 };
 
 /// All groups.
@@ -23,7 +23,7 @@ pub struct Groups {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupRow {
     /// The group.
-    pub group: Group,
+    pub group: MonitoringGroup,
     /// Whose all of its threads were then; those in its monitoring groups are theirs.
     pub whose: GroupOwner,
 }

@@ -19,7 +19,7 @@ use crate::{
         io::{
             Platform,
             bdf::RootBus,
-            mapping::{Mapping, Source},
+            class::{Mapping, MappingSource},
             stack::{Port, Stack, Unit},
         },
         pmu::catalog::Catalog,
@@ -30,8 +30,8 @@ use crate::{
             IoPlan,
             request::{IoRequest, Limits, Reporting},
         },
+        multiplexing::PlannedEvent,
         request::{Descend, Inherit, Target},
-        turns::PlannedEvent,
     },
     table::io::testing::{DMAR, Family, Filter, card, dmar, server},
     untrusted::Untrusted,
@@ -72,9 +72,9 @@ pub(crate) fn always_running() -> IoHeader {
     let (mut header, catalog) = (header(), Catalog::read(&tree.root).unwrap());
     let (bdf, bus) = ("16:03.0".parse().unwrap(), RootBus { domain: 0, bus: 0x16 });
     let unit = Unit { pmu: "uncore_iio_0".to_owned(), cpu: Cpu(0) };
-    let unit = Mapping::Known { value: unit, source: Source::Kernel };
+    let unit = Mapping::Known { value: unit, source: MappingSource::Kernel };
     header.platform.stacks = vec![Stack { bus, socket: Some(0), unit }];
-    let parts = Mapping::Known { value: vec![1], source: Source::Table };
+    let parts = Mapping::Known { value: vec![1], source: MappingSource::Table };
     header.platform.ports = vec![Port { bdf, bus, parts, devices: vec![bdf] }];
     let request = request("icelakex", None);
     header.plan = IoPlan::new(&request, &header.machine, &catalog, &header.platform, &tree.root).unwrap();

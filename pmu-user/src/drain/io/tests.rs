@@ -19,7 +19,7 @@ use crate::{
             Fact,
             bdf::Bdf,
             owner::{Ownership, User},
-            resctrl::{Domain, Group},
+            resctrl::{Domain, MonitoringGroup},
         },
     },
     untrusted::Untrusted,
@@ -180,7 +180,7 @@ fn groups() -> impl Strategy<Value = Groups> {
     ];
     let group = (number(), name(), any::<Option<u64>>(), few(domain()), few(domain()));
     let row = (group, whose).prop_map(|((id, path, of, domains, again), whose)| {
-        let group = Group { id, path, of, domains, again };
+        let group = MonitoringGroup { id, path, of, domains, again };
         GroupRow { group, whose }
     });
     let untold = ("[a-z ]{0,9}", "[a-z ]{0,9}").prop_map(|(what, why)| Absent { what, why });

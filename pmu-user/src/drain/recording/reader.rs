@@ -110,7 +110,7 @@ impl Opened {
                 IO_HEADER => decode::<IoHeader>(payload, name)?.into(),
                 _ => continue,
             };
-            if header.tasks.is_none() && header.io.is_none() {
+            if header.is_empty() {
                 break;
             }
             return Ok(Self { header, entries: Entries { frames, name: path() } });

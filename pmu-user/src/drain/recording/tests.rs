@@ -24,7 +24,7 @@ fn recorded() -> Vec<u8> {
     let mut writer = Writer::create(&path, Overwrite::No, &header.clone().into()).unwrap();
     drains(&header).into_iter().for_each(|drain| writer.drain(&drain.into()).unwrap());
     let duration = std::time::Duration::from_secs(5);
-    writer.end(&Ending { stopped: Stopped::Signal(2), workload: None, duration }).unwrap();
+    writer.end(&Ending { stopped: Stopped::Signal(2), workload: None, duration, usage: None }).unwrap();
     std::fs::read(&path).unwrap()
 }
 
@@ -51,7 +51,7 @@ fn a_recording_of_both_sources_holds_both() {
     let io = drains(header.io.as_ref().unwrap());
     for (ticks, io) in io.iter().enumerate() {
         let tasks = TasksDrain { ticks: ticks as u64, at_ns: io.at_ns + 7, ..TasksDrain::default() };
-        writer.drain(&Drain { tasks: Some(tasks), io: Some(io.clone()) }).unwrap();
+        writer.drain(&Drain { tasks: Some(tasks), io: Some(io.clone()), counts: None }).unwrap();
     }
     writer.drain(&TasksDrain::default().into()).unwrap();
     let read = Recording::read(&path).unwrap();
@@ -83,7 +83,7 @@ fn a_recording_of_io_that_breaks_off_gives_back_every_complete_drain() {
 fn a_header_of_no_source_is_none() {
     let tree = Tree::new(&[("folder", "")]);
     let path = tree.root.join("nothing.pmbpf");
-    drop(Writer::create(&path, Overwrite::No, &Header { tasks: None, io: None }).unwrap());
+    drop(Writer::create(&path, Overwrite::No, &Header::default()).unwrap());
     let error = Recording::read(&path).unwrap_err();
     assert!(matches!(error, ReadError::NoHeader(_)), "{error}");
 }

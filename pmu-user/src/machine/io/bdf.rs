@@ -76,7 +76,6 @@ impl Bdf {
 
     /// What its requests carry to say who asks: bus, device and function in 16 bits. None behind a VMD, whose requests carry the
     /// VMD's own (`pci_real_dma_dev`, arch/x86/pci/common.c, 6.12).
-    #[must_use]
     pub fn requester_id(self) -> Option<u16> {
         let id = u16::from(self.bus) << 8 | u16::from(self.device) << 3 | u16::from(self.function);
         (self.domain <= DOMAIN_MAX).then_some(id)
@@ -153,7 +152,6 @@ impl TryFrom<String> for Bdf {
 
 impl RootBus {
     /// The bus in a text like `0000:3a`.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (domain, bus) = text.trim().split_once(':')?;
         Some(Self { domain: hexadecimal(domain, 8)?, bus: u8::try_from(hexadecimal(bus, 2)?).ok()? })

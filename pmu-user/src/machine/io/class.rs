@@ -1,4 +1,9 @@
-//! What a PCI device is, in a word or two of ours, from its class code (PCI Code and ID Assignment Specification).
+//! What a PCI device is, in a word or two of ours, from its class code (PCI Code and ID Assignment Specification); and where it belongs,
+//! and who says so.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
 
 /// Intel's vendor number.
 pub(super) const INTEL: u16 = 0x8086;
@@ -43,7 +48,6 @@ impl Accelerator {
 }
 
 /// What a device with this 24-bit class code and these numbers is.
-#[must_use]
 pub fn word(class: u32, vendor: u16, device: u16) -> &'static str {
     if let Some(accelerator) = Accelerator::of(vendor, device) {
         return accelerator.word();
@@ -80,7 +84,6 @@ pub fn word(class: u32, vendor: u16, device: u16) -> &'static str {
 }
 
 /// Is it part of the way and not an end of it: a bridge, a port, a function of the chipset?
-#[must_use]
 pub fn is_infrastructure(class: u32, vendor: u16, device: u16) -> bool {
     let by_class =
         matches!(class >> 16 & 0xff, 0x06 | 0x08) || matches!(class >> 8 & 0xffff, 0x1101 | 0x0c05 | 0x0580);
@@ -88,9 +91,58 @@ pub fn is_infrastructure(class: u32, vendor: u16, device: u16) -> bool {
 }
 
 /// Does another device stand behind it?
-#[must_use]
 pub const fn is_port(class: u32) -> bool {
     class >> 8 & 0xffff == 0x0604
+}
+
+/// Who says what belongs to what.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MappingSource {
+    /// The kernel.
+    Kernel,
+    /// A table of ours for this processor.
+    Table,
+    /// Traffic that both sides saw.
+    Inferred {
+        /// Correlation of the two, 0.95 to 1.
+        r: f64,
+    },
+}
+
+impl fmt::Display for MappingSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel => formatter.write_str("kernel"),
+            Self::Table => formatter.write_str("table"),
+            Self::Inferred { r } => write!(formatter, "inferred (r={r:.2})"),
+        }
+    }
+}
+
+/// What belongs to something, and who says so; or why nobody does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mapping<T> {
+    /// It is known.
+    Known {
+        /// What belongs to it.
+        value: T,
+        /// Who says so.
+        source: MappingSource,
+    },
+    /// It is not: the reason.
+    Unknown(String),
+}
+
+impl<T> Mapping<T> {
+    /// What belongs to it, if that is known.
+    pub const fn value(&self) -> Option<&T> {
+        match self {
+            Self::Known { value, .. } => Some(value),
+            Self::Unknown(_) => None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::named::named;
+
 /// Bytes of a table that are looked at.
 pub const BYTES_MAX: usize = 1 << 20;
 /// Structures that are looked at.
@@ -19,8 +21,8 @@ const END_OF_TABLE: u8 = 127;
 pub struct Module {
     /// Size in bytes.
     pub bytes: u64,
-    /// Kind: `DDR5`.
-    pub kind: Option<Kind>,
+    /// MemoryKind: `DDR5`.
+    pub kind: Option<MemoryKind>,
     /// Transfers in MT/s that it is set to.
     pub configured_mts: Option<u32>,
     /// Transfers in MT/s that it could do.
@@ -29,41 +31,22 @@ pub struct Module {
     pub data_bits: Option<u16>,
 }
 
-/// Kinds of memory that servers have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// DDR3.
-    Ddr3,
-    /// DDR4.
-    Ddr4,
-    /// DDR5.
-    Ddr5,
-    /// LPDDR4.
-    Lpddr4,
-    /// LPDDR5.
-    Lpddr5,
-    /// Stacked memory beside the processor.
-    Hbm,
-    /// Persistent memory in a DIMM slot.
-    Persistent,
+named! {
+    /// Kinds of memory that servers have.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum MemoryKind {
+        Ddr3 = "DDR3", "DDR3.";
+        Ddr4 = "DDR4", "DDR4.";
+        Ddr5 = "DDR5", "DDR5.";
+        Lpddr4 = "LPDDR4", "LPDDR4.";
+        Lpddr5 = "LPDDR5", "LPDDR5.";
+        Hbm = "HBM", "Stacked memory beside the processor.";
+        Persistent = "persistent", "Persistent memory in a DIMM slot.";
+    }
 }
 
-impl Kind {
-    /// Its name in every output.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ddr3 => "DDR3",
-            Self::Ddr4 => "DDR4",
-            Self::Ddr5 => "DDR5",
-            Self::Lpddr4 => "LPDDR4",
-            Self::Lpddr5 => "LPDDR5",
-            Self::Hbm => "HBM",
-            Self::Persistent => "persistent",
-        }
-    }
-
+impl MemoryKind {
     const fn of(code: u8) -> Option<Self> {
         match code {
             0x18 => Some(Self::Ddr3),
@@ -79,7 +62,6 @@ impl Kind {
 }
 
 /// The modules that a table names. Slots without one are left out.
-#[must_use]
 pub fn modules(table: &[u8]) -> Vec<Module> {
     let mut rest = &table[..table.len().min(BYTES_MAX)];
     let mut modules = Vec::new();
@@ -123,7 +105,7 @@ fn module(structure: &[u8]) -> Option<Module> {
     };
     (bytes > 0).then(|| Module {
         bytes,
-        kind: structure.get(0x12).and_then(|code| Kind::of(*code)),
+        kind: structure.get(0x12).and_then(|code| MemoryKind::of(*code)),
         configured_mts: speed(0x20, 0x58),
         best_mts: speed(0x15, 0x54),
         data_bits: word(0x0a).filter(|bits| !matches!(bits, 0 | 0xffff)),
@@ -134,7 +116,7 @@ fn module(structure: &[u8]) -> Option<Module> {
 pub(super) mod tests {
     use proptest::{prelude::any, prop_assert, prop_assert_eq, proptest};
 
-    use super::{Kind, Module, modules};
+    use super::{MemoryKind, Module, modules};
 
     /// A structure of type 17 with these words, and two strings after it.
     pub(in super::super) fn slot(size: u16, extended: u32, kind: u8, speed: u16, configured: u16) -> Vec<u8> {
@@ -169,14 +151,14 @@ pub(super) mod tests {
     fn modules_are_read_and_empty_slots_are_not() {
         let big = Module {
             bytes: 64 << 30,
-            kind: Some(Kind::Ddr5),
+            kind: Some(MemoryKind::Ddr5),
             configured_mts: Some(4800),
             best_mts: Some(5600),
             data_bits: Some(64),
         };
         let old = Module {
             bytes: 8 << 30,
-            kind: Some(Kind::Ddr4),
+            kind: Some(MemoryKind::Ddr4),
             configured_mts: None,
             best_mts: Some(70_000),
             data_bits: Some(64),

@@ -71,7 +71,6 @@ impl Class {
         [Self::Nvme, Self::Rdma, Self::Drm, Self::Accel, Self::Dsa, Self::Uio, Self::Vfio, Self::Uverbs];
 
     /// Is it only what processes open to reach a device that has another name?
-    #[must_use]
     pub const fn is_handle(self) -> bool {
         matches!(self, Self::Uio | Self::Vfio | Self::Uverbs)
     }

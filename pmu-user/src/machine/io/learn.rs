@@ -3,7 +3,7 @@
 use super::{
     Platform,
     bdf::Bdf,
-    mapping::{Mapping, Source},
+    class::{Mapping, MappingSource},
     stack::Unit,
 };
 
@@ -48,18 +48,18 @@ impl Platform {
 fn put<T>(known: &mut Mapping<T>, agrees: impl Fn(&T) -> bool, value: T, r: f64) -> Learned {
     let learned = match known {
         Mapping::Known { value, .. } if agrees(value) => return Learned::Confirmed,
-        Mapping::Known { source: Source::Kernel, .. } => return Learned::Refused,
-        Mapping::Known { source: Source::Inferred { .. }, .. } => return Learned::Disputed,
-        Mapping::Known { source: Source::Table, .. } => Learned::Corrected,
+        Mapping::Known { source: MappingSource::Kernel, .. } => return Learned::Refused,
+        Mapping::Known { source: MappingSource::Inferred { .. }, .. } => return Learned::Disputed,
+        Mapping::Known { source: MappingSource::Table, .. } => Learned::Corrected,
         Mapping::Unknown(_) => Learned::New,
     };
-    *known = Mapping::Known { value, source: Source::Inferred { r } };
+    *known = Mapping::Known { value, source: MappingSource::Inferred { r } };
     learned
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Bdf, Learned, Mapping, Platform, Source, Unit};
+    use super::{Bdf, Learned, Mapping, MappingSource, Platform, Unit};
     use crate::machine::{
         cpu::Cpu,
         io::{
@@ -74,7 +74,7 @@ mod tests {
         Unit { pmu: format!("uncore_iio_{number}"), cpu: Cpu(0) }
     }
 
-    fn known<T>(value: T, source: Source) -> Mapping<T> {
+    fn known<T>(value: T, source: MappingSource) -> Mapping<T> {
         Mapping::Known { value, source }
     }
 
@@ -107,25 +107,26 @@ mod tests {
 
     #[test]
     fn what_nobody_knew_is_learned() {
-        let (learned, platform) = learn(Mapping::Unknown("?".into()), known(vec![3], Source::Table));
+        let (learned, platform) = learn(Mapping::Unknown("?".into()), known(vec![3], MappingSource::Table));
         assert_eq!(learned, Learned::New);
-        assert_eq!(platform.stacks[0].unit, known(unit(2), Source::Inferred { r: 0.98 }));
-        assert_eq!(platform.ports[0].parts, known(vec![3], Source::Table), "and what agreed stays");
+        assert_eq!(platform.stacks[0].unit, known(unit(2), MappingSource::Inferred { r: 0.98 }));
+        assert_eq!(platform.ports[0].parts, known(vec![3], MappingSource::Table), "and what agreed stays");
     }
 
     #[test]
     fn traffic_corrects_a_table_and_never_the_kernel() {
-        let (learned, platform) = learn(known(unit(5), Source::Table), known(vec![0, 1], Source::Table));
+        let (learned, platform) =
+            learn(known(unit(5), MappingSource::Table), known(vec![0, 1], MappingSource::Table));
         assert_eq!(learned, Learned::Corrected);
-        assert_eq!(platform.ports[0].parts, known(vec![3], Source::Inferred { r: 0.98 }));
-        let (learned, platform) = learn(known(unit(5), Source::Kernel), Mapping::Unknown("?".into()));
+        assert_eq!(platform.ports[0].parts, known(vec![3], MappingSource::Inferred { r: 0.98 }));
+        let (learned, platform) = learn(known(unit(5), MappingSource::Kernel), Mapping::Unknown("?".into()));
         assert_eq!((learned, platform.stacks[0].unit.value()), (Learned::Refused, Some(&unit(5))));
         assert_eq!(platform.ports[0].parts, Mapping::Unknown("?".into()));
     }
 
     #[test]
     fn one_port_does_not_overrule_what_another_taught() {
-        let taught = known(unit(5), Source::Inferred { r: 0.96 });
+        let taught = known(unit(5), MappingSource::Inferred { r: 0.96 });
         let (learned, platform) = learn(taught.clone(), Mapping::Unknown("?".into()));
         assert_eq!(learned, Learned::Disputed);
         assert_eq!((&platform.stacks[0].unit, platform.ports[0].parts.value()), (&taught, None));
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_agrees_is_confirmed() {
-        let (learned, _) = learn(known(unit(2), Source::Kernel), known(vec![3], Source::Table));
+        let (learned, _) = learn(known(unit(2), MappingSource::Kernel), known(vec![3], MappingSource::Table));
         assert_eq!(learned, Learned::Confirmed);
         let (mut platform, _) = host(Mapping::Unknown("?".into()), Mapping::Unknown("?".into()));
         assert_eq!(platform.learn("17:00.0".parse().unwrap(), &unit(2), 3, 0.98), Learned::Unheard);

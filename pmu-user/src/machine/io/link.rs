@@ -28,7 +28,6 @@ pub struct Link {
 
 impl Speed {
     /// From `16.0 GT/s PCIe`, or `16 GT/s` as older kernels have it. `Unknown` is none.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (number, _) = text.trim().split_once(" GT/s")?;
         let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
@@ -39,7 +38,6 @@ impl Speed {
 
     /// Share of the transfers that is left for packets: 8b/10b coding up to 5 GT/s, 128b/130b up to 32 GT/s, and above
     /// that flits of 256 bytes of which 236 are packets (PCI Express Base Specification 6.0).
-    #[must_use]
     pub fn coding(self) -> f64 {
         match self.0 {
             0..=5_000 => 8.0 / 10.0,
@@ -64,7 +62,6 @@ impl Rate {
     }
 
     /// Bytes per second that packets can have in one direction, headers of packets included.
-    #[must_use]
     pub fn bytes_per_second(&self) -> Option<f64> {
         let speed = self.speed?;
         Some(f64::from(speed.0) * 1e6 / 8.0 * f64::from(self.width?) * speed.coding())
@@ -72,7 +69,6 @@ impl Rate {
 
     /// Bits on the wires in both directions, as bytes per second: GT/s × 1000 / 8 × lanes × 2 MB/s. What some handbooks
     /// call the maximum; no link reaches it.
-    #[must_use]
     pub fn raw_bytes_per_second(&self) -> Option<f64> {
         Some(f64::from(self.speed?.0) * 1e6 / 8.0 * f64::from(self.width?) * 2.0)
     }
@@ -91,7 +87,6 @@ impl fmt::Display for Rate {
 
 impl Link {
     /// Is it slower or narrower than this end could do? `None` where the kernel does not know.
-    #[must_use]
     pub fn is_trained_down(&self) -> Option<bool> {
         Some(self.current.speed? < self.max.speed? || self.current.width? < self.max.width?)
     }

@@ -10,10 +10,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Fact, attribute, boxes,
-    dmi::{self, Kind, Module},
+    Fact, attribute,
+    dmi::{self, MemoryKind, Module},
     names,
-    place::Places,
+    place::{self, Places},
 };
 use crate::machine::{
     cpu::Cpu,
@@ -70,10 +70,10 @@ impl Memory {
 
 /// A memory controller's PMU stands for a channel: `uncore_imc_0`, `amd_umc_0`.
 fn channels(catalog: &Catalog, places: &Places) -> Fact<BTreeMap<u32, u32>> {
-    let is_channel = |pmu: &&Entry| matches!(boxes::kind(&pmu.name), "uncore_imc" | "amd_umc");
+    let is_channel = |pmu: &&Entry| matches!(place::kind(&pmu.name), "uncore_imc" | "amd_umc");
     let mut channels = BTreeMap::new();
     for pmu in catalog.pmus.iter().filter(is_channel) {
-        for die in boxes::cpus(pmu).iter().filter_map(|cpu| places.die_of(*cpu)) {
+        for die in place::cpus(pmu).iter().filter_map(|cpu| places.die_of(*cpu)) {
             *channels.entry(die.socket).or_insert(0) += 1;
         }
     }
@@ -83,7 +83,9 @@ fn channels(catalog: &Catalog, places: &Places) -> Fact<BTreeMap<u32, u32>> {
 
 fn most(channels: u32, modules: &[Module]) -> Fact<f64> {
     // What is stacked beside the processor has channels of its own, and persistent memory is slower than its channel.
-    let plugged = modules.iter().filter(|module| !matches!(module.kind, Some(Kind::Persistent | Kind::Hbm)));
+    let plugged = modules
+        .iter()
+        .filter(|module| !matches!(module.kind, Some(MemoryKind::Persistent | MemoryKind::Hbm)));
     let speeds: Vec<Option<u32>> = plugged.map(|module| module.configured_mts.or(module.best_mts)).collect();
     // A channel without a module carries nothing.
     let channels = channels.min(u32::try_from(speeds.len()).unwrap_or(u32::MAX));
@@ -135,14 +137,14 @@ fn of_controllers(root: &Path) -> Vec<Module> {
 }
 
 /// From the kernel's names (`edac_mem_types`, drivers/edac/edac_mc.c): `Registered-DDR4`, `Load-Reduced-DDR5-RAM`.
-fn kind_of(name: &str) -> Option<Kind> {
+fn kind_of(name: &str) -> Option<MemoryKind> {
     let saves = name.starts_with("Low-Power");
     match name.strip_suffix("-RAM").unwrap_or(name).rsplit('-').next()? {
-        "DDR3" if !saves => Some(Kind::Ddr3),
-        "DDR4" => Some(if saves { Kind::Lpddr4 } else { Kind::Ddr4 }),
-        "DDR5" => Some(if saves { Kind::Lpddr5 } else { Kind::Ddr5 }),
-        "volatile" => Some(Kind::Persistent),
-        "Gen2" | "Gen3" if name.starts_with("High-bandwidth-memory") => Some(Kind::Hbm),
+        "DDR3" if !saves => Some(MemoryKind::Ddr3),
+        "DDR4" => Some(if saves { MemoryKind::Lpddr4 } else { MemoryKind::Ddr4 }),
+        "DDR5" => Some(if saves { MemoryKind::Lpddr5 } else { MemoryKind::Ddr5 }),
+        "volatile" => Some(MemoryKind::Persistent),
+        "Gen2" | "Gen3" if name.starts_with("High-bandwidth-memory") => Some(MemoryKind::Hbm),
         _ => None,
     }
 }
@@ -151,7 +153,7 @@ fn kind_of(name: &str) -> Option<Kind> {
 mod tests {
     use std::fs;
 
-    use super::{Fact, Kind, Memory, kind_of};
+    use super::{Fact, Memory, MemoryKind, kind_of};
     use crate::machine::{
         io::{dmi::tests::slot, place::Places},
         pmu::catalog::Catalog,
@@ -208,7 +210,7 @@ mod tests {
         tree.write(&format!("{at}/dimm1/size"), "0\n");
         let memory = memory(&tree);
         let modules = memory.modules.known().unwrap();
-        assert_eq!((modules.len(), modules[0].bytes, modules[0].kind), (1, 16 << 30, Some(Kind::Ddr5)));
+        assert_eq!((modules.len(), modules[0].bytes, modules[0].kind), (1, 16 << 30, Some(MemoryKind::Ddr5)));
         let Fact::Missing(why) = memory.bytes_per_second_max else { panic!("a speed from nowhere") };
         assert_eq!(why, "the firmware does not say how fast the memory is");
     }
@@ -226,12 +228,12 @@ mod tests {
     #[test]
     fn the_kernels_names_of_memory_are_understood() {
         for (name, kind) in [
-            ("Unbuffered-DDR3", Some(Kind::Ddr3)),
-            ("Registered-DDR4", Some(Kind::Ddr4)),
-            ("Load-Reduced-DDR5-RAM", Some(Kind::Ddr5)),
-            ("Low-Power-DDR4-RAM", Some(Kind::Lpddr4)),
-            ("Non-volatile-RAM", Some(Kind::Persistent)),
-            ("High-bandwidth-memory-Gen3", Some(Kind::Hbm)),
+            ("Unbuffered-DDR3", Some(MemoryKind::Ddr3)),
+            ("Registered-DDR4", Some(MemoryKind::Ddr4)),
+            ("Load-Reduced-DDR5-RAM", Some(MemoryKind::Ddr5)),
+            ("Low-Power-DDR4-RAM", Some(MemoryKind::Lpddr4)),
+            ("Non-volatile-RAM", Some(MemoryKind::Persistent)),
+            ("High-bandwidth-memory-Gen3", Some(MemoryKind::Hbm)),
             ("Low-Power-DDR3-RAM", None),
             ("Unbuffered-DDR", None),
             ("", None),

@@ -5,14 +5,11 @@
 //! cannot be read is not known, with the reason. Nothing is written, and nothing needs a privilege except where it says so.
 
 pub mod bdf;
-mod boxes;
 pub mod class;
 pub mod dmi;
 pub mod function;
-pub mod iommu;
 pub mod learn;
 pub mod link;
-pub mod mapping;
 pub mod memory;
 pub mod owner;
 mod parts;
@@ -28,7 +25,7 @@ use std::{ffi::OsString, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::boxes::Boxes;
+pub use self::place::UncorePmus;
 use self::{
     bdf::{Bdf, BdfError, RootBus},
     function::{Disk, Interface, Node},
@@ -56,7 +53,6 @@ pub enum Fact<T> {
 
 impl<T> Fact<T> {
     /// The fact, if it is known.
-    #[must_use]
     pub const fn known(&self) -> Option<&T> {
         match self {
             Self::Known(fact) => Some(fact),
@@ -86,14 +82,13 @@ pub struct Platform {
     pub nodes: Vec<Node>,
     /// Memory and its channels.
     pub memory: Memory,
-    /// Counting boxes outside the cores, by kind.
-    pub boxes: Vec<Boxes>,
+    /// Counting uncore PMUs, by kind.
+    pub boxes: Vec<UncorePmus>,
 }
 
 impl Platform {
     /// Reads the host below `root`, whose PMUs are in `catalog`. Needs no privilege; without CAP_SYS_ADMIN the stacks of
     /// some processors and the speed of the memory are not known, and say so.
-    #[must_use]
     pub fn read(root: &Path, catalog: &Catalog) -> Self {
         let places = Places::read(root);
         let devices = pci::read(root);
@@ -106,13 +101,12 @@ impl Platform {
             interfaces: function::interfaces(root),
             nodes: function::nodes(root),
             memory: Memory::read(root, catalog, &places),
-            boxes: boxes::of(catalog),
+            boxes: place::of(catalog),
             devices,
         }
     }
 
     /// The function at this address.
-    #[must_use]
     pub fn device(&self, bdf: Bdf) -> Option<&Device> {
         self.devices.binary_search_by_key(&bdf, |device| device.bdf).ok().map(|index| &self.devices[index])
     }
@@ -128,20 +122,17 @@ impl Platform {
     }
 
     /// Where the traffic of this function enters its stack.
-    #[must_use]
     pub fn port_of(&self, bdf: Bdf) -> Option<&Port> {
         let port = self.device(bdf)?.port();
         self.ports.iter().find(|known| known.bdf == port)
     }
 
     /// The stack with this root bus.
-    #[must_use]
     pub fn stack_of(&self, bus: RootBus) -> Option<&Stack> {
         self.stacks.iter().find(|stack| stack.bus == bus)
     }
 
     /// The device's own link; that of the physical function for a virtual one, which has none of its own.
-    #[must_use]
     pub fn link_of(&self, bdf: Bdf) -> Option<Link> {
         let device = self.device(bdf)?;
         let link = device.physical.and_then(|physical| self.device(physical)).unwrap_or(device).link;
@@ -150,14 +141,12 @@ impl Platform {
 
     /// The link that the device shares with everything behind the same root port: the slowest that its traffic passes if
     /// there is nothing else behind it. `None` if it is attached to the root bus, where there is no link.
-    #[must_use]
     pub fn shared_link_of(&self, bdf: Bdf) -> Option<Link> {
         let port = self.device(bdf)?.port();
         if port == bdf { None } else { self.device(port).map(|port| port.link) }
     }
 
     /// What the kernel calls the functions of this device: disks, interfaces, nodes.
-    #[must_use]
     pub fn names_of(&self, bdf: Bdf) -> Vec<&Untrusted> {
         let disks = self.disks.iter().filter(|disk| disk.devices.contains(&bdf)).map(|disk| &disk.name);
         let interfaces = self.interfaces.iter().filter(|one| one.device == Some(bdf)).map(|one| &one.name);
@@ -173,7 +162,6 @@ impl Platform {
     }
 
     /// Model of the device, where a function of it says one.
-    #[must_use]
     pub fn model_of(&self, bdf: Bdf) -> Option<&Untrusted> {
         let of_disk =
             self.disks.iter().filter(|disk| disk.devices.contains(&bdf)).find_map(|disk| disk.model.as_ref());
@@ -183,7 +171,6 @@ impl Platform {
     }
 
     /// Devices that carry the data of the disk or partition `name`, through whatever it is stacked on.
-    #[must_use]
     pub fn carriers_of(&self, name: &[u8]) -> Vec<Bdf> {
         let (mut found, mut seen, mut next) = (Vec::new(), Vec::new(), vec![name]);
         while let Some(name) = next.pop() {

@@ -38,7 +38,6 @@ pub struct User {
 
 impl User {
     /// Is it in `cgroup`, or below it?
-    #[must_use]
     pub fn is_within(&self, cgroup: &[u8]) -> bool {
         match self.cgroup.as_bytes().strip_prefix(cgroup) {
             Some(rest) => cgroup.ends_with(b"/") || rest.is_empty() || rest.starts_with(b"/"),
@@ -77,14 +76,12 @@ pub enum Ownership {
 
 impl Ownership {
     /// Is every byte that the device moves that of a process in `cgroup`, or below it?
-    #[must_use]
     pub fn is_within(&self, cgroup: &[u8]) -> bool {
         let Self::Exclusive { users, .. } = self else { return false };
         users.iter().all(|user| user.is_within(cgroup))
     }
 
     /// The cgroup whose every byte is.
-    #[must_use]
     pub const fn cgroup(&self) -> Option<&Untrusted> {
         match self {
             Self::Exclusive { cgroup, .. } => Some(cgroup),
@@ -93,7 +90,6 @@ impl Ownership {
     }
 
     /// Processes that are known to use the device by themselves.
-    #[must_use]
     pub fn users(&self) -> &[User] {
         match self {
             Self::Exclusive { users, .. } | Self::Shared { users, .. } => users,
@@ -102,14 +98,12 @@ impl Ownership {
     }
 
     /// Is every byte that of this process?
-    #[must_use]
     pub fn is_of(&self, process: u32) -> bool {
         matches!(self, Self::Exclusive { pid: Some(pid), .. } if *pid == process)
     }
 }
 
 /// Whose several devices are together: those behind one root port, which hardware counts as one.
-#[must_use]
 pub fn together<'a>(devices: impl IntoIterator<Item = &'a Ownership>) -> Ownership {
     let mut evidence = Evidence::default();
     for device in devices {
@@ -128,7 +122,6 @@ pub fn together<'a>(devices: impl IntoIterator<Item = &'a Ownership>) -> Ownersh
 
 /// Who uses each device that moves data, by address. Processes that vanish meanwhile are left out. Without
 /// CAP_SYS_PTRACE those of other users cannot be looked into: then nobody is exclusive.
-#[must_use]
 pub fn read(root: &Path, platform: &Platform) -> Vec<(Bdf, Ownership)> {
     let processes = process::all(root);
     let mut found = evidence::of(root, platform, &processes.seen);

@@ -3,13 +3,12 @@
 
 use super::{
     bdf::RootBus,
-    class::Accelerator,
-    mapping::{Mapping, Source},
+    class::{Accelerator, Mapping, MappingSource},
     pci::Device,
     stack_tables::{Die, Family, Rule},
 };
 
-/// The parts that what enters at `port` is counted in; `number` is that of its stack's box.
+/// The parts that what enters at `port` is counted in; `number` is that of its stack's uncore PMU.
 pub(super) fn of(family: Family, die: Option<Die>, port: &Device, number: Option<u32>) -> Mapping<Vec<u32>> {
     let Some(rule) = family.rule() else {
         let why = if family == Family::Zen {
@@ -21,7 +20,7 @@ pub(super) fn of(family: Family, die: Option<Die>, port: &Device, number: Option
     };
     let found = accelerator(family, die, port).unwrap_or_else(|| by_number(family, die, rule, port, number));
     match found {
-        Ok(parts) => Mapping::Known { value: parts, source: Source::Table },
+        Ok(parts) => Mapping::Known { value: parts, source: MappingSource::Table },
         Err(why) => Mapping::Unknown(why),
     }
 }
@@ -74,7 +73,7 @@ fn accelerator(family: Family, die: Option<Die>, device: &Device) -> Option<Resu
 
 #[cfg(test)]
 mod tests {
-    use super::{Die, Family, Mapping, RootBus, Source, of};
+    use super::{Die, Family, Mapping, MappingSource, RootBus, of};
     use crate::machine::io::{class::INTEL, link::Link, pci::Device};
 
     fn device(bdf: &str, class: u32, device: u16) -> Device {
@@ -98,7 +97,7 @@ mod tests {
 
     fn part(family: Family, bdf: &str, number: Option<u32>) -> Option<u32> {
         match of(family, None, &device(bdf, 0x06_04_00, 1), number) {
-            Mapping::Known { value, source: Source::Table } => Some(value[0]),
+            Mapping::Known { value, source: MappingSource::Table } => Some(value[0]),
             _ => None,
         }
     }

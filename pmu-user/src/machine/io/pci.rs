@@ -1,4 +1,8 @@
-//! PCI devices, from `/sys/bus/pci/devices`: what each is, and the way from it to its root bus.
+//! PCI devices, from `/sys/bus/pci/devices`: what each is, the way from it to its root bus, and the IOMMU that translates its addresses
+//! (`iommu` and `iommu_group/type`: drivers/iommu/iommu-sysfs.c and iommu.c, 6.12).
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     fs::{self, File},
@@ -13,10 +17,9 @@ use super::{
     ENTRIES_MAX, attribute,
     bdf::{Bdf, RootBus},
     class,
-    iommu::Translation,
     link::{Link, Rate},
 };
-use crate::untrusted::Untrusted;
+use crate::untrusted::{Untrusted, exact};
 
 /// Where the kernel lists them, below the root.
 pub(super) const FOLDER: &str = "sys/bus/pci/devices";
@@ -56,25 +59,21 @@ pub struct Device {
 
 impl Device {
     /// What it is, in a word or two.
-    #[must_use]
     pub fn word(&self) -> &'static str {
         class::word(self.class, self.vendor, self.device)
     }
 
     /// Where its traffic enters the stack: its root port, or itself if it is attached to the root bus.
-    #[must_use]
     pub fn port(&self) -> Bdf {
         self.above.first().copied().unwrap_or(self.bdf)
     }
 
     /// Is it part of the way and not an end of it?
-    #[must_use]
     pub fn is_infrastructure(&self) -> bool {
         class::is_infrastructure(self.class, self.vendor, self.device)
     }
 
     /// Can devices stand behind it?
-    #[must_use]
     pub const fn is_port(&self) -> bool {
         class::is_port(self.class)
     }
@@ -166,79 +165,54 @@ pub(super) fn configuration(root: &Path, bdf: Bdf, offset: u64) -> io::Result<u3
     Ok(u32::from_le_bytes(word))
 }
 
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
+/// What stands between a device and memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Translation {
+    /// The IOMMU, as `/sys/class/iommu` has it: `dmar3`, `ivhd0`.
+    #[serde(with = "exact")]
+    pub iommu: Untrusted,
+    /// What it does with the device's addresses.
+    pub domain: Domain,
+}
 
-    use super::{Bdf, RootBus, bdf_of, read, way};
-    use crate::machine::{io::link::Speed, testing::Tree};
+/// What an IOMMU does with addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Domain {
+    /// Looks them up in tables: `DMA`, `DMA-FQ`, or `unmanaged`, whose tables a driver such as VFIO keeps.
+    Paging,
+    /// Lets them through as they are.
+    Identity,
+    /// Refuses them: no driver has the device.
+    Blocked,
+    /// The kernel does not say.
+    Unknown,
+}
 
-    const PORT: &str = "../../../devices/pci0000:64/0000:64:02.0";
-
-    fn device(tree: &Tree, path: &str, class: &str) {
-        let name = path.rsplit('/').next().unwrap();
-        let at = path.replace("../../../", "sys/");
-        tree.write(&format!("{at}/class"), class);
-        tree.write(&format!("{at}/vendor"), "0x8086\n");
-        tree.write(&format!("{at}/device"), "0x1234\n");
-        tree.link(&format!("sys/bus/pci/devices/{name}"), path);
+impl Translation {
+    /// Of the device whose folder is `folder` below `root`; none where no IOMMU stands before it.
+    pub(super) fn read(root: &Path, folder: &str) -> Option<Self> {
+        let target = fs::read_link(root.join(folder).join("iommu")).ok()?;
+        let domain = match attribute(root, &format!("{folder}/iommu_group/type")).as_deref() {
+            Some("DMA" | "DMA-FQ" | "unmanaged") => Domain::Paging,
+            Some("identity") => Domain::Identity,
+            Some("blocked") => Domain::Blocked,
+            _ => Domain::Unknown,
+        };
+        Some(Self { iommu: Untrusted::from(target.file_name()?), domain })
     }
 
-    fn bdf(text: &str) -> Bdf {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn a_device_is_read_with_its_way_to_the_root_bus() {
-        let tree = Tree::new(&[]);
-        device(&tree, PORT, "0x060400\n");
-        device(&tree, &format!("{PORT}/0000:65:00.0/0000:66:04.0/0000:67:00.0"), "0x010802\n");
-        let at = "sys/devices/pci0000:64/0000:64:02.0/0000:65:00.0/0000:66:04.0/0000:67:00.0";
-        tree.write(&format!("{at}/numa_node"), "1\n");
-        tree.write(&format!("{at}/current_link_speed"), "8.0 GT/s PCIe\n");
-        tree.write(&format!("{at}/current_link_width"), "4\n");
-        tree.write(&format!("{at}/max_link_speed"), "Unknown\n");
-        tree.write(&format!("{at}/max_link_width"), "255\n");
-        tree.link(&format!("{at}/driver"), "../../../../../bus/pci/drivers/nvme");
-        tree.link(&format!("{at}/iommu_group"), "../../../../kernel/iommu_groups/42");
-        tree.link(&format!("{at}/virtfn0"), "../0000:67:00.1");
-        tree.link(&format!("{at}/virtfn1"), "../0000:67:00.2");
-        let devices = read(&tree.root);
-        let [port, nvme] = &devices[..] else { panic!("{devices:?}") };
-        assert_eq!((port.port(), port.is_port(), port.node), (port.bdf, true, None));
-        assert_eq!(nvme.root, RootBus { domain: 0, bus: 0x64 });
-        assert_eq!(nvme.above, ["0000:64:02.0", "0000:65:00.0", "0000:66:04.0"].map(bdf));
-        assert_eq!((nvme.port(), nvme.word(), nvme.node), (port.bdf, "NVMe storage", Some(1)));
-        assert_eq!(nvme.driver.as_ref().unwrap().as_bytes(), b"nvme");
-        assert_eq!((nvme.iommu_group, nvme.virtuals.len(), nvme.virtuals[1]), (Some(42), 2, bdf("67:00.2")));
-        assert_eq!((nvme.link.current.speed, nvme.link.current.width), (Some(Speed(8000)), Some(4)));
-        assert_eq!((nvme.link.max.speed, nvme.link.max.width), (None, None));
-    }
-
-    #[test]
-    fn what_is_behind_a_vmd_belongs_to_the_stack_of_the_vmd() {
-        let path = "../../../devices/pci0000:64/0000:64:00.5/pci10000:00/10000:00:02.0/10000:01:00.0";
-        let (stack, above) = way(Path::new(path), bdf("10000:01:00.0"));
-        assert_eq!(stack.unwrap().to_string(), "0000:64");
-        assert_eq!(above, [bdf("10000:00:02.0")], "the stack's root port, by the number it has there");
-        assert_eq!(bdf_of(Path::new("../x/0000:00:05.0/virtio2/block/vda")), Some(bdf("00:05.0")));
-        assert_eq!(bdf_of(Path::new("../devices/virtual/block/loop0")), None);
-    }
-
-    #[test]
-    fn a_device_without_a_class_or_with_a_strange_name_is_left_out() {
-        let tree = Tree::new(&[("sys/bus/pci/devices/0000:00:00.0/vendor", "0x8086")]);
-        device(&tree, PORT, "many");
-        device(&tree, "../../../devices/pci0000:00/fake", "0x020000");
-        assert_eq!(read(&tree.root), []);
-        assert_eq!(read(Path::new("/nonexistent")), []);
-    }
-
-    #[test]
-    fn configuration_space_that_is_cut_off_is_an_error() {
-        let tree = Tree::new(&[("sys/bus/pci/devices/0000:00:00.0/config", &"abcd".repeat(16))]);
-        let word = |offset| super::configuration(&tree.root, bdf("00:00.0"), offset);
-        assert_eq!(word(60).unwrap(), u32::from_le_bytes(*b"abcd"));
-        assert!(word(62).is_err() && word(0x1a0).is_err());
+    /// Its PMU: the kind, and the PMU's name. None for kinds that are told apart by something else than a PCI address.
+    ///
+    /// Intel's is called as the IOMMU (`iommu->name`, drivers/iommu/intel/perfmon.c); AMD's are numbered in the order in which
+    /// the IOMMUs are (`get_amd_iommu`, drivers/iommu/amd/init.c).
+    pub fn pmu(&self) -> Option<(&'static str, String)> {
+        let name = std::str::from_utf8(self.iommu.as_bytes()).ok()?;
+        let number = |prefix: &str| name.strip_prefix(prefix)?.parse::<u32>().ok();
+        match (number("dmar"), number("ivhd")) {
+            (Some(number), _) => Some(("dmar", format!("dmar{number}"))),
+            (None, Some(number)) => Some(("amd_iommu", format!("amd_iommu_{number}"))),
+            (None, None) => None,
+        }
     }
 }

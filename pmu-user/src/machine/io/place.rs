@@ -1,9 +1,15 @@
-//! Where CPUs and NUMA nodes are: which socket, which die.
+//! Where CPUs and NUMA nodes are, which socket and die; and how many instances of uncore PMUs there are, by kind: `uncore_cha_0` to
+//! `uncore_cha_39` are one kind.
 
 use std::{collections::BTreeSet, path::Path};
 
+use serde::{Deserialize, Serialize};
+
 use super::{attribute, names};
-use crate::machine::cpu::{self, Cpu, parse_list};
+use crate::machine::{
+    cpu::{self, Cpu, parse_list},
+    pmu::catalog::{Catalog, Entry, PmuCpus},
+};
 
 /// Sockets and dies of the CPUs that are online, and NUMA nodes.
 #[derive(Clone, Debug, Default)]
@@ -106,10 +112,56 @@ fn total_bytes(meminfo: &str) -> Option<u64> {
     amount.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
+/// UncorePmus of a kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UncorePmus {
+    /// Name of their PMUs, without the number.
+    pub kind: String,
+    /// PMUs of the kind.
+    pub pmus: usize,
+    /// UncorePmus: a PMU has one on each CPU of its cpumask.
+    pub boxes: usize,
+}
+
+/// The CPUs of a PMU's cpumask; none for what counts in cores.
+pub(super) fn cpus(pmu: &Entry) -> &[Cpu] {
+    match &pmu.place {
+        PmuCpus::Uncore(cpus) => cpus,
+        PmuCpus::Anywhere | PmuCpus::Cores(_) => &[],
+    }
+}
+
+/// The kind of a PMU with this name: without the number at its end. (`amd_l3` has none.)
+pub(super) fn kind(name: &str) -> &str {
+    let stem = name.trim_end_matches(|character: char| character.is_ascii_digit());
+    match stem.strip_suffix('_') {
+        Some(kind) if stem.len() < name.len() => kind,
+        _ if stem == "dmar" => stem,
+        _ => name,
+    }
+}
+
+/// Kinds of uncore PMUs in the catalog, by name.
+pub(super) fn of(catalog: &Catalog) -> Vec<UncorePmus> {
+    let mut kinds: Vec<UncorePmus> = Vec::new();
+    for pmu in catalog.pmus.iter().filter(|pmu| matches!(pmu.place, PmuCpus::Uncore(_))) {
+        let kind = kind(&pmu.name);
+        match kinds.iter_mut().find(|known| known.kind == kind) {
+            Some(known) => {
+                known.pmus += 1;
+                known.boxes += cpus(pmu).len();
+            }
+            None => kinds.push(UncorePmus { kind: kind.to_owned(), pmus: 1, boxes: cpus(pmu).len() }),
+        }
+    }
+    kinds.sort_by(|a, b| a.kind.cmp(&b.kind));
+    kinds
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Places;
-    use crate::machine::{cpu::Cpu, testing::Tree};
+    use super::{Places, UncorePmus, of};
+    use crate::machine::{cpu::Cpu, pmu::catalog::Catalog, testing::Tree};
 
     fn host() -> Places {
         let tree = Tree::new(&[
@@ -152,5 +204,27 @@ mod tests {
         let host = host();
         let of = |nodes: &[Option<u32>]| host.socket_of(nodes.iter().copied());
         assert_eq!((of(&[Some(0), None]), of(&[Some(0), Some(1)]), of(&[None])), (Some(1), None, None));
+    }
+
+    #[test]
+    fn boxes_of_a_kind_are_counted_on_every_die() {
+        let tree = Tree::new(&[]);
+        tree.pmu("cpu", &[("type", "4")]);
+        for name in ["uncore_iio_0", "uncore_iio_10", "uncore_iio_free_running_0"] {
+            tree.pmu(name, &[("type", "9"), ("cpumask", "0,32")]);
+        }
+        for name in ["amd_l3", "dmar0", "dmar12"] {
+            tree.pmu(name, &[("type", "8"), ("cpumask", "0")]);
+        }
+        let kind = |kind: &str, pmus, boxes| UncorePmus { kind: kind.to_owned(), pmus, boxes };
+        assert_eq!(
+            of(&Catalog::read(&tree.root).unwrap()),
+            [
+                kind("amd_l3", 1, 1),
+                kind("dmar", 2, 2),
+                kind("uncore_iio", 2, 4),
+                kind("uncore_iio_free_running", 1, 2)
+            ]
+        );
     }
 }

@@ -20,32 +20,18 @@ use serde::{Deserialize, Serialize};
 use super::{Fact, names};
 use crate::{
     machine::{bytes, cpu::Processor, mount, read, read_line},
+    named::named,
     untrusted::{Untrusted, exact},
 };
 
-/// What the processor counts for a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Event {
-    /// Bytes between the L3 cache and memory, of whichever node. They grow.
-    MbmTotalBytes,
-    /// Bytes between the L3 cache and memory of its own node. They grow.
-    MbmLocalBytes,
-    /// Bytes of the L3 cache that hold what the group asked for, now.
-    LlcOccupancy,
-}
-
-impl Event {
-    const ALL: [Self; 3] = [Self::MbmTotalBytes, Self::MbmLocalBytes, Self::LlcOccupancy];
-
-    /// What the kernel calls it, and its files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::MbmTotalBytes => "mbm_total_bytes",
-            Self::MbmLocalBytes => "mbm_local_bytes",
-            Self::LlcOccupancy => "llc_occupancy",
-        }
+named! {
+    /// What the processor counts for a group.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum MonitoringEvent {
+        MbmTotalBytes = "mbm_total_bytes", "Bytes between the L3 cache and memory, of whichever node. They grow.";
+        MbmLocalBytes = "mbm_local_bytes", "Bytes between the L3 cache and memory of its own node. They grow.";
+        LlcOccupancy = "llc_occupancy", "Bytes of the L3 cache that hold what the group asked for, now.";
     }
 }
 
@@ -56,14 +42,14 @@ pub struct Monitoring {
     #[serde(with = "exact")]
     pub point: Untrusted,
     /// What is counted, in the order in which counts stand in a [`Domain`].
-    pub events: Vec<Event>,
+    pub events: Vec<MonitoringEvent>,
     /// Groups that can be told apart at a time, if the kernel says.
     pub groups_max: Option<u32>,
 }
 
 /// A group of threads, and what was counted for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Group {
+pub struct MonitoringGroup {
     /// Inode of its folder: a group that is made anew under the same name has another.
     pub id: u64,
     /// Path from the mount point: `/` is the default group, which everything is in that is in no other.
@@ -79,9 +65,8 @@ pub struct Group {
     pub again: Vec<Domain>,
 }
 
-impl Group {
+impl MonitoringGroup {
     /// Is it the one that holds whatever is in no other?
-    #[must_use]
     pub fn is_default(&self) -> bool {
         self.path.as_bytes() == b"/"
     }
@@ -116,7 +101,6 @@ pub enum MonitoringError {
 
 impl MonitoringError {
     /// The least that would help, if it is known.
-    #[must_use]
     pub const fn fix(&self) -> Option<&'static str> {
         match self {
             Self::NotMounted => Some(
@@ -129,7 +113,6 @@ impl MonitoringError {
     }
 
     /// The reason, and what would help.
-    #[must_use]
     pub fn with_fix(&self) -> String {
         self.fix().map_or_else(|| self.to_string(), |fix| format!("{self}: {fix}"))
     }
@@ -141,7 +124,6 @@ impl Monitoring {
     /// # Errors
     ///
     /// It cannot be had.
-    #[must_use]
     pub fn find(root: &Path, processor: &Processor) -> Option<Result<Self, MonitoringError>> {
         let Some(point) = mounted(root) else {
             return processor.counts_by_group.then(|| Err(not_mounted(root)));
@@ -154,14 +136,17 @@ impl Monitoring {
             Ok(features) => features,
             Err(error) => return Some(Err(MonitoringError::Unreadable(error.to_string()))),
         };
-        let is_there = |event: &Event| features.lines().any(|line| line == event.name());
+        let is_there = |event: &MonitoringEvent| features.lines().any(|line| line == event.name());
         let groups_max = read_line(&info, "num_rmids").ok().and_then(|line| line.parse().ok());
-        Some(Ok(Self { point, events: Event::ALL.into_iter().filter(is_there).collect(), groups_max }))
+        Some(Ok(Self {
+            point,
+            events: MonitoringEvent::ALL.into_iter().filter(is_there).collect(),
+            groups_max,
+        }))
     }
 
     /// Every group with its counts, the default group first. One that vanishes meanwhile is left out.
-    #[must_use]
-    pub fn groups(&self, root: &Path) -> Vec<Group> {
+    pub fn groups(&self, root: &Path) -> Vec<MonitoringGroup> {
         let domains = self.domains(root);
         let mut paths = vec![PathBuf::from("/")];
         paths.extend(self.inside(root, Path::new("/")));
@@ -170,7 +155,7 @@ impl Monitoring {
             let inside: Vec<PathBuf> = self.inside(root, &path.join("mon_groups")).collect();
             let Some(mut group) = self.group(root, &path, None, &domains) else { continue };
             let of = Some(group.id);
-            let read: Vec<Group> =
+            let read: Vec<MonitoringGroup> =
                 inside.iter().filter_map(|path| self.group(root, path, of, &domains)).collect();
             // What its monitoring groups count meanwhile lies between the two readings. One that vanished is in the first only.
             if !inside.is_empty() {
@@ -184,15 +169,13 @@ impl Monitoring {
 
     /// Threads of a group, as `/proc` numbers them; those of a control group hold those of its monitoring groups. None if
     /// it is gone.
-    #[must_use]
-    pub fn threads(&self, root: &Path, group: &Group) -> Option<Vec<u32>> {
+    pub fn threads(&self, root: &Path, group: &MonitoringGroup) -> Option<Vec<u32>> {
         let list = text(&self.folder(root, &group.path.to_path()).join("tasks")).ok()?;
         Some(list.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
     /// CPUs on which threads of the default group count for this one, as the kernel lists them; empty if there are none.
-    #[must_use]
-    pub fn cpus(&self, root: &Path, group: &Group) -> String {
+    pub fn cpus(&self, root: &Path, group: &MonitoringGroup) -> String {
         read_line(&self.folder(root, &group.path.to_path()), "cpus_list").unwrap_or_default()
     }
 
@@ -227,12 +210,18 @@ impl Monitoring {
         domains
     }
 
-    fn group(&self, root: &Path, path: &Path, of: Option<u64>, domains: &[PathBuf]) -> Option<Group> {
+    fn group(
+        &self,
+        root: &Path,
+        path: &Path,
+        of: Option<u64>,
+        domains: &[PathBuf],
+    ) -> Option<MonitoringGroup> {
         let folder = self.folder(root, path);
         let id = fs::metadata(&folder).ok()?.ino();
         let domains = self.counts(root, path, domains);
         let same = fs::metadata(&folder).ok()?.ino() == id;
-        same.then(|| Group { id, path: Untrusted::from(path), of, domains, again: Vec::new() })
+        same.then(|| MonitoringGroup { id, path: Untrusted::from(path), of, domains, again: Vec::new() })
     }
 
     fn counts(&self, root: &Path, path: &Path, domains: &[PathBuf]) -> Vec<Domain> {

@@ -1,7 +1,10 @@
-//! From a PCI device to the counters that see its traffic: its root bus belongs to an I/O stack, whose box counts by part.
+//! From a PCI device to the counters that see its traffic: its root bus belongs to an I/O stack, whose uncore PMU counts by part.
 //!
 //! Who says so is part of the answer: the kernel (`die*` attributes of `uncore_iio_*`), a table of ours, or traffic that
 //! agreed ([`super::verify`]). Where nobody does, the stack is not known, with the reason.
+
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeSet, io, path::Path};
 
@@ -9,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Bdf, RootBus,
-    mapping::{Mapping, Source},
+    class::{Mapping, MappingSource},
     parts,
     pci::{self, Device},
     place::{self, Places},
@@ -17,10 +20,10 @@ use super::{
 };
 use crate::machine::{
     cpu::{self, Cpu},
-    pmu::catalog::{Catalog, Entry, Place},
+    pmu::catalog::{Catalog, Entry, PmuCpus},
 };
 
-/// A box of a PMU on one die: where its events are to be opened.
+/// An uncore PMU on one die: where its events are to be opened.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Unit {
     /// Name of the PMU: `uncore_iio_2`. Its IRP has the same number.
@@ -36,7 +39,7 @@ pub struct Stack {
     pub bus: RootBus,
     /// The socket, where that is known.
     pub socket: Option<u32>,
-    /// The box that counts it.
+    /// The uncore PMU that counts it.
     pub unit: Mapping<Unit>,
 }
 
@@ -61,7 +64,7 @@ pub(super) struct Reader<'a> {
     pub(super) devices: &'a [Device],
 }
 
-/// A root bus, its box, and the die where that box is; or why not.
+/// A root bus, its uncore PMU, and the die where that uncore PMU is; or why not.
 type Found = (RootBus, Result<(u32, place::Die), String>);
 
 impl Reader<'_> {
@@ -79,7 +82,7 @@ impl Reader<'_> {
     }
 
     fn stack(&self, bus: RootBus, found: &Result<Vec<Found>, String>) -> Stack {
-        let source = if self.kernel_maps() { Source::Kernel } else { Source::Table };
+        let source = if self.kernel_maps() { MappingSource::Kernel } else { MappingSource::Table };
         let near = self.devices.iter().filter(|device| device.root == bus).map(|device| device.node);
         let near = self.places.socket_of(near);
         let unit = match found {
@@ -127,7 +130,7 @@ impl Reader<'_> {
         self.stacks().any(|(_, pmu)| !pmu.dies.is_empty())
     }
 
-    /// The box of every bus for which somebody says it.
+    /// The uncore PMU of every bus for which somebody says it.
     fn boxes(&self, family: Family, die: Option<Die>) -> Result<Vec<Found>, String> {
         if self.stacks().next().is_none() {
             return Err(match family {
@@ -233,12 +236,12 @@ impl Reader<'_> {
     }
 
     /// NVIDIA's Grace has a PMU for all root ports of a socket, named after it.
-    fn by_socket(&self, socket: Option<u32>) -> Option<(Unit, Source)> {
+    fn by_socket(&self, socket: Option<u32>) -> Option<(Unit, MappingSource)> {
         let name = format!("nvidia_pcie_pmu_{}", socket?);
-        let Place::Box(cpus) = &self.catalog.pmus.iter().find(|pmu| pmu.name == name)?.place else {
+        let PmuCpus::Uncore(cpus) = &self.catalog.pmus.iter().find(|pmu| pmu.name == name)?.place else {
             return None;
         };
-        Some((Unit { pmu: name, cpu: *cpus.first()? }, Source::Kernel))
+        Some((Unit { pmu: name, cpu: *cpus.first()? }, MappingSource::Kernel))
     }
 
     fn unit(&self, name: &str, die: place::Die) -> Result<Unit, String> {
@@ -246,7 +249,7 @@ impl Reader<'_> {
         let pmu =
             pmu.ok_or_else(|| format!("it should be counted by {name}, which the kernel does not have"))?;
         let cpus = match &pmu.place {
-            Place::Box(cpus) => &cpus[..],
+            PmuCpus::Uncore(cpus) => &cpus[..],
             _ => &[],
         };
         let cpu = cpus.iter().copied().find(|cpu| self.places.die_of(*cpu) == Some(die));
@@ -260,6 +263,3 @@ impl Reader<'_> {
 fn number(pmu: &str) -> Option<u32> {
     pmu.strip_prefix("uncore_iio_")?.parse().ok()
 }
-
-#[cfg(test)]
-mod tests;

@@ -57,7 +57,7 @@ impl Family {
         }
     }
 
-    /// The box whose stack has bus 0: the chipset is attached there. The kernel's map is right about bus 0 for it only.
+    /// The uncore PMU whose stack has bus 0: the chipset is attached there. The kernel's map is right about bus 0 for it only.
     pub(super) const fn chipset(self, die: Option<Die>) -> Option<u32> {
         match (self, die) {
             (Self::Skylake, _) => Some(0),
@@ -71,7 +71,7 @@ impl Family {
         }
     }
 
-    /// Box of a stack by the number of its bus.
+    /// Uncore PMU of a stack by the number of its bus.
     pub(super) const fn by_bus_number(self, die: Option<Die>) -> Option<&'static [(u32, u32)]> {
         match (self, die) {
             (Self::SapphireRapids, Some(Die::Large)) => Some(&SPR_LARGE),
@@ -127,10 +127,10 @@ const SPR_LARGE: [(u32, u32); 10] =
 const SPR_MEDIUM: [(u32, u32); 7] = [(0, 0), (1, 1), (2, 2), (3, 10), (4, 4), (5, 5), (8, 3)];
 const EMR: [(u32, u32); 10] =
     [(0, 7), (1, 1), (2, 2), (3, 3), (4, 8), (5, 6), (8, 0), (9, 4), (10, 5), (11, 9)];
-// Buses 26 and 29 have boxes 10 and 13 where UPI ports serve as PCIe: nothing tells which, so they are left out.
+// Buses 26 and 29 have uncore PMUs 10 and 13 where UPI ports serve as PCIe: nothing tells which, so they are left out.
 const GNR: [(u32, u32); 11] =
     [(0, 0), (1, 2), (2, 3), (3, 4), (4, 5), (5, 7), (8, 1), (12, 6), (16, 14), (20, 9), (28, 8)];
-/// Box of a stack by the number that the memory map of Ice Lake D has for it.
+/// Uncore PMU of a stack by the number that the memory map of Ice Lake D has for it.
 pub(super) const ICELAKE_D: [(u32, u32); 6] = [(0, 2), (1, 5), (2, 1), (3, 0), (4, 3), (5, 4)];
 
 /// The device that knows a package's buses, and where: `CPUBUSNO_VALID`, then a byte a bus.

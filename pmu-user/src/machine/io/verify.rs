@@ -32,14 +32,14 @@ impl<Q, P> Default for Comparison<Q, P> {
 
 /// What the numbers of parts are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum PartNumbers {
     /// Bytes.
     Bytes,
     /// Units of up to 64 bytes, nobody knows exactly of how many.
     Units,
 }
 
-impl Counted {
+impl PartNumbers {
     /// Share of a port's bytes below which a part's number is too small.
     const fn share_min(self) -> f64 {
         match self {
@@ -81,8 +81,7 @@ impl<Q: Clone + Ord, P: Clone + Ord> Comparison<Q, P> {
     }
 
     /// Finds the part of each port, by what the numbers of parts are.
-    #[must_use]
-    pub fn infer(&self, counted: Counted) -> Vec<(Q, Verdict<P>)> {
+    pub fn infer(&self, counted: PartNumbers) -> Vec<(Q, Verdict<P>)> {
         let chosen: Vec<(&Q, Best<'_, P>)> =
             self.ports.iter().map(|(port, of_port)| (port, of_port.best(counted))).collect();
         let rivals = |part: &P| {
@@ -112,7 +111,7 @@ struct OfPort<P> {
 }
 
 impl<P> OfPort<P> {
-    fn best(&self, counted: Counted) -> Best<'_, P> {
+    fn best(&self, counted: PartNumbers) -> Best<'_, P> {
         let most = self.with.values().map(|sums| sums.intervals).max().unwrap_or(self.alone.intervals);
         if most < INTERVALS_MIN {
             return Err(format!("{most} intervals are too few to compare, {INTERVALS_MIN} are enough"));
@@ -191,7 +190,7 @@ impl Sums {
 mod tests {
     use proptest::{prop_assert, proptest};
 
-    use super::{Comparison, Counted, INTERVALS_MIN, Sums, Verdict};
+    use super::{Comparison, INTERVALS_MIN, PartNumbers, Sums, Verdict};
 
     /// Bytes that look random and are the same on every run (splitmix64).
     fn load(seed: u64, intervals: usize) -> Vec<f64> {
@@ -215,7 +214,7 @@ mod tests {
         ports: &[(Q, Vec<f64>)],
         parts: &[(P, Vec<f64>)],
     ) -> Vec<(Q, Verdict<P>)> {
-        compared(ports, parts).infer(Counted::Bytes)
+        compared(ports, parts).infer(PartNumbers::Bytes)
     }
 
     fn compared<Q: Copy + Ord, P: Copy + Ord>(
@@ -313,18 +312,18 @@ mod tests {
     #[test]
     fn units_tell_the_traffic_from_an_entry_of_16_bytes_a_page() {
         let bytes = load(1, 40);
-        let verdict = |share: f64, counted: Counted| {
+        let verdict = |share: f64, counted: PartNumbers| {
             let part: Vec<f64> = bytes.iter().map(|bytes| bytes * share).collect();
             compared(&[("disk", bytes.clone())], &[(0, part)]).infer(counted).remove(0).1
         };
         for unit in [1.0, 4.0, 32.0, 64.0] {
             assert!(
-                matches!(verdict(1.0 / unit, Counted::Units), Verdict::Inferred { part: 0, .. }),
+                matches!(verdict(1.0 / unit, PartNumbers::Units), Verdict::Inferred { part: 0, .. }),
                 "{unit}"
             );
         }
-        assert!(why(&verdict(1.0 / 4.0, Counted::Bytes)).contains("less data"));
-        assert!(why(&verdict(16.0 / 4096.0, Counted::Units)).contains("less data"));
+        assert!(why(&verdict(1.0 / 4.0, PartNumbers::Bytes)).contains("less data"));
+        assert!(why(&verdict(16.0 / 4096.0, PartNumbers::Units)).contains("less data"));
     }
 
     #[test]
@@ -364,7 +363,7 @@ mod tests {
             room.push(comparison.ports.values().map(|of_port| of_port.with.len()).sum::<usize>());
         }
         assert!(room.iter().all(|sums| *sums == 2), "one for each part");
-        let found = comparison.infer(Counted::Bytes);
+        let found = comparison.infer(PartNumbers::Bytes);
         assert!(matches!(found[0].1, Verdict::Inferred { part: 0, .. }), "{found:?}");
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// A word of `perf_event_attr` that holds what is to be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Word {
@@ -19,8 +21,7 @@ impl Word {
     /// All of them, in order.
     pub const ALL: [Self; 4] = [Self::Config, Self::Config1, Self::Config2, Self::Config3];
 
-    /// Its name, in `format` files and in perf's notation.
-    #[must_use]
+    /// Its name, in `format` files and in perf's event syntax.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Config => "config",
@@ -31,19 +32,17 @@ impl Word {
     }
 
     /// The word of that name.
-    #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|word| word.name() == name)
     }
 }
 
 /// The four words of an event.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Words(pub [u64; 4]);
 
 impl Words {
     /// One of them.
-    #[must_use]
     pub const fn get(&self, word: Word) -> u64 {
         self.0[word as usize]
     }
@@ -65,7 +64,6 @@ pub struct Bits {
 
 impl Bits {
     /// Parses a `format` file: a word, a colon, and bits or ranges of bits. `None` if it is anything else.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (word, ranges) = text.trim().split_once(':')?;
         let mut mask = 0;
@@ -81,7 +79,6 @@ impl Bits {
     }
 
     /// The largest value that fits.
-    #[must_use]
     pub const fn max(&self) -> u64 {
         match self.mask.count_ones() {
             0 => 0,
@@ -90,7 +87,6 @@ impl Bits {
     }
 
     /// Puts `value` in its place; what stood there before is gone. `None` if it does not fit.
-    #[must_use]
     pub fn place(&self, value: u64, words: Words) -> Option<Words> {
         if value > self.max() {
             return None;
@@ -109,7 +105,6 @@ impl Bits {
     }
 
     /// Reads the value that stands in the bits.
-    #[must_use]
     pub const fn read(&self, words: &Words) -> u64 {
         let (mut rest, mut value, mut next) = (self.mask, 0, 0);
         while rest != 0 {

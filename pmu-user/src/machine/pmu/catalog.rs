@@ -9,6 +9,8 @@ use std::{
     path::Path,
 };
 
+use serde::{Deserialize, Serialize};
+
 use super::{FOLDER, bits::Bits, is_core};
 use crate::machine::{
     cpu::{Cpu, parse_list},
@@ -37,26 +39,27 @@ pub struct Entry {
     /// `perf_event_attr.type`.
     pub kind: u32,
     /// Where its events can be opened.
-    pub place: Place,
+    pub place: PmuCpus,
     /// Terms of its events, by name.
     pub terms: Vec<(String, Bits)>,
     /// Events that the kernel has names for, by name.
     pub events: Vec<Named>,
     /// Capabilities, by name.
     pub caps: Vec<(String, String)>,
-    /// What each die calls this box: the I/O stack's root bus on some servers (`die0` holds `0000:16`).
+    /// What each die calls this uncore PMU: the I/O stack's root bus on some servers (`die0` holds `0000:16`).
     pub dies: Vec<(u32, String)>,
 }
 
 /// Where the events of a PMU can be opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PmuCpus {
     /// On any CPU and for any task.
     Anywhere,
     /// For tasks, but only on these CPUs: one kind of core among several (`cpus`).
     Cores(Vec<Cpu>),
-    /// On one of these CPUs each, never for a task: a box outside the cores (`cpumask`).
-    Box(Vec<Cpu>),
+    /// On one of these CPUs each, never for a task: an uncore PMU (`cpumask`).
+    #[serde(rename = "Box")]
+    Uncore(Vec<Cpu>),
 }
 
 /// An event that the kernel has a name for.
@@ -64,7 +67,7 @@ pub enum Place {
 pub struct Named {
     /// Its name.
     pub name: String,
-    /// Its terms, in perf's notation.
+    /// Its terms, in perf's event syntax.
     pub text: String,
     /// What one count is worth, if not 1.
     pub scale: Option<f64>,
@@ -102,18 +105,17 @@ impl Catalog {
 }
 
 /// Where the events of one PMU below `root` can be opened; `None` if there is no such PMU.
-#[must_use]
-pub fn place(root: &Path, pmu: &str) -> Option<Place> {
+pub fn place(root: &Path, pmu: &str) -> Option<PmuCpus> {
     let folder = root.join(FOLDER).join(pmu);
     (is_word(pmu) && folder.is_dir()).then(|| place_of(&folder))
 }
 
-fn place_of(folder: &Path) -> Place {
+fn place_of(folder: &Path) -> PmuCpus {
     let cpus = |file: &str| text(&folder.join(file)).map(|list| parse_list(&list).unwrap_or_default());
     match (cpus("cpumask"), cpus("cpus")) {
-        (Some(cpus), _) => Place::Box(cpus),
-        (None, Some(cpus)) => Place::Cores(cpus),
-        (None, None) => Place::Anywhere,
+        (Some(cpus), _) => PmuCpus::Uncore(cpus),
+        (None, Some(cpus)) => PmuCpus::Cores(cpus),
+        (None, None) => PmuCpus::Anywhere,
     }
 }
 
@@ -135,25 +137,21 @@ impl Entry {
     }
 
     /// Does it count what a core executes?
-    #[must_use]
     pub fn is_core(&self) -> bool {
         is_core(self.name.as_bytes())
     }
 
     /// The bits of the term `name`, in any case.
-    #[must_use]
     pub fn term(&self, name: &str) -> Option<Bits> {
         self.terms.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, bits)| *bits)
     }
 
     /// The capability `name`.
-    #[must_use]
     pub fn cap(&self, name: &str) -> Option<&str> {
         self.caps.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// The event `name`, in any case.
-    #[must_use]
     pub fn event(&self, name: &str) -> Option<&Named> {
         self.events.iter().find(|event| event.name.eq_ignore_ascii_case(name))
     }
@@ -216,7 +214,7 @@ fn natural(name: &str) -> (&str, u64, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Catalog, Place};
+    use super::{Catalog, PmuCpus};
     use crate::machine::{cpu::Cpu, testing::Tree};
 
     fn server() -> Tree {
@@ -255,10 +253,10 @@ mod tests {
         let names: Vec<&str> = catalog.pmus.iter().map(|pmu| pmu.name.as_str()).collect();
         assert_eq!(names, ["cpu", "uncore_iio_0", "uncore_iio_2", "uncore_iio_10"]);
         let (cpu, iio) = (&catalog.pmus[0], &catalog.pmus[1]);
-        assert_eq!((&cpu.place, cpu.kind, cpu.is_core()), (&Place::Anywhere, 4, true));
+        assert_eq!((&cpu.place, cpu.kind, cpu.is_core()), (&PmuCpus::Anywhere, 4, true));
         assert_eq!(cpu.term("UMASK").unwrap().to_string(), "config:8-15");
         assert_eq!(cpu.caps, [("pmu_name".to_owned(), "icelake".to_owned())]);
-        assert_eq!(iio.place, Place::Box(vec![Cpu(0), Cpu(28)]));
+        assert_eq!(iio.place, PmuCpus::Uncore(vec![Cpu(0), Cpu(28)]));
         assert_eq!(iio.dies, [(0, "0000:16".to_owned())]);
         let energy = iio.event("Energy").unwrap();
         assert_eq!(
@@ -297,6 +295,6 @@ mod tests {
         tree.pmu("uncore_off_0", &[("type", "77"), ("cpumask", "\n")]);
         let catalog = Catalog::read(&tree.root).unwrap();
         let off = catalog.pmus.iter().find(|pmu| pmu.name == "uncore_off_0").unwrap();
-        assert_eq!(off.place, Place::Box(Vec::new()));
+        assert_eq!(off.place, PmuCpus::Uncore(Vec::new()));
     }
 }

@@ -27,12 +27,12 @@ pub struct Counters {
     /// [`ARM_CYCLES`].
     pub fixed: u64,
     /// How it is known.
-    pub source: Source,
+    pub source: CountersSource,
 }
 
 /// How the number of counters is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum CountersSource {
     /// The processor says so.
     Cpuid,
     /// Every processor of this kind has them; a hypervisor may have left out some.
@@ -43,14 +43,13 @@ pub enum Source {
 
 impl Counters {
     /// Counters of a core PMU of the machine below `root`. `cpuid` is what a CPU of this PMU answers, if it can be asked.
-    #[must_use]
     pub fn of(pmu: &Entry, processor: &Processor, root: &Path, cpuid: Option<&Cpuid>) -> Self {
-        let from_cpuid = |general, fixed| Self { general, fixed, source: Source::Cpuid };
+        let from_cpuid = |general, fixed| Self { general, fixed, source: CountersSource::Cpuid };
         let model = pmu.cap("pmu_name");
         let vendor = processor.vendor(root);
         match (pmu.name.starts_with("arm"), model, vendor) {
             (true, ..) => {
-                let source = Source::Model("Arm, at least six".to_owned());
+                let source = CountersSource::Model("Arm, at least six".to_owned());
                 Self { general: first(6), fixed: 1 << ARM_CYCLES, source }
             }
             // Only Intel's driver names the model, whatever an emulator's CPUID says.
@@ -59,12 +58,12 @@ impl Counters {
                 |(general, fixed)| from_cpuid(general, fixed),
             ),
             (_, None, Vendor::Amd { .. }) => cpuid.and_then(Cpuid::amd).map_or_else(
-                || Self { general: first(6), fixed: 0, source: Source::Model("Zen".to_owned()) },
+                || Self { general: first(6), fixed: 0, source: CountersSource::Model("Zen".to_owned()) },
                 |general| from_cpuid(general, 0),
             ),
             _ => match cpuid.and_then(Cpuid::intel) {
                 Some((general, fixed)) => from_cpuid(general, fixed),
-                None => Self { general: first(4), fixed: 0, source: Source::Least },
+                None => Self { general: first(4), fixed: 0, source: CountersSource::Least },
             },
         }
     }
@@ -79,7 +78,11 @@ impl Counters {
             _ => 8,
         };
         let slots = u64::from(pmu.event("slots").is_some());
-        Self { general: first(general), fixed: 7 | slots << 3, source: Source::Model(model.to_owned()) }
+        Self {
+            general: first(general),
+            fixed: 7 | slots << 3,
+            source: CountersSource::Model(model.to_owned()),
+        }
     }
 }
 
@@ -94,7 +97,6 @@ pub enum Watchdog {
 
 impl Watchdog {
     /// Reads `kernel.nmi_watchdog` below `root`, and the kernel's configuration where it can.
-    #[must_use]
     pub fn read(root: &Path) -> Self {
         let on = read_line(root, "proc/sys/kernel/nmi_watchdog").is_ok_and(|value| value.trim() == "1");
         let config = read_line(root, "proc/sys/kernel/osrelease")
@@ -106,7 +108,6 @@ impl Watchdog {
 
 /// The general counter that the kernel leaves to transactional memory on some Skylakes, unless it was told to abort
 /// transactions instead (`allow_tsx_force_abort`, since 5.1).
-#[must_use]
 pub fn left_to_transactions(pmu: &Entry, root: &Path) -> Option<u8> {
     let file = format!("{FOLDER}/{}/allow_tsx_force_abort", pmu.name);
     read_line(root, &file).is_ok_and(|allowed| matches!(allowed.trim(), "0" | "N")).then_some(3)
@@ -114,7 +115,7 @@ pub fn left_to_transactions(pmu: &Entry, root: &Path) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ARM_CYCLES, Counters, Source, Watchdog, left_to_transactions};
+    use super::{ARM_CYCLES, Counters, CountersSource, Watchdog, left_to_transactions};
     use crate::machine::{
         pmu::{catalog::Catalog, cpuid::Cpuid},
         testing::{Tree, processor},
@@ -145,7 +146,7 @@ mod tests {
     fn the_processor_knows_better_than_its_model() {
         let guest = Cpuid::of_intel([0x0830_0402, 0, 0, 0x0000_0603]);
         let found = counters(&intel("icelake", "1\n"), Some(&guest));
-        assert_eq!(found, Counters { general: 0xf, fixed: 7, source: Source::Cpuid });
+        assert_eq!(found, Counters { general: 0xf, fixed: 7, source: CountersSource::Cpuid });
     }
 
     #[test]
@@ -161,7 +162,10 @@ mod tests {
         let tree = intel("sapphire_rapids", "0\n");
         tree.write("proc/cpuinfo", "vendor_id\t: AuthenticAMD\n");
         let found = counters(&tree, Some(&Cpuid::default()));
-        assert_eq!((found.general, found.source), (0xff, Source::Model("sapphire_rapids".to_owned())));
+        assert_eq!(
+            (found.general, found.source),
+            (0xff, CountersSource::Model("sapphire_rapids".to_owned()))
+        );
     }
 
     #[test]

@@ -33,7 +33,6 @@ const AMD: [u32; 3] =
 impl Cpuid {
     /// Asks one of `cpus`, or any CPU if it names none. `None` if `root` is not this machine, where there is no CPUID,
     /// and if we may not run on those CPUs. Needs no privilege.
-    #[must_use]
     pub fn read(root: &Path, cpus: &[Cpu]) -> Option<Self> {
         if root != Path::new("/") {
             return None;
@@ -52,7 +51,6 @@ impl Cpuid {
 
     /// Masks of the general and the fixed counters of an Intel processor, as the kernel reads them
     /// (arch/x86/events/intel/core.c, `intel_pmu_init` and `update_pmu_cap`, v6.12). `None` if it says nothing.
-    #[must_use]
     pub fn intel(&self) -> Option<(u32, u64)> {
         let [eax, _, ecx, edx] = self.perfmon;
         let (version, general) = (eax & 0xff, eax >> 8 & 0xff);
@@ -67,7 +65,6 @@ impl Cpuid {
     }
 
     /// Mask of the counters of an AMD processor; it has no fixed ones. `None` if it is none.
-    #[must_use]
     pub fn amd(&self) -> Option<u32> {
         if !self.made_by(AMD) {
             return None;
@@ -84,7 +81,6 @@ impl Cpuid {
 impl Cpuid {
     /// Counters of each channel of memory of an AMD processor, as the kernel divides those of a socket by its channels
     /// (arch/x86/events/amd/uncore.c, `amd_uncore_umc_ctx_init`, v6.12). `None` if it says nothing about them.
-    #[must_use]
     pub fn amd_channel(&self) -> Option<u32> {
         let [eax, ebx, channels, _] = self.extended_perfmon;
         if !self.made_by(AMD) || eax & 1 == 0 {

@@ -30,7 +30,6 @@ pub struct Pmu {
 
 impl Pmu {
     /// Does it count what a core executes? (x86: `cpu`, `cpu_core`, `cpu_atom`; Arm: `armv8_…`, `arm_…pmu…`.)
-    #[must_use]
     pub fn is_core(&self) -> bool {
         is_core(self.name.as_bytes())
     }

@@ -1,6 +1,6 @@
-//! Counts that took turns → totals of all the time, and metrics over them, each with its interval.
+//! Counts that were multiplexed → totals of all the time, and metrics over them, each with its interval.
 //!
-//! Reads the slices of one owner. In every slice some events counted, and of the groups that take turns one did. What a
+//! Reads the slices of one owner. In every slice some events counted, and of the groups that are multiplexed one did. What a
 //! group missed is predicted from what always counts by a ridge regression over the slices in which it counted; how far
 //! the predictions were off there is added for the rest, by nearness in time (a generalised regression estimator: Särndal,
 //! Swensson and Wretman, Model Assisted Survey Sampling, 1992, ch. 6). Where phases differ in what always counts, most of
@@ -12,26 +12,21 @@
 //!
 //! What no slice shows, no interval holds: a burst so rare that none of the group's slices met one is in neither.
 
-mod always;
-mod cholesky;
-mod formula;
 mod group;
 mod population;
 mod regression;
 mod replicates;
-mod represent;
 #[cfg(test)]
 mod simulation;
-mod student;
 #[cfg(test)]
 mod tests;
 
 use std::{array, rc::Rc};
 
-pub use self::replicates::REPLICATES;
+pub use self::replicates::{REPLICATES, student_quantile};
 use self::{population::Population, regression::Room, replicates::Deviations};
 use super::value::{How, Known, Value};
-use crate::{drain::slice::SliceRow, plan::turns::Turns};
+use crate::{drain::reading::SliceRow, plan::multiplexing::Multiplexing};
 
 /// Fewest slices in which a group has to have counted: two tell one difference, and with it an interval 13 times as wide.
 pub const SLICES_MIN: usize = 3;
@@ -42,14 +37,13 @@ const CLOCKS_DIFFER: f64 = 1e-3;
 /// Why an event without an estimate has none.
 const UNPLANNED: &str = "the event is not in the plan";
 
-/// Which event of a [`Turns`]: first those that always count, then group by group, in the plan's order.
+/// Which event of a [`Multiplexing`]: first those that always count, then group by group, in the plan's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventIndex(pub usize);
 
 impl EventIndex {
-    /// The event that results call `name`. One that always counts comes before one of the same name that takes turns.
-    #[must_use]
-    pub fn of(turns: &Turns, name: &str) -> Option<Self> {
+    /// The event that results call `name`. One that always counts comes before one of the same name that is multiplexed.
+    pub fn of(turns: &Multiplexing, name: &str) -> Option<Self> {
         let taking_turns = turns.groups.iter().flat_map(|group| &group.events);
         turns.always_events().chain(taking_turns).position(|event| event.name == name).map(Self)
     }
@@ -87,21 +81,19 @@ struct Scaled {
 impl Estimates {
     /// Estimates every event of `turns`. `rows` are one owner's, of these turns only, in any order; several rows of a
     /// slice are taken as slices of their own. Pure.
-    #[must_use]
-    pub fn new(turns: &Turns, rows: &[SliceRow]) -> Self {
+    pub fn new(turns: &Multiplexing, rows: &[SliceRow]) -> Self {
         let mut ran: Vec<&SliceRow> = rows.iter().filter(|row| row.time_ns > 0).collect();
         ran.sort_by_key(|row| row.slice);
         let population = Population::new(turns, &ran);
-        let mut events = always::estimates(turns, rows, &population);
+        let mut events = group::always(turns, rows, &population);
         let mut room = Room::default();
         for group in 0..turns.groups.len() {
-            events.extend(group::estimates(turns, group, &population, &mut room));
+            events.extend(group::rotating(turns, group, &population, &mut room));
         }
         Self { events }
     }
 
     /// Totals of several lists of events as one: those of the next list follow those of the one before it.
-    #[must_use]
     pub fn joined<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         Self { events: parts.into_iter().flat_map(|part| &part.events).cloned().collect() }
     }
@@ -114,19 +106,16 @@ impl Estimates {
     }
 
     /// Number of events, hence end of the indices.
-    #[must_use]
     pub fn events(&self) -> usize {
         self.events.len()
     }
 
     /// Was everything counted that is known at all? Then no replicate differs from the totals.
-    #[must_use]
     pub fn are_exact(&self) -> bool {
         !self.events.iter().any(|event| matches!(event, Estimate::Scaled(_)))
     }
 
     /// The best estimate of an event's total, without its interval.
-    #[must_use]
     pub fn total(&self, event: EventIndex) -> Option<f64> {
         match self.events.get(event.0)? {
             Estimate::Exact(count) => Some(*count as f64),
@@ -136,7 +125,6 @@ impl Estimates {
     }
 
     /// Why an event has no total, if it has none.
-    #[must_use]
     pub fn why_missing(&self, event: EventIndex) -> Option<&str> {
         match self.events.get(event.0) {
             Some(Estimate::Exact(_) | Estimate::Scaled(_)) => None,
@@ -146,7 +134,6 @@ impl Estimates {
     }
 
     /// An event's total.
-    #[must_use]
     pub fn value(&self, event: EventIndex) -> Value {
         match self.events.get(event.0) {
             Some(Estimate::Exact(count)) => Value::counted(*count, 1.0),
@@ -158,7 +145,6 @@ impl Estimates {
 
     /// An event's totals as other turns might have given them. One place in the list means the same turns for every event,
     /// so what went wrong together goes wrong together.
-    #[must_use]
     pub fn replicates(&self, event: EventIndex) -> Option<[f64; REPLICATES]> {
         match self.events.get(event.0)? {
             Estimate::Exact(count) => Some([*count as f64; REPLICATES]),

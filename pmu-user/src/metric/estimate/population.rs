@@ -1,6 +1,8 @@
-//! What is known of every slice of an owner: how long it ran, and the signature, i.e. what always counts, per time.
+//! The slices of an owner: how long it ran in each, and the signature, i.e. what always counts, per time.
+//!
+//! A slice in which a group did not count is represented by the nearest in time in which it did, by how long it counted there.
 
-use crate::{drain::slice::SliceRow, plan::turns::Turns};
+use crate::{drain::reading::SliceRow, plan::multiplexing::Multiplexing};
 
 /// Rates that differ by less than this share of their mean are one rate: no phase tells them apart.
 const SPREAD_MIN: f64 = 1e-6;
@@ -24,7 +26,7 @@ pub(super) struct Population<'a> {
 
 impl<'a> Population<'a> {
     /// Reads rows that are in order of time.
-    pub(super) fn new(turns: &Turns, rows: &'a [&'a SliceRow]) -> Self {
+    pub(super) fn new(turns: &Multiplexing, rows: &'a [&'a SliceRow]) -> Self {
         let round = turns.groups.len().max(1) as f64;
         let mut last = rows.first().map_or(0, |row| row.slice);
         let fade =
@@ -63,7 +65,7 @@ impl<'a> Population<'a> {
 }
 
 /// Per event that always counts, its counts per ns in each slice; `None` where it did not run.
-fn rate_columns(turns: &Turns, rows: &[&SliceRow]) -> impl Iterator<Item = Vec<Option<f64>>> {
+fn rate_columns(turns: &Multiplexing, rows: &[&SliceRow]) -> impl Iterator<Item = Vec<Option<f64>>> {
     let groups = turns.always.iter().enumerate().flat_map(|(at, group)| group.events.iter().map(move |_| at));
     groups.enumerate().map(|(event, group)| {
         let rate = |row: &&SliceRow| {
@@ -87,4 +89,66 @@ fn standardised(rates: &[Option<f64>], time: &[f64]) -> Option<Vec<f64>> {
     let scale = (spread * mean).sqrt();
     (spread > SPREAD_MIN * mean)
         .then(|| rates.iter().map(|rate| rate.map_or(0.0, |rate| (rate - mean) / scale)).collect())
+}
+
+/// What a slice that is far away has to say, beside a near one. It decides only where of the near ones a moment was seen.
+const FAR: f64 = 0.02;
+
+/// One slice in which a group counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// Which slice.
+    pub(super) slice: usize,
+    /// Time the group counted, in ns.
+    pub(super) running: f64,
+}
+
+/// For each slice seen: how much of the owner's time a ns of it stands for, itself included. Weighted by running time
+/// they sum up to all of the owner's time.
+///
+/// An unseen ns is spoken for by all that was seen: by running time, and by nearness ([`Population::fading`]).
+pub(super) fn weights(population: &Population<'_>, seen: &[Seen], unseen: &[f64]) -> Vec<f64> {
+    let mut running = vec![0.0; unseen.len()];
+    for one in seen {
+        running[one.slice] += one.running;
+    }
+    let voices = smooth(&population.fading, &running);
+    let claims: Vec<f64> = unseen.iter().zip(&voices).map(|(time, voices)| time / voices).collect();
+    let shares = smooth(&population.fading, &claims);
+    seen.iter().map(|one| 1.0 + shares[one.slice]).collect()
+}
+
+/// For each place the sum of all `masses`, each times `FAR` + how much is left of it after fading on the way. A sum of exponentials needs one
+/// pass each way, not one a pair.
+fn smooth(fading: &[f64], masses: &[f64]) -> Vec<f64> {
+    let mut sums = vec![FAR * masses.iter().sum::<f64>(); masses.len()];
+    let mut before = 0.0;
+    for (place, mass) in masses.iter().enumerate() {
+        before = before * fading[place] + mass;
+        sums[place] += before;
+    }
+    let mut after = 0.0;
+    for place in (0..masses.len()).rev() {
+        sums[place] += after;
+        after = (after + masses[place]) * fading[place];
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FAR, smooth};
+
+    #[test]
+    fn two_passes_sum_up_what_pairs_do() {
+        let (at, masses): ([f64; 5], _) = ([0.0, 1.0, 4.0, 5.0, 9.0], [1.0, 0.0, 2.0, 5.0, 0.5]);
+        let fading: Vec<f64> = (0..5).map(|at_| (-(at[at_] - at[at_.max(1) - 1]) / 2.0).exp()).collect();
+        for (place, sum) in at.iter().zip(smooth(&fading, &masses)) {
+            let pairs = at
+                .iter()
+                .zip(&masses)
+                .map(|(other, mass)| mass * ((-(place - other).abs() / 2.0).exp() + FAR));
+            assert!((pairs.sum::<f64>() - sum).abs() < 1e-12);
+        }
+    }
 }

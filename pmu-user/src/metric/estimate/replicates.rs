@@ -5,7 +5,13 @@
 //! repeated replication: Wolter, Introduction to Variance Estimation, 2007, ch. 3). The n-th slice of every group takes the
 //! same row of signs. They are near in time, so what drifts for two events drifts together.
 
-use super::student;
+use std::{array, cell::Cell};
+
+use super::{Estimate, Estimates, EventIndex};
+use crate::{
+    metric::value::{How, Known, Value},
+    table::unit::Unit,
+};
 
 /// Number of replicates: a power of two, for the matrix is Sylvester's. All but one row hold a slice each; from the 32nd
 /// slice on they hold several, far enough apart to have nothing to do with each other.
@@ -40,7 +46,7 @@ impl Deviations {
 /// Half the length of a 95 % interval, from what each replicate deviates.
 pub(super) fn reach(deviations: &[f64], freedom: f64) -> f64 {
     let squares: f64 = deviations.iter().map(|deviation| deviation * deviation).sum();
-    student::quantile(freedom) * (squares / deviations.len() as f64).sqrt()
+    student_quantile(freedom) * (squares / deviations.len() as f64).sqrt()
 }
 
 /// Multiplies by Sylvester's Hadamard matrix, in n·log n additions.
@@ -57,9 +63,142 @@ fn transform(numbers: &mut [f64]) {
     }
 }
 
+/// Quantile that leaves 2.5 % above, at 1 to 10 degrees of freedom and then at those of `SPARSE`.
+const DENSE: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+const SPARSE: [(f64, f64); 6] =
+    [(10.0, 2.228), (15.0, 2.131), (20.0, 2.086), (30.0, 2.042), (60.0, 2.000), (120.0, 1.980)];
+
+/// Student's t: how many standard errors a 95 % interval reaches with so many degrees of freedom, from 1 up; between those of the
+/// table, by their reciprocals.
+pub fn student_quantile(freedom: f64) -> f64 {
+    let freedom = freedom.max(1.0);
+    let between = |(from, low): (f64, f64), (to, high): (f64, f64)| {
+        low + (high - low) * (1.0 / from - 1.0 / freedom) / (1.0 / from - 1.0 / to)
+    };
+    if freedom < 10.0 {
+        let from = freedom.floor();
+        let at = from as usize - 1;
+        return between((from, DENSE[at]), (from + 1.0, DENSE[at + 1]));
+    }
+    match SPARSE.windows(2).find(|pair| freedom < pair[1].0) {
+        Some(pair) => between(pair[0], pair[1]),
+        None => between(SPARSE[5], (f64::INFINITY, crate::metric::value::Z)),
+    }
+}
+
+/// A metric that is undefined in more replicates than this has no interval, hence no value.
+const UNDEFINED_MAX: usize = REPLICATES / 4;
+
+/// What a formula asked for, in all of its evaluations.
+#[derive(Default)]
+struct Asked {
+    missing: Cell<Option<usize>>,
+    coverage: Cell<Option<f64>>,
+    freedom: Cell<Option<f64>>,
+}
+
+impl Asked {
+    /// A value with the interval that its replicas say; one that is not finite is undefined.
+    fn value(&self, estimate: f64, replicas: &[f64; REPLICATES]) -> Value {
+        let deviations = replicas.map(|total| total - estimate);
+        let defined = || deviations.iter().filter(|deviation| deviation.is_finite());
+        if REPLICATES - defined().count() > UNDEFINED_MAX {
+            return Value::Missing(
+                "its events are too uncertain: within their error it is undefined".to_owned(),
+            );
+        }
+        let farthest = defined().fold(0.0_f64, |farthest, deviation| farthest.max(deviation.abs()));
+        let all = deviations.map(|deviation| if deviation.is_finite() { deviation } else { farthest });
+        let reach = reach(&all, self.freedom.get().unwrap_or(1.0));
+        let coverage = self.coverage.get().unwrap_or(1.0);
+        Value::Known(Known {
+            estimate,
+            low: estimate - reach,
+            high: estimate + reach,
+            coverage,
+            how: How::Scaled,
+        })
+    }
+}
+
+impl Estimates {
+    /// The value of a formula over totals: `formula` gets what tells an event's total (`None` if it is missing), and
+    /// returns `None` where it is undefined.
+    ///
+    /// The interval is the estimate ± t · the replicates' root mean square deviation from it, t with the degrees of
+    /// freedom of the worst known event asked for. Coverage is the smallest of theirs. If the formula is undefined for the
+    /// estimates, the value is missing; so it is if more than a quarter of the replicates are undefined. Fewer count
+    /// as far off as the farthest that is defined. A formula over exact counts is exact.
+    pub fn metric(&self, formula: impl Fn(&dyn Fn(EventIndex) -> Option<f64>) -> Option<f64>) -> Value {
+        let asked = Asked::default();
+        let defined = |number: &f64| number.is_finite();
+        let Some(estimate) = formula(&|event| self.ask(event, None, &asked)).filter(defined) else {
+            return Value::Missing(self.why_undefined(&asked));
+        };
+        if asked.freedom.get().is_none() {
+            return Value::exact(estimate);
+        }
+        let replicas = array::from_fn(|replicate| {
+            formula(&|event| self.ask(event, Some(replicate), &asked)).unwrap_or(f64::NAN)
+        });
+        asked.value(estimate, &replicas)
+    }
+
+    /// As [`Estimates::metric`], for a formula that somebody else has evaluated: over the totals of `events`, and over each
+    /// of their replicates, where what is not finite is undefined; without those it is exact. Its interval is cut to what its
+    /// unit can be.
+    pub fn evaluated(
+        &self,
+        events: &[EventIndex],
+        estimate: f64,
+        replicas: Option<&[f64; REPLICATES]>,
+        unit: Unit,
+    ) -> Value {
+        let asked = Asked::default();
+        for &event in events {
+            if self.ask(event, None, &asked).is_none() {
+                return Value::Missing(self.why_undefined(&asked));
+            }
+        }
+        let Some(replicas) = replicas.filter(|_| asked.freedom.get().is_some()) else {
+            return Value::exact(estimate);
+        };
+        match asked.value(estimate, replicas) {
+            Value::Known(known) => Value::Known(known.within(unit)),
+            missing => missing,
+        }
+    }
+
+    /// An event's total, in a replicate or by estimate, noting what was asked for.
+    fn ask(&self, event: EventIndex, replicate: Option<usize>, asked: &Asked) -> Option<f64> {
+        match self.events.get(event.0) {
+            Some(Estimate::Exact(count)) => Some(*count as f64),
+            Some(Estimate::Scaled(scaled)) => {
+                let least = |cell: &Cell<Option<f64>>, number: f64| {
+                    cell.set(Some(cell.get().map_or(number, |least| least.min(number))));
+                };
+                least(&asked.coverage, scaled.coverage);
+                least(&asked.freedom, scaled.deviations.freedom);
+                Some(replicate.map_or(scaled.total, |replicate| scaled.replicate(replicate)))
+            }
+            Some(Estimate::Missing(_)) | None => {
+                asked.missing.set(asked.missing.get().or(Some(event.0)));
+                None
+            }
+        }
+    }
+
+    fn why_undefined(&self, asked: &Asked) -> String {
+        match asked.missing.get().map(|event| self.value(EventIndex(event))) {
+            Some(Value::Missing(why)) => why,
+            _ => "its formula is undefined for these counts, as a ratio over nothing is".to_owned(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Deviations, REPLICATES};
+    use super::{Deviations, REPLICATES, student_quantile};
 
     #[test]
     fn the_mean_square_of_the_replicates_is_the_sum_of_squares() {
@@ -75,5 +214,22 @@ mod tests {
         let one = Deviations::new(&[3.0, -1.0, 0.5], 2.0);
         let other = Deviations::new(&[6.0, -2.0, 1.0], 2.0);
         assert!(one.each.iter().zip(&other.each).all(|(one, other)| (2.0 * one - other).abs() < 1e-12));
+    }
+
+    #[test]
+    fn the_quantile_falls_from_that_of_one_degree_to_that_of_the_normal() {
+        // Abramowitz and Stegun, table 26.10.
+        for (freedom, expected) in [(1.0, 12.706), (7.0, 2.365), (12.0, 2.179), (40.0, 2.021), (1e12, 1.960)]
+        {
+            assert!(
+                (student_quantile(freedom) - expected).abs() < 0.003,
+                "{freedom}: {}",
+                student_quantile(freedom)
+            );
+        }
+        assert!((10..400).all(|tenths| {
+            let freedom = f64::from(tenths) / 10.0;
+            student_quantile(freedom) > student_quantile(freedom + 0.1)
+        }));
     }
 }

@@ -4,9 +4,9 @@ use std::{array, time::Duration};
 
 use super::{Estimates, EventIndex, REPLICATES};
 use crate::{
-    drain::{SlotId, slice::SliceRow},
+    drain::{SlotId, reading::SliceRow},
     metric::value::{How, Known, Value},
-    plan::turns::{EventGroup, PlannedEvent, Turns},
+    plan::multiplexing::{EventGroup, Multiplexing, PlannedEvent},
     table::unit::Unit,
 };
 
@@ -22,8 +22,8 @@ fn group(names: &[&str]) -> EventGroup {
     EventGroup { events: names.iter().map(event).collect() }
 }
 
-fn turns() -> Turns {
-    Turns {
+fn turns() -> Multiplexing {
+    Multiplexing {
         pmu: "cpu".to_owned(),
         always: vec![group(&["cycles", "instructions"])],
         groups: vec![group(&["left"]), group(&["right"])],
@@ -31,7 +31,7 @@ fn turns() -> Turns {
     }
 }
 
-/// A slice of 20 ms: cycles, instructions, and the count of the group in force.
+/// A slice of 20 ms: cycles, instructions, and the count of the group active.
 fn row(slice: u64, group: u32, always: [u64; 2], count: u64) -> SliceRow {
     SliceRow {
         slot: SlotId::default(),
@@ -110,7 +110,7 @@ fn clocks_that_differ_in_a_slice_of_nearly_no_time_leave_counts_exact() {
         row(1, 0, always, 700),
         short(SliceRow { always_running_ns: vec![19_000], ..row(2, 0, [40, 20], 7) }),
     ];
-    let turns = Turns { groups: vec![group(&["left"])], ..turns() };
+    let turns = Multiplexing { groups: vec![group(&["left"])], ..turns() };
     let estimates = Estimates::new(&turns, &rows);
     assert_eq!(estimates.value(CYCLES), Value::counted(40_000_040, 1.0));
     assert_eq!(estimates.value(LEFT), Value::counted(707, 1.0));

@@ -72,7 +72,6 @@ impl Moved {
 }
 
 /// Rows of owners for the devices behind `port`, whose own rows are `rows`.
-#[must_use]
 pub(super) fn rows(
     rows: &[Row],
     port: &Port,

@@ -1,15 +1,20 @@
-//! Do counters that always run say the same as metrics whose events took turns? Boxes of stacks and of memory have some that
+//! Do counters that always run say the same as metrics whose events were multiplexed? Uncore PMUs of stacks and of memory have some that
 //! count bytes whatever else is counted there.
 //!
 //! They see a direction and not who asked: what comes in at a port are its device's writes and answers to CPUs, what goes out
 //! are answers to the device's reads and writes of CPUs. What devices send to each other is in these counters alone.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{BoxCounts, IoMetrics, Label, Place, Row, Subject, devices::added, extent::Extent, inlets};
+use super::{
+    IoMetrics, Label, Row, Scope, Subject, UncoreCounts, devices::added, free_running, scope::ScopeClass,
+};
 use crate::{
     metric::value::Value,
-    plan::io::{BoxKind, BoxSite, IoPlan},
+    plan::io::{IoPlan, UncoreInstance, UncoreKind},
     table::unit::Unit,
 };
 
@@ -32,11 +37,11 @@ const UNITS: [(f64, &str); 3] = [
 struct Pair {
     /// What the counters are called, before the number of a port.
     counter: &'static str,
-    /// Their kind of boxes.
+    /// Their kind of uncore PMU.
     always: &'static str,
-    /// The kind of boxes that the metrics' events count on.
+    /// The kind of uncore PMU that the metrics' events count on.
     kind: &'static str,
-    extent: Extent,
+    extent: ScopeClass,
     /// What is added up: of each the first that the table has.
     metrics: &'static [&'static [&'static str]],
     /// MB/s in the metrics' unit.
@@ -46,11 +51,17 @@ struct Pair {
 /// What CPUs read from devices, by its completions or else by its requests.
 const OUTBOUND_READ: &[&str] = &["pcie.outbound_read_bw", "pcie.outbound_read_bw.by_cpu"];
 
-const STACK: Pair =
-    Pair { counter: "", always: inlets::BOXES, kind: "iio", extent: Extent::Part, metrics: &[], unit: 1.0 };
-/// Boxes of memory that always count are not those of channels, and are numbered otherwise: only all of a die compare.
+const STACK: Pair = Pair {
+    counter: "",
+    always: free_running::BOXES,
+    kind: "iio",
+    extent: ScopeClass::Part,
+    metrics: &[],
+    unit: 1.0,
+};
+/// Uncore PMUs of memory that always count are not those of channels, and are numbered otherwise: only all of a die compare.
 const MEMORY: Pair =
-    Pair { always: "imc_free_running", kind: "imc", extent: Extent::Channel, unit: 1e3, ..STACK };
+    Pair { always: "imc_free_running", kind: "imc", extent: ScopeClass::Channel, unit: 1e3, ..STACK };
 
 const PAIRS: [Pair; 4] = [
     Pair { counter: "bw_in", metrics: &[&["pcie.inbound_write_bw"], OUTBOUND_READ], ..STACK },
@@ -63,7 +74,7 @@ const PAIRS: [Pair; 4] = [
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     /// Where: a part of a stack; a stack, whose parts are counted together; or a die, for its memory.
-    pub place: Place,
+    pub place: Scope,
     /// `bw_in`, `bw_out`, `read` or `write`.
     pub counter: &'static str,
     /// What the metrics say, in MB/s.
@@ -89,7 +100,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// Its word in every output.
-    #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Agrees => "agrees",
@@ -102,7 +112,6 @@ impl Verdict {
 
 impl Check {
     /// Why nothing is said, if so.
-    #[must_use]
     pub fn silence(&self) -> Option<String> {
         match self.verdict() {
             Verdict::Agrees | Verdict::Differs(_) => None,
@@ -112,7 +121,6 @@ impl Check {
     }
 
     /// Do they say the same?
-    #[must_use]
     pub fn verdict(&self) -> Verdict {
         let (metrics, always) = match (&self.metrics, &self.always) {
             (Value::Known(metrics), Value::Known(always)) => (metrics, always.estimate),
@@ -130,7 +138,6 @@ impl Check {
     }
 
     /// What the metrics say over what the counter says: 1 is in its interval if they agree.
-    #[must_use]
     pub fn ratio(&self) -> Value {
         match (&self.metrics, &self.always, self.silence()) {
             (.., Some(why)) => Value::Missing(why),
@@ -141,13 +148,12 @@ impl Check {
         }
     }
 
-    /// The ratio as a number of its place.
-    #[must_use]
+    /// The ratio as a number of its scope.
     pub fn row(&self) -> Row {
         let value = self.ratio();
         let note = "ratio: what metrics say over what the counter says, 1 if they agree";
         Row {
-            subject: Subject::Place(self.place),
+            subject: Subject::Scope(self.place),
             metric: format!("free.{}.ratio", self.counter),
             unit: Unit::Ratio,
             note: value.known().map(|_| note.to_owned()),
@@ -160,7 +166,7 @@ impl Check {
 
 /// For how many ticks each of them agreed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ticks(BTreeMap<(Place, &'static str), (u64, u64)>);
+pub(super) struct Ticks(BTreeMap<(Scope, &'static str), (u64, u64)>);
 
 impl Ticks {
     /// Adds a tick.
@@ -185,11 +191,10 @@ impl Ticks {
 
 impl IoMetrics {
     /// Every counter that always runs and measures what metrics do, held against these. Each side is of the time that its own
-    /// boxes counted.
-    #[must_use]
-    pub(super) fn checks(&self, counts: &BoxCounts<'_>) -> Vec<Check> {
+    /// uncore PMUs counted.
+    pub(super) fn checks(&self, counts: &UncoreCounts<'_>) -> Vec<Check> {
         let of_pair = |pair: &'static Pair| {
-            let check = move |place: Place| Check {
+            let check = move |place: Scope| Check {
                 place,
                 counter: pair.counter,
                 metrics: self.by_metrics(pair, counts, place),
@@ -201,7 +206,7 @@ impl IoMetrics {
         PAIRS.iter().flat_map(of_pair).collect()
     }
 
-    fn by_metrics(&self, pair: &Pair, counts: &BoxCounts<'_>, place: Place) -> Value {
+    fn by_metrics(&self, pair: &Pair, counts: &UncoreCounts<'_>, place: Scope) -> Value {
         let measured = Self::measured(counts, place, |kind| kind == pair.kind);
         let values = self.evaluate(&measured, pair.extent, place.of());
         let value = |names: &&[&str]| {
@@ -218,7 +223,7 @@ impl IoMetrics {
         }
     }
 
-    fn by_counter(&self, pair: &Pair, counts: &BoxCounts<'_>, place: Place) -> Value {
+    fn by_counter(&self, pair: &Pair, counts: &UncoreCounts<'_>, place: Scope) -> Value {
         let measured = Self::measured(counts, place, |kind| kind == pair.always);
         let counters = self.always_running(counts.plan, &measured, place.of()).into_iter();
         let of_pair = counters.filter(|(name, ..)| pair.is(name)).map(|(.., value)| value);
@@ -233,9 +238,9 @@ impl Pair {
         name.strip_prefix(self.counter).is_some_and(|rest| rest.is_empty() || rest.starts_with("_port"))
     }
 
-    /// Where both are counted: the smallest places that both sides know.
-    fn places(&self, plan: &IoPlan) -> BTreeSet<Place> {
-        let counts = |kind: &BoxKind| {
+    /// Where both are counted: the smallest scopes that both sides know.
+    fn places(&self, plan: &IoPlan) -> BTreeSet<Scope> {
+        let counts = |kind: &UncoreKind| {
             let mut events = kind.turns.groups.iter().flat_map(|group| &group.events);
             kind.name == self.always && events.any(|event| self.is(&event.name))
         };
@@ -244,19 +249,16 @@ impl Pair {
             return places;
         }
         for kind in plan.kinds.iter().filter(|kind| kind.name == self.kind) {
-            for &BoxSite { die, unit, .. } in &kind.boxes {
+            for &UncoreInstance { die, unit, .. } in &kind.boxes {
                 match (self.extent, &kind.parts) {
-                    (Extent::Part, Some(parts)) => {
-                        places.extend(parts.iter().map(|&part| Place::Part(die, unit, part)));
+                    (ScopeClass::Part, Some(parts)) => {
+                        places.extend(parts.iter().map(|&part| Scope::Part(die, unit, part)));
                     }
-                    (Extent::Part, None) => drop(places.insert(Place::Stack(die, unit))),
-                    _ => drop(places.insert(Place::Socket(die))),
+                    (ScopeClass::Part, None) => drop(places.insert(Scope::Stack(die, unit))),
+                    _ => drop(places.insert(Scope::Socket(die))),
                 }
             }
         }
         places
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,35 +3,35 @@
 //! Everything behind one root port shares a part and a link, so it is one row: no counter tells its devices apart.
 
 use super::{
-    BoxCounts, IoMetrics, Label, Measured, Row, Subject,
-    extent::Extent,
+    IoMetrics, Label, Measured, Row, Subject, UncoreCounts,
     link::{Rate, Traffic, figures},
+    scope::ScopeClass,
 };
 use crate::{
     machine::io::{
         Platform,
         bdf::Bdf,
-        mapping::Mapping,
+        class::Mapping,
         stack::{Port, Unit},
     },
     metric::value::Value,
-    plan::io::BoxSite,
+    plan::io::UncoreInstance,
     table::io::Of,
     untrusted::Untrusted,
 };
 
 impl IoMetrics {
     /// What an interval says about everything behind `port`.
-    #[must_use]
-    pub(super) fn of_port(&self, counts: &BoxCounts<'_>, platform: &Platform, port: &Port) -> Vec<Row> {
+    pub(super) fn of_port(&self, counts: &UncoreCounts<'_>, platform: &Platform, port: &Port) -> Vec<Row> {
         let values = match self.parts_of(counts, platform, port) {
             Ok((measured, parts)) => {
-                let each = parts.iter().map(|&part| self.evaluate(&measured, Extent::Part, Of::Part(part)));
+                let each =
+                    parts.iter().map(|&part| self.evaluate(&measured, ScopeClass::Part, Of::Part(part)));
                 let both = |((metric, a), (_, b)): (&(u32, Value), &(u32, Value))| (*metric, added(a, b));
                 each.reduce(|sum, next| sum.iter().zip(&next).map(both).collect())
             }
             Err(why) => {
-                let metrics = self.metrics_of(Extent::Part);
+                let metrics = self.metrics_of(ScopeClass::Part);
                 Some(metrics.map(|metric| (metric, Value::Missing(why.clone()))).collect())
             }
         };
@@ -58,10 +58,10 @@ impl IoMetrics {
         rows
     }
 
-    /// What the box of a port's stack counted, and the port's parts; or why nobody knows.
+    /// What the uncore PMU of a port's stack counted, and the port's parts; or why nobody knows.
     fn parts_of<'a>(
         &self,
-        counts: &BoxCounts<'_>,
+        counts: &UncoreCounts<'_>,
         platform: &Platform,
         port: &'a Port,
     ) -> Result<(Measured, &'a [u32]), String> {
@@ -78,8 +78,8 @@ impl IoMetrics {
         Ok((Self::of_unit(counts, unit), parts))
     }
 
-    /// What one box of one die counted.
-    pub(super) fn of_unit(counts: &BoxCounts<'_>, unit: &Unit) -> Measured {
+    /// What one uncore PMU of one die counted.
+    pub(super) fn of_unit(counts: &UncoreCounts<'_>, unit: &Unit) -> Measured {
         counts.measured(|_, site| is_of(site, unit))
     }
 
@@ -101,8 +101,8 @@ impl IoMetrics {
     }
 }
 
-/// Is it this box of this die?
-fn is_of(site: &BoxSite, unit: &Unit) -> bool {
+/// Is it this uncore PMU of this die?
+fn is_of(site: &UncoreInstance, unit: &Unit) -> bool {
     site.pmu == unit.pmu && site.cpu == unit.cpu
 }
 
@@ -115,7 +115,6 @@ pub(super) fn added(a: &Value, b: &Value) -> Value {
 }
 
 /// What stands behind a port: what the kernel calls it, or else what it is.
-#[must_use]
 pub(super) fn names(platform: &Platform, port: &Port) -> Untrusted {
     let all: Vec<Untrusted> = port.devices.iter().map(|bdf| name_of(platform, *bdf)).collect();
     let all: Vec<&[u8]> = all.iter().map(Untrusted::as_bytes).collect();

@@ -2,35 +2,34 @@
 //!
 //! It is what cores asked for: what devices read and write is in no group, and stays with the system's numbers.
 
-use super::{Label, Place, Row, Subject, latency::NO_TIME};
+use super::{Label, Row, Scope, Subject, latency::NO_TIME};
 use crate::{
     drain::Absent,
-    machine::io::resctrl::Event,
+    machine::io::resctrl::MonitoringEvent,
     metric::value::{How, Known, Value},
-    model::io::groups::{Amount, GroupsInterval, Whom},
+    model::io::groups::{Amount, GroupsInterval, OwnerOrGroup},
     table::metric::{self, Metric},
 };
 
 /// The metric of an event.
-const fn metric(event: Event) -> Metric {
+const fn metric(event: MonitoringEvent) -> Metric {
     match event {
-        Event::MbmTotalBytes => metric::DRAM_CPU_TOTAL_BW,
-        Event::MbmLocalBytes => metric::DRAM_CPU_LOCAL_BW,
-        Event::LlcOccupancy => metric::LLC_OCCUPANCY,
+        MonitoringEvent::MbmTotalBytes => metric::DRAM_CPU_TOTAL_BW,
+        MonitoringEvent::MbmLocalBytes => metric::DRAM_CPU_LOCAL_BW,
+        MonitoringEvent::LlcOccupancy => metric::LLC_OCCUPANCY,
     }
 }
 
 /// Rows of every event, owners first.
-#[must_use]
 pub(super) fn rows(interval: &GroupsInterval) -> Vec<Row> {
     let mut rows = Vec::new();
     for (whom, share) in &interval.shares {
         let (subject, label) = match whom {
-            Whom::Owner(owner) => {
-                let platform = Box::new(Subject::Place(Place::Platform));
+            OwnerOrGroup::Owner(owner) => {
+                let platform = Box::new(Subject::Scope(Scope::Platform));
                 (Subject::Owner(owner.clone(), platform), Label::Measured)
             }
-            Whom::Group(path) => (Subject::Group(path.clone()), Label::System),
+            OwnerOrGroup::Group(path) => (Subject::Group(path.clone()), Label::System),
         };
         let mut note = share.nobody.as_ref().map(|why| format!("{}: {why}", name(whom)));
         for (&event, amount) in &share.amounts {
@@ -51,15 +50,14 @@ pub(super) fn rows(interval: &GroupsInterval) -> Vec<Row> {
 }
 
 /// Whose numbers are not of the whole interval, and why.
-#[must_use]
 pub(super) fn missing(interval: &GroupsInterval) -> Vec<Absent> {
     let partial = interval.shares.iter().filter_map(|(whom, share)| {
         let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
         let all = interval.duration_ns;
         let gap = share.amounts.values().find(|amount| amount.watched_ns < all)?;
         let otherwise = match whom {
-            Whom::Owner(_) => "the rest of the time it was in no group of its own",
-            Whom::Group(_) => "the rest of the time it was an owner's, or not there",
+            OwnerOrGroup::Owner(_) => "the rest of the time it was in no group of its own",
+            OwnerOrGroup::Group(_) => "the rest of the time it was an owner's, or not there",
         };
         let why = gap.why.as_deref().unwrap_or(otherwise);
         let watched = format!("known for {:.1} s of {:.1} s", seconds(gap.watched_ns), seconds(all));
@@ -68,7 +66,7 @@ pub(super) fn missing(interval: &GroupsInterval) -> Vec<Absent> {
     partial.collect()
 }
 
-fn value(event: Event, amount: &Amount, duration_ns: u64) -> Value {
+fn value(event: MonitoringEvent, amount: &Amount, duration_ns: u64) -> Value {
     if amount.watched_ns == 0 {
         return Value::Missing(amount.why.clone().unwrap_or_else(|| NO_TIME.to_owned()));
     }
@@ -76,18 +74,18 @@ fn value(event: Event, amount: &Amount, duration_ns: u64) -> Value {
     let coverage = (amount.watched_ns as f64 / duration_ns.max(1) as f64).min(1.0);
     let known = Known { estimate: f64::midpoint(low, high), low, high, coverage, how: How::Counted };
     match event {
-        Event::LlcOccupancy => Value::Known(Known { coverage: 1.0, ..known.times(1e-6) }),
-        Event::MbmTotalBytes | Event::MbmLocalBytes => {
+        MonitoringEvent::LlcOccupancy => Value::Known(Known { coverage: 1.0, ..known.times(1e-6) }),
+        MonitoringEvent::MbmTotalBytes | MonitoringEvent::MbmLocalBytes => {
             let how = if coverage < 1.0 { How::Scaled } else { How::Counted };
             Value::Known(Known { how, ..known.times(1e3 / amount.watched_ns as f64) })
         }
     }
 }
 
-fn name(whom: &Whom) -> String {
+fn name(whom: &OwnerOrGroup) -> String {
     match whom {
-        Whom::Owner(owner) => owner.in_words(),
-        Whom::Group(path) => format!("group {}", path.terminal()),
+        OwnerOrGroup::Owner(owner) => owner.in_words(),
+        OwnerOrGroup::Group(path) => format!("group {}", path.terminal()),
     }
 }
 
@@ -96,30 +94,30 @@ mod tests {
     use super::{missing, rows};
     use crate::{
         drain::Owner,
-        machine::io::resctrl::Event,
+        machine::io::resctrl::MonitoringEvent,
         metric::{
             io::{Label, Row},
             value::Value,
         },
-        model::io::groups::{Amount, GroupsInterval, Share, Whom},
+        model::io::groups::{Amount, GroupsInterval, OwnerOrGroup, Share},
         untrusted::Untrusted,
     };
 
     /// What a cgroup did in 4 s, of one event.
-    fn interval(event: Event, amount: Amount) -> GroupsInterval {
-        let web = Whom::Owner(Owner::Cgroup { id: 7, path: Untrusted::from("/web") });
+    fn interval(event: MonitoringEvent, amount: Amount) -> GroupsInterval {
+        let web = OwnerOrGroup::Owner(Owner::Cgroup { id: 7, path: Untrusted::from("/web") });
         let share = Share { amounts: [(event, amount)].into(), nobody: None };
         GroupsInterval { duration_ns: 4_000_000_000, shares: [(web, share)].into() }
     }
 
-    fn one(event: Event, amount: Amount) -> Row {
+    fn one(event: MonitoringEvent, amount: Amount) -> Row {
         rows(&interval(event, amount)).remove(0)
     }
 
     #[test]
     fn traffic_is_a_rate_over_the_time_that_was_watched() {
         let amount = Amount { bytes: (1_900_000, 2_100_000), watched_ns: 2_000_000_000, why: None };
-        let row = one(Event::MbmLocalBytes, amount);
+        let row = one(MonitoringEvent::MbmLocalBytes, amount);
         let known = *row.value.known().unwrap();
         assert_eq!(
             (row.metric.as_str(), row.unit.name(), row.label),
@@ -131,7 +129,7 @@ mod tests {
     #[test]
     fn what_was_never_known_is_missing_with_its_reason() {
         let amount = Amount { why: Some("its count went down".to_owned()), ..Amount::default() };
-        let interval = interval(Event::MbmTotalBytes, amount);
+        let interval = interval(MonitoringEvent::MbmTotalBytes, amount);
         assert_eq!(rows(&interval)[0].value, Value::Missing("its count went down".to_owned()));
         let absent = missing(&interval).remove(0);
         assert_eq!(absent.what, "memory traffic of /web");
@@ -141,6 +139,6 @@ mod tests {
     #[test]
     fn what_is_known_all_the_time_is_not_missing() {
         let amount = Amount { bytes: (5, 5), watched_ns: 4_000_000_000, why: None };
-        assert_eq!(missing(&interval(Event::LlcOccupancy, amount)), []);
+        assert_eq!(missing(&interval(MonitoringEvent::LlcOccupancy, amount)), []);
     }
 }

@@ -30,7 +30,6 @@ pub struct RequestReport {
 }
 
 /// Rates and latencies of what came in `duration_ns`.
-#[must_use]
 pub fn report(requests: &Requests, duration_ns: u64) -> RequestReport {
     let seconds = duration_ns as f64 / 1e9;
     let rate = |count: u64| Value::ratio(count as f64, seconds, NO_TIME);

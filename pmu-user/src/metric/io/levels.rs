@@ -1,14 +1,24 @@
-//! For how long a bandwidth was at which level: what an average over a run hides.
+//! For how long a bandwidth was at which level: what an average over a run hides; and the most that it can be, from whoever says so.
 //!
-//! Each slice of a kind of boxes gives the mean bandwidth over its length, so what is shorter than a slice is smoothed.
+//! Each slice of a kind of uncore PMU gives the mean bandwidth over its length, so what is shorter than a slice is smoothed.
 
 use std::collections::BTreeMap;
 
 use super::{
-    IoMetrics, Place,
-    extent::{WATCHED, Watched},
+    IoMetrics, Row, Scope, Subject,
+    scope::{WATCHED, Watched},
 };
-use crate::{drain::slice::SliceRow, model::io::IoInterval, plan::io::IoPlan, table::unit::Unit};
+use crate::{
+    drain::{io::IoHeader, reading::SliceRow},
+    metric::value::Value,
+    model::io::IoInterval,
+    named::named,
+    plan::io::IoPlan,
+    table::{
+        metric::{self, Metric},
+        unit::Unit,
+    },
+};
 
 /// Bins of a histogram: a bin is a two hundredth of the range, or narrower.
 const BINS: usize = 400;
@@ -25,7 +35,7 @@ pub(super) struct Levels {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelReport {
     /// Whose.
-    pub place: Place,
+    pub place: Scope,
     /// `dram.bandwidth`.
     pub name: &'static str,
     /// Its unit.
@@ -51,36 +61,20 @@ pub struct Level {
     pub limits: [f64; 2],
 }
 
-/// Where a maximum comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Basis {
-    /// It is what was seen: how much more there could be, nobody knows.
-    Observed,
-    /// From what the parts are specified for.
-    Specification,
-    /// Measured before the run.
-    Measured,
-    /// The user said so.
-    Given,
-}
-
-impl Basis {
-    /// Its word in every output.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Observed => "observed",
-            Self::Specification => "specification",
-            Self::Measured => "measured",
-            Self::Given => "given",
-        }
+named! {
+    /// Where a maximum comes from.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Basis {
+        Observed = "observed", "It is what was seen: how much more there could be, nobody knows.";
+        Specification = "specification", "From what the parts are specified for.";
+        Measured = "measured", "Measured before the run.";
+        Given = "given", "The user said so.";
     }
 }
 
 impl Level {
-    /// What was seen, against the best known maximum: `maxima` are of the same bandwidth and place. Limits are thirds of it
+    /// What was seen, against the best known maximum: `maxima` are of the same bandwidth and scope. Limits are thirds of it
     /// unless they are given.
-    #[must_use]
     pub fn new(seen: LevelReport, maxima: &[(f64, Basis)], limits: Option<[f64; 2]>) -> Self {
         let usable = maxima.iter().copied().filter(|(value, _)| value.is_finite() && *value > 0.0);
         let best = usable.max_by_key(|(_, basis)| *basis);
@@ -146,7 +140,6 @@ impl Levels {
     }
 
     /// What has been seen.
-    #[must_use]
     pub(super) fn report(&self, metrics: &IoMetrics) -> Vec<LevelReport> {
         let unit = |watched: &Watched| {
             let metric = metrics.table.model.metric(watched.metrics[0]);
@@ -159,7 +152,7 @@ impl Levels {
                 (from, from + histogram.width, *seconds)
             };
             LevelReport {
-                place: Place::Socket(die),
+                place: Scope::Socket(die),
                 name: WATCHED[at].name,
                 unit: unit(&WATCHED[at]).unwrap_or(Unit::UNKNOWN),
                 observed_max: histogram.largest,
@@ -173,7 +166,6 @@ impl Levels {
 
 impl LevelReport {
     /// Time below, between and above two limits, in s. A bin belongs where its middle is.
-    #[must_use]
     pub fn thirds(&self, low: f64, high: f64) -> [f64; 3] {
         self.bins.iter().fold([0.0; 3], |mut thirds, (from, to, seconds)| {
             let middle = f64::midpoint(*from, *to);
@@ -183,9 +175,59 @@ impl LevelReport {
     }
 }
 
+/// What is known about the most of a bandwidth of one socket, in its unit. Sockets are taken to have equal shares.
+pub(super) fn maxima(header: &IoHeader, name: &str) -> Vec<(f64, Basis)> {
+    let report = &header.plan.report;
+    match name {
+        // A share of what the link could carry.
+        "upi.utilization" => vec![(100.0, Basis::Specification)],
+        "dram.bandwidth" => {
+            let sockets = f64::from(header.machine.topology.sockets.unwrap_or(1).max(1));
+            let specified = header.platform.memory.bytes_per_second_max.known().map(|bytes| bytes / 1e9);
+            let all = [
+                (report.dram_max_gb_s, Basis::Given),
+                (report.dram_measured_gb_s, Basis::Measured),
+                (specified, Basis::Specification),
+            ];
+            all.into_iter().filter_map(|(most, basis)| Some((most? / sockets, basis))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Rows of memory's bandwidth → rows of how much of the most that is, for sockets and everything.
+pub(super) fn utilization(rows: &[Row], header: &IoHeader) -> Vec<Row> {
+    let known = maxima(header, "dram.bandwidth");
+    let best = known.iter().max_by_key(|(_, basis)| *basis);
+    let sockets = f64::from(header.machine.topology.sockets.unwrap_or(1).max(1));
+    let row = |row: &Row| {
+        let times = match row.subject {
+            Subject::Scope(Scope::Socket(_)) => 1.0,
+            Subject::Scope(Scope::Platform) => sockets,
+            _ => return None,
+        };
+        let (value, note) = match (best, &row.value) {
+            (Some((most, basis)), Value::Known(bandwidth)) => {
+                let most = most * times;
+                let note = format!("of {most:.1} GB/s ({})", basis.name());
+                (Value::Known(bandwidth.times(100.0 / most)), Some(note))
+            }
+            (None, Value::Known(_)) => {
+                let why =
+                    "the most that memory can carry is not known; give --dram-max or --measure-max-bandwidth";
+                (Value::Missing(why.to_owned()), None)
+            }
+            (_, missing) => (missing.clone(), None),
+        };
+        let Metric { name, unit, .. } = metric::DRAM_UTILIZATION;
+        Some(Row { metric: name.to_owned(), unit, value, note, ..row.clone() })
+    };
+    rows.iter().filter(|row| row.metric == metric::DRAM_BW.name).filter_map(row).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{BINS, Histogram, LevelReport, Place, Unit, WIDTH};
+    use super::{BINS, Histogram, LevelReport, Scope, Unit, WIDTH};
 
     fn report(histogram: &Histogram) -> LevelReport {
         let bin = |(bin, seconds): (usize, &f64)| {
@@ -193,7 +235,7 @@ mod tests {
             (from, from + histogram.width, *seconds)
         };
         LevelReport {
-            place: Place::Socket(0),
+            place: Scope::Socket(0),
             name: "x",
             unit: Unit::UNKNOWN,
             observed_max: histogram.largest,

@@ -100,7 +100,6 @@ impl Rate {
 type Max = fn(&Rate) -> f64;
 
 /// All figures about a link, in the order of reports.
-#[must_use]
 pub fn figures(rate: &Result<Rate, String>, traffic: &Traffic) -> Vec<Figure> {
     let Traffic { inbound_read, inbound_write, outbound_read, outbound_write } = traffic;
     let to_device = [inbound_read, outbound_write];

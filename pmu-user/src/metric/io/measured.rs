@@ -1,59 +1,58 @@
-//! What the boxes of one place counted, added up.
+//! What the uncore PMUs of one scope counted, added up.
 //!
-//! Boxes of a kind take turns in step, so their slices are added up and estimated as one; kinds are estimated apart, since
-//! their turns have nothing to do with each other. What one of the boxes did not count has no sum: the others' would be too
+//! Uncore PMUs of a kind are multiplexed in step, so their slices are added up and estimated as one; kinds are estimated apart, since
+//! their turns have nothing to do with each other. What one of the uncore PMUs did not count has no sum: the others' would be too
 //! low, and nobody could see it.
 
 use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use crate::{
-    drain::slice::SliceRow,
+    drain::reading::SliceRow,
     metric::estimate::{Estimates, EventIndex},
     model::{io::IoInterval, slice::sums},
-    plan::io::{BoxKind, BoxSite, IoPlan},
+    plan::io::{IoPlan, UncoreInstance, UncoreKind},
 };
 
-/// What the boxes of a plan counted in an interval. The same boxes are asked about again and again, for a stack, its parts and
+/// What the uncore PMUs of a plan counted in an interval. The same uncore PMUs are asked about again and again, for a stack, its parts and
 /// the devices behind them: what was once added up is kept.
 #[derive(Debug)]
-pub(super) struct BoxCounts<'a> {
+pub(super) struct UncoreCounts<'a> {
     pub(super) plan: &'a IoPlan,
     pub(super) interval: &'a IoInterval,
     known: RefCell<BTreeMap<Boxes, Rc<Sum>>>,
 }
 
-/// A kind of the plan, and which of its boxes.
+/// A kind of the plan, and which of its uncore PMUs.
 type Boxes = (u32, Vec<u32>);
 
-/// What the boxes of one place counted.
+/// What the uncore PMUs of one scope counted.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) estimates: Estimates,
-    /// Kinds of the plan that the place has boxes of: where its events begin, and how many boxes were added up.
+    /// Kinds of the plan that the scope has uncore PMUs of: where its events begin, and how many uncore PMUs were added up.
     pub(super) kinds: BTreeMap<u32, (usize, usize)>,
     /// Time that was counted, in s: of the kind that counted longest.
     pub(super) seconds: f64,
 }
 
-/// Boxes of one kind, added up.
+/// Uncore PMUs of one kind, added up.
 #[derive(Debug)]
 struct Sum {
     estimates: Estimates,
-    /// Boxes that counted anything.
+    /// Uncore PMUs that counted anything.
     boxes: usize,
     /// Time that these counted for, each of them, in s.
     seconds: f64,
 }
 
-impl<'a> BoxCounts<'a> {
+impl<'a> UncoreCounts<'a> {
     /// What was counted in `interval`.
-    #[must_use]
     pub(super) const fn new(plan: &'a IoPlan, interval: &'a IoInterval) -> Self {
         Self { plan, interval, known: RefCell::new(BTreeMap::new()) }
     }
 
-    /// Adds up what the boxes counted that `belongs`.
-    pub(super) fn measured(&self, belongs: impl Fn(&BoxKind, &BoxSite) -> bool) -> Measured {
+    /// Adds up what the uncore PMUs counted that `belongs`.
+    pub(super) fn measured(&self, belongs: impl Fn(&UncoreKind, &UncoreInstance) -> bool) -> Measured {
         let (mut first, mut kinds, mut parts) = (0, BTreeMap::new(), Vec::new());
         let mut seconds: f64 = 0.0;
         for (number, kind) in (0..).zip(&self.plan.kinds) {
@@ -71,7 +70,7 @@ impl<'a> BoxCounts<'a> {
         Measured { estimates: Estimates::joined(parts.iter().map(|sum| &sum.estimates)), kinds, seconds }
     }
 
-    fn sum(&self, number: u32, kind: &BoxKind, boxes: Vec<u32>) -> Rc<Sum> {
+    fn sum(&self, number: u32, kind: &UncoreKind, boxes: Vec<u32>) -> Rc<Sum> {
         let mut known = self.known.borrow_mut();
         let sum = known.entry((number, boxes)).or_insert_with_key(|(_, boxes)| {
             let rows = |at: u32| self.interval.boxes.get(&(number, at)).map_or(&[][..], Vec::as_slice);
@@ -83,12 +82,12 @@ impl<'a> BoxCounts<'a> {
 }
 
 struct OneBox<'a> {
-    site: &'a BoxSite,
+    site: &'a UncoreInstance,
     rows: &'a [SliceRow],
 }
 
 impl Sum {
-    fn new(kind: &BoxKind, boxes: &[OneBox<'_>]) -> Self {
+    fn new(kind: &UncoreKind, boxes: &[OneBox<'_>]) -> Self {
         let count = boxes.iter().filter(|one| !one.rows.is_empty()).count();
         let groups = kind.turns.groups.len();
         let silent = silent(groups, boxes);
@@ -108,14 +107,14 @@ impl Sum {
     }
 }
 
-/// Slices of all boxes of a kind, of which so many counted anything, as those of one.
-fn added_up<'a>(boxes: &[OneBox<'a>], count: usize, silent: &[Vec<&BoxSite>]) -> Cow<'a, [SliceRow]> {
+/// Slices of all uncore PMUs of a kind, of which so many counted anything, as those of one.
+fn added_up<'a>(boxes: &[OneBox<'a>], count: usize, silent: &[Vec<&UncoreInstance>]) -> Cow<'a, [SliceRow]> {
     if let [one] = boxes {
         return Cow::Borrowed(one.rows);
     }
     let mut rows = sums(boxes.iter().flat_map(|one| one.rows));
     for row in &mut rows {
-        // Turns that some boxes had nothing in are as long as the others: what the others say of all the time rests on it.
+        // Turns that some uncore PMUs had nothing in are as long as the others: what the others say of all the time rests on it.
         let missed = row.group.and_then(|group| silent.get(group as usize)).map_or(0, Vec::len);
         let counted = boxes.len() - missed;
         if missed > 0 && counted > 0 {
@@ -125,8 +124,8 @@ fn added_up<'a>(boxes: &[OneBox<'a>], count: usize, silent: &[Vec<&BoxSite>]) ->
     Cow::Owned(rows)
 }
 
-/// By group: boxes that counted nothing of it.
-fn silent<'a>(groups: usize, boxes: &[OneBox<'a>]) -> Vec<Vec<&'a BoxSite>> {
+/// By group: uncore PMUs that counted nothing of it.
+fn silent<'a>(groups: usize, boxes: &[OneBox<'a>]) -> Vec<Vec<&'a UncoreInstance>> {
     let mut silent = vec![Vec::new(); groups];
     for one in boxes {
         let mut counted = vec![false; groups];
@@ -142,8 +141,8 @@ fn silent<'a>(groups: usize, boxes: &[OneBox<'a>]) -> Vec<Vec<&'a BoxSite>> {
     silent
 }
 
-/// Why a group has no sum, if some of the boxes counted it and others did not.
-fn why(silent: &[&BoxSite], boxes: usize) -> Option<String> {
+/// Why a group has no sum, if some of the uncore PMUs counted it and others did not.
+fn why(silent: &[&UncoreInstance], boxes: usize) -> Option<String> {
     let (first, others) = silent.split_first().filter(|_| silent.len() < boxes)?;
     let more = match others.len() {
         0 => String::new(),
@@ -155,18 +154,18 @@ fn why(silent: &[&BoxSite], boxes: usize) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::BoxCounts;
+    use super::UncoreCounts;
     use crate::{
         drain::io::{
             BoxSlice, IoDrain, IoHeader,
             testing::{self, always_running, steady},
         },
         metric::{
-            io::{IoMetrics, Levels, Place, maximum::utilization, places::places},
+            io::{IoMetrics, Levels, Scope, levels::utilization, scopes::places},
             value::Value,
         },
         model::io::IoInterval,
-        plan::io::BoxKind,
+        plan::io::UncoreKind,
         table::io::load,
     };
 
@@ -193,8 +192,8 @@ mod tests {
         IoMetrics::new(load(header.plan.table.as_ref().unwrap()).unwrap(), &header.plan)
     }
 
-    fn value(header: &IoHeader, interval: &IoInterval, place: Place, metric: &str) -> Value {
-        let mut rows = metrics(header).rows(&BoxCounts::new(&header.plan, interval), place);
+    fn value(header: &IoHeader, interval: &IoInterval, place: Scope, metric: &str) -> Value {
+        let mut rows = metrics(header).rows(&UncoreCounts::new(&header.plan, interval), place);
         rows.extend(utilization(&rows, header));
         rows.into_iter().find(|row| row.metric == metric).unwrap().value
     }
@@ -209,12 +208,12 @@ mod tests {
         let imc = kind(&header, "imc");
         let interval = total(drains(&header, |slice| (slice.kind, slice.at) == (imc, 1)));
         let why = Value::Missing("uncore_imc_1 of die 0 did not count it".to_owned());
-        for place in [Place::Platform, Place::Socket(0)] {
+        for place in [Scope::Platform, Scope::Socket(0)] {
             for metric in ["dram.read_bw", "dram.write_bw", "dram.bw", "dram.utilization"] {
                 assert_eq!(value(&header, &interval, place, metric), why, "{metric} of {place:?}");
             }
         }
-        let channel = |unit| value(&header, &interval, Place::Channel(0, unit), "dram.read_bw");
+        let channel = |unit| value(&header, &interval, Scope::Channel(0, unit), "dram.read_bw");
         assert!((channel(0).known().unwrap().estimate - 6.4).abs() < 1e-9);
         assert!(channel(1).known().is_none());
     }
@@ -223,12 +222,12 @@ mod tests {
     fn what_was_added_up_once_says_the_same_to_whoever_asks_again() {
         let header = always_running();
         let (metrics, interval) = (metrics(&header), total(drains(&header, |_| false)));
-        let kept = BoxCounts::new(&header.plan, &interval);
+        let kept = UncoreCounts::new(&header.plan, &interval);
         let places = places(&header.plan);
-        assert!(places.iter().any(|place| matches!(place, Place::Part(..))) && places.len() > 3);
+        assert!(places.iter().any(|place| matches!(place, Scope::Part(..))) && places.len() > 3);
         for _ in 0..2 {
             for &place in &places {
-                let anew = BoxCounts::new(&header.plan, &interval);
+                let anew = UncoreCounts::new(&header.plan, &interval);
                 assert_eq!(metrics.rows(&kept, place), metrics.rows(&anew, place), "{place:?}");
             }
         }
@@ -237,14 +236,15 @@ mod tests {
     #[test]
     fn what_all_boxes_counted_has_the_same_sum_whatever_else_one_of_them_lacks() {
         let header = testing::header();
-        let on_die = |kind: &BoxKind| kind.boxes.iter().filter(|site| site.die == 0).count();
-        let kind = |kind: &BoxKind| on_die(kind) > 1 && kind.turns.groups.len() > 1;
+        let on_die = |kind: &UncoreKind| kind.boxes.iter().filter(|site| site.die == 0).count();
+        let kind = |kind: &UncoreKind| on_die(kind) > 1 && kind.turns.groups.len() > 1;
         let at = header.plan.kinds.iter().position(kind).expect("boxes whose groups take turns");
         let box_at = header.plan.kinds[at].boxes.iter().position(|site| site.die == 0).unwrap();
         let lacks = |slice: &BoxSlice| (slice.kind, slice.at, slice.group) == (at as u32, box_at as u32, 0);
         let (whole, interval) = (total(drains(&header, |_| false)), total(drains(&header, lacks)));
-        let measured =
-            |interval: &IoInterval| BoxCounts::new(&header.plan, interval).measured(|_, site| site.die == 0);
+        let measured = |interval: &IoInterval| {
+            UncoreCounts::new(&header.plan, interval).measured(|_, site| site.die == 0)
+        };
         let events = |interval: &IoInterval| metrics(&header).events_of(&header.plan, &measured(interval));
         let kinds = &header.plan.kinds;
         let why = format!("{} of die 0 did not count it", kinds[at].boxes[box_at].pmu);

@@ -1,45 +1,66 @@
-//! Metrics of I/O: what boxes outside the cores counted → numbers of parts, stacks, channels, links, sockets and devices, each
+//! Metrics of I/O: what uncore PMUs counted → numbers of parts, stacks, channels, links, sockets and devices, each
 //! with its interval; offline, from counts that somebody else has counted.
 
-mod agreement;
 mod apportion;
 mod check;
-mod choice;
 mod devices;
-mod extent;
+mod free_running;
 mod groups;
-mod history;
-mod inlets;
 pub mod latency;
 mod levels;
 pub mod link;
-mod maximum;
 mod measured;
 pub mod offline;
 mod owners;
-mod places;
+mod port_map;
 mod prepared;
-mod report;
 mod requesters;
 mod row;
+mod row_filter;
+mod scope;
+mod scopes;
 mod terms;
 mod totals;
 mod traffic;
 
 pub use self::{
-    agreement::MapReport,
     check::{Check, Verdict},
-    history::History,
     levels::{Basis, Level, LevelReport},
-    prepared::Prepared,
-    report::IoReport,
-    row::{Label, Place, Row, Subject},
+    port_map::MapReport,
+    prepared::{History, Prepared},
+    row::{Label, Row, Scope, Subject},
 };
 use self::{
     devices::names,
     levels::Levels,
-    measured::{BoxCounts, Measured},
+    measured::{Measured, UncoreCounts},
     requesters::Requesters,
     totals::IoMetrics,
     traffic::Names,
 };
+use crate::drain::{Absent, Cost};
+
+/// What an interval says. Plain data; views only choose words and columns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IoReport {
+    /// Start, in ns since counting started.
+    pub from_ns: u64,
+    /// Length in ns.
+    pub length_ns: u64,
+    /// Every number.
+    pub rows: Vec<Row>,
+    /// For how long bandwidths were at which level; only of the whole run.
+    pub levels: Vec<Level>,
+    /// Where each port is counted, and what its traffic says to that; only of the whole run.
+    pub maps: Vec<MapReport>,
+    /// Counters that always run, held against metrics.
+    pub checks: Vec<Check>,
+    /// What is not there, and why.
+    pub missing: Vec<Absent>,
+    /// What was lost since counting started, by reason.
+    pub losses: Vec<(String, u64)>,
+    /// What this process has cost since it started.
+    pub cost: Cost,
+    /// What the programs have cost since counting started, in ns.
+    pub programs_ns: u64,
+}

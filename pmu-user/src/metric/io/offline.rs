@@ -1,12 +1,12 @@
-//! Counts of boxes out of a file → every I/O metric of a platform, and how full a link was.
+//! Counts of uncore PMUs out of a file → every I/O metric of a platform, and how full a link was.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
 use super::{
-    extent::{Asked, Extent},
     link::{self, Link, SpeedError, Traffic},
+    scope::{Asked, ScopeClass},
 };
 use crate::{
     metric::value::Value,
@@ -21,7 +21,7 @@ const NAMED_MAX: usize = 3;
 
 /// What a file of counts says.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct Counted {
+pub struct IoCounts {
     /// How long was counted.
     pub seconds: f64,
     /// The link that all of it went through, if utilisation is asked for.
@@ -33,7 +33,7 @@ pub struct Counted {
 
 /// A file that cannot be computed with.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum CountedError {
+pub enum IoCountsError {
     /// Nothing can be counted in that time.
     #[error("`seconds` must be more than 0, not {0}")]
     Seconds(f64),
@@ -75,14 +75,14 @@ pub struct EvaluatedMetric {
 /// # Errors
 ///
 /// The time, a count or the link's speed cannot be.
-pub fn evaluate(table: &IoTable, counted: &Counted) -> Result<Evaluated, CountedError> {
+pub fn evaluate(table: &IoTable, counted: &IoCounts) -> Result<Evaluated, IoCountsError> {
     if !(counted.seconds > 0.0 && counted.seconds.is_finite()) {
-        return Err(CountedError::Seconds(counted.seconds));
+        return Err(IoCountsError::Seconds(counted.seconds));
     }
     if let Some((name, count)) =
         counted.counts.iter().find_map(|(name, count)| Some((name, count.filter(|count| *count < 0.0)?)))
     {
-        return Err(CountedError::Count(name.clone(), count));
+        return Err(IoCountsError::Count(name.clone(), count));
     }
     let mut used = BTreeSet::new();
     let counts = named(table, &counted.counts, &mut used);
@@ -109,9 +109,8 @@ pub fn evaluate(table: &IoTable, counted: &Counted) -> Result<Evaluated, Counted
 }
 
 /// Every metric that can be computed for `of` from counts by operand over `seconds`; NaN is a count that is not known.
-#[must_use]
 pub fn values(table: &IoTable, counts: &[f64], seconds: f64, of: Of) -> Vec<EvaluatedMetric> {
-    let asked = Asked::new(table, if of == Of::All { Extent::Whole } else { Extent::Part });
+    let asked = Asked::new(table, if of == Of::All { ScopeClass::Whole } else { ScopeClass::Part });
     let counts = table.counts_of(counts, of);
     let results = asked.evaluate(counts.as_chunks::<1>().0, seconds);
     let why = |metric: u32, operands: &[u32]| {
@@ -176,13 +175,13 @@ fn traffic(metrics: &[EvaluatedMetric]) -> Traffic {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counted, CountedError, Evaluated, evaluate, values};
+    use super::{Evaluated, IoCounts, IoCountsError, evaluate, values};
     use crate::{
         metric::value::Value,
         table::io::{IoTable, Of, load},
     };
 
-    fn counted(json: &str) -> Counted {
+    fn counted(json: &str) -> IoCounts {
         serde_json::from_str(json).unwrap()
     }
 
@@ -276,8 +275,8 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_is_refused() {
         let error = |json: &str| evaluate(&load("icelakex").unwrap(), &counted(json)).unwrap_err();
-        assert_eq!(error(r#"{"seconds": 0, "counts": {}}"#), CountedError::Seconds(0.0));
-        assert_eq!(error(r#"{"seconds": -1, "counts": {}}"#), CountedError::Seconds(-1.0));
+        assert_eq!(error(r#"{"seconds": 0, "counts": {}}"#), IoCountsError::Seconds(0.0));
+        assert_eq!(error(r#"{"seconds": -1, "counts": {}}"#), IoCountsError::Seconds(-1.0));
         let negative = error(r#"{"seconds": 1, "counts": {"UNC_I_FAF_INSERTS": -5}}"#);
         assert_eq!(negative.to_string(), "`UNC_I_FAF_INSERTS` cannot be -5: a count is 0 or more");
         let speed = error(r#"{"seconds": 1, "counts": {}, "link": {"speed": "fast", "width": 1}}"#);

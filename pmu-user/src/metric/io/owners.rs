@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Label, Place, Row, Subject,
+    Label, Row, Scope, Subject,
     latency::{self, NO_TIME},
     traffic::{DIRECTIONS, Names, of_latency, row, scaled},
 };
@@ -39,7 +39,7 @@ struct Moved {
 pub(super) fn rows(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for (owner, moved) in owners(traffic, names) {
-        let subject = Subject::Owner(owner, Box::new(Subject::Place(Place::Platform)));
+        let subject = Subject::Owner(owner, Box::new(Subject::Scope(Scope::Platform)));
         for ((_, bandwidth, latency), requests) in OPERATIONS.iter().zip(&moved.requests) {
             if *requests == Requests::default() {
                 continue;

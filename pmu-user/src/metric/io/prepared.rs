@@ -1,17 +1,27 @@
 //! From an interval to the report of `pmbpf io`: every number of everything that was counted, or the reason why it is missing.
+//!
+//! Only the report of a whole run says, because it takes every tick, for how long bandwidths were at which level, whether the traffic agrees
+//! with the map, and how often counters that always run did with metrics.
+
+#[cfg(test)]
+mod tests;
 
 use super::{
-    BoxCounts, Check, IoMetrics, IoReport, Names, Place, Requesters, Row, apportion,
-    choice::chosen,
+    Check, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Requesters, Row, Scope, UncoreCounts,
+    apportion,
+    check::Ticks,
     groups,
-    maximum::utilization,
+    levels::{maxima, utilization},
     owners,
-    places::places,
+    port_map::Agreement,
+    row_filter::chosen,
+    scopes::places,
     traffic::{self, UNSEEN},
 };
 use crate::{
     drain::{Absent, COST_WINDOW_NS, TARGET_UNSEEN, io::IoHeader},
     model::io::{IoInterval, IoLedger, traffic::TrafficInterval},
+    plan::io::IoPlan,
     table::io::{FindError, load},
 };
 
@@ -23,7 +33,7 @@ pub struct Prepared<'a> {
     pub(super) metrics: Option<IoMetrics>,
     /// Devices that IOMMUs count for by themselves.
     requesters: Requesters,
-    places: Vec<Place>,
+    places: Vec<Scope>,
 }
 
 impl<'a> Prepared<'a> {
@@ -39,8 +49,8 @@ impl<'a> Prepared<'a> {
         Ok(Self { header, metrics, requesters: Requesters::new(plan)?, places: places(plan) })
     }
 
-    /// Rows of what boxes counted: of devices and what of them is whose, then of places.
-    fn rows(&self, ledger: &IoLedger, counts: &BoxCounts<'_>, names: Names<'_>) -> Vec<Row> {
+    /// Rows of what uncore PMUs counted: of devices and what of them is whose, then of scopes.
+    fn rows(&self, ledger: &IoLedger, counts: &UncoreCounts<'_>, names: Names<'_>) -> Vec<Row> {
         let (plan, platform) = (&self.header.plan, &self.header.platform);
         let mut rows = self.requesters.rows(counts, names, &ledger.owned);
         let Some(metrics) = &self.metrics else { return rows };
@@ -59,10 +69,9 @@ impl<'a> Prepared<'a> {
 
 impl IoReport {
     /// Computes the report of `interval`. Pure.
-    #[must_use]
     pub fn new(prepared: &Prepared<'_>, ledger: &IoLedger, interval: &IoInterval) -> Self {
         let (header, traffic) = (prepared.header, interval.traffic.as_ref());
-        let counts = BoxCounts::new(&header.plan, interval);
+        let counts = UncoreCounts::new(&header.plan, interval);
         let names = Names::new(header, ledger);
         let mut rows = prepared.rows(ledger, &counts, names);
         let checks = prepared.metrics.as_ref().map(|metrics| metrics.checks(&counts)).unwrap_or_default();
@@ -107,4 +116,63 @@ fn programs_ns(ledger: &IoLedger) -> u64 {
     let measured = measured.fold(0, u64::saturating_add);
     let times = (ledger.last.at_ns as f64 / COST_WINDOW_NS as f64).max(1.0);
     (measured as f64 * times) as u64
+}
+
+/// Ticks so far.
+#[derive(Clone, Debug)]
+pub struct History {
+    levels: Levels,
+    /// None where no stack is counted: the host's summary says why, once.
+    agreement: Option<Agreement>,
+    /// Of the intervals that are reported, if there are any.
+    ticks: Ticks,
+}
+
+impl History {
+    /// Nothing yet, for a run that counts what `plan` says.
+    pub fn new(plan: &IoPlan) -> Self {
+        let agreement = plan.counts_stacks().then(|| Agreement::new(plan));
+        Self { levels: Levels::default(), agreement, ticks: Ticks::default() }
+    }
+
+    /// Adds a tick.
+    pub fn add(&mut self, prepared: &Prepared<'_>, ledger: &IoLedger, tick: &IoInterval) {
+        let (header, Some(metrics)) = (prepared.header, &prepared.metrics) else { return };
+        self.levels.add(metrics, &header.plan, tick);
+        let counts = UncoreCounts::new(&header.plan, tick);
+        // The first drain of traffic has nothing before it.
+        let traffic = tick.traffic.as_ref().filter(|traffic| traffic.duration_ns > 0);
+        if let (Some(agreement), Some(traffic)) = (&mut self.agreement, traffic) {
+            agreement.add(metrics, &counts, Names::new(header, ledger), traffic);
+        }
+        if header.plan.interval.is_none() {
+            self.ticks.add(&metrics.checks(&counts));
+        }
+    }
+
+    /// Adds an interval that is reported.
+    pub fn add_interval(&mut self, report: &IoReport) {
+        self.ticks.add(&report.checks);
+    }
+
+    /// The report of the whole run, in which `total` was counted.
+    pub fn report(&self, prepared: &Prepared<'_>, ledger: &IoLedger, total: &IoInterval) -> IoReport {
+        let (header, metrics) = (prepared.header, &prepared.metrics);
+        let level = |seen: LevelReport| {
+            let limits = header.plan.report.limits.iter().find(|limits| limits.name == seen.name);
+            let limits = limits.map(|limits| [limits.low, limits.high]);
+            let known = maxima(header, seen.name);
+            Level::new(seen, &known, limits)
+        };
+        let seen = metrics.iter().flat_map(|metrics| self.levels.report(metrics));
+        let names = Names::new(header, ledger);
+        let mut report = IoReport {
+            levels: seen.map(level).collect(),
+            maps: self.agreement.iter().flat_map(|agreement| agreement.report(names)).collect(),
+            ..IoReport::new(prepared, ledger, total)
+        };
+        self.ticks.tell(&mut report.checks);
+        report.missing.extend_from_slice(&ledger.last.gone);
+        report
+    }
 }

@@ -1,17 +1,20 @@
 //! Devices that their IOMMU counted by themselves: each of their numbers is theirs alone.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use super::{
-    BoxCounts, IoMetrics, Label, Measured, Row, Subject, apportion::exclusive, choice::wants_events,
-    devices::name_of, extent::Extent, traffic::Names,
+    IoMetrics, Label, Measured, Row, Subject, UncoreCounts, apportion::exclusive, devices::name_of,
+    row_filter::wants_events, scope::ScopeClass, traffic::Names,
 };
 use crate::{
     machine::io::{Platform, bdf::Bdf, owner::Ownership},
     metric::value::Value,
     plan::{
         Target,
-        io::{BoxKind, IoPlan},
+        io::{IoPlan, UncoreKind},
     },
     table::{
         io::{FindError, Of, of_iommu},
@@ -47,7 +50,7 @@ impl Requesters {
     ///
     /// A table cannot be read.
     pub(super) fn new(plan: &IoPlan) -> Result<Self, FindError> {
-        let mut by_name: BTreeMap<&str, Vec<&BoxKind>> = BTreeMap::new();
+        let mut by_name: BTreeMap<&str, Vec<&UncoreKind>> = BTreeMap::new();
         for kind in plan.kinds.iter().filter(|kind| !kind.is_everybodys()) {
             by_name.entry(&kind.name).or_default().push(kind);
         }
@@ -72,10 +75,9 @@ impl Requesters {
     }
 
     /// What an interval says about each of them, and about those who have one for themselves.
-    #[must_use]
     pub(super) fn rows(
         &self,
-        counts: &BoxCounts<'_>,
+        counts: &UncoreCounts<'_>,
         names: Names<'_>,
         owned: &[(Bdf, Ownership)],
     ) -> Vec<Row> {
@@ -94,7 +96,7 @@ impl Requesters {
 
 impl Iommu {
     /// Are these its counters?
-    fn has(&self, kind: &BoxKind) -> bool {
+    fn has(&self, kind: &UncoreKind) -> bool {
         !kind.is_everybodys() && kind.name == self.name
     }
 
@@ -116,7 +118,7 @@ impl Iommu {
             label: Label::Measured,
             note: Some(NOTE.to_owned()),
         };
-        let known = metrics.evaluate(measured, Extent::Whole, Of::All).into_iter();
+        let known = metrics.evaluate(measured, ScopeClass::Whole, Of::All).into_iter();
         let known = known.map(|(metric, value)| {
             let metric = &metrics.table.model.metrics[metric as usize];
             row(metric.name.clone(), metric.unit, value)
@@ -147,6 +149,3 @@ fn of_owner(
     let row = rows.iter().find(|row| row.metric == OWNED)?;
     Some(Row { subject: Subject::Owner(owner, Box::new(row.subject.clone())), ..row.clone() })
 }
-
-#[cfg(test)]
-mod tests;

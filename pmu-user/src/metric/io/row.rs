@@ -1,4 +1,4 @@
-//! A number of I/O: what it is about, whose it is, and what is known.
+//! A number of I/O: what it is about, whose it is, and what is known. One kind of row for everything, so that every format shows the same.
 
 use crate::{
     drain::Owner,
@@ -31,13 +31,11 @@ pub struct Row {
 
 impl Row {
     /// Is it a distribution, known or not?
-    #[must_use]
     pub fn is_distribution(&self) -> bool {
         LATENCIES.contains(&self.metric.as_str())
     }
 
     /// A row for each part of a distribution: mean, quantiles, maximum. Only itself, if it is none.
-    #[must_use]
     pub fn parts(&self) -> Vec<Self> {
         if !self.is_distribution() {
             return vec![self.clone()];
@@ -60,8 +58,8 @@ impl Row {
 /// What a number is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
-    /// Boxes outside the cores.
-    Place(Place),
+    /// Uncore PMUs.
+    Scope(Scope),
     /// Devices behind one root port, by its address, with their names.
     Device(String, Untrusted),
     /// One PCI function that its IOMMU counts for alone, by its address, with its names.
@@ -94,7 +92,6 @@ pub enum Label {
 
 impl Label {
     /// Its word in every output.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -104,18 +101,18 @@ impl Label {
     }
 }
 
-/// What boxes outside the cores stand for.
+/// What uncore PMUs stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum Scope {
     /// Everything.
     Platform,
-    /// A die: a socket, or the part of one that has boxes of its own.
+    /// A die: a socket, or the part of one that has uncore PMUs of its own.
     Socket(u32),
     /// An I/O stack of a die, by its number there.
     Stack(u32, u32),
     /// A part of a stack: die, stack, part.
     Part(u32, u32, u32),
-    /// A memory channel of a die, or the few that share a box.
+    /// A memory channel of a die, or the few that share an uncore PMU.
     Channel(u32, u32),
     /// A link of a die to other sockets.
     Link(u32, u32),

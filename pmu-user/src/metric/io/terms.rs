@@ -1,19 +1,19 @@
-//! Counts by operand as sums of events: found once for a place, then added up for the estimates and for all replicates.
+//! Counts by operand as sums of events: found once for a scope, then added up for the estimates and for all replicates.
 
 use crate::metric::estimate::EventIndex;
 
-/// Where one kind of boxes counts an operand.
+/// Where one kind of uncore PMU counts an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum TermSource {
     /// An event, by its index among the kind's, counts it alone.
     Event(EventIndex),
-    /// An event counts it with others, which are [`Source::Nothing`]: their sum is right, none of them is.
+    /// An event counts it with others, which are [`TermSource::Nothing`]: their sum is right, none of them is.
     Sum(EventIndex),
     /// It is in another's count, or of a part behind which nothing is.
     Nothing,
-    /// These boxes should count it, and do not.
+    /// These uncore PMUs should count it, and do not.
     Uncounted,
-    /// Boxes of another kind count it.
+    /// Uncore PMUs of another kind count it.
     Elsewhere,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Terms {
     base: Vec<f64>,
     /// Operands and what is added up for them.
     events: Vec<(usize, EventIndex)>,
-    /// Operands that are averaged, over so many boxes.
+    /// Operands that are averaged, over so many uncore PMUs.
     averaged: Vec<(usize, f64)>,
 }
 
@@ -39,23 +39,23 @@ impl Terms {
         self.base[operand as usize] = 0.0;
     }
 
-    /// Adds up what every kind of boxes says about an operand: where it counts it, where its events begin, and of how many
-    /// boxes. Of how many boxes that is in all. Where nobody counts it, it is not known.
+    /// Adds up what every kind of uncore PMU says about an operand: where it counts it, where its events begin, and of how many
+    /// uncore PMUs. Of how many uncore PMUs that is in all. Where nobody counts it, it is not known.
     pub(super) fn add(
         &mut self,
         operand: u32,
-        sources: impl Iterator<Item = (Source, usize, usize)>,
+        sources: impl Iterator<Item = (TermSource, usize, usize)>,
     ) -> usize {
         let (mut base, mut boxes) = (None, 0);
         for (source, first, count) in sources {
             let known = match source {
-                Source::Event(event) | Source::Sum(event) => {
+                TermSource::Event(event) | TermSource::Sum(event) => {
                     self.events.push((operand as usize, EventIndex(first + event.0)));
                     0.0
                 }
-                Source::Nothing => 0.0,
-                Source::Uncounted => f64::NAN,
-                Source::Elsewhere => continue,
+                TermSource::Nothing => 0.0,
+                TermSource::Uncounted => f64::NAN,
+                TermSource::Elsewhere => continue,
             };
             base = Some(base.unwrap_or(0.0) + known);
             boxes += count;
@@ -64,7 +64,7 @@ impl Terms {
         boxes
     }
 
-    /// An operand that is not added up but averaged, over so many boxes.
+    /// An operand that is not added up but averaged, over so many uncore PMUs.
     pub(super) fn average(&mut self, operand: u32, boxes: usize) {
         self.averaged.push((operand as usize, boxes as f64));
     }
@@ -88,18 +88,18 @@ impl Terms {
 
 #[cfg(test)]
 mod tests {
-    use super::{Source, Terms};
+    use super::{TermSource, Terms};
     use crate::metric::estimate::EventIndex;
 
     #[test]
     fn kinds_are_added_up_and_clocks_are_averaged() {
-        let event = |index: usize| Source::Event(EventIndex(index));
+        let event = |index: usize| TermSource::Event(EventIndex(index));
         let mut terms = Terms::new(6);
-        terms.add(0, [(event(1), 0, 2), (Source::Elsewhere, 5, 9), (event(0), 10, 3)].into_iter());
-        let boxes = terms.add(1, [(event(0), 0, 2), (Source::Nothing, 10, 3)].into_iter());
+        terms.add(0, [(event(1), 0, 2), (TermSource::Elsewhere, 5, 9), (event(0), 10, 3)].into_iter());
+        let boxes = terms.add(1, [(event(0), 0, 2), (TermSource::Nothing, 10, 3)].into_iter());
         terms.average(1, boxes);
-        terms.add(2, [(event(0), 0, 2), (Source::Uncounted, 10, 3)].into_iter());
-        terms.add(3, [(Source::Elsewhere, 0, 2)].into_iter());
+        terms.add(2, [(event(0), 0, 2), (TermSource::Uncounted, 10, 3)].into_iter());
+        terms.add(3, [(TermSource::Elsewhere, 0, 2)].into_iter());
         terms.nothing(4);
         let total = |event: EventIndex| event.0 as f64 + 100.0;
         let counts = terms.counts(|event| (event.0 != 99).then_some([total(event), 2.0 * total(event)]));

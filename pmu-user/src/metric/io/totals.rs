@@ -1,14 +1,14 @@
-//! Every metric of the boxes that belong to one place, from what they counted in turns.
+//! Every metric of the uncore PMUs that belong to one scope, from what they counted in turns.
 
 use super::{
-    extent::{Asked, Extent, asked, watched},
     measured::Measured,
-    terms::{Source, Terms},
+    scope::{Asked, ScopeClass, asked, watched},
+    terms::{TermSource, Terms},
 };
 use crate::{
-    drain::slice::SliceRow,
+    drain::reading::SliceRow,
     metric::{estimate::EventIndex, value::Value},
-    plan::io::{BoxKind, IoPlan},
+    plan::io::{IoPlan, UncoreKind},
     table::{
         io::{IoTable, Of, part_of},
         unit::Unit,
@@ -22,7 +22,7 @@ pub(super) struct IoMetrics {
     pub table: IoTable,
     /// By operand of the table.
     operands: Vec<Operand>,
-    /// By [`Extent`].
+    /// By [`ScopeClass`].
     asked: [Asked; 5],
     /// By bandwidth whose levels are watched; none where the table lacks it.
     pub(super) watched: Vec<Option<Asked>>,
@@ -30,7 +30,7 @@ pub(super) struct IoMetrics {
     kinds: Vec<Sources>,
 }
 
-/// What has to be known of an operand for every place.
+/// What has to be known of an operand for every scope.
 #[derive(Clone, Copy, Debug)]
 struct Operand {
     /// The part that it counts for.
@@ -38,24 +38,27 @@ struct Operand {
     is_averaged: bool,
 }
 
-/// What one kind of boxes counts.
+/// What one kind of uncore PMU counts.
 #[derive(Clone, Debug)]
 struct Sources {
     /// By operand of the table.
-    operands: Vec<Source>,
+    operands: Vec<TermSource>,
     /// By group: index of its first event among all of the kind's.
     firsts: Vec<usize>,
 }
 
 impl IoMetrics {
     /// Prepares `table` for what `plan` counts.
-    #[must_use]
     pub(super) fn new(table: IoTable, plan: &IoPlan) -> Self {
         Self::of_groups(table, plan, |kind, _| kind.is_everybodys())
     }
 
     /// Prepares `table` for what some groups of the plan's kinds count.
-    pub(super) fn of_groups(table: IoTable, plan: &IoPlan, counts: impl Fn(&BoxKind, usize) -> bool) -> Self {
+    pub(super) fn of_groups(
+        table: IoTable,
+        plan: &IoPlan,
+        counts: impl Fn(&UncoreKind, usize) -> bool,
+    ) -> Self {
         let kinds = plan.kinds.iter().map(|kind| Sources::new(&table, kind, |group| counts(kind, group)));
         let kinds = kinds.collect();
         let operand = |(index, name): (u32, &String)| Operand {
@@ -66,9 +69,8 @@ impl IoMetrics {
         Self { operands, asked: asked(&table), watched: watched(&table), kinds, table }
     }
 
-    /// Every metric that means something for a place, in the table's order; `of` says whether all of it is meant or one part.
-    #[must_use]
-    pub(super) fn evaluate(&self, measured: &Measured, extent: Extent, of: Of) -> Vec<(u32, Value)> {
+    /// Every metric that means something for a scope, in the table's order; `of` says whether all of it is meant or one part.
+    pub(super) fn evaluate(&self, measured: &Measured, extent: ScopeClass, of: Of) -> Vec<(u32, Value)> {
         let asked = &self.asked[extent as usize];
         let estimates = &measured.estimates;
         let terms = self.terms(asked, measured, of);
@@ -99,8 +101,8 @@ impl IoMetrics {
         events.into_iter().enumerate().map(value).collect()
     }
 
-    /// The sum of all `asked` over one slice of boxes that count together, and its length in s. `None` if the group that was
-    /// in force does not count all of their events, or did not run.
+    /// The sum of all `asked` over one slice of uncore PMUs that count together, and its length in s. `None` if the group that was
+    /// active does not count all of their events, or did not run.
     pub(super) fn of_slice(&self, asked: &Asked, slices: &[&SliceRow]) -> Option<(f64, f64)> {
         let first = slices.first()?;
         // As doubles: a recording may hold any number.
@@ -118,7 +120,7 @@ impl IoMetrics {
         for &operand in &asked.operands {
             let operand = operand as usize;
             counts[operand] = match kind.operands[operand] {
-                Source::Event(event) | Source::Sum(event) => {
+                TermSource::Event(event) | TermSource::Sum(event) => {
                     let at = event.0.checked_sub(*before);
                     let of_box =
                         |at| move |slice: &&SliceRow| slice.counts.get(at).map(|count| *count as f64);
@@ -126,8 +128,8 @@ impl IoMetrics {
                     let share = if self.operands[operand].is_averaged { boxes } else { 1.0 };
                     [sum.map_or(f64::NAN, |sum| sum * scale / share)]
                 }
-                Source::Nothing => [0.0],
-                Source::Uncounted | Source::Elsewhere => continue,
+                TermSource::Nothing => [0.0],
+                TermSource::Uncounted | TermSource::Elsewhere => continue,
             };
         }
         let results = asked.evaluate(&counts, seconds);
@@ -135,8 +137,7 @@ impl IoMetrics {
         Some((values.sum::<Option<f64>>()?, seconds))
     }
 
-    /// Every event that the boxes of a place counted, with its count.
-    #[must_use]
+    /// Every event that the uncore PMUs of a scope counted, with its count.
     pub(super) fn events_of(&self, plan: &IoPlan, measured: &Measured) -> Vec<(String, Value)> {
         let mut found = Vec::new();
         for (&kind, &(first, _)) in &measured.kinds {
@@ -154,7 +155,7 @@ impl IoMetrics {
         &self,
         measured: &Measured,
         metric: u32,
-        extent: Extent,
+        extent: ScopeClass,
         of: Of,
     ) -> Option<String> {
         let mut asked = self.asked[extent as usize].metrics.iter();
@@ -169,7 +170,6 @@ impl IoMetrics {
     }
 
     /// What counters say that always run: name, unit and value. A part has those of its port alone.
-    #[must_use]
     pub(super) fn always_running(
         &self,
         plan: &IoPlan,
@@ -183,7 +183,7 @@ impl IoMetrics {
             for (index, (event, &bytes)) in events.enumerate() {
                 let Some(name) = name_at(&event.name, of) else { continue };
                 let value = measured.estimates.value(EventIndex(first + index));
-                // Clocks of several boxes are averaged.
+                // Clocks of several uncore PMUs are averaged.
                 let (factor, unit) = match bytes {
                     0 => (1e-9 / boxes as f64, Unit::Gigahertz),
                     bytes => (f64::from(bytes) / 1e6, Unit::MegabytesPerSecond),
@@ -201,12 +201,12 @@ impl IoMetrics {
         found
     }
 
-    /// What can be asked about an extent.
-    pub(super) fn metrics_of(&self, extent: Extent) -> impl Iterator<Item = u32> {
+    /// What can be asked about a scope.
+    pub(super) fn metrics_of(&self, extent: ScopeClass) -> impl Iterator<Item = u32> {
         self.asked[extent as usize].metrics.iter().map(|(metric, _)| *metric)
     }
 
-    /// Where the counts of a place come from, as far as something is asked about them.
+    /// Where the counts of a scope come from, as far as something is asked about them.
     fn terms(&self, asked: &Asked, measured: &Measured, of: Of) -> Terms {
         let mut terms = Terms::new(self.operands.len());
         for &operand in &asked.operands {
@@ -223,8 +223,8 @@ impl IoMetrics {
         terms
     }
 
-    /// Where the kinds of a place count an operand, where each one's events begin, and of how many boxes.
-    fn sources(&self, measured: &Measured, operand: u32) -> impl Iterator<Item = (Source, usize, usize)> {
+    /// Where the kinds of a scope count an operand, where each one's events begin, and of how many uncore PMUs.
+    fn sources(&self, measured: &Measured, operand: u32) -> impl Iterator<Item = (TermSource, usize, usize)> {
         measured.kinds.iter().filter_map(move |(&kind, &(first, boxes))| {
             let source = self.kinds.get(kind as usize)?.operands.get(operand as usize)?;
             Some((*source, first, boxes))
@@ -239,17 +239,19 @@ impl IoMetrics {
             let name = || self.table.operand(operand).unwrap_or("?");
             let mut somewhere = false;
             for (source, first, _) in self.sources(measured, operand) {
-                somewhere |= source != Source::Elsewhere;
+                somewhere |= source != TermSource::Elsewhere;
                 match source {
-                    Source::Event(event) => events.push(EventIndex(first + event.0)),
-                    Source::Sum(event) if of == Of::All => events.push(EventIndex(first + event.0)),
-                    Source::Nothing if of == Of::All => {}
-                    Source::Sum(_) => return Err("the parts of this stack are counted together".to_owned()),
-                    Source::Nothing if part(operand).is_some() => {
+                    TermSource::Event(event) => events.push(EventIndex(first + event.0)),
+                    TermSource::Sum(event) if of == Of::All => events.push(EventIndex(first + event.0)),
+                    TermSource::Nothing if of == Of::All => {}
+                    TermSource::Sum(_) => {
+                        return Err("the parts of this stack are counted together".to_owned());
+                    }
+                    TermSource::Nothing if part(operand).is_some() => {
                         return Err("no device is known behind this part".to_owned());
                     }
-                    Source::Nothing | Source::Elsewhere => {}
-                    Source::Uncounted => return Err(format!("{} was not counted", name())),
+                    TermSource::Nothing | TermSource::Elsewhere => {}
+                    TermSource::Uncounted => return Err(format!("{} was not counted", name())),
                 }
             }
             if !somewhere {
@@ -273,15 +275,17 @@ fn name_at(name: &str, of: Of) -> Option<&str> {
 
 impl Sources {
     /// Those of a kind's groups for which `counts`.
-    fn new(table: &IoTable, kind: &BoxKind, counts: impl Fn(usize) -> bool) -> Self {
+    fn new(table: &IoTable, kind: &UncoreKind, counts: impl Fn(usize) -> bool) -> Self {
         let of_this_kind = |name: &str| table.model.event(name).is_some_and(|event| event.unit == kind.name);
         let nobody = |name: &String| match part_of(name) {
-            _ if !of_this_kind(name) => Source::Elsewhere,
-            Some(part) if kind.parts.as_ref().is_some_and(|parts| !parts.contains(&part)) => Source::Nothing,
-            _ => Source::Uncounted,
+            _ if !of_this_kind(name) => TermSource::Elsewhere,
+            Some(part) if kind.parts.as_ref().is_some_and(|parts| !parts.contains(&part)) => {
+                TermSource::Nothing
+            }
+            _ => TermSource::Uncounted,
         };
-        let mut operands: Vec<Source> = table.model.operands.iter().map(nobody).collect();
-        let mut set = |name: &String, source: Source| {
+        let mut operands: Vec<TermSource> = table.model.operands.iter().map(nobody).collect();
+        let mut set = |name: &String, source: TermSource| {
             let at = table.model.operands.iter().position(|known| known == name);
             if let Some(known) = at.and_then(|at| operands.get_mut(at)) {
                 *known = source;
@@ -295,8 +299,8 @@ impl Sources {
             for sum in sums.iter().filter(|_| wanted) {
                 let Some((first, others)) = sum.split_first() else { continue };
                 let event = EventIndex(index);
-                set(first, if others.is_empty() { Source::Event(event) } else { Source::Sum(event) });
-                others.iter().for_each(|other| set(other, Source::Nothing));
+                set(first, if others.is_empty() { TermSource::Event(event) } else { TermSource::Sum(event) });
+                others.iter().for_each(|other| set(other, TermSource::Nothing));
             }
         }
         let groups = kind.turns.groups.iter();

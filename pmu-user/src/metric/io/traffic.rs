@@ -55,7 +55,6 @@ pub(super) const DIRECTIONS: [(usize, &str); 2] = [(RECEIVED, "received"), (SENT
 
 impl<'a> Names<'a> {
     /// Names that are known by now.
-    #[must_use]
     pub(super) fn new(header: &'a IoHeader, ledger: &'a IoLedger) -> Self {
         Self {
             platform: &header.platform,
@@ -79,7 +78,6 @@ impl<'a> Names<'a> {
     }
 
     /// The disk's name, or its number if it has none any more.
-    #[must_use]
     pub(super) fn disk(&self, device: DeviceNumber) -> Untrusted {
         let number = (device.major, device.minor);
         if let Some(name) = self.disks.get(&device) {
@@ -113,7 +111,6 @@ impl<'a> Names<'a> {
     }
 
     /// Whose requests they are, if that is anybody in particular.
-    #[must_use]
     pub(super) fn whose(&self, whose: Whose, name: &Untrusted) -> Option<Owner> {
         match whose {
             Whose::Process { pid, born } => {
@@ -125,7 +122,6 @@ impl<'a> Names<'a> {
     }
 
     /// Whose packets they are, if that is anybody in particular.
-    #[must_use]
     pub(super) fn net_owner(&self, owner: NetOwner) -> Option<Owner> {
         match owner {
             NetOwner::Cgroup(id) => Some(self.cgroup(id.0)),
@@ -135,7 +131,6 @@ impl<'a> Names<'a> {
 }
 
 /// Rows of disks, then of interfaces, each with those of their owners.
-#[must_use]
 pub(super) fn rows(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
     let mut rows = disks(traffic, names);
     rows.extend(interfaces(traffic, names));

@@ -1,18 +1,24 @@
 //! Readings → a row for each event and kind of PMU.
 
+use std::collections::HashMap;
+
 use super::{
     super::{
         counts,
-        derived::{Derived, Term, derive},
+        derived::{Derived, Term, Terms},
         value::{Known, Value},
     },
     Beside, Row, Support,
 };
 use crate::{
-    drain::{Owner, reading::Reading, tally::Part},
-    machine::pmu::catalog::Place,
+    drain::{
+        Owner,
+        counts::{Part, Uncounted},
+        reading::Reading,
+    },
+    machine::pmu::catalog::PmuCpus,
     plan::count::CountPlan,
-    table::notation::{Instance, Selected, family},
+    table::event_syntax::{Instance, Selected, family},
 };
 
 /// A row that is being made, and what of this host counts it.
@@ -29,6 +35,29 @@ struct Counted<'a> {
     group: u32,
 }
 
+/// What one target's counters said of one event, or of its PMUs of one family: readings with their places in the list, and where it has no counter.
+#[derive(Clone, Default)]
+struct OfEvent<'a> {
+    readings: Vec<(usize, &'a Reading)>,
+    uncounted: Vec<&'a Uncounted>,
+}
+
+/// What a part says, by event. It may be out of a recording, and claim events that there are not.
+fn by_event(part: &Part, count: usize) -> Vec<OfEvent<'_>> {
+    let mut all = vec![OfEvent::default(); count];
+    for (place, reading) in part.readings.iter().enumerate() {
+        if let Some(event) = all.get_mut(reading.index as usize) {
+            event.readings.push((place, reading));
+        }
+    }
+    for uncounted in &part.uncounted {
+        if let Some(event) = all.get_mut(uncounted.index as usize) {
+            event.uncounted.push(uncounted);
+        }
+    }
+    all
+}
+
 /// The rows of one target: every event that was asked for, in that order, whether or not the host has it.
 pub(super) fn rows(
     plan: &CountPlan,
@@ -38,25 +67,32 @@ pub(super) fn rows(
     elapsed_ns: f64,
 ) -> Vec<Row> {
     let events: Vec<&Selected> = plan.events().collect();
+    let mut said = by_event(part, events.len()).into_iter().zip(events).enumerate();
     let mut lines: Vec<Line<'_>> = Vec::new();
     for asked in &plan.asked {
         let blank = Row { owner: owner.cloned(), ..blank(&asked.name) };
-        match asked.found.as_ref().map(|index| (*index, events.get(*index as usize).copied())) {
-            Ok((index, Some(event))) => {
-                lines.extend(families(event).into_iter().map(|(instance, beside)| {
-                    let row = counted(event, index, instance, part, before, blank.clone());
+        match &asked.found {
+            Ok(index) => {
+                // Each event is asked for once, in the order of its number: a recording that says otherwise is not ours.
+                let Some((_, (said, event))) = said.find(|(place, _)| *place == *index as usize) else {
+                    continue;
+                };
+                let families = families(event, said);
+                let beside = if families.len() > 1 { Beside::Others } else { Beside::Alone };
+                lines.extend(families.into_iter().map(|(instance, said)| {
+                    let row = counted(event, instance, &said, before, blank.clone());
                     let counted = Some(Counted { event, instance, group: asked.group });
                     Line { row: Row { beside, ..row }, counted }
                 }));
             }
-            Ok((_, None)) => {}
             Err(why) => {
                 lines.push(Line { row: Row { value: Value::Missing(why.clone()), ..blank }, counted: None });
             }
         }
     }
     let terms: Vec<Term<'_>> = lines.iter().filter_map(Line::term).collect();
-    let derived = |line: &Line<'_>| derive(&line.term()?, &terms, elapsed_ns);
+    let terms = Terms::new(&terms);
+    let derived = |line: &Line<'_>| terms.derive(&line.term()?, elapsed_ns);
     let derived: Vec<Option<Derived>> = lines.iter().map(derived).collect();
     lines.into_iter().zip(derived).map(|(line, derived)| Row { derived, ..line.row }).collect()
 }
@@ -67,7 +103,7 @@ impl Line<'_> {
         Some(Term {
             meaning: event.meaning(),
             pmu: &self.row.pmu,
-            boxed: matches!(instance.place, Place::Box(_)),
+            boxed: matches!(instance.place, PmuCpus::Uncore(_)),
             modifiers: event.modifiers,
             group,
             unit: self.row.unit.as_deref().filter(|unit| *unit != "ns"),
@@ -94,55 +130,56 @@ fn blank(event: &str) -> Row {
     }
 }
 
-/// One instance for each kind of PMU that counts the event: boxes of a kind are one, core types are not.
-fn families(event: &Selected) -> Vec<(&Instance, Beside)> {
-    let mut found: Vec<&Instance> = Vec::new();
+/// One instance for each kind of PMU that counts the event, with what was said of that kind: uncore PMUs of a kind are one, core types
+/// are not.
+fn families<'a>(event: &'a Selected, said: OfEvent<'a>) -> Vec<(&'a Instance, OfEvent<'a>)> {
+    let mut found: Vec<(&Instance, OfEvent<'_>)> = Vec::new();
+    let (mut by_name, mut by_pmu) = (HashMap::new(), HashMap::new());
     for instance in &event.instances {
-        if !found.iter().any(|known| family_of(known) == family_of(instance)) {
-            found.push(instance);
+        let family = *by_name.entry(family_of(instance)).or_insert_with(|| {
+            found.push((instance, OfEvent::default()));
+            found.len() - 1
+        });
+        by_pmu.entry(instance.pmu.as_str()).or_insert(family);
+    }
+    for reading in said.readings {
+        if let Some(&family) = by_pmu.get(reading.1.pmu.as_str()) {
+            found[family].1.readings.push(reading);
         }
     }
-    let beside = if found.len() > 1 { Beside::Others } else { Beside::Alone };
-    found.into_iter().map(|instance| (instance, beside)).collect()
+    for uncounted in said.uncounted {
+        if let Some(&family) = by_pmu.get(uncounted.pmu.as_str()) {
+            found[family].1.uncounted.push(uncounted);
+        }
+    }
+    found
 }
 
 fn family_of(instance: &Instance) -> &str {
     match instance.place {
-        Place::Box(_) => family(&instance.pmu),
-        Place::Anywhere | Place::Cores(_) => &instance.pmu,
+        PmuCpus::Uncore(_) => family(&instance.pmu),
+        PmuCpus::Anywhere | PmuCpus::Cores(_) => &instance.pmu,
     }
 }
 
 fn counted(
     event: &Selected,
-    index: u32,
     instance: &Instance,
-    part: &Part,
+    said: &OfEvent<'_>,
     before: Option<&Part>,
     blank: Row,
 ) -> Row {
-    let ours = |pmu: &str| {
-        let mut same = event.instances.iter().filter(|other| family_of(other) == family_of(instance));
-        same.any(|other| other.pmu == pmu)
-    };
-    let readings: Vec<Reading> = part
+    let readings: Vec<Reading> = said
         .readings
         .iter()
-        .enumerate()
-        .filter(|(_, reading)| reading.index == index && ours(&reading.pmu))
-        .map(|(place, now)| match before.and_then(|before| before.readings.get(place)) {
+        .map(|&(place, now)| match before.and_then(|before| before.readings.get(place)) {
             // A level is what it is now.
             Some(before) if event.snapshot => Reading { value: now.value, ..now.since(before) },
             Some(before) => now.since(before),
             None => now.clone(),
         })
         .collect();
-    let uncounted: Vec<String> = part
-        .uncounted
-        .iter()
-        .filter(|one| one.index == index && ours(&one.pmu))
-        .map(|one| one.why.clone())
-        .collect();
+    let uncounted: Vec<String> = said.uncounted.iter().map(|one| one.why.clone()).collect();
     let (value, support) = match uncounted.first() {
         Some(why) if readings.is_empty() => (Value::Missing(why.clone()), Support::NotHere),
         _ => (scaled_by(counts::sum(&readings), event.scale), Support::Counted),

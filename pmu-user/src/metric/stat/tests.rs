@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::{Beside, Stat, Support};
 use crate::{
     drain::{
-        Stopped, Workload,
+        CountsDrain, Ending, Stopped, Usage, Workload,
+        counts::{Part, Uncounted},
         reading::Reading,
-        tally::{Ended, Part, Tally, Uncounted, Usage},
     },
     machine::{cpu::Cpu, pmu::catalog::Catalog, testing::Tree},
     metric::value::{How, Value},
@@ -16,7 +16,7 @@ use crate::{
         count::{AskedEvent, CountPlan},
         request::Inherit,
     },
-    table::notation::{List, resolve},
+    table::event_syntax::{List, resolve},
 };
 
 /// A host with two kinds of cores and three memory controllers.
@@ -72,8 +72,8 @@ fn reading(index: u32, pmu: &str, value: u64, running_ns: u64) -> Reading {
     }
 }
 
-fn tally(readings: &[Reading], uncounted: &[Uncounted]) -> Tally {
-    Tally {
+fn tally(readings: &[Reading], uncounted: &[Uncounted]) -> CountsDrain {
+    CountsDrain {
         run: 1,
         at: Duration::from_secs(2),
         parts: vec![Part { readings: readings.to_vec(), uncounted: uncounted.to_vec() }],
@@ -169,10 +169,17 @@ fn an_interval_is_what_was_added_and_is_scaled_by_its_own_times() {
 
 fn run(number: u32, faults: u64) -> Stat {
     let usage = Usage { user: Duration::from_millis(u64::from(number)), system: Duration::ZERO };
-    let ended =
-        Ended { stopped: Stopped::TargetGone, workload: Some(Workload::Exited(0)), usage: Some(usage) };
-    let tally =
-        Tally { run: number, ended: Some(ended), ..tally(&[reading(0, "software", faults, 1000)], &[]) };
+    let ended = Ending {
+        stopped: Stopped::TargetGone,
+        workload: Some(Workload::Exited(0)),
+        duration: Duration::from_secs(2),
+        usage: Some(usage),
+    };
+    let tally = CountsDrain {
+        run: number,
+        ended: Some(ended),
+        ..tally(&[reading(0, "software", faults, 1000)], &[])
+    };
     Stat::new(&plan("page-faults"), &tally, None)
 }
 

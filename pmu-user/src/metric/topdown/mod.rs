@@ -3,8 +3,6 @@
 //! The interval of a metric comes from evaluating its formula on every replicate of the counts, so that it holds for any
 //! formula. A node is marked mismeasured, not corrected, where it contradicts its parent by more than their intervals.
 
-mod around;
-mod check;
 mod layout;
 mod report;
 mod runs;
@@ -18,21 +16,21 @@ use std::{
 
 use self::layout::Layout;
 pub use self::{
-    around::Around,
     layout::Shape,
+    report::{Around, Drilling},
     runs::{OneRun, Runs, Spread, Total},
 };
 use super::{
-    Who,
+    OwnerOrTarget,
     estimate::{Estimates, EventIndex, REPLICATES},
     formulas::{Formulas, Inputs, Results},
     value::Value,
 };
 use crate::{
-    drain::slice::SliceRow,
+    drain::reading::SliceRow,
     plan::{
-        metrics::{Extent, Metrics},
-        turns::Turns,
+        metrics::{CountsOf, Metrics},
+        multiplexing::Multiplexing,
     },
     table::model::{Model, TaskForms},
 };
@@ -51,7 +49,7 @@ pub struct TopDown {
     /// The measured metrics: each below the one it is a part of.
     pub shapes: Arc<[Shape]>,
     /// The target together, then its owners, most time first.
-    pub owners: Vec<(Who, Tree)>,
+    pub owners: Vec<(OwnerOrTarget, Tree)>,
     /// The runs of the command that the target's tree is from, if there were several.
     pub runs: Option<Runs>,
 }
@@ -66,14 +64,14 @@ pub struct Prepared {
     formulas: Formulas,
     layout: Layout,
     /// By operand: the event that counts it, or a number that is known without counting.
-    sources: Vec<Source>,
+    sources: Vec<OperandSource>,
     /// By metric: is it to be measured, or why not? `None` if nobody asked for it.
     wanted: Vec<Option<Result<(), String>>>,
 }
 
 /// Where an operand's count comes from.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Source {
+enum OperandSource {
     /// A planned event, by its index among all of them.
     Event(usize),
     /// A number out of the table.
@@ -104,8 +102,7 @@ pub struct Node {
 
 impl Prepared {
     /// Prepares a model for what `plan` measures with `turns`.
-    #[must_use]
-    pub fn new(forms: TaskForms, plan: &Metrics, turns: &Turns) -> Self {
+    pub fn new(forms: TaskForms, plan: &Metrics, turns: &Multiplexing) -> Self {
         let TaskForms { model, shared } = forms;
         let events: HashMap<&str, usize> = turns
             .always_events()
@@ -121,11 +118,11 @@ impl Prepared {
                 .latencies
                 .iter()
                 .find(|(known, _)| known == operand)
-                .map(|(_, cycles)| Source::Known(*cycles))
+                .map(|(_, cycles)| OperandSource::Known(*cycles))
         };
         let source = |operand: &String| match events.get(operand.as_str()) {
-            Some(&index) => Source::Event(index),
-            None => latency(operand).unwrap_or(Source::None),
+            Some(&index) => OperandSource::Event(index),
+            None => latency(operand).unwrap_or(OperandSource::None),
         };
         let missing: BTreeMap<&str, &str> =
             plan.missing.iter().map(|(name, why)| (name.as_str(), why.as_str())).collect();
@@ -133,11 +130,11 @@ impl Prepared {
             Some(why) => Some(Err((*why).to_owned())),
             None => plan.measured.iter().any(|metric| metric.name == name).then_some(Ok(())),
         };
-        let sources: Vec<Source> = model.operands.iter().map(source).collect();
+        let sources: Vec<OperandSource> = model.operands.iter().map(source).collect();
         let wanted: Vec<_> = model.metrics.iter().map(|metric| wanted(&metric.name)).collect();
         let event = |operand: u32| match sources[operand as usize] {
-            Source::Event(index) => Some(EventIndex(index)),
-            Source::Known(_) | Source::None => None,
+            OperandSource::Event(index) => Some(EventIndex(index)),
+            OperandSource::Known(_) | OperandSource::None => None,
         };
         Self {
             layout: Layout::new(&model, event, |metric| wanted[metric as usize].is_some()),
@@ -150,8 +147,7 @@ impl Prepared {
     }
 
     /// The metrics of an owner, or of everyone, who ran in these slices.
-    #[must_use]
-    pub fn tree(&self, turns: &Turns, rows: &[SliceRow], around: &Around<'_>) -> Tree {
+    pub fn tree(&self, turns: &Multiplexing, rows: &[SliceRow], around: &Around<'_>) -> Tree {
         let estimates = Estimates::new(turns, rows);
         let constants: Vec<f64> = self.model.constants.iter().map(|name| around.constant(name)).collect();
         let metrics = 0..self.model.metrics.len() as u32;
@@ -160,7 +156,7 @@ impl Prepared {
         let replicas =
             (!estimates.are_exact()).then(|| self.evaluate(&constants, |event| estimates.replicates(event)));
         let node = |metric: u32| match &self.shared[metric as usize] {
-            Some(why) if around.extent == Extent::Some && self.wanted[metric as usize].is_some() => {
+            Some(why) if around.extent == CountsOf::Some && self.wanted[metric as usize].is_some() => {
                 Node { value: Value::Missing(why.clone()), flagged: None }
             }
             _ => Node {
@@ -178,10 +174,10 @@ impl Prepared {
         constants: &[f64],
         count: impl Fn(EventIndex) -> Option<[f64; CASES]>,
     ) -> Results<CASES> {
-        let number = |source: &Source| match source {
-            Source::Event(index) => count(EventIndex(*index)).unwrap_or([f64::NAN; CASES]),
-            Source::Known(number) => [*number; CASES],
-            Source::None => [f64::NAN; CASES],
+        let number = |source: &OperandSource| match source {
+            OperandSource::Event(index) => count(EventIndex(*index)).unwrap_or([f64::NAN; CASES]),
+            OperandSource::Known(number) => [*number; CASES],
+            OperandSource::None => [f64::NAN; CASES],
         };
         let counts: Vec<[f64; CASES]> = self.sources.iter().map(number).collect();
         self.formulas.evaluate(Inputs { counts: &counts, constants })

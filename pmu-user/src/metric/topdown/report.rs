@@ -1,20 +1,27 @@
-//! The metrics of everyone in an interval.
+//! The metrics of every owner in an interval, and the groups of counters to multiplex next: those below flagged nodes.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use super::{Around, Prepared, TopDown};
+use super::{Prepared, TopDown};
 use crate::{
-    drain::{TasksHeader, slice::SliceRow},
+    drain::{TasksHeader, reading::SliceRow},
     machine::topology::{Smt, Topology},
-    metric::{Who, owners::Above},
+    metric::{OwnerOrTarget, owners::Above},
     model::{Interval, Ledger, OwnerIndex, slice::sums},
-    plan::{extent, metrics::Extent},
+    plan::{
+        extent,
+        metrics::{CountsOf, Depth, Metrics},
+        schedule::drill::{self, Drill},
+    },
     table::model::Model,
 };
 
 impl Prepared {
     /// The metrics of everyone in `interval`.
-    #[must_use]
     pub fn topdown(&self, header: &TasksHeader, ledger: &Ledger, interval: &Interval) -> TopDown {
         let around = Around {
             topology: &header.machine.topology,
@@ -22,19 +29,19 @@ impl Prepared {
             extent: extent(&header.plan.target),
             seconds: interval.length_ns() as f64 / 1e9,
         };
-        let around_one = Around { extent: Extent::Some, ..around };
+        let around_one = Around { extent: CountsOf::Some, ..around };
         let mut owners = Vec::new();
         if let Some(turns) = header.plan.turns.first() {
             let everyone = sums(interval.slices.values().flatten());
-            owners.push((Who::Target, self.tree(turns, &everyone, &around)));
+            owners.push((OwnerOrTarget::Target, self.tree(turns, &everyone, &around)));
             let above = Above::new(header, ledger);
             let mut by_owner: BTreeMap<OwnerIndex, Vec<&SliceRow>> = BTreeMap::new();
             for (&index, rows) in &interval.slices {
                 above.with(index).for_each(|owner| by_owner.entry(owner).or_default().extend(rows));
             }
-            let mut rows: Vec<(Who, Vec<SliceRow>)> = by_owner
+            let mut rows: Vec<(OwnerOrTarget, Vec<SliceRow>)> = by_owner
                 .into_iter()
-                .map(|(index, rows)| (Who::Owner(ledger.owner(index).clone()), sums(rows)))
+                .map(|(index, rows)| (OwnerOrTarget::Owner(ledger.owner(index).clone()), sums(rows)))
                 .collect();
             let time = |rows: &[SliceRow]| rows.iter().map(|row| row.time_ns).fold(0, u64::saturating_add);
             rows.sort_by_cached_key(|(who, rows)| (Reverse(time(rows)), who.clone()));
@@ -66,5 +73,92 @@ impl Prepared {
             "cores run two threads: shares of core cycles (ports, dividers, decoders) hold what ran beside it"
         };
         vec![note.to_owned()]
+    }
+}
+
+/// What is known about the machine and the interval.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'a> {
+    /// The machine's layout.
+    pub topology: &'a Topology,
+    /// CPUs that counted.
+    pub cpus: usize,
+    /// Whose counts they are.
+    pub extent: CountsOf,
+    /// Length of the interval.
+    pub seconds: f64,
+}
+
+impl Around<'_> {
+    /// A constant of a formula; NaN if the machine does not say.
+    pub(super) fn constant(&self, name: &str) -> f64 {
+        let known = |number: Option<u32>| number.map_or(f64::NAN, f64::from);
+        let topology = self.topology;
+        match name {
+            "HYPERTHREADING_ON" => match topology.smt {
+                Smt::On => 1.0,
+                Smt::Off => 0.0,
+                Smt::Unknown => f64::NAN,
+            },
+            "THREADS_PER_CORE" => known(topology.threads_per_core),
+            "CORES_PER_SOCKET" => known(topology.cores_per_socket),
+            "SOCKET_COUNT" => known(topology.sockets),
+            "CHAS_PER_SOCKET" => known(topology.caches_per_socket),
+            "CPU_COUNT" => self.cpus as f64,
+            "DURATIONTIMEINSECONDS" => self.seconds,
+            "DURATIONTIMEINMILLISECONDS" => self.seconds * 1e3,
+            "SYSTEM_TSC_FREQ" => topology.tsc_hz.unwrap_or(f64::NAN),
+            "TSC_TICKS" => topology.tsc_hz.map_or(f64::NAN, |hz| hz * self.seconds),
+            _ => f64::NAN,
+        }
+    }
+}
+
+/// Drills down a model's tree, interval by interval.
+#[derive(Clone, Debug)]
+pub struct Drilling {
+    drill: Drill,
+    /// By metric of the model: the groups that its events are in.
+    groups: Vec<Vec<u32>>,
+    /// Groups of what is not in the tree.
+    always: BTreeSet<u32>,
+}
+
+impl Drilling {
+    /// Begins where the plan does. `None` if it measures every level anyway.
+    pub fn new(prepared: &Prepared, plan: &Metrics) -> Option<Self> {
+        if plan.depth != Depth::DrillDown {
+            return None;
+        }
+        let metrics = &prepared.model.metrics;
+        let groups = |name: &str| {
+            let found = plan.measured.iter().find(|metric| metric.name == name);
+            found.map(|metric| metric.groups.clone()).unwrap_or_default()
+        };
+        let tree: BTreeSet<u32> = prepared.model.tree_nodes().collect();
+        let node = |index: u32| drill::Node {
+            level: metrics[index as usize].level,
+            parent: prepared.model.above(index).map(|above| above as usize),
+        };
+        let nodes = (0..metrics.len() as u32).map(node);
+        let beside = (0..metrics.len() as u32).filter(|index| !tree.contains(index));
+        Some(Self {
+            drill: Drill::new(nodes.collect(), drill::Depth::default()),
+            always: beside.flat_map(|index| groups(&metrics[index as usize].name)).collect(),
+            groups: metrics.iter().map(|metric| groups(&metric.name)).collect(),
+        })
+    }
+
+    /// Takes in what an interval found; the groups that are to have turns in the next one.
+    pub fn after(&mut self, topdown: &TopDown) -> Vec<u32> {
+        let mut is_flagged = vec![false; self.groups.len()];
+        for (index, node) in topdown.owners.iter().flat_map(|(_, tree)| tree.nodes.iter().enumerate()) {
+            is_flagged[index] |= node.flagged == Some(true) && node.value.known().is_some();
+        }
+        let flagged = is_flagged.iter().enumerate().filter(|(_, is_flagged)| **is_flagged);
+        self.drill.after(&flagged.map(|(index, _)| index).collect::<Vec<usize>>());
+        let wanted = self.drill.wanted();
+        let groups = wanted.iter().flat_map(|&node| &self.groups[node]).copied();
+        groups.chain(self.always.iter().copied()).collect::<BTreeSet<u32>>().into_iter().collect()
     }
 }

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use super::{Node, Prepared, TopDown, Tree};
 use crate::{
-    drain::slice::SliceRow,
+    drain::reading::SliceRow,
     metric::{
-        TasksReport, Who,
+        OwnerOrTarget, TasksReport,
         estimate::{Estimates, EventIndex},
         formulas::over_values,
         repeat::over_runs,
         value::Value,
     },
     model::{Interval, slice::sums},
-    plan::{metrics::Metrics, turns::Turns},
+    plan::{metrics::Metrics, multiplexing::Multiplexing},
     table::unit::Unit,
 };
 
@@ -64,7 +64,6 @@ pub struct Spread {
 
 impl Spread {
     /// How much the most is above the least, as a share of it. `None` if that is not known, or nothing.
-    #[must_use]
     pub fn share(&self) -> Option<f64> {
         let (least, most) = self.range.as_ref().ok()?;
         (*least > 0.0).then(|| most / least - 1.0)
@@ -73,15 +72,14 @@ impl Spread {
 
 impl OneRun {
     /// What the run did that `interval` and its `report` are of; `None` if it measured no metrics.
-    #[must_use]
-    pub fn new(report: &TasksReport, turns: &Turns, interval: &Interval) -> Option<Self> {
+    pub fn new(report: &TasksReport, turns: &Multiplexing, interval: &Interval) -> Option<Self> {
         let (_, tree) = report.topdown.as_ref().ok()?.owners.first()?;
         let rows: Vec<SliceRow> = sums(interval.slices.values().flatten());
         Some(Self { tree: tree.clone(), totals: totals(report.length_ns, turns, &rows) })
     }
 }
 
-fn totals(length_ns: u64, turns: &Turns, rows: &[SliceRow]) -> Vec<Total> {
+fn totals(length_ns: u64, turns: &Multiplexing, rows: &[SliceRow]) -> Vec<Total> {
     let time_ns = rows.iter().fold(0_u64, |sum, row| sum.saturating_add(row.time_ns));
     let time = |(what, ns): (&str, u64)| Total {
         what: what.to_owned(),
@@ -102,7 +100,7 @@ impl TopDown {
     /// ended well, in order. Owners have no tree: every run's are others.
     pub fn combine(&mut self, prepared: &Prepared, plan: &Metrics, planned: u32, runs: &[OneRun]) {
         self.shapes = Arc::clone(&prepared.layout.shapes);
-        self.owners = vec![(Who::Target, prepared.combined(plan, runs))];
+        self.owners = vec![(OwnerOrTarget::Target, prepared.combined(plan, runs))];
         self.runs = Some(Runs {
             ended: u32::try_from(runs.len()).unwrap_or(u32::MAX),
             planned,
@@ -178,7 +176,7 @@ fn spreads(runs: &[OneRun]) -> Vec<Spread> {
 mod tests {
     use super::{OneRun, Runs, totals};
     use crate::{
-        drain::slice::SliceRow,
+        drain::reading::SliceRow,
         metric::{
             topdown::{
                 Prepared, TopDown, Tree,
@@ -186,12 +184,12 @@ mod tests {
             },
             value::{How, Value},
         },
-        plan::{metrics::Metrics, turns::Turns},
+        plan::{metrics::Metrics, multiplexing::Multiplexing},
     };
 
     /// What one run says: slots, retired, lost, cycles; and its own group's event, which is the run's number `group`.
     fn run(group: usize, always: [u64; 4], counted: u64) -> OneRun {
-        let turns = Turns { groups: vec![tests::group(&[tests::TURNS[group]])], ..tests::turns() };
+        let turns = Multiplexing { groups: vec![tests::group(&[tests::TURNS[group]])], ..tests::turns() };
         let prepared = tests::prepared(&of_run(group), &turns);
         let rows: Vec<SliceRow> = tests::rows(always, &[counted]);
         OneRun { tree: tests::tree(&prepared, &turns, &rows), totals: totals(2_000, &turns, &rows) }

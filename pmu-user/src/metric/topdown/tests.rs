@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use super::{Around, Prepared, Tree};
 use crate::{
-    drain::slice::SliceRow,
+    drain::reading::SliceRow,
     machine::topology::{Smt, Topology},
     metric::value::Value,
     plan::{
-        metrics::{Extent, Measured, Metrics},
-        turns::{EventGroup, PlannedEvent, Turns},
+        metrics::{CountsOf, Measured, Metrics},
+        multiplexing::{EventGroup, Multiplexing, PlannedEvent},
     },
     table::model::{TaskForms, read},
 };
@@ -37,8 +37,8 @@ pub(super) fn group(names: &[&str]) -> EventGroup {
 }
 
 /// What to count for all of the made model.
-pub(super) fn turns() -> Turns {
-    Turns {
+pub(super) fn turns() -> Multiplexing {
+    Multiplexing {
         pmu: "cpu".to_owned(),
         always: vec![group(&ALWAYS)],
         groups: TURNS.iter().map(|name| group(&[name])).collect(),
@@ -71,7 +71,7 @@ pub(super) fn plan() -> Metrics {
     }
 }
 
-pub(super) fn prepared(plan: &Metrics, turns: &Turns) -> Prepared {
+pub(super) fn prepared(plan: &Metrics, turns: &Multiplexing) -> Prepared {
     Prepared::new(TaskForms::new(read(TABLE).unwrap(), Smt::Off), plan, turns)
 }
 
@@ -93,9 +93,9 @@ pub(super) fn rows(always: [u64; 4], counted: &[u64]) -> Vec<SliceRow> {
     (0..10 * counted.len()).map(row).collect()
 }
 
-pub(super) fn tree(prepared: &Prepared, turns: &Turns, rows: &[SliceRow]) -> Tree {
+pub(super) fn tree(prepared: &Prepared, turns: &Multiplexing, rows: &[SliceRow]) -> Tree {
     let topology = Topology::default();
-    let around = Around { topology: &topology, cpus: 1, extent: Extent::Some, seconds: 1.0 };
+    let around = Around { topology: &topology, cpus: 1, extent: CountsOf::Some, seconds: 1.0 };
     prepared.tree(turns, rows, &around)
 }
 
@@ -168,7 +168,7 @@ const CORES: &str = "pmbpf table 1\n\
 fn what_both_threads_of_a_core_do_is_told_of_everyone_and_of_nobody_alone() {
     let names =
         ["OFFCORE_REQUESTS_BUFFER.SQ_FULL", "CPU_CLK_UNHALTED.DISTRIBUTED", "CPU_CLK_UNHALTED.THREAD"];
-    let turns = Turns { always: vec![group(&names)], groups: Vec::new(), ..turns() };
+    let turns = Multiplexing { always: vec![group(&names)], groups: Vec::new(), ..turns() };
     let plan = Metrics {
         measured: vec![Measured { name: "Queue".to_owned(), level: 1, groups: Vec::new(), coverage: 1.0 }],
         ..Metrics::default()
@@ -180,7 +180,7 @@ fn what_both_threads_of_a_core_do_is_told_of_everyone_and_of_nobody_alone() {
         always_running_ns: vec![1_000_000_000],
         ..SliceRow::default()
     };
-    let told = |smt: Smt, extent: Extent| {
+    let told = |smt: Smt, extent: CountsOf| {
         let prepared = Prepared::new(TaskForms::new(read(CORES).unwrap(), smt), &plan, &turns);
         let topology = Topology { smt, ..Topology::default() };
         let around = Around { topology: &topology, cpus: 2, extent, seconds: 1.0 };
@@ -188,7 +188,7 @@ fn what_both_threads_of_a_core_do_is_told_of_everyone_and_of_nobody_alone() {
         let node = node(&prepared, &tree, "Queue");
         (node.value.known().map(|known| known.estimate), node.flagged)
     };
-    assert_eq!(told(Smt::On, Extent::Everyone), (Some(40.0), Some(true)));
-    assert_eq!(told(Smt::On, Extent::Some), (None, None));
-    assert_eq!(told(Smt::Off, Extent::Some), (Some(40.0), Some(true)));
+    assert_eq!(told(Smt::On, CountsOf::Everyone), (Some(40.0), Some(true)));
+    assert_eq!(told(Smt::On, CountsOf::Some), (None, None));
+    assert_eq!(told(Smt::Off, CountsOf::Some), (Some(40.0), Some(true)));
 }

@@ -4,12 +4,12 @@ use super::{Bounds, is_rest};
 use crate::{
     drain::{At, CodeRow, CodeStackRow, CountRow, Located, Owner, OwnerRow, SlotId, TasksDrain},
     machine::cpu::Cpu,
-    model::{Interval, Ledger, gap::tests::row},
+    model::{Interval, Ledger, StackKey, gap::tests::row},
     untrusted::Untrusted,
 };
 use pmu_common::count::Count;
 
-const BOUNDS: Bounds = Bounds { owners: 4, names: 2, hot: 8, stacks: 4, gaps: 6, upwards: true };
+const BOUNDS: Bounds = Bounds { owners: 4, names: 2, hot: 8, stack_bytes: 400, gaps: 6, upwards: true };
 const SECOND: u64 = 1_000_000_000;
 
 /// A tick in which one owner after the other lived and ended in slot 1: each ran for 10 ns and was hit once.
@@ -116,7 +116,9 @@ fn instructions_and_stacks_beyond_the_most_are_a_rest_of_each_owner() {
     for _ in 0..100 {
         run.live(owner(), false);
     }
-    assert!(run.total.hot.len() <= BOUNDS.hot && run.total.stacks.len() <= BOUNDS.stacks);
+    let stack_bytes: usize = run.total.stacks.keys().map(StackKey::bytes).sum();
+    assert!(run.total.hot.len() <= BOUNDS.hot && stack_bytes <= BOUNDS.stack_bytes);
+    assert!(run.total.stacks.keys().any(|key| key.frames.len() == 2), "some are whole");
     let rest = run.total.hot.iter().filter(|(key, _)| is_rest(key.at));
     assert!(rest.map(|(_, tally)| tally.samples).sum::<u64>() > 50);
     assert_eq!(run.total.hot.values().map(|tally| tally.samples).sum::<u64>(), 100);

@@ -16,7 +16,7 @@ use crate::{
     },
     machine::io::{
         Fact,
-        resctrl::{Domain, Event},
+        resctrl::{Domain, MonitoringEvent},
     },
     untrusted::Untrusted,
 };
@@ -24,9 +24,9 @@ use crate::{
 /// Least and most that a number can be.
 type Bounds = (u64, u64);
 
-/// Whom a count belongs to.
+/// OwnerOrGroup a count belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Whom {
+pub enum OwnerOrGroup {
     /// An owner: all that he did.
     Owner(Owner),
     /// A group that is nobody's in particular, by its path.
@@ -45,10 +45,11 @@ pub struct Amount {
 }
 
 impl Amount {
-    fn add(&mut self, event: Event, duration_ns: u64, found: Result<Bounds, String>) {
+    fn add(&mut self, event: MonitoringEvent, duration_ns: u64, found: Result<Bounds, String>) {
         match found {
             Ok((low, high)) => {
-                let (sum_low, sum_high) = if event == Event::LlcOccupancy { (0, 0) } else { self.bytes };
+                let (sum_low, sum_high) =
+                    if event == MonitoringEvent::LlcOccupancy { (0, 0) } else { self.bytes };
                 self.bytes = (sum_low.saturating_add(low), sum_high.saturating_add(high));
                 self.watched_ns = self.watched_ns.saturating_add(duration_ns);
             }
@@ -61,7 +62,7 @@ impl Amount {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// By event.
-    pub amounts: BTreeMap<Event, Amount>,
+    pub amounts: BTreeMap<MonitoringEvent, Amount>,
     /// Why it is nobody's in particular, if it is a group's.
     pub nobody: Option<String>,
 }
@@ -72,17 +73,17 @@ pub struct GroupsInterval {
     /// Its length in ns.
     pub duration_ns: u64,
     /// By whom.
-    pub shares: BTreeMap<Whom, Share>,
+    pub shares: BTreeMap<OwnerOrGroup, Share>,
 }
 
 impl GroupsInterval {
     /// What was counted from one drain to the next, of `events`, which stand in that order in every domain. What threads did
     /// that came to a group and left it in between is the group's, and so its owner's.
-    #[must_use]
-    pub fn between(earlier: &Groups, later: &Groups, events: &[Event]) -> Self {
+    pub fn between(earlier: &Groups, later: &Groups, events: &[MonitoringEvent]) -> Self {
         let duration_ns = later.at_ns.saturating_sub(earlier.at_ns);
         let mut interval = Self { duration_ns, shares: BTreeMap::new() };
-        let mut sums: BTreeMap<Whom, BTreeMap<Event, Result<Bounds, String>>> = BTreeMap::new();
+        let mut sums: BTreeMap<OwnerOrGroup, BTreeMap<MonitoringEvent, Result<Bounds, String>>> =
+            BTreeMap::new();
         let steady = owners(earlier).intersection(&owners(later)).copied().collect();
         let all: BTreeSet<u64> = ids(earlier).chain(ids(later)).collect();
         for id in all {
@@ -93,26 +94,27 @@ impl GroupsInterval {
                 let found = match (before, after) {
                     (None, _) => Err("its group appeared".to_owned()),
                     (_, None) => Err("its group vanished".to_owned()),
-                    (_, Some(after)) if event == Event::LlcOccupancy => {
+                    (_, Some(after)) if event == MonitoringEvent::LlcOccupancy => {
                         own(later, after, index, Grows::No).map(|each| total(each.into_values()))
                     }
                     (Some(before), Some(after)) => difference((earlier, before), (later, after), index),
                 };
                 for owner in &told.owners {
-                    let sum = sums.entry(Whom::Owner(owner.clone())).or_default();
+                    let sum = sums.entry(OwnerOrGroup::Owner(owner.clone())).or_default();
                     let sum = sum.entry(event).or_insert(Ok((0, 0)));
                     *sum = plus(sum.clone(), found.clone());
                 }
                 for owner in &told.moved {
-                    let sum = sums.entry(Whom::Owner(owner.clone())).or_default();
+                    let sum = sums.entry(OwnerOrGroup::Owner(owner.clone())).or_default();
                     sum.insert(event, Err("its threads began, ended or changed their group".to_owned()));
                 }
                 if told.nobody.is_some() {
-                    sums.entry(Whom::Group(row.group.path.clone())).or_default().insert(event, found);
+                    sums.entry(OwnerOrGroup::Group(row.group.path.clone())).or_default().insert(event, found);
                 }
             }
             if let Some(why) = told.nobody {
-                interval.shares.entry(Whom::Group(row.group.path.clone())).or_default().nobody = Some(why);
+                interval.shares.entry(OwnerOrGroup::Group(row.group.path.clone())).or_default().nobody =
+                    Some(why);
             }
         }
         for (whom, events) in sums {

@@ -1,11 +1,270 @@
-//! I/O between two drains.
+//! Drains of I/O subtracted: intervals, their sums, and the names that came with them.
 
 pub mod groups;
-mod interval;
-mod ledger;
 pub mod traffic;
 
-pub use self::{
-    interval::{BoxId, IoInterval},
-    ledger::IoLedger,
+use std::collections::{BTreeMap, VecDeque};
+
+use self::{groups::GroupsInterval, traffic::TrafficInterval};
+use super::slice::condense;
+use crate::{
+    drain::{
+        Absent, SlotId,
+        io::{BoxSlice, IoDrain, Named, block::DeviceNumber, group::Groups, traffic::Traffic},
+        reading::SliceRow,
+    },
+    machine::io::{bdf::Bdf, owner::Ownership, resctrl::MonitoringEvent},
+    plan::io::IoPlan,
+    untrusted::Untrusted,
 };
+
+/// Slices of an uncore PMU beyond which those of a long run are folded: intervals are no better for more.
+const SLICES_MAX: usize = 512;
+
+/// One uncore PMU: which kind of the plan's, and which of that kind.
+pub type BoxId = (u32, u32);
+
+/// What was counted in some time.
+#[derive(Clone, Debug, Default)]
+pub struct IoInterval {
+    /// When it began, in ns since counting started.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+    /// Slices of each uncore PMU, in order of time.
+    pub boxes: BTreeMap<BoxId, Vec<SliceRow>>,
+    /// Block requests and packets, where they are counted.
+    pub traffic: Option<TrafficInterval>,
+    /// Memory traffic by group.
+    pub groups: GroupsInterval,
+}
+
+impl IoInterval {
+    /// What uncore PMUs counted between two drains.
+    pub fn of(slices: Vec<BoxSlice>, from_ns: u64, to_ns: u64) -> Self {
+        let mut boxes: BTreeMap<BoxId, Vec<SliceRow>> = BTreeMap::new();
+        for slice in slices {
+            boxes.entry((slice.kind, slice.at)).or_default().push(row(slice));
+        }
+        Self { from_ns, to_ns, boxes, ..Self::default() }
+    }
+
+    /// Adds what came after it. One without length begins where that does.
+    pub fn append(&mut self, next: Self) {
+        if self.from_ns == self.to_ns {
+            self.from_ns = next.from_ns;
+        }
+        self.to_ns = next.to_ns;
+        for (id, mut rows) in next.boxes {
+            let all = self.boxes.entry(id).or_default();
+            all.append(&mut rows);
+            fold(all);
+        }
+        if let Some(traffic) = next.traffic {
+            self.traffic.get_or_insert_default().append(traffic);
+        }
+        self.groups.extend(&next.groups);
+    }
+
+    /// Its length, in s.
+    pub fn seconds(&self) -> f64 {
+        self.to_ns.saturating_sub(self.from_ns) as f64 / 1e9
+    }
+}
+
+fn fold(rows: &mut Vec<SliceRow>) {
+    if rows.len() > SLICES_MAX {
+        condense(rows);
+    }
+}
+
+/// An uncore PMU's slice as an owner's: what owns the counts of an uncore PMU is the uncore PMU.
+fn row(slice: BoxSlice) -> SliceRow {
+    SliceRow {
+        slot: SlotId { slot: slice.at, generation: 0 },
+        turns: slice.kind,
+        slice: slice.slice,
+        group: Some(slice.group),
+        time_ns: slice.enabled_ns,
+        always: Vec::new(),
+        always_running_ns: Vec::new(),
+        counts: slice.counts,
+        running_ns: slice.running_ns,
+    }
+}
+
+/// Names of cgroups that are kept: more than there can be rows.
+const CGROUPS_MAX: usize = 65_536;
+
+/// The last reading of every source, and names so far.
+#[derive(Clone, Debug)]
+pub struct IoLedger {
+    /// Cgroups, by id.
+    pub cgroups: BTreeMap<u64, Untrusted>,
+    /// The id of the last one that was told with a path.
+    pub paths: BTreeMap<Untrusted, u64>,
+    /// Their ids in the order in which they were told.
+    told: VecDeque<u64>,
+    /// Disks.
+    pub disks: BTreeMap<DeviceNumber, Untrusted>,
+    /// Who has which device for himself.
+    pub owned: Vec<(Bdf, Ownership)>,
+    /// Targets that had no group of their own, when that was last so, and why.
+    pub untold: Vec<Absent>,
+    /// The last drain, without what is in intervals.
+    pub last: IoDrain,
+    begun: bool,
+    traffic: Option<Traffic>,
+    /// What groups count, in the order in which counts stand in a drain; none where nothing is.
+    events: Option<Vec<MonitoringEvent>>,
+    groups: Option<Groups>,
+}
+
+impl IoLedger {
+    /// An empty ledger for a run that counts what `plan` says.
+    pub fn new(plan: &IoPlan) -> Self {
+        Self {
+            cgroups: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            told: VecDeque::new(),
+            disks: BTreeMap::new(),
+            owned: Vec::new(),
+            untold: Vec::new(),
+            last: IoDrain::default(),
+            begun: false,
+            traffic: None,
+            events: plan.monitoring.as_ref().map(|monitoring| monitoring.events.clone()),
+            groups: None,
+        }
+    }
+
+    /// What was counted since the drain before. The first one says what there was before anything was counted: the run begins with
+    /// it.
+    pub fn advance(&mut self, mut drain: IoDrain) -> IoInterval {
+        let is_first = !std::mem::replace(&mut self.begun, true);
+        let from_ns = if is_first && drain.boxes.is_empty() { drain.at_ns } else { self.last.at_ns };
+        self.learn(std::mem::take(&mut drain.names));
+        self.disks.extend(drain.disks.drain(..).map(|named| (named.device, named.name)));
+        if !drain.owned.is_empty() {
+            self.owned = std::mem::take(&mut drain.owned);
+        }
+        let interval = IoInterval {
+            traffic: drain.traffic.take().map(|now| self.traffic_until(now)),
+            groups: drain.groups.take().map(|now| self.groups_until(now)).unwrap_or_default(),
+            ..IoInterval::of(std::mem::take(&mut drain.boxes), from_ns, drain.at_ns)
+        };
+        self.last = drain;
+        interval
+    }
+
+    /// Bounds how much an interval holds that is appended to: see [`TrafficInterval::fold`].
+    pub fn fold(&self, interval: &mut IoInterval) {
+        if let (Some(traffic), Some(now)) = (&mut interval.traffic, &self.traffic) {
+            traffic.fold(now);
+        }
+    }
+
+    fn traffic_until(&mut self, now: Traffic) -> TrafficInterval {
+        let before = self.traffic.as_ref();
+        let tick = before.map(|before| TrafficInterval::between(before, &now)).unwrap_or_default();
+        self.traffic = Some(now);
+        tick
+    }
+
+    fn groups_until(&mut self, mut now: Groups) -> GroupsInterval {
+        let Some(events) = &self.events else { return GroupsInterval::default() };
+        let before = self.groups.as_ref();
+        let tick = before.map(|before| GroupsInterval::between(before, &now, events)).unwrap_or_default();
+        if !now.untold.is_empty() {
+            self.untold = std::mem::take(&mut now.untold);
+        }
+        self.groups = Some(now);
+        tick
+    }
+
+    /// Takes names of cgroups. Of more than [`CGROUPS_MAX`] those that were told last stay: older ones are of cgroups whose rows are
+    /// likely to have been added up.
+    fn learn(&mut self, names: Vec<Named>) {
+        for Named { cgroup, path } in names {
+            self.paths.insert(path.clone(), cgroup);
+            if self.cgroups.insert(cgroup, path).is_none() {
+                self.told.push_back(cgroup);
+            }
+        }
+        while self.told.len() > CGROUPS_MAX {
+            let Some(oldest) = self.told.pop_front() else { return };
+            let path = self.cgroups.remove(&oldest);
+            if let Some(path) = path.filter(|path| self.paths.get(path) == Some(&oldest)) {
+                self.paths.remove(&path);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CGROUPS_MAX, IoInterval, IoLedger, SLICES_MAX};
+    use crate::{
+        drain::io::{
+            BoxSlice, IoDrain, Named,
+            testing::{drains, header},
+        },
+        untrusted::Untrusted,
+    };
+
+    fn slices(slices: std::ops::Range<u64>) -> Vec<BoxSlice> {
+        let slice = |slice| BoxSlice {
+            slice,
+            group: (slice % 3) as u32,
+            counts: vec![slice],
+            enabled_ns: 10,
+            running_ns: 9,
+            ..BoxSlice::default()
+        };
+        slices.map(slice).collect()
+    }
+
+    #[test]
+    fn a_long_run_is_folded_and_nothing_is_lost() {
+        let mut total = IoInterval::default();
+        for tick in 0..40 {
+            total.append(IoInterval::of(slices(tick * 50..tick * 50 + 50), tick, tick + 1));
+        }
+        let rows = &total.boxes[&(0, 0)];
+        assert!(rows.len() <= SLICES_MAX, "{}", rows.len());
+        assert_eq!(rows.iter().flat_map(|row| &row.counts).sum::<u64>(), (0..2000).sum::<u64>());
+        assert_eq!(
+            rows.iter().map(|row| (row.time_ns, row.running_ns)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1)),
+            (20_000, 18_000)
+        );
+        assert_eq!((total.from_ns, total.to_ns), (0, 40));
+    }
+
+    #[test]
+    fn a_run_begins_with_the_first_drain_unless_something_was_counted_before() {
+        let header = header();
+        for first in 0..2 {
+            let (mut ledger, mut total) = (IoLedger::new(&header.plan), IoInterval::default());
+            for mut drain in drains(&header).into_iter().skip(first) {
+                drain.at_ns += 500;
+                total.append(ledger.advance(drain));
+            }
+            let begun = if first == 0 { 500 } else { 0 };
+            assert_eq!((total.from_ns, total.to_ns), (begun, 5_000_000_500), "drain {first} is the first");
+            let traffic = total.traffic.unwrap();
+            assert_eq!(traffic.duration_ns, (5 - first as u64) * 1_000_000_000);
+            assert_eq!(traffic.losses["io_nested"], 5 - first as u64, "what was lost before is not ours");
+        }
+    }
+
+    #[test]
+    fn of_too_many_names_those_that_were_told_last_stay() {
+        let (mut ledger, most) = (IoLedger::new(&header().plan), CGROUPS_MAX as u64);
+        let named = |cgroup: u64| Named { cgroup, path: Untrusted::from("/web") };
+        for cgroups in [0..most, 0..2, most..most + 3] {
+            ledger.advance(IoDrain { names: cgroups.map(named).collect(), ..IoDrain::default() });
+        }
+        assert_eq!(ledger.cgroups.len(), CGROUPS_MAX);
+        assert!(!ledger.cgroups.contains_key(&2) && ledger.cgroups.contains_key(&(most + 2)));
+    }
+}

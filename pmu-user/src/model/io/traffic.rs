@@ -5,7 +5,6 @@
 //! in a row of its own, and so does an owner that comes back. Until the old one is given up, a drain may hold two rows of one key:
 //! both count.
 
-mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -20,12 +19,10 @@ use pmu_common::{
     io::{block::BlockCount, net::NetCount},
 };
 
-pub use self::rows::BlockKey;
-use self::rows::{NetKey, block_rows, key_of, net_rows};
 use crate::{
     drain::io::{
-        block::{BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
-        net::{self, NetOwner},
+        block::{self, BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
+        net::{self, Interface, NetOwner, NetRow},
         traffic::Traffic,
     },
     model::histogram::Histogram,
@@ -119,7 +116,6 @@ pub struct TrafficInterval {
 
 impl TrafficInterval {
     /// What was counted from one drain to the next: `later` without what `earlier` had counted already.
-    #[must_use]
     pub fn between(earlier: &Traffic, later: &Traffic) -> Self {
         let before = block_rows(&earlier.block);
         let changed = |(key, row): &(BlockKey, Cow<'_, BlockRow>)| before.get(key) != Some(row);
@@ -190,7 +186,6 @@ impl TrafficInterval {
     }
 
     /// Requests of one device and operation, whoever wanted them.
-    #[must_use]
     pub fn of_device(&self, device: DeviceNumber, operation: Operation) -> Requests {
         let mut all = Requests::default();
         for (_, requests) in self.rows_of(device, operation) {
@@ -201,7 +196,6 @@ impl TrafficInterval {
 
     /// Share of the bytes of a device and operation of which it is known who wanted them (0 to 1); none if there are no
     /// bytes.
-    #[must_use]
     pub fn coverage(&self, device: DeviceNumber, operation: Operation) -> Option<f64> {
         let (mut known, mut all) = (0.0, 0.0);
         for (key, requests) in self.rows_of(device, operation) {
@@ -258,4 +252,70 @@ fn grown(earlier: &[(String, u64)], later: &[(String, u64)]) -> BTreeMap<String,
         (name.clone(), count.saturating_sub(before.get(name.as_str()).copied().unwrap_or(0)))
     };
     later.iter().map(since).filter(|&(_, count)| count > 0).collect()
+}
+
+/// Whose requests, where, and what is done.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlockKey {
+    /// The device.
+    pub device: DeviceNumber,
+    /// What is done.
+    pub operation: Operation,
+    /// For whom.
+    pub whose: Whose,
+    /// The process's name, if the owner is one.
+    pub name: Untrusted,
+}
+
+impl BlockKey {
+    fn of(row: &BlockRow) -> Self {
+        Self { device: row.device, operation: row.operation, whose: row.whose, name: row.name.clone() }
+    }
+}
+
+/// Packets' rows: where, and whose.
+type NetKey = (Interface, NetOwner);
+
+/// Rows by key; several of one key are added up.
+fn block_rows<'a>(rows: impl IntoIterator<Item = &'a BlockRow>) -> BTreeMap<BlockKey, Cow<'a, BlockRow>> {
+    let mut sums: BTreeMap<BlockKey, Cow<'_, BlockRow>> = BTreeMap::new();
+    for row in rows {
+        sums.entry(BlockKey::of(row))
+            .and_modify(|sum| *sum = Cow::Owned(added(sum, row)))
+            .or_insert(Cow::Borrowed(row));
+    }
+    sums
+}
+
+/// The same of packets.
+fn net_rows<'a>(rows: impl IntoIterator<Item = &'a NetRow>) -> BTreeMap<NetKey, NetCount> {
+    let mut sums = BTreeMap::new();
+    for row in rows {
+        let sum = sums.entry(key_of(row)).or_insert(NetCount::ZERO);
+        *sum = net::sum(sum, &row.count);
+    }
+    sums
+}
+
+fn key_of(row: &NetRow) -> NetKey {
+    (row.interface.clone(), row.owner)
+}
+
+/// Numbers wrap as the kernel's do: a sum of wrapped numbers, less what wrapped before, is right.
+fn added(left: &BlockRow, right: &BlockRow) -> BlockRow {
+    BlockRow {
+        count: block::sum(&left.count, &right.count),
+        latency: added_buckets(&left.latency, &right.latency),
+        queue: added_buckets(&left.queue, &right.queue),
+        ..left.clone()
+    }
+}
+
+fn added_buckets(left: &[(u16, u32)], right: &[(u16, u32)]) -> Vec<(u16, u32)> {
+    let mut sums: BTreeMap<u16, u32> = BTreeMap::new();
+    for &(bucket, count) in left.iter().chain(right) {
+        let sum = sums.entry(bucket).or_default();
+        *sum = sum.wrapping_add(count);
+    }
+    sums.into_iter().collect()
 }

@@ -10,7 +10,7 @@ use proptest::prelude::{prop, prop_assert_eq, proptest};
 
 use super::Ledger;
 use crate::{
-    drain::{CountRow, CpuRow, Owner, OwnerRow, SlotId, TasksDrain, slice::SliceRow},
+    drain::{CountRow, CpuRow, Owner, OwnerRow, SlotId, TasksDrain, reading::SliceRow},
     machine::cpu::{Cpu, Times},
     model::Interval,
     untrusted::Untrusted,

@@ -1,20 +1,20 @@
-//! One kind of box, all asked the same: which events its metrics take, and in which groups.
+//! One kind of uncore PMU, all asked the same: which events its metrics take, and in which groups.
 
 use std::collections::BTreeMap;
 
-use super::order::{Known, Limit, Placement, order};
+use super::order::{KernelKnows, Limit, Placement, order};
 use crate::{
-    machine::pmu::{catalog::Catalog, counters::Source},
-    plan::schedule::{Capacity, Counters, Need, Packing, Resource, Wanted, capacity::Shares, schedule},
+    machine::pmu::{catalog::Catalog, counters::CountersSource},
+    plan::schedule::{Capacity, Counters, Need, Packing, Resource, WantedMetric, capacity::Shares, schedule},
     table::{
+        event_syntax::{List, Selected, SelectedGroup, family, resolve},
         formula::Expr,
-        io::{IoTable, Of, Scope, part_of},
+        io::{IoTable, Of, ScopeKind, part_of},
         model,
-        notation::{List, Selected, SelectedGroup, family, resolve},
     },
 };
 
-/// What is asked of a stack's box about its parts.
+/// What is asked of a stack's uncore PMU about its parts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Parts {
     /// All of them added up by the hardware: one event for all parts.
@@ -23,24 +23,24 @@ pub enum Parts {
     Each(Vec<u32>),
 }
 
-/// Groups that take turns on boxes of one kind.
+/// Groups that are multiplexed on uncore PMUs of one kind.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BoxPlan {
+pub struct UncorePlan {
     /// The kind: `iio`.
     pub unit: String,
     /// The PMUs.
     pub pmus: Vec<String>,
     /// What is asked about parts.
     pub parts: Parts,
-    /// The groups. Meant to be in force one at a time: what shares a box's counters with a group decides where its events go.
-    pub groups: Vec<BoxGroup>,
+    /// The groups. Meant to be active one at a time: what shares an uncore PMU's counters with a group decides where its events go.
+    pub groups: Vec<UncoreGroup>,
     /// Where the metrics' events are.
     pub homes: Vec<Home>,
 }
 
-/// Events that count together on each of a plan's boxes.
+/// Events that count together on each of a plan's uncore PMUs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BoxGroup {
+pub struct UncoreGroup {
     /// The events, as they are opened.
     pub group: SelectedGroup,
     /// What each event counts: sums of operands of the table's model, each of them equal to the count.
@@ -49,7 +49,7 @@ pub struct BoxGroup {
     pub placement: Placement,
 }
 
-/// Groups that a metric's events on these boxes are in.
+/// Groups that a metric's events on these uncore PMUs are in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
     /// The metric.
@@ -60,7 +60,7 @@ pub struct Home {
     pub groups: Vec<u32>,
 }
 
-/// Boxes of a kind that are asked the same.
+/// Uncore PMUs of a kind that are asked the same.
 pub(super) struct Class<'a> {
     pub(super) table: &'a IoTable,
     pub(super) unit: &'a str,
@@ -70,7 +70,7 @@ pub(super) struct Class<'a> {
 
 /// An event that will be counted.
 #[derive(Clone, Debug)]
-struct Counted {
+struct CountedEvent {
     name: String,
     terms: String,
     counters: u32,
@@ -87,8 +87,8 @@ struct Question {
 
 impl Class<'_> {
     /// Groups for `pmus`.
-    pub(super) fn plan(&self, pmus: Vec<String>, catalog: &Catalog) -> BoxPlan {
-        let mut counted: Vec<Counted> = Vec::new();
+    pub(super) fn plan(&self, pmus: Vec<String>, catalog: &Catalog) -> UncorePlan {
+        let mut counted: Vec<CountedEvent> = Vec::new();
         let questions = self.questions(&mut counted);
         let mut wanted = Vec::new();
         for question in &questions {
@@ -99,7 +99,7 @@ impl Class<'_> {
             let groups = homes(events, &found.groups);
             Home { metric: *metric, of: *of, groups }
         };
-        BoxPlan {
+        UncorePlan {
             unit: self.unit.to_owned(),
             parts: self.parts.clone(),
             homes: questions.iter().map(home).collect(),
@@ -108,11 +108,13 @@ impl Class<'_> {
         }
     }
 
-    fn questions(&self, counted: &mut Vec<Counted>) -> Vec<Question> {
+    fn questions(&self, counted: &mut Vec<CountedEvent>) -> Vec<Question> {
         let mut questions = Vec::new();
         for &metric in self.metrics {
             let about: Vec<Of> = match (self.table.scope(metric), self.parts) {
-                (Some(Scope::Part), Parts::Each(parts)) => parts.iter().map(|&part| Of::Part(part)).collect(),
+                (Some(ScopeKind::Part), Parts::Each(parts)) => {
+                    parts.iter().map(|&part| Of::Part(part)).collect()
+                }
                 _ => vec![Of::All],
             };
             for of in about {
@@ -124,9 +126,9 @@ impl Class<'_> {
         questions
     }
 
-    /// Events that count these operands, as far as these boxes do; new ones are added. Parts that differ in bits of masks are
+    /// Events that count these operands, as far as these uncore PMUs do; new ones are added. Parts that differ in bits of masks are
     /// counted as one.
-    fn events(&self, operands: &[u32], counted: &mut Vec<Counted>) -> Vec<usize> {
+    fn events(&self, operands: &[u32], counted: &mut Vec<CountedEvent>) -> Vec<usize> {
         let mut sums: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         for &operand in operands.iter().filter(|&&operand| unit_of(self.table, operand) == self.unit) {
             let name = self.table.operand(operand).unwrap_or("?");
@@ -157,9 +159,9 @@ impl Class<'_> {
     }
 
     /// The event that counts a sum of operands.
-    fn event(&self, sum: Vec<u32>, counted: &mut Vec<Counted>) -> usize {
+    fn event(&self, sum: Vec<u32>, counted: &mut Vec<CountedEvent>) -> usize {
         let encoded = |&operand: &u32| self.table.model.event(self.table.operand(operand)?);
-        let all: Vec<&model::Event> = sum.iter().filter_map(encoded).collect();
+        let all: Vec<&model::ModelEvent> = sum.iter().filter_map(encoded).collect();
         let terms = merge(all.iter().map(|event| event.terms.as_str()));
         if let Some(known) = counted.iter().position(|event| event.terms == terms) {
             if !counted[known].sums.contains(&sum) {
@@ -172,17 +174,17 @@ impl Class<'_> {
             1 => name.to_owned(),
             _ => format!("{}S", without_number(name)),
         };
-        let counters = all.iter().fold(u32::MAX, |left, event| left & Counted::of(event).counters);
-        counted.push(Counted { name, terms, counters, sums: vec![sum] });
+        let counters = all.iter().fold(u32::MAX, |left, event| left & CountedEvent::of(event).counters);
+        counted.push(CountedEvent { name, terms, counters, sums: vec![sum] });
         counted.len() - 1
     }
 
-    /// A metric's events belong into one group, and if they do not fit one, then those of each part of its formula. What other boxes
+    /// A metric's events belong into one group, and if they do not fit one, then those of each part of its formula. What other uncore PMUs
     /// count of it has turns of its own anyway.
-    fn want(&self, question: &Question, counted: &mut Vec<Counted>, wanted: &mut Vec<Wanted>) {
+    fn want(&self, question: &Question, counted: &mut Vec<CountedEvent>, wanted: &mut Vec<WantedMetric>) {
         let name = &self.table.model.metrics[question.metric as usize].name;
         let mut want =
-            |level: u32, events: Vec<usize>| wanted.push(Wanted { name: name.clone(), level, events });
+            |level: u32, events: Vec<usize>| wanted.push(WantedMetric { name: name.clone(), level, events });
         let operands = self.table.model.operands_of(question.metric);
         if operands.iter().any(|&operand| unit_of(self.table, operand) != self.unit) {
             question.events.iter().for_each(|&event| want(1, vec![event]));
@@ -214,11 +216,11 @@ impl Class<'_> {
         self.table.parts > 0 && count % self.table.parts as usize != 0
     }
 
-    /// What keeps events apart: a register of the box, or a counter that the kernel would give to the wrong one of them.
-    fn needs(&self, counted: &[Counted]) -> Vec<Need> {
+    /// What keeps events apart: a register of the uncore PMU, or a counter that the kernel would give to the wrong one of them.
+    fn needs(&self, counted: &[CountedEvent]) -> Vec<Need> {
         let shared = self.table.kind(self.unit).and_then(|kind| kind.shared.as_deref());
         let limits: Vec<Limit> = counted.iter().map(|event| self.limit(event)).collect();
-        let need = |(event, limit): (&Counted, &Limit)| Need {
+        let need = |(event, limit): (&CountedEvent, &Limit)| Need {
             name: event.name.clone(),
             counters: Counters::General(event.counters),
             resource: match shared {
@@ -229,8 +231,8 @@ impl Class<'_> {
         counted.iter().zip(&limits).map(need).collect()
     }
 
-    fn limit(&self, event: &Counted) -> Limit {
-        Limit { counters: event.counters, known: Known::of(self.unit, value(&event.terms, "event")) }
+    fn limit(&self, event: &CountedEvent) -> Limit {
+        Limit { counters: event.counters, known: KernelKnows::of(self.unit, value(&event.terms, "event")) }
     }
 
     fn counters(&self) -> u32 {
@@ -239,12 +241,18 @@ impl Class<'_> {
 
     fn capacity(&self) -> Capacity {
         let general = 1_u32.checked_shl(self.counters()).map_or(u32::MAX, |above| above - 1);
-        let source = Source::Model(self.table.name().to_owned());
+        let source = CountersSource::Model(self.table.name().to_owned());
         Capacity { general, fixed: 0, shares: Shares::Missing, holds: Vec::new(), source }
     }
 
-    fn group(&self, group: &[usize], counted: &[Counted], pmus: &[String], catalog: &Catalog) -> BoxGroup {
-        let mut group: Vec<&Counted> = group.iter().map(|&event| &counted[event]).collect();
+    fn group(
+        &self,
+        group: &[usize],
+        counted: &[CountedEvent],
+        pmus: &[String],
+        catalog: &Catalog,
+    ) -> UncoreGroup {
+        let mut group: Vec<&CountedEvent> = group.iter().map(|&event| &counted[event]).collect();
         let filler = self.filler();
         let (order, placement) = loop {
             let limits: Vec<Limit> = group.iter().map(|event| self.limit(event)).collect();
@@ -265,19 +273,19 @@ impl Class<'_> {
             events.push(found);
             sums.push(event.sums.clone());
         }
-        BoxGroup { group: SelectedGroup { events, weak: false }, sums, placement }
+        UncoreGroup { group: SelectedGroup { events, weak: false }, sums, placement }
     }
 
     /// An event that may stand anywhere and counts for nothing.
-    fn filler(&self) -> Option<Counted> {
+    fn filler(&self) -> Option<CountedEvent> {
         let mut events = self.table.model.events.iter();
         let clock = events.find(|event| event.unit == self.unit && event.name.ends_with("CLOCKTICKS"))?;
-        Some(Counted { sums: Vec::new(), ..Counted::of(clock) })
+        Some(CountedEvent { sums: Vec::new(), ..CountedEvent::of(clock) })
     }
 }
 
-impl Counted {
-    fn of(event: &model::Event) -> Self {
+impl CountedEvent {
+    fn of(event: &model::ModelEvent) -> Self {
         let counters = match event.counters {
             model::Counters::General(mask) => mask,
             _ => u32::MAX,
@@ -334,13 +342,13 @@ fn value(terms: &str, name: &str) -> u64 {
     values.filter_map(number).next().unwrap_or(0)
 }
 
-/// The kind of box that counts an operand.
+/// The kind of uncore PMU that counts an operand.
 pub(super) fn unit_of(table: &IoTable, operand: u32) -> &str {
     let event = table.operand(operand).and_then(|name| table.model.event(name));
     event.map_or("?", |event| event.unit.as_str())
 }
 
-/// An event of a kind of box by its terms, with all PMUs of that kind.
+/// An event of a kind of uncore PMU by its terms, with all PMUs of that kind.
 pub(super) fn selected(unit: &str, name: &str, terms: &str, catalog: &Catalog) -> Result<Selected, String> {
     let list = List::parse(&format!("{unit}/{terms},name={name}/")).map_err(|error| error.to_string())?;
     let groups = resolve(&list, catalog).map_err(|error| match pmus(unit, catalog).as_slice() {

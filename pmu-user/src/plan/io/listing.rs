@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use super::{boxes::Boxes, table};
+use super::{table, uncore::UncorePlans};
 use crate::{
     machine::{
         Machine,
-        io::resctrl::{Event, Monitoring},
+        io::resctrl::{Monitoring, MonitoringEvent},
         pmu::catalog::Catalog,
     },
     table::{
@@ -19,7 +19,6 @@ use crate::{
 pub type Listed = (&'static Metric, Option<String>);
 
 /// Metrics of I/O, and why those outside the cores are not among them, if so. `model` names a table instead of this CPU's.
-#[must_use]
 pub fn listed(
     model: Option<&str>,
     machine: &Machine,
@@ -40,9 +39,9 @@ fn unmonitored(
     found: Option<&Result<Monitoring, impl std::fmt::Display>>,
 ) -> Option<String> {
     let event = match *metric {
-        metric::DRAM_CPU_TOTAL_BW => Event::MbmTotalBytes,
-        metric::DRAM_CPU_LOCAL_BW => Event::MbmLocalBytes,
-        metric::LLC_OCCUPANCY => Event::LlcOccupancy,
+        metric::DRAM_CPU_TOTAL_BW => MonitoringEvent::MbmTotalBytes,
+        metric::DRAM_CPU_LOCAL_BW => MonitoringEvent::MbmLocalBytes,
+        metric::LLC_OCCUPANCY => MonitoringEvent::LlcOccupancy,
         _ => return None,
     };
     match found {
@@ -58,7 +57,7 @@ fn outside(table: &IoTable, catalog: &Catalog) -> Vec<Listed> {
     let metrics: Vec<u32> = (0..table.model.metrics.len() as u32).collect();
     let name = |metric: u32| table.model.metrics[metric as usize].name.as_str();
     let mut known: BTreeMap<&str, Option<String>> = metrics.iter().map(|&at| (name(at), None)).collect();
-    let found = Boxes::new(table, &metrics, catalog, &BTreeMap::new());
+    let found = UncorePlans::new(table, &metrics, catalog, &BTreeMap::new());
     known.extend(found.missing.into_iter().map(|(metric, why)| (name(metric), Some(why))));
     known.extend(table.absent.iter().map(|absent| (absent.name.as_str(), Some(absent.why.clone()))));
     let status = |metric: &'static Metric| {
@@ -74,7 +73,7 @@ fn outside(table: &IoTable, catalog: &Catalog) -> Vec<Listed> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Boxes, outside};
+    use super::{UncorePlans, outside};
     use crate::{machine::pmu::catalog::Catalog, table::io::load};
 
     #[test]
@@ -90,6 +89,8 @@ mod tests {
             table.absent.iter().map(|absent| of(&absent.name).unwrap().as_ref().unwrap() == &absent.why);
         assert!(missing.all(|told| told));
         let metrics: Vec<u32> = (0..table.model.metrics.len() as u32).collect();
-        assert!(!Boxes::new(&table, &metrics, &Catalog::default(), &Default::default()).missing.is_empty());
+        assert!(
+            !UncorePlans::new(&table, &metrics, &Catalog::default(), &Default::default()).missing.is_empty()
+        );
     }
 }

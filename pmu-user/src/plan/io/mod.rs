@@ -1,16 +1,14 @@
-//! What `pmbpf io` will open: boxes outside the cores, with groups of events that take turns on each.
+//! What `pmbpf io` will open: uncore PMUs, with groups of events that are multiplexed on each.
 
-pub mod boxes;
 mod class;
-pub mod free;
+mod instances;
 pub mod listing;
 mod order;
 pub mod request;
 mod requesters;
-mod sites;
-mod slice;
 #[cfg(test)]
 mod tests;
+pub mod uncore;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,16 +19,16 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use self::{
-    boxes::{BoxGroup, BoxPlan, Boxes, Parts, Placement},
-    free::{FreeCounter, free_running},
+    instances::{FreeCounter, free_running},
     request::{IoRequest, Reporting},
     requesters::Requesters,
+    uncore::{Parts, Placement, UncoreGroup, UncorePlan, UncorePlans},
 };
 use super::{
     Lost, PlanError, TICK, Target,
+    multiplexing::{EventGroup, Multiplexing, PlannedEvent},
     request::{Descend, Inherit},
     resolve, tick,
-    turns::{EventGroup, PlannedEvent, Turns},
 };
 use crate::{
     machine::{
@@ -39,14 +37,14 @@ use crate::{
         io::{
             Platform,
             bdf::Bdf,
-            resctrl::{Event, Monitoring, MonitoringError},
+            resctrl::{Monitoring, MonitoringError, MonitoringEvent},
         },
         pmu::{catalog::Catalog, cpuid::Cpuid},
     },
     suggest::nearest,
     table::{
+        event_syntax::SelectedGroup,
         io::{self, IoTable},
-        notation::SelectedGroup,
     },
 };
 
@@ -69,9 +67,9 @@ pub struct IoPlan {
     pub interval: Option<Duration>,
     /// Stop after.
     pub duration: Option<Duration>,
-    /// Kinds of boxes, each with what is counted on every box of it.
-    pub kinds: Vec<BoxKind>,
-    /// Metrics whose events do not count at the same times, since they do not fit a box's counters or different kinds of boxes
+    /// Kinds of uncore PMUs, each with what is counted on every uncore PMU of it.
+    pub kinds: Vec<UncoreKind>,
+    /// Metrics whose events do not count at the same times, since they do not fit an uncore PMU's counters or different kinds of uncore PMUs
     /// count them.
     #[serde(default)]
     pub apart: Vec<String>,
@@ -82,25 +80,25 @@ pub struct IoPlan {
     pub missing: Vec<Lost>,
 }
 
-/// Boxes of one kind: they have the same events, formats and counters.
+/// UncorePlans of one kind: they have the same events, formats and counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BoxKind {
+pub struct UncoreKind {
     /// As PMUs are named: `iio` in `uncore_iio_3`; the whole name of an IOMMU's that counts for single devices.
     pub name: String,
-    /// Every box, once a die.
-    pub boxes: Vec<BoxSite>,
-    /// Groups of events, of which each box counts one at a time.
-    pub turns: Turns,
+    /// Every uncore PMU, once a die.
+    pub boxes: Vec<UncoreInstance>,
+    /// Groups of events, of which each uncore PMU counts one at a time.
+    pub turns: Multiplexing,
     /// What each of the events counts, by what the table's formulas call it: sums, each of them equal to the count.
     pub sums: Vec<Vec<Vec<String>>>,
     /// Parts of these stacks that are counted one by one, because a device is known behind them; the others are not counted.
     /// None: all of them together.
     pub parts: Option<Vec<u32>>,
-    /// Bytes that a count of each event stands for, where these boxes' counters always run and mean that; 0 for a clock. Empty
-    /// for other boxes.
+    /// Bytes that a count of each event stands for, where these uncore PMUs' counters always run and mean that; 0 for a clock. Empty
+    /// for other uncore PMUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unit_bytes: Vec<u32>,
-    /// The device that each group counts for, by a filter of its IOMMU; none for the IOMMU's clock. Empty for boxes that count for
+    /// The device that each group counts for, by a filter of its IOMMU; none for the IOMMU's clock. Empty for uncore PMUs that count for
     /// everybody.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requesters: Vec<Option<Bdf>>,
@@ -159,7 +157,7 @@ impl IoPlan {
     fn monitor(&mut self, found: Option<Result<Monitoring, MonitoringError>>) {
         let Some(found) = found else { return };
         let why = match &found {
-            Ok(monitoring) if monitoring.events.contains(&Event::MbmTotalBytes) => None,
+            Ok(monitoring) if monitoring.events.contains(&MonitoringEvent::MbmTotalBytes) => None,
             Ok(_) => Some("resctrl counts no memory traffic here (`info/L3_MON/mon_features`)".to_owned()),
             Err(error) => Some(error.with_fix()),
         };
@@ -169,23 +167,21 @@ impl IoPlan {
     }
 
     /// Are there stacks whose parts ports could be held against?
-    #[must_use]
     pub fn counts_stacks(&self) -> bool {
         self.kinds.iter().any(|kind| kind.name == "iio")
     }
 
-    /// The shortest run in which every group of counters has as many turns as an interval needs; none if nothing takes turns.
-    #[must_use]
+    /// The shortest run in which every group of counters has as many turns as an interval needs; none if nothing is multiplexed.
     pub fn shortest(&self) -> Option<Duration> {
         let turns = self.kinds.iter().map(|kind| &kind.turns).filter(|turns| turns.take_turns());
-        turns.map(|turns| turns.round() * slice::ROUNDS).max()
+        turns.map(|turns| turns.round() * instances::ROUNDS).max()
     }
 
-    /// Adds what `table` says about the boxes that are here.
+    /// Adds what `table` says about the uncore PMUs that are here.
     fn count(&mut self, table: &IoTable, catalog: &Catalog, platform: &Platform, root: &Path) {
         self.table = Some(table.name().to_owned());
         let metrics: Vec<u32> = (0..table.model.metrics.len() as u32).collect();
-        let found = Boxes::new(table, &metrics, catalog, &parts(platform));
+        let found = UncorePlans::new(table, &metrics, catalog, &parts(platform));
         let mut lacking: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (metric, why) in &found.missing {
             lacking.entry(why.clone()).or_default().push(&table.model.metrics[*metric as usize].name);
@@ -203,30 +199,27 @@ impl IoPlan {
     }
 }
 
-impl BoxKind {
+impl UncoreKind {
     /// Does it count for everybody, and not for single devices?
-    #[must_use]
     pub const fn is_everybodys(&self) -> bool {
         self.requesters.is_empty()
     }
 
     /// Must its counters be stopped to be read? Those of AMD's IOMMUs begin at 0 when they are started, and each reading adds all that
     /// is in them to the event, so that a second one adds the first one's again (`perf_iommu_read`, arch/x86/events/amd/iommu.c, 6.12).
-    #[must_use]
     pub fn stops_to_be_read(&self) -> bool {
         self.boxes.iter().any(|site| site.pmu.starts_with("amd_iommu"))
     }
 
     /// Descriptors that it takes.
-    #[must_use]
     pub fn descriptors(&self) -> usize {
         self.boxes.len() * self.turns.descriptors()
     }
 }
 
-/// One box of one die.
+/// One uncore PMU of one die.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct BoxSite {
+pub struct UncoreInstance {
     /// Its PMU.
     pub pmu: String,
     /// `perf_event_attr.type` of that.
@@ -282,7 +275,7 @@ fn parts(platform: &Platform) -> BTreeMap<String, Parts> {
     known.into_iter().map(|(pmu, parts)| (pmu, Parts::Each(parts.into_iter().collect()))).collect()
 }
 
-fn kind(plan: &BoxPlan, table: &IoTable, catalog: &Catalog, root: &Path, tick: Duration) -> BoxKind {
+fn kind(plan: &UncorePlan, table: &IoTable, catalog: &Catalog, root: &Path, tick: Duration) -> UncoreKind {
     let name = |operand: &u32| table.operand(*operand).unwrap_or("?").to_owned();
     let names = |sum: &Vec<u32>| sum.iter().map(name).collect::<Vec<String>>();
     let sums = plan.groups.iter().flat_map(|group| &group.sums);
@@ -294,13 +287,13 @@ fn kind(plan: &BoxPlan, table: &IoTable, catalog: &Catalog, root: &Path, tick: D
             .filter_map(|event| Some(PlannedEvent::of(event, event.instances.first()?)))
             .collect(),
     };
-    let boxes = sites::sites(&plan.pmus, catalog, root);
-    let slice = slice::slice(plan.groups.len(), tick);
+    let boxes = instances::instances(&plan.pmus, catalog, root);
+    let slice = instances::slice(plan.groups.len(), tick);
     let groups = plan.groups.iter().map(|group| events(&group.group)).collect();
-    BoxKind {
+    UncoreKind {
         name: plan.unit.clone(),
         boxes,
-        turns: Turns { pmu: plan.unit.clone(), always: Vec::new(), groups, slice },
+        turns: Multiplexing { pmu: plan.unit.clone(), always: Vec::new(), groups, slice },
         sums: sums.collect(),
         parts: match &plan.parts {
             Parts::Each(parts) => Some(parts.clone()),
@@ -312,14 +305,14 @@ fn kind(plan: &BoxPlan, table: &IoTable, catalog: &Catalog, root: &Path, tick: D
 }
 
 /// A group that only some kernels put on the right counters.
-fn uncertain(group: &BoxGroup) -> Lost {
+fn uncertain(group: &UncoreGroup) -> Lost {
     let names: Vec<&str> = group.group.events.iter().map(|event| event.name.as_str()).collect();
     let why = "counted; but an older kernel may not know which counters can count them all";
     Lost { row: names.join(", "), why: why.to_owned() }
 }
 
-/// Boxes whose counters always run, a kind each: all of a kind's counters are one group, which is never stopped.
-fn always_running(table: &IoTable, catalog: &Catalog, root: &Path) -> Vec<BoxKind> {
+/// UncorePlans whose counters always run, a kind each: all of a kind's counters are one group, which is never stopped.
+fn always_running(table: &IoTable, catalog: &Catalog, root: &Path) -> Vec<UncoreKind> {
     let mut kinds: BTreeMap<String, Vec<FreeCounter>> = BTreeMap::new();
     for free in free_running(table, catalog) {
         kinds.entry(free.counter.unit.clone()).or_default().push(free);
@@ -332,10 +325,10 @@ fn always_running(table: &IoTable, catalog: &Catalog, root: &Path) -> Vec<BoxKin
         let planned = |free: &FreeCounter| Some(PlannedEvent::of(&free.event, free.event.instances.first()?));
         let events: Vec<PlannedEvent> = counters.iter().filter_map(planned).collect();
         let groups = vec![EventGroup { events }];
-        let slice = slice::slice(1, TICK);
-        BoxKind {
-            boxes: sites::sites(&pmus(&counters), catalog, root),
-            turns: Turns { pmu: name.clone(), always: Vec::new(), groups, slice },
+        let slice = instances::slice(1, TICK);
+        UncoreKind {
+            boxes: instances::instances(&pmus(&counters), catalog, root),
+            turns: Multiplexing { pmu: name.clone(), always: Vec::new(), groups, slice },
             sums: vec![Vec::new(); counters.len()],
             parts: None,
             unit_bytes: counters.iter().map(|free| free.counter.unit_bytes).collect(),

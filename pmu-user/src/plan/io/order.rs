@@ -1,7 +1,7 @@
 //! The order of a group's events that puts each on a counter which can count it.
 //!
 //! The kernel gives the scarcest events their lowest free counter first, then the next, in the order of the group
-//! (`perf_assign_events`, arch/x86/events/core.c, 6.12). It knows fewer limits than the makers of the boxes publish, and where it
+//! (`perf_assign_events`, arch/x86/events/core.c, 6.12). It knows fewer limits than the makers of the uncore PMUs publish, and where it
 //! knows none, an event on a wrong counter counts something else without a word. So the order itself must put it right.
 
 /// What is known about an event of a group.
@@ -10,12 +10,12 @@ pub(super) struct Limit {
     /// Counters that can count it, a bit each.
     pub(super) counters: u32,
     /// Does every kernel know that?
-    pub(super) known: Known,
+    pub(super) known: KernelKnows,
 }
 
 /// Does the kernel know an event's limits?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum KernelKnows {
     /// It does.
     Yes,
     /// It may not.
@@ -27,8 +27,8 @@ pub(super) enum Known {
 const KNOWN: [(&str, u64); 7] =
     [("iio", 0x83), ("iio", 0x88), ("iio", 0x95), ("iio", 0xc0), ("iio", 0xc5), ("cha", 0x11), ("cha", 0x36)];
 
-impl Known {
-    /// About the event with this code of this kind of box. Other vendors' drivers know all that is in the tables.
+impl KernelKnows {
+    /// About the event with this code of this kind of uncore PMU. Other vendors' drivers know all that is in the tables.
     pub(super) fn of(unit: &str, code: u64) -> Self {
         let guessed = ["cha", "iio", "imc", "irp", "upi"].contains(&unit);
         if guessed && !KNOWN.contains(&(unit, code)) { Self::Perhaps } else { Self::Yes }
@@ -42,41 +42,41 @@ const ROBBED: u64 = 2;
 impl Limit {
     /// Is this the only counter of an event of which the kernel may not know that?
     fn sole(self) -> Option<u32> {
-        (self.known == Known::Perhaps && self.counters.count_ones() == 1).then_some(self.counters)
+        (self.known == KernelKnows::Perhaps && self.counters.count_ones() == 1).then_some(self.counters)
     }
 
     /// Does the kernel give it what one of the others cannot do without?
     pub(super) fn robs(self, others: &[Self]) -> Option<u64> {
         let lowest = self.counters & self.counters.wrapping_neg();
         let robbed = others.iter().any(|other| other.sole() == Some(lowest));
-        (self.known == Known::Yes && robbed).then_some(ROBS)
+        (self.known == KernelKnows::Yes && robbed).then_some(ROBS)
     }
 
     /// Is it such another?
     pub(super) fn is_robbed(self, others: &[Self]) -> Option<u64> {
         let sole = self.sole()?;
         let lowest = |other: &Self| other.counters & other.counters.wrapping_neg();
-        others.iter().any(|other| other.known == Known::Yes && lowest(other) == sole).then_some(ROBBED)
+        others.iter().any(|other| other.known == KernelKnows::Yes && lowest(other) == sole).then_some(ROBBED)
     }
 }
 
 /// Does the order make sure that every event is counted where it can be?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Yes, whatever this kernel knows, if nobody else uses the box.
+    /// Yes, whatever this kernel knows, if nobody else uses the uncore PMU.
     Sure,
     /// Only if the kernel knows all limits.
     Hoped,
 }
 
 /// Which limits a kernel knows: some learned more than others since (0xd5 of `iio` in Linux 5.15).
-const KERNELS: [fn(Known) -> bool; 2] = [|known| known == Known::Yes, |_| true];
+const KERNELS: [fn(KernelKnows) -> bool; 2] = [|known| known == KernelKnows::Yes, |_| true];
 
-/// Indices of the events in the best order. `counters` is how many a box has.
+/// Indices of the events in the best order. `counters` is how many an uncore PMU has.
 pub(super) fn order(limits: &[Limit], counters: u32) -> (Vec<usize>, Placement) {
     let mut orders = Vec::new();
     permute(&mut (0..limits.len()).collect(), 0, &mut |order| {
-        let right = |knows: &fn(Known) -> bool| is_right(order, limits, counters, *knows);
+        let right = |knows: &fn(KernelKnows) -> bool| is_right(order, limits, counters, *knows);
         if orders.is_empty() && KERNELS.iter().all(right) {
             orders.push(order.to_vec());
         }
@@ -100,7 +100,7 @@ fn permute(order: &mut Vec<usize>, from: usize, see: &mut dyn FnMut(&[usize])) {
 }
 
 /// Is every event where it can be counted, as a kernel places them that knows these limits?
-fn is_right(order: &[usize], limits: &[Limit], counters: u32, knows: fn(Known) -> bool) -> bool {
+fn is_right(order: &[usize], limits: &[Limit], counters: u32, knows: fn(KernelKnows) -> bool) -> bool {
     let all = u32::MAX >> (u32::BITS - counters.clamp(1, u32::BITS));
     let asked = |event: usize| if knows(limits[event].known) { limits[event].counters } else { all };
     let mut scarce = order.to_vec();
@@ -115,9 +115,9 @@ fn is_right(order: &[usize], limits: &[Limit], counters: u32, knows: fn(Known) -
 
 #[cfg(test)]
 mod tests {
-    use super::{Known, Limit, Placement, order};
+    use super::{KernelKnows, Limit, Placement, order};
 
-    const fn limit(counters: u32, known: Known) -> Limit {
+    const fn limit(counters: u32, known: KernelKnows) -> Limit {
         Limit { counters, known }
     }
 
@@ -125,10 +125,10 @@ mod tests {
     fn events_stand_where_their_counters_are() {
         // Occupancy on 2 and 3, clock, inserts, completions on 0 and 1, which every kernel knows.
         let limits = [
-            limit(0xc, Known::Perhaps),
-            limit(0xf, Known::Perhaps),
-            limit(0xf, Known::Perhaps),
-            limit(0x3, Known::Yes),
+            limit(0xc, KernelKnows::Perhaps),
+            limit(0xf, KernelKnows::Perhaps),
+            limit(0xf, KernelKnows::Perhaps),
+            limit(0x3, KernelKnows::Yes),
         ];
         let (order, placement) = order(&limits, 4);
         assert_eq!(
@@ -140,13 +140,17 @@ mod tests {
 
     #[test]
     fn what_only_one_counter_counts_comes_first() {
-        let limits = [limit(0xf, Known::Perhaps), limit(0x1, Known::Perhaps), limit(0xc, Known::Yes)];
+        let limits = [
+            limit(0xf, KernelKnows::Perhaps),
+            limit(0x1, KernelKnows::Perhaps),
+            limit(0xc, KernelKnows::Yes),
+        ];
         assert_eq!(order(&limits, 4), (vec![1, 0, 2], Placement::Sure));
     }
 
     #[test]
     fn an_event_alone_cannot_be_made_to_leave_the_first_counter() {
-        assert_eq!(order(&[limit(0xc, Known::Perhaps)], 4), (vec![0], Placement::Hoped));
-        assert_eq!(order(&[limit(0xc, Known::Yes)], 4), (vec![0], Placement::Sure));
+        assert_eq!(order(&[limit(0xc, KernelKnows::Perhaps)], 4), (vec![0], Placement::Hoped));
+        assert_eq!(order(&[limit(0xc, KernelKnows::Yes)], 4), (vec![0], Placement::Sure));
     }
 }

@@ -16,7 +16,7 @@ pub enum Grouping {
     Stack,
     /// PCI devices, disks, interfaces.
     Device,
-    /// Events as they were counted, a row a box.
+    /// Events as they were counted, a row for each uncore PMU.
     Event,
 }
 

@@ -1,11 +1,12 @@
 //! Devices that their IOMMU can count for by themselves: which of them, and in which groups.
 //!
 //! A counter of an IOMMU that has the filter counts for one requester only. So each device has a group of its own, and those
-//! behind one IOMMU take turns; one that is alone there needs no filter. The IOMMU's clock, which is no requester's, counts
+//! behind one IOMMU are multiplexed; one that is alone there needs no filter. The IOMMU's clock, which is no requester's, counts
 //! beside them. How many counters an IOMMU has is in a register that the kernel does not show: if there is none left for the
 //! clock, the kernel lets it alternate with the devices.
 
-mod counters;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,22 +14,26 @@ use std::{
     time::Duration,
 };
 
-use self::counters::Counters;
-use super::{BoxKind, sites, slice};
+use super::{UncoreKind, class::selected, instances};
 use crate::{
     machine::{
-        io::{Platform, bdf::Bdf, iommu::Domain, owner, pci::Device},
-        pmu::catalog::Catalog,
+        io::{
+            Platform,
+            bdf::Bdf,
+            owner,
+            pci::{Device, Domain},
+        },
+        pmu::catalog::{Catalog, Entry},
     },
     plan::{
         Lost, Target,
-        turns::{EventGroup, PlannedEvent, Turns},
+        multiplexing::{EventGroup, Multiplexing, PlannedEvent},
     },
-    table::io::{FindError, IOMMUS, IoTable, of_iommu},
+    table::io::{FindError, IOMMUS, IoTable, Requester, of_iommu},
     untrusted::Untrusted,
 };
 
-/// Devices of one IOMMU that take turns, unless they are named: each has its quarter of the time.
+/// Devices of one IOMMU that are multiplexed, unless they are named: each has its quarter of the time.
 const OF_ONE_MAX: usize = 4;
 /// Devices of all IOMMUs likewise: a turn is some twenty accesses to registers of the IOMMU, and each of those takes a CPU about a
 /// microsecond.
@@ -47,7 +52,7 @@ pub(super) struct Requesters<'a> {
 /// What is opened for them, and what cannot be.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    pub(super) kinds: Vec<BoxKind>,
+    pub(super) kinds: Vec<UncoreKind>,
     pub(super) missing: Vec<Lost>,
 }
 
@@ -232,16 +237,16 @@ impl Requesters<'_> {
         found.missing.extend(lacking.into_iter().map(lost));
     }
 
-    fn kind(&self, of: Counters, groups: Vec<(Option<Bdf>, Vec<PlannedEvent>)>) -> BoxKind {
+    fn kind(&self, of: Counters, groups: Vec<(Option<Bdf>, Vec<PlannedEvent>)>) -> UncoreKind {
         let sums = groups.iter().flat_map(|(_, events)| events).map(|event| vec![vec![event.name.clone()]]);
         let sums = sums.collect();
-        let slice = slice::slice(groups.len(), self.tick);
+        let slice = instances::slice(groups.len(), self.tick);
         let (requesters, groups) =
             groups.into_iter().map(|(whose, events)| (whose, EventGroup { events })).unzip();
         let name = of.pmu.name.clone();
-        BoxKind {
-            boxes: sites::sites(std::slice::from_ref(&name), self.catalog, self.root),
-            turns: Turns { pmu: of.table.name().to_owned(), always: Vec::new(), groups, slice },
+        UncoreKind {
+            boxes: instances::instances(std::slice::from_ref(&name), self.catalog, self.root),
+            turns: Multiplexing { pmu: of.table.name().to_owned(), always: Vec::new(), groups, slice },
             sums,
             parts: None,
             unit_bytes: Vec::new(),
@@ -301,5 +306,56 @@ fn listed(devices: &[Bdf]) -> String {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// An IOMMU's counters, and what is known of their kind.
+#[derive(Clone, Copy)]
+struct Counters<'a> {
+    table: &'a IoTable,
+    pmu: &'a Entry,
+}
+
+impl Counters<'_> {
+    /// Can it be told to count for one requester? The kernel shows the terms of filters that the IOMMU has.
+    fn has_filter(&self) -> bool {
+        let mut terms = self.table.requesters.iter().flat_map(Requester::names);
+        terms.all(|term| self.pmu.term(term).is_some())
+    }
+
+    /// What it counts of a device's metrics, as operands of the table: a metric is none of its own if it lacks one of its events, which
+    /// the kernel then does not name.
+    fn events(&self) -> BTreeSet<u32> {
+        let known = self.metrics().filter(|&metric| self.lacks(metric).is_none());
+        known.flat_map(|metric| self.table.model.operands_of(metric)).collect()
+    }
+
+    /// Metrics that it cannot give, each with an event that it lacks.
+    fn lacking(&self) -> Vec<(String, String)> {
+        let name = |metric: u32| self.table.model.metrics[metric as usize].name.clone();
+        self.metrics().filter_map(|metric| Some((name(metric), self.lacks(metric)?))).collect()
+    }
+
+    fn metrics(&self) -> std::ops::Range<u32> {
+        0..self.table.model.metrics.len() as u32
+    }
+
+    fn lacks(&self, metric: u32) -> Option<String> {
+        let operands = self.table.model.operands_of(metric).into_iter();
+        let mut names = operands.filter_map(|operand| self.table.operand(operand));
+        names.find(|name| self.pmu.event(name).is_none()).map(str::to_owned)
+    }
+
+    /// An event for this requester, or for all.
+    fn planned(
+        &self,
+        operand: u32,
+        requester: Option<u16>,
+        catalog: &Catalog,
+    ) -> Result<PlannedEvent, String> {
+        let name = self.table.operand(operand).unwrap_or("?");
+        let event = self.table.model.event(name).ok_or_else(|| format!("{name} has no encoding"))?;
+        let filters = self.table.requesters.iter().zip(requester).map(|(filter, id)| filter.terms_of(id));
+        let terms = std::iter::once(event.terms.clone()).chain(filters).collect::<Vec<_>>().join(",");
+        let found = selected(&self.pmu.name, name, &terms, catalog)?;
+        let at = found.instances.first().ok_or_else(|| format!("nothing counts {name}"))?;
+        Ok(PlannedEvent::of(&found, at))
+    }
+}

@@ -4,15 +4,15 @@ use std::path::Path;
 
 use super::{
     IoPlan,
-    boxes::{Apart, BoxPlan, Boxes, Home, Parts, Placement},
     request::{IoRequest, Reporting},
+    uncore::{Apart, Home, Parts, Placement, UncorePlan, UncorePlans},
 };
 use crate::{
     machine::{
         Machine,
         io::{
             Platform,
-            resctrl::{Event, Monitoring, MonitoringError},
+            resctrl::{Monitoring, MonitoringError, MonitoringEvent},
         },
         pmu::{bits::Word, catalog::Catalog},
     },
@@ -43,7 +43,7 @@ const BANDWIDTHS: [&str; 5] = [
 ];
 
 /// A server's table and its plan: of these metrics, or of all without the one that no server with two counters needs.
-fn plan(model: &str, family: Family, metrics: &[&str], parts: &[(&str, Parts)]) -> (IoTable, Boxes) {
+fn plan(model: &str, family: Family, metrics: &[&str], parts: &[(&str, Parts)]) -> (IoTable, UncorePlans) {
     let table = load(model).unwrap();
     let catalog = Catalog::read(&server(family, &BOXES).root).unwrap();
     let parts = parts.iter().map(|(pmu, parts)| ((*pmu).to_owned(), parts.clone())).collect();
@@ -53,25 +53,25 @@ fn plan(model: &str, family: Family, metrics: &[&str], parts: &[(&str, Parts)]) 
     };
     let names = if metrics.is_empty() { all() } else { metrics.to_vec() };
     let metrics: Vec<u32> = names.iter().map(|name| table.model.metric(name).unwrap()).collect();
-    let boxes = Boxes::new(&table, &metrics, &catalog, &parts);
+    let boxes = UncorePlans::new(&table, &metrics, &catalog, &parts);
     (table, boxes)
 }
 
-fn of<'a>(boxes: &'a Boxes, unit: &str) -> &'a BoxPlan {
+fn of<'a>(boxes: &'a UncorePlans, unit: &str) -> &'a UncorePlan {
     boxes.plans.iter().find(|plan| plan.unit == unit).unwrap()
 }
 
-/// Events of each group, without what all names of a kind of box begin with.
-fn groups(boxes: &Boxes, unit: &str, head: &str) -> Vec<String> {
+/// Events of each group, without what all names of a kind of uncore PMU begin with.
+fn groups(boxes: &UncorePlans, unit: &str, head: &str) -> Vec<String> {
     let short = |name: &str| name.replace(head, "");
-    let group = |group: &super::boxes::BoxGroup| {
+    let group = |group: &super::uncore::UncoreGroup| {
         group.group.events.iter().map(|event| short(&event.name)).collect::<Vec<_>>().join(" ")
     };
     of(boxes, unit).groups.iter().map(group).collect()
 }
 
 /// Why the events of a metric do not count at the same times.
-fn apart(table: &IoTable, boxes: &Boxes, metric: &str) -> Option<Apart> {
+fn apart(table: &IoTable, boxes: &UncorePlans, metric: &str) -> Option<Apart> {
     boxes.apart(table.model.metric(metric).unwrap())
 }
 
@@ -207,14 +207,15 @@ fn stacks_are_planned_by_what_is_asked_about_their_parts() {
     let pmus: Vec<Vec<String>> = boxes.plans.iter().map(|plan| plan.pmus.clone()).collect();
     assert_eq!(pmus, [vec!["uncore_iio_1"], vec!["uncore_iio_0", "uncore_iio_2"]]);
     let [quiet, busy] = boxes.plans.as_slice() else { panic!("{:?}", boxes.plans) };
-    let names = |plan: &BoxPlan| {
+    let names = |plan: &UncorePlan| {
         let events = plan.groups.iter().flat_map(|group| &group.group.events);
         events.map(|event| event.name.clone()).collect::<Vec<_>>()
     };
     assert!(names(busy).contains(&"UNC_IIO_DATA_REQ_OF_CPU.MEM_READ.PART1".to_owned()));
     assert_eq!(names(quiet), ["UNC_IIO_IOMMU0.CTXT_CACHE_LOOKUPS", "UNC_IIO_IOMMU0.FIRST_LOOKUPS"]);
-    let at =
-        |plan: &BoxPlan| plan.groups[0].group.events[0].instances.iter().map(|at| at.pmu.clone()).collect();
+    let at = |plan: &UncorePlan| {
+        plan.groups[0].group.events[0].instances.iter().map(|at| at.pmu.clone()).collect()
+    };
     let boxes_of_busy: Vec<String> = at(busy);
     assert_eq!(boxes_of_busy, busy.pmus);
 }
@@ -262,23 +263,23 @@ fn what_a_host_does_not_show_is_missing_by_kind() {
     let table = load("icelakex").unwrap();
     let catalog = Catalog::read(&server(Family::IceLake, &[("irp", 2)]).root).unwrap();
     let metrics = ["ddio.read_l3_miss", "io.cpu_conflicts"].map(|name| table.model.metric(name).unwrap());
-    let boxes = Boxes::new(&table, &metrics, &catalog, &std::collections::BTreeMap::new());
+    let boxes = UncorePlans::new(&table, &metrics, &catalog, &std::collections::BTreeMap::new());
     assert_eq!(boxes.missing, [(metrics[0], "this host shows no cha PMU".to_owned())]);
     assert_eq!(groups(&boxes, "irp", "UNC_I_"), ["MISC1.LOST_FWD TRANSACTIONS.WR_PREF"]);
     // The formats of another kernel: a mask that does not fit is no reason to count something else.
     let narrow = Catalog::read(&server(Family::Skylake, &BOXES).root).unwrap();
     let metric = [table.model.metric("vtd.mem_access_per_miss").unwrap()];
-    let boxes = Boxes::new(&table, &metric, &narrow, &std::collections::BTreeMap::new());
+    let boxes = UncorePlans::new(&table, &metric, &narrow, &std::collections::BTreeMap::new());
     let why = "UNC_IIO_TXN_REQ_OF_CPU.MEM_READ.IOMMU1: `ch_mask` cannot be 0x200: the largest value that fits its bits is 0xff";
     assert_eq!(boxes.missing, [(metric[0], why.to_owned())]);
 }
 
 /// An EPYC server, or a Grace one.
-fn other_vendor(model: &str, parts: &[(&str, Parts)]) -> (IoTable, Boxes) {
+fn other_vendor(model: &str, parts: &[(&str, Parts)]) -> (IoTable, UncorePlans) {
     other_vendor_of(load(model).unwrap(), parts)
 }
 
-fn other_vendor_of(table: IoTable, parts: &[(&str, Parts)]) -> (IoTable, Boxes) {
+fn other_vendor_of(table: IoTable, parts: &[(&str, Parts)]) -> (IoTable, UncorePlans) {
     let model = table.name().to_owned();
     let tree = crate::machine::testing::Tree::new(&[("sys/devices/system/cpu/online", "0-3\n")]);
     let fabric = [("event", "config:0-7,32-37"), ("umask", "config:8-15,24-27")];
@@ -306,7 +307,7 @@ fn other_vendor_of(table: IoTable, parts: &[(&str, Parts)]) -> (IoTable, Boxes) 
     }
     let metrics: Vec<u32> = (0..table.model.metrics.len() as u32).collect();
     let parts = parts.iter().map(|(pmu, parts)| ((*pmu).to_owned(), parts.clone())).collect();
-    let boxes = Boxes::new(&table, &metrics, &Catalog::read(&tree.root).unwrap(), &parts);
+    let boxes = UncorePlans::new(&table, &metrics, &Catalog::read(&tree.root).unwrap(), &parts);
     assert_eq!(boxes.missing, [], "{model}");
     (table, boxes)
 }
@@ -342,7 +343,7 @@ fn channels_with_two_counters_take_turns_where_four_count_all_at_once() {
 
 #[test]
 fn root_ports_of_grace_are_bits_of_one_event() {
-    let masks = |boxes: &Boxes| {
+    let masks = |boxes: &UncorePlans| {
         let events = of(boxes, "nvidia_pcie_pmu").groups.iter().flat_map(|group| &group.group.events);
         let ports = events.filter(|event| event.name != "cycles");
         ports.map(|event| event.instances[0].words.get(Word::Config1)).collect::<Vec<_>>()
@@ -377,10 +378,10 @@ fn a_host_that_could_count_memory_traffic_by_group_is_told_what_it_lacks() {
     plan.monitor(Some(Err(error.clone())));
     assert_eq!((why(&plan), &plan.monitoring), (vec![error.with_fix()], &None));
     let point = crate::untrusted::Untrusted::from("/sys/fs/resctrl");
-    let traffic = Monitoring { point, events: vec![Event::MbmTotalBytes], groups_max: None };
+    let traffic = Monitoring { point, events: vec![MonitoringEvent::MbmTotalBytes], groups_max: None };
     plan.monitor(Some(Ok(traffic.clone())));
     assert_eq!((why(&plan).len(), &plan.monitoring), (1, &Some(traffic.clone())));
-    plan.monitor(Some(Ok(Monitoring { events: vec![Event::LlcOccupancy], ..traffic })));
+    plan.monitor(Some(Ok(Monitoring { events: vec![MonitoringEvent::LlcOccupancy], ..traffic })));
     assert!(why(&plan)[1].contains("counts no memory traffic"), "{:?}", why(&plan));
     assert!(plan.monitoring.is_some(), "what is in the cache is known");
 }

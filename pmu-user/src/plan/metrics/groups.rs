@@ -1,20 +1,24 @@
-//! Metrics → groups that are counted together, and which metrics are left out.
+//! What of a CPU model's metrics is wanted, packed into groups that are counted together, and which metrics are left out.
 
-use super::{Measured, MetricsRequest, Multiplex};
-use crate::plan::schedule::{self, Capacity, Home, Need, Packing, Schedule, Wanted};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::Measured;
+use crate::plan::schedule::{self, Capacity, Home, Need, Packing, Schedule, WantedMetric};
 
 /// Packs, without turns if none are allowed: then the metrics that fit with those before them are kept.
 pub(super) fn fit(
     request: &MetricsRequest,
     needs: &[Need],
-    wanted: &[Wanted],
+    wanted: &[WantedMetric],
     capacity: &Capacity,
 ) -> Schedule {
     let all = schedule::schedule(needs, wanted, capacity, Packing::Whole);
     if request.multiplex != Multiplex::No || all.groups.len() <= 1 {
         return all;
     }
-    let mut kept: Vec<Wanted> = wanted.to_vec();
+    let mut kept: Vec<WantedMetric> = wanted.to_vec();
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|&index| wanted[index].level);
     kept.iter_mut().for_each(|metric| metric.events.clear());
@@ -30,7 +34,7 @@ pub(super) fn fit(
 /// Where the schedule has each metric; those that have no place go to `missing`, with the reason.
 pub(super) fn measured(
     schedule: &Schedule,
-    wanted: &[Wanted],
+    wanted: &[WantedMetric],
     needs: &[Need],
     missing: &mut Vec<(String, String)>,
 ) -> Vec<Measured> {
@@ -67,4 +71,43 @@ fn nowhere(events: &[usize], schedule: &Schedule, needs: &[Need]) -> String {
     };
     let all: Vec<String> = events.iter().filter_map(why).collect();
     all.join("; ")
+}
+
+/// How deep into the tree to measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Depth {
+    /// The first two levels, and below them only where a node was flagged.
+    #[default]
+    DrillDown,
+    /// This level and those above, everywhere.
+    Level(u32),
+}
+
+/// What of a model's metrics to measure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetricsRequest {
+    /// Name of the CPU model; the machine's own if none.
+    pub model: Option<String>,
+    /// The user's perfmon directory.
+    pub folder: Option<PathBuf>,
+    /// How deep.
+    pub depth: Depth,
+    /// Metrics, or groups of them, beside the tree.
+    pub names: Vec<String>,
+    /// May metrics be multiplexed?
+    pub multiplex: Multiplex,
+}
+
+/// May events be multiplexed on the counters?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Multiplex {
+    /// Yes, in groups chosen by us.
+    #[default]
+    Yes,
+    /// No: what does not fit at once is left out, by name.
+    No,
+    /// No: the command runs once for each group.
+    Runs,
 }

@@ -1,25 +1,24 @@
 //! Metrics of a CPU model that are to be measured for every owner, and the events that they take.
 //!
-//! What only boxes outside the cores count is no owner's; what the PMU, the kernel or a hypervisor hides is not there. Both
+//! What only uncore PMUs count is no owner's; what the PMU, the kernel or a hypervisor hides is not there. Both
 //! are named with the reason before anything is opened.
 
 mod groups;
 mod operands;
-mod wanted;
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::wanted::{Depth, MetricsRequest, Multiplex};
+pub use self::groups::{Depth, MetricsRequest, Multiplex};
 use self::{
     groups::{fit, measured},
     operands::Operands,
 };
 use super::{
+    multiplexing::{self, Host, Multiplexing},
     request::WantedMetrics,
-    schedule::{Capacity, Wanted, drill},
-    turns::{self, Host, Turns},
+    schedule::{Capacity, WantedMetric, drill},
 };
 use crate::{
     machine::{Machine, pmu::catalog::Catalog},
@@ -40,7 +39,7 @@ pub struct Metrics {
     pub folder: Option<PathBuf>,
     /// How deep into the tree.
     pub depth: Depth,
-    /// Whether groups take turns.
+    /// Whether groups are multiplexed.
     #[serde(default)]
     pub multiplex: Multiplex,
     /// What is measured.
@@ -54,7 +53,6 @@ pub struct Metrics {
 impl Metrics {
     /// Groups that have turns from the start: all, or those of the upper two levels and of what stands beside the tree
     /// where flagged nodes decide about the rest.
-    #[must_use]
     pub fn first_groups(&self) -> Vec<u32> {
         let first = |metric: &&Measured| match self.depth {
             Depth::DrillDown => metric.level <= drill::Depth::default().always,
@@ -83,7 +81,7 @@ pub struct Measured {
 
 /// Is everything that runs counted?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum CountsOf {
     /// Yes: what threads of a core do together can be told of all owners together.
     Everyone,
     /// No: only what is some owner's own can be told.
@@ -118,7 +116,7 @@ pub enum MetricsError {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choice {
     /// What to count, by core PMU.
-    pub turns: Vec<Turns>,
+    pub turns: Vec<Multiplexing>,
     /// The metrics.
     pub metrics: Option<Metrics>,
     /// Why there are none, although they were wanted.
@@ -133,7 +131,7 @@ impl Choice {
     /// It was asked for, and cannot be had.
     pub fn new(
         wanted: &WantedMetrics,
-        extent: Extent,
+        extent: CountsOf,
         machine: &Machine,
         root: &Path,
     ) -> Result<Self, MetricsError> {
@@ -158,11 +156,11 @@ impl Choice {
 /// Nothing at all can be measured, or a metric that was asked for by name does not exist.
 pub fn plan(
     request: &MetricsRequest,
-    extent: Extent,
+    extent: CountsOf,
     machine: &Machine,
     catalog: &Catalog,
     root: &Path,
-) -> Result<(Turns, Metrics), MetricsError> {
+) -> Result<(Multiplexing, Metrics), MetricsError> {
     let Some(pmu) = catalog.cores().next() else {
         let why = machine.no_core_pmu().unwrap_or_else(|| "no core PMU is listed".to_owned());
         return Err(MetricsError::NoPmu(why));
@@ -170,7 +168,7 @@ pub fn plan(
     let forms = TaskForms::new(model_of(request, root)?, machine.topology.smt);
     let model = &forms.model;
     let (mut missing, mut chosen) = (Vec::new(), choose(request, model)?);
-    if extent == Extent::Some {
+    if extent == CountsOf::Some {
         chosen.retain(|&metric| match forms.why_shared(metric) {
             None => true,
             Some(why) => {
@@ -180,12 +178,12 @@ pub fn plan(
         });
     }
     let operands = Operands::of(model, &chosen, pmu, catalog, &mut missing);
-    let wanted: Vec<Wanted> = operands.wanted(model);
+    let wanted: Vec<WantedMetric> = operands.wanted(model);
     let capacity = Capacity::read(pmu, &machine.cpu, root);
     let schedule = fit(request, &operands.needs, &wanted, &capacity);
     let host = if machine.cpu.guest { Host::Guest } else { Host::Bare };
-    let slice = turns::slice(machine.cpu.online.len(), host);
-    let turns = Turns::new(&schedule, &operands.needs, &operands.events, &pmu.name, slice);
+    let slice = multiplexing::slice(machine.cpu.online.len(), host);
+    let turns = Multiplexing::new(&schedule, &operands.needs, &operands.events, &pmu.name, slice);
     let measured = measured(&schedule, &wanted, &operands.needs, &mut missing);
     let mut metrics = Metrics {
         model: model.name.clone(),
@@ -205,7 +203,6 @@ pub fn plan(
 }
 
 /// The table that `wanted` names, or this machine's; `None` if there is none. Names of events come from it too.
-#[must_use]
 pub fn table(wanted: &WantedMetrics, root: &Path) -> Option<Model> {
     let request = match wanted {
         WantedMetrics::None => &MetricsRequest::default(),

@@ -6,16 +6,16 @@ use crate::{
         catalog::{Catalog, Entry},
     },
     plan::{
-        schedule::{Counters, Need, Resource, Wanted},
-        turns::PlannedEvent,
+        multiplexing::PlannedEvent,
+        schedule::{Counters, Need, Resource, WantedMetric},
     },
     table::{
+        event_syntax::{List, resolve},
         model::{self, Encoding, Model, Modes, adds_up_threads},
-        notation::{List, resolve},
     },
 };
 
-/// Wanted metrics with their events, resolved for one PMU.
+/// WantedMetric metrics with their events, resolved for one PMU.
 #[derive(Default)]
 pub(super) struct Operands {
     /// What the metrics need, an event each.
@@ -77,10 +77,10 @@ impl Operands {
     }
 
     /// The metrics, for the schedule.
-    pub(super) fn wanted(&self, model: &Model) -> Vec<Wanted> {
+    pub(super) fn wanted(&self, model: &Model) -> Vec<WantedMetric> {
         let wanted = |(index, events): &(u32, Vec<usize>)| {
             let metric = &model.metrics[*index as usize];
-            Wanted { name: metric.name.clone(), level: metric.level, events: events.clone() }
+            WantedMetric { name: metric.name.clone(), level: metric.level, events: events.clone() }
         };
         self.metrics.iter().map(wanted).collect()
     }

@@ -8,15 +8,15 @@ use crate::{
     machine::{
         Machine,
         cpu::Cpu,
-        pmu::catalog::{Catalog, Entry, Place},
+        pmu::catalog::{Catalog, Entry, PmuCpus},
     },
     plan::PlanError,
     table::{
         event::{self, Counts},
-        model::Model,
-        notation::{
+        event_syntax::{
             Instance, List, Modifiers, Precise, ResolveError, Selected, SelectedGroup, resolve, resolve_with,
         },
+        model::Model,
         quantity::Quantity,
     },
 };
@@ -72,7 +72,7 @@ pub struct Sampling {
 /// How exactly samples hit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Precision {
-    /// `perf_event_attr.precise_ip` in force.
+    /// `perf_event_attr.precise_ip` in effect.
     pub level: u8,
     /// Why it is no higher, if it was to be.
     pub why: Option<String>,
@@ -112,25 +112,21 @@ pub(in crate::plan) fn read_list<'de, D: Deserializer<'de>>(
 
 impl Sampling {
     /// Length of a period in ns, if the event is a clock.
-    #[must_use]
     pub fn period_ns(&self) -> Option<u64> {
         (self.counts == Counts::WallNs).then_some(self.period)
     }
 
-    /// Does hardware count it? Then its samples may land late, it may have to take turns, and it may come as an NMI.
-    #[must_use]
+    /// Does hardware count it? Then its samples may land late, it may have to be multiplexed, and it may come as an NMI.
     pub const fn is_hardware(&self) -> bool {
         !matches!(self.kind, SOFTWARE | TRACEPOINT)
     }
 
     /// Is it a tracepoint? Then its program runs at every hit and counts the period itself.
-    #[must_use]
     pub const fn is_tracepoint(&self) -> bool {
         self.kind == TRACEPOINT
     }
 
     /// Is it opened on `cpu`?
-    #[must_use]
     pub fn is_on(&self, cpu: Cpu) -> bool {
         self.cpus.is_empty() || self.cpus.contains(&cpu)
     }
@@ -160,7 +156,7 @@ pub(in crate::plan) fn resolved(
     let entry = |pmu: &crate::machine::pmu::Pmu| Entry {
         name: std::str::from_utf8(pmu.name.as_bytes()).unwrap_or_default().to_owned(),
         kind: pmu.kind,
-        place: Place::Anywhere,
+        place: PmuCpus::Anywhere,
         terms: Vec::new(),
         events: Vec::new(),
         caps: Vec::new(),
@@ -188,7 +184,7 @@ pub(in crate::plan) fn of_instance(
     let known =
         event::ALL.iter().find(|known| at.kind == known.kind && at.words.0[0] & LOWER_HALF == known.config);
     let [config, more_config @ ..] = at.words.0;
-    if matches!(at.place, Place::Box(_)) {
+    if matches!(at.place, PmuCpus::Uncore(_)) {
         return unfit("what is outside the cores interrupts nobody's code; it can only be counted");
     }
     if at.kind == SOFTWARE && known.is_none() {
@@ -200,7 +196,7 @@ pub(in crate::plan) fn of_instance(
     }
     Ok(Sampling {
         event: match &at.place {
-            Place::Cores(_) if places > 1 => format!("{}/{}/", at.pmu, event.name),
+            PmuCpus::Cores(_) if places > 1 => format!("{}/{}/", at.pmu, event.name),
             _ => event.name.clone(),
         },
         kind: at.kind,
@@ -214,7 +210,7 @@ pub(in crate::plan) fn of_instance(
         modes: modes(event.modifiers),
         precise: event.modifiers.precise,
         precision: None,
-        cpus: if let Place::Cores(cpus) = &at.place { cpus.clone() } else { Vec::new() },
+        cpus: if let PmuCpus::Cores(cpus) = &at.place { cpus.clone() } else { Vec::new() },
         leader: None,
         need: Need::Required,
     })

@@ -11,8 +11,8 @@ use super::{
 use crate::machine::{
     cpu::Processor,
     pmu::{
-        catalog::{Entry, Place},
-        counters::{ARM_CYCLES, Counters, Source, Watchdog, left_to_transactions},
+        catalog::{Entry, PmuCpus},
+        counters::{ARM_CYCLES, Counters, CountersSource, Watchdog, left_to_transactions},
         cpuid::Cpuid,
     },
 };
@@ -32,7 +32,7 @@ pub struct Capacity {
     /// What others hold.
     pub holds: Vec<Hold>,
     /// How the number of counters is known.
-    pub source: Source,
+    pub source: CountersSource,
 }
 
 /// Does the PMU count Top-Down's shares by itself (x86: `slots` and `topdown-*`, PERF_METRICS)?
@@ -69,11 +69,10 @@ pub enum Held {
 impl Capacity {
     /// What a core PMU of the machine below `root` offers. Asks the processor if that is this machine; opens nothing and
     /// writes nothing. Needs no privilege.
-    #[must_use]
     pub fn read(pmu: &Entry, processor: &Processor, root: &Path) -> Self {
         let cpus = match &pmu.place {
-            Place::Cores(cpus) => cpus.as_slice(),
-            Place::Anywhere | Place::Box(_) => &[],
+            PmuCpus::Cores(cpus) => cpus.as_slice(),
+            PmuCpus::Anywhere | PmuCpus::Uncore(_) => &[],
         };
         let cpuid = Cpuid::read(root, cpus);
         let Counters { general, fixed, source } = Counters::of(pmu, processor, root, cpuid.as_ref());
@@ -99,7 +98,6 @@ impl Capacity {
     }
 
     /// Is the fixed counter there, and free?
-    #[must_use]
     pub fn has_fixed(&self, index: u8) -> bool {
         self.exists(index) && self.fixed_holder(index).is_none()
     }
@@ -114,7 +112,6 @@ impl Capacity {
     }
 
     /// General counters that nobody holds for good. Of them, one for each hold on any counter is not free either.
-    #[must_use]
     pub fn general_left(&self) -> u32 {
         self.holds.iter().fold(self.general, |left, hold| match hold.counter {
             Held::General(index) => left & !1_u32.checked_shl(index.into()).unwrap_or(0),
@@ -166,9 +163,9 @@ impl fmt::Display for Capacity {
             formatter.write_str(", slots and topdown-*")?;
         }
         match &self.source {
-            Source::Cpuid => formatter.write_str(" (says the processor)")?,
-            Source::Model(model) => write!(formatter, " (as {model} has)")?,
-            Source::Least => formatter.write_str(" (assumed)")?,
+            CountersSource::Cpuid => formatter.write_str(" (says the processor)")?,
+            CountersSource::Model(model) => write!(formatter, " (as {model} has)")?,
+            CountersSource::Least => formatter.write_str(" (assumed)")?,
         }
         self.holds.iter().try_for_each(|hold| write!(formatter, "\n{hold}"))
     }

@@ -40,14 +40,12 @@ pub struct Drill {
 
 impl Drill {
     /// Nothing has been flagged yet.
-    #[must_use]
     pub fn new(nodes: Vec<Node>, depth: Depth) -> Self {
         Self { open: vec![0; nodes.len()], nodes, depth }
     }
 
     /// Nodes to measure in the next interval, ascending. With a node come all its siblings and all that is above it, so
     /// that children can be held against their parent.
-    #[must_use]
     pub fn wanted(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|&node| self.wants(node)).collect()
     }

@@ -10,6 +10,7 @@ mod fit;
 mod pack;
 mod place;
 #[cfg(test)]
+#[path = "../../../../tests/bench/synthetic.rs"]
 mod synthetic;
 #[cfg(test)]
 mod tests;
@@ -64,12 +65,12 @@ pub enum Resource {
     FrontEnd(u64),
     /// The least latency of a load that counts (x86: MSR 0x3f6).
     LoadLatency(u64),
-    /// What a box outside the cores lets its counters see.
+    /// What an uncore PMU lets its counters see.
     Filter(u64),
 }
 
 impl Resource {
-    /// Different values that can be in force at a time.
+    /// Different values that can be active at a time.
     const fn registers(self) -> usize {
         match self {
             Self::Offcore(_) => 2,
@@ -84,7 +85,7 @@ impl Resource {
 
 /// A metric that is wanted, or an event that is wanted for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedMetric {
     /// Its name.
     pub name: String,
     /// Its level in the tree, from 1. What is near the root is kept together first.
@@ -111,15 +112,14 @@ pub struct Schedule {
     pub groups: Vec<Vec<usize>>,
     /// Where the events of each wanted metric are, in the order of the metrics.
     pub homes: Vec<Home>,
-    /// Wanted events that cannot be counted here, ascending.
+    /// WantedMetric events that cannot be counted here, ascending.
     pub impossible: Vec<(usize, Why)>,
 }
 
 impl Schedule {
     /// The share of the time for which each wanted metric is measured, if every group has as many turns: the least of
     /// its events'. `None` if it cannot be had.
-    #[must_use]
-    pub fn coverage(&self, wanted: &[Wanted]) -> Vec<Option<f64>> {
+    pub fn coverage(&self, wanted: &[WantedMetric]) -> Vec<Option<f64>> {
         let share = |event: usize| {
             if self.always.binary_search(&event).is_ok() {
                 return 1.0;
@@ -127,7 +127,7 @@ impl Schedule {
             let with = self.groups.iter().filter(|group| group.binary_search(&event).is_ok());
             with.count() as f64 / self.groups.len().max(1) as f64
         };
-        let coverage = |(metric, home): (&Wanted, &Home)| match home {
+        let coverage = |(metric, home): (&WantedMetric, &Home)| match home {
             Home::Nowhere(_) => None,
             _ => Some(metric.events.iter().map(|&event| share(event)).fold(1.0, f64::min)),
         };
@@ -135,7 +135,6 @@ impl Schedule {
     }
 
     /// How many metrics are put together from several groups.
-    #[must_use]
     pub fn split(&self) -> usize {
         self.homes.iter().filter(|home| matches!(home, Home::Split(..))).count()
     }
@@ -190,8 +189,7 @@ impl fmt::Display for Why {
 /// Packs the events of `wanted` into groups that fit `capacity`. The same input gives the same groups.
 ///
 /// Indices in `wanted` must be indices of `needs`.
-#[must_use]
-pub fn schedule(needs: &[Need], wanted: &[Wanted], capacity: &Capacity, packing: Packing) -> Schedule {
+pub fn schedule(needs: &[Need], wanted: &[WantedMetric], capacity: &Capacity, packing: Packing) -> Schedule {
     let places = Places::of(needs, wanted, capacity);
     let demands: Vec<Option<Demand>> = wanted.iter().map(|metric| places.demand(metric)).collect();
     let items = items(&places, &demands);
@@ -202,7 +200,7 @@ pub fn schedule(needs: &[Need], wanted: &[Wanted], capacity: &Capacity, packing:
         groups = tight::tighten(&table, &metrics, groups);
     }
     sort(&mut groups, &demands);
-    let home = |(metric, demand): (&Wanted, &Option<Demand>)| match demand {
+    let home = |(metric, demand): (&WantedMetric, &Option<Demand>)| match demand {
         None => Home::Nowhere(places.missing(metric)),
         Some(demand) => home(demand, &groups),
     };

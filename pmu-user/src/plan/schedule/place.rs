@@ -1,29 +1,29 @@
-//! Which wanted events count all the time, which take turns, and which cannot be counted.
+//! Which wanted events count all the time, which are multiplexed, and which cannot be counted.
 
 use std::cmp::Reverse;
 
 use super::{
-    Counters, Need, Wanted, Why,
+    Counters, Need, WantedMetric, Why,
     capacity::{Capacity, Shares},
     fit::{Group, Seat, Set},
 };
 
 /// What becomes of an event.
 #[derive(Clone, Debug)]
-enum Place {
+enum Assigned {
     /// No metric that can be had wants it.
     Unwanted,
     /// It always counts.
     Always,
-    /// It takes turns, under this number.
+    /// It is multiplexed, under this number.
     Turns(u16),
     /// It cannot be counted.
     Nowhere(Why),
 }
 
-/// What becomes of every event, and what groups of those that take turns are made from.
+/// What becomes of every event, and what groups of those that are multiplexed are made from.
 pub(super) struct Places {
-    places: Vec<Place>,
+    places: Vec<Assigned>,
     /// Events that ask for general counters, by number.
     numbered: Vec<usize>,
     /// What each of them asks, then what other users of the PMU do.
@@ -36,7 +36,7 @@ pub(super) struct Places {
 pub(super) struct Demand {
     /// Its level.
     pub(super) level: u32,
-    /// Its events that take turns, ascending.
+    /// Its events that are multiplexed, ascending.
     pub(super) events: Vec<u16>,
     /// The same.
     pub(super) set: Set,
@@ -80,15 +80,15 @@ impl Asks {
 
 impl Places {
     /// Finds a place for every event that a metric wants.
-    pub(super) fn of(needs: &[Need], wanted: &[Wanted], capacity: &Capacity) -> Self {
+    pub(super) fn of(needs: &[Need], wanted: &[WantedMetric], capacity: &Capacity) -> Self {
         let asks: Vec<Asks> = needs.iter().map(|need| Asks::of(need.counters, capacity)).collect();
-        let mut places = vec![Place::Unwanted; needs.len()];
+        let mut places = vec![Assigned::Unwanted; needs.len()];
         let mut uses = vec![0_usize; needs.len()];
         for metric in wanted {
             let mut missing = false;
             for &event in &metric.events {
                 if let Asks::Nowhere(why) = &asks[event] {
-                    places[event] = Place::Nowhere(why.clone());
+                    places[event] = Assigned::Nowhere(why.clone());
                     missing = true;
                 }
             }
@@ -103,9 +103,9 @@ impl Places {
                 Asks::General(counters) | Asks::Instead(counters) => {
                     numbered.push(event);
                     seats.push(Seat { counters, resource: needs[event].resource });
-                    Place::Turns(numbered.len() as u16 - 1)
+                    Assigned::Turns(numbered.len() as u16 - 1)
                 }
-                _ => Place::Always,
+                _ => Assigned::Always,
             };
         }
         let others = numbered.len() as u16;
@@ -127,22 +127,22 @@ impl Places {
     fn stand_in(&mut self, number: u16) {
         let Some(with) = self.empty.with(&[number], &self.seats) else { return };
         let turning =
-            |other: &u16| matches!(self.places[self.numbered[usize::from(*other)]], Place::Turns(_));
+            |other: &u16| matches!(self.places[self.numbered[usize::from(*other)]], Assigned::Turns(_));
         let mut others = (0..self.numbered.len() as u16).filter(|other| *other != number).filter(turning);
         if others.all(|other| with.with(&[other], &self.seats).is_some()) {
             self.empty = with;
-            self.places[self.numbered[usize::from(number)]] = Place::Always;
+            self.places[self.numbered[usize::from(number)]] = Assigned::Always;
         }
     }
 
     /// What a metric asks of the groups. `None` if it wants what cannot be counted.
-    pub(super) fn demand(&self, metric: &Wanted) -> Option<Demand> {
+    pub(super) fn demand(&self, metric: &WantedMetric) -> Option<Demand> {
         let mut events = Vec::new();
         for &event in &metric.events {
             match &self.places[event] {
-                Place::Turns(number) => events.push(*number),
-                Place::Nowhere(_) => return None,
-                Place::Always | Place::Unwanted => {}
+                Assigned::Turns(number) => events.push(*number),
+                Assigned::Nowhere(_) => return None,
+                Assigned::Always | Assigned::Unwanted => {}
             }
         }
         events.sort_unstable();
@@ -156,8 +156,8 @@ impl Places {
     }
 
     /// Events of the metric that cannot be counted.
-    pub(super) fn missing(&self, metric: &Wanted) -> Vec<usize> {
-        let nowhere = |event: &usize| matches!(self.places[*event], Place::Nowhere(_));
+    pub(super) fn missing(&self, metric: &WantedMetric) -> Vec<usize> {
+        let nowhere = |event: &usize| matches!(self.places[*event], Assigned::Nowhere(_));
         metric.events.iter().copied().filter(nowhere).collect()
     }
 
@@ -170,13 +170,13 @@ impl Places {
     /// Events that always count.
     pub(super) fn always(&self) -> Vec<usize> {
         let places = self.places.iter().enumerate();
-        places.filter(|(_, place)| matches!(place, Place::Always)).map(|(event, _)| event).collect()
+        places.filter(|(_, place)| matches!(place, Assigned::Always)).map(|(event, _)| event).collect()
     }
 
-    /// Wanted events that cannot be counted.
+    /// WantedMetric events that cannot be counted.
     pub(super) fn impossible(&self) -> Vec<(usize, Why)> {
-        let why = |(event, place): (usize, &Place)| match place {
-            Place::Nowhere(why) => Some((event, why.clone())),
+        let why = |(event, place): (usize, &Assigned)| match place {
+            Assigned::Nowhere(why) => Some((event, why.clone())),
             _ => None,
         };
         self.places.iter().enumerate().filter_map(why).collect()

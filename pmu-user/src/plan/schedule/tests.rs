@@ -5,17 +5,17 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::{
-    Because, Capacity, Counters, Home, Need, Packing, Resource, Schedule, Wanted, Why,
+    Because, Capacity, Counters, Home, Need, Packing, Resource, Schedule, WantedMetric, Why,
     capacity::{Held, Hold, Shares},
     schedule,
     synthetic::{COMMON, SCARCE, server},
 };
-use crate::machine::pmu::counters::Source;
+use crate::machine::pmu::counters::CountersSource;
 
 fn capacity(general: u32, fixed: u64, held: &[Held]) -> Capacity {
     let hold = |&counter: &Held| Hold { by: "someone".to_owned(), counter, hint: String::new() };
     let holds = held.iter().map(hold).collect();
-    Capacity { general, fixed, shares: Shares::Offered, holds, source: Source::Least }
+    Capacity { general, fixed, shares: Shares::Offered, holds, source: CountersSource::Least }
 }
 
 fn needs(counters: &[Counters]) -> Vec<Need> {
@@ -23,8 +23,8 @@ fn needs(counters: &[Counters]) -> Vec<Need> {
     counters.iter().enumerate().map(need).collect()
 }
 
-fn wanted(metrics: &[&[usize]]) -> Vec<Wanted> {
-    let metric = |(number, events): (usize, &&[usize])| Wanted {
+fn wanted(metrics: &[&[usize]]) -> Vec<WantedMetric> {
+    let metric = |(number, events): (usize, &&[usize])| WantedMetric {
         name: format!("metric {number}"),
         level: 1,
         events: events.to_vec(),
@@ -127,7 +127,7 @@ fn coverage_is_the_share_of_the_turns() {
 }
 
 /// Any input that a table and a machine could make.
-fn input() -> impl Strategy<Value = (Vec<Need>, Vec<Wanted>, Capacity)> {
+fn input() -> impl Strategy<Value = (Vec<Need>, Vec<WantedMetric>, Capacity)> {
     let mask = prop_oneof![Just(0xf_u32), Just(u32::MAX), 0..256_u32];
     let counters = prop_oneof![
         8 => mask.clone().prop_map(Counters::General),

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::visit::{Visit, is_at};
 use crate::{
     drain::{Absent, io::BoxSlice},
-    perf::{BoxGroup, Count, OpenError, Words},
-    plan::io::BoxKind,
+    perf::{Count, OpenError, PlannedGroup, Words},
+    plan::io::UncoreKind,
     session::tasks::turns::order::{self, Order},
 };
 
@@ -68,7 +68,7 @@ struct OpenBox {
 
 #[derive(Debug)]
 struct OpenGroup {
-    group: BoxGroup,
+    group: PlannedGroup,
     /// What was read last.
     last: Vec<Count>,
 }
@@ -81,7 +81,7 @@ impl Rotation {
     /// What every box would refuse: rights and limits.
     pub(super) fn open(
         kind: u32,
-        plan: &BoxKind,
+        plan: &UncoreKind,
         tick: Duration,
         missing: &mut Vec<Absent>,
     ) -> Result<Self, OpenError> {
@@ -89,7 +89,7 @@ impl Rotation {
         for (at, site) in plan.boxes.iter().enumerate() {
             let mut groups = Vec::with_capacity(plan.turns.groups.len());
             for group in &plan.turns.groups {
-                let opened = match BoxGroup::open(group, site) {
+                let opened = match PlannedGroup::on_box(group, site) {
                     Ok(group) => Some(OpenGroup { last: Vec::new(), group }),
                     Err(error) if error.holds_everywhere() => return Err(error),
                     Err(error) => {

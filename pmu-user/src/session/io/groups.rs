@@ -19,7 +19,7 @@ use crate::{
         cgroup::Layout,
         io::{
             process::name,
-            resctrl::{Group, Monitoring},
+            resctrl::{Monitoring, MonitoringGroup},
         },
         stat::born_ns,
     },
@@ -80,7 +80,7 @@ impl Monitored {
     }
 
     /// Who is in each group itself, without those in monitoring groups inside it.
-    fn held(&self, groups: &[Group]) -> Vec<Held> {
+    fn held(&self, groups: &[MonitoringGroup]) -> Vec<Held> {
         let mut held: Vec<Held> = groups.iter().map(|group| self.held_by(group)).collect();
         for (index, group) in groups.iter().enumerate() {
             let outer = groups.iter().position(|other| group.of == Some(other.id));
@@ -92,7 +92,7 @@ impl Monitored {
         held
     }
 
-    fn held_by(&self, group: &Group) -> Held {
+    fn held_by(&self, group: &MonitoringGroup) -> Held {
         if group.is_default() {
             // All other threads: their list is long, and says nothing.
             return Held { nobody: Some(REST.to_owned()), threads: BTreeSet::new() };

@@ -19,19 +19,18 @@ use std::{
 use self::{accounts::Accounts, boxes::Rotation, groups::Monitored, traffic::Counted};
 use super::{SessionError, Started, cost::process_cost, raise_file_limit};
 use crate::{
-    bpf::{Options, measure_costs},
+    bpf::{Kernel, measure_costs},
     drain::{
         Absent, COST_WINDOW_NS, Cost, ProgramRow, TARGET_UNSEEN,
         io::{BoxSlice, IoDrain, IoHeader, Named},
     },
     machine::{
-        Machine,
-        clock::duration_ns,
+        Machine, duration_ns,
         io::{Platform, owner, pci::Device},
     },
     plan::{
         Class, Lost,
-        io::{BoxKind, IoPlan},
+        io::{IoPlan, UncoreKind},
     },
 };
 
@@ -69,10 +68,10 @@ impl IoSession {
         plan: IoPlan,
         machine: Machine,
         platform: Platform,
-        (root, options): (&Path, &Options),
+        (root, kernel): (&Path, &Kernel),
         command: Option<u32>,
     ) -> Result<Self, SessionError> {
-        let descriptors = plan.kinds.iter().map(BoxKind::descriptors).sum::<usize>();
+        let descriptors = plan.kinds.iter().map(UncoreKind::descriptors).sum::<usize>();
         raise_file_limit(descriptors as u64 + 128);
         let absent = |lost: &Lost| Absent { what: lost.row.clone(), why: lost.why.clone() };
         let mut missing = plan.missing.iter().map(absent).collect();
@@ -82,7 +81,7 @@ impl IoSession {
             .enumerate()
             .map(|(index, kind)| Rotation::open(index as u32, kind, plan.tick, &mut missing))
             .collect::<Result<Vec<_>, _>>()?;
-        let counted = match Counted::open(&plan, &machine, (root, options), command, &mut missing) {
+        let counted = match Counted::open(&plan, &machine, (root, kernel), command, &mut missing) {
             Ok(counted) => Some(counted),
             Err(error) if error.class() == Class::NotPermitted && rotations.is_empty() => {
                 return Err(error.into());

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     bpf::{
-        LoadError, Options,
+        Kernel, LoadError,
         io::{Bios, IoObject, IoOptions, Parts, Recycling, Wanted},
     },
     drain::{
@@ -68,7 +68,7 @@ impl Counted {
     pub(super) fn open(
         plan: &IoPlan,
         machine: &Machine,
-        (root, bpf): (&Path, &Options),
+        (root, kernel): (&Path, &Kernel),
         command: Option<u32>,
         missing: &mut Vec<Absent>,
     ) -> Result<Self, LoadError> {
@@ -82,7 +82,7 @@ impl Counted {
         };
         let disks = without_requests(root);
         let options = IoOptions { wanted, parts: Parts::Both, bios: Bios::if_any(&disks) };
-        let object = IoObject::open(&options, machine, root, bpf)?;
+        let object = IoObject::open(&options, machine, kernel)?;
         if let Err(error) = object.net() {
             missing.push(Absent { what: "packets".to_owned(), why: error.to_string() });
         }
@@ -179,11 +179,11 @@ impl Counted {
 
     /// What each program has cost while the kernel measured it: name, runs, ns.
     pub(super) fn costs(&self) -> Vec<(String, u64, u64)> {
-        self.object.program_costs()
+        self.object.loaded.program_costs()
     }
 
     pub(super) fn map_bytes(&self) -> u64 {
-        self.object.map_bytes()
+        self.object.loaded.map_bytes()
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::TasksSession;
 use crate::{
     machine::{
-        clock::monotonic_ns,
         cpu::{self, Cpu},
+        monotonic_ns,
     },
     perf::Dummy,
     plan::Plan,

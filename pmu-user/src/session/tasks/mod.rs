@@ -23,10 +23,10 @@ use self::{
 use super::{Measure, SessionError, Started, cost::Meter, usage::Targets};
 use crate::{
     bpf::{Object, Ring, release_memory},
-    drain::{Names, TARGET_UNSEEN, TasksDrain, TasksHeader, slice::SliceRow},
+    drain::{Names, TARGET_UNSEEN, TasksDrain, TasksHeader, reading::SliceRow},
     machine::{
-        clock::monotonic_ns,
         cpu::{self, Cpu, Times},
+        monotonic_ns,
     },
     perf::Counter,
     symbol::{Named, Samples, Symbols},
@@ -84,8 +84,8 @@ impl TasksSession {
     /// # Errors
     ///
     /// The kernel refused.
-    pub(super) fn prime(&mut self) -> Result<(), SessionError> {
-        self.object.prime()?;
+    pub(super) fn seed(&mut self) -> Result<(), SessionError> {
+        self.object.seed()?;
         release_memory();
         self.flush();
         self.read_ring();
@@ -250,7 +250,7 @@ impl TasksSession {
             self.hotplug.went,
             self.hotplug.came,
             self.unseen,
-            self.object.missed_runs(),
+            self.object.loaded.missed_runs().iter().map(|(_, count)| count).sum(),
             self.symbols.lost(),
         ];
         USER_LOSSES

@@ -13,11 +13,11 @@ use super::{
     sampling, turns,
 };
 use crate::{
-    bpf::{LoadError, Object, Options, Refused},
+    bpf::{Kernel, LoadError, Object, Refused},
     drain::{Absent, TasksHeader},
     machine::{Machine, kernel_symbols, privilege::Privileges},
     perf::Counter,
-    plan::{Plan, Target, request::Descend, turns::Turns},
+    plan::{Plan, Target, multiplexing::Multiplexing, request::Descend},
     symbol::Symbols,
 };
 
@@ -32,9 +32,10 @@ impl TasksSession {
         mut plan: Plan,
         machine: Machine,
         root: &Path,
-        options: &Options,
+        kernel: &Kernel,
     ) -> Result<Self, SessionError> {
-        let counters = plan.turns.iter().map(Turns::descriptors).sum::<usize>() + plan.events() as usize;
+        let counters =
+            plan.turns.iter().map(Multiplexing::descriptors).sum::<usize>() + plan.events() as usize;
         // One more tells whether the CPU still has them, and one of what is mapped.
         let descriptors = (counters + 1) * plan.cpus.len() + machine.cpu.online.len();
         raise_file_limit(descriptors as u64 + 128);
@@ -43,7 +44,7 @@ impl TasksSession {
         let lists: [&[&str]; 2] = [&kernel_symbols::TICK, &kernel_symbols::CLOCK];
         let functions = thread::spawn(move || kernel_symbols::find(&symbols_root, lists));
         let early = if sampling::may_shrink(&plan) { Some(sampling::open(&mut plan)?) } else { None };
-        let mut object = Object::load(&plan, &machine, root, options)?;
+        let mut object = Object::load(&plan, &machine, kernel)?;
         for slot in (1..plan.slots).rev() {
             object.maps.offer_slot(slot)?;
         }
@@ -70,8 +71,8 @@ impl TasksSession {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 started_unix_ns: 0,
                 started_ns: 0,
-                attach: object.attach_kind().name().to_owned(),
-                attach_refused: object.refused().iter().map(refused).collect(),
+                attach: object.loaded.attach_kind().name().to_owned(),
+                attach_refused: object.loaded.refused().iter().map(refused).collect(),
                 knows_steal: object.knows_steal(),
                 missing,
                 machine,

@@ -1,11 +1,13 @@
-//! Functions by offset in an ELF file, from its symbol tables.
+//! Functions by offset in an ELF file, from its symbol tables. Of several symbols at an address the one names it that perf would take, so
+//! that the two agree (tools/perf/util/symbol.c, `choose_best_symbol`, Linux 6.18).
+
+use std::cmp::Reverse;
 
 use object::{
     Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol, SymbolFlags, SymbolKind, elf,
 };
 
 use super::{
-    rank::{Binding, Rank},
     stub,
     wire::{Identity, Why},
 };
@@ -197,13 +199,43 @@ fn code_name<'data>(symbol: &impl ObjectSymbol<'data>) -> Option<&'data [u8]> {
     (is_code && !symbol.is_undefined()).then_some(&name[..end])
 }
 
+/// Who sees a symbol, the better ones last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Binding {
+    /// Another definition may replace it.
+    Weak,
+    /// Its own object file.
+    Local,
+    /// Everybody.
+    Global,
+}
+
+/// How good a symbol is for an address behind its start: better ones are larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    /// Where it begins: the later the better.
+    pub(super) start: u64,
+    binding: Binding,
+    /// Underscores that it begins with: the fewer the better.
+    underscores: Reverse<usize>,
+    name_bytes: usize,
+}
+
+impl Rank {
+    /// Of a symbol.
+    pub(super) fn of(start: u64, binding: Binding, name: &[u8]) -> Self {
+        let underscores = name.iter().take_while(|&&byte| byte == b'_').count();
+        Self { start, binding, underscores: Reverse(underscores), name_bytes: name.len() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
 
     use object::{Object as _, ObjectSection as _, ObjectSymbol as _, read::Symbol};
 
-    use super::{SymbolKind, Why, identity, parse, symbols};
+    use super::{Binding, Rank, SymbolKind, Why, identity, parse, symbols};
 
     /// This very program.
     fn program() -> Vec<u8> {
@@ -249,5 +281,17 @@ mod tests {
     fn an_offset_outside_of_every_segment_has_no_function() {
         let program = program();
         assert_eq!(symbols(&program, None, &[u64::MAX]).unwrap(), [Err(Why::Outside)]);
+    }
+
+    #[test]
+    fn the_later_the_more_visible_and_the_plainer_the_better() {
+        let best = |names: [(u64, Binding, &'static str); 2]| {
+            names.into_iter().max_by_key(|&(start, binding, name)| Rank::of(start, binding, name.as_bytes()))
+        };
+        use Binding::{Global, Local, Weak};
+        assert_eq!(best([(8, Weak, "inner"), (0, Global, "outer")]).unwrap().2, "inner");
+        assert_eq!(best([(0, Weak, "getpid"), (0, Local, "__GI_getpid")]).unwrap().2, "__GI_getpid");
+        assert_eq!(best([(0, Global, "__getpid"), (0, Local, "__GI_getpid")]).unwrap().2, "__getpid");
+        assert_eq!(best([(0, Global, "_exit"), (0, Global, "exit")]).unwrap().2, "exit");
     }
 }

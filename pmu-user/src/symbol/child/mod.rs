@@ -2,12 +2,9 @@
 //! files as descriptors; the process has no capability, little memory and can open nothing, so whoever crafts a file to
 //! crash, bloat or hang whatever parses it loses the names in that file. This side trusts no answer.
 
-mod demangle;
 mod dwarf;
 mod elf;
 mod mapping;
-mod rank;
-mod sandbox;
 mod serve;
 mod stub;
 mod text;

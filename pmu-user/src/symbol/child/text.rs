@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    rank::{Binding, Rank},
+    elf::{Binding, Rank},
     wire::Why,
 };
 

@@ -10,7 +10,7 @@ use crate::symbol::{
     address_map::{FileId, Region},
     child::{Identity, Why},
     open,
-    source::{Image, Kind, Source, debug_beside},
+    source::{CodeSource, CodeSourceKind, Image, debug_beside},
 };
 
 /// Files kept open at a time.
@@ -42,14 +42,14 @@ impl Tracker {
         if image.file.is_ok() {
             self.open.push_back(number);
         }
-        self.sources.push(Source::new(Kind::File(image)));
+        self.sources.push(CodeSource::new(CodeSourceKind::File(image)));
         self.files.insert(file, number);
         Some(number)
     }
 
     /// Opens a file that could not be opened before, by way of another process.
     fn open_again(&mut self, number: u32, tgid: u32, of: u32, region: &Region) {
-        let Kind::File(Image { file: Err(Why::Unreadable), openings, .. }) =
+        let CodeSourceKind::File(Image { file: Err(Why::Unreadable), openings, .. }) =
             self.sources[number as usize].kind
         else {
             return;
@@ -61,7 +61,7 @@ impl Tracker {
         if image.file.is_ok() {
             self.open.push_back(number);
         }
-        self.sources[number as usize].kind = Kind::File(Image { openings: openings + 1, ..image });
+        self.sources[number as usize].kind = CodeSourceKind::File(Image { openings: openings + 1, ..image });
     }
 
     /// Is there room for another file, perhaps because one that no sample hit is given up?
@@ -73,7 +73,7 @@ impl Tracker {
         let Some(index) = self.open.iter().position(unwanted) else { return false };
         let Some(number) = self.open.remove(index) else { return false };
         self.files.retain(|_, known| *known != number);
-        if let Kind::File(image) = &mut self.sources[number as usize].kind {
+        if let CodeSourceKind::File(image) = &mut self.sources[number as usize].kind {
             image.file = Err(Why::NoTime);
             image.debug = None;
         }

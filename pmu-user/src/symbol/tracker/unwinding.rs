@@ -13,10 +13,12 @@ use std::{
 use bytes::Bytes;
 
 use super::{Tracker, VDSO};
-use crate::drain::{At, CodeStackRow, Located, SlotId, unwinding::Kept};
-use crate::symbol::{
-    child::{End, Mapped, STACKS_MAX, Start, Symbolizer, Unwound, Why},
-    source::Kind,
+use crate::{
+    drain::{At, CodeStackRow, Located, SlotId, unwinding::Kept},
+    symbol::{
+        child::{End, Mapped, STACKS_MAX, Start, Symbolizer, Unwound, Why},
+        source::CodeSourceKind,
+    },
 };
 
 /// How long unwinding the stacks of a request, or reading a file's call frame information, may take. Most of that is for a machine
@@ -325,8 +327,8 @@ impl Tracker {
             return kept.is_ok();
         }
         let kept = match &self.sources[number as usize].kind {
-            Kind::Vdso => unwinding.ask(|process, until| process.keep_frames(number, &[], until)),
-            Kind::File(image) => image.file.as_ref().map_err(|why| *why).and_then(|file| {
+            CodeSourceKind::Vdso => unwinding.ask(|process, until| process.keep_frames(number, &[], until)),
+            CodeSourceKind::File(image) => image.file.as_ref().map_err(|why| *why).and_then(|file| {
                 let own = unwinding.ask(|process, until| process.keep_frames(number, &[file], until));
                 match (own, image.debug_file()) {
                     (Err(Why::NotFound), Some(debug)) => {

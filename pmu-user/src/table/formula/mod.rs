@@ -97,13 +97,11 @@ pub trait Names {
 
 impl Expr {
     /// `a op b`.
-    #[must_use]
     pub fn binary(operation: Binary, a: Self, b: Self) -> Self {
         Self::Binary(operation, Box::new([a, b]))
     }
 
     /// Its text, with no more parentheses than needed.
-    #[must_use]
     pub fn write(&self, names: &dyn Names) -> String {
         let mut text = String::new();
         self.write_to(names, 0, &mut text);
@@ -161,7 +159,6 @@ impl Expr {
     }
 
     /// How many operators stand above one another, plus one.
-    #[must_use]
     pub fn height(&self) -> usize {
         let parts: &[Self] = match self {
             Self::Binary(_, operands) => &**operands,

@@ -5,18 +5,21 @@
 //! with equal facts share a table. Sentences of the file are left out; metrics of our own stand beside its own.
 
 mod formula;
-mod own;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
 use self::formula::Wanted;
-use super::{Absent, BoxKind, FreeRunning, IoTable};
+use super::{Absent, FreeRunning, IoTable, PmuKind};
 use crate::{
     machine::pmu::bits::{Bits, Word, Words},
-    table::model::{Counters, Event, Model, Precise},
-    table::unit::Unit,
+    table::{
+        model::{Counters, Model, ModelEvent, Precise},
+        unit::Unit,
+    },
 };
 
 /// A file that gives no tables.
@@ -150,7 +153,7 @@ pub fn import(json: &str, source: &str) -> Result<Vec<IoTable>, ImportError> {
 type Formats = BTreeMap<String, BTreeMap<String, String>>;
 
 fn of_platform(platform: &Platform, free: Free, formats: &Formats) -> Result<IoTable, String> {
-    let events: Vec<Event> =
+    let events: Vec<ModelEvent> =
         platform.events.iter().map(|(name, fact)| event(name, fact, formats)).collect::<Result<_, _>>()?;
     let mut table = IoTable {
         parts: platform.parts,
@@ -176,7 +179,7 @@ fn of_platform(platform: &Platform, free: Free, formats: &Formats) -> Result<IoT
             inputs,
         });
     }
-    wanted.extend(own::beside(&table));
+    wanted.extend(formula::beside(&table));
     formula::add(&mut table.model, &wanted)?;
     Ok(table)
 }
@@ -214,7 +217,7 @@ fn pattern(cpu: &str) -> Result<String, String> {
     })
 }
 
-fn event(name: &str, fact: &Fact, formats: &Formats) -> Result<Event, String> {
+fn event(name: &str, fact: &Fact, formats: &Formats) -> Result<ModelEvent, String> {
     let terms = [
         ("event", fact.event),
         ("umask", if fact.sysfs_umask == 0 { fact.umask } else { fact.sysfs_umask }),
@@ -242,7 +245,7 @@ fn event(name: &str, fact: &Fact, formats: &Formats) -> Result<Event, String> {
     }
     let bits = fact.counters.split(',').map(|one| one.trim().parse::<u32>().ok().filter(|bit| *bit < 32));
     let mask = bits.map(|bit| bit.map(|bit| 1 << bit)).sum::<Option<u32>>().filter(|mask| *mask != 0);
-    Ok(Event {
+    Ok(ModelEvent {
         name: name.to_owned(),
         unit: fact.pmu.clone(),
         terms: text.join(","),
@@ -254,8 +257,8 @@ fn event(name: &str, fact: &Fact, formats: &Formats) -> Result<Event, String> {
     })
 }
 
-/// A box has as many counters as the event that may be on most of them. The filter of a CHA is one register.
-fn boxes(events: &[Event]) -> Vec<BoxKind> {
+/// An uncore PMU has as many counters as the event that may be on most of them. The filter of a CHA is one register.
+fn boxes(events: &[ModelEvent]) -> Vec<PmuKind> {
     let mut kinds: BTreeMap<&str, (u32, bool)> = BTreeMap::new();
     for event in events {
         let Counters::General(mask) = event.counters else { continue };
@@ -263,7 +266,7 @@ fn boxes(events: &[Event]) -> Vec<BoxKind> {
         *counters = (*counters).max(u32::BITS - mask.leading_zeros());
         *filtered |= event.terms.contains("config1=");
     }
-    let kind = |(unit, (counters, filtered)): (&str, (u32, bool))| BoxKind {
+    let kind = |(unit, (counters, filtered)): (&str, (u32, bool))| PmuKind {
         unit: unit.to_owned(),
         counters,
         shared: filtered.then(|| "config1".to_owned()),
@@ -296,6 +299,3 @@ fn free_running(kind: Free) -> Vec<FreeRunning> {
     }
     all
 }
-
-#[cfg(test)]
-mod tests;

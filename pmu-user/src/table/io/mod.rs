@@ -1,28 +1,24 @@
-//! Tables of what a platform's boxes outside the cores count about I/O, and the metrics computed from it.
+//! Tables of what a platform's uncore PMUs count about I/O, and the metrics computed from it.
 //!
-//! A table is a [`Model`] like a core's, with encodings and formulas, and what only boxes have: which models it serves, how many
-//! parts a stack has, how many counters each kind of box, which counters run freely, and what cannot be measured at all.
+//! A table is a [`Model`] like a core's, with encodings and formulas, and what only uncore PMUs have: which models it serves, how many
+//! parts a stack has, how many counters each kind of uncore PMU, which counters run freely, and what cannot be measured at all.
 //! Those of Intel's servers are made by `cargo xtask tables io`, those of AMD and Arm are written by hand, and so are those of
 //! IOMMUs that count for one device, which go by no CPU model.
 
-#[cfg(test)]
-mod encodings;
 pub mod import;
-mod known;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 mod text;
 
+pub use self::text::{FindError, IOMMUS, KNOWN, for_machine, load, of_iommu, read, write};
 use super::{
     formula::Expr,
     model::{Model, TableFault},
     unit::Unit,
 };
-
-pub use self::{
-    known::{FindError, IOMMUS, KNOWN, for_machine, load, of_iommu},
-    text::{read, write},
-};
+use crate::named::named;
 
 /// The one constant of every table: length of the interval, in seconds.
 pub const SECONDS: &str = "SECONDS";
@@ -34,26 +30,26 @@ pub struct IoTable {
     pub models: Vec<String>,
     /// Parts of a stack that events tell apart: a part is a root port, or a few of them. 0 where no event does.
     pub parts: u32,
-    /// Kinds of boxes, by name.
-    pub boxes: Vec<BoxKind>,
+    /// Kinds of uncore PMUs, by name.
+    pub boxes: Vec<PmuKind>,
     /// Counters that always run.
     pub free_running: Vec<FreeRunning>,
     /// What cannot be measured on these platforms, and why.
     pub absent: Vec<Absent>,
-    /// How boxes count for one device only.
+    /// How uncore PMUs count for one device only.
     pub requesters: Vec<Requester>,
-    /// Events and metrics. A metric's domain is its [`Scope`], its groups say whose definition it is: `cookbook`, `perfmon`.
+    /// Events and metrics. A metric's domain is its [`ScopeKind`], its groups say whose definition it is: `cookbook`, `perfmon`.
     pub model: Model,
 }
 
-/// A kind of box that counts.
+/// A kind of uncore PMU that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BoxKind {
+pub struct PmuKind {
     /// Its name, as events have it and as the kernel's PMUs have it between `uncore_` and the number: `iio`.
     pub unit: String,
-    /// Counters of one box.
+    /// Counters of one uncore PMU.
     pub counters: u32,
-    /// A term that all events which count at a time must share, because the box has one register for it: `config1`.
+    /// A term that all events which count at a time must share, because the uncore PMU has one register for it: `config1`.
     pub shared: Option<String>,
 }
 
@@ -64,7 +60,7 @@ pub struct FreeRunning {
     pub unit: String,
     /// Its name there: `bw_in_port0`.
     pub name: String,
-    /// Terms in perf's notation, without a PMU.
+    /// Terms in perf's event syntax, without a PMU.
     pub terms: String,
     /// Bytes that one count stands for; 0 for a clock. The kernel's own `.scale` was wrong by a factor of 8 for Ice Lake and
     /// Sapphire Rapids until 2025 (commits 32c7f1150225 and 506f981ab40f).
@@ -73,18 +69,17 @@ pub struct FreeRunning {
     pub width_bits: u32,
 }
 
-/// What makes a kind of box count for one requester: a PCI function, by the 16 bits that its requests carry.
+/// What makes a kind of uncore PMU count for one requester: a PCI function, by the 16 bits that its requests carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requester {
     /// The kind.
     pub unit: String,
-    /// Terms that stand beside an event's own, in perf's notation; `@` is the requester.
+    /// Terms that stand beside an event's own, in perf's event syntax; `@` is the requester.
     pub terms: String,
 }
 
 impl Requester {
     /// The terms for this requester.
-    #[must_use]
     pub fn terms_of(&self, id: u16) -> String {
         self.terms.replace('@', &format!("{id:#x}"))
     }
@@ -106,42 +101,22 @@ pub struct Absent {
     pub why: String,
 }
 
-/// The smallest thing that a metric can be computed for. Larger ones follow by adding up counts ([`IoTable::is_averaged`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
-    /// Part of a stack: a root port with what is behind it.
-    Part,
-    /// An I/O stack: a box each of several kinds, with the same number.
-    Stack,
-    /// A channel of memory.
-    Channel,
-    /// A link between sockets.
-    Link,
-    /// A socket: boxes of different kinds that do not belong together one by one.
-    Socket,
-    /// A PCI function.
-    Device,
+named! {
+    /// The smallest thing that a metric can be computed for. Larger ones follow by adding up counts ([`IoTable::is_averaged`]).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum ScopeKind {
+        Part = "part", "Part of a stack: a root port with what is behind it.";
+        Stack = "stack", "An I/O stack: an uncore PMU each of several kinds, with the same number.";
+        Channel = "channel", "A channel of memory.";
+        Link = "link", "A link between sockets.";
+        Socket = "socket", "A socket: uncore PMUs of different kinds that do not belong together one by one.";
+        Device = "device", "A PCI function.";
+    }
 }
 
-/// Words of scopes.
-const SCOPES: [(Scope, &str); 6] = [
-    (Scope::Part, "part"),
-    (Scope::Stack, "stack"),
-    (Scope::Channel, "channel"),
-    (Scope::Link, "link"),
-    (Scope::Socket, "socket"),
-    (Scope::Device, "device"),
-];
-
-impl Scope {
-    /// Its name in tables and every output.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        SCOPES[self as usize].1
-    }
-
+impl ScopeKind {
     fn read(word: &str) -> Option<Self> {
-        SCOPES.iter().find(|(_, name)| *name == word).map(|(scope, _)| *scope)
+        Self::ALL.into_iter().find(|scope| scope.name() == word)
     }
 }
 
@@ -156,13 +131,11 @@ pub enum Of {
 
 impl Of {
     /// Does a question about it need this event?
-    #[must_use]
     pub fn needs(self, event: &str) -> bool {
         self.needs_part(part_of(event))
     }
 
     /// Does a question about it need an event that counts for this part, or for none in particular?
-    #[must_use]
     pub const fn needs_part(self, part: Option<u32>) -> bool {
         match (self, part) {
             (Self::Part(wanted), Some(part)) => wanted == part,
@@ -175,13 +148,12 @@ impl Of {
 const PARTS: [&str; 3] = [".PART", "_iom", "_io_"];
 
 /// The part that an event counts for: 3 of `UNC_IIO_DATA_REQ_OF_CPU.MEM_READ.PART3`.
-#[must_use]
 pub fn part_of(event: &str) -> Option<u32> {
     let stem = event.trim_end_matches(|digit: char| digit.is_ascii_digit());
     PARTS.iter().any(|end| stem.ends_with(end)).then(|| event[stem.len()..].parse().ok())?
 }
 
-/// Clocks by kind of box, which formulas take for their frequency.
+/// Clocks by kind of uncore PMU, which formulas take for their frequency.
 const CLOCKS: [(&str, &str); 4] = [
     ("iio", "UNC_IIO_CLOCKTICKS"),
     ("irp", "UNC_I_CLOCKTICKS"),
@@ -191,19 +163,16 @@ const CLOCKS: [(&str, &str); 4] = [
 
 impl IoTable {
     /// The table's name: that of the first model.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.models.first().map_or("?", String::as_str)
     }
 
     /// The smallest thing a metric can be computed for.
-    #[must_use]
-    pub fn scope(&self, metric: u32) -> Option<Scope> {
-        Scope::read(&self.model.metrics.get(metric as usize)?.domain)
+    pub fn scope(&self, metric: u32) -> Option<ScopeKind> {
+        ScopeKind::read(&self.model.metrics.get(metric as usize)?.domain)
     }
 
     /// Events that a metric needs for `of`, as indices of the model's operands.
-    #[must_use]
     pub fn events_of(&self, metric: u32, of: Of) -> Vec<u32> {
         let mut events = self.model.operands_of(metric);
         events.retain(|&operand| self.operand(operand).is_some_and(|event| of.needs(event)));
@@ -211,28 +180,25 @@ impl IoTable {
     }
 
     /// Name of an operand.
-    #[must_use]
     pub fn operand(&self, index: u32) -> Option<&str> {
         self.model.operands.get(index as usize).map(String::as_str)
     }
 
-    /// The kind of box that counts an event.
-    #[must_use]
-    pub fn kind(&self, unit: &str) -> Option<&BoxKind> {
+    /// The kind of uncore PMU that counts an event.
+    pub fn kind(&self, unit: &str) -> Option<&PmuKind> {
         self.boxes.iter().find(|kind| kind.unit == unit)
     }
 
-    /// Takes the number of counters that the processor says boxes of this kind have: models that share a table may differ in it.
+    /// Takes the number of counters that the processor says uncore PMUs of this kind have: models that share a table may differ in it.
     pub fn set_counters(&mut self, unit: &str, counters: u32) {
         if let Some(kind) = self.boxes.iter_mut().find(|kind| kind.unit == unit) {
             kind.counters = counters;
         }
     }
 
-    /// Is the count of several boxes the mean of theirs, and not their sum?
+    /// Is the count of several uncore PMUs the mean of theirs, and not their sum?
     ///
     /// Clocks of I/O stacks are averaged: formulas take their cycles for a frequency, and two stacks are not one that is twice as fast.
-    #[must_use]
     pub fn is_averaged(&self, operand: u32) -> bool {
         let event = self.operand(operand).and_then(|name| self.model.event(name));
         event.is_some_and(|event| CLOCKS.contains(&(event.unit.as_str(), event.name.as_str())))
@@ -240,7 +206,6 @@ impl IoTable {
 
     /// Counts by operand for a question about `of`: what other parts did is no part of it, so it is 0 there. What `counts` does
     /// not reach is not known.
-    #[must_use]
     pub fn counts_of(&self, counts: &[f64], of: Of) -> Vec<f64> {
         let counts = counts.iter().copied().chain(std::iter::repeat(f64::NAN));
         let operands = self.model.operands.iter().zip(counts);
@@ -248,7 +213,6 @@ impl IoTable {
     }
 
     /// Everything in the table that cannot be, none if it is sound.
-    #[must_use]
     pub fn faults(&self) -> Vec<IoFault> {
         let mut faults: Vec<IoFault> = self.model.faults().into_iter().map(IoFault::Model).collect();
         for event in &self.model.events {
@@ -260,7 +224,7 @@ impl IoTable {
             }
         }
         for metric in &self.model.metrics {
-            if Scope::read(&metric.domain).is_none() {
+            if ScopeKind::read(&metric.domain).is_none() {
                 faults.push(IoFault::NoScope(metric.name.clone()));
             }
             metric.formula.visit(&mut |part| {
@@ -291,78 +255,4 @@ pub enum IoFault {
     /// A metric is computed from another one: events of a metric must be in its own formula, for the sake of parts.
     #[error("`{0}` names a metric in its formula")]
     Nested(String),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{IoFault, Of, Scope, load, part_of, read};
-
-    #[test]
-    fn an_event_names_its_part() {
-        assert_eq!(part_of("UNC_IIO_DATA_REQ_OF_CPU.MEM_READ.PART7"), Some(7));
-        assert_eq!(part_of("UNC_IIO_COMP_BUF_INSERTS.CMPD.ALL_PARTS"), None);
-        assert_eq!(part_of("UNC_IIO_CLOCKTICKS"), None);
-        assert_eq!(part_of("local_socket_upstream_read_beats_iom2"), Some(2));
-        assert_eq!(part_of("local_socket_upstream_read_data_beats_io_7"), Some(7));
-        assert_eq!(part_of("local_processor_read_data_beats_cs3"), None, "a channel is no part of a stack");
-    }
-
-    #[test]
-    fn a_question_about_a_part_needs_only_its_events() {
-        let table = load("icelakex").unwrap();
-        let names = |metric: &str, of: Of| {
-            let metric = table.model.metric(metric).unwrap();
-            let events = table.events_of(metric, of);
-            events.into_iter().map(|event| table.operand(event).unwrap().to_owned()).collect::<Vec<_>>()
-        };
-        let read = "UNC_IIO_DATA_REQ_OF_CPU.MEM_READ";
-        assert_eq!(names("pcie.inbound_read_bw", Of::Part(3)), [format!("{read}.PART3")]);
-        let all: Vec<String> = (0..8).map(|part| format!("{read}.PART{part}")).collect();
-        assert_eq!(names("pcie.inbound_read_bw", Of::All), all);
-        assert_eq!(
-            names("pcie.inbound_read_latency.part", Of::Part(2)),
-            [
-                "UNC_IIO_CLOCKTICKS",
-                "UNC_IIO_COMP_BUF_INSERTS.CMPD.PART2",
-                "UNC_IIO_COMP_BUF_OCCUPANCY.CMPD.PART2"
-            ]
-        );
-    }
-
-    #[test]
-    fn boxes_add_up_but_two_clocks_are_not_a_faster_one() {
-        let table = load("icelakex").unwrap();
-        let index = |name: &str| table.model.operands.iter().position(|known| known == name).unwrap() as u32;
-        assert!(table.is_averaged(index("UNC_IIO_CLOCKTICKS")));
-        assert!(!table.is_averaged(index("UNC_I_FAF_INSERTS")));
-        assert!(!table.is_averaged(index("UNC_UPI_CLOCKTICKS")), "utilisation divides by all of them");
-    }
-
-    #[test]
-    fn what_cannot_be_in_a_table_is_found() {
-        let text = |lines: &str| {
-            format!("pmbpf io table 1\nmodels\tx\nparts\t2\nbox\tiio\t4\t-\npmbpf table 1\nmodel\tx\n{lines}")
-        };
-        let faults = |lines: &str| read(&text(lines)).unwrap().faults();
-        let event = |name: &str, unit: &str| format!("event\t{name}\t{unit}\tevent=0x1\t0x1\t0\t-\n");
-        let metric = |scope: &str, formula: &str| {
-            format!("metric\tm\t1\t-\tMB/s\tio\t{scope}\t-\t1\t{formula}\t-\t-\n")
-        };
-        assert_eq!(faults(&(event("A.PART1", "iio") + &metric("part", "A.PART1"))), []);
-        assert_eq!(faults(&event("A.PART2", "iio")), [IoFault::NoPart("A.PART2".to_owned())]);
-        assert_eq!(faults(&event("A", "irp")), [IoFault::NoBox("A".to_owned(), "irp".to_owned())]);
-        let no_scope = faults(&(event("A", "iio") + &metric("host", "A")));
-        assert_eq!(no_scope, [IoFault::NoScope("m".to_owned())]);
-        assert_eq!(
-            faults(&metric("part", "A"))[0].to_string(),
-            "`m` counts `A`, which the table does not encode"
-        );
-    }
-
-    #[test]
-    fn scopes_have_the_words_that_tables_have() {
-        assert_eq!(Scope::Part.name(), "part");
-        assert_eq!((Scope::Socket.name(), Scope::Device.name()), ("socket", "device"));
-        assert_eq!(load("sapphirerapids").unwrap().scope(0), Some(Scope::Part));
-    }
 }

@@ -1,4 +1,4 @@
-//! Servers for tests: the boxes that count I/O, with the formats of their kernels.
+//! Servers for tests: the uncore PMUs that count I/O, with the formats of their kernels.
 
 use crate::machine::{io::bdf::Bdf, testing::Tree};
 
@@ -20,7 +20,7 @@ const WIDE: [(&str, &str); 4] =
     [PLAIN[0], PLAIN[1], ("ch_mask", "config:36-47"), ("fc_mask", "config:48-50")];
 const EXTENDED: [(&str, &str); 2] = [PLAIN[0], ("umask", "config:8-15,32-55")];
 
-/// Terms of a kind of box, as its kernel's `format` folder has them.
+/// Terms of a kind of uncore PMU, as its kernel's `format` folder has them.
 fn format(family: Family, unit: &str) -> &'static [(&'static str, &'static str)] {
     match (unit, family) {
         ("iio", Family::Skylake) => &NARROW,
@@ -33,7 +33,7 @@ fn format(family: Family, unit: &str) -> &'static [(&'static str, &'static str)]
     }
 }
 
-/// A server of one socket, with so many boxes of each kind and free-running counters of its stacks.
+/// A server of one socket, with so many uncore PMUs of each kind and free-running counters of its stacks.
 pub(crate) fn server(family: Family, boxes: &[(&str, u32)]) -> Tree {
     let tree = Tree::new(&[("sys/devices/system/cpu/online", "0-3\n")]);
     let mut kind = 10;

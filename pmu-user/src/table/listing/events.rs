@@ -2,10 +2,11 @@
 
 use super::Host;
 use crate::{
-    machine::pmu::catalog::{Entry, Named, Place},
+    machine::pmu::catalog::{Entry, Named, PmuCpus},
+    named::named,
     table::{
-        model::{Counters, Event},
-        notation::{family, kernel},
+        event_syntax::{family, kernel},
+        model::{Counters, ModelEvent},
     },
 };
 
@@ -13,12 +14,12 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedEvent {
     /// Where the name comes from.
-    pub kind: Kind,
+    pub kind: EventOrigin,
     /// Its name.
     pub name: String,
     /// Its other name, if it has one.
     pub alias: Option<String>,
-    /// The PMU that counts it; boxes of a kind are one.
+    /// The PMU that counts it; uncore PMUs of a kind are one.
     pub pmu: String,
     /// What `-e` takes.
     pub notation: String,
@@ -30,60 +31,41 @@ pub struct ListedEvent {
     pub missing: Option<String>,
 }
 
-/// Where an event's name comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The kernel's generic hardware events.
-    Hardware,
-    /// The kernel's generic cache events.
-    Cache,
-    /// What the kernel counts by itself.
-    Software,
-    /// A PMU's own names, from sysfs.
-    Pmu,
-    /// The table of the CPU model.
-    Table,
-    /// Tracepoints.
-    Tracepoint,
-}
-
-impl Kind {
-    /// Its name in every output, and as a pattern.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hardware => "hardware",
-            Self::Cache => "cache",
-            Self::Software => "software",
-            Self::Pmu => "pmu",
-            Self::Table => "table",
-            Self::Tracepoint => "tracepoint",
-        }
+named! {
+    /// Where an event's name comes from.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum EventOrigin {
+        Hardware = "hardware", "The kernel's generic hardware events.";
+        Cache = "cache", "The kernel's generic cache events.";
+        Software = "software", "What the kernel counts by itself.";
+        Pmu = "pmu", "A PMU's own names, from sysfs.";
+        Table = "table", "The table of the CPU model.";
+        Tracepoint = "tracepoint", "Tracepoints.";
     }
 }
 
 /// Gives the events that one source knows.
-pub type Source = fn(&Host<'_>) -> Vec<ListedEvent>;
+pub type EventLister = fn(&Host<'_>) -> Vec<ListedEvent>;
 
 /// Every source, in the order of the list.
-pub const SOURCES: [Source; 4] = [of_kernel, of_pmus, of_table, tracepoints];
+pub const SOURCES: [EventLister; 4] = [of_kernel, of_pmus, of_table, tracepoints];
 
 /// The kernel's own: two names for one number are one event.
 fn of_kernel(host: &Host<'_>) -> Vec<ListedEvent> {
     let no_pmu = host.machine.no_core_pmu();
     let cores: Vec<&str> = host.catalog.cores().map(|pmu| pmu.name.as_str()).collect();
-    let mut events: Vec<(kernel::Known, ListedEvent)> = Vec::new();
+    let mut events: Vec<(kernel::KernelEvent, ListedEvent)> = Vec::new();
     for (name, known) in kernel::all() {
         if let Some((_, same)) = events.iter_mut().find(|(other, _)| *other == known) {
             same.alias = (same.name != name).then_some(name).or(same.alias.take());
             continue;
         }
         let (kind, pmu) = match known.kind {
-            kernel::SOFTWARE => (Kind::Software, "software".to_owned()),
-            kernel::CACHE => (Kind::Cache, cores.join(",")),
-            _ => (Kind::Hardware, cores.join(",")),
+            kernel::SOFTWARE => (EventOrigin::Software, "software".to_owned()),
+            kernel::CACHE => (EventOrigin::Cache, cores.join(",")),
+            _ => (EventOrigin::Hardware, cores.join(",")),
         };
-        let missing = if kind == Kind::Software { None } else { no_pmu.clone() };
+        let missing = if kind == EventOrigin::Software { None } else { no_pmu.clone() };
         let event = ListedEvent {
             kind,
             notation: name.clone(),
@@ -105,7 +87,7 @@ fn of_kernel(host: &Host<'_>) -> Vec<ListedEvent> {
 fn of_table(host: &Host<'_>) -> Vec<ListedEvent> {
     let no_pmu = host.machine.no_core_pmu();
     let core = host.catalog.cores().next().map_or("cpu", |pmu| pmu.name.as_str());
-    let listed = |event: &Event| {
+    let listed = |event: &ModelEvent| {
         let (pmu, boxed) = match event.unit.as_str() {
             "core" => (core.to_owned(), false),
             unit => (format!("uncore_{unit}"), true),
@@ -117,7 +99,7 @@ fn of_table(host: &Host<'_>) -> Vec<ListedEvent> {
             false => no_pmu.clone(),
         };
         ListedEvent {
-            kind: Kind::Table,
+            kind: EventOrigin::Table,
             name: event.name.clone(),
             alias: None,
             notation: format!("{pmu}/{}/", event.terms),
@@ -137,7 +119,7 @@ fn of_table(host: &Host<'_>) -> Vec<ListedEvent> {
     counted.map(listed).collect()
 }
 
-/// What PMUs have names for: once for the boxes of a kind.
+/// What PMUs have names for: once for the uncore PMUs of a kind.
 fn of_pmus(host: &Host<'_>) -> Vec<ListedEvent> {
     let mut events: Vec<ListedEvent> = Vec::new();
     for pmu in &host.catalog.pmus {
@@ -153,12 +135,12 @@ fn of_pmus(host: &Host<'_>) -> Vec<ListedEvent> {
 
 fn of_pmu(pmu: &Entry, named: &Named) -> ListedEvent {
     let name = match pmu.place {
-        Place::Box(_) => family(&pmu.name),
-        Place::Anywhere | Place::Cores(_) => &pmu.name,
+        PmuCpus::Uncore(_) => family(&pmu.name),
+        PmuCpus::Anywhere | PmuCpus::Cores(_) => &pmu.name,
     };
-    let nowhere = pmu.place == Place::Box(Vec::new());
+    let nowhere = pmu.place == PmuCpus::Uncore(Vec::new());
     ListedEvent {
-        kind: Kind::Pmu,
+        kind: EventOrigin::Pmu,
         name: named.name.clone(),
         alias: None,
         pmu: name.to_owned(),
@@ -173,7 +155,7 @@ fn of_pmu(pmu: &Entry, named: &Named) -> ListedEvent {
 fn tracepoints(host: &Host<'_>) -> Vec<ListedEvent> {
     let all = host.catalog.tracepoints.all().unwrap_or_default();
     let event = |(system, name): (String, String)| ListedEvent {
-        kind: Kind::Tracepoint,
+        kind: EventOrigin::Tracepoint,
         notation: format!("{system}:{name}"),
         name: format!("{system}:{name}"),
         alias: None,
@@ -187,12 +169,12 @@ fn tracepoints(host: &Host<'_>) -> Vec<ListedEvent> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, ListedEvent, SOURCES};
+    use super::{EventOrigin, ListedEvent, SOURCES};
     use crate::{
         machine::{Machine, pmu::catalog::Catalog, testing::Tree},
         table::{
+            event_syntax::{List, resolve},
             listing::Host,
-            notation::{List, resolve},
         },
     };
 
@@ -240,10 +222,12 @@ mod tests {
     fn without_a_pmu_hardware_events_are_listed_with_the_reason() {
         let (events, _) = listed(&host(&[]));
         let of = |kind| events.iter().filter(move |event| event.kind == kind);
-        assert!(of(Kind::Hardware).count() > 5 && of(Kind::Cache).count() > 20);
-        let why = of(Kind::Hardware).chain(of(Kind::Cache)).map(|event| event.missing.as_deref().unwrap());
+        assert!(of(EventOrigin::Hardware).count() > 5 && of(EventOrigin::Cache).count() > 20);
+        let why = of(EventOrigin::Hardware)
+            .chain(of(EventOrigin::Cache))
+            .map(|event| event.missing.as_deref().unwrap());
         assert!(why.into_iter().all(|why| why.contains("hypervisor")));
-        assert!(of(Kind::Software).all(|event| event.missing.is_none()));
+        assert!(of(EventOrigin::Software).all(|event| event.missing.is_none()));
     }
 
     #[test]
@@ -258,15 +242,18 @@ mod tests {
     #[test]
     fn the_boxes_of_a_kind_list_their_events_once() {
         let (events, _) = listed(&host(&["uncore_imc_0", "uncore_imc_1", "uncore_cha_0"]));
-        let notations: Vec<_> =
-            events.iter().filter(|event| event.kind == Kind::Pmu).map(|event| &*event.notation).collect();
+        let notations: Vec<_> = events
+            .iter()
+            .filter(|event| event.kind == EventOrigin::Pmu)
+            .map(|event| &*event.notation)
+            .collect();
         assert_eq!(notations, ["uncore_cha/reads/", "uncore_imc/reads/"]);
     }
 
     #[test]
     fn tracepoints_are_folders_of_folders() {
         let (events, _) = listed(&host(&[]));
-        let found: Vec<_> = events.iter().filter(|event| event.kind == Kind::Tracepoint).collect();
+        let found: Vec<_> = events.iter().filter(|event| event.kind == EventOrigin::Tracepoint).collect();
         assert_eq!(found.iter().map(|event| &*event.name).collect::<Vec<_>>(), ["sched:sched_switch"]);
     }
 }

@@ -1,14 +1,15 @@
-//! What exists on a host, for `pmbpf list`: plain rows, each with the reason if it cannot be had here.
+//! What exists on a host, for `pmbpf list`: events and PMUs as plain rows, each with the reason if it cannot be had here; uncore PMUs of a
+//! kind are one row.
 
 mod events;
-mod pmus;
 
-pub use self::{
-    events::{Kind, ListedEvent, SOURCES, Source},
-    pmus::{ListedPmu, pmus},
+pub use self::events::{EventLister, EventOrigin, ListedEvent, SOURCES};
+use super::{event_syntax::family, model::Model};
+use crate::machine::{
+    Machine,
+    cpu::Cpu,
+    pmu::catalog::{Catalog, Entry, PmuCpus},
 };
-use crate::machine::{Machine, pmu::catalog::Catalog};
-use crate::table::model::Model;
 
 /// The host that is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -27,25 +28,85 @@ pub struct Pattern(String);
 
 impl Pattern {
     /// A pattern as typed.
-    #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.to_ascii_lowercase())
     }
 
     /// As typed, in lower case.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// Does a name match?
-    #[must_use]
     pub fn matches(&self, name: &[u8]) -> bool {
         let name = name.to_ascii_lowercase();
         if self.0.contains(['*', '?']) {
-            return super::notation::glob(self.0.as_bytes(), &name);
+            return super::event_syntax::glob(self.0.as_bytes(), &name);
         }
         self.0.is_empty() || name.windows(self.0.len()).any(|part| part == self.0.as_bytes())
+    }
+}
+
+/// A PMU, or uncore PMUs of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedPmu {
+    /// Its name, or what the uncore PMUs' names begin with.
+    pub name: String,
+    /// `perf_event_attr.type` of it, or of each uncore PMU.
+    pub kinds: Vec<u32>,
+    /// Names of the uncore PMUs; none if it is no uncore PMU.
+    pub boxes: Vec<String>,
+    /// CPUs that it counts on; none if that is any.
+    pub cpus: Option<Vec<Cpu>>,
+    /// Terms of its events, with their bits.
+    pub terms: Vec<(String, String)>,
+    /// Capabilities, with their values.
+    pub caps: Vec<(String, String)>,
+    /// Events that sysfs has names for.
+    pub events: usize,
+    /// Does it count what a core executes?
+    pub of_cores: bool,
+}
+
+/// Every PMU of the host, by name.
+pub fn pmus(host: &Host<'_>) -> Vec<ListedPmu> {
+    let mut listed: Vec<ListedPmu> = Vec::new();
+    for pmu in &host.catalog.pmus {
+        let row = row(pmu);
+        match listed.last_mut().filter(|last| last.is_like(&row)) {
+            Some(last) => {
+                last.kinds.extend(row.kinds);
+                last.boxes.extend(row.boxes);
+            }
+            None => listed.push(row),
+        }
+    }
+    listed
+}
+
+impl ListedPmu {
+    /// Uncore PMUs of the same kind, that differ in number only.
+    fn is_like(&self, other: &Self) -> bool {
+        let alike = |pmu: &Self| (pmu.cpus.clone(), pmu.terms.clone(), pmu.caps.clone(), pmu.events);
+        !self.boxes.is_empty() && self.name == other.name && alike(self) == alike(other)
+    }
+}
+
+fn row(pmu: &Entry) -> ListedPmu {
+    let (name, boxes, cpus) = match &pmu.place {
+        PmuCpus::Uncore(cpus) => (family(&pmu.name), vec![pmu.name.clone()], Some(cpus.clone())),
+        PmuCpus::Cores(cpus) => (pmu.name.as_str(), Vec::new(), Some(cpus.clone())),
+        PmuCpus::Anywhere => (pmu.name.as_str(), Vec::new(), None),
+    };
+    ListedPmu {
+        name: name.to_owned(),
+        kinds: vec![pmu.kind],
+        boxes,
+        cpus,
+        terms: pmu.terms.iter().map(|(name, bits)| (name.clone(), bits.to_string())).collect(),
+        caps: pmu.caps.clone(),
+        events: pmu.events.len(),
+        of_cores: pmu.is_core(),
     }
 }
 

@@ -2,11 +2,11 @@
 //!
 //! Metrics of a CPU model's own formulas (Top-Down) are its table's ([`super::model`]); all others are here.
 
-mod tasks;
-mod traffic;
-mod uncore;
+use crate::named::named;
 
-pub use self::{tasks::*, traffic::*, uncore::*};
+mod catalogue;
+
+pub use self::catalogue::*;
 use super::unit::Unit;
 
 /// A metric.
@@ -24,57 +24,29 @@ pub struct Metric {
     pub says: &'static str,
 }
 
-impl Metric {
-    const fn new(
-        name: &'static str,
-        unit: Unit,
-        family: Family,
-        parent: Option<&'static str>,
-        says: &'static str,
-    ) -> Self {
-        Self { name, unit, family, parent, says }
+named! {
+    /// Metrics that are shown together.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Family {
+        Cpu = "cpu", "What tasks did with CPUs.";
+        Samples = "samples", "Samples.";
+        Blind = "blind", "Time in which no sample could be taken.";
+        Latency = "latency", "Waiting for a CPU.";
+        Pcie = "pcie", "Root ports and what is behind them.";
+        Link = "link", "PCIe links.";
+        Ddio = "ddio", "Devices and the last-level cache.";
+        Conflicts = "io", "Cores and devices that want the same cache lines.";
+        Iommu = "vtd", "Translations of devices' addresses.";
+        Memory = "dram", "Memory.";
+        Llc = "llc", "The last-level cache.";
+        FreeRunning = "free", "Counters that always run.";
+        Upi = "upi", "Links between sockets.";
+        Block = "block", "Block devices.";
+        BlockLatency = "block.latency", "Latency at block devices.";
+        BlockQueue = "block.queue", "Latency in their queues.";
+        Network = "net", "Network interfaces.";
+        Clock = "clock", "Clocks of what counts.";
     }
-}
-
-/// Metrics that are shown together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Family {
-    /// What tasks did with CPUs.
-    Cpu,
-    /// Samples.
-    Samples,
-    /// Time in which no sample could be taken.
-    Blind,
-    /// Waiting for a CPU.
-    Latency,
-    /// Root ports and what is behind them.
-    Pcie,
-    /// PCIe links.
-    Link,
-    /// Devices and the last-level cache.
-    Ddio,
-    /// Cores and devices that want the same cache lines.
-    Conflicts,
-    /// Translations of devices' addresses.
-    Iommu,
-    /// Memory.
-    Memory,
-    /// The last-level cache.
-    Llc,
-    /// Counters that always run.
-    FreeRunning,
-    /// Links between sockets.
-    Upi,
-    /// Block devices.
-    Block,
-    /// Latency at block devices.
-    BlockLatency,
-    /// Latency in their queues.
-    BlockQueue,
-    /// Network interfaces.
-    Network,
-    /// Clocks of what counts.
-    Clock,
 }
 
 impl Family {
@@ -96,37 +68,11 @@ impl Family {
     ];
 
     /// The family of a metric by its name; `None` of a name that says nothing.
-    #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         let prefix = name.split('.').next()?;
         // As one of a user's own table.
         let by_prefix = || Self::IO.into_iter().find(|family| family.name() == prefix);
         find(name).map(|metric| metric.family).or_else(by_prefix)
-    }
-
-    /// Its name in machines' formats.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Samples => "samples",
-            Self::Blind => "blind",
-            Self::Latency => "latency",
-            Self::Pcie => "pcie",
-            Self::Link => "link",
-            Self::Ddio => "ddio",
-            Self::Conflicts => "io",
-            Self::Iommu => "vtd",
-            Self::Memory => "dram",
-            Self::Llc => "llc",
-            Self::FreeRunning => "free",
-            Self::Upi => "upi",
-            Self::Block => "block",
-            Self::BlockLatency => "block.latency",
-            Self::BlockQueue => "block.queue",
-            Self::Network => "net",
-            Self::Clock => "clock",
-        }
     }
 }
 
@@ -147,7 +93,6 @@ pub const OF_OWNERS: [Metric; 6] =
     [BLOCK_READ_BW, BLOCK_READ_LATENCY, BLOCK_WRITE_BW, BLOCK_WRITE_LATENCY, NET_RECEIVE_BW, NET_SEND_BW];
 
 /// The metric of this name, or of which this is a part.
-#[must_use]
 pub fn find(name: &str) -> Option<&'static Metric> {
     let is_part_of = |whole: &&&str| name.strip_prefix(**whole).is_some_and(|part| part.starts_with('.'));
     let whole = LATENCIES.iter().find(is_part_of).unwrap_or(&name);

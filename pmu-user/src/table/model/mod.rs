@@ -4,27 +4,20 @@
 //! Intel's servers made by `cargo xtask tables import` from a perfmon directory, which [`super::perfmon`] reads at run time
 //! too, those of AMD and Arm written by hand.
 
-mod check;
-mod known;
+mod builtin;
 mod operand;
-mod pattern;
-mod scope;
 mod task;
 mod text;
 
+pub use self::{
+    builtin::{FindError, KNOWN, for_machine, load, matches, of_folder},
+    operand::{CountScope, Encoding, Modes, OperandError, adds_up_threads},
+    task::TaskForms,
+    text::{TextError, read, write},
+};
 use super::{
     formula::{Expr, Names},
     unit::Unit,
-};
-
-pub use self::{
-    check::TableFault,
-    known::{FindError, KNOWN, for_machine, load, of_folder},
-    operand::{Encoding, Modes, OperandError},
-    pattern::matches,
-    scope::{Scope, adds_up_threads},
-    task::TaskForms,
-    text::{TextError, read, write},
 };
 
 /// Everything known about one CPU model.
@@ -41,7 +34,7 @@ pub struct Model {
     /// Version of the formulas.
     pub formulas_version: String,
     /// Events, by name.
-    pub events: Vec<Event>,
+    pub events: Vec<ModelEvent>,
     /// Latencies of retired instructions for events that counting cannot measure: operand and cycles.
     pub latencies: Vec<(String, f64)>,
     /// Events as formulas write them, with modifiers: `IDQ.MITE_UOPS:c4`. By name.
@@ -54,12 +47,12 @@ pub struct Model {
 
 /// An event and how it is encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct ModelEvent {
     /// Its name.
     pub name: String,
-    /// What counts it: `core`, or a kind of box as the kernel calls it (`cha`).
+    /// What counts it: `core`, or a kind of uncore PMU as the kernel calls it (`cha`).
     pub unit: String,
-    /// Terms in perf's notation, without a PMU.
+    /// Terms in perf's event syntax, without a PMU.
     pub terms: String,
     /// Counters that can count it.
     pub counters: Counters,
@@ -122,8 +115,7 @@ pub struct Metric {
 
 impl Model {
     /// The event of that name, in any case.
-    #[must_use]
-    pub fn event(&self, name: &str) -> Option<&Event> {
+    pub fn event(&self, name: &str) -> Option<&ModelEvent> {
         let found = self.events.binary_search_by(|event| event.name.as_str().cmp(name));
         match found {
             Ok(index) => self.events.get(index),
@@ -132,14 +124,12 @@ impl Model {
     }
 
     /// Index of the metric of that name, in any case.
-    #[must_use]
     pub fn metric(&self, name: &str) -> Option<u32> {
         let index = self.metrics.iter().position(|metric| metric.name.eq_ignore_ascii_case(name));
         index.and_then(|index| u32::try_from(index).ok())
     }
 
     /// Every metric with its depth: each below the one it is a part of, otherwise in the order of the source.
-    #[must_use]
     pub fn tree(&self) -> Vec<(u32, u32)> {
         let above: Vec<Option<u32>> = (0..self.metrics.len() as u32).map(|index| self.above(index)).collect();
         let children = |of: Option<u32>| {
@@ -164,7 +154,6 @@ impl Model {
 
     /// The metric that another is a part of: its parent, or where its source leaves that out, the one a level above it
     /// without which it is not flagged.
-    #[must_use]
     pub fn above(&self, metric: u32) -> Option<u32> {
         let Metric { parent, level, threshold, .. } = self.metrics.get(metric as usize)?;
         if parent.is_some() || *level < 2 {
@@ -182,7 +171,6 @@ impl Model {
     }
 
     /// Metrics of that name or of the group of that name, in any case.
-    #[must_use]
     pub fn named(&self, name: &str) -> Vec<u32> {
         let is = |one: &String| one.eq_ignore_ascii_case(name);
         let all = self.metrics.iter().enumerate();
@@ -191,7 +179,6 @@ impl Model {
     }
 
     /// Indices of the operands that a metric's formula needs, those of metrics in it included. Sorted.
-    #[must_use]
     pub fn operands_of(&self, metric: u32) -> Vec<u32> {
         let (mut operands, mut seen, mut open) = (Vec::new(), Vec::new(), vec![metric]);
         while let Some(index) = open.pop() {
@@ -223,5 +210,81 @@ impl Names for Model {
 
     fn metric_name(&self, index: u32) -> &str {
         self.metrics.get(index as usize).map_or("?", |metric| metric.name.as_str())
+    }
+}
+
+/// Something in a table that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableFault {
+    /// A formula counts an event that has no encoding.
+    #[error("`{0}` counts `{1}`, which the table does not encode")]
+    NoEvent(String, String),
+    /// What would find a metric's code has no encoding.
+    #[error("the code behind `{0}` is found by `{1}`, which the table does not encode")]
+    NoLocation(String, String),
+    /// A metric's parents lead back to it.
+    #[error("`{0}` is above itself in the tree")]
+    NoTree(String),
+    /// A metric is computed from itself.
+    #[error("`{0}` is computed from itself")]
+    Circular(String),
+    /// Two things have one name.
+    #[error("`{0}` is there twice")]
+    Twice(String),
+}
+
+impl Model {
+    /// Everything that cannot be, none if the table is sound.
+    pub fn faults(&self) -> Vec<TableFault> {
+        let mut faults = self.twice();
+        for (index, metric) in self.metrics.iter().enumerate() {
+            for operand in self.operands_of(index as u32) {
+                let name = &self.operands[operand as usize];
+                if self.encoding(name).is_err() {
+                    faults.push(TableFault::NoEvent(metric.name.clone(), name.clone()));
+                }
+            }
+            let lost = metric.locate.iter().filter(|event| self.encoding(event).is_err());
+            faults.extend(lost.map(|event| TableFault::NoLocation(metric.name.clone(), event.clone())));
+            if self.parents(index as u32).any(|above| above == index as u32) {
+                faults.push(TableFault::NoTree(metric.name.clone()));
+            }
+            if self.reaches(index as u32, index as u32) {
+                faults.push(TableFault::Circular(metric.name.clone()));
+            }
+        }
+        faults
+    }
+
+    /// The metrics above, nearest first; at most as many as there are metrics.
+    pub fn parents(&self, metric: u32) -> impl Iterator<Item = u32> {
+        let above = |index: &u32| self.metrics.get(*index as usize).and_then(|metric| metric.parent);
+        std::iter::successors(above(&metric), above).take(self.metrics.len())
+    }
+
+    fn twice(&self) -> Vec<TableFault> {
+        let mut names: Vec<&str> = self.metrics.iter().map(|metric| metric.name.as_str()).collect();
+        names.extend(self.events.iter().map(|event| event.name.as_str()));
+        names.sort_unstable();
+        let pairs = names.windows(2).filter(|pair| pair[0] == pair[1]);
+        pairs.map(|pair| TableFault::Twice(pair[0].to_owned())).collect()
+    }
+
+    /// Is `wanted` in the formula of `from`, or in one of the metrics there?
+    fn reaches(&self, from: u32, wanted: u32) -> bool {
+        let (mut open, mut seen, mut found) = (vec![from], Vec::new(), false);
+        while let Some(index) = open.pop() {
+            let Some(metric) = self.metrics.get(index as usize) else { continue };
+            metric.formula.visit(&mut |part| {
+                if let Expr::Metric(other) = part {
+                    found |= *other == wanted;
+                    if !seen.contains(other) {
+                        seen.push(*other);
+                        open.push(*other);
+                    }
+                }
+            });
+        }
+        found
     }
 }

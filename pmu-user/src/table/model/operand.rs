@@ -1,6 +1,9 @@
-//! An operand of a formula, `IDQ.MITE_UOPS:c4`, → how it is encoded: the event's terms, changed by its modifiers.
+//! An operand of a formula, `IDQ.MITE_UOPS:c4`, → how it is encoded: the event's terms, changed by its modifiers; and what its count holds
+//! for, if a CPU counts it while a task runs there: the task, or others as well.
+//!
+//! A CPU is one of the hardware threads of a core. What a core or a socket counts for all of them is no task's, however long it ran.
 
-use super::{Counters, Event, Model};
+use super::{Counters, Model, ModelEvent};
 
 /// In which modes an operand counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,9 +19,9 @@ pub enum Modes {
 /// How an operand is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoding {
-    /// What counts it: `core`, or a kind of box.
+    /// What counts it: `core`, or a kind of uncore PMU.
     pub unit: String,
-    /// Terms in perf's notation, without a PMU.
+    /// Terms in perf's event syntax, without a PMU.
     pub terms: String,
     /// Counters that can count it.
     pub counters: Counters,
@@ -48,7 +51,7 @@ impl Model {
         let mut parts = operand.split(':');
         let name = parts.next().unwrap_or(operand);
         let event = self.event(name).ok_or_else(|| OperandError::NoEvent(name.to_owned()))?;
-        let Event { unit, terms, counters, .. } = event.clone();
+        let ModelEvent { unit, terms, counters, .. } = event.clone();
         let mut encoding = Encoding { unit, terms, counters, modes: Modes::All };
         for modifier in parts {
             encoding
@@ -99,13 +102,67 @@ impl Encoding {
     }
 }
 
+/// Whose doing a count is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CountScope {
+    /// Of what runs on the CPU that counts.
+    Thread,
+    /// Of every thread of that CPU's core. Where a core runs one, that is the same.
+    Core,
+    /// Of a socket, or of more.
+    Socket,
+}
+
+/// Events of Intel's cores that count for both threads without saying so in their encoding: those of execution by name
+/// (“from any thread on the physical core”), what core and uncore share, and the core's licences of power.
+const OF_CORES: [&str; 4] =
+    ["UOPS_EXECUTED.CORE", "OFFCORE_REQUESTS_BUFFER.", "CORE_POWER.", "CORE_SNOOP_RESPONSE."];
+
+/// The bit of an encoding that makes a thread count for its core (Intel SDM, IA32_PERFEVTSELx.AnyThread).
+const ANY_THREAD: &str = "any=1";
+
+impl Model {
+    /// Whose doing the count of `operand` is. One that the table does not encode is nobody's, and counts as a thread's.
+    pub fn scope(&self, operand: &str) -> CountScope {
+        let Ok(encoding) = self.encoding(operand) else { return CountScope::Thread };
+        if encoding.unit != "core" {
+            CountScope::Socket
+        } else if encoding.terms.split(',').any(|term| term == ANY_THREAD)
+            || adds_up_threads(operand)
+            || OF_CORES.iter().any(|of_cores| operand.starts_with(of_cores))
+        {
+            CountScope::Core
+        } else {
+            CountScope::Thread
+        }
+    }
+
+    /// The operand that counts for one thread what `operand` counts for its core. `None` if there is none.
+    pub(super) fn of_thread(&self, operand: &str) -> Option<String> {
+        let (name, modifiers) = match operand.split_once(':') {
+            Some((name, modifiers)) => (name, format!(":{modifiers}")),
+            None => (operand, String::new()),
+        };
+        let own = match name.strip_prefix("UOPS_EXECUTED.CORE_CYCLES_GE_") {
+            Some(least) => format!("UOPS_EXECUTED.THREAD:c{least}{modifiers}"),
+            None => format!("{}{modifiers}", name.strip_suffix("_ANY")?),
+        };
+        (self.encoding(&own).is_ok() && self.scope(&own) == CountScope::Thread).then_some(own)
+    }
+}
+
+/// Is `operand` a sum over the threads of a core, which no single CPU counts?
+pub fn adds_up_threads(operand: &str) -> bool {
+    operand.split(':').skip(1).any(|modifier| modifier == "percore")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Modes, OperandError};
-    use crate::table::model::{Counters, Event, Model, Precise};
+    use super::{CountScope, Modes, OperandError};
+    use crate::table::model::{Counters, KNOWN, Model, ModelEvent, Precise, load};
 
     fn model() -> Model {
-        let event = |name: &str, terms: &str| Event {
+        let event = |name: &str, terms: &str| ModelEvent {
             name: name.to_owned(),
             unit: "core".to_owned(),
             terms: terms.to_owned(),
@@ -134,5 +191,61 @@ mod tests {
         let error = model().encoding("OCR.X:what").unwrap_err();
         assert_eq!(error, OperandError::Modifier("OCR.X:what".to_owned(), "what".to_owned()));
         assert_eq!(model().encoding("NO.SUCH").unwrap_err(), OperandError::NoEvent("NO.SUCH".to_owned()));
+    }
+
+    #[test]
+    fn an_encoding_says_whose_doing_a_count_is() {
+        let model = load("skylakex", None).unwrap();
+        for (operand, scope) in [
+            ("CPU_CLK_UNHALTED.THREAD", CountScope::Thread),
+            ("CPU_CLK_UNHALTED.ONE_THREAD_ACTIVE", CountScope::Thread),
+            ("CPU_CLK_UNHALTED.THREAD_ANY", CountScope::Core),
+            ("INT_MISC.RECOVERY_CYCLES_ANY", CountScope::Core),
+            ("UOPS_EXECUTED.CORE_CYCLES_GE_2", CountScope::Core),
+            ("OFFCORE_REQUESTS_BUFFER.SQ_FULL", CountScope::Core),
+            // Any kind of access, of one thread.
+            ("CYCLE_ACTIVITY.STALLS_MEM_ANY", CountScope::Thread),
+            ("UNC_M_CAS_COUNT.RD", CountScope::Socket),
+            ("FREERUN_PKG_ENERGY_STATUS", CountScope::Socket),
+        ] {
+            assert_eq!(model.scope(operand), scope, "{operand}");
+        }
+        assert_eq!(load("icelakex", None).unwrap().scope("TOPDOWN.SLOTS:percore"), CountScope::Core);
+    }
+
+    #[test]
+    fn what_a_thread_counts_differs_from_what_its_core_counts_in_the_bit_that_says_so() {
+        for (name, _) in KNOWN {
+            let model = load(name, None).unwrap();
+            for event in model.events.iter().filter(|event| event.terms.contains("any=1")) {
+                let own = model.of_thread(&event.name).unwrap_or_else(|| panic!("{name}: {}", event.name));
+                let own = model.encoding(&own).unwrap();
+                assert_eq!(
+                    (format!("{},any=1", own.terms), own.counters),
+                    (event.terms.clone(), event.counters)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn micro_operations_of_a_thread_have_another_mask_than_those_of_its_core() {
+        for name in ["skylakex", "cascadelakex", "icelakex", "sapphirerapids", "graniterapids"] {
+            let model = load(name, None).unwrap();
+            let terms = |operand: &str| model.encoding(operand).unwrap().terms;
+            let own = model.of_thread("UOPS_EXECUTED.CORE_CYCLES_GE_1").unwrap();
+            assert_eq!(own, "UOPS_EXECUTED.THREAD:c1");
+            assert_eq!(
+                terms(&own).replace("umask=0x1", "umask=0x2"),
+                terms("UOPS_EXECUTED.CORE_CYCLES_GE_1")
+            );
+        }
+    }
+
+    #[test]
+    fn what_nothing_counts_for_a_thread_alone_has_no_such_operand() {
+        let model = load("skylakex", None).unwrap();
+        assert_eq!(model.of_thread("OFFCORE_REQUESTS_BUFFER.SQ_FULL"), None);
+        assert_eq!(model.of_thread("CORE_POWER.LVL0_TURBO_LICENSE"), None);
     }
 }

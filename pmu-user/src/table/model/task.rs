@@ -13,7 +13,7 @@
 //! count of a core's cycles, with the thread's own event in its place: a task that is alone, and two that do the same, get what
 //! the formula for the core says. From Ice Lake on `CPU_CLK_UNHALTED.DISTRIBUTED` counts a thread's own part of the cycles.
 
-use super::{Model, Scope, scope::adds_up_threads};
+use super::{CountScope, Model, operand::adds_up_threads};
 use crate::{
     machine::topology::Smt,
     table::formula::{Binary, Expr},
@@ -33,7 +33,6 @@ pub struct TaskForms {
 
 impl TaskForms {
     /// The forms of `model` for tasks on a machine whose cores run two threads, or one.
-    #[must_use]
     pub fn new(mut model: Model, smt: Smt) -> Self {
         let mut metrics = std::mem::take(&mut model.metrics);
         let part = match smt {
@@ -52,7 +51,6 @@ impl TaskForms {
     }
 
     /// Why a metric is no task's; `None` if it is.
-    #[must_use]
     pub fn why_shared(&self, metric: u32) -> Option<&str> {
         self.shared.get(metric as usize)?.as_deref()
     }
@@ -63,15 +61,15 @@ fn shared(model: &Model, metric: u32, smt: Smt) -> Option<String> {
     model.operands_of(metric).into_iter().find_map(|operand| {
         let operand = model.operands.get(operand as usize)?;
         match model.scope(operand) {
-            Scope::Thread => None,
-            Scope::Core if adds_up_threads(operand) => {
+            CountScope::Thread => None,
+            CountScope::Core if adds_up_threads(operand) => {
                 Some(format!("{operand} adds up both threads of a core, and a task runs on one"))
             }
-            Scope::Core if smt == Smt::Off => None,
-            Scope::Core => {
+            CountScope::Core if smt == Smt::Off => None,
+            CountScope::Core => {
                 Some(format!("{operand} counts what both threads of a core do, and a task runs on one"))
             }
-            Scope::Socket => {
+            CountScope::Socket => {
                 let unit = model.encoding(operand).map_or_else(|_| "?".to_owned(), |encoding| encoding.unit);
                 Some(format!("{operand} is counted by `{unit}`, for everyone together"))
             }
@@ -149,7 +147,7 @@ impl Form<'_> {
             if let Expr::Event(index) = part
                 && let Some(operand) = self.model.operands.get(*index as usize)
             {
-                found |= self.model.scope(operand) == Scope::Core && !adds_up_threads(operand);
+                found |= self.model.scope(operand) == CountScope::Core && !adds_up_threads(operand);
             }
         });
         found
@@ -161,7 +159,7 @@ impl Form<'_> {
         match expr {
             Expr::Event(index) => {
                 let operand = self.model.operands.get(*index as usize);
-                let own = operand.filter(|operand| self.model.scope(operand) == Scope::Core);
+                let own = operand.filter(|operand| self.model.scope(operand) == CountScope::Core);
                 match own.and_then(|operand| self.model.of_thread(operand)) {
                     Some(own) => intern(self.model, &own),
                     None => expr.clone(),

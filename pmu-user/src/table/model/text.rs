@@ -15,7 +15,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use super::{Counters, Event, Metric, Model, Precise};
+use super::{Counters, Metric, Model, ModelEvent, Precise};
 use crate::table::{
     formula::{Expr, parse},
     unit::Unit,
@@ -34,14 +34,13 @@ pub struct TextError {
 }
 
 /// The text of `model`.
-#[must_use]
 pub fn write(model: &Model) -> String {
     let mut text = format!("{HEAD}\nmodel\t{}\n", field(&model.name));
     let _ = writeln!(text, "cpus\t{}", field(&model.cpus.join(" ")));
     let _ = writeln!(text, "source\t{}", field(&model.source));
     let _ = writeln!(text, "versions\t{}\t{}", field(&model.events_version), field(&model.formulas_version));
     for event in &model.events {
-        let Event { name, unit, terms, period, .. } = event;
+        let ModelEvent { name, unit, terms, period, .. } = event;
         let (counters, precise) = (counters(event.counters), precise(event.precise));
         let _ = writeln!(text, "event\t{name}\t{unit}\t{}\t{counters}\t{period}\t{precise}", field(terms));
     }
@@ -141,7 +140,7 @@ fn fact(model: &mut Model, fields: &[&str]) -> Result<(), String> {
             let cycles = cycles.parse().map_err(|_| format!("`{cycles}` is no number"))?;
             model.latencies.push((operand.to_owned(), cycles));
         }
-        ["event", name, unit, terms, counters, period, precise] => model.events.push(Event {
+        ["event", name, unit, terms, counters, period, precise] => model.events.push(ModelEvent {
             name: name.to_owned(),
             unit: unit.to_owned(),
             terms: unfield(terms),

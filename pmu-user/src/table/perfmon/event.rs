@@ -1,9 +1,9 @@
-//! An event of perfmon → its terms in perf's notation.
+//! An event of perfmon → its terms in perf's event syntax.
 
 use std::collections::BTreeSet;
 
 use super::file::{self, number};
-use crate::table::model::{Counters, Event, Precise};
+use crate::table::model::{Counters, ModelEvent, Precise};
 
 /// Events of fixed counters: the kernel knows them by the code of the general event that counts the same
 /// (arch/x86/events/intel/core.c, `intel_*_event_constraints`).
@@ -35,8 +35,8 @@ const ENERGIES: [(&str, &str); 2] =
 pub(super) const CLOCK: &str = "clock";
 
 /// Events among `wanted` that no file lists.
-pub(super) fn implied(wanted: &BTreeSet<String>) -> Vec<Event> {
-    let event = |name: &str, unit: &str, terms: String, counters| Event {
+pub(super) fn implied(wanted: &BTreeSet<String>) -> Vec<ModelEvent> {
+    let event = |name: &str, unit: &str, terms: String, counters| ModelEvent {
         name: name.to_owned(),
         unit: unit.to_owned(),
         terms,
@@ -45,7 +45,7 @@ pub(super) fn implied(wanted: &BTreeSet<String>) -> Vec<Event> {
         precise: Precise::No,
     };
     let shares = SHARES.iter().filter(|(name, _)| wanted.contains(*name));
-    let mut events: Vec<Event> = shares
+    let mut events: Vec<ModelEvent> = shares
         .map(|(name, umask)| event(name, "core", format!("event=0x0,umask={umask:#x}"), Counters::Share))
         .collect();
     let energies = ENERGIES.iter().filter(|(name, _)| wanted.contains(*name));
@@ -57,7 +57,7 @@ pub(super) fn implied(wanted: &BTreeSet<String>) -> Vec<Event> {
 }
 
 /// An event's facts.
-pub(super) fn import(event: &file::Event) -> Event {
+pub(super) fn import(event: &file::PerfmonEvent) -> ModelEvent {
     let unit = unit(&event.unit);
     let name = event.name.to_ascii_uppercase();
     let fixed = FIXED.iter().find(|(known, _)| *known == name && unit == "core");
@@ -67,7 +67,7 @@ pub(super) fn import(event: &file::Event) -> Event {
         None => box_terms(event),
     };
     // Names of a file may differ in case from how its formulas write them; perf ignores case.
-    Event {
+    ModelEvent {
         name: event.name.clone(),
         unit,
         terms,
@@ -94,7 +94,7 @@ fn join(terms: &[(&str, u64)]) -> String {
     words.join(",")
 }
 
-fn core_terms(event: &file::Event) -> String {
+fn core_terms(event: &file::PerfmonEvent) -> String {
     let msr = |index: u64| if number(&event.msr_index) == index { number(&event.msr_value) } else { 0 };
     join(&[
         ("event", number(&event.event_code)),
@@ -110,7 +110,7 @@ fn core_terms(event: &file::Event) -> String {
     ])
 }
 
-fn box_terms(event: &file::Event) -> String {
+fn box_terms(event: &file::PerfmonEvent) -> String {
     let (ports, classes) = (number(&event.port_mask), number(&event.fc_mask));
     // Where there are masks of ports and classes, the extension repeats them.
     let extension = if ports | classes == 0 { number(&event.umask_ext) } else { 0 };
@@ -138,7 +138,7 @@ fn counters(text: &str) -> Counters {
     }
 }
 
-/// What the kernel calls a kind of box: `uncore_cha_0` is one of `cha`.
+/// What the kernel calls a kind of uncore PMU: `uncore_cha_0` is one of `cha`.
 fn unit(text: &str) -> String {
     match text {
         "" | "cpu_core" | "cpu_atom" => "core".to_owned(),
@@ -157,7 +157,7 @@ mod tests {
     };
 
     fn terms(json: &str) -> String {
-        import(&serde_json::from_str::<file::Event>(json).unwrap()).terms
+        import(&serde_json::from_str::<file::PerfmonEvent>(json).unwrap()).terms
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn precision_is_kept() {
-        let precise = |json: &str| import(&serde_json::from_str::<file::Event>(json).unwrap()).precise;
+        let precise = |json: &str| import(&serde_json::from_str::<file::PerfmonEvent>(json).unwrap()).precise;
         assert_eq!(precise(r#"{"EventName": "A", "PEBS": "1"}"#), Precise::Yes);
         assert_eq!(precise(r#"{"EventName": "A", "Precise": "0"}"#), Precise::No);
     }

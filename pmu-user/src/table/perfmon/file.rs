@@ -12,7 +12,7 @@ use crate::{file::read_regular, untrusted::json};
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Events {
     pub(super) header: Header,
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<PerfmonEvent>,
 }
 
 /// How a file begins.
@@ -40,7 +40,7 @@ impl Header {
 /// An event. Numbers are text in these files.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-pub(super) struct Event {
+pub(super) struct PerfmonEvent {
     #[serde(rename = "EventName")]
     pub(super) name: String,
     pub(super) event_code: String,
@@ -70,7 +70,7 @@ pub(super) struct Event {
     pub(super) deprecated: String,
 }
 
-impl Event {
+impl PerfmonEvent {
     pub(super) fn is_deprecated(&self) -> bool {
         number(&self.deprecated) == 1
     }

@@ -1,7 +1,7 @@
 //! What must hold for every quantity.
 
-use super::{ALL, Quantity};
-use crate::{machine::cpu::Vendor, table::notation::List};
+use super::{ALL, Quantity, RATIOS};
+use crate::{machine::cpu::Vendor, table::event_syntax::List};
 
 #[test]
 fn a_quantity_stands_in_the_table_once() {
@@ -46,4 +46,11 @@ fn a_kernel_name_says_what_it_measures() {
     assert_eq!(Quantity::of_event("inst_retired"), Some(Quantity::Instructions));
     assert_eq!(Quantity::of_event("page-faults"), None);
     assert_eq!(Quantity::of_event(""), None);
+}
+
+#[test]
+fn a_ratio_has_a_name_of_its_own() {
+    for (index, ratio) in RATIOS.iter().enumerate() {
+        assert!(RATIOS[index + 1..].iter().all(|other| other.name != ratio.name), "{}", ratio.name);
+    }
 }

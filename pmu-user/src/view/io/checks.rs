@@ -54,7 +54,7 @@ pub(super) fn text(into: &mut dyn Write, style: &Style, report: &IoReport) -> io
 fn name(check: &Check) -> String {
     format!(
         "check of {} {}: {}",
-        words::subject(&Subject::Place(check.place)),
+        words::subject(&Subject::Scope(check.place)),
         words::place(check.place),
         check.counter
     )
@@ -92,7 +92,7 @@ pub(super) fn json(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
             into,
             &json!({
                 "schema": SCHEMA, "kind": "check", "t": report.from_ns, "dt": report.length_ns,
-                "subject": SubjectCell(&Subject::Place(check.place)),
+                "subject": SubjectCell(&Subject::Scope(check.place)),
                 "counter": check.counter, "unit": "MB/s", "verdict": verdict.name(), "likely": likely,
                 "reason": check.silence(), "metrics": metrics.map(|known| Number(known.estimate)),
                 "low": metrics.map(|known| Number(known.low)), "high": metrics.map(|known| Number(known.high)),

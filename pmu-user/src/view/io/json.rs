@@ -22,7 +22,7 @@ use crate::{
 /// Header row of I/O.
 pub(in crate::view) fn header(header: &IoHeader) -> Json {
     let (machine, plan) = (&header.machine, &header.plan);
-    let boxes = |kind: &crate::plan::io::BoxKind| {
+    let boxes = |kind: &crate::plan::io::UncoreKind| {
         json!({"kind": kind.name, "boxes": kind.boxes.len(), "groups": kind.turns.groups.len(),
                "slice_ns": kind.turns.slice.as_nanos() as u64})
     };

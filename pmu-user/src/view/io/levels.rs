@@ -30,7 +30,7 @@ pub(super) fn text(into: &mut dyn Write, style: &Style, report: &IoReport) -> io
 
 fn one(into: &mut dyn Write, style: &Style, level: &Level) -> io::Result<()> {
     let seen = &level.seen;
-    let (unit, of) = (seen.unit.name(), words::subject(&Subject::Place(seen.place)));
+    let (unit, of) = (seen.unit.name(), words::subject(&Subject::Scope(seen.place)));
     writeln!(
         into,
         "  {TITLE}{} of {of} {}{TITLE:#}  {COLUMNS}maximum {} {unit} ({}), highest seen {} {unit}, slices of {}{COLUMNS:#}",
@@ -67,7 +67,7 @@ pub(super) fn json(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
             into,
             &json!({
                 "schema": SCHEMA, "kind": "levels", "t": report.from_ns, "dt": report.length_ns,
-                "subject": SubjectCell(&Subject::Place(seen.place)),
+                "subject": SubjectCell(&Subject::Scope(seen.place)),
                 "metric": seen.name, "unit": seen.unit.name(), "maximum": level.maximum, "basis": level.basis.name(),
                 "observed_max": seen.observed_max, "limits": level.limits, "slice_s": seen.slice,
                 "low_s": low, "medium_s": medium, "high_s": high, "bins": seen.bins,

@@ -1,7 +1,6 @@
 //! What a run reports of I/O, in every format.
 
 mod checks;
-pub mod evaluation;
 pub(super) mod json;
 mod levels;
 pub mod summary;

@@ -15,8 +15,8 @@ use crate::{
         io::{
             Fact, Platform,
             bdf::{Bdf, RootBus},
+            class::Mapping,
             link::Link,
-            mapping::Mapping,
             pci::Device,
             stack::{Port, Stack},
         },

@@ -18,10 +18,7 @@ use super::{
 };
 use crate::{
     drain::{Ending, Stopped, io::IoHeader},
-    metric::{
-        io::{IoReport, Label, Place, Row, Subject},
-        value::Value,
-    },
+    metric::io::{IoReport, Label, Row, Scope, Subject},
     table::{metric::Family, unit::Unit},
 };
 
@@ -101,10 +98,10 @@ const fn title(family: Family) -> &'static str {
 const fn rank(subject: &Subject) -> u8 {
     match subject {
         Subject::Device(..) | Subject::Function(..) => 0,
-        Subject::Place(Place::Part(..)) => 1,
-        Subject::Place(Place::Stack(..) | Place::Channel(..) | Place::Link(..)) => 2,
-        Subject::Place(Place::Socket(_)) => 3,
-        Subject::Place(Place::Platform) => 4,
+        Subject::Scope(Scope::Part(..)) => 1,
+        Subject::Scope(Scope::Stack(..) | Scope::Channel(..) | Scope::Link(..)) => 2,
+        Subject::Scope(Scope::Socket(_)) => 3,
+        Subject::Scope(Scope::Platform) => 4,
         Subject::Disk(..) | Subject::Interface(..) => 5,
         Subject::Group(_) => 6,
         Subject::Owner(..) => 7,
@@ -120,9 +117,9 @@ fn one(into: &mut dyn Write, style: &Style, family: Family, kind: &str, rows: &[
             metrics.push(column);
         }
     }
-    let reasons: BTreeSet<&str> = rows.iter().filter_map(|row| reason(&row.value)).collect();
+    let reasons: BTreeSet<&str> = rows.iter().filter_map(|row| row.value.reason()).collect();
     // What the whole host lacks stands at the end, once.
-    let everywhere = rows.iter().all(|row| row.subject == Subject::Place(Place::Platform));
+    let everywhere = rows.iter().all(|row| row.subject == Subject::Scope(Scope::Platform));
     if metrics.is_empty() && everywhere {
         return Ok(());
     }
@@ -198,13 +195,6 @@ fn why(into: &mut dyn Write, reasons: &BTreeSet<&str>) -> io::Result<()> {
     }
 }
 
-fn reason(value: &Value) -> Option<&str> {
-    match value {
-        Value::Known(_) => None,
-        Value::Missing(why) => Some(why),
-    }
-}
-
 /// `inbound_read_bw MB/s`: the family stands in the table's title, and times say their unit.
 fn title_of(metric: &str, unit: Unit) -> String {
     let name = metric.strip_prefix(Family::of(metric).map_or("", Family::name)).unwrap_or(metric);
@@ -217,8 +207,8 @@ fn title_of(metric: &str, unit: Unit) -> String {
 
 fn subject_name(subject: &Subject) -> String {
     match subject {
-        Subject::Place(Place::Platform) => "all".to_owned(),
-        Subject::Place(at) => words::place(*at),
+        Subject::Scope(Scope::Platform) => "all".to_owned(),
+        Subject::Scope(at) => words::place(*at),
         Subject::Device(address, names) | Subject::Function(address, names) => {
             format!("{address} {}", cut(&names.terminal()))
         }
@@ -290,10 +280,10 @@ pub(in crate::view) fn trust(into: &mut dyn Write, style: &Style, report: &IoRep
 
 #[cfg(test)]
 mod tests {
-    use super::{Label, Row, Style, Subject, Value, one, shortened, title_of};
+    use super::{Label, Row, Style, Subject, one, shortened, title_of};
     use crate::{
         drain::Owner,
-        metric::io::Place,
+        metric::{io::Scope, value::Value},
         table::{metric::Family, unit::Unit},
         untrusted::Untrusted,
     };
@@ -302,7 +292,7 @@ mod tests {
     fn apportioned(metric: &str, share: f64) -> Row {
         let owner = Owner::Cgroup { id: 7, path: Untrusted::from("/web") };
         Row {
-            subject: Subject::Owner(owner, Box::new(Subject::Place(Place::Platform))),
+            subject: Subject::Owner(owner, Box::new(Subject::Scope(Scope::Platform))),
             metric: format!("pcie.{metric}"),
             unit: Unit::MegabytesPerSecond,
             value: Value::exact(1000.0 * share),

@@ -8,8 +8,8 @@ use super::{super::words, Number, SCHEMA, line, who::owner};
 use crate::{
     drain::{Ending, Id, Owner, Stopped, TasksHeader, Workload, unwinding::Unwinding},
     metric::{
-        Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, TasksReport, number::Whose,
-        value::Value,
+        Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, TasksReport,
+        number::Attribution, value::Value,
     },
 };
 
@@ -21,7 +21,7 @@ pub(in crate::view) fn end(into: &mut dyn Write, report: &TasksReport) -> io::Re
 
 fn hot_row(into: &mut dyn Write, hot: &HotFunction) -> io::Result<()> {
     let mut row = json!({
-            "schema": SCHEMA, "kind": "hot", "owner": owner(Whose::Owner(&hot.owner)), "pid": if hot.kernel { None } else { pid(&hot.owner) },
+            "schema": SCHEMA, "kind": "hot", "owner": owner(Attribution::Owner(&hot.owner)), "pid": if hot.kernel { None } else { pid(&hot.owner) },
             "mode": if hot.kernel { "kernel" } else { "user" },
             "frame": frame(&hot.frame), "build_id": hot.build_id, "inlined": hot.inlined,
             "lines": hot.lines.iter().map(|(line, samples)| json!({
@@ -46,7 +46,7 @@ fn hot_row(into: &mut dyn Write, hot: &HotFunction) -> io::Result<()> {
 
 fn stack_row(into: &mut dyn Write, stack: &HotStack) -> io::Result<()> {
     let mut row = json!({
-        "schema": SCHEMA, "kind": "stack", "owner": owner(Whose::Owner(&stack.owner)), "pid": pid(&stack.owner),
+        "schema": SCHEMA, "kind": "stack", "owner": owner(Attribution::Owner(&stack.owner)), "pid": pid(&stack.owner),
         "samples": stack.samples.first().unwrap_or(&0),
         "share": stack.share.estimate, "low": stack.share.low, "high": stack.share.high,
         "frames": stack.frames.iter().map(frame).collect::<Vec<_>>(),

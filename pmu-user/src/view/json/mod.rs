@@ -5,12 +5,10 @@
 //! the length. Names are UTF-8; bytes that are not become `\xff`-like text.
 
 mod end;
-mod fields;
-mod gap;
+mod interval;
 pub(super) mod list;
 mod number;
 pub(super) mod stat;
-mod topdown;
 mod who;
 
 use std::io::{self, Write};
@@ -20,13 +18,13 @@ use serde_json::{Value as Json, json};
 
 pub(super) use self::{
     end::{end, stopped, summary, workload},
+    interval::interval,
     number::numbers,
     who::SubjectCell,
 };
 use super::words;
 use crate::{
     drain::TasksHeader,
-    metric::TasksReport,
     plan::Sampling,
     table::{metric, quantity::Quantity},
     untrusted::Untrusted,
@@ -57,12 +55,6 @@ fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> 
 
 #[derive(Serialize)]
 pub(super) struct Number(#[serde(serialize_with = "number")] pub(super) f64);
-
-/// Rows that an interval has beside those of its numbers.
-pub(super) fn interval(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
-    topdown::topdown(into, report)?;
-    gap::gaps(into, report)
-}
 
 fn event(sampling: &Sampling) -> Json {
     json!({

@@ -6,13 +6,12 @@ use serde::{Serialize, Serializer};
 
 use super::{
     Number as Cell, SCHEMA,
-    fields::Fields,
     who::{SubjectCell, owner},
 };
 use crate::{
     metric::{
         io::Label,
-        number::{Content, Number, Whose},
+        number::{Attribution, Content, Number},
         stat,
         topdown::Shape,
         value::{Distribution, How, Known, Value},
@@ -28,7 +27,7 @@ pub(in crate::view) fn numbers<'a>(
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
     // An owner is the same in a dozen rows, one after the other.
-    let mut last: Option<(Whose<'a>, Vec<u8>)> = None;
+    let mut last: Option<(Attribution<'a>, Vec<u8>)> = None;
     for number in numbers {
         let owner = match last.take().filter(|(whose, _)| is_same(*whose, number.whose)) {
             Some((_, owner)) => owner,
@@ -49,10 +48,10 @@ pub(in crate::view) fn numbers<'a>(
     Ok(())
 }
 
-fn is_same(left: Whose<'_>, right: Whose<'_>) -> bool {
+fn is_same(left: Attribution<'_>, right: Attribution<'_>) -> bool {
     match (left, right) {
-        (Whose::Host, Whose::Host) | (Whose::Target, Whose::Target) => true,
-        (Whose::Owner(left), Whose::Owner(right)) => std::ptr::eq(left, right),
+        (Attribution::Host, Attribution::Host) | (Attribution::Target, Attribution::Target) => true,
+        (Attribution::Owner(left), Attribution::Owner(right)) => std::ptr::eq(left, right),
         _ => false,
     }
 }
@@ -162,5 +161,56 @@ impl Serialize for Buckets<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let upper = |high: u64| (high != u64::MAX).then_some(high);
         serializer.collect_seq(self.0.iter().map(|(bucket, count)| (bucket.low, upper(bucket.high), count)))
+    }
+}
+
+/// An object that is being written, field by field. There are thousands of rows a second on large machines, and a serializer would look
+/// for what to escape in every name and every word of ours.
+struct Fields<'a> {
+    into: &'a mut Vec<u8>,
+    /// What stands before the next field.
+    before: u8,
+}
+
+impl<'a> Fields<'a> {
+    const fn new(into: &'a mut Vec<u8>) -> Self {
+        Self { into, before: b'{' }
+    }
+
+    fn name(&mut self, name: &'static str) {
+        self.into.push(std::mem::replace(&mut self.before, b','));
+        self.into.push(b'"');
+        self.into.extend_from_slice(name.as_bytes());
+        self.into.extend_from_slice(b"\":");
+    }
+
+    /// A field of any value.
+    fn value(&mut self, name: &'static str, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
+        self.name(name);
+        Ok(serde_json::to_writer(&mut *self.into, value)?)
+    }
+
+    /// A field that is left out where there is nothing to say.
+    fn if_any(&mut self, name: &'static str, value: Option<impl Serialize>) -> io::Result<()> {
+        value.map_or(Ok(()), |value| self.value(name, &value))
+    }
+
+    /// A word in which nothing has to be escaped.
+    fn word(&mut self, name: &'static str, word: &'static str) {
+        self.name(name);
+        self.into.push(b'"');
+        self.into.extend_from_slice(word.as_bytes());
+        self.into.push(b'"');
+    }
+
+    /// What is JSON already.
+    fn raw(&mut self, name: &'static str, json: &[u8]) {
+        self.name(name);
+        self.into.extend_from_slice(json);
+    }
+
+    /// Ends the object, which has at least one field.
+    fn end(self) {
+        self.into.push(b'}');
     }
 }

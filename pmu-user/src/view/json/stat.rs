@@ -10,41 +10,32 @@ use super::{
     line,
 };
 use crate::{
-    drain::{Absent, tally::Ended},
-    machine::{clock::duration_ns, cpu::format_list, pmu::catalog::Place},
+    drain::{Absent, CountsHeader, Ending, Stopped},
+    machine::{cpu::format_list, duration_ns, pmu::catalog::PmuCpus},
     metric::{repeat::Outlier, stat::Stat},
     plan::{count::CountPlan, request::Descend},
 };
 
 /// Header row.
-pub(in crate::view) fn begin(into: &mut dyn Write, plan: &CountPlan) -> io::Result<()> {
-    line(
-        into,
-        &json!({
-            "schema": SCHEMA, "kind": "header", "command": "stat", "version": env!("CARGO_PKG_VERSION"),
-            "target": plan.target.in_words(plan.inherit, Descend::Yes),
-            "cpus": format_list(&plan.cpus), "interval_ns": plan.interval.map(duration_ns),
-        }),
-    )
+pub(in crate::view) fn header(header: &CountsHeader) -> Json {
+    let CountsHeader { version, plan, .. } = header;
+    json!({
+        "schema": SCHEMA, "kind": "header", "command": "stat", "version": version,
+        "target": plan.target.in_words(plan.inherit, Descend::Yes),
+        "cpus": format_list(&plan.cpus), "interval_ns": plan.interval.map(duration_ns),
+    })
 }
 
-/// Summary.
-pub(in crate::view) fn end(
-    into: &mut dyn Write,
-    plan: &CountPlan,
-    stat: &Stat,
-    ended: &Ended,
-) -> io::Result<()> {
+/// The row that ends counts.
+pub(in crate::view) fn summary(header: &CountsHeader, stat: &Stat, ending: &Ending) -> Json {
     let missing = |why: &String| Absent { what: "events".to_owned(), why: why.clone() };
-    line(
-        into,
-        &json!({
-            "schema": SCHEMA, "kind": "summary", "complete": true, "stopped": stopped(ended.stopped),
-            "duration_ns": stat.elapsed.known().map(|known| Number(known.estimate)), "losses": {},
-            "workload": ended.workload.map(workload), "missing": plan.left_out.iter().map(missing).collect::<Vec<_>>(),
-            "runs": stat.runs, "outliers": stat.outliers.iter().map(outlier).collect::<Vec<_>>(),
-        }),
-    )
+    json!({
+        "schema": SCHEMA, "kind": "summary", "complete": ending.stopped != Stopped::Truncated, "stopped": stopped(ending.stopped),
+        "duration_ns": stat.elapsed.known().map(|known| Number(known.estimate)), "losses": {},
+        "workload": ending.workload.map(workload),
+        "missing": header.plan.left_out.iter().map(missing).collect::<Vec<_>>(),
+        "runs": stat.runs, "outliers": stat.outliers.iter().map(outlier).collect::<Vec<_>>(),
+    })
 }
 
 fn outlier(outlier: &Outlier) -> Json {
@@ -63,11 +54,11 @@ pub(in crate::view) fn plan(
     let asked = plan.asked.iter().map(|asked| {
         let found = asked.found.as_ref().ok().and_then(|index| events.get(*index as usize));
         let places = found.map(|event| {
-            let place = |at: &Place| match at {
-                Place::Anywhere => Json::Null,
-                Place::Cores(cpus) | Place::Box(cpus) => json!(format_list(cpus)),
+            let place = |at: &PmuCpus| match at {
+                PmuCpus::Anywhere => Json::Null,
+                PmuCpus::Cores(cpus) | PmuCpus::Uncore(cpus) => json!(format_list(cpus)),
             };
-            let one = |at: &crate::table::notation::Instance| {
+            let one = |at: &crate::table::event_syntax::Instance| {
                 json!({"pmu": at.pmu, "type": at.kind, "config": at.words.0, "cpus": place(&at.place)})
             };
             event.instances.iter().map(one).collect::<Vec<_>>()

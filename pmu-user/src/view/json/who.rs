@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use crate::{
     drain::{Id, Owner},
-    metric::{io::Subject, number::Whose},
+    metric::{io::Subject, number::Attribution},
     untrusted::Untrusted,
     view::words,
 };
@@ -29,7 +29,7 @@ pub(super) struct OwnerCell<'a> {
 }
 
 /// The cell of whoever a number belongs to.
-pub(super) fn owner(whose: Whose<'_>) -> Option<OwnerCell<'_>> {
+pub(super) fn owner(whose: Attribution<'_>) -> Option<OwnerCell<'_>> {
     let plain = |name: Untrusted| OwnerCell {
         kind: words::kind(whose),
         path: None,
@@ -41,9 +41,9 @@ pub(super) fn owner(whose: Whose<'_>) -> Option<OwnerCell<'_>> {
         name,
     };
     let owner = match whose {
-        Whose::Host => return None,
-        Whose::Target => return Some(plain("total".into())),
-        Whose::Owner(owner) => owner,
+        Attribution::Host => return None,
+        Attribution::Target => return Some(plain("total".into())),
+        Attribution::Owner(owner) => owner,
     };
     Some(match owner {
         Owner::Other => plain("other".into()),
@@ -74,7 +74,7 @@ impl Serialize for SubjectCell<'_> {
         let mut cell = serializer.serialize_map(None)?;
         cell.serialize_entry("kind", words::subject(self.0))?;
         match self.0 {
-            Subject::Place(at) => cell.serialize_entry("at", &words::place(*at))?,
+            Subject::Scope(at) => cell.serialize_entry("at", &words::place(*at))?,
             Subject::Device(port, names) => {
                 cell.serialize_entry("name", names)?;
                 cell.serialize_entry("port", port)?;

@@ -4,9 +4,10 @@ use std::{path::Path, time::Duration};
 
 use super::write_plan;
 use crate::{
-    drain::{Owner, Stopped, Workload, tally::Ended},
+    drain::{CountsHeader, Ending, Header, Owner, Stopped, Workload, io::testing},
     machine::cgroup::{Cgroup, CgroupId},
     metric::{
+        Report,
         derived::Derived,
         repeat::Outlier,
         stat::{Beside, Row, Stat, Support},
@@ -19,12 +20,17 @@ use crate::{
     },
     schema,
     untrusted::Untrusted,
-    view::{Format, StatView, text::Style},
+    view::{Format, View, text::Style},
 };
 
 const STYLE: Style = Style { rows_max: 20, blocks: true, width: None };
 
-const ENDED: Ended = Ended { stopped: Stopped::TargetGone, workload: Some(Workload::Exited(7)), usage: None };
+const ENDED: Ending = Ending {
+    stopped: Stopped::TargetGone,
+    workload: Some(Workload::Exited(7)),
+    duration: Duration::from_secs(2),
+    usage: None,
+};
 
 fn plan() -> CountPlan {
     CountPlan {
@@ -84,10 +90,20 @@ fn stat() -> Stat {
     }
 }
 
-fn written(format: Format, write: impl FnOnce(&mut StatView<'_>)) -> String {
+fn header(plan: CountPlan) -> Header {
+    let (version, machine) = (env!("CARGO_PKG_VERSION").to_owned(), testing::header().machine);
+    let counts = CountsHeader { version, started_unix_ns: 0, machine, plan };
+    Header { counts: Some(counts), ..Header::default() }
+}
+
+fn report(stat: &Stat) -> Report {
+    Report { counts: Some(stat.clone()), ..Report::default() }
+}
+
+fn written(format: Format, write: impl FnOnce(&mut View<'_>)) -> String {
     let mut bytes = Vec::new();
-    let plan = plan();
-    let mut view = StatView::new(&plan, format, STYLE, Box::new(&mut bytes));
+    let header = header(plan());
+    let mut view = View::new(&header, format, STYLE, Box::new(&mut bytes));
     write(&mut view);
     drop(view);
     let text = anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string();
@@ -98,7 +114,7 @@ fn written(format: Format, write: impl FnOnce(&mut StatView<'_>)) -> String {
 }
 
 fn whole(format: Format, stat: &Stat) -> String {
-    written(format, |view| view.whole(stat, &ENDED).unwrap())
+    written(format, |view| view.whole(&report(stat), &ENDED).unwrap())
 }
 
 /// The words of the line that holds `part`.
@@ -186,9 +202,9 @@ fn json_has_a_row_a_number_with_null_and_a_reason_for_what_is_missing() {
 #[test]
 fn numbers_of_intervals_are_not_told_again_for_the_whole() {
     let text = written(Format::Json, |view| {
-        view.interval(&stat()).unwrap();
-        view.interval(&stat()).unwrap();
-        view.whole(&stat(), &ENDED).unwrap();
+        view.interval(&report(&stat())).unwrap();
+        view.interval(&report(&stat())).unwrap();
+        view.whole(&report(&stat()), &ENDED).unwrap();
     });
     let rows = schema::rows(&text);
     let kinds: Vec<_> = rows.iter().map(|row| row["kind"].as_str().unwrap()).collect();
@@ -200,9 +216,9 @@ fn numbers_of_intervals_are_not_told_again_for_the_whole() {
 #[test]
 fn csv_has_one_header_and_rows_as_wide_as_it() {
     let text = written(Format::Csv, |view| {
-        view.interval(&stat()).unwrap();
-        view.interval(&stat()).unwrap();
-        view.whole(&stat(), &ENDED).unwrap();
+        view.interval(&report(&stat())).unwrap();
+        view.interval(&report(&stat())).unwrap();
+        view.whole(&report(&stat()), &ENDED).unwrap();
     });
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let headers = reader.headers().unwrap().clone();
@@ -229,8 +245,9 @@ fn cgroups_have_tables_of_their_own_and_their_names_steer_nothing() {
     plan.target = Target::Cgroups(paths.into_iter().map(cgroup).collect());
     for format in [Format::Text, Format::Json, Format::Csv] {
         let mut bytes = Vec::new();
-        let mut view = StatView::new(&plan, format, STYLE, Box::new(&mut bytes));
-        view.whole(&Stat { rows: rows.clone(), ..stat() }, &ENDED).unwrap();
+        let header = header(plan.clone());
+        let mut view = View::new(&header, format, STYLE, Box::new(&mut bytes));
+        view.whole(&report(&Stat { rows: rows.clone(), ..stat() }), &ENDED).unwrap();
         drop(view);
         let text = String::from_utf8(bytes).unwrap();
         // Not one that means anything: text is styled by us.
@@ -259,9 +276,9 @@ fn every_view_of_counts_is_as_it_was() {
     let mut seen = String::new();
     for (name, format) in [("text", Format::Text), ("json", Format::Json), ("csv", Format::Csv)] {
         let intervals = written(format, |view| {
-            view.interval(&stat()).unwrap();
-            view.interval(&cgroups).unwrap();
-            view.whole(&stat(), &ENDED).unwrap();
+            view.interval(&report(&stat())).unwrap();
+            view.interval(&report(&cgroups)).unwrap();
+            view.whole(&report(&stat()), &ENDED).unwrap();
         });
         for (what, text) in [
             ("one run", whole(format, &stat())),

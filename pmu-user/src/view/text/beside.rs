@@ -14,18 +14,20 @@ use super::{
 use crate::{
     drain::Owner,
     metric::{
-        OwnerReport, TasksReport, Who,
-        io::{IoReport, Place, Row, Subject},
+        OwnerOrTarget, OwnerReport, TasksReport,
+        io::{IoReport, Row, Scope, Subject},
         value::Known,
     },
-    table::metric::{self, Metric, OF_OWNERS},
-    table::unit::Unit,
+    table::{
+        metric::{self, Metric, OF_OWNERS},
+        unit::Unit,
+    },
 };
 
 /// Is this a number of the table?
 pub(in crate::view) fn is_of_an_owner(row: &Row) -> bool {
     let Subject::Owner(_, of) = &row.subject else { return false };
-    **of == Subject::Place(Place::Platform) && OF_OWNERS.iter().any(|metric| metric.name == row.metric)
+    **of == Subject::Scope(Scope::Platform) && OF_OWNERS.iter().any(|metric| metric.name == row.metric)
 }
 
 /// What is known of an owner.
@@ -62,7 +64,7 @@ pub(in crate::view) fn write(
         return Ok(());
     }
     for report in tasks.iter().flat_map(|tasks| &tasks.owners) {
-        if let Who::Owner(owner) = &report.who {
+        if let OwnerOrTarget::Owner(owner) = &report.who {
             owners.entry(owner).or_default().tasks = Some(report);
         }
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     drain::{TasksHeader, unwinding::Unwinding},
-    metric::{Frame, HotFunction, HotStack, RatioReport, StackEnds, TasksReport, Who},
+    metric::{Frame, HotFunction, HotStack, OwnerOrTarget, RatioReport, StackEnds, TasksReport},
     plan::Plan,
     table::quantity::Quantity,
     view::words,
@@ -112,7 +112,7 @@ pub(super) fn ratio(ratio: &RatioReport) -> String {
 }
 
 fn hot_row(function: &HotFunction, share: String, columns: &[(String, Column)]) -> Vec<String> {
-    let (owner, pid) = name(&Who::Owner(function.owner.clone()));
+    let (owner, pid) = name(&OwnerOrTarget::Owner(function.owner.clone()));
     let line = function.lines.first().map(|(line, _)| {
         let file = line.file.terminal();
         format!("{}:{}", file.rsplit('/').next().unwrap_or(&file), line.line)
@@ -169,7 +169,7 @@ fn stacks(into: &mut dyn Write, style: &Style, stacks: &[HotStack]) -> io::Resul
     // What was seen once may have been chance.
     let shown = stacks.iter().take(style.rows_max.min(STACKS_MAX)).filter(|stack| all(stack) > 1);
     for stack in shown.clone() {
-        let (owner, pid) = name(&Who::Owner(stack.owner.clone()));
+        let (owner, pid) = name(&OwnerOrTarget::Owner(stack.owner.clone()));
         let samples: Vec<String> = stack.samples.iter().map(u64::to_string).collect();
         let line =
             format!("  {:>7}  {:>6}  {owner} {pid}", percent(stack.share.estimate), samples.join(" / "));

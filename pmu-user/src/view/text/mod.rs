@@ -30,7 +30,7 @@ use super::words;
 use crate::{
     drain::{Ending, Id, Owner, Stopped, TasksHeader},
     machine::Machine,
-    metric::{OwnerReport, TasksReport, Who},
+    metric::{OwnerOrTarget, OwnerReport, TasksReport},
     table::metric,
 };
 
@@ -54,29 +54,35 @@ pub(super) fn section(into: &mut dyn Write, title: &str, note: &str) -> io::Resu
 }
 
 /// A row for whom: name and id.
-pub(super) fn name(who: &Who) -> (String, String) {
+pub(super) fn name(who: &OwnerOrTarget) -> (String, String) {
     match who {
-        Who::Target => ("all".to_owned(), String::new()),
-        Who::Owner(Owner::Other) => ("(owners beyond the limit)".to_owned(), String::new()),
-        Who::Owner(Owner::Process { pid, name, .. }) => (cut(&name.terminal()), Id::of(*pid).to_string()),
-        Who::Owner(Owner::Ended { name, processes }) => {
+        OwnerOrTarget::Target => ("all".to_owned(), String::new()),
+        OwnerOrTarget::Owner(Owner::Other) => ("(owners beyond the limit)".to_owned(), String::new()),
+        OwnerOrTarget::Owner(Owner::Process { pid, name, .. }) => {
+            (cut(&name.terminal()), Id::of(*pid).to_string())
+        }
+        OwnerOrTarget::Owner(Owner::Ended { name, processes }) => {
             (format!("{} × {processes}", cut(&name.terminal())), String::new())
         }
-        Who::Owner(Owner::Thread { tid, name, .. }) => (cut(&name.terminal()), Id::of(*tid).to_string()),
-        Who::Owner(Owner::Comm { name } | Owner::Exe { name }) => (cut(&name.terminal()), String::new()),
-        Who::Owner(Owner::Cgroup { path, .. }) => (cut(&path.terminal()), String::new()),
+        OwnerOrTarget::Owner(Owner::Thread { tid, name, .. }) => {
+            (cut(&name.terminal()), Id::of(*tid).to_string())
+        }
+        OwnerOrTarget::Owner(Owner::Comm { name } | Owner::Exe { name }) => {
+            (cut(&name.terminal()), String::new())
+        }
+        OwnerOrTarget::Owner(Owner::Cgroup { path, .. }) => (cut(&path.terminal()), String::new()),
     }
 }
 
 /// An owner in a table of other things: its name, with its id where it has one.
 pub(super) fn named(owner: &Owner) -> String {
-    let (name, id) = name(&Who::Owner(owner.clone()));
+    let (name, id) = name(&OwnerOrTarget::Owner(owner.clone()));
     if id.is_empty() { name } else { format!("{name} ({id})") }
 }
 
 /// What the ids of owners are.
-pub(super) fn id_column<'a>(mut owners: impl Iterator<Item = &'a Who>) -> &'static str {
-    if owners.any(|who| matches!(who, Who::Owner(Owner::Thread { .. }))) { "tid" } else { "pid" }
+pub(super) fn id_column<'a>(mut owners: impl Iterator<Item = &'a OwnerOrTarget>) -> &'static str {
+    if owners.any(|who| matches!(who, OwnerOrTarget::Owner(Owner::Thread { .. }))) { "tid" } else { "pid" }
 }
 
 /// One interval: its owners, a line each.
@@ -121,7 +127,7 @@ pub(super) fn trust(into: &mut dyn Write, report: &TasksReport) -> io::Result<()
     trust::cost(into, &report.cost)
 }
 
-/// Who measured where: the first lines of every report.
+/// OwnerOrTarget measured where: the first lines of every report.
 pub(super) fn head_machine(into: &mut dyn Write, version: &str, machine: &Machine) -> io::Result<()> {
     let guest = if machine.cpu.guest { ", virtual machine" } else { "" };
     writeln!(into, "{TITLE}pmbpf {version}{TITLE:#}")?;

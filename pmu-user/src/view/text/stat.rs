@@ -8,8 +8,8 @@ use super::{
     table::{Align, Table, cut},
 };
 use crate::{
-    drain::tally::Ended,
-    machine::{cpu::format_list, pmu::catalog::Place},
+    drain::{Ending, Stopped},
+    machine::{cpu::format_list, pmu::catalog::PmuCpus},
     metric::{
         derived::Derived,
         repeat::Outlier,
@@ -42,7 +42,7 @@ pub(in crate::view) fn whole(
     style: &Style,
     plan: &CountPlan,
     stat: &Stat,
-    ended: &Ended,
+    ending: &Ending,
 ) -> io::Result<()> {
     let target = plan.target.in_words(plan.inherit, Descend::Yes);
     let runs = if stat.runs > 1 { format!(", mean of {} runs", stat.runs) } else { String::new() };
@@ -53,7 +53,10 @@ pub(in crate::view) fn whole(
     for (label, value) in [("user", &stat.user), ("system", &stat.system)] {
         value.as_ref().map_or(Ok(()), |value| time(into, label, value))?;
     }
-    if let Some(workload) = ended.workload {
+    if ending.stopped == Stopped::Truncated {
+        writeln!(into, "{WARNING}incomplete: the recording breaks off{WARNING:#}")?;
+    }
+    if let Some(workload) = ending.workload {
         writeln!(into, "  the command {}", words::workload(workload))?;
     }
     if let Some(left_out) = &plan.left_out {
@@ -239,9 +242,9 @@ pub(in crate::view) fn plan(
             Ok(Some(event)) => {
                 for at in &event.instances {
                     let place = match &at.place {
-                        Place::Anywhere => String::new(),
-                        Place::Cores(cpus) => format!(", cores {}", format_list(cpus)),
-                        Place::Box(cpus) => format!(", box on cpu {}", format_list(cpus)),
+                        PmuCpus::Anywhere => String::new(),
+                        PmuCpus::Cores(cpus) => format!(", cores {}", format_list(cpus)),
+                        PmuCpus::Uncore(cpus) => format!(", box on cpu {}", format_list(cpus)),
                     };
                     let words: Vec<String> = at.words.0.iter().map(|word| format!("{word:#x}")).collect();
                     let used = words.iter().rposition(|word| word != "0x0").map_or(1, |last| last + 1);

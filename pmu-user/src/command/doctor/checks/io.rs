@@ -11,7 +11,7 @@ use std::{
 use super::{Check, MOUNT_V2, Status, ok, worse};
 use crate::{
     bpf::{
-        LoadError, Options,
+        Kernel, LoadError,
         io::{Bios, IoObject, IoOptions, Parts, Wanted},
     },
     machine::{
@@ -20,15 +20,15 @@ use crate::{
         io::{
             Platform,
             bdf::Bdf,
-            mapping::Mapping,
-            resctrl::{Event, Monitoring},
+            class::Mapping,
+            resctrl::{Monitoring, MonitoringEvent},
         },
         pmu::catalog::Catalog,
         privilege::Privileges,
     },
     plan::{
         Class,
-        io::{BoxKind, IoPlan, request::IoRequest},
+        io::{IoPlan, UncoreKind, request::IoRequest},
         request::By,
     },
     table::io,
@@ -44,24 +44,29 @@ const INFER: &str = "pmbpf io infers it while what is behind the port moves data
 const AS_ROOT: &str = "run it with sudo: some processors tell only root which stack is which";
 
 /// All of them.
-pub(super) fn all(machine: &Machine, privileges: &Privileges, root: &Path) -> anyhow::Result<Vec<Check>> {
-    let mut checks = programs(machine, privileges, root);
+pub(super) fn all(
+    machine: &Machine,
+    privileges: &Privileges,
+    kernel: &Kernel,
+    root: &Path,
+) -> anyhow::Result<Vec<Check>> {
+    let mut checks = programs(machine, privileges, kernel);
     checks.extend(counters(machine, privileges, root)?);
     Ok(checks)
 }
 
 /// Attaches the programs for a moment: only then has the kernel said everything.
-fn programs(machine: &Machine, privileges: &Privileges, root: &Path) -> Vec<Check> {
+fn programs(machine: &Machine, privileges: &Privileges, kernel: &Kernel) -> Vec<Check> {
     let wanted = IoOptions { wanted: Wanted::Everybody(By::Cgroup), parts: Parts::Both, bios: Bios::Counted };
     let requests = "io programs (block)";
-    let object = match IoObject::open(&wanted, machine, root, &Options::default()) {
+    let object = match IoObject::open(&wanted, machine, kernel) {
         Ok(object) => object,
         Err(error) => {
             let fix = error.hint(privileges).unwrap_or_default();
             return vec![worse(Status::Missing, requests, error.to_string(), "pmbpf io", &fix)];
         }
     };
-    let found = format!("load and attach ({})", object.attach_kind().name());
+    let found = format!("load and attach ({})", object.loaded.attach_kind().name());
     let bios = bios(object.bios(), &found, privileges);
     vec![ok(requests, found), bios, packets(&object, machine, privileges)]
 }
@@ -146,11 +151,11 @@ fn table(plan: &IoPlan, identity: &str) -> Result<Check, io::FindError> {
 }
 
 /// Does it count events of the table's?
-fn counts_events(kind: &BoxKind) -> bool {
+fn counts_events(kind: &UncoreKind) -> bool {
     kind.is_everybodys() && !always_runs(kind)
 }
 
-fn always_runs(kind: &BoxKind) -> bool {
+fn always_runs(kind: &UncoreKind) -> bool {
     !kind.unit_bytes.is_empty()
 }
 
@@ -210,7 +215,7 @@ fn monitoring(root: &Path, processor: &Processor) -> Check {
         Some(Ok(found)) => {
             let events = found.events.iter().map(|event| event.name()).collect::<Vec<_>>().join(", ");
             let told = format!("{events} of each group at {}", found.point.terminal());
-            if found.events.contains(&Event::MbmTotalBytes) {
+            if found.events.contains(&MonitoringEvent::MbmTotalBytes) {
                 return ok(name, told);
             }
             worse(Status::Limited, name, told, disables, "")

@@ -1,7 +1,7 @@
 //! Made hosts: resctrl's files as the kernel shows them.
 
 use super::{
-    Event, Group, Monitoring,
+    Monitoring, MonitoringEvent, MonitoringGroup,
     testing::{MOUNTS, POINT, group, host},
 };
 use crate::{
@@ -20,7 +20,7 @@ fn monitoring(tree: &Tree) -> Monitoring {
 #[test]
 fn what_is_counted_is_what_the_kernel_lists() {
     let found = monitoring(&host());
-    assert_eq!(found.events, [Event::MbmTotalBytes, Event::LlcOccupancy]);
+    assert_eq!(found.events, [MonitoringEvent::MbmTotalBytes, MonitoringEvent::LlcOccupancy]);
     assert_eq!((found.point.as_bytes(), found.groups_max), (&b"/sys/fs/resctrl"[..], Some(256)));
 }
 
@@ -95,5 +95,5 @@ fn a_group_survives_a_recording() {
     group(&tree, "mon_groups/w\u{fe}b", [100, 10], &[]);
     let groups = monitoring(&tree).groups(&tree.root);
     let text = serde_json::to_string(&groups).unwrap();
-    assert_eq!(serde_json::from_str::<Vec<Group>>(&text).unwrap(), groups);
+    assert_eq!(serde_json::from_str::<Vec<MonitoringGroup>>(&text).unwrap(), groups);
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Mapping, Source};
+use super::{Mapping, MappingSource};
 use crate::machine::{io::Platform, pmu::catalog::Catalog, testing::Tree};
 
 /// A host with this processor, whose root buses are on these NUMA nodes.
@@ -235,5 +235,5 @@ fn a_guest_has_no_counters_of_stacks() {
 
 #[test]
 fn what_was_inferred_says_how_well() {
-    assert_eq!(Source::Inferred { r: 0.984 }.to_string(), "inferred (r=0.98)");
+    assert_eq!(MappingSource::Inferred { r: 0.984 }.to_string(), "inferred (r=0.98)");
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::workload::{ALWAYS, EVENTS, KERNEL_TURN_MS, STEP_MS, Workload};
 use crate::{
-    drain::{SlotId, slice::SliceRow},
-    metric::random::Random,
-    plan::turns::{EventGroup, PlannedEvent, Turns},
+    drain::{SlotId, reading::SliceRow},
+    metric::testing::Random,
+    plan::multiplexing::{EventGroup, Multiplexing, PlannedEvent},
 };
 
 /// One workload, measured twice.
 pub(super) struct Measured {
-    pub(super) turns: Turns,
+    pub(super) turns: Multiplexing,
     /// What pmbpf counted: the groups in random order, each once a round.
     pub(super) rows: Vec<SliceRow>,
     /// True totals, by event.
@@ -64,7 +64,7 @@ impl Measured {
     }
 }
 
-/// Which group is in force in each slice: rounds of all of them, each in an order of its own.
+/// Which group is active in each slice: rounds of all of them, each in an order of its own.
 fn rounds(random: &mut Random, groups: usize, slices: usize) -> Vec<u32> {
     let mut round: Vec<u32> = (0..groups).map(|group| group as u32).collect();
     let mut order = Vec::new();
@@ -91,7 +91,7 @@ fn row(slice: usize, group: u32, ran_ms: f64, counts: &[f64]) -> SliceRow {
     }
 }
 
-fn turns(workload: &Workload) -> Turns {
+fn turns(workload: &Workload) -> Multiplexing {
     let group = |events: usize| EventGroup {
         events: (0..events)
             .map(|event| PlannedEvent {
@@ -102,7 +102,7 @@ fn turns(workload: &Workload) -> Turns {
             })
             .collect(),
     };
-    Turns {
+    Multiplexing {
         pmu: "cpu".to_owned(),
         always: vec![group(ALWAYS)],
         groups: (0..workload.groups).map(|_| group(EVENTS)).collect(),

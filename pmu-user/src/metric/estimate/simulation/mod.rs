@@ -13,7 +13,7 @@ use self::{
     workload::{ALWAYS, Class, EVENTS, Workload},
 };
 use super::{Estimates, EventIndex};
-use crate::metric::random::Random;
+use crate::metric::testing::Random;
 
 /// What was asked of every workload, and by order of phases for the totals.
 type Study = BTreeMap<String, Tally>;

@@ -3,11 +3,11 @@
 //! Nothing here knows how the estimate is made. Every number is drawn from a range that is stated where it is drawn; ranges
 //! of lengths, rates and noise are even in orders of magnitude.
 
-use crate::metric::random::Random;
+use crate::metric::testing::Random;
 
 /// Events that always count: cycles, instructions, reference cycles, slots, and the four places where slots went.
 pub(super) const ALWAYS: usize = 8;
-/// Events in each group that takes turns.
+/// Events in each group that is multiplexed.
 pub(super) const EVENTS: usize = 2;
 /// How long the kernel leaves a group on the counters, in ms: a tick at 250 Hz (kernel/events/core.c, `PERF_CPU_HRTIMER`).
 pub(super) const KERNEL_TURN_MS: f64 = 4.0;
@@ -19,7 +19,7 @@ pub(super) const STEP_MS: f64 = KERNEL_TURN_MS;
 pub(super) enum Class {
     /// Phases differ in what always counts, each at random; 8 to 100 rounds of turns.
     Plain,
-    /// Phases differ in what takes turns only.
+    /// Phases differ in what is multiplexed only.
     Hidden,
     /// 3 to 8 rounds.
     Short,

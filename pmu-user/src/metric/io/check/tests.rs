@@ -7,7 +7,7 @@ use crate::{
         testing::{always_running, steady},
     },
     metric::{
-        io::{BoxCounts, IoMetrics, Place},
+        io::{IoMetrics, Scope, UncoreCounts},
         value::{How, Known, Value},
     },
     model::io::IoInterval,
@@ -25,9 +25,9 @@ const RATES: [(&str, u64); 7] = [
     ("write", 100_000_000),
 ];
 
-const PART: Place = Place::Part(0, 0, 1);
-const STACK: Place = Place::Stack(0, 1);
-const MEMORY: Place = Place::Socket(0);
+const PART: Scope = Scope::Part(0, 0, 1);
+const STACK: Scope = Scope::Stack(0, 1);
+const MEMORY: Scope = Scope::Socket(0);
 
 fn checks(header: &IoHeader, drains: Vec<IoDrain>) -> Vec<Check> {
     let metrics = IoMetrics::new(load("icelakex").unwrap(), &header.plan);
@@ -35,15 +35,15 @@ fn checks(header: &IoHeader, drains: Vec<IoDrain>) -> Vec<Check> {
     for drain in drains {
         total.append(IoInterval::of(drain.boxes, total.to_ns, drain.at_ns));
     }
-    metrics.checks(&BoxCounts::new(&header.plan, &total))
+    metrics.checks(&UncoreCounts::new(&header.plan, &total))
 }
 
 /// What is said if one of the rates is something else.
-fn verdicts(other: (&str, u64)) -> Vec<(Place, &'static str, Verdict)> {
+fn verdicts(other: (&str, u64)) -> Vec<(Scope, &'static str, Verdict)> {
     verdicts_of(&[other].into_iter().chain(RATES).collect::<Vec<_>>())
 }
 
-fn verdicts_of(rates: &[(&str, u64)]) -> Vec<(Place, &'static str, Verdict)> {
+fn verdicts_of(rates: &[(&str, u64)]) -> Vec<(Scope, &'static str, Verdict)> {
     let header = always_running();
     let checks = checks(&header, steady(&header, 3, rates));
     checks.iter().map(|check| (check.place, check.counter, check.verdict())).collect()

@@ -16,7 +16,7 @@ use crate::{
         owner::{Ownership, User},
     },
     metric::{
-        io::{BoxCounts, IoMetrics, Label, Names, Row, Subject, places::places},
+        io::{IoMetrics, Label, Names, Row, Subject, UncoreCounts, scopes::places},
         value::How,
     },
     model::io::IoInterval,
@@ -49,7 +49,7 @@ fn rows(header: &IoHeader, drain: IoDrain, owned: &[(Bdf, Ownership)]) -> Vec<Ro
     let paths = BTreeMap::from([(Untrusted::from("/vm"), 9)]);
     let names =
         Names { platform: &header.platform, disks: &disks, cgroups: &cgroups, paths: &paths, within: None };
-    requesters.rows(&BoxCounts::new(&header.plan, &interval), names, owned)
+    requesters.rows(&UncoreCounts::new(&header.plan, &interval), names, owned)
 }
 
 fn of<'a>(rows: &'a [Row], address: &str, metric: &str) -> &'a Row {
@@ -101,7 +101,7 @@ fn what_counts_for_one_device_is_nothing_of_everybodys() {
     assert_eq!(places(&header.plan).len(), 1, "the platform alone");
     let drain = drain(&header);
     let interval = IoInterval::of(drain.boxes, 0, drain.at_ns);
-    let rows = metrics.rows(&BoxCounts::new(&header.plan, &interval), crate::metric::io::Place::Platform);
+    let rows = metrics.rows(&UncoreCounts::new(&header.plan, &interval), crate::metric::io::Scope::Platform);
     assert!(rows.iter().all(|row| row.value.known().is_none()), "{rows:?}");
     assert!(rows.iter().all(|row| !row.metric.starts_with("event.")), "{rows:?}");
 }

@@ -1,6 +1,6 @@
 //! Intervals of drains that are written down: what is known is exact, and what is not is no number.
 
-use super::{Amount, GroupsInterval, Whom};
+use super::{Amount, GroupsInterval, OwnerOrGroup};
 use crate::{
     drain::{
         Owner,
@@ -8,12 +8,12 @@ use crate::{
     },
     machine::io::{
         Fact,
-        resctrl::{Domain, Event, Group},
+        resctrl::{Domain, MonitoringEvent, MonitoringGroup},
     },
     untrusted::Untrusted,
 };
 
-const TRAFFIC: Event = Event::MbmTotalBytes;
+const TRAFFIC: MonitoringEvent = MonitoringEvent::MbmTotalBytes;
 const SECOND: u64 = 1_000_000_000;
 
 fn owner(path: &str) -> Owner {
@@ -41,7 +41,10 @@ fn domains(bytes: &[Option<u64>]) -> Vec<Domain> {
 fn alone(id: u64, bytes: &[u64], whose: GroupOwner) -> GroupRow {
     let bytes: Vec<Option<u64>> = bytes.iter().copied().map(Some).collect();
     let path = Untrusted::from(format!("/mon_groups/{id}"));
-    GroupRow { group: Group { id, path, of: None, domains: domains(&bytes), again: Vec::new() }, whose }
+    GroupRow {
+        group: MonitoringGroup { id, path, of: None, domains: domains(&bytes), again: Vec::new() },
+        whose,
+    }
 }
 
 /// A control group that was read before and after a monitoring group in it, and that one.
@@ -67,12 +70,12 @@ fn interval(drains: Vec<Vec<GroupRow>>) -> GroupsInterval {
     all
 }
 
-fn traffic(interval: &GroupsInterval, whom: &Whom) -> Amount {
+fn traffic(interval: &GroupsInterval, whom: &OwnerOrGroup) -> Amount {
     interval.shares[whom].amounts[&TRAFFIC].clone()
 }
 
 fn of_owner(interval: &GroupsInterval, path: &str) -> Amount {
-    traffic(interval, &Whom::Owner(owner(path)))
+    traffic(interval, &OwnerOrGroup::Owner(owner(path)))
 }
 
 fn unknown(amount: &Amount) -> &str {
@@ -130,7 +133,7 @@ fn a_group_that_appears_or_vanishes_is_known_in_between() {
     let web = |bytes| alone(1, &[bytes], nobody());
     let found =
         interval(vec![vec![other(0)], vec![other(1), web(100)], vec![other(2), web(140)], vec![other(3)]]);
-    let amount = traffic(&found, &Whom::Group(Untrusted::from("/mon_groups/1")));
+    let amount = traffic(&found, &OwnerOrGroup::Group(Untrusted::from("/mon_groups/1")));
     assert_eq!((amount.bytes, amount.watched_ns), ((40, 40), SECOND));
     assert_eq!(amount.why.as_deref(), Some("its group appeared"));
     assert_eq!(found.duration_ns, 3 * SECOND);
@@ -145,7 +148,7 @@ fn what_a_group_did_while_its_threads_changed_owners_is_nobodys() {
         vec![alone(1, &[0], of("/a")), alone(2, &[0], of("/b"))],
         vec![alone(1, &[70], of("/b")), alone(2, &[90], of("/b"))],
     ]);
-    assert_eq!(traffic(&found, &Whom::Group(Untrusted::from("/mon_groups/1"))).bytes, (70, 70));
+    assert_eq!(traffic(&found, &OwnerOrGroup::Group(Untrusted::from("/mon_groups/1"))).bytes, (70, 70));
     assert!(unknown(&of_owner(&found, "/a")).contains("changed"), "{found:?}");
     assert!(unknown(&of_owner(&found, "/b")).contains("changed"), "not all of what it did is in its groups");
 }
@@ -206,8 +209,8 @@ fn what_is_in_the_cache_is_the_latest_reading() {
         (0..3).map(|second| at(second, vec![alone(1, &[70 - second * 10], of("/a"))])).collect();
     let mut all = GroupsInterval::default();
     for pair in drains.windows(2) {
-        all.extend(&GroupsInterval::between(&pair[0], &pair[1], &[Event::LlcOccupancy]));
+        all.extend(&GroupsInterval::between(&pair[0], &pair[1], &[MonitoringEvent::LlcOccupancy]));
     }
-    let amount = &all.shares[&Whom::Owner(owner("/a"))].amounts[&Event::LlcOccupancy];
+    let amount = &all.shares[&OwnerOrGroup::Owner(owner("/a"))].amounts[&MonitoringEvent::LlcOccupancy];
     assert_eq!((amount.bytes, amount.watched_ns), ((50, 50), 2 * SECOND));
 }

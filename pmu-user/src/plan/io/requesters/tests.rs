@@ -3,7 +3,7 @@
 use super::{Found, Requesters};
 use crate::{
     machine::{io::Platform, pmu::catalog::Catalog, testing::Tree},
-    plan::{TICK, Target, turns::PlannedEvent},
+    plan::{TICK, Target, multiplexing::PlannedEvent},
     table::io::testing::{DMAR, Filter, card, dmar},
 };
 
@@ -24,7 +24,7 @@ fn chosen(tree: &Tree, named: &[&str], target: &Target) -> Found {
 
 /// By kind: the PMU's name and type, and the devices of its groups.
 fn groups(found: &Found) -> Vec<(&str, u32, Vec<String>)> {
-    let whose = |kind: &super::BoxKind| {
+    let whose = |kind: &super::UncoreKind| {
         let names = kind.requesters.iter();
         names.map(|one| one.map_or_else(|| "clock".to_owned(), |bdf| bdf.to_string())).collect()
     };

@@ -19,15 +19,15 @@ use self::order::Order;
 use super::{SessionError, TasksSession, owners::Owners};
 use crate::{
     bpf::{Maps, Object},
-    drain::slice::SliceRow,
+    drain::reading::SliceRow,
     machine::{
         cpu::Cpu,
-        pmu::catalog::{self, Place},
+        pmu::catalog::{self, PmuCpus},
     },
-    perf::{CpuGroup, Stay},
+    perf::{PlannedGroup, Stay},
     plan::{
         Plan,
-        turns::{Turns, Unfit},
+        multiplexing::{Multiplexing, Unfit},
     },
 };
 
@@ -43,7 +43,7 @@ const SLICE_WORD: usize = std::mem::offset_of!(Turn, slice) / 8;
 pub(super) struct Rotation {
     /// Which of the plan's.
     index: u32,
-    turns: Turns,
+    turns: Multiplexing,
     /// How far the first descriptors of two CPUs are apart.
     stride: u32,
     /// By CPU; those that went offline are not there.
@@ -62,18 +62,18 @@ pub(super) struct Rotation {
 /// What is open on a CPU.
 #[derive(Debug)]
 struct OpenCpu {
-    always: Vec<CpuGroup>,
-    groups: Vec<CpuGroup>,
+    always: Vec<PlannedGroup>,
+    groups: Vec<PlannedGroup>,
 }
 
 /// Opens all counters per owner, held back.
 pub(super) fn open(plan: &Plan, maps: &Maps, root: &Path) -> Result<Vec<Rotation>, SessionError> {
     let stride = plan.counters();
     let mut taken = BTreeSet::new();
-    let open = |(index, turns): (usize, &Turns)| {
+    let open = |(index, turns): (usize, &Multiplexing)| {
         turns.check()?;
         let wanted: Vec<Cpu> = match catalog::place(root, &turns.pmu) {
-            Some(Place::Cores(cores)) => {
+            Some(PmuCpus::Cores(cores)) => {
                 plan.cpus.iter().copied().filter(|cpu| cores.contains(cpu)).collect()
             }
             _ => plan.cpus.clone(),
@@ -107,8 +107,8 @@ impl Rotation {
     /// Opens every group on `cpu` and lends the events to the programs, which read none of them yet.
     fn open(&mut self, maps: &Maps, cpu: Cpu) -> Result<(), SessionError> {
         let mut first = cpu.0 * self.stride;
-        let mut open = |group, stay| -> Result<CpuGroup, SessionError> {
-            let opened = CpuGroup::open(group, &self.turns.pmu, cpu, stay)?;
+        let mut open = |group, stay| -> Result<PlannedGroup, SessionError> {
+            let opened = PlannedGroup::on_cpu(group, &self.turns.pmu, cpu, stay)?;
             // The place behind a leader's holds no descriptor: the program reads the leader once for both.
             let places = std::iter::once(first).chain(first + 2..);
             for (place, event) in places.zip(opened.events()) {
@@ -142,10 +142,10 @@ impl Rotation {
         self.set_due();
         let mut lost = 0;
         for (&cpu, open) in &self.open {
-            open.always.iter().try_for_each(CpuGroup::enable)?;
+            open.always.iter().try_for_each(PlannedGroup::enable)?;
             self.want(&object.maps, cpu);
             lost += u64::from(object.flush(cpu).is_err());
-            self.in_force(open).map_or(Ok(()), CpuGroup::enable)?;
+            self.in_force(open).map_or(Ok(()), PlannedGroup::enable)?;
         }
         Ok(lost)
     }
@@ -161,10 +161,10 @@ impl Rotation {
             let changes = before != self.group;
             let old = before.and_then(|group| open.groups.get(group as usize)).filter(|_| changes);
             // A counter that cannot be stopped or started shows by the time it ran.
-            let _ = old.map_or(Ok(()), CpuGroup::disable);
+            let _ = old.map_or(Ok(()), PlannedGroup::disable);
             self.want(&object.maps, cpu);
             lost += u64::from(object.flush(cpu).is_err());
-            let _ = self.in_force(open).filter(|_| changes).map_or(Ok(()), CpuGroup::enable);
+            let _ = self.in_force(open).filter(|_| changes).map_or(Ok(()), PlannedGroup::enable);
         }
         lost
     }
@@ -184,7 +184,7 @@ impl Rotation {
         maps.turns.write_word(row, WANTED_SLICE_WORD, self.slice);
     }
 
-    fn in_force<'a>(&self, open: &'a OpenCpu) -> Option<&'a CpuGroup> {
+    fn in_force<'a>(&self, open: &'a OpenCpu) -> Option<&'a PlannedGroup> {
         open.groups.get(self.group? as usize)
     }
 
@@ -207,7 +207,7 @@ impl Rotation {
     /// Ends the counting: the map would keep the events going until it is closed.
     fn stop(&self) {
         for open in self.open.values() {
-            let _ = open.always.iter().chain(self.in_force(open)).try_for_each(CpuGroup::disable);
+            let _ = open.always.iter().chain(self.in_force(open)).try_for_each(PlannedGroup::disable);
         }
     }
 }
@@ -263,7 +263,7 @@ impl TasksSession {
     pub(super) fn want_next_slices(&mut self) {
         for open in self.rotations.iter().flat_map(|rotation| rotation.open.values()) {
             // The kernel does nothing for a group that counts.
-            let _ = open.always.iter().try_for_each(CpuGroup::enable);
+            let _ = open.always.iter().try_for_each(PlannedGroup::enable);
         }
         for rotation in self.rotations.iter_mut().filter(|rotation| rotation.due.is_none()) {
             rotation.want_next(&self.object.maps);
@@ -302,9 +302,9 @@ impl TasksSession {
             }
             rotation.want(&self.object.maps, cpu);
             let Some(open) = rotation.open.get(&cpu) else { continue };
-            let _ = open.always.iter().try_for_each(CpuGroup::enable);
+            let _ = open.always.iter().try_for_each(PlannedGroup::enable);
             self.lost_flushes += u64::from(self.object.flush(cpu).is_err());
-            let _ = rotation.in_force(open).map_or(Ok(()), CpuGroup::enable);
+            let _ = rotation.in_force(open).map_or(Ok(()), PlannedGroup::enable);
         }
     }
 }

@@ -6,9 +6,9 @@ use pmu_common::turn::{NO_SLOT, PLACES, Turn};
 
 use crate::{
     bpf::Maps,
-    drain::slice::SliceRow,
+    drain::reading::SliceRow,
     machine::cpu::Cpu,
-    plan::turns::{EventGroup, Turns},
+    plan::multiplexing::{EventGroup, Multiplexing},
 };
 
 const HEADS_WORD: usize = std::mem::offset_of!(Turn, heads) / 8;
@@ -54,7 +54,7 @@ impl Sum {
     }
 
     /// What the places mean while the group number `group` was in force.
-    pub(super) fn row(&self, turns: &Turns, group: Option<u32>) -> SliceRow {
+    pub(super) fn row(&self, turns: &Multiplexing, group: Option<u32>) -> SliceRow {
         let mut row = SliceRow { group, time_ns: self.time_ns, ..SliceRow::default() };
         let mut places = self.places.iter().copied();
         let mut take = |group: &EventGroup| {

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::{Row, Summary};
 use crate::{
-    machine::io::{Fact, dmi::Kind, link::Link, mapping::Mapping},
+    machine::io::{Fact, class::Mapping, dmi::MemoryKind, link::Link},
     view::json::{SCHEMA, line},
 };
 
@@ -24,7 +24,7 @@ fn platform(summary: &Summary) -> Json {
     let module = |module: &crate::machine::io::dmi::Module| {
         json!({
             "bytes": module.bytes,
-            "type": module.kind.map(Kind::name),
+            "type": module.kind.map(MemoryKind::name),
             "mt_per_s": module.configured_mts.or(module.best_mts),
         })
     };

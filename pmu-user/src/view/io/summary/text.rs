@@ -7,7 +7,7 @@ use std::{
 
 use super::{Row, Summary};
 use crate::{
-    machine::io::{Fact, dmi::Module, mapping::Mapping},
+    machine::io::{Fact, class::Mapping, dmi::Module},
     view::text::{
         COLUMNS, Style, TITLE, WARNING,
         number::{bytes, three_digits},

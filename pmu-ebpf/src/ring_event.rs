@@ -1,0 +1,60 @@
+//! Ring events: small records for user space, and when it is woken up for them.
+
+use aya_ebpf::{
+    bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
+    helpers::generated::bpf_ringbuf_query,
+};
+use pmu_common::{loss, ring};
+
+use crate::{cpu::lose, maps::RING};
+
+/// User space looks at its next tick.
+pub(crate) const AT_TICK: u64 = BPF_RB_NO_WAKEUP as u64;
+
+/// Sends a fact about a process. `flags` as for `bpf_ringbuf_submit`.
+#[inline(always)]
+pub(crate) fn process(kind: u32, tgid: u32, flags: u64) {
+    send(ring::Process { kind, tgid }, flags);
+}
+
+/// Sends that a process begins: user space reads it as it reads stacks.
+#[inline(always)]
+pub(crate) fn fork(tgid: u32, parent: u32) {
+    send(ring::Fork { kind: ring::FORK, tgid, parent }, if_half_full());
+}
+
+#[inline(always)]
+fn send<T: 'static>(value: T, flags: u64) {
+    match RING.reserve::<T>(0) {
+        Some(mut record) => {
+            record.write(value);
+            record.submit(flags);
+        }
+        None => lose(loss::RING_FULL),
+    }
+}
+
+/// User space reads what comes often at its tick, or at once if the ring buffer is half full.
+#[inline(always)]
+pub(crate) fn if_half_full() -> u64 {
+    let (waiting, size) = waiting_of();
+    wake_if(waiting > size / 2)
+}
+
+/// Wakes user space up, or lets it look at its next tick.
+#[inline(always)]
+pub(crate) fn wake_if(full: bool) -> u64 {
+    if full { u64::from(BPF_RB_FORCE_WAKEUP) } else { AT_TICK }
+}
+
+/// Bytes that wait in the ring buffer, and its size.
+#[inline(always)]
+pub(crate) fn waiting_of() -> (u64, u64) {
+    let ring = (&raw const RING).cast_mut().cast::<core::ffi::c_void>();
+    // `BPF_RB_AVAIL_DATA` and `BPF_RB_RING_SIZE`, include/uapi/linux/bpf.h.
+    // SAFETY: the helper only reads the ring's positions.
+    let waiting = unsafe { bpf_ringbuf_query(ring, 0) };
+    // SAFETY: as above.
+    let size = unsafe { bpf_ringbuf_query(ring, 1) };
+    (waiting, size)
+}

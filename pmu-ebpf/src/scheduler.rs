@@ -1,0 +1,102 @@
+//! Programs of the scheduler. On `sched_switch`: accounts the task that leaves the CPU, and notes how long the other had to wait for
+//! it. On `sched_wakeup` and `sched_wakeup_new`: from there on the task waits for a CPU.
+
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use pmu_common::{
+    count::{SLOT_NONE, TaskState},
+    cpu::CpuCount,
+};
+
+use crate::{
+    Way,
+    access::{Access, Pointer},
+    account::account,
+    counter,
+    cpu::this_cpu,
+    maps::CPUS,
+    task, tracepoint,
+};
+
+tracepoint! {
+    /// `trace_sched_switch(preempt, prev, next, prev_state)`, kernel/sched/core.c.
+    switch on "sched_switch", context => try_switch::<Way>(context.arg(1), context.arg(2))
+}
+
+#[inline(always)]
+fn try_switch<A: Access>(prev: Pointer, next: Pointer) -> Option<()> {
+    let cpu = this_cpu();
+    // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
+    let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
+    // SAFETY: the helper has no preconditions.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    let (prev_tid, next_tid) = (task::tid::<A>(prev), task::tid::<A>(next));
+    count_switch(counts, prev_tid, next_tid, now_ns);
+    let arriving = if next_tid != 0 { arrive::<A>(next, now_ns) } else { None };
+    let leaving = if prev_tid != 0 { leave::<A>(prev, cpu, counts, now_ns) } else { SLOT_NONE };
+    if counter::are_read() && counts.counted != 0 {
+        counter::switch::<A>(cpu, leaving, next, arriving, now_ns);
+    }
+    Some(())
+}
+
+#[inline(always)]
+fn count_switch(counts: &mut CpuCount, prev_tid: u32, next_tid: u32, now_ns: u64) {
+    counts.switches += 1;
+    if counts.last_next != u64::from(prev_tid) {
+        counts.switches_missing += 1;
+    }
+    counts.last_next = u64::from(next_tid);
+    if prev_tid == 0 && counts.idle_since_ns != 0 {
+        counts.idle_ns += now_ns.wrapping_sub(counts.idle_since_ns);
+    }
+    // Another task's end where the idle task's was due: when idle ended is not known, so its span does not count.
+    counts.idle_since_ns = if next_tid == 0 { now_ns } else { 0 };
+}
+
+/// The task gets the CPU: its wait is over, and is accounted when it leaves. What is remembered of it.
+#[inline(always)]
+fn arrive<A: Access>(next: Pointer, now_ns: u64) -> Option<*mut TaskState> {
+    let pointer = A::state(next)?;
+    // SAFETY: the state is live while its task is, and its task is about to run here.
+    let state = unsafe { &mut *pointer };
+    if state.ready_ns != 0 {
+        state.wait_ns = now_ns.wrapping_sub(state.ready_ns);
+        state.ready_ns = 0;
+    }
+    Some(pointer)
+}
+
+/// The task leaves the CPU: a preempted one waits from now on. Its owner's slot.
+#[inline(always)]
+fn leave<A: Access>(prev: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) -> u32 {
+    match account::<A>(prev, cpu, counts) {
+        Some(state) => {
+            // SAFETY: as in `arrive`.
+            unsafe { (*state.task).ready_ns = if state.preempted { now_ns } else { 0 } };
+            state.slot
+        }
+        None => SLOT_NONE,
+    }
+}
+
+tracepoint! {
+    /// `trace_sched_wakeup(task)`, kernel/sched/core.c: the task is on a run queue.
+    wake on "sched_wakeup", context => try_wake::<Way>(context.arg(0))
+}
+
+tracepoint! {
+    /// `trace_sched_wakeup_new(task)`, kernel/sched/core.c: the same for a new task.
+    wake_new on "sched_wakeup_new", context => try_wake::<Way>(context.arg(0))
+}
+
+/// The kernel's own `sched_info.run_delay` would cost nothing, but it uses a run-queue clock that is not updated when a
+/// wake-up leads straight to a switch: most waits would be 0, and on kernels without preemption up to a tick too short.
+#[inline(always)]
+fn try_wake<A: Access>(task: Pointer) {
+    if let Some(state) = A::state(task) {
+        // SAFETY: the helper has no preconditions.
+        let now_ns = unsafe { bpf_ktime_get_ns() };
+        // SAFETY: the state is live while its task is; a task that still runs clears this when it leaves its CPU.
+        unsafe { (*state).ready_ns = now_ns };
+    }
+}

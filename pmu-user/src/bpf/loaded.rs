@@ -1,0 +1,302 @@
+//! How an object gets into the kernel, and what every object can tell: the attach fallback, its maps, its programs on tracepoints,
+//! what they cost.
+
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    io,
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd},
+    thread,
+};
+
+use aya::{
+    Ebpf, EbpfLoader, VerifierLogLevel,
+    maps::{Map, MapError},
+    programs::{BtfTracePoint, Program, ProgramError, RawTracePoint},
+};
+use pmu_common::{name, wire::Wire};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+use super::{
+    LoadError, Log,
+    fallback::{self, Attach, Choice, Probes, Refused, Way},
+    mapped::{Mapped, Pod},
+};
+use crate::plan::Class;
+
+/// Entries per map.
+pub(super) struct Sizes(pub(super) Vec<(&'static str, u32)>);
+
+impl Sizes {
+    pub(super) fn of(&self, map: &str) -> u32 {
+        self.0.iter().find(|(name, _)| *name == map).map_or(0, |&(_, entries)| entries)
+    }
+}
+
+/// What `load` makes in the best way of attaching that works: the next one is tried where the kernel lacks something that the
+/// probes did not see.
+pub(super) fn in_best_way<T>(
+    probes: &Probes,
+    wanted: Option<Attach>,
+    load: impl Fn(Way) -> Result<T, LoadError>,
+) -> Result<T, LoadError> {
+    let _limit = LockedMemory::kept();
+    let Choice { ways, mut refused } = fallback::choose(probes, wanted)?;
+    let (last, better) = ways.split_last().expect("there is a way if nothing essential is missing");
+    for &attach in better {
+        match load(Way { attach, refused: refused.clone() }) {
+            Err(error) if error.class() == Class::Unsupported => {
+                refused.push(Refused { attach, why: error.to_string() });
+            }
+            result => return result,
+        }
+    }
+    load(Way { attach: *last, refused })
+}
+
+/// An object in the kernel: its programs, its maps, and how it is attached. Dropping it detaches and frees everything: nothing is
+/// pinned.
+pub struct Loaded {
+    ebpf: Ebpf,
+    way: Way,
+    sizes: Sizes,
+    /// Memory of the maps that were taken out of it.
+    taken_bytes: u64,
+}
+
+impl Loaded {
+    /// Creates the maps of the object for a way of attaching, `by_type` or `by_address`. Its programs are not verified yet.
+    pub(super) fn create<C: Wire>(
+        [by_type, by_address]: [&[u8]; 2],
+        way: Way,
+        config: C,
+        sizes: Sizes,
+        log: Log,
+    ) -> Result<Self, LoadError> {
+        let config = Pod(config);
+        let level: u8 = if log == Log::On { 5 } else { 0 };
+        // Making a loader has aya read all of the kernel's types anew, for relocations that our objects have none of.
+        let mut loader = without_files(EbpfLoader::new);
+        loader.btf(None).allow_unsupported_maps().verifier_log_level(VerifierLogLevel::STATS);
+        // Not every object logs.
+        loader.override_global(name::CONFIG, &config, true).override_global(name::LOG_LEVEL, &level, false);
+        for &(map, entries) in &sizes.0 {
+            loader.map_max_entries(map, entries);
+        }
+        let object = match way.attach {
+            Attach::TpBtf => by_type,
+            Attach::RawTp => by_address,
+        };
+        let ebpf = loader.load(object).map_err(|error| LoadError::Object(Box::new(error)))?;
+        Ok(Self { ebpf, way, sizes, taken_bytes: 0 })
+    }
+
+    /// Takes a map out of the object.
+    pub(super) fn take(&mut self, name: &'static str) -> Map {
+        let map = self.ebpf.take_map(name).expect("tests/contract.rs checks the object's maps");
+        self.taken_bytes += memory_of(&map);
+        map
+    }
+
+    /// Takes a map that is used by system calls.
+    pub(super) fn typed<T: TryFrom<Map, Error = MapError>>(
+        &mut self,
+        name: &'static str,
+    ) -> Result<T, LoadError> {
+        T::try_from(self.take(name)).map_err(|error| failed(name, error))
+    }
+
+    /// An array in memory. The map itself stays with the object.
+    pub(super) fn mapped<T: Wire>(&self, name: &'static str) -> Result<Mapped<T>, LoadError> {
+        let Some(Map::Array(map)) = self.ebpf.map(name) else {
+            return Err(LoadError::Map { name, error: io::Error::other("it is no array") });
+        };
+        Mapped::new(map.fd(), self.entries(name)).map_err(|error| LoadError::Map { name, error })
+    }
+
+    /// Number of entries of a map.
+    pub(super) fn entries(&self, map: &str) -> u32 {
+        self.sizes.of(map)
+    }
+
+    /// All of it, for what only one object does.
+    pub(super) const fn ebpf(&mut self) -> &mut Ebpf {
+        &mut self.ebpf
+    }
+
+    /// A program, as what it is.
+    pub(super) fn program<'a, T>(&'a mut self, name: &'static str) -> Result<&'a mut T, LoadError>
+    where
+        &'a mut T: TryFrom<&'a mut Program, Error = ProgramError>,
+    {
+        let program = self.ebpf.program_mut(name).expect("tests/contract.rs checks the object's programs");
+        program.try_into().map_err(|error| refused(name, error))
+    }
+
+    /// Has the kernel verify a program on a tracepoint.
+    pub(super) fn load_tracepoint(
+        &mut self,
+        name: &'static str,
+        tracepoint: &str,
+        types: Option<&aya::Btf>,
+    ) -> Result<(), LoadError> {
+        let loaded = match (self.way.attach, types) {
+            (Attach::TpBtf, Some(types)) => self.program::<BtfTracePoint>(name)?.load(tracepoint, types),
+            (Attach::TpBtf, None) => unreachable!("typed programs are chosen only with types"),
+            (Attach::RawTp, _) => self.program::<RawTracePoint>(name)?.load(),
+        };
+        loaded.map_err(|error| refused(name, error))
+    }
+
+    /// Attaches a program to its tracepoint.
+    pub(super) fn attach_tracepoint(
+        &mut self,
+        name: &'static str,
+        tracepoint: &str,
+    ) -> Result<(), LoadError> {
+        let attached = match self.way.attach {
+            Attach::TpBtf => self.program::<BtfTracePoint>(name)?.attach().map(|_| ()),
+            Attach::RawTp => self.program::<RawTracePoint>(name)?.attach(tracepoint).map(|_| ()),
+        };
+        attached.map_err(|error| unattached(name, error))
+    }
+
+    /// How the programs reach kernel memory.
+    #[must_use]
+    pub const fn attach_kind(&self) -> Attach {
+        self.way.attach
+    }
+
+    /// Better ways, and why they are not used.
+    #[must_use]
+    pub fn refused(&self) -> &[Refused] {
+        &self.way.refused
+    }
+
+    /// What each loaded program has cost while the kernel measured it ([`super::measure_costs`]): name, runs, ns. By name.
+    #[must_use]
+    pub fn program_costs(&self) -> Vec<(String, u64, u64)> {
+        let cost = |(name, program): (&str, &Program)| {
+            let info = program.info().ok()?;
+            let nanoseconds = u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX);
+            Some((name.to_owned(), info.run_count(), nanoseconds))
+        };
+        let mut costs: Vec<_> = self.ebpf.programs().filter_map(cost).collect();
+        costs.sort();
+        costs
+    }
+
+    /// Runs that the kernel left out because the program was at work on that CPU already, by program; only those that occurred.
+    /// Each is an event that is in no count. Kernels older than 5.12 do not say (`recursion_misses` in fdinfo,
+    /// kernel/bpf/syscall.c).
+    #[must_use]
+    pub fn missed_runs(&self) -> Vec<(String, u64)> {
+        let missed = |(name, program): (&str, &Program)| {
+            let count = fdinfo(program.fd().ok()?.as_fd(), "recursion_misses:");
+            (count > 0).then(|| (name.to_owned(), count))
+        };
+        let mut missed: Vec<_> = self.ebpf.programs().filter_map(missed).collect();
+        missed.sort();
+        missed
+    }
+
+    /// Kernel memory of the maps in bytes, as the kernel accounts it (`memlock` in their fdinfo).
+    #[must_use]
+    pub fn map_bytes(&self) -> u64 {
+        self.taken_bytes + self.ebpf.maps().map(|(_, map)| memory_of(map)).sum::<u64>()
+    }
+}
+
+/// What `make` returns where it can open no file: on a thread of its own, whose system calls are filtered. Where the kernel has no
+/// such filters, it can.
+fn without_files<T: Send + 'static>(make: fn() -> T) -> T {
+    let filtered = move || {
+        let _ = refuse_files();
+        make()
+    };
+    let thread = thread::Builder::new().name("pmbpf-loader".to_owned()).spawn(filtered);
+    thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_else(make)
+}
+
+/// Has the kernel refuse to open files for this thread.
+fn refuse_files() -> Result<(), Box<dyn Error>> {
+    let opens = BTreeMap::from([(libc::SYS_openat, Vec::new())]);
+    let refuse = SeccompAction::Errno(libc::EACCES.unsigned_abs());
+    let filter = SeccompFilter::new(opens, SeccompAction::Allow, refuse, std::env::consts::ARCH.try_into()?)?;
+    let filter: BpfProgram = filter.try_into()?;
+    Ok(seccompiler::apply_filter(&filter)?)
+}
+
+/// The limit of locked memory as it was: before Linux 5.11, where maps count as such, aya lifts it. A command that is
+/// started later must not find it lifted.
+struct LockedMemory(Rlimit);
+
+impl LockedMemory {
+    /// Puts the limit back when it is dropped.
+    fn kept() -> Self {
+        Self(getrlimit(Resource::Memlock))
+    }
+}
+
+impl Drop for LockedMemory {
+    fn drop(&mut self) {
+        if getrlimit(Resource::Memlock) != self.0 {
+            // It was lifted a moment ago, and lowering it is always allowed.
+            let _ = setrlimit(Resource::Memlock, self.0);
+        }
+    }
+}
+
+pub(super) fn failed(name: &'static str, error: MapError) -> LoadError {
+    LoadError::Map { name, error: io::Error::other(error) }
+}
+
+pub(super) fn refused(name: &'static str, error: ProgramError) -> LoadError {
+    LoadError::Program { name, error: Box::new(error) }
+}
+
+pub(super) fn unattached(name: &'static str, error: ProgramError) -> LoadError {
+    let error = match error {
+        ProgramError::SyscallError(error) => error.io_error,
+        error => io::Error::other(error),
+    };
+    LoadError::Attach { name, error }
+}
+
+/// Kernel memory of a map, from its descriptor's fdinfo; 0 where the kernel does not say.
+fn memory_of(map: &Map) -> u64 {
+    let data = match map {
+        Map::Array(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::PerfEventArray(data)
+        | Map::RingBuf(data)
+        | Map::Stack(data)
+        | Map::Unsupported(data) => data,
+        _ => return 0,
+    };
+    fdinfo(data.fd().as_fd(), "memlock:")
+}
+
+/// A number that the kernel tells of a descriptor; 0 where it does not.
+fn fdinfo(descriptor: BorrowedFd<'_>, name: &str) -> u64 {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()));
+    let info = info.unwrap_or_default();
+    let line = info.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, path::Path};
+
+    use super::without_files;
+
+    #[test]
+    fn what_makes_a_loader_opens_no_file_and_nobody_else_is_kept_from_it() {
+        let opens = || File::open("/proc/self/stat").is_ok();
+        let filters = Path::new("/proc/sys/kernel/seccomp/actions_avail").exists();
+        assert_eq!((without_files(opens), opens()), (!filters, true));
+    }
+}

@@ -1,0 +1,171 @@
+//! Where each program on tasks is attached: to a tracepoint, to a perf event, or to the iterator over tasks that seeds their state.
+
+use std::{io, os::fd::AsFd as _};
+
+use aya::programs::{Iter, PerfEvent, RawTracePoint, TracePoint};
+use pmu_common::name::program;
+
+use super::{
+    super::loaded::{refused, unattached},
+    Attach, LoadError, Object,
+};
+use crate::{
+    perf::Counter,
+    plan::{Class, Plan, Sampling, Target, request::By},
+};
+
+/// Programs and their tracepoints, those that learn of new tasks first.
+const TRACEPOINTS: [(&str, &str); 11] = [
+    (program::FORK, "sched_process_fork"),
+    (program::EXEC, "sched_process_exec"),
+    (program::RELEASE, "sched_prepare_exec"),
+    (program::EXIT, "sched_process_exit"),
+    (program::CGROUP_CREATE, "cgroup_mkdir"),
+    (program::CGROUP_REMOVE, "cgroup_rmdir"),
+    (program::CGROUP_MOVE, "cgroup_attach_task"),
+    (program::WAKE, "sched_wakeup"),
+    (program::WAKE_NEW, "sched_wakeup_new"),
+    (program::SWITCH, "sched_switch"),
+    (program::TIMER, "hrtimer_expire_entry"),
+];
+
+/// Of programs by type.
+const TYPED: &str = "typed programs are chosen only with types";
+
+/// Does `plan` need this program?
+pub(super) fn is_needed(plan: &Plan, name: &str) -> bool {
+    let command = matches!(plan.target, Target::Command(_));
+    match name {
+        program::EXEC => plan.by != By::Cgroup || !plan.sampling.is_empty() || command,
+        program::RELEASE => command,
+        program::EXIT => plan.by != By::Cgroup,
+        program::CGROUP_CREATE | program::CGROUP_REMOVE | program::CGROUP_MOVE => plan.uses_cgroups(),
+        _ => match program::event_of(name) {
+            Some(event) => {
+                plan.sampling.get(event).is_some_and(|sampling| program_of_event(event, sampling) == name)
+            }
+            None => true,
+        },
+    }
+}
+
+/// The program for the plan's event number `event`.
+fn program_of_event(event: usize, sampling: &Sampling) -> &'static str {
+    let programs = if sampling.is_tracepoint() { program::TRACEPOINT_SAMPLES } else { program::SAMPLES };
+    programs[event]
+}
+
+impl Object {
+    /// Has the kernel verify the programs that are wanted; their number.
+    pub(super) fn load_programs(
+        &mut self,
+        types: Option<&aya::Btf>,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<usize, LoadError> {
+        let mut loaded = 0;
+        for (program, tracepoint) in TRACEPOINTS.into_iter().filter(|(program, _)| wanted(program)) {
+            match self.loaded.load_tracepoint(program, tracepoint, types) {
+                // Before Linux 6.10 a command counts from when its program is in place.
+                Err(error) if program == program::RELEASE && error.class() != Class::NotPermitted => {}
+                result => {
+                    result?;
+                    loaded += 1;
+                }
+            }
+        }
+        for name in program::SAMPLES.into_iter().filter(|program| wanted(program)) {
+            self.loaded.program::<PerfEvent>(name)?.load().map_err(|error| refused(name, error))?;
+            loaded += 1;
+        }
+        for name in program::TRACEPOINT_SAMPLES.into_iter().filter(|program| wanted(program)) {
+            self.loaded.program::<TracePoint>(name)?.load().map_err(|error| refused(name, error))?;
+            loaded += 1;
+        }
+        let flush = self.loaded.program::<RawTracePoint>(program::FLUSH)?;
+        flush.load().map_err(|error| refused(program::FLUSH, error))?;
+        match self.loaded.attach_kind() {
+            Attach::TpBtf => {
+                let seed = self.loaded.program::<Iter>(program::SEED)?;
+                seed.load("task", types.expect(TYPED)).map_err(|error| refused(program::SEED, error))?;
+            }
+            Attach::RawTp => {
+                let free = self.loaded.program::<RawTracePoint>(program::FREE)?;
+                free.load().map_err(|error| refused(program::FREE, error))?;
+            }
+        }
+        Ok(loaded + 2)
+    }
+
+    /// Attaches every program that `plan` needs, except the sampling program. They count nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused one.
+    pub fn attach(&mut self, plan: &Plan) -> Result<(), LoadError> {
+        for (program, tracepoint) in TRACEPOINTS.into_iter().filter(|(program, _)| is_needed(plan, program)) {
+            match self.loaded.attach_tracepoint(program, tracepoint) {
+                Err(error) if program == program::RELEASE && error.class() != Class::NotPermitted => {}
+                result => result?,
+            }
+        }
+        if self.loaded.attach_kind() == Attach::RawTp {
+            self.loaded.attach_tracepoint(program::FREE, "sched_process_free")?;
+        }
+        Ok(())
+    }
+
+    /// Runs the sampling program of the plan's event number `event` at every overflow of `counters`.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused the program, or to bind it.
+    pub fn sample_on<'a>(
+        &mut self,
+        event: usize,
+        counters: impl Iterator<Item = &'a Counter>,
+    ) -> Result<(), LoadError> {
+        let name = program::SAMPLES[event];
+        let program: &mut PerfEvent = self.loaded.program(name)?;
+        let descriptor = program.fd().map_err(|error| refused(name, error))?;
+        for counter in counters {
+            counter.bind(descriptor.as_fd()).map_err(|error| LoadError::Attach { name, error })?;
+        }
+        Ok(())
+    }
+
+    /// Runs the sampling program of the plan's event number `event`, the tracepoint called `name`, at every hit, as long as
+    /// `anchor` is open.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused the program, or to bind it.
+    pub fn sample_at(&mut self, event: usize, name: &str, anchor: &Counter) -> Result<(), LoadError> {
+        let program_name = program::TRACEPOINT_SAMPLES[event];
+        let program: &mut TracePoint = self.loaded.program(program_name)?;
+        let descriptor = program.fd().map_err(|error| refused(program_name, error))?;
+        let unbound = |error| LoadError::Tracepoint { event: name.to_owned(), error };
+        anchor.bind(descriptor.as_fd()).map_err(unbound)
+    }
+
+    /// Has every task's counters remembered as they are now. Does nothing where programs are not typed: there a task is
+    /// remembered when it is first seen.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to run the program.
+    pub fn seed(&mut self) -> Result<(), LoadError> {
+        if self.loaded.attach_kind() == Attach::RawTp {
+            return Ok(());
+        }
+        let name = program::SEED;
+        let failed = |error| unattached(name, error);
+        let program: &mut Iter = self.loaded.program(name)?;
+        let link = program.attach().map_err(failed)?;
+        let link = program.take_link(link).map_err(failed)?;
+        let attach = |error| LoadError::Attach { name, error };
+        let mut file = link.into_file().map_err(|error| attach(io::Error::other(error)))?;
+        // Reading the iterator to its end runs the program once per task; it prints nothing.
+        io::copy(&mut file, &mut io::sink()).map_err(attach)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! The maps: how large, and each in the form that its reader needs.
+
+use aya::maps::{HashMap, MapData, RingBuf, Stack};
+use pmu_common::{
+    count::Count,
+    cpu::{Control, CpuCount, CpuSamples},
+    histogram::RunqueueBuckets,
+    name::map as names,
+    owner::Owner,
+    sample::{Hot, SampleCount},
+    turn::{Slice, Turn},
+};
+
+use super::super::{
+    Events, LoadError, Loaded, Log, Mapped, Ring,
+    loaded::{Sizes, failed},
+};
+use crate::{
+    machine::Machine,
+    plan::{Plan, Target},
+};
+
+/// Late timers that wait, per CPU; as in pmu-ebpf/src/timer.rs.
+const PENDING: u32 = 4;
+/// Tasks that can be told apart where their state cannot live in the tasks themselves.
+const TASKS_MAX: u32 = 65_536;
+/// Targets, and cgroups that are none, whose answer is kept.
+const ANSWERS_MIN: u32 = 8192;
+
+/// Targets that fit whatever the owners: every cgroup below a target is one too.
+const TARGETS_MIN: u32 = 8192;
+
+/// The words that tell slices apart: the one in force on a CPU, and the one that a row is of.
+const IN_FORCE_WORD: usize = std::mem::offset_of!(Turn, slice) / 8;
+const SLICE_WORD: usize = std::mem::offset_of!(Slice, slice) / 8;
+
+/// Entries per map.
+pub(super) fn sizes(plan: &Plan, machine: &Machine, log: Log) -> Sizes {
+    let cpus = machine.cpu.possible;
+    let rows = plan.slots * cpus;
+    let only = |wanted: bool, entries: u32| if wanted { entries } else { 1 };
+    let (counters, counted) = (plan.counters(), plan.counters() > 0);
+    Sizes(vec![
+        (names::CONTROL, 1),
+        (names::CPUS, cpus),
+        (names::CPU_SAMPLES, cpus * plan.events()),
+        (names::OWNERS, plan.slots),
+        (names::COUNTS, rows),
+        (names::LATENCIES, rows),
+        (names::SAMPLES, only(!plan.sampling.is_empty(), rows * plan.events())),
+        (names::COUNTERS, only(counted, cpus * counters)),
+        (names::TURNS, only(counted, cpus)),
+        (names::SLICES, only(counted, 2 * (rows + cpus))),
+        (names::HOT, 2 * cpus * plan.hot_entries),
+        (names::TASKS_BY_ADDRESS, TASKS_MAX),
+        (names::SLOT_OF, ANSWERS_MIN.max(plan.slots.saturating_mul(4))),
+        (names::FREE_SLOTS, plan.slots),
+        (names::TARGETS, targets(plan)),
+        (names::MOVES, only(plan.uses_cgroups(), 4096)),
+        (names::LATE, cpus * PENDING),
+        (names::SCRATCH, cpus),
+        (names::COPIES, only(!plan.unwind.is_fp(), cpus)),
+        (names::RING, plan.ring_bytes),
+        (names::LOGS, if log == Log::On { 1 << 17 } else { 4096 }),
+    ])
+}
+
+/// Room for targets. The map is preallocated, so only where new ones come by themselves is there more than is needed.
+fn targets(plan: &Plan) -> u32 {
+    match &plan.target {
+        Target::System | Target::Command(_) => 1,
+        Target::Processes(ids) | Target::Threads(ids) => u32::try_from(ids.len()).unwrap_or(u32::MAX).max(1),
+        Target::Cgroups(_) => TARGETS_MIN.max(plan.slots.saturating_mul(2)),
+    }
+}
+
+/// The maps that user space touches.
+pub struct Maps {
+    /// What user space tells the running programs.
+    pub control: Mapped<Control>,
+    /// Rows per CPU.
+    pub cpus: Mapped<CpuCount>,
+    /// Rows per CPU and event, of the sampling programs.
+    pub cpu_samples: Mapped<CpuSamples>,
+    /// Rows per slot.
+    pub owners: Mapped<Owner>,
+    /// Rows per slot and CPU.
+    pub counts: Mapped<Count>,
+    /// Rows per slot and CPU.
+    pub latencies: Mapped<RunqueueBuckets>,
+    /// Rows per slot, CPU and event, of the sampling programs.
+    pub samples: Mapped<SampleCount>,
+    /// Events that the programs read.
+    pub counters: Events,
+    /// Rows per CPU; one where nothing is counted per owner.
+    pub turns: Mapped<Turn>,
+    /// Rows per slot, CPU and parity of the slice; one where nothing is counted per owner.
+    pub slices: Mapped<Slice>,
+    /// Two tables per CPU.
+    pub hot: Mapped<Hot>,
+    free_slots: Stack<MapData, u32>,
+    targets: HashMap<MapData, u64, u32>,
+    ring: Option<Ring>,
+}
+
+impl Maps {
+    pub(super) fn open(maps: &mut Loaded) -> Result<Self, LoadError> {
+        let counters = Events::new(maps.take(names::COUNTERS), maps.entries(names::COUNTERS))
+            .map_err(|error| LoadError::Map { name: names::COUNTERS, error })?;
+        Ok(Self {
+            control: maps.mapped(names::CONTROL)?,
+            cpus: maps.mapped(names::CPUS)?,
+            cpu_samples: maps.mapped(names::CPU_SAMPLES)?,
+            owners: maps.mapped(names::OWNERS)?,
+            counts: maps.mapped(names::COUNTS)?,
+            latencies: maps.mapped(names::LATENCIES)?,
+            samples: maps.mapped(names::SAMPLES)?,
+            counters,
+            turns: maps.mapped(names::TURNS)?,
+            slices: maps.mapped(names::SLICES)?,
+            hot: maps.mapped(names::HOT)?,
+            free_slots: maps.typed(names::FREE_SLOTS)?,
+            targets: maps.typed(names::TARGETS)?,
+            ring: Some(Ring::new(maps.typed::<RingBuf<MapData>>(names::RING)?)),
+        })
+    }
+
+    /// Offers a slot to the programs. The last one offered is taken first.
+    ///
+    /// # Errors
+    ///
+    /// There are more than the map holds.
+    pub fn offer_slot(&mut self, slot: u32) -> Result<(), LoadError> {
+        self.free_slots.push(slot, 0).map_err(|error| failed(names::FREE_SLOTS, error))
+    }
+
+    /// Makes an id a target.
+    ///
+    /// # Errors
+    ///
+    /// There are more than the map holds.
+    pub fn add_target(&mut self, id: u64, flags: u32) -> Result<(), LoadError> {
+        self.targets.insert(id, flags, 0).map_err(|error| failed(names::TARGETS, error))
+    }
+
+    /// Has a slot counted in a slice that is still in force on one of `cpus` CPUs?
+    #[must_use]
+    pub fn is_counting(&self, slot: u32, cpus: u32) -> bool {
+        (0..cpus as usize).take_while(|&cpu| cpu < self.turns.len()).any(|cpu| {
+            let slice = self.turns.read_word(cpu, IN_FORCE_WORD);
+            let row = (slot as usize * cpus as usize + cpu) * 2 + (slice & 1) as usize;
+            slice != 0 && self.slices.read_word(row, SLICE_WORD) == slice
+        })
+    }
+
+    /// The ring buffer's reader; once.
+    pub fn take_ring(&mut self) -> Option<Ring> {
+        self.ring.take()
+    }
+}

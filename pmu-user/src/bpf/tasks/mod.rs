@@ -1,0 +1,132 @@
+//! The programs on tasks: switches, wake-ups, samples, timers. An object of its own, with its own maps.
+
+mod attach;
+mod maps;
+
+use std::io::Error;
+
+use aya::programs::{RawTracePoint, RawTracePointRunOptions, TestRun as _};
+use pmu_common::{
+    config::{ABSENT, Config, Offsets, UNWIND_ALL},
+    name::{map, program},
+};
+
+pub use self::maps::Maps;
+use super::{
+    BY_ADDRESS, BY_TYPE, Kernel, LoadError, Loaded, Log,
+    fallback::{self, Attach, Way},
+    kernel::Facts,
+    loaded::in_best_way,
+    log, probe,
+};
+use crate::{
+    machine::{Machine, cpu::Cpu},
+    plan::{Plan, Sampling},
+};
+
+/// The loaded programs on tasks and their maps.
+pub struct Object {
+    /// What every object can tell.
+    pub loaded: Loaded,
+    log: Option<log::Reader>,
+    offsets: Offsets,
+    /// Are user stacks of samples in the kernel copied, where stacks are unwound?
+    pub finds_user_registers: bool,
+    /// The maps.
+    pub maps: Maps,
+}
+
+impl Object {
+    /// Creates the maps for `plan` and has the kernel verify every program that it needs, in the best way that works.
+    /// Needs CAP_BPF and CAP_PERFMON.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's types are unknown, it lacks something essential, or it refused a map or a program. The error of a
+    /// program holds the end of the verifier's log.
+    pub fn load(plan: &Plan, machine: &Machine, kernel: &Kernel) -> Result<Self, LoadError> {
+        let (facts, options) = (kernel.facts()?, &kernel.options);
+        in_best_way(&facts.probes_for(plan), options.attach, |way| {
+            let mut object = Self::create(way, plan, machine, facts, options.log)?;
+            object.load_programs(facts.types.as_ref(), |program| attach::is_needed(plan, program))?;
+            Ok(object)
+        })
+    }
+
+    /// Has the kernel verify every program of a way of attaching, and attaches none. Returns their number.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Object::load`].
+    pub fn verify(
+        attach: Attach,
+        plan: &Plan,
+        machine: &Machine,
+        kernel: &Kernel,
+    ) -> Result<usize, LoadError> {
+        let facts = kernel.facts()?;
+        fallback::choose(&facts.probes, Some(attach))?;
+        let way = Way { attach, refused: Vec::new() };
+        let mut object = Self::create(way, plan, machine, facts, Log::Off)?;
+        object.load_programs(facts.types.as_ref(), |_| true)
+    }
+
+    /// Creates the maps.
+    fn create(way: Way, plan: &Plan, machine: &Machine, facts: &Facts, log: Log) -> Result<Self, LoadError> {
+        let offsets = facts.btf.offsets()?;
+        let planned = plan.config(machine);
+        let finds_user_registers =
+            !plan.unwind.is_fp() && way.attach == Attach::TpBtf && probe::finds_user_registers();
+        let config = Config {
+            offsets,
+            pids: facts.pids,
+            timer_now_by_value: u32::from(facts.btf.timer_now_by_value()),
+            sample_inserts: u32::from(lets_insert(plan)),
+            unwind: if finds_user_registers { UNWIND_ALL } else { planned.unwind },
+            ..planned
+        };
+        let sizes = maps::sizes(plan, machine, log);
+        let mut loaded = Loaded::create([BY_TYPE, BY_ADDRESS], way, config, sizes, log)?;
+        let maps = Maps::open(&mut loaded)?;
+        let log = match log {
+            Log::On => Some(
+                log::Reader::new(loaded.ebpf()).map_err(|error| LoadError::Map { name: map::LOGS, error })?,
+            ),
+            Log::Off => None,
+        };
+        Ok(Self { loaded, log, offsets, finds_user_registers, maps })
+    }
+
+    /// Writes what the programs have logged since the last call to stderr.
+    pub fn flush_log(&mut self) {
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
+    }
+
+    /// Does the kernel tell how much time the hypervisor took?
+    #[must_use]
+    pub const fn knows_steal(&self) -> bool {
+        self.offsets.rq_steal != ABSENT
+            && self.offsets.task_cfs_rq != ABSENT
+            && self.offsets.cfs_rq_rq != ABSENT
+    }
+
+    /// Accounts the task that runs on `cpu` now. Interrupts that CPU for about a microsecond.
+    ///
+    /// # Errors
+    ///
+    /// The CPU is offline (ENXIO), or the kernel refused.
+    pub fn flush(&mut self, cpu: Cpu) -> Result<(), Error> {
+        let flush: &mut RawTracePoint = self.loaded.program(program::FLUSH).map_err(Error::other)?;
+        let mut options = RawTracePointRunOptions::new();
+        options.cpu = Some(cpu.0);
+        flush.test_run(options).map(|_| ()).map_err(Error::other)
+    }
+}
+
+/// May the sampling programs write hash maps for `plan`? Software events never come as NMIs.
+fn lets_insert(plan: &Plan) -> bool {
+    let nmi = plan.sampling.iter().any(Sampling::is_hardware);
+    !nmi || probe::has_5_11()
+}

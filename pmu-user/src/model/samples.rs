@@ -1,0 +1,147 @@
+//! Samples that stand for different numbers of counts: those of a time when an event shared its counter weigh more.
+
+use std::collections::HashMap;
+
+use crate::{drain::reading::SamplingReading, machine::cpu::Cpu};
+
+/// Samples, and what they weigh.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WeightedSamples {
+    /// Samples that came.
+    pub samples: u64,
+    /// Samples that would have come had the event had a counter all the time.
+    pub weighted: f64,
+    /// Sum of the samples' squared weights: how far chance reaches.
+    pub squares: f64,
+}
+
+impl WeightedSamples {
+    /// So many samples of one weight.
+    pub fn new(samples: u64, weight: f64) -> Self {
+        let count = samples as f64;
+        Self { samples, weighted: count * weight, squares: count * weight * weight }
+    }
+
+    /// Adds others.
+    pub fn merge(&mut self, other: &Self) {
+        self.samples = self.samples.saturating_add(other.samples);
+        self.weighted += other.weighted;
+        self.squares += other.squares;
+    }
+}
+
+/// What the counter of an event did on one CPU between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// Occurrences while it ran, whoever caused them.
+    pub value: u64,
+    /// Time during which it was to count, in ns.
+    pub enabled_ns: u64,
+    /// Time of that during which it was on a counter, in ns.
+    pub running_ns: u64,
+}
+
+impl Ran {
+    /// Adds another CPU, or the same one in another interval.
+    pub const fn merge(&mut self, other: &Self) {
+        self.value = self.value.saturating_add(other.value);
+        self.enabled_ns = self.enabled_ns.saturating_add(other.enabled_ns);
+        self.running_ns = self.running_ns.saturating_add(other.running_ns);
+    }
+
+    const fn since(now: &SamplingReading, before: &SamplingReading) -> Self {
+        Self {
+            value: now.value.wrapping_sub(before.value),
+            enabled_ns: now.enabled_ns.saturating_sub(before.enabled_ns),
+            running_ns: now.running_ns.saturating_sub(before.running_ns),
+        }
+    }
+}
+
+/// What a sample of each event weighs now, by CPU.
+#[derive(Debug, Default)]
+pub(super) struct Weights {
+    before: HashMap<(u32, Cpu), SamplingReading>,
+    /// Enabled time in which the event never ran: the samples that come next stand for it, too.
+    waiting_ns: HashMap<(u32, Cpu), u64>,
+    weights: HashMap<(u32, Cpu), f64>,
+    /// On all CPUs together, for samples of which it is not known where they came.
+    overall: HashMap<u32, f64>,
+}
+
+impl Weights {
+    /// Takes the readings of a drain; what each counter did since the drain before, which is nothing in the first.
+    pub(super) fn advance(&mut self, readings: &[SamplingReading]) -> Vec<(u32, Cpu, Ran)> {
+        let mut did = Vec::with_capacity(readings.len());
+        let mut overall: HashMap<u32, (u64, u64)> = HashMap::new();
+        for reading in readings {
+            let key = (reading.event, reading.cpu);
+            let opened = SamplingReading { value: 0, enabled_ns: 0, running_ns: 0, ..*reading };
+            let before = self.before.insert(key, *reading);
+            let ran = Ran::since(reading, &before.unwrap_or(opened));
+            let waiting_ns = self.waiting_ns.entry(key).or_default();
+            *waiting_ns = waiting_ns.saturating_add(ran.enabled_ns);
+            let sum = overall.entry(reading.event).or_default();
+            sum.1 = sum.1.saturating_add(ran.running_ns);
+            if ran.running_ns > 0 {
+                self.weights.insert(key, (*waiting_ns as f64 / ran.running_ns as f64).max(1.0));
+                sum.0 = sum.0.saturating_add(std::mem::take(waiting_ns));
+            }
+            did.push((reading.event, reading.cpu, before.map_or(Ran::default(), |_| ran)));
+        }
+        for (event, (enabled_ns, running_ns)) in overall {
+            if running_ns > 0 {
+                self.overall.insert(event, (enabled_ns as f64 / running_ns as f64).max(1.0));
+            }
+        }
+        did
+    }
+
+    /// What a sample of the event on that CPU weighs; 1 where no counter was read, since a clock runs all the time.
+    pub(super) fn of(&self, event: u32, cpu: Option<Cpu>) -> f64 {
+        let weight = match cpu {
+            Some(cpu) => self.weights.get(&(event, cpu)),
+            None => self.overall.get(&event),
+        };
+        weight.copied().unwrap_or(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ran, WeightedSamples, Weights};
+    use crate::{drain::reading::SamplingReading, machine::cpu::Cpu};
+
+    fn reading(cpu: u32, value: u64, enabled_ns: u64, running_ns: u64) -> SamplingReading {
+        SamplingReading { event: 0, cpu: Cpu(cpu), value, enabled_ns, running_ns }
+    }
+
+    #[test]
+    fn a_sample_weighs_what_its_event_missed_on_its_cpu() {
+        let mut weights = Weights::default();
+        weights.advance(&[reading(0, 0, 0, 0), reading(1, 0, 0, 0)]);
+        let did = weights.advance(&[reading(0, 70, 400, 100), reading(1, 90, 400, 400)]);
+        assert_eq!(did[0].2, Ran { value: 70, enabled_ns: 400, running_ns: 100 });
+        assert_eq!((weights.of(0, Some(Cpu(0))), weights.of(0, Some(Cpu(1)))), (4.0, 1.0));
+        assert_eq!(weights.of(0, None), 1.6);
+        assert_eq!(weights.of(7, Some(Cpu(0))), 1.0);
+    }
+
+    #[test]
+    fn time_in_which_it_never_ran_weighs_on_the_samples_that_follow() {
+        let mut weights = Weights::default();
+        weights.advance(&[reading(0, 0, 0, 0)]);
+        weights.advance(&[reading(0, 0, 300, 0)]);
+        weights.advance(&[reading(0, 5, 400, 100)]);
+        assert_eq!(weights.of(0, Some(Cpu(0))), 4.0);
+        weights.advance(&[reading(0, 9, 500, 200)]);
+        assert_eq!(weights.of(0, Some(Cpu(0))), 1.0);
+    }
+
+    #[test]
+    fn tallies_of_different_weights_add_up() {
+        let mut tally = WeightedSamples::new(10, 1.0);
+        tally.merge(&WeightedSamples::new(5, 4.0));
+        assert_eq!(tally, WeightedSamples { samples: 15, weighted: 30.0, squares: 90.0 });
+    }
+}

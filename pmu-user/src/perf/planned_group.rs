@@ -1,0 +1,123 @@
+//! A planned group of counters, opened at once and started together: on one CPU, for BPF programs to read, or on one uncore PMU,
+//! whose counts follow no task.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+};
+
+use perf_event_open_sys::bindings::perf_event_attr;
+
+use super::{
+    attr::{self, Role},
+    error::OpenError,
+    group::{Count, Words, together},
+    sys,
+};
+use crate::{
+    machine::cpu::Cpu,
+    plan::{io::UncoreInstance, multiplexing::EventGroup},
+};
+
+/// Has a group a right to its counters?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stay {
+    /// It comes before groups that have none. If it does not fit, it stops until it is enabled again.
+    Pinned,
+    /// The kernel shares counters out in turn. One group that never fits keeps others of its kind from counting for half
+    /// of the time (kernel/events/core.c, `merge_sched_in`).
+    IfItFits,
+}
+
+/// The events of a group, opened at one place for whatever runs there. Closing it ends the counting, unless a BPF map holds on to
+/// its events.
+#[derive(Debug)]
+pub struct PlannedGroup {
+    /// The leader first.
+    events: Vec<OwnedFd>,
+    /// The kernel's numbers of them, in order, where they are read together.
+    ids: Vec<u64>,
+}
+
+impl PlannedGroup {
+    /// Opens `group`, whose PMU is called `pmu`, on `cpu`, held back. Needs CAP_PERFMON unless `kernel.perf_event_paranoid` is
+    /// below 1.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused; the error names the event, and knows what would help.
+    pub fn on_cpu(group: &EventGroup, pmu: &str, cpu: Cpu, stay: Stay) -> Result<Self, OpenError> {
+        let mut opened = Self { events: Vec::with_capacity(group.events.len()), ids: Vec::new() };
+        for (index, event) in group.events.iter().enumerate() {
+            let role = Role { leads: index == 0, grouped: false, inherit: false, on_exec: false };
+            let mut attr = attr::planned(event, role);
+            attr.set_pinned((role.leads && stay == Stay::Pinned).into());
+            let added = opened.add(&mut attr, cpu);
+            added.map_err(|error| OpenError::planned(&event.name, pmu, cpu, index, error))?;
+        }
+        Ok(opened)
+    }
+
+    /// Opens `group` on one uncore PMU, as [`PlannedGroup::on_cpu`]: it counts for everybody.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused; the error names the event and the PMU, and knows what would help.
+    pub fn on_box(group: &EventGroup, site: &UncoreInstance) -> Result<Self, OpenError> {
+        let mut opened = Self { events: Vec::with_capacity(group.events.len()), ids: Vec::new() };
+        for (index, event) in group.events.iter().enumerate() {
+            let role = Role { leads: index == 0, grouped: true, inherit: false, on_exec: false };
+            let mut attr = attr::planned(event, role);
+            // Every box is a PMU of its own; a kind's boxes differ in nothing else.
+            attr.type_ = site.kind;
+            let added = opened.add(&mut attr, site.cpu).and_then(sys::id);
+            let fail = |error| OpenError::planned(&event.name, &site.pmu, site.cpu, index, error);
+            let id = added.map_err(fail)?;
+            opened.ids.push(id);
+        }
+        Ok(opened)
+    }
+
+    fn add(&mut self, attr: &mut perf_event_attr, cpu: Cpu) -> io::Result<BorrowedFd<'_>> {
+        let leader = self.events.first().map(|leader| leader.as_fd());
+        let event = sys::open(attr, -1, Some(cpu.0), leader, 0)?;
+        Ok((*self.events.push_mut(event)).as_fd())
+    }
+
+    /// Its events, the leader first.
+    pub fn events(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.events.iter().map(|event| event.as_fd())
+    }
+
+    /// Starts counting, by one interrupt of the CPU: the members follow their leader.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn enable(&self) -> io::Result<()> {
+        self.events.first().map_or(Ok(()), |leader| sys::enable(leader.as_fd()))
+    }
+
+    /// Stops counting, as [`PlannedGroup::enable`] starts it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn disable(&self) -> io::Result<()> {
+        self.events.first().map_or(Ok(()), |leader| sys::disable(leader.as_fd()))
+    }
+
+    /// Reads every counter of an uncore PMU since it was opened, in the order of the events, all of one instant, instead of what is in
+    /// `into`.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused, or said something that is no reading of this group.
+    pub fn read(&self, words: &mut Words, into: &mut Vec<Count>) -> io::Result<()> {
+        let Some(leader) = self.events.first() else {
+            into.clear();
+            return Ok(());
+        };
+        together(words.read(leader, 3 + 2 * self.ids.len())?, &self.ids, into)
+    }
+}

@@ -1,0 +1,251 @@
+//! Counters per owner: some are on the PMU all the time, the others are multiplexed in groups.
+//!
+//! A *slice* is a span during which one group is active on every CPU. The order of the groups is random, so that no
+//! habit of the workload keeps step with it; what is always counted tells what the other groups missed.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use pmu_common::turn::{PLACES, Slice};
+use serde::{Deserialize, Serialize};
+
+use super::schedule::{Counters, Need, Schedule};
+use crate::table::event_syntax::{Instance, Modifiers, Selected};
+
+/// Bytes that one owner takes on one CPU where counters are read for it: this slice's and the last one's.
+pub const ROW_BYTES: u64 = 2 * size_of::<Slice>() as u64;
+
+/// Places of a row that can be used: a leader needs one behind its own.
+const PLACES_MAX: usize = PLACES - 1;
+
+/// What is counted for every owner on the CPUs of one core PMU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Multiplexing {
+    /// Name of the PMU: core types are never added up.
+    pub pmu: String,
+    /// Groups that count all the time.
+    pub always: Vec<EventGroup>,
+    /// Groups of which one at a time counts. With at most one, nothing is multiplexed.
+    pub groups: Vec<EventGroup>,
+    /// Mean length of a slice.
+    pub slice: Duration,
+}
+
+/// Events that are on the counters together or not at all; the first leads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventGroup {
+    /// Its events, at least one.
+    pub events: Vec<PlannedEvent>,
+}
+
+/// An event to be opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedEvent {
+    /// What results call it: as formulas write it, or as it was typed.
+    pub name: String,
+    /// `perf_event_attr.type`.
+    pub kind: u32,
+    /// `config` to `config3`.
+    pub words: [u64; 4],
+    /// Modes that count, in perf's letters: `u`, `k`, `h`; all of them if empty.
+    #[serde(default)]
+    pub modes: String,
+}
+
+/// Groups that cannot be counted per owner.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// A group without an event.
+    #[error("a group of counters for the PMU `{0}` has no event")]
+    Empty(String),
+    /// A CPU reads the counters of one PMU only.
+    #[error("cpu {1} would have counters of the PMU `{0}` and of another one: count one of them at a time")]
+    Shared(String, u32),
+    /// More than a row holds.
+    #[error(
+        "the counters for the PMU `{pmu}` take {places} places of {PLACES_MAX}: one for each event that counts at a \
+         time, and one for each of their groups"
+    )]
+    TooMany {
+        /// PMU.
+        pmu: String,
+        /// Places that they would take.
+        places: usize,
+    },
+}
+
+/// Where the events of a group that is active are found and counted, as [`pmu_common::turn::Turn`] says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActiveGroup {
+    /// From a place behind those that always count to its event's.
+    pub shift: u64,
+    /// Places of running times.
+    pub leaders: u64,
+    /// Places of events that do not lead.
+    pub members: u64,
+}
+
+impl PlannedEvent {
+    /// The event on one PMU. Of its modifiers only the modes matter to a count per owner.
+    pub fn of(event: &Selected, at: &Instance) -> Self {
+        let Modifiers { user, kernel, hypervisor, .. } = event.modifiers;
+        let modes = [(user, 'u'), (kernel, 'k'), (hypervisor, 'h')];
+        Self {
+            name: event.name.clone(),
+            kind: at.kind,
+            words: at.words.0,
+            modes: modes.into_iter().filter(|&(counts, _)| counts).map(|(_, letter)| letter).collect(),
+        }
+    }
+
+    /// Does this mode (`u`, `k` or `h`) count?
+    pub fn counts_in(&self, mode: char) -> bool {
+        self.modes.is_empty() || self.modes.contains(mode)
+    }
+}
+
+impl EventGroup {
+    /// Places that it takes: its running time, and each event.
+    pub const fn places(&self) -> usize {
+        1 + self.events.len()
+    }
+}
+
+impl Multiplexing {
+    /// What to open for a schedule. `resolved` says how to open each of `needs`.
+    ///
+    /// What always counts is opened in up to three groups: `slots` with what rides on it, which the hardware counts and
+    /// the kernel reads as one; events on counters; and those that need none.
+    pub fn new(
+        schedule: &Schedule,
+        needs: &[Need],
+        resolved: &[PlannedEvent],
+        pmu: &str,
+        slice: Duration,
+    ) -> Self {
+        let group = |events: &[usize]| EventGroup {
+            events: events.iter().map(|&event| resolved[event].clone()).collect(),
+        };
+        let always = |belongs: fn(Counters) -> bool| {
+            let events = schedule.always.iter().copied();
+            events.filter(|&event| belongs(needs[event].counters)).collect::<Vec<usize>>()
+        };
+        let leader = always(|counters| counters == Counters::Slots);
+        let shares = always(|counters| counters == Counters::Share);
+        let counted = always(|counters| matches!(counters, Counters::Fixed { .. } | Counters::General(_)));
+        let free = always(|counters| counters == Counters::Free);
+        let always = [[leader, shares].concat(), counted, free];
+        Self {
+            pmu: pmu.to_owned(),
+            always: always.iter().filter(|events| !events.is_empty()).map(|events| group(events)).collect(),
+            groups: schedule.groups.iter().map(|events| group(events)).collect(),
+            slice,
+        }
+    }
+
+    /// How long it takes on average until every group has had its turn.
+    pub fn round(&self) -> Duration {
+        self.slice.saturating_mul(u32::try_from(self.groups.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Events that count all the time, in order.
+    pub fn always_events(&self) -> impl Iterator<Item = &PlannedEvent> {
+        self.always.iter().flat_map(|group| &group.events)
+    }
+
+    /// Descriptors that one CPU takes.
+    pub fn descriptors(&self) -> usize {
+        self.always.iter().chain(&self.groups).map(|group| group.events.len()).sum()
+    }
+
+    /// Does more than one group have to share the counters?
+    pub const fn take_turns(&self) -> bool {
+        self.groups.len() > 1
+    }
+
+    /// Places of what always counts.
+    pub fn always_places(&self) -> usize {
+        places(&self.always)
+    }
+
+    /// Places of all groups together: how far the events of two CPUs are apart.
+    pub fn stride(&self) -> usize {
+        self.always_places() + places(&self.groups)
+    }
+
+    /// What is read while the group number `group` is active, beside what always counts.
+    pub fn in_force(&self, group: Option<u32>) -> ActiveGroup {
+        let group = group.map_or(self.groups.len(), |group| group as usize);
+        let mut place = 0;
+        let (mut leaders, mut members) = (0, 0);
+        for events in self.always.iter().chain(self.groups.get(group)) {
+            leaders |= 1_u64 << place;
+            // Its first event counts in the place behind it.
+            for member in place + 2..place + events.places() {
+                members |= 1_u64 << member;
+            }
+            place += events.places();
+        }
+        let before = self.groups.get(..group).unwrap_or_default();
+        ActiveGroup { shift: places(before) as u64, leaders, members }
+    }
+
+    /// Can this be counted per owner?
+    ///
+    /// # Errors
+    ///
+    /// A group is empty, or more would count at a time than a row holds.
+    pub fn check(&self) -> Result<(), Unfit> {
+        if self.always.iter().chain(&self.groups).any(|group| group.events.is_empty()) {
+            return Err(Unfit::Empty(self.pmu.clone()));
+        }
+        let largest = self.groups.iter().map(EventGroup::places).max().unwrap_or(0);
+        let places = self.always_places() + largest;
+        if places > PLACES_MAX {
+            return Err(Unfit::TooMany { pmu: self.pmu.clone(), places });
+        }
+        Ok(())
+    }
+}
+
+fn places(groups: &[EventGroup]) -> usize {
+    groups.iter().map(EventGroup::places).sum()
+}
+
+/// Shortest mean slice. Every slice begins and ends between two switches of tasks, and what ran across its edges is cut.
+const SLICE_MIN: Duration = Duration::from_millis(10);
+/// Most of a CPU's time that changing groups may take: 1 in so many.
+const COST_SHARE: u32 = 500;
+/// What a change of groups costs the CPU on which it happens: two interrupts from the CPU that asks, and about ten
+/// counters programmed. An estimate, on the high side.
+const CHANGE: Duration = Duration::from_micros(20);
+/// The same in a guest, where the hypervisor is asked for every register.
+const CHANGE_IN_GUEST: Duration = Duration::from_micros(100);
+/// What a change costs the thread that asks for it, for each CPU: two system calls that wait for the other CPU.
+const ASKING: Duration = Duration::from_micros(10);
+/// The CPUs change one after the other: all have within 1 in so many of a slice.
+const SWEEP_SHARE: u32 = 20;
+
+/// How long a group stays active on average, on a machine with so many CPUs.
+///
+/// Long enough that changing takes at most 0.2 % of every CPU's time, and that the CPUs, which change one after the
+/// other, are on the same group for most of it.
+pub fn slice(cpus: usize, host: Host) -> Duration {
+    let change = match host {
+        Host::Bare => CHANGE,
+        Host::Guest => CHANGE_IN_GUEST,
+    };
+    let sweep = ASKING.saturating_mul(u32::try_from(cpus).unwrap_or(u32::MAX));
+    SLICE_MIN.max(change * COST_SHARE).max(sweep.saturating_mul(SWEEP_SHARE))
+}
+
+/// What pmbpf runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// The machine itself.
+    Bare,
+    /// A virtual machine.
+    Guest,
+}

@@ -1,0 +1,156 @@
+//! The metrics of every source, each declared once, in the order of reports.
+
+use super::{Family, Metric};
+use crate::table::unit::Unit;
+
+/// Declares a source's metrics, each with its name, unit, family and what it says, as constants and as a list.
+macro_rules! catalogue {
+    (
+        $(#[$about:meta])* $all:ident;
+        $($metric:ident = $name:literal $(of $parent:literal)?, $unit:ident, $family:ident, $says:literal;)*
+    ) => {
+        $(
+            #[doc = concat!("`", $name, "`.")]
+            pub const $metric: Metric = Metric {
+                name: $name,
+                unit: Unit::$unit,
+                family: Family::$family,
+                parent: [$(Some($parent),)? None][0],
+                says: $says,
+            };
+        )*
+        $(#[$about])*
+        pub const $all: [Metric; [$($name),*].len()] = [$($metric),*];
+    };
+}
+
+catalogue! {
+    /// Metrics of tasks, which need no PMU.
+    TASKS;
+    CPU_TIME = "cpu_time", Ns, Cpu, "Time the owner's tasks were on a CPU, as the scheduler accounts it: without stolen time.";
+    CONTEXT_SWITCHES = "context_switches", Switches, Cpu, "Times a task of the owner gave up a CPU, because it waited or was preempted.";
+    VOLUNTARY_SWITCHES = "voluntary_switches" of "context_switches", Switches, Cpu, "Times a task gave up its CPU because it had to wait.";
+    INVOLUNTARY_SWITCHES = "involuntary_switches" of "context_switches", Switches, Cpu,
+        "Times a task lost its CPU to another although it could have gone on.";
+    MIGRATIONS = "migrations", Migrations, Cpu, "Times a task was moved to another CPU, where its caches are cold.";
+    MINOR_FAULTS = "minor_faults", Faults, Cpu, "Page faults that were resolved without I/O.";
+    MAJOR_FAULTS = "major_faults", Faults, Cpu, "Page faults that waited for I/O.";
+    SAMPLES = "samples", Samples, Samples, "Samples that hit the owner, in user and kernel mode.";
+    USER_SAMPLES = "user_samples" of "samples", Samples, Samples, "Samples that hit the owner in user mode.";
+    KERNEL_SAMPLES = "kernel_samples" of "samples", Samples, Samples, "Samples that hit the owner in kernel mode.";
+    BLIND_TIME = "blind_time", Ns, Blind,
+        "Time during which interrupts were masked while the owner ran, so that no timer sample could be taken, estimated from how many \
+         ticks came late.";
+    RUNQUEUE_LATENCY = "runqueue_latency", Ns, Latency,
+        "Time a task could run but had no CPU, from its wake-up or preemption until it ran.";
+}
+
+catalogue! {
+    /// Metrics of block requests and packets, and of what resctrl counts for groups of threads.
+    TRAFFIC;
+    BLOCK_REQUESTS_RATE = "block.requests_rate", PerSecond, Block, "Block requests that completed, a second.";
+    BLOCK_BANDWIDTH = "block.bandwidth", MegabytesPerSecond, Block, "Bytes of block requests that completed.";
+    BLOCK_REQUEST_SIZE = "block.request_size", Bytes, Block, "Mean size of the block requests that moved bytes.";
+    BLOCK_ERRORS = "block.errors", Requests, Block, "Block requests that completed with an error.";
+    BLOCK_QUEUED = "block.queued", Percent, Block,
+        "Share of the block requests that waited in a queue of the kernel before they were issued.";
+    BLOCK_TOLD_APART = "block.told_apart", Percent, Block, "Share of the bytes whose owner is known.";
+    BLOCK_LATENCY = "block.latency", Ns, BlockLatency,
+        "Time from issuing a block request to the device until it completed: mean, quantiles and maximum.";
+    BLOCK_QUEUE = "block.queue", Ns, BlockQueue,
+        "Time that a block request waited in a queue of the kernel before it was issued: mean, quantiles and maximum.";
+    BLOCK_READ_BW = "block.read_bw", MegabytesPerSecond, Block,
+        "Bytes that an owner's block requests read, of all disks together that are made of no others.";
+    BLOCK_WRITE_BW = "block.write_bw", MegabytesPerSecond, Block,
+        "Bytes that an owner's block requests wrote, of all disks together that are made of no others.";
+    BLOCK_READ_LATENCY = "block.read_latency", Ns, BlockLatency,
+        "Latency of an owner's reads at all those disks: mean, quantiles and maximum.";
+    BLOCK_WRITE_LATENCY = "block.write_latency", Ns, BlockLatency,
+        "Latency of an owner's writes at all those disks: mean, quantiles and maximum.";
+    NET_BANDWIDTH = "net.bandwidth", MegabytesPerSecond, Network, "Bytes of packets that the interface sent or received, headers included.";
+    NET_PACKETS_RATE = "net.packets_rate", PerSecond, Network,
+        "Packets a second, as the kernel's network stack handled them: with offloads one stands for several on the wire.";
+    NET_TCP = "net.tcp" of "net.bandwidth", MegabytesPerSecond, Network, "Bytes of TCP packets.";
+    NET_UDP = "net.udp" of "net.bandwidth", MegabytesPerSecond, Network, "Bytes of UDP packets.";
+    NET_OTHER = "net.other" of "net.bandwidth", MegabytesPerSecond, Network, "Bytes of packets that are neither TCP nor UDP.";
+    NET_TOLD_APART = "net.told_apart", Percent, Network, "Share of the bytes whose owner is known.";
+    NET_RECEIVE_BW = "net.receive_bw", MegabytesPerSecond, Network,
+        "Bytes of packets that an owner received through all interfaces together that stand on no others.";
+    NET_SEND_BW = "net.send_bw", MegabytesPerSecond, Network,
+        "Bytes of packets that an owner sent through all interfaces together that stand on no others.";
+    DRAM_CPU_TOTAL_BW = "dram.cpu_total_bw", MegabytesPerSecond, Memory,
+        "Bytes between the last-level cache and memory that cores asked for, as resctrl counts them for a group of threads.";
+    DRAM_CPU_LOCAL_BW = "dram.cpu_local_bw" of "dram.cpu_total_bw", MegabytesPerSecond, Memory,
+        "The same with memory of the socket's own node.";
+    LLC_OCCUPANCY = "llc.occupancy", Megabytes, Llc,
+        "What a group of threads holds in the last-level cache, as resctrl counts it: the latest reading.";
+}
+
+catalogue! {
+    /// Metrics of uncore PMUs. Which of them a platform has, and by what formula, its table says.
+    UNCORE;
+    PCIE_INBOUND_READ_BW = "pcie.inbound_read_bw", MegabytesPerSecond, Pcie, "Bytes that devices read from memory (DMA reads).";
+    PCIE_INBOUND_READ_BW_REMOTE = "pcie.inbound_read_bw.remote" of "pcie.inbound_read_bw", MegabytesPerSecond, Pcie,
+        "Bytes that devices read from the other socket's memory.";
+    PCIE_INBOUND_WRITE_BW = "pcie.inbound_write_bw", MegabytesPerSecond, Pcie, "Bytes that devices wrote to memory (DMA writes).";
+    PCIE_INBOUND_WRITE_BW_REMOTE = "pcie.inbound_write_bw.remote" of "pcie.inbound_write_bw", MegabytesPerSecond, Pcie,
+        "Bytes that devices wrote to the other socket's memory.";
+    PCIE_OUTBOUND_READ_BW = "pcie.outbound_read_bw", MegabytesPerSecond, Pcie,
+        "Bytes that CPUs read from devices (MMIO reads), by the devices' completions.";
+    PCIE_OUTBOUND_READ_BW_BY_CPU = "pcie.outbound_read_bw.by_cpu", MegabytesPerSecond, Pcie,
+        "Bytes that CPUs asked devices for (MMIO reads).";
+    PCIE_OUTBOUND_WRITE_BW = "pcie.outbound_write_bw", MegabytesPerSecond, Pcie, "Bytes that CPUs wrote to devices (MMIO writes).";
+    PCIE_INBOUND_READ_LATENCY = "pcie.inbound_read_latency", Ns, Pcie,
+        "Mean time that a DMA read is in the I/O stack, from the request to its completion.";
+    PCIE_INBOUND_READ_LATENCY_PART = "pcie.inbound_read_latency.part" of "pcie.inbound_read_latency", Ns, Pcie,
+        "The same of one root port's reads.";
+    PCIE_INBOUND_WRITE_LATENCY = "pcie.inbound_write_latency", Ns, Pcie, "Mean time until a DMA write owns its cache line.";
+    LINK_MAX_BW = "link.max_bw", MegabytesPerSecond, Link,
+        "The most that the PCIe link can carry in both directions together, by its speed and width.";
+    LINK_UTILIZATION = "link.utilization", Percent, Link, "Share of the PCIe link's bandwidth in use, both directions together.";
+    LINK_UTILIZATION_TO_DEVICE = "link.utilization.to_device" of "link.utilization", Percent, Link,
+        "Share of the link's raw rate in use towards the device.";
+    LINK_UTILIZATION_FROM_DEVICE = "link.utilization.from_device" of "link.utilization", Percent, Link,
+        "Share of the link's raw rate in use from the device.";
+    LINK_UTILIZATION_TO_DEVICE_CODED = "link.utilization.to_device.coded" of "link.utilization.to_device", Percent, Link,
+        "The same of what its coding leaves for data.";
+    LINK_UTILIZATION_FROM_DEVICE_CODED = "link.utilization.from_device.coded" of "link.utilization.from_device", Percent, Link,
+        "The same of what its coding leaves for data.";
+    DDIO_READ_L3_HIT = "ddio.read_l3_hit", Percent, Ddio, "Share of the devices' reads that the last-level cache answered.";
+    DDIO_READ_L3_MISS = "ddio.read_l3_miss", Percent, Ddio,
+        "Share of the devices' reads that went to memory, by the requests that entered the I/O stack.";
+    DDIO_READ_L3_MISS_CHA = "ddio.read_l3_miss.cha" of "ddio.read_l3_miss", Percent, Ddio, "The same by the cache's own counts alone.";
+    DDIO_WRITE_L3_HIT = "ddio.write_l3_hit", Percent, Ddio, "Share of the devices' writes that found their line in the last-level cache.";
+    DDIO_WRITE_L3_MISS = "ddio.write_l3_miss", Percent, Ddio, "Share of the devices' writes that had to make room in the last-level cache.";
+    DDIO_FULL_WRITE_L3_MISS_CHA = "ddio.full_write_l3_miss.cha" of "ddio.write_l3_miss", Percent, Ddio,
+        "Share of the devices' writes of whole lines that missed the last-level cache, by its own counts.";
+    DDIO_PARTIAL_WRITE_L3_MISS_CHA = "ddio.partial_write_l3_miss.cha" of "ddio.write_l3_miss", Percent, Ddio,
+        "Share of the devices' writes of parts of lines that missed the last-level cache, by its own counts.";
+    IO_CPU_CONFLICTS = "io.cpu_conflicts", Percent, Conflicts,
+        "Share of the devices' writes that lost their cache line to a core before they were done.";
+    IO_CPU_CONFLICTS_INVALIDATED = "io.cpu_conflicts.invalidated" of "io.cpu_conflicts", Percent, Conflicts,
+        "The same with lines that were invalidated meanwhile.";
+    VTD_TRANSLATION_RATE = "vtd.translation_rate", MegatransactionsPerSecond, Iommu, "Addresses of devices that the IOMMU translated.";
+    VTD_IOTLB_HIT = "vtd.iotlb_hit", Percent, Iommu, "Share of the translations that the IOMMU's TLB had.";
+    VTD_IOTLB_HIT_DIRECT = "vtd.iotlb_hit.direct" of "vtd.iotlb_hit", Percent, Iommu, "The same by the TLB's own misses.";
+    VTD_IOTLB_MISS = "vtd.iotlb_miss", Percent, Iommu,
+        "Share of the translations that the IOMMU's TLB did not have, by the lookups of contexts that followed.";
+    VTD_IOTLB_MISS_DIRECT = "vtd.iotlb_miss.direct" of "vtd.iotlb_miss", Percent, Iommu, "The same by the TLB's own misses.";
+    VTD_IOTLB_MISS_L4 = "vtd.iotlb_miss.l4" of "vtd.iotlb_miss", Percent, Iommu,
+        "Share of the walks' lookups that missed, of those and the hits at level 4.";
+    VTD_IOTLB_MISS_RATE = "vtd.iotlb_miss_rate", MegaPerSecond, Iommu, "Translations that the IOMMU's TLB did not have.";
+    VTD_MEM_ACCESS_PER_MISS = "vtd.mem_access_per_miss", Ratio, Iommu,
+        "Reads of memory by the IOMMU for each translation that its TLB did not have.";
+    VTD_MEM_ACCESS_PER_MISS_NUM = "vtd.mem_access_per_miss.num" of "vtd.mem_access_per_miss", Ratio, Iommu,
+        "The same by another event, where the first is not there.";
+    VTD_MISS_PENALTY = "vtd.miss_penalty", Ns, Iommu, "Mean time that a page walk of the IOMMU takes.";
+    VTD_WALK_MEMORY_READS = "vtd.walk_memory_reads", MegaPerSecond, Iommu, "Reads of memory by the IOMMU's page walks.";
+    DRAM_BW = "dram.bw", GigabytesPerSecond, Memory, "Bytes that memory controllers moved, for cores and devices.";
+    DRAM_READ_BW = "dram.read_bw" of "dram.bw", GigabytesPerSecond, Memory, "Bytes that memory controllers read.";
+    DRAM_WRITE_BW = "dram.write_bw" of "dram.bw", GigabytesPerSecond, Memory, "Bytes that memory controllers wrote.";
+    DRAM_UTILIZATION = "dram.utilization", Percent, Memory, "`dram.bw` as a share of the most that memory can move, which a note names.";
+    DRAM_BUS_UTILIZATION = "dram.bus_utilization", Percent, Memory, "Share of the memory clock's slots that moved data.";
+    UPI_TX_DATA_BW = "upi.tx_data_bw", MegabytesPerSecond, Upi, "Bytes of data that a socket sent to another.";
+    UPI_UTILIZATION = "upi.utilization", Percent, Upi, "Share of the link's flits in use, data and everything else, while it was awake.";
+    IIO_FREQUENCY = "iio.frequency", Gigahertz, Clock, "Frequency of the I/O stack.";
+}

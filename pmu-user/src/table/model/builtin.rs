@@ -1,0 +1,211 @@
+//! The tables that are built in, and which of them is this machine's.
+//!
+//! A pattern for CPUs has the parts of an identity ([`crate::machine::cpu::identity`]) between `-`, the last of four left out if it does
+//! not matter. The third and fourth part may be a list with ranges of hexadecimal numbers, both ends included:
+//! `AuthenticAMD-19-10..1F,60..AF`, `Arm-41-d49-3..FF`. The fourth may be a set of digits, as perfmon writes steppings:
+//! `GenuineIntel-6-55-[01234]`.
+
+use std::path::Path;
+
+use super::{Model, TextError, read};
+use crate::{
+    suggest::did_you_mean,
+    table::perfmon::{self, PerfmonError},
+};
+
+macro_rules! known {
+    ($($name:literal),*) => {
+        /// Built-in tables: model and text.
+        pub const KNOWN: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../tables/", $name, ".table")))),*];
+    };
+}
+
+known!(
+    "cascadelakex",
+    "emeraldrapids",
+    "graniterapids",
+    "icelakex",
+    "neoverse-n1",
+    "neoverse-n2",
+    "neoverse-n2-r0p2",
+    "neoverse-v1",
+    "neoverse-v2",
+    "sapphirerapids",
+    "skylakex",
+    "zen4",
+    "zen5"
+);
+
+/// Why there is no table.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// No table has that name.
+    #[error("no CPU model is called `{name}`{} (known: {})", did_you_mean(.near), known_names())]
+    NoModel {
+        /// What was asked for.
+        name: String,
+        /// The nearest names.
+        near: Vec<String>,
+    },
+    /// A built-in table is broken.
+    #[error("the table of {0} is broken: {1}")]
+    Broken(&'static str, TextError),
+    /// The user's directory.
+    #[error(transparent)]
+    Perfmon(#[from] PerfmonError),
+}
+
+fn known_names() -> String {
+    KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+/// The model called `name`, in any case: from the user's perfmon directory if there is one, else built in.
+///
+/// # Errors
+///
+/// There is no such model, or its table cannot be read.
+pub fn load(name: &str, folder: Option<&Path>) -> Result<Model, FindError> {
+    let wanted = name.to_ascii_lowercase();
+    if let Some(folder) = folder {
+        return Ok(perfmon::read(folder, &wanted, &format!("directory {}", folder.display()))?);
+    }
+    match KNOWN.iter().find(|(known, _)| *known == wanted) {
+        Some((known, text)) => read(text).map_err(|error| FindError::Broken(known, error)),
+        None => {
+            let names = KNOWN.iter().map(|(known, _)| (*known).to_owned());
+            let near = crate::suggest::nearest(&wanted, names, |name| name);
+            Err(FindError::NoModel { name: name.to_owned(), near })
+        }
+    }
+}
+
+/// Name of the built-in model for a CPU that identifies itself as `identity`, as `GenuineIntel-6-6A-4`
+/// ([`crate::machine::cpu::identity`]).
+pub fn for_machine(identity: &str) -> Option<&'static str> {
+    let head = |text: &'static str| text.lines().find_map(|line| line.strip_prefix("cpus\t"));
+    KNOWN.iter().find_map(|(name, text)| {
+        let mut patterns = head(text)?.split_whitespace();
+        patterns.any(|pattern| matches(pattern, identity)).then_some(*name)
+    })
+}
+
+/// Name of the model in a perfmon directory for a CPU that identifies itself as `identity`.
+///
+/// # Errors
+///
+/// The directory cannot be read.
+pub fn of_folder(folder: &Path, identity: &str) -> Result<Option<String>, FindError> {
+    let all = perfmon::list(folder)?;
+    let mine = all.into_iter().find(|files| files.cpus.iter().any(|pattern| matches(pattern, identity)));
+    Ok(mine.map(|files| files.name))
+}
+
+/// Does the CPU that identifies itself as `identity` belong to `pattern`?
+pub fn matches(pattern: &str, identity: &str) -> bool {
+    let pattern: Vec<&str> = pattern.splitn(4, '-').collect();
+    let identity: Vec<&str> = identity.splitn(4, '-').collect();
+    let part = |index: usize, same: fn(&str, &str) -> bool| match (pattern.get(index), identity.get(index)) {
+        (Some(pattern), Some(one)) => same(pattern, one),
+        _ => false,
+    };
+    let plain = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
+    part(0, plain) && part(1, plain) && part(2, is_listed) && (pattern.len() == 3 || part(3, is_stepping))
+}
+
+/// Is `one` in a list of numbers and ranges?
+fn is_listed(list: &str, one: &str) -> bool {
+    let number = |text: &str| u32::from_str_radix(text, 16).ok();
+    list.split(',').any(|item| match item.split_once("..") {
+        None => item.eq_ignore_ascii_case(one),
+        Some((first, last)) => match (number(first), number(last), number(one)) {
+            (Some(first), Some(last), Some(one)) => (first..=last).contains(&one),
+            _ => false,
+        },
+    })
+}
+
+fn is_stepping(pattern: &str, one: &str) -> bool {
+    match pattern.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        None => is_listed(pattern, one),
+        Some(":xdigit:") => true,
+        Some(digits) => {
+            let one = one.to_ascii_uppercase();
+            digits.to_ascii_uppercase().split(',').any(|part| part.contains(&one))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KNOWN, for_machine, load, matches};
+
+    #[test]
+    fn a_cpu_finds_its_table() {
+        assert_eq!(for_machine("GenuineIntel-6-55-4"), Some("skylakex"));
+        assert_eq!(for_machine("GenuineIntel-6-55-7"), Some("cascadelakex"));
+        assert_eq!(for_machine("GenuineIntel-6-8F-8"), Some("sapphirerapids"));
+        assert_eq!(for_machine("AuthenticAMD-19-11-1"), Some("zen4"));
+        assert_eq!(for_machine("AuthenticAMD-19-A0-2"), Some("zen4"));
+        assert_eq!(for_machine("AuthenticAMD-1A-2-1"), Some("zen5"));
+        assert_eq!(for_machine("Arm-41-d0c-31"), Some("neoverse-n1"));
+        assert_eq!(for_machine("Arm-41-d40-11"), Some("neoverse-v1"));
+        assert_eq!(for_machine("Arm-41-d4f-1"), Some("neoverse-v2"));
+    }
+
+    #[test]
+    fn a_revision_with_other_counters_has_its_own_table() {
+        assert_eq!(for_machine("Arm-41-d49-0"), Some("neoverse-n2-r0p2"));
+        assert_eq!(for_machine("Arm-6d-d49-3"), Some("neoverse-n2"));
+    }
+
+    #[test]
+    fn a_cpu_without_a_table_finds_none() {
+        assert_eq!(for_machine("GenuineIntel-6-1-1"), None);
+        // Zen 3, and a client CPU with cores of two kinds.
+        assert_eq!(for_machine("AuthenticAMD-19-21-0"), None);
+        assert_eq!(for_machine("GenuineIntel-6-97-2"), None);
+    }
+
+    #[test]
+    fn every_built_in_table_is_sound() {
+        for (name, _) in KNOWN {
+            let model = load(name, None).unwrap();
+            assert_eq!((model.name.as_str(), model.faults()), (*name, vec![]));
+            assert!(model.metrics.len() > 5 && !model.events.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_model_names_its_nearest() {
+        assert!(load("icelake", None).unwrap_err().to_string().contains("did you mean icelakex?"));
+    }
+
+    #[test]
+    fn a_pattern_names_steppings_or_none() {
+        assert!(matches("GenuineIntel-6-6A", "GenuineIntel-6-6A-4"));
+        assert!(matches("GenuineIntel-6-55-[01234]", "GenuineIntel-6-55-4"));
+        assert!(!matches("GenuineIntel-6-55-[01234]", "GenuineIntel-6-55-7"));
+        assert!(!matches("GenuineIntel-6-6A", "GenuineIntel-6-6C-4"));
+        assert!(!matches("GenuineIntel-6-55-[01234]", "GenuineIntel-6-55"), "no stepping is none of these");
+    }
+
+    #[test]
+    fn models_may_be_ranges_of_numbers() {
+        let pattern = "AuthenticAMD-19-10..1F,60..AF";
+        for model in ["10", "11", "1f", "61", "A0"] {
+            assert!(matches(pattern, &format!("AuthenticAMD-19-{model}-2")), "{model}");
+        }
+        for model in ["1", "F", "20", "50", "B0", "x"] {
+            assert!(!matches(pattern, &format!("AuthenticAMD-19-{model}-2")), "{model}");
+        }
+        assert!(matches("AuthenticAMD-1A-0..2F", "AuthenticAMD-1A-2-1"));
+    }
+
+    #[test]
+    fn revisions_may_be_ranges_of_numbers() {
+        assert!(matches("Arm-41-d49-3..FF", "Arm-41-d49-10"));
+        assert!(!matches("Arm-41-d49-3..FF", "Arm-41-d49-2"));
+        assert!(matches("Arm-41-d40", "Arm-41-d40-11"));
+    }
+}

@@ -1,0 +1,90 @@
+//! Rows that an interval of tasks has beside those of its numbers: where most is lost, how much runs of a command differ, and gaps.
+
+use std::io::{self, Write};
+
+use serde_json::json;
+
+use super::{Number, SCHEMA, line, who::owner};
+use crate::{
+    drain::Id,
+    metric::{
+        GapReport, OwnerOrTarget, TasksReport,
+        number::Attribution,
+        topdown::{Runs, Shape, Spread, TopDown, Tree},
+    },
+    table::hint::hint,
+};
+
+/// Writes them.
+pub(in crate::view) fn interval(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
+    topdown(into, report)?;
+    report.blind.gaps.iter().chain(&report.blind.others_gaps).try_for_each(|gap| gap_row(into, gap))
+}
+
+/// A row an owner that says where most is lost.
+fn topdown(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
+    let Ok(topdown) = &report.topdown else { return Ok(()) };
+    for (who, tree) in &topdown.owners {
+        bottleneck(into, report, topdown, who, tree)?;
+    }
+    topdown.runs.as_ref().map_or(Ok(()), |runs| several(into, report, runs))
+}
+
+/// The runs of the command that the target's metrics are of, and how much they differ.
+fn several(into: &mut dyn Write, report: &TasksReport, runs: &Runs) -> io::Result<()> {
+    let spread = |spread: &Spread| {
+        let range = spread.range.as_ref().ok();
+        json!({
+            "what": spread.what, "unit": spread.unit.name(), "least": range.map(|(least, _)| Number(*least)),
+            "most": range.map(|(_, most)| Number(*most)), "share": spread.share().map(Number),
+            "reason": spread.range.as_ref().err(),
+        })
+    };
+    line(
+        into,
+        &json!({
+            "schema": SCHEMA, "kind": "runs", "t": report.from_ns, "dt": report.length_ns,
+            "planned": runs.planned, "ended": runs.ended,
+            "spread": runs.spreads.iter().map(spread).collect::<Vec<_>>(),
+        }),
+    )
+}
+
+fn bottleneck(
+    into: &mut dyn Write,
+    report: &TasksReport,
+    topdown: &TopDown,
+    who: &OwnerOrTarget,
+    tree: &Tree,
+) -> io::Result<()> {
+    let shape = |index: &u32| topdown.shapes.iter().find(|shape| shape.index == *index);
+    let path: Vec<&Shape> = tree.path.iter().filter_map(shape).collect();
+    let last = path.last();
+    let hint = last.and_then(|last| hint(&last.name));
+    let path: Vec<&str> = path.iter().map(|shape| shape.name.as_str()).collect();
+    line(
+        into,
+        &json!({
+            "schema": SCHEMA, "kind": "bottleneck", "t": report.from_ns, "dt": report.length_ns,
+            "owner": owner(who.into()), "model": topdown.model, "formulas": topdown.formulas, "source": topdown.source,
+            "path": path, "says": hint.map(|hint| &hint.says), "try": hint.map(|hint| &hint.try_next),
+            "locate": last.map(|last| &last.locate),
+            "mismeasured": tree.faults, "notes": topdown.notes,
+        }),
+    )
+}
+
+/// A late timer that is long enough to be listed.
+fn gap_row(into: &mut dyn Write, gap: &GapReport) -> io::Result<()> {
+    let row = &gap.gap.row;
+    line(
+        into,
+        &json!({
+            "schema": SCHEMA, "kind": "gap", "t": row.at_ns, "cpu": row.cpu.0, "late_ns": row.late_ns,
+            "stolen_ns": row.stolen_ns, "class": gap.class.name(), "timers": gap.gap.timers,
+            "tid": Id::of(row.tid).here(), "pid": Id::of(row.tgid).here(), "comm": row.comm,
+            "owner": gap.owner.as_ref().map(|who| owner(Attribution::Owner(who))),
+            "stack": gap.stack,
+        }),
+    )
+}
