@@ -143,11 +143,11 @@ impl Args {
 }
 
 fn summary(args: &Args, machine: &Machine, platform: &Platform) -> anyhow::Result<u8> {
-    let format = &args.common.format;
-    let mut into = format.open(Stream::Stdout);
+    let output = args.common.output();
+    let mut into = output.open(Stream::Stdout);
     let summary = Summary { machine, platform };
-    match format.format() {
-        Format::Text => summary::text(&mut *into, &format.style(Stream::Stdout), &summary)?,
+    match output.format() {
+        Format::Text => summary::text(&mut *into, &output.style(Stream::Stdout), &summary)?,
         Format::Json => summary::json(&mut *into, &summary)?,
         Format::Csv => return Err(Usage("--summary writes text or JSON; leave out --csv".to_owned()).into()),
     }

@@ -10,7 +10,7 @@ use super::{
     begin::{Begin, say_which},
     dry_run,
     gate::{self, Gate},
-    output::{self, ReaderGone, Stream},
+    output::{self, Output, ReaderGone, ReportOutput, Stream},
     parse,
     pipeline::{self, Pipeline},
     recorder::{HdrLogArgs, Keep, Redacting},
@@ -44,7 +44,7 @@ pub(super) struct Common {
     #[command(flatten)]
     pub(super) keep: Keep,
     #[command(flatten)]
-    pub(super) format: output::Output,
+    report: ReportOutput,
     /// Say nothing but results and errors
     #[arg(short, long, help_heading = "Output")]
     pub(super) quiet: bool,
@@ -78,9 +78,16 @@ impl Common {
         self.keep.if_unread(command)
     }
 
+    /// Where results go and how they look.
+    pub(super) fn output(&self) -> Output {
+        self.report.output()
+    }
+
     /// May we talk? Not into the middle of a machine's results.
     pub(super) fn talks(&self, command: &[OsString]) -> bool {
-        !self.quiet && (self.format.format() == Format::Text || self.stream(command) == Stream::Stdout)
+        !self.quiet
+            && (self.output().report_format().format() == Some(Format::Text)
+                || self.stream(command) == Stream::Stdout)
     }
 }
 
@@ -109,8 +116,9 @@ impl Live<'_> {
         let common = self.common;
         if common.dry_run {
             let redacting = common.keep.redaction.begin();
-            let into = &mut *common.format.open(Stream::Stdout);
-            dry_run::print(&sources.redacted(&redacting)?, into, common.format.format())?;
+            let output = common.output();
+            let into = &mut *output.open(Stream::Stdout);
+            dry_run::print(&sources.redacted(&redacting)?, into, output.format())?;
             return Ok(0);
         }
         common.keep.check()?;
@@ -128,8 +136,9 @@ impl Live<'_> {
         let redacting = common.keep.redaction.begin();
         let header = redacting.of(session.header())?;
         let mut recorder = common.keep.begin(&header)?;
-        let into = common.format.open_for(common.stream(command), common.if_unread(command));
-        let looks = (common.format.format(), common.format.style(common.stream(command)));
+        let (output, stream) = (common.output(), common.stream(command));
+        let into = output.open_for(stream, common.if_unread(command));
+        let looks = (output.report_format(), output.style(stream));
         let mut pipeline = Pipeline::new(&header, self.folder, looks, into)?;
         if let Some(programs) = self.programs {
             pipeline.log_to(programs.hdr_log.begin(header.started_unix_ns())?);

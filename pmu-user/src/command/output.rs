@@ -8,13 +8,14 @@ use std::{
 };
 
 use anstream::{AutoStream, ColorChoice};
+use clap::builder::PossibleValuesParser;
 use rustix::termios::tcgetwinsize;
 
 use self::shown::{Escapes, Shown};
 use crate::{
     untrusted::Untrusted,
     view::{
-        Format,
+        Format, ReportFormat,
         text::{Folding, Style, plain},
     },
 };
@@ -44,6 +45,34 @@ pub(super) struct Output {
     /// Colour the text report
     #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Output")]
     color: clap::ColorChoice,
+    /// The format of a report, where it is chosen by its name
+    #[arg(skip)]
+    named: Option<ReportFormat>,
+}
+
+/// Choices of commands that write reports.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ReportOutput {
+    /// Write this format [default: text]
+    #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "csv"], help_heading = "Output",
+          value_parser = PossibleValuesParser::new(ReportFormat::names()))]
+    format: Option<String>,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl ReportOutput {
+    /// Where a report goes and how it looks.
+    pub(super) fn output(&self) -> Output {
+        let named = self.format.as_deref().and_then(ReportFormat::named);
+        Output { named, ..self.output.clone() }
+    }
+}
+
+impl From<Output> for ReportOutput {
+    fn from(output: Output) -> Self {
+        Self { output, format: None }
+    }
 }
 
 /// The stream for results.
@@ -56,13 +85,18 @@ pub(super) enum Stream {
 }
 
 impl Output {
-    /// The format.
-    pub(super) const fn format(&self) -> Format {
+    /// The format; text where it is one of reports alone.
+    pub(super) fn format(&self) -> Format {
         match (self.json, self.csv) {
             (true, _) => Format::Json,
             (_, true) => Format::Csv,
-            _ => Format::Text,
+            _ => self.named.and_then(ReportFormat::format).unwrap_or(Format::Text),
         }
+    }
+
+    /// The format of a report.
+    pub(super) fn report_format(&self) -> ReportFormat {
+        self.named.unwrap_or_else(|| self.format().into())
     }
 
     /// How the text looks.
@@ -99,7 +133,7 @@ impl Output {
     /// What is written in `format`, as text without colours.
     pub(super) const fn plain(format: Format) -> Self {
         let (json, csv) = (matches!(format, Format::Json), matches!(format, Format::Csv));
-        Self { json, csv, top: ROWS_MAX, width: Some(0), color: clap::ColorChoice::Never }
+        Self { json, csv, top: ROWS_MAX, width: Some(0), color: clap::ColorChoice::Never, named: None }
     }
 
     /// A stream of the format before `into`; `choice` is what the stream itself says about colours, and text is folded at `width`.
@@ -111,10 +145,11 @@ impl Output {
     ) -> Box<dyn Write> {
         let rows =
             |into, escapes| Box::new(Shown::new(io::BufWriter::with_capacity(ROWS_BYTES, into), escapes));
-        match self.format() {
-            Format::Json => return rows(into, Escapes::Json),
-            Format::Csv => return rows(into, Escapes::Csv),
-            Format::Text => {}
+        match self.report_format().format() {
+            Some(Format::Json) => return rows(into, Escapes::Json),
+            // A format of reports alone has rules of its own for what it quotes; beside them nothing steers a terminal.
+            Some(Format::Csv) | None => return rows(into, Escapes::Csv),
+            Some(Format::Text) => {}
         }
         // anstream knows NO_COLOR, CLICOLOR_FORCE, TERM=dumb and terminals.
         let choice = match self.color {

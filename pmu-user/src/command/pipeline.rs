@@ -17,7 +17,7 @@ use crate::{
     drain::{Drain, Ending, Header, Names},
     metric::{Report, TasksReport, topdown::OneRun},
     session::Next,
-    view::{Format, View, hdr_log::HdrLog, text::Style},
+    view::{ReportFormat, View, hdr_log::HdrLog, text::Style},
 };
 
 pub(super) use self::{counts::check as check_counts, tasks::prepare};
@@ -40,7 +40,7 @@ impl<'a> Pipeline<'a> {
     pub(super) fn new(
         header: &'a Header,
         folder: Option<&Path>,
-        (format, style): (Format, Style),
+        (format, style): (ReportFormat, Style),
         into: Box<dyn Write + 'a>,
     ) -> anyhow::Result<Self> {
         Ok(Self {

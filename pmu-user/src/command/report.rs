@@ -7,7 +7,7 @@ use anstream::ColorChoice;
 use super::{
     failure::{Quality, Usage},
     gate::{self, Gate},
-    output::{self, Output, Stream},
+    output::{self, Output, ReportOutput, Stream},
     pipeline::{Pipeline, check_counts},
     recorder::{HdrLogArgs, Naming, Redaction},
 };
@@ -40,12 +40,12 @@ pub(super) struct Args {
     #[command(flatten)]
     redaction: Redaction,
     #[command(flatten)]
-    output: Output,
+    report: ReportOutput,
 }
 
 /// Reports from the recording alone.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
-    of(args, Opened::open(&args.file)?, args.output.open(Stream::Stdout))
+    of(args, Opened::open(&args.file)?, args.report.output().open(Stream::Stdout))
 }
 
 /// Writes what `pmbpf report` writes of a recording, without colours; the exit code.
@@ -68,7 +68,7 @@ pub fn write_report(
         fail_on: Vec::new(),
         hdr_log: HdrLogArgs::default(),
         redaction: Redaction::of(naming),
-        output,
+        report: output.into(),
     };
     of(&args, recording, into)
 }
@@ -80,7 +80,8 @@ fn of(args: &Args, recording: Opened, into: Box<dyn Write>) -> anyhow::Result<u8
         check_without_tasks(args, header)?;
     }
     header.counts.iter().try_for_each(|counts| check_counts(&counts.plan))?;
-    let looks = (args.output.format(), args.output.style(Stream::Stdout));
+    let output = args.report.output();
+    let looks = (output.report_format(), output.style(Stream::Stdout));
     let mut pipeline = Pipeline::new(header, args.perfmon_dir.as_deref(), looks, into)?;
     pipeline.log_to(args.hdr_log.begin(header.started_unix_ns())?);
     let end = replay(recording.entries, |drain| Ok(pipeline.drain(redacting.of(drain)?).map(drop)?))?;

@@ -94,7 +94,8 @@ async fn one(live: Live<'_>, plan: Plan, machine: Machine, signals: &mut Signals
     let header = redacting.of(session.header())?;
     // What a single run says is not written: there is one report of all of them.
     let nowhere = Box::new(io::sink());
-    let looks = (common.format.format(), common.format.style(Stream::Stdout));
+    let output = common.output();
+    let looks = (output.report_format(), output.style(Stream::Stdout));
     let mut pipeline = Pipeline::new(&header, live.folder, looks, nowhere)?;
     let mut keep =
         |drain: Drain| -> anyhow::Result<session::Next> { Ok(pipeline.drain(redacting.of(drain)?)?) };
@@ -120,9 +121,9 @@ fn write(live: Live<'_>, plan: &Plan, planned: u32, first: Done, runs: &[OneRun]
         topdown.combine(prepared, metrics, planned, runs);
     }
     let (common, report) = (live.common, Report { tasks: Some(report), ..Report::default() });
-    let stream = common.stream(live.command);
-    let (into, style) = (common.format.open(stream), common.format.style(stream));
-    View::new(&header, common.format.format(), style, into).whole(&report, &ending)?;
+    let (output, stream) = (common.output(), common.stream(live.command));
+    let (into, style) = (output.open(stream), output.style(stream));
+    View::new(&header, output.report_format(), style, into).whole(&report, &ending)?;
     if common.talks(live.command) {
         pipeline::closing_line(&report);
     }

@@ -5,7 +5,7 @@ pub(super) mod list;
 
 use std::io::{self, Write};
 
-use super::words;
+use super::{stage::Stage, text::Style, words};
 use crate::{
     drain::{Id, Owner},
     metric::{
@@ -28,15 +28,26 @@ const DETAILS: [&str; 8] =
 
 type Rows<'a> = csv::Writer<&'a mut dyn Write>;
 
+/// Writes a stage as rows.
+pub(super) fn write(into: &mut dyn Write, _: &Style, stage: Stage<'_>) -> io::Result<()> {
+    match stage {
+        Stage::Begin(_) => begin(into),
+        Stage::Interval(report, _) | Stage::Whole { report, intervals: 0, .. } => {
+            report.by_source(|frame, found| numbers(into, frame, found))
+        }
+        Stage::Whole { .. } => Ok(()),
+    }
+}
+
 /// Header row.
-pub(super) fn begin(into: &mut dyn Write) -> io::Result<()> {
+fn begin(into: &mut dyn Write) -> io::Result<()> {
     let mut rows = Rows::from_writer(into);
     rows.write_record(BEGIN.iter().chain(&VALUE).chain(&DETAILS))?;
     rows.flush()
 }
 
 /// Writes numbers of an interval, which begins `from_ns` after counting did and is `length_ns` long.
-pub(super) fn numbers<'a>(
+fn numbers<'a>(
     into: &mut dyn Write,
     (from_ns, length_ns): (u64, u64),
     numbers: impl Iterator<Item = Number<'a>>,

@@ -8,6 +8,7 @@ mod end;
 mod interval;
 pub(super) mod list;
 mod number;
+pub(super) mod report;
 pub(super) mod stat;
 mod who;
 
@@ -16,10 +17,13 @@ use std::io::{self, Write};
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
-pub(super) use self::{
-    end::{end, stopped, summary, workload},
+use self::{
+    end::{end, summary},
     interval::interval,
     number::numbers,
+};
+pub(super) use self::{
+    end::{stopped, workload},
     who::SubjectCell,
 };
 use super::words;
@@ -66,7 +70,7 @@ fn event(sampling: &Sampling) -> Json {
 }
 
 /// Header row of tasks.
-pub(super) fn header(header: &TasksHeader) -> Json {
+fn header(header: &TasksHeader) -> Json {
     let plan = &header.plan;
     let pmus: Vec<&Untrusted> = header.machine.pmus.iter().map(|pmu| &pmu.name).collect();
     let mut row = json!({

@@ -8,6 +8,7 @@ mod hot;
 mod latency;
 pub(super) mod list;
 pub(super) mod number;
+pub(super) mod report;
 mod runs;
 pub(super) mod stat;
 pub(super) mod table;
@@ -86,12 +87,7 @@ pub(super) fn id_column<'a>(mut owners: impl Iterator<Item = &'a OwnerOrTarget>)
 }
 
 /// One interval: its owners, a line each.
-pub(super) fn interval(
-    into: &mut dyn Write,
-    style: &Style,
-    report: &TasksReport,
-    first: bool,
-) -> io::Result<()> {
+fn interval(into: &mut dyn Write, style: &Style, report: &TasksReport, first: bool) -> io::Result<()> {
     if first {
         writeln!(into, "{COLUMNS}each interval: owners by CPU time{COLUMNS:#}")?;
     }
@@ -106,7 +102,7 @@ pub(super) fn interval_title(into: &mut dyn Write, from_ns: u64, length_ns: u64)
 }
 
 /// What the whole run says of tasks.
-pub(super) fn sections(
+fn sections(
     into: &mut dyn Write,
     style: &Style,
     header: &TasksHeader,
@@ -142,12 +138,7 @@ pub(super) fn line(into: &mut dyn Write, label: &str, text: &str) -> io::Result<
 }
 
 /// The first lines of a report of tasks.
-pub(super) fn head(
-    into: &mut dyn Write,
-    header: &TasksHeader,
-    report: &TasksReport,
-    ending: &Ending,
-) -> io::Result<()> {
+fn head(into: &mut dyn Write, header: &TasksHeader, report: &TasksReport, ending: &Ending) -> io::Result<()> {
     let plan = &header.plan;
     head_machine(into, &header.version, &header.machine)?;
     line(
