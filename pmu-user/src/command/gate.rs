@@ -60,9 +60,7 @@ fn failed(gate: &Gate, header: &Header, report: &Report) -> Option<String> {
     let (tasks, io) = (report.tasks.as_ref(), report.io.as_ref());
     match gate {
         Gate::Lost => {
-            let of_tasks = tasks.iter().flat_map(|report| report.quality.losses.values());
-            let of_io = io.iter().flat_map(|report| &report.losses).map(|(_, count)| count);
-            let lost = of_tasks.chain(of_io).copied().fold(0, u64::saturating_add);
+            let lost = report.losses.values().copied().fold(0, u64::saturating_add);
             (lost > 0).then(|| losses(lost))
         }
         Gate::Unsupported => {
@@ -128,7 +126,8 @@ mod tests {
         let header = testing::header().into();
         let report = |losses: &[(&str, u64)], missing: Vec<Absent>| {
             let losses = losses.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
-            Report { io: Some(IoReport { losses, missing, ..IoReport::default() }), ..Report::default() }
+            let io = Some(IoReport { missing, ..IoReport::default() });
+            Report { io, losses, ..Report::default() }
         };
         let lossy = report(&[("io_slots", 3), ("io_nested", 4)], Vec::new());
         let why = check(&[Gate::Lost], &header, &lossy).unwrap_err().to_string();

@@ -15,7 +15,7 @@ use self::{counts::CountsPart, io::IoPart, tasks::TasksPart};
 use super::output;
 use crate::{
     drain::{Drain, Ending, Header, Names},
-    metric::{Report, TasksReport, topdown::OneRun},
+    metric::{Report, topdown::OneRun},
     session::Next,
     view::{ReportFormat, View, hdr_log::HdrLog, text::Style},
 };
@@ -95,12 +95,18 @@ impl<'a> Pipeline<'a> {
     }
 
     fn interval(&mut self) -> std_io::Result<()> {
-        let report = Report {
-            tasks: self.tasks.as_mut().map(TasksPart::interval),
-            io: self.io.as_mut().map(IoPart::interval),
-            counts: self.counts.as_mut().and_then(CountsPart::interval),
-        };
+        let counts = self.counts.as_mut().and_then(CountsPart::interval);
+        let mut report = Report { counts, ..Report::default() };
+        self.tasks.iter_mut().for_each(|tasks| tasks.interval(&mut report));
+        self.io.iter_mut().for_each(|io| io.interval(&mut report));
         self.view.interval(&report)
+    }
+
+    fn whole(&self) -> Report {
+        let mut report = Report { counts: self.counts.as_ref().map(CountsPart::whole), ..Report::default() };
+        self.tasks.iter().for_each(|tasks| tasks.whole(&mut report));
+        self.io.iter().for_each(|io| io.whole(&mut report));
+        report
     }
 
     /// Writes the interval that is still open, and the whole run's report.
@@ -112,11 +118,7 @@ impl<'a> Pipeline<'a> {
         if is_open {
             self.interval()?;
         }
-        let report = Report {
-            tasks: self.tasks.as_ref().map(TasksPart::whole),
-            io: self.io.as_ref().map(IoPart::whole),
-            counts: self.counts.as_ref().map(CountsPart::whole),
-        };
+        let report = self.whole();
         self.view.whole(&report, ending)?;
         Ok(report)
     }
@@ -126,9 +128,12 @@ impl<'a> Pipeline<'a> {
         self.counts.as_ref().and_then(CountsPart::left_out)
     }
 
-    /// One of several runs: its report of tasks, which is not written, and what of it goes into the report of all.
-    pub(super) fn conclude(&self) -> Option<(TasksReport, Option<OneRun>)> {
-        self.tasks.as_ref().map(TasksPart::conclude)
+    /// One of several runs: its report, which is not written, and what of it goes into the report of all.
+    pub(super) fn conclude(&self) -> (Report, Option<OneRun>) {
+        let report = self.whole();
+        let tasks = self.tasks.as_ref().zip(report.tasks.as_ref());
+        let run = tasks.and_then(|(tasks, report)| tasks.one_run(report));
+        (report, run)
     }
 }
 
@@ -139,9 +144,7 @@ pub(super) fn closing_line(report: &Report) {
 
 /// What was lost of any source, if anything was.
 fn lost(report: &Report) -> Option<String> {
-    let of_tasks = report.tasks.iter().flat_map(|report| &report.quality.losses);
-    let of_io = report.io.iter().flat_map(|report| &report.losses).map(|(reason, count)| (reason, count));
-    let all = of_tasks.chain(of_io).filter(|(_, count)| **count > 0);
+    let all = report.losses.iter().filter(|(_, count)| **count > 0);
     let all: Vec<String> = all.map(|(reason, count)| format!("{reason} {count}")).collect();
     (!all.is_empty()).then(|| format!("lost: {}", all.join(", ")))
 }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     drain::{Drain, Ending, Header},
     machine::{Machine, pmu::catalog::Catalog},
-    metric::{Report, TasksReport, topdown::OneRun},
+    metric::{Report, topdown::OneRun},
     perf::self_test,
     plan::{Plan, PlanError, metrics::MetricsError},
     session::{self, Signals, run_one_of_several},
@@ -40,7 +40,7 @@ pub(super) fn check(args: &Args) -> Result<(), Usage> {
 /// A run that is over.
 struct Done {
     header: Header,
-    report: TasksReport,
+    report: Report,
     run: Option<OneRun>,
     ending: Ending,
 }
@@ -104,9 +104,8 @@ async fn one(live: Live<'_>, plan: Plan, machine: Machine, signals: &mut Signals
     if let Some(names) = session.name() {
         pipeline.name(&redacting.of(names)?);
     }
-    let concluded = pipeline.conclude();
+    let (report, run) = pipeline.conclude();
     drop(pipeline);
-    let (report, run) = concluded.ok_or_else(|| anyhow::anyhow!("the run measured no tasks"))?;
     Ok(Done { header, report, run, ending: outcome.ending })
 }
 
@@ -115,12 +114,11 @@ fn write(live: Live<'_>, plan: &Plan, planned: u32, first: Done, runs: &[OneRun]
     let Done { header, mut report, ending, .. } = first;
     let topology = header.tasks.as_ref().map(|header| &header.machine.topology);
     let prepared = topology.map(|topology| pipeline::prepare(plan, topology, live.folder)).transpose()?;
-    if let (Ok(topdown), Some(Some(prepared)), Some(metrics)) =
-        (&mut report.topdown, &prepared, &plan.metrics)
-    {
+    let topdown = report.tasks.as_mut().map(|tasks| &mut tasks.topdown);
+    if let (Some(Ok(topdown)), Some(Some(prepared)), Some(metrics)) = (topdown, &prepared, &plan.metrics) {
         topdown.combine(prepared, metrics, planned, runs);
     }
-    let (common, report) = (live.common, Report { tasks: Some(report), ..Report::default() });
+    let common = live.common;
     let (output, stream) = (common.output(), common.stream(live.command));
     let (into, style) = (output.open(stream), output.style(stream));
     View::new(&header, output.report_format(), style, into).whole(&report, &ending)?;
@@ -131,10 +129,8 @@ fn write(live: Live<'_>, plan: &Plan, planned: u32, first: Done, runs: &[OneRun]
 }
 
 /// What any of the runs lost is lost to the tree of all.
-fn add_losses(report: &mut TasksReport, other: &TasksReport) {
-    for (reason, count) in &other.quality.losses {
-        *report.quality.losses.entry(reason.clone()).or_default() += count;
-    }
+fn add_losses(report: &mut Report, other: &Report) {
+    report.lose(other.losses.iter().map(|(reason, count)| (reason, *count)));
 }
 
 /// Says which run did not end well, and what becomes of the report.

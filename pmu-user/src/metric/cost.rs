@@ -1,10 +1,7 @@
 //! What pmbpf itself cost, from the start of counting.
 
 use super::value::{How, Known, Value};
-use crate::{
-    drain::{COST_WINDOW_NS, Cost, ProgramRow},
-    model::{Interval, Ledger},
-};
+use crate::drain::{COST_WINDOW_NS, Cost, ProgramRow};
 
 /// What one program cost.
 #[derive(Clone, Debug)]
@@ -32,21 +29,32 @@ pub struct CostReport {
     pub capacity_ns: u64,
 }
 
-pub(super) fn cost(ledger: &Ledger, interval: &Interval) -> CostReport {
-    let length_ns = interval.to_ns;
-    let mut programs: Vec<ProgramCost> =
-        ledger.programs().iter().map(|row| program(row, length_ns)).collect();
-    programs.sort_by(|a, b| estimate(&b.total_ns).total_cmp(&estimate(&a.total_ns)));
-    let total: f64 = programs.iter().map(|program| estimate(&program.total_ns)).sum();
-    let programs_ns = if programs.is_empty() {
-        Value::Missing(
-            "the kernel could not measure the programs (Linux before 5.8, or no rights)".to_owned(),
-        )
-    } else {
-        sampled(total, 1.0)
-    };
-    let capacity_ns = length_ns.saturating_mul(interval.cpus.len() as u64);
-    CostReport { programs, programs_ns, process: ledger.cost(), capacity_ns }
+impl CostReport {
+    /// What the programs of one source and the process cost in a run that has been counted for so long, on so many CPUs.
+    pub fn new(programs: &[ProgramRow], process: Cost, length_ns: u64, cpus: usize) -> Self {
+        let programs = programs.iter().map(|row| program(row, length_ns)).collect();
+        Self::of(programs, process, length_ns.saturating_mul(cpus as u64))
+    }
+
+    fn of(mut programs: Vec<ProgramCost>, process: Cost, capacity_ns: u64) -> Self {
+        programs.sort_by(|a, b| estimate(&b.total_ns).total_cmp(&estimate(&a.total_ns)));
+        let total: f64 = programs.iter().map(|program| estimate(&program.total_ns)).sum();
+        let programs_ns = if programs.is_empty() {
+            Value::Missing(
+                "the kernel could not measure the programs (Linux before 5.8, or no rights)".to_owned(),
+            )
+        } else {
+            sampled(total, 1.0)
+        };
+        Self { programs, programs_ns, process, capacity_ns }
+    }
+
+    /// With what another source of the same run cost. The process is the same, and what this one says of it stands, but for the maps.
+    pub fn beside(self, other: Self) -> Self {
+        let map_bytes = self.process.map_bytes.saturating_add(other.process.map_bytes);
+        let programs = self.programs.into_iter().chain(other.programs).collect();
+        Self::of(programs, Cost { map_bytes, ..self.process }, self.capacity_ns)
+    }
 }
 
 /// Time of a run is measured for a while; how often a program ran is known all the time for some, and for the others

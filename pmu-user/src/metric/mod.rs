@@ -21,6 +21,8 @@ pub(crate) mod testing;
 pub mod topdown;
 pub mod value;
 
+use std::collections::BTreeMap;
+
 pub use self::{
     blind::{Blind, BlindClass, GapReport, Masked},
     cost::{CostReport, ProgramCost},
@@ -48,6 +50,28 @@ pub struct Report {
     pub io: Option<io::IoReport>,
     /// Counts without owners.
     pub counts: Option<stat::Stat>,
+    /// What was lost of any source, by reason. Empty if nothing was.
+    pub losses: BTreeMap<String, u64>,
+    /// What pmbpf itself cost since counting started; `None` where nothing but counters was opened.
+    pub cost: Option<CostReport>,
+}
+
+impl Report {
+    /// Adds what was lost, by reason.
+    pub fn lose<'a>(&mut self, losses: impl IntoIterator<Item = (&'a String, u64)>) {
+        for (reason, count) in losses {
+            let lost = self.losses.entry(reason.clone()).or_default();
+            *lost = lost.saturating_add(count);
+        }
+    }
+
+    /// Adds what one source cost.
+    pub fn spend(&mut self, cost: CostReport) {
+        self.cost = Some(match self.cost.take() {
+            Some(first) => first.beside(cost),
+            None => cost,
+        });
+    }
 }
 
 /// What an interval says of tasks. Plain data; views only choose words and columns.
@@ -75,8 +99,6 @@ pub struct TasksReport {
     pub blind: Blind,
     /// How complete the numbers are.
     pub quality: Quality,
-    /// What pmbpf itself cost, from the start.
-    pub cost: CostReport,
 }
 
 impl TasksReport {
@@ -109,7 +131,6 @@ impl TasksReport {
             stack_ends: hot::ends(ledger, interval),
             folded,
             blind: blind::blind(header, ledger, interval, &quality, &total),
-            cost: cost::cost(ledger, interval),
             quality,
         }
     }

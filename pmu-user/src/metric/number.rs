@@ -15,7 +15,7 @@ use crate::{
     table::{metric::RUNQUEUE_LATENCY, unit::Unit},
 };
 
-/// Attribution a number is.
+/// Whose a number is.
 #[derive(Clone, Copy, Debug)]
 pub enum Attribution<'a> {
     /// The host's.
@@ -38,7 +38,7 @@ impl<'a> From<&'a OwnerOrTarget> for Attribution<'a> {
 /// A number of a report.
 #[derive(Clone, Debug)]
 pub struct Number<'a> {
-    /// Attribution it is.
+    /// Whose it is.
     pub whose: Attribution<'a>,
     /// What it is about, beside CPUs: never an owner.
     pub subject: Option<&'a Subject>,

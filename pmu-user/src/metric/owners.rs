@@ -179,7 +179,7 @@ fn below(context: &Context<'_>, path: &[u8]) -> Counts {
 fn report(context: &Context<'_>, who: OwnerOrTarget, ended: bool, counts: &Counts) -> OwnerReport {
     let coverage = context.quality.switch_coverage;
     let first = counts.event(0);
-    if context.quality.losses.contains_key(TARGET_UNSEEN) && is_silent(counts) {
+    if context.interval.losses.contains_key(TARGET_UNSEEN) && is_silent(counts) {
         return unseen(who, ended);
     }
     let counted = |count| Value::counted(count, coverage);

@@ -6,8 +6,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
 use pmu_common::loss;
 
 use super::Floor;
@@ -36,8 +34,6 @@ pub struct Quality {
     pub ticks: TickQuality,
     /// CPUs that were without events for a time, in ns: offline, and until that was noticed.
     pub uncovered: Vec<(Cpu, u64)>,
-    /// What was lost, by reason. Empty if nothing was.
-    pub losses: BTreeMap<String, u64>,
     /// Where the time of all CPUs went, if everything was counted and this is a whole run.
     pub books: Option<Books>,
 }
@@ -133,7 +129,6 @@ pub(super) fn quality(header: &TasksHeader, interval: &Interval, total: &Counts)
             let times = interval.cpus.iter().map(|(&cpu, counts)| (cpu, counts.uncovered_ns));
             times.filter(|&(_, uncovered_ns)| uncovered_ns > 0).collect()
         },
-        losses: interval.losses.clone(),
         books: if header.plan.target == Target::System { books(interval, capacity_ns) } else { None },
     }
 }

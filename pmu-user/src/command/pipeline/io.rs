@@ -2,7 +2,10 @@
 
 use crate::{
     drain::io::{IoDrain, IoHeader},
-    metric::io::{History, IoReport, Prepared},
+    metric::{
+        CostReport, Report,
+        io::{History, IoReport, Prepared, losses},
+    },
     model::io::{IoInterval, IoLedger},
     table::io::FindError,
 };
@@ -52,18 +55,26 @@ impl<'a> IoPart<'a> {
         self.open.to_ns > self.open.from_ns
     }
 
-    /// The report of the interval that was open until now.
-    pub(super) fn interval(&mut self) -> IoReport {
+    /// Adds the interval that was open until now to a report.
+    pub(super) fn interval(&mut self, into: &mut Report) {
         let open = std::mem::take(&mut self.open);
         let report = IoReport::new(&self.prepared, &self.ledger, &open);
+        self.history.add_interval(&report);
+        self.add(report, &open, into);
         self.total.append(open);
         self.ledger.fold(&mut self.total);
-        self.history.add_interval(&report);
-        report
     }
 
-    /// The report of the whole run.
-    pub(super) fn whole(&self) -> IoReport {
-        self.history.report(&self.prepared, &self.ledger, &self.total)
+    /// Adds the whole run to a report.
+    pub(super) fn whole(&self, into: &mut Report) {
+        let report = self.history.report(&self.prepared, &self.ledger, &self.total);
+        self.add(report, &self.total, into);
+    }
+
+    fn add(&self, report: IoReport, interval: &IoInterval, into: &mut Report) {
+        let (last, cpus) = (&self.ledger.last, self.prepared.header.machine.cpu.online.len());
+        into.io = Some(report);
+        into.lose(losses(&self.ledger, interval));
+        into.spend(CostReport::new(&last.programs, last.cost, last.at_ns, cpus));
     }
 }

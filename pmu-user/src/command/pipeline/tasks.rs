@@ -9,7 +9,7 @@ use crate::{
     drain::{Names, TasksDrain, TasksHeader},
     machine::topology::Topology,
     metric::{
-        TasksReport,
+        CostReport, Report, TasksReport,
         topdown::{Drilling, OneRun, Prepared},
     },
     model::{BOUNDS, Bounds, Interval, Ledger},
@@ -78,16 +78,16 @@ impl<'a> TasksPart<'a> {
         self.ticks_per_interval.is_some() && self.open.length_ns() > 0
     }
 
-    /// The report of the interval that was open until now.
-    pub(super) fn interval(&mut self) -> TasksReport {
+    /// Adds the interval that was open until now to a report.
+    pub(super) fn interval(&mut self, into: &mut Report) {
         self.reported_ticks = self.ticks;
         let open = std::mem::take(&mut self.open);
-        self.report(&open)
+        self.report(&open, into);
     }
 
-    /// The report of the whole run.
-    pub(super) fn whole(&self) -> TasksReport {
-        self.report(&self.total)
+    /// Adds the whole run to a report.
+    pub(super) fn whole(&self, into: &mut Report) {
+        self.report(&self.total, into);
     }
 
     pub(super) fn name(&mut self, names: &Names) {
@@ -101,12 +101,9 @@ impl<'a> TasksPart<'a> {
         self.ledger.learn(&names);
     }
 
-    /// The report of the whole run, and what of it goes into the report of several.
-    pub(super) fn conclude(&self) -> (TasksReport, Option<OneRun>) {
-        let report = self.whole();
-        let turns = self.header.plan.turns.first();
-        let run = turns.and_then(|turns| OneRun::new(&report, turns, &self.total));
-        (report, run)
+    /// What of this run goes into the report of several.
+    pub(super) fn one_run(&self, report: &TasksReport) -> Option<OneRun> {
+        OneRun::new(report, self.header.plan.turns.first()?, &self.total)
     }
 
     fn drill(&mut self, interval: &Interval) -> Next {
@@ -115,8 +112,11 @@ impl<'a> TasksPart<'a> {
         Some(drilling.after(&self.prepared.as_ref()?.topdown(self.header, &self.ledger, interval)))
     }
 
-    fn report(&self, interval: &Interval) -> TasksReport {
-        TasksReport::new(self.header, &self.ledger, interval, self.prepared.as_ref())
+    fn report(&self, interval: &Interval, into: &mut Report) {
+        let cpus = interval.cpus.len();
+        into.tasks = Some(TasksReport::new(self.header, &self.ledger, interval, self.prepared.as_ref()));
+        into.lose(interval.losses.iter().map(|(reason, count)| (reason, *count)));
+        into.spend(CostReport::new(self.ledger.programs(), self.ledger.cost(), interval.to_ns, cpus));
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{
         },
         testing::{Tree, processor},
     },
-    metric::{Report, io::IoReport},
+    metric::Report,
     schema,
     session::io::groups::Monitored,
     untrusted::Untrusted,
@@ -66,7 +66,7 @@ fn ending() -> Ending {
 fn what_is_lost_of_io_is_said_too() {
     let report = |losses: &[(&str, u64)]| {
         let losses = losses.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
-        Report { io: Some(IoReport { losses, ..IoReport::default() }), ..Report::default() }
+        Report { losses, ..Report::default() }
     };
     assert_eq!(lost(&report(&[("io_slots", 3), ("io_nested", 0)])).as_deref(), Some("lost: io_slots 3"));
     assert_eq!(lost(&report(&[("io_slots", 0)])), None);

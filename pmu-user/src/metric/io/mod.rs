@@ -27,7 +27,7 @@ pub use self::{
     check::{Check, Verdict},
     levels::{Basis, Level, LevelReport},
     port_map::MapReport,
-    prepared::{History, Prepared},
+    prepared::{History, Prepared, losses},
     row::{Label, Row, Scope, Subject},
 };
 use self::{
@@ -38,7 +38,7 @@ use self::{
     totals::IoMetrics,
     traffic::Names,
 };
-use crate::drain::{Absent, Cost};
+use crate::drain::Absent;
 
 /// What an interval says. Plain data; views only choose words and columns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,10 +57,4 @@ pub struct IoReport {
     pub checks: Vec<Check>,
     /// What is not there, and why.
     pub missing: Vec<Absent>,
-    /// What was lost since counting started, by reason.
-    pub losses: Vec<(String, u64)>,
-    /// What this process has cost since it started.
-    pub cost: Cost,
-    /// What the programs have cost since counting started, in ns.
-    pub programs_ns: u64,
 }

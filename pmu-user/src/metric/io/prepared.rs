@@ -19,7 +19,7 @@ use super::{
     traffic::{self, UNSEEN},
 };
 use crate::{
-    drain::{Absent, COST_WINDOW_NS, TARGET_UNSEEN, io::IoHeader},
+    drain::{Absent, TARGET_UNSEEN, io::IoHeader},
     model::io::{IoInterval, IoLedger, traffic::TrafficInterval},
     plan::io::IoPlan,
     table::io::{FindError, load},
@@ -79,8 +79,6 @@ impl IoReport {
         rows.extend(groups::rows(&interval.groups));
         rows.extend(traffic.iter().flat_map(|traffic| traffic::rows(traffic, names)));
         rows.extend(traffic.iter().flat_map(|traffic| owners::rows(traffic, names)));
-        let lost = traffic.iter().flat_map(|traffic| traffic.losses.iter().chain(&traffic.missed));
-        let lost = lost.map(|(reason, count)| (reason.clone(), *count));
         Self {
             from_ns: interval.from_ns,
             // A recording may hold anything, drains in disorder too.
@@ -90,9 +88,6 @@ impl IoReport {
             maps: Vec::new(),
             checks,
             missing: missing(header, ledger, interval),
-            losses: ledger.last.losses.iter().cloned().chain(lost).collect(),
-            cost: ledger.last.cost,
-            programs_ns: programs_ns(ledger),
         }
     }
 }
@@ -110,12 +105,11 @@ fn missing(header: &IoHeader, ledger: &IoLedger, interval: &IoInterval) -> Vec<A
     header.missing.iter().chain(untold).chain(&partly).cloned().chain(unseen).collect()
 }
 
-/// What the programs cost until now: as much as while they were measured.
-fn programs_ns(ledger: &IoLedger) -> u64 {
-    let measured = ledger.last.programs.iter().map(|program| program.measured_ns);
-    let measured = measured.fold(0, u64::saturating_add);
-    let times = (ledger.last.at_ns as f64 / COST_WINDOW_NS as f64).max(1.0);
-    (measured as f64 * times) as u64
+/// What was lost: of uncore PMUs since counting started, of traffic in the interval; by reason.
+pub fn losses<'a>(ledger: &'a IoLedger, interval: &'a IoInterval) -> impl Iterator<Item = (&'a String, u64)> {
+    let lost = interval.traffic.iter().flat_map(|traffic| traffic.losses.iter().chain(&traffic.missed));
+    let since_start = ledger.last.losses.iter().map(|(reason, count)| (reason, *count));
+    since_start.chain(lost.map(|(reason, count)| (reason, *count)))
 }
 
 /// Ticks so far.

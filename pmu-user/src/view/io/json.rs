@@ -1,23 +1,17 @@
-//! What `pmbpf io` has as JSON beside numbers: the header row, levels, checks, maps, and a summary.
+//! What `pmbpf io` has as JSON beside numbers: the header row, levels, checks and maps.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
-};
+use std::io::{self, Write};
 
 use serde_json::{Value as Json, json};
 
 use super::{
     super::{
-        json::{SCHEMA, line, stopped, workload},
+        json::{SCHEMA, line},
         words,
     },
     checks, levels,
 };
-use crate::{
-    drain::{Ending, Stopped, io::IoHeader},
-    metric::io::IoReport,
-};
+use crate::{drain::io::IoHeader, metric::io::IoReport};
 
 /// Header row of I/O.
 pub(in crate::view) fn header(header: &IoHeader) -> Json {
@@ -52,20 +46,4 @@ pub(in crate::view) fn end(into: &mut dyn Write, report: &IoReport) -> io::Resul
         )?;
     }
     Ok(())
-}
-
-/// The row that ends a run of I/O.
-pub(in crate::view) fn summary(report: &IoReport, ending: &Ending) -> Json {
-    let losses: BTreeMap<&str, u64> =
-        report.losses.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
-    let cost = &report.cost;
-    json!({
-            "schema": SCHEMA, "kind": "summary", "complete": ending.stopped != Stopped::Truncated,
-            "stopped": stopped(ending.stopped), "duration_ns": report.length_ns, "losses": losses,
-            "self": {"programs_ns": {"value": report.programs_ns}, "cpu_ns": cost.cpu_ns,
-                     "rss_bytes": cost.resident_bytes, "rss_max_bytes": cost.resident_max_bytes,
-                     "map_bytes": cost.map_bytes, "startup_ns": cost.startup_ns, "drains": cost.drains,
-                     "drains_ns": cost.drains_ns, "drain_max_ns": cost.drain_max_ns},
-            "workload": ending.workload.map(workload), "missing": report.missing,
-    })
 }

@@ -248,12 +248,9 @@ fn shortened(what: &str) -> String {
     words.join(", ")
 }
 
-/// How complete it is, and what it cost.
+/// How complete it is.
 pub(in crate::view) fn trust(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
     section(into, "TRUST", "95 % intervals where counters took turns")?;
-    for (reason, count) in &report.losses {
-        writeln!(into, "  {WARNING}lost: {reason}: {count}{WARNING:#}")?;
-    }
     checks::text(into, style, report)?;
     for map in &report.maps {
         writeln!(
@@ -268,14 +265,7 @@ pub(in crate::view) fn trust(into: &mut dyn Write, style: &Style, report: &IoRep
     for absent in &report.missing {
         writeln!(into, "  not measured: {}: {}", shortened(&absent.what), absent.why)?;
     }
-    let wall_ns = report.length_ns.max(1) as f64;
-    writeln!(
-        into,
-        "  cost: {} CPU time of pmbpf ({} of a CPU, start included), {} in the kernel's programs",
-        duration(report.cost.cpu_ns as f64),
-        percent(report.cost.cpu_ns as f64 / wall_ns),
-        duration(report.programs_ns as f64),
-    )
+    Ok(())
 }
 
 #[cfg(test)]

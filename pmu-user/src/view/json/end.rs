@@ -4,11 +4,11 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{super::words, Number, SCHEMA, line, who::owner};
+use super::{super::words, Number, SCHEMA, line, stat, who::owner};
 use crate::{
-    drain::{Ending, Id, Owner, Stopped, TasksHeader, Workload, unwinding::Unwinding},
+    drain::{Absent, Ending, Header, Id, Owner, Stopped, TasksHeader, Workload, unwinding::Unwinding},
     metric::{
-        Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, TasksReport,
+        Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, TasksReport,
         number::Attribution, value::Value,
     },
 };
@@ -83,23 +83,51 @@ fn unwinding(unwinding: &Unwinding) -> Json {
     json!({"unwound": unwinding.unwound, "not_unwound": kept})
 }
 
-/// The row that ends a run of tasks.
-pub(in crate::view) fn summary(header: &TasksHeader, report: &TasksReport, ending: &Ending) -> Json {
-    let complete = ending.stopped != Stopped::Truncated;
-    let quality = &report.quality;
+/// What the summary has of tasks alone.
+fn tasks(header: &TasksHeader, report: &TasksReport) -> Json {
     json!({
-            "schema": SCHEMA, "kind": "summary", "complete": complete, "stopped": stopped(ending.stopped),
-            "duration_ns": report.length_ns,
-            "losses": quality.losses,
             "user_stacks": report.stack_ends.as_ref().map(|ends| json!({
                 "samples": ends.samples, "end_early": ends.early, "share": ends.share.estimate,
                 "low": ends.share.low, "high": ends.share.high,
                 "unwinding": ends.unwinding.as_ref().map(unwinding)})),
-            "quality": quality_cell(quality, header),
+            "quality": quality_cell(&report.quality, header),
             "blind": blind_cell(&report.blind),
-            "self": self_cell(&report.cost), "workload": ending.workload.map(workload),
-            "missing": header.missing,
     })
+}
+
+/// The row that ends a run: what all sources have, then what only one of them has.
+pub(super) fn summary(header: &Header, report: &Report, ending: &Ending) -> Json {
+    let missing = |why: &String| Absent { what: "events".to_owned(), why: why.clone() };
+    let left_out = header.counts.iter().flat_map(|counts| &counts.plan.left_out).map(missing);
+    let of_tasks = header.tasks.iter().flat_map(|header| &header.missing);
+    let missing = of_tasks.chain(report.io.iter().flat_map(|report| &report.missing)).cloned();
+    let mut row = json!({
+            "schema": SCHEMA, "kind": "summary", "complete": ending.stopped != Stopped::Truncated,
+            "stopped": stopped(ending.stopped), "duration_ns": duration(report), "losses": report.losses,
+            "workload": ending.workload.map(workload), "missing": missing.chain(left_out).collect::<Vec<_>>(),
+    });
+    let tasks =
+        header.tasks.as_ref().zip(report.tasks.as_ref()).map(|(header, report)| tasks(header, report));
+    let cost = report.cost.as_ref().map(|cost| json!({"self": self_cell(cost)}));
+    for part in [tasks, cost, report.counts.as_ref().map(stat::summary)] {
+        if let (Some(row), Some(Json::Object(part))) = (row.as_object_mut(), part) {
+            row.extend(part);
+        }
+    }
+    row
+}
+
+/// How long the run was, in ns.
+fn duration(report: &Report) -> Json {
+    match (&report.tasks, &report.io, &report.counts) {
+        (Some(tasks), _, _) => json!(tasks.length_ns),
+        (_, Some(io), _) => json!(io.length_ns),
+        (_, _, counts) => {
+            json!(
+                counts.as_ref().and_then(|counts| counts.elapsed.known()).map(|known| Number(known.estimate))
+            )
+        }
+    }
 }
 
 /// Blind time of all CPUs that were counted, and the target's where it is not all that ran.
@@ -188,7 +216,7 @@ fn self_cell(cost: &CostReport) -> Json {
     })
 }
 
-pub(in crate::view) fn stopped(stopped: Stopped) -> Json {
+fn stopped(stopped: Stopped) -> Json {
     match stopped {
         Stopped::Duration => json!("duration"),
         Stopped::TargetGone => json!("target_gone"),
@@ -197,7 +225,7 @@ pub(in crate::view) fn stopped(stopped: Stopped) -> Json {
     }
 }
 
-pub(in crate::view) fn workload(workload: Workload) -> Json {
+fn workload(workload: Workload) -> Json {
     match workload {
         Workload::Exited(code) => json!({"exit": code, "signal": null}),
         Workload::Killed(number) => json!({"exit": null, "signal": words::signal_name(number)}),

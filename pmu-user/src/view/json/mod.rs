@@ -17,14 +17,11 @@ use std::io::{self, Write};
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
+pub(super) use self::who::SubjectCell;
 use self::{
     end::{end, summary},
     interval::interval,
     number::numbers,
-};
-pub(super) use self::{
-    end::{stopped, workload},
-    who::SubjectCell,
 };
 use super::words;
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use super::{end, header, interval, line, numbers, stat, summary};
 use crate::{
@@ -45,11 +45,7 @@ fn whole(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending
     if let Some(report) = &report.io {
         of_io::end(into, report)?;
     }
-    let tasks = tasks.map(|(header, report)| summary(header, report, ending));
-    let io = report.io.as_ref().map(|report| of_io::summary(report, ending));
-    let counts = header.counts.as_ref().zip(report.counts.as_ref());
-    let counts = counts.map(|(header, report)| stat::summary(header, report, ending));
-    line(into, &all([tasks, io, counts]))
+    line(into, &summary(header, report, ending))
 }
 
 /// One row of what all sources say.
@@ -57,8 +53,7 @@ fn all(sources: [Option<Json>; 3]) -> Json {
     sources.into_iter().reduce(both).flatten().unwrap_or_default()
 }
 
-/// One row of what two sources say: lists and losses of both, what the programs of both cost, and of anything else what the first
-/// says.
+/// One row of what two sources say: what is missing of both, and of anything else what the first says.
 fn both(first: Option<Json>, second: Option<Json>) -> Option<Json> {
     let (mut row, second) = match (first, second) {
         (Some(row), Some(Json::Object(second))) => (row, second),
@@ -67,28 +62,9 @@ fn both(first: Option<Json>, second: Option<Json>) -> Option<Json> {
     for (name, more) in second {
         match (&mut row[&name], more) {
             (Json::Array(list), Json::Array(more)) if name == "missing" => list.extend(more),
-            (Json::Object(of), Json::Object(more)) if name == "losses" => of.extend(more),
-            (Json::Object(cost), more) if name == "self" => add_cost(cost, &more),
             (there @ Json::Null, more) => *there = more,
             _ => {}
         }
     }
     Some(row)
-}
-
-/// Adds what the kernel's programs of another source cost, and their memory. This process is the same.
-fn add_cost(cost: &mut serde_json::Map<String, Json>, more: &Json) {
-    let sum = |first: &Json, more: &Json| match (first.as_u64(), more.as_u64()) {
-        (Some(first), Some(more)) => json!(first.saturating_add(more)),
-        _ => json!(first.as_f64().unwrap_or_default() + more.as_f64().unwrap_or_default()),
-    };
-    if let Some(bytes) = cost.get_mut("map_bytes") {
-        *bytes = sum(bytes, &more["map_bytes"]);
-    }
-    let Some(Json::Object(programs)) = cost.get_mut("programs_ns") else { return };
-    for end in ["value", "low", "high"] {
-        if let Some(known) = programs.get_mut(end).filter(|known| known.is_number()) {
-            *known = sum(known, &more["programs_ns"]["value"]);
-        }
-    }
 }

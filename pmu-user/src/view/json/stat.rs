@@ -1,16 +1,12 @@
-//! What counts without owners have as JSON beside numbers: the header row, a summary, and a plan.
+//! What counts without owners have as JSON beside numbers: the header row, what their summary adds, and a plan.
 
 use std::io::{self, Write};
 
 use serde_json::{Value as Json, json};
 
-use super::{
-    Number, SCHEMA,
-    end::{stopped, workload},
-    line,
-};
+use super::{Number, SCHEMA, line};
 use crate::{
-    drain::{Absent, CountsHeader, Ending, Stopped},
+    drain::CountsHeader,
     machine::{cpu::format_list, duration_ns, pmu::catalog::PmuCpus},
     metric::{repeat::Outlier, stat::Stat},
     plan::{count::CountPlan, request::Descend},
@@ -26,16 +22,9 @@ pub(in crate::view) fn header(header: &CountsHeader) -> Json {
     })
 }
 
-/// The row that ends counts.
-pub(in crate::view) fn summary(header: &CountsHeader, stat: &Stat, ending: &Ending) -> Json {
-    let missing = |why: &String| Absent { what: "events".to_owned(), why: why.clone() };
-    json!({
-        "schema": SCHEMA, "kind": "summary", "complete": ending.stopped != Stopped::Truncated, "stopped": stopped(ending.stopped),
-        "duration_ns": stat.elapsed.known().map(|known| Number(known.estimate)), "losses": {},
-        "workload": ending.workload.map(workload),
-        "missing": header.plan.left_out.iter().map(missing).collect::<Vec<_>>(),
-        "runs": stat.runs, "outliers": stat.outliers.iter().map(outlier).collect::<Vec<_>>(),
-    })
+/// What the summary has of counts alone.
+pub(in crate::view) fn summary(stat: &Stat) -> Json {
+    json!({"runs": stat.runs, "outliers": stat.outliers.iter().map(outlier).collect::<Vec<_>>()})
 }
 
 fn outlier(outlier: &Outlier) -> Json {

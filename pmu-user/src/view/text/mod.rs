@@ -117,13 +117,7 @@ fn sections(
     blind::write(into, style, report)
 }
 
-/// How far that can be trusted, and what it cost.
-pub(super) fn trust(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
-    trust::quality(into, &report.quality)?;
-    trust::cost(into, &report.cost)
-}
-
-/// OwnerOrTarget measured where: the first lines of every report.
+/// Who measured where: the first lines of every report.
 pub(super) fn head_machine(into: &mut dyn Write, version: &str, machine: &Machine) -> io::Result<()> {
     let guest = if machine.cpu.guest { ", virtual machine" } else { "" };
     writeln!(into, "{TITLE}pmbpf {version}{TITLE:#}")?;

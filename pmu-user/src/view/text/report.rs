@@ -61,10 +61,14 @@ fn whole(
         of_io::text::sections(into, style, report)?;
     }
     if let Some((_, report)) = tasks {
-        trust(into, report)?;
+        trust::quality(into, &report.quality)?;
     }
     if let Some((_, report)) = io {
         of_io::text::trust(into, style, report)?;
+    }
+    if let Some(cost) = &report.cost {
+        trust::losses(into, &report.losses)?;
+        trust::cost(into, cost)?;
     }
     let counts = header.counts.as_ref().zip(report.counts.as_ref());
     counts.map_or(Ok(()), |(header, report)| stat::whole(into, style, &header.plan, report, ending))

@@ -1,6 +1,9 @@
 //! How far the numbers can be trusted, and what they cost.
 
-use std::io::{self, Write};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
 
 use super::{
     COLUMNS, WARNING,
@@ -38,10 +41,7 @@ pub(super) fn quality(into: &mut dyn Write, quality: &Quality) -> io::Result<()>
             cpu.0
         )?;
     }
-    if let Some(known) = &quality.books {
-        books(into, known)?;
-    }
-    losses(into, quality)
+    quality.books.as_ref().map_or(Ok(()), |known| books(into, known))
 }
 
 fn targets_samples(into: &mut dyn Write, samples: &TargetSamples, several: bool) -> io::Result<()> {
@@ -56,15 +56,13 @@ fn targets_samples(into: &mut dyn Write, samples: &TargetSamples, several: bool)
     writeln!(into, "  samples   {name}{of}{covered}")
 }
 
-fn losses(into: &mut dyn Write, quality: &Quality) -> io::Result<()> {
-    match quality.losses.is_empty() {
-        true => writeln!(into, "  losses    none"),
-        false => {
-            let losses: Vec<String> =
-                quality.losses.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
-            writeln!(into, "  {WARNING}losses    {}{WARNING:#}", losses.join(", "))
-        }
+/// What was lost of any source.
+pub(super) fn losses(into: &mut dyn Write, losses: &BTreeMap<String, u64>) -> io::Result<()> {
+    if losses.is_empty() {
+        return writeln!(into, "  losses    none");
     }
+    let losses: Vec<String> = losses.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
+    writeln!(into, "  {WARNING}losses    {}{WARNING:#}", losses.join(", "))
 }
 
 pub(super) fn cost(into: &mut dyn Write, cost: &CostReport) -> io::Result<()> {
