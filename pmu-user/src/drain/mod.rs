@@ -26,7 +26,7 @@ use self::io::{IoDrain, IoHeader};
 pub use self::located::{CodeRow, CodeStackRow, Located, Names};
 pub use self::owner::{Id, Owner, OwnerKey, OwnerRow, SlotId};
 pub use self::tasks::{CountRow, CpuRow, GapRow, HotRow, Place, StackRow, TasksDrain, TasksHeader};
-use crate::machine::duration_ns;
+use crate::machine::{Machine, duration_ns};
 
 /// Reason of a loss: how many targets used CPU time, or read from block devices, as the kernel accounts it, while nothing of theirs
 /// was seen.
@@ -56,6 +56,25 @@ impl Header {
         let io = self.io.as_ref().map(|io| io.started_unix_ns);
         let counts = self.counts.as_ref().map(|counts| counts.started_unix_ns);
         self.tasks.as_ref().map(|tasks| tasks.started_unix_ns).or(io).or(counts).unwrap_or_default()
+    }
+
+    /// The version of pmbpf that counted; empty where there is no source.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        let io = self.io.as_ref().map(|io| io.version.as_str());
+        let counts = self.counts.as_ref().map(|counts| counts.version.as_str());
+        self.tasks.as_ref().map(|tasks| tasks.version.as_str()).or(io).or(counts).unwrap_or_default()
+    }
+
+    /// The host; `None` where there is no source.
+    #[must_use]
+    pub fn machine(&self) -> Option<&Machine> {
+        let io = self.io.as_ref().map(|io| &io.machine);
+        self.tasks
+            .as_ref()
+            .map(|tasks| &tasks.machine)
+            .or(io)
+            .or(self.counts.as_ref().map(|counts| &counts.machine))
     }
 
     /// Does the run have no source at all?

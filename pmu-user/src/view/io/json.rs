@@ -5,31 +5,19 @@ use std::io::{self, Write};
 use serde_json::{Value as Json, json};
 
 use super::{
-    super::{
-        json::{SCHEMA, line},
-        words,
-    },
+    super::json::{SCHEMA, line},
     checks, levels,
 };
-use crate::{drain::io::IoHeader, metric::io::IoReport};
+use crate::{drain::io::IoHeader, metric::io::IoReport, plan::io::UncoreKind};
 
-/// Header row of I/O.
+/// What the header row has of I/O alone.
 pub(in crate::view) fn header(header: &IoHeader) -> Json {
-    let (machine, plan) = (&header.machine, &header.plan);
-    let boxes = |kind: &crate::plan::io::UncoreKind| {
+    let plan = &header.plan;
+    let boxes = |kind: &UncoreKind| {
         json!({"kind": kind.name, "boxes": kind.boxes.len(), "groups": kind.turns.groups.len(),
                "slice_ns": kind.turns.slice.as_nanos() as u64})
     };
-    json!({
-            "schema": SCHEMA, "kind": "header", "command": "io", "version": header.version,
-            "host": machine.host, "kernel": machine.kernel,
-            "cpu": {"model": machine.cpu.model, "online": machine.cpu.online.len(), "guest": machine.cpu.guest},
-            "started": words::started_at(header.started_unix_ns),
-            "target": plan.target.in_words(plan.inherit, plan.descend),
-            "interval_ns": plan.interval.map(|interval| interval.as_nanos() as u64),
-            "table": plan.table, "boxes": plan.kinds.iter().map(boxes).collect::<Vec<_>>(),
-            "missing": header.missing,
-    })
+    json!({"table": plan.table, "boxes": plan.kinds.iter().map(boxes).collect::<Vec<_>>()})
 }
 
 /// Levels, checks and maps.

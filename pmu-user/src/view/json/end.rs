@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{super::words, Number, SCHEMA, line, stat, who::owner};
+use super::{super::words, Number, SCHEMA, extend, header::missing, line, stat, who::owner};
 use crate::{
-    drain::{Absent, Ending, Header, Id, Owner, Stopped, TasksHeader, Workload, unwinding::Unwinding},
+    drain::{Ending, Header, Id, Owner, Stopped, TasksHeader, Workload, unwinding::Unwinding},
     metric::{
         Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, TasksReport,
         number::Attribution, value::Value,
@@ -97,22 +97,17 @@ fn tasks(header: &TasksHeader, report: &TasksReport) -> Json {
 
 /// The row that ends a run: what all sources have, then what only one of them has.
 pub(super) fn summary(header: &Header, report: &Report, ending: &Ending) -> Json {
-    let missing = |why: &String| Absent { what: "events".to_owned(), why: why.clone() };
-    let left_out = header.counts.iter().flat_map(|counts| &counts.plan.left_out).map(missing);
-    let of_tasks = header.tasks.iter().flat_map(|header| &header.missing);
-    let missing = of_tasks.chain(report.io.iter().flat_map(|report| &report.missing)).cloned();
+    let of_io = report.io.iter().flat_map(|report| &report.missing);
     let mut row = json!({
             "schema": SCHEMA, "kind": "summary", "complete": ending.stopped != Stopped::Truncated,
             "stopped": stopped(ending.stopped), "duration_ns": duration(report), "losses": report.losses,
-            "workload": ending.workload.map(workload), "missing": missing.chain(left_out).collect::<Vec<_>>(),
+            "workload": ending.workload.map(workload), "missing": missing(header, of_io),
     });
     let tasks =
         header.tasks.as_ref().zip(report.tasks.as_ref()).map(|(header, report)| tasks(header, report));
     let cost = report.cost.as_ref().map(|cost| json!({"self": self_cell(cost)}));
     for part in [tasks, cost, report.counts.as_ref().map(stat::summary)] {
-        if let (Some(row), Some(Json::Object(part))) = (row.as_object_mut(), part) {
-            row.extend(part);
-        }
+        extend(&mut row, part);
     }
     row
 }

@@ -5,6 +5,7 @@
 //! the length. Names are UTF-8; bytes that are not become `\xff`-like text.
 
 mod end;
+mod header;
 mod interval;
 pub(super) mod list;
 mod number;
@@ -15,20 +16,14 @@ mod who;
 use std::io::{self, Write};
 
 use serde::{Serialize, Serializer};
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 pub(super) use self::who::SubjectCell;
 use self::{
     end::{end, summary},
+    header::header,
     interval::interval,
     number::numbers,
-};
-use super::words;
-use crate::{
-    drain::TasksHeader,
-    plan::Sampling,
-    table::{metric, quantity::Quantity},
-    untrusted::Untrusted,
 };
 
 /// Version of the rows, in each of them.
@@ -57,42 +52,9 @@ fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> 
 #[derive(Serialize)]
 pub(super) struct Number(#[serde(serialize_with = "number")] pub(super) f64);
 
-fn event(sampling: &Sampling) -> Json {
-    json!({
-        "event": sampling.event, "measures": sampling.quantity.map(Quantity::name), "period": sampling.period,
-        "type": sampling.kind, "config": sampling.config, "modes": sampling.modes,
-        "precise": sampling.precision.as_ref().map(|precision| precision.level),
-        "skid": words::skid(sampling),
-    })
-}
-
-/// Header row of tasks.
-fn header(header: &TasksHeader) -> Json {
-    let plan = &header.plan;
-    let pmus: Vec<&Untrusted> = header.machine.pmus.iter().map(|pmu| &pmu.name).collect();
-    let mut row = json!({
-            "schema": SCHEMA, "kind": "header", "command": "run", "version": header.version,
-            "host": header.machine.host, "kernel": header.machine.kernel,
-            "cpu": {"model": header.machine.cpu.model, "online": header.machine.cpu.online.len(),
-                    "guest": header.machine.cpu.guest},
-            "pmus": pmus, "cgroups": header.machine.cgroups.kind(),
-            "started": words::started(header), "started_monotonic_ns": header.started_ns,
-            "target": words::target(plan), "by": words::by(plan), "cpus": words::cpus(plan),
-            "sampling": plan.sampling.first().map(|sampling| json!({
-                "event": sampling.event, "period": sampling.period, "frequency": sampling.frequency,
-                "stacks": plan.stacks})),
-            "interval_ns": plan.interval.map(|interval| interval.as_nanos() as u64),
-            "late_min_ns": plan.late_min_ns, "gap_min_ns": plan.gap_min_ns,
-            "attach": header.attach, "attach_refused": header.attach_refused, "missing": header.missing,
-            "metrics": metric::TASKS.iter().map(|metric| json!({
-                "name": metric.name, "unit": metric.unit.name(), "family": metric.family.name(),
-                "parent": metric.parent, "says": metric.says})).collect::<Vec<_>>(),
-    });
-    if plan.samples_events() {
-        row["sampling_events"] = plan.sampling.iter().map(event).collect();
+/// Adds what only one source has to a row of all.
+fn extend(row: &mut Json, part: Option<Json>) {
+    if let (Some(row), Some(Json::Object(part))) = (row.as_object_mut(), part) {
+        row.extend(part);
     }
-    if let Some(profile) = &plan.profile {
-        row["config"] = json!({"name": profile, "lost": plan.lost});
-    }
-    row
 }

@@ -1,10 +1,8 @@
-//! A run as rows: numbers, then what else each of its sources has, in rows that are one for all sources.
+//! A run as rows: the header, then numbers and what else each of its sources has, then the summary.
 
 use std::io::{self, Write};
 
-use serde_json::Value as Json;
-
-use super::{end, header, interval, line, numbers, stat, summary};
+use super::{end, header, interval, line, numbers, summary};
 use crate::{
     drain::{Ending, Header},
     metric::Report,
@@ -14,12 +12,7 @@ use crate::{
 /// Writes a stage as JSON.
 pub(in crate::view) fn write(into: &mut dyn Write, _: &Style, stage: Stage<'_>) -> io::Result<()> {
     match stage {
-        Stage::Begin(run) => {
-            let tasks = run.tasks.as_ref().map(header);
-            let io = run.io.as_ref().map(of_io::header);
-            let counts = run.counts.as_ref().map(stat::header);
-            line(into, &all([tasks, io, counts]))
-        }
+        Stage::Begin(run) => line(into, &header(run)),
         Stage::Interval(report, _) => part(into, report),
         Stage::Whole { header, report, ending, intervals } => {
             if intervals == 0 {
@@ -46,25 +39,4 @@ fn whole(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending
         of_io::end(into, report)?;
     }
     line(into, &summary(header, report, ending))
-}
-
-/// One row of what all sources say.
-fn all(sources: [Option<Json>; 3]) -> Json {
-    sources.into_iter().reduce(both).flatten().unwrap_or_default()
-}
-
-/// One row of what two sources say: what is missing of both, and of anything else what the first says.
-fn both(first: Option<Json>, second: Option<Json>) -> Option<Json> {
-    let (mut row, second) = match (first, second) {
-        (Some(row), Some(Json::Object(second))) => (row, second),
-        (first, second) => return first.or(second),
-    };
-    for (name, more) in second {
-        match (&mut row[&name], more) {
-            (Json::Array(list), Json::Array(more)) if name == "missing" => list.extend(more),
-            (there @ Json::Null, more) => *there = more,
-            _ => {}
-        }
-    }
-    Some(row)
 }

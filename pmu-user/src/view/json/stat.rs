@@ -1,4 +1,4 @@
-//! What counts without owners have as JSON beside numbers: the header row, what their summary adds, and a plan.
+//! What counts without owners have as JSON beside numbers: what the summary adds, and a plan.
 
 use std::io::{self, Write};
 
@@ -6,21 +6,10 @@ use serde_json::{Value as Json, json};
 
 use super::{Number, SCHEMA, line};
 use crate::{
-    drain::CountsHeader,
     machine::{cpu::format_list, duration_ns, pmu::catalog::PmuCpus},
     metric::{repeat::Outlier, stat::Stat},
     plan::{count::CountPlan, request::Descend},
 };
-
-/// Header row.
-pub(in crate::view) fn header(header: &CountsHeader) -> Json {
-    let CountsHeader { version, plan, .. } = header;
-    json!({
-        "schema": SCHEMA, "kind": "header", "command": "stat", "version": version,
-        "target": plan.target.in_words(plan.inherit, Descend::Yes),
-        "cpus": format_list(&plan.cpus), "interval_ns": plan.interval.map(duration_ns),
-    })
-}
 
 /// What the summary has of counts alone.
 pub(in crate::view) fn summary(stat: &Stat) -> Json {

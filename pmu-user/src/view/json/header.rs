@@ -1,0 +1,92 @@
+//! The header row: what all sources have, then what only one of them has.
+
+use serde_json::{Value as Json, json};
+
+use super::{
+    super::{io::json as of_io, words},
+    SCHEMA, extend,
+};
+use crate::{
+    drain::{Absent, CountsHeader, Header, TasksHeader},
+    machine::{Machine, cpu::format_list, duration_ns},
+    plan::{Sampling, request::Descend},
+    table::{metric, quantity::Quantity},
+    untrusted::Untrusted,
+};
+
+/// The row of a run.
+pub(super) fn header(header: &Header) -> Json {
+    let Header { tasks, io, counts } = header;
+    let (command, target, interval) = match (tasks, io, counts) {
+        (Some(tasks), ..) => ("run", words::target(&tasks.plan), tasks.plan.interval),
+        (_, Some(io), _) => {
+            ("io", io.plan.target.in_words(io.plan.inherit, io.plan.descend), io.plan.interval)
+        }
+        (_, _, Some(counts)) => {
+            let plan = &counts.plan;
+            ("stat", plan.target.in_words(plan.inherit, Descend::Yes), plan.interval)
+        }
+        (None, None, None) => ("", String::new(), None),
+    };
+    let mut row = json!({
+            "schema": SCHEMA, "kind": "header", "command": command, "version": header.version(),
+            "started": words::started_at(header.started_unix_ns()), "target": target,
+            "interval_ns": interval.map(duration_ns), "missing": missing(header, io.iter().flat_map(|header| &header.missing)),
+    });
+    extend(&mut row, header.machine().map(of_machine));
+    extend(&mut row, io.as_ref().map(of_io::header));
+    extend(&mut row, counts.as_ref().map(of_counts));
+    extend(&mut row, tasks.as_ref().map(of_tasks_only));
+    row
+}
+
+/// What cannot be measured here, or is not: of tasks, of I/O, and events that are left out.
+pub(super) fn missing<'a>(header: &'a Header, of_io: impl Iterator<Item = &'a Absent>) -> Vec<Absent> {
+    let left_out = |why: &String| Absent { what: "events".to_owned(), why: why.clone() };
+    let of_counts = header.counts.iter().flat_map(|counts| &counts.plan.left_out).map(left_out);
+    let of_tasks = header.tasks.iter().flat_map(|tasks| &tasks.missing);
+    of_tasks.chain(of_io).cloned().chain(of_counts).collect()
+}
+
+fn of_machine(machine: &Machine) -> Json {
+    let Machine { host, kernel, cpu, .. } = machine;
+    json!({"host": host, "kernel": kernel,
+           "cpu": {"model": cpu.model, "online": cpu.online.len(), "guest": cpu.guest}})
+}
+
+fn of_counts(header: &CountsHeader) -> Json {
+    json!({"cpus": format_list(&header.plan.cpus)})
+}
+
+fn of_tasks_only(header: &TasksHeader) -> Json {
+    let plan = &header.plan;
+    let pmus: Vec<&Untrusted> = header.machine.pmus.iter().map(|pmu| &pmu.name).collect();
+    let mut row = json!({
+            "pmus": pmus, "cgroups": header.machine.cgroups.kind(),
+            "started_monotonic_ns": header.started_ns, "by": words::by(plan), "cpus": words::cpus(plan),
+            "sampling": plan.sampling.first().map(|sampling| json!({
+                "event": sampling.event, "period": sampling.period, "frequency": sampling.frequency,
+                "stacks": plan.stacks})),
+            "late_min_ns": plan.late_min_ns, "gap_min_ns": plan.gap_min_ns,
+            "attach": header.attach, "attach_refused": header.attach_refused,
+            "metrics": metric::TASKS.iter().map(|metric| json!({
+                "name": metric.name, "unit": metric.unit.name(), "family": metric.family.name(),
+                "parent": metric.parent, "says": metric.says})).collect::<Vec<_>>(),
+    });
+    if plan.samples_events() {
+        row["sampling_events"] = plan.sampling.iter().map(event).collect();
+    }
+    if let Some(profile) = &plan.profile {
+        row["config"] = json!({"name": profile, "lost": plan.lost});
+    }
+    row
+}
+
+fn event(sampling: &Sampling) -> Json {
+    json!({
+        "event": sampling.event, "measures": sampling.quantity.map(Quantity::name), "period": sampling.period,
+        "type": sampling.kind, "config": sampling.config, "modes": sampling.modes,
+        "precise": sampling.precision.as_ref().map(|precision| precision.level),
+        "skid": words::skid(sampling),
+    })
+}
