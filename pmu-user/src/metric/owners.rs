@@ -242,7 +242,7 @@ fn unseen(who: OwnerOrTarget, ended: bool) -> OwnerReport {
 /// The scheduler books a running task's time at switches and ticks, so on every CPU up to one tick of the interval
 /// before is in it, and up to one of its own is not.
 fn cpu_time(context: &Context<'_>, counts: &Counts, coverage: f64) -> Value {
-    let edge_ns = (context.quality.ticks.period_ns * counts.cpus.len() as u64) as f64;
+    let edge_ns = context.quality.ticks.period_ns as f64 * counts.cpus.len() as f64;
     let estimate = counts.cpu_time_ns as f64;
     let (low, high) = ((estimate - edge_ns).max(0.0), estimate + edge_ns);
     Value::Known(Known { estimate, low, high, coverage, how: How::Counted })

@@ -211,8 +211,8 @@ fn row_of_runs(row: &Row, same: &[&Row]) -> Row {
             Support::NotHere => row.value.clone(),
             Support::Counted => over_runs(&values.iter().collect::<Vec<_>>()),
         },
-        enabled_ns: same.iter().map(|row| row.enabled_ns).sum(),
-        running_ns: same.iter().map(|row| row.running_ns).sum(),
+        enabled_ns: same.iter().map(|row| row.enabled_ns).fold(0, u64::saturating_add),
+        running_ns: same.iter().map(|row| row.running_ns).fold(0, u64::saturating_add),
         derived,
         uncounted: same
             .iter()

@@ -188,8 +188,8 @@ fn counted(
         pmu: family_of(instance).to_owned(),
         unit: event.unit.clone(),
         support,
-        enabled_ns: readings.iter().map(|reading| reading.enabled_ns).sum(),
-        running_ns: readings.iter().map(|reading| reading.running_ns).sum(),
+        enabled_ns: readings.iter().map(|reading| reading.enabled_ns).fold(0, u64::saturating_add),
+        running_ns: readings.iter().map(|reading| reading.running_ns).fold(0, u64::saturating_add),
         uncounted: if support == Support::NotHere { Vec::new() } else { uncounted },
         value,
         ..blank

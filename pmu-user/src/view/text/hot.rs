@@ -165,7 +165,7 @@ fn stacks(into: &mut dyn Write, style: &Style, stacks: &[HotStack]) -> io::Resul
         return Ok(());
     }
     section(into, "HOT STACKS", "share of samples, and samples; innermost first")?;
-    let all = |stack: &&HotStack| stack.samples.iter().sum::<u64>();
+    let all = |stack: &&HotStack| stack.samples.iter().copied().fold(0, u64::saturating_add);
     // What was seen once may have been chance.
     let shown = stacks.iter().take(style.rows_max.min(STACKS_MAX)).filter(|stack| all(stack) > 1);
     for stack in shown.clone() {
