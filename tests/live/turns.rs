@@ -48,21 +48,25 @@ fn faults(counted: &Counted) -> (u64, u64) {
     (ours, counted.whole.owners.values().map(|counts| counts.minor_faults).sum())
 }
 
-#[test]
-fn faults_of_two_cgroups_are_those_of_their_tasks() {
+/// Tries something with every way of attaching. What is wrong is tried again where the report tells of something that was lost or never
+/// arrived: without the event of a switch, what another task faulted before it is the next one's (seen once in 20 runs beside a fork
+/// storm; an emulated CPU that stands in a program has the next one skipped). Where the report tells of nothing there is no second try.
+fn each_way_unless_told(wrong: impl Fn(Attach) -> (Result<(), String>, u64)) {
     for attach in attach() {
-        // Where the event of a switch never arrives, what another task faulted before it is the next one's: seen once in
-        // 20 runs beside a fork storm. An emulated CPU that stands in a program has the next one skipped. The report tells
-        // of either; where it tells of nothing there is no second try.
-        let tries = (0..3).find_map(|_| match wrong_faults(attach) {
+        let tries = (0..3).find_map(|_| match wrong(attach) {
             (Err(what), told @ 1..) => {
-                eprintln!("{what} ({told} told)");
+                let _ = writeln!(std::io::stderr(), "{what} ({told} told)");
                 None
             }
             (seen, _) => Some(seen),
         });
         tries.expect("wrong three times").unwrap();
     }
+}
+
+#[test]
+fn faults_of_two_cgroups_are_those_of_their_tasks() {
+    each_way_unless_told(wrong_faults);
 }
 
 /// What is wrong about the faults of two cgroups, if anything is, and how much the report tells of that was lost or never arrived.
@@ -138,7 +142,7 @@ fn groups_that_take_turns_count_while_they_are_in_force() {
 
 #[test]
 fn nothing_falls_between_slots_that_are_used_again() {
-    for attach in attach() {
+    each_way_unless_told(|attach| {
         // Whoever executes programs beside us has faults that are no events: the kernel copies arguments without registers.
         let groups = [Cgroup::new("forks")];
         let request = Request { by: Some(By::Process), owners_max: Some(16), ..by_cgroup(&groups, 6) };
@@ -149,11 +153,16 @@ fn nothing_falls_between_slots_that_are_used_again() {
         });
         let (ours, truth) = faults(&counted);
         assert!(truth > 300 * 10, "{truth}");
-        // Counters start a moment later than everything else; an emulator needs milliseconds for it.
-        assert_close("faults", ours as f64, truth as f64, 0.01, 300.0);
         let merged = sums(counted.whole.slices.values().flatten());
         assert_eq!(merged.iter().map(|row| row.always[0]).sum::<u64>(), ours);
-    }
+        // Counters start a moment later than everything else; an emulator needs milliseconds for it.
+        let is_close = ours.abs_diff(truth) <= 300.max(truth / 100);
+        let missing: u64 = counted.whole.cpus.values().map(|cpu| cpu.switches_missing).sum();
+        (
+            is_close.then_some(()).ok_or_else(|| format!("{attach:?}: {ours} faults, and {truth} were")),
+            missing,
+        )
+    });
 }
 
 #[test]

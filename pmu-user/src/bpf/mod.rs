@@ -72,7 +72,8 @@ pub fn maps_are_locked_memory() -> bool {
     !probe::has_5_11()
 }
 
-/// Gives freed memory back to the system: what loading took would stay with this process for good otherwise.
+/// Gives freed memory back to the system: what loading took would stay with this process for good otherwise, and so would holes between
+/// rows that stay.
 pub fn release_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes no pointer, and any thread may call it at any time (malloc_trim(3)).

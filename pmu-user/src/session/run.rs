@@ -1,11 +1,20 @@
 //! The loop of every run: what it waits for, ticks, and the ring buffer.
 
+use std::time::{Duration, Instant};
+
 use super::{
     Session, SessionError, TasksSession,
     launch::Launched,
     watch::{Moment, Over, Signals, Watch},
 };
-use crate::drain::{Drain, Ending};
+use crate::{
+    bpf::release_memory,
+    drain::{Drain, Ending},
+};
+
+/// How often a run gives memory back that it does not use. Rows of a tick come and go between those that stay: after 12 minutes of a
+/// busy host 32 of 92 MB were holes, and closing those of a minute takes 2 ms.
+const RELEASE_EVERY: Duration = Duration::from_secs(60);
 
 /// What a run came to.
 #[derive(Debug)]
@@ -63,6 +72,7 @@ async fn watch<E: From<SessionError>>(
     let target = target.clone();
     session.begin()?;
     let mut watch = Watch::begin(tick, duration, &target, launched)?;
+    let mut released = Instant::now();
     loop {
         let due = session.due();
         tokio::select! {
@@ -75,6 +85,10 @@ async fn watch<E: From<SessionError>>(
                     let drain = session.tick()?;
                     if let (Some(groups), Some(tasks)) = (keep(drain)?, &mut session.tasks) {
                         tasks.keep_to(&groups);
+                    }
+                    if released.elapsed() >= RELEASE_EVERY {
+                        released = Instant::now();
+                        release_memory();
                     }
                 }
             },

@@ -32,7 +32,8 @@ impl Tracker {
     pub(super) fn name_all(&mut self, deadline: Instant) -> Vec<Name> {
         let mut numbers: Vec<u32> = (0..self.sources.len() as u32).collect();
         numbers.retain(|&number| !self.sources[number as usize].wanted.is_empty());
-        let hits = |number: u32| self.sources[number as usize].wanted.values().copied().fold(0, u64::saturating_add);
+        let hits =
+            |number: u32| self.sources[number as usize].wanted.values().copied().fold(0, u64::saturating_add);
         numbers.sort_by_key(|&number| Reverse(hits(number)));
         for &number in &numbers {
             self.look_for_perf_map(number);
