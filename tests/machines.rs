@@ -321,7 +321,7 @@ fn io_plan(name: &str) -> IoPlan {
 
 /// Boxes by kind that it would open, and the parts that it would count one by one.
 fn boxes_of(name: &str) -> Vec<(String, usize, Option<Vec<u32>>)> {
-    io_plan(name).kinds.into_iter().map(|kind| (kind.name, kind.boxes.len(), kind.parts)).collect()
+    io_plan(name).kinds.into_iter().map(|kind| (kind.name, kind.instances.len(), kind.parts)).collect()
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn requesters(plan: &IoPlan) -> Vec<(&str, u32, Vec<Counted>)> {
         (Option::map(*requester, |bdf: Bdf| bdf.to_string()).unwrap(), config, config1)
     };
     let devices = |kind: &UncoreKind| kind.requesters.iter().zip(&kind.turns.groups).map(device).collect();
-    kinds.map(|kind| (kind.name.as_str(), kind.boxes[0].kind, devices(kind))).collect()
+    kinds.map(|kind| (kind.name.as_str(), kind.instances[0].kind, devices(kind))).collect()
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn io_counts_devices_alone_behind_the_iommus_of_a_zen_4() {
     );
     // All of an IOMMU's requests are still counted beside them, with no filter.
     let all = plan.kinds.iter().find(|kind| kind.name == "amd_iommu").unwrap();
-    assert!(all.boxes.len() == 4 && all.turns.groups[0].events.iter().all(|event| event.words[1] == 0));
+    assert!(all.instances.len() == 4 && all.turns.groups[0].events.iter().all(|event| event.words[1] == 0));
     assert!(
         plan.kinds.iter().filter(|kind| kind.name.starts_with("amd_iommu")).all(UncoreKind::stops_to_be_read)
     );

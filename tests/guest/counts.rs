@@ -77,7 +77,7 @@ fn topdown_events_count_what_perf_stat_counts() {
 }
 
 #[test]
-fn boxes_outside_the_cores_count_what_perf_stat_counts() {
+fn uncore_pmus_outside_the_cores_count_what_perf_stat_counts() {
     let simulated = Simulated::stopped(&["dies=2", "iio=3", "imc=5", "cha=2", "upi=2", "irp=1"]);
     let lines = [
         "uncore_iio_* 83 ff 250000007",
@@ -88,8 +88,8 @@ fn boxes_outside_the_cores_count_what_perf_stat_counts() {
         "uncore_imc_free_running_0 20ff ffff 555000001",
     ];
     simulated.write("rates", &lines.join("\n"));
-    // Two dies count each box once.
-    for (notation, rate, boxes) in [
+    // Two dies count each uncore PMU once.
+    for (notation, rate, instances) in [
         ("uncore_iio/event=0x83,umask=0x4,ch_mask=0x1,fc_mask=0x7/", 250_000_007, 3),
         ("uncore_imc/event=0x05,umask=0xcf/", 1_000_000_009, 5),
         ("uncore_cha/event=0x35,umask=0x1/", 77_000_001, 2),
@@ -97,7 +97,7 @@ fn boxes_outside_the_cores_count_what_perf_stat_counts() {
         ("uncore_irp/event=0x10,umask=0x80/", 99_000_001, 1),
         ("uncore_imc_free_running/event=0xff,umask=0x20/", 555_000_001, 1),
     ] {
-        assert_same(notation, &[expected(rate, 2 * boxes)]);
+        assert_same(notation, &[expected(rate, 2 * instances)]);
     }
 }
 

@@ -1,4 +1,4 @@
-//! `pmbpf io` on simulated boxes of two dies: bandwidths, ratios, latencies and utilisations are those that were programmed.
+//! `pmbpf io` on simulated uncore PMUs of two dies: bandwidths, ratios, latencies and utilisations are those that were programmed.
 
 use serde_json::Value;
 
@@ -10,15 +10,15 @@ use crate::{
     workloads::workload,
 };
 
-/// Configurations of a Sapphire Rapids, as the kernel's format of each kind of box lays them out, and their counts a second.
+/// Configurations of a Sapphire Rapids, as the kernel's format of each kind of uncore PMU lays them out, and their counts a second.
 fn rates() -> String {
     let iio = |event: u64, umask: u64, ch_mask: u64, fc_mask: u64| {
         event | umask << 8 | ch_mask << 36 | fc_mask << 48
     };
     let mut lines = Vec::new();
-    let mut rate = |boxes: &str, config: u64, rate: u64| {
+    let mut rate = |pmus: &str, config: u64, rate: u64| {
         // All bits must be right: what is off by one counts something else.
-        lines.push(format!("uncore_{boxes} {config:x} ffffffffffffffff {rate}"));
+        lines.push(format!("uncore_{pmus} {config:x} ffffffffffffffff {rate}"));
     };
     // No device is known behind any part, so all parts are counted by one event.
     rate("iio_*", iio(0x83, 0x04, 0xff, 7), 250_000_000);
@@ -150,13 +150,13 @@ fn every_place_has_its_numbers_beside_the_trees_of_two_cgroups() {
         "--cgroup",
         &groups[1].path,
     ]);
-    // Not on the CPU of the boxes: an emulator takes milliseconds to start counters, and longer beside work.
+    // Not on the CPU of the uncore PMUs: an emulator takes milliseconds to start counters, and longer beside work.
     let spin = workload("spin", &["-g"]);
     let spinning = groups.each_ref().map(|group| group.spawn(&format!("taskset -c 1 {spin} 8")));
     spinning.into_iter().for_each(|mut one| drop(one.wait()));
     let (rows, recorded) = running.stop_and_replay();
     for (group, shares) in groups.iter().zip([COMPUTING, WAITING]) {
-        // With the coverage that core counters have when no box is visited.
+        // With the coverage that core counters have when no uncore PMU is visited.
         assert_shares(&rows, &group.path, &shares);
     }
     let close = |kind: &str, at: &str, metric: &str, expected: f64| {

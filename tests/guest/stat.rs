@@ -59,7 +59,7 @@ fn a_command_s_counts_are_those_that_were_programmed() {
 }
 
 #[test]
-fn a_system_s_counts_are_those_of_all_its_cpus_and_boxes() {
+fn a_system_s_counts_are_those_of_all_its_cpus_and_uncore_pmus() {
     let simulated = Simulated::stopped(&["dies=2", "imc=5"]);
     simulated.write("rates", &format!("{RATES}\nuncore_imc_? 5 ff 1000000009"));
     let mut pmbpf = pmbpf();
@@ -75,12 +75,12 @@ fn a_system_s_counts_are_those_of_all_its_cpus_and_boxes() {
     printed.read_to_string(&mut rest).unwrap();
     assert!(child.wait().unwrap().success());
     let rows = Rows::parse(rest.as_bytes());
-    let boxes = (u128::from(MOVED_NS) * 1_000_000_009 / 1_000_000_000) as u64 * 5 * 2;
+    let instances = (u128::from(MOVED_NS) * 1_000_000_009 / 1_000_000_000) as u64 * 5 * 2;
     let names = EVENTS.split(',').chain([BOXES]);
     let sums: Vec<u64> = names.map(|name| rows.sum(&format!("event.{name}"), |_| true) as u64).collect();
-    assert_eq!(sums, [expected(online().len() as u64), vec![boxes]].concat());
-    let of_boxes = rows.event(BOXES, |_| true).unwrap();
-    assert_eq!((&of_boxes["pmu"], &derived(&rows, BOXES)["metric"]), (&"uncore_imc".into(), &"rate".into()));
+    assert_eq!(sums, [expected(online().len() as u64), vec![instances]].concat());
+    let of_uncore = rows.event(BOXES, |_| true).unwrap();
+    assert_eq!((&of_uncore["pmu"], &derived(&rows, BOXES)["metric"]), (&"uncore_imc".into(), &"rate".into()));
 }
 
 #[test]

@@ -253,7 +253,7 @@ fn a_box_counts_no_single_task() {
     let hint = error.hint(&Privileges::read(Path::new("/"))).unwrap();
     assert!(hint.contains("cannot tell tasks apart"), "{error}: {hint}");
     let system = Counting::open(&groups, &CountTarget::System(online())).unwrap();
-    assert_eq!(system.counters(), 1, "one counter on the CPU that the box names");
+    assert_eq!(system.counters(), 1, "one counter on the CPU that the uncore PMU names");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Tables of CPU models: imported from a perfmon directory by the code that reads one at run time, and from a file of facts about
-//! the boxes that count I/O.
+//! the uncore PMUs that count I/O.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,7 +23,7 @@ pub(crate) enum Tables {
     },
     /// Write the I/O tables of pmu-user/tables anew from a file of facts (JSON)
     Io {
-        /// Events and metrics of each platform's boxes
+        /// Events and metrics of each platform's uncore PMUs
         file: PathBuf,
         /// Where it comes from, for the tables' heads
         #[arg(long, value_name = "TEXT")]

@@ -43,7 +43,7 @@ pub(super) struct Args {
 
 /// Computes and prints.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
-    let unknown = if args.io { of_boxes(args)? } else { of_cores(args)? };
+    let unknown = if args.io { of_uncore(args)? } else { of_cores(args)? };
     if !unknown.is_empty() {
         let names = unknown.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
         output::talk(&format!("no formula of {} uses {} of the counts: {names}", args.cpu, unknown.len()));
@@ -70,7 +70,7 @@ fn of_cores(args: &Args) -> anyhow::Result<Vec<String>> {
 }
 
 /// I/O metrics of a platform; counts that nobody knows.
-fn of_boxes(args: &Args) -> anyhow::Result<Vec<String>> {
+fn of_uncore(args: &Args) -> anyhow::Result<Vec<String>> {
     let table = io_table::load(&args.cpu).map_err(|error| match error {
         io_table::FindError::NoModel { .. } => anyhow::Error::from(Usage(error.to_string())),
         other => other.into(),

@@ -31,7 +31,7 @@ Examples:
   pmbpf io -I 1 --device nvme0n1        one device, each second, until Ctrl-C
   pmbpf io --summary                    what stands on the I/O side of this host
 
-Boxes outside the cores count for everybody: numbers of a device are `measured` for its only owner, `apportioned` by the \
+Uncore PMUs count for everybody: numbers of a device are `measured` for its only owner, `apportioned` by the \
 bytes that each owner moved, or `system`. Without a target everything is told apart by cgroup. With a command and no -o, \
 results go to stderr, because stdout is the command's; `-o -` sends them to stdout, and what the command prints to stderr.";
 
@@ -47,7 +47,7 @@ Examples:
 pub(super) const EVAL: &str = "\
 Examples:
   pmbpf eval --cpu icelakex --counts counts.json
-  pmbpf eval --cpu sapphirerapids --io --counts boxes.json --json";
+  pmbpf eval --cpu sapphirerapids --io --counts instances.json --json";
 
 /// Of `pmbpf doctor`.
 pub(super) const DOCTOR: &str = "\

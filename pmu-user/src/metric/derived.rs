@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(estimate(derive(&all[0], &all, SECOND), "cpu_rate"), 200.0);
         assert_eq!(estimate(derive(&all[0], &all[..1], SECOND), "rate"), 100.0);
         let boxed = Term { boxed: true, ..all[0].clone() };
-        assert_eq!(estimate(derive(&boxed, &all, SECOND), "rate"), 100.0, "a box has no CPU time");
+        assert_eq!(estimate(derive(&boxed, &all, SECOND), "rate"), 100.0, "an uncore PMU has no CPU time");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A whole list of events, opened for a target: one group a CPU, thread or box.
+//! A whole list of events, opened for a target: one group a CPU, thread or uncore PMU.
 
 use std::{
     fs::File,
@@ -23,7 +23,7 @@ use crate::{
 /// Whom to count.
 #[derive(Clone, Debug)]
 pub enum CountTarget {
-    /// Everything on these CPUs. Boxes outside the cores count on the CPUs their PMU names, those of these that it does.
+    /// Everything on these CPUs. Uncore PMUs count on the CPUs their PMU names, those of these that it does.
     System(Vec<Cpu>),
     /// Processes with the threads they have now; `Inherit` decides about those they start.
     Processes(Vec<u32>, Inherit),
@@ -62,8 +62,8 @@ struct Opened {
 }
 
 impl Counting {
-    /// Opens every group of `groups` for `target`, held back. Whole systems, cgroups and boxes need CAP_PERFMON unless
-    /// `kernel.perf_event_paranoid` is below 1. A box or a CPU where an event cannot be had is left out as long as the
+    /// Opens every group of `groups` for `target`, held back. Whole systems, cgroups and uncore PMUs need CAP_PERFMON unless
+    /// `kernel.perf_event_paranoid` is below 1. An uncore PMU or a CPU where an event cannot be had is left out as long as the
     /// event counts elsewhere; [`Counting::unopened`] names it.
     ///
     /// # Errors

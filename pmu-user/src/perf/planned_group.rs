@@ -68,7 +68,7 @@ impl PlannedGroup {
         for (index, event) in group.events.iter().enumerate() {
             let role = Role { leads: index == 0, grouped: true, inherit: false, on_exec: false };
             let mut attr = attr::planned(event, role);
-            // Every box is a PMU of its own; a kind's boxes differ in nothing else.
+            // Every uncore PMU is a PMU of its own; a kind's uncore PMUs differ in nothing else.
             attr.type_ = site.kind;
             let added = opened.add(&mut attr, site.cpu).and_then(sys::id);
             let fail = |error| OpenError::planned(&event.name, &site.pmu, site.cpu, index, error);

@@ -86,7 +86,7 @@ impl Listing {
         }
     }
 
-    /// PMUs; boxes of a kind are one.
+    /// PMUs; uncore PMUs of a kind are one.
     #[must_use]
     pub fn of_pmus(pmus: &[ListedPmu]) -> Self {
         let pairs = |pairs: &[(String, String)]| {
@@ -98,7 +98,7 @@ impl Listing {
             vec![
                 Cell::text(&pmu.name),
                 Cell::text(&format_list(&kinds)),
-                if pmu.boxes.is_empty() { Cell::Empty } else { Cell::Number(pmu.boxes.len() as u64) },
+                if pmu.instances.is_empty() { Cell::Empty } else { Cell::Number(pmu.instances.len() as u64) },
                 pmu.cpus.as_deref().map_or(Cell::text("any"), |cpus| Cell::text(&format_list(cpus))),
                 Cell::Number(pmu.events as u64),
                 pairs(&pmu.terms),
@@ -107,7 +107,7 @@ impl Listing {
         };
         Self {
             kind: "listed_pmu",
-            columns: &["name", "type", "boxes", "cpus", "events", "format", "caps"],
+            columns: &["name", "type", "instances", "cpus", "events", "format", "caps"],
             rows: pmus.iter().map(row).collect(),
             notes: Vec::new(),
         }

@@ -59,7 +59,7 @@ fn a_cgroup_s_row_holds_its_cpu_time_and_what_it_moved() {
         assert_eq!(all.len(), 1, "one {kind}");
     }
     let header = rows.of_kind("header").next().unwrap();
-    assert!(header["attach"].is_string() && header["boxes"].is_array(), "{header}");
+    assert!(header["attach"].is_string() && header["uncore"].is_array(), "{header}");
     assert_eq!(recorded.0, rows.0, "the recording says what the run said");
 }
 

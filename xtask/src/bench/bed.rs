@@ -28,15 +28,15 @@ pub(super) struct Bed {
     pub(super) pmbpf: PathBuf,
     pub(super) planner: PathBuf,
     pub(super) io: PathBuf,
-    pub(super) boxes: PathBuf,
+    pub(super) uncore: PathBuf,
     pub(super) rounds: u32,
     pub(super) cpus: usize,
     folder: PathBuf,
 }
 
 impl Bed {
-    /// On what was built: pmbpf, the bench of the planner, that of I/O, and that of boxes.
-    pub(super) fn new([pmbpf, planner, io, boxes]: [PathBuf; 4], rounds: u32) -> anyhow::Result<Self> {
+    /// On what was built: pmbpf, the bench of the planner, that of I/O, and that of uncore PMUs.
+    pub(super) fn new([pmbpf, planner, io, uncore]: [PathBuf; 4], rounds: u32) -> anyhow::Result<Self> {
         let folder = root().join("target/bench");
         fs::create_dir_all(&folder)?;
         for name in WORKLOADS {
@@ -45,7 +45,7 @@ impl Bed {
             compiler.args(["-O1", "-g", "-fno-omit-frame-pointer", "-o"]).arg(folder.join(name)).arg(source);
             run(&mut compiler).context("the benches need a C compiler, cc")?;
         }
-        Ok(Self { pmbpf, planner, io, boxes, rounds, cpus: thread::available_parallelism()?.get(), folder })
+        Ok(Self { pmbpf, planner, io, uncore, rounds, cpus: thread::available_parallelism()?.get(), folder })
     }
 
     /// A file for a collector to write.

@@ -1,4 +1,4 @@
-//! What a block request and a packet cost, and many boxes.
+//! What a block request and a packet cost, and many uncore PMUs.
 
 use std::process::Command;
 
@@ -6,8 +6,8 @@ use anyhow::bail;
 
 use super::{
     bed::{Bed, numbers},
-    boxes,
     figure::{STATISTICS_NS, Section, Spread},
+    uncore,
 };
 
 /// Budget of a request: net cost of all programs together.
@@ -38,7 +38,7 @@ pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
     section.figure("block request that waits in a queue (mq-deadline)", queued, "ns/request");
     section.figure("packet sent", sent, "ns/packet");
     section.figure("packet received", received, "ns/packet");
-    Ok(vec![section, boxes::report(bed)?, boxes::measure(bed)?])
+    Ok(vec![section, uncore::report(bed)?, uncore::measure(bed)?])
 }
 
 /// What the bench printed, nanoseconds and runs of programs in turn, as net costs in ns.

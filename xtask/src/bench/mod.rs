@@ -4,7 +4,6 @@
 //! difference within a round. Shared machines drift; differences within a second or two do not.
 
 mod bed;
-mod boxes;
 mod figure;
 mod io;
 mod owners;
@@ -12,6 +11,7 @@ mod plan;
 mod sampling;
 mod start;
 mod switches;
+mod uncore;
 
 use std::{env, io::Write as _, path::PathBuf, process::Command};
 
@@ -46,8 +46,8 @@ const BENCHES: [(&str, Bench); 6] = [
     ("io", io::measure),
 ];
 
-/// Set when this process was started again as root: where pmbpf and the benches of the planner, of I/O and of boxes lie.
-const BUILT: [&str; 4] = ["PMBPF_BENCH_BUILT", "PMBPF_BENCH_PLANNER", "PMBPF_BENCH_IO", "PMBPF_BENCH_BOXES"];
+/// Set when this process was started again as root: where pmbpf and the benches of the planner, of I/O and of uncore PMUs lie.
+const BUILT: [&str; 4] = ["PMBPF_BENCH_BUILT", "PMBPF_BENCH_PLANNER", "PMBPF_BENCH_IO", "PMBPF_BENCH_UNCORE"];
 
 /// Runs them, and prints a section as soon as it is measured.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -55,12 +55,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         bail!("no bench `{unknown}`; there are switches, sampling, owners, start, plan and io");
     }
     let built = match BUILT.map(env::var_os) {
-        [Some(pmbpf), Some(planner), Some(io), Some(boxes)] => [pmbpf, planner, io, boxes].map(PathBuf::from),
+        [Some(pmbpf), Some(planner), Some(io), Some(uncore)] => {
+            [pmbpf, planner, io, uncore].map(PathBuf::from)
+        }
         _ => [
             build::release(Architecture::HOST)?,
             build::bench("schedule")?,
             build::bench("io")?,
-            build::bench("boxes")?,
+            build::bench("uncore")?,
         ],
     };
     if !is_root() {

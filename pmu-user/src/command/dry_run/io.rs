@@ -55,15 +55,15 @@ pub(super) fn print(plan: &IoPlan, into: &mut dyn Write, format: Format) -> io::
 
 fn kind(into: &mut dyn Write, kind: &UncoreKind) -> io::Result<()> {
     let pmus: Vec<String> =
-        kind.boxes.iter().map(|site| format!("{} on cpu {}", site.pmu, site.cpu.0)).collect();
+        kind.instances.iter().map(|site| format!("{} on cpu {}", site.pmu, site.cpu.0)).collect();
     let slice = duration(kind.turns.slice.as_nanos() as f64);
-    let (boxes, groups) = (kind.boxes.len(), kind.turns.groups.len());
+    let (instances, groups) = (kind.instances.len(), kind.turns.groups.len());
     let turns = if groups > 1 {
         format!("{groups} groups, about {slice} each, in random order")
     } else {
         "1 group".to_owned()
     };
-    writeln!(into, "{:<12}{boxes} boxes, {turns}: {}", kind.name, pmus.join(", "))?;
+    writeln!(into, "{:<12}{instances} instances, {turns}: {}", kind.name, pmus.join(", "))?;
     for (index, group) in kind.turns.groups.iter().enumerate() {
         let events: Vec<String> = group.events.iter().map(event).collect();
         let whose = kind.requesters.get(index).copied().flatten();
@@ -105,9 +105,9 @@ mod tests {
         assert_eq!(
             lines[..5],
             [
-                "dmar1       1 boxes, 1 group: dmar1 on cpu 0",
+                "dmar1       1 instances, 1 group: dmar1 on cpu 0",
                 "              0  {iommu_clocks/config=0x1/}",
-                "dmar1       1 boxes, 2 groups, about 125 ms each, in random order: dmar1 on cpu 0",
+                "dmar1       1 instances, 2 groups, about 125 ms each, in random order: dmar1 on cpu 0",
                 "              0  {iommu_mrds/config=0x10000001,config1=0x27000001/, iotlb_hit/config=0x30000002,config1=0x27000001/, \
                  iotlb_lookup/config=0x30000001,config1=0x27000001/, pw_occupancy/config=0x4,config1=0x27000001/}  for 0000:27:00.0 alone",
                 "              1  {iommu_mrds/config=0x10000001,config1=0x27010001/, iotlb_hit/config=0x30000002,config1=0x27010001/, \

@@ -9,7 +9,7 @@ use crate::{
     drain::{
         Absent, Ending, Stopped,
         io::{
-            BoxSlice, IoDrain, IoHeader,
+            IoDrain, IoHeader, UncoreSlice,
             group::{GroupOwner, GroupRow, Groups},
             testing::{always_running, drains, header, requesters, steady},
             traffic::{Retired, Traffic},
@@ -117,9 +117,9 @@ fn a_report_is_the_same_whether_or_not_rows_were_given_up() {
     assert_eq!(formats.map(|format| report(&header, &drains, format)), whole);
 }
 
-/// As if boxes had counted for longer than any run, and owners had done more than there is. In the next drain it is less.
+/// As if uncore PMUs had counted for longer than any run, and owners had done more than there is. In the next drain it is less.
 fn overdo(drain: &mut IoDrain) {
-    for slice in &mut drain.boxes {
+    for slice in &mut drain.uncore {
         (slice.enabled_ns, slice.running_ns) = (u64::MAX, u64::MAX);
     }
     let traffic = drain.traffic.as_mut().unwrap();
@@ -146,7 +146,7 @@ fn overdo(drain: &mut IoDrain) {
 fn a_recording_may_hold_anything() {
     let mut header = header();
     let mut drains = drains(&header);
-    let odd = |kind, at, group, counts: &[u64]| BoxSlice {
+    let odd = |kind, at, group, counts: &[u64]| UncoreSlice {
         kind,
         at,
         group,
@@ -154,9 +154,9 @@ fn a_recording_may_hold_anything() {
         counts: counts.to_vec(),
         enabled_ns: 10,
         running_ns: 20,
-        ..BoxSlice::default()
+        ..UncoreSlice::default()
     };
-    drains[1].boxes.extend([
+    drains[1].uncore.extend([
         odd(u32::MAX, 0, 0, &[1]),
         odd(0, u32::MAX, 0, &[1]),
         odd(0, 0, u32::MAX, &[1]),

@@ -1,4 +1,4 @@
-//! What one tick of `pmbpf io` read: counts of boxes by slice, block requests and packets by owner, memory traffic by group.
+//! What one tick of `pmbpf io` read: counts of uncore PMUs by slice, block requests and packets by owner, memory traffic by group.
 //! Plain rows, for whoever adds them up.
 
 pub mod block;
@@ -45,9 +45,9 @@ pub struct IoHeader {
 pub struct IoDrain {
     /// When, in ns since counting started.
     pub at_ns: u64,
-    /// What boxes counted in slices that ended since the last drain.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub boxes: Vec<BoxSlice>,
+    /// What uncore PMUs counted in slices that ended since the last drain.
+    #[serde(default, rename = "boxes", skip_serializing_if = "Vec::is_empty")]
+    pub uncore: Vec<UncoreSlice>,
     /// Block requests and packets since counting started, as far as they are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
@@ -95,12 +95,12 @@ pub struct NamedDisk {
     pub name: Untrusted,
 }
 
-/// What one box counted in one slice.
+/// What one uncore PMU counted in one slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BoxSlice {
-    /// Which of the plan's kinds of boxes.
+pub struct UncoreSlice {
+    /// Which of the plan's kinds of uncore PMUs.
     pub kind: u32,
-    /// Which box of that kind.
+    /// Which uncore PMU of that kind.
     pub at: u32,
     /// Number of the slice since counting started; slices of different kinds have nothing to do with each other.
     pub slice: u64,

@@ -1,11 +1,11 @@
-//! Drains for tests, of a machine whose boxes are simulated.
+//! Drains for tests, of a machine whose uncore PMUs are simulated.
 
 use std::{path::Path, time::Duration};
 
 use pmu_common::io::{block::BlockCount, net::NetCount};
 
 use super::{
-    BoxSlice, IoDrain, IoHeader, Named,
+    IoDrain, IoHeader, Named, UncoreSlice,
     block::{BlockRow, DeviceNumber, Operation, Whose},
     net::{Interface, NetOwner, NetRow},
     traffic::{Retired, Traffic},
@@ -45,8 +45,8 @@ pub(crate) fn header() -> IoHeader {
     let platform = Platform::read(&root, &catalog);
     let request = request("sapphirerapids", Some(Duration::from_secs(2)));
     let plan = IoPlan::new(&request, &machine, &catalog, &platform, &root).unwrap();
-    let boxes: usize = plan.kinds.iter().map(|kind| kind.boxes.len()).sum();
-    assert!(boxes > 20, "the machine has boxes: {boxes}");
+    let instances: usize = plan.kinds.iter().map(|kind| kind.instances.len()).sum();
+    assert!(instances > 20, "the machine has uncore PMUs: {instances}");
     let missing = vec![Absent { what: "packets".to_owned(), why: "not permitted".to_owned() }];
     let version = "0.1.0".to_owned();
     IoHeader { version, started_unix_ns: 1_795_249_958_844_007_395, machine, platform, plan, missing }
@@ -65,7 +65,7 @@ fn request(model: &str, interval: Option<Duration>) -> IoRequest {
     }
 }
 
-/// Header of a run on an Ice Lake whose boxes have counters that always run: a port is known in part 1 of the first stack, and
+/// Header of a run on an Ice Lake whose uncore PMUs have counters that always run: a port is known in part 1 of the first stack, and
 /// none in the second, whose parts are counted together.
 pub(crate) fn always_running() -> IoHeader {
     let tree = server(Family::IceLake, &[("iio", 2), ("imc", 2), ("imc_free_running", 1)]);
@@ -105,25 +105,34 @@ pub(crate) fn steady(header: &IoHeader, ticks: u64, rates: &[(&str, u64)]) -> Ve
     let slices = |tick: u64, kind: u32| {
         let of_kind = &header.plan.kinds[kind as usize];
         let groups = &of_kind.turns.groups;
-        let sites = 0..of_kind.boxes.len() as u32;
+        let sites = 0..of_kind.instances.len() as u32;
         let slices =
             (tick * 50..tick * 50 + 50).flat_map(move |slice| sites.clone().map(move |at| (slice, at)));
         slices.map(move |(slice, at)| {
             let group = (slice % groups.len() as u64) as u32;
             let counts = groups[group as usize].events.iter().map(|event| rate(event) / 50).collect();
             let time_ns = 20_000_000;
-            BoxSlice { kind, at, slice, group, ended_ns: 0, counts, enabled_ns: time_ns, running_ns: time_ns }
+            UncoreSlice {
+                kind,
+                at,
+                slice,
+                group,
+                ended_ns: 0,
+                counts,
+                enabled_ns: time_ns,
+                running_ns: time_ns,
+            }
         })
     };
     let drain = |tick: u64| IoDrain {
         at_ns: (tick + 1) * 1_000_000_000,
-        boxes: (0..header.plan.kinds.len() as u32).flat_map(|kind| slices(tick, kind)).collect(),
+        uncore: (0..header.plan.kinds.len() as u32).flat_map(|kind| slices(tick, kind)).collect(),
         ..IoDrain::default()
     };
     (0..ticks).map(drain).collect()
 }
 
-/// Drains of five ticks of 1 s: in each, every group of every box had a slice, and a cgroup read and sent.
+/// Drains of five ticks of 1 s: in each, every group of every uncore PMU had a slice, and a cgroup read and sent.
 pub(crate) fn drains(header: &IoHeader) -> Vec<IoDrain> {
     (0..=5).map(|tick| drain(header, tick)).collect()
 }
@@ -133,24 +142,24 @@ fn drain(header: &IoHeader, tick: u64) -> IoDrain {
     let names = vec![Named { cgroup: 7, path: Untrusted::new(*b"/web\xff") }];
     IoDrain {
         at_ns,
-        boxes: if tick == 0 { Vec::new() } else { slices(header, tick) },
+        uncore: if tick == 0 { Vec::new() } else { slices(header, tick) },
         traffic: Some(traffic(tick)),
         names: if tick == 1 { names } else { Vec::new() },
         cost: Cost { cpu_ns: tick * 1_000, drains: tick, ..Cost::default() },
-        losses: vec![("readings of boxes failed".to_owned(), tick / 2)],
+        losses: vec![("readings of uncore PMUs failed".to_owned(), tick / 2)],
         ..IoDrain::default()
     }
 }
 
-fn slices(header: &IoHeader, tick: u64) -> Vec<BoxSlice> {
+fn slices(header: &IoHeader, tick: u64) -> Vec<UncoreSlice> {
     let mut slices = Vec::new();
     for (kind, of_kind) in (0..).zip(&header.plan.kinds) {
         let groups = of_kind.turns.groups.len() as u64;
         for (number, group) in (0..).zip(&of_kind.turns.groups) {
-            for at in 0..of_kind.boxes.len() as u32 {
+            for at in 0..of_kind.instances.len() as u32 {
                 let slice = tick * groups + number;
                 let count = |event: u64| (slice + 1) * 1_000_003 * (event + 1) + u64::from(at);
-                slices.push(BoxSlice {
+                slices.push(UncoreSlice {
                     kind,
                     at,
                     slice,

@@ -4,7 +4,7 @@ use pmu_common::io::{block::BlockCount, net::NetCount};
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 
 use super::{
-    BoxSlice, IoDrain, IoHeader, Named, NamedDisk,
+    IoDrain, IoHeader, Named, NamedDisk, UncoreSlice,
     block::{BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
     group::{GroupOwner, GroupRow, Groups},
     net::{Interface, NetOwner, NetRow},
@@ -43,10 +43,10 @@ fn counted() -> impl Strategy<Value = Vec<(String, u64)>> {
     few(("[a-z_]{1,9}", number()))
 }
 
-fn slice() -> impl Strategy<Value = BoxSlice> {
+fn slice() -> impl Strategy<Value = UncoreSlice> {
     let places = (any::<u32>(), any::<u32>(), any::<u32>(), number());
     (places, number(), few(number()), number(), number()).prop_map(
-        |((kind, at, group, slice), ended_ns, counts, enabled_ns, running_ns)| BoxSlice {
+        |((kind, at, group, slice), ended_ns, counts, enabled_ns, running_ns)| UncoreSlice {
             kind,
             at,
             slice,
@@ -198,9 +198,9 @@ fn drain() -> impl Strategy<Value = IoDrain> {
     let counted_rows = (prop::option::of(traffic()), prop::option::of(groups()));
     let rows = (few(slice()), counted_rows, few(named), few(disk), few(owned()), few(gone));
     (number(), rows, few(programs), cost, counted()).prop_map(
-        |(at_ns, (boxes, (traffic, groups), names, disks, owned, gone), programs, cost, losses)| IoDrain {
+        |(at_ns, (uncore, (traffic, groups), names, disks, owned, gone), programs, cost, losses)| IoDrain {
             at_ns,
-            boxes,
+            uncore,
             traffic,
             groups,
             names,

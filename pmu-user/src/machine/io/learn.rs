@@ -95,7 +95,7 @@ mod tests {
                 modules: Fact::Missing(missing()),
                 bytes_per_second_max: Fact::Missing(missing()),
             },
-            boxes: Vec::new(),
+            uncore: Vec::new(),
         };
         (platform, bdf)
     }

@@ -83,7 +83,8 @@ pub struct Platform {
     /// Memory and its channels.
     pub memory: Memory,
     /// Counting uncore PMUs, by kind.
-    pub boxes: Vec<UncorePmus>,
+    #[serde(rename = "boxes")]
+    pub uncore: Vec<UncorePmus>,
 }
 
 impl Platform {
@@ -101,7 +102,7 @@ impl Platform {
             interfaces: function::interfaces(root),
             nodes: function::nodes(root),
             memory: Memory::read(root, catalog, &places),
-            boxes: place::of(catalog),
+            uncore: place::of(catalog),
             devices,
         }
     }

@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(
             part(Family::SapphireRapids, "00:1c.0", None),
             Some(7),
-            "without its box, by the first bus"
+            "without its uncore PMU, by the first bus"
         );
         assert_eq!(part(Family::SapphireRapids, "15:1c.0", None), None);
     }

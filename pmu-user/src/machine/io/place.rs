@@ -119,8 +119,9 @@ pub struct UncorePmus {
     pub kind: String,
     /// PMUs of the kind.
     pub pmus: usize,
-    /// UncorePmus: a PMU has one on each CPU of its cpumask.
-    pub boxes: usize,
+    /// Instances: a PMU has one on each CPU of its cpumask.
+    #[serde(rename = "boxes")]
+    pub instances: usize,
 }
 
 /// The CPUs of a PMU's cpumask; none for what counts in cores.
@@ -149,9 +150,9 @@ pub(super) fn of(catalog: &Catalog) -> Vec<UncorePmus> {
         match kinds.iter_mut().find(|known| known.kind == kind) {
             Some(known) => {
                 known.pmus += 1;
-                known.boxes += cpus(pmu).len();
+                known.instances += cpus(pmu).len();
             }
-            None => kinds.push(UncorePmus { kind: kind.to_owned(), pmus: 1, boxes: cpus(pmu).len() }),
+            None => kinds.push(UncorePmus { kind: kind.to_owned(), pmus: 1, instances: cpus(pmu).len() }),
         }
     }
     kinds.sort_by(|a, b| a.kind.cmp(&b.kind));
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn boxes_of_a_kind_are_counted_on_every_die() {
+    fn uncore_pmus_of_a_kind_are_counted_on_every_die() {
         let tree = Tree::new(&[]);
         tree.pmu("cpu", &[("type", "4")]);
         for name in ["uncore_iio_0", "uncore_iio_10", "uncore_iio_free_running_0"] {
@@ -216,7 +217,7 @@ mod tests {
         for name in ["amd_l3", "dmar0", "dmar12"] {
             tree.pmu(name, &[("type", "8"), ("cpumask", "0")]);
         }
-        let kind = |kind: &str, pmus, boxes| UncorePmus { kind: kind.to_owned(), pmus, boxes };
+        let kind = |kind: &str, pmus, instances| UncorePmus { kind: kind.to_owned(), pmus, instances };
         assert_eq!(
             of(&Catalog::read(&tree.root).unwrap()),
             [

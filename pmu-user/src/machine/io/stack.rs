@@ -72,7 +72,7 @@ impl Reader<'_> {
         let identity = cpu::identity(self.root);
         let family = Family::of(identity.as_deref());
         let die = self.config(PACKAGE.0, PACKAGE.1).find_map(|(_, word)| Die::of(word.ok()?));
-        let found = self.boxes(family, die);
+        let found = self.instances(family, die);
         let of_devices = self.devices.iter().map(|device| device.root);
         let of_kernel = found.as_ref().map(|found| &found[..]).unwrap_or_default().iter();
         let buses: BTreeSet<RootBus> = of_devices.chain(of_kernel.map(|(bus, _)| *bus)).collect();
@@ -131,7 +131,7 @@ impl Reader<'_> {
     }
 
     /// The uncore PMU of every bus for which somebody says it.
-    fn boxes(&self, family: Family, die: Option<Die>) -> Result<Vec<Found>, String> {
+    fn instances(&self, family: Family, die: Option<Die>) -> Result<Vec<Found>, String> {
         if self.stacks().next().is_none() {
             return Err(match family {
                 Family::Zen => {

@@ -151,8 +151,8 @@ mod tests {
     fn no_two_stacks_share_a_box() {
         for table in [&SPR_LARGE[..], &SPR_MEDIUM, &EMR, &GNR, &ICELAKE_D] {
             let buses: BTreeSet<u32> = table.iter().map(|(bus, _)| *bus).collect();
-            let boxes: BTreeSet<u32> = table.iter().map(|(_, number)| *number).collect();
-            assert_eq!((buses.len(), boxes.len()), (table.len(), table.len()));
+            let instances: BTreeSet<u32> = table.iter().map(|(_, number)| *number).collect();
+            assert_eq!((buses.len(), instances.len()), (table.len(), table.len()));
         }
     }
 

@@ -249,7 +249,7 @@ impl Pair {
             return places;
         }
         for kind in plan.kinds.iter().filter(|kind| kind.name == self.kind) {
-            for &UncoreInstance { die, unit, .. } in &kind.boxes {
+            for &UncoreInstance { die, unit, .. } in &kind.instances {
                 match (self.extent, &kind.parts) {
                     (ScopeClass::Part, Some(parts)) => {
                         places.extend(parts.iter().map(|&part| Scope::Part(die, unit, part)));

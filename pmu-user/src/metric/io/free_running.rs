@@ -3,7 +3,7 @@
 
 use crate::{
     machine::io::stack::Unit,
-    model::io::{BoxId, IoInterval},
+    model::io::{IoInterval, UncoreId},
     plan::io::{IoPlan, UncoreInstance, UncoreKind},
 };
 
@@ -21,7 +21,7 @@ const GROUP: Option<u32> = Some(0);
 #[derive(Clone, Debug)]
 pub(super) struct Inlet {
     /// The uncore PMU.
-    id: BoxId,
+    id: UncoreId,
     /// Which of its events.
     event: usize,
     /// The part that it counts, of the stack's own uncore PMU.
@@ -43,7 +43,7 @@ impl Inlet {
             .enumerate()
             .filter_map(|(event, named)| Some((event, part(&named.name)?)))
             .collect();
-        let stacks = (0..).zip(&kind.boxes).filter_map(|(at, site)| Some((at, stack(plan, site)?)));
+        let stacks = (0..).zip(&kind.instances).filter_map(|(at, site)| Some((at, stack(plan, site)?)));
         let of_stack = |(at, unit): (u32, Unit)| {
             let inlet =
                 |&(event, part): &(usize, u32)| Self { id: (number, at), event, part: (unit.clone(), part) };
@@ -54,7 +54,7 @@ impl Inlet {
 
     /// What it counted, in units of its own. None if it was not read.
     pub(super) fn counted(&self, interval: &IoInterval) -> Option<f64> {
-        let slices = interval.boxes.get(&self.id)?.iter().filter(|slice| slice.group == GROUP);
+        let slices = interval.uncore.get(&self.id)?.iter().filter(|slice| slice.group == GROUP);
         let add = |(count, running_ns): (f64, f64), slice: &crate::drain::reading::SliceRow| {
             Some((count + *slice.counts.get(self.event)? as f64, running_ns + slice.running_ns as f64))
         };
@@ -66,7 +66,7 @@ impl Inlet {
 
 /// The stack's own uncore PMU: that of the same number on the same die.
 fn stack(plan: &IoPlan, site: &UncoreInstance) -> Option<Unit> {
-    let mut sites = plan.kinds.iter().filter(|kind| kind.name == "iio").flat_map(|kind| &kind.boxes);
+    let mut sites = plan.kinds.iter().filter(|kind| kind.name == "iio").flat_map(|kind| &kind.instances);
     let own = sites.find(|own| (own.die, own.unit) == (site.die, site.unit))?;
     Some(Unit { pmu: own.pmu.clone(), cpu: own.cpu })
 }
@@ -85,7 +85,7 @@ mod tests {
         let mut header = always_running();
         // The CPU that the other PMU names for the die is another one.
         header.plan.kinds.iter_mut().filter(|kind| kind.name == super::BOXES).for_each(|kind| {
-            kind.boxes[1].cpu = Cpu(2);
+            kind.instances[1].cpu = Cpu(2);
         });
         let inlets = Inlet::all(&header.plan);
         let found: Vec<(&str, u32, u32)> = inlets
@@ -104,13 +104,13 @@ mod tests {
     fn a_slice_that_is_longer_than_the_tick_counts_as_much_of_it_and_none_is_not_0() {
         let header = always_running();
         let inlet = &Inlet::all(&header.plan)[3];
-        let counted = |edit: fn(&mut Vec<crate::drain::io::BoxSlice>)| {
+        let counted = |edit: fn(&mut Vec<crate::drain::io::UncoreSlice>)| {
             let mut drain = steady(&header, 1, &[("bw_in_port3", 5_000)]).remove(0);
-            edit(&mut drain.boxes);
-            inlet.counted(&IoInterval::of(drain.boxes, 0, drain.at_ns))
+            edit(&mut drain.uncore);
+            inlet.counted(&IoInterval::of(drain.uncore, 0, drain.at_ns))
         };
         assert_eq!(counted(|_| {}), Some(5_000.0));
-        let twice = |slices: &mut Vec<crate::drain::io::BoxSlice>| {
+        let twice = |slices: &mut Vec<crate::drain::io::UncoreSlice>| {
             slices.iter_mut().for_each(|slice| slice.running_ns *= 2);
         };
         assert_eq!(counted(twice), Some(2_500.0));

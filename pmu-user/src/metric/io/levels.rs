@@ -122,15 +122,15 @@ impl Levels {
             let Some(kind) = plan.kinds.iter().position(|kind| kind.name == watched.kind) else { continue };
             let Some(asked) = asked else { continue };
             let mut slices: BTreeMap<(u32, u64), Vec<&SliceRow>> = BTreeMap::new();
-            for (number, site) in (0..).zip(&plan.kinds[kind].boxes) {
-                for slice in tick.boxes.get(&(kind as u32, number)).into_iter().flatten() {
+            for (number, site) in (0..).zip(&plan.kinds[kind].instances) {
+                for slice in tick.uncore.get(&(kind as u32, number)).into_iter().flatten() {
                     slices.entry((site.die, slice.slice)).or_default().push(slice);
                 }
             }
             for ((die, _), slices) in slices {
                 // The others' sum would be too low.
-                let boxes = plan.kinds[kind].boxes.iter().filter(|site| site.die == die).count();
-                if slices.len() == boxes
+                let instances = plan.kinds[kind].instances.iter().filter(|site| site.die == die).count();
+                if slices.len() == instances
                     && let Some((value, seconds)) = metrics.of_slice(asked, &slices)
                 {
                     self.series.entry((at, die)).or_default().add(value, seconds);

@@ -19,11 +19,11 @@ use crate::{
 pub(super) struct UncoreCounts<'a> {
     pub(super) plan: &'a IoPlan,
     pub(super) interval: &'a IoInterval,
-    known: RefCell<BTreeMap<Boxes, Rc<Sum>>>,
+    known: RefCell<BTreeMap<Instances, Rc<Sum>>>,
 }
 
 /// A kind of the plan, and which of its uncore PMUs.
-type Boxes = (u32, Vec<u32>);
+type Instances = (u32, Vec<u32>);
 
 /// What the uncore PMUs of one scope counted.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub(super) struct Measured {
 struct Sum {
     estimates: Estimates,
     /// Uncore PMUs that counted anything.
-    boxes: usize,
+    instances: usize,
     /// Time that these counted for, each of them, in s.
     seconds: f64,
 }
@@ -56,67 +56,71 @@ impl<'a> UncoreCounts<'a> {
         let (mut first, mut kinds, mut parts) = (0, BTreeMap::new(), Vec::new());
         let mut seconds: f64 = 0.0;
         for (number, kind) in (0..).zip(&self.plan.kinds) {
-            let sites = (0..).zip(&kind.boxes).filter(|(_, site)| belongs(kind, site));
-            let boxes: Vec<u32> = sites.map(|(at, _)| at).collect();
-            let sum = self.sum(number, kind, boxes);
-            if sum.boxes == 0 {
+            let sites = (0..).zip(&kind.instances).filter(|(_, site)| belongs(kind, site));
+            let instances: Vec<u32> = sites.map(|(at, _)| at).collect();
+            let sum = self.sum(number, kind, instances);
+            if sum.instances == 0 {
                 continue;
             }
             seconds = seconds.max(sum.seconds);
-            kinds.insert(number, (first, sum.boxes));
+            kinds.insert(number, (first, sum.instances));
             first += sum.estimates.events();
             parts.push(sum);
         }
         Measured { estimates: Estimates::joined(parts.iter().map(|sum| &sum.estimates)), kinds, seconds }
     }
 
-    fn sum(&self, number: u32, kind: &UncoreKind, boxes: Vec<u32>) -> Rc<Sum> {
+    fn sum(&self, number: u32, kind: &UncoreKind, instances: Vec<u32>) -> Rc<Sum> {
         let mut known = self.known.borrow_mut();
-        let sum = known.entry((number, boxes)).or_insert_with_key(|(_, boxes)| {
-            let rows = |at: u32| self.interval.boxes.get(&(number, at)).map_or(&[][..], Vec::as_slice);
-            let of_box = |&at: &u32| OneBox { site: &kind.boxes[at as usize], rows: rows(at) };
-            Rc::new(Sum::new(kind, &boxes.iter().map(of_box).collect::<Vec<_>>()))
+        let sum = known.entry((number, instances)).or_insert_with_key(|(_, instances)| {
+            let rows = |at: u32| self.interval.uncore.get(&(number, at)).map_or(&[][..], Vec::as_slice);
+            let of_instance = |&at: &u32| OneInstance { site: &kind.instances[at as usize], rows: rows(at) };
+            Rc::new(Sum::new(kind, &instances.iter().map(of_instance).collect::<Vec<_>>()))
         });
         Rc::clone(sum)
     }
 }
 
-struct OneBox<'a> {
+struct OneInstance<'a> {
     site: &'a UncoreInstance,
     rows: &'a [SliceRow],
 }
 
 impl Sum {
-    fn new(kind: &UncoreKind, boxes: &[OneBox<'_>]) -> Self {
-        let count = boxes.iter().filter(|one| !one.rows.is_empty()).count();
+    fn new(kind: &UncoreKind, instances: &[OneInstance<'_>]) -> Self {
+        let count = instances.iter().filter(|one| !one.rows.is_empty()).count();
         let groups = kind.turns.groups.len();
-        let silent = silent(groups, boxes);
-        let rows = added_up(boxes, count, &silent);
+        let silent = silent(groups, instances);
+        let rows = added_up(instances, count, &silent);
         let time_ns: f64 = rows.iter().map(|row| row.time_ns as f64).sum();
         let mut estimates = Estimates::new(&kind.turns, &rows);
         let mut event = 0;
         for (group, silent) in kind.turns.groups.iter().zip(&silent) {
             for at in event..event + group.events.len() {
-                if let Some(why) = why(silent, boxes.len()) {
+                if let Some(why) = why(silent, instances.len()) {
                     estimates.forget(EventIndex(at), &why);
                 }
             }
             event += group.events.len();
         }
-        Self { estimates, boxes: count, seconds: time_ns / 1e9 / count.max(1) as f64 }
+        Self { estimates, instances: count, seconds: time_ns / 1e9 / count.max(1) as f64 }
     }
 }
 
 /// Slices of all uncore PMUs of a kind, of which so many counted anything, as those of one.
-fn added_up<'a>(boxes: &[OneBox<'a>], count: usize, silent: &[Vec<&UncoreInstance>]) -> Cow<'a, [SliceRow]> {
-    if let [one] = boxes {
+fn added_up<'a>(
+    instances: &[OneInstance<'a>],
+    count: usize,
+    silent: &[Vec<&UncoreInstance>],
+) -> Cow<'a, [SliceRow]> {
+    if let [one] = instances {
         return Cow::Borrowed(one.rows);
     }
-    let mut rows = sums(boxes.iter().flat_map(|one| one.rows));
+    let mut rows = sums(instances.iter().flat_map(|one| one.rows));
     for row in &mut rows {
         // Turns that some uncore PMUs had nothing in are as long as the others: what the others say of all the time rests on it.
         let missed = row.group.and_then(|group| silent.get(group as usize)).map_or(0, Vec::len);
-        let counted = boxes.len() - missed;
+        let counted = instances.len() - missed;
         if missed > 0 && counted > 0 {
             row.time_ns = (row.time_ns as f64 * count as f64 / counted as f64) as u64;
         }
@@ -125,9 +129,9 @@ fn added_up<'a>(boxes: &[OneBox<'a>], count: usize, silent: &[Vec<&UncoreInstanc
 }
 
 /// By group: uncore PMUs that counted nothing of it.
-fn silent<'a>(groups: usize, boxes: &[OneBox<'a>]) -> Vec<Vec<&'a UncoreInstance>> {
+fn silent<'a>(groups: usize, instances: &[OneInstance<'a>]) -> Vec<Vec<&'a UncoreInstance>> {
     let mut silent = vec![Vec::new(); groups];
-    for one in boxes {
+    for one in instances {
         let mut counted = vec![false; groups];
         for group in one.rows.iter().filter_map(|row| row.group) {
             if let Some(counted) = counted.get_mut(group as usize) {
@@ -142,12 +146,12 @@ fn silent<'a>(groups: usize, boxes: &[OneBox<'a>]) -> Vec<Vec<&'a UncoreInstance
 }
 
 /// Why a group has no sum, if some of the uncore PMUs counted it and others did not.
-fn why(silent: &[&UncoreInstance], boxes: usize) -> Option<String> {
-    let (first, others) = silent.split_first().filter(|_| silent.len() < boxes)?;
+fn why(silent: &[&UncoreInstance], instances: usize) -> Option<String> {
+    let (first, others) = silent.split_first().filter(|_| silent.len() < instances)?;
     let more = match others.len() {
         0 => String::new(),
-        1 => " and another box".to_owned(),
-        more => format!(" and {more} more boxes"),
+        1 => " and another instance".to_owned(),
+        more => format!(" and {more} more instances"),
     };
     Some(format!("{} of die {}{more} did not count it", first.pmu, first.die))
 }
@@ -157,7 +161,7 @@ mod tests {
     use super::UncoreCounts;
     use crate::{
         drain::io::{
-            BoxSlice, IoDrain, IoHeader,
+            IoDrain, IoHeader, UncoreSlice,
             testing::{self, always_running, steady},
         },
         metric::{
@@ -174,16 +178,16 @@ mod tests {
         [("CAS_COUNT.RD", 100_000_000), ("CAS_COUNT.WR", 50_000_000), ("", 7_000_000)];
 
     /// What two memory controllers counted in 3 s, without the slices that `lacks` picks.
-    fn drains(header: &IoHeader, lacks: impl Fn(&BoxSlice) -> bool) -> Vec<IoDrain> {
+    fn drains(header: &IoHeader, lacks: impl Fn(&UncoreSlice) -> bool) -> Vec<IoDrain> {
         let mut drains = steady(header, 3, &RATES);
-        drains.iter_mut().for_each(|drain| drain.boxes.retain(|slice| !lacks(slice)));
+        drains.iter_mut().for_each(|drain| drain.uncore.retain(|slice| !lacks(slice)));
         drains
     }
 
     fn total(drains: Vec<IoDrain>) -> IoInterval {
         let mut total = IoInterval::default();
         for drain in drains {
-            total.append(IoInterval::of(drain.boxes, total.to_ns, drain.at_ns));
+            total.append(IoInterval::of(drain.uncore, total.to_ns, drain.at_ns));
         }
         total
     }
@@ -234,20 +238,21 @@ mod tests {
     }
 
     #[test]
-    fn what_all_boxes_counted_has_the_same_sum_whatever_else_one_of_them_lacks() {
+    fn what_all_uncore_pmus_counted_has_the_same_sum_whatever_else_one_of_them_lacks() {
         let header = testing::header();
-        let on_die = |kind: &UncoreKind| kind.boxes.iter().filter(|site| site.die == 0).count();
+        let on_die = |kind: &UncoreKind| kind.instances.iter().filter(|site| site.die == 0).count();
         let kind = |kind: &UncoreKind| on_die(kind) > 1 && kind.turns.groups.len() > 1;
-        let at = header.plan.kinds.iter().position(kind).expect("boxes whose groups take turns");
-        let box_at = header.plan.kinds[at].boxes.iter().position(|site| site.die == 0).unwrap();
-        let lacks = |slice: &BoxSlice| (slice.kind, slice.at, slice.group) == (at as u32, box_at as u32, 0);
+        let at = header.plan.kinds.iter().position(kind).expect("uncore PMUs whose groups take turns");
+        let instance_at = header.plan.kinds[at].instances.iter().position(|site| site.die == 0).unwrap();
+        let lacks =
+            |slice: &UncoreSlice| (slice.kind, slice.at, slice.group) == (at as u32, instance_at as u32, 0);
         let (whole, interval) = (total(drains(&header, |_| false)), total(drains(&header, lacks)));
         let measured = |interval: &IoInterval| {
             UncoreCounts::new(&header.plan, interval).measured(|_, site| site.die == 0)
         };
         let events = |interval: &IoInterval| metrics(&header).events_of(&header.plan, &measured(interval));
         let kinds = &header.plan.kinds;
-        let why = format!("{} of die 0 did not count it", kinds[at].boxes[box_at].pmu);
+        let why = format!("{} of die 0 did not count it", kinds[at].instances[instance_at].pmu);
         let (mut lost, mut kept) = (0, 0);
         for ((name, before), (_, after)) in events(&whole).into_iter().zip(events(&interval)) {
             let before = before.known().expect("every event counts").estimate;
@@ -268,13 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn levels_of_memory_are_of_all_its_boxes_or_of_none() {
+    fn levels_of_memory_are_of_all_its_uncore_pmus_or_of_none() {
         let header = always_running();
         let imc = kind(&header, "imc");
         let levels = |drains: Vec<IoDrain>| {
             let (mut levels, metrics) = (Levels::default(), metrics(&header));
             for drain in drains {
-                levels.add(&metrics, &header.plan, &IoInterval::of(drain.boxes, 0, drain.at_ns));
+                levels.add(&metrics, &header.plan, &IoInterval::of(drain.uncore, 0, drain.at_ns));
             }
             levels.report(&metrics).into_iter().filter(|level| level.name == "dram.bandwidth").count()
         };

@@ -253,11 +253,11 @@ mod tests {
         let without = |word: &str| {
             let rates = [("OF_CPU.MEM_READ", 50_000_000), ("MEM_WRITE", 25_000_000), ("CMPD", 250_000)];
             let mut drain = steady(&header, 1, &rates).remove(0);
-            drain.boxes.retain(|slice| {
+            drain.uncore.retain(|slice| {
                 let group = &plan.kinds[slice.kind as usize].turns.groups[slice.group as usize];
                 !group.events.iter().any(|event| event.name.contains(word))
             });
-            let interval = IoInterval::of(drain.boxes, 0, drain.at_ns);
+            let interval = IoInterval::of(drain.uncore, 0, drain.at_ns);
             counted(&metrics, &IoMetrics::of_unit(&UncoreCounts::new(plan, &interval), unit), 1)
         };
         assert!(without("nothing").unwrap() > 3e8);

@@ -65,7 +65,7 @@ fn stands_for(kind: &str) -> Option<ScopeClass> {
 pub(super) fn places(plan: &IoPlan) -> Vec<Scope> {
     let mut found = vec![Scope::Platform];
     for kind in plan.kinds.iter().filter(|kind| kind.is_everybodys()) {
-        for site in &kind.boxes {
+        for site in &kind.instances {
             let (die, unit) = (site.die, site.unit);
             found.push(Scope::Socket(die));
             match stands_for(&kind.name) {

@@ -46,7 +46,7 @@ impl Terms {
         operand: u32,
         sources: impl Iterator<Item = (TermSource, usize, usize)>,
     ) -> usize {
-        let (mut base, mut boxes) = (None, 0);
+        let (mut base, mut instances) = (None, 0);
         for (source, first, count) in sources {
             let known = match source {
                 TermSource::Event(event) | TermSource::Sum(event) => {
@@ -58,15 +58,15 @@ impl Terms {
                 TermSource::Elsewhere => continue,
             };
             base = Some(base.unwrap_or(0.0) + known);
-            boxes += count;
+            instances += count;
         }
         self.base[operand as usize] = base.unwrap_or(f64::NAN);
-        boxes
+        instances
     }
 
     /// An operand that is not added up but averaged, over so many uncore PMUs.
-    pub(super) fn average(&mut self, operand: u32, boxes: usize) {
-        self.averaged.push((operand as usize, boxes as f64));
+    pub(super) fn average(&mut self, operand: u32, instances: usize) {
+        self.averaged.push((operand as usize, instances as f64));
     }
 
     /// Counts by operand in every case, NaN where there is none.
@@ -79,8 +79,8 @@ impl Terms {
             let total = total(event).unwrap_or([f64::NAN; CASES]);
             counts[operand].iter_mut().zip(total).for_each(|(count, total)| *count += total);
         }
-        for &(operand, boxes) in &self.averaged {
-            counts[operand].iter_mut().for_each(|count| *count /= boxes);
+        for &(operand, instances) in &self.averaged {
+            counts[operand].iter_mut().for_each(|count| *count /= instances);
         }
         counts
     }
@@ -96,8 +96,8 @@ mod tests {
         let event = |index: usize| TermSource::Event(EventIndex(index));
         let mut terms = Terms::new(6);
         terms.add(0, [(event(1), 0, 2), (TermSource::Elsewhere, 5, 9), (event(0), 10, 3)].into_iter());
-        let boxes = terms.add(1, [(event(0), 0, 2), (TermSource::Nothing, 10, 3)].into_iter());
-        terms.average(1, boxes);
+        let instances = terms.add(1, [(event(0), 0, 2), (TermSource::Nothing, 10, 3)].into_iter());
+        terms.average(1, instances);
         terms.add(2, [(event(0), 0, 2), (TermSource::Uncounted, 10, 3)].into_iter());
         terms.add(3, [(TermSource::Elsewhere, 0, 2)].into_iter());
         terms.nothing(4);

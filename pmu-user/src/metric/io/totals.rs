@@ -112,8 +112,8 @@ impl IoMetrics {
         if running_ns == 0.0 {
             return None;
         }
-        let (boxes, scale) = (slices.len() as f64, enabled_ns / running_ns);
-        let seconds = enabled_ns / 1e9 / boxes;
+        let (instances, scale) = (slices.len() as f64, enabled_ns / running_ns);
+        let seconds = enabled_ns / 1e9 / instances;
         let kind = self.kinds.get(first.turns as usize)?;
         let before = kind.firsts.get(first.group? as usize)?;
         let mut counts = vec![[f64::NAN]; self.operands.len()];
@@ -122,10 +122,10 @@ impl IoMetrics {
             counts[operand] = match kind.operands[operand] {
                 TermSource::Event(event) | TermSource::Sum(event) => {
                     let at = event.0.checked_sub(*before);
-                    let of_box =
+                    let of_instance =
                         |at| move |slice: &&SliceRow| slice.counts.get(at).map(|count| *count as f64);
-                    let sum = at.and_then(|at| slices.iter().map(of_box(at)).sum::<Option<f64>>());
-                    let share = if self.operands[operand].is_averaged { boxes } else { 1.0 };
+                    let sum = at.and_then(|at| slices.iter().map(of_instance(at)).sum::<Option<f64>>());
+                    let share = if self.operands[operand].is_averaged { instances } else { 1.0 };
                     [sum.map_or(f64::NAN, |sum| sum * scale / share)]
                 }
                 TermSource::Nothing => [0.0],
@@ -177,7 +177,7 @@ impl IoMetrics {
         of: Of,
     ) -> Vec<(String, Unit, Value)> {
         let mut found = Vec::new();
-        for (&kind, &(first, boxes)) in &measured.kinds {
+        for (&kind, &(first, instances)) in &measured.kinds {
             let Some(kind) = plan.kinds.get(kind as usize) else { continue };
             let events = kind.turns.groups.iter().flat_map(|group| &group.events).zip(&kind.unit_bytes);
             for (index, (event, &bytes)) in events.enumerate() {
@@ -185,7 +185,7 @@ impl IoMetrics {
                 let value = measured.estimates.value(EventIndex(first + index));
                 // Clocks of several uncore PMUs are averaged.
                 let (factor, unit) = match bytes {
-                    0 => (1e-9 / boxes as f64, Unit::Gigahertz),
+                    0 => (1e-9 / instances as f64, Unit::Gigahertz),
                     bytes => (f64::from(bytes) / 1e6, Unit::MegabytesPerSecond),
                 };
                 let value = match value {
@@ -215,9 +215,9 @@ impl IoMetrics {
                 terms.nothing(operand);
                 continue;
             }
-            let boxes = terms.add(operand, self.sources(measured, operand));
+            let instances = terms.add(operand, self.sources(measured, operand));
             if known.is_averaged {
-                terms.average(operand, boxes);
+                terms.average(operand, instances);
             }
         }
         terms
@@ -225,9 +225,9 @@ impl IoMetrics {
 
     /// Where the kinds of a scope count an operand, where each one's events begin, and of how many uncore PMUs.
     fn sources(&self, measured: &Measured, operand: u32) -> impl Iterator<Item = (TermSource, usize, usize)> {
-        measured.kinds.iter().filter_map(move |(&kind, &(first, boxes))| {
+        measured.kinds.iter().filter_map(move |(&kind, &(first, instances))| {
             let source = self.kinds.get(kind as usize)?.operands.get(operand as usize)?;
-            Some((*source, first, boxes))
+            Some((*source, first, instances))
         })
     }
 
@@ -255,7 +255,7 @@ impl IoMetrics {
                 }
             }
             if !somewhere {
-                return Err(format!("no box here counts {}", name()));
+                return Err(format!("no uncore PMU here counts {}", name()));
             }
         }
         if events.is_empty() {

@@ -102,7 +102,7 @@ fn kinds_of_cores_have_rows_of_their_own() {
 }
 
 #[test]
-fn boxes_of_a_kind_are_one_row_in_their_unit() {
+fn uncore_pmus_of_a_kind_are_one_row_in_their_unit() {
     let readings = [0, 1, 2].map(|number| reading(0, &format!("uncore_imc_{number}"), 100, 1000));
     let stat = Stat::new(&plan("uncore_imc/read/"), &tally(&readings, &[]), None);
     assert_eq!(estimates(&stat), [("uncore_imc/read/".to_owned(), 150.0)]);

@@ -10,7 +10,7 @@ use super::slice::condense;
 use crate::{
     drain::{
         Absent, SlotId,
-        io::{BoxSlice, IoDrain, Named, block::DeviceNumber, group::Groups, traffic::Traffic},
+        io::{IoDrain, Named, UncoreSlice, block::DeviceNumber, group::Groups, traffic::Traffic},
         reading::SliceRow,
     },
     machine::io::{bdf::Bdf, owner::Ownership, resctrl::MonitoringEvent},
@@ -22,7 +22,7 @@ use crate::{
 const SLICES_MAX: usize = 512;
 
 /// One uncore PMU: which kind of the plan's, and which of that kind.
-pub type BoxId = (u32, u32);
+pub type UncoreId = (u32, u32);
 
 /// What was counted in some time.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ pub struct IoInterval {
     /// When it ended.
     pub to_ns: u64,
     /// Slices of each uncore PMU, in order of time.
-    pub boxes: BTreeMap<BoxId, Vec<SliceRow>>,
+    pub uncore: BTreeMap<UncoreId, Vec<SliceRow>>,
     /// Block requests and packets, where they are counted.
     pub traffic: Option<TrafficInterval>,
     /// Memory traffic by group.
@@ -41,12 +41,12 @@ pub struct IoInterval {
 
 impl IoInterval {
     /// What uncore PMUs counted between two drains.
-    pub fn of(slices: Vec<BoxSlice>, from_ns: u64, to_ns: u64) -> Self {
-        let mut boxes: BTreeMap<BoxId, Vec<SliceRow>> = BTreeMap::new();
+    pub fn of(slices: Vec<UncoreSlice>, from_ns: u64, to_ns: u64) -> Self {
+        let mut instances: BTreeMap<UncoreId, Vec<SliceRow>> = BTreeMap::new();
         for slice in slices {
-            boxes.entry((slice.kind, slice.at)).or_default().push(row(slice));
+            instances.entry((slice.kind, slice.at)).or_default().push(row(slice));
         }
-        Self { from_ns, to_ns, boxes, ..Self::default() }
+        Self { from_ns, to_ns, uncore: instances, ..Self::default() }
     }
 
     /// Adds what came after it. One without length begins where that does.
@@ -55,8 +55,8 @@ impl IoInterval {
             self.from_ns = next.from_ns;
         }
         self.to_ns = next.to_ns;
-        for (id, mut rows) in next.boxes {
-            let all = self.boxes.entry(id).or_default();
+        for (id, mut rows) in next.uncore {
+            let all = self.uncore.entry(id).or_default();
             all.append(&mut rows);
             fold(all);
         }
@@ -79,7 +79,7 @@ fn fold(rows: &mut Vec<SliceRow>) {
 }
 
 /// An uncore PMU's slice as an owner's: what owns the counts of an uncore PMU is the uncore PMU.
-fn row(slice: BoxSlice) -> SliceRow {
+fn row(slice: UncoreSlice) -> SliceRow {
     SliceRow {
         slot: SlotId { slot: slice.at, generation: 0 },
         turns: slice.kind,
@@ -142,7 +142,7 @@ impl IoLedger {
     /// it.
     pub fn advance(&mut self, mut drain: IoDrain) -> IoInterval {
         let is_first = !std::mem::replace(&mut self.begun, true);
-        let from_ns = if is_first && drain.boxes.is_empty() { drain.at_ns } else { self.last.at_ns };
+        let from_ns = if is_first && drain.uncore.is_empty() { drain.at_ns } else { self.last.at_ns };
         self.learn(std::mem::take(&mut drain.names));
         self.disks.extend(drain.disks.drain(..).map(|named| (named.device, named.name)));
         if !drain.owned.is_empty() {
@@ -151,7 +151,7 @@ impl IoLedger {
         let interval = IoInterval {
             traffic: drain.traffic.take().map(|now| self.traffic_until(now)),
             groups: drain.groups.take().map(|now| self.groups_until(now)).unwrap_or_default(),
-            ..IoInterval::of(std::mem::take(&mut drain.boxes), from_ns, drain.at_ns)
+            ..IoInterval::of(std::mem::take(&mut drain.uncore), from_ns, drain.at_ns)
         };
         self.last = drain;
         interval
@@ -206,20 +206,20 @@ mod tests {
     use super::{CGROUPS_MAX, IoInterval, IoLedger, SLICES_MAX};
     use crate::{
         drain::io::{
-            BoxSlice, IoDrain, Named,
+            IoDrain, Named, UncoreSlice,
             testing::{drains, header},
         },
         untrusted::Untrusted,
     };
 
-    fn slices(slices: std::ops::Range<u64>) -> Vec<BoxSlice> {
-        let slice = |slice| BoxSlice {
+    fn slices(slices: std::ops::Range<u64>) -> Vec<UncoreSlice> {
+        let slice = |slice| UncoreSlice {
             slice,
             group: (slice % 3) as u32,
             counts: vec![slice],
             enabled_ns: 10,
             running_ns: 9,
-            ..BoxSlice::default()
+            ..UncoreSlice::default()
         };
         slices.map(slice).collect()
     }
@@ -230,7 +230,7 @@ mod tests {
         for tick in 0..40 {
             total.append(IoInterval::of(slices(tick * 50..tick * 50 + 50), tick, tick + 1));
         }
-        let rows = &total.boxes[&(0, 0)];
+        let rows = &total.uncore[&(0, 0)];
         assert!(rows.len() <= SLICES_MAX, "{}", rows.len());
         assert_eq!(rows.iter().flat_map(|row| &row.counts).sum::<u64>(), (0..2000).sum::<u64>());
         assert_eq!(

@@ -128,21 +128,21 @@ mod tests {
         }
         tree.pmu("uncore_imc", &[("type", "30"), ("cpumask", "0")]);
         tree.pmu("cpu", &[("type", "4")]);
-        let boxes = found(&tree, &["uncore_iio_2", "uncore_iio_10"]);
-        assert_eq!(boxes, [(0, 2, 0), (0, 10, 0), (1, 2, 8), (1, 10, 8)]);
+        let instances = found(&tree, &["uncore_iio_2", "uncore_iio_10"]);
+        assert_eq!(instances, [(0, 2, 0), (0, 10, 0), (1, 2, 8), (1, 10, 8)]);
         assert_eq!(found(&tree, &["uncore_imc"]), [(0, 0, 0)], "a PMU that is alone has no number");
         assert_eq!(found(&tree, &["uncore_cha_0"]), []);
     }
 
     #[test]
-    fn boxes_named_after_addresses_are_numbered_in_order() {
+    fn uncore_pmus_named_after_addresses_are_numbered_in_order() {
         let topology = "sys/devices/system/cpu/cpu72/topology/physical_package_id";
         let tree = Tree::new(&[(topology, "1\n")]);
         for (name, mask) in [("smmuv3_pmcg_ff88840", "0"), ("smmuv3_pmcg_ff8a840", "72")] {
             tree.pmu(name, &[("type", "20"), ("cpumask", mask)]);
         }
-        let boxes = found(&tree, &["smmuv3_pmcg_ff88840", "smmuv3_pmcg_ff8a840"]);
-        assert_eq!(boxes, [(0, 0, 0), (1, 1, 72)], "a CPU that is alone counts for its package");
+        let instances = found(&tree, &["smmuv3_pmcg_ff88840", "smmuv3_pmcg_ff8a840"]);
+        assert_eq!(instances, [(0, 0, 0), (1, 1, 72)], "a CPU that is alone counts for its package");
     }
 
     #[test]

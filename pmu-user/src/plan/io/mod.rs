@@ -85,8 +85,9 @@ pub struct IoPlan {
 pub struct UncoreKind {
     /// As PMUs are named: `iio` in `uncore_iio_3`; the whole name of an IOMMU's that counts for single devices.
     pub name: String,
-    /// Every uncore PMU, once a die.
-    pub boxes: Vec<UncoreInstance>,
+    /// Every instance: each uncore PMU, once a die.
+    #[serde(rename = "boxes")]
+    pub instances: Vec<UncoreInstance>,
     /// Groups of events, of which each uncore PMU counts one at a time.
     pub turns: Multiplexing,
     /// What each of the events counts, by what the table's formulas call it: sums, each of them equal to the count.
@@ -208,12 +209,12 @@ impl UncoreKind {
     /// Must its counters be stopped to be read? Those of AMD's IOMMUs begin at 0 when they are started, and each reading adds all that
     /// is in them to the event, so that a second one adds the first one's again (`perf_iommu_read`, arch/x86/events/amd/iommu.c, 6.12).
     pub fn stops_to_be_read(&self) -> bool {
-        self.boxes.iter().any(|site| site.pmu.starts_with("amd_iommu"))
+        self.instances.iter().any(|site| site.pmu.starts_with("amd_iommu"))
     }
 
     /// Descriptors that it takes.
     pub fn descriptors(&self) -> usize {
-        self.boxes.len() * self.turns.descriptors()
+        self.instances.len() * self.turns.descriptors()
     }
 }
 
@@ -259,7 +260,7 @@ fn table(model: Option<&str>, root: &Path) -> Result<Result<IoTable, String>, Pl
     };
     match io::for_machine(&identity) {
         Some(name) => Ok(Ok(io::load(name)?)),
-        None => Ok(Err(format!("no table knows the boxes of this processor ({identity})"))),
+        None => Ok(Err(format!("no table knows the uncore PMUs of this processor ({identity})"))),
     }
 }
 
@@ -287,12 +288,12 @@ fn kind(plan: &UncorePlan, table: &IoTable, catalog: &Catalog, root: &Path, tick
             .filter_map(|event| Some(PlannedEvent::of(event, event.instances.first()?)))
             .collect(),
     };
-    let boxes = instances::instances(&plan.pmus, catalog, root);
+    let instances = instances::instances(&plan.pmus, catalog, root);
     let slice = instances::slice(plan.groups.len(), tick);
     let groups = plan.groups.iter().map(|group| events(&group.group)).collect();
     UncoreKind {
         name: plan.unit.clone(),
-        boxes,
+        instances,
         turns: Multiplexing { pmu: plan.unit.clone(), always: Vec::new(), groups, slice },
         sums: sums.collect(),
         parts: match &plan.parts {
@@ -327,7 +328,7 @@ fn always_running(table: &IoTable, catalog: &Catalog, root: &Path) -> Vec<Uncore
         let groups = vec![EventGroup { events }];
         let slice = instances::slice(1, TICK);
         UncoreKind {
-            boxes: instances::instances(&pmus(&counters), catalog, root),
+            instances: instances::instances(&pmus(&counters), catalog, root),
             turns: Multiplexing { pmu: name.clone(), always: Vec::new(), groups, slice },
             sums: vec![Vec::new(); counters.len()],
             parts: None,

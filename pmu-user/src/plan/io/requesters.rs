@@ -245,7 +245,7 @@ impl Requesters<'_> {
             groups.into_iter().map(|(whose, events)| (whose, EventGroup { events })).unzip();
         let name = of.pmu.name.clone();
         UncoreKind {
-            boxes: instances::instances(std::slice::from_ref(&name), self.catalog, self.root),
+            instances: instances::instances(std::slice::from_ref(&name), self.catalog, self.root),
             turns: Multiplexing { pmu: of.table.name().to_owned(), always: Vec::new(), groups, slice },
             sums,
             parts: None,

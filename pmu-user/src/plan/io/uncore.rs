@@ -40,7 +40,7 @@ impl UncorePlans {
     /// Plans `metrics` (indices of the table's) for the PMUs of `catalog`. `parts` says by PMU what to ask about parts; a PMU that
     /// is not in it is asked about all together. Opens nothing; needs no privilege.
     pub fn new(table: &IoTable, metrics: &[u32], catalog: &Catalog, parts: &BTreeMap<String, Parts>) -> Self {
-        let mut boxes = Self::default();
+        let mut instances = Self::default();
         let mut counted: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for &metric in metrics {
             let operands = table.model.operands_of(metric);
@@ -48,10 +48,10 @@ impl UncorePlans {
                 operands.iter().map(|&operand| on_this_host(table, operand, catalog)).collect();
             let units: BTreeSet<&str> = operands.iter().map(|&operand| unit_of(table, operand)).collect();
             match found {
-                Err(why) => boxes.missing.push((metric, why)),
+                Err(why) => instances.missing.push((metric, why)),
                 Ok(_) => {
                     if units.len() > 1 {
-                        boxes.across.push(metric);
+                        instances.across.push(metric);
                     }
                     units.into_iter().for_each(|unit| counted.entry(unit).or_default().push(metric));
                 }
@@ -60,10 +60,10 @@ impl UncorePlans {
         for (unit, metrics) in counted {
             for (parts, pmus) in classes(unit, catalog, parts) {
                 let class = class::Class { table, unit, parts: &parts, metrics: &metrics };
-                boxes.plans.push(class.plan(pmus, catalog));
+                instances.plans.push(class.plan(pmus, catalog));
             }
         }
-        boxes
+        instances
     }
 
     /// Why what a metric divides does not count at the same times, if so.

@@ -1,11 +1,11 @@
 //! I/O of one run: opens what the plan says, starts it, drains it at every tick, and closes it by being dropped.
 
 mod accounts;
-mod boxes;
 mod census;
 pub(crate) mod groups;
 pub mod stream;
 mod traffic;
+mod uncore;
 mod unseen;
 mod visit;
 
@@ -16,13 +16,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::{accounts::Accounts, boxes::Rotation, groups::Monitored, traffic::Counted};
+use self::{accounts::Accounts, groups::Monitored, traffic::Counted, uncore::Rotation};
 use super::{SessionError, Started, cost::process_cost, raise_file_limit};
 use crate::{
     bpf::{Kernel, measure_costs},
     drain::{
         Absent, COST_WINDOW_NS, Cost, ProgramRow, TARGET_UNSEEN,
-        io::{BoxSlice, IoDrain, IoHeader, Named},
+        io::{IoDrain, IoHeader, Named, UncoreSlice},
     },
     machine::{
         Machine, duration_ns,
@@ -40,7 +40,7 @@ pub struct IoSession {
     pub header: IoHeader,
     rotations: Vec<Rotation>,
     /// Slices that ended since the last drain.
-    slices: Vec<BoxSlice>,
+    slices: Vec<UncoreSlice>,
     /// None where the kernel refused the programs: then the header says why.
     counted: Option<Counted>,
     /// None where resctrl tells nothing.
@@ -58,7 +58,7 @@ pub struct IoSession {
 }
 
 impl IoSession {
-    /// Opens everything that `plan` names. Nothing counts yet. Boxes need CAP_PERFMON unless `kernel.perf_event_paranoid` is
+    /// Opens everything that `plan` names. Nothing counts yet. Uncore PMUs need CAP_PERFMON unless `kernel.perf_event_paranoid` is
     /// below 1; what one of them does not have is in the header.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl IoSession {
         }
     }
 
-    /// Ends every slice, so that what is drained of all boxes is of the same time.
+    /// Ends every slice, so that what is drained of all uncore PMUs is of the same time.
     pub(super) fn tick(&mut self) -> IoDrain {
         let (next, now_ns) = (Instant::now() + self.header.plan.tick, duration_ns(self.started.elapsed()));
         for rotation in &mut self.rotations {
@@ -172,7 +172,7 @@ impl IoSession {
         }
         let mut drain = IoDrain {
             at_ns,
-            boxes: std::mem::take(&mut self.slices),
+            uncore: std::mem::take(&mut self.slices),
             traffic,
             groups,
             names,
@@ -182,7 +182,7 @@ impl IoSession {
             ..IoDrain::default()
         };
         if self.lost_readings > 0 {
-            drain.losses.push(("readings of boxes failed".to_owned(), self.lost_readings));
+            drain.losses.push(("readings of uncore PMUs failed".to_owned(), self.lost_readings));
         }
         let lost_steps = self.counted.as_ref().map_or(0, Counted::lost_steps);
         if lost_steps > 0 {

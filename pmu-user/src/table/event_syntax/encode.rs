@@ -261,14 +261,14 @@ mod tests {
     }
 
     #[test]
-    fn the_boxes_of_a_kind_are_a_family() {
+    fn the_uncore_pmus_of_a_kind_are_a_family() {
         assert_eq!([family("uncore_iio_3"), family("uncore_iio")], ["uncore_iio"; 2]);
         assert_eq!(family("uncore_imc_free_running_0"), "uncore_imc_free_running");
         assert_eq!(family("power"), "power");
     }
 
     #[test]
-    fn boxes_are_numbered_in_decimal_or_by_address() {
+    fn uncore_pmus_are_numbered_in_decimal_or_by_address() {
         assert!(["_0", "_12", "_1a2b"].into_iter().all(is_box_number));
         assert!(!["", "_", "0", "_free_running_0", "_a"].into_iter().any(is_box_number));
     }

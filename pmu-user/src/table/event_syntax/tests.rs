@@ -109,14 +109,14 @@ fn a_value_left_open_must_be_given() {
 }
 
 #[test]
-fn the_beginning_of_a_name_means_all_its_boxes() {
-    let boxes = |count: u32| -> Vec<(String, u32, u64)> {
+fn the_beginning_of_a_name_means_all_its_uncore_pmus() {
+    let instances = |count: u32| -> Vec<(String, u32, u64)> {
         (0..count).map(|number| (format!("uncore_imc_{number}"), 20 + number, 4)).collect()
     };
     for text in ["uncore_imc/event=4/", "imc/event=4/", "uncore_imc_?/event=4/", "UNCORE_IMC/EVENT=4/"] {
-        assert_eq!(places(text), boxes(3), "{text}");
+        assert_eq!(places(text), instances(3), "{text}");
     }
-    assert_eq!(places("imc_1/event=4/"), boxes(2)[1..]);
+    assert_eq!(places("imc_1/event=4/"), instances(2)[1..]);
     assert_eq!(places("*free*/event=4/"), [("uncore_imc_free_running_0".to_owned(), 40, 4)]);
 }
 

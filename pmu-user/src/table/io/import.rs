@@ -157,7 +157,7 @@ fn of_platform(platform: &Platform, free: Free, formats: &Formats) -> Result<IoT
         platform.events.iter().map(|(name, fact)| event(name, fact, formats)).collect::<Result<_, _>>()?;
     let mut table = IoTable {
         parts: platform.parts,
-        boxes: boxes(&events),
+        kinds: kinds(&events),
         free_running: free_running(free),
         model: Model { events, ..Model::default() },
         ..IoTable::default()
@@ -258,7 +258,7 @@ fn event(name: &str, fact: &Fact, formats: &Formats) -> Result<ModelEvent, Strin
 }
 
 /// An uncore PMU has as many counters as the event that may be on most of them. The filter of a CHA is one register.
-fn boxes(events: &[ModelEvent]) -> Vec<PmuKind> {
+fn kinds(events: &[ModelEvent]) -> Vec<PmuKind> {
     let mut kinds: BTreeMap<&str, (u32, bool)> = BTreeMap::new();
     for event in events {
         let Counters::General(mask) = event.counters else { continue };

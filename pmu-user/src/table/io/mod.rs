@@ -31,7 +31,7 @@ pub struct IoTable {
     /// Parts of a stack that events tell apart: a part is a root port, or a few of them. 0 where no event does.
     pub parts: u32,
     /// Kinds of uncore PMUs, by name.
-    pub boxes: Vec<PmuKind>,
+    pub kinds: Vec<PmuKind>,
     /// Counters that always run.
     pub free_running: Vec<FreeRunning>,
     /// What cannot be measured on these platforms, and why.
@@ -186,12 +186,12 @@ impl IoTable {
 
     /// The kind of uncore PMU that counts an event.
     pub fn kind(&self, unit: &str) -> Option<&PmuKind> {
-        self.boxes.iter().find(|kind| kind.unit == unit)
+        self.kinds.iter().find(|kind| kind.unit == unit)
     }
 
     /// Takes the number of counters that the processor says uncore PMUs of this kind have: models that share a table may differ in it.
     pub fn set_counters(&mut self, unit: &str, counters: u32) {
-        if let Some(kind) = self.boxes.iter_mut().find(|kind| kind.unit == unit) {
+        if let Some(kind) = self.kinds.iter_mut().find(|kind| kind.unit == unit) {
             kind.counters = counters;
         }
     }
@@ -244,7 +244,7 @@ pub enum IoFault {
     #[error(transparent)]
     Model(TableFault),
     /// Nothing counts an event.
-    #[error("`{0}` is counted by `{1}`, which is no kind of box there")]
+    #[error("`{0}` is counted by `{1}`, which is no kind of uncore PMU there")]
     NoBox(String, String),
     /// An event is of a part that a stack does not have.
     #[error("`{0}` is of a part that there is not")]

@@ -34,7 +34,7 @@ fn format(family: Family, unit: &str) -> &'static [(&'static str, &'static str)]
 }
 
 /// A server of one socket, with so many uncore PMUs of each kind and free-running counters of its stacks.
-pub(crate) fn server(family: Family, boxes: &[(&str, u32)]) -> Tree {
+pub(crate) fn server(family: Family, instances: &[(&str, u32)]) -> Tree {
     let tree = Tree::new(&[("sys/devices/system/cpu/online", "0-3\n")]);
     let mut kind = 10;
     let mut add = |name: &str, format: &[(&str, &str)]| {
@@ -45,7 +45,7 @@ pub(crate) fn server(family: Family, boxes: &[(&str, u32)]) -> Tree {
         files.extend(paths.iter().map(String::as_str).zip(format.iter().map(|(_, bits)| *bits)));
         tree.pmu(name, &files);
     };
-    for (unit, count) in boxes {
+    for (unit, count) in instances {
         for number in 0..*count {
             add(&format!("uncore_{unit}_{number}"), format(family, unit));
             if *unit == "iio" {

@@ -28,7 +28,7 @@ fn words(events: &[Selected], name: &str) -> [u64; 2] {
 }
 
 #[test]
-fn events_are_counted_by_all_boxes_of_their_kind_and_no_other() {
+fn events_are_counted_by_all_uncore_pmus_of_their_kind_and_no_other() {
     let events = events("icelakex", Family::IceLake);
     let pmus = |name: &str| {
         let event = events.iter().find(|event| event.name == name).unwrap();
@@ -138,7 +138,7 @@ fn a_question_about_a_part_needs_only_its_events() {
 }
 
 #[test]
-fn boxes_add_up_but_two_clocks_are_not_a_faster_one() {
+fn uncore_pmus_add_up_but_two_clocks_are_not_a_faster_one() {
     let table = load("icelakex").unwrap();
     let index = |name: &str| table.model.operands.iter().position(|known| known == name).unwrap() as u32;
     assert!(table.is_averaged(index("UNC_IIO_CLOCKTICKS")));

@@ -4,7 +4,7 @@
 //! pmbpf io table 1
 //! models    graniterapids sierraforest
 //! parts     8
-//! box       cha  4  config1
+//! uncore PMU       cha  4  config1
 //! free      iio_free_running  bw_in_port0  event=0xff,umask=0x20  32  48
 //! absent    ddio.read_l3_miss  %  …
 //! requester dmar  filter_requester_id_en=0x1,filter_requester_id=@
@@ -29,7 +29,7 @@ const MODEL: &str = "pmbpf table 1";
 /// The text of `table`.
 pub fn write(table: &IoTable) -> String {
     let mut text = format!("{HEAD}\nmodels\t{}\nparts\t{}\n", table.models.join(" "), table.parts);
-    for PmuKind { unit, counters, shared } in &table.boxes {
+    for PmuKind { unit, counters, shared } in &table.kinds {
         let _ = writeln!(text, "box\t{unit}\t{counters}\t{}", shared.as_deref().unwrap_or("-"));
     }
     for FreeRunning { unit, name, terms, unit_bytes, width_bits } in &table.free_running {
@@ -76,7 +76,7 @@ fn fact(table: &mut IoTable, line: &str) -> Result<(), String> {
     match *fields {
         ["models", names] => table.models = names.split_whitespace().map(str::to_owned).collect(),
         ["parts", count] => table.parts = number(count)?,
-        ["box", unit, counters, shared] => table.boxes.push(PmuKind {
+        ["box", unit, counters, shared] => table.kinds.push(PmuKind {
             unit: unit.to_owned(),
             counters: number(counters)?,
             shared: (shared != "-").then(|| shared.to_owned()),
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(for_machine("AuthenticAMD-19-11-1"), Some("zen4"));
         assert_eq!(for_machine("AuthenticAMD-1A-2-1"), Some("zen5"));
         assert_eq!(for_machine("Arm-41-d4f-1"), Some("neoverse-v2"));
-        assert_eq!(for_machine("GenuineIntel-6-97-2"), None, "a client has other boxes");
+        assert_eq!(for_machine("GenuineIntel-6-97-2"), None, "a client has other uncore PMUs");
     }
 
     #[test]

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_boxes_of_a_kind_list_their_events_once() {
+    fn the_uncore_pmus_of_a_kind_list_their_events_once() {
         let (events, _) = listed(&host(&["uncore_imc_0", "uncore_imc_1", "uncore_cha_0"]));
         let notations: Vec<_> = events
             .iter()

@@ -55,7 +55,7 @@ pub struct ListedPmu {
     /// `perf_event_attr.type` of it, or of each uncore PMU.
     pub kinds: Vec<u32>,
     /// Names of the uncore PMUs; none if it is no uncore PMU.
-    pub boxes: Vec<String>,
+    pub instances: Vec<String>,
     /// CPUs that it counts on; none if that is any.
     pub cpus: Option<Vec<Cpu>>,
     /// Terms of its events, with their bits.
@@ -76,7 +76,7 @@ pub fn pmus(host: &Host<'_>) -> Vec<ListedPmu> {
         match listed.last_mut().filter(|last| last.is_like(&row)) {
             Some(last) => {
                 last.kinds.extend(row.kinds);
-                last.boxes.extend(row.boxes);
+                last.instances.extend(row.instances);
             }
             None => listed.push(row),
         }
@@ -88,12 +88,12 @@ impl ListedPmu {
     /// Uncore PMUs of the same kind, that differ in number only.
     fn is_like(&self, other: &Self) -> bool {
         let alike = |pmu: &Self| (pmu.cpus.clone(), pmu.terms.clone(), pmu.caps.clone(), pmu.events);
-        !self.boxes.is_empty() && self.name == other.name && alike(self) == alike(other)
+        !self.instances.is_empty() && self.name == other.name && alike(self) == alike(other)
     }
 }
 
 fn row(pmu: &Entry) -> ListedPmu {
-    let (name, boxes, cpus) = match &pmu.place {
+    let (name, instances, cpus) = match &pmu.place {
         PmuCpus::Uncore(cpus) => (family(&pmu.name), vec![pmu.name.clone()], Some(cpus.clone())),
         PmuCpus::Cores(cpus) => (pmu.name.as_str(), Vec::new(), Some(cpus.clone())),
         PmuCpus::Anywhere => (pmu.name.as_str(), Vec::new(), None),
@@ -101,7 +101,7 @@ fn row(pmu: &Entry) -> ListedPmu {
     ListedPmu {
         name: name.to_owned(),
         kinds: vec![pmu.kind],
-        boxes,
+        instances,
         cpus,
         terms: pmu.terms.iter().map(|(name, bits)| (name.clone(), bits.to_string())).collect(),
         caps: pmu.caps.clone(),

@@ -64,7 +64,7 @@ pub(super) fn import(event: &file::PerfmonEvent) -> ModelEvent {
     let terms = match fixed {
         Some((_, terms)) => (*terms).to_owned(),
         None if unit == "core" => core_terms(event),
-        None => box_terms(event),
+        None => uncore_terms(event),
     };
     // Names of a file may differ in case from how its formulas write them; perf ignores case.
     ModelEvent {
@@ -110,7 +110,7 @@ fn core_terms(event: &file::PerfmonEvent) -> String {
     ])
 }
 
-fn box_terms(event: &file::PerfmonEvent) -> String {
+fn uncore_terms(event: &file::PerfmonEvent) -> String {
     let (ports, classes) = (number(&event.port_mask), number(&event.fc_mask));
     // Where there are masks of ports and classes, the extension repeats them.
     let extension = if ports | classes == 0 { number(&event.umask_ext) } else { 0 };

@@ -13,11 +13,11 @@ use crate::{drain::io::IoHeader, metric::io::IoReport, plan::io::UncoreKind};
 /// What the header row has of I/O alone.
 pub(in crate::view) fn header(header: &IoHeader) -> Json {
     let plan = &header.plan;
-    let boxes = |kind: &UncoreKind| {
-        json!({"kind": kind.name, "boxes": kind.boxes.len(), "groups": kind.turns.groups.len(),
+    let instances = |kind: &UncoreKind| {
+        json!({"kind": kind.name, "instances": kind.instances.len(), "groups": kind.turns.groups.len(),
                "slice_ns": kind.turns.slice.as_nanos() as u64})
     };
-    json!({"table": plan.table, "boxes": plan.kinds.iter().map(boxes).collect::<Vec<_>>()})
+    json!({"table": plan.table, "uncore": plan.kinds.iter().map(instances).collect::<Vec<_>>()})
 }
 
 /// Levels, checks and maps.

@@ -164,7 +164,11 @@ impl Summary<'_> {
 
     /// Ports of links between sockets, of each socket.
     fn links(&self) -> Option<usize> {
-        self.platform.boxes.iter().find(|boxes| boxes.kind == "uncore_upi").map(|boxes| boxes.pmus)
+        self.platform
+            .uncore
+            .iter()
+            .find(|instances| instances.kind == "uncore_upi")
+            .map(|instances| instances.pmus)
     }
 }
 

@@ -244,7 +244,7 @@ pub(in crate::view) fn plan(
                     let place = match &at.place {
                         PmuCpus::Anywhere => String::new(),
                         PmuCpus::Cores(cpus) => format!(", cores {}", format_list(cpus)),
-                        PmuCpus::Uncore(cpus) => format!(", box on cpu {}", format_list(cpus)),
+                        PmuCpus::Uncore(cpus) => format!(", uncore on cpu {}", format_list(cpus)),
                     };
                     let words: Vec<String> = at.words.0.iter().map(|word| format!("{word:#x}")).collect();
                     let used = words.iter().rposition(|word| word != "0x0").map_or(1, |last| last + 1);

@@ -1,4 +1,4 @@
-//! What doctor looks at for `pmbpf io`: its programs, the boxes outside the cores, and who says what they see.
+//! What doctor looks at for `pmbpf io`: its programs, the uncore PMUs, and who says what they see.
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +34,7 @@ use crate::{
     table::io,
 };
 
-/// What only boxes outside the cores tell.
+/// What only uncore PMUs tell.
 const OF_BOXES: &str = "PCIe, memory and links between sockets";
 
 /// Traffic tells what nobody says.
@@ -98,7 +98,7 @@ fn counters(machine: &Machine, privileges: &Privileges, root: &Path) -> anyhow::
     let plan = IoPlan::new(&IoRequest::default(), machine, &catalog, &platform, root)?;
     let identity = cpu::identity(root).unwrap_or_else(|| "unknown".to_owned());
     Ok(vec![
-        boxes(&platform, machine, &identity),
+        instances(&platform, machine, &identity),
         table(&plan, &identity)?,
         free_running(&plan),
         ports(&platform, &plan, privileges),
@@ -106,20 +106,24 @@ fn counters(machine: &Machine, privileges: &Privileges, root: &Path) -> anyhow::
     ])
 }
 
-fn boxes(platform: &Platform, machine: &Machine, identity: &str) -> Check {
-    let name = "uncore boxes";
+fn instances(platform: &Platform, machine: &Machine, identity: &str) -> Check {
+    let name = "uncore PMUs";
     // Energy and residency, not traffic.
-    let is_box = |kind: &str| kind != "power" && !kind.starts_with("cstate_");
-    let found = platform.boxes.iter().filter(|boxes| is_box(&boxes.kind));
-    let found = found.map(|boxes| {
-        format!("{} {}", boxes.boxes, boxes.kind.strip_prefix("uncore_").unwrap_or(&boxes.kind))
+    let is_uncore = |kind: &str| kind != "power" && !kind.starts_with("cstate_");
+    let found = platform.uncore.iter().filter(|instances| is_uncore(&instances.kind));
+    let found = found.map(|instances| {
+        format!(
+            "{} {}",
+            instances.instances,
+            instances.kind.strip_prefix("uncore_").unwrap_or(&instances.kind)
+        )
     });
     let found = found.collect::<Vec<_>>().join(", ");
     if !found.is_empty() {
         return ok(name, found);
     }
     let fix = match identity.split('-').next() {
-        _ if machine.cpu.guest => "run pmbpf on the host: hypervisors show these boxes to no guest",
+        _ if machine.cpu.guest => "run pmbpf on the host: hypervisors show these PMUs to no guest",
         Some("GenuineIntel") => "modprobe intel_uncore, or a kernel with CONFIG_PERF_EVENTS_INTEL_UNCORE",
         Some("AuthenticAMD") => "modprobe amd_uncore, or a kernel with CONFIG_PERF_EVENTS_AMD_UNCORE",
         _ => "",
@@ -130,16 +134,16 @@ fn boxes(platform: &Platform, machine: &Machine, identity: &str) -> Check {
 fn table(plan: &IoPlan, identity: &str) -> Result<Check, io::FindError> {
     let name = "io table";
     let Some(table) = &plan.table else {
-        let found = format!("none knows the boxes of this processor ({identity})");
+        let found = format!("none knows the uncore PMUs of this processor ({identity})");
         return Ok(worse(Status::Missing, name, found, OF_BOXES, ""));
     };
     let here: BTreeSet<&str> =
         plan.kinds.iter().filter(|kind| counts_events(kind)).map(|kind| kind.name.as_str()).collect();
     let known = io::load(table)?;
-    let absent = known.boxes.iter().map(|kind| kind.unit.as_str()).filter(|unit| !here.contains(unit));
+    let absent = known.kinds.iter().map(|kind| kind.unit.as_str()).filter(|unit| !here.contains(unit));
     let absent = absent.collect::<Vec<_>>().join(", ");
     if here.is_empty() {
-        let found = format!("{table}, but none of its boxes is here ({absent})");
+        let found = format!("{table}, but none of its uncore PMUs is here ({absent})");
         return Ok(worse(Status::Missing, name, found, OF_BOXES, ""));
     }
     let found = format!("{table}: metrics of {}", here.into_iter().collect::<Vec<_>>().join(", "));
@@ -162,8 +166,8 @@ fn always_runs(kind: &UncoreKind) -> bool {
 fn free_running(plan: &IoPlan) -> Check {
     let name = "free-running counters";
     let found = plan.kinds.iter().filter(|kind| always_runs(kind));
-    let found =
-        found.map(|kind| format!("{} on each of {} {}", kind.unit_bytes.len(), kind.boxes.len(), kind.name));
+    let found = found
+        .map(|kind| format!("{} on each of {} {}", kind.unit_bytes.len(), kind.instances.len(), kind.name));
     let found = found.collect::<Vec<_>>().join(", ");
     if found.is_empty() {
         let disables = "checks of bandwidths against counters that take no turns";

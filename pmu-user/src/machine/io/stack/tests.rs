@@ -44,7 +44,7 @@ fn intel(model: u32) -> String {
     format!("vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: {model}\nstepping\t: 6\n")
 }
 
-fn boxes(tree: &Tree, numbers: &[u32]) {
+fn instances(tree: &Tree, numbers: &[u32]) {
     for number in numbers {
         tree.pmu(&format!("uncore_iio_{number}"), &[("type", "9"), ("cpumask", "0-1\n")]);
     }
@@ -54,7 +54,7 @@ fn platform(tree: &Tree) -> Platform {
     Platform::read(&tree.root, &Catalog::read(&tree.root).unwrap())
 }
 
-/// Stacks as `bus: box on a CPU, source`, or why not.
+/// Stacks as `bus: uncore PMU on a CPU, source`, or why not.
 fn stacks(tree: &Tree) -> Vec<String> {
     let stack = |stack: &super::Stack| match &stack.unit {
         Mapping::Known { value, source } => {
@@ -72,7 +72,7 @@ fn parts(tree: &Tree) -> Vec<Option<Vec<u32>>> {
 #[test]
 fn the_kernels_map_names_box_and_die() {
     let tree = host(&intel(106), &[("0000:00", 0), ("0000:16", 0), ("0000:97", 1)]);
-    boxes(&tree, &[0, 1, 5]);
+    instances(&tree, &[0, 1, 5]);
     for (name, first, second) in
         [(0, "0000:16", "0000:97"), (1, "0000:00", "0000:b0"), (5, "0000:00", "0000:80")]
     {
@@ -95,7 +95,7 @@ fn the_kernels_map_names_box_and_die() {
 #[test]
 fn a_bus_that_the_kernel_does_not_name_is_not_known() {
     let tree = host(&intel(106), &[("0000:16", 0), ("0000:30", 1)]);
-    boxes(&tree, &[0]);
+    instances(&tree, &[0]);
     tree.pmu("uncore_iio_0", &[("die0", "0000:16"), ("die7", "0000:44")]);
     let platform = platform(&tree);
     let stack = platform.stacks.iter().find(|stack| stack.bus.bus == 0x30).unwrap();
@@ -123,7 +123,7 @@ fn sapphire_rapids(numbers: &[u32]) -> Tree {
     device(&tree, "sys/devices/pci0000:7e/0000:7e:03.0", "0x088000", "0x09a6", 0);
     device(&tree, "sys/devices/pci0000:fe/0000:fe:03.0", "0x088000", "0x09a6", 1);
     device(&tree, "sys/devices/pci0000:7f/0000:7f:1e.3", "0x088000", "0x325b", 0);
-    boxes(&tree, numbers);
+    instances(&tree, numbers);
     tree
 }
 
@@ -185,7 +185,7 @@ fn configuration_space_that_is_switched_off_is_no_map() {
 fn ice_lake_d_numbers_its_stacks_itself() {
     let tree = host(&intel(108), &[("0000:16", 0)]);
     device(&tree, "sys/devices/pci0000:16/0000:16:00.1", "0x088000", "0x09a2", 0);
-    boxes(&tree, &[5]);
+    instances(&tree, &[5]);
     configuration(&tree, "0000:16:00.1", &[(0x3f4, 1 << 4)]);
     assert_eq!(stacks(&tree), ["0000:16 uncore_iio_5 on 0, table"]);
 }
@@ -196,7 +196,7 @@ fn accelerators_are_on_the_buses_after_that_of_their_stack() {
     device(&tree, "sys/devices/pci0000:6a/0000:6a:01.0", "0x088000", "0x0b25", 0);
     device(&tree, "sys/devices/pci0000:7e/0000:7e:03.0", "0x088000", "0x09a6", 0);
     device(&tree, "sys/devices/pci0000:6b/0000:6b:00.0", "0x0b4000", "0x4944", 0);
-    boxes(&tree, &[0, 1, 2]);
+    instances(&tree, &[0, 1, 2]);
     configuration(&tree, "0000:7e:03.0", &[(0x1a0, 0b111_0000_0010), (0x190, 0x1500), (0x198, 0x006c_6b6a)]);
     let stacks = stacks(&tree);
     for expected in [

@@ -33,7 +33,7 @@ fn checks(header: &IoHeader, drains: Vec<IoDrain>) -> Vec<Check> {
     let metrics = IoMetrics::new(load("icelakex").unwrap(), &header.plan);
     let mut total = IoInterval::default();
     for drain in drains {
-        total.append(IoInterval::of(drain.boxes, total.to_ns, drain.at_ns));
+        total.append(IoInterval::of(drain.uncore, total.to_ns, drain.at_ns));
     }
     metrics.checks(&UncoreCounts::new(&header.plan, &total))
 }
@@ -83,7 +83,7 @@ fn what_is_missing_says_why_and_is_no_difference() {
     let kind = |name: &str| header.plan.kinds.iter().position(|kind| kind.name == name).unwrap() as u32;
     let without = |wanted: &dyn Fn(u32, u32) -> bool| {
         let mut drains = steady(&header, 3, &RATES);
-        drains.iter_mut().for_each(|drain| drain.boxes.retain(|slice| wanted(slice.kind, slice.group)));
+        drains.iter_mut().for_each(|drain| drain.uncore.retain(|slice| wanted(slice.kind, slice.group)));
         checks(&header, drains)
     };
     let free = kind("iio_free_running");

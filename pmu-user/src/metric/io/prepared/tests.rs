@@ -67,7 +67,7 @@ fn reading(header: &IoHeader, ticks: u64, followers: &[Follower]) -> Vec<IoDrain
         sum += bytes;
         let mut drain = steady(header, 1, &[]).remove(0);
         drain.at_ns = (tick + 1) * 1_000_000_000;
-        for slice in &mut drain.boxes {
+        for slice in &mut drain.uncore {
             slice.slice += tick * 50;
             let group = &header.plan.kinds[slice.kind as usize].turns.groups[slice.group as usize];
             for (count, event) in slice.counts.iter_mut().zip(&group.events) {

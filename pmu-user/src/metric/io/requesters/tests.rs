@@ -36,14 +36,14 @@ const RATES: [(&str, u64); 5] = [
 /// A drain of 1 s in which every second device of an IOMMU asks three times as often.
 fn drain(header: &IoHeader) -> IoDrain {
     let mut drain = steady(header, 1, &RATES).remove(0);
-    for slice in drain.boxes.iter_mut().filter(|slice| slice.group == 1) {
+    for slice in drain.uncore.iter_mut().filter(|slice| slice.group == 1) {
         slice.counts.iter_mut().for_each(|count| *count *= 3);
     }
     drain
 }
 
 fn rows(header: &IoHeader, drain: IoDrain, owned: &[(Bdf, Ownership)]) -> Vec<Row> {
-    let interval = IoInterval::of(drain.boxes, 0, drain.at_ns);
+    let interval = IoInterval::of(drain.uncore, 0, drain.at_ns);
     let requesters = Requesters::new(&header.plan).unwrap();
     let (disks, cgroups) = (BTreeMap::new(), BTreeMap::from([(9, Untrusted::from("/vm"))]));
     let paths = BTreeMap::from([(Untrusted::from("/vm"), 9)]);
@@ -100,7 +100,7 @@ fn what_counts_for_one_device_is_nothing_of_everybodys() {
     header.plan.report.by = vec![Grouping::Package, Grouping::Event];
     assert_eq!(places(&header.plan).len(), 1, "the platform alone");
     let drain = drain(&header);
-    let interval = IoInterval::of(drain.boxes, 0, drain.at_ns);
+    let interval = IoInterval::of(drain.uncore, 0, drain.at_ns);
     let rows = metrics.rows(&UncoreCounts::new(&header.plan, &interval), crate::metric::io::Scope::Platform);
     assert!(rows.iter().all(|row| row.value.known().is_none()), "{rows:?}");
     assert!(rows.iter().all(|row| !row.metric.starts_with("event.")), "{rows:?}");
@@ -126,7 +126,7 @@ fn counters_that_never_ran_say_so_for_their_device_only() {
     let header = requesters();
     let mut drain = drain(&header);
     let kind = header.plan.kinds.iter().position(|kind| kind.name == "dmar0" && kind.requesters[0].is_some());
-    let all = drain.boxes.iter_mut().filter(|slice| slice.kind == kind.unwrap() as u32);
+    let all = drain.uncore.iter_mut().filter(|slice| slice.kind == kind.unwrap() as u32);
     all.for_each(|slice| (slice.running_ns, slice.counts) = (0, vec![0; slice.counts.len()]));
     let rows = rows(&header, drain, &[]);
     assert!(of(&rows, "0000:16:00.0", "vtd.translation_rate").value.known().is_none());

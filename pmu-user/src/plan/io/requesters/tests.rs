@@ -28,7 +28,7 @@ fn groups(found: &Found) -> Vec<(&str, u32, Vec<String>)> {
         let names = kind.requesters.iter();
         names.map(|one| one.map_or_else(|| "clock".to_owned(), |bdf| bdf.to_string())).collect()
     };
-    found.kinds.iter().map(|kind| (kind.name.as_str(), kind.boxes[0].kind, whose(kind))).collect()
+    found.kinds.iter().map(|kind| (kind.name.as_str(), kind.instances[0].kind, whose(kind))).collect()
 }
 
 fn reasons(found: &Found) -> Vec<String> {
@@ -68,7 +68,7 @@ fn each_device_is_counted_by_its_own_iommu_and_nobody_else_with_it() {
         ]
     );
     assert!(events(3).iter().all(|(_, words)| words[1] == second));
-    assert_eq!((found.kinds[3].boxes[0].unit, found.kinds[3].boxes.len()), (10, 1));
+    assert_eq!((found.kinds[3].instances[0].unit, found.kinds[3].instances.len()), (10, 1));
     assert_eq!(reasons(&found), Vec::<String>::new());
 }
 

@@ -28,7 +28,8 @@ fn platform(summary: &Summary) -> Json {
             "mt_per_s": module.configured_mts.or(module.best_mts),
         })
     };
-    let boxes = summary.platform.boxes.iter().map(|boxes| (boxes.kind.clone(), json!(boxes.boxes)));
+    let instances =
+        summary.platform.uncore.iter().map(|instances| (instances.kind.clone(), json!(instances.instances)));
     json!({
         "schema": SCHEMA,
         "kind": "platform",
@@ -42,7 +43,7 @@ fn platform(summary: &Summary) -> Json {
         "channels_of_sockets": fact(&memory.channels, |channels| json!(channels)),
         "memory_bytes_per_s_max": fact(&memory.bytes_per_second_max, |most| json!(most)),
         "upi_ports_per_socket": summary.links(),
-        "boxes": boxes.collect::<serde_json::Map<_, _>>(),
+        "uncore": instances.collect::<serde_json::Map<_, _>>(),
     })
 }
 

@@ -54,11 +54,11 @@ fn platform(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
         line("channels", format!("{}{most}", of.collect::<Vec<_>>().join(", ")))?;
     }
     line("links", summary.links().map_or_else(String::new, |links| format!("{links} UPI ports a socket")))?;
-    let boxes = summary.platform.boxes.iter().map(|boxes| {
-        let kind = boxes.kind.strip_prefix("uncore_").unwrap_or(&boxes.kind);
-        format!("{} {kind}", boxes.boxes)
+    let instances = summary.platform.uncore.iter().map(|instances| {
+        let kind = instances.kind.strip_prefix("uncore_").unwrap_or(&instances.kind);
+        format!("{} {kind}", instances.instances)
     });
-    line("boxes", boxes.collect::<Vec<_>>().join(", "))
+    line("uncore", instances.collect::<Vec<_>>().join(", "))
 }
 
 fn sockets(summary: &Summary) -> String {

@@ -46,10 +46,10 @@ fn ice_lake() -> Tree {
 }
 
 #[test]
-fn a_server_is_told_what_of_its_boxes_and_ports_is_known() {
+fn a_server_is_told_what_of_its_uncore_pmus_and_ports_is_known() {
     let checks = checks(&ice_lake().root);
     let found = |name| (check(&checks, name).status, check(&checks, name).found.as_str());
-    assert_eq!(found("uncore boxes"), (Status::Ok, "2 iio, 2 iio_free_running"));
+    assert_eq!(found("uncore PMUs"), (Status::Ok, "2 iio, 2 iio_free_running"));
     assert_eq!(found("io table"), (Status::Limited, "icelakex: metrics of iio"));
     let absent = check(&checks, "io table").disables.as_deref().unwrap();
     assert!(absent.contains("cha, ") && !absent.contains("iio"), "{absent}");
@@ -61,11 +61,11 @@ fn a_server_is_told_what_of_its_boxes_and_ports_is_known() {
 }
 
 #[test]
-fn a_guest_is_told_that_only_its_host_has_boxes() {
+fn a_guest_is_told_that_only_its_host_has_uncore_pmus() {
     let checks = checks(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines/guest-no-pmu"));
-    let boxes = check(&checks, "uncore boxes");
-    assert_eq!(boxes.status, Status::Missing);
-    assert!(boxes.fix.as_deref().is_some_and(|fix| fix.contains("on the host")), "{boxes:?}");
+    let instances = check(&checks, "uncore PMUs");
+    assert_eq!(instances.status, Status::Missing);
+    assert!(instances.fix.as_deref().is_some_and(|fix| fix.contains("on the host")), "{instances:?}");
     for check in checks {
         assert!(check.status == Status::Ok || check.disables.is_some(), "{check:?}");
     }

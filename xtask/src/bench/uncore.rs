@@ -17,7 +17,7 @@ use crate::vm::{kernel::Series, simulated::Simulated};
 
 /// Boxes of the XCC die of a Sapphire Rapids with 48 slices of its cache, twice.
 const PMUS: &str = "core=0 dies=2 iio=12 irp=12 cha=48 imc=8 imc_free_running=0 upi=4";
-const BOXES: usize = 2 * (12 + 12 + 48 + 8 + 4);
+const PMUS_COUNT: usize = 2 * (12 + 12 + 48 + 8 + 4);
 const KERNEL: &str = "6.12-icount";
 /// The same work in the guest and here: system calls, and what pmbpf computes.
 const CALLS: &str = "calls";
@@ -60,27 +60,27 @@ struct Round {
 
 /// CPU time of the reports alone, on this machine.
 pub(super) fn report(bed: &Bed) -> anyhow::Result<Section> {
-    let (mut boxes, mut shares) = (0.0, Vec::new());
+    let (mut instances, mut shares) = (0.0, Vec::new());
     for _ in 0..bed.rounds {
-        let [count, _, time_ms] = numbers(Command::new(&bed.boxes))?[..] else {
-            bail!("the bench of boxes printed no three numbers");
+        let [count, _, time_ms] = numbers(Command::new(&bed.uncore))?[..] else {
+            bail!("the bench of uncore PMUs printed no three numbers");
         };
-        boxes = count;
+        instances = count;
         shares.push(time_ms / 10.0);
     }
     let how = [
-        "cargo bench --bench boxes",
+        "cargo bench --bench uncore",
         "made-up counts of the made machine of two Sapphire Rapids, with the largest cache; all devices known; nothing is read",
     ];
     let mut section = Section::new("estimating and writing as JSON, once a second", &how);
-    section.figure(format!("{boxes} boxes, of a core"), Spread::of(shares), "%");
+    section.figure(format!("{instances} uncore PMUs, of a core"), Spread::of(shares), "%");
     Ok(section)
 }
 
 /// Shares of a core, or a section that says why there are none.
 pub(super) fn measure(bed: &Bed) -> anyhow::Result<Section> {
     let series: Series = KERNEL.parse().map_err(|error: String| anyhow!(error))?;
-    let more = [(bed.file(CALLS), CALLS), (bed.boxes.clone(), REPORTS)];
+    let more = [(bed.file(CALLS), CALLS), (bed.uncore.clone(), REPORTS)];
     let guests = match Simulated::new(&series, &more) {
         Ok(guests) => guests,
         Err(error) => {
@@ -92,8 +92,8 @@ pub(super) fn measure(bed: &Bed) -> anyhow::Result<Section> {
     let script = script(&groups);
     let mut rounds = Vec::new();
     for _ in 0..bed.rounds.min(ROUNDS_MAX) {
-        let [_, _, user] = numbers(Command::new(&bed.boxes))?[..] else {
-            bail!("the bench of boxes printed no three numbers");
+        let [_, _, user] = numbers(Command::new(&bed.uncore))?[..] else {
+            bail!("the bench of uncore PMUs printed no three numbers");
         };
         let [system] = numbers(Command::new(bed.file(CALLS)))?[..] else {
             bail!("{CALLS} printed no time");
@@ -106,14 +106,15 @@ pub(super) fn measure(bed: &Bed) -> anyhow::Result<Section> {
 fn section(rounds: &[Round], groups: &str) -> Section {
     let of = |pick: fn(&Round) -> f64| -> Vec<f64> { rounds.iter().map(pick).collect() };
     let (pmbpf, perf) = (of(|round| round.pmbpf.all()), of(|round| round.perf.all()));
-    let boxes = format!("{BOXES} boxes, in a guest of Linux {KERNEL} with the simulated PMUs ({PMUS})");
+    let instances =
+        format!("{PMUS_COUNT} uncore PMUs, in a guest of Linux {KERNEL} with the simulated PMUs ({PMUS})");
     let perf_line = format!("perf stat -a -I 1000 -e '{groups}' (what pmbpf counts first, and nothing else)");
     let [short, long] = LENGTHS;
     let how = format!(
         "user and system time of the process: that of {long} s less that of {short} s, over {} s",
         long - short
     );
-    let title = format!("user space on two sockets, {boxes}");
+    let title = format!("user space on two sockets, {instances}");
     let mut section = Section::new(
         title,
         &[
@@ -121,7 +122,7 @@ fn section(rounds: &[Round], groups: &str) -> Section {
             &perf_line,
             &how,
             "the guest's clock counts instructions, of 2 ns each",
-            "factors: CPU time of the same work in the guest over that here; for user mode, of cargo bench --bench boxes; for \
+            "factors: CPU time of the same work in the guest over that here; for user mode, of cargo bench --bench uncore; for \
          system calls, of those that stop, read and start software counters (tests/workloads/calls.c), with warm caches",
             "the share here: user and system time in the guest, each over its factor; simulated counters are memory, real ones \
          registers",
@@ -139,15 +140,15 @@ fn section(rounds: &[Round], groups: &str) -> Section {
     section
 }
 
-/// For perf: of each kind of boxes the first group that pmbpf counts there.
+/// For perf: of each kind of uncore PMU the first group that pmbpf counts there.
 fn groups(guests: &Simulated) -> anyhow::Result<String> {
     let printed = guests.output(PMUS, &format!("{PMBPF} --dry-run"), ROUND_MAX)?;
     let plan = printed.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
     let plan = plan.with_context(|| format!("pmbpf printed no plan: {printed}"))?;
-    let kinds = plan["kinds"].as_array().context("the plan has no kinds of boxes")?;
-    let boxes: usize = kinds.iter().filter_map(|kind| kind["boxes"].as_array()).map(Vec::len).sum();
-    if boxes != BOXES {
-        bail!("the guest has {boxes} boxes, not {BOXES}");
+    let kinds = plan["kinds"].as_array().context("the plan has no kinds of uncore PMUs")?;
+    let instances: usize = kinds.iter().filter_map(|kind| kind["boxes"].as_array()).map(Vec::len).sum();
+    if instances != PMUS_COUNT {
+        bail!("the guest has {instances} uncore PMUs, not {PMUS_COUNT}");
     }
     let mut seen: Vec<&str> = Vec::new();
     let mut text = String::new();

@@ -1,8 +1,8 @@
-//! What a report every second of the boxes of a large machine costs after they were read: what they counted is estimated and
+//! What a report every second of the uncore PMUs of a large machine costs after they were read: what they counted is estimated and
 //! written as JSON. `cargo xtask bench io` runs it; needs no privilege.
 //!
-//! The machine is the made one of two Sapphire Rapids with all devices known, and as many boxes of its cache as the largest
-//! of them have. Counts are made up. Prints a line: boxes, numbers reported a second, CPU time a second in ms. A file that
+//! The machine is the made one of two Sapphire Rapids with all devices known, and as many uncore PMUs of its cache as the largest
+//! of them have. Counts are made up. Prints a line: uncore PMUs, numbers reported a second, CPU time a second in ms. A file that
 //! is named gets the reports.
 
 #![expect(clippy::unwrap_used, reason = "a bench that panics says where")]
@@ -17,7 +17,7 @@ use std::{
 };
 
 use pmbpf::{
-    drain::io::{BoxSlice, IoDrain, IoHeader},
+    drain::io::{IoDrain, IoHeader, UncoreSlice},
     machine::{Machine, io::Platform, pmu::catalog::Catalog},
     metric::{
         Report,
@@ -59,7 +59,7 @@ fn main() -> io::Result<()> {
     };
     let mut plan = IoPlan::new(&request, &machine, &catalog, &platform, &made.root).unwrap();
     plan.kinds.iter_mut().filter(|kind| kind.name == "cha").for_each(grow);
-    let boxes: usize = plan.kinds.iter().map(|kind| kind.boxes.len()).sum();
+    let instances: usize = plan.kinds.iter().map(|kind| kind.instances.len()).sum();
     let header =
         IoHeader { version: String::new(), started_unix_ns: 0, machine, platform, plan, missing: Vec::new() };
     let drains: Vec<IoDrain> = (1..=SECONDS).map(|second| drain(&header.plan, second)).collect();
@@ -70,31 +70,31 @@ fn main() -> io::Result<()> {
     };
     let (numbers, time) = reported(&header, drains, into)?;
     let each = SECONDS as f64;
-    writeln!(stdout(), "{boxes} {} {}", numbers as f64 / each, time.as_secs_f64() * 1e3 / each)
+    writeln!(stdout(), "{instances} {} {}", numbers as f64 / each, time.as_secs_f64() * 1e3 / each)
 }
 
-/// More boxes of a kind, like those that it has.
+/// More instances of a kind, like those that it has.
 fn grow(kind: &mut UncoreKind) {
-    let known = kind.boxes.clone();
+    let known = kind.instances.clone();
     for (number, site) in (0_u32..).zip(known.iter().cycle()).take(CHA).skip(known.len()) {
         let mut site = site.clone();
         site.unit = number;
-        kind.boxes.push(site);
+        kind.instances.push(site);
     }
 }
 
-/// What the session would read in a second: groups in turn, on all boxes of a kind at once.
+/// What the session would read in a second: groups in turn, on all instances of a kind at once.
 fn drain(plan: &IoPlan, second: u64) -> IoDrain {
-    let mut boxes = Vec::new();
+    let mut uncore = Vec::new();
     for (number, kind) in (0_u32..).zip(&plan.kinds) {
         let slice_ns = kind.turns.slice.as_nanos() as u64;
         let each = SECOND_NS / slice_ns;
         for slice in (second - 1) * each..second * each {
             let group = slice % kind.turns.groups.len() as u64;
             let events = kind.turns.groups[group as usize].events.len() as u64;
-            for at in 0..kind.boxes.len() as u64 {
+            for at in 0..kind.instances.len() as u64 {
                 let count = |event: u64| (slice * 7919 + at * 104_729 + event * 1_299_709) % 1_000_003;
-                boxes.push(BoxSlice {
+                uncore.push(UncoreSlice {
                     kind: number,
                     at: at as u32,
                     slice,
@@ -107,8 +107,8 @@ fn drain(plan: &IoPlan, second: u64) -> IoDrain {
             }
         }
     }
-    boxes.sort_by_key(|slice| slice.ended_ns);
-    IoDrain { at_ns: second * SECOND_NS, boxes, ..IoDrain::default() }
+    uncore.sort_by_key(|slice| slice.ended_ns);
+    IoDrain { at_ns: second * SECOND_NS, uncore, ..IoDrain::default() }
 }
 
 /// Numbers that were reported, and the CPU time that it took.

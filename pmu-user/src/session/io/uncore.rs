@@ -1,4 +1,4 @@
-//! Boxes of one kind: on each, one group of counters at a time is in force, the same on all.
+//! Uncore PMUs of one kind: on each, one group of counters at a time is in force, the same on all.
 //!
 //! Slices end by chance, but the last of a tick ends with the tick: what a drain has of every kind is of the same time, and
 //! every group had as many turns in it as the others.
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use super::visit::{Visit, is_at};
 use crate::{
-    drain::{Absent, io::BoxSlice},
+    drain::{Absent, io::UncoreSlice},
     perf::{Count, OpenError, PlannedGroup, Words},
     plan::io::UncoreKind,
     session::tasks::turns::order::{self, Order},
 };
 
-/// The open boxes of one kind.
+/// The open uncore PMUs of one kind.
 #[derive(Debug)]
 pub(super) struct Rotation {
     /// Which of the plan's kinds.
@@ -26,7 +26,7 @@ pub(super) struct Rotation {
     tick: Instant,
     order: Order,
     /// In order of their CPUs, from the first or from the last.
-    boxes: Vec<OpenBox>,
+    instances: Vec<OpenInstance>,
     slice: u64,
     group: Option<u32>,
     reading: Reading,
@@ -52,17 +52,17 @@ enum Reading {
 }
 
 impl Reading {
-    /// Need a box do nothing but read, if the group after this slice is that one?
+    /// Need an uncore PMU do nothing but read, if the group after this slice is that one?
     fn is_all(self, before: Option<u32>, after: Option<u32>) -> bool {
         before == after && self == Self::Running
     }
 }
 
 #[derive(Debug)]
-struct OpenBox {
+struct OpenInstance {
     at: u32,
     cpu: crate::machine::cpu::Cpu,
-    /// One a group of the plan; none where the box does not have its events.
+    /// One a group of the plan; none where the uncore PMU does not have its events.
     groups: Vec<Option<OpenGroup>>,
 }
 
@@ -74,19 +74,19 @@ struct OpenGroup {
 }
 
 impl Rotation {
-    /// Opens every group on every box, held back. What a box does not have is left out and named in `missing`.
+    /// Opens every group on every uncore PMU, held back. What an uncore PMU does not have is left out and named in `missing`.
     ///
     /// # Errors
     ///
-    /// What every box would refuse: rights and limits.
+    /// What every uncore PMU would refuse: rights and limits.
     pub(super) fn open(
         kind: u32,
         plan: &UncoreKind,
         tick: Duration,
         missing: &mut Vec<Absent>,
     ) -> Result<Self, OpenError> {
-        let mut boxes = Vec::with_capacity(plan.boxes.len());
-        for (at, site) in plan.boxes.iter().enumerate() {
+        let mut instances = Vec::with_capacity(plan.instances.len());
+        for (at, site) in plan.instances.iter().enumerate() {
             let mut groups = Vec::with_capacity(plan.turns.groups.len());
             for group in &plan.turns.groups {
                 let opened = match PlannedGroup::on_box(group, site) {
@@ -102,9 +102,9 @@ impl Rotation {
                 };
                 groups.push(opened);
             }
-            boxes.push(OpenBox { at: at as u32, cpu: site.cpu, groups });
+            instances.push(OpenInstance { at: at as u32, cpu: site.cpu, groups });
         }
-        boxes.sort_by_key(|open| open.cpu);
+        instances.sort_by_key(|open| open.cpu);
         let order = Order::new(plan.turns.groups.len() as u32, order::seed());
         Ok(Self {
             kind,
@@ -112,7 +112,7 @@ impl Rotation {
             left: 0,
             tick: Instant::now(),
             order,
-            boxes,
+            instances,
             slice: 0,
             group: None,
             reading: if plan.stops_to_be_read() { Reading::Stopped } else { Reading::Running },
@@ -131,12 +131,12 @@ impl Rotation {
         self.due.is_some_and(|due| due <= now)
     }
 
-    /// Starts the first slice on every box; `tick` is when the first tick will be.
+    /// Starts the first slice on every uncore PMU; `tick` is when the first tick will be.
     pub(super) fn start(&mut self, tick: Instant) {
         (self.left, self.tick) = (self.turns, tick);
         self.next();
         let mut visit = Visit::begin();
-        for open in &mut self.boxes {
+        for open in &mut self.instances {
             visit.go(open.cpu, usize::MAX);
             if let Some(group) = in_force(&mut open.groups, self.group) {
                 let _ = group.group.enable();
@@ -144,21 +144,21 @@ impl Rotation {
         }
     }
 
-    /// Ends the slice in force on every box, and starts the next. How many boxes could not be read.
-    pub(super) fn turn(&mut self, now_ns: u64, into: &mut Vec<BoxSlice>) -> u64 {
+    /// Ends the slice in force on every uncore PMU, and starts the next. How many uncore PMUs could not be read.
+    pub(super) fn turn(&mut self, now_ns: u64, into: &mut Vec<UncoreSlice>) -> u64 {
         let (slice, before) = (self.slice, self.group);
         self.next();
         self.read(slice, before, self.group, now_ns, into)
     }
 
     /// Ends the slice in force with a tick, and starts the first of the next one.
-    pub(super) fn tick(&mut self, next: Instant, now_ns: u64, into: &mut Vec<BoxSlice>) -> u64 {
+    pub(super) fn tick(&mut self, next: Instant, now_ns: u64, into: &mut Vec<UncoreSlice>) -> u64 {
         (self.left, self.tick) = (self.turns, next);
         self.turn(now_ns, into)
     }
 
     /// Ends the slice in force, and the counting.
-    pub(super) fn stop(&mut self, now_ns: u64, into: &mut Vec<BoxSlice>) -> u64 {
+    pub(super) fn stop(&mut self, now_ns: u64, into: &mut Vec<UncoreSlice>) -> u64 {
         let (slice, before) = (self.slice, self.group.take());
         self.due = None;
         self.read(slice, before, None, now_ns, into)
@@ -181,24 +181,24 @@ impl Rotation {
         before: Option<u32>,
         after: Option<u32>,
         now_ns: u64,
-        into: &mut Vec<BoxSlice>,
+        into: &mut Vec<UncoreSlice>,
     ) -> u64 {
         let Some(number) = before else { return 0 };
         let only_read = self.reading.is_all(before, after);
-        let calls = self.boxes.len() * if only_read { 1 } else { 3 };
+        let calls = self.instances.len() * if only_read { 1 } else { 3 };
         // Where the last visit ended, the next begins: that is a move less.
-        if self.boxes.last().is_some_and(|last| is_at(last.cpu)) {
-            self.boxes.reverse();
+        if self.instances.last().is_some_and(|last| is_at(last.cpu)) {
+            self.instances.reverse();
         }
         let mut visit = Visit::begin();
         let mut lost = 0;
-        for open in &mut self.boxes {
+        for open in &mut self.instances {
             visit.go(open.cpu, calls);
             if let Some(group) = in_force(&mut open.groups, before) {
                 // A counter that cannot be stopped shows by the time it ran.
                 let _ = if only_read { Ok(()) } else { group.group.disable() };
                 match group.since(&mut self.room) {
-                    Ok((counts, enabled_ns, running_ns)) => into.push(BoxSlice {
+                    Ok((counts, enabled_ns, running_ns)) => into.push(UncoreSlice {
                         kind: self.kind,
                         at: open.at,
                         slice,
@@ -266,7 +266,7 @@ mod tests {
             left: 0,
             tick: Instant::now(),
             order: Order::new(3, 7),
-            boxes: Vec::new(),
+            instances: Vec::new(),
             slice: 0,
             group: None,
             reading: Reading::Running,
