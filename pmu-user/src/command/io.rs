@@ -23,7 +23,7 @@ use crate::{
         },
         request::Request,
     },
-    session::{Measure, io::stream, launch},
+    session::{Measure, io::memory_bandwidth, launch},
     view::{
         Format,
         io::summary::{self, Summary},
@@ -127,7 +127,8 @@ impl IoChoice {
         let platform = Platform::read(root, &catalog);
         let mut plan = IoPlan::new(request, machine, &catalog, &platform, root)?;
         if self.measure_max_bandwidth && !is_dry {
-            plan.report.dram_measured_gb_s = Some(stream::bytes_per_second(&machine.cpu.online) / 1e9);
+            plan.report.dram_measured_gb_s =
+                Some(memory_bandwidth::bytes_per_second(&machine.cpu.online) / 1e9);
         }
         Ok((plan, platform))
     }

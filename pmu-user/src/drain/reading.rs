@@ -72,7 +72,7 @@ pub(super) const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// What was counted for one owner while one group was in force: sums over the CPUs of one core PMU.
+/// What was counted for one owner while one group was active: sums over the CPUs of one core PMU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceRow {
     /// The owner; what no slot has, idle tasks and those that are not wanted, is not there.
@@ -81,7 +81,7 @@ pub struct SliceRow {
     pub turns: u32,
     /// Number of the slice since counting started.
     pub slice: u64,
-    /// Which of the groups that take turns was in force; `None` where there is none. A single one always is.
+    /// Which of the groups that take turns was active; `None` where there is none. A single one always is.
     pub group: Option<u32>,
     /// Time the owner ran in the slice, in ns, summed over CPUs: by the clock of the first group, so that one which was
     /// on counters all the time ran exactly as long.

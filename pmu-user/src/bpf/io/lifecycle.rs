@@ -76,7 +76,7 @@ pub(super) trait Rows {
 
 /// May a row be given up?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Eviction {
     /// Its owner or its device is gone.
     Gone,
     /// Both are there, and a second row of the same owner would be the same to whoever reads it.
@@ -150,7 +150,7 @@ impl Lifecycle {
         rows: &mut impl Rows,
         now_ns: u64,
         refused: u64,
-        fate: &mut impl FnMut(&IoKey) -> Fate,
+        fate: &mut impl FnMut(&IoKey) -> Eviction,
     ) -> Result<(), LoadError> {
         let limit = rows.owner_slots();
         let free = (1..limit).filter(|&slot| rows.key(slot).device == 0).count();
@@ -177,7 +177,7 @@ impl Lifecycle {
                 continue;
             }
             let fate = fate(&seen.key);
-            let may_go = fate == Fate::Gone || fate == Fate::Replaceable && quiet_ns >= idle_ns;
+            let may_go = fate == Eviction::Gone || fate == Eviction::Replaceable && quiet_ns >= idle_ns;
             // One that its key does not lead to is being allocated at this moment, or given back.
             if may_go && rows.is_published(slot) {
                 self.batch.insert(slot, seen.key);

@@ -18,7 +18,7 @@ use pmu_common::{
 };
 
 pub use self::{
-    lifecycle::Fate,
+    lifecycle::Eviction,
     recycle::{Holder, Recycling},
 };
 use self::{
@@ -231,7 +231,7 @@ impl IoObject {
     /// # Errors
     ///
     /// The kernel refused to change a map. Nothing is lost by it.
-    pub fn recycle(&mut self, mut fate: impl FnMut(Holder) -> Fate) -> Result<Recycling, LoadError> {
+    pub fn recycle(&mut self, mut fate: impl FnMut(Holder) -> Eviction) -> Result<Recycling, LoadError> {
         self.recycler.recycle(&mut self.maps, self.by, monotonic_ns(), &mut fate)?;
         Ok(self.recycler.state())
     }

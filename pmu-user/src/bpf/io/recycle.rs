@@ -20,7 +20,7 @@ use pmu_common::{
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::{
-    lifecycle::{Fate, Lifecycle, Rows, is_same},
+    lifecycle::{Eviction, Lifecycle, Rows, is_same},
     maps::{Maps, owner_slots},
     rows::{CHANGES_WORD, has_ended, holder_of, net_owner_of},
     slots::Slots,
@@ -96,7 +96,7 @@ impl Recycler {
         maps: &mut Maps,
         by: By,
         now_ns: u64,
-        fate: &mut impl FnMut(Holder) -> Fate,
+        fate: &mut impl FnMut(Holder) -> Eviction,
     ) -> Result<(), LoadError> {
         let refused = maps.refused();
         for (kind, (lifecycle, grace)) in [(Kind::Block, &mut self.block), (Kind::Net, &mut self.net)] {

@@ -30,7 +30,7 @@ const ANSWERS_MIN: u32 = 8192;
 /// Targets that fit whatever the owners: every cgroup below a target is one too.
 const TARGETS_MIN: u32 = 8192;
 
-/// The words that tell slices apart: the one in force on a CPU, and the one that a row is of.
+/// The words that tell slices apart: the one active on a CPU, and the one that a row is of.
 const IN_FORCE_WORD: usize = std::mem::offset_of!(Turn, slice) / 8;
 const SLICE_WORD: usize = std::mem::offset_of!(Slice, slice) / 8;
 
@@ -143,7 +143,7 @@ impl Maps {
         self.targets.insert(id, flags, 0).map_err(|error| failed(names::TARGETS, error))
     }
 
-    /// Has a slot counted in a slice that is still in force on one of `cpus` CPUs?
+    /// Has a slot counted in a slice that is still active on one of `cpus` CPUs?
     #[must_use]
     pub fn is_counting(&self, slot: u32, cpus: u32) -> bool {
         (0..cpus as usize).take_while(|&cpu| cpu < self.turns.len()).any(|cpu| {

@@ -104,13 +104,13 @@ pub struct UncoreSlice {
     pub at: u32,
     /// Number of the slice since counting started; slices of different kinds have nothing to do with each other.
     pub slice: u64,
-    /// Which of the kind's groups was in force.
+    /// Which of the kind's groups was active.
     pub group: u32,
     /// When the slice ended, in ns since counting started.
     pub ended_ns: u64,
     /// Counts of the group's events.
     pub counts: Vec<u64>,
-    /// Time for which the group was in force, in ns.
+    /// Time for which the group was active, in ns.
     pub enabled_ns: u64,
     /// Time of that during which it was on counters, in ns. Less if someone else had them.
     pub running_ns: u64,

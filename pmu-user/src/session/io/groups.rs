@@ -1,15 +1,15 @@
 //! resctrl's groups during a run: what was counted for each, and whose threads are in it.
 
+mod attribution;
 #[cfg(test)]
 mod tests;
-mod whose;
 
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
 };
 
-use self::whose::{Held, Threads};
+use self::attribution::{Held, Threads};
 use crate::{
     drain::{
         Owner,
@@ -73,7 +73,7 @@ impl Monitored {
         if held.iter().any(|held| threads.lacks(&held.threads)) {
             threads.add(self.threads());
         }
-        let told = whose::of(&held, &threads, &self.target, is_gone);
+        let told = attribution::of(&held, &threads, &self.target, is_gone);
         let rows =
             groups.into_iter().zip(told.owners).map(|(group, whose)| GroupRow { group, whose }).collect();
         Groups { at_ns, rows, untold: told.untold }

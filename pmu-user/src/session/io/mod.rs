@@ -1,13 +1,13 @@
 //! I/O of one run: opens what the plan says, starts it, drains it at every tick, and closes it by being dropped.
 
 mod accounts;
-mod census;
+mod cpu_pinning;
 pub(crate) mod groups;
-pub mod stream;
+mod liveness;
+pub mod memory_bandwidth;
 mod traffic;
 mod uncore;
 mod unseen;
-mod visit;
 
 use std::{
     collections::BTreeSet,

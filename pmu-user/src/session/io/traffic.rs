@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    census::Census,
+    liveness::Liveness,
     unseen::{Counts, Unseen},
 };
 use crate::{
@@ -117,8 +117,8 @@ impl Counted {
 
     /// Makes room for new owners if there is little left. What was counted must have been told of, with its names.
     pub(super) fn recycle(&mut self) {
-        let mut census = Census::new(&self.layout, &self.root);
-        let wait = match self.object.recycle(|holder| census.fate(holder)) {
+        let mut liveness = Liveness::new(&self.layout, &self.root);
+        let wait = match self.object.recycle(|holder| liveness.eviction(holder)) {
             Ok(Recycling::Idle) => IDLE,
             Ok(Recycling::Short) => SHORT,
             Ok(Recycling::Busy) => BUSY,

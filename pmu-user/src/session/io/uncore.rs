@@ -1,16 +1,16 @@
-//! Uncore PMUs of one kind: on each, one group of counters at a time is in force, the same on all.
+//! Uncore PMUs of one kind: on each, one group of counters at a time is active, the same on all.
 //!
 //! Slices end by chance, but the last of a tick ends with the tick: what a drain has of every kind is of the same time, and
 //! every group had as many turns in it as the others.
 
 use std::time::{Duration, Instant};
 
-use super::visit::{Visit, is_at};
+use super::cpu_pinning::{Pinning, is_at};
 use crate::{
     drain::{Absent, io::UncoreSlice},
     perf::{Count, OpenError, PlannedGroup, Words},
     plan::io::UncoreKind,
-    session::tasks::turns::order::{self, Order},
+    session::tasks::multiplexing::order::{self, Order},
 };
 
 /// The open uncore PMUs of one kind.
@@ -30,7 +30,7 @@ pub(super) struct Rotation {
     slice: u64,
     group: Option<u32>,
     reading: Reading,
-    /// When the slice in force is to end, if not with the tick.
+    /// When the active slice is to end, if not with the tick.
     due: Option<Instant>,
     room: Room,
 }
@@ -45,7 +45,7 @@ struct Room {
 /// How counters are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
-    /// While they count, if the same group stays in force.
+    /// While they count, if the same group stays active.
     Running,
     /// Stopped, and started again.
     Stopped,
@@ -121,12 +121,12 @@ impl Rotation {
         })
     }
 
-    /// When the slice in force is to end; none where it ends with the tick.
+    /// When the active slice is to end; none where it ends with the tick.
     pub(super) const fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Is the slice in force to end by `now`? Not one that ends with the tick.
+    /// Is the active slice to end by `now`? Not one that ends with the tick.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.due.is_some_and(|due| due <= now)
     }
@@ -135,29 +135,29 @@ impl Rotation {
     pub(super) fn start(&mut self, tick: Instant) {
         (self.left, self.tick) = (self.turns, tick);
         self.next();
-        let mut visit = Visit::begin();
+        let mut pinning = Pinning::begin();
         for open in &mut self.instances {
-            visit.go(open.cpu, usize::MAX);
+            pinning.go(open.cpu, usize::MAX);
             if let Some(group) = in_force(&mut open.groups, self.group) {
                 let _ = group.group.enable();
             }
         }
     }
 
-    /// Ends the slice in force on every uncore PMU, and starts the next. How many uncore PMUs could not be read.
+    /// Ends the active slice on every uncore PMU, and starts the next. How many uncore PMUs could not be read.
     pub(super) fn turn(&mut self, now_ns: u64, into: &mut Vec<UncoreSlice>) -> u64 {
         let (slice, before) = (self.slice, self.group);
         self.next();
         self.read(slice, before, self.group, now_ns, into)
     }
 
-    /// Ends the slice in force with a tick, and starts the first of the next one.
+    /// Ends the active slice with a tick, and starts the first of the next one.
     pub(super) fn tick(&mut self, next: Instant, now_ns: u64, into: &mut Vec<UncoreSlice>) -> u64 {
         (self.left, self.tick) = (self.turns, next);
         self.turn(now_ns, into)
     }
 
-    /// Ends the slice in force, and the counting.
+    /// Ends the active slice, and the counting.
     pub(super) fn stop(&mut self, now_ns: u64, into: &mut Vec<UncoreSlice>) -> u64 {
         let (slice, before) = (self.slice, self.group.take());
         self.due = None;
@@ -186,14 +186,14 @@ impl Rotation {
         let Some(number) = before else { return 0 };
         let only_read = self.reading.is_all(before, after);
         let calls = self.instances.len() * if only_read { 1 } else { 3 };
-        // Where the last visit ended, the next begins: that is a move less.
+        // Where the thread was pinned last, the next begins: that is a move less.
         if self.instances.last().is_some_and(|last| is_at(last.cpu)) {
             self.instances.reverse();
         }
-        let mut visit = Visit::begin();
+        let mut pinning = Pinning::begin();
         let mut lost = 0;
         for open in &mut self.instances {
-            visit.go(open.cpu, calls);
+            pinning.go(open.cpu, calls);
             if let Some(group) = in_force(&mut open.groups, before) {
                 // A counter that cannot be stopped shows by the time it ran.
                 let _ = if only_read { Ok(()) } else { group.group.disable() };

@@ -2,11 +2,11 @@
 
 mod collect;
 mod hotplug;
-mod inbox;
+pub(in crate::session) mod multiplexing;
 mod open;
 mod owners;
+mod ring_reader;
 mod sampling;
-pub(in crate::session) mod turns;
 
 use std::{
     io,
@@ -18,7 +18,8 @@ use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD};
 use tokio::io::unix::AsyncFd;
 
 use self::{
-    collect::Changes, hotplug::Hotplug, inbox::Inbox, owners::Owners, sampling::Sampler, turns::Rotation,
+    collect::Changes, hotplug::Hotplug, multiplexing::Rotation, owners::Owners, ring_reader::RingReader,
+    sampling::Sampler,
 };
 use super::{Measure, SessionError, Started, cost::Meter, usage::Targets};
 use crate::{
@@ -51,7 +52,7 @@ pub(in crate::session) struct TasksSession {
     ring: AsyncFd<Ring>,
     owners: Owners,
     symbols: Symbols,
-    inbox: Inbox,
+    ring_reader: RingReader,
     meter: Option<Meter>,
     /// Which hot-address table the programs write.
     table: u32,
@@ -89,7 +90,7 @@ impl TasksSession {
         release_memory();
         self.flush();
         self.read_ring();
-        self.inbox = Inbox::default();
+        self.ring_reader = RingReader::default();
         Ok(())
     }
 
@@ -160,7 +161,7 @@ impl TasksSession {
             cpus: self.cpu_rows(),
             counts: self.count_rows(),
             slices: self.take_slices(),
-            gaps: self.inbox.take_gaps(&self.owners, self.header.started_ns),
+            gaps: self.ring_reader.take_gaps(&self.owners, self.header.started_ns),
             losses: self.user_losses(),
             ..TasksDrain::default()
         };
@@ -168,15 +169,15 @@ impl TasksSession {
         // Before slots are used again.
         let samples = Samples {
             hot: self.hot_rows(),
-            stacks: self.inbox.take_stacks(&self.owners),
+            stacks: self.ring_reader.take_stacks(&self.owners),
             kernel: drain.gaps.iter().flat_map(|gap| gap.stack.iter().copied()).collect(),
         };
-        let pressed = std::mem::take(&mut self.inbox.pressed);
+        let pressed = std::mem::take(&mut self.ring_reader.pressed);
         let strides = (self.header.machine.cpu.possible, self.header.plan.events());
         let freed = self.owners.recycle(&mut self.object.maps, strides, now_ns, pressed)?;
         self.forget_changes(&freed);
         drain.located = self.symbols.locate(samples);
-        drain.located.unwinding.append(std::mem::take(&mut self.inbox.unwinding));
+        drain.located.unwinding.append(std::mem::take(&mut self.ring_reader.unwinding));
         self.object.flush_log();
         if let Some(meter) = &mut self.meter {
             drain.programs = meter.programs(&self.object, &drain.cpus);
@@ -216,7 +217,7 @@ impl TasksSession {
         };
         ready(self.ring.readable_mut().await)?.clear_ready();
         self.read_ring();
-        Ok(self.inbox.pressed)
+        Ok(self.ring_reader.pressed)
     }
 
     /// Looks up the names of what was hot, once everything else is safe.
@@ -245,7 +246,7 @@ impl TasksSession {
     fn user_losses(&self) -> Vec<(String, u64)> {
         let losses = [
             self.lost_flushes,
-            self.inbox.unreadable,
+            self.ring_reader.unreadable,
             self.lost_readings,
             self.hotplug.went,
             self.hotplug.came,

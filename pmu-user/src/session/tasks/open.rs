@@ -8,9 +8,10 @@ use super::{
     super::{SessionError, raise_file_limit, usage::Targets},
     TasksSession,
     hotplug::Hotplug,
-    inbox::Inbox,
+    multiplexing,
     owners::Owners,
-    sampling, turns,
+    ring_reader::RingReader,
+    sampling,
 };
 use crate::{
     bpf::{Kernel, LoadError, Object, Refused},
@@ -53,7 +54,7 @@ impl TasksSession {
         add_cgroups(&mut object, &plan, &machine)?;
         let samplers = early.map_or_else(|| sampling::open(&mut plan), Ok)?;
         let anchors = bind(&mut object, &plan, &samplers)?;
-        let rotations = turns::open(&plan, &object.maps, root)?;
+        let rotations = multiplexing::open(&plan, &object.maps, root)?;
         let functions = functions.join().ok().and_then(Result::ok).unwrap_or_default();
         set_functions(&object, functions);
         let ring = object.maps.take_ring().expect("the ring buffer is taken once, here");
@@ -83,7 +84,7 @@ impl TasksSession {
             anchors,
             ring,
             symbols,
-            inbox: Inbox::default(),
+            ring_reader: RingReader::default(),
             meter: None,
             table: 0,
             seen_changes: vec![(0, 0); rows],

@@ -8,7 +8,7 @@ use pmu_common::io::IoKey;
 use proptest::prelude::{Strategy, prop, prop_assert, proptest};
 
 use self::simulated::{Kernel, OWNER_SLOTS, Patience, STEP_NS, Step};
-use super::{Fate, IDLE_NS, LOOK_NS, LOOK_UNDER_PRESSURE_NS, Lifecycle, UNSHARE_NS};
+use super::{Eviction, IDLE_NS, LOOK_NS, LOOK_UNDER_PRESSURE_NS, Lifecycle, UNSHARE_NS};
 
 /// More owners than slots.
 const OWNERS: u64 = 20;
@@ -18,7 +18,7 @@ const NOBODY: [u64; 0] = [];
 fn recycle(lifecycle: &mut Lifecycle, kernel: &mut Kernel, now_ns: u64, alive: u64) {
     lifecycle.advance(kernel).unwrap();
     // An owner seems gone who is not now and then: that must do no harm.
-    let mut fate = |key: &IoKey| if key.owner % OWNERS < alive { Fate::Stays } else { Fate::Gone };
+    let mut fate = |key: &IoKey| if key.owner % OWNERS < alive { Eviction::Stays } else { Eviction::Gone };
     lifecycle.look(kernel, now_ns, 0, &mut fate).unwrap();
 }
 
@@ -84,14 +84,14 @@ fn nothing_is_looked_at_while_there_is_room() {
         kernel.request(owner);
     }
     for now_ns in [0, LOOK_NS, 2 * LOOK_NS] {
-        let mut fate = |_: &IoKey| -> Fate { panic!("nobody's fate matters") };
+        let mut fate = |_: &IoKey| -> Eviction { panic!("nobody's fate matters") };
         lifecycle.look(&mut kernel, now_ns, 0, &mut fate).unwrap();
         assert!(lifecycle.is_short() && !lifecycle.is_busy(), "more than half is in use");
     }
 }
 
 /// Who loses his slot, looked at at these times, with so many owners; `counts`: one of them counts before each look.
-fn losers(owners: u32, looks_ns: &[u64], counts: Option<u64>, fate: Fate) -> Vec<u64> {
+fn losers(owners: u32, looks_ns: &[u64], counts: Option<u64>, fate: Eviction) -> Vec<u64> {
     let (mut kernel, mut lifecycle) = (Kernel::new(Patience::Waits), Lifecycle::new());
     (1..=u64::from(owners)).for_each(|owner| kernel.request(owner));
     for &now_ns in looks_ns {
@@ -104,22 +104,22 @@ fn losers(owners: u32, looks_ns: &[u64], counts: Option<u64>, fate: Fate) -> Vec
 #[test]
 fn a_row_that_changed_since_the_last_look_stays() {
     let all = OWNER_SLOTS - 1;
-    assert_eq!(losers(all, &[0], None, Fate::Gone), NOBODY);
-    assert_eq!(losers(all, &[0, LOOK_UNDER_PRESSURE_NS - 1], None, Fate::Gone), NOBODY, "too soon");
-    let both = losers(all, &[0, LOOK_UNDER_PRESSURE_NS], Some(2), Fate::Gone);
+    assert_eq!(losers(all, &[0], None, Eviction::Gone), NOBODY);
+    assert_eq!(losers(all, &[0, LOOK_UNDER_PRESSURE_NS - 1], None, Eviction::Gone), NOBODY, "too soon");
+    let both = losers(all, &[0, LOOK_UNDER_PRESSURE_NS], Some(2), Eviction::Gone);
     assert_eq!(both, (1..=u64::from(all)).filter(|&owner| owner != 2).collect::<Vec<_>>());
 }
 
 #[test]
 fn an_owner_who_is_there_loses_his_slot_only_if_he_is_idle_and_hardly_any_is_left() {
     let all = OWNER_SLOTS - 1;
-    assert_eq!(losers(all, &[0, IDLE_NS - 1], None, Fate::Replaceable), NOBODY);
-    assert_eq!(losers(all, &[0, IDLE_NS], None, Fate::Replaceable).len(), all as usize);
-    assert_eq!(losers(all, &[0, IDLE_NS], None, Fate::Stays), NOBODY);
+    assert_eq!(losers(all, &[0, IDLE_NS - 1], None, Eviction::Replaceable), NOBODY);
+    assert_eq!(losers(all, &[0, IDLE_NS], None, Eviction::Replaceable).len(), all as usize);
+    assert_eq!(losers(all, &[0, IDLE_NS], None, Eviction::Stays), NOBODY);
     let some = OWNER_SLOTS - OWNER_SLOTS / 6;
-    assert_eq!(losers(some, &[0, LOOK_NS - 1], None, Fate::Gone), NOBODY, "too soon");
-    assert_eq!(losers(some, &[0, IDLE_NS], None, Fate::Replaceable), NOBODY);
-    assert_eq!(losers(some, &[0, IDLE_NS], None, Fate::Gone).len(), some as usize);
+    assert_eq!(losers(some, &[0, LOOK_NS - 1], None, Eviction::Gone), NOBODY, "too soon");
+    assert_eq!(losers(some, &[0, IDLE_NS], None, Eviction::Replaceable), NOBODY);
+    assert_eq!(losers(some, &[0, IDLE_NS], None, Eviction::Gone).len(), some as usize);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_slot_of_a_request_in_flight_waits_for_its_end() {
     kernel.start(3);
     let mut turns = |kernel: &mut Kernel, from: u64| {
         for turn in from..from + 20 {
-            lifecycle.look(kernel, turn * LOOK_NS, 0, &mut |_| Fate::Gone).unwrap();
+            lifecycle.look(kernel, turn * LOOK_NS, 0, &mut |_| Eviction::Gone).unwrap();
             lifecycle.advance(kernel).unwrap();
         }
     };
@@ -149,7 +149,7 @@ fn a_slot_of_a_request_in_flight_waits_for_its_end() {
 fn owners_who_were_refused_get_another_chance_when_there_is_room() {
     let (mut kernel, mut lifecycle) = (Kernel::new(Patience::Waits), Lifecycle::new());
     let mut chances = |now_ns, refused, kernel: &mut Kernel| {
-        lifecycle.look(kernel, now_ns, refused, &mut |_| Fate::Stays).unwrap();
+        lifecycle.look(kernel, now_ns, refused, &mut |_| Eviction::Stays).unwrap();
         lifecycle.advance(kernel).unwrap();
         assert!(!lifecycle.is_busy());
         kernel.chances

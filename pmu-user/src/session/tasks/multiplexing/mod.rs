@@ -1,7 +1,7 @@
-//! Counters per owner: opens them, has groups take turns, and reads what every owner counted in a slice.
+//! Multiplexing of counters per owner: opens groups, rotates them, and reads what every owner counted in a slice.
 //!
 //! A slice ends CPU by CPU: the old group stops, the flush program accounts what runs there and makes the new group the
-//! one in force, the new group starts. Rows of two slices lie side by side, so those of the old one are read at leisure.
+//! one active, the new group starts. Rows of two slices lie side by side, so those of the old one are read at leisure.
 
 pub(in crate::session) mod order;
 mod rows;
@@ -51,9 +51,9 @@ pub(super) struct Rotation {
     /// CPUs of the plan that this PMU has.
     wanted: Vec<Cpu>,
     order: Order,
-    /// The slice in force, 0 before the first.
+    /// The active slice, 0 before the first.
     slice: u64,
-    /// The group in force.
+    /// The active group.
     group: Option<u32>,
     /// When it is to end, if something takes turns.
     due: Option<Instant>,
@@ -294,7 +294,7 @@ impl TasksSession {
         }
     }
 
-    /// A CPU is back: opens its events again, in the slice in force. What cannot be opened stays closed.
+    /// A CPU is back: opens its events again, in the active slice. What cannot be opened stays closed.
     pub(super) fn reopen_counters(&mut self, cpu: Cpu) {
         for rotation in self.rotations.iter_mut().filter(|rotation| rotation.wanted.contains(&cpu)) {
             if rotation.open(&self.object.maps, cpu).is_err() {

@@ -1,4 +1,4 @@
-//! Whose a group's count is: it is an owner's if every thread in the group is the owner's; and the owner has a number if every
+//! Attribution of a group's count: it is an owner's if every thread in the group is the owner's; and the owner has a number if every
 //! thread of his is in such a group, because then that is all he did.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! The most that memory can move, measured: every CPU at once computes `a = b + 3·c` over arrays that no cache holds, as
+//! The memory-bandwidth benchmark: the most that memory can move. Every CPU at once computes `a = b + 3·c` over arrays that no cache holds, as
 //! STREAM's triad does (McCalpin, "Memory Bandwidth and Machine Balance in Current High Performance Computers", 1995).
 
 use std::{

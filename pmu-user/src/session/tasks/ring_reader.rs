@@ -1,4 +1,4 @@
-//! What the ring buffer brought: rare facts, acted on at once, and stacks and gaps, kept for the next drain.
+//! Reads the ring buffer: rare facts, acted on at once, and stacks and gaps, kept for the next drain.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ const COPIES_MAX: usize = 64;
 
 /// What the ring buffer brought since the last drain.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
+pub(super) struct RingReader {
     gaps: Vec<Late>,
     /// Stacks as they came, byte for byte, and how often.
     stacks: HashMap<Box<[u8]>, u64>,
@@ -38,7 +38,7 @@ pub(super) struct Inbox {
     pub(super) unreadable: u64,
 }
 
-impl Inbox {
+impl RingReader {
     /// Samples by stack since the last drain.
     pub(super) fn take_stacks(&mut self, owners: &Owners) -> Vec<StackRow> {
         let row = |(bytes, count): (Box<[u8]>, u64)| match Record::parse(Bytes::from(bytes))? {
@@ -100,15 +100,15 @@ impl Inbox {
 impl TasksSession {
     /// Takes everything out of the ring buffer.
     pub(super) fn read_ring(&mut self) {
-        let Self { ring, inbox, symbols, owners, .. } = self;
+        let Self { ring, ring_reader, symbols, owners, .. } = self;
         let mut copies = Vec::new();
         ring.get_mut().take_all(|bytes| {
-            if is_stack(bytes) && !inbox.add_stack(bytes) {
+            if is_stack(bytes) && !ring_reader.add_stack(bytes) {
                 return;
             }
             match Record::parse(Bytes::copy_from_slice(bytes)) {
-                None => inbox.unreadable += 1,
-                Some(Record::Gap(late)) => inbox.gaps.push(*late),
+                None => ring_reader.unreadable += 1,
+                Some(Record::Gap(late)) => ring_reader.gaps.push(*late),
                 Some(Record::Stack { header, .. }) => symbols.see(header.tgid),
                 Some(Record::Seen(tgid)) => symbols.see(tgid),
                 Some(Record::Exec(tgid)) => {
@@ -118,9 +118,9 @@ impl TasksSession {
                 }
                 Some(Record::Fork { tgid, parent }) => symbols.fork(parent, tgid),
                 Some(Record::Cgroup { id, path }) => owners.learn_path(id, path),
-                Some(Record::Pressure) => inbox.pressed = true,
+                Some(Record::Pressure) => ring_reader.pressed = true,
                 Some(copy @ Record::StackCopy { .. }) => {
-                    copies.extend(inbox.take_copy(copy, owners, symbols));
+                    copies.extend(ring_reader.take_copy(copy, owners, symbols));
                     if copies.len() >= COPIES_MAX {
                         symbols.unwind(std::mem::take(&mut copies));
                     }

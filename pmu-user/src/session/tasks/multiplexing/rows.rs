@@ -53,7 +53,7 @@ impl Sum {
         }
     }
 
-    /// What the places mean while the group number `group` was in force.
+    /// What the places mean while the group number `group` was active.
     pub(super) fn row(&self, turns: &Multiplexing, group: Option<u32>) -> SliceRow {
         let mut row = SliceRow { group, time_ns: self.time_ns, ..SliceRow::default() };
         let mut places = self.places.iter().copied();

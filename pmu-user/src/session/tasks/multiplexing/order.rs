@@ -1,4 +1,4 @@
-//! Whose turn it is, and for how long: by chance, but every group as often as the others.
+//! The rotation of groups: which is active, and for how long. By chance, but every group as often as the others.
 
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},

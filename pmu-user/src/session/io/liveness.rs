@@ -1,4 +1,4 @@
-//! Who is still there? Rows of owners, and of devices, that are gone may be given up where rows run short.
+//! Liveness of owners and devices: rows of those that are gone may be evicted where rows run short.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
 use pmu_common::owner::start_tick;
 
 use crate::{
-    bpf::io::{Fate, Holder},
+    bpf::io::{Eviction, Holder},
     drain::io::{
         block::{DeviceNumber, Whose},
         net::NetOwner,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// What is there at one moment; looked up when it is asked for.
-pub(super) struct Census<'a> {
+pub(super) struct Liveness<'a> {
     layout: &'a Layout,
     root: &'a Path,
     /// None if nobody has asked yet; empty if they cannot be listed.
@@ -29,23 +29,23 @@ pub(super) struct Census<'a> {
     devices: BTreeMap<DeviceNumber, bool>,
 }
 
-impl<'a> Census<'a> {
+impl<'a> Liveness<'a> {
     pub(super) const fn new(layout: &'a Layout, root: &'a Path) -> Self {
         Self { layout, root, cgroups: None, devices: BTreeMap::new() }
     }
 
     /// May this row go? That someone seems gone who is not, as a cgroup outside of our namespace does, costs him a new
     /// row and nothing else. A process has a name that may be another one in a new row, so it stays as long as it lives.
-    pub(super) fn fate(&mut self, holder: Holder) -> Fate {
+    pub(super) fn eviction(&mut self, holder: Holder) -> Eviction {
         let is_gone = match holder {
             Holder::Block(device, whose) => self.is_device_gone(device) || self.is_owner_gone(whose),
             Holder::Net(NetOwner::Cgroup(id)) => self.is_cgroup_gone(id),
             Holder::Net(_) => false,
         };
         match holder {
-            _ if is_gone => Fate::Gone,
-            Holder::Block(_, Whose::Process { .. }) => Fate::Stays,
-            _ => Fate::Replaceable,
+            _ if is_gone => Eviction::Gone,
+            Holder::Block(_, Whose::Process { .. }) => Eviction::Stays,
+            _ => Eviction::Replaceable,
         }
     }
 
@@ -85,9 +85,9 @@ impl<'a> Census<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::Census;
+    use super::Liveness;
     use crate::{
-        bpf::io::{Fate, Holder},
+        bpf::io::{Eviction, Holder},
         drain::io::{
             block::{DeviceNumber, Whose},
             net::NetOwner,
@@ -120,37 +120,40 @@ mod tests {
         let (tree, layout) = tree();
         let web = layout.resolve("web").unwrap().id;
         let other = CgroupId(u64::MAX);
-        let mut census = Census::new(&layout, &tree.root);
+        let mut liveness = Liveness::new(&layout, &tree.root);
         for (holder, fate) in [
-            (Holder::Block(DISK, Whose::Cgroup(web)), Fate::Replaceable),
-            (Holder::Block(DISK, Whose::Cgroup(other)), Fate::Gone),
-            (Holder::Block(DISK, Whose::OnBehalfOf(other)), Fate::Gone),
-            (Holder::Block(GONE, Whose::Cgroup(web)), Fate::Gone),
-            (Holder::Block(GONE, Whose::Kernel), Fate::Gone),
-            (Holder::Block(DISK, Whose::Kernel), Fate::Replaceable),
-            (Holder::Net(NetOwner::Cgroup(web)), Fate::Replaceable),
-            (Holder::Net(NetOwner::Cgroup(other)), Fate::Gone),
-            (Holder::Net(NetOwner::Nobody), Fate::Replaceable),
-            (Holder::Block(DISK, Whose::Process { pid: 71, born: 7 }), Fate::Gone),
+            (Holder::Block(DISK, Whose::Cgroup(web)), Eviction::Replaceable),
+            (Holder::Block(DISK, Whose::Cgroup(other)), Eviction::Gone),
+            (Holder::Block(DISK, Whose::OnBehalfOf(other)), Eviction::Gone),
+            (Holder::Block(GONE, Whose::Cgroup(web)), Eviction::Gone),
+            (Holder::Block(GONE, Whose::Kernel), Eviction::Gone),
+            (Holder::Block(DISK, Whose::Kernel), Eviction::Replaceable),
+            (Holder::Net(NetOwner::Cgroup(web)), Eviction::Replaceable),
+            (Holder::Net(NetOwner::Cgroup(other)), Eviction::Gone),
+            (Holder::Net(NetOwner::Nobody), Eviction::Replaceable),
+            (Holder::Block(DISK, Whose::Process { pid: 71, born: 7 }), Eviction::Gone),
         ] {
-            assert_eq!(census.fate(holder), fate, "{holder:?}");
+            assert_eq!(liveness.eviction(holder), fate, "{holder:?}");
         }
     }
 
     #[test]
     fn a_process_is_gone_when_another_has_its_id() {
         let (tree, layout) = tree();
-        let mut census = Census::new(&layout, &tree.root);
-        let mut fate = |born| census.fate(Holder::Block(DISK, Whose::Process { pid: 70, born }));
-        assert_eq!([4999, 5000, 5001].map(&mut fate), [Fate::Gone, Fate::Stays, Fate::Gone]);
+        let mut liveness = Liveness::new(&layout, &tree.root);
+        let mut fate = |born| liveness.eviction(Holder::Block(DISK, Whose::Process { pid: 70, born }));
+        assert_eq!([4999, 5000, 5001].map(&mut fate), [Eviction::Gone, Eviction::Stays, Eviction::Gone]);
     }
 
     #[test]
     fn nobody_is_gone_where_nothing_can_be_listed() {
         let tree = Tree::new(&[("empty", "")]);
         let layout = Layout { v2: None, v1: Vec::new() };
-        let mut census = Census::new(&layout, &tree.root);
-        assert_eq!(census.fate(Holder::Block(DISK, Whose::Cgroup(CgroupId(5)))), Fate::Replaceable);
-        assert_eq!(census.fate(Holder::Block(DISK, Whose::Process { pid: 5, born: 5 })), Fate::Stays);
+        let mut liveness = Liveness::new(&layout, &tree.root);
+        assert_eq!(liveness.eviction(Holder::Block(DISK, Whose::Cgroup(CgroupId(5)))), Eviction::Replaceable);
+        assert_eq!(
+            liveness.eviction(Holder::Block(DISK, Whose::Process { pid: 5, born: 5 })),
+            Eviction::Stays
+        );
     }
 }

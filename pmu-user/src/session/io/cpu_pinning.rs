@@ -1,5 +1,5 @@
-//! Works on the CPU where counters are: the kernel reads and changes them there, and would interrupt, or wake, that CPU
-//! for each of them.
+//! CPU pinning: the thread works on the CPU where counters are. The kernel reads and changes them there, and would interrupt, or wake,
+//! that CPU for each of them.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
@@ -15,12 +15,12 @@ pub(super) fn is_at(cpu: Cpu) -> bool {
 
 /// A thread that goes where the counters are, and is back where it was allowed to be when this is dropped. Where it may
 /// not go, it works from afar.
-pub(super) struct Visit {
+pub(super) struct Pinning {
     home: Option<CpuSet>,
     at: Option<Cpu>,
 }
 
-impl Visit {
+impl Pinning {
     pub(super) fn begin() -> Self {
         Self { home: sched_getaffinity(None).ok(), at: None }
     }
@@ -38,7 +38,7 @@ impl Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for Pinning {
     fn drop(&mut self) {
         if let (Some(home), Some(_)) = (&self.home, self.at) {
             let _ = sched_setaffinity(None, home);
@@ -50,17 +50,17 @@ impl Drop for Visit {
 mod tests {
     use rustix::thread::sched_getaffinity;
 
-    use super::Visit;
+    use super::Pinning;
     use crate::machine::cpu::Cpu;
 
     #[test]
     fn a_thread_is_back_where_it_was_allowed_to_be() {
         let home = sched_getaffinity(None).unwrap();
         {
-            let mut visit = Visit::begin();
-            visit.go(Cpu(0), 100);
+            let mut pinning = Pinning::begin();
+            pinning.go(Cpu(0), 100);
             // A CPU that nobody has changes nothing.
-            visit.go(Cpu(1_000_000), 100);
+            pinning.go(Cpu(1_000_000), 100);
         }
         assert_eq!(sched_getaffinity(None).unwrap(), home);
     }
