@@ -164,7 +164,7 @@ fn options_that_mean_nothing_for_io_are_usage_errors_that_say_so() {
     for (options, says) in [
         (["--symfs", "/tmp"], "is a recording of I/O alone: leave out --symfs"),
         (["--perfmon-dir", "/tmp"], "is a recording of I/O alone: leave out --perfmon-dir"),
-        (["--fail-on", "blind>1%"], "I/O knows two conditions for --fail-on: lost and unsupported"),
+        (["--fail-on", "blind>1%"], "without tasks --fail-on knows two conditions: lost and unsupported"),
     ] {
         let output = report_command(&recordings().join("io.pmbpf")).args(options).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();

@@ -45,7 +45,9 @@ impl FromStr for Gate {
 /// Refuses conditions that mean nothing where no task is counted, before anything is measured.
 pub(super) fn check_without_tasks(gates: &[Gate]) -> Result<(), Usage> {
     match gates.iter().find(|gate| matches!(gate, Gate::BlindAbove(_) | Gate::SamplesBelow(_))) {
-        Some(_) => Err(Usage("I/O knows two conditions for --fail-on: lost and unsupported".to_owned())),
+        Some(_) => {
+            Err(Usage("without tasks --fail-on knows two conditions: lost and unsupported".to_owned()))
+        }
         None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{
-    Style, TITLE, WARNING,
+    Style, TITLE, WARNING, named,
     number::{count, percent},
     table::{Align, Table, cut},
 };
@@ -64,7 +64,8 @@ pub(in crate::view) fn whole(
     }
     for row in &stat.rows {
         for why in &row.uncounted {
-            writeln!(into, "{WARNING}{} is incomplete: {why}{WARNING:#}", row.label())?;
+            let of = row.owner.as_ref().map(|owner| format!(" of {}", named(owner))).unwrap_or_default();
+            writeln!(into, "{WARNING}{}{of} is incomplete: {why}{WARNING:#}", row.label())?;
         }
     }
     stat.outliers.iter().try_for_each(|one| outlier(into, one))
