@@ -7,7 +7,7 @@
 //! - `cgroups`: `run --cgroup web.slice -I 200ms -d 1s`, with `spin` and `forks` in two cgroups below
 //!
 //! Made in guests with simulated PMUs:
-//! - `uncore PMUs`: `io --cpu-model sapphirerapids -I 3s -d 9s` on two dies with the rates of tests/guest/io.rs
+//! - `boxes`: `io --cpu-model sapphirerapids -I 3s -d 9s` on two dies with the rates of tests/guest/io.rs
 //! - `topdown`: `run --no-sampling --gap-min 20ms --cpu-model sapphirerapids --cgroup jobs -I 3s -d 6s` with two cgroups below, which
 //!   have the shares of tests/guest/topdown.rs
 //! - `events`: `run --stacks -e cpu-clock/period=10000000/,page-faults/period=100/,context-switches/period=20/,

@@ -4,7 +4,7 @@
 //! pmbpf io table 1
 //! models    graniterapids sierraforest
 //! parts     8
-//! uncore PMU       cha  4  config1
+//! box       cha  4  config1
 //! free      iio_free_running  bw_in_port0  event=0xff,umask=0x20  32  48
 //! absent    ddio.read_l3_miss  %  …
 //! requester dmar  filter_requester_id_en=0x1,filter_requester_id=@
