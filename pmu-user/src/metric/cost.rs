@@ -39,12 +39,12 @@ impl CostReport {
     fn of(mut programs: Vec<ProgramCost>, process: Cost, capacity_ns: u64) -> Self {
         programs.sort_by(|a, b| estimate(&b.total_ns).total_cmp(&estimate(&a.total_ns)));
         let total: f64 = programs.iter().map(|program| estimate(&program.total_ns)).sum();
-        let programs_ns = if programs.is_empty() {
-            Value::Missing(
+        let programs_ns = match programs.is_empty() {
+            false => sampled(total, 1.0),
+            true if process.map_bytes == 0 => Value::Missing("no program was loaded".to_owned()),
+            true => Value::Missing(
                 "the kernel could not measure the programs (Linux before 5.8, or no rights)".to_owned(),
-            )
-        } else {
-            sampled(total, 1.0)
+            ),
         };
         Self { programs, programs_ns, process, capacity_ns }
     }

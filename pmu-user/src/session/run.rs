@@ -13,8 +13,9 @@ use crate::{
 };
 
 /// How often a run gives memory back that it does not use. Rows of a tick come and go between those that stay: after 12 minutes of a
-/// busy host 32 of 92 MB were holes, and closing those of a minute takes 2 ms.
-const RELEASE_EVERY: Duration = Duration::from_secs(60);
+/// busy host 32 of 92 MB were holes, and closing those of a minute takes 2 ms. What a storm of processes took for a moment, 20 MB, is
+/// not kept for longer either.
+const RELEASE_EVERY: Duration = Duration::from_secs(10);
 
 /// What a run came to.
 #[derive(Debug)]

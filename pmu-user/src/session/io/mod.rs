@@ -198,6 +198,10 @@ impl IoSession {
         if let Some(measured) = &self.measured {
             return measured.clone();
         }
+        // Where the kernel does not measure, programs that ran would look as if they had not.
+        if self.statistics.is_none() {
+            return Vec::new();
+        }
         let costs = self.counted.as_ref().map(Counted::costs).unwrap_or_default();
         let row = |(name, runs, measured_ns): (String, u64, u64)| ProgramRow {
             name,
@@ -205,7 +209,7 @@ impl IoSession {
             measured_ns,
             runs: None,
         };
-        let rows: Vec<ProgramRow> = costs.into_iter().map(row).filter(|row| row.measured_runs > 0).collect();
+        let rows: Vec<ProgramRow> = costs.into_iter().map(row).collect();
         if self.started.elapsed() >= Duration::from_nanos(COST_WINDOW_NS) {
             self.statistics = None;
             self.measured = Some(rows.clone());
