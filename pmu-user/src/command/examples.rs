@@ -47,7 +47,7 @@ Examples:
 pub(super) const EVAL: &str = "\
 Examples:
   pmbpf eval --cpu icelakex --counts counts.json
-  pmbpf eval --cpu sapphirerapids --io --counts instances.json --json";
+  pmbpf eval --cpu sapphirerapids --io --counts io.json --json";
 
 /// Of `pmbpf doctor`.
 pub(super) const DOCTOR: &str = "\

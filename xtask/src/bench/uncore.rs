@@ -15,7 +15,7 @@ use super::{
 };
 use crate::vm::{kernel::Series, simulated::Simulated};
 
-/// Boxes of the XCC die of a Sapphire Rapids with 48 slices of its cache, twice.
+/// Uncore PMUs of the XCC die of a Sapphire Rapids with 48 slices of its cache, twice.
 const PMUS: &str = "core=0 dies=2 iio=12 irp=12 cha=48 imc=8 imc_free_running=0 upi=4";
 const PMUS_COUNT: usize = 2 * (12 + 12 + 48 + 8 + 4);
 const KERNEL: &str = "6.12-icount";

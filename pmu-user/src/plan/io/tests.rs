@@ -53,33 +53,33 @@ fn plan(model: &str, family: Family, metrics: &[&str], parts: &[(&str, Parts)]) 
     };
     let names = if metrics.is_empty() { all() } else { metrics.to_vec() };
     let metrics: Vec<u32> = names.iter().map(|name| table.model.metric(name).unwrap()).collect();
-    let instances = UncorePlans::new(&table, &metrics, &catalog, &parts);
-    (table, instances)
+    let uncore = UncorePlans::new(&table, &metrics, &catalog, &parts);
+    (table, uncore)
 }
 
-fn of<'a>(instances: &'a UncorePlans, unit: &str) -> &'a UncorePlan {
-    instances.plans.iter().find(|plan| plan.unit == unit).unwrap()
+fn of<'a>(uncore: &'a UncorePlans, unit: &str) -> &'a UncorePlan {
+    uncore.plans.iter().find(|plan| plan.unit == unit).unwrap()
 }
 
 /// Events of each group, without what all names of a kind of uncore PMU begin with.
-fn groups(instances: &UncorePlans, unit: &str, head: &str) -> Vec<String> {
+fn groups(uncore: &UncorePlans, unit: &str, head: &str) -> Vec<String> {
     let short = |name: &str| name.replace(head, "");
     let group = |group: &super::uncore::UncoreGroup| {
         group.group.events.iter().map(|event| short(&event.name)).collect::<Vec<_>>().join(" ")
     };
-    of(instances, unit).groups.iter().map(group).collect()
+    of(uncore, unit).groups.iter().map(group).collect()
 }
 
 /// Why the events of a metric do not count at the same times.
-fn apart(table: &IoTable, instances: &UncorePlans, metric: &str) -> Option<Apart> {
-    instances.apart(table.model.metric(metric).unwrap())
+fn apart(table: &IoTable, uncore: &UncorePlans, metric: &str) -> Option<Apart> {
+    uncore.apart(table.model.metric(metric).unwrap())
 }
 
 #[test]
 fn ice_lake_keeps_every_ratio_of_a_stack_together_in_four_groups() {
-    let (table, instances) = plan("icelakex", Family::IceLake, &[], &[]);
+    let (table, uncore) = plan("icelakex", Family::IceLake, &[], &[]);
     assert_eq!(
-        groups(&instances, "iio", "UNC_IIO_"),
+        groups(&uncore, "iio", "UNC_IIO_"),
         [
             "DATA_REQ_OF_CPU.MEM_WRITE.PARTS DATA_REQ_OF_CPU.CMPD.PARTS DATA_REQ_BY_CPU.MEM_READ.PARTS \
              DATA_REQ_BY_CPU.MEM_WRITE.PARTS",
@@ -92,15 +92,15 @@ fn ice_lake_keeps_every_ratio_of_a_stack_together_in_four_groups() {
     for together in
         ["pcie.inbound_read_latency", "vtd.iotlb_miss", "vtd.miss_penalty", "vtd.mem_access_per_miss"]
     {
-        assert_eq!(apart(&table, &instances, together), None, "{together}");
+        assert_eq!(apart(&table, &uncore, together), None, "{together}");
     }
 }
 
 #[test]
 fn two_counters_do_not_hold_the_latency_of_writes() {
-    let (table, instances) = plan("icelakex", Family::IceLake, &[], &[]);
+    let (table, uncore) = plan("icelakex", Family::IceLake, &[], &[]);
     assert_eq!(
-        groups(&instances, "irp", "UNC_I_"),
+        groups(&uncore, "irp", "UNC_I_"),
         [
             "MISC1.LOST_FWD TRANSACTIONS.WR_PREF",
             "FAF_INSERTS CLOCKTICKS",
@@ -108,74 +108,74 @@ fn two_counters_do_not_hold_the_latency_of_writes() {
         ],
         "what is subtracted stays together"
     );
-    assert_eq!(apart(&table, &instances, "pcie.inbound_write_latency"), Some(Apart::Counters));
-    assert_eq!(apart(&table, &instances, "io.cpu_conflicts"), None);
+    assert_eq!(apart(&table, &uncore, "pcie.inbound_write_latency"), Some(Apart::Counters));
+    assert_eq!(apart(&table, &uncore, "io.cpu_conflicts"), None);
     let latency = table.model.metric("pcie.inbound_write_latency").unwrap();
-    let home = of(&instances, "irp").homes.iter().find(|home| home.metric == latency).unwrap();
+    let home = of(&uncore, "irp").homes.iter().find(|home| home.metric == latency).unwrap();
     assert_eq!(*home, Home { metric: latency, of: Of::All, groups: vec![0, 1, 2] });
 }
 
 #[test]
 fn four_counters_do() {
-    let (table, instances) = plan("graniterapids", Family::Sapphire, &[], &[]);
+    let (table, uncore) = plan("graniterapids", Family::Sapphire, &[], &[]);
     assert_eq!(
-        groups(&instances, "irp", "UNC_I_"),
+        groups(&uncore, "irp", "UNC_I_"),
         [
             "TRANSACTIONS.WR_PREF CACHE_TOTAL_OCCUPANCY.MEM CLOCKTICKS FAF_OCCUPANCY",
             "FAF_INSERTS MISC1.LOST_FWD TRANSACTIONS.WR_PREF"
         ]
     );
-    assert_eq!(apart(&table, &instances, "pcie.inbound_write_latency"), None);
-    assert_eq!((of(&instances, "iio").groups.len(), of(&instances, "cha").groups.len()), (4, 2));
+    assert_eq!(apart(&table, &uncore, "pcie.inbound_write_latency"), None);
+    assert_eq!((of(&uncore, "iio").groups.len(), of(&uncore, "cha").groups.len()), (4, 2));
 }
 
 #[test]
 fn other_uncore_pmus_take_one_or_two_groups() {
-    let (table, instances) = plan("icelakex", Family::IceLake, &[], &[]);
-    let counts = ["cha", "imc", "upi"].map(|unit| of(&instances, unit).groups.len());
+    let (table, uncore) = plan("icelakex", Family::IceLake, &[], &[]);
+    let counts = ["cha", "imc", "upi"].map(|unit| of(&uncore, unit).groups.len());
     assert_eq!(counts, [2, 1, 1]);
-    assert_eq!(apart(&table, &instances, "ddio.read_l3_miss"), Some(Apart::Kinds));
-    assert_eq!(apart(&table, &instances, "ddio.read_l3_miss.cha"), None);
+    assert_eq!(apart(&table, &uncore, "ddio.read_l3_miss"), Some(Apart::Kinds));
+    assert_eq!(apart(&table, &uncore, "ddio.read_l3_miss.cha"), None);
     let (_, cookbook) = plan("icelakex", Family::IceLake, &["ddio.read_l3_miss", "ddio.write_l3_miss"], &[]);
     assert_eq!(of(&cookbook, "cha").groups.len(), 1);
 }
 
 #[test]
 fn filters_of_skylake_are_never_live_together() {
-    let (_, instances) = plan("skylakex", Family::Skylake, &[], &[]);
-    let cha = of(&instances, "cha");
+    let (_, uncore) = plan("skylakex", Family::Skylake, &[], &[]);
+    let cha = of(&uncore, "cha");
     assert!(cha.groups.iter().all(|group| group.group.events.len() == 1));
     assert_eq!(
-        groups(&instances, "cha", "UNC_CHA_TOR_INSERTS."),
+        groups(&uncore, "cha", "UNC_CHA_TOR_INSERTS."),
         ["IO_MISS_RDCUR", "IO_MISS_ITOM", "IO_MISS_RFO"]
     );
     let filters =
         cha.groups.iter().map(|group| group.group.events[0].instances[0].words.get(Word::Config1) >> 32);
     assert_eq!(filters.collect::<Vec<_>>(), [0x43c33, 0x49033, 0x40033]);
-    assert_eq!(of(&instances, "iio").groups.len(), 3);
+    assert_eq!(of(&uncore, "iio").groups.len(), 3);
 }
 
 #[test]
 fn what_sapphire_rapids_counts_on_one_counter_takes_a_group_each() {
-    let (table, instances) = plan("sapphirerapids", Family::Sapphire, &[], &[]);
-    let groups = groups(&instances, "iio", "UNC_IIO_");
+    let (table, uncore) = plan("sapphirerapids", Family::Sapphire, &[], &[]);
+    let groups = groups(&uncore, "iio", "UNC_IIO_");
     let lookups = groups.iter().filter(|group| group.contains("IOMMU")).count();
     assert_eq!((groups.len(), lookups), (6, 4));
     for group in &groups {
         let taken = group.contains("IOMMU") && group.contains("DATA_REQ_OF_CPU");
         assert!(!taken, "the kernel would give counter 0 to the other: {group}");
     }
-    assert_eq!(apart(&table, &instances, "vtd.iotlb_miss"), Some(Apart::Counters));
-    assert_eq!(apart(&table, &instances, "vtd.miss_penalty"), None);
+    assert_eq!(apart(&table, &uncore, "vtd.iotlb_miss"), Some(Apart::Counters));
+    assert_eq!(apart(&table, &uncore, "vtd.miss_penalty"), None);
 }
 
 #[test]
 fn every_event_of_every_plan_is_on_a_counter_that_can_count_it() {
     for (model, family) in MODELS {
         for parts in [Parts::Together, Parts::Each(vec![0, 2, 3])] {
-            let (_, instances) = plan(model, family, &[], &[("uncore_iio_0", parts)]);
-            assert_eq!(instances.missing, [], "{model}");
-            for plan in &instances.plans {
+            let (_, uncore) = plan(model, family, &[], &[("uncore_iio_0", parts)]);
+            assert_eq!(uncore.missing, [], "{model}");
+            for plan in &uncore.plans {
                 let sure = plan.groups.iter().all(|group| group.placement == Placement::Sure);
                 assert!(sure, "{model}: {:?}", plan.groups);
                 let placed = plan.homes.iter().all(|home| !home.groups.is_empty());
@@ -189,8 +189,8 @@ fn every_event_of_every_plan_is_on_a_counter_that_can_count_it() {
 fn parts_by_themselves_take_half_as_many_groups_again_as_there_are() {
     for (parts, expected) in [(1, 2), (2, 3), (4, 6), (8, 12)] {
         let asked = Parts::Each((0..parts).collect());
-        let (_, instances) = plan("icelakex", Family::IceLake, &BANDWIDTHS, &[("uncore_iio_0", asked)]);
-        let plan = instances.plans.iter().find(|plan| plan.pmus == ["uncore_iio_0"]).unwrap();
+        let (_, uncore) = plan("icelakex", Family::IceLake, &BANDWIDTHS, &[("uncore_iio_0", asked)]);
+        let plan = uncore.plans.iter().find(|plan| plan.pmus == ["uncore_iio_0"]).unwrap();
         assert_eq!(plan.groups.len(), expected, "{parts} parts");
         assert_eq!(plan.homes.len(), BANDWIDTHS.len() * parts as usize);
     }
@@ -203,11 +203,10 @@ fn stacks_are_planned_by_what_is_asked_about_their_parts() {
         ("uncore_iio_1", Parts::Each(Vec::new())),
         ("uncore_iio_2", Parts::Each(vec![1])),
     ];
-    let (_, instances) =
-        plan("icelakex", Family::IceLake, &["pcie.inbound_read_bw", "vtd.iotlb_miss"], &parts);
-    let pmus: Vec<Vec<String>> = instances.plans.iter().map(|plan| plan.pmus.clone()).collect();
+    let (_, uncore) = plan("icelakex", Family::IceLake, &["pcie.inbound_read_bw", "vtd.iotlb_miss"], &parts);
+    let pmus: Vec<Vec<String>> = uncore.plans.iter().map(|plan| plan.pmus.clone()).collect();
     assert_eq!(pmus, [vec!["uncore_iio_1"], vec!["uncore_iio_0", "uncore_iio_2"]]);
-    let [quiet, busy] = instances.plans.as_slice() else { panic!("{:?}", instances.plans) };
+    let [quiet, busy] = uncore.plans.as_slice() else { panic!("{:?}", uncore.plans) };
     let names = |plan: &UncorePlan| {
         let events = plan.groups.iter().flat_map(|group| &group.group.events);
         events.map(|event| event.name.clone()).collect::<Vec<_>>()
@@ -224,8 +223,8 @@ fn stacks_are_planned_by_what_is_asked_about_their_parts() {
 #[test]
 fn parts_together_are_one_event_with_all_their_bits() {
     let config = |model: &str, family, metric: &str| {
-        let (_, instances) = plan(model, family, &[metric], &[]);
-        let mut words = of(&instances, "iio").groups.iter().flat_map(|group| &group.group.events);
+        let (_, uncore) = plan(model, family, &[metric], &[]);
+        let mut words = of(&uncore, "iio").groups.iter().flat_map(|group| &group.group.events);
         words.next().unwrap().instances[0].words.get(Word::Config)
     };
     assert_eq!(config("icelakex", Family::IceLake, "pcie.inbound_read_bw"), 0x7_0ff0_0000_0483);
@@ -236,8 +235,8 @@ fn parts_together_are_one_event_with_all_their_bits() {
 #[test]
 fn a_count_of_all_parts_is_the_sum_of_their_operands() {
     let names = ["pcie.inbound_read_latency", "pcie.inbound_read_latency.part"];
-    let (table, instances) = plan("graniterapids", Family::Sapphire, &names, &[]);
-    let iio = of(&instances, "iio");
+    let (table, uncore) = plan("graniterapids", Family::Sapphire, &names, &[]);
+    let iio = of(&uncore, "iio");
     assert_eq!(iio.groups.len(), 1, "both take the same three events");
     let names =
         |sum: &Vec<u32>| sum.iter().map(|&operand| table.operand(operand).unwrap()).collect::<Vec<_>>();
@@ -250,8 +249,8 @@ fn a_count_of_all_parts_is_the_sum_of_their_operands() {
 
 #[test]
 fn an_event_that_must_be_high_gets_others_below_it() {
-    let (_, instances) = plan("icelakex", Family::IceLake, &["pcie.inbound_read_latency"], &[]);
-    let iio = of(&instances, "iio");
+    let (_, uncore) = plan("icelakex", Family::IceLake, &["pcie.inbound_read_latency"], &[]);
+    let iio = of(&uncore, "iio");
     assert_eq!(iio.groups[0].placement, Placement::Sure);
     assert!(
         iio.groups[0].group.events[2].name.contains("OCCUPANCY"),
@@ -264,15 +263,15 @@ fn what_a_host_does_not_show_is_missing_by_kind() {
     let table = load("icelakex").unwrap();
     let catalog = Catalog::read(&server(Family::IceLake, &[("irp", 2)]).root).unwrap();
     let metrics = ["ddio.read_l3_miss", "io.cpu_conflicts"].map(|name| table.model.metric(name).unwrap());
-    let instances = UncorePlans::new(&table, &metrics, &catalog, &std::collections::BTreeMap::new());
-    assert_eq!(instances.missing, [(metrics[0], "this host shows no cha PMU".to_owned())]);
-    assert_eq!(groups(&instances, "irp", "UNC_I_"), ["MISC1.LOST_FWD TRANSACTIONS.WR_PREF"]);
+    let uncore = UncorePlans::new(&table, &metrics, &catalog, &std::collections::BTreeMap::new());
+    assert_eq!(uncore.missing, [(metrics[0], "this host shows no cha PMU".to_owned())]);
+    assert_eq!(groups(&uncore, "irp", "UNC_I_"), ["MISC1.LOST_FWD TRANSACTIONS.WR_PREF"]);
     // The formats of another kernel: a mask that does not fit is no reason to count something else.
     let narrow = Catalog::read(&server(Family::Skylake, &BOXES).root).unwrap();
     let metric = [table.model.metric("vtd.mem_access_per_miss").unwrap()];
-    let instances = UncorePlans::new(&table, &metric, &narrow, &std::collections::BTreeMap::new());
+    let uncore = UncorePlans::new(&table, &metric, &narrow, &std::collections::BTreeMap::new());
     let why = "UNC_IIO_TXN_REQ_OF_CPU.MEM_READ.IOMMU1: `ch_mask` cannot be 0x200: the largest value that fits its bits is 0xff";
-    assert_eq!(instances.missing, [(metric[0], why.to_owned())]);
+    assert_eq!(uncore.missing, [(metric[0], why.to_owned())]);
 }
 
 /// An EPYC server, or a Grace one.
@@ -308,26 +307,26 @@ fn other_vendor_of(table: IoTable, parts: &[(&str, Parts)]) -> (IoTable, UncoreP
     }
     let metrics: Vec<u32> = (0..table.model.metrics.len() as u32).collect();
     let parts = parts.iter().map(|(pmu, parts)| ((*pmu).to_owned(), parts.clone())).collect();
-    let instances = UncorePlans::new(&table, &metrics, &Catalog::read(&tree.root).unwrap(), &parts);
-    assert_eq!(instances.missing, [], "{model}");
-    (table, instances)
+    let uncore = UncorePlans::new(&table, &metrics, &Catalog::read(&tree.root).unwrap(), &parts);
+    assert_eq!(uncore.missing, [], "{model}");
+    (table, uncore)
 }
 
 #[test]
 fn parts_with_codes_of_their_own_are_never_merged() {
-    let (table, instances) = other_vendor("zen4", &[]);
-    let codes = of(&instances, "amd_df").groups.iter().flat_map(|group| &group.group.events);
+    let (table, uncore) = other_vendor("zen4", &[]);
+    let codes = of(&uncore, "amd_df").groups.iter().flat_map(|group| &group.group.events);
     let mut codes: Vec<u64> = codes.map(|event| event.instances[0].words.get(Word::Config)).collect();
     codes.sort_unstable();
     codes.dedup();
     assert_eq!(codes.len(), 16, "4 modules, reads and writes, to the own and the other socket");
     assert_eq!(codes[0], 0x8_0700_fe1f, "event 0x81f, umask 0x7fe");
-    assert_eq!(apart(&table, &instances, "pcie.inbound_read_bw"), Some(Apart::Counters));
+    assert_eq!(apart(&table, &uncore, "pcie.inbound_read_bw"), Some(Apart::Counters));
     for together in ["dram.bus_utilization", "vtd.iotlb_miss", "vtd.mem_access_per_miss"] {
-        assert_eq!(apart(&table, &instances, together), None, "{together}");
+        assert_eq!(apart(&table, &uncore, together), None, "{together}");
     }
-    let (table, instances) = other_vendor("zen5", &[("amd_df", Parts::Each(vec![7]))]);
-    assert_eq!(apart(&table, &instances, "pcie.inbound_write_bw"), None);
+    let (table, uncore) = other_vendor("zen5", &[("amd_df", Parts::Each(vec![7]))]);
+    assert_eq!(apart(&table, &uncore, "pcie.inbound_write_bw"), None);
 }
 
 #[test]
@@ -335,8 +334,8 @@ fn channels_with_two_counters_take_turns_where_four_count_all_at_once() {
     let groups = |counters: u32| -> Vec<usize> {
         let mut table = load("zen4").unwrap();
         table.set_counters("amd_umc", counters);
-        let (_, instances) = other_vendor_of(table, &[]);
-        of(&instances, "amd_umc").groups.iter().map(|group| group.group.events.len()).collect()
+        let (_, uncore) = other_vendor_of(table, &[]);
+        of(&uncore, "amd_umc").groups.iter().map(|group| group.group.events.len()).collect()
     };
     assert_eq!(groups(4), [4]);
     assert_eq!(groups(2), [2, 2]);
@@ -344,17 +343,17 @@ fn channels_with_two_counters_take_turns_where_four_count_all_at_once() {
 
 #[test]
 fn root_ports_of_grace_are_bits_of_one_event() {
-    let masks = |instances: &UncorePlans| {
-        let events = of(instances, "nvidia_pcie_pmu").groups.iter().flat_map(|group| &group.group.events);
+    let masks = |uncore: &UncorePlans| {
+        let events = of(uncore, "nvidia_pcie_pmu").groups.iter().flat_map(|group| &group.group.events);
         let ports = events.filter(|event| event.name != "cycles");
         ports.map(|event| event.instances[0].words.get(Word::Config1)).collect::<Vec<_>>()
     };
-    let (table, instances) = other_vendor("neoverse-v2", &[]);
-    assert!(of(&instances, "nvidia_pcie_pmu").groups.iter().all(|group| group.placement == Placement::Sure));
-    assert!(masks(&instances).iter().all(|mask| *mask == 0x3ff) && masks(&instances).len() == 8);
-    assert_eq!(apart(&table, &instances, "pcie.inbound_read_latency"), None);
-    let (_, instances) = other_vendor("neoverse-v2", &[("nvidia_pcie_pmu_0", Parts::Each(vec![9]))]);
-    assert_eq!(masks(&instances), [0x200; 8]);
+    let (table, uncore) = other_vendor("neoverse-v2", &[]);
+    assert!(of(&uncore, "nvidia_pcie_pmu").groups.iter().all(|group| group.placement == Placement::Sure));
+    assert!(masks(&uncore).iter().all(|mask| *mask == 0x3ff) && masks(&uncore).len() == 8);
+    assert_eq!(apart(&table, &uncore, "pcie.inbound_read_latency"), None);
+    let (_, uncore) = other_vendor("neoverse-v2", &[("nvidia_pcie_pmu_0", Parts::Each(vec![9]))]);
+    assert_eq!(masks(&uncore), [0x200; 8]);
 }
 
 #[test]

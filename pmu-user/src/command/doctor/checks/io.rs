@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// What only uncore PMUs tell.
-const OF_BOXES: &str = "PCIe, memory and links between sockets";
+const OF_UNCORE: &str = "PCIe, memory and links between sockets";
 
 /// Traffic tells what nobody says.
 const INFER: &str = "pmbpf io infers it while what is behind the port moves data";
@@ -128,14 +128,14 @@ fn instances(platform: &Platform, machine: &Machine, identity: &str) -> Check {
         Some("AuthenticAMD") => "modprobe amd_uncore, or a kernel with CONFIG_PERF_EVENTS_AMD_UNCORE",
         _ => "",
     };
-    worse(Status::Missing, name, "none is exposed", OF_BOXES, fix)
+    worse(Status::Missing, name, "none is exposed", OF_UNCORE, fix)
 }
 
 fn table(plan: &IoPlan, identity: &str) -> Result<Check, io::FindError> {
     let name = "io table";
     let Some(table) = &plan.table else {
         let found = format!("none knows the uncore PMUs of this processor ({identity})");
-        return Ok(worse(Status::Missing, name, found, OF_BOXES, ""));
+        return Ok(worse(Status::Missing, name, found, OF_UNCORE, ""));
     };
     let here: BTreeSet<&str> =
         plan.kinds.iter().filter(|kind| counts_events(kind)).map(|kind| kind.name.as_str()).collect();
@@ -144,7 +144,7 @@ fn table(plan: &IoPlan, identity: &str) -> Result<Check, io::FindError> {
     let absent = absent.collect::<Vec<_>>().join(", ");
     if here.is_empty() {
         let found = format!("{table}, but none of its uncore PMUs is here ({absent})");
-        return Ok(worse(Status::Missing, name, found, OF_BOXES, ""));
+        return Ok(worse(Status::Missing, name, found, OF_UNCORE, ""));
     }
     let found = format!("{table}: metrics of {}", here.into_iter().collect::<Vec<_>>().join(", "));
     if absent.is_empty() {
