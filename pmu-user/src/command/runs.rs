@@ -130,7 +130,7 @@ fn write(live: Live<'_>, plan: &Plan, planned: u32, first: Done, runs: &[OneRun]
 
 /// What any of the runs lost is lost to the tree of all.
 fn add_losses(report: &mut Report, other: &Report) {
-    report.lose(other.losses.iter().map(|(reason, count)| (reason, *count)));
+    report.lose(&other.losses);
 }
 
 /// Says which run did not end well, and what becomes of the report.

@@ -53,28 +53,27 @@ impl Header {
     /// When counting started, in ns since 1970-01-01 UTC.
     #[must_use]
     pub fn started_unix_ns(&self) -> u64 {
-        let io = self.io.as_ref().map(|io| io.started_unix_ns);
-        let counts = self.counts.as_ref().map(|counts| counts.started_unix_ns);
-        self.tasks.as_ref().map(|tasks| tasks.started_unix_ns).or(io).or(counts).unwrap_or_default()
+        self.of_any().map_or(0, |(_, started_unix_ns, _)| started_unix_ns)
     }
 
     /// The version of pmbpf that counted; empty where there is no source.
     #[must_use]
     pub fn version(&self) -> &str {
-        let io = self.io.as_ref().map(|io| io.version.as_str());
-        let counts = self.counts.as_ref().map(|counts| counts.version.as_str());
-        self.tasks.as_ref().map(|tasks| tasks.version.as_str()).or(io).or(counts).unwrap_or_default()
+        self.of_any().map_or("", |(version, ..)| version)
     }
 
     /// The host; `None` where there is no source.
     #[must_use]
     pub fn machine(&self) -> Option<&Machine> {
-        let io = self.io.as_ref().map(|io| &io.machine);
-        self.tasks
-            .as_ref()
-            .map(|tasks| &tasks.machine)
-            .or(io)
-            .or(self.counts.as_ref().map(|counts| &counts.machine))
+        self.of_any().map(|(.., machine)| machine)
+    }
+
+    /// What every part says alike: version, start, host.
+    fn of_any(&self) -> Option<(&str, u64, &Machine)> {
+        let tasks = self.tasks.as_ref().map(|of| (of.version.as_str(), of.started_unix_ns, &of.machine));
+        let io = || self.io.as_ref().map(|of| (of.version.as_str(), of.started_unix_ns, &of.machine));
+        let counts = || self.counts.as_ref().map(|of| (of.version.as_str(), of.started_unix_ns, &of.machine));
+        tasks.or_else(io).or_else(counts)
     }
 
     /// Does the run have no source at all?

@@ -58,10 +58,10 @@ pub struct Report {
 
 impl Report {
     /// Adds what was lost, by reason.
-    pub fn lose<'a>(&mut self, losses: impl IntoIterator<Item = (&'a String, u64)>) {
+    pub fn lose<'a>(&mut self, losses: impl IntoIterator<Item = (&'a String, &'a u64)>) {
         for (reason, count) in losses {
             let lost = self.losses.entry(reason.clone()).or_default();
-            *lost = lost.saturating_add(count);
+            *lost = lost.saturating_add(*count);
         }
     }
 

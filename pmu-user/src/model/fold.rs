@@ -91,11 +91,15 @@ impl Interval {
 
     /// Puts together what is beyond the bounds.
     fn keep_within(&mut self, bounds: &Bounds) {
-        keep_largest(&mut self.hot, bounds.hot, |_| 1, |key| HotKey { at: rest(key.at), ..*key });
-        keep_largest(&mut self.stacks, bounds.stack_bytes, StackKey::bytes, |key| {
-            let leaf = key.frames.first().copied().unwrap_or(REST[1]);
-            StackKey { frames: vec![rest(leaf)], ..*key }
-        });
+        if self.hot.len() > bounds.hot {
+            keep_largest(&mut self.hot, bounds.hot, |_| 1, |key| HotKey { at: rest(key.at), ..*key });
+        }
+        if self.stacks.keys().map(StackKey::bytes).sum::<usize>() > bounds.stack_bytes {
+            keep_largest(&mut self.stacks, bounds.stack_bytes, StackKey::bytes, |key| {
+                let leaf = key.frames.first().copied().unwrap_or(REST[1]);
+                StackKey { frames: vec![rest(leaf)], ..*key }
+            });
+        }
         if self.gaps.len() > bounds.gaps {
             // No gaps to anybody: a CPU that woke late was idle.
             self.gaps.retain(|(_, row)| row.class as usize != IDLE);
@@ -118,17 +122,13 @@ impl StackKey {
     }
 }
 
-/// Where the sizes of all entries are more than `most`, keeps those with the most samples, up to half of the room; the others are
-/// given to where `rest` says.
+/// Keeps the entries with the most samples, up to half of the room of `most`; the others are given to where `rest` says.
 fn keep_largest<K: Clone + Eq + Hash + Ord>(
     all: &mut HashMap<K, WeightedSamples>,
     most: usize,
     size: impl Fn(&K) -> usize,
     rest: impl Fn(&K) -> K,
 ) {
-    if all.keys().map(&size).sum::<usize>() <= most {
-        return;
-    }
     let mut entries: Vec<(K, WeightedSamples)> = all.drain().collect();
     entries.sort_unstable_by(|(a, x), (b, y)| y.samples.cmp(&x.samples).then_with(|| a.cmp(b)));
     let mut kept = 0;

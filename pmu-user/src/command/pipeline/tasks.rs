@@ -115,7 +115,7 @@ impl<'a> TasksPart<'a> {
     fn report(&self, interval: &Interval, into: &mut Report) {
         let cpus = interval.cpus.len();
         into.tasks = Some(TasksReport::new(self.header, &self.ledger, interval, self.prepared.as_ref()));
-        into.lose(interval.losses.iter().map(|(reason, count)| (reason, *count)));
+        into.lose(&interval.losses);
         into.spend(CostReport::new(self.ledger.programs(), self.ledger.cost(), interval.to_ns, cpus));
     }
 }

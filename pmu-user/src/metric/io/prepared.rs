@@ -106,10 +106,12 @@ fn missing(header: &IoHeader, ledger: &IoLedger, interval: &IoInterval) -> Vec<A
 }
 
 /// What was lost: of uncore PMUs since counting started, of traffic in the interval; by reason.
-pub fn losses<'a>(ledger: &'a IoLedger, interval: &'a IoInterval) -> impl Iterator<Item = (&'a String, u64)> {
+pub fn losses<'a>(
+    ledger: &'a IoLedger,
+    interval: &'a IoInterval,
+) -> impl Iterator<Item = (&'a String, &'a u64)> {
     let lost = interval.traffic.iter().flat_map(|traffic| traffic.losses.iter().chain(&traffic.missed));
-    let since_start = ledger.last.losses.iter().map(|(reason, count)| (reason, *count));
-    since_start.chain(lost.map(|(reason, count)| (reason, *count)))
+    ledger.last.losses.iter().map(|(reason, count)| (reason, count)).chain(lost)
 }
 
 /// Ticks so far.
