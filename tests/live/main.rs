@@ -20,6 +20,7 @@ mod command;
 mod containers;
 mod counting;
 mod events;
+mod findings;
 mod hostile;
 mod io;
 mod languages;

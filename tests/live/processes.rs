@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::{
     support::{
-        Rows, Running, Scratch, Started, assert_close, in_guest, output, run, signal, text, wait_until,
+        Rows, Running, Scratch, Started, assert_close, in_guest, output, run, signal, text, tick_ns,
+        wait_until,
     },
     workloads::workload,
 };
@@ -104,14 +105,21 @@ fn a_process_is_counted_with_its_children_unless_told_not_to() {
 fn a_thread_is_counted_alone() {
     let spin = Started::new(&format!("exec {} 30", workload("spin", &["-g"])));
     let other = Started::new(&format!("exec {} 30", workload("spin", &["-g"])));
+    let ran_ns = || -> f64 {
+        let ran = fs::read_to_string(format!("/proc/{}/schedstat", spin.pid())).unwrap();
+        ran.split(' ').next().unwrap().parse().unwrap()
+    };
+    let before = ran_ns();
     let rows = run(&["-t", &spin.pid().to_string(), "-d", "500ms"]);
+    let ran = ran_ns() - before;
     let names: Vec<_> = rows
         .of_kind("metric")
         .filter(|row| row["owner"]["kind"] == "process")
         .map(|row| row["owner"]["pid"].as_u64())
         .collect();
     assert!(names.iter().all(|pid| *pid == Some(spin.pid().into())), "{names:?} {}", other.pid());
-    assert!(rows.total("cpu_time") > 1e8);
+    let ours = rows.total("cpu_time");
+    assert!(ours > 1e6 && ours <= ran + tick_ns(), "{ours} of {ran} ns");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use self::{counts::CountsPart, io::IoPart, tasks::TasksPart};
 use super::output;
 use crate::{
     drain::{Drain, Ending, Header, Names},
-    metric::{Report, topdown::OneRun},
+    metric::{Report, finding::findings, topdown::OneRun},
     session::Next,
     view::{ReportFormat, View, hdr_log::HdrLog, text::Style},
 };
@@ -24,6 +24,7 @@ pub(super) use self::{counts::check as check_counts, tasks::prepare};
 
 /// Turns drains into reports.
 pub(super) struct Pipeline<'a> {
+    header: &'a Header,
     tasks: Option<TasksPart<'a>>,
     io: Option<IoPart<'a>>,
     counts: Option<CountsPart<'a>>,
@@ -44,6 +45,7 @@ impl<'a> Pipeline<'a> {
         into: Box<dyn Write + 'a>,
     ) -> anyhow::Result<Self> {
         Ok(Self {
+            header,
             tasks: header.tasks.as_ref().map(|header| TasksPart::new(header, folder)).transpose()?,
             io: header.io.as_ref().map(IoPart::new).transpose()?,
             counts: header.counts.as_ref().map(CountsPart::new),
@@ -106,6 +108,7 @@ impl<'a> Pipeline<'a> {
         let mut report = Report { counts: self.counts.as_ref().map(CountsPart::whole), ..Report::default() };
         self.tasks.iter().for_each(|tasks| tasks.whole(&mut report));
         self.io.iter().for_each(|io| io.whole(&mut report));
+        report.findings = findings(self.header, &report);
         report
     }
 

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     drain::{Drain, Ending, Header},
     machine::{Machine, pmu::catalog::Catalog},
-    metric::{Report, topdown::OneRun},
+    metric::{Report, finding::findings, topdown::OneRun},
     perf::self_test,
     plan::{Plan, PlanError, metrics::MetricsError},
     session::{self, Signals, run_one_of_several},
@@ -118,6 +118,7 @@ fn write(live: Live<'_>, plan: &Plan, planned: u32, first: Done, runs: &[OneRun]
     if let (Some(Ok(topdown)), Some(Some(prepared)), Some(metrics)) = (topdown, &prepared, &plan.metrics) {
         topdown.combine(prepared, metrics, planned, runs);
     }
+    report.findings = findings(&header, &report);
     let common = live.common;
     let (output, stream) = (common.output(), common.stream(live.command));
     let (into, style) = (output.open(stream), output.style(stream));

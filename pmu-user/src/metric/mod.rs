@@ -5,6 +5,7 @@ mod cost;
 pub mod counts;
 pub mod derived;
 pub mod estimate;
+pub mod finding;
 mod floor;
 pub mod formulas;
 mod hot;
@@ -52,6 +53,8 @@ pub struct Report {
     pub counts: Option<stat::Stat>,
     /// What was lost of any source, by reason. Empty if nothing was.
     pub losses: BTreeMap<String, u64>,
+    /// What stands out, of the whole run.
+    pub findings: Vec<finding::Finding>,
     /// What pmbpf itself cost since counting started; `None` where nothing but counters was opened.
     pub cost: Option<CostReport>,
 }

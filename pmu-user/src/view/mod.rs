@@ -2,6 +2,7 @@
 
 mod csv;
 pub mod evaluation;
+mod finding;
 mod format;
 pub mod hdr_log;
 pub mod io;

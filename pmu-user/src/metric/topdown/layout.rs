@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Node, Prepared};
+use super::{Node, Prepared, Tree};
 use crate::{
-    metric::{estimate::EventIndex, value::Known},
+    metric::{estimate::EventIndex, formulas::over_values, value::Known},
     table::{model::Model, unit::Unit},
 };
 
@@ -100,6 +100,20 @@ const WHOLE: f64 = 100.0;
 const TOLERANCE: f64 = 1.5;
 
 impl Prepared {
+    /// The tree of these nodes: with its path, and with what contradicts itself.
+    pub(super) fn with_path(&self, nodes: Vec<Node>) -> Tree {
+        let path = self.path(&nodes);
+        let end = |pick: fn(&Known) -> f64| {
+            nodes.iter().map(|node| node.value.known().map_or(f64::NAN, pick)).collect::<Vec<f64>>()
+        };
+        let ends = [end(|known| known.low), end(|known| known.high)];
+        let is_sure = |&&index: &&u32| {
+            let threshold = self.model.metrics[index as usize].threshold.as_ref();
+            threshold.is_some_and(|threshold| ends.iter().all(|end| over_values(threshold, end) == 1.0))
+        };
+        Tree { sure: path.iter().take_while(is_sure).count(), path, faults: self.faults(&nodes), nodes }
+    }
+
     /// From the root down, always to the largest of the flagged nodes.
     pub(super) fn path(&self, nodes: &[Node]) -> Vec<u32> {
         let worst = |among: &mut dyn Iterator<Item = u32>| {

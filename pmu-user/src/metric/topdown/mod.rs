@@ -87,6 +87,8 @@ pub struct Tree {
     pub nodes: Vec<Node>,
     /// The flagged nodes from the root to where most is lost.
     pub path: Vec<u32>,
+    /// How many nodes at the beginning of the path are flagged at both ends of their intervals.
+    pub sure: usize,
     /// What contradicts itself, in words.
     pub faults: Vec<String>,
 }
@@ -165,8 +167,7 @@ impl Prepared {
             },
         };
         let nodes: Vec<Node> = metrics.map(node).collect();
-        let faults = self.faults(&nodes);
-        Tree { path: self.path(&nodes), faults, nodes }
+        self.with_path(nodes)
     }
 
     fn evaluate<const CASES: usize>(

@@ -125,7 +125,7 @@ impl Prepared {
             .enumerate()
             .map(|(metric, value)| Node { value, flagged: flagged(metric) })
             .collect();
-        Tree { path: self.path(&nodes), faults: self.faults(&nodes), nodes }
+        self.with_path(nodes)
     }
 
     /// A metric's value in the run that counted all of its events.

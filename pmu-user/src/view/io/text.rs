@@ -205,7 +205,7 @@ fn title_of(metric: &str, unit: Unit) -> String {
     }
 }
 
-fn subject_name(subject: &Subject) -> String {
+pub(in crate::view) fn subject_name(subject: &Subject) -> String {
     match subject {
         Subject::Scope(Scope::Platform) => "all".to_owned(),
         Subject::Scope(at) => words::place(*at),

@@ -5,6 +5,7 @@
 //! the length. Names are UTF-8; bytes that are not become `\xff`-like text.
 
 mod end;
+mod finding;
 mod header;
 mod interval;
 pub(super) mod list;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{end, header, interval, line, numbers, summary};
+use super::{end, finding::findings, header, interval, line, numbers, summary};
 use crate::{
     drain::{Ending, Header},
     metric::Report,
@@ -15,6 +15,7 @@ pub(in crate::view) fn write(into: &mut dyn Write, _: &Style, stage: Stage<'_>) 
         Stage::Begin(run) => line(into, &header(run)),
         Stage::Interval(report, _) => part(into, report),
         Stage::Whole { header, report, ending, intervals } => {
+            findings(into, &report.findings)?;
             if intervals == 0 {
                 part(into, report)?;
             }

@@ -3,6 +3,7 @@
 pub(super) mod beside;
 mod blind;
 mod events;
+mod findings;
 mod fold;
 mod hot;
 mod latency;
@@ -17,14 +18,14 @@ mod trust;
 
 use std::io::{self, Write};
 
-pub(super) use self::number::three_digits;
+pub(super) use self::number::{count, three_digits};
 pub use self::{
     fold::Folding,
     number::{duration, percent},
     table::plain,
 };
 use self::{
-    number::{cell, count},
+    number::cell,
     table::{Align, Table, cut},
 };
 use super::words;

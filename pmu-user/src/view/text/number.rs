@@ -19,7 +19,7 @@ pub fn duration(nanoseconds: f64) -> String {
 }
 
 /// A count: whole up to a million, then with a suffix.
-pub(super) fn count(count: f64) -> String {
+pub(in crate::view) fn count(count: f64) -> String {
     match count.abs() {
         n if n < 1e6 => format!("{count:.0}"),
         n if n < 1e9 => format!("{}M", three_digits(count / 1e6)),
@@ -76,7 +76,7 @@ pub(super) fn spread(known: &Known, show: impl Fn(f64) -> String) -> (String, St
 }
 
 /// The same in one cell.
-pub(super) fn spread_cell(known: &Known, show: impl Fn(f64) -> String) -> String {
+pub(in crate::view) fn spread_cell(known: &Known, show: impl Fn(f64) -> String) -> String {
     let (estimate, interval) = spread(known, show);
     if interval.is_empty() { estimate } else { format!("{estimate} {interval}") }
 }

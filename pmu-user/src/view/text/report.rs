@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Style, beside, head, interval as of_tasks, interval_title, sections, stat, trust};
+use super::{Style, beside, findings, head, interval as of_tasks, interval_title, sections, stat, trust};
 use crate::{
     drain::{Ending, Header},
     metric::Report,
@@ -50,6 +50,9 @@ fn whole(
         (Some((header, report)), _) => head(into, header, report, ending)?,
         (None, Some((header, report))) => of_io::text::head(into, header, report, ending)?,
         (None, None) => {}
+    }
+    if report.counts.is_none() {
+        findings::write(into, &report.findings)?;
     }
     if let Some((_, of_io)) = io {
         beside::write(into, style, tasks.map(|(_, report)| report), of_io)?;

@@ -1,0 +1,117 @@
+//! Findings of I/O.
+
+use super::{
+    Cause, Finding, exact,
+    rules::{TAIL_COUNT, TRAFFIC_LEAST, TRANSLATIONS_LEAST},
+};
+use crate::{
+    metric::{
+        io::{IoReport, Row, Scope, Subject},
+        value::Known,
+    },
+    table::{
+        metric::{self, Metric},
+        unit::Unit,
+    },
+};
+
+/// What stands out, in no order.
+pub(super) fn findings(report: &IoReport) -> Vec<Finding> {
+    let of = |row: &Row| match row.metric.as_str() {
+        name if name == metric::BLOCK_LATENCY.name => tail(report, row, Cause::BlockLatency),
+        name if name == metric::BLOCK_QUEUE.name => tail(report, row, Cause::BlockQueue),
+        name if name == metric::DRAM_UTILIZATION.name => share(row, Cause::Dram),
+        name if name == metric::UPI_UTILIZATION.name => share(row, Cause::Upi),
+        name if name == metric::LINK_UTILIZATION.name => share(row, Cause::Link),
+        name if name == metric::DDIO_WRITE_L3_MISS.name => {
+            let is_enough = |moved: &Known| moved.low > TRAFFIC_LEAST;
+            beside(report, row, &metric::PCIE_INBOUND_WRITE_BW, is_enough, Cause::Ddio)
+        }
+        name if name == metric::VTD_IOTLB_MISS.name => {
+            let is_enough = |rate: &Known| rate.low > TRANSLATIONS_LEAST;
+            beside(report, row, &metric::VTD_TRANSLATION_RATE, is_enough, Cause::Iotlb)
+        }
+        name if name == metric::PCIE_INBOUND_READ_BW_REMOTE.name => {
+            remote(report, row, &metric::PCIE_INBOUND_READ_BW)
+        }
+        name if name == metric::PCIE_INBOUND_WRITE_BW_REMOTE.name => {
+            remote(report, row, &metric::PCIE_INBOUND_WRITE_BW)
+        }
+        _ => None,
+    };
+    narrowest(&report.rows.iter().filter_map(of).collect::<Vec<_>>())
+}
+
+/// Without what holds for a socket or the whole because it holds for a part of it: the part tells more.
+fn narrowest(found: &[Finding]) -> Vec<Finding> {
+    let width = |finding: &Finding| match finding.subject {
+        Some(Subject::Scope(Scope::Platform)) => 2,
+        Some(Subject::Scope(Scope::Socket(_))) => 1,
+        _ => 0,
+    };
+    let least = |cause: Cause| found.iter().filter(|other| other.rule.cause == cause).map(width).min();
+    found.iter().filter(|finding| least(finding.rule.cause) == Some(width(finding))).cloned().collect()
+}
+
+/// A percentile of a disk's latency, with whoever has most of its requests.
+fn tail(report: &IoReport, row: &Row, cause: Cause) -> Option<Finding> {
+    let (Subject::Disk(..), Some(found)) = (&row.subject, &row.distribution) else { return None };
+    if found.count() < TAIL_COUNT {
+        return None;
+    }
+    let mut finding = Finding::of(cause, found.quantile(0.99))?
+        .about(&row.subject)
+        .resting_on("block.requests", Unit::Requests, exact(found.count() as f64))
+        .resting_on(&format!("{}.p50", row.metric), Unit::Ns, found.quantile(0.5));
+    let most = report.rows.iter().filter(|other| other.metric == row.metric).filter_map(|other| {
+        let Subject::Owner(_, of) = &other.subject else { return None };
+        let count = other.distribution.as_ref().filter(|_| **of == row.subject)?.count();
+        Some((count, other))
+    });
+    if let Some((count, Row { subject: Subject::Owner(owner, _), .. })) = most.max_by_key(|(count, _)| *count)
+    {
+        finding = finding.resting_on("block.requests.most", Unit::Requests, exact(count as f64));
+        if let Some(evidence) = finding.evidence.last_mut() {
+            evidence.whose = Some(crate::metric::OwnerOrTarget::Owner(owner.clone()));
+        }
+    }
+    Some(finding)
+}
+
+/// A share that says enough alone.
+fn share(row: &Row, cause: Cause) -> Option<Finding> {
+    Some(Finding::of(cause, *row.value.known()?)?.about(&row.subject))
+}
+
+/// A share of something, if there is enough of it.
+fn beside(
+    report: &IoReport,
+    row: &Row,
+    of: &Metric,
+    is_enough: impl Fn(&Known) -> bool,
+    cause: Cause,
+) -> Option<Finding> {
+    let whole = value(report, of, &row.subject).filter(|whole| is_enough(whole))?;
+    Some(share(row, cause)?.resting_on(of.name, of.unit, *whole))
+}
+
+/// What of a device's traffic goes to another node.
+fn remote(report: &IoReport, row: &Row, of: &Metric) -> Option<Finding> {
+    let whole = value(report, of, &row.subject).filter(|whole| whole.low > TRAFFIC_LEAST)?;
+    let part = row.value.known()?;
+    let share = |part: f64, whole: f64| (100.0 * part / whole).min(100.0);
+    let known = Known {
+        estimate: share(part.estimate, whole.estimate),
+        low: share(part.low, whole.high),
+        high: share(part.high, whole.low),
+        ..*part
+    };
+    let finding = Finding::of(Cause::RemoteDevice, known)?.about(&row.subject);
+    Some(finding.resting_on(&row.metric, row.unit, *part).resting_on(of.name, of.unit, *whole))
+}
+
+/// A metric's number of a subject.
+fn value<'r>(report: &'r IoReport, of: &Metric, subject: &Subject) -> Option<&'r Known> {
+    let mut rows = report.rows.iter().filter(|row| row.metric == of.name && row.subject == *subject);
+    rows.next()?.value.known()
+}

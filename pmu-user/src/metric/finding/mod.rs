@@ -1,0 +1,287 @@
+//! Findings: what stands out in a run. A rule compares one number with a threshold, and a finding is a number whose whole interval is
+//! above it; a number that may be below by chance is none. Pure, like all of `metric`.
+
+mod io;
+mod rules;
+mod tasks;
+
+pub use self::rules::{Cause, RULES, Rule};
+use super::{
+    OwnerOrTarget, Report,
+    io::Subject,
+    value::{How, Known},
+};
+use crate::{
+    drain::{Header, Owner},
+    table::unit::Unit,
+    untrusted::Untrusted,
+};
+
+/// Findings of one rule: of many owners that it holds for, those of which there is most are told of.
+const MOST_OF_A_RULE: usize = 3;
+
+/// A number that stands out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Why it does.
+    pub rule: &'static Rule,
+    /// Whose it is; `None` of the host's.
+    pub whose: Option<OwnerOrTarget>,
+    /// What it is about, beside CPUs.
+    pub subject: Option<Subject>,
+    /// Name of the number.
+    pub metric: String,
+    /// The number, in the rule's unit.
+    pub value: Known,
+    /// Names that say where: a function and its file, the code of a gap, the nodes of a path, processes.
+    pub names: Vec<Untrusted>,
+    /// What a share is a share of, where it is not in the name: `slots`.
+    pub domain: Option<String>,
+    /// Numbers that it rests on.
+    pub evidence: Vec<Evidence>,
+    /// What to try, the best first.
+    pub next: Vec<&'static str>,
+}
+
+/// A number that a finding rests on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evidence {
+    /// Name.
+    pub metric: String,
+    /// Unit.
+    pub unit: Unit,
+    /// The number.
+    pub value: Known,
+    /// Whose it is, if it is not whose the finding is.
+    pub whose: Option<OwnerOrTarget>,
+}
+
+impl Finding {
+    /// What `value` says by the rule of `cause`; `None` if its interval reaches below the threshold, or if it cannot be: a share of
+    /// more than all.
+    fn of(cause: Cause, value: Known) -> Option<Self> {
+        let rule = cause.rule();
+        let finding = Self {
+            rule,
+            whose: None,
+            subject: None,
+            metric: rule.metric.to_owned(),
+            value,
+            names: Vec::new(),
+            domain: None,
+            evidence: Vec::new(),
+            next: vec![rule.next],
+        };
+        (value.low > rule.above && value.estimate <= rule.unit.most()).then_some(finding)
+    }
+
+    fn of_whom(mut self, who: &OwnerOrTarget) -> Self {
+        self.whose = Some(who.clone());
+        self
+    }
+
+    fn about(mut self, subject: &Subject) -> Self {
+        match subject {
+            Subject::Owner(owner, of) => {
+                self.whose = Some(OwnerOrTarget::Owner(owner.clone()));
+                self.subject = Some((**of).clone());
+            }
+            subject => self.subject = Some(subject.clone()),
+        }
+        self
+    }
+
+    fn naming(mut self, names: impl IntoIterator<Item = Untrusted>) -> Self {
+        self.names.extend(names);
+        self
+    }
+
+    fn resting_on(mut self, metric: &str, unit: Unit, value: Known) -> Self {
+        self.evidence.push(Evidence { metric: metric.to_owned(), unit, value, whose: None });
+        self
+    }
+
+    /// How much there was of it: the first number that it rests on, if any.
+    fn amount(&self) -> f64 {
+        self.evidence.first().map_or(self.value, |evidence| evidence.value).low
+    }
+
+    /// What it rests on, by name.
+    pub fn evidence(&self, metric: &str) -> Option<&Evidence> {
+        self.evidence.iter().find(|evidence| evidence.metric == metric)
+    }
+}
+
+/// What stands out in the whole of a run: rules in their order, of each where there is most of it first.
+pub fn findings(header: &Header, report: &Report) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some((header, report)) = header.tasks.as_ref().zip(report.tasks.as_ref()) {
+        found.extend(tasks::findings(header, report));
+    }
+    found.extend(report.io.iter().flat_map(io::findings));
+    found.sort_by(|a, b| {
+        let by_amount = || b.amount().total_cmp(&a.amount());
+        a.rule.cause.cmp(&b.rule.cause).then_with(by_amount).then_with(|| a.whose.cmp(&b.whose))
+    });
+    let mut kept: Vec<Finding> = Vec::new();
+    for (at, finding) in found.iter().enumerate() {
+        // Its numbers hold what is below it, which tells more.
+        if found.iter().enumerate().any(|(other, below)| other != at && is_above(finding, below)) {
+            continue;
+        }
+        let alike = kept.iter().rev().take_while(|other| other.rule == finding.rule).count();
+        if alike < MOST_OF_A_RULE {
+            kept.push(finding.clone());
+        }
+    }
+    kept
+}
+
+/// Is the first of a cgroup above that of the second, by the same rule?
+fn is_above(above: &Finding, below: &Finding) -> bool {
+    let path = |finding: &Finding| match &finding.whose {
+        Some(OwnerOrTarget::Owner(Owner::Cgroup { path, .. })) => Some(path.clone()),
+        _ => None,
+    };
+    let paths =
+        path(above).zip(path(below)).filter(|_| above.rule == below.rule && above.subject == below.subject);
+    paths.is_some_and(|(above, below)| above != below && holds(&above, &below))
+}
+
+/// Is the first cgroup the second, or above it?
+fn holds(above: &Untrusted, path: &Untrusted) -> bool {
+    let rest = path.as_bytes().strip_prefix(above.as_bytes());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || above.as_bytes() == b"/")
+}
+
+/// `part / (part + rest)` in per cent, where `part` is exact.
+fn share_beside(part: f64, rest: &Known) -> Known {
+    let of = |rest: f64| if part + rest > 0.0 { 100.0 * part / (part + rest) } else { 0.0 };
+    Known { estimate: of(rest.estimate), low: of(rest.high), high: of(rest.low), ..*rest }
+}
+
+/// A count, which is exact, a second of `time`, which is in ns.
+fn rate(count: &Known, time: &Known) -> Known {
+    let per = |count: f64, ns: f64| if ns > 0.0 { count / (ns / 1e9) } else { f64::INFINITY };
+    Known {
+        estimate: per(count.estimate, time.estimate),
+        low: per(count.low, time.high),
+        high: per(count.high, time.low),
+        coverage: count.coverage.min(time.coverage),
+        how: How::Counted,
+    }
+}
+
+/// A number that is known exactly.
+const fn exact(estimate: f64) -> Known {
+    Known { estimate, low: estimate, high: estimate, coverage: 1.0, how: How::Counted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cause, Finding, Known, exact, findings, holds, rate, share_beside};
+    use crate::{
+        drain::{Header, Owner},
+        metric::{
+            OwnerOrTarget, Report,
+            io::{IoReport, Label, Row, Scope, Subject},
+            value::{Distribution, How, Value},
+        },
+        model::histogram::Histogram,
+        table::metric,
+        untrusted::Untrusted,
+    };
+
+    fn between(low: f64, estimate: f64, high: f64) -> Known {
+        Known { estimate, low, high, coverage: 0.5, how: How::Sampled }
+    }
+
+    #[test]
+    fn what_may_be_below_the_threshold_is_none_nor_is_a_share_of_more_than_all() {
+        let of =
+            |low, high| Finding::of(Cause::HotFunction, between(low, (low + high) / 2.0, high)).is_some();
+        assert!(of(30.1, 40.0) && of(99.0, 101.0));
+        assert!(!of(30.0, 80.0) && !of(10.0, 20.0) && !of(120.0, 130.0));
+    }
+
+    #[test]
+    fn rates_and_shares_are_as_sure_as_the_time_that_they_are_of() {
+        let time = between(0.5e9, 1e9, 2e9);
+        let per = rate(&exact(1000.0), &time);
+        assert_eq!((per.low, per.estimate, per.high, per.coverage), (500.0, 1000.0, 2000.0, 0.5));
+        let share = share_beside(1e9, &time);
+        assert_eq!((share.estimate, share.high), (50.0, 1e11 / 1.5e9));
+        assert_eq!(rate(&exact(1.0), &exact(0.0)).estimate, f64::INFINITY);
+    }
+
+    #[test]
+    fn a_cgroup_holds_what_is_below_it_and_not_what_begins_as_it_does() {
+        let path = |text: &str| Untrusted::from(text);
+        for (above, below, is) in
+            [("/", "/web", true), ("/web", "/web/a", true), ("/web", "/web", true), ("/web", "/webs", false)]
+        {
+            assert_eq!(holds(&path(above), &path(below)), is, "{above} {below}");
+        }
+    }
+
+    fn row(subject: Subject, metric: metric::Metric, value: Value) -> Row {
+        let (metric, unit) = (metric.name.to_owned(), metric.unit);
+        Row { subject, metric, unit, value, distribution: None, label: Label::System, note: None }
+    }
+
+    /// Requests of which all but a few took a millisecond.
+    fn requests(subject: Subject, slow: u32, slow_ns: u64) -> Row {
+        use pmu_common::histogram::BLOCK;
+        let at = |ns: u64| BLOCK.bucket_of(ns) as u16;
+        let histogram = Histogram::between(BLOCK, &[], &[(at(1_000_000), 1000), (at(slow_ns), slow)]);
+        let max = histogram.last().unwrap();
+        let found = Distribution { histogram, sum: 1, max, coverage: 1.0 };
+        let row = row(subject, metric::BLOCK_LATENCY, Value::exact(1e6));
+        Row { distribution: Some(Box::new(found)), ..row }
+    }
+
+    fn found(rows: Vec<Row>) -> Vec<Finding> {
+        let io = Some(IoReport { rows, ..IoReport::default() });
+        findings(&Header::default(), &Report { io, ..Report::default() })
+    }
+
+    #[test]
+    fn a_disk_whose_last_per_cent_is_slow_is_found_with_whose_most_requests_are() {
+        let disk = Subject::Disk(Untrusted::from("sda"), "read");
+        let owner = Owner::Cgroup { id: 7, path: Untrusted::from("/db") };
+        let of_owner = Subject::Owner(owner.clone(), Box::new(disk.clone()));
+        let rows =
+            |slow_ns| vec![requests(disk.clone(), 30, slow_ns), requests(of_owner.clone(), 20, slow_ns)];
+        assert_eq!(found(rows(20_000_000)), []);
+        let [slow] = &found(rows(200_000_000))[..] else { panic!("one of the disk") };
+        assert_eq!((slow.rule.cause, slow.subject.as_ref()), (Cause::BlockLatency, Some(&disk)));
+        assert!(slow.value.low <= 2e8 && slow.value.high >= 2e8);
+        let whose = slow.evidence.iter().find_map(|evidence| evidence.whose.clone());
+        assert_eq!(whose, Some(OwnerOrTarget::Owner(owner)));
+    }
+
+    #[test]
+    fn memory_that_is_full_is_told_of_for_the_sockets_and_shares_only_of_enough_traffic() {
+        let (socket, all) = (Subject::Scope(Scope::Socket(1)), Subject::Scope(Scope::Platform));
+        let of = |subject: &Subject, metric, value| row(subject.clone(), metric, Value::exact(value));
+        let full = [of(&all, metric::DRAM_UTILIZATION, 85.0), of(&socket, metric::DRAM_UTILIZATION, 92.0)];
+        let subjects: Vec<_> = found(full.to_vec()).into_iter().map(|found| found.subject).collect();
+        assert_eq!(subjects, [Some(socket.clone())]);
+        let misses = |moved| {
+            let rows = [
+                of(&socket, metric::DDIO_WRITE_L3_MISS, 80.0),
+                of(&socket, metric::PCIE_INBOUND_WRITE_BW, moved),
+            ];
+            found(rows.to_vec()).len()
+        };
+        assert_eq!((misses(900.0), misses(2000.0)), (0, 1));
+        let remote = |part| {
+            let rows = [
+                of(&socket, metric::PCIE_INBOUND_READ_BW_REMOTE, part),
+                of(&socket, metric::PCIE_INBOUND_READ_BW, 4000.0),
+            ];
+            found(rows.to_vec()).first().map(|found| (found.rule.cause, found.value.estimate))
+        };
+        assert_eq!((remote(1000.0), remote(3000.0)), (None, Some((Cause::RemoteDevice, 75.0))));
+    }
+}

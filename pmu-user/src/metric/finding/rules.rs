@@ -1,0 +1,264 @@
+//! The rules of findings: what is compared with which threshold, why that one, and what to try.
+
+use crate::{named::named, table::unit::Unit};
+
+named! {
+    /// What a finding says.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Cause {
+        Steal = "steal", "The hypervisor gave CPUs to others.";
+        ForkStorm = "fork_storm", "Processes begin and end faster than they do work.";
+        FaultStorm = "fault_storm", "Memory is mapped and touched over and over.";
+        MigrationStorm = "migration_storm", "Tasks are moved from CPU to CPU.";
+        CpuWait = "cpu_wait", "Tasks that could run had no CPU.";
+        Masked = "masked", "Kernel code ran with interrupts masked.";
+        MaskedSpan = "masked_span", "Interrupts were masked for long at a stretch.";
+        BlockLatency = "block_latency", "A disk answers late.";
+        BlockQueue = "block_queue", "Requests wait in the queue of a disk.";
+        Dram = "dram", "Memory moves nearly what it can.";
+        Upi = "upi", "A link between sockets is nearly full.";
+        Link = "link", "A PCIe link is nearly full.";
+        RemoteDevice = "remote_device", "A device uses the memory of another node.";
+        Ddio = "ddio", "What devices write misses the last-level cache.";
+        Iotlb = "iotlb", "The IOMMU walks page tables for devices.";
+        Bottleneck = "bottleneck", "Slots of the pipeline are lost to one thing.";
+        HotFunction = "hot_function", "One function has much of the CPU time.";
+        OwnersBeyond = "owners_beyond", "Owners are not told apart.";
+        SwitchesMissing = "switches_missing", "Switches were not seen.";
+        SamplesMissing = "samples_missing", "Samples did not come.";
+    }
+}
+
+/// A rule: a finding is a value whose whole interval is above the threshold.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    /// What is found.
+    pub cause: Cause,
+    /// Name of the value that is compared; of a bottleneck, the metric's is taken.
+    pub metric: &'static str,
+    /// Unit of it and of the threshold.
+    pub unit: Unit,
+    /// The threshold; of a bottleneck, the table's own holds and this is the least share of the slots.
+    pub above: f64,
+    /// Why this threshold: where it is from.
+    pub source: &'static str,
+    /// What to try, or which command to run.
+    pub next: &'static str,
+}
+
+/// CPU time that an owner must have used, as a share of one CPU, before rates of its CPU time say anything.
+pub(super) const BUSY: f64 = 0.05;
+/// Requests or waits below which a 99th percentile is one event's.
+pub(super) const TAIL_COUNT: u64 = 100;
+/// p99 of the run-queue latency, in ns, below which waiting is that of a wake-up, not for a CPU in use.
+pub(super) const WAIT_TAIL_NS: f64 = 1e6;
+/// Share of the run for which tasks of an owner must have waited, all together.
+pub(super) const WAIT_LEAST: f64 = 0.01;
+/// Samples that a hot function must have.
+pub(super) const HOT_SAMPLES: u64 = 50;
+/// MB/s of devices below which shares of their traffic cost nothing.
+pub(super) const TRAFFIC_LEAST: f64 = 1000.0;
+/// Translations a second, in millions, below which those that miss cost nothing.
+pub(super) const TRANSLATIONS_LEAST: f64 = 1.0;
+
+/// All rules, in the order of findings: what makes others slow before what is slow, and what is only to be known last.
+pub static RULES: [Rule; Cause::ALL.len()] = [
+    Rule {
+        cause: Cause::Steal,
+        metric: "stolen_share",
+        unit: Unit::Percent,
+        above: 5.0,
+        source: "one part in twenty of all CPU time: more than most services' headroom for their tail",
+        next: "ask the provider for dedicated CPUs or move the machine; nothing in it can change this",
+    },
+    Rule {
+        cause: Cause::ForkStorm,
+        metric: "processes_ended_rate",
+        unit: Unit::PerSecond,
+        above: 200.0,
+        source: "a process costs about 1 ms of CPU time to fork, execute and end: above it a fifth of a CPU goes there",
+        next: "find who starts them (`pmbpf run --by comm --stacks`) and keep one process instead",
+    },
+    Rule {
+        cause: Cause::FaultStorm,
+        metric: "minor_faults_rate",
+        unit: Unit::PerSecond,
+        above: 100_000.0,
+        source: "a fault takes 0.5 to 1 µs: above it they take 5 to 10 % of the owner's CPU time",
+        next: "see who faults (`-e page-faults --stacks`); keep memory instead of giving it back (malloc's trim and mmap \
+               thresholds), or use huge pages",
+    },
+    Rule {
+        cause: Cause::MigrationStorm,
+        metric: "migrations_rate",
+        unit: Unit::PerSecond,
+        above: 2000.0,
+        source: "a task that was moved refills its caches in 5 to 50 µs: above it that takes 1 to 10 % of its CPU time",
+        next: "look for what sets affinities or wakes threads across CPUs (`-e sched:sched_migrate_task --stacks`)",
+    },
+    Rule {
+        cause: Cause::CpuWait,
+        metric: "wait_share",
+        unit: Unit::Percent,
+        above: 20.0,
+        source: "above a fifth of the time that they could run, tasks take a quarter longer than on free CPUs",
+        next: "give it more CPU (cpu.weight, fewer neighbours, more CPUs), or see who runs there: `pmbpf run -a --by cgroup`",
+    },
+    Rule {
+        cause: Cause::Masked,
+        metric: "masked_share",
+        unit: Unit::Percent,
+        above: 1.0,
+        source: "timers, packets and wake-ups wait meanwhile, and no sample can show what runs",
+        next: "the gaps name the code that let interrupts in again; `--gap-min` lists shorter ones",
+    },
+    Rule {
+        cause: Cause::MaskedSpan,
+        metric: "masked_span",
+        unit: Unit::Ns,
+        above: 1e7,
+        source: "ten ticks of a kernel with HZ=1000: nothing else got the CPU for so long",
+        next: "the code that let interrupts in again is named; see who called it in the gap's stack (`--json`)",
+    },
+    Rule {
+        cause: Cause::BlockLatency,
+        metric: "block.latency.p99",
+        unit: Unit::Ns,
+        above: 5e7,
+        source: "a disk that seeks answers in 10 to 20 ms, one of flash in less than 1 ms",
+        next: "see whose requests they are (`pmbpf io --group-by`), and whether the device is slow alone or by their number",
+    },
+    Rule {
+        cause: Cause::BlockQueue,
+        metric: "block.queue.p99",
+        unit: Unit::Ns,
+        above: 5e7,
+        source: "so long in the kernel's queue, before the device has the request at all",
+        next: "see who fills the queue (`pmbpf io --group-by`); limit it (io.max, io.weight) or try another I/O scheduler",
+    },
+    Rule {
+        cause: Cause::Dram,
+        metric: "dram.utilization",
+        unit: Unit::Percent,
+        above: 80.0,
+        source: "latency of memory rises steeply from about four fifths of its bandwidth on",
+        next: "see which cores and devices ask for it (`pmbpf io`); spread over sockets, or keep the data in caches",
+    },
+    Rule {
+        cause: Cause::Upi,
+        metric: "upi.utilization",
+        unit: Unit::Percent,
+        above: 70.0,
+        source: "a link between sockets queues from about seven tenths of its flits on",
+        next: "bind tasks and devices to the node of their memory (numactl, cpuset)",
+    },
+    Rule {
+        cause: Cause::Link,
+        metric: "link.utilization",
+        unit: Unit::Percent,
+        above: 80.0,
+        source: "headers and flow control take 10 to 20 % of a PCIe link's raw rate",
+        next: "check that the link runs at its full speed and width (`pmbpf io --summary`), or spread the devices",
+    },
+    Rule {
+        cause: Cause::RemoteDevice,
+        metric: "pcie.remote_share",
+        unit: Unit::Percent,
+        above: 50.0,
+        source: "most of what the device moves crosses the link between sockets",
+        next: "run what uses the device, and its interrupts, on the device's own node (`pmbpf io --summary` names it)",
+    },
+    Rule {
+        cause: Cause::Ddio,
+        metric: "ddio.write_l3_miss",
+        unit: Unit::Percent,
+        above: 50.0,
+        source: "every second line that a device writes costs two transfers of memory instead of none",
+        next: "smaller rings and buffers, or more ways of the cache for I/O",
+    },
+    Rule {
+        cause: Cause::Iotlb,
+        metric: "vtd.iotlb_miss",
+        unit: Unit::Percent,
+        above: 10.0,
+        source: "each miss reads page tables in memory while the device waits",
+        next: "map the buffers with huge pages, or pass the IOMMU through for trusted devices (iommu=pt)",
+    },
+    Rule {
+        cause: Cause::Bottleneck,
+        metric: "topdown",
+        unit: Unit::Percent,
+        above: 10.0,
+        source: "the threshold of the CPU model's own table, at both ends of the intervals",
+        next: "`--config tma --stacks` finds its code where the PMU can",
+    },
+    Rule {
+        cause: Cause::HotFunction,
+        metric: "hot_share",
+        unit: Unit::Percent,
+        above: 30.0,
+        source: "nearly a third of the time: whatever is gained there is gained at all",
+        next: "see who calls it (`--stacks`) and which lines it is in (HOT CODE)",
+    },
+    Rule {
+        cause: Cause::OwnersBeyond,
+        metric: "other_share",
+        unit: Unit::Percent,
+        above: 5.0,
+        source: "one part in twenty of the CPU time has no name",
+        next: "`--max-owners` keeps more apart, `--by comm` or `--by cgroup` needs fewer",
+    },
+    Rule {
+        cause: Cause::SwitchesMissing,
+        metric: "switches_missing_share",
+        unit: Unit::Percent,
+        above: 5.0,
+        source: "times and counts of tasks are only right where their switches are seen",
+        next: "TRUST says what was lost; fewer owners (`--by cgroup`) may help",
+    },
+    Rule {
+        cause: Cause::SamplesMissing,
+        metric: "samples_missing_share",
+        unit: Unit::Percent,
+        above: 50.0,
+        source: "shares of functions are of what came, and fewer than half of the samples did",
+        next: "TRUST says why; another event or a lower `--frequency` may be delivered",
+    },
+];
+
+impl Cause {
+    /// Its rule.
+    pub fn rule(self) -> &'static Rule {
+        &RULES[self as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cause, RULES};
+    use crate::table::unit::Unit;
+
+    #[test]
+    fn rules_stand_in_the_order_of_their_causes_and_say_why_and_what_next() {
+        for (rule, cause) in RULES.iter().zip(Cause::ALL) {
+            assert_eq!((rule.cause, cause.rule()), (cause, rule));
+            assert!(rule.above > 0.0 && rule.source.len() > 20 && rule.next.len() > 20, "{cause:?}");
+            assert!(!rule.source.ends_with('.') && !rule.next.ends_with('.'), "{cause:?}");
+        }
+    }
+
+    #[test]
+    fn the_page_has_every_rule_with_its_reason() {
+        let page = include_str!("../../../../docs/findings.md");
+        for rule in &RULES {
+            let start = format!("| `{}`: ", rule.cause.name());
+            let row = page.lines().find(|line| line.starts_with(&start)).unwrap_or_else(|| panic!("{start}"));
+            let threshold = match rule.unit {
+                Unit::Percent => format!("`{}` above {} % | ", rule.metric, rule.above),
+                Unit::Ns => format!("`{}` above {} ms | ", rule.metric, rule.above / 1e6),
+                _ => format!("`{}` above ", rule.metric),
+            };
+            assert!(row.contains(&threshold) && row.ends_with(&format!("| {} |", rule.source)), "{row}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Findings of tasks.
+
+use super::{
+    Cause, Evidence, Finding, exact, holds, rate,
+    rules::{BUSY, HOT_SAMPLES, TAIL_COUNT, WAIT_LEAST, WAIT_TAIL_NS},
+    share_beside,
+};
+use crate::{
+    drain::{Owner, TasksHeader},
+    metric::{
+        BlindClass, Frame, GapReport, OwnerOrTarget, OwnerReport, TasksReport,
+        topdown::{Node, TopDown},
+        value::{How, Known},
+    },
+    plan::Target,
+    table::{
+        hint::hint,
+        metric::{self, Metric},
+        unit::Unit,
+    },
+    untrusted::Untrusted,
+};
+
+/// What stands out, in no order.
+pub(super) fn findings(header: &TasksHeader, report: &TasksReport) -> Vec<Finding> {
+    let mut found: Vec<Finding> = each_owner(report, fault_storm);
+    found.extend(each_owner(report, migration_storm));
+    found.extend(each_owner(report, |report, owner| cpu_wait(header, report, owner)));
+    found.extend(steal(report));
+    found.extend(fork_storm(report));
+    found.extend(masked(header, report));
+    found.extend(masked_span(report));
+    found.extend(report.topdown.iter().flat_map(|topdown| bottlenecks(report, topdown)));
+    found.extend(hot_function(report));
+    found.extend(owners_beyond(report));
+    found.extend(missing(report));
+    found
+}
+
+/// What a rule says of the owners, or of all together where it holds for none of them alone.
+fn each_owner(
+    report: &TasksReport,
+    rule: impl Fn(&TasksReport, &OwnerReport) -> Option<Finding>,
+) -> Vec<Finding> {
+    let rows = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
+    let found: Vec<Finding> = rows.iter().filter_map(|owner| rule(report, owner)).collect();
+    if found.is_empty() { rule(report, &report.total).into_iter().collect() } else { found }
+}
+
+/// CPU time of an owner that used at least so much of one CPU.
+fn busy<'o>(report: &TasksReport, owner: &'o OwnerReport, least: f64) -> Option<&'o Known> {
+    let time = owner.value(&metric::CPU_TIME)?;
+    (time.low > least * report.length_ns as f64).then_some(time)
+}
+
+/// How often something happened to an owner in a second of its CPU time.
+fn storm(report: &TasksReport, owner: &OwnerReport, cause: Cause, of: &Metric) -> Option<Finding> {
+    let (time, count) = (busy(report, owner, BUSY)?, owner.value(of)?);
+    let finding = Finding::of(cause, rate(count, time))?.of_whom(&owner.who);
+    Some(finding.resting_on(of.name, of.unit, *count).resting_on(metric::CPU_TIME.name, Unit::Ns, *time))
+}
+
+fn fault_storm(report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
+    storm(report, owner, Cause::FaultStorm, &metric::MINOR_FAULTS)
+}
+
+fn migration_storm(report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
+    storm(report, owner, Cause::MigrationStorm, &metric::MIGRATIONS)
+}
+
+/// Waiting for a CPU, as a share of the time in which its tasks could run; with whoever else used CPUs most.
+fn cpu_wait(header: &TasksHeader, report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
+    let (time, waits) = (owner.value(&metric::CPU_TIME)?, owner.waits.as_ref().ok()?);
+    let tail = waits.quantile(0.99);
+    let waited = exact(waits.sum as f64);
+    let is_long = waited.low > WAIT_LEAST * report.length_ns as f64 && tail.low > WAIT_TAIL_NS;
+    if !is_long || waits.count() < TAIL_COUNT.min(report.length_ns / 100_000_000) {
+        return None;
+    }
+    let mut finding = Finding::of(Cause::CpuWait, share_beside(waited.estimate, time))?
+        .of_whom(&owner.who)
+        .resting_on("runqueue_latency.sum", Unit::Ns, waited)
+        .resting_on("runqueue_latency.p99", Unit::Ns, tail)
+        .resting_on(metric::CPU_TIME.name, Unit::Ns, *time);
+    finding.evidence.extend(neighbour(header, report, owner));
+    Some(finding)
+}
+
+/// Whoever used most CPU time beside an owner.
+fn neighbour(header: &TasksHeader, report: &TasksReport, owner: &OwnerReport) -> Option<Evidence> {
+    // Of a target, others are not counted; and a cgroup's row holds what is below it.
+    let is_beside = |other: &&OwnerReport| match (&other.who, &owner.who) {
+        (
+            OwnerOrTarget::Owner(Owner::Cgroup { path, .. }),
+            OwnerOrTarget::Owner(Owner::Cgroup { path: own, .. }),
+        ) => !holds(path, own) && !holds(own, path),
+        (other, own) => other != own,
+    };
+    let others = report.owners.iter().filter(|_| header.plan.target == Target::System).filter(is_beside);
+    let time = |other: &OwnerReport| other.value(&metric::CPU_TIME).copied();
+    let most = others.filter_map(|other| Some((other, time(other)?)));
+    let (other, time) = most.max_by(|(_, a), (_, b)| a.estimate.total_cmp(&b.estimate))?;
+    let whose = Some(other.who.clone());
+    Some(Evidence { metric: metric::CPU_TIME.name.to_owned(), unit: Unit::Ns, value: time, whose })
+}
+
+/// What the hypervisor took, where all CPU time is accounted for.
+fn steal(report: &TasksReport) -> Option<Finding> {
+    let books = report.quality.books.as_ref()?;
+    let share = 100.0 * books.kernel.stolen_ns as f64 / books.capacity_ns.max(1) as f64;
+    let stolen = exact(books.kernel.stolen_ns as f64);
+    Some(Finding::of(Cause::Steal, exact(share))?.resting_on("stolen_time", Unit::Ns, stolen))
+}
+
+/// Processes that ended while they were counted, with the name that most of them had.
+fn fork_storm(report: &TasksReport) -> Option<Finding> {
+    let rows = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
+    let ended = rows.iter().filter(|owner| owner.ended).filter_map(|owner| match &owner.who {
+        OwnerOrTarget::Owner(Owner::Process { name, .. }) => Some((name, 1)),
+        OwnerOrTarget::Owner(Owner::Ended { name, processes }) => Some((name, *processes)),
+        _ => None,
+    });
+    let ended: Vec<(&Untrusted, u64)> = ended.collect();
+    let all = exact(ended.iter().map(|(_, processes)| *processes as f64).sum());
+    let (name, most) = ended.iter().max_by_key(|(_, processes)| *processes)?;
+    let finding = Finding::of(Cause::ForkStorm, rate(&all, &exact(report.length_ns as f64)))?;
+    let finding = finding.naming([(*name).clone()]).resting_on("processes_ended", Unit::UNKNOWN, all);
+    Some(finding.resting_on("processes_ended.most", Unit::UNKNOWN, exact(*most as f64)))
+}
+
+/// Blind time, as a share of the CPU time in which it could have been. Gaps that surely were masked are a part of it that is known.
+fn masked(header: &TasksHeader, report: &TasksReport) -> Option<Finding> {
+    let masked = report.blind.masked();
+    let time = masked.time.known()?;
+    let sure: u64 = sure_gaps(report).map(|gap| gap.gap.row.late_ns).sum();
+    let low = time.low.max(sure as f64);
+    let time = Known { estimate: time.estimate.max(low), low, high: time.high.max(low), ..*time };
+    let finding = Finding::of(Cause::Masked, time.times(100.0 / masked.of_ns.max(1) as f64))?;
+    let code = longest(report).and_then(|gap| gap.stack.first().cloned());
+    let finding = finding.resting_on(metric::BLIND_TIME.name, Unit::Ns, time).naming(code);
+    let all = header.plan.target == Target::System;
+    Some(if all { finding } else { finding.of_whom(&OwnerOrTarget::Target) })
+}
+
+/// Gaps of the target that nothing else explains. A timer was due at the beginning of its gap at the earliest, so a gap is at least as
+/// long as its timer was late.
+fn sure_gaps(report: &TasksReport) -> impl Iterator<Item = &GapReport> {
+    report.blind.gaps.iter().filter(|gap| gap.class == BlindClass::Masked)
+}
+
+fn longest(report: &TasksReport) -> Option<&GapReport> {
+    sure_gaps(report).max_by_key(|gap| gap.gap.row.late_ns)
+}
+
+/// The longest gap.
+fn masked_span(report: &TasksReport) -> Option<Finding> {
+    let longest = longest(report)?;
+    let late = exact(longest.gap.row.late_ns as f64);
+    let finding = Finding::of(Cause::MaskedSpan, late)?.naming(longest.stack.first().cloned());
+    Some(match &longest.owner {
+        Some(owner) => finding.of_whom(&OwnerOrTarget::Owner(owner.clone())),
+        None => finding,
+    })
+}
+
+/// Where slots are lost: of the target, and of owners that differ from it.
+fn bottlenecks(report: &TasksReport, topdown: &TopDown) -> Vec<Finding> {
+    let mut paths: Vec<&[u32]> = Vec::new();
+    let mut found = Vec::new();
+    for (who, tree) in &topdown.owners {
+        let owner = match who {
+            OwnerOrTarget::Target => Some(&report.total),
+            whose => report.owners.iter().find(|owner| owner.who == *whose),
+        };
+        let path = &tree.path[..tree.sure];
+        let Some(time) = owner.and_then(|owner| busy(report, owner, BUSY)) else { continue };
+        let all = report.total.value(&metric::CPU_TIME).map_or(0.0, |all| all.estimate);
+        if paths.contains(&path) || time.estimate < 0.2 * all {
+            continue;
+        }
+        if let Some(finding) = bottleneck(topdown, tree.nodes.as_slice(), path) {
+            found.push(finding.of_whom(who).resting_on(metric::CPU_TIME.name, Unit::Ns, *time));
+            paths.push(path);
+        }
+    }
+    found
+}
+
+/// The node at the end of a path; doing useful work is no bottleneck.
+fn bottleneck(topdown: &TopDown, nodes: &[Node], path: &[u32]) -> Option<Finding> {
+    let shape = |index: &u32| topdown.shapes.iter().find(|shape| shape.index == *index);
+    let shapes: Vec<_> = path.iter().filter_map(shape).collect();
+    let is_share = |index: &u32| shape(index).is_some_and(|shape| shape.unit == Unit::Percent);
+    let last = path.iter().rev().find(|index| is_share(index))?;
+    if shapes.first()?.name == "Retiring" {
+        return None;
+    }
+    let value = nodes[*last as usize].value.known()?;
+    let finding = Finding::of(Cause::Bottleneck, *value)?;
+    let names = shapes.iter().map(|shape| Untrusted::from(shape.name.as_str()));
+    let shape = shape(last)?;
+    let next = hint(&shape.name).map_or(finding.next.clone(), |hint| hint.try_next.clone());
+    let domain = shape.domain.split('_').next().unwrap_or_default().to_lowercase();
+    Some(Finding { metric: shape.name.clone(), domain: Some(domain), next, ..finding }.naming(names))
+}
+
+/// The function that most samples hit, if the target kept a CPU in use.
+fn hot_function(report: &TasksReport) -> Option<Finding> {
+    let rows = report.folded.as_ref().map_or(&report.hot, |folded| &folded.hot);
+    let most = rows.iter().filter(|hot| hot.frame != Frame::Rest);
+    let hot = most.max_by(|a, b| a.share.estimate.total_cmp(&b.share.estimate))?;
+    busy(report, &report.total, 4.0 * BUSY)?;
+    if hot.samples < HOT_SAMPLES {
+        return None;
+    }
+    let names = match &hot.frame {
+        Frame::Function { name, module } => [Some(name.clone()), module.clone()],
+        Frame::Offset { module, offset, .. } => {
+            [Some(Untrusted::from(format!("{offset:#x}"))), Some(module.clone())]
+        }
+        Frame::Address(address) => [Some(Untrusted::from(format!("{address:#x}"))), None],
+        Frame::Rest => return None,
+    };
+    let finding =
+        Finding::of(Cause::HotFunction, hot.share.times(100.0))?.naming(names.into_iter().flatten());
+    let finding = finding.of_whom(&OwnerOrTarget::Owner(hot.owner.clone()));
+    Some(finding.resting_on(metric::SAMPLES.name, Unit::Samples, exact(hot.samples as f64)))
+}
+
+/// CPU time of owners that share one row because there were too many.
+fn owners_beyond(report: &TasksReport) -> Option<Finding> {
+    let other = report.owners.iter().find(|owner| owner.who == OwnerOrTarget::Owner(Owner::Other))?;
+    let (time, all) = (other.value(&metric::CPU_TIME)?, report.total.value(&metric::CPU_TIME)?);
+    let share = time.times(100.0 / all.estimate.max(1.0)).within(Unit::Percent);
+    Some(Finding::of(Cause::OwnersBeyond, share)?.resting_on(metric::CPU_TIME.name, Unit::Ns, *time))
+}
+
+/// Events that never arrived.
+fn missing(report: &TasksReport) -> Vec<Finding> {
+    let quality = &report.quality;
+    let without = |coverage: f64| Known { how: How::Sampled, ..exact(100.0 * (1.0 - coverage)) };
+    let switches = (quality.switches > 0).then(|| without(quality.switch_coverage));
+    let samples = quality.sample_coverages().next().map(without);
+    let switches = switches.and_then(|share| Finding::of(Cause::SwitchesMissing, share));
+    let samples = samples.and_then(|share| Finding::of(Cause::SamplesMissing, share));
+    [switches, samples].into_iter().flatten().collect()
+}

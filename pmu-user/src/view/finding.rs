@@ -1,0 +1,142 @@
+//! Findings in words: one sentence each, the same in every format.
+
+use super::{
+    io::text::subject_name,
+    text::{count, duration, named, number::spread_cell, percent},
+};
+use crate::{
+    metric::{
+        OwnerOrTarget,
+        finding::{Cause, Finding},
+        value::Known,
+    },
+    table::unit::Unit,
+};
+
+/// What a finding says: a sentence without a full stop, safe for a terminal.
+pub(super) fn says(finding: &Finding) -> String {
+    let (whose, value) = (who(finding.whose.as_ref()), number(&finding.value, finding.rule.unit));
+    let at = place(finding);
+    let names: Vec<String> = finding.names.iter().map(|name| name.terminal().into_owned()).collect();
+    let rests_on = |metric: &str| evidence(finding, metric);
+    match finding.rule.cause {
+        Cause::Steal => {
+            format!("the hypervisor took {value} of the CPUs' time ({})", rests_on("stolen_time"))
+        }
+        Cause::ForkStorm => format!(
+            "{value} processes ended in a second: {}, {} of them {}",
+            rests_on("processes_ended"),
+            rests_on("processes_ended.most"),
+            names.join(" ")
+        ),
+        Cause::FaultStorm => format!(
+            "{whose} took {value} page faults in a second of its CPU time ({} in {})",
+            rests_on("minor_faults"),
+            rests_on("cpu_time")
+        ),
+        Cause::MigrationStorm => format!(
+            "{whose} was moved between CPUs {value} times in a second of its CPU time ({} in {})",
+            rests_on("migrations"),
+            rests_on("cpu_time")
+        ),
+        Cause::CpuWait => cpu_wait(finding, &whose, &value),
+        Cause::Masked => {
+            let of = if finding.whose.is_some() { "the target's CPU time" } else { "the CPUs' time" };
+            format!("interrupts were masked {value} of {of}{}", until(&names, "; the longest gap ended in"))
+        }
+        Cause::MaskedSpan => {
+            format!(
+                "interrupts were masked for {value} at a stretch while {whose} ran{}",
+                until(&names, ", until")
+            )
+        }
+        Cause::BlockLatency => slow_disk(finding, "1 request in 100 took", &value),
+        Cause::BlockQueue => slow_disk(finding, "1 request in 100 waited in the kernel's queue for", &value),
+        Cause::Dram => format!("memory{at} moves {value} of what it can"),
+        Cause::Upi => format!("the link between sockets{at} is {value} full"),
+        Cause::Link => format!("the PCIe link{at} is {value} full"),
+        Cause::RemoteDevice => format!("{value} of what devices{at} move is in another node's memory"),
+        Cause::Ddio => format!("{value} of what devices{at} write misses the last-level cache"),
+        Cause::Iotlb => format!("{value} of the translations{at} miss the IOMMU's TLB"),
+        Cause::Bottleneck => {
+            let of = finding.domain.as_deref().unwrap_or("slots");
+            format!("{whose} loses {value} of its {of} to {}", names.join(" → "))
+        }
+        Cause::HotFunction => format!("{value} of the samples hit {}, of {whose}", names.join(" in ")),
+        Cause::OwnersBeyond => {
+            format!("{value} of the CPU time is of owners beyond the limit, which share a row")
+        }
+        Cause::SwitchesMissing => {
+            format!("{value} of the switches were not seen: times and counts of tasks are too low")
+        }
+        Cause::SamplesMissing => format!("{value} of the samples did not come"),
+    }
+}
+
+/// The threshold, and where it is from.
+pub(super) fn threshold(finding: &Finding) -> String {
+    let rule = finding.rule;
+    let threshold = Known { estimate: rule.above, low: rule.above, high: rule.above, ..finding.value };
+    format!("threshold {}: {}", number(&threshold, rule.unit), rule.source)
+}
+
+fn who(whose: Option<&OwnerOrTarget>) -> String {
+    match whose {
+        Some(OwnerOrTarget::Owner(owner)) => named(owner),
+        Some(OwnerOrTarget::Target) => "the target".to_owned(),
+        None => "nobody in particular".to_owned(),
+    }
+}
+
+/// A number with its interval.
+fn number(known: &Known, unit: Unit) -> String {
+    spread_cell(known, |value| match unit {
+        Unit::Percent => percent(value / 100.0),
+        Unit::Ns => duration(value),
+        _ => count(value),
+    })
+}
+
+/// A number that a finding rests on, of whom the finding is.
+fn evidence(finding: &Finding, metric: &str) -> String {
+    finding.evidence(metric).map_or_else(String::new, |found| number(&found.value, found.unit))
+}
+
+/// The code that let interrupts in again, if it has a name.
+fn until(names: &[String], words: &str) -> String {
+    names.first().map_or_else(String::new, |code| format!("{words} {code}"))
+}
+
+fn cpu_wait(finding: &Finding, whose: &str, value: &str) -> String {
+    let neighbour = finding.evidence.iter().find(|evidence| evidence.whose.is_some());
+    let beside = neighbour.map_or_else(String::new, |beside| {
+        let time = number(&beside.value, beside.unit);
+        format!("; most CPU time beside it: {}, {time}", who(beside.whose.as_ref()))
+    });
+    format!(
+        "{whose} waited for a CPU {value} of the time that it could run ({}; 99th percentile {}){beside}",
+        evidence(finding, "runqueue_latency.sum"),
+        evidence(finding, "runqueue_latency.p99"),
+    )
+}
+
+/// A percentile of a disk's requests, and whose most of them are.
+fn slow_disk(finding: &Finding, what: &str, value: &str) -> String {
+    let most = finding.evidence.iter().find(|evidence| evidence.whose.is_some());
+    let most = most.map_or_else(String::new, |most| {
+        format!(", {} of them {}'s", number(&most.value, most.unit), who(most.whose.as_ref()))
+    });
+    let disk = finding.subject.as_ref().map(subject_name).unwrap_or_default();
+    let median = finding.metric.replace(".p99", ".p50");
+    format!(
+        "{disk}: {what} {value} or longer (median {}; {} requests{most})",
+        evidence(finding, &median),
+        evidence(finding, "block.requests"),
+    )
+}
+
+/// Where: a socket, a stack, a port.
+fn place(finding: &Finding) -> String {
+    let name = finding.subject.as_ref().map(subject_name).filter(|name| name != "all");
+    name.map_or_else(String::new, |name| format!(" at {name}"))
+}

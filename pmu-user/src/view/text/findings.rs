@@ -1,0 +1,34 @@
+//! What stands out, before everything that it rests on.
+
+use std::io::{self, Write};
+
+use super::{COLUMNS, TITLE, section};
+use crate::{
+    metric::finding::Finding,
+    view::finding::{says, threshold},
+};
+
+/// Findings that are shown: with more, nothing stands out any more.
+const SHOWN: usize = 7;
+
+/// The section: a sentence each, with its threshold and what to try.
+pub(super) fn write(into: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
+    section(into, "FINDINGS", "numbers whose whole 95 % interval is above a threshold")?;
+    if findings.is_empty() {
+        return writeln!(into, "  nothing stands out");
+    }
+    let mut shown = findings.iter().take(SHOWN).enumerate().peekable();
+    while let Some((before, finding)) = shown.next() {
+        writeln!(into, "  {}  {TITLE}{}{TITLE:#}", before + 1, says(finding))?;
+        // The same rule says the same again.
+        if shown.peek().is_some_and(|(_, next)| next.rule == finding.rule && next.next == finding.next) {
+            continue;
+        }
+        writeln!(into, "     {COLUMNS}{}{COLUMNS:#}", threshold(finding))?;
+        finding.next.iter().try_for_each(|step| writeln!(into, "     try: {step}"))?;
+    }
+    match findings.len().saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => writeln!(into, "  {COLUMNS}… and {more} more; --json has all{COLUMNS:#}"),
+    }
+}

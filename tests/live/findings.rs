@@ -1,0 +1,107 @@
+//! Findings of situations that are staged here: the right one comes first, and an ordinary program has none.
+
+use serde_json::Value;
+
+use crate::{
+    support::{Cgroup, Rows, Running, in_guest, output, skipped, text},
+    workloads::workload,
+};
+
+/// Findings of a run, the first first.
+fn findings(rows: &Rows) -> Vec<&Value> {
+    rows.of_kind("finding").collect()
+}
+
+/// What a command of ours shows, but for what other guests of our host, or our host itself, do to it.
+fn of_command(command: &str, arguments: &[&str]) -> Vec<Value> {
+    let program = workload(command, &[]);
+    let output = output(&[&["--", &program], arguments].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows = Rows::parse(&output.stderr);
+    let outside = ["steal", "masked", "masked_span", "samples_missing"];
+    findings(&rows)
+        .into_iter()
+        .filter(|finding| !outside.contains(&finding["finding"].as_str().unwrap()))
+        .cloned()
+        .collect()
+}
+
+fn first(found: &[Value]) -> &Value {
+    found.first().unwrap_or_else(|| panic!("nothing was found"))
+}
+
+/// Is the number above the threshold, and is the sentence about it?
+fn assert_says(finding: &Value, what: &str, words: &str) {
+    assert_eq!(finding["finding"], what, "{finding}");
+    assert_eq!(finding["rank"], 1, "{finding}");
+    assert!(finding["low"].as_f64() > finding["threshold"].as_f64(), "{finding}");
+    assert!(finding["says"].as_str().unwrap().contains(words), "{finding}");
+}
+
+#[test]
+fn memory_that_is_mapped_and_touched_over_and_over_is_a_fault_storm() {
+    if in_guest() {
+        return skipped("an emulated CPU takes too long for a fault to take many");
+    }
+    assert_says(first(&of_command("storms", &["faults", "1"])), "fault_storm", "page faults in a second");
+}
+
+#[test]
+fn a_task_that_moves_between_cpus_is_a_migration_storm() {
+    let found = of_command("storms", &["migrations", "1"]);
+    assert_says(first(&found), "migration_storm", "was moved between CPUs");
+}
+
+#[test]
+fn processes_that_begin_and_end_are_a_fork_storm() {
+    if in_guest() {
+        return skipped("an emulated CPU takes milliseconds for a process");
+    }
+    let shell = output(&["-a", "--", "sh", "-c", "for i in $(seq 1500); do /bin/true; done"]);
+    let rows = Rows::parse(&shell.stderr);
+    let found = findings(&rows);
+    let storm = found.iter().find(|finding| finding["finding"] == "fork_storm");
+    let storm = storm.unwrap_or_else(|| panic!("{found:?}"));
+    assert!(storm["says"].as_str().unwrap().ends_with("of them true"), "{storm}");
+}
+
+#[test]
+fn a_cgroup_whose_cpu_others_use_waited_and_they_are_named() {
+    let spin = workload("spin", &["-g"]);
+    let (victim, noisy) = (Cgroup::new("victim"), Cgroup::new("noisy"));
+    let running = Running::start(&["--all-cgroups"]);
+    let mut started = vec![victim.spawn(&format!("taskset -c 1 {spin} 0.5"))];
+    started.extend((0..3).map(|_| noisy.spawn(&format!("taskset -c 1 {spin} 0.5"))));
+    started.iter_mut().for_each(|one| drop(one.wait()));
+    let rows = running.stop();
+    let found = findings(&rows);
+    let of_victim = |finding: &&&Value| {
+        finding["finding"] == "cpu_wait" && finding["owner"]["path"] == victim.path.as_str()
+    };
+    let waited = found.iter().find(of_victim).unwrap_or_else(|| panic!("{found:?}"));
+    let beside = waited["evidence"].as_array().unwrap().iter().find_map(|number| number.get("owner"));
+    assert_eq!(beside.unwrap()["path"], noisy.path.as_str(), "{waited}");
+    // Two spinners share a CPU by halves, until one of them is done: it waited half the time and more.
+    assert!(waited["value"].as_f64().unwrap() > 40.0, "{waited}");
+}
+
+#[test]
+fn the_function_that_a_program_spends_its_time_in_is_hot() {
+    let spin = workload("spin", &["-g"]);
+    let output = output(&["-F", "999", "--", &spin, "1"]);
+    let rows = Rows::parse(&output.stderr);
+    let found = findings(&rows);
+    let hot = found.iter().find(|finding| finding["finding"] == "hot_function");
+    let hot = hot.unwrap_or_else(|| panic!("{found:?}"));
+    assert!(hot["says"].as_str().unwrap().contains("hot_leaf"), "{hot}");
+}
+
+#[test]
+fn a_program_that_works_a_little_and_sleeps_stands_out_nowhere() {
+    for round in 0..5 {
+        let found = of_command("storms", &["bursts", "1"]);
+        // Its neighbours may have the CPU when it wakes; nothing else is to be said of it.
+        let other: Vec<&Value> = found.iter().filter(|finding| finding["finding"] != "cpu_wait").collect();
+        assert!(other.is_empty(), "round {round}: {other:?}");
+    }
+}
