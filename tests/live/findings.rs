@@ -1,9 +1,15 @@
 //! Findings of situations that are staged here: the right one comes first, and an ordinary program has none.
 
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use pmbpf::machine::cgroup::Layout;
 use serde_json::Value;
 
 use crate::{
-    support::{Cgroup, Rows, Running, in_guest, output, skipped, text},
+    support::{Cgroup, Rows, Running, assert_close, in_guest, output, skipped, text},
     workloads::workload,
 };
 
@@ -83,6 +89,48 @@ fn a_cgroup_whose_cpu_others_use_waited_and_they_are_named() {
     assert_eq!(beside.unwrap()["path"], noisy.path.as_str(), "{waited}");
     // Two spinners share a CPU by halves, until one of them is done: it waited half the time and more.
     assert!(waited["value"].as_f64().unwrap() > 40.0, "{waited}");
+}
+
+/// Lets cgroups below the root have limits of CPU time while it exists.
+struct WithLimits(Option<PathBuf>);
+
+impl WithLimits {
+    fn new(group: &Cgroup) -> Self {
+        let control = group.folder().parent().unwrap().join("cgroup.subtree_control");
+        let is_on = fs::read_to_string(&control).unwrap().split_whitespace().any(|word| word == "cpu");
+        if !is_on {
+            fs::write(&control, "+cpu").unwrap();
+        }
+        Self((!is_on).then_some(control))
+    }
+}
+
+impl Drop for WithLimits {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|control| drop(fs::write(control, "-cpu")));
+    }
+}
+
+#[test]
+fn a_cgroup_that_uses_up_its_limit_of_cpu_time_was_throttled() {
+    if !Layout::read(Path::new("/")).unwrap().limits_cpu_time() {
+        return skipped("the v2 hierarchy has no cpu controller here");
+    }
+    let group = Cgroup::new("limited");
+    let _limits = WithLimits::new(&group);
+    fs::write(group.folder().join("cpu.max"), "20000 100000").unwrap();
+    let running = Running::start(&["--cgroup", &group.path]);
+    group.spawn(&format!("{} 0.4", workload("spin", &["-g"]))).wait();
+    let stat = fs::read_to_string(group.folder().join("cpu.stat")).unwrap();
+    let rows = running.stop();
+    let held_us = stat.lines().find_map(|line| line.strip_prefix("throttled_usec ")).unwrap();
+    let held_ns = held_us.parse::<f64>().unwrap() * 1e3;
+    let found = findings(&rows);
+    assert_eq!(found[0]["finding"], "throttled", "{found:?}");
+    assert_eq!(found[0]["owner"]["path"], group.path.as_str(), "{found:?}");
+    // Of CPUs that it waits on when it is read, the kernel adds the time later.
+    assert_close("throttled", rows.of_cgroup("throttled_time", &group.path), held_ns, 0.05, 1e8);
+    assert!(held_ns > 5e8, "{held_ns}");
 }
 
 #[test]

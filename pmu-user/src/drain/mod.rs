@@ -25,7 +25,9 @@ pub use self::ending::{Ending, Stopped, Usage, Workload};
 use self::io::{IoDrain, IoHeader};
 pub use self::located::{CodeRow, CodeStackRow, Located, Names};
 pub use self::owner::{Id, Owner, OwnerKey, OwnerRow, SlotId};
-pub use self::tasks::{CountRow, CpuRow, GapRow, HotRow, Place, StackRow, TasksDrain, TasksHeader};
+pub use self::tasks::{
+    CountRow, CpuRow, GapRow, HotRow, Place, StackRow, TasksDrain, TasksHeader, ThrottlingRow,
+};
 use crate::machine::{Machine, duration_ns};
 
 /// Reason of a loss: how many targets used CPU time, or read from block devices, as the kernel accounts it, while nothing of theirs

@@ -12,6 +12,7 @@ use crate::{
     machine::{
         Machine,
         cpu::{Cpu, Times},
+        throttling::Throttling,
     },
     plan::Plan,
     untrusted::{Untrusted, exact},
@@ -53,6 +54,9 @@ pub struct TasksDrain {
     /// Where the kernel says their time went, since boot; only in the first drain and the last.
     #[serde(default)]
     pub times: Vec<(Cpu, Times)>,
+    /// What limits of CPU time did so far to the cgroups that targets are in, above and below; only in the first drain and the last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub throttling: Vec<ThrottlingRow>,
     /// Time that CPUs were without the events that were opened on them, in ns, so far: they were offline, and until that was
     /// noticed. Those that never were are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -90,6 +94,15 @@ pub struct TasksDrain {
     pub cost: Cost,
     /// What user space could not keep, by reason, so far.
     pub losses: Vec<(String, u64)>,
+}
+
+/// A cgroup with a limit of CPU time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThrottlingRow {
+    /// Which.
+    pub owner: Owner,
+    /// What the limit did since the cgroup is there.
+    pub so_far: Throttling,
 }
 
 /// One CPU.

@@ -181,6 +181,17 @@ impl Layout {
         others.map(|cgroup| cgroup.path.terminal().into_owned()).collect()
     }
 
+    /// The cgroup with this path, if it is there.
+    pub fn at(&self, path: &Untrusted) -> Option<Cgroup> {
+        let metadata = fs::metadata(self.folder(path)?).ok().filter(fs::Metadata::is_dir)?;
+        Some(Cgroup { path: path.clone(), id: CgroupId(metadata.ino()) })
+    }
+
+    /// The folder of the cgroup with this path; `None` without a v2 hierarchy.
+    pub(super) fn folder(&self, path: &Untrusted) -> Option<PathBuf> {
+        Some(folder(self.v2.as_deref()?, path))
+    }
+
     fn exact(&self, path: &Path, given: &str) -> Result<Cgroup, ResolveError> {
         let mount = self.v2.as_deref().ok_or(ResolveError::NoV2)?;
         let path: PathBuf = path.components().collect();

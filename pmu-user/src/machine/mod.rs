@@ -13,6 +13,7 @@ pub mod privilege;
 pub(crate) mod stat;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod throttling;
 pub mod topology;
 pub mod tracepoint;
 

@@ -19,6 +19,7 @@ pub mod repeat;
 pub mod stat;
 #[cfg(test)]
 pub(crate) mod testing;
+mod throttled;
 pub mod topdown;
 pub mod value;
 
@@ -32,6 +33,7 @@ pub use self::{
     owners::{OwnerOrTarget, OwnerReport},
     quality::{Books, Quality, SampleQuality, TargetQuality, TargetSamples, TickQuality},
     ratio::{EventReport, RatioReport},
+    throttled::Throttled,
 };
 use self::{
     owners::Groups,
@@ -98,6 +100,8 @@ pub struct TasksReport {
     pub stack_ends: Option<StackEnds>,
     /// The same for people, if processes of one name have ended.
     pub folded: Option<Folded>,
+    /// Cgroups with a limit of CPU time, those that lost most by it first; only of the whole run.
+    pub throttled: Vec<Throttled>,
     /// Blind time.
     pub blind: Blind,
     /// How complete the numbers are.
@@ -133,6 +137,7 @@ impl TasksReport {
             stacks: hot::stacks(ledger, interval, &apart),
             stack_ends: hot::ends(ledger, interval),
             folded,
+            throttled: Throttled::of(interval),
             blind: blind::blind(header, ledger, interval, &quality, &total),
             quality,
         }

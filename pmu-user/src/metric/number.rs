@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
-    OwnerOrTarget, OwnerReport, Report, TasksReport,
+    OwnerOrTarget, OwnerReport, Report, TasksReport, Throttled,
     io::{IoReport, Label, Subject},
     stat::{self, Stat, Support},
     topdown::{Shape, Spread, TopDown},
@@ -12,7 +12,10 @@ use super::{
 use crate::{
     drain::Owner,
     machine::duration_ns,
-    table::{metric::RUNQUEUE_LATENCY, unit::Unit},
+    table::{
+        metric::{self, RUNQUEUE_LATENCY},
+        unit::Unit,
+    },
 };
 
 /// Whose a number is.
@@ -146,7 +149,8 @@ impl TasksReport {
     /// Those of the target and its owners, then those of the CPU model.
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         let owners = std::iter::once(&self.total).chain(&self.owners).flat_map(OwnerReport::numbers);
-        owners.chain(self.topdown.iter().flat_map(TopDown::numbers))
+        let throttled = self.throttled.iter().flat_map(Throttled::numbers);
+        owners.chain(throttled).chain(self.topdown.iter().flat_map(TopDown::numbers))
     }
 }
 
@@ -178,6 +182,14 @@ impl OwnerReport {
             Number::new(whose, format!("ratio.{}", ratio.name), Unit::Ratio.name(), &ratio.value)
         });
         metrics.chain([waits]).chain(events).chain(ratios)
+    }
+}
+
+impl Throttled {
+    fn numbers(&self) -> [Number<'_>; 2] {
+        let values = [(metric::THROTTLED_PERIODS, &self.share), (metric::THROTTLED_TIME, &self.time)];
+        let whose = Attribution::Owner(&self.owner);
+        values.map(|(metric, value)| Number::new(whose, metric.name, metric.unit.name(), value))
     }
 }
 

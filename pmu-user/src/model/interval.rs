@@ -6,8 +6,11 @@ use pmu_common::gap::CLASSES;
 
 use super::{Ran, WeightedSamples, histogram::Histogram, slice::condense};
 use crate::{
-    drain::{At, GapRow, reading::SliceRow, unwinding::Unwinding},
-    machine::cpu::{Cpu, Times},
+    drain::{At, GapRow, Owner, reading::SliceRow, unwinding::Unwinding},
+    machine::{
+        cpu::{Cpu, Times},
+        throttling::Throttling,
+    },
 };
 
 /// Adds the other's fields to those of the first, as far as they go.
@@ -234,6 +237,8 @@ pub struct Interval {
     pub gaps: Vec<(Option<OwnerIndex>, GapRow)>,
     /// Those that are not, because there were too many: shorter than all that are.
     pub gaps_left_out: u64,
+    /// What limits of CPU time did to cgroups; only at the end of a run.
+    pub throttling: BTreeMap<Owner, Throttling>,
     /// What was lost, by reason.
     pub losses: BTreeMap<String, u64>,
 }
@@ -292,6 +297,10 @@ impl Interval {
         self.unwinding.append(next.unwinding.clone());
         self.gaps.extend(next.gaps.iter().cloned());
         self.gaps_left_out += next.gaps_left_out;
+        for (owner, more) in &next.throttling {
+            let sum = self.throttling.entry(owner.clone()).or_default();
+            *sum = sum.plus(more);
+        }
         for (reason, count) in &next.losses {
             let lost = self.losses.entry(reason.clone()).or_default();
             *lost = lost.saturating_add(*count);

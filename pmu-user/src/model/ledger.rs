@@ -19,9 +19,12 @@ use super::{
 use crate::{
     drain::{
         At, CodeRow, CodeStackRow, CountRow, CpuRow, Located, Module, Name, Names, Owner, ProgramRow, SlotId,
-        TasksDrain, unwinding::Unwinding,
+        TasksDrain, ThrottlingRow, unwinding::Unwinding,
     },
-    machine::cpu::{Cpu, Times},
+    machine::{
+        cpu::{Cpu, Times},
+        throttling::Throttling,
+    },
     untrusted::Untrusted,
 };
 
@@ -42,6 +45,7 @@ pub struct Ledger {
     counts: HashMap<(SlotId, Cpu), CountRow>,
     cpus: HashMap<Cpu, CpuRow>,
     times: HashMap<Cpu, Times>,
+    throttling: BTreeMap<Owner, Throttling>,
     losses: BTreeMap<String, u64>,
     uncovered: HashMap<Cpu, u64>,
     weights: Weights,
@@ -71,6 +75,7 @@ impl Ledger {
             counts: HashMap::new(),
             cpus: HashMap::new(),
             times: HashMap::new(),
+            throttling: BTreeMap::new(),
             losses: BTreeMap::new(),
             uncovered: HashMap::new(),
             weights: Weights::default(),
@@ -175,6 +180,7 @@ impl Ledger {
             events.resize(events.len().max(event as usize + 1), CpuEvent::default());
             events[event as usize].ran = Some(ran);
         }
+        self.throttle(drain, &mut interval);
         for &(cpu, times) in &drain.times {
             let before = self.times.insert(cpu, times);
             interval.cpus.entry(cpu).or_default().times = before.map(|before| times.since(&before));
@@ -206,6 +212,17 @@ impl Ledger {
         self.cost = drain.cost;
         self.at_ns = interval.to_ns;
         interval
+    }
+
+    /// Adds what limits of CPU time did since the first drain. A cgroup that was not there then had done nothing.
+    fn throttle(&mut self, drain: &TasksDrain, interval: &mut Interval) {
+        let is_first = self.times.is_empty();
+        for ThrottlingRow { owner, so_far } in &drain.throttling {
+            let before = self.throttling.insert(owner.clone(), *so_far).unwrap_or_default();
+            if !is_first {
+                interval.throttling.insert(owner.clone(), so_far.since(&before));
+            }
+        }
     }
 
     /// Adds samples that were located.

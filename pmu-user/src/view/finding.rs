@@ -23,22 +23,21 @@ pub(super) fn says(finding: &Finding) -> String {
         Cause::Steal => {
             format!("the hypervisor took {value} of the CPUs' time ({})", rests_on("stolen_time"))
         }
+        Cause::Throttled => format!(
+            "{whose} used up its limit of CPU time in {value} of {} periods: its tasks stood still for {}",
+            rests_on("periods"),
+            rests_on("throttled_time")
+        ),
         Cause::ForkStorm => format!(
             "{value} processes ended in a second: {}, {} of them {}",
             rests_on("processes_ended"),
             rests_on("processes_ended.most"),
             names.join(" ")
         ),
-        Cause::FaultStorm => format!(
-            "{whose} took {value} page faults in a second of its CPU time ({} in {})",
-            rests_on("minor_faults"),
-            rests_on("cpu_time")
-        ),
-        Cause::MigrationStorm => format!(
-            "{whose} was moved between CPUs {value} times in a second of its CPU time ({} in {})",
-            rests_on("migrations"),
-            rests_on("cpu_time")
-        ),
+        Cause::FaultStorm => storm(finding, &format!("{whose} took {value} page faults"), "minor_faults"),
+        Cause::MigrationStorm => {
+            storm(finding, &format!("{whose} was moved between CPUs {value} times"), "migrations")
+        }
         Cause::CpuWait => cpu_wait(finding, &whose, &value),
         Cause::Masked => {
             let of = if finding.whose.is_some() { "the target's CPU time" } else { "the CPUs' time" };
@@ -100,6 +99,12 @@ fn number(known: &Known, unit: Unit) -> String {
 /// A number that a finding rests on, of whom the finding is.
 fn evidence(finding: &Finding, metric: &str) -> String {
     finding.evidence(metric).map_or_else(String::new, |found| number(&found.value, found.unit))
+}
+
+/// How often something happened.
+fn storm(finding: &Finding, what: &str, count: &str) -> String {
+    let (count, time) = (evidence(finding, count), evidence(finding, "cpu_time"));
+    format!("{what} in a second of its CPU time ({count} in {time})")
 }
 
 /// The code that let interrupts in again, if it has a name.

@@ -7,6 +7,7 @@ named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Cause {
         Steal = "steal", "The hypervisor gave CPUs to others.";
+        Throttled = "throttled", "A limit of CPU time held a cgroup back.";
         ForkStorm = "fork_storm", "Processes begin and end faster than they do work.";
         FaultStorm = "fault_storm", "Memory is mapped and touched over and over.";
         MigrationStorm = "migration_storm", "Tasks are moved from CPU to CPU.";
@@ -50,6 +51,8 @@ pub struct Rule {
 pub(super) const BUSY: f64 = 0.05;
 /// Requests or waits below which a 99th percentile is one event's.
 pub(super) const TAIL_COUNT: u64 = 100;
+/// Periods of a limit of CPU time before a share of them says anything.
+pub(super) const PERIODS_LEAST: u64 = 10;
 /// p99 of the run-queue latency, in ns, below which waiting is that of a wake-up, not for a CPU in use.
 pub(super) const WAIT_TAIL_NS: f64 = 1e6;
 /// Share of the run for which tasks of an owner must have waited, all together.
@@ -70,6 +73,14 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         above: 5.0,
         source: "one part in twenty of all CPU time: more than most services' headroom for their tail",
         next: "ask the provider for dedicated CPUs or move the machine; nothing in it can change this",
+    },
+    Rule {
+        cause: Cause::Throttled,
+        metric: "throttled_periods",
+        unit: Unit::Percent,
+        above: 25.0,
+        source: "a quarter of the periods: where the usual alert of Kubernetes (CPUThrottlingHigh) is",
+        next: "raise cpu.max (the container's CPU limit) or drop it, or run no more threads than it has CPUs",
     },
     Rule {
         cause: Cause::ForkStorm,

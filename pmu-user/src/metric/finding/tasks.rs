@@ -2,13 +2,13 @@
 
 use super::{
     Cause, Evidence, Finding, exact, holds, rate,
-    rules::{BUSY, HOT_SAMPLES, TAIL_COUNT, WAIT_LEAST, WAIT_TAIL_NS},
+    rules::{BUSY, HOT_SAMPLES, PERIODS_LEAST, TAIL_COUNT, WAIT_LEAST, WAIT_TAIL_NS},
     share_beside,
 };
 use crate::{
     drain::{Owner, TasksHeader},
     metric::{
-        BlindClass, Frame, GapReport, OwnerOrTarget, OwnerReport, TasksReport,
+        BlindClass, Frame, GapReport, OwnerOrTarget, OwnerReport, TasksReport, Throttled,
         topdown::{Node, TopDown},
         value::{How, Known},
     },
@@ -27,6 +27,7 @@ pub(super) fn findings(header: &TasksHeader, report: &TasksReport) -> Vec<Findin
     found.extend(each_owner(report, migration_storm));
     found.extend(each_owner(report, |report, owner| cpu_wait(header, report, owner)));
     found.extend(steal(report));
+    found.extend(report.throttled.iter().filter_map(throttled));
     found.extend(fork_storm(report));
     found.extend(masked(header, report));
     found.extend(masked_span(report));
@@ -112,6 +113,19 @@ fn steal(report: &TasksReport) -> Option<Finding> {
     Some(Finding::of(Cause::Steal, exact(share))?.resting_on("stolen_time", Unit::Ns, stolen))
 }
 
+/// A limit that held a cgroup back, with what it had to give up.
+fn throttled(limit: &Throttled) -> Option<Finding> {
+    let (share, time) =
+        (limit.share.known().filter(|_| limit.periods >= PERIODS_LEAST)?, limit.time.known()?);
+    let finding = Finding::of(Cause::Throttled, *share)?.of_whom(&OwnerOrTarget::Owner(limit.owner.clone()));
+    let periods = exact(limit.periods as f64);
+    Some(finding.resting_on(metric::THROTTLED_TIME.name, Unit::Ns, *time).resting_on(
+        "periods",
+        Unit::UNKNOWN,
+        periods,
+    ))
+}
+
 /// Processes that ended while they were counted, with the name that most of them had.
 fn fork_storm(report: &TasksReport) -> Option<Finding> {
     let rows = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
@@ -132,7 +146,7 @@ fn fork_storm(report: &TasksReport) -> Option<Finding> {
 fn masked(header: &TasksHeader, report: &TasksReport) -> Option<Finding> {
     let masked = report.blind.masked();
     let time = masked.time.known()?;
-    let sure: u64 = sure_gaps(report).map(|gap| gap.gap.row.late_ns).sum();
+    let sure: u64 = sure_gaps(report).map(|gap| gap.gap.row.late_ns).fold(0, u64::saturating_add);
     let low = time.low.max(sure as f64);
     let time = Known { estimate: time.estimate.max(low), low, high: time.high.max(low), ..*time };
     let finding = Finding::of(Cause::Masked, time.times(100.0 / masked.of_ns.max(1) as f64))?;

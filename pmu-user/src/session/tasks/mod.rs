@@ -7,6 +7,7 @@ mod open;
 mod owners;
 mod ring_reader;
 mod sampling;
+mod throttling;
 
 use std::{
     io,
@@ -19,12 +20,12 @@ use tokio::io::unix::AsyncFd;
 
 use self::{
     collect::Changes, hotplug::Hotplug, multiplexing::Rotation, owners::Owners, ring_reader::RingReader,
-    sampling::Sampler,
+    sampling::Sampler, throttling::Limited,
 };
 use super::{Measure, SessionError, Started, cost::Meter, usage::Targets};
 use crate::{
     bpf::{Object, Ring, release_memory},
-    drain::{Names, TARGET_UNSEEN, TasksDrain, TasksHeader, reading::SliceRow},
+    drain::{Names, TARGET_UNSEEN, TasksDrain, TasksHeader, ThrottlingRow, reading::SliceRow},
     machine::{
         cpu::{self, Cpu, Times},
         monotonic_ns,
@@ -65,6 +66,7 @@ pub(in crate::session) struct TasksSession {
     /// The process that becomes the command.
     command: Option<u32>,
     targets: Targets,
+    limited: Limited,
     unseen: u64,
     root: PathBuf,
 }
@@ -132,8 +134,8 @@ impl TasksSession {
     ///
     /// As for [`TasksSession::drain`].
     pub(super) fn baseline(&mut self) -> Result<TasksDrain, SessionError> {
-        let times = self.times();
-        Ok(TasksDrain { times, ..self.drain(false)? })
+        let (times, throttling) = (self.times(), self.throttling());
+        Ok(TasksDrain { times, throttling, ..self.drain(false)? })
     }
 
     /// Reads everything that has happened since the last drain.
@@ -196,6 +198,7 @@ impl TasksSession {
         self.end_turns();
         let mut last = self.drain(true)?;
         last.times = self.times();
+        last.throttling = self.throttling();
         self.unseen = self.targets.unseen().count() as u64;
         last.losses = self.user_losses();
         for cpu in &self.header.plan.cpus {
@@ -232,6 +235,11 @@ impl TasksSession {
     fn times(&self) -> Vec<(Cpu, Times)> {
         let times = cpu::times(&self.root).unwrap_or_default();
         times.into_iter().filter(|(cpu, _)| self.header.plan.cpus.contains(cpu)).collect()
+    }
+
+    /// What limits of CPU time did so far.
+    fn throttling(&mut self) -> Vec<ThrottlingRow> {
+        self.limited.read(&self.header.plan, &self.header.machine.cgroups, &self.root)
     }
 
     /// A freed slot's rows are zero again, and so is what was last seen of them.

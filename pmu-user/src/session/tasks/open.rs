@@ -12,6 +12,7 @@ use super::{
     owners::Owners,
     ring_reader::RingReader,
     sampling,
+    throttling::Limited,
 };
 use crate::{
     bpf::{Kernel, LoadError, Object, Refused},
@@ -60,10 +61,10 @@ impl TasksSession {
         let ring = object.maps.take_ring().expect("the ring buffer is taken once, here");
         let ring = ring.watch().map_err(|error| SessionError::Io("cannot watch the ring buffer", error))?;
         let (symbols, deaf) = listen(&plan, &machine);
-        let rows = plan.slots as usize * machine.cpu.possible as usize;
         let mut missing = missing(&plan, &machine, &object, functions[0], root);
         missing.extend(deaf);
         Ok(Self {
+            seen_changes: vec![(0, 0); plan.slots as usize * machine.cpu.possible as usize],
             hotplug: Hotplug::new(&plan, &machine.cpu.online),
             rotations,
             slices: Vec::new(),
@@ -87,13 +88,13 @@ impl TasksSession {
             ring_reader: RingReader::default(),
             meter: None,
             table: 0,
-            seen_changes: vec![(0, 0); rows],
             changed_rows: 0,
             lost_flushes: 0,
             lost_readings: 0,
             ticks: 0,
             command: None,
             targets: Targets::default(),
+            limited: Limited::default(),
             unseen: 0,
             root: root.to_owned(),
         })

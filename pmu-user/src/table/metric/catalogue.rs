@@ -46,6 +46,15 @@ catalogue! {
 }
 
 catalogue! {
+    /// Of cgroups with a limit of CPU time.
+    LIMITS;
+    THROTTLED_PERIODS = "throttled_periods", Percent, Cpu,
+        "Share of the periods of a cgroup's limit of CPU time (cpu.max) in which the limit was used up, as the kernel accounts it.";
+    THROTTLED_TIME = "throttled_time", Ns, Cpu,
+        "Time that a cgroup's limit of CPU time kept its tasks from running, of all CPUs together, as the kernel accounts it.";
+}
+
+catalogue! {
     /// Metrics of block requests and packets, and of what resctrl counts for groups of threads.
     TRAFFIC;
     BLOCK_REQUESTS_RATE = "block.requests_rate", PerSecond, Block, "Block requests that completed, a second.";

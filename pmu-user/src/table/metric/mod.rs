@@ -78,7 +78,7 @@ impl Family {
 
 /// All metrics of the catalogue.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    TASKS.iter().chain(&TRAFFIC).chain(&UNCORE)
+    TASKS.iter().chain(&LIMITS).chain(&TRAFFIC).chain(&UNCORE)
 }
 
 /// Names of the parts of a distribution, which stand behind its name: `block.latency.p99`.

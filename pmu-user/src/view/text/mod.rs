@@ -7,6 +7,7 @@ mod findings;
 mod fold;
 mod hot;
 mod latency;
+mod limits;
 pub(super) mod list;
 pub(super) mod number;
 pub(super) mod report;
@@ -111,6 +112,7 @@ fn sections(
 ) -> io::Result<()> {
     section(into, "OWNERS", "by CPU time; wait: run-queue latency, 99th percentile")?;
     owners(into, style, report)?;
+    limits::write(into, style, report)?;
     topdown::write(into, style, report)?;
     events::write(into, style, header, report)?;
     hot::write(into, style, header, report)?;
