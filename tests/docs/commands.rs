@@ -8,7 +8,9 @@ use super::{pmbpf, root};
 pub(crate) fn failure(line: &str) -> Option<String> {
     let words = fitted(&split(line));
     let output = pmbpf().args(&words).output().unwrap();
-    let _ = fs::remove_file(log());
+    for written in [log(), exported()] {
+        let _ = fs::remove_file(written);
+    }
     let accepted: &[i32] = match words.first().map(String::as_str) {
         // A gate may fail.
         Some("report") => &[0, 3],
@@ -69,7 +71,12 @@ fn fitted(words: &[String]) -> Vec<String> {
                     fitted.extend([option.to_owned(), value]);
                 }
             }
-            file if is("report") && file.ends_with(".pmbpf") => {
+            "--event" if is("export") => {
+                // Of the recording that stands for any.
+                fitted.extend(["--event".to_owned(), "cpu-clock".to_owned()]);
+                rest.next();
+            }
+            file if (is("report") || is("export")) && file.ends_with(".pmbpf") => {
                 let name = if file.starts_with('y') { "io.pmbpf" } else { "masked.pmbpf" };
                 fitted.push(root().join("tests/recordings").join(name).display().to_string());
             }
@@ -107,6 +114,7 @@ fn here(option: &str, value: &str, words: &[String]) -> Option<String> {
         "--counts" => below("tests/golden/eval.in/counts.json"),
         "--hdr-log" => Some(log().display().to_string()),
         _ if value == "-" => Some(value.to_owned()),
+        _ if words[0] == "export" => Some(exported().display().to_string()),
         // A file to be written, in a folder that there is.
         _ => Some(env::temp_dir().join(format!("docs-{}.pmbpf", process::id())).display().to_string()),
     }
@@ -115,6 +123,11 @@ fn here(option: &str, value: &str, words: &[String]) -> Option<String> {
 /// A log that a line writes, which must be a new file.
 fn log() -> PathBuf {
     env::temp_dir().join(format!("docs-{}.hlog", process::id()))
+}
+
+/// A file that an export writes, which must be a new one.
+fn exported() -> PathBuf {
+    env::temp_dir().join(format!("docs-{}.export", process::id()))
 }
 
 fn first_cgroup() -> Option<String> {

@@ -74,6 +74,8 @@ const RINGS: [Kind; 5] = [
                 "--test",
                 "docs",
                 "--test",
+                "export",
+                "--test",
                 "fuzz",
                 "--test",
                 "golden",

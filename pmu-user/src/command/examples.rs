@@ -43,6 +43,16 @@ Examples:
   pmbpf report --symfs ./debug web.pmbpf    with names from files elsewhere
   pmbpf report --redact web.pmbpf       with pseudonyms for names, to be shown to others";
 
+/// Of `pmbpf export`.
+pub(super) const EXPORT: &str = "\
+Examples:
+  pmbpf export web.pmbpf --to folded | flamegraph.pl > web.svg
+  pmbpf export web.pmbpf --to pprof -o web.pb.gz    for `go tool pprof -http : web.pb.gz`
+  pmbpf export web.pmbpf --to perfetto -o web.pftrace   for ui.perfetto.dev
+  pmbpf export web.pmbpf --to parquet -I 1s -o web.parquet  for DuckDB
+
+Formats of stacks need a recording with stacks: `pmbpf run --stacks -o web.pmbpf`.";
+
 /// Of `pmbpf eval`.
 pub(super) const EVAL: &str = "\
 Examples:

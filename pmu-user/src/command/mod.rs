@@ -5,6 +5,7 @@ mod doctor;
 mod dry_run;
 mod eval;
 mod examples;
+mod export;
 mod failure;
 mod gate;
 mod io;
@@ -62,6 +63,8 @@ enum Command {
     Stat(Box<stat::Args>),
     /// Report from a recording
     Report(report::Args),
+    /// Write a recording in a format of other tools
+    Export(export::Args),
     /// Compute every metric of a CPU model from counts in a file
     Eval(eval::Args),
     /// Say what can be measured on this host, what cannot, why, and what would help; changes nothing
@@ -117,7 +120,11 @@ impl Cli {
     pub fn execute(self) -> anyhow::Result<u8> {
         if matches!(
             self.command,
-            Command::Report(_) | Command::Eval(_) | Command::Doctor(_) | Command::List(_)
+            Command::Report(_)
+                | Command::Export(_)
+                | Command::Eval(_)
+                | Command::Doctor(_)
+                | Command::List(_)
         ) {
             memory_limit::check(READING_BYTES)?;
         }
@@ -126,6 +133,7 @@ impl Cli {
             Command::Io(args) => io::execute(&args),
             Command::Stat(args) => stat::execute(&args),
             Command::Report(args) => report::execute(&args),
+            Command::Export(args) => export::execute(&args),
             Command::Eval(args) => eval::execute(&args),
             Command::Doctor(args) => doctor::execute(&args),
             Command::List(args) => list::execute(&args),

@@ -16,6 +16,7 @@ use crate::{
     untrusted::Untrusted,
     view::{
         Format, ReportFormat,
+        export::Content,
         text::{Folding, Style, plain},
     },
 };
@@ -164,6 +165,21 @@ impl Output {
         };
         let shown = Box::new(Shown::new(styled, Escapes::Text));
         if speaks_utf8() { shown } else { Box::new(Ascii(shown)) }
+    }
+}
+
+/// Standard output, for an export and nothing else.
+pub(super) fn stdout() -> Box<dyn Write> {
+    Box::new(Results { into: Box::new(io::stdout()), reader_gone: ReaderGone::Ends, unread: false })
+}
+
+/// The stream of an export before `into`.
+pub(super) fn exported(into: Box<dyn Write>, content: Content) -> Box<dyn Write> {
+    let into = io::BufWriter::with_capacity(ROWS_BYTES, into);
+    match content {
+        Content::Lines => Box::new(Shown::new(into, Escapes::Csv)),
+        Content::Json => Box::new(Shown::new(into, Escapes::Json)),
+        Content::Binary => Box::new(into),
     }
 }
 

@@ -44,12 +44,25 @@ impl<'a> Pipeline<'a> {
         (format, style): (ReportFormat, Style),
         into: Box<dyn Write + 'a>,
     ) -> anyhow::Result<Self> {
+        Self::into_view(header, folder, View::new(header, format, style, into))
+    }
+
+    /// The same, whose reports go to `view`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Pipeline::new`].
+    pub(super) fn into_view(
+        header: &'a Header,
+        folder: Option<&Path>,
+        view: View<'a>,
+    ) -> anyhow::Result<Self> {
         Ok(Self {
             header,
             tasks: header.tasks.as_ref().map(|header| TasksPart::new(header, folder)).transpose()?,
             io: header.io.as_ref().map(IoPart::new).transpose()?,
             counts: header.counts.as_ref().map(CountsPart::new),
-            view: View::new(header, format, style, into),
+            view,
         })
     }
 

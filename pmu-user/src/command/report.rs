@@ -1,6 +1,10 @@
 //! `pmbpf report`: a recording in any format.
 
-use std::{io::Write, path::PathBuf, time::Duration};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anstream::ColorChoice;
 
@@ -9,13 +13,14 @@ use super::{
     gate::{self, Gate},
     output::{self, Output, ReportOutput, Stream},
     pipeline::{Pipeline, check_counts},
-    recorder::{HdrLogArgs, Naming, Redaction},
+    recorder::{HdrLogArgs, Naming, Redacting, Redaction},
 };
 use crate::{
     drain::{
         Drain, Ending, Header, Names, Stopped,
         recording::{Entries, Entry, Opened},
     },
+    metric::Report,
     view::Format,
 };
 
@@ -76,44 +81,58 @@ pub fn write_report(
 fn of(args: &Args, recording: Opened, into: Box<dyn Write>) -> anyhow::Result<u8> {
     let redacting = args.redaction.begin();
     let header = &redacting.of(recording.header)?;
+    check_names(&args.file, header, &args.symfs, args.perfmon_dir.is_some())?;
     if header.tasks.is_none() {
-        check_without_tasks(args, header)?;
+        gate::check_without_tasks(&args.fail_on)?;
     }
     header.counts.iter().try_for_each(|counts| check_counts(&counts.plan))?;
     let output = args.report.output();
     let looks = (output.report_format(), output.style(Stream::Stdout));
     let mut pipeline = Pipeline::new(header, args.perfmon_dir.as_deref(), looks, into)?;
     pipeline.log_to(args.hdr_log.begin(header.started_unix_ns())?);
-    let end = replay(recording.entries, |drain| Ok(pipeline.drain(redacting.of(drain)?).map(drop)?))?;
-    if let Some(names) = &end.names {
-        pipeline.name(&redacting.of(names.clone())?);
-    }
-    if !args.symfs.is_empty() {
-        pipeline.name_from(&args.symfs);
-    }
-    let report = pipeline.finish(&end.ending())?;
+    let (report, end) = finish(&mut pipeline, recording.entries, &redacting, &args.symfs)?;
     pipeline.left_out().iter().for_each(|text| output::talk(text));
     gate::check(&args.fail_on, header, &report)?;
     end.whole()
 }
 
-/// Refuses what means nothing for a recording without tasks.
-fn check_without_tasks(args: &Args, header: &Header) -> Result<(), Usage> {
-    let wrong = [
-        (!args.symfs.is_empty(), "--symfs", "it has no code to name"),
-        (args.perfmon_dir.is_some(), "--perfmon-dir", "its metrics have tables of their own"),
-    ];
-    if let Some((_, flag, why)) = wrong.iter().find(|(given, ..)| *given) {
-        let file = args.file.display();
-        let what = if header.io.is_some() { "I/O" } else { "counts" };
-        return Err(Usage(format!("{file} is a recording of {what} alone: leave out {flag}, {why}")));
+/// Sends a recording through a pipeline to its end; the whole run's report, and how the recording ended.
+pub(super) fn finish(
+    pipeline: &mut Pipeline<'_>,
+    entries: Entries,
+    redacting: &Redacting,
+    symfs: &[PathBuf],
+) -> anyhow::Result<(Report, End)> {
+    let end = replay(entries, |drain| Ok(pipeline.drain(redacting.of(drain)?).map(drop)?))?;
+    if let Some(names) = &end.names {
+        pipeline.name(&redacting.of(names.clone())?);
     }
-    gate::check_without_tasks(&args.fail_on)
+    if !symfs.is_empty() {
+        pipeline.name_from(symfs);
+    }
+    Ok((pipeline.finish(&end.ending())?, end))
+}
+
+/// Refuses names and formulas for a recording without tasks, where they mean nothing.
+pub(super) fn check_names(
+    file: &Path,
+    header: &Header,
+    symfs: &[PathBuf],
+    formulas: bool,
+) -> Result<(), Usage> {
+    let wrong = [
+        (!symfs.is_empty(), "--symfs", "it has no code to name"),
+        (formulas, "--perfmon-dir", "its metrics have tables of their own"),
+    ];
+    let wrong = wrong.iter().find(|(given, ..)| *given && header.tasks.is_none());
+    let Some((_, flag, why)) = wrong else { return Ok(()) };
+    let what = if header.io.is_some() { "I/O" } else { "counts" };
+    Err(Usage(format!("{} is a recording of {what} alone: leave out {flag}, {why}", file.display())))
 }
 
 /// What a recording ends with, and how much of it there was.
 #[derive(Default)]
-struct End {
+pub(super) struct End {
     ending: Option<Ending>,
     names: Option<Names>,
     drains: u64,
@@ -151,7 +170,7 @@ impl End {
     }
 
     /// Code 0 if the recording is whole.
-    fn whole(&self) -> anyhow::Result<u8> {
+    pub(super) fn whole(&self) -> anyhow::Result<u8> {
         let Self { drains, lost_bytes, .. } = self;
         let why = match (&self.ending, lost_bytes) {
             (Some(_), 0) => return Ok(0),

@@ -21,10 +21,8 @@ use std::{io, path::Path};
 
 use serde::Serialize;
 
-use self::{
-    frame::{Encoder, MAGIC},
-    place::Place,
-};
+use self::frame::{Encoder, MAGIC};
+pub(crate) use self::place::Place;
 pub use self::{
     place::{Abandoned, Overwrite},
     reader::{Entries, Entry, Opened, ReadError, Recording},

@@ -33,6 +33,8 @@ pub enum Frame {
         name: Untrusted,
         /// File it is in; `None` for the kernel's own.
         module: Option<Untrusted>,
+        /// Its build id.
+        build_id: Option<String>,
     },
     /// An address in a file that has no symbols.
     Offset {
@@ -96,6 +98,8 @@ pub struct HotStack {
     pub owner: Owner,
     /// Frames, innermost first, kernel before user.
     pub frames: Vec<Frame>,
+    /// How many of them are the kernel's.
+    pub kernel: usize,
     /// Samples by event.
     pub samples: Vec<u64>,
     /// Share of the first event's samples with a stack (0 to 1).
@@ -232,35 +236,46 @@ fn function(owner: Owner, key: Key, sum: Sum<'_>, totals: &[WeightedSamples], sc
     }
 }
 
+/// What makes two samples hit with one stack: an owner, how many frames are the kernel's, and the frames.
+type StackSum = (OwnerIndex, usize, Vec<Frame>);
+
 /// Hot stacks, most samples first.
 pub(super) fn stacks(ledger: &Ledger, interval: &Interval, groups: &Groups) -> Vec<HotStack> {
     let mut all = WeightedSamples::default();
-    let mut sums: HashMap<(OwnerIndex, Vec<Frame>), Vec<WeightedSamples>> = HashMap::new();
+    let mut sums: HashMap<StackSum, Vec<WeightedSamples>> = HashMap::new();
     let mut stacks: Vec<(&StackKey, &WeightedSamples)> = interval.stacks.iter().collect();
     stacks.sort_unstable_by_key(|(key, _)| *key);
     for (StackKey { event, owner, frames }, tally) in stacks {
+        let kernel = frames.iter().take_while(|&&at| is_kernel(at)).count();
         let frames = frames.iter().map(|&at| frame(ledger.code(at), at)).collect();
-        let sum = sums.entry((groups.of(*owner), frames)).or_default();
+        let sum = sums.entry((groups.of(*owner), kernel, frames)).or_default();
         of_event(sum, *event).merge(tally);
         if *event == 0 {
             all.merge(tally);
         }
     }
-    let stack = |((owner, frames), tallies): ((OwnerIndex, Vec<Frame>), Vec<WeightedSamples>)| HotStack {
+    let stack = |((owner, kernel, frames), tallies): (StackSum, Vec<WeightedSamples>)| HotStack {
         owner: groups.owner(ledger, owner),
         frames,
+        kernel,
         samples: tallies.iter().map(|tally| tally.samples).collect(),
         share: share(&tallies.first().copied().unwrap_or_default(), &all),
     };
     let mut stacks: Vec<HotStack> = sums.into_iter().map(stack).collect();
-    sort(&mut stacks, |stack| (stack.samples.clone(), stack.frames.clone(), stack.owner.clone()));
+    sort(&mut stacks, |stack| {
+        (stack.samples.clone(), stack.frames.clone(), stack.owner.clone(), stack.kernel)
+    });
     stacks
 }
 
 fn frame(named: NamedCode<'_>, at: At) -> Frame {
     match (named.code, named.path) {
         _ if is_rest(at) => Frame::Rest,
-        (Ok(code), path) => Frame::Function { name: code.function.clone(), module: path.cloned() },
+        (Ok(code), path) => Frame::Function {
+            name: code.function.clone(),
+            module: path.cloned(),
+            build_id: named.build_id.map(str::to_owned),
+        },
         (Err(_), Some(path)) => Frame::Offset {
             module: path.clone(),
             build_id: named.build_id.map(str::to_owned),

@@ -2,6 +2,7 @@
 
 mod csv;
 pub mod evaluation;
+pub mod export;
 mod finding;
 mod format;
 pub mod hdr_log;
@@ -15,13 +16,17 @@ mod words;
 
 use std::{convert::Infallible, io::Write};
 
+use self::{
+    export::{Export, Exporter},
+    hdr_log::HdrLog,
+    stage::Stage,
+};
 pub use self::{
     format::{Format, ReportFormat},
     json::SCHEMA,
     stage::Part,
     words::workload as workload_in_words,
 };
-use self::{hdr_log::HdrLog, stage::Stage};
 use crate::{
     drain::{Ending, Header},
     metric::Report,
@@ -30,12 +35,19 @@ use crate::{
 /// Writes reports of one run to one place, whatever its sources are.
 pub struct View<'a> {
     header: &'a Header,
-    format: ReportFormat,
-    style: text::Style,
+    form: Form,
     into: Box<dyn Write + 'a>,
     log: Option<HdrLog<'a>>,
     begun: bool,
     intervals: u64,
+}
+
+/// What reports become.
+enum Form {
+    /// A format of ours.
+    Report(ReportFormat, text::Style),
+    /// A format of other tools.
+    Export(Box<dyn Export>),
 }
 
 impl<'a> View<'a> {
@@ -46,7 +58,16 @@ impl<'a> View<'a> {
         style: text::Style,
         into: Box<dyn Write + 'a>,
     ) -> Self {
-        Self { header, format: format.into(), style, into, log: None, begun: false, intervals: 0 }
+        Self::of(header, Form::Report(format.into(), style), into)
+    }
+
+    /// An export of the run that `header` describes.
+    pub fn export(header: &'a Header, export: Exporter, into: Box<dyn Write + 'a>) -> Self {
+        Self::of(header, Form::Export(export.0), into)
+    }
+
+    fn of(header: &'a Header, form: Form, into: Box<dyn Write + 'a>) -> Self {
+        Self { header, form, into, log: None, begun: false, intervals: 0 }
     }
 
     /// Writes the latencies of every interval to a log, too.
@@ -99,6 +120,9 @@ impl<'a> View<'a> {
     }
 
     fn stage(&mut self, stage: Stage<'_>) -> std::io::Result<()> {
-        (self.format.write)(&mut self.into, &self.style, stage)
+        match &mut self.form {
+            Form::Report(format, style) => (format.write)(&mut self.into, style, stage),
+            Form::Export(export) => export.stage(&mut self.into, stage),
+        }
     }
 }

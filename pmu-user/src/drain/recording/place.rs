@@ -1,4 +1,4 @@
-//! Where a recording is written: a new file that takes its name once it can be read, or a device or pipe that was there.
+//! Where a recording, or an export of one, is written: a new file that takes its name once it can be read, or a device or pipe that was there.
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ const NAMES_TRIED_MAX: u32 = 64;
 
 /// An open file and the name that it has.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     file: File,
     path: PathBuf,
     what: What,
@@ -56,7 +56,7 @@ pub enum Abandoned {
 
 impl Place {
     /// Makes a file at `path` that begins with `first`; or opens the device or pipe there, which may wait for its reader.
-    pub(super) fn create(path: &Path, overwrite: Overwrite, first: &[u8]) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path, overwrite: Overwrite, first: &[u8]) -> io::Result<Self> {
         let there = path.symlink_metadata().ok().map(|metadata| metadata.file_type());
         let special = there.is_some_and(|kind| kind.is_char_device() || kind.is_fifo());
         let mut place = match there.and_then(irregular) {
@@ -91,12 +91,12 @@ impl Place {
     }
 
     /// Appends bytes.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes).map_err(|error| named("write", &self.path, &error))
     }
 
     /// Is the file still there under its name? An error, if it was removed or replaced.
-    pub(super) fn check(&self) -> io::Result<()> {
+    pub(crate) fn check(&self) -> io::Result<()> {
         if self.what == What::Special || self.is_there() {
             return Ok(());
         }

@@ -228,7 +228,7 @@ fn hot_function(report: &TasksReport) -> Option<Finding> {
         return None;
     }
     let names = match &hot.frame {
-        Frame::Function { name, module } => [Some(name.clone()), module.clone()],
+        Frame::Function { name, module, .. } => [Some(name.clone()), module.clone()],
         Frame::Offset { module, offset, .. } => {
             [Some(Untrusted::from(format!("{offset:#x}"))), Some(module.clone())]
         }

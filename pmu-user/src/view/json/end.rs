@@ -67,7 +67,7 @@ fn pid(owner: &Owner) -> Option<u32> {
 
 fn frame(frame: &Frame) -> Json {
     match frame {
-        Frame::Function { name, module } => json!({"function": name, "module": module}),
+        Frame::Function { name, module, .. } => json!({"function": name, "module": module}),
         Frame::Offset { module, build_id, offset } => {
             json!({"function": null, "module": module, "build_id": build_id, "offset": offset})
         }

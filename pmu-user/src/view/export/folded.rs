@@ -1,0 +1,63 @@
+//! Folded stacks: `owner;outermost;…;innermost samples`, a stack a line, as flamegraph.pl, inferno and others read them.
+
+use std::io::{self, Write};
+
+use super::{Export, samples, words};
+use crate::view::stage::Stage;
+
+/// What viewers colour as code of the kernel.
+const KERNEL: &str = "_[k]";
+
+/// Samples of one event.
+pub(super) struct Folded {
+    /// Its place in the plan.
+    pub(super) event: usize,
+}
+
+impl Export for Folded {
+    fn stage(&mut self, into: &mut dyn Write, stage: Stage<'_>) -> io::Result<()> {
+        let Stage::Whole { report, .. } = stage else { return Ok(()) };
+        for stack in super::stacks(report)? {
+            let samples = samples(stack, self.event);
+            if samples == 0 {
+                continue;
+            }
+            let mut line = word(&stack.owner.in_words());
+            for (frame, is_kernel) in words::outermost_first(stack) {
+                line.push(';');
+                line.push_str(&word(&words::code(frame)));
+                line.push_str(if is_kernel { KERNEL } else { "" });
+            }
+            writeln!(into, "{line} {samples}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A name between two semicolons. Readers look for counts at a line's end, and take two for the counts of two profiles: a name must not
+/// end as a count does.
+fn word(name: &str) -> String {
+    let mut word = name.replace(';', ":");
+    let last = word.rsplit(' ').next().unwrap_or_default();
+    let is_count = !last.is_empty() && last.chars().all(|digit| digit.is_ascii_digit() || digit == '.');
+    if is_count && last.len() < word.len() {
+        let space = word.len() - last.len() - 1;
+        word.replace_range(space..=space, "_");
+    }
+    word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::word;
+
+    #[test]
+    fn a_name_is_neither_two_frames_nor_a_count() {
+        assert_eq!(word("a;b"), "a:b");
+        assert_eq!(word("worker 12"), "worker_12");
+        assert_eq!(word("worker 1.5"), "worker_1.5");
+        assert_eq!(word("12"), "12");
+        assert_eq!(word("operator new(unsigned long)"), "operator new(unsigned long)");
+        assert_eq!(word("sh (4711)"), "sh (4711)");
+    }
+}

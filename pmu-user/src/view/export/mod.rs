@@ -1,0 +1,164 @@
+//! Exports: reports in the formats of other tools. Each is one file; none computes anything. Names of others come out as on a terminal,
+//! and never as what a format would take for its own syntax.
+
+mod firefox;
+mod folded;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod perfetto;
+mod pprof;
+mod series;
+mod speedscope;
+mod words;
+
+use std::io::{self, Write};
+
+use super::stage::Stage;
+use crate::{
+    drain::Header,
+    metric::{HotStack, Report},
+    plan::Sampling,
+};
+
+/// Takes the stages of a run, and writes what they say in one format.
+pub(super) trait Export {
+    /// Takes one.
+    fn stage(&mut self, into: &mut dyn Write, stage: Stage<'_>) -> io::Result<()>;
+}
+
+/// An export that has begun.
+pub struct Exporter(pub(super) Box<dyn Export>);
+
+/// What an export is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeOf {
+    /// Stacks of samples, of the whole run: there must be some.
+    Stacks,
+    /// Numbers of intervals, each a tick of the recording unless told otherwise; and stacks, where there are any.
+    Intervals,
+    /// Numbers, in the intervals that a report would have unless told otherwise.
+    Numbers,
+}
+
+/// Whether an export is of one sampling event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Events {
+    /// Of one.
+    One,
+    /// Of all.
+    All,
+}
+
+/// What a format writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Lines of text.
+    Lines,
+    /// A JSON document.
+    Json,
+    /// Bytes, which are nothing for a terminal.
+    Binary,
+}
+
+/// A format of other tools.
+#[derive(Clone, Copy, Debug)]
+pub struct ExportFormat {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is made of.
+    pub made_of: MadeOf,
+    /// Is it of one sampling event?
+    pub events: Events,
+    /// What it writes.
+    pub content: Content,
+    begin: fn(event: usize) -> Box<dyn Export>,
+}
+
+/// Formats of other tools: a new one is a file and a row here.
+static FORMATS: &[ExportFormat] = &[
+    ExportFormat {
+        name: "folded",
+        made_of: MadeOf::Stacks,
+        events: Events::One,
+        content: Content::Lines,
+        begin: |event| Box::new(folded::Folded { event }),
+    },
+    ExportFormat {
+        name: "pprof",
+        made_of: MadeOf::Stacks,
+        events: Events::All,
+        content: Content::Binary,
+        begin: |_| Box::new(pprof::Pprof),
+    },
+    ExportFormat {
+        name: "speedscope",
+        made_of: MadeOf::Stacks,
+        events: Events::All,
+        content: Content::Json,
+        begin: |_| Box::new(speedscope::Speedscope),
+    },
+    ExportFormat {
+        name: "firefox",
+        made_of: MadeOf::Intervals,
+        events: Events::All,
+        content: Content::Json,
+        begin: |_| Box::new(firefox::Firefox::default()),
+    },
+    ExportFormat {
+        name: "perfetto",
+        made_of: MadeOf::Intervals,
+        events: Events::All,
+        content: Content::Binary,
+        begin: |_| Box::new(perfetto::Perfetto::default()),
+    },
+    #[cfg(feature = "parquet")]
+    ExportFormat {
+        name: "parquet",
+        made_of: MadeOf::Numbers,
+        events: Events::All,
+        content: Content::Binary,
+        begin: |_| Box::new(parquet::Parquet::default()),
+    },
+];
+
+impl ExportFormat {
+    /// Names of all.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        FORMATS.iter().map(|format| format.name)
+    }
+
+    /// The format of this name, if there is one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        FORMATS.iter().find(|format| format.name == name).copied()
+    }
+
+    /// Begins an export; `event` is the sampling event's place in the plan, where it is of one.
+    #[must_use]
+    pub fn begin(self, event: usize) -> Exporter {
+        Exporter((self.begin)(event))
+    }
+}
+
+/// Events that took samples.
+fn events(header: &Header) -> &[Sampling] {
+    header.tasks.as_ref().map_or(&[], |tasks| &tasks.plan.sampling)
+}
+
+/// The stacks of a report.
+///
+/// # Errors
+///
+/// There is none: what other tools are given is never empty.
+fn stacks(report: &Report) -> io::Result<&[HotStack]> {
+    let stacks = report.tasks.as_ref().map_or(&[][..], |tasks| &tasks.stacks);
+    if stacks.is_empty() {
+        return Err(io::Error::other("no sample with a stack was taken: there is nothing to export"));
+    }
+    Ok(stacks)
+}
+
+/// Samples that an event took of a stack.
+fn samples(stack: &HotStack, event: usize) -> u64 {
+    stack.samples.get(event).copied().unwrap_or(0)
+}

@@ -1,0 +1,207 @@
+//! Parquet: a long table, a row for each value of each number and interval, with the columns of CSV under units of their own. Row groups
+//! are written as they fill.
+
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
+
+use parquet::{
+    basic::Compression,
+    data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type},
+    errors::ParquetError,
+    file::{
+        metadata::KeyValue,
+        properties::WriterProperties,
+        writer::{SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter},
+    },
+    schema::parser::parse_message_type,
+};
+
+use super::{Export, series, words};
+use crate::{
+    drain::Header,
+    metric::{Report, number::Number},
+    view::{stage::Stage, words::kind},
+};
+
+/// Columns, in the order in which [`Rows::write`] writes them. Text is UTF-8; what is not known is null.
+const SCHEMA: &str = "message pmbpf {
+    required int64 time_ns;
+    required int64 dt_ns;
+    optional binary subject (UTF8);
+    required binary owner_kind (UTF8);
+    required binary owner (UTF8);
+    optional int32 pid;
+    required binary metric (UTF8);
+    required binary unit (UTF8);
+    optional double value;
+    optional double low;
+    optional double high;
+    optional double coverage;
+    optional binary how (UTF8);
+    required binary status (UTF8);
+    optional binary reason (UTF8);
+}";
+/// Rows of a row group.
+const ROWS_MAX: usize = 1 << 16;
+
+/// A table that is being written.
+#[derive(Default)]
+pub(super) struct Parquet {
+    /// What was written and has not been passed on.
+    writer: Option<SerializedFileWriter<Vec<u8>>>,
+    rows: Rows,
+}
+
+impl Export for Parquet {
+    fn stage(&mut self, into: &mut dyn Write, stage: Stage<'_>) -> io::Result<()> {
+        match stage {
+            Stage::Begin(header) => self.writer = Some(begin(header).map_err(failure)?),
+            Stage::Interval(report, _) => self.report(into, report)?,
+            Stage::Whole { report, intervals, .. } => {
+                if intervals == 0 {
+                    self.report(into, report)?;
+                }
+                self.group(into)?;
+                let written = self.writer.take().map(SerializedFileWriter::into_inner).transpose();
+                into.write_all(&written.map_err(failure)?.unwrap_or_default())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failure(error: ParquetError) -> io::Error {
+    io::Error::other(error)
+}
+
+fn begin(header: &Header) -> Result<SerializedFileWriter<Vec<u8>>, ParquetError> {
+    let facts = [
+        ("pmbpf.run", words::run(header)),
+        ("pmbpf.started_unix_ns", header.started_unix_ns().to_string()),
+        (
+            "pmbpf.kernel",
+            header.machine().map(|machine| machine.kernel.terminal().into_owned()).unwrap_or_default(),
+        ),
+    ];
+    let facts = facts.map(|(key, value)| KeyValue::new(key.to_owned(), value));
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::SNAPPY)
+        .set_created_by(words::exporter(header))
+        .set_key_value_metadata(Some(facts.to_vec()));
+    let schema = Arc::new(parse_message_type(SCHEMA)?);
+    SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties.build()))
+}
+
+impl Parquet {
+    fn report(&mut self, into: &mut dyn Write, report: &Report) -> io::Result<()> {
+        report.by_source(|(from_ns, length_ns), numbers| {
+            for number in numbers {
+                self.rows.add((from_ns, length_ns), &number);
+                if self.rows.time_ns.len() >= ROWS_MAX {
+                    self.group(into)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Writes the rows that have come as a row group.
+    fn group(&mut self, into: &mut dyn Write) -> io::Result<()> {
+        let (rows, Some(writer)) = (std::mem::take(&mut self.rows), &mut self.writer) else { return Ok(()) };
+        if rows.time_ns.is_empty() {
+            return Ok(());
+        }
+        rows.write(writer.next_row_group().map_err(failure)?).map_err(failure)?;
+        into.write_all(&std::mem::take(writer.inner_mut()))
+    }
+}
+
+/// Rows by column.
+#[derive(Default)]
+struct Rows {
+    time_ns: Vec<i64>,
+    dt_ns: Vec<i64>,
+    subject: Vec<Option<ByteArray>>,
+    owner_kind: Vec<ByteArray>,
+    owner: Vec<ByteArray>,
+    pid: Vec<Option<i32>>,
+    metric: Vec<ByteArray>,
+    unit: Vec<ByteArray>,
+    value: Vec<Option<f64>>,
+    low: Vec<Option<f64>>,
+    high: Vec<Option<f64>>,
+    coverage: Vec<Option<f64>>,
+    how: Vec<Option<ByteArray>>,
+    status: Vec<ByteArray>,
+    reason: Vec<Option<ByteArray>>,
+}
+
+impl Rows {
+    fn add(&mut self, (from_ns, length_ns): (u64, u64), number: &Number<'_>) {
+        let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+        let owner = ByteArray::from(series::whose(number.whose).as_str());
+        let subject = Some(series::subject(number.subject)).filter(|subject| !subject.is_empty());
+        for part in series::parts(number) {
+            let known = part.value.known();
+            self.time_ns.push(signed(from_ns));
+            self.dt_ns.push(signed(length_ns));
+            self.subject.push(subject.as_deref().map(ByteArray::from));
+            self.owner_kind.push(kind(number.whose).into());
+            self.owner.push(owner.clone());
+            self.pid.push(series::pid(number.whose).and_then(|pid| pid.try_into().ok()));
+            self.metric.push(part.metric.as_str().into());
+            self.unit.push(words::text(part.unit).as_str().into());
+            self.value.push(known.map(|known| known.estimate));
+            self.low.push(known.map(|known| known.low));
+            self.high.push(known.map(|known| known.high));
+            self.coverage.push(known.map(|known| known.coverage));
+            self.how.push(known.map(|known| known.how.name().into()));
+            self.status.push(number.status().into());
+            self.reason.push(part.value.reason().map(|why| words::text(why).as_str().into()));
+        }
+    }
+
+    fn write(self, mut group: SerializedRowGroupWriter<'_, Vec<u8>>) -> Result<(), ParquetError> {
+        let mut column =
+            |write: &mut dyn FnMut(&mut SerializedColumnWriter<'_>) -> Result<usize, ParquetError>| {
+                let mut column = group
+                    .next_column()?
+                    .ok_or_else(|| ParquetError::General("a column too many".to_owned()))?;
+                write(&mut column)?;
+                column.close()
+            };
+        column(&mut |of| of.typed::<Int64Type>().write_batch(&self.time_ns, None, None))?;
+        column(&mut |of| of.typed::<Int64Type>().write_batch(&self.dt_ns, None, None))?;
+        column(&mut |of| texts(of, &self.subject))?;
+        column(&mut |of| of.typed::<ByteArrayType>().write_batch(&self.owner_kind, None, None))?;
+        column(&mut |of| of.typed::<ByteArrayType>().write_batch(&self.owner, None, None))?;
+        let (pids, levels) = present(&self.pid);
+        column(&mut |of| of.typed::<Int32Type>().write_batch(&pids, Some(&levels), None))?;
+        column(&mut |of| of.typed::<ByteArrayType>().write_batch(&self.metric, None, None))?;
+        column(&mut |of| of.typed::<ByteArrayType>().write_batch(&self.unit, None, None))?;
+        for numbers in [&self.value, &self.low, &self.high, &self.coverage] {
+            let (numbers, levels) = present(numbers);
+            column(&mut |of| of.typed::<DoubleType>().write_batch(&numbers, Some(&levels), None))?;
+        }
+        column(&mut |of| texts(of, &self.how))?;
+        column(&mut |of| of.typed::<ByteArrayType>().write_batch(&self.status, None, None))?;
+        column(&mut |of| texts(of, &self.reason))?;
+        group.close().map(drop)
+    }
+}
+
+fn texts(
+    column: &mut SerializedColumnWriter<'_>,
+    texts: &[Option<ByteArray>],
+) -> Result<usize, ParquetError> {
+    let (texts, levels) = present(texts);
+    column.typed::<ByteArrayType>().write_batch(&texts, Some(&levels), None)
+}
+
+/// The values that are there, and for each row whether one is (its definition level).
+fn present<T: Clone>(cells: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
+    let levels = cells.iter().map(|cell| i16::from(cell.is_some())).collect();
+    (cells.iter().flatten().cloned().collect(), levels)
+}

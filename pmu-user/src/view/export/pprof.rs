@@ -1,0 +1,235 @@
+//! pprof's profile.proto, compressed as its readers expect: a sample type for each sampling event, whose values are samples; whose they
+//! are as labels.
+
+mod message;
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    io::{self, Write},
+};
+
+use flate2::{Compression, write::GzEncoder};
+use prost::Message as _;
+
+use self::message::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
+use super::{Export, events, samples, words};
+use crate::{
+    drain::{Header, Id, Owner},
+    metric::{Frame, HotStack, Report, number::Attribution},
+    plan::Sampling,
+    table::event::Counts,
+    view::{stage::Stage, words::kind},
+};
+
+/// All sampling events.
+pub(super) struct Pprof;
+
+impl Export for Pprof {
+    fn stage(&mut self, into: &mut dyn Write, stage: Stage<'_>) -> io::Result<()> {
+        let Stage::Whole { header, report, .. } = stage else { return Ok(()) };
+        let profile = profile(header, report, super::stacks(report)?);
+        let mut zipped = GzEncoder::new(into, Compression::default());
+        zipped.write_all(&profile.encode_to_vec())?;
+        zipped.finish().map(drop)
+    }
+}
+
+fn profile(header: &Header, report: &Report, stacks: &[HotStack]) -> Profile {
+    let (mut builder, events) = (Builder::new(), events(header));
+    let (from_ns, length_ns) = report.tasks.as_ref().map_or((0, 0), |tasks| (tasks.from_ns, tasks.length_ns));
+    let sample_type: Vec<ValueType> =
+        events.iter().map(|event| builder.value_type(&event.event, "samples")).collect();
+    let sample = stacks.iter().map(|stack| builder.sample(stack, events.len())).collect();
+    let first = events.first();
+    Profile {
+        default_sample_type: sample_type.first().map_or(0, |first| first.kind),
+        sample_type,
+        sample,
+        time_nanos: signed(header.started_unix_ns().saturating_add(from_ns)),
+        duration_nanos: signed(length_ns),
+        period_type: first.map(|event| builder.value_type(&event.event, unit(event))),
+        period: first.map_or(0, |event| signed(event.period)),
+        comment: comments(header, report).iter().map(|text| builder.text(text)).collect(),
+        mapping: builder.mappings.list,
+        location: builder.locations.list,
+        function: builder.functions.list,
+        string_table: builder.texts.list,
+    }
+}
+
+/// What an event counts from one sample to the next.
+const fn unit(event: &Sampling) -> &'static str {
+    match event.counts {
+        Counts::WallNs => "nanoseconds",
+        Counts::Cycles | Counts::Occurrences => "count",
+    }
+}
+
+/// What made the profile, where, and what is missing in it.
+fn comments(header: &Header, report: &Report) -> Vec<String> {
+    let machine = header.machine().into_iter();
+    let host = machine.flat_map(|machine| {
+        [format!("host {}", machine.host.terminal()), format!("kernel {}", machine.kernel.terminal())]
+    });
+    let events = events(header).iter().map(|event| {
+        let unit = if unit(event) == "nanoseconds" { "ns" } else { "counts" };
+        format!("event {}: a sample every {} {unit}", words::text(&event.event), event.period)
+    });
+    let coverage = report.tasks.iter().flat_map(|tasks| &tasks.quality.samples).filter_map(|samples| {
+        let (seen, expected) = (samples.seen, samples.expected?);
+        Some(format!(
+            "event {}: {seen} of {expected} expected samples were seen",
+            words::text(&samples.event)
+        ))
+    });
+    let losses = report.losses.iter().filter(|(_, count)| **count > 0);
+    let losses = losses.map(|(reason, count)| format!("lost {count}: {}", words::text(reason)));
+    std::iter::once(words::exporter(header)).chain(host).chain(events).chain(coverage).chain(losses).collect()
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Rows that are each written once, and what they are called by: their place, or that plus one.
+struct Once<K, T> {
+    list: Vec<T>,
+    index: HashMap<K, usize>,
+}
+
+impl<K: Eq + Hash, T> Once<K, T> {
+    fn new() -> Self {
+        Self { list: Vec::new(), index: HashMap::new() }
+    }
+
+    /// The row's place, if it is there.
+    fn find(&self, key: &K) -> Option<usize> {
+        self.index.get(key).copied()
+    }
+
+    fn add(&mut self, key: K, row: T) -> usize {
+        self.list.push(row);
+        self.index.insert(key, self.list.len() - 1);
+        self.list.len() - 1
+    }
+}
+
+/// Tables of a profile while it is made. Ids begin with 1; 0 is none.
+struct Builder {
+    texts: Once<String, String>,
+    mappings: Once<(String, String), Mapping>,
+    functions: Once<(i64, i64), Function>,
+    locations: Once<(bool, Frame), Location>,
+}
+
+impl Builder {
+    fn new() -> Self {
+        let mut texts = Once::new();
+        // The format wants the empty text first.
+        texts.add(String::new(), String::new());
+        Self { texts, mappings: Once::new(), functions: Once::new(), locations: Once::new() }
+    }
+
+    fn text(&mut self, text: &str) -> i64 {
+        let text = words::text(text);
+        let place = self.texts.find(&text);
+        place.unwrap_or_else(|| self.texts.add(text.clone(), text)) as i64
+    }
+
+    fn value_type(&mut self, kind: &str, unit: &str) -> ValueType {
+        ValueType { kind: self.text(kind), unit: self.text(unit) }
+    }
+
+    fn sample(&mut self, stack: &HotStack, events: usize) -> Sample {
+        let frames = stack.frames.iter().enumerate();
+        Sample {
+            location_id: frames.map(|(at, frame)| self.location(frame, at < stack.kernel)).collect(),
+            value: (0..events).map(|event| signed(samples(stack, event))).collect(),
+            label: self.labels(&stack.owner),
+        }
+    }
+
+    fn labels(&mut self, owner: &Owner) -> Vec<Label> {
+        let (id, comm, cgroup) = match owner {
+            Owner::Process { pid, name, .. } => (vec![("pid", *pid)], Some(name), None),
+            Owner::Thread { tid, pid, name, .. } => (vec![("pid", *pid), ("tid", *tid)], Some(name), None),
+            Owner::Ended { name, .. } | Owner::Comm { name } => (Vec::new(), Some(name), None),
+            Owner::Cgroup { path, .. } => (Vec::new(), None, Some(path)),
+            Owner::Exe { .. } | Owner::Other => (Vec::new(), None, None),
+        };
+        let kind = kind(Attribution::Owner(owner));
+        let mut texts = vec![("owner", owner.in_words()), ("owner_kind", kind.to_owned())];
+        texts.extend(comm.map(|name| ("comm", name.terminal().into_owned())));
+        texts.extend(cgroup.map(|path| ("cgroup", path.terminal().into_owned())));
+        let mut labels: Vec<Label> = texts
+            .iter()
+            .map(|(key, text)| Label { key: self.text(key), text: self.text(text), number: 0 })
+            .collect();
+        for (key, id) in id {
+            // An id of another namespace is in the owner's words.
+            let Some(id) = Id::of(id).here() else { continue };
+            labels.push(Label { key: self.text(key), text: 0, number: id.into() });
+        }
+        labels
+    }
+
+    fn location(&mut self, frame: &Frame, is_kernel: bool) -> u64 {
+        let key = (is_kernel, frame.clone());
+        if let Some(place) = self.locations.find(&key) {
+            return place as u64 + 1;
+        }
+        let mapping_id = self.mapping(frame, is_kernel);
+        let (address, is_named) = match frame {
+            Frame::Function { .. } | Frame::Rest => (0, true),
+            Frame::Offset { offset: address, .. } | Frame::Address(address) => (*address, false),
+        };
+        let line = is_named.then(|| Line { function_id: self.function(frame, is_kernel) });
+        let id = self.locations.list.len() as u64 + 1;
+        let location = Location { id, mapping_id, address, line: line.into_iter().collect() };
+        self.locations.add(key, location) as u64 + 1
+    }
+
+    /// The file that a frame's code is in; 0 if it is not known. Addresses in it are offsets.
+    fn mapping(&mut self, frame: &Frame, is_kernel: bool) -> u64 {
+        let file = match words::file(frame) {
+            Some(path) => path.terminal().into_owned(),
+            None if is_kernel => words::KERNEL.to_owned(),
+            None => return 0,
+        };
+        let (Frame::Function { build_id, .. } | Frame::Offset { build_id, .. }) = frame else {
+            return self.mapping_of(file, String::new());
+        };
+        self.mapping_of(file, build_id.clone().unwrap_or_default())
+    }
+
+    fn mapping_of(&mut self, file: String, build_id: String) -> u64 {
+        let key = (file, build_id);
+        if let Some(place) = self.mappings.find(&key) {
+            return place as u64 + 1;
+        }
+        let mapping = Mapping {
+            id: self.mappings.list.len() as u64 + 1,
+            memory_start: 0,
+            memory_limit: 0,
+            filename: self.text(&key.0),
+            build_id: self.text(&key.1),
+            // What could be named is named already.
+            has_functions: true,
+        };
+        self.mappings.add(key, mapping) as u64 + 1
+    }
+
+    fn function(&mut self, frame: &Frame, is_kernel: bool) -> u64 {
+        let name = self.text(&words::code(frame));
+        let file = words::file(frame).map(|path| path.terminal().into_owned());
+        let file = file.or_else(|| is_kernel.then(|| words::KERNEL.to_owned())).unwrap_or_default();
+        let filename = self.text(&file);
+        if let Some(place) = self.functions.find(&(name, filename)) {
+            return place as u64 + 1;
+        }
+        let id = self.functions.list.len() as u64 + 1;
+        let function = Function { id, name, system_name: name, filename };
+        self.functions.add((name, filename), function) as u64 + 1
+    }
+}

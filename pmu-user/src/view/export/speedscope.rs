@@ -1,0 +1,113 @@
+//! speedscope's file format (<https://www.speedscope.app/file-format-schema.json>): a sampled profile for each event, whose stacks
+//! begin with their owner.
+
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+};
+
+use serde::Serialize;
+
+use super::{Export, events, samples, words};
+use crate::{drain::Header, metric::HotStack, view::stage::Stage};
+
+const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
+
+/// All sampling events.
+pub(super) struct Speedscope;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct File {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    name: String,
+    exporter: String,
+    active_profile_index: u32,
+    shared: Shared,
+    profiles: Vec<Profile>,
+}
+
+#[derive(Serialize)]
+struct Shared {
+    frames: Vec<Frame>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Serialize)]
+struct Frame {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Profile {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: String,
+    unit: &'static str,
+    start_value: u64,
+    end_value: u64,
+    samples: Vec<Vec<usize>>,
+    weights: Vec<u64>,
+}
+
+impl Export for Speedscope {
+    fn stage(&mut self, into: &mut dyn Write, stage: Stage<'_>) -> io::Result<()> {
+        let Stage::Whole { header, report, .. } = stage else { return Ok(()) };
+        serde_json::to_writer(&mut *into, &file(header, super::stacks(report)?))?;
+        writeln!(into)
+    }
+}
+
+fn file(header: &Header, stacks: &[HotStack]) -> File {
+    let mut frames = Frames::default();
+    let indexed: Vec<Vec<usize>> = stacks.iter().map(|stack| frames.of(stack)).collect();
+    let profile = |(event, name): (usize, String)| {
+        let hit = stacks.iter().zip(&indexed).map(|(stack, frames)| (samples(stack, event), frames));
+        let (weights, samples): (Vec<u64>, Vec<Vec<usize>>) =
+            hit.filter(|(weight, _)| *weight > 0).map(|(weight, frames)| (weight, frames.clone())).unzip();
+        let end_value = weights.iter().copied().fold(0, u64::saturating_add);
+        Profile { kind: "sampled", name, unit: "none", start_value: 0, end_value, samples, weights }
+    };
+    let names = events(header).iter().map(|event| words::text(&event.event));
+    File {
+        schema: SCHEMA,
+        name: words::run(header),
+        exporter: words::exporter(header),
+        active_profile_index: 0,
+        profiles: names.enumerate().map(profile).collect(),
+        shared: Shared { frames: frames.list },
+    }
+}
+
+/// Each frame once.
+#[derive(Default)]
+struct Frames {
+    list: Vec<Frame>,
+    index: HashMap<Frame, usize>,
+}
+
+impl Frames {
+    /// A stack, its owner before its outermost frame.
+    fn of(&mut self, stack: &HotStack) -> Vec<usize> {
+        let owner = self.index(Frame { name: stack.owner.in_words(), file: None });
+        let code = words::outermost_first(stack).map(|(frame, is_kernel)| {
+            let file = words::file(frame).map(|path| path.terminal().into_owned());
+            let file = file.or_else(|| is_kernel.then(|| words::KERNEL.to_owned()));
+            self.index(Frame { name: words::code(frame), file })
+        });
+        let mut stack = vec![owner];
+        stack.extend(code);
+        stack
+    }
+
+    fn index(&mut self, frame: Frame) -> usize {
+        let next = self.list.len();
+        *self.index.entry(frame).or_insert_with_key(|frame| {
+            self.list.push(frame.clone());
+            next
+        })
+    }
+}
