@@ -13,7 +13,7 @@ pub(crate) fn failure(line: &str) -> Option<String> {
     }
     let accepted: &[i32] = match words.first().map(String::as_str) {
         // A gate may fail.
-        Some("report") => &[0, 3],
+        Some("report" | "diff") => &[0, 3],
         // Nothing may match.
         Some("list") => &[0, 1],
         // Not permitted, not supported, or either of them with a command.
@@ -79,6 +79,10 @@ fn fitted(words: &[String]) -> Vec<String> {
             file if (is("report") || is("export")) && file.ends_with(".pmbpf") => {
                 let name = if file.starts_with('y') { "io.pmbpf" } else { "masked.pmbpf" };
                 fitted.push(root().join("tests/recordings").join(name).display().to_string());
+            }
+            files if is("diff") && files.ends_with(".pmbpf") => {
+                let one = root().join("tests/recordings/masked.pmbpf").display().to_string();
+                fitted.push(vec![one; files.split(',').count()].join(","));
             }
             _ => fitted.push(word.clone()),
         }

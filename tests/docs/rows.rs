@@ -8,7 +8,8 @@ use super::{page, pmbpf, reports, root, texts};
 use crate::schema::{fault, rows};
 
 /// Words of the page that no row has as a field or from a closed list: commands, metrics, the target's name.
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 12] = [
+    "diff",
     "elapsed",
     "eval",
     "insn_per_cycle",
@@ -39,6 +40,9 @@ fn all_rows() -> Vec<Value> {
         "eval --cpu testmodel --perfmon-dir ../../perfmon --counts counts.json --json",
         "eval --io --cpu cascadelakex --counts io.json --json",
         "stat --dry-run -e page-faults -C 0 --json",
+        "diff ../../recordings/cgroups.pmbpf ../../recordings/masked.pmbpf --json",
+        "diff ../../recordings/topdown.pmbpf ../../recordings/topdown.pmbpf --json",
+        "diff ../../recordings/io.pmbpf,../../recordings/io.pmbpf ../../recordings/resctrl.pmbpf,../../recordings/boxes.pmbpf --json",
     ];
     let said: Vec<String> = lists.iter().map(String::as_str).chain(others).map(said).collect();
     let texts = [reports("json"), texts("tests/machines", "json"), said].concat();
@@ -126,9 +130,20 @@ fn the_schema_and_the_page_have_the_same_kinds_and_fields() {
 fn every_row_of_every_command_is_as_the_schema_says() {
     let seen: BTreeSet<String> =
         all_rows().iter().map(|row| row["kind"].as_str().unwrap().to_owned()).collect();
-    for kind in
-        ["header", "metric", "histogram", "summary", "listed_event", "device", "count_plan", "evaluation"]
-    {
+    for kind in [
+        "header",
+        "metric",
+        "histogram",
+        "summary",
+        "listed_event",
+        "device",
+        "count_plan",
+        "evaluation",
+        "diff_header",
+        "difference",
+        "only",
+        "diff_summary",
+    ] {
         assert!(seen.contains(kind), "no `{kind}` among {seen:?}");
     }
 }

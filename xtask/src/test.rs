@@ -72,6 +72,8 @@ const RINGS: [Kind; 5] = [
                 "--test",
                 "architecture",
                 "--test",
+                "diff",
+                "--test",
                 "docs",
                 "--test",
                 "export",

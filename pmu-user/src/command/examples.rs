@@ -52,6 +52,16 @@ Examples:
   pmbpf export web.pmbpf --to parquet -I 1s -o web.parquet  for DuckDB
 
 Formats of stacks need a recording with stacks: `pmbpf run --stacks -o web.pmbpf`.";
+/// Of `pmbpf diff`.
+pub(super) const DIFF: &str = "\
+Examples:
+  pmbpf diff before.pmbpf after.pmbpf               two recordings: how each varies over its ticks is chance
+  pmbpf diff a1.pmbpf,a2.pmbpf,a3.pmbpf b1.pmbpf,b2.pmbpf,b3.pmbpf      two groups: how runs differ is chance
+  pmbpf diff before.pmbpf after.pmbpf --fail-on 'regress:cpu_time>5%'   exit code 3 if it is surely worse by more
+  pmbpf diff before.pmbpf after.pmbpf --json        every number for a program
+
+Processes are matched by name, those of one name together, and cgroups by path. Recordings that alternate (A B A B) share what \
+changes on the host meanwhile.";
 
 /// Of `pmbpf eval`.
 pub(super) const EVAL: &str = "\

@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand, which joins the stages and decides nothing else.
 
 mod begin;
+mod diff;
 mod doctor;
 mod dry_run;
 mod eval;
@@ -65,6 +66,8 @@ enum Command {
     Report(report::Args),
     /// Write a recording in a format of other tools
     Export(export::Args),
+    /// Compare two recordings, or two groups of them: what differs by more than chance
+    Diff(diff::Args),
     /// Compute every metric of a CPU model from counts in a file
     Eval(eval::Args),
     /// Say what can be measured on this host, what cannot, why, and what would help; changes nothing
@@ -122,6 +125,7 @@ impl Cli {
             self.command,
             Command::Report(_)
                 | Command::Export(_)
+                | Command::Diff(_)
                 | Command::Eval(_)
                 | Command::Doctor(_)
                 | Command::List(_)
@@ -134,6 +138,7 @@ impl Cli {
             Command::Stat(args) => stat::execute(&args),
             Command::Report(args) => report::execute(&args),
             Command::Export(args) => export::execute(&args),
+            Command::Diff(args) => diff::execute(&args),
             Command::Eval(args) => eval::execute(&args),
             Command::Doctor(args) => doctor::execute(&args),
             Command::List(args) => list::execute(&args),

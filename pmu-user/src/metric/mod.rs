@@ -4,6 +4,7 @@ mod blind;
 mod cost;
 pub mod counts;
 pub mod derived;
+pub mod diff;
 pub mod estimate;
 pub mod finding;
 mod floor;

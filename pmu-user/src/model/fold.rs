@@ -4,12 +4,19 @@
 #[cfg(test)]
 mod tests;
 
-use std::{cmp::Reverse, collections::HashMap, hash::Hash};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    hash::Hash,
+};
 
 use pmu_common::gap::IDLE;
 
 use super::{HotKey, Interval, Ledger, OwnerIndex, StackKey, WeightedSamples, slice::sums};
-use crate::drain::{At, GapRow};
+use crate::{
+    drain::{At, GapRow, Owner},
+    untrusted::Untrusted,
+};
 
 /// Code of the kernel, and of processes, of which only the sum is kept.
 const REST: [At; 2] = [At { source: u32::MAX, offset: 0 }, At { source: u32::MAX, offset: 1 }];
@@ -87,6 +94,21 @@ impl Interval {
         for (owner, _) in &mut self.gaps {
             *owner = owner.map(target);
         }
+    }
+
+    /// Gives what processes and threads did to the first of each name: another run of the same has other ids.
+    pub fn put_under_names(&mut self, ledger: &Ledger) {
+        let mut first: BTreeMap<(bool, &Untrusted), OwnerIndex> = BTreeMap::new();
+        let mut to = HashMap::new();
+        for (index, owner) in ledger.owners().collect::<BTreeMap<_, _>>() {
+            let name = match owner {
+                Owner::Process { name, .. } | Owner::Ended { name, .. } => (true, name),
+                Owner::Thread { name, .. } => (false, name),
+                Owner::Other | Owner::Comm { .. } | Owner::Exe { .. } | Owner::Cgroup { .. } => continue,
+            };
+            to.insert(index, *first.entry(name).or_insert(index));
+        }
+        self.fold_owners(&to);
     }
 
     /// Puts together what is beyond the bounds.

@@ -103,7 +103,7 @@ impl Row<'_, '_> {
     }
 }
 
-fn text(text: &str) -> String {
+pub(super) fn text(text: &str) -> String {
     Untrusted::from(text).csv().into_owned()
 }
 
@@ -129,7 +129,7 @@ fn owner(whose: Attribution<'_>) -> [String; 3] {
 }
 
 /// Kind, name and part of what a number is about.
-fn subject(of: Option<&Subject>) -> [String; 3] {
+pub(super) fn subject(of: Option<&Subject>) -> [String; 3] {
     let Some(of) = of else { return Default::default() };
     let (name, part) = match of {
         Subject::Scope(at) => (words::place(*at), String::new()),

@@ -1,6 +1,7 @@
 //! From a report to bytes. Each format is one file, or one folder, and owns its words and columns; none computes anything.
 
 mod csv;
+pub mod diff;
 pub mod evaluation;
 pub mod export;
 mod finding;

@@ -65,7 +65,7 @@ fn pid(owner: &Owner) -> Option<u32> {
     }
 }
 
-fn frame(frame: &Frame) -> Json {
+pub(in crate::view) fn frame(frame: &Frame) -> Json {
     match frame {
         Frame::Function { name, module, .. } => json!({"function": name, "module": module}),
         Frame::Offset { module, build_id, offset } => {

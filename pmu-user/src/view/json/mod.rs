@@ -19,7 +19,7 @@ use std::io::{self, Write};
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
 
-pub(super) use self::who::SubjectCell;
+pub(super) use self::{end::frame, who::SubjectCell};
 use self::{
     end::{end, summary},
     header::header,

@@ -1,0 +1,124 @@
+//! What two recordings were made of and how: where that differs, it limits what their numbers say of each other.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    drain::Header,
+    machine::cpu::format_list,
+    plan::{
+        Plan, Target,
+        request::{By, Descend, Inherit},
+    },
+    untrusted::Untrusted,
+};
+
+/// Something in which the two sides differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// What, in a word.
+    pub what: &'static str,
+    /// The first side's, and the second's; several where recordings of a side differ.
+    pub sides: [Untrusted; 2],
+    /// What follows from it.
+    pub limits: &'static str,
+}
+
+/// How a recording was made, by name of what may differ.
+pub type Facts = BTreeMap<&'static str, Untrusted>;
+
+/// Names of [`Facts`], in the order in which they are told, and what follows where they differ.
+const LIMITS: [(&str, &str); 13] = [
+    ("sources", "what only one side measured is not compared"),
+    ("host", "another host's numbers may differ for any reason"),
+    ("cpu", "cycles, events and metrics of another CPU model mean other things"),
+    ("cpus online", "more or fewer CPUs change waits and shares"),
+    ("guest", "a hypervisor may take time from one of them"),
+    ("kernel", "another kernel schedules and accounts in its own way"),
+    ("target", "what was measured is not the same"),
+    ("measured cpus", "one side did not measure everywhere"),
+    ("owners", "only the target is compared: owners are of another kind"),
+    ("sampling", "samples are not as frequent: they are not compared, their shares are"),
+    ("metrics", "metrics have other formulas, or are not measured on one side"),
+    ("events", "events that one side lacks are not compared"),
+    ("pmbpf", "another version may measure in another way"),
+];
+
+/// How the recording of `header` was made.
+pub fn facts(header: &Header) -> Facts {
+    let mut facts = Facts::new();
+    let mut say = |what, text: String| drop(facts.insert(what, text.as_str().into()));
+    let (tasks, io, counts) = (&header.tasks, &header.io, &header.counts);
+    let sources = [(tasks.is_some(), "tasks"), (io.is_some(), "I/O"), (counts.is_some(), "counts")];
+    let sources: Vec<_> = sources.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
+    say("sources", sources.join(", "));
+    say("pmbpf", header.version().to_owned());
+    if let Some(tasks) = tasks {
+        of_plan(&tasks.plan, &mut say);
+    } else if let Some(io) = io {
+        say("target", target(&io.plan.target, io.plan.inherit, io.plan.descend));
+        say("metrics", io.plan.table.clone().unwrap_or_else(|| "none of uncore PMUs".to_owned()));
+    } else if let Some(counts) = counts {
+        let plan = &counts.plan;
+        say("target", target(&plan.target, plan.inherit, Descend::Yes));
+        say("measured cpus", format_list(&plan.cpus));
+        let events: Vec<_> = plan.asked.iter().map(|event| event.name.as_str()).collect();
+        say("events", events.join(", "));
+    }
+    if let Some(machine) = header.machine() {
+        facts.insert("host", machine.host.clone());
+        facts.insert("kernel", machine.kernel.clone());
+        facts.insert("cpu", machine.cpu.model.clone());
+        facts.insert("cpus online", machine.cpu.online.len().to_string().as_str().into());
+        facts.insert("guest", if machine.cpu.guest { "yes" } else { "no" }.into());
+    }
+    facts
+}
+
+/// The target in words; of a command the whole line, because two that begin alike may differ at their end.
+fn target(target: &Target, inherit: Inherit, descend: Descend) -> String {
+    match target {
+        Target::Command(words) => {
+            let words: Vec<_> = words.iter().map(|word| word.0.terminal()).collect();
+            format!("command {}", words.join(" "))
+        }
+        Target::System | Target::Processes(_) | Target::Threads(_) | Target::Cgroups(_) => {
+            target.in_words(inherit, descend)
+        }
+    }
+}
+
+fn of_plan(plan: &Plan, say: &mut impl FnMut(&'static str, String)) {
+    say("target", target(&plan.target, plan.inherit, plan.descend));
+    say("measured cpus", format_list(&plan.cpus));
+    let by = match plan.by {
+        By::Process => "processes",
+        By::Thread => "threads",
+        By::Comm => "comm",
+        By::Exe => "executables",
+        By::Cgroup => "cgroups",
+    };
+    say("owners", by.to_owned());
+    let sampling: Vec<_> =
+        plan.sampling.iter().map(|event| format!("{} every {}", event.event, event.period)).collect();
+    say("sampling", if sampling.is_empty() { "none".to_owned() } else { sampling.join(", ") });
+    let metrics = plan.metrics.as_ref();
+    let metrics = metrics.map(|metrics| format!("{} {}", metrics.model, metrics.formulas));
+    say("metrics", metrics.unwrap_or_else(|| "none of the CPU model".to_owned()));
+}
+
+/// In what the recordings of two sides differ, what matters most first. Recordings of one side should not differ either.
+pub fn differing(sides: [&[Facts]; 2]) -> Vec<Condition> {
+    let said = |side: &[Facts], what| {
+        let mut all: Vec<&[u8]> = side.iter().filter_map(|one| Some(one.get(what)?.as_bytes())).collect();
+        all.sort_unstable();
+        all.dedup();
+        all.join(&b" / "[..])
+    };
+    let condition = |&(what, limits): &(&'static str, &'static str)| {
+        let mut each = sides.iter().flat_map(|side| side.iter()).map(|one| one.get(what));
+        let first = each.next()?;
+        let differs = each.any(|other| other != first);
+        differs.then(|| Condition { what, sides: sides.map(|side| Untrusted::new(said(side, what))), limits })
+    };
+    LIMITS.iter().filter_map(condition).collect()
+}

@@ -1,0 +1,93 @@
+//! What makes two numbers of two recordings the same: metric, subject, and whose they are by name. Process ids differ from run to
+//! run, so processes are matched by their names, and cgroups by their paths.
+
+use super::super::{Frame, io::Subject, number::Attribution};
+use crate::{drain::Owner, untrusted::Untrusted};
+
+/// Whose a number is, as another recording may know it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Whose {
+    /// `target`, `host`, `process`, `thread`, `comm`, `exe`, `cgroup` or `other`.
+    pub kind: &'static str,
+    /// `comm`, name of the executable, or path.
+    pub name: Untrusted,
+}
+
+impl Whose {
+    /// The target itself.
+    pub fn target() -> Self {
+        Self { kind: "target", name: Untrusted::from("total") }
+    }
+
+    /// One owner, by its name.
+    pub fn owner(owner: &Owner) -> Self {
+        let (kind, name) = match owner {
+            Owner::Other => ("other", &Untrusted::from("other")),
+            // A process that has ended is one of its name, as the others are.
+            Owner::Process { name, .. } | Owner::Ended { name, .. } => ("process", name),
+            Owner::Thread { name, .. } => ("thread", name),
+            Owner::Comm { name } => ("comm", name),
+            Owner::Exe { name } => ("exe", name),
+            Owner::Cgroup { path, .. } => ("cgroup", path),
+        };
+        Self { kind, name: name.clone() }
+    }
+
+    /// Whoever a report's number belongs to.
+    pub fn of(whose: Attribution<'_>) -> Self {
+        match whose {
+            Attribution::Host => Self { kind: "host", name: Untrusted::default() },
+            Attribution::Target => Self::target(),
+            Attribution::Owner(owner) => Self::owner(owner),
+        }
+    }
+
+    /// Is it called so? A cgroup has its path and the last part of it as names.
+    pub fn is_called(&self, name: &str) -> bool {
+        let own = self.name.as_bytes();
+        let last = own.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        own == name.as_bytes() || self.kind == "cgroup" && last == name.as_bytes()
+    }
+}
+
+/// What is compared.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    /// A metric, by its name.
+    Metric(String),
+    /// Share of the samples that hit a function; in kernel mode, if that is true.
+    Function(Frame, bool),
+    /// Share of the samples that hit with a stack, innermost frame first.
+    Stack(Vec<Frame>),
+}
+
+/// What makes two numbers the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// Whose.
+    pub whose: Whose,
+    /// What it is about, beside CPUs.
+    pub subject: Option<Subject>,
+    /// What.
+    pub what: What,
+}
+
+/// A frame as another recording may know it, if one may: a function by its name and its file's name, whichever folder that is in and
+/// however it was built.
+pub(super) fn matched(frame: &Frame) -> Option<Frame> {
+    let file = |module: &Untrusted| {
+        let last = module.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        Untrusted::new(last)
+    };
+    Some(match frame {
+        Frame::Function { name, module, .. } => {
+            Frame::Function { name: name.clone(), module: module.as_ref().map(file), build_id: None }
+        }
+        // An offset means the same in the same file only.
+        Frame::Offset { module, build_id: Some(id), offset } => {
+            Frame::Offset { module: file(module), build_id: Some(id.clone()), offset: *offset }
+        }
+        Frame::Offset { .. } | Frame::Address(_) => return None,
+        Frame::Rest => Frame::Rest,
+    })
+}

@@ -1,0 +1,391 @@
+//! A recording as it is compared: every number of it with how it varied, from the report of the whole and those of its parts.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    super::{
+        Report, TasksReport,
+        number::{Content, Number},
+        stat::Beside,
+        value::{Distribution, How, Value},
+    },
+    key::{Key, What, Whose, matched},
+};
+use crate::{
+    drain::Owner,
+    model::histogram::Histogram,
+    table::{metric, unit::Unit},
+};
+
+/// Quantiles of latencies that are compared.
+const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
+
+/// What of a number is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// A count over the run, a second: recordings may differ in length.
+    PerSecond,
+    /// A count over a run that went to its end.
+    Total,
+    /// A number that does not grow with time: a ratio, a rate, a mean.
+    Level,
+    /// A quantile of a latency.
+    Quantile,
+    /// A share of samples.
+    Share,
+}
+
+impl Basis {
+    /// Its word in every output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PerSecond => "per_second",
+            Self::Total => "total",
+            Self::Level => "level",
+            Self::Quantile => "quantile",
+            Self::Share => "share",
+        }
+    }
+}
+
+/// A number of one recording.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    /// Its unit, without what a second makes of it.
+    pub(super) unit: String,
+    pub(super) basis: Basis,
+    pub(super) data: Data,
+}
+
+/// What is known of it.
+#[derive(Clone, Debug)]
+pub(super) enum Data {
+    Parts(Parts),
+    /// The latencies of each part, and which quantile.
+    Latency(Arc<[Histogram]>, f64),
+    Missing(String),
+}
+
+/// A ratio of sums over the parts of a recording: of a count and time, of what formulas say and what they were weighted with.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Parts {
+    /// Of the whole.
+    pub(super) value: f64,
+    /// Half of what was measured as its 95 % interval.
+    pub(super) half_width: f64,
+    /// Of each part: numerator and denominator.
+    pub(super) parts: Vec<(f64, f64)>,
+    /// How often what is counted occurred, where it is a count.
+    pub(super) occurrences: Option<f64>,
+    /// The count of the whole run.
+    pub(super) total: Option<f64>,
+}
+
+/// A recording as it is compared.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    /// Its name.
+    pub name: String,
+    /// Its length in s.
+    pub seconds: f64,
+    /// Parts whose variation is known.
+    pub parts: usize,
+    /// Did a command run to its end?
+    pub ended: bool,
+    pub(super) numbers: BTreeMap<Key, Measured>,
+    /// Samples of each part.
+    pub(super) samples: Vec<f64>,
+}
+
+/// A number of one report, before it is put into a series.
+struct Entry {
+    unit: String,
+    basis: Basis,
+    found: Found,
+}
+
+enum Found {
+    /// Value, half width, weight, and occurrences.
+    Number([f64; 3], Option<f64>),
+    Latency(Histogram),
+    Missing(String),
+}
+
+impl Recorded {
+    /// A recording of which `whole` is the report, and `parts` are those of its parts in order. `ended`: of a command that ran to its end.
+    pub(super) fn new(name: String, whole: &Report, parts: &[Report], ended: bool) -> Self {
+        let seconds = length(whole);
+        let entries: Vec<_> = parts.iter().map(entries).collect();
+        let lengths: Vec<f64> = parts.iter().map(length).collect();
+        let mut numbers = BTreeMap::new();
+        for (key, entry) in self::entries(whole) {
+            add(&mut numbers, key, entry, seconds, (&entries, &lengths));
+        }
+        if ended {
+            let value = Parts { total: Some(seconds * 1e9), value: seconds * 1e9, ..Parts::default() };
+            let elapsed =
+                Measured { unit: Unit::Ns.name().to_owned(), basis: Basis::Total, data: Data::Parts(value) };
+            numbers.entry(of_target("elapsed")).or_insert(elapsed);
+        }
+        let mut recorded = Self { name, seconds, parts: parts.len(), ended, numbers, samples: Vec::new() };
+        if let Some(tasks) = &whole.tasks {
+            let parts: Vec<_> = parts.iter().filter_map(|part| part.tasks.as_ref()).collect();
+            recorded.add_samples(tasks, &parts);
+        }
+        recorded
+    }
+
+    /// Shares of functions and of stacks.
+    fn add_samples(&mut self, whole: &TasksReport, parts: &[&TasksReport]) {
+        let shares: Vec<_> = parts.iter().map(|part| shares(part)).collect();
+        self.samples = parts.iter().map(|part| samples(part)).collect();
+        for (key, hit) in self::shares(whole) {
+            let all = samples(whole);
+            let value = Parts {
+                value: hit / all,
+                parts: shares
+                    .iter()
+                    .zip(&self.samples)
+                    .map(|(shares, all)| (shares.get(&key).copied().unwrap_or(0.0), *all))
+                    .collect(),
+                occurrences: Some(hit),
+                ..Parts::default()
+            };
+            self.numbers.insert(key, Measured::share(Data::Parts(value)));
+        }
+    }
+
+    /// Nothing was hit there, which is known where samples were taken.
+    pub(super) fn never_hit(&self) -> Option<Measured> {
+        let parts = self.samples.iter().map(|&all| (0.0, all)).collect();
+        let value = Parts { parts, occurrences: Some(0.0), ..Parts::default() };
+        (self.samples.iter().sum::<f64>() > 0.0).then(|| Measured::share(Data::Parts(value)))
+    }
+}
+
+impl Measured {
+    fn share(data: Data) -> Self {
+        Self { unit: Unit::Ratio.name().to_owned(), basis: Basis::Share, data }
+    }
+}
+
+/// The target's metric of this name.
+pub(super) fn of_target(metric: &str) -> Key {
+    Key { whose: Whose::target(), subject: None, what: What::Metric(metric.to_owned()) }
+}
+
+/// Length in s, of whichever source.
+fn length(report: &Report) -> f64 {
+    let mut longest = 0_u64;
+    let _ = report.by_source::<std::convert::Infallible>(|(_, length_ns), _| {
+        longest = longest.max(length_ns);
+        Ok(())
+    });
+    longest as f64 / 1e9
+}
+
+/// Puts a number of the whole and what the parts say of it together.
+fn add(
+    numbers: &mut BTreeMap<Key, Measured>,
+    key: Key,
+    entry: Entry,
+    seconds: f64,
+    (parts, lengths): (&[BTreeMap<Key, Entry>], &[f64]),
+) {
+    let Entry { unit, basis, found } = entry;
+    let of_parts = || parts.iter().zip(lengths).map(|(part, length)| (part.get(&key), *length));
+    let data = match found {
+        Found::Missing(why) => Data::Missing(why),
+        Found::Latency(_) => {
+            let part = |entry: Option<&Entry>| match entry.map(|entry| &entry.found) {
+                Some(Found::Latency(histogram)) => histogram.clone(),
+                _ => Histogram::default(),
+            };
+            let parts: Arc<[Histogram]> = of_parts().map(|(entry, _)| part(entry)).collect();
+            for (name, share) in QUANTILES {
+                let What::Metric(metric) = &key.what else { continue };
+                let key = Key { what: What::Metric(format!("{metric}.{name}")), ..key.clone() };
+                let data = Data::Latency(Arc::clone(&parts), share);
+                numbers.insert(key, Measured { unit: unit.clone(), basis, data });
+            }
+            return;
+        }
+        Found::Number([value, half, _], occurrences) => {
+            let divisor = if basis == Basis::PerSecond { seconds } else { 1.0 };
+            let part = |(entry, length): (Option<&Entry>, f64)| match (basis, entry.map(|one| &one.found)) {
+                (Basis::PerSecond, Some(Found::Number([value, ..], _))) => (*value, length),
+                // Who is in no row of a part did nothing in it.
+                (Basis::PerSecond, None) => (0.0, length),
+                (_, Some(Found::Number([value, _, weight], _))) => (value * weight, *weight),
+                _ => (0.0, 0.0),
+            };
+            Data::Parts(Parts {
+                value: value / divisor,
+                half_width: half / divisor,
+                parts: of_parts().map(part).collect(),
+                occurrences,
+                total: (basis != Basis::Level).then_some(value),
+            })
+        }
+    };
+    numbers.insert(key, Measured { unit, basis, data });
+}
+
+/// The numbers of a report, those of owners of one name put together.
+fn entries(report: &Report) -> BTreeMap<Key, Entry> {
+    let cpu_times = cpu_times(report);
+    let mut entries: BTreeMap<Key, Entry> = BTreeMap::new();
+    let _ = report.by_source::<std::convert::Infallible>(|(_, length_ns), numbers| {
+        let mut counts: BTreeMap<String, f64> = BTreeMap::new();
+        for number in numbers {
+            if number.metric.starts_with("runs.") {
+                continue;
+            }
+            let whose = Whose::of(number.whose);
+            let weight = weight(&number, cpu_times.get(&whose).copied(), &counts, length_ns);
+            let entry = entry(&number, weight);
+            if let Found::Number([value, ..], _) = entry.found {
+                counts.insert(number.metric.to_string(), value);
+            }
+            let key = Key { whose, subject: number.subject.cloned(), what: What::Metric(name(&number)) };
+            match entries.entry(key) {
+                std::collections::btree_map::Entry::Occupied(mut there) => there.get_mut().merge(entry),
+                std::collections::btree_map::Entry::Vacant(free) => drop(free.insert(entry)),
+            }
+        }
+        Ok(())
+    });
+    entries
+}
+
+/// CPU time by owner: what metrics of the CPU model are weighted with.
+fn cpu_times(report: &Report) -> BTreeMap<Whose, f64> {
+    let mut times = BTreeMap::new();
+    let owners = report.tasks.iter().flat_map(|tasks| std::iter::once(&tasks.total).chain(&tasks.owners));
+    for owner in owners {
+        let time = owner.value(&metric::CPU_TIME).map_or(0.0, |known| known.estimate);
+        *times.entry(Whose::of((&owner.who).into())).or_default() += time;
+    }
+    times
+}
+
+/// What a level counts for beside those of other parts: what a formula divides by, as far as that is known.
+fn weight(number: &Number<'_>, cpu_time: Option<f64>, counts: &BTreeMap<String, f64>, length_ns: u64) -> f64 {
+    let is_of_cpu = number.details.node.is_some() || number.metric.starts_with("ratio.");
+    if let (true, Some(time)) = (is_of_cpu, cpu_time) {
+        return time;
+    }
+    let Content::Value(value) = &number.content else { return length_ns as f64 };
+    // A metric that is derived from an event is that event's count over something.
+    let parent = number.parent.as_ref().and_then(|parent| counts.get(parent.as_ref()));
+    match (parent, value.known()) {
+        (Some(count), Some(known)) if number.subject.is_none() && known.estimate * count > 0.0 => {
+            count / known.estimate
+        }
+        _ => length_ns as f64,
+    }
+}
+
+/// The metric's name; of an event that PMUs of several kinds count, with theirs.
+fn name(number: &Number<'_>) -> String {
+    match number.details.counters {
+        Some(row) if row.beside == Beside::Others => format!("{}@{}", number.metric, row.pmu),
+        _ => number.metric.to_string(),
+    }
+}
+
+/// Does the number grow with time?
+fn basis(number: &Number<'_>) -> Basis {
+    let of_tasks = || metric::TASKS.iter().any(|metric| metric.name == number.metric);
+    let times = ["elapsed", "user_time", "system_time"];
+    if times.contains(&number.metric.as_ref()) {
+        Basis::Total
+    } else if number.metric.starts_with("event.") || number.subject.is_none() && of_tasks() {
+        Basis::PerSecond
+    } else {
+        Basis::Level
+    }
+}
+
+fn entry(number: &Number<'_>, weight: f64) -> Entry {
+    let unit = number.unit.to_owned();
+    match &number.content {
+        Content::Distribution(found) => {
+            let found = match found {
+                Ok(Distribution { histogram, .. }) => Found::Latency(histogram.clone()),
+                Err(why) => Found::Missing((*why).to_owned()),
+            };
+            Entry { unit, basis: Basis::Quantile, found }
+        }
+        Content::Value(value) => {
+            let basis = basis(number);
+            let found = match &**value {
+                Value::Missing(why) => Found::Missing(why.clone()),
+                Value::Known(known) => {
+                    let half = (known.high - known.low) / 2.0;
+                    let half = if half.is_finite() { half } else { 0.0 };
+                    let is_time = number.unit == Unit::Ns.name();
+                    let is_count = basis == Basis::PerSecond && known.how == How::Counted && !is_time;
+                    Found::Number([known.estimate, half, weight], is_count.then_some(known.estimate))
+                }
+            };
+            Entry { unit, basis, found }
+        }
+    }
+}
+
+impl Entry {
+    /// Adds what another owner of the same name did, as far as that can be added.
+    fn merge(&mut self, other: Self) {
+        let is_rate = self.basis == Basis::PerSecond || self.unit.ends_with("/s");
+        self.found = match (std::mem::replace(&mut self.found, Found::Missing(String::new())), other.found) {
+            (Found::Number([value, half, weight], some), Found::Number([more, wider, _], others))
+                if is_rate =>
+            {
+                let occurrences = some.zip(others).map(|(some, others)| some + others);
+                Found::Number([value + more, half + wider, weight], occurrences)
+            }
+            (Found::Latency(mut all), Found::Latency(more)) => {
+                all.merge(&more);
+                Found::Latency(all)
+            }
+            (found, Found::Missing(_)) | (Found::Missing(_), found) => found,
+            _ => Found::Missing("several of one name have it, and it cannot be added up".to_owned()),
+        };
+    }
+}
+
+/// Samples of the target.
+fn samples(tasks: &TasksReport) -> f64 {
+    tasks.hot.iter().map(|function| function.samples as f64).sum()
+}
+
+/// Samples of every function and stack, by what another recording may know of it.
+fn shares(tasks: &TasksReport) -> BTreeMap<Key, f64> {
+    let all = samples(tasks);
+    let mut shares = BTreeMap::new();
+    let mut add = |owner: &Owner, what: Option<What>, share: f64| {
+        let Some(what) = what else { return };
+        let key = Key { whose: Whose::owner(owner), subject: None, what };
+        *shares.entry(key).or_default() += share * all;
+    };
+    for function in &tasks.hot {
+        let what = matched(&function.frame).map(|frame| What::Function(frame, function.kernel));
+        add(&function.owner, what, function.share.estimate);
+    }
+    for stack in &tasks.stacks {
+        let frames: Option<Vec<_>> = stack.frames.iter().map(matched).collect();
+        add(&stack.owner, frames.map(What::Stack), stack.share.estimate);
+    }
+    shares
+}
+
+/// CPU time of an owner, for a list of those that only one recording has.
+pub(super) fn cpu_time(owners: &BTreeMap<Key, Measured>, whose: &Whose) -> Option<f64> {
+    let key =
+        Key { whose: whose.clone(), subject: None, what: What::Metric(metric::CPU_TIME.name.to_owned()) };
+    match &owners.get(&key)?.data {
+        Data::Parts(parts) => parts.total,
+        Data::Latency(..) | Data::Missing(_) => None,
+    }
+}

@@ -1,0 +1,211 @@
+//! From the drains of a recording to what is compared: the whole run, and its parts one after the other.
+
+use super::{
+    super::{Report, TasksReport, io, stat::Stat, topdown},
+    recorded::Recorded,
+};
+use crate::{
+    drain::{CountsDrain, Drain, Ending, Header, Names, TasksDrain, Workload, io::IoDrain},
+    model::{
+        BOUNDS, Bounds, Interval, Ledger,
+        io::{IoInterval, IoLedger},
+    },
+    plan::request::Descend,
+    table::io::FindError,
+};
+
+/// Parts that are kept apart: where there would be more, two that follow each other become one.
+const PARTS_MAX: usize = 128;
+/// What a part keeps of code and stacks: the rarest are not compared.
+const PART_BOUNDS: Bounds = Bounds { hot: 1 << 12, stack_bytes: 1 << 20, gaps: 16, ..BOUNDS };
+
+/// Parts of equal numbers of ticks.
+struct Series<T> {
+    parts: Vec<T>,
+    ticks_of_part: usize,
+    ticks_of_last: usize,
+}
+
+impl<T> Default for Series<T> {
+    fn default() -> Self {
+        Self { parts: Vec::new(), ticks_of_part: 1, ticks_of_last: 1 }
+    }
+}
+
+impl<T> Series<T> {
+    fn add(&mut self, tick: T, join: impl Fn(&mut T, T)) {
+        if self.ticks_of_last < self.ticks_of_part
+            && let Some(last) = self.parts.last_mut()
+        {
+            self.ticks_of_last += 1;
+            return join(last, tick);
+        }
+        if self.parts.len() == PARTS_MAX {
+            let mut parts = std::mem::take(&mut self.parts).into_iter();
+            while let Some(mut first) = parts.next() {
+                parts.next().into_iter().for_each(|second| join(&mut first, second));
+                self.parts.push(first);
+            }
+            self.ticks_of_part *= 2;
+        }
+        self.parts.push(tick);
+        self.ticks_of_last = 1;
+    }
+}
+
+/// A recording that is being read.
+pub struct Run<'a> {
+    header: &'a Header,
+    prepared: Option<topdown::Prepared>,
+    ledger: Ledger,
+    tasks: Series<Interval>,
+    /// Samples that came with the names, when the run was over.
+    late: Option<Interval>,
+    io: Option<(io::Prepared<'a>, IoLedger, Series<IoInterval>)>,
+    counts: Vec<OneRun>,
+    earlier: Option<CountsDrain>,
+}
+
+/// One of the runs that `pmbpf stat` counted.
+#[derive(Default)]
+struct OneRun {
+    parts: Vec<Stat>,
+    whole: Option<Stat>,
+    ended: bool,
+}
+
+impl<'a> Run<'a> {
+    /// One that `header` describes; `prepared` is the CPU model of its plan.
+    ///
+    /// # Errors
+    ///
+    /// The table of its uncore PMUs cannot be read.
+    pub fn new(header: &'a Header, prepared: Option<topdown::Prepared>) -> Result<Self, FindError> {
+        let of_io = |header| Ok((io::Prepared::new(header)?, IoLedger::new(&header.plan), Series::default()));
+        Ok(Self {
+            header,
+            prepared,
+            ledger: Ledger::new(),
+            tasks: Series::default(),
+            late: None,
+            io: header.io.as_ref().map(of_io).transpose()?,
+            counts: Vec::new(),
+            earlier: None,
+        })
+    }
+
+    /// Takes a drain.
+    pub fn drain(&mut self, drain: Drain) {
+        if let (Some(_), Some(drain)) = (&self.header.tasks, &drain.tasks) {
+            self.drain_tasks(drain);
+        }
+        if let Some(drain) = drain.io {
+            self.drain_io(drain);
+        }
+        if let Some(drain) = drain.counts {
+            self.drain_counts(drain);
+        }
+    }
+
+    fn drain_tasks(&mut self, drain: &TasksDrain) {
+        let tick = self.ledger.advance(drain);
+        // The first is what others are held against.
+        if tick.length_ns() > 0 {
+            self.tasks.add(tick, |part, next| part.extend(&next));
+        }
+        let descend = self.header.tasks.as_ref().map(|tasks| tasks.plan.descend);
+        let bounds = Bounds { upwards: descend == Some(Descend::Yes), ..PART_BOUNDS };
+        self.ledger.fold(&bounds, &mut self.tasks.parts.iter_mut().collect::<Vec<_>>());
+    }
+
+    fn drain_io(&mut self, drain: IoDrain) {
+        let Some((_, ledger, series)) = &mut self.io else { return };
+        let tick = ledger.advance(drain);
+        if tick.to_ns > tick.from_ns {
+            series.add(tick, IoInterval::append);
+        }
+        series.parts.iter_mut().for_each(|part| ledger.fold(part));
+    }
+
+    fn drain_counts(&mut self, drain: CountsDrain) {
+        let Some(header) = &self.header.counts else { return };
+        let earlier = self.earlier.take().filter(|earlier| earlier.run == drain.run);
+        if earlier.is_none() || self.counts.is_empty() {
+            self.counts.push(OneRun::default());
+        }
+        if let Some(run) = self.counts.last_mut() {
+            run.parts.push(Stat::new(&header.plan, &drain, earlier.as_ref()));
+            run.whole = Some(Stat::new(&header.plan, &drain, None));
+            run.ended = drain.ended.as_ref().is_some_and(is_ended);
+        }
+        self.earlier = Some(drain);
+    }
+
+    /// Takes names, which come when the run is over.
+    pub fn name(&mut self, names: &Names) {
+        self.late = Some(self.ledger.name(names));
+    }
+
+    /// The recording, called `name`; several where a command was counted several times.
+    pub fn finish(mut self, name: &str, ending: Option<&Ending>) -> Vec<Recorded> {
+        let ended = ending.is_some_and(is_ended);
+        if self.header.tasks.is_none() && self.header.io.is_none() {
+            let runs = std::mem::take(&mut self.counts);
+            let several = runs.len() > 1;
+            let one = |(at, run): (usize, OneRun)| {
+                let name = if several { format!("{name}, run {at}") } else { name.to_owned() };
+                let counts = |counts| Report { counts: Some(counts), ..Report::default() };
+                let whole = run.whole.map(counts).unwrap_or_default();
+                let parts: Vec<_> = run.parts.into_iter().map(counts).collect();
+                Recorded::new(name, &whole, &parts, run.ended)
+            };
+            return (1..).zip(runs).map(one).collect();
+        }
+        for part in self.tasks.parts.iter_mut().chain(&mut self.late) {
+            part.put_under_names(&self.ledger);
+        }
+        let mut whole = Interval::default();
+        self.tasks.parts.iter().for_each(|part| whole.extend(part));
+        // When its samples were taken is not known: no part has them, and what varies is not known.
+        let has_late = self.late.as_ref().is_some_and(|late| !late.hot.is_empty());
+        self.late.iter().for_each(|late| whole.extend(late));
+        let tasks = self.tasks.parts.iter().map(|part| self.tasks(part, has_late));
+        let tasks: Vec<Report> = tasks.collect();
+        let (of_io, all_io) = self.io_reports();
+        let parts = match (tasks.is_empty(), of_io.len() == tasks.len()) {
+            (true, _) => of_io,
+            // One clock: a tick is the same for both.
+            (false, true) => {
+                tasks.into_iter().zip(of_io).map(|(tasks, io)| Report { io: io.io, ..tasks }).collect()
+            }
+            (false, false) => tasks,
+        };
+        let whole = Report { io: all_io, ..self.tasks(&whole, false) };
+        vec![Recorded::new(name.to_owned(), &whole, &parts, ended)]
+    }
+
+    fn tasks(&self, interval: &Interval, without_samples: bool) -> Report {
+        let of = |header| TasksReport::new(header, &self.ledger, interval, self.prepared.as_ref());
+        let mut tasks = self.header.tasks.as_ref().map(of);
+        if let (Some(tasks), true) = (&mut tasks, without_samples) {
+            tasks.hot.clear();
+            tasks.stacks.clear();
+        }
+        Report { tasks, ..Report::default() }
+    }
+
+    /// Of each part, and of all.
+    fn io_reports(&self) -> (Vec<Report>, Option<io::IoReport>) {
+        let Some((prepared, ledger, series)) = &self.io else { return (Vec::new(), None) };
+        let report = |interval: &IoInterval| io::IoReport::new(prepared, ledger, interval);
+        let mut whole = IoInterval::default();
+        series.parts.iter().for_each(|part| whole.append(part.clone()));
+        let of_part = |part| Report { io: Some(report(part)), ..Report::default() };
+        (series.parts.iter().map(of_part).collect(), Some(report(&whole)))
+    }
+}
+
+/// Did a command run to its end, and not into a time limit or a signal?
+fn is_ended(ending: &Ending) -> bool {
+    matches!(ending.workload, Some(Workload::Exited(_)))
+}

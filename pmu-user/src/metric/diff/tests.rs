@@ -1,0 +1,141 @@
+//! Is the comparison right as often as it says? Pairs of simulated recordings, of the same program and of one that has changed.
+
+mod simulation;
+
+use self::simulation::{PROGRAM, Program, Simulator};
+use super::{Diff, What};
+use crate::metric::testing::Random;
+
+/// Pairs of recordings of the same program.
+const PAIRS: usize = 200;
+
+/// A kind of recording of a program.
+type Record = fn(&Simulator, &Program, &mut Random) -> Vec<super::Recorded>;
+
+fn compare(record: Record, programs: [&Program; 2], runs: usize, random: &mut Random) -> Diff {
+    let simulator = Simulator::new();
+    let side = |program: &Program, random: &mut Random| {
+        (0..runs).flat_map(|_| record(&simulator, program, random)).collect::<Vec<_>>()
+    };
+    let [a, b] = programs.map(|program| side(program, random));
+    Diff::new([&a, &b], &[])
+}
+
+/// Numbers compared, numbers that would be flagged one by one, and pairs with any flag after correction.
+fn of_the_same(record: Record, program: &Program, runs: usize, pairs: usize) -> (usize, usize, usize) {
+    let mut random = Random(20_261_123);
+    let (mut compared, mut uncorrected, mut flagged) = (0, 0, 0);
+    for _ in 0..pairs {
+        let diff = compare(record, [program, program], runs, &mut random);
+        compared += diff.compared();
+        uncorrected += diff.uncorrected();
+        flagged += usize::from(diff.significant() > 0);
+    }
+    (compared, uncorrected, flagged)
+}
+
+/// At most a twentieth, and `error` more.
+#[track_caller]
+fn assert_calibrated((compared, uncorrected, flagged): (usize, usize, usize), pairs: usize, error: f64) {
+    assert!(compared > 2 * pairs, "{compared}");
+    let most = 0.05 + error;
+    assert!(uncorrected as f64 <= most * compared as f64, "{uncorrected} of {compared}");
+    assert!(flagged as f64 <= most * pairs as f64, "{flagged} of {pairs}");
+}
+
+#[test]
+fn runs_of_the_same_do_not_differ() {
+    assert_calibrated(of_the_same(Simulator::run, &PROGRAM, 1, PAIRS), PAIRS, 0.0);
+}
+
+#[test]
+fn counts_of_the_same_do_not_differ() {
+    // A pair's numbers hang together, as counts of one clock do: two standard errors of so many pairs of two independent numbers.
+    let (pairs, numbers) = (4 * PAIRS, 8 * PAIRS);
+    let error = 2.0 * (0.05 * 0.95 / numbers as f64).sqrt();
+    assert_calibrated(of_the_same(Simulator::stat, &PROGRAM, 1, pairs), pairs, error);
+}
+
+#[test]
+fn short_runs_of_the_same_do_not_differ() {
+    assert_calibrated(of_the_same(Simulator::run, &Program { ticks: 8, ..PROGRAM }, 1, PAIRS), PAIRS, 0.0);
+}
+
+#[test]
+fn groups_of_runs_of_the_same_do_not_differ() {
+    assert_calibrated(of_the_same(Simulator::run, &Program { ticks: 5, ..PROGRAM }, 4, 100), 100, 0.0);
+}
+
+/// How many of 100 pairs have the target's `metric` flagged after correction, with a change that is about `change`.
+fn found(record: Record, changed: &Program, before: &Program, metric: &str, change: f64) -> usize {
+    let mut random = Random(19_700_101);
+    let pair = |_: &usize| {
+        let diff = compare(record, [before, changed], 1, &mut random);
+        let mut of_target =
+            diff.differences.iter().filter(|difference| difference.key.whose.kind == "target");
+        let found =
+            of_target.find(|one| matches!(&one.key.what, What::Metric(name) if name == metric)).unwrap();
+        let relative = found.tested().unwrap().relative.unwrap();
+        found.is_significant() && (relative.value - change).abs() < 0.06
+    };
+    (0..100_usize).filter(pair).count()
+}
+
+#[test]
+fn a_tenth_more_cpu_time_is_found() {
+    let before = Program { ticks: 120, waits: 50, ..PROGRAM };
+    let changed = Program { cpu_time: 1.1, ..before };
+    assert!(found(Simulator::run, &changed, &before, "cpu_time", 0.1) >= 95);
+}
+
+#[test]
+fn a_tenth_fewer_instructions_per_cycle_are_found() {
+    let before = Program { ticks: 120, ..PROGRAM };
+    let changed = Program { ipc: 0.9, ..before };
+    assert!(found(Simulator::stat, &changed, &before, "insn_per_cycle", -0.1) >= 95);
+}
+
+#[test]
+fn a_tenth_longer_tail_is_found_in_p99() {
+    let before = Program { ticks: 120, waits: 1000, ..PROGRAM };
+    let changed = Program { tail: 1.1, ..before };
+    assert!(found(Simulator::run, &changed, &before, "runqueue_latency.p99", 0.1) >= 95);
+}
+
+#[test]
+fn one_tick_says_nothing_of_how_a_run_varies() {
+    let diff = compare(Simulator::run, [&Program { ticks: 1, ..PROGRAM }; 2], 1, &mut Random(5));
+    assert_eq!((diff.compared(), diff.significant()), (0, 0));
+    let told = diff.differences.iter().any(|one| {
+        matches!(&one.outcome, super::Outcome::Untested(why) if why.contains("one tick: variation unknown"))
+    });
+    assert!(told, "{:?}", diff.differences);
+}
+
+/// What the gate says of the target's `metric` with this limit.
+fn judged(record: Record, changed: &Program, metric: &str, limit: f64) -> super::Judgement {
+    let before = Program { ticks: 120, waits: 50, ..PROGRAM };
+    let diff = compare(record, [&before, changed], 1, &mut Random(3));
+    let is_it = |one: &&super::Difference| {
+        one.key.whose.kind == "target" && matches!(&one.key.what, What::Metric(name) if name == metric)
+    };
+    super::judge(diff.differences.iter().find(is_it).unwrap(), limit)
+}
+
+#[test]
+fn a_regression_is_what_is_surely_worse_by_more_than_the_limit() {
+    use super::Judgement::{Within, Worse};
+    let before = Program { ticks: 120, waits: 50, ..PROGRAM };
+    let more = Program { cpu_time: 1.2, ..before };
+    assert!(
+        matches!(judged(Simulator::run, &more, "cpu_time", 0.05), Worse(by) if (0.05..0.2).contains(&by))
+    );
+    assert_eq!(judged(Simulator::run, &more, "cpu_time", 0.25), Within);
+    let less = Program { cpu_time: 0.8, ..before };
+    assert_eq!(judged(Simulator::run, &less, "cpu_time", 0.05), Within);
+    // Of instructions per cycle, less is worse.
+    let slower = Program { ipc: 0.8, ..before };
+    assert!(matches!(judged(Simulator::stat, &slower, "insn_per_cycle", 0.05), Worse(_)));
+    let faster = Program { ipc: 1.2, ..before };
+    assert_eq!(judged(Simulator::stat, &faster, "insn_per_cycle", 0.05), Within);
+}

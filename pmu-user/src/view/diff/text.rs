@@ -1,0 +1,244 @@
+//! A comparison for people: in what the sides are not alike, then what differs by more than chance, most surely first, then one line
+//! about the rest.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+use super::{Comparison, SIDES, frame_in_bytes};
+use crate::{
+    metric::diff::{Basis, Bounded, Difference, Outcome, Recorded, Tested, What, Whose, unit_of},
+    table::unit::Unit,
+    untrusted::Untrusted,
+    view::{
+        io::text::subject_name,
+        text::{
+            COLUMNS, Style, TITLE, WARNING, count, duration, line, percent, section,
+            table::{Align, Table},
+            three_digits,
+        },
+    },
+};
+
+/// Recordings of a side that are named.
+const NAMED_MAX: usize = 4;
+/// Reasons for which numbers are not compared that are told.
+const REASONS_MAX: usize = 6;
+
+pub(super) fn write(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -> io::Result<()> {
+    for (side, recordings) in SIDES.iter().zip(all.sides) {
+        line(into, side, &recorded(recordings))?;
+    }
+    conditions(into, style, all)?;
+    let (code, metrics): (Vec<_>, Vec<_>) = all
+        .diff
+        .differences
+        .iter()
+        .filter(|difference| difference.is_significant())
+        .partition(|difference| !matches!(difference.key.what, What::Metric(_)));
+    if !metrics.is_empty() {
+        section(into, "DIFFERENCES", "b against a, 95 % intervals; most surely first")?;
+        table(into, style, &metrics)?;
+    }
+    if !code.is_empty() {
+        section(into, "CODE", "share of samples, 95 % intervals")?;
+        table(into, style, &code)?;
+    }
+    only(into, style, all)?;
+    untested(into, all)?;
+    summary(into, all)
+}
+
+/// Names, lengths and ticks of a side's recordings.
+fn recorded(recordings: &[Recorded]) -> String {
+    let one = |one: &Recorded| {
+        let ticks = if one.parts == 1 { "1 tick".to_owned() } else { format!("{} ticks", one.parts) };
+        let name = Untrusted::from(one.name.as_str());
+        format!("{} ({}, {ticks})", name.terminal(), duration(one.seconds * 1e9))
+    };
+    let mut named: Vec<String> = recordings.iter().take(NAMED_MAX).map(one).collect();
+    if recordings.len() > NAMED_MAX {
+        named.push(format!("and {} more", recordings.len() - NAMED_MAX));
+    }
+    named.join(", ")
+}
+
+fn conditions(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -> io::Result<()> {
+    if all.conditions.is_empty() {
+        return Ok(());
+    }
+    section(into, "NOT ALIKE", "what limits the comparison")?;
+    use Align::{Left, Words};
+    let mut table = Table::new(&[("", Left), ("a", Left), ("b", Left), ("", Words)]);
+    for one in all.conditions {
+        let [a, b] = one.sides.each_ref().map(|side| side.terminal().into_owned());
+        table.row_in(WARNING, vec![one.what.to_owned(), a, b, one.limits.to_owned()]);
+    }
+    table.write(into, style)
+}
+
+fn table(into: &mut dyn Write, style: &Style, rows: &[&Difference]) -> io::Result<()> {
+    use Align::{Left, Right};
+    let titles =
+        [("metric", Left), ("owner", Left), ("a", Right), ("b", Right), ("change", Right), ("p", Right)];
+    let mut table = Table::new(&titles).spare(["p", "a", "b"]);
+    for difference in rows.iter().take(style.rows_max) {
+        let Some(tested) = difference.tested() else { continue };
+        let number = |at: usize| {
+            let side = difference.sides[at].as_ref();
+            side.map_or_else(|| "–".to_owned(), |estimate| shown(difference, estimate.value))
+        };
+        let cells = [what(difference), owner(&difference.key.whose), number(0), number(1)];
+        table.row(cells.into_iter().chain([change(difference, tested), chance(tested.p_adjusted)]).collect());
+    }
+    table.write(into, style)?;
+    match rows.len().saturating_sub(style.rows_max) {
+        0 => Ok(()),
+        more => writeln!(into, "  {COLUMNS}… and {more} more{COLUMNS:#}"),
+    }
+}
+
+fn what(difference: &Difference) -> String {
+    let frame = |frame| Untrusted::new(frame_in_bytes(frame)).terminal().into_owned();
+    match (&difference.key.what, &difference.key.subject) {
+        (What::Metric(metric), None) => Untrusted::from(metric.as_str()).terminal().into_owned(),
+        (What::Metric(metric), Some(subject)) => {
+            let of = subject_name(subject);
+            format!("{} {}", Untrusted::from(metric.as_str()).terminal(), of)
+        }
+        (What::Function(at, _), _) => frame(at),
+        (What::Stack(frames), _) => {
+            let outer = frames.len().saturating_sub(2);
+            let inner: Vec<String> = frames.iter().take(2).map(frame).collect();
+            let outer = if outer > 0 { format!(" ‹ {outer} more") } else { String::new() };
+            format!("{}{outer}", inner.join(" ‹ "))
+        }
+    }
+}
+
+fn owner(whose: &Whose) -> String {
+    match whose.kind {
+        "target" => "all".to_owned(),
+        "host" => "host".to_owned(),
+        _ => whose.name.terminal().into_owned(),
+    }
+}
+
+/// A number of a side in a unit that fits.
+fn shown(difference: &Difference, value: f64) -> String {
+    let unit = unit_of(difference);
+    match (difference.basis, unit.as_str()) {
+        (Basis::Share, _) => percent(value),
+        // Time on CPUs a second: 1 is one CPU.
+        (_, "ns/s") => format!("{} CPU", three_digits(value / 1e9)),
+        (_, name) if name == Unit::Ns.name() => duration(value),
+        (_, name) if name == Unit::Percent.name() => format!("{} %", three_digits(value)),
+        (_, name) => {
+            let number = if value.abs() < 1000.0 { three_digits(value) } else { count(value) };
+            // What is counted stands in the metric's name.
+            let unit = match (difference.basis, Unit::of(&difference.unit)) {
+                (_, Unit::Ratio) => "",
+                (Basis::PerSecond, _) => " /s",
+                (Basis::Total, _) => "",
+                _ => return format!("{number} {}", Untrusted::from(name).terminal()),
+            };
+            format!("{number}{unit}")
+        }
+    }
+}
+
+/// The change: as a share of the first side where that is known.
+fn change(difference: &Difference, tested: &Tested) -> String {
+    if let Some(Bounded { value, low, high }) = tested.relative {
+        let percent = |share: f64| {
+            let number = share * 100.0;
+            if number.abs() < 99.95 { format!("{number:+.1}") } else { format!("{number:+.0}") }
+        };
+        return format!("{} % [{} – {}]", percent(value), percent(low), percent(high));
+    }
+    // As far to either side.
+    let Bounded { value, high, .. } = tested.difference;
+    let sign = if value < 0.0 { "−" } else { "+" };
+    format!("{sign}{} ±{}", shown(difference, value.abs()), shown(difference, high - value))
+}
+
+fn chance(p: f64) -> String {
+    if p < 0.0001 { "<0.0001".to_owned() } else { format!("{p:.4}") }
+}
+
+fn only(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -> io::Result<()> {
+    for (side, name) in SIDES.iter().enumerate() {
+        let rows: Vec<_> = all.diff.only.iter().filter(|only| only.side == side).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        section(
+            into,
+            &format!("ONLY IN {}", name.to_uppercase()),
+            "owners by CPU time, and metrics of others",
+        )?;
+        use Align::{Left, Right, Words};
+        let mut table = Table::new(&[("owner", Left), ("cpu", Right), ("metrics", Words)]);
+        for one in rows.iter().take(style.rows_max) {
+            let cpu = one.cpu_time_ns.map_or_else(|| "–".to_owned(), duration);
+            let metrics = one.metrics.iter().take(NAMED_MAX).map(|name| Untrusted::from(name.as_str()));
+            let mut metrics: Vec<String> = metrics.map(|name| name.terminal().into_owned()).collect();
+            if one.metrics.len() > NAMED_MAX {
+                metrics.push(format!("and {} more", one.metrics.len() - NAMED_MAX));
+            }
+            table.row(vec![owner(&one.whose), cpu, metrics.join(", ")]);
+        }
+        table.write(into, style)?;
+        let more = rows.len().saturating_sub(style.rows_max);
+        if more > 0 {
+            writeln!(into, "  {COLUMNS}… and {more} more{COLUMNS:#}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Why numbers are not compared, most first.
+fn untested(into: &mut dyn Write, all: &Comparison<'_>) -> io::Result<()> {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for difference in &all.diff.differences {
+        if let Outcome::Untested(why) = &difference.outcome {
+            *reasons.entry(why).or_default() += 1;
+        }
+    }
+    let mut reasons: Vec<(&str, usize)> = reasons.into_iter().collect();
+    reasons.sort_by_key(|&(why, count)| (std::cmp::Reverse(count), why));
+    let rare = all.diff.rare;
+    if reasons.is_empty() && rare == 0 {
+        return Ok(());
+    }
+    section(into, "NOT COMPARED", "numbers that both sides have, and why")?;
+    for (why, count) in reasons.iter().take(REASONS_MAX) {
+        writeln!(into, "  {count}: {}", Untrusted::from(*why).terminal())?;
+    }
+    let more: usize = reasons.iter().skip(REASONS_MAX).map(|(_, count)| count).sum();
+    if more > 0 {
+        writeln!(into, "  {more}: for other reasons, which --json has")?;
+    }
+    if rare > 0 {
+        writeln!(into, "  {rare}: functions and stacks of too few samples")?;
+    }
+    Ok(())
+}
+
+fn summary(into: &mut dyn Write, all: &Comparison<'_>) -> io::Result<()> {
+    let (compared, significant) = (all.diff.compared(), all.diff.significant());
+    writeln!(
+        into,
+        "\n{TITLE}{compared} numbers compared, {significant} differ by more than chance at 5 % after correction\
+         {TITLE:#} (Benjamini–Hochberg; {} without it)",
+        all.diff.uncorrected()
+    )?;
+    let variation = if all.has_groups() {
+        "chance is how the recordings of a side differ (Welch's t over the runs)"
+    } else {
+        "chance is how each recording varies over its ticks; what differs from run to run anyway is not in it: \
+         compare groups, A1,A2 B1,B2, for that"
+    };
+    writeln!(into, "{COLUMNS}{variation}{COLUMNS:#}")
+}
