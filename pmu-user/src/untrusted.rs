@@ -1,6 +1,6 @@
 //! Names that others chose: processes, cgroups, files, hosts. They may hold anything but a zero byte.
 //!
-//! The only ways out are escaped for where they go: [`Untrusted::terminal`], [`Untrusted::csv`], and serde for JSON. Text of
+//! The only ways out are escaped for where they go: [`Untrusted::terminal`], [`Untrusted::csv`], [`Untrusted::html`], and serde for JSON. Text of
 //! strangers that is read as plain text goes through [`json`] or [`lines`].
 
 pub mod json;
@@ -85,6 +85,23 @@ impl Untrusted {
         if text.starts_with(FORMULA) { Cow::Owned(format!("'{text}")) } else { text }
     }
 
+    /// For text or a quoted attribute of HTML: as for a terminal, and nothing of it is markup.
+    #[must_use]
+    pub fn html(&self) -> Cow<'_, str> {
+        let text = self.terminal();
+        if !text.contains(MARKUP) {
+            return text;
+        }
+        let mut escaped = String::with_capacity(text.len() + 16);
+        for character in text.chars() {
+            match character {
+                _ if !MARKUP.contains(&character) => escaped.push(character),
+                _ => escaped.push_str(&format!("&#{};", u32::from(character))),
+            }
+        }
+        Cow::Owned(escaped)
+    }
+
     /// Text with invalid UTF-8 and the characters that `hide` names as escapes.
     fn escaped(&self, hide: impl Fn(char) -> bool) -> String {
         let mut text = String::with_capacity(self.0.len() + 8);
@@ -106,6 +123,9 @@ impl Untrusted {
 
 /// What a spreadsheet's formula begins with, in any width.
 const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+
+/// What begins or ends markup, or the value of an attribute.
+const MARKUP: [char; 6] = ['&', '<', '>', '"', '\'', '`'];
 
 /// Text of ours that may quote a stranger's, over several lines, for a terminal: all that is escaped in a name, but line feeds.
 #[must_use]
@@ -255,6 +275,21 @@ mod tests {
             assert!(!shown.chars().any(super::is_unsafe), "{shown:?}");
             assert!(!shown.is_empty());
         }
+    }
+
+    #[test]
+    fn no_name_is_markup() {
+        for name in HOSTILE {
+            let shown = Untrusted::new(name).html().into_owned();
+            assert!(
+                !shown.chars().any(|character| super::is_unsafe(character) || "<>\"'`".contains(character)),
+                "{shown}"
+            );
+            // What is left of `&` begins a reference of ours.
+            assert!(shown.split('&').skip(1).all(|rest| rest.starts_with('#')), "{shown}");
+        }
+        assert_eq!(Untrusted::from("a<b>&\"c\" 'd'").html(), "a&#60;b&#62;&#38;&#34;c&#34; &#39;d&#39;");
+        assert_eq!(Untrusted::from("größe.service").html(), "größe.service");
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn fitted(words: &[String]) -> Vec<String> {
                 return [fitted, vec!["--".to_owned(), "true".to_owned()]].concat();
             }
             option @ ("-p" | "--pid" | "-t" | "--tid" | "--cgroup" | "--device" | "--symfs" | "--counts"
-            | "--perfmon-dir" | "-o" | "--hdr-log") => {
+            | "--perfmon-dir" | "-o" | "--hdr-log" | "--html") => {
                 // An option that lost its value is the parser's to complain about.
                 let Some(value) = rest.next() else {
                     fitted.push(option.to_owned());
@@ -116,7 +116,7 @@ fn here(option: &str, value: &str, words: &[String]) -> Option<String> {
         "--perfmon-dir" => below("tests/perfmon"),
         "--counts" if words.iter().any(|word| word == "--io") => below("tests/golden/eval.in/io.json"),
         "--counts" => below("tests/golden/eval.in/counts.json"),
-        "--hdr-log" => Some(log().display().to_string()),
+        "--hdr-log" | "--html" => Some(log().display().to_string()),
         _ if value == "-" => Some(value.to_owned()),
         _ if words[0] == "export" => Some(exported().display().to_string()),
         // A file to be written, in a folder that there is.

@@ -84,6 +84,8 @@ const RINGS: [Kind; 5] = [
                 "--test",
                 "machines",
                 "--test",
+                "page",
+                "--test",
                 "replay",
                 "--test",
                 "report",

@@ -40,6 +40,7 @@ pub(super) const REPORT: &str = "\
 Examples:
   pmbpf report web.pmbpf                the report that the run printed
   pmbpf report --json web.pmbpf         the same for a program
+  pmbpf report --html web.html web.pmbpf    a page for a browser, which needs nothing else
   pmbpf report --symfs ./debug web.pmbpf    with names from files elsewhere
   pmbpf report --redact web.pmbpf       with pseudonyms for names, to be shown to others";
 

@@ -89,7 +89,7 @@ fn of(args: &Args, format: ExportFormat, recording: Opened, into: Box<dyn Write>
     check_stacks(&args.file, format, header)?;
     let export = format.begin(event(args, format, header)?);
     let mut pipeline = Pipeline::into_view(header, None, View::export(header, export, into))?;
-    let (_, end) = finish(&mut pipeline, recording.entries, &redacting, &args.symfs)?;
+    let (_, end) = finish(&mut pipeline, recording.entries, &redacting, &args.symfs, Ok)?;
     pipeline.left_out().iter().for_each(|text| output::talk(text));
     end.whole()
 }

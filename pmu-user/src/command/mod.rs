@@ -15,6 +15,7 @@ mod list;
 mod live;
 mod options;
 mod output;
+mod page;
 mod parse;
 mod pipeline;
 mod recorder;

@@ -131,6 +131,15 @@ impl Output {
         self.dress(Box::new(Results { into, reader_gone, unread: false }), choice, self.width(stream))
     }
 
+    /// The stream as it is, for what is no text of ours to dress.
+    pub(super) fn open_bytes(&self, stream: Stream) -> Box<dyn Write> {
+        let into: Box<dyn Write> = match stream {
+            Stream::Stdout => Box::new(io::stdout()),
+            Stream::Stderr => Box::new(io::stderr()),
+        };
+        Box::new(Results { into, reader_gone: ReaderGone::Ends, unread: false })
+    }
+
     /// What is written in `format`, as text without colours.
     pub(super) const fn plain(format: Format) -> Self {
         let (json, csv) = (matches!(format, Format::Json), matches!(format, Format::Csv));

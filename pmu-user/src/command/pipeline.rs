@@ -7,6 +7,7 @@ mod tasks;
 mod tests;
 
 use std::{
+    collections::BTreeSet,
     io::{self as std_io, Write},
     path::{Path, PathBuf},
 };
@@ -14,7 +15,7 @@ use std::{
 use self::{counts::CountsPart, io::IoPart, tasks::TasksPart};
 use super::output;
 use crate::{
-    drain::{Drain, Ending, Header, Names},
+    drain::{Drain, Ending, Header, Names, Owner},
     metric::{Report, finding::findings, topdown::OneRun},
     session::Next,
     view::{ReportFormat, View, hdr_log::HdrLog, text::Style},
@@ -29,6 +30,8 @@ pub(super) struct Pipeline<'a> {
     io: Option<IoPart<'a>>,
     counts: Option<CountsPart<'a>>,
     view: View<'a>,
+    /// Whose numbers intervals have; `None`: everybody's.
+    only: Option<&'a BTreeSet<Owner>>,
 }
 
 impl<'a> Pipeline<'a> {
@@ -63,12 +66,18 @@ impl<'a> Pipeline<'a> {
             io: header.io.as_ref().map(IoPart::new).transpose()?,
             counts: header.counts.as_ref().map(CountsPart::new),
             view,
+            only: None,
         })
     }
 
     /// Writes the latencies of every interval to a log, too.
     pub(super) fn log_to(&mut self, log: Option<HdrLog<'a>>) {
         self.view.log_to(log);
+    }
+
+    /// Leaves out of intervals whoever is not among these.
+    pub(super) const fn keep_only(&mut self, owners: &'a BTreeSet<Owner>) {
+        self.only = Some(owners);
     }
 
     /// Takes a drain; writes a report if an interval is complete. What is to be counted next.
@@ -114,6 +123,9 @@ impl<'a> Pipeline<'a> {
         let mut report = Report { counts, ..Report::default() };
         self.tasks.iter_mut().for_each(|tasks| tasks.interval(&mut report));
         self.io.iter_mut().for_each(|io| io.interval(&mut report));
+        if let Some(owners) = self.only {
+            report.keep_only(owners);
+        }
         self.view.interval(&report)
     }
 

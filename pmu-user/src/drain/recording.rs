@@ -43,6 +43,15 @@ const ENDING: u8 = b'E';
 /// Kind of the frame with names, which are looked up after the ending.
 const NAMES: u8 = b'N';
 
+/// Makes a file that holds `bytes` and nothing else, as [`Writer::create`] makes a recording: it is there whole, or not at all.
+///
+/// # Errors
+///
+/// The file exists, or cannot be created or written; the error names it.
+pub fn write_new(path: &Path, overwrite: Overwrite, bytes: &[u8]) -> io::Result<()> {
+    Place::create(path, overwrite, bytes).map(drop)
+}
+
 /// Writes a recording as it happens.
 #[derive(Debug)]
 pub struct Writer {

@@ -24,7 +24,7 @@ mod throttled;
 pub mod topdown;
 pub mod value;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::{
     blind::{Blind, BlindClass, GapReport, Masked},
@@ -41,7 +41,7 @@ use self::{
     topdown::{Prepared, TopDown},
 };
 use crate::{
-    drain::TasksHeader,
+    drain::{Owner, TasksHeader},
     model::{Interval, Ledger},
 };
 
@@ -68,6 +68,40 @@ impl Report {
         for (reason, count) in losses {
             let lost = self.losses.entry(reason.clone()).or_default();
             *lost = lost.saturating_add(*count);
+        }
+    }
+
+    /// The owners that numbers belong to, those of tasks first, most CPU time first; some come more than once.
+    pub fn owners(&self) -> impl Iterator<Item = &Owner> {
+        let of_tasks =
+            self.tasks.iter().flat_map(|tasks| &tasks.owners).filter_map(|owner| match &owner.who {
+                OwnerOrTarget::Owner(owner) => Some(owner),
+                OwnerOrTarget::Target => None,
+            });
+        let of_io = self.io.iter().flat_map(|io| &io.rows).filter_map(|row| match &row.subject {
+            io::Subject::Owner(owner, _) => Some(owner),
+            _ => None,
+        });
+        of_tasks.chain(of_io)
+    }
+
+    /// Leaves out the numbers of owners that are not among these.
+    pub fn keep_only(&mut self, owners: &BTreeSet<Owner>) {
+        let is_kept = |who: &OwnerOrTarget| match who {
+            OwnerOrTarget::Target => true,
+            OwnerOrTarget::Owner(owner) => owners.contains(owner),
+        };
+        if let Some(tasks) = &mut self.tasks {
+            tasks.owners.retain(|owner| is_kept(&owner.who));
+            if let Ok(topdown) = &mut tasks.topdown {
+                topdown.owners.retain(|(who, _)| is_kept(who));
+            }
+        }
+        if let Some(io) = &mut self.io {
+            io.rows.retain(|row| match &row.subject {
+                io::Subject::Owner(owner, _) => owners.contains(owner),
+                _ => true,
+            });
         }
     }
 

@@ -7,6 +7,7 @@ pub mod export;
 mod finding;
 mod format;
 pub mod hdr_log;
+pub mod html;
 pub mod io;
 mod json;
 pub mod list;

@@ -19,7 +19,7 @@ mod trust;
 
 use std::io::{self, Write};
 
-pub(super) use self::number::{count, three_digits};
+pub(super) use self::number::{bytes, count, spread, three_digits};
 pub use self::{
     fold::Folding,
     number::{duration, percent},

@@ -57,7 +57,7 @@ pub(in crate::view) const NARROW: f64 = 0.005;
 
 /// A number, and half the width of its interval: `3.7 %` and `±1.4`. Where one side of it is wider than the other by more than a fifth,
 /// its ends: `[0.2 – 1.1]`; nothing where it is narrow. The unit is said once.
-pub(super) fn spread(known: &Known, show: impl Fn(f64) -> String) -> (String, String) {
+pub(in crate::view) fn spread(known: &Known, show: impl Fn(f64) -> String) -> (String, String) {
     let estimate = show(known.estimate);
     let unit = estimate.find(' ').map_or("", |at| &estimate[at..]);
     let bare = |number: f64| {

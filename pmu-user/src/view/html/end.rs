@@ -1,0 +1,206 @@
+//! What only the whole run has: hot functions, how complete the numbers are, and what measuring cost.
+
+use std::fmt::Write as _;
+
+use serde_json::Value as Json;
+
+use super::{
+    cells::{TAIL, content, head, text},
+    numbers::{label, more},
+    rows::{Rows, Who},
+};
+use crate::{
+    metric::value::{How, Known},
+    view::text::{bytes, duration, percent},
+};
+
+/// The functions that most samples hit.
+pub(super) fn hot(rows: &Rows, into: &mut String) {
+    if rows.hot.is_empty() {
+        into.push_str(
+            "<p class=\"quiet\">No samples with code: nothing was sampled, or none hit the target.</p>",
+        );
+        return;
+    }
+    let titles = [
+        ("function", false),
+        ("module", false),
+        ("owner", false),
+        ("mode", false),
+        ("samples", true),
+        ("share", true),
+    ];
+    into.push_str("<div id=\"hot\">");
+    head("Hot functions", &titles, into);
+    for row in &rows.hot {
+        let who: Option<Who> = serde_json::from_value(row["owner"].clone()).ok();
+        let module = row["frame"]["module"].as_str().unwrap_or_default();
+        let file = module.rsplit('/').next().unwrap_or_default();
+        let _ = write!(
+            into,
+            "<tr><th scope=\"row\" class=\"who\">{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+            text(&frame(&row["frame"])),
+            text(file),
+            text(&label(who.as_ref(), None)),
+            text(row["mode"].as_str().unwrap_or_default()),
+            row["samples"].as_u64().unwrap_or_default(),
+            share(row),
+        );
+    }
+    into.push_str(TAIL);
+    more(rows.hot_count - rows.hot.len(), "functions", into);
+    into.push_str("</div>");
+}
+
+/// What a frame is called.
+fn frame(frame: &Json) -> String {
+    let at = |name: &str| frame[name].as_u64();
+    match (frame["function"].as_str(), at("offset"), frame["address"].as_str()) {
+        (Some(name), ..) => name.to_owned(),
+        (_, Some(offset), _) => format!("+{offset:#x}"),
+        (.., Some(address)) => address.to_owned(),
+        _ => at("address").map_or_else(|| "rare code together".to_owned(), |address| format!("{address:#x}")),
+    }
+}
+
+/// A share with its interval.
+fn share(row: &Json) -> String {
+    let number = |name: &str| row[name].as_f64();
+    let (Some(estimate), Some(low), Some(high)) = (number("share"), number("low"), number("high")) else {
+        return "–".to_owned();
+    };
+    let known = Known { estimate, low, high, coverage: 1.0, how: How::Sampled }.times(100.0);
+    content(&known, "%")
+}
+
+/// How complete the numbers are, and where the CPUs' time went.
+pub(super) fn quality(rows: &Rows, into: &mut String) {
+    let (quality, blind) = (&rows.summary["quality"], &rows.summary["blind"]);
+    into.push_str("<dl class=\"facts\">");
+    let mut fact = |name: &str, value: String| {
+        let _ = write!(into, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+    };
+    let losses = rows.summary["losses"].as_object().into_iter().flatten();
+    let lost: Vec<String> = losses.map(|(reason, count)| format!("{}: {count}", text(reason))).collect();
+    fact("lost", if lost.is_empty() { "nothing".to_owned() } else { lost.join(", ") });
+    let whole = |row: &Json, name: &str| row[name].as_u64().unwrap_or_default();
+    let covered = |row: &Json| {
+        row["coverage"].as_f64().map_or_else(String::new, |share| format!(", {} covered", percent(share)))
+    };
+    if quality.is_object() {
+        let (seen, missing) = (whole(quality, "switches"), whole(quality, "switches_missing"));
+        let known = quality["switch_coverage"]
+            .as_f64()
+            .map_or_else(String::new, |share| format!("; whose they were is known of {}", percent(share)));
+        fact("switches", format!("{seen} seen, {missing} never arrived{known}"));
+        let samples = &quality["samples"];
+        if samples.is_object() {
+            let (seen, expected) = (whole(samples, "seen"), whole(samples, "expected"));
+            fact("samples", format!("{seen} of {expected} expected{}", covered(samples)));
+        }
+        let ticks = &quality["ticks"];
+        fact("ticks", format!("{} seen{}", whole(ticks, "seen"), covered(ticks)));
+    }
+    for (name, row) in [("masked, all CPUs", blind), ("masked, target", &blind["target"])] {
+        let masked = &row["masked"];
+        if let (Some(value), Some(low), Some(high)) =
+            (masked["value"].as_f64(), masked["low"].as_f64(), masked["high"].as_f64())
+        {
+            let share = row["share"]
+                .as_f64()
+                .map_or_else(String::new, |share| format!(", {} of the CPU time", percent(share)));
+            fact(
+                name,
+                format!("{} <small>[{} – {}]</small>{share}", duration(value), duration(low), duration(high)),
+            );
+        }
+    }
+    into.push_str("</dl>");
+    books(&quality["books"], into);
+}
+
+/// Where the CPUs' time went.
+fn books(books: &Json, into: &mut String) {
+    let (Some(capacity), Some(_)) = (books["capacity_ns"].as_f64(), books.as_object()) else { return };
+    head("Where the CPUs' time went", &[("who", false), ("time", true), ("share", true)], into);
+    let parts = [
+        ("owners", "owners_ns"),
+        ("idle", "idle_ns"),
+        ("interrupts", "interrupts_ns"),
+        ("stolen by the hypervisor", "stolen_ns"),
+        ("nobody's", "rest_ns"),
+    ];
+    for (who, name) in parts {
+        if let Some(time) = books[name].as_f64() {
+            let share = percent(time / capacity.max(1.0));
+            let _ = write!(
+                into,
+                "<tr><th scope=\"row\">{who}</th><td class=\"n\">{}</td><td class=\"n\">{share}</td></tr>",
+                duration(time)
+            );
+        }
+    }
+    into.push_str(TAIL);
+}
+
+/// What measuring cost.
+pub(super) fn cost(rows: &Rows, into: &mut String) {
+    let cost = &rows.summary["self"];
+    let number = |name: &str| cost[name].as_f64().unwrap_or_default();
+    if !cost.is_object() {
+        into.push_str(
+            "<p class=\"quiet\">Only counters were open: nothing of pmbpf ran while it counted.</p>",
+        );
+        return;
+    }
+    let capacity = number("capacity_ns").max(1.0);
+    into.push_str("<dl class=\"facts\">");
+    let mut fact = |name: &str, value: String| {
+        let _ = write!(into, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+    };
+    let programs = cost["programs_ns"]["value"].as_f64();
+    fact(
+        "programs in the kernel",
+        programs.map_or_else(
+            || "not known".to_owned(),
+            |time| format!("{}, {} of the CPUs", duration(time), percent(time / capacity)),
+        ),
+    );
+    fact(
+        "process",
+        format!("{} CPU, {} of the CPUs", duration(number("cpu_ns")), percent(number("cpu_ns") / capacity)),
+    );
+    fact(
+        "memory",
+        format!(
+            "{} resident, {} of maps",
+            bytes(number("rss_max_bytes") as u64),
+            bytes(number("map_bytes") as u64)
+        ),
+    );
+    fact(
+        "drains",
+        format!(
+            "{} in {}, the longest {}",
+            number("drains"),
+            duration(number("drains_ns")),
+            duration(number("drain_max_ns"))
+        ),
+    );
+    into.push_str("</dl>");
+    let Some(programs) = cost["programs"].as_array().filter(|programs| !programs.is_empty()) else { return };
+    head("Programs", &[("program", false), ("a run", true), ("runs", true), ("together", true)], into);
+    for program in programs {
+        let value = |name: &str| program[name]["value"].as_f64();
+        let time = |name: &str| value(name).map_or_else(|| "–".to_owned(), duration);
+        let runs = value("runs").map_or_else(|| "–".to_owned(), |runs| format!("{runs:.0}"));
+        let name = text(program["name"].as_str().unwrap_or_default());
+        let _ = write!(
+            into,
+            "<tr><th scope=\"row\"><code>{name}</code></th><td class=\"n\">{}</td><td class=\"n\">{runs}</td><td class=\"n\">{}</td></tr>",
+            time("ns_per_run"),
+            time("total_ns")
+        );
+    }
+    into.push_str(TAIL);
+}

@@ -1,0 +1,115 @@
+//! One HTML file that needs nothing else: rows of [`json`](super::json) as tables that can be read as they are, and once more as data for
+//! the scripts that sort, filter, draw and narrow down to a span of time.
+//!
+//! A browser applies the styles and scripts whose hashes the page names, and loads nothing. Names of others reach the markup through
+//! [`Untrusted::html`](crate::untrusted::Untrusted::html) alone, and the scripts' part of the page as text.
+
+mod cells;
+mod end;
+mod facts;
+mod intervals;
+mod island;
+mod numbers;
+mod rows;
+#[cfg(test)]
+mod tests;
+mod topdown;
+
+use std::io;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use self::{intervals::Island, rows::Rows};
+pub use self::{
+    intervals::{Extremes, Intervals, Packed},
+    rows::Whole,
+};
+
+/// Intervals of a page: as many as its charts have room for.
+pub const SPANS_MAX: u64 = 240;
+/// Owners whose intervals are kept however many there are.
+pub const OWNERS_MIN: usize = 8;
+
+const PAGE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("style.css");
+/// In this order, as one script.
+const SCRIPTS: [&str; 11] = [
+    include_str!("base.js"),
+    include_str!("data.js"),
+    include_str!("span.js"),
+    include_str!("grid.js"),
+    include_str!("owners.js"),
+    include_str!("topdown.js"),
+    include_str!("timeline.js"),
+    include_str!("latency.js"),
+    include_str!("stacks.js"),
+    include_str!("blind.js"),
+    include_str!("main.js"),
+];
+
+/// The page, out of the rows of the whole run and those of its intervals.
+///
+/// # Errors
+///
+/// Rows could not be compressed.
+pub fn page(whole: Whole, intervals: Packed) -> io::Result<Vec<u8>> {
+    let (rows, of_whole) = whole.end()?;
+    let of_intervals = intervals.end()?;
+    let script = format!("\"use strict\";\n(() => {{\n{}}})();\n", SCRIPTS.concat());
+    let mut page = String::with_capacity(1 << 20);
+    let mut rest = PAGE;
+    while let Some((before, (slot, after))) =
+        rest.split_once("<!--{").and_then(|(before, rest)| Some((before, rest.split_once("}-->")?)))
+    {
+        page.push_str(before);
+        match slot {
+            "policy" => page.push_str(&policy(&script)),
+            "style" => page.push_str(STYLE),
+            "script" => page.push_str(&script),
+            "whole" => page.push_str(&of_whole.base64),
+            "intervals" => page.push_str(&of_intervals.base64),
+            "about" => page.push_str(&about(&rows, &of_intervals)),
+            slot => fill(slot, &rows, &mut page),
+        }
+        rest = after;
+    }
+    page.push_str(rest);
+    Ok(page.into_bytes())
+}
+
+/// What stands in a place of the page.
+fn fill(slot: &str, rows: &Rows, into: &mut String) {
+    match slot {
+        "title" => facts::title(rows, into),
+        "header" => facts::header(rows, into),
+        "findings" => facts::findings(rows, into),
+        "owners" => numbers::tables(rows, into),
+        "topdown" => topdown::trees(rows, into),
+        "hot" => end::hot(rows, into),
+        "quality" => end::quality(rows, into),
+        "cost" => end::cost(rows, into),
+        "method" => facts::method(rows, into),
+        "missing" => facts::missing(rows, into),
+        _ => {}
+    }
+}
+
+/// What a browser may do with the page: apply its styles, run its script, show its pictures; nothing else.
+fn policy(script: &str) -> String {
+    let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
+    format!(
+        "default-src 'none'; script-src 'sha256-{}'; style-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'",
+        hash(script),
+        hash(STYLE)
+    )
+}
+
+/// What the scripts have to know of their data that is in no row.
+fn about(rows: &Rows, intervals: &Island) -> String {
+    json!({
+        "ticks": intervals.ticks, "owners": intervals.owners, "left_out": rows.left_out,
+    })
+    .to_string()
+}

@@ -1,0 +1,185 @@
+//! Numbers as tables: owners by metrics, subjects of I/O by metrics, and counts one a row.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use serde_json::Value as Json;
+
+use super::{
+    cells::{TAIL, cell, content, head, is_weak, known, text},
+    rows::{Number, Rows, Who},
+};
+
+/// Rows of a table; the scripts have all.
+const ROWS_MAX: usize = 150;
+/// Columns of a table.
+const COLUMNS_MAX: usize = 16;
+/// Subjects beside each other; where there are more, they are below each other.
+const BESIDE_MAX: usize = 3;
+
+/// The tables that this report has.
+pub(super) fn tables(rows: &Rows, into: &mut String) {
+    if rows.header["command"] == "stat" {
+        return counts(&rows.numbers, into);
+    }
+    let of_tasks = |number: &&Number| number.subject.is_none() && number.level.is_none();
+    let numbers: Vec<&Number> = rows.numbers.iter().filter(of_tasks).collect();
+    if !numbers.is_empty() {
+        into.push_str("<div id=\"grid\">");
+        let titles = "Owners; of run-queue latency the 99th percentile";
+        wide(titles, "owner", &numbers, |number| label(number.owner.as_ref(), None), into);
+        into.push_str("</div>");
+    }
+    into.push_str("<div id=\"subjects\">");
+    let mut kinds: Vec<(String, Vec<&Number>)> = Vec::new();
+    for number in &rows.numbers {
+        let Some(subject) = &number.subject else { continue };
+        let kind = word(subject, "kind");
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, list)) => list.push(number),
+            None => kinds.push((kind, vec![number])),
+        }
+    }
+    for (kind, numbers) in &kinds {
+        let whose = |number: &Number| label(number.owner.as_ref(), number.subject.as_ref());
+        wide(&capital(kind), kind, numbers, whose, into);
+    }
+    into.push_str("</div>");
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+fn word(subject: &BTreeMap<String, Json>, name: &str) -> String {
+    subject.get(name).and_then(Json::as_str).unwrap_or_default().to_owned()
+}
+
+/// What a row is called: the subject, then whose.
+pub(super) fn label(owner: Option<&Who>, subject: Option<&BTreeMap<String, Json>>) -> String {
+    let subject = subject.map(|subject| {
+        // A place is a number: it says little without its kind.
+        let kind = if subject.contains_key("at") { "kind" } else { "" };
+        let names = [kind, "name", "path", "address", "port", "operation", "direction", "at"];
+        let parts: Vec<String> =
+            names.iter().map(|name| word(subject, name)).filter(|part| !part.is_empty()).collect();
+        if parts.is_empty() { word(subject, "kind") } else { parts.join(" ") }
+    });
+    match (subject, owner) {
+        (Some(subject), Some(owner)) => format!("{subject}, {}", owner.label()),
+        (Some(subject), None) => subject,
+        (None, owner) => owner.map_or_else(|| "host".to_owned(), Who::label),
+    }
+}
+
+/// Who by metric, or metric by whom where these are few.
+fn wide(
+    caption: &str,
+    what: &str,
+    numbers: &[&Number],
+    whose: impl Fn(&Number) -> String,
+    into: &mut String,
+) {
+    let mut metrics: Vec<(&str, bool)> = Vec::new();
+    let mut all: Vec<(String, BTreeMap<&str, &Number>)> = Vec::new();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    for number in numbers {
+        let is_known = known(number).is_some();
+        match metrics.iter_mut().find(|(name, _)| *name == number.metric) {
+            Some((_, any)) => *any |= is_known,
+            None => metrics.push((&number.metric, is_known)),
+        }
+        let label = whose(number);
+        let place = *places.entry(label.clone()).or_insert_with(|| {
+            all.push((label, BTreeMap::new()));
+            all.len() - 1
+        });
+        all[place].1.insert(&number.metric, number);
+    }
+    let metrics: Vec<&str> = metrics.into_iter().filter(|(_, any)| *any).map(|(name, _)| name).collect();
+    if metrics.is_empty() {
+        let _ = write!(
+            into,
+            "<p class=\"quiet\">{}: nothing is known; the last section says why.</p>",
+            text(caption)
+        );
+        return;
+    }
+    if all.len() <= BESIDE_MAX && metrics.len() > all.len() {
+        return transposed(caption, &metrics, &all, into);
+    }
+    let columns = &metrics[..metrics.len().min(COLUMNS_MAX)];
+    let titles: Vec<(&str, bool)> =
+        [(what, false)].into_iter().chain(columns.iter().map(|name| (*name, true))).collect();
+    head(caption, &titles, into);
+    for (label, cells) in all.iter().take(ROWS_MAX) {
+        let _ = write!(into, "<tr><th scope=\"row\" class=\"who\">{}</th>", text(label));
+        columns.iter().for_each(|metric| cell(cells.get(metric).copied(), into));
+        into.push_str("</tr>");
+    }
+    into.push_str(TAIL);
+    more(all.len().saturating_sub(ROWS_MAX), "rows", into);
+    more(metrics.len() - columns.len(), "columns", into);
+}
+
+/// Says what of a table is left out.
+pub(super) fn more(count: usize, what: &str, into: &mut String) {
+    if count > 0 {
+        let _ = write!(into, "<p class=\"quiet\">{count} more {what} are in the page's data only.</p>");
+    }
+}
+
+fn transposed(caption: &str, metrics: &[&str], all: &[(String, BTreeMap<&str, &Number>)], into: &mut String) {
+    let titles: Vec<(&str, bool)> =
+        [("metric", false)].into_iter().chain(all.iter().map(|(label, _)| (label.as_str(), true))).collect();
+    head(caption, &titles, into);
+    for metric in metrics {
+        let _ = write!(into, "<tr><th scope=\"row\"><code>{}</code></th>", text(metric));
+        all.iter().for_each(|(_, cells)| cell(cells.get(metric).copied(), into));
+        into.push_str("</tr>");
+    }
+    into.push_str(TAIL);
+}
+
+/// Counts without owners' metrics: a number a row, with what it rests on.
+fn counts(numbers: &[Number], into: &mut String) {
+    into.push_str("<div id=\"counts\">");
+    let titles =
+        [("of", false), ("event", false), ("PMU", false), ("count", true), ("counted", true), ("how", false)];
+    head("Counts", &titles, into);
+    for number in numbers.iter().take(ROWS_MAX * 4) {
+        let whose = label(number.owner.as_ref(), number.subject.as_ref());
+        let name = match &number.parent {
+            Some(parent) => format!("{parent}: {}", number.metric),
+            None => number.metric.clone(),
+        };
+        let _ = write!(
+            into,
+            "<tr><th scope=\"row\" class=\"who\">{}</th><td><code>{}</code></td><td>{}</td>",
+            text(&whose),
+            text(&name),
+            text(number.pmu.as_deref().unwrap_or_default())
+        );
+        match known(number) {
+            Some(found) => {
+                let weak = if is_weak(&found) { " weak" } else { "" };
+                let (shown, share) = (content(&found, &number.unit), found.coverage * 100.0);
+                let how = text(number.how.as_deref().unwrap_or_default());
+                let _ = write!(
+                    into,
+                    "<td class=\"n{weak}\">{shown}</td><td class=\"n\">{share:.0} %</td><td>{how}</td></tr>"
+                );
+            }
+            None => {
+                let why = text(number.reason.as_deref().unwrap_or_default());
+                let _ = write!(
+                    into,
+                    "<td class=\"n none\">–</td><td class=\"n none\">–</td><td class=\"prose\">{why}</td></tr>"
+                );
+            }
+        }
+    }
+    into.push_str(TAIL);
+    more(numbers.len().saturating_sub(ROWS_MAX * 4), "rows", into);
+    into.push_str("</div>");
+}

@@ -1,0 +1,88 @@
+// Who did what: owners by metric, and everything that I/O is measured of.
+
+const GROUPS = {
+  "": null,
+  kind: (line) => line.owner?.kind,
+  name: (line) => line.owner?.name,
+  folder: (line) => line.owner?.path?.replace(/\/[^/]*$/, "") || "/",
+};
+
+// The choice of whom the sections below are about.
+function ownerHead(line) {
+  const key = ownerKey(line.owner);
+  const button = el("button", { type: "button", class: "pick", "aria-pressed": String(key === S.owner), click: () => selectOwner(key === S.owner ? null : key) }, line.label);
+  return el("th", { scope: "row", class: "who" }, button);
+}
+
+// CPU time as a share of one CPU over the span.
+function ofCpu() {
+  const title = "of a CPU";
+  const [from, to] = spanTimes();
+  const share = (line) => {
+    const known = knownOf(line.cells.get("cpu_time"));
+    return known && to > from ? { ...known, value: known.value / (to - from) * 100, low: known.low / (to - from) * 100, high: known.high / (to - from) * 100 } : null;
+  };
+  const cell = (line, most) => {
+    const known = share(line);
+    return known ? el("td", { class: "n load" }, show(known.value, "%"), bar(known, most)) : el("td", { class: "n none" }, "–");
+  };
+  return { title, share, cell };
+}
+
+function ownersGrid() {
+  const place = $("#grid");
+  if (!place) return;
+  const state = { by: null, down: true, filter: "", group: "" };
+  const body = el("div", {});
+  const redraw = () => {
+    const rows = numbers().filter((row) => !row.subject && !row.level && !(state.group && row.owner?.kind === "target") && !/\.(user|kernel)$/.test(row.metric));
+    const column = ofCpu();
+    const group = GROUPS[state.group];
+    const shares = new Map();
+    for (const line of pivot(rows.filter((row) => row.metric === "cpu_time")).all) {
+      const name = group ? group(line) : line.key;
+      shares.set(name, (shares.get(name) || 0) + (column.share(line)?.value ?? 0));
+    }
+    const most = Math.max(0.001, ...shares.values());
+    state.of = { [column.title]: (line) => column.share(line)?.value ?? null };
+    body.replaceChildren(grid({ caption: "Owners; of run-queue latency the 99th percentile", what: "owner", rows, state, redraw, head: ownerHead,
+      extra: rows.some((row) => row.metric === "cpu_time") ? [{ title: column.title, cell: (line) => column.cell(line, most) }] : [], group }));
+  };
+  const kinds = new Set(D.numbers.map((row) => row.owner?.kind));
+  const groups = [["", "no groups"], ["kind", "kind"], ["name", "name"]].concat(kinds.has("cgroup") ? [["folder", "cgroup above"]] : []);
+  place.replaceChildren(el("div", { class: "controls" }, filterBox("Filter owners", state, redraw), choice("Group by", groups, "", (value) => { state.group = value; redraw(); })), body);
+  whenChanged(redraw);
+  redraw();
+}
+
+function filterBox(label, state, redraw) {
+  const input = el("input", { type: "search", placeholder: "name", input: () => { state.filter = input.value; redraw(); } });
+  return el("label", { class: "choice" }, el("span", {}, label), input);
+}
+
+function subjectGrids() {
+  const place = $("#subjects");
+  if (!place) return;
+  const kinds = [...new Set(D.numbers.filter((row) => row.subject).map((row) => row.subject.kind))];
+  if (!kinds.length) return;
+  const state = { filter: "" };
+  const states = new Map(kinds.map((kind) => [kind, { by: null, down: true }]));
+  const body = el("div", {});
+  const redraw = () => {
+    body.replaceChildren(...kinds.map((kind) => {
+      const rows = numbers().filter((row) => row.subject?.kind === kind);
+      const own = Object.assign(states.get(kind), { filter: state.filter });
+      return grid({ caption: kind[0].toUpperCase() + kind.slice(1), what: kind, rows, state: own, redraw });
+    }));
+  };
+  place.replaceChildren(el("h3", {}, "Devices, memory and links"), el("div", { class: "controls" }, filterBox("Filter", state, redraw)), body);
+  whenChanged(redraw);
+  redraw();
+}
+
+// Everybody whose numbers there are, the target first, as options of a choice.
+function ownerOptions(rows) {
+  const owners = new Map();
+  for (const row of rows) if (row.owner) owners.set(ownerKey(row.owner), ownerLabel(row.owner));
+  return [...owners];
+}

@@ -1,0 +1,170 @@
+//! Rows of the whole run: packed for the scripts, and read once more for the tables.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use super::{
+    intervals::Island,
+    island::{Lines, Packing},
+};
+
+/// Bytes of the packed rows; beyond, the last ones are left out. In base64 they are four thirds of it.
+const BYTES_MAX: u64 = 1_500_000;
+/// Functions in the table of the hottest ones.
+const HOT_MAX: usize = 60;
+
+/// A row of a number, as far as tables need it.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Number {
+    pub(super) owner: Option<Who>,
+    pub(super) subject: Option<BTreeMap<String, Json>>,
+    pub(super) metric: String,
+    pub(super) parent: Option<String>,
+    pub(super) unit: String,
+    pub(super) value: Option<f64>,
+    pub(super) low: Option<f64>,
+    pub(super) high: Option<f64>,
+    pub(super) coverage: Option<f64>,
+    pub(super) how: Option<String>,
+    pub(super) pmu: Option<String>,
+    pub(super) reason: Option<String>,
+    pub(super) level: Option<u64>,
+    pub(super) threshold: Option<String>,
+    pub(super) flagged: Option<bool>,
+    pub(super) quantiles: Option<BTreeMap<String, Bound>>,
+}
+
+/// A quantile.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct Bound {
+    pub(super) value: f64,
+    pub(super) low: f64,
+    pub(super) high: Option<f64>,
+}
+
+/// An owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub(super) struct Who {
+    pub(super) kind: String,
+    pub(super) name: String,
+    pub(super) path: Option<String>,
+    pub(super) pid: Option<u64>,
+    pub(super) tid: Option<u64>,
+    pub(super) host_pid: Option<u64>,
+    pub(super) id: Option<u64>,
+    pub(super) processes: Option<u64>,
+}
+
+impl Who {
+    /// As it is called in a table; not escaped yet.
+    pub(super) fn label(&self) -> String {
+        match (&*self.kind, &self.path, self.pid.or(self.host_pid), self.tid) {
+            ("target", ..) => "all".to_owned(),
+            (_, Some(path), ..) => path.clone(),
+            (_, _, _, Some(tid)) => format!("{} {tid}", self.name),
+            (_, _, Some(pid), _) => format!("{} {pid}", self.name),
+            _ => match self.processes {
+                Some(processes) => format!("{} × {processes}", self.name),
+                None => self.name.clone(),
+            },
+        }
+    }
+}
+
+/// Rows by kind.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    pub(super) header: Json,
+    pub(super) summary: Json,
+    pub(super) findings: Vec<Json>,
+    pub(super) numbers: Vec<Number>,
+    pub(super) bottlenecks: Vec<Json>,
+    /// The hottest functions.
+    pub(super) hot: Vec<Json>,
+    /// How many there are.
+    pub(super) hot_count: usize,
+    /// Rows that the scripts do not have, by kind.
+    pub(super) left_out: BTreeMap<String, u64>,
+}
+
+/// Takes the rows of the whole run, as they are written.
+pub struct Whole {
+    lines: Lines,
+    packing: Packing,
+    rows: Rows,
+}
+
+impl Default for Whole {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Whole {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { lines: Lines::default(), packing: Packing::new(), rows: Rows::default() }
+    }
+
+    /// How many numbers there are that are known.
+    #[must_use]
+    pub fn numbers(&self) -> u64 {
+        let known = |number: &&Number| number.value.is_some() || number.quantiles.is_some();
+        self.rows.numbers.iter().filter(known).count() as u64
+    }
+
+    pub(super) fn end(self) -> io::Result<(Rows, Island)> {
+        Ok((self.rows, Island { base64: self.packing.end()?, ticks: 1, owners: 0 }))
+    }
+}
+
+impl Write for Whole {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Self { lines, packing, rows } = self;
+        lines.feed(bytes, |line| rows.add(line, packing))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+struct Kind<'a> {
+    kind: &'a str,
+}
+
+impl Rows {
+    /// Keeps a row. The header, the summary and what was found are never too much.
+    fn add(&mut self, line: &[u8], packing: &mut Packing) -> io::Result<()> {
+        let Kind { kind } = serde_json::from_slice(line)?;
+        let is_needed = matches!(kind, "header" | "summary" | "finding" | "bottleneck");
+        if is_needed || packing.bytes() < BYTES_MAX {
+            packing.push(line)?;
+        } else {
+            *self.left_out.entry(kind.to_owned()).or_default() += 1;
+        }
+        match kind {
+            "header" => self.header = serde_json::from_slice(line)?,
+            "summary" => self.summary = serde_json::from_slice(line)?,
+            "finding" => self.findings.push(serde_json::from_slice(line)?),
+            "bottleneck" => self.bottlenecks.push(serde_json::from_slice(line)?),
+            "metric" | "histogram" => self.numbers.push(serde_json::from_slice(line)?),
+            "hot" => {
+                self.hot_count += 1;
+                if self.hot.len() < HOT_MAX {
+                    self.hot.push(serde_json::from_slice(line)?);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

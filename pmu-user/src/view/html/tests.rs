@@ -1,0 +1,178 @@
+//! The page: nothing in it is markup that is not ours, its policy names its content, and it stays small.
+
+use std::io::{Read as _, Write as _};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flate2::read::ZlibDecoder;
+use sha2::{Digest as _, Sha256};
+
+use super::{Extremes, Intervals, Whole, page};
+
+const HEADER: &str = r#"{"kind":"header","command":"run","target":"</title><script>alert(1)</script>","host":"h","version":"0"}"#;
+const SUMMARY: &str = r#"{"kind":"summary","complete":true,"stopped":"duration","duration_ns":1000000000,"losses":{},"missing":[{"what":"a\"b","why":"<i>why</i>"}]}"#;
+
+/// Rows of an owner of this name.
+fn rows(name: &str) -> String {
+    let owner = serde_json::json!({"kind": "process", "name": name, "pid": 7});
+    let number = format!(
+        r#"{{"schema":"pmbpf/2","kind":"metric","t":0,"dt":1000000000,"owner":{owner},"metric":"cpu_time","unit":"ns","value":5000000,"low":4000000,"high":6000000,"coverage":1.0,"how":"counted","status":"ok"}}"#
+    );
+    let frame = serde_json::json!({"function": name, "module": name});
+    let hot = serde_json::json!({"kind": "hot", "owner": owner, "mode": "user", "frame": frame, "samples": 3, "share": 0.5, "low": 0.4, "high": 0.6});
+    let finding = serde_json::json!({"kind": "finding", "rank": 1, "says": name, "metric": name, "unit": name, "value": 1.0, "next": [name]});
+    [HEADER, &number, &finding.to_string(), &hot.to_string(), SUMMARY].join("\n") + "\n"
+}
+
+fn made(rows: &str) -> String {
+    let (mut whole, extremes) = (Whole::new(), Extremes::default());
+    // In pieces, as a buffer may write them.
+    rows.as_bytes().chunks(100).for_each(|piece| whole.write_all(piece).unwrap());
+    let mut intervals = Intervals::new(1, 1, &extremes);
+    intervals.write_all(rows.as_bytes()).unwrap();
+    String::from_utf8(page(whole, intervals.packed()).unwrap()).unwrap()
+}
+
+fn between<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
+    let (_, rest) = page.split_once(from).unwrap();
+    rest.split_once(to).unwrap().0
+}
+
+fn inflated(page: &str, id: &str) -> String {
+    let packed = between(page, &format!("id=\"{id}\">"), "</script>");
+    let mut text = String::new();
+    ZlibDecoder::new(&*STANDARD.decode(packed).unwrap()).read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn no_name_is_markup_and_none_is_lost() {
+    for name in [
+        "</script><img src=x onerror=alert(1)>",
+        "\" onload=\"x",
+        "<!--{script}-->",
+        "a\u{202e}b\x1b[31m",
+        "&lt;b&gt;",
+    ] {
+        let rows = rows(name);
+        let page = made(&rows);
+        let markup = page.split_once("<script type=\"application/json\"").unwrap().0;
+        assert!(
+            !markup.contains("<img") && !markup.contains("alert(1)<") && !markup.contains("<i>why"),
+            "{name}"
+        );
+        assert!(
+            !markup.contains("\" onload=\"x") && !markup.contains('\u{202e}') && !markup.contains('\x1b'),
+            "{name}"
+        );
+        assert_eq!(markup.matches("<script").count(), 0, "{name}");
+        assert_eq!(page.matches("</script>").count(), 4, "{name}: ours and no other");
+        assert_eq!(inflated(&page, "whole"), rows, "{name}");
+        let interval = inflated(&page, "intervals");
+        assert_eq!(interval.lines().collect::<Vec<_>>(), [rows.lines().nth(1).unwrap()], "{name}");
+    }
+}
+
+#[test]
+fn the_policy_names_what_is_in_the_page() {
+    let page = made(&rows("web"));
+    let policy = between(&page, "Content-Security-Policy\" content=\"", "\">");
+    assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{policy}");
+    for (source, from, to) in [("script-src", "<script>", "</script>"), ("style-src", "<style>", "</style>")]
+    {
+        let hash = STANDARD.encode(Sha256::digest(between(&page, from, to)));
+        assert!(policy.contains(&format!("{source} 'sha256-{hash}'")), "{source}: {policy}");
+    }
+    assert_eq!(page.matches("<script>").count(), 1);
+    assert_eq!(page.matches("<style>").count(), 1);
+}
+
+#[test]
+fn the_page_needs_nothing_else() {
+    let page = made(&rows("web"));
+    for outside in [
+        "http:",
+        "https:",
+        "//cdn",
+        " src=",
+        "@import",
+        "url(",
+        " style=",
+        "eval(",
+        "innerHTML",
+        "import(",
+        "fetch(",
+        "XMLHttp",
+    ] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    for reference in page.split("href=\"").skip(1) {
+        assert!(reference.starts_with('#') || reference.starts_with("data:,\""), "{}", &reference[..20]);
+    }
+}
+
+#[test]
+fn every_section_is_readable_without_scripts() {
+    let page = made(&rows("web"));
+    let markup = page.split_once("<script type").unwrap().0;
+    for text in [
+        "web 7",
+        "5.00 ms",
+        "±1.00</small>",
+        "<li><p class=\"says\">web</p>",
+        "50.0 % <small>±10.0</small>",
+        "&#60;i&#62;why",
+        "a&#34;b",
+    ] {
+        assert!(markup.contains(text), "{text}");
+    }
+    assert!(!markup.contains("<!--{"), "every place is filled");
+}
+
+#[test]
+fn what_is_too_much_is_left_out_and_counted() {
+    let mut whole = Whole::new();
+    whole.write_all(format!("{HEADER}\n").as_bytes()).unwrap();
+    let stacks = 60_000_u64;
+    for number in 0..stacks {
+        // Digits that do not compress.
+        let frames: Vec<String> =
+            (0..8).map(|depth| format!("{:x}", Sha256::digest(format!("{number}.{depth}")))).collect();
+        writeln!(whole, r#"{{"kind":"stack","samples":1,"frames":{frames:?}}}"#).unwrap();
+    }
+    whole.write_all(format!("{SUMMARY}\n").as_bytes()).unwrap();
+    let extremes = Extremes::default();
+    let page = String::from_utf8(page(whole, Intervals::new(1, 0, &extremes).packed()).unwrap()).unwrap();
+    assert!(page.len() < 2_500_000, "{}", page.len());
+    let about: serde_json::Value =
+        serde_json::from_str(between(&page, "id=\"about\">", "</script>")).unwrap();
+    let kept = inflated(&page, "whole");
+    assert_eq!(kept.lines().count() as u64 - 2 + about["left_out"]["stack"].as_u64().unwrap(), stacks);
+    assert!(kept.ends_with(&format!("{SUMMARY}\n")));
+}
+
+#[test]
+fn an_interval_of_several_ticks_has_their_extremes() {
+    let row = |t: u64, dt: u64, value: u64| {
+        format!(
+            "{{\"schema\":\"pmbpf/2\",\"kind\":\"metric\",\"t\":{t},\"dt\":{dt},\"owner\":null,\"metric\":\"m\",\"unit\":\"1\",\"value\":{value},\"status\":\"ok\"}}\n"
+        )
+    };
+    let mut extremes = Extremes::default();
+    assert!(extremes.is_empty());
+    // The last tick was cut short: it says nothing.
+    for (t, dt, value) in [(0, 10, 5), (10, 10, 1), (20, 10, 9), (30, 10, 4), (40, 2, 0)] {
+        extremes.write_all(row(t, dt, value).as_bytes()).unwrap();
+    }
+    let mut intervals = Intervals::new(2, 0, &extremes);
+    for (t, dt, value) in [(0, 20, 6), (20, 22, 13)] {
+        intervals.write_all(row(t, dt, value).as_bytes()).unwrap();
+    }
+    let page = String::from_utf8(page(Whole::new(), intervals.packed()).unwrap()).unwrap();
+    let rows: Vec<serde_json::Value> =
+        inflated(&page, "intervals").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let extremes: Vec<_> = rows
+        .iter()
+        .map(|row| [&row["value"], &row["least"], &row["most"]].map(|value| value.as_f64().unwrap()))
+        .collect();
+    assert_eq!(extremes, [[6.0, 1.0, 5.0], [13.0, 4.0, 9.0]]);
+}

@@ -1,0 +1,244 @@
+//! `pmbpf report --html`: the page of every recording has every number of its rows, in little room however long it was, and is written
+//! as other files are. tests/browser opens pages in a browser.
+
+#![expect(clippy::unwrap_used, reason = "a test that panics says where")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{Read as _, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flate2::{Compression, read::ZlibDecoder, write::DeflateEncoder};
+use serde_json::{Value, json};
+
+/// What a page may have, in bytes.
+const PAGE_MAX: usize = 5_000_000;
+
+fn recordings() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/recordings")
+}
+
+/// A path of our own; what is there vanishes.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(std::env::temp_dir().join(format!("pmbpf-page-{}-{number}", std::process::id())))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn report(file: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pmbpf"));
+    command.arg("report").arg(file).args(arguments).env("LC_ALL", "C.UTF-8").output().unwrap()
+}
+
+/// What it writes to standard output.
+fn written(file: &Path, arguments: &[&str]) -> String {
+    let output = report(file, arguments);
+    assert!(output.status.success(), "{}", String::from_utf8(output.stderr).unwrap());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The content of the element of this id.
+fn element<'p>(page: &'p str, id: &str) -> &'p str {
+    let (_, rest) = page.split_once(&format!("id=\"{id}\">")).unwrap();
+    rest.split_once("</script>").unwrap().0
+}
+
+fn inflated(page: &str, id: &str) -> String {
+    let mut text = String::new();
+    ZlibDecoder::new(&*STANDARD.decode(element(page, id)).unwrap()).read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn every_number_of_every_recording_is_in_its_page() {
+    let mut compared = 0;
+    for entry in fs::read_dir(recordings()).unwrap() {
+        let recording = entry.unwrap().path();
+        if recording.extension().is_none_or(|extension| extension != "pmbpf") {
+            continue;
+        }
+        let (page, rows) = (written(&recording, &["--html", "-"]), written(&recording, &["--json"]));
+        assert_eq!(page, written(&recording, &["--html", "-"]), "the same bytes again");
+        let (whole, intervals) = (inflated(&page, "whole"), inflated(&page, "intervals"));
+        let kept: BTreeSet<&str> = whole.lines().chain(intervals.lines()).collect();
+        for line in rows.lines() {
+            let row: Value = serde_json::from_str(line).unwrap();
+            // Of an interval a missing number is left out, and the whole's header has no interval.
+            let is_number = !row["value"].is_null() || !row["count"].is_null();
+            let is_whole = matches!(
+                row["kind"].as_str().unwrap(),
+                "hot" | "stack" | "summary" | "levels" | "check" | "map" | "gap"
+            );
+            if is_number || is_whole {
+                assert!(kept.contains(line), "{}: {line}", recording.display());
+                compared += 1;
+            }
+        }
+        assert!(page.len() < PAGE_MAX);
+    }
+    assert!(compared > 2000, "only {compared} rows were compared");
+}
+
+#[test]
+fn a_recording_without_intervals_has_them_in_its_page() {
+    let page = written(&recordings().join("masked.pmbpf"), &["--html", "-"]);
+    let starts: BTreeSet<u64> = inflated(&page, "intervals")
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["t"].as_u64().unwrap())
+        .collect();
+    assert!(starts.len() >= 2, "{starts:?}");
+    let sum = |island: &str| -> f64 {
+        let rows = inflated(&page, island);
+        let rows = rows.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let of_target = |row: &Value| row["owner"]["kind"] == "target" && row["metric"] == "context_switches";
+        rows.filter(of_target).map(|row| row["value"].as_f64().unwrap()).sum()
+    };
+    assert!(sum("whole") > 0.0);
+    assert_eq!(sum("whole"), sum("intervals"), "what is counted adds up");
+}
+
+#[test]
+fn a_page_is_a_new_file_for_its_owner_only() {
+    let (recording, scratch) = (recordings().join("masked.pmbpf"), Scratch::new());
+    let path = scratch.0.to_str().unwrap();
+    let output = report(&recording, &["--html", path]);
+    assert!(output.status.success() && output.stdout.is_empty());
+    assert!(String::from_utf8(output.stderr).unwrap().contains(path));
+    assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    let page = fs::read_to_string(path).unwrap();
+    assert_eq!(page, written(&recording, &["--html", "-"]));
+    let again = report(&recording, &["--html", path]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(String::from_utf8(again.stderr).unwrap().contains("--force replaces it"));
+    assert!(report(&recording, &["--html", path, "--force"]).status.success());
+    for (file, arguments, says) in [
+        (&*recording, &["--html", path, "--json"][..], "cannot be used with"),
+        (Path::new("-"), &["--html", "-"][..], "name a file"),
+        (&*recording, &["--html", "/nowhere/x.html"][..], "/nowhere/x.html"),
+    ] {
+        let output = report(file, arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(says) && !output.status.success(), "{said}");
+    }
+}
+
+#[test]
+fn a_recording_that_breaks_off_has_a_page_that_says_so() {
+    let (whole, cut) = (fs::read(recordings().join("masked.pmbpf")).unwrap(), Scratch::new());
+    fs::write(&cut.0, &whole[..whole.len() * 3 / 4]).unwrap();
+    let output = report(&cut.0, &["--html", "-"]);
+    assert_eq!(output.status.code(), Some(3));
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(page.contains("<strong>Incomplete:</strong>") && page.ends_with("</html>\n"));
+}
+
+#[test]
+fn pseudonyms_are_the_same_in_all_of_a_page() {
+    let page = written(&recordings().join("masked.pmbpf"), &["--redact", "--html", "-"]);
+    let names = |island: &str| -> BTreeSet<String> {
+        let rows = inflated(&page, island);
+        let rows = rows.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        rows.filter_map(|row| Some(row["owner"]["name"].as_str()?.to_owned())).collect()
+    };
+    let (of_whole, of_intervals) = (names("whole"), names("intervals"));
+    assert!(of_intervals.len() > 3 && of_intervals.is_subset(&of_whole), "{of_intervals:?}");
+    assert!(of_whole.iter().all(|name| name == "total" || name.starts_with("name-")), "{of_whole:?}");
+}
+
+/// A recording of so many cgroups and ticks, every cgroup of which did something in every tick, nothing of it round.
+fn made(cgroups: u64, ticks: u64) -> Scratch {
+    let model = fs::read(recordings().join("cgroups.pmbpf")).unwrap();
+    let length = |at: usize| u32::from_le_bytes(model[at..at + 4].try_into().unwrap()) as usize;
+    let header: Value = serde_json::from_slice(&model[20..20 + length(8)]).unwrap();
+    let first = 20 + length(8);
+    let drain: Value = serde_json::from_slice(&model[first + 12..first + 12 + length(first)]).unwrap();
+    let scratch = Scratch::new();
+    let mut file = std::io::BufWriter::new(fs::File::create(&scratch.0).unwrap());
+    file.write_all(b"pmbpf\x02\r\n").unwrap();
+    file.write_all(&frame(b'H', &header)).unwrap();
+    for tick in 0..=ticks {
+        let mut drain = drain.clone();
+        drain["ticks"] = json!(tick);
+        drain["at_ns"] = json!(721_176 + tick * 200_000_000);
+        drain["times"] = json!([]);
+        drain["owners"] = (1..=cgroups * u64::from(tick == 0)).map(owner).collect();
+        drain["counts"] = (1..=cgroups).map(|slot| counts(slot, tick)).collect();
+        file.write_all(&frame(b'D', &drain)).unwrap();
+    }
+    let ending = json!({"stopped": "duration", "workload": null, "duration": {"secs": ticks / 5, "nanos": 0}, "usage": null});
+    file.write_all(&frame(b'E', &ending)).unwrap();
+    file.flush().unwrap();
+    drop(file);
+    scratch
+}
+
+fn owner(slot: u64) -> Value {
+    let owner = json!({"cgroup": {"id": 1000 + slot, "path": format!("/web.slice/pod-{:08x}.scope", slot * 2_654_435_761 % (1 << 32))}});
+    json!({"slot": {"slot": slot, "generation": 0}, "owner": owner, "ended_ns": null})
+}
+
+/// What a cgroup did until a tick: sums of numbers that look like chance.
+fn counts(slot: u64, tick: u64) -> Value {
+    let grown = |what: u64, most: u64| {
+        let rate = (slot * 7919 + what * 104_729) % most;
+        tick * rate + (tick * 2_654_435_761 + slot * 40_503 + what) % (rate + 1)
+    };
+    let latencies: Vec<Value> = (60..90).map(|bucket| json!([bucket, grown(bucket, 40)])).collect();
+    json!({"slot": {"slot": slot, "generation": 0}, "cpu": slot % 2,
+           "count": [grown(1, 400_000), grown(2, 300), grown(3, 90), grown(4, 300), 0, 0, 0, grown(8, 20), grown(9, 70)],
+           "samples": [grown(10, 9), grown(11, 5), 0, grown(10, 9) + grown(11, 5)], "latencies": latencies})
+}
+
+fn frame(kind: u8, value: &Value) -> Vec<u8> {
+    let mut deflate = DeflateEncoder::new(Vec::new(), Compression::fast());
+    serde_json::to_writer(&mut deflate, value).unwrap();
+    let payload = deflate.finish().unwrap();
+    let mut frame = u32::try_from(payload.len()).unwrap().to_le_bytes().to_vec();
+    frame.extend([kind, 1, 0, 0]);
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&frame), &payload);
+    frame.extend(sum.to_le_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// `PMBPF_PAGE_TICKS=18000 PMBPF_PAGE_CGROUPS=500` makes it an hour of ticks of 200 ms.
+#[test]
+fn a_long_recording_of_many_cgroups_stays_within_the_bound() {
+    let asked =
+        |name: &str, otherwise: u64| std::env::var(name).map_or(otherwise, |value| value.parse().unwrap());
+    let (cgroups, ticks) = (asked("PMBPF_PAGE_CGROUPS", 200), asked("PMBPF_PAGE_TICKS", 250));
+    let recording = made(cgroups, ticks);
+    let page = written(&recording.0, &["--html", "-"]);
+    assert!(page.len() < PAGE_MAX, "{} bytes", page.len());
+    let about: Value = serde_json::from_str(element(&page, "about")).unwrap();
+    let together = about["ticks"].as_u64().unwrap();
+    assert!(together > 1 && about["owners"].as_u64().unwrap() < cgroups, "{about}");
+    let rows = inflated(&page, "intervals");
+    let rows: Vec<Value> = rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let times: BTreeSet<u64> = rows.iter().map(|row| row["t"].as_u64().unwrap()).collect();
+    assert!(times.len() as u64 >= ticks / together, "{} intervals of {together} ticks", times.len());
+    assert!(
+        rows.iter()
+            .filter(|row| row["kind"] == "metric")
+            .all(|row| row["least"].is_number() && row["most"].is_number())
+    );
+    let whole = inflated(&page, "whole");
+    let known = whole.lines().filter(|line| line.contains("\"metric\":\"cpu_time\"")).count() as u64;
+    assert!(known > cgroups, "all of {cgroups} are in the whole's rows: {known}");
+}
