@@ -1,7 +1,7 @@
 // Opens pages in a headless browser and fails if one asks for anything, says anything on its console, breaks its own policy, is not
 // accessible, is wider than its window, or does not sort, filter, brush and search by real input.
 //
-//   npm ci --prefix tests/browser && node tests/browser/check.mjs page.html… [--shots FOLDER]
+//   npm install --no-package-lock --prefix tests/browser && node tests/browser/check.mjs page.html… [--shots FOLDER]
 //
 // The browser comes with the packages of package.json; CHROMIUM names another one.
 import fs from "node:fs";

@@ -123,6 +123,7 @@ impl<'a> Pipeline<'a> {
         let mut report = Report { counts, ..Report::default() };
         self.tasks.iter_mut().for_each(|tasks| tasks.interval(&mut report));
         self.io.iter_mut().for_each(|io| io.interval(&mut report));
+        report.name_alike();
         if let Some(owners) = self.only {
             report.keep_only(owners);
         }
@@ -133,6 +134,7 @@ impl<'a> Pipeline<'a> {
         let mut report = Report { counts: self.counts.as_ref().map(CountsPart::whole), ..Report::default() };
         self.tasks.iter().for_each(|tasks| tasks.whole(&mut report));
         self.io.iter().for_each(|io| io.whole(&mut report));
+        report.name_alike();
         report.findings = findings(self.header, &report);
         report
     }

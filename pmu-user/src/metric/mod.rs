@@ -105,6 +105,26 @@ impl Report {
         }
     }
 
+    /// Gives owners one name in all sources: tasks see what a process executes, I/O only what it was called when it first moved something.
+    pub fn name_alike(&mut self) {
+        let (Some(tasks), Some(io)) = (&self.tasks, &mut self.io) else { return };
+        let known: BTreeMap<&Owner, &Owner> = tasks
+            .owners
+            .iter()
+            .filter_map(|report| match &report.who {
+                OwnerOrTarget::Owner(owner) => Some((owner, owner)),
+                OwnerOrTarget::Target => None,
+            })
+            .collect();
+        for row in &mut io.rows {
+            if let io::Subject::Owner(owner, _) = &mut row.subject
+                && let Some(named) = known.get(&*owner)
+            {
+                owner.clone_from(named);
+            }
+        }
+    }
+
     /// Adds what one source cost.
     pub fn spend(&mut self, cost: CostReport) {
         self.cost = Some(match self.cost.take() {
@@ -189,4 +209,42 @@ pub struct Folded {
     pub hot: Vec<HotFunction>,
     /// As [`TasksReport::stacks`].
     pub stacks: Vec<HotStack>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        OwnerOrTarget, Report, TasksReport,
+        io::{IoReport, Label, Row, Scope, Subject},
+        testing::with_late_ticks,
+        value::Value,
+    };
+    use crate::{drain::Owner, plan::Target, table::metric};
+
+    #[test]
+    fn what_moved_bytes_is_called_what_its_tasks_are() {
+        let process = |pid, name: &str| Owner::Process { pid, born_ns: 7, name: name.into() };
+        let (header, ledger, interval) = with_late_ticks(Target::System, 1, 0);
+        let mut tasks = TasksReport::new(&header, &ledger, &interval, None);
+        tasks.total.who = OwnerOrTarget::Target;
+        let who = OwnerOrTarget::Owner(process(1, "find"));
+        tasks.owners = vec![super::OwnerReport { who, ..tasks.total.clone() }];
+        let row = |owner| Row {
+            subject: Subject::Owner(owner, Box::new(Subject::Scope(Scope::Platform))),
+            metric: metric::BLOCK_READ_BW.name.to_owned(),
+            unit: metric::BLOCK_READ_BW.unit,
+            value: Value::exact(1.0),
+            distribution: None,
+            label: Label::Measured,
+            note: None,
+        };
+        let io = IoReport { rows: vec![row(process(1, "sh")), row(process(2, "dd"))], ..IoReport::default() };
+        let mut report = Report { tasks: Some(tasks), io: Some(io), ..Report::default() };
+        report.name_alike();
+        let names = report.io.unwrap().rows.into_iter().map(|row| match row.subject {
+            Subject::Owner(Owner::Process { name, .. }, _) => name.terminal().into_owned(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(names.collect::<Vec<_>>(), ["find", "dd"]);
+    }
 }

@@ -51,6 +51,8 @@ pub struct Rule {
 pub(super) const BUSY: f64 = 0.05;
 /// Requests or waits below which a 99th percentile is one event's.
 pub(super) const TAIL_COUNT: u64 = 100;
+/// Moves between CPUs, as a share of the context switches, below which they are those of wake-ups.
+pub(super) const MOVES_LEAST: f64 = 0.25;
 /// Periods of a limit of CPU time before a share of them says anything.
 pub(super) const PERIODS_LEAST: u64 = 10;
 /// p99 of the run-queue latency, in ns, below which waiting is that of a wake-up, not for a CPU in use.

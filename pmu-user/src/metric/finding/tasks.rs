@@ -2,7 +2,7 @@
 
 use super::{
     Cause, Evidence, Finding, exact, holds, rate,
-    rules::{BUSY, HOT_SAMPLES, PERIODS_LEAST, TAIL_COUNT, WAIT_LEAST, WAIT_TAIL_NS},
+    rules::{BUSY, HOT_SAMPLES, MOVES_LEAST, PERIODS_LEAST, TAIL_COUNT, WAIT_LEAST, WAIT_TAIL_NS},
     share_beside,
 };
 use crate::{
@@ -65,7 +65,12 @@ fn fault_storm(report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
     storm(report, owner, Cause::FaultStorm, &metric::MINOR_FAULTS)
 }
 
+/// A task that waits often is moved at many wake-ups, for little: only moves that come with every few switches are a storm.
 fn migration_storm(report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
+    let (moves, switches) = (owner.value(&metric::MIGRATIONS)?, owner.value(&metric::CONTEXT_SWITCHES)?);
+    if moves.low < MOVES_LEAST * switches.high {
+        return None;
+    }
     storm(report, owner, Cause::MigrationStorm, &metric::MIGRATIONS)
 }
 
