@@ -1,4 +1,4 @@
-//! One HTML file that needs nothing else: rows of [`json`](super::json) as tables that can be read as they are, and once more as data for
+//! One HTML file that needs nothing else: rows of JSON as tables that can be read as they are, and once more as data for
 //! the scripts that sort, filter, draw and narrow down to a span of time.
 //!
 //! A browser applies the styles and scripts whose hashes the page names, and loads nothing. Names of others reach the markup through
