@@ -114,6 +114,7 @@ static int __init pmusim_init(void)
 	sim_file_add(&sim_taken_file, dir);
 	sim_clock_add(dir);
 	sim_trigger_add(dir);
+	sim_sample_add(dir);
 	return 0;
 no_pmus:
 	sim_task_exit();

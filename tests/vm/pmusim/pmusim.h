@@ -210,6 +210,7 @@ void sim_sample_exit(void);
 void sim_sample_rearm(struct sim_cpu *sc);
 void sim_sample_send(int cpu);
 bool sim_sample_due(struct sim_event *se);
+void sim_sample_add(struct dentry *dir);
 
 void sim_trigger_add(struct dentry *dir);
 

@@ -10,6 +10,7 @@
  * Between sim_enter() and sim_leave() the PMU counts as disabled: an NMI that
  * arrives there is sent again at the end.
  */
+#include <linux/debugfs.h>
 #include <linux/moduleparam.h>
 #include <asm/irq_regs.h>
 #ifdef CONFIG_X86
@@ -30,6 +31,8 @@ int (*sim_overflow)(struct perf_event *event, struct perf_sample_data *data,
 		    struct pt_regs *regs);
 int sim_nmi;
 static bool ready;
+/* What tasks counted in periods that no overflow was reported for. */
+static atomic64_t unseen;
 
 static bool samples(const struct sim_event *se)
 {
@@ -68,8 +71,11 @@ static void overflow(struct sim_event *se, struct pt_regs *regs)
 	do {
 		hwc->last_period = hwc->sample_period;
 		left = local64_read(&hwc->period_left) + hwc->sample_period;
-		if (left <= 0 && !sim_clock_manual())
+		if (left <= 0 && !sim_clock_manual()) {
+			if (!is_idle_task(current))
+				atomic64_add(hwc->sample_period - left, &unseen);
 			left = hwc->sample_period;
+		}
 		local64_set(&hwc->period_left, left);
 		report(se->event, regs);
 	} while (sim_sample_due(se));
@@ -218,6 +224,18 @@ static void set_mode(int mode)
 		for_each_possible_cpu(cpu)
 			hrtimer_cancel(&per_cpu(sim_cpus, cpu).watch);
 	sim_refresh_all();
+}
+
+static int unseen_get(void *data, u64 *value)
+{
+	*value = atomic64_read(&unseen);
+	return 0;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(unseen_fops, unseen_get, NULL, "%llu\n");
+
+void sim_sample_add(struct dentry *dir)
+{
+	debugfs_create_file_unsafe("unseen", 0400, dir, NULL, &unseen_fops);
 }
 
 static int nmi_set(const char *text, const struct kernel_param *kp)
