@@ -74,10 +74,7 @@ impl Report {
     /// The owners that numbers belong to, those of tasks first, most CPU time first; some come more than once.
     pub fn owners(&self) -> impl Iterator<Item = &Owner> {
         let of_tasks =
-            self.tasks.iter().flat_map(|tasks| &tasks.owners).filter_map(|owner| match &owner.who {
-                OwnerOrTarget::Owner(owner) => Some(owner),
-                OwnerOrTarget::Target => None,
-            });
+            self.tasks.iter().flat_map(|tasks| &tasks.owners).filter_map(|owner| owner.who.owner());
         let of_io = self.io.iter().flat_map(|io| &io.rows).filter_map(|row| match &row.subject {
             io::Subject::Owner(owner, _) => Some(owner),
             _ => None,
@@ -108,14 +105,8 @@ impl Report {
     /// Gives owners one name in all sources: tasks see what a process executes, I/O only what it was called when it first moved something.
     pub fn name_alike(&mut self) {
         let (Some(tasks), Some(io)) = (&self.tasks, &mut self.io) else { return };
-        let known: BTreeMap<&Owner, &Owner> = tasks
-            .owners
-            .iter()
-            .filter_map(|report| match &report.who {
-                OwnerOrTarget::Owner(owner) => Some((owner, owner)),
-                OwnerOrTarget::Target => None,
-            })
-            .collect();
+        let owners = tasks.owners.iter().filter_map(|report| report.who.owner());
+        let known: BTreeMap<&Owner, &Owner> = owners.map(|owner| (owner, owner)).collect();
         for row in &mut io.rows {
             if let io::Subject::Owner(owner, _) = &mut row.subject
                 && let Some(named) = known.get(&*owner)

@@ -28,6 +28,16 @@ pub enum OwnerOrTarget {
     Owner(Owner),
 }
 
+impl OwnerOrTarget {
+    /// The owner, if it is one.
+    pub const fn owner(&self) -> Option<&Owner> {
+        match self {
+            Self::Owner(owner) => Some(owner),
+            Self::Target => None,
+        }
+    }
+}
+
 /// What one owner did.
 #[derive(Clone, Debug)]
 pub struct OwnerReport {

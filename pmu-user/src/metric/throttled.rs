@@ -1,7 +1,7 @@
 //! Cgroups that a limit of CPU time held back, as the kernel accounts it.
 
 use super::value::Value;
-use crate::{drain::Owner, model::Interval};
+use crate::{drain::Owner, machine::throttling::Throttling, model::Interval};
 
 /// What its limit did to a cgroup.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,7 @@ impl Throttled {
     pub(super) fn of(interval: &Interval) -> Vec<Self> {
         let mut all: Vec<_> = interval.throttling.iter().filter(|(_, limit)| limit.periods > 0).collect();
         all.sort_by_key(|(owner, limit)| (std::cmp::Reverse(limit.time_ns), *owner));
-        let report = |(owner, limit): (&Owner, &crate::machine::throttling::Throttling)| Self {
+        let report = |(owner, limit): (&Owner, &Throttling)| Self {
             owner: owner.clone(),
             periods: limit.periods,
             share: Value::exact(100.0 * limit.throttled as f64 / limit.periods as f64),
@@ -33,13 +33,10 @@ impl Throttled {
 
 #[cfg(test)]
 mod tests {
-    use super::{Throttled, Value};
+    use super::{Throttled, Throttling, Value};
     use crate::{
         drain::{Owner, TasksDrain, ThrottlingRow},
-        machine::{
-            cpu::{Cpu, Times},
-            throttling::Throttling,
-        },
+        machine::cpu::{Cpu, Times},
         model::{Interval, Ledger},
         untrusted::Untrusted,
     };

@@ -98,7 +98,7 @@ pub struct Diff {
     pub differences: Vec<Difference>,
     /// What only one has.
     pub only: Vec<Only>,
-    /// Functions and stacks of too few samples to be compared.
+    /// Functions and stacks that are not compared: of too few samples, or beyond the [`CODE_MAX`] with the most.
     pub rare: usize,
 }
 
@@ -177,8 +177,9 @@ fn code(sides: [&[Recorded]; 2]) -> (Vec<&Key>, usize) {
     let mut left = [CODE_MAX; 2];
     let chosen = often.into_iter().map(|(key, _)| key).filter(|key| {
         let left = &mut left[usize::from(matches!(key.what, What::Stack(_)))];
+        let is_among_them = *left > 0;
         *left = left.saturating_sub(1);
-        *left > 0
+        is_among_them
     });
     let chosen: Vec<_> = chosen.collect();
     let rare = all - chosen.len();

@@ -1,11 +1,14 @@
 //! Findings of I/O.
 
+use std::collections::BTreeMap;
+
 use super::{
     Cause, Finding, exact,
     rules::{TAIL_COUNT, TRAFFIC_LEAST, TRANSLATIONS_LEAST},
 };
 use crate::{
     metric::{
+        OwnerOrTarget,
         io::{IoReport, Row, Scope, Subject},
         value::Known,
     },
@@ -39,18 +42,23 @@ pub(super) fn findings(report: &IoReport) -> Vec<Finding> {
         }
         _ => None,
     };
-    narrowest(&report.rows.iter().filter_map(of).collect::<Vec<_>>())
+    narrowest(report.rows.iter().filter_map(of).collect())
 }
 
 /// Without what holds for a socket or the whole because it holds for a part of it: the part tells more.
-fn narrowest(found: &[Finding]) -> Vec<Finding> {
+fn narrowest(mut found: Vec<Finding>) -> Vec<Finding> {
     let width = |finding: &Finding| match finding.subject {
         Some(Subject::Scope(Scope::Platform)) => 2,
         Some(Subject::Scope(Scope::Socket(_))) => 1,
         _ => 0,
     };
-    let least = |cause: Cause| found.iter().filter(|other| other.rule.cause == cause).map(width).min();
-    found.iter().filter(|finding| least(finding.rule.cause) == Some(width(finding))).cloned().collect()
+    let mut least: BTreeMap<Cause, u8> = BTreeMap::new();
+    for finding in &found {
+        let least = least.entry(finding.rule.cause).or_insert(u8::MAX);
+        *least = (*least).min(width(finding));
+    }
+    found.retain(|finding| least[&finding.rule.cause] == width(finding));
+    found
 }
 
 /// A percentile of a disk's latency, with whoever has most of its requests.
@@ -72,7 +80,7 @@ fn tail(report: &IoReport, row: &Row, cause: Cause) -> Option<Finding> {
     {
         finding = finding.resting_on("block.requests.most", Unit::Requests, exact(count as f64));
         if let Some(evidence) = finding.evidence.last_mut() {
-            evidence.whose = Some(crate::metric::OwnerOrTarget::Owner(owner.clone()));
+            evidence.whose = Some(OwnerOrTarget::Owner(owner.clone()));
         }
     }
     Some(finding)

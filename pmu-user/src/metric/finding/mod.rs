@@ -6,6 +6,8 @@ mod rules;
 mod tasks;
 
 pub use self::rules::{Cause, RULES, Rule};
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{
     OwnerOrTarget, Report,
     io::Subject,
@@ -13,6 +15,7 @@ use super::{
 };
 use crate::{
     drain::{Header, Owner},
+    machine::cgroup::ancestors,
     table::unit::Unit,
     untrusted::Untrusted,
 };
@@ -101,6 +104,14 @@ impl Finding {
         self
     }
 
+    /// Path of the cgroup that it is of.
+    fn path(&self) -> Option<&[u8]> {
+        match self.whose.as_ref()?.owner()? {
+            Owner::Cgroup { path, .. } => Some(path.as_bytes()),
+            _ => None,
+        }
+    }
+
     /// How much there was of it: the first number that it rests on, if any.
     fn amount(&self) -> f64 {
         self.evidence.first().map_or(self.value, |evidence| evidence.value).low
@@ -123,35 +134,27 @@ pub fn findings(header: &Header, report: &Report) -> Vec<Finding> {
         let by_amount = || b.amount().total_cmp(&a.amount());
         a.rule.cause.cmp(&b.rule.cause).then_with(by_amount).then_with(|| a.whose.cmp(&b.whose))
     });
+    let holds_another = above_another(&found);
     let mut kept: Vec<Finding> = Vec::new();
-    for (at, finding) in found.iter().enumerate() {
-        // Its numbers hold what is below it, which tells more.
-        if found.iter().enumerate().any(|(other, below)| other != at && is_above(finding, below)) {
-            continue;
-        }
+    // The numbers of a cgroup hold what is below it, which tells more.
+    for (finding, _) in found.into_iter().zip(holds_another).filter(|(_, is_above)| !is_above) {
         let alike = kept.iter().rev().take_while(|other| other.rule == finding.rule).count();
         if alike < MOST_OF_A_RULE {
-            kept.push(finding.clone());
+            kept.push(finding);
         }
     }
     kept
 }
 
-/// Is the first of a cgroup above that of the second, by the same rule?
-fn is_above(above: &Finding, below: &Finding) -> bool {
-    let path = |finding: &Finding| match &finding.whose {
-        Some(OwnerOrTarget::Owner(Owner::Cgroup { path, .. })) => Some(path.clone()),
-        _ => None,
-    };
-    let paths =
-        path(above).zip(path(below)).filter(|_| above.rule == below.rule && above.subject == below.subject);
-    paths.is_some_and(|(above, below)| above != below && holds(&above, &below))
-}
-
-/// Is the first cgroup the second, or above it?
-fn holds(above: &Untrusted, path: &Untrusted) -> bool {
-    let rest = path.as_bytes().strip_prefix(above.as_bytes());
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/") || above.as_bytes() == b"/")
+/// Which findings are those of a cgroup above that of another one, by the same rule.
+fn above_another(found: &[Finding]) -> Vec<bool> {
+    let key = |finding: &Finding| (finding.rule.cause, finding.subject.clone());
+    let mut above: BTreeMap<_, BTreeSet<&[u8]>> = BTreeMap::new();
+    for finding in found {
+        above.entry(key(finding)).or_default().extend(finding.path().into_iter().flat_map(ancestors));
+    }
+    let is_above = |finding: &Finding| finding.path().is_some_and(|path| above[&key(finding)].contains(path));
+    found.iter().map(is_above).collect()
 }
 
 /// `part / (part + rest)` in per cent, where `part` is exact.
@@ -179,15 +182,17 @@ const fn exact(estimate: f64) -> Known {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cause, Finding, Known, exact, findings, holds, rate, share_beside};
+    use super::{Cause, Finding, Known, exact, findings, rate, share_beside};
     use crate::{
         drain::{Header, Owner},
         metric::{
-            OwnerOrTarget, Report,
+            OwnerOrTarget, Report, TasksReport, Throttled,
             io::{IoReport, Label, Row, Scope, Subject},
+            testing::with_late_ticks,
             value::{Distribution, How, Value},
         },
         model::histogram::Histogram,
+        plan::Target,
         table::metric,
         untrusted::Untrusted,
     };
@@ -215,13 +220,21 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_holds_what_is_below_it_and_not_what_begins_as_it_does() {
-        let path = |text: &str| Untrusted::from(text);
-        for (above, below, is) in
-            [("/", "/web", true), ("/web", "/web/a", true), ("/web", "/web", true), ("/web", "/webs", false)]
-        {
-            assert_eq!(holds(&path(above), &path(below)), is, "{above} {below}");
-        }
+    fn a_cgroup_above_one_that_is_found_tells_less_and_one_that_begins_as_it_does_is_another() {
+        let of = |id, path: &str| Throttled {
+            owner: Owner::Cgroup { id, path: Untrusted::from(path) },
+            periods: 100,
+            share: Value::exact(50.0),
+            time: Value::exact(1e9 * id as f64),
+        };
+        let throttled = vec![of(1, "/"), of(2, "/web"), of(3, "/web/a"), of(4, "/webs")];
+        let (header, ledger, interval) = with_late_ticks(Target::System, 1, 0);
+        let tasks = TasksReport::new(&header, &ledger, &interval, None);
+        let tasks = Some(TasksReport { throttled, ..tasks });
+        let header = Header { tasks: Some(header), ..Header::default() };
+        let found = findings(&header, &Report { tasks, ..Report::default() });
+        let paths: Vec<_> = found.iter().filter_map(Finding::path).collect();
+        assert_eq!(paths, [&b"/webs"[..], b"/web/a"]);
     }
 
     fn row(subject: Subject, metric: metric::Metric, value: Value) -> Row {

@@ -1,12 +1,15 @@
 //! Findings of tasks.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{
-    Cause, Evidence, Finding, exact, holds, rate,
+    Cause, Evidence, Finding, exact, rate,
     rules::{BUSY, HOT_SAMPLES, MOVES_LEAST, PERIODS_LEAST, TAIL_COUNT, WAIT_LEAST, WAIT_TAIL_NS},
     share_beside,
 };
 use crate::{
     drain::{Owner, TasksHeader},
+    machine::cgroup::ancestors,
     metric::{
         BlindClass, Frame, GapReport, OwnerOrTarget, OwnerReport, TasksReport, Throttled,
         topdown::{Node, TopDown},
@@ -99,15 +102,22 @@ fn neighbour(header: &TasksHeader, report: &TasksReport, owner: &OwnerReport) ->
         (
             OwnerOrTarget::Owner(Owner::Cgroup { path, .. }),
             OwnerOrTarget::Owner(Owner::Cgroup { path: own, .. }),
-        ) => !holds(path, own) && !holds(own, path),
+        ) => path != own && !is_above(path, own) && !is_above(own, path),
         (other, own) => other != own,
     };
-    let others = report.owners.iter().filter(|_| header.plan.target == Target::System).filter(is_beside);
-    let time = |other: &OwnerReport| other.value(&metric::CPU_TIME).copied();
-    let most = others.filter_map(|other| Some((other, time(other)?)));
-    let (other, time) = most.max_by(|(_, a), (_, b)| a.estimate.total_cmp(&b.estimate))?;
+    if header.plan.target != Target::System {
+        return None;
+    }
+    // Owners come with most CPU time first.
+    let mut others = report.owners.iter().filter(is_beside);
+    let (other, time) = others.find_map(|other| Some((other, *other.value(&metric::CPU_TIME)?)))?;
     let whose = Some(other.who.clone());
     Some(Evidence { metric: metric::CPU_TIME.name.to_owned(), unit: Unit::Ns, value: time, whose })
+}
+
+/// Is the first path of a cgroup above the second?
+fn is_above(above: &Untrusted, path: &Untrusted) -> bool {
+    ancestors(path.as_bytes()).any(|one| one == above.as_bytes())
 }
 
 /// What the hypervisor took, where all CPU time is accounted for.
@@ -184,22 +194,23 @@ fn masked_span(report: &TasksReport) -> Option<Finding> {
 
 /// Where slots are lost: of the target, and of owners that differ from it.
 fn bottlenecks(report: &TasksReport, topdown: &TopDown) -> Vec<Finding> {
-    let mut paths: Vec<&[u32]> = Vec::new();
+    let mut paths: BTreeSet<&[u32]> = BTreeSet::new();
     let mut found = Vec::new();
+    let owners: BTreeMap<_, _> = report.owners.iter().map(|owner| (&owner.who, owner)).collect();
+    let all = report.total.value(&metric::CPU_TIME).map_or(0.0, |all| all.estimate);
     for (who, tree) in &topdown.owners {
         let owner = match who {
             OwnerOrTarget::Target => Some(&report.total),
-            whose => report.owners.iter().find(|owner| owner.who == *whose),
+            whose => owners.get(whose).copied(),
         };
         let path = &tree.path[..tree.sure];
         let Some(time) = owner.and_then(|owner| busy(report, owner, BUSY)) else { continue };
-        let all = report.total.value(&metric::CPU_TIME).map_or(0.0, |all| all.estimate);
-        if paths.contains(&path) || time.estimate < 0.2 * all {
+        if paths.contains(path) || time.estimate < 0.2 * all {
             continue;
         }
         if let Some(finding) = bottleneck(topdown, tree.nodes.as_slice(), path) {
             found.push(finding.of_whom(who).resting_on(metric::CPU_TIME.name, Unit::Ns, *time));
-            paths.push(path);
+            paths.insert(path);
         }
     }
     found

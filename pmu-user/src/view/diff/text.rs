@@ -221,7 +221,10 @@ fn untested(into: &mut dyn Write, all: &Comparison<'_>) -> io::Result<()> {
         writeln!(into, "  {more}: for other reasons, which --json has")?;
     }
     if rare > 0 {
-        writeln!(into, "  {rare}: functions and stacks of too few samples")?;
+        writeln!(
+            into,
+            "  {rare}: functions and stacks of too few samples, or with fewer than those that are compared"
+        )?;
     }
     Ok(())
 }
