@@ -2,7 +2,7 @@
 
 use std::{
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
-    process::{Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use crate::{
@@ -36,6 +36,27 @@ fn a_recording_reports_what_the_live_run_printed() {
         let differ = again.lines().zip(live.lines()).find(|(again, live)| again != live);
         assert_eq!(differ, None, "{format:?}");
         assert_eq!(again.len(), live.len(), "{format:?}");
+    }
+}
+
+#[test]
+fn a_run_on_a_terminal_shows_how_it_is_getting_on_and_leaves_nothing_of_it() {
+    let pmbpf = pmbpf().get_program().to_string_lossy().into_owned();
+    let on_a_terminal = |arguments: &str| {
+        let mut script = Command::new("script");
+        script.args(["-qec", &format!("{pmbpf} run {arguments}"), "/dev/null"]).env("TERM", "xterm");
+        let output = script.stdin(Stdio::null()).output().expect("script is part of every Debian");
+        text(&output.stdout)
+    };
+    let shown = on_a_terminal("-d 1500ms");
+    assert!(shown.contains("\r\u{1b}[Kpmbpf: 1 s of 1.50 s, "), "{shown}");
+    // What a person sees in the end: of each line what comes after the last time that it was erased.
+    let seen: Vec<&str> = shown.lines().filter_map(|line| line.rsplit("\r\u{1b}[K").next()).collect();
+    assert!(!seen.iter().any(|line| line.contains(" of 1.50 s, ")), "{seen:?}");
+    assert!(seen.iter().any(|line| line.contains("FINDINGS")), "{seen:?}");
+    for without in ["-d 1500ms --quiet", "-- sleep 1.5"] {
+        let shown = on_a_terminal(without);
+        assert!(!shown.contains("\u{1b}[Kpmbpf"), "{without}: {shown}");
     }
 }
 
@@ -140,7 +161,7 @@ fn a_file_that_reaches_its_limit_ends_the_recording_alone() {
     let run = |limit: &str| {
         let options = "run --quiet --force -I 50ms -d 1s --csv -o";
         let script = format!("ulimit -f {limit}; exec \"$0\" {options} {}", recording.as_str());
-        std::process::Command::new("sh").args(["-c", &script]).arg(pmbpf().get_program()).output().unwrap()
+        Command::new("sh").args(["-c", &script]).arg(pmbpf().get_program()).output().unwrap()
     };
     assert!(run("unlimited").status.success());
     // In blocks of 512 bytes: about half of what such a run records.

@@ -13,6 +13,7 @@ use super::{
     output::{self, Output, ReaderGone, ReportOutput, Stream},
     parse,
     pipeline::{self, Pipeline},
+    progress::Progress,
     recorder::{HdrLogArgs, Keep, Redacting},
     sources::Sources,
 };
@@ -150,14 +151,23 @@ impl Live<'_> {
         self.warn(&header, session.warning(), &redacting);
         let signals = Signals::new()?;
         common.begin.announce(common.talks(command), "report");
+        // A command that runs has the terminal for itself.
+        let is_alone = command.is_empty() && self.log == Log::Off;
+        let mut progress = Progress::begin(common.talks(command) && is_alone, common.duration);
         let mut keep = |drain: Drain| -> anyhow::Result<session::Next> {
             let drain = redacting.of(drain)?;
             recorder.drain(&drain);
-            Ok(pipeline.drain(drain)?)
+            progress.erase();
+            let next = pipeline.drain(drain)?;
+            if progress.is_watched() {
+                progress.draw(&pipeline.so_far());
+            }
+            Ok(next)
         };
         let (mut session, outcome) =
             self.to_the_end((session, launched), signals, repeated, &mut keep).await?;
         keep(outcome.last)?;
+        drop(progress);
         recorder.end(&outcome.ending);
         if let Some(names) = session.name() {
             let names = redacting.of(names)?;

@@ -18,6 +18,7 @@ mod output;
 mod page;
 mod parse;
 mod pipeline;
+mod progress;
 mod recorder;
 mod report;
 mod run;

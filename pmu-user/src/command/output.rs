@@ -288,6 +288,14 @@ pub(super) fn is_watched() -> bool {
     io::stderr().is_terminal()
 }
 
+/// Columns of the terminal that standard error is, if it is one that can erase a line.
+pub(super) fn columns_watched() -> Option<usize> {
+    let is_dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
+    let size = (is_watched() && !is_dumb).then(|| tcgetwinsize(io::stderr()).ok())??;
+    // A terminal that does not know its size says 0.
+    Some(if size.ws_col == 0 { 80 } else { size.ws_col.into() })
+}
+
 /// Replaces the few characters of our own that are not ASCII. Names pass as they are.
 struct Ascii<W>(W);
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use self::{counts::CountsPart, io::IoPart, tasks::TasksPart};
-use super::output;
+use super::{output, progress::SoFar};
 use crate::{
     drain::{Drain, Ending, Header, Names, Owner},
     metric::{Report, finding::findings, topdown::OneRun},
@@ -116,6 +116,18 @@ impl<'a> Pipeline<'a> {
         if let Some(tasks) = &mut self.tasks {
             tasks.name_from(folders);
         }
+    }
+
+    /// What the run has done until now.
+    pub(super) fn so_far(&self) -> SoFar {
+        let mut so_far = self.tasks.as_ref().map(TasksPart::so_far).unwrap_or_default();
+        if let Some(io) = &self.io {
+            let of_io = io.so_far();
+            so_far.owners = so_far.owners.or(of_io.owners);
+            so_far.lost = so_far.lost.saturating_add(of_io.lost);
+            so_far.cost = so_far.cost.or(of_io.cost);
+        }
+        so_far
     }
 
     fn interval(&mut self) -> std_io::Result<()> {

@@ -1,5 +1,8 @@
 //! I/O: its drains, until they are a report.
 
+use std::collections::BTreeSet;
+
+use super::super::progress::SoFar;
 use crate::{
     drain::io::{IoDrain, IoHeader},
     metric::{
@@ -69,6 +72,22 @@ impl<'a> IoPart<'a> {
     pub(super) fn whole(&self, into: &mut Report) {
         let report = self.history.report(&self.prepared, &self.ledger, &self.total);
         self.add(report, &self.total, into);
+    }
+
+    /// What of I/O the run has seen until now.
+    pub(super) fn so_far(&self) -> SoFar {
+        let parts = || [&self.total, &self.open].into_iter().filter_map(|part| part.traffic.as_ref());
+        let owners = parts().flat_map(|traffic| traffic.block.keys()).map(|key| key.whose);
+        let lost = parts().flat_map(|traffic| traffic.losses.values()).copied();
+        let last = &self.ledger.last;
+        let cpus = self.prepared.header.machine.cpu.online.len() as u64;
+        let capacity = last.at_ns.saturating_mul(cpus);
+        SoFar {
+            owners: parts().next().map(|_| owners.collect::<BTreeSet<_>>().len()),
+            samples: None,
+            lost: lost.fold(0, u64::saturating_add),
+            cost: (capacity > 0).then(|| last.cost.cpu_ns as f64 / capacity as f64),
+        }
     }
 
     fn add(&self, report: IoReport, interval: &IoInterval, into: &mut Report) {

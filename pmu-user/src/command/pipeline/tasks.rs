@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use super::super::progress::SoFar;
 use crate::{
     drain::{Names, TasksDrain, TasksHeader},
     machine::topology::Topology,
@@ -104,6 +105,20 @@ impl<'a> TasksPart<'a> {
     /// What of this run goes into the report of several.
     pub(super) fn one_run(&self, report: &TasksReport) -> Option<OneRun> {
         OneRun::new(report, self.header.plan.turns.first()?, &self.total)
+    }
+
+    /// What of tasks the run has seen until now.
+    pub(super) fn so_far(&self) -> SoFar {
+        let is_sampled = !self.header.plan.sampling.is_empty();
+        let events = || self.total.owners.values().flat_map(|counts| &counts.events);
+        let samples = || events().map(|event| event.all().samples).fold(0, u64::saturating_add);
+        let capacity = self.total.to_ns.saturating_mul(self.total.cpus.len() as u64);
+        SoFar {
+            owners: Some(self.total.owners.len()),
+            samples: is_sampled.then(samples),
+            lost: self.total.losses.values().copied().fold(0, u64::saturating_add),
+            cost: (capacity > 0).then(|| self.ledger.cost().cpu_ns as f64 / capacity as f64),
+        }
     }
 
     fn drill(&mut self, interval: &Interval) -> Next {

@@ -98,7 +98,7 @@ pub struct Diff {
     pub differences: Vec<Difference>,
     /// What only one has.
     pub only: Vec<Only>,
-    /// Functions and stacks that are not compared: of too few samples, or beyond the [`CODE_MAX`] with the most.
+    /// Functions and stacks that are not compared: of too few samples, or beyond the 200 of each with the most.
     pub rare: usize,
 }
 
