@@ -89,8 +89,8 @@ fn fitted(words: &[String]) -> Vec<String> {
     }
     if measures {
         fitted.extend(dry(words));
-    } else if is("doctor") {
-        // It loads programs to see whether they load.
+    } else if is("doctor") || is("top") {
+        // It loads programs to see whether they load; and a screen needs a terminal.
         fitted.push("--help".to_owned());
     }
     fitted

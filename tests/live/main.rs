@@ -33,5 +33,6 @@ mod redacted;
 mod rights;
 mod samples;
 mod stat;
+mod top;
 mod turns;
 mod unwind;

@@ -133,7 +133,8 @@ fn groups_that_take_turns_count_while_they_are_in_force() {
             assert!((0.23..0.43).contains(&share), "group {group} was in force {share} of the time");
         }
         // A CPU that is taken away during an exchange makes that one long: the slice in the middle had none of those.
-        let mut in_force: Vec<f64> = rows.iter().map(|row| row.running_ns as f64 / row.time_ns as f64).collect();
+        let mut in_force: Vec<f64> =
+            rows.iter().map(|row| row.running_ns as f64 / row.time_ns as f64).collect();
         in_force.sort_by(f64::total_cmp);
         assert_close("in force", in_force[in_force.len() / 2], 1.0, exchanged, 0.0);
         let mut numbers: Vec<_> = rows.iter().map(|row| row.slice).collect();

@@ -94,6 +94,8 @@ const RINGS: [Kind; 5] = [
                 "--test",
                 "tasks",
                 "--test",
+                "top",
+                "--test",
                 "width",
             ],
         ],

@@ -83,3 +83,13 @@ Examples:
   pmbpf list events 'sched:*'           tracepoints
   pmbpf list metrics                    what --metrics takes here
   pmbpf list cgroups web                cgroups that are called so";
+
+/// Of `pmbpf top`.
+pub(super) const TOP: &str = "\
+Examples:
+  pmbpf top                             every cgroup, each second
+  pmbpf top --cgroup web --io           a cgroup and those below, with what they move
+  pmbpf top -p 4711 --by thread -I 500ms    the threads of a process, twice a second
+  pmbpf run --all-cgroups -d 60 -o web.pmbpf; pmbpf top web.pmbpf
+
+`?` shows the keys. Without a terminal: `pmbpf run -I 1s`.";

@@ -63,7 +63,7 @@ pub(super) struct Args {
 }
 
 /// Choices about I/O, of every command that measures it.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct IoChoice {
     /// The most that memory can carry in GB/s, of all sockets together; by default what its modules are specified for
     #[arg(long, value_name = "GB/S", value_parser = parse::gigabytes, alias = "dram-bandwidth-limits", help_heading = "I/O")]

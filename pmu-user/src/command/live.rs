@@ -62,12 +62,26 @@ pub(super) struct Common {
 pub(super) struct ProgramArgs {
     #[command(flatten)]
     pub(super) hdr_log: HdrLogArgs,
+    #[command(flatten)]
+    kernel: KernelArgs,
+}
+
+/// How BPF programs are loaded.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct KernelArgs {
     /// How programs reach kernel memory; by default the best that works here
     #[arg(long, value_name = "WAY", help_heading = "Kernel side")]
     attach: Option<Attach>,
     /// The kernel's types, for a kernel that does not carry them
     #[arg(long, value_name = "FILE", help_heading = "Kernel side")]
     btf: Option<PathBuf>,
+}
+
+impl KernelArgs {
+    /// What is known of the kernel of this host, for programs that say so much.
+    pub(super) fn kernel(&self, root: &Path, log: Log) -> Kernel {
+        Kernel::new(root, Options { attach: self.attach, btf: self.btf.clone(), log })
+    }
 }
 
 impl Common {
@@ -217,8 +231,8 @@ impl Live<'_> {
     pub(super) fn begin(self, sources: Sources) -> anyhow::Result<(Session, Option<Launched>)> {
         let root = Path::new("/");
         let Sources { machine, tasks, io, counts } = sources;
-        let (attach, btf) = self.programs.map_or((None, None), |of| (of.attach, of.btf.clone()));
-        let kernel = Kernel::new(root, Options { attach, btf, log: self.log });
+        let how = self.programs.map(|programs| programs.kernel.clone()).unwrap_or_default();
+        let kernel = how.kernel(root, self.log);
         let mut session = Session::default();
         let io = io.map(|(plan, platform)| (plan, (machine.clone(), platform)));
         let counts = counts.map(|of| (of, machine.clone()));

@@ -25,6 +25,7 @@ mod run;
 mod runs;
 mod sources;
 mod stat;
+mod top;
 
 use std::{ffi::OsString, io::Write as _};
 
@@ -64,6 +65,8 @@ enum Command {
     Io(Box<io::Args>),
     /// Count events as perf stat does: an event a line, without samples, owners and BPF programs
     Stat(Box<stat::Args>),
+    /// Look at a run, or at a recording, in a terminal
+    Top(top::Args),
     /// Report from a recording
     Report(report::Args),
     /// Write a recording in a format of other tools
@@ -138,6 +141,7 @@ impl Cli {
             Command::Run(args) => run::execute(&args),
             Command::Io(args) => io::execute(&args),
             Command::Stat(args) => stat::execute(&args),
+            Command::Top(args) => top::execute(&args),
             Command::Report(args) => report::execute(&args),
             Command::Export(args) => export::execute(&args),
             Command::Diff(args) => diff::execute(&args),

@@ -259,7 +259,7 @@ impl Write for Results {
 }
 
 /// Does the locale use UTF-8? (locale(7): the first of these that is set decides.)
-fn speaks_utf8() -> bool {
+pub(super) fn speaks_utf8() -> bool {
     let locale =
         ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(env::var_os).find(|value| !value.is_empty());
     locale.is_some_and(|locale| {

@@ -82,7 +82,7 @@ fn every(header: &Header, interval: impl Fn(Duration) -> Option<Duration>) -> He
 }
 
 /// The shortest interval that the recording can report, in ns; `None` where it has no intervals.
-fn tick_ns(header: &Header) -> Option<u64> {
+pub(super) fn tick_ns(header: &Header) -> Option<u64> {
     let tasks = header.tasks.as_ref().map(|tasks| tasks.plan.interval.unwrap_or(tasks.plan.tick));
     let io = header.io.as_ref().map(|io| io.plan.interval.unwrap_or(io.plan.tick));
     let counts = header.counts.as_ref().and_then(|counts| counts.plan.interval);

@@ -39,7 +39,7 @@ impl SoFar {
             self.owners.map(owners),
             self.samples.map(|samples| format!("{samples} samples")),
             Some(lost),
-            self.cost.map(|share| format!("own cost {} of the CPUs", percent(share))),
+            self.cost.map(|share| format!("own process {} of the CPUs", percent(share))),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
@@ -102,10 +102,10 @@ mod tests {
         let so_far = SoFar { owners: Some(34), samples: Some(5102), lost: 0, cost: Some(0.005) };
         assert_eq!(
             so_far.line(12, Some(Duration::from_secs(60))),
-            "12 s of 60.0 s, 34 owners, 5102 samples, nothing lost, own cost 0.5 % of the CPUs"
+            "12 s of 60.0 s, 34 owners, 5102 samples, nothing lost, own process 0.5 % of the CPUs"
         );
         let io = SoFar { samples: None, lost: 3, owners: Some(1), ..so_far };
-        assert_eq!(io.line(12, None), "12 s, 1 owner, 3 lost, own cost 0.5 % of the CPUs");
+        assert_eq!(io.line(12, None), "12 s, 1 owner, 3 lost, own process 0.5 % of the CPUs");
         assert_eq!(SoFar::default().line(1, None), "1 s, nothing lost");
     }
 

@@ -14,6 +14,7 @@ pub mod list;
 mod stage;
 pub mod stat;
 pub mod text;
+pub mod top;
 mod words;
 
 use std::{convert::Infallible, io::Write};
@@ -37,7 +38,7 @@ use crate::{
 /// Writes reports of one run to one place, whatever its sources are.
 pub struct View<'a> {
     header: &'a Header,
-    form: Form,
+    form: Form<'a>,
     into: Box<dyn Write + 'a>,
     log: Option<HdrLog<'a>>,
     begun: bool,
@@ -45,11 +46,13 @@ pub struct View<'a> {
 }
 
 /// What reports become.
-enum Form {
+enum Form<'a> {
     /// A format of ours.
     Report(ReportFormat, text::Style),
     /// A format of other tools.
     Export(Box<dyn Export>),
+    /// Nothing that is written: whoever draws is given each interval.
+    Watched(Box<dyn FnMut(&Report) + 'a>),
 }
 
 impl<'a> View<'a> {
@@ -68,7 +71,12 @@ impl<'a> View<'a> {
         Self::of(header, Form::Export(export.0), into)
     }
 
-    fn of(header: &'a Header, form: Form, into: Box<dyn Write + 'a>) -> Self {
+    /// A view that gives the report of each interval to `watch`, and writes nothing.
+    pub fn watched(header: &'a Header, watch: Box<dyn FnMut(&Report) + 'a>) -> Self {
+        Self::of(header, Form::Watched(watch), Box::new(std::io::sink()))
+    }
+
+    fn of(header: &'a Header, form: Form<'a>, into: Box<dyn Write + 'a>) -> Self {
         Self { header, form, into, log: None, begun: false, intervals: 0 }
     }
 
@@ -125,6 +133,12 @@ impl<'a> View<'a> {
         match &mut self.form {
             Form::Report(format, style) => (format.write)(&mut self.into, style, stage),
             Form::Export(export) => export.stage(&mut self.into, stage),
+            Form::Watched(watch) => {
+                if let Stage::Interval(report, _) = stage {
+                    watch(report);
+                }
+                Ok(())
+            }
         }
     }
 }

@@ -3,14 +3,20 @@
 mod simulation;
 
 use self::simulation::{PROGRAM, Program, Simulator};
-use super::{Diff, What};
-use crate::metric::testing::Random;
+use super::{
+    CODE_MAX, Diff, Key, Recorded, What, Whose, code,
+    recorded::{Basis, Data, Measured, Parts},
+};
+use crate::{
+    metric::{Frame, testing::Random},
+    untrusted::Untrusted,
+};
 
 /// Pairs of recordings of the same program.
 const PAIRS: usize = 200;
 
 /// A kind of recording of a program.
-type Record = fn(&Simulator, &Program, &mut Random) -> Vec<super::Recorded>;
+type Record = fn(&Simulator, &Program, &mut Random) -> Vec<Recorded>;
 
 fn compare(record: Record, programs: [&Program; 2], runs: usize, random: &mut Random) -> Diff {
     let simulator = Simulator::new();
@@ -138,4 +144,34 @@ fn a_regression_is_what_is_surely_worse_by_more_than_the_limit() {
     assert!(matches!(judged(Simulator::stat, &slower, "insn_per_cycle", 0.05), Worse(_)));
     let faster = Program { ipc: 1.2, ..before };
     assert_eq!(judged(Simulator::stat, &faster, "insn_per_cycle", 0.05), Within);
+}
+
+#[test]
+fn functions_and_stacks_are_compared_up_to_the_same_number_each() {
+    let hit = |what: What, samples: f64| {
+        let parts = Parts { occurrences: Some(samples), ..Parts::default() };
+        let key = Key { whose: Whose::target(), subject: None, what };
+        (key, Measured { unit: "samples".to_owned(), basis: Basis::Share, data: Data::Parts(parts) })
+    };
+    let frame = |number: usize| Frame::Function {
+        name: Untrusted::from(format!("f{number}").as_str()),
+        module: None,
+        build_id: None,
+    };
+    let of = |numbers: Vec<(Key, Measured)>| {
+        let one = [Recorded { numbers: numbers.into_iter().collect(), ..Recorded::default() }];
+        let (chosen, rare) = code([&one, &[]]);
+        let is_stack = |key: &&Key| matches!(key.what, What::Stack(_));
+        let (stacks, functions): (Vec<_>, Vec<_>) =
+            chosen.into_iter().cloned().partition(|key| is_stack(&key));
+        (functions, stacks, rare)
+    };
+    let functions = || (0..CODE_MAX + 50).map(|n| hit(What::Function(frame(n), false), 1000.0 + n as f64));
+    let stacks = (0..CODE_MAX + 7).map(|n| hit(What::Stack(vec![frame(n)]), 2000.0));
+    let (chosen, none, rare) = of(functions().collect());
+    assert_eq!((chosen.len(), none.len(), rare), (CODE_MAX, 0, 50));
+    let least = What::Function(frame(49), false);
+    assert!(chosen.iter().all(|key| key.what != least), "those that are hit most");
+    let (chosen, of_stacks, rare) = of(functions().chain(stacks).collect());
+    assert_eq!((chosen.len(), of_stacks.len(), rare), (CODE_MAX, CODE_MAX, 57));
 }

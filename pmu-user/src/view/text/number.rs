@@ -10,9 +10,10 @@ pub fn duration(nanoseconds: f64) -> String {
         return "0".to_owned();
     }
     let (value, unit) = match nanoseconds.abs() {
-        ns if ns < 1e3 => return format!("{nanoseconds:.0} ns"),
-        ns if ns < 1e6 => (nanoseconds / 1e3, "µs"),
-        ns if ns < 1e9 => (nanoseconds / 1e6, "ms"),
+        // What would be written as 1000 of a unit is 1 of the next.
+        ns if ns < 999.5 => return format!("{nanoseconds:.0} ns"),
+        ns if ns < 999.5e3 => (nanoseconds / 1e3, "µs"),
+        ns if ns < 999.5e6 => (nanoseconds / 1e6, "ms"),
         _ => (nanoseconds / 1e9, "s"),
     };
     format!("{} {unit}", three_digits(value))
@@ -22,7 +23,7 @@ pub fn duration(nanoseconds: f64) -> String {
 pub(in crate::view) fn count(count: f64) -> String {
     match count.abs() {
         n if n < 1e6 => format!("{count:.0}"),
-        n if n < 1e9 => format!("{}M", three_digits(count / 1e6)),
+        n if n < 999.5e6 => format!("{}M", three_digits(count / 1e6)),
         _ => format!("{}G", three_digits(count / 1e9)),
     }
 }
@@ -37,8 +38,8 @@ pub fn percent(share: f64) -> String {
 pub(in crate::view) fn bytes(bytes: u64) -> String {
     match bytes as f64 {
         n if n < 1024.0 => format!("{n} B"),
-        n if n < 1_048_576.0 => format!("{} KiB", three_digits(n / 1024.0)),
-        n if n < 1_073_741_824.0 => format!("{} MiB", three_digits(n / 1_048_576.0)),
+        n if n < 1023.5 * 1024.0 => format!("{} KiB", three_digits(n / 1024.0)),
+        n if n < 1023.5 * 1_048_576.0 => format!("{} MiB", three_digits(n / 1_048_576.0)),
         n => format!("{} GiB", three_digits(n / 1_073_741_824.0)),
     }
 }
@@ -127,6 +128,10 @@ mod tests {
         assert_eq!(duration(1_234.0), "1.23 µs");
         assert_eq!(duration(99_960_000.0), "100 ms");
         assert_eq!(duration(5_000_123_456.0), "5.00 s");
+        assert_eq!([999.6, 999_600.0, 999_600_000.0].map(duration), ["1.00 µs", "1.00 ms", "1.00 s"]);
+        assert_eq!([999_400.0, -999_600.0].map(duration), ["999 µs", "-1.00 ms"]);
+        assert_eq!(count(999_600_000.0), "1.00G");
+        assert_eq!([1023 * 1024 + 600, 1023 * 1024 + 400].map(bytes), ["1.00 MiB", "1023 KiB"]);
         assert_eq!(count(123_456.0), "123456");
         assert_eq!(count(12_345_678.0), "12.3M");
         assert_eq!(percent(0.1234), "12.3 %");

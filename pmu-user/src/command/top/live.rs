@@ -1,0 +1,154 @@
+//! `pmbpf top`: a run whose intervals go to a screen. The screen is drawn by a thread of its own, so that no drain waits for it.
+
+use std::{
+    path::Path,
+    sync::mpsc::{self, Sender},
+    thread::{Builder, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Signal, getpid, kill_process};
+
+use super::{
+    Args,
+    events::{self, Event, Left},
+};
+use crate::{
+    bpf::Log,
+    command::{
+        begin::{read_machine, say_which},
+        io::IoChoice,
+        live::{KernelArgs, exit_code},
+        options, output,
+        pipeline::Pipeline,
+        sources::Sources,
+    },
+    drain::{Drain, Header, Stopped},
+    machine::Machine,
+    plan::{
+        Plan,
+        metrics::MetricsRequest,
+        request::{By, Rate, Request, Target, WantedMetrics},
+    },
+    session::{
+        self, Measure, Session, Signals,
+        confine::{Duty, confine},
+        runtime,
+    },
+    view::{
+        View,
+        top::{History, Mode, Snapshot},
+    },
+};
+
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Measures and shows until somebody leaves; the exit code.
+pub(super) fn show(args: &Args) -> anyhow::Result<u8> {
+    let launched = Instant::now();
+    let root = Path::new("/");
+    let machine = read_machine(root)?;
+    let sources = args.sources(machine, root)?;
+    say_which(&args.cgroup, &sources.machine);
+    runtime()?.block_on(run(args, sources, launched))
+}
+
+impl Args {
+    fn request(&self) -> Request {
+        let target = options::target((&[], self.all), &self.pid, &self.tid, &self.cgroup);
+        // Of everything a row a cgroup is what fits a screen.
+        let by = self.by.or((target == Target::System).then_some(By::Cgroup));
+        Request {
+            target,
+            by,
+            // Nothing here is made of samples.
+            rate: Rate::Off,
+            metrics: WantedMetrics::IfPossible(MetricsRequest::default()),
+            interval: Some(self.interval.unwrap_or(INTERVAL)),
+            duration: self.duration,
+            ..Request::default()
+        }
+    }
+
+    fn sources(&self, machine: Machine, root: &Path) -> anyhow::Result<Sources> {
+        let request = self.request();
+        let plan = Plan::new(&request, &machine, root)?;
+        let choice = IoChoice::default();
+        let io =
+            self.io.then(|| choice.plan(&choice.request(&request, None), &machine, false)).transpose()?;
+        Ok(Sources { machine, tasks: Some(plan), io, counts: None })
+    }
+}
+
+async fn run(args: &Args, mut sources: Sources, launched: Instant) -> anyhow::Result<u8> {
+    sources.believe()?;
+    let mut session = open(sources, &args.kernel, launched)?;
+    let header = session.header();
+    if let Some(absent) = session.warning() {
+        output::talk(&format!("not measured: {}: {}", absent.what, absent.why));
+    }
+    let (sender, receiver) = mpsc::channel();
+    // Before any other thread begins, so that the screen has no more rights than who counts.
+    confine(Duty::Collect);
+    let signals = Signals::new()?;
+    events::listen(&sender)?;
+    let history = History::new(&header);
+    let screen = Builder::new().name("screen".to_owned()).spawn(move || {
+        let left = events::show(&receiver, history, Mode::Live);
+        if !matches!(left, Ok(Left::Over | Left::Signal(_))) {
+            // The run ends as by any other Ctrl-C.
+            let _ = kill_process(getpid(), Signal::INT);
+        }
+        left
+    })?;
+    let ended = count(&mut session, &header, signals, &sender).await;
+    let _ = sender.send(Event::Over);
+    close(screen)?;
+    let stopped = ended?;
+    if stopped == Stopped::TargetGone {
+        output::talk("the target is gone");
+    }
+    Ok(exit_code(stopped, None))
+}
+
+fn open(sources: Sources, kernel: &KernelArgs, launched: Instant) -> anyhow::Result<Session> {
+    let root = Path::new("/");
+    let Sources { machine, tasks, io, .. } = sources;
+    let kernel = kernel.kernel(root, Log::Off);
+    let mut session = Session::default();
+    if let Some(plan) = tasks {
+        session.open_tasks(plan, machine.clone(), root, &kernel)?;
+    }
+    if let Some((plan, platform)) = io {
+        session.open_io(plan, (machine, platform), (root, &kernel), None)?;
+    }
+    drop(kernel);
+    session.start(Measure::Window, launched)?;
+    Ok(session)
+}
+
+/// Sends every interval to the screen until something stops the run: what did.
+async fn count(
+    session: &mut Session,
+    header: &Header,
+    signals: Signals,
+    sender: &Sender<Event>,
+) -> anyhow::Result<Stopped> {
+    let watch = |report: &_| {
+        // A screen that is left has no use for it.
+        let _ = sender.send(Event::Interval(Box::new(Snapshot::of(header, report))));
+    };
+    let mut pipeline = Pipeline::into_view(header, None, View::watched(header, Box::new(watch)))?;
+    let mut keep = |drain: Drain| -> anyhow::Result<session::Next> { Ok(pipeline.drain(drain)?) };
+    Ok(session::run(session, None, signals, &mut keep).await?.ending.stopped)
+}
+
+/// The terminal is given back once this has returned.
+fn close(screen: JoinHandle<std::io::Result<Left>>) -> anyhow::Result<()> {
+    match screen.join() {
+        Ok(left) => {
+            left.map(drop).map_err(|error| anyhow::Error::new(error).context("cannot draw on the terminal"))
+        }
+        Err(_) => Err(anyhow::anyhow!("the thread that draws ended")),
+    }
+}

@@ -1,0 +1,101 @@
+//! The history: snapshots of the last intervals, as many as there is room for.
+
+use std::{collections::VecDeque, ops::Range};
+
+use super::{
+    row::{Bounded, OwnerRow},
+    snapshot::Snapshot,
+};
+use crate::{drain::Header, metric::OwnerOrTarget, view::words};
+
+/// Intervals that are kept: an hour of seconds.
+const INTERVALS_MAX: usize = 3600;
+/// Rows that are kept, of about 400 bytes each: of a host with many owners fewer intervals are.
+const ROWS_MAX: usize = 60_000;
+
+/// Snapshots, oldest first. Each has a number that it keeps.
+#[derive(Debug, Default)]
+pub struct History {
+    /// Who measured what, where.
+    title: String,
+    snapshots: VecDeque<Snapshot>,
+    /// Number of the oldest.
+    first: u64,
+    rows: usize,
+}
+
+impl History {
+    /// An empty history of a run.
+    pub fn new(header: &Header) -> Self {
+        Self { title: title(header), ..Self::default() }
+    }
+
+    /// Adds the next interval; the oldest make room.
+    pub fn push(&mut self, snapshot: Snapshot) {
+        self.rows += snapshot.size();
+        self.snapshots.push_back(snapshot);
+        while self.snapshots.len() > 1 && (self.snapshots.len() > INTERVALS_MAX || self.rows > ROWS_MAX) {
+            self.rows -= self.snapshots.pop_front().map_or(0, |oldest| oldest.size());
+            self.first += 1;
+        }
+    }
+
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Numbers of the intervals that are here.
+    pub(super) fn numbers(&self) -> Range<u64> {
+        self.first..self.first + self.snapshots.len() as u64
+    }
+
+    /// The interval of a number, if it is here.
+    pub(super) fn at(&self, number: u64) -> Option<&Snapshot> {
+        let index = number.checked_sub(self.first)?;
+        self.snapshots.get(usize::try_from(index).ok()?)
+    }
+
+    /// A number of an owner in the intervals up to `last`, `None` where it is missing; as many as `count`, less at the beginning.
+    pub(super) fn series(
+        &self,
+        who: &OwnerOrTarget,
+        last: u64,
+        count: usize,
+        value: impl Fn(&OwnerRow) -> Option<Bounded>,
+    ) -> Vec<Option<Bounded>> {
+        self.back(last, count, |snapshot| snapshot.row_of(who).and_then(&value))
+    }
+
+    /// The same of what is no owner's.
+    pub(super) fn back(
+        &self,
+        last: u64,
+        count: usize,
+        value: impl Fn(&Snapshot) -> Option<Bounded>,
+    ) -> Vec<Option<Bounded>> {
+        let from = (last + 1).saturating_sub(count as u64).max(self.first);
+        (from..=last).filter_map(|number| self.at(number)).map(value).collect()
+    }
+
+    /// Share of a CPU that pmbpf itself took in an interval; `None` of the first.
+    pub(super) fn own_share(&self, number: u64) -> Option<f64> {
+        let (now, before) = (self.at(number)?, self.at(number.checked_sub(1)?)?);
+        let took = now.own?.cpu_ns.saturating_sub(before.own?.cpu_ns);
+        Some(took as f64 / now.length_ns.max(1) as f64)
+    }
+}
+
+/// Who measured whom, safe for a terminal.
+fn title(header: &Header) -> String {
+    let of_tasks = header.tasks.as_ref().map(|tasks| (&tasks.machine, words::target(&tasks.plan)));
+    let of_io = || header.io.as_ref().map(|io| (&io.machine, "I/O".to_owned()));
+    let version = header.version();
+    of_tasks.or_else(of_io).map_or_else(
+        || format!("pmbpf {version}"),
+        |(machine, target)| {
+            let (host, kernel) = (machine.host.terminal(), machine.kernel.terminal());
+            let cpus = machine.cpu.online.len();
+            format!("pmbpf {version}  {host}  {target}  {cpus} CPUs  Linux {kernel}")
+        },
+    )
+}

@@ -1,0 +1,181 @@
+//! Numbers that the screen shows: of an owner, a device, uncore PMUs, blind time and pmbpf itself.
+
+use crate::{
+    drain::Owner,
+    metric::{
+        OwnerOrTarget,
+        io::Subject,
+        value::{Distribution, Known},
+    },
+    table::{
+        metric::{self, Metric},
+        unit::Unit,
+    },
+    untrusted::Untrusted,
+};
+
+/// Buckets of a distribution: a power of two each, from 1 µs.
+pub(super) const BUCKETS: usize = 24;
+
+/// A number with its 95 % interval, in half the room: a screen shows three digits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Bounded {
+    pub(super) estimate: f32,
+    pub(super) low: f32,
+    pub(super) high: f32,
+    pub(super) coverage: f32,
+}
+
+impl Bounded {
+    /// So many times `known`.
+    pub(super) fn scaled(known: &Known, factor: f64) -> Self {
+        let Known { estimate, low, high, coverage, .. } = known.times(factor);
+        Self { estimate: estimate as f32, low: low as f32, high: high as f32, coverage: coverage as f32 }
+    }
+
+    pub(super) fn of(known: &Known) -> Self {
+        Self::scaled(known, 1.0)
+    }
+
+    /// Does it rest on half of what there was, and is its interval no wider than itself?
+    pub(super) fn is_sure(&self) -> bool {
+        self.coverage >= 0.5 && self.high - self.low <= self.estimate.abs()
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            estimate: self.estimate + other.estimate,
+            low: self.low + other.low,
+            high: self.high + other.high,
+            coverage: self.coverage.min(other.coverage),
+        }
+    }
+}
+
+/// Run-queue latencies of an owner, in ns.
+#[derive(Clone, Debug)]
+pub(super) struct Waits {
+    pub(super) p50: Bounded,
+    pub(super) p99: Bounded,
+    pub(super) max: Bounded,
+    /// How many were below 2 µs, 4 µs, …
+    pub(super) buckets: [u32; BUCKETS],
+}
+
+impl Waits {
+    pub(super) fn of(found: &Distribution) -> Self {
+        let max = found.quantiles().last().map_or_else(|| found.quantile(1.0), |(_, max)| max);
+        let mut buckets = [0_u32; BUCKETS];
+        for (bucket, count) in found.histogram.iter() {
+            let at = ((bucket.middle() / 1000).max(1).ilog2() as usize).min(BUCKETS - 1);
+            buckets[at] = buckets[at].saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        }
+        let [p50, p99] = [0.5, 0.99].map(|share| Bounded::of(&found.quantile(share)));
+        Self { p50, p99, max: Bounded::of(&max), buckets }
+    }
+}
+
+/// A node of an owner's Top-Down tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    /// In per cent; `None` where it is missing.
+    pub(super) value: Option<Bounded>,
+    /// Is it over its threshold?
+    pub(super) is_flagged: bool,
+}
+
+/// What an owner did.
+#[derive(Clone, Debug)]
+pub(super) struct OwnerRow {
+    pub(super) who: OwnerOrTarget,
+    pub(super) has_ended: bool,
+    /// CPU time a second: 1 is a CPU.
+    pub(super) cpu: Option<Bounded>,
+    pub(super) waits: Option<Box<Waits>>,
+    pub(super) ipc: Option<Bounded>,
+    /// By node that is kept; empty where the tree is not measured.
+    pub(super) nodes: Box<[Node]>,
+    /// Bytes a second at disks.
+    pub(super) block: Option<Bounded>,
+    /// Bytes a second at interfaces.
+    pub(super) net: Option<Bounded>,
+    /// By [`RATES`]: a second.
+    pub(super) rates: [Option<Bounded>; RATES.len()],
+    /// Share of its CPU time with interrupts masked.
+    pub(super) blind: Option<Bounded>,
+}
+
+/// What is counted of an owner and shown a second.
+pub(super) const RATES: [(&str, Metric); 4] = [
+    ("switches", metric::CONTEXT_SWITCHES),
+    ("migrations", metric::MIGRATIONS),
+    ("faults", metric::MINOR_FAULTS),
+    ("major faults", metric::MAJOR_FAULTS),
+];
+
+/// What moved bytes: a disk or an interface, and a direction.
+#[derive(Clone, Debug)]
+pub(super) struct Device {
+    pub(super) subject: Subject,
+    /// Bytes a second.
+    pub(super) bandwidth: Option<Bounded>,
+    /// Requests or packets a second.
+    pub(super) rate: Option<Bounded>,
+    /// 99th percentile of a request's latency, in ns.
+    pub(super) p99: Option<Bounded>,
+}
+
+/// Numbers of uncore PMUs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Uncore {
+    pub(super) known: Vec<UncoreRow>,
+    /// How many others are missing.
+    pub(super) missing: usize,
+    /// Why the first of those is.
+    pub(super) why: Option<String>,
+}
+
+/// A number of uncore PMUs.
+#[derive(Clone, Debug)]
+pub(super) struct UncoreRow {
+    pub(super) subject: Subject,
+    pub(super) metric: String,
+    pub(super) unit: Unit,
+    pub(super) value: Bounded,
+}
+
+/// A gap, as it is listed.
+#[derive(Clone, Debug)]
+pub(super) struct GapLine {
+    pub(super) length_ns: u64,
+    pub(super) cpu: u32,
+    pub(super) class: &'static str,
+    pub(super) owner: Option<Owner>,
+    /// Where interrupts came back on.
+    pub(super) code: Option<Untrusted>,
+}
+
+/// Blind time and quality.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sight {
+    /// Share of the CPU time with interrupts masked.
+    pub(super) masked: Option<Bounded>,
+    /// Why it is not known.
+    pub(super) why: Option<String>,
+    /// Share of the CPUs' time that ticks watched.
+    pub(super) watched: Option<f32>,
+    pub(super) gaps: Vec<GapLine>,
+    /// Gaps that are not in the list.
+    pub(super) more_gaps: u64,
+    /// Share of the switches whose task was known.
+    pub(super) switches: Option<f32>,
+}
+
+/// What pmbpf took since counting began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Own {
+    /// CPU time of the process and of its programs.
+    pub(super) cpu_ns: u64,
+    /// A run of the program that sees switches, in ns.
+    pub(super) switch_ns: Option<f32>,
+}
