@@ -32,7 +32,7 @@ fn interval(screen: &str) -> Option<u32> {
 #[test]
 fn the_screen_shows_who_is_busy_until_somebody_leaves() {
     let group = Cgroup::new("busy");
-    let spin = group.spawn(&format!("exec {} 60", workload("spin", &["-g"])));
+    let spin = group.spawn(&format!("{} 60", workload("spin", &["-g"])));
     let mut terminal = top(&group);
     // A task that spins has the CPU but for what others take.
     terminal.until("busy", |screen| {
@@ -63,7 +63,7 @@ fn the_screen_shows_who_is_busy_until_somebody_leaves() {
 #[test]
 fn signals_end_a_screen_as_they_end_a_run() {
     let group = Cgroup::new("signals");
-    let sleep = group.spawn("exec sleep 60");
+    let sleep = group.spawn("sleep 60");
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 0)] {
         let terminal = top(&group);
         terminal.shows("q quit");
