@@ -97,7 +97,7 @@ fn a_cgroup_that_moved_nothing_moved_0_where_that_is_counted() {
     };
     let [zero, none] = [Some(0.0), None];
     let mb = |number: f32| Some(number * 1e6);
-    assert_eq!(moved(Vec::new()), [[mb(3.0), zero], [mb(2.0), none], [zero, zero], [mb(4.0), zero]]);
+    assert_eq!(moved(Vec::new()), [[mb(3.0), zero], [mb(2.0), zero], [zero, zero], [mb(4.0), zero]]);
     let all = vec![missing("block requests and packets")];
     assert_eq!(moved(all), [[mb(3.0), none], [mb(2.0), none], [none, none], [mb(4.0), none]]);
 }
