@@ -4,9 +4,14 @@
 //! that one nested build. `cargo xtask setup` provides rust-src and bpf-linker.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
+};
+
+use object::{
+    build::elf::{Builder, SectionData},
+    elf::SHT_STRTAB,
 };
 
 /// The objects: programs that reach kernel memory by type, and by address; the same for I/O; and one for benches.
@@ -28,9 +33,30 @@ fn main() -> Result<(), String> {
     for object in OBJECTS {
         let from = built.join(object);
         let to = Path::new(&variable("OUT_DIR")?).join(object);
-        std::fs::copy(&from, &to).map_err(|error| format!("cannot copy {}: {error}", from.display()))?;
+        let whole = fs::read(&from).map_err(|error| format!("cannot read {}: {error}", from.display()))?;
+        let stripped = stripped(&whole).map_err(|error| format!("{}: {error}", from.display()))?;
+        fs::write(&to, stripped).map_err(|error| format!("cannot write {}: {error}", to.display()))?;
     }
     Ok(())
+}
+
+/// An object without its DWARF, of which the linker has made BTF: two thirds of it, which no loader reads.
+fn stripped(object: &[u8]) -> Result<Vec<u8>, object::build::Error> {
+    let mut object = Builder::read(object)?;
+    for section in &mut object.sections {
+        let name = section.name.as_slice();
+        section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
+    }
+    object.delete_orphans();
+    // LLVM puts the names of sections and of symbols into one table, this writer into one each.
+    let names = object.sections.add();
+    names.name = b".shstrtab"[..].into();
+    names.sh_type = SHT_STRTAB;
+    names.sh_addralign = 1;
+    names.data = SectionData::SectionString;
+    let mut stripped = Vec::new();
+    object.write(&mut stripped)?;
+    Ok(stripped)
 }
 
 /// Builds them; the folder they are in.

@@ -22,6 +22,8 @@ use crate::{
 const LENGTH: Duration = Duration::from_secs(3600);
 /// Names that option for those who have less time, in seconds.
 const LENGTH_VARIABLE: &str = "PMBPF_SOAK";
+/// How many times a soak prints what is held.
+const TOLD: u32 = 12;
 /// Programs executed a second.
 const EXECS: u32 = 100;
 /// The time until everything that is bounded has reached its bounds (8192 owners take 82 s); less in a short soak.
@@ -40,6 +42,7 @@ const RUNS: [&[&str]; 2] =
 struct Watched {
     child: Child,
     name: String,
+    now: Held,
     warm: Option<Held>,
     most: Held,
 }
@@ -95,17 +98,30 @@ fn of(pmbpf: &Path, length: Duration) -> anyhow::Result<()> {
     say(&format!("soak: {} s, of which {} s to warm up", length.as_secs(), warm_up.as_secs()));
     let mut watched = Watched::all(pmbpf)?;
     let begun = Instant::now();
+    let mut told = 0;
     let executed = execute(|executed| {
+        let elapsed = begun.elapsed();
         if executed.is_multiple_of(EXECS) {
-            watched.iter_mut().try_for_each(|one| one.look(begun.elapsed() >= warm_up))?;
+            watched.iter_mut().try_for_each(|one| one.look(elapsed >= warm_up))?;
+            if elapsed >= length / TOLD * (told + 1) {
+                told += 1;
+                tell(elapsed, &watched);
+            }
         }
-        Ok(begun.elapsed() < length)
+        Ok(elapsed < length)
     })?;
     let rate = f64::from(executed) / begun.elapsed().as_secs_f64();
     say(&format!("soak: {executed} programs, {rate:.0} a second"));
     let grown: Vec<String> =
         watched.iter_mut().filter_map(|one| one.end().transpose()).collect::<Result<_, _>>()?;
     if grown.is_empty() { Ok(()) } else { bail!("{}", grown.join("; ")) }
+}
+
+/// Prints what each process holds, so that growth that fails has a shape.
+fn tell(elapsed: Duration, watched: &[Watched]) {
+    let held: Vec<String> =
+        watched.iter().map(|one| format!("{} {} KB", one.name, one.now.resident_kb)).collect();
+    say(&format!("soak: after {} s: {}", elapsed.as_secs(), held.join(", ")));
 }
 
 /// Executes [`EXECS`] programs a second as long as it is told to go on; how many that were.
@@ -126,7 +142,7 @@ impl Watched {
 
     fn start(pmbpf: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
         let child = Command::new(pmbpf).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
-        Ok(Self { child, name: arguments.join(" "), warm: None, most: Held::default() })
+        Ok(Self { child, name: arguments.join(" "), now: Held::default(), warm: None, most: Held::default() })
     }
 
     fn look(&mut self, is_warm: bool) -> anyhow::Result<()> {
@@ -134,6 +150,7 @@ impl Watched {
             bail!("pmbpf {} ended by itself: {status}", self.name);
         }
         let now = Held::of(self.child.id())?;
+        self.now = now;
         if is_warm {
             self.warm.get_or_insert(now);
             self.most.resident_kb = self.most.resident_kb.max(now.resident_kb);
