@@ -44,11 +44,14 @@ fn main() -> Result<(), String> {
 /// those that an earlier build left, stays as it is.
 fn stripped(whole: &[u8]) -> Result<Vec<u8>, object::build::Error> {
     let mut object = Builder::read(whole)?;
+    let mut has_dwarf = false;
     for section in &mut object.sections {
         let name = section.name.as_slice();
         section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
+        // What is to be deleted is no longer iterated over.
+        has_dwarf |= section.delete;
     }
-    if !object.sections.iter().any(|section| section.delete) {
+    if !has_dwarf {
         return Ok(whole.to_vec());
     }
     object.delete_orphans();

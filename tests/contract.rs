@@ -1,4 +1,4 @@
-//! The built BPF objects hold exactly the maps and programs that pmu-common names. Needs no privilege.
+//! The built BPF objects hold exactly the maps and programs that pmu-common names, and nothing that no loader reads. Needs no privilege.
 
 use std::collections::BTreeSet;
 
@@ -104,5 +104,12 @@ fn an_object_may_call_gpl_only_helpers() {
 fn an_object_has_no_relocations_by_the_kernel_s_types() {
     for object in OBJECTS.map(|(object, ..)| object).into_iter().chain(IO_OBJECTS) {
         assert!(!Object::parse(object).unwrap().has_btf_relocations());
+    }
+}
+
+#[test]
+fn an_object_has_no_dwarf() {
+    for object in OBJECTS.map(|(object, ..)| object).into_iter().chain(IO_OBJECTS) {
+        assert!(!object.windows(7).any(|bytes| bytes == b".debug_"));
     }
 }
