@@ -110,6 +110,21 @@ fn settle<A: Access>(task: Pointer, state: &mut TaskState, cpu: u32, done: &mut 
     }
 }
 
+/// Gives a task that is about to run its owner's slot where samples cannot do so themselves: in an NMI before Linux 5.11. One that has
+/// moved since it was last accounted is left to [`settle`].
+#[inline(always)]
+pub(crate) fn resolve_for_samples<A: Access>(task: Pointer, state: &mut TaskState, counts: &CpuCount) {
+    let waits = state.flags & WAITS_FOR_EXEC != 0;
+    if config!(sample_inserts) != 0 || counts.counted == 0 || state.slot != SLOT_UNRESOLVED || waits {
+        return;
+    }
+    let (cgroup, id) =
+        if task::cgroups_matter() { task::cgroup_and_id(task) } else { (core::ptr::null(), state.cgroup) };
+    if id == state.cgroup {
+        state.slot = owner::resolve::<A>(task, cgroup, id);
+    }
+}
+
 /// What of `done` came before the task's last move: CPU time only; the rest cannot be told apart and goes to the new
 /// cgroup.
 #[inline(always)]

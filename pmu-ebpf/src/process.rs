@@ -9,9 +9,11 @@ use pmu_common::{
 use crate::{
     Way,
     access::{Access, Pointer},
+    account::resolve_for_samples,
     config::config,
+    cpu::this_cpu,
     identity,
-    maps::OWNERS,
+    maps::{CPUS, OWNERS},
     owner, ring_event, target, task, tracepoint,
 };
 
@@ -66,8 +68,21 @@ tracepoint! {
     exec on "sched_process_exec", context => try_exec::<Way>(context.arg(0))
 }
 
+/// A command that keeps its CPU from here on is sampled before its first switch.
 #[inline(always)]
-fn try_exec<A: Access>(task: Pointer) -> Option<()> {
+fn try_exec<A: Access>(task: Pointer) {
+    let _ = renew::<A>(task);
+    if let Some(state) = A::state(task)
+        && let Some(counts) = CPUS.get_ptr_mut(this_cpu())
+    {
+        // SAFETY: the state is the running task's own, and the lookup gave a live row.
+        resolve_for_samples::<A>(task, unsafe { &mut *state }, unsafe { &*counts });
+    }
+}
+
+/// The process has another program now: another name, another address map.
+#[inline(always)]
+fn renew<A: Access>(task: Pointer) -> Option<()> {
     try_release::<A>(task);
     let state = A::state(task)?;
     // SAFETY: the state is the running task's own. Its new address map must be read anew.

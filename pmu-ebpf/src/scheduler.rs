@@ -10,7 +10,7 @@ use pmu_common::{
 use crate::{
     Way,
     access::{Access, Pointer},
-    account::account,
+    account::{account, resolve_for_samples},
     counter,
     cpu::this_cpu,
     maps::CPUS,
@@ -31,7 +31,7 @@ fn try_switch<A: Access>(prev: Pointer, next: Pointer) -> Option<()> {
     let now_ns = unsafe { bpf_ktime_get_ns() };
     let (prev_tid, next_tid) = (task::tid::<A>(prev), task::tid::<A>(next));
     count_switch(counts, prev_tid, next_tid, now_ns);
-    let arriving = if next_tid != 0 { arrive::<A>(next, now_ns) } else { None };
+    let arriving = if next_tid != 0 { arrive::<A>(next, counts, now_ns) } else { None };
     let leaving = if prev_tid != 0 { leave::<A>(prev, cpu, counts, now_ns) } else { SLOT_NONE };
     if counter::are_read() && counts.counted != 0 {
         counter::switch::<A>(cpu, leaving, next, arriving, now_ns);
@@ -55,7 +55,7 @@ fn count_switch(counts: &mut CpuCount, prev_tid: u32, next_tid: u32, now_ns: u64
 
 /// The task gets the CPU: its wait is over, and is accounted when it leaves. What is remembered of it.
 #[inline(always)]
-fn arrive<A: Access>(next: Pointer, now_ns: u64) -> Option<*mut TaskState> {
+fn arrive<A: Access>(next: Pointer, counts: &CpuCount, now_ns: u64) -> Option<*mut TaskState> {
     let pointer = A::state(next)?;
     // SAFETY: the state is live while its task is, and its task is about to run here.
     let state = unsafe { &mut *pointer };
@@ -63,6 +63,7 @@ fn arrive<A: Access>(next: Pointer, now_ns: u64) -> Option<*mut TaskState> {
         state.wait_ns = now_ns.wrapping_sub(state.ready_ns);
         state.ready_ns = 0;
     }
+    resolve_for_samples::<A>(next, state, counts);
     Some(pointer)
 }
 
