@@ -72,6 +72,19 @@ fn processes_that_begin_and_end_are_a_fork_storm() {
 }
 
 #[test]
+fn what_happens_once_as_a_short_command_starts_and_ends_is_no_storm() {
+    for command in [&["--", "true"][..], &["--", "sh", "-c", "/bin/true; /bin/true"], &["-a", "--", "true"]] {
+        let rows = Rows::parse(&output(command).stderr);
+        let found = findings(&rows);
+        let is_of_a_rate = |finding: &&&Value| {
+            let what = finding["finding"].as_str().unwrap();
+            what == "steal" || what.ends_with("_storm")
+        };
+        assert_eq!(found.iter().find(is_of_a_rate), None, "{command:?}");
+    }
+}
+
+#[test]
 fn a_cgroup_whose_cpu_others_use_waited_and_they_are_named() {
     let spin = workload("spin", &["-g"]);
     let (victim, noisy) = (Cgroup::new("victim"), Cgroup::new("noisy"));

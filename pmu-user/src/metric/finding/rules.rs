@@ -49,6 +49,10 @@ pub struct Rule {
 
 /// CPU time that an owner must have used, as a share of one CPU, before rates of its CPU time say anything.
 pub(super) const BUSY: f64 = 0.05;
+/// Time in ns below which a rate per second is what a program's start or end did at once: fork, execute, map, fault.
+pub(super) const RATE_LEAST_NS: u64 = 100_000_000;
+/// Resolution in ns of the time that the hypervisor took from a CPU (proc_stat(5): `USER_HZ` is 100 everywhere).
+pub(super) const STEAL_STEP_NS: f64 = 1e7;
 /// Requests or waits below which a 99th percentile is one event's.
 pub(super) const TAIL_COUNT: u64 = 100;
 /// Moves between CPUs, as a share of the context switches, below which they are those of wake-ups.

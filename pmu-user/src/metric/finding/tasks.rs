@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Cause, Evidence, Finding, exact, rate,
-    rules::{BUSY, HOT_SAMPLES, MOVES_LEAST, PERIODS_LEAST, TAIL_COUNT, WAIT_LEAST, WAIT_TAIL_NS},
+    rules::{
+        BUSY, HOT_SAMPLES, MOVES_LEAST, PERIODS_LEAST, RATE_LEAST_NS, STEAL_STEP_NS, TAIL_COUNT, WAIT_LEAST,
+        WAIT_TAIL_NS,
+    },
     share_beside,
 };
 use crate::{
@@ -60,6 +63,9 @@ fn busy<'o>(report: &TasksReport, owner: &'o OwnerReport, least: f64) -> Option<
 /// How often something happened to an owner in a second of its CPU time.
 fn storm(report: &TasksReport, owner: &OwnerReport, cause: Cause, of: &Metric) -> Option<Finding> {
     let (time, count) = (busy(report, owner, BUSY)?, owner.value(of)?);
+    if time.low < RATE_LEAST_NS as f64 {
+        return None;
+    }
     let finding = Finding::of(cause, rate(count, time))?.of_whom(&owner.who);
     Some(finding.resting_on(of.name, of.unit, *count).resting_on(metric::CPU_TIME.name, Unit::Ns, *time))
 }
@@ -123,9 +129,15 @@ fn is_above(above: &Untrusted, path: &Untrusted) -> bool {
 /// What the hypervisor took, where all CPU time is accounted for.
 fn steal(report: &TasksReport) -> Option<Finding> {
     let books = report.quality.books.as_ref()?;
-    let share = 100.0 * books.kernel.stolen_ns as f64 / books.capacity_ns.max(1) as f64;
-    let stolen = exact(books.kernel.stolen_ns as f64);
-    Some(Finding::of(Cause::Steal, exact(share))?.resting_on("stolen_time", Unit::Ns, stolen))
+    let stolen = books.kernel.stolen_ns as f64;
+    let cpus = books.capacity_ns as f64 / report.length_ns.max(1) as f64;
+    // Each CPU's time comes in steps, and its part of one that it had before may be in the first.
+    let stolen = Known { low: (stolen - cpus * STEAL_STEP_NS).max(0.0), ..exact(stolen) };
+    Some(Finding::of(Cause::Steal, stolen.times(100.0 / books.capacity_ns.max(1) as f64))?.resting_on(
+        "stolen_time",
+        Unit::Ns,
+        stolen,
+    ))
 }
 
 /// A limit that held a cgroup back, with what it had to give up.
@@ -143,6 +155,9 @@ fn throttled(limit: &Throttled) -> Option<Finding> {
 
 /// Processes that ended while they were counted, with the name that most of them had.
 fn fork_storm(report: &TasksReport) -> Option<Finding> {
+    if report.length_ns < RATE_LEAST_NS {
+        return None;
+    }
     let rows = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
     let ended = rows.iter().filter(|owner| owner.ended).filter_map(|owner| match &owner.who {
         OwnerOrTarget::Owner(Owner::Process { name, .. }) => Some((name, 1)),
