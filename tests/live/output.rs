@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    support::{Rows, Scratch, Started, pmbpf, text},
+    support::{Rows, Scratch, Started, pmbpf, text, wait_until},
     workloads::workload,
 };
 
@@ -80,6 +80,38 @@ fn a_recording_that_breaks_off_gives_what_is_whole() {
         assert!(text(&output.stdout).contains(&format!("\"complete\":{complete}")));
         assert!(text(&output.stderr).contains(says), "{}", text(&output.stderr));
     }
+}
+
+#[test]
+fn a_run_is_a_page_in_the_end_if_its_name_says_so_and_a_recording_until_then() {
+    let _busy = Started::new(&format!("exec {} 60", workload("spin", &["-g"])));
+    for way in [&["run", "--stacks", "-F", "199"][..], &["run", "--io", "-I", "500ms"], &["io"], &["stat"]] {
+        let mut page = Scratch::new("page");
+        page.0.set_extension("html");
+        let mut live = pmbpf();
+        live.args(way).args(["--quiet", "-d", "3s", "-o", page.as_str()]);
+        let running = live.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until("the file is there", || page.0.is_file());
+        let so_far = report(page.as_str(), &["--json"]);
+        assert_eq!(so_far.status.code(), Some(3), "{way:?}: {}", text(&so_far.stderr));
+        assert!(text(&so_far.stderr).contains("the recording breaks off"), "{way:?}");
+        let ended = running.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{way:?}: {}", text(&ended.stderr));
+        let written = std::fs::read_to_string(&page.0).unwrap();
+        assert!(written.starts_with("<!doctype html>") && written.trim_end().ends_with("</html>"), "{way:?}");
+        assert!(way[0] != "run" || written.contains("spin"), "{way:?}");
+        assert_eq!(std::fs::metadata(&page.0).unwrap().mode() & 0o7777, 0o600);
+    }
+}
+
+#[test]
+fn a_page_is_not_made_of_what_cannot_be_read_again() {
+    let mut pipe = Scratch::new("pipe");
+    pipe.0.set_extension("html");
+    assert!(Command::new("mkfifo").arg(&pipe.0).status().unwrap().success());
+    let refused = pmbpf().args(["run", "-d", "200ms", "-o", pipe.as_str()]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("is no regular file"), "{}", text(&refused.stderr));
 }
 
 #[test]

@@ -8,6 +8,7 @@ Examples:
   pmbpf run --all-cgroups -I 1          every cgroup, each second, until Ctrl-C
   pmbpf run -a -- sleep 5               everything, as long as a command runs
   pmbpf run -d 60 -o web.pmbpf --cgroup web; pmbpf report web.pmbpf
+  pmbpf run -d 60 -g -o web.html --cgroup web           a page for a browser
 
 Without a target everything is counted. With a command and no -o, results go to stderr, because stdout is the command's; \
 `-o -` sends them to stdout, and what the command prints to stderr.";

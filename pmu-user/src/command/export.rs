@@ -13,8 +13,9 @@ use super::{
     failure::Usage,
     output, parse,
     pipeline::{Pipeline, check_counts},
-    recorder::Redaction,
-    report::{check_names, finish},
+    redaction::Redaction,
+    replay::finish,
+    report::check_names,
 };
 use crate::{
     drain::{

@@ -14,7 +14,8 @@ use super::{
     parse,
     pipeline::{self, Pipeline},
     progress::Progress,
-    recorder::{HdrLogArgs, Keep, Redacting},
+    recorder::{HdrLogArgs, Keep},
+    redaction::Redacting,
     sources::Sources,
 };
 use crate::{
@@ -193,7 +194,7 @@ impl Live<'_> {
             pipeline::closing_line(&report);
         }
         pipeline.left_out().iter().for_each(|text| output::talk(text));
-        recorder.result()?;
+        recorder.result(&common.keep, self.folder)?;
         if common.talks(command) {
             common.keep.say_what_is_written();
         }

@@ -20,6 +20,8 @@ mod parse;
 mod pipeline;
 mod progress;
 mod recorder;
+mod redaction;
+mod replay;
 mod report;
 mod run;
 mod runs;
@@ -36,7 +38,7 @@ use clap::{
 
 pub use self::{
     failure::{complain, exit_code, words},
-    recorder::Naming,
+    redaction::Naming,
     report::write_report,
 };
 use crate::{

@@ -1,17 +1,31 @@
-//! `--html`: a recording as one page. It is read twice or more: once for the whole, which says who matters and how long it was, then
-//! for intervals that are short enough to look at and few enough for a page.
+//! `--html`, and `-o` with a name that ends in `.html`: a recording as one page. It is read twice or more: once for the whole, which says
+//! who matters and how long it was, then for intervals that are short enough to look at and few enough for a page.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeSet,
+    io::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use super::failure::Usage;
+use super::{
+    failure::Usage,
+    output::{Output, Stream},
+    pipeline::Pipeline,
+    redaction::Redacting,
+    replay::{End, finish},
+};
 use crate::{
     drain::{
         Drain, Header, Owner,
-        recording::{Overwrite, write_new},
+        recording::{Opened, Overwrite, ReadError, write_new},
     },
     machine::duration_ns,
     metric::Report,
-    view::html::{Intervals, OWNERS_MIN, SPANS_MAX},
+    view::{
+        Format,
+        html::{self, Extremes, Intervals, OWNERS_MIN, Packed, SPANS_MAX, Whole},
+    },
 };
 
 /// Where a page goes.
@@ -56,8 +70,81 @@ impl PageArgs {
     }
 }
 
+/// A recording that can be opened as often as it is wanted, and how it is reported.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) open: &'a dyn Fn() -> Result<Opened, ReadError>,
+    pub(super) symfs: &'a [PathBuf],
+    pub(super) perfmon_dir: Option<&'a Path>,
+    pub(super) redacting: &'a Redacting,
+}
+
+/// A page, and what there is to say of its recording.
+pub(super) struct Made {
+    pub(super) page: Vec<u8>,
+    pub(super) left_out: Option<String>,
+    pub(super) report: Report,
+    pub(super) end: End,
+}
+
+impl Source<'_> {
+    /// The page, out of the rows of the whole and those of intervals.
+    pub(super) fn page(self, header: &Header) -> anyhow::Result<Made> {
+        let mut whole = Whole::new();
+        let of_all = without_intervals(header);
+        let mut pipeline = self.rows(&of_all, &mut whole)?;
+        let (report, end) = finish(&mut pipeline, (self.open)()?.entries, self.redacting, self.symfs, Ok)?;
+        let left_out = pipeline.left_out();
+        drop(pipeline);
+        let intervals = self.intervals(header, (&report, whole.numbers(), end.last_ns))?;
+        Ok(Made { page: html::page(whole, intervals)?, left_out, report, end })
+    }
+
+    /// The rows of intervals: of the shortest that the recording has, or of so many of them together that they fit into a page.
+    fn intervals(
+        self,
+        header: &Header,
+        (report, numbers, length_ns): (&Report, u64, u64),
+    ) -> anyhow::Result<Packed> {
+        let mut ticks = ticks_per_interval(header, length_ns);
+        let owners = kept(report, numbers, intervals_of(header, length_ns, ticks));
+        let pass = |into: &mut dyn Write, ticks: u32| -> anyhow::Result<()> {
+            let header = with_intervals(header, ticks);
+            let mut thinned = Thinned::new(ticks);
+            let mut pipeline = self.rows(&header, into)?;
+            pipeline.keep_only(&owners);
+            let entries = (self.open)()?.entries;
+            finish(&mut pipeline, entries, self.redacting, self.symfs, |drain| Ok(thinned.of(drain)))?;
+            Ok(())
+        };
+        let mut extremes = Extremes::default();
+        if ticks > 1 {
+            pass(&mut extremes, 1)?;
+        }
+        loop {
+            let mut intervals = Intervals::new(ticks, owners.len(), &extremes);
+            pass(&mut intervals, ticks)?;
+            // A single interval cannot be made of less.
+            if intervals.fits() || intervals_of(header, length_ns, ticks) == 1 {
+                return Ok(intervals.packed());
+            }
+            if extremes.is_empty() {
+                pass(&mut extremes, 1)?;
+            }
+            ticks = ticks.saturating_mul(2);
+        }
+    }
+
+    /// A pipeline that writes rows of JSON.
+    fn rows<'b>(self, header: &'b Header, into: &'b mut dyn Write) -> anyhow::Result<Pipeline<'b>> {
+        let output = Output::plain(Format::Json);
+        let looks = (output.report_format(), output.style(Stream::Stdout));
+        Pipeline::new(header, self.perfmon_dir, looks, Box::new(into))
+    }
+}
+
 /// The same run without intervals: everything of it is told once.
-pub(super) fn without_intervals(header: &Header) -> Header {
+fn without_intervals(header: &Header) -> Header {
     every(header, |_| None)
 }
 
@@ -90,29 +177,29 @@ pub(super) fn tick_ns(header: &Header) -> Option<u64> {
 }
 
 /// How many ticks an interval of the page has, so that there are few enough.
-pub(super) fn ticks_per_interval(header: &Header, length_ns: u64) -> u32 {
+fn ticks_per_interval(header: &Header, length_ns: u64) -> u32 {
     let ticks = tick_ns(header).map_or(1, |tick| length_ns / tick);
     u32::try_from(ticks.div_ceil(SPANS_MAX)).unwrap_or(u32::MAX).max(1)
 }
 
 /// How many intervals there are then.
-pub(super) fn intervals_of(header: &Header, length_ns: u64, ticks: u32) -> u64 {
+fn intervals_of(header: &Header, length_ns: u64, ticks: u32) -> u64 {
     tick_ns(header).map_or(1, |tick| length_ns / tick / u64::from(ticks)).max(1)
 }
 
 /// Drains of which those of counts are so many times fewer: their readings are sums, so that none is lost by leaving some out.
-pub(super) struct Thinned {
+struct Thinned {
     ticks: u32,
     seen: u32,
 }
 
 impl Thinned {
-    pub(super) const fn new(ticks: u32) -> Self {
+    const fn new(ticks: u32) -> Self {
         Self { ticks, seen: 0 }
     }
 
     /// The drain, without counts that are to be left out.
-    pub(super) fn of(&mut self, mut drain: Drain) -> Drain {
+    fn of(&mut self, mut drain: Drain) -> Drain {
         self.seen += 1;
         let is_kept = self.seen.is_multiple_of(self.ticks);
         drain.counts = drain.counts.filter(|counts| is_kept || counts.ended.is_some());
@@ -121,7 +208,7 @@ impl Thinned {
 }
 
 /// Of whom intervals are kept: those with most CPU time, as many as there is room for in so many intervals.
-pub(super) fn kept(report: &Report, rows: u64, intervals: u64) -> BTreeSet<Owner> {
+fn kept(report: &Report, rows: u64, intervals: u64) -> BTreeSet<Owner> {
     let owners = owners(report);
     let rows_each = (rows / (owners.len() as u64 + 1)).max(1);
     let room = Intervals::ROWS / intervals.max(1) / rows_each;

@@ -8,18 +8,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
     failure::Usage,
     output::{self, ReaderGone, Stream},
+    page,
+    redaction::{Naming, Redaction},
 };
 use crate::{
     drain::{
         Drain, Ending, Header, Names,
         recording::{Abandoned, Overwrite, Writer},
     },
-    redact::{Redact, Redactor},
     untrusted::Untrusted,
     view::hdr_log::HdrLog,
 };
@@ -27,8 +29,9 @@ use crate::{
 /// Choices that every command which measures has.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Keep {
-    /// Record to FILE, for `pmbpf report`; it is there from the start, and can be read however the run ends. `-` records nothing
-    /// and sends results to stdout, where otherwise a command's go and results to stderr
+    /// Record to FILE, for `pmbpf report`; it is there from the start, and can be read however the run ends. NAME.html is a page
+    /// for a browser instead, and a recording until the run has ended. `-` records nothing and sends results to stdout, where
+    /// otherwise a command's go and results to stderr
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Replace FILE if it exists, by a new file that only you may read
@@ -38,63 +41,15 @@ pub(super) struct Keep {
     pub(super) redaction: Redaction,
 }
 
-/// Whether a report shows names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Naming {
-    /// As they were recorded.
-    Plain,
-    /// Pseudonyms in their place (`--redact`).
-    Redacted,
-}
-
-/// Whether names are shown and recorded as they are.
-#[derive(Clone, Debug, clap::Args)]
-pub(super) struct Redaction {
-    /// Put pseudonyms in the place of names: processes, command lines, files, functions but the kernel's, cgroups, disks, interfaces,
-    /// the host, addresses. The same name has the same pseudonym in one report or recording, and in no other
-    #[arg(long, help_heading = "Output")]
-    redact: bool,
-}
-
-impl Redaction {
-    /// What was chosen otherwise than on a command line.
-    pub(super) const fn of(naming: Naming) -> Self {
-        Self { redact: matches!(naming, Naming::Redacted) }
-    }
-
-    /// What makes pseudonyms, if they are wanted.
-    pub(super) fn begin(&self) -> Redacting {
-        Redacting(self.redact.then(Redactor::new))
-    }
-
-    /// Are they wanted?
-    pub(super) const fn is_on(&self) -> bool {
-        self.redact
-    }
-}
-
-/// Where everything passes that is shown or recorded.
-pub(super) struct Redacting(Option<Redactor>);
-
-impl Redacting {
-    /// The value as it may be shown.
-    pub(super) fn of<T: Redact>(&self, value: T) -> serde_json::Result<T> {
-        match &self.0 {
-            Some(redactor) => redactor.of(value),
-            None => Ok(value),
-        }
-    }
-
-    /// A sentence as it may be shown.
-    pub(super) fn sentence(&self, text: &str) -> String {
-        self.0.as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.sentence(text))
-    }
-}
-
 impl Keep {
     /// The file to record to, if one is named.
     pub(super) fn file(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| path.as_os_str() != "-")
+    }
+
+    /// Does the recording become a page at the end?
+    fn is_page(&self) -> bool {
+        self.file().and_then(Path::extension).is_some_and(|extension| extension.eq_ignore_ascii_case("html"))
     }
 
     /// Were results sent to standard output by name?
@@ -109,7 +64,12 @@ impl Keep {
         {
             let name = Untrusted::from(file);
             let name = name.terminal();
-            output::talk(&format!("recorded {} KB: pmbpf report {name}", bytes.div_ceil(1000)));
+            let kilobytes = bytes.div_ceil(1000);
+            output::talk(&if self.is_page() {
+                format!("wrote {kilobytes} KB: {name}")
+            } else {
+                format!("recorded {kilobytes} KB: pmbpf report {name}")
+            });
         }
     }
 
@@ -123,8 +83,17 @@ impl Keep {
         if command.is_empty() && self.file().is_none() { ReaderGone::Ends } else { ReaderGone::Ignored }
     }
 
-    /// Refuses a file that is there already, before anything is opened.
+    /// Refuses a file that is there already, before anything is opened, and a page where there cannot be one.
     pub(super) fn check(&self) -> Result<(), Usage> {
+        if self.is_page()
+            && self.file().and_then(|file| file.metadata().ok()).is_some_and(|there| !there.is_file())
+        {
+            let name = self.file().map(Path::display);
+            let name = name.map(|name| name.to_string()).unwrap_or_default();
+            return Err(Usage(format!(
+                "{name} is no regular file, and a page is made of the recording that was written there: name a new file"
+            )));
+        }
         match self.file().filter(|file| file.is_file() && !self.force) {
             Some(file) => Err(Usage(format!("{} exists; --force replaces it", file.display()))),
             None => Ok(()),
@@ -166,9 +135,17 @@ impl Recorder {
         self.write(|writer| writer.names(names));
     }
 
-    /// The first failure, once everything else is done.
-    pub(super) fn result(self) -> io::Result<()> {
-        self.failure.map_or(Ok(()), Err)
+    /// Makes a page of the recording, if it is to be one: the first failure, once everything else is done.
+    pub(super) fn result(self, keep: &Keep, perfmon_dir: Option<&Path>) -> anyhow::Result<()> {
+        if let Some(failure) = self.failure {
+            return Err(failure.into());
+        }
+        let (Some(writer), true, Some(path)) = (self.writer, keep.is_page(), keep.file()) else {
+            return Ok(());
+        };
+        let name = path.display().to_string();
+        let made = page(&writer, &name, perfmon_dir).and_then(|page| Ok(writer.replace(&page)?));
+        made.with_context(|| format!("no page could be made; {name} is the recording: pmbpf report {name}"))
     }
 
     fn write(&mut self, write: impl FnOnce(&mut Writer) -> io::Result<()>) {
@@ -182,6 +159,14 @@ impl Recorder {
             self.failure = Some(error);
         }
     }
+}
+
+/// The page of what was recorded, whose names are as they may be shown.
+fn page(recording: &Writer, name: &str, perfmon_dir: Option<&Path>) -> anyhow::Result<Vec<u8>> {
+    let open = || recording.opened(name);
+    let redacting = Redaction::of(Naming::Plain).begin();
+    let source = page::Source { open: &open, symfs: &[], perfmon_dir, redacting: &redacting };
+    Ok(source.page(&open()?.header)?.page)
 }
 
 /// Whether latencies go into a file of their own, for HdrHistogram's tools.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::recorder::Redacting;
+use super::redaction::Redacting;
 use crate::{
     machine::{Machine, io::Platform, pmu::catalog::Catalog},
     perf::self_test,

@@ -107,6 +107,26 @@ impl Writer {
         self.place.abandon()
     }
 
+    /// The recording from its beginning, as often as it is wanted. It must be a file that [`Writer::create`] made, not a device or a pipe;
+    /// nothing can be appended after that.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn opened(&self, name: &str) -> Result<Opened, ReadError> {
+        let file = self.place.reader().map_err(|error| ReadError::Io { path: name.to_owned(), error })?;
+        Opened::read(file, name)
+    }
+
+    /// Puts something else in the place of the recording. It stays a recording if there is no room.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written, or is not there any more under its name.
+    pub fn replace(mut self, bytes: &[u8]) -> io::Result<()> {
+        self.place.replace(bytes)
+    }
+
     fn write<T: Serialize>(&mut self, kind: u8, value: &T) -> io::Result<()> {
         self.place.write(self.encoder.frame(kind, value)?)
     }

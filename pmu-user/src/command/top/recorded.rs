@@ -12,8 +12,8 @@ use crate::{
         live::exit_code,
         page,
         pipeline::Pipeline,
-        recorder::{Naming, Redaction},
-        report::{End, finish},
+        redaction::{Naming, Redaction},
+        replay::{End, finish},
     },
     drain::{Header, Stopped, recording::Opened},
     machine::{

@@ -5,13 +5,13 @@ mod tests;
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, Write as _},
+    io::{self, ErrorKind, Seek as _, Write as _},
     os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use rustix::{
-    fs::{CWD, OFlags, RenameFlags, renameat_with},
+    fs::{CWD, FallocateFlags, OFlags, RenameFlags, fallocate, renameat_with},
     io::Errno,
 };
 
@@ -104,6 +104,25 @@ impl Place {
         Err(named("keep", &self.path, &error))
     }
 
+    /// The file that we made, to be read from its beginning. Its position is that of what is written next.
+    pub(super) fn reader(&self) -> io::Result<File> {
+        let reader = self.file.try_clone().and_then(|mut file| file.rewind().map(|()| file));
+        reader.map_err(|error| named("read", &self.path, &error))
+    }
+
+    /// Puts `bytes` in the place of all that the file holds. It stays as it was if there is no room for them.
+    pub(super) fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.check()?;
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, bytes.len() as u64) {
+            // Not every file system can promise room.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            Err(error) => return Err(named("write", &self.path, &error.into())),
+        }
+        self.file.rewind().map_err(|error| named("write", &self.path, &error))?;
+        self.write(bytes)?;
+        self.file.set_len(bytes.len() as u64).map_err(|error| named("write", &self.path, &error))
+    }
+
     /// Renames the file to `NAME.partial`, unless that would replace one.
     pub(super) fn abandon(self) -> Abandoned {
         if self.what == What::Special || !self.is_there() {
@@ -132,7 +151,12 @@ impl Place {
 /// A new, empty file in the same folder, readable by its owner only, under a name that nobody has.
 fn beside(path: &Path) -> io::Result<(File, PathBuf)> {
     let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     let mut last = ErrorKind::AlreadyExists.into();
     for number in 0..NAMES_TRIED_MAX {
         let beside = path.with_file_name(format!(".pmbpf-{}-{number}", std::process::id()));

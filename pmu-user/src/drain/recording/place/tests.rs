@@ -130,3 +130,30 @@ fn what_is_abandoned_replaces_nothing() {
         (b"precious".to_vec(), b"first".to_vec())
     );
 }
+
+#[test]
+fn what_a_file_holds_is_replaced_by_more_or_less_and_can_be_read_before() {
+    for bytes in [&b"page"[..], b"a page that is longer than what was there before"] {
+        let tree = Tree::new(&[("other", "")]);
+        let path = tree.root.join("new");
+        let mut place = Place::create(&path, Overwrite::No, b"first, ").unwrap();
+        place.write(b"and then second").unwrap();
+        for _ in 0..2 {
+            let mut read = String::new();
+            place.reader().unwrap().read_to_string(&mut read).unwrap();
+            assert_eq!(read, "first, and then second");
+        }
+        place.replace(bytes).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn a_file_that_was_removed_is_not_replaced() {
+    let tree = Tree::new(&[("other", "")]);
+    let path = tree.root.join("new");
+    let mut place = Place::create(&path, Overwrite::No, b"first").unwrap();
+    fs::remove_file(&path).unwrap();
+    assert_eq!(place.replace(b"page").unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(names(&tree), ["other"]);
+}

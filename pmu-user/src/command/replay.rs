@@ -1,0 +1,86 @@
+//! Sends a recording through a pipeline, and says how it ended.
+
+use std::{path::PathBuf, time::Duration};
+
+use super::{failure::Quality, pipeline::Pipeline, redaction::Redacting};
+use crate::{
+    drain::{
+        Drain, Ending, Names, Stopped,
+        recording::{Entries, Entry},
+    },
+    metric::Report,
+};
+
+/// Sends a recording through a pipeline to its end, every drain through `thin` first; the whole run's report, and how the recording
+/// ended.
+pub(super) fn finish(
+    pipeline: &mut Pipeline<'_>,
+    entries: Entries,
+    redacting: &Redacting,
+    symfs: &[PathBuf],
+    mut thin: impl FnMut(Drain) -> anyhow::Result<Drain>,
+) -> anyhow::Result<(Report, End)> {
+    let end = replay(entries, |drain| Ok(pipeline.drain(thin(redacting.of(drain)?)?).map(drop)?))?;
+    if let Some(names) = &end.names {
+        pipeline.name(&redacting.of(names.clone())?);
+    }
+    if !symfs.is_empty() {
+        pipeline.name_from(symfs);
+    }
+    Ok((pipeline.finish(&end.ending())?, end))
+}
+
+/// What a recording ends with, and how much of it there was.
+#[derive(Default)]
+pub(super) struct End {
+    ending: Option<Ending>,
+    names: Option<Names>,
+    drains: u64,
+    pub(super) last_ns: u64,
+    lost_bytes: u64,
+}
+
+/// Gives every drain of a recording to `keep`, one at a time.
+fn replay(mut entries: Entries, mut keep: impl FnMut(Drain) -> anyhow::Result<()>) -> anyhow::Result<End> {
+    let mut end = End::default();
+    while let Some(entry) = entries.read()? {
+        match entry {
+            Entry::Drain(drain) => {
+                end.drains += 1;
+                end.last_ns = drain.at_ns();
+                keep(*drain)?;
+            }
+            Entry::Ending(ending) => end.ending = Some(ending),
+            Entry::Names(names) => end.names = Some(names),
+        }
+    }
+    end.lost_bytes = entries.lost_bytes()?;
+    Ok(end)
+}
+
+impl End {
+    /// How it ended; it broke off if it does not say.
+    fn ending(&self) -> Ending {
+        self.ending.clone().unwrap_or_else(|| Ending {
+            stopped: Stopped::Truncated,
+            workload: None,
+            duration: Duration::from_nanos(self.last_ns),
+            usage: None,
+        })
+    }
+
+    /// Code 0 if the recording is whole.
+    pub(super) fn whole(&self) -> anyhow::Result<u8> {
+        let Self { drains, lost_bytes, .. } = self;
+        let why = match (&self.ending, lost_bytes) {
+            (Some(_), 0) => return Ok(0),
+            (Some(_), _) => {
+                format!("{lost_bytes} bytes after the recording's ending are damaged: names may be missing")
+            }
+            (None, _) => format!(
+                "the recording breaks off: {drains} drains were complete, {lost_bytes} bytes after them were not"
+            ),
+        };
+        Err(Quality(why).into())
+    }
+}
