@@ -95,8 +95,8 @@ wire! {
         pub executables: u32,
         /// [`UNWIND_OFF`], [`UNWIND_USER_MODE`] or [`UNWIND_ALL`].
         pub unwind: u32,
-        /// Keeps the alignment.
-        pub reserved: u32,
+        /// 1: waits for a CPU are charged to whoever had it.
+        pub culprits: u32,
         /// Number of sampling events: the stride of rows that exist per event; at least 1.
         pub sampling_events: u32,
         /// Which of them is a clock, whose samples are evenly spaced.

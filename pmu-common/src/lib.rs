@@ -8,6 +8,7 @@
 pub mod config;
 pub mod count;
 pub mod cpu;
+pub mod culprit;
 pub mod enable;
 pub mod gap;
 pub mod histogram;

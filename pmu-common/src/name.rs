@@ -14,6 +14,8 @@ pub mod map {
     pub const COUNTS: &str = "COUNTS";
     /// [`crate::histogram::RunqueueBuckets`] by slot and CPU.
     pub const LATENCIES: &str = "LATENCIES";
+    /// [`crate::culprit::Culprits`] by CPU.
+    pub const CULPRITS: &str = "CULPRITS";
     /// [`crate::sample::SampleCount`] by slot, CPU and event.
     pub const SAMPLES: &str = "SAMPLES";
     /// Descriptors of events, those of a CPU together.
@@ -48,13 +50,14 @@ pub mod map {
     pub const LOGS: &str = "AYA_LOGS";
 
     /// Those that both objects have.
-    pub const BOTH: [&str; 20] = [
+    pub const BOTH: [&str; 21] = [
         CONTROL,
         CPUS,
         CPU_SAMPLES,
         OWNERS,
         COUNTS,
         LATENCIES,
+        CULPRITS,
         SAMPLES,
         COUNTERS,
         TURNS,

@@ -16,7 +16,7 @@ use crate::{
     access::{Access, Pointer},
     config::config,
     cpu::{lose, row},
-    identity,
+    culprit, identity,
     intrinsics::masked,
     maps::{COUNTS, LATENCIES, MOVES},
     owner, target, task,
@@ -55,6 +55,9 @@ pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &CpuCount) -> 
         accounted.slot = state.slot;
         if state.slot != SLOT_NONE {
             let _ = add(state.slot, cpu, &done, wait_ns);
+            if wait_ns != NO_WAIT {
+                let _ = culprit::charge(cpu, state.slot, wait_ns);
+            }
         }
     }
     Some(accounted)

@@ -14,6 +14,7 @@ mod cgroup;
 mod config;
 mod counter;
 mod cpu;
+mod culprit;
 mod flush;
 mod identity;
 #[expect(dead_code, reason = "some of it is for the objects for I/O")]

@@ -12,6 +12,7 @@ use aya_ebpf::{
 use pmu_common::{
     count::Count,
     cpu::{Control, CpuCount, CpuSamples},
+    culprit::Culprits,
     gap::Late,
     histogram::RunqueueBuckets,
     owner::{Owner, OwnerKey},
@@ -40,6 +41,9 @@ pub(crate) static COUNTS: Array<Count> = Array::with_max_entries(1, BPF_F_MMAPAB
 /// Run-queue latencies. As [`COUNTS`].
 #[map]
 pub(crate) static LATENCIES: Array<RunqueueBuckets> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by `switch` and `flush`; of a freed slot, cleared by user space. One row per possible CPU.
+#[map]
+pub(crate) static CULPRITS: Array<Culprits> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Written by the sampling programs. By slot, CPU and event.
 #[map]
 pub(crate) static SAMPLES: Array<SampleCount> = Array::with_max_entries(1, BPF_F_MMAPABLE);

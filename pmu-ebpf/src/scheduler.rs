@@ -13,6 +13,7 @@ use crate::{
     account::{account, resolve_for_samples},
     counter,
     cpu::this_cpu,
+    culprit,
     maps::CPUS,
     task, tracepoint,
 };
@@ -33,6 +34,7 @@ fn try_switch<A: Access>(prev: Pointer, next: Pointer) -> Option<()> {
     count_switch(counts, prev_tid, next_tid, now_ns);
     let arriving = if next_tid != 0 { arrive::<A>(next, counts, now_ns) } else { None };
     let leaving = if prev_tid != 0 { leave::<A>(prev, cpu, counts, now_ns) } else { SLOT_NONE };
+    let _ = culprit::switch(cpu, prev_tid == 0, leaving, now_ns);
     if counter::are_read() && counts.counted != 0 {
         counter::switch::<A>(cpu, leaving, next, arriving, now_ns);
     }

@@ -98,8 +98,10 @@ fn a_cgroup_whose_cpu_others_use_waited_and_they_are_named() {
         finding["finding"] == "cpu_wait" && finding["owner"]["path"] == victim.path.as_str()
     };
     let waited = found.iter().find(of_victim).unwrap_or_else(|| panic!("{found:?}"));
-    let beside = waited["evidence"].as_array().unwrap().iter().find_map(|number| number.get("owner"));
-    assert_eq!(beside.unwrap()["path"], noisy.path.as_str(), "{waited}");
+    let beside = waited["evidence"].as_array().unwrap().iter().find(|number| number.get("owner").is_some());
+    let beside = beside.unwrap_or_else(|| panic!("{waited}"));
+    assert_eq!(beside["metric"], "runqueue_latency.culprit", "{waited}");
+    assert_eq!(beside["owner"]["path"], noisy.path.as_str(), "{waited}");
     // Two spinners share a CPU by halves, until one of them is done: it waited half the time and more.
     assert!(waited["value"].as_f64().unwrap() > 40.0, "{waited}");
 }

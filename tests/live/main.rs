@@ -19,6 +19,7 @@ mod cleanup;
 mod command;
 mod containers;
 mod counting;
+mod culprits;
 mod events;
 mod findings;
 mod hostile;

@@ -5,6 +5,7 @@
 
 pub mod code;
 pub mod counts;
+mod culprit;
 mod ending;
 pub mod io;
 mod located;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::code::{At, Code, Line, Module, Name, SourceRow, Word};
 pub use self::counts::{CountsDrain, CountsHeader};
+pub use self::culprit::{Culprit, CulpritRow};
 pub use self::ending::{Ending, Stopped, Usage, Workload};
 use self::io::{IoDrain, IoHeader};
 pub use self::located::{CodeRow, CodeStackRow, Located, Names};

@@ -7,7 +7,9 @@ use pmu_common::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Absent, Code, Cost, Located, Module, Owner, OwnerRow, ProgramRow, SlotId, reading, words};
+use super::{
+    Absent, Code, Cost, CulpritRow, Located, Module, Owner, OwnerRow, ProgramRow, SlotId, reading, words,
+};
 use crate::{
     machine::{
         Machine,
@@ -68,6 +70,9 @@ pub struct TasksDrain {
     pub above: Vec<Owner>,
     /// Counts that have changed.
     pub counts: Vec<CountRow>,
+    /// Waits for a CPU that were charged, as far as they have changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub culprits: Vec<CulpritRow>,
     /// What counters said about owners, by slice, since the last drain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<reading::SliceRow>,

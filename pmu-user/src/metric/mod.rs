@@ -3,6 +3,7 @@
 mod blind;
 mod cost;
 pub mod counts;
+pub mod culprit;
 pub mod derived;
 pub mod diff;
 pub mod estimate;
@@ -148,6 +149,8 @@ pub struct TasksReport {
     pub folded: Option<Folded>,
     /// Cgroups with a limit of CPU time, those that lost most by it first; only of the whole run.
     pub throttled: Vec<Throttled>,
+    /// Who had the CPUs that tasks waited for, of the target first; none where a recording does not tell.
+    pub waited: Vec<culprit::Waited>,
     /// Blind time.
     pub blind: Blind,
     /// How complete the numbers are.
@@ -171,6 +174,7 @@ impl TasksReport {
             owners: owners::owners(&context, &groups),
             hot: hot::functions(ledger, interval, &scale, &groups),
             stacks: hot::stacks(ledger, interval, &groups),
+            waited: culprit::Waited::of(header, ledger, interval, &groups),
         });
         let why = || header.plan.no_metrics.clone().unwrap_or_else(|| "they were not asked for".to_owned());
         Self {
@@ -184,6 +188,7 @@ impl TasksReport {
             stack_ends: hot::ends(ledger, interval),
             folded,
             throttled: Throttled::of(interval),
+            waited: culprit::Waited::of(header, ledger, interval, &apart),
             blind: blind::blind(header, ledger, interval, &quality, &total),
             quality,
         }
@@ -200,6 +205,8 @@ pub struct Folded {
     pub hot: Vec<HotFunction>,
     /// As [`TasksReport::stacks`].
     pub stacks: Vec<HotStack>,
+    /// As [`TasksReport::waited`].
+    pub waited: Vec<culprit::Waited>,
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::{
 
 use pmu_common::gap::IDLE;
 
-use super::{HotKey, Interval, Ledger, OwnerIndex, StackKey, WeightedSamples, slice::sums};
+use super::{HotKey, Interval, Ledger, OwnerIndex, StackKey, WeightedSamples, culprit, slice::sums};
 use crate::{
     drain::{At, GapRow, Owner},
     untrusted::Untrusted,
@@ -79,6 +79,7 @@ impl Interval {
         for (owner, counts) in std::mem::take(&mut self.owners) {
             self.owners.entry(target(owner)).or_default().merge(&counts);
         }
+        culprit::fold(&mut self.charged, target);
         for (owner, rows) in std::mem::take(&mut self.slices) {
             let all = self.slices.entry(target(owner)).or_default();
             *all = if all.is_empty() { rows } else { sums(all.iter().chain(&rows)) };

@@ -4,7 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pmu_common::gap::CLASSES;
 
-use super::{Ran, WeightedSamples, histogram::Histogram, slice::condense};
+use super::{
+    Ran, WeightedSamples,
+    culprit::{self, Charged},
+    histogram::Histogram,
+    owner::OwnerIndex,
+    slice::condense,
+};
 use crate::{
     drain::{At, GapRow, Owner, reading::SliceRow, unwinding::Unwinding},
     machine::{
@@ -17,10 +23,6 @@ use crate::{
 macro_rules! add {
     ($sum:ident, $other:ident: $($field:ident),*) => { $($sum.$field = $sum.$field.saturating_add($other.$field);)* };
 }
-
-/// An owner in the ledger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OwnerIndex(pub(super) u32);
 
 /// Samples of one event that hit an owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -223,6 +225,8 @@ pub struct Interval {
     pub to_ns: u64,
     /// Per owner. An owner that did nothing is not there.
     pub owners: BTreeMap<OwnerIndex, Counts>,
+    /// Waits for a CPU by who waited and who had it.
+    pub charged: Charged,
     /// Per CPU.
     pub cpus: BTreeMap<Cpu, CpuCounts>,
     /// What counters said about an owner, by slice in the order of their ends.
@@ -278,6 +282,7 @@ impl Interval {
         for (&owner, counts) in &next.owners {
             self.owners.entry(owner).or_default().merge(counts);
         }
+        culprit::merge(&mut self.charged, &next.charged);
         for (&owner, rows) in &next.slices {
             let all = self.slices.entry(owner).or_default();
             all.extend_from_slice(rows);

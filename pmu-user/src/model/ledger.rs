@@ -9,9 +9,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use pmu_common::loss;
 
 use super::{
+    culprit::Charges,
     difference,
-    interval::{CpuEvent, HotKey, Interval, OwnerIndex, StackKey},
+    interval::{CpuEvent, HotKey, Interval, StackKey},
     names::{Addresses, CodeNames, NamedCode},
+    owner::OwnerIndex,
     samples::{WeightedSamples, Weights},
     slice::sums,
     tree::Tree,
@@ -43,6 +45,7 @@ pub struct Ledger {
     ended: BTreeMap<Untrusted, OwnerIndex>,
     owner_of_slot: HashMap<SlotId, OwnerIndex>,
     counts: HashMap<(SlotId, Cpu), CountRow>,
+    charges: Charges,
     cpus: HashMap<Cpu, CpuRow>,
     times: HashMap<Cpu, Times>,
     throttling: BTreeMap<Owner, Throttling>,
@@ -73,6 +76,7 @@ impl Ledger {
             ended: BTreeMap::new(),
             owner_of_slot: HashMap::new(),
             counts: HashMap::new(),
+            charges: Charges::default(),
             cpus: HashMap::new(),
             times: HashMap::new(),
             throttling: BTreeMap::new(),
@@ -172,6 +176,9 @@ impl Ledger {
         for row in &drain.counts {
             self.count(row, &mut interval);
         }
+        let owner_of_slot = &self.owner_of_slot;
+        interval.charged =
+            self.charges.advance(&drain.culprits, |slot| owner_of_slot.get(&slot).copied().unwrap_or(OTHER));
         for row in &drain.cpus {
             self.count_cpu(row, &mut interval);
         }

@@ -1,5 +1,6 @@
 //! From drains to intervals: pure arithmetic on what was read. Nothing here opens, reads or waits for anything.
 
+mod culprit;
 mod difference;
 mod fold;
 pub mod gap;
@@ -8,14 +9,17 @@ pub mod interval;
 pub mod io;
 mod ledger;
 mod names;
+mod owner;
 mod samples;
 pub mod slice;
 mod tree;
 
 pub use self::{
+    culprit::CulpritIndex,
     fold::{BOUNDS, Bounds, is_kernel, is_rest},
-    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent, OwnerIndex, StackKey},
+    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent, StackKey},
     ledger::Ledger,
     names::NamedCode,
+    owner::OwnerIndex,
     samples::{Ran, WeightedSamples},
 };

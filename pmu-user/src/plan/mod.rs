@@ -203,6 +203,7 @@ impl Plan {
             gap_min_ns: self.gap_min_ns,
             counters: self.counters(),
             executables: u32::from(self.by == By::Exe),
+            culprits: 1,
             ..Config::ZERO
         }
     }

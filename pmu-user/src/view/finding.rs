@@ -7,7 +7,7 @@ use super::{
 use crate::{
     metric::{
         OwnerOrTarget,
-        finding::{Cause, Finding},
+        finding::{CULPRIT, Cause, Finding},
         value::Known,
     },
     table::unit::Unit,
@@ -116,7 +116,12 @@ fn cpu_wait(finding: &Finding, whose: &str, value: &str) -> String {
     let neighbour = finding.evidence.iter().find(|evidence| evidence.whose.is_some());
     let beside = neighbour.map_or_else(String::new, |beside| {
         let time = number(&beside.value, beside.unit);
-        format!("; most CPU time beside it: {}, {time}", who(beside.whose.as_ref()))
+        let who = who(beside.whose.as_ref());
+        if beside.metric == CULPRIT {
+            format!("; of that {who} had it for {time}")
+        } else {
+            format!("; most CPU time beside it: {who}, {time}")
+        }
     });
     format!(
         "{whose} waited for a CPU {value} of the time that it could run ({}; 99th percentile {}){beside}",

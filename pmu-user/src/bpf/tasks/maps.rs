@@ -4,6 +4,7 @@ use aya::maps::{HashMap, MapData, RingBuf, Stack};
 use pmu_common::{
     count::Count,
     cpu::{Control, CpuCount, CpuSamples},
+    culprit::Culprits,
     histogram::RunqueueBuckets,
     name::map as names,
     owner::Owner,
@@ -47,6 +48,7 @@ pub(super) fn sizes(plan: &Plan, machine: &Machine, log: Log) -> Sizes {
         (names::OWNERS, plan.slots),
         (names::COUNTS, rows),
         (names::LATENCIES, rows),
+        (names::CULPRITS, cpus),
         (names::SAMPLES, only(!plan.sampling.is_empty(), rows * plan.events())),
         (names::COUNTERS, only(counted, cpus * counters)),
         (names::TURNS, only(counted, cpus)),
@@ -88,6 +90,8 @@ pub struct Maps {
     pub counts: Mapped<Count>,
     /// Rows per slot and CPU.
     pub latencies: Mapped<RunqueueBuckets>,
+    /// Rows per CPU.
+    pub culprits: Mapped<Culprits>,
     /// Rows per slot, CPU and event, of the sampling programs.
     pub samples: Mapped<SampleCount>,
     /// Events that the programs read.
@@ -114,6 +118,7 @@ impl Maps {
             owners: maps.mapped(names::OWNERS)?,
             counts: maps.mapped(names::COUNTS)?,
             latencies: maps.mapped(names::LATENCIES)?,
+            culprits: maps.mapped(names::CULPRITS)?,
             samples: maps.mapped(names::SAMPLES)?,
             counters,
             turns: maps.mapped(names::TURNS)?,

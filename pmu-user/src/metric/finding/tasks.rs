@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Cause, Evidence, Finding, exact, rate,
+    CULPRIT, Cause, Evidence, Finding, exact, rate,
     rules::{
         BUSY, HOT_SAMPLES, MOVES_LEAST, PERIODS_LEAST, RATE_LEAST_NS, STEAL_STEP_NS, TAIL_COUNT, WAIT_LEAST,
         WAIT_TAIL_NS,
@@ -15,6 +15,7 @@ use crate::{
     machine::cgroup::ancestors,
     metric::{
         BlindClass, Frame, GapReport, OwnerOrTarget, OwnerReport, TasksReport, Throttled,
+        culprit::Culprit,
         topdown::{Node, TopDown},
         value::{How, Known},
     },
@@ -97,8 +98,27 @@ fn cpu_wait(header: &TasksHeader, report: &TasksReport, owner: &OwnerReport) -> 
         .resting_on("runqueue_latency.sum", Unit::Ns, waited)
         .resting_on("runqueue_latency.p99", Unit::Ns, tail)
         .resting_on(metric::CPU_TIME.name, Unit::Ns, *time);
-    finding.evidence.extend(neighbour(header, report, owner));
+    finding.evidence.extend(culprit(report, owner).or_else(|| neighbour(header, report, owner)));
     Some(finding)
+}
+
+/// Whoever had the CPUs for longest while an owner waited for them, but for the owner itself and what is below it.
+fn culprit(report: &TasksReport, owner: &OwnerReport) -> Option<Evidence> {
+    let waited = report.folded.as_ref().map_or(&report.waited, |folded| &folded.waited);
+    let waited = waited.iter().find(|waited| waited.who == owner.who)?;
+    let is_other = |culprit: &Owner| match (culprit, owner.who.owner()) {
+        (Owner::Cgroup { path, .. }, Some(Owner::Cgroup { path: own, .. })) => {
+            path != own && !is_above(own, path)
+        }
+        (culprit, own) => Some(culprit) != own,
+    };
+    let others = waited.charges.iter().find_map(|charge| match &charge.culprit {
+        Culprit::Owner(culprit) if is_other(culprit) => Some((culprit, charge.wait_ns)),
+        _ => None,
+    });
+    let (culprit, wait_ns) = others?;
+    let whose = Some(OwnerOrTarget::Owner(culprit.clone()));
+    Some(Evidence { metric: CULPRIT.to_owned(), unit: Unit::Ns, value: exact(wait_ns as f64), whose })
 }
 
 /// Whoever used most CPU time beside an owner.

@@ -100,6 +100,7 @@ impl Ledger {
         let alive = |id: &SlotId| newest.get(&id.slot).is_none_or(|&generation| generation <= id.generation);
         self.owner_of_slot.retain(|id, _| alive(id));
         self.counts.retain(|(id, _), _| alive(id));
+        self.charges.retain(alive);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tasks of one run: opens what the plan says, starts it, drains it, and closes it by being dropped.
 
 mod collect;
+mod culprits;
 mod hotplug;
 pub(in crate::session) mod multiplexing;
 mod open;
@@ -19,8 +20,8 @@ use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD};
 use tokio::io::unix::AsyncFd;
 
 use self::{
-    collect::Changes, hotplug::Hotplug, multiplexing::Rotation, owners::Owners, ring_reader::RingReader,
-    sampling::Sampler, throttling::Limited,
+    collect::Changes, culprits::Culprits, hotplug::Hotplug, multiplexing::Rotation, owners::Owners,
+    ring_reader::RingReader, sampling::Sampler, throttling::Limited,
 };
 use super::{Measure, SessionError, Started, cost::Meter, usage::Targets};
 use crate::{
@@ -52,6 +53,7 @@ pub(in crate::session) struct TasksSession {
     hotplug: Hotplug,
     ring: AsyncFd<Ring>,
     owners: Owners,
+    culprits: Culprits,
     symbols: Symbols,
     ring_reader: RingReader,
     meter: Option<Meter>,
@@ -162,6 +164,7 @@ impl TasksSession {
             sampled: self.sampling_readings(),
             cpus: self.cpu_rows(),
             counts: self.count_rows(),
+            culprits: self.culprit_rows(),
             slices: self.take_slices(),
             gaps: self.ring_reader.take_gaps(&self.owners, self.header.started_ns),
             losses: self.user_losses(),
@@ -178,6 +181,7 @@ impl TasksSession {
         let strides = (self.header.machine.cpu.possible, self.header.plan.events());
         let freed = self.owners.recycle(&mut self.object.maps, strides, now_ns, pressed)?;
         self.forget_changes(&freed);
+        self.culprits.forget(&self.object.maps.culprits, &freed);
         drain.located = self.symbols.locate(samples);
         drain.located.unwinding.append(std::mem::take(&mut self.ring_reader.unwinding));
         self.object.flush_log();

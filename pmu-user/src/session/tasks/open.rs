@@ -47,9 +47,7 @@ impl TasksSession {
         let functions = thread::spawn(move || kernel_symbols::find(&symbols_root, lists));
         let early = if sampling::may_shrink(&plan) { Some(sampling::open(&mut plan)?) } else { None };
         let mut object = Object::load(&plan, &machine, kernel)?;
-        for slot in (1..plan.slots).rev() {
-            object.maps.offer_slot(slot)?;
-        }
+        offer_slots(&mut object, plan.slots)?;
         add_tasks(&mut object, &plan)?;
         object.attach(&plan)?;
         add_cgroups(&mut object, &plan, &machine)?;
@@ -64,6 +62,7 @@ impl TasksSession {
         let mut missing = missing(&plan, &machine, &object, functions[0], root);
         missing.extend(deaf);
         Ok(Self {
+            culprits: super::culprits::Culprits::new(machine.cpu.possible),
             seen_changes: vec![(0, 0); plan.slots as usize * machine.cpu.possible as usize],
             hotplug: Hotplug::new(&plan, &machine.cpu.online),
             rotations,
@@ -99,6 +98,14 @@ impl TasksSession {
             root: root.to_owned(),
         })
     }
+}
+
+/// Offers all slots but the common one, the lowest to be taken first.
+fn offer_slots(object: &mut Object, slots: u32) -> Result<(), SessionError> {
+    for slot in (1..slots).rev() {
+        object.maps.offer_slot(slot)?;
+    }
+    Ok(())
 }
 
 /// Binds a program to every sampling event. Returns what holds those of tracepoints.

@@ -9,14 +9,36 @@ use crate::{
     drain::{Ending, Header, Id, Owner, Stopped, TasksHeader, Workload, unwinding::Unwinding},
     metric::{
         Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, TasksReport,
-        number::Attribution, value::Value,
+        culprit::{Culprit, Waited},
+        number::Attribution,
+        value::Value,
     },
 };
 
 /// Hot functions and stacks.
 pub(in crate::view) fn end(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     report.hot.iter().try_for_each(|function| hot_row(into, function))?;
-    report.stacks.iter().try_for_each(|stack| stack_row(into, stack))
+    report.stacks.iter().try_for_each(|stack| stack_row(into, stack))?;
+    report.waited.iter().try_for_each(|waited| culprit_rows(into, waited))
+}
+
+/// Who had the CPUs that one owner waited for.
+fn culprit_rows(into: &mut dyn Write, waited: &Waited) -> io::Result<()> {
+    waited.charges.iter().try_for_each(|charge| {
+        let culprit = match &charge.culprit {
+            Culprit::Owner(culprit) => json!(owner(Attribution::Owner(culprit))),
+            Culprit::Idle => json!({"kind": "idle", "name": "idle"}),
+            Culprit::Outside => json!({"kind": "outside", "name": "outside"}),
+            Culprit::Unknown => json!({"kind": "unknown", "name": "unknown"}),
+        };
+        line(
+            into,
+            &json!({
+                "schema": SCHEMA, "kind": "culprit", "owner": owner(Attribution::from(&waited.who)), "culprit": culprit,
+                "wait_ns": charge.wait_ns, "share": charge.share, "of_ns": waited.wait_ns,
+            }),
+        )
+    })
 }
 
 fn hot_row(into: &mut dyn Write, hot: &HotFunction) -> io::Result<()> {

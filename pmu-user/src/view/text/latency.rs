@@ -2,8 +2,17 @@
 
 use std::io::{self, Write};
 
-use super::{COLUMNS, Style, name, number::duration, section};
-use crate::metric::{OwnerReport, TasksReport, value::Distribution};
+use super::{
+    COLUMNS, Style, name,
+    number::{duration, percent},
+    section,
+    table::cut,
+};
+use crate::metric::{
+    OwnerOrTarget, OwnerReport, TasksReport,
+    culprit::{Culprit, Waited},
+    value::Distribution,
+};
 
 /// Width of the longest bar.
 const BAR_WIDTH: u64 = 40;
@@ -14,14 +23,19 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
         Ok(waits) => waits,
         Err(why) => return writeln!(into, "  not known: {why}"),
     };
+    let waited = report.folded.as_ref().map_or(&report.waited, |folded| &folded.waited);
     line(into, &report.total)?;
+    culprits(into, &report.total.who, waited)?;
     picture(into, style, waits)?;
     let owners = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
     let mut owners: Vec<&OwnerReport> = owners.iter().filter(|owner| owner.waits.is_ok()).collect();
     owners.sort_by_key(|owner| std::cmp::Reverse(owner.waits.as_ref().map_or(0, |waits| waits.sum)));
     if owners.len() > 1 {
         writeln!(into, "  {COLUMNS}longest waits in all{COLUMNS:#}")?;
-        owners.iter().take(style.rows_max.min(5)).try_for_each(|owner| line(into, owner))?;
+        owners.iter().take(style.rows_max.min(5)).try_for_each(|owner| {
+            line(into, owner)?;
+            culprits(into, &owner.who, waited)
+        })?;
     }
     Ok(())
 }
@@ -33,6 +47,36 @@ fn line(into: &mut dyn Write, owner: &OwnerReport) -> io::Result<()> {
     let all: Vec<String> =
         waits.quantiles().map(|(name, known)| format!("{name} {}", duration(known.estimate))).collect();
     writeln!(into, "    {}", all.join("  "))
+}
+
+/// Culprits that are named in a line.
+const NAMED: usize = 4;
+
+/// Who had the CPUs meanwhile.
+fn culprits(into: &mut dyn Write, who: &OwnerOrTarget, waited: &[Waited]) -> io::Result<()> {
+    let Some(waited) = waited.iter().find(|waited| waited.who == *who) else { return Ok(()) };
+    let named = waited.charges.iter().take_while(|charge| charge.share >= 0.001).take(NAMED);
+    let named: Vec<String> =
+        named.map(|charge| format!("{} {}", culprit(&charge.culprit, who), percent(charge.share))).collect();
+    match waited.charges.len().saturating_sub(named.len()) {
+        _ if named.is_empty() => Ok(()),
+        0 => writeln!(into, "    meanwhile  {}", named.join(", ")),
+        more => writeln!(into, "    meanwhile  {}, {more} more", named.join(", ")),
+    }
+}
+
+/// Whom a victim waited for, in words.
+fn culprit(culprit: &Culprit, victim: &OwnerOrTarget) -> String {
+    match culprit {
+        Culprit::Owner(owner) if victim.owner() == Some(owner) => "itself".to_owned(),
+        Culprit::Owner(owner) => {
+            let (name, pid) = name(&OwnerOrTarget::Owner(owner.clone()));
+            [cut(&name), pid].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+        }
+        Culprit::Idle => "idle".to_owned(),
+        Culprit::Outside => "others".to_owned(),
+        Culprit::Unknown => "not told".to_owned(),
+    }
 }
 
 /// One bar per power of two.

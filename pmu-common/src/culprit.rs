@@ -1,0 +1,96 @@
+//! Who had a CPU while a task waited for it: the last spans of each CPU, and waits charged by victim and culprit.
+
+use crate::{
+    count::{SLOT_NONE, SLOT_UNRESOLVED},
+    wire,
+};
+
+/// Spans of a CPU that are remembered; a power of two. A wait that began before them is charged as far as they go.
+pub const SPANS: usize = 64;
+/// Pairs of a victim and a culprit that a CPU tells apart; a power of two.
+pub const CHARGES: usize = 512;
+/// Places in which a pair may lie; a power of two.
+pub const WAYS: u32 = 4;
+
+/// [`Span::slot`]: the idle task.
+pub const CULPRIT_IDLE: u32 = SLOT_UNRESOLVED;
+/// [`Span::slot`]: a task that no owner counts for.
+pub const CULPRIT_OUTSIDE: u32 = SLOT_NONE;
+
+wire! {
+    /// Who had a CPU from a moment on, until the next span of that CPU began.
+    pub struct Span {
+        /// Begin (CLOCK_MONOTONIC, ns).
+        pub from_ns: u64,
+        /// Slot of the owner, [`CULPRIT_IDLE`] or [`CULPRIT_OUTSIDE`]; of the last span not known yet.
+        pub slot: u64,
+    }
+
+    /// How long tasks of one owner waited for a CPU while another owner had it.
+    pub struct Charge {
+        /// [`pair`] of the two, 0 while the place is free.
+        pub pair: u64,
+        /// That time in ns.
+        pub wait_ns: u64,
+    }
+
+    /// One row of the map `CULPRITS`. Written only by programs that run with interrupts off on that CPU; a charge of an owner whose
+    /// slot is freed is cleared by user space.
+    pub struct Culprits {
+        /// Spans that began, modulo 2⁶⁴: the last one is at this place, modulo [`SPANS`].
+        pub begun: u64,
+        /// Keeps what follows in cache lines of its own.
+        pub reserved: [u64; 7],
+        /// The last spans.
+        pub spans: [Span; SPANS],
+        /// Pairs, each at one of the [`WAYS`] places that [`place`] gives.
+        pub charges: [Charge; CHARGES],
+    }
+}
+
+/// Key of a victim and a culprit; never 0.
+#[must_use]
+#[inline(always)]
+pub const fn pair(victim: u32, culprit: u32) -> u64 {
+    ((victim as u64 + 1) << 32) | culprit as u64
+}
+
+/// Victim's slot and culprit of a pair; `None` of a free place.
+#[must_use]
+pub const fn of_pair(pair: u64) -> Option<(u32, u32)> {
+    match (pair >> 32) as u32 {
+        0 => None,
+        above => Some((above - 1, pair as u32)),
+    }
+}
+
+/// One of the places of a pair, by way (below [`WAYS`]): an index that is to be taken modulo [`CHARGES`].
+#[must_use]
+#[inline(always)]
+pub const fn place(pair: u64, way: u32) -> u32 {
+    // Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, 6.4).
+    (pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u32 ^ way
+}
+
+const _: () =
+    assert!(size_of::<Culprits>().is_multiple_of(64), "rows of two CPUs must not share a cache line");
+
+#[cfg(test)]
+mod tests {
+    use super::{CHARGES, CULPRIT_IDLE, WAYS, of_pair, pair, place};
+
+    #[test]
+    fn a_pair_tells_victim_and_culprit() {
+        for (victim, culprit) in [(0, 0), (7, CULPRIT_IDLE), (u32::MAX - 2, 3)] {
+            assert_eq!(of_pair(pair(victim, culprit)), Some((victim, culprit)));
+        }
+        assert_eq!(of_pair(0), None);
+    }
+
+    #[test]
+    fn the_places_of_a_pair_differ() {
+        let places = [0, 1, 2, 3].map(|way| place(pair(3, 9), way) as usize % CHARGES);
+        assert_eq!(places.len(), WAYS as usize);
+        assert!((0..4).all(|at| !places[..at].contains(&places[at])), "{places:?}");
+    }
+}

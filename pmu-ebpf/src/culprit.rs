@@ -1,0 +1,89 @@
+//! Charges waits for a CPU to whoever had it meanwhile.
+//!
+//! A task's wait is charged when it is accounted, which is while the task's own span is the last one of its CPU: what came before it is
+//! what the task waited for. The spans of a CPU follow one another without gaps, so each holds its begin alone.
+
+use pmu_common::culprit::{CHARGES, CULPRIT_IDLE, Charge, Culprits, SPANS, Span, WAYS, pair, place};
+
+use crate::{config::config, intrinsics::masked, maps::CULPRITS};
+
+/// The last span of `cpu` ended at `now_ns`: its owner is `slot`, or the idle task's. Another begins. Call with interrupts off, on that
+/// CPU, after the task that leaves was accounted.
+#[inline(always)]
+pub(crate) fn switch(cpu: u32, is_idle: bool, slot: u32, now_ns: u64) -> Option<()> {
+    if config!(culprits) == 0 {
+        return None;
+    }
+    let culprits = CULPRITS.get_ptr_mut(cpu)?;
+    let slot = u64::from(if is_idle { CULPRIT_IDLE } else { slot });
+    // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
+    let begun = unsafe { (*culprits).begun };
+    // SAFETY: as above; `span` stays inside the row.
+    let before = unsafe { (*span(culprits, begun.wrapping_sub(1))).slot };
+    // SAFETY: as above.
+    let last = unsafe { &mut *span(culprits, begun) };
+    if begun != 0 && before == slot {
+        // One owner's tasks in turn are one span.
+        last.from_ns = now_ns;
+        return Some(());
+    }
+    last.slot = slot;
+    // SAFETY: as above.
+    unsafe { (*span(culprits, begun.wrapping_add(1))).from_ns = now_ns };
+    // SAFETY: as above.
+    unsafe { (*culprits).begun = begun.wrapping_add(1) };
+    Some(())
+}
+
+/// Charges a wait of `victim` that ended when the last span of `cpu` began. Call with interrupts off, on that CPU.
+#[inline(always)]
+pub(crate) fn charge(cpu: u32, victim: u32, wait_ns: u64) -> Option<()> {
+    if config!(culprits) == 0 {
+        return None;
+    }
+    let culprits = CULPRITS.get_ptr_mut(cpu)?;
+    // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
+    let begun = unsafe { (*culprits).begun };
+    // SAFETY: as above; `span` stays inside the row.
+    let mut until_ns = unsafe { (*span(culprits, begun)).from_ns };
+    let ready_ns = until_ns.wrapping_sub(wait_ns);
+    for back in 1..SPANS as u64 {
+        if back > begun {
+            break;
+        }
+        // SAFETY: as above.
+        let Span { from_ns, slot } = unsafe { *span(culprits, begun.wrapping_sub(back)) };
+        let since_ns = if from_ns > ready_ns { from_ns } else { ready_ns };
+        if until_ns > since_ns {
+            add(culprits, pair(victim, slot as u32), until_ns - since_ns);
+        }
+        if from_ns <= ready_ns {
+            break;
+        }
+        until_ns = from_ns;
+    }
+    Some(())
+}
+
+/// The span of a number, of the last [`SPANS`].
+#[inline(always)]
+fn span(culprits: *mut Culprits, number: u64) -> *mut Span {
+    let spans = culprits.wrapping_byte_add(core::mem::offset_of!(Culprits, spans)).cast::<Span>();
+    spans.wrapping_add(masked(number as u32, SPANS))
+}
+
+/// Adds to a pair. One that finds no place is left out: what a victim's charges lack of its run-queue latency is nobody's.
+#[inline(always)]
+fn add(culprits: *mut Culprits, pair: u64, wait_ns: u64) {
+    let charges = culprits.wrapping_byte_add(core::mem::offset_of!(Culprits, charges)).cast::<Charge>();
+    for way in 0..WAYS {
+        let charge = charges.wrapping_add(masked(place(pair, way), CHARGES));
+        // SAFETY: `masked` kept the index below their number, so this is inside a live row that only this CPU writes.
+        let charge = unsafe { &mut *charge };
+        if charge.pair == pair || charge.pair == 0 {
+            charge.pair = pair;
+            charge.wait_ns = charge.wait_ns.wrapping_add(wait_ns);
+            return;
+        }
+    }
+}

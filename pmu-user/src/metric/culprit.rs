@@ -1,0 +1,108 @@
+//! Who had the CPUs that an owner's tasks waited for. What is charged and what is not add up to the run-queue latency.
+
+use std::collections::BTreeMap;
+
+use super::{
+    OwnerOrTarget,
+    owners::{Above, Groups},
+};
+use crate::{
+    drain::{Owner, TasksHeader},
+    model::{CulpritIndex, Interval, Ledger, OwnerIndex},
+};
+
+/// Who had a CPU.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Culprit {
+    /// Tasks of an owner: of the victim itself, too.
+    Owner(Owner),
+    /// Nobody: the CPU was idle, and had to wake up, or the task waited for another one first and was moved here.
+    Idle,
+    /// A task outside of what was asked for.
+    Outside,
+    /// Not told: it was too long ago, or there were too many.
+    Unknown,
+}
+
+/// What one culprit had of an owner's waits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Charge {
+    /// Who.
+    pub culprit: Culprit,
+    /// For how long it had the CPU, of all waits together, in ns.
+    pub wait_ns: u64,
+    /// As a share of the owner's run-queue latency (0 to 1).
+    pub share: f64,
+}
+
+/// Who had the CPUs that one owner waited for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waited {
+    /// The victim.
+    pub who: OwnerOrTarget,
+    /// Sum of its run-queue latencies, in ns.
+    pub wait_ns: u64,
+    /// Culprits, the longest first; together they are that sum.
+    pub charges: Vec<Charge>,
+}
+
+impl Waited {
+    /// Of the target, then of every owner, those that waited longest first; nothing where a recording does not tell.
+    pub(super) fn of(
+        header: &TasksHeader,
+        ledger: &Ledger,
+        interval: &Interval,
+        groups: &Groups,
+    ) -> Vec<Self> {
+        if interval.charged.is_empty() {
+            return Vec::new();
+        }
+        let above = Above::new(header, ledger);
+        let rows = |owner: OwnerIndex| above.with(owner).map(|owner| groups.of(owner)).collect::<Vec<_>>();
+        let mut waits: BTreeMap<Option<OwnerIndex>, u64> = BTreeMap::new();
+        for (&owner, counts) in &interval.owners {
+            for row in rows(owner).into_iter().map(Some).chain([None]) {
+                let sum = waits.entry(row).or_default();
+                *sum = sum.saturating_add(counts.wait_ns);
+            }
+        }
+        let mut charged: BTreeMap<Option<OwnerIndex>, BTreeMap<Culprit, u64>> = BTreeMap::new();
+        for (&(victim, culprit), &wait_ns) in &interval.charged {
+            let culprit = match culprit {
+                CulpritIndex::Owner(owner) => Culprit::Owner(groups.owner(ledger, groups.of(owner))),
+                CulpritIndex::Idle => Culprit::Idle,
+                CulpritIndex::Outside => Culprit::Outside,
+            };
+            for row in rows(victim).into_iter().map(Some).chain([None]) {
+                let sum = charged.entry(row).or_default().entry(culprit.clone()).or_default();
+                *sum = sum.saturating_add(wait_ns);
+            }
+        }
+        let waited = waits.into_iter().filter(|&(_, wait_ns)| wait_ns > 0).map(|(row, wait_ns)| {
+            let who =
+                row.map_or(OwnerOrTarget::Target, |row| OwnerOrTarget::Owner(groups.owner(ledger, row)));
+            Self { who, wait_ns, charges: charges(wait_ns, charged.remove(&row).unwrap_or_default()) }
+        });
+        let mut waited: Vec<Self> = waited.collect();
+        waited.sort_by(|a, b| {
+            let target = |waited: &Self| waited.who != OwnerOrTarget::Target;
+            (target(a), b.wait_ns, &a.who).cmp(&(target(b), a.wait_ns, &b.who))
+        });
+        waited
+    }
+}
+
+/// Culprits of waits of `wait_ns` in all; what none of them had is [`Culprit::Unknown`].
+fn charges(wait_ns: u64, mut charged: BTreeMap<Culprit, u64>) -> Vec<Charge> {
+    let known = charged.values().copied().fold(0, u64::saturating_add);
+    if wait_ns > known {
+        charged.insert(Culprit::Unknown, wait_ns - known);
+    }
+    let share = |part: u64| part as f64 / wait_ns.max(known) as f64;
+    let mut charges: Vec<Charge> = charged
+        .into_iter()
+        .map(|(culprit, wait_ns)| Charge { culprit, wait_ns, share: share(wait_ns) })
+        .collect();
+    charges.sort_by(|a, b| (b.wait_ns, &a.culprit).cmp(&(a.wait_ns, &b.culprit)));
+    charges
+}
