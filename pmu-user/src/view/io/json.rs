@@ -7,6 +7,7 @@ use serde_json::{Value as Json, json};
 use super::{
     super::json::{SCHEMA, line},
     checks, levels,
+    summary::{Summary, json_things},
 };
 use crate::{drain::io::IoHeader, metric::io::IoReport, plan::io::UncoreKind};
 
@@ -18,6 +19,11 @@ pub(in crate::view) fn header(header: &IoHeader) -> Json {
                "slice_ns": kind.turns.slice.as_nanos() as u64})
     };
     json!({"table": plan.table, "uncore": plan.kinds.iter().map(instances).collect::<Vec<_>>()})
+}
+
+/// The rows of what stands on the host's I/O side.
+pub(in crate::view) fn platform(into: &mut dyn Write, header: &IoHeader) -> io::Result<()> {
+    json_things(into, &Summary { machine: &header.machine, platform: &header.platform })
 }
 
 /// Levels, checks and maps.

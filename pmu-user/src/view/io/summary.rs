@@ -52,6 +52,11 @@ pub fn json(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     json::write(into, summary)
 }
 
+/// Writes the `platform` row and the `device` rows alone.
+pub(in crate::view) fn json_things(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    json::things(into, summary)
+}
+
 /// A device that moves data, with what belongs to it.
 struct Row<'a> {
     device: &'a Device,

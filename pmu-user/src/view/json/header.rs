@@ -9,7 +9,11 @@ use super::{
 use crate::{
     drain::{Absent, CountsHeader, Header, TasksHeader},
     machine::{Machine, cpu::format_list, duration_ns},
-    plan::{Sampling, request::Descend},
+    plan::{
+        Sampling,
+        multiplexing::{EventGroup, Multiplexing, PlannedEvent},
+        request::Descend,
+    },
     table::{metric, quantity::Quantity},
     untrusted::Untrusted,
 };
@@ -37,7 +41,26 @@ pub(super) fn header(header: &Header) -> Json {
     extend(&mut row, io.as_ref().map(of_io::header));
     extend(&mut row, counts.as_ref().map(of_counts));
     extend(&mut row, tasks.as_ref().map(of_tasks_only));
+    let groups: Vec<Json> = multiplexed(header).flat_map(groups).collect();
+    if !groups.is_empty() {
+        row["groups"] = groups.into();
+    }
     row
+}
+
+/// Everything whose events are counted in groups: core PMUs, then uncore PMUs by kind.
+fn multiplexed(header: &Header) -> impl Iterator<Item = &Multiplexing> {
+    let of_tasks = header.tasks.iter().flat_map(|tasks| &tasks.plan.turns);
+    let of_io = header.io.iter().flat_map(|io| io.plan.kinds.iter().map(|kind| &kind.turns));
+    of_tasks.chain(of_io)
+}
+
+/// A cell a group: what is on the counters together.
+fn groups(turns: &Multiplexing) -> impl Iterator<Item = Json> {
+    let event = |event: &PlannedEvent| json!({"event": event.name, "type": event.kind, "config": event.words, "modes": event.modes});
+    let group = move |(group, always): (&EventGroup, bool)| json!({"pmu": turns.pmu, "always": always, "events": group.events.iter().map(event).collect::<Vec<_>>()});
+    let always = turns.always.iter().map(|group| (group, true));
+    always.chain(turns.groups.iter().map(|group| (group, false))).map(group)
 }
 
 /// What cannot be measured here, or is not: of tasks, of I/O, and events that are left out.

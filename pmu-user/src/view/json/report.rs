@@ -12,7 +12,10 @@ use crate::{
 /// Writes a stage as JSON.
 pub(in crate::view) fn write(into: &mut dyn Write, _: &Style, stage: Stage<'_>) -> io::Result<()> {
     match stage {
-        Stage::Begin(run) => line(into, &header(run)),
+        Stage::Begin(run) => {
+            line(into, &header(run))?;
+            run.io.as_ref().map_or(Ok(()), |io| of_io::platform(into, io))
+        }
         Stage::Interval(report, _) => part(into, report),
         Stage::Whole { header, report, ending, intervals } => {
             findings(into, &report.findings)?;

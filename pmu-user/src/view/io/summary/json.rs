@@ -11,10 +11,15 @@ use crate::{
 };
 
 pub(super) fn write(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
-    line(into, &platform(summary))?;
-    summary.rows().iter().try_for_each(|row| line(into, &device(row)))?;
+    things(into, summary)?;
     let note = |note: &String| json!({"schema": SCHEMA, "kind": "note", "text": note});
     summary.notes().iter().try_for_each(|text| line(into, &note(text)))
+}
+
+/// A `platform` row and a `device` row for each device.
+pub(super) fn things(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    line(into, &platform(summary))?;
+    summary.rows().iter().try_for_each(|row| line(into, &device(row)))
 }
 
 fn platform(summary: &Summary) -> Json {
