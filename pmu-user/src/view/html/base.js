@@ -121,3 +121,20 @@ function bar(known, full) {
   if (high - low >= 0.5) parts.push(drawn("rect", { class: "whisker", x: low, y: 4, width: high - low, height: 2 }));
   return drawn("svg", { class: "bar", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, parts);
 }
+
+// A colour of the styles, which differs by theme.
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+// A canvas in device pixels; what draws on it counts in CSS pixels.
+function prepared(canvas, height) {
+  const width = Math.max(200, canvas.parentElement.clientWidth);
+  const ratio = window.devicePixelRatio || 1;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  canvas.style.height = height + "px";
+  const pen = canvas.getContext("2d");
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen.clearRect(0, 0, width, height);
+  pen.font = "11px system-ui, sans-serif";
+  return { pen, width, height };
+}

@@ -1,6 +1,7 @@
 // Gaps: when and on which CPU a timer was late, and the longest of them.
 
 const GAPS_SHOWN = 100;
+const CODES_SHOWN = 25;
 
 function blind() {
   const body = $("#blind .body");
@@ -15,7 +16,8 @@ function blind() {
     const [from, to] = spanTimes();
     const gaps = D.gaps.filter((gap) => gap.t >= from && gap.t - gap.late_ns <= to);
     drawGaps(canvas, cpus, from, to, gaps);
-    table.replaceChildren(cpuTable(cpus, gaps), gapTable(gaps));
+    table.replaceChildren(gapSums("CPU", "Listed gaps by CPU", cpus.map(String), (gap) => String(gap.cpu), gaps),
+      gapSums("interrupts came back on in", "Listed gaps by code", codesOf(gaps), codeOf, gaps), gapTable(gaps));
   };
   const left = D.summary.blind?.gaps_left_out;
   body.replaceChildren(el("figure", {}, el("figcaption", {}, "Gaps by CPU; a mark’s height is how late the timer was"), canvas), table,
@@ -50,14 +52,27 @@ function drawGaps(canvas, cpus, from, to, gaps) {
   pen.fillText((to / 1e9).toFixed(2) + " s", width - 4, cpus.length * row + 13);
 }
 
-function cpuTable(cpus, gaps) {
+// Gaps put together, by CPU or by the code in which interrupts came back on.
+function gapSums(by, title, names, of, gaps) {
   const classes = [...new Set(gaps.map((gap) => gap.class))];
-  const sum = (cpu, name) => gaps.filter((gap) => gap.cpu === cpu && gap.class === name).reduce((all, gap) => all + gap.late_ns, 0);
-  const longest = (cpu) => gaps.filter((gap) => gap.cpu === cpu).reduce((most, gap) => Math.max(most, gap.late_ns), 0);
-  return scrolled("Listed gaps by CPU", el("table", {}, el("caption", {}, "Listed gaps by CPU, " + spanText()),
-    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "CPU"), classes.map((name) => el("th", { scope: "col", class: "n" }, name)), el("th", { scope: "col", class: "n" }, "longest"))),
-    el("tbody", {}, cpus.map((cpu) => el("tr", {}, el("th", { scope: "row" }, String(cpu)),
-      classes.map((name) => el("td", { class: "n" }, duration(sum(cpu, name)))), el("td", { class: "n" }, duration(longest(cpu))))))));
+  const late = (its) => its.map((gap) => gap.late_ns);
+  const line = (name) => {
+    const its = gaps.filter((gap) => of(gap) === name);
+    return el("tr", {}, el("th", { scope: "row" }, name), classes.map((one) => el("td", { class: "n" }, duration(late(its.filter((gap) => gap.class === one)).reduce((sum, ns) => sum + ns, 0)))),
+      el("td", { class: "n" }, duration(late(its).reduce((most, ns) => Math.max(most, ns), 0))), el("td", { class: "n" }, String(its.length)));
+  };
+  return scrolled(title, el("table", {}, el("caption", {}, title + ", " + spanText()),
+    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, by), [...classes, "longest", "gaps"].map((name) => el("th", { scope: "col", class: "n" }, name)))),
+    el("tbody", {}, names.map(line))));
+}
+
+const codeOf = (gap) => gap.stack?.[0] ?? "not known";
+
+// The codes with most blind time, the most first.
+function codesOf(gaps) {
+  const sums = new Map();
+  for (const gap of gaps) sums.set(codeOf(gap), (sums.get(codeOf(gap)) || 0) + gap.late_ns);
+  return [...sums].sort((left, right) => right[1] - left[1]).slice(0, CODES_SHOWN).map(([code]) => code);
 }
 
 function gapTable(gaps) {

@@ -1,6 +1,6 @@
 // The rows of the page: those of `pmbpf report --json` for the whole run, and those of its intervals.
 
-const D = { header: {}, summary: {}, about: {}, numbers: [], hot: [], stacks: [], gaps: [], levels: [], bottlenecks: [],
+const D = { header: {}, summary: {}, about: {}, numbers: [], hot: [], stacks: [], gaps: [], levels: [], charges: [], platform: null, devices: [], bottlenecks: [],
   spans: [], series: new Map(), text: "" };
 
 async function inflated(id) {
@@ -9,7 +9,8 @@ async function inflated(id) {
   return new Response(stream).text();
 }
 
-const rowsOf = (text) => text.split("\n").filter((line) => line).map((line) => JSON.parse(line));
+// An address has more digits than a number keeps: it stays text.
+const rowsOf = (text) => text.split("\n").filter((line) => line).map((line) => JSON.parse(line.replace(/"address":(\d+)/g, '"address":"$1"')));
 
 // One owner is one text, and so is what a number is about.
 const ownerKey = (owner) => owner
@@ -59,10 +60,11 @@ function addsUp(row) {
 async function load() {
   D.about = JSON.parse($("#about").textContent);
   D.text = await inflated("whole");
-  const into = { metric: D.numbers, histogram: D.numbers, hot: D.hot, stack: D.stacks, gap: D.gaps, levels: D.levels, bottleneck: D.bottlenecks };
+  const into = { metric: D.numbers, histogram: D.numbers, hot: D.hot, stack: D.stacks, gap: D.gaps, culprit: D.charges, device: D.devices, levels: D.levels, bottleneck: D.bottlenecks };
   for (const row of rowsOf(D.text)) {
     if (row.kind === "header") D.header = row;
     else if (row.kind === "summary") D.summary = row;
+    else if (row.kind === "platform") D.platform = row;
     else into[row.kind]?.push(row);
   }
   withKeys(D.numbers);
@@ -97,4 +99,13 @@ function spanAt(t) {
     else high = middle;
   }
   return low;
+}
+
+// The rows of the page as a file, as `--json` writes them.
+function downloadButton(name) {
+  return el("button", { type: "button", click: () => {
+    const link = el("a", { download: name, href: URL.createObjectURL(new Blob([D.text], { type: "application/x-ndjson" })) });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  } }, "Save NDJSON");
 }

@@ -1,11 +1,11 @@
 //! What only the whole run has: hot functions, how complete the numbers are, and what measuring cost.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::Value as Json;
 
 use super::{
-    cells::{TAIL, content, head, text},
+    cells::{TAIL, content, head, show, text},
     numbers::{label, more},
     rows::{Rows, Who},
 };
@@ -49,6 +49,60 @@ pub(super) fn hot(rows: &Rows, into: &mut String) {
     }
     into.push_str(TAIL);
     more(rows.hot_count - rows.hot.len(), "functions", into);
+    into.push_str("</div>");
+}
+
+/// For how long bandwidths were low, medium and high.
+pub(super) fn levels(rows: &Rows, into: &mut String) {
+    if rows.levels.is_empty() {
+        let why = if rows.header["table"].is_string() {
+            "no bandwidth was counted"
+        } else {
+            "no uncore PMUs were counted"
+        };
+        let _ = write!(into, "<p class=\"quiet\">There is no time at bandwidth: {why}.</p>");
+        return;
+    }
+    let titles = [
+        ("bandwidth", false),
+        ("of", false),
+        ("the most", true),
+        ("whence", false),
+        ("medium from", true),
+        ("high from", true),
+        ("low", true),
+        ("medium", true),
+        ("high", true),
+    ];
+    into.push_str("<div id=\"levels\">");
+    head("Time at bandwidth", &titles, into);
+    for row in &rows.levels {
+        let subject: Option<BTreeMap<String, Json>> = serde_json::from_value(row["subject"].clone()).ok();
+        let word = |name: &str| text(row[name].as_str().unwrap_or_default());
+        let unit = row["unit"].as_str().unwrap_or_default();
+        let value =
+            |row: &Json| row.as_f64().map_or_else(|| "–".to_owned(), |value| text(&show(value, unit)));
+        let time =
+            |name: &str| row[name].as_f64().map_or_else(|| "–".to_owned(), |time| duration(time * 1e9));
+        let numbers = [
+            value(&row["maximum"]),
+            value(&row["limits"][0]),
+            value(&row["limits"][1]),
+            time("low_s"),
+            time("medium_s"),
+            time("high_s"),
+        ];
+        let [most, numbers @ ..] = numbers.map(|number| format!("<td class=\"n\">{number}</td>"));
+        let _ = write!(
+            into,
+            "<tr><th scope=\"row\"><code>{}</code></th><td>{}</td>{most}<td>{}</td>{}</tr>",
+            word("metric"),
+            text(&label(None, subject.as_ref())),
+            word("basis"),
+            numbers.concat(),
+        );
+    }
+    into.push_str(TAIL);
     into.push_str("</div>");
 }
 

@@ -138,6 +138,7 @@ pub(super) fn method(rows: &Rows, into: &mut String) {
             .unwrap_or_default(),
     );
     into.push_str("</dl>");
+    groups(header, into);
     let metrics = header["metrics"].as_array().map(Vec::as_slice).unwrap_or_default();
     if metrics.is_empty() {
         return;
@@ -154,6 +155,47 @@ pub(super) fn method(rows: &Rows, into: &mut String) {
         );
     }
     into.push_str(TAIL);
+}
+
+/// Which events were on the counters together, and how each is encoded.
+fn groups(header: &Json, into: &mut String) {
+    let groups = header["groups"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if groups.is_empty() {
+        return;
+    }
+    let _ = write!(into, "<details><summary>Events by group ({})</summary>", groups.len());
+    head("Events by group", &[("PMU", false), ("counts", false), ("events and encodings", false)], into);
+    for group in groups {
+        let when = if group["always"] == true { "always" } else { "in its turn" };
+        let events: Vec<String> = group["events"].as_array().into_iter().flatten().map(encoded).collect();
+        let (pmu, events) = (text(field(group, "pmu")), events.join("<br>"));
+        let _ = write!(
+            into,
+            "<tr><th scope=\"row\">{pmu}</th><td>{when}</td><td class=\"code\">{events}</td></tr>"
+        );
+    }
+    into.push_str(TAIL);
+    into.push_str("</details>");
+}
+
+/// An event with the words of its `perf_event_attr`.
+fn encoded(event: &Json) -> String {
+    let words = event["config"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let words = words.iter().enumerate().filter_map(|(place, word)| {
+        let word = word.as_u64().filter(|&word| word > 0 || place == 0)?;
+        let number = if place == 0 { String::new() } else { place.to_string() };
+        Some(format!(" config{number}={word:#x}"))
+    });
+    let (kind, words) = (event["type"].as_u64().unwrap_or_default(), words.collect::<String>());
+    let modes = match field(event, "modes") {
+        "" => String::new(),
+        modes => format!(" :{modes}"),
+    };
+    format!(
+        "<code>{}</code> <small>type={kind}{}</small>",
+        text(field(event, "event")),
+        text(&(words + &modes))
+    )
 }
 
 fn sampled(header: &Json) -> String {

@@ -112,8 +112,8 @@ function transposed(caption, metrics, all, state) {
     el("tbody", {}, rows.map((metric) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, metric)), all.map((line) => numberCell(line.cells.get(metric))))))));
 }
 
-// Lets a table that stands in the page sort by its columns.
-function sortable(table) {
+// Lets a table that stands in the page sort by its columns; `exact` has the number that a cell of a line shows, where its text would not do.
+function sortable(table, exact = () => null) {
   const body = table.tBodies[0];
   const lines = [...body.rows];
   [...table.tHead.rows[0].cells].forEach((cell, column) => {
@@ -123,10 +123,22 @@ function sortable(table) {
       const down = cell.getAttribute("aria-sort") === "ascending" || (cell.className === "n" && !cell.hasAttribute("aria-sort"));
       for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
       cell.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const value = (line) => cell.className === "n" ? parseFloat(line.cells[column].textContent) || 0 : line.cells[column].textContent;
+      const value = (line) => exact(line, column) ?? (cell.className === "n" ? parseFloat(line.cells[column].textContent) || 0 : line.cells[column].textContent);
       lines.sort((left, right) => (value(left) < value(right) ? -1 : value(left) > value(right) ? 1 : 0) * (down ? -1 : 1));
       body.append(...lines);
     } }, broken(title));
     cell.replaceChildren(button);
   });
+}
+
+function filterBox(label, state, redraw) {
+  const input = el("input", { type: "search", placeholder: "name", input: () => { state.filter = input.value; redraw(); } });
+  return el("label", { class: "choice" }, el("span", {}, label), input);
+}
+
+// Everybody whose numbers there are, the target first, as options of a choice.
+function ownerOptions(rows) {
+  const owners = new Map();
+  for (const row of rows) if (row.owner) owners.set(ownerKey(row.owner), ownerLabel(row.owner));
+  return [...owners];
 }

@@ -1,27 +1,5 @@
 // Brings the page to life.
 
-function themeButton() {
-  const root = document.documentElement;
-  const isDark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  const label = () => (isDark() ? "Light" : "Dark");
-  const button = el("button", { type: "button", click: () => {
-    root.dataset.theme = isDark() ? "light" : "dark";
-    button.textContent = label();
-    changed();
-  } }, label());
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { button.textContent = label(); changed(); });
-  return button;
-}
-
-// The whole run's rows as a file, as `pmbpf report --json` writes them.
-function downloadButton() {
-  return el("button", { type: "button", click: () => {
-    const link = el("a", { download: "report.ndjson", href: URL.createObjectURL(new Blob([D.text], { type: "application/x-ndjson" })) });
-    link.click();
-    URL.revokeObjectURL(link.href);
-  } }, "Save NDJSON");
-}
-
 function whatIsKept() {
   const left = Object.entries(D.about.left_out).map(([kind, rows]) => `${rows} rows of kind ${kind}`);
   const spans = D.spans.length;
@@ -33,11 +11,13 @@ function whatIsKept() {
 async function main() {
   $("#tools").append(themeButton());
   await load();
-  $("#tools").append(downloadButton());
+  $("#tools").append(downloadButton("report.ndjson"));
   spanBar();
-  for (const section of [ownersGrid, subjectGrids, topdown, timeline, latency, stacksView, blind]) section();
-  document.querySelectorAll("#counts table, #hot table").forEach(sortable);
+  for (const section of [ownersGrid, subjectGrids, waits, topdown, timeline, latency, platform, levels, stacksView, blind]) section();
+  counts();
+  document.querySelectorAll("#hot table").forEach((table) => sortable(table));
   whatIsKept();
+  performance.mark("ready");
   document.body.dataset.ready = "1";
 }
 

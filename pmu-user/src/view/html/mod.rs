@@ -14,6 +14,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 mod topdown;
+mod waits;
 
 use std::io;
 
@@ -21,11 +22,11 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use self::{intervals::Island, rows::Rows};
 pub use self::{
     intervals::{Extremes, Intervals, Packed},
     rows::Whole,
 };
+use self::{intervals::Island, rows::Rows};
 
 /// Intervals of a page: as many as its charts have room for.
 pub const SPANS_MAX: u64 = 240;
@@ -35,15 +36,18 @@ pub const OWNERS_MIN: usize = 8;
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
 /// In this order, as one script.
-const SCRIPTS: [&str; 11] = [
+const SCRIPTS: [&str; 14] = [
     include_str!("base.js"),
     include_str!("data.js"),
     include_str!("span.js"),
     include_str!("grid.js"),
     include_str!("owners.js"),
+    include_str!("waits.js"),
     include_str!("topdown.js"),
     include_str!("timeline.js"),
     include_str!("latency.js"),
+    include_str!("platform.js"),
+    include_str!("levels.js"),
     include_str!("stacks.js"),
     include_str!("blind.js"),
     include_str!("main.js"),
@@ -57,26 +61,33 @@ const SCRIPTS: [&str; 11] = [
 pub fn page(whole: Whole, intervals: Packed) -> io::Result<Vec<u8>> {
     let (rows, of_whole) = whole.end()?;
     let of_intervals = intervals.end()?;
-    let script = format!("\"use strict\";\n(() => {{\n{}}})();\n", SCRIPTS.concat());
-    let mut page = String::with_capacity(1 << 20);
-    let mut rest = PAGE;
+    Ok(assembled(PAGE, &SCRIPTS.concat(), |slot, into| match slot {
+        "whole" => into.push_str(&of_whole.base64),
+        "intervals" => into.push_str(&of_intervals.base64),
+        "about" => into.push_str(&about(&rows, &of_intervals)),
+        slot => fill(slot, &rows, into),
+    }))
+}
+
+/// A page with its policy, styles and one script; `fill` writes what stands in its other places.
+fn assembled(page: &str, scripts: &str, mut fill: impl FnMut(&str, &mut String)) -> Vec<u8> {
+    let script = format!("\"use strict\";\n(() => {{\n{scripts}}})();\n");
+    let mut into = String::with_capacity(1 << 20);
+    let mut rest = page;
     while let Some((before, (slot, after))) =
         rest.split_once("<!--{").and_then(|(before, rest)| Some((before, rest.split_once("}-->")?)))
     {
-        page.push_str(before);
+        into.push_str(before);
         match slot {
-            "policy" => page.push_str(&policy(&script)),
-            "style" => page.push_str(STYLE),
-            "script" => page.push_str(&script),
-            "whole" => page.push_str(&of_whole.base64),
-            "intervals" => page.push_str(&of_intervals.base64),
-            "about" => page.push_str(&about(&rows, &of_intervals)),
-            slot => fill(slot, &rows, &mut page),
+            "policy" => into.push_str(&policy(&script)),
+            "style" => into.push_str(STYLE),
+            "script" => into.push_str(&script),
+            slot => fill(slot, &mut into),
         }
         rest = after;
     }
-    page.push_str(rest);
-    Ok(page.into_bytes())
+    into.push_str(rest);
+    into.into_bytes()
 }
 
 /// What stands in a place of the page.
@@ -86,7 +97,9 @@ fn fill(slot: &str, rows: &Rows, into: &mut String) {
         "header" => facts::header(rows, into),
         "findings" => facts::findings(rows, into),
         "owners" => numbers::tables(rows, into),
+        "waits" => waits::matrix(rows, into),
         "topdown" => topdown::trees(rows, into),
+        "levels" => end::levels(rows, into),
         "hot" => end::hot(rows, into),
         "quality" => end::quality(rows, into),
         "cost" => end::cost(rows, into),

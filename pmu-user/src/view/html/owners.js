@@ -55,11 +55,6 @@ function ownersGrid() {
   redraw();
 }
 
-function filterBox(label, state, redraw) {
-  const input = el("input", { type: "search", placeholder: "name", input: () => { state.filter = input.value; redraw(); } });
-  return el("label", { class: "choice" }, el("span", {}, label), input);
-}
-
 function subjectGrids() {
   const place = $("#subjects");
   if (!place) return;
@@ -80,9 +75,17 @@ function subjectGrids() {
   redraw();
 }
 
-// Everybody whose numbers there are, the target first, as options of a choice.
-function ownerOptions(rows) {
-  const owners = new Map();
-  for (const row of rows) if (row.owner) owners.set(ownerKey(row.owner), ownerLabel(row.owner));
-  return [...owners];
+// Counts without owners' metrics, a number a row: the table that stands in the page, of the span.
+function counts() {
+  const table = $("#counts table");
+  if (!table) return;
+  const lines = [...table.tBodies[0].rows];
+  const COUNT = 3;
+  sortable(table, (line, column) => (column === COUNT ? knownOf(numbers()[lines.indexOf(line)])?.value ?? -1 : null));
+  whenChanged(() => numbers().slice(0, lines.length).forEach((row, index) => {
+    const [known, { cells }] = [knownOf(row), lines[index]];
+    cells[COUNT].replaceWith(numberCell(row));
+    cells[COUNT + 1].replaceWith(el("td", { class: known ? "n" : "n none" }, known ? Math.round((known.coverage ?? 1) * 100) + " %" : "–"));
+    cells[COUNT + 2].replaceWith(el("td", { class: known ? null : "prose" }, (known ? row.how : row.reason) || ""));
+  }));
 }

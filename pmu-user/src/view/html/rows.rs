@@ -15,6 +15,8 @@ use super::{
 
 /// Bytes of the packed rows; beyond, the last ones are left out. In base64 they are four thirds of it.
 const BYTES_MAX: u64 = 1_500_000;
+/// Of which numbers of owners and devices may take so many, so that stacks and waits have room however many owners there are.
+const NUMBER_BYTES_MAX: u64 = 1_200_000;
 /// Functions in the table of the hottest ones.
 const HOT_MAX: usize = 60;
 
@@ -76,6 +78,17 @@ impl Who {
     }
 }
 
+/// What a culprit had of a victim's waits for a CPU.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Charge {
+    /// The victim.
+    pub(super) owner: Who,
+    pub(super) culprit: Who,
+    pub(super) wait_ns: f64,
+    pub(super) share: f64,
+    pub(super) of_ns: f64,
+}
+
 /// Rows by kind.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
@@ -84,6 +97,10 @@ pub(super) struct Rows {
     pub(super) findings: Vec<Json>,
     pub(super) numbers: Vec<Number>,
     pub(super) bottlenecks: Vec<Json>,
+    /// A victim's together, as they are in the report.
+    pub(super) charges: Vec<Charge>,
+    /// For how long bandwidths were low, medium and high.
+    pub(super) levels: Vec<Json>,
     /// The hottest functions.
     pub(super) hot: Vec<Json>,
     /// How many there are.
@@ -146,7 +163,9 @@ impl Rows {
     fn add(&mut self, line: &[u8], packing: &mut Packing) -> io::Result<()> {
         let Kind { kind } = serde_json::from_slice(line)?;
         let is_needed = matches!(kind, "header" | "summary" | "finding" | "bottleneck");
-        if is_needed || packing.bytes() < BYTES_MAX {
+        let is_number = matches!(kind, "metric" | "histogram");
+        let room = if is_number { NUMBER_BYTES_MAX } else { BYTES_MAX };
+        if is_needed || packing.bytes() < room {
             packing.push(line)?;
         } else {
             *self.left_out.entry(kind.to_owned()).or_default() += 1;
@@ -157,6 +176,8 @@ impl Rows {
             "finding" => self.findings.push(serde_json::from_slice(line)?),
             "bottleneck" => self.bottlenecks.push(serde_json::from_slice(line)?),
             "metric" | "histogram" => self.numbers.push(serde_json::from_slice(line)?),
+            "levels" => self.levels.push(serde_json::from_slice(line)?),
+            "culprit" => self.charges.push(serde_json::from_slice(line)?),
             "hot" => {
                 self.hot_count += 1;
                 if self.hot.len() < HOT_MAX {

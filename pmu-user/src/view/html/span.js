@@ -108,7 +108,21 @@ function spanBar() {
     place.hidden = S.from === null;
     if (place.hidden) return;
     const note = D.about.ticks > 1 ? ", in steps of " + duration(D.spans[0].dt) : "";
-    place.replaceChildren(el("strong", {}, spanText()), " of the run" + note + ": tables and latencies are of this span; findings, stacks, quality and cost are of all of it. ",
+    place.replaceChildren(el("strong", {}, spanText()), " of the run" + note + ": tables and latencies are of this span; findings, who had the CPU, time at bandwidth, stacks, quality and cost are of all of it. ",
       el("button", { type: "button", click: () => selectSpan(null) }, "Whole run"));
   });
+}
+
+// The other theme, drawn anew.
+function themeButton() {
+  const root = document.documentElement;
+  const isDark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+  const label = () => (isDark() ? "Light" : "Dark");
+  const button = el("button", { type: "button", click: () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    button.textContent = label();
+    changed();
+  } }, label());
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { button.textContent = label(); changed(); });
+  return button;
 }

@@ -9,72 +9,102 @@ function frameLabel(frame) {
   const module = frame.module ? frame.module.replace(/^.*\//, "") : "";
   if (frame.offset !== undefined) return module + "+0x" + frame.offset.toString(16);
   if (frame.rest) return "rare code together";
-  return typeof frame.address === "number" ? "0x" + frame.address.toString(16) : String(frame.address ?? "?");
+  return /^\d+$/.test(frame.address) ? "0x" + BigInt(frame.address).toString(16) : String(frame.address ?? "?");
 }
 
-// A tree of frames out of stacks; with `upside`, callees above their callers.
-function stackTree(stacks, weigh, upside) {
-  const root = { name: "all", module: null, total: 0, own: 0, depth: 0, parent: null, children: new Map() };
+// A tree of frames out of stacks, with what each of them weighs, and weighs beside; with `upside`, callees above their callers.
+function stackTree(stacks, weigh, beside, upside) {
+  const node = (name, module, parent) => ({ name, module, total: 0, own: 0, beside: 0, depth: parent ? parent.depth + 1 : 0, parent, children: new Map() });
+  const root = node("all", null, null);
   for (const stack of stacks) {
-    const weight = weigh(stack);
-    if (!weight) continue;
+    const [weight, other] = [weigh(stack), beside(stack)];
+    if (!weight && !other) continue;
     const frames = upside ? stack.frames : [...stack.frames].reverse();
-    let node = root;
-    root.total += weight;
+    let at = root;
+    const add = () => { at.total += weight; at.beside += other; };
+    add();
     for (const frame of frames.slice(0, DEPTH_MAX)) {
       const name = frameLabel(frame);
       const key = name + "\u0001" + (frame.module || "");
-      let child = node.children.get(key);
-      if (!child) {
-        child = { name, module: frame.module, total: 0, own: 0, depth: node.depth + 1, parent: node, children: new Map() };
-        node.children.set(key, child);
-      }
-      child.total += weight;
-      node = child;
+      let child = at.children.get(key);
+      if (!child) at.children.set(key, child = node(name, frame.module, at));
+      at = child;
+      add();
     }
-    node.own += weight;
+    at.own += weight;
   }
   return root;
 }
 
+// An icicle of a tree, with what controls it. `paint` gives the colour of a frame and how full it is, `says` its numbers in words.
+function icicle(label, paint, says) {
+  const state = { search: "", root: null, zoom: null, focus: null, boxes: [] };
+  const canvas = el("canvas", { tabindex: 0, role: "application", "aria-label": label + " Arrow keys move between frames, enter zooms, escape zooms out; the line below names the frame." });
+  const said = el("p", { class: "frame", "aria-live": "polite" }, "\u00a0");
+  const hits = el("span", { class: "quiet" });
+  const view = { canvas, said, hits, state, paint, says };
+  const search = el("input", { type: "search", placeholder: "function or module", input: () => { state.search = search.value.toLowerCase(); drawStacks(view); } });
+  const controls = [el("label", { class: "choice" }, el("span", {}, "Search"), search), hits,
+    el("button", { type: "button", click: () => { state.zoom = state.focus = state.root; drawStacks(view); } }, "Reset zoom")];
+  stackInput(view);
+  addEventListener("resize", () => drawStacks(view));
+  return { controls, picture: [el("div", { class: "icicle" }, canvas), said], redraw: () => drawStacks(view),
+    show: (tree) => { state.root = state.zoom = state.focus = tree; drawStacks(view); } };
+}
+
 const eventNames = () => (D.header.sampling_events || []).map((event) => event.event);
+
+// Of fewer samples than this a frame says nothing about a metric.
+const SAMPLES_TOLD = 10;
 
 function stacksView() {
   const body = $("#stacks .body");
   if (!D.stacks.length) return;
   const events = eventNames();
-  const options = [["", "everybody"], ...ownerOptions(D.stacks)];
-  const state = { owner: "", event: 0, upside: false, search: "", zoom: null, focus: null, boxes: [] };
-  const canvas = el("canvas", { tabindex: 0, role: "application", "aria-label": "Icicle of stacks. Arrow keys move between frames, enter zooms, escape zooms out; the line below names the frame, the table below has the hottest functions." });
-  const said = el("p", { class: "frame", "aria-live": "polite" }, "\u00a0");
-  const hits = el("span", { class: "quiet" });
-  const view = { canvas, said, hits, state };
+  const owners = [["", "everybody"], ...ownerOptions(D.stacks)];
+  const state = { owner: "", event: 0, colour: null, upside: false };
+  const of = (stack, event) => (stack.samples_by_event ? stack.samples_by_event[event] : event ? 0 : stack.samples) || 0;
+  const share = (samples, root) => percent(samples / Math.max(1, root.total));
+  // How many times as often as in all a frame had the other event.
+  const times = (node, root) => {
+    const expected = node.total * root.beside / Math.max(1, root.total);
+    return Math.max(node.beside, expected) < SAMPLES_TOLD ? null : node.beside / expected;
+  };
+  const paint = (node, root) => {
+    if (state.colour === null) return [tone(node), 1];
+    const ratio = times(node, root);
+    return ratio === null ? [colour("--frame-root"), 1] : against(Math.log2(Math.max(ratio, 1 / 8)) / 2);
+  };
+  const says = (node, root) => {
+    const ratio = state.colour === null ? undefined : times(node, root);
+    const beside = ratio === undefined ? "" : `; ${node.beside} samples of ${events[state.colour]}, ` + (ratio === null ? "too few to say how that compares" : `${three(ratio)} times what is usual here`);
+    return `: ${node.total} samples, ${share(node.total, root)}; itself ${share(node.own, root)}` + beside;
+  };
+  const view = icicle("Icicle of stacks; the table below has the hottest functions.", paint, says);
   const rebuild = () => {
     const own = state.owner ? D.stacks.filter((stack) => ownerKey(stack.owner) === state.owner) : D.stacks;
-    const weigh = (stack) => (stack.samples_by_event ? stack.samples_by_event[state.event] : stack.samples) || 0;
-    state.root = state.zoom = state.focus = stackTree(own, weigh, state.upside);
-    drawStacks(view);
+    view.show(stackTree(own, (stack) => of(stack, state.event), (stack) => (state.colour === null ? 0 : of(stack, state.colour)), state.upside));
   };
-  const search = el("input", { type: "search", placeholder: "function or module", input: () => { state.search = search.value.toLowerCase(); drawStacks(view); } });
-  const owner = choice("Owner", options, "", (key) => { state.owner = key; rebuild(); });
-  body.replaceChildren(el("p", { class: "lead" }, "Samples of the whole run. Width is the share of samples; kernel code is grey, each module has a tone of its own."),
-    el("div", { class: "controls" }, owner,
-      events.length > 1 ? choice("Event", events.map((name, index) => [index, name]), 0, (index) => { state.event = index; rebuild(); }) : null,
-      el("label", { class: "choice" }, el("span", {}, "Search"), search), hits,
-      toggle("Callees first", false, (on) => { state.upside = on; rebuild(); }),
-      el("button", { type: "button", click: () => { state.zoom = state.focus = state.root; drawStacks(view); } }, "Reset zoom")),
-    el("div", { class: "icicle" }, canvas), said);
-  stackInput(view);
+  const owner = choice("Owner", owners, "", (key) => { state.owner = key; rebuild(); });
+  const named = events.map((name, index) => [index, name]);
+  body.replaceChildren(el("p", { class: "lead" }, "Samples of the whole run. Width is the share of samples; kernel code is grey, each module has a tone of its own. " +
+    (events.length > 1 ? "By another event, a frame that had more of it than is usual is warm, one that had less is cold." : "")),
+  el("div", { class: "controls" }, owner,
+    events.length > 1 ? [choice("Event", named, 0, (index) => { state.event = index; rebuild(); }),
+      choice("Colour by", [[null, "module"], ...named], null, (index) => { state.colour = index; rebuild(); })] : null,
+    toggle("Callees first", false, (on) => { state.upside = on; rebuild(); }), view.controls), ...view.picture);
   rebuild();
   whenChanged(() => {
-    if (S.owner === state.follows) return;
+    if (S.owner === state.follows) return view.redraw();
     state.follows = S.owner;
-    state.owner = options.some(([key]) => key === S.owner) ? S.owner : "";
+    state.owner = owners.some(([key]) => key === S.owner) ? S.owner : "";
     owner.choose(state.owner);
     rebuild();
   });
-  addEventListener("resize", () => drawStacks(view));
 }
+
+// A colour for more (1) and less (-1) than usual.
+const against = (degree) => [colour(degree > 0 ? "--more" : "--less"), 0.08 + 0.72 * Math.min(1, Math.abs(degree))];
 
 // Places the frames of the zoomed part: those above it over the whole width, those below by their share.
 function laidOut(state, width) {
@@ -109,7 +139,7 @@ function tone(node) {
 
 const isHit = (node, search) => search && (node.name.toLowerCase().includes(search) || (node.module || "").toLowerCase().includes(search));
 
-function drawStacks({ canvas, said, hits, state }) {
+function drawStacks({ canvas, said, hits, state, paint, says }) {
   const width = Math.max(200, canvas.parentElement.clientWidth);
   state.boxes = laidOut(state, width);
   const depth = state.boxes.reduce((most, box) => Math.max(most, box.node.depth), 0);
@@ -117,9 +147,11 @@ function drawStacks({ canvas, said, hits, state }) {
   for (const box of state.boxes) {
     const { node, x, w } = box;
     const y = node.depth * ROW;
-    pen.globalAlpha = state.search && !isHit(node, state.search) ? 0.3 : 1;
-    pen.fillStyle = isHit(node, state.search) ? colour("--hit") : tone(node);
+    const [fill, fullness] = isHit(node, state.search) ? [colour("--hit"), 1] : paint(node, state.root);
+    pen.globalAlpha = fullness * (state.search && !isHit(node, state.search) ? 0.3 : 1);
+    pen.fillStyle = fill;
     pen.fillRect(x, y, Math.max(0.5, w - 0.7), ROW - 1);
+    pen.globalAlpha = state.search && !isHit(node, state.search) ? 0.3 : 1;
     if (w > 34) {
       pen.fillStyle = colour(isHit(node, state.search) ? "--hit-text" : "--frame-text");
       pen.save();
@@ -135,7 +167,7 @@ function drawStacks({ canvas, said, hits, state }) {
     pen.lineWidth = 2;
     pen.strokeRect(focus.x + 1, focus.node.depth * ROW + 1, Math.max(2, focus.w - 2.5), ROW - 3);
   }
-  say(said, state, state.focus);
+  say(said, state, state.focus, says);
   hits.textContent = state.search ? percent(matched(state.root, state.search) / Math.max(1, state.root.total)) + " of samples" : "";
 }
 
@@ -147,18 +179,16 @@ function matched(node, search) {
   return sum;
 }
 
-function say(said, state, node) {
-  const of = (samples) => percent(samples / Math.max(1, state.root.total));
-  said.replaceChildren(el("code", {}, node.name), node.module ? " in " + node.module.replace(/^.*\//, "") : "",
-    `: ${node.total} samples, ${of(node.total)}; itself ${of(node.own)}`);
+function say(said, state, node, says) {
+  said.replaceChildren(el("code", {}, node.name), node.module ? " in " + node.module.replace(/^.*\//, "") : "", says(node, state.root));
 }
 
 function stackInput(view) {
-  const { canvas, said, state } = view;
+  const { canvas, said, state, says } = view;
   const at = (event) => state.boxes.findLast((box) => box.node.depth === Math.floor(event.offsetY / ROW) && event.offsetX >= box.x && event.offsetX < box.x + box.w)?.node;
   const zoom = (node) => { state.zoom = state.focus = node; drawStacks(view); };
-  canvas.addEventListener("pointermove", (event) => { const node = at(event); canvas.style.cursor = node ? "pointer" : ""; say(said, state, node || state.focus); });
-  canvas.addEventListener("pointerleave", () => say(said, state, state.focus));
+  canvas.addEventListener("pointermove", (event) => { const node = at(event); canvas.style.cursor = node ? "pointer" : ""; say(said, state, node || state.focus, says); });
+  canvas.addEventListener("pointerleave", () => say(said, state, state.focus, says));
   canvas.addEventListener("click", (event) => { const node = at(event); if (node) zoom(node); });
   canvas.addEventListener("keydown", (event) => {
     const node = state.focus;

@@ -20,7 +20,22 @@ fn rows(name: &str) -> String {
     let frame = serde_json::json!({"function": name, "module": name});
     let hot = serde_json::json!({"kind": "hot", "owner": owner, "mode": "user", "frame": frame, "samples": 3, "share": 0.5, "low": 0.4, "high": 0.6});
     let finding = serde_json::json!({"kind": "finding", "rank": 1, "says": name, "metric": name, "unit": name, "value": 1.0, "next": [name]});
-    [HEADER, &number, &finding.to_string(), &hot.to_string(), SUMMARY].join("\n") + "\n"
+    let culprit = |whose: serde_json::Value, wait_ns: u64| serde_json::json!({"kind": "culprit", "owner": owner, "culprit": whose, "wait_ns": wait_ns, "share": wait_ns as f64 / 4e6, "of_ns": 4_000_000});
+    let culprits = [
+        culprit(owner.clone(), 3_000_000),
+        culprit(serde_json::json!({"kind": "idle", "name": "idle"}), 1_000_000),
+    ];
+    let levels = serde_json::json!({"kind": "levels", "subject": {"kind": "socket", "at": name}, "metric": name, "unit": "GB/s", "maximum": 60, "basis": "given",
+        "observed_max": 50, "limits": [20, 40], "slice_s": 0.1, "low_s": 1.5, "medium_s": 2.5, "high_s": 0.25, "bins": [[0, 1, 1.5]]});
+    let rows = [
+        number,
+        finding.to_string(),
+        hot.to_string(),
+        culprits[0].to_string(),
+        culprits[1].to_string(),
+        levels.to_string(),
+    ];
+    format!("{HEADER}\n{}\n{SUMMARY}\n", rows.join("\n"))
 }
 
 fn made(rows: &str) -> String {
@@ -122,6 +137,11 @@ fn every_section_is_readable_without_scripts() {
         "50.0 % <small>±10.0</small>",
         "&#60;i&#62;why",
         "a&#34;b",
+        // Who had the CPU: of 4 ms three quarters, then a quarter.
+        "<td class=\"n\">4.00 ms</td><td class=\"n heat6\">3.00 ms <small>75.0 %</small></td><td class=\"n heat2\">1.00 ms <small>25.0 %</small></td>",
+        // Time at bandwidth.
+        "<td class=\"n\">60.0 GB/s</td><td>given</td><td class=\"n\">20.0 GB/s</td><td class=\"n\">40.0 GB/s</td>",
+        "<td class=\"n\">1.50 s</td><td class=\"n\">2.50 s</td><td class=\"n\">250 ms</td>",
     ] {
         assert!(markup.contains(text), "{text}");
     }

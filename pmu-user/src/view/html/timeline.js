@@ -9,22 +9,7 @@ const FIRST = ["cpu_time", "runqueue_latency", "Backend_Bound", "Frontend_Bound"
 
 const T = { charts: [], cursor: null, redraw: [] };
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const lineColour = (index) => colour("--line-" + (index % LINES_MAX + 1));
-
-// A canvas in device pixels; what draws on it counts in CSS pixels.
-function prepared(canvas, height) {
-  const width = Math.max(200, canvas.parentElement.clientWidth);
-  const ratio = window.devicePixelRatio || 1;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
-  canvas.style.height = height + "px";
-  const pen = canvas.getContext("2d");
-  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.clearRect(0, 0, width, height);
-  pen.font = "11px system-ui, sans-serif";
-  return { pen, width, height };
-}
 
 // Time against pixels.
 function scale(width) {
