@@ -12,6 +12,7 @@ use self::regress::Regress;
 use super::{
     failure::{Quality, Usage},
     output::{self, Stream},
+    page::PageArgs,
     pipeline::{check_counts, prepare},
 };
 use crate::{
@@ -40,6 +41,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR")]
     perfmon_dir: Option<PathBuf>,
     #[command(flatten)]
+    page: PageArgs,
+    #[command(flatten)]
     output: output::Output,
 }
 
@@ -54,6 +57,7 @@ struct Side {
 
 /// Reads, compares, writes.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
+    args.page.check()?;
     let read = |names: &Path| Side::read(names, args.perfmon_dir.as_deref());
     let (a, b) = (read(&args.a)?, read(&args.b)?);
     check(&a, &b)?;
@@ -67,8 +71,12 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     // What cannot be held against the comparison is an error before anything is written.
     let found = regress::found(&args.fail_on, args.owner.as_deref(), &diff)?;
     let comparison = Comparison { sides, facts: [&a.facts, &b.facts], conditions: &conditions, diff: &diff };
-    let into = &mut *args.output.open(Stream::Stdout);
-    comparison.write(into, &args.output.style(Stream::Stdout), args.output.format())?;
+    if args.page.is_given() {
+        args.page.deliver(&comparison.page()?, &args.output)?;
+    } else {
+        let into = &mut *args.output.open(Stream::Stdout);
+        comparison.write(into, &args.output.style(Stream::Stdout), args.output.format())?;
+    }
     regress::check(&found)?;
     match a.broken.iter().chain(&b.broken).next() {
         None => Ok(0),

@@ -61,6 +61,7 @@ Examples:
   pmbpf diff a1.pmbpf,a2.pmbpf,a3.pmbpf b1.pmbpf,b2.pmbpf,b3.pmbpf      two groups: how runs differ is chance
   pmbpf diff before.pmbpf after.pmbpf --fail-on 'regress:cpu_time>5%'   exit code 3 if it is surely worse by more
   pmbpf diff before.pmbpf after.pmbpf --json        every number for a program
+  pmbpf diff before.pmbpf after.pmbpf --html d.html one page, to be opened in a browser
 
 Processes are matched by name, those of one name together, and cgroups by path. Recordings that alternate (A B A B) share what \
 changes on the host meanwhile.";

@@ -63,6 +63,11 @@ pub(super) struct ReportOutput {
 }
 
 impl ReportOutput {
+    /// Is a format chosen by its name?
+    pub(super) const fn names_format(&self) -> bool {
+        self.format.is_some()
+    }
+
     /// Where a report goes and how it looks.
     pub(super) fn output(&self) -> Output {
         let named = self.format.as_deref().and_then(ReportFormat::named);

@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     failure::Usage,
-    output::{Output, Stream},
+    output::{self, Output, Stream},
     pipeline::Pipeline,
     redaction::Redacting,
     replay::{End, finish},
@@ -32,7 +32,7 @@ use crate::{
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct PageArgs {
     /// Write one HTML file that needs nothing else, in place of the text: a new file for its owner only; `-` for standard output
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "format", "hdr_log"], help_heading = "Output")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv"], help_heading = "Output")]
     html: Option<PathBuf>,
     /// Replace FILE if it exists, by a new file that only you may read
     #[arg(long, requires = "html", help_heading = "Output")]
@@ -45,11 +45,6 @@ impl PageArgs {
         self.html.is_some()
     }
 
-    /// Does it go to standard output?
-    pub(super) fn is_stdout(&self) -> bool {
-        self.html.as_deref().is_some_and(|path| path.as_os_str() == "-")
-    }
-
     /// Refuses a file that is there already, before anything is read.
     pub(super) fn check(&self) -> Result<(), Usage> {
         match self.html.as_deref().filter(|file| file.is_file() && !self.force) {
@@ -58,15 +53,17 @@ impl PageArgs {
         }
     }
 
-    /// Makes the file, which is there whole or not at all.
-    pub(super) fn write(&self, page: &[u8]) -> std::io::Result<()> {
+    /// Makes the file, which is there whole or not at all, and says so; or writes the page to standard output.
+    pub(super) fn deliver(&self, page: &[u8], output: &Output) -> std::io::Result<()> {
+        let Some(path) = self.html.as_deref() else { return Ok(()) };
+        if path.as_os_str() == "-" {
+            let mut into = output.open_bytes(Stream::Stdout);
+            return into.write_all(page).and_then(|()| into.flush());
+        }
         let overwrite = if self.force { Overwrite::Yes } else { Overwrite::No };
-        self.html.as_deref().map_or(Ok(()), |path| write_new(path, overwrite, page))
-    }
-
-    /// Its name, for a message.
-    pub(super) fn name(&self) -> String {
-        self.html.as_deref().map(|path| path.display().to_string()).unwrap_or_default()
+        write_new(path, overwrite, page)?;
+        output::talk(&format!("wrote {} KB: {}", page.len().div_ceil(1000), path.display()));
+        Ok(())
     }
 }
 

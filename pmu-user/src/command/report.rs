@@ -102,6 +102,9 @@ fn as_page(args: &Args) -> anyhow::Result<u8> {
         let why = "--html reads the recording twice: name a file, standard input is read once";
         return Err(Usage(why.to_owned()).into());
     }
+    if args.report.names_format() || args.hdr_log.is_given() {
+        return Err(Usage("--html cannot be used with --format or --hdr-log".to_owned()).into());
+    }
     args.page.check()?;
     let redacting = args.redaction.begin();
     let header = redacting.of(Opened::open(&args.file)?.header)?;
@@ -113,13 +116,7 @@ fn as_page(args: &Args) -> anyhow::Result<u8> {
         redacting: &redacting,
     };
     let Made { page, left_out, report, end } = source.page(&header)?;
-    if args.page.is_stdout() {
-        let mut into = args.report.output().open_bytes(Stream::Stdout);
-        into.write_all(&page).and_then(|()| into.flush())?;
-    } else {
-        args.page.write(&page)?;
-        output::talk(&format!("wrote {} KB: {}", page.len().div_ceil(1000), args.page.name()));
-    }
+    args.page.deliver(&page, &args.report.output())?;
     left_out.iter().for_each(|text| output::talk(text));
     gate::check(&args.fail_on, &header, &report)?;
     end.whole()

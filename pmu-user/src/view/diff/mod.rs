@@ -3,10 +3,11 @@
 mod csv;
 mod json;
 mod text;
+pub(super) mod words;
 
 use std::io::{self, Write};
 
-use super::{Format, text::Style};
+use super::{Format, html::Differences, text::Style};
 use crate::metric::{
     Frame,
     diff::{Condition, Diff, Difference, Facts, Recorded, What},
@@ -41,6 +42,17 @@ impl Comparison<'_> {
             Format::Csv => csv::write(into, self)?,
         }
         into.flush()
+    }
+
+    /// The comparison as one HTML file that needs nothing else.
+    ///
+    /// # Errors
+    ///
+    /// Its rows could not be compressed.
+    pub fn page(&self) -> io::Result<Vec<u8>> {
+        let mut differences = Differences::new();
+        json::write(&mut differences, self)?;
+        differences.page()
     }
 
     /// Are there several recordings a side?

@@ -6,17 +6,18 @@ use std::{
     io::{self, Write},
 };
 
-use super::{Comparison, SIDES, frame_in_bytes};
+use super::{
+    Comparison, SIDES, frame_in_bytes,
+    words::{self, Ends},
+};
 use crate::{
-    metric::diff::{Basis, Bounded, Difference, Outcome, Recorded, Tested, What, Whose, unit_of},
-    table::unit::Unit,
+    metric::diff::{Bounded, Difference, Outcome, Recorded, Tested, What, Whose, unit_of},
     untrusted::Untrusted,
     view::{
         io::text::subject_name,
         text::{
-            COLUMNS, Style, TITLE, WARNING, count, duration, line, percent, section,
+            COLUMNS, Style, TITLE, WARNING, duration, line, section,
             table::{Align, Table},
-            three_digits,
         },
     },
 };
@@ -90,7 +91,9 @@ fn table(into: &mut dyn Write, style: &Style, rows: &[&Difference]) -> io::Resul
             side.map_or_else(|| "–".to_owned(), |estimate| shown(difference, estimate.value))
         };
         let cells = [what(difference), owner(&difference.key.whose), number(0), number(1)];
-        table.row(cells.into_iter().chain([change(difference, tested), chance(tested.p_adjusted)]).collect());
+        table.row(
+            cells.into_iter().chain([change(difference, tested), words::chance(tested.p_adjusted)]).collect(),
+        );
     }
     table.write(into, style)?;
     match rows.len().saturating_sub(style.rows_max) {
@@ -127,44 +130,16 @@ fn owner(whose: &Whose) -> String {
 
 /// A number of a side in a unit that fits.
 fn shown(difference: &Difference, value: f64) -> String {
-    let unit = unit_of(difference);
-    match (difference.basis, unit.as_str()) {
-        (Basis::Share, _) => percent(value),
-        // Time on CPUs a second: 1 is one CPU.
-        (_, "ns/s") => format!("{} CPU", three_digits(value / 1e9)),
-        (_, name) if name == Unit::Ns.name() => duration(value),
-        (_, name) if name == Unit::Percent.name() => format!("{} %", three_digits(value)),
-        (_, name) => {
-            let number = if value.abs() < 1000.0 { three_digits(value) } else { count(value) };
-            // What is counted stands in the metric's name.
-            let unit = match (difference.basis, Unit::of(&difference.unit)) {
-                (_, Unit::Ratio) => "",
-                (Basis::PerSecond, _) => " /s",
-                (Basis::Total, _) => "",
-                _ => return format!("{number} {}", Untrusted::from(name).terminal()),
-            };
-            format!("{number}{unit}")
-        }
-    }
+    words::number(difference.basis.name(), &unit_of(difference), value)
 }
 
-/// The change: as a share of the first side where that is known.
+/// The change with its interval.
 fn change(difference: &Difference, tested: &Tested) -> String {
-    if let Some(Bounded { value, low, high }) = tested.relative {
-        let percent = |share: f64| {
-            let number = share * 100.0;
-            if number.abs() < 99.95 { format!("{number:+.1}") } else { format!("{number:+.0}") }
-        };
-        return format!("{} % [{} – {}]", percent(value), percent(low), percent(high));
-    }
-    // As far to either side.
-    let Bounded { value, high, .. } = tested.difference;
-    let sign = if value < 0.0 { "−" } else { "+" };
-    format!("{sign}{} ±{}", shown(difference, value.abs()), shown(difference, high - value))
-}
-
-fn chance(p: f64) -> String {
-    if p < 0.0001 { "<0.0001".to_owned() } else { format!("{p:.4}") }
+    let ends = |bounded: &Bounded| Ends { value: bounded.value, low: bounded.low, high: bounded.high };
+    let unit = unit_of(difference);
+    let of = (difference.basis.name(), &*unit);
+    let (change, interval) = words::change(of, ends(&tested.difference), tested.relative.as_ref().map(ends));
+    format!("{change} {interval}")
 }
 
 fn only(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -> io::Result<()> {

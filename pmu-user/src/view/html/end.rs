@@ -107,7 +107,7 @@ pub(super) fn levels(rows: &Rows, into: &mut String) {
 }
 
 /// What a frame is called.
-fn frame(frame: &Json) -> String {
+pub(super) fn frame(frame: &Json) -> String {
     let at = |name: &str| frame[name].as_u64();
     match (frame["function"].as_str(), at("offset"), frame["address"].as_str()) {
         (Some(name), ..) => name.to_owned(),

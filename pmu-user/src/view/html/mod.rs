@@ -5,6 +5,7 @@
 //! [`Untrusted::html`](crate::untrusted::Untrusted::html) alone, and the scripts' part of the page as text.
 
 mod cells;
+mod diff;
 mod end;
 mod facts;
 mod intervals;
@@ -23,6 +24,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 pub use self::{
+    diff::Differences,
     intervals::{Extremes, Intervals, Packed},
     rows::Whole,
 };

@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flate2::read::ZlibDecoder;
 use sha2::{Digest as _, Sha256};
 
-use super::{Extremes, Intervals, Whole, page};
+use super::{Differences, Extremes, Intervals, Whole, page};
 
 const HEADER: &str = r#"{"kind":"header","command":"run","target":"</title><script>alert(1)</script>","host":"h","version":"0"}"#;
 const SUMMARY: &str = r#"{"kind":"summary","complete":true,"stopped":"duration","duration_ns":1000000000,"losses":{},"missing":[{"what":"a\"b","why":"<i>why</i>"}]}"#;
@@ -195,4 +195,63 @@ fn an_interval_of_several_ticks_has_their_extremes() {
         .map(|row| [&row["value"], &row["least"], &row["most"]].map(|value| value.as_f64().unwrap()))
         .collect();
     assert_eq!(extremes, [[6.0, 1.0, 5.0], [13.0, 4.0, 9.0]]);
+}
+
+/// The page of a comparison in which everything has this name.
+fn compared(name: &str) -> (String, String) {
+    let owner = serde_json::json!({"kind": "cgroup", "name": name, "path": name});
+    let ends = |value: f64| serde_json::json!({"value": value, "low": value - 0.1, "high": value + 0.1});
+    let side = serde_json::json!({"side": name, "recordings": [{"name": name, "host": name, "kernel": name, "target": name, "duration_ns": 2e9}]});
+    let condition = serde_json::json!({"what": name, "a": name, "b": name, "limits": name});
+    let row = |part: serde_json::Value| {
+        let mut row = serde_json::json!({"kind": "difference", "owner": owner, "metric": name, "unit": "1", "basis": "level", "a": ends(2.0), "b": ends(3.0),
+            "significant": true, "status": "tested", "difference": ends(1.0), "relative": ends(0.5), "p": 0.001, "p_adjusted": 0.002, "freedom": 9});
+        row.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
+        row.to_string()
+    };
+    let frame = serde_json::json!({"function": name, "module": name});
+    let rows = [
+        serde_json::json!({"kind": "diff_header", "sides": [side, side], "conditions": [condition]}).to_string(),
+        row(serde_json::json!({})),
+        row(serde_json::json!({"frame": frame, "mode": "user", "relative": null})),
+        row(serde_json::json!({"frames": [frame, frame, frame]})),
+        row(serde_json::json!({"significant": false, "status": "untested", "reason": name, "difference": null, "p_adjusted": null, "a": null})),
+        serde_json::json!({"kind": "only", "side": "a", "owner": owner, "metrics": [name], "cpu_time_ns": null}).to_string(),
+        serde_json::json!({"kind": "diff_summary", "compared": 3, "significant": 3, "uncorrected": 3, "untested": 1}).to_string(),
+    ]
+    .join("\n") + "\n";
+    let mut differences = Differences::new();
+    rows.as_bytes().chunks(100).for_each(|piece| differences.write_all(piece).unwrap());
+    (String::from_utf8(differences.page().unwrap()).unwrap(), rows)
+}
+
+#[test]
+fn no_name_is_markup_in_a_comparison() {
+    for name in
+        ["</script><img src=x onerror=alert(1)>", "\" onload=\"x", "<!--{script}-->", "a\u{202e}b\x1b[31m"]
+    {
+        let (page, rows) = compared(name);
+        let markup = page.split_once("<script type=\"application/octet-stream\"").unwrap().0;
+        for part in ["<img", "\" onload=\"x", "\u{202e}", "\x1b", "<script"] {
+            assert!(!markup.contains(part), "{name}: {part}");
+        }
+        assert_eq!(page.matches("</script>").count(), 2, "{name}: ours and no other");
+        assert_eq!(inflated(&page, "whole"), rows, "{name}");
+    }
+}
+
+#[test]
+fn a_comparison_is_readable_without_scripts() {
+    let (page, _) = compared("web");
+    for text in [
+        "3 of 3 numbers that were compared differ by more than chance",
+        "<td class=\"n\">2.00</td><td class=\"n\">3.00</td><td class=\"n\">+50.0 % <small>[+40.0 – +60.0]</small></td>",
+        "<td class=\"n\">+1.00 <small>±0.100</small></td>",
+        "web ‹ web ‹ 1 more",
+        "<td class=\"n\">0.0020</td>",
+        "<td class=\"n none\">–</td>",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    assert!(!page.split_once("<script").unwrap().0.contains("<!--{"), "every place is filled");
 }
