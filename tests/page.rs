@@ -3,10 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
+mod made;
+
 use std::{
     collections::BTreeSet,
     fs,
-    io::{Read as _, Write as _},
+    io::Read as _,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -14,8 +16,9 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use flate2::{Compression, read::ZlibDecoder, write::DeflateEncoder};
-use serde_json::{Value, json};
+use flate2::read::ZlibDecoder;
+use made::{Made, pod};
+use serde_json::Value;
 
 /// What a page may have, in bytes.
 const PAGE_MAX: usize = 5_000_000;
@@ -161,69 +164,14 @@ fn pseudonyms_are_the_same_in_all_of_a_page() {
     assert!(of_whole.iter().all(|name| name == "total" || name.starts_with("name-")), "{of_whole:?}");
 }
 
-/// A recording of so many cgroups and ticks, every cgroup of which did something in every tick, nothing of it round.
-fn made(cgroups: u64, ticks: u64) -> Scratch {
-    let model = fs::read(recordings().join("cgroups.pmbpf")).unwrap();
-    let length = |at: usize| u32::from_le_bytes(model[at..at + 4].try_into().unwrap()) as usize;
-    let header: Value = serde_json::from_slice(&model[20..20 + length(8)]).unwrap();
-    let first = 20 + length(8);
-    let drain: Value = serde_json::from_slice(&model[first + 12..first + 12 + length(first)]).unwrap();
-    let scratch = Scratch::new();
-    let mut file = std::io::BufWriter::new(fs::File::create(&scratch.0).unwrap());
-    file.write_all(b"pmbpf\x02\r\n").unwrap();
-    file.write_all(&frame(b'H', &header)).unwrap();
-    for tick in 0..=ticks {
-        let mut drain = drain.clone();
-        drain["ticks"] = json!(tick);
-        drain["at_ns"] = json!(721_176 + tick * 200_000_000);
-        drain["times"] = json!([]);
-        drain["owners"] = (1..=cgroups * u64::from(tick == 0)).map(owner).collect();
-        drain["counts"] = (1..=cgroups).map(|slot| counts(slot, tick)).collect();
-        file.write_all(&frame(b'D', &drain)).unwrap();
-    }
-    let ending = json!({"stopped": "duration", "workload": null, "duration": {"secs": ticks / 5, "nanos": 0}, "usage": null});
-    file.write_all(&frame(b'E', &ending)).unwrap();
-    file.flush().unwrap();
-    drop(file);
-    scratch
-}
-
-fn owner(slot: u64) -> Value {
-    let owner = json!({"cgroup": {"id": 1000 + slot, "path": format!("/web.slice/pod-{:08x}.scope", slot * 2_654_435_761 % (1 << 32))}});
-    json!({"slot": {"slot": slot, "generation": 0}, "owner": owner, "ended_ns": null})
-}
-
-/// What a cgroup did until a tick: sums of numbers that look like chance.
-fn counts(slot: u64, tick: u64) -> Value {
-    let grown = |what: u64, most: u64| {
-        let rate = (slot * 7919 + what * 104_729) % most;
-        tick * rate + (tick * 2_654_435_761 + slot * 40_503 + what) % (rate + 1)
-    };
-    let latencies: Vec<Value> = (60..90).map(|bucket| json!([bucket, grown(bucket, 40)])).collect();
-    json!({"slot": {"slot": slot, "generation": 0}, "cpu": slot % 2,
-           "count": [grown(1, 400_000), grown(2, 300), grown(3, 90), grown(4, 300), 0, 0, 0, grown(8, 20), grown(9, 70)],
-           "samples": [grown(10, 9), grown(11, 5), 0, grown(10, 9) + grown(11, 5)], "latencies": latencies})
-}
-
-fn frame(kind: u8, value: &Value) -> Vec<u8> {
-    let mut deflate = DeflateEncoder::new(Vec::new(), Compression::fast());
-    serde_json::to_writer(&mut deflate, value).unwrap();
-    let payload = deflate.finish().unwrap();
-    let mut frame = u32::try_from(payload.len()).unwrap().to_le_bytes().to_vec();
-    frame.extend([kind, 1, 0, 0]);
-    let sum = crc32c::crc32c_append(crc32c::crc32c(&frame), &payload);
-    frame.extend(sum.to_le_bytes());
-    frame.extend(payload);
-    frame
-}
-
 /// `PMBPF_PAGE_TICKS=18000 PMBPF_PAGE_CGROUPS=500` makes it an hour of ticks of 200 ms.
 #[test]
 fn a_long_recording_of_many_cgroups_stays_within_the_bound() {
     let asked =
         |name: &str, otherwise: u64| std::env::var(name).map_or(otherwise, |value| value.parse().unwrap());
     let (cgroups, ticks) = (asked("PMBPF_PAGE_CGROUPS", 200), asked("PMBPF_PAGE_TICKS", 250));
-    let recording = made(cgroups, ticks);
+    let (recording, model) = (Scratch::new(), fs::read(recordings().join("cgroups.pmbpf")).unwrap());
+    Made { cgroups, ticks, path: pod, percent: 100 }.write(&recording.0, &model);
     let page = written(&recording.0, &["--html", "-"]);
     assert!(page.len() < PAGE_MAX, "{} bytes", page.len());
     let about: Value = serde_json::from_str(element(&page, "about")).unwrap();

@@ -24,7 +24,7 @@ use crate::{
 /// Which rings, and which tests of them.
 #[derive(Default, clap::Args)]
 pub(crate) struct Args {
-    /// Only these rings: pure, contract, live, guest, hardware
+    /// Only these rings: pure, contract, browser, live, guest, hardware
     #[arg(long, value_delimiter = ',')]
     ring: Vec<String>,
     /// Kernels of guests (5.10,6.1,6.12,7.2,6.12-arm64); without --ring, only the tests in guests run
@@ -60,7 +60,7 @@ struct Kind {
     unfit: fn() -> Option<String>,
 }
 
-const RINGS: [Kind; 5] = [
+const RINGS: [Kind; 6] = [
     Kind {
         name: "pure",
         runs: &[
@@ -109,6 +109,12 @@ const RINGS: [Kind; 5] = [
         unfit: || None,
     },
     Kind {
+        name: "browser",
+        runs: &[&["--package", "pmu-user", "--test", "browser"]],
+        privileged: false,
+        unfit: unfit_for_browser,
+    },
+    Kind {
         name: "live",
         runs: &[&["--package", "pmu-user", "--test", "live"]],
         privileged: true,
@@ -130,6 +136,20 @@ const RINGS: [Kind; 5] = [
 
 /// The ring whose tests run under other kernels.
 const GUEST: &str = "guest";
+
+fn unfit_for_browser() -> Option<String> {
+    let browsers = ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"];
+    if !exists("node") {
+        return Some("there is no node".to_owned());
+    }
+    if env::var_os("CHROMIUM").is_none() && !browsers.iter().any(|name| exists(name)) {
+        return Some("there is no Chromium; CHROMIUM=PATH names one".to_owned());
+    }
+    let packages =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/browser/node_modules/playwright-core");
+    let install = "its packages are missing: npm install --no-package-lock --prefix tests/browser";
+    (!packages.exists()).then(|| install.to_owned())
+}
 
 fn unfit_for_live() -> Option<String> {
     if !is_root() && !exists("sudo") {
@@ -163,7 +183,7 @@ struct Tally {
 /// Runs the rings; the exit code is 1 if anything failed.
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(unknown) = args.ring.iter().find(|name| RINGS.iter().all(|ring| ring.name != **name)) {
-        bail!("no ring `{unknown}`; there are pure, contract, live, guest and hardware");
+        bail!("no ring `{unknown}`; there are pure, contract, browser, live, guest and hardware");
     }
     let tools = setup::all()?;
     // The live tests run the binary as users get it.
