@@ -24,7 +24,7 @@ use crate::{
     metric::Report,
     view::{
         Format,
-        html::{self, Extremes, Intervals, OWNERS_MIN, Packed, SPANS_MAX, Whole},
+        html::{self, Extremes, Intervals, OWNERS_MAX, OWNERS_MIN, Packed, SPANS_MAX, Whole},
     },
 };
 
@@ -209,7 +209,7 @@ fn kept(report: &Report, rows: u64, intervals: u64) -> BTreeSet<Owner> {
     let owners = owners(report);
     let rows_each = (rows / (owners.len() as u64 + 1)).max(1);
     let room = Intervals::ROWS / intervals.max(1) / rows_each;
-    let room = usize::try_from(room).unwrap_or(usize::MAX).max(OWNERS_MIN);
+    let room = usize::try_from(room).unwrap_or(usize::MAX).clamp(OWNERS_MIN, OWNERS_MAX);
     owners.into_iter().take(room).collect()
 }
 

@@ -10,7 +10,7 @@ async function inflated(id) {
 }
 
 // An address has more digits than a number keeps: it stays text.
-const rowsOf = (text) => text.split("\n").filter((line) => line).map((line) => JSON.parse(line.replace(/"address":(\d+)/g, '"address":"$1"')));
+const rowsOf = (text) => JSON.parse("[" + text.trimEnd().replaceAll("\n", ",").replace(/"address":(\d+)/g, '"address":"$1"') + "]");
 
 // One owner is one text, and so is what a number is about.
 const ownerKey = (owner) => owner

@@ -34,6 +34,8 @@ use self::{intervals::Island, rows::Rows};
 pub const SPANS_MAX: u64 = 240;
 /// Owners whose intervals are kept however many there are.
 pub const OWNERS_MIN: usize = 8;
+/// Owners whose intervals are kept at most: a browser reads every row before it shows the page.
+pub const OWNERS_MAX: usize = 500;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
