@@ -2,7 +2,7 @@
 //! `PMBPF_REQUIRE=live,hardware` makes that a failure.
 
 use std::{
-    env,
+    env, fs,
     io::{BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 
 use crate::{
     build,
-    command::{exists, is_root, output, run as succeed, say},
+    command::{exists, is_root, output, say},
     setup::{self, Tools},
     vm::{
         Beds,
@@ -134,6 +134,9 @@ const RINGS: [Kind; 6] = [
     },
 ];
 
+/// Bytes that the release binary has at most.
+const BINARY_BYTES_MAX: u64 = 20_000_000;
+
 /// The ring whose tests run under other kernels.
 const GUEST: &str = "guest";
 
@@ -187,8 +190,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     }
     let tools = setup::all()?;
     // The live tests run the binary as users get it.
-    succeed(tools.cargo().args(["build", "--release", "--locked", "--package", "pmu-user"]))?;
+    let binary = build::release(Architecture::HOST)?;
     let mut tally = Tally::default();
+    if args.wants("contract") {
+        tally.is_small(fs::metadata(binary)?.len())?;
+    }
     for ring in RINGS.iter().filter(|ring| args.wants(ring.name)) {
         if ring.name == GUEST && !args.kernels.is_empty() {
             in_guests(args, &mut tally)?;
@@ -211,6 +217,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
 }
 
 impl Tally {
+    /// Counts whether the release binary is as small as it is to be.
+    fn is_small(&mut self, bytes: u64) -> anyhow::Result<()> {
+        let is_small = bytes <= BINARY_BYTES_MAX;
+        let verdict = if is_small { "ok" } else { "FAILED" };
+        let (is, most) = (bytes as f64 / 1e6, BINARY_BYTES_MAX as f64 / 1e6);
+        writeln!(std::io::stdout().lock(), "the binary is {is:.1} MB, of {most} at most ... {verdict}")?;
+        *(if is_small { &mut self.passed } else { &mut self.failed }) += 1;
+        Ok(())
+    }
+
     /// Prints the summary that ends every run; the exit code.
     fn close(&self) -> anyhow::Result<u8> {
         let mut stdout = std::io::stdout().lock();
@@ -325,7 +341,15 @@ fn runner_variable() -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::summary;
+    use super::{BINARY_BYTES_MAX, Tally, summary};
+
+    #[test]
+    fn a_binary_that_is_too_large_is_a_failure() {
+        let mut tally = Tally::default();
+        tally.is_small(BINARY_BYTES_MAX).unwrap();
+        tally.is_small(BINARY_BYTES_MAX + 1).unwrap();
+        assert_eq!((tally.passed, tally.failed), (1, 1));
+    }
 
     #[test]
     fn a_summary_gives_both_counts() {
