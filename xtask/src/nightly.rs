@@ -1,6 +1,7 @@
-//! What takes long or needs load: many files that nobody sound would write, through everything that reads files; beside them, three
-//! times in a row, every ring of tests that can run here; and then a soak. What the tests have as load is two other runs of pmbpf,
-//! 100 programs executed a second, and a build. The soak comes alone: some of the tests are storms, and it sees every process.
+//! What takes long or needs load: many files that nobody sound would write, through everything that reads files, and many simulated
+//! recordings compared; beside them, three times in a row, every ring of tests that can run here; and then a soak. What the tests have
+//! as load is two other runs of pmbpf, 100 programs executed a second, and a build. The soak comes alone: some of the tests are
+//! storms, and it sees every process.
 
 use std::{
     io::Write as _,
@@ -18,12 +19,27 @@ use crate::{
     vm::kernel::Architecture,
 };
 
-/// Tests of tests/fuzz that try as many files as they are told, and how many.
-const FUZZ: [(&str, u32); 4] = [
-    ("recordings::every_recording_is_reported_or_refused", 50_000),
-    ("perfmon::every_perfmon_directory_is_read_or_refused", 3_000),
-    ("btf::every_btf_is_read_or_refused", 3_000),
-    ("symbols::every_elf_file_and_perf_map_has_names_or_reasons", 20_000),
+/// A test that tries as many files, or compares as many pairs, as it is told.
+struct Long {
+    /// Arguments of `cargo test` that name its program.
+    program: &'static [&'static str],
+    /// Which of its tests: those whose name contains this.
+    test: &'static str,
+    /// What tells it how many.
+    variable: &'static str,
+    count: u32,
+}
+
+const fn fuzz(test: &'static str, count: u32) -> Long {
+    Long { program: &["--test", "fuzz"], test, variable: "PMBPF_FUZZ", count }
+}
+
+const LONG: [Long; 5] = [
+    fuzz("recordings::every_recording_is_reported_or_refused", 50_000),
+    fuzz("perfmon::every_perfmon_directory_is_read_or_refused", 3_000),
+    fuzz("btf::every_btf_is_read_or_refused", 3_000),
+    fuzz("symbols::every_elf_file_and_perf_map_has_names_or_reasons", 20_000),
+    Long { program: &["--lib"], test: "metric::diff::tests", variable: "PMBPF_PAIRS", count: 200 },
 ];
 
 /// How often the rings run.
@@ -34,10 +50,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let tools = setup::all()?;
     build::release(Architecture::HOST)?;
     let mut failed = thread::scope(|scope| {
-        let fuzz = scope.spawn(|| all_files(&tools));
+        let long = scope.spawn(|| all_long(&tools));
         let rings = soak::beside(|| (1..=PASSES).filter_map(rings).collect());
         let mut failed: Vec<String> = rings.unwrap_or_else(|error| vec![format!("load: {error:#}")]);
-        failed.extend(ended(fuzz));
+        failed.extend(ended(long));
         failed
     });
     failed.extend(soak::run().err().map(|error| format!("soak: {error:#}")));
@@ -58,34 +74,37 @@ fn rings(pass: u32) -> Option<String> {
     }
 }
 
-/// Runs the tests of [`FUZZ`], whichever fail; an error that names those.
-fn all_files(tools: &Tools) -> anyhow::Result<()> {
-    let failed = FUZZ.iter().filter_map(|(test, files)| fuzz(tools, test, *files).err());
+/// Runs the tests of [`LONG`], whichever fail; an error that names those.
+fn all_long(tools: &Tools) -> anyhow::Result<()> {
+    let failed = LONG.iter().filter_map(|long| long.run(tools).err());
     let failed: Vec<String> = failed.map(|error| format!("{error:#}")).collect();
     if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join(", ")) }
 }
 
-/// Runs one test of tests/fuzz; what it prints comes in one piece, between what others print.
-fn fuzz(tools: &Tools, test: &str, files: u32) -> anyhow::Result<()> {
-    say(&format!("{test}: {files} files"));
-    let mut cargo = tools.cargo();
-    // Fast, and yet with the checks that find overflows (`profile.fuzz` in Cargo.toml).
-    cargo.args(["test", "--locked", "--profile", "fuzz", "--package", "pmu-user", "--test", "fuzz", "--"]);
-    cargo.args(["--exact", test, "--nocapture"]).env("PMBPF_FUZZ", files.to_string());
-    let Output { status, stdout, stderr } =
-        cargo.stdin(Stdio::null()).output().context("cannot run cargo test")?;
-    std::io::stdout().lock().write_all(&[stdout, stderr].concat())?;
-    if !status.success() {
-        bail!("{test}: {status}");
+impl Long {
+    /// Runs it; what it prints comes in one piece, between what others print.
+    fn run(&self, tools: &Tools) -> anyhow::Result<()> {
+        let Self { program, test, variable, count } = self;
+        say(&format!("{test}: {variable}={count}"));
+        let mut cargo = tools.cargo();
+        // Fast, and yet with the checks that find overflows (`profile.fuzz` in Cargo.toml).
+        cargo.args(["test", "--locked", "--profile", "fuzz", "--package", "pmu-user"]).args(*program);
+        cargo.args(["--", test, "--nocapture"]).env(variable, count.to_string());
+        let Output { status, stdout, stderr } =
+            cargo.stdin(Stdio::null()).output().context("cannot run cargo test")?;
+        std::io::stdout().lock().write_all(&[stdout, stderr].concat())?;
+        if !status.success() {
+            bail!("{test}: {status}");
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// What the files failed with, if they did.
 fn ended(part: ScopedJoinHandle<'_, anyhow::Result<()>>) -> Option<String> {
     match part.join() {
         Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(format!("fuzz: {error:#}")),
-        Err(_) => Some("fuzz: it panicked".to_owned()),
+        Ok(Err(error)) => Some(format!("long tests: {error:#}")),
+        Err(_) => Some("long tests: they panicked".to_owned()),
     }
 }
