@@ -98,15 +98,19 @@ fn quality(
     state: &State,
 ) {
     let sight = &snapshot.sight;
-    let mut parts = vec![format!("lost {}", snapshot.lost)];
+    let numbers = history.numbers();
+    let mut parts = Vec::new();
+    if numbers.start > 0 {
+        parts.push(format!("kept from {}", numbers.start + 1));
+    }
+    parts.push(format!("lost {}", snapshot.lost));
     if snapshot.total.is_some() {
-        parts.insert(0, format!("masked {}", owners::cell(sight.masked, percent).0));
+        parts.insert(parts.len() - 1, format!("masked {}", owners::cell(sight.masked, percent).0));
     }
     if !snapshot.findings.is_empty() {
         parts.push(format!("findings {}", snapshot.findings.len()));
     }
     parts.extend(sight.switches.map(|share| format!("switches {}", percent(share.into()))));
-    let numbers = history.numbers();
     let suspicious = snapshot.lost > 0 || sight.switches.is_some_and(|share| share < 0.99);
     let style =
         if suspicious { canvas.tint(Color::Yellow).add_modifier(Modifier::BOLD) } else { Style::new() };
@@ -123,9 +127,6 @@ fn quality(
         number + 1,
         numbers.end
     );
-    if numbers.start > 0 {
-        parts.push(format!("kept from {}", numbers.start + 1));
-    }
     let room = (area.width - 2).saturating_sub(at.chars().count() as u16 + 1);
     whole_parts(canvas, (area.x + 1, area.y), room, &parts, style);
     canvas.put_right((area.x + 1, area.y), area.width - 2, &at, Style::new());

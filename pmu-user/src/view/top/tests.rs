@@ -228,6 +228,9 @@ fn a_long_run_keeps_the_last_intervals_and_what_was_shown_moves_on() {
     assert_eq!(numbers.end, 101);
     assert!(numbers.start > 0 && (30..60).contains(&(numbers.end - numbers.start)), "{numbers:?}");
     assert_eq!(state.number(&history), Some(numbers.start), "the oldest that is left");
+    // Said first, so that every screen has room for it.
+    let lines = shown(&history, &state, (80, 24));
+    line(&lines, &format!("kept from {}", numbers.start + 1));
     let all = history.series(&OwnerOrTarget::Target, 100, 1000, |row| row.cpu);
     assert_eq!(all.len() as u64, numbers.end - numbers.start);
 }
