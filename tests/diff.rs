@@ -38,7 +38,7 @@ fn text(output: &Output, code: i32) -> String {
 
 #[test]
 fn a_recording_does_not_differ_from_itself() {
-    for name in ["masked", "cgroups", "events", "topdown", "io", "boxes", "resctrl", "counts"] {
+    for name in ["masked", "cgroups", "events", "topdown", "io", "boxes", "resctrl", "counts", "culprits"] {
         let file = format!("{name}.pmbpf");
         let rows = rows(&text(&diff(&[&file, &file, "--json"]), 0));
         let (first, last) = (&rows[0], rows.last().unwrap());
@@ -103,6 +103,17 @@ fn what_is_not_alike_comes_first_and_limits_what_is_compared() {
         only.iter().any(|row| row["side"] == "a") && only.iter().any(|row| row["side"] == "b"),
         "{only:?}"
     );
+}
+
+#[test]
+fn waits_are_compared_by_who_had_the_cpu() {
+    let rows = rows(&text(&diff(&["culprits.pmbpf", "culprits.pmbpf", "--json"]), 0));
+    let of_batch = rows.iter().filter(|row| row["culprit"]["path"] == "/shop.slice/batch");
+    let victims: Vec<&str> = of_batch.map(|row| row["owner"]["name"].as_str().unwrap()).collect();
+    assert_eq!(victims, ["api", "total"]);
+    // What another owner had is no number of the gate's, nor of those that one side alone has.
+    let csv = text(&diff(&["culprits.pmbpf", "culprits.pmbpf", "--csv"]), 0);
+    assert!(csv.contains(",culprit,/shop.slice/batch,cgroup,runqueue_latency.culprit,"), "{csv}");
 }
 
 #[test]

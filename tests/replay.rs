@@ -5,6 +5,8 @@
 //! - `masked`: `run -F 499 --stacks -- sh -c './masked epoll 10000 20 1; ./masked signals 20000 5 1; ./spin 0.3'`
 //! - `io`: `io --cgroup web.slice -I 1s -d 2s`, with fio and a program that sends through `lo` in cgroups below
 //! - `cgroups`: `run --cgroup web.slice -I 200ms -d 1s`, with `spin` and `forks` in two cgroups below
+//! - `culprits`: `run --cgroup shop.slice --no-sampling -d 6s`, with `taskset -c 1 spin 0.8` in each of two cgroups below and other
+//!   tasks on that CPU
 //!
 //! Made in guests with simulated PMUs:
 //! - `boxes`: `io --cpu-model sapphirerapids -I 3s -d 9s` on two dies with the rates of tests/guest/io.rs

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{STACKS, events, export, name_of, protobuf::Message, reported, rows};
 
 /// Recordings of tasks, of I/O and of counts.
-const NUMBERS: [&str; 6] = ["masked", "events", "topdown", "io", "boxes", "counts"];
+const NUMBERS: [&str; 7] = ["masked", "events", "topdown", "io", "boxes", "counts", "culprits"];
 
 /// Values of a metric in the report's intervals, added up by owner's name.
 fn metric(name: &str, metric: &str) -> BTreeMap<String, f64> {
@@ -73,6 +73,29 @@ fn perfetto_has_a_track_for_each_owner_and_metric_and_a_slice_for_each_gap() {
             assert_eq!(sums, metric(name, wanted), "{name} {wanted}");
         }
     }
+}
+
+#[test]
+fn who_had_the_cpu_is_a_track_of_the_victim_and_the_culprit() {
+    let name = "culprits";
+    let mut wanted: BTreeMap<(String, String), f64> = BTreeMap::new();
+    for row in rows(name, "culprit") {
+        let whose = |who: &Value| match who["kind"].as_str().unwrap() {
+            "cgroup" => who["path"].as_str().unwrap().to_owned(),
+            _ => who["name"].as_str().unwrap().to_owned(),
+        };
+        let kind = row["culprit"]["kind"].as_str().unwrap();
+        let culprit =
+            if kind == "cgroup" { format!("cgroup {}", whose(&row["culprit"])) } else { kind.to_owned() };
+        let track = format!("culprit {culprit} runqueue_latency.culprit");
+        wanted.insert((whose(&row["owner"]), track), row["wait_ns"].as_f64().unwrap());
+    }
+    let (tracks, ..) = trace(&export(name, &["perfetto", "-I", "1h"]));
+    let culprits = tracks.into_iter().filter(|(track, ..)| track.starts_with("culprit "));
+    let found: BTreeMap<(String, String), f64> =
+        culprits.map(|(track, owner, values)| ((owner, track), values[0].1)).collect();
+    assert_eq!(found, wanted);
+    assert!(wanted.len() >= 6, "each is victim and culprit: {wanted:?}");
 }
 
 #[test]

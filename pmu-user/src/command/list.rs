@@ -95,7 +95,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
         }
         What::Metrics => {
             let (of_io, no_table) = listed(args.cpu_model.as_deref(), &machine, &catalog, root);
-            let of_tasks = metric::TASKS.iter().chain(&metric::LIMITS).map(|metric| (metric, None));
+            let of_tasks = metric::of_tasks().map(|metric| (metric, None));
             let all = of_tasks.chain(of_io);
             let is_wanted = |name: &str| matches(pattern.as_ref(), name.as_bytes());
             let wanted = all.filter(|(metric, _)| is_wanted(metric.name));

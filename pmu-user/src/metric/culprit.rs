@@ -66,22 +66,29 @@ impl Waited {
                 *sum = sum.saturating_add(counts.wait_ns);
             }
         }
-        let mut charged: BTreeMap<Option<OwnerIndex>, BTreeMap<Culprit, u64>> = BTreeMap::new();
+        let mut charged: BTreeMap<Option<OwnerIndex>, BTreeMap<CulpritIndex, u64>> = BTreeMap::new();
         for (&(victim, culprit), &wait_ns) in &interval.charged {
             let culprit = match culprit {
-                CulpritIndex::Owner(owner) => Culprit::Owner(groups.owner(ledger, groups.of(owner))),
-                CulpritIndex::Idle => Culprit::Idle,
-                CulpritIndex::Outside => Culprit::Outside,
+                CulpritIndex::Owner(owner) => CulpritIndex::Owner(groups.of(owner)),
+                other => other,
             };
             for row in rows(victim).into_iter().map(Some).chain([None]) {
-                let sum = charged.entry(row).or_default().entry(culprit.clone()).or_default();
+                let sum = charged.entry(row).or_default().entry(culprit).or_default();
                 *sum = sum.saturating_add(wait_ns);
             }
         }
+        // Names are taken once a pair, when its waits are added up.
+        let named = |culprit| match culprit {
+            CulpritIndex::Owner(owner) => Culprit::Owner(groups.owner(ledger, owner)),
+            CulpritIndex::Idle => Culprit::Idle,
+            CulpritIndex::Outside => Culprit::Outside,
+        };
         let waited = waits.into_iter().filter(|&(_, wait_ns)| wait_ns > 0).map(|(row, wait_ns)| {
             let who =
                 row.map_or(OwnerOrTarget::Target, |row| OwnerOrTarget::Owner(groups.owner(ledger, row)));
-            Self { who, wait_ns, charges: charges(wait_ns, charged.remove(&row).unwrap_or_default()) }
+            let charged = charged.remove(&row).unwrap_or_default();
+            let charged = charged.into_iter().map(|(culprit, wait_ns)| (named(culprit), wait_ns)).collect();
+            Self { who, wait_ns, charges: charges(wait_ns, charged) }
         });
         let mut waited: Vec<Self> = waited.collect();
         waited.sort_by(|a, b| {
@@ -93,10 +100,10 @@ impl Waited {
 }
 
 /// Culprits of waits of `wait_ns` in all; what none of them had is [`Culprit::Unknown`].
-fn charges(wait_ns: u64, mut charged: BTreeMap<Culprit, u64>) -> Vec<Charge> {
-    let known = charged.values().copied().fold(0, u64::saturating_add);
+fn charges(wait_ns: u64, mut charged: Vec<(Culprit, u64)>) -> Vec<Charge> {
+    let known = charged.iter().map(|&(_, wait_ns)| wait_ns).fold(0, u64::saturating_add);
     if wait_ns > known {
-        charged.insert(Culprit::Unknown, wait_ns - known);
+        charged.push((Culprit::Unknown, wait_ns - known));
     }
     let share = |part: u64| part as f64 / wait_ns.max(known) as f64;
     let mut charges: Vec<Charge> = charged

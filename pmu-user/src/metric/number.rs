@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::{
     OwnerOrTarget, OwnerReport, Report, TasksReport, Throttled,
+    culprit::{Culprit, Waited},
     io::{IoReport, Label, Subject},
     stat::{self, Stat, Support},
     topdown::{Shape, Spread, TopDown},
@@ -13,7 +14,7 @@ use crate::{
     drain::Owner,
     machine::duration_ns,
     table::{
-        metric::{self, RUNQUEUE_LATENCY},
+        metric::{self, RUNQUEUE_CULPRIT, RUNQUEUE_LATENCY},
         unit::Unit,
     },
 };
@@ -79,6 +80,8 @@ pub struct Details<'a> {
     pub samples: Option<u64>,
     /// The counters that it was read from.
     pub counters: Option<&'a stat::Row>,
+    /// Who had the CPU, of a wait that is charged to somebody.
+    pub culprit: Option<&'a Culprit>,
 }
 
 impl<'a> Number<'a> {
@@ -146,11 +149,13 @@ impl Report {
 }
 
 impl TasksReport {
-    /// Those of the target and its owners, then those of the CPU model.
+    /// Those of the target and its owners, then what they waited by culprit, then those of the CPU model.
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         let owners = std::iter::once(&self.total).chain(&self.owners).flat_map(OwnerReport::numbers);
         let throttled = self.throttled.iter().flat_map(Throttled::numbers);
-        owners.chain(throttled).chain(self.topdown.iter().flat_map(TopDown::numbers))
+        let coverage = self.quality.switch_coverage;
+        let culprits = self.waited.iter().flat_map(move |waited| waited.numbers(coverage));
+        owners.chain(throttled).chain(culprits).chain(self.topdown.iter().flat_map(TopDown::numbers))
     }
 }
 
@@ -182,6 +187,21 @@ impl OwnerReport {
             Number::new(whose, format!("ratio.{}", ratio.name), Unit::Ratio.name(), &ratio.value)
         });
         metrics.chain([waits]).chain(events).chain(ratios)
+    }
+}
+
+impl Waited {
+    /// One of each culprit; `coverage` is the share of the switches that were seen.
+    fn numbers(&self, coverage: f64) -> impl Iterator<Item = Number<'_>> {
+        self.charges.iter().map(move |charge| Number {
+            whose: Attribution::from(&self.who),
+            subject: None,
+            metric: RUNQUEUE_CULPRIT.name.into(),
+            parent: RUNQUEUE_CULPRIT.parent.map(Cow::Borrowed),
+            unit: RUNQUEUE_CULPRIT.unit.name(),
+            content: Content::Value(Cow::Owned(Value::counted(charge.wait_ns, coverage))),
+            details: Details { culprit: Some(&charge.culprit), ..Details::default() },
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use super::{stage::Stage, text::Style, words};
 use crate::{
     drain::{Id, Owner},
     metric::{
+        culprit::Culprit,
         io::{Label, Subject},
         number::{Attribution, Content, Number},
         value::{Distribution, Known, Value},
@@ -94,7 +95,7 @@ impl Row<'_, '_> {
         let number = self.number;
         let mut record: Vec<String> = self.time.map(str::to_owned).to_vec();
         record.extend(owner(number.whose));
-        record.extend(subject(number.subject));
+        record.extend(number.details.culprit.map_or_else(|| subject(number.subject), culprit));
         record.push(text(&format!("{}{part}", number.metric)));
         record.push(text(unit));
         record.extend(value_cells(value, bucket, number));
@@ -144,6 +145,15 @@ pub(super) fn subject(of: Option<&Subject>) -> [String; 3] {
         Subject::Owner(..) => Default::default(),
     };
     [words::subject(of).to_owned(), name, part]
+}
+
+/// The same of whoever had a CPU: its kind is the part.
+fn culprit(who: &Culprit) -> [String; 3] {
+    let name = match who {
+        Culprit::Owner(owner) => text(&owner.in_words()),
+        nobody => words::culprit(nobody).to_owned(),
+    };
+    ["culprit".to_owned(), name, words::culprit(who).to_owned()]
 }
 
 /// Cells of [`VALUE`]. Reasons may hold names that others chose.

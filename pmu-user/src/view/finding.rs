@@ -7,10 +7,10 @@ use super::{
 use crate::{
     metric::{
         OwnerOrTarget,
-        finding::{CULPRIT, Cause, Finding},
+        finding::{Cause, Finding},
         value::Known,
     },
-    table::unit::Unit,
+    table::{metric::RUNQUEUE_CULPRIT, unit::Unit},
 };
 
 /// What a finding says: a sentence without a full stop, safe for a terminal.
@@ -117,7 +117,7 @@ fn cpu_wait(finding: &Finding, whose: &str, value: &str) -> String {
     let beside = neighbour.map_or_else(String::new, |beside| {
         let time = number(&beside.value, beside.unit);
         let who = who(beside.whose.as_ref());
-        if beside.metric == CULPRIT {
+        if beside.metric == RUNQUEUE_CULPRIT.name {
             format!("; of that {who} had it for {time}")
         } else {
             format!("; most CPU time beside it: {who}, {time}")

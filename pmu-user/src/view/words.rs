@@ -6,6 +6,7 @@ use crate::{
     drain::{Owner, TasksHeader, Workload},
     machine::cpu::format_list,
     metric::{
+        culprit::Culprit,
         io::{Scope, Subject},
         number::Attribution,
     },
@@ -25,6 +26,16 @@ pub(super) const fn kind(whose: Attribution<'_>) -> &'static str {
         Attribution::Owner(Owner::Exe { .. }) => "exe",
         Attribution::Owner(Owner::Cgroup { .. }) => "cgroup",
         Attribution::Owner(Owner::Other) => "other",
+    }
+}
+
+/// Kind of whoever had a CPU: of an owner its own, else `idle`, `outside`, `unknown`.
+pub(super) const fn culprit(culprit: &Culprit) -> &'static str {
+    match culprit {
+        Culprit::Owner(owner) => kind(Attribution::Owner(owner)),
+        Culprit::Idle => "idle",
+        Culprit::Outside => "outside",
+        Culprit::Unknown => "unknown",
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) fn found<'a>(
 fn metric(difference: &Difference) -> Option<&str> {
     match &difference.key.what {
         What::Metric(metric) => Some(metric),
-        What::Function(..) | What::Stack(_) => None,
+        What::Culprit(_) | What::Function(..) | What::Stack(_) => None,
     }
 }
 

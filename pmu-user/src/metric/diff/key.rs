@@ -1,7 +1,7 @@
 //! What makes two numbers of two recordings the same: metric, subject, and whose they are by name. Process ids differ from run to
 //! run, so processes are matched by their names, and cgroups by their paths.
 
-use super::super::{Frame, io::Subject, number::Attribution};
+use super::super::{Frame, culprit::Culprit, io::Subject, number::Attribution};
 use crate::{drain::Owner, untrusted::Untrusted};
 
 /// Whose a number is, as another recording may know it.
@@ -33,6 +33,17 @@ impl Whose {
         Self { kind, name: name.clone() }
     }
 
+    /// Whoever had a CPU that was waited for; `idle`, `outside` and `unknown` are kinds, too.
+    pub fn culprit(culprit: &Culprit) -> Self {
+        let nobody = |kind: &'static str| Self { kind, name: Untrusted::from(kind) };
+        match culprit {
+            Culprit::Owner(owner) => Self::owner(owner),
+            Culprit::Idle => nobody("idle"),
+            Culprit::Outside => nobody("outside"),
+            Culprit::Unknown => nobody("unknown"),
+        }
+    }
+
     /// Whoever a report's number belongs to.
     pub fn of(whose: Attribution<'_>) -> Self {
         match whose {
@@ -55,6 +66,8 @@ impl Whose {
 pub enum What {
     /// A metric, by its name.
     Metric(String),
+    /// What an owner waited while somebody had the CPU.
+    Culprit(Whose),
     /// Share of the samples that hit a function; in kernel mode, if that is true.
     Function(Frame, bool),
     /// Share of the samples that hit with a stack, innermost frame first.

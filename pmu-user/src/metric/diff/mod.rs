@@ -3,9 +3,11 @@
 //! Of one recording a side, how a number varied over the recording says how far it may be off ([`series`]); of several, how it
 //! varied from one to the next (Welch's t). Neither assumes that ticks are independent or that sides vary alike.
 
+mod chosen;
 mod conditions;
 mod contrast;
 mod key;
+mod measured;
 mod quantile;
 mod recorded;
 mod regress;
@@ -16,29 +18,25 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::{
+    chosen::{code, culprits},
+    contrast::{contrast, correct},
+    measured::{Data, Measured, estimate},
+};
 pub use self::{
     conditions::{Condition, Facts, differing, facts},
     contrast::{Bounded, LEVEL, METHOD, Tested, interval},
     key::{Key, What, Whose},
-    recorded::{Basis, Recorded},
+    measured::Basis,
+    recorded::Recorded,
     regress::{Judgement, judge, less_is_worse},
     run::Run,
     series::Estimate,
-};
-use self::{
-    contrast::{contrast, correct},
-    recorded::{Data, Measured, Parts},
-    series::{at_least, of_ratio, of_runs},
 };
 use crate::table::{metric, unit::Unit};
 
 /// Occurrences in both sides together below which a count is not compared: it would be as much luck as a die.
 const OCCURRENCES_MIN: f64 = 10.0;
-/// Samples in both sides together below which a function or stack is not compared.
-const SAMPLES_MIN: f64 = 20.0;
-/// Functions, and stacks, that are compared at most: those with the most samples in both sides together.
-const CODE_MAX: usize = 200;
-
 /// One number of both sides.
 #[derive(Clone, Debug)]
 pub struct Difference {
@@ -98,7 +96,8 @@ pub struct Diff {
     pub differences: Vec<Difference>,
     /// What only one has.
     pub only: Vec<Only>,
-    /// Functions and stacks that are not compared: of too few samples, or beyond the 200 of each with the most.
+    /// Functions, stacks and culprits that are not compared: of too few samples or too short waits, or beyond the 200 of each with
+    /// the most.
     pub rare: usize,
 }
 
@@ -106,13 +105,15 @@ impl Diff {
     /// Compares the recordings of two sides: one each, or at least two each.
     pub fn new(sides: [&[Recorded]; 2], conditions: &[Condition]) -> Self {
         let keys = sides.map(|side| keys(side));
-        let (code, rare) = code(sides);
+        let (code, rare_code) = code(sides);
+        let (culprits, rare_culprits) = culprits(sides, &keys);
         let differs = |what: &str| conditions.iter().any(|condition| condition.what == what);
         let (sampling, owners) = (differs("sampling"), differs("owners"));
         let is_metric = |key: &&Key| matches!(key.what, What::Metric(_));
         let mut differences = Vec::new();
-        for key in keys[0].intersection(&keys[1]).copied().filter(is_metric).chain(code) {
-            if owners && !matches!(key.whose.kind, "target" | "host") {
+        for key in keys[0].intersection(&keys[1]).copied().filter(is_metric).chain(code).chain(culprits) {
+            let is_of_owner = !matches!(key.whose.kind, "target" | "host");
+            if owners && (is_of_owner || matches!(key.what, What::Culprit(_))) {
                 continue;
             }
             let unlike = sampling && is_of_period(key);
@@ -130,7 +131,7 @@ impl Diff {
             let rank = |one: &Difference| one.tested().map_or(2.0, |tested| tested.p);
             rank(left).total_cmp(&rank(right)).then_with(|| left.key.cmp(&right.key))
         });
-        Self { differences, only: only(sides, &keys), rare }
+        Self { differences, only: only(sides, &keys), rare: rare_code + rare_culprits }
     }
 
     /// Numbers that could be compared.
@@ -163,32 +164,9 @@ fn keys(side: &[Recorded]) -> BTreeSet<&Key> {
     all
 }
 
-/// Functions and stacks that were hit often enough in both sides together, and how many were not.
-fn code(sides: [&[Recorded]; 2]) -> (Vec<&Key>, usize) {
-    let mut samples: BTreeMap<&Key, f64> = BTreeMap::new();
-    for (key, number) in sides.iter().flat_map(|side| side.iter()).flat_map(|one| &one.numbers) {
-        if let (What::Function(..) | What::Stack(_), Data::Parts(parts)) = (&key.what, &number.data) {
-            *samples.entry(key).or_default() += parts.occurrences.unwrap_or(0.0);
-        }
-    }
-    let all = samples.len();
-    let mut often: Vec<(&Key, f64)> = samples.into_iter().filter(|(_, hit)| *hit >= SAMPLES_MIN).collect();
-    often.sort_by(|left, right| right.1.total_cmp(&left.1).then_with(|| left.0.cmp(right.0)));
-    let mut left = [CODE_MAX; 2];
-    let chosen = often.into_iter().map(|(key, _)| key).filter(|key| {
-        let left = &mut left[usize::from(matches!(key.what, What::Stack(_)))];
-        let is_among_them = *left > 0;
-        *left = left.saturating_sub(1);
-        is_among_them
-    });
-    let chosen: Vec<_> = chosen.collect();
-    let rare = all - chosen.len();
-    (chosen, rare)
-}
-
 /// A number of both sides; `None` where a side took no samples in which it could be.
 fn difference(key: &Key, sides: [&[Recorded]; 2], unlike: bool) -> Option<Difference> {
-    let found = |one: &Recorded| one.numbers.get(key).cloned().or_else(|| one.never_hit());
+    let found = |one: &Recorded| one.number(key);
     let [from, to] = sides.map(|side| side.iter().map(found).collect::<Option<Vec<_>>>());
     let (from, to) = (from?, to?);
     let first = from.first()?;
@@ -218,76 +196,6 @@ fn difference(key: &Key, sides: [&[Recorded]; 2], unlike: bool) -> Option<Differ
     Some(Difference { key: key.clone(), unit: first.unit.clone(), basis, sides: estimates, outcome })
 }
 
-/// A side's number, from its one recording or its several.
-fn estimate(side: &[Measured], basis: Basis) -> Option<Estimate> {
-    if let [one] = side {
-        return one.estimate(basis);
-    }
-    let each: Vec<Estimate> = side.iter().map(|one| one.estimate(basis)).collect::<Option<_>>()?;
-    let values: Vec<f64> = each.iter().map(|one| one.value).collect();
-    let (value, spread) = of_runs(&values);
-    let count = side.len() as f64;
-    // Where all runs happen to be alike, what is known of each still has errors.
-    let half = side.iter().map(|one| one.half_width(basis)).sum::<f64>() / count / count.sqrt();
-    let poisson = side.iter().map(|one| one.poisson(basis)).sum::<f64>() / count / count;
-    Some(Estimate { value, spread: Ok(at_least(spread, half, poisson)) })
-}
-
-impl Measured {
-    /// What one recording says.
-    fn estimate(&self, basis: Basis) -> Option<Estimate> {
-        match &self.data {
-            Data::Missing(_) => None,
-            Data::Latency(parts, share) => Some(quantile::of(parts, *share)),
-            Data::Parts(parts) if basis == Basis::Total => {
-                let why = "one run: variation from run to run unknown; record several a side";
-                Some(Estimate { value: parts.total?, spread: Err(why.to_owned()) })
-            }
-            Data::Parts(parts) => {
-                let floor = |spread| at_least(spread, self.half_width(basis), self.poisson(basis));
-                Some(Estimate { value: parts.value, spread: of_ratio(&parts.parts).map(floor) })
-            }
-        }
-    }
-
-    fn occurrences(&self) -> Option<f64> {
-        match &self.data {
-            Data::Parts(parts) => parts.occurrences,
-            Data::Latency(..) | Data::Missing(_) => None,
-        }
-    }
-
-    /// Half of the interval that was measured.
-    fn half_width(&self, basis: Basis) -> f64 {
-        match &self.data {
-            Data::Parts(parts) => parts.half_width * parts.scale(basis),
-            Data::Latency(..) | Data::Missing(_) => 0.0,
-        }
-    }
-
-    /// The variance of a count of what occurs independently.
-    fn poisson(&self, basis: Basis) -> f64 {
-        let Data::Parts(parts) = &self.data else { return 0.0 };
-        let Some(occurrences) = parts.occurrences else { return 0.0 };
-        if basis == Basis::Share {
-            let all: f64 = parts.parts.iter().map(|part| part.1).sum();
-            return parts.value.max(1.0 / all) * (1.0 - parts.value).max(0.0) / all;
-        }
-        let unit = if occurrences > 0.0 { parts.value * parts.scale(basis) / occurrences } else { 0.0 };
-        occurrences * unit * unit
-    }
-}
-
-impl Parts {
-    /// What a value of the whole is multiplied with.
-    fn scale(&self, basis: Basis) -> f64 {
-        match (basis, self.total) {
-            (Basis::Total, Some(total)) if self.value != 0.0 => total / self.value,
-            _ => 1.0,
-        }
-    }
-}
-
 /// What only one side has: owners, and numbers of owners that both have.
 fn only(sides: [&[Recorded]; 2], keys: &[BTreeSet<&Key>; 2]) -> Vec<Only> {
     let owners = keys.each_ref().map(|keys| keys.iter().map(|key| &key.whose).collect::<BTreeSet<_>>());
@@ -301,8 +209,8 @@ fn only(sides: [&[Recorded]; 2], keys: &[BTreeSet<&Key>; 2]) -> Vec<Only> {
                     numbers.entry(&key.whose).or_default().insert(metric.clone());
                     continue;
                 }
-                // Code that was not hit has a share of 0, and is compared.
-                What::Function(..) | What::Stack(_) => continue,
+                // Code that was not hit, and who was not waited for, has 0, and is compared.
+                What::Culprit(_) | What::Function(..) | What::Stack(_) => continue,
             };
             names.clear();
         }

@@ -10,6 +10,7 @@ use super::{
         value::{Distribution, How, Value},
     },
     key::{Key, What, Whose, matched},
+    measured::{Basis, Data, Measured, Parts},
 };
 use crate::{
     drain::Owner,
@@ -19,67 +20,6 @@ use crate::{
 
 /// Quantiles of latencies that are compared.
 const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
-
-/// What of a number is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Basis {
-    /// A count over the run, a second: recordings may differ in length.
-    PerSecond,
-    /// A count over a run that went to its end.
-    Total,
-    /// A number that does not grow with time: a ratio, a rate, a mean.
-    Level,
-    /// A quantile of a latency.
-    Quantile,
-    /// A share of samples.
-    Share,
-}
-
-impl Basis {
-    /// Its word in every output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::PerSecond => "per_second",
-            Self::Total => "total",
-            Self::Level => "level",
-            Self::Quantile => "quantile",
-            Self::Share => "share",
-        }
-    }
-}
-
-/// A number of one recording.
-#[derive(Clone, Debug)]
-pub(super) struct Measured {
-    /// Its unit, without what a second makes of it.
-    pub(super) unit: String,
-    pub(super) basis: Basis,
-    pub(super) data: Data,
-}
-
-/// What is known of it.
-#[derive(Clone, Debug)]
-pub(super) enum Data {
-    Parts(Parts),
-    /// The latencies of each part, and which quantile.
-    Latency(Arc<[Histogram]>, f64),
-    Missing(String),
-}
-
-/// A ratio of sums over the parts of a recording: of a count and time, of what formulas say and what they were weighted with.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Parts {
-    /// Of the whole.
-    pub(super) value: f64,
-    /// Half of what was measured as its 95 % interval.
-    pub(super) half_width: f64,
-    /// Of each part: numerator and denominator.
-    pub(super) parts: Vec<(f64, f64)>,
-    /// How often what is counted occurred, where it is a count.
-    pub(super) occurrences: Option<f64>,
-    /// The count of the whole run.
-    pub(super) total: Option<f64>,
-}
 
 /// A recording as it is compared.
 #[derive(Clone, Debug, Default)]
@@ -95,6 +35,8 @@ pub struct Recorded {
     pub(super) numbers: BTreeMap<Key, Measured>,
     /// Samples of each part.
     pub(super) samples: Vec<f64>,
+    /// Lengths of the parts in s.
+    pub(super) lengths: Vec<f64>,
 }
 
 /// A number of one report, before it is put into a series.
@@ -127,7 +69,9 @@ impl Recorded {
                 Measured { unit: Unit::Ns.name().to_owned(), basis: Basis::Total, data: Data::Parts(value) };
             numbers.entry(of_target("elapsed")).or_insert(elapsed);
         }
-        let mut recorded = Self { name, seconds, parts: parts.len(), ended, numbers, samples: Vec::new() };
+        let parts_count = parts.len();
+        let mut recorded =
+            Self { name, seconds, parts: parts_count, ended, numbers, samples: Vec::new(), lengths };
         if let Some(tasks) = &whole.tasks {
             let parts: Vec<_> = parts.iter().filter_map(|part| part.tasks.as_ref()).collect();
             recorded.add_samples(tasks, &parts);
@@ -155,17 +99,29 @@ impl Recorded {
         }
     }
 
-    /// Nothing was hit there, which is known where samples were taken.
-    pub(super) fn never_hit(&self) -> Option<Measured> {
-        let parts = self.samples.iter().map(|&all| (0.0, all)).collect();
-        let value = Parts { parts, occurrences: Some(0.0), ..Parts::default() };
-        (self.samples.iter().sum::<f64>() > 0.0).then(|| Measured::share(Data::Parts(value)))
+    /// The number of a key; 0 of code that was never hit, and of a culprit that was never waited for, where that is known.
+    pub(super) fn number(&self, key: &Key) -> Option<Measured> {
+        let none_of = |each: &[f64]| each.iter().map(|&of| (0.0, of)).collect();
+        self.numbers.get(key).cloned().or_else(|| match &key.what {
+            What::Metric(_) => None,
+            What::Culprit(_) => {
+                let parts = none_of(&self.lengths);
+                let data = Data::Parts(Parts { parts, total: Some(0.0), ..Parts::default() });
+                let unit = metric::RUNQUEUE_CULPRIT.unit.name().to_owned();
+                self.tells_culprits().then_some(Measured { unit, basis: Basis::PerSecond, data })
+            }
+            What::Function(..) | What::Stack(_) => {
+                let parts = none_of(&self.samples);
+                let value = Parts { parts, occurrences: Some(0.0), ..Parts::default() };
+                (self.samples.iter().sum::<f64>() > 0.0).then(|| Measured::share(Data::Parts(value)))
+            }
+        })
     }
-}
 
-impl Measured {
-    fn share(data: Data) -> Self {
-        Self { unit: Unit::Ratio.name().to_owned(), basis: Basis::Share, data }
+    /// Does it say who had the CPUs that its owners waited for?
+    fn tells_culprits(&self) -> bool {
+        let target = Whose::target();
+        self.numbers.keys().any(|key| key.whose == target && matches!(key.what, What::Culprit(_)))
     }
 }
 
@@ -247,7 +203,11 @@ fn entries(report: &Report) -> BTreeMap<Key, Entry> {
             if let Found::Number([value, ..], _) = entry.found {
                 counts.insert(number.metric.to_string(), value);
             }
-            let key = Key { whose, subject: number.subject.cloned(), what: What::Metric(name(&number)) };
+            let what = match number.details.culprit {
+                Some(culprit) => What::Culprit(Whose::culprit(culprit)),
+                None => What::Metric(name(&number)),
+            };
+            let key = Key { whose, subject: number.subject.cloned(), what };
             match entries.entry(key) {
                 std::collections::btree_map::Entry::Occupied(mut there) => there.get_mut().merge(entry),
                 std::collections::btree_map::Entry::Vacant(free) => drop(free.insert(entry)),
@@ -300,7 +260,10 @@ fn basis(number: &Number<'_>) -> Basis {
     let times = ["elapsed", "user_time", "system_time"];
     if times.contains(&number.metric.as_ref()) {
         Basis::Total
-    } else if number.metric.starts_with("event.") || number.subject.is_none() && of_tasks() {
+    } else if number.metric.starts_with("event.")
+        || number.details.culprit.is_some()
+        || number.subject.is_none() && of_tasks()
+    {
         Basis::PerSecond
     } else {
         Basis::Level

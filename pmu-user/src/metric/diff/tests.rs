@@ -4,8 +4,10 @@ mod simulation;
 
 use self::simulation::{PROGRAM, Program, Simulator};
 use super::{
-    CODE_MAX, Diff, Key, Recorded, What, Whose, code,
-    recorded::{Basis, Data, Measured, Parts},
+    Diff, Key, Recorded, What, Whose,
+    chosen::CODE_MAX,
+    code,
+    measured::{Basis, Data, Measured, Parts},
 };
 use crate::{
     metric::{Frame, testing::Random},
@@ -197,4 +199,39 @@ fn functions_and_stacks_are_compared_up_to_the_same_number_each() {
     assert!(chosen.iter().all(|key| key.what != least), "those that are hit most");
     let (chosen, of_stacks, rare) = of(functions().chain(stacks).collect());
     assert_eq!((chosen.len(), of_stacks.len(), rare), (CODE_MAX, CODE_MAX, 57));
+}
+
+/// A recording of the target's waits by culprit, in ns a second.
+fn charged(culprits: &[(&str, f64)]) -> [Recorded; 1] {
+    let key = |what| Key { whose: Whose::target(), subject: None, what };
+    let number = |rate: f64| {
+        let parts = (0..8).map(|tick| (rate * (0.99 + 0.02 * f64::from(tick % 2)), 1.0)).collect();
+        let data = Data::Parts(Parts { value: rate, parts, total: Some(8.0 * rate), ..Parts::default() });
+        Measured { unit: "ns".to_owned(), basis: Basis::PerSecond, data }
+    };
+    let of_culprit = |&(name, rate): &(&str, f64)| {
+        let who = Whose { kind: "cgroup", name: Untrusted::from(name) };
+        (key(What::Culprit(who)), number(rate))
+    };
+    let cpu_time = (key(What::Metric("cpu_time".to_owned())), number(1e9));
+    let numbers = culprits.iter().map(of_culprit).chain([cpu_time]).collect();
+    [Recorded { numbers, lengths: vec![1.0; 8], ..Recorded::default() }]
+}
+
+#[test]
+fn a_culprit_that_came_is_compared_with_none_and_one_of_little_is_not() {
+    let before = charged(&[("/hog", 5e8), ("/dust", 1e5)]);
+    let after = charged(&[("/hog", 5e8), ("/came", 3e8)]);
+    let diff = Diff::new([&before, &after], &[]);
+    let of = |name: &str| {
+        diff.differences.iter().find(|one| matches!(&one.key.what, What::Culprit(who) if who.is_called(name)))
+    };
+    let came = of("/came").unwrap();
+    assert_eq!(came.sides.each_ref().map(|side| side.as_ref().unwrap().value), [0.0, 3e8]);
+    assert!(came.is_significant() && !of("/hog").unwrap().is_significant());
+    assert_eq!((of("/dust").is_none(), diff.rare, diff.only.len()), (true, 1, 0));
+    // A recording that does not tell has no culprits, and not 0 of them.
+    let silent = charged(&[]);
+    let diff = Diff::new([&silent, &after], &[]);
+    assert!(diff.differences.iter().all(|one| !matches!(one.key.what, What::Culprit(_))));
 }

@@ -46,9 +46,6 @@ pub struct Finding {
     pub next: Vec<&'static str>,
 }
 
-/// Metric of an [`Evidence`]: what an owner's waits are charged with by one culprit, in ns.
-pub const CULPRIT: &str = "runqueue_latency.culprit";
-
 /// A number that a finding rests on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {

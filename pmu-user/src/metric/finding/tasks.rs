@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    CULPRIT, Cause, Evidence, Finding, exact, rate,
+    Cause, Evidence, Finding, exact, rate,
     rules::{
         BUSY, HOT_SAMPLES, MOVES_LEAST, PERIODS_LEAST, RATE_LEAST_NS, STEAL_STEP_NS, TAIL_COUNT, WAIT_LEAST,
         WAIT_TAIL_NS,
@@ -118,7 +118,12 @@ fn culprit(report: &TasksReport, owner: &OwnerReport) -> Option<Evidence> {
     });
     let (culprit, wait_ns) = others?;
     let whose = Some(OwnerOrTarget::Owner(culprit.clone()));
-    Some(Evidence { metric: CULPRIT.to_owned(), unit: Unit::Ns, value: exact(wait_ns as f64), whose })
+    Some(Evidence {
+        metric: metric::RUNQUEUE_CULPRIT.name.to_owned(),
+        unit: Unit::Ns,
+        value: exact(wait_ns as f64),
+        whose,
+    })
 }
 
 /// Whoever used most CPU time beside an owner.

@@ -46,6 +46,13 @@ catalogue! {
 }
 
 catalogue! {
+    /// Of pairs of a victim and a culprit.
+    CULPRITS;
+    RUNQUEUE_CULPRIT = "runqueue_latency.culprit" of "runqueue_latency", Ns, Latency,
+        "Time of all waits of an owner together during which one culprit had the CPU that was waited for.";
+}
+
+catalogue! {
     /// Of cgroups with a limit of CPU time.
     LIMITS;
     THROTTLED_PERIODS = "throttled_periods", Percent, Cpu,

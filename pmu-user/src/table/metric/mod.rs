@@ -76,9 +76,14 @@ impl Family {
     }
 }
 
+/// Metrics of the catalogue that runs of tasks have.
+pub fn of_tasks() -> impl Iterator<Item = &'static Metric> {
+    TASKS.iter().chain(&CULPRITS).chain(&LIMITS)
+}
+
 /// All metrics of the catalogue.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    TASKS.iter().chain(&LIMITS).chain(&TRAFFIC).chain(&UNCORE)
+    of_tasks().chain(&TRAFFIC).chain(&UNCORE)
 }
 
 /// Names of the parts of a distribution, which stand behind its name: `block.latency.p99`.

@@ -56,7 +56,10 @@ pub(super) fn write(into: &mut dyn Write, all: &Comparison<'_>) -> io::Result<()
 fn row(difference: &Difference) -> Vec<String> {
     let key = &difference.key;
     let mut row = vec![key.whose.kind.to_owned(), key.whose.name.csv().into_owned()];
-    row.extend(subject(key.subject.as_ref()));
+    row.extend(match &key.what {
+        What::Culprit(who) => ["culprit".to_owned(), who.name.csv().into_owned(), who.kind.to_owned()],
+        _ => subject(key.subject.as_ref()),
+    });
     row.push(text(metric(difference)));
     row.extend(code(&key.what));
     row.extend([text(&unit_of(difference)), difference.basis.name().to_owned()]);
@@ -79,7 +82,7 @@ fn row(difference: &Difference) -> Vec<String> {
 fn code(what: &What) -> [String; 3] {
     let shown = |bytes: Vec<u8>| Untrusted::new(bytes).csv().into_owned();
     match what {
-        What::Metric(_) => Default::default(),
+        What::Metric(_) | What::Culprit(_) => Default::default(),
         What::Function(frame, kernel) => {
             let module = match frame {
                 Frame::Function { module: Some(module), .. } | Frame::Offset { module, .. } => {

@@ -93,6 +93,7 @@ fn row(difference: &Difference) -> Json {
     put("metric", json!(Untrusted::from(metric(difference))));
     match &key.what {
         What::Metric(_) => {}
+        What::Culprit(who) => put("culprit", owner(who)),
         What::Function(at, kernel) => {
             put("frame", frame(at));
             put("mode", json!(if *kernel { "kernel" } else { "user" }));

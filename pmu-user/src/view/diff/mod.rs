@@ -8,9 +8,12 @@ pub(super) mod words;
 use std::io::{self, Write};
 
 use super::{Format, html::Differences, text::Style};
-use crate::metric::{
-    Frame,
-    diff::{Condition, Diff, Difference, Facts, Recorded, What},
+use crate::{
+    metric::{
+        Frame,
+        diff::{Condition, Diff, Difference, Facts, Recorded, What},
+    },
+    table::metric::RUNQUEUE_CULPRIT,
 };
 
 /// What one side is called, in order.
@@ -65,6 +68,7 @@ impl Comparison<'_> {
 fn metric(difference: &Difference) -> &str {
     match &difference.key.what {
         What::Metric(metric) => metric,
+        What::Culprit(_) => RUNQUEUE_CULPRIT.name,
         What::Function(..) => "function",
         What::Stack(_) => "stack",
     }

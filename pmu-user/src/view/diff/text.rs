@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    Comparison, SIDES, frame_in_bytes,
-    words::{self, Ends},
+    Comparison, SIDES, frame_in_bytes, metric,
+    words::{self, Ends, Of},
 };
 use crate::{
     metric::diff::{Bounded, Difference, Outcome, Recorded, Tested, What, Whose, unit_of},
@@ -37,7 +37,7 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -
         .differences
         .iter()
         .filter(|difference| difference.is_significant())
-        .partition(|difference| !matches!(difference.key.what, What::Metric(_)));
+        .partition(|difference| matches!(difference.key.what, What::Function(..) | What::Stack(_)));
     if !metrics.is_empty() {
         section(into, "DIFFERENCES", "b against a, 95 % intervals; most surely first")?;
         table(into, style, &metrics)?;
@@ -110,6 +110,7 @@ fn what(difference: &Difference) -> String {
             let of = subject_name(subject);
             format!("{} {}", Untrusted::from(metric.as_str()).terminal(), of)
         }
+        (What::Culprit(who), _) => format!("{} {}", metric(difference), owner(who)),
         (What::Function(at, _), _) => frame(at),
         (What::Stack(frames), _) => {
             let outer = frames.len().saturating_sub(2);
@@ -130,16 +131,20 @@ fn owner(whose: &Whose) -> String {
 
 /// A number of a side in a unit that fits.
 fn shown(difference: &Difference, value: f64) -> String {
-    words::number(difference.basis.name(), &unit_of(difference), value)
+    words::number(of(difference, &unit_of(difference)), value)
 }
 
 /// The change with its interval.
 fn change(difference: &Difference, tested: &Tested) -> String {
     let ends = |bounded: &Bounded| Ends { value: bounded.value, low: bounded.low, high: bounded.high };
     let unit = unit_of(difference);
-    let of = (difference.basis.name(), &*unit);
-    let (change, interval) = words::change(of, ends(&tested.difference), tested.relative.as_ref().map(ends));
+    let (change, interval) =
+        words::change(of(difference, &unit), ends(&tested.difference), tested.relative.as_ref().map(ends));
     format!("{change} {interval}")
+}
+
+fn of<'a>(difference: &'a Difference, unit: &'a str) -> Of<'a> {
+    Of { metric: metric(difference), basis: difference.basis.name(), unit }
 }
 
 fn only(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -> io::Result<()> {
@@ -198,7 +203,7 @@ fn untested(into: &mut dyn Write, all: &Comparison<'_>) -> io::Result<()> {
     if rare > 0 {
         writeln!(
             into,
-            "  {rare}: functions and stacks of too few samples, or with fewer than those that are compared"
+            "  {rare}: functions, stacks and culprits of too few samples or short waits, or beyond those that are compared"
         )?;
     }
     Ok(())

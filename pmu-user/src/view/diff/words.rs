@@ -1,7 +1,7 @@
 //! Differences in words: a side's number, a change, a chance.
 
 use crate::{
-    table::unit::Unit,
+    table::{metric::RUNQUEUE_CULPRIT, unit::Unit},
     untrusted::Untrusted,
     view::text::{count, duration, percent, three_digits},
 };
@@ -14,10 +14,20 @@ pub(in crate::view) struct Ends {
     pub(in crate::view) high: f64,
 }
 
-/// A number of a side in a unit that fits; basis and unit by their names.
-pub(in crate::view) fn number(basis: &str, unit: &str, value: f64) -> String {
+/// What is compared: names of its metric, basis and unit.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::view) struct Of<'a> {
+    pub(in crate::view) metric: &'a str,
+    pub(in crate::view) basis: &'a str,
+    pub(in crate::view) unit: &'a str,
+}
+
+/// A number of a side in a unit that fits.
+pub(in crate::view) fn number(of: Of<'_>, value: f64) -> String {
+    let Of { metric, basis, unit } = of;
     match (basis, unit) {
         ("share", _) => return percent(value),
+        (_, "ns/s") if metric == RUNQUEUE_CULPRIT.name => return format!("{}/s", duration(value)),
         // Time on CPUs a second: 1 is one CPU.
         (_, "ns/s") => return format!("{} CPU", three_digits(value / 1e9)),
         (_, unit) if unit == Unit::Ns.name() => return duration(value),
@@ -35,11 +45,7 @@ pub(in crate::view) fn number(basis: &str, unit: &str, value: f64) -> String {
 }
 
 /// The change, as a share of the first side where that is known, and its interval.
-pub(in crate::view) fn change(
-    (basis, unit): (&str, &str),
-    difference: Ends,
-    relative: Option<Ends>,
-) -> (String, String) {
+pub(in crate::view) fn change(of: Of<'_>, difference: Ends, relative: Option<Ends>) -> (String, String) {
     if let Some(Ends { value, low, high }) = relative {
         let percent = |share: f64| {
             let number = share * 100.0;
@@ -50,7 +56,7 @@ pub(in crate::view) fn change(
     // As far to either side.
     let Ends { value, high, .. } = difference;
     let sign = if value < 0.0 { "−" } else { "+" };
-    let shown = |value| number(basis, unit, value);
+    let shown = |value| number(of, value);
     (format!("{sign}{}", shown(value.abs())), format!("±{}", shown(high - value)))
 }
 

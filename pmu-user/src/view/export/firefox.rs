@@ -70,7 +70,7 @@ impl Firefox {
     /// Those of the target and the host: a profile has no room for a track for each metric of each owner.
     fn numbers(&mut self, from_ns: u64, numbers: &mut Each<'_>) {
         for number in numbers.filter(|number| !matches!(number.whose, Attribution::Owner(_))) {
-            let subject = series::subject(number.subject);
+            let subject = series::subject(&number);
             for part in series::parts(&number) {
                 // An absent number is no value, and never 0.
                 let Value::Known(known) = part.value.as_ref() else { continue };

@@ -142,7 +142,7 @@ impl Rows {
     fn add(&mut self, (from_ns, length_ns): (u64, u64), number: &Number<'_>) {
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
         let owner = ByteArray::from(series::whose(number.whose).as_str());
-        let subject = Some(series::subject(number.subject)).filter(|subject| !subject.is_empty());
+        let subject = Some(series::subject(number)).filter(|subject| !subject.is_empty());
         for part in series::parts(number) {
             let known = part.value.known();
             self.time_ns.push(signed(from_ns));

@@ -70,7 +70,7 @@ impl Perfetto {
         let mut packets = Vec::new();
         let _ = report.by_source::<Infallible>(|(from_ns, length_ns), numbers| {
             for number in numbers {
-                let (whose, subject) = (series::whose(number.whose), series::subject(number.subject));
+                let (whose, subject) = (series::whose(number.whose), series::subject(&number));
                 for part in series::parts(&number) {
                     // An absent number is no value, and never 0.
                     let Value::Known(known) = part.value.as_ref() else { continue };

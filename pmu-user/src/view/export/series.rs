@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use crate::{
     drain::{Id, Owner},
     metric::{
+        culprit::Culprit,
         io::Subject,
         number::{Attribution, Content, Number},
         value::Value,
@@ -64,9 +65,16 @@ pub(super) fn pid(whose: Attribution<'_>) -> Option<u32> {
     }
 }
 
-/// What a number is about, in words: kind, name and part; empty for CPUs.
-pub(super) fn subject(of: Option<&Subject>) -> String {
-    let Some(of) = of else { return String::new() };
+/// What a number is about, in words: kind, name and part; empty for CPUs. Of a wait, who had the CPU.
+pub(super) fn subject(number: &Number<'_>) -> String {
+    if let Some(culprit) = number.details.culprit {
+        let kind = words::culprit(culprit);
+        return match culprit {
+            Culprit::Owner(owner) => format!("culprit {kind} {}", owner.in_words()),
+            _ => format!("culprit {kind}"),
+        };
+    }
+    let Some(of) = number.subject else { return String::new() };
     let (name, part) = match of {
         Subject::Scope(at) => (words::place(*at), String::new()),
         Subject::Device(address, names) | Subject::Function(address, names) => {

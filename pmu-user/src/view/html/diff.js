@@ -6,6 +6,7 @@ const KINDS = { all: () => true, numbers: (row) => !row.frame && !row.frames, fu
 // A number of a side in a unit that fits.
 function sideNumber(row, value) {
   if (row.basis === "share") return percent(value);
+  if (row.unit === "ns/s" && row.culprit) return duration(value) + "/s";
   if (row.unit === "ns/s") return three(value / 1e9) + " CPU";
   if (row.unit === "ns") return duration(value);
   if (row.unit === "%") return three(value) + " %";
@@ -17,7 +18,8 @@ function sideNumber(row, value) {
 function whatOf(row) {
   if (row.frames) return row.frames.slice(0, 2).map(frameLabel).join(" ‹ ") + (row.frames.length > 2 ? ` ‹ ${row.frames.length - 2} more` : "");
   if (row.frame) return frameLabel(row.frame);
-  return row.subject ? row.metric + " " + subjectLabel(row.subject) : row.metric;
+  if (row.subject) return row.metric + " " + subjectLabel(row.subject);
+  return row.culprit ? row.metric + " " + ownerLabel(row.culprit) : row.metric;
 }
 
 const signed = (number) => (number < 0 ? "−" : "+");

@@ -18,7 +18,7 @@ use super::{
     rows::Who,
 };
 use crate::view::{
-    diff::words::{Ends, chance, change, number},
+    diff::words::{Ends, Of, chance, change, number},
     text::duration,
 };
 
@@ -44,6 +44,7 @@ struct Difference {
     owner: Option<Who>,
     subject: Option<BTreeMap<String, Json>>,
     metric: String,
+    culprit: Option<Who>,
     frame: Option<Json>,
     frames: Option<Vec<Json>>,
     unit: String,
@@ -60,6 +61,12 @@ struct Difference {
 #[derive(Debug, Deserialize)]
 struct Side {
     value: f64,
+}
+
+impl Difference {
+    fn of(&self) -> Of<'_> {
+        Of { metric: &self.metric, basis: &self.basis, unit: &self.unit }
+    }
 }
 
 /// Takes the rows of a comparison, as they are written.
@@ -253,7 +260,7 @@ fn table<'a>(caption: &str, rows: impl Iterator<Item = &'a Difference>, count: u
 
 fn line(row: &Difference, into: &mut String) {
     let side = |side: &Option<Side>| {
-        let number = side.as_ref().map(|side| text(&number(&row.basis, &row.unit, side.value)));
+        let number = side.as_ref().map(|side| text(&number(row.of(), side.value)));
         number.map_or_else(
             || "<td class=\"n none\">–</td>".to_owned(),
             |number| format!("<td class=\"n\">{number}</td>"),
@@ -272,7 +279,7 @@ fn line(row: &Difference, into: &mut String) {
         let _ = write!(into, "<td class=\"prose\" colspan=\"3\"><small>{why}</small></td></tr>");
         return;
     };
-    let (change, interval) = change((&row.basis, &row.unit), difference, row.relative);
+    let (change, interval) = change(row.of(), difference, row.relative);
     let weak = if row.significant { "" } else { " weak" };
     let bar = row.relative.map(|relative| bar(relative, row.significant)).unwrap_or_default();
     let (change, interval, chance) = (text(&change), text(&interval), text(&chance(p)));
@@ -290,10 +297,11 @@ fn what(row: &Difference) -> String {
         let outer = if outer > 0 { format!(" ‹ {outer} more") } else { String::new() };
         return inner.join(" ‹ ") + &outer;
     }
-    match (&row.frame, &row.subject) {
-        (Some(at), _) => code(at),
-        (None, Some(subject)) => format!("{} {}", row.metric, label(None, Some(subject))),
-        (None, None) => row.metric.clone(),
+    match (&row.frame, &row.subject, &row.culprit) {
+        (Some(at), ..) => code(at),
+        (None, Some(subject), _) => format!("{} {}", row.metric, label(None, Some(subject))),
+        (None, None, Some(culprit)) => format!("{} {}", row.metric, label(Some(culprit), None)),
+        (None, None, None) => row.metric.clone(),
     }
 }
 

@@ -27,9 +27,7 @@ fn culprit_rows(into: &mut dyn Write, waited: &Waited) -> io::Result<()> {
     waited.charges.iter().try_for_each(|charge| {
         let culprit = match &charge.culprit {
             Culprit::Owner(culprit) => json!(owner(Attribution::Owner(culprit))),
-            Culprit::Idle => json!({"kind": "idle", "name": "idle"}),
-            Culprit::Outside => json!({"kind": "outside", "name": "outside"}),
-            Culprit::Unknown => json!({"kind": "unknown", "name": "unknown"}),
+            nobody => json!({"kind": words::culprit(nobody), "name": words::culprit(nobody)}),
         };
         line(
             into,

@@ -92,7 +92,7 @@ fn of_tasks_only(header: &TasksHeader) -> Json {
                 "stacks": plan.stacks})),
             "late_min_ns": plan.late_min_ns, "gap_min_ns": plan.gap_min_ns,
             "attach": header.attach, "attach_refused": header.attach_refused,
-            "metrics": metric::TASKS.iter().chain(&metric::LIMITS).map(|metric| json!({
+            "metrics": metric::of_tasks().map(|metric| json!({
                 "name": metric.name, "unit": metric.unit.name(), "family": metric.family.name(),
                 "parent": metric.parent, "says": metric.says})).collect::<Vec<_>>(),
     });

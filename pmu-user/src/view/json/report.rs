@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::{end, finding::findings, header, interval, line, numbers, summary};
 use crate::{
     drain::{Ending, Header},
-    metric::Report,
+    metric::{Report, number::Number},
     view::{io::json as of_io, stage::Stage, text::Style},
 };
 
@@ -29,7 +29,9 @@ pub(in crate::view) fn write(into: &mut dyn Write, _: &Style, stage: Stage<'_>) 
 
 /// What an interval has, or a run without any.
 fn part(into: &mut dyn Write, report: &Report) -> io::Result<()> {
-    report.by_source(|frame, found| numbers(into, frame, found))?;
+    // Culprits have rows of their own, of the whole.
+    let is_here = |number: &Number<'_>| number.details.culprit.is_none();
+    report.by_source(|frame, found| numbers(into, frame, found.filter(is_here)))?;
     report.tasks.as_ref().map_or(Ok(()), |report| interval(into, report))
 }
 

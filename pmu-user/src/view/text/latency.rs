@@ -10,7 +10,7 @@ use super::{
 };
 use crate::metric::{
     OwnerOrTarget, OwnerReport, TasksReport,
-    culprit::{Culprit, Waited},
+    culprit::{Charge, Culprit, Waited},
     value::Distribution,
 };
 
@@ -50,19 +50,33 @@ fn line(into: &mut dyn Write, owner: &OwnerReport) -> io::Result<()> {
 }
 
 /// Culprits that are named in a line.
-const NAMED: usize = 4;
+pub(in crate::view) const CULPRITS_NAMED: usize = 4;
 
 /// Who had the CPUs meanwhile.
 fn culprits(into: &mut dyn Write, who: &OwnerOrTarget, waited: &[Waited]) -> io::Result<()> {
     let Some(waited) = waited.iter().find(|waited| waited.who == *who) else { return Ok(()) };
-    let named = waited.charges.iter().take_while(|charge| charge.share >= 0.001).take(NAMED);
-    let named: Vec<String> =
-        named.map(|charge| format!("{} {}", culprit(&charge.culprit, who), percent(charge.share))).collect();
-    match waited.charges.len().saturating_sub(named.len()) {
-        _ if named.is_empty() => Ok(()),
-        0 => writeln!(into, "    meanwhile  {}", named.join(", ")),
-        more => writeln!(into, "    meanwhile  {}, {more} more", named.join(", ")),
+    let named = culprits_in_words(&waited.charges, waited.charges.len(), who);
+    named.map_or(Ok(()), |named| writeln!(into, "    meanwhile  {named}"))
+}
+
+/// The first culprits of `victim` with their shares, of `all` that it has; none where no share is worth a word.
+pub(in crate::view) fn culprits_in_words(
+    charges: &[Charge],
+    all: usize,
+    victim: &OwnerOrTarget,
+) -> Option<String> {
+    let named = charges.iter().take_while(|charge| charge.share >= 0.001).take(CULPRITS_NAMED);
+    let mut named: Vec<String> = named
+        .map(|charge| format!("{} {}", culprit(&charge.culprit, victim), percent(charge.share)))
+        .collect();
+    let more = all.saturating_sub(named.len());
+    if named.is_empty() {
+        return None;
     }
+    if more > 0 {
+        named.push(format!("{more} more"));
+    }
+    Some(named.join(", "))
 }
 
 /// Whom a victim waited for, in words.

@@ -19,11 +19,14 @@ mod trust;
 
 use std::io::{self, Write};
 
-pub(super) use self::number::{bytes, count, spread, three_digits};
 pub use self::{
     fold::Folding,
     number::{duration, percent},
     table::plain,
+};
+pub(super) use self::{
+    latency::{CULPRITS_NAMED, culprits_in_words},
+    number::{bytes, count, spread, three_digits},
 };
 use self::{
     number::cell,

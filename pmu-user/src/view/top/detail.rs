@@ -58,6 +58,9 @@ fn facts(lines: &mut Lines<'_, '_>, row: &OwnerRow) {
         ),
         Style::new(),
     );
+    if let Some(culprits) = row.culprits.in_words(&row.who) {
+        lines.add(&format!("meanwhile {culprits}"), Style::new());
+    }
     let rates: Vec<String> = RATES
         .iter()
         .zip(row.rates)

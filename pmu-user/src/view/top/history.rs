@@ -10,7 +10,7 @@ use crate::{drain::Header, metric::OwnerOrTarget, view::words};
 
 /// Intervals that are kept: an hour of seconds.
 const INTERVALS_MAX: usize = 3600;
-/// Rows that are kept, of about 400 bytes each: of a host with many owners fewer intervals are.
+/// Rows that are kept, of about 600 bytes each: of a host with many owners fewer intervals are.
 const ROWS_MAX: usize = 60_000;
 
 /// Snapshots, oldest first. Each has a number that it keeps.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::row::{Bounded, Device, OwnerRow, RATES, Uncore, UncoreRow};
+use super::row::{Bounded, Culprits, Device, OwnerRow, RATES, Uncore, UncoreRow};
 use crate::{
     drain::{Owner, io::IoHeader},
     machine::cgroup::ancestors,
@@ -21,6 +21,7 @@ pub(super) fn io_row(owner: &Owner, (block, net): Moved) -> OwnerRow {
         has_ended: false,
         cpu: None,
         waits: None,
+        culprits: Culprits::default(),
         ipc: None,
         nodes: Box::default(),
         block,

@@ -46,7 +46,8 @@ pub(super) fn tabs(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
 }
 
 fn latency(canvas: &mut Canvas<'_>, place: &Place<'_>, whose: &OwnerOrTarget) {
-    let waits = place.snapshot.row_of(whose).and_then(|row| row.waits.as_deref());
+    let row = place.snapshot.row_of(whose);
+    let waits = row.and_then(|row| row.waits.as_deref());
     let series = place.history.series(whose, place.number, usize::from(place.area.width), |row| {
         row.waits.as_ref().map(|waits| waits.p99)
     });
@@ -60,6 +61,9 @@ fn latency(canvas: &mut Canvas<'_>, place: &Place<'_>, whose: &OwnerOrTarget) {
     let quantiles = [("p50", waits.p50), ("p99", waits.p99), ("max", waits.max)];
     let words = quantiles.map(|(name, value)| format!("{name} {}", with_interval(Some(value), duration)));
     lines.add(&words.join("   "), Style::new());
+    if let Some(culprits) = row.and_then(|row| row.culprits.in_words(whose)) {
+        lines.add(&format!("meanwhile {culprits}"), Style::new());
+    }
     buckets(&mut lines, waits);
     chart(&mut lines, "p99", &series, duration);
 }

@@ -4,6 +4,7 @@ use crate::{
     drain::Owner,
     metric::{
         OwnerOrTarget,
+        culprit::{Charge, Waited},
         io::Subject,
         value::{Distribution, Known},
     },
@@ -12,6 +13,7 @@ use crate::{
         unit::Unit,
     },
     untrusted::Untrusted,
+    view::text::{CULPRITS_NAMED, culprits_in_words},
 };
 
 /// Buckets of a distribution: a power of two each, from 1 µs.
@@ -75,6 +77,27 @@ impl Waits {
     }
 }
 
+/// Who had the CPUs that an owner waited for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Culprits {
+    /// Those that are named, the longest first.
+    named: Box<[Charge]>,
+    /// How many there are.
+    all: usize,
+}
+
+impl Culprits {
+    pub(super) fn of(waited: &Waited) -> Self {
+        let all = waited.charges.len();
+        Self { named: waited.charges[..all.min(CULPRITS_NAMED)].into(), all }
+    }
+
+    /// Their names and shares; none where nobody is charged.
+    pub(super) fn in_words(&self, victim: &OwnerOrTarget) -> Option<String> {
+        culprits_in_words(&self.named, self.all, victim)
+    }
+}
+
 /// A node of an owner's Top-Down tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
@@ -92,6 +115,8 @@ pub(super) struct OwnerRow {
     /// CPU time a second: 1 is a CPU.
     pub(super) cpu: Option<Bounded>,
     pub(super) waits: Option<Box<Waits>>,
+    /// Who had the CPUs that it waited for.
+    pub(super) culprits: Culprits,
     pub(super) ipc: Option<Bounded>,
     /// By node that is kept; empty where the tree is not measured.
     pub(super) nodes: Box<[Node]>,

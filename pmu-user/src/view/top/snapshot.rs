@@ -6,12 +6,13 @@ use pmu_common::name::program;
 
 use super::{
     io::{Traffic, devices, io_row, uncore},
-    row::{Bounded, Device, GapLine, Node, Own, OwnerRow, RATES, Sight, Uncore, Waits},
+    row::{Bounded, Culprits, Device, GapLine, Node, Own, OwnerRow, RATES, Sight, Uncore, Waits},
 };
 use crate::{
     drain::{Header, Owner},
     metric::{
         OwnerOrTarget, OwnerReport, Report, TasksReport,
+        culprit::Waited,
         finding::{Finding, findings},
         topdown::{Shape, TopDown, Tree},
     },
@@ -72,7 +73,9 @@ impl Snapshot {
             total: tasks.map(|tasks| {
                 let tree = trees.get(&OwnerOrTarget::Target).copied();
                 let total = row(&tasks.total, tasks.length_ns, topdown.zip(tree), &kept);
-                OwnerRow { block: moved.0, net: moved.1, ..total }
+                let waited = tasks.waited.first().filter(|waited| waited.who == total.who);
+                let culprits = waited.map(Culprits::of).unwrap_or_default();
+                OwnerRow { block: moved.0, net: moved.1, culprits, ..total }
             }),
             rows,
             by_owner,
@@ -141,12 +144,15 @@ fn rows(
     kept: &[u32],
 ) -> Vec<OwnerRow> {
     let trees = topdown.map(trees).unwrap_or_default();
+    let waited = tasks.iter().flat_map(|tasks| &tasks.waited);
+    let waited: BTreeMap<&OwnerOrTarget, &Waited> = waited.map(|waited| (&waited.who, waited)).collect();
     let mut rows = Vec::with_capacity(tasks.map_or(0, |tasks| tasks.owners.len()));
     for (owner, length_ns) in tasks.iter().flat_map(|t| t.owners.iter().map(|owner| (owner, t.length_ns))) {
         let mut row = row(owner, length_ns, topdown.zip(trees.get(&owner.who).copied()), kept);
         if let Some(owner) = owner.who.owner() {
             (row.block, row.net) = traffic.take(owner);
         }
+        row.culprits = waited.get(&owner.who).copied().map(Culprits::of).unwrap_or_default();
         rows.push(row);
     }
     let others: Vec<&Owner> = traffic.moved.keys().copied().collect();
@@ -176,6 +182,7 @@ fn row(owner: &OwnerReport, length_ns: u64, tree: Option<(&TopDown, &Tree)>, kep
         has_ended: owner.ended,
         cpu: cpu.map(|known| Bounded::scaled(known, 1.0 / length_ns.max(1) as f64)),
         waits: owner.waits.as_ref().ok().map(|found| Box::new(Waits::of(found))),
+        culprits: Culprits::default(),
         ipc: tree.and_then(|tree| value(tree, "Info_Thread_IPC")),
         nodes: tree.map(|tree| kept.iter().map(|&at| node(tree, at)).collect()).unwrap_or_default(),
         block: None,

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use pmu_common::histogram::RUNQUEUE;
 use ratatui::{Terminal, backend::TestBackend};
 
 use super::{Action, History, Key, Looks, Mode, Snapshot, State, draw, row::OwnerRow};
@@ -9,10 +10,12 @@ use crate::{
     drain::{Absent, Header, Owner, recording::Recording},
     metric::{
         OwnerOrTarget, OwnerReport, Report, TasksReport,
+        culprit::{Charge, Culprit, Waited},
         io::{IoReport, Label, Row, Scope, Subject},
         testing::with_late_ticks,
-        value::{How, Known, Value},
+        value::{Distribution, How, Known, Value},
     },
+    model::histogram::Histogram,
     plan::Target,
     table::{metric, unit::Unit},
     untrusted::Untrusted,
@@ -142,6 +145,39 @@ fn no_name_steers_the_terminal_or_moves_a_column() {
         }
         let rows = lines.iter().filter(|line| line.contains("50.0%")).count();
         assert_eq!(rows, hostile.len() + 1, "{width}: a row each, and the target's: {lines:#?}");
+    }
+}
+
+#[test]
+fn who_had_the_cpu_stands_in_the_latency_pane_and_in_the_detail() {
+    let owners = [(process(1, b"victim"), Value::exact(SECOND))];
+    let mut report = report(&owners);
+    let tasks = report.tasks.as_mut().unwrap();
+    let charge = |culprit, share| Charge { culprit, wait_ns: (share * 1e6) as u64, share };
+    tasks.waited = vec![Waited {
+        who: OwnerOrTarget::Owner(owners[0].0.clone()),
+        wait_ns: 1_000_000,
+        charges: vec![
+            charge(Culprit::Owner(process(2, b"hog\x1b")), 0.75),
+            charge(Culprit::Owner(process(1, b"victim")), 0.15),
+            charge(Culprit::Idle, 0.07),
+            charge(Culprit::Outside, 0.02),
+            charge(Culprit::Unknown, 0.01),
+        ],
+    }];
+    let histogram = Histogram::between(RUNQUEUE, &[], &[(40_u16, 1)]);
+    let max = histogram.last().unwrap();
+    tasks.owners[0].waits = Ok(Distribution { histogram, sum: 1_000_000, max, coverage: 1.0 });
+    let header = header();
+    let mut history = History::new(&header);
+    history.push(Snapshot::of(&header, &report));
+    let mut state = State::new(Mode::Live, LOOKS);
+    state.key(Key::Down, &history);
+    for (key, places) in [(Key::Char('1'), 1), (Key::Enter, 2)] {
+        state.key(key, &history);
+        let lines = shown(&history, &state, (100, 24));
+        let says = r"meanwhile hog\x1b 2 75.0 %, itself 15.0 %, idle 7.0 %, others 2.0 %, 1 more";
+        assert_eq!(lines.iter().filter(|line| line.contains(says)).count(), places, "{lines:#?}");
     }
 }
 
