@@ -4,6 +4,7 @@ mod bench;
 mod build;
 mod check;
 mod command;
+mod exports;
 mod nightly;
 mod setup;
 mod soak;
@@ -47,6 +48,8 @@ enum Task {
     Nightly,
     /// Run the soak alone
     Soak,
+    /// Have exports read by programs of others, which are installed below target
+    Exports,
     /// Formatting, lints, documentation, architecture, dependencies
     Check,
     /// Tables of CPU models
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Nightly => nightly::run().map(|()| 0),
         Task::Soak => soak::run().map(|()| 0),
+        Task::Exports => exports::run().map(|()| 0),
         Task::Check => check::all().map(|()| 0),
         Task::Tables { tables } => tables::run(&tables).map(|()| 0),
         Task::Vm(args) => vm::run(&args),

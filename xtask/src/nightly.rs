@@ -14,6 +14,7 @@ use anyhow::{Context as _, bail};
 use crate::{
     build,
     command::say,
+    exports,
     setup::{self, Tools},
     soak, test,
     vm::kernel::Architecture,
@@ -56,6 +57,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         failed.extend(ended(long));
         failed
     });
+    failed.extend(exports::run().err().map(|error| format!("exports: {error:#}")));
     failed.extend(soak::run().err().map(|error| format!("soak: {error:#}")));
     if !failed.is_empty() {
         bail!("failed: {}", failed.join("; "));
