@@ -1,7 +1,8 @@
 //! Recordings with a secret in each of their strings: `--redact` shows none, and the same numbers.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs, io::Read as _, path::Path, process::Command};
 
+use flate2::read::MultiGzDecoder;
 use pmbpf::{command::Naming, view::Format};
 use serde_json::Value;
 
@@ -141,6 +142,62 @@ fn no_name_of_a_recording_is_in_a_redacted_report() {
         }
     }
     assert!(accepted > 30, "only {accepted} places take a secret");
+}
+
+/// An export without its compression, and what was said if there is none.
+fn exported(file: &Path, format: &str, more: &[&str]) -> Result<Vec<u8>, String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pmbpf"));
+    command.arg("export").arg(file).args(["--to", format]).args(more);
+    let output = command.output().unwrap();
+    if !output.status.success() {
+        return Err(String::from_utf8(output.stderr).unwrap());
+    }
+    let mut bytes = output.stdout;
+    if format == "pprof" {
+        let zipped = std::mem::take(&mut bytes);
+        MultiGzDecoder::new(&zipped[..]).read_to_end(&mut bytes).unwrap();
+    }
+    #[cfg(feature = "parquet")]
+    if format == "parquet" {
+        // Its text is compressed, but for what the footer has of it.
+        bytes.extend(rows_of_parquet(bytes.clone()));
+    }
+    Ok(bytes)
+}
+
+#[cfg(feature = "parquet")]
+fn rows_of_parquet(bytes: Vec<u8>) -> Vec<u8> {
+    use parquet::file::reader::{FileReader as _, SerializedFileReader};
+    let file = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
+    file.get_row_iter(None).unwrap().flat_map(|row| format!("{}\n", row.unwrap()).into_bytes()).collect()
+}
+
+#[test]
+fn no_name_of_a_recording_is_in_a_redacted_export() {
+    const FORMATS: [&str; 6] = ["folded", "pprof", "speedscope", "firefox", "perfetto", "parquet"];
+    let file = std::env::temp_dir().join(format!("pmbpf-redacted-{}.pmbpf", std::process::id()));
+    let shows = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes).to_ascii_lowercase();
+        let at = text.find(&SECRET.to_ascii_lowercase());
+        at.map(|at| text[at..].chars().take(80).collect::<String>())
+    };
+    let mut seen = BTreeSet::new();
+    for original in Frames::all() {
+        let (frames, _) = with_secrets(&original);
+        fs::write(&file, frames.bytes(|_, _| {})).unwrap();
+        for format in FORMATS {
+            let (plain, redacted) = (exported(&file, format, &[]), exported(&file, format, &["--redact"]));
+            assert_eq!(plain.is_ok(), redacted.is_ok(), "{format}: {plain:?} {redacted:?}");
+            let (Ok(plain), Ok(redacted)) = (plain, redacted) else { continue };
+            assert_eq!(shows(&redacted), None, "{format}");
+            if shows(&plain).is_some() {
+                seen.insert(format);
+            }
+        }
+    }
+    fs::remove_file(&file).unwrap();
+    let has_parquet = cfg!(feature = "parquet");
+    assert_eq!(seen.len(), if has_parquet { 6 } else { 5 }, "the secret is in what names show: {seen:?}");
 }
 
 #[test]
