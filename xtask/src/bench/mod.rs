@@ -11,6 +11,7 @@ mod plan;
 mod sampling;
 mod start;
 mod switches;
+mod top;
 mod uncore;
 
 use std::{env, io::Write as _, path::PathBuf, process::Command};
@@ -27,7 +28,7 @@ use crate::{
 /// Which benches.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these: switches, sampling, owners, start, plan, io
+    /// Only these: switches, sampling, owners, top, start, plan, io
     #[arg(value_name = "BENCH")]
     only: Vec<String>,
     /// Rounds of every comparison
@@ -37,10 +38,11 @@ pub(crate) struct Args {
 
 type Bench = fn(&Bed) -> anyhow::Result<Vec<Section>>;
 
-const BENCHES: [(&str, Bench); 6] = [
+const BENCHES: [(&str, Bench); 7] = [
     ("switches", switches::measure),
     ("sampling", sampling::measure),
     ("owners", owners::measure),
+    ("top", top::measure),
     ("start", start::measure),
     ("plan", plan::measure),
     ("io", io::measure),
@@ -52,7 +54,7 @@ const BUILT: [&str; 4] = ["PMBPF_BENCH_BUILT", "PMBPF_BENCH_PLANNER", "PMBPF_BEN
 /// Runs them, and prints a section as soon as it is measured.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(unknown) = args.only.iter().find(|name| BENCHES.iter().all(|(known, _)| known != name)) {
-        bail!("no bench `{unknown}`; there are switches, sampling, owners, start, plan and io");
+        bail!("no bench `{unknown}`; there are switches, sampling, owners, top, start, plan and io");
     }
     let built = match BUILT.map(env::var_os) {
         [Some(pmbpf), Some(planner), Some(io), Some(uncore)] => {
