@@ -3,7 +3,7 @@
 use std::{
     fs::{File, FileType, OpenOptions},
     io::{self, Read as _},
-    os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _},
+    os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _},
     path::Path,
 };
 
@@ -38,6 +38,26 @@ pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
             format!("it is larger than {megabytes} MiB"),
         ));
     }
+    Ok(bytes)
+}
+
+/// The bytes of a file that is open, from its beginning: what the kernel writes into it as it is read is as of now.
+///
+/// # Errors
+///
+/// It cannot be read, as that of a cgroup that is gone.
+pub fn reread(file: &File) -> io::Result<Vec<u8>> {
+    let (mut bytes, mut filled) = (vec![0; 4096], 0);
+    loop {
+        match file.read_at(&mut bytes[filled..], filled as u64)? {
+            0 => break,
+            more => filled += more,
+        }
+        if filled == bytes.len() {
+            bytes.resize(2 * filled, 0);
+        }
+    }
+    bytes.truncate(filled);
     Ok(bytes)
 }
 

@@ -14,6 +14,7 @@ use crate::{
     machine::{
         Machine,
         cpu::{Cpu, Times},
+        pressure::Stalls,
         throttling::Throttling,
     },
     plan::Plan,
@@ -59,6 +60,9 @@ pub struct TasksDrain {
     /// What limits of CPU time did so far to the cgroups that targets are in, above and below; only in the first drain and the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throttling: Vec<ThrottlingRow>,
+    /// For how long tasks stood still so far, of the host and of cgroups; not in a drain that came early.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pressure: Vec<PressureRow>,
     /// Time that CPUs were without the events that were opened on them, in ns, so far: they were offline, and until that was
     /// noticed. Those that never were are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -108,6 +112,15 @@ pub struct ThrottlingRow {
     pub owner: Owner,
     /// What the limit did since the cgroup is there.
     pub so_far: Throttling,
+}
+
+/// Pressure (PSI) of the host or of a cgroup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PressureRow {
+    /// Whose; `None` of the host.
+    pub owner: Option<Owner>,
+    /// For how long tasks stood still so far, in µs.
+    pub so_far: Stalls,
 }
 
 /// One CPU.

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
+use serde::{Deserialize, Serialize};
+
 use crate::untrusted::Untrusted;
 
 /// Bytes of a sector in `/proc/diskstats`, whatever the device's own are.
@@ -52,6 +54,43 @@ fn completed_of(line: &str) -> Option<((u32, u32), Completed)> {
     Some((number, completed))
 }
 
+/// How a block device was used since it came up, modulo 2³²: the kernel writes no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InUse {
+    /// Time in ms during which at least one request was in flight, in whole ticks: `io_ticks`.
+    pub busy_ms: u32,
+    /// Time in ms of all its requests together, until they completed: `time_in_queue`.
+    pub queue_ms: u32,
+}
+
+impl InUse {
+    /// What was added since `earlier`.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self {
+            busy_ms: self.busy_ms.wrapping_sub(earlier.busy_ms),
+            queue_ms: self.queue_ms.wrapping_sub(earlier.queue_ms),
+        }
+    }
+}
+
+/// How the devices of `/proc/diskstats` were used, with their numbers and names, partitions among them.
+pub fn in_use(text: &[u8]) -> Vec<((u32, u32), Untrusted, InUse)> {
+    let device = |line: &[u8]| {
+        let fields: Vec<&[u8]> =
+            line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).collect();
+        let number = |index: usize| std::str::from_utf8(fields.get(index)?).ok()?.parse::<u32>().ok();
+        let in_use = InUse { busy_ms: number(BEFORE_COUNTS + 9)?, queue_ms: number(BEFORE_COUNTS + 10)? };
+        Some(((number(0)?, number(1)?), Untrusted::new(fields[2]), in_use))
+    };
+    text.split(|&byte| byte == b'\n').filter_map(device).collect()
+}
+
+/// Is the block device with this number a partition of another?
+pub fn is_partition(root: &Path, major: u32, minor: u32) -> bool {
+    root.join(format!("sys/dev/block/{major}:{minor}/partition")).exists()
+}
+
 /// Name of the block device with this number below `root`: `nvme0n1`, `dm-0`. None if it is gone.
 pub fn name_of(root: &Path, major: u32, minor: u32) -> Option<Untrusted> {
     let link = fs::read_link(root.join(format!("sys/dev/block/{major}:{minor}"))).ok()?;
@@ -76,7 +115,7 @@ pub fn without_requests(root: &Path) -> Vec<Untrusted> {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use super::{Completed, completed, name_of, without_requests};
+    use super::{Completed, InUse, completed, in_use, name_of, without_requests};
     use crate::{machine::testing::Tree, untrusted::Untrusted};
 
     #[test]
@@ -105,6 +144,15 @@ mod tests {
         let sda = Completed { read: (1, 8 * 512), write: (4, 32 * 512) };
         assert_eq!(completed(&tree.root), [((7, 0), loop0), ((8, 0), sda)].into());
         assert!(completed(&tree.root.join("nowhere")).is_empty());
+    }
+
+    #[test]
+    fn how_a_disk_is_used_stands_behind_its_counts() {
+        let text = b" 8 0 sda 1 0 8 1 4 0 32 9 0 4294967290 70 0 0 0 0\n 8 1 broken 1\n";
+        let found = in_use(text);
+        let sda = InUse { busy_ms: 4_294_967_290, queue_ms: 70 };
+        assert_eq!(found, [((8, 0), Untrusted::from("sda"), sda)]);
+        assert_eq!(InUse { busy_ms: 4, queue_ms: 80 }.since(sda), InUse { busy_ms: 10, queue_ms: 10 });
     }
 
     #[test]

@@ -7,8 +7,10 @@ pub mod io;
 pub mod kernel_symbols;
 pub mod memory_limit;
 pub(crate) mod mount;
+pub mod network;
 pub mod pid_namespace;
 pub mod pmu;
+pub mod pressure;
 pub mod privilege;
 pub(crate) mod stat;
 #[cfg(test)]

@@ -15,6 +15,7 @@ pub mod io;
 pub mod number;
 pub mod offline;
 mod owners;
+mod pressure;
 mod quality;
 mod ratio;
 pub mod repeat;
@@ -33,6 +34,7 @@ pub use self::{
     floor::Floor,
     hot::{Frame, HotEvent, HotFunction, HotStack, StackEnds},
     owners::{OwnerOrTarget, OwnerReport},
+    pressure::Pressure,
     quality::{Books, Quality, SampleQuality, TargetQuality, TargetSamples, TickQuality},
     ratio::{EventReport, RatioReport},
     throttled::Throttled,
@@ -149,6 +151,8 @@ pub struct TasksReport {
     pub folded: Option<Folded>,
     /// Cgroups with a limit of CPU time, those that lost most by it first; only of the whole run.
     pub throttled: Vec<Throttled>,
+    /// Pressure (PSI) of the host and of cgroups.
+    pub pressure: Vec<Pressure>,
     /// Who had the CPUs that tasks waited for, of the target first; none where a recording does not tell.
     pub waited: Vec<culprit::Waited>,
     /// Blind time.
@@ -188,6 +192,7 @@ impl TasksReport {
             stack_ends: hot::ends(ledger, interval),
             folded,
             throttled: Throttled::of(interval),
+            pressure: Pressure::of(interval),
             waited: culprit::Waited::of(header, ledger, interval, &apart),
             blind: blind::blind(header, ledger, interval, &quality, &total),
             quality,

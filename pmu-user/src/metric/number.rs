@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
-    OwnerOrTarget, OwnerReport, Report, TasksReport, Throttled,
+    OwnerOrTarget, OwnerReport, Pressure, Report, TasksReport, Throttled,
     culprit::{Culprit, Waited},
     io::{IoReport, Label, Subject},
     stat::{self, Stat, Support},
@@ -155,7 +155,9 @@ impl TasksReport {
         let throttled = self.throttled.iter().flat_map(Throttled::numbers);
         let coverage = self.quality.switch_coverage;
         let culprits = self.waited.iter().flat_map(move |waited| waited.numbers(coverage));
-        owners.chain(throttled).chain(culprits).chain(self.topdown.iter().flat_map(TopDown::numbers))
+        let pressure = self.pressure.iter().flat_map(Pressure::numbers);
+        let topdown = self.topdown.iter().flat_map(TopDown::numbers);
+        owners.chain(throttled).chain(culprits).chain(pressure).chain(topdown)
     }
 }
 
@@ -210,6 +212,15 @@ impl Throttled {
         let values = [(metric::THROTTLED_PERIODS, &self.share), (metric::THROTTLED_TIME, &self.time)];
         let whose = Attribution::Owner(&self.owner);
         values.map(|(metric, value)| Number::new(whose, metric.name, metric.unit.name(), value))
+    }
+}
+
+impl Pressure {
+    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
+        let whose = self.whose.as_ref().map_or(Attribution::Host, Attribution::Owner);
+        self.shares
+            .iter()
+            .map(move |(metric, value)| Number::new(whose, metric.name, metric.unit.name(), value))
     }
 }
 

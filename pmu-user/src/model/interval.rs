@@ -9,6 +9,7 @@ use super::{
     culprit::{self, Charged},
     histogram::Histogram,
     owner::OwnerIndex,
+    pressure::{self, Stalling},
     slice::condense,
 };
 use crate::{
@@ -243,6 +244,8 @@ pub struct Interval {
     pub gaps_left_out: u64,
     /// What limits of CPU time did to cgroups; only at the end of a run.
     pub throttling: BTreeMap<Owner, Throttling>,
+    /// For how long tasks stood still, of the host and of cgroups.
+    pub pressure: Stalling,
     /// What was lost, by reason.
     pub losses: BTreeMap<String, u64>,
 }
@@ -306,6 +309,7 @@ impl Interval {
             let sum = self.throttling.entry(owner.clone()).or_default();
             *sum = sum.plus(more);
         }
+        pressure::merge(&mut self.pressure, &next.pressure);
         for (reason, count) in &next.losses {
             let lost = self.losses.entry(reason.clone()).or_default();
             *lost = lost.saturating_add(*count);

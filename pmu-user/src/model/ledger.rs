@@ -14,6 +14,7 @@ use super::{
     interval::{CpuEvent, HotKey, Interval, StackKey},
     names::{Addresses, CodeNames, NamedCode},
     owner::OwnerIndex,
+    pressure::Pressures,
     samples::{WeightedSamples, Weights},
     slice::sums,
     tree::Tree,
@@ -49,6 +50,7 @@ pub struct Ledger {
     cpus: HashMap<Cpu, CpuRow>,
     times: HashMap<Cpu, Times>,
     throttling: BTreeMap<Owner, Throttling>,
+    pressures: Pressures,
     losses: BTreeMap<String, u64>,
     uncovered: HashMap<Cpu, u64>,
     weights: Weights,
@@ -80,6 +82,7 @@ impl Ledger {
             cpus: HashMap::new(),
             times: HashMap::new(),
             throttling: BTreeMap::new(),
+            pressures: Pressures::default(),
             losses: BTreeMap::new(),
             uncovered: HashMap::new(),
             weights: Weights::default(),
@@ -188,6 +191,7 @@ impl Ledger {
             events[event as usize].ran = Some(ran);
         }
         self.throttle(drain, &mut interval);
+        interval.pressure = self.pressures.advance(interval.to_ns, &drain.pressure);
         for &(cpu, times) in &drain.times {
             let before = self.times.insert(cpu, times);
             interval.cpus.entry(cpu).or_default().times = before.map(|before| times.since(&before));

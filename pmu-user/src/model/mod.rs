@@ -10,6 +10,7 @@ pub mod io;
 mod ledger;
 mod names;
 mod owner;
+pub mod pressure;
 mod samples;
 pub mod slice;
 mod tree;

@@ -107,7 +107,8 @@ const IDENTITIES: [(&str, &str); 2] = [("Module", "build_id"), ("SourceRow", "bu
 /// Does this name stay?
 pub(super) fn is_name(field: Field<'_>, name: &[u8]) -> bool {
     let function = (field.of, field.name) == ("Code", "function") && ROOTS.contains(&name);
-    let loopback = (field.of, field.name) == ("Interface", "name") && name == b"lo";
+    let is_interface = matches!(field.of, "Interface" | "InterfaceCount") && field.name == "name";
+    let loopback = is_interface && name == b"lo";
     function || loopback || NAMES.contains(&(field.of, field.name))
 }
 

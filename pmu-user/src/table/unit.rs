@@ -51,6 +51,9 @@ units! {
     Faults = "faults", "Page faults.";
     Samples = "samples", "Samples.";
     Requests = "requests", "Requests of a device.";
+    Packets = "packets", "Packets.";
+    Segments = "segments", "TCP segments.";
+    Connections = "connections", "TCP connections.";
     Counts = "counts", "Occurrences of a PMU's event.";
 }
 

@@ -13,11 +13,13 @@ pub mod traffic;
 use serde::{Deserialize, Serialize};
 
 use self::{block::DeviceNumber, group::Groups, traffic::Traffic};
-use super::{Absent, Cost, ProgramRow};
+use super::{Absent, Cost, Owner, ProgramRow};
 use crate::{
     machine::{
         Machine,
+        disk::InUse,
         io::{Platform, bdf::Bdf, owner::Ownership},
+        network::{InterfaceCount, TcpCount},
     },
     plan::io::IoPlan,
     untrusted::{Untrusted, exact},
@@ -51,6 +53,9 @@ pub struct IoDrain {
     /// Block requests and packets since counting started, as far as they are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
+    /// What the kernel itself counts of disks, interfaces and TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelCounts>,
     /// Memory traffic of CPUs by group, where resctrl tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Groups>,
@@ -73,6 +78,40 @@ pub struct IoDrain {
     pub cost: Cost,
     /// What could not be kept, by reason, so far.
     pub losses: Vec<(String, u64)>,
+}
+
+/// What the kernel itself counted of disks, interfaces and TCP until a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KernelCounts {
+    /// When it was read, in ns since counting started.
+    pub at_ns: u64,
+    /// Block devices, partitions excepted.
+    pub disks: Vec<DiskCount>,
+    /// Network namespaces: the host's, and those of targets.
+    pub networks: Vec<NetworkCount>,
+}
+
+/// How a block device was used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskCount {
+    /// Its number.
+    pub device: DeviceNumber,
+    /// Its name.
+    #[serde(with = "exact")]
+    pub name: Untrusted,
+    /// Since it came up.
+    pub in_use: InUse,
+}
+
+/// Interfaces and TCP of a network namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkCount {
+    /// The target that is in it; `None` is the namespace that pmbpf is in.
+    pub owner: Option<Owner>,
+    /// Interfaces.
+    pub interfaces: Vec<InterfaceCount>,
+    /// TCP.
+    pub tcp: TcpCount,
 }
 
 /// What a cgroup is called.

@@ -4,7 +4,7 @@ use pmu_common::io::{block::BlockCount, net::NetCount};
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
 
 use super::{
-    IoDrain, IoHeader, Named, NamedDisk, UncoreSlice,
+    DiskCount, IoDrain, IoHeader, KernelCounts, Named, NamedDisk, NetworkCount, UncoreSlice,
     block::{BlockRow, DeviceNumber, InFlightRow, Operation, Whose},
     group::{GroupOwner, GroupRow, Groups},
     net::{Interface, NetOwner, NetRow},
@@ -15,12 +15,14 @@ use crate::{
     drain::{Absent, Cost, Owner, ProgramRow},
     machine::{
         cgroup::CgroupId,
+        disk::InUse,
         io::{
             Fact,
             bdf::Bdf,
             owner::{Ownership, User},
             resctrl::{Domain, MonitoringGroup},
         },
+        network::{InterfaceCount, Packets, TcpCount},
     },
     untrusted::Untrusted,
 };
@@ -187,6 +189,40 @@ fn groups() -> impl Strategy<Value = Groups> {
     (number(), few(row), few(untold)).prop_map(|(at_ns, rows, untold)| Groups { at_ns, rows, untold })
 }
 
+fn kernel() -> impl Strategy<Value = KernelCounts> {
+    let packets = || {
+        (number(), number(), number()).prop_map(|(packets, errors, dropped)| Packets {
+            packets,
+            errors,
+            dropped,
+        })
+    };
+    let interface = (name(), packets(), packets()).prop_map(|(name, received, sent)| InterfaceCount {
+        name,
+        received,
+        sent,
+    });
+    let tcp = (number(), number(), number()).prop_map(|(sent, retransmitted, listen_drops)| TcpCount {
+        sent,
+        retransmitted,
+        listen_drops,
+    });
+    let owner = prop::option::of((number(), name()).prop_map(|(id, path)| Owner::Cgroup { id, path }));
+    let network = (owner, few(interface), tcp).prop_map(|(owner, interfaces, tcp)| NetworkCount {
+        owner,
+        interfaces,
+        tcp,
+    });
+    let in_use = any::<(u32, u32)>().prop_map(|(busy_ms, queue_ms)| InUse { busy_ms, queue_ms });
+    let disk =
+        (device(), name(), in_use).prop_map(|(device, name, in_use)| DiskCount { device, name, in_use });
+    (number(), few(disk), few(network)).prop_map(|(at_ns, disks, networks)| KernelCounts {
+        at_ns,
+        disks,
+        networks,
+    })
+}
+
 fn drain() -> impl Strategy<Value = IoDrain> {
     let named = (number(), name()).prop_map(|(cgroup, path)| Named { cgroup, path });
     let disk = (device(), name()).prop_map(|(device, name)| NamedDisk { device, name });
@@ -195,21 +231,24 @@ fn drain() -> impl Strategy<Value = IoDrain> {
         |(name, measured_runs, measured_ns, runs)| ProgramRow { name, measured_runs, measured_ns, runs },
     );
     let cost = (number(), number()).prop_map(|(cpu_ns, drains)| Cost { cpu_ns, drains, ..Cost::default() });
-    let counted_rows = (prop::option::of(traffic()), prop::option::of(groups()));
+    let counted_rows = (prop::option::of(traffic()), prop::option::of(groups()), prop::option::of(kernel()));
     let rows = (few(slice()), counted_rows, few(named), few(disk), few(owned()), few(gone));
     (number(), rows, few(programs), cost, counted()).prop_map(
-        |(at_ns, (uncore, (traffic, groups), names, disks, owned, gone), programs, cost, losses)| IoDrain {
-            at_ns,
-            uncore,
-            traffic,
-            groups,
-            names,
-            disks,
-            owned,
-            gone,
-            programs,
-            cost,
-            losses,
+        |(at_ns, (uncore, (traffic, groups, kernel), names, disks, owned, gone), programs, cost, losses)| {
+            IoDrain {
+                at_ns,
+                uncore,
+                traffic,
+                groups,
+                kernel,
+                names,
+                disks,
+                owned,
+                gone,
+                programs,
+                cost,
+                losses,
+            }
         },
     )
 }

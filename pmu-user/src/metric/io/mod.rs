@@ -6,6 +6,7 @@ mod check;
 mod devices;
 mod free_running;
 mod groups;
+mod kernel;
 pub mod latency;
 mod levels;
 pub mod link;

@@ -10,7 +10,7 @@ use super::{
     Check, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Requesters, Row, Scope, UncoreCounts,
     apportion,
     check::Ticks,
-    groups,
+    groups, kernel,
     levels::{maxima, utilization},
     owners,
     port_map::Agreement,
@@ -78,6 +78,7 @@ impl IoReport {
         rows.extend(checks.iter().map(Check::row));
         rows.extend(groups::rows(&interval.groups));
         rows.extend(traffic.iter().flat_map(|traffic| traffic::rows(traffic, names)));
+        rows.extend(kernel::rows(&interval.kernel));
         rows.extend(traffic.iter().flat_map(|traffic| owners::rows(traffic, names)));
         Self {
             from_ns: interval.from_ns,

@@ -1,16 +1,19 @@
 //! Drains of I/O subtracted: intervals, their sums, and the names that came with them.
 
 pub mod groups;
+pub mod kernel;
 pub mod traffic;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use self::{groups::GroupsInterval, traffic::TrafficInterval};
+use self::{groups::GroupsInterval, kernel::KernelInterval, traffic::TrafficInterval};
 use super::slice::condense;
 use crate::{
     drain::{
         Absent, SlotId,
-        io::{IoDrain, Named, UncoreSlice, block::DeviceNumber, group::Groups, traffic::Traffic},
+        io::{
+            IoDrain, KernelCounts, Named, UncoreSlice, block::DeviceNumber, group::Groups, traffic::Traffic,
+        },
         reading::SliceRow,
     },
     machine::io::{bdf::Bdf, owner::Ownership, resctrl::MonitoringEvent},
@@ -35,6 +38,8 @@ pub struct IoInterval {
     pub uncore: BTreeMap<UncoreId, Vec<SliceRow>>,
     /// Block requests and packets, where they are counted.
     pub traffic: Option<TrafficInterval>,
+    /// What the kernel itself counted.
+    pub kernel: KernelInterval,
     /// Memory traffic by group.
     pub groups: GroupsInterval,
 }
@@ -63,6 +68,7 @@ impl IoInterval {
         if let Some(traffic) = next.traffic {
             self.traffic.get_or_insert_default().append(traffic);
         }
+        self.kernel.append(next.kernel);
         self.groups.extend(&next.groups);
     }
 
@@ -118,6 +124,7 @@ pub struct IoLedger {
     /// What groups count, in the order in which counts stand in a drain; none where nothing is.
     events: Option<Vec<MonitoringEvent>>,
     groups: Option<Groups>,
+    kernel: Option<KernelCounts>,
 }
 
 impl IoLedger {
@@ -135,6 +142,7 @@ impl IoLedger {
             traffic: None,
             events: plan.monitoring.as_ref().map(|monitoring| monitoring.events.clone()),
             groups: None,
+            kernel: None,
         }
     }
 
@@ -150,6 +158,7 @@ impl IoLedger {
         }
         let interval = IoInterval {
             traffic: drain.traffic.take().map(|now| self.traffic_until(now)),
+            kernel: drain.kernel.take().map(|now| self.kernel_until(now)).unwrap_or_default(),
             groups: drain.groups.take().map(|now| self.groups_until(now)).unwrap_or_default(),
             ..IoInterval::of(std::mem::take(&mut drain.uncore), from_ns, drain.at_ns)
         };
@@ -168,6 +177,13 @@ impl IoLedger {
         let before = self.traffic.as_ref();
         let tick = before.map(|before| TrafficInterval::between(before, &now)).unwrap_or_default();
         self.traffic = Some(now);
+        tick
+    }
+
+    fn kernel_until(&mut self, now: KernelCounts) -> KernelInterval {
+        let before = self.kernel.as_ref();
+        let tick = before.map(|before| KernelInterval::between(before, &now)).unwrap_or_default();
+        self.kernel = Some(now);
         tick
     }
 

@@ -3,6 +3,7 @@
 mod accounts;
 mod cpu_pinning;
 pub(crate) mod groups;
+mod kernel_counts;
 mod liveness;
 pub mod memory_bandwidth;
 mod traffic;
@@ -16,7 +17,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::{accounts::Accounts, groups::Monitored, traffic::Counted, uncore::Rotation};
+use self::{
+    accounts::Accounts, groups::Monitored, kernel_counts::KernelFiles, traffic::Counted, uncore::Rotation,
+};
 use super::{SessionError, Started, cost::process_cost, raise_file_limit};
 use crate::{
     bpf::{Kernel, measure_costs},
@@ -47,6 +50,7 @@ pub struct IoSession {
     monitored: Option<Monitored>,
     /// None where no target is, or no programs are.
     accounts: Option<Accounts>,
+    kernel: KernelFiles,
     root: PathBuf,
     started: Instant,
     lost_readings: u64,
@@ -95,6 +99,7 @@ impl IoSession {
         let accounts = counted.as_ref().and_then(|_| Accounts::begin(&plan, &machine, root, command));
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let monitored = Monitored::new(&plan, &machine.cgroups, root, command);
+        let kernel = KernelFiles::open(&plan, &machine, root);
         Ok(Self {
             header: IoHeader { version, started_unix_ns: 0, machine, platform, plan, missing },
             rotations,
@@ -102,6 +107,7 @@ impl IoSession {
             counted,
             monitored,
             accounts,
+            kernel,
             root: root.to_owned(),
             started: Instant::now(),
             lost_readings: 0,
@@ -174,6 +180,7 @@ impl IoSession {
             at_ns,
             uncore: std::mem::take(&mut self.slices),
             traffic,
+            kernel: Some(self.kernel.read(at_ns)),
             groups,
             names,
             disks,

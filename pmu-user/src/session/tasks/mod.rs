@@ -6,6 +6,7 @@ mod hotplug;
 pub(in crate::session) mod multiplexing;
 mod open;
 mod owners;
+mod pressure;
 mod ring_reader;
 mod sampling;
 mod throttling;
@@ -21,7 +22,7 @@ use tokio::io::unix::AsyncFd;
 
 use self::{
     collect::Changes, culprits::Culprits, hotplug::Hotplug, multiplexing::Rotation, owners::Owners,
-    ring_reader::RingReader, sampling::Sampler, throttling::Limited,
+    pressure::Pressures, ring_reader::RingReader, sampling::Sampler, throttling::Limited,
 };
 use super::{Measure, SessionError, Started, cost::Meter, usage::Targets};
 use crate::{
@@ -69,6 +70,7 @@ pub(in crate::session) struct TasksSession {
     command: Option<u32>,
     targets: Targets,
     limited: Limited,
+    pressures: Pressures,
     unseen: u64,
     root: PathBuf,
 }
@@ -137,7 +139,8 @@ impl TasksSession {
     /// As for [`TasksSession::drain`].
     pub(super) fn baseline(&mut self) -> Result<TasksDrain, SessionError> {
         let (times, throttling) = (self.times(), self.throttling());
-        Ok(TasksDrain { times, throttling, ..self.drain(false)? })
+        let pressure = self.pressures.read();
+        Ok(TasksDrain { times, throttling, pressure, ..self.drain(false)? })
     }
 
     /// Reads everything that has happened since the last drain.
@@ -167,6 +170,7 @@ impl TasksSession {
             culprits: self.culprit_rows(),
             slices: self.take_slices(),
             gaps: self.ring_reader.take_gaps(&self.owners, self.header.started_ns),
+            pressure: if regular { self.pressures.read() } else { Vec::new() },
             losses: self.user_losses(),
             ..TasksDrain::default()
         };

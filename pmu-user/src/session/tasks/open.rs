@@ -10,6 +10,7 @@ use super::{
     hotplug::Hotplug,
     multiplexing,
     owners::Owners,
+    pressure::Pressures,
     ring_reader::RingReader,
     sampling,
     throttling::Limited,
@@ -61,6 +62,7 @@ impl TasksSession {
         let (symbols, deaf) = listen(&plan, &machine);
         let mut missing = missing(&plan, &machine, &object, functions[0], root);
         missing.extend(deaf);
+        let pressures = Pressures::open(&plan, &machine.cgroups, root, &mut missing);
         Ok(Self {
             culprits: super::culprits::Culprits::new(machine.cpu.possible),
             seen_changes: vec![(0, 0); plan.slots as usize * machine.cpu.possible as usize],
@@ -94,6 +96,7 @@ impl TasksSession {
             command: None,
             targets: Targets::default(),
             limited: Limited::default(),
+            pressures,
             unseen: 0,
             root: root.to_owned(),
         })

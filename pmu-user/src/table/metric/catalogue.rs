@@ -62,6 +62,23 @@ catalogue! {
 }
 
 catalogue! {
+    /// Pressure (PSI) of the host and of cgroups, as the kernel accounts it.
+    PRESSURE;
+    PRESSURE_CPU_SOME = "pressure.cpu.some", Percent, Pressure, "Share of the time in which a task could run and had no CPU.";
+    PRESSURE_CPU_FULL = "pressure.cpu.full" of "pressure.cpu.some", Percent, Pressure,
+        "Share of the time in which tasks of a cgroup could run and none of them had a CPU; 0 of the host.";
+    PRESSURE_MEMORY_SOME = "pressure.memory.some", Percent, Pressure,
+        "Share of the time in which a task stood still for memory: reclaim, swap, pages that were thrown out too early.";
+    PRESSURE_MEMORY_FULL = "pressure.memory.full" of "pressure.memory.some", Percent, Pressure,
+        "Share of the time in which all tasks that were not idle stood still for memory.";
+    PRESSURE_IO_SOME = "pressure.io.some", Percent, Pressure, "Share of the time in which a task stood still for I/O.";
+    PRESSURE_IO_FULL = "pressure.io.full" of "pressure.io.some", Percent, Pressure,
+        "Share of the time in which all tasks that were not idle stood still for I/O.";
+    PRESSURE_IRQ_FULL = "pressure.irq.full", Percent, Pressure,
+        "Share of the time in which all tasks that were not idle stood still for interrupts.";
+}
+
+catalogue! {
     /// Metrics of block requests and packets, and of what resctrl counts for groups of threads.
     TRAFFIC;
     BLOCK_REQUESTS_RATE = "block.requests_rate", PerSecond, Block, "Block requests that completed, a second.";
@@ -71,6 +88,10 @@ catalogue! {
     BLOCK_QUEUED = "block.queued", Percent, Block,
         "Share of the block requests that waited in a queue of the kernel before they were issued.";
     BLOCK_TOLD_APART = "block.told_apart", Percent, Block, "Share of the bytes whose owner is known.";
+    BLOCK_UTILIZATION = "block.utilization", Percent, Block,
+        "Share of the time in which a disk had a request in flight (%util of iostat), as the kernel accounts it, in ticks.";
+    BLOCK_QUEUE_DEPTH = "block.queue_depth", Requests, Block,
+        "Mean number of a disk's requests that were not complete (aqu-sz of iostat), as the kernel accounts it.";
     BLOCK_LATENCY = "block.latency", Ns, BlockLatency,
         "Time from issuing a block request to the device until it completed: mean, quantiles and maximum.";
     BLOCK_QUEUE = "block.queue", Ns, BlockQueue,
@@ -90,6 +111,13 @@ catalogue! {
     NET_UDP = "net.udp" of "net.bandwidth", MegabytesPerSecond, Network, "Bytes of UDP packets.";
     NET_OTHER = "net.other" of "net.bandwidth", MegabytesPerSecond, Network, "Bytes of packets that are neither TCP nor UDP.";
     NET_TOLD_APART = "net.told_apart", Percent, Network, "Share of the bytes whose owner is known.";
+    NET_ERRORS = "net.errors", Packets, Network, "Packets of an interface with an error, as the kernel counts them.";
+    NET_DROPS = "net.drops", Packets, Network, "Packets that the kernel or the interface threw away, as the kernel counts them.";
+    NET_DROP_SHARE = "net.drop_share" of "net.drops", Percent, Network, "Share of the packets that were thrown away.";
+    NET_RETRANSMITTED = "net.tcp_retransmitted", Segments, Network, "TCP segments that were sent again, of all interfaces together.";
+    NET_RETRANSMITTED_SHARE = "net.tcp_retransmitted_share" of "net.tcp_retransmitted", Percent, Network,
+        "Share of the TCP segments sent that were sent again.";
+    NET_LISTEN_DROPS = "net.tcp_listen_drops", Connections, Network, "TCP connections that a listening socket had no room for.";
     NET_RECEIVE_BW = "net.receive_bw", MegabytesPerSecond, Network,
         "Bytes of packets that an owner received through all interfaces together that stand on no others.";
     NET_SEND_BW = "net.send_bw", MegabytesPerSecond, Network,

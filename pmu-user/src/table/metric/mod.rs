@@ -32,6 +32,7 @@ named! {
         Samples = "samples", "Samples.";
         Blind = "blind", "Time in which no sample could be taken.";
         Latency = "latency", "Waiting for a CPU.";
+        Pressure = "pressure", "Standing still for want of a resource (PSI).";
         Pcie = "pcie", "Root ports and what is behind them.";
         Link = "link", "PCIe links.";
         Ddio = "ddio", "Devices and the last-level cache.";
@@ -78,7 +79,7 @@ impl Family {
 
 /// Metrics of the catalogue that runs of tasks have.
 pub fn of_tasks() -> impl Iterator<Item = &'static Metric> {
-    TASKS.iter().chain(&CULPRITS).chain(&LIMITS)
+    TASKS.iter().chain(&CULPRITS).chain(&LIMITS).chain(&PRESSURE)
 }
 
 /// All metrics of the catalogue.

@@ -56,10 +56,10 @@ function together(whole) {
   return { ...whole, value: sum("value"), low: sum("low"), high: sum("high"), coverage, how: addsUp(whole) ? whole.how : "mean", flagged: undefined };
 }
 
-// A share of an owner's own doing weighs as much as the owner ran; anything else as long as its interval was.
+// A share of an owner's own doing weighs as much as the owner ran; anything else, and a share of the time, as long as its interval was.
 function weightsOf(rows) {
   return rows.map((row) => {
-    if (row.subject || !row.owner) return row.dt;
+    if (row.subject || !row.owner || row.metric.startsWith("pressure.")) return row.dt;
     const key = [ownerKey(row.owner), "", "", "cpu_time"].join("\u0002");
     return D.series.get(key)?.[spanAt(row.t + row.dt / 2)]?.value ?? row.dt;
   });

@@ -19,7 +19,10 @@ use super::{
 use crate::{
     drain::{Ending, Stopped, io::IoHeader},
     metric::io::{IoReport, Label, Row, Scope, Subject},
-    table::{metric::Family, unit::Unit},
+    table::{
+        metric::{self, Family, Metric},
+        unit::Unit,
+    },
 };
 
 /// Who measured where: the first lines of a report of I/O alone.
@@ -57,7 +60,7 @@ pub(in crate::view) fn tables(
     report: &IoReport,
     part: Part,
 ) -> io::Result<()> {
-    let apart = report.rows.iter().filter(|row| !beside::is_of_an_owner(row));
+    let apart = report.rows.iter().filter(|row| !beside::is_of_an_owner(row) && !is_nothing(row));
     let all: Vec<Row> = apart.flat_map(Row::parts).collect();
     for family in Family::IO {
         let of_family = |row: &&Row| Family::of(&row.metric) == Some(family);
@@ -72,6 +75,22 @@ pub(in crate::view) fn tables(
         }
     }
     Ok(())
+}
+
+/// Metrics that only matter where there is something of them.
+const IF_ANY: [Metric; 6] = [
+    metric::NET_ERRORS,
+    metric::NET_DROPS,
+    metric::NET_DROP_SHARE,
+    metric::NET_RETRANSMITTED,
+    metric::NET_RETRANSMITTED_SHARE,
+    metric::NET_LISTEN_DROPS,
+];
+
+/// Is there nothing of what is only told of where there is any?
+fn is_nothing(row: &Row) -> bool {
+    let is_zero = row.value.known().is_some_and(|known| known.high == 0.0);
+    is_zero && IF_ANY.iter().any(|metric| metric.name == row.metric)
 }
 
 /// The title of a family's tables.
@@ -212,6 +231,7 @@ pub(in crate::view) fn subject_name(subject: &Subject) -> String {
         Subject::Device(address, names) | Subject::Function(address, names) => {
             format!("{address} {}", cut(&names.terminal()))
         }
+        Subject::Disk(name, "all") => cut(&name.terminal()),
         Subject::Disk(name, part) | Subject::Interface(name, part) => {
             format!("{} {part}", cut(&name.terminal()))
         }

@@ -1,4 +1,4 @@
-//! Cgroups with a limit of CPU time.
+//! What the kernel accounts: cgroups with a limit of CPU time, and pressure.
 
 use std::io::{self, Write};
 
@@ -8,12 +8,32 @@ use super::{
     section,
     table::{Align, Table},
 };
-use crate::metric::TasksReport;
+use crate::{
+    metric::{Pressure, TasksReport, value::Known},
+    table::metric::{self, Metric},
+};
 
-/// The section, if a limit held anybody back.
+/// Share in per cent below which pressure is not shown: it would be 0.0 %.
+const PRESSURE_LEAST: f64 = 0.05;
+/// Kinds of pressure that have a column.
+const PRESSURES: [(&str, Metric); 6] = [
+    ("cpu", metric::PRESSURE_CPU_SOME),
+    ("memory", metric::PRESSURE_MEMORY_SOME),
+    ("all", metric::PRESSURE_MEMORY_FULL),
+    ("I/O", metric::PRESSURE_IO_SOME),
+    ("all", metric::PRESSURE_IO_FULL),
+    ("irq: all", metric::PRESSURE_IRQ_FULL),
+];
+
+/// The sections, as far as there is anything to tell.
 pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
+    limits(into, style, report)?;
+    pressure(into, style, report)
+}
+
+fn limits(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     use Align::{Left, Right};
-    let lost = |time: Option<&crate::metric::value::Known>| time.is_some_and(|time| time.estimate > 0.0);
+    let lost = |time: Option<&Known>| time.is_some_and(|time| time.estimate > 0.0);
     let held: Vec<_> = report.throttled.iter().filter(|limit| lost(limit.time.known())).collect();
     if held.is_empty() {
         return Ok(());
@@ -29,4 +49,30 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
     }
     table.write(into, style)?;
     and_more(into, held.len() - shown)
+}
+
+fn pressure(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
+    use Align::{Left, Right};
+    let is_known = |pressure: &&Pressure| {
+        let mut shares = PRESSURES.iter().filter_map(|(_, metric)| pressure.share(metric));
+        shares.any(|share| share.estimate >= PRESSURE_LEAST)
+    };
+    let all: Vec<_> = report.pressure.iter().filter(is_known).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let note =
+        "PSI, as the kernel accounts it: share of the time in which a task, or all, stood still for it";
+    section(into, "PRESSURE", note)?;
+    let titles = PRESSURES.iter().map(|(title, _)| (*title, Right));
+    let mut table = Table::new(&[("of", Left)].into_iter().chain(titles).collect::<Vec<_>>());
+    let shown = all.len().min(style.rows_max);
+    for pressure in &all[..shown] {
+        let whose = pressure.whose.as_ref().map_or_else(|| "host".to_owned(), named);
+        let cells =
+            PRESSURES.iter().map(|(_, metric)| cell(pressure.share(metric), |share| percent(share / 100.0)));
+        table.row([whose].into_iter().chain(cells).collect());
+    }
+    table.write(into, style)?;
+    and_more(into, all.len() - shown)
 }

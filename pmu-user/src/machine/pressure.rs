@@ -1,0 +1,100 @@
+//! Pressure stall information (PSI): for how long tasks stood still for want of a resource, as the kernel accounts it for the host and
+//! for each cgroup of the v2 hierarchy (Documentation/accounting/psi.rst).
+
+use std::{fs::File, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::cgroup::{Cgroup, Layout};
+use crate::{file::reread, named::named};
+
+named! {
+    /// What tasks stood still for: some of them, or all that were not idle at the same time.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Stall {
+        CpuSome = "cpu.some", "Some tasks for a CPU.";
+        CpuFull = "cpu.full", "All tasks of a cgroup for a CPU: others or its own limit had it.";
+        MemorySome = "memory.some", "Some tasks for memory: reclaim, swap, pages that were thrown out too early.";
+        MemoryFull = "memory.full", "All tasks for memory.";
+        IoSome = "io.some", "Some tasks for I/O.";
+        IoFull = "io.full", "All tasks for I/O.";
+        IrqFull = "irq.full", "All tasks for interrupts.";
+    }
+}
+
+/// For how long tasks stood still so far, in µs, by what for.
+pub type Stalls = Vec<(Stall, u64)>;
+
+/// Resources, each with a file of its own.
+const RESOURCES: [&str; 4] = ["cpu", "memory", "io", "irq"];
+
+/// The files of the host's pressure, or of a cgroup's, which stay open: reading them takes no right.
+#[derive(Debug)]
+pub struct PressureFiles(Vec<(&'static str, File)>);
+
+impl PressureFiles {
+    /// The host's; `None` where the kernel accounts no pressure.
+    pub fn of_host(root: &Path) -> Option<Self> {
+        Self::open(|resource| root.join("proc/pressure").join(resource))
+    }
+
+    /// A cgroup's; `None` where the kernel accounts none, or not for cgroups.
+    pub fn of_cgroup(layout: &Layout, cgroup: &Cgroup) -> Option<Self> {
+        let folder = layout.folder(&cgroup.path)?;
+        Self::open(|resource| folder.join(format!("{resource}.pressure")))
+    }
+
+    fn open(path: impl Fn(&str) -> std::path::PathBuf) -> Option<Self> {
+        let open = |resource: &'static str| Some((resource, File::open(path(resource)).ok()?));
+        let files: Vec<_> = RESOURCES.into_iter().filter_map(open).collect();
+        (!files.is_empty()).then_some(Self(files))
+    }
+
+    /// What they say now; nothing of a cgroup that is gone.
+    pub fn read(&self) -> Stalls {
+        let of = |(resource, file): &(&str, File)| {
+            let text = reread(file).unwrap_or_default();
+            parse(resource, &String::from_utf8_lossy(&text))
+        };
+        self.0.iter().flat_map(of).collect()
+    }
+}
+
+/// The totals of a file: `some avg10=0.00 avg60=0.00 avg300=0.00 total=17`. The kernel writes what it does not know of the whole host,
+/// all tasks that wait for a CPU, as 0 (`psi_show`).
+fn parse(resource: &str, text: &str) -> Stalls {
+    let total = |line: &str| {
+        let (kind, rest) = line.split_once(' ')?;
+        let name = format!("{resource}.{kind}");
+        let stall = Stall::ALL.into_iter().find(|stall| stall.name() == name)?;
+        let total = rest.split(' ').find_map(|word| word.strip_prefix("total="))?;
+        Some((stall, total.trim().parse().ok()?))
+    };
+    text.lines().filter_map(total).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PressureFiles, Stall, parse};
+    use crate::machine::testing::Tree;
+
+    #[test]
+    fn the_totals_of_what_the_kernel_accounts_are_read_and_no_more() {
+        let text = "some avg10=4.96 avg60=2.52 avg300=2.50 total=28760979\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n";
+        assert_eq!(parse("memory", text), [(Stall::MemorySome, 28_760_979), (Stall::MemoryFull, 7)]);
+        assert_eq!(parse("memory", "other avg10=0.00 total=7\nsome avg10=0.00\n"), []);
+        assert_eq!(parse("irq", "full avg10=0.00 avg60=0.00 avg300=0.00 total=3\n"), [(Stall::IrqFull, 3)]);
+    }
+
+    #[test]
+    fn a_host_without_pressure_has_no_files_and_what_is_open_is_read_again_from_its_beginning() {
+        let tree = Tree::new(&[("proc/pressure/io", "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n")]);
+        assert!(PressureFiles::of_host(&tree.root.join("nowhere")).is_none());
+        let files = PressureFiles::of_host(&tree.root).unwrap();
+        assert_eq!(files.read(), [(Stall::IoSome, 5)]);
+        let again = "some avg10=0.00 avg60=0.00 avg300=0.00 total=9\n";
+        std::fs::write(tree.root.join("proc/pressure/io"), again).unwrap();
+        assert_eq!(files.read(), [(Stall::IoSome, 9)]);
+    }
+}

@@ -1,0 +1,71 @@
+//! Pressure (PSI) subtracted: for how long tasks stood still between two readings.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    drain::{Owner, PressureRow},
+    machine::pressure::{Stall, Stalls},
+};
+
+/// For how long tasks stood still in some time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stalled {
+    /// That time, from one reading to another, in ns.
+    pub of_ns: u64,
+    /// In µs, by what for.
+    pub stalls: BTreeMap<Stall, u64>,
+}
+
+/// By whose; `None` of the host.
+pub type Stalling = BTreeMap<Option<Owner>, Stalled>;
+
+/// The last reading of everybody's.
+#[derive(Debug, Default)]
+pub(super) struct Pressures(BTreeMap<Option<Owner>, (u64, Stalls)>);
+
+impl Pressures {
+    /// What was added since the readings before; nothing of whom there was none.
+    pub(super) fn advance(&mut self, at_ns: u64, rows: &[PressureRow]) -> Stalling {
+        let mut stalling = Stalling::new();
+        for PressureRow { owner, so_far } in rows {
+            let Some((since_ns, before)) = self.0.insert(owner.clone(), (at_ns, so_far.clone())) else {
+                continue;
+            };
+            let before: BTreeMap<Stall, u64> = before.into_iter().collect();
+            let stall =
+                |&(stall, total): &(Stall, u64)| Some((stall, total.saturating_sub(*before.get(&stall)?)));
+            let stalls = so_far.iter().filter_map(stall).collect();
+            stalling.insert(owner.clone(), Stalled { of_ns: at_ns.saturating_sub(since_ns), stalls });
+        }
+        stalling
+    }
+}
+
+/// Adds what came in another interval.
+pub(super) fn merge(into: &mut Stalling, more: &Stalling) {
+    for (owner, more) in more {
+        let sum = into.entry(owner.clone()).or_default();
+        sum.of_ns = sum.of_ns.saturating_add(more.of_ns);
+        for (&stall, &time_us) in &more.stalls {
+            let sum = sum.stalls.entry(stall).or_default();
+            *sum = sum.saturating_add(time_us);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pressures, Stall, Stalled, Stalling, merge};
+    use crate::drain::PressureRow;
+
+    #[test]
+    fn what_stood_still_before_the_run_is_not_its_own_and_ticks_add_up() {
+        let row = |io_us| [PressureRow { owner: None, so_far: vec![(Stall::IoSome, io_us)] }];
+        let (mut pressures, mut whole) = (Pressures::default(), Stalling::new());
+        for (at_ns, io_us) in [(10, 700), (1_000_010, 900), (3_000_010, 1500)] {
+            merge(&mut whole, &pressures.advance(at_ns, &row(io_us)));
+        }
+        let all = Stalled { of_ns: 3_000_000, stalls: [(Stall::IoSome, 800)].into() };
+        assert_eq!(whole, [(None, all)].into());
+    }
+}

@@ -1,0 +1,65 @@
+//! Pressure (PSI) of the host and of cgroups, from files that are open before anything is counted.
+
+use std::path::Path;
+
+use crate::{
+    drain::{Absent, Owner, PressureRow},
+    machine::{
+        cgroup::{Cgroup, Layout},
+        pressure::PressureFiles,
+    },
+    plan::{Plan, Target, request::By},
+    untrusted::Untrusted,
+};
+
+/// Cgroups whose pressure is read at every tick: three files or four each.
+const MOST: usize = 64;
+
+/// Whose pressure is read; `None` of the host.
+#[derive(Debug, Default)]
+pub(super) struct Pressures(Vec<(Option<Owner>, PressureFiles)>);
+
+impl Pressures {
+    /// Opens the files of the host; of the cgroups that are targets; and of the outermost ones, where everything is counted by cgroup.
+    pub(super) fn open(plan: &Plan, layout: &Layout, root: &Path, missing: &mut Vec<Absent>) -> Self {
+        let Some(host) = PressureFiles::of_host(root) else {
+            let why = "the kernel does not account it: it was built without CONFIG_PSI, or psi=0 is on its command line";
+            missing.push(Absent { what: "pressure".to_owned(), why: why.to_owned() });
+            return Self::default();
+        };
+        let mut all = vec![(None, host)];
+        for Cgroup { id, path } in cgroups(plan, layout).into_iter().take(MOST) {
+            match PressureFiles::of_cgroup(layout, &Cgroup { id, path: path.clone() }) {
+                Some(files) => all.push((Some(Owner::Cgroup { id: id.0, path }), files)),
+                None => missing.push(Absent {
+                    what: format!("pressure of {}", path.terminal()),
+                    why: "the kernel does not account it there: before Linux 5.2, or cgroup.pressure is 0"
+                        .to_owned(),
+                }),
+            }
+        }
+        Self(all)
+    }
+
+    /// What the kernel accounts so far.
+    pub(super) fn read(&self) -> Vec<PressureRow> {
+        let row = |(owner, files): &(Option<Owner>, PressureFiles)| PressureRow {
+            owner: owner.clone(),
+            so_far: files.read(),
+        };
+        self.0.iter().map(row).filter(|row| !row.so_far.is_empty()).collect()
+    }
+}
+
+/// The cgroups to be read, the outermost first; without the root, which is the host.
+fn cgroups(plan: &Plan, layout: &Layout) -> Vec<Cgroup> {
+    let mut found = match &plan.target {
+        Target::Cgroups(targets) => targets.clone(),
+        Target::System if plan.by == By::Cgroup => layout.list(&Untrusted::from("/")).unwrap_or_default(),
+        Target::System | Target::Processes(_) | Target::Threads(_) | Target::Command(_) => Vec::new(),
+    };
+    found.retain(|cgroup| cgroup.path.as_bytes() != b"/");
+    let depth = |cgroup: &Cgroup| cgroup.path.as_bytes().iter().filter(|&&byte| byte == b'/').count();
+    found.sort_by_key(depth);
+    found
+}
