@@ -19,6 +19,8 @@ pub(super) fn says(finding: &Finding) -> String {
     let at = place(finding);
     let names: Vec<String> = finding.names.iter().map(|name| name.terminal().into_owned()).collect();
     let rests_on = |metric: &str| evidence(finding, metric);
+    let of = finding.whose.as_ref().map_or("the host", |_| &whose);
+    let network = finding.whose.as_ref().map_or_else(String::new, |_| format!(", in the network of {whose}"));
     match finding.rule.cause {
         Cause::Steal => {
             format!("the hypervisor took {value} of the CPUs' time ({})", rests_on("stolen_time"))
@@ -27,6 +29,13 @@ pub(super) fn says(finding: &Finding) -> String {
             "{whose} used up its limit of CPU time in {value} of {} periods: its tasks stood still for {}",
             rests_on("periods"),
             rests_on("throttled_time")
+        ),
+        Cause::MemoryPressure => {
+            format!("tasks of {of} stood still for memory {value} of the time ({})", rests_on("stalled_time"))
+        }
+        Cause::IoPressure => format!(
+            "all tasks of {of} that were not idle stood still for I/O {value} of the time ({})",
+            rests_on("stalled_time")
         ),
         Cause::ForkStorm => format!(
             "{value} processes ended in a second: {}, {} of them {}",
@@ -51,6 +60,22 @@ pub(super) fn says(finding: &Finding) -> String {
         }
         Cause::BlockLatency => slow_disk(finding, "1 request in 100 took", &value),
         Cause::BlockQueue => slow_disk(finding, "1 request in 100 waited in the kernel's queue for", &value),
+        Cause::DiskSaturated => format!(
+            "{}: busy {value} of the time, with {} requests in flight at the mean",
+            subject(finding),
+            rests_on("block.queue_depth")
+        ),
+        Cause::PacketDrops => format!(
+            "{}: {value} of the packets were thrown away ({}){network}",
+            subject(finding),
+            rests_on("net.drops")
+        ),
+        Cause::Retransmits => {
+            format!("TCP sent {value} of its segments again ({}){network}", rests_on("net.tcp_retransmitted"))
+        }
+        Cause::ListenDrops => {
+            format!("{value} TCP connections found no room at a listening socket{network}")
+        }
         Cause::Dram => format!("memory{at} moves {value} of what it can"),
         Cause::Upi => format!("the link between sockets{at} is {value} full"),
         Cause::Link => format!("the PCIe link{at} is {value} full"),
@@ -62,6 +87,9 @@ pub(super) fn says(finding: &Finding) -> String {
             format!("{whose} loses {value} of its {of} to {}", names.join(" → "))
         }
         Cause::HotFunction => format!("{value} of the samples hit {}, of {whose}", names.join(" in ")),
+        Cause::HotStack => {
+            format!("{value} of the samples are on one call path of {whose}, to {}", names.join(" ← "))
+        }
         Cause::OwnersBeyond => {
             format!("{value} of the CPU time is of owners beyond the limit, which share a row")
         }
@@ -136,13 +164,18 @@ fn slow_disk(finding: &Finding, what: &str, value: &str) -> String {
     let most = most.map_or_else(String::new, |most| {
         format!(", {} of them {}'s", number(&most.value, most.unit), who(most.whose.as_ref()))
     });
-    let disk = finding.subject.as_ref().map(subject_name).unwrap_or_default();
     let median = finding.metric.replace(".p99", ".p50");
     format!(
-        "{disk}: {what} {value} or longer (median {}; {} requests{most})",
+        "{}: {what} {value} or longer (median {}; {} requests{most})",
+        subject(finding),
         evidence(finding, &median),
         evidence(finding, "block.requests"),
     )
+}
+
+/// What it is about.
+fn subject(finding: &Finding) -> String {
+    finding.subject.as_ref().map(subject_name).unwrap_or_default()
 }
 
 /// Where: a socket, a stack, a port.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Cause, Finding, exact,
-    rules::{TAIL_COUNT, TRAFFIC_LEAST, TRANSLATIONS_LEAST},
+    rules::{DEPTH_LEAST, PACKETS_LEAST, TAIL_COUNT, TRAFFIC_LEAST, TRANSLATIONS_LEAST},
 };
 use crate::{
     metric::{
@@ -23,6 +23,17 @@ pub(super) fn findings(report: &IoReport) -> Vec<Finding> {
     let of = |row: &Row| match row.metric.as_str() {
         name if name == metric::BLOCK_LATENCY.name => tail(report, row, Cause::BlockLatency),
         name if name == metric::BLOCK_QUEUE.name => tail(report, row, Cause::BlockQueue),
+        name if name == metric::BLOCK_UTILIZATION.name => {
+            let is_enough = |depth: &Known| depth.low >= DEPTH_LEAST;
+            beside(report, row, &metric::BLOCK_QUEUE_DEPTH, is_enough, Cause::DiskSaturated)
+        }
+        name if name == metric::NET_DROP_SHARE.name => {
+            beside(report, row, &metric::NET_DROPS, is_of_many, Cause::PacketDrops)
+        }
+        name if name == metric::NET_RETRANSMITTED_SHARE.name => {
+            beside(report, row, &metric::NET_RETRANSMITTED, is_of_many, Cause::Retransmits)
+        }
+        name if name == metric::NET_LISTEN_DROPS.name => share(row, Cause::ListenDrops),
         name if name == metric::DRAM_UTILIZATION.name => share(row, Cause::Dram),
         name if name == metric::UPI_UTILIZATION.name => share(row, Cause::Upi),
         name if name == metric::LINK_UTILIZATION.name => share(row, Cause::Link),
@@ -99,8 +110,15 @@ fn beside(
     is_enough: impl Fn(&Known) -> bool,
     cause: Cause,
 ) -> Option<Finding> {
+    // There are thousands of interfaces on some hosts: their other numbers are only looked for where a rule may hold.
+    let finding = share(row, cause)?;
     let whole = value(report, of, &row.subject).filter(|whole| is_enough(whole))?;
-    Some(share(row, cause)?.resting_on(of.name, of.unit, *whole))
+    Some(finding.resting_on(of.name, of.unit, *whole))
+}
+
+/// Are there enough packets for a share of them to be no accident?
+const fn is_of_many(packets: &Known) -> bool {
+    packets.low >= PACKETS_LEAST
 }
 
 /// What of a device's traffic goes to another node.

@@ -2,6 +2,9 @@
 //! above it; a number that may be below by chance is none. Pure, like all of `metric`.
 
 mod io;
+mod kernel;
+#[cfg(test)]
+mod quiet;
 mod rules;
 mod tasks;
 
@@ -128,6 +131,7 @@ pub fn findings(header: &Header, report: &Report) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some((header, report)) = header.tasks.as_ref().zip(report.tasks.as_ref()) {
         found.extend(tasks::findings(header, report));
+        found.extend(kernel::findings(header, report));
     }
     found.extend(report.io.iter().flat_map(io::findings));
     found.sort_by(|a, b| {
@@ -186,7 +190,7 @@ mod tests {
     use crate::{
         drain::{Header, Owner},
         metric::{
-            OwnerOrTarget, Report, TasksReport, Throttled,
+            OwnerOrTarget, Pressure, Report, TasksReport, Throttled,
             io::{IoReport, Label, Row, Scope, Subject},
             testing::with_late_ticks,
             value::{Distribution, How, Value},
@@ -288,6 +292,8 @@ mod tests {
             found(rows.to_vec()).len()
         };
         assert_eq!((misses(900.0), misses(2000.0)), (0, 1));
+        assert_eq!(causes(of(&socket, metric::LINK_UTILIZATION, 79.0)), []);
+        assert_eq!(causes(of(&socket, metric::LINK_UTILIZATION, 85.0)), [Cause::Link]);
         let remote = |part| {
             let rows = [
                 of(&socket, metric::PCIE_INBOUND_READ_BW_REMOTE, part),
@@ -296,5 +302,54 @@ mod tests {
             found(rows.to_vec()).first().map(|found| (found.rule.cause, found.value.estimate))
         };
         assert_eq!((remote(1000.0), remote(3000.0)), (None, Some((Cause::RemoteDevice, 75.0))));
+    }
+
+    fn causes(row: Row) -> Vec<Cause> {
+        found(vec![row]).iter().map(|found| found.rule.cause).collect()
+    }
+
+    #[test]
+    fn what_the_kernel_counts_of_disks_and_packets_is_found_where_there_is_enough_of_it() {
+        let of = |subject: &Subject, metric, value| row(subject.clone(), metric, Value::exact(value));
+        let causes = |subject: &Subject, share: (metric::Metric, f64), amount: (metric::Metric, f64)| {
+            let rows = [of(subject, share.0, share.1), of(subject, amount.0, amount.1)];
+            found(rows.to_vec()).iter().map(|found| found.rule.cause).collect::<Vec<_>>()
+        };
+        let disk = Subject::Disk(Untrusted::from("sda"), "all");
+        let of_disk = |busy, depth| {
+            causes(&disk, (metric::BLOCK_UTILIZATION, busy), (metric::BLOCK_QUEUE_DEPTH, depth))
+        };
+        assert_eq!((of_disk(99.0, 1.0), of_disk(80.0, 9.0)), (vec![], vec![]));
+        assert_eq!(of_disk(99.0, 9.0), [Cause::DiskSaturated]);
+        let eth0 = Subject::Interface(Untrusted::from("eth0"), "received");
+        let drops = |share, count| causes(&eth0, (metric::NET_DROP_SHARE, share), (metric::NET_DROPS, count));
+        assert_eq!((drops(5.0, 3.0), drops(0.05, 300.0)), (vec![], vec![]));
+        assert_eq!(drops(0.2, 300.0), [Cause::PacketDrops]);
+        let web = Owner::Cgroup { id: 7, path: Untrusted::from("/web") };
+        let tcp = Subject::Owner(web, Box::new(Subject::Scope(Scope::Platform)));
+        let again = |share, count| {
+            causes(&tcp, (metric::NET_RETRANSMITTED_SHARE, share), (metric::NET_RETRANSMITTED, count))
+        };
+        assert_eq!((again(2.0, 20.0), again(2.0, 200.0)), (vec![], vec![Cause::Retransmits]));
+    }
+
+    #[test]
+    fn pressure_is_found_of_cgroups_and_of_the_host_where_it_is_the_target() {
+        let of =
+            |whose, share| Pressure { whose, shares: vec![(metric::PRESSURE_IO_FULL, Value::exact(share))] };
+        let causes = |target, pressure| {
+            let (header, ledger, interval) = with_late_ticks(target, 1, 0);
+            let tasks = TasksReport::new(&header, &ledger, &interval, None);
+            let tasks = Some(TasksReport { pressure: vec![pressure], ..tasks });
+            let header = Header { tasks: Some(header), ..Header::default() };
+            let found = findings(&header, &Report { tasks, ..Report::default() });
+            found.iter().map(|found| found.rule.cause).collect::<Vec<_>>()
+        };
+        let web = Owner::Cgroup { id: 7, path: Untrusted::from("/web") };
+        let processes = || Target::Processes(vec![7]);
+        assert_eq!(causes(processes(), of(None, 90.0)), []);
+        assert_eq!(causes(Target::System, of(None, 90.0)), [Cause::IoPressure]);
+        assert_eq!(causes(processes(), of(Some(web.clone()), 90.0)), [Cause::IoPressure]);
+        assert_eq!(causes(processes(), of(Some(web), 40.0)), []);
     }
 }

@@ -8,6 +8,7 @@ named! {
     pub enum Cause {
         Steal = "steal", "The hypervisor gave CPUs to others.";
         Throttled = "throttled", "A limit of CPU time held a cgroup back.";
+        MemoryPressure = "memory_pressure", "Tasks stand still for memory.";
         ForkStorm = "fork_storm", "Processes begin and end faster than they do work.";
         FaultStorm = "fault_storm", "Memory is mapped and touched over and over.";
         MigrationStorm = "migration_storm", "Tasks are moved from CPU to CPU.";
@@ -16,6 +17,11 @@ named! {
         MaskedSpan = "masked_span", "Interrupts were masked for long at a stretch.";
         BlockLatency = "block_latency", "A disk answers late.";
         BlockQueue = "block_queue", "Requests wait in the queue of a disk.";
+        DiskSaturated = "disk_saturated", "A disk has more to do than it can.";
+        IoPressure = "io_pressure", "Nothing is done because of I/O.";
+        PacketDrops = "packet_drops", "An interface throws packets away.";
+        Retransmits = "retransmits", "TCP sends segments again.";
+        ListenDrops = "listen_drops", "A server does not take its connections.";
         Dram = "dram", "Memory moves nearly what it can.";
         Upi = "upi", "A link between sockets is nearly full.";
         Link = "link", "A PCIe link is nearly full.";
@@ -24,6 +30,7 @@ named! {
         Iotlb = "iotlb", "The IOMMU walks page tables for devices.";
         Bottleneck = "bottleneck", "Slots of the pipeline are lost to one thing.";
         HotFunction = "hot_function", "One function has much of the CPU time.";
+        HotStack = "hot_stack", "One call path has much of the CPU time.";
         OwnersBeyond = "owners_beyond", "Owners are not told apart.";
         SwitchesMissing = "switches_missing", "Switches were not seen.";
         SamplesMissing = "samples_missing", "Samples did not come.";
@@ -63,6 +70,12 @@ pub(super) const PERIODS_LEAST: u64 = 10;
 pub(super) const WAIT_TAIL_NS: f64 = 1e6;
 /// Share of the run for which tasks of an owner must have waited, all together.
 pub(super) const WAIT_LEAST: f64 = 0.01;
+/// Time in ns for which tasks must have stood still before a share of the run says anything.
+pub(super) const STALLED_LEAST_NS: f64 = 1e8;
+/// Requests in flight at the mean, below which a disk that is always busy may have one user who waits for each answer.
+pub(super) const DEPTH_LEAST: f64 = 4.0;
+/// Packets that must have been thrown away, or segments sent again.
+pub(super) const PACKETS_LEAST: f64 = 100.0;
 /// Samples that a hot function must have.
 pub(super) const HOT_SAMPLES: u64 = 50;
 /// MB/s of devices below which shares of their traffic cost nothing.
@@ -87,6 +100,14 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         above: 25.0,
         source: "a quarter of the periods: where the usual alert of Kubernetes (CPUThrottlingHigh) is",
         next: "raise cpu.max (the container's CPU limit) or drop it, or run no more threads than it has CPUs",
+    },
+    Rule {
+        cause: Cause::MemoryPressure,
+        metric: "pressure.memory.some",
+        unit: Unit::Percent,
+        above: 10.0,
+        source: "a task stands still for memory one part in ten of the time; with memory enough it is next to nothing",
+        next: "give it more memory (memory.high, memory.max), or look for what takes it; `major` under OWNERS has who reads pages back",
     },
     Rule {
         cause: Cause::ForkStorm,
@@ -154,6 +175,46 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         next: "see who fills the queue (`pmbpf io --group-by`); limit it (io.max, io.weight) or try another I/O scheduler",
     },
     Rule {
+        cause: Cause::DiskSaturated,
+        metric: "block.utilization",
+        unit: Unit::Percent,
+        above: 90.0,
+        source: "busy nine tenths of the time, with four requests or more in flight: whoever comes next waits",
+        next: "see whose requests they are (`pmbpf io --group-by`); fewer and larger requests, another disk, or io.max for whoever can wait",
+    },
+    Rule {
+        cause: Cause::IoPressure,
+        metric: "pressure.io.full",
+        unit: Unit::Percent,
+        above: 50.0,
+        source: "half of the time no task did anything, because all that had something to do waited for I/O",
+        next: "see which disk and whose requests (`pmbpf run --io`); more memory for the page cache, more requests at a time, a faster disk",
+    },
+    Rule {
+        cause: Cause::PacketDrops,
+        metric: "net.drop_share",
+        unit: Unit::Percent,
+        above: 0.1,
+        source: "one packet in a thousand: TCP's window then stays below some 40 segments (Mathis et al., 1997)",
+        next: "longer rings (`ethtool -G`), more CPUs for its interrupts, a longer net.core.netdev_max_backlog; `ethtool -S` says where",
+    },
+    Rule {
+        cause: Cause::Retransmits,
+        metric: "net.tcp_retransmitted_share",
+        unit: Unit::Percent,
+        above: 1.0,
+        source: "one segment in a hundred: TCP's window then stays below some 12 segments (Mathis et al., 1997)",
+        next: "look for drops on the way (`ss -ti` has the connections), at interfaces here first",
+    },
+    Rule {
+        cause: Cause::ListenDrops,
+        metric: "net.tcp_listen_drops",
+        unit: Unit::Connections,
+        above: 10.0,
+        source: "each costs its client a second, the first time-out of a connection; more than a few are no accident",
+        next: "a longer backlog (listen(2), net.core.somaxconn), or a server that accepts sooner: does it wait for a CPU?",
+    },
+    Rule {
         cause: Cause::Dram,
         metric: "dram.utilization",
         unit: Unit::Percent,
@@ -216,6 +277,14 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         above: 30.0,
         source: "nearly a third of the time: whatever is gained there is gained at all",
         next: "see who calls it (`--stacks`) and which lines it is in (HOT CODE)",
+    },
+    Rule {
+        cause: Cause::HotStack,
+        metric: "hot_stack_share",
+        unit: Unit::Percent,
+        above: 30.0,
+        source: "nearly a third of the time, on one way through the code",
+        next: "see the whole stack (HOT CODE), and whether its outermost call must be made so often",
     },
     Rule {
         cause: Cause::OwnersBeyond,

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     Cause, Evidence, Finding, exact, rate,
     rules::{
-        BUSY, HOT_SAMPLES, MOVES_LEAST, PERIODS_LEAST, RATE_LEAST_NS, STEAL_STEP_NS, TAIL_COUNT, WAIT_LEAST,
-        WAIT_TAIL_NS,
+        BUSY, HOT_SAMPLES, MOVES_LEAST, RATE_LEAST_NS, STEAL_STEP_NS, TAIL_COUNT, WAIT_LEAST, WAIT_TAIL_NS,
     },
     share_beside,
 };
@@ -14,7 +13,7 @@ use crate::{
     drain::{Owner, TasksHeader},
     machine::cgroup::ancestors,
     metric::{
-        BlindClass, Frame, GapReport, OwnerOrTarget, OwnerReport, TasksReport, Throttled,
+        BlindClass, Frame, GapReport, OwnerOrTarget, OwnerReport, TasksReport,
         culprit::Culprit,
         topdown::{Node, TopDown},
         value::{How, Known},
@@ -34,12 +33,11 @@ pub(super) fn findings(header: &TasksHeader, report: &TasksReport) -> Vec<Findin
     found.extend(each_owner(report, migration_storm));
     found.extend(each_owner(report, |report, owner| cpu_wait(header, report, owner)));
     found.extend(steal(report));
-    found.extend(report.throttled.iter().filter_map(throttled));
     found.extend(fork_storm(report));
     found.extend(masked(header, report));
     found.extend(masked_span(report));
     found.extend(report.topdown.iter().flat_map(|topdown| bottlenecks(report, topdown)));
-    found.extend(hot_function(report));
+    found.extend(hot_function(report).or_else(|| hot_stack(report)));
     found.extend(owners_beyond(report));
     found.extend(missing(report));
     found
@@ -165,19 +163,6 @@ fn steal(report: &TasksReport) -> Option<Finding> {
     ))
 }
 
-/// A limit that held a cgroup back, with what it had to give up.
-fn throttled(limit: &Throttled) -> Option<Finding> {
-    let (share, time) =
-        (limit.share.known().filter(|_| limit.periods >= PERIODS_LEAST)?, limit.time.known()?);
-    let finding = Finding::of(Cause::Throttled, *share)?.of_whom(&OwnerOrTarget::Owner(limit.owner.clone()));
-    let periods = exact(limit.periods as f64);
-    Some(finding.resting_on(metric::THROTTLED_TIME.name, Unit::Ns, *time).resting_on(
-        "periods",
-        Unit::UNKNOWN,
-        periods,
-    ))
-}
-
 /// Processes that ended while they were counted, with the name that most of them had.
 fn fork_storm(report: &TasksReport) -> Option<Finding> {
     if report.length_ns < RATE_LEAST_NS {
@@ -283,18 +268,35 @@ fn hot_function(report: &TasksReport) -> Option<Finding> {
     if hot.samples < HOT_SAMPLES {
         return None;
     }
-    let names = match &hot.frame {
-        Frame::Function { name, module, .. } => [Some(name.clone()), module.clone()],
-        Frame::Offset { module, offset, .. } => {
-            [Some(Untrusted::from(format!("{offset:#x}"))), Some(module.clone())]
-        }
-        Frame::Address(address) => [Some(Untrusted::from(format!("{address:#x}"))), None],
-        Frame::Rest => return None,
-    };
-    let finding =
-        Finding::of(Cause::HotFunction, hot.share.times(100.0))?.naming(names.into_iter().flatten());
+    let (name, module) = named(&hot.frame)?;
+    let finding = Finding::of(Cause::HotFunction, hot.share.times(100.0))?.naming([name]).naming(module);
     let finding = finding.of_whom(&OwnerOrTarget::Owner(hot.owner.clone()));
     Some(finding.resting_on(metric::SAMPLES.name, Unit::Samples, exact(hot.samples as f64)))
+}
+
+/// What code is called, and the file that it is in.
+fn named(frame: &Frame) -> Option<(Untrusted, Option<Untrusted>)> {
+    let at = |address: &u64| Untrusted::from(format!("{address:#x}"));
+    Some(match frame {
+        Frame::Function { name, module, .. } => (name.clone(), module.clone()),
+        Frame::Offset { module, offset, .. } => (at(offset), Some(module.clone())),
+        Frame::Address(address) => (at(address), None),
+        Frame::Rest => return None,
+    })
+}
+
+/// The call path that most samples hit, where no function alone is hot; named by its innermost calls.
+fn hot_stack(report: &TasksReport) -> Option<Finding> {
+    const NAMED: usize = 3;
+    let stacks = report.folded.as_ref().map_or(&report.stacks, |folded| &folded.stacks);
+    let most = stacks.iter().filter(|stack| !stack.frames.contains(&Frame::Rest));
+    let hot = most.max_by(|a, b| a.share.estimate.total_cmp(&b.share.estimate))?;
+    busy(report, &report.total, 4.0 * BUSY)?;
+    let samples = hot.samples.first().copied().filter(|samples| *samples >= HOT_SAMPLES)?;
+    let names = hot.frames.iter().take(NAMED).filter_map(|frame| Some(named(frame)?.0));
+    let finding = Finding::of(Cause::HotStack, hot.share.times(100.0))?.naming(names);
+    let finding = finding.of_whom(&OwnerOrTarget::Owner(hot.owner.clone()));
+    Some(finding.resting_on(metric::SAMPLES.name, Unit::Samples, exact(samples as f64)))
 }
 
 /// CPU time of owners that share one row because there were too many.

@@ -1,0 +1,53 @@
+//! Findings of what the kernel accounts already: limits of cgroups, and pressure.
+
+use super::{
+    Cause, Finding, exact,
+    rules::{PERIODS_LEAST, STALLED_LEAST_NS},
+};
+use crate::{
+    drain::TasksHeader,
+    metric::{OwnerOrTarget, Pressure, TasksReport, Throttled},
+    plan::Target,
+    table::{
+        metric::{self, Metric},
+        unit::Unit,
+    },
+};
+
+/// What stands out, in no order.
+pub(super) fn findings(header: &TasksHeader, report: &TasksReport) -> Vec<Finding> {
+    let mut found: Vec<Finding> = report.throttled.iter().filter_map(throttled).collect();
+    // What the host's tasks wait for is no news of a target.
+    let is_of_it = |pressure: &&Pressure| pressure.whose.is_some() || header.plan.target == Target::System;
+    for of in report.pressure.iter().filter(is_of_it) {
+        let memory = pressure(report, of, Cause::MemoryPressure, &metric::PRESSURE_MEMORY_SOME);
+        let io = pressure(report, of, Cause::IoPressure, &metric::PRESSURE_IO_FULL);
+        found.extend([memory, io].into_iter().flatten());
+    }
+    found
+}
+
+/// A limit that held a cgroup back, with what it had to give up.
+fn throttled(limit: &Throttled) -> Option<Finding> {
+    let (share, time) =
+        (limit.share.known().filter(|_| limit.periods >= PERIODS_LEAST)?, limit.time.known()?);
+    let finding = Finding::of(Cause::Throttled, *share)?.of_whom(&OwnerOrTarget::Owner(limit.owner.clone()));
+    let periods = exact(limit.periods as f64);
+    Some(finding.resting_on(metric::THROTTLED_TIME.name, Unit::Ns, *time).resting_on(
+        "periods",
+        Unit::UNKNOWN,
+        periods,
+    ))
+}
+
+/// Time for which tasks stood still.
+fn pressure(report: &TasksReport, of: &Pressure, cause: Cause, metric: &Metric) -> Option<Finding> {
+    let share = of.share(metric)?;
+    let stalled = share.times(report.length_ns as f64 / 100.0);
+    let finding = Finding::of(cause, *share).filter(|_| stalled.low >= STALLED_LEAST_NS)?;
+    let finding = finding.resting_on("stalled_time", Unit::Ns, stalled);
+    Some(match &of.whose {
+        Some(owner) => finding.of_whom(&OwnerOrTarget::Owner(owner.clone())),
+        None => finding,
+    })
+}
