@@ -68,8 +68,12 @@ fn row<'a>(rows: &'a Rows, kind: &str, at: &str, metric: &str) -> &'a Value {
 }
 
 fn measure() -> Rows {
+    measure_with(&[])
+}
+
+fn measure_with(options: &[&str]) -> Rows {
     let arguments = ["io", "--cpu-model", "sapphirerapids", "--duration", "8s", "--json"];
-    let output = pmbpf().args(arguments).output().unwrap();
+    let output = pmbpf().args(arguments).args(options).output().unwrap();
     assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
     Rows::parse(&output.stdout)
 }
@@ -170,6 +174,25 @@ fn every_place_has_its_numbers_beside_the_trees_of_two_cgroups() {
     close("socket", "0", "dram.read_bw", 25.6);
     close("socket", "0", "upi.utilization", 40.0);
     assert_eq!(recorded.0, rows.0, "the recording says what the run said");
+}
+
+#[test]
+fn memory_and_links_between_sockets_that_are_nearly_full_are_found_first() {
+    let simulated = Simulated::load(&["dies=2", "iio=2", "irp=2", "cha=2", "imc=3", "upi=1"]);
+    simulated.write("rates", &rates());
+    // Three quarters of what memory can, and 40 % of the flits.
+    let of_load = |rows: &Rows| -> Vec<String> {
+        let names = rows.of_kind("finding").map(|row| row["finding"].as_str().unwrap().to_owned());
+        names.filter(|name| name == "dram" || name == "upi").collect()
+    };
+    assert_eq!(of_load(&measure_with(&["--dram-max", "153.6"])), [""; 0]);
+    // 57.6 GB/s of 64 a socket, and 80 % of the flits.
+    simulated.write("rates", "uncore_upi_* f02 ffffffffffffffff 3600000000");
+    let rows = measure_with(&["--dram-max", "128"]);
+    let found: Vec<&Value> = rows.of_kind("finding").collect();
+    assert_eq!(found[0]["finding"], "dram", "{found:?}");
+    assert!((found[0]["value"].as_f64().unwrap() - 90.0).abs() < 2.0, "{}", found[0]);
+    assert!(of_load(&rows).contains(&"upi".to_owned()), "{found:?}");
 }
 
 #[test]

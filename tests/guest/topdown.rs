@@ -124,6 +124,30 @@ fn what_is_below_a_flagged_node_is_measured_without_being_asked_for() {
 }
 
 #[test]
+fn the_bottleneck_of_each_mix_is_found_first() {
+    // Retiring, bad speculation, front end, back end; heavy operations, mispredicted branches, fetch latency, memory.
+    let mixes = [
+        ([40, 5, 45, 10, 4, 4, 35, 4], "Frontend_Bound → Fetch_Latency"),
+        (WAITING, "Backend_Bound → Memory_Bound"),
+        ([40, 40, 10, 10, 4, 36, 6, 4], "Bad_Speculation → Branch_Mispredicts"),
+    ];
+    let simulated = Simulated::load(&[]);
+    for (shares, path) in mixes {
+        simulated.write("rates", "clear");
+        simulated.write("rates", &rates(&shares, 1_000_000_000, ""));
+        let group = Cgroup::new("mix");
+        let rows = run_on(std::slice::from_ref(&group), &["--level", "2"], 3);
+        // What the emulator does to the guest is no finding of the mix.
+        let outside = ["steal", "masked", "masked_span"];
+        let is_of_it = |finding: &&Value| !outside.contains(&finding["finding"].as_str().unwrap());
+        let found: Vec<&Value> = rows.of_kind("finding").filter(is_of_it).collect();
+        let first = found.first().unwrap_or_else(|| panic!("{path}: nothing was found"));
+        assert_eq!(first["finding"], "bottleneck", "{path}: {found:?}");
+        assert!(first["says"].as_str().unwrap().contains(path), "{path}: {first}");
+    }
+}
+
+#[test]
 fn a_dead_pmu_is_found_out_and_not_believed() {
     let simulated = Simulated::load(&[]);
     simulated.write("faults", "cpu c0 ffff dead");

@@ -24,6 +24,7 @@ mod events;
 mod findings;
 mod hostile;
 mod io;
+mod kernel_counts;
 mod languages;
 mod launch;
 mod limits;

@@ -35,6 +35,9 @@ pub(crate) struct Args {
     in_guests: Vec<String>,
     /// Only tests whose name contains this
     filter: Option<String>,
+    /// How often ordinary programs are looked at (tests/live/findings.rs), if not once
+    #[arg(skip)]
+    pub(crate) rounds: Option<u32>,
 }
 
 impl Args {
@@ -210,7 +213,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         }
         say(&format!("ring {}", ring.name));
         for run in ring.runs {
-            ring_run(&tools, ring, run, args.filter.as_deref(), &mut tally)?;
+            ring_run(&tools, ring, run, args, &mut tally)?;
         }
     }
     tally.close()
@@ -286,21 +289,15 @@ fn test_programs(architecture: Architecture) -> anyhow::Result<Vec<(&'static str
 }
 
 /// Runs one `cargo test`, passes its output on and adds up its summaries.
-fn ring_run(
-    tools: &Tools,
-    ring: &Kind,
-    run: &[&str],
-    filter: Option<&str>,
-    tally: &mut Tally,
-) -> anyhow::Result<()> {
+fn ring_run(tools: &Tools, ring: &Kind, run: &[&str], args: &Args, tally: &mut Tally) -> anyhow::Result<()> {
     let mut cargo = tools.cargo();
     cargo.args(["test", "--locked", "--no-fail-fast"]).args(run).arg("--");
-    cargo.args(filter);
+    cargo.args(&args.filter).envs(args.rounds.map(|rounds| ("PMBPF_ROUNDS", rounds.to_string())));
     if ring.privileged {
         // They measure; two at a time would measure each other.
         cargo.arg("--test-threads=1");
         if !is_root() {
-            cargo.env(runner_variable()?, "sudo --preserve-env=PATH,CARGO_BIN_EXE_pmbpf");
+            cargo.env(runner_variable()?, "sudo --preserve-env=PATH,CARGO_BIN_EXE_pmbpf,PMBPF_ROUNDS");
         }
     }
     let mut child = cargo.stdout(Stdio::piped()).spawn().context("cannot run cargo test")?;

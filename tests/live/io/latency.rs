@@ -15,9 +15,10 @@ use pmbpf::{
     model::io::traffic::TrafficInterval,
     plan::request::By,
 };
+use serde_json::Value;
 
 use super::{Loop, can_run, counting, fio, fio_as, fio_command, throttle::Throttle, ways};
-use crate::support::{Scratch, assert_close, skipped, unique};
+use crate::support::{Rows, Scratch, assert_close, pmbpf, skipped, unique};
 
 /// How far apart two handlers of one tracepoint look at the clock, in ns.
 const APART_NS: f64 = 5_000.0;
@@ -229,4 +230,30 @@ fn a_request_that_went_straight_to_its_device_did_not_wait_and_one_in_a_queue_di
         assert_eq!(buckets, queued);
         assert!(reads(&scheduled, &device).queue.unwrap().quantile(0.5).estimate > 0.0);
     }
+}
+
+#[test]
+fn the_tail_of_a_slow_disk_is_found_first() {
+    if !can_run() {
+        return;
+    }
+    let backing = Scratch(std::env::temp_dir().join(unique("slow")));
+    let Some(device) = Loop::over(backing, 16 << 20, &["--direct-io=on"]) else {
+        skipped("losetup takes no file here without the page cache");
+        return;
+    };
+    let Some(throttle) = Throttle::new(&std::env::temp_dir(), 400) else {
+        skipped("temporary files lie on no disk that the kernel throttles");
+        return;
+    };
+    let options = format!("--rw=randread --bs=4k --size=16m --iodepth={DEPTH} --time_based --runtime=2");
+    let fio = throttle.wrapped(&fio_command(device.path(), &options));
+    let output = pmbpf().args(["io", "--json", "-a", "--", "sh", "-c", &fio]).output().unwrap();
+    let rows = Rows::parse(&output.stderr);
+    let found: Vec<&Value> = rows.of_kind("finding").collect();
+    // Other disks of a host in use may be slow, too.
+    let is_of_it = |finding: &&&Value| finding["subject"]["name"] == device.name();
+    let slow = found.iter().find(is_of_it).unwrap_or_else(|| panic!("{found:?}"));
+    assert_eq!(slow["finding"], "block_latency", "{found:?}");
+    assert!(found[0]["finding"] == "block_latency", "{found:?}");
 }

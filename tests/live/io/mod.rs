@@ -198,7 +198,7 @@ fn fio_command(path: &str, options: &str) -> String {
 }
 
 /// Runs fio; what it says of its one job.
-fn fio(path: &str, options: &str) -> Value {
+pub(crate) fn fio(path: &str, options: &str) -> Value {
     fio_as(&fio_command(path, options))
 }
 
