@@ -14,6 +14,7 @@ use crate::{
     machine::{
         Machine,
         cpu::{Cpu, Times},
+        limit::Limits,
         pressure::Stalls,
         throttling::Throttling,
     },
@@ -60,6 +61,9 @@ pub struct TasksDrain {
     /// What limits of CPU time did so far to the cgroups that targets are in, above and below; only in the first drain and the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub throttling: Vec<ThrottlingRow>,
+    /// Limits of the cgroups that are targets; only in the first drain and the last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitsRow>,
     /// For how long tasks stood still so far, of the host and of cgroups; not in a drain that came early.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pressure: Vec<PressureRow>,
@@ -112,6 +116,15 @@ pub struct ThrottlingRow {
     pub owner: Owner,
     /// What the limit did since the cgroup is there.
     pub so_far: Throttling,
+}
+
+/// Limits of a cgroup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitsRow {
+    /// Which.
+    pub owner: Owner,
+    /// What its files say.
+    pub now: Limits,
 }
 
 /// Pressure (PSI) of the host or of a cgroup.

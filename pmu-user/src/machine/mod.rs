@@ -5,6 +5,7 @@ pub mod cpu;
 pub mod disk;
 pub mod io;
 pub mod kernel_symbols;
+pub mod limit;
 pub mod memory_limit;
 pub(crate) mod mount;
 pub mod network;

@@ -12,6 +12,7 @@ mod floor;
 pub mod formulas;
 mod hot;
 pub mod io;
+mod limited;
 pub mod number;
 pub mod offline;
 mod owners;
@@ -33,6 +34,7 @@ pub use self::{
     cost::{CostReport, ProgramCost},
     floor::Floor,
     hot::{Frame, HotEvent, HotFunction, HotStack, StackEnds},
+    limited::Limited,
     owners::{OwnerOrTarget, OwnerReport},
     pressure::Pressure,
     quality::{Books, Quality, SampleQuality, TargetQuality, TargetSamples, TickQuality},
@@ -151,6 +153,8 @@ pub struct TasksReport {
     pub folded: Option<Folded>,
     /// Cgroups with a limit of CPU time, those that lost most by it first; only of the whole run.
     pub throttled: Vec<Throttled>,
+    /// Limits of cgroups; only of the whole run.
+    pub limits: Vec<Limited>,
     /// Pressure (PSI) of the host and of cgroups.
     pub pressure: Vec<Pressure>,
     /// Who had the CPUs that tasks waited for, of the target first; none where a recording does not tell.
@@ -192,6 +196,7 @@ impl TasksReport {
             stack_ends: hot::ends(ledger, interval),
             folded,
             throttled: Throttled::of(interval),
+            limits: Limited::of(interval),
             pressure: Pressure::of(interval),
             waited: culprit::Waited::of(header, ledger, interval, &apart),
             blind: blind::blind(header, ledger, interval, &quality, &total),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{
-    OwnerOrTarget, OwnerReport, Pressure, Report, TasksReport, Throttled,
+    Limited, OwnerOrTarget, OwnerReport, Pressure, Report, TasksReport, Throttled,
     culprit::{Culprit, Waited},
     io::{IoReport, Label, Subject},
     stat::{self, Stat, Support},
@@ -153,21 +153,19 @@ impl TasksReport {
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         let owners = std::iter::once(&self.total).chain(&self.owners).flat_map(OwnerReport::numbers);
         let throttled = self.throttled.iter().flat_map(Throttled::numbers);
+        let limits = self.limits.iter().flat_map(Limited::numbers);
         let coverage = self.quality.switch_coverage;
         let culprits = self.waited.iter().flat_map(move |waited| waited.numbers(coverage));
         let pressure = self.pressure.iter().flat_map(Pressure::numbers);
         let topdown = self.topdown.iter().flat_map(TopDown::numbers);
-        owners.chain(throttled).chain(culprits).chain(pressure).chain(topdown)
+        owners.chain(throttled).chain(limits).chain(culprits).chain(pressure).chain(topdown)
     }
 }
 
 impl OwnerReport {
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         let whose = Attribution::from(&self.who);
-        let metrics = self
-            .metrics
-            .iter()
-            .map(move |(metric, value)| Number::new(whose, metric.name, metric.unit.name(), value));
+        let metrics = of_whom(whose, &self.metrics);
         let waits = Number {
             whose,
             subject: None,
@@ -215,13 +213,24 @@ impl Throttled {
     }
 }
 
+impl Limited {
+    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
+        of_whom(Attribution::Owner(&self.owner), &self.values)
+    }
+}
+
 impl Pressure {
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
-        let whose = self.whose.as_ref().map_or(Attribution::Host, Attribution::Owner);
-        self.shares
-            .iter()
-            .map(move |(metric, value)| Number::new(whose, metric.name, metric.unit.name(), value))
+        of_whom(self.whose.as_ref().map_or(Attribution::Host, Attribution::Owner), &self.shares)
     }
+}
+
+/// Numbers of one owner.
+fn of_whom<'a>(
+    whose: Attribution<'a>,
+    values: &'a [(metric::Metric, Value)],
+) -> impl Iterator<Item = Number<'a>> {
+    values.iter().map(move |(metric, value)| Number::new(whose, metric.name, metric.unit.name(), value))
 }
 
 impl TopDown {

@@ -8,6 +8,7 @@ use super::{
     Ran, WeightedSamples,
     culprit::{self, Charged},
     histogram::Histogram,
+    limit::{self, Limited},
     owner::OwnerIndex,
     pressure::{self, Stalling},
     slice::condense,
@@ -244,6 +245,8 @@ pub struct Interval {
     pub gaps_left_out: u64,
     /// What limits of CPU time did to cgroups; only at the end of a run.
     pub throttling: BTreeMap<Owner, Throttling>,
+    /// Limits of cgroups; only at the end of a run.
+    pub limits: Limited,
     /// For how long tasks stood still, of the host and of cgroups.
     pub pressure: Stalling,
     /// What was lost, by reason.
@@ -309,6 +312,7 @@ impl Interval {
             let sum = self.throttling.entry(owner.clone()).or_default();
             *sum = sum.plus(more);
         }
+        limit::merge(&mut self.limits, &next.limits);
         pressure::merge(&mut self.pressure, &next.pressure);
         for (reason, count) in &next.losses {
             let lost = self.losses.entry(reason.clone()).or_default();

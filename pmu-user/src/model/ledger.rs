@@ -12,6 +12,7 @@ use super::{
     culprit::Charges,
     difference,
     interval::{CpuEvent, HotKey, Interval, StackKey},
+    limit::Readings,
     names::{Addresses, CodeNames, NamedCode},
     owner::OwnerIndex,
     pressure::Pressures,
@@ -51,6 +52,7 @@ pub struct Ledger {
     times: HashMap<Cpu, Times>,
     throttling: BTreeMap<Owner, Throttling>,
     pressures: Pressures,
+    limits: Readings,
     losses: BTreeMap<String, u64>,
     uncovered: HashMap<Cpu, u64>,
     weights: Weights,
@@ -83,6 +85,7 @@ impl Ledger {
             times: HashMap::new(),
             throttling: BTreeMap::new(),
             pressures: Pressures::default(),
+            limits: Readings::default(),
             losses: BTreeMap::new(),
             uncovered: HashMap::new(),
             weights: Weights::default(),
@@ -191,6 +194,7 @@ impl Ledger {
             events[event as usize].ran = Some(ran);
         }
         self.throttle(drain, &mut interval);
+        interval.limits = self.limits.advance(&drain.limits);
         interval.pressure = self.pressures.advance(interval.to_ns, &drain.pressure);
         for &(cpu, times) in &drain.times {
             let before = self.times.insert(cpu, times);

@@ -8,6 +8,7 @@ pub mod histogram;
 pub mod interval;
 pub mod io;
 mod ledger;
+pub mod limit;
 mod names;
 mod owner;
 pub mod pressure;

@@ -2,7 +2,7 @@
 
 use super::{
     io::text::subject_name,
-    text::{count, duration, named, number::spread_cell, percent},
+    text::{bytes, count, duration, named, number::spread_cell, percent},
 };
 use crate::{
     metric::{
@@ -29,6 +29,16 @@ pub(super) fn says(finding: &Finding) -> String {
             "{whose} used up its limit of CPU time in {value} of {} periods: its tasks stood still for {}",
             rests_on("periods"),
             rests_on("throttled_time")
+        ),
+        Cause::OomKill => {
+            format!(
+                "the kernel ended {value} processes of {whose}, which was at its memory.max of {}",
+                rests_on("memory.max")
+            )
+        }
+        Cause::MemoryHigh => format!(
+            "{whose} was above its memory.high of {} {value} times: its tasks had to give memory back first",
+            rests_on("memory.high")
         ),
         Cause::MemoryPressure => {
             format!("tasks of {of} stood still for memory {value} of the time ({})", rests_on("stalled_time"))
@@ -120,6 +130,7 @@ fn number(known: &Known, unit: Unit) -> String {
     spread_cell(known, |value| match unit {
         Unit::Percent => percent(value / 100.0),
         Unit::Ns => duration(value),
+        Unit::Bytes => bytes(value as u64),
         _ => count(value),
     })
 }

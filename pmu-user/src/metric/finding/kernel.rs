@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     drain::TasksHeader,
-    metric::{OwnerOrTarget, Pressure, TasksReport, Throttled},
+    metric::{Limited, OwnerOrTarget, Pressure, TasksReport, Throttled},
     plan::Target,
     table::{
         metric::{self, Metric},
@@ -17,6 +17,10 @@ use crate::{
 /// What stands out, in no order.
 pub(super) fn findings(header: &TasksHeader, report: &TasksReport) -> Vec<Finding> {
     let mut found: Vec<Finding> = report.throttled.iter().filter_map(throttled).collect();
+    for of in &report.limits {
+        found.extend(limit(of, Cause::OomKill, &metric::MEMORY_OOM_KILLS, &metric::MEMORY_MAX));
+        found.extend(limit(of, Cause::MemoryHigh, &metric::MEMORY_HIGH_EVENTS, &metric::MEMORY_HIGH));
+    }
     // What the host's tasks wait for is no news of a target.
     let is_of_it = |pressure: &&Pressure| pressure.whose.is_some() || header.plan.target == Target::System;
     for of in report.pressure.iter().filter(is_of_it) {
@@ -38,6 +42,13 @@ fn throttled(limit: &Throttled) -> Option<Finding> {
         Unit::UNKNOWN,
         periods,
     ))
+}
+
+/// A limit of memory that was reached.
+fn limit(of: &Limited, cause: Cause, events: &Metric, limit: &Metric) -> Option<Finding> {
+    let finding = Finding::of(cause, *of.value(events)?)?.of_whom(&OwnerOrTarget::Owner(of.owner.clone()));
+    let known = of.value(limit);
+    Some(known.into_iter().fold(finding, |finding, known| finding.resting_on(limit.name, limit.unit, *known)))
 }
 
 /// Time for which tasks stood still.

@@ -8,6 +8,8 @@ named! {
     pub enum Cause {
         Steal = "steal", "The hypervisor gave CPUs to others.";
         Throttled = "throttled", "A limit of CPU time held a cgroup back.";
+        OomKill = "oom_kill", "The kernel ended processes for want of memory.";
+        MemoryHigh = "memory_high", "A limit of memory slows tasks down.";
         MemoryPressure = "memory_pressure", "Tasks stand still for memory.";
         ForkStorm = "fork_storm", "Processes begin and end faster than they do work.";
         FaultStorm = "fault_storm", "Memory is mapped and touched over and over.";
@@ -100,6 +102,22 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         above: 25.0,
         source: "a quarter of the periods: where the usual alert of Kubernetes (CPUThrottlingHigh) is",
         next: "raise cpu.max (the container's CPU limit) or drop it, or run no more threads than it has CPUs",
+    },
+    Rule {
+        cause: Cause::OomKill,
+        metric: "memory.oom_kills",
+        unit: Unit::Counts,
+        above: 0.5,
+        source: "one is one too many: a process was ended in the middle of what it did",
+        next: "raise memory.max (the container's memory limit), or see in the kernel's log (`dmesg`) what was so large",
+    },
+    Rule {
+        cause: Cause::MemoryHigh,
+        metric: "memory.high_events",
+        unit: Unit::Counts,
+        above: 100.0,
+        source: "each time a task that wants memory must take some back first; a hundred times in a run are no accident",
+        next: "raise memory.high, or look for what takes the memory",
     },
     Rule {
         cause: Cause::MemoryPressure,

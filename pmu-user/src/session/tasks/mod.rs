@@ -27,7 +27,7 @@ use self::{
 use super::{Measure, SessionError, Started, cost::Meter, usage::Targets};
 use crate::{
     bpf::{Object, Ring, release_memory},
-    drain::{Names, TARGET_UNSEEN, TasksDrain, TasksHeader, ThrottlingRow, reading::SliceRow},
+    drain::{LimitsRow, Names, TARGET_UNSEEN, TasksDrain, TasksHeader, ThrottlingRow, reading::SliceRow},
     machine::{
         cpu::{self, Cpu, Times},
         monotonic_ns,
@@ -139,8 +139,8 @@ impl TasksSession {
     /// As for [`TasksSession::drain`].
     pub(super) fn baseline(&mut self) -> Result<TasksDrain, SessionError> {
         let (times, throttling) = (self.times(), self.throttling());
-        let pressure = self.pressures.read();
-        Ok(TasksDrain { times, throttling, pressure, ..self.drain(false)? })
+        let (pressure, limits) = (self.pressures.read(), self.limits());
+        Ok(TasksDrain { times, throttling, pressure, limits, ..self.drain(false)? })
     }
 
     /// Reads everything that has happened since the last drain.
@@ -207,6 +207,7 @@ impl TasksSession {
         let mut last = self.drain(true)?;
         last.times = self.times();
         last.throttling = self.throttling();
+        last.limits = self.limits();
         self.unseen = self.targets.unseen().count() as u64;
         last.losses = self.user_losses();
         for cpu in &self.header.plan.cpus {
@@ -248,6 +249,11 @@ impl TasksSession {
     /// What limits of CPU time did so far.
     fn throttling(&mut self) -> Vec<ThrottlingRow> {
         self.limited.read(&self.header.plan, &self.header.machine.cgroups, &self.root)
+    }
+
+    /// Limits of the cgroups that are targets.
+    fn limits(&self) -> Vec<LimitsRow> {
+        pressure::limits(&self.header.plan, &self.header.machine.cgroups)
     }
 
     /// A freed slot's rows are zero again, and so is what was last seen of them.

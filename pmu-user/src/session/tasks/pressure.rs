@@ -1,9 +1,9 @@
-//! Pressure (PSI) of the host and of cgroups, from files that are open before anything is counted.
+//! Pressure (PSI) of the host and of cgroups, from files that are open before anything is counted; and limits of cgroups.
 
 use std::path::Path;
 
 use crate::{
-    drain::{Absent, Owner, PressureRow},
+    drain::{Absent, LimitsRow, Owner, PressureRow},
     machine::{
         cgroup::{Cgroup, Layout},
         pressure::PressureFiles,
@@ -12,7 +12,7 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Cgroups whose pressure is read at every tick: three files or four each.
+/// Cgroups whose pressure is read at every tick, three files or four each, and whose limits are at both ends.
 const MOST: usize = 64;
 
 /// Whose pressure is read; `None` of the host.
@@ -49,6 +49,15 @@ impl Pressures {
         };
         self.0.iter().map(row).filter(|row| !row.so_far.is_empty()).collect()
     }
+}
+
+/// Limits of the same cgroups, as they are now.
+pub(super) fn limits(plan: &Plan, layout: &Layout) -> Vec<LimitsRow> {
+    let row = |cgroup: Cgroup| {
+        let now = layout.limits(&cgroup);
+        LimitsRow { owner: Owner::Cgroup { id: cgroup.id.0, path: cgroup.path }, now }
+    };
+    cgroups(plan, layout).into_iter().take(MOST).map(row).filter(|row| !row.now.is_empty()).collect()
 }
 
 /// The cgroups to be read, the outermost first; without the root, which is the host.

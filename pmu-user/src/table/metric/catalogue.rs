@@ -53,12 +53,23 @@ catalogue! {
 }
 
 catalogue! {
-    /// Of cgroups with a limit of CPU time.
+    /// Of cgroups with limits, as their files say.
     LIMITS;
     THROTTLED_PERIODS = "throttled_periods", Percent, Cpu,
         "Share of the periods of a cgroup's limit of CPU time (cpu.max) in which the limit was used up, as the kernel accounts it.";
     THROTTLED_TIME = "throttled_time", Ns, Cpu,
         "Time that a cgroup's limit of CPU time kept its tasks from running, of all CPUs together, as the kernel accounts it.";
+    MEMORY_CURRENT = "memory.current", Bytes, Limits, "Memory that a cgroup had in use at the end.";
+    MEMORY_HIGH = "memory.high", Bytes, Limits, "Memory above which a cgroup's tasks are slowed down until some of it is taken back.";
+    MEMORY_MAX = "memory.max", Bytes, Limits, "The most memory that a cgroup may have.";
+    MEMORY_HIGH_EVENTS = "memory.high_events", Counts, Limits, "Times that a cgroup was above memory.high.";
+    MEMORY_MAX_EVENTS = "memory.max_events", Counts, Limits, "Times that a cgroup was about to be above memory.max.";
+    MEMORY_OOM_KILLS = "memory.oom_kills", Counts, Limits, "Processes that the kernel ended because a cgroup was at its memory.max.";
+    PIDS_CURRENT = "pids.current", Ratio, Limits, "Tasks that a cgroup had at the end.";
+    PIDS_MAX = "pids.max", Ratio, Limits, "The most tasks that a cgroup may have.";
+    PIDS_MAX_EVENTS = "pids.max_events", Counts, Limits, "Forks that failed because a cgroup was at its pids.max.";
+    CPU_WEIGHT = "cpu.weight", Ratio, Limits, "A cgroup's share of the CPU time beside its neighbours; 100 unless it was changed.";
+    CPUSET_CPUS = "cpuset.cpus", Ratio, Limits, "CPUs on which a cgroup's tasks may run (cpuset.cpus.effective).";
 }
 
 catalogue! {

@@ -32,6 +32,7 @@ named! {
         Samples = "samples", "Samples.";
         Blind = "blind", "Time in which no sample could be taken.";
         Latency = "latency", "Waiting for a CPU.";
+        Limits = "limits", "Limits of cgroups.";
         Pressure = "pressure", "Standing still for want of a resource (PSI).";
         Pcie = "pcie", "Root ports and what is behind them.";
         Link = "link", "PCIe links.";

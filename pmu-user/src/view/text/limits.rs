@@ -4,12 +4,12 @@ use std::io::{self, Write};
 
 use super::{
     Style, and_more, named,
-    number::{cell, duration, percent},
+    number::{bytes, cell, count, duration, percent},
     section,
     table::{Align, Table},
 };
 use crate::{
-    metric::{Pressure, TasksReport, value::Known},
+    metric::{Limited, Pressure, TasksReport, value::Known},
     table::metric::{self, Metric},
 };
 
@@ -28,6 +28,7 @@ const PRESSURES: [(&str, Metric); 6] = [
 /// The sections, as far as there is anything to tell.
 pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     limits(into, style, report)?;
+    memory(into, style, report)?;
     pressure(into, style, report)
 }
 
@@ -49,6 +50,59 @@ fn limits(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Resu
     }
     table.write(into, style)?;
     and_more(into, held.len() - shown)
+}
+
+/// Cgroups with a limit of memory, or whose limits had something fail.
+fn memory(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
+    use Align::{Left, Right};
+    let any = [
+        metric::MEMORY_HIGH,
+        metric::MEMORY_MAX,
+        metric::MEMORY_OOM_KILLS,
+        metric::MEMORY_MAX_EVENTS,
+        metric::PIDS_MAX_EVENTS,
+    ];
+    let is_any = |limited: &&Limited| {
+        any.iter().any(|metric| limited.value(metric).is_some_and(|known| known.estimate > 0.0))
+    };
+    let all: Vec<_> = report.limits.iter().filter(is_any).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    section(
+        into,
+        "LIMITS",
+        "of cgroups, as their files say: memory at the end, and how often a limit was reached",
+    )?;
+    let columns = [
+        ("cgroup", Left),
+        ("memory", Right),
+        ("high", Right),
+        ("max", Right),
+        ("above high", Right),
+        ("OOM kills", Right),
+        ("tasks", Right),
+        ("of", Right),
+        ("forks failed", Right),
+    ];
+    let mut table = Table::new(&columns);
+    let shown = all.len().min(style.rows_max);
+    for limited in &all[..shown] {
+        let of = |metric, show: fn(f64) -> String| cell(limited.value(metric), show);
+        table.row(vec![
+            named(&limited.owner),
+            of(&metric::MEMORY_CURRENT, |value| bytes(value as u64)),
+            of(&metric::MEMORY_HIGH, |value| bytes(value as u64)),
+            of(&metric::MEMORY_MAX, |value| bytes(value as u64)),
+            of(&metric::MEMORY_HIGH_EVENTS, count),
+            of(&metric::MEMORY_OOM_KILLS, count),
+            of(&metric::PIDS_CURRENT, count),
+            of(&metric::PIDS_MAX, count),
+            of(&metric::PIDS_MAX_EVENTS, count),
+        ]);
+    }
+    table.write(into, style)?;
+    and_more(into, all.len() - shown)
 }
 
 fn pressure(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
