@@ -15,9 +15,11 @@ use pmu_common::{
     name::{io, map, program},
 };
 
-/// Both objects, with the map and the program that only they have.
-const OBJECTS: [(&[u8], &str, &str); 2] =
-    [(BY_TYPE, map::TASKS, program::SEED), (BY_ADDRESS, map::TASKS_BY_ADDRESS, program::FREE)];
+/// Both objects, with the map and the programs that only they have.
+const OBJECTS: [(&[u8], &str, &[&str]); 2] = [
+    (BY_TYPE, map::TASKS, &[program::SEED, program::WAITS]),
+    (BY_ADDRESS, map::TASKS_BY_ADDRESS, &[program::FREE]),
+];
 
 /// Both objects for I/O, which have the same maps and programs.
 const IO_OBJECTS: [&[u8]; 2] = [IO_BY_TYPE, IO_BY_ADDRESS];
@@ -44,7 +46,7 @@ fn an_object_has_the_programs_that_are_named() {
     for (object, _, own) in OBJECTS {
         let object = Object::parse(object).unwrap();
         let samples = program::SAMPLES.into_iter().chain(program::TRACEPOINT_SAMPLES);
-        let expected = names(program::BOTH.into_iter().chain(samples).chain([own]));
+        let expected = names(program::BOTH.into_iter().chain(samples).chain(own.iter().copied()));
         assert_eq!(object.programs.into_keys().collect::<BTreeSet<_>>(), expected);
     }
 }

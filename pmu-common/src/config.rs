@@ -101,6 +101,10 @@ wire! {
         pub sampling_events: u32,
         /// Which of them is a clock, whose samples are evenly spaced.
         pub clock_event: u32,
+        /// 1: time off the CPU counts.
+        pub off_cpu: u32,
+        /// 1: the system call that a task is in is known, so waits for futexes are told from other sleep.
+        pub finds_futexes: u32,
         /// Where the fields are in this kernel.
         pub offsets: Offsets,
         /// Whose ids are told.
@@ -177,5 +181,18 @@ wire! {
         pub irq_regs: u32,
         /// `pt_regs.cs` or `pt_regs.pstate`, which tells user code from the kernel's.
         pub regs_mode: u32,
+        /// `pt_regs.orig_ax` or `pt_regs.syscallno`: the system call that a task is in.
+        pub regs_call: u32,
+        /// `task_struct.__state` (Linux 5.14) or `task_struct.state`.
+        pub task_state: u32,
+        /// `task_struct.on_cpu`; absent without SMP.
+        pub task_on_cpu: u32,
+        /// `task_struct.in_iowait`, in bits.
+        pub task_iowait_bit: u32,
+        /// `cfs_rq.throttled_clock_self_time` (ns, Linux 6.6) or `cfs_rq.throttled_clock_task_time` (ns, some before 5.19); absent
+        /// otherwise, and without CONFIG_CFS_BANDWIDTH.
+        pub cfs_rq_throttled: u32,
+        /// `cfs_rq.throttle_count`: not 0 while it is throttled.
+        pub cfs_rq_throttle_count: u32,
     }
 }

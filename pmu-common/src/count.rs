@@ -54,8 +54,18 @@ wire! {
         pub flags: u32,
         /// Process id in the collector's PID namespace, where that is not the first: a task that has exited has none any more.
         pub process: u32,
-        /// Keeps the alignment.
-        pub reserved: u32,
+        /// What it waits for, or waited for last, by [`crate::off_cpu`]; until it is able to run.
+        pub off_kind: u32,
+        /// When the task left its CPU (CLOCK_MONOTONIC), 0 while it runs; this and what follows only where time off the CPU counts.
+        pub off_since_ns: u64,
+        /// How long it then was blocked, until that is accounted; else [`NO_WAIT`].
+        pub blocked_ns: u64,
+        /// How much of [`TaskState::wait_ns`] its cgroup's limit of CPU time took.
+        pub throttled_ns: u64,
+        /// The run queue of its cgroup that it waits on.
+        pub throttling_rq: u64,
+        /// How long that one had been throttled when the task became able to run.
+        pub throttling_ns: u64,
     }
 
     /// Counts of one owner on one CPU. Written only by programs that run with interrupts off on that CPU. What every

@@ -79,6 +79,10 @@ wire! {
         pub tick_function: u64,
         /// Kernel address of the sampling clock's timer function, 0 while unknown.
         pub clock_function: u64,
+        /// When counting began (CLOCK_MONOTONIC), 0 before.
+        pub started_ns: u64,
+        /// Up to when waits that still last are to be added up.
+        pub until_ns: u64,
     }
 }
 

@@ -15,6 +15,7 @@ pub mod histogram;
 pub mod io;
 pub mod loss;
 pub mod name;
+pub mod off_cpu;
 pub mod owner;
 pub mod ring;
 pub mod sample;

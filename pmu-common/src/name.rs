@@ -16,6 +16,10 @@ pub mod map {
     pub const LATENCIES: &str = "LATENCIES";
     /// [`crate::culprit::Culprits`] by CPU.
     pub const CULPRITS: &str = "CULPRITS";
+    /// [`crate::off_cpu::OffCpu`] by slot and CPU, of waits that are over.
+    pub const OFF_CPU: &str = "OFF_CPU";
+    /// [`crate::off_cpu::OffCpu`] by slot, of waits that still last.
+    pub const WAITING: &str = "WAITING";
     /// [`crate::sample::SampleCount`] by slot, CPU and event.
     pub const SAMPLES: &str = "SAMPLES";
     /// Descriptors of events, those of a CPU together.
@@ -50,7 +54,7 @@ pub mod map {
     pub const LOGS: &str = "AYA_LOGS";
 
     /// Those that both objects have.
-    pub const BOTH: [&str; 21] = [
+    pub const BOTH: [&str; 23] = [
         CONTROL,
         CPUS,
         CPU_SAMPLES,
@@ -58,6 +62,8 @@ pub mod map {
         COUNTS,
         LATENCIES,
         CULPRITS,
+        OFF_CPU,
+        WAITING,
         SAMPLES,
         COUNTERS,
         TURNS,
@@ -129,6 +135,8 @@ pub mod program {
     pub const FLUSH: &str = "flush";
     /// Run once over every task before counting starts; only in the object by type.
     pub const SEED: &str = "seed";
+    /// Run over every task at a drain where time off the CPU counts; only in the object by type.
+    pub const WAITS: &str = "waits";
 
     /// The program for the plan's event number `event` is one of these two, whichever way it samples; the event's number.
     #[must_use]

@@ -19,7 +19,7 @@ use crate::{
     culprit, identity,
     intrinsics::masked,
     maps::{COUNTS, LATENCIES, MOVES},
-    owner, target, task,
+    off_cpu, owner, target, task,
 };
 
 /// A task that was accounted.
@@ -47,6 +47,7 @@ pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &CpuCount) -> 
     let now = task::reading::<A>(task);
     let mut done = now.since(&state.last);
     let wait_ns = state.wait_ns;
+    let waited = off_cpu::take(state);
     state.last = now;
     state.wait_ns = NO_WAIT;
     let mut accounted = Accounted { task: pointer, preempted: done.preempted(), slot: SLOT_NONE };
@@ -57,6 +58,9 @@ pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &CpuCount) -> 
             let _ = add(state.slot, cpu, &done, wait_ns);
             if wait_ns != NO_WAIT {
                 let _ = culprit::charge(cpu, state.slot, wait_ns);
+            }
+            if let Some(waited) = waited {
+                let _ = off_cpu::add(state.slot, cpu, &waited, wait_ns);
             }
         }
     }

@@ -21,6 +21,7 @@ mod identity;
 mod intrinsics;
 mod maps;
 mod object;
+mod off_cpu;
 mod owner;
 mod probed;
 mod process;

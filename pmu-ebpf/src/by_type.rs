@@ -21,6 +21,7 @@ mod identity;
 mod intrinsics;
 mod maps;
 mod object;
+mod off_cpu;
 mod owner;
 mod process;
 mod registers;
@@ -33,6 +34,7 @@ mod target;
 mod task;
 mod timer;
 mod typed;
+mod waiting;
 
 /// How this object's programs reach tasks.
 use typed::{Typed as Way, tracepoint};

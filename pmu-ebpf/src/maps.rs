@@ -15,6 +15,7 @@ use pmu_common::{
     culprit::Culprits,
     gap::Late,
     histogram::RunqueueBuckets,
+    off_cpu::OffCpu,
     owner::{Owner, OwnerKey},
     ring,
     sample::{Hot, SampleCount},
@@ -44,6 +45,12 @@ pub(crate) static LATENCIES: Array<RunqueueBuckets> = Array::with_max_entries(1,
 /// Written by `switch` and `flush`; of a freed slot, cleared by user space. One row per possible CPU.
 #[map]
 pub(crate) static CULPRITS: Array<Culprits> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Waits that are over. As [`COUNTS`].
+#[map]
+pub(crate) static OFF_CPU: Array<OffCpu> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by `waits`, or by user space where there is none; cleared by user space before. By slot.
+#[map]
+pub(crate) static WAITING: Array<OffCpu> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Written by the sampling programs. By slot, CPU and event.
 #[map]
 pub(crate) static SAMPLES: Array<SampleCount> = Array::with_max_entries(1, BPF_F_MMAPABLE);

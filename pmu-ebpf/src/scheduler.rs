@@ -15,7 +15,7 @@ use crate::{
     cpu::this_cpu,
     culprit,
     maps::CPUS,
-    task, tracepoint,
+    off_cpu, task, tracepoint,
 };
 
 tracepoint! {
@@ -61,6 +61,7 @@ fn arrive<A: Access>(next: Pointer, counts: &CpuCount, now_ns: u64) -> Option<*m
     let pointer = A::state(next)?;
     // SAFETY: the state is live while its task is, and its task is about to run here.
     let state = unsafe { &mut *pointer };
+    off_cpu::arrive(state, now_ns);
     if state.ready_ns != 0 {
         state.wait_ns = now_ns.wrapping_sub(state.ready_ns);
         state.ready_ns = 0;
@@ -73,10 +74,12 @@ fn arrive<A: Access>(next: Pointer, counts: &CpuCount, now_ns: u64) -> Option<*m
 #[inline(always)]
 fn leave<A: Access>(prev: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) -> u32 {
     match account::<A>(prev, cpu, counts) {
-        Some(state) => {
+        Some(accounted) => {
             // SAFETY: as in `arrive`.
-            unsafe { (*state.task).ready_ns = if state.preempted { now_ns } else { 0 } };
-            state.slot
+            let state = unsafe { &mut *accounted.task };
+            state.ready_ns = if accounted.preempted { now_ns } else { 0 };
+            off_cpu::leave::<A>(prev, state, counts, now_ns);
+            accounted.slot
         }
         None => SLOT_NONE,
     }
@@ -100,6 +103,8 @@ fn try_wake<A: Access>(task: Pointer) {
         // SAFETY: the helper has no preconditions.
         let now_ns = unsafe { bpf_ktime_get_ns() };
         // SAFETY: the state is live while its task is; a task that still runs clears this when it leaves its CPU.
-        unsafe { (*state).ready_ns = now_ns };
+        let state = unsafe { &mut *state };
+        state.ready_ns = now_ns;
+        off_cpu::wake::<A>(task, state);
     }
 }

@@ -18,6 +18,7 @@ use crate::{
     access::{Access, Pointer},
     target, task,
     typed::Typed,
+    waiting,
 };
 
 /// In the task itself, freed with it. Created by `seed` and `fork`, written at the task's switches.
@@ -103,5 +104,18 @@ pub(crate) extern "C" fn seed(context: *mut core::ffi::c_void) -> i32 {
 fn try_seed<A: Access>(task: Pointer) {
     if let Some(flags) = target::existing_task::<A>(task) {
         task::init::<A>(task, if flags & TARGET_FROM_EXEC != 0 { WAITS_FOR_EXEC } else { 0 });
+        waiting::seed::<A>(task);
     }
+}
+
+/// Run over every task at a drain, where time off the CPU counts: what waits then has not got to its owner's row yet.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task")]
+pub(crate) extern "C" fn waits(context: *mut core::ffi::c_void) -> i32 {
+    let context = BtfTracePointContext::new(context);
+    let task: Pointer = context.arg(1);
+    if !task.is_null() {
+        let _ = waiting::add::<Way>(task);
+    }
+    0
 }

@@ -123,4 +123,7 @@ pub(crate) fn init<A: Access>(task: Pointer, flags: u32) {
     state.slot = SLOT_UNRESOLVED;
     state.process = process::<A>(task);
     state.flags = flags;
+    state.off_since_ns = 0;
+    state.blocked_ns = NO_WAIT;
+    state.throttled_ns = 0;
 }

@@ -112,10 +112,10 @@ fn a_cgroup_whose_cpu_others_use_waited_and_they_are_named() {
 }
 
 /// Lets cgroups below the root have limits of CPU time while it exists.
-struct WithLimits(Option<PathBuf>);
+pub(crate) struct WithLimits(Option<PathBuf>);
 
 impl WithLimits {
-    fn new(group: &Cgroup) -> Self {
+    pub(crate) fn new(group: &Cgroup) -> Self {
         let control = group.folder().parent().unwrap().join("cgroup.subtree_control");
         let is_on = fs::read_to_string(&control).unwrap().split_whitespace().any(|word| word == "cpu");
         if !is_on {

@@ -28,6 +28,7 @@ mod kernel_counts;
 mod languages;
 mod launch;
 mod limits;
+mod off_cpu;
 mod output;
 mod pid_namespaces;
 mod processes;

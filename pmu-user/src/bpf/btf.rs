@@ -302,6 +302,12 @@ impl Btf {
     /// Byte offset of `path` (`se.sum_exec_runtime`) in a struct.
     #[must_use]
     pub fn offset(&self, name: &str, path: &str) -> Option<u32> {
+        let bits = self.bit_offset(name, path)?;
+        (bits % 8 == 0).then_some(bits / 8)
+    }
+
+    /// Offset of `path` in a struct in bits: of a bitfield, of its lowest one where the first byte is the lowest.
+    fn bit_offset(&self, name: &str, path: &str) -> Option<u32> {
         let mut id = *self.structs.get(name)?;
         let (mut bits, mut left) = (0_u32, MEMBERS_MAX);
         for part in path.split('.') {
@@ -309,7 +315,7 @@ impl Btf {
             bits = bits.checked_add(offset)?;
             id = kind;
         }
-        (bits % 8 == 0).then_some(bits / 8)
+        Some(bits)
     }
 
     /// Everything the programs need to find.
@@ -322,6 +328,9 @@ impl Btf {
             self.offset(name, path).ok_or_else(|| BtfError::NoField(format!("{name}.{path}")))
         };
         let want = |name: &str, path: &str| self.offset(name, path).unwrap_or(ABSENT);
+        let first = |name: &str, paths: [&str; 2]| {
+            paths.iter().find_map(|path| self.offset(name, path)).unwrap_or(ABSENT)
+        };
         Ok(Offsets {
             task_pid: need("task_struct", "pid")?,
             task_tgid: need("task_struct", "tgid")?,
@@ -357,6 +366,12 @@ impl Btf {
             clock_base_cpu_base: want("hrtimer_clock_base", "cpu_base"),
             irq_regs: self.interrupted_registers().unwrap_or(ABSENT),
             regs_mode: self.mode().unwrap_or(ABSENT),
+            regs_call: first("pt_regs", ["orig_ax", "syscallno"]),
+            task_state: first("task_struct", ["__state", "state"]),
+            task_on_cpu: want("task_struct", "on_cpu"),
+            task_iowait_bit: self.bit_offset("task_struct", "in_iowait").unwrap_or(ABSENT),
+            cfs_rq_throttled: first("cfs_rq", ["throttled_clock_self_time", "throttled_clock_task_time"]),
+            cfs_rq_throttle_count: want("cfs_rq", "throttle_count"),
         })
     }
 }

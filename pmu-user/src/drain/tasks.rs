@@ -3,6 +3,7 @@
 use pmu_common::{
     count::Count,
     cpu::{CpuCount, CpuSamples},
+    off_cpu::OffCpu,
     sample::SampleCount,
 };
 use serde::{Deserialize, Serialize};
@@ -44,6 +45,20 @@ pub struct TasksHeader {
     pub knows_steal: bool,
     /// What cannot be measured here, and why.
     pub missing: Vec<Absent>,
+    /// Which waits are told from others; none where time off the CPU does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off_cpu: Option<ToldWaits>,
+}
+
+/// Which waits the kernel tells from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToldWaits {
+    /// Those for futexes, from other sleep.
+    pub futexes: bool,
+    /// Those for a limit of CPU time, from others for a CPU.
+    pub throttling: bool,
+    /// Those of tasks that have not switched since counting began.
+    pub before_first_switch: bool,
 }
 
 /// What one tick read of tasks.
@@ -81,6 +96,9 @@ pub struct TasksDrain {
     /// Waits for a CPU that were charged, as far as they have changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub culprits: Vec<CulpritRow>,
+    /// Time off the CPU, as far as it has changed; none where it does not count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub off_cpu: Vec<OffCpuRow>,
     /// What counters said about owners, by slice, since the last drain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<reading::SliceRow>,
@@ -164,6 +182,16 @@ pub struct CountRow {
     pub samples: Vec<SampleCount>,
     /// Run-queue latencies: buckets that are not zero, and their counts modulo 2³².
     pub latencies: Vec<(u8, u32)>,
+}
+
+/// Time that the tasks of one owner were off the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OffCpuRow {
+    /// The owner's slot.
+    pub slot: SlotId,
+    /// By kind, so far: of all CPUs, and of waits that lasted when the drain was read.
+    #[serde(with = "words")]
+    pub so_far: OffCpu,
 }
 
 /// Samples at one address.

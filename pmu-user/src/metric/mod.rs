@@ -14,6 +14,7 @@ mod hot;
 pub mod io;
 mod limited;
 pub mod number;
+mod off_cpu;
 pub mod offline;
 mod owners;
 mod pressure;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
-    Quality, blind,
+    Quality, blind, off_cpu,
     ratio::{EventReport, RatioReport, Scale},
     value::{Distribution, How, Known, Value},
 };
@@ -13,7 +13,7 @@ use crate::{
     model::{Counts, Interval, Ledger, OwnerIndex, histogram::Bucket},
     plan::{
         Target,
-        request::{By, Descend},
+        request::{By, Descend, OffCpu},
     },
     table::metric::{self, Metric},
     untrusted::Untrusted,
@@ -45,7 +45,8 @@ pub struct OwnerReport {
     pub who: OwnerOrTarget,
     /// Has it ended?
     pub ended: bool,
-    /// Its metrics, in the order of [`metric::TASKS`], run-queue latency excepted.
+    /// Its metrics, in the order of [`metric::TASKS`], run-queue latency excepted, and then of [`metric::OFF_CPU`] where they were asked
+    /// for.
     pub metrics: Vec<(Metric, Value)>,
     /// Its run-queue latency, or why there is none.
     pub waits: Result<Distribution, String>,
@@ -190,14 +191,14 @@ fn report(context: &Context<'_>, who: OwnerOrTarget, ended: bool, counts: &Count
     let coverage = context.quality.switch_coverage;
     let first = counts.event(0);
     if context.interval.losses.contains_key(TARGET_UNSEEN) && is_silent(counts) {
-        return unseen(who, ended);
+        return unseen(who, ended, context.header.plan.off_cpu);
     }
     let counted = |count| Value::counted(count, coverage);
     let samples = |count| match context.quality.sample_coverages().next() {
         Some(coverage) => Value::counted(count, coverage),
         None => Value::Missing("sampling is off".to_owned()),
     };
-    let metrics = vec![
+    let mut metrics = vec![
         (metric::CPU_TIME, cpu_time(context, counts, coverage)),
         (metric::CONTEXT_SWITCHES, counted(counts.switches())),
         (metric::VOLUNTARY_SWITCHES, counted(counts.voluntary_switches)),
@@ -210,6 +211,7 @@ fn report(context: &Context<'_>, who: OwnerOrTarget, ended: bool, counts: &Count
         (metric::KERNEL_SAMPLES, samples(first.kernel.samples)),
         (metric::BLIND_TIME, blind::masked(context.quality, counts).time),
     ];
+    metrics.extend(off_cpu::metrics(context.header, counts, coverage));
     let events = context.scale.events(|event| counts.event(event));
     let ratios = context.scale.ratios(|event| counts.event(event).all());
     OwnerReport { who, ended, metrics, waits: waits(counts, coverage), events, ratios }
@@ -232,7 +234,7 @@ fn is_silent(counts: &Counts) -> bool {
 }
 
 /// No zeros for what ran unseen.
-fn unseen(who: OwnerOrTarget, ended: bool) -> OwnerReport {
+fn unseen(who: OwnerOrTarget, ended: bool, off_cpu: OffCpu) -> OwnerReport {
     const WHY: &str = "it used CPU time, as the kernel accounts it, but no event of it was seen";
     let missing = |metric: &Metric| (*metric, Value::Missing(WHY.to_owned()));
     OwnerReport {
@@ -241,6 +243,7 @@ fn unseen(who: OwnerOrTarget, ended: bool) -> OwnerReport {
         metrics: metric::TASKS
             .iter()
             .filter(|metric| **metric != metric::RUNQUEUE_LATENCY)
+            .chain(off_cpu::wanted(off_cpu))
             .map(missing)
             .collect(),
         waits: Err(WHY.to_owned()),

@@ -1,6 +1,6 @@
 //! Rows that are subtracted.
 
-use pmu_common::{count::Count, cpu::CpuSamples, histogram::RUNQUEUE, sample::SampleCount};
+use pmu_common::{count::Count, cpu::CpuSamples, histogram::RUNQUEUE, off_cpu::OffCpu, sample::SampleCount};
 
 use super::{
     histogram::Histogram,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::drain::{CountRow, CpuRow};
 
-/// What an owner did on a CPU between two readings of its row; samples are not in it.
+/// What an owner did on a CPU between two readings of its row; samples and time off the CPU are not in it.
 pub(super) fn of_owner(last: Option<&CountRow>, row: &CountRow) -> Counts {
     let zero = Count::ZERO;
     let before = last.map_or(&zero, |last| &last.count);
@@ -41,6 +41,7 @@ pub(super) fn of_owner(last: Option<&CountRow>, row: &CountRow) -> Counts {
         ticks: now.ticks.wrapping_sub(before.ticks),
         kernel_ticks: now.kernel_ticks.wrapping_sub(before.kernel_ticks),
         enable_ticks: now.enable_ticks.wrapping_sub(before.enable_ticks),
+        off_cpu: OffCpu::ZERO,
         events: Vec::new(),
         cpus: (cpu_time_ns > 0).then_some(row.cpu).into_iter().collect(),
     }

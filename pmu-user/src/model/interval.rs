@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use pmu_common::gap::CLASSES;
+use pmu_common::{gap::CLASSES, off_cpu::OffCpu};
 
 use super::{
     Ran, WeightedSamples,
@@ -80,6 +80,8 @@ pub struct Counts {
     pub kernel_ticks: u64,
     /// Late ticks that came right where the kernel lets interrupts in.
     pub enable_ticks: u64,
+    /// Time off the CPU.
+    pub off_cpu: OffCpu,
     /// Samples, by event.
     pub events: Vec<OwnerEvent>,
     /// CPUs it ran on.
@@ -96,6 +98,7 @@ impl Counts {
         let (low, high) = (self.wait_max_ns, other.wait_max_ns);
         self.wait_max_ns = (low.0.max(high.0), low.1.max(high.1));
         add!(self, other: late_ticks, blind_ticks, ticks, kernel_ticks, enable_ticks);
+        self.off_cpu.merge(&other.off_cpu);
         merge_by_event(&mut self.events, &other.events, |sum, event| {
             sum.user.merge(&event.user);
             sum.kernel.merge(&event.kernel);

@@ -14,6 +14,7 @@ use super::{
     interval::{CpuEvent, HotKey, Interval, StackKey},
     limit::Readings,
     names::{Addresses, CodeNames, NamedCode},
+    off_cpu::Waits,
     owner::OwnerIndex,
     pressure::Pressures,
     samples::{WeightedSamples, Weights},
@@ -48,6 +49,7 @@ pub struct Ledger {
     owner_of_slot: HashMap<SlotId, OwnerIndex>,
     counts: HashMap<(SlotId, Cpu), CountRow>,
     charges: Charges,
+    waits: Waits,
     cpus: HashMap<Cpu, CpuRow>,
     times: HashMap<Cpu, Times>,
     throttling: BTreeMap<Owner, Throttling>,
@@ -81,6 +83,7 @@ impl Ledger {
             owner_of_slot: HashMap::new(),
             counts: HashMap::new(),
             charges: Charges::default(),
+            waits: Waits::default(),
             cpus: HashMap::new(),
             times: HashMap::new(),
             throttling: BTreeMap::new(),
@@ -185,6 +188,10 @@ impl Ledger {
         let owner_of_slot = &self.owner_of_slot;
         interval.charged =
             self.charges.advance(&drain.culprits, |slot| owner_of_slot.get(&slot).copied().unwrap_or(OTHER));
+        for row in &drain.off_cpu {
+            let new = self.waits.advance(row);
+            interval.owners.entry(self.index_of(row.slot)).or_default().off_cpu.merge(&new);
+        }
         for row in &drain.cpus {
             self.count_cpu(row, &mut interval);
         }

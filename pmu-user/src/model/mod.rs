@@ -10,6 +10,7 @@ pub mod io;
 mod ledger;
 pub mod limit;
 mod names;
+mod off_cpu;
 mod owner;
 pub mod pressure;
 mod samples;

@@ -34,7 +34,7 @@ pub use self::{
 };
 use self::{
     metrics::Choice,
-    request::{By, Descend, Inherit, Request, Stacks, Target as Asked, Unwind},
+    request::{By, Descend, Inherit, OffCpu, Request, Stacks, Target as Asked, Unwind},
     target::resolve,
 };
 use crate::{
@@ -103,6 +103,9 @@ pub struct Plan {
     /// How those of user mode are unwound.
     #[serde(default, skip_serializing_if = "Unwind::is_fp")]
     pub unwind: Unwind,
+    /// Time off the CPU.
+    #[serde(default, skip_serializing_if = "OffCpu::is_no")]
+    pub off_cpu: OffCpu,
     /// Time between two reports, if reports are asked for while running.
     pub interval: Option<Duration>,
     /// Time between two drains.
@@ -139,7 +142,8 @@ impl Plan {
         let Choice { turns, metrics, why_none } =
             Choice::new(&request.metrics, extent(&target), machine, root)?;
         let tick = tick(request.interval);
-        let slots = slots(request.owners_max, machine, by, &target, row_bytes(sampling.len(), &turns))?;
+        let row_bytes = row_bytes(sampling.len(), &turns, request.off_cpu);
+        let slots = slots(request.owners_max, machine, by, &target, row_bytes)?;
         let per_tick = (samples_per_second(&sampling) as f64 * tick.as_secs_f64()).ceil() as u32;
         Ok(Self {
             by,
@@ -151,6 +155,7 @@ impl Plan {
             no_metrics: why_none,
             stacks: request.stacks,
             unwind: request.unwind,
+            off_cpu: request.off_cpu,
             interval: request.interval,
             duration: request.duration,
             slots,
@@ -204,6 +209,7 @@ impl Plan {
             counters: self.counters(),
             executables: u32::from(self.by == By::Exe),
             culprits: 1,
+            off_cpu: u32::from(self.off_cpu == OffCpu::Yes),
             ..Config::ZERO
         }
     }
@@ -232,7 +238,7 @@ impl Plan {
 
     /// Bytes that one owner takes on one CPU.
     pub fn row_bytes(&self) -> u64 {
-        row_bytes(self.sampling.len(), &self.turns)
+        row_bytes(self.sampling.len(), &self.turns, self.off_cpu)
     }
 
     /// Does anything but the clock sample? Then what samples stand for is worth a table of its own.
@@ -263,9 +269,10 @@ fn tick(interval: Option<Duration>) -> Duration {
     })
 }
 
-fn row_bytes(events: usize, turns: &[multiplexing::Multiplexing]) -> u64 {
+fn row_bytes(events: usize, turns: &[multiplexing::Multiplexing], off_cpu: OffCpu) -> u64 {
     let counters = if turns.is_empty() { 0 } else { multiplexing::ROW_BYTES };
-    OWNER_BYTES + SAMPLE_BYTES * events.max(1) as u64 + counters
+    let waits = if off_cpu.is_no() { 0 } else { size_of::<pmu_common::off_cpu::OffCpu>() as u64 };
+    OWNER_BYTES + SAMPLE_BYTES * events.max(1) as u64 + counters + waits
 }
 
 /// Samples of a CPU in a second: of clocks it is known.

@@ -70,6 +70,24 @@ pub enum Stacks {
     No,
 }
 
+/// Does time off the CPU count, by what tasks wait for?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OffCpu {
+    /// It does.
+    Yes,
+    /// It does not.
+    #[default]
+    No,
+}
+
+impl OffCpu {
+    /// Is it not counted?
+    pub fn is_no(&self) -> bool {
+        *self == Self::No
+    }
+}
+
 /// How user stacks are unwound
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -148,6 +166,8 @@ pub struct Request {
     pub stacks: Stacks,
     /// How those of user mode are unwound.
     pub unwind: Unwind,
+    /// Time off the CPU.
+    pub off_cpu: OffCpu,
     /// Report every so often.
     pub interval: Option<Duration>,
     /// Stop after.
@@ -174,6 +194,7 @@ impl Default for Request {
             metrics: WantedMetrics::IfPossible(MetricsRequest::default()),
             stacks: Stacks::No,
             unwind: Unwind::Fp,
+            off_cpu: OffCpu::No,
             interval: None,
             duration: None,
             owners_max: None,

@@ -3,15 +3,18 @@
 use std::{io, os::fd::AsFd as _};
 
 use aya::programs::{Iter, PerfEvent, RawTracePoint, TracePoint};
-use pmu_common::name::program;
+use pmu_common::name::{map, program};
 
 use super::{
-    super::loaded::{refused, unattached},
+    super::loaded::{failed, refused, unattached},
     Attach, LoadError, Object,
 };
 use crate::{
     perf::Counter,
-    plan::{Class, Plan, Sampling, Target, request::By},
+    plan::{
+        Class, Plan, Sampling, Target,
+        request::{By, OffCpu},
+    },
 };
 
 /// Programs and their tracepoints, those that learn of new tasks first.
@@ -39,6 +42,7 @@ pub(super) fn is_needed(plan: &Plan, name: &str) -> bool {
         program::EXEC => plan.by != By::Cgroup || !plan.sampling.is_empty() || command,
         program::RELEASE => command,
         program::EXIT => plan.by != By::Cgroup,
+        program::WAITS => plan.off_cpu == OffCpu::Yes,
         program::CGROUP_CREATE | program::CGROUP_REMOVE | program::CGROUP_MOVE => plan.uses_cgroups(),
         _ => match program::event_of(name) {
             Some(event) => {
@@ -87,6 +91,13 @@ impl Object {
             Attach::TpBtf => {
                 let seed = self.loaded.program::<Iter>(program::SEED)?;
                 seed.load("task", types.expect(TYPED)).map_err(|error| refused(program::SEED, error))?;
+                if wanted(program::WAITS) {
+                    let waits = self.loaded.program::<Iter>(program::WAITS)?;
+                    waits
+                        .load("task", types.expect(TYPED))
+                        .map_err(|error| refused(program::WAITS, error))?;
+                    loaded += 1;
+                }
             }
             Attach::RawTp => {
                 let free = self.loaded.program::<RawTracePoint>(program::FREE)?;
@@ -154,10 +165,28 @@ impl Object {
     ///
     /// The kernel refused to run the program.
     pub fn seed(&mut self) -> Result<(), LoadError> {
-        if self.loaded.attach_kind() == Attach::RawTp {
-            return Ok(());
+        match self.loaded.attach_kind() {
+            Attach::RawTp => Ok(()),
+            Attach::TpBtf => self.for_every_task(program::SEED),
         }
-        let name = program::SEED;
+    }
+
+    /// Adds the waits that last at `until_ns`, which the programs have been told, to the rows of their owners.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused to run the program, or to read the map.
+    pub fn add_waits(&mut self, until_ns: u64) -> Result<(), LoadError> {
+        match self.loaded.attach_kind() {
+            Attach::RawTp => {
+                self.maps.add_waits(until_ns).map_err(|error| failed(map::TASKS_BY_ADDRESS, error))
+            }
+            Attach::TpBtf => self.for_every_task(program::WAITS),
+        }
+    }
+
+    /// Runs an iterator's program on every task.
+    fn for_every_task(&mut self, name: &'static str) -> Result<(), LoadError> {
         let failed = |error| unattached(name, error);
         let program: &mut Iter = self.loaded.program(name)?;
         let link = program.attach().map_err(failed)?;

@@ -1,24 +1,26 @@
 //! The maps: how large, and each in the form that its reader needs.
 
-use aya::maps::{HashMap, MapData, RingBuf, Stack};
+use aya::maps::{HashMap, MapData, MapError, RingBuf, Stack};
 use pmu_common::{
-    count::Count,
+    count::{Count, SLOT_NONE, TaskState, WAITS_FOR_EXEC},
     cpu::{Control, CpuCount, CpuSamples},
     culprit::Culprits,
     histogram::RunqueueBuckets,
     name::map as names,
+    off_cpu::{OffCpu, RUN_QUEUE},
     owner::Owner,
     sample::{Hot, SampleCount},
     turn::{Slice, Turn},
 };
 
 use super::super::{
-    Events, LoadError, Loaded, Log, Mapped, Ring,
+    Attach, Events, LoadError, Loaded, Log, Mapped, Ring,
     loaded::{Sizes, failed},
+    mapped::Pod,
 };
 use crate::{
     machine::Machine,
-    plan::{Plan, Target},
+    plan::{Plan, Target, request},
 };
 
 /// Late timers that wait, per CPU; as in pmu-ebpf/src/timer.rs.
@@ -41,6 +43,7 @@ pub(super) fn sizes(plan: &Plan, machine: &Machine, log: Log) -> Sizes {
     let rows = plan.slots * cpus;
     let only = |wanted: bool, entries: u32| if wanted { entries } else { 1 };
     let (counters, counted) = (plan.counters(), plan.counters() > 0);
+    let off_cpu = plan.off_cpu == request::OffCpu::Yes;
     Sizes(vec![
         (names::CONTROL, 1),
         (names::CPUS, cpus),
@@ -49,6 +52,8 @@ pub(super) fn sizes(plan: &Plan, machine: &Machine, log: Log) -> Sizes {
         (names::COUNTS, rows),
         (names::LATENCIES, rows),
         (names::CULPRITS, cpus),
+        (names::OFF_CPU, only(off_cpu, rows)),
+        (names::WAITING, only(off_cpu, plan.slots)),
         (names::SAMPLES, only(!plan.sampling.is_empty(), rows * plan.events())),
         (names::COUNTERS, only(counted, cpus * counters)),
         (names::TURNS, only(counted, cpus)),
@@ -92,6 +97,10 @@ pub struct Maps {
     pub latencies: Mapped<RunqueueBuckets>,
     /// Rows per CPU.
     pub culprits: Mapped<Culprits>,
+    /// Rows per slot and CPU; one where time off the CPU does not count.
+    pub off_cpu: Mapped<OffCpu>,
+    /// Rows per slot; one where time off the CPU does not count.
+    pub waiting: Mapped<OffCpu>,
     /// Rows per slot, CPU and event, of the sampling programs.
     pub samples: Mapped<SampleCount>,
     /// Events that the programs read.
@@ -104,6 +113,8 @@ pub struct Maps {
     pub hot: Mapped<Hot>,
     free_slots: Stack<MapData, u32>,
     targets: HashMap<MapData, u64, u32>,
+    /// State by address of the task, where it does not lie in the task.
+    tasks: Option<HashMap<MapData, u64, Pod<TaskState>>>,
     ring: Option<Ring>,
 }
 
@@ -119,6 +130,8 @@ impl Maps {
             counts: maps.mapped(names::COUNTS)?,
             latencies: maps.mapped(names::LATENCIES)?,
             culprits: maps.mapped(names::CULPRITS)?,
+            off_cpu: maps.mapped(names::OFF_CPU)?,
+            waiting: maps.mapped(names::WAITING)?,
             samples: maps.mapped(names::SAMPLES)?,
             counters,
             turns: maps.mapped(names::TURNS)?,
@@ -126,6 +139,10 @@ impl Maps {
             hot: maps.mapped(names::HOT)?,
             free_slots: maps.typed(names::FREE_SLOTS)?,
             targets: maps.typed(names::TARGETS)?,
+            tasks: match maps.attach_kind() {
+                Attach::TpBtf => None,
+                Attach::RawTp => Some(maps.typed(names::TASKS_BY_ADDRESS)?),
+            },
             ring: Some(Ring::new(maps.typed::<RingBuf<MapData>>(names::RING)?)),
         })
     }
@@ -156,6 +173,27 @@ impl Maps {
             let row = (slot as usize * cpus as usize + cpu) * 2 + (slice & 1) as usize;
             slice != 0 && self.slices.read_word(row, SLICE_WORD) == slice
         })
+    }
+
+    /// Adds the waits that last at `until_ns` to the rows of their owners, where the state of tasks lies in a map: as the program
+    /// `waits` does elsewhere. Since when a task waits is known of those that have left a CPU.
+    pub(super) fn add_waits(&self, until_ns: u64) -> Result<(), MapError> {
+        // A key that goes while its map is read sends the reader back to the first.
+        let mut tasks = std::collections::HashMap::new();
+        for entry in self.tasks.iter().flat_map(|tasks| tasks.iter().take(TASKS_MAX as usize)) {
+            let (address, Pod(state)) = entry?;
+            tasks.insert(address, state);
+        }
+        let counted = |state: &&TaskState| state.slot < SLOT_NONE && state.flags & WAITS_FOR_EXEC == 0;
+        for state in tasks.values().filter(counted) {
+            if let Some(wait) = state.wait(0, until_ns) {
+                for (kind, ns) in [(state.off_kind, wait.blocked_ns), (RUN_QUEUE, wait.ready_ns)] {
+                    let (row, word) = (state.slot as usize, kind as usize);
+                    self.waiting.write_word(row, word, self.waiting.read_word(row, word).wrapping_add(ns));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The ring buffer's reader; once.

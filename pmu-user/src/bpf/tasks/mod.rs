@@ -20,8 +20,9 @@ use super::{
     log, probe,
 };
 use crate::{
+    drain::ToldWaits,
     machine::{Machine, cpu::Cpu},
-    plan::{Plan, Sampling},
+    plan::{Plan, Sampling, request::OffCpu},
 };
 
 /// The loaded programs on tasks and their maps.
@@ -32,6 +33,7 @@ pub struct Object {
     offsets: Offsets,
     /// Are user stacks of samples in the kernel copied, where stacks are unwound?
     pub finds_user_registers: bool,
+    finds_futexes: bool,
     /// The maps.
     pub maps: Maps,
 }
@@ -76,13 +78,16 @@ impl Object {
         let offsets = facts.btf.offsets()?;
         let planned = plan.config(machine);
         let finds_user_registers =
-            !plan.unwind.is_fp() && way.attach == Attach::TpBtf && probe::finds_user_registers();
+            |wanted| wanted && way.attach == Attach::TpBtf && probe::finds_user_registers();
+        let finds_futexes = finds_user_registers(plan.off_cpu == OffCpu::Yes) && offsets.regs_call != ABSENT;
+        let finds_user_registers = finds_user_registers(!plan.unwind.is_fp());
         let config = Config {
             offsets,
             pids: facts.pids,
             timer_now_by_value: u32::from(facts.btf.timer_now_by_value()),
             sample_inserts: u32::from(lets_insert(plan)),
             unwind: if finds_user_registers { UNWIND_ALL } else { planned.unwind },
+            finds_futexes: u32::from(finds_futexes),
             ..planned
         };
         let sizes = maps::sizes(plan, machine, log);
@@ -94,7 +99,7 @@ impl Object {
             ),
             Log::Off => None,
         };
-        Ok(Self { loaded, log, offsets, finds_user_registers, maps })
+        Ok(Self { loaded, log, offsets, finds_user_registers, finds_futexes, maps })
     }
 
     /// Writes what the programs have logged since the last call to stderr.
@@ -110,6 +115,16 @@ impl Object {
         self.offsets.rq_steal != ABSENT
             && self.offsets.task_cfs_rq != ABSENT
             && self.offsets.cfs_rq_rq != ABSENT
+    }
+
+    /// Which waits are told from others where time off the CPU counts.
+    #[must_use]
+    pub fn told_waits(&self) -> ToldWaits {
+        ToldWaits {
+            futexes: self.finds_futexes,
+            throttling: self.offsets.cfs_rq_throttled != ABSENT && self.offsets.task_cfs_rq != ABSENT,
+            before_first_switch: self.loaded.attach_kind() == Attach::TpBtf,
+        }
     }
 
     /// Accounts the task that runs on `cpu` now. Interrupts that CPU for about a microsecond.

@@ -14,7 +14,7 @@ use crate::{
     },
     plan::{
         io::request::IoRequest,
-        request::{By, Descend, Force, Rate, Request, Stacks, Target, Unwind},
+        request::{By, Descend, Force, OffCpu, Rate, Request, Stacks, Target, Unwind},
     },
     session::{Measure, launch::Inherited},
 };
@@ -63,6 +63,9 @@ pub(in crate::command) struct Args {
     /// that keep none
     #[arg(long, value_name = "WAY", default_value = "fp", help_heading = "Samples")]
     pub(in crate::command) unwind: Unwind,
+    /// Count the time that tasks are off the CPU, by what they wait for: a CPU, I/O, a lock, or anything else
+    #[arg(long, help_heading = "Events")]
+    pub(in crate::command) off_cpu: bool,
     /// List gaps at least this long
     #[arg(long, value_name = "TIME", default_value = "300us", value_parser = parse::duration, help_heading = "Samples")]
     gap_min: Duration,
@@ -113,6 +116,7 @@ impl Args {
             metrics: self.metrics.wanted(),
             stacks: if self.stacks { Stacks::Yes } else { Stacks::No },
             unwind: self.unwind,
+            off_cpu: if self.off_cpu { OffCpu::Yes } else { OffCpu::No },
             interval: self.common.interval,
             duration: self.common.duration,
             owners_max: self.max_owners,

@@ -101,6 +101,7 @@ impl Ledger {
         self.owner_of_slot.retain(|id, _| alive(id));
         self.counts.retain(|(id, _), _| alive(id));
         self.charges.retain(alive);
+        self.waits.retain(alive);
     }
 }
 

@@ -4,6 +4,7 @@ mod collect;
 mod culprits;
 mod hotplug;
 pub(in crate::session) mod multiplexing;
+mod off_cpu;
 mod open;
 mod owners;
 mod pressure;
@@ -17,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD};
+use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD, off_cpu::OffCpu};
 use tokio::io::unix::AsyncFd;
 
 use self::{
@@ -65,6 +66,9 @@ pub(in crate::session) struct TasksSession {
     changed_rows: usize,
     lost_flushes: u64,
     lost_readings: u64,
+    lost_waits: u64,
+    /// Time off the CPU by slot, as it was last read.
+    seen_off_cpu: Vec<OffCpu>,
     ticks: u64,
     /// The process that becomes the command.
     command: Option<u32>,
@@ -113,6 +117,7 @@ impl TasksSession {
     ) -> Result<(), SessionError> {
         self.header.started_ns = started.monotonic_ns;
         self.header.started_unix_ns = started.unix_ns;
+        self.write_started();
         for cpu in &self.header.plan.cpus {
             self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 1);
         }
@@ -168,6 +173,7 @@ impl TasksSession {
             cpus: self.cpu_rows(),
             counts: self.count_rows(),
             culprits: self.culprit_rows(),
+            off_cpu: self.off_cpu_rows(now_ns),
             slices: self.take_slices(),
             gaps: self.ring_reader.take_gaps(&self.owners, self.header.started_ns),
             pressure: if regular { self.pressures.read() } else { Vec::new() },
@@ -185,6 +191,7 @@ impl TasksSession {
         let strides = (self.header.machine.cpu.possible, self.header.plan.events());
         let freed = self.owners.recycle(&mut self.object.maps, strides, now_ns, pressed)?;
         self.forget_changes(&freed);
+        self.forget_off_cpu(&freed);
         self.culprits.forget(&self.object.maps.culprits, &freed);
         drain.located = self.symbols.locate(samples);
         drain.located.unwinding.append(std::mem::take(&mut self.ring_reader.unwinding));
@@ -275,6 +282,7 @@ impl TasksSession {
             self.unseen,
             self.object.loaded.missed_runs().iter().map(|(_, count)| count).sum(),
             self.symbols.lost(),
+            self.lost_waits,
         ];
         USER_LOSSES
             .into_iter()
@@ -286,7 +294,7 @@ impl TasksSession {
 }
 
 /// Reasons for losses that only user space knows, beside [`pmu_common::loss::NAMES`].
-pub const USER_LOSSES: [&str; 8] = [
+pub const USER_LOSSES: [&str; 9] = [
     "cpu_not_flushed",
     "record_unreadable",
     "counter_unreadable",
@@ -295,4 +303,5 @@ pub const USER_LOSSES: [&str; 8] = [
     TARGET_UNSEEN,
     "program_skipped",
     "mapping_lost",
+    "waits_unread",
 ];

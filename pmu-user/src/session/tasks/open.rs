@@ -20,7 +20,11 @@ use crate::{
     drain::{Absent, TasksHeader},
     machine::{Machine, kernel_symbols, privilege::Privileges},
     perf::Counter,
-    plan::{Plan, Target, multiplexing::Multiplexing, request::Descend},
+    plan::{
+        Plan, Target,
+        multiplexing::Multiplexing,
+        request::{Descend, OffCpu},
+    },
     symbol::Symbols,
 };
 
@@ -37,11 +41,7 @@ impl TasksSession {
         root: &Path,
         kernel: &Kernel,
     ) -> Result<Self, SessionError> {
-        let counters =
-            plan.turns.iter().map(Multiplexing::descriptors).sum::<usize>() + plan.events() as usize;
-        // One more tells whether the CPU still has them, and one of what is mapped.
-        let descriptors = (counters + 1) * plan.cpus.len() + machine.cpu.online.len();
-        raise_file_limit(descriptors as u64 + 128);
+        raise_file_limit(descriptors(&plan, &machine) + 128);
         let symbols_root = root.to_owned();
         // Reading kallsyms takes as long as loading the programs.
         let lists: [&[&str]; 2] = [&kernel_symbols::TICK, &kernel_symbols::CLOCK];
@@ -63,8 +63,10 @@ impl TasksSession {
         let mut missing = missing(&plan, &machine, &object, functions[0], root);
         missing.extend(deaf);
         let pressures = Pressures::open(&plan, &machine.cgroups, root, &mut missing);
+        let off_cpu = (plan.off_cpu == OffCpu::Yes).then(|| object.told_waits());
         Ok(Self {
             culprits: super::culprits::Culprits::new(machine.cpu.possible),
+            seen_off_cpu: vec![pmu_common::off_cpu::OffCpu::ZERO; off_cpu.map_or(0, |_| plan.slots as usize)],
             seen_changes: vec![(0, 0); plan.slots as usize * machine.cpu.possible as usize],
             hotplug: Hotplug::new(&plan, &machine.cpu.online),
             rotations,
@@ -78,6 +80,7 @@ impl TasksSession {
                 attach_refused: object.loaded.refused().iter().map(refused).collect(),
                 knows_steal: object.knows_steal(),
                 missing,
+                off_cpu,
                 machine,
                 plan,
             },
@@ -92,6 +95,7 @@ impl TasksSession {
             changed_rows: 0,
             lost_flushes: 0,
             lost_readings: 0,
+            lost_waits: 0,
             ticks: 0,
             command: None,
             targets: Targets::default(),
@@ -101,6 +105,13 @@ impl TasksSession {
             root: root.to_owned(),
         })
     }
+}
+
+/// Descriptors of events that a plan takes.
+fn descriptors(plan: &Plan, machine: &Machine) -> u64 {
+    let counters = plan.turns.iter().map(Multiplexing::descriptors).sum::<usize>() + plan.events() as usize;
+    // One more tells whether the CPU still has them, and one of what is mapped.
+    ((counters + 1) * plan.cpus.len() + machine.cpu.online.len()) as u64
 }
 
 /// Offers all slots but the common one, the lowest to be taken first.

@@ -46,6 +46,24 @@ catalogue! {
 }
 
 catalogue! {
+    /// Time off the CPU (`--off-cpu`), by what tasks wait for.
+    OFF_CPU;
+    OFF_CPU_TIME = "off_cpu.time", Ns, OffCpu,
+        "Time the owner's tasks were off the CPU, all of them together, from when they left one until they had one again.";
+    OFF_CPU_RUN_QUEUE = "off_cpu.run_queue" of "off_cpu.time", Ns, OffCpu,
+        "Of it, able to run and waiting for a CPU: the sum of the run-queue latencies, without throttling.";
+    OFF_CPU_THROTTLED = "off_cpu.throttled" of "off_cpu.time", Ns, OffCpu,
+        "Of it, able to run and kept from it by a cgroup's limit of CPU time (cpu.max).";
+    OFF_CPU_IO = "off_cpu.io" of "off_cpu.time", Ns, OffCpu, "Of it, blocked and counted by the kernel as waiting for I/O (iowait).";
+    OFF_CPU_LOCK = "off_cpu.lock" of "off_cpu.time", Ns, OffCpu,
+        "Of it, blocked in a futex system call: locks, condition variables and joins of user space.";
+    OFF_CPU_UNINTERRUPTIBLE = "off_cpu.uninterruptible" of "off_cpu.time", Ns, OffCpu,
+        "Of it, blocked so that no signal ends it (state D) and not for I/O: locks of the kernel, and parents that wait in vfork.";
+    OFF_CPU_SLEEP = "off_cpu.sleep" of "off_cpu.time", Ns, OffCpu,
+        "Of it, blocked in any other way: timers, pipes, sockets, children, terminals.";
+}
+
+catalogue! {
     /// Of pairs of a victim and a culprit.
     CULPRITS;
     RUNQUEUE_CULPRIT = "runqueue_latency.culprit" of "runqueue_latency", Ns, Latency,

@@ -32,6 +32,7 @@ named! {
         Samples = "samples", "Samples.";
         Blind = "blind", "Time in which no sample could be taken.";
         Latency = "latency", "Waiting for a CPU.";
+        OffCpu = "off_cpu", "What tasks wait for.";
         Limits = "limits", "Limits of cgroups.";
         Pressure = "pressure", "Standing still for want of a resource (PSI).";
         Pcie = "pcie", "Root ports and what is behind them.";
@@ -80,7 +81,7 @@ impl Family {
 
 /// Metrics of the catalogue that runs of tasks have.
 pub fn of_tasks() -> impl Iterator<Item = &'static Metric> {
-    TASKS.iter().chain(&CULPRITS).chain(&LIMITS).chain(&PRESSURE)
+    TASKS.iter().chain(&OFF_CPU).chain(&CULPRITS).chain(&LIMITS).chain(&PRESSURE)
 }
 
 /// All metrics of the catalogue.

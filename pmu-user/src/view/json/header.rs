@@ -84,6 +84,8 @@ fn of_counts(header: &CountsHeader) -> Json {
 fn of_tasks_only(header: &TasksHeader) -> Json {
     let plan = &header.plan;
     let pmus: Vec<&Untrusted> = header.machine.pmus.iter().map(|pmu| &pmu.name).collect();
+    let off_cpu = !plan.off_cpu.is_no();
+    let told = metric::of_tasks().filter(|metric| off_cpu || metric.family != metric::Family::OffCpu);
     let mut row = json!({
             "pmus": pmus, "cgroups": header.machine.cgroups.kind(),
             "started_monotonic_ns": header.started_ns, "by": words::by(plan), "cpus": words::cpus(plan),
@@ -92,7 +94,7 @@ fn of_tasks_only(header: &TasksHeader) -> Json {
                 "stacks": plan.stacks})),
             "late_min_ns": plan.late_min_ns, "gap_min_ns": plan.gap_min_ns,
             "attach": header.attach, "attach_refused": header.attach_refused,
-            "metrics": metric::of_tasks().map(|metric| json!({
+            "metrics": told.map(|metric| json!({
                 "name": metric.name, "unit": metric.unit.name(), "family": metric.family.name(),
                 "parent": metric.parent, "says": metric.says})).collect::<Vec<_>>(),
     });

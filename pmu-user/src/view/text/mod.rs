@@ -10,6 +10,7 @@ mod latency;
 mod limits;
 pub(super) mod list;
 pub(super) mod number;
+mod off_cpu;
 pub(super) mod report;
 mod runs;
 pub(super) mod stat;
@@ -120,6 +121,7 @@ fn sections(
     events::write(into, style, header, report)?;
     hot::write(into, style, header, report)?;
     latency::write(into, style, report)?;
+    off_cpu::write(into, style, report)?;
     blind::write(into, style, report)
 }
 

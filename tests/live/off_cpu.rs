@@ -1,0 +1,199 @@
+//! Time off the CPU, against programs that know what they wait for and how long, and against the kernel's own accounting.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use pmbpf::machine::cgroup::Layout;
+use serde_json::Value;
+
+use crate::{
+    findings::WithLimits,
+    support::{
+        Cgroup, Rows, Running, Scratch, Started, assert_close, output, pmbpf, run, skipped, text, unique,
+        wait_until, ways,
+    },
+    workloads::workload,
+};
+
+const KINDS: [&str; 6] = ["run_queue", "throttled", "io", "lock", "uninterruptible", "sleep"];
+
+/// Time of a kind of the owner that `is` picks, in ns; 0 where this kernel does not tell it.
+fn time(rows: &Rows, kind: &str, is: impl Fn(&Value) -> bool) -> f64 {
+    let metric = format!("off_cpu.{kind}");
+    let of = rows.of_kind("metric").filter(|row| row["metric"] == metric.as_str() && is(&row["owner"]));
+    of.filter_map(|row| row["value"].as_f64()).sum()
+}
+
+/// Is a kind told from others, by this way of attaching?
+fn is_told(rows: &Rows, kind: &str) -> bool {
+    let metric = format!("off_cpu.{kind}");
+    let row =
+        rows.of_kind("metric").find(|row| row["metric"] == metric.as_str()).expect("a row of every kind");
+    row["status"] != "missing"
+}
+
+/// What `waits` does in a run of its own, and what its first thread says of itself: how long it waited, in ns, and its id.
+fn waits(way: &str, what: &[&str]) -> (Rows, f64, f64) {
+    let program = workload("waits", &["-pthread"]);
+    let run =
+        [&["--attach", way, "--no-sampling", "--off-cpu", "--by", "thread", "--", &program], what].concat();
+    let output = output(&run);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let said: Vec<f64> = said.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    (Rows::parse(&output.stderr), said[0] - said[1], said[2])
+}
+
+/// The first thread's waits are of one kind, whatever it then waited for a CPU, and as long as it says.
+fn assert_waited_for((rows, waited_ns, tid): &(Rows, f64, f64), kind: &str) {
+    let of = |kind| time(rows, kind, |owner| owner["tid"].as_f64() == Some(*tid));
+    let ready = of("run_queue") + of("throttled");
+    // What the hypervisor takes is in neither the program's CPU time nor in its waits.
+    assert_close(kind, of(kind) + ready, *waited_ns, 0.05, 20e6);
+    for other in KINDS.into_iter().skip(2).filter(|&other| other != kind) {
+        assert!(of(other) < 0.05 * waited_ns, "{other}: {} of {waited_ns} ns", of(other));
+    }
+    let all: f64 = KINDS.into_iter().map(of).sum();
+    assert_eq!(all, of("time"), "kinds add up");
+}
+
+#[test]
+fn a_timer_a_futex_and_a_child_that_shares_the_memory_are_told_apart() {
+    for (way, _) in ways() {
+        for (what, kind) in [("sleep", "sleep"), ("lock", "lock"), ("vfork", "uninterruptible")] {
+            let waited = waits(way, &[what, "40", "10"]);
+            let kind = if is_told(&waited.0, kind) { kind } else { "sleep" };
+            assert!(waited.1 >= 0.4e9, "{}", waited.1);
+            assert_waited_for(&waited, kind);
+        }
+    }
+}
+
+#[test]
+fn reads_past_the_page_cache_wait_for_io() {
+    let file = Scratch::new("blocks");
+    fs::write(&file.0, vec![7; 4096 * 256]).unwrap();
+    let (way, _) = ways()[0];
+    let program = workload("waits", &["-pthread"]);
+    if !std::process::Command::new(program)
+        .args(["read", "1", "256", file.as_str()])
+        .status()
+        .unwrap()
+        .success()
+    {
+        return skipped("this file system reads nothing past the page cache");
+    }
+    assert_waited_for(&waits(way, &["read", "2000", "256", file.as_str()]), "io");
+}
+
+#[test]
+fn waits_for_a_cpu_are_the_run_queue_latencies() {
+    let (spin, hog) = (workload("spin", &["-g"]), workload("spin", &["-g"]));
+    for (way, _) in ways() {
+        let group = Cgroup::new("waiting");
+        let running = Running::start(&["--attach", way, "--off-cpu", "--cgroup", &group.path]);
+        let mut hog = Started::new(&format!("exec taskset -c 1 {hog} 0.4"));
+        group.spawn(&format!("taskset -c 1 {spin} 0.2")).wait();
+        hog.wait();
+        let (rows, replayed) = running.stop_and_replay();
+        for rows in [&rows, &replayed] {
+            let is = |owner: &Value| owner["path"] == group.path.as_str();
+            let mut waits = rows.of_kind("histogram").filter(|row| is(&row["owner"]));
+            let waited = waits.next().unwrap()["sum"].as_f64().unwrap();
+            let ready = time(rows, "run_queue", is) + time(rows, "throttled", is);
+            assert_close("waits for a CPU", ready, waited, 0.001, 0.0);
+            assert!(ready > 1e8, "{ready}");
+        }
+    }
+}
+
+#[test]
+fn a_process_that_sleeps_through_the_whole_run_slept_as_long_as_it_took() {
+    let sleeping = Started::new("exec sleep 100");
+    let pid = sleeping.pid().to_string();
+    let rows = run(&["--off-cpu", "-d", "700ms", "-I", "200ms", "-p", &pid]);
+    if rows.of_kind("header").next().unwrap()["attach"] == "raw_tp" {
+        return skipped("attached by address, a wait counts from a task's first switch");
+    }
+    let length: f64 = rows
+        .of_kind("metric")
+        .filter(|row| row["metric"] == "off_cpu.sleep" && row["owner"]["kind"] == "target")
+        .map(|row| row["dt"].as_f64().unwrap())
+        .sum();
+    assert_close("sleep", rows.total("off_cpu.sleep"), length, 0.02, 5e6);
+    assert!(length > 6e8, "{length}");
+}
+
+/// A cgroup of the v1 hierarchy with the CPU controller, where there is one, that has the CPU for a fifth of the time.
+struct LimitedV1(PathBuf);
+
+impl LimitedV1 {
+    fn new() -> Option<Self> {
+        let above = Path::new("/sys/fs/cgroup/cpu");
+        above.join("cpu.cfs_quota_us").exists().then(|| {
+            let folder = above.join(unique("throttled"));
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("cpu.cfs_quota_us"), "20000").unwrap();
+            Self(folder)
+        })
+    }
+}
+
+impl Drop for LimitedV1 {
+    fn drop(&mut self) {
+        wait_until("nobody is in the cgroup", || fs::remove_dir(&self.0).is_ok() || !self.0.exists());
+    }
+}
+
+/// A number of a cgroup's `cpu.stat`.
+fn stat(folder: &Path, name: &str) -> f64 {
+    let stat = fs::read_to_string(folder.join("cpu.stat")).unwrap();
+    let value = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("no {name} in {stat}")).parse().unwrap()
+}
+
+#[test]
+fn what_a_limit_of_cpu_time_takes_is_throttled() {
+    let v1 = LimitedV1::new();
+    let v2 = Layout::read(Path::new("/")).unwrap().limits_cpu_time();
+    if v1.is_none() && !v2 {
+        return skipped("no hierarchy has a cpu controller here");
+    }
+    let group = Cgroup::new("throttled");
+    let _limits = v2.then(|| WithLimits::new(&group));
+    let (folder, name, unit) = match &v1 {
+        Some(LimitedV1(folder)) => (folder.as_path(), "throttled_time", 1.0),
+        None => {
+            fs::write(group.folder().join("cpu.max"), "20000 100000").unwrap();
+            (group.folder(), "throttled_usec", 1e3)
+        }
+    };
+    // On one CPU the kernel's sum is that of one run queue, and its only task is what stands still.
+    let spin = format!("exec taskset -c 1 {} 0.2", workload("spin", &["-g"]));
+    let command = format!("echo $$ > {}; {spin}", folder.join("cgroup.procs").display());
+    for (way, _) in ways() {
+        let before = stat(folder, name) * unit;
+        let ended = output(&["--attach", way, "--off-cpu", "--no-sampling", "--", "sh", "-c", &command]);
+        assert!(ended.status.success(), "{}", text(&ended.stderr));
+        let rows = Rows::parse(&ended.stderr);
+        let held_ns = stat(folder, name) * unit - before;
+        assert!(held_ns > 2e8, "{held_ns}");
+        let is = |owner: &Value| owner["kind"] == "target";
+        if is_told(&rows, "throttled") {
+            assert_close("throttled", time(&rows, "throttled", is), held_ns, 0.01, 1e6);
+        } else {
+            assert!(time(&rows, "run_queue", is) > 0.9 * held_ns);
+        }
+    }
+}
+
+#[test]
+fn nobody_pays_for_what_was_not_asked_for() {
+    let rows = run(&["--no-sampling", "--", "true"]);
+    assert!(rows.of_kind("metric").all(|row| !row["metric"].as_str().unwrap().starts_with("off_cpu")));
+    let program = workload("waits", &["-pthread"]);
+    let run = pmbpf().args(["run", "--off-cpu", "--", &program, "sleep", "2", "5"]).output().unwrap();
+    assert!(text(&run.stderr).contains("OFF CPU"), "{}", text(&run.stderr));
+}
