@@ -189,6 +189,10 @@ wire! {
         pub task_on_cpu: u32,
         /// `task_struct.in_iowait`, in bits.
         pub task_iowait_bit: u32,
+        /// `task_struct.thread_info.cpu`, or before Linux 5.16 on some architectures `task_struct.cpu`; absent without SMP.
+        pub task_cpu: u32,
+        /// Keeps the size a multiple of 8 bytes.
+        pub reserved: u32,
         /// `cfs_rq.throttled_clock_self_time` (ns, Linux 6.6) or `cfs_rq.throttled_clock_task_time` (ns, some before 5.19); absent
         /// otherwise, and without CONFIG_CFS_BANDWIDTH.
         pub cfs_rq_throttled: u32,

@@ -16,6 +16,9 @@ pub const SLOT_OTHER: u32 = 0;
 /// [`TaskState::wait_ns`]: nothing to account.
 pub const NO_WAIT: u64 = u64::MAX;
 
+/// [`TaskState::ready_cpu`]: the task waited on another CPU's run queue, for a part of its wait at least.
+pub const MOVED: u32 = u32::MAX;
+
 /// [`TaskState::flags`]: nothing counts until the task executes another program.
 pub const WAITS_FOR_EXEC: u32 = 1;
 /// [`TaskState::flags`]: user space has been asked to read the address map of the task's process.
@@ -56,6 +59,10 @@ wire! {
         pub process: u32,
         /// What it waits for, or waited for last, by [`crate::off_cpu`]; until it is able to run.
         pub off_kind: u32,
+        /// The CPU on whose run queue it was when it became able to run; [`MOVED`] if it then got another one.
+        pub ready_cpu: u32,
+        /// Keeps the alignment.
+        pub reserved: u32,
         /// When the task left its CPU (CLOCK_MONOTONIC), 0 while it runs; this and what follows only where time off the CPU counts.
         pub off_since_ns: u64,
         /// How long it then was blocked, until that is accounted; else [`NO_WAIT`].

@@ -16,6 +16,8 @@ pub const WAYS: u32 = 4;
 pub const CULPRIT_IDLE: u32 = SLOT_UNRESOLVED;
 /// [`Span::slot`]: a task that no owner counts for.
 pub const CULPRIT_OUTSIDE: u32 = SLOT_NONE;
+/// Of a pair, never of a span: the victim waited for another CPU than the one it got.
+pub const CULPRIT_MIGRATED: u32 = SLOT_NONE - 1;
 
 wire! {
     /// Who had a CPU from a moment on, until the next span of that CPU began.

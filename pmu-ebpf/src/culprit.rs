@@ -3,9 +3,18 @@
 //! A task's wait is charged when it is accounted, which is while the task's own span is the last one of its CPU: what came before it is
 //! what the task waited for. The spans of a CPU follow one another without gaps, so each holds its begin alone.
 
-use pmu_common::culprit::{CHARGES, CULPRIT_IDLE, Charge, Culprits, SPANS, Span, WAYS, pair, place};
+use pmu_common::{
+    config::ABSENT,
+    count::{MOVED, TaskState},
+    culprit::{CHARGES, CULPRIT_IDLE, CULPRIT_MIGRATED, Charge, Culprits, SPANS, Span, WAYS, pair, place},
+};
 
-use crate::{config::config, intrinsics::masked, maps::CULPRITS};
+use crate::{
+    access::{Fields, Pointer},
+    config::config,
+    intrinsics::masked,
+    maps::CULPRITS,
+};
 
 /// The last span of `cpu` ended at `now_ns`: its owner is `slot`, or the idle task's. Another begins. Call with interrupts off, on that
 /// CPU, after the task that leaves was accounted.
@@ -35,13 +44,25 @@ pub(crate) fn switch(cpu: u32, is_idle: bool, slot: u32, now_ns: u64) -> Option<
     Some(())
 }
 
-/// Charges a wait of `victim` that ended when the last span of `cpu` began. Call with interrupts off, on that CPU.
+/// The CPU on whose run queue `task` is.
 #[inline(always)]
-pub(crate) fn charge(cpu: u32, victim: u32, wait_ns: u64) -> Option<()> {
+pub(crate) fn queue_of<A: Fields>(task: Pointer) -> u32 {
+    let offset = config!(offsets.task_cpu);
+    if offset == ABSENT { 0 } else { A::u32(task, offset) }
+}
+
+/// Charges a wait of the task with this state that ended when the last span of `cpu` began. Call with interrupts off, on that CPU.
+#[inline(always)]
+pub(crate) fn charge(cpu: u32, state: &TaskState, wait_ns: u64) -> Option<()> {
     if config!(culprits) == 0 {
         return None;
     }
-    let culprits = CULPRITS.get_ptr_mut(cpu)?;
+    let (victim, culprits) = (state.slot, CULPRITS.get_ptr_mut(cpu)?);
+    if state.ready_cpu == MOVED {
+        // When it came here is not known; most are taken by a CPU that has nothing else to do, and run at once.
+        add(culprits, pair(victim, CULPRIT_MIGRATED), wait_ns);
+        return Some(());
+    }
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
     let begun = unsafe { (*culprits).begun };
     // SAFETY: as above; `span` stays inside the row.

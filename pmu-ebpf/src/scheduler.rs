@@ -3,7 +3,7 @@
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
-    count::{SLOT_NONE, TaskState},
+    count::{MOVED, SLOT_NONE, TaskState},
     cpu::CpuCount,
 };
 
@@ -32,7 +32,7 @@ fn try_switch<A: Access>(prev: Pointer, next: Pointer) -> Option<()> {
     let now_ns = unsafe { bpf_ktime_get_ns() };
     let (prev_tid, next_tid) = (task::tid::<A>(prev), task::tid::<A>(next));
     count_switch(counts, prev_tid, next_tid, now_ns);
-    let arriving = if next_tid != 0 { arrive::<A>(next, counts, now_ns) } else { None };
+    let arriving = if next_tid != 0 { arrive::<A>(next, cpu, counts, now_ns) } else { None };
     let leaving = if prev_tid != 0 { leave::<A>(prev, cpu, counts, now_ns) } else { SLOT_NONE };
     let _ = culprit::switch(cpu, prev_tid == 0, leaving, now_ns);
     if counter::are_read() && counts.counted != 0 {
@@ -57,13 +57,16 @@ fn count_switch(counts: &mut CpuCount, prev_tid: u32, next_tid: u32, now_ns: u64
 
 /// The task gets the CPU: its wait is over, and is accounted when it leaves. What is remembered of it.
 #[inline(always)]
-fn arrive<A: Access>(next: Pointer, counts: &CpuCount, now_ns: u64) -> Option<*mut TaskState> {
+fn arrive<A: Access>(next: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) -> Option<*mut TaskState> {
     let pointer = A::state(next)?;
     // SAFETY: the state is live while its task is, and its task is about to run here.
     let state = unsafe { &mut *pointer };
     off_cpu::arrive(state, now_ns);
     if state.ready_ns != 0 {
         state.wait_ns = now_ns.wrapping_sub(state.ready_ns);
+        if state.ready_cpu != cpu {
+            state.ready_cpu = MOVED;
+        }
         state.ready_ns = 0;
     }
     resolve_for_samples::<A>(next, state, counts);
@@ -78,6 +81,7 @@ fn leave<A: Access>(prev: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) -> 
             // SAFETY: as in `arrive`.
             let state = unsafe { &mut *accounted.task };
             state.ready_ns = if accounted.preempted { now_ns } else { 0 };
+            state.ready_cpu = cpu;
             off_cpu::leave::<A>(prev, state, counts, now_ns);
             accounted.slot
         }
@@ -105,6 +109,7 @@ fn try_wake<A: Access>(task: Pointer) {
         // SAFETY: the state is live while its task is; a task that still runs clears this when it leaves its CPU.
         let state = unsafe { &mut *state };
         state.ready_ns = now_ns;
+        state.ready_cpu = culprit::queue_of::<A>(task);
         off_cpu::wake::<A>(task, state);
     }
 }

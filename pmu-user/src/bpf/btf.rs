@@ -370,6 +370,8 @@ impl Btf {
             task_state: first("task_struct", ["__state", "state"]),
             task_on_cpu: want("task_struct", "on_cpu"),
             task_iowait_bit: self.bit_offset("task_struct", "in_iowait").unwrap_or(ABSENT),
+            task_cpu: first("task_struct", ["cpu", "thread_info.cpu"]),
+            reserved: 0,
             cfs_rq_throttled: first("cfs_rq", ["throttled_clock_self_time", "throttled_clock_task_time"]),
             cfs_rq_throttle_count: want("cfs_rq", "throttle_count"),
         })

@@ -1,6 +1,6 @@
 //! Waits for a CPU, charged to whoever had it meanwhile, as one tick read them.
 
-use pmu_common::culprit::{CULPRIT_IDLE, CULPRIT_OUTSIDE, Charge, of_pair};
+use pmu_common::culprit::{CULPRIT_IDLE, CULPRIT_MIGRATED, CULPRIT_OUTSIDE, Charge, of_pair};
 use serde::{Deserialize, Serialize};
 
 use super::SlotId;
@@ -28,6 +28,8 @@ pub enum Culprit {
     Idle,
     /// A task that no owner counts for.
     Outside,
+    /// Not told: the victim waited for another CPU, from which it was moved to this one.
+    Migrated,
 }
 
 impl CulpritRow {
@@ -37,6 +39,7 @@ impl CulpritRow {
         let culprit = match culprit {
             CULPRIT_IDLE => Culprit::Idle,
             CULPRIT_OUTSIDE => Culprit::Outside,
+            CULPRIT_MIGRATED => Culprit::Migrated,
             slot => Culprit::Slot(slot_id(slot)),
         };
         Some(Self { cpu, victim: slot_id(victim), culprit, wait_ns: charge.wait_ns })

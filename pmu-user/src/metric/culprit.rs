@@ -16,10 +16,12 @@ use crate::{
 pub enum Culprit {
     /// Tasks of an owner: of the victim itself, too.
     Owner(Owner),
-    /// Nobody: the CPU was idle, and had to wake up, or the task waited for another one first and was moved here.
+    /// Nobody: the CPU was idle, and had to wake up. In recordings of pmbpf 0.1 also as [`Culprit::Migrated`].
     Idle,
     /// A task outside of what was asked for.
     Outside,
+    /// Not told: the task waited for another CPU first, and was moved.
+    Migrated,
     /// Not told: it was too long ago, or there were too many.
     Unknown,
 }
@@ -82,6 +84,7 @@ impl Waited {
             CulpritIndex::Owner(owner) => Culprit::Owner(groups.owner(ledger, owner)),
             CulpritIndex::Idle => Culprit::Idle,
             CulpritIndex::Outside => Culprit::Outside,
+            CulpritIndex::Migrated => Culprit::Migrated,
         };
         let waited = waits.into_iter().filter(|&(_, wait_ns)| wait_ns > 0).map(|(row, wait_ns)| {
             let who =

@@ -17,6 +17,8 @@ pub enum CulpritIndex {
     Idle,
     /// A task that no owner counts for.
     Outside,
+    /// Not told: the victim waited for another CPU than the one it got.
+    Migrated,
 }
 
 /// Waits in ns by victim and culprit.
@@ -40,6 +42,7 @@ impl Charges {
                 Culprit::Slot(slot) => CulpritIndex::Owner(index_of(slot)),
                 Culprit::Idle => CulpritIndex::Idle,
                 Culprit::Outside => CulpritIndex::Outside,
+                Culprit::Migrated => CulpritIndex::Migrated,
             };
             let sum = charged.entry((index_of(victim), culprit)).or_default();
             *sum = sum.saturating_add(wait_ns.wrapping_sub(before));

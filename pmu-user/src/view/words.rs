@@ -35,6 +35,7 @@ pub(super) const fn culprit(culprit: &Culprit) -> &'static str {
         Culprit::Owner(owner) => kind(Attribution::Owner(owner)),
         Culprit::Idle => "idle",
         Culprit::Outside => "outside",
+        Culprit::Migrated => "migrated",
         Culprit::Unknown => "unknown",
     }
 }

@@ -33,13 +33,14 @@ impl Whose {
         Self { kind, name: name.clone() }
     }
 
-    /// Whoever had a CPU that was waited for; `idle`, `outside` and `unknown` are kinds, too.
+    /// Whoever had a CPU that was waited for; `idle`, `outside`, `migrated` and `unknown` are kinds, too.
     pub fn culprit(culprit: &Culprit) -> Self {
         let nobody = |kind: &'static str| Self { kind, name: Untrusted::from(kind) };
         match culprit {
             Culprit::Owner(owner) => Self::owner(owner),
             Culprit::Idle => nobody("idle"),
             Culprit::Outside => nobody("outside"),
+            Culprit::Migrated => nobody("migrated"),
             Culprit::Unknown => nobody("unknown"),
         }
     }
