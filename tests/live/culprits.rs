@@ -1,9 +1,15 @@
 //! Who had the CPU while a task waited for it.
 
+use std::{
+    collections::BTreeMap,
+    io::Read as _,
+    process::{Command, Stdio},
+};
+
 use serde_json::Value;
 
 use crate::{
-    support::{Cgroup, Rows, Running, assert_close},
+    support::{Cgroup, Rows, Running, Scratch, Started, Waiting, assert_close, skipped, text},
     workloads::workload,
 };
 
@@ -60,4 +66,96 @@ fn tasks_that_were_not_asked_for_are_outside() {
     let all = waited(&rows, &victim.path);
     assert!(outside > 0.9 * all, "{outside} of {all}");
     assert_eq!(charged(&rows, &victim.path, |by| by["path"] == noisy.path.as_str()), 0.0);
+}
+
+/// The number behind `name=` in a tracepoint's fields.
+fn field(fields: &str, name: &str) -> Option<u32> {
+    let behind = &fields[fields.rfind(&format!("{name}="))? + name.len() + 1..];
+    behind.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// How long a thread waited for a CPU, and while which threads had it, by what perf recorded of one CPU's switches and wake-ups: lines
+/// of `[CPU] TIME: EVENT: FIELDS`. In ns.
+fn waits_by_perf(script: &str, victim: u32) -> (f64, BTreeMap<u32, f64>) {
+    let (mut ready, mut running) = (None, None);
+    let (mut all, mut by) = (0.0, BTreeMap::new());
+    for line in script.lines() {
+        let mut rest = line;
+        let mut word = || {
+            let (word, behind) = rest.trim_start().split_once(' ')?;
+            rest = behind;
+            Some(word)
+        };
+        let (Some(_), Some(time), Some(event)) = (word(), word(), word()) else { continue };
+        let fields = rest;
+        let (seconds, fraction) = time.trim_end_matches(':').split_once('.').unwrap();
+        let now = seconds.parse::<f64>().unwrap() * 1e9 + fraction.parse::<f64>().unwrap();
+        if event.contains("sched_wakeup") {
+            if field(fields, "pid") == Some(victim) && running.is_none_or(|(tid, _)| tid != victim) {
+                ready = Some(now);
+            }
+            continue;
+        }
+        let (from, to) = (field(fields, "prev_pid"), field(fields, "next_pid").unwrap());
+        if let (Some(ready), Some((tid, since))) = (ready, running) {
+            *by.entry(tid).or_insert(0.0) += now - f64::max(since, ready);
+        }
+        if to == victim {
+            all += ready.take().map_or(0.0, |ready: f64| now - ready);
+        } else if from == Some(victim) && fields.contains("prev_state=R") {
+            ready = Some(now);
+        }
+        running = Some((to, now));
+    }
+    (all, by)
+}
+
+#[test]
+fn shares_are_those_of_a_recording_of_perf() {
+    let recording = Scratch::new("sched.data");
+    let switches =
+        ["record", "-q", "-C", "1", "-e", "sched:sched_switch,sched:sched_wakeup,sched:sched_wakeup_new"];
+    let mut perf = Command::new("perf");
+    perf.args(switches).args(["-o", recording.as_str(), "--", "sh", "-c", "echo records; read end"]);
+    let Ok(mut perf) = perf.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn() else {
+        return skipped("perf is not installed");
+    };
+    let spin = workload("spin", &["-g"]);
+    let running = Running::start(&["--all-cgroups", "--no-sampling"]);
+    let mut said = [0; 8];
+    if perf.stdout.as_mut().unwrap().read_exact(&mut said).is_err() {
+        return skipped("perf does not record the scheduler's tracepoints here");
+    }
+    let groups = [("victim", 0.5), ("other", 0.3), ("hog", 0.5)].map(|(name, s)| (Cgroup::new(name), s));
+    let mut started = groups.each_ref().map(|(group, s)| {
+        // It is on that CPU before it counts: perf sees no other.
+        let waiting = Waiting::new(&format!("{spin} {s}"));
+        let pid = waiting.pid().to_string();
+        assert!(
+            Command::new("taskset")
+                .args(["-cp", "1", &pid])
+                .stdout(Stdio::null())
+                .status()
+                .unwrap()
+                .success()
+        );
+        group.enter(waiting.pid());
+        waiting.go()
+    });
+    let pids = started.each_ref().map(Started::pid);
+    started.iter_mut().for_each(|one| drop(one.wait()));
+    let rows = running.stop();
+    drop(perf.stdin.take());
+    assert!(perf.wait().unwrap().success());
+    let script = ["script", "--ns", "-F", "cpu,time,event,trace", "-i", recording.as_str()];
+    let script = text(&Command::new("perf").args(script).output().unwrap().stdout);
+    let (all, by) = waits_by_perf(&script, pids[0]);
+    let victim = &groups[0].0.path;
+    assert_close("waits", waited(&rows, victim), all, 0.02, 2e6);
+    for ((group, _), pid) in groups.iter().zip(pids).skip(1) {
+        let ours = charged(&rows, victim, |by| by["path"] == group.path.as_str()) / waited(&rows, victim);
+        let theirs = by[&pid] / all;
+        assert!((ours - theirs).abs() < 0.02, "{}: {ours}, by perf {theirs}", group.path);
+        assert!(theirs > 0.1, "{}: {theirs}", group.path);
+    }
 }

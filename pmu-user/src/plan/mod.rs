@@ -34,7 +34,7 @@ pub use self::{
 };
 use self::{
     metrics::Choice,
-    request::{By, Descend, Inherit, OffCpu, Request, Stacks, Target as Asked, Unwind},
+    request::{By, Culprits, Descend, Inherit, OffCpu, Request, Stacks, Target as Asked, Unwind},
     target::resolve,
 };
 use crate::{
@@ -103,6 +103,9 @@ pub struct Plan {
     /// How those of user mode are unwound.
     #[serde(default, skip_serializing_if = "Unwind::is_fp")]
     pub unwind: Unwind,
+    /// Who had the CPU while tasks waited for it.
+    #[serde(default, skip_serializing_if = "Culprits::is_yes")]
+    pub culprits: Culprits,
     /// Time off the CPU.
     #[serde(default, skip_serializing_if = "OffCpu::is_no")]
     pub off_cpu: OffCpu,
@@ -155,6 +158,7 @@ impl Plan {
             no_metrics: why_none,
             stacks: request.stacks,
             unwind: request.unwind,
+            culprits: request.culprits,
             off_cpu: request.off_cpu,
             interval: request.interval,
             duration: request.duration,
@@ -208,7 +212,7 @@ impl Plan {
             gap_min_ns: self.gap_min_ns,
             counters: self.counters(),
             executables: u32::from(self.by == By::Exe),
-            culprits: 1,
+            culprits: u32::from(self.culprits == Culprits::Yes),
             off_cpu: u32::from(self.off_cpu == OffCpu::Yes),
             ..Config::ZERO
         }

@@ -88,6 +88,24 @@ impl OffCpu {
     }
 }
 
+/// Are waits for a CPU charged to whoever had it?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Culprits {
+    /// They are.
+    #[default]
+    Yes,
+    /// They are not: what that costs can be measured.
+    No,
+}
+
+impl Culprits {
+    /// Are they charged?
+    pub fn is_yes(&self) -> bool {
+        *self == Self::Yes
+    }
+}
+
 /// How user stacks are unwound
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -166,6 +184,8 @@ pub struct Request {
     pub stacks: Stacks,
     /// How those of user mode are unwound.
     pub unwind: Unwind,
+    /// Who had the CPU.
+    pub culprits: Culprits,
     /// Time off the CPU.
     pub off_cpu: OffCpu,
     /// Report every so often.
@@ -194,6 +214,7 @@ impl Default for Request {
             metrics: WantedMetrics::IfPossible(MetricsRequest::default()),
             stacks: Stacks::No,
             unwind: Unwind::Fp,
+            culprits: Culprits::Yes,
             off_cpu: OffCpu::No,
             interval: None,
             duration: None,

@@ -19,6 +19,8 @@ const MANY: usize = 100;
 
 /// First target of the project: net cost of a switch, task-struct sources.
 const SWITCH_NS: f64 = 120.0;
+/// And of what charging waits to whoever had the CPU may add to it, wake-ups included.
+const CULPRITS_NS: f64 = 25.0;
 
 #[derive(Clone, Copy)]
 enum Side {
@@ -56,7 +58,31 @@ impl Side {
 
 /// ns per run, by the kernel's own statistics; then what a switch costs more.
 pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
-    Ok(vec![programs(bed, FEW)?, programs(bed, MANY)?, compare(bed, FEW)?, compare(bed, MANY)?])
+    Ok(vec![programs(bed, FEW)?, programs(bed, MANY)?, parts(bed)?, compare(bed, FEW)?, compare(bed, MANY)?])
+}
+
+/// What the programs of a switch and its wake-up do more where waits are charged, and where time off the CPU counts.
+fn parts(bed: &Bed) -> anyhow::Result<Section> {
+    const WITHOUT: &str = "--no-culprits";
+    let cgroups = Cgroups::new(FEW)?;
+    let ns = bed.interleave(&[&[WITHOUT][..], &[], &["--off-cpu"]], |options| {
+        let collect = ["--all-cgroups", "--no-sampling", "--measure", "--json"];
+        let collector = Collector::start(bed, &mut bed.pmbpf(&[&collect, options].concat()))?;
+        numbers(ring(bed, &cgroups))?;
+        let summary = collector.stop()?.summary()?;
+        let programs = summary["self"]["programs"].as_array().cloned().unwrap_or_default();
+        let of_switches =
+            programs.iter().filter(|program| ["switch", "wake"].iter().any(|of| program["name"] == *of));
+        of_switches.map(|program| at(program, "/ns_per_run/value")).sum()
+    })?;
+    let how = [
+        "pmbpf run --all-cgroups --no-sampling --measure --json",
+        &format!("the same with {WITHOUT}, and with --off-cpu, in {} interleaved rounds", bed.rounds),
+    ];
+    let mut section = Section::new("what a switch and its wake-up take more, a ring over 2 cgroups", &how);
+    section.promise("who took the CPU", added(&ns[1], &ns[0]), "ns", CULPRITS_NS);
+    section.figure("--off-cpu", added(&ns[2], &ns[1]), "ns");
+    Ok(section)
 }
 
 /// What the kernel's statistics say of one run of each program.

@@ -14,7 +14,7 @@ use crate::{
     },
     plan::{
         io::request::IoRequest,
-        request::{By, Descend, Force, OffCpu, Rate, Request, Stacks, Target, Unwind},
+        request::{By, Culprits, Descend, Force, OffCpu, Rate, Request, Stacks, Target, Unwind},
     },
     session::{Measure, launch::Inherited},
 };
@@ -90,6 +90,9 @@ pub(in crate::command) struct Args {
     /// Measure the programs' cost as long as they run, not only for the first second
     #[arg(long, help_heading = "Kernel side")]
     pub(in crate::command) measure: bool,
+    /// Do not charge waits for a CPU to whoever had it
+    #[arg(long, hide = true)]
+    pub(in crate::command) no_culprits: bool,
     /// Print what the programs log on rare paths
     #[arg(long, help_heading = "Kernel side")]
     pub(in crate::command) bpf_log: bool,
@@ -116,6 +119,7 @@ impl Args {
             metrics: self.metrics.wanted(),
             stacks: if self.stacks { Stacks::Yes } else { Stacks::No },
             unwind: self.unwind,
+            culprits: if self.no_culprits { Culprits::No } else { Culprits::Yes },
             off_cpu: if self.off_cpu { OffCpu::Yes } else { OffCpu::No },
             interval: self.common.interval,
             duration: self.common.duration,
