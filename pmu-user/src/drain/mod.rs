@@ -28,8 +28,8 @@ use self::io::{IoDrain, IoHeader};
 pub use self::located::{CodeRow, CodeStackRow, Located, Names};
 pub use self::owner::{Id, Owner, OwnerKey, OwnerRow, SlotId};
 pub use self::tasks::{
-    CountRow, CpuRow, GapRow, HotRow, LimitsRow, OffCpuRow, Place, PressureRow, StackRow, TasksDrain, TasksHeader,
-    ThrottlingRow, ToldWaits,
+    CountRow, CpuRow, GapRow, HotRow, LimitsRow, OffCpuRow, Place, PressureRow, StackRow, TasksDrain,
+    TasksHeader, ThrottlingRow, ToldWaits,
 };
 use crate::machine::{Machine, duration_ns};
 

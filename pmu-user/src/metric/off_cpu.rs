@@ -101,7 +101,7 @@ mod tests {
         let all = metrics(&header, &counts(), 1.0);
         let lock = all.iter().find(|(metric, _)| *metric == metric::OFF_CPU_LOCK).unwrap();
         assert!(lock.1.reason().unwrap().contains("Linux 5.15"));
-        let missing = |counts| {
+        let missing = |counts: &Counts| {
             metrics(&header, counts, 1.0).iter().filter(|(_, value)| value.known().is_none()).count()
         };
         assert_eq!(missing(&counts()), 1);
