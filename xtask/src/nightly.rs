@@ -71,7 +71,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 /// One pass of the rings; what failed.
 fn rings(pass: u32) -> Option<String> {
     say(&format!("tests beside load, pass {pass} of {PASSES}"));
-    match test::run(&test::Args { rounds: Some(ROUNDS), ..test::Args::default() }) {
+    match test::run(&test::Args::with_rounds(ROUNDS)) {
         Ok(0) => None,
         Ok(_) => Some(format!("tests, pass {pass}")),
         Err(error) => Some(format!("tests, pass {pass}: {error:#}")),

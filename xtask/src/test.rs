@@ -37,10 +37,15 @@ pub(crate) struct Args {
     filter: Option<String>,
     /// How often ordinary programs are looked at (tests/live/findings.rs), if not once
     #[arg(skip)]
-    pub(crate) rounds: Option<u32>,
+    rounds: Option<u32>,
 }
 
 impl Args {
+    /// Every ring, in which ordinary programs are looked at so often.
+    pub(crate) fn with_rounds(rounds: u32) -> Self {
+        Self { rounds: Some(rounds), ..Self::default() }
+    }
+
     fn wants(&self, ring: &str) -> bool {
         match self.ring.is_empty() {
             true => self.kernels.is_empty() || ring == GUEST,
