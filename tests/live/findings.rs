@@ -168,7 +168,7 @@ fn the_function_that_a_program_spends_its_time_in_is_hot() {
 const ORDINARY: [&[&str]; 9] = [
     &["sleep", "0.5"],
     &["sh", "-c", "for i in 1 2 3; do ls -R /usr/share/doc; sleep 0.1; done"],
-    &["sh", "-c", "tar cf - /usr/share/doc | wc -c; sleep 0.3"],
+    &["sh", "-c", "tar cf - /usr/share/doc 2>/dev/null | wc -c; sleep 0.3"],
     &["sh", "-c", "grep -rc kernel /usr/include/linux | wc -l; sleep 0.3"],
     &["sh", "-c", "seq 30000 | sort -R | sort -n | uniq | wc -l; sleep 0.2"],
     &["sh", "-c", "head -c 1000000 /dev/urandom | gzip -1 | wc -c; sleep 0.3"],
@@ -176,7 +176,7 @@ const ORDINARY: [&[&str]; 9] = [
     &[
         "sh",
         "-c",
-        "dd if=/dev/zero of=/dev/shm/pmbpf-test-ordinary bs=64k count=60; rm /dev/shm/pmbpf-test-ordinary; sleep 0.3",
+        "dd if=/dev/zero of=/dev/shm/pmbpf-test-ordinary bs=64k count=60 2>/dev/null; rm /dev/shm/pmbpf-test-ordinary; sleep 0.3",
     ],
     &["sh", "-c", "echo | cat | cat | cat | wc; sleep 0.5"],
 ];

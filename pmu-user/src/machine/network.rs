@@ -42,7 +42,7 @@ pub struct InterfaceCount {
 /// TCP of a network namespace, so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpCount {
-    /// Segments that were sent, those that were sent again among them.
+    /// Segments that were sent for the first time: the kernel does not count those that are sent again here (`OutSegs`).
     pub sent: u64,
     /// Segments that were sent again.
     pub retransmitted: u64,

@@ -343,7 +343,8 @@ mod tests {
             let tasks = Some(TasksReport { pressure: vec![pressure], ..tasks });
             let header = Header { tasks: Some(header), ..Header::default() };
             let found = findings(&header, &Report { tasks, ..Report::default() });
-            found.iter().map(|found| found.rule.cause).collect::<Vec<_>>()
+            let causes = found.iter().map(|found| found.rule.cause);
+            causes.filter(|cause| *cause == Cause::IoPressure).collect::<Vec<_>>()
         };
         let web = Owner::Cgroup { id: 7, path: Untrusted::from("/web") };
         let processes = || Target::Processes(vec![7]);

@@ -13,10 +13,10 @@ use crate::{
     drain::{Owner, TasksHeader},
     machine::cgroup::ancestors,
     metric::{
-        BlindClass, Frame, GapReport, OwnerOrTarget, OwnerReport, TasksReport,
+        BlindClass, Frame, GapReport, OwnerOrTarget, OwnerReport, Quality, TasksReport,
         culprit::Culprit,
         topdown::{Node, TopDown},
-        value::{How, Known},
+        value::{How, Known, poisson_interval},
     },
     plan::Target,
     table::{
@@ -307,12 +307,26 @@ fn owners_beyond(report: &TasksReport) -> Option<Finding> {
     Some(Finding::of(Cause::OwnersBeyond, share)?.resting_on(metric::CPU_TIME.name, Unit::Ns, *time))
 }
 
+/// Samples of the first event that did not come, as a share of those expected. How many come to a target is chance as well.
+fn samples_missing(quality: &Quality) -> Option<Known> {
+    let coverage = quality.sample_coverages().next()?;
+    let all = quality.samples.first().map(|of| (of.seen, of.expected));
+    let of_target = quality.target.as_ref().and_then(|target| target.samples.first());
+    let of_target = of_target.filter(|of| of.coverage.is_some()).map(|of| (of.seen, of.expected));
+    let (seen, expected) = of_target.or(all)?;
+    let expected = expected.filter(|expected| *expected > 0)? as f64;
+    let (fewest, most) = poisson_interval(seen);
+    let share = |more: f64| (100.0 * (1.0 - coverage - more / expected)).clamp(0.0, Unit::Percent.most());
+    let (low, high) = (share(most - seen as f64), share(fewest - seen as f64));
+    Some(Known { low, high, how: How::Sampled, ..exact(share(0.0)) })
+}
+
 /// Events that never arrived.
 fn missing(report: &TasksReport) -> Vec<Finding> {
     let quality = &report.quality;
     let without = |coverage: f64| Known { how: How::Sampled, ..exact(100.0 * (1.0 - coverage)) };
     let switches = (quality.switches > 0).then(|| without(quality.switch_coverage));
-    let samples = quality.sample_coverages().next().map(without);
+    let samples = samples_missing(quality);
     let switches = switches.and_then(|share| Finding::of(Cause::SwitchesMissing, share));
     let samples = samples.and_then(|share| Finding::of(Cause::SamplesMissing, share));
     [switches, samples].into_iter().flatten().collect()

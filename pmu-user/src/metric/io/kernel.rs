@@ -85,10 +85,11 @@ fn of_packets(subject: &Subject, packets: Packets) -> Vec<Row> {
 
 fn of_tcp(subject: &Subject, tcp: TcpCount) -> Vec<Row> {
     let TcpCount { sent, retransmitted, listen_drops } = tcp;
-    if (sent, listen_drops) == (0, 0) {
+    let all = sent.saturating_add(retransmitted);
+    if (all, listen_drops) == (0, 0) {
         return Vec::new();
     }
-    let share = 100.0 * retransmitted as f64 / sent.max(1) as f64;
+    let share = 100.0 * retransmitted as f64 / all.max(1) as f64;
     vec![
         number(subject, &metric::NET_RETRANSMITTED, Value::exact(retransmitted as f64)),
         number(subject, &metric::NET_RETRANSMITTED_SHARE, Value::exact(share)),

@@ -19,9 +19,9 @@ const PRESSURE_LEAST: f64 = 0.05;
 const PRESSURES: [(&str, Metric); 6] = [
     ("cpu", metric::PRESSURE_CPU_SOME),
     ("memory", metric::PRESSURE_MEMORY_SOME),
-    ("all", metric::PRESSURE_MEMORY_FULL),
+    ("memory: all", metric::PRESSURE_MEMORY_FULL),
     ("I/O", metric::PRESSURE_IO_SOME),
-    ("all", metric::PRESSURE_IO_FULL),
+    ("I/O: all", metric::PRESSURE_IO_FULL),
     ("irq: all", metric::PRESSURE_IRQ_FULL),
 ];
 
