@@ -112,6 +112,34 @@ fn every_view_of_every_recording_is_as_it_was() {
     assert!(seen >= 7, "there are recordings");
 }
 
+/// A file of our own; it vanishes.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_recording_that_is_written_again_as_recordings_are_now_says_the_same() {
+    for name in ["masked", "io", "topdown", "boxes", "counts"] {
+        let before = recordings().join(format!("{name}.pmbpf"));
+        let read = Recording::read(&before).unwrap();
+        let again =
+            Scratch(std::env::temp_dir().join(format!("pmbpf-again-{}-{name}.pmbpf", std::process::id())));
+        let mut writer = Writer::create(&again.0, Overwrite::Yes, &read.header).unwrap();
+        read.drains.iter().for_each(|drain| writer.drain(drain).unwrap());
+        read.ending.iter().for_each(|ending| writer.end(ending).unwrap());
+        read.names.iter().for_each(|names| writer.names(names).unwrap());
+        drop(writer);
+        let header = serde_json::to_value(Recording::read(&again.0).unwrap().header).unwrap();
+        let parts = ["tasks", "io", "counts"].map(|part| &header[part]["machine"]);
+        assert!(header["machine"].is_object() && parts.iter().all(|part| part.is_null()), "{name}");
+        assert_eq!(report(&again.0, &["--json"]), report(&before, &["--json"]), "{name}");
+    }
+}
+
 #[test]
 fn a_recording_cut_anywhere_is_read_or_refused_never_a_panic() {
     let whole = std::fs::read(recordings().join("cgroups.pmbpf")).unwrap();

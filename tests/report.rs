@@ -10,6 +10,13 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use pmbpf::{
+    drain::{CountRow, Owner, OwnerRow, SlotId, TasksDrain},
+    machine::cpu::Cpu,
+    untrusted::Untrusted,
+};
+use pmu_common::count::Count;
+
 /// Address space that a report may take, in KiB: more than memory, as its own code and room that is not filled count, too.
 const MEMORY_KIB: u32 = 260 << 10;
 
@@ -54,10 +61,15 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
 
 /// A recording: the beginning and the header of a true one, then a drain.
 fn with_drain(drain: &[u8]) -> Scratch {
+    with_drains(&[drain])
+}
+
+fn with_drains(drains: &[&[u8]]) -> Scratch {
     let whole = fs::read(recording("cgroups.pmbpf")).unwrap();
     let header_bytes = 8 + 12 + u32::from_le_bytes(whole[8..12].try_into().unwrap()) as usize;
+    let drains: Vec<_> = drains.iter().map(|drain| frame(b'D', drain)).collect();
     let scratch = Scratch::new();
-    fs::write(&scratch.0, [&whole[..header_bytes], &frame(b'D', drain)].concat()).unwrap();
+    fs::write(&scratch.0, [&whole[..header_bytes], &drains.concat()].concat()).unwrap();
     scratch
 }
 
@@ -150,4 +162,26 @@ fn a_frame_that_claims_more_than_there_is_takes_no_memory() {
     assert!(
         String::from_utf8(output.stderr).unwrap().contains("0 drains were complete, 14 bytes after them")
     );
+}
+
+#[test]
+fn a_path_of_a_megabyte_is_reported_and_so_is_what_is_below_it() {
+    let path = "/a".repeat(1 << 19);
+    let owners = [(1, path.clone()), (2, path + "/b")].map(|(slot, path)| OwnerRow {
+        slot: SlotId { slot, generation: 0 },
+        owner: Owner::Cgroup { id: slot.into(), path: Untrusted::from(path) },
+        ended_ns: Some(5),
+    });
+    let counts = [1, 2].map(|slot| {
+        let count = Count { cpu_time_ns: 1_000_000_000, minor_faults: 1 << 30, ..Count::ZERO };
+        let slot = SlotId { slot, generation: 0 };
+        CountRow { slot, cpu: Cpu(0), count, samples: Vec::new(), latencies: Vec::new() }
+    });
+    let first = TasksDrain { owners: owners.to_vec(), counts: counts.to_vec(), ..TasksDrain::default() };
+    let last = TasksDrain { at_ns: 10_000_000_000, ..TasksDrain::default() };
+    let drains = [first, last].map(|drain| serde_json::to_vec(&drain).unwrap());
+    let output = limited(&with_drains(&[&drains[0], &drains[1]]).0);
+    assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), 1, "it breaks off");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("page faults") && text.contains("/a/a"), "{text}");
 }

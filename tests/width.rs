@@ -19,7 +19,7 @@ use pmbpf::{
     view::{
         Format,
         io::summary::{self, Summary},
-        list::{Cell, Listing},
+        list::{Cell, Listing, Look},
         text::{Folding, Style},
     },
 };
@@ -200,6 +200,8 @@ fn names_wider_than_the_terminal_fit_in_any_script() {
     let list = Listing {
         kind: "cgroup",
         columns: &["path", "id", "parent", "reason"],
+        hidden: &[],
+        look: Look::Table,
         rows: rows.collect(),
         notes: names.iter().map(|name| format!("{name} is long")).collect(),
     };

@@ -17,7 +17,10 @@ use std::{
 };
 
 use pmbpf::{
-    drain::io::{IoDrain, IoHeader, UncoreSlice},
+    drain::{
+        Header,
+        io::{IoDrain, IoHeader, UncoreSlice},
+    },
     machine::{Machine, io::Platform, pmu::catalog::Catalog},
     metric::{
         Report,
@@ -60,9 +63,16 @@ fn main() -> io::Result<()> {
     let mut plan = IoPlan::new(&request, &machine, &catalog, &platform, &made.root).unwrap();
     plan.kinds.iter_mut().filter(|kind| kind.name == "cha").for_each(grow);
     let instances: usize = plan.kinds.iter().map(|kind| kind.instances.len()).sum();
-    let header =
-        IoHeader { version: String::new(), started_unix_ns: 0, machine, platform, plan, missing: Vec::new() };
-    let drains: Vec<IoDrain> = (1..=SECONDS).map(|second| drain(&header.plan, second)).collect();
+    let drains: Vec<IoDrain> = (1..=SECONDS).map(|second| drain(&plan, second)).collect();
+    let header = Header {
+        version: String::new(),
+        started_unix_ns: 0,
+        machine,
+        missing: Vec::new(),
+        tasks: None,
+        io: Some(IoHeader { platform, plan }),
+        counts: None,
+    };
     let named = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let into: Box<dyn io::Write> = match named {
         Some(file) => Box::new(File::create(file)?),
@@ -113,14 +123,15 @@ fn drain(plan: &IoPlan, second: u64) -> IoDrain {
 
 /// Numbers that were reported, and the CPU time that it took.
 fn reported(
-    header: &IoHeader,
+    header: &Header,
     drains: Vec<IoDrain>,
     into: Box<dyn io::Write>,
 ) -> io::Result<(usize, Duration)> {
-    let (prepared, mut ledger) = (Prepared::new(header).unwrap(), IoLedger::new(&header.plan));
-    let (mut history, mut total) = (History::new(&header.plan), IoInterval::default());
-    let header = header.clone().into();
-    let mut view = View::new(&header, Format::Json, Style { rows_max: 20, blocks: true, width: None }, into);
+    let io = header.io.as_ref().expect("the header was made with a part of I/O");
+    let prepared = Prepared::new(io, &header.machine.topology).unwrap();
+    let mut ledger = IoLedger::new(&io.plan);
+    let (mut history, mut total) = (History::new(&io.plan), IoInterval::default());
+    let mut view = View::new(header, Format::Json, Style { rows_max: 20, blocks: true, width: None }, into);
     let (mut numbers, begun) = (0, cpu_time());
     for drain in drains {
         let tick = ledger.advance(drain);

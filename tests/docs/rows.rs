@@ -137,7 +137,7 @@ fn every_row_of_every_command_is_as_the_schema_says() {
         "summary",
         "listed_event",
         "device",
-        "count_plan",
+        "planned",
         "evaluation",
         "diff_header",
         "difference",

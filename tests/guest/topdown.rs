@@ -154,7 +154,7 @@ fn a_dead_pmu_is_found_out_and_not_believed() {
     let group = Cgroup::new("any");
     let rows = run_on(std::slice::from_ref(&group), &[], 1);
     assert!(rows.of_kind("bottleneck").next().is_none());
-    let header = rows.of_kind("header").next().unwrap();
-    let missing = header["missing"].as_array().unwrap().iter().find(|one| one["what"] == "Top-Down").unwrap();
+    let missing =
+        rows.summary()["missing"].as_array().unwrap().iter().find(|one| one["what"] == "Top-Down").unwrap();
     assert!(missing["why"].as_str().unwrap().contains("it is dead"), "{missing}");
 }

@@ -77,8 +77,8 @@ pub(crate) fn count(
     let kernel = Kernel::new(Path::new("/"), Options { attach, btf: None, log: Log::Off });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut drains = Vec::new();
-    let mut session = Session::default();
-    let open = async { session.open_tasks(plan, machine, Path::new("/"), &kernel) };
+    let mut session = Session::new(machine);
+    let open = async { session.open_tasks(plan, Path::new("/"), &kernel) };
     runtime.block_on(open).unwrap_or_else(|error| panic!("{error}"));
     session.start(Measure::Always, Instant::now()).unwrap();
     std::thread::scope(|scope| {

@@ -115,7 +115,7 @@ impl Side {
         let Opened { header, mut entries } = Opened::open(path)?;
         header.counts.iter().try_for_each(|counts| check_counts(&counts.plan))?;
         let prepared = match &header.tasks {
-            Some(tasks) => prepare(&tasks.plan, &tasks.machine.topology, folder)?,
+            Some(tasks) => prepare(&tasks.plan, &header.machine.topology, folder)?,
             None => None,
         };
         let mut run = Run::new(&header, prepared)?;

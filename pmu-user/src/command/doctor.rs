@@ -2,15 +2,10 @@
 
 mod checks;
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
-
-use serde::Serialize;
+use std::path::Path;
 
 use super::output::{self, Stream};
-use crate::view::{Format, SCHEMA};
+use crate::view::list::{Cell, Listing, Look};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -21,8 +16,7 @@ pub(super) struct Args {
 }
 
 /// How well something works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
     /// It works.
     Ok,
@@ -32,68 +26,56 @@ enum Status {
     Missing,
 }
 
+impl Status {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Limited => "limited",
+            Self::Missing => "missing",
+        }
+    }
+}
+
 /// One thing that was looked at.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct Check {
     name: &'static str,
     status: Status,
     /// What was found.
     found: String,
     /// What does not work because of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     disables: Option<String>,
     /// The least that would help.
-    #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<String>,
 }
 
 /// Looks, and says. The exit code is 0 if `pmbpf run` works here.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     let (checks, code) = checks::all(Path::new("/"))?;
-    let mut into = args.output.open(Stream::Stdout);
-    match args.output.format() {
-        Format::Json => json(&mut *into, &checks, code)?,
-        Format::Csv => csv(&mut *into, &checks)?,
-        Format::Text => text(&mut *into, &checks, code)?,
-    }
+    let output = &args.output;
+    let into = &mut *output.open(Stream::Stdout);
+    listing(&checks, code).write(into, &output.style(Stream::Stdout), output.format())?;
     Ok(code)
 }
 
-fn json(into: &mut dyn Write, checks: &[Check], code: u8) -> io::Result<()> {
-    let report = serde_json::json!({
-        "schema": SCHEMA, "kind": "doctor", "can_run": code == 0, "checks": checks,
-    });
-    writeln!(into, "{report}")?;
-    into.flush()
-}
-
-fn csv(into: &mut dyn Write, checks: &[Check]) -> io::Result<()> {
-    let mut rows = csv::Writer::from_writer(into);
-    rows.write_record(["name", "status", "found", "disables", "fix"])?;
-    for check in checks {
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let status = format!("{:?}", check.status).to_lowercase();
-        rows.write_record([check.name, &status, &check.found, &text(&check.disables), &text(&check.fix)])?;
-    }
-    rows.flush()
-}
-
-fn text(into: &mut dyn Write, checks: &[Check], code: u8) -> io::Result<()> {
-    for check in checks {
-        let mark = match check.status {
-            Status::Ok => "ok     ",
-            Status::Limited => "limited",
-            Status::Missing => "missing",
-        };
-        writeln!(into, "{mark}  {:<22}{}", check.name, check.found)?;
-        if let Some(disables) = &check.disables {
-            writeln!(into, "{:>33}{disables}", "")?;
-        }
-        for line in check.fix.iter().flat_map(|fix| fix.lines()) {
-            writeln!(into, "{:>33}fix: {line}", "")?;
-        }
-    }
+fn listing(checks: &[Check], code: u8) -> Listing {
+    let row = |check: &Check| {
+        let fixes = check.fix.iter().flat_map(|fix| fix.lines()).map(str::to_owned);
+        vec![
+            Cell::text(check.status.name()),
+            Cell::text(check.name),
+            Cell::text(&check.found),
+            Cell::optional(check.disables.as_ref()),
+            Cell::several(fixes),
+        ]
+    };
     let verdict = if code == 0 { "pmbpf run works here" } else { "pmbpf run does not work here" };
-    writeln!(into, "\n{verdict}")?;
-    into.flush()
+    Listing {
+        kind: "doctor",
+        columns: &["status", "name", "found", "disables", "fix"],
+        hidden: &[],
+        look: Look::Sheet("found"),
+        rows: checks.iter().map(row).collect(),
+        notes: vec![verdict.to_owned()],
+    }
 }

@@ -1,116 +1,143 @@
-//! `--dry-run`: what would be opened, without opening anything.
+//! `--dry-run`: what would be opened, without opening anything, as a list of labels and what each says.
 
 mod io;
 
-use std::io::{Result, Write};
+use std::time::Duration;
 
 use super::sources::Sources;
 use crate::{
-    machine::Machine,
+    machine::{Machine, cpu::format_list, duration_ns, pmu::catalog::PmuCpus},
     perf::Counting,
     plan::{
         Plan, Sampling, Target,
         count::CountPlan,
         metrics::Metrics,
         multiplexing::{EventGroup, Multiplexing},
+        request::Descend,
     },
     session::counts::count_targets,
-    table::event_syntax::Precise,
-    untrusted::Untrusted,
+    table::event_syntax::{Instance, Precise},
     view::{
-        Format,
-        stat::write_plan,
+        list::{Cell, Listing, Look},
         text::{duration, percent},
     },
 };
 
-/// Prints the plan of each source.
-pub(super) fn print(sources: &Sources, into: &mut dyn Write, format: Format) -> Result<()> {
+/// The plan of each source.
+pub(super) fn listing(sources: &Sources) -> Listing {
+    let mut planned = Planned::default();
     if let Some(plan) = &sources.tasks {
-        tasks(plan, &sources.machine, into, format)?;
+        planned.begin("tasks");
+        tasks(&mut planned, plan, &sources.machine);
     }
     if let Some((plan, _)) = &sources.io {
-        io::print(plan, into, format)?;
+        planned.begin("io");
+        io::plan(&mut planned, plan);
     }
-    sources.counts.as_ref().map_or(Ok(()), |(plan, _)| counts(plan, &sources.machine, into, format))
+    if let Some((plan, _)) = &sources.counts {
+        planned.begin("counts");
+        counts(&mut planned, plan, &sources.machine);
+    }
+    planned.listing()
 }
 
-fn counts(plan: &CountPlan, machine: &Machine, into: &mut dyn Write, format: Format) -> Result<()> {
-    let targets = count_targets(plan, machine, None);
-    let counters = targets.iter().map(|target| Counting::planned(&plan.groups, target)).sum();
-    // Where `kernel.perf_event_paranoid` is what most hosts have.
-    let needs = match plan.target {
-        Target::System | Target::Cgroups(_) => "cap_perfmon",
-        _ => "cap_perfmon to count in the kernel; none for user mode (:u)",
-    };
-    write_plan(into, plan, counters, needs, format)
+/// What would be opened, a row a fact.
+#[derive(Default)]
+struct Planned {
+    sources: Vec<&'static str>,
+    rows: Vec<Vec<Cell>>,
 }
 
-fn tasks(plan: &Plan, machine: &Machine, into: &mut dyn Write, format: Format) -> Result<()> {
-    if format == Format::Json {
-        serde_json::to_writer(&mut *into, plan)?;
-        writeln!(into)?;
-        return into.flush();
+impl Planned {
+    /// Goes on with the plan of another source.
+    fn begin(&mut self, source: &'static str) {
+        self.sources.push(source);
     }
-    let line = |into: &mut dyn Write, label: &str, text: String| writeln!(into, "{label:<12}{text}");
-    line(into, "target", target(&plan.target))?;
-    line(into, "owners", format!("by {:?}, at most {}", plan.by, plan.slots - 1).to_lowercase())?;
-    line(into, "cpus", crate::machine::cpu::format_list(&plan.cpus))?;
-    match plan.sampling.as_slice() {
-        [] => line(into, "sampling", "off".to_owned())?,
-        events => events.iter().try_for_each(|event| line(into, "sampling", sampling(event)))?,
+
+    fn says(&mut self, what: &str, value: &str) {
+        self.row(what, value, None, "");
     }
+
+    /// A number that stands in the sentence, for machines.
+    fn row(&mut self, what: &str, value: &str, number: Option<u64>, unit: &str) {
+        let source = self.sources.last().copied().unwrap_or_default();
+        let [source, what, value, unit] = [source, what, value, unit].map(Cell::text);
+        self.rows.push(vec![source, what, value, number.map_or(Cell::Empty, Cell::Number), unit]);
+    }
+
+    /// A time, or what it means that there is none.
+    fn time(&mut self, what: &str, time: Option<Duration>, none: &str) {
+        let words = time.map_or_else(|| none.to_owned(), |time| duration(time.as_nanos() as f64));
+        self.row(what, &words, time.map(duration_ns), if time.is_some() { "ns" } else { "" });
+    }
+
+    /// How often a run reports, and for how long it counts.
+    fn times(&mut self, interval: Option<Duration>, length: Option<Duration>) {
+        self.time("interval", interval, "none: one report at the end");
+        self.time("duration", length, "until it is stopped, or the target is gone");
+    }
+
+    fn listing(self) -> Listing {
+        Listing {
+            kind: "planned",
+            columns: &["source", "what", "value", "number", "unit"],
+            // Of a single source nobody needs to be told.
+            hidden: if self.sources.len() > 1 { &["number", "unit"] } else { &["source", "number", "unit"] },
+            look: Look::Sheet("value"),
+            rows: self.rows,
+            notes: Vec::new(),
+        }
+    }
+}
+
+fn tasks(planned: &mut Planned, plan: &Plan, machine: &Machine) {
+    planned.says("target", &plan.target.in_words(plan.inherit, plan.descend));
+    planned.says("owners", &format!("by {:?}, at most {}", plan.by, plan.slots - 1).to_lowercase());
+    planned.says("cpus", &format_list(&plan.cpus));
+    if plan.sampling.is_empty() {
+        planned.says("sampling", "off");
+    }
+    plan.sampling.iter().for_each(|event| planned.says("sampling", &sampling(event)));
     if let Some(profile) = &plan.profile {
-        line(into, "config", profile.clone())?;
+        planned.says("config", profile);
     }
-    plan.lost.iter().try_for_each(|lost| line(into, "lost", format!("{}: {}", lost.row, lost.why)))?;
+    plan.lost.iter().for_each(|lost| planned.says("lost", &format!("{}: {}", lost.row, lost.why)));
     let unwound = if plan.unwind.is_fp() { "" } else { ", unwound by DWARF" };
-    line(into, "stacks", format!("{:?}", plan.stacks).to_lowercase() + unwound)?;
-    line(into, "tick", duration(plan.tick.as_nanos() as f64))?;
-    let interval = plan.interval.map(|interval| duration(interval.as_nanos() as f64));
-    line(into, "interval", interval.unwrap_or_else(|| "none: one report at the end".to_owned()))?;
-    let length = plan.duration.map(|length| duration(length.as_nanos() as f64));
-    line(
-        into,
-        "duration",
-        length.unwrap_or_else(|| "until it is stopped, or the target is gone".to_owned()),
-    )?;
-    line(into, "gaps", format!("listed from {}", duration(plan.gap_min_ns as f64)))?;
+    planned.says("stacks", &(format!("{:?}", plan.stacks).to_lowercase() + unwound));
+    planned.time("tick", Some(plan.tick), "");
+    planned.times(plan.interval, plan.duration);
+    planned.says("gaps", &format!("listed from {}", duration(plan.gap_min_ns as f64)));
     if let Some(metrics) = &plan.metrics {
-        counters(into, plan, metrics)?;
+        counters(planned, plan, metrics);
     }
     let on = |event: &Sampling| plan.cpus.iter().filter(|&&cpu| event.is_on(cpu)).count();
     let counters: usize = plan.turns.iter().map(Multiplexing::descriptors).sum();
     let events = plan.sampling.iter().map(on).sum::<usize>() + counters * plan.cpus.len();
     // One tells whether a CPU still has the others.
     let events = events + if plan.has_events() { plan.cpus.len() } else { 0 };
-    line(into, "events", format!("{events} descriptors"))?;
+    planned.row("events", &format!("{events} descriptors"), Some(events as u64), "descriptors");
     let rows = u64::from(plan.slots) * u64::from(machine.cpu.possible) * plan.row_bytes();
-    line(into, "memory", format!("{rows} bytes of rows, {} bytes of ring buffer", plan.ring_bytes))?;
-    line(into, "needs", "cap_bpf, cap_perfmon; cap_syslog for kernel names".to_owned())?;
+    let memory = format!("{rows} bytes of rows, {} bytes of ring buffer", plan.ring_bytes);
+    planned.row("memory", &memory, Some(rows + u64::from(plan.ring_bytes)), "bytes");
+    planned.says("needs", "cap_bpf, cap_perfmon; cap_syslog for kernel names");
     if let Some(why) = machine.no_core_pmu() {
-        line(into, "missing", format!("Top-Down and every hardware event: {why}"))?;
+        planned.says("missing", &format!("Top-Down and every hardware event: {why}"));
     } else if let Some(why) = &plan.no_metrics {
-        line(into, "missing", format!("Top-Down: {why}"))?;
+        planned.says("missing", &format!("Top-Down: {why}"));
     }
-    into.flush()
 }
 
 /// Groups of counters, how often each has its turn, and what they are for.
-fn counters(into: &mut dyn Write, plan: &Plan, metrics: &Metrics) -> Result<()> {
-    let line = |into: &mut dyn Write, label: &str, text: &str| writeln!(into, "{label:<12}{text}");
-    line(
-        into,
-        "metrics",
-        &format!("{}, formulas {}, from {}", metrics.model, metrics.formulas, metrics.source),
-    )?;
+fn counters(planned: &mut Planned, plan: &Plan, metrics: &Metrics) {
+    let Metrics { model, formulas, source, .. } = metrics;
+    planned.says("metrics", &format!("{model}, formulas {formulas}, from {source}"));
     let first = metrics.first_groups();
     for turns in &plan.turns {
         let names = |group: &EventGroup| {
             group.events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ")
         };
         let always: Vec<String> = turns.always.iter().map(|group| format!("{{{}}}", names(group))).collect();
-        line(into, "always", &always.join(" "))?;
+        planned.says("always", &always.join(" "));
         let groups = turns.groups.len();
         let slice = duration(turns.slice.as_nanos() as f64);
         let at_first = if first.len() < groups {
@@ -120,15 +147,16 @@ fn counters(into: &mut dyn Write, plan: &Plan, metrics: &Metrics) -> Result<()> 
         };
         match plan.runs() {
             Some(runs) => {
-                line(into, "runs", &format!("{runs} of the command, each with one of {groups} groups"))?;
+                let words = format!("{runs} of the command, each with one of {groups} groups");
+                planned.row("runs", &words, Some(runs.into()), "runs");
             }
             None => {
                 let order = format!("{groups} groups, about {slice} each, in random order{at_first}");
-                line(into, "turns", &order)?;
+                planned.row("turns", &order, Some(groups as u64), "groups");
             }
         }
         for (index, group) in turns.groups.iter().enumerate() {
-            line(into, "", &format!("{index:>3}  {{{}}}", names(group)))?;
+            planned.says("group", &format!("{index} {{{}}}", names(group)));
         }
     }
     for metric in &metrics.measured {
@@ -140,27 +168,10 @@ fn counters(into: &mut dyn Write, plan: &Plan, metrics: &Metrics) -> Result<()> 
             (1, None) => format!("group {}, {} of the time", groups[0], percent(metric.coverage)),
             _ => format!("groups {}, {} of the time each", groups.join(" "), percent(metric.coverage)),
         };
-        line(into, "measures", &format!("{} (level {}): {place}", metric.name, metric.level))?;
+        planned.says("measures", &format!("{} (level {}): {place}", metric.name, metric.level));
     }
-    for (name, why) in &metrics.missing {
-        line(into, "missing", &format!("{name}: {why}"))?;
-    }
-    metrics.holds.iter().try_for_each(|hold| line(into, "held", hold))
-}
-
-fn target(target: &Target) -> String {
-    let ids = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    let names =
-        |names: Vec<&Untrusted>| names.iter().map(|name| name.terminal()).collect::<Vec<_>>().join(" ");
-    match target {
-        Target::System => "everything".to_owned(),
-        Target::Processes(pids) => format!("processes {}", ids(pids)),
-        Target::Threads(tids) => format!("threads {}", ids(tids)),
-        Target::Cgroups(cgroups) => {
-            format!("cgroups {}", names(cgroups.iter().map(|cgroup| &cgroup.path).collect()))
-        }
-        Target::Command(words) => format!("command {}", names(words.iter().map(|word| &word.0).collect())),
-    }
+    metrics.missing.iter().for_each(|(name, why)| planned.says("missing", &format!("{name}: {why}")));
+    metrics.holds.iter().for_each(|hold| planned.says("held", hold));
 }
 
 fn sampling(sampling: &Sampling) -> String {
@@ -187,20 +198,74 @@ fn sampling(sampling: &Sampling) -> String {
     )
 }
 
+fn counts(planned: &mut Planned, plan: &CountPlan, machine: &Machine) {
+    let of_cpus = matches!(plan.target, Target::System | Target::Cgroups(_));
+    planned.says("target", &plan.target.in_words(plan.inherit, Descend::Yes));
+    if of_cpus {
+        planned.says("cpus", &format_list(&plan.cpus));
+    }
+    let events: Vec<_> = plan.events().collect();
+    let mut group = None;
+    for asked in &plan.asked {
+        let label = if group.replace(asked.group) == Some(asked.group) { "with" } else { "event" };
+        match &asked.found {
+            Ok(index) => {
+                let found = events.get(*index as usize).into_iter().flat_map(|event| &event.instances);
+                found.for_each(|at| planned.says(label, &format!("{} ({})", asked.name, instance(at))));
+            }
+            Err(why) => planned.says(label, &format!("{}: not supported here: {why}", asked.name)),
+        }
+    }
+    planned.row("runs", &plan.runs.to_string(), Some(plan.runs.into()), "runs");
+    planned.times(plan.interval, plan.duration);
+    let targets = count_targets(plan, machine, None);
+    let counters: usize = targets.iter().map(|target| Counting::planned(&plan.groups, target)).sum();
+    let words = format!("{counters} descriptors, no BPF program");
+    planned.row("events", &words, Some(counters as u64), "descriptors");
+    // Where `kernel.perf_event_paranoid` is what most hosts have.
+    let needs =
+        if of_cpus { "cap_perfmon" } else { "cap_perfmon to count in the kernel; none for user mode (:u)" };
+    planned.says("needs", needs);
+    plan.left_out.iter().for_each(|why| planned.says("missing", why));
+}
+
+/// An event on one PMU: what the kernel is told.
+fn instance(at: &Instance) -> String {
+    let place = match &at.place {
+        PmuCpus::Anywhere => String::new(),
+        PmuCpus::Cores(cpus) => format!(", cores {}", format_list(cpus)),
+        PmuCpus::Uncore(cpus) => format!(", uncore on cpu {}", format_list(cpus)),
+    };
+    let words: Vec<String> = at.words.0.iter().map(|word| format!("{word:#x}")).collect();
+    let used = words.iter().rposition(|word| word != "0x0").map_or(1, |last| last + 1);
+    format!("{}, type {}, config {}{place}", at.pmu, at.kind, words[..used].join(" "))
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::tasks;
+    use super::{Planned, counts, tasks};
     use crate::{
         machine::Machine,
         plan::{
-            Plan,
+            Plan, Target,
+            count::{AskedEvent, CountPlan},
             metrics::{self, Depth, Multiplex},
-            request::{Request, WantedMetrics},
+            request::{Inherit, Request, WantedMetrics},
         },
-        view::Format,
+        view::{Format, text::Style},
     };
+
+    /// What people are shown of a plan.
+    pub(super) fn shown(add: impl FnOnce(&mut Planned)) -> String {
+        let mut planned = Planned::default();
+        planned.begin("tasks");
+        add(&mut planned);
+        let (mut bytes, style) = (Vec::new(), Style { rows_max: 20, blocks: true, width: None });
+        planned.listing().write(&mut bytes, &style, Format::Text).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
 
     /// What is printed for three levels on the simulated machine, and how many groups they take.
     fn printed(multiplex: Multiplex) -> (String, usize) {
@@ -211,19 +276,58 @@ mod tests {
         let request = Request { metrics: WantedMetrics::Required(metrics), ..Request::default() };
         let machine = Machine::read(&root).unwrap();
         let plan = Plan::new(&request, &machine, &root).unwrap();
-        let mut bytes = Vec::new();
-        tasks(&plan, &machine, &mut bytes, Format::Text).unwrap();
-        (String::from_utf8(bytes).unwrap(), plan.turns[0].groups.len())
+        (shown(|planned| tasks(planned, &plan, &machine)), plan.turns[0].groups.len())
     }
 
     #[test]
     fn it_says_how_often_the_command_would_run() {
         let (runs, groups) = printed(Multiplex::Runs);
-        let line = format!("\nruns        {groups} of the command, each with one of {groups} groups\n");
+        let line = format!("\n  runs      {groups} of the command, each with one of {groups} groups\n");
         assert!(groups > 1 && runs.contains(&line), "{runs}");
-        assert!(runs.contains("\nmeasures    L2_Bound (level 3): in the run of group "), "{runs}");
-        assert!(runs.contains("\nmeasures    Retiring (level 1): in every run\n"), "{runs}");
+        assert!(runs.contains("\n  measures  L2_Bound (level 3): in the run of group "), "{runs}");
+        assert!(runs.contains("\n  measures  Retiring (level 1): in every run\n"), "{runs}");
         let (turns, groups) = printed(Multiplex::Yes);
-        assert!(turns.contains(&format!("\nturns       {groups} groups, about ")), "{turns}");
+        assert!(turns.contains(&format!("\n  turns     {groups} groups, about ")), "{turns}");
+    }
+
+    #[test]
+    fn an_event_that_the_host_lacks_is_named_with_the_reason() {
+        let asked = AskedEvent { name: "cycles".to_owned(), group: 0, found: Err("no PMU".to_owned()) };
+        let plan = CountPlan {
+            target: Target::Processes(vec![42]),
+            inherit: Inherit::No,
+            cpus: Vec::new(),
+            asked: vec![asked],
+            groups: Vec::new(),
+            left_out: Some("branches: no PMU".to_owned()),
+            runs: 1,
+            interval: None,
+            duration: None,
+        };
+        let text = shown(|planned| counts(planned, &plan, &crate::metric::testing::machine()));
+        let lines = ["  event     cycles: not supported here: no PMU", "  missing   branches: no PMU"];
+        assert!(lines.iter().all(|line| text.lines().any(|there| there == *line)), "{text}");
+    }
+
+    #[test]
+    fn plans_of_several_sources_are_one_table_with_a_row_of_each() {
+        let plan = |planned: &mut Planned, source| {
+            planned.begin(source);
+            planned.row("events", "7 descriptors", Some(7), "descriptors");
+        };
+        let written = |format| {
+            let mut planned = Planned::default();
+            ["tasks", "io"].iter().for_each(|source| plan(&mut planned, source));
+            let (mut bytes, style) = (Vec::new(), Style { rows_max: 20, blocks: true, width: None });
+            planned.listing().write(&mut bytes, &style, format).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        let csv = written(Format::Csv);
+        let lines: Vec<_> = csv.lines().collect();
+        let rows = ["tasks,events,7 descriptors,7,descriptors", "io,events,7 descriptors,7,descriptors"];
+        assert_eq!(lines, ["source,what,value,number,unit", rows[0], rows[1]]);
+        let rows = crate::schema::rows(&written(Format::Json));
+        assert_eq!((&rows[1]["source"], &rows[1]["number"]), (&"io".into(), &7.into()));
+        assert!(written(Format::Text).contains("  io     events  7 descriptors"));
     }
 }

@@ -3,10 +3,7 @@
 use std::str::FromStr;
 
 use super::failure::{Quality, Usage};
-use crate::{
-    drain::Header,
-    metric::{Report, stat::Support},
-};
+use crate::metric::{Report, stat::Support};
 
 /// A condition on which the run counts as failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,24 +50,22 @@ pub(super) fn check_without_tasks(gates: &[Gate]) -> Result<(), Usage> {
 }
 
 /// Holds a report against the gates.
-pub(super) fn check(gates: &[Gate], header: &Header, report: &Report) -> Result<(), Quality> {
-    gates.iter().find_map(|gate| failed(gate, header, report)).map_or(Ok(()), |why| Err(Quality(why)))
+pub(super) fn check(gates: &[Gate], report: &Report) -> Result<(), Quality> {
+    gates.iter().find_map(|gate| failed(gate, report)).map_or(Ok(()), |why| Err(Quality(why)))
 }
 
-fn failed(gate: &Gate, header: &Header, report: &Report) -> Option<String> {
+fn failed(gate: &Gate, report: &Report) -> Option<String> {
     let percent = |share: f64| format!("{:.3} %", share * 100.0);
-    let (tasks, io) = (report.tasks.as_ref(), report.io.as_ref());
+    let tasks = report.tasks.as_ref();
     match gate {
         Gate::Lost => {
             let lost = report.losses.values().copied().fold(0, u64::saturating_add);
             (lost > 0).then(|| losses(lost))
         }
         Gate::Unsupported => {
-            let of_tasks = header.tasks.iter().flat_map(|header| &header.missing);
-            let missing = of_tasks.chain(io.iter().flat_map(|report| &report.missing));
             let of_counts = report.counts.iter().flat_map(|counts| &counts.rows);
             let of_counts = of_counts.filter(|row| row.support == Support::NotHere).map(|row| &row.event);
-            let what = missing.map(|absent| &absent.what).chain(of_counts).next()?;
+            let what = report.missing.iter().map(|absent| &absent.what).chain(of_counts).next()?;
             Some(format!("{what} is not available here"))
         }
         Gate::BlindAbove(limit) => match tasks?.blind.masked().share() {
@@ -92,8 +87,11 @@ fn losses(lost: u64) -> String {
 mod tests {
     use super::{Gate, check, check_without_tasks};
     use crate::{
-        drain::{Absent, io::testing},
-        metric::{Report, TasksReport, io::IoReport, testing::with_late_ticks},
+        drain::Absent,
+        metric::{
+            Report, TasksReport,
+            testing::{machine, with_late_ticks},
+        },
         plan::Target,
     };
 
@@ -102,10 +100,10 @@ mod tests {
         // 50 late ticks of 4 ms on each CPU in 2 s: 10 %, however many CPUs there are.
         for cpus in [1, 2, 64] {
             let (header, ledger, interval) = with_late_ticks(Target::System, cpus, 50);
-            let tasks = TasksReport::new(&header, &ledger, &interval, None);
-            let (header, blind) = (header.into(), tasks.blind.machine.clone());
+            let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);
+            let blind = tasks.blind.machine.clone();
             let report = Report { tasks: Some(tasks), ..Report::default() };
-            let fails = |limit| check(&[Gate::BlindAbove(limit)], &header, &report).is_err();
+            let fails = |limit| check(&[Gate::BlindAbove(limit)], &report).is_err();
             assert!(fails(0.0999) && !fails(0.1001), "{cpus} CPUs: {blind:?}");
         }
     }
@@ -115,30 +113,28 @@ mod tests {
         for cpus in [1, 2, 64] {
             // The target ran for half of the time on each of them, and was blind for a tenth of that.
             let (header, ledger, interval) = with_late_ticks(Target::Processes(vec![7]), cpus, 50);
-            let tasks = TasksReport::new(&header, &ledger, &interval, None);
-            let (header, blind) = (header.into(), tasks.blind.target.clone());
+            let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);
+            let blind = tasks.blind.target.clone();
             let report = Report { tasks: Some(tasks), ..Report::default() };
-            let fails = |limit| check(&[Gate::BlindAbove(limit)], &header, &report).is_err();
+            let fails = |limit| check(&[Gate::BlindAbove(limit)], &report).is_err();
             assert!(fails(0.0999) && !fails(0.1001), "{cpus} CPUs: {blind:?}");
         }
     }
 
     #[test]
     fn losses_of_io_and_what_it_lacks_fail_where_that_was_asked_for() {
-        let header = testing::header().into();
         let report = |losses: &[(&str, u64)], missing: Vec<Absent>| {
             let losses = losses.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
-            let io = Some(IoReport { missing, ..IoReport::default() });
-            Report { io, losses, ..Report::default() }
+            Report { missing, losses, ..Report::default() }
         };
         let lossy = report(&[("io_slots", 3), ("io_nested", 4)], Vec::new());
-        let why = check(&[Gate::Lost], &header, &lossy).unwrap_err().to_string();
+        let why = check(&[Gate::Lost], &lossy).unwrap_err().to_string();
         assert!(why.contains("7 losses"), "{why}");
-        assert!(check(&[], &header, &lossy).is_ok());
+        assert!(check(&[], &lossy).is_ok());
         let whole = report(&[], Vec::new());
-        assert!(check(&[Gate::Lost, Gate::Unsupported], &header, &whole).is_ok());
+        assert!(check(&[Gate::Lost, Gate::Unsupported], &whole).is_ok());
         let absent = Absent { what: "packets".to_owned(), why: "no right".to_owned() };
-        let why = check(&[Gate::Unsupported], &header, &report(&[], vec![absent])).unwrap_err().to_string();
+        let why = check(&[Gate::Unsupported], &report(&[], vec![absent])).unwrap_err().to_string();
         assert!(why.contains("packets"), "{why}");
         assert!(check_without_tasks(&[Gate::Lost, Gate::Unsupported]).is_ok());
         assert!(check_without_tasks(&[Gate::Lost, Gate::BlindAbove(0.1)]).is_err());

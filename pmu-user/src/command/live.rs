@@ -134,7 +134,8 @@ impl Live<'_> {
             let redacting = common.keep.redaction.begin();
             let output = common.output();
             let into = &mut *output.open(Stream::Stdout);
-            dry_run::print(&sources.redacted(&redacting)?, into, output.format())?;
+            let listing = dry_run::listing(&sources.redacted(&redacting)?);
+            listing.write(into, &output.style(Stream::Stdout), output.format())?;
             return Ok(0);
         }
         common.keep.check()?;
@@ -157,7 +158,7 @@ impl Live<'_> {
         let looks = (output.report_format(), output.style(stream));
         let mut pipeline = Pipeline::new(&header, self.folder, looks, into)?;
         if let Some(programs) = self.programs {
-            pipeline.log_to(programs.hdr_log.begin(header.started_unix_ns())?);
+            pipeline.log_to(programs.hdr_log.begin(header.started_unix_ns)?);
         }
         // A command that runs again is started with all that we may do.
         if repeated.is_none() {
@@ -198,7 +199,7 @@ impl Live<'_> {
         if common.talks(command) {
             common.keep.say_what_is_written();
         }
-        gate::check(&common.fail_on, &header, &report)?;
+        gate::check(&common.fail_on, &report)?;
         Ok(exit_code(outcome.ending.stopped, outcome.ending.workload))
     }
 
@@ -234,11 +235,9 @@ impl Live<'_> {
         let Sources { machine, tasks, io, counts } = sources;
         let how = self.programs.map(|programs| programs.kernel.clone()).unwrap_or_default();
         let kernel = how.kernel(root, self.log);
-        let mut session = Session::default();
-        let io = io.map(|(plan, platform)| (plan, (machine.clone(), platform)));
-        let counts = counts.map(|of| (of, machine.clone()));
+        let mut session = Session::new(machine);
         if let Some(plan) = tasks {
-            session.open_tasks(plan, machine, root, &kernel)?;
+            session.open_tasks(plan, root, &kernel)?;
         }
         let (mut launched, mut pid) = (None, None);
         if !self.command.is_empty() {
@@ -248,11 +247,11 @@ impl Live<'_> {
             session.target_command(pid)?;
             launched = Some(started);
         }
-        if let Some((plan, of)) = io {
-            session.open_io(plan, of, (root, &kernel), pid)?;
+        if let Some((plan, platform)) = io {
+            session.open_io(plan, platform, (root, &kernel), pid)?;
         }
-        if let Some((of, machine)) = counts {
-            session.open_counts(of, machine, pid)?;
+        if let Some(of) = counts {
+            session.open_counts(of, pid)?;
         }
         drop(kernel);
         session.start(self.measure, self.launched)?;

@@ -15,8 +15,8 @@ use std::{
 use self::{counts::CountsPart, io::IoPart, tasks::TasksPart};
 use super::{output, progress::SoFar};
 use crate::{
-    drain::{Drain, Ending, Header, Names, Owner},
-    metric::{Report, finding::findings, topdown::OneRun},
+    drain::{Absent, Drain, Ending, Header, Names, Owner},
+    metric::{Report, finding::findings, stat::Stat, topdown::OneRun},
     session::Next,
     view::{ReportFormat, View, hdr_log::HdrLog, text::Style},
 };
@@ -62,8 +62,12 @@ impl<'a> Pipeline<'a> {
     ) -> anyhow::Result<Self> {
         Ok(Self {
             header,
-            tasks: header.tasks.as_ref().map(|header| TasksPart::new(header, folder)).transpose()?,
-            io: header.io.as_ref().map(IoPart::new).transpose()?,
+            tasks: header
+                .tasks
+                .as_ref()
+                .map(|tasks| TasksPart::new(&header.machine, tasks, folder))
+                .transpose()?,
+            io: header.io.as_ref().map(|io| IoPart::new(&header.machine, io)).transpose()?,
             counts: header.counts.as_ref().map(CountsPart::new),
             view,
             only: None,
@@ -132,7 +136,7 @@ impl<'a> Pipeline<'a> {
 
     fn interval(&mut self) -> std_io::Result<()> {
         let counts = self.counts.as_mut().and_then(CountsPart::interval);
-        let mut report = Report { counts, ..Report::default() };
+        let mut report = self.report(counts);
         self.tasks.iter_mut().for_each(|tasks| tasks.interval(&mut report));
         self.io.iter_mut().for_each(|io| io.interval(&mut report));
         report.name_alike();
@@ -142,8 +146,16 @@ impl<'a> Pipeline<'a> {
         self.view.interval(&report)
     }
 
+    /// A report of what was counted, with what was known to be missing before.
+    fn report(&self, counts: Option<Stat>) -> Report {
+        let left_out = self.header.counts.iter().filter_map(|counts| counts.plan.left_out.as_ref());
+        let left_out = left_out.map(|why| Absent { what: "events".to_owned(), why: why.clone() });
+        let missing = self.header.missing.iter().cloned().chain(left_out).collect();
+        Report { counts, missing, ..Report::default() }
+    }
+
     fn whole(&self) -> Report {
-        let mut report = Report { counts: self.counts.as_ref().map(CountsPart::whole), ..Report::default() };
+        let mut report = self.report(self.counts.as_ref().map(CountsPart::whole));
         self.tasks.iter().for_each(|tasks| tasks.whole(&mut report));
         self.io.iter().for_each(|io| io.whole(&mut report));
         report.name_alike();

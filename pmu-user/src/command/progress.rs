@@ -24,7 +24,7 @@ pub(super) struct SoFar {
     pub(super) samples: Option<u64>,
     /// What was lost, whatever the reason.
     pub(super) lost: u64,
-    /// CPU time of this process, as a share of the CPUs', where it is measured.
+    /// CPU time of this process while it counts, as a share of the CPUs', where it is measured.
     pub(super) cost: Option<f64>,
 }
 

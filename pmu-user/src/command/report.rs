@@ -89,10 +89,10 @@ fn of(args: &Args, recording: Opened, into: Box<dyn Write>) -> anyhow::Result<u8
     let output = args.report.output();
     let looks = (output.report_format(), output.style(Stream::Stdout));
     let mut pipeline = Pipeline::new(header, args.perfmon_dir.as_deref(), looks, into)?;
-    pipeline.log_to(args.hdr_log.begin(header.started_unix_ns())?);
+    pipeline.log_to(args.hdr_log.begin(header.started_unix_ns)?);
     let (report, end) = finish(&mut pipeline, recording.entries, &redacting, &args.symfs, Ok)?;
     pipeline.left_out().iter().for_each(|text| output::talk(text));
-    gate::check(&args.fail_on, header, &report)?;
+    gate::check(&args.fail_on, &report)?;
     end.whole()
 }
 
@@ -118,7 +118,7 @@ fn as_page(args: &Args) -> anyhow::Result<u8> {
     let Made { page, left_out, report, end } = source.page(&header)?;
     args.page.deliver(&page, &args.report.output())?;
     left_out.iter().for_each(|text| output::talk(text));
-    gate::check(&args.fail_on, &header, &report)?;
+    gate::check(&args.fail_on, &report)?;
     end.whole()
 }
 

@@ -112,10 +112,9 @@ async fn one(live: Live<'_>, plan: Plan, machine: Machine, signals: &mut Signals
 /// The report of the first run, with the tree of all.
 fn write(live: Live<'_>, plan: &Plan, planned: u32, first: Done, runs: &[OneRun]) -> anyhow::Result<()> {
     let Done { header, mut report, ending, .. } = first;
-    let topology = header.tasks.as_ref().map(|header| &header.machine.topology);
-    let prepared = topology.map(|topology| pipeline::prepare(plan, topology, live.folder)).transpose()?;
+    let prepared = pipeline::prepare(plan, &header.machine.topology, live.folder)?;
     let topdown = report.tasks.as_mut().map(|tasks| &mut tasks.topdown);
-    if let (Some(Ok(topdown)), Some(Some(prepared)), Some(metrics)) = (topdown, &prepared, &plan.metrics) {
+    if let (Some(Ok(topdown)), Some(prepared), Some(metrics)) = (topdown, &prepared, &plan.metrics) {
         topdown.combine(prepared, metrics, planned, runs);
     }
     report.findings = findings(&header, &report);
@@ -126,7 +125,7 @@ fn write(live: Live<'_>, plan: &Plan, planned: u32, first: Done, runs: &[OneRun]
     if common.talks(live.command) {
         pipeline::closing_line(&report);
     }
-    Ok(gate::check(&common.fail_on, &header, &report)?)
+    Ok(gate::check(&common.fail_on, &report)?)
 }
 
 /// What any of the runs lost is lost to the tree of all.

@@ -5,17 +5,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Ending, reading::Reading};
-use crate::{machine::Machine, plan::count::CountPlan};
+use crate::plan::count::CountPlan;
 
 /// What is known before the first reading.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CountsHeader {
-    /// pmbpf's version.
-    pub version: String,
-    /// When counting started, in ns since 1970-01-01 UTC.
-    pub started_unix_ns: u64,
-    /// The host.
-    pub machine: Machine,
     /// What was opened.
     pub plan: CountPlan,
 }

@@ -41,8 +41,17 @@ pub const TARGET_UNSEEN: &str = "target_unseen";
 pub const COST_WINDOW_NS: u64 = 1_000_000_000;
 
 /// What is known before the first drain, with a part for each source of the run: at least one. A recording begins with it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Header {
+    /// The version of pmbpf that counted.
+    pub version: String,
+    /// When counting started, in ns since 1970-01-01 UTC.
+    pub started_unix_ns: u64,
+    /// The host.
+    pub machine: Machine,
+    /// What of any source cannot be measured here, and why.
+    #[serde(default)]
+    pub missing: Vec<Absent>,
     /// Tasks: switches, samples, timers and counters of the cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TasksHeader>,
@@ -55,48 +64,10 @@ pub struct Header {
 }
 
 impl Header {
-    /// When counting started, in ns since 1970-01-01 UTC.
-    #[must_use]
-    pub fn started_unix_ns(&self) -> u64 {
-        self.of_any().map_or(0, |(_, started_unix_ns, _)| started_unix_ns)
-    }
-
-    /// The version of pmbpf that counted; empty where there is no source.
-    #[must_use]
-    pub fn version(&self) -> &str {
-        self.of_any().map_or("", |(version, ..)| version)
-    }
-
-    /// The host; `None` where there is no source.
-    #[must_use]
-    pub fn machine(&self) -> Option<&Machine> {
-        self.of_any().map(|(.., machine)| machine)
-    }
-
-    /// What every part says alike: version, start, host.
-    fn of_any(&self) -> Option<(&str, u64, &Machine)> {
-        let tasks = self.tasks.as_ref().map(|of| (of.version.as_str(), of.started_unix_ns, &of.machine));
-        let io = || self.io.as_ref().map(|of| (of.version.as_str(), of.started_unix_ns, &of.machine));
-        let counts = || self.counts.as_ref().map(|of| (of.version.as_str(), of.started_unix_ns, &of.machine));
-        tasks.or_else(io).or_else(counts)
-    }
-
     /// Does the run have no source at all?
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.tasks.is_none() && self.io.is_none() && self.counts.is_none()
-    }
-}
-
-impl From<TasksHeader> for Header {
-    fn from(tasks: TasksHeader) -> Self {
-        Self { tasks: Some(tasks), ..Self::default() }
-    }
-}
-
-impl From<IoHeader> for Header {
-    fn from(io: IoHeader) -> Self {
-        Self { io: Some(io), ..Self::default() }
     }
 }
 

@@ -13,7 +13,6 @@ use super::{
 };
 use crate::{
     machine::{
-        Machine,
         cpu::{Cpu, Times},
         limit::Limits,
         pressure::Stalls,
@@ -26,14 +25,8 @@ use crate::{
 /// What is known before the first drain of tasks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TasksHeader {
-    /// pmbpf's version.
-    pub version: String,
-    /// When counting started, in ns since 1970-01-01 UTC.
-    pub started_unix_ns: u64,
-    /// The same instant on CLOCK_MONOTONIC, in ns.
+    /// When counting started on CLOCK_MONOTONIC, in ns.
     pub started_ns: u64,
-    /// The host.
-    pub machine: Machine,
     /// What was opened.
     pub plan: Plan,
     /// How programs reach kernel memory: `tp_btf` or `raw_tp`.
@@ -43,8 +36,6 @@ pub struct TasksHeader {
     pub attach_refused: Vec<Absent>,
     /// Whether the kernel tells how much the hypervisor took.
     pub knows_steal: bool,
-    /// What cannot be measured here, and why.
-    pub missing: Vec<Absent>,
     /// Which waits are told from others; none where time off the CPU does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_cpu: Option<ToldWaits>,

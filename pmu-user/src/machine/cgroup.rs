@@ -19,9 +19,14 @@ use crate::untrusted::{Untrusted, exact};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CgroupId(pub u64);
 
-/// Paths above a cgroup's path, the root last: `/a/b` has `/a` and `/`.
+/// PATH_MAX of the kernel (include/uapi/linux/limits.h).
+pub(crate) const PATH_BYTES_MAX: usize = 4096;
+
+/// Paths above a cgroup's path, the root last: `/a/b` has `/a` and `/`. A path that is too long for the kernel is not one of its cgroups: a
+/// recording may have one of any length, and those above it are as long together as its square.
 pub(crate) fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let parents = (1..path.len()).rev().filter(|&at| path[at] == b'/').map(|at| &path[..at]);
+    let ends = (1..path.len().min(PATH_BYTES_MAX)).rev();
+    let parents = ends.filter(|&at| path[at] == b'/').map(|at| &path[..at]);
     parents.chain((path.len() > 1 && path.starts_with(b"/")).then_some(&b"/"[..]))
 }
 
@@ -240,7 +245,7 @@ fn nearest(all: &[Cgroup], name: &str) -> Vec<String> {
 mod tests {
     use std::path::PathBuf;
 
-    use super::{Layout, ResolveError, ancestors};
+    use super::{Layout, PATH_BYTES_MAX, ResolveError, ancestors};
     use crate::{machine::mount::parse, untrusted::Untrusted};
 
     const HYBRID: &str = "\
@@ -255,6 +260,13 @@ mod tests {
         assert_eq!(above(b"/a"), [b"/"]);
         assert!(above(b"/").is_empty());
         assert!(above(b"[cgroup 7]").is_empty(), "its path is not known");
+    }
+
+    #[test]
+    fn no_path_above_one_is_longer_than_the_kernels() {
+        let path = "/a".repeat(1 << 19);
+        let above: Vec<_> = ancestors(path.as_bytes()).collect();
+        assert_eq!((above.len(), above[0].len()), (PATH_BYTES_MAX / 2, PATH_BYTES_MAX - 2));
     }
 
     /// A folder tree that stands for a v2 hierarchy.

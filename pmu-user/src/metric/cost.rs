@@ -1,7 +1,10 @@
 //! What pmbpf itself cost, from the start of counting.
 
 use super::value::{How, Known, Value};
-use crate::drain::{COST_WINDOW_NS, Cost, ProgramRow};
+use crate::{
+    drain::{COST_WINDOW_NS, Cost, ProgramRow},
+    model::OwnCost,
+};
 
 /// What one program cost.
 #[derive(Clone, Debug)]
@@ -23,37 +26,59 @@ pub struct CostReport {
     pub programs: Vec<ProgramCost>,
     /// Time of all programs in ns.
     pub programs_ns: Value,
-    /// The process.
+    /// The process, from its start to now.
     pub process: Cost,
-    /// CPU time there was, in ns: length times CPUs.
+    /// CPU time of the process until counting began, in ns.
+    pub startup_cpu_ns: u64,
+    /// CPU time of the process while it counted, in ns.
+    pub counting_cpu_ns: u64,
+    /// CPU time there was while it counted, in ns: length times CPUs.
     pub capacity_ns: u64,
 }
 
 impl CostReport {
     /// What the programs of one source and the process cost in a run that has been counted for so long, on so many CPUs.
-    pub fn new(programs: &[ProgramRow], process: Cost, length_ns: u64, cpus: usize) -> Self {
-        let programs = programs.iter().map(|row| program(row, length_ns)).collect();
-        Self::of(programs, process, length_ns.saturating_mul(cpus as u64))
+    pub fn new(programs: &[ProgramRow], own: OwnCost, length_ns: u64, cpus: usize) -> Self {
+        let report = Self {
+            programs: programs.iter().map(|row| program(row, length_ns)).collect(),
+            programs_ns: Value::counted(0, 1.0),
+            process: own.so_far,
+            startup_cpu_ns: own.startup_cpu_ns(),
+            counting_cpu_ns: own.counting_cpu_ns(),
+            capacity_ns: length_ns.saturating_mul(cpus as u64),
+        };
+        report.summed()
     }
 
-    fn of(mut programs: Vec<ProgramCost>, process: Cost, capacity_ns: u64) -> Self {
-        programs.sort_by(|a, b| estimate(&b.total_ns).total_cmp(&estimate(&a.total_ns)));
-        let total: f64 = programs.iter().map(|program| estimate(&program.total_ns)).sum();
-        let programs_ns = match programs.is_empty() {
+    /// With the sum of its programs, and those in order.
+    fn summed(mut self) -> Self {
+        self.programs.sort_by(|a, b| estimate(&b.total_ns).total_cmp(&estimate(&a.total_ns)));
+        let total: f64 = self.programs.iter().map(|program| estimate(&program.total_ns)).sum();
+        self.programs_ns = match self.programs.is_empty() {
             false => sampled(total, 1.0),
-            true if process.map_bytes == 0 => Value::Missing("no program was loaded".to_owned()),
+            true if self.process.map_bytes == 0 => Value::Missing("no program was loaded".to_owned()),
             true => Value::Missing(
                 "the kernel could not measure the programs (Linux before 5.8, or no rights)".to_owned(),
             ),
         };
-        Self { programs, programs_ns, process, capacity_ns }
+        self
     }
 
     /// With what another source of the same run cost. The process is the same, and what this one says of it stands, but for the maps.
-    pub fn beside(self, other: Self) -> Self {
-        let map_bytes = self.process.map_bytes.saturating_add(other.process.map_bytes);
-        let programs = self.programs.into_iter().chain(other.programs).collect();
-        Self::of(programs, Cost { map_bytes, ..self.process }, self.capacity_ns)
+    pub fn beside(mut self, other: Self) -> Self {
+        self.process.map_bytes = self.process.map_bytes.saturating_add(other.process.map_bytes);
+        self.programs.extend(other.programs);
+        self.summed()
+    }
+
+    /// CPU time of the process after it counted, for names and the report, in ns.
+    pub const fn ending_cpu_ns(&self) -> u64 {
+        self.process.cpu_ns.saturating_sub(self.startup_cpu_ns).saturating_sub(self.counting_cpu_ns)
+    }
+
+    /// Share of the CPU time there was (0 to 1) that so much of it is; `None` of none.
+    pub fn share(&self, cpu_ns: f64) -> Option<f64> {
+        (self.capacity_ns > 0).then(|| cpu_ns / self.capacity_ns as f64)
     }
 }
 

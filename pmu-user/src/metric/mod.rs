@@ -47,7 +47,8 @@ use self::{
     topdown::{Prepared, TopDown},
 };
 use crate::{
-    drain::{Owner, TasksHeader},
+    drain::{Absent, Owner, TasksHeader},
+    machine::Machine,
     model::{Interval, Ledger},
 };
 
@@ -60,6 +61,8 @@ pub struct Report {
     pub io: Option<io::IoReport>,
     /// Counts without owners.
     pub counts: Option<stat::Stat>,
+    /// What of any source is not measured, and why.
+    pub missing: Vec<Absent>,
     /// What was lost of any source, by reason. Empty if nothing was.
     pub losses: BTreeMap<String, u64>,
     /// What stands out, of the whole run.
@@ -169,13 +172,14 @@ pub struct TasksReport {
 impl TasksReport {
     /// Computes the report of `interval`. Pure. `prepared` is the CPU model of the plan.
     pub fn new(
+        machine: &Machine,
         header: &TasksHeader,
         ledger: &Ledger,
         interval: &Interval,
         prepared: Option<&Prepared>,
     ) -> Self {
         let total = interval.all_owners();
-        let quality = quality::quality(header, interval, &total);
+        let quality = quality::quality(machine, header, interval, &total);
         let scale = ratio::Scale::new(header, interval, &quality);
         let context = owners::Context { header, ledger, interval, quality: &quality, scale: &scale };
         let apart = Groups::default();
@@ -187,7 +191,9 @@ impl TasksReport {
         });
         let why = || header.plan.no_metrics.clone().unwrap_or_else(|| "they were not asked for".to_owned());
         Self {
-            topdown: prepared.map(|prepared| prepared.topdown(header, ledger, interval)).ok_or_else(why),
+            topdown: prepared
+                .map(|prepared| prepared.topdown(&machine.topology, header, ledger, interval))
+                .ok_or_else(why),
             from_ns: interval.from_ns,
             length_ns: interval.length_ns(),
             total: owners::target(&context, &total),
@@ -225,7 +231,7 @@ mod tests {
     use super::{
         OwnerOrTarget, Report, TasksReport,
         io::{IoReport, Label, Row, Scope, Subject},
-        testing::with_late_ticks,
+        testing::{machine, with_late_ticks},
         value::Value,
     };
     use crate::{drain::Owner, plan::Target, table::metric};
@@ -234,7 +240,7 @@ mod tests {
     fn what_moved_bytes_is_called_what_its_tasks_are() {
         let process = |pid, name: &str| Owner::Process { pid, born_ns: 7, name: name.into() };
         let (header, ledger, interval) = with_late_ticks(Target::System, 1, 0);
-        let mut tasks = TasksReport::new(&header, &ledger, &interval, None);
+        let mut tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);
         tasks.total.who = OwnerOrTarget::Target;
         let who = OwnerOrTarget::Owner(process(1, "find"));
         tasks.owners = vec![super::OwnerReport { who, ..tasks.total.clone() }];

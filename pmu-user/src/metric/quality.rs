@@ -11,7 +11,10 @@ use pmu_common::loss;
 use super::Floor;
 use crate::{
     drain::TasksHeader,
-    machine::cpu::{Cpu, Times},
+    machine::{
+        Machine,
+        cpu::{Cpu, Times},
+    },
     model::{Counts, CpuCounts, Interval, Ran},
     plan::{Sampling, Target},
     table::event::{self, SamplingEvent},
@@ -102,11 +105,16 @@ pub struct Books {
     pub rest_ns: i64,
 }
 
-pub(super) fn quality(header: &TasksHeader, interval: &Interval, total: &Counts) -> Quality {
+pub(super) fn quality(
+    machine: &Machine,
+    header: &TasksHeader,
+    interval: &Interval,
+    total: &Counts,
+) -> Quality {
     let cpus = interval.all_cpus();
     let unknown = interval.losses.get(loss::NAMES[loss::TASK_UNKNOWN]).copied().unwrap_or(0);
     let capacity_ns = interval.capacity_ns();
-    let period_ns = header.machine.cpu.tick_ns;
+    let period_ns = machine.cpu.tick_ns;
     let watched_ns = cpus.ticks.saturating_mul(period_ns);
     Quality {
         target: (header.plan.target != Target::System)
@@ -123,7 +131,7 @@ pub(super) fn quality(header: &TasksHeader, interval: &Interval, total: &Counts)
             period_ns,
             coverage: share(watched_ns, capacity_ns),
             floor: Floor::of(&cpus),
-            guest: header.machine.cpu.guest,
+            guest: machine.cpu.guest,
         },
         uncovered: {
             let times = interval.cpus.iter().map(|(&cpu, counts)| (cpu, counts.uncovered_ns));

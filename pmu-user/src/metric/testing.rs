@@ -5,8 +5,8 @@ use std::path::Path;
 use pmu_common::gap::MASKED;
 
 use crate::{
-    drain::{Owner, OwnerRow, SlotId, TasksDrain, TasksHeader, recording::Recording},
-    machine::cpu::Cpu,
+    drain::{Header, Owner, OwnerRow, SlotId, TasksDrain, TasksHeader, recording::Recording},
+    machine::{Machine, cpu::Cpu},
     model::{Counts, CpuCounts, Interval, Ledger},
     plan::Target,
     untrusted::Untrusted,
@@ -17,13 +17,29 @@ pub(crate) const LENGTH_NS: u64 = 2_000_000_000;
 /// Time from one tick to the next, in ns.
 pub(crate) const TICK_NS: u64 = 4_000_000;
 
-/// A header as a recording has it, with another target.
-pub(crate) fn header(target: Target) -> TasksHeader {
+fn recorded() -> Header {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/recordings/masked.pmbpf");
-    let mut header = Recording::read(&file).unwrap().header.tasks.unwrap();
+    let mut header = Recording::read(&file).unwrap().header;
     header.machine.cpu.tick_ns = TICK_NS;
+    header
+}
+
+/// The host of a recording.
+pub(crate) fn machine() -> Machine {
+    recorded().machine
+}
+
+/// The header of its tasks, with another target.
+pub(crate) fn header(target: Target) -> TasksHeader {
+    let mut header = recorded().tasks.unwrap();
     header.plan.target = target;
     header
+}
+
+impl From<TasksHeader> for Header {
+    fn from(tasks: TasksHeader) -> Self {
+        Self { tasks: Some(tasks), ..recorded() }
+    }
 }
 
 /// An interval of [`LENGTH_NS`] in which `late` ticks came late on each of `cpus` CPUs, half of them while process 7 ran,

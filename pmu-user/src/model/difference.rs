@@ -7,7 +7,40 @@ use super::{
     interval::{Counts, CpuCounts, CpuEvent, OwnerEvent},
     samples::{WeightedSamples, Weights},
 };
-use crate::drain::{CountRow, CpuRow};
+use crate::drain::{Cost, CountRow, CpuRow};
+
+/// What this process cost so far. Starting and looking up names takes CPU time of it, too, during which nothing counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnCost {
+    /// So far.
+    pub so_far: Cost,
+    /// CPU time at the first drain and at the last, in ns.
+    counted_ns: Option<(u64, u64)>,
+}
+
+impl OwnCost {
+    /// Takes what a drain says.
+    pub(super) fn drain(&mut self, cost: Cost) {
+        let (first_ns, _) = self.counted_ns.unwrap_or((cost.cpu_ns, cost.cpu_ns));
+        self.counted_ns = Some((first_ns, cost.cpu_ns));
+        self.so_far = cost;
+    }
+
+    /// Takes what is said once the last drain was read.
+    pub(super) const fn conclude(&mut self, cost: Cost) {
+        self.so_far = cost;
+    }
+
+    /// CPU time of starting, until the first drain was read, in ns.
+    pub fn startup_cpu_ns(&self) -> u64 {
+        self.counted_ns.map_or(0, |(first_ns, _)| first_ns)
+    }
+
+    /// CPU time from the first drain to the last, in ns: what was taken from those who were counted.
+    pub fn counting_cpu_ns(&self) -> u64 {
+        self.counted_ns.map_or(0, |(first_ns, last_ns)| last_ns.saturating_sub(first_ns))
+    }
+}
 
 /// What an owner did on a CPU between two readings of its row; samples and time off the CPU are not in it.
 pub(super) fn of_owner(last: Option<&CountRow>, row: &CountRow) -> Counts {

@@ -10,7 +10,7 @@ use pmu_common::loss;
 
 use super::{
     culprit::Charges,
-    difference,
+    difference::{self, OwnCost},
     interval::{CpuEvent, HotKey, Interval, StackKey},
     limit::Readings,
     names::{Addresses, CodeNames, NamedCode},
@@ -61,7 +61,7 @@ pub struct Ledger {
     names: CodeNames,
     addresses: Addresses,
     programs: Vec<ProgramRow>,
-    cost: crate::drain::Cost,
+    cost: OwnCost,
 }
 
 impl Default for Ledger {
@@ -95,7 +95,7 @@ impl Ledger {
             names: CodeNames::default(),
             addresses: Addresses::default(),
             programs: Vec::new(),
-            cost: crate::drain::Cost::default(),
+            cost: OwnCost::default(),
         }
     }
 
@@ -144,7 +144,7 @@ impl Ledger {
         let mut interval = Interval { from_ns: self.at_ns, to_ns: self.at_ns, ..Interval::default() };
         self.sample(&names.located, &mut interval);
         self.names.learn(&names.names);
-        self.cost = names.cost;
+        self.cost.conclude(names.cost);
         interval
     }
 
@@ -166,7 +166,7 @@ impl Ledger {
     }
 
     /// What the process has cost so far.
-    pub const fn cost(&self) -> crate::drain::Cost {
+    pub const fn cost(&self) -> OwnCost {
         self.cost
     }
 
@@ -231,7 +231,7 @@ impl Ledger {
         interval.gaps =
             drain.gaps.iter().map(|gap| (gap.slot.map(|slot| self.index_of(slot)), gap.clone())).collect();
         self.programs.clone_from(&drain.programs);
-        self.cost = drain.cost;
+        self.cost.drain(drain.cost);
         self.at_ns = interval.to_ns;
         interval
     }

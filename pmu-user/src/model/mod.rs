@@ -19,6 +19,7 @@ mod tree;
 
 pub use self::{
     culprit::CulpritIndex,
+    difference::OwnCost,
     fold::{BOUNDS, Bounds, is_kernel, is_rest},
     interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent, StackKey},
     ledger::Ledger,

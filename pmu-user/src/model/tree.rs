@@ -3,12 +3,13 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::OwnerIndex;
-use crate::{machine::cgroup::ancestors, untrusted::Untrusted};
+use crate::{
+    machine::cgroup::{PATH_BYTES_MAX, ancestors},
+    untrusted::Untrusted,
+};
 
 /// Most cgroups that are known only by what is below them: a recording may name any number, and a chain of them in one path.
 const INNER_MAX: usize = 8192;
-/// PATH_MAX of the kernel (include/uapi/linux/limits.h).
-const PATH_BYTES_MAX: usize = 4096;
 
 /// Cgroups by path, and which of them are known only by what is below them.
 #[derive(Debug, Default)]

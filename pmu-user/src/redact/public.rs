@@ -59,19 +59,17 @@ const NAMES: [(&str, &str); 8] = [
 ];
 
 /// Text that we wrote or that stands in tables, and quotes nobody. Reasons are not among it.
-const TEXT: [(&str, &str); 39] = [
+const TEXT: [(&str, &str); 37] = [
     ("AskedEvent", "name"),
+    ("Header", "version"),
     ("UncoreKind", "name"),
     ("UncoreKind", "sums"),
     ("UncoreInstance", "pmu"),
     ("UncorePmus", "kind"),
     ("TasksDrain", "losses"),
     ("TasksHeader", "attach"),
-    ("TasksHeader", "version"),
-    ("CountsHeader", "version"),
     ("Instance", "pmu"),
     ("IoDrain", "losses"),
-    ("IoHeader", "version"),
     ("IoPlan", "apart"),
     ("IoPlan", "table"),
     ("Layout", "v1"),

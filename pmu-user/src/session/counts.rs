@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{SessionError, Started, raise_file_limit};
+use super::{SessionError, raise_file_limit};
 use crate::{
     drain::{
         CountsDrain, CountsHeader, Usage, Workload,
@@ -38,10 +38,10 @@ impl CountsSession {
     /// The kernel refused an event that this host has.
     pub(super) fn open(
         (plan, run): (CountPlan, u32),
-        machine: Machine,
+        machine: &Machine,
         command: Option<u32>,
     ) -> Result<Self, SessionError> {
-        let targets = count_targets(&plan, &machine, command);
+        let targets = count_targets(&plan, machine, command);
         let planned: usize = targets.iter().map(|target| Counting::planned(&plan.groups, target)).sum();
         raise_file_limit(planned as u64 + 64);
         let open = |target: &CountTarget| -> Result<(Counting, Vec<Uncounted>), SessionError> {
@@ -55,14 +55,7 @@ impl CountsSession {
             Ok((counting, uncounted))
         };
         let parts = targets.iter().map(open).collect::<Result<_, _>>()?;
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        let header = CountsHeader { version, started_unix_ns: 0, machine, plan };
-        Ok(Self { header, run, parts, command, started: Instant::now(), before: None })
-    }
-
-    /// Takes the time at which the run is said to have started.
-    pub(super) const fn start(&mut self, started: &Started) {
-        self.header.started_unix_ns = started.unix_ns;
+        Ok(Self { header: CountsHeader { plan }, run, parts, command, started: Instant::now(), before: None })
     }
 
     /// Starts the counters, right before a command is let go. Its own start by themselves when it executes.

@@ -12,6 +12,7 @@ mod watch;
 
 use std::{
     path::Path,
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -70,28 +71,29 @@ impl Started {
 }
 
 /// Everything that is open during a run, by source.
-#[derive(Default)]
 pub struct Session {
+    machine: Arc<Machine>,
+    started_unix_ns: u64,
     tasks: Option<TasksSession>,
     io: Option<IoSession>,
     counts: Option<CountsSession>,
 }
 
 impl Session {
+    /// A session of no source yet, on this host.
+    #[must_use]
+    pub fn new(machine: Machine) -> Self {
+        Self { machine: Arc::new(machine), started_unix_ns: 0, tasks: None, io: None, counts: None }
+    }
+
     /// Loads and attaches everything that the plan of tasks needs. Nothing counts yet. Needs CAP_BPF and CAP_PERFMON (and CAP_SYSLOG
     /// for kernel names), and a tokio runtime.
     ///
     /// # Errors
     ///
     /// The kernel refused something; the error knows what would help.
-    pub fn open_tasks(
-        &mut self,
-        plan: Plan,
-        machine: Machine,
-        root: &Path,
-        kernel: &Kernel,
-    ) -> Result<(), SessionError> {
-        self.tasks = Some(TasksSession::open(plan, machine, root, kernel)?);
+    pub fn open_tasks(&mut self, plan: Plan, root: &Path, kernel: &Kernel) -> Result<(), SessionError> {
+        self.tasks = Some(TasksSession::open(plan, self.machine.clone(), root, kernel)?);
         Ok(())
     }
 
@@ -104,11 +106,11 @@ impl Session {
     pub fn open_io(
         &mut self,
         plan: IoPlan,
-        (machine, platform): (Machine, Platform),
+        platform: Platform,
         from: (&Path, &Kernel),
         command: Option<u32>,
     ) -> Result<(), SessionError> {
-        self.io = Some(IoSession::open(plan, machine, platform, from, command)?);
+        self.io = Some(IoSession::open(plan, self.machine.clone(), platform, from, command)?);
         Ok(())
     }
 
@@ -118,20 +120,21 @@ impl Session {
     /// # Errors
     ///
     /// The kernel refused an event that this host has.
-    pub fn open_counts(
-        &mut self,
-        of: (CountPlan, u32),
-        machine: Machine,
-        command: Option<u32>,
-    ) -> Result<(), SessionError> {
-        self.counts = Some(CountsSession::open(of, machine, command)?);
+    pub fn open_counts(&mut self, of: (CountPlan, u32), command: Option<u32>) -> Result<(), SessionError> {
+        self.counts = Some(CountsSession::open(of, &self.machine, command)?);
         Ok(())
     }
 
     /// What is known before the first drain.
     #[must_use]
     pub fn header(&self) -> Header {
+        let of_tasks = self.tasks.iter().flat_map(|tasks| &tasks.missing);
+        let of_io = self.io.iter().flat_map(|io| &io.missing);
         Header {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_unix_ns: self.started_unix_ns,
+            machine: (*self.machine).clone(),
+            missing: of_tasks.chain(of_io).cloned().collect(),
             tasks: self.tasks.as_ref().map(|tasks| tasks.header.clone()),
             io: self.io.as_ref().map(|io| io.header.clone()),
             counts: self.counts.as_ref().map(|counts| counts.header.clone()),
@@ -160,14 +163,12 @@ impl Session {
     pub fn start(&mut self, measure: Measure, launched: Instant) -> Result<(), SessionError> {
         self.tasks.as_mut().map_or(Ok(()), TasksSession::seed)?;
         let started = Started::now();
+        self.started_unix_ns = started.unix_ns;
         if let Some(tasks) = &mut self.tasks {
             tasks.start(&started, measure, launched)?;
         }
         if let Some(io) = &mut self.io {
             io.start(&started, launched);
-        }
-        if let Some(counts) = &mut self.counts {
-            counts.start(&started);
         }
         Ok(())
     }

@@ -28,10 +28,24 @@ pub struct Listing {
     pub kind: &'static str,
     /// Names of the columns; text shows those that hold anything.
     pub columns: &'static [&'static str],
+    /// Columns that text does not show.
+    pub hidden: &'static [&'static str],
+    /// How text shows it.
+    pub look: Look,
     /// A cell for each column.
     pub rows: Vec<Vec<Cell>>,
     /// Sentences about what is not in the table, and why.
     pub notes: Vec<String>,
+}
+
+/// How a list looks to people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Columns under their names.
+    Table,
+    /// Labels, and beside them sentences, which stand in the column of this name. What columns behind it say stands below, after their
+    /// names.
+    Sheet(&'static str),
 }
 
 /// What stands in a cell.
@@ -48,20 +62,31 @@ pub enum Cell {
 }
 
 impl Cell {
-    fn text(text: &str) -> Self {
+    /// Text; nothing if it is empty.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
         if text.is_empty() { Self::Empty } else { Self::Text(Untrusted::from(text)) }
     }
 
-    fn optional(text: Option<&String>) -> Self {
+    /// Text, if there is any.
+    #[must_use]
+    pub fn optional(text: Option<&String>) -> Self {
         text.map_or(Self::Empty, |text| Self::text(text))
     }
 
-    fn several(names: impl IntoIterator<Item = String>) -> Self {
+    /// Several names or sentences.
+    #[must_use]
+    pub fn several(names: impl IntoIterator<Item = String>) -> Self {
         Self::Several(names.into_iter().map(Untrusted::from).collect())
     }
 }
 
 impl Listing {
+    /// A table of these rows.
+    const fn table(kind: &'static str, columns: &'static [&'static str], rows: Vec<Vec<Cell>>) -> Self {
+        Self { kind, columns, hidden: &[], look: Look::Table, rows, notes: Vec::new() }
+    }
+
     /// Events. What cannot be counted here has the reason in its last column.
     #[must_use]
     pub fn of_events(events: &[ListedEvent]) -> Self {
@@ -78,12 +103,11 @@ impl Listing {
                 Cell::optional(event.missing.as_ref()),
             ]
         };
-        Self {
-            kind: "listed_event",
-            columns: &["source", "name", "alias", "pmu", "notation", "counters", "unit", "status", "reason"],
-            rows: events.iter().map(row).collect(),
-            notes: Vec::new(),
-        }
+        Self::table(
+            "listed_event",
+            &["source", "name", "alias", "pmu", "notation", "counters", "unit", "status", "reason"],
+            events.iter().map(row).collect(),
+        )
     }
 
     /// PMUs; uncore PMUs of a kind are one.
@@ -105,12 +129,11 @@ impl Listing {
                 pairs(&pmu.caps),
             ]
         };
-        Self {
-            kind: "listed_pmu",
-            columns: &["name", "type", "instances", "cpus", "events", "format", "caps"],
-            rows: pmus.iter().map(row).collect(),
-            notes: Vec::new(),
-        }
+        Self::table(
+            "listed_pmu",
+            &["name", "type", "instances", "cpus", "events", "format", "caps"],
+            pmus.iter().map(row).collect(),
+        )
     }
 
     /// Metrics: those of the catalogue, each with why it cannot be measured here, and those of a CPU model, which `missing`
@@ -141,12 +164,11 @@ impl Listing {
             row
         };
         let rows = listed.into_iter().map(of_catalogue).chain(of_model.into_iter().map(of_table));
-        Self {
-            kind: "listed_metric",
-            columns: &["name", "unit", "family", "parent", "level", "groups", "says", "status", "reason"],
-            rows: rows.collect(),
-            notes: Vec::new(),
-        }
+        Self::table(
+            "listed_metric",
+            &["name", "unit", "family", "parent", "level", "groups", "says", "status", "reason"],
+            rows.collect(),
+        )
     }
 
     /// Configurations: a row for each quantity, with the events that stand for it here, or why there is none.
@@ -166,12 +188,7 @@ impl Listing {
             ]
         };
         let rows = profiles.iter().flat_map(|one| one.rows.iter().map(move |each| row(one, each)));
-        Self {
-            kind: "listed_profile",
-            columns: &["name", "row", "events", "status", "reason"],
-            rows: rows.collect(),
-            notes: Vec::new(),
-        }
+        Self::table("listed_profile", &["name", "row", "events", "status", "reason"], rows.collect())
     }
 
     /// Cgroups, with how many threads each holds itself.
@@ -181,12 +198,7 @@ impl Listing {
             let threads = threads.map_or(Cell::Empty, |threads| Cell::Number(threads as u64));
             vec![Cell::Text(cgroup.path.clone()), Cell::Number(cgroup.id.0), threads]
         };
-        Self {
-            kind: "listed_cgroup",
-            columns: &["path", "id", "tasks"],
-            rows: cgroups.iter().map(row).collect(),
-            notes: Vec::new(),
-        }
+        Self::table("listed_cgroup", &["path", "id", "tasks"], cgroups.iter().map(row).collect())
     }
 
     /// Writes the table.
@@ -221,7 +233,8 @@ mod tests {
         };
         let rows = vec![row("cycles", Cell::text("no PMU")), row("\u{1b}[31mred", Cell::Empty)];
         let columns = &["name", "alias", "type", "format", "reason"];
-        let list = Listing { kind: "listed_event", columns, rows, notes: vec!["more exist".to_owned()] };
+        let notes = vec!["more exist".to_owned()];
+        let list = Listing { notes, ..Listing::table("listed_event", columns, rows) };
         let mut bytes = Vec::new();
         list.write(&mut bytes, &FULL, format).unwrap();
         anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
@@ -240,7 +253,7 @@ mod tests {
     fn a_reason_that_the_notes_give_stands_once() {
         let rows = vec![vec![Cell::text("cycles"), Cell::text("no PMU")]; 3];
         let notes = vec!["no PMU".to_owned()];
-        let list = Listing { kind: "listed_event", columns: &["name", "reason"], rows, notes };
+        let list = Listing { notes, ..Listing::table("listed_event", &["name", "reason"], rows) };
         let mut bytes = Vec::new();
         list.write(&mut bytes, &FULL, Format::Text).unwrap();
         assert_eq!(String::from_utf8(bytes).unwrap().matches("no PMU").count(), 1);

@@ -12,7 +12,8 @@ pub mod io;
 mod json;
 pub mod list;
 mod stage;
-pub mod stat;
+#[cfg(test)]
+mod tests;
 pub mod text;
 pub mod top;
 mod words;

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::{
-    drain::{Owner, TasksHeader, Workload},
+    drain::{Owner, Workload},
     machine::cpu::format_list,
     metric::{
         culprit::Culprit,
@@ -120,11 +120,6 @@ pub(super) fn skid(sampling: &Sampling) -> Option<String> {
         (_, None) => "precise ones were not asked for (`:P`)".to_owned(),
     };
     Some(format!("{}: samples land some instructions late (skid); {why}", sampling.event))
-}
-
-/// When counting started, in UTC (RFC 3339).
-pub(super) fn started(header: &TasksHeader) -> String {
-    started_at(header.started_unix_ns)
 }
 
 /// A time in ns since 1970, in UTC (RFC 3339).

@@ -1,59 +1,37 @@
 //! What would be opened of I/O.
 
-use std::io::{self, Write};
-
+use super::Planned;
 use crate::{
     plan::{
         io::{IoPlan, UncoreKind},
         multiplexing::PlannedEvent,
     },
-    view::{Format, text::duration},
+    view::text::duration,
 };
 
-/// Prints the plan.
-pub(super) fn print(plan: &IoPlan, into: &mut dyn Write, format: Format) -> io::Result<()> {
-    if format == Format::Json {
-        serde_json::to_writer(&mut *into, plan)?;
-        writeln!(into)?;
-        return into.flush();
-    }
-    let line = |into: &mut dyn Write, label: &str, text: &str| writeln!(into, "{label:<12}{text}");
-    line(into, "table", plan.table.as_deref().unwrap_or("none for this machine"))?;
-    let interval = plan.interval.map(|interval| duration(interval.as_nanos() as f64));
-    line(into, "interval", &interval.unwrap_or_else(|| "none: one report at the end".to_owned()))?;
-    let length = plan.duration.map(|length| duration(length.as_nanos() as f64));
-    line(
-        into,
-        "duration",
-        &length.unwrap_or_else(|| "until it is stopped, or the target is gone".to_owned()),
-    )?;
+pub(super) fn plan(planned: &mut Planned, plan: &IoPlan) {
+    planned.says("target", &plan.target.in_words(plan.inherit, plan.descend));
+    planned.says("table", plan.table.as_deref().unwrap_or("none for this machine"));
+    planned.times(plan.interval, plan.duration);
     if let Some(enough) = plan.shortest() {
-        line(
-            into,
-            "enough",
-            &format!("{}: then every group has had its turns", duration(enough.as_nanos() as f64)),
-        )?;
+        let words = format!("{}: then every group has had its turns", duration(enough.as_nanos() as f64));
+        planned.says("enough", &words);
     }
-    plan.kinds.iter().try_for_each(|one| kind(into, one))?;
+    plan.kinds.iter().for_each(|one| kind(planned, one));
     let descriptors: usize = plan.kinds.iter().map(UncoreKind::descriptors).sum();
-    line(into, "events", &format!("{descriptors} descriptors"))?;
-    line(into, "programs", "block requests and packets, by owner")?;
+    planned.row("events", &format!("{descriptors} descriptors"), Some(descriptors as u64), "descriptors");
+    planned.says("programs", "block requests and packets, by owner");
     if let Some(monitoring) = &plan.monitoring {
-        let (point, events) =
-            (monitoring.point.terminal(), monitoring.events.iter().map(|event| event.name()));
-        let events = events.collect::<Vec<_>>().join(", ");
+        let events: Vec<_> = monitoring.events.iter().map(|event| event.name()).collect();
         let most = monitoring.groups_max.map(|groups| format!(", of which there can be {groups}"));
-        let most = most.unwrap_or_default();
-        line(into, "resctrl", &format!("{events} of each group at {point}{most}"))?;
+        let (events, point) = (events.join(", "), monitoring.point.terminal());
+        planned.says("resctrl", &format!("{events} of each group at {point}{}", most.unwrap_or_default()));
     }
-    line(into, "needs", "cap_bpf, cap_perfmon; cap_net_admin for packets")?;
-    for lost in &plan.missing {
-        line(into, "missing", &format!("{}: {}", lost.row, lost.why))?;
-    }
-    into.flush()
+    planned.says("needs", "cap_bpf, cap_perfmon; cap_net_admin for packets");
+    plan.missing.iter().for_each(|lost| planned.says("missing", &format!("{}: {}", lost.row, lost.why)));
 }
 
-fn kind(into: &mut dyn Write, kind: &UncoreKind) -> io::Result<()> {
+fn kind(planned: &mut Planned, kind: &UncoreKind) {
     let pmus: Vec<String> =
         kind.instances.iter().map(|site| format!("{} on cpu {}", site.pmu, site.cpu.0)).collect();
     let slice = duration(kind.turns.slice.as_nanos() as f64);
@@ -63,14 +41,14 @@ fn kind(into: &mut dyn Write, kind: &UncoreKind) -> io::Result<()> {
     } else {
         "1 group".to_owned()
     };
-    writeln!(into, "{:<12}{instances} instances, {turns}: {}", kind.name, pmus.join(", "))?;
+    let words = format!("{}: {instances} instances, {turns}: {}", kind.name, pmus.join(", "));
+    planned.row("uncore", &words, Some(instances as u64), "instances");
     for (index, group) in kind.turns.groups.iter().enumerate() {
         let events: Vec<String> = group.events.iter().map(event).collect();
         let whose = kind.requesters.get(index).copied().flatten();
         let whose = whose.map(|device| format!("  for {device} alone")).unwrap_or_default();
-        writeln!(into, "{:<12}{index:>3}  {{{}}}{whose}", "", events.join(", "))?;
+        planned.says("group", &format!("{index} {{{}}}{whose}", events.join(", ")));
     }
-    Ok(())
 }
 
 fn event(event: &PlannedEvent) -> String {
@@ -81,36 +59,33 @@ fn event(event: &PlannedEvent) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::print;
     use crate::{
+        command::dry_run::tests::shown,
         drain::io::testing::{header, requesters},
         machine::{
             io::resctrl::{Monitoring, testing::host},
             testing::processor,
         },
         plan::io::IoPlan,
-        view::Format,
     };
 
     fn printed(plan: &IoPlan) -> String {
-        let mut bytes = Vec::new();
-        print(plan, &mut bytes, Format::Text).unwrap();
-        String::from_utf8(bytes).unwrap()
+        shown(|planned| super::plan(planned, plan))
     }
 
     #[test]
     fn a_device_that_is_counted_alone_is_named_with_its_filter() {
         let text = printed(&requesters().plan);
-        let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("dmar1 ")).collect();
+        let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains("dmar1: ")).collect();
         assert_eq!(
             lines[..5],
             [
-                "dmar1       1 instances, 1 group: dmar1 on cpu 0",
-                "              0  {iommu_clocks/config=0x1/}",
-                "dmar1       1 instances, 2 groups, about 125 ms each, in random order: dmar1 on cpu 0",
-                "              0  {iommu_mrds/config=0x10000001,config1=0x27000001/, iotlb_hit/config=0x30000002,config1=0x27000001/, \
+                "  uncore    dmar1: 1 instances, 1 group: dmar1 on cpu 0",
+                "  group     0 {iommu_clocks/config=0x1/}",
+                "  uncore    dmar1: 1 instances, 2 groups, about 125 ms each, in random order: dmar1 on cpu 0",
+                "  group     0 {iommu_mrds/config=0x10000001,config1=0x27000001/, iotlb_hit/config=0x30000002,config1=0x27000001/, \
                  iotlb_lookup/config=0x30000001,config1=0x27000001/, pw_occupancy/config=0x4,config1=0x27000001/}  for 0000:27:00.0 alone",
-                "              1  {iommu_mrds/config=0x10000001,config1=0x27010001/, iotlb_hit/config=0x30000002,config1=0x27010001/, \
+                "  group     1 {iommu_mrds/config=0x10000001,config1=0x27010001/, iotlb_hit/config=0x30000002,config1=0x27010001/, \
                  iotlb_lookup/config=0x30000001,config1=0x27010001/, pw_occupancy/config=0x4,config1=0x27010001/}  for 0000:27:00.1 alone",
             ]
         );
@@ -121,8 +96,8 @@ mod tests {
         let mut plan = header().plan;
         plan.monitoring = Monitoring::find(&host().root, &processor()).unwrap().ok();
         let text = printed(&plan);
-        let line = text.lines().find(|line| line.starts_with("resctrl")).unwrap();
+        let line = text.lines().find(|line| line.contains("resctrl ")).unwrap();
         let events = "mbm_total_bytes, llc_occupancy of each group at /sys/fs/resctrl";
-        assert_eq!(line, format!("resctrl     {events}, of which there can be 256"));
+        assert_eq!(line, format!("  resctrl   {events}, of which there can be 256"));
     }
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use super::super::progress::SoFar;
 use crate::{
     drain::io::{IoDrain, IoHeader},
+    machine::Machine,
     metric::{
         CostReport, Report,
-        io::{History, IoReport, Prepared, losses},
+        io::{History, IoReport, Prepared, losses, missing},
     },
     model::io::{IoInterval, IoLedger},
     table::io::FindError,
@@ -15,6 +16,8 @@ use crate::{
 
 /// What a run has said of I/O so far.
 pub(super) struct IoPart<'a> {
+    /// CPUs of the host.
+    cpus: usize,
     prepared: Prepared<'a>,
     ledger: IoLedger,
     history: History,
@@ -24,9 +27,10 @@ pub(super) struct IoPart<'a> {
 }
 
 impl<'a> IoPart<'a> {
-    pub(super) fn new(header: &'a IoHeader) -> Result<Self, FindError> {
+    pub(super) fn new(machine: &Machine, header: &'a IoHeader) -> Result<Self, FindError> {
         Ok(Self {
-            prepared: Prepared::new(header)?,
+            cpus: machine.cpu.online.len(),
+            prepared: Prepared::new(header, &machine.topology)?,
             ledger: IoLedger::new(&header.plan),
             history: History::new(&header.plan),
             open: IoInterval::default(),
@@ -80,20 +84,20 @@ impl<'a> IoPart<'a> {
         let owners = parts().flat_map(|traffic| traffic.block.keys()).map(|key| key.whose);
         let lost = parts().flat_map(|traffic| traffic.losses.values()).copied();
         let last = &self.ledger.last;
-        let cpus = self.prepared.header.machine.cpu.online.len() as u64;
-        let capacity = last.at_ns.saturating_mul(cpus);
+        let capacity = last.at_ns.saturating_mul(self.cpus as u64);
         SoFar {
             owners: parts().next().map(|_| owners.collect::<BTreeSet<_>>().len()),
             samples: None,
             lost: lost.fold(0, u64::saturating_add),
-            cost: (capacity > 0).then(|| last.cost.cpu_ns as f64 / capacity as f64),
+            cost: (capacity > 0).then(|| self.ledger.cost.counting_cpu_ns() as f64 / capacity as f64),
         }
     }
 
     fn add(&self, report: IoReport, interval: &IoInterval, into: &mut Report) {
-        let (last, cpus) = (&self.ledger.last, self.prepared.header.machine.cpu.online.len());
+        let last = &self.ledger.last;
         into.io = Some(report);
+        into.missing.extend(missing(&self.prepared, &self.ledger, interval));
         into.lose(losses(&self.ledger, interval));
-        into.spend(CostReport::new(&last.programs, last.cost, last.at_ns, cpus));
+        into.spend(CostReport::new(&last.programs, self.ledger.cost, last.at_ns, self.cpus));
     }
 }

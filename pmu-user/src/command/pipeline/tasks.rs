@@ -8,7 +8,7 @@ use std::{
 use super::super::progress::SoFar;
 use crate::{
     drain::{Names, TasksDrain, TasksHeader},
-    machine::topology::Topology,
+    machine::{Machine, topology::Topology},
     metric::{
         CostReport, Report, TasksReport,
         topdown::{Drilling, OneRun, Prepared},
@@ -22,6 +22,7 @@ use crate::{
 
 /// What a run has said of tasks so far.
 pub(super) struct TasksPart<'a> {
+    machine: &'a Machine,
     header: &'a TasksHeader,
     prepared: Option<Prepared>,
     drilling: Option<Drilling>,
@@ -36,13 +37,18 @@ pub(super) struct TasksPart<'a> {
 }
 
 impl<'a> TasksPart<'a> {
-    pub(super) fn new(header: &'a TasksHeader, folder: Option<&Path>) -> Result<Self, model::FindError> {
+    pub(super) fn new(
+        machine: &'a Machine,
+        header: &'a TasksHeader,
+        folder: Option<&Path>,
+    ) -> Result<Self, model::FindError> {
         let ticks = |interval: Duration| {
             (interval.as_secs_f64() / header.plan.tick.as_secs_f64()).round().max(1.0) as u64
         };
         let metrics = header.plan.metrics.as_ref();
-        let prepared = prepare(&header.plan, &header.machine.topology, folder)?;
+        let prepared = prepare(&header.plan, &machine.topology, folder)?;
         Ok(Self {
+            machine,
             header,
             drilling: prepared.as_ref().and_then(|prepared| Drilling::new(prepared, metrics?)),
             prepared,
@@ -117,19 +123,21 @@ impl<'a> TasksPart<'a> {
             owners: Some(self.total.owners.len()),
             samples: is_sampled.then(samples),
             lost: self.total.losses.values().copied().fold(0, u64::saturating_add),
-            cost: (capacity > 0).then(|| self.ledger.cost().cpu_ns as f64 / capacity as f64),
+            cost: (capacity > 0).then(|| self.ledger.cost().counting_cpu_ns() as f64 / capacity as f64),
         }
     }
 
     fn drill(&mut self, interval: &Interval) -> Next {
         // A tick without slices says nothing.
         let drilling = self.drilling.as_mut().filter(|_| !interval.slices.is_empty())?;
-        Some(drilling.after(&self.prepared.as_ref()?.topdown(self.header, &self.ledger, interval)))
+        let topology = &self.machine.topology;
+        let topdown = self.prepared.as_ref()?.topdown(topology, self.header, &self.ledger, interval);
+        Some(drilling.after(&topdown))
     }
 
     fn report(&self, interval: &Interval, into: &mut Report) {
-        let cpus = interval.cpus.len();
-        into.tasks = Some(TasksReport::new(self.header, &self.ledger, interval, self.prepared.as_ref()));
+        let (cpus, prepared) = (interval.cpus.len(), self.prepared.as_ref());
+        into.tasks = Some(TasksReport::new(self.machine, self.header, &self.ledger, interval, prepared));
         into.lose(&interval.losses);
         into.spend(CostReport::new(self.ledger.programs(), self.ledger.cost(), interval.to_ns, cpus));
     }

@@ -7,11 +7,11 @@ use pmu_common::io::block::BlockCount;
 use super::{Pipeline, lost};
 use crate::{
     drain::{
-        Absent, Ending, Stopped,
+        Absent, Cost, Ending, Stopped,
         io::{
             IoDrain, IoHeader, UncoreSlice,
             group::{GroupOwner, GroupRow, Groups},
-            testing::{always_running, drains, header, requesters, steady},
+            testing::{always_running, drains, header, machine, requesters, steady},
             traffic::{Retired, Traffic},
         },
         recording::{Overwrite, Recording, Writer},
@@ -31,7 +31,10 @@ use crate::{
     schema,
     session::io::groups::Monitored,
     untrusted::Untrusted,
-    view::{Format, text::Style},
+    view::{
+        Format,
+        text::{Style, percent},
+    },
 };
 
 fn report(header: &IoHeader, drains: &[IoDrain], format: Format) -> String {
@@ -322,7 +325,7 @@ fn groups_of_a_host_become_rows_of_their_owners_in_every_format() {
     let web: serde_json::Value = serde_json::from_str(&row(&json, "\"path\":\"/web\"")).unwrap();
     assert_eq!((&web["owner"]["kind"], &web["subject"]["kind"]), (&"cgroup".into(), &"platform".into()));
     assert!(row(&text, "web: all").contains("200"), "{text}");
-    assert!(row(&text, "not measured: memory traffic of /web").contains("known for "), "{text}");
+    assert!(row(&text, "missing   memory traffic of /web").contains("known for "), "{text}");
     assert!(text.contains("group /: it counts for whatever is in no group of its own"), "{text}");
     assert!(text.contains("it holds threads of cgroups that cannot be seen from here"), "{text}");
     (header.plan.tick, header.plan.interval) = (Duration::from_secs(1), Some(Duration::from_secs(2)));
@@ -331,4 +334,22 @@ fn groups_of_a_host_become_rows_of_their_owners_in_every_format() {
         csv.lines().filter(|line| line.contains("/web,,platform,,,dram.cpu_total_bw,MB/s,200,")).collect();
     assert!(of_web[0].starts_with("0,2000000000,") && of_web[0].contains(",1,counted,ok,"), "{csv}");
     assert!(of_web[1].starts_with("2000000000,2000000000,") && of_web[1].contains(",0.5,scaled,"), "{csv}");
+}
+
+#[test]
+fn what_starting_cost_is_told_apart_from_the_share_of_the_cpus_while_counting() {
+    let header = header();
+    let drain =
+        |at_ns, cpu_ns| IoDrain { at_ns, cost: Cost { cpu_ns, ..Cost::default() }, ..IoDrain::default() };
+    let drains = [drain(0, 80_000_000), drain(3_000_000, 80_300_000)];
+    let cpus = machine().cpu.online.len() as u64;
+    let row = schema::rows(&report(&header, &drains, Format::Json)).pop().unwrap();
+    let fields = ["cpu_ns", "startup_cpu_ns", "counting_cpu_ns", "capacity_ns"];
+    let fields = fields.map(|field| row["self"][field].as_u64().unwrap());
+    assert_eq!(fields, [80_300_000, 80_000_000, 300_000, 3_000_000 * cpus]);
+    let text = report(&header, &drains, Format::Text);
+    let share = percent(0.1 / cpus as f64);
+    let line =
+        format!("process   300 µs CPU while it counted ({share} of the CPUs), 80.0 ms before, 0 after");
+    assert!(text.contains(&line), "{text}");
 }

@@ -115,12 +115,12 @@ fn open(sources: Sources, kernel: &KernelArgs, launched: Instant) -> anyhow::Res
     let root = Path::new("/");
     let Sources { machine, tasks, io, .. } = sources;
     let kernel = kernel.kernel(root, Log::Off);
-    let mut session = Session::default();
+    let mut session = Session::new(machine);
     if let Some(plan) = tasks {
-        session.open_tasks(plan, machine.clone(), root, &kernel)?;
+        session.open_tasks(plan, root, &kernel)?;
     }
     if let Some((plan, platform)) = io {
-        session.open_io(plan, (machine, platform), (root, &kernel), None)?;
+        session.open_io(plan, platform, (root, &kernel), None)?;
     }
     drop(kernel);
     session.start(Measure::Window, launched)?;

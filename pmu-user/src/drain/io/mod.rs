@@ -16,7 +16,6 @@ use self::{block::DeviceNumber, group::Groups, traffic::Traffic};
 use super::{Absent, Cost, Owner, ProgramRow};
 use crate::{
     machine::{
-        Machine,
         disk::InUse,
         io::{Platform, bdf::Bdf, owner::Ownership},
         network::{InterfaceCount, TcpCount},
@@ -28,18 +27,10 @@ use crate::{
 /// What is known before the first drain.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IoHeader {
-    /// pmbpf's version.
-    pub version: String,
-    /// When counting started, in ns since 1970-01-01 UTC.
-    pub started_unix_ns: u64,
-    /// The host.
-    pub machine: Machine,
-    /// What stands on its I/O side.
+    /// What stands on the host's I/O side.
     pub platform: Platform,
     /// What was opened.
     pub plan: IoPlan,
-    /// What cannot be measured here, and why.
-    pub missing: Vec<Absent>,
 }
 
 /// What one tick read.

@@ -1,6 +1,9 @@
 //! Drains for tests, of a machine whose uncore PMUs are simulated.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use pmu_common::io::{block::BlockCount, net::NetCount};
 
@@ -11,7 +14,7 @@ use super::{
     traffic::{Retired, Traffic},
 };
 use crate::{
-    drain::{Absent, Cost},
+    drain::{Absent, Cost, Header},
     machine::{
         Machine,
         cgroup::CgroupId,
@@ -37,19 +40,34 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Header of a run on two simulated dies, reported every 2 s.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines/simulated-two-dies")
+}
+
+/// A host of two simulated dies.
+pub(crate) fn machine() -> Machine {
+    Machine::read(&root()).unwrap()
+}
+
+impl From<IoHeader> for Header {
+    fn from(io: IoHeader) -> Self {
+        let missing = vec![Absent { what: "packets".to_owned(), why: "not permitted".to_owned() }];
+        let (version, started_unix_ns) = ("0.1.0".to_owned(), 1_795_249_958_844_007_395);
+        let (io, machine) = (Some(io), machine());
+        Self { version, started_unix_ns, machine, missing, tasks: None, io, counts: None }
+    }
+}
+
+/// Header of a run on it, reported every 2 s.
 pub(crate) fn header() -> IoHeader {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines/simulated-two-dies");
-    let machine = Machine::read(&root).unwrap();
+    let (root, machine) = (root(), machine());
     let catalog = Catalog::read(&root).unwrap();
     let platform = Platform::read(&root, &catalog);
     let request = request("sapphirerapids", Some(Duration::from_secs(2)));
     let plan = IoPlan::new(&request, &machine, &catalog, &platform, &root).unwrap();
     let instances: usize = plan.kinds.iter().map(|kind| kind.instances.len()).sum();
     assert!(instances > 20, "the machine has uncore PMUs: {instances}");
-    let missing = vec![Absent { what: "packets".to_owned(), why: "not permitted".to_owned() }];
-    let version = "0.1.0".to_owned();
-    IoHeader { version, started_unix_ns: 1_795_249_958_844_007_395, machine, platform, plan, missing }
+    IoHeader { platform, plan }
 }
 
 fn request(model: &str, interval: Option<Duration>) -> IoRequest {
@@ -77,7 +95,7 @@ pub(crate) fn always_running() -> IoHeader {
     let parts = Mapping::Known { value: vec![1], source: MappingSource::Table };
     header.platform.ports = vec![Port { bdf, bus, parts, devices: vec![bdf] }];
     let request = request("icelakex", None);
-    header.plan = IoPlan::new(&request, &header.machine, &catalog, &header.platform, &tree.root).unwrap();
+    header.plan = IoPlan::new(&request, &machine(), &catalog, &header.platform, &tree.root).unwrap();
     header
 }
 
@@ -91,7 +109,7 @@ pub(crate) fn requesters() -> IoHeader {
     let (mut header, catalog) = (header(), Catalog::read(&tree.root).unwrap());
     header.platform = Platform::read(&tree.root, &catalog);
     let request = IoRequest::default();
-    header.plan = IoPlan::new(&request, &header.machine, &catalog, &header.platform, &tree.root).unwrap();
+    header.plan = IoPlan::new(&request, &machine(), &catalog, &header.platform, &tree.root).unwrap();
     header
 }
 

@@ -4,7 +4,9 @@ use std::io::{self, ErrorKind, Read};
 
 use bytes::Buf as _;
 use flate2::{Compress, Compression, FlushCompress, Status, read::DeflateDecoder};
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::untrusted;
 
 pub(super) const MAGIC: &[u8; 8] = b"pmbpf\x02\r\n";
 /// The format before this, which had no encodings.
@@ -15,6 +17,8 @@ const HEADER_BYTES: usize = 12;
 const CHECKED_BYTES: usize = 8;
 /// Memory for a payload, to begin with.
 const ROOM_BYTES: usize = 1 << 16;
+/// Memory of what one frame holds; more if its JSON alone is so long, as that of a host with very many CPUs is.
+const MEMORY_BYTES_MAX: usize = 96 << 20;
 /// A frame larger than this is damage, not data.
 const BYTES_MAX: usize = 256 << 20;
 /// JSON that is shorter is not worth compressing; what is longer stays as it is, so that what a small file may swell to is
@@ -74,6 +78,11 @@ impl Encoder {
         let done = self.deflate.compress_vec(&self.json, &mut self.frame, FlushCompress::Finish);
         matches!(done, Ok(Status::StreamEnd)) && self.frame.len() < HEADER_BYTES + self.json.len()
     }
+}
+
+/// What a payload says, in a bounded amount of memory.
+pub(super) fn decode<T: DeserializeOwned>(payload: &[u8]) -> serde_json::Result<T> {
+    untrusted::json::from_slice(payload, MEMORY_BYTES_MAX)
 }
 
 fn checksum(start: &[u8], payload: &[u8]) -> u32 {

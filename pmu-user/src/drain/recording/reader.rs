@@ -8,25 +8,19 @@ use std::{
 };
 
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
 
 use super::{
-    DRAIN, ENDING, HEADER, IO_DRAIN, IO_HEADER, NAMES, TASKS_DRAIN, TASKS_HEADER,
-    frame::{Beginning, Frames},
+    DRAIN, ENDING, NAMES,
+    frame::{Beginning, Frames, decode},
+    older,
 };
 use crate::{
-    drain::{
-        Drain, Ending, Header, Names, TasksDrain, TasksHeader,
-        io::{IoDrain, IoHeader},
-    },
+    drain::{Drain, Ending, Header, Names, TasksDrain, io::IoDrain},
     file::open_regular,
-    untrusted,
 };
 
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 1 << 16;
-/// Memory of what one frame holds; more if its JSON alone is so long, as that of a host with very many CPUs is.
-const MEMORY_BYTES_MAX: usize = 96 << 20;
 
 /// Why a file is no recording.
 #[derive(Debug, thiserror::Error)]
@@ -104,16 +98,10 @@ impl Opened {
             Beginning::Foreign => return Err(ReadError::Foreign(path())),
         }
         while let Some((kind, payload)) = frames.next().map_err(unreadable)? {
-            let header: Header = match kind {
-                HEADER => decode(payload, name)?,
-                TASKS_HEADER => decode::<TasksHeader>(payload, name)?.into(),
-                IO_HEADER => decode::<IoHeader>(payload, name)?.into(),
-                _ => continue,
-            };
-            if header.is_empty() {
-                break;
+            let header = older::header(kind, payload);
+            if let Some(header) = header.map_err(|error| ReadError::Version { path: path(), error })? {
+                return Ok(Self { header, entries: Entries { frames, name: path() } });
             }
-            return Ok(Self { header, entries: Entries { frames, name: path() } });
         }
         Err(ReadError::NoHeader(path()))
     }
@@ -155,14 +143,16 @@ impl Entries {
         loop {
             let next = self.frames.next().map_err(|error| ReadError::Io { path: name.clone(), error })?;
             let Some((kind, payload)) = next else { return Ok(None) };
-            return Ok(Some(match kind {
-                DRAIN => Entry::Drain(decode(payload, name)?),
-                TASKS_DRAIN => Entry::Drain(Box::new(decode::<TasksDrain>(payload, name)?.into())),
-                IO_DRAIN => Entry::Drain(Box::new(decode::<IoDrain>(payload, name)?.into())),
-                ENDING => Entry::Ending(decode(payload, name)?),
-                NAMES => Entry::Names(decode(payload, name)?),
-                _ => continue,
-            }));
+            let entry = match kind {
+                DRAIN => decode(payload).map(Entry::Drain).map(Some),
+                ENDING => decode(payload).map(Entry::Ending).map(Some),
+                NAMES => decode(payload).map(Entry::Names).map(Some),
+                _ => older::drain(kind, payload).map(|drain| drain.map(Box::new).map(Entry::Drain)),
+            };
+            let entry = entry.map_err(|error| ReadError::Version { path: name.clone(), error })?;
+            if entry.is_some() {
+                return Ok(entry);
+            }
         }
     }
 
@@ -174,11 +164,6 @@ impl Entries {
     pub fn lost_bytes(&mut self) -> Result<u64, ReadError> {
         self.frames.lost_bytes().map_err(|error| ReadError::Io { path: self.name.clone(), error })
     }
-}
-
-fn decode<T: DeserializeOwned>(payload: &[u8], name: &str) -> Result<T, ReadError> {
-    untrusted::json::from_slice(payload, MEMORY_BYTES_MAX)
-        .map_err(|error| ReadError::Version { path: name.to_owned(), error })
 }
 
 /// A recording that was read, all of it in memory: for one whose length is known. [`Opened`] reads any.

@@ -83,7 +83,7 @@ fn a_recording_of_io_that_breaks_off_gives_back_every_complete_drain() {
 fn a_header_of_no_source_is_none() {
     let tree = Tree::new(&[("folder", "")]);
     let path = tree.root.join("nothing.pmbpf");
-    drop(Writer::create(&path, Overwrite::No, &Header::default()).unwrap());
+    drop(Writer::create(&path, Overwrite::No, &Header { io: None, ..header().into() }).unwrap());
     let error = Recording::read(&path).unwrap_err();
     assert!(matches!(error, ReadError::NoHeader(_)), "{error}");
 }

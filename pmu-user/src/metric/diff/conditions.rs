@@ -51,7 +51,7 @@ pub fn facts(header: &Header) -> Facts {
     let sources = [(tasks.is_some(), "tasks"), (io.is_some(), "I/O"), (counts.is_some(), "counts")];
     let sources: Vec<_> = sources.iter().filter(|(has, _)| *has).map(|(_, name)| *name).collect();
     say("sources", sources.join(", "));
-    say("pmbpf", header.version().to_owned());
+    say("pmbpf", header.version.clone());
     if let Some(tasks) = tasks {
         of_plan(&tasks.plan, &mut say);
     } else if let Some(io) = io {
@@ -64,13 +64,12 @@ pub fn facts(header: &Header) -> Facts {
         let events: Vec<_> = plan.asked.iter().map(|event| event.name.as_str()).collect();
         say("events", events.join(", "));
     }
-    if let Some(machine) = header.machine() {
-        facts.insert("host", machine.host.clone());
-        facts.insert("kernel", machine.kernel.clone());
-        facts.insert("cpu", machine.cpu.model.clone());
-        facts.insert("cpus online", machine.cpu.online.len().to_string().as_str().into());
-        facts.insert("guest", if machine.cpu.guest { "yes" } else { "no" }.into());
-    }
+    let machine = &header.machine;
+    facts.insert("host", machine.host.clone());
+    facts.insert("kernel", machine.kernel.clone());
+    facts.insert("cpu", machine.cpu.model.clone());
+    facts.insert("cpus online", machine.cpu.online.len().to_string().as_str().into());
+    facts.insert("guest", if machine.cpu.guest { "yes" } else { "no" }.into());
     facts
 }
 

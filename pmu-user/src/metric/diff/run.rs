@@ -81,7 +81,8 @@ impl<'a> Run<'a> {
     ///
     /// The table of its uncore PMUs cannot be read.
     pub fn new(header: &'a Header, prepared: Option<topdown::Prepared>) -> Result<Self, FindError> {
-        let of_io = |header| Ok((io::Prepared::new(header)?, IoLedger::new(&header.plan), Series::default()));
+        let topology = &header.machine.topology;
+        let of_io = |io| Ok((io::Prepared::new(io, topology)?, IoLedger::new(&io.plan), Series::default()));
         Ok(Self {
             header,
             prepared,
@@ -185,7 +186,8 @@ impl<'a> Run<'a> {
     }
 
     fn tasks(&self, interval: &Interval, without_samples: bool) -> Report {
-        let of = |header| TasksReport::new(header, &self.ledger, interval, self.prepared.as_ref());
+        let machine = &self.header.machine;
+        let of = |header| TasksReport::new(machine, header, &self.ledger, interval, self.prepared.as_ref());
         let mut tasks = self.header.tasks.as_ref().map(of);
         if let (Some(tasks), true) = (&mut tasks, without_samples) {
             tasks.hot.clear();

@@ -192,7 +192,7 @@ mod tests {
         metric::{
             OwnerOrTarget, Pressure, Report, TasksReport, Throttled,
             io::{IoReport, Label, Row, Scope, Subject},
-            testing::with_late_ticks,
+            testing::{header, machine, with_late_ticks},
             value::{Distribution, How, Value},
         },
         model::histogram::Histogram,
@@ -233,9 +233,9 @@ mod tests {
         };
         let throttled = vec![of(1, "/"), of(2, "/web"), of(3, "/web/a"), of(4, "/webs")];
         let (header, ledger, interval) = with_late_ticks(Target::System, 1, 0);
-        let tasks = TasksReport::new(&header, &ledger, &interval, None);
+        let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);
         let tasks = Some(TasksReport { throttled, ..tasks });
-        let header = Header { tasks: Some(header), ..Header::default() };
+        let header = Header::from(header);
         let found = findings(&header, &Report { tasks, ..Report::default() });
         let paths: Vec<_> = found.iter().filter_map(Finding::path).collect();
         assert_eq!(paths, [&b"/webs"[..], b"/web/a"]);
@@ -259,7 +259,7 @@ mod tests {
 
     fn found(rows: Vec<Row>) -> Vec<Finding> {
         let io = Some(IoReport { rows, ..IoReport::default() });
-        findings(&Header::default(), &Report { io, ..Report::default() })
+        findings(&header(Target::System).into(), &Report { io, ..Report::default() })
     }
 
     #[test]
@@ -339,9 +339,9 @@ mod tests {
             |whose, share| Pressure { whose, shares: vec![(metric::PRESSURE_IO_FULL, Value::exact(share))] };
         let causes = |target, pressure| {
             let (header, ledger, interval) = with_late_ticks(target, 1, 0);
-            let tasks = TasksReport::new(&header, &ledger, &interval, None);
+            let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);
             let tasks = Some(TasksReport { pressure: vec![pressure], ..tasks });
-            let header = Header { tasks: Some(header), ..Header::default() };
+            let header = Header::from(header);
             let found = findings(&header, &Report { tasks, ..Report::default() });
             let causes = found.iter().map(|found| found.rule.cause);
             causes.filter(|cause| *cause == Cause::IoPressure).collect::<Vec<_>>()

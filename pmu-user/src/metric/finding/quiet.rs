@@ -13,7 +13,7 @@ use std::path::Path;
 
 use super::findings;
 use crate::{
-    drain::{Header, TasksHeader, recording::Recording},
+    drain::{Header, recording::Recording},
     metric::{Report, TasksReport, testing::Random},
     model::{Interval, Ledger},
 };
@@ -34,7 +34,7 @@ const VARIATIONS: usize = 50;
 
 /// A recorded run, by tick.
 struct Run {
-    header: TasksHeader,
+    header: Header,
     ledger: Ledger,
     /// Without what the kernel accounts of the whole run.
     ticks: Vec<Interval>,
@@ -54,7 +54,7 @@ impl Run {
         }
         // The first is what there was before.
         ticks.remove(0);
-        Self { header: recording.header.tasks.unwrap(), ledger, ticks, whole }
+        Self { header: recording.header, ledger, ticks, whole }
     }
 
     /// The run with its ticks drawn again.
@@ -72,9 +72,9 @@ impl Run {
 
     /// Names of what is found in an interval of it.
     fn findings(&self, interval: &Interval) -> Vec<&'static str> {
-        let tasks = Some(TasksReport::new(&self.header, &self.ledger, interval, None));
-        let header = Header { tasks: Some(self.header.clone()), ..Header::default() };
-        let found = findings(&header, &Report { tasks, ..Report::default() });
+        let (header, of_tasks) = (&self.header, self.header.tasks.as_ref().unwrap());
+        let tasks = Some(TasksReport::new(&header.machine, of_tasks, &self.ledger, interval, None));
+        let found = findings(header, &Report { tasks, ..Report::default() });
         found.iter().map(|finding| finding.rule.cause.name()).collect()
     }
 }

@@ -176,13 +176,12 @@ impl LevelReport {
 }
 
 /// What is known about the most of a bandwidth of one socket, in its unit. Sockets are taken to have equal shares.
-pub(super) fn maxima(header: &IoHeader, name: &str) -> Vec<(f64, Basis)> {
+pub(super) fn maxima(header: &IoHeader, sockets: f64, name: &str) -> Vec<(f64, Basis)> {
     let report = &header.plan.report;
     match name {
         // A share of what the link could carry.
         "upi.utilization" => vec![(100.0, Basis::Specification)],
         "dram.bandwidth" => {
-            let sockets = f64::from(header.machine.topology.sockets.unwrap_or(1).max(1));
             let specified = header.platform.memory.bytes_per_second_max.known().map(|bytes| bytes / 1e9);
             let all = [
                 (report.dram_max_gb_s, Basis::Given),
@@ -196,10 +195,9 @@ pub(super) fn maxima(header: &IoHeader, name: &str) -> Vec<(f64, Basis)> {
 }
 
 /// Rows of memory's bandwidth → rows of how much of the most that is, for sockets and everything.
-pub(super) fn utilization(rows: &[Row], header: &IoHeader) -> Vec<Row> {
-    let known = maxima(header, "dram.bandwidth");
+pub(super) fn utilization(rows: &[Row], header: &IoHeader, sockets: f64) -> Vec<Row> {
+    let known = maxima(header, sockets, "dram.bandwidth");
     let best = known.iter().max_by_key(|(_, basis)| *basis);
-    let sockets = f64::from(header.machine.topology.sockets.unwrap_or(1).max(1));
     let row = |row: &Row| {
         let times = match row.subject {
             Subject::Scope(Scope::Socket(_)) => 1.0,

@@ -162,7 +162,7 @@ mod tests {
     use crate::{
         drain::io::{
             IoDrain, IoHeader, UncoreSlice,
-            testing::{self, always_running, steady},
+            testing::{self, always_running, machine, steady},
         },
         metric::{
             io::{IoMetrics, Levels, Scope, levels::utilization, scopes::places},
@@ -198,7 +198,7 @@ mod tests {
 
     fn value(header: &IoHeader, interval: &IoInterval, place: Scope, metric: &str) -> Value {
         let mut rows = metrics(header).rows(&UncoreCounts::new(&header.plan, interval), place);
-        rows.extend(utilization(&rows, header));
+        rows.extend(utilization(&rows, header, f64::from(machine().topology.sockets.unwrap())));
         rows.into_iter().find(|row| row.metric == metric).unwrap().value
     }
 

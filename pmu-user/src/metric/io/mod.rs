@@ -28,7 +28,7 @@ pub use self::{
     check::{Check, Verdict},
     levels::{Basis, Level, LevelReport},
     port_map::MapReport,
-    prepared::{History, Prepared, losses},
+    prepared::{History, Prepared, losses, missing},
     row::{Label, Row, Scope, Subject},
 };
 use self::{
@@ -39,7 +39,6 @@ use self::{
     totals::IoMetrics,
     traffic::Names,
 };
-use crate::drain::Absent;
 
 /// What an interval says. Plain data; views only choose words and columns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,6 +55,4 @@ pub struct IoReport {
     pub maps: Vec<MapReport>,
     /// Counters that always run, held against metrics.
     pub checks: Vec<Check>,
-    /// What is not there, and why.
-    pub missing: Vec<Absent>,
 }

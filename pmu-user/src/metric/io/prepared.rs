@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     drain::{Absent, TARGET_UNSEEN, io::IoHeader},
+    machine::topology::Topology,
     model::io::{IoInterval, IoLedger, traffic::TrafficInterval},
     plan::io::IoPlan,
     table::io::{FindError, load},
@@ -30,6 +31,7 @@ use crate::{
 pub struct Prepared<'a> {
     /// The run.
     pub header: &'a IoHeader,
+    sockets: f64,
     pub(super) metrics: Option<IoMetrics>,
     /// Devices that IOMMUs count for by themselves.
     requesters: Requesters,
@@ -37,16 +39,17 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Prepares the tables of the run that `header` describes.
+    /// Prepares the tables of the run that `header` describes, on a host of this topology.
     ///
     /// # Errors
     ///
     /// A table cannot be read.
-    pub fn new(header: &'a IoHeader) -> Result<Self, FindError> {
+    pub fn new(header: &'a IoHeader, topology: &Topology) -> Result<Self, FindError> {
         let plan = &header.plan;
         let table = plan.table.as_deref().map(load).transpose()?;
         let metrics = table.map(|table| IoMetrics::new(table, plan));
-        Ok(Self { header, metrics, requesters: Requesters::new(plan)?, places: places(plan) })
+        let sockets = f64::from(topology.sockets.unwrap_or(1).max(1));
+        Ok(Self { header, sockets, metrics, requesters: Requesters::new(plan)?, places: places(plan) })
     }
 
     /// Rows of what uncore PMUs counted: of devices and what of them is whose, then of scopes.
@@ -62,7 +65,7 @@ impl<'a> Prepared<'a> {
             rows.extend(of_port);
         }
         rows.extend(self.places.iter().flat_map(|&place| metrics.rows(counts, place)));
-        rows.extend(utilization(&rows, self.header));
+        rows.extend(utilization(&rows, self.header, self.sockets));
         rows
     }
 }
@@ -88,22 +91,22 @@ impl IoReport {
             levels: Vec::new(),
             maps: Vec::new(),
             checks,
-            missing: missing(header, ledger, interval),
         }
     }
 }
 
-fn missing(header: &IoHeader, ledger: &IoLedger, interval: &IoInterval) -> Vec<Absent> {
+/// What the interval, or the run until now, turned out to lack.
+pub fn missing(prepared: &Prepared<'_>, ledger: &IoLedger, interval: &IoInterval) -> Vec<Absent> {
     let partly = groups::missing(&interval.groups);
     let never = |absent: &&Absent| !partly.iter().any(|partly| partly.what == absent.what);
     let untold = ledger.untold.iter().filter(never);
-    let plan = &header.plan;
+    let plan = &prepared.header.plan;
     let is_unseen = |traffic: &&TrafficInterval| traffic.losses.contains_key(TARGET_UNSEEN);
     let unseen = interval.traffic.as_ref().filter(is_unseen).map(|_| Absent {
         what: format!("block requests of {}", plan.target.in_words(plan.inherit, plan.descend)),
         why: UNSEEN.to_owned(),
     });
-    header.missing.iter().chain(untold).chain(&partly).cloned().chain(unseen).collect()
+    untold.chain(&partly).cloned().chain(unseen).chain(ledger.last.gone.iter().cloned()).collect()
 }
 
 /// What was lost: of uncore PMUs since counting started, of traffic in the interval; by reason.
@@ -158,7 +161,7 @@ impl History {
         let level = |seen: LevelReport| {
             let limits = header.plan.report.limits.iter().find(|limits| limits.name == seen.name);
             let limits = limits.map(|limits| [limits.low, limits.high]);
-            let known = maxima(header, seen.name);
+            let known = maxima(header, prepared.sockets, seen.name);
             Level::new(seen, &known, limits)
         };
         let seen = metrics.iter().flat_map(|metrics| self.levels.report(metrics));
@@ -169,7 +172,6 @@ impl History {
             ..IoReport::new(prepared, ledger, total)
         };
         self.ticks.tell(&mut report.checks);
-        report.missing.extend_from_slice(&ledger.last.gone);
         report
     }
 }

@@ -22,9 +22,15 @@ use crate::{
 
 impl Prepared {
     /// The metrics of everyone in `interval`.
-    pub fn topdown(&self, header: &TasksHeader, ledger: &Ledger, interval: &Interval) -> TopDown {
+    pub fn topdown(
+        &self,
+        topology: &Topology,
+        header: &TasksHeader,
+        ledger: &Ledger,
+        interval: &Interval,
+    ) -> TopDown {
         let around = Around {
-            topology: &header.machine.topology,
+            topology,
             cpus: header.plan.cpus.len(),
             extent: extent(&header.plan.target),
             seconds: interval.length_ns() as f64 / 1e9,

@@ -7,7 +7,7 @@ pub mod traffic;
 use std::collections::{BTreeMap, VecDeque};
 
 use self::{groups::GroupsInterval, kernel::KernelInterval, traffic::TrafficInterval};
-use super::slice::condense;
+use super::{OwnCost, slice::condense};
 use crate::{
     drain::{
         Absent, SlotId,
@@ -119,6 +119,8 @@ pub struct IoLedger {
     pub untold: Vec<Absent>,
     /// The last drain, without what is in intervals.
     pub last: IoDrain,
+    /// What the process has cost.
+    pub cost: OwnCost,
     begun: bool,
     traffic: Option<Traffic>,
     /// What groups count, in the order in which counts stand in a drain; none where nothing is.
@@ -138,6 +140,7 @@ impl IoLedger {
             owned: Vec::new(),
             untold: Vec::new(),
             last: IoDrain::default(),
+            cost: OwnCost::default(),
             begun: false,
             traffic: None,
             events: plan.monitoring.as_ref().map(|monitoring| monitoring.events.clone()),
@@ -162,6 +165,7 @@ impl IoLedger {
             groups: drain.groups.take().map(|now| self.groups_until(now)).unwrap_or_default(),
             ..IoInterval::of(std::mem::take(&mut drain.uncore), from_ns, drain.at_ns)
         };
+        self.cost.drain(drain.cost);
         self.last = drain;
         interval
     }

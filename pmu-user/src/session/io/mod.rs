@@ -14,6 +14,7 @@ use std::{
     collections::BTreeSet,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -41,6 +42,9 @@ use crate::{
 pub struct IoSession {
     /// What is known before the first drain.
     pub header: IoHeader,
+    /// What cannot be measured here, and why.
+    pub missing: Vec<Absent>,
+    machine: Arc<Machine>,
     rotations: Vec<Rotation>,
     /// Slices that ended since the last drain.
     slices: Vec<UncoreSlice>,
@@ -70,7 +74,7 @@ impl IoSession {
     /// The kernel refused what it would refuse everywhere; the error knows what would help.
     pub(super) fn open(
         plan: IoPlan,
-        machine: Machine,
+        machine: Arc<Machine>,
         platform: Platform,
         (root, kernel): (&Path, &Kernel),
         command: Option<u32>,
@@ -97,11 +101,12 @@ impl IoSession {
             }
         };
         let accounts = counted.as_ref().and_then(|_| Accounts::begin(&plan, &machine, root, command));
-        let version = env!("CARGO_PKG_VERSION").to_owned();
         let monitored = Monitored::new(&plan, &machine.cgroups, root, command);
         let kernel = KernelFiles::open(&plan, &machine, root);
         Ok(Self {
-            header: IoHeader { version, started_unix_ns: 0, machine, platform, plan, missing },
+            header: IoHeader { platform, plan },
+            missing,
+            machine,
             rotations,
             slices: Vec::new(),
             counted,
@@ -123,7 +128,6 @@ impl IoSession {
         self.cost.map_bytes = self.counted.as_ref().map_or(0, Counted::map_bytes);
         self.statistics = self.counted.as_ref().and_then(|_| measure_costs().ok());
         self.started = started.instant;
-        self.header.started_unix_ns = started.unix_ns;
         let tick = Instant::now() + self.header.plan.tick;
         self.rotations.iter_mut().for_each(|rotation| rotation.start(tick));
     }
@@ -245,7 +249,7 @@ impl IoSession {
     fn with_owned(&self, mut drain: IoDrain) -> IoDrain {
         drain.owned = owner::read(&self.root, &self.header.platform);
         let paths: BTreeSet<_> = drain.owned.iter().filter_map(|(_, ownership)| ownership.cgroup()).collect();
-        let layout = &self.header.machine.cgroups;
+        let layout = &self.machine.cgroups;
         let found = paths.into_iter().filter_map(|path| layout.resolve(path.to_path().to_str()?).ok());
         drain.names.extend(found.map(|cgroup| Named { cgroup: cgroup.id.0, path: cgroup.path }));
         drain

@@ -82,7 +82,7 @@ impl TasksSession {
 
     /// Counts that have changed since they were last read.
     pub(super) fn count_rows(&mut self) -> Vec<CountRow> {
-        let cpus = self.header.machine.cpu.possible;
+        let cpus = self.machine.cpu.possible;
         let events = self.header.plan.events() as usize;
         let mut rows = Vec::with_capacity(self.changed_rows);
         let mut room = [(0, 0); RUNQUEUE.buckets];

@@ -15,6 +15,7 @@ mod throttling;
 use std::{
     io,
     path::PathBuf,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -28,8 +29,11 @@ use self::{
 use super::{Measure, SessionError, Started, cost::Meter, usage::Targets};
 use crate::{
     bpf::{Object, Ring, release_memory},
-    drain::{LimitsRow, Names, TARGET_UNSEEN, TasksDrain, TasksHeader, ThrottlingRow, reading::SliceRow},
+    drain::{
+        Absent, LimitsRow, Names, TARGET_UNSEEN, TasksDrain, TasksHeader, ThrottlingRow, reading::SliceRow,
+    },
     machine::{
+        Machine,
         cpu::{self, Cpu, Times},
         monotonic_ns,
     },
@@ -44,6 +48,9 @@ const NAMING: Duration = Duration::from_millis(1200);
 pub(in crate::session) struct TasksSession {
     /// What is known before the first drain.
     pub header: TasksHeader,
+    /// What cannot be measured here, and why.
+    pub missing: Vec<Absent>,
+    machine: Arc<Machine>,
     object: Object,
     /// Sampling events, by event and CPU.
     samplers: Vec<Vec<Sampler>>,
@@ -116,7 +123,6 @@ impl TasksSession {
         launched: Instant,
     ) -> Result<(), SessionError> {
         self.header.started_ns = started.monotonic_ns;
-        self.header.started_unix_ns = started.unix_ns;
         self.write_started();
         for cpu in &self.header.plan.cpus {
             self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 1);
@@ -132,7 +138,7 @@ impl TasksSession {
         }
         self.write_periods();
         self.start_turns()?;
-        self.targets = Targets::that_run(&self.header.plan, &self.header.machine, self.command);
+        self.targets = Targets::that_run(&self.header.plan, &self.machine, self.command);
         self.meter = Some(Meter::start(&self.object, measure, launched.elapsed()));
         Ok(())
     }
@@ -188,7 +194,7 @@ impl TasksSession {
             kernel: drain.gaps.iter().flat_map(|gap| gap.stack.iter().copied()).collect(),
         };
         let pressed = std::mem::take(&mut self.ring_reader.pressed);
-        let strides = (self.header.machine.cpu.possible, self.header.plan.events());
+        let strides = (self.machine.cpu.possible, self.header.plan.events());
         let freed = self.owners.recycle(&mut self.object.maps, strides, now_ns, pressed)?;
         self.forget_changes(&freed);
         self.forget_off_cpu(&freed);
@@ -255,17 +261,17 @@ impl TasksSession {
 
     /// What limits of CPU time did so far.
     fn throttling(&mut self) -> Vec<ThrottlingRow> {
-        self.limited.read(&self.header.plan, &self.header.machine.cgroups, &self.root)
+        self.limited.read(&self.header.plan, &self.machine.cgroups, &self.root)
     }
 
     /// Limits of the cgroups that are targets.
     fn limits(&self) -> Vec<LimitsRow> {
-        pressure::limits(&self.header.plan, &self.header.machine.cgroups)
+        pressure::limits(&self.header.plan, &self.machine.cgroups)
     }
 
     /// A freed slot's rows are zero again, and so is what was last seen of them.
     fn forget_changes(&mut self, freed: &[u32]) {
-        let cpus = self.header.machine.cpu.possible as usize;
+        let cpus = self.machine.cpu.possible as usize;
         for &slot in freed {
             let first = slot as usize * cpus;
             self.seen_changes[first..first + cpus].fill((0, 0));

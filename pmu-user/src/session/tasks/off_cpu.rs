@@ -27,7 +27,7 @@ impl TasksSession {
         if self.object.add_waits(until_ns).is_err() {
             self.lost_waits += 1;
         }
-        let (maps, cpus) = (&self.object.maps, self.header.machine.cpu.possible);
+        let (maps, cpus) = (&self.object.maps, self.machine.cpu.possible);
         let mut rows = Vec::new();
         for slot in self.owners.in_use() {
             let mut so_far = maps.waiting.read(slot as usize);
@@ -46,7 +46,7 @@ impl TasksSession {
         if self.header.plan.off_cpu == request::OffCpu::No {
             return;
         }
-        let cpus = self.header.machine.cpu.possible;
+        let cpus = self.machine.cpu.possible;
         for &slot in freed {
             (slot * cpus..(slot + 1) * cpus).for_each(|row| self.object.maps.off_cpu.clear(row as usize));
             self.object.maps.waiting.clear(slot as usize);

@@ -1,6 +1,6 @@
 //! Opens what a plan says: programs, targets, events. Nothing counts yet.
 
-use std::{collections::HashSet, path::Path, thread};
+use std::{collections::HashSet, path::Path, sync::Arc, thread};
 
 use pmu_common::cpu::Control;
 
@@ -37,7 +37,7 @@ impl TasksSession {
     /// The kernel refused something; the error knows what would help.
     pub(in crate::session) fn open(
         mut plan: Plan,
-        machine: Machine,
+        machine: Arc<Machine>,
         root: &Path,
         kernel: &Kernel,
     ) -> Result<Self, SessionError> {
@@ -73,17 +73,15 @@ impl TasksSession {
             slices: Vec::new(),
             owners: Owners::new(plan.by, machine.cgroups.clone(), plan.slots),
             header: TasksHeader {
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                started_unix_ns: 0,
                 started_ns: 0,
                 attach: object.loaded.attach_kind().name().to_owned(),
                 attach_refused: object.loaded.refused().iter().map(refused).collect(),
                 knows_steal: object.knows_steal(),
-                missing,
                 off_cpu,
-                machine,
                 plan,
             },
+            missing,
+            machine,
             object,
             samplers,
             anchors,

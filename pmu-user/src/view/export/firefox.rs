@@ -117,12 +117,11 @@ fn ms(ns: u64) -> f64 {
 fn meta(header: &Header) -> Json {
     let categories =
         CATEGORIES.map(|(name, color)| json!({"name": name, "color": color, "subcategories": ["Other"]}));
-    let kernel = header.machine().map(|machine| machine.kernel.terminal());
     let period_ns = events(header).first().and_then(Sampling::period_ns);
     json!({
         "version": 24, "preprocessedProfileVersion": VERSION, "product": words::run(header),
-        "oscpu": format!("Linux {}", kernel.unwrap_or_default()),
-        "startTime": ms(header.started_unix_ns()), "interval": period_ns.map_or(1.0, ms), "processType": 0,
+        "oscpu": format!("Linux {}", header.machine.kernel.terminal()),
+        "startTime": ms(header.started_unix_ns), "interval": period_ns.map_or(1.0, ms), "processType": 0,
         "categories": categories, "symbolicated": true, "debug": false, "pausedRanges": [],
         "usesOnlyOneStackType": true, "sourceCodeIsNotOnSearchfox": true,
         "extensions": {"length": 0, "baseURL": [], "id": [], "name": []},

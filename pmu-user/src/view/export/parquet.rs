@@ -79,11 +79,8 @@ fn failure(error: ParquetError) -> io::Error {
 fn begin(header: &Header) -> Result<SerializedFileWriter<Vec<u8>>, ParquetError> {
     let facts = [
         ("pmbpf.run", words::run(header)),
-        ("pmbpf.started_unix_ns", header.started_unix_ns().to_string()),
-        (
-            "pmbpf.kernel",
-            header.machine().map(|machine| machine.kernel.terminal().into_owned()).unwrap_or_default(),
-        ),
+        ("pmbpf.started_unix_ns", header.started_unix_ns.to_string()),
+        ("pmbpf.kernel", header.machine.kernel.terminal().into_owned()),
     ];
     let facts = facts.map(|(key, value)| KeyValue::new(key.to_owned(), value));
     let properties = WriterProperties::builder()

@@ -46,7 +46,7 @@ impl Export for Perfetto {
     fn stage(&mut self, into: &mut dyn Write, stage: Stage<'_>) -> io::Result<()> {
         let packets = match stage {
             Stage::Begin(header) => {
-                self.started_ns = header.started_unix_ns();
+                self.started_ns = header.started_unix_ns;
                 vec![self.clocks()]
             }
             Stage::Interval(report, _) => self.interval(report),

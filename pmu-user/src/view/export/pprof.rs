@@ -46,7 +46,7 @@ fn profile(header: &Header, report: &Report, stacks: &[HotStack]) -> Profile {
         default_sample_type: sample_type.first().map_or(0, |first| first.kind),
         sample_type,
         sample,
-        time_nanos: signed(header.started_unix_ns().saturating_add(from_ns)),
+        time_nanos: signed(header.started_unix_ns.saturating_add(from_ns)),
         duration_nanos: signed(length_ns),
         period_type: first.map(|event| builder.value_type(&event.event, unit(event))),
         period: first.map_or(0, |event| signed(event.period)),
@@ -68,10 +68,8 @@ const fn unit(event: &Sampling) -> &'static str {
 
 /// What made the profile, where, and what is missing in it.
 fn comments(header: &Header, report: &Report) -> Vec<String> {
-    let machine = header.machine().into_iter();
-    let host = machine.flat_map(|machine| {
-        [format!("host {}", machine.host.terminal()), format!("kernel {}", machine.kernel.terminal())]
-    });
+    let machine = &header.machine;
+    let host = [format!("host {}", machine.host.terminal()), format!("kernel {}", machine.kernel.terminal())];
     let events = events(header).iter().map(|event| {
         let unit = if unit(event) == "nanoseconds" { "ns" } else { "counts" };
         format!("event {}: a sample every {} {unit}", words::text(&event.event), event.period)

@@ -44,11 +44,10 @@ pub(super) fn text(text: &str) -> String {
 
 /// What made an export.
 pub(super) fn exporter(header: &Header) -> String {
-    format!("pmbpf {}", text(header.version()))
+    format!("pmbpf {}", text(&header.version))
 }
 
 /// A run: its host, and when it started.
 pub(super) fn run(header: &Header) -> String {
-    let host = header.machine().map(|machine| machine.host.terminal());
-    format!("{} {}", host.unwrap_or_default(), started_at(header.started_unix_ns()))
+    format!("{} {}", header.machine.host.terminal(), started_at(header.started_unix_ns))
 }

@@ -222,7 +222,12 @@ pub(super) fn cost(rows: &Rows, into: &mut String) {
     );
     fact(
         "process",
-        format!("{} CPU, {} of the CPUs", duration(number("cpu_ns")), percent(number("cpu_ns") / capacity)),
+        format!(
+            "{} CPU while it counted, {} of the CPUs; {} before",
+            duration(number("counting_cpu_ns")),
+            percent(number("counting_cpu_ns") / capacity),
+            duration(number("startup_cpu_ns"))
+        ),
     );
     fact(
         "memory",
@@ -242,6 +247,11 @@ pub(super) fn cost(rows: &Rows, into: &mut String) {
         ),
     );
     into.push_str("</dl>");
+    each_program(cost, into);
+}
+
+/// What each program in the kernel cost.
+fn each_program(cost: &Json, into: &mut String) {
     let Some(programs) = cost["programs"].as_array().filter(|programs| !programs.is_empty()) else { return };
     head("Programs", &[("program", false), ("a run", true), ("runs", true), ("together", true)], into);
     for program in programs {

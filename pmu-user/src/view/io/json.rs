@@ -9,7 +9,7 @@ use super::{
     checks, levels,
     summary::{Summary, json_things},
 };
-use crate::{drain::io::IoHeader, metric::io::IoReport, plan::io::UncoreKind};
+use crate::{drain::io::IoHeader, machine::Machine, metric::io::IoReport, plan::io::UncoreKind};
 
 /// What the header row has of I/O alone.
 pub(in crate::view) fn header(header: &IoHeader) -> Json {
@@ -22,8 +22,12 @@ pub(in crate::view) fn header(header: &IoHeader) -> Json {
 }
 
 /// The rows of what stands on the host's I/O side.
-pub(in crate::view) fn platform(into: &mut dyn Write, header: &IoHeader) -> io::Result<()> {
-    json_things(into, &Summary { machine: &header.machine, platform: &header.platform })
+pub(in crate::view) fn platform(
+    into: &mut dyn Write,
+    machine: &Machine,
+    header: &IoHeader,
+) -> io::Result<()> {
+    json_things(into, &Summary { machine, platform: &header.platform })
 }
 
 /// Levels, checks and maps.

@@ -9,7 +9,7 @@ use super::{
     super::{
         Part,
         text::{
-            COLUMNS, Style, WARNING, beside, duration, head_machine, line, named, percent, section,
+            COLUMNS, Style, beside, named, percent, section,
             table::{Align, Table, cut},
         },
         words,
@@ -17,35 +17,12 @@ use super::{
     checks, levels, number,
 };
 use crate::{
-    drain::{Ending, Stopped, io::IoHeader},
     metric::io::{IoReport, Label, Row, Scope, Subject},
     table::{
         metric::{self, Family, Metric},
         unit::Unit,
     },
 };
-
-/// Who measured where: the first lines of a report of I/O alone.
-pub(in crate::view) fn head(
-    into: &mut dyn Write,
-    header: &IoHeader,
-    report: &IoReport,
-    ending: &Ending,
-) -> io::Result<()> {
-    let plan = &header.plan;
-    head_machine(into, &header.version, &header.machine)?;
-    let target = plan.target.in_words(plan.inherit, plan.descend);
-    line(into, "target", &target)?;
-    let started = words::started_at(header.started_unix_ns);
-    line(into, "counted", &format!("{} from {started}", duration(report.length_ns as f64)))?;
-    if let Some(workload) = ending.workload {
-        line(into, "command", &words::workload(workload))?;
-    }
-    if ending.stopped == Stopped::Truncated {
-        writeln!(into, "{WARNING}incomplete: the recording breaks off{WARNING:#}")?;
-    }
-    Ok(())
-}
 
 /// What the whole run says of I/O.
 pub(in crate::view) fn sections(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
@@ -249,25 +226,6 @@ fn share(label: &Label) -> Option<String> {
     }
 }
 
-/// A list of metrics, by family if it is long: `vtd (7), pcie (5)`. JSON names each.
-fn shortened(what: &str) -> String {
-    const NAMES_MAX: usize = 4;
-    let names: Vec<&str> = what.split(", ").collect();
-    if names.len() <= NAMES_MAX || names.iter().any(|name| !name.contains('.')) {
-        return what.to_owned();
-    }
-    let mut families: Vec<(&str, usize)> = Vec::new();
-    for name in names {
-        let family = name.split('.').next().unwrap_or(name);
-        match families.iter_mut().find(|(known, _)| *known == family) {
-            Some((_, count)) => *count += 1,
-            None => families.push((family, 1)),
-        }
-    }
-    let words: Vec<String> = families.iter().map(|(family, count)| format!("{family} ({count})")).collect();
-    words.join(", ")
-}
-
 /// How complete it is.
 pub(in crate::view) fn trust(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
     section(into, "TRUST", "95 % intervals where counters took turns")?;
@@ -282,15 +240,12 @@ pub(in crate::view) fn trust(into: &mut dyn Write, style: &Style, report: &IoRep
             map.traffic
         )?;
     }
-    for absent in &report.missing {
-        writeln!(into, "  not measured: {}: {}", shortened(&absent.what), absent.why)?;
-    }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Label, Row, Style, Subject, one, shortened, title_of};
+    use super::{Label, Row, Style, Subject, one, title_of};
     use crate::{
         drain::Owner,
         metric::{io::Scope, value::Value},
@@ -341,12 +296,5 @@ mod tests {
             title_of("pcie.outbound_read_bw.by_cpu", Unit::MegabytesPerSecond),
             "outbound_read_bw.by_cpu MB/s"
         );
-    }
-
-    #[test]
-    fn a_long_list_of_metrics_is_told_by_family() {
-        assert_eq!(shortened("vtd.a, pcie.b, vtd.c, pcie.d, vtd.e"), "vtd (3), pcie (2)");
-        assert_eq!(shortened("vtd.a, pcie.b"), "vtd.a, pcie.b");
-        assert_eq!(shortened("a, b, c, d, packets"), "a, b, c, d, packets");
     }
 }

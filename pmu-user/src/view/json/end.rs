@@ -4,13 +4,15 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{super::words, Number, SCHEMA, extend, header::missing, line, stat, who::owner};
+use super::{super::words, Number, SCHEMA, extend, line, who::owner};
 use crate::{
     drain::{Ending, Header, Id, Owner, Stopped, TasksHeader, Workload, unwinding::Unwinding},
     metric::{
         Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, TasksReport,
         culprit::{Culprit, Waited},
         number::Attribution,
+        repeat::Outlier,
+        stat::Stat,
         value::Value,
     },
 };
@@ -115,18 +117,26 @@ fn tasks(header: &TasksHeader, report: &TasksReport) -> Json {
     })
 }
 
+/// What the summary has of counts alone.
+fn counts(stat: &Stat) -> Json {
+    let outlier = |outlier: &Outlier| {
+        json!({"run": outlier.run, "what": outlier.what, "unit": outlier.unit, "value": Number(outlier.value),
+               "median": Number(outlier.median), "score": outlier.score})
+    };
+    json!({"runs": stat.runs, "outliers": stat.outliers.iter().map(outlier).collect::<Vec<_>>()})
+}
+
 /// The row that ends a run: what all sources have, then what only one of them has.
 pub(super) fn summary(header: &Header, report: &Report, ending: &Ending) -> Json {
-    let of_io = report.io.iter().flat_map(|report| &report.missing);
     let mut row = json!({
             "schema": SCHEMA, "kind": "summary", "complete": ending.stopped != Stopped::Truncated,
             "stopped": stopped(ending.stopped), "duration_ns": duration(report), "losses": report.losses,
-            "workload": ending.workload.map(workload), "missing": missing(header, of_io),
+            "workload": ending.workload.map(workload), "missing": report.missing,
     });
     let tasks =
         header.tasks.as_ref().zip(report.tasks.as_ref()).map(|(header, report)| tasks(header, report));
     let cost = report.cost.as_ref().map(|cost| json!({"self": self_cell(cost)}));
-    for part in [tasks, cost, report.counts.as_ref().map(stat::summary)] {
+    for part in [tasks, cost, report.counts.as_ref().map(counts)] {
         extend(&mut row, part);
     }
     row
@@ -223,7 +233,8 @@ fn self_cell(cost: &CostReport) -> Json {
     });
     json!({
         "programs": programs.collect::<Vec<_>>(), "programs_ns": known(&cost.programs_ns),
-        "cpu_ns": cost.process.cpu_ns, "capacity_ns": cost.capacity_ns,
+        "cpu_ns": cost.process.cpu_ns, "startup_cpu_ns": cost.startup_cpu_ns, "counting_cpu_ns": cost.counting_cpu_ns,
+        "capacity_ns": cost.capacity_ns,
         "rss_bytes": cost.process.resident_bytes, "rss_max_bytes": cost.process.resident_max_bytes,
         "map_bytes": cost.process.map_bytes, "startup_ns": cost.process.startup_ns,
         "drains": cost.process.drains, "drains_ns": cost.process.drains_ns,

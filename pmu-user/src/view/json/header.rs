@@ -7,7 +7,7 @@ use super::{
     SCHEMA, extend,
 };
 use crate::{
-    drain::{Absent, CountsHeader, Header, TasksHeader},
+    drain::{CountsHeader, Header, TasksHeader},
     machine::{Machine, cpu::format_list, duration_ns},
     plan::{
         Sampling,
@@ -20,7 +20,7 @@ use crate::{
 
 /// The row of a run.
 pub(super) fn header(header: &Header) -> Json {
-    let Header { tasks, io, counts } = header;
+    let Header { tasks, io, counts, .. } = header;
     let (command, target, interval) = match (tasks, io, counts) {
         (Some(tasks), ..) => ("run", words::target(&tasks.plan), tasks.plan.interval),
         (_, Some(io), _) => {
@@ -33,14 +33,14 @@ pub(super) fn header(header: &Header) -> Json {
         (None, None, None) => ("", String::new(), None),
     };
     let mut row = json!({
-            "schema": SCHEMA, "kind": "header", "command": command, "version": header.version(),
-            "started": words::started_at(header.started_unix_ns()), "target": target,
-            "interval_ns": interval.map(duration_ns), "missing": missing(header, io.iter().flat_map(|header| &header.missing)),
+            "schema": SCHEMA, "kind": "header", "command": command, "version": header.version,
+            "started": words::started_at(header.started_unix_ns), "target": target,
+            "interval_ns": interval.map(duration_ns),
     });
-    extend(&mut row, header.machine().map(of_machine));
+    extend(&mut row, Some(of_machine(&header.machine)));
     extend(&mut row, io.as_ref().map(of_io::header));
     extend(&mut row, counts.as_ref().map(of_counts));
-    extend(&mut row, tasks.as_ref().map(of_tasks_only));
+    extend(&mut row, tasks.as_ref().map(|tasks| of_tasks_only(&header.machine, tasks)));
     let groups: Vec<Json> = multiplexed(header).flat_map(groups).collect();
     if !groups.is_empty() {
         row["groups"] = groups.into();
@@ -63,14 +63,6 @@ fn groups(turns: &Multiplexing) -> impl Iterator<Item = Json> {
     always.chain(turns.groups.iter().map(|group| (group, false))).map(group)
 }
 
-/// What cannot be measured here, or is not: of tasks, of I/O, and events that are left out.
-pub(super) fn missing<'a>(header: &'a Header, of_io: impl Iterator<Item = &'a Absent>) -> Vec<Absent> {
-    let left_out = |why: &String| Absent { what: "events".to_owned(), why: why.clone() };
-    let of_counts = header.counts.iter().flat_map(|counts| &counts.plan.left_out).map(left_out);
-    let of_tasks = header.tasks.iter().flat_map(|tasks| &tasks.missing);
-    of_tasks.chain(of_io).cloned().chain(of_counts).collect()
-}
-
 fn of_machine(machine: &Machine) -> Json {
     let Machine { host, kernel, cpu, .. } = machine;
     json!({"host": host, "kernel": kernel,
@@ -81,13 +73,13 @@ fn of_counts(header: &CountsHeader) -> Json {
     json!({"cpus": format_list(&header.plan.cpus)})
 }
 
-fn of_tasks_only(header: &TasksHeader) -> Json {
+fn of_tasks_only(machine: &Machine, header: &TasksHeader) -> Json {
     let plan = &header.plan;
-    let pmus: Vec<&Untrusted> = header.machine.pmus.iter().map(|pmu| &pmu.name).collect();
+    let pmus: Vec<&Untrusted> = machine.pmus.iter().map(|pmu| &pmu.name).collect();
     let off_cpu = !plan.off_cpu.is_no();
     let told = metric::of_tasks().filter(|metric| off_cpu || metric.family != metric::Family::OffCpu);
     let mut row = json!({
-            "pmus": pmus, "cgroups": header.machine.cgroups.kind(),
+            "pmus": pmus, "cgroups": machine.cgroups.kind(),
             "started_monotonic_ns": header.started_ns, "by": words::by(plan), "cpus": words::cpus(plan),
             "sampling": plan.sampling.first().map(|sampling| json!({
                 "event": sampling.event, "period": sampling.period, "frequency": sampling.frequency,

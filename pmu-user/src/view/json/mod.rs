@@ -11,7 +11,6 @@ mod interval;
 pub(super) mod list;
 mod number;
 pub(super) mod report;
-pub(super) mod stat;
 mod who;
 
 use std::io::{self, Write};

@@ -14,7 +14,7 @@ pub(in crate::view) fn write(into: &mut dyn Write, _: &Style, stage: Stage<'_>) 
     match stage {
         Stage::Begin(run) => {
             line(into, &header(run))?;
-            run.io.as_ref().map_or(Ok(()), |io| of_io::platform(into, io))
+            run.io.as_ref().map_or(Ok(()), |io| of_io::platform(into, &run.machine, io))
         }
         Stage::Interval(report, _) => part(into, report),
         Stage::Whole { header, report, ending, intervals } => {

@@ -33,10 +33,8 @@ use self::{
     number::cell,
     table::{Align, Table, cut},
 };
-use super::words;
 use crate::{
-    drain::{Ending, Id, Owner, Stopped, TasksHeader},
-    machine::Machine,
+    drain::{Id, Owner, TasksHeader},
     metric::{OwnerOrTarget, OwnerReport, TasksReport},
     table::metric,
 };
@@ -125,53 +123,9 @@ fn sections(
     blind::write(into, style, report)
 }
 
-/// Who measured where: the first lines of every report.
-pub(super) fn head_machine(into: &mut dyn Write, version: &str, machine: &Machine) -> io::Result<()> {
-    let guest = if machine.cpu.guest { ", virtual machine" } else { "" };
-    writeln!(into, "{TITLE}pmbpf {version}{TITLE:#}")?;
-    let cpus = machine.cpu.online.len();
-    line(into, "host", &format!("{}, Linux {}", machine.host.terminal(), machine.kernel.terminal()))?;
-    line(into, "cpu", &format!("{}, {cpus} CPUs{guest}", machine.cpu.model.terminal()))
-}
-
 /// A line of a report's head.
 pub(super) fn line(into: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
     writeln!(into, "{TITLE}{label:<9}{TITLE:#} {text}")
-}
-
-/// The first lines of a report of tasks.
-fn head(into: &mut dyn Write, header: &TasksHeader, report: &TasksReport, ending: &Ending) -> io::Result<()> {
-    let plan = &header.plan;
-    head_machine(into, &header.version, &header.machine)?;
-    line(
-        into,
-        "target",
-        &format!("{}, by {}, on cpu {}", words::target(plan), words::by(plan), words::cpus(plan)),
-    )?;
-    line(into, "counted", &format!("{} from {}", duration(report.length_ns as f64), words::started(header)))?;
-    match plan.sampling.as_slice() {
-        [] => line(into, "samples", "off")?,
-        events => events.iter().try_for_each(|event| line(into, "samples", &words::sampling(event)))?,
-    }
-    if let Some(profile) = &plan.profile {
-        line(into, "config", profile)?;
-    }
-    if let Some(runs) = report.topdown.as_ref().ok().and_then(|topdown| topdown.runs.as_ref()) {
-        line(into, "runs", &runs::line(runs))?;
-    }
-    if let Some(workload) = ending.workload {
-        line(into, "command", &words::workload(workload))?;
-    }
-    if ending.stopped == Stopped::Truncated {
-        writeln!(into, "{WARNING}incomplete: the recording breaks off{WARNING:#}")?;
-    }
-    for lost in &plan.lost {
-        writeln!(into, "{WARNING}lost here: {}: {}{WARNING:#}", lost.row, lost.why)?;
-    }
-    for absent in &header.missing {
-        writeln!(into, "{WARNING}not available here: {}: {}{WARNING:#}", absent.what, absent.why)?;
-    }
-    Ok(())
 }
 
 fn owners(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {

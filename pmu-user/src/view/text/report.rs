@@ -2,13 +2,17 @@
 
 use std::io::{self, Write};
 
-use super::{Style, beside, findings, head, interval as of_tasks, interval_title, sections, stat, trust};
+use super::{
+    Style, TITLE, WARNING, beside, duration, findings, interval as of_tasks, interval_title, line, runs,
+    sections, stat, trust,
+};
 use crate::{
-    drain::{Ending, Header},
-    metric::Report,
+    drain::{Ending, Header, Stopped, TasksHeader},
+    metric::{Report, TasksReport},
     view::{
-        io as of_io,
+        io::text as io_text,
         stage::{Part, Stage},
+        words,
     },
 };
 
@@ -33,7 +37,7 @@ fn interval(into: &mut dyn Write, style: &Style, report: &Report, is_first: bool
         interval_title(into, of_io.from_ns, of_io.length_ns)?;
     }
     beside::write(into, style, report.tasks.as_ref(), of_io)?;
-    of_io::text::tables(into, style, of_io, Part::Interval)
+    io_text::tables(into, style, of_io, Part::Interval)
 }
 
 /// Who measured, what every source says, and how far that can be trusted.
@@ -45,34 +49,80 @@ fn whole(
     ending: &Ending,
 ) -> io::Result<()> {
     let tasks = header.tasks.as_ref().zip(report.tasks.as_ref());
-    let io = header.io.as_ref().zip(report.io.as_ref());
-    match (tasks, io) {
-        (Some((header, report)), _) => head(into, header, report, ending)?,
-        (None, Some((header, report))) => of_io::text::head(into, header, report, ending)?,
-        (None, None) => {}
-    }
+    let of_io = report.io.as_ref();
     if report.counts.is_none() {
+        head(into, header, report, ending)?;
         findings::write(into, &report.findings)?;
     }
-    if let Some((_, of_io)) = io {
+    if let Some(of_io) = of_io {
         beside::write(into, style, tasks.map(|(_, report)| report), of_io)?;
     }
     if let Some((header, report)) = tasks {
         sections(into, style, header, report)?;
     }
-    if let Some((_, report)) = io {
-        of_io::text::sections(into, style, report)?;
+    if let Some(report) = of_io {
+        io_text::sections(into, style, report)?;
     }
     if let Some((_, report)) = tasks {
         trust::quality(into, &report.quality)?;
     }
-    if let Some((_, report)) = io {
-        of_io::text::trust(into, style, report)?;
+    if let Some(report) = of_io {
+        io_text::trust(into, style, report)?;
     }
     if let Some(cost) = &report.cost {
+        trust::missing(into, &report.missing)?;
         trust::losses(into, &report.losses)?;
         trust::cost(into, cost)?;
     }
     let counts = header.counts.as_ref().zip(report.counts.as_ref());
     counts.map_or(Ok(()), |(header, report)| stat::whole(into, style, &header.plan, report, ending))
+}
+
+/// The first lines: who measured what, where, when, and how it ended.
+fn head(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending) -> io::Result<()> {
+    let Header { version, machine, tasks, io, .. } = header;
+    let guest = if machine.cpu.guest { ", virtual machine" } else { "" };
+    writeln!(into, "{TITLE}pmbpf {version}{TITLE:#}")?;
+    let cpus = machine.cpu.online.len();
+    line(into, "host", &format!("{}, Linux {}", machine.host.terminal(), machine.kernel.terminal()))?;
+    line(into, "cpu", &format!("{}, {cpus} CPUs{guest}", machine.cpu.model.terminal()))?;
+    let target = match (tasks, io) {
+        (Some(TasksHeader { plan, .. }), _) => {
+            format!("{}, by {}, on cpu {}", words::target(plan), words::by(plan), words::cpus(plan))
+        }
+        (None, io) => io
+            .as_ref()
+            .map(|io| io.plan.target.in_words(io.plan.inherit, io.plan.descend))
+            .unwrap_or_default(),
+    };
+    line(into, "target", &target)?;
+    let of_io = || report.io.as_ref().map(|io| io.length_ns);
+    let length_ns = report.tasks.as_ref().map(|tasks| tasks.length_ns).or_else(of_io).unwrap_or(0);
+    let started = words::started_at(header.started_unix_ns);
+    line(into, "counted", &format!("{} from {started}", duration(length_ns as f64)))?;
+    if let Some((header, report)) = tasks.as_ref().zip(report.tasks.as_ref()) {
+        head_tasks(into, header, report)?;
+    }
+    if let Some(workload) = ending.workload {
+        line(into, "command", &words::workload(workload))?;
+    }
+    if ending.stopped == Stopped::Truncated {
+        writeln!(into, "{WARNING}incomplete: the recording breaks off{WARNING:#}")?;
+    }
+    let lost = tasks.iter().flat_map(|tasks| &tasks.plan.lost);
+    lost.into_iter()
+        .try_for_each(|lost| writeln!(into, "{WARNING}lost here: {}: {}{WARNING:#}", lost.row, lost.why))
+}
+
+/// Lines that tasks alone have: how they were sampled and counted.
+fn head_tasks(into: &mut dyn Write, header: &TasksHeader, report: &TasksReport) -> io::Result<()> {
+    match header.plan.sampling.as_slice() {
+        [] => line(into, "samples", "off")?,
+        events => events.iter().try_for_each(|event| line(into, "samples", &words::sampling(event)))?,
+    }
+    if let Some(profile) = &header.plan.profile {
+        line(into, "config", profile)?;
+    }
+    let runs = report.topdown.as_ref().ok().and_then(|topdown| topdown.runs.as_ref());
+    runs.map_or(Ok(()), |of| line(into, "runs", &runs::line(of)))
 }

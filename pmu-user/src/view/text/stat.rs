@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     drain::{Ending, Stopped},
-    machine::{cpu::format_list, pmu::catalog::PmuCpus},
+    machine::cpu::format_list,
     metric::{
         derived::Derived,
         repeat::Outlier,
@@ -220,56 +220,6 @@ fn outlier(into: &mut dyn Write, outlier: &Outlier) -> io::Result<()> {
         amount(outlier.median),
         outlier.score
     )
-}
-
-/// What would be opened.
-pub(in crate::view) fn plan(
-    into: &mut dyn Write,
-    plan: &CountPlan,
-    counters: usize,
-    needs: &str,
-) -> io::Result<()> {
-    let line = |into: &mut dyn Write, label: &str, text: &str| writeln!(into, "{label:<12}{text}");
-    line(into, "target", &plan.target.in_words(plan.inherit, Descend::Yes))?;
-    if matches!(plan.target, Target::System | Target::Cgroups(_)) {
-        line(into, "cpus", &format_list(&plan.cpus))?;
-    }
-    let events: Vec<_> = plan.events().collect();
-    let mut group = None;
-    for asked in &plan.asked {
-        let label = if group.replace(asked.group) == Some(asked.group) { "  with" } else { "event" };
-        let found = asked.found.as_ref().map(|&index| events.get(index as usize));
-        match found {
-            Ok(Some(event)) => {
-                for at in &event.instances {
-                    let place = match &at.place {
-                        PmuCpus::Anywhere => String::new(),
-                        PmuCpus::Cores(cpus) => format!(", cores {}", format_list(cpus)),
-                        PmuCpus::Uncore(cpus) => format!(", uncore on cpu {}", format_list(cpus)),
-                    };
-                    let words: Vec<String> = at.words.0.iter().map(|word| format!("{word:#x}")).collect();
-                    let used = words.iter().rposition(|word| word != "0x0").map_or(1, |last| last + 1);
-                    let words = words[..used].join(" ");
-                    line(
-                        into,
-                        label,
-                        &format!("{} ({}, type {}, config {words}{place})", asked.name, at.pmu, at.kind),
-                    )?;
-                }
-            }
-            Ok(None) => {}
-            Err(why) => line(into, label, &format!("{}: not supported here: {why}", asked.name))?,
-        }
-    }
-    let time = |time: Option<std::time::Duration>, none: &str| {
-        time.map_or_else(|| none.to_owned(), |time| super::duration(time.as_nanos() as f64))
-    };
-    line(into, "runs", &plan.runs.to_string())?;
-    line(into, "interval", &time(plan.interval, "none: one report at the end"))?;
-    line(into, "duration", &time(plan.duration, "until it is stopped, or the target is gone"))?;
-    line(into, "counters", &format!("{counters} descriptors, no BPF program"))?;
-    line(into, "needs", needs)?;
-    plan.left_out.as_ref().map_or(Ok(()), |why| line(into, "missing", why))
 }
 
 #[cfg(test)]

@@ -171,12 +171,15 @@ impl Table {
 fn words(mut line: String, words: &str, style: &Style) -> String {
     let at = line.width();
     let room = style.width.unwrap_or(usize::MAX);
-    if at + words.width() <= room || room.saturating_sub(at) >= WORDS_WIDTH_MIN {
-        let folded = fold::folded(words, room.saturating_sub(at), 0);
+    let folded =
+        |width| words.lines().map(|line| fold::folded(line, width, 0)).collect::<Vec<_>>().join("\n");
+    let widest = words.lines().map(unicode_width::UnicodeWidthStr::width).max().unwrap_or(0);
+    if at + widest <= room || room.saturating_sub(at) >= WORDS_WIDTH_MIN {
+        let folded = folded(room.saturating_sub(at));
         line.push_str(&folded.replace('\n', &format!("\n{}", " ".repeat(at))));
     } else {
         let below = " ".repeat(BELOW);
-        let folded = fold::folded(words, room.saturating_sub(BELOW), 0);
+        let folded = folded(room.saturating_sub(BELOW));
         line.truncate(line.trim_end().len());
         line.extend(["\n", &below, &folded.replace('\n', &format!("\n{below}"))]);
     }

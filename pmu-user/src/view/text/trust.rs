@@ -10,7 +10,10 @@ use super::{
     number::{bytes, cell, count, duration, percent, sentence},
     section,
 };
-use crate::metric::{Books, CostReport, Quality, SampleQuality, TargetSamples};
+use crate::{
+    drain::Absent,
+    metric::{Books, CostReport, Quality, SampleQuality, TargetSamples},
+};
 
 pub(super) fn quality(into: &mut dyn Write, quality: &Quality) -> io::Result<()> {
     section(into, "QUALITY", "how far the numbers can be trusted")?;
@@ -56,6 +59,33 @@ fn targets_samples(into: &mut dyn Write, samples: &TargetSamples, several: bool)
     writeln!(into, "  samples   {name}{of}{covered}")
 }
 
+/// What of any source is not measured.
+pub(super) fn missing(into: &mut dyn Write, missing: &[Absent]) -> io::Result<()> {
+    let one = |absent: &Absent| {
+        writeln!(into, "  {WARNING}missing   {}: {}{WARNING:#}", shortened(&absent.what), absent.why)
+    };
+    missing.iter().try_for_each(one)
+}
+
+/// A list of metrics, by family if it is long: `vtd (7), pcie (5)`. JSON names each.
+fn shortened(what: &str) -> String {
+    const NAMES_MAX: usize = 4;
+    let names: Vec<&str> = what.split(", ").collect();
+    if names.len() <= NAMES_MAX || names.iter().any(|name| !name.contains('.')) {
+        return what.to_owned();
+    }
+    let mut families: Vec<(&str, usize)> = Vec::new();
+    for name in names {
+        let family = name.split('.').next().unwrap_or(name);
+        match families.iter_mut().find(|(known, _)| *known == family) {
+            Some((_, count)) => *count += 1,
+            None => families.push((family, 1)),
+        }
+    }
+    let words: Vec<String> = families.iter().map(|(family, count)| format!("{family} ({count})")).collect();
+    words.join(", ")
+}
+
 /// What was lost of any source.
 pub(super) fn losses(into: &mut dyn Write, losses: &BTreeMap<String, u64>) -> io::Result<()> {
     if losses.is_empty() {
@@ -71,7 +101,7 @@ pub(super) fn cost(into: &mut dyn Write, cost: &CostReport) -> io::Result<()> {
         "OWN COST",
         "what pmbpf itself took; program times hold about 40 ns a run of the kernel's measuring",
     )?;
-    let share = |nanoseconds: f64| percent(nanoseconds / cost.capacity_ns.max(1) as f64);
+    let share = |nanoseconds: f64| cost.share(nanoseconds).map_or_else(|| "–".to_owned(), percent);
     let programs = cost.programs_ns.known().map_or(0.0, |known| known.estimate);
     writeln!(
         into,
@@ -90,8 +120,15 @@ pub(super) fn cost(into: &mut dyn Write, cost: &CostReport) -> io::Result<()> {
         )?;
     }
     let process = &cost.process;
-    let cpu_ns = process.cpu_ns as f64;
-    writeln!(into, "  process   {} CPU ({} of the CPUs)", duration(cpu_ns), share(cpu_ns))?;
+    let counting_ns = cost.counting_cpu_ns as f64;
+    writeln!(
+        into,
+        "  process   {} CPU while it counted ({} of the CPUs), {} before, {} after",
+        duration(counting_ns),
+        share(counting_ns),
+        duration(cost.startup_cpu_ns as f64),
+        duration(cost.ending_cpu_ns() as f64)
+    )?;
     writeln!(
         into,
         "  memory    {} resident (at most {}), {} of maps in the kernel",
@@ -160,4 +197,16 @@ fn books(into: &mut dyn Write, books: &Books) -> io::Result<()> {
         duration(books.capacity_ns as f64),
         parts.join(" + ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortened;
+
+    #[test]
+    fn a_long_list_of_metrics_is_told_by_family() {
+        assert_eq!(shortened("vtd.a, pcie.b, vtd.c, pcie.d, vtd.e"), "vtd (3), pcie (2)");
+        assert_eq!(shortened("vtd.a, pcie.b"), "vtd.a, pcie.b");
+        assert_eq!(shortened("a, b, c, d, packets"), "a, b, c, d, packets");
+    }
 }

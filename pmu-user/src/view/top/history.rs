@@ -87,15 +87,9 @@ impl History {
 
 /// Who measured whom, safe for a terminal.
 fn title(header: &Header) -> String {
-    let of_tasks = header.tasks.as_ref().map(|tasks| (&tasks.machine, words::target(&tasks.plan)));
-    let of_io = || header.io.as_ref().map(|io| (&io.machine, "I/O".to_owned()));
-    let version = header.version();
-    of_tasks.or_else(of_io).map_or_else(
-        || format!("pmbpf {version}"),
-        |(machine, target)| {
-            let (host, kernel) = (machine.host.terminal(), machine.kernel.terminal());
-            let cpus = machine.cpu.online.len();
-            format!("pmbpf {version}  {host}  {target}  {cpus} CPUs  Linux {kernel}")
-        },
-    )
+    let Header { version, machine, .. } = header;
+    let target = header.tasks.as_ref().map_or_else(|| "I/O".to_owned(), |tasks| words::target(&tasks.plan));
+    let (host, kernel) = (machine.host.terminal(), machine.kernel.terminal());
+    let cpus = machine.cpu.online.len();
+    format!("pmbpf {version}  {host}  {target}  {cpus} CPUs  Linux {kernel}")
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::row::{Bounded, Culprits, Device, OwnerRow, RATES, Uncore, UncoreRow};
 use crate::{
-    drain::{Owner, io::IoHeader},
+    drain::{Absent, Owner, io::IoHeader},
     machine::cgroup::ancestors,
     metric::{
         OwnerOrTarget,
@@ -46,13 +46,13 @@ pub(super) struct Traffic<'a> {
 }
 
 impl<'a> Traffic<'a> {
-    pub(super) fn of(header: Option<&IoHeader>, io: &'a IoReport) -> Self {
+    pub(super) fn of(header: Option<&IoHeader>, io: &'a IoReport, missing: &[Absent]) -> Self {
         // Bytes go to cgroups where those are what is measured, and else to processes.
         let by_cgroup =
             header.is_some_and(|header| matches!(header.plan.target, Target::System | Target::Cgroups(_)));
         // As `session::io` calls what it cannot count.
         let silent = |what: &str| {
-            let is_missing = io.missing.iter().any(|absent| absent.what.contains(what));
+            let is_missing = missing.iter().any(|absent| absent.what.contains(what));
             (by_cgroup && !is_missing).then_some(NOTHING)
         };
         Self { moved: moved(io), silent: (silent("block requests"), silent("packets")) }

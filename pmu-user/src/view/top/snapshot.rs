@@ -61,7 +61,7 @@ impl Snapshot {
         let (from_ns, length_ns) = frames.or(io.map(|io| (io.from_ns, io.length_ns))).unwrap_or_default();
         let mut found = findings(header, report);
         found.truncate(FINDINGS_MAX);
-        let traffic = io.map(|io| Traffic::of(header.io.as_ref(), io)).unwrap_or_default();
+        let traffic = io.map(|io| Traffic::of(header.io.as_ref(), io, &report.missing)).unwrap_or_default();
         let moved = traffic.total();
         let rows = rows(tasks, traffic, topdown, &kept);
         let mut by_owner: Vec<u32> = (0..rows.len() as u32).collect();

@@ -12,7 +12,7 @@ use crate::{
         OwnerOrTarget, OwnerReport, Report, TasksReport,
         culprit::{Charge, Culprit, Waited},
         io::{IoReport, Label, Row, Scope, Subject},
-        testing::with_late_ticks,
+        testing::{machine, with_late_ticks},
         value::{Distribution, How, Known, Value},
     },
     model::histogram::Histogram,
@@ -35,7 +35,7 @@ fn process(pid: u32, name: &[u8]) -> Owner {
 /// A report of processes, each with its CPU time in an interval of 2 s.
 fn report(owners: &[(Owner, Value)]) -> Report {
     let (header, ledger, interval) = with_late_ticks(Target::System, 1, 0);
-    let mut tasks = TasksReport::new(&header, &ledger, &interval, None);
+    let mut tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);
     tasks.total.who = OwnerOrTarget::Target;
     let row = |(owner, cpu): &(Owner, Value)| {
         let mut row = OwnerReport { who: OwnerOrTarget::Owner(owner.clone()), ..tasks.total.clone() };
@@ -89,9 +89,9 @@ fn a_cgroup_that_moved_nothing_moved_0_where_that_is_counted() {
     let missing = |what: &str| Absent { what: what.to_owned(), why: "refused".to_owned() };
     let moved = |missing: Vec<Absent>| {
         let rows = vec![read("/a", 3.0), read("/a/b", 2.0), read("/c", 1.0)];
-        let io = IoReport { rows, missing, ..IoReport::default() };
+        let io = IoReport { rows, ..IoReport::default() };
         let owners = ["/a", "/idle"].map(|path| (cgroup(path), Value::exact(SECOND)));
-        let snapshot = Snapshot::of(&header, &Report { io: Some(io), ..report(&owners) });
+        let snapshot = Snapshot::of(&header, &Report { io: Some(io), missing, ..report(&owners) });
         let of = |row: Option<&OwnerRow>| {
             row.map(|row| [row.block, row.net].map(|moved| moved.map(|moved| moved.estimate)))
         };

@@ -9,7 +9,7 @@ use super::super::{Recorded, Run};
 use crate::{
     drain::{
         At, Code, CodeRow, CountRow, CountsDrain, CountsHeader, Drain, Header, Located, Name, Names, Owner,
-        OwnerRow, SlotId, SourceRow, TasksDrain, TasksHeader, counts::Part, reading::Reading,
+        OwnerRow, SlotId, SourceRow, TasksDrain, counts::Part, reading::Reading,
     },
     machine::{cpu::Cpu, pmu::catalog::Catalog, testing::Tree},
     metric::testing::{Random, header},
@@ -145,11 +145,9 @@ pub(super) struct Simulator {
 
 impl Simulator {
     pub(super) fn new() -> Self {
-        let tasks: TasksHeader = header(Target::System);
-        let machine = tasks.machine.clone();
-        let counts = CountsHeader { version: "0".to_owned(), started_unix_ns: 0, machine, plan: plan() };
-        let counts = Header { counts: Some(counts), ..Header::default() };
-        Self { tasks: tasks.into(), counts }
+        let tasks = Header::from(header(Target::System));
+        let counts = Some(CountsHeader { plan: plan() });
+        Self { counts: Header { tasks: None, counts, ..tasks.clone() }, tasks }
     }
 
     /// A recording of `pmbpf run`.

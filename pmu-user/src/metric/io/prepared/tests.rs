@@ -7,7 +7,7 @@ use crate::{
     drain::io::{
         IoDrain, IoHeader,
         block::{BlockRow, DeviceNumber, Operation, Whose},
-        testing::{always_running, steady},
+        testing::{always_running, machine, steady},
         traffic::Traffic,
     },
     machine::io::{
@@ -99,7 +99,8 @@ fn row(operation: Operation, bytes: u64) -> BlockRow {
 
 /// What the report of the whole run says of each port: its devices, the map, the traffic.
 fn maps(header: &IoHeader, drains: &[IoDrain]) -> Vec<[String; 3]> {
-    let (prepared, mut ledger) = (Prepared::new(header).unwrap(), IoLedger::new(&header.plan));
+    let (prepared, mut ledger) =
+        (Prepared::new(header, &machine().topology).unwrap(), IoLedger::new(&header.plan));
     let (mut history, mut total) = (History::new(&header.plan), IoInterval::default());
     for drain in drains {
         let tick = ledger.advance(drain.clone());

@@ -247,7 +247,7 @@ impl TasksSession {
     }
 
     fn take_turns_that(&mut self, is_due: impl Fn(Instant) -> bool) {
-        let cpus = self.header.machine.cpu.possible;
+        let cpus = self.machine.cpu.possible;
         for rotation in &mut self.rotations {
             if !rotation.due.is_some_and(&is_due) {
                 continue;
@@ -272,7 +272,7 @@ impl TasksSession {
 
     /// What owners counted in slices that ended since the last drain.
     pub(super) fn take_slices(&mut self) -> Vec<SliceRow> {
-        let cpus = self.header.machine.cpu.possible;
+        let cpus = self.machine.cpu.possible;
         for rotation in self.rotations.iter().filter(|rotation| rotation.due.is_none()) {
             let ended = rotation.slice - 1;
             self.slices.extend(rotation.rows(&self.object.maps, &self.owners, cpus, ended, rotation.group));
