@@ -39,7 +39,7 @@ fn pmbpf() -> Command {
 /// Runs what writes a page.
 fn written(command: &mut Command) {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}", str::from_utf8(&output.stderr).unwrap_or_default());
 }
 
 /// The page of a recording.
@@ -54,8 +54,8 @@ fn check(pages: &[PathBuf], arguments: &[&str], shots: &Path) {
     let mut node = Command::new("node");
     node.arg(tests().join("browser/check.mjs")).args(pages).args(arguments).arg("--shots").arg(shots);
     let output = node.output().unwrap();
-    print!("{}", String::from_utf8_lossy(&output.stdout));
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    print!("{}", str::from_utf8(&output.stdout).unwrap_or_default());
+    assert!(output.status.success(), "{}", str::from_utf8(&output.stderr).unwrap_or_default());
 }
 
 fn made(made: &Made, folder: &Path) -> PathBuf {

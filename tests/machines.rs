@@ -282,7 +282,7 @@ fn written(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) -
     String::from_utf8(into.into_inner()).unwrap()
 }
 
-const FULL: Style = Style { rows_max: 20, blocks: true, width: None };
+const FULL: Style = Style::DEFAULT;
 
 #[test]
 fn the_summary_of_every_made_machine_is_as_it_was() {

@@ -1,8 +1,12 @@
-//! `pmbpf report` beside files that are no recordings, recordings that want too much, and readers that go away.
+//! `pmbpf report` beside files that are no recordings, recordings that want too much, and readers that go away; and parts of recordings:
+//! spans, owners, sections, single functions.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
+mod schema;
+
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, Write as _},
     path::{Path, PathBuf},
@@ -184,4 +188,213 @@ fn a_path_of_a_megabyte_is_reported_and_so_is_what_is_below_it() {
     assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), 1, "it breaks off");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("page faults") && text.contains("/a/a"), "{text}");
+}
+
+/// What `pmbpf report` writes of a recording with these arguments: exit code, results, messages.
+fn said(name: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pmbpf"));
+    command.arg("report").arg(recording(name)).args(arguments).env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8");
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// Rows of JSON that it writes.
+fn rows_of(name: &str, arguments: &[&str]) -> Vec<serde_json::Value> {
+    let (code, rows, messages) = said(name, &[arguments, &["--json"]].concat());
+    assert_eq!(code, Some(0), "{name} {arguments:?}: {messages}");
+    schema::rows(&rows)
+}
+
+/// Sums of what adds up over time: CPU times and counts of owners that last, counts of distributions, samples of functions.
+fn sums(rows: &[serde_json::Value]) -> BTreeMap<String, f64> {
+    const ADD_UP: [&str; 5] =
+        ["cpu_time", "voluntary_switches", "involuntary_switches", "minor_faults", "migrations"];
+    let mut sums = BTreeMap::new();
+    for row in rows {
+        let value = match row["kind"].as_str().unwrap() {
+            "metric" if ADD_UP.iter().any(|name| row["metric"] == *name) => &row["value"],
+            "histogram" => &row["count"],
+            // Those of an interval are a part of the whole's.
+            "hot" if row.get("t").is_none() => &row["samples"],
+            _ => continue,
+        };
+        let what = [&row["kind"], &row["metric"], &row["owner"]["name"], &row["subject"], &row["frame"]];
+        let key = what.map(ToString::to_string).join(" ");
+        *sums.entry(key).or_insert(0.0) += value.as_f64().unwrap_or(0.0);
+    }
+    sums.retain(|_, sum| *sum != 0.0);
+    sums
+}
+
+#[test]
+fn two_spans_of_a_recording_add_up_to_the_whole_wherever_it_is_cut() {
+    for name in ["cgroups.pmbpf", "masked.pmbpf", "io.pmbpf", "events.pmbpf", "topdown.pmbpf"] {
+        let whole = rows_of(name, &[]);
+        let summary = whole.last().unwrap();
+        let length_s = summary["duration_ns"].as_f64().unwrap() / 1e9;
+        let (expected, mut in_two) = (sums(&whole), 0);
+        assert!(expected.len() > 4, "{name}: {expected:?}");
+        for share in [0.3, 0.5, 0.7] {
+            let cut = format!("{:.6}", length_s * share);
+            let first = said(name, &["--json", "--time", &format!("..{cut}")]);
+            let second = said(name, &["--json", "--time", &format!("{cut}..")]);
+            let mut both = Vec::new();
+            let mut last_ns = None;
+            for (code, rows, messages) in [&first, &second] {
+                // A recording of a single drain has all of it on one side.
+                if *code == Some(1) && messages.contains("--time leaves nothing") {
+                    continue;
+                }
+                assert_eq!(*code, Some(0), "{name} at {cut}: {messages}");
+                let rows = schema::rows(rows);
+                let span = &rows.last().unwrap()["span"];
+                if let Some(last_ns) = last_ns {
+                    assert_eq!(span["from_ns"], last_ns, "{name} at {cut}: the spans touch");
+                    in_two += 1;
+                }
+                last_ns = Some(span["to_ns"].clone());
+                both.extend(rows);
+            }
+            assert_eq!(sums(&both), expected, "{name} at {cut}");
+        }
+        assert!(in_two > 0 || length_s < 2.0, "{name} was cut at least once");
+    }
+}
+
+#[test]
+fn a_filter_that_leaves_nothing_fails_with_the_nearest_names_and_writes_nothing() {
+    let cases = [
+        ("masked.pmbpf", &["--owner", "spim"][..], "no owner is spim; did you mean spin ("),
+        ("masked.pmbpf", &["--owner", "postgres"], "no owner is postgres; there are "),
+        ("masked.pmbpf", &["--time", "60s..70s"], "--time leaves nothing"),
+        (
+            "masked.pmbpf",
+            &["--min-share", "100%"],
+            "no owner has 100 % of the target's CPU time: the largest has ",
+        ),
+        ("masked.pmbpf", &["--sort", "cpu_tim"], "no owner has a value of cpu_tim; did you mean cpu_time?"),
+        (
+            "masked.pmbpf",
+            &["--annotate", "hot_lef"],
+            "no sample hit a function called hot_lef; did you mean hot_leaf?",
+        ),
+        ("io.pmbpf", &["--owner", "/nobody"], "no owner is /nobody; there are "),
+    ];
+    for (name, arguments, says) in cases {
+        for format in ["--color=never", "--json", "--csv"] {
+            let (code, results, messages) = said(name, &[arguments, &[format]].concat());
+            assert_eq!(code, Some(1), "{name} {arguments:?}: {messages}");
+            assert!(messages.contains(says), "{name} {arguments:?}: {messages}");
+            // Intervals are written before the whole is known.
+            assert!(name == "io.pmbpf" || results.is_empty(), "{name} {arguments:?} {format}: {results}");
+        }
+    }
+}
+
+#[test]
+fn owners_are_found_by_name_id_and_path_and_the_target_stays() {
+    let owners = |name: &str, wanted: &str| {
+        let rows = rows_of(name, &["--owner", wanted]);
+        let owners = rows.iter().filter_map(|row| row["owner"]["name"].as_str().map(str::to_owned));
+        let mut owners: Vec<String> = owners.collect();
+        owners.sort();
+        owners.dedup();
+        owners
+    };
+    assert_eq!(owners("masked.pmbpf", "spin"), ["spin", "total"]);
+    assert_eq!(owners("masked.pmbpf", "20377"), ["spin", "total"]);
+    assert_eq!(owners("masked.pmbpf", "s*"), ["sh", "spin", "total"]);
+    assert_eq!(owners("cgroups.pmbpf", "/web.slice/*"), ["api", "total", "worker"]);
+    assert_eq!(owners("cgroups.pmbpf", "api"), ["api", "total"]);
+}
+
+#[test]
+fn order_and_share_hold_for_rows_of_owners_and_code() {
+    let rows = rows_of("masked.pmbpf", &["--sort", "minor_faults", "--min-share", "2"]);
+    let faults: Vec<f64> = rows
+        .iter()
+        .filter(|row| row["metric"] == "minor_faults" && row["owner"]["kind"] != "target")
+        .map(|row| row["value"].as_f64().unwrap())
+        .collect();
+    assert!(faults.len() > 1 && faults.is_sorted_by(|one, next| one >= next), "{faults:?}");
+    let hot: Vec<f64> =
+        rows.iter().filter(|row| row["kind"] == "hot").map(|row| row["share"].as_f64().unwrap()).collect();
+    assert!(hot.len() > 2 && hot.iter().all(|share| *share >= 0.02), "{hot:?}");
+}
+
+#[test]
+fn rows_are_by_what_was_counted_or_by_comm_and_anything_else_is_refused_with_the_reason() {
+    let (code, rows, _) = said("masked.pmbpf", &["--by", "comm", "--json"]);
+    assert_eq!(code, Some(0));
+    let kinds: Vec<_> = schema::rows(&rows).iter().map(|row| row["owner"]["kind"].clone()).collect();
+    assert!(kinds.iter().any(|kind| kind == "comm") && !kinds.iter().any(|kind| kind == "process"));
+    let (code, _, messages) = said("masked.pmbpf", &["--by", "cgroup"]);
+    assert_eq!(code, Some(2));
+    assert!(
+        messages.contains("does not say in which cgroup they were: record with `--by cgroup`"),
+        "{messages}"
+    );
+    let (code, _, messages) = said("io.pmbpf", &["--by", "process"]);
+    assert!(code == Some(2) && messages.contains("--by needs a recording of tasks"), "{messages}");
+}
+
+#[test]
+fn sections_are_chosen_and_an_unknown_one_lists_them() {
+    let titles = |arguments: &[&str]| -> Vec<String> {
+        let (code, text, messages) = said("masked.pmbpf", arguments);
+        assert_eq!(code, Some(0), "{messages}");
+        let is_title = |line: &&str| {
+            let first = line.split("  ").next().unwrap_or_default();
+            !first.is_empty()
+                && first.chars().all(|letter| letter.is_ascii_uppercase() || " -/".contains(letter))
+        };
+        text.lines().filter(is_title).map(|line| line.split("  ").next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(titles(&["--sections", "stacks,owners"]), ["OWNERS", "HOT STACKS"]);
+    let all = titles(&[]);
+    // What the two findings rest on follows them, in their order.
+    assert_eq!(all[..3], ["FINDINGS", "BLIND TIME", "HOT FUNCTIONS"], "{all:?}");
+    let (code, _, messages) = said("masked.pmbpf", &["--sections", "hot,stak"]);
+    assert!(
+        code == Some(2) && messages.contains("`stak` is no section") && messages.contains("findings, "),
+        "{messages}"
+    );
+}
+
+#[test]
+fn each_interval_names_its_hottest_functions() {
+    let rows = rows_of("events.pmbpf", &["-I", "1s"]);
+    let spans: Vec<_> = rows.iter().filter(|row| row["kind"] == "hot" && row.get("t").is_some()).collect();
+    assert!(spans.iter().all(|row| row["dt"].as_u64().unwrap() > 0) && spans.len() > 1);
+    // Names come at the end of a recording, and are known before.
+    assert!(spans.iter().any(|row| row["frame"]["function"] == "hot_leaf"), "{spans:?}");
+    let (_, text, _) = said("events.pmbpf", &["-I", "1s", "--width", "0"]);
+    assert!(text.lines().any(|line| line.starts_with("  hot: ") && line.contains(" % ")), "{text}");
+}
+
+#[test]
+fn a_function_is_shown_by_line_and_instruction_with_shares_that_add_up() {
+    let rows = rows_of("masked.pmbpf", &["--annotate", "hot_leaf"]);
+    let place = |place: &'static str| rows.iter().filter(move |row| row["place"] == place);
+    let sum = |rows: &mut dyn Iterator<Item = &serde_json::Value>| -> (u64, f64) {
+        let events = rows.filter_map(|row| row["events"].get(0));
+        events.fold((0, 0.0), |(samples, share), event| {
+            (samples + event["samples"].as_u64().unwrap(), share + event["share"].as_f64().unwrap())
+        })
+    };
+    let (all, of_target) = sum(&mut place("function"));
+    assert!(all > 100 && of_target > 0.3 && of_target < 0.45);
+    let (samples, share) = sum(&mut place("instruction"));
+    assert!(samples == all && (share - 1.0).abs() < 1e-9, "{samples} of {all}, {share}");
+    let why = place("function").next().unwrap()["reason"].as_str().unwrap();
+    assert!(why.contains("--symfs"), "{why}");
+    let (_, text, _) = said("masked.pmbpf", &["--annotate", "hot_l*", "--width", "80"]);
+    assert!(text.starts_with("hot_leaf in ") && text.contains("INSTRUCTIONS"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let (code, csv, _) = said("masked.pmbpf", &["--annotate", "__GI_getpid", "--csv"]);
+    assert!(
+        code == Some(0) && csv.starts_with("place,function,") && csv.contains("syscall-template.S,93,"),
+        "{csv}"
+    );
 }

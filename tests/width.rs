@@ -153,7 +153,7 @@ fn what_needs_no_privilege_fits() {
 
 /// What `write` writes in a terminal of this width.
 fn shown(width: u16, write: impl Fn(&mut dyn std::io::Write, &Style) -> std::io::Result<()>) -> String {
-    let style = Style { rows_max: 20, blocks: true, width: Some(width.into()) };
+    let style = Style { width: Some(width.into()), ..Style::default() };
     let mut bytes = Vec::new();
     let mut into = Folding::new(&mut bytes, width.into());
     write(&mut into, &style).unwrap();

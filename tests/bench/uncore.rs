@@ -131,7 +131,7 @@ fn reported(
     let prepared = Prepared::new(io, &header.machine.topology).unwrap();
     let mut ledger = IoLedger::new(&io.plan);
     let (mut history, mut total) = (History::new(&io.plan), IoInterval::default());
-    let mut view = View::new(header, Format::Json, Style { rows_max: 20, blocks: true, width: None }, into);
+    let mut view = View::new(header, Format::Json, Style::default(), into);
     let (mut numbers, begun) = (0, cpu_time());
     for drain in drains {
         let tick = ledger.advance(drain);

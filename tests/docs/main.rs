@@ -132,7 +132,7 @@ fn a_command_line_that_is_wrong_is_found() {
         "pmbpf run --no-such-option -d 1s",
         "pmbpf run -d 5x -- ./server",
         "pmbpf io --group-by nothing",
-        "pmbpf report --interval 1s x.pmbpf",
+        "pmbpf report --duration 1s x.pmbpf",
         "pmbpf doctor --everything",
         "pmbpf list nothing",
         "pmbpf no-such-command",

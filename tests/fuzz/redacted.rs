@@ -177,7 +177,7 @@ fn no_name_of_a_recording_is_in_a_redacted_export() {
     const FORMATS: [&str; 6] = ["folded", "pprof", "speedscope", "firefox", "perfetto", "parquet"];
     let file = std::env::temp_dir().join(format!("pmbpf-redacted-{}.pmbpf", std::process::id()));
     let shows = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes).to_ascii_lowercase();
+        let text = bytes.escape_ascii().to_string().to_ascii_lowercase();
         let at = text.find(&SECRET.to_ascii_lowercase());
         at.map(|at| text[at..].chars().take(80).collect::<String>())
     };

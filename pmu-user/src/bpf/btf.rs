@@ -376,9 +376,7 @@ impl Btf {
             cfs_rq_throttle_count: want("cfs_rq", "throttle_count"),
         })
     }
-}
 
-impl Btf {
     /// What the hypervisor took from a CPU. The first is there only with CONFIG_PARAVIRT_TIME_ACCOUNTING, which Debian
     /// leaves out; the second moves on at the CPU's ticks (kernel/sched/cputime.c, `steal_account_process_time`), which
     /// is soon enough.

@@ -262,7 +262,7 @@ mod tests {
         let mut planned = Planned::default();
         planned.begin("tasks");
         add(&mut planned);
-        let (mut bytes, style) = (Vec::new(), Style { rows_max: 20, blocks: true, width: None });
+        let (mut bytes, style) = (Vec::new(), Style::default());
         planned.listing().write(&mut bytes, &style, Format::Text).unwrap();
         String::from_utf8(bytes).unwrap()
     }
@@ -318,7 +318,7 @@ mod tests {
         let written = |format| {
             let mut planned = Planned::default();
             ["tasks", "io"].iter().for_each(|source| plan(&mut planned, source));
-            let (mut bytes, style) = (Vec::new(), Style { rows_max: 20, blocks: true, width: None });
+            let (mut bytes, style) = (Vec::new(), Style::default());
             planned.listing().write(&mut bytes, &style, format).unwrap();
             String::from_utf8(bytes).unwrap()
         };

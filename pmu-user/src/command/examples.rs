@@ -41,6 +41,8 @@ pub(super) const REPORT: &str = "\
 Examples:
   pmbpf report web.pmbpf                the report that the run printed
   pmbpf report --json web.pmbpf         the same for a program
+  pmbpf report --time 10s..20s --owner web web.pmbpf    a span, and an owner
+  pmbpf report --annotate parse --symfs / web.pmbpf     a function's lines and instructions
   pmbpf report --html web.html web.pmbpf    a page for a browser, which needs nothing else
   pmbpf report --symfs ./debug web.pmbpf    with names from files elsewhere
   pmbpf report --redact web.pmbpf       with pseudonyms for names, to be shown to others";

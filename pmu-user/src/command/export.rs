@@ -16,6 +16,7 @@ use super::{
     redaction::Redaction,
     replay::finish,
     report::check_names,
+    select::SelectArgs,
 };
 use crate::{
     drain::{
@@ -55,6 +56,8 @@ pub(super) struct Args {
     #[arg(long, requires = "output", help_heading = "Output")]
     force: bool,
     #[command(flatten)]
+    select: SelectArgs,
+    #[command(flatten)]
     redaction: Redaction,
 }
 
@@ -84,13 +87,18 @@ const fn overwrite(args: &Args) -> Overwrite {
 
 fn of(args: &Args, format: ExportFormat, recording: Opened, into: Box<dyn Write>) -> anyhow::Result<u8> {
     let redacting = args.redaction.begin();
-    let header = &with_intervals(args, format, redacting.of(recording.header)?)?;
+    let mut header = with_intervals(args, format, redacting.of(recording.header)?)?;
+    args.select.of_header(&mut header)?;
+    let header = &header;
     check_names(&args.file, header, &args.symfs, false)?;
     header.counts.iter().try_for_each(|counts| check_counts(&counts.plan))?;
     check_stacks(&args.file, format, header)?;
     let export = format.begin(event(args, format, header)?);
     let mut pipeline = Pipeline::into_view(header, None, View::export(header, export, into))?;
-    let (_, end) = finish(&mut pipeline, recording.entries, &redacting, &args.symfs, Ok)?;
+    args.select.select(&mut pipeline);
+    let thin = |drain| Ok(args.select.of_drain(drain));
+    let (report, end) = finish(&mut pipeline, recording.entries, &redacting, &args.symfs, thin)?;
+    SelectArgs::say_span(&report);
     pipeline.left_out().iter().for_each(|text| output::talk(text));
     end.whole()
 }

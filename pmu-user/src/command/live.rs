@@ -16,6 +16,7 @@ use super::{
     progress::Progress,
     recorder::{HdrLogArgs, Keep},
     redaction::Redacting,
+    select::RowArgs,
     sources::Sources,
 };
 use crate::{
@@ -47,6 +48,8 @@ pub(super) struct Common {
     pub(super) keep: Keep,
     #[command(flatten)]
     report: ReportOutput,
+    #[command(flatten)]
+    rows: RowArgs,
     /// Say nothing but results and errors
     #[arg(short, long, help_heading = "Output")]
     pub(super) quiet: bool,
@@ -157,6 +160,7 @@ impl Live<'_> {
         let into = output.open_for(stream, common.if_unread(command));
         let looks = (output.report_format(), output.style(stream));
         let mut pipeline = Pipeline::new(&header, self.folder, looks, into)?;
+        pipeline.filter(common.rows.filter());
         if let Some(programs) = self.programs {
             pipeline.log_to(programs.hdr_log.begin(header.started_unix_ns)?);
         }

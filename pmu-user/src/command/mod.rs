@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand, which joins the stages and decides nothing else.
 
+mod annotate;
 mod begin;
 mod diff;
 mod doctor;
@@ -25,6 +26,7 @@ mod replay;
 mod report;
 mod run;
 mod runs;
+mod select;
 mod sources;
 mod stat;
 mod top;

@@ -17,12 +17,10 @@ use crate::{
     view::{
         Format, ReportFormat,
         export::Content,
-        text::{Folding, Style, plain},
+        text::{Folding, Sections, Style, plain},
     },
 };
 
-/// Rows of a table unless told otherwise.
-const ROWS_MAX: usize = 20;
 /// Columns of a terminal that is narrower: no name would be left of a name.
 const WIDTH_MIN: u16 = 20;
 /// Rows of the formats for machines that are written at a time.
@@ -37,9 +35,9 @@ pub(super) struct Output {
     /// Write CSV
     #[arg(long, help_heading = "Output")]
     csv: bool,
-    /// Rows of a table in the text report
-    #[arg(long, value_name = "N", default_value_t = ROWS_MAX, help_heading = "Output")]
-    top: usize,
+    /// Rows of a table in the text report [default: 20, and 10 where nothing that stands out rests on them]
+    #[arg(long, value_name = "N", help_heading = "Output")]
+    top: Option<usize>,
     /// Columns of the text report; 0 for as many as its rows take [default: the terminal's; 0 in a pipe or file]
     #[arg(long, value_name = "COLUMNS", help_heading = "Output")]
     width: Option<u16>,
@@ -49,6 +47,9 @@ pub(super) struct Output {
     /// The format of a report, where it is chosen by its name
     #[arg(skip)]
     named: Option<ReportFormat>,
+    /// Sections of a text report, where they are chosen
+    #[arg(skip)]
+    sections: Option<Sections>,
 }
 
 /// Choices of commands that write reports.
@@ -58,6 +59,10 @@ pub(super) struct ReportOutput {
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "csv"], help_heading = "Output",
           value_parser = PossibleValuesParser::new(ReportFormat::names()))]
     format: Option<String>,
+    /// Write these sections of the text report only, as findings,owners,stacks; an unknown name lists them all
+    #[arg(long, value_name = "LIST", value_parser = Sections::named, conflicts_with_all = ["json", "csv", "format"],
+          help_heading = "Output")]
+    sections: Option<Sections>,
     #[command(flatten)]
     output: Output,
 }
@@ -71,13 +76,13 @@ impl ReportOutput {
     /// Where a report goes and how it looks.
     pub(super) fn output(&self) -> Output {
         let named = self.format.as_deref().and_then(ReportFormat::named);
-        Output { named, ..self.output.clone() }
+        Output { named, sections: self.sections, ..self.output.clone() }
     }
 }
 
 impl From<Output> for ReportOutput {
     fn from(output: Output) -> Self {
-        Self { output, format: None }
+        Self { output, format: None, sections: None }
     }
 }
 
@@ -107,7 +112,13 @@ impl Output {
 
     /// How the text looks.
     pub(super) fn style(&self, stream: Stream) -> Style {
-        Style { rows_max: self.top, blocks: speaks_utf8(), width: self.width(stream) }
+        Style {
+            rows_max: self.top.unwrap_or(Style::DEFAULT.rows_max),
+            rows_asked_for: self.top.is_some(),
+            blocks: speaks_utf8(),
+            width: self.width(stream),
+            sections: self.sections.unwrap_or(Sections::ALL),
+        }
     }
 
     /// Columns that text on the stream must fit.
@@ -148,7 +159,8 @@ impl Output {
     /// What is written in `format`, as text without colours.
     pub(super) const fn plain(format: Format) -> Self {
         let (json, csv) = (matches!(format, Format::Json), matches!(format, Format::Csv));
-        Self { json, csv, top: ROWS_MAX, width: Some(0), color: clap::ColorChoice::Never, named: None }
+        let color = clap::ColorChoice::Never;
+        Self { json, csv, top: None, width: Some(0), color, named: None, sections: None }
     }
 
     /// A stream of the format before `into`; `choice` is what the stream itself says about colours, and text is folded at `width`.

@@ -14,6 +14,7 @@ use super::{
     pipeline::Pipeline,
     redaction::Redacting,
     replay::{End, finish},
+    select::SelectArgs,
 };
 use crate::{
     drain::{
@@ -74,6 +75,7 @@ pub(super) struct Source<'a> {
     pub(super) symfs: &'a [PathBuf],
     pub(super) perfmon_dir: Option<&'a Path>,
     pub(super) redacting: &'a Redacting,
+    pub(super) select: &'a SelectArgs,
 }
 
 /// A page, and what there is to say of its recording.
@@ -90,7 +92,10 @@ impl Source<'_> {
         let mut whole = Whole::new();
         let of_all = without_intervals(header);
         let mut pipeline = self.rows(&of_all, &mut whole)?;
-        let (report, end) = finish(&mut pipeline, (self.open)()?.entries, self.redacting, self.symfs, Ok)?;
+        self.select.select(&mut pipeline);
+        let entries = (self.open)()?.entries;
+        let thin = |drain| Ok(self.select.of_drain(drain));
+        let (report, end) = finish(&mut pipeline, entries, self.redacting, self.symfs, thin)?;
         let left_out = pipeline.left_out();
         drop(pipeline);
         let intervals = self.intervals(header, (&report, whole.numbers(), end.last_ns))?;
@@ -110,8 +115,10 @@ impl Source<'_> {
             let mut thinned = Thinned::new(ticks);
             let mut pipeline = self.rows(&header, into)?;
             pipeline.keep_only(&owners);
+            self.select.select_span(&mut pipeline);
             let entries = (self.open)()?.entries;
-            finish(&mut pipeline, entries, self.redacting, self.symfs, |drain| Ok(thinned.of(drain)))?;
+            let thin = |drain| Ok(thinned.of(self.select.of_drain(drain)));
+            finish(&mut pipeline, entries, self.redacting, self.symfs, thin)?;
             Ok(())
         };
         let mut extremes = Extremes::default();

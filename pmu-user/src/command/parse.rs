@@ -86,11 +86,24 @@ pub(super) fn gigabytes(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("`{text}` is no bandwidth in GB/s, as 204.8 is one"))
 }
 
+/// A share: `5%`, or `5`.
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
+    let number = number.filter(|number| (0.0..=100.0).contains(number));
+    number.map(|number| number / 100.0).ok_or_else(|| format!("`{text}` is no share from 0% to 100%"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{duration, gigabytes, id, interval, limits};
+    use super::{duration, gigabytes, id, interval, limits, percent};
+
+    #[test]
+    fn a_share_is_in_per_cent() {
+        assert_eq!((percent("5%"), percent("0.5"), percent("100%")), (Ok(0.05), Ok(0.005), Ok(1.0)));
+        assert!(percent("101%").is_err() && percent("-1").is_err() && percent("NaN").is_err());
+    }
 
     #[test]
     fn a_duration_is_in_seconds_unless_it_has_a_unit() {

@@ -1,6 +1,7 @@
 //! Drain → interval → report → bytes: the pure half, the same for a live run and for a recording, whatever its sources are.
 
 mod counts;
+mod cut;
 mod io;
 mod tasks;
 #[cfg(test)]
@@ -12,16 +13,29 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use self::{counts::CountsPart, io::IoPart, tasks::TasksPart};
+use self::{
+    counts::CountsPart,
+    cut::{Cut, Place},
+    io::IoPart,
+    tasks::TasksPart,
+};
 use super::{output, progress::SoFar};
 use crate::{
     drain::{Absent, Drain, Ending, Header, Names, Owner},
-    metric::{Report, finding::findings, stat::Stat, topdown::OneRun},
+    metric::{
+        Report,
+        annotate::Annotated,
+        callers::MIN_SHARE,
+        filter::{Filter, Pattern, Unmet},
+        finding::findings,
+        stat::Stat,
+        topdown::OneRun,
+    },
     session::Next,
     view::{ReportFormat, View, hdr_log::HdrLog, text::Style},
 };
 
-pub(super) use self::{counts::check as check_counts, tasks::prepare};
+pub(super) use self::{counts::check as check_counts, cut::Span, tasks::prepare};
 
 /// Turns drains into reports.
 pub(super) struct Pipeline<'a> {
@@ -32,6 +46,10 @@ pub(super) struct Pipeline<'a> {
     view: View<'a>,
     /// Whose numbers intervals have; `None`: everybody's.
     only: Option<&'a BTreeSet<Owner>>,
+    cut: Option<Cut>,
+    filter: Filter,
+    /// What a filter asks for and the report does not have is an error.
+    must_be_met: bool,
 }
 
 impl<'a> Pipeline<'a> {
@@ -71,12 +89,32 @@ impl<'a> Pipeline<'a> {
             counts: header.counts.as_ref().map(CountsPart::new),
             view,
             only: None,
+            cut: None,
+            filter: Filter::default(),
+            must_be_met: false,
         })
+    }
+
+    /// Shows what the filter keeps of every report.
+    pub(super) fn filter(&mut self, filter: Filter) {
+        self.filter = filter;
+    }
+
+    /// Reports a span of a recording alone, and what the filter keeps of it; if that is nothing, it is an error.
+    pub(super) fn select(&mut self, span: Option<Span>, filter: Filter) {
+        self.cut = span.map(Cut::new);
+        self.filter = filter;
+        self.must_be_met = true;
     }
 
     /// Writes the latencies of every interval to a log, too.
     pub(super) fn log_to(&mut self, log: Option<HdrLog<'a>>) {
         self.view.log_to(log);
+    }
+
+    /// Adds nothing up for the whole run, of which nobody asks for a report.
+    pub(super) fn only_intervals(&mut self) {
+        self.tasks.iter_mut().for_each(TasksPart::only_intervals);
     }
 
     /// Leaves out of intervals whoever is not among these.
@@ -85,7 +123,20 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Takes a drain; writes a report if an interval is complete. What is to be counted next.
-    pub(super) fn drain(&mut self, drain: Drain) -> std_io::Result<Next> {
+    pub(super) fn drain(&mut self, mut drain: Drain) -> std_io::Result<Next> {
+        match self.cut.as_mut().map_or(Place::Within, |cut| cut.place(&mut drain)) {
+            Place::Within => {}
+            Place::Before => {
+                self.skip(drain);
+                return Ok(None);
+            }
+            Place::After => {
+                if let (Some(part), Some(drain)) = (&mut self.tasks, &drain.tasks) {
+                    part.learn_places(drain);
+                }
+                return Ok(None);
+            }
+        }
         let mut next = None;
         if let (Some(part), Some(drain)) = (&mut self.tasks, &drain.tasks) {
             next = part.drain(drain);
@@ -108,10 +159,34 @@ impl<'a> Pipeline<'a> {
         Ok(next)
     }
 
+    /// Takes a drain as that with which the counts begin.
+    fn skip(&mut self, drain: Drain) {
+        if let (Some(part), Some(drain)) = (&mut self.tasks, &drain.tasks) {
+            part.skip(drain);
+        }
+        if let (Some(part), Some(drain)) = (&mut self.io, drain.io) {
+            part.skip(drain);
+        }
+        if let (Some(part), Some(drain)) = (&mut self.counts, drain.counts) {
+            part.skip(drain);
+        }
+    }
+
     /// Takes names, which come when the run is over.
     pub(super) fn name(&mut self, names: &Names) {
-        if let Some(tasks) = &mut self.tasks {
+        let Some(tasks) = &mut self.tasks else { return };
+        if self.cut.is_some_and(|cut| cut.is_over()) {
+            // Samples that were located after the last drain are not of the span, nor is what the process cost by then.
+            tasks.learn(names);
+        } else {
             tasks.name(names);
+        }
+    }
+
+    /// Takes names before the drains that they are for.
+    pub(super) fn learn(&mut self, names: &Names) {
+        if let Some(tasks) = &mut self.tasks {
+            tasks.learn(names);
         }
     }
 
@@ -120,6 +195,16 @@ impl<'a> Pipeline<'a> {
         if let Some(tasks) = &mut self.tasks {
             tasks.name_from(folders);
         }
+    }
+
+    /// The functions of this name that samples of `owners` hit, of everybody if there are none, by line and instruction.
+    ///
+    /// # Errors
+    ///
+    /// No sample hit one.
+    pub(super) fn annotate(&self, wanted: &str, owners: &[Pattern]) -> Result<Vec<Annotated>, Unmet> {
+        let tasks = self.tasks.as_ref().ok_or_else(|| Unmet("the recording has no samples".to_owned()))?;
+        tasks.annotate(wanted, owners)
     }
 
     /// What the run has done until now.
@@ -141,8 +226,10 @@ impl<'a> Pipeline<'a> {
         self.io.iter_mut().for_each(|io| io.interval(&mut report));
         report.name_alike();
         if let Some(owners) = self.only {
-            report.keep_only(owners);
+            report.keep_owners(|owner| owners.contains(owner));
         }
+        // What an interval lacks another one may have.
+        let _ = self.filter.apply(&mut report);
         self.view.interval(&report)
     }
 
@@ -160,11 +247,19 @@ impl<'a> Pipeline<'a> {
         self.io.iter().for_each(|io| io.whole(&mut report));
         report.name_alike();
         report.findings = findings(self.header, &report);
+        report.span = self.cut.and_then(|cut| cut.really());
         report
     }
 
     /// Writes the interval that is still open, and the whole run's report.
-    pub(super) fn finish(&mut self, ending: &Ending) -> std_io::Result<Report> {
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written, or nothing is left of a recording.
+    pub(super) fn finish(&mut self, ending: &Ending) -> anyhow::Result<Report> {
+        if let Some(cut) = self.cut.filter(|cut| cut.really().is_none()) {
+            return Err(Unmet(cut.nothing()).into());
+        }
         let is_open = match (&self.tasks, &self.io) {
             (Some(tasks), _) => tasks.is_open(),
             (None, io) => io.as_ref().is_some_and(IoPart::is_open),
@@ -172,7 +267,15 @@ impl<'a> Pipeline<'a> {
         if is_open {
             self.interval()?;
         }
-        let report = self.whole();
+        let mut report = self.whole();
+        if let Some(tasks) = &mut report.tasks {
+            tasks.grow_callers(self.filter.min_share.unwrap_or(MIN_SHARE));
+        }
+        match self.filter.apply(&mut report) {
+            Err(unmet) if self.must_be_met => return Err(unmet.into()),
+            Err(unmet) => output::talk(&unmet.to_string()),
+            Ok(()) => {}
+        }
         self.view.whole(&report, ending)?;
         Ok(report)
     }

@@ -16,6 +16,7 @@ use super::{
     output::{self, ReaderGone, Stream},
     page,
     redaction::{Naming, Redaction},
+    select::SelectArgs,
 };
 use crate::{
     drain::{
@@ -165,7 +166,8 @@ impl Recorder {
 fn page(recording: &Writer, name: &str, perfmon_dir: Option<&Path>) -> anyhow::Result<Vec<u8>> {
     let open = || recording.opened(name);
     let redacting = Redaction::of(Naming::Plain).begin();
-    let source = page::Source { open: &open, symfs: &[], perfmon_dir, redacting: &redacting };
+    let select = &SelectArgs::default();
+    let source = page::Source { open: &open, symfs: &[], perfmon_dir, redacting: &redacting, select };
     Ok(source.page(&open()?.header)?.page)
 }
 

@@ -30,6 +30,11 @@ pub(super) fn finish(
     Ok((pipeline.finish(&end.ending())?, end))
 }
 
+/// The names that a recording ends with, for reports of intervals that are written before its end is read.
+pub(super) fn names(entries: Entries) -> anyhow::Result<Option<Names>> {
+    Ok(replay(entries, |_| Ok(()))?.names)
+}
+
 /// What a recording ends with, and how much of it there was.
 #[derive(Default)]
 pub(super) struct End {

@@ -3,23 +3,28 @@
 use std::{
     io::Write,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anstream::ColorChoice;
 
 use super::{
+    annotate::AnnotateArgs,
     failure::Usage,
     gate::{self, Gate},
     output::{self, Output, ReportOutput, Stream},
     page::{self, Made, PageArgs},
+    parse,
     pipeline::{Pipeline, check_counts},
     recorder::HdrLogArgs,
     redaction::{Naming, Redaction},
-    replay::finish,
+    replay::{finish, names},
+    select::SelectArgs,
 };
 use crate::{
-    drain::{Header, recording::Opened},
-    view::Format,
+    drain::{Header, Names, recording::Opened},
+    machine::duration_ns,
+    view::{Format, View, text::duration},
 };
 
 /// Arguments.
@@ -42,6 +47,13 @@ pub(super) struct Args {
     page: PageArgs,
     #[command(flatten)]
     hdr_log: HdrLogArgs,
+    /// Report every so often, whatever the run did: the recording's ticks are the shortest
+    #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Rows", conflicts_with = "html")]
+    interval: Option<Duration>,
+    #[command(flatten)]
+    select: SelectArgs,
+    #[command(flatten)]
+    annotate: AnnotateArgs,
     #[command(flatten)]
     redaction: Redaction,
     #[command(flatten)]
@@ -74,6 +86,9 @@ pub fn write_report(
         symfs: Vec::new(),
         perfmon_dir: None,
         fail_on: Vec::new(),
+        interval: None,
+        select: SelectArgs::default(),
+        annotate: AnnotateArgs::default(),
         page: PageArgs::default(),
         hdr_log: HdrLogArgs::default(),
         redaction: Redaction::of(naming),
@@ -84,16 +99,65 @@ pub fn write_report(
 
 fn of(args: &Args, recording: Opened, into: Box<dyn Write>) -> anyhow::Result<u8> {
     let redacting = args.redaction.begin();
-    let header = &redacting.of(recording.header)?;
+    let header = &reported(args, redacting.of(recording.header)?)?;
     check(args, header)?;
     let output = args.report.output();
-    let looks = (output.report_format(), output.style(Stream::Stdout));
-    let mut pipeline = Pipeline::new(header, args.perfmon_dir.as_deref(), looks, into)?;
+    let style = output.style(Stream::Stdout);
+    let mut into = Some(into);
+    let view = match (args.annotate.function(), into.take_if(|_| args.annotate.function().is_none())) {
+        (None, Some(into)) => View::new(header, output.report_format(), style, into),
+        _ => View::watched(header, Box::new(|_| ())),
+    };
+    let mut pipeline = Pipeline::into_view(header, args.perfmon_dir.as_deref(), view)?;
     pipeline.log_to(args.hdr_log.begin(header.started_unix_ns)?);
-    let (report, end) = finish(&mut pipeline, recording.entries, &redacting, &args.symfs, Ok)?;
+    args.select.select(&mut pipeline);
+    if let Some(names) = early_names(args, header)? {
+        pipeline.learn(&redacting.of(names)?);
+    }
+    let thin = |drain| Ok(args.select.of_drain(drain));
+    let (report, end) = finish(&mut pipeline, recording.entries, &redacting, &args.symfs, thin)?;
     pipeline.left_out().iter().for_each(|text| output::talk(text));
+    SelectArgs::say_span(&report);
+    if let Some(into) = &mut into {
+        let (owners, about) = (args.select.owners(), (header, &pipeline));
+        args.annotate.write(about, (&owners, &args.symfs), (&output, &style, into))?;
+    }
     gate::check(&args.fail_on, &report)?;
     end.whole()
+}
+
+/// The run as it is reported: by which owners, in which intervals.
+fn reported(args: &Args, mut header: Header) -> Result<Header, Usage> {
+    args.select.of_header(&mut header)?;
+    if args.interval.is_some() && header.tasks.is_none() && header.io.is_none() {
+        let why = "counts are reported in the intervals that they were read in: leave out -I";
+        return Err(Usage(why.to_owned()));
+    }
+    if let Some(wanted) = args.interval {
+        let Some(own_ns) = page::tick_ns(&header) else {
+            return Err(Usage("the recording was not read while it ran: it has no intervals".to_owned()));
+        };
+        let (wanted_ns, own) = (duration_ns(wanted), duration(own_ns as f64));
+        if wanted_ns < own_ns {
+            return Err(Usage(format!("the recording has ticks of {own}: -I can only be longer")));
+        }
+        let ticks = (wanted_ns as f64 / own_ns as f64).round() as u64;
+        header = page::with_intervals(&header, u32::try_from(ticks).unwrap_or(u32::MAX));
+    }
+    Ok(header)
+}
+
+/// The names of a recording's end, where intervals need them before it is read. Standard input is read once: its intervals say where code
+/// is instead.
+fn early_names(args: &Args, header: &Header) -> anyhow::Result<Option<Names>> {
+    let needs = header
+        .tasks
+        .as_ref()
+        .is_some_and(|tasks| tasks.plan.interval.is_some() && !tasks.plan.sampling.is_empty());
+    if !needs || !args.file.is_file() {
+        return Ok(None);
+    }
+    names(Opened::open(&args.file)?.entries)
 }
 
 /// Writes the page.
@@ -107,17 +171,19 @@ fn as_page(args: &Args) -> anyhow::Result<u8> {
     }
     args.page.check()?;
     let redacting = args.redaction.begin();
-    let header = redacting.of(Opened::open(&args.file)?.header)?;
+    let header = reported(args, redacting.of(Opened::open(&args.file)?.header)?)?;
     check(args, &header)?;
     let source = page::Source {
         open: &|| Opened::open(&args.file),
         symfs: &args.symfs,
         perfmon_dir: args.perfmon_dir.as_deref(),
         redacting: &redacting,
+        select: &args.select,
     };
     let Made { page, left_out, report, end } = source.page(&header)?;
     args.page.deliver(&page, &args.report.output())?;
     left_out.iter().for_each(|text| output::talk(text));
+    SelectArgs::say_span(&report);
     gate::check(&args.fail_on, &report)?;
     end.whole()
 }

@@ -97,11 +97,11 @@ impl NetworkFiles {
             }),
         };
         let [Some(interfaces), Some(ip), Some(tcp)] = texts else { return None };
-        let [ip, tcp] = [ip, tcp].map(|text| String::from_utf8_lossy(&text).into_owned());
+        let [ip, tcp] = [&ip, &tcp].map(|text| str::from_utf8(text).unwrap_or_default());
         let count = TcpCount {
-            sent: field(&ip, "Tcp:", "OutSegs")?,
-            retransmitted: field(&ip, "Tcp:", "RetransSegs")?,
-            listen_drops: field(&tcp, "TcpExt:", "ListenDrops").unwrap_or(0),
+            sent: field(ip, "Tcp:", "OutSegs")?,
+            retransmitted: field(ip, "Tcp:", "RetransSegs")?,
+            listen_drops: field(tcp, "TcpExt:", "ListenDrops").unwrap_or(0),
         };
         Some((self::interfaces(&interfaces), count))
     }
@@ -112,7 +112,7 @@ fn interfaces(text: &[u8]) -> Vec<InterfaceCount> {
     let interface = |line: &[u8]| {
         // Its name may hold a colon itself.
         let end = line.windows(2).rposition(|two| two[0] == b':' && two[1] == b' ')?;
-        let numbers = String::from_utf8_lossy(&line[end + 1..]).into_owned();
+        let numbers = str::from_utf8(&line[end + 1..]).ok()?;
         let numbers: Vec<u64> =
             numbers.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
         let packets = |first: usize| {

@@ -55,7 +55,7 @@ impl PressureFiles {
     pub fn read(&self) -> Stalls {
         let of = |(resource, file): &(&str, File)| {
             let text = reread(file).unwrap_or_default();
-            parse(resource, &String::from_utf8_lossy(&text))
+            parse(resource, str::from_utf8(&text).unwrap_or_default())
         };
         self.0.iter().flat_map(of).collect()
     }

@@ -102,6 +102,8 @@ pub struct HotStack {
     pub kernel: usize,
     /// Samples by event.
     pub samples: Vec<u64>,
+    /// The same with their weights.
+    pub tallies: Vec<WeightedSamples>,
     /// Share of the first event's samples with a stack (0 to 1).
     pub share: Known,
 }
@@ -126,12 +128,18 @@ struct Sum<'a> {
 }
 
 /// What is listed by event, made long enough to have `event`.
-fn of_event<T: Clone + Default>(list: &mut Vec<T>, event: u32) -> &mut T {
+pub(super) fn of_event<T: Clone + Default>(list: &mut Vec<T>, event: u32) -> &mut T {
     let event = event as usize;
     if list.len() <= event {
         list.resize(event + 1, T::default());
     }
     &mut list[event]
+}
+
+/// Samples of the first event.
+pub(super) fn samples(interval: &Interval) -> u64 {
+    let of_first = interval.hot.iter().filter(|(key, _)| key.event == 0);
+    of_first.map(|(_, tally)| tally.samples).fold(0, u64::saturating_add)
 }
 
 /// Hot functions, most samples of the first event first.
@@ -260,6 +268,7 @@ pub(super) fn stacks(ledger: &Ledger, interval: &Interval, groups: &Groups) -> V
         kernel,
         samples: tallies.iter().map(|tally| tally.samples).collect(),
         share: share(&tallies.first().copied().unwrap_or_default(), &all),
+        tallies,
     };
     let mut stacks: Vec<HotStack> = sums.into_iter().map(stack).collect();
     sort(&mut stacks, |stack| {

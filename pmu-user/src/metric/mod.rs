@@ -1,12 +1,15 @@
 //! From an interval to a report: every number with its interval and coverage, or with the reason why it is missing.
 
+pub mod annotate;
 mod blind;
+pub mod callers;
 mod cost;
 pub mod counts;
 pub mod culprit;
 pub mod derived;
 pub mod diff;
 pub mod estimate;
+pub mod filter;
 pub mod finding;
 mod floor;
 pub mod formulas;
@@ -28,7 +31,7 @@ mod throttled;
 pub mod topdown;
 pub mod value;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 pub use self::{
     blind::{Blind, BlindClass, GapReport, Masked},
@@ -43,6 +46,7 @@ pub use self::{
     throttled::Throttled,
 };
 use self::{
+    callers::{Callers, callers},
     owners::Groups,
     topdown::{Prepared, TopDown},
 };
@@ -63,6 +67,8 @@ pub struct Report {
     pub counts: Option<stat::Stat>,
     /// What of any source is not measured, and why.
     pub missing: Vec<Absent>,
+    /// From when to when it is, in ns since counting started, where a span of a recording was asked for.
+    pub span: Option<(u64, u64)>,
     /// What was lost of any source, by reason. Empty if nothing was.
     pub losses: BTreeMap<String, u64>,
     /// What stands out, of the whole run.
@@ -88,27 +94,27 @@ impl Report {
             io::Subject::Owner(owner, _) => Some(owner),
             _ => None,
         });
-        of_tasks.chain(of_io)
+        let of_counts =
+            self.counts.iter().flat_map(|counts| &counts.rows).filter_map(|row| row.owner.as_ref());
+        of_tasks.chain(of_io).chain(of_counts)
     }
 
-    /// Leaves out the numbers of owners that are not among these.
-    pub fn keep_only(&mut self, owners: &BTreeSet<Owner>) {
-        let is_kept = |who: &OwnerOrTarget| match who {
-            OwnerOrTarget::Target => true,
-            OwnerOrTarget::Owner(owner) => owners.contains(owner),
-        };
+    /// Leaves out the numbers of owners that are not to be kept. Those of the target and of the host stay.
+    pub fn keep_owners(&mut self, is_kept: impl Fn(&Owner) -> bool) {
+        let of_kept = |who: &OwnerOrTarget| who.owner().is_none_or(&is_kept);
         if let Some(tasks) = &mut self.tasks {
-            tasks.owners.retain(|owner| is_kept(&owner.who));
-            if let Ok(topdown) = &mut tasks.topdown {
-                topdown.owners.retain(|(who, _)| is_kept(who));
-            }
+            tasks.keep_owners(&is_kept);
         }
         if let Some(io) = &mut self.io {
             io.rows.retain(|row| match &row.subject {
-                io::Subject::Owner(owner, _) => owners.contains(owner),
+                io::Subject::Owner(owner, _) => is_kept(owner),
                 _ => true,
             });
         }
+        if let Some(counts) = &mut self.counts {
+            counts.rows.retain(|row| row.owner.as_ref().is_none_or(&is_kept));
+        }
+        self.findings.retain(|finding| finding.whose.as_ref().is_none_or(of_kept));
     }
 
     /// Gives owners one name in all sources: tasks see what a process executes, I/O only what it was called when it first moved something.
@@ -149,8 +155,12 @@ pub struct TasksReport {
     pub owners: Vec<OwnerReport>,
     /// Functions that samples hit, most first.
     pub hot: Vec<HotFunction>,
+    /// Samples of the first event that hit the target, whichever functions are listed.
+    pub hot_samples: u64,
     /// Stacks that samples hit, most first.
     pub stacks: Vec<HotStack>,
+    /// The same stacks as caller trees; only of the whole run, and by [`TasksReport::grow_callers`].
+    pub callers: Vec<Callers>,
     /// How far the user stacks lead; none where no stacks were taken.
     pub stack_ends: Option<StackEnds>,
     /// The same for people, if processes of one name have ended.
@@ -198,8 +208,10 @@ impl TasksReport {
             length_ns: interval.length_ns(),
             total: owners::target(&context, &total),
             owners: owners::owners(&context, &apart),
+            hot_samples: hot::samples(interval),
             hot: hot::functions(ledger, interval, &scale, &apart),
             stacks: hot::stacks(ledger, interval, &apart),
+            callers: Vec::new(),
             stack_ends: hot::ends(ledger, interval),
             folded,
             throttled: Throttled::of(interval),
@@ -209,6 +221,39 @@ impl TasksReport {
             blind: blind::blind(header, ledger, interval, &quality, &total),
             quality,
         }
+    }
+
+    /// Leaves out the numbers of owners that are not to be kept.
+    fn keep_owners(&mut self, is_kept: &impl Fn(&Owner) -> bool) {
+        let of_kept = |who: &OwnerOrTarget| who.owner().is_none_or(is_kept);
+        self.owners.retain(|owner| of_kept(&owner.who));
+        self.hot.retain(|function| is_kept(&function.owner));
+        self.stacks.retain(|stack| is_kept(&stack.owner));
+        self.callers.retain(|callers| is_kept(&callers.owner));
+        self.throttled.retain(|limit| is_kept(&limit.owner));
+        self.limits.retain(|limited| is_kept(&limited.owner));
+        self.pressure.retain(|pressure| pressure.whose.as_ref().is_none_or(is_kept));
+        self.waited.retain(|waited| of_kept(&waited.who));
+        for gaps in [&mut self.blind.gaps, &mut self.blind.others_gaps] {
+            gaps.retain(|gap| gap.owner.as_ref().is_some_and(is_kept));
+        }
+        if let Ok(topdown) = &mut self.topdown {
+            topdown.owners.retain(|(who, _)| of_kept(who));
+        }
+        if let Some(folded) = &mut self.folded {
+            folded.owners.retain(|owner| of_kept(&owner.who));
+            folded.hot.retain(|function| is_kept(&function.owner));
+            folded.stacks.retain(|stack| is_kept(&stack.owner));
+            folded.waited.retain(|waited| of_kept(&waited.who));
+        }
+    }
+
+    /// Makes caller trees of the stacks, those for people where there are two kinds; branches below `min_share` of an owner's samples
+    /// are folded.
+    pub fn grow_callers(&mut self, min_share: f64) {
+        let stacks = self.folded.as_ref().map_or(&self.stacks, |folded| &folded.stacks);
+        let events = stacks.iter().map(|stack| stack.tallies.len()).max().unwrap_or(0);
+        self.callers = callers(stacks, events, min_share);
     }
 }
 

@@ -163,7 +163,7 @@ impl TasksReport {
 }
 
 impl OwnerReport {
-    fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
+    pub(super) fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         let whose = Attribution::from(&self.who);
         let metrics = of_whom(whose, &self.metrics);
         let waits = Number {

@@ -59,7 +59,10 @@ pub struct OwnerReport {
 impl OwnerReport {
     /// A metric's value.
     pub fn value(&self, wanted: &Metric) -> Option<&Known> {
-        self.metrics.iter().find(|(metric, _)| metric == wanted).and_then(|(_, value)| value.known())
+        self.metrics
+            .iter()
+            .find(|(metric, _)| metric.name == wanted.name)
+            .and_then(|(_, value)| value.known())
     }
 
     /// A metric's estimate, 0 where it is missing: for sorting, never for showing.

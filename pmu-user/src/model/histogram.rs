@@ -42,28 +42,33 @@ impl Histogram {
         {
             let [before, after] = [&mut earlier, &mut later]
                 .map(|side| side.next_if(|(first, _)| *first == index).map_or(0, |(_, count)| *count));
-            histogram.add(Bucket::of(layout, index.into()), after.wrapping_sub(before).into());
+            let count = u64::from(after.wrapping_sub(before));
+            if count > 0 {
+                histogram.add(histogram.0.len().saturating_sub(1), Bucket::of(layout, index.into()), count);
+            }
         }
         histogram
     }
 
-    fn add(&mut self, bucket: Bucket, count: u64) {
-        if count == 0 {
-            return;
-        }
-        let at = self.0.partition_point(|&(ours, _)| ours < bucket);
+    /// Adds to a bucket, which does not lie before place `from`; its place.
+    fn add(&mut self, from: usize, bucket: Bucket, count: u64) -> usize {
+        let at = from + self.0[from..].iter().take_while(|(ours, _)| *ours < bucket).count();
         match self.0.get_mut(at) {
             Some((ours, sum)) if *ours == bucket => *sum = sum.saturating_add(count),
             _ => self.0.insert(at, (bucket, count)),
         }
+        at
     }
 
-    /// Adds another histogram of the same layout.
+    /// Adds another histogram of the same layout: both are gone through once.
     pub fn merge(&mut self, other: &Self) {
         if self.0.is_empty() {
             self.0.clone_from(&other.0);
-        } else {
-            other.iter().for_each(|(bucket, count)| self.add(bucket, count));
+            return;
+        }
+        let mut at = 0;
+        for (bucket, count) in other.iter() {
+            at = self.add(at, bucket, count);
         }
     }
 

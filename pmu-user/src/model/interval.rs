@@ -282,6 +282,15 @@ impl Interval {
         sum
     }
 
+    /// The same as [`Interval::extend`], for which an empty one need not copy anything.
+    pub fn append(&mut self, next: Self) {
+        if *self == Self::default() && next.slices.values().all(|rows| rows.len() <= SLICES_MAX) {
+            *self = next;
+        } else {
+            self.extend(&next);
+        }
+    }
+
     /// Appends the interval that follows.
     pub fn extend(&mut self, next: &Self) {
         if self.to_ns == 0 {

@@ -160,6 +160,14 @@ impl Ledger {
         self.names.learn(names);
     }
 
+    /// Takes the names that a drain of an older recording has, and nothing else.
+    pub fn learn_places(&mut self, drain: &TasksDrain) {
+        if !drain.places.is_empty() {
+            let (_, names) = self.addresses.locate(drain);
+            self.names.learn(&names);
+        }
+    }
+
     /// What the programs have cost so far.
     pub fn programs(&self) -> &[ProgramRow] {
         &self.programs
@@ -192,25 +200,15 @@ impl Ledger {
             let new = self.waits.advance(row);
             interval.owners.entry(self.index_of(row.slot)).or_default().off_cpu.merge(&new);
         }
-        for row in &drain.cpus {
-            self.count_cpu(row, &mut interval);
-        }
         for (event, cpu, ran) in ran {
             let events = &mut interval.cpus.entry(cpu).or_default().events;
             events.resize(events.len().max(event as usize + 1), CpuEvent::default());
             events[event as usize].ran = Some(ran);
         }
+        self.count_cpus(drain, &mut interval);
         self.throttle(drain, &mut interval);
         interval.limits = self.limits.advance(&drain.limits);
         interval.pressure = self.pressures.advance(interval.to_ns, &drain.pressure);
-        for &(cpu, times) in &drain.times {
-            let before = self.times.insert(cpu, times);
-            interval.cpus.entry(cpu).or_default().times = before.map(|before| times.since(&before));
-        }
-        for &(cpu, total) in &drain.uncovered {
-            let before = self.uncovered.insert(cpu, total).unwrap_or(0);
-            interval.cpus.entry(cpu).or_default().uncovered_ns = total.saturating_sub(before);
-        }
         for (reason, total) in &drain.losses {
             self.lose(reason, *total, &mut interval);
         }
@@ -234,6 +232,21 @@ impl Ledger {
         self.cost.drain(drain.cost);
         self.at_ns = interval.to_ns;
         interval
+    }
+
+    /// Adds what the programs and the kernel counted on CPUs.
+    fn count_cpus(&mut self, drain: &TasksDrain, interval: &mut Interval) {
+        for row in &drain.cpus {
+            self.count_cpu(row, interval);
+        }
+        for &(cpu, times) in &drain.times {
+            let before = self.times.insert(cpu, times);
+            interval.cpus.entry(cpu).or_default().times = before.map(|before| times.since(&before));
+        }
+        for &(cpu, total) in &drain.uncovered {
+            let before = self.uncovered.insert(cpu, total).unwrap_or(0);
+            interval.cpus.entry(cpu).or_default().uncovered_ns = total.saturating_sub(before);
+        }
     }
 
     /// Adds what limits of CPU time did since the first drain. A cgroup that was not there then had done nothing.

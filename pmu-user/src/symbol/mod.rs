@@ -25,7 +25,7 @@ use std::{
 pub use self::{
     child::{SUBCOMMAND, serve},
     file_namer::FileNamer,
-    naming::name_recorded,
+    naming::{instructions_recorded, name_recorded, open_below},
     tracker::unwinding::Snapshot,
 };
 use self::{

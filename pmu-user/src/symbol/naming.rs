@@ -19,7 +19,10 @@ use super::{
     source::{CodeSource, CodeSourceKind, Image, by_build_id, shared_debug_file},
     tracker::Tracker,
 };
-use crate::drain::{At, Code, Module, Name};
+use crate::{
+    drain::{At, Code, Module, Name},
+    untrusted::Untrusted,
+};
 
 /// How long the names of one source may take.
 const SOURCE: Duration = Duration::from_millis(400);
@@ -184,6 +187,37 @@ pub fn name_recorded(code: Vec<(At, Module)>, folders: &[PathBuf]) -> Vec<Name> 
         }
     }
     named
+}
+
+/// The instructions of the function around an offset of the file with a build id, each with its offset. The file is looked for in
+/// `folders`, by path and by name.
+///
+/// # Errors
+///
+/// Why there are none: it is not there, or cannot be decoded.
+pub fn instructions_recorded(
+    build_id: &str,
+    path: &Path,
+    offset: u64,
+    folders: &[PathBuf],
+) -> Result<Vec<(u64, Untrusted)>, String> {
+    let folders: Vec<OwnedFd> = folders.iter().filter_map(|path| folder(path).ok()).collect();
+    let mut symbolizer = Symbolizer::default();
+    let files = find(&mut symbolizer, &folders, build_id, path);
+    let Some(binary) = &files.binary else {
+        return Err("no folder of --symfs has its file with the recorded build id".to_owned());
+    };
+    let files = with(binary, files.debug.as_ref(), None);
+    let found = symbolizer.instructions(offset, &files, Instant::now() + FILE);
+    let found = found.map_err(|why| why.text().to_owned())?;
+    Ok(found.into_iter().map(|(offset, text)| (offset, Untrusted::new(text))).collect())
+}
+
+/// A regular file below a folder, opened to be read; nothing outside of the folder is.
+#[must_use]
+pub fn open_below(root: &Path, path: &Path) -> Option<File> {
+    let (file, _) = below(folder(root).ok()?, path).ok()?;
+    Some(file)
 }
 
 /// The file with this build id, and its debug file.

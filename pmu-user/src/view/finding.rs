@@ -16,76 +16,35 @@ use crate::{
 /// What a finding says: a sentence without a full stop, safe for a terminal.
 pub(super) fn says(finding: &Finding) -> String {
     let (whose, value) = (who(finding.whose.as_ref()), number(&finding.value, finding.rule.unit));
-    let at = place(finding);
+    let (at, subject) = (place(finding), || subject(finding));
     let names: Vec<String> = finding.names.iter().map(|name| name.terminal().into_owned()).collect();
     let rests_on = |metric: &str| evidence(finding, metric);
-    let of = finding.whose.as_ref().map_or("the host", |_| &whose);
-    let network = finding.whose.as_ref().map_or_else(String::new, |_| format!(", in the network of {whose}"));
     match finding.rule.cause {
+        Cause::Throttled | Cause::OomKill | Cause::MemoryHigh => at_limit(finding, &whose, &value),
+        Cause::MemoryPressure | Cause::IoPressure => stood_still(finding, &whose, &value),
+        Cause::Masked | Cause::MaskedSpan => masked(finding, &whose, &value, &names),
+        Cause::PacketDrops | Cause::Retransmits | Cause::ListenDrops => of_network(finding, &whose, &value),
+        Cause::FaultStorm => storm(finding, &format!("{whose} took {value} page faults"), "minor_faults"),
+        Cause::MigrationStorm => {
+            storm(finding, &format!("{whose} was moved between CPUs {value} times"), "migrations")
+        }
+        Cause::CpuWait => cpu_wait(finding, &whose, &value),
+        Cause::BlockLatency => slow_disk(finding, "1 request in 100 took", &value),
+        Cause::BlockQueue => slow_disk(finding, "1 request in 100 waited in the kernel's queue for", &value),
         Cause::Steal => {
             format!("the hypervisor took {value} of the CPUs' time ({})", rests_on("stolen_time"))
         }
-        Cause::Throttled => format!(
-            "{whose} used up its limit of CPU time in {value} of {} periods: its tasks stood still for {}",
-            rests_on("periods"),
-            rests_on("throttled_time")
-        ),
-        Cause::OomKill => {
-            format!(
-                "the kernel ended {value} processes of {whose}, which was at its memory.max of {}",
-                rests_on("memory.max")
-            )
-        }
-        Cause::MemoryHigh => format!(
-            "{whose} was above its memory.high of {} {value} times: its tasks had to give memory back first",
-            rests_on("memory.high")
-        ),
-        Cause::MemoryPressure => {
-            format!("tasks of {of} stood still for memory {value} of the time ({})", rests_on("stalled_time"))
-        }
-        Cause::IoPressure => format!(
-            "all tasks of {of} that were not idle stood still for I/O {value} of the time ({})",
-            rests_on("stalled_time")
-        ),
         Cause::ForkStorm => format!(
             "{value} processes ended in a second: {}, {} of them {}",
             rests_on("processes_ended"),
             rests_on("processes_ended.most"),
             names.join(" ")
         ),
-        Cause::FaultStorm => storm(finding, &format!("{whose} took {value} page faults"), "minor_faults"),
-        Cause::MigrationStorm => {
-            storm(finding, &format!("{whose} was moved between CPUs {value} times"), "migrations")
-        }
-        Cause::CpuWait => cpu_wait(finding, &whose, &value),
-        Cause::Masked => {
-            let of = if finding.whose.is_some() { "the target's CPU time" } else { "the CPUs' time" };
-            format!("interrupts were masked {value} of {of}{}", until(&names, "; the longest gap ended in"))
-        }
-        Cause::MaskedSpan => {
-            format!(
-                "interrupts were masked for {value} at a stretch while {whose} ran{}",
-                until(&names, ", until")
-            )
-        }
-        Cause::BlockLatency => slow_disk(finding, "1 request in 100 took", &value),
-        Cause::BlockQueue => slow_disk(finding, "1 request in 100 waited in the kernel's queue for", &value),
         Cause::DiskSaturated => format!(
             "{}: busy {value} of the time, with {} requests in flight at the mean",
-            subject(finding),
+            subject(),
             rests_on("block.queue_depth")
         ),
-        Cause::PacketDrops => format!(
-            "{}: {value} of the packets were thrown away ({}){network}",
-            subject(finding),
-            rests_on("net.drops")
-        ),
-        Cause::Retransmits => {
-            format!("TCP sent {value} of its segments again ({}){network}", rests_on("net.tcp_retransmitted"))
-        }
-        Cause::ListenDrops => {
-            format!("{value} TCP connections found no room at a listening socket{network}")
-        }
         Cause::Dram => format!("memory{at} moves {value} of what it can"),
         Cause::Upi => format!("the link between sockets{at} is {value} full"),
         Cause::Link => format!("the PCIe link{at} is {value} full"),
@@ -107,6 +66,63 @@ pub(super) fn says(finding: &Finding) -> String {
             format!("{value} of the switches were not seen: times and counts of tasks are too low")
         }
         Cause::SamplesMissing => format!("{value} of the samples did not come"),
+    }
+}
+
+/// A limit of a cgroup that was reached: of CPU time, or of memory.
+fn at_limit(finding: &Finding, whose: &str, value: &str) -> String {
+    let rests_on = |metric: &str| evidence(finding, metric);
+    match finding.rule.cause {
+        Cause::OomKill => format!(
+            "the kernel ended {value} processes of {whose}, which was at its memory.max of {}",
+            rests_on("memory.max")
+        ),
+        Cause::MemoryHigh => format!(
+            "{whose} was above its memory.high of {} {value} times: its tasks had to give memory back first",
+            rests_on("memory.high")
+        ),
+        _ => format!(
+            "{whose} used up its limit of CPU time in {value} of {} periods: its tasks stood still for {}",
+            rests_on("periods"),
+            rests_on("throttled_time")
+        ),
+    }
+}
+
+/// Tasks that waited for memory or I/O, by the kernel's pressure stall information.
+fn stood_still(finding: &Finding, whose: &str, value: &str) -> String {
+    let of = if finding.whose.is_some() { whose } else { "the host" };
+    let (tasks, what) = match finding.rule.cause {
+        Cause::MemoryPressure => (format!("tasks of {of}"), "memory"),
+        _ => (format!("all tasks of {of} that were not idle"), "I/O"),
+    };
+    format!("{tasks} stood still for {what} {value} of the time ({})", evidence(finding, "stalled_time"))
+}
+
+/// Interrupts that were masked, in sum or at a stretch.
+fn masked(finding: &Finding, whose: &str, value: &str, names: &[String]) -> String {
+    if finding.rule.cause == Cause::MaskedSpan {
+        let until = until(names, ", until");
+        return format!("interrupts were masked for {value} at a stretch while {whose} ran{until}");
+    }
+    let of = if finding.whose.is_some() { "the target's CPU time" } else { "the CPUs' time" };
+    format!("interrupts were masked {value} of {of}{}", until(names, "; the longest gap ended in"))
+}
+
+/// What a network threw away or sent again.
+fn of_network(finding: &Finding, whose: &str, value: &str) -> String {
+    let network = finding.whose.as_ref().map_or_else(String::new, |_| format!(", in the network of {whose}"));
+    let rests_on = |metric: &str| evidence(finding, metric);
+    match finding.rule.cause {
+        Cause::PacketDrops => format!(
+            "{}: {value} of the packets were thrown away ({}){network}",
+            subject(finding),
+            rests_on("net.drops")
+        ),
+        Cause::Retransmits => {
+            format!("TCP sent {value} of its segments again ({}){network}", rests_on("net.tcp_retransmitted"))
+        }
+        _ => format!("{value} TCP connections found no room at a listening socket{network}"),
     }
 }
 

@@ -224,7 +224,7 @@ mod tests {
         view::{Format, text::Style},
     };
 
-    const FULL: Style = Style { rows_max: 20, blocks: true, width: None };
+    const FULL: Style = Style::DEFAULT;
 
     fn written(format: Format) -> String {
         let row = |name: &str, reason: Cell| {

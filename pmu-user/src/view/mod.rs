@@ -1,5 +1,6 @@
 //! From a report to bytes. Each format is one file, or one folder, and owns its words and columns; none computes anything.
 
+pub mod annotation;
 mod csv;
 pub mod diff;
 pub mod evaluation;

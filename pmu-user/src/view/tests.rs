@@ -22,7 +22,7 @@ use crate::{
     view::{Format, View, text::Style},
 };
 
-const STYLE: Style = Style { rows_max: 20, blocks: true, width: None };
+const STYLE: Style = Style::DEFAULT;
 
 const ENDED: Ending = Ending {
     stopped: Stopped::TargetGone,

@@ -42,6 +42,8 @@ pub(in crate::command) fn check(plan: &CountPlan) -> Result<(), Usage> {
 pub(super) struct CountsPart<'a> {
     header: &'a CountsHeader,
     earlier: Option<CountsDrain>,
+    /// Where counts begin, if not with the run.
+    base: Option<CountsDrain>,
     /// The interval that is complete and has not been reported.
     due: Option<Stat>,
     /// Of several runs, those that came to a good end, and what they take in bytes.
@@ -57,6 +59,7 @@ impl<'a> CountsPart<'a> {
         Self {
             header,
             earlier: None,
+            base: None,
             due: None,
             runs: Vec::new(),
             runs_bytes: 0,
@@ -75,11 +78,26 @@ impl<'a> CountsPart<'a> {
             self.earlier = Some(drain);
             return;
         };
-        let stat = Stat::new(plan, &drain, None);
+        let stat = self.since_base(&drain);
         if plan.runs == 1 || ended.succeeded() {
             self.keep(stat);
         } else {
             self.broken_off = Some((drain.run, ended.clone(), stat));
+        }
+    }
+
+    /// Takes a reading with which counts begin.
+    pub(super) fn skip(&mut self, drain: CountsDrain) {
+        self.earlier = Some(drain.clone());
+        self.base = Some(drain);
+    }
+
+    /// What was counted until this reading. CPU times are those of the whole run: a part of it has none.
+    fn since_base(&self, drain: &CountsDrain) -> Stat {
+        let stat = Stat::new(&self.header.plan, drain, self.base.as_ref());
+        match &self.base {
+            Some(_) => Stat { user: None, system: None, ..stat },
+            None => stat,
         }
     }
 
@@ -109,7 +127,7 @@ impl<'a> CountsPart<'a> {
     /// The report of the whole, or the mean of all runs that ended well; without one, of what was counted until a run failed or a recording
     /// breaks off.
     pub(super) fn whole(&self) -> Stat {
-        let unfinished = || Stat::new(&self.header.plan, self.earlier.as_ref().unwrap_or(&NOTHING), None);
+        let unfinished = || self.since_base(self.earlier.as_ref().unwrap_or(&NOTHING));
         let broken_off = || self.broken_off.as_ref().map(|(.., stat)| stat.clone());
         Stat::of_runs(&self.runs).or_else(broken_off).unwrap_or_else(unfinished)
     }

@@ -11,6 +11,8 @@ use crate::{
     machine::{Machine, topology::Topology},
     metric::{
         CostReport, Report, TasksReport,
+        annotate::{Annotated, annotate},
+        filter::{Pattern, Unmet},
         topdown::{Drilling, OneRun, Prepared},
     },
     model::{BOUNDS, Bounds, Interval, Ledger},
@@ -33,7 +35,10 @@ pub(super) struct TasksPart<'a> {
     open: Interval,
     ticks: u64,
     reported_ticks: u64,
+    /// The whole run.
     total: Interval,
+    /// Is the whole run asked for? Else its intervals are not added up.
+    has_whole: bool,
 }
 
 impl<'a> TasksPart<'a> {
@@ -58,21 +63,41 @@ impl<'a> TasksPart<'a> {
             ticks: 0,
             reported_ticks: 0,
             total: Interval::default(),
+            has_whole: true,
         })
+    }
+
+    /// Adds nothing up for the whole run from here on.
+    pub(super) const fn only_intervals(&mut self) {
+        self.has_whole = false;
     }
 
     /// Takes a drain. What is to be counted next.
     pub(super) fn drain(&mut self, drain: &TasksDrain) -> Next {
         let interval = self.ledger.advance(drain);
-        self.total.extend(&interval);
+        if self.has_whole {
+            self.total.extend(&interval);
+        }
         let next = self.drill(&interval);
         if self.ticks_per_interval.is_some() {
-            self.open.extend(&interval);
+            self.open.append(interval);
         }
-        let bounds = Bounds { upwards: self.header.plan.descend == Descend::Yes, ..BOUNDS };
-        self.ledger.fold(&bounds, &mut [&mut self.total, &mut self.open]);
+        self.keep_within_bounds();
         self.ticks = drain.ticks;
         next
+    }
+
+    /// Takes a drain of which nothing is reported: with it counts begin.
+    pub(super) fn skip(&mut self, drain: &TasksDrain) {
+        self.ledger.advance(drain);
+        self.keep_within_bounds();
+        self.ticks = drain.ticks;
+        self.reported_ticks = drain.ticks;
+    }
+
+    fn keep_within_bounds(&mut self) {
+        let bounds = Bounds { upwards: self.header.plan.descend == Descend::Yes, ..BOUNDS };
+        self.ledger.fold(&bounds, &mut [&mut self.total, &mut self.open]);
     }
 
     /// Is an interval complete?
@@ -103,9 +128,24 @@ impl<'a> TasksPart<'a> {
         self.open.extend(&late);
     }
 
+    /// Takes names alone, before the drains that they are for.
+    pub(super) fn learn(&mut self, names: &Names) {
+        self.ledger.learn(&names.names);
+    }
+
+    /// Takes the names of a drain that is not reported.
+    pub(super) fn learn_places(&mut self, drain: &TasksDrain) {
+        self.ledger.learn_places(drain);
+    }
+
     pub(super) fn name_from(&mut self, folders: &[PathBuf]) {
         let names = name_recorded(self.ledger.unnamed(&self.total), folders);
         self.ledger.learn(&names);
+    }
+
+    /// The functions of this name, by line and instruction.
+    pub(super) fn annotate(&self, wanted: &str, owners: &[Pattern]) -> Result<Vec<Annotated>, Unmet> {
+        annotate(&self.ledger, &self.total, wanted, owners)
     }
 
     /// What of this run goes into the report of several.

@@ -39,7 +39,7 @@ use crate::{
 
 fn report(header: &IoHeader, drains: &[IoDrain], format: Format) -> String {
     let mut bytes = Vec::new();
-    let style = Style { rows_max: 20, blocks: false, width: None };
+    let style = Style { blocks: false, ..Style::default() };
     let header = header.clone().into();
     let mut pipeline = Pipeline::new(&header, None, (format.into(), style), Box::new(&mut bytes)).unwrap();
     drains.iter().for_each(|drain| drop(pipeline.drain(drain.clone().into()).unwrap()));

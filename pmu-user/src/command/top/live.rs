@@ -139,6 +139,7 @@ async fn count(
         let _ = sender.send(Event::Interval(Box::new(Snapshot::of(header, report))));
     };
     let mut pipeline = Pipeline::into_view(header, None, View::watched(header, Box::new(watch)))?;
+    pipeline.only_intervals();
     let mut keep = |drain: Drain| -> anyhow::Result<session::Next> { Ok(pipeline.drain(drain)?) };
     Ok(session::run(session, None, signals, &mut keep).await?.ending.stopped)
 }

@@ -294,7 +294,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         unit: Unit::Percent,
         above: 30.0,
         source: "nearly a third of the time: whatever is gained there is gained at all",
-        next: "see who calls it (`--stacks`) and which lines it is in (HOT CODE)",
+        next: "see who calls it (`--stacks`) and which lines it is in (`pmbpf report --annotate`)",
     },
     Rule {
         cause: Cause::HotStack,
@@ -302,7 +302,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         unit: Unit::Percent,
         above: 30.0,
         source: "nearly a third of the time, on one way through the code",
-        next: "see the whole stack (HOT CODE), and whether its outermost call must be made so often",
+        next: "see the whole stack (HOT STACKS), and whether its outermost call must be made so often",
     },
     Rule {
         cause: Cause::OwnersBeyond,

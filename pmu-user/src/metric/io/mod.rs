@@ -24,6 +24,8 @@ mod terms;
 mod totals;
 mod traffic;
 
+use std::collections::BTreeMap;
+
 pub use self::{
     check::{Check, Verdict},
     levels::{Basis, Level, LevelReport},
@@ -39,6 +41,7 @@ use self::{
     totals::IoMetrics,
     traffic::Names,
 };
+use crate::drain::Owner;
 
 /// What an interval says. Plain data; views only choose words and columns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,6 +52,8 @@ pub struct IoReport {
     pub length_ns: u64,
     /// Every number.
     pub rows: Vec<Row>,
+    /// What owners are ordered by, most first, where that was asked for.
+    pub order: BTreeMap<Owner, f64>,
     /// For how long bandwidths were at which level; only of the whole run.
     pub levels: Vec<Level>,
     /// Where each port is counted, and what its traffic says to that; only of the whole run.

@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use super::{
     Check, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Requesters, Row, Scope, UncoreCounts,
     apportion,
@@ -88,6 +90,7 @@ impl IoReport {
             // A recording may hold anything, drains in disorder too.
             length_ns: interval.to_ns.saturating_sub(interval.from_ns),
             rows: chosen(rows, &header.plan.report, &header.platform),
+            order: BTreeMap::new(),
             levels: Vec::new(),
             maps: Vec::new(),
             checks,

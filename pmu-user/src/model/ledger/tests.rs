@@ -209,12 +209,15 @@ proptest! {
         let mut ledger = Ledger::new();
         let at = slot(1, 0);
         ledger.advance(&TasksDrain { counts: vec![count(at, 0, start, Vec::new())], ..TasksDrain::default() });
-        let (mut now, mut total) = (start, Interval::default());
+        let (mut now, mut total, mut appended) = (start, Interval::default(), Interval::default());
         for (index, step) in steps.iter().enumerate() {
             now = now.wrapping_add(*step);
             let drain = TasksDrain { at_ns: index as u64, counts: vec![count(at, 0, now, Vec::new())], ..TasksDrain::default() };
-            total.extend(&ledger.advance(&drain));
+            let interval = ledger.advance(&drain);
+            total.extend(&interval);
+            appended.append(interval);
         }
         prop_assert_eq!(only(&total), steps.iter().sum::<u64>());
+        prop_assert_eq!(total, appended);
     }
 }

@@ -4,6 +4,7 @@
 
 mod dwarf;
 mod elf;
+mod instructions;
 mod mapping;
 mod serve;
 mod stub;
@@ -140,6 +141,19 @@ impl Symbolizer {
     ) -> Result<Vec<Result<Code, Why>>, Why> {
         match self.ask(request, files, &[], deadline)? {
             Found::Names(names) if names.len() == addresses => Ok(names),
+            _ => Err(Why::Crashed),
+        }
+    }
+
+    /// The instructions of the function around an offset of a file, each with its offset.
+    pub(super) fn instructions(
+        &mut self,
+        offset: u64,
+        files: &[&File],
+        deadline: Instant,
+    ) -> Result<Vec<(u64, Vec<u8>)>, Why> {
+        match self.ask(&Request::Instructions(offset), files, &[], deadline)? {
+            Found::Instructions(instructions) => Ok(instructions),
             _ => Err(Why::Crashed),
         }
     }

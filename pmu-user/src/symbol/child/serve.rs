@@ -29,6 +29,7 @@ use seccompiler::{
 use super::{
     dwarf::{self, demangle},
     elf,
+    instructions::instructions,
     mapping::Mapping,
     text,
     unwind::Unwinder,
@@ -79,6 +80,9 @@ fn answer(request: &Request, files: &[File], vdso: &[u8]) -> Result<Found, Why> 
     let list = || files.first().ok_or(Why::Unreadable);
     let names = match request {
         Request::Identify => return Ok(Found::Identity(elf::identity(&binary()?)?)),
+        Request::Instructions(offset) => {
+            return Ok(Found::Instructions(instructions(&binary()?, debug().as_deref(), *offset)?));
+        }
         Request::Kernel(addresses) => plain(text::kernel(list()?, addresses)?),
         Request::PerfMap(addresses) => plain(text::perf_map(list()?, addresses)?),
         Request::Symbols(offsets) => plain(elf::symbols(&binary()?, debug().as_deref(), offsets)?),

@@ -43,6 +43,8 @@ pub(in crate::symbol) enum Request {
     PerfMap(Vec<u64>),
     /// Functions by offset in the vDSO that every 64-bit process of this kernel has.
     Vdso(Vec<u64>),
+    /// Instructions of the function around an offset in an ELF file. With the files of [`Request::Symbols`].
+    Instructions(u64),
     /// Keep the call frame information of a file, by this number. With the file, and its debug file if there is one; of the
     /// vDSO without any.
     Frames(u32),
@@ -111,6 +113,8 @@ pub(super) enum Found {
     Ready,
     /// Of [`Request::Unwind`]: the stacks, in their order.
     Stacks(Vec<Unwound>),
+    /// Of [`Request::Instructions`]: each with its offset, as text.
+    Instructions(Vec<(u64, Vec<u8>)>),
     /// Of every other request: the code at each of its addresses, in their order.
     Names(Vec<Result<Code, Why>>),
 }
@@ -141,6 +145,8 @@ pub(in crate::symbol) enum Why {
     Damaged,
     /// It cannot be read.
     Unreadable,
+    /// Its instructions are those of a processor that is not decoded.
+    NotDecoded,
     /// The process has written no map of its code.
     NoPerfMap,
     /// The kernel hides its addresses.
@@ -165,6 +171,7 @@ impl Why {
             Self::TooLarge => "names: file too large",
             Self::Damaged => "names: no ELF file, or a damaged one",
             Self::Unreadable => "names: the file cannot be read",
+            Self::NotDecoded => "instructions of x86-64 alone are decoded",
             Self::NoPerfMap => "code in no file, and no perf-PID.map that says what it is",
             Self::Hidden => {
                 "kernel addresses are hidden: CAP_SYSLOG, or kernel.kptr_restrict=0 and perf_event_paranoid<=1"

@@ -225,7 +225,7 @@ fn is_box_number(suffix: &str) -> bool {
 }
 
 /// Does the pattern of `*` and `?` match the whole name?
-pub(in crate::table) fn glob(pattern: &[u8], name: &[u8]) -> bool {
+pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n, mut retry) = (0, 0, None);
     while n < name.len() {
         match pattern.get(p) {

@@ -16,7 +16,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use self::encode::glob;
+pub(crate) use self::encode::glob;
 pub use self::{
     encode::family,
     parse::{NotationError, SyntaxFault},

@@ -36,6 +36,10 @@ pub(super) fn header(rows: &Rows, into: &mut String) {
     fact("processor", &format!("{}, {cpus} CPUs{guest}", field(cpu, "model")));
     fact("began", field(header, "started"));
     fact("lasted", &length);
+    let seconds = |end: &str| summary["span"][end].as_f64().map(|ns| ns / 1e9);
+    if let (Some(from), Some(to)) = (seconds("from_ns"), seconds("to_ns")) {
+        fact("span", &format!("{from:.3} s to {to:.3} s of the recording, cut between drains"));
+    }
     fact("command", &command(rows));
     fact("lost", &losses(rows));
     into.push_str("</dl>");

@@ -271,7 +271,7 @@ mod tests {
     fn each_direction_has_its_own_share() {
         let lines = |rows: &[Row]| -> [Vec<String>; 2] {
             let mut bytes = Vec::new();
-            let style = Style { rows_max: 20, blocks: false, width: None };
+            let style = Style { blocks: false, ..Style::default() };
             one(&mut bytes, &style, Family::Pcie, "owner", &rows.iter().collect::<Vec<_>>()).unwrap();
             let text = anstream::adapter::strip_str(std::str::from_utf8(&bytes).unwrap()).to_string();
             let table = text.lines().filter(|line| line.contains("bw MB/s") || line.contains("web"));

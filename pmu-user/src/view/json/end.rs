@@ -19,9 +19,21 @@ use crate::{
 
 /// Hot functions and stacks.
 pub(in crate::view) fn end(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
-    report.hot.iter().try_for_each(|function| hot_row(into, function))?;
+    report.hot.iter().try_for_each(|function| line(into, &hot_row(function)))?;
     report.stacks.iter().try_for_each(|stack| stack_row(into, stack))?;
     report.waited.iter().try_for_each(|waited| culprit_rows(into, waited))
+}
+
+/// Functions that an interval has rows of.
+const HOT_OF_INTERVAL: usize = 10;
+
+/// The hottest functions of an interval.
+pub(super) fn hot_of_interval(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
+    report.hot.iter().take(HOT_OF_INTERVAL).try_for_each(|function| {
+        let mut row = hot_row(function);
+        extend(&mut row, Some(json!({"t": report.from_ns, "dt": report.length_ns})));
+        line(into, &row)
+    })
 }
 
 /// Who had the CPUs that one owner waited for.
@@ -41,7 +53,7 @@ fn culprit_rows(into: &mut dyn Write, waited: &Waited) -> io::Result<()> {
     })
 }
 
-fn hot_row(into: &mut dyn Write, hot: &HotFunction) -> io::Result<()> {
+fn hot_row(hot: &HotFunction) -> Json {
     let mut row = json!({
             "schema": SCHEMA, "kind": "hot", "owner": owner(Attribution::Owner(&hot.owner)), "pid": if hot.kernel { None } else { pid(&hot.owner) },
             "mode": if hot.kernel { "kernel" } else { "user" },
@@ -63,7 +75,7 @@ fn hot_row(into: &mut dyn Write, hot: &HotFunction) -> io::Result<()> {
             .collect();
         row["ratios"] = ratios(&hot.ratios);
     }
-    line(into, &row)
+    row
 }
 
 fn stack_row(into: &mut dyn Write, stack: &HotStack) -> io::Result<()> {
@@ -136,7 +148,8 @@ pub(super) fn summary(header: &Header, report: &Report, ending: &Ending) -> Json
     let tasks =
         header.tasks.as_ref().zip(report.tasks.as_ref()).map(|(header, report)| tasks(header, report));
     let cost = report.cost.as_ref().map(|cost| json!({"self": self_cell(cost)}));
-    for part in [tasks, cost, report.counts.as_ref().map(counts)] {
+    let span = report.span.map(|(from_ns, to_ns)| json!({"span": {"from_ns": from_ns, "to_ns": to_ns}}));
+    for part in [span, tasks, cost, report.counts.as_ref().map(counts)] {
         extend(&mut row, part);
     }
     row

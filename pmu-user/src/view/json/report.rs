@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{end, finding::findings, header, interval, line, numbers, summary};
+use super::{end, end::hot_of_interval, finding::findings, header, interval, line, numbers, summary};
 use crate::{
     drain::{Ending, Header},
     metric::{Report, number::Number},
@@ -16,7 +16,10 @@ pub(in crate::view) fn write(into: &mut dyn Write, _: &Style, stage: Stage<'_>) 
             line(into, &header(run))?;
             run.io.as_ref().map_or(Ok(()), |io| of_io::platform(into, &run.machine, io))
         }
-        Stage::Interval(report, _) => part(into, report),
+        Stage::Interval(report, _) => {
+            part(into, report)?;
+            report.tasks.as_ref().map_or(Ok(()), |tasks| hot_of_interval(into, tasks))
+        }
         Stage::Whole { header, report, ending, intervals } => {
             findings(into, &report.findings)?;
             if intervals == 0 {

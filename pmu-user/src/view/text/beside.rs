@@ -48,7 +48,8 @@ impl Beside<'_> {
     }
 }
 
-/// The table, if anybody moved anything; owners with the most CPU time first, then those that moved most.
+/// The table, if anybody moved anything; owners in the order that was asked for, else with the most CPU time first, then those that moved
+/// most.
 pub(in crate::view) fn write(
     into: &mut dyn Write,
     style: &Style,
@@ -69,9 +70,11 @@ pub(in crate::view) fn write(
         }
     }
     let mut owners: Vec<(&Owner, Beside<'_>)> = owners.into_iter().collect();
-    owners.sort_by(|(_, first), (_, second)| {
+    let asked_for = |owner| io.order.get(owner).copied().unwrap_or(f64::NEG_INFINITY);
+    owners.sort_by(|(one, first), (other, second)| {
+        let by_order = asked_for(other).total_cmp(&asked_for(one));
         let by_time = second.cpu_time().total_cmp(&first.cpu_time());
-        by_time.then(second.bytes().total_cmp(&first.bytes()))
+        by_order.then(by_time).then(second.bytes().total_cmp(&first.bytes()))
     });
     let note = "at disks and interfaces that are made of no others; p99: latency, 99th percentile";
     section(into, if tasks.is_some() { "CPU AND I/O BY OWNER" } else { "I/O BY OWNER" }, note)?;

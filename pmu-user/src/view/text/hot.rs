@@ -1,23 +1,20 @@
-//! Hot functions and stacks.
+//! Hot functions.
 
 use std::io::{self, Write};
 
 use super::{
-    COLUMNS, Style, WARNING, name,
+    COLUMNS, Style, name, named,
     number::{aligned, percent, spread, spread_cell, three_digits},
     section,
     table::{Align, Table, cut},
 };
 use crate::{
-    drain::{TasksHeader, unwinding::Unwinding},
-    metric::{Frame, HotFunction, HotStack, OwnerOrTarget, RatioReport, StackEnds, TasksReport},
+    drain::TasksHeader,
+    metric::{Frame, HotFunction, OwnerOrTarget, RatioReport, TasksReport},
     plan::Plan,
     table::quantity::Quantity,
     view::words,
 };
-
-/// Stacks that are shown at most.
-const STACKS_MAX: usize = 10;
 
 /// What a column shows of an event other than the first.
 enum Column {
@@ -34,7 +31,7 @@ pub(super) fn write(
     report: &TasksReport,
 ) -> io::Result<()> {
     let Some(samples) = report.quality.samples.first() else { return Ok(()) };
-    let total: u64 = report.hot.iter().map(|function| function.samples).fold(0, u64::saturating_add);
+    let total = report.hot_samples;
     let idle = match report.quality.target {
         Some(_) => String::new(),
         None => format!("; {} idle", samples.idle),
@@ -49,8 +46,7 @@ pub(super) fn write(
             }
         },
     )?;
-    let (hot, hot_stacks) =
-        report.folded.as_ref().map_or((&report.hot, &report.stacks), |folded| (&folded.hot, &folded.stacks));
+    let hot = report.folded.as_ref().map_or(&report.hot, |folded| &folded.hot);
     if hot.is_empty() {
         return writeln!(into, "  no sample hit the target");
     }
@@ -75,8 +71,23 @@ pub(super) fn write(
     for note in header.plan.sampling.iter().filter_map(words::skid) {
         writeln!(into, "  {COLUMNS}{note}{COLUMNS:#}")?;
     }
-    stacks(into, style, hot_stacks)?;
-    report.stack_ends.as_ref().map_or(Ok(()), |ends| stack_ends(into, ends))
+    Ok(())
+}
+
+/// Functions that an interval names.
+const OF_INTERVAL: usize = 3;
+
+/// The hottest functions of an interval, in a line; those that samples hit once may have been chance.
+pub(super) fn interval(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
+    let hot = report.folded.as_ref().map_or(&report.hot, |folded| &folded.hot);
+    let shown = hot.iter().filter(|function| function.samples > 1).take(OF_INTERVAL);
+    let shown: Vec<String> = shown
+        .map(|function| {
+            let share = percent(function.share.estimate);
+            format!("{share} {} of {}", frame(&function.frame), named(&function.owner))
+        })
+        .collect();
+    if shown.is_empty() { Ok(()) } else { writeln!(into, "  hot: {}", shown.join(", ")) }
 }
 
 /// A column for every event after the first: instructions per cycle, an event per 1,000 instructions, or its share.
@@ -134,7 +145,7 @@ fn hot_row(function: &HotFunction, share: String, columns: &[(String, Column)]) 
 }
 
 /// A function's name, or where it would be.
-fn frame(frame: &Frame) -> String {
+pub(super) fn frame(frame: &Frame) -> String {
     match frame {
         Frame::Function { name, .. } => cut(&name.terminal()),
         Frame::Offset { module, build_id, offset } => {
@@ -158,63 +169,4 @@ fn module(frame: &Frame, kernel: bool) -> String {
         _ if kernel => "[kernel]".to_owned(),
         _ => "–".to_owned(),
     }
-}
-
-fn stacks(into: &mut dyn Write, style: &Style, stacks: &[HotStack]) -> io::Result<()> {
-    if stacks.is_empty() {
-        return Ok(());
-    }
-    section(into, "HOT STACKS", "share of samples, and samples; innermost first")?;
-    let all = |stack: &&HotStack| stack.samples.iter().copied().fold(0, u64::saturating_add);
-    // What was seen once may have been chance.
-    let shown = stacks.iter().take(style.rows_max.min(STACKS_MAX)).filter(|stack| all(stack) > 1);
-    for stack in shown.clone() {
-        let (owner, pid) = name(&OwnerOrTarget::Owner(stack.owner.clone()));
-        let samples: Vec<String> = stack.samples.iter().map(u64::to_string).collect();
-        let line =
-            format!("  {:>7}  {:>6}  {owner} {pid}", percent(stack.share.estimate), samples.join(" / "));
-        writeln!(into, "{}", line.trim_end())?;
-        for same in stack.frames.chunk_by(|a, b| a == b) {
-            let times = if same.len() > 1 { format!(" × {}", same.len()) } else { String::new() };
-            writeln!(into, "           {}{times}", frame(&same[0]))?;
-        }
-    }
-    let more = stacks.len() - shown.count();
-    if more > 0 {
-        writeln!(into, "  {COLUMNS}… and {more} more; --json has all{COLUMNS:#}")?;
-    }
-    Ok(())
-}
-
-/// Says how many user stacks were unwound, and how many end early, if any do.
-fn stack_ends(into: &mut dyn Write, ends: &StackEnds) -> io::Result<()> {
-    let advice = match &ends.unwinding {
-        None => {
-            "the code keeps no frame pointers there (add --unwind dwarf, or build with -fno-omit-frame-pointer)"
-        }
-        Some(unwinding) => {
-            unwound(into, unwinding)?;
-            "there is no call frame information, or more than 16 KiB of stack"
-        }
-    };
-    if ends.early == 0 {
-        return Ok(());
-    }
-    let share = spread_cell(&ends.share, percent);
-    writeln!(
-        into,
-        "  {WARNING}{share} of the user stacks end before their thread's first function: {advice}{WARNING:#}"
-    )
-}
-
-/// Says how many user stacks were unwound by DWARF, and why others were not.
-fn unwound(into: &mut dyn Write, unwinding: &Unwinding) -> io::Result<()> {
-    let kept: Vec<String> =
-        unwinding.kept.iter().map(|(why, samples)| format!("{samples} not ({})", why.in_words())).collect();
-    let kept = if kept.is_empty() { String::new() } else { format!(", {}", kept.join(", ")) };
-    writeln!(
-        into,
-        "  {COLUMNS}user stacks of {} samples unwound by DWARF{kept}{COLUMNS:#}",
-        unwinding.unwound
-    )
 }

@@ -13,6 +13,8 @@ pub(super) mod number;
 mod off_cpu;
 pub(super) mod report;
 mod runs;
+mod sections;
+mod stacks;
 pub(super) mod stat;
 pub(super) mod table;
 mod topdown;
@@ -23,6 +25,7 @@ use std::io::{self, Write};
 pub use self::{
     fold::Folding,
     number::{duration, percent},
+    sections::{Section, Sections},
     table::plain,
 };
 pub(super) use self::{
@@ -44,10 +47,26 @@ use crate::{
 pub struct Style {
     /// Rows of a table.
     pub rows_max: usize,
+    /// Was that number asked for? Then every table has so many.
+    pub rows_asked_for: bool,
     /// Characters for pictures: blocks, or plain ASCII.
     pub blocks: bool,
     /// Columns that every line must fit, or as many as it takes.
     pub width: Option<usize>,
+    /// Sections that are written.
+    pub sections: Sections,
+}
+
+impl Style {
+    /// How it looks unless told otherwise, where there is room.
+    pub const DEFAULT: Self =
+        Self { rows_max: 20, rows_asked_for: false, blocks: true, width: None, sections: Sections::ALL };
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
 }
 
 pub(super) const TITLE: anstyle::Style = anstyle::Style::new().bold();
@@ -93,10 +112,11 @@ pub(super) fn id_column<'a>(mut owners: impl Iterator<Item = &'a OwnerOrTarget>)
 /// One interval: its owners, a line each.
 fn interval(into: &mut dyn Write, style: &Style, report: &TasksReport, first: bool) -> io::Result<()> {
     if first {
-        writeln!(into, "{COLUMNS}each interval: owners by CPU time{COLUMNS:#}")?;
+        writeln!(into, "{COLUMNS}each interval: owners by CPU time, and the hottest functions{COLUMNS:#}")?;
     }
     interval_title(into, report.from_ns, report.length_ns)?;
-    owners(into, style, report)
+    owners(into, style, report)?;
+    hot::interval(into, report)
 }
 
 /// When an interval began, and how long it was.
@@ -105,22 +125,33 @@ pub(super) fn interval_title(into: &mut dyn Write, from_ns: u64, length_ns: u64)
     writeln!(into, "\n{TITLE}{from:.3} s + {length}{TITLE:#}")
 }
 
-/// What the whole run says of tasks.
-fn sections(
+/// A section of what the whole run says of tasks.
+fn of_tasks(
     into: &mut dyn Write,
     style: &Style,
-    header: &TasksHeader,
-    report: &TasksReport,
+    section: Section,
+    (header, report): (&TasksHeader, &TasksReport),
 ) -> io::Result<()> {
-    section(into, "OWNERS", "by CPU time; wait: run-queue latency, 99th percentile")?;
-    owners(into, style, report)?;
-    limits::write(into, style, report)?;
-    topdown::write(into, style, report)?;
-    events::write(into, style, header, report)?;
-    hot::write(into, style, header, report)?;
-    latency::write(into, style, report)?;
-    off_cpu::write(into, style, report)?;
-    blind::write(into, style, report)
+    match section {
+        Section::Owners => {
+            self::section(into, "OWNERS", "by CPU time; wait: run-queue latency, 99th percentile")?;
+            owners(into, style, report)
+        }
+        Section::Limits => limits::write(into, style, report),
+        Section::Topdown => topdown::write(into, style, report),
+        Section::Events => events::write(into, style, header, report),
+        Section::Hot => hot::write(into, style, header, report),
+        Section::Stacks => stacks::write(into, style, header, report),
+        Section::Latency => latency::write(into, style, report),
+        Section::OffCpu => off_cpu::write(into, style, report),
+        Section::Blind => blind::write(into, style, report),
+        Section::Findings
+        | Section::Traffic
+        | Section::Io
+        | Section::Counts
+        | Section::Quality
+        | Section::Cost => Ok(()),
+    }
 }
 
 /// A line of a report's head.

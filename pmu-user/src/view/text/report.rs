@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use super::{
-    Style, TITLE, WARNING, beside, duration, findings, interval as of_tasks, interval_title, line, runs,
-    sections, stat, trust,
+    Section, Style, TITLE, WARNING, beside, duration, findings, interval as interval_of_tasks,
+    interval_title, line, of_tasks, runs, sections::ordered, stat, trust,
 };
 use crate::{
     drain::{Ending, Header, Stopped, TasksHeader},
@@ -30,7 +30,7 @@ fn interval(into: &mut dyn Write, style: &Style, report: &Report, is_first: bool
         stat::interval(into, style, counts, is_first)?;
     }
     if let Some(tasks) = &report.tasks {
-        of_tasks(into, style, tasks, is_first)?;
+        interval_of_tasks(into, style, tasks, is_first)?;
     }
     let Some(of_io) = &report.io else { return Ok(()) };
     if report.tasks.is_none() {
@@ -52,30 +52,48 @@ fn whole(
     let of_io = report.io.as_ref();
     if report.counts.is_none() {
         head(into, header, report, ending)?;
+    }
+    if let Some((from_ns, to_ns)) = report.span {
+        let (from, to) = (from_ns as f64 / 1e9, to_ns as f64 / 1e9);
+        line(into, "span", &format!("{from:.3} s to {to:.3} s of the recording, cut between drains"))?;
+    }
+    if report.counts.is_none() && style.sections.has(Section::Findings) {
         findings::write(into, &report.findings)?;
     }
-    if let Some(of_io) = of_io {
-        beside::write(into, style, tasks.map(|(_, report)| report), of_io)?;
+    for (section, style) in ordered(style, &report.findings) {
+        if let Some(tasks) = tasks {
+            of_tasks(into, &style, section, tasks)?;
+        }
+        match (section, of_io) {
+            (Section::Traffic, Some(io)) => beside::write(into, &style, report.tasks.as_ref(), io)?,
+            (Section::Io, Some(io)) => io_text::sections(into, &style, io)?,
+            _ => {}
+        }
     }
-    if let Some((header, report)) = tasks {
-        sections(into, style, header, report)?;
-    }
-    if let Some(report) = of_io {
-        io_text::sections(into, style, report)?;
-    }
-    if let Some((_, report)) = tasks {
-        trust::quality(into, &report.quality)?;
-    }
-    if let Some(report) = of_io {
-        io_text::trust(into, style, report)?;
-    }
-    if let Some(cost) = &report.cost {
-        trust::missing(into, &report.missing)?;
-        trust::losses(into, &report.losses)?;
-        trust::cost(into, cost)?;
-    }
+    end(into, style, report)?;
     let counts = header.counts.as_ref().zip(report.counts.as_ref());
-    counts.map_or(Ok(()), |(header, report)| stat::whole(into, style, &header.plan, report, ending))
+    match counts.filter(|_| style.sections.has(Section::Counts)) {
+        Some((header, report)) => stat::whole(into, style, &header.plan, report, ending),
+        None => Ok(()),
+    }
+}
+
+/// How far the numbers can be trusted, and what they cost.
+fn end(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()> {
+    if style.sections.has(Section::Quality) {
+        if let Some(report) = &report.tasks {
+            trust::quality(into, &report.quality)?;
+        }
+        if let Some(report) = &report.io {
+            io_text::trust(into, style, report)?;
+        }
+        if report.cost.is_some() {
+            trust::missing(into, &report.missing)?;
+            trust::losses(into, &report.losses)?;
+        }
+    }
+    let cost = report.cost.as_ref().filter(|_| style.sections.has(Section::Cost));
+    cost.map_or(Ok(()), |cost| trust::cost(into, cost))
 }
 
 /// The first lines: who measured what, where, when, and how it ended.

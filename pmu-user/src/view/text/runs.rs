@@ -63,7 +63,7 @@ mod tests {
         table::unit::Unit,
     };
 
-    const STYLE: Style = Style { rows_max: 20, blocks: true, width: None };
+    const STYLE: Style = Style::DEFAULT;
 
     fn runs(ended: u32) -> Runs {
         let spread = |what: &str, unit, range| Spread { what: what.to_owned(), unit, range };

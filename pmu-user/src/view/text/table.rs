@@ -196,6 +196,7 @@ pub fn plain(text: &str) -> String {
             '–' => plain.push('-'),
             '…' => plain.push_str("..."),
             '×' => plain.push('x'),
+            '→' => plain.push_str("->"),
             '±' => plain.push_str("+-"),
             '†' => plain.push_str("(ended)"),
             other => plain.push(other),
@@ -236,7 +237,7 @@ mod tests {
 
     fn written(table: Table, width: Option<usize>) -> String {
         let mut bytes = Vec::new();
-        table.write(&mut bytes, &Style { rows_max: 20, blocks: true, width }).unwrap();
+        table.write(&mut bytes, &Style { width, ..Style::default() }).unwrap();
         anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
     }
 

@@ -118,13 +118,13 @@ fn eighths(share: f32, steps: usize) -> usize {
 
 /// Our own characters in ASCII; names pass as they are.
 fn ascii(text: &str) -> String {
-    let mut text = plain(text);
-    for (ours, plain) in
+    let mut text = text.to_owned();
+    for (ours, ascii) in
         [("▼", "v"), ("▲", "^"), ("‖", "|"), ("▶", ">"), ("●", "*"), ("·", "-"), ("←→", "<>"), ("⏎", "ret")]
     {
         if text.contains(ours) {
-            text = text.replace(ours, plain);
+            text = text.replace(ours, ascii);
         }
     }
-    text
+    plain(&text)
 }

@@ -1,0 +1,173 @@
+//! What of a run is shown: owners, a span of time, rows by their share, and their order. It holds for every format.
+
+use super::{
+    failure::Usage,
+    output, parse,
+    pipeline::{Pipeline, Span},
+};
+use crate::{
+    drain::{Drain, Header, Owner},
+    metric::{
+        Report,
+        filter::{Filter, Pattern},
+    },
+    plan::request::By,
+    view::text::duration,
+};
+
+/// Which rows are shown, and in which order.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct RowArgs {
+    /// Owners with most of this metric first, as cpu_time, minor_faults or runqueue_latency (its 99th percentile); by default those
+    /// with most CPU time
+    #[arg(long, value_name = "METRIC", help_heading = "Rows")]
+    sort: Option<String>,
+    /// Leave out owners with less than N % of the target's CPU time, and functions, stacks and their branches with less than N % of
+    /// the samples
+    #[arg(long, value_name = "N%", value_parser = parse::percent, help_heading = "Rows")]
+    min_share: Option<f64>,
+}
+
+impl RowArgs {
+    /// What is shown of each report.
+    pub(super) fn filter(&self) -> Filter {
+        Filter { owners: Vec::new(), min_share: self.min_share, sort: self.sort.clone() }
+    }
+}
+
+/// What of a recording is shown.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct SelectArgs {
+    /// Show these owners only: a name, a PID, or a cgroup's path or the last part of it, with `*` and `?` for any text and any
+    /// character (repeatable)
+    #[arg(long, value_name = "OWNER", help_heading = "Rows")]
+    owner: Vec<String>,
+    /// Report this span of the recording only, as 10s..20s, 10s.. or ..500ms: everything is computed from it; it is cut between drains
+    #[arg(long, value_name = "A..B", value_parser = Span::parse, help_heading = "Rows")]
+    time: Option<Span>,
+    /// Whose rows there are: what the recording counted by, or comm for processes of one name together
+    #[arg(long, value_name = "OWNER", help_heading = "Rows")]
+    by: Option<By>,
+    #[command(flatten)]
+    rows: RowArgs,
+}
+
+impl SelectArgs {
+    /// Has the pipeline show what was asked for.
+    pub(super) fn select(&self, pipeline: &mut Pipeline<'_>) {
+        pipeline.select(self.time, Filter { owners: self.owners(), ..self.rows.filter() });
+    }
+
+    /// Whose rows are shown; everybody's if there are none.
+    pub(super) fn owners(&self) -> Vec<Pattern> {
+        self.owner.iter().map(|text| Pattern::new(text)).collect()
+    }
+
+    /// Has the pipeline report the span that was asked for, with all of its rows.
+    pub(super) fn select_span(&self, pipeline: &mut Pipeline<'_>) {
+        pipeline.select(self.time, Filter::default());
+    }
+
+    /// Changes the header to what is counted by then.
+    ///
+    /// # Errors
+    ///
+    /// The recording does not tell these owners apart, or is no single run on one clock.
+    pub(super) fn of_header(&self, header: &mut Header) -> Result<(), Usage> {
+        let runs = header.counts.as_ref().map_or(1, |counts| counts.plan.runs);
+        let runs = header.tasks.as_ref().and_then(|tasks| tasks.plan.runs()).unwrap_or(runs);
+        if self.time.is_some() && runs > 1 {
+            return Err(Usage("--time is of one run: the recording is of several".to_owned()));
+        }
+        let Some(wanted) = self.by else { return Ok(()) };
+        let Some(tasks) = &mut header.tasks else {
+            return Err(Usage("--by needs a recording of tasks, as `pmbpf run -o FILE` makes it".to_owned()));
+        };
+        let recorded = tasks.plan.by;
+        if wanted != recorded && (recorded, wanted) != (By::Process, By::Comm) {
+            return Err(Usage(cannot(recorded, wanted)));
+        }
+        if wanted != recorded && header.io.is_some() {
+            let why = "--by comm is of tasks alone: the recording has I/O, which is told apart by process";
+            return Err(Usage(why.to_owned()));
+        }
+        tasks.plan.by = wanted;
+        Ok(())
+    }
+
+    /// A drain with the owners that are asked for.
+    pub(super) fn of_drain(&self, mut drain: Drain) -> Drain {
+        if self.by != Some(By::Comm) {
+            return drain;
+        }
+        for row in drain.tasks.iter_mut().flat_map(|tasks| &mut tasks.owners) {
+            if let Owner::Process { name, .. } | Owner::Ended { name, .. } = &row.owner {
+                row.owner = Owner::Comm { name: name.clone() };
+                row.ended_ns = None;
+            }
+        }
+        drain
+    }
+
+    /// Says which span it really is.
+    pub(super) fn say_span(report: &Report) {
+        if let Some((from_ns, to_ns)) = report.span {
+            let (from, to) = (from_ns as f64 / 1e9, to_ns as f64 / 1e9);
+            let length = duration(to_ns.saturating_sub(from_ns) as f64);
+            output::talk(&format!("the span is {from:.3} s to {to:.3} s ({length}): cut between drains"));
+        }
+    }
+}
+
+/// Why owners of one kind do not tell those of another.
+fn cannot(recorded: By, wanted: By) -> String {
+    let name = |by: By| match by {
+        By::Process => "process",
+        By::Thread => "thread",
+        By::Comm => "comm",
+        By::Exe => "exe",
+        By::Cgroup => "cgroup",
+    };
+    let why = match (recorded, wanted) {
+        (By::Process | By::Thread | By::Comm | By::Exe, By::Cgroup) => {
+            "does not say in which cgroup they were"
+        }
+        (By::Process, By::Thread) => "has all threads of a process in one row",
+        (By::Process, By::Exe) => "has no names of executable files",
+        (By::Thread, _) => "does not say which process a thread was of when it began",
+        (By::Cgroup, _) => "has all processes of a cgroup in one row",
+        (By::Comm | By::Exe, _) => "has all processes of one name in one row",
+        (By::Process, _) => "cannot tell",
+    };
+    let (recorded, wanted) = (name(recorded), name(wanted));
+    format!("the recording counts by {recorded} and {why}: record with `--by {wanted}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SelectArgs, cannot};
+    use crate::{
+        drain::{Drain, Owner, OwnerRow, SlotId, TasksDrain},
+        plan::request::By,
+    };
+
+    #[test]
+    fn processes_of_one_name_become_one_owner_and_others_stay() {
+        let row = |owner| OwnerRow { slot: SlotId::default(), owner, ended_ns: Some(7) };
+        let process = |pid| row(Owner::Process { pid, born_ns: 0, name: "web".into() });
+        let cgroup = row(Owner::Cgroup { id: 1, path: "/web".into() });
+        let owners = vec![process(1), process(2), cgroup.clone()];
+        let drain: Drain = TasksDrain { owners, ..TasksDrain::default() }.into();
+        let select = SelectArgs { by: Some(By::Comm), ..SelectArgs::default() };
+        let owners = select.of_drain(drain).tasks.unwrap().owners;
+        let comm = OwnerRow { ended_ns: None, ..row(Owner::Comm { name: "web".into() }) };
+        assert_eq!(owners, [comm.clone(), comm, cgroup]);
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_said_with_what_to_record() {
+        let says = cannot(By::Process, By::Cgroup);
+        assert!(says.contains("counts by process and does not say in which cgroup"), "{says}");
+        assert!(says.ends_with("record with `--by cgroup`"), "{says}");
+    }
+}

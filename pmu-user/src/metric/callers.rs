@@ -1,0 +1,240 @@
+//! Stacks of an owner as a caller tree: callers from the outermost down to what they call, each with its share of the owner's samples.
+//! Every sample is counted once at each level, so that what a function calls adds up to its own share, as in a flame graph.
+
+use std::collections::BTreeMap;
+
+use super::{Frame, HotStack, hot::share, value::Known};
+use crate::{drain::Owner, model::WeightedSamples};
+
+/// Share of its owner's samples below which a branch is folded, unless told otherwise.
+pub const MIN_SHARE: f64 = 0.05;
+/// Samples below which a branch is folded: one may have been chance.
+const MIN_SAMPLES: u64 = 2;
+/// Branchings below one another: what is deeper is folded.
+const DEPTH_MAX: usize = 16;
+
+/// The caller tree of one owner's samples of one event.
+#[derive(Clone, Debug)]
+pub struct Callers {
+    /// Whose.
+    pub owner: Owner,
+    /// Place of the event in the plan.
+    pub event: usize,
+    /// Samples with a stack.
+    pub samples: u64,
+    /// Share of all samples of the event with a stack that they are (0 to 1).
+    pub share: Known,
+    /// Functions that nobody is known to have called.
+    pub roots: Branches,
+}
+
+/// What is called from one place.
+#[derive(Clone, Debug, Default)]
+pub struct Branches {
+    /// Calls with the largest share first.
+    pub calls: Vec<Call>,
+    /// How many are folded because their share is too small, or they are too deep.
+    pub folded: usize,
+    /// Their share of the owner's samples (0 to 1).
+    pub folded_share: f64,
+}
+
+/// A function, and those that it calls as long as it calls only one.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The chain, the caller first, and whether each is the kernel's.
+    pub chain: Vec<(Frame, bool)>,
+    /// Share of the owner's samples that hit the chain's last function or what it calls (0 to 1).
+    pub share: Known,
+    /// Share that hit the last function itself.
+    pub own: f64,
+    /// What the last function calls.
+    pub below: Branches,
+}
+
+/// A stack from its outermost frame.
+struct Path<'a> {
+    frames: Vec<(&'a Frame, bool)>,
+    tally: WeightedSamples,
+}
+
+/// The caller trees of each event of `events`, an owner each, those with most samples first. Branches below `min_share` are folded.
+pub fn callers(stacks: &[HotStack], events: usize, min_share: f64) -> Vec<Callers> {
+    (0..events).flat_map(|event| of_event(stacks, event, min_share)).collect()
+}
+
+fn of_event(stacks: &[HotStack], event: usize, min_share: f64) -> Vec<Callers> {
+    let mut all = WeightedSamples::default();
+    let mut owners: BTreeMap<&Owner, Vec<Path<'_>>> = BTreeMap::new();
+    for stack in stacks {
+        let Some(&tally) = stack.tallies.get(event).filter(|tally| tally.samples > 0) else { continue };
+        all.merge(&tally);
+        let frames = stack.frames.iter().enumerate().rev();
+        let frames = frames.map(|(place, frame)| (frame, place < stack.kernel)).collect();
+        owners.entry(&stack.owner).or_default().push(Path { frames, tally });
+    }
+    let mut trees: Vec<Callers> = owners
+        .into_iter()
+        .map(|(owner, mut paths)| {
+            paths.sort_by(|one, other| one.frames.cmp(&other.frames));
+            let sum = sum(&paths);
+            Callers {
+                owner: owner.clone(),
+                event,
+                samples: sum.samples,
+                share: share(&sum, &all),
+                roots: branches(&paths, 0, 0, &Of { all: sum, min_share }),
+            }
+        })
+        .collect();
+    trees.sort_by(|one, other| other.share.estimate.total_cmp(&one.share.estimate));
+    trees
+}
+
+/// What shares are of, and below which a branch is folded.
+struct Of {
+    all: WeightedSamples,
+    min_share: f64,
+}
+
+fn sum(paths: &[Path<'_>]) -> WeightedSamples {
+    let mut sum = WeightedSamples::default();
+    paths.iter().for_each(|path| sum.merge(&path.tally));
+    sum
+}
+
+/// What these paths, which are alike up to `at`, call there.
+fn branches(paths: &[Path<'_>], at: usize, depth: usize, of: &Of) -> Branches {
+    let mut branches = Branches::default();
+    // In order, those that end here are first.
+    let ends = paths.partition_point(|path| path.frames.len() <= at);
+    for same in paths[ends..].chunk_by(|one, other| one.frames[at] == other.frames[at]) {
+        let sum = sum(same);
+        let share = share(&sum, &of.all);
+        if depth == DEPTH_MAX || share.estimate < of.min_share || sum.samples < MIN_SAMPLES {
+            branches.folded += 1;
+            branches.folded_share += share.estimate;
+        } else {
+            branches.calls.push(call(same, at, depth, share, of));
+        }
+    }
+    branches.calls.sort_by(|one, other| other.share.estimate.total_cmp(&one.share.estimate));
+    branches
+}
+
+/// The chain that begins at `at`: it goes on as long as all of these paths do, and alike.
+fn call(paths: &[Path<'_>], at: usize, depth: usize, of_all: Known, of: &Of) -> Call {
+    let (first, last) = (&paths[0].frames, &paths[paths.len() - 1].frames);
+    // Sorted: what the first and the last have in common, all have.
+    let alike = first.iter().zip(last).take_while(|(one, other)| one == other).count().max(at + 1);
+    let ends = paths.partition_point(|path| path.frames.len() <= alike);
+    Call {
+        chain: first[at..alike].iter().map(|&(frame, kernel)| (frame.clone(), kernel)).collect(),
+        share: of_all,
+        own: share(&sum(&paths[..ends]), &of.all).estimate,
+        below: branches(paths, alike, depth + 1, of),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Branches, Callers, Frame, HotStack, callers};
+    use crate::{
+        drain::Owner,
+        metric::value::{How, Known},
+        model::WeightedSamples,
+    };
+
+    fn owner(name: &str) -> Owner {
+        Owner::Comm { name: name.into() }
+    }
+
+    /// A stack, innermost frame last, as a tree shows it.
+    fn stack(whose: &str, frames: &str, samples: u64) -> HotStack {
+        let frame = |name: &str| Frame::Function { name: name.into(), module: None, build_id: None };
+        HotStack {
+            owner: owner(whose),
+            frames: frames.split(' ').rev().map(frame).collect(),
+            kernel: 0,
+            samples: vec![samples],
+            tallies: vec![WeightedSamples::new(samples, 1.0)],
+            share: Known { estimate: 0.0, low: 0.0, high: 0.0, coverage: 1.0, how: How::Sampled },
+        }
+    }
+
+    /// A branch a line: depth, share in per cent and the chain.
+    fn lines(branches: &Branches, depth: usize, into: &mut Vec<String>) {
+        for call in &branches.calls {
+            let chain: Vec<String> = call
+                .chain
+                .iter()
+                .map(|(frame, _)| match frame {
+                    Frame::Function { name, .. } => name.terminal().into_owned(),
+                    other => format!("{other:?}"),
+                })
+                .collect();
+            into.push(format!(
+                "{depth} {:.0} {:.0} {}",
+                call.share.estimate * 100.0,
+                call.own * 100.0,
+                chain.join(" ")
+            ));
+            lines(&call.below, depth + 1, into);
+        }
+        if branches.folded > 0 {
+            into.push(format!("{depth} … {} {:.0}", branches.folded, branches.folded_share * 100.0));
+        }
+    }
+
+    fn shown(trees: &[Callers]) -> Vec<String> {
+        let mut all = Vec::new();
+        for tree in trees {
+            all.push(format!("{} {}", tree.owner.in_words(), tree.samples));
+            lines(&tree.roots, 0, &mut all);
+        }
+        all
+    }
+
+    #[test]
+    fn callers_stand_above_what_they_call_and_small_branches_are_folded() {
+        let stacks = [
+            stack("web", "start main serve parse", 60),
+            stack("web", "start main serve", 20),
+            stack("web", "start main write", 16),
+            stack("web", "start main a", 2),
+            stack("web", "start main b", 1),
+            stack("web", "lost", 1),
+            stack("db", "start", 300),
+        ];
+        assert_eq!(
+            shown(&callers(&stacks, 1, 0.05)),
+            [
+                "db 300",
+                "0 100 100 start",
+                "web 100",
+                "0 99 0 start main",
+                "1 80 20 serve",
+                "2 60 60 parse",
+                "1 16 16 write",
+                "1 … 2 3",
+                "0 … 1 1",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_function_that_calls_itself_stays_a_chain_and_an_event_without_samples_has_no_tree() {
+        let stacks = [stack("web", "f f f", 2), stack("web", "f f", 2)];
+        assert_eq!(shown(&callers(&stacks, 2, 0.0)), ["web 4", "0 100 50 f f", "1 50 50 f"]);
+    }
+
+    #[test]
+    fn what_is_too_deep_is_folded_with_its_share() {
+        let chains: Vec<HotStack> =
+            (1..200).map(|depth| stack("web", &vec!["f"; depth].join(" "), 1)).collect();
+        let trees = callers(&chains, 1, 0.0);
+        let shown = shown(&trees);
+        assert!(shown.len() < 40, "{}", shown.len());
+        assert!(shown.last().unwrap().contains("… 1 "), "{shown:?}");
+    }
+}

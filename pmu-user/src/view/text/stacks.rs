@@ -1,0 +1,146 @@
+//! Stacks as caller trees, an owner and event each, and how far user stacks lead.
+
+use std::io::{self, Write};
+
+use super::{
+    COLUMNS, Style, TITLE, WARNING, hot, named,
+    number::{percent, spread_cell},
+    section,
+};
+use crate::{
+    drain::{TasksHeader, unwinding::Unwinding},
+    metric::{
+        StackEnds, TasksReport,
+        callers::{Branches, Call, Callers},
+    },
+};
+
+/// Trees of an event that are shown at most.
+const TREES_MAX: usize = 5;
+/// Functions of a chain that are named at its begin and at its end.
+const CHAIN_ENDS: (usize, usize) = (3, 4);
+
+/// The section, if stacks were taken.
+pub(super) fn write(
+    into: &mut dyn Write,
+    style: &Style,
+    header: &TasksHeader,
+    report: &TasksReport,
+) -> io::Result<()> {
+    if !report.callers.is_empty() {
+        let note =
+            "callers above what they call, by share of the owner's samples; own: the last function's itself";
+        section(into, "HOT STACKS", note)?;
+        let sampling = &header.plan.sampling;
+        for of_event in report.callers.chunk_by(|one, other| one.event == other.event) {
+            if let (Some(event), true) = (sampling.get(of_event[0].event), sampling.len() > 1) {
+                writeln!(into, "  {COLUMNS}samples of {}{COLUMNS:#}", event.event)?;
+            }
+            let grown = of_event.iter().filter(|callers| !callers.roots.calls.is_empty());
+            let shown: Vec<&Callers> = grown.take(TREES_MAX.min(style.rows_max)).collect();
+            shown.iter().try_for_each(|callers| tree(into, style, callers))?;
+            match of_event.len() - shown.len() {
+                0 => {}
+                more => {
+                    writeln!(into, "  {COLUMNS}… and {more} more owners; --json has all stacks{COLUMNS:#}")?;
+                }
+            }
+        }
+    }
+    report.stack_ends.as_ref().map_or(Ok(()), |ends| stack_ends(into, ends))
+}
+
+/// One owner's.
+fn tree(into: &mut dyn Write, style: &Style, callers: &Callers) -> io::Result<()> {
+    let share = percent(callers.share.estimate);
+    writeln!(
+        into,
+        "  {TITLE}{}{TITLE:#}  {COLUMNS}{} samples, {share} of all{COLUMNS:#}",
+        named(&callers.owner),
+        callers.samples
+    )?;
+    // A tree has no more lines than twice the rows of a table.
+    let mut room = style.rows_max.saturating_mul(2);
+    branches(into, &callers.roots, 0, &mut room)
+}
+
+/// Columns that a branch is indented by below another, and the most that all of them are.
+const STEP: usize = 2;
+const INDENT_MAX: usize = 24;
+
+fn branches(into: &mut dyn Write, of: &Branches, depth: usize, room: &mut usize) -> io::Result<()> {
+    let indent = " ".repeat(4 + (STEP * depth).min(INDENT_MAX));
+    let (mut more, mut share) = (of.folded, of.folded_share);
+    for call in &of.calls {
+        if *room == 0 {
+            more += 1;
+            share += call.share.estimate;
+            continue;
+        }
+        *room -= 1;
+        let has_own = call.own > 0.0 && call.below.calls.len() + call.below.folded > 0;
+        let own =
+            if has_own { format!(" {COLUMNS}({} own){COLUMNS:#}", percent(call.own)) } else { String::new() };
+        writeln!(into, "{indent}{:>6}  {}{own}", percent(call.share.estimate), chain(call))?;
+        branches(into, &call.below, depth + 1, room)?;
+    }
+    match more {
+        0 => Ok(()),
+        more => writeln!(into, "{indent}{COLUMNS}… {more} more, {}{COLUMNS:#}", percent(share)),
+    }
+}
+
+/// `main → serve → read`: recursion is counted, the middle of a long chain is left out, and where the kernel begins it is said.
+fn chain(call: &Call) -> String {
+    let mut names: Vec<String> = Vec::new();
+    let mut in_kernel = false;
+    for same in call.chain.chunk_by(|one, other| one == other) {
+        let (frame, kernel) = &same[0];
+        let enters = *kernel && !in_kernel;
+        in_kernel = *kernel;
+        let times = if same.len() > 1 { format!(" × {}", same.len()) } else { String::new() };
+        names.push(format!("{}{}{times}", if enters { "[kernel] " } else { "" }, hot::frame(frame)));
+    }
+    let (first, last) = CHAIN_ENDS;
+    if names.len() > first + last + 1 {
+        let end = names.split_off(names.len() - last);
+        let left_out = names.len() - first;
+        names.truncate(first);
+        names.push(format!("… {left_out} more …"));
+        names.extend(end);
+    }
+    names.join(" → ")
+}
+
+/// Says how many user stacks were unwound, and how many end early, if any do.
+fn stack_ends(into: &mut dyn Write, ends: &StackEnds) -> io::Result<()> {
+    let advice = match &ends.unwinding {
+        None => {
+            "the code keeps no frame pointers there (add --unwind dwarf, or build with -fno-omit-frame-pointer)"
+        }
+        Some(unwinding) => {
+            unwound(into, unwinding)?;
+            "there is no call frame information, or more than 16 KiB of stack"
+        }
+    };
+    if ends.early == 0 {
+        return Ok(());
+    }
+    let share = spread_cell(&ends.share, percent);
+    writeln!(
+        into,
+        "  {WARNING}{share} of the user stacks end before their thread's first function: {advice}{WARNING:#}"
+    )
+}
+
+/// Says how many user stacks were unwound by DWARF, and why others were not.
+fn unwound(into: &mut dyn Write, unwinding: &Unwinding) -> io::Result<()> {
+    let kept: Vec<String> =
+        unwinding.kept.iter().map(|(why, samples)| format!("{samples} not ({})", why.in_words())).collect();
+    let kept = if kept.is_empty() { String::new() } else { format!(", {}", kept.join(", ")) };
+    writeln!(
+        into,
+        "  {COLUMNS}user stacks of {} samples unwound by DWARF{kept}{COLUMNS:#}",
+        unwinding.unwound
+    )
+}
