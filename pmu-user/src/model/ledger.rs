@@ -200,13 +200,16 @@ impl Ledger {
             let new = self.waits.advance(row);
             interval.owners.entry(self.index_of(row.slot)).or_default().off_cpu.merge(&new);
         }
+        for row in &drain.cpus {
+            self.count_cpu(row, &mut interval);
+        }
         for (event, cpu, ran) in ran {
             let events = &mut interval.cpus.entry(cpu).or_default().events;
             events.resize(events.len().max(event as usize + 1), CpuEvent::default());
             events[event as usize].ran = Some(ran);
         }
-        self.count_cpus(drain, &mut interval);
         self.throttle(drain, &mut interval);
+        self.account(drain, &mut interval);
         interval.limits = self.limits.advance(&drain.limits);
         interval.pressure = self.pressures.advance(interval.to_ns, &drain.pressure);
         for (reason, total) in &drain.losses {
@@ -234,11 +237,8 @@ impl Ledger {
         interval
     }
 
-    /// Adds what the programs and the kernel counted on CPUs.
-    fn count_cpus(&mut self, drain: &TasksDrain, interval: &mut Interval) {
-        for row in &drain.cpus {
-            self.count_cpu(row, interval);
-        }
+    /// Adds what the kernel accounted of CPUs, and for how long the programs did not see them.
+    fn account(&mut self, drain: &TasksDrain, interval: &mut Interval) {
         for &(cpu, times) in &drain.times {
             let before = self.times.insert(cpu, times);
             interval.cpus.entry(cpu).or_default().times = before.map(|before| times.since(&before));
