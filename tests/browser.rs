@@ -53,6 +53,8 @@ fn page(recording: &Path, folder: &Path, name: &str) -> PathBuf {
 fn check(pages: &[PathBuf], arguments: &[&str], shots: &Path) {
     let mut node = Command::new("node");
     node.arg(tests().join("browser/check.mjs")).args(pages).args(arguments).arg("--shots").arg(shots);
+    // `cargo xtask nightly` looks at every width in both themes.
+    node.args(std::env::var_os("PMBPF_ROUNDS").map(|_| "--all"));
     let output = node.output().unwrap();
     print!("{}", str::from_utf8(&output.stdout).unwrap_or_default());
     assert!(output.status.success(), "{}", str::from_utf8(&output.stderr).unwrap_or_default());
@@ -76,7 +78,7 @@ fn pages_ask_for_nothing_and_say_what_the_rows_say() {
 fn a_comparison_says_what_its_rows_say() {
     let folder = folder("diff");
     let [a, b] =
-        [100, 150].map(|percent| made(&Made { cgroups: 12, ticks: 60, path: pod, percent }, &folder));
+        [100, 1000].map(|percent| made(&Made { cgroups: 12, ticks: 60, path: pod, percent }, &folder));
     let compared = |a: &Path, b: &Path, name: &str| {
         let page = folder.join(name).with_extension("html");
         written(pmbpf().arg("diff").args([a, b]).arg("--html").arg(&page));
@@ -96,7 +98,7 @@ fn hostile(slot: u64) -> String {
         "a\u{202e}b\u{1b}[31m\u{200b}c",
         "<!--{script}--><style>*{display:none}</style>",
     ];
-    let long = "long ".repeat(300);
+    let long = "long ".repeat(300) + "name";
     format!("/{}", names.get(slot as usize - 1).unwrap_or(&&*long))
 }
 

@@ -83,8 +83,8 @@ fn counts(slot: u64, tick: u64, percent: u64) -> Value {
 /// Its waits, charged to two others and to nobody; of some nobody knows.
 fn charges(slot: u64, cgroups: u64, tick: u64) -> [Value; 3] {
     let wait_ns = grown(slot, tick, 5, 300_000);
-    let other = |step: u64| json!({"Slot": slot_id((slot * step) % cgroups.min(40) + 1)});
-    [(other(7), wait_ns / 2), (other(13), wait_ns / 5), (json!("Idle"), wait_ns / 9)]
+    let other = |step: u64| json!({"Slot": slot_id((slot * 7 + step) % cgroups.min(40) + 1)});
+    [(other(0), wait_ns / 2), (other(1), wait_ns / 5), (json!("Idle"), wait_ns / 9)]
         .map(|(culprit, wait_ns)| json!({"cpu": slot % 2, "victim": slot_id(slot), "culprit": culprit, "wait_ns": wait_ns}))
 }
 

@@ -258,6 +258,7 @@ export class Numbers {
   differences({ caption, rows }) {
     const code = (frame) => (frame.function ?? (frame.offset !== undefined ? frame.module.replace(/^.*\//, "") : "") + codeName(frame));
     const what = (row) => {
+      if (row.culprit) return `${row.metric} ${ownerLabel(row.culprit)}`;
       if (!row.frames) return row.frame ? code(row.frame) : row.metric + (row.subject ? " " + subjectLabel(row.subject) : "");
       return row.frames.slice(0, 2).map(code).join(" ‹ ") + (row.frames.length > 2 ? ` ‹ ${row.frames.length - 2} more` : "");
     };
@@ -286,9 +287,10 @@ export class Numbers {
 
   // A side's number in the unit of what is compared.
   side(where, text, rows, of) {
-    const [{ basis, unit } = {}] = rows;
+    const [{ basis, unit, culprit } = {}] = rows;
     const values = rows.map(of).filter((value) => value !== null && value !== undefined);
     if (basis === "share") this.plain(where, text.replace(/ %$/, ""), values.map((value) => value * 100), "%");
+    else if (unit === "ns/s" && culprit) this.plain(where, text.replace(/\/s$/, ""), values, "ns");
     else if (unit === "ns/s") this.plain(where, text.replace(/ CPU$/, ""), values.map((value) => value / 1e9), "1");
     else this.plain(where, unit === "ns" ? text : text.replace(/ [^ ]+$/, ""), values, unit === "ns" ? "ns" : "1");
   }
@@ -340,7 +342,7 @@ export class Numbers {
     collect(this.summary);
     collect(this.of("header")[0]);
     const cost = this.summary?.self;
-    if (cost) values.push((cost.programs_ns?.value ?? 0) / cost.capacity_ns, cost.cpu_ns / cost.capacity_ns);
+    if (cost) values.push((cost.programs_ns?.value ?? 0) / cost.capacity_ns, cost.counting_cpu_ns / cost.capacity_ns);
     const is = (text) => ["1", "ns", "B"].some((unit) => values.some((value) => rounds(parsed(text, unit), value))) ||
       (text.endsWith(" %") && values.some((value) => rounds(parsed(text, "%"), value * 100)));
     for (const text of texts) {

@@ -56,7 +56,9 @@ async function waits(page, expect) {
   expect(await page.locator("#matrix th[aria-sort=descending]").count() === 1, "a click sorts who waited");
   const [all, ...rest] = await victims();
   await page.locator("#matrix thead button").nth(1).click();
-  expect((await victims()).join() === [all, ...rest.reverse()].join(), "another click turns them round, below everything together");
+  // Of more rows than are shown it turns others up.
+  const hidden = await page.locator("#matrix button", { hasText: "more rows" }).count();
+  if (!hidden) expect((await victims()).join() === [all, ...rest.reverse()].join(), "another click turns them round, below everything together");
   await filtered(page, expect, "#matrix", all);
 }
 

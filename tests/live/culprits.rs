@@ -116,7 +116,7 @@ fn shares_are_those_of_a_recording_of_perf() {
     let switches =
         ["record", "-q", "-C", "1", "-e", "sched:sched_switch,sched:sched_wakeup,sched:sched_wakeup_new"];
     let mut perf = Command::new("perf");
-    perf.args(switches).args(["-o", recording.as_str(), "--", "sh", "-c", "echo records; read end"]);
+    perf.args(switches).args(["-o", recording.as_str(), "--", "sh", "-c", "echo records; read end; true"]);
     let Ok(mut perf) = perf.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn() else {
         return skipped("perf is not installed");
     };

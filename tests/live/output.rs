@@ -32,8 +32,14 @@ fn a_recording_reports_what_the_live_run_printed() {
         let again = report(recording.as_str(), &shown);
         assert!(again.status.success(), "{}", text(&again.stderr));
         assert!(live.stdout.len() > 1000);
+        // Functions of an interval have no names while it is counted: they are looked up when all of the run is over.
+        let of_interval = |line: &&str| {
+            !(line.starts_with("  hot: ") || line.contains("\"kind\":\"hot\"") && line.contains("\"t\":"))
+        };
         let (again, live) = (text(&again.stdout), text(&live.stdout));
-        let differ = again.lines().zip(live.lines()).find(|(again, live)| again != live);
+        let [again, live]: [Vec<&str>; 2] =
+            [&again, &live].map(|text| text.lines().filter(of_interval).collect());
+        let differ = again.iter().zip(&live).find(|(again, live)| again != live);
         assert_eq!(differ, None, "{format:?}");
         assert_eq!(again.len(), live.len(), "{format:?}");
     }

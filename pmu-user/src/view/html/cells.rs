@@ -90,7 +90,11 @@ pub(super) fn head(caption: &str, titles: &[(&str, bool)], into: &mut String) {
     );
     for (title, is_number) in titles {
         let class = if *is_number { " class=\"n\"" } else { "" };
-        let _ = write!(into, "<th scope=\"col\"{class}>{}</th>", broken(title));
+        // A column of pictures has no title, and a title without text is none.
+        let _ = match *title {
+            "" => write!(into, "<td></td>"),
+            title => write!(into, "<th scope=\"col\"{class}>{}</th>", broken(title)),
+        };
     }
     into.push_str("</tr></thead><tbody>");
 }

@@ -163,7 +163,7 @@ fn counts(numbers: &[Number], into: &mut String) {
         match known(number) {
             Some(found) => {
                 let weak = if is_weak(&found) { " weak" } else { "" };
-                let (shown, share) = (content(&found, &number.unit), found.coverage * 100.0);
+                let (shown, share) = (content(&found, &number.unit), (found.coverage * 100.0).round());
                 let how = text(number.how.as_deref().unwrap_or_default());
                 let _ = write!(
                     into,

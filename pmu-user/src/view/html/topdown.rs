@@ -98,7 +98,7 @@ fn tree<'a>(whose: &str, nodes: impl Iterator<Item = &'a Number>, into: &mut Str
             if flag { " class=\"flagged\"" } else { "" },
             broken(&node.metric),
             content(&found, &node.unit),
-            found.coverage * 100.0,
+            (found.coverage * 100.0).round(),
             text(&shortened(node.threshold.as_deref().unwrap_or_default())),
         );
     }
