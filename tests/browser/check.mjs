@@ -1,9 +1,9 @@
 // Opens pages in a headless browser and fails if one asks for anything, says anything on its console, breaks its own policy, is not
 // accessible, is wider than its window, says a number that is not in its rows, or does not do what it should by real input.
 //
-//   node tests/browser/check.mjs page.html… [--shots FOLDER] [--elements MAX] [--all]
+//   node tests/browser/check.mjs page.html… [--shots FOLDER] [--elements MAX] [--all | --first]
 //
-// Each width is looked at, and each theme; with --all each width in both themes.
+// Each width is looked at, and each theme; with --all each width in both themes, with --first one of each.
 // README.md says what it needs. CHROMIUM names a browser that is not on the path.
 import fs from "node:fs";
 import path from "node:path";
@@ -14,7 +14,7 @@ import { Numbers } from "./numbers.mjs";
 import { saved, use, useComparison } from "./use.mjs";
 
 const require = createRequire(import.meta.url);
-const { values: asked, positionals: pages } = parseArgs({ allowPositionals: true, options: { shots: { type: "string" }, elements: { type: "string" }, all: { type: "boolean" } } });
+const { values: asked, positionals: pages } = parseArgs({ allowPositionals: true, options: { shots: { type: "string" }, elements: { type: "string" }, all: { type: "boolean" }, first: { type: "boolean" } } });
 const LOOKS = [["light", 1280], ["dark", 360], ["light", 1920]];
 const OTHER_LOOKS = [["dark", 1280], ["light", 360], ["dark", 1920]];
 const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -96,7 +96,7 @@ async function withoutScripts(file, rows) {
 
 for (const file of pages) {
   const base = path.basename(file, ".html");
-  for (const [colorScheme, width] of asked.all ? [...LOOKS, ...OTHER_LOOKS] : LOOKS) {
+  for (const [colorScheme, width] of asked.first ? LOOKS.slice(0, 1) : asked.all ? [...LOOKS, ...OTHER_LOOKS] : LOOKS) {
     const name = `${base} ${colorScheme} ${width}`;
     const { context, page, seen } = await open(file, { colorScheme, viewport: { width, height: 900 } });
     if (width === 1280) {

@@ -307,7 +307,8 @@ fn owners_beyond(report: &TasksReport) -> Option<Finding> {
     Some(Finding::of(Cause::OwnersBeyond, share)?.resting_on(metric::CPU_TIME.name, Unit::Ns, *time))
 }
 
-/// Samples of the first event that did not come, as a share of those expected. How many come to a target is chance as well.
+/// Samples of the first event that did not come, as a share of those expected. How many come to a target is chance as well, and what it does
+/// may go with the beat of the timer that samples: no more of its samples are missing than of all that ran.
 fn samples_missing(quality: &Quality) -> Option<Known> {
     let coverage = quality.sample_coverages().next()?;
     let all = quality.samples.first().map(|of| (of.seen, of.expected));
@@ -316,7 +317,9 @@ fn samples_missing(quality: &Quality) -> Option<Known> {
     let (seen, expected) = of_target.or(all)?;
     let expected = expected.filter(|expected| *expected > 0)? as f64;
     let (fewest, most) = poisson_interval(seen);
-    let share = |more: f64| (100.0 * (1.0 - coverage - more / expected)).clamp(0.0, Unit::Percent.most());
+    let missing = all.and_then(|(seen, expected)| Some(expected?.saturating_sub(seen) as f64));
+    let most_missing = missing.map_or(1.0, |missing| (missing / expected).min(1.0));
+    let share = |more: f64| 100.0 * (1.0 - coverage - more / expected).clamp(0.0, most_missing);
     let (low, high) = (share(most - seen as f64), share(fewest - seen as f64));
     Some(Known { low, high, how: How::Sampled, ..exact(share(0.0)) })
 }
