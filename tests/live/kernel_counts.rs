@@ -35,11 +35,15 @@ fn tasks_of_a_cgroup_stood_still_for_as_long_as_its_cpu_pressure_says() {
     spinning.iter_mut().for_each(|one| drop(one.wait()));
     let theirs = total_us().unwrap() * 1e3;
     let rows = running.stop();
+    // The kernel adds up what it shows every two seconds, unless tasks switch: of what is over by then some comes later.
+    let after = total_us().unwrap() * 1e3;
     let row = rows
         .of_kind("metric")
         .find(|row| row["metric"] == "pressure.cpu.some" && row["owner"]["path"] == group.path.as_str());
     assert!(theirs > 3e8, "two share a CPU: {theirs}");
-    assert_close("stood still", time_ns(row.unwrap()), theirs, 0.01, 1e6);
+    let ours = time_ns(row.unwrap());
+    let (least, most) = (theirs * 0.99 - 1e6, after * 1.01 + 1e6);
+    assert!(least <= ours && ours <= most, "{ours}, by the kernel {theirs} to {after}");
     let of_host =
         rows.of_kind("metric").find(|row| row["metric"] == "pressure.io.some" && row["owner"].is_null());
     assert!(of_host.is_some(), "the host has pressure, too");
@@ -84,6 +88,7 @@ struct Network(Child);
 
 impl Network {
     fn new() -> Option<Self> {
+        Command::new("ip").arg("-V").output().ok()?;
         let script = "ip link set lo up && ip address add 10.9.0.1/32 dev lo && ip route add 10.9.0.0/24 dev lo && \
                       while :; do { : >/dev/tcp/10.9.0.2/9; } 2>/dev/null; done";
         let child = Command::new("unshare").args(["--net", "bash", "-c", script]).spawn().ok()?;
