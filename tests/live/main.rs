@@ -24,7 +24,7 @@ mod events;
 mod findings;
 mod hostile;
 mod io;
-mod kernel_counts;
+mod kernel_files;
 mod languages;
 mod launch;
 mod limits;
