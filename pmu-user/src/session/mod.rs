@@ -162,6 +162,7 @@ impl Session {
     /// The kernel refused.
     pub fn start(&mut self, measure: Measure, launched: Instant) -> Result<(), SessionError> {
         self.tasks.as_mut().map_or(Ok(()), TasksSession::seed)?;
+        self.io.iter_mut().for_each(IoSession::look);
         let started = Started::now();
         self.started_unix_ns = started.unix_ns;
         if let Some(tasks) = &mut self.tasks {

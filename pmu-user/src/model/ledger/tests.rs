@@ -10,9 +10,12 @@ use proptest::prelude::{prop, prop_assert_eq, proptest};
 
 use super::Ledger;
 use crate::{
-    drain::{CountRow, CpuRow, Owner, OwnerRow, SlotId, TasksDrain, reading::SliceRow},
-    machine::cpu::{Cpu, Times},
-    model::Interval,
+    drain::{CountRow, CpuRow, Owner, OwnerRow, PressureRow, SlotId, TasksDrain, reading::SliceRow},
+    machine::{
+        cpu::{Cpu, Times},
+        pressure::Stall,
+    },
+    model::{Interval, pressure::Stalled},
     untrusted::Untrusted,
 };
 
@@ -123,6 +126,21 @@ fn samples_that_change_alone_do_not_erase_the_latencies() {
 
 fn cpu_row(count: CpuCount) -> CpuRow {
     CpuRow { cpu: Cpu(0), count, samples: vec![CpuSamples::ZERO] }
+}
+
+#[test]
+fn what_the_kernel_accounts_was_read_when_counting_started_however_late_the_first_drain_comes() {
+    let mut ledger = Ledger::new();
+    let drain = |at_ns, stalled_us| TasksDrain {
+        at_ns,
+        times: vec![(Cpu(0), Times::default())],
+        pressure: vec![PressureRow { owner: None, so_far: vec![(Stall::CpuSome, stalled_us)] }],
+        ..TasksDrain::default()
+    };
+    ledger.advance(&drain(400, 1_000));
+    let interval = ledger.advance(&drain(1_000, 1_700));
+    let stalled = Stalled { of_ns: 1_000, stalls: [(Stall::CpuSome, 700)].into() };
+    assert_eq!(interval.pressure, [(None, stalled)].into());
 }
 
 #[test]

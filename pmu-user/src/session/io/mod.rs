@@ -26,7 +26,7 @@ use crate::{
     bpf::{Kernel, measure_costs},
     drain::{
         Absent, COST_WINDOW_NS, Cost, ProgramRow, TARGET_UNSEEN,
-        io::{IoDrain, IoHeader, Named, UncoreSlice},
+        io::{IoDrain, IoHeader, KernelCounts, Named, UncoreSlice},
     },
     machine::{
         Machine, duration_ns,
@@ -55,6 +55,8 @@ pub struct IoSession {
     /// None where no target is, or no programs are.
     accounts: Option<Accounts>,
     kernel: KernelFiles,
+    /// What they said before anything was counted.
+    before: Option<KernelCounts>,
     root: PathBuf,
     started: Instant,
     lost_readings: u64,
@@ -113,6 +115,7 @@ impl IoSession {
             monitored,
             accounts,
             kernel,
+            before: None,
             root: root.to_owned(),
             started: Instant::now(),
             lost_readings: 0,
@@ -120,6 +123,11 @@ impl IoSession {
             statistics: None,
             measured: None,
         })
+    }
+
+    /// Reads what the kernel has counted until now.
+    pub(super) fn look(&mut self) {
+        self.before = Some(self.kernel.read(0));
     }
 
     /// Starts counting. `launched`: when this process began to get ready.
@@ -230,7 +238,8 @@ impl IoSession {
 
     /// What there is before anything is counted: programs count from when they are attached.
     pub(super) fn baseline(&mut self) -> IoDrain {
-        let drain = self.drain();
+        let mut drain = self.drain();
+        drain.kernel = self.before.take();
         self.with_owned(drain)
     }
 

@@ -82,6 +82,8 @@ pub(in crate::session) struct TasksSession {
     targets: Targets,
     limited: Limited,
     pressures: Pressures,
+    /// What the kernel had accounted before anything was counted.
+    before: TasksDrain,
     unseen: u64,
     root: PathBuf,
 }
@@ -97,7 +99,8 @@ impl TasksSession {
         Ok(self.object.maps.add_target(u64::from(pid), TARGET_FROM_EXEC)?)
     }
 
-    /// Makes the state of the tasks that are there, so that starting takes no time. What was told until then is dropped.
+    /// Makes the state of the tasks that are there, so that starting takes no time, and reads what the kernel has accounted until now.
+    /// What was told until then is dropped.
     ///
     /// # Errors
     ///
@@ -108,6 +111,13 @@ impl TasksSession {
         self.flush();
         self.read_ring();
         self.ring_reader = RingReader::default();
+        self.before = TasksDrain {
+            times: self.times(),
+            throttling: self.throttling(),
+            pressure: self.pressures.read(),
+            limits: self.limits(),
+            ..TasksDrain::default()
+        };
         Ok(())
     }
 
@@ -143,14 +153,13 @@ impl TasksSession {
         Ok(())
     }
 
-    /// The first drain: what the CPUs' rows hold before counting is not ours.
+    /// The first drain: what the CPUs' rows hold before counting is not ours, nor what the kernel had accounted.
     ///
     /// # Errors
     ///
     /// As for [`TasksSession::drain`].
     pub(super) fn baseline(&mut self) -> Result<TasksDrain, SessionError> {
-        let (times, throttling) = (self.times(), self.throttling());
-        let (pressure, limits) = (self.pressures.read(), self.limits());
+        let TasksDrain { times, throttling, pressure, limits, .. } = std::mem::take(&mut self.before);
         Ok(TasksDrain { times, throttling, pressure, limits, ..self.drain(false)? })
     }
 

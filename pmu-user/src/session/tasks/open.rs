@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     bpf::{Kernel, LoadError, Object, Refused},
-    drain::{Absent, TasksHeader},
+    drain::{Absent, TasksDrain, TasksHeader},
     machine::{Machine, kernel_symbols, privilege::Privileges},
     perf::Counter,
     plan::{
@@ -99,6 +99,7 @@ impl TasksSession {
             targets: Targets::default(),
             limited: Limited::default(),
             pressures,
+            before: TasksDrain::default(),
             unseen: 0,
             root: root.to_owned(),
         })
