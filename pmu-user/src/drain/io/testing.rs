@@ -23,6 +23,8 @@ use crate::{
             Platform,
             bdf::RootBus,
             class::{Mapping, MappingSource},
+            link::{self, Link, Speed},
+            pci::Device,
             stack::{Port, Stack, Unit},
         },
         pmu::catalog::Catalog,
@@ -96,6 +98,40 @@ pub(crate) fn always_running() -> IoHeader {
     header.platform.ports = vec![Port { bdf, bus, parts, devices: vec![bdf] }];
     let request = request("icelakex", None);
     header.plan = IoPlan::new(&request, &machine(), &catalog, &header.platform, &tree.root).unwrap();
+    header
+}
+
+/// Header of a run on two simulated dies of a Sapphire Rapids. A card is behind a port, over a link of 16 GT/s and 4 lanes, 8 GB/s: it is
+/// part 1 of the first stack.
+pub(crate) fn linked() -> IoHeader {
+    let (root, mut header) = (root(), header());
+    let catalog = Catalog::read(&root).unwrap();
+    let (bdf, card) = ("16:03.0".parse().unwrap(), "17:00.0".parse().unwrap());
+    let bus = RootBus { domain: 0, bus: 0x16 };
+    let unit = Unit { pmu: "uncore_iio_0".to_owned(), cpu: Cpu(0) };
+    let unit = Mapping::Known { value: unit, source: MappingSource::Kernel };
+    header.platform.stacks = vec![Stack { bus, socket: Some(0), unit }];
+    let parts = Mapping::Known { value: vec![1], source: MappingSource::Table };
+    header.platform.ports = vec![Port { bdf, bus, parts, devices: vec![card] }];
+    let rate = link::Rate { speed: Speed::parse("16.0 GT/s PCIe"), width: Some(4) };
+    let device = |bdf, class, above| Device {
+        bdf,
+        class,
+        vendor: 0x8086,
+        device: 0x352a,
+        driver: None,
+        node: Some(0),
+        iommu_group: None,
+        translation: None,
+        physical: None,
+        virtuals: Vec::new(),
+        link: Link { current: rate, max: rate },
+        root: bus,
+        above,
+    };
+    header.platform.devices = vec![device(bdf, 0x06_0400, Vec::new()), device(card, 0x02_0000, vec![bdf])];
+    let request = request("sapphirerapids", None);
+    header.plan = IoPlan::new(&request, &machine(), &catalog, &header.platform, &root).unwrap();
     header
 }
 

@@ -36,7 +36,12 @@ pub(super) fn findings(report: &IoReport) -> Vec<Finding> {
         name if name == metric::NET_LISTEN_DROPS.name => share(row, Cause::ListenDrops),
         name if name == metric::DRAM_UTILIZATION.name => share(row, Cause::Dram),
         name if name == metric::UPI_UTILIZATION.name => share(row, Cause::Upi),
-        name if name == metric::LINK_UTILIZATION.name => share(row, Cause::Link),
+        name if name == metric::LINK_UTILIZATION_TO_DEVICE.name => {
+            link(report, row, &metric::LINK_UTILIZATION_FROM_DEVICE)
+        }
+        name if name == metric::LINK_UTILIZATION_FROM_DEVICE.name => {
+            link(report, row, &metric::LINK_UTILIZATION_TO_DEVICE)
+        }
         name if name == metric::DDIO_WRITE_L3_MISS.name => {
             let is_enough = |moved: &Known| moved.low > TRAFFIC_LEAST;
             beside(report, row, &metric::PCIE_INBOUND_WRITE_BW, is_enough, Cause::Ddio)
@@ -121,6 +126,16 @@ const fn is_of_many(packets: &Known) -> bool {
     packets.low >= PACKETS_LEAST
 }
 
+/// The fuller direction of a link: one of them is full while both together are half used.
+fn link(report: &IoReport, row: &Row, other: &Metric) -> Option<Finding> {
+    let mut finding = share(row, Cause::Link)?;
+    finding.metric.clone_from(&row.metric);
+    let Some(back) = value(report, other, &row.subject) else { return Some(finding) };
+    let is_fuller =
+        finding.value.estimate.total_cmp(&back.estimate).then_with(|| row.metric.as_str().cmp(other.name));
+    is_fuller.is_gt().then(|| finding.resting_on(other.name, other.unit, *back))
+}
+
 /// What of a device's traffic goes to another node.
 fn remote(report: &IoReport, row: &Row, of: &Metric) -> Option<Finding> {
     let whole = value(report, of, &row.subject).filter(|whole| whole.low > TRAFFIC_LEAST)?;
@@ -140,4 +155,51 @@ fn remote(report: &IoReport, row: &Row, of: &Metric) -> Option<Finding> {
 fn value<'r>(report: &'r IoReport, of: &Metric, subject: &Subject) -> Option<&'r Known> {
     let mut rows = report.rows.iter().filter(|row| row.metric == of.name && row.subject == *subject);
     rows.next()?.value.known()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        drain::{
+            Header,
+            io::testing::{linked, machine, steady},
+        },
+        metric::{
+            Report,
+            finding::{Cause, findings},
+            io::{History, Prepared},
+        },
+        model::io::{IoInterval, IoLedger},
+    };
+
+    /// Causes and metrics of what is found where a card writes and reads so many MB/s of memory, over a link of 8 GB/s.
+    fn found(written_mb_s: u64, read_mb_s: u64) -> Vec<(Cause, String, f64)> {
+        let header = linked();
+        let rate = |mb_s: u64| mb_s * 1_000_000 / 4;
+        let rates =
+            [("OF_CPU.MEM_WRITE.PART1", rate(written_mb_s)), ("OF_CPU.MEM_READ.PART1", rate(read_mb_s))];
+        let prepared = Prepared::new(&header, &machine().topology).unwrap();
+        let (mut ledger, mut history, mut total) =
+            (IoLedger::new(&header.plan), History::new(&header.plan), IoInterval::default());
+        for drain in steady(&header, 3, &rates) {
+            let tick = ledger.advance(drain);
+            history.add(&prepared, &ledger, &tick);
+            total.append(tick);
+        }
+        let io = Some(history.report(&prepared, &ledger, &total));
+        let found = findings(&Header::from(header.clone()), &Report { io, ..Report::default() });
+        found
+            .into_iter()
+            .map(|found| (found.rule.cause, found.metric, found.value.estimate.round()))
+            .collect()
+    }
+
+    #[test]
+    fn a_link_that_is_full_one_way_is_found_though_the_other_way_is_free() {
+        assert_eq!(found(6_000, 6_000), []);
+        let full = |way: &str, share| (Cause::Link, format!("link.utilization.{way}"), share);
+        assert_eq!(found(7_200, 100), [full("from_device", 90.0)]);
+        assert_eq!(found(100, 6_800), [full("to_device", 85.0)]);
+        assert_eq!(found(7_600, 6_800), [full("from_device", 95.0)]);
+    }
 }

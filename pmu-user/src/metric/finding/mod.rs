@@ -292,8 +292,6 @@ mod tests {
             found(rows.to_vec()).len()
         };
         assert_eq!((misses(900.0), misses(2000.0)), (0, 1));
-        assert_eq!(causes(of(&socket, metric::LINK_UTILIZATION, 79.0)), []);
-        assert_eq!(causes(of(&socket, metric::LINK_UTILIZATION, 85.0)), [Cause::Link]);
         let remote = |part| {
             let rows = [
                 of(&socket, metric::PCIE_INBOUND_READ_BW_REMOTE, part),
@@ -302,10 +300,6 @@ mod tests {
             found(rows.to_vec()).first().map(|found| (found.rule.cause, found.value.estimate))
         };
         assert_eq!((remote(1000.0), remote(3000.0)), (None, Some((Cause::RemoteDevice, 75.0))));
-    }
-
-    fn causes(row: Row) -> Vec<Cause> {
-        found(vec![row]).iter().map(|found| found.rule.cause).collect()
     }
 
     #[test]

@@ -253,7 +253,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         metric: "link.utilization",
         unit: Unit::Percent,
         above: 80.0,
-        source: "headers and flow control take 10 to 20 % of a PCIe link's raw rate",
+        source: "of either direction: headers and flow control take 10 to 20 % of a PCIe link's raw rate",
         next: "check that the link runs at its full speed and width (`pmbpf io --summary`), or spread the devices",
     },
     Rule {
