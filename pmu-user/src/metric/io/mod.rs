@@ -41,7 +41,18 @@ use self::{
     totals::IoMetrics,
     traffic::Names,
 };
-use crate::drain::Owner;
+use crate::{drain::Owner, table::unit::Unit};
+
+/// How a metric of a table is computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormulaText {
+    /// The metric's name.
+    pub metric: String,
+    /// Unit of its value.
+    pub unit: Unit,
+    /// [`Model::formula_of`](crate::table::model::Model::formula_of).
+    pub text: String,
+}
 
 /// What an interval says. Plain data; views only choose words and columns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,4 +71,6 @@ pub struct IoReport {
     pub maps: Vec<MapReport>,
     /// Counters that always run, held against metrics.
     pub checks: Vec<Check>,
+    /// The table's formulas of metrics that have numbers; only of the whole run.
+    pub formulas: Vec<FormulaText>,
 }

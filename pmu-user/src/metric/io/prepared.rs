@@ -6,11 +6,11 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Check, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Requesters, Row, Scope, UncoreCounts,
-    apportion,
+    Check, FormulaText, IoMetrics, IoReport, Level, LevelReport, Levels, Names, Requesters, Row, Scope,
+    UncoreCounts, apportion,
     check::Ticks,
     groups, kernel,
     levels::{maxima, utilization},
@@ -25,7 +25,10 @@ use crate::{
     machine::topology::Topology,
     model::io::{IoInterval, IoLedger, traffic::TrafficInterval},
     plan::io::IoPlan,
-    table::io::{FindError, load},
+    table::{
+        io::{FindError, load},
+        model::{Metric, Model},
+    },
 };
 
 /// A run's tables, ready to be evaluated for any interval.
@@ -92,6 +95,7 @@ impl IoReport {
             rows: chosen(rows, &header.plan.report, &header.platform),
             order: BTreeMap::new(),
             levels: Vec::new(),
+            formulas: Vec::new(),
             maps: Vec::new(),
             checks,
         }
@@ -175,6 +179,19 @@ impl History {
             ..IoReport::new(prepared, ledger, total)
         };
         self.ticks.tell(&mut report.checks);
+        let measured: BTreeSet<&str> = report.rows.iter().map(|row| row.metric.as_str()).collect();
+        let formulas = metrics.iter().flat_map(|metrics| formulas(&metrics.table.model, &measured));
+        report.formulas = formulas.collect();
         report
     }
+}
+
+/// Formulas of those metrics.
+fn formulas<'m>(model: &'m Model, metrics: &BTreeSet<&str>) -> impl Iterator<Item = FormulaText> {
+    let is_wanted = |metric: &&Metric| metrics.contains(metric.name.as_str());
+    model.metrics.iter().filter(is_wanted).map(|metric| FormulaText {
+        metric: metric.name.clone(),
+        unit: metric.unit,
+        text: model.formula_of(metric),
+    })
 }

@@ -25,6 +25,8 @@ pub struct Shape {
     pub unit: Unit,
     /// What a fraction of it is a fraction of.
     pub domain: String,
+    /// Its formula.
+    pub formula: String,
     /// When it is flagged.
     pub threshold: Option<String>,
     /// Events whose samples find the code behind it, the best first.
@@ -89,6 +91,7 @@ fn shape(model: &Model, above: &[Option<u32>], index: u32, depth: u32) -> Shape 
         parent: above[index as usize].map(|above| model.metrics[above as usize].name.clone()),
         unit: metric.unit,
         domain: metric.domain.clone(),
+        formula: model.formula_of(metric),
         threshold: metric.threshold.as_ref().map(|threshold| threshold.write(model)),
         locate: metric.locate.clone(),
     }

@@ -16,7 +16,7 @@ pub use self::{
     text::{TextError, read, write},
 };
 use super::{
-    formula::{Expr, Names},
+    formula::{Binary, Expr, Names},
     unit::Unit,
 };
 
@@ -196,6 +196,16 @@ impl Model {
         operands.sort_unstable();
         operands.dedup();
         operands
+    }
+}
+
+impl Model {
+    /// A metric's formula as text, of its value in its unit: `@NAME` is another metric's result before it is multiplied, `#NAME` a constant.
+    pub fn formula_of(&self, metric: &Metric) -> String {
+        match metric.scale {
+            1.0 => metric.formula.write(self),
+            scale => Expr::binary(Binary::Multiply, Expr::Number(scale), metric.formula.clone()).write(self),
+        }
     }
 }
 

@@ -143,6 +143,7 @@ pub(super) fn method(rows: &Rows, into: &mut String) {
     );
     into.push_str("</dl>");
     groups(header, into);
+    formulas(&rows.formulas, into);
     let metrics = header["metrics"].as_array().map(Vec::as_slice).unwrap_or_default();
     if metrics.is_empty() {
         return;
@@ -176,6 +177,27 @@ fn groups(header: &Json, into: &mut String) {
         let _ = write!(
             into,
             "<tr><th scope=\"row\">{pmu}</th><td>{when}</td><td class=\"code\">{events}</td></tr>"
+        );
+    }
+    into.push_str(TAIL);
+    into.push_str("</details>");
+}
+
+/// How metrics of tables are computed.
+fn formulas(formulas: &[Json], into: &mut String) {
+    if formulas.is_empty() {
+        return;
+    }
+    let _ = write!(into, "<details><summary>Formulas ({})</summary>", formulas.len());
+    head("Formulas", &[("metric", false), ("unit", false), ("formula", false)], into);
+    for row in formulas {
+        let cell = |name| text(field(row, name));
+        let _ = write!(
+            into,
+            "<tr><th scope=\"row\"><code>{}</code></th><td>{}</td><td class=\"code\"><code>{}</code></td></tr>",
+            cell("metric"),
+            cell("unit"),
+            cell("formula")
         );
     }
     into.push_str(TAIL);

@@ -101,6 +101,8 @@ pub(super) struct Rows {
     pub(super) charges: Vec<Charge>,
     /// For how long bandwidths were low, medium and high.
     pub(super) levels: Vec<Json>,
+    /// How metrics of tables are computed.
+    pub(super) formulas: Vec<Json>,
     /// The hottest functions.
     pub(super) hot: Vec<Json>,
     /// How many there are.
@@ -176,6 +178,7 @@ impl Rows {
             "finding" => self.findings.push(serde_json::from_slice(line)?),
             "bottleneck" => self.bottlenecks.push(serde_json::from_slice(line)?),
             "metric" | "histogram" => self.numbers.push(serde_json::from_slice(line)?),
+            "formula" => self.formulas.push(serde_json::from_slice(line)?),
             "levels" => self.levels.push(serde_json::from_slice(line)?),
             "culprit" => self.charges.push(serde_json::from_slice(line)?),
             "hot" => {

@@ -27,6 +27,7 @@ fn rows(name: &str) -> String {
     ];
     let levels = serde_json::json!({"kind": "levels", "subject": {"kind": "socket", "at": name}, "metric": name, "unit": "GB/s", "maximum": 60, "basis": "given",
         "observed_max": 50, "limits": [20, 40], "slice_s": 0.1, "low_s": 1.5, "medium_s": 2.5, "high_s": 0.25, "bins": [[0, 1, 1.5]]});
+    let formula = serde_json::json!({"kind": "formula", "metric": name, "unit": name, "formula": format!("{name} / CLOCKS < 1")});
     let rows = [
         number,
         finding.to_string(),
@@ -34,6 +35,7 @@ fn rows(name: &str) -> String {
         culprits[0].to_string(),
         culprits[1].to_string(),
         levels.to_string(),
+        formula.to_string(),
     ];
     format!("{HEADER}\n{}\n{SUMMARY}\n", rows.join("\n"))
 }
@@ -71,6 +73,7 @@ fn no_name_is_markup_and_none_is_lost() {
         let rows = rows(name);
         let page = made(&rows);
         let markup = page.split_once("<script type=\"application/json\"").unwrap().0;
+        assert!(markup.contains(" / CLOCKS &#60; 1</code>"), "the formula is there");
         assert!(
             !markup.contains("<img") && !markup.contains("alert(1)<") && !markup.contains("<i>why"),
             "{name}"

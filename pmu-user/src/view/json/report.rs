@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::{end, end::hot_of_interval, finding::findings, header, interval, line, numbers, summary};
+use serde_json::json;
+
+use super::{SCHEMA, end, end::hot_of_interval, finding::findings, header, interval, line, numbers, summary};
 use crate::{
     drain::{Ending, Header},
     metric::{Report, number::Number},
@@ -47,5 +49,23 @@ fn whole(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending
     if let Some(report) = &report.io {
         of_io::end(into, report)?;
     }
+    formulas(into, report)?;
     line(into, &summary(header, report, ending))
+}
+
+/// How metrics of tables are computed.
+fn formulas(into: &mut dyn Write, report: &Report) -> io::Result<()> {
+    let topdown = report.tasks.iter().filter_map(|tasks| tasks.topdown.as_ref().ok());
+    let of_tasks = topdown
+        .flat_map(|topdown| topdown.shapes.iter())
+        .map(|shape| (&shape.name, shape.unit, &shape.formula));
+    let of_io = report
+        .io
+        .iter()
+        .flat_map(|io| &io.formulas)
+        .map(|formula| (&formula.metric, formula.unit, &formula.text));
+    of_tasks.chain(of_io).try_for_each(|(metric, unit, text)| {
+        let row = json!({"schema": SCHEMA, "kind": "formula", "metric": metric, "unit": unit.name(), "formula": text});
+        line(into, &row)
+    })
 }
