@@ -7,6 +7,8 @@
 //! - `cgroups`: `run --cgroup web.slice -I 200ms -d 1s`, with `spin` and `forks` in two cgroups below
 //! - `culprits`: `run --cgroup shop.slice --no-sampling -d 6s`, with `taskset -c 1 spin 0.8` in each of two cgroups below and other
 //!   tasks on that CPU
+//! - `off_cpu`: `run --off-cpu --no-sampling --cgroup shop.slice -d 3s`, with `waits sleep 20 20`, `waits lock 20 15`, `waits read 200 2000`
+//!   in one cgroup below and two shells that spin on one CPU in another
 //!
 //! Made in guests with simulated PMUs:
 //! - `boxes`: `io --cpu-model sapphirerapids -I 3s -d 9s` on two dies with the rates of tests/guest/io.rs

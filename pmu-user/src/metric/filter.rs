@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    OwnerOrTarget, OwnerReport, Report, TasksReport,
+    HotFunction, HotStack, OwnerOrTarget, OwnerReport, Report, TasksReport,
     io::Subject,
     number::{Attribution, Content, Number},
 };
@@ -127,13 +127,14 @@ fn keep_large(report: &mut Report, least: f64) -> Result<(), Unmet> {
     let largest = tasks.owners.iter().map(share).fold(0.0, f64::max);
     let had_owners = !tasks.owners.is_empty();
     let is_large = |owner: &OwnerReport| share(owner) >= least;
-    tasks.owners.retain(is_large);
-    tasks.hot.retain(|function| function.share.estimate >= least);
-    tasks.stacks.retain(|stack| stack.share.estimate >= least);
+    let keep = |owners: &mut Vec<OwnerReport>, hot: &mut Vec<HotFunction>, stacks: &mut Vec<HotStack>| {
+        owners.retain(is_large);
+        hot.retain(|function| function.share.estimate >= least);
+        stacks.retain(|stack| stack.share.estimate >= least);
+    };
+    keep(&mut tasks.owners, &mut tasks.hot, &mut tasks.stacks);
     if let Some(folded) = &mut tasks.folded {
-        folded.owners.retain(is_large);
-        folded.hot.retain(|function| function.share.estimate >= least);
-        folded.stacks.retain(|stack| stack.share.estimate >= least);
+        keep(&mut folded.owners, &mut folded.hot, &mut folded.stacks);
     }
     if had_owners && tasks.owners.is_empty() {
         let (least, largest) = (least * 100.0, largest * 100.0);

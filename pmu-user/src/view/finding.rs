@@ -7,7 +7,7 @@ use super::{
 use crate::{
     metric::{
         OwnerOrTarget,
-        finding::{Cause, Finding},
+        finding::{Cause, Evidence, Finding},
         value::Known,
     },
     table::{metric::RUNQUEUE_CULPRIT, unit::Unit},
@@ -168,16 +168,28 @@ fn until(names: &[String], words: &str) -> String {
 }
 
 fn cpu_wait(finding: &Finding, whose: &str, value: &str) -> String {
+    let time = |evidence: &Evidence| number(&evidence.value, evidence.unit);
+    let is_culprit = |evidence: &&Evidence| evidence.metric == RUNQUEUE_CULPRIT.name;
+    let had = |evidence: &Evidence| {
+        let culprit = match &evidence.whose {
+            None => "others".to_owned(),
+            own if *own == finding.whose => "its own tasks".to_owned(),
+            other => who(other.as_ref()),
+        };
+        (culprit, time(evidence))
+    };
+    let culprits: Vec<_> = finding.evidence.iter().filter(is_culprit).map(had).collect();
     let neighbour = finding.evidence.iter().find(|evidence| evidence.whose.is_some());
-    let beside = neighbour.map_or_else(String::new, |beside| {
-        let time = number(&beside.value, beside.unit);
-        let who = who(beside.whose.as_ref());
-        if beside.metric == RUNQUEUE_CULPRIT.name {
-            format!("; of that {who} had it for {time}")
-        } else {
-            format!("; most CPU time beside it: {who}, {time}")
+    let beside = match (&*culprits, neighbour) {
+        ([(culprit, time), rest @ ..], _) => {
+            let rest: String = rest.iter().map(|(culprit, time)| format!(", {culprit} for {time}")).collect();
+            format!("; of that {culprit} had it for {time}{rest}")
         }
-    });
+        ([], Some(beside)) => {
+            format!("; most CPU time beside it: {}, {}", who(beside.whose.as_ref()), time(beside))
+        }
+        ([], None) => String::new(),
+    };
     format!(
         "{whose} waited for a CPU {value} of the time that it could run ({}; 99th percentile {}){beside}",
         evidence(finding, "runqueue_latency.sum"),

@@ -14,6 +14,12 @@ use crate::{
     table::event::Counts,
 };
 
+/// A span of a recording, in ns since counting started.
+pub(super) fn span((from_ns, to_ns): (u64, u64)) -> String {
+    let (from, to) = (from_ns as f64 / 1e9, to_ns as f64 / 1e9);
+    format!("{from:.3} s to {to:.3} s of the recording, cut between drains")
+}
+
 /// Kind of an owner: `host`, `target`, `process`, `ended`, `thread`, `comm`, `exe`, `cgroup`, `other`.
 pub(super) const fn kind(whose: Attribution<'_>) -> &'static str {
     match whose {

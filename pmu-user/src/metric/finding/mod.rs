@@ -7,6 +7,7 @@ mod kernel;
 mod quiet;
 mod rules;
 mod tasks;
+mod waits;
 
 pub use self::rules::{Cause, RULES, Rule};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,18 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Cause, Evidence, Finding, exact, rate,
-    rules::{
-        BUSY, HOT_SAMPLES, MOVES_LEAST, RATE_LEAST_NS, STEAL_STEP_NS, TAIL_COUNT, WAIT_LEAST, WAIT_TAIL_NS,
-    },
-    share_beside,
+    Cause, Finding, exact, rate,
+    rules::{BUSY, HOT_SAMPLES, MOVES_LEAST, RATE_LEAST_NS, STEAL_STEP_NS},
+    waits::cpu_wait,
 };
 use crate::{
     drain::{Owner, TasksHeader},
-    machine::cgroup::ancestors,
     metric::{
         BlindClass, Frame, GapReport, OwnerOrTarget, OwnerReport, Quality, TasksReport,
-        culprit::Culprit,
         topdown::{Node, TopDown},
         value::{How, Known, poisson_interval},
     },
@@ -80,73 +76,6 @@ fn migration_storm(report: &TasksReport, owner: &OwnerReport) -> Option<Finding>
         return None;
     }
     storm(report, owner, Cause::MigrationStorm, &metric::MIGRATIONS)
-}
-
-/// Waiting for a CPU, as a share of the time in which its tasks could run; with whoever else used CPUs most.
-fn cpu_wait(header: &TasksHeader, report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
-    let (time, waits) = (owner.value(&metric::CPU_TIME)?, owner.waits.as_ref().ok()?);
-    let tail = waits.quantile(0.99);
-    let waited = exact(waits.sum as f64);
-    let is_long = waited.low > WAIT_LEAST * report.length_ns as f64 && tail.low > WAIT_TAIL_NS;
-    if !is_long || waits.count() < TAIL_COUNT.min(report.length_ns / 100_000_000) {
-        return None;
-    }
-    let mut finding = Finding::of(Cause::CpuWait, share_beside(waited.estimate, time))?
-        .of_whom(&owner.who)
-        .resting_on("runqueue_latency.sum", Unit::Ns, waited)
-        .resting_on("runqueue_latency.p99", Unit::Ns, tail)
-        .resting_on(metric::CPU_TIME.name, Unit::Ns, *time);
-    finding.evidence.extend(culprit(report, owner).or_else(|| neighbour(header, report, owner)));
-    Some(finding)
-}
-
-/// Whoever had the CPUs for longest while an owner waited for them, but for the owner itself and what is below it.
-fn culprit(report: &TasksReport, owner: &OwnerReport) -> Option<Evidence> {
-    let waited = report.folded.as_ref().map_or(&report.waited, |folded| &folded.waited);
-    let waited = waited.iter().find(|waited| waited.who == owner.who)?;
-    let is_other = |culprit: &Owner| match (culprit, owner.who.owner()) {
-        (Owner::Cgroup { path, .. }, Some(Owner::Cgroup { path: own, .. })) => {
-            path != own && !is_above(own, path)
-        }
-        (culprit, own) => Some(culprit) != own,
-    };
-    let others = waited.charges.iter().find_map(|charge| match &charge.culprit {
-        Culprit::Owner(culprit) if is_other(culprit) => Some((culprit, charge.wait_ns)),
-        _ => None,
-    });
-    let (culprit, wait_ns) = others?;
-    let whose = Some(OwnerOrTarget::Owner(culprit.clone()));
-    Some(Evidence {
-        metric: metric::RUNQUEUE_CULPRIT.name.to_owned(),
-        unit: Unit::Ns,
-        value: exact(wait_ns as f64),
-        whose,
-    })
-}
-
-/// Whoever used most CPU time beside an owner.
-fn neighbour(header: &TasksHeader, report: &TasksReport, owner: &OwnerReport) -> Option<Evidence> {
-    // Of a target, others are not counted; and a cgroup's row holds what is below it.
-    let is_beside = |other: &&OwnerReport| match (&other.who, &owner.who) {
-        (
-            OwnerOrTarget::Owner(Owner::Cgroup { path, .. }),
-            OwnerOrTarget::Owner(Owner::Cgroup { path: own, .. }),
-        ) => path != own && !is_above(path, own) && !is_above(own, path),
-        (other, own) => other != own,
-    };
-    if header.plan.target != Target::System {
-        return None;
-    }
-    // Owners come with most CPU time first.
-    let mut others = report.owners.iter().filter(is_beside);
-    let (other, time) = others.find_map(|other| Some((other, *other.value(&metric::CPU_TIME)?)))?;
-    let whose = Some(other.who.clone());
-    Some(Evidence { metric: metric::CPU_TIME.name.to_owned(), unit: Unit::Ns, value: time, whose })
-}
-
-/// Is the first path of a cgroup above the second?
-fn is_above(above: &Untrusted, path: &Untrusted) -> bool {
-    ancestors(path.as_bytes()).any(|one| one == above.as_bytes())
 }
 
 /// What the hypervisor took, where all CPU time is accounted for.

@@ -8,7 +8,7 @@ use super::{
     cells::{TAIL, head, show, text},
     rows::Rows,
 };
-use crate::view::text::duration;
+use crate::view::{text::duration, words};
 
 /// A field as text; empty without one.
 fn field<'a>(row: &'a Json, name: &str) -> &'a str {
@@ -36,9 +36,8 @@ pub(super) fn header(rows: &Rows, into: &mut String) {
     fact("processor", &format!("{}, {cpus} CPUs{guest}", field(cpu, "model")));
     fact("began", field(header, "started"));
     fact("lasted", &length);
-    let seconds = |end: &str| summary["span"][end].as_f64().map(|ns| ns / 1e9);
-    if let (Some(from), Some(to)) = (seconds("from_ns"), seconds("to_ns")) {
-        fact("span", &format!("{from:.3} s to {to:.3} s of the recording, cut between drains"));
+    if let Some(span) = summary["span"]["from_ns"].as_u64().zip(summary["span"]["to_ns"].as_u64()) {
+        fact("span", &words::span(span));
     }
     fact("command", &command(rows));
     fact("lost", &losses(rows));

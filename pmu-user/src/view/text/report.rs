@@ -53,9 +53,8 @@ fn whole(
     if report.counts.is_none() {
         head(into, header, report, ending)?;
     }
-    if let Some((from_ns, to_ns)) = report.span {
-        let (from, to) = (from_ns as f64 / 1e9, to_ns as f64 / 1e9);
-        line(into, "span", &format!("{from:.3} s to {to:.3} s of the recording, cut between drains"))?;
+    if let Some(span) = report.span {
+        line(into, "span", &words::span(span))?;
     }
     if report.counts.is_none() && style.sections.has(Section::Findings) {
         findings::write(into, &report.findings)?;

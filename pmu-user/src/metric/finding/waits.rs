@@ -1,0 +1,152 @@
+//! Waits for a CPU, and who had it meanwhile.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Cause, Evidence, Finding, exact,
+    rules::{CULPRITS_TOLD, TAIL_COUNT, WAIT_LEAST, WAIT_TAIL_NS},
+    share_beside,
+};
+use crate::{
+    drain::{Owner, TasksHeader},
+    machine::cgroup::ancestors,
+    metric::{OwnerOrTarget, OwnerReport, TasksReport, culprit::Culprit},
+    plan::Target,
+    table::{metric, unit::Unit},
+    untrusted::Untrusted,
+};
+
+/// Waiting for a CPU, as a share of the time in which its tasks could run; with whoever else used CPUs most.
+pub(super) fn cpu_wait(header: &TasksHeader, report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
+    let (time, waits) = (owner.value(&metric::CPU_TIME)?, owner.waits.as_ref().ok()?);
+    let tail = waits.quantile(0.99);
+    let waited = exact(waits.sum as f64);
+    let is_long = waited.low > WAIT_LEAST * report.length_ns as f64 && tail.low > WAIT_TAIL_NS;
+    if !is_long || waits.count() < TAIL_COUNT.min(report.length_ns / 100_000_000) {
+        return None;
+    }
+    let mut finding = Finding::of(Cause::CpuWait, share_beside(waited.estimate, time))?
+        .of_whom(&owner.who)
+        .resting_on("runqueue_latency.sum", Unit::Ns, waited)
+        .resting_on("runqueue_latency.p99", Unit::Ns, tail)
+        .resting_on(metric::CPU_TIME.name, Unit::Ns, *time);
+    let culprits = culprits(report, owner);
+    if culprits.is_empty() {
+        finding.evidence.extend(neighbour(header, report, owner));
+    }
+    finding.evidence.extend(culprits);
+    Some(finding)
+}
+
+/// Who had the CPUs for longest while an owner waited for them: itself with what is below it, others that are counted, or whoever is not
+/// (of nobody). The next one, too, where that had a tenth of it.
+fn culprits(report: &TasksReport, owner: &OwnerReport) -> Vec<Evidence> {
+    let waited = report.folded.as_ref().map_or(&report.waited, |folded| &folded.waited);
+    let Some(waited) = waited.iter().find(|waited| waited.who == owner.who) else { return Vec::new() };
+    let is_own = |culprit: &Owner| match (culprit, owner.who.owner()) {
+        (Owner::Cgroup { path, .. }, Some(Owner::Cgroup { path: own, .. })) => {
+            path == own || is_above(own, path)
+        }
+        (culprit, own) => Some(culprit) == own,
+    };
+    let mut had: BTreeMap<Option<OwnerOrTarget>, u64> = BTreeMap::new();
+    for charge in &waited.charges {
+        let whose = match &charge.culprit {
+            Culprit::Owner(culprit) if is_own(culprit) => Some(owner.who.clone()),
+            Culprit::Owner(culprit) => Some(OwnerOrTarget::Owner(culprit.clone())),
+            Culprit::Outside => None,
+            Culprit::Idle | Culprit::Migrated | Culprit::Unknown => continue,
+        };
+        let sum = had.entry(whose).or_default();
+        *sum = sum.saturating_add(charge.wait_ns);
+    }
+    let mut had: Vec<_> = had.into_iter().filter(|(_, wait_ns)| *wait_ns > 0).collect();
+    had.sort_by(|(_, one), (_, other)| other.cmp(one));
+    let is_told = |(rank, (_, wait_ns)): &(usize, (Option<OwnerOrTarget>, u64))| {
+        *rank == 0 || *wait_ns >= waited.wait_ns / 10
+    };
+    let evidence = |(_, (whose, wait_ns))| Evidence {
+        metric: metric::RUNQUEUE_CULPRIT.name.to_owned(),
+        unit: Unit::Ns,
+        value: exact(wait_ns as f64),
+        whose,
+    };
+    had.into_iter().enumerate().take(CULPRITS_TOLD).filter(is_told).map(evidence).collect()
+}
+
+/// Whoever used most CPU time beside an owner.
+fn neighbour(header: &TasksHeader, report: &TasksReport, owner: &OwnerReport) -> Option<Evidence> {
+    // Of a target, others are not counted; and a cgroup's row holds what is below it.
+    let is_beside = |other: &&OwnerReport| match (&other.who, &owner.who) {
+        (
+            OwnerOrTarget::Owner(Owner::Cgroup { path, .. }),
+            OwnerOrTarget::Owner(Owner::Cgroup { path: own, .. }),
+        ) => path != own && !is_above(path, own) && !is_above(own, path),
+        (other, own) => other != own,
+    };
+    if header.plan.target != Target::System {
+        return None;
+    }
+    // Owners come with most CPU time first.
+    let mut others = report.owners.iter().filter(is_beside);
+    let (other, time) = others.find_map(|other| Some((other, *other.value(&metric::CPU_TIME)?)))?;
+    let whose = Some(other.who.clone());
+    Some(Evidence { metric: metric::CPU_TIME.name.to_owned(), unit: Unit::Ns, value: time, whose })
+}
+
+/// Is the first path of a cgroup above the second?
+fn is_above(above: &Untrusted, path: &Untrusted) -> bool {
+    ancestors(path.as_bytes()).any(|one| one == above.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::culprits;
+    use crate::{
+        drain::Owner,
+        metric::{
+            OwnerOrTarget, TasksReport,
+            culprit::{Charge, Culprit, Waited},
+            testing::{machine, with_late_ticks},
+        },
+        plan::Target,
+        untrusted::Untrusted,
+    };
+
+    fn cgroup(id: u64, path: &str) -> Owner {
+        Owner::Cgroup { id, path: Untrusted::from(path) }
+    }
+
+    /// Whom a finding names of those who had the CPU while `/web` waited 1000 ns, and for how long.
+    fn told(charges: &[(Culprit, u64)]) -> Vec<(Option<Owner>, f64)> {
+        let (header, ledger, interval) = with_late_ticks(Target::System, 1, 0);
+        let mut report = TasksReport::new(&machine(), &header, &ledger, &interval, None);
+        let mut owner = report.total.clone();
+        owner.who = OwnerOrTarget::Owner(cgroup(1, "/web"));
+        let charge = |(culprit, wait_ns): &(Culprit, u64)| Charge {
+            culprit: culprit.clone(),
+            wait_ns: *wait_ns,
+            share: *wait_ns as f64 / 1000.0,
+        };
+        let charges = charges.iter().map(charge).collect();
+        report.waited = vec![Waited { who: owner.who.clone(), wait_ns: 1000, charges }];
+        let found = culprits(&report, &owner);
+        found
+            .into_iter()
+            .map(|one| (one.whose.and_then(|who| who.owner().cloned()), one.value.estimate))
+            .collect()
+    }
+
+    #[test]
+    fn whoever_had_the_cpu_longest_is_told_first_the_owner_itself_and_those_that_are_not_counted_too() {
+        let of = |id, path| Culprit::Owner(cgroup(id, path));
+        let (web, batch) = (cgroup(1, "/web"), cgroup(2, "/batch"));
+        let own =
+            [(of(1, "/web"), 500), (of(3, "/web/a"), 380), (Culprit::Outside, 90), (of(2, "/batch"), 10)];
+        assert_eq!(told(&own), [(Some(web), 880.0)]);
+        let others =
+            [(Culprit::Idle, 400), (Culprit::Outside, 350), (of(2, "/batch"), 150), (of(4, "/b"), 100)];
+        assert_eq!(told(&others), [(None, 350.0), (Some(batch), 150.0)]);
+        assert_eq!(told(&[(Culprit::Unknown, 900), (Culprit::Migrated, 100)]), []);
+    }
+}
