@@ -187,7 +187,7 @@ impl History {
 }
 
 /// Formulas of those metrics.
-fn formulas<'m>(model: &'m Model, metrics: &BTreeSet<&str>) -> impl Iterator<Item = FormulaText> {
+fn formulas(model: &Model, metrics: &BTreeSet<&str>) -> impl Iterator<Item = FormulaText> {
     let is_wanted = |metric: &&Metric| metrics.contains(metric.name.as_str());
     model.metrics.iter().filter(is_wanted).map(|metric| FormulaText {
         metric: metric.name.clone(),

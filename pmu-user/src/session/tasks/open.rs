@@ -28,6 +28,9 @@ use crate::{
     symbol::Symbols,
 };
 
+/// Functions of the kernel that the programs, and what is missing, need to know.
+const FUNCTIONS: [&[&str]; 2] = [&kernel_symbols::TICK, &kernel_symbols::CLOCK];
+
 impl TasksSession {
     /// Loads and attaches everything that `plan` needs. Nothing counts yet. Needs CAP_BPF and CAP_PERFMON (and
     /// CAP_SYSLOG for kernel names), and a tokio runtime.
@@ -44,8 +47,7 @@ impl TasksSession {
         raise_file_limit(descriptors(&plan, &machine) + 128);
         let symbols_root = root.to_owned();
         // Reading kallsyms takes as long as loading the programs.
-        let lists: [&[&str]; 2] = [&kernel_symbols::TICK, &kernel_symbols::CLOCK];
-        let functions = thread::spawn(move || kernel_symbols::find(&symbols_root, lists));
+        let functions = thread::spawn(move || kernel_symbols::find(&symbols_root, FUNCTIONS));
         let early = if sampling::may_shrink(&plan) { Some(sampling::open(&mut plan)?) } else { None };
         let mut object = Object::load(&plan, &machine, kernel)?;
         offer_slots(&mut object, plan.slots)?;
