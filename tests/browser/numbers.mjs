@@ -109,6 +109,7 @@ export class Numbers {
       [/^(Differences|More than chance), b against a/, () => this.differences(table)],
       [/^What is compared$/, () => this.recordings(table)],
       [/^What only one side has$/, () => this.only(table)],
+      [/^Formulas$/, () => this.formulas(table)],
       [/^(Metrics of owners|Not measured, by reason|Not alike|Events by group)$/, () => {}],
       [/./, () => {
         const kind = title.toLowerCase();
@@ -244,6 +245,15 @@ export class Numbers {
     for (const [who, time, share] of rows) {
       this.plain(`time of ${who}`, time, [books[fields[who]]], "ns");
       this.plain(`share of ${who}`, share, [books[fields[who]] / books.capacity_ns * 100], "%");
+    }
+  }
+
+  formulas({ rows }) {
+    const told = this.of("formula").map(({ metric, unit, formula }) => [metric, unit, formula].join("\u0002"));
+    if (rows.length !== told.length) this.wrong.push(`${rows.length} formulas of ${told.length}`);
+    for (const cells of rows) {
+      this.compared += 1;
+      if (!told.includes(cells.join("\u0002"))) this.wrong.push(`no such formula: ${cells.join(" ").slice(0, 200)}`);
     }
   }
 
