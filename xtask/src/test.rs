@@ -201,7 +201,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let binary = build::release(Architecture::HOST)?;
     let mut tally = Tally::default();
     if args.wants("contract") {
-        tally.is_small(fs::metadata(binary)?.len())?;
+        tally.is_small(fs::metadata(&binary)?.len())?;
     }
     for ring in RINGS.iter().filter(|ring| args.wants(ring.name)) {
         if ring.name == GUEST && !args.kernels.is_empty() {
@@ -218,7 +218,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         }
         say(&format!("ring {}", ring.name));
         for run in ring.runs {
-            ring_run(&tools, ring, run, args, &mut tally)?;
+            ring_run((&tools, &binary), ring, run, args, &mut tally)?;
         }
     }
     tally.close()
@@ -293,16 +293,28 @@ fn test_programs(architecture: Architecture) -> anyhow::Result<Vec<(&'static str
     IN_GUESTS.iter().map(place).collect()
 }
 
-/// Runs one `cargo test`, passes its output on and adds up its summaries.
-fn ring_run(tools: &Tools, ring: &Kind, run: &[&str], args: &Args, tally: &mut Tally) -> anyhow::Result<()> {
+/// Runs one `cargo test`, passes its output on and adds up its summaries. `binary`: the release binary that was built.
+fn ring_run(
+    (tools, binary): (&Tools, &Path),
+    ring: &Kind,
+    run: &[&str],
+    args: &Args,
+    tally: &mut Tally,
+) -> anyhow::Result<()> {
     let mut cargo = tools.cargo();
+    if env::var_os("PMBPF_BIN").is_none() {
+        cargo.env("PMBPF_BIN", binary);
+    }
     cargo.args(["test", "--locked", "--no-fail-fast"]).args(run).arg("--");
     cargo.args(&args.filter).envs(args.rounds.map(|rounds| ("PMBPF_ROUNDS", rounds.to_string())));
     if ring.privileged {
         // They measure; two at a time would measure each other.
         cargo.arg("--test-threads=1");
         if !is_root() {
-            cargo.env(runner_variable()?, "sudo --preserve-env=PATH,CARGO_BIN_EXE_pmbpf,PMBPF_ROUNDS");
+            cargo.env(
+                runner_variable()?,
+                "sudo --preserve-env=PATH,CARGO_BIN_EXE_pmbpf,PMBPF_BIN,PMBPF_ROUNDS",
+            );
         }
     }
     let mut child = cargo.stdout(Stdio::piped()).spawn().context("cannot run cargo test")?;

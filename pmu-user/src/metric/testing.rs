@@ -4,10 +4,18 @@ use std::path::Path;
 
 use pmu_common::gap::MASKED;
 
+use super::io::{History, IoReport, Prepared};
 use crate::{
-    drain::{Header, Owner, OwnerRow, SlotId, TasksDrain, TasksHeader, recording::Recording},
+    drain::{
+        Header, Owner, OwnerRow, SlotId, TasksDrain, TasksHeader,
+        io::{self, IoDrain, IoHeader},
+        recording::Recording,
+    },
     machine::{Machine, cpu::Cpu},
-    model::{Counts, CpuCounts, Interval, Ledger},
+    model::{
+        Counts, CpuCounts, Interval, Ledger,
+        io::{IoInterval, IoLedger},
+    },
     plan::Target,
     untrusted::Untrusted,
 };
@@ -34,6 +42,19 @@ pub(crate) fn header(target: Target) -> TasksHeader {
     let mut header = recorded().tasks.unwrap();
     header.plan.target = target;
     header
+}
+
+/// The report of a run's drains on the simulated host.
+pub(crate) fn io_report(header: &IoHeader, drains: impl IntoIterator<Item = IoDrain>) -> IoReport {
+    let (prepared, mut ledger) =
+        (Prepared::new(header, &io::testing::machine().topology).unwrap(), IoLedger::new(&header.plan));
+    let (mut history, mut total) = (History::new(&header.plan), IoInterval::default());
+    for drain in drains {
+        let tick = ledger.advance(drain);
+        history.add(&prepared, &ledger, &tick);
+        total.append(tick);
+    }
+    history.report(&prepared, &ledger, &total)
 }
 
 impl From<TasksHeader> for Header {

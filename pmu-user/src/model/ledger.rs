@@ -208,8 +208,10 @@ impl Ledger {
             events.resize(events.len().max(event as usize + 1), CpuEvent::default());
             events[event as usize].ran = Some(ran);
         }
+        self.throttle(drain, &mut interval);
         self.account(drain, &mut interval);
         interval.limits = self.limits.advance(&drain.limits);
+        interval.pressure = self.pressures.advance((interval.from_ns, interval.to_ns), &drain.pressure);
         for (reason, total) in &drain.losses {
             self.lose(reason, *total, &mut interval);
         }
@@ -235,18 +237,8 @@ impl Ledger {
         interval
     }
 
-    /// Adds what the kernel accounted, and for how long the programs did not see CPUs.
+    /// Adds what the kernel accounted of CPUs, and for how long the programs did not see them.
     fn account(&mut self, drain: &TasksDrain, interval: &mut Interval) {
-        let is_first = self.times.is_empty();
-        let read_ns = if is_first { interval.from_ns } else { interval.to_ns };
-        interval.pressure = self.pressures.advance(read_ns, &drain.pressure);
-        // A cgroup that was not there at first had done nothing.
-        for ThrottlingRow { owner, so_far } in &drain.throttling {
-            let before = self.throttling.insert(owner.clone(), *so_far).unwrap_or_default();
-            if !is_first {
-                interval.throttling.insert(owner.clone(), so_far.since(&before));
-            }
-        }
         for &(cpu, times) in &drain.times {
             let before = self.times.insert(cpu, times);
             interval.cpus.entry(cpu).or_default().times = before.map(|before| times.since(&before));
@@ -254,6 +246,17 @@ impl Ledger {
         for &(cpu, total) in &drain.uncovered {
             let before = self.uncovered.insert(cpu, total).unwrap_or(0);
             interval.cpus.entry(cpu).or_default().uncovered_ns = total.saturating_sub(before);
+        }
+    }
+
+    /// Adds what limits of CPU time did since the first drain. A cgroup that was not there then had done nothing.
+    fn throttle(&mut self, drain: &TasksDrain, interval: &mut Interval) {
+        let is_first = self.times.is_empty();
+        for ThrottlingRow { owner, so_far } in &drain.throttling {
+            let before = self.throttling.insert(owner.clone(), *so_far).unwrap_or_default();
+            if !is_first {
+                interval.throttling.insert(owner.clone(), so_far.since(&before));
+            }
         }
     }
 

@@ -24,8 +24,10 @@ pub type Stalling = BTreeMap<Option<Owner>, Stalled>;
 pub(super) struct Pressures(BTreeMap<Option<Owner>, (u64, Stalls)>);
 
 impl Pressures {
-    /// What was added since the readings before; nothing of whom there was none.
-    pub(super) fn advance(&mut self, at_ns: u64, rows: &[PressureRow]) -> Stalling {
+    /// What was added since the readings before; nothing of whom there was none. Readings are of the end of an interval, the first ones
+    /// of its beginning: they were taken when counting started.
+    pub(super) fn advance(&mut self, (from_ns, to_ns): (u64, u64), rows: &[PressureRow]) -> Stalling {
+        let at_ns = if self.0.is_empty() { from_ns } else { to_ns };
         let mut stalling = Stalling::new();
         for PressureRow { owner, so_far } in rows {
             let Some((since_ns, before)) = self.0.insert(owner.clone(), (at_ns, so_far.clone())) else {
@@ -62,8 +64,8 @@ mod tests {
     fn what_stood_still_before_the_run_is_not_its_own_and_ticks_add_up() {
         let row = |io_us| [PressureRow { owner: None, so_far: vec![(Stall::IoSome, io_us)] }];
         let (mut pressures, mut whole) = (Pressures::default(), Stalling::new());
-        for (at_ns, io_us) in [(10, 700), (1_000_010, 900), (3_000_010, 1500)] {
-            merge(&mut whole, &pressures.advance(at_ns, &row(io_us)));
+        for (span_ns, io_us) in [((10, 500), 700), ((500, 1_000_010), 900), ((1_000_010, 3_000_010), 1500)] {
+            merge(&mut whole, &pressures.advance(span_ns, &row(io_us)));
         }
         let all = Stalled { of_ns: 3_000_000, stalls: [(Stall::IoSome, 800)].into() };
         assert_eq!(whole, [(None, all)].into());

@@ -21,7 +21,7 @@ use crate::{
         cpu::Cpu,
         io::{
             Platform,
-            bdf::RootBus,
+            bdf::{Bdf, RootBus},
             class::{Mapping, MappingSource},
             link::{self, Link, Speed},
             pci::Device,
@@ -85,17 +85,23 @@ fn request(model: &str, interval: Option<Duration>) -> IoRequest {
     }
 }
 
-/// Header of a run on an Ice Lake whose uncore PMUs have counters that always run: a port is known in part 1 of the first stack, and
-/// none in the second, whose parts are counted together.
-pub(crate) fn always_running() -> IoHeader {
-    let tree = server(Family::IceLake, &[("iio", 2), ("imc", 2), ("imc_free_running", 1)]);
-    let (mut header, catalog) = (header(), Catalog::read(&tree.root).unwrap());
+/// Makes one port known: part 1 of the first stack, with this device behind it, or the port itself as a device.
+fn know_a_port(header: &mut IoHeader, device: Option<Bdf>) -> (Bdf, RootBus) {
     let (bdf, bus) = ("16:03.0".parse().unwrap(), RootBus { domain: 0, bus: 0x16 });
     let unit = Unit { pmu: "uncore_iio_0".to_owned(), cpu: Cpu(0) };
     let unit = Mapping::Known { value: unit, source: MappingSource::Kernel };
     header.platform.stacks = vec![Stack { bus, socket: Some(0), unit }];
     let parts = Mapping::Known { value: vec![1], source: MappingSource::Table };
-    header.platform.ports = vec![Port { bdf, bus, parts, devices: vec![bdf] }];
+    header.platform.ports = vec![Port { bdf, bus, parts, devices: vec![device.unwrap_or(bdf)] }];
+    (bdf, bus)
+}
+
+/// Header of a run on an Ice Lake whose uncore PMUs have counters that always run: a port is known in part 1 of the first stack, and
+/// none in the second, whose parts are counted together.
+pub(crate) fn always_running() -> IoHeader {
+    let tree = server(Family::IceLake, &[("iio", 2), ("imc", 2), ("imc_free_running", 1)]);
+    let (mut header, catalog) = (header(), Catalog::read(&tree.root).unwrap());
+    know_a_port(&mut header, None);
     let request = request("icelakex", None);
     header.plan = IoPlan::new(&request, &machine(), &catalog, &header.platform, &tree.root).unwrap();
     header
@@ -106,13 +112,8 @@ pub(crate) fn always_running() -> IoHeader {
 pub(crate) fn linked() -> IoHeader {
     let (root, mut header) = (root(), header());
     let catalog = Catalog::read(&root).unwrap();
-    let (bdf, card) = ("16:03.0".parse().unwrap(), "17:00.0".parse().unwrap());
-    let bus = RootBus { domain: 0, bus: 0x16 };
-    let unit = Unit { pmu: "uncore_iio_0".to_owned(), cpu: Cpu(0) };
-    let unit = Mapping::Known { value: unit, source: MappingSource::Kernel };
-    header.platform.stacks = vec![Stack { bus, socket: Some(0), unit }];
-    let parts = Mapping::Known { value: vec![1], source: MappingSource::Table };
-    header.platform.ports = vec![Port { bdf, bus, parts, devices: vec![card] }];
+    let card = "17:00.0".parse().unwrap();
+    let (bdf, bus) = know_a_port(&mut header, Some(card));
     let rate = link::Rate { speed: Speed::parse("16.0 GT/s PCIe"), width: Some(4) };
     let device = |bdf, class, above| Device {
         bdf,

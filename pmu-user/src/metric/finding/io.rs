@@ -162,14 +162,13 @@ mod tests {
     use crate::{
         drain::{
             Header,
-            io::testing::{linked, machine, steady},
+            io::testing::{linked, steady},
         },
         metric::{
             Report,
             finding::{Cause, findings},
-            io::{History, Prepared},
+            testing::io_report,
         },
-        model::io::{IoInterval, IoLedger},
     };
 
     /// Causes and metrics of what is found where a card writes and reads so many MB/s of memory, over a link of 8 GB/s.
@@ -178,15 +177,7 @@ mod tests {
         let rate = |mb_s: u64| mb_s * 1_000_000 / 4;
         let rates =
             [("OF_CPU.MEM_WRITE.PART1", rate(written_mb_s)), ("OF_CPU.MEM_READ.PART1", rate(read_mb_s))];
-        let prepared = Prepared::new(&header, &machine().topology).unwrap();
-        let (mut ledger, mut history, mut total) =
-            (IoLedger::new(&header.plan), History::new(&header.plan), IoInterval::default());
-        for drain in steady(&header, 3, &rates) {
-            let tick = ledger.advance(drain);
-            history.add(&prepared, &ledger, &tick);
-            total.append(tick);
-        }
-        let io = Some(history.report(&prepared, &ledger, &total));
+        let io = Some(io_report(&header, steady(&header, 3, &rates)));
         let found = findings(&Header::from(header.clone()), &Report { io, ..Report::default() });
         found
             .into_iter()

@@ -133,7 +133,6 @@ fn what_the_kernel_accounts_was_read_when_counting_started_however_late_the_firs
     let mut ledger = Ledger::new();
     let drain = |at_ns, stalled_us| TasksDrain {
         at_ns,
-        times: vec![(Cpu(0), Times::default())],
         pressure: vec![PressureRow { owner: None, so_far: vec![(Stall::CpuSome, stalled_us)] }],
         ..TasksDrain::default()
     };

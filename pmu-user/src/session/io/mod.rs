@@ -55,7 +55,7 @@ pub struct IoSession {
     /// None where no target is, or no programs are.
     accounts: Option<Accounts>,
     kernel: KernelFiles,
-    /// What they said before anything was counted.
+    /// What they said before anything was counted, until the first drain.
     before: Option<KernelCounts>,
     root: PathBuf,
     started: Instant,
@@ -192,7 +192,7 @@ impl IoSession {
             at_ns,
             uncore: std::mem::take(&mut self.slices),
             traffic,
-            kernel: Some(self.kernel.read(at_ns)),
+            kernel: Some(self.before.take().unwrap_or_else(|| self.kernel.read(at_ns))),
             groups,
             names,
             disks,
@@ -238,8 +238,7 @@ impl IoSession {
 
     /// What there is before anything is counted: programs count from when they are attached.
     pub(super) fn baseline(&mut self) -> IoDrain {
-        let mut drain = self.drain();
-        drain.kernel = self.before.take();
+        let drain = self.drain();
         self.with_owned(drain)
     }
 

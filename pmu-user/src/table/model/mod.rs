@@ -197,9 +197,7 @@ impl Model {
         operands.dedup();
         operands
     }
-}
 
-impl Model {
     /// A metric's formula as text, of its value in its unit: `@NAME` is another metric's result before it is multiplied, `#NAME` a constant.
     pub fn formula_of(&self, metric: &Metric) -> String {
         match metric.scale {

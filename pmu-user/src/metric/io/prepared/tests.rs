@@ -2,12 +2,11 @@
 
 use pmu_common::io::block::BlockCount;
 
-use super::History;
 use crate::{
     drain::io::{
         IoDrain, IoHeader,
         block::{BlockRow, DeviceNumber, Operation, Whose},
-        testing::{always_running, machine, steady},
+        testing::{always_running, steady},
         traffic::Traffic,
     },
     machine::io::{
@@ -16,8 +15,7 @@ use crate::{
         function::Disk,
         stack::{Port, Stack},
     },
-    metric::io::{IoReport, Prepared},
-    model::io::{IoInterval, IoLedger},
+    metric::{io::IoReport, testing::io_report},
     untrusted::Untrusted,
 };
 
@@ -99,15 +97,7 @@ fn row(operation: Operation, bytes: u64) -> BlockRow {
 
 /// What the report of the whole run says of each port: its devices, the map, the traffic.
 fn maps(header: &IoHeader, drains: &[IoDrain]) -> Vec<[String; 3]> {
-    let (prepared, mut ledger) =
-        (Prepared::new(header, &machine().topology).unwrap(), IoLedger::new(&header.plan));
-    let (mut history, mut total) = (History::new(&header.plan), IoInterval::default());
-    for drain in drains {
-        let tick = ledger.advance(drain.clone());
-        history.add(&prepared, &ledger, &tick);
-        total.append(tick);
-    }
-    let IoReport { maps, .. } = history.report(&prepared, &ledger, &total);
+    let IoReport { maps, .. } = io_report(header, drains.iter().cloned());
     maps.into_iter().map(|map| [map.names.terminal().into_owned(), map.map, map.traffic]).collect()
 }
 
