@@ -46,6 +46,12 @@ impl Args {
         Self { rounds: Some(rounds), ..Self::default() }
     }
 
+    /// Of those rings, the ones that open something in the kernel: what load changes.
+    pub(crate) fn of_kernel(self) -> Self {
+        let ring = RINGS.iter().filter(|ring| ring.privileged && ring.name != GUEST);
+        Self { ring: ring.map(|ring| ring.name.to_owned()).collect(), ..self }
+    }
+
     fn wants(&self, ring: &str) -> bool {
         match self.ring.is_empty() {
             true => self.kernels.is_empty() || ring == GUEST,
