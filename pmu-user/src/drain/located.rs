@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{At, Cost, Name, SlotId, SourceRow, reading::is_zero, unwinding::Unwinding};
+use super::{At, Cost, Name, SlotId, SourceRow, reading, unwinding::Unwinding};
 use crate::machine::cpu::Cpu;
 
 /// Samples that hit one instruction.
@@ -15,7 +15,7 @@ pub struct CodeRow {
     /// Samples.
     pub count: u64,
     /// Event that took them: its place in the plan.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "reading::is_zero", deserialize_with = "reading::event")]
     pub event: u32,
     /// CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ pub struct CodeStackRow {
     /// Samples.
     pub count: u64,
     /// Event that took them: its place in the plan.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "reading::is_zero", deserialize_with = "reading::event")]
     pub event: u32,
 }
 
@@ -79,4 +79,29 @@ pub struct Names {
     pub located: Located,
     /// What the process has cost by now.
     pub cost: Cost,
+}
+
+#[cfg(test)]
+mod tests {
+    use pmu_common::sample::EVENTS_MAX;
+    use serde_json::{Value, json};
+
+    use super::Located;
+
+    /// Tables are made as long as the places of events say.
+    #[test]
+    fn an_event_that_no_plan_has_is_refused() {
+        let located = |code: Value, stack: Value| {
+            let slot = json!({"slot": 1, "generation": 0});
+            let at = json!([0, 16]);
+            json!({"code": [{"slot": slot, "at": at, "count": 1, "event": code}],
+                   "stacks": [{"slot": slot, "frames": [at], "count": 1, "event": stack}]})
+        };
+        let read = |code, stack| serde_json::from_value::<Located>(located(code, stack));
+        let last = json!(EVENTS_MAX - 1);
+        assert_eq!(read(last.clone(), last).unwrap().stacks[0].event as usize, EVENTS_MAX - 1);
+        for (code, stack) in [(json!(EVENTS_MAX), json!(0)), (json!(0), json!(u32::MAX))] {
+            assert!(read(code, stack).unwrap_err().to_string().contains("there is no event"));
+        }
+    }
 }

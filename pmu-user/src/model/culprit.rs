@@ -29,7 +29,7 @@ pub(super) type Charged = BTreeMap<(OwnerIndex, CulpritIndex), u64>;
 pub(super) struct Charges(HashMap<(Cpu, SlotId, Culprit), u64>);
 
 impl Charges {
-    /// What was charged since the reading before.
+    /// What was charged since the reading before. Sums in ns never wrap: one that is smaller than it was is a recording's own.
     pub(super) fn advance(
         &mut self,
         rows: &[CulpritRow],
@@ -45,7 +45,7 @@ impl Charges {
                 Culprit::Migrated => CulpritIndex::Migrated,
             };
             let sum = charged.entry((index_of(victim), culprit)).or_default();
-            *sum = sum.saturating_add(wait_ns.wrapping_sub(before));
+            *sum = sum.saturating_add(wait_ns.saturating_sub(before));
         }
         charged
     }
@@ -117,6 +117,18 @@ mod tests {
         assert_eq!(charged, Charged::from([((OwnerIndex(11), CulpritIndex::Idle), 30)]));
         charges.retain(|slot| slot.generation > 0);
         assert_eq!(charges.0.len(), 1);
+    }
+
+    #[test]
+    fn a_sum_that_goes_back_charges_nothing() {
+        let mut charges = Charges::default();
+        let charged = [100, 30, 50].map(|wait_ns| {
+            charges
+                .advance(&[row(0, slot(1, 0), Culprit::Idle, wait_ns)], index_of)
+                .into_values()
+                .sum::<u64>()
+        });
+        assert_eq!(charged, [100, 0, 20]);
     }
 
     #[test]

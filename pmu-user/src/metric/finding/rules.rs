@@ -72,6 +72,8 @@ pub(super) const PERIODS_LEAST: u64 = 10;
 pub(super) const WAIT_TAIL_NS: f64 = 1e6;
 /// Of those who had a CPU that was waited for, so many are told.
 pub(super) const CULPRITS_TOLD: usize = 2;
+/// Share of the waits that all of these but the first must have had: less explains nothing.
+pub(super) const CULPRIT_LEAST: f64 = 0.1;
 /// Share of the run for which tasks of an owner must have waited, all together: a pipe of five programs on two CPUs waits for half of it.
 pub(super) const WAIT_LEAST: f64 = 0.02;
 /// Time in ns for which tasks must have stood still before a share of the run says anything.

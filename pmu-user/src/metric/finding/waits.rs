@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     Cause, Evidence, Finding, exact,
-    rules::{CULPRITS_TOLD, TAIL_COUNT, WAIT_LEAST, WAIT_TAIL_NS},
+    rules::{CULPRIT_LEAST, CULPRITS_TOLD, TAIL_COUNT, WAIT_LEAST, WAIT_TAIL_NS},
     share_beside,
 };
 use crate::{
@@ -39,7 +39,7 @@ pub(super) fn cpu_wait(header: &TasksHeader, report: &TasksReport, owner: &Owner
 }
 
 /// Who had the CPUs for longest while an owner waited for them: itself with what is below it, others that are counted, or whoever is not
-/// (of nobody). The next one, too, where that had a tenth of it.
+/// (of nobody). The next one, too, where that had enough of it.
 fn culprits(report: &TasksReport, owner: &OwnerReport) -> Vec<Evidence> {
     let waited = report.folded.as_ref().map_or(&report.waited, |folded| &folded.waited);
     let Some(waited) = waited.iter().find(|waited| waited.who == owner.who) else { return Vec::new() };
@@ -63,7 +63,7 @@ fn culprits(report: &TasksReport, owner: &OwnerReport) -> Vec<Evidence> {
     let mut had: Vec<_> = had.into_iter().filter(|(_, wait_ns)| *wait_ns > 0).collect();
     had.sort_by(|(_, one), (_, other)| other.cmp(one));
     let is_told = |(rank, (_, wait_ns)): &(usize, (Option<OwnerOrTarget>, u64))| {
-        *rank == 0 || *wait_ns >= waited.wait_ns / 10
+        *rank == 0 || *wait_ns as f64 >= CULPRIT_LEAST * waited.wait_ns as f64
     };
     let evidence = |(_, (whose, wait_ns))| Evidence {
         metric: metric::RUNQUEUE_CULPRIT.name.to_owned(),
