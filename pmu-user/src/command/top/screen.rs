@@ -6,9 +6,9 @@ use std::{
     sync::Once,
 };
 
-use ratatui::{
-    Terminal,
-    backend::CrosstermBackend,
+use ratatui_core::terminal::Terminal;
+use ratatui_crossterm::{
+    CrosstermBackend,
     crossterm::{
         cursor::{Hide, Show},
         execute, queue,

@@ -1,6 +1,6 @@
 //! Charts of characters: sparklines, bars and bands of numbers with their intervals.
 
-use ratatui::{
+use ratatui_core::{
     buffer::Buffer,
     layout::Rect,
     style::{Modifier, Style},
@@ -39,7 +39,7 @@ impl Canvas<'_> {
     }
 
     /// A style with a colour, where colours are wanted.
-    pub(super) fn tint(&self, colour: ratatui::style::Color) -> Style {
+    pub(super) fn tint(&self, colour: ratatui_core::style::Color) -> Style {
         if self.looks.colours { Style::new().fg(colour) } else { Style::new() }
     }
 

@@ -1,6 +1,6 @@
 //! One owner in detail.
 
-use ratatui::{layout::Rect, style::Style};
+use ratatui_core::{layout::Rect, style::Style};
 
 use super::{
     chart::Canvas,

@@ -1,9 +1,9 @@
 //! The screen: two lines of head, owners, a pane, a line of keys. What has no room is left out, and the owners last of all.
 
-use ratatui::{
-    Frame,
+use ratatui_core::{
     layout::Rect,
     style::{Color, Modifier, Style},
+    terminal::Frame,
 };
 
 use super::{

@@ -1,6 +1,6 @@
 //! Lines of a pane: text while there is room, numbers with their intervals, and a chart of what room is left.
 
-use ratatui::{
+use ratatui_core::{
     layout::Rect,
     style::{Color, Modifier, Style},
 };

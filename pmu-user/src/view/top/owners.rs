@@ -1,6 +1,6 @@
 //! The table of owners: a row each, of which only those that are seen are written.
 
-use ratatui::{
+use ratatui_core::{
     layout::Rect,
     style::{Color, Modifier, Style},
 };

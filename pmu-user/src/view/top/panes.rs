@@ -1,6 +1,6 @@
 //! The panes below the owners: latency, Top-Down, I/O, blind time and findings.
 
-use ratatui::{
+use ratatui_core::{
     layout::Rect,
     style::{Color, Modifier, Style},
 };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pmu_common::histogram::RUNQUEUE;
-use ratatui::{Terminal, backend::TestBackend};
+use ratatui_core::{backend::TestBackend, terminal::Terminal};
 
 use super::{Action, History, Key, Looks, Mode, Snapshot, State, draw, row::OwnerRow};
 use crate::{
