@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-use made::{Made, pod};
+use made::{Made, asked, pod};
 
 fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests")
@@ -115,4 +115,12 @@ fn ten_thousand_owners_open() {
     let recording = made(&Made { cgroups: 10_000, ticks: 5, path: pod, percent: 100 }, &folder);
     // The time is printed, not asserted; that it cannot be long is: there are few elements, however many the owners.
     check(&[page(&recording, &folder, "many")], &["--elements", "12000", "--first"], &folder);
+}
+
+/// Of more ticks than a page has intervals; an hour of 500 cgroups if that is asked for.
+#[test]
+fn a_long_run_opens() {
+    let folder = folder("long");
+    let recording = made(&asked(60, 600), &folder);
+    check(&[page(&recording, &folder, "long")], &["--elements", "12000", "--first"], &folder);
 }

@@ -19,6 +19,14 @@ pub(crate) struct Made {
     pub(crate) percent: u64,
 }
 
+/// So many cgroups and ticks, unless told otherwise: `PMBPF_PAGE_TICKS=18000 PMBPF_PAGE_CGROUPS=500` is an hour of 500.
+pub(crate) fn asked(cgroups: u64, ticks: u64) -> Made {
+    let asked =
+        |name: &str, otherwise: u64| std::env::var(name).map_or(otherwise, |value| value.parse().unwrap());
+    let (cgroups, ticks) = (asked("PMBPF_PAGE_CGROUPS", cgroups), asked("PMBPF_PAGE_TICKS", ticks));
+    Made { cgroups, ticks, path: pod, percent: 100 }
+}
+
 impl Made {
     /// Writes it, with the header and the tick of this recording (200 ms).
     pub(crate) fn write(&self, into: &Path, model: &[u8]) {

@@ -17,7 +17,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flate2::read::ZlibDecoder;
-use made::{Made, pod};
+use made::asked;
 use serde_json::Value;
 
 /// What a page may have, in bytes.
@@ -171,14 +171,12 @@ fn optimized() -> Command {
     Command::new(std::env::var_os("PMBPF_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_pmbpf").into()))
 }
 
-/// `PMBPF_PAGE_TICKS=18000 PMBPF_PAGE_CGROUPS=500` makes it an hour of ticks of 200 ms.
 #[test]
 fn a_long_recording_of_many_cgroups_stays_within_the_bound() {
-    let asked =
-        |name: &str, otherwise: u64| std::env::var(name).map_or(otherwise, |value| value.parse().unwrap());
-    let (cgroups, ticks) = (asked("PMBPF_PAGE_CGROUPS", 200), asked("PMBPF_PAGE_TICKS", 250));
+    let made = asked(200, 250);
+    let (cgroups, ticks) = (made.cgroups, made.ticks);
     let (recording, model) = (Scratch::new(), fs::read(recordings().join("cgroups.pmbpf")).unwrap());
-    Made { cgroups, ticks, path: pod, percent: 100 }.write(&recording.0, &model);
+    made.write(&recording.0, &model);
     let page = text_of(optimized().arg("report").arg(&recording.0).args(["--html", "-"]).output().unwrap());
     assert!(page.len() < PAGE_MAX, "{} bytes", page.len());
     let about: Value = serde_json::from_str(element(&page, "about")).unwrap();
