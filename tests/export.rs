@@ -21,8 +21,11 @@ use serde_json::Value;
 
 use crate::protobuf::Message;
 
-/// Recordings with stacks: of one event, of several, and of another one's threads.
-const STACKS: [&str; 2] = ["masked", "events"];
+/// What time off the CPU is called as an event.
+const OFF_CPU: &str = "offcpu-time";
+
+/// Recordings with stacks: of one event, of several, and with those of tasks that block.
+const STACKS: [&str; 3] = ["masked", "events", "off_cpu_stacks"];
 
 fn recording(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/recordings").join(format!("{name}.pmbpf"))
@@ -51,10 +54,13 @@ fn events(name: &str) -> Vec<String> {
     let header = &rows(name, "header")[0];
     let one = || vec![header["sampling"].clone()];
     let list = header["sampling_events"].as_array().cloned().unwrap_or_else(one);
-    list.iter().map(|event| event["event"].as_str().unwrap().to_owned()).collect()
+    let mut names: Vec<String> =
+        list.iter().filter_map(|event| Some(event["event"].as_str()?.to_owned())).collect();
+    names.extend((!rows(name, "off_cpu_stack").is_empty()).then(|| OFF_CPU.to_owned()));
+    names
 }
 
-/// Samples with a stack, by event and owner's name, as the report has them.
+/// Samples with a stack, by event and owner's name, as the report has them; and ns of those that blocked.
 fn reported(name: &str) -> BTreeMap<(usize, String), u64> {
     let mut sums = BTreeMap::new();
     for row in rows(name, "stack") {
@@ -63,6 +69,11 @@ fn reported(name: &str) -> BTreeMap<(usize, String), u64> {
         for (event, samples) in all.iter().enumerate() {
             *sums.entry((event, owner.clone())).or_default() += samples.as_u64().unwrap();
         }
+    }
+    let off_cpu = events(name).iter().position(|event| event == OFF_CPU);
+    for row in rows(name, "off_cpu_stack") {
+        let owner = row["owner"]["name"].as_str().unwrap().to_owned();
+        *sums.entry((off_cpu.unwrap(), owner)).or_default() += row["time_ns"]["value"].as_u64().unwrap();
     }
     sums.retain(|_, sum| *sum > 0);
     sums
@@ -119,7 +130,9 @@ fn pprof_has_the_samples_of_the_report_and_every_name_it_refers_to() {
         assert_eq!(texts[0], "");
         let types: Vec<String> = profile.messages(1).iter().map(|of| text(of.number(1))).collect();
         assert_eq!(types, events(name));
-        assert!(profile.messages(1).iter().all(|of| text(of.number(2)) == "samples"));
+        for (of, called) in profile.messages(1).iter().zip(&types) {
+            assert_eq!(text(of.number(2)), if called == OFF_CPU { "nanoseconds" } else { "samples" });
+        }
         let ids =
             |field: u32| -> Vec<u64> { profile.messages(field).iter().map(|row| row.number(1)).collect() };
         let (mappings, locations, functions) = (ids(3), ids(4), ids(5));

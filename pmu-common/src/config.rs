@@ -26,6 +26,9 @@ pub const UNWIND_USER_MODE: u32 = 1;
 /// [`Config::unwind`]: samples in the kernel do so, too.
 pub const UNWIND_ALL: u32 = 2;
 
+/// [`Config::off_cpu`]: stacks of tasks that block are taken, too.
+pub const OFF_CPU_STACKS: u32 = 2;
+
 /// An offset that this kernel does not have.
 pub const ABSENT: u32 = u32::MAX;
 
@@ -101,7 +104,7 @@ wire! {
         pub sampling_events: u32,
         /// Which of them is a clock, whose samples are evenly spaced.
         pub clock_event: u32,
-        /// 1: time off the CPU counts.
+        /// 1: time off the CPU counts; or [`OFF_CPU_STACKS`].
         pub off_cpu: u32,
         /// 1: the system call that a task is in is known, so waits for futexes are told from other sleep.
         pub finds_futexes: u32,

@@ -61,8 +61,8 @@ wire! {
         pub off_kind: u32,
         /// The CPU on whose run queue it was when it became able to run; [`MOVED`] if it then got another one.
         pub ready_cpu: u32,
-        /// Keeps the alignment.
-        pub reserved: u32,
+        /// How long its waits are and whether the stack of this one was taken ([`crate::off_cpu_stack`]).
+        pub blocking: u32,
         /// When the task left its CPU (CLOCK_MONOTONIC), 0 while it runs; this and what follows only where time off the CPU counts.
         pub off_since_ns: u64,
         /// How long it then was blocked, until that is accounted; else [`NO_WAIT`].

@@ -63,7 +63,7 @@ impl Layout {
 /// there takes some thirty in a row. The branches part values at powers of 16, so they go the same way for most values of
 /// one kind; what is left of a value, 1 to 15, looks its bit up in a word.
 #[inline(always)]
-const fn exponent_of(value: u64) -> u32 {
+pub(crate) const fn exponent_of(value: u64) -> u32 {
     /// Two bits for each number below 16.
     const HIGHEST_BIT: u32 = 0xffff_aa50;
     let (mut rest, mut exponent) = (value, 0);

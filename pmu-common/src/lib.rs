@@ -16,6 +16,7 @@ pub mod io;
 pub mod loss;
 pub mod name;
 pub mod off_cpu;
+pub mod off_cpu_stack;
 pub mod owner;
 pub mod ring;
 pub mod sample;

@@ -48,13 +48,15 @@ pub mod map {
     pub const SCRATCH: &str = "SCRATCH";
     /// Room to copy a user stack into, per CPU.
     pub const COPIES: &str = "COPIES";
+    /// Room to read the stack of a task into that blocks, and how many are taken, per CPU.
+    pub const OFF_CPU_STACKS: &str = "OFF_CPU_STACKS";
     /// The ring buffer.
     pub const RING: &str = "RING";
     /// aya-log's ring buffer.
     pub const LOGS: &str = "AYA_LOGS";
 
     /// Those that both objects have.
-    pub const BOTH: [&str; 23] = [
+    pub const BOTH: [&str; 24] = [
         CONTROL,
         CPUS,
         CPU_SAMPLES,
@@ -76,6 +78,7 @@ pub mod map {
         LATE,
         SCRATCH,
         COPIES,
+        OFF_CPU_STACKS,
         RING,
         LOGS,
     ];

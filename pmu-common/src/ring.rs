@@ -18,6 +18,10 @@ pub const PRESSURE: u32 = 6;
 pub const FORK: u32 = 7;
 /// A [`Stack`] and a [`StackCopy`], followed by the addresses of the one and the bytes of the other.
 pub const STACK_COPY: u32 = 8;
+/// An [`OffCpuStack`], followed by its addresses: kernel first, each innermost first.
+pub const OFF_CPU_STACK: u32 = 9;
+/// A [`Unblocked`].
+pub const UNBLOCKED: u32 = 10;
 
 /// [`StackCopy::status`]: there is a copy.
 pub const COPIED: u32 = 0;
@@ -69,6 +73,38 @@ wire! {
         pub bytes: u32,
         /// [`COPIED`], or why there are none.
         pub status: u32,
+    }
+
+    /// Header of the stack of a task that blocks.
+    pub struct OffCpuStack {
+        /// [`OFF_CPU_STACK`].
+        pub kind: u32,
+        /// Owner's slot.
+        pub slot: u32,
+        /// Process.
+        pub tgid: u32,
+        /// Thread, by its id in the first PID namespace.
+        pub tid: u32,
+        /// k: the stack was taken with a probability of 2^-k.
+        pub thinning: u32,
+        /// Bytes of kernel addresses that follow.
+        pub kernel_bytes: u32,
+        /// Bytes of user addresses that follow those.
+        pub user_bytes: u32,
+        /// Keeps the alignment.
+        pub reserved: u32,
+        /// When it left its CPU (CLOCK_MONOTONIC, ns).
+        pub since_ns: u64,
+    }
+
+    /// A wait is over whose stack was taken.
+    pub struct Unblocked {
+        /// [`UNBLOCKED`].
+        pub kind: u32,
+        /// Thread, as in [`OffCpuStack`].
+        pub tid: u32,
+        /// How long it was blocked, in ns: until it was able to run.
+        pub blocked_ns: u64,
     }
 
     /// A fact about a process.

@@ -22,6 +22,7 @@ mod intrinsics;
 mod maps;
 mod object;
 mod off_cpu;
+mod off_cpu_stack;
 mod owner;
 mod process;
 mod registers;

@@ -16,6 +16,7 @@ use pmu_common::{
     gap::Late,
     histogram::RunqueueBuckets,
     off_cpu::OffCpu,
+    off_cpu_stack::Pace,
     owner::{Owner, OwnerKey},
     ring,
     sample::{Hot, SampleCount},
@@ -91,6 +92,9 @@ pub(crate) static SCRATCH: Array<StackRoom> = Array::with_max_entries(1, 0);
 /// Written by `sample` where user stacks are unwound. One row per possible CPU then.
 #[map]
 pub(crate) static COPIES: Array<CopyRoom> = Array::with_max_entries(1, 0);
+/// Written by `switch` where stacks of tasks that block are taken. One row per possible CPU then.
+#[map]
+pub(crate) static OFF_CPU_STACKS: Array<OffCpuRoom> = Array::with_max_entries(1, 0);
 /// Written by every program, read by user space: gaps, stacks, and facts about processes and cgroups.
 #[map]
 pub(crate) static RING: RingBuf = RingBuf::with_byte_size(4096, 0);
@@ -100,6 +104,15 @@ pub(crate) static RING: RingBuf = RingBuf::with_byte_size(4096, 0);
 pub(crate) struct StackRoom {
     pub(crate) header: ring::Stack,
     pub(crate) addresses: [u64; 2 * ring::STACK_FRAMES],
+}
+
+/// A record of a task that blocks with both stacks, as it goes into the ring buffer; and how many of them there are. Not the samples'
+/// room: they may come in an NMI.
+#[repr(C)]
+pub(crate) struct OffCpuRoom {
+    pub(crate) header: ring::OffCpuStack,
+    pub(crate) addresses: [u64; 2 * ring::STACK_FRAMES],
+    pub(crate) pace: Pace,
 }
 
 /// A record with both stacks and a copy of the user stack. What begins before the last piece may be as long as the verifier

@@ -1,7 +1,7 @@
 //! Programs on the life of processes: fork, exec, exit.
 
 use pmu_common::{
-    config::{BY_PROCESS, BY_THREAD, FILTER_PROCESSES},
+    config::{BY_PROCESS, BY_THREAD, FILTER_PROCESSES, OFF_CPU_STACKS},
     count::{ANNOUNCED, SLOT_NONE, SLOT_OTHER, SLOT_UNRESOLVED, TaskState, WAITS_FOR_EXEC},
     ring,
 };
@@ -17,6 +17,12 @@ use crate::{
     owner, ring_event, target, task, tracepoint,
 };
 
+/// Does user space look at what is mapped?
+#[inline(always)]
+fn wants_names() -> bool {
+    config!(hot_mask) != 0 || config!(off_cpu) == OFF_CPU_STACKS
+}
+
 tracepoint! {
     /// `trace_sched_process_fork(parent, child)`, kernel/fork.c: before the child runs.
     fork on "sched_process_fork", context => try_fork::<Way>(context.arg(0), context.arg(1))
@@ -26,7 +32,7 @@ tracepoint! {
 fn try_fork<A: Access>(parent: Pointer, child: Pointer) {
     if target::child::<A>(parent, child) {
         task::init::<A>(child, 0);
-        if config!(hot_mask) != 0 {
+        if wants_names() {
             tell_fork::<A>(parent, child);
         }
     }
@@ -87,7 +93,7 @@ fn renew<A: Access>(task: Pointer) -> Option<()> {
     let state = A::state(task)?;
     // SAFETY: the state is the running task's own. Its new address map must be read anew.
     unsafe { (*state).flags &= !ANNOUNCED };
-    if config!(hot_mask) != 0 {
+    if wants_names() {
         ring_event::process(ring::EXEC, task::process_of::<A>(task), ring_event::AT_TICK);
     }
     if config!(by) == BY_THREAD {

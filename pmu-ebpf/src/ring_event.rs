@@ -23,6 +23,12 @@ pub(crate) fn fork(tgid: u32, parent: u32) {
     send(ring::Fork { kind: ring::FORK, tgid, parent }, if_half_full());
 }
 
+/// Sends that a wait is over whose stack was sent.
+#[inline(always)]
+pub(crate) fn unblocked(tid: u32, blocked_ns: u64) {
+    send(ring::Unblocked { kind: ring::UNBLOCKED, tid, blocked_ns }, AT_TICK);
+}
+
 #[inline(always)]
 fn send<T: 'static>(value: T, flags: u64) {
     match RING.reserve::<T>(0) {

@@ -240,7 +240,7 @@ fn keep_address(samples: &mut CpuSamples, cpu: u32, wanted: &Hot) {
 
 /// Asks user space, once a program, to read the address map of a sampled process while it lives.
 #[inline(always)]
-fn announce<A: Access>(task: Pointer, tgid: u32) {
+pub(crate) fn announce<A: Access>(task: Pointer, tgid: u32) {
     if let Some(state) = A::state(task) {
         // SAFETY: the state is live while its task is; a flag that is lost to another writer is set again.
         let flags = unsafe { &mut (*state).flags };
@@ -281,13 +281,19 @@ const _: () = assert!(size_of::<StackRoom>() == size_of::<ring::Stack>() + 2 * S
 /// Bytes of the stack read to `into`, at most [`STACK_BYTES`].
 #[inline(always)]
 pub(crate) fn read_stack(context: *mut c_void, samples: &mut CpuSamples, into: *mut u8, flags: u64) -> u32 {
+    stack_bytes(context, into, flags).unwrap_or_else(|| {
+        samples.losses[loss::STACK_FAILED] += 1;
+        0
+    })
+}
+
+/// The same; `None` if it could not be read.
+#[inline(always)]
+pub(crate) fn stack_bytes(context: *mut c_void, into: *mut u8, flags: u64) -> Option<u32> {
     // SAFETY: the caller leaves room for STACK_BYTES.
     let bytes = unsafe { bpf_get_stack(context, into.cast(), STACK_BYTES, flags) };
     if bytes < 0 || bytes > i64::from(STACK_BYTES) {
-        if bytes != NO_STACK {
-            samples.losses[loss::STACK_FAILED] += 1;
-        }
-        return 0;
+        return if bytes == NO_STACK { Some(0) } else { None };
     }
-    bytes as u32
+    Some(bytes as u32)
 }

@@ -1,7 +1,9 @@
 //! Programs of the scheduler. On `sched_switch`: accounts the task that leaves the CPU, and notes how long the other had to wait for
 //! it. On `sched_wakeup` and `sched_wakeup_new`: from there on the task waits for a CPU.
 
-use aya_ebpf::helpers::bpf_ktime_get_ns;
+use core::ffi::c_void;
+
+use aya_ebpf::{EbpfContext as _, helpers::bpf_ktime_get_ns};
 use pmu_common::{
     count::{MOVED, SLOT_NONE, TaskState},
     cpu::CpuCount,
@@ -15,16 +17,16 @@ use crate::{
     cpu::this_cpu,
     culprit,
     maps::CPUS,
-    off_cpu, task, tracepoint,
+    off_cpu, off_cpu_stack, task, tracepoint,
 };
 
 tracepoint! {
     /// `trace_sched_switch(preempt, prev, next, prev_state)`, kernel/sched/core.c.
-    switch on "sched_switch", context => try_switch::<Way>(context.arg(1), context.arg(2))
+    switch on "sched_switch", context => try_switch::<Way>(context.as_ptr(), context.arg(1), context.arg(2))
 }
 
 #[inline(always)]
-fn try_switch<A: Access>(prev: Pointer, next: Pointer) -> Option<()> {
+fn try_switch<A: Access>(context: *mut c_void, prev: Pointer, next: Pointer) -> Option<()> {
     let cpu = this_cpu();
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
     let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
@@ -33,7 +35,7 @@ fn try_switch<A: Access>(prev: Pointer, next: Pointer) -> Option<()> {
     let (prev_tid, next_tid) = (task::tid::<A>(prev), task::tid::<A>(next));
     count_switch(counts, prev_tid, next_tid, now_ns);
     let arriving = if next_tid != 0 { arrive::<A>(next, cpu, counts, now_ns) } else { None };
-    let leaving = if prev_tid != 0 { leave::<A>(prev, cpu, counts, now_ns) } else { SLOT_NONE };
+    let leaving = if prev_tid != 0 { leave::<A>(context, prev, cpu, counts, now_ns) } else { SLOT_NONE };
     let _ = culprit::switch(cpu, prev_tid == 0, leaving, now_ns);
     if counter::are_read() && counts.counted != 0 {
         counter::switch::<A>(cpu, leaving, next, arriving, now_ns);
@@ -62,6 +64,7 @@ fn arrive<A: Access>(next: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) ->
     // SAFETY: the state is live while its task is, and its task is about to run here.
     let state = unsafe { &mut *pointer };
     off_cpu::arrive(state, now_ns);
+    off_cpu_stack::arrive::<A>(next, state);
     if state.ready_ns != 0 {
         state.wait_ns = now_ns.wrapping_sub(state.ready_ns);
         if state.ready_cpu != cpu {
@@ -75,7 +78,7 @@ fn arrive<A: Access>(next: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) ->
 
 /// The task leaves the CPU: a preempted one waits from now on. Its owner's slot.
 #[inline(always)]
-fn leave<A: Access>(prev: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) -> u32 {
+fn leave<A: Access>(context: *mut c_void, prev: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) -> u32 {
     match account::<A>(prev, cpu, counts) {
         Some(accounted) => {
             // SAFETY: as in `arrive`.
@@ -83,6 +86,7 @@ fn leave<A: Access>(prev: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) -> 
             state.ready_ns = if accounted.preempted { now_ns } else { 0 };
             state.ready_cpu = cpu;
             off_cpu::leave::<A>(prev, state, counts, now_ns);
+            off_cpu_stack::leave::<A>(context, prev, state, accounted.slot, cpu);
             accounted.slot
         }
         None => SLOT_NONE,

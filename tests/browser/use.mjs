@@ -121,6 +121,11 @@ async function stacks(page, expect) {
   expect(/%/.test(await text(page, "#stacks .controls .quiet")), "a search says its share");
   await page.locator("#stacks input[type=search]").fill("");
   await icicle.press("Escape");
+  const event = page.locator("#stacks select").filter({ hasText: "time off the CPU" });
+  if (!await event.count()) return;
+  await event.selectOption({ label: "time off the CPU" });
+  await icicle.press("ArrowDown");
+  expect(/ off the CPU, \d/.test(await text(page, "p.frame")), "stacks of tasks that block are as wide as their time");
 }
 
 async function theme(page, expect) {

@@ -36,9 +36,12 @@ fn is_told(rows: &Rows, kind: &str) -> bool {
 
 /// What `waits` does in a run of its own, and what its first thread says of itself: how long it waited, in ns, and its id.
 fn waits(way: &str, what: &[&str]) -> (Rows, f64, f64) {
+    waits_with(&["--attach", way], what)
+}
+
+fn waits_with(options: &[&str], what: &[&str]) -> (Rows, f64, f64) {
     let program = workload("waits", &["-pthread"]);
-    let run =
-        [&["--attach", way, "--no-sampling", "--off-cpu", "--by", "thread", "--", &program], what].concat();
+    let run = [options, &["--no-sampling", "--off-cpu", "--by", "thread", "--", &program], what].concat();
     let output = output(&run);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
@@ -196,4 +199,82 @@ fn nobody_pays_for_what_was_not_asked_for() {
     let program = workload("waits", &["-pthread"]);
     let run = pmbpf().args(["run", "--off-cpu", "--", &program, "sleep", "2", "5"]).output().unwrap();
     assert!(text(&run.stderr).contains("OFF CPU"), "{}", text(&run.stderr));
+}
+
+/// Stacks with which tasks blocked, of owners that `is` picks.
+fn stacks(rows: &Rows, is: impl Fn(&Value) -> bool) -> Vec<&Value> {
+    rows.of_kind("off_cpu_stack").filter(|row| is(&row["owner"])).collect()
+}
+
+/// Names of a stack's functions.
+fn functions(stack: &Value) -> Vec<&str> {
+    stack["frames"].as_array().unwrap().iter().filter_map(|frame| frame["function"].as_str()).collect()
+}
+
+#[test]
+fn what_blocks_longest_has_the_stack_that_led_there() {
+    for (way, _) in ways() {
+        for (what, function) in [("sleep", "nanosleep"), ("lock", "futex"), ("vfork", "fork")] {
+            let (rows, waited_ns, tid) = waits_with(&["--attach", way, "--stacks"], &[what, "40", "10"]);
+            let stacks = stacks(&rows, |owner| owner["tid"].as_f64() == Some(tid));
+            let times = || stacks.iter().map(|stack| &stack["time_ns"]);
+            let sum: f64 = times().map(|time| time["value"].as_f64().unwrap()).sum();
+            assert_close(what, sum, waited_ns, 0.05, 20e6);
+            assert!(
+                times().all(|time| time["low"] == time["high"]),
+                "so few waits are all taken: {stacks:?}"
+            );
+            let longest = functions(stacks[0]);
+            assert!(longest.contains(&"main"), "{longest:?}");
+            // The kernel's names may be hidden, and then nothing is left out.
+            let names_kernel = longest.iter().any(|name| name.contains(function));
+            assert!(names_kernel && !longest.iter().any(|name| name.ends_with("schedule")), "{longest:?}");
+            assert!(stacks[0]["share"].as_f64().unwrap() > 0.4, "{stacks:?}");
+        }
+    }
+}
+
+#[test]
+fn of_many_short_waits_few_stacks_are_taken_and_stand_for_all() {
+    for (way, _) in ways() {
+        let (rows, ..) = waits_with(&["--attach", way, "--stacks"], &["lock", "10000", "0"]);
+        let is = |owner: &Value| owner["kind"] == "target";
+        let truth: f64 = KINDS[2..].iter().map(|kind| time(&rows, kind, is)).sum();
+        let stacks = stacks(&rows, |_| true);
+        let of = |stack: &Value, name: &str| stack["time_ns"][name].as_f64().unwrap();
+        let sum: f64 = stacks.iter().map(|stack| of(stack, "value")).sum();
+        let variance: f64 =
+            stacks.iter().map(|stack| ((of(stack, "high") - of(stack, "value")) / 1.96).powi(2)).sum();
+        assert!(variance > 0.0, "some stand for others");
+        // One in 16,000 is further away by chance; what begins or ends with the run is in one of them.
+        assert!(
+            (sum - truth).abs() < 4.0 * variance.sqrt() + 20e6,
+            "{sum} for {truth} ± {}",
+            variance.sqrt()
+        );
+        let taken: u64 = stacks.iter().map(|stack| stack["waits"].as_u64().unwrap()).sum();
+        let switches = rows.total("voluntary_switches");
+        assert!((taken as f64) < switches / 4.0, "{taken} of {switches}");
+    }
+}
+
+#[test]
+fn a_recording_has_the_stacks_with_which_tasks_blocked_and_so_has_an_export() {
+    let (file, folded) = (Scratch::new("blocked.pmbpf"), Scratch::new("blocked.folded"));
+    let program = workload("waits", &["-pthread"]);
+    let arguments = ["--off-cpu", "--stacks", "-o", file.as_str(), "--", &program, "sleep", "20", "10"];
+    assert!(output(&arguments).status.success());
+    let report = pmbpf().args(["report", "--json", file.as_str()]).output().unwrap();
+    let rows = Rows::parse(&report.stdout);
+    let reported: f64 =
+        stacks(&rows, |_| true).iter().map(|stack| stack["time_ns"]["value"].as_f64().unwrap()).sum();
+    assert!(reported > 0.2e9, "{reported}");
+    let export = ["export", "--to", "folded", "--event", "offcpu-time", "-o", folded.as_str(), file.as_str()];
+    assert!(pmbpf().args(export).status().unwrap().success());
+    let lines = fs::read_to_string(&folded.0).unwrap();
+    let exported: f64 =
+        lines.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum();
+    assert_eq!(exported, reported);
+    let text = pmbpf().args(["report", file.as_str()]).output().unwrap().stdout;
+    assert!(self::text(&text).contains("OFF-CPU STACKS"), "{}", self::text(&text));
 }

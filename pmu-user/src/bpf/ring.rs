@@ -43,6 +43,17 @@ pub enum Record {
         /// The stack from its pointer on; nothing unless it was copied.
         stack: Bytes,
     },
+    /// The stack of a task that blocks.
+    OffCpuStack {
+        /// Who and since when.
+        header: ring::OffCpuStack,
+        /// Kernel addresses, innermost first.
+        kernel: Vec<u64>,
+        /// User addresses, innermost first.
+        user: Vec<u64>,
+    },
+    /// A wait is over whose stack came before.
+    Unblocked(ring::Unblocked),
     /// A process was sampled for the first time.
     Seen(u32),
     /// A process executed another program.
@@ -92,6 +103,13 @@ impl Record {
                 let stack = (bytes.len() >= length).then(|| bytes.split_to(length))?;
                 Some(Self::StackCopy { header, copy, kernel, user, stack })
             }
+            ring::OFF_CPU_STACK => {
+                let header: ring::OffCpuStack = take(&mut bytes)?;
+                let kernel = addresses(&mut bytes, header.kernel_bytes)?;
+                let user = addresses(&mut bytes, header.user_bytes)?;
+                Some(Self::OffCpuStack { header, kernel, user })
+            }
+            ring::UNBLOCKED => Some(Self::Unblocked(take(&mut bytes)?)),
             ring::SEEN => Some(Self::Seen(take::<ring::Process>(&mut bytes)?.tgid)),
             ring::EXEC => Some(Self::Exec(take::<ring::Process>(&mut bytes)?.tgid)),
             ring::FORK => {

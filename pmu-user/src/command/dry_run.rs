@@ -103,7 +103,8 @@ fn tasks(planned: &mut Planned, plan: &Plan, machine: &Machine) {
     }
     plan.lost.iter().for_each(|lost| planned.says("lost", &format!("{}: {}", lost.row, lost.why)));
     let unwound = if plan.unwind.is_fp() { "" } else { ", unwound by DWARF" };
-    planned.says("stacks", &(format!("{:?}", plan.stacks).to_lowercase() + unwound));
+    let blocked = if plan.takes_off_cpu_stacks() { ", and of tasks that block" } else { "" };
+    planned.says("stacks", &(format!("{:?}", plan.stacks).to_lowercase() + unwound + blocked));
     planned.time("tick", Some(plan.tick), "");
     planned.times(plan.interval, plan.duration);
     planned.says("gaps", &format!("listed from {}", duration(plan.gap_min_ns as f64)));

@@ -26,7 +26,7 @@ use crate::{
     plan::request::Stacks,
     view::{
         View,
-        export::{Content, Events, ExportFormat, MadeOf},
+        export::{Content, Events, ExportFormat, MadeOf, OFF_CPU_TIME, takes_off_cpu_stacks},
     },
 };
 
@@ -39,7 +39,8 @@ pub(super) struct Args {
     /// The format
     #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(ExportFormat::names()))]
     to: String,
-    /// Export the samples of this event [default: the first; only of `folded`, other formats have all]
+    /// Export the samples of this event, or the time off the CPU (`offcpu-time`) [default: the first; only of `folded`, other
+    /// formats have all]
     #[arg(long, value_name = "EVENT")]
     event: Option<String>,
     /// Length of the intervals that numbers are of [default: the recording's ticks; of `parquet` the intervals of its report]
@@ -140,7 +141,8 @@ fn check_stacks(file: &Path, format: ExportFormat, header: &Header) -> Result<()
 /// Place in the plan of the event that is exported, where a format is of one.
 fn event(args: &Args, format: ExportFormat, header: &Header) -> Result<usize, Usage> {
     let events = header.tasks.as_ref().map_or(&[][..], |tasks| &tasks.plan.sampling);
-    let names: Vec<&str> = events.iter().map(|event| event.event.as_str()).collect();
+    let mut names: Vec<&str> = events.iter().map(|event| event.event.as_str()).collect();
+    names.extend(takes_off_cpu_stacks(header).then_some(OFF_CPU_TIME));
     let list = names.join(", ");
     match (&args.event, format.events) {
         (Some(_), Events::All) => Err(Usage(format!("{} has every event: leave out --event", format.name))),
@@ -152,7 +154,7 @@ fn event(args: &Args, format: ExportFormat, header: &Header) -> Result<usize, Us
         }
         (None, events) => {
             if events == Events::One && names.len() > 1 {
-                output::talk(&format!("these are samples of {}; --event takes any of {list}", names[0]));
+                output::talk(&format!("these are of {}; --event takes any of {list}", names[0]));
             }
             Ok(0)
         }

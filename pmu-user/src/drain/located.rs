@@ -36,6 +36,28 @@ pub struct CodeStackRow {
     pub event: u32,
 }
 
+/// For how long tasks were blocked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OffCpuTime {
+    /// Waits whose stack was taken.
+    pub waits: u64,
+    /// Their time in ns, and that of the waits which they stand for.
+    pub ns: u64,
+    /// Standard deviation of that time in ns, by which waits were taken; 0 where all were.
+    pub deviation_ns: u64,
+}
+
+/// Waits of blocked tasks with one stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OffCpuStackRow {
+    /// The owner's slot.
+    pub slot: SlotId,
+    /// Frames, innermost first, kernel before user.
+    pub frames: Vec<At>,
+    /// Of waits that ended since the drain before; with the last drain, up to there.
+    pub time: OffCpuTime,
+}
+
 /// Samples that were located since the drain before: most of them came with this one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Located {
@@ -48,6 +70,9 @@ pub struct Located {
     /// Samples by stack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stacks: Vec<CodeStackRow>,
+    /// Waits of blocked tasks by stack.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub off_cpu: Vec<OffCpuStackRow>,
     /// What became of those whose user stack was to be unwound.
     #[serde(default, skip_serializing_if = "Unwinding::is_empty")]
     pub unwinding: Unwinding,
@@ -57,7 +82,11 @@ impl Located {
     /// Nothing at all?
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.sources.is_empty() && self.code.is_empty() && self.stacks.is_empty() && self.unwinding.is_empty()
+        self.sources.is_empty()
+            && self.code.is_empty()
+            && self.stacks.is_empty()
+            && self.off_cpu.is_empty()
+            && self.unwinding.is_empty()
     }
 
     /// Appends what was located later.
@@ -65,6 +94,7 @@ impl Located {
         self.sources.append(&mut later.sources);
         self.code.append(&mut later.code);
         self.stacks.append(&mut later.stacks);
+        self.off_cpu.append(&mut later.off_cpu);
         self.unwinding.append(later.unwinding);
     }
 }

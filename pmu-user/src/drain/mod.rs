@@ -25,7 +25,7 @@ pub use self::counts::{CountsDrain, CountsHeader};
 pub use self::culprit::{Culprit, CulpritRow};
 pub use self::ending::{Ending, Stopped, Usage, Workload};
 use self::io::{IoDrain, IoHeader};
-pub use self::located::{CodeRow, CodeStackRow, Located, Names};
+pub use self::located::{CodeRow, CodeStackRow, Located, Names, OffCpuStackRow, OffCpuTime};
 pub use self::owner::{Id, Owner, OwnerKey, OwnerRow, SlotId};
 pub use self::tasks::{
     CountRow, CpuRow, GapRow, HotRow, LimitsRow, OffCpuRow, Place, PressureRow, StackRow, TasksDrain,

@@ -3,13 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use super::{Frame, HotStack, hot::share, value::Known};
+use super::{
+    Frame, HotStack,
+    hot::{Share, share},
+    off_cpu_stack,
+    value::Known,
+};
 use crate::{drain::Owner, model::WeightedSamples};
 
 /// Share of its owner's samples below which a branch is folded, unless told otherwise.
 pub const MIN_SHARE: f64 = 0.05;
-/// Samples below which a branch is folded: one may have been chance.
-const MIN_SAMPLES: u64 = 2;
 /// Branchings below one another: what is deeper is folded.
 const DEPTH_MAX: usize = 16;
 
@@ -20,8 +23,8 @@ pub struct Callers {
     pub owner: Owner,
     /// Place of the event in the plan.
     pub event: usize,
-    /// Samples with a stack.
-    pub samples: u64,
+    /// Samples with a stack, or waits.
+    pub tally: WeightedSamples,
     /// Share of all samples of the event with a stack that they are (0 to 1).
     pub share: Known,
     /// Functions that nobody is known to have called.
@@ -58,12 +61,34 @@ struct Path<'a> {
     tally: WeightedSamples,
 }
 
-/// The caller trees of each event of `events`, an owner each, those with most samples first. Branches below `min_share` are folded.
-pub fn callers(stacks: &[HotStack], events: usize, min_share: f64) -> Vec<Callers> {
-    (0..events).flat_map(|event| of_event(stacks, event, min_share)).collect()
+/// What stacks weigh, and which branches are folded.
+#[derive(Clone, Copy, Debug)]
+pub struct Weighing {
+    /// Share of its owner's samples below which a branch is.
+    min_share: f64,
+    /// Samples below which it is.
+    min_samples: u64,
+    share: Share,
 }
 
-fn of_event(stacks: &[HotStack], event: usize, min_share: f64) -> Vec<Callers> {
+impl Weighing {
+    /// Samples: one may have been chance.
+    pub fn samples(min_share: f64) -> Self {
+        Self { min_share, min_samples: 2, share }
+    }
+
+    /// Waits of blocked tasks, by their time: one may have taken all of it.
+    pub fn time(min_share: f64) -> Self {
+        Self { min_share, min_samples: 1, share: off_cpu_stack::share }
+    }
+}
+
+/// The caller trees of each event of `events`, an owner each, those with most samples first.
+pub fn callers(stacks: &[HotStack], events: usize, weighing: &Weighing) -> Vec<Callers> {
+    (0..events).flat_map(|event| of_event(stacks, event, weighing)).collect()
+}
+
+fn of_event(stacks: &[HotStack], event: usize, weighing: &Weighing) -> Vec<Callers> {
     let mut all = WeightedSamples::default();
     let mut owners: BTreeMap<&Owner, Vec<Path<'_>>> = BTreeMap::new();
     for stack in stacks {
@@ -81,9 +106,9 @@ fn of_event(stacks: &[HotStack], event: usize, min_share: f64) -> Vec<Callers> {
             Callers {
                 owner: owner.clone(),
                 event,
-                samples: sum.samples,
-                share: share(&sum, &all),
-                roots: branches(&paths, 0, 0, &Of { all: sum, min_share }),
+                tally: sum,
+                share: (weighing.share)(&sum, &all),
+                roots: branches(&paths, 0, 0, &Of { all: sum, weighing }),
             }
         })
         .collect();
@@ -92,9 +117,19 @@ fn of_event(stacks: &[HotStack], event: usize, min_share: f64) -> Vec<Callers> {
 }
 
 /// What shares are of, and below which a branch is folded.
-struct Of {
+struct Of<'a> {
     all: WeightedSamples,
-    min_share: f64,
+    weighing: &'a Weighing,
+}
+
+impl Of<'_> {
+    fn share(&self, part: &WeightedSamples) -> Known {
+        (self.weighing.share)(part, &self.all)
+    }
+
+    fn folds(&self, share: &Known, sum: &WeightedSamples) -> bool {
+        share.estimate < self.weighing.min_share || sum.samples < self.weighing.min_samples
+    }
 }
 
 fn sum(paths: &[Path<'_>]) -> WeightedSamples {
@@ -104,14 +139,14 @@ fn sum(paths: &[Path<'_>]) -> WeightedSamples {
 }
 
 /// What these paths, which are alike up to `at`, call there.
-fn branches(paths: &[Path<'_>], at: usize, depth: usize, of: &Of) -> Branches {
+fn branches(paths: &[Path<'_>], at: usize, depth: usize, of: &Of<'_>) -> Branches {
     let mut branches = Branches::default();
     // In order, those that end here are first.
     let ends = paths.partition_point(|path| path.frames.len() <= at);
     for same in paths[ends..].chunk_by(|one, other| one.frames[at] == other.frames[at]) {
         let sum = sum(same);
-        let share = share(&sum, &of.all);
-        if depth == DEPTH_MAX || share.estimate < of.min_share || sum.samples < MIN_SAMPLES {
+        let share = of.share(&sum);
+        if depth == DEPTH_MAX || of.folds(&share, &sum) {
             branches.folded += 1;
             branches.folded_share += share.estimate;
         } else {
@@ -123,7 +158,7 @@ fn branches(paths: &[Path<'_>], at: usize, depth: usize, of: &Of) -> Branches {
 }
 
 /// The chain that begins at `at`: it goes on as long as all of these paths do, and alike.
-fn call(paths: &[Path<'_>], at: usize, depth: usize, of_all: Known, of: &Of) -> Call {
+fn call(paths: &[Path<'_>], at: usize, depth: usize, of_all: Known, of: &Of<'_>) -> Call {
     let (first, last) = (&paths[0].frames, &paths[paths.len() - 1].frames);
     // Sorted: what the first and the last have in common, all have.
     let alike = first.iter().zip(last).take_while(|(one, other)| one == other).count().max(at + 1);
@@ -131,14 +166,14 @@ fn call(paths: &[Path<'_>], at: usize, depth: usize, of_all: Known, of: &Of) -> 
     Call {
         chain: first[at..alike].iter().map(|&(frame, kernel)| (frame.clone(), kernel)).collect(),
         share: of_all,
-        own: share(&sum(&paths[..ends]), &of.all).estimate,
+        own: of.share(&sum(&paths[..ends])).estimate,
         below: branches(paths, alike, depth + 1, of),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Branches, Callers, Frame, HotStack, callers};
+    use super::{Branches, Callers, Frame, HotStack, Weighing, callers};
     use crate::{
         drain::Owner,
         metric::value::{How, Known},
@@ -189,7 +224,7 @@ mod tests {
     fn shown(trees: &[Callers]) -> Vec<String> {
         let mut all = Vec::new();
         for tree in trees {
-            all.push(format!("{} {}", tree.owner.in_words(), tree.samples));
+            all.push(format!("{} {}", tree.owner.in_words(), tree.tally.samples));
             lines(&tree.roots, 0, &mut all);
         }
         all
@@ -207,7 +242,7 @@ mod tests {
             stack("db", "start", 300),
         ];
         assert_eq!(
-            shown(&callers(&stacks, 1, 0.05)),
+            shown(&callers(&stacks, 1, &Weighing::samples(0.05))),
             [
                 "db 300",
                 "0 100 100 start",
@@ -225,14 +260,17 @@ mod tests {
     #[test]
     fn a_function_that_calls_itself_stays_a_chain_and_an_event_without_samples_has_no_tree() {
         let stacks = [stack("web", "f f f", 2), stack("web", "f f", 2)];
-        assert_eq!(shown(&callers(&stacks, 2, 0.0)), ["web 4", "0 100 50 f f", "1 50 50 f"]);
+        assert_eq!(
+            shown(&callers(&stacks, 2, &Weighing::samples(0.0))),
+            ["web 4", "0 100 50 f f", "1 50 50 f"]
+        );
     }
 
     #[test]
     fn what_is_too_deep_is_folded_with_its_share() {
         let chains: Vec<HotStack> =
             (1..200).map(|depth| stack("web", &vec!["f"; depth].join(" "), 1)).collect();
-        let trees = callers(&chains, 1, 0.0);
+        let trees = callers(&chains, 1, &Weighing::samples(0.0));
         let shown = shown(&trees);
         assert!(shown.len() < 40, "{}", shown.len());
         assert!(shown.last().unwrap().contains("… 1 "), "{shown:?}");

@@ -127,14 +127,17 @@ fn keep_large(report: &mut Report, least: f64) -> Result<(), Unmet> {
     let largest = tasks.owners.iter().map(share).fold(0.0, f64::max);
     let had_owners = !tasks.owners.is_empty();
     let is_large = |owner: &OwnerReport| share(owner) >= least;
-    let keep = |owners: &mut Vec<OwnerReport>, hot: &mut Vec<HotFunction>, stacks: &mut Vec<HotStack>| {
-        owners.retain(is_large);
-        hot.retain(|function| function.share.estimate >= least);
-        stacks.retain(|stack| stack.share.estimate >= least);
-    };
-    keep(&mut tasks.owners, &mut tasks.hot, &mut tasks.stacks);
+    let keep =
+        |owners: &mut Vec<OwnerReport>, hot: &mut Vec<HotFunction>, stacks: [&mut Vec<HotStack>; 2]| {
+            owners.retain(is_large);
+            hot.retain(|function| function.share.estimate >= least);
+            for stacks in stacks {
+                stacks.retain(|stack| stack.share.estimate >= least);
+            }
+        };
+    keep(&mut tasks.owners, &mut tasks.hot, [&mut tasks.stacks, &mut tasks.off_cpu_stacks]);
     if let Some(folded) = &mut tasks.folded {
-        keep(&mut folded.owners, &mut folded.hot, &mut folded.stacks);
+        keep(&mut folded.owners, &mut folded.hot, [&mut folded.stacks, &mut folded.off_cpu_stacks]);
     }
     if had_owners && tasks.owners.is_empty() {
         let (least, largest) = (least * 100.0, largest * 100.0);

@@ -17,7 +17,10 @@ use crate::{
         At, Line, Owner,
         unwinding::{ROOTS, Unwinding},
     },
-    model::{HotKey, Interval, Ledger, NamedCode, OwnerIndex, StackKey, WeightedSamples, is_kernel, is_rest},
+    model::{
+        HotKey, Interval, Ledger, NamedCode, OFF_CPU, OwnerIndex, StackKey, WeightedSamples, is_kernel,
+        is_rest,
+    },
     untrusted::Untrusted,
 };
 
@@ -100,11 +103,11 @@ pub struct HotStack {
     pub frames: Vec<Frame>,
     /// How many of them are the kernel's.
     pub kernel: usize,
-    /// Samples by event.
+    /// Samples by event; or how many waits were taken.
     pub samples: Vec<u64>,
-    /// The same with their weights.
+    /// The same with their weights; those of waits are ns.
     pub tallies: Vec<WeightedSamples>,
-    /// Share of the first event's samples with a stack (0 to 1).
+    /// Share of the first event's samples with a stack, or of the time of waits (0 to 1).
     pub share: Known,
 }
 
@@ -244,25 +247,46 @@ fn function(owner: Owner, key: Key, sum: Sum<'_>, totals: &[WeightedSamples], sc
     }
 }
 
-/// What makes two samples hit with one stack: an owner, how many frames are the kernel's, and the frames.
-type StackSum = (OwnerIndex, usize, Vec<Frame>);
-
 /// Hot stacks, most samples first.
 pub(super) fn stacks(ledger: &Ledger, interval: &Interval, groups: &Groups) -> Vec<HotStack> {
+    let of_events = interval.stacks.iter().filter(|(key, _)| key.event != OFF_CPU);
+    let mut stacks = add_up(ledger, of_events, groups, |_| 0, share);
+    sort(&mut stacks, |stack| {
+        (stack.samples.clone(), stack.frames.clone(), stack.owner.clone(), stack.kernel)
+    });
+    stacks
+}
+
+/// Share of the second that the first is.
+pub(super) type Share = fn(&WeightedSamples, &WeightedSamples) -> Known;
+
+/// Stacks of an interval by what makes them one: an owner, how many frames are the kernel's, and the frames. So many of the innermost are
+/// left out as `skip` says of the kernel's.
+pub(super) fn add_up<'a>(
+    ledger: &Ledger,
+    stacks: impl Iterator<Item = (&'a StackKey, &'a WeightedSamples)>,
+    groups: &Groups,
+    skip: impl Fn(&[Frame]) -> usize,
+    share: Share,
+) -> Vec<HotStack> {
     let mut all = WeightedSamples::default();
-    let mut sums: HashMap<StackSum, Vec<WeightedSamples>> = HashMap::new();
-    let mut stacks: Vec<(&StackKey, &WeightedSamples)> = interval.stacks.iter().collect();
+    let mut sums: HashMap<(OwnerIndex, usize, Vec<Frame>), Vec<WeightedSamples>> = HashMap::new();
+    // In order, because sums of weights depend on it in their last digits.
+    let mut stacks: Vec<(&StackKey, &WeightedSamples)> = stacks.collect();
     stacks.sort_unstable_by_key(|(key, _)| *key);
     for (StackKey { event, owner, frames }, tally) in stacks {
         let kernel = frames.iter().take_while(|&&at| is_kernel(at)).count();
-        let frames = frames.iter().map(|&at| frame(ledger.code(at), at)).collect();
-        let sum = sums.entry((groups.of(*owner), kernel, frames)).or_default();
-        of_event(sum, *event).merge(tally);
-        if *event == 0 {
+        let mut frames: Vec<Frame> = frames.iter().map(|&at| frame(ledger.code(at), at)).collect();
+        let skipped = skip(&frames[..kernel]);
+        frames.drain(..skipped);
+        let sum = sums.entry((groups.of(*owner), kernel - skipped, frames)).or_default();
+        let event = if *event == OFF_CPU { 0 } else { *event };
+        of_event(sum, event).merge(tally);
+        if event == 0 {
             all.merge(tally);
         }
     }
-    let stack = |((owner, kernel, frames), tallies): (StackSum, Vec<WeightedSamples>)| HotStack {
+    let stack = |((owner, kernel, frames), tallies): (_, Vec<WeightedSamples>)| HotStack {
         owner: groups.owner(ledger, owner),
         frames,
         kernel,
@@ -270,11 +294,7 @@ pub(super) fn stacks(ledger: &Ledger, interval: &Interval, groups: &Groups) -> V
         share: share(&tallies.first().copied().unwrap_or_default(), &all),
         tallies,
     };
-    let mut stacks: Vec<HotStack> = sums.into_iter().map(stack).collect();
-    sort(&mut stacks, |stack| {
-        (stack.samples.clone(), stack.frames.clone(), stack.owner.clone(), stack.kernel)
-    });
-    stacks
+    sums.into_iter().map(stack).collect()
 }
 
 fn frame(named: NamedCode<'_>, at: At) -> Frame {
@@ -295,7 +315,7 @@ fn frame(named: NamedCode<'_>, at: At) -> Frame {
 }
 
 /// Largest key first. The keys hold everything that tells two rows apart, so that the order never depends on a hash.
-fn sort<T, K: Ord>(rows: &mut [T], key: impl Fn(&T) -> K) {
+pub(super) fn sort<T, K: Ord>(rows: &mut [T], key: impl Fn(&T) -> K) {
     rows.sort_by_cached_key(|row| std::cmp::Reverse(key(row)));
 }
 

@@ -18,6 +18,7 @@ pub mod io;
 mod limited;
 pub mod number;
 mod off_cpu;
+pub mod off_cpu_stack;
 pub mod offline;
 mod owners;
 mod pressure;
@@ -46,7 +47,7 @@ pub use self::{
     throttled::Throttled,
 };
 use self::{
-    callers::{Callers, callers},
+    callers::{Callers, Weighing, callers},
     owners::Groups,
     topdown::{Prepared, TopDown},
 };
@@ -161,6 +162,10 @@ pub struct TasksReport {
     pub stacks: Vec<HotStack>,
     /// The same stacks as caller trees; only of the whole run, and by [`TasksReport::grow_callers`].
     pub callers: Vec<Callers>,
+    /// Stacks of tasks that block, those with most time first; none where they were not taken.
+    pub off_cpu_stacks: Vec<HotStack>,
+    /// The same as caller trees, likewise.
+    pub off_cpu_callers: Vec<Callers>,
     /// How far the user stacks lead; none where no stacks were taken.
     pub stack_ends: Option<StackEnds>,
     /// The same for people, if processes of one name have ended.
@@ -197,6 +202,7 @@ impl TasksReport {
             owners: owners::owners(&context, &groups),
             hot: hot::functions(ledger, interval, &scale, &groups),
             stacks: hot::stacks(ledger, interval, &groups),
+            off_cpu_stacks: off_cpu_stack::stacks(ledger, interval, &groups),
             waited: culprit::Waited::of(header, ledger, interval, &groups),
         });
         let why = || header.plan.no_metrics.clone().unwrap_or_else(|| "they were not asked for".to_owned());
@@ -212,6 +218,8 @@ impl TasksReport {
             hot: hot::functions(ledger, interval, &scale, &apart),
             stacks: hot::stacks(ledger, interval, &apart),
             callers: Vec::new(),
+            off_cpu_stacks: off_cpu_stack::stacks(ledger, interval, &apart),
+            off_cpu_callers: Vec::new(),
             stack_ends: hot::ends(ledger, interval),
             folded,
             throttled: Throttled::of(interval),
@@ -229,7 +237,9 @@ impl TasksReport {
         self.owners.retain(|owner| of_kept(&owner.who));
         self.hot.retain(|function| is_kept(&function.owner));
         self.stacks.retain(|stack| is_kept(&stack.owner));
+        self.off_cpu_stacks.retain(|stack| is_kept(&stack.owner));
         self.callers.retain(|callers| is_kept(&callers.owner));
+        self.off_cpu_callers.retain(|callers| is_kept(&callers.owner));
         self.throttled.retain(|limit| is_kept(&limit.owner));
         self.limits.retain(|limited| is_kept(&limited.owner));
         self.pressure.retain(|pressure| pressure.whose.as_ref().is_none_or(is_kept));
@@ -244,6 +254,7 @@ impl TasksReport {
             folded.owners.retain(|owner| of_kept(&owner.who));
             folded.hot.retain(|function| is_kept(&function.owner));
             folded.stacks.retain(|stack| is_kept(&stack.owner));
+            folded.off_cpu_stacks.retain(|stack| is_kept(&stack.owner));
             folded.waited.retain(|waited| of_kept(&waited.who));
         }
     }
@@ -253,7 +264,9 @@ impl TasksReport {
     pub fn grow_callers(&mut self, min_share: f64) {
         let stacks = self.folded.as_ref().map_or(&self.stacks, |folded| &folded.stacks);
         let events = stacks.iter().map(|stack| stack.tallies.len()).max().unwrap_or(0);
-        self.callers = callers(stacks, events, min_share);
+        self.callers = callers(stacks, events, &Weighing::samples(min_share));
+        let stacks = self.folded.as_ref().map_or(&self.off_cpu_stacks, |folded| &folded.off_cpu_stacks);
+        self.off_cpu_callers = callers(stacks, 1, &Weighing::time(min_share));
     }
 }
 
@@ -267,6 +280,8 @@ pub struct Folded {
     pub hot: Vec<HotFunction>,
     /// As [`TasksReport::stacks`].
     pub stacks: Vec<HotStack>,
+    /// As [`TasksReport::off_cpu_stacks`].
+    pub off_cpu_stacks: Vec<HotStack>,
     /// As [`TasksReport::waited`].
     pub waited: Vec<culprit::Waited>,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use pmu_common::{gap::CLASSES, off_cpu::OffCpu};
+use pmu_common::{gap::CLASSES, off_cpu::OffCpu, sample::EVENTS_MAX};
 
 use super::{
     Ran, WeightedSamples,
@@ -210,10 +210,13 @@ pub struct HotKey {
     pub at: At,
 }
 
+/// [`StackKey::event`]: no event, but waits of blocked tasks. They weigh their time in ns, and their squares are its variance.
+pub const OFF_CPU: u32 = EVENTS_MAX as u32;
+
 /// Samples of one event with one stack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackKey {
-    /// The event's place in the plan.
+    /// The event's place in the plan, or [`OFF_CPU`].
     pub event: u32,
     /// Whose.
     pub owner: OwnerIndex,

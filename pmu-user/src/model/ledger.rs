@@ -11,7 +11,7 @@ use pmu_common::loss;
 use super::{
     culprit::Charges,
     difference::{self, OwnCost},
-    interval::{CpuEvent, HotKey, Interval, StackKey},
+    interval::{CpuEvent, HotKey, Interval, OFF_CPU, StackKey},
     limit::Readings,
     names::{Addresses, CodeNames, NamedCode},
     off_cpu::Waits,
@@ -23,8 +23,8 @@ use super::{
 };
 use crate::{
     drain::{
-        At, CodeRow, CodeStackRow, CountRow, CpuRow, Located, Module, Name, Names, Owner, ProgramRow, SlotId,
-        TasksDrain, ThrottlingRow, unwinding::Unwinding,
+        At, CodeRow, CodeStackRow, CountRow, CpuRow, Located, Module, Name, Names, OffCpuStackRow, Owner,
+        ProgramRow, SlotId, TasksDrain, ThrottlingRow, unwinding::Unwinding,
     },
     machine::{
         cpu::{Cpu, Times},
@@ -274,6 +274,12 @@ impl Ledger {
         for CodeStackRow { slot, frames, count, event } in &located.stacks {
             let key = StackKey { event: *event, owner: self.index_of(*slot), frames: frames.clone() };
             let tally = WeightedSamples::new(*count, self.weights.of(*event, None));
+            interval.stacks.entry(key).or_default().merge(&tally);
+        }
+        for OffCpuStackRow { slot, frames, time } in &located.off_cpu {
+            let key = StackKey { event: OFF_CPU, owner: self.index_of(*slot), frames: frames.clone() };
+            let squares = (time.deviation_ns as f64).powi(2);
+            let tally = WeightedSamples { samples: time.waits, weighted: time.ns as f64, squares };
             interval.stacks.entry(key).or_default().merge(&tally);
         }
         interval.unwinding.append(Unwinding { first: Vec::new(), ..located.unwinding.clone() });

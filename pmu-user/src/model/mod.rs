@@ -21,7 +21,7 @@ pub use self::{
     culprit::CulpritIndex,
     difference::OwnCost,
     fold::{BOUNDS, Bounds, is_kernel, is_rest},
-    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OwnerEvent, StackKey},
+    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OFF_CPU, OwnerEvent, StackKey},
     ledger::Ledger,
     names::NamedCode,
     owner::OwnerIndex,

@@ -48,6 +48,8 @@ pub const FREQUENCY: u32 = 99;
 const LATE_MIN_NS: u64 = 50_000;
 /// Size of the ring buffer at most.
 const RING_BYTES_MAX: u64 = 64 << 20;
+/// Room for stacks of tasks that block, of a CPU: a thousand, until it knows how many come, at a quarter of a kilobyte.
+const OFF_CPU_STACK_BYTES: u64 = 256 << 10;
 /// Time between two drains if no shorter interval is asked for.
 const TICK: Duration = Duration::from_secs(1);
 /// Slots unless told otherwise.
@@ -167,7 +169,7 @@ impl Plan {
                 true => 1,
                 false => (per_tick * 2).next_power_of_two().clamp(1024, 32_768),
             },
-            ring_bytes: ring_bytes((request.stacks, request.unwind), per_tick, cpus.len()),
+            ring_bytes: ring_bytes((request.stacks, request.unwind, request.off_cpu), per_tick, cpus.len()),
             late_min_ns: LATE_MIN_NS,
             gap_min_ns: u64::try_from(request.gap_min.as_nanos()).unwrap_or(u64::MAX).max(LATE_MIN_NS),
             cpus,
@@ -213,7 +215,11 @@ impl Plan {
             counters: self.counters(),
             executables: u32::from(self.by == By::Exe),
             culprits: u32::from(self.culprits == Culprits::Yes),
-            off_cpu: u32::from(self.off_cpu == OffCpu::Yes),
+            off_cpu: match self.off_cpu {
+                OffCpu::No => 0,
+                OffCpu::Yes if self.takes_off_cpu_stacks() => config::OFF_CPU_STACKS,
+                OffCpu::Yes => 1,
+            },
             ..Config::ZERO
         }
     }
@@ -238,6 +244,11 @@ impl Plan {
     /// Are events opened on the CPUs, to sample or to count?
     pub const fn has_events(&self) -> bool {
         !self.sampling.is_empty() || !self.turns.is_empty()
+    }
+
+    /// Are stacks of tasks that block taken?
+    pub fn takes_off_cpu_stacks(&self) -> bool {
+        self.off_cpu == OffCpu::Yes && self.stacks == Stacks::Yes
     }
 
     /// Bytes that one owner takes on one CPU.
@@ -279,11 +290,11 @@ fn row_bytes(events: usize, turns: &[multiplexing::Multiplexing], off_cpu: OffCp
     OWNER_BYTES + SAMPLE_BYTES * events.max(1) as u64 + counters + waits
 }
 
-/// Samples of a CPU in a second: of clocks it is known.
+/// Samples of a CPU in a second, at most: of clocks it is known.
 fn samples_per_second(sampling: &[Sampling]) -> u64 {
     let rate =
         |event: &Sampling| event.period_ns().map_or(10_000, |period_ns| 1_000_000_000 / period_ns.max(1));
-    if sampling.is_empty() { 10_000 } else { sampling.iter().map(rate).sum() }
+    sampling.iter().map(rate).sum()
 }
 
 fn slots(
@@ -310,12 +321,13 @@ fn slots(
 
 /// Room for the stacks of a tick and half, at a kilobyte each; without stacks, for rare facts. Copies of stacks wake user space
 /// up as soon as they fill a quarter, and take no more than half.
-fn ring_bytes(stacks: (Stacks, Unwind), per_tick: u32, cpus: usize) -> u32 {
-    let samples = u64::from(per_tick) * cpus as u64;
+fn ring_bytes(stacks: (Stacks, Unwind, OffCpu), per_tick: u32, cpus: usize) -> u32 {
+    let (samples, cpus) = (u64::from(per_tick) * cpus as u64, cpus as u64);
+    let waits = if stacks.2.is_no() { 0 } else { OFF_CPU_STACK_BYTES * cpus };
     let (bytes, most) = match stacks {
-        (Stacks::No, _) => (0, RING_BYTES_MAX),
-        (Stacks::Yes, Unwind::Fp) => (samples * 1536, RING_BYTES_MAX),
-        (Stacks::Yes, Unwind::Dwarf) => (samples * COPY_BYTES_MAX as u64, RING_BYTES_MAX / 4),
+        (Stacks::No, ..) => (0, RING_BYTES_MAX),
+        (Stacks::Yes, Unwind::Fp, _) => (samples * 1536 + waits, RING_BYTES_MAX),
+        (Stacks::Yes, Unwind::Dwarf, _) => (samples * COPY_BYTES_MAX as u64 + waits, RING_BYTES_MAX / 4),
     };
     bytes.clamp(256 << 10, most).next_power_of_two() as u32
 }

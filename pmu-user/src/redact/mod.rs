@@ -116,6 +116,7 @@ impl Redactor {
     fn located(&self, located: &mut Located) {
         located.code.iter_mut().for_each(|row| self.at(&mut row.at));
         located.stacks.iter_mut().flat_map(|row| &mut row.frames).for_each(|at| self.at(at));
+        located.off_cpu.iter_mut().flat_map(|row| &mut row.frames).for_each(|at| self.at(at));
         located.unwinding.first.iter_mut().for_each(|at| self.at(at));
     }
 

@@ -33,7 +33,10 @@ use self::{
     tracker::{LATE, LATE_WHY},
 };
 use crate::{
-    drain::{At, CodeRow, CodeStackRow, HotRow, Located, Name, SourceRow, StackRow},
+    drain::{
+        At, CodeRow, CodeStackRow, HotRow, Located, Name, OffCpuStackRow, OffCpuTime, SlotId, SourceRow,
+        StackRow,
+    },
     machine::{cpu::Cpu, monotonic_ns},
     perf::side_band::SideBand,
 };
@@ -60,8 +63,25 @@ pub struct Samples {
     pub hot: Vec<HotRow>,
     /// By stack.
     pub stacks: Vec<StackRow>,
+    /// Waits by stack.
+    pub off_cpu: Vec<OffCpuStack>,
     /// Addresses of the kernel that are to be named, although no sample hit them.
     pub kernel: Vec<u64>,
+}
+
+/// Waits of blocked tasks with one stack, by address.
+#[derive(Debug)]
+pub struct OffCpuStack {
+    /// The owner's slot.
+    pub slot: SlotId,
+    /// Process.
+    pub tgid: u32,
+    /// Kernel addresses, innermost first.
+    pub kernel: Vec<u64>,
+    /// User addresses, innermost first.
+    pub user: Vec<u64>,
+    /// How long they were.
+    pub time: OffCpuTime,
 }
 
 /// Names, and what they cost.
@@ -73,6 +93,18 @@ pub struct Named {
     pub located: Located,
     /// CPU time of the symbolizer process, in ns.
     pub cpu_ns: u64,
+}
+
+impl Samples {
+    fn is_empty(&self) -> bool {
+        self.hot.is_empty() && self.stacks.is_empty() && self.off_cpu.is_empty() && self.kernel.is_empty()
+    }
+}
+
+/// Addresses of a stack, innermost first, each with its process: 0 for the kernel.
+fn addresses<'a>(kernel: &'a [u64], tgid: u32, user: &'a [u64]) -> impl Iterator<Item = (u32, u64)> + 'a {
+    let kernel = kernel.iter().map(|&address| (0, address));
+    kernel.chain(user.iter().map(move |&address| (tgid, address)))
 }
 
 /// Processes, and what their addresses are.
@@ -163,7 +195,7 @@ impl Symbols {
         if self.waiting >= BEHIND_MAX {
             return unlocated(&samples);
         }
-        if !(samples.hot.is_empty() && samples.stacks.is_empty() && samples.kernel.is_empty()) {
+        if !samples.is_empty() {
             self.waiting += usize::from(self.orders.give(Order::Locate(samples, monotonic_ns())));
         }
         self.located_until(Instant::now() + LOCATING)
@@ -206,16 +238,23 @@ fn unlocated(samples: &Samples) -> Located {
         let at = at(tgid, address);
         CodeRow { slot, at, count, event, cpu }
     };
+    let frames = |kernel: &[u64], tgid: u32, user: &[u64]| {
+        addresses(kernel, tgid, user).map(|(tgid, address)| at(tgid, address)).collect()
+    };
     let stack = |row: &StackRow| {
-        let frames = row.kernel.iter().map(|&address| at(0, address));
-        let frames = frames.chain(row.user.iter().map(|&address| at(row.tgid, address))).collect();
+        let frames = frames(&row.kernel, row.tgid, &row.user);
         CodeStackRow { slot: row.slot, frames, count: row.count, event: row.event }
+    };
+    let off_cpu = |row: &OffCpuStack| {
+        let frames = frames(&row.kernel, row.tgid, &row.user);
+        OffCpuStackRow { slot: row.slot, frames, time: row.time }
     };
     let unnamed = LATE_WHY.to_owned();
     Located {
         sources: vec![SourceRow { source: LATE, path: None, build_id: None, unnamed }],
         code: samples.hot.iter().map(row).collect(),
         stacks: samples.stacks.iter().map(stack).collect(),
+        off_cpu: samples.off_cpu.iter().map(off_cpu).collect(),
         ..Located::default()
     }
 }

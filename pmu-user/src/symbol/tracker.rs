@@ -14,8 +14,9 @@ use pmu_common::config::OUTSIDE;
 pub(super) use self::images::IDENTIFYING;
 use self::unwinding::Unwinding;
 use super::{
-    Samples,
+    OffCpuStack, Samples,
     address_map::{AddressMap, FileId, Region},
+    addresses,
     child::Symbolizer,
     listening::Listening,
     open::Patience,
@@ -23,7 +24,7 @@ use super::{
     source::{CodeSource, CodeSourceKind, PerfMap},
 };
 use crate::{
-    drain::{At, CodeRow, CodeStackRow, HotRow, Located, StackRow},
+    drain::{At, CodeRow, CodeStackRow, HotRow, Located, OffCpuStackRow, StackRow},
     perf::side_band::{SideBand, What},
 };
 
@@ -158,16 +159,23 @@ impl Tracker {
         let row = |((slot, event, cpu, at), count)| CodeRow { slot, at, count, event, cpu };
         located.code = code.into_iter().map(row).collect();
         for StackRow { slot, tgid, kernel, user, count, event } in &samples.stacks {
-            let addresses = kernel.iter().map(|&address| (0, address));
-            let addresses = addresses.chain(user.iter().map(|&address| (*tgid, address)));
-            let frames = addresses.map(|(tgid, address)| self.at(tgid, address, 0, &mut located)).collect();
+            let frames = self.frames(kernel, *tgid, user, &mut located);
             located.stacks.push(CodeStackRow { slot: *slot, frames, count: *count, event: *event });
+        }
+        for OffCpuStack { slot, tgid, kernel, user, time } in &samples.off_cpu {
+            let frames = self.frames(kernel, *tgid, user, &mut located);
+            located.off_cpu.push(OffCpuStackRow { slot: *slot, frames, time: *time });
         }
         for &address in &samples.kernel {
             self.at(0, address, 0, &mut located);
         }
         self.processes.drained(drained_ns);
         located
+    }
+
+    /// The code of a stack, innermost first.
+    fn frames(&mut self, kernel: &[u64], tgid: u32, user: &[u64], located: &mut Located) -> Vec<At> {
+        addresses(kernel, tgid, user).map(|(tgid, address)| self.at(tgid, address, 0, located)).collect()
     }
 
     /// The code at an address of a process (0 for the kernel), whose name will be looked up for so many samples more. A source

@@ -67,6 +67,7 @@ pub(super) fn sizes(plan: &Plan, machine: &Machine, log: Log) -> Sizes {
         (names::LATE, cpus * PENDING),
         (names::SCRATCH, cpus),
         (names::COPIES, only(!plan.unwind.is_fp(), cpus)),
+        (names::OFF_CPU_STACKS, only(plan.takes_off_cpu_stacks(), cpus)),
         (names::RING, plan.ring_bytes),
         (names::LOGS, if log == Log::On { 1 << 17 } else { 4096 }),
     ])

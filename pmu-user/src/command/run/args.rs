@@ -54,9 +54,9 @@ pub(in crate::command) struct Args {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(in crate::command) frequency: Option<u32>,
     /// Do not sample
-    #[arg(long, conflicts_with_all = ["event", "period", "frequency", "stacks"], help_heading = "Samples")]
+    #[arg(long, conflicts_with_all = ["event", "period", "frequency"], help_heading = "Samples")]
     pub(in crate::command) no_sampling: bool,
-    /// Keep the kernel and user stack of every sample
+    /// Keep the kernel and user stack of every sample; with --off-cpu also where tasks block, those of the longest waits
     #[arg(short = 'g', long, help_heading = "Samples")]
     pub(in crate::command) stacks: bool,
     /// How user stacks are unwound, with --stacks: by frame pointers (fp), or by DWARF's call frame information for programs
@@ -100,8 +100,13 @@ pub(in crate::command) struct Args {
 
 impl Args {
     pub(in crate::command) fn request(&self) -> Result<Request, Usage> {
-        if self.unwind == Unwind::Dwarf && !self.stacks {
-            return Err(Usage("--unwind dwarf needs stacks to unwind: add --stacks".to_owned()));
+        if self.unwind == Unwind::Dwarf && (!self.stacks || self.no_sampling) {
+            let add = if self.stacks { "leave out --no-sampling" } else { "add --stacks" };
+            return Err(Usage(format!("--unwind dwarf needs stacks of samples to unwind: {add}")));
+        }
+        if self.stacks && self.no_sampling && !self.off_cpu {
+            let why = "--stacks with --no-sampling has no stacks to take: add --off-cpu for those of tasks that block";
+            return Err(Usage(why.to_owned()));
         }
         let request = self.target.request();
         Ok(Request {

@@ -5,6 +5,7 @@ mod culprits;
 mod hotplug;
 pub(in crate::session) mod multiplexing;
 mod off_cpu;
+mod off_cpu_stacks;
 mod open;
 mod owners;
 mod pressure;
@@ -200,6 +201,7 @@ impl TasksSession {
         let samples = Samples {
             hot: self.hot_rows(),
             stacks: self.ring_reader.take_stacks(&self.owners),
+            off_cpu: self.ring_reader.off_cpu.take(),
             kernel: drain.gaps.iter().flat_map(|gap| gap.stack.iter().copied()).collect(),
         };
         let pressed = std::mem::take(&mut self.ring_reader.pressed);
@@ -226,6 +228,8 @@ impl TasksSession {
     /// As for [`TasksSession::drain`].
     pub(super) fn finish(&mut self) -> Result<TasksDrain, SessionError> {
         self.end_turns();
+        self.read_ring();
+        self.ring_reader.off_cpu.end_all(monotonic_ns());
         let mut last = self.drain(true)?;
         last.times = self.times();
         last.throttling = self.throttling();

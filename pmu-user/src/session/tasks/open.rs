@@ -145,7 +145,7 @@ fn bind(
 /// Follows processes; where samples want names, by what the kernel tells of mappings. Why that is not to be had, if it is not.
 fn listen(plan: &Plan, machine: &Machine) -> (Symbols, Option<Absent>) {
     let mut symbols = Symbols::default();
-    if plan.sampling.is_empty() {
+    if plan.sampling.is_empty() && !plan.takes_off_cpu_stacks() {
         return (symbols, None);
     }
     // A process maps its files wherever it runs, not only where it is sampled.

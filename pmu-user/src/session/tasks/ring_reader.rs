@@ -9,7 +9,7 @@ use pmu_common::{
     wire::bytes_of,
 };
 
-use super::{TasksSession, owners::Owners};
+use super::{TasksSession, off_cpu_stacks::OffCpuStacks, owners::Owners};
 use crate::{
     bpf::ring::{Record, is_stack},
     drain::{
@@ -30,6 +30,8 @@ pub(super) struct RingReader {
     gaps: Vec<Late>,
     /// Stacks as they came, byte for byte, and how often.
     stacks: HashMap<Box<[u8]>, u64>,
+    /// Stacks of tasks that block.
+    pub(super) off_cpu: OffCpuStacks,
     /// User stacks that keep what frame pointers gave, since the last drain.
     pub(super) unwinding: Unwinding,
     /// Slots ran short.
@@ -110,6 +112,10 @@ impl TasksSession {
                 None => ring_reader.unreadable += 1,
                 Some(Record::Gap(late)) => ring_reader.gaps.push(*late),
                 Some(Record::Stack { header, .. }) => symbols.see(header.tgid),
+                Some(Record::OffCpuStack { header, kernel, user }) => {
+                    ring_reader.off_cpu.begin(owners.slot_id(header.slot), &header, kernel, user);
+                }
+                Some(Record::Unblocked(over)) => ring_reader.off_cpu.end(&over),
                 Some(Record::Seen(tgid)) => symbols.see(tgid),
                 Some(Record::Exec(tgid)) => {
                     // What came before it is of the program before.

@@ -1,5 +1,5 @@
 //! Firefox Profiler's processed profile, version 55 (github.com/firefox-devtools/profiler, docs-developer/processed-profile-format.md):
-//! a thread for each owner and sampling event, whose samples are the stacks of the whole run, all at its start, because a stack has no
+//! a thread for each owner and sampling event, time off the CPU included, whose samples are the stacks of the whole run, all at its start, because a stack has no
 //! time; counters of the target and the host for each interval; gaps as markers.
 
 use std::{
@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value as Json, json};
 
-use super::{Export, events, samples, series, words};
+use super::{Export, Stacks, events, series, words};
 use crate::{
     drain::{Header, Owner},
     metric::{
@@ -83,20 +83,21 @@ impl Firefox {
     }
 
     fn profile(&self, header: &Header, report: &Report) -> Json {
-        let stacks = report.tasks.as_ref().map_or(&[][..], |tasks| &tasks.stacks);
-        let mut by_owner: BTreeMap<&Owner, Vec<&HotStack>> = BTreeMap::new();
-        stacks.iter().for_each(|stack| by_owner.entry(&stack.owner).or_default().push(stack));
+        let stacks = Stacks::of(header, report);
+        let mut by_owner: BTreeMap<&Owner, Vec<&(&HotStack, Vec<u64>)>> = BTreeMap::new();
+        stacks.rows.iter().for_each(|row| by_owner.entry(&row.0.owner).or_default().push(row));
         let of_run = Thread::new("total".to_owned(), "0".to_owned(), 0);
         let mut threads = vec![of_run.json(true, &markers(report))];
-        for (owner, stacks) in by_owner {
+        for (owner, rows) in by_owner {
             let id = series::pid(Attribution::Owner(owner));
-            for (event, sampling) in events(header).iter().enumerate() {
-                let name = format!("{} · {}", owner.in_words(), words::text(&sampling.event));
+            for (event, (called, unit)) in stacks.events.iter().enumerate() {
+                let name = format!("{} · {called}", owner.in_words());
                 // Ids tell threads apart, and owners have the same in several lives.
                 let tid = threads.len();
                 let pid = id.map_or_else(|| format!("0.{tid}"), |id| format!("{id}.{tid}"));
                 let mut thread = Thread::new(name, pid, tid);
-                stacks.iter().for_each(|stack| thread.add(stack, samples(stack, event)));
+                thread.weighs_time = *unit != "samples";
+                rows.iter().for_each(|(stack, values)| thread.add(stack, values[event]));
                 if !thread.weights.is_empty() {
                     threads.push(thread.json(false, &[]));
                 }
@@ -185,6 +186,8 @@ struct Thread {
     stack_index: HashMap<(Option<usize>, usize), usize>,
     samples: Vec<Option<usize>>,
     weights: Vec<u64>,
+    /// Are they ns, not samples?
+    weighs_time: bool,
 }
 
 impl Thread {
@@ -201,6 +204,7 @@ impl Thread {
             stack_index: HashMap::new(),
             samples: Vec::new(),
             weights: Vec::new(),
+            weighs_time: false,
         }
     }
 
@@ -241,6 +245,11 @@ impl Thread {
     fn json(mut self, is_main: bool, gaps: &[&GapReport]) -> Json {
         let markers = self.markers(gaps);
         let (functions, stacks, samples) = (&self.functions, &self.stacks, self.samples.len());
+        let (weights, weight_type): (Vec<Json>, _) = if self.weighs_time {
+            (self.weights.iter().map(|&ns| json!(ms(ns))).collect(), "tracing-ms")
+        } else {
+            (self.weights.iter().map(|samples| json!(samples)).collect(), "samples")
+        };
         let column =
             |pick: fn(&(usize, Option<usize>, usize)) -> Json| functions.iter().map(pick).collect::<Vec<_>>();
         let (count, nothing, zero) =
@@ -265,7 +274,7 @@ impl Thread {
             },
             "samples": {
                 "length": samples, "stack": self.samples, "timeDeltas": vec![0; samples],
-                "weight": self.weights, "weightType": "samples",
+                "weight": weights, "weightType": weight_type,
             },
             "markers": markers,
             "nativeSymbols": {"length": 0, "address": [], "functionSize": [], "libIndex": [], "name": []},

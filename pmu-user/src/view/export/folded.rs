@@ -1,34 +1,31 @@
-//! Folded stacks: `owner;outermost;…;innermost samples`, a stack a line, as flamegraph.pl, inferno and others read them.
+//! Folded stacks: `owner;outermost;…;innermost value`, a stack a line, as flamegraph.pl, inferno and others read them.
 
 use std::io::{self, Write};
 
-use super::{Export, samples, words};
+use super::{Export, Stacks, words};
 use crate::view::stage::Stage;
 
 /// What viewers colour as code of the kernel.
 const KERNEL: &str = "_[k]";
 
-/// Samples of one event.
+/// Samples of one event, or ns of time off the CPU.
 pub(super) struct Folded {
-    /// Its place in the plan.
+    /// Its place in the plan; behind the last, time off the CPU.
     pub(super) event: usize,
 }
 
 impl Export for Folded {
     fn stage(&mut self, into: &mut dyn Write, stage: Stage<'_>) -> io::Result<()> {
-        let Stage::Whole { report, .. } = stage else { return Ok(()) };
-        for stack in super::stacks(report)? {
-            let samples = samples(stack, self.event);
-            if samples == 0 {
-                continue;
-            }
+        let Stage::Whole { header, report, .. } = stage else { return Ok(()) };
+        for (stack, values) in Stacks::some(header, report)?.rows {
+            let Some(value) = values.get(self.event).filter(|value| **value > 0) else { continue };
             let mut line = word(&stack.owner.in_words());
             for (frame, is_kernel) in words::outermost_first(stack) {
                 line.push(';');
                 line.push_str(&word(&words::code(frame)));
                 line.push_str(if is_kernel { KERNEL } else { "" });
             }
-            writeln!(into, "{line} {samples}")?;
+            writeln!(into, "{line} {value}")?;
         }
         Ok(())
     }

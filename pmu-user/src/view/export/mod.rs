@@ -17,6 +17,7 @@ use super::stage::Stage;
 use crate::{
     drain::Header,
     metric::{HotStack, Report},
+    model::WeightedSamples,
     plan::Sampling,
 };
 
@@ -43,7 +44,7 @@ pub enum MadeOf {
 /// Whether an export is of one sampling event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Events {
-    /// Of one.
+    /// Of one, or of [`OFF_CPU_TIME`].
     One,
     /// Of all.
     All,
@@ -133,7 +134,7 @@ impl ExportFormat {
         FORMATS.iter().find(|format| format.name == name).copied()
     }
 
-    /// Begins an export; `event` is the sampling event's place in the plan, where it is of one.
+    /// Begins an export; `event` is the sampling event's place in the plan, where it is of one, and behind the last [`OFF_CPU_TIME`].
     #[must_use]
     pub fn begin(self, event: usize) -> Exporter {
         Exporter((self.begin)(event))
@@ -145,20 +146,56 @@ fn events(header: &Header) -> &[Sampling] {
     header.tasks.as_ref().map_or(&[], |tasks| &tasks.plan.sampling)
 }
 
-/// The stacks of a report.
-///
-/// # Errors
-///
-/// There is none: what other tools are given is never empty.
-fn stacks(report: &Report) -> io::Result<&[HotStack]> {
-    let stacks = report.tasks.as_ref().map_or(&[][..], |tasks| &tasks.stacks);
-    if stacks.is_empty() {
-        return Err(io::Error::other("no sample with a stack was taken: there is nothing to export"));
-    }
-    Ok(stacks)
+/// What the time of tasks that block is called as an event: as perf does it (tools/perf/util/off_cpu.h).
+pub const OFF_CPU_TIME: &str = "offcpu-time";
+
+/// Stacks with a value for each of some events: samples, and of [`OFF_CPU_TIME`] ns.
+pub(super) struct Stacks<'a> {
+    /// What each event is called, and the unit of its values.
+    pub(super) events: Vec<(String, &'static str)>,
+    /// Stacks, each with its values by event.
+    pub(super) rows: Vec<(&'a HotStack, Vec<u64>)>,
 }
 
-/// Samples that an event took of a stack.
-fn samples(stack: &HotStack, event: usize) -> u64 {
-    stack.samples.get(event).copied().unwrap_or(0)
+impl<'a> Stacks<'a> {
+    /// Those of a report, of all sampling events and, if stacks of tasks that block were taken, of their time.
+    pub(super) fn of(header: &Header, report: &'a Report) -> Self {
+        let mut events: Vec<(String, &'static str)> =
+            events(header).iter().map(|event| (words::text(&event.event), "samples")).collect();
+        let samplers = events.len();
+        let tasks = report.tasks.as_ref();
+        let off_cpu = tasks.map_or(&[][..], |tasks| &tasks.off_cpu_stacks);
+        if takes_off_cpu_stacks(header) {
+            events.push((OFF_CPU_TIME.to_owned(), "nanoseconds"));
+        }
+        let values = |stack: &'a HotStack, first: usize, value: fn(&WeightedSamples) -> u64| {
+            let mut values = vec![0; events.len()];
+            values.iter_mut().skip(first).zip(&stack.tallies).for_each(|(of, tally)| *of = value(tally));
+            (stack, values)
+        };
+        let samples = tasks.map_or(&[][..], |tasks| &tasks.stacks).iter();
+        let samples = samples.map(|stack| values(stack, 0, |tally| tally.samples));
+        let off_cpu = off_cpu.iter().map(|stack| values(stack, samplers, |tally| tally.weighted as u64));
+        let rows = samples.chain(off_cpu).collect();
+        Self { events, rows }
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    ///
+    /// There is none: what other tools are given is never empty.
+    fn some(header: &Header, report: &'a Report) -> io::Result<Self> {
+        let stacks = Self::of(header, report);
+        if stacks.rows.is_empty() {
+            return Err(io::Error::other("no sample with a stack was taken: there is nothing to export"));
+        }
+        Ok(stacks)
+    }
+}
+
+/// Were stacks of tasks that block taken?
+#[must_use]
+pub fn takes_off_cpu_stacks(header: &Header) -> bool {
+    header.tasks.as_ref().is_some_and(|tasks| tasks.plan.takes_off_cpu_stacks())
 }

@@ -1,5 +1,5 @@
-//! pprof's profile.proto, compressed as its readers expect: a sample type for each sampling event, whose values are samples; whose they
-//! are as labels.
+//! pprof's profile.proto, compressed as its readers expect: a sample type for each sampling event, whose values are samples, and one for time
+//! off the CPU; whose they are as labels.
 
 mod message;
 
@@ -13,7 +13,7 @@ use flate2::{Compression, write::GzEncoder};
 use prost::Message as _;
 
 use self::message::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
-use super::{Export, events, samples, words};
+use super::{Export, Stacks, events, words};
 use crate::{
     drain::{Header, Id, Owner},
     metric::{Frame, HotStack, Report, number::Attribution},
@@ -28,19 +28,19 @@ pub(super) struct Pprof;
 impl Export for Pprof {
     fn stage(&mut self, into: &mut dyn Write, stage: Stage<'_>) -> io::Result<()> {
         let Stage::Whole { header, report, .. } = stage else { return Ok(()) };
-        let profile = profile(header, report, super::stacks(report)?);
+        let profile = profile(header, report, &Stacks::some(header, report)?);
         let mut zipped = GzEncoder::new(into, Compression::default());
         zipped.write_all(&profile.encode_to_vec())?;
         zipped.finish().map(drop)
     }
 }
 
-fn profile(header: &Header, report: &Report, stacks: &[HotStack]) -> Profile {
+fn profile(header: &Header, report: &Report, stacks: &Stacks<'_>) -> Profile {
     let (mut builder, events) = (Builder::new(), events(header));
     let (from_ns, length_ns) = report.tasks.as_ref().map_or((0, 0), |tasks| (tasks.from_ns, tasks.length_ns));
     let sample_type: Vec<ValueType> =
-        events.iter().map(|event| builder.value_type(&event.event, "samples")).collect();
-    let sample = stacks.iter().map(|stack| builder.sample(stack, events.len())).collect();
+        stacks.events.iter().map(|(event, unit)| builder.value_type(event, unit)).collect();
+    let sample = stacks.rows.iter().map(|(stack, values)| builder.sample(stack, values)).collect();
     let first = events.first();
     Profile {
         default_sample_type: sample_type.first().map_or(0, |first| first.kind),
@@ -139,11 +139,11 @@ impl Builder {
         ValueType { kind: self.text(kind), unit: self.text(unit) }
     }
 
-    fn sample(&mut self, stack: &HotStack, events: usize) -> Sample {
+    fn sample(&mut self, stack: &HotStack, values: &[u64]) -> Sample {
         let frames = stack.frames.iter().enumerate();
         Sample {
             location_id: frames.map(|(at, frame)| self.location(frame, at < stack.kernel)).collect(),
-            value: (0..events).map(|event| signed(samples(stack, event))).collect(),
+            value: values.iter().map(|&value| signed(value)).collect(),
             label: self.labels(&stack.owner),
         }
     }

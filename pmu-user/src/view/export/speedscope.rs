@@ -1,4 +1,4 @@
-//! speedscope's file format (<https://www.speedscope.app/file-format-schema.json>): a sampled profile for each event, whose stacks
+//! speedscope's file format (<https://www.speedscope.app/file-format-schema.json>): a sampled profile for each event, time off the CPU included, whose stacks
 //! begin with their owner.
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Export, events, samples, words};
+use super::{Export, Stacks, words};
 use crate::{drain::Header, metric::HotStack, view::stage::Stage};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
@@ -56,28 +56,29 @@ struct Profile {
 impl Export for Speedscope {
     fn stage(&mut self, into: &mut dyn Write, stage: Stage<'_>) -> io::Result<()> {
         let Stage::Whole { header, report, .. } = stage else { return Ok(()) };
-        serde_json::to_writer(&mut *into, &file(header, super::stacks(report)?))?;
+        serde_json::to_writer(&mut *into, &file(header, &Stacks::some(header, report)?))?;
         writeln!(into)
     }
 }
 
-fn file(header: &Header, stacks: &[HotStack]) -> File {
+fn file(header: &Header, stacks: &Stacks<'_>) -> File {
     let mut frames = Frames::default();
-    let indexed: Vec<Vec<usize>> = stacks.iter().map(|stack| frames.of(stack)).collect();
-    let profile = |(event, name): (usize, String)| {
-        let hit = stacks.iter().zip(&indexed).map(|(stack, frames)| (samples(stack, event), frames));
+    let indexed: Vec<Vec<usize>> = stacks.rows.iter().map(|(stack, _)| frames.of(stack)).collect();
+    let profile = |(event, (name, unit)): (usize, &(String, &'static str))| {
+        let hit = stacks.rows.iter().zip(&indexed).map(|((_, values), frames)| (values[event], frames));
         let (weights, samples): (Vec<u64>, Vec<Vec<usize>>) =
             hit.filter(|(weight, _)| *weight > 0).map(|(weight, frames)| (weight, frames.clone())).unzip();
         let end_value = weights.iter().copied().fold(0, u64::saturating_add);
-        Profile { kind: "sampled", name, unit: "none", start_value: 0, end_value, samples, weights }
+        // Of samples, speedscope wants no unit.
+        let unit = if *unit == "samples" { "none" } else { unit };
+        Profile { kind: "sampled", name: name.clone(), unit, start_value: 0, end_value, samples, weights }
     };
-    let names = events(header).iter().map(|event| words::text(&event.event));
     File {
         schema: SCHEMA,
         name: words::run(header),
         exporter: words::exporter(header),
         active_profile_index: 0,
-        profiles: names.enumerate().map(profile).collect(),
+        profiles: stacks.events.iter().enumerate().map(profile).collect(),
         shared: Shared { frames: frames.list },
     }
 }

@@ -1,4 +1,4 @@
-// Stacks as an icicle: callers above callees, as wide as their samples. Search, zoom, and a way through it by keys.
+// Stacks as an icicle: callers above callees, as wide as their samples, or as their time off the CPU. Search, zoom, and a way through it by keys.
 
 const ROW = 18;
 const DEPTH_MAX = 400;
@@ -54,16 +54,20 @@ function icicle(label, paint, says) {
 
 const eventNames = () => (D.header.sampling_events || []).map((event) => event.event);
 
+// What stacks are as wide as, where that is no event.
+const OFF_CPU = "off_cpu";
+
 // Of fewer samples than this a frame says nothing about a metric.
 const SAMPLES_TOLD = 10;
 
 function stacksView() {
   const body = $("#stacks .body");
-  if (!D.stacks.length) return;
+  const all = [...D.stacks, ...D.blocked];
+  if (!all.length) return;
   const events = eventNames();
-  const owners = [["", "everybody"], ...ownerOptions(D.stacks)];
-  const state = { owner: "", event: 0, colour: null, upside: false };
-  const of = (stack, event) => (stack.samples_by_event ? stack.samples_by_event[event] : event ? 0 : stack.samples) || 0;
+  const owners = [["", "everybody"], ...ownerOptions(all)];
+  const state = { owner: "", event: D.stacks.length ? 0 : OFF_CPU, colour: null, upside: false };
+  const of = (stack, event) => (event === OFF_CPU ? stack.time_ns?.value : stack.time_ns ? 0 : stack.samples_by_event ? stack.samples_by_event[event] : event ? 0 : stack.samples) || 0;
   const share = (samples, root) => percent(samples / Math.max(1, root.total));
   // How many times as often as in all a frame had the other event.
   const times = (node, root) => {
@@ -78,20 +82,23 @@ function stacksView() {
   const says = (node, root) => {
     const ratio = state.colour === null ? undefined : times(node, root);
     const beside = ratio === undefined ? "" : `; ${node.beside} samples of ${events[state.colour]}, ` + (ratio === null ? "too few to say how that compares" : `${three(ratio)} times what is usual here`);
-    return `: ${node.total} samples, ${share(node.total, root)}; itself ${share(node.own, root)}` + beside;
+    const total = state.event === OFF_CPU ? duration(node.total) + " off the CPU" : node.total + " samples";
+    return `: ${total}, ${share(node.total, root)}; itself ${share(node.own, root)}` + beside;
   };
   const view = icicle("Icicle of stacks; the table below has the hottest functions.", paint, says);
   const rebuild = () => {
-    const own = state.owner ? D.stacks.filter((stack) => ownerKey(stack.owner) === state.owner) : D.stacks;
+    const own = state.owner ? all.filter((stack) => ownerKey(stack.owner) === state.owner) : all;
     view.show(stackTree(own, (stack) => of(stack, state.event), (stack) => (state.colour === null ? 0 : of(stack, state.colour)), state.upside));
   };
   const owner = choice("Owner", owners, "", (key) => { state.owner = key; rebuild(); });
-  const named = events.map((name, index) => [index, name]);
+  const named = D.stacks.length ? events.map((name, index) => [index, name]) : [];
+  const widths = [...named, ...(D.blocked.length ? [[OFF_CPU, "time off the CPU"]] : [])];
   body.replaceChildren(el("p", { class: "lead" }, "Samples of the whole run. Width is the share of samples; kernel code is grey, each module has a tone of its own. " +
-    (events.length > 1 ? "By another event, a frame that had more of it than is usual is warm, one that had less is cold." : "")),
+    (D.blocked.length ? "Time off the CPU has the stacks with which tasks blocked, as wide as they were blocked for long. " : "") +
+    (named.length > 1 ? "By another event, a frame that had more of it than is usual is warm, one that had less is cold." : "")),
   el("div", { class: "controls" }, owner,
-    events.length > 1 ? [choice("Event", named, 0, (index) => { state.event = index; rebuild(); }),
-      choice("Colour by", [[null, "module"], ...named], null, (index) => { state.colour = index; rebuild(); })] : null,
+    widths.length > 1 ? choice("Event", widths, state.event, (index) => { state.event = index; rebuild(); }) : null,
+    named.length > 1 ? choice("Colour by", [[null, "module"], ...named], null, (index) => { state.colour = index; rebuild(); }) : null,
     toggle("Callees first", false, (on) => { state.upside = on; rebuild(); }), view.controls), ...view.picture);
   rebuild();
   whenChanged(() => {

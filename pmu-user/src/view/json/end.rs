@@ -11,6 +11,7 @@ use crate::{
         Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, TasksReport,
         culprit::{Culprit, Waited},
         number::Attribution,
+        off_cpu_stack,
         repeat::Outlier,
         stat::Stat,
         value::Value,
@@ -21,6 +22,7 @@ use crate::{
 pub(in crate::view) fn end(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     report.hot.iter().try_for_each(|function| line(into, &hot_row(function)))?;
     report.stacks.iter().try_for_each(|stack| stack_row(into, stack))?;
+    report.off_cpu_stacks.iter().try_for_each(|stack| off_cpu_stack_row(into, stack))?;
     report.waited.iter().try_for_each(|waited| culprit_rows(into, waited))
 }
 
@@ -89,6 +91,19 @@ fn stack_row(into: &mut dyn Write, stack: &HotStack) -> io::Result<()> {
         row["samples_by_event"] = json!(stack.samples);
     }
     line(into, &row)
+}
+
+fn off_cpu_stack_row(into: &mut dyn Write, stack: &HotStack) -> io::Result<()> {
+    let tally = stack.tallies.first().copied().unwrap_or_default();
+    line(
+        into,
+        &json!({
+            "schema": SCHEMA, "kind": "off_cpu_stack", "owner": owner(Attribution::Owner(&stack.owner)),
+            "pid": pid(&stack.owner), "waits": tally.samples, "time_ns": known(&Value::Known(off_cpu_stack::time(&tally))),
+            "share": stack.share.estimate, "low": stack.share.low, "high": stack.share.high,
+            "frames": stack.frames.iter().map(frame).collect::<Vec<_>>(),
+        }),
+    )
 }
 
 /// The process whose code it is, if the owner is one.

@@ -19,7 +19,7 @@ named! {
         Topdown = "topdown", "Where slots are lost.";
         Events = "events", "Counts of sampling events by owner.";
         Hot = "hot", "Functions that samples hit.";
-        Stacks = "stacks", "Caller trees of the samples' stacks.";
+        Stacks = "stacks", "Caller trees of samples, and of tasks that block.";
         Latency = "latency", "Run-queue latency.";
         OffCpu = "off_cpu", "Time off the CPU, by what tasks waited for.";
         Blind = "blind", "Time with interrupts masked.";

@@ -1,9 +1,9 @@
-//! Stacks as caller trees, an owner and event each, and how far user stacks lead.
+//! Stacks as caller trees, an owner and event each, those of tasks that block, and how far user stacks lead.
 
 use std::io::{self, Write};
 
 use super::{
-    COLUMNS, Style, TITLE, WARNING, hot, named,
+    COLUMNS, Style, TITLE, WARNING, duration, hot, named,
     number::{percent, spread_cell},
     section,
 };
@@ -12,8 +12,15 @@ use crate::{
     metric::{
         StackEnds, TasksReport,
         callers::{Branches, Call, Callers},
+        off_cpu_stack,
     },
+    model::WeightedSamples,
+    table::metric::{self, Metric},
 };
+
+/// Times of waits that have a stack: those for a CPU have none.
+const BLOCKED: [Metric; 4] =
+    [metric::OFF_CPU_IO, metric::OFF_CPU_LOCK, metric::OFF_CPU_UNINTERRUPTIBLE, metric::OFF_CPU_SLEEP];
 
 /// Trees of an event that are shown at most.
 const TREES_MAX: usize = 5;
@@ -36,28 +43,63 @@ pub(super) fn write(
             if let (Some(event), true) = (sampling.get(of_event[0].event), sampling.len() > 1) {
                 writeln!(into, "  {COLUMNS}samples of {}{COLUMNS:#}", event.event)?;
             }
-            let grown = of_event.iter().filter(|callers| !callers.roots.calls.is_empty());
-            let shown: Vec<&Callers> = grown.take(TREES_MAX.min(style.rows_max)).collect();
-            shown.iter().try_for_each(|callers| tree(into, style, callers))?;
-            match of_event.len() - shown.len() {
-                0 => {}
-                more => {
-                    writeln!(into, "  {COLUMNS}… and {more} more owners; --json has all stacks{COLUMNS:#}")?;
-                }
-            }
+            trees(into, style, of_event, |callers| format!("{} samples", callers.tally.samples))?;
         }
+    }
+    if !report.off_cpu_callers.is_empty() {
+        off_cpu(into, style, report)?;
     }
     report.stack_ends.as_ref().map_or(Ok(()), |ends| stack_ends(into, ends))
 }
 
+/// Stacks of tasks that block, by their time.
+fn off_cpu(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
+    let note = "where tasks blocked: callers above what they call, by share of the owner's time; own: the last function's itself";
+    section(into, "OFF-CPU STACKS", note)?;
+    trees(into, style, &report.off_cpu_callers, |callers| {
+        let time = off_cpu_stack::time(&callers.tally);
+        format!("{} of {} waits", spread_cell(&time, duration), callers.tally.samples)
+    })?;
+    let waits = report.off_cpu_callers.iter().map(|callers| callers.tally);
+    let mut taken = WeightedSamples::default();
+    waits.for_each(|waits| taken.merge(&waits));
+    let blocked: f64 =
+        BLOCKED.iter().filter_map(|kind| report.total.value(kind)).map(|known| known.estimate).sum();
+    if blocked > 0.0 {
+        let share = (taken.weighted / blocked).min(1.0);
+        let why = if share < 0.999 { "; waits that began before the run have none" } else { "" };
+        writeln!(
+            into,
+            "  {COLUMNS}these are {} of the time that tasks were blocked{why}{COLUMNS:#}",
+            percent(share)
+        )?;
+    }
+    Ok(())
+}
+
+/// Trees of one event; `says` tells what an owner's samples are.
+fn trees(
+    into: &mut dyn Write,
+    style: &Style,
+    all: &[Callers],
+    says: impl Fn(&Callers) -> String,
+) -> io::Result<()> {
+    let grown = all.iter().filter(|callers| !callers.roots.calls.is_empty());
+    let shown: Vec<&Callers> = grown.take(TREES_MAX.min(style.rows_max)).collect();
+    shown.iter().try_for_each(|callers| tree(into, style, callers, &says(callers)))?;
+    match all.len() - shown.len() {
+        0 => Ok(()),
+        more => writeln!(into, "  {COLUMNS}… and {more} more owners; --json has all stacks{COLUMNS:#}"),
+    }
+}
+
 /// One owner's.
-fn tree(into: &mut dyn Write, style: &Style, callers: &Callers) -> io::Result<()> {
+fn tree(into: &mut dyn Write, style: &Style, callers: &Callers, said: &str) -> io::Result<()> {
     let share = percent(callers.share.estimate);
     writeln!(
         into,
-        "  {TITLE}{}{TITLE:#}  {COLUMNS}{} samples, {share} of all{COLUMNS:#}",
+        "  {TITLE}{}{TITLE:#}  {COLUMNS}{said}, {share} of all{COLUMNS:#}",
         named(&callers.owner),
-        callers.samples
     )?;
     // A tree has no more lines than twice the rows of a table.
     let mut room = style.rows_max.saturating_mul(2);

@@ -1,0 +1,192 @@
+//! Stacks of tasks that block: which are taken. There may be a million waits a second, so most are left out, and those that are taken
+//! stand for the others.
+//!
+//! Whether a stack is taken is decided when its task leaves the CPU, by how long its waits were before: with a probability of 2^-k,
+//! where k is not below 0 and falls with that length. So long waits are all taken, and a wait's time multiplied by 2^k is right on
+//! average, whatever the waits are like (Horvitz and Thompson, JASA 47, 1952): the probability never depends on the wait itself.
+
+use crate::{count::TaskState, histogram::exponent_of, wire};
+
+/// A window in ns, as a power of two: 134 ms.
+const WINDOW_BITS: u32 = 27;
+/// Stacks that a CPU takes in a window before it takes fewer.
+pub const TAKEN_MAX: u32 = 32;
+/// The largest k.
+pub const THINNING_MAX: u32 = 24;
+/// How long a wait is taken to be of which nothing is known, in ns, as a power of two: 1 ms.
+const FIRST_GUESS: u32 = 20;
+
+/// [`TaskState::blocking`]: the stack of the wait that lasts was taken.
+const TAKEN: u32 = 1 << 8;
+/// Of [`TaskState::blocking`]: how long its waits were, in ns, as a power of two, plus one; 0 if nothing is known.
+const GUESS: u32 = 0xff;
+
+wire! {
+    /// How many stacks of tasks that block a CPU takes. Written only by programs that run with interrupts off on that CPU.
+    pub struct Pace {
+        /// When its window began (CLOCK_MONOTONIC, ns).
+        pub since_ns: u64,
+        /// Stacks taken in that window.
+        pub taken: u32,
+        /// Waits that are as long as this, in ns, as a power of two, are all taken.
+        pub level: u32,
+    }
+}
+
+impl Pace {
+    /// k of a wait that begins at `now_ns` and may take about 2^`guess` ns.
+    #[must_use]
+    #[inline(always)]
+    pub const fn thinning(&mut self, guess: u32, now_ns: u64) -> u32 {
+        let windows = now_ns.wrapping_sub(self.since_ns) >> WINDOW_BITS;
+        if windows != 0 {
+            if (self.taken as u64) < windows.wrapping_mul(TAKEN_MAX as u64 / 2) {
+                self.level = if (self.level as u64) > windows { self.level - windows as u32 } else { 0 };
+            }
+            self.taken = 0;
+            self.since_ns = now_ns;
+        }
+        let above = self.level.saturating_sub(guess);
+        if above < THINNING_MAX { above } else { THINNING_MAX }
+    }
+
+    /// A stack was taken at `now_ns`.
+    #[inline(always)]
+    pub const fn took(&mut self, now_ns: u64) {
+        self.taken += 1;
+        if self.taken >= TAKEN_MAX {
+            // Nothing waits for 2^64 ns.
+            self.level = if self.level < 63 + THINNING_MAX { self.level + 1 } else { self.level };
+            self.taken = 0;
+            self.since_ns = now_ns;
+        }
+    }
+}
+
+/// Is it taken? `random` is 32 random bits.
+#[must_use]
+#[inline(always)]
+pub const fn is_taken(thinning: u32, random: u32) -> bool {
+    random & ((1 << (thinning & 31)) - 1) == 0
+}
+
+impl TaskState {
+    /// How long the task's next wait may take in ns, as a power of two.
+    #[must_use]
+    #[inline(always)]
+    pub const fn guess(&self) -> u32 {
+        match self.blocking & GUESS {
+            0 => FIRST_GUESS,
+            guess => guess - 1,
+        }
+    }
+
+    /// The task blocks: is its stack taken?
+    #[inline(always)]
+    pub const fn block(&mut self, taken: bool) {
+        self.blocking = self.blocking & GUESS | if taken { TAKEN } else { 0 };
+    }
+
+    /// A wait of so many ns is over; was its stack taken? What is guessed next is as long, and no less than half of what was guessed.
+    #[inline(always)]
+    pub const fn unblock(&mut self, blocked_ns: u64) -> bool {
+        let (last, half) = (exponent_of(blocked_ns | 1), self.guess().saturating_sub(1));
+        let taken = self.blocking & TAKEN != 0;
+        self.blocking = 1 + if last > half { last } else { half };
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::{Pace, THINNING_MAX, WINDOW_BITS, is_taken};
+    use crate::count::TaskState;
+
+    /// Random numbers (Steele, Lea and Flood's SplitMix).
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> u64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            mixed ^ (mixed >> 31)
+        }
+    }
+
+    /// What is taken of a second of waits of several tasks, one after the other on one CPU: how many, and the time they stand for over the
+    /// time that they took.
+    fn taken(tasks: &[(u64, u64)], seed: u64) -> (u64, f64) {
+        let (mut pace, mut random, mut now_ns) = (Pace::ZERO, Random(seed), 1_000);
+        let mut states: std::vec::Vec<TaskState> = tasks.iter().map(|_| TaskState::ZERO).collect();
+        let (mut count, mut estimate, mut truth) = (0_u64, 0.0, 0.0);
+        while now_ns < 1_000_000_000 {
+            for (state, &(short_ns, long_ns)) in states.iter_mut().zip(tasks) {
+                let thinning = pace.thinning(state.guess(), now_ns);
+                let is = is_taken(thinning, random.next() as u32);
+                state.block(is);
+                if is {
+                    pace.took(now_ns);
+                }
+                let wait_ns = if random.next().is_multiple_of(16) { long_ns } else { short_ns };
+                assert_eq!(state.unblock(wait_ns), is);
+                truth += wait_ns as f64;
+                if is {
+                    count += 1;
+                    estimate += wait_ns as f64 * f64::from(1_u32 << thinning);
+                }
+                // The tasks wait at the same time.
+                now_ns += 3_000;
+            }
+        }
+        (count, estimate / truth)
+    }
+
+    #[test]
+    fn times_are_right_on_average_and_stacks_are_few() {
+        // Waits of a lock and of a timer, of two tasks that wait now long and now short, and of one that sleeps.
+        let tasks = [(2_000, 3_000), (100_000, 120_000), (5_000, 9_000_000), (50_000_000, 50_000_000)];
+        let runs: std::vec::Vec<(u64, f64)> = (0..200).map(|seed| taken(&tasks, seed)).collect();
+        let mean = runs.iter().map(|(_, ratio)| ratio).sum::<f64>() / runs.len() as f64;
+        assert!((mean - 1.0).abs() < 0.02, "{mean}");
+        let most = runs.iter().map(|(count, _)| *count).max().unwrap();
+        assert!((100..2_000).contains(&most), "{most} of 333,000 waits");
+    }
+
+    #[test]
+    fn what_waits_long_is_always_taken_beside_what_waits_often() {
+        let (mut pace, mut now_ns) = (Pace::ZERO, 0);
+        for _ in 0..100_000 {
+            now_ns += 2_000;
+            let thinning = pace.thinning(12, now_ns);
+            if is_taken(thinning, now_ns as u32 / 2_000) {
+                pace.took(now_ns);
+            }
+        }
+        assert!((13..30).contains(&pace.level), "{}", pace.level);
+        assert_eq!(pace.thinning(30, now_ns), 0);
+        assert!(pace.thinning(12, now_ns) > 0);
+        // What is quiet for long forgets that it was not.
+        assert_eq!(pace.thinning(0, now_ns + (60 << WINDOW_BITS)), 0);
+        pace.level = u32::MAX;
+        assert_eq!(pace.thinning(0, now_ns + (60 << WINDOW_BITS)), THINNING_MAX);
+    }
+
+    #[test]
+    fn a_task_is_guessed_to_wait_as_it_did() {
+        let mut state = TaskState::ZERO;
+        assert_eq!(state.guess(), 20);
+        state.block(true);
+        assert!(state.unblock(1 << 30));
+        assert_eq!(state.guess(), 30);
+        state.block(false);
+        assert!(!state.unblock(0));
+        assert_eq!(state.guess(), 29, "a short wait may have been an exception");
+        (0..40).for_each(|_| assert!(!state.unblock(1_500)));
+        assert_eq!(state.guess(), 10);
+        assert!(!state.unblock(u64::MAX));
+        assert_eq!(state.guess(), 63);
+    }
+}

@@ -1,0 +1,134 @@
+//! Stacks of tasks that block: joins what the programs send when a task blocks and when it is able to run again.
+
+use std::collections::HashMap;
+
+use pmu_common::ring;
+
+use crate::{
+    drain::{OffCpuTime, SlotId},
+    symbol::OffCpuStack,
+};
+
+/// Waits whose stacks were taken.
+#[derive(Debug, Default)]
+pub(super) struct OffCpuStacks {
+    /// Those that last, by thread. A task waits for one thing at a time, so there are never more than tasks.
+    lasting: HashMap<u32, Wait>,
+    /// Those that ended since the last drain.
+    over: HashMap<Stack, Sum>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Stack {
+    slot: SlotId,
+    tgid: u32,
+    kernel: Vec<u64>,
+    user: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Wait {
+    stack: Stack,
+    thinning: u32,
+    since_ns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    waits: u64,
+    ns: f64,
+    variance: f64,
+}
+
+impl OffCpuStacks {
+    /// A task blocks. Where the end of its last wait was lost, so is that wait.
+    pub(super) fn begin(
+        &mut self,
+        slot: SlotId,
+        header: &ring::OffCpuStack,
+        kernel: Vec<u64>,
+        user: Vec<u64>,
+    ) {
+        let &ring::OffCpuStack { tgid, tid, thinning, since_ns, .. } = header;
+        self.lasting.insert(tid, Wait { stack: Stack { slot, tgid, kernel, user }, thinning, since_ns });
+    }
+
+    /// A task was blocked for so long.
+    pub(super) fn end(&mut self, &ring::Unblocked { tid, blocked_ns, .. }: &ring::Unblocked) {
+        if let Some(wait) = self.lasting.remove(&tid) {
+            self.add(wait, blocked_ns);
+        }
+    }
+
+    /// The run ends at `now_ns` (CLOCK_MONOTONIC): what lasts counts up to there.
+    pub(super) fn end_all(&mut self, now_ns: u64) {
+        for wait in std::mem::take(&mut self.lasting).into_values() {
+            let blocked_ns = now_ns.saturating_sub(wait.since_ns);
+            self.add(wait, blocked_ns);
+        }
+    }
+
+    fn add(&mut self, Wait { stack, thinning, .. }: Wait, blocked_ns: u64) {
+        // It stands for so many, and was taken by chance: the variance of one such estimate is n (n - 1) times its square.
+        let (number, ns) = (f64::from(thinning).exp2(), blocked_ns as f64);
+        let sum = self.over.entry(stack).or_default();
+        sum.waits += 1;
+        sum.ns += number * ns;
+        sum.variance += number * (number - 1.0) * ns * ns;
+    }
+
+    /// Waits that ended since this was last asked.
+    pub(super) fn take(&mut self) -> Vec<OffCpuStack> {
+        let row = |(Stack { slot, tgid, kernel, user }, Sum { waits, ns, variance }): (Stack, Sum)| {
+            let time = OffCpuTime { waits, ns: ns as u64, deviation_ns: variance.sqrt() as u64 };
+            OffCpuStack { slot, tgid, kernel, user, time }
+        };
+        self.over.drain().map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pmu_common::ring;
+
+    use super::{OffCpuStacks, OffCpuTime, SlotId};
+
+    fn begin(stacks: &mut OffCpuStacks, tid: u32, thinning: u32, since_ns: u64) {
+        let header = ring::OffCpuStack { tgid: 7, tid, thinning, since_ns, ..ring::OffCpuStack::ZERO };
+        stacks.begin(SlotId::default(), &header, vec![1], vec![2]);
+    }
+
+    fn end(stacks: &mut OffCpuStacks, tid: u32, blocked_ns: u64) {
+        stacks.end(&ring::Unblocked { tid, blocked_ns, ..ring::Unblocked::ZERO });
+    }
+
+    fn times(stacks: &mut OffCpuStacks) -> Vec<OffCpuTime> {
+        stacks.take().into_iter().map(|row| row.time).collect()
+    }
+
+    #[test]
+    fn waits_with_one_stack_add_up_by_how_many_they_stand_for() {
+        let mut stacks = OffCpuStacks::default();
+        begin(&mut stacks, 70, 0, 100);
+        begin(&mut stacks, 71, 2, 100);
+        assert_eq!(times(&mut stacks), [], "both last");
+        end(&mut stacks, 71, 1_000);
+        end(&mut stacks, 70, 500);
+        end(&mut stacks, 72, 999);
+        let deviation_ns = 12_f64.sqrt().mul_add(1_000.0, 0.0) as u64;
+        assert_eq!(times(&mut stacks), [OffCpuTime { waits: 2, ns: 4_500, deviation_ns }]);
+        assert_eq!(times(&mut stacks), []);
+    }
+
+    #[test]
+    fn a_wait_that_lasts_when_the_run_ends_counts_up_to_there() {
+        let mut stacks = OffCpuStacks::default();
+        begin(&mut stacks, 70, 0, 100);
+        // The end of the first was lost.
+        begin(&mut stacks, 70, 0, 300);
+        stacks.end_all(1_000);
+        assert_eq!(times(&mut stacks), [OffCpuTime { waits: 1, ns: 700, deviation_ns: 0 }]);
+        end(&mut stacks, 70, 700);
+        assert_eq!(times(&mut stacks), []);
+    }
+}
