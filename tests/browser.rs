@@ -69,7 +69,7 @@ fn made(made: &Made, folder: &Path) -> PathBuf {
 #[test]
 fn pages_ask_for_nothing_and_say_what_the_rows_say() {
     let folder = folder("recordings");
-    let pages = ["masked", "topdown", "events", "io", "boxes", "counts"];
+    let pages = ["masked", "topdown", "events", "io", "boxes", "counts", "off_cpu_stacks"];
     let pages = pages.map(|name| page(&recording(name), &folder, name));
     check(&pages, &[], &folder);
 }

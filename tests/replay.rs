@@ -9,6 +9,7 @@
 //!   tasks on that CPU
 //! - `off_cpu`: `run --off-cpu --no-sampling --cgroup shop.slice -d 3s`, with `waits sleep 20 20`, `waits lock 20 15`, `waits read 200 2000`
 //!   in one cgroup below and two shells that spin on one CPU in another
+//! - `off_cpu_stacks`: `run --off-cpu --stacks -F 199 -- sh -c './waits sleep 20 20; ./waits lock 3000 0; ./spin 0.3'`
 //!
 //! Made in guests with simulated PMUs:
 //! - `boxes`: `io --cpu-model sapphirerapids -I 3s -d 9s` on two dies with the rates of tests/guest/io.rs

@@ -6,7 +6,10 @@ use core::ffi::c_void;
 
 use aya_ebpf::{
     bindings::BPF_F_USER_STACK,
-    helpers::generated::{bpf_get_prandom_u32, bpf_ringbuf_output},
+    helpers::{
+        bpf_ktime_get_ns,
+        generated::{bpf_get_prandom_u32, bpf_ringbuf_output},
+    },
 };
 use pmu_common::{
     config::OFF_CPU_STACKS as WITH_STACKS,
@@ -20,7 +23,7 @@ use pmu_common::{
 use crate::{
     access::{Access, Pointer},
     config::config,
-    cpu::lose,
+    cpu::{lose, this_cpu},
     maps::{OFF_CPU_STACKS, OffCpuRoom, RING},
     ring_event,
     sample::{STACK_BYTES, announce, stack_bytes},
@@ -41,8 +44,24 @@ pub(crate) fn leave<A: Access>(
     }
     let since_ns = state.off_since_ns;
     let blocks = since_ns > BEFORE_COUNTING && state.off_kind != RUN_QUEUE && slot < SLOT_NONE;
-    let taken = blocks && take::<A>(context, task, state, slot, cpu).is_some();
-    state.block(taken);
+    state.block();
+    if blocks && take::<A>(context, task, state, slot, cpu).is_some() {
+        // SAFETY: the helper has no preconditions.
+        state.block_with_stack(unsafe { bpf_ktime_get_ns() }.wrapping_sub(since_ns));
+    }
+}
+
+/// The task with this state becomes able to run. Call before [`TaskState::ready_cpu`] is no longer the CPU that it left.
+#[inline(always)]
+pub(crate) fn wake<A: Access>(state: &mut TaskState) {
+    // Idle, the CPU waited for nothing but an interrupt, which comes when it comes.
+    if config!(off_cpu) == WITH_STACKS
+        && state.has_stack()
+        && state.ready_cpu == this_cpu()
+        && task::tid::<A>(A::current()) != 0
+    {
+        state.wake_on_its_cpu();
+    }
 }
 
 /// Sends the task's stacks, if those of this wait are to be taken.
@@ -115,7 +134,7 @@ pub(crate) fn arrive<A: Access>(task: Pointer, state: &mut TaskState) {
         return;
     }
     let blocked_ns = state.blocked_ns;
-    if state.unblock(blocked_ns) {
+    if let Some(blocked_ns) = state.unblock(blocked_ns) {
         ring_event::unblocked(task::tid::<A>(task), blocked_ns);
     }
 }

@@ -112,6 +112,7 @@ fn try_wake<A: Access>(task: Pointer) {
         let now_ns = unsafe { bpf_ktime_get_ns() };
         // SAFETY: the state is live while its task is; a task that still runs clears this when it leaves its CPU.
         let state = unsafe { &mut *state };
+        off_cpu_stack::wake::<A>(state);
         state.ready_ns = now_ns;
         state.ready_cpu = culprit::queue_of::<A>(task);
         off_cpu::wake::<A>(task, state);

@@ -122,6 +122,7 @@ async function stacks(page, expect) {
   await page.locator("#stacks input[type=search]").fill("");
   await icicle.press("Escape");
   const event = page.locator("#stacks select").filter({ hasText: "time off the CPU" });
+  expect(await event.count() === (/off_cpu_stacks/.test(page.url()) ? 1 : 0), "stacks of tasks that block can be chosen where there are some");
   if (!await event.count()) return;
   await event.selectOption({ label: "time off the CPU" });
   await icicle.press("ArrowDown");

@@ -28,7 +28,7 @@ function importer(release) {
 }
 const speedscope = importer(join(modules, "node_modules/speedscope/dist/release"));
 
-// Samples with a stack of each event, in the order of the events.
+// Samples with a stack of each event, in the order of the events; behind them the time of tasks that block, if their stacks were taken.
 function reported(text) {
   const rows = text.trimEnd().split("\n").map((row) => JSON.parse(row));
   const header = rows.find((row) => row.kind === "header");
@@ -37,7 +37,8 @@ function reported(text) {
   for (const row of rows.filter((row) => row.kind === "stack")) {
     (row.samples_by_event ?? [row.samples]).forEach((samples, event) => (sums[event] += samples));
   }
-  return sums;
+  const blocked = rows.filter((row) => row.kind === "off_cpu_stack");
+  return blocked.length ? [...sums, blocked.reduce((sum, row) => sum + row.time_ns.value, 0)] : sums;
 }
 
 function pprof(bytes) {

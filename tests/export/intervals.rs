@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::{STACKS, events, export, name_of, protobuf::Message, reported, rows};
+use crate::{OFF_CPU, STACKS, events, export, name_of, protobuf::Message, reported, rows};
 
 /// Recordings of tasks, of I/O and of counts.
 const NUMBERS: [&str; 7] = ["masked", "events", "topdown", "io", "boxes", "counts", "culprits"];
@@ -119,7 +119,14 @@ fn a_firefox_profile_has_the_samples_of_the_report_and_counters_of_the_target() 
             let (owner, event) = thread["name"].as_str().unwrap().rsplit_once(" · ").unwrap();
             let event = events.iter().position(|name| name == event).unwrap();
             let weights = thread["samples"]["weight"].as_array().unwrap();
-            let samples: u64 = weights.iter().map(|weight| weight.as_u64().unwrap()).sum();
+            // Time off the CPU weighs milliseconds.
+            let is_time = thread["samples"]["weightType"] == "tracing-ms";
+            assert_eq!(is_time, events[event] == OFF_CPU);
+            let weight = |weight: &Value| match weight.as_u64() {
+                Some(samples) if !is_time => samples,
+                _ => (weight.as_f64().unwrap() * 1e6).round() as u64,
+            };
+            let samples: u64 = weights.iter().map(weight).sum();
             *sums.entry((event, name_of(owner))).or_default() += samples;
             columns_are_alike(thread);
         }

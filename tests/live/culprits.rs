@@ -51,7 +51,8 @@ fn waits_are_charged_to_whoever_had_the_cpu_and_add_up() {
         assert_close("the hog's time", hog, 0.5e9, 0.15, 30e6);
         // Whoever else ran there, as tests beside this one do, is named, too.
         let all = waited(rows, &groups[0].0.path);
-        let unnamed = charged(rows, &groups[0].0.path, |by| !["cgroup", "idle"].map(Value::from).contains(&by["kind"]));
+        let unnamed =
+            charged(rows, &groups[0].0.path, |by| !["cgroup", "idle"].map(Value::from).contains(&by["kind"]));
         assert!(unnamed < 0.01 * all, "{unnamed} of {all}; {hog} and {other} are the other cgroups'");
     }
 }

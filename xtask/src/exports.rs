@@ -16,11 +16,16 @@ use crate::{
 };
 
 /// Recordings, and the interval that makes the formats of ticks one of the whole run where the report is.
-const RECORDINGS: [(&str, Option<&str>); 4] =
-    [("masked", Some("1h")), ("events", Some("1h")), ("culprits", Some("1h")), ("cgroups", None)];
+const RECORDINGS: [(&str, Option<&str>); 5] = [
+    ("masked", Some("1h")),
+    ("events", Some("1h")),
+    ("culprits", Some("1h")),
+    ("cgroups", None),
+    ("off_cpu_stacks", Some("1h")),
+];
 /// Formats of stacks, which only recordings made with `--stacks` have.
 const OF_STACKS: [&str; 3] = ["pprof", "folded", "speedscope"];
-const WITH_STACKS: [&str; 2] = ["masked", "events"];
+const WITH_STACKS: [&str; 3] = ["masked", "events", "off_cpu_stacks"];
 /// Formats of numbers, and what their files' names end in.
 const OF_NUMBERS: [(&str, &str); 2] = [("parquet", "parquet"), ("perfetto", "pftrace")];
 /// What npm installs: of speedscope the last release whose importer can be loaded without a browser.

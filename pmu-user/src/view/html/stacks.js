@@ -52,7 +52,7 @@ function icicle(label, paint, says) {
     show: (tree) => { state.root = state.zoom = state.focus = tree; drawStacks(view); } };
 }
 
-const eventNames = () => (D.header.sampling_events || []).map((event) => event.event);
+const eventNames = () => (D.header.sampling_events || [D.header.sampling].filter(Boolean)).map((event) => event.event);
 
 // What stacks are as wide as, where that is no event.
 const OFF_CPU = "off_cpu";
@@ -94,7 +94,7 @@ function stacksView() {
   const named = D.stacks.length ? events.map((name, index) => [index, name]) : [];
   const widths = [...named, ...(D.blocked.length ? [[OFF_CPU, "time off the CPU"]] : [])];
   body.replaceChildren(el("p", { class: "lead" }, "Samples of the whole run. Width is the share of samples; kernel code is grey, each module has a tone of its own. " +
-    (D.blocked.length ? "Time off the CPU has the stacks with which tasks blocked, as wide as they were blocked for long. " : "") +
+    (D.blocked.length ? "Time off the CPU has the stacks with which tasks blocked, as wide as the time for which they did. " : "") +
     (named.length > 1 ? "By another event, a frame that had more of it than is usual is warm, one that had less is cold." : "")),
   el("div", { class: "controls" }, owner,
     widths.length > 1 ? choice("Event", widths, state.event, (index) => { state.event = index; rebuild(); }) : null,
