@@ -61,7 +61,8 @@ fn resolve<A: Access>(task: Pointer) -> u32 {
 
 #[inline(always)]
 fn is_running(task: Pointer) -> bool {
-    config!(offsets.task_on_cpu) == ABSENT || Probed::u32(task, config!(offsets.task_on_cpu)) != 0
+    // An `int`, and since Linux 7.2 one byte of it, with others behind.
+    config!(offsets.task_on_cpu) == ABSENT || Probed::u32(task, config!(offsets.task_on_cpu)) & 0xff != 0
 }
 
 /// Is the run queue that a task waits on throttled at this moment?

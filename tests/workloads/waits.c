@@ -1,4 +1,4 @@
-// waits WHAT TIMES MS [FILE]: its first thread waits so often, each time so long, and prints how long that took and its CPU time, in ns, and its id. WHAT is sleep (a
+// waits WHAT TIMES MS [FILE]: its first thread waits so often, each time so long (0: 50 us), and prints how long that took and its CPU time, in ns, and its id. WHAT is sleep (a
 // timer), lock (a futex that another thread holds), vfork (for a child that shares the memory), or read (4 KiB blocks of FILE, past the
 // page cache; MS is the size of the file in blocks).
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@ static long long now(clockid_t clock)
 
 static void pause_ms(void)
 {
-	struct timespec time = {ms / 1000, ms % 1000 * 1000000L};
+	struct timespec time = {ms / 1000, ms ? ms % 1000 * 1000000L : 50000};
 
 	nanosleep(&time, NULL);
 }
