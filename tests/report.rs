@@ -173,7 +173,7 @@ fn a_path_of_a_megabyte_is_reported_and_so_is_what_is_below_it() {
     let path = "/a".repeat(1 << 19);
     let owners = [(1, path.clone()), (2, path + "/b")].map(|(slot, path)| OwnerRow {
         slot: SlotId { slot, generation: 0 },
-        owner: Owner::Cgroup { id: slot.into(), path: Untrusted::from(path) },
+        owner: Owner::cgroup(slot.into(), Untrusted::from(path)),
         ended_ns: Some(5),
     });
     let counts = [1, 2].map(|slot| {

@@ -92,6 +92,7 @@ impl<'a> Pipeline<'a> {
             cut: None,
             filter: Filter::default(),
             must_be_met: false,
+            cgroups: CgroupNames::new(),
         })
     }
 
@@ -124,6 +125,9 @@ impl<'a> Pipeline<'a> {
 
     /// Takes a drain; writes a report if an interval is complete. What is to be counted next.
     pub(super) fn drain(&mut self, mut drain: Drain) -> std_io::Result<Next> {
+        for CgroupName { path, identity } in std::mem::take(&mut drain.cgroups) {
+            self.cgroups.insert(path, identity);
+        }
         match self.cut.as_mut().map_or(Place::Within, |cut| cut.place(&mut drain)) {
             Place::Within => {}
             Place::Before => {
@@ -225,6 +229,7 @@ impl<'a> Pipeline<'a> {
         self.tasks.iter_mut().for_each(|tasks| tasks.interval(&mut report));
         self.io.iter_mut().for_each(|io| io.interval(&mut report));
         report.name_alike();
+        report.name_cgroups(&self.cgroups);
         if let Some(owners) = self.only {
             report.keep_owners(|owner| owners.contains(owner));
         }
@@ -246,6 +251,7 @@ impl<'a> Pipeline<'a> {
         self.tasks.iter().for_each(|tasks| tasks.whole(&mut report));
         self.io.iter().for_each(|io| io.whole(&mut report));
         report.name_alike();
+        report.name_cgroups(&self.cgroups);
         report.findings = findings(self.header, &report);
         report.span = self.cut.and_then(|cut| cut.really());
         report

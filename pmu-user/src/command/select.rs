@@ -155,7 +155,7 @@ mod tests {
     fn processes_of_one_name_become_one_owner_and_others_stay() {
         let row = |owner| OwnerRow { slot: SlotId::default(), owner, ended_ns: Some(7) };
         let process = |pid| row(Owner::Process { pid, born_ns: 0, name: "web".into() });
-        let cgroup = row(Owner::Cgroup { id: 1, path: "/web".into() });
+        let cgroup = row(Owner::cgroup(1, "/web".into()));
         let owners = vec![process(1), process(2), cgroup.clone()];
         let drain: Drain = TasksDrain { owners, ..TasksDrain::default() }.into();
         let select = SelectArgs { by: Some(By::Comm), ..SelectArgs::default() };

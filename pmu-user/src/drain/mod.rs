@@ -26,7 +26,7 @@ pub use self::culprit::{Culprit, CulpritRow};
 pub use self::ending::{Ending, Stopped, Usage, Workload};
 use self::io::{IoDrain, IoHeader};
 pub use self::located::{CodeRow, CodeStackRow, Located, Names, OffCpuStackRow, OffCpuTime};
-pub use self::owner::{Id, Owner, OwnerKey, OwnerRow, SlotId};
+pub use self::owner::{CgroupName, Id, Owner, OwnerKey, OwnerRow, SlotId};
 pub use self::tasks::{
     CountRow, CpuRow, GapRow, HotRow, LimitsRow, OffCpuRow, Place, PressureRow, StackRow, TasksDrain,
     TasksHeader, ThrottlingRow, ToldWaits,
@@ -83,6 +83,9 @@ pub struct Drain {
     /// Counts without owners.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<CountsDrain>,
+    /// Whose cgroups are that the drain tells of, if that was not told before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cgroups: Vec<CgroupName>,
 }
 
 impl Drain {

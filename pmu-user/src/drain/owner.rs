@@ -9,7 +9,10 @@ use std::{
 use pmu_common::{config::OUTSIDE, owner::start_tick};
 use serde::{Deserialize, Serialize};
 
-use crate::untrusted::{Untrusted, exact};
+use crate::{
+    machine::container::Identity,
+    untrusted::{Untrusted, exact},
+};
 
 /// A slot in one of its lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -86,7 +89,20 @@ pub enum Owner {
         /// Path from the hierarchy's root.
         #[serde(with = "exact")]
         path: Untrusted,
+        /// Whose it is, as far as runtimes tell; in no row of a recording, which tells of all of them by path ([`CgroupName`]).
+        #[serde(skip)]
+        identity: Option<Box<Identity>>,
     },
+}
+
+/// Whose a cgroup is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupName {
+    /// Path from the hierarchy's root.
+    #[serde(with = "exact")]
+    pub path: Untrusted,
+    /// Whose it is.
+    pub identity: Identity,
 }
 
 /// What makes an owner the same in every source, and under another name: a process may execute another program, a cgroup may
@@ -138,6 +154,12 @@ impl Hash for Owner {
 }
 
 impl Owner {
+    /// A cgroup of which nobody has said whose it is.
+    #[must_use]
+    pub const fn cgroup(id: u64, path: Untrusted) -> Self {
+        Self::Cgroup { id, path, identity: None }
+    }
+
     /// What makes it the same under another name.
     #[must_use]
     pub const fn key(&self) -> OwnerKey<'_> {
@@ -148,7 +170,7 @@ impl Owner {
             Self::Thread { tid, born_ns, .. } => OwnerKey::Thread(*tid, start_tick(*born_ns)),
             Self::Comm { name } => OwnerKey::Comm(name),
             Self::Exe { name } => OwnerKey::Exe(name),
-            Self::Cgroup { id: 0, path } => OwnerKey::CgroupAt(path),
+            Self::Cgroup { id: 0, path, .. } => OwnerKey::CgroupAt(path),
             Self::Cgroup { id, .. } => OwnerKey::Cgroup(*id),
         }
     }
@@ -168,7 +190,10 @@ impl Owner {
             Self::Ended { name, processes } => format!("{} × {processes}", name.terminal()),
             Self::Thread { tid, name, .. } => format!("{} ({})", name.terminal(), Id::of(*tid)),
             Self::Comm { name } | Self::Exe { name } => name.terminal().into_owned(),
-            Self::Cgroup { path, .. } => path.terminal().into_owned(),
+            Self::Cgroup { path, identity, .. } => {
+                let called = identity.as_ref().and_then(|identity| identity.in_words());
+                called.unwrap_or_else(|| path.terminal().into_owned())
+            }
         }
     }
 }
@@ -233,7 +258,7 @@ mod tests {
         assert_ne!(process(7, 0, "sh"), process(8, 0, "sh"));
         let thread = |pid| Owner::Thread { tid: 9, pid, born_ns: 0, name: Untrusted::default() };
         assert_eq!(thread(0), thread(7));
-        let cgroup = |id, path: &str| Owner::Cgroup { id, path: path.into() };
+        let cgroup = |id, path: &str| Owner::cgroup(id, path.into());
         assert_eq!(cgroup(3, "/a"), cgroup(3, "/b"));
         assert_ne!(cgroup(0, "/a"), cgroup(0, "/b"));
         let ended = |name: &str, processes| Owner::Ended { name: name.into(), processes };

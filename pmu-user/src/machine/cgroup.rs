@@ -61,6 +61,9 @@ pub enum ResolveError {
     /// Nothing has that name.
     #[error("no cgroup `{0}`{near}", near = near(.1))]
     Unknown(String, Vec<String>),
+    /// Nothing that could be read has that name.
+    #[error("no cgroup `{0}`{near}; {2}", near = near(.1))]
+    Unread(String, Vec<String>, String),
     /// Several cgroups have that name.
     #[error("`{0}` names {count} cgroups: {list}", count = .1.len(), list = .1.join(", "))]
     Ambiguous(String, Vec<String>),

@@ -1,6 +1,7 @@
 //! What this host is. Every function takes the root of the file system, so that a folder can be a machine.
 
 pub mod cgroup;
+pub mod container;
 pub mod cpu;
 pub mod disk;
 pub mod io;

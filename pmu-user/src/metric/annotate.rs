@@ -11,7 +11,7 @@ use crate::{
     drain::{Line, Owner},
     model::{HotKey, Interval, Ledger, WeightedSamples, is_kernel},
     suggest::{did_you_mean, nearest},
-    table::event_syntax::glob,
+    suggest::glob,
     untrusted::Untrusted,
 };
 

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     drain::{Id, Owner},
-    suggest::{did_you_mean, nearest},
-    table::{event_syntax::glob, metric},
+    suggest::{did_you_mean, glob, nearest},
+    table::metric,
 };
 
 /// Names that an error lists where none is near.

@@ -16,6 +16,7 @@ pub mod formulas;
 mod hot;
 pub mod io;
 mod limited;
+pub mod naming;
 pub mod number;
 mod off_cpu;
 pub mod off_cpu_stack;

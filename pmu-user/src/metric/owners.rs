@@ -167,7 +167,7 @@ fn silent_targets(context: &Context<'_>, seen: &BTreeMap<OwnerIndex, Counts>) ->
     };
     let mut silent = Vec::new();
     for target in targets.iter().filter(|target| !is_seen(target.id.0)) {
-        let owner = Owner::Cgroup { id: target.id.0, path: target.path.clone() };
+        let owner = Owner::cgroup(target.id.0, target.path.clone());
         let counts = below(context, target.path.as_bytes());
         silent.push(report(context, OwnerOrTarget::Owner(owner), false, &counts));
     }

@@ -97,7 +97,7 @@ impl Stat {
             let owner = match &plan.target {
                 Target::Cgroups(cgroups) => cgroups
                     .get(index)
-                    .map(|cgroup| Owner::Cgroup { id: cgroup.id.0, path: cgroup.path.clone() }),
+                    .map(|cgroup| Owner::cgroup(cgroup.id.0, cgroup.path.clone())),
                 _ => None,
             };
             rows(plan, part, before, owner.as_ref(), elapsed_ns)

@@ -43,7 +43,7 @@ mod tests {
 
     fn drain(at_ns: u64, rows: &[(u64, [u64; 3])]) -> TasksDrain {
         let row = |&(id, [periods, throttled, time_ns]): &(u64, [u64; 3])| ThrottlingRow {
-            owner: Owner::Cgroup { id, path: Untrusted::from(format!("/{id}")) },
+            owner: Owner::cgroup(id, Untrusted::from(format!("/{id}"))),
             so_far: Throttling { periods, throttled, time_ns },
         };
         let throttling = rows.iter().map(row).collect();

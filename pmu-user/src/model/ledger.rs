@@ -183,7 +183,7 @@ impl Ledger {
         let mut interval =
             Interval { from_ns: self.at_ns, to_ns: drain.at_ns.max(self.at_ns), ..Interval::default() };
         for owner in &drain.above {
-            if let Owner::Cgroup { id, path } = owner {
+            if let Owner::Cgroup { id, path, .. } = owner {
                 self.meet_inner(*id, path);
                 self.meet_above(path);
             }

@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn events_are_those_of_the_run_and_memory_is_what_it_was_last() {
-        let owner = Owner::Cgroup { id: 7, path: "/web".into() };
+        let owner = Owner::cgroup(7, "/web".into());
         let row = |bytes, kills| {
             [LimitsRow {
                 owner: owner.clone(),

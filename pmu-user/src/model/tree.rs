@@ -86,7 +86,7 @@ mod tests {
     };
 
     fn cgroup(id: u64, path: &str) -> Owner {
-        Owner::Cgroup { id, path: Untrusted::from(path) }
+        Owner::cgroup(id, Untrusted::from(path))
     }
 
     fn row(slot: u32, owner: Owner) -> OwnerRow {

@@ -16,7 +16,7 @@ fn process(pid: u32, name: &[u8]) -> OwnerRow {
 }
 
 fn cgroup(path: &str) -> Owner {
-    Owner::Cgroup { id: 1, path: Untrusted::from(path) }
+    Owner::cgroup(1, Untrusted::from(path))
 }
 
 fn name_of(owner: &Owner) -> String {

@@ -201,10 +201,10 @@ mod tests {
         let process = of(Owner::Process { pid: 7, born_ns: 1, name });
         assert_eq!(process, "runqueue_latency:process:7:a%20b%2Cc%0A%3A%25%C3%A9");
         assert!(Tag::new(&process).is_some());
-        let cgroup = Owner::Cgroup { id: 3, path: Untrusted::from("/web.slice/a-1") };
+        let cgroup = Owner::cgroup(3, Untrusted::from("/web.slice/a-1"));
         assert_eq!(of(cgroup), "runqueue_latency:cgroup:/web.slice/a-1");
         assert_eq!(tag(Attribution::Target, None), "runqueue_latency:target");
-        let (disk, web) = (Subject::Disk("a b".into(), "read"), Owner::Cgroup { id: 3, path: "/web".into() });
+        let (disk, web) = (Subject::Disk("a b".into(), "read"), Owner::cgroup(3, "/web".into()));
         assert_eq!(tag(Attribution::Owner(&web), Some(&disk)), "block.latency:disk:a%20b:read:cgroup:/web");
         assert_eq!(tag(Attribution::Host, Some(&disk)), "block.latency:disk:a%20b:read");
     }

@@ -233,7 +233,7 @@ fn csv_has_one_header_and_rows_as_wide_as_it() {
 fn cgroups_have_tables_of_their_own_and_their_names_steer_nothing() {
     let hostile = Untrusted::from("/\u{1b}[31mweb");
     let of = |path: &Untrusted| Row {
-        owner: Some(Owner::Cgroup { id: 1, path: path.clone() }),
+        owner: Some(Owner::cgroup(1, path.clone())),
         ..row("page-faults", Value::counted(7, 1.0))
     };
     let paths = [hostile, Untrusted::from("/db")];
@@ -267,7 +267,7 @@ fn every_view_of_counts_is_as_it_was() {
     let mut runs = Stat { runs: 5, outliers: vec![outlier], ..stat() };
     runs.rows[0].of_runs = vec![Value::counted(1, 1.0); 5];
     let of = |id, path: &str| Row {
-        owner: Some(Owner::Cgroup { id, path: path.into() }),
+        owner: Some(Owner::cgroup(id, path.into())),
         ..row("page-faults", Value::counted(7, 1.0))
     };
     let cgroups = Stat { rows: vec![of(3, "/web"), of(4, "/db")], ..stat() };

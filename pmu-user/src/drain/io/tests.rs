@@ -173,7 +173,7 @@ fn domain() -> impl Strategy<Value = Domain> {
 }
 
 fn groups() -> impl Strategy<Value = Groups> {
-    let owner = (number(), name()).prop_map(|(id, path)| Owner::Cgroup { id, path });
+    let owner = (number(), name()).prop_map(|(id, path)| Owner::cgroup(id, path));
     let whose = prop_oneof![
         few(owner).prop_map(GroupOwner::Of),
         "[a-z ]{0,9}".prop_map(GroupOwner::Nobody),
@@ -207,7 +207,7 @@ fn kernel() -> impl Strategy<Value = KernelCounts> {
         retransmitted,
         listen_drops,
     });
-    let owner = prop::option::of((number(), name()).prop_map(|(id, path)| Owner::Cgroup { id, path }));
+    let owner = prop::option::of((number(), name()).prop_map(|(id, path)| Owner::cgroup(id, path)));
     let network = (owner, few(interface), tcp).prop_map(|(owner, interfaces, tcp)| NetworkCount {
         owner,
         interfaces,

@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn a_cgroup_above_one_that_is_found_tells_less_and_one_that_begins_as_it_does_is_another() {
         let of = |id, path: &str| Throttled {
-            owner: Owner::Cgroup { id, path: Untrusted::from(path) },
+            owner: Owner::cgroup(id, Untrusted::from(path)),
             periods: 100,
             share: Value::exact(50.0),
             time: Value::exact(1e9 * id as f64),
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_disk_whose_last_per_cent_is_slow_is_found_with_whose_most_requests_are() {
         let disk = Subject::Disk(Untrusted::from("sda"), "read");
-        let owner = Owner::Cgroup { id: 7, path: Untrusted::from("/db") };
+        let owner = Owner::cgroup(7, Untrusted::from("/db"));
         let of_owner = Subject::Owner(owner.clone(), Box::new(disk.clone()));
         let rows =
             |slow_ns| vec![requests(disk.clone(), 30, slow_ns), requests(of_owner.clone(), 20, slow_ns)];
@@ -320,7 +320,7 @@ mod tests {
         let drops = |share, count| causes(&eth0, (metric::NET_DROP_SHARE, share), (metric::NET_DROPS, count));
         assert_eq!((drops(5.0, 3.0), drops(0.05, 300.0)), (vec![], vec![]));
         assert_eq!(drops(0.2, 300.0), [Cause::PacketDrops]);
-        let web = Owner::Cgroup { id: 7, path: Untrusted::from("/web") };
+        let web = Owner::cgroup(7, Untrusted::from("/web"));
         let tcp = Subject::Owner(web, Box::new(Subject::Scope(Scope::Platform)));
         let again = |share, count| {
             causes(&tcp, (metric::NET_RETRANSMITTED_SHARE, share), (metric::NET_RETRANSMITTED, count))
@@ -341,7 +341,7 @@ mod tests {
             let causes = found.iter().map(|found| found.rule.cause);
             causes.filter(|cause| *cause == Cause::IoPressure).collect::<Vec<_>>()
         };
-        let web = Owner::Cgroup { id: 7, path: Untrusted::from("/web") };
+        let web = Owner::cgroup(7, Untrusted::from("/web"));
         let processes = || Target::Processes(vec![7]);
         assert_eq!(causes(processes(), of(None, 90.0)), []);
         assert_eq!(causes(Target::System, of(None, 90.0)), [Cause::IoPressure]);

@@ -114,7 +114,7 @@ mod tests {
     };
 
     fn cgroup(id: u64, path: &str) -> Owner {
-        Owner::Cgroup { id, path: Untrusted::from(path) }
+        Owner::cgroup(id, Untrusted::from(path))
     }
 
     /// Whom a finding names of those who had the CPU while `/web` waited 1000 ns, and for how long.

@@ -105,7 +105,7 @@ mod tests {
 
     /// What a cgroup did in 4 s, of one event.
     fn interval(event: MonitoringEvent, amount: Amount) -> GroupsInterval {
-        let web = OwnerOrGroup::Owner(Owner::Cgroup { id: 7, path: Untrusted::from("/web") });
+        let web = OwnerOrGroup::Owner(Owner::cgroup(7, Untrusted::from("/web")));
         let share = Share { amounts: [(event, amount)].into(), nobody: None };
         GroupsInterval { duration_ns: 4_000_000_000, shares: [(web, share)].into() }
     }

@@ -118,7 +118,7 @@ mod tests {
             label: Label::System,
             note: None,
         };
-        let web = Owner::Cgroup { id: 7, path: Untrusted::from("/web") };
+        let web = Owner::cgroup(7, Untrusted::from("/web"));
         let owner = Subject::Owner(web, Box::new(Subject::Scope(Scope::Platform)));
         vec![
             row(Subject::Scope(Scope::Socket(0)), "dram.bw"),

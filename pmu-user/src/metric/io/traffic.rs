@@ -92,12 +92,12 @@ impl<'a> Names<'a> {
 
     /// The cgroup with this path; one that was not told of is known by its path alone.
     pub(super) fn cgroup_at(&self, path: Untrusted) -> Owner {
-        Owner::Cgroup { id: self.paths.get(&path).copied().unwrap_or(0), path }
+        Owner::cgroup(self.paths.get(&path).copied().unwrap_or(0), path)
     }
 
     fn cgroup(&self, id: u64) -> Owner {
         let path = self.cgroups.get(&id).cloned();
-        Owner::Cgroup { id, path: path.unwrap_or_else(|| Untrusted::from(format!("cgroup {id}"))) }
+        Owner::cgroup(id, path.unwrap_or_else(|| Untrusted::from(format!("cgroup {id}"))))
     }
 
     /// The cgroup with this path, if it was told of or is a target.
@@ -107,7 +107,7 @@ impl<'a> Names<'a> {
             _ => None,
         };
         let id = self.paths.get(&path).copied().or_else(|| of_target().map(|target| target.id.0))?;
-        Some(Owner::Cgroup { id, path })
+        Some(Owner::cgroup(id, path))
     }
 
     /// Whose requests they are, if that is anybody in particular.

@@ -65,7 +65,7 @@ fn process(pid: u32, name: &str) -> Owner {
 }
 
 fn cgroup(id: u64, path: &str) -> Owner {
-    Owner::Cgroup { id, path: Untrusted::from(path) }
+    Owner::cgroup(id, Untrusted::from(path))
 }
 
 #[test]

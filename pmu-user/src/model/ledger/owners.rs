@@ -142,7 +142,7 @@ impl Ledger {
     pub(super) fn meet_inner(&mut self, id: u64, path: &Untrusted) -> bool {
         let new = self.tree.wants(path);
         if new {
-            let index = self.add(Owner::Cgroup { id, path: path.clone() });
+            let index = self.add(Owner::cgroup(id, path.clone()));
             self.tree.add_inner(path.clone(), index);
         }
         new

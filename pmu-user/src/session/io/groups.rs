@@ -112,7 +112,7 @@ impl Monitored {
             Target::System => {
                 for cgroup in self.layout.list(&Untrusted::from("/")).unwrap_or_default() {
                     let inside = self.layout.threads(&cgroup).unwrap_or_default();
-                    threads.put(Owner::Cgroup { id: cgroup.id.0, path: cgroup.path }, inside);
+                    threads.put(Owner::cgroup(cgroup.id.0, cgroup.path), inside);
                 }
             }
             Target::Cgroups(cgroups) => {
@@ -122,7 +122,7 @@ impl Monitored {
                         Descend::No => vec![cgroup.clone()],
                     };
                     let inside = all.iter().flat_map(|one| self.layout.threads(one).unwrap_or_default());
-                    let owner = Owner::Cgroup { id: cgroup.id.0, path: cgroup.path.clone() };
+                    let owner = Owner::cgroup(cgroup.id.0, cgroup.path.clone());
                     threads.put(owner, inside.collect());
                 }
             }

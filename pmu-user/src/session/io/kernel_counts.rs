@@ -78,7 +78,7 @@ fn of_targets(plan: &IoPlan, machine: &Machine, root: &Path) -> Vec<(Option<Owne
     let of_cgroup = |cgroup: &Cgroup| {
         let below = machine.cgroups.list(&cgroup.path).unwrap_or_default();
         let pid = below.iter().find_map(|cgroup| machine.cgroups.threads(cgroup)?.first().copied())?;
-        Some((Owner::Cgroup { id: cgroup.id.0, path: cgroup.path.clone() }, pid))
+        Some((Owner::cgroup(cgroup.id.0, cgroup.path.clone()), pid))
     };
     let targets: Vec<(Owner, u32)> = match &plan.target {
         Target::Processes(pids) => pids.iter().map(|&pid| (process(pid), pid)).collect(),

@@ -104,7 +104,7 @@ impl Owners {
         let known = self.paths.iter().filter(|(_, path)| wanted.contains(path.as_bytes()));
         let mut above: Vec<_> = known.map(|(&id, path)| (path.clone(), id)).collect();
         above.sort();
-        above.into_iter().map(|(path, id)| Owner::Cgroup { id, path }).collect()
+        above.into_iter().map(|(path, id)| Owner::cgroup(id, path)).collect()
     }
 
     /// A slot in its present life.
@@ -155,7 +155,7 @@ impl Owners {
             By::Cgroup => {
                 let path = self.paths.get(&row.key.id).cloned();
                 let unknown = || Untrusted::from(format!("[cgroup {}]", row.key.id));
-                Owner::Cgroup { id: row.key.id, path: path.unwrap_or_else(unknown) }
+                Owner::cgroup(row.key.id, path.unwrap_or_else(unknown))
             }
         };
         let ends = row.ended_ns != 0 && !owner.is_of_many();

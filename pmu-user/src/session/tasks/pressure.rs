@@ -30,7 +30,7 @@ impl Pressures {
         let mut all = vec![(None, host)];
         for Cgroup { id, path } in cgroups(plan, layout).into_iter().take(MOST) {
             match PressureFiles::of_cgroup(layout, &Cgroup { id, path: path.clone() }) {
-                Some(files) => all.push((Some(Owner::Cgroup { id: id.0, path }), files)),
+                Some(files) => all.push((Some(Owner::cgroup(id.0, path)), files)),
                 None => missing.push(Absent {
                     what: format!("pressure of {}", path.terminal()),
                     why: "the kernel does not account it there: before Linux 5.2, or cgroup.pressure is 0"
@@ -55,7 +55,7 @@ impl Pressures {
 pub(super) fn limits(plan: &Plan, layout: &Layout) -> Vec<LimitsRow> {
     let row = |cgroup: Cgroup| {
         let now = layout.limits(&cgroup);
-        LimitsRow { owner: Owner::Cgroup { id: cgroup.id.0, path: cgroup.path }, now }
+        LimitsRow { owner: Owner::cgroup(cgroup.id.0, cgroup.path), now }
     };
     cgroups(plan, layout).into_iter().take(MOST).map(row).filter(|row| !row.now.is_empty()).collect()
 }

@@ -28,7 +28,7 @@ impl Limited {
         // What is gone by the end of a run was there at its beginning.
         self.0.extend(found.into_iter().map(|cgroup| (cgroup.id, cgroup)));
         let row = |cgroup: &Cgroup| {
-            let owner = Owner::Cgroup { id: cgroup.id.0, path: cgroup.path.clone() };
+            let owner = Owner::cgroup(cgroup.id.0, cgroup.path.clone());
             Some(ThrottlingRow { owner, so_far: layout.throttling(cgroup)? })
         };
         self.0.values().filter_map(row).collect()

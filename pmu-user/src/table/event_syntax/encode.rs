@@ -9,7 +9,7 @@ use crate::{
         bits::{Word, Words},
         catalog::{Catalog, Entry, Named},
     },
-    suggest::nearest,
+    suggest::{glob, nearest},
     table::model::{Model, ModelEvent},
 };
 
@@ -224,41 +224,9 @@ fn is_box_number(suffix: &str) -> bool {
     decimal || number.len() > 2 && number.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Does the pattern of `*` and `?` match the whole name?
-pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut p, mut n, mut retry) = (0, 0, None);
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                retry = Some((p, n));
-                p += 1;
-            }
-            Some(&letter) if letter == b'?' || letter == name[n] => (p, n) = (p + 1, n + 1),
-            _ => match retry {
-                Some((star, start)) => {
-                    retry = Some((star, start + 1));
-                    (p, n) = (star + 1, start + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|letter| *letter == b'*')
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{family, glob, is_box_number};
-
-    #[test]
-    fn a_pattern_matches_whole_names() {
-        for (pattern, name) in [("*", ""), ("a*c", "abbc"), ("*_?", "x_1_2"), ("a*b*c", "a-b-b-c")] {
-            assert!(glob(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
-        }
-        for (pattern, name) in [("", "a"), ("a*c", "abcd"), ("?", ""), ("a?", "a")] {
-            assert!(!glob(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
-        }
-    }
+    use super::{family, is_box_number};
 
     #[test]
     fn the_uncore_pmus_of_a_kind_are_a_family() {

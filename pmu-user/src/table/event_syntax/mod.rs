@@ -16,7 +16,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::encode::glob;
 pub use self::{
     encode::family,
     parse::{NotationError, SyntaxFault},

@@ -41,7 +41,7 @@ impl Pattern {
     pub fn matches(&self, name: &[u8]) -> bool {
         let name = name.to_ascii_lowercase();
         if self.0.contains(['*', '?']) {
-            return super::event_syntax::glob(self.0.as_bytes(), &name);
+            return crate::suggest::glob(self.0.as_bytes(), &name);
         }
         self.0.is_empty() || name.windows(self.0.len()).any(|part| part == self.0.as_bytes())
     }

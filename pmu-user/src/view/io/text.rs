@@ -255,7 +255,7 @@ mod tests {
 
     /// A number of an owner, apportioned by this share.
     fn apportioned(metric: &str, share: f64) -> Row {
-        let owner = Owner::Cgroup { id: 7, path: Untrusted::from("/web") };
+        let owner = Owner::cgroup(7, Untrusted::from("/web"));
         Row {
             subject: Subject::Owner(owner, Box::new(Subject::Scope(Scope::Platform))),
             metric: format!("pcie.{metric}"),

@@ -69,7 +69,7 @@ fn line(lines: &[String], with: &str) -> String {
 const SECOND: f64 = 1e9;
 
 fn cgroup(path: &str) -> Owner {
-    Owner::Cgroup { id: 0, path: Untrusted::from(path) }
+    Owner::cgroup(0, Untrusted::from(path))
 }
 
 #[test]

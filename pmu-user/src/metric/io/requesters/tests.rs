@@ -145,7 +145,7 @@ fn the_translations_of_a_device_are_those_of_its_only_owner() {
     let owners: Vec<&Row> = rows.iter().filter(|row| matches!(row.subject, Subject::Owner(..))).collect();
     let [row] = &owners[..] else { panic!("{owners:?}") };
     let function = of(&rows, "0000:16:00.0", "vtd.translation_rate");
-    let owner = Owner::Cgroup { id: 9, path: cgroup };
+    let owner = Owner::cgroup(9, cgroup);
     assert!(matches!(&row.subject, Subject::Owner(known, _) if known.in_words() == "/vm"));
     assert_eq!(row.subject, Subject::Owner(owner, Box::new(function.subject.clone())));
     assert_eq!((row.metric.as_str(), &row.value), ("vtd.translation_rate", &function.value));

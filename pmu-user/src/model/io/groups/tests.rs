@@ -18,7 +18,7 @@ const SECOND: u64 = 1_000_000_000;
 
 fn owner(path: &str) -> Owner {
     let id = path.bytes().fold(1, |id, byte| id * 131 + u64::from(byte));
-    Owner::Cgroup { id, path: Untrusted::from(path) }
+    Owner::cgroup(id, Untrusted::from(path))
 }
 
 fn of(path: &str) -> GroupOwner {

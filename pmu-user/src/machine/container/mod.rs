@@ -1,0 +1,251 @@
+//! Containers: which cgroup is whose, and what it is called. Ids come from the paths of cgroups; names from files that runtimes and kubelet
+//! keep, the cheapest and least sensitive first, and never from a socket. Of files that hold a container's environment only the named
+//! fields are read.
+
+mod conmon;
+mod docker;
+mod file;
+mod kubelet;
+mod oci;
+mod path;
+mod podman;
+mod resolve;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+
+use self::path::ById;
+pub(crate) use self::path::Place;
+pub use self::resolve::resolve;
+use crate::{named::named, untrusted::Untrusted};
+
+named! {
+    /// Who runs a container.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Runtime {
+        Docker = "docker", "dockerd.";
+        Podman = "podman", "podman.";
+        Containerd = "containerd", "containerd, for Kubernetes or for `ctr`.";
+        CriO = "cri-o", "CRI-O.";
+        Ecs = "ecs", "The agent of AWS ECS.";
+        Nspawn = "nspawn", "systemd-nspawn.";
+        Lxc = "lxc", "LXC and LXD.";
+        Nomad = "nomad", "Nomad.";
+    }
+}
+
+/// A pod of Kubernetes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Pod {
+    /// Its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Untrusted>,
+    /// Its namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Untrusted>,
+    /// Its uid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<Untrusted>,
+}
+
+/// A container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Container {
+    /// Who runs it; `None` if nothing tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<Runtime>,
+    /// Its id, as the runtime gives it; of some its name.
+    pub id: Untrusted,
+    /// Its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Untrusted>,
+    /// Its image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Untrusted>,
+    /// Does it only hold a pod's namespaces, or watch another one?
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_infrastructure: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// Whose a cgroup is, as far as that is known. Two cgroups with one are not the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Identity {
+    /// The container that it is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Container>,
+    /// The rest of its path, if it is below the container's own cgroup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside: Option<Untrusted>,
+    /// The pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<Pod>,
+    /// The innermost unit of systemd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<Untrusted>,
+    /// Slurm's job, and the step if it is of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<(Untrusted, Option<Untrusted>)>,
+}
+
+impl Identity {
+    /// Is nothing known?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What people call it: `shop/web-7f9c/nginx` of a pod's container, `web` of another, `web:/init.scope` of what is inside; `None` where
+    /// only its unit is known, which its path says as well.
+    #[must_use]
+    pub fn in_words(&self) -> Option<String> {
+        let words = |name: &Untrusted| name.terminal().into_owned();
+        let pod = self.pod.as_ref().and_then(|pod| {
+            let name = pod.name.as_ref()?;
+            Some(pod.namespace.as_ref().map_or_else(|| words(name), |of| format!("{}/{}", words(of), words(name))))
+        });
+        let container = self.container.as_ref().and_then(|container| container.name.as_ref()).map(words);
+        let called = match (pod, container) {
+            (Some(pod), Some(container)) => format!("{pod}/{container}"),
+            (pod, container) => pod.or(container)?,
+        };
+        let inside = self.inside.as_ref().map_or_else(String::new, |path| format!(":{}", words(path)));
+        Some(called + &inside)
+    }
+
+    /// Is it a container whose name is not known yet?
+    #[must_use]
+    pub fn lacks_a_name(&self) -> bool {
+        self.container.as_ref().is_some_and(|container| container.name.is_none())
+    }
+}
+
+/// What a source knows of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Known {
+    runtime: Option<Runtime>,
+    name: Option<Untrusted>,
+    image: Option<Untrusted>,
+    pod: Pod,
+    is_infrastructure: bool,
+    /// Its cgroup, where the path does not say whose that is.
+    cgroup: Option<Untrusted>,
+}
+
+impl Known {
+    /// Adds what another source knows, which is asked only for what is not known yet.
+    fn add(&mut self, other: Self) {
+        fn first<T>(known: &mut Option<T>, other: Option<T>) {
+            if known.is_none() {
+                *known = other;
+            }
+        }
+        first(&mut self.runtime, other.runtime);
+        first(&mut self.name, other.name);
+        first(&mut self.image, other.image);
+        first(&mut self.pod.name, other.pod.name);
+        first(&mut self.pod.namespace, other.pod.namespace);
+        first(&mut self.pod.uid, other.pod.uid);
+        first(&mut self.cgroup, other.cgroup);
+        self.is_infrastructure |= other.is_infrastructure;
+    }
+}
+
+/// Names of containers, as files had them when they were read.
+#[derive(Clone, Debug, Default)]
+pub struct Containers {
+    by_id: BTreeMap<String, Known>,
+    /// Ids by cgroup, where its path does not have it.
+    by_cgroup: BTreeMap<Untrusted, String>,
+    /// Pods by their uid: what names one container of a pod names them all.
+    pods: BTreeMap<String, Pod>,
+    /// Sources that may not be read, and what would help.
+    unread: BTreeSet<String>,
+}
+
+/// What a source finds: containers by id, or why it cannot be read.
+type Found = Result<Vec<(String, Known)>, String>;
+
+impl Containers {
+    /// Reads what runtimes keep below `root` (`/` for this host). What may not be read is told by [`Containers::unread`].
+    #[must_use]
+    pub fn read(root: &Path) -> Self {
+        let mut containers = Self::default();
+        // Whoever comes first is believed: what everybody may read before what needs rights.
+        for source in [kubelet::read, conmon::read, podman::read, docker::read, oci::read] {
+            match source(root) {
+                Ok(found) => found.into_iter().for_each(|(id, known)| containers.add(id, known)),
+                Err(why) => drop(containers.unread.insert(why)),
+            }
+        }
+        containers
+    }
+
+    fn add(&mut self, id: String, known: Known) {
+        if let Some(cgroup) = &known.cgroup {
+            self.by_cgroup.insert(cgroup.clone(), id.clone());
+        }
+        if let Some(uid) = &known.pod.uid {
+            let pod = self.pods.entry(uid.terminal().into_owned()).or_default();
+            pod.uid.get_or_insert_with(|| uid.clone());
+            if pod.name.is_none() {
+                (pod.name, pod.namespace) = (known.pod.name.clone(), known.pod.namespace.clone());
+            }
+        }
+        self.by_id.entry(id).or_default().add(known);
+    }
+
+    /// Sources that may not be read, each with what would help.
+    pub fn unread(&self) -> impl Iterator<Item = &str> {
+        self.unread.iter().map(String::as_str)
+    }
+
+    /// Whose the cgroup at `path` is.
+    #[must_use]
+    pub fn identity(&self, path: &Untrusted) -> Identity {
+        let place = Place::of(path);
+        let by_cgroup = || {
+            let above = super::cgroup::ancestors(path.as_bytes());
+            let mut paths = std::iter::once(path.as_bytes()).chain(above);
+            let (own, id) = paths.find_map(|path| Some((path, self.by_cgroup.get(path)?)))?;
+            Some(ById { runtime: None, id: id.clone(), name: None, watches: false, end: own.len() })
+        };
+        let of_path = place.container.or_else(by_cgroup);
+        let known = of_path.as_ref().and_then(|found| self.by_id.get(&found.id));
+        let inside = of_path.as_ref().map(|found| &path.as_bytes()[found.end..]).filter(|rest| !rest.is_empty());
+        let inside = inside.map(Untrusted::new);
+        let container = of_path.map(|ById { runtime, id, name, watches, .. }| Container {
+            runtime: runtime.or_else(|| known?.runtime),
+            id: Untrusted::from(id),
+            name: name.or_else(|| known?.name.clone()),
+            image: known.and_then(|known| known.image.clone()),
+            is_infrastructure: watches || known.is_some_and(|known| known.is_infrastructure),
+        });
+        Identity {
+            container,
+            inside,
+            pod: self.pod(place.pod_uid, known),
+            unit: place.unit,
+            job: place.job.map(|(job, step)| (Untrusted::from(job), step.map(Untrusted::from))),
+        }
+    }
+
+    fn pod(&self, uid: Option<String>, known: Option<&Known>) -> Option<Pod> {
+        let of_container = known.map(|known| &known.pod).filter(|pod| pod.name.is_some() || pod.uid.is_some());
+        let of_uid = || uid.as_ref().and_then(|uid| self.pods.get(uid));
+        let mut pod = of_container.or_else(of_uid).cloned().unwrap_or_default();
+        pod.uid = pod.uid.or_else(|| uid.map(Untrusted::from));
+        (pod != Pod::default()).then_some(pod)
+    }
+}

@@ -1,0 +1,130 @@
+//! What names mean on a host with a unit, containers of docker and podman, and a pod.
+
+use std::fs;
+
+use super::resolve;
+use crate::machine::{
+    cgroup::{Layout, ResolveError},
+    container::tests::Tree,
+};
+
+const WEB: &str = "3a2533d5a3153bff08b9e63172bdab655578091176a41dd27fdadfc7176073d4";
+const API: &str = "d218cc2b1f97c1fc3f44cfced19f00894a1cceaf012201f3623bf415ce56ef50";
+const NGINX: &str = "1bb470e1b11f0c4a62223c12f5a82d165332aa8ad8125f8835ed4fba963a70e5";
+const PAUSE: &str = "4ac3410e729cc8ddc83d2fd685bed096776636c17407c2f7449ff973e04be2ee";
+const UID: &str = "4f1e2c33-8a7b-4c6d-9e10-0123456789ab";
+
+fn host(name: &str) -> (Tree, Layout) {
+    let cri = |name: &str, kind: &str| {
+        format!(
+            r#"{{"annotations":{{"io.kubernetes.cri.container-name":"{name}","io.kubernetes.cri.container-type":"{kind}","io.kubernetes.cri.sandbox-name":"web-7f9c","io.kubernetes.cri.sandbox-namespace":"shop","io.kubernetes.cri.sandbox-uid":"{UID}"}}}}"#
+        )
+    };
+    let podman = format!(r#"[{{"id":"{API}","names":["api"]}}]"#);
+    let bundle = |id: &str| format!("run/containerd/io.containerd.runtime.v2.task/k8s.io/{id}/config.json");
+    let tree = Tree::new(
+        name,
+        &[
+            (&format!("var/lib/docker/containers/{WEB}/config.v2.json"), r#"{"Name":"/web"}"#),
+            ("var/lib/containers/storage/overlay-containers/containers.json", &podman),
+            (&bundle(NGINX), &cri("nginx", "container")),
+            (&bundle(PAUSE), &cri("POD", "sandbox")),
+            ("proc/77/cgroup", "1:name=systemd:/x\n0::/system.slice/db.service\n"),
+        ],
+    );
+    let cgroups = [
+        format!("docker/{WEB}"),
+        format!("libpod_parent/libpod-{API}/container"),
+        format!("kubepods/burstable/pod{UID}/{NGINX}"),
+        format!("kubepods/burstable/pod{UID}/{PAUSE}"),
+        "system.slice/db.service/worker".to_owned(),
+        "system.slice/web@1.service".to_owned(),
+        "system.slice/slurmstepd.scope/job_7/step_0".to_owned(),
+        "plain/inner".to_owned(),
+    ];
+    for cgroup in cgroups {
+        fs::create_dir_all(tree.0.join("cgroups").join(cgroup)).unwrap();
+    }
+    let layout = Layout { v2: Some(tree.0.join("cgroups")), v1: Vec::new() };
+    (tree, layout)
+}
+
+/// Paths that a name means, or the error.
+fn meant(host: &(Tree, Layout), spec: &str) -> Result<Vec<String>, ResolveError> {
+    let (tree, layout) = host;
+    let found = resolve(spec, layout, &tree.read(), &tree.0)?;
+    Ok(found.into_iter().map(|cgroup| cgroup.path.terminal().into_owned()).collect())
+}
+
+#[test]
+fn a_name_means_a_path_a_unit_a_container_or_a_pod() {
+    let host = host("means");
+    let (docker, podman) = (format!("/docker/{WEB}"), format!("/libpod_parent/libpod-{API}"));
+    let (pod, nginx) = (format!("/kubepods/burstable/pod{UID}"), format!("/kubepods/burstable/pod{UID}/{NGINX}"));
+    for (spec, path) in [
+        ("web", docker.as_str()),
+        ("docker:web", &docker),
+        ("docker:3a2533d5a315", &docker),
+        ("3a2533d5a315", &docker),
+        ("container:web", &docker),
+        ("api", &podman),
+        ("podman:api", &podman),
+        ("nginx", &nginx),
+        ("cri:nginx", &nginx),
+        ("web-7f9c", &pod),
+        ("web-7f9c/nginx", &nginx),
+        ("k8s:shop/web-7f9c", &pod),
+        ("k8s:shop/web-7f9c/nginx", &nginx),
+        ("db", "/system.slice/db.service"),
+        ("unit:db", "/system.slice/db.service"),
+        ("unit:db.service", "/system.slice/db.service"),
+        ("pid:77", "/system.slice/db.service"),
+        ("slurm:7", "/system.slice/slurmstepd.scope/job_7"),
+        ("slurm:7.0", "/system.slice/slurmstepd.scope/job_7/step_0"),
+        ("plain", "/plain"),
+        ("inner", "/plain/inner"),
+        ("plain/inner", "/plain/inner"),
+        ("path:/plain/inner", "/plain/inner"),
+        ("path:plain", "/plain"),
+    ] {
+        assert_eq!(meant(&host, spec).unwrap(), [path], "{spec}");
+    }
+}
+
+#[test]
+fn a_pattern_means_many_and_has_to_say_of_what() {
+    let host = host("pattern");
+    let found = meant(&host, "path:/system.slice/*").unwrap();
+    assert_eq!(found.len(), 3, "what is inside another one is not counted twice: {found:?}");
+    assert_eq!(meant(&host, "k8s:shop/*").unwrap(), [format!("/kubepods/burstable/pod{UID}")]);
+    assert_eq!(meant(&host, "k8s:shop/*/*").unwrap(), [format!("/kubepods/burstable/pod{UID}/{NGINX}")]);
+    assert!(matches!(meant(&host, "w*b"), Err(ResolveError::Unknown(..))));
+}
+
+#[test]
+fn several_meanings_are_an_error_that_tells_how_to_name_each() {
+    let host = host("several");
+    fs::create_dir_all(host.0.0.join("cgroups/system.slice/web.service")).unwrap();
+    let error = meant(&host, "web").unwrap_err().to_string();
+    for part in ["container", "docker:3a2533d5a315", "unit:web.service", "2 cgroups"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert_eq!(meant(&host, "unit:web").unwrap(), ["/system.slice/web.service"]);
+    assert_eq!(meant(&host, "docker:web").unwrap(), [format!("/docker/{WEB}")]);
+    // What is at the top goes by its path.
+    fs::create_dir(host.0.0.join("cgroups/web")).unwrap();
+    assert_eq!(meant(&host, "web").unwrap(), ["/web"]);
+}
+
+#[test]
+fn a_name_that_means_nothing_is_told_with_what_is_near() {
+    let host = host("near");
+    for (spec, near) in [("wbe", "web"), ("docker:wep", "web"), ("unit:bd", "/system.slice/db.service"), ("ngnix", "nginx")] {
+        let error = meant(&host, spec).unwrap_err();
+        assert!(matches!(error, ResolveError::Unknown(..)), "{error}");
+        assert!(error.to_string().contains(near), "{spec}: {error}");
+    }
+    for spec in ["podman:web", "k8s:other/web-7f9c", "pid:78", "pid:../1", "POD", "path:/../x", "3a2533"] {
+        assert!(meant(&host, spec).is_err(), "{spec}");
+    }
+}

@@ -1,0 +1,95 @@
+//! Whose the cgroups are that a run meets: told once for each, and again once its name is known.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    drain::{CgroupName, Drain, Owner},
+    machine::container::{Containers, Identity},
+    untrusted::Untrusted,
+};
+
+/// How often the files of runtimes are read for containers that have no name yet.
+const READ_EVERY: Duration = Duration::from_millis(900);
+/// How long a container may have no name: its runtime writes it before it starts, kubelet a moment later.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Cgroups whose identity is kept. Of those beyond, everything is looked up and told again.
+const KEPT_MAX: usize = 65_536;
+
+/// Cgroups that were told of, and what is known of containers.
+#[derive(Debug)]
+pub(super) struct CgroupNames {
+    root: PathBuf,
+    containers: Containers,
+    read: Instant,
+    told: HashMap<Untrusted, Identity>,
+    /// Those that have no name, and when they were met.
+    unnamed: Vec<(Untrusted, Instant)>,
+}
+
+impl CgroupNames {
+    /// Reads what runtimes keep below `root`.
+    pub(super) fn new(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            containers: Containers::read(root),
+            read: Instant::now(),
+            told: HashMap::new(),
+            unnamed: Vec::new(),
+        }
+    }
+
+    /// Whose the cgroups of `drain` are that were not told of yet, and those that have a name by now.
+    pub(super) fn of(&mut self, drain: &Drain) -> Vec<CgroupName> {
+        let now = Instant::now();
+        if self.told.len() > KEPT_MAX {
+            self.told.clear();
+        }
+        let mut met: Vec<&Untrusted> = paths(drain).filter(|path| !self.told.contains_key(*path)).collect();
+        met.sort();
+        met.dedup();
+        let lacks_a_name = |path: &Untrusted| self.containers.identity(path).lacks_a_name();
+        let is_due = now.duration_since(self.read) >= READ_EVERY;
+        if is_due && (!self.unnamed.is_empty() || met.iter().any(|path| lacks_a_name(path))) {
+            self.containers = Containers::read(&self.root);
+            self.read = now;
+        }
+        let mut told = Vec::new();
+        for path in met {
+            let identity = self.containers.identity(path);
+            if identity.lacks_a_name() {
+                self.unnamed.push((path.clone(), now));
+            }
+            told.extend(self.tell(path, identity));
+        }
+        for (path, since) in std::mem::take(&mut self.unnamed) {
+            let identity = self.containers.identity(&path);
+            if identity.lacks_a_name() && now.duration_since(since) < PATIENCE {
+                self.unnamed.push((path, since));
+            } else if !identity.lacks_a_name() {
+                told.extend(self.tell(&path, identity));
+            }
+        }
+        told
+    }
+
+    fn tell(&mut self, path: &Untrusted, identity: Identity) -> Option<CgroupName> {
+        self.told.insert(path.clone(), identity.clone());
+        (!identity.is_empty()).then(|| CgroupName { path: path.clone(), identity })
+    }
+}
+
+/// Paths of the cgroups that a drain tells of.
+fn paths(drain: &Drain) -> impl Iterator<Item = &Untrusted> {
+    let tasks = drain.tasks.iter();
+    let owners = tasks.clone().flat_map(|tasks| tasks.owners.iter().map(|row| &row.owner));
+    let owners = owners.chain(tasks.flat_map(|tasks| &tasks.above));
+    let of_tasks = owners.filter_map(|owner| match owner {
+        Owner::Cgroup { path, .. } => Some(path),
+        _ => None,
+    });
+    of_tasks.chain(drain.io.iter().flat_map(|io| io.cgroups.iter().map(|(_, path)| path)))
+}
