@@ -288,3 +288,42 @@ fn doctor_in_a_container_says_what_works_there() {
     let missing = io.summary()["missing"].as_array().unwrap();
     assert_eq!(missing.iter().any(|missing| missing["what"] == "packets"), !packets, "{missing:?}");
 }
+
+#[test]
+fn a_container_is_found_and_shown_by_its_name() {
+    let Some(container) = Container::start() else { return };
+    let (_, host) = container.spins();
+    let name = container.name.as_str();
+    let running = Running::start(&["--cgroup", name]);
+    let before = container.cgroup.usage_ns();
+    wait_until("it has run", || container.cgroup.usage_ns() > before + 500e6);
+    let (rows, replayed) = running.stop_and_replay();
+    let after = container.cgroup.usage_ns();
+    for rows in [&rows, &replayed] {
+        let is_its =
+            |owner: &Value| owner["container"]["name"] == name && owner["container"]["inside"].is_null();
+        let of_it: Vec<&Value> =
+            rows.of_kind("metric").map(|row| &row["owner"]).filter(|owner| is_its(owner)).collect();
+        let owner = of_it.first().unwrap_or_else(|| panic!("no row of {name}: {:?}", rows.0));
+        assert_eq!(
+            (&owner["container"]["runtime"], &owner["called"]),
+            (&"podman".into(), &name.into()),
+            "{owner}"
+        );
+        assert!(
+            owner["path"].as_str().unwrap().contains(owner["container"]["id"].as_str().unwrap()),
+            "{owner}"
+        );
+        let ours = rows.sum("cpu_time", is_its);
+        assert!(ours > 500e6 && ours < after - before + 400e6, "{ours} of {}", after - before);
+    }
+    let typed = run(&["-d", "300ms", "--cgroup", &format!("podman:{name}")]);
+    assert!(typed.sum("cpu_time", |owner| owner["container"]["name"] == name) > 50e6);
+    let shown = pmbpf().args(["run", "-d", "300ms", "--cgroup", name]).output().unwrap();
+    assert!(text(&shown.stdout).contains(&format!("  {name}")), "{}", text(&shown.stdout));
+    signal(host, "KILL");
+    drop(container.podman().args(["rm", "--force", "--time", "0", name]).output());
+    let gone = pmbpf().args(["run", "-d", "300ms", "--cgroup", name]).output().unwrap();
+    assert_eq!(gone.status.code(), Some(2), "{}", text(&gone.stderr));
+    assert!(text(&gone.stderr).contains(&format!("no cgroup `{name}`")), "{}", text(&gone.stderr));
+}

@@ -77,7 +77,7 @@ pub(crate) fn count(
     let kernel = Kernel::new(Path::new("/"), Options { attach, btf: None, log: Log::Off });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut drains = Vec::new();
-    let mut session = Session::new(machine);
+    let mut session = Session::new(machine, Path::new("/"));
     let open = async { session.open_tasks(plan, Path::new("/"), &kernel) };
     runtime.block_on(open).unwrap_or_else(|error| panic!("{error}"));
     session.start(Measure::Always, Instant::now()).unwrap();

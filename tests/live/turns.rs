@@ -179,7 +179,7 @@ fn an_event_that_cannot_be_opened_is_named() {
     let root = std::path::Path::new("/");
     let kernel = pmbpf::bpf::Kernel::new(root, pmbpf::bpf::Options::default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut session = pmbpf::session::Session::new(machine);
+    let mut session = pmbpf::session::Session::new(machine, root);
     let open = async { session.open_tasks(plan, root, &kernel) };
     let error = runtime.block_on(open).err().unwrap().to_string();
     let begins = "cannot open event `minor-faults` of the PMU `software` on cpu 0: perf_event_open: ";

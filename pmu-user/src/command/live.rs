@@ -239,7 +239,7 @@ impl Live<'_> {
         let Sources { machine, tasks, io, counts } = sources;
         let how = self.programs.map(|programs| programs.kernel.clone()).unwrap_or_default();
         let kernel = how.kernel(root, self.log);
-        let mut session = Session::new(machine);
+        let mut session = Session::new(machine, root);
         if let Some(plan) = tasks {
             session.open_tasks(plan, root, &kernel)?;
         }

@@ -21,13 +21,14 @@ use self::{
 };
 use super::{output, progress::SoFar};
 use crate::{
-    drain::{Absent, Drain, Ending, Header, Names, Owner},
+    drain::{Absent, CgroupName, Drain, Ending, Header, Names, Owner},
     metric::{
         Report,
         annotate::Annotated,
         callers::MIN_SHARE,
         filter::{Filter, Pattern, Unmet},
         finding::findings,
+        naming::CgroupNames,
         stat::Stat,
         topdown::OneRun,
     },
@@ -50,6 +51,8 @@ pub(super) struct Pipeline<'a> {
     filter: Filter,
     /// What a filter asks for and the report does not have is an error.
     must_be_met: bool,
+    /// Whose cgroups are.
+    cgroups: CgroupNames,
 }
 
 impl<'a> Pipeline<'a> {

@@ -10,8 +10,8 @@ use super::{
 use crate::{
     drain::{Line, Owner},
     model::{HotKey, Interval, Ledger, WeightedSamples, is_kernel},
-    suggest::{did_you_mean, nearest},
     suggest::glob,
+    suggest::{did_you_mean, nearest},
     untrusted::Untrusted,
 };
 

@@ -42,7 +42,7 @@ impl Pattern {
         Self(text.to_owned())
     }
 
-    /// Is the owner one of these: by its id, its name, its cgroup's path, or the last part of that?
+    /// Is the owner one of these: by its id, its name, its cgroup's path, or the last part of that, or what its container or pod is called?
     #[must_use]
     pub fn matches(&self, owner: &Owner) -> bool {
         let is = |name: &[u8]| glob(self.0.as_bytes(), name);
@@ -52,9 +52,12 @@ impl Pattern {
             Owner::Process { pid, name, .. } => is_id(*pid) || is(name.as_bytes()),
             Owner::Thread { tid, pid, name, .. } => is_id(*tid) || is_id(*pid) || is(name.as_bytes()),
             Owner::Ended { name, .. } | Owner::Comm { name } | Owner::Exe { name } => is(name.as_bytes()),
-            Owner::Cgroup { path, .. } => {
+            Owner::Cgroup { path, identity, .. } => {
                 let path = path.as_bytes();
-                is(path) || path.rsplit(|&byte| byte == b'/').next().is_some_and(is)
+                let is_called = || {
+                    identity.as_ref().is_some_and(|identity| identity.names().any(|name| is(name.as_bytes())))
+                };
+                is(path) || path.rsplit(|&byte| byte == b'/').next().is_some_and(is) || is_called()
             }
         }
     }

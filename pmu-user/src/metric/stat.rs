@@ -95,9 +95,9 @@ impl Stat {
         let parts = drain.parts.iter().take(targets).enumerate().flat_map(|(index, part)| {
             let before = earlier.and_then(|earlier| earlier.parts.get(index));
             let owner = match &plan.target {
-                Target::Cgroups(cgroups) => cgroups
-                    .get(index)
-                    .map(|cgroup| Owner::cgroup(cgroup.id.0, cgroup.path.clone())),
+                Target::Cgroups(cgroups) => {
+                    cgroups.get(index).map(|cgroup| Owner::cgroup(cgroup.id.0, cgroup.path.clone()))
+                }
                 _ => None,
             };
             rows(plan, part, before, owner.as_ref(), elapsed_ns)

@@ -134,7 +134,7 @@ impl PlanError {
                 "--cpu-model names a model that is near enough, --perfmon-dir a directory that has its formulas"
                     .to_owned(),
             ),
-            Self::Cgroup(NoCgroup::Ambiguous(..)) => Some("give the whole path".to_owned()),
+            Self::Cgroup(NoCgroup::Ambiguous(..)) => Some("name it by what stands in brackets, or by its whole path".to_owned()),
             Self::Event(ResolveError { why: Why::Tracepoint(TracepointError::NoTracefs), .. }) => {
                 Some("as root: mount -t tracefs tracefs /sys/kernel/tracing".to_owned())
             }

@@ -13,6 +13,7 @@ use crate::{
     machine::{
         Machine,
         cgroup::{Cgroup, ancestors},
+        container::{self, Containers},
     },
     untrusted::{Untrusted, exact},
 };
@@ -84,11 +85,12 @@ pub(super) fn resolve(asked: &Asked, machine: &Machine, root: &Path) -> Result<T
             None => Target::Threads(ids.clone()),
         },
         Asked::Cgroups(names) => {
-            let mut cgroups = Vec::new();
+            let (mut cgroups, containers) = (Vec::new(), Containers::read(root));
             for name in names {
-                let cgroup = machine.cgroups.resolve(name)?;
-                if !cgroups.contains(&cgroup) {
-                    cgroups.push(cgroup);
+                for cgroup in container::resolve(name, &machine.cgroups, &containers, root)? {
+                    if !cgroups.contains(&cgroup) {
+                        cgroups.push(cgroup);
+                    }
                 }
             }
             Target::Cgroups(cgroups)

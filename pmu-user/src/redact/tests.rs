@@ -5,8 +5,10 @@ use std::collections::HashSet;
 use super::Redactor;
 use crate::{
     drain::{
-        Absent, At, Code, Line, Located, Name, Names, Owner, OwnerRow, SlotId, SourceRow, TasksDrain, Word,
+        Absent, At, CgroupName, Code, Drain, Line, Located, Name, Names, Owner, OwnerRow, SlotId, SourceRow,
+        TasksDrain, Word,
     },
+    machine::container::{Container, Identity, Pod, Runtime},
     untrusted::Untrusted,
 };
 
@@ -54,6 +56,35 @@ fn the_hierarchy_of_cgroups_stays() {
     assert_eq!(shown[0], "/");
     assert!(shown[2].starts_with(&format!("{}/name-", shown[1])), "{shown:?}");
     assert_eq!(shown[1], format!("/system.slice{}", shown[3]));
+}
+
+#[test]
+fn whose_a_cgroup_is_has_pseudonyms_and_its_path_the_same_as_elsewhere() {
+    let container = Container {
+        runtime: Some(Runtime::Podman),
+        id: "c0ffee".into(),
+        name: Some("payroll".into()),
+        image: Some("registry/payroll:1".into()),
+        is_infrastructure: false,
+    };
+    let pod = Pod { name: Some("payroll-0".into()), namespace: Some("finance".into()), uid: None };
+    let identity = Identity {
+        container: Some(container),
+        inside: Some("/init.scope".into()),
+        pod: Some(pod),
+        unit: Some("payroll.service".into()),
+        job: Some(("7".into(), None)),
+    };
+    let path = Untrusted::from("/libpod_parent/libpod-c0ffee");
+    let tasks = TasksDrain { above: vec![Owner::cgroup(1, path.clone())], ..TasksDrain::default() };
+    let drain =
+        Drain { tasks: Some(tasks), cgroups: vec![CgroupName { path, identity }], ..Drain::default() };
+    let shown = Redactor::new().of(drain).unwrap();
+    let text = format!("{:?}", shown.cgroups);
+    assert!(!["payroll", "c0ffee", "finance", "registry"].iter().any(|name| text.contains(name)), "{text}");
+    let CgroupName { path, identity } = &shown.cgroups[0];
+    assert_eq!(name_of(&shown.tasks.unwrap().above[0]), path.terminal(), "it is found by its path");
+    assert_eq!(identity.container.as_ref().unwrap().runtime, Some(Runtime::Podman));
 }
 
 #[test]

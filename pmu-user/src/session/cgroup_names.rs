@@ -91,5 +91,5 @@ fn paths(drain: &Drain) -> impl Iterator<Item = &Untrusted> {
         Owner::Cgroup { path, .. } => Some(path),
         _ => None,
     });
-    of_tasks.chain(drain.io.iter().flat_map(|io| io.cgroups.iter().map(|(_, path)| path)))
+    of_tasks.chain(drain.io.iter().flat_map(|io| io.names.iter().map(|named| &named.path)))
 }

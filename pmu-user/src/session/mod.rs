@@ -1,5 +1,6 @@
 //! One run: opens what is to be measured, starts it, drains it at every tick, and closes it by being dropped.
 
+mod cgroup_names;
 pub mod confine;
 mod cost;
 pub mod counts;
@@ -11,18 +12,20 @@ mod usage;
 mod watch;
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
+use self::{
+    cgroup_names::CgroupNames, counts::CountsSession, io::IoSession, launch::LaunchError, tasks::TasksSession,
+};
 pub use self::{
     cost::Measure,
     run::{Next, Outcome, run, run_one_of_several},
     tasks::USER_LOSSES,
     watch::{Signals, Stop, runtime},
 };
-use self::{counts::CountsSession, io::IoSession, launch::LaunchError, tasks::TasksSession};
 use crate::{
     bpf::{Kernel, LoadError},
     drain::{Absent, Drain, Header, Names},
@@ -77,13 +80,24 @@ pub struct Session {
     tasks: Option<TasksSession>,
     io: Option<IoSession>,
     counts: Option<CountsSession>,
+    root: PathBuf,
+    /// Whose cgroups are; none where no source tells of any.
+    cgroup_names: Option<CgroupNames>,
 }
 
 impl Session {
-    /// A session of no source yet, on this host.
+    /// A session of no source yet, on this host, whose files are below `root`.
     #[must_use]
-    pub fn new(machine: Machine) -> Self {
-        Self { machine: Arc::new(machine), started_unix_ns: 0, tasks: None, io: None, counts: None }
+    pub fn new(machine: Machine, root: &Path) -> Self {
+        Self {
+            machine: Arc::new(machine),
+            started_unix_ns: 0,
+            tasks: None,
+            io: None,
+            counts: None,
+            root: root.to_owned(),
+            cgroup_names: None,
+        }
     }
 
     /// Loads and attaches everything that the plan of tasks needs. Nothing counts yet. Needs CAP_BPF and CAP_PERFMON (and CAP_SYSLOG
@@ -220,21 +234,34 @@ impl Session {
     /// The first drain: what there is before anything is counted.
     fn baseline(&mut self) -> Result<Drain, SessionError> {
         let tasks = self.tasks.as_mut().map(TasksSession::baseline).transpose()?;
-        Ok(Drain { tasks, io: self.io.as_mut().map(IoSession::baseline), counts: None })
+        let io = self.io.as_mut().map(IoSession::baseline);
+        let of_tasks = self.tasks.as_ref().is_some_and(|tasks| tasks.header.plan.uses_cgroups());
+        self.cgroup_names = (of_tasks || io.is_some()).then(|| CgroupNames::new(&self.root));
+        Ok(self.named(Drain { tasks, io, ..Drain::default() }))
     }
 
     /// Reads everything that has happened since the last drain.
     fn tick(&mut self) -> Result<Drain, SessionError> {
         let io = self.io.as_mut().map(IoSession::tick);
         let counts = self.counts.as_ref().map(CountsSession::tick).transpose()?;
-        Ok(Drain { tasks: self.tasks.as_mut().map(|tasks| tasks.drain(true)).transpose()?, io, counts })
+        let tasks = self.tasks.as_mut().map(|tasks| tasks.drain(true)).transpose()?;
+        Ok(self.named(Drain { tasks, io, counts, ..Drain::default() }))
     }
 
     /// Stops counting and drains for the last time.
     fn finish(&mut self) -> Result<Drain, SessionError> {
         let io = self.io.as_mut().map(IoSession::finish);
         let counts = self.counts.as_ref().map(CountsSession::finish).transpose()?;
-        Ok(Drain { tasks: self.tasks.as_mut().map(TasksSession::finish).transpose()?, io, counts })
+        let tasks = self.tasks.as_mut().map(TasksSession::finish).transpose()?;
+        Ok(self.named(Drain { tasks, io, counts, ..Drain::default() }))
+    }
+
+    /// A drain, with whose the cgroups are that it tells of.
+    fn named(&mut self, mut drain: Drain) -> Drain {
+        if let Some(names) = &mut self.cgroup_names {
+            drain.cgroups = names.of(&drain);
+        }
+        drain
     }
 }
 

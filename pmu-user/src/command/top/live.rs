@@ -115,7 +115,7 @@ fn open(sources: Sources, kernel: &KernelArgs, launched: Instant) -> anyhow::Res
     let root = Path::new("/");
     let Sources { machine, tasks, io, .. } = sources;
     let kernel = kernel.kernel(root, Log::Off);
-    let mut session = Session::new(machine);
+    let mut session = Session::new(machine, root);
     if let Some(plan) = tasks {
         session.open_tasks(plan, root, &kernel)?;
     }

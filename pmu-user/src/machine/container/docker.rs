@@ -32,7 +32,8 @@ pub(super) fn read(root: &Path) -> Found {
     for (id, folder) in file::folders(&folder(root).join("containers"))? {
         let Some(Kept { name, config }) = file::json(&folder.join("config.v2.json"))? else { continue };
         // `/web`
-        let name = name.map(|name| Untrusted::new(name.as_bytes().strip_prefix(b"/").unwrap_or(name.as_bytes())));
+        let name =
+            name.map(|name| Untrusted::new(name.as_bytes().strip_prefix(b"/").unwrap_or(name.as_bytes())));
         let image = config.and_then(|config| config.image);
         found.push((id, Known { runtime: Some(Runtime::Docker), name, image, ..Known::default() }));
     }

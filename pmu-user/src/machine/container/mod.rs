@@ -113,7 +113,11 @@ impl Identity {
         let words = |name: &Untrusted| name.terminal().into_owned();
         let pod = self.pod.as_ref().and_then(|pod| {
             let name = pod.name.as_ref()?;
-            Some(pod.namespace.as_ref().map_or_else(|| words(name), |of| format!("{}/{}", words(of), words(name))))
+            Some(
+                pod.namespace
+                    .as_ref()
+                    .map_or_else(|| words(name), |of| format!("{}/{}", words(of), words(name))),
+            )
         });
         let container = self.container.as_ref().and_then(|container| container.name.as_ref()).map(words);
         let called = match (pod, container) {
@@ -122,6 +126,14 @@ impl Identity {
         };
         let inside = self.inside.as_ref().map_or_else(String::new, |path| format!(":{}", words(path)));
         Some(called + &inside)
+    }
+
+    /// Every name that it goes by: what people call it, its container's, its pod's and its unit's.
+    pub fn names(&self) -> impl Iterator<Item = Untrusted> + '_ {
+        let container = self.container.as_ref().and_then(|container| container.name.clone());
+        let pod = self.pod.as_ref().and_then(|pod| pod.name.clone());
+        let called = self.in_words().map(Untrusted::from);
+        called.into_iter().chain(container).chain(pod).chain(self.unit.clone())
     }
 
     /// Is it a container whose name is not known yet?
@@ -223,7 +235,8 @@ impl Containers {
         };
         let of_path = place.container.or_else(by_cgroup);
         let known = of_path.as_ref().and_then(|found| self.by_id.get(&found.id));
-        let inside = of_path.as_ref().map(|found| &path.as_bytes()[found.end..]).filter(|rest| !rest.is_empty());
+        let inside =
+            of_path.as_ref().map(|found| &path.as_bytes()[found.end..]).filter(|rest| !rest.is_empty());
         let inside = inside.map(Untrusted::new);
         let container = of_path.map(|ById { runtime, id, name, watches, .. }| Container {
             runtime: runtime.or_else(|| known?.runtime),
@@ -242,7 +255,8 @@ impl Containers {
     }
 
     fn pod(&self, uid: Option<String>, known: Option<&Known>) -> Option<Pod> {
-        let of_container = known.map(|known| &known.pod).filter(|pod| pod.name.is_some() || pod.uid.is_some());
+        let of_container =
+            known.map(|known| &known.pod).filter(|pod| pod.name.is_some() || pod.uid.is_some());
         let of_uid = || uid.as_ref().and_then(|uid| self.pods.get(uid));
         let mut pod = of_container.or_else(of_uid).cloned().unwrap_or_default();
         pod.uid = pod.uid.or_else(|| uid.map(Untrusted::from));

@@ -73,7 +73,9 @@ pub(super) fn read(root: &Path) -> Found {
         }
     }
     for (id, folder) in file::folders(&root.join("run/containers/storage/overlay-containers"))? {
-        let Some(bundle): Option<Bundle> = file::json(&folder.join("userdata/config.json"))? else { continue };
+        let Some(bundle): Option<Bundle> = file::json(&folder.join("userdata/config.json"))? else {
+            continue;
+        };
         // Podman sets some of CRI-O's names, too; who manages the container says which it is.
         let manager = bundle.annotations.get("io.container.manager").map(Untrusted::as_bytes);
         if manager == Some(b"cri-o") {
@@ -101,6 +103,12 @@ impl Names {
         let get = |name: &str| annotations.get(name).cloned();
         let pod = Pod { name: get(self.pod), namespace: get(self.namespace), uid: get(self.uid) };
         let is_infrastructure = annotations.get(self.kind).is_some_and(|kind| kind.as_bytes() == b"sandbox");
-        Known { name: get(self.container), image: get(self.image), pod, is_infrastructure, ..Known::default() }
+        Known {
+            name: get(self.container),
+            image: get(self.image),
+            pod,
+            is_infrastructure,
+            ..Known::default()
+        }
     }
 }

@@ -54,7 +54,9 @@ impl Place {
             let is_last = at + 1 == components.len();
             // A container's own first process has a scope of this name.
             let is_inside = container.as_ref().is_some_and(|container| end > container.end);
-            is_unit(component, is_last).then_some(component).filter(|name| !(is_inside && *name == "init.scope"))
+            is_unit(component, is_last)
+                .then_some(component)
+                .filter(|name| !(is_inside && *name == "init.scope"))
         });
         Self {
             container,
@@ -128,7 +130,9 @@ fn named(component: &str, above: &str) -> Option<ById> {
         let name = (!name.is_empty()).then(|| Untrusted::from(name));
         Some(ById { runtime: Some(runtime), id: id.to_owned(), name, watches, end: 0 })
     };
-    if let Some(name) = component.strip_prefix("systemd-nspawn@").and_then(|name| name.strip_suffix(".service")) {
+    if let Some(name) =
+        component.strip_prefix("systemd-nspawn@").and_then(|name| name.strip_suffix(".service"))
+    {
         let name = unescaped(name);
         return found(Runtime::Nspawn, &name, &name, false);
     }
@@ -190,8 +194,11 @@ fn pod_uid(component: &str) -> Option<String> {
 
 /// Is a component a unit of systemd's, and none of a container, of a pod or of what only orders them? Slices are, where they are all.
 fn is_unit(component: &str, is_last: bool) -> bool {
-    let is = component.ends_with(".service") || component.ends_with(".scope") || is_last && component.ends_with(".slice");
-    is && container(component, "machine.slice").is_none_or(|container| container.runtime == Some(Runtime::Nspawn))
+    let is = component.ends_with(".service")
+        || component.ends_with(".scope")
+        || is_last && component.ends_with(".slice");
+    is && container(component, "machine.slice")
+        .is_none_or(|container| container.runtime == Some(Runtime::Nspawn))
         && pod_uid(component).is_none()
 }
 

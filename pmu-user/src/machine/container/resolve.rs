@@ -81,11 +81,17 @@ pub fn resolve(
     });
     let has_pattern = spec.contains(['*', '?']);
     match kind {
-        Some((Kind::Path, path)) if !has_pattern => return layout.resolve(&absolute(path)).map(|one| vec![one]),
+        Some((Kind::Path, path)) if !has_pattern => {
+            return layout.resolve(&absolute(path)).map(|one| vec![one]);
+        }
         Some((Kind::Process, pid)) => return of_process(root, pid, layout, spec).map(|cgroup| vec![cgroup]),
         // A path, as far as it says so.
-        None if spec.contains('/') && layout.resolve(spec).is_ok() => return layout.resolve(spec).map(|one| vec![one]),
-        None if layout.resolve(&absolute(spec)).is_ok() => return layout.resolve(&absolute(spec)).map(|one| vec![one]),
+        None if spec.contains('/') && layout.resolve(spec).is_ok() => {
+            return layout.resolve(spec).map(|one| vec![one]);
+        }
+        None if layout.resolve(&absolute(spec)).is_ok() => {
+            return layout.resolve(&absolute(spec)).map(|one| vec![one]);
+        }
         _ => {}
     }
     let all = candidates(layout, containers)?;
@@ -97,7 +103,9 @@ pub fn resolve(
     match hits.as_slice() {
         [] => Err(unknown(spec, &all, containers)),
         [one] => Ok(vec![one.cgroup.clone()]),
-        several if has_pattern && kind.is_some() => Ok(several.iter().map(|hit| hit.cgroup.clone()).collect()),
+        several if has_pattern && kind.is_some() => {
+            Ok(several.iter().map(|hit| hit.cgroup.clone()).collect())
+        }
         several => {
             let line = |hit: &Hit<'_>| format!("{} {} ({})", hit.class, hit.cgroup.path.terminal(), hit.spec);
             Err(ResolveError::Ambiguous(spec.to_owned(), several.iter().take(LISTED_MAX).map(line).collect()))
@@ -169,7 +177,8 @@ impl Candidate {
 
     fn container(&self, pattern: &str, runtimes: &[Runtime]) -> Option<Hit<'_>> {
         let container = self.identity.container.as_ref().filter(|container| !container.is_infrastructure)?;
-        let is_of = runtimes.is_empty() || container.runtime.is_some_and(|runtime| runtimes.contains(&runtime));
+        let is_of =
+            runtimes.is_empty() || container.runtime.is_some_and(|runtime| runtimes.contains(&runtime));
         let is_called = container.name.as_ref().is_some_and(|name| matches(pattern, name));
         let id = container.id.as_bytes();
         let is_id = pattern.len() >= ID_DIGITS_MIN && id.starts_with(pattern.as_bytes());
@@ -200,7 +209,8 @@ impl Candidate {
             return None;
         }
         let patterns: Vec<&str> = pattern.split('/').collect();
-        let all = patterns.len() == parts.len() && patterns.iter().zip(&parts).all(|(pattern, name)| matches(pattern, name));
+        let all = patterns.len() == parts.len()
+            && patterns.iter().zip(&parts).all(|(pattern, name)| matches(pattern, name));
         if !all {
             return None;
         }
@@ -258,9 +268,16 @@ fn unknown(spec: &str, all: &[Candidate], containers: &Containers) -> ResolveErr
     let wanted = spec.rsplit([':', '/']).next().unwrap_or(spec);
     let names = all.iter().flat_map(|one| {
         let container = one.identity.container.as_ref().filter(|container| !container.is_infrastructure);
-        let names = [container.and_then(|container| container.name.clone()), one.identity.pod.as_ref().and_then(|pod| pod.name.clone())];
+        let names = [
+            container.and_then(|container| container.name.clone()),
+            one.identity.pod.as_ref().and_then(|pod| pod.name.clone()),
+        ];
         let path = one.cgroup.path.terminal().into_owned();
-        names.into_iter().flatten().map(|name| name.terminal().into_owned()).chain((path != "/").then_some(path))
+        names
+            .into_iter()
+            .flatten()
+            .map(|name| name.terminal().into_owned())
+            .chain((path != "/").then_some(path))
     });
     let mut names: Vec<String> = names.collect();
     names.sort();

@@ -70,7 +70,9 @@ fn docker_s_containers_have_their_names_and_nothing_of_their_environment() {
     );
     let tree = Tree::new("docker", &[(&format!("var/lib/docker/containers/{ID}/config.v2.json"), &kept)]);
     let expected = container(Runtime::Docker, ID, "web", Some("busybox:local"));
-    for path in [format!("/docker/{ID}"), format!("/my/slice/{ID}"), format!("/system.slice/docker-{ID}.scope/init")] {
+    for path in
+        [format!("/docker/{ID}"), format!("/my/slice/{ID}"), format!("/system.slice/docker-{ID}.scope/init")]
+    {
         let found = tree.identity(&path);
         assert_eq!(found.container.as_ref(), Some(&expected), "{path}");
         let inside = if path.ends_with("/init") { "web:/init" } else { "web" };
@@ -84,7 +86,10 @@ fn docker_s_folder_may_be_elsewhere() {
     let kept = r#"{"Name":"/db","Config":{"Image":"db"}}"#;
     let tree = Tree::new(
         "docker-root",
-        &[("etc/docker/daemon.json", r#"{"data-root":"/data/docker"}"#), (&format!("data/docker/containers/{ID}/config.v2.json"), kept)],
+        &[
+            ("etc/docker/daemon.json", r#"{"data-root":"/data/docker"}"#),
+            (&format!("data/docker/containers/{ID}/config.v2.json"), kept),
+        ],
     );
     assert_eq!(tree.identity(&format!("/docker/{ID}")).in_words().as_deref(), Some("db"));
 }
@@ -96,12 +101,17 @@ fn podman_s_list_and_conmon_s_command_line_name_its_containers() {
         r#"[{{"id":"{OTHER}","names":["web"],"image":"a3f6","layer":"7219","metadata":"{{\"image-name\":\"localhost/busybox:local\",\"name\":\"web\"}}","created":"2026-11-22T10:26:21Z"}}]"#
     );
     let path = format!("/libpod_parent/libpod-{OTHER}/container");
-    let tree = Tree::new("podman", &[("var/lib/containers/storage/overlay-containers/containers.json", &list)]);
+    let tree =
+        Tree::new("podman", &[("var/lib/containers/storage/overlay-containers/containers.json", &list)]);
     let expected = container(Runtime::Podman, OTHER, "web", Some("localhost/busybox:local"));
     assert_eq!(tree.identity(&path).container, Some(expected));
     // Wherever it keeps its files: of a user, or with --root.
-    let command = format!("/usr/bin/conmon\0--api-version\01\0-c\0{OTHER}\0-u\0{OTHER}\0-n\0api\0--exit-dir\0/x\0");
-    let tree = Tree::new("conmon", &[("proc/41/comm", "conmon\n"), ("proc/41/cmdline", &command), ("proc/42/comm", "sh\n")]);
+    let command =
+        format!("/usr/bin/conmon\0--api-version\01\0-c\0{OTHER}\0-u\0{OTHER}\0-n\0api\0--exit-dir\0/x\0");
+    let tree = Tree::new(
+        "conmon",
+        &[("proc/41/comm", "conmon\n"), ("proc/41/cmdline", &command), ("proc/42/comm", "sh\n")],
+    );
     assert_eq!(tree.identity(&path).container, Some(container(Runtime::Podman, OTHER, "api", None)));
 }
 
@@ -126,7 +136,10 @@ fn containerd_s_annotations_name_pods_and_what_is_in_them() {
         let path = |id: &str| format!("{folder}/io.containerd.runtime.v2.task/k8s.io/{id}/config.json");
         let tree = Tree::new("cri", &[(&path(OTHER), &sandbox), (&path(ID), &inside)]);
         let found = tree.identity(&format!("/kubepods/burstable/pod{UID}/{ID}"));
-        assert_eq!(found.container, Some(container(Runtime::Containerd, ID, "nginx", Some("localhost/busybox:local"))));
+        assert_eq!(
+            found.container,
+            Some(container(Runtime::Containerd, ID, "nginx", Some("localhost/busybox:local")))
+        );
         assert_eq!(found.pod, Some(pod("web-7f9c", "shop", Some(UID))));
         assert_eq!(found.in_words().as_deref(), Some("shop/web-7f9c/nginx"));
         let found = tree.identity(&format!("/kubepods/burstable/pod{UID}/{OTHER}"));
@@ -140,7 +153,10 @@ fn containerd_s_annotations_name_pods_and_what_is_in_them() {
 #[test]
 fn what_ctr_starts_is_known_by_its_cgroup() {
     let bundle = r#"{"annotations":{},"linux":{"cgroupsPath":"/default/redis"}}"#;
-    let tree = Tree::new("ctr", &[("run/containerd/io.containerd.runtime.v2.task/default/redis/config.json", bundle)]);
+    let tree = Tree::new(
+        "ctr",
+        &[("run/containerd/io.containerd.runtime.v2.task/default/redis/config.json", bundle)],
+    );
     for path in ["/default/redis", "/default/redis/below"] {
         let found = tree.identity(path).container.unwrap();
         assert_eq!(found, container(Runtime::Containerd, "redis", "redis", None), "{path}");
@@ -213,10 +229,14 @@ fn a_thousand_pods_are_read_at_once() {
         let bundle = format!(
             r#"{{"annotations":{{"io.kubernetes.cri.container-name":"c","io.kubernetes.cri.sandbox-name":"web-{number}","io.kubernetes.cri.sandbox-namespace":"shop"}}}}"#
         );
-        tree.write(&format!("run/containerd/io.containerd.runtime.v2.task/k8s.io/{id}/config.json"), bundle.as_bytes());
+        tree.write(
+            &format!("run/containerd/io.containerd.runtime.v2.task/k8s.io/{id}/config.json"),
+            bundle.as_bytes(),
+        );
     }
     let containers = tree.read();
-    let words = |number: u32| containers.identity(&Untrusted::from(format!("/kubepods/{number:064x}"))).in_words();
+    let words =
+        |number: u32| containers.identity(&Untrusted::from(format!("/kubepods/{number:064x}"))).in_words();
     assert!((0..1_000).all(|number| words(number) == Some(format!("shop/web-{number}/c"))));
 }
 

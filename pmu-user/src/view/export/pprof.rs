@@ -86,6 +86,21 @@ fn comments(header: &Header, report: &Report) -> Vec<String> {
     std::iter::once(words::exporter(header)).chain(host).chain(events).chain(coverage).chain(losses).collect()
 }
 
+/// Whose a cgroup is, as labels.
+fn identity(owner: &Owner) -> Vec<(&'static str, String)> {
+    let Owner::Cgroup { identity: Some(identity), .. } = owner else { return Vec::new() };
+    let (container, pod) = (identity.container.as_ref(), identity.pod.as_ref());
+    let labels = [
+        ("container", container.and_then(|container| container.name.as_ref())),
+        ("container_id", container.map(|container| &container.id)),
+        ("image", container.and_then(|container| container.image.as_ref())),
+        ("pod", pod.and_then(|pod| pod.name.as_ref())),
+        ("namespace", pod.and_then(|pod| pod.namespace.as_ref())),
+        ("unit", identity.unit.as_ref()),
+    ];
+    labels.into_iter().filter_map(|(key, text)| Some((key, text?.terminal().into_owned()))).collect()
+}
+
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -160,6 +175,7 @@ impl Builder {
         let mut texts = vec![("owner", owner.in_words()), ("owner_kind", kind.to_owned())];
         texts.extend(comm.map(|name| ("comm", name.terminal().into_owned())));
         texts.extend(cgroup.map(|path| ("cgroup", path.terminal().into_owned())));
+        texts.extend(identity(owner));
         let mut labels: Vec<Label> = texts
             .iter()
             .map(|(key, text)| Label { key: self.text(key), text: self.text(text), number: 0 })

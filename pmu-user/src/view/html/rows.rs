@@ -55,6 +55,7 @@ pub(super) struct Who {
     pub(super) kind: String,
     pub(super) name: String,
     pub(super) path: Option<String>,
+    pub(super) called: Option<String>,
     pub(super) pid: Option<u64>,
     pub(super) tid: Option<u64>,
     pub(super) host_pid: Option<u64>,
@@ -67,7 +68,7 @@ impl Who {
     pub(super) fn label(&self) -> String {
         match (&*self.kind, &self.path, self.pid.or(self.host_pid), self.tid) {
             ("target", ..) => "all".to_owned(),
-            (_, Some(path), ..) => path.clone(),
+            (_, Some(path), ..) => self.called.as_ref().unwrap_or(path).clone(),
             (_, _, _, Some(tid)) => format!("{} {tid}", self.name),
             (_, _, Some(pid), _) => format!("{} {pid}", self.name),
             _ => match self.processes {

@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use crate::{
     drain::{Id, Owner},
+    machine::container::{Container, Identity, Pod, Runtime},
     metric::{io::Subject, number::Attribution},
     untrusted::Untrusted,
     view::words,
@@ -26,6 +27,45 @@ pub(super) struct OwnerCell<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     processes: Option<u64>,
     name: Untrusted,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    called: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container: Option<ContainerCell<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<&'a Pod>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<&'a Untrusted>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<&'a Untrusted>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<&'a Untrusted>,
+}
+
+/// The container that a cgroup is of.
+#[derive(Serialize)]
+struct ContainerCell<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runtime: Option<&'static str>,
+    id: &'a Untrusted,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a Untrusted>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<&'a Untrusted>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inside: Option<&'a Untrusted>,
+    infrastructure: bool,
+}
+
+fn container(identity: &Identity) -> Option<ContainerCell<'_>> {
+    let Container { runtime, id, name, image, is_infrastructure } = identity.container.as_ref()?;
+    Some(ContainerCell {
+        runtime: runtime.map(Runtime::name),
+        id,
+        name: name.as_ref(),
+        image: image.as_ref(),
+        inside: identity.inside.as_ref(),
+        infrastructure: *is_infrastructure,
+    })
 }
 
 /// The cell of whoever a number belongs to.
@@ -39,6 +79,12 @@ pub(super) fn owner(whose: Attribution<'_>) -> Option<OwnerCell<'_>> {
         host_pid: None,
         processes: None,
         name,
+        called: None,
+        container: None,
+        pod: None,
+        unit: None,
+        job: None,
+        step: None,
     };
     let owner = match whose {
         Attribution::Host => return None,
@@ -58,10 +104,22 @@ pub(super) fn owner(whose: Attribution<'_>) -> Option<OwnerCell<'_>> {
         }
         Owner::Comm { name } | Owner::Exe { name } => plain(name.clone()),
         Owner::Ended { name, processes } => OwnerCell { processes: Some(*processes), ..plain(name.clone()) },
-        Owner::Cgroup { id, path } => {
+        Owner::Cgroup { id, path, identity } => {
             let last = path.as_bytes().rsplit(|&byte| byte == b'/').next().filter(|last| !last.is_empty());
             let name = last.map_or_else(|| Untrusted::from("/"), Untrusted::new);
-            OwnerCell { path: Some(path), id: (*id != 0).then_some(*id), ..plain(name) }
+            let of = identity.as_deref();
+            let job = of.and_then(|of| of.job.as_ref());
+            OwnerCell {
+                path: Some(path),
+                id: (*id != 0).then_some(*id),
+                called: of.and_then(Identity::in_words),
+                container: of.and_then(container),
+                pod: of.and_then(|of| of.pod.as_ref()),
+                unit: of.and_then(|of| of.unit.as_ref()),
+                job: job.map(|(job, _)| job),
+                step: job.and_then(|(_, step)| step.as_ref()),
+                ..plain(name)
+            }
         }
     })
 }

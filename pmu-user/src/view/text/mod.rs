@@ -94,7 +94,7 @@ pub(super) fn name(who: &OwnerOrTarget) -> (String, String) {
         OwnerOrTarget::Owner(Owner::Comm { name } | Owner::Exe { name }) => {
             (cut(&name.terminal()), String::new())
         }
-        OwnerOrTarget::Owner(Owner::Cgroup { path, .. }) => (cut(&path.terminal()), String::new()),
+        OwnerOrTarget::Owner(cgroup @ Owner::Cgroup { .. }) => (cut(&cgroup.in_words()), String::new()),
     }
 }
 

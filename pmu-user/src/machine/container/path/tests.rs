@@ -46,11 +46,16 @@ fn every_runtime_s_path_has_its_container() {
         (format!("/kubepods.slice/kubepods-pod{SLICE}.slice/crio-{ID}.scope/container"), Some(Runtime::CriO)),
         (format!("/kubepods/besteffort/pod{UID}/crio-{ID}"), Some(Runtime::CriO)),
         (
-            format!("/system.slice/containerd.service/kubepods-besteffort-pod{SLICE}.slice:cri-containerd:{ID}"),
+            format!(
+                "/system.slice/containerd.service/kubepods-besteffort-pod{SLICE}.slice:cri-containerd:{ID}"
+            ),
             Some(Runtime::Containerd),
         ),
         (
-            format!("/docker/{}/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{SLICE}.slice/cri-containerd-{ID}.scope", "ab".repeat(32)),
+            format!(
+                "/docker/{}/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{SLICE}.slice/cri-containerd-{ID}.scope",
+                "ab".repeat(32)
+            ),
             Some(Runtime::Containerd),
         ),
     ];
@@ -73,7 +78,10 @@ fn some_containers_are_known_by_their_names() {
         assert_eq!((found.runtime, found.name), (Some(runtime), Some(Untrusted::from(name))), "{path}");
     }
     let nomad = place(&format!("/nomad.slice/{UID}.server.scope")).container.unwrap();
-    assert_eq!((nomad.runtime, nomad.id.as_str(), nomad.name), (Some(Runtime::Nomad), UID, Some("server".into())));
+    assert_eq!(
+        (nomad.runtime, nomad.id.as_str(), nomad.name),
+        (Some(Runtime::Nomad), UID, Some("server".into()))
+    );
     assert_eq!(place("/machine.slice/machine-qemu\\x2d1\\x2dweb.scope").container, None);
 }
 

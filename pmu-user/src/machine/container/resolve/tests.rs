@@ -60,7 +60,8 @@ fn meant(host: &(Tree, Layout), spec: &str) -> Result<Vec<String>, ResolveError>
 fn a_name_means_a_path_a_unit_a_container_or_a_pod() {
     let host = host("means");
     let (docker, podman) = (format!("/docker/{WEB}"), format!("/libpod_parent/libpod-{API}"));
-    let (pod, nginx) = (format!("/kubepods/burstable/pod{UID}"), format!("/kubepods/burstable/pod{UID}/{NGINX}"));
+    let (pod, nginx) =
+        (format!("/kubepods/burstable/pod{UID}"), format!("/kubepods/burstable/pod{UID}/{NGINX}"));
     for (spec, path) in [
         ("web", docker.as_str()),
         ("docker:web", &docker),
@@ -119,7 +120,9 @@ fn several_meanings_are_an_error_that_tells_how_to_name_each() {
 #[test]
 fn a_name_that_means_nothing_is_told_with_what_is_near() {
     let host = host("near");
-    for (spec, near) in [("wbe", "web"), ("docker:wep", "web"), ("unit:bd", "/system.slice/db.service"), ("ngnix", "nginx")] {
+    for (spec, near) in
+        [("wbe", "web"), ("docker:wep", "web"), ("unit:bd", "/system.slice/db.service"), ("ngnix", "nginx")]
+    {
         let error = meant(&host, spec).unwrap_err();
         assert!(matches!(error, ResolveError::Unknown(..)), "{error}");
         assert!(error.to_string().contains(near), "{spec}: {error}");
