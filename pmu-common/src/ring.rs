@@ -20,7 +20,7 @@ pub const FORK: u32 = 7;
 pub const STACK_COPY: u32 = 8;
 /// An [`OffCpuStack`], followed by its addresses: kernel first, each innermost first.
 pub const OFF_CPU_STACK: u32 = 9;
-/// A [`Unblocked`].
+/// An [`Unblocked`].
 pub const UNBLOCKED: u32 = 10;
 
 /// [`StackCopy::status`]: there is a copy.

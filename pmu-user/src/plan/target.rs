@@ -1,6 +1,6 @@
 //! Whose time or traffic is counted, as it was resolved on this machine.
 
-use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, path::Path};
+use std::{cell::LazyCell, ffi::OsString, os::unix::ffi::OsStrExt as _, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -85,7 +85,8 @@ pub(super) fn resolve(asked: &Asked, machine: &Machine, root: &Path) -> Result<T
             None => Target::Threads(ids.clone()),
         },
         Asked::Cgroups(names) => {
-            let (mut cgroups, containers) = (Vec::new(), Containers::read(root));
+            let mut cgroups = Vec::new();
+            let containers = LazyCell::new(|| Containers::read_with_processes(root));
             for name in names {
                 for cgroup in container::resolve(name, &machine.cgroups, &containers, root)? {
                     if !cgroups.contains(&cgroup) {

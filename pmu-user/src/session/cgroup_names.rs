@@ -19,12 +19,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Cgroups whose identity is kept. Of those beyond, everything is looked up and told again.
 const KEPT_MAX: usize = 65_536;
 
-/// Cgroups that were told of, and what is known of containers.
+/// Cgroups that were told of, and what is known of containers: at first from files, and from processes as soon as one has no name.
 #[derive(Debug)]
 pub(super) struct CgroupNames {
     root: PathBuf,
     containers: Containers,
-    read: Instant,
+    /// When processes were looked at, if they were.
+    read: Option<Instant>,
     told: HashMap<Untrusted, Identity>,
     /// Those that have no name, and when they were met.
     unnamed: Vec<(Untrusted, Instant)>,
@@ -36,7 +37,7 @@ impl CgroupNames {
         Self {
             root: root.to_owned(),
             containers: Containers::read(root),
-            read: Instant::now(),
+            read: None,
             told: HashMap::new(),
             unnamed: Vec::new(),
         }
@@ -52,10 +53,10 @@ impl CgroupNames {
         met.sort();
         met.dedup();
         let lacks_a_name = |path: &Untrusted| self.containers.identity(path).lacks_a_name();
-        let is_due = now.duration_since(self.read) >= READ_EVERY;
+        let is_due = self.read.is_none_or(|read| now.duration_since(read) >= READ_EVERY);
         if is_due && (!self.unnamed.is_empty() || met.iter().any(|path| lacks_a_name(path))) {
-            self.containers = Containers::read(&self.root);
-            self.read = now;
+            self.containers = Containers::read_with_processes(&self.root);
+            self.read = Some(now);
         }
         let mut told = Vec::new();
         for path in met {

@@ -136,10 +136,12 @@ impl Identity {
         called.into_iter().chain(container).chain(pod).chain(self.unit.clone())
     }
 
-    /// Is it a container whose name is not known yet?
+    /// Is it a container whose name is not known yet? What holds a pod's namespaces has none.
     #[must_use]
     pub fn lacks_a_name(&self) -> bool {
-        self.container.as_ref().is_some_and(|container| container.name.is_none())
+        self.container
+            .as_ref()
+            .is_some_and(|container| container.name.is_none() && !container.is_infrastructure)
     }
 }
 
@@ -190,18 +192,31 @@ pub struct Containers {
 type Found = Result<Vec<(String, Known)>, String>;
 
 impl Containers {
-    /// Reads what runtimes keep below `root` (`/` for this host). What may not be read is told by [`Containers::unread`].
+    /// Reads the files that runtimes keep below `root` (`/` for this host). What may not be read is told by [`Containers::unread`].
     #[must_use]
     pub fn read(root: &Path) -> Self {
         let mut containers = Self::default();
         // Whoever comes first is believed: what everybody may read before what needs rights.
-        for source in [kubelet::read, conmon::read, podman::read, docker::read, oci::read] {
-            match source(root) {
-                Ok(found) => found.into_iter().for_each(|(id, known)| containers.add(id, known)),
-                Err(why) => drop(containers.unread.insert(why)),
-            }
-        }
+        [kubelet::read, podman::read, docker::read, oci::read]
+            .into_iter()
+            .for_each(|source| containers.take(source(root)));
         containers
+    }
+
+    /// Reads the same, and the command lines of all processes: conmon's have names that no file has, and looking for it takes as long as
+    /// there are processes.
+    #[must_use]
+    pub fn read_with_processes(root: &Path) -> Self {
+        let mut containers = Self::read(root);
+        containers.take(conmon::read(root));
+        containers
+    }
+
+    fn take(&mut self, found: Found) {
+        match found {
+            Ok(found) => found.into_iter().for_each(|(id, known)| self.add(id, known)),
+            Err(why) => drop(self.unread.insert(why)),
+        }
     }
 
     fn add(&mut self, id: String, known: Known) {

@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{fs, path::Path};
+use std::{fs, ops::Deref, path::Path};
 
 use super::{Containers, Identity, Place, Runtime};
 use crate::{
@@ -59,8 +59,8 @@ struct Hit<'a> {
     spec: String,
 }
 
-/// The cgroups that `spec` means, of those that are there now; several only where it has a `*` or a `?`. Files and processes are below
-/// `root`.
+/// The cgroups that `spec` means, of those that are there now; several only where it has a `*` or a `?`. Processes are below `root`, and
+/// `containers` is looked at only where no path says all.
 ///
 /// # Errors
 ///
@@ -68,7 +68,7 @@ struct Hit<'a> {
 pub fn resolve(
     spec: &str,
     layout: &Layout,
-    containers: &Containers,
+    containers: &impl Deref<Target = Containers>,
     root: &Path,
 ) -> Result<Vec<Cgroup>, ResolveError> {
     if spec == "self" {

@@ -34,7 +34,7 @@ impl Tree {
     }
 
     pub(super) fn read(&self) -> Containers {
-        Containers::read(&self.0)
+        Containers::read_with_processes(&self.0)
     }
 
     fn identity(&self, path: &str) -> Identity {

@@ -52,7 +52,7 @@ fn host(name: &str) -> (Tree, Layout) {
 /// Paths that a name means, or the error.
 fn meant(host: &(Tree, Layout), spec: &str) -> Result<Vec<String>, ResolveError> {
     let (tree, layout) = host;
-    let found = resolve(spec, layout, &tree.read(), &tree.0)?;
+    let found = resolve(spec, layout, &&tree.read(), &tree.0)?;
     Ok(found.into_iter().map(|cgroup| cgroup.path.terminal().into_owned()).collect())
 }
 
