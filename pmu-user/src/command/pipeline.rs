@@ -53,7 +53,12 @@ pub(super) struct Pipeline<'a> {
     must_be_met: bool,
     /// Whose cgroups are.
     cgroups: CgroupNames,
+    /// How many make it worth to forget those of cgroups that no ledger knows any more.
+    cgroups_max: usize,
 }
+
+/// Cgroups whose names are kept, those of forgotten ones included; where ledgers know that many, twice as many.
+const CGROUPS_MAX: usize = 16_384;
 
 impl<'a> Pipeline<'a> {
     /// A pipeline for the run that `header` describes. `folder`: a perfmon directory with the formulas of its Top-Down metrics, if not
@@ -96,6 +101,7 @@ impl<'a> Pipeline<'a> {
             filter: Filter::default(),
             must_be_met: false,
             cgroups: CgroupNames::new(),
+            cgroups_max: CGROUPS_MAX,
         })
     }
 
@@ -154,6 +160,7 @@ impl<'a> Pipeline<'a> {
         if let (Some(part), Some(drain)) = (&mut self.counts, drain.counts) {
             part.drain(drain);
         }
+        self.forget_cgroups();
         // Of a run with both, ticks of tasks decide: each of them drains I/O, too.
         let is_due = match (&self.tasks, &self.io) {
             (Some(tasks), _) => tasks.is_due(),
@@ -164,6 +171,19 @@ impl<'a> Pipeline<'a> {
             self.interval()?;
         }
         Ok(next)
+    }
+
+    /// Forgets the names of cgroups that are in no report to come, if there are many.
+    fn forget_cgroups(&mut self) {
+        if self.cgroups.len() <= self.cgroups_max {
+            return;
+        }
+        let Self { tasks, io, cgroups, .. } = self;
+        cgroups.retain(|path, _| {
+            tasks.as_ref().is_some_and(|tasks| tasks.has_cgroup(path))
+                || io.as_ref().is_some_and(|io| io.has_cgroup(path))
+        });
+        self.cgroups_max = CGROUPS_MAX.max(2 * self.cgroups.len());
     }
 
     /// Takes a drain as that with which the counts begin.

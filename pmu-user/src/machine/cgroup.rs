@@ -19,6 +19,9 @@ use crate::untrusted::{Untrusted, exact};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CgroupId(pub u64);
 
+/// What the names of systemd's units end in that are cgroups.
+pub(super) const UNITS: [&str; 3] = [".service", ".scope", ".slice"];
+
 /// PATH_MAX of the kernel (include/uapi/linux/limits.h).
 pub(crate) const PATH_BYTES_MAX: usize = 4096;
 
@@ -200,20 +203,19 @@ impl Layout {
         Some(folder(self.v2.as_deref()?, path))
     }
 
+    /// The cgroup at a path from the root, if it is there and the path leads nowhere else.
+    pub(super) fn below(&self, path: &Path) -> Option<Cgroup> {
+        let path: PathBuf = Path::new("/").join(path).components().collect();
+        let climbs = path.components().any(|part| part == std::path::Component::ParentDir);
+        if climbs { None } else { self.at(&Untrusted::from(path.as_path())) }
+    }
+
     fn exact(&self, path: &Path, given: &str) -> Result<Cgroup, ResolveError> {
-        let mount = self.v2.as_deref().ok_or(ResolveError::NoV2)?;
-        let path: PathBuf = path.components().collect();
-        if path.components().any(|part| part == std::path::Component::ParentDir) {
-            return Err(ResolveError::Unknown(given.to_owned(), Vec::new()));
+        if let Some(cgroup) = self.below(path) {
+            return Ok(cgroup);
         }
-        let path = Untrusted::from(path.as_path());
-        match fs::metadata(folder(mount, &path)) {
-            Ok(metadata) if metadata.is_dir() => Ok(Cgroup { path, id: CgroupId(metadata.ino()) }),
-            _ => {
-                let all = self.list(&Untrusted::from("/"))?;
-                Err(ResolveError::Unknown(given.to_owned(), nearest(&all, given)))
-            }
-        }
+        let all = self.list(&Untrusted::from("/"))?;
+        Err(ResolveError::Unknown(given.to_owned(), nearest(&all, given)))
     }
 }
 
@@ -236,11 +238,15 @@ fn is_called(cgroup: &Cgroup, name: &str) -> bool {
 
 /// Up to three paths whose last part is most like the given one's.
 fn nearest(all: &[Cgroup], name: &str) -> Vec<String> {
-    let wanted = name.rsplit('/').next().unwrap_or_default();
     let names = all.iter().map(|cgroup| cgroup.path.terminal().into_owned()).filter(|path| path != "/");
+    nearest_of(names, name.rsplit('/').next().unwrap_or_default())
+}
+
+/// Up to three names and paths whose last part is most like the wanted one.
+pub(super) fn nearest_of(names: impl Iterator<Item = String>, wanted: &str) -> Vec<String> {
     crate::suggest::nearest(wanted, names, |path| {
         let last = path.rsplit('/').next().unwrap_or_default();
-        [".service", ".scope", ".slice"].iter().find_map(|unit| last.strip_suffix(unit)).unwrap_or(last)
+        UNITS.iter().find_map(|unit| last.strip_suffix(unit)).unwrap_or(last)
     })
 }
 

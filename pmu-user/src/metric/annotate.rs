@@ -10,8 +10,7 @@ use super::{
 use crate::{
     drain::{Line, Owner},
     model::{HotKey, Interval, Ledger, WeightedSamples, is_kernel},
-    suggest::glob,
-    suggest::{did_you_mean, nearest},
+    suggest::{did_you_mean, glob, nearest},
     untrusted::Untrusted,
 };
 

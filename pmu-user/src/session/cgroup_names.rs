@@ -1,7 +1,7 @@
 //! Whose the cgroups are that a run meets: told once for each, and again once its name is known.
 
 use std::{
-    collections::HashMap,
+    collections::HashSet,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -16,7 +16,7 @@ use crate::{
 const READ_EVERY: Duration = Duration::from_millis(900);
 /// How long a container may have no name: its runtime writes it before it starts, kubelet a moment later.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Cgroups whose identity is kept. Of those beyond, everything is looked up and told again.
+/// Cgroups that are remembered. Of those beyond, everything is looked up and told again.
 const KEPT_MAX: usize = 65_536;
 
 /// Cgroups that were told of, and what is known of containers: at first from files, and from processes as soon as one has no name.
@@ -26,7 +26,7 @@ pub(super) struct CgroupNames {
     containers: Containers,
     /// When processes were looked at, if they were.
     read: Option<Instant>,
-    told: HashMap<Untrusted, Identity>,
+    told: HashSet<Untrusted>,
     /// Those that have no name, and when they were met.
     unnamed: Vec<(Untrusted, Instant)>,
 }
@@ -38,7 +38,7 @@ impl CgroupNames {
             root: root.to_owned(),
             containers: Containers::read(root),
             read: None,
-            told: HashMap::new(),
+            told: HashSet::new(),
             unnamed: Vec::new(),
         }
     }
@@ -49,7 +49,7 @@ impl CgroupNames {
         if self.told.len() > KEPT_MAX {
             self.told.clear();
         }
-        let mut met: Vec<&Untrusted> = paths(drain).filter(|path| !self.told.contains_key(*path)).collect();
+        let mut met: Vec<&Untrusted> = paths(drain).filter(|path| !self.told.contains(*path)).collect();
         met.sort();
         met.dedup();
         let lacks_a_name = |path: &Untrusted| self.containers.identity(path).lacks_a_name();
@@ -78,7 +78,7 @@ impl CgroupNames {
     }
 
     fn tell(&mut self, path: &Untrusted, identity: Identity) -> Option<CgroupName> {
-        self.told.insert(path.clone(), identity.clone());
+        self.told.insert(path.clone());
         (!identity.is_empty()).then(|| CgroupName { path: path.clone(), identity })
     }
 }

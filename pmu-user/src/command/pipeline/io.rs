@@ -12,6 +12,7 @@ use crate::{
     },
     model::io::{IoInterval, IoLedger},
     table::io::FindError,
+    untrusted::Untrusted,
 };
 
 /// What a run has said of I/O so far.
@@ -36,6 +37,11 @@ impl<'a> IoPart<'a> {
             open: IoInterval::default(),
             total: IoInterval::default(),
         })
+    }
+
+    /// May a report to come have the cgroup at this path?
+    pub(super) fn has_cgroup(&self, path: &Untrusted) -> bool {
+        self.ledger.paths.contains_key(path)
     }
 
     /// Takes a drain.

@@ -20,6 +20,7 @@ use crate::{
     session::Next,
     symbol::name_recorded,
     table::model::{self, TaskForms},
+    untrusted::Untrusted,
 };
 
 /// What a run has said of tasks so far.
@@ -93,6 +94,11 @@ impl<'a> TasksPart<'a> {
         self.keep_within_bounds();
         self.ticks = drain.ticks;
         self.reported_ticks = drain.ticks;
+    }
+
+    /// May a report to come have the cgroup at this path?
+    pub(super) fn has_cgroup(&self, path: &Untrusted) -> bool {
+        self.ledger.cgroup_at(path.as_bytes()).is_some()
     }
 
     fn keep_within_bounds(&mut self) {

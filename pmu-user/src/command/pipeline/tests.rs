@@ -4,12 +4,12 @@ use std::{path::Path, time::Duration};
 
 use pmu_common::io::block::BlockCount;
 
-use super::{Pipeline, lost};
+use super::{CGROUPS_MAX, Pipeline, lost};
 use crate::{
     drain::{
-        Absent, Cost, Ending, Stopped,
+        Absent, CgroupName, Cost, Drain, Ending, Stopped,
         io::{
-            IoDrain, IoHeader, UncoreSlice,
+            IoDrain, IoHeader, Named, UncoreSlice,
             group::{GroupOwner, GroupRow, Groups},
             testing::{always_running, drains, header, machine, requesters, steady},
             traffic::{Retired, Traffic},
@@ -18,6 +18,7 @@ use crate::{
     },
     machine::{
         cgroup::Layout,
+        container::Identity,
         io::{
             Fact,
             resctrl::{
@@ -352,4 +353,20 @@ fn what_starting_cost_is_told_apart_from_the_share_of_the_cpus_while_counting() 
     let line =
         format!("process   300 µs CPU while it counted ({share} of the CPUs), 80.0 ms before, 0 after");
     assert!(text.contains(&line), "{text}");
+}
+
+#[test]
+fn names_of_cgroups_that_nobody_knows_any_more_are_forgotten() {
+    let header = header().into();
+    let mut pipeline =
+        Pipeline::new(&header, None, (Format::Json.into(), Style::default()), Box::new(std::io::sink()))
+            .unwrap();
+    let named = |path: String| CgroupName { path: path.into(), identity: Identity::default() };
+    let io = || IoDrain { names: vec![Named { cgroup: 7, path: "/kept".into() }], ..IoDrain::default() };
+    let mut drain = Drain { cgroups: vec![named("/kept".to_owned())], ..io().into() };
+    drain.cgroups.extend((0..CGROUPS_MAX - 1).map(|number| named(format!("/{number}"))));
+    drop(pipeline.drain(drain).unwrap());
+    assert_eq!(pipeline.cgroups.len(), CGROUPS_MAX);
+    drop(pipeline.drain(Drain { cgroups: vec![named("/more".to_owned())], ..io().into() }).unwrap());
+    assert_eq!(pipeline.cgroups.into_keys().collect::<Vec<_>>(), [Untrusted::from("/kept")]);
 }

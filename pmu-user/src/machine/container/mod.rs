@@ -20,8 +20,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use self::path::ById;
-pub(crate) use self::path::Place;
+use self::path::{ById, Place};
 pub use self::resolve::resolve;
 use crate::{named::named, untrusted::Untrusted};
 

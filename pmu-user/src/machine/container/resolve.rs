@@ -6,10 +6,10 @@ mod tests;
 
 use std::{fs, ops::Deref, path::Path};
 
-use super::{Containers, Identity, Place, Runtime};
+use super::{Containers, Identity, Runtime};
 use crate::{
-    machine::cgroup::{Cgroup, Layout, ResolveError},
-    suggest::{glob, nearest},
+    machine::cgroup::{Cgroup, Layout, ResolveError, UNITS, nearest_of},
+    suggest::glob,
     untrusted::Untrusted,
 };
 
@@ -48,7 +48,6 @@ const KINDS: [(&str, Kind); 10] = [
 struct Candidate {
     cgroup: Cgroup,
     identity: Identity,
-    place: Place,
 }
 
 /// Something that a name means.
@@ -85,12 +84,11 @@ pub fn resolve(
             return layout.resolve(&absolute(path)).map(|one| vec![one]);
         }
         Some((Kind::Process, pid)) => return of_process(root, pid, layout, spec).map(|cgroup| vec![cgroup]),
-        // A path, as far as it says so.
-        None if spec.contains('/') && layout.resolve(spec).is_ok() => {
-            return layout.resolve(spec).map(|one| vec![one]);
-        }
-        None if layout.resolve(&absolute(spec)).is_ok() => {
-            return layout.resolve(&absolute(spec)).map(|one| vec![one]);
+        None if spec.starts_with('/') => return layout.resolve(spec).map(|one| vec![one]),
+        None => {
+            if let Some(cgroup) = layout.below(Path::new(spec)) {
+                return Ok(vec![cgroup]);
+            }
         }
         _ => {}
     }
@@ -119,11 +117,7 @@ fn absolute(path: &str) -> String {
 
 fn candidates(layout: &Layout, containers: &Containers) -> Result<Vec<Candidate>, ResolveError> {
     let all = layout.list(&Untrusted::from("/"))?;
-    let candidate = |cgroup: Cgroup| Candidate {
-        identity: containers.identity(&cgroup.path),
-        place: Place::of(&cgroup.path),
-        cgroup,
-    };
+    let candidate = |cgroup: Cgroup| Candidate { identity: containers.identity(&cgroup.path), cgroup };
     Ok(all.into_iter().map(candidate).collect())
 }
 
@@ -152,7 +146,7 @@ fn matches(pattern: &str, name: &Untrusted) -> bool {
 /// Does the pattern say what a unit is called, with or without what kind of unit it is?
 fn is_unit(pattern: &str, unit: &Untrusted) -> bool {
     let name = unit.as_bytes();
-    let without = [".service", ".scope", ".slice"].iter().find_map(|kind| name.strip_suffix(kind.as_bytes()));
+    let without = UNITS.iter().find_map(|kind| name.strip_suffix(kind.as_bytes()));
     matches(pattern, unit) || without.is_some_and(|name| glob(pattern.as_bytes(), name))
 }
 
@@ -222,8 +216,9 @@ impl Candidate {
 
     /// `JOB` or `JOB.STEP`.
     fn job(&self, pattern: &str) -> Option<Hit<'_>> {
-        let (job, step) = self.place.job.as_ref()?;
-        let name = step.as_ref().map_or_else(|| job.clone(), |step| format!("{job}.{step}"));
+        let (job, step) = self.identity.job.as_ref()?;
+        let step = step.as_ref().map_or_else(String::new, |step| format!(".{}", step.terminal()));
+        let name = format!("{}{step}", job.terminal());
         glob(pattern.as_bytes(), name.as_bytes()).then(|| self.hit("job", format!("slurm:{name}")))
     }
 }
@@ -282,10 +277,7 @@ fn unknown(spec: &str, all: &[Candidate], containers: &Containers) -> ResolveErr
     let mut names: Vec<String> = names.collect();
     names.sort();
     names.dedup();
-    let near = nearest(wanted, names.into_iter(), |name| {
-        let last = name.rsplit('/').next().unwrap_or_default();
-        [".service", ".scope", ".slice"].iter().find_map(|unit| last.strip_suffix(unit)).unwrap_or(last)
-    });
+    let near = nearest_of(names.into_iter(), wanted);
     let unread: Vec<&str> = containers.unread().collect();
     if unread.is_empty() {
         ResolveError::Unknown(spec.to_owned(), near)

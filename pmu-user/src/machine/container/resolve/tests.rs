@@ -131,3 +131,12 @@ fn a_name_that_means_nothing_is_told_with_what_is_near() {
         assert!(meant(&host, spec).is_err(), "{spec}");
     }
 }
+
+#[test]
+fn a_path_of_a_v1_hierarchy_says_that_it_is_one() {
+    let (tree, layout) = host("v1");
+    let layout = Layout { v1: vec!["cpu".to_owned()], ..layout };
+    let spec = tree.0.join("cpu/web");
+    let error = resolve(spec.to_str().unwrap(), &layout, &&tree.read(), &tree.0).unwrap_err();
+    assert!(matches!(error, ResolveError::V1(..)), "{error}");
+}
