@@ -1,9 +1,11 @@
 //! Programs with a known behaviour, built from C; a guest, which has no compiler, finds them built.
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::Mutex,
 };
 
 /// Lines of name, source and options; `cargo xtask test --kernels` builds them from the same list.
@@ -22,11 +24,18 @@ pub(crate) fn workload(source: &str, options: &[&str]) -> String {
     program.canonicalize().unwrap().to_str().unwrap().to_owned()
 }
 
+/// Names of what this process built. It is built once: a test beside may be running it by then.
+static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
 fn build(name: &str, source: &str, options: &[&str]) -> PathBuf {
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let folder = base.join("target/workloads");
     fs::create_dir_all(&folder).unwrap();
     let program = folder.join(name);
+    let mut built = BUILT.lock().unwrap();
+    if !built.insert(name.to_owned()) {
+        return program;
+    }
     let source = base.join(format!("tests/workloads/{source}.c"));
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-fno-omit-frame-pointer", "-o"]).arg(&program).arg(&source).args(options);
