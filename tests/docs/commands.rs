@@ -52,7 +52,7 @@ fn fitted(words: &[String]) -> Vec<String> {
         // A command that is named, not called.
         return vec![words[0].clone(), "--help".to_owned()];
     }
-    let measures = is("run") || is("io") || is("stat");
+    let measures = is("run") || is("io") || is("stat") || is("serve");
     let (mut fitted, mut rest) = (Vec::new(), words.iter());
     while let Some(word) = rest.next() {
         match word.as_str() {

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::{
     io::{Loop, bytes, can_run, moved},
+    serve::Server,
     support::{
         Cgroup, Rows, Running, Scratch, assert_close, pmbpf, run, signal, skipped, text, unique, wait_until,
     },
@@ -321,9 +322,26 @@ fn a_container_is_found_and_shown_by_its_name() {
     assert!(typed.sum("cpu_time", |owner| owner["container"]["name"] == name) > 50e6);
     let shown = pmbpf().args(["run", "-d", "300ms", "--cgroup", name]).output().unwrap();
     assert!(text(&shown.stdout).contains(&format!("  {name}")), "{}", text(&shown.stdout));
+    is_served(&container);
     signal(host, "KILL");
     drop(container.podman().args(["rm", "--force", "--time", "0", name]).output());
     let gone = pmbpf().args(["run", "-d", "300ms", "--cgroup", name]).output().unwrap();
     assert_eq!(gone.status.code(), Some(2), "{}", text(&gone.stderr));
     assert!(text(&gone.stderr).contains(&format!("no cgroup `{name}`")), "{}", text(&gone.stderr));
+}
+
+/// What a server of metrics sees of the container: its name, and what the kernel accounts.
+fn is_served(container: &Container) {
+    let server = Server::start(&["--cgroup", &container.cgroup.path]);
+    let target = format!("podman:{}", container.name);
+    let key = format!("pmbpf_cpu_time_seconds_total{{target=\"{target}\"}}");
+    let (first, before) = (server.scrape()[&key], container.cgroup.usage_ns());
+    wait_until("it has run", || container.cgroup.usage_ns() > before + 2e9);
+    let (last, after) = (server.scrape(), container.cgroup.usage_ns());
+    // A scrape is up to half a second old, on either side.
+    assert_close("CPU time", (last[&key] - first) * 1e9, after - before, 0.01, 1e9);
+    let info =
+        last.keys().find(|key| key.starts_with("pmbpf_target_info{") && key.contains(&target)).unwrap();
+    let name = &container.name;
+    assert!(info.contains("runtime=\"podman\"") && info.contains(&format!("container=\"{name}\"")), "{info}");
 }

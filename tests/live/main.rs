@@ -35,6 +35,7 @@ mod processes;
 mod redacted;
 mod rights;
 mod samples;
+mod serve;
 mod stat;
 mod top;
 mod turns;

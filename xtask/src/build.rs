@@ -1,6 +1,10 @@
 //! Builds the binary, and runs it.
 
-use std::{ffi::OsString, path::PathBuf, process::Command};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::Context as _;
 
@@ -34,6 +38,39 @@ pub(crate) fn cargo_for(architecture: Architecture) -> anyhow::Result<Command> {
 pub(crate) fn release(architecture: Architecture) -> anyhow::Result<PathBuf> {
     succeed(cargo_for(architecture)?.args(["build", "--release", "--locked", "--package", "pmu-user"]))?;
     Ok(place(architecture))
+}
+
+/// Builds a static release binary for a target, stripped, in a folder of its own, so that nothing in it depends on where it was built; its
+/// path.
+pub(crate) fn fixed(target: &str, folder: &Path) -> anyhow::Result<PathBuf> {
+    setup::target(target)?;
+    let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()))?;
+    let home = std::env::var("CARGO_HOME").map(PathBuf::from).ok();
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let mut flags = vec![format!("--remap-path-prefix={}=/rust", sysroot.trim())];
+    // The last that matches counts.
+    flags.extend(home.map(|home| format!("--remap-path-prefix={}=/cargo", home.display())));
+    flags.push(format!("--remap-path-prefix={}=/pmbpf", root().display()));
+    flags.push(format!("--remap-path-prefix={}=/build", folder.display()));
+    let variable = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
+    let mut cargo = setup::all()?.cargo();
+    cargo.args([
+        "build",
+        "--release",
+        "--locked",
+        "--package",
+        "pmu-user",
+        "--bin",
+        "pmbpf",
+        "--target",
+        target,
+    ]);
+    cargo.arg("--target-dir").arg(folder).env(variable, "rust-lld");
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")).env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
+    // One unit is the same however many processors build it.
+    cargo.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
+    succeed(&mut cargo)?;
+    Ok(folder.join(target).join("release/pmbpf"))
 }
 
 /// Builds a bench of the library; its path.

@@ -4,8 +4,10 @@ mod bench;
 mod build;
 mod check;
 mod command;
+mod dist;
 mod exports;
 mod nightly;
+mod scrape;
 mod setup;
 mod soak;
 mod tables;
@@ -35,6 +37,8 @@ enum Task {
         #[arg(long, value_name = "PROCESSOR")]
         arch: Option<Architecture>,
     },
+    /// Make what people install, below target/dist: static binaries, deb, rpm, archives, container images
+    Dist(dist::Args),
     /// Build, and run pmbpf with these arguments, as root
     Run {
         /// Arguments of pmbpf
@@ -50,6 +54,8 @@ enum Task {
     Soak,
     /// Have exports read by programs of others, which are installed below target
     Exports,
+    /// Have Prometheus and VictoriaMetrics scrape `pmbpf serve` while cgroups come and go, for ten minutes (`PMBPF_SCRAPE` seconds)
+    Scrape,
     /// Formatting, lints, documentation, architecture, dependencies
     Check,
     /// Tables of CPU models
@@ -67,11 +73,13 @@ fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Setup => setup::all().map(|_| 0),
         Task::Build { arch } => build::release(arch.unwrap_or(Architecture::HOST)).map(|_| 0),
+        Task::Dist(args) => dist::run(&args).map(|()| 0),
         Task::Run { arguments } => build::run(&arguments),
         Task::Test(args) => test::run(&args),
         Task::Nightly => nightly::run().map(|()| 0),
         Task::Soak => soak::run().map(|()| 0),
         Task::Exports => exports::run().map(|()| 0),
+        Task::Scrape => scrape::run().map(|()| 0),
         Task::Check => check::all().map(|()| 0),
         Task::Tables { tables } => tables::run(&tables).map(|()| 0),
         Task::Vm(args) => vm::run(&args),

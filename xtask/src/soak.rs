@@ -35,8 +35,11 @@ const GROWTH_DESCRIPTORS: usize = 2;
 const FILES_MAX: usize = 1024 + 16;
 
 /// What is left on, by the arguments that it has.
-const RUNS: [&[&str]; 2] =
-    [&["run", "--stacks", "-I", "1s", "--json", "--quiet"], &["io", "-I", "1s", "--json", "--quiet"]];
+const RUNS: [&[&str]; 3] = [
+    &["run", "--stacks", "-I", "1s", "--json", "--quiet"],
+    &["io", "-I", "1s", "--json", "--quiet"],
+    &["serve", "-I", "1s", "--listen", "127.0.0.1:0"],
+];
 
 /// A process that is watched.
 struct Watched {
@@ -81,7 +84,8 @@ fn pmbpf() -> anyhow::Result<PathBuf> {
 /// ended by itself.
 pub(crate) fn beside<T>(work: impl FnOnce() -> T) -> anyhow::Result<T> {
     let pmbpf = pmbpf()?;
-    let mut watched = Watched::all(&pmbpf)?;
+    // What the tests have beside them is what it always was.
+    let mut watched = Watched::all(&pmbpf, &RUNS[..2])?;
     let is_over = AtomicBool::new(false);
     let done = thread::scope(|scope| {
         scope.spawn(|| execute(|_| Ok(!is_over.load(Ordering::Relaxed))));
@@ -96,7 +100,7 @@ pub(crate) fn beside<T>(work: impl FnOnce() -> T) -> anyhow::Result<T> {
 fn of(pmbpf: &Path, length: Duration) -> anyhow::Result<()> {
     let warm_up = WARM_UP.min(length / 2);
     say(&format!("soak: {} s, of which {} s to warm up", length.as_secs(), warm_up.as_secs()));
-    let mut watched = Watched::all(pmbpf)?;
+    let mut watched = Watched::all(pmbpf, &RUNS)?;
     let begun = Instant::now();
     let mut told = 0;
     let executed = execute(|executed| {
@@ -136,8 +140,8 @@ fn execute(mut goes_on: impl FnMut(u32) -> anyhow::Result<bool>) -> anyhow::Resu
 }
 
 impl Watched {
-    fn all(pmbpf: &Path) -> anyhow::Result<Vec<Self>> {
-        RUNS.iter().map(|arguments| Self::start(pmbpf, arguments)).collect()
+    fn all(pmbpf: &Path, runs: &[&[&str]]) -> anyhow::Result<Vec<Self>> {
+        runs.iter().map(|arguments| Self::start(pmbpf, arguments)).collect()
     }
 
     fn start(pmbpf: &Path, arguments: &[&str]) -> anyhow::Result<Self> {

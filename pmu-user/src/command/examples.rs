@@ -47,6 +47,15 @@ Examples:
   pmbpf report --symfs ./debug web.pmbpf    with names from files elsewhere
   pmbpf report --redact web.pmbpf       with pseudonyms for names, to be shown to others";
 
+/// Of `pmbpf serve`.
+pub(super) const SERVE: &str = "\
+Examples:
+  pmbpf serve                           every container, pod, unit and other cgroup, at http://127.0.0.1:9477/metrics
+  pmbpf serve --cgroup 'k8s:shop/*'     one namespace's pods
+  pmbpf serve --listen 10.0.0.7:9477    for a server on another host
+
+SIGTERM and Ctrl-C end it, and nothing of it stays.";
+
 /// Of `pmbpf export`.
 pub(super) const EXPORT: &str = "\
 Examples:

@@ -27,6 +27,7 @@ mod report;
 mod run;
 mod runs;
 mod select;
+mod serve;
 mod sources;
 mod stat;
 mod top;
@@ -71,6 +72,8 @@ enum Command {
     Stat(Box<stat::Args>),
     /// Look at a run, or at a recording, in a terminal
     Top(top::Args),
+    /// Count until told to end, and let Prometheus and others scrape it
+    Serve(serve::Args),
     /// Report from a recording
     Report(report::Args),
     /// Write a recording in a format of other tools
@@ -146,6 +149,7 @@ impl Cli {
             Command::Io(args) => io::execute(&args),
             Command::Stat(args) => stat::execute(&args),
             Command::Top(args) => top::execute(&args),
+            Command::Serve(args) => serve::execute(&args),
             Command::Report(args) => report::execute(&args),
             Command::Export(args) => export::execute(&args),
             Command::Diff(args) => diff::execute(&args),

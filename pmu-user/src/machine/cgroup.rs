@@ -1,6 +1,9 @@
 //! Cgroup hierarchies: where they are, and which cgroup a name means. Only v2 cgroups can own counts; their id is the
 //! inode of their folder.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     fs, io,
     os::unix::{
@@ -91,9 +94,14 @@ impl Layout {
 
     fn of(mounts: Vec<Mount>) -> Self {
         let mut layout = Self { v2: None, v1: Vec::new() };
-        for Mount { kind, point, .. } in mounts {
+        let mut is_above_ours = false;
+        for Mount { kind, part, point, .. } in mounts {
             match kind.as_slice() {
-                b"cgroup2" if layout.v2.is_none() => layout.v2 = Some(point.to_path()),
+                // In a container with the host's hierarchy beside its own, the host's: it has both.
+                b"cgroup2" if layout.v2.is_none() || !is_above_ours && is_above(&part) => {
+                    is_above_ours = is_above(&part);
+                    layout.v2 = Some(point.to_path());
+                }
                 b"cgroup" => {
                     let point = point.terminal();
                     layout.v1.push(point.rsplit('/').next().unwrap_or_default().to_owned());
@@ -192,6 +200,24 @@ impl Layout {
         others.map(|cgroup| cgroup.path.terminal().into_owned()).collect()
     }
 
+    /// The cgroup in which a process is, as this hierarchy has it, `told` being the path that /proc says: in a cgroup namespace that is
+    /// counted from the namespace's root, and here from the hierarchy's.
+    pub(super) fn of_process(&self, pid: u32, told: &Untrusted) -> Option<Cgroup> {
+        let holds = |cgroup: &Cgroup| {
+            let folder = self.folder(&cgroup.path)?;
+            // That of threads has no list of processes.
+            let list = fs::read_to_string(folder.join("cgroup.procs"))
+                .or_else(|_| fs::read_to_string(folder.join("cgroup.threads")));
+            list.ok()?.lines().any(|line| line.parse() == Ok(pid)).then_some(())
+        };
+        let told = self.below(told.to_path().strip_prefix("/").ok()?);
+        if let Some(cgroup) = told.as_ref().filter(|cgroup| holds(cgroup).is_some()) {
+            return Some(cgroup.clone());
+        }
+        let all = self.list(&Untrusted::from("/")).ok()?;
+        all.into_iter().find(|cgroup| holds(cgroup).is_some()).or(told)
+    }
+
     /// The cgroup with this path, if it is there.
     pub fn at(&self, path: &Untrusted) -> Option<Cgroup> {
         let metadata = fs::metadata(self.folder(path)?).ok().filter(fs::Metadata::is_dir)?;
@@ -217,6 +243,23 @@ impl Layout {
         let all = self.list(&Untrusted::from("/"))?;
         Err(ResolveError::Unknown(given.to_owned(), nearest(&all, given)))
     }
+}
+
+/// Is a part of the hierarchy above the root of this process's cgroup namespace?
+fn is_above(part: &Untrusted) -> bool {
+    part.as_bytes() == b"/.." || part.as_bytes().starts_with(b"/../")
+}
+
+/// The root of the first cgroup namespace (PROC_CGROUP_INIT_INO, include/linux/proc_ns.h).
+const FIRST_NAMESPACE: &str = "cgroup:[4026531835]";
+
+/// Does a process below `root` see the whole hierarchy? In a cgroup namespace of its own, as of a container, only where the host's
+/// is mounted there; else what is below its own cgroup.
+pub(crate) fn sees_all(root: &Path) -> bool {
+    let namespace = fs::read_link(root.join("proc/self/ns/cgroup"));
+    let is_first = namespace.is_ok_and(|namespace| namespace == Path::new(FIRST_NAMESPACE));
+    let mounts = mount::of_process(root, "self").unwrap_or_default();
+    is_first || mounts.iter().any(|mount| mount.kind == b"cgroup2" && is_above(&mount.part))
 }
 
 fn folder(mount: &Path, path: &Untrusted) -> PathBuf {
@@ -248,113 +291,4 @@ pub(super) fn nearest_of(names: impl Iterator<Item = String>, wanted: &str) -> V
         let last = path.rsplit('/').next().unwrap_or_default();
         UNITS.iter().find_map(|unit| last.strip_suffix(unit)).unwrap_or(last)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-
-    use super::{Layout, PATH_BYTES_MAX, ResolveError, ancestors};
-    use crate::{machine::mount::parse, untrusted::Untrusted};
-
-    const HYBRID: &str = "\
-        30 29 0:26 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
-        31 29 0:27 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
-        32 29 0:28 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
-
-    #[test]
-    fn the_paths_above_a_path_end_at_the_root() {
-        let above = |path: &'static [u8]| ancestors(path).collect::<Vec<_>>();
-        assert_eq!(above(b"/a/b/c"), [&b"/a/b"[..], b"/a", b"/"]);
-        assert_eq!(above(b"/a"), [b"/"]);
-        assert!(above(b"/").is_empty());
-        assert!(above(b"[cgroup 7]").is_empty(), "its path is not known");
-    }
-
-    #[test]
-    fn no_path_above_one_is_longer_than_the_kernels() {
-        let path = "/a".repeat(1 << 19);
-        let above: Vec<_> = ancestors(path.as_bytes()).collect();
-        assert_eq!((above.len(), above[0].len()), (PATH_BYTES_MAX / 2, PATH_BYTES_MAX - 2));
-    }
-
-    /// A folder tree that stands for a v2 hierarchy.
-    struct Tree(PathBuf);
-
-    impl Tree {
-        fn new(name: &str, folders: &[&str]) -> Self {
-            let base = std::env::temp_dir().join(format!("pmbpf-cgroup-{name}-{}", std::process::id()));
-            for folder in folders {
-                std::fs::create_dir_all(base.join(folder)).unwrap();
-            }
-            Self(base)
-        }
-
-        fn layout(&self) -> Layout {
-            Layout { v2: Some(self.0.clone()), v1: Vec::new() }
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-
-    #[test]
-    fn a_hybrid_host_is_recognised() {
-        let layout = Layout::of(parse(HYBRID.as_bytes()));
-        assert_eq!(layout.kind(), "hybrid");
-        assert_eq!(layout.v2, Some(PathBuf::from("/sys/fs/cgroup/unified")));
-        assert_eq!(layout.v1, ["cpu", "memory"]);
-    }
-
-    #[test]
-    fn a_v1_path_says_that_it_is_one() {
-        let error = Layout::of(parse(HYBRID.as_bytes())).resolve("/sys/fs/cgroup/cpu/web").unwrap_err();
-        assert!(matches!(error, ResolveError::V1(..)), "{error}");
-    }
-
-    #[test]
-    fn a_name_means_a_path_a_unit_or_nothing() {
-        let tree =
-            Tree::new("names", &["system.slice/web.service", "system.slice/db.service/worker", "user.slice"]);
-        let layout = tree.layout();
-        for name in ["web", "web.service", "/system.slice/web.service", "system.slice/web.service/"] {
-            assert_eq!(
-                layout.resolve(name).unwrap().path,
-                Untrusted::from("/system.slice/web.service"),
-                "{name}"
-            );
-        }
-        let error = layout.resolve("wbe").unwrap_err().to_string();
-        assert!(error.contains("`wbe`") && error.contains("/system.slice/web.service"), "{error}");
-    }
-
-    #[test]
-    fn an_ambiguous_name_lists_what_it_could_mean() {
-        let tree = Tree::new("ambiguous", &["a/web", "b/web"]);
-        let error = tree.layout().resolve("web").unwrap_err().to_string();
-        assert!(error.contains("/a/web") && error.contains("/b/web"), "{error}");
-    }
-
-    #[test]
-    fn a_path_does_not_climb_out_of_the_hierarchy() {
-        let tree = Tree::new("climb", &["a"]);
-        assert!(tree.layout().resolve("/a/../../etc").is_err());
-    }
-
-    #[test]
-    fn a_list_holds_the_subtree() {
-        let tree = Tree::new("list", &["a/b/c", "d"]);
-        let mut paths: Vec<String> = tree
-            .layout()
-            .list(&Untrusted::from("/a"))
-            .unwrap()
-            .iter()
-            .map(|cgroup| cgroup.path.terminal().into_owned())
-            .collect();
-        paths.sort();
-        assert_eq!(paths, ["/a", "/a/b", "/a/b/c"]);
-    }
 }

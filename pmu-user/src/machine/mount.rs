@@ -10,6 +10,8 @@ use crate::untrusted::Untrusted;
 pub(crate) struct Mount {
     /// Number of the block device; that of nothing for file systems that hide theirs.
     pub(crate) number: Option<(u32, u32)>,
+    /// What of the file system is there: `/` is all of it. Of cgroups as the reader's cgroup namespace has it: `/..` is above that.
+    pub(crate) part: Untrusted,
     /// Where.
     pub(crate) point: Untrusted,
     /// The file system: `ext4`, `cgroup2`.
@@ -30,19 +32,20 @@ pub(crate) fn of_process(root: &Path, process: &str) -> io::Result<Vec<Mount>> {
     Ok(parse(&bytes(&path).map_err(cannot)?))
 }
 
-/// Lines of proc_pid_mountinfo(5): number and mount point are fields 3 and 5; file system and source come after the `-` that ends
+/// Lines of proc_pid_mountinfo(5): number, part and mount point are fields 3 to 5; file system and source come after the `-` that ends
 /// the optional fields.
 pub(crate) fn parse(text: &[u8]) -> Vec<Mount> {
     let mount = |line: &[u8]| {
         let mut words = line.split(|&byte| byte == b' ').skip(2);
-        let (number, point) = (words.next()?, words.nth(1)?);
+        let (number, part, point) = (words.next()?, words.next()?, words.next()?);
         let mut rest = words.skip_while(|word| *word != b"-").skip(1);
         let (kind, source) = (rest.next()?, rest.next()?);
         let number = std::str::from_utf8(number).ok().and_then(|number| {
             let (major, minor) = number.split_once(':')?;
             Some((major.parse().ok()?, minor.parse().ok()?))
         });
-        Some(Mount { number, point: plain(point), kind: kind.to_vec(), source: plain(source) })
+        let (part, point) = (plain(part), plain(point));
+        Some(Mount { number, part, point, kind: kind.to_vec(), source: plain(source) })
     };
     text.split(|&byte| byte == b'\n').filter_map(mount).collect()
 }
@@ -75,6 +78,7 @@ mod tests {
             let line = format!("40 22 259:1 /root /data rw,relatime {optional}- ext4 /dev/nvme0n1p1 rw\n");
             let mount = Mount {
                 number: Some((259, 1)),
+                part: Untrusted::from("/root"),
                 point: Untrusted::from("/data"),
                 kind: b"ext4".to_vec(),
                 source: Untrusted::from("/dev/nvme0n1p1"),

@@ -9,6 +9,7 @@ pub mod culprit;
 pub mod derived;
 pub mod diff;
 pub mod estimate;
+pub mod exposed;
 pub mod filter;
 pub mod finding;
 mod floor;
@@ -155,6 +156,8 @@ pub struct TasksReport {
     pub total: OwnerReport,
     /// Per owner, most CPU time first. A cgroup's numbers hold its subtree's.
     pub owners: Vec<OwnerReport>,
+    /// Cgroups that ended.
+    pub ended: Vec<Owner>,
     /// Functions that samples hit, most first.
     pub hot: Vec<HotFunction>,
     /// Samples of the first event that hit the target, whichever functions are listed.
@@ -215,6 +218,7 @@ impl TasksReport {
             length_ns: interval.length_ns(),
             total: owners::target(&context, &total),
             owners: owners::owners(&context, &apart),
+            ended: interval.ended.iter().map(|&index| ledger.owner(index).clone()).collect(),
             hot_samples: hot::samples(interval),
             hot: hot::functions(ledger, interval, &scale, &apart),
             stacks: hot::stacks(ledger, interval, &apart),

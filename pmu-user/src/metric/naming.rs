@@ -57,6 +57,7 @@ impl TasksReport {
             waited.push(&mut folded.waited);
         }
         owners.into_iter().flatten().for_each(|row| each(&mut row.who, name));
+        self.ended.iter_mut().for_each(&mut *name);
         hot.into_iter().flatten().for_each(|row| name(&mut row.owner));
         stacks.into_iter().flatten().for_each(|row| name(&mut row.owner));
         for row in waited.into_iter().flatten() {

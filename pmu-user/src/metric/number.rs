@@ -82,6 +82,8 @@ pub struct Details<'a> {
     pub counters: Option<&'a stat::Row>,
     /// Who had the CPU, of a wait that is charged to somebody.
     pub culprit: Option<&'a Culprit>,
+    /// The time that a rate or a share is of, in ns, where that is not the interval's to the last.
+    pub over_ns: Option<u64>,
 }
 
 impl<'a> Number<'a> {
@@ -221,7 +223,9 @@ impl Limited {
 
 impl Pressure {
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
-        of_whom(self.whose.as_ref().map_or(Attribution::Host, Attribution::Owner), &self.shares)
+        let whose = self.whose.as_ref().map_or(Attribution::Host, Attribution::Owner);
+        let details = Details { over_ns: Some(self.of_ns), ..Details::default() };
+        of_whom(whose, &self.shares).map(move |number| Number { details, ..number })
     }
 }
 
@@ -274,7 +278,16 @@ impl IoReport {
                 Subject::Owner(owner, of) => (Attribution::Owner(owner), of.as_ref()),
                 subject => (Attribution::Host, subject),
             };
-            let details = Details { label: Some(row.label), note: row.note.as_deref(), ..Details::default() };
+            let is_traffic = matches!(
+                metric::Family::of(&row.metric),
+                Some(metric::Family::Block | metric::Family::Network)
+            );
+            let details = Details {
+                label: Some(row.label),
+                note: row.note.as_deref(),
+                over_ns: is_traffic.then_some(self.traffic_ns),
+                ..Details::default()
+            };
             let number = Number::new(whose, row.metric.as_str(), row.unit.name(), &row.value);
             let content = match (&row.distribution, &row.value) {
                 (Some(found), _) => Content::Distribution(Ok(found)),

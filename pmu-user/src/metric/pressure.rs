@@ -18,6 +18,8 @@ pub struct Pressure {
     pub whose: Option<Owner>,
     /// Shares of the time, in per cent, in the order of the catalogue.
     pub shares: Vec<(Metric, Value)>,
+    /// The time that they are of, in ns: the files are read a moment after the others.
+    pub of_ns: u64,
 }
 
 impl Pressure {
@@ -30,6 +32,7 @@ impl Pressure {
                 .iter()
                 .map(|(&stall, &time_us)| share(stall, time_us, stalled.of_ns))
                 .collect(),
+            of_ns: stalled.of_ns,
         };
         interval.pressure.iter().map(report).collect()
     }

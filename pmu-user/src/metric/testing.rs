@@ -94,27 +94,27 @@ pub(crate) fn with_late_ticks(target: Target, cpus: u32, late: u64) -> (TasksHea
 /// Reciprocal of the standard deviation of even numbers from 0 to 1.
 const SQRT_12: f64 = 3.464_101_615_137_754_6;
 
-pub(in crate::metric) struct Random(pub(in crate::metric) u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     /// From 0 to 1, without 1.
-    pub(in crate::metric) fn uniform(&mut self) -> f64 {
+    pub(crate) fn uniform(&mut self) -> f64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    pub(in crate::metric) fn between(&mut self, low: f64, high: f64) -> f64 {
+    pub(crate) fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.uniform()
     }
 
     /// Every order of magnitude alike.
-    pub(in crate::metric) fn magnitude(&mut self, low: f64, high: f64) -> f64 {
+    pub(crate) fn magnitude(&mut self, low: f64, high: f64) -> f64 {
         self.between(low.ln(), high.ln()).exp()
     }
 
-    pub(in crate::metric) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.uniform() * end as f64) as usize
     }
 

@@ -79,6 +79,7 @@ impl Interval {
         for (owner, counts) in std::mem::take(&mut self.owners) {
             self.owners.entry(target(owner)).or_default().merge(&counts);
         }
+        self.ended.retain(|owner| !to.contains_key(owner));
         culprit::fold(&mut self.charged, target);
         for (owner, rows) in std::mem::take(&mut self.slices) {
             let all = self.slices.entry(target(owner)).or_default();

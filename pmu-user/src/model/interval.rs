@@ -233,6 +233,8 @@ pub struct Interval {
     pub to_ns: u64,
     /// Per owner. An owner that did nothing is not there.
     pub owners: BTreeMap<OwnerIndex, Counts>,
+    /// Cgroups that ended in it.
+    pub ended: BTreeSet<OwnerIndex>,
     /// Waits for a CPU by who waited and who had it.
     pub charged: Charged,
     /// Per CPU.
@@ -303,6 +305,7 @@ impl Interval {
         for (&owner, counts) in &next.owners {
             self.owners.entry(owner).or_default().merge(counts);
         }
+        self.ended.extend(&next.ended);
         culprit::merge(&mut self.charged, &next.charged);
         for (&owner, rows) in &next.slices {
             let all = self.slices.entry(owner).or_default();

@@ -188,7 +188,12 @@ impl Ledger {
                 self.meet_above(path);
             }
         }
-        drain.owners.iter().for_each(|row| self.meet(row));
+        for row in &drain.owners {
+            let index = self.meet(row);
+            if row.ended_ns.is_some() && matches!(row.owner, Owner::Cgroup { .. }) {
+                interval.ended.insert(index);
+            }
+        }
         let ran = self.weights.advance(&drain.sampled);
         for row in &drain.counts {
             self.count(row, &mut interval);

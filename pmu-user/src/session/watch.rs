@@ -5,6 +5,7 @@ use std::{
     os::unix::net::UnixStream,
     pin::Pin,
     process::ExitStatus,
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -232,9 +233,9 @@ fn spare_files() -> io::Result<()> {
     (0..4).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>().map(drop)
 }
 
-/// SIGINT, SIGTERM and SIGHUP, from now on.
+/// Signals that end a run, from now on: SIGINT, SIGTERM and SIGHUP.
 #[derive(Debug)]
-pub struct Signals([(i32, Signal); 3]);
+pub struct Signals(Vec<(i32, Signal)>);
 
 impl Signals {
     /// Catches them. Needs a tokio runtime.
@@ -243,20 +244,34 @@ impl Signals {
     ///
     /// The kernel refused.
     pub fn new() -> Result<Self, SessionError> {
-        let kind = |kind: SignalKind| Ok::<_, io::Error>((kind.as_raw_value(), signal(kind)?));
-        let all = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let [interrupt, terminate, hangup] = all.map(kind);
-        let caught = || Ok([interrupt?, terminate?, hangup?]);
-        Ok(Self(caught().map_err(|error| SessionError::Io("cannot catch signals", error))?))
+        Self::of(&[SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()])
+    }
+
+    /// Catches those that end a service, which has no terminal to lose: not SIGHUP, which whoever else runs in it waits for.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Signals::new`].
+    pub fn of_service() -> Result<Self, SessionError> {
+        Self::of(&[SignalKind::interrupt(), SignalKind::terminate()])
+    }
+
+    fn of(kinds: &[SignalKind]) -> Result<Self, SessionError> {
+        let kind = |kind: &SignalKind| Ok::<_, io::Error>((kind.as_raw_value(), signal(*kind)?));
+        let caught: Result<_, io::Error> = kinds.iter().map(kind).collect();
+        Ok(Self(caught.map_err(|error| SessionError::Io("cannot catch signals", error))?))
     }
 
     async fn next(&mut self) -> i32 {
-        let [interrupt, terminate, hangup] = &mut self.0;
-        tokio::select! {
-            _ = interrupt.1.recv() => interrupt.0,
-            _ = terminate.1.recv() => terminate.0,
-            _ = hangup.1.recv() => hangup.0,
-        }
+        std::future::poll_fn(|context| {
+            // Each that has not come is told to wake us.
+            let come = self
+                .0
+                .iter_mut()
+                .filter_map(|(number, signal)| signal.poll_recv(context).is_ready().then_some(*number));
+            come.min().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 
     /// From now on a signal ends the process at once. The report is being written, so nobody polls this loop: another

@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use super::{stage::Stage, text::Style, words};
 use crate::{
     drain::{Id, Owner},
+    machine::container::COLUMNS,
     metric::{
         culprit::Culprit,
         io::{Label, Subject},
@@ -43,7 +44,7 @@ pub(super) fn write(into: &mut dyn Write, _: &Style, stage: Stage<'_>) -> io::Re
 /// Header row.
 fn begin(into: &mut dyn Write) -> io::Result<()> {
     let mut rows = Rows::from_writer(into);
-    rows.write_record(BEGIN.iter().chain(&VALUE).chain(&DETAILS))?;
+    rows.write_record(BEGIN.iter().chain(&VALUE).chain(&DETAILS).chain(&COLUMNS))?;
     rows.flush()
 }
 
@@ -100,6 +101,7 @@ impl Row<'_, '_> {
         record.push(text(unit));
         record.extend(value_cells(value, bucket, number));
         record.extend(details(number));
+        record.extend(identity(number.whose));
         Ok(self.rows.write_record(record)?)
     }
 }
@@ -127,6 +129,14 @@ fn owner(whose: Attribution<'_>) -> [String; 3] {
         Attribution::Owner(Owner::Cgroup { path, .. }) => (path.csv().into_owned(), String::new()),
     };
     [words::kind(whose).to_owned(), name, pid]
+}
+
+/// Whose a cgroup is, as far as that is known: cells of [`COLUMNS`].
+fn identity(whose: Attribution<'_>) -> [String; COLUMNS.len()] {
+    let Attribution::Owner(Owner::Cgroup { identity: Some(identity), .. }) = whose else {
+        return Default::default();
+    };
+    identity.columns().map(|name| name.map_or_else(String::new, |name| name.csv().into_owned()))
 }
 
 /// Kind, name and part of what a number is about.

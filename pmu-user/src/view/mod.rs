@@ -5,6 +5,7 @@ mod csv;
 pub mod diff;
 pub mod evaluation;
 pub mod export;
+pub mod exposition;
 mod finding;
 mod format;
 pub mod hdr_log;

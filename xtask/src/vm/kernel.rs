@@ -27,7 +27,7 @@ impl Architecture {
     pub(crate) const HOST: Self = if cfg!(target_arch = "aarch64") { Self::Arm } else { Self::X86 };
 
     /// Debian's name.
-    pub(super) const fn debian(self) -> &'static str {
+    pub(crate) const fn debian(self) -> &'static str {
         match self {
             Self::X86 => "amd64",
             Self::Arm => "arm64",

@@ -91,6 +91,17 @@ impl Beds {
     }
 }
 
+/// Debian's packages, without what they need: a folder in which they lie as they would below `/`.
+pub(crate) fn packages(name: &str, packages: &[&str]) -> anyhow::Result<PathBuf> {
+    let mut apt = Apt::new(setup::cache()?.join("vm"));
+    let folder = apt.cache.join(name);
+    if !Apt::has(&folder) {
+        std::fs::create_dir_all(&apt.cache)?;
+        apt.extract(&folder, &packages.iter().map(|package| (*package).to_owned()).collect::<Vec<_>>())?;
+    }
+    Ok(folder)
+}
+
 /// Runs the command in a guest of each kernel; the first exit code that is not 0.
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let mut beds = Beds::get()?;

@@ -98,6 +98,9 @@ pub struct Identity {
     pub job: Option<(Untrusted, Option<Untrusted>)>,
 }
 
+/// What [`Identity::columns`] has.
+pub const COLUMNS: [&str; 5] = ["container", "namespace", "pod", "systemd_unit", "job"];
+
 impl Identity {
     /// Is nothing known?
     #[must_use]
@@ -133,6 +136,19 @@ impl Identity {
         let pod = self.pod.as_ref().and_then(|pod| pod.name.clone());
         let called = self.in_words().map(Untrusted::from);
         called.into_iter().chain(container).chain(pod).chain(self.unit.clone())
+    }
+
+    /// What tables have of it, as far as it is known: a container's name, a pod's namespace and name, a unit, a job.
+    #[must_use]
+    pub fn columns(&self) -> [Option<&Untrusted>; COLUMNS.len()] {
+        let pod = self.pod.as_ref();
+        [
+            self.container.as_ref().and_then(|container| container.name.as_ref()),
+            pod.and_then(|pod| pod.namespace.as_ref()),
+            pod.and_then(|pod| pod.name.as_ref()),
+            self.unit.as_ref(),
+            self.job.as_ref().map(|(job, _)| job),
+        ]
     }
 
     /// Is it a container whose name is not known yet? What holds a pod's namespaces has none.

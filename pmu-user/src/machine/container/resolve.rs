@@ -250,12 +250,10 @@ fn bare_hit<'a>(one: &'a Candidate, name: &str) -> Option<Hit<'a>> {
 /// The cgroup of a process.
 fn of_process(root: &Path, pid: &str, layout: &Layout, spec: &str) -> Result<Cgroup, ResolveError> {
     let unknown = || ResolveError::Unknown(spec.to_owned(), Vec::new());
-    if pid != "self" && pid.parse::<u32>().is_err() {
-        return Err(unknown());
-    }
+    let id = if pid == "self" { std::process::id() } else { pid.parse().map_err(|_| unknown())? };
     let list = fs::read(root.join("proc").join(pid).join("cgroup")).map_err(|_| unknown())?;
     let path = list.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"0::"));
-    layout.at(&Untrusted::new(path.ok_or(ResolveError::NoV2)?)).ok_or_else(unknown)
+    layout.of_process(id, &Untrusted::new(path.ok_or(ResolveError::NoV2)?)).ok_or_else(unknown)
 }
 
 /// What is nearest to a name that means nothing, and what could not be asked.

@@ -330,8 +330,11 @@ mod tests {
 
     #[test]
     fn pressure_is_found_of_cgroups_and_of_the_host_where_it_is_the_target() {
-        let of =
-            |whose, share| Pressure { whose, shares: vec![(metric::PRESSURE_IO_FULL, Value::exact(share))] };
+        let of = |whose, share| Pressure {
+            whose,
+            shares: vec![(metric::PRESSURE_IO_FULL, Value::exact(share))],
+            of_ns: 1,
+        };
         let causes = |target, pressure| {
             let (header, ledger, interval) = with_late_ticks(target, 1, 0);
             let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);

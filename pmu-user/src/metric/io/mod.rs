@@ -61,6 +61,8 @@ pub struct IoReport {
     pub from_ns: u64,
     /// Length in ns.
     pub length_ns: u64,
+    /// Time over which block requests and packets were counted, in ns: their rows are read a moment after the others.
+    pub traffic_ns: u64,
     /// Every number.
     pub rows: Vec<Row>,
     /// What owners are ordered by, most first, where that was asked for.

@@ -92,6 +92,7 @@ impl IoReport {
             from_ns: interval.from_ns,
             // A recording may hold anything, drains in disorder too.
             length_ns: interval.to_ns.saturating_sub(interval.from_ns),
+            traffic_ns: interval.traffic.as_ref().map_or(0, |traffic| traffic.duration_ns),
             rows: chosen(rows, &header.plan.report, &header.platform),
             order: BTreeMap::new(),
             levels: Vec::new(),

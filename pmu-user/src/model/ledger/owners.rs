@@ -106,13 +106,14 @@ impl Ledger {
 }
 
 impl Ledger {
-    pub(super) fn meet(&mut self, row: &OwnerRow) {
+    /// Whoever counts in a slot from now on.
+    pub(super) fn meet(&mut self, row: &OwnerRow) -> OwnerIndex {
         let index = match self.known.get(&row.owner) {
             Some(&known) => known,
             // A process chooses its name, and what is known by a name does not end.
             None if row.owner.is_of_many() && self.owners.len() >= BOUNDS.owners => {
                 self.owner_of_slot.insert(row.slot, OTHER);
-                return;
+                return OTHER;
             }
             None => {
                 let promoted = match &row.owner {
@@ -130,6 +131,7 @@ impl Ledger {
         }
         self.owners.insert(index, (row.owner.clone(), row.ended_ns));
         self.owner_of_slot.insert(row.slot, index);
+        index
     }
 
     /// The cgroups above one: above the first that is known, all are.

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     bpf::{Kernel, LoadError, Object, Refused},
     drain::{Absent, TasksDrain, TasksHeader},
-    machine::{Machine, kernel_symbols, privilege::Privileges},
+    machine::{Machine, cgroup, kernel_symbols, privilege::Privileges},
     perf::Counter,
     plan::{
         Plan, Target,
@@ -196,6 +196,9 @@ fn refused(refused: &Refused) -> Absent {
     Absent { what: refused.attach.name().to_owned(), why: refused.why.clone() }
 }
 
+const OWN_NAMESPACE: &str = "this cgroup namespace has what is below its own cgroup: mount the host's hierarchy \
+                             (-v /sys/fs/cgroup:/sys/fs/cgroup:ro), or start the container with --cgroupns=host";
+
 fn missing(plan: &Plan, machine: &Machine, object: &Object, tick: u64, root: &Path) -> Vec<Absent> {
     let absent = |what: &str, why: &str| Absent { what: what.to_owned(), why: why.to_owned() };
     let mut missing = Vec::new();
@@ -214,6 +217,9 @@ fn missing(plan: &Plan, machine: &Machine, object: &Object, tick: u64, root: &Pa
     }
     if !object.knows_steal() && machine.cpu.guest {
         missing.push(absent("stolen time", "this kernel does not account it, so a stolen span looks masked"));
+    }
+    if plan.uses_cgroups() && !cgroup::sees_all(root) {
+        missing.push(absent("names of cgroups outside of this container", OWN_NAMESPACE));
     }
     missing
 }

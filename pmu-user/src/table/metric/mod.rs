@@ -24,6 +24,55 @@ pub struct Metric {
     pub says: &'static str,
 }
 
+/// What the numbers of several intervals are together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adds {
+    /// Their sum.
+    Sum,
+    /// The sum of each times its interval: of a rate what happened, of a share of the time that time.
+    Rate,
+    /// A distribution of the values of all.
+    Distribution,
+    /// No number: each says how it is then.
+    State,
+}
+
+impl Metric {
+    /// What its numbers of several intervals are together.
+    #[must_use]
+    pub fn adds(&self) -> Adds {
+        let is = |metric: Metric| *self == metric;
+        match (self.unit, self.family) {
+            _ if is(RUNQUEUE_CULPRIT) => Adds::Sum,
+            _ if is(LINK_MAX_BW) || is(BLOCK_QUEUE_DEPTH) => Adds::State,
+            (_, Family::Latency | Family::BlockLatency | Family::BlockQueue) => Adds::Distribution,
+            (Unit::Ns, Family::Cpu | Family::Blind | Family::OffCpu) => Adds::Sum,
+            (Unit::Percent, Family::Pressure) => Adds::Rate,
+            (
+                Unit::MegabytesPerSecond
+                | Unit::GigabytesPerSecond
+                | Unit::MegatransactionsPerSecond
+                | Unit::MegaPerSecond
+                | Unit::PerSecond,
+                _,
+            ) => Adds::Rate,
+            (
+                Unit::Switches
+                | Unit::Migrations
+                | Unit::Faults
+                | Unit::Samples
+                | Unit::Requests
+                | Unit::Packets
+                | Unit::Segments
+                | Unit::Connections
+                | Unit::Counts,
+                _,
+            ) => Adds::Sum,
+            _ => Adds::State,
+        }
+    }
+}
+
 named! {
     /// Metrics that are shown together.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,7 +160,7 @@ pub fn find(name: &str) -> Option<&'static Metric> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Family, all, find};
+    use super::{Adds, Family, all, find};
     use crate::table::io::{IOMMUS, KNOWN, load, of_iommu};
 
     #[test]
@@ -140,6 +189,25 @@ mod tests {
             }
         }
         assert!(seen.len() > 30, "{seen:?}");
+    }
+
+    #[test]
+    fn what_adds_up_is_what_happened() {
+        let adds = |name: &str| find(name).unwrap().adds();
+        for name in ["cpu_time", "context_switches", "off_cpu.io", "runqueue_latency.culprit", "net.drops"] {
+            assert_eq!(adds(name), Adds::Sum, "{name}");
+        }
+        for name in ["block.read_bw", "dram.bw", "block.requests_rate", "pressure.io.some"] {
+            assert_eq!(adds(name), Adds::Rate, "{name}");
+        }
+        for name in ["runqueue_latency", "block.latency", "block.queue", "block.write_latency"] {
+            assert_eq!(adds(name), Adds::Distribution, "{name}");
+        }
+        let states =
+            ["link.max_bw", "block.queue_depth", "pcie.inbound_read_latency", "memory.max", "iio.frequency"];
+        for name in states {
+            assert_eq!(adds(name), Adds::State, "{name}");
+        }
     }
 
     #[test]

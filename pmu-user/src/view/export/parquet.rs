@@ -20,8 +20,13 @@ use parquet::{
 
 use super::{Export, series, words};
 use crate::{
-    drain::Header,
-    metric::{Report, number::Number},
+    drain::{Header, Owner},
+    machine::container::COLUMNS,
+    metric::{
+        Report,
+        number::{Attribution, Number},
+    },
+    untrusted::Untrusted,
     view::{stage::Stage, words::kind},
 };
 
@@ -42,6 +47,13 @@ const SCHEMA: &str = "message pmbpf {
     optional binary how (UTF8);
     required binary status (UTF8);
     optional binary reason (UTF8);
+    required binary host (UTF8);
+    optional binary path (UTF8);
+    optional binary container (UTF8);
+    optional binary namespace (UTF8);
+    optional binary pod (UTF8);
+    optional binary systemd_unit (UTF8);
+    optional binary job (UTF8);
 }";
 /// Rows of a row group.
 const ROWS_MAX: usize = 1 << 16;
@@ -52,12 +64,17 @@ pub(super) struct Parquet {
     /// What was written and has not been passed on.
     writer: Option<SerializedFileWriter<Vec<u8>>>,
     rows: Rows,
+    /// What the host is called.
+    host: ByteArray,
 }
 
 impl Export for Parquet {
     fn stage(&mut self, into: &mut dyn Write, stage: Stage<'_>) -> io::Result<()> {
         match stage {
-            Stage::Begin(header) => self.writer = Some(begin(header).map_err(failure)?),
+            Stage::Begin(header) => {
+                self.host = header.machine.host.terminal().as_ref().into();
+                self.writer = Some(begin(header).map_err(failure)?);
+            }
             Stage::Interval(report, _) => self.report(into, report)?,
             Stage::Whole { report, intervals, .. } => {
                 if intervals == 0 {
@@ -95,7 +112,7 @@ impl Parquet {
     fn report(&mut self, into: &mut dyn Write, report: &Report) -> io::Result<()> {
         report.by_source(|(from_ns, length_ns), numbers| {
             for number in numbers {
-                self.rows.add((from_ns, length_ns), &number);
+                self.rows.add((from_ns, length_ns), &number, &self.host);
                 if self.rows.time_ns.len() >= ROWS_MAX {
                     self.group(into)?;
                 }
@@ -133,12 +150,17 @@ struct Rows {
     how: Vec<Option<ByteArray>>,
     status: Vec<ByteArray>,
     reason: Vec<Option<ByteArray>>,
+    host: Vec<ByteArray>,
+    /// Of owners that are cgroups: where they are, and whose, as [`COLUMNS`].
+    path: Vec<Option<ByteArray>>,
+    identity: [Vec<Option<ByteArray>>; COLUMNS.len()],
 }
 
 impl Rows {
-    fn add(&mut self, (from_ns, length_ns): (u64, u64), number: &Number<'_>) {
+    fn add(&mut self, (from_ns, length_ns): (u64, u64), number: &Number<'_>, host: &ByteArray) {
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
         let owner = ByteArray::from(series::whose(number.whose).as_str());
+        let (path, identity) = cgroup(number.whose);
         let subject = Some(series::subject(number)).filter(|subject| !subject.is_empty());
         for part in series::parts(number) {
             let known = part.value.known();
@@ -157,6 +179,11 @@ impl Rows {
             self.how.push(known.map(|known| known.how.name().into()));
             self.status.push(number.status().into());
             self.reason.push(part.value.reason().map(|why| words::text(why).as_str().into()));
+            self.host.push(host.clone());
+            self.path.push(path.clone());
+            for (column, name) in self.identity.iter_mut().zip(&identity) {
+                column.push(name.clone());
+            }
         }
     }
 
@@ -185,8 +212,21 @@ impl Rows {
         column(&mut |of| texts(of, &self.how))?;
         column(&mut |of| of.typed::<ByteArrayType>().write_batch(&self.status, None, None))?;
         column(&mut |of| texts(of, &self.reason))?;
+        column(&mut |of| of.typed::<ByteArrayType>().write_batch(&self.host, None, None))?;
+        column(&mut |of| texts(of, &self.path))?;
+        for names in &self.identity {
+            column(&mut |of| texts(of, names))?;
+        }
         group.close().map(drop)
     }
+}
+
+/// Where an owner that is a cgroup is, and whose it is.
+fn cgroup(whose: Attribution<'_>) -> (Option<ByteArray>, [Option<ByteArray>; COLUMNS.len()]) {
+    let Attribution::Owner(Owner::Cgroup { path, identity, .. }) = whose else { return Default::default() };
+    let text = |name: &Untrusted| ByteArray::from(name.terminal().as_ref());
+    let names = identity.as_ref().map(|identity| identity.columns()).unwrap_or_default();
+    (Some(text(path)), names.map(|name| name.map(text)))
 }
 
 fn texts(

@@ -1,0 +1,68 @@
+//! `pmbpf serve`: counts until it is told to end, and lets servers of metrics scrape what it has counted.
+
+mod answer;
+mod http;
+mod live;
+mod published;
+mod push;
+mod tls;
+mod web;
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use super::{examples, live::KernelArgs, parse};
+
+/// Where it listens unless told otherwise: on this host alone.
+const ADDRESS: &str = "127.0.0.1:9477";
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+#[command(after_help = examples::SERVE)]
+pub(super) struct Args {
+    /// Listen at this address (repeatable); whoever reaches it sees names of containers and what they do
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS, help_heading = "Server")]
+    listen: Vec<SocketAddr>,
+    /// Encrypt, and ask who is there, as this file says, which is one of node_exporter's; SIGHUP reads it again
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    web_config: Option<PathBuf>,
+    /// Push to an OpenTelemetry collector as well, by OTLP over HTTP: http://HOST:PORT, or with a path
+    #[arg(long, value_name = "URL", value_parser = push::url, help_heading = "Server")]
+    otlp: Option<hyper::Uri>,
+    /// How often to push
+    #[arg(long, value_name = "TIME", value_parser = parse::interval, default_value = "60s", requires = "otlp", help_heading = "Server")]
+    otlp_interval: Duration,
+    /// Count this cgroup and those below (repeatable); a path, or a name as `run --cgroup` takes it [default: everything]
+    #[arg(long, value_name = "NAME", help_heading = "Target")]
+    cgroup: Vec<String>,
+    /// Length of an interval: what is scraped is at most so old
+    #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, default_value = "5s", help_heading = "Time")]
+    interval: Duration,
+    /// Stop after this time: seconds, or as 500ms or 2m
+    #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time")]
+    duration: Option<Duration>,
+    /// Leave out block devices, networks and uncore PMUs
+    #[arg(long, help_heading = "I/O")]
+    no_io: bool,
+    /// Count the time that tasks are off the CPU, by what they wait for
+    #[arg(long, help_heading = "Events")]
+    off_cpu: bool,
+    /// Containers, pods, units and other cgroups with series of their own; what the others do is in target="_other"
+    #[arg(long, value_name = "N", default_value_t = 200, help_heading = "Limits", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    max_targets: u32,
+    /// Series of all targets and devices together, buckets of histograms included
+    #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Limits", value_parser = clap::value_parser!(u32).range(500..=1_000_000))]
+    max_series: u32,
+    /// For how long the series of a target stay that has ended
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "5m", help_heading = "Limits")]
+    linger: Duration,
+    /// Print what would be opened, and open nothing
+    #[arg(long, help_heading = "Output")]
+    dry_run: bool,
+    #[command(flatten)]
+    kernel: KernelArgs,
+}
+
+/// Serves, and returns the exit code.
+pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
+    live::serve(args)
+}

@@ -1,0 +1,192 @@
+//! The run behind it: its intervals are added up, and published.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    sync::Arc,
+    time::Instant,
+};
+
+use sd_notify::NotifyState;
+
+use super::{
+    Args,
+    answer::Answers,
+    http::{self, Site, bind},
+    published::Published,
+    push::push,
+    web::Web,
+};
+use crate::{
+    bpf::Log,
+    command::{
+        begin::{read_machine, say_which},
+        dry_run,
+        io::IoChoice,
+        live::KernelArgs,
+        options,
+        output::{self, Output, Stream},
+        pipeline::Pipeline,
+        sources::Sources,
+    },
+    drain::{Drain, Header},
+    machine::Machine,
+    metric::exposed::{Bounds, Exposed},
+    plan::{
+        Plan,
+        metrics::MetricsRequest,
+        request::{By, Descend, OffCpu, Rate, Request, WantedMetrics},
+    },
+    session::{
+        self, Measure, Session, Signals,
+        confine::{Duty, confine},
+        runtime,
+    },
+    view::{Format, View},
+};
+
+/// Counts and serves until it is told to end.
+pub(super) fn serve(args: &Args) -> anyhow::Result<u8> {
+    let launched = Instant::now();
+    let root = Path::new("/");
+    let machine = read_machine(root)?;
+    let sources = args.sources(machine, root)?;
+    if args.dry_run {
+        let output = Output::plain(Format::Text);
+        let into = &mut *output.open(Stream::Stdout);
+        dry_run::listing(&sources).write(into, &output.style(Stream::Stdout), output.format())?;
+        return Ok(0);
+    }
+    let web = args.web_config.as_deref().map(Web::read).transpose()?.unwrap_or_default();
+    let listeners = bind(&args.listen)?;
+    say_which(&args.cgroup, &sources.machine);
+    for (_, at) in &listeners {
+        if !at.ip().is_loopback() && web.is_open() {
+            output::talk(&format!("whoever reaches {at} sees names of containers, and what they do"));
+        }
+    }
+    runtime()?.block_on(run(args, sources, (listeners, web), launched))
+}
+
+impl Args {
+    fn request(&self) -> Request {
+        Request {
+            target: options::target((&[], false), &[], &[], &self.cgroup),
+            by: Some(By::Cgroup),
+            // Nothing that is served is made of samples.
+            rate: Rate::Off,
+            metrics: WantedMetrics::IfPossible(MetricsRequest::default()),
+            off_cpu: if self.off_cpu { OffCpu::Yes } else { OffCpu::No },
+            interval: Some(self.interval),
+            duration: self.duration,
+            ..Request::default()
+        }
+    }
+
+    fn sources(&self, machine: Machine, root: &Path) -> anyhow::Result<Sources> {
+        let request = self.request();
+        let plan = Plan::new(&request, &machine, root)?;
+        let choice = IoChoice::default();
+        let io = (!self.no_io)
+            .then(|| choice.plan(&choice.request(&request, None), &machine, false))
+            .transpose()?;
+        Ok(Sources { machine, tasks: Some(plan), io, counts: None })
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            targets: self.max_targets as usize,
+            series: self.max_series as usize,
+            linger_ns: u64::try_from(self.linger.as_nanos()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+async fn run(
+    args: &Args,
+    mut sources: Sources,
+    (listeners, web): (Vec<(TcpListener, SocketAddr)>, Web),
+    launched: Instant,
+) -> anyhow::Result<u8> {
+    sources.believe()?;
+    let mut session = open(sources, &args.kernel, launched)?;
+    let header = apart(session.header());
+    if let Some(absent) = session.warning() {
+        output::talk(&format!("not measured: {}: {}", absent.what, absent.why));
+    }
+    let published = Arc::new(Published::new(args.interval, header.started_unix_ns));
+    // Before any other thread begins, so that none has more rights than who counts.
+    confine(Duty::Collect);
+    let signals = Signals::of_service()?;
+    let (listeners, addresses): (Vec<_>, Vec<_>) = listeners.into_iter().unzip();
+    let to = args.otlp.clone();
+    let beside = to.map(|to| push(to, args.otlp_interval, header.clone(), Arc::clone(&published)));
+    let site = Site::new(Answers::new(Arc::clone(&published)), web, args.web_config.clone());
+    let scheme = if site.is_encrypted() { "https" } else { "http" };
+    http::begin(listeners, site, beside)?;
+    for at in addresses {
+        output::talk(&format!("serving {scheme}://{at}/metrics"));
+    }
+    count(args, &mut session, &header, signals, &published).await?;
+    notify(&[NotifyState::Stopping]);
+    Ok(0)
+}
+
+/// The header of a run in whose reports no cgroup has what is below it: every target has its own, and they add up.
+fn apart(mut header: Header) -> Header {
+    if let Some(tasks) = &mut header.tasks {
+        tasks.plan.descend = Descend::No;
+    }
+    if let Some(io) = &mut header.io {
+        io.plan.descend = Descend::No;
+    }
+    header
+}
+
+fn open(sources: Sources, kernel: &KernelArgs, launched: Instant) -> anyhow::Result<Session> {
+    let root = Path::new("/");
+    let Sources { machine, tasks, io, .. } = sources;
+    let kernel = kernel.kernel(root, Log::Off);
+    let mut session = Session::new(machine, root);
+    if let Some(plan) = tasks {
+        session.open_tasks(plan, root, &kernel)?;
+    }
+    if let Some((plan, platform)) = io {
+        session.open_io(plan, platform, (root, &kernel), None)?;
+    }
+    drop(kernel);
+    session.start(Measure::Window, launched)?;
+    Ok(session)
+}
+
+/// Publishes every interval until something stops the run.
+async fn count(
+    args: &Args,
+    session: &mut Session,
+    header: &Header,
+    signals: Signals,
+    published: &Published,
+) -> anyhow::Result<()> {
+    let mut exposed = Exposed::new(header, args.bounds());
+    let mut is_first = true;
+    let watch = |report: &_| {
+        exposed.add(report, published.scraped());
+        published.publish(exposed.snapshot());
+        notify(if is_first {
+            &[NotifyState::Ready, NotifyState::Watchdog]
+        } else {
+            &[NotifyState::Watchdog]
+        });
+        is_first = false;
+    };
+    let mut pipeline = Pipeline::into_view(header, None, View::watched(header, Box::new(watch)))?;
+    pipeline.only_intervals();
+    let mut keep = |drain: Drain| -> anyhow::Result<session::Next> { Ok(pipeline.drain(drain)?) };
+    session::run(session, None, signals, &mut keep).await?;
+    Ok(())
+}
+
+/// Tells systemd, where it has started us and waits for it.
+fn notify(states: &[NotifyState<'_>]) {
+    let _ = sd_notify::notify(states);
+}

@@ -1,0 +1,105 @@
+//! Pushes what is counted to a collector, by OTLP over HTTP. Sums are since counting began, so a request that is lost needs no second: the
+//! next one has all of it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    Request, Uri,
+    client::conn::http1,
+    header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, USER_AGENT},
+};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpStream, time};
+
+use super::{answer::zipped, published::Published};
+use crate::{
+    command::output, drain::Header, machine::duration_ns, metric::exposed::Snapshot, view::exposition::otlp,
+};
+
+/// For how long a collector may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Where collectors take metrics (opentelemetry.io/docs/specs/otlp, 4.2).
+const PATH: &str = "/v1/metrics";
+
+/// Where a collector is: `http://HOST:PORT`, with a path or without.
+pub(super) fn url(text: &str) -> Result<Uri, String> {
+    let uri: Uri = text.parse().map_err(|error| format!("`{text}` is no URL: {error}"))?;
+    if uri.scheme_str() != Some("http") {
+        return Err(format!(
+            "`{text}` does not begin with http://: push to a collector on this host or in its network"
+        ));
+    }
+    uri.host().ok_or_else(|| format!("`{text}` names no host"))?;
+    if uri.path() != "/" {
+        return Ok(uri);
+    }
+    let with_path = format!("{}{PATH}", text.trim_end_matches('/'));
+    with_path.parse().map_err(|error| format!("`{with_path}` is no URL: {error}"))
+}
+
+/// Pushes every so often, until the process ends. Says when that begins to fail, and when it does not any more.
+pub(super) async fn push(to: Uri, every: Duration, header: Header, published: Arc<Published>) {
+    let mut is_failing = false;
+    let mut last = 0;
+    loop {
+        time::sleep(every).await;
+        let Some(snapshot) = published.latest().filter(|snapshot| snapshot.sequence > last) else { continue };
+        let failure = match time::timeout(PATIENCE, once(&to, &header, &snapshot)).await {
+            Ok(Ok(())) => {
+                last = snapshot.sequence;
+                published.see(snapshot.sequence);
+                None
+            }
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some(format!("it does not answer within {} s", PATIENCE.as_secs())),
+        };
+        match &failure {
+            Some(why) if !is_failing => output::talk(&format!("cannot push to {to}: {why}")),
+            None if is_failing => output::talk(&format!("pushing to {to} again")),
+            _ => {}
+        }
+        is_failing = failure.is_some();
+    }
+}
+
+async fn once(to: &Uri, header: &Header, snapshot: &Snapshot) -> anyhow::Result<()> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let body = zipped(&otlp::encode(snapshot, header, duration_ns(now)));
+    let host = to.host().unwrap_or_default();
+    let stream = TcpStream::connect((host.trim_matches(['[', ']']), to.port_u16().unwrap_or(80))).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let request = Request::post(to.path_and_query().map_or(PATH, |path| path.as_str()))
+        .header(HOST, to.authority().map_or(host, |authority| authority.as_str()))
+        .header(USER_AGENT, concat!("pmbpf/", env!("CARGO_PKG_VERSION")))
+        .header(CONTENT_TYPE, "application/x-protobuf")
+        .header(CONTENT_ENCODING, "gzip")
+        .body(Full::new(Bytes::from(body)))?;
+    let answer = sender.send_request(request).await?;
+    connection.abort();
+    anyhow::ensure!(answer.status().is_success(), "it answers {}", answer.status());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::url;
+
+    #[test]
+    fn a_collector_is_named_with_or_without_a_path() {
+        let path = |text: &str| url(text).map(|uri| uri.to_string());
+        assert_eq!(path("http://127.0.0.1:4318").unwrap(), "http://127.0.0.1:4318/v1/metrics");
+        assert_eq!(path("http://c:4318/").unwrap(), "http://c:4318/v1/metrics");
+        assert_eq!(
+            path("http://[::1]:8428/opentelemetry/v1/metrics").unwrap(),
+            "http://[::1]:8428/opentelemetry/v1/metrics"
+        );
+        assert!(path("https://c:4318").unwrap_err().contains("http://"));
+        assert!(path("c:4318").is_err() && path("").is_err() && path("/v1/metrics").is_err());
+    }
+}

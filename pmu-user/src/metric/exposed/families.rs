@@ -1,0 +1,126 @@
+//! Families that have a series: each is met once, and those of targets are the same for all of them.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use super::{
+    HISTOGRAM_SERIES,
+    family::{Family, Kind},
+    value::FamilyId,
+};
+use crate::table::metric::Metric;
+
+/// Place of what says which target is what.
+pub(super) const TARGET_INFO: FamilyId = 0;
+
+/// Families, by their place.
+#[derive(Debug)]
+pub(super) struct Families {
+    all: Vec<Family>,
+    by_name: HashMap<String, FamilyId>,
+    /// Those of metrics; `None` of one that is not exposed.
+    by_metric: HashMap<&'static str, Option<FamilyId>>,
+    of_targets: BTreeSet<FamilyId>,
+    /// Those that targets will have.
+    expected: BTreeSet<FamilyId>,
+    /// All of them, as they were last asked for.
+    shared: Option<Arc<[Family]>>,
+}
+
+impl Default for Families {
+    fn default() -> Self {
+        let info = Family::own(
+            "pmbpf_target",
+            Kind::Info,
+            None,
+            "What a target is: its cgroup, container, pod, unit or job, as far as it is known.",
+        );
+        Self {
+            by_name: HashMap::from([(info.name.clone(), TARGET_INFO)]),
+            all: vec![info],
+            by_metric: HashMap::new(),
+            of_targets: BTreeSet::new(),
+            expected: BTreeSet::new(),
+            shared: None,
+        }
+    }
+}
+
+impl Families {
+    /// The place of a family, which may be new.
+    pub(super) fn id(&mut self, family: Family) -> FamilyId {
+        if let Some(&id) = self.by_name.get(&family.name) {
+            return id;
+        }
+        let id = self.all.len();
+        self.by_name.insert(family.name.clone(), id);
+        self.all.push(family);
+        self.shared = None;
+        id
+    }
+
+    /// That of a metric.
+    pub(super) fn of(&mut self, metric: &Metric) -> Option<FamilyId> {
+        if let Some(&known) = self.by_metric.get(metric.name) {
+            return known;
+        }
+        let id = Family::of(metric).map(|family| self.id(family));
+        self.by_metric.insert(metric.name, id);
+        id
+    }
+
+    /// That of a metric that every target has; none of one that cannot be added up.
+    pub(super) fn of_targets(&mut self, metric: &Metric) -> Option<FamilyId> {
+        let id = self.of(metric).filter(|&id| self.all[id].kind != Kind::Gauge)?;
+        self.of_targets.insert(id);
+        Some(id)
+    }
+
+    /// Keeps room for the families of these metrics.
+    pub(super) fn expect(&mut self, metrics: &[Metric]) {
+        for metric in metrics {
+            if let Some(id) = self.of(metric).filter(|&id| self.all[id].kind != Kind::Gauge) {
+                self.expected.insert(id);
+            }
+        }
+    }
+
+    /// That of the variance of a family's values.
+    pub(super) fn variance_of(&mut self, family: FamilyId, of_targets: bool) -> FamilyId {
+        let variance = self.all[family].variance();
+        let id = self.id(variance);
+        if of_targets {
+            self.of_targets.insert(id);
+        }
+        id
+    }
+
+    /// The family at a place.
+    pub(super) fn at(&self, id: FamilyId) -> &Family {
+        &self.all[id]
+    }
+
+    /// How many series a target has, as text.
+    pub(super) fn series_of_target(&self) -> usize {
+        let each = self.of_targets.union(&self.expected).map(|&id| series(&self.all[id]));
+        // And its info.
+        1 + each.sum::<usize>()
+    }
+
+    pub(super) fn ids_of_targets(&self) -> Vec<FamilyId> {
+        self.of_targets.iter().copied().collect()
+    }
+
+    /// All of them.
+    pub(super) fn all(&mut self) -> Arc<[Family]> {
+        let all = &self.all;
+        Arc::clone(self.shared.get_or_insert_with(|| all.as_slice().into()))
+    }
+}
+
+/// How many lines of text a family's value takes.
+pub(super) const fn series(family: &Family) -> usize {
+    if matches!(family.kind, Kind::Histogram) { HISTOGRAM_SERIES } else { 1 }
+}

