@@ -5,7 +5,9 @@ use std::{os::unix::fs::MetadataExt as _, path::Path, thread::sleep, time::Durat
 use pmbpf::machine::cgroup::Layout;
 
 use crate::{
-    support::{Cgroup, Rows, Running, Started, assert_close, in_guest, output, tick_ns, wait_until, ways},
+    support::{
+        Cgroup, Rows, Running, Started, assert_close, in_guest, output, pmbpf, tick_ns, wait_until, ways,
+    },
     workloads::workload,
 };
 
@@ -212,4 +214,18 @@ fn owners_beyond_the_limit_are_counted_together_and_told() {
     assert!(rows.summary()["losses"]["owner_limit"].as_u64() > Some(0));
     let owners = rows.sum("cpu_time", |owner| owner["kind"] != "target");
     assert_close("sum", owners, rows.total("cpu_time"), 1e-9, 0.0);
+}
+
+#[test]
+fn in_a_cgroup_namespace_of_its_own_it_finds_itself_in_the_hosts_hierarchy() {
+    let group = Cgroup::new("inside");
+    let _spin = group.spawn(&format!("{} 60", workload("spin", &["-g"])));
+    let pmbpf = pmbpf().get_program().to_owned();
+    let arguments = "run --cgroup self -d 500ms --no-sampling --json --quiet";
+    // As in a container that has the host's /sys/fs/cgroup in place of its own.
+    let mut inside = group.spawn(&format!("unshare --cgroup {} {arguments}", pmbpf.display()));
+    let rows = Rows::parse(inside.wait().as_bytes());
+    assert!(rows.of_cgroup("cpu_time", &group.path) > 100e6, "{:?}", rows.0);
+    let missing = rows.summary()["missing"].to_string();
+    assert!(!missing.contains("outside of this container"), "{missing}");
 }

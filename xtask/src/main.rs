@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         Task::Nightly => nightly::run().map(|()| 0),
         Task::Soak => soak::run().map(|()| 0),
         Task::Exports => exports::run().map(|()| 0),
-        Task::Scrape => scrape::run().map(|()| 0),
+        Task::Scrape => scrape::run(scrape::LENGTH).map(|()| 0),
         Task::Check => check::all().map(|()| 0),
         Task::Tables { tables } => tables::run(&tables).map(|()| 0),
         Task::Vm(args) => vm::run(&args),

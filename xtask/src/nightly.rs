@@ -1,6 +1,6 @@
 //! What takes long or needs load: many files that nobody sound would write, through everything that reads files, and many simulated
 //! recordings compared; beside them every ring of tests that can run here, and those that open something in the kernel three times in a
-//! row; and then a soak. What the tests have as load is two other runs of pmbpf, 100 programs executed a second, and a build. The soak
+//! row; then exports and scrapes, read by others; and then a soak. What the tests have as load is two other runs of pmbpf, 100 programs executed a second, and a build. The soak
 //! comes alone: some of the tests are storms, and it sees every process.
 
 use std::{
@@ -14,7 +14,7 @@ use anyhow::{Context as _, bail};
 use crate::{
     build,
     command::say,
-    exports,
+    exports, scrape,
     setup::{self, Tools},
     soak, test,
     vm::kernel::Architecture,
@@ -60,6 +60,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
         failed
     });
     failed.extend(exports::run().err().map(|error| format!("exports: {error:#}")));
+    let scraped = scrape::run(scrape::LENGTH_AT_NIGHT);
+    failed.extend(scraped.err().map(|error| format!("scrape: {error:#}")));
     failed.extend(soak::run().err().map(|error| format!("soak: {error:#}")));
     if !failed.is_empty() {
         bail!("failed: {}", failed.join("; "));

@@ -87,7 +87,8 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+        let all = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        for entry in all.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
             let _ = fs::write(entry.path().join("cgroup.kill"), "1");
             let _ = remove(&entry.path());
         }

@@ -27,7 +27,9 @@ use crate::{
 };
 
 /// For how long cgroups come and go, unless told otherwise.
-const LENGTH: Duration = Duration::from_secs(600);
+pub(crate) const LENGTH: Duration = Duration::from_secs(600);
+/// The same beside everything else that runs at night.
+pub(crate) const LENGTH_AT_NIGHT: Duration = Duration::from_secs(120);
 /// Names that option, in seconds.
 const LENGTH_VARIABLE: &str = "PMBPF_SCRAPE";
 /// How many are there at a time.
@@ -40,15 +42,15 @@ const TARGETS_MAX: f64 = 200.0;
 const CPU: &str = "pmbpf_cpu_time_seconds_total";
 const WAITS: &str = "pmbpf_runqueue_latency_seconds";
 
-/// Runs it; an error that names what is not as it should be.
-pub(crate) fn run() -> anyhow::Result<()> {
+/// Runs it for so long, unless [`LENGTH_VARIABLE`] says otherwise; an error that names what is not as it should be.
+pub(crate) fn run(length: Duration) -> anyhow::Result<()> {
     if !is_root() {
         say("scrape: SKIPPED, it needs root");
         return Ok(());
     }
-    let length = env::var(LENGTH_VARIABLE).ok().map(|seconds| seconds.parse().map(Duration::from_secs));
-    let length =
-        length.transpose().with_context(|| format!("{LENGTH_VARIABLE} is no number"))?.unwrap_or(LENGTH);
+    let told = env::var(LENGTH_VARIABLE).ok().map(|seconds| seconds.parse().map(Duration::from_secs));
+    let told = told.transpose().with_context(|| format!("{LENGTH_VARIABLE} is no number"))?;
+    let length = told.unwrap_or(length);
     let programs =
         match vm::packages("scrape", &["prometheus:amd64", "promtool:amd64", "victoria-metrics:amd64"]) {
             Ok(folder) => folder.join("usr/bin"),

@@ -1,10 +1,17 @@
 //! Web configurations, and who may ask by them.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use rustls::{
+    ClientConfig, ClientConnection, ConnectionCommon, RootCertStore, ServerConnection, SideData,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
 
 use super::Web;
+
+/// A certificate for `localhost` and its key, which guard nothing.
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/command/serve/web/fixtures");
 
 fn web(text: &str) -> anyhow::Result<Web> {
     Web::parse(text.as_bytes(), Path::new("/nowhere"))
@@ -77,4 +84,63 @@ fn what_is_not_understood_is_named() {
         let error = format!("{:#}", web(text).err().unwrap_or_else(|| panic!("{text} is taken")));
         assert!(error.contains(says), "{text}: {error}");
     }
+}
+
+/// A client that trusts the certificate of the fixtures alone.
+fn client() -> ClientConnection {
+    let certificate = CertificateDer::from_pem_file(Path::new(FIXTURES).join("server.pem")).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate).unwrap();
+    let provider = Arc::new(rustls_graviola::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap()
+}
+
+/// Gives one side what the other has to say.
+fn pass<A: SideData, B: SideData>(
+    from: &mut ConnectionCommon<A>,
+    to: &mut ConnectionCommon<B>,
+) -> Result<(), rustls::Error> {
+    let mut bytes = Vec::new();
+    while from.wants_write() {
+        from.write_tls(&mut bytes).unwrap();
+    }
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        to.read_tls(&mut rest).unwrap();
+        to.process_new_packets()?;
+    }
+    Ok(())
+}
+
+/// What a handshake with a site of this configuration comes to.
+fn handshake(text: &str) -> Result<(), rustls::Error> {
+    let web = web_of_fixtures(text).unwrap();
+    let (mut client, mut server) = (client(), ServerConnection::new(web.tls.unwrap()).unwrap());
+    for _ in 0..4 {
+        pass(&mut client, &mut server)?;
+        pass(&mut server, &mut client)?;
+    }
+    assert!(!client.is_handshaking() && !server.is_handshaking());
+    Ok(())
+}
+
+#[test]
+fn connections_are_encrypted_with_the_certificate_that_is_named() {
+    handshake("tls_server_config: {cert_file: server.pem, key_file: server.key}").unwrap();
+    handshake("tls_server_config: {cert_file: server.pem, key_file: server.key, min_version: TLS13}")
+        .unwrap();
+    let asks_for_one =
+        "tls_server_config: {cert_file: server.pem, key_file: server.key, client_ca_file: server.pem}";
+    assert!(handshake(asks_for_one).is_err(), "the client has no certificate");
+    for wrong in
+        ["cert_file: server.key, key_file: server.key", "cert_file: server.pem, key_file: server.pem"]
+    {
+        assert!(web_of_fixtures(&format!("tls_server_config: {{{wrong}}}")).is_err(), "{wrong}");
+    }
+}
+
+fn web_of_fixtures(text: &str) -> anyhow::Result<Web> {
+    Web::parse(text.as_bytes(), Path::new(FIXTURES))
 }
