@@ -9,7 +9,7 @@ use super::{btf::BtfError, fallback::Lack, probe};
 use crate::{
     machine::{
         pid_namespace::{MOUNT_OWN, OtherProc},
-        privilege::Privileges,
+        privilege::{LIFT_FILTER, Privileges},
     },
     plan::Class,
 };
@@ -176,6 +176,9 @@ impl LoadError {
         if self.class() == Class::NotPermitted && limited && !probe::has_5_11() {
             return Some(MEMLOCK.to_owned());
         }
+        if self.class() == Class::NotPermitted && privileges.is_filtered {
+            return Some(LIFT_FILTER.to_owned());
+        }
         match self {
             _ if self.errno() == Some(Errno::MFILE) => Some(privileges.advice_on_open_files()),
             Self::Btf(BtfError::Io { .. }) => Some(
@@ -248,6 +251,15 @@ mod tests {
             let hint = error.hint(&privileges).unwrap_or_default();
             assert!(hint.contains("raise it with `ulimit -n`"), "{error:?}: {hint}");
         }
+    }
+
+    #[test]
+    fn a_filter_of_system_calls_is_named_where_capabilities_do_not_help() {
+        let error = LoadError::Map { name: "COUNTERS", error: io::Error::from_raw_os_error(libc::EPERM) };
+        let all = Privileges { effective: u64::MAX, is_filtered: true, ..Privileges::read(Path::new("/")) };
+        assert!(error.hint(&all).unwrap_or_default().contains("seccomp=unconfined"), "{error:?}");
+        let none = Privileges { effective: 0, ..all };
+        assert!(error.hint(&none).unwrap_or_default().contains("cap_bpf"), "what is missing comes first");
     }
 
     #[test]

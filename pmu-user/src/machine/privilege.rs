@@ -37,6 +37,8 @@ pub struct Privileges {
     pub host_pids: Option<bool>,
     /// Are capabilities here those that the kernel asks for? (False in a user namespace of one's own.)
     pub host_users: Option<bool>,
+    /// Does a filter of system calls (seccomp) stand before the kernel, as a container's does?
+    pub is_filtered: bool,
     /// Soft and hard limit of open files.
     pub open_files: (u64, u64),
     /// Soft and hard limit of locked memory in bytes; matters to BPF before Linux 5.11.
@@ -48,6 +50,15 @@ const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// The same of user namespaces (`PROC_USER_INIT_INO`).
 const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
+
+/// Does a line of proc_pid_status(5) say that system calls are filtered (SECCOMP_MODE_FILTER)?
+fn is_filter(line: &str) -> bool {
+    line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2")
+}
+
+/// What helps where a filter refuses what the capabilities allow.
+pub(crate) const LIFT_FILTER: &str = "the capabilities are there, and a filter of system calls (seccomp) refuses: run the container with \
+     --security-opt seccomp=unconfined (Kubernetes: seccompProfile Unconfined); pmbpf filters its own calls once it counts";
 
 impl Privileges {
     /// Reads the rights of this process on the host below `root`. Never fails: what cannot be read is not known.
@@ -66,6 +77,7 @@ impl Privileges {
                 .map_or("unknown".to_owned(), |file| lockdown(&file)),
             host_pids: namespace("pid").map(|link| link.as_os_str() == FIRST_PID_NAMESPACE),
             host_users: namespace("user").map(|link| link.as_os_str() == FIRST_USER_NAMESPACE),
+            is_filtered: status.lines().any(is_filter),
             open_files: limit(&limits, "Max open files"),
             locked_bytes: limit(&limits, "Max locked memory"),
         }

@@ -55,6 +55,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut generate = setup::all()?.cargo();
     generate.args(["run", "--quiet", "--locked", "--package", "pmu-user", "--example", "generate", "--"]);
     succeed(generate.arg(&generated))?;
+    let pages = fs::read_dir(generated.join("man"))?.flatten().map(|entry| entry.path());
+    succeed(Command::new("gzip").args(["-9", "-n"]).args(pages))?;
     let architectures = args.arch.map_or_else(|| vec![Architecture::X86, Architecture::Arm], |one| vec![one]);
     for architecture in architectures {
         let name = architecture.debian();
@@ -64,6 +66,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             generated.join("pmbpf.cdx.json"),
             materials::list(&release.version, target(architecture))?,
         )?;
+        let date = format!("--date=@{}", release.date);
+        succeed(Command::new("find").arg(&generated).args(["-exec", "touch", &date, "{}", "+"]))?;
         archive(&release, &binary, &generated, name)?;
         image::write(&release, &binary, name)?;
         packages(&release, &binary, &generated, name)?;
@@ -171,9 +175,7 @@ fn packages(release: &Release, binary: &Path, generated: &Path, architecture: &s
         command.arg("--target").arg(&release.folder);
         command.env("PMBPF_ARCH", architecture).env("PMBPF_VERSION", &release.version);
         command.env("PMBPF_BINARY", binary).env("PMBPF_GENERATED", generated);
-        command
-            .env("PMBPF_DATE", release.date_in_words()?)
-            .env("SOURCE_DATE_EPOCH", release.date.to_string());
+        command.env("SOURCE_DATE_EPOCH", release.date.to_string());
         succeed(&mut command)?;
     }
     Ok(())
