@@ -86,6 +86,23 @@ impl KernelArgs {
     pub(super) fn kernel(&self, root: &Path, log: Log) -> Kernel {
         Kernel::new(root, Options { attach: self.attach, btf: self.btf.clone(), log })
     }
+
+    /// A session of tasks and I/O, of no command, that counts.
+    pub(super) fn open(&self, sources: Sources, launched: Instant) -> anyhow::Result<Session> {
+        let root = Path::new("/");
+        let Sources { machine, tasks, io, .. } = sources;
+        let kernel = self.kernel(root, Log::Off);
+        let mut session = Session::new(machine, root);
+        if let Some(plan) = tasks {
+            session.open_tasks(plan, root, &kernel)?;
+        }
+        if let Some((plan, platform)) = io {
+            session.open_io(plan, platform, (root, &kernel), None)?;
+        }
+        drop(kernel);
+        session.start(Measure::Window, launched)?;
+        Ok(session)
+    }
 }
 
 impl Common {

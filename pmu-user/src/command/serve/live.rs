@@ -18,12 +18,10 @@ use super::{
     web::Web,
 };
 use crate::{
-    bpf::Log,
     command::{
         begin::{read_machine, say_which},
         dry_run,
         io::IoChoice,
-        live::KernelArgs,
         options,
         output::{self, Output, Stream},
         pipeline::Pipeline,
@@ -38,7 +36,7 @@ use crate::{
         request::{By, Descend, OffCpu, Rate, Request, WantedMetrics},
     },
     session::{
-        self, Measure, Session, Signals,
+        self, Session, Signals,
         confine::{Duty, confine},
         runtime,
     },
@@ -109,7 +107,7 @@ async fn run(
     launched: Instant,
 ) -> anyhow::Result<u8> {
     sources.believe()?;
-    let mut session = open(sources, &args.kernel, launched)?;
+    let mut session = args.kernel.open(sources, launched)?;
     let header = apart(session.header());
     if let Some(absent) = session.warning() {
         output::talk(&format!("not measured: {}: {}", absent.what, absent.why));
@@ -141,22 +139,6 @@ fn apart(mut header: Header) -> Header {
         io.plan.descend = Descend::No;
     }
     header
-}
-
-fn open(sources: Sources, kernel: &KernelArgs, launched: Instant) -> anyhow::Result<Session> {
-    let root = Path::new("/");
-    let Sources { machine, tasks, io, .. } = sources;
-    let kernel = kernel.kernel(root, Log::Off);
-    let mut session = Session::new(machine, root);
-    if let Some(plan) = tasks {
-        session.open_tasks(plan, root, &kernel)?;
-    }
-    if let Some((plan, platform)) = io {
-        session.open_io(plan, platform, (root, &kernel), None)?;
-    }
-    drop(kernel);
-    session.start(Measure::Window, launched)?;
-    Ok(session)
 }
 
 /// Publishes every interval until something stops the run.

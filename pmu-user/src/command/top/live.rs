@@ -14,11 +14,10 @@ use super::{
     events::{self, Event, Left},
 };
 use crate::{
-    bpf::Log,
     command::{
         begin::{read_machine, say_which},
         io::IoChoice,
-        live::{KernelArgs, exit_code},
+        live::exit_code,
         options, output,
         pipeline::Pipeline,
         sources::Sources,
@@ -31,7 +30,7 @@ use crate::{
         request::{By, Rate, Request, Target, WantedMetrics},
     },
     session::{
-        self, Measure, Session, Signals,
+        self, Session, Signals,
         confine::{Duty, confine},
         runtime,
     },
@@ -82,7 +81,7 @@ impl Args {
 
 async fn run(args: &Args, mut sources: Sources, launched: Instant) -> anyhow::Result<u8> {
     sources.believe()?;
-    let mut session = open(sources, &args.kernel, launched)?;
+    let mut session = args.kernel.open(sources, launched)?;
     let header = session.header();
     if let Some(absent) = session.warning() {
         output::talk(&format!("not measured: {}: {}", absent.what, absent.why));
@@ -109,22 +108,6 @@ async fn run(args: &Args, mut sources: Sources, launched: Instant) -> anyhow::Re
         output::talk("the target is gone");
     }
     Ok(exit_code(stopped, None))
-}
-
-fn open(sources: Sources, kernel: &KernelArgs, launched: Instant) -> anyhow::Result<Session> {
-    let root = Path::new("/");
-    let Sources { machine, tasks, io, .. } = sources;
-    let kernel = kernel.kernel(root, Log::Off);
-    let mut session = Session::new(machine, root);
-    if let Some(plan) = tasks {
-        session.open_tasks(plan, root, &kernel)?;
-    }
-    if let Some((plan, platform)) = io {
-        session.open_io(plan, platform, (root, &kernel), None)?;
-    }
-    drop(kernel);
-    session.start(Measure::Window, launched)?;
-    Ok(session)
 }
 
 /// Sends every interval to the screen until something stops the run: what did.
