@@ -22,6 +22,7 @@ use super::{
     LoadError, Log,
     fallback::{self, Attach, Choice, Probes, Refused, Way},
     mapped::{Mapped, Pod},
+    maps_are_locked_memory,
 };
 use crate::plan::Class;
 
@@ -41,7 +42,7 @@ pub(super) fn in_best_way<T>(
     wanted: Option<Attach>,
     load: impl Fn(Way) -> Result<T, LoadError>,
 ) -> Result<T, LoadError> {
-    let _limit = LockedMemory::kept();
+    let _limit = LockedMemory::lifted();
     let Choice { ways, mut refused } = fallback::choose(probes, wanted)?;
     let (last, better) = ways.split_last().expect("there is a way if nothing essential is missing");
     for &attach in better {
@@ -228,14 +229,19 @@ fn refuse_files() -> Result<(), Box<dyn Error>> {
     Ok(seccompiler::apply_filter(&filter)?)
 }
 
-/// The limit of locked memory as it was: before Linux 5.11, where maps count as such, aya lifts it. A command that is
-/// started later must not find it lifted.
+/// The limit of locked memory as it was: before Linux 5.11 maps count as such. aya lifts it for the first object of a process alone, and
+/// a run with I/O has a second. A command that is started later must not find it lifted.
 struct LockedMemory(Rlimit);
 
 impl LockedMemory {
-    /// Puts the limit back when it is dropped.
-    fn kept() -> Self {
-        Self(getrlimit(Resource::Memlock))
+    /// Lifts the limit where maps count, and puts it back when it is dropped.
+    fn lifted() -> Self {
+        let kept = Self(getrlimit(Resource::Memlock));
+        if maps_are_locked_memory() {
+            // Without the right to, what maps ask for has to fit.
+            let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
+        }
+        kept
     }
 }
 
