@@ -17,6 +17,7 @@ use crate::{
     bpf::Log,
     machine::{Machine, io::Platform, pmu::catalog::Catalog},
     plan::{
+        Plan,
         io::{
             IoPlan,
             request::{Grouping, IoRequest, Limits, Reporting},
@@ -141,6 +142,19 @@ impl Args {
         let request = Request { target, interval, duration, ..Request::default() };
         self.choice.request(&request, self.cpu_model.clone())
     }
+}
+
+/// Tasks of a request, and I/O beside them if that is wanted, with what it measures by default.
+pub(super) fn beside_tasks(
+    request: &Request,
+    with_io: bool,
+    machine: Machine,
+    root: &Path,
+) -> anyhow::Result<Sources> {
+    let plan = Plan::new(request, &machine, root)?;
+    let choice = IoChoice::default();
+    let io = with_io.then(|| choice.plan(&choice.request(request, None), &machine, false)).transpose()?;
+    Ok(Sources { machine, tasks: Some(plan), io, counts: None })
 }
 
 fn summary(args: &Args, machine: &Machine, platform: &Platform) -> anyhow::Result<u8> {

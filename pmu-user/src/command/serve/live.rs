@@ -21,17 +21,15 @@ use crate::{
     command::{
         begin::{read_machine, say_which},
         dry_run,
-        io::IoChoice,
+        io::beside_tasks,
         options,
         output::{self, Output, Stream},
         pipeline::Pipeline,
         sources::Sources,
     },
     drain::{Drain, Header},
-    machine::Machine,
     metric::exposed::{Bounds, Exposed},
     plan::{
-        Plan,
         metrics::MetricsRequest,
         request::{By, Descend, OffCpu, Rate, Request, WantedMetrics},
     },
@@ -48,7 +46,7 @@ pub(super) fn serve(args: &Args) -> anyhow::Result<u8> {
     let launched = Instant::now();
     let root = Path::new("/");
     let machine = read_machine(root)?;
-    let sources = args.sources(machine, root)?;
+    let sources = beside_tasks(&args.request(), !args.no_io, machine, root)?;
     if args.dry_run {
         let output = Output::plain(Format::Text);
         let into = &mut *output.open(Stream::Stdout);
@@ -79,16 +77,6 @@ impl Args {
             duration: self.duration,
             ..Request::default()
         }
-    }
-
-    fn sources(&self, machine: Machine, root: &Path) -> anyhow::Result<Sources> {
-        let request = self.request();
-        let plan = Plan::new(&request, &machine, root)?;
-        let choice = IoChoice::default();
-        let io = (!self.no_io)
-            .then(|| choice.plan(&choice.request(&request, None), &machine, false))
-            .transpose()?;
-        Ok(Sources { machine, tasks: Some(plan), io, counts: None })
     }
 
     fn bounds(&self) -> Bounds {

@@ -16,16 +16,14 @@ use super::{
 use crate::{
     command::{
         begin::{read_machine, say_which},
-        io::IoChoice,
+        io::beside_tasks,
         live::exit_code,
         options, output,
         pipeline::Pipeline,
         sources::Sources,
     },
     drain::{Drain, Header, Stopped},
-    machine::Machine,
     plan::{
-        Plan,
         metrics::MetricsRequest,
         request::{By, Rate, Request, Target, WantedMetrics},
     },
@@ -47,7 +45,7 @@ pub(super) fn show(args: &Args) -> anyhow::Result<u8> {
     let launched = Instant::now();
     let root = Path::new("/");
     let machine = read_machine(root)?;
-    let sources = args.sources(machine, root)?;
+    let sources = beside_tasks(&args.request(), args.io, machine, root)?;
     say_which(&args.cgroup, &sources.machine);
     runtime()?.block_on(run(args, sources, launched))
 }
@@ -67,15 +65,6 @@ impl Args {
             duration: self.duration,
             ..Request::default()
         }
-    }
-
-    fn sources(&self, machine: Machine, root: &Path) -> anyhow::Result<Sources> {
-        let request = self.request();
-        let plan = Plan::new(&request, &machine, root)?;
-        let choice = IoChoice::default();
-        let io =
-            self.io.then(|| choice.plan(&choice.request(&request, None), &machine, false)).transpose()?;
-        Ok(Sources { machine, tasks: Some(plan), io, counts: None })
     }
 }
 

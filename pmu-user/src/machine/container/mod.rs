@@ -73,6 +73,28 @@ pub struct Container {
     pub is_infrastructure: bool,
 }
 
+/// Digits of an id that stand for a container.
+const SHORT_ID_DIGITS: usize = 12;
+
+impl Container {
+    /// What stands before its name where that is typed (`--cgroup docker:NAME`).
+    #[must_use]
+    pub const fn prefix(&self) -> &'static str {
+        match self.runtime {
+            Some(Runtime::Docker) => "docker",
+            Some(Runtime::Podman) => "podman",
+            Some(Runtime::Containerd | Runtime::CriO) => "cri",
+            _ => "container",
+        }
+    }
+
+    /// The beginning of its id, which tells it from others.
+    #[must_use]
+    pub fn short_id(&self) -> String {
+        self.id.terminal().chars().take(SHORT_ID_DIGITS).collect()
+    }
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
 const fn is_false(value: &bool) -> bool {
     !*value
@@ -136,6 +158,14 @@ impl Identity {
         let pod = self.pod.as_ref().and_then(|pod| pod.name.clone());
         let called = self.in_words().map(Untrusted::from);
         called.into_iter().chain(container).chain(pod).chain(self.unit.clone())
+    }
+
+    /// Slurm's job as it is typed: `JOB`, or `JOB.STEP`.
+    #[must_use]
+    pub fn job_name(&self) -> Option<String> {
+        let (job, step) = self.job.as_ref()?;
+        let step = step.as_ref().map_or_else(String::new, |step| format!(".{}", step.terminal()));
+        Some(format!("{}{step}", job.terminal()))
     }
 
     /// What tables have of it, as far as it is known: a container's name, a pod's namespace and name, a unit, a job.

@@ -6,7 +6,7 @@ mod tests;
 
 use std::{fs, ops::Deref, path::Path};
 
-use super::{Containers, Identity, Runtime};
+use super::{Containers, Identity, Runtime, SHORT_ID_DIGITS};
 use crate::{
     machine::cgroup::{Cgroup, Layout, ResolveError, UNITS, nearest_of},
     suggest::glob,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Digits of an id that a bare name has at least.
-const ID_DIGITS_MIN: usize = 12;
+const ID_DIGITS_MIN: usize = SHORT_ID_DIGITS;
 /// Meanings that an error lists.
 const LISTED_MAX: usize = 10;
 
@@ -179,14 +179,7 @@ impl Candidate {
         if !is_of || !(is_called || is_id) {
             return None;
         }
-        let kind = match container.runtime {
-            Some(Runtime::Docker) => "docker",
-            Some(Runtime::Podman) => "podman",
-            Some(Runtime::Containerd | Runtime::CriO) => "cri",
-            _ => "container",
-        };
-        let name = container.id.terminal().chars().take(ID_DIGITS_MIN).collect::<String>();
-        Some(self.hit("container", format!("{kind}:{name}")))
+        Some(self.hit("container", format!("{}:{}", container.prefix(), container.short_id())))
     }
 
     /// `NAMESPACE/POD` or `NAMESPACE/POD/CONTAINER`; `bare`: without the namespace.
@@ -216,9 +209,7 @@ impl Candidate {
 
     /// `JOB` or `JOB.STEP`.
     fn job(&self, pattern: &str) -> Option<Hit<'_>> {
-        let (job, step) = self.identity.job.as_ref()?;
-        let step = step.as_ref().map_or_else(String::new, |step| format!(".{}", step.terminal()));
-        let name = format!("{}{step}", job.terminal());
+        let name = self.identity.job_name()?;
         glob(pattern.as_bytes(), name.as_bytes()).then(|| self.hit("job", format!("slurm:{name}")))
     }
 }

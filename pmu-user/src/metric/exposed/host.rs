@@ -85,10 +85,9 @@ impl Host {
     /// Decides of what the metrics are exposed of which nothing is known yet.
     pub(super) fn learn_levels(&mut self, io: &IoReport) {
         let mut finest: HashMap<&str, Level> = HashMap::new();
-        for row in io.rows.iter().filter(|row| row.value.known().is_some()) {
-            if let Some((level, _)) = labels(&row.subject)
-                && !self.levels.contains_key(&row.metric)
-            {
+        let is_new = |metric: &String| !self.levels.contains_key(metric);
+        for row in io.rows.iter().filter(|row| is_new(&row.metric) && row.value.known().is_some()) {
+            if let Some((level, _)) = labels(&row.subject) {
                 let known = finest.entry(&row.metric).or_insert(level);
                 *known = level.max(*known);
             }

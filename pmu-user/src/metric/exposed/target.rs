@@ -3,12 +3,9 @@
 
 use crate::{
     drain::Owner,
-    machine::container::{Container, Identity, Pod, Runtime},
+    machine::container::{Container, Identity, Pod},
     untrusted::Untrusted,
 };
-
-/// Digits of an id that stand for a name.
-const ID_DIGITS: usize = 12;
 
 /// Name of those that have no series of their own.
 pub(super) const OTHER: &str = "_other";
@@ -31,10 +28,7 @@ fn of_identity(identity: &Identity) -> Option<String> {
         Some(container) => return Some(of_container(container, pod)),
         None => {}
     }
-    let job = identity.job.as_ref().map(|(job, step)| {
-        let step = step.as_ref().map_or_else(String::new, |step| format!(".{}", step.terminal()));
-        format!("slurm:{}{step}", job.terminal())
-    });
+    let job = identity.job_name().map(|name| format!("slurm:{name}"));
     pod.or(job).or_else(|| Some(format!("unit:{}", identity.unit.as_ref()?.terminal())))
 }
 
@@ -47,29 +41,19 @@ fn of_container(container: &Container, pod: Option<String>) -> String {
     if let (Some(pod), Some(name)) = (pod, &name) {
         return format!("{pod}/{name}");
     }
-    let kind = match container.runtime {
-        Some(Runtime::Docker) => "docker",
-        Some(Runtime::Podman) => "podman",
-        Some(Runtime::Containerd | Runtime::CriO) => "cri",
-        _ => "container",
-    };
-    let id = || container.id.terminal().chars().take(ID_DIGITS).collect();
-    format!("{kind}:{}", name.unwrap_or_else(id))
+    format!("{}:{}", container.prefix(), name.unwrap_or_else(|| container.short_id()))
 }
 
 /// What is known of a target, as labels of its `pmbpf_target_info`.
 pub(super) fn info(owner: &Owner) -> Labels {
     let Owner::Cgroup { path, identity, .. } = owner else { return Labels::new() };
     let identity = identity.as_deref().cloned().unwrap_or_default();
+    let job = identity.job_name();
     let container = identity.container.unwrap_or_default();
     let pod = identity.pod.unwrap_or_default();
     // Of what is inside of a container, where that is.
     let inside = identity.inside.unwrap_or_default();
     let own = path.as_bytes().strip_suffix(inside.as_bytes()).unwrap_or(path.as_bytes());
-    let job = identity.job.map(|(job, step)| match step {
-        Some(step) => format!("{}.{}", job.terminal(), step.terminal()),
-        None => job.terminal().into_owned(),
-    });
     let text = |name: Option<Untrusted>| name.map(|name| name.terminal().into_owned());
     let id = Some(container.id).filter(|id| !id.is_empty());
     let all = [
