@@ -33,7 +33,8 @@ const SKIPPED: &str = "SKIPPED: ";
 #[derive(Default)]
 pub(crate) struct Results {
     pub(crate) passed: u64,
-    pub(crate) failed: u64,
+    /// Names of those that failed.
+    pub(crate) failed: Vec<String>,
     pub(crate) skipped: u64,
 }
 
@@ -115,11 +116,11 @@ impl<'a> Ring<'a> {
                     say(&format!("SKIPPED: {why}"));
                 }
                 Outcome::Failed(output) => {
-                    results.failed += 1;
+                    results.failed.push(test.clone());
                     say(&format!("FAILED ({seconds:.1} s)\n{output}"));
                 }
                 Outcome::Lost => {
-                    results.failed += 1;
+                    results.failed.push(test.clone());
                     say(&format!("FAILED ({seconds:.1} s): the emulator ended two guests"));
                 }
             }

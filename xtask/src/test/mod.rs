@@ -1,6 +1,8 @@
 //! The rings of tests, from those that need nothing to those that need a PMU. A ring that cannot run says so aloud;
 //! `PMBPF_REQUIRE=live,hardware` makes that a failure.
 
+mod tally;
+
 use std::{
     env, fs,
     io::{BufRead as _, BufReader, Write as _},
@@ -10,6 +12,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
+use self::tally::{Program, Tally};
 use crate::{
     build,
     command::{exists, is_root, output, say},
@@ -148,9 +151,6 @@ const RINGS: [Kind; 6] = [
     },
 ];
 
-/// Bytes that the release binary has at most.
-const BINARY_BYTES_MAX: u64 = 20_000_000;
-
 /// The ring whose tests run under other kernels.
 const GUEST: &str = "guest";
 
@@ -188,15 +188,6 @@ fn required(ring: &str) -> bool {
     env::var("PMBPF_REQUIRE").is_ok_and(|names| names.split(',').any(|name| name == ring))
 }
 
-/// Tests that passed and failed.
-#[derive(Default)]
-struct Tally {
-    passed: u64,
-    failed: u64,
-    skipped_rings: u64,
-    skipped_tests: u64,
-}
-
 /// Runs the rings; the exit code is 1 if anything failed.
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(unknown) = args.ring.iter().find(|name| RINGS.iter().all(|ring| ring.name != **name)) {
@@ -230,29 +221,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     tally.close()
 }
 
-impl Tally {
-    /// Counts whether the release binary is as small as it is to be.
-    fn is_small(&mut self, bytes: u64) -> anyhow::Result<()> {
-        let is_small = bytes <= BINARY_BYTES_MAX;
-        let verdict = if is_small { "ok" } else { "FAILED" };
-        let (is, most) = (bytes as f64 / 1e6, BINARY_BYTES_MAX as f64 / 1e6);
-        writeln!(std::io::stdout().lock(), "the binary is {is:.1} MB, of {most} at most ... {verdict}")?;
-        *(if is_small { &mut self.passed } else { &mut self.failed }) += 1;
-        Ok(())
-    }
-
-    /// Prints the summary that ends every run; the exit code.
-    fn close(&self) -> anyhow::Result<u8> {
-        let mut stdout = std::io::stdout().lock();
-        writeln!(stdout, "\nrings skipped: {}", self.skipped_rings)?;
-        if self.skipped_tests > 0 {
-            writeln!(stdout, "tests skipped: {}", self.skipped_tests)?;
-        }
-        writeln!(stdout, "{} passed, {} failed", self.passed, self.failed)?;
-        Ok(u8::from(self.failed > 0))
-    }
-}
-
 /// Programs of tests that run in guests.
 const IN_GUESTS: [&str; 2] = ["live", "guest"];
 
@@ -276,7 +244,8 @@ fn in_guests(args: &Args, tally: &mut Tally) -> anyhow::Result<()> {
             say(&format!("ring {program} on kernel {series}"));
             let results = ring.run(program, |test| args.wants_in_guests(test)).with_context(context)?;
             tally.passed += results.passed;
-            tally.failed += results.failed;
+            tally.failed += results.failed.len() as u64;
+            tally.names.extend(results.failed.iter().map(|test| format!("{test} on kernel {series}")));
             tally.skipped_tests += results.skipped;
         }
     }
@@ -326,29 +295,19 @@ fn ring_run(
     let mut child = cargo.stdout(Stdio::piped()).spawn().context("cannot run cargo test")?;
     let stdout = child.stdout.take().context("cargo test has no output")?;
     let mut summaries = 0;
+    let mut program = Program::default();
     for line in BufReader::new(stdout).lines() {
         let line = line?;
         writeln!(std::io::stdout().lock(), "{line}")?;
-        if let Some((passed, failed)) = summary(&line) {
-            tally.passed += passed;
-            tally.failed += failed;
-            summaries += 1;
-        }
+        summaries += u32::from(program.take(&line, tally));
     }
     let status = child.wait()?;
     if !status.success() && (summaries == 0 || tally.failed == 0) {
         // It did not build, or a test took the whole process down.
         tally.failed += 1;
-        say(&format!("ring {}: {status} without a summary", ring.name));
+        tally.names.push(format!("ring {}: {status} without a summary", ring.name));
     }
     Ok(())
-}
-
-/// `test result: ok. 12 passed; 0 failed; …`
-fn summary(line: &str) -> Option<(u64, u64)> {
-    let rest = line.strip_prefix("test result: ")?.split_once(". ")?.1;
-    let mut counts = rest.split("; ").filter_map(|part| part.split(' ').next()?.parse().ok());
-    Some((counts.next()?, counts.next()?))
 }
 
 /// Cargo's variable for the program that runs test binaries.
@@ -357,25 +316,4 @@ fn runner_variable() -> anyhow::Result<String> {
     let host =
         version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc -vV names no host")?;
     Ok(format!("CARGO_TARGET_{}_RUNNER", host.to_uppercase().replace('-', "_")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{BINARY_BYTES_MAX, Tally, summary};
-
-    #[test]
-    fn a_binary_that_is_too_large_is_a_failure() {
-        let mut tally = Tally::default();
-        tally.is_small(BINARY_BYTES_MAX).unwrap();
-        tally.is_small(BINARY_BYTES_MAX + 1).unwrap();
-        assert_eq!((tally.passed, tally.failed), (1, 1));
-    }
-
-    #[test]
-    fn a_summary_gives_both_counts() {
-        let line =
-            "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1s";
-        assert_eq!(summary(line), Some((12, 3)));
-        assert_eq!(summary("test model::tests::x ... ok"), None);
-    }
 }
