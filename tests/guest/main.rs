@@ -37,6 +37,8 @@ mod simulated;
 #[cfg(target_arch = "x86_64")]
 mod stat;
 #[cfg(target_arch = "x86_64")]
+mod systemd;
+#[cfg(target_arch = "x86_64")]
 mod threads;
 #[cfg(target_arch = "x86_64")]
 mod topdown;

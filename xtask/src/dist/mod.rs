@@ -51,12 +51,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     fs::create_dir_all(&folder)?;
     let release = Release { version: version()?, date: date()?, folder };
-    let generated = release.folder.join("generated");
-    let mut generate = setup::all()?.cargo();
-    generate.args(["run", "--quiet", "--locked", "--package", "pmu-user", "--example", "generate", "--"]);
-    succeed(generate.arg(&generated))?;
-    let pages = fs::read_dir(generated.join("man"))?.flatten().map(|entry| entry.path());
-    succeed(Command::new("gzip").args(["-9", "-n"]).args(pages))?;
+    let generated = generated(&release.folder)?;
     let architectures = args.arch.map_or_else(|| vec![Architecture::X86, Architecture::Arm], |one| vec![one]);
     for architecture in architectures {
         let name = architecture.debian();
@@ -70,9 +65,34 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         succeed(Command::new("find").arg(&generated).args(["-exec", "touch", &date, "{}", "+"]))?;
         archive(&release, &binary, &generated, name)?;
         image::write(&release, &binary, name)?;
-        packages(&release, &binary, &generated, name)?;
+        packages(&release, &binary, &generated, (name, &PACKAGERS))?;
     }
     sums(&release.folder)
+}
+
+/// Manual pages and completions, in a folder of that folder.
+fn generated(folder: &Path) -> anyhow::Result<PathBuf> {
+    let generated = folder.join("generated");
+    let mut generate = setup::all()?.cargo();
+    generate.args(["run", "--quiet", "--locked", "--package", "pmu-user", "--example", "generate", "--"]);
+    succeed(generate.arg(&generated))?;
+    let pages = fs::read_dir(generated.join("man"))?.flatten().map(|entry| entry.path());
+    succeed(Command::new("gzip").args(["-9", "-n"]).args(pages))?;
+    Ok(generated)
+}
+
+/// Two packages for Debian of this binary, in a folder, which differ by their versions: an older and a newer one.
+pub(crate) fn two_versions(binary: &Path, folder: &Path) -> anyhow::Result<[PathBuf; 2]> {
+    let generated = generated(folder)?;
+    fs::write(generated.join("pmbpf.cdx.json"), materials::list(&version()?, target(Architecture::X86))?)?;
+    let of = |version: &str| {
+        let release = Release { version: version.to_owned(), date: date()?, folder: folder.to_owned() };
+        let name = Architecture::X86.debian();
+        packages(&release, binary, &generated, (name, &["deb"]))?;
+        let package = folder.join(format!("pmbpf_{version}_{name}.deb"));
+        package.is_file().then_some(package).context("nfpm is missing, or calls packages otherwise")
+    };
+    Ok([of("0.1.0")?, of("0.2.0")?])
 }
 
 /// The version of the workspace.
@@ -155,7 +175,12 @@ impl Release {
 }
 
 /// Packages of both kinds; what makes them cannot be had everywhere, and that is said.
-fn packages(release: &Release, binary: &Path, generated: &Path, architecture: &str) -> anyhow::Result<()> {
+fn packages(
+    release: &Release,
+    binary: &Path,
+    generated: &Path,
+    (architecture, packagers): (&str, &[&str]),
+) -> anyhow::Result<()> {
     let nfpm = match nfpm() {
         Ok(nfpm) => nfpm,
         Err(why) => {
@@ -163,7 +188,7 @@ fn packages(release: &Release, binary: &Path, generated: &Path, architecture: &s
             return Ok(());
         }
     };
-    for packager in PACKAGERS {
+    for packager in packagers {
         let mut command = Command::new(&nfpm);
         command.current_dir(root()).args([
             "package",

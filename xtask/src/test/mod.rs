@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Only these rings: pure, contract, browser, live, guest, hardware
     #[arg(long, value_delimiter = ',')]
     ring: Vec<String>,
-    /// Kernels of guests (5.10,6.1,6.12,7.2,6.12-arm64); without --ring, only the tests in guests run
+    /// Kernels of guests (5.10,6.1,6.12,7.2,6.12-arm64,7.2-systemd); without --ring, only the tests in guests run
     #[arg(long, value_delimiter = ',', value_name = "KERNEL")]
     kernels: Vec<Series>,
     /// In guests, only tests whose name contains one of these
@@ -47,6 +47,12 @@ impl Args {
     /// Every ring, in which ordinary programs are looked at so often.
     pub(crate) fn with_rounds(rounds: u32) -> Self {
         Self { rounds: Some(rounds), ..Self::default() }
+    }
+
+    /// In guests of a kernel, the tests whose names contain this.
+    pub(crate) fn in_guests(series: &str, tests: &str) -> anyhow::Result<Self> {
+        let kernels = vec![series.parse().map_err(anyhow::Error::msg)?];
+        Ok(Self { kernels, in_guests: vec![tests.to_owned()], ..Self::default() })
     }
 
     /// Of those rings, the ones that open something in the kernel: what load changes.

@@ -26,8 +26,7 @@ pub(super) struct Bed {
 
 impl Bed {
     pub(super) fn new(apt: &mut Apt, tools: &Tools, kernel: Kernel) -> anyhow::Result<Self> {
-        let architecture = kernel.series.architecture;
-        let programs = image::programs(apt, tools, architecture)?;
+        let programs = image::programs(apt, tools, &kernel.series)?;
         let made_of = [
             stamp(kernel.folder())?,
             stamp(&programs.with_extension(""))?,

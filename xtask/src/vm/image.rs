@@ -10,7 +10,7 @@ use anyhow::Context as _;
 
 use super::{
     apt::Apt,
-    kernel::{Architecture, Kernel, module_bytes},
+    kernel::{Architecture, Kernel, Series, module_bytes},
     tools::{Tools, link},
 };
 use crate::command::run;
@@ -35,6 +35,21 @@ const PROGRAMS: [&str; 12] = [
     "procps",
     "sed",
     "util-linux",
+];
+
+/// What guests have beside them whose first program is systemd: containers, machines and packages.
+const WITH_SYSTEMD: &[&str] = &[
+    "bash-completion",
+    "busybox-static",
+    "crun",
+    "dbus",
+    "dpkg",
+    "fish",
+    "mandoc",
+    "podman",
+    "systemd",
+    "systemd-container",
+    "zsh",
 ];
 
 /// Size of the disk with our files: a saved guest knows it, so it is always the same.
@@ -90,13 +105,17 @@ pub(super) fn initramfs(apt: &mut Apt, tools: &Tools, kernel: &Kernel) -> anyhow
 }
 
 /// The disk with Debian's programs.
-pub(super) fn programs(apt: &mut Apt, tools: &Tools, architecture: Architecture) -> anyhow::Result<PathBuf> {
-    let folder = apt.cache.join(format!("programs-{}", architecture.debian()));
+pub(super) fn programs(apt: &mut Apt, tools: &Tools, series: &Series) -> anyhow::Result<PathBuf> {
+    let architecture = series.architecture.debian();
+    let kind = if series.systemd { "systemd" } else { "programs" };
+    let folder = apt.cache.join(format!("{kind}-{architecture}"));
     let image = folder.with_extension("squashfs");
-    if Apt::has_closed(&folder, &PROGRAMS) && image.is_file() {
+    let packages: Vec<&str> =
+        PROGRAMS.iter().chain(if series.systemd { WITH_SYSTEMD } else { &[] }).copied().collect();
+    if Apt::has_closed(&folder, &packages) && image.is_file() {
         return Ok(image);
     }
-    apt.extract_closed(&folder, architecture.debian(), &PROGRAMS).context("the programs of guests")?;
+    apt.extract_closed(&folder, architecture, &packages).context("the programs of guests")?;
     link(&folder, "mawk", "usr/bin/awk")?;
     fs::write(
         folder.join("etc/passwd"),

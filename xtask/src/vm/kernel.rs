@@ -53,7 +53,7 @@ impl Architecture {
     }
 }
 
-/// A series of kernels as it is asked for: `6.12`, `6.12-arm64`, `6.12-arm64-icount`, or `6.12-smt`.
+/// A series of kernels as it is asked for: `6.12`, `6.12-arm64`, `6.12-arm64-icount`, `6.12-smt`, or `6.12-systemd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Series {
     version: String,
@@ -62,6 +62,8 @@ pub(crate) struct Series {
     pub(super) counts_instructions: bool,
     /// Are its two CPUs threads of one core?
     pub(super) threads: bool,
+    /// Is systemd its first program, with podman beside it?
+    pub(super) systemd: bool,
 }
 
 impl FromStr for Series {
@@ -80,6 +82,7 @@ impl FromStr for Series {
             architecture: Architecture::X86,
             counts_instructions: false,
             threads: false,
+            systemd: false,
         };
         for part in parts {
             match part {
@@ -87,7 +90,8 @@ impl FromStr for Series {
                 "arm64" => series.architecture = Architecture::Arm,
                 "icount" => series.counts_instructions = true,
                 "smt" => series.threads = true,
-                _ => return Err(format!("`{part}` is neither amd64, arm64, icount nor smt")),
+                "systemd" => series.systemd = true,
+                _ => return Err(format!("`{part}` is neither amd64, arm64, icount, smt nor systemd")),
             }
         }
         Ok(series)
@@ -108,7 +112,8 @@ impl fmt::Display for Series {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.packages())?;
         formatter.write_str(if self.counts_instructions { "-icount" } else { "" })?;
-        formatter.write_str(if self.threads { "-smt" } else { "" })
+        formatter.write_str(if self.threads { "-smt" } else { "" })?;
+        formatter.write_str(if self.systemd { "-systemd" } else { "" })
     }
 }
 

@@ -18,7 +18,11 @@ use super::{
     qemu::Work,
     shared_files, workloads,
 };
-use crate::command::{run as succeed, say};
+use crate::{
+    build,
+    command::{run as succeed, say},
+    dist,
+};
 
 /// A test that takes longer hangs.
 const TEST_MAX: Duration = Duration::from_secs(300);
@@ -74,6 +78,10 @@ impl<'a> Ring<'a> {
         if architecture == Architecture::X86 {
             files.push((module::pmusim(&mut beds.apt, &beds.tools, &bed.parts.kernel)?, PMUSIM.to_owned()));
             files.push((module::selftest(&beds.tools, &work.0)?, "selftest".to_owned()));
+        }
+        if series.systemd {
+            let packages = dist::two_versions(&build::place(architecture), &work.0)?;
+            files.extend(packages.into_iter().zip(["old.deb", "new.deb"].map(str::to_owned)));
         }
         for module in bed.parts.kernel.modules(&DRIVERS)? {
             let name = format!("{}.ko", module_name(&module.to_string_lossy()));

@@ -20,6 +20,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::path::system_unit;
 use self::path::{ById, Place};
 pub use self::resolve::resolve;
 use crate::{named::named, untrusted::Untrusted};

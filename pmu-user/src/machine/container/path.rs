@@ -67,6 +67,20 @@ impl Place {
     }
 }
 
+/// The unit of the system's manager that a path is of, and where the unit's own path ends in it: the first service or scope below slices alone,
+/// or the slice that it is itself. Whoever has a cgroup of its own may call those below as units are called, a user's manager among
+/// them, so what is below is none.
+pub(crate) fn system_unit(path: &Untrusted) -> Option<(&str, usize)> {
+    let components = components(path.as_bytes());
+    let is_slice = |component: &str| component.ends_with(".slice");
+    let at = components.iter().position(|(_, component)| !is_slice(component));
+    let at = at.unwrap_or(components.len().checked_sub(1)?);
+    let (end, component) = components[at];
+    let is_last = at + 1 == components.len();
+    let is_whole = is_last || !component.starts_with("user@");
+    (is_unit(component, is_last) && is_whole).then_some((component, end))
+}
+
 /// Components of a path, each with where it ends; those that are no UTF-8 are no runtime's.
 fn components(path: &[u8]) -> Vec<(usize, &str)> {
     let mut end = 0;

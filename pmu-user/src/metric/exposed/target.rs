@@ -3,7 +3,7 @@
 
 use crate::{
     drain::Owner,
-    machine::container::{Container, Identity, Pod},
+    machine::container::{Container, Identity, Pod, system_unit},
     untrusted::Untrusted,
 };
 
@@ -17,7 +17,8 @@ pub(super) type Labels = Vec<(&'static str, String)>;
 pub(super) fn name(owner: &Owner) -> Option<String> {
     let Owner::Cgroup { path, identity, .. } = owner else { return None };
     let called = identity.as_ref().and_then(|identity| of_identity(identity));
-    Some(called.unwrap_or_else(|| format!("path:{}", path.terminal())))
+    let of_unit = || Some(format!("unit:{}", Untrusted::from(system_unit(path)?.0).terminal()));
+    Some(called.or_else(of_unit).unwrap_or_else(|| format!("path:{}", path.terminal())))
 }
 
 fn of_identity(identity: &Identity) -> Option<String> {
@@ -29,7 +30,7 @@ fn of_identity(identity: &Identity) -> Option<String> {
         None => {}
     }
     let job = identity.job_name().map(|name| format!("slurm:{name}"));
-    pod.or(job).or_else(|| Some(format!("unit:{}", identity.unit.as_ref()?.terminal())))
+    pod.or(job)
 }
 
 fn of_pod(pod: &Pod) -> Option<String> {
@@ -49,11 +50,14 @@ pub(super) fn info(owner: &Owner) -> Labels {
     let Owner::Cgroup { path, identity, .. } = owner else { return Labels::new() };
     let identity = identity.as_deref().cloned().unwrap_or_default();
     let job = identity.job_name();
+    // Of what is inside of a container or below a unit, where that is.
+    let of_unit = system_unit(path).filter(|_| of_identity(&identity).is_none());
+    let inside = identity.inside.unwrap_or_default();
+    let outside = path.as_bytes().strip_suffix(inside.as_bytes()).unwrap_or(path.as_bytes());
+    let own = of_unit.map_or(outside, |(_, end)| &path.as_bytes()[..end]);
+    let unit = of_unit.map(|(unit, _)| unit.into()).or(identity.unit);
     let container = identity.container.unwrap_or_default();
     let pod = identity.pod.unwrap_or_default();
-    // Of what is inside of a container, where that is.
-    let inside = identity.inside.unwrap_or_default();
-    let own = path.as_bytes().strip_suffix(inside.as_bytes()).unwrap_or(path.as_bytes());
     let text = |name: Option<Untrusted>| name.map(|name| name.terminal().into_owned());
     let id = Some(container.id).filter(|id| !id.is_empty());
     let all = [
@@ -65,7 +69,7 @@ pub(super) fn info(owner: &Owner) -> Labels {
         ("namespace", text(pod.namespace)),
         ("pod", text(pod.name)),
         ("pod_uid", text(pod.uid)),
-        ("unit", text(identity.unit)),
+        ("unit", text(unit)),
         ("job", job),
     ];
     all.into_iter().filter_map(|(label, value)| Some((label, value?))).collect()
@@ -117,11 +121,36 @@ mod tests {
         let mut pause = of_pod;
         pause.container.as_mut().unwrap().is_infrastructure = true;
         assert_eq!(of(pause), "k8s:shop/web-7f9c", "what holds its namespaces is the pod's");
-        let unit = Identity { unit: Some("nginx.service".into()), ..Identity::default() };
-        assert_eq!(of(unit), "unit:nginx.service");
         let job = Identity { job: Some(("12".into(), Some("0".into()))), ..Identity::default() };
         assert_eq!(of(job), "slurm:12.0");
         assert_eq!(name(&Owner::Other), None);
+    }
+
+    #[test]
+    fn a_unit_is_one_of_the_systems_manager() {
+        let of = |path: &str| {
+            let unit = path.rsplit('/').next().map(Untrusted::from);
+            let owner = cgroup(path, Identity { unit, ..Identity::default() });
+            let at = info(&owner).into_iter().find(|(label, _)| *label == "path").unwrap().1;
+            (name(&owner).unwrap(), at)
+        };
+        let is = |name: &str, path: &str| (name.to_owned(), path.to_owned());
+        let nginx = "/system.slice/nginx.service";
+        assert_eq!(of(nginx), is("unit:nginx.service", nginx));
+        assert_eq!(
+            of("/system.slice/nginx.service/worker"),
+            is("unit:nginx.service", nginx),
+            "with what is below"
+        );
+        // What another one calls so is another's.
+        let of_evil = is("unit:evil.service", "/system.slice/evil.service");
+        assert_eq!(of("/system.slice/evil.service/nginx.service"), of_evil);
+        assert_eq!(of("/mine/nginx.service").0, "path:/mine/nginx.service");
+        let of_user = "/user.slice/user-1.slice/user@1.service/app.slice/nginx.service";
+        assert_eq!(of(of_user).0, format!("path:{of_user}"), "every user may have one");
+        assert_eq!(of("/user.slice/user-1.slice").0, "unit:user-1.slice");
+        assert_eq!(of("/init.scope").0, "unit:init.scope");
+        assert_eq!(of("/").0, "path:/");
     }
 
     #[test]

@@ -1,0 +1,101 @@
+//! podman with systemd's driver and crun: each container has a scope, and what runs in it a cgroup below.
+
+use std::fs;
+
+use super::{Theirs, called, is_first, is_found, prints, text};
+use crate::support::{Running, assert_close, pmbpf, wait_until};
+
+/// What installing podman would have written, with storage that needs no file system of its own.
+const SETTINGS: [(&str, &str); 3] = [
+    ("policy.json", r#"{"default": [{"type": "insecureAcceptAnything"}]}"#),
+    (
+        "storage.conf",
+        "[storage]\ndriver = \"vfs\"\ngraphroot = \"/var/lib/containers/storage\"\nrunroot = \"/run/containers/storage\"\n",
+    ),
+    (
+        "containers.conf",
+        "[engine]\ncgroup_manager = \"systemd\"\nruntime = \"crun\"\nevents_logger = \"file\"\n",
+    ),
+];
+
+/// Begins to run for ever; what it has run through is known to its cgroup.
+const BUSY: &str = "while :; do :; done";
+/// Runs for a while, and sleeps then.
+const BOUNDED: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exec sleep 600";
+
+/// Writes podman's settings, and makes an image of a static busybox.
+fn image() {
+    fs::create_dir_all("/etc/containers").unwrap();
+    for (name, text) in SETTINGS {
+        fs::write(format!("/etc/containers/{name}"), text).unwrap();
+    }
+    prints(
+        "mkdir -p /tmp/tree/bin && cp $(command -v busybox) /tmp/tree/bin/ && \
+         tar --create --directory /tmp/tree . | podman import --quiet - localhost/box",
+    );
+}
+
+/// Starts a container that runs a script of busybox's shell; its scope.
+fn start(name: &str, options: &str, script: &str) -> Theirs {
+    let id = prints(&format!(
+        "podman run --detach --network none --name {name} {options} localhost/box /bin/busybox sh -c '{script}'"
+    ));
+    Theirs(prints(&format!("podman inspect --format '{{{{.State.CgroupPath}}}}' {id}")))
+}
+
+#[test]
+fn containers_are_found_and_shown_by_their_names() {
+    if !is_first() {
+        return;
+    }
+    image();
+    let web = start("web", "", BUSY);
+    let batch = start("batch", "--cpus 0.5", BUSY);
+    prints("podman pod create --name shop --infra=false --share none");
+    let front = start("front", "--pod shop", BUSY);
+    for (name, cgroup) in [("web", &web), ("batch", &batch), ("front", &front)] {
+        cgroup.is_busy();
+        for typed in [name.to_owned(), format!("podman:{name}")] {
+            is_found(&typed, name, cgroup);
+        }
+    }
+    // All of them at once, and podman's own number beside ours.
+    let running = Running::start(&["--all-cgroups"]);
+    let podman =
+        || -> f64 { prints("podman stats --no-stream --format '{{.CPUNano}}' batch").parse().unwrap() };
+    let (before, before_podman) = (batch.usage_ns(), podman());
+    wait_until("they have run", || batch.usage_ns() > before + 2e9);
+    let grown_podman = podman() - before_podman;
+    let rows = running.stop();
+    for name in ["web", "batch", "front"] {
+        assert!(rows.sum("cpu_time", called(name)) > 0.5e9, "{name}");
+    }
+    assert_close("podman's", batch.usage_ns() - before, grown_podman, 0.5, 0.0);
+    // A name that two have.
+    prints("systemd-run --quiet --collect --unit=web sleep 600");
+    let two = pmbpf().args(["run", "-d", "300ms", "--cgroup", "web"]).output().unwrap();
+    let said = text(&two.stderr);
+    assert_eq!(two.status.code(), Some(2), "{said}");
+    assert!(said.contains("unit:web.service") && said.contains("podman:web"), "{said}");
+    prints("podman rm --force --time 0 web batch front && podman pod rm shop");
+    let gone = pmbpf().args(["run", "-d", "300ms", "--cgroup", "podman:web"]).output().unwrap();
+    assert_eq!(gone.status.code(), Some(2), "{}", text(&gone.stderr));
+}
+
+#[test]
+fn a_container_that_restarts_is_counted_in_both_lives() {
+    if !is_first() {
+        return;
+    }
+    image();
+    let web = start("web", "", "sleep 600");
+    let running = Running::start(&["--cgroup", "web"]);
+    prints(&format!("podman exec web /bin/busybox sh -c '{}'", BOUNDED.replace("exec sleep 600", "exit")));
+    let first = web.usage_ns();
+    prints("podman restart --time 0 web");
+    prints(&format!("podman exec web /bin/busybox sh -c '{}'", BOUNDED.replace("exec sleep 600", "exit")));
+    let second = web.usage_ns();
+    let rows = running.stop();
+    assert!(first > 100e6 && second > 100e6, "{first} and {second}");
+    assert_close("both lives", rows.sum("cpu_time", called("web")), first + second, 0.01, 100e6);
+}

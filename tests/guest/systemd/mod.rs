@@ -1,0 +1,124 @@
+//! A host whose first program is systemd, with cgroups of version 2 alone: what people call a container, a pod's container, a unit or a
+//! machine there is found and shown by that name, with what its cgroup accounts. Only in guests of `-systemd`.
+
+mod containers;
+mod packages;
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+use crate::support::{Rows, assert_close, pmbpf, skipped, text, wait_until};
+
+/// Is it such a host? If not, that is said.
+fn is_first() -> bool {
+    let is = Path::new("/run/systemd/system").is_dir();
+    if !is {
+        skipped("systemd is not this host's first program; that of 7.2-systemd is");
+    }
+    is
+}
+
+/// Runs a shell script to its end.
+fn shell(script: &str) -> Output {
+    Command::new("bash").args(["-c", script]).output().unwrap()
+}
+
+/// What a script prints of which it is known that it succeeds.
+#[track_caller]
+fn prints(script: &str) -> String {
+    let output = shell(script);
+    assert!(
+        output.status.success(),
+        "{script}: {}: {}{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout).trim().to_owned()
+}
+
+/// A cgroup that others made, by its path.
+struct Theirs(String);
+
+impl Theirs {
+    /// CPU time that it accounts, in ns.
+    fn usage_ns(&self) -> f64 {
+        let stat = fs::read_to_string(format!("/sys/fs/cgroup{}/cpu.stat", self.0)).unwrap();
+        let line = stat.lines().find_map(|line| line.strip_prefix("usage_usec ")).unwrap();
+        line.parse::<f64>().unwrap() * 1e3
+    }
+
+    fn is_busy(&self) {
+        let before = self.usage_ns();
+        wait_until("it runs", || self.usage_ns() > before + 300e6);
+    }
+}
+
+/// Owners that are called so.
+fn called(name: &str) -> impl Fn(&Value) -> bool {
+    let name = name.to_owned();
+    move |owner| owner["called"] == name.as_str()
+}
+
+/// What a run of a second says of whom `--cgroup` is called so, held against what the cgroup accounts.
+fn is_found(typed: &str, shown: &str, cgroup: &Theirs) -> Rows {
+    let output = {
+        let before = cgroup.usage_ns();
+        let output =
+            pmbpf().args(["run", "--json", "--quiet", "-d", "2s", "--cgroup", typed]).output().unwrap();
+        assert!(output.status.success(), "{typed}: {}", text(&output.stderr));
+        let most = cgroup.usage_ns() - before;
+        let rows = Rows::parse(&output.stdout);
+        let ours = rows.of_cgroup("cpu_time", &cgroup.0);
+        // Starting takes longer than the run under an emulator.
+        assert!(ours > 0.3e9 && ours < most + 20e6, "{typed}: {ours} of {most}");
+        rows
+    };
+    assert_close(
+        "by its name",
+        output.sum("cpu_time", called(shown)),
+        output.of_cgroup("cpu_time", &cgroup.0),
+        0.0,
+        0.0,
+    );
+    output
+}
+
+#[test]
+fn a_unit_is_found_and_shown_by_its_name() {
+    if !is_first() {
+        return;
+    }
+    prints("systemd-run --quiet --collect --unit=load $PMBPF_WORKLOADS/spin 600");
+    let load = Theirs("/system.slice/load.service".to_owned());
+    load.is_busy();
+    for typed in ["load", "load.service", "unit:load.service", "unit:lo*"] {
+        is_found(typed, "load.service", &load);
+    }
+    prints("systemctl stop load");
+    let gone = pmbpf().args(["run", "-d", "300ms", "--cgroup", "load"]).output().unwrap();
+    assert_eq!(gone.status.code(), Some(2), "{}", text(&gone.stderr));
+}
+
+#[test]
+fn a_machine_is_found_and_shown_by_its_name() {
+    if !is_first() {
+        return;
+    }
+    prints(
+        "mkdir -p /tmp/box/{usr/bin,etc,proc,sys,dev,tmp,run,var,root} && cp $(command -v busybox) /tmp/box/usr/bin/ && \
+         ln -s usr/bin /tmp/box/bin && echo ID=box >/tmp/box/etc/os-release && \
+         systemd-run --quiet --collect --unit=nspawn systemd-nspawn --quiet --machine=box -D /tmp/box --as-pid2 \
+         /bin/busybox sh -c 'while :; do :; done'",
+    );
+    let path = || prints("cat /proc/$(pgrep -f 'while :; do' | tail -1)/cgroup | sed -n s/^0:://p");
+    wait_until("it runs", || !shell("pgrep -f 'busybox sh -c while'").stdout.is_empty());
+    let machine = Theirs(path());
+    machine.is_busy();
+    prints("systemctl stop nspawn");
+}

@@ -1,0 +1,104 @@
+//! The package for Debian: installed, its service started and scraped, upgraded, removed with all that is its own.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    path::Path,
+};
+
+use super::{Theirs, is_first, prints, shell};
+use crate::support::{assert_close, text, wait_until};
+
+/// Where the service listens.
+const ADDRESS: &str = "127.0.0.1:9477";
+
+/// The body of the answer to a request for a path.
+fn get(path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(ADDRESS).ok()?;
+    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    head.starts_with("HTTP/1.1 200").then(|| body.to_owned())
+}
+
+fn cpu_time_ns(target: &str) -> Option<f64> {
+    let series = format!("pmbpf_cpu_time_seconds_total{{target=\"{target}\"}} ");
+    let body = get("/metrics")?;
+    body.lines().find_map(|line| line.strip_prefix(&series)).map(|value| value.parse::<f64>().unwrap() * 1e9)
+}
+
+#[test]
+fn the_package_is_installed_runs_is_upgraded_and_leaves_nothing() {
+    if !is_first() {
+        return;
+    }
+    prints("dpkg --install /work/old.deb");
+    assert_eq!(text(&shell("systemctl is-enabled pmbpf").stdout).trim(), "disabled", "nobody enabled it");
+    assert!(get("/readyz").is_none(), "and nobody started it");
+    fs::write("/etc/default/pmbpf", "PMBPF_SERVE=-I 1s\n").unwrap();
+    prints("systemd-run --quiet --collect --unit=load $PMBPF_WORKLOADS/spin 600");
+    prints("systemctl start pmbpf");
+    let load = Theirs("/system.slice/load.service".to_owned());
+    wait_until("the unit has series", || cpu_time_ns("unit:load.service").is_some_and(|ns| ns > 0.0));
+    let (before, ours) = (load.usage_ns(), cpu_time_ns("unit:load.service").unwrap());
+    wait_until("it has run", || load.usage_ns() > before + 5e9);
+    let grown = cpu_time_ns("unit:load.service").unwrap() - ours;
+    // A scrape is up to an interval old, on either side.
+    assert_close("CPU time", grown, load.usage_ns() - before, 0.05, 2.5e9);
+    holds_what_the_page_says();
+
+    let pid = prints("systemctl show --property=MainPID --value pmbpf");
+    prints("dpkg --install /work/new.deb");
+    assert_eq!(prints("dpkg-query --show --showformat='${Version}' pmbpf"), "0.2.0");
+    assert_ne!(prints("systemctl show --property=MainPID --value pmbpf"), pid, "the new one runs");
+    wait_until("it serves again", || get("/readyz").is_some());
+    assert_eq!(fs::read_to_string("/etc/default/pmbpf").unwrap(), "PMBPF_SERVE=-I 1s\n", "settings stay");
+    reads_as_manuals_and_completions();
+
+    prints("dpkg --purge pmbpf");
+    assert!(get("/readyz").is_none(), "it has ended");
+    let left = prints("find / -xdev -path /proc -prune -o -path /work -prune -o -name '*pmbpf*' -print");
+    assert_eq!(left, "", "what is left");
+    assert!(!Path::new("/sys/fs/cgroup/system.slice/pmbpf.service").exists());
+}
+
+/// A user of its own, and two capabilities once it counts.
+fn holds_what_the_page_says() {
+    let pid = prints("systemctl show --property=MainPID --value pmbpf");
+    let field = |task: &str, name: &str| {
+        let status = fs::read_to_string(format!("{task}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(&format!("{name}:"))).unwrap().to_owned();
+        line.trim().to_owned()
+    };
+    let mut seen = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten() {
+        let task = task.path().to_str().unwrap().to_owned();
+        assert!(!field(&task, "Uid").starts_with('0'), "a user of its own");
+        assert_eq!(field(&task, "NoNewPrivs"), "1");
+        seen.push((field(&task, "Name"), u64::from_str_radix(&field(&task, "CapPrm"), 16).unwrap()));
+    }
+    let most =
+        |name: &str| seen.iter().filter(|(of, _)| of == name).map(|(_, held)| *held).collect::<Vec<_>>();
+    // CAP_PERFMON and CAP_BPF (include/uapi/linux/capability.h).
+    assert_eq!(most("pmbpf"), [1 << 38 | 1 << 39], "{seen:?}");
+    assert_eq!(most("pmbpf-http"), [0], "{seen:?}");
+}
+
+/// Manual pages without a fault, and completions that their shells read and that complete.
+fn reads_as_manuals_and_completions() {
+    prints(
+        "for page in /usr/share/man/man1/pmbpf*.1.gz; do gzip -dc $page | mandoc -T lint -W error || exit 1; done",
+    );
+    assert!(prints("MANPAGER=cat man pmbpf-serve").contains("--max-targets"));
+    prints("bash -n /usr/share/bash-completion/completions/pmbpf");
+    prints("zsh -n /usr/share/zsh/vendor-completions/_pmbpf");
+    prints("fish --no-execute /usr/share/fish/vendor_completions.d/pmbpf.fish");
+    let completed = prints(
+        "source /usr/share/bash-completion/completions/pmbpf; COMP_WORDS=(pmbpf ser) COMP_CWORD=1; \
+         _pmbpf pmbpf ser pmbpf; echo ${COMPREPLY[*]}",
+    );
+    assert_eq!(completed, "serve");
+    assert!(prints("fish -c 'complete -C \"pmbpf ser\"'").starts_with("serve"));
+}
