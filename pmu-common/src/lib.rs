@@ -20,5 +20,6 @@ pub mod off_cpu_stack;
 pub mod owner;
 pub mod ring;
 pub mod sample;
+pub mod target;
 pub mod turn;
 pub mod wire;

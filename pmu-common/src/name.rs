@@ -38,7 +38,7 @@ pub mod map {
     pub const SLOT_OF: &str = "SLOT_OF";
     /// Free slots, lowest on top.
     pub const FREE_SLOTS: &str = "FREE_SLOTS";
-    /// Targets by process, thread or cgroup id.
+    /// Targets by process, thread or cgroup id, or by [`crate::target::PathKey`].
     pub const TARGETS: &str = "TARGETS";
     /// Time of the last move to another cgroup (CLOCK_MONOTONIC ns) by process id.
     pub const MOVES: &str = "MOVES";
@@ -173,7 +173,7 @@ pub mod io {
         pub const CPUS: &str = "IO_CPUS";
         /// [`crate::io::Recent`] by CPU and place.
         pub const RECENT: &str = "IO_RECENT";
-        /// Targets by process or cgroup id.
+        /// Targets by process or cgroup id, or by [`crate::target::PathKey`].
         pub const TARGETS: &str = "IO_TARGETS";
         /// [`crate::io::block::InFlight`] by hash of the request.
         pub const IN_FLIGHT: &str = "IN_FLIGHT";
@@ -233,14 +233,16 @@ pub mod io {
         pub const BIO_QUEUE: &str = "bio_queue";
         /// On `block_bio_complete`, where there are such devices.
         pub const BIO_COMPLETE: &str = "bio_complete";
+        /// On `cgroup_mkdir`, where cgroups are targets.
+        pub const CGROUP_CREATE: &str = "io_cgroup_create";
         /// On every packet that a socket receives.
         pub const RECEIVE: &str = "net_receive";
         /// On every packet that a socket sends.
         pub const SEND: &str = "net_send";
 
         /// All of them: both objects have the same.
-        pub const ALL: [&str; 9] =
-            [INSERT, ISSUE, REQUEUE, MERGE, COMPLETE, BIO_QUEUE, BIO_COMPLETE, RECEIVE, SEND];
+        pub const ALL: [&str; 10] =
+            [INSERT, ISSUE, REQUEUE, MERGE, COMPLETE, BIO_QUEUE, BIO_COMPLETE, CGROUP_CREATE, RECEIVE, SEND];
     }
 }
 

@@ -25,7 +25,7 @@ tracepoint! {
     cgroup_create on "cgroup_mkdir", context => try_create::<Way>(&context, context.arg(0), context.arg(1))
 }
 
-/// Makes it a target if its parent is one, and sends the path: it may be gone before user space can look it up.
+/// Makes it a target if its parent is one or it had been one itself, and sends the path: it may be gone before user space can look it up.
 #[inline(always)]
 fn try_create<A: Access>(context: &impl EbpfContext, cgroup: Pointer, path: Pointer) -> Option<()> {
     if !identity::is_v2::<A>(cgroup) {
@@ -33,7 +33,7 @@ fn try_create<A: Access>(context: &impl EbpfContext, cgroup: Pointer, path: Poin
     }
     let id = identity::cgroup_id::<A>(cgroup);
     // The kernel tells of a cgroup before it can be entered (kernel/cgroup/cgroup.c, `cgroup_mkdir`).
-    if !target::adopt(cgroup, id) || config!(by) != BY_CGROUP {
+    if !target::adopt(cgroup, id, path) || config!(by) != BY_CGROUP {
         return None;
     }
     let Some(mut record) = RING.reserve::<Room>(0) else {

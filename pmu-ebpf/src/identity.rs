@@ -1,7 +1,12 @@
 //! Ids of processes, threads and cgroups as user space knows them: of tasks, those in the collector's PID namespace
 //! (include/linux/pid.h).
 
-use pmu_common::config::{OUTSIDE, PidNamespace};
+use aya_ebpf::helpers::bpf_probe_read_kernel_str_bytes;
+use pmu_common::{
+    config::{OUTSIDE, PidNamespace},
+    ring::PATH_BYTES,
+    target::PathKey,
+};
 
 use crate::{
     access::{Fields, Pointer, Probed},
@@ -53,6 +58,32 @@ pub(crate) fn cgroup_id<A: Fields>(cgroup: Pointer) -> u64 {
 pub(crate) fn is_v2<A: Fields>(cgroup: Pointer) -> bool {
     let root = A::pointer(cgroup, config!(offsets.cgroup_root));
     A::u32(root, config!(offsets.cgroup_root_hierarchy)) == 0
+}
+
+/// Bytes of a path that are read at a time: what a program's stack has room for.
+const PART: usize = 128;
+
+/// Key of a cgroup's path among targets, as far as the kernel tells paths.
+#[inline(always)]
+pub(crate) fn path_key(path: Pointer) -> u64 {
+    let mut key = PathKey::EMPTY;
+    let mut at = path.cast::<u8>();
+    for _ in 0..PATH_BYTES / (PART - 1) + 1 {
+        let mut part = [0; PART];
+        // SAFETY: the helper checks the address, and never writes more than there is room for.
+        let read = unsafe { bpf_probe_read_kernel_str_bytes(at, &mut part) }.map_or(0, <[u8]>::len);
+        for (index, &byte) in part.iter().enumerate() {
+            if index >= read || index == PART - 1 {
+                break;
+            }
+            key = key.with(byte);
+        }
+        if read < PART - 1 {
+            break;
+        }
+        at = at.wrapping_add(PART - 1);
+    }
+    key.key()
 }
 
 /// Id of `task` in the namespace `pids`: of a thread, or, of a thread group's leader, of the process. `outside` is its id in

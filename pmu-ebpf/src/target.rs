@@ -82,22 +82,29 @@ pub(crate) fn cgroup(id: u64) -> bool {
     config!(filter) != FILTER_CGROUPS || target(id).is_some()
 }
 
-/// Makes a new cgroup a target if its parent is one. Call before any task can be in it. Is it wanted?
-///
-/// By address on purpose: the way up leads through a struct of another type, which typed loads do not allow.
+/// Makes a new cgroup a target if its parent is one, or if it has the path of one that was there before: a container or
+/// unit that starts again. Call before any task can be in it. Is it wanted?
 #[inline(always)]
-pub(crate) fn adopt(new: Pointer, id: u64) -> bool {
+pub(crate) fn adopt(new: Pointer, id: u64, path: Pointer) -> bool {
     if config!(filter) != FILTER_CGROUPS {
         return true;
     }
-    let parent = Probed::pointer(new, config!(offsets.cgroup_parent));
-    if config!(descend) == 0 || parent.is_null() || target(identity::cgroup_id::<Probed>(parent)).is_none() {
+    if !has_target_above(new) && target(identity::path_key(path)).is_none() {
         return false;
     }
     if TARGETS.insert(id, 0, 0).is_err() {
         lose(loss::MAP_FULL);
     }
     true
+}
+
+/// Is the parent of a new cgroup a target, and what is below it, too?
+///
+/// By address on purpose: the way up leads through a struct of another type, which typed loads do not allow.
+#[inline(always)]
+fn has_target_above(new: Pointer) -> bool {
+    let parent = Probed::pointer(new, config!(offsets.cgroup_parent));
+    config!(descend) != 0 && !parent.is_null() && target(identity::cgroup_id::<Probed>(parent)).is_some()
 }
 
 /// A cgroup is gone. Where processes or threads are the targets, its id may be one of theirs.

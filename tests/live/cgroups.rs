@@ -36,6 +36,32 @@ fn cpu_time_of_a_cgroup_is_its_cpu_stat_at_any_depth() {
 }
 
 #[test]
+fn a_cgroup_that_is_made_again_is_counted_in_both_lives() {
+    let (top, spin) = (Cgroup::new("again"), workload("spin", &["-g"]));
+    // Longer than what is read of a path at a time.
+    let above = top.below(&"level/".repeat(30));
+    for (way, _) in ways() {
+        for by in ["cgroup", "process"] {
+            let group = above.below("web");
+            let running = Running::start(&["--cgroup", &group.path, "--attach", way, "--by", by]);
+            let truth: f64 = [0, 1]
+                .map(|life| {
+                    if life > 0 {
+                        group.make_again();
+                    }
+                    group.spawn(&format!("{spin} 0.5")).wait();
+                    group.settled_usage_ns()
+                })
+                .iter()
+                .sum();
+            let rows = running.stop();
+            assert_close(&format!("{way} by {by}"), rows.total("cpu_time"), truth, 0.01, 5e6);
+            group.remove();
+        }
+    }
+}
+
+#[test]
 fn a_task_that_never_switches_is_counted_up_to_the_drain() {
     let group = Cgroup::new("hog");
     let _hog = group.spawn(&format!("taskset -c 1 {} 60", workload("spin", &["-g"])));

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::{
     io::{Loop, bytes, can_run, moved},
+    podman::Podman,
     serve::Server,
     support::{
         Cgroup, Rows, Running, Scratch, assert_close, pmbpf, run, signal, skipped, text, unique, wait_until,
@@ -22,47 +23,28 @@ use crate::{
 /// Where pmbpf and the workload are there.
 const WORK: &str = "/work";
 
-/// What podman needs where cgroups are of both versions, and to leave nothing behind.
-const SETTINGS: &str = r#"
-[containers]
-default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
-[engine]
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-lock_type = "file"
-runtime = "runc"
-"#;
-
 /// A privileged container that sleeps; it and podman's storage vanish with their owner.
 struct Container {
-    folder: PathBuf,
+    podman: Podman,
     name: String,
-    /// All that runs in it is below.
-    cgroup: Cgroup,
 }
 
 impl Container {
     /// None where podman, runc or perf is missing, or podman cannot start anything; that is said.
     fn start() -> Option<Self> {
-        let is_there = |tool: &&str| Command::new(tool).arg("--version").output().is_ok();
-        if let Some(missing) = ["podman", "runc", "perf"].iter().find(|tool| !is_there(tool)) {
-            skipped(&format!("{missing} is missing"));
-            return None;
-        }
-        let name = unique("container");
-        let container = Self { folder: std::env::temp_dir().join(&name), name, cgroup: Cgroup::new("pod") };
+        let container = Self { podman: Podman::new(&["podman", "runc", "perf"])?, name: unique("container") };
         container.make_folders();
         let binary = PathBuf::from(pmbpf().get_program()).canonicalize().unwrap();
-        let mut command = container.podman();
+        let mut command = container.podman.command();
         command.args(["run", "--detach", "--privileged", "--network", "none", "--cgroups", "no-conmon"]);
-        command.args(["--name", &container.name, "--cgroup-parent", &container.cgroup.path]);
+        command.args(["--name", &container.name, "--cgroup-parent", &container.cgroup().path]);
         for (from, to) in [(binary, "pmbpf"), (PathBuf::from(workload("spin", &["-g"])), "spin")] {
             command.arg("--volume").arg(format!("{}:{WORK}/{to}:ro", from.display()));
         }
         for folder in system_folders().into_iter().filter(|(_, link)| link.is_none()) {
             command.arg("--volume").arg(format!("/{0}:/{0}:ro", folder.0));
         }
-        command.arg("--rootfs").arg(container.folder.join("root")).args(["sleep", "600"]);
+        command.arg("--rootfs").arg(container.podman.folder.join("root")).args(["sleep", "600"]);
         let started = command.output().unwrap();
         if !started.status.success() {
             skipped(&format!("podman starts nothing here: {}", text(&started.stderr)));
@@ -72,33 +54,26 @@ impl Container {
     }
 
     fn make_folders(&self) {
-        let make = |path: &str| fs::create_dir_all(self.folder.join(path)).unwrap();
+        let make = |path: &str| fs::create_dir_all(self.podman.folder.join(path)).unwrap();
         for folder in ["proc", "sys", "dev", "tmp", "etc", "work"] {
             make(&format!("root/{folder}"));
         }
-        make("state");
         for (folder, link) in system_folders() {
             match link {
-                Some(target) => symlink(target, self.folder.join("root").join(folder)).unwrap(),
+                Some(target) => symlink(target, self.podman.folder.join("root").join(folder)).unwrap(),
                 None => make(&format!("root/{folder}")),
             }
         }
-        let state = self.folder.join("state");
-        let settings = format!("{SETTINGS}static_dir = {state:?}\ntmp_dir = {state:?}\n");
-        fs::write(self.folder.join("containers.conf"), settings).unwrap();
     }
 
-    fn podman(&self) -> Command {
-        let mut command = Command::new("podman");
-        command.env("CONTAINERS_CONF", self.folder.join("containers.conf")).stdin(Stdio::null());
-        command.args(["--storage-driver", "vfs"]);
-        command.arg("--root").arg(self.folder.join("storage")).arg("--runroot").arg(self.folder.join("run"));
-        command
+    /// All that runs in it is below.
+    fn cgroup(&self) -> &Cgroup {
+        &self.podman.cgroup
     }
 
     /// Runs a shell script in it, with `$PMBPF` and `$SPIN`.
     fn shell(&self, script: &str) -> Output {
-        let mut command = self.podman();
+        let mut command = self.podman.command();
         command.arg("exec").arg("--env").arg(format!("PMBPF={WORK}/pmbpf"));
         command.arg("--env").arg(format!("SPIN={WORK}/spin"));
         command.args([&self.name, "sh", "-c", script]).output().unwrap()
@@ -129,20 +104,9 @@ impl Container {
 
     /// Host's ids of what runs in it.
     fn processes(&self) -> Vec<u32> {
-        let below = fs::read_dir(self.cgroup.folder()).unwrap().flatten().map(|entry| entry.path());
+        let below = fs::read_dir(self.cgroup().folder()).unwrap().flatten().map(|entry| entry.path());
         let lists = below.filter_map(|path| fs::read_to_string(path.join("cgroup.procs")).ok());
         lists.collect::<String>().lines().map(|id| id.parse().unwrap()).collect()
-    }
-}
-
-impl Drop for Container {
-    fn drop(&mut self) {
-        let _ = self.podman().args(["rm", "--force", "--time", "0", &self.name]).output();
-        let _ = fs::remove_dir_all(&self.folder);
-        // The hierarchies of version 1.
-        for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
-            let _ = fs::remove_dir(hierarchy.path().join(&self.cgroup.path[1..]));
-        }
     }
 }
 
@@ -177,13 +141,13 @@ pub(crate) fn task_clock_ns(report: &str) -> f64 {
 #[test]
 fn a_command_in_a_container_takes_what_perf_and_the_host_say() {
     let Some(container) = Container::start() else { return };
-    let path = container.cgroup.path.clone();
+    let path = container.cgroup().path.clone();
     let outside = Running::start(&["--cgroup", &path, "--by", "process"]);
-    let before = container.cgroup.settled_usage_ns();
+    let before = container.cgroup().settled_usage_ns();
     let script = "$PMBPF run --json --quiet -o - -- perf stat -x, -o /tmp/perf -e task-clock -- $SPIN 0.5";
     let inside = container.rows(script);
     let perf = task_clock_ns(&container.prints("cat /tmp/perf"));
-    let usage = container.cgroup.settled_usage_ns() - before;
+    let usage = container.cgroup().settled_usage_ns() - before;
     let outside = outside.stop();
     let ours = inside.of_name("cpu_time", "spin");
     // perf's clock runs on while a hypervisor has the CPU.
@@ -223,15 +187,15 @@ fn a_containers_cgroup_is_the_hosts_name_for_it() {
     let (_, host) = container.spins();
     let entry = fs::read_to_string(format!("/proc/{host}/cgroup")).unwrap();
     let path = entry.lines().find_map(|line| line.strip_prefix("0::")).unwrap();
-    assert!(path.starts_with(&container.cgroup.path), "{path}");
+    assert!(path.starts_with(&container.cgroup().path), "{path}");
     let running = Running::start(&["--all-cgroups"]);
-    let before = container.cgroup.usage_ns();
-    wait_until("it has run", || container.cgroup.usage_ns() > before + 300e6);
+    let before = container.cgroup().usage_ns();
+    wait_until("it has run", || container.cgroup().usage_ns() > before + 300e6);
     let rows = running.stop();
-    let after = container.cgroup.usage_ns();
+    let after = container.cgroup().usage_ns();
     let ours = rows.of_cgroup("cpu_time", path);
     assert!(ours > 300e6 && ours < after, "{ours}");
-    assert_close("above it", rows.of_cgroup("cpu_time", &container.cgroup.path), ours, 0.01, 5e6);
+    assert_close("above it", rows.of_cgroup("cpu_time", &container.cgroup().path), ours, 0.01, 5e6);
     signal(host, "KILL");
 }
 
@@ -243,7 +207,7 @@ fn io_of_a_command_in_a_container_is_its_own_inside_and_its_cgroups_outside() {
     let device = Loop::new("container", 64 << 20);
     let Some(container) = Container::start() else { return };
     let ready = Scratch::new("ready");
-    let path = container.cgroup.path.clone();
+    let path = container.cgroup().path.clone();
     let script = format!(
         "exec \"$0\" io --json --quiet --duration 60 --cgroup {path} --ready-fd 3 3>{}",
         ready.as_str()
@@ -296,10 +260,10 @@ fn a_container_is_found_and_shown_by_its_name() {
     let (_, host) = container.spins();
     let name = container.name.as_str();
     let running = Running::start(&["--cgroup", name]);
-    let before = container.cgroup.usage_ns();
-    wait_until("it has run", || container.cgroup.usage_ns() > before + 500e6);
+    let before = container.cgroup().usage_ns();
+    wait_until("it has run", || container.cgroup().usage_ns() > before + 500e6);
     let (rows, replayed) = running.stop_and_replay();
-    let after = container.cgroup.usage_ns();
+    let after = container.cgroup().usage_ns();
     for rows in [&rows, &replayed] {
         let is_its =
             |owner: &Value| owner["container"]["name"] == name && owner["container"]["inside"].is_null();
@@ -324,7 +288,7 @@ fn a_container_is_found_and_shown_by_its_name() {
     assert!(text(&shown.stdout).contains(&format!("  {name}")), "{}", text(&shown.stdout));
     is_served(&container);
     signal(host, "KILL");
-    drop(container.podman().args(["rm", "--force", "--time", "0", name]).output());
+    drop(container.podman.run(&["rm", "--force", "--time", "0", name]));
     let gone = pmbpf().args(["run", "-d", "300ms", "--cgroup", name]).output().unwrap();
     assert_eq!(gone.status.code(), Some(2), "{}", text(&gone.stderr));
     assert!(text(&gone.stderr).contains(&format!("no cgroup `{name}`")), "{}", text(&gone.stderr));
@@ -332,16 +296,74 @@ fn a_container_is_found_and_shown_by_its_name() {
 
 /// What a server of metrics sees of the container: its name, and what the kernel accounts.
 fn is_served(container: &Container) {
-    let server = Server::start(&["--cgroup", &container.cgroup.path]);
+    let server = Server::start(&["--cgroup", &container.cgroup().path]);
     let target = format!("podman:{}", container.name);
     let key = format!("pmbpf_cpu_time_seconds_total{{target=\"{target}\"}}");
-    let (first, before) = (server.scrape()[&key], container.cgroup.usage_ns());
-    wait_until("it has run", || container.cgroup.usage_ns() > before + 2e9);
-    let (last, after) = (server.scrape(), container.cgroup.usage_ns());
+    let (first, before) = (server.scrape()[&key], container.cgroup().usage_ns());
+    wait_until("it has run", || container.cgroup().usage_ns() > before + 2e9);
+    let (last, after) = (server.scrape(), container.cgroup().usage_ns());
     // A scrape is up to half a second old, on either side.
     assert_close("CPU time", (last[&key] - first) * 1e9, after - before, 0.01, 1e9);
     let info =
         last.keys().find(|key| key.starts_with("pmbpf_target_info{") && key.contains(&target)).unwrap();
     let name = &container.name;
     assert!(info.contains("runtime=\"podman\"") && info.contains(&format!("container=\"{name}\"")), "{info}");
+}
+
+/// Scripts that work for a while, and for ever.
+const WORK_ONCE: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+const WORK_ALWAYS: &str = "while :; do :; done";
+
+/// The cgroup of a container, by its id.
+fn cgroup_of(podman: &Podman, id: &str) -> Cgroup {
+    podman.cgroup.existing(&format!("libpod-{id}"))
+}
+
+#[test]
+fn containers_of_an_image_are_found_by_name_and_a_restart_is_followed() {
+    let Some(podman) = Podman::new(&["podman", "runc"]) else { return };
+    if podman.make_image().is_none() {
+        return;
+    }
+    let name = |name: &str| unique(name);
+    let (web, batch, front, pod) = (name("web"), name("batch"), name("front"), name("shop"));
+    podman.prints(&["pod", "create", "--name", &pod, "--infra=false", "--share", "none"]);
+    let ids = [
+        podman.start(&web, &[], "exec /bin/busybox sleep 600"),
+        podman.start(&batch, &[], WORK_ALWAYS),
+        podman.start(&front, &["--pod", &pod], WORK_ALWAYS),
+    ];
+    let cgroup = cgroup_of(&podman, &ids[0]);
+    // Work in each life, over when it is looked at.
+    let running = Running::start(&["--cgroup", &web]);
+    let before = cgroup.settled_usage_ns();
+    let work = || podman.prints(&["exec", &web, "/bin/busybox", "sh", "-c", WORK_ONCE]);
+    work();
+    let stats = || podman.prints(&["stats", "--no-stream", "--format", "{{.CPUNano}}", &web]);
+    let (first, of_podman) = (cgroup.settled_usage_ns(), stats().parse::<f64>().unwrap());
+    assert_close("podman's number", of_podman, first, 0.02, 20e6);
+    podman.prints(&["restart", "--time", "0", &web]);
+    work();
+    let second = cgroup.settled_usage_ns();
+    let rows = running.stop();
+    let called = |name: &str| {
+        let name = name.to_owned();
+        move |owner: &Value| owner["called"] == name.as_str()
+    };
+    assert!(first > 50e6 && second > 50e6, "{first} {second}");
+    assert_close("both lives", rows.sum("cpu_time", called(&web)), first - before + second, 0.01, 10e6);
+    let all = run(&["-d", "1s", "--all-cgroups"]);
+    for name in [&batch, &front] {
+        assert!(all.sum("cpu_time", called(name)) > 50e6, "{name}");
+    }
+    // Two of one name: of another runtime's kind, the unit that systemd would have.
+    let unit = podman.cgroup.below(&format!("{batch}.service"));
+    let two = pmbpf().args(["run", "-d", "300ms", "--cgroup", &batch]).output().unwrap();
+    let said = text(&two.stderr);
+    assert_eq!(two.status.code(), Some(2), "{said}");
+    assert!(said.contains(&format!("unit:{batch}.service")) && said.contains("podman:"), "{said}");
+    drop(unit);
+    podman.prints(&["rm", "--force", "--time", "0", &batch]);
+    let gone = pmbpf().args(["run", "-d", "300ms", "--cgroup", &format!("podman:{batch}")]).output().unwrap();
+    assert_eq!(gone.status.code(), Some(2), "{}", text(&gone.stderr));
 }

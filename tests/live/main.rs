@@ -31,6 +31,7 @@ mod limits;
 mod off_cpu;
 mod output;
 mod pid_namespaces;
+mod podman;
 mod processes;
 mod redacted;
 mod rights;

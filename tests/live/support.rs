@@ -252,6 +252,11 @@ impl Cgroup {
         Self { folder, path: format!("{}/{relative}", self.path) }
     }
 
+    /// One that others made below this one, and removed with it.
+    pub(crate) fn existing(&self, relative: &str) -> Self {
+        Self { folder: self.folder.join(relative), path: format!("{}/{relative}", self.path) }
+    }
+
     /// `usage_usec` of `cpu.stat`, in ns.
     pub(crate) fn usage_ns(&self) -> f64 {
         let stat = fs::read_to_string(self.folder.join("cpu.stat")).unwrap();
@@ -290,6 +295,12 @@ impl Cgroup {
 
     pub(crate) fn remove(&self) {
         let _ = fs::remove_dir(&self.folder);
+    }
+
+    /// Removes it, and makes another one with its path.
+    pub(crate) fn make_again(&self) {
+        wait_until("nobody is in it", || fs::remove_dir(&self.folder).is_ok());
+        fs::create_dir(&self.folder).unwrap();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Block requests and packets: who they belong to, how long they take.
 
 mod bio;
+mod cgroup;
 mod complete;
 pub(crate) mod maps;
 mod owner;

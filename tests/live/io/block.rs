@@ -15,7 +15,9 @@ use pmbpf::{
     plan::request::{By, Descend, Inherit},
 };
 
-use super::{Loop, Zram, can_run, counting, fio, fio_command, id, job, kernel_counts, number, sum, ways};
+use super::{
+    Loop, Zram, can_run, counting, fio, fio_command, found, id, job, kernel_counts, number, sum, ways,
+};
 use crate::support::{Cgroup, Scratch, Started, assert_close, skipped, unique, wait_until};
 
 #[test]
@@ -85,7 +87,7 @@ fn those_not_asked_for_share_a_row_and_the_device_keeps_its_total() {
         let device = Loop::new("filter", 64 << 20);
         let parent = Cgroup::new("wanted");
         let (inside, outside) = (parent.below("inside"), Cgroup::new("unwanted"));
-        let object = counting(way, Wanted::Cgroups(vec![id(&parent)], Descend::Yes), Parts::Block);
+        let object = counting(way, Wanted::Cgroups(vec![found(&parent)], Descend::Yes), Parts::Block);
         let options = "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=64m";
         let made_later = parent.below("later");
         for group in [&inside, &made_later, &outside] {
@@ -99,6 +101,33 @@ fn those_not_asked_for_share_a_row_and_the_device_keeps_its_total() {
         // Whoever probes a new device shares the row.
         assert_close("outside", of(Whose::Outsider), each, 0.1, 0.0);
         assert_eq!(of(Whose::Cgroup(id(&outside))), 0.0);
+    }
+}
+
+#[test]
+fn a_target_that_is_made_again_is_wanted_again() {
+    if !can_run() {
+        return;
+    }
+    for way in ways() {
+        let device = Loop::new("again", 64 << 20);
+        let group = Cgroup::new("again");
+        let object = counting(way, Wanted::Cgroups(vec![found(&group)], Descend::Yes), Parts::Block);
+        let options = "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=64m";
+        let lives = [0, 1].map(|life| {
+            if life > 0 {
+                group.make_again();
+            }
+            group.spawn(&fio_command(&device.path, options)).wait();
+            id(&group)
+        });
+        let traffic = object.drain();
+        assert_ne!(lives[0], lives[1]);
+        for life in lives {
+            let is_its = |row: &BlockRow| row.whose == Whose::Cgroup(life);
+            let (_, bytes) = sum(&traffic, device.number, Operation::Read, is_its);
+            assert_close("each life", bytes, f64::from(16 << 20), 0.01, 0.0);
+        }
     }
 }
 

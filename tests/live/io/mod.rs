@@ -23,7 +23,7 @@ use pmbpf::{
     },
     machine::{
         Machine,
-        cgroup::{CgroupId, Layout},
+        cgroup::{Cgroup as Found, CgroupId, Layout},
         disk::without_requests,
     },
     untrusted::Untrusted,
@@ -49,9 +49,14 @@ fn counting(attach: Attach, wanted: Wanted, parts: Parts) -> IoObject {
     object
 }
 
-/// Id of a cgroup of ours.
+/// A cgroup of ours, as pmbpf knows it.
+fn found(cgroup: &Cgroup) -> Found {
+    Layout::read(Path::new("/")).unwrap().resolve(&cgroup.path).unwrap()
+}
+
+/// Its id.
 fn id(cgroup: &Cgroup) -> CgroupId {
-    Layout::read(Path::new("/")).unwrap().resolve(&cgroup.path).unwrap().id
+    found(cgroup).id
 }
 
 /// Bytes of a rate in MB/s.

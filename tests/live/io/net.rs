@@ -16,7 +16,7 @@ use pmbpf::{
 };
 use pmu_common::io::net::{RECEIVED, SENT, TCP, UDP};
 
-use super::{counting, id, is_root, ways};
+use super::{counting, found, id, is_root, ways};
 use crate::support::{Cgroup, assert_close};
 
 /// Bytes that the sender sends.
@@ -147,7 +147,7 @@ fn packets_of_cgroups_not_asked_for_share_a_row() {
     for way in ways() {
         let (wanted, other) = (Cgroup::new("wanted"), Cgroup::new("other"));
         let inside = wanted.below("inside");
-        let object = counting(way, Wanted::Cgroups(vec![id(&wanted)], Descend::Yes), Parts::Net);
+        let object = counting(way, Wanted::Cgroups(vec![found(&wanted)], Descend::Yes), Parts::Net);
         let again = sent_again();
         send_from(&inside);
         send_from(&other);

@@ -25,6 +25,9 @@ const TRACEPOINTS: [(&str, &str); 5] = [
 const BIOS: [(&str, &str); 2] =
     [(program::BIO_COMPLETE, "block_bio_complete"), (program::BIO_QUEUE, "block_bio_queue")];
 
+/// The same for targets that are cgroups.
+const CGROUPS: [(&str, &str); 1] = [(program::CGROUP_CREATE, "cgroup_mkdir")];
+
 /// Programs on packets, and which packets.
 const PACKETS: [(&str, CgroupSkbAttachType); 2] =
     [(program::RECEIVE, CgroupSkbAttachType::Ingress), (program::SEND, CgroupSkbAttachType::Egress)];
@@ -45,7 +48,8 @@ impl IoObject {
     fn tracepoints(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
         let requests = if self.parts.has_block() { &TRACEPOINTS[..] } else { &[] };
         let bios = if self.parts.has_block() && self.bios == Bios::Counted { &BIOS[..] } else { &[] };
-        requests.iter().chain(bios).copied()
+        let cgroups = if self.has_cgroups { &CGROUPS[..] } else { &[] };
+        requests.iter().chain(bios).chain(cgroups).copied()
     }
 
     fn load_packets(&mut self) -> Result<(), LoadError> {

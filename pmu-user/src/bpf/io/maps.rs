@@ -33,6 +33,9 @@ const IN_FLIGHT: (u32, u32) = (8192, 131_072);
 /// Identities kept for each slot: owners that share a row have one each.
 const IDENTITIES_PER_SLOT: u32 = 4;
 
+/// Targets that there is room for to each cgroup: its two keys, and those of as many lives.
+const KEYS_PER_CGROUP: usize = 64;
+
 /// Entries per map.
 pub(super) fn sizes(wanted: &IoOptions, machine: &Machine) -> Sizes {
     let cpus = machine.cpu.possible;
@@ -51,7 +54,7 @@ pub(super) fn sizes(wanted: &IoOptions, machine: &Machine) -> Sizes {
     let targets = match &wanted.wanted {
         Wanted::Everybody(_) => 1,
         Wanted::Processes(ids, _) => ids.len().max(1) as u32,
-        Wanted::Cgroups(ids, _) => ids.len().max(1) as u32,
+        Wanted::Cgroups(cgroups, _) => (cgroups.len() * KEYS_PER_CGROUP).max(1) as u32,
     };
     Sizes(vec![
         (names::CPUS, cpus),

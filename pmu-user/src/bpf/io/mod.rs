@@ -15,6 +15,7 @@ use pmu_common::{
     config::{BY_CGROUP, BY_PROCESS, FILTER_CGROUPS, FILTER_NONE, FILTER_PROCESSES},
     io::config::IoConfig,
     name,
+    target::PathKey,
 };
 
 pub use self::{
@@ -31,7 +32,7 @@ use super::{
 };
 use crate::{
     drain::io::traffic::{Retired, Traffic},
-    machine::{Machine, cgroup::CgroupId, monotonic_ns},
+    machine::{Machine, cgroup::Cgroup, monotonic_ns},
     plan::request::{By, Descend, Inherit},
     untrusted::Untrusted,
 };
@@ -44,7 +45,7 @@ pub enum Wanted {
     /// That of these processes; packets have cgroups only, whichever.
     Processes(Vec<u32>, Inherit),
     /// That of these cgroups. Those below them are found by themselves.
-    Cgroups(Vec<CgroupId>, Descend),
+    Cgroups(Vec<Cgroup>, Descend),
 }
 
 /// What is counted.
@@ -103,11 +104,18 @@ pub struct IoObject {
     pub loaded: Loaded,
     parts: Parts,
     bios: Bios,
+    /// Are cgroups the targets?
+    has_cgroups: bool,
     by: By,
     maps: Maps,
     recycler: Recycler,
     net: Result<(), LoadError>,
     without_bios: Option<LoadError>,
+}
+
+/// Keys of a cgroup among targets: its id, and its path, by which it is known when it is made again.
+pub(super) fn target_keys(cgroup: &Cgroup) -> [u64; 2] {
+    [cgroup.id.0, PathKey::of(cgroup.path.as_bytes())]
 }
 
 /// What `open` makes with bios if they are wanted; if it cannot, what it makes without them, and why. They come last and
@@ -176,12 +184,13 @@ impl IoObject {
         match &wanted.wanted {
             Wanted::Everybody(_) => {}
             Wanted::Processes(ids, _) => maps.add_targets(ids.iter().map(|&id| u64::from(id)))?,
-            Wanted::Cgroups(ids, _) => maps.add_targets(ids.iter().map(|id| id.0))?,
+            Wanted::Cgroups(cgroups, _) => maps.add_targets(cgroups.iter().flat_map(target_keys))?,
         }
         let mut object = Self {
             loaded,
             parts: wanted.parts,
             bios: wanted.bios,
+            has_cgroups: matches!(wanted.wanted, Wanted::Cgroups(..)),
             by,
             maps,
             recycler: Recycler::new(),

@@ -1,15 +1,16 @@
 //! What makes two numbers of two recordings the same: metric, subject, and whose they are by name. Process ids differ from run to
-//! run, so processes are matched by their names, and cgroups by their paths.
+//! run, and ids of containers with every start, so processes, containers and pods are matched by their names, and other cgroups by their
+//! paths.
 
 use super::super::{Frame, culprit::Culprit, io::Subject, number::Attribution};
-use crate::{drain::Owner, untrusted::Untrusted};
+use crate::{drain::Owner, machine::container::Identity, untrusted::Untrusted};
 
 /// Whose a number is, as another recording may know it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Whose {
-    /// `target`, `host`, `process`, `thread`, `comm`, `exe`, `cgroup` or `other`.
+    /// `target`, `host`, `process`, `thread`, `comm`, `exe`, `container`, `pod`, `cgroup` or `other`.
     pub kind: &'static str,
-    /// `comm`, name of the executable, or path.
+    /// `comm`, name of the executable, what people call a container or pod, or path.
     pub name: Untrusted,
 }
 
@@ -28,7 +29,17 @@ impl Whose {
             Owner::Thread { name, .. } => ("thread", name),
             Owner::Comm { name } => ("comm", name),
             Owner::Exe { name } => ("exe", name),
-            Owner::Cgroup { path, .. } => ("cgroup", path),
+            Owner::Cgroup { path, identity, .. } => {
+                let identity = identity.as_deref();
+                if let Some(called) = identity.and_then(Identity::in_words) {
+                    let is_container = identity.is_some_and(|identity| identity.container.is_some());
+                    return Self {
+                        kind: if is_container { "container" } else { "pod" },
+                        name: called.into(),
+                    };
+                }
+                ("cgroup", path)
+            }
         };
         Self { kind, name: name.clone() }
     }
@@ -54,11 +65,12 @@ impl Whose {
         }
     }
 
-    /// Is it called so? A cgroup has its path and the last part of it as names.
+    /// Is it called so? What has a path, or stands in a pod, has the last part of that as a name, too.
     pub fn is_called(&self, name: &str) -> bool {
         let own = self.name.as_bytes();
         let last = own.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        own == name.as_bytes() || self.kind == "cgroup" && last == name.as_bytes()
+        own == name.as_bytes()
+            || matches!(self.kind, "cgroup" | "container" | "pod") && last == name.as_bytes()
     }
 }
 
@@ -104,4 +116,37 @@ pub(super) fn matched(frame: &Frame) -> Option<Frame> {
         Frame::Offset { .. } | Frame::Address(_) => return None,
         Frame::Rest => Frame::Rest,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Whose;
+    use crate::{
+        drain::Owner,
+        machine::container::{Container, Identity, Pod},
+        untrusted::Untrusted,
+    };
+
+    fn whose(path: &str, identity: Option<Identity>) -> Whose {
+        Whose::owner(&Owner::Cgroup { id: 7, path: path.into(), identity: identity.map(Box::new) })
+    }
+
+    fn called(id: &str) -> Option<Identity> {
+        let container = Container { id: id.into(), name: Some("nginx".into()), ..Container::default() };
+        let pod = Pod { name: Some("web-0".into()), namespace: Some("shop".into()), uid: None };
+        Some(Identity { container: Some(container), pod: Some(pod), ..Identity::default() })
+    }
+
+    #[test]
+    fn a_container_is_itself_whatever_its_id_is() {
+        let (before, after) = (whose("/pods/1/0123", called("0123")), whose("/pods/2/4567", called("4567")));
+        assert_eq!(before, after);
+        assert_eq!((before.kind, before.name), ("container", Untrusted::from("shop/web-0/nginx")));
+        assert!(after.is_called("shop/web-0/nginx") && after.is_called("nginx") && !after.is_called("web-0"));
+        let of_pod = Identity { container: None, ..called("").unwrap() };
+        assert_eq!(whose("/pods/1", Some(of_pod)).kind, "pod");
+        // A unit's name is the last part of its path.
+        let unit = Identity { unit: Some("a.service".into()), ..Identity::default() };
+        assert_eq!(whose("/system.slice/a.service", Some(unit)), whose("/system.slice/a.service", None));
+    }
 }

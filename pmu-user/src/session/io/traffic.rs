@@ -76,9 +76,7 @@ impl Counted {
             Target::System => Wanted::Everybody(By::Cgroup),
             Target::Processes(ids) | Target::Threads(ids) => Wanted::Processes(ids.clone(), plan.inherit),
             Target::Command(_) => Wanted::Processes(command.into_iter().collect(), plan.inherit),
-            Target::Cgroups(cgroups) => {
-                Wanted::Cgroups(cgroups.iter().map(|cgroup| cgroup.id).collect(), plan.descend)
-            }
+            Target::Cgroups(cgroups) => Wanted::Cgroups(cgroups.clone(), plan.descend),
         };
         let disks = without_requests(root);
         let options = IoOptions { wanted, parts: Parts::Both, bios: Bios::if_any(&disks) };

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, path::Path, sync::Arc, thread};
 
-use pmu_common::cpu::Control;
+use pmu_common::{cpu::Control, target::PathKey};
 
 use super::{
     super::{SessionError, raise_file_limit, usage::Targets},
@@ -166,6 +166,8 @@ fn add_tasks(object: &mut Object, plan: &Plan) -> Result<(), LoadError> {
 /// it. Once they are attached they find new ones below those they know, so it is over when a look finds nothing new.
 fn add_cgroups(object: &mut Object, plan: &Plan, machine: &Machine) -> Result<(), LoadError> {
     let Target::Cgroups(targets) = &plan.target else { return Ok(()) };
+    // By their paths, one that is made again is known before anybody can enter it.
+    targets.iter().try_for_each(|target| object.maps.add_target(PathKey::of(target.path.as_bytes()), 0))?;
     if plan.descend == Descend::No {
         return targets.iter().try_for_each(|target| object.maps.add_target(target.id.0, 0));
     }

@@ -1,0 +1,22 @@
+//! The program on cgroups that are created: one with the path of a target that was there before is that target again.
+
+use super::{maps::IO_TARGETS, owner::is_named};
+use crate::{
+    Way,
+    access::{Fields, Pointer},
+    identity, tracepoint,
+};
+
+tracepoint! {
+    /// `trace_cgroup_mkdir(cgroup, path)`, kernel/cgroup/cgroup.c: before it can be entered.
+    io_cgroup_create on "cgroup_mkdir", context => try_create::<Way>(context.arg(0), context.arg(1))
+}
+
+#[inline(always)]
+fn try_create<A: Fields>(cgroup: Pointer, path: Pointer) -> Option<()> {
+    if !identity::is_v2::<A>(cgroup) || !is_named(identity::path_key(path)) {
+        return None;
+    }
+    // Full of targets that came and went before: then this one is counted as others are.
+    IO_TARGETS.insert(identity::cgroup_id::<A>(cgroup), 0, 0).ok()
+}
