@@ -86,6 +86,19 @@ pub(super) fn gigabytes(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("`{text}` is no bandwidth in GB/s, as 204.8 is one"))
 }
 
+/// `256M`: bytes, as a number with K, M or G behind it, which are powers of 1000.
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is no size such as 256M or 2G");
+    let (number, factor) = match text.trim().strip_suffix('B').unwrap_or(text.trim()) {
+        text if text.ends_with(['K', 'k']) => (&text[..text.len() - 1], 1e3),
+        text if text.ends_with('M') => (&text[..text.len() - 1], 1e6),
+        text if text.ends_with('G') => (&text[..text.len() - 1], 1e9),
+        text => (text, 1.0),
+    };
+    let number = number.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.map(|number| (number * factor) as u64).ok_or_else(wrong)
+}
+
 /// A share: `5%`, or `5`.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
@@ -97,7 +110,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
 mod tests {
     use std::time::Duration;
 
-    use super::{duration, gigabytes, id, interval, limits, percent};
+    use super::{bytes, duration, gigabytes, id, interval, limits, percent};
 
     #[test]
     fn a_share_is_in_per_cent() {
@@ -149,6 +162,15 @@ mod tests {
             let error = limits(wrong).unwrap_err();
             assert!(error.contains(says), "{wrong}: {error}");
         }
+    }
+
+    #[test]
+    fn a_size_is_in_powers_of_1000() {
+        assert_eq!(
+            (bytes("256M"), bytes("1.5GB"), bytes("900")),
+            (Ok(256_000_000), Ok(1_500_000_000), Ok(900))
+        );
+        assert!(bytes("0").is_err() && bytes("M").is_err() && bytes("-1K").is_err() && bytes("1T").is_err());
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub(super) struct Pipeline<'a> {
     /// Whose numbers intervals have; `None`: everybody's.
     only: Option<&'a BTreeSet<Owner>>,
     cut: Option<Cut>,
+    /// Is the next drain the one with which the counts of a recording begin that began midway?
+    base_is_due: bool,
     filter: Filter,
     /// What a filter asks for and the report does not have is an error.
     must_be_met: bool,
@@ -98,6 +100,7 @@ impl<'a> Pipeline<'a> {
             view,
             only: None,
             cut: None,
+            base_is_due: header.begins_midway,
             filter: Filter::default(),
             must_be_met: false,
             cgroups: CgroupNames::new(),
@@ -137,7 +140,8 @@ impl<'a> Pipeline<'a> {
         for CgroupName { path, identity } in std::mem::take(&mut drain.cgroups) {
             self.cgroups.insert(path, identity);
         }
-        match self.cut.as_mut().map_or(Place::Within, |cut| cut.place(&mut drain)) {
+        let place = self.cut.as_mut().map_or(Place::Within, |cut| cut.place(&mut drain));
+        match if std::mem::take(&mut self.base_is_due) { Place::Before } else { place } {
             Place::Within => {}
             Place::Before => {
                 self.skip(drain);

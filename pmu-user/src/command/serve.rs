@@ -1,6 +1,7 @@
 //! `pmbpf serve`: counts until it is told to end, and lets servers of metrics scrape what it has counted.
 
 mod answer;
+mod flight;
 mod http;
 mod live;
 mod published;
@@ -10,6 +11,7 @@ mod web;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use self::flight::FlightArgs;
 use super::{examples, live::KernelArgs, parse};
 
 /// Where it listens unless told otherwise: on this host alone.
@@ -55,6 +57,8 @@ pub(super) struct Args {
     /// For how long the series of a target stay that has ended
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "5m", help_heading = "Limits")]
     linger: Duration,
+    #[command(flatten)]
+    flight: FlightArgs,
     /// Print what would be opened, and open nothing
     #[arg(long, help_heading = "Output")]
     dry_run: bool,

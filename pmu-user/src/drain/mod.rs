@@ -3,12 +3,14 @@
 //! Counts are as the kernel side holds them, growing and wrapping; a row that has not changed since the drain before
 //! is left out. Samples by code or stack, and gaps, belong to the tick alone. [`recording`] keeps drains, never metrics.
 
+pub mod checkpoint;
 pub mod code;
 pub mod counts;
 mod culprit;
 mod ending;
 pub mod io;
 mod located;
+pub mod origin;
 mod owner;
 pub mod reading;
 pub mod recording;
@@ -61,6 +63,10 @@ pub struct Header {
     /// Counts without owners.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<CountsHeader>,
+    /// Does the first drain hold what had been counted before ([`checkpoint`]), so that counts begin with it? A recording that began
+    /// while counting went on has one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub begins_midway: bool,
 }
 
 impl Header {

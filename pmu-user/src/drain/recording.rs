@@ -51,6 +51,7 @@ pub fn write_new(path: &Path, overwrite: Overwrite, bytes: &[u8]) -> io::Result<
 pub struct Writer {
     place: Place,
     encoder: Encoder,
+    bytes: u64,
 }
 
 impl Writer {
@@ -64,7 +65,7 @@ impl Writer {
         let mut encoder = Encoder::new();
         let first = [&MAGIC[..], encoder.frame(HEADER, header)?].concat();
         let place = Place::create(path, overwrite, &first)?;
-        Ok(Self { place, encoder })
+        Ok(Self { place, encoder, bytes: first.len() as u64 })
     }
 
     /// Appends a drain.
@@ -95,6 +96,12 @@ impl Writer {
         self.write(NAMES, names)
     }
 
+    /// Bytes that were written.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Marks an unfinished file by its name, if no other file has that: `x.pmbpf` becomes `x.pmbpf.partial`. What became of it.
     #[must_use]
     pub fn abandon(self) -> Abandoned {
@@ -122,6 +129,9 @@ impl Writer {
     }
 
     fn write<T: Serialize>(&mut self, kind: u8, value: &T) -> io::Result<()> {
-        self.place.write(self.encoder.frame(kind, value)?)
+        let frame = self.encoder.frame(kind, value)?;
+        self.place.write(frame)?;
+        self.bytes += frame.len() as u64;
+        Ok(())
     }
 }

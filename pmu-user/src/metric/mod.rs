@@ -3,6 +3,7 @@
 pub mod annotate;
 mod blind;
 pub mod callers;
+pub mod condition;
 mod cost;
 pub mod counts;
 pub mod culprit;

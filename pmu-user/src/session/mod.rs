@@ -152,6 +152,7 @@ impl Session {
             tasks: self.tasks.as_ref().map(|tasks| tasks.header.clone()),
             io: self.io.as_ref().map(|io| io.header.clone()),
             counts: self.counts.as_ref().map(|counts| counts.header.clone()),
+            begins_midway: false,
         }
     }
 

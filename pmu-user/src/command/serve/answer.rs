@@ -2,6 +2,7 @@
 
 use std::{
     io::Write as _,
+    net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -12,17 +13,25 @@ use hyper::{
     Method, Request, Response, StatusCode,
     header::{
         ACCEPT, ACCEPT_ENCODING, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE,
-        HeaderName, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+        HeaderName, HeaderValue, ORIGIN, RETRY_AFTER, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
     },
 };
+use tokio::sync::oneshot;
 
-use super::{published::Published, web::Web};
+use super::{
+    flight::{Asks, Refusal},
+    published::Published,
+    web::Web,
+};
 use crate::view::exposition::Exposition;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// What `/` says.
-const INDEX: &str = "pmbpf serve\n\n/metrics  series, for Prometheus and others that read its formats\n/healthz  is counting going on?\n/readyz   is there anything to scrape yet?\n";
+const INDEX: &str = "pmbpf serve\n\n/metrics  series, for Prometheus and others that read its formats\n/healthz  is counting going on?\n/readyz   is there anything to scrape yet?\n/flight   POST makes a dump of the last minutes, with --flight-recorder\n";
+
+/// What makes a dump.
+const FLIGHT: &str = "/flight";
 
 /// A body that was made once for all who ask for the same.
 #[derive(Debug)]
@@ -38,24 +47,57 @@ struct Made {
 pub(super) struct Answers {
     published: Arc<Published>,
     made: Mutex<Vec<Made>>,
+    /// Who is asked for dumps, if anybody is.
+    flight: Option<Asks>,
+}
+
+/// An answer, or who will know it.
+pub(super) enum Answer {
+    Now(Response<Full<Bytes>>),
+    Later(oneshot::Receiver<Result<String, Refusal>>),
+}
+
+impl Answer {
+    /// The answer, once it is there.
+    pub(super) async fn made(self) -> Response<Full<Bytes>> {
+        match self {
+            Self::Now(answer) => answer,
+            Self::Later(dump) => of_dump(dump.await.unwrap_or(Err(Refusal::Busy))),
+        }
+    }
 }
 
 impl Answers {
-    pub(super) fn new(published: Arc<Published>) -> Self {
-        Self { published, made: Mutex::new(Vec::new()) }
+    pub(super) fn new(published: Arc<Published>, flight: Option<Asks>) -> Self {
+        Self { published, made: Mutex::new(Vec::new()), flight }
     }
 
-    /// The answer to a request, whatever its body is, of somebody who has to be admitted.
-    pub(super) fn to<B>(&self, request: &Request<B>, web: &Web) -> Response<Full<Bytes>> {
+    /// The answer to a request, whatever its body is, of somebody at an address who has to be admitted.
+    pub(super) fn to<B>(&self, request: &Request<B>, web: &Web, from: IpAddr) -> Answer {
+        let asks = (request.uri().path() == FLIGHT).then_some(self.flight.as_ref()).flatten();
+        match asks {
+            Some(asks) if web.admits(values(request, &AUTHORIZATION).as_deref()) => may_dump(
+                request, web, from,
+            )
+            .map_or_else(
+                || asks.request().map_or_else(|refusal| Answer::Now(of_dump(Err(refusal))), Answer::Later),
+                Answer::Now,
+            ),
+            _ => Answer::Now(self.at_once(request, web)),
+        }
+    }
+
+    /// The answer to a request that changes nothing.
+    fn at_once<B>(&self, request: &Request<B>, web: &Web) -> Response<Full<Bytes>> {
         if !web.admits(values(request, &AUTHORIZATION).as_deref()) {
             let mut answer = plain(StatusCode::UNAUTHORIZED, "who is there?\n");
-            let ask = hyper::header::HeaderValue::from_static("Basic realm=\"pmbpf\", Bearer");
+            let ask = HeaderValue::from_static("Basic realm=\"pmbpf\", Bearer");
             answer.headers_mut().insert(WWW_AUTHENTICATE, ask);
             return answer;
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n");
-            answer.headers_mut().insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
+            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
         match request.uri().path() {
@@ -100,11 +142,45 @@ impl Answers {
         }
         let mut answer = answer(StatusCode::OK, format.content_type(), body);
         let headers = answer.headers_mut();
-        headers.insert(VARY, hyper::header::HeaderValue::from_static("accept, accept-encoding"));
+        headers.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
         if is_gzip {
-            headers.insert(CONTENT_ENCODING, hyper::header::HeaderValue::from_static("gzip"));
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
         answer
+    }
+}
+
+/// Why somebody who is admitted may not have a dump made: a disk is written, so he must be on this host or have said who he is; and no
+/// page in a browser may, whoever looks at it.
+fn may_dump<B>(request: &Request<B>, web: &Web, from: IpAddr) -> Option<Response<Full<Bytes>>> {
+    if *request.method() != Method::POST {
+        let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "POST makes a dump\n");
+        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+        return Some(answer);
+    }
+    if request.headers().contains_key(ORIGIN) {
+        return Some(plain(StatusCode::FORBIDDEN, "no page makes a dump\n"));
+    }
+    let is_known = from.to_canonical().is_loopback() || web.knows_who_asks();
+    let why = "dumps are made for this host alone, unless --web-config says who may ask\n";
+    (!is_known).then(|| plain(StatusCode::FORBIDDEN, why))
+}
+
+/// What is said of a dump.
+fn of_dump(dump: Result<String, Refusal>) -> Response<Full<Bytes>> {
+    match dump {
+        Ok(name) => plain(StatusCode::CREATED, format!("{name}\n")),
+        Err(Refusal::TooSoon(left)) => {
+            let seconds = left.as_secs() + 1;
+            let mut answer = plain(
+                StatusCode::TOO_MANY_REQUESTS,
+                format!("the last dump was just made: again in {seconds} s\n"),
+            );
+            answer.headers_mut().insert(RETRY_AFTER, seconds.into());
+            answer
+        }
+        Err(Refusal::Busy) => plain(StatusCode::SERVICE_UNAVAILABLE, "the disk is slow\n"),
+        Err(Refusal::Failed(why)) => plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }
 
@@ -142,7 +218,7 @@ fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Respon
     let said =
         [(CONTENT_TYPE, content_type), (CACHE_CONTROL, "no-store"), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
     for (name, value) in said {
-        headers.insert(name, hyper::header::HeaderValue::from_static(value));
+        headers.insert(name, HeaderValue::from_static(value));
     }
     answer
 }

@@ -4,7 +4,7 @@
 use std::{
     convert::Infallible,
     io,
-    net::{SocketAddr, TcpListener},
+    net::{IpAddr, SocketAddr, TcpListener},
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     thread::Builder,
@@ -135,10 +135,10 @@ async fn listen(listener: TcpListener, site: Arc<Site>, room: Arc<Semaphore>) {
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, from)) => {
                 let site = Arc::clone(&site);
                 tokio::spawn(async move {
-                    let _ = time::timeout(PATIENCE_FOR_ALL, meet(stream, &site)).await;
+                    let _ = time::timeout(PATIENCE_FOR_ALL, meet(stream, &site, from.ip())).await;
                     drop(place);
                 });
             }
@@ -148,24 +148,28 @@ async fn listen(listener: TcpListener, site: Arc<Site>, room: Arc<Semaphore>) {
 }
 
 /// A connection, encrypted or not. Whoever goes away is no concern of ours.
-async fn meet(stream: TcpStream, site: &Arc<Site>) {
+async fn meet(stream: TcpStream, site: &Arc<Site>, from: IpAddr) {
     let web = site.web();
     match &web.tls {
-        None => talk(stream, site, &web).await,
+        None => talk(stream, site, (&web, from)).await,
         Some(tls) => {
             let accepted = TlsAcceptor::from(Arc::clone(tls)).accept(stream);
             if let Ok(Ok(stream)) = time::timeout(PATIENCE, accepted).await {
-                talk(stream, site, &web).await;
+                talk(stream, site, (&web, from)).await;
             }
         }
     }
 }
 
 /// One request, and its answer.
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, site: &Arc<Site>, web: &Arc<Web>) {
+async fn talk(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    site: &Arc<Site>,
+    (web, from): (&Arc<Web>, IpAddr),
+) {
     let service = service_fn(|request| {
-        let answer = site.answers.to(&request, web);
-        async move { Ok::<_, Infallible>(answer) }
+        let answer = site.answers.to(&request, web, from);
+        async move { Ok::<_, Infallible>(answer.made().await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -12,6 +12,7 @@ use sd_notify::NotifyState;
 use super::{
     Args,
     answer::Answers,
+    flight::{Feed, Flight, Rules, Taken},
     http::{self, Site, bind},
     published::Published,
     push::push,
@@ -44,6 +45,7 @@ use crate::{
 /// Counts and serves until it is told to end.
 pub(super) fn serve(args: &Args) -> anyhow::Result<u8> {
     let launched = Instant::now();
+    args.flight.check(!args.no_io, args.off_cpu)?;
     let root = Path::new("/");
     let machine = read_machine(root)?;
     let sources = beside_tasks(&args.request(), !args.no_io, machine, root)?;
@@ -55,13 +57,14 @@ pub(super) fn serve(args: &Args) -> anyhow::Result<u8> {
     }
     let web = args.web_config.as_deref().map(Web::read).transpose()?.unwrap_or_default();
     let listeners = bind(&args.listen)?;
+    let flight = args.flight.take()?;
     say_which(&args.cgroup, &sources.machine);
     for (_, at) in &listeners {
         if !at.ip().is_loopback() && web.is_open() {
             output::talk(&format!("whoever reaches {at} sees names of containers, and what they do"));
         }
     }
-    runtime()?.block_on(run(args, sources, (listeners, web), launched))
+    runtime()?.block_on(run(args, sources, (listeners, web, flight), launched))
 }
 
 impl Args {
@@ -91,12 +94,13 @@ impl Args {
 async fn run(
     args: &Args,
     mut sources: Sources,
-    (listeners, web): (Vec<(TcpListener, SocketAddr)>, Web),
+    (listeners, web, flight): (Vec<(TcpListener, SocketAddr)>, Web, Option<Taken>),
     launched: Instant,
 ) -> anyhow::Result<u8> {
     sources.believe()?;
     let mut session = args.kernel.open(sources, launched)?;
-    let header = apart(session.header());
+    let recorded = session.header();
+    let header = apart(recorded.clone());
     if let Some(absent) = session.warning() {
         output::talk(&format!("not measured: {}: {}", absent.what, absent.why));
     }
@@ -104,16 +108,21 @@ async fn run(
     // Before any other thread begins, so that none has more rights than who counts.
     confine(Duty::Collect);
     let signals = Signals::of_service()?;
+    let flight = flight.map(|taken| taken.begin(&recorded)).transpose()?;
     let (listeners, addresses): (Vec<_>, Vec<_>) = listeners.into_iter().unzip();
     let to = args.otlp.clone();
     let beside = to.map(|to| push(to, args.otlp_interval, header.clone(), Arc::clone(&published)));
-    let site = Site::new(Answers::new(Arc::clone(&published)), web, args.web_config.clone());
+    let site = Site::new(
+        Answers::new(Arc::clone(&published), flight.as_ref().map(|flight| flight.asks.clone())),
+        web,
+        args.web_config.clone(),
+    );
     let scheme = if site.is_encrypted() { "https" } else { "http" };
     http::begin(listeners, site, beside)?;
     for at in addresses {
         output::talk(&format!("serving {scheme}://{at}/metrics"));
     }
-    count(args, &mut session, &header, signals, &published).await?;
+    count(args, &mut session, &header, (signals, flight), &published).await?;
     notify(&[NotifyState::Stopping]);
     Ok(0)
 }
@@ -134,13 +143,19 @@ async fn count(
     args: &Args,
     session: &mut Session,
     header: &Header,
-    signals: Signals,
+    (signals, flight): (Signals, Option<Flight>),
     published: &Published,
 ) -> anyhow::Result<()> {
+    let (mut feed, mut rules): (Option<Feed>, Option<Rules>) =
+        flight.map(|flight| (flight.feed, flight.rules)).unzip();
     let mut exposed = Exposed::new(header, args.bounds());
     let mut is_first = true;
     let watch = |report: &_| {
         exposed.add(report, published.scraped());
+        if let Some(rules) = &mut rules {
+            rules.watch(report);
+            exposed.tell(&rules.counts());
+        }
         published.publish(exposed.snapshot());
         notify(if is_first {
             &[NotifyState::Ready, NotifyState::Watchdog]
@@ -151,8 +166,12 @@ async fn count(
     };
     let mut pipeline = Pipeline::into_view(header, None, View::watched(header, Box::new(watch)))?;
     pipeline.only_intervals();
-    let mut keep = |drain: Drain| -> anyhow::Result<session::Next> { Ok(pipeline.drain(drain)?) };
+    let mut keep = |drain: Drain| -> anyhow::Result<session::Next> {
+        feed.iter_mut().for_each(|feed| feed.drain(&drain));
+        Ok(pipeline.drain(drain)?)
+    };
     session::run(session, None, signals, &mut keep).await?;
+    feed.into_iter().for_each(Feed::end);
     Ok(())
 }
 

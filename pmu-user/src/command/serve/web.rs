@@ -30,6 +30,8 @@ type Hash = [u8; 32];
 pub(super) struct Web {
     /// How connections are encrypted, if they are.
     pub(super) tls: Option<Arc<ServerConfig>>,
+    /// Do clients need a certificate?
+    asks_for_certificates: bool,
     /// Users, and bcrypt's hashes of their passwords.
     users: BTreeMap<String, String>,
     /// Tokens.
@@ -59,7 +61,7 @@ impl Web {
             documents.iter().flat_map(|document| entries(document, "")).collect::<Result<Vec<_>, _>>()?
         {
             match key {
-                "tls_server_config" => web.tls = tls(value, folder)?,
+                "tls_server_config" => (web.tls, web.asks_for_certificates) = tls(value, folder)?,
                 "basic_auth_users" => {
                     for entry in entries(value, key) {
                         let (user, hash) = entry?;
@@ -93,6 +95,11 @@ impl Web {
     /// Is nobody asked who he is?
     pub(super) fn is_open(&self) -> bool {
         self.users.is_empty() && self.tokens.is_empty()
+    }
+
+    /// Does everybody who is admitted say who he is?
+    pub(super) fn knows_who_asks(&self) -> bool {
+        !self.is_open() || self.asks_for_certificates
     }
 
     /// May somebody ask whose request has this `Authorization`?
@@ -134,7 +141,8 @@ impl Web {
     }
 }
 
-fn tls(value: &Yaml, folder: &Path) -> anyhow::Result<Option<Arc<ServerConfig>>> {
+/// How connections are encrypted, and whether clients need a certificate.
+fn tls(value: &Yaml, folder: &Path) -> anyhow::Result<(Option<Arc<ServerConfig>>, bool)> {
     let mut files = Files::default();
     let mut is_newest_only = false;
     let path = |value: &Yaml, key: &str| anyhow::Ok(folder.join(string(value, key)?));
@@ -161,7 +169,8 @@ fn tls(value: &Yaml, folder: &Path) -> anyhow::Result<Option<Arc<ServerConfig>>>
     if files.certificates == PathBuf::new() || files.key == PathBuf::new() {
         bail!("tls_server_config needs cert_file and key_file");
     }
-    Ok(Some(Arc::new(tls::config(&files, is_newest_only, BYTES_MAX)?)))
+    let config = tls::config(&files, is_newest_only, BYTES_MAX)?;
+    Ok((Some(Arc::new(config)), files.client_authorities.is_some()))
 }
 
 /// Keys and values of a mapping; nothing of what is empty.

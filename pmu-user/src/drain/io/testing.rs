@@ -56,7 +56,16 @@ impl From<IoHeader> for Header {
         let missing = vec![Absent { what: "packets".to_owned(), why: "not permitted".to_owned() }];
         let (version, started_unix_ns) = ("0.1.0".to_owned(), 1_795_249_958_844_007_395);
         let (io, machine) = (Some(io), machine());
-        Self { version, started_unix_ns, machine, missing, tasks: None, io, counts: None }
+        Self {
+            version,
+            started_unix_ns,
+            machine,
+            missing,
+            tasks: None,
+            io,
+            counts: None,
+            begins_midway: false,
+        }
     }
 }
 

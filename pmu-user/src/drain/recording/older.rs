@@ -71,7 +71,8 @@ fn together(said: impl IntoIterator<Item = Option<Said>>, parts: Parts) -> Optio
     let Said { version, started_unix_ns, machine, mut missing } = said.next()?;
     missing.extend(said.flat_map(|other| other.missing));
     let Parts { tasks, io, counts } = parts;
-    Some(Header { version, started_unix_ns, machine, missing, tasks, io, counts })
+    let begins_midway = false;
+    Some(Header { version, started_unix_ns, machine, missing, tasks, io, counts, begins_midway })
 }
 
 /// The drain of a single source in a frame of this kind; `None` if the frame holds something else.

@@ -56,6 +56,8 @@ impl<T> Series<T> {
 /// A recording that is being read.
 pub struct Run<'a> {
     header: &'a Header,
+    /// Is the next drain the one with which the counts begin of a recording that began midway?
+    base_is_due: bool,
     prepared: Option<topdown::Prepared>,
     ledger: Ledger,
     tasks: Series<Interval>,
@@ -85,6 +87,7 @@ impl<'a> Run<'a> {
         let of_io = |io| Ok((io::Prepared::new(io, topology)?, IoLedger::new(&io.plan), Series::default()));
         Ok(Self {
             header,
+            base_is_due: header.begins_midway,
             prepared,
             ledger: Ledger::new(),
             tasks: Series::default(),
@@ -97,6 +100,9 @@ impl<'a> Run<'a> {
 
     /// Takes a drain.
     pub fn drain(&mut self, drain: Drain) {
+        if std::mem::take(&mut self.base_is_due) {
+            return self.begin(drain);
+        }
         if let (Some(_), Some(drain)) = (&self.header.tasks, &drain.tasks) {
             self.drain_tasks(drain);
         }
@@ -105,6 +111,16 @@ impl<'a> Run<'a> {
         }
         if let Some(drain) = drain.counts {
             self.drain_counts(drain);
+        }
+    }
+
+    /// Takes a drain of which nothing is compared.
+    fn begin(&mut self, drain: Drain) {
+        if let Some(drain) = &drain.tasks {
+            self.ledger.advance(drain);
+        }
+        if let (Some((_, ledger, _)), Some(drain)) = (&mut self.io, drain.io) {
+            ledger.advance(drain);
         }
     }
 

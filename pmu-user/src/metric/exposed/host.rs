@@ -225,12 +225,12 @@ impl Host {
         }
     }
 
-    fn state(&mut self, family: FamilyId, labels: Labels, value: f64) {
+    pub(super) fn state(&mut self, family: FamilyId, labels: Labels, value: f64) {
         self.states.insert((family, Arc::new(labels)), Point::Number(value));
     }
 
     /// Sets what is told as a sum already.
-    fn set(&mut self, family: FamilyId, labels: Labels, value: f64) {
+    pub(super) fn set(&mut self, family: FamilyId, labels: Labels, value: f64) {
         self.sums.insert((family, Arc::new(labels)), Point::Number(value));
     }
 

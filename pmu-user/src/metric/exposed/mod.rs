@@ -4,6 +4,7 @@
 
 mod families;
 mod family;
+mod flight;
 mod host;
 mod target;
 mod targets;
@@ -24,6 +25,7 @@ use self::{
 };
 pub use self::{
     family::{Family, Kind},
+    flight::FlightCounts,
     targets::Bounds,
     value::{Observed, Point},
 };
@@ -96,6 +98,11 @@ impl Exposed {
         self.host.add_report(&mut self.families, report, &self.targets);
         let room = self.room();
         self.targets.review(self.now_ns, (scraped, self.sequence), room);
+    }
+
+    /// Sets what the flight recorder tells, after the report of an interval was added.
+    pub fn tell(&mut self, flight: &FlightCounts) {
+        self.host.flight(&mut self.families, flight);
     }
 
     /// Takes whom the report is of.

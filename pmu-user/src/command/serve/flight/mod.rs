@@ -1,0 +1,316 @@
+//! The flight recorder: the last minutes of a run in a ring of recordings on disk, of which a dump is made when somebody asks, or a rule
+//! says so. The thread that counts gives copies of its drains to one that writes, and never waits for it.
+
+mod dump;
+mod folder;
+mod ring;
+mod rule;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::oneshot,
+};
+
+pub(super) use self::writer::Refusal;
+use self::{
+    folder::Folder,
+    ring::{Bounds, Follows, Ring, SEGMENTS},
+    rule::rule,
+    writer::{Ask, Cause, Order, Told, write},
+};
+use crate::{
+    command::{failure::Usage, output, parse},
+    drain::{Drain, Header, checkpoint::Checkpoint},
+    machine::duration_ns,
+    metric::{
+        Report,
+        condition::{Condition, Conditions, Met},
+        exposed::FlightCounts,
+    },
+    session::confine::{Duty, confine},
+    table::{metric::Family, unit::Unit},
+    view::text::duration,
+};
+
+/// Drains that wait for the disk before one is lost: a minute's, most often.
+const WAITING_MAX: usize = 64;
+/// How soon after something was lost, or could not be written, a segment is begun again.
+const AGAIN_NS: u64 = 10_000_000_000;
+/// How long the end of the run waits for the disk.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of a ring, at least: checkpoints of some size fit.
+const BYTES_MIN: u64 = 1_000_000;
+/// Time of a ring, at least.
+const TIME_MIN: Duration = Duration::from_secs(10);
+
+/// Whether the last minutes are kept, and when a dump of them is made.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Flight recorder")]
+pub(super) struct FlightArgs {
+    /// Keep the last minutes as recordings in DIR, which is ours alone: SIGUSR1, `POST /flight` or a rule makes one file of them
+    #[arg(long, value_name = "DIR")]
+    flight_recorder: Option<PathBuf>,
+    /// How much is kept
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "10m", requires = "flight_recorder")]
+    flight_time: Duration,
+    /// The most that it may be on disk; a dump is as large once more
+    #[arg(long, value_name = "SIZE", value_parser = parse::bytes, default_value = "256M", requires = "flight_recorder")]
+    flight_bytes: u64,
+    /// Dumps that are kept; of more the oldest go
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "flight_recorder", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    flight_keep: u32,
+    /// Make a dump when this holds of an owner or the host (repeatable): METRIC[.PART] OP VALUE[UNIT] [for TIME] [of OWNER]
+    #[arg(long, value_name = "RULE", value_parser = rule, requires = "flight_recorder")]
+    when: Vec<Condition>,
+}
+
+impl FlightArgs {
+    /// Refuses what cannot be kept, and rules that cannot be met, before anything is opened.
+    pub(super) fn check(&self, has_io: bool, has_off_cpu: bool) -> Result<(), Usage> {
+        if self.flight_time < TIME_MIN {
+            return Err(Usage("--flight-time is at least 10s".to_owned()));
+        }
+        if self.flight_bytes < BYTES_MIN {
+            return Err(Usage("--flight-bytes is at least 1M".to_owned()));
+        }
+        for rule in &self.when {
+            let family = rule.measure.family();
+            let why = match family {
+                Family::OffCpu if !has_off_cpu => "serve counts that with --off-cpu",
+                Family::Samples => "serve takes no samples",
+                _ if Family::IO.contains(&family) && !has_io => "leave out --no-io",
+                _ => continue,
+            };
+            return Err(Usage(format!("--when '{}' can never be met: {why}", rule.text)));
+        }
+        Ok(())
+    }
+
+    /// Takes the folder, if there is to be a flight recorder, while this process has all its rights; keeps what an earlier one left there.
+    pub(super) fn take(&self) -> anyhow::Result<Option<Taken>> {
+        let Some(path) = &self.flight_recorder else { return Ok(None) };
+        let folder = Folder::take(path, self.flight_keep as usize)?;
+        if let Some(left) = folder.recover()? {
+            output::talk(&format!(
+                "flight recorder: an earlier run did not end: {} is what it left",
+                left.display()
+            ));
+        }
+        let bounds = Bounds { time_ns: duration_ns(self.flight_time), bytes: self.flight_bytes };
+        Ok(Some(Taken { folder, bounds, rules: self.when.clone() }))
+    }
+}
+
+/// A flight recorder that is ready to begin.
+pub(super) struct Taken {
+    folder: Folder,
+    bounds: Bounds,
+    rules: Vec<Condition>,
+}
+
+impl Taken {
+    /// Begins to keep the drains of the run that `header` describes. The thread that calls has been confined, and runs a runtime.
+    pub(super) fn begin(self, header: &Header) -> anyhow::Result<Flight> {
+        let (orders, receiver) = sync_channel(WAITING_MAX);
+        let (told, bounds) = (Arc::new(Told::default()), self.bounds);
+        let ring = Ring::new(self.folder, header.clone(), bounds);
+        let (ended, of_writer) = (sync_channel(1), Arc::clone(&told));
+        std::thread::Builder::new().name("flight".to_owned()).spawn(move || {
+            // It writes files of its own user's, which takes no right.
+            confine(Duty::Answer);
+            write(ring, &receiver, &of_writer);
+            let _ = ended.0.send(());
+        })?;
+        let asks = Asks { orders: orders.clone() };
+        let by_signal = asks.clone();
+        let mut signals = signal(SignalKind::user_defined1())?;
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() {
+                if by_signal.ask(Ask::of(Cause::Signal, None)).is_err() {
+                    output::talk("flight recorder: it has no time for a dump now");
+                }
+            }
+        });
+        let feed = Feed {
+            checkpoint: Checkpoint::default(),
+            orders,
+            told: Arc::clone(&told),
+            segment_ns: bounds.time_ns / SEGMENTS,
+            begun_ns: None,
+            again_ns: 0,
+            ticks: None,
+            ended: ended.1,
+        };
+        let rules = Rules {
+            conditions: Conditions::new(self.rules),
+            apart: bounds.time_ns,
+            last: None,
+            asks: asks.clone(),
+            told,
+        };
+        Ok(Flight { feed, rules, asks })
+    }
+}
+
+/// A flight recorder that has begun: what it is given, what its rules see, and how others ask it.
+pub(super) struct Flight {
+    pub(super) feed: Feed,
+    pub(super) rules: Rules,
+    pub(super) asks: Asks,
+}
+
+/// What is given to the flight recorder: copies of drains, and a checkpoint wherever a segment begins.
+pub(super) struct Feed {
+    checkpoint: Checkpoint,
+    orders: SyncSender<Order>,
+    told: Arc<Told>,
+    segment_ns: u64,
+    /// When the open segment began; `None` where none is open.
+    begun_ns: Option<u64>,
+    /// When one may be begun after something was lost.
+    again_ns: u64,
+    /// Of the last drain.
+    ticks: Option<u64>,
+    ended: Receiver<()>,
+}
+
+impl Feed {
+    /// Takes a drain.
+    pub(super) fn drain(&mut self, drain: &Drain) {
+        if self.told.take_failure() {
+            self.break_off(drain.at_ns());
+        }
+        if self.begun_ns.is_some() && !self.send(Order::Drain(Box::new(drain.clone()))) {
+            self.told.lose();
+            self.break_off(drain.at_ns());
+        }
+        self.checkpoint.take(drain);
+        if self.is_regular(drain) {
+            self.begin_if_due(drain.at_ns());
+        }
+    }
+
+    /// Is it no drain that came early? Those have neither I/O nor pressure.
+    fn is_regular(&mut self, drain: &Drain) -> bool {
+        let ticks = drain.tasks.as_ref().map(|tasks| tasks.ticks);
+        ticks.is_none() || std::mem::replace(&mut self.ticks, ticks) != ticks
+    }
+
+    fn begin_if_due(&mut self, at_ns: u64) {
+        let follows = match self.begun_ns {
+            None if at_ns >= self.again_ns => Follows::No,
+            Some(begun_ns) if at_ns.saturating_sub(begun_ns) >= self.segment_ns || self.told.take_full() => {
+                Follows::Yes
+            }
+            _ => return,
+        };
+        let base = Box::new(self.checkpoint.drain());
+        if self.send(Order::Begin(base, follows)) {
+            self.begun_ns = Some(at_ns);
+        } else if follows == Follows::No {
+            self.break_off(at_ns);
+        }
+    }
+
+    fn break_off(&mut self, at_ns: u64) {
+        self.begun_ns = None;
+        self.again_ns = at_ns.saturating_add(AGAIN_NS);
+    }
+
+    fn send(&self, order: Order) -> bool {
+        self.orders.try_send(order).is_ok()
+    }
+
+    /// Ends it with the run, and the ring with it.
+    pub(super) fn end(self) {
+        let Self { orders, ended, .. } = self;
+        if orders.try_send(Order::End).is_err() || ended.recv_timeout(PATIENCE).is_err() {
+            output::talk(
+                "flight recorder: the disk is slow: what is in the ring is kept when pmbpf begins again",
+            );
+        }
+    }
+}
+
+/// Rules, which see the report of every interval.
+pub(super) struct Rules {
+    conditions: Conditions,
+    /// The least time from one dump to the next that rules make, in ns: what is kept overlaps within it.
+    apart: u64,
+    last: Option<Instant>,
+    asks: Asks,
+    told: Arc<Told>,
+}
+
+impl Rules {
+    /// Makes a dump if a rule is met, and none was made for that a short time ago.
+    pub(super) fn watch(&mut self, report: &Report) {
+        let met = self.conditions.met(report);
+        let Some((first, condition)) =
+            met.first().and_then(|met| Some((met, self.conditions.at(met.condition)?)))
+        else {
+            return;
+        };
+        if self.last.is_some_and(|last| duration_ns(last.elapsed()) < self.apart) {
+            return self.told.refuse(Cause::Rule);
+        }
+        let why = words(condition, first, met.len() - 1);
+        if self.asks.ask(Ask::of(Cause::Rule, Some((condition.measure.name(), why)))).is_ok() {
+            self.last = Some(Instant::now());
+            self.conditions.told();
+        } else {
+            self.told.refuse(Cause::Rule);
+        }
+    }
+
+    /// How many dumps there have been, and what is kept.
+    pub(super) fn counts(&self) -> FlightCounts {
+        self.told.counts()
+    }
+}
+
+/// Which rule was met, by whom, with which value.
+fn words(condition: &Condition, met: &Met, others: usize) -> String {
+    let unit = condition.measure.unit();
+    let value = match unit {
+        Unit::Ns => duration(met.value),
+        Unit::Counts => format!("{}", met.value),
+        unit => format!("{:.4} {}", met.value, unit.name()),
+    };
+    let others = if others == 0 { String::new() } else { format!(", and of {others} more") };
+    format!("`{}` is met: {} of {}{others}", condition.text, value.trim_end(), met.whose)
+}
+
+/// How others ask for a dump.
+#[derive(Clone, Debug)]
+pub(super) struct Asks {
+    orders: SyncSender<Order>,
+}
+
+impl Asks {
+    /// Asks for a dump because somebody requested it: what will become of that.
+    pub(super) fn request(&self) -> Result<oneshot::Receiver<Result<String, Refusal>>, Refusal> {
+        let (sender, receiver) = oneshot::channel();
+        let mut ask = Ask::of(Cause::Request, None);
+        ask.answer = Some(sender);
+        self.ask(ask).map(|()| receiver)
+    }
+
+    fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+        self.orders.try_send(Order::Dump(ask)).map_err(|error| match error {
+            TrySendError::Full(_) | TrySendError::Disconnected(_) => Refusal::Busy,
+        })
+    }
+}

@@ -1,0 +1,130 @@
+//! Recordings through the ring: what a dump of it reports is what the whole recording reports of that time.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{
+    folder::Folder,
+    ring::{Bounds, Follows, Ring},
+};
+use crate::{
+    command::pipeline::{Pipeline, Span},
+    drain::{
+        Drain, Ending, Header, Stopped,
+        checkpoint::Checkpoint,
+        recording::{Opened, Recording},
+    },
+    machine::testing::Tree,
+    metric::filter::Filter,
+    schema,
+    view::{Format, text::Style},
+};
+
+/// Recordings of every source that has rows which are left out while they do not change.
+const RECORDINGS: [&str; 9] =
+    ["boxes", "cgroups", "culprits", "events", "io", "masked", "off_cpu", "resctrl", "topdown"];
+
+const ENOUGH: Bounds = Bounds { time_ns: u64::MAX, bytes: u64::MAX };
+
+fn recording(name: &str) -> Recording {
+    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/recordings");
+    Recording::read(&recordings.join(name).with_extension("pmbpf")).unwrap()
+}
+
+/// A folder that a flight recorder may have; it vanishes.
+fn folder() -> (Tree, PathBuf) {
+    let tree = Tree::new(&[("file", "")]);
+    let path = tree.root.join("flight");
+    (tree, path)
+}
+
+/// Gives a ring the drains up to `last`, a checkpoint after `first`, and another one after every second of the rest.
+fn fly(ring: &mut Ring, drains: &[Drain], first: usize, last: usize) {
+    let mut checkpoint = Checkpoint::default();
+    drains[..=first].iter().for_each(|drain| checkpoint.take(drain));
+    ring.begin(&checkpoint.drain(), Follows::No).unwrap();
+    for (number, drain) in (0..).zip(&drains[first + 1..=last]) {
+        ring.drain(drain).unwrap();
+        checkpoint.take(drain);
+        if number % 2 == 1 {
+            ring.begin(&checkpoint.drain(), Follows::Yes).unwrap();
+        }
+    }
+}
+
+/// Rows of JSON of the whole: all that says numbers.
+fn reported(header: &Header, drains: &[Drain], names: Option<&Recording>, span: Option<Span>) -> Vec<Value> {
+    let mut header = header.clone();
+    header.tasks.iter_mut().for_each(|tasks| tasks.plan.interval = None);
+    header.io.iter_mut().for_each(|io| io.plan.interval = None);
+    let mut bytes = Vec::new();
+    let format = (Format::Json.into(), Style::default());
+    let mut pipeline = Pipeline::new(&header, None, format, Box::new(&mut bytes)).unwrap();
+    pipeline.select(span, Filter::default());
+    drains.iter().for_each(|drain| drop(pipeline.drain(drain.clone()).unwrap()));
+    if let Some(names) = names.and_then(|recording| recording.names.as_ref()) {
+        pipeline.learn(names);
+    }
+    let duration = std::time::Duration::from_secs(1);
+    pipeline.finish(&Ending { stopped: Stopped::Duration, workload: None, duration, usage: None }).unwrap();
+    drop(pipeline);
+    let mut rows = schema::rows(&String::from_utf8(bytes).unwrap());
+    rows.retain(|row| !matches!(row["kind"].as_str(), Some("header" | "span")));
+    for row in &mut rows {
+        // What pmbpf itself had cost, and when that was.
+        let row = row.as_object_mut().unwrap();
+        for field in ["t", "self", "duration_ns", "span"] {
+            row.remove(field);
+        }
+    }
+    rows
+}
+
+#[test]
+fn a_dump_reports_what_the_whole_recording_does_of_that_time() {
+    for name in RECORDINGS {
+        let whole = recording(name);
+        let ends = whole.drains.len() - 2;
+        for (first, last) in [(1, ends), (ends / 2, ends)] {
+            let (_tree, path) = folder();
+            let mut ring = Ring::new(Folder::take(&path, 3).unwrap(), whole.header.clone(), ENOUGH);
+            fly(&mut ring, &whole.drains, first, last);
+            let (dump, _) = ring.dump("test").unwrap();
+            let at = |number: usize| whole.drains[number].at_ns() as f64 / 1e3;
+            let span = Span::parse(&format!("{}us..{}us", at(first), at(last))).unwrap();
+            let read = Recording::read(&dump).unwrap();
+            assert_eq!((read.lost_bytes, read.ending.is_some()), (0, true), "{name}");
+            let ours = reported(&read.header, &read.drains, Some(&whole), None);
+            let truth = reported(&whole.header, &whole.drains, Some(&whole), Some(span));
+            assert!(truth.len() > 1, "{name}: {truth:?}");
+            for (ours, truth) in ours.iter().zip(&truth) {
+                assert_eq!(ours, truth, "{name} {first}..{last}");
+            }
+            assert_eq!(ours.len(), truth.len(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn old_segments_go_when_there_is_too_much_and_what_is_left_is_a_recording() {
+    let whole = recording("off_cpu");
+    let (_tree, path) = folder();
+    let from_ns = whole.drains[0].at_ns();
+    let length_ns = whole.drains.last().unwrap().at_ns() - from_ns;
+    let bounds = Bounds { time_ns: length_ns / 4, bytes: u64::MAX };
+    let mut ring = Ring::new(Folder::take(&path, 3).unwrap(), whole.header.clone(), bounds);
+    fly(&mut ring, &whole.drains, 0, whole.drains.len() - 1);
+    let kept_ns = ring.span_ns();
+    assert!(kept_ns >= bounds.time_ns && kept_ns < length_ns, "{kept_ns} of {length_ns}");
+    let files = || std::fs::read_dir(&path).unwrap().flatten().filter(|file| file.file_name() != "lock");
+    let segments: Vec<PathBuf> = files().map(|file| file.path()).collect();
+    for segment in &segments {
+        let opened = Opened::open(segment).unwrap();
+        assert!(opened.header.begins_midway, "{}", segment.display());
+    }
+    let all: u64 = segments.iter().map(|segment| segment.metadata().unwrap().len()).sum();
+    assert_eq!(ring.bytes(), all);
+    ring.clear().unwrap();
+    assert_eq!(files().count(), 0);
+}

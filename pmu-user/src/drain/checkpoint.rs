@@ -1,0 +1,54 @@
+//! The checkpoint of a run: the last reading of every row in one drain, with which a recording can begin while counting goes on. What
+//! belongs to a tick alone (samples, gaps, slices) and what is told of a whole run (CPU times, limits) is not in it.
+
+mod io;
+mod tasks;
+
+use std::collections::BTreeMap;
+
+use self::{io::IoRows, tasks::TasksRows};
+use super::{CgroupName, Drain};
+use crate::{machine::container::Identity, untrusted::Untrusted};
+
+/// Cgroups whose names are kept before those are forgotten that no row tells of.
+const CGROUPS_MAX: usize = 16_384;
+
+/// The last reading of every row of a run.
+#[derive(Debug, Default)]
+pub struct Checkpoint {
+    tasks: Option<TasksRows>,
+    io: Option<IoRows>,
+    /// Whose cgroups are.
+    cgroups: BTreeMap<Untrusted, Identity>,
+}
+
+impl Checkpoint {
+    /// Takes what a drain read. Counts without owners are in no checkpoint: each reading of them holds all.
+    pub fn take(&mut self, drain: &Drain) {
+        if let Some(drain) = &drain.tasks {
+            self.tasks.get_or_insert_default().take(drain);
+        }
+        if let Some(drain) = &drain.io {
+            self.io.get_or_insert_default().take(drain);
+        }
+        let told = drain.cgroups.iter().map(|told| (told.path.clone(), told.identity.clone()));
+        self.cgroups.extend(told);
+    }
+
+    /// The last reading of every row, as a drain. Names of cgroups that no row tells of any more are forgotten, if there are many.
+    pub fn drain(&mut self) -> Drain {
+        let tasks = self.tasks.as_mut().map(TasksRows::drain);
+        let io = self.io.as_mut().map(IoRows::drain);
+        if self.cgroups.len() > CGROUPS_MAX {
+            let of_tasks = self.tasks.iter().flat_map(TasksRows::cgroups);
+            let told: std::collections::BTreeSet<&Untrusted> =
+                of_tasks.chain(self.io.iter().flat_map(IoRows::cgroups)).collect();
+            self.cgroups.retain(|path, _| told.contains(path));
+        }
+        let named = |(path, identity): (&Untrusted, &Identity)| CgroupName {
+            path: path.clone(),
+            identity: identity.clone(),
+        };
+        Drain { tasks, io, counts: None, cgroups: self.cgroups.iter().map(named).collect() }
+    }
+}

@@ -1,0 +1,144 @@
+//! The last reading of every row of tasks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pmu_common::off_cpu::OffCpu;
+
+use crate::{
+    drain::{
+        At, CountRow, CpuRow, Culprit, CulpritRow, Located, OffCpuRow, Owner, OwnerRow, SlotId, SourceRow,
+        TasksDrain, reading::SamplingReading, unwinding::Unwinding,
+    },
+    machine::{cgroup::ancestors, cpu::Cpu},
+    untrusted::Untrusted,
+};
+
+/// Rows of tasks as they were last.
+#[derive(Debug, Default)]
+pub(super) struct TasksRows {
+    /// When the last drain was read, and what stands in every drain: costs, losses, pressure.
+    last: TasksDrain,
+    cpus: BTreeMap<Cpu, CpuRow>,
+    /// Owners, by slot: each in the newest life of that.
+    owners: BTreeMap<u32, OwnerRow>,
+    /// Cgroups above theirs, by path.
+    above: BTreeMap<Untrusted, Owner>,
+    counts: BTreeMap<(SlotId, Cpu), CountRow>,
+    culprits: BTreeMap<(Cpu, SlotId, Culprit), u64>,
+    off_cpu: BTreeMap<SlotId, OffCpu>,
+    uncovered: BTreeMap<Cpu, u64>,
+    sampled: BTreeMap<(u32, Cpu), SamplingReading>,
+    losses: BTreeMap<String, u64>,
+    sources: BTreeMap<u32, SourceRow>,
+    first: BTreeSet<At>,
+}
+
+impl TasksRows {
+    pub(super) fn take(&mut self, drain: &TasksDrain) {
+        self.meet(drain);
+        self.cpus.extend(drain.cpus.iter().map(|row| (row.cpu, row.clone())));
+        for row in &drain.counts {
+            self.count(row);
+        }
+        let charges = drain.culprits.iter().map(|row| ((row.cpu, row.victim, row.culprit), row.wait_ns));
+        self.culprits.extend(charges);
+        for OffCpuRow { slot, so_far } in &drain.off_cpu {
+            // As the model has it: a sum that is smaller than it was lacks a wait for a moment.
+            let most = self.off_cpu.entry(*slot).or_insert(OffCpu::ZERO);
+            most.ns.iter_mut().zip(so_far.ns).for_each(|(most, ns)| *most = ns.max(*most));
+        }
+        self.uncovered.extend(drain.uncovered.iter().copied());
+        self.sampled.extend(drain.sampled.iter().map(|reading| ((reading.event, reading.cpu), *reading)));
+        self.losses.extend(drain.losses.iter().cloned());
+        self.sources.extend(drain.located.sources.iter().map(|row| (row.source, row.clone())));
+        self.first.extend(&drain.located.unwinding.first);
+        self.last.at_ns = drain.at_ns;
+        self.last.ticks = drain.ticks;
+        self.last.programs.clone_from(&drain.programs);
+        self.last.cost = drain.cost;
+        // Not in a drain that came early.
+        if !drain.pressure.is_empty() {
+            self.last.pressure.clone_from(&drain.pressure);
+        }
+    }
+
+    /// Takes owners. What a slot held in a life that is over is in no row any more.
+    fn meet(&mut self, drain: &TasksDrain) {
+        for owner in &drain.above {
+            if let Owner::Cgroup { path, .. } = owner {
+                self.above.insert(path.clone(), owner.clone());
+            }
+        }
+        let mut is_reused = false;
+        for row in &drain.owners {
+            let before = self.owners.insert(row.slot.slot, row.clone());
+            is_reused |= before.is_some_and(|before| before.slot != row.slot);
+        }
+        if is_reused {
+            let owners = &self.owners;
+            let lives =
+                |id: &SlotId| owners.get(&id.slot).is_none_or(|row| row.slot.generation <= id.generation);
+            self.counts.retain(|(slot, _), _| lives(slot));
+            self.off_cpu.retain(|slot, _| lives(slot));
+            self.culprits.retain(|(_, victim, culprit), _| {
+                lives(victim) && !matches!(culprit, Culprit::Slot(slot) if !lives(slot))
+            });
+        }
+    }
+
+    fn count(&mut self, row: &CountRow) {
+        let mut kept = row.clone();
+        if let (true, Some(last)) = (row.latencies.is_empty(), self.counts.get(&(row.slot, row.cpu))) {
+            // Left out, not zero: only the samples have changed.
+            kept.latencies.clone_from(&last.latencies);
+        }
+        self.counts.insert((row.slot, row.cpu), kept);
+    }
+
+    /// Paths of the cgroups that rows tell of.
+    pub(super) fn cgroups(&self) -> impl Iterator<Item = &Untrusted> {
+        let own = self.owners.values().filter_map(|row| path(&row.owner));
+        own.chain(self.above.keys())
+    }
+
+    /// All of it.
+    pub(super) fn drain(&mut self) -> TasksDrain {
+        let own = self.owners.values().filter_map(|row| path(&row.owner));
+        let above: BTreeSet<&[u8]> = own.flat_map(|path| ancestors(path.as_bytes())).collect();
+        self.above.retain(|path, _| above.contains(path.as_bytes()));
+        let mut owners: Vec<OwnerRow> = self.owners.values().cloned().collect();
+        // Of two cgroups with one path, the one that lives is met last.
+        owners.sort_by_key(|row| (row.ended_ns.is_none(), row.ended_ns, row.slot));
+        let charge = |(&(cpu, victim, culprit), &wait_ns): (&(Cpu, SlotId, Culprit), &u64)| CulpritRow {
+            cpu,
+            victim,
+            culprit,
+            wait_ns,
+        };
+        let off_cpu = |(&slot, &so_far): (&SlotId, &OffCpu)| OffCpuRow { slot, so_far };
+        TasksDrain {
+            cpus: self.cpus.values().cloned().collect(),
+            owners,
+            above: self.above.values().cloned().collect(),
+            counts: self.counts.values().cloned().collect(),
+            culprits: self.culprits.iter().map(charge).collect(),
+            off_cpu: self.off_cpu.iter().map(off_cpu).collect(),
+            uncovered: self.uncovered.iter().map(|(&cpu, &ns)| (cpu, ns)).collect(),
+            sampled: self.sampled.values().copied().collect(),
+            losses: self.losses.iter().map(|(reason, &count)| (reason.clone(), count)).collect(),
+            located: Located {
+                sources: self.sources.values().cloned().collect(),
+                unwinding: Unwinding { first: self.first.iter().copied().collect(), ..Unwinding::default() },
+                ..Located::default()
+            },
+            ..self.last.clone()
+        }
+    }
+}
+
+fn path(owner: &Owner) -> Option<&Untrusted> {
+    match owner {
+        Owner::Cgroup { path, .. } => Some(path),
+        _ => None,
+    }
+}

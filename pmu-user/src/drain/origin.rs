@@ -1,0 +1,101 @@
+//! The origin of a recording that began while counting went on: what had passed and been spent before its first drain is taken from the
+//! times, ticks and costs of all of them, so that it reads like a run that began then. Counts stay as they were read.
+
+use super::{Cost, Drain, Header, ProgramRow, TasksDrain, io::IoDrain};
+
+/// What had passed and been spent before a recording begins.
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    at_ns: u64,
+    ticks: u64,
+    tasks: Spent,
+    io: Spent,
+    /// What of I/O was lost, by reason.
+    lost: Vec<(String, u64)>,
+}
+
+/// What a source had cost.
+#[derive(Clone, Debug, Default)]
+struct Spent {
+    process: Cost,
+    programs: Vec<ProgramRow>,
+}
+
+impl Origin {
+    /// The origin of a recording whose first drain is this [`super::checkpoint`].
+    #[must_use]
+    pub fn of(base: &Drain) -> Self {
+        let (tasks, io) = (base.tasks.as_ref(), base.io.as_ref());
+        let spent = |process: Cost, programs: &[ProgramRow]| Spent { process, programs: programs.to_vec() };
+        let at_ns = tasks.map(|tasks| tasks.at_ns).into_iter().chain(io.map(|io| io.at_ns)).min();
+        Self {
+            at_ns: at_ns.unwrap_or(0),
+            ticks: tasks.map_or(0, |tasks| tasks.ticks),
+            tasks: tasks.map(|tasks| spent(tasks.cost, &tasks.programs)).unwrap_or_default(),
+            io: io.map(|io| spent(io.cost, &io.programs)).unwrap_or_default(),
+            lost: io.map(|io| io.losses.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// The header of the recording, of that of the run.
+    #[must_use]
+    pub fn header(&self, mut header: Header) -> Header {
+        header.started_unix_ns = header.started_unix_ns.saturating_add(self.at_ns);
+        if let Some(tasks) = &mut header.tasks {
+            tasks.started_ns = tasks.started_ns.saturating_add(self.at_ns);
+        }
+        Header { begins_midway: true, ..header }
+    }
+
+    /// A drain of the recording, of one of the run.
+    #[must_use]
+    pub fn drain(&self, mut drain: Drain) -> Drain {
+        if let Some(tasks) = &mut drain.tasks {
+            self.of_tasks(tasks);
+        }
+        if let Some(io) = &mut drain.io {
+            self.of_io(io);
+        }
+        drain
+    }
+
+    fn since(&self, at_ns: &mut u64) {
+        *at_ns = at_ns.saturating_sub(self.at_ns);
+    }
+
+    fn of_tasks(&self, drain: &mut TasksDrain) {
+        self.since(&mut drain.at_ns);
+        drain.ticks = drain.ticks.saturating_sub(self.ticks);
+        drain.owners.iter_mut().filter_map(|row| row.ended_ns.as_mut()).for_each(|at_ns| self.since(at_ns));
+        drain.gaps.iter_mut().for_each(|gap| self.since(&mut gap.at_ns));
+        self.tasks.since(&mut drain.cost, &mut drain.programs);
+    }
+
+    fn of_io(&self, drain: &mut IoDrain) {
+        self.since(&mut drain.at_ns);
+        drain.uncore.iter_mut().for_each(|slice| self.since(&mut slice.ended_ns));
+        drain.kernel.iter_mut().for_each(|kernel| self.since(&mut kernel.at_ns));
+        drain.groups.iter_mut().for_each(|groups| self.since(&mut groups.at_ns));
+        self.io.since(&mut drain.cost, &mut drain.programs);
+        for (reason, count) in &mut drain.losses {
+            let before = self.lost.iter().find(|(lost, _)| lost == reason).map_or(0, |(_, count)| *count);
+            *count = count.saturating_sub(before);
+        }
+        drain.losses.retain(|(_, count)| *count > 0);
+    }
+}
+
+impl Spent {
+    /// Takes from what a drain says what had been spent before. How long runs took was measured when counting began.
+    fn since(&self, process: &mut Cost, programs: &mut [ProgramRow]) {
+        process.cpu_ns = process.cpu_ns.saturating_sub(self.process.cpu_ns);
+        process.drains = process.drains.saturating_sub(self.process.drains);
+        process.drains_ns = process.drains_ns.saturating_sub(self.process.drains_ns);
+        for row in programs {
+            let before = self.programs.iter().find(|before| before.name == row.name);
+            if let (Some(runs), Some(before)) = (&mut row.runs, before.and_then(|row| row.runs)) {
+                *runs = runs.saturating_sub(before);
+            }
+        }
+    }
+}
