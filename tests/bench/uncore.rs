@@ -72,6 +72,7 @@ fn main() -> io::Result<()> {
         tasks: None,
         io: Some(IoHeader { platform, plan }),
         counts: None,
+        begins_midway: false,
     };
     let named = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
     let into: Box<dyn io::Write> = match named {

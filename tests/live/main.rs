@@ -22,6 +22,7 @@ mod counting;
 mod culprits;
 mod events;
 mod findings;
+mod flight;
 mod hostile;
 mod io;
 mod kernel_files;

@@ -41,8 +41,12 @@ impl Server {
         server
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The answer to bytes.
-    fn answer(&self, request: &str) -> String {
+    pub(crate) fn answer(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = Vec::new();
@@ -67,7 +71,7 @@ impl Server {
     }
 
     /// The same, once every interval that has begun by now is over. Every scrape on the way is given to `see`.
-    fn settled(&self, mut see: impl FnMut(&BTreeMap<String, f64>)) -> BTreeMap<String, f64> {
+    pub(crate) fn settled(&self, mut see: impl FnMut(&BTreeMap<String, f64>)) -> BTreeMap<String, f64> {
         let counted = |samples: &BTreeMap<String, f64>| samples["pmbpf_counted_time_seconds_total"];
         let mut last = self.scrape();
         let until = counted(&last) + 2.0 * INTERVAL.as_secs_f64();
@@ -81,8 +85,13 @@ impl Server {
         last
     }
 
-    fn end(mut self) -> Option<i32> {
-        signal(self.child.id(), "TERM");
+    pub(crate) fn end(self) -> Option<i32> {
+        self.end_by("TERM")
+    }
+
+    /// Ends it by a signal; its exit code, if it has one.
+    pub(crate) fn end_by(mut self, name: &str) -> Option<i32> {
+        signal(self.child.id(), name);
         self.child.wait().unwrap().code()
     }
 }

@@ -72,6 +72,15 @@ impl Folder {
         }
     }
 
+    /// Can it be read with the rights that are left?
+    ///
+    /// # Errors
+    ///
+    /// It cannot.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        self.named(SEGMENT).map(drop)
+    }
+
     /// Makes a dump of the segments of a process that did not end as it should, and removes what it was about to make. What was found.
     ///
     /// # Errors

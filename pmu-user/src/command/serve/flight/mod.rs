@@ -44,8 +44,9 @@ use crate::{
     view::text::duration,
 };
 
-/// Drains that wait for the disk before one is lost: a minute's, most often.
-const WAITING_MAX: usize = 64;
+/// For how long drains may wait for the disk before one is lost, and how many at least and at most.
+const WAITING: Duration = Duration::from_secs(30);
+const WAITING_DRAINS: (usize, usize) = (64, 4096);
 /// How soon after something was lost, or could not be written, a segment is begun again.
 const AGAIN_NS: u64 = 10_000_000_000;
 /// How long the end of the run waits for the disk.
@@ -57,22 +58,21 @@ const TIME_MIN: Duration = Duration::from_secs(10);
 
 /// Whether the last minutes are kept, and when a dump of them is made.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Flight recorder")]
 pub(super) struct FlightArgs {
     /// Keep the last minutes as recordings in DIR, which is ours alone: SIGUSR1, `POST /flight` or a rule makes one file of them
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Flight recorder")]
     flight_recorder: Option<PathBuf>,
     /// How much is kept
-    #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "10m", requires = "flight_recorder")]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "10m", requires = "flight_recorder", help_heading = "Flight recorder")]
     flight_time: Duration,
     /// The most that it may be on disk; a dump is as large once more
-    #[arg(long, value_name = "SIZE", value_parser = parse::bytes, default_value = "256M", requires = "flight_recorder")]
+    #[arg(long, value_name = "SIZE", value_parser = parse::bytes, default_value = "256M", requires = "flight_recorder", help_heading = "Flight recorder")]
     flight_bytes: u64,
     /// Dumps that are kept; of more the oldest go
-    #[arg(long, value_name = "N", default_value_t = 10, requires = "flight_recorder", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 10, requires = "flight_recorder", help_heading = "Flight recorder", value_parser = clap::value_parser!(u32).range(1..=1000))]
     flight_keep: u32,
     /// Make a dump when this holds of an owner or the host (repeatable): METRIC[.PART] OP VALUE[UNIT] [for TIME] [of OWNER]
-    #[arg(long, value_name = "RULE", value_parser = rule, requires = "flight_recorder")]
+    #[arg(long, value_name = "RULE", value_parser = rule, requires = "flight_recorder", help_heading = "Flight recorder")]
     when: Vec<Condition>,
 }
 
@@ -123,7 +123,9 @@ pub(super) struct Taken {
 impl Taken {
     /// Begins to keep the drains of the run that `header` describes. The thread that calls has been confined, and runs a runtime.
     pub(super) fn begin(self, header: &Header) -> anyhow::Result<Flight> {
-        let (orders, receiver) = sync_channel(WAITING_MAX);
+        // What can be read by now can be written: it is our own.
+        self.folder.check()?;
+        let (orders, receiver) = sync_channel(waiting(header));
         let (told, bounds) = (Arc::new(Told::default()), self.bounds);
         let ring = Ring::new(self.folder, header.clone(), bounds);
         let (ended, of_writer) = (sync_channel(1), Arc::clone(&told));
@@ -162,6 +164,14 @@ impl Taken {
         };
         Ok(Flight { feed, rules, asks })
     }
+}
+
+/// How many drains may wait for the disk.
+fn waiting(header: &Header) -> usize {
+    let tick = header.tasks.as_ref().map_or(WAITING, |tasks| tasks.plan.tick);
+    let drains = WAITING.as_nanos() / tick.as_nanos().max(1);
+    let (least, most) = WAITING_DRAINS;
+    usize::try_from(drains).unwrap_or(most).clamp(least, most)
 }
 
 /// A flight recorder that has begun: what it is given, what its rules see, and how others ask it.

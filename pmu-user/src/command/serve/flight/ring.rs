@@ -38,6 +38,8 @@ struct Segment {
     path: PathBuf,
     from_ns: u64,
     bytes: u64,
+    /// Bytes of its header and checkpoint.
+    begun_bytes: u64,
 }
 
 /// Segments, the newest of which is being written.
@@ -73,9 +75,13 @@ impl Ring {
         let path = self.folder.segment(self.number);
         self.number += 1;
         let writer = Writer::create(&path, Overwrite::No, &self.header)?;
-        self.segments.push_back(Segment { path, from_ns: base.at_ns(), bytes: 0 });
+        self.segments.push_back(Segment { path, from_ns: base.at_ns(), bytes: 0, begun_bytes: 0 });
         self.writer = Some(writer);
-        self.write(base)
+        self.write(base)?;
+        if let Some(open) = self.segments.back_mut() {
+            open.begun_bytes = open.bytes;
+        }
+        Ok(())
     }
 
     /// Appends a drain; of one that comes while no segment is open nothing is kept. Is the open segment as large as it may be?
@@ -86,7 +92,7 @@ impl Ring {
     pub(super) fn drain(&mut self, drain: &Drain) -> anyhow::Result<bool> {
         self.write(drain)?;
         let open = self.segments.back().filter(|_| self.writer.is_some());
-        Ok(open.is_some_and(|open| open.bytes >= self.bounds.bytes / SEGMENTS))
+        Ok(open.is_some_and(|open| open.bytes - open.begun_bytes >= self.bounds.bytes / SEGMENTS))
     }
 
     fn write(&mut self, drain: &Drain) -> anyhow::Result<()> {

@@ -164,7 +164,7 @@ pub(super) fn write(mut ring: Ring, orders: &Receiver<Order>, told: &Told) {
 /// Makes a dump, unless somebody had one that was `asked` for just before.
 fn dump(ring: &Ring, ask: Ask, asked: &mut Option<Instant>, told: &Told) {
     let Ask { cause, rule, answer } = ask;
-    let result = too_soon(cause, asked).map_or(Ok(()), Err).and_then(|()| {
+    let result = too_soon(cause, *asked).map_or(Ok(()), Err).and_then(|()| {
         let why = rule.as_ref().map_or(cause.name(), |(metric, _)| metric.as_str());
         ring.dump(why).map_err(|error| Refusal::Failed(format!("{error:#}")))
     });
@@ -178,6 +178,9 @@ fn dump(ring: &Ring, ask: Ask, asked: &mut Option<Instant>, told: &Told) {
     let answered = match result {
         Ok((path, dumped)) => {
             told.dumps[cause as usize].fetch_add(1, Relaxed);
+            if cause != Cause::Rule {
+                *asked = Some(Instant::now());
+            }
             let (length, kilobytes) =
                 (duration(dumped.length.as_nanos() as f64), dumped.bytes.div_ceil(1000));
             output::talk(&format!(
@@ -195,7 +198,10 @@ fn dump(ring: &Ring, ask: Ask, asked: &mut Option<Instant>, told: &Told) {
                 Refusal::Busy => "it is busy".to_owned(),
                 Refusal::Failed(why) => why.clone(),
             };
-            output::talk(&format!("flight recorder: {because}, and there is no dump: {why}"));
+            // Whoever requested it is answered.
+            if cause != Cause::Request {
+                output::talk(&format!("flight recorder: {because}, and there is no dump: {why}"));
+            }
             Err(refusal)
         }
     };
@@ -204,15 +210,11 @@ fn dump(ring: &Ring, ask: Ask, asked: &mut Option<Instant>, told: &Told) {
 }
 
 /// For how long there is no dump, of those that somebody asks for; rules wait for longer, and have done so.
-fn too_soon(cause: Cause, asked: &mut Option<Instant>) -> Option<Refusal> {
+fn too_soon(cause: Cause, asked: Option<Instant>) -> Option<Refusal> {
     if cause == Cause::Rule {
         return None;
     }
-    let left = asked.and_then(|last| APART.checked_sub(last.elapsed()));
-    if left.is_none() {
-        *asked = Some(Instant::now());
-    }
-    left.map(Refusal::TooSoon)
+    asked.and_then(|last| APART.checked_sub(last.elapsed())).map(Refusal::TooSoon)
 }
 
 fn name(path: &Path) -> String {
