@@ -56,7 +56,7 @@ Examples:
   pmbpf serve --flight-recorder /var/lib/pmbpf --when 'runqueue_latency.p99>20ms for 10s'
                                         and a recording of the minutes before tasks had to wait
 
-SIGTERM and Ctrl-C end it, and nothing of it stays.";
+SIGTERM and Ctrl-C end it, and nothing of it stays but dumps.";
 
 /// Of `pmbpf export`.
 pub(super) const EXPORT: &str = "\

@@ -108,7 +108,7 @@ impl<'a> IoPart<'a> {
         let last = &self.ledger.last;
         into.io = Some(report);
         into.missing.extend(missing(&self.prepared, &self.ledger, interval));
-        into.lose(losses(&self.ledger, interval));
+        into.lose(losses(interval));
         into.spend(CostReport::new(&last.programs, self.ledger.cost, last.at_ns, self.cpus));
     }
 }

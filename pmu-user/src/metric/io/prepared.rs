@@ -117,13 +117,10 @@ pub fn missing(prepared: &Prepared<'_>, ledger: &IoLedger, interval: &IoInterval
     untold.chain(&partly).cloned().chain(unseen).chain(ledger.last.gone.iter().cloned()).collect()
 }
 
-/// What was lost: of uncore PMUs since counting started, of traffic in the interval; by reason.
-pub fn losses<'a>(
-    ledger: &'a IoLedger,
-    interval: &'a IoInterval,
-) -> impl Iterator<Item = (&'a String, &'a u64)> {
-    let lost = interval.traffic.iter().flat_map(|traffic| traffic.losses.iter().chain(&traffic.missed));
-    ledger.last.losses.iter().map(|(reason, count)| (reason, count)).chain(lost)
+/// What was lost in the interval, by reason.
+pub fn losses(interval: &IoInterval) -> impl Iterator<Item = (&String, &u64)> {
+    let of_traffic = interval.traffic.iter().flat_map(|traffic| traffic.losses.iter().chain(&traffic.missed));
+    interval.losses.iter().chain(of_traffic)
 }
 
 /// Ticks so far.

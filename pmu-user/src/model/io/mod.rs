@@ -6,7 +6,11 @@ pub mod traffic;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use self::{groups::GroupsInterval, kernel::KernelInterval, traffic::TrafficInterval};
+use self::{
+    groups::GroupsInterval,
+    kernel::KernelInterval,
+    traffic::{TrafficInterval, grown},
+};
 use super::{OwnCost, slice::condense};
 use crate::{
     drain::{
@@ -42,6 +46,8 @@ pub struct IoInterval {
     pub kernel: KernelInterval,
     /// Memory traffic by group.
     pub groups: GroupsInterval,
+    /// What could not be kept beside what traffic lost, by reason.
+    pub losses: BTreeMap<String, u64>,
 }
 
 impl IoInterval {
@@ -70,6 +76,9 @@ impl IoInterval {
         }
         self.kernel.append(next.kernel);
         self.groups.extend(&next.groups);
+        for (reason, count) in next.losses {
+            *self.losses.entry(reason).or_default() += count;
+        }
     }
 
     /// Its length, in s.
@@ -163,6 +172,7 @@ impl IoLedger {
             traffic: drain.traffic.take().map(|now| self.traffic_until(now)),
             kernel: drain.kernel.take().map(|now| self.kernel_until(now)).unwrap_or_default(),
             groups: drain.groups.take().map(|now| self.groups_until(now)).unwrap_or_default(),
+            losses: grown(&self.last.losses, &drain.losses),
             ..IoInterval::of(std::mem::take(&mut drain.uncore), from_ns, drain.at_ns)
         };
         self.cost.drain(drain.cost);
@@ -275,6 +285,18 @@ mod tests {
             assert_eq!(traffic.duration_ns, (5 - first as u64) * 1_000_000_000);
             assert_eq!(traffic.losses["io_nested"], 5 - first as u64, "what was lost before is not ours");
         }
+    }
+
+    #[test]
+    fn an_interval_has_what_was_lost_in_it() {
+        let mut ledger = IoLedger::new(&header().plan);
+        let lost = |count: u64| IoDrain { losses: vec![("x".to_owned(), count)], ..IoDrain::default() };
+        let intervals = [2, 2, 5].map(|count| ledger.advance(lost(count)));
+        let each = intervals.each_ref().map(|interval| interval.losses.get("x").copied());
+        assert_eq!(each, [Some(2), None, Some(3)]);
+        let mut total = IoInterval::default();
+        intervals.into_iter().for_each(|interval| total.append(interval));
+        assert_eq!(total.losses["x"], 5);
     }
 
     #[test]

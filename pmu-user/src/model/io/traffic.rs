@@ -246,7 +246,8 @@ fn since(earlier: &NetCount, later: &NetCount) -> NetCount {
     }
 }
 
-fn grown(earlier: &[(String, u64)], later: &[(String, u64)]) -> BTreeMap<String, u64> {
+/// What counts by name grew by, of those that did.
+pub(super) fn grown(earlier: &[(String, u64)], later: &[(String, u64)]) -> BTreeMap<String, u64> {
     let before: BTreeMap<&str, u64> = earlier.iter().map(|(name, count)| (name.as_str(), *count)).collect();
     let since = |(name, count): &(String, u64)| {
         (name.clone(), count.saturating_sub(before.get(name.as_str()).copied().unwrap_or(0)))
