@@ -198,10 +198,9 @@ fn of_target<'a>(metric: &Metric, number: &Number<'a>) -> Option<&'a Owner> {
     let is_added = match number.subject {
         // Pressure of a cgroup is that of all below it, and which of them waits is not told.
         None => number.details.culprit.is_none() && metric.family != metric::Family::Pressure,
-        Some(Subject::Owner(_, of)) => {
-            **of == Subject::Scope(Scope::Platform) && number.details.label == Some(Label::Measured)
+        Some(of) => {
+            *of == Subject::Scope(Scope::Platform) && number.details.label == Some(Label::Measured)
         }
-        Some(_) => false,
     };
     is_added.then_some(owner)
 }
