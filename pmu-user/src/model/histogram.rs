@@ -72,6 +72,18 @@ impl Histogram {
         }
     }
 
+    /// What was counted since it was `earlier`, which holds no more in any bucket.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut before = earlier.0.iter().peekable();
+        let grown = self.0.iter().filter_map(|&(bucket, count)| {
+            while before.next_if(|(first, _)| *first < bucket).is_some() {}
+            let then = before.next_if(|(first, _)| *first == bucket).map_or(0, |&(_, count)| count);
+            Some((bucket, count.saturating_sub(then))).filter(|&(_, count)| count > 0)
+        });
+        Self(grown.collect())
+    }
+
     /// Number of values.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|&(_, count)| count).fold(0, u64::saturating_add)

@@ -23,6 +23,8 @@ pub(super) struct Families {
     /// Those of metrics; `None` of one that is not exposed.
     by_metric: HashMap<&'static str, Option<FamilyId>>,
     of_targets: BTreeSet<FamilyId>,
+    /// Those of variances.
+    variances: BTreeSet<FamilyId>,
     /// Those that targets will have.
     expected: BTreeSet<FamilyId>,
     /// All of them, as they were last asked for.
@@ -42,6 +44,7 @@ impl Default for Families {
             all: vec![info],
             by_metric: HashMap::new(),
             of_targets: BTreeSet::new(),
+            variances: BTreeSet::new(),
             expected: BTreeSet::new(),
             shared: None,
         }
@@ -91,10 +94,21 @@ impl Families {
     pub(super) fn variance_of(&mut self, family: FamilyId, of_targets: bool) -> FamilyId {
         let variance = self.all[family].variance();
         let id = self.id(variance);
+        self.variances.insert(id);
         if of_targets {
             self.of_targets.insert(id);
         }
         id
+    }
+
+    /// That of the variance of a family's values, if any has one.
+    pub(super) fn known_variance_of(&self, family: FamilyId) -> Option<FamilyId> {
+        self.by_name.get(&self.all[family].variance().name).copied()
+    }
+
+    /// Is it one of variances?
+    pub(super) fn is_variance(&self, family: FamilyId) -> bool {
+        self.variances.contains(&family)
     }
 
     /// The family at a place.

@@ -32,7 +32,8 @@ enum Level {
     Device,
 }
 
-type Points = BTreeMap<(FamilyId, Arc<Labels>), Point>;
+/// Points of series of the host.
+pub(super) type Points = BTreeMap<(FamilyId, Arc<Labels>), Point>;
 
 /// What is exposed beside targets.
 #[derive(Debug)]
@@ -157,7 +158,7 @@ impl Host {
     }
 
     /// Adds what a report says of everything, and of pmbpf itself.
-    pub(super) fn add_report(&mut self, families: &mut Families, report: &Report, targets: &Targets) {
+    pub(super) fn add_report(&mut self, families: &mut Families, report: &Report) {
         let lost = Family::own("pmbpf_losses", Kind::Counter, None, "What was lost, by reason.");
         let lost = families.id(lost);
         for (reason, count) in &report.losses {
@@ -181,10 +182,10 @@ impl Host {
             }
         }
         report.cost.iter().for_each(|cost| self.cost(families, cost));
-        self.targets(families, targets);
     }
 
-    fn targets(&mut self, families: &mut Families, targets: &Targets) {
+    /// Takes which targets have series.
+    pub(super) fn targets(&mut self, families: &mut Families, targets: &Targets) {
         let help = "Targets that are known, by whether they have series of their own or are in `_other`.";
         let known = families.id(Family::own("pmbpf_targets", Kind::Gauge, None, help));
         let of = |whose: &str| vec![("counted", whose.to_owned())];
@@ -198,6 +199,15 @@ impl Host {
         let help = "Series of devices for which there was no room.";
         let left_out = families.id(Family::own("pmbpf_series_left_out", Kind::Gauge, None, help));
         self.state(left_out, Labels::new(), self.left_out as f64);
+    }
+
+    /// Takes how many rows of tables were written, and how many could not be.
+    pub(super) fn table_rows(&mut self, families: &mut Families, written: u64, lost: u64) {
+        let help = "Rows of hourly tables, by what became of them.";
+        let rows = families.id(Family::own("pmbpf_parquet_rows", Kind::Counter, None, help));
+        for (outcome, count) in [("written", written), ("lost", lost)] {
+            self.set(rows, vec![("outcome", outcome.to_owned())], count as f64);
+        }
     }
 
     /// What pmbpf itself costs. The process's names are those of every exporter.
@@ -232,6 +242,16 @@ impl Host {
     /// Sets what is told as a sum already.
     pub(super) fn set(&mut self, family: FamilyId, labels: Labels, value: f64) {
         self.sums.insert((family, Arc::new(labels)), Point::Number(value));
+    }
+
+    /// What adds up, since counting began; and what is told once.
+    pub(super) const fn sums(&self) -> &Points {
+        &self.sums
+    }
+
+    /// How it was in the last interval.
+    pub(super) const fn states(&self) -> &Points {
+        &self.states
     }
 
     /// Everything.

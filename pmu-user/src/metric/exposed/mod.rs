@@ -5,6 +5,7 @@
 mod families;
 mod family;
 mod flight;
+mod growth;
 mod host;
 mod target;
 mod targets;
@@ -26,6 +27,7 @@ use self::{
 pub use self::{
     family::{Family, Kind},
     flight::FlightCounts,
+    growth::{Growth, Period, Row, Whose},
     targets::Bounds,
     value::{Observed, Point},
 };
@@ -95,7 +97,8 @@ impl Exposed {
             Ok(())
         });
         self.end(report);
-        self.host.add_report(&mut self.families, report, &self.targets);
+        self.host.add_report(&mut self.families, report);
+        self.host.targets(&mut self.families, &self.targets);
         let room = self.room();
         self.targets.review(self.now_ns, (scraped, self.sequence), room);
     }
@@ -103,6 +106,11 @@ impl Exposed {
     /// Sets what the flight recorder tells, after the report of an interval was added.
     pub fn tell(&mut self, flight: &FlightCounts) {
         self.host.flight(&mut self.families, flight);
+    }
+
+    /// Takes how many rows of tables were written, and how many could not be, since counting began.
+    pub fn table_rows(&mut self, written: u64, lost: u64) {
+        self.host.table_rows(&mut self.families, written, lost);
     }
 
     /// Takes whom the report is of.
@@ -198,9 +206,7 @@ fn of_target<'a>(metric: &Metric, number: &Number<'a>) -> Option<&'a Owner> {
     let is_added = match number.subject {
         // Pressure of a cgroup is that of all below it, and which of them waits is not told.
         None => number.details.culprit.is_none() && metric.family != metric::Family::Pressure,
-        Some(of) => {
-            *of == Subject::Scope(Scope::Platform) && number.details.label == Some(Label::Measured)
-        }
+        Some(of) => *of == Subject::Scope(Scope::Platform) && number.details.label == Some(Label::Measured),
     };
     is_added.then_some(owner)
 }

@@ -25,6 +25,40 @@ pub struct Observed {
     pub sum_ns: f64,
 }
 
+impl Point {
+    /// By how much it has grown since it was `earlier`; all of it, if it was not there.
+    pub(super) fn since(&self, earlier: Option<&Self>) -> Self {
+        match (self, earlier) {
+            (Self::Number(now), Some(Self::Number(then))) => Self::Number((now - then).max(0.0)),
+            (Self::Histogram(now), Some(Self::Histogram(then))) => Self::Histogram(Observed {
+                buckets: now.buckets.since(&then.buckets),
+                sum_ns: (now.sum_ns - then.sum_ns).max(0.0),
+            }),
+            _ => self.clone(),
+        }
+    }
+
+    /// Has nothing happened?
+    pub fn is_nothing(&self) -> bool {
+        match self {
+            Self::Number(number) => *number == 0.0,
+            Self::Histogram(observed) => observed.buckets.count() == 0,
+        }
+    }
+
+    /// Adds another of the same family.
+    pub(super) fn merge(&mut self, other: &Self) {
+        match (self, other) {
+            (Self::Number(sum), Self::Number(number)) => *sum += number,
+            (Self::Histogram(sum), Self::Histogram(observed)) => {
+                sum.buckets.merge(&observed.buckets);
+                sum.sum_ns += observed.sum_ns;
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Values of one target, by family. What is not there is 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Values(pub(super) BTreeMap<FamilyId, Point>);
@@ -33,6 +67,16 @@ impl Values {
     /// Adds to a number.
     pub(super) fn add(&mut self, family: FamilyId, amount: f64) {
         add(self.0.entry(family).or_insert(Point::Number(0.0)), amount);
+    }
+
+    /// Adds those of another target.
+    pub(super) fn merge(&mut self, other: Self) {
+        for (family, point) in other.0 {
+            match self.0.get_mut(&family) {
+                Some(sum) => sum.merge(&point),
+                None => drop(self.0.insert(family, point)),
+            }
+        }
     }
 
     /// Adds the values of a distribution.
