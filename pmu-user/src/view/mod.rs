@@ -9,6 +9,8 @@ pub mod exposition;
 mod finding;
 mod format;
 pub mod hdr_log;
+#[cfg(feature = "parquet")]
+pub mod hourly;
 pub mod html;
 pub mod io;
 mod json;
