@@ -39,6 +39,8 @@ mod rights;
 mod samples;
 mod serve;
 mod stat;
+#[cfg(feature = "parquet")]
+mod tables;
 mod top;
 mod turns;
 mod unwind;

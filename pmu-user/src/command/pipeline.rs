@@ -284,6 +284,15 @@ impl<'a> Pipeline<'a> {
         report
     }
 
+    /// Writes the interval that is still open, if one is.
+    pub(super) fn end_interval(&mut self) -> std_io::Result<()> {
+        let is_open = match (&self.tasks, &self.io) {
+            (Some(tasks), _) => tasks.is_open(),
+            (None, io) => io.as_ref().is_some_and(IoPart::is_open),
+        };
+        if is_open { self.interval() } else { Ok(()) }
+    }
+
     /// Writes the interval that is still open, and the whole run's report.
     ///
     /// # Errors
@@ -293,13 +302,7 @@ impl<'a> Pipeline<'a> {
         if let Some(cut) = self.cut.filter(|cut| cut.really().is_none()) {
             return Err(Unmet(cut.nothing()).into());
         }
-        let is_open = match (&self.tasks, &self.io) {
-            (Some(tasks), _) => tasks.is_open(),
-            (None, io) => io.as_ref().is_some_and(IoPart::is_open),
-        };
-        if is_open {
-            self.interval()?;
-        }
+        self.end_interval()?;
         let mut report = self.whole();
         if let Some(tasks) = &mut report.tasks {
             tasks.grow_callers(self.filter.min_share.unwrap_or(MIN_SHARE));

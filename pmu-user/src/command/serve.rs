@@ -6,6 +6,8 @@ mod http;
 mod live;
 mod published;
 mod push;
+#[cfg(feature = "parquet")]
+mod tables;
 mod tls;
 mod web;
 
@@ -33,6 +35,9 @@ pub(super) struct Args {
     /// How often to push
     #[arg(long, value_name = "TIME", value_parser = parse::interval, default_value = "60s", requires = "otlp", help_heading = "Server")]
     otlp_interval: Duration,
+    #[cfg(feature = "parquet")]
+    #[command(flatten)]
+    tables: tables::TablesArgs,
     /// Count this cgroup and those below (repeatable); a path, or a name as `run --cgroup` takes it [default: everything]
     #[arg(long, value_name = "NAME", help_heading = "Target")]
     cgroup: Vec<String>,

@@ -17,6 +17,8 @@ pub enum Duty {
     ReadAccounts,
     /// Answer strangers, which takes no right.
     Answer,
+    /// Write files of our own, where whoever started us may.
+    Write,
 }
 
 /// Confines this thread, and those that it starts from now on. What the kernel refuses stays as it was.
@@ -26,7 +28,7 @@ pub fn confine(duty: Duty) {
         Duty::Collect => collect,
         Duty::CollectAndSignal => collect | CapabilitySet::KILL,
         Duty::ReadAccounts => CapabilitySet::SYS_PTRACE,
-        Duty::Answer => CapabilitySet::empty(),
+        Duty::Answer | Duty::Write => CapabilitySet::empty(),
     });
     let _ = filter().map(|filter| seccompiler::apply_filter(&filter));
 }

@@ -9,6 +9,8 @@ use std::{
 
 use sd_notify::NotifyState;
 
+#[cfg(feature = "parquet")]
+use super::tables::Tables;
 use super::{
     Args,
     answer::Answers,
@@ -47,6 +49,8 @@ pub(super) fn serve(args: &Args) -> anyhow::Result<u8> {
     let launched = Instant::now();
     args.flight.check(!args.no_io, args.off_cpu)?;
     let root = Path::new("/");
+    #[cfg(feature = "parquet")]
+    args.tables.check(args.interval)?;
     let machine = read_machine(root)?;
     let sources = beside_tasks(&args.request(), !args.no_io, machine, root)?;
     if args.dry_run {
@@ -149,12 +153,20 @@ async fn count(
     let (mut feed, mut rules): (Option<Feed>, Option<Rules>) =
         flight.map(|flight| (flight.feed, flight.rules)).unzip();
     let mut exposed = Exposed::new(header, args.bounds());
+    #[cfg(feature = "parquet")]
+    let mut tables = args.tables.begin(header, args.max_targets as usize)?;
     let mut is_first = true;
     let watch = |report: &_| {
         exposed.add(report, published.scraped());
         if let Some(rules) = &mut rules {
             rules.watch(report);
             exposed.tell(&rules.counts());
+        }
+        #[cfg(feature = "parquet")]
+        if let Some(tables) = &mut tables {
+            tables.add(report);
+            let (written, lost) = tables.rows();
+            exposed.table_rows(written, lost);
         }
         published.publish(exposed.snapshot());
         notify(if is_first {
@@ -170,8 +182,13 @@ async fn count(
         feed.iter_mut().for_each(|feed| feed.drain(&drain));
         Ok(pipeline.drain(drain)?)
     };
-    session::run(session, None, signals, &mut keep).await?;
+    let outcome = session::run(session, None, signals, &mut keep).await?;
+    keep(outcome.last)?;
+    pipeline.end_interval()?;
+    drop(pipeline);
     feed.into_iter().for_each(Feed::end);
+    #[cfg(feature = "parquet")]
+    tables.into_iter().for_each(Tables::end);
     Ok(())
 }
 
