@@ -1,5 +1,6 @@
 //! Exports of the recordings that are checked in, read back by programs of others: DuckDB and chDB (Parquet), Perfetto's own messages,
-//! Datadog's pprof-format, speedscope's importer. Their sums are those of `pmbpf report --json`. What reads is installed below target/exports.
+//! Datadog's pprof-format, speedscope's importer. Their sums are those of `pmbpf report --json`. And hourly tables of simulated hosts, of
+//! which DuckDB and chDB answer the queries of docs/fleet.md. What reads is installed below target/exports.
 
 use std::{
     fs::{self, File},
@@ -12,6 +13,7 @@ use anyhow::{Context as _, bail};
 use crate::{
     build,
     command::{exists, output, root, run as succeed, say},
+    setup,
     vm::kernel::Architecture,
 };
 
@@ -28,6 +30,8 @@ const OF_STACKS: [&str; 3] = ["pprof", "folded", "speedscope"];
 const WITH_STACKS: [&str; 3] = ["masked", "events", "off_cpu_stacks"];
 /// Formats of numbers, and what their files' names end in.
 const OF_NUMBERS: [(&str, &str); 2] = [("parquet", "parquet"), ("perfetto", "pftrace")];
+/// Hosts that are simulated, and pods on each.
+const FLEET: [&str; 2] = ["100", "30"];
 /// What npm installs: of speedscope the last release whose importer can be loaded without a browser.
 const MODULES: [&str; 2] = ["pprof-format@2.3.2", "speedscope@1.20.0"];
 
@@ -44,8 +48,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let mut failed = Vec::new();
     match python(&folder, &readers) {
         Ok(python) => {
-            let read = succeed(Command::new(python).arg(readers.join("read.py")).arg(&files));
+            let read = succeed(Command::new(&python).arg(readers.join("read.py")).arg(&files));
             failed.extend(read.err().map(|error| format!("{error:#}")));
+            let answered = fleet(&folder).and_then(|tables| {
+                let page = root().join("docs/fleet.md");
+                succeed(Command::new(&python).arg(readers.join("fleet.py")).args([page, tables]))
+            });
+            failed.extend(answered.err().map(|error| format!("{error:#}")));
         }
         Err(why) => say(&format!("DuckDB, chDB, Perfetto: SKIPPED: {why:#}")),
     }
@@ -81,6 +90,20 @@ fn write(pmbpf: &Path, files: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A folder with hourly tables of simulated hosts, and what was made.
+fn fleet(folder: &Path) -> anyhow::Result<PathBuf> {
+    let into = folder.join("simulated");
+    if into.exists() {
+        fs::remove_dir_all(&into)?;
+    }
+    fs::create_dir_all(&into)?;
+    let mut cargo = setup::all()?.cargo();
+    cargo.args(["run", "--quiet", "--locked", "--package", "pmu-user", "--example", "fleet", "--"]);
+    cargo.arg(root().join("tests/recordings/masked.pmbpf")).arg(&into).args(FLEET);
+    succeed(&mut cargo)?;
+    Ok(into)
 }
 
 /// A Python that has what reads tables and traces.
