@@ -1,3 +1,5 @@
+//! Files of tables in a folder, as a writer leaves them.
+
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -1,3 +1,5 @@
+//! Intervals of a made host, and what periods say of them.
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{Growth, Period, Whose};
