@@ -85,10 +85,6 @@ impl Server {
         last
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     pub(crate) fn end(self) -> Option<i32> {
         self.end_by("TERM")
     }
