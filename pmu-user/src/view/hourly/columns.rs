@@ -11,7 +11,7 @@ use parquet::{
 use super::{HourlyTable, Row};
 use crate::metric::exposed::Whose;
 
-/// Columns, in the order in which [`write`] writes them. Text is UTF-8; what is not known is null, and a map of nothing is empty, as
+/// Columns, in the order in which [`write()`] writes them. Text is UTF-8; what is not known is null, and a map of nothing is empty, as
 /// ClickHouse knows none that is null.
 pub(super) const SCHEMA: &str = "message pmbpf {
     required int64 time (TIMESTAMP(MICROS,true));

@@ -56,6 +56,9 @@ const BYTES_MIN: u64 = 1_000_000;
 /// Time of a ring, at least.
 const TIME_MIN: Duration = Duration::from_secs(10);
 
+/// Help of `--when`.
+const RULE: &str = "Make a dump when this holds of an owner or the host (repeatable): METRIC[.PART] OP VALUE[UNIT] [for TIME] [of OWNER]";
+
 /// Whether the last minutes are kept, and when a dump of them is made.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct FlightArgs {
@@ -71,8 +74,8 @@ pub(super) struct FlightArgs {
     /// Dumps that are kept; of more the oldest go
     #[arg(long, value_name = "N", default_value_t = 10, requires = "flight_recorder", help_heading = "Flight recorder", value_parser = clap::value_parser!(u32).range(1..=1000))]
     flight_keep: u32,
-    /// Make a dump when this holds of an owner or the host (repeatable): METRIC[.PART] OP VALUE[UNIT] [for TIME] [of OWNER]
-    #[arg(long, value_name = "RULE", value_parser = rule, requires = "flight_recorder", help_heading = "Flight recorder")]
+    /// Rules, each of which makes a dump when it is met.
+    #[arg(long, value_name = "RULE", value_parser = rule, requires = "flight_recorder", help_heading = "Flight recorder", help = RULE)]
     when: Vec<Condition>,
 }
 
