@@ -1,14 +1,17 @@
-//! Builds pmu-ebpf for the BPF target with the same compiler, and leaves its objects for `include_bytes!`.
+//! Builds pmu-ebpf for the BPF target with the same compiler, and leaves its objects for `include_bytes!`; and packs the tables of CPU
+//! models, of which a run reads one.
 //!
 //! `core` has no pre-built BPF version, so it is built from rust-src, for which Cargo's unstable flag is unlocked in
 //! that one nested build. `cargo xtask setup` provides rust-src and bpf-linker.
 
 use std::{
     env, fs,
+    io::Write as _,
     path::{Path, PathBuf},
     process::Command,
 };
 
+use flate2::{Compression, write::DeflateEncoder};
 use object::{
     build::elf::{Builder, SectionData},
     elf::SHT_STRTAB,
@@ -19,6 +22,7 @@ const OBJECTS: [&str; 5] =
     ["pmbpf-by-type", "pmbpf-by-address", "pmbpf-io-by-type", "pmbpf-io-by-address", "pmbpf-clock-only"];
 
 fn main() -> Result<(), String> {
+    pack_tables(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tables"))?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pmu-ebpf");
     for input in ["src", "Cargo.toml", "../pmu-common/src", "../Cargo.toml"] {
         println!("cargo::rerun-if-changed={}", root.join(input).display());
@@ -36,6 +40,24 @@ fn main() -> Result<(), String> {
         let whole = fs::read(&from).map_err(|error| format!("cannot read {}: {error}", from.display()))?;
         let stripped = stripped(&whole).map_err(|error| format!("{}: {error}", from.display()))?;
         fs::write(&to, stripped).map_err(|error| format!("cannot write {}: {error}", to.display()))?;
+    }
+    Ok(())
+}
+
+/// Packs the tables of CPU models: `NAME.deflate`, and beside it, in `NAME.cpus`, of which CPUs it is.
+fn pack_tables(folder: &Path) -> Result<(), String> {
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let out = PathBuf::from(variable("OUT_DIR")?);
+    for entry in fs::read_dir(folder).map_err(|error| format!("cannot read {}: {error}", folder.display()))? {
+        let path = entry.map_err(|error| error.to_string())?.path();
+        let at = |error: std::io::Error| format!("{}: {error}", path.display());
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        let text = fs::read_to_string(&path).map_err(at)?;
+        let Some(cpus) = text.lines().find_map(|line| line.strip_prefix("cpus\t")) else { continue };
+        let mut packed = DeflateEncoder::new(Vec::new(), Compression::best());
+        packed.write_all(text.as_bytes()).map_err(at)?;
+        fs::write(out.join(format!("{name}.deflate")), packed.finish().map_err(at)?).map_err(at)?;
+        fs::write(out.join(format!("{name}.cpus")), cpus).map_err(at)?;
     }
     Ok(())
 }

@@ -5,7 +5,12 @@
 //! `AuthenticAMD-19-10..1F,60..AF`, `Arm-41-d49-3..FF`. The fourth may be a set of digits, as perfmon writes steppings:
 //! `GenuineIntel-6-55-[01234]`.
 
-use std::path::Path;
+use std::{
+    io::{self, Read as _},
+    path::Path,
+};
+
+use flate2::read::DeflateDecoder;
 
 use super::{Model, TextError, read};
 use crate::{
@@ -13,11 +18,28 @@ use crate::{
     table::perfmon::{self, PerfmonError},
 };
 
+/// A table as the build packs it: a run reads one of a megabyte of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Packed {
+    /// Patterns of the CPUs that it is of.
+    cpus: &'static str,
+    deflated: &'static [u8],
+}
+
+impl Packed {
+    fn text(&self) -> io::Result<String> {
+        let mut text = String::new();
+        DeflateDecoder::new(self.deflated).read_to_string(&mut text).map(|_| text)
+    }
+}
+
 macro_rules! known {
     ($($name:literal),*) => {
-        /// Built-in tables: model and text.
-        pub const KNOWN: &[(&str, &str)] =
-            &[$(($name, include_str!(concat!("../../../tables/", $name, ".table")))),*];
+        /// Built-in tables by model.
+        pub const KNOWN: &[(&str, Packed)] = &[$(($name, Packed {
+            cpus: include_str!(concat!(env!("OUT_DIR"), "/", $name, ".cpus")),
+            deflated: include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".deflate")),
+        })),*];
     };
 }
 
@@ -71,7 +93,10 @@ pub fn load(name: &str, folder: Option<&Path>) -> Result<Model, FindError> {
         return Ok(perfmon::read(folder, &wanted, &format!("directory {}", folder.display()))?);
     }
     match KNOWN.iter().find(|(known, _)| *known == wanted) {
-        Some((known, text)) => read(text).map_err(|error| FindError::Broken(known, error)),
+        Some((known, packed)) => {
+            let text = packed.text().map_err(|error| TextError { line: 0, what: error.to_string() });
+            text.and_then(|text| read(&text)).map_err(|error| FindError::Broken(known, error))
+        }
         None => {
             let names = KNOWN.iter().map(|(known, _)| (*known).to_owned());
             let near = crate::suggest::nearest(&wanted, names, |name| name);
@@ -83,9 +108,8 @@ pub fn load(name: &str, folder: Option<&Path>) -> Result<Model, FindError> {
 /// Name of the built-in model for a CPU that identifies itself as `identity`, as `GenuineIntel-6-6A-4`
 /// ([`crate::machine::cpu::identity`]).
 pub fn for_machine(identity: &str) -> Option<&'static str> {
-    let head = |text: &'static str| text.lines().find_map(|line| line.strip_prefix("cpus\t"));
-    KNOWN.iter().find_map(|(name, text)| {
-        let mut patterns = head(text)?.split_whitespace();
+    KNOWN.iter().find_map(|(name, packed)| {
+        let mut patterns = packed.cpus.split_whitespace();
         patterns.any(|pattern| matches(pattern, identity)).then_some(*name)
     })
 }
