@@ -41,8 +41,9 @@ fn a_table_reads_back_as_it_was_written() {
 
 #[test]
 fn built_in_tables_are_as_an_import_writes_them() {
-    for (name, text) in model::KNOWN {
-        assert_eq!(model::write(&model::read(text).unwrap()), *text, "{name}");
+    for (name, packed) in model::KNOWN {
+        let text = packed.text().unwrap();
+        assert_eq!(model::write(&model::read(&text).unwrap()), text, "{name}");
     }
     for (name, text) in io::KNOWN.iter().chain(io::IOMMUS) {
         assert_eq!(io::write(&io::read(text).unwrap()), *text, "{name}");
@@ -184,8 +185,8 @@ fn every_table_of_an_intel_server_has_what_locates_a_bottleneck() {
     let named = profile::find("tma").unwrap().rows.iter().map(|quantity| quantity.facts().tabled);
     let named: Vec<&[&str]> = named.filter(|names| !names.is_empty()).collect();
     assert_eq!(named.len(), 6);
-    for (name, text) in model::KNOWN {
-        let model = model::read(text).unwrap();
+    for (name, packed) in model::KNOWN {
+        let model = model::read(&packed.text().unwrap()).unwrap();
         if model.cpus.iter().all(|cpu| cpu.starts_with("GenuineIntel")) {
             for names in &named {
                 assert!(names.iter().any(|event| model.event(event).is_some()), "{name}: {names:?}");

@@ -27,7 +27,12 @@ pub struct Packed {
 }
 
 impl Packed {
-    fn text(&self) -> io::Result<String> {
+    /// Its text.
+    ///
+    /// # Errors
+    ///
+    /// It is none that the build has packed.
+    pub fn text(&self) -> io::Result<String> {
         let mut text = String::new();
         DeflateDecoder::new(self.deflated).read_to_string(&mut text).map(|_| text)
     }
