@@ -1,6 +1,6 @@
 //! What takes long or needs load: many files that nobody sound would write, through everything that reads files, and many simulated
 //! recordings compared; beside them every ring of tests that can run here, and those that open something in the kernel three times in a
-//! row; then exports and scrapes, read by others; guests with systemd; and then a soak. What the tests have as load is two other runs of pmbpf, 100 programs executed a second, and a build. The soak
+//! row; then exports and scrapes, read by others; and then a soak. What the tests have as load is two other runs of pmbpf, 100 programs executed a second, and a build. The soak
 //! comes alone: some of the tests are storms, and it sees every process.
 
 use std::{
@@ -62,7 +62,6 @@ pub(crate) fn run() -> anyhow::Result<()> {
     failed.extend(exports::run().err().map(|error| format!("exports: {error:#}")));
     let scraped = scrape::run(scrape::LENGTH_AT_NIGHT);
     failed.extend(scraped.err().map(|error| format!("scrape: {error:#}")));
-    failed.extend(with_systemd());
     failed.extend(soak::run().err().map(|error| format!("soak: {error:#}")));
     if !failed.is_empty() {
         bail!("failed: {}", failed.join("; "));
@@ -79,15 +78,6 @@ fn rings(pass: u32) -> Option<String> {
         Ok(0) => None,
         Ok(_) => Some(format!("tests, pass {pass}")),
         Err(error) => Some(format!("tests, pass {pass}: {error:#}")),
-    }
-}
-
-/// Units, containers and packages where systemd is the first program; what failed.
-fn with_systemd() -> Option<String> {
-    match test::Args::in_guests("7.2-systemd", "systemd::").and_then(|args| test::run(&args)) {
-        Ok(0) => None,
-        Ok(_) => Some("tests with systemd".to_owned()),
-        Err(error) => Some(format!("tests with systemd: {error:#}")),
     }
 }
 

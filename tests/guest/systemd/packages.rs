@@ -8,7 +8,10 @@ use std::{
 };
 
 use super::{Theirs, is_first, prints, shell};
-use crate::support::{assert_close, text, wait_until};
+use crate::{
+    support::{assert_close, text, wait_until},
+    workloads::workload,
+};
 
 /// Where the service listens.
 const ADDRESS: &str = "127.0.0.1:9477";
@@ -38,7 +41,7 @@ fn the_package_is_installed_runs_is_upgraded_and_leaves_nothing() {
     assert_eq!(text(&shell("systemctl is-enabled pmbpf").stdout).trim(), "disabled", "nobody enabled it");
     assert!(get("/readyz").is_none(), "and nobody started it");
     fs::write("/etc/default/pmbpf", "PMBPF_SERVE=-I 1s\n").unwrap();
-    prints("systemd-run --quiet --collect --unit=load $PMBPF_WORKLOADS/spin 600");
+    prints(&format!("systemd-run --quiet --collect --unit=load {} 600", workload("spin", &["-g"])));
     prints("systemctl start pmbpf");
     let load = Theirs("/system.slice/load.service".to_owned());
     wait_until("the unit has series", || cpu_time_ns("unit:load.service").is_some_and(|ns| ns > 0.0));

@@ -49,12 +49,6 @@ impl Args {
         Self { rounds: Some(rounds), ..Self::default() }
     }
 
-    /// In guests of a kernel, the tests whose names contain this.
-    pub(crate) fn in_guests(series: &str, tests: &str) -> anyhow::Result<Self> {
-        let kernels = vec![series.parse().map_err(anyhow::Error::msg)?];
-        Ok(Self { kernels, in_guests: vec![tests.to_owned()], ..Self::default() })
-    }
-
     /// Of those rings, the ones that open something in the kernel: what load changes.
     pub(crate) fn of_kernel(self) -> Self {
         let ring = RINGS.iter().filter(|ring| ring.privileged && ring.name != GUEST);
