@@ -173,12 +173,14 @@ fn what_a_limit_of_cpu_time_takes_is_throttled() {
             (group.folder(), "throttled_usec", 1e3)
         }
     };
-    // On one CPU the kernel's sum is that of one run queue, and its only task is what stands still.
-    let spin = format!("exec taskset -c 1 {} 0.2", workload("spin", &["-g"]));
+    // On one CPU the kernel's sum is that of one run queue, and its only task is what stands still. It never leaves that CPU:
+    // of a task that is moved while it waits, only what the run queue that it left was throttled is known.
+    let spin = format!("exec {} 0.2", workload("spin", &["-g"]));
     let command = format!("echo $$ > {}; {spin}", folder.join("cgroup.procs").display());
     for (way, _) in ways() {
         let before = stat(folder, name) * unit;
-        let ended = output(&["--attach", way, "--off-cpu", "--no-sampling", "--", "sh", "-c", &command]);
+        let on_one_cpu = ["--", "taskset", "-c", "1", "sh", "-c", &command];
+        let ended = output(&[&["--attach", way, "--off-cpu", "--no-sampling"], &on_one_cpu[..]].concat());
         assert!(ended.status.success(), "{}", text(&ended.stderr));
         let rows = Rows::parse(&ended.stderr);
         let held_ns = stat(folder, name) * unit - before;
