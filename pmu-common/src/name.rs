@@ -235,14 +235,27 @@ pub mod io {
         pub const BIO_COMPLETE: &str = "bio_complete";
         /// On `cgroup_mkdir`, where cgroups are targets.
         pub const CGROUP_CREATE: &str = "io_cgroup_create";
+        /// On `cgroup_rmdir`, where cgroups are targets.
+        pub const CGROUP_REMOVE: &str = "io_cgroup_remove";
         /// On every packet that a socket receives.
         pub const RECEIVE: &str = "net_receive";
         /// On every packet that a socket sends.
         pub const SEND: &str = "net_send";
 
         /// All of them: both objects have the same.
-        pub const ALL: [&str; 10] =
-            [INSERT, ISSUE, REQUEUE, MERGE, COMPLETE, BIO_QUEUE, BIO_COMPLETE, CGROUP_CREATE, RECEIVE, SEND];
+        pub const ALL: [&str; 11] = [
+            INSERT,
+            ISSUE,
+            REQUEUE,
+            MERGE,
+            COMPLETE,
+            BIO_QUEUE,
+            BIO_COMPLETE,
+            CGROUP_CREATE,
+            CGROUP_REMOVE,
+            RECEIVE,
+            SEND,
+        ];
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn path_key(path: Pointer) -> u64 {
         // SAFETY: the helper checks the address, and never writes more than there is room for.
         let read = unsafe { bpf_probe_read_kernel_str_bytes(at, &mut part) }.map_or(0, <[u8]>::len);
         for (index, &byte) in part.iter().enumerate() {
-            if index >= read || index == PART - 1 {
+            if index >= read {
                 break;
             }
             key = key.with(byte);

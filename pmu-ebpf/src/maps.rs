@@ -76,8 +76,8 @@ pub(crate) static SLOT_OF: HashMap<OwnerKey, u32> = HashMap::with_max_entries(1,
 #[map]
 pub(crate) static FREE_SLOTS: Stack<u32> = Stack::with_max_entries(1, 0);
 /// Written by user space before counting starts, and by `cgroup_create` and `cgroup_remove`. By process, thread or
-/// cgroup id, or by path ([`pmu_common::target::PathKey`]). Preallocated: before Linux 6.1 a program on a perf event may not use another, and one on a raw tracepoint
-/// has the kernel warn (kernel/bpf/verifier.c, `check_map_prog_compatibility`).
+/// cgroup id, or by path ([`pmu_common::target::PathKey`]). Preallocated: before Linux 6.1 a program on a perf event may not use
+/// another, and one on a raw tracepoint has the kernel warn (kernel/bpf/verifier.c, `check_map_prog_compatibility`).
 #[map]
 pub(crate) static TARGETS: HashMap<u64, u32> = HashMap::with_max_entries(1, 0);
 /// Written by `cgroup_move`, read at the process's next switch. Old moves give way.

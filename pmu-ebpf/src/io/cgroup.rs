@@ -1,4 +1,4 @@
-//! The program on cgroups that are created: one with the path of a target that was there before is that target again.
+//! Programs on the life of cgroups that are targets: one with the path of a target that was there before is that target again.
 
 use super::{maps::IO_TARGETS, owner::is_named};
 use crate::{
@@ -17,6 +17,19 @@ fn try_create<A: Fields>(cgroup: Pointer, path: Pointer) -> Option<()> {
     if !identity::is_v2::<A>(cgroup) || !is_named(identity::path_key(path)) {
         return None;
     }
-    // Full of targets that came and went before: then this one is counted as others are.
+    // There is room: the life before took its id with it.
     IO_TARGETS.insert(identity::cgroup_id::<A>(cgroup), 0, 0).ok()
+}
+
+tracepoint! {
+    /// `trace_cgroup_rmdir(cgroup, path)`, kernel/cgroup/cgroup.c.
+    io_cgroup_remove on "cgroup_rmdir", context => try_remove::<Way>(context.arg(0))
+}
+
+#[inline(always)]
+fn try_remove<A: Fields>(cgroup: Pointer) -> Option<()> {
+    if !identity::is_v2::<A>(cgroup) {
+        return None;
+    }
+    IO_TARGETS.remove(identity::cgroup_id::<A>(cgroup)).ok()
 }

@@ -20,6 +20,9 @@ use super::{
 };
 use crate::support::{Cgroup, Scratch, Started, assert_close, skipped, unique, wait_until};
 
+/// Reads 16 MiB.
+const READS: &str = "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=64m";
+
 #[test]
 fn requests_and_bytes_of_a_device_are_the_kernels_own() {
     if !can_run() {
@@ -88,10 +91,9 @@ fn those_not_asked_for_share_a_row_and_the_device_keeps_its_total() {
         let parent = Cgroup::new("wanted");
         let (inside, outside) = (parent.below("inside"), Cgroup::new("unwanted"));
         let object = counting(way, Wanted::Cgroups(vec![found(&parent)], Descend::Yes), Parts::Block);
-        let options = "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=64m";
         let made_later = parent.below("later");
         for group in [&inside, &made_later, &outside] {
-            group.spawn(&fio_command(&device.path, options)).wait();
+            group.spawn(&fio_command(&device.path, READS)).wait();
         }
         let traffic = object.drain();
         let of = |whose: Whose| sum(&traffic, device.number, Operation::Read, |row| row.whose == whose).1;
@@ -113,12 +115,12 @@ fn a_target_that_is_made_again_is_wanted_again() {
         let device = Loop::new("again", 64 << 20);
         let group = Cgroup::new("again");
         let object = counting(way, Wanted::Cgroups(vec![found(&group)], Descend::Yes), Parts::Block);
-        let options = "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=64m";
         let lives = [0, 1].map(|life| {
-            if life > 0 {
+            // A unit that ends at once and is started again, for an hour.
+            for _ in 0..life * 100 {
                 group.make_again();
             }
-            group.spawn(&fio_command(&device.path, options)).wait();
+            group.spawn(&fio_command(&device.path, READS)).wait();
             id(&group)
         });
         let traffic = object.drain();
@@ -138,12 +140,11 @@ fn children_of_a_target_process_are_told_from_others() {
     }
     for way in ways() {
         let device = Loop::new("process", 64 << 20);
-        let options = "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=64m";
-        let waiting = crate::support::Waiting::new(&fio_command(&device.path, options));
+        let waiting = crate::support::Waiting::new(&fio_command(&device.path, READS));
         let object = counting(way, Wanted::Processes(vec![waiting.pid()], Inherit::Yes), Parts::Block);
         // fio's job is a child of the process that was named.
         waiting.go().wait();
-        fio(&device.path, options);
+        fio(&device.path, READS);
         let traffic = object.drain();
         let is_process = |whose: Whose| matches!(whose, Whose::Process { .. });
         let (_, ours) = sum(&traffic, device.number, Operation::Read, |row| is_process(row.whose));

@@ -26,7 +26,8 @@ const BIOS: [(&str, &str); 2] =
     [(program::BIO_COMPLETE, "block_bio_complete"), (program::BIO_QUEUE, "block_bio_queue")];
 
 /// The same for targets that are cgroups.
-const CGROUPS: [(&str, &str); 1] = [(program::CGROUP_CREATE, "cgroup_mkdir")];
+const CGROUPS: [(&str, &str); 2] =
+    [(program::CGROUP_REMOVE, "cgroup_rmdir"), (program::CGROUP_CREATE, "cgroup_mkdir")];
 
 /// Programs on packets, and which packets.
 const PACKETS: [(&str, CgroupSkbAttachType); 2] =

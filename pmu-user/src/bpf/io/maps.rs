@@ -33,8 +33,8 @@ const IN_FLIGHT: (u32, u32) = (8192, 131_072);
 /// Identities kept for each slot: owners that share a row have one each.
 const IDENTITIES_PER_SLOT: u32 = 4;
 
-/// Targets that there is room for to each cgroup: its two keys, and those of as many lives.
-const KEYS_PER_CGROUP: usize = 64;
+/// Keys of a cgroup among targets: its path, and the id that it has in this life.
+const KEYS_PER_CGROUP: usize = 2;
 
 /// Entries per map.
 pub(super) fn sizes(wanted: &IoOptions, machine: &Machine) -> Sizes {
