@@ -10,8 +10,6 @@ pub struct Origin {
     ticks: u64,
     tasks: Spent,
     io: Spent,
-    /// What of I/O was lost, by reason.
-    lost: Vec<(String, u64)>,
 }
 
 /// What a source had cost.
@@ -33,7 +31,6 @@ impl Origin {
             ticks: tasks.map_or(0, |tasks| tasks.ticks),
             tasks: tasks.map(|tasks| spent(tasks.cost, &tasks.programs)).unwrap_or_default(),
             io: io.map(|io| spent(io.cost, &io.programs)).unwrap_or_default(),
-            lost: io.map(|io| io.losses.clone()).unwrap_or_default(),
         }
     }
 
@@ -77,11 +74,6 @@ impl Origin {
         drain.kernel.iter_mut().for_each(|kernel| self.since(&mut kernel.at_ns));
         drain.groups.iter_mut().for_each(|groups| self.since(&mut groups.at_ns));
         self.io.since(&mut drain.cost, &mut drain.programs);
-        for (reason, count) in &mut drain.losses {
-            let before = self.lost.iter().find(|(lost, _)| lost == reason).map_or(0, |(_, count)| *count);
-            *count = count.saturating_sub(before);
-        }
-        drain.losses.retain(|(_, count)| *count > 0);
     }
 }
 

@@ -74,27 +74,23 @@ impl Answers {
 
     /// The answer to a request, whatever its body is, of somebody at an address who has to be admitted.
     pub(super) fn to<B>(&self, request: &Request<B>, web: &Web, from: IpAddr) -> Answer {
-        let asks = (request.uri().path() == FLIGHT).then_some(self.flight.as_ref()).flatten();
-        match asks {
-            Some(asks) if web.admits(values(request, &AUTHORIZATION).as_deref()) => may_dump(
-                request, web, from,
-            )
-            .map_or_else(
-                || asks.request().map_or_else(|refusal| Answer::Now(of_dump(Err(refusal))), Answer::Later),
-                Answer::Now,
-            ),
-            _ => Answer::Now(self.at_once(request, web)),
-        }
-    }
-
-    /// The answer to a request that changes nothing.
-    fn at_once<B>(&self, request: &Request<B>, web: &Web) -> Response<Full<Bytes>> {
         if !web.admits(values(request, &AUTHORIZATION).as_deref()) {
             let mut answer = plain(StatusCode::UNAUTHORIZED, "who is there?\n");
             let ask = HeaderValue::from_static("Basic realm=\"pmbpf\", Bearer");
             answer.headers_mut().insert(WWW_AUTHENTICATE, ask);
-            return answer;
+            return Answer::Now(answer);
         }
+        match &self.flight {
+            Some(asks) if request.uri().path() == FLIGHT => match may_dump(request, web, from) {
+                Some(refusal) => Answer::Now(refusal),
+                None => asks.request().map_or_else(|why| Answer::Now(of_dump(Err(why))), Answer::Later),
+            },
+            _ => Answer::Now(self.at_once(request)),
+        }
+    }
+
+    /// The answer to a request that changes nothing.
+    fn at_once<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n");
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));

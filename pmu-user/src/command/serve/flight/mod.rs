@@ -134,7 +134,7 @@ impl Taken {
         let (ended, of_writer) = (sync_channel(1), Arc::clone(&told));
         std::thread::Builder::new().name("flight".to_owned()).spawn(move || {
             // It writes files of its own user's, which takes no right.
-            confine(Duty::Answer);
+            confine(Duty::Write);
             write(ring, &receiver, &of_writer);
             let _ = ended.0.send(());
         })?;
