@@ -17,7 +17,7 @@ use super::{
     host::{Host, Points},
     is_known, of_target,
     target::{self, Labels},
-    value::{FamilyId, Point, Values, nothing},
+    value::{FamilyId, Point, Values, none_of},
 };
 use crate::{
     drain::{Header, Owner},
@@ -214,12 +214,11 @@ impl Growth {
         if self.families.is_variance(family) {
             return None;
         }
-        let is_histogram = self.families.at(family).kind == Kind::Histogram;
-        let none = || if is_histogram { nothing() } else { Point::Number(0.0) };
         let variance = self.families.known_variance_of(family).map(|of| match values.0.get(&of) {
             Some(Point::Number(variance)) => *variance,
             _ => 0.0,
         });
+        let none = || none_of(self.families.at(family).kind);
         let point = values.0.get(&family).cloned().unwrap_or_else(none);
         Some(Row { family, whose: whose.clone(), point, variance })
     }

@@ -22,7 +22,7 @@ use self::{
     host::Host,
     target::{Labels, OTHER},
     targets::Targets,
-    value::{FamilyId, Values, nothing},
+    value::{FamilyId, Values, none_of},
 };
 pub use self::{
     family::{Family, Kind},
@@ -318,11 +318,11 @@ impl Snapshot {
         }
         if self.of_targets.contains(&id) {
             // What a target never did is known: it is 0.
-            let none = || if family.kind == Kind::Histogram { nothing() } else { Point::Number(0.0) };
             series.extend(self.targets.iter().map(|target| Series {
                 target: Some(&target.name),
                 labels: &[],
-                point: target.values.0.get(&id).map_or_else(|| Cow::Owned(none()), Cow::Borrowed),
+                point:
+                    target.values.0.get(&id).map_or_else(|| Cow::Owned(none_of(family.kind)), Cow::Borrowed),
                 since_ns: target.since_ns,
             }));
         }

@@ -10,7 +10,7 @@ use crate::{
     machine::Machine,
     metric::{
         Report, TasksReport,
-        testing::{header, machine},
+        testing::{Random, header, machine},
     },
     model::{Counts, CpuCounts, Interval, Ledger, histogram::Histogram},
     plan::{
@@ -30,6 +30,46 @@ pub(crate) struct Did {
     /// How many waits for a CPU there were, and how long each was, in ns.
     pub(crate) waits: (u32, u64),
     pub(crate) ends: bool,
+}
+
+pub(crate) fn cgroup(id: u64, path: &str) -> Owner {
+    Owner::cgroup(id, path.into())
+}
+
+pub(crate) fn did(owner: Owner, cpu_ns: u64) -> Did {
+    Did { owner, cpu_ns, waits: (3, 50_000), ends: false }
+}
+
+/// Cgroups that come and go by chance, some of them again under a name that was there before.
+pub(crate) struct Lives {
+    pub(crate) random: Random,
+    /// Who is there, and the most CPU time that each uses in an interval, in ns.
+    alive: Vec<(Owner, f64)>,
+    next: u64,
+}
+
+impl Lives {
+    pub(crate) const fn new(random: Random) -> Self {
+        Self { random, alive: Vec::new(), next: 1 }
+    }
+
+    /// What those that are there do in the next interval.
+    pub(crate) fn interval(&mut self) -> Vec<Did> {
+        let Self { random, alive, next } = self;
+        while random.uniform() < 0.4 {
+            let name = if random.uniform() < 0.3 { random.below(20) as u64 } else { *next };
+            alive.push((cgroup(*next, &format!("/c{name}")), random.magnitude(1e3, 2e9)));
+            *next += 1;
+        }
+        let mut all = Vec::new();
+        alive.retain(|(owner, most)| {
+            let (cpu_ns, waits) = (random.between(0.0, *most) as u64, random.below(9) as u32);
+            let ends = random.uniform() < 0.05;
+            all.push(Did { owner: owner.clone(), cpu_ns, waits: (waits, 70_000), ends });
+            !ends
+        });
+        all
+    }
 }
 
 pub(crate) struct World {

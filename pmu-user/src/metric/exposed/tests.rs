@@ -4,20 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
     BOUNDS_NS, Bounds, Exposed, Family, HISTOGRAM_SERIES, Kind, Point, Snapshot,
-    testing::{Did, World},
+    testing::{Did, Lives, World, cgroup, did},
 };
-use crate::{drain::Owner, metric::testing::Random};
+use crate::metric::testing::Random;
 
 const SECOND: u64 = 1_000_000_000;
 const BOUNDS: Bounds = Bounds { targets: 10, series: 10_000, linger_ns: 300 * SECOND };
-
-fn cgroup(id: u64, path: &str) -> Owner {
-    Owner::cgroup(id, path.into())
-}
-
-fn did(owner: Owner, cpu_ns: u64) -> Did {
-    Did { owner, cpu_ns, waits: (3, 50_000), ends: false }
-}
 
 /// Numbers of a family, by target; of histograms how many values they hold.
 fn numbers(snapshot: &Snapshot, family: &str) -> BTreeMap<String, f64> {
@@ -132,25 +124,12 @@ fn lines(snapshot: &Snapshot) -> usize {
 fn increases_over_all_targets_are_what_happened_whoever_comes_and_goes() {
     let bounds = Bounds { targets: 6, series: 600, linger_ns: 60 * SECOND };
     for seed in 1..=8 {
-        let mut random = Random(0x5eed_0000 + seed);
+        let mut lives = Lives::new(Random(0x5eed_0000 + seed));
         let (mut world, mut server) = (World::new(), Server::default());
         let mut exposed = world.exposed(bounds);
-        let (mut alive, mut next) = (Vec::new(), 1);
         let mut happened = (0, 0_u64);
         for step in 0..600 {
-            while random.uniform() < 0.4 {
-                // Some come again under a name that was there before.
-                let name = if random.uniform() < 0.3 { random.below(20) as u64 } else { next };
-                alive.push((cgroup(next, &format!("/c{name}")), random.magnitude(1e3, 2e9)));
-                next += 1;
-            }
-            let mut all = Vec::new();
-            alive.retain(|(owner, most): &(Owner, f64)| {
-                let (cpu_ns, waits) = (random.between(0.0, *most) as u64, random.below(9) as u32);
-                let ends = random.uniform() < 0.05;
-                all.push(Did { owner: owner.clone(), cpu_ns, waits: (waits, 70_000), ends });
-                !ends
-            });
+            let all = lives.interval();
             exposed.add(&world.interval(&all), server.saw);
             let snapshot = exposed.snapshot();
             assert!(lines(&snapshot) <= bounds.series, "{}", lines(&snapshot));
@@ -159,7 +138,7 @@ fn increases_over_all_targets_are_what_happened_whoever_comes_and_goes() {
                 happened.1 += all.iter().map(|did| u64::from(did.waits.0)).sum::<u64>();
             }
             let is_due = step == 3 || step == 599 || snapshot.sequence > server.saw + 8;
-            if step >= 3 && (is_due || random.uniform() < 0.4) {
+            if step >= 3 && (is_due || lives.random.uniform() < 0.4) {
                 server.scrape(&snapshot, &[CPU, WAITS]);
             }
         }

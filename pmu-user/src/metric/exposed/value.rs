@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::family::Kind;
 use crate::{metric::value::Distribution, model::histogram::Histogram};
 
 /// A family's place among all.
@@ -83,6 +84,11 @@ impl Values {
     pub(super) fn observe(&mut self, family: FamilyId, found: &Distribution) {
         observe(self.0.entry(family).or_insert_with(nothing), found);
     }
+}
+
+/// What a series of this kind says of which nothing has happened.
+pub(super) fn none_of(kind: Kind) -> Point {
+    if kind == Kind::Histogram { nothing() } else { Point::Number(0.0) }
 }
 
 /// A distribution of no value.

@@ -10,7 +10,7 @@ use crate::{
         OwnerOrTarget, Report, TasksReport,
         exposed::{
             Bounds, Kind, Point,
-            testing::{Did, INTERVAL_NS, World},
+            testing::{Did, INTERVAL_NS, Lives, World, cgroup, did},
         },
         io::{IoReport, Label, Row, Scope, Subject},
         testing::{Random, machine, with_late_ticks},
@@ -26,14 +26,6 @@ const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 /// A full minute of the clock.
 const NOON: u64 = 1_795_608_000 * SECOND;
-
-fn did(owner: Owner, cpu_ns: u64) -> Did {
-    Did { owner, cpu_ns, waits: (3, 50_000), ends: false }
-}
-
-fn cgroup(id: u64, path: &str) -> Owner {
-    Owner::cgroup(id, path.into())
-}
 
 /// Numbers of a metric in a period, by target or labels; of histograms how many values they hold.
 fn numbers(period: &Period, metric: &str) -> BTreeMap<String, f64> {
@@ -253,31 +245,20 @@ fn devices_have_what_each_period_added_and_means_of_what_does_not_add_up() {
 #[test]
 fn sums_over_all_rows_are_what_happened_whoever_comes_and_goes() {
     for seed in 1..=4 {
-        let mut random = Random(0x5eed_1000 + seed);
+        let mut lives = Lives::new(Random(0x5eed_1000 + seed));
         let mut world = World::new();
         let mut growth = Growth::new(&world.header(), 6, MINUTE);
-        let (mut alive, mut next, mut at_ns) = (Vec::new(), 1, NOON);
+        let mut at_ns = NOON;
         let (mut cpu_ns, mut waits, mut counted_ns) = (0, 0, 0);
         let mut periods = Vec::new();
         for _ in 0..400 {
-            while random.uniform() < 0.4 {
-                let name = if random.uniform() < 0.3 { random.below(20) as u64 } else { next };
-                alive.push((cgroup(next, &format!("/c{name}")), random.magnitude(1e3, 2e9)));
-                next += 1;
-            }
-            let mut all = Vec::new();
-            alive.retain(|(owner, most): &(Owner, f64)| {
-                let (cpu_ns, waits) = (random.between(0.0, *most) as u64, random.below(9) as u32);
-                let ends = random.uniform() < 0.05;
-                all.push(Did { owner: owner.clone(), cpu_ns, waits: (waits, 70_000), ends });
-                !ends
-            });
+            let all = lives.interval();
             cpu_ns += all.iter().map(|did| did.cpu_ns).sum::<u64>();
             waits += all.iter().map(|did| u64::from(did.waits.0)).sum::<u64>();
             counted_ns += INTERVAL_NS;
             periods.extend(growth.add(&world.interval(&all), at_ns));
             // The clock is set now and then.
-            at_ns += INTERVAL_NS + if random.uniform() < 0.01 { 7 * MINUTE } else { 0 };
+            at_ns += INTERVAL_NS + if lives.random.uniform() < 0.01 { 7 * MINUTE } else { 0 };
         }
         periods.extend(growth.end());
         let sum = |metric: &str| -> f64 {
