@@ -1,6 +1,8 @@
 //! From a report to bytes. Each format is one file, or one folder, and owns its words and columns; none computes anything.
 
 pub mod annotation;
+#[cfg(feature = "parquet")]
+mod columnar;
 mod csv;
 pub mod diff;
 pub mod evaluation;

@@ -13,7 +13,7 @@ use parquet::{
     file::{
         metadata::KeyValue,
         properties::WriterProperties,
-        writer::{SerializedColumnWriter, SerializedFileWriter, SerializedRowGroupWriter},
+        writer::{SerializedFileWriter, SerializedRowGroupWriter},
     },
     schema::parser::parse_message_type,
 };
@@ -27,7 +27,7 @@ use crate::{
         number::{Attribution, Number},
     },
     untrusted::Untrusted,
-    view::{stage::Stage, words::kind},
+    view::{columnar::Group, stage::Stage, words::kind},
 };
 
 /// Columns, in the order in which [`Rows::write`] writes them. Text is UTF-8; what is not known is null.
@@ -187,37 +187,28 @@ impl Rows {
         }
     }
 
-    fn write(self, mut group: SerializedRowGroupWriter<'_, Vec<u8>>) -> Result<(), ParquetError> {
-        let mut column =
-            |write: &mut dyn FnMut(&mut SerializedColumnWriter<'_>) -> Result<usize, ParquetError>| {
-                let mut column = group
-                    .next_column()?
-                    .ok_or_else(|| ParquetError::General("a column too many".to_owned()))?;
-                write(&mut column)?;
-                column.close()
-            };
-        column(&mut |of| of.typed::<Int64Type>().write_batch(&self.time_ns, None, None))?;
-        column(&mut |of| of.typed::<Int64Type>().write_batch(&self.dt_ns, None, None))?;
-        column(&mut |of| texts(of, &self.subject))?;
-        column(&mut |of| of.typed::<ByteArrayType>().write_batch(&self.owner_kind, None, None))?;
-        column(&mut |of| of.typed::<ByteArrayType>().write_batch(&self.owner, None, None))?;
-        let (pids, levels) = present(&self.pid);
-        column(&mut |of| of.typed::<Int32Type>().write_batch(&pids, Some(&levels), None))?;
-        column(&mut |of| of.typed::<ByteArrayType>().write_batch(&self.metric, None, None))?;
-        column(&mut |of| of.typed::<ByteArrayType>().write_batch(&self.unit, None, None))?;
-        for numbers in [&self.value, &self.low, &self.high, &self.coverage] {
-            let (numbers, levels) = present(numbers);
-            column(&mut |of| of.typed::<DoubleType>().write_batch(&numbers, Some(&levels), None))?;
+    fn write(self, group: SerializedRowGroupWriter<'_, Vec<u8>>) -> Result<(), ParquetError> {
+        let mut group = Group(group);
+        group.required::<Int64Type>(self.time_ns.into_iter())?;
+        group.required::<Int64Type>(self.dt_ns.into_iter())?;
+        group.optional::<ByteArrayType>(self.subject.into_iter())?;
+        group.required::<ByteArrayType>(self.owner_kind.into_iter())?;
+        group.required::<ByteArrayType>(self.owner.into_iter())?;
+        group.optional::<Int32Type>(self.pid.into_iter())?;
+        group.required::<ByteArrayType>(self.metric.into_iter())?;
+        group.required::<ByteArrayType>(self.unit.into_iter())?;
+        for numbers in [self.value, self.low, self.high, self.coverage] {
+            group.optional::<DoubleType>(numbers.into_iter())?;
         }
-        column(&mut |of| texts(of, &self.how))?;
-        column(&mut |of| of.typed::<ByteArrayType>().write_batch(&self.status, None, None))?;
-        column(&mut |of| texts(of, &self.reason))?;
-        column(&mut |of| of.typed::<ByteArrayType>().write_batch(&self.host, None, None))?;
-        column(&mut |of| texts(of, &self.path))?;
-        for names in &self.identity {
-            column(&mut |of| texts(of, names))?;
+        group.optional::<ByteArrayType>(self.how.into_iter())?;
+        group.required::<ByteArrayType>(self.status.into_iter())?;
+        group.optional::<ByteArrayType>(self.reason.into_iter())?;
+        group.required::<ByteArrayType>(self.host.into_iter())?;
+        group.optional::<ByteArrayType>(self.path.into_iter())?;
+        for names in self.identity {
+            group.optional::<ByteArrayType>(names.into_iter())?;
         }
-        group.close().map(drop)
+        group.close()
     }
 }
 
@@ -227,18 +218,4 @@ fn cgroup(whose: Attribution<'_>) -> (Option<ByteArray>, [Option<ByteArray>; COL
     let text = |name: &Untrusted| ByteArray::from(name.terminal().as_ref());
     let names = identity.as_ref().map(|identity| identity.columns()).unwrap_or_default();
     (Some(text(path)), names.map(|name| name.map(text)))
-}
-
-fn texts(
-    column: &mut SerializedColumnWriter<'_>,
-    texts: &[Option<ByteArray>],
-) -> Result<usize, ParquetError> {
-    let (texts, levels) = present(texts);
-    column.typed::<ByteArrayType>().write_batch(&texts, Some(&levels), None)
-}
-
-/// The values that are there, and for each row whether one is (its definition level).
-fn present<T: Clone>(cells: &[Option<T>]) -> (Vec<T>, Vec<i16>) {
-    let levels = cells.iter().map(|cell| i16::from(cell.is_some())).collect();
-    (cells.iter().flatten().cloned().collect(), levels)
 }

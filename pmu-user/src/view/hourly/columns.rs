@@ -3,13 +3,16 @@
 use std::io::Write;
 
 use parquet::{
-    data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type},
+    data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type},
     errors::ParquetError,
     file::writer::SerializedRowGroupWriter,
 };
 
 use super::{HourlyTable, Row};
-use crate::metric::exposed::Whose;
+use crate::{
+    metric::exposed::Whose,
+    view::columnar::{Group, Levels},
+};
 
 /// Columns, in the order in which [`write()`] writes them. Text is UTF-8; what is not known is null, and a map of nothing is empty, as
 /// ClickHouse knows none that is null.
@@ -87,7 +90,7 @@ pub(super) fn write<W: Write + Send>(
     for place in 0..IDENTITY.len() {
         group.optional::<ByteArrayType>(rows.iter().map(|row| texts(row).identity[place].clone()))?;
     }
-    group.0.close().map(drop)
+    group.close()
 }
 
 /// What columns have of a target, or of a part of the host.
@@ -115,70 +118,4 @@ impl Texts {
             }
         }
     }
-}
-
-/// Where the maps of a column begin (repetition levels), and which of them are empty (definition levels).
-struct Levels {
-    repetition: Vec<i16>,
-    definition: Vec<i16>,
-}
-
-impl Levels {
-    fn of(lengths: impl Iterator<Item = usize>) -> Self {
-        let mut levels = Self { repetition: Vec::new(), definition: Vec::new() };
-        for length in lengths {
-            levels.repetition.push(0);
-            levels.definition.push(i16::from(length > 0));
-            levels.repetition.extend((1..length).map(|_| 1));
-            levels.definition.extend((1..length).map(|_| 1));
-        }
-        levels
-    }
-}
-
-/// A row group whose columns are written one after the other.
-struct Group<'a, W: Write>(SerializedRowGroupWriter<'a, W>);
-
-impl<W: Write + Send> Group<'_, W> {
-    fn required<T: DataType>(&mut self, cells: impl Iterator<Item = T::T>) -> Result<(), ParquetError> {
-        self.column::<T>(&cells.collect::<Vec<_>>(), None, None)
-    }
-
-    fn optional<T: DataType>(
-        &mut self,
-        cells: impl Iterator<Item = Option<T::T>>,
-    ) -> Result<(), ParquetError> {
-        let (values, levels) = present(cells);
-        self.column::<T>(&values, Some(&levels), None)
-    }
-
-    fn of_map<T: DataType>(
-        &mut self,
-        levels: &Levels,
-        values: impl Iterator<Item = T::T>,
-    ) -> Result<(), ParquetError> {
-        self.column::<T>(&values.collect::<Vec<_>>(), Some(&levels.definition), Some(&levels.repetition))
-    }
-
-    fn column<T: DataType>(
-        &mut self,
-        values: &[T::T],
-        definition: Option<&[i16]>,
-        repetition: Option<&[i16]>,
-    ) -> Result<(), ParquetError> {
-        let column = self.0.next_column()?;
-        let mut column = column.ok_or_else(|| ParquetError::General("a column too many".to_owned()))?;
-        column.typed::<T>().write_batch(values, definition, repetition)?;
-        column.close()
-    }
-}
-
-/// The values that are there, and for each row whether one is (its definition level).
-fn present<T>(cells: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
-    let (mut values, mut levels) = (Vec::new(), Vec::new());
-    for cell in cells {
-        levels.push(i16::from(cell.is_some()));
-        values.extend(cell);
-    }
-    (values, levels)
 }
