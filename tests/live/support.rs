@@ -259,9 +259,7 @@ impl Cgroup {
 
     /// `usage_usec` of `cpu.stat`, in ns.
     pub(crate) fn usage_ns(&self) -> f64 {
-        let stat = fs::read_to_string(self.folder.join("cpu.stat")).unwrap();
-        let line = stat.lines().find_map(|line| line.strip_prefix("usage_usec ")).unwrap();
-        line.parse::<f64>().unwrap() * 1e3
+        usage_ns(&self.folder)
     }
 
     /// The same, when it has stopped growing: a process runs on for a moment after its parent has learnt of its end.
@@ -302,6 +300,13 @@ impl Cgroup {
         wait_until("nobody is in it", || fs::remove_dir(&self.folder).is_ok());
         fs::create_dir(&self.folder).unwrap();
     }
+}
+
+/// `usage_usec` of a cgroup's `cpu.stat`, in ns.
+pub(crate) fn usage_ns(cgroup: &Path) -> f64 {
+    let stat = fs::read_to_string(cgroup.join("cpu.stat")).unwrap();
+    let line = stat.lines().find_map(|line| line.strip_prefix("usage_usec ")).unwrap();
+    line.parse::<f64>().unwrap() * 1e3
 }
 
 impl Drop for Cgroup {

@@ -5,7 +5,6 @@ mod containers;
 mod packages;
 
 use std::{
-    fs,
     path::Path,
     process::{Command, Output},
 };
@@ -13,7 +12,7 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    support::{Rows, assert_close, pmbpf, skipped, text, wait_until},
+    support::{Rows, assert_close, pmbpf, skipped, text, usage_ns, wait_until},
     workloads::workload,
 };
 
@@ -51,9 +50,7 @@ struct Theirs(String);
 impl Theirs {
     /// CPU time that it accounts, in ns.
     fn usage_ns(&self) -> f64 {
-        let stat = fs::read_to_string(format!("/sys/fs/cgroup{}/cpu.stat", self.0)).unwrap();
-        let line = stat.lines().find_map(|line| line.strip_prefix("usage_usec ")).unwrap();
-        line.parse::<f64>().unwrap() * 1e3
+        usage_ns(Path::new(&format!("/sys/fs/cgroup{}", self.0)))
     }
 
     fn is_busy(&self) {

@@ -86,7 +86,7 @@ fn holds_what_the_page_says() {
         |name: &str| seen.iter().filter(|(of, _)| of == name).map(|(_, held)| *held).collect::<Vec<_>>();
     // CAP_PERFMON and CAP_BPF (include/uapi/linux/capability.h).
     assert_eq!(most("pmbpf"), [1 << 38 | 1 << 39], "{seen:?}");
-    assert_eq!(most("pmbpf-http"), [0], "{seen:?}");
+    assert_eq!(most("http"), [0], "{seen:?}");
 }
 
 /// Manual pages without a fault, and completions that their shells read and that complete.
