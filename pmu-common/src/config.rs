@@ -108,6 +108,10 @@ wire! {
         pub off_cpu: u32,
         /// 1: the system call that a task is in is known, so waits for futexes are told from other sleep.
         pub finds_futexes: u32,
+        /// 1: user space is told of new cgroups that are no targets, and may make them some.
+        pub follows: u32,
+        /// Keeps the size a multiple of 8 bytes.
+        pub reserved: u32,
         /// Where the fields are in this kernel.
         pub offsets: Offsets,
         /// Whose ids are told.

@@ -22,6 +22,8 @@ pub const STACK_COPY: u32 = 8;
 pub const OFF_CPU_STACK: u32 = 9;
 /// An [`Unblocked`].
 pub const UNBLOCKED: u32 = 10;
+/// A [`NewCgroup`] that is no target, followed by its path: a name may mean it.
+pub const OTHER_CGROUP: u32 = 11;
 
 /// [`StackCopy::status`]: there is a copy.
 pub const COPIED: u32 = 0;
@@ -127,11 +129,13 @@ wire! {
 
     /// Header of a cgroup's creation.
     pub struct NewCgroup {
-        /// [`CGROUP`].
+        /// [`CGROUP`] or [`OTHER_CGROUP`].
         pub kind: u32,
         /// Bytes of the path that follows, without the final zero.
         pub path_bytes: u32,
         /// Its id.
         pub id: u64,
+        /// When it was made, in ns of CLOCK_MONOTONIC.
+        pub made_ns: u64,
     }
 }

@@ -97,7 +97,9 @@ fn settle<A: Access>(task: Pointer, state: &mut TaskState, cpu: u32, done: &mut 
     }
     let cgroup = task::cgroup::<A>(task);
     let id = identity::cgroup_id::<A>(cgroup);
-    if id == state.cgroup && state.slot != SLOT_UNRESOLVED {
+    // What is no target may have become one.
+    let may_change = config!(follows) != 0 && state.slot == SLOT_NONE;
+    if id == state.cgroup && state.slot != SLOT_UNRESOLVED && !may_change {
         return;
     }
     let (old_id, old_slot) = (state.cgroup, state.slot);

@@ -7,7 +7,7 @@ use pmu_common::{
     count::SLOT_NONE,
     loss,
     owner::OwnerKey,
-    ring::{CGROUP, NewCgroup, PATH_BYTES},
+    ring::{CGROUP, NewCgroup, OTHER_CGROUP, PATH_BYTES},
 };
 
 use crate::{
@@ -26,6 +26,7 @@ tracepoint! {
 }
 
 /// Makes it a target if its parent is one or it had been one itself, and sends the path: it may be gone before user space can look it up.
+/// What is no target is told of at once where user space may make it one.
 #[inline(always)]
 fn try_create<A: Access>(context: &impl EbpfContext, cgroup: Pointer, path: Pointer) -> Option<()> {
     if !identity::is_v2::<A>(cgroup) {
@@ -33,9 +34,11 @@ fn try_create<A: Access>(context: &impl EbpfContext, cgroup: Pointer, path: Poin
     }
     let id = identity::cgroup_id::<A>(cgroup);
     // The kernel tells of a cgroup before it can be entered (kernel/cgroup/cgroup.c, `cgroup_mkdir`).
-    if !target::adopt(cgroup, id, path) || config!(by) != BY_CGROUP {
-        return None;
-    }
+    let (kind, flags) = match target::adopt(cgroup, id, path) {
+        true if config!(by) == BY_CGROUP => (CGROUP, ring_event::AT_TICK),
+        false if config!(follows) != 0 => (OTHER_CGROUP, ring_event::wake_if(true)),
+        _ => return None,
+    };
     let Some(mut record) = RING.reserve::<Room>(0) else {
         lose(loss::RING_FULL);
         warn!(context, "the ring buffer has no room for cgroup {}", id);
@@ -45,10 +48,12 @@ fn try_create<A: Access>(context: &impl EbpfContext, cgroup: Pointer, path: Poin
     // SAFETY: the reservation is ours, writable and as large as `Room`.
     let path_room = unsafe { &mut (*room).path };
     let bytes = owner::read_string(path, path_room).unwrap_or(0);
-    let header = NewCgroup { kind: CGROUP, path_bytes: bytes as u32, id };
+    // SAFETY: the helper has no preconditions.
+    let made_ns = unsafe { bpf_ktime_get_ns() };
+    let header = NewCgroup { kind, path_bytes: bytes as u32, id, made_ns };
     // SAFETY: as above.
     unsafe { (*room).header = header };
-    record.submit(ring_event::AT_TICK);
+    record.submit(flags);
     Some(())
 }
 

@@ -68,16 +68,18 @@ pub(crate) static SLICES: Array<Slice> = Array::with_max_entries(1, BPF_F_MMAPAB
 /// Written by `sample`; the table not in use is read and cleared by user space. Two tables per CPU.
 #[map]
 pub(crate) static HOT: Array<Hot> = Array::with_max_entries(1, BPF_F_MMAPABLE);
-/// Written by whoever allocates a slot; removed when the owner ends. Room for non-targets too. Preallocated, because
+/// Written by whoever allocates a slot; removed when the owner ends, or by user space when a non-target becomes a target. Room
+/// for non-targets too. Preallocated, because
 /// a sampling program may run in an NMI.
 #[map]
 pub(crate) static SLOT_OF: HashMap<OwnerKey, u32> = HashMap::with_max_entries(1, 0);
 /// Filled by user space, lowest slot on top; popped by whoever allocates. One entry per slot.
 #[map]
 pub(crate) static FREE_SLOTS: Stack<u32> = Stack::with_max_entries(1, 0);
-/// Written by user space before counting starts, and by `cgroup_create` and `cgroup_remove`. By process, thread or
-/// cgroup id, or by path ([`pmu_common::target::PathKey`]). Preallocated: before Linux 6.1 a program on a perf event may not use
-/// another, and one on a raw tracepoint has the kernel warn (kernel/bpf/verifier.c, `check_map_prog_compatibility`).
+/// Written by user space, before counting starts and for cgroups that a name means later, and by `cgroup_create` and
+/// `cgroup_remove`. By process, thread or cgroup id, or by path ([`pmu_common::target::PathKey`]). Preallocated: before
+/// Linux 6.1 a program on a perf event may not use another, and one on a raw tracepoint has the kernel warn
+/// (kernel/bpf/verifier.c, `check_map_prog_compatibility`).
 #[map]
 pub(crate) static TARGETS: HashMap<u64, u32> = HashMap::with_max_entries(1, 0);
 /// Written by `cgroup_move`, read at the process's next switch. Old moves give way.

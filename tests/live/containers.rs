@@ -311,11 +311,11 @@ fn is_served(container: &Container) {
 }
 
 /// Scripts that work for a while, and for ever.
-const WORK_ONCE: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+pub(crate) const WORK_ONCE: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
 const WORK_ALWAYS: &str = "while :; do :; done";
 
 /// The cgroup of a container, by its id.
-fn cgroup_of(podman: &Podman, id: &str) -> Cgroup {
+pub(crate) fn cgroup_of(podman: &Podman, id: &str) -> Cgroup {
     podman.cgroup.existing(&format!("libpod-{id}"))
 }
 

@@ -23,6 +23,7 @@ mod culprits;
 mod events;
 mod findings;
 mod flight;
+mod following;
 mod hostile;
 mod io;
 mod kernel_files;

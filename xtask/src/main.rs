@@ -48,8 +48,8 @@ enum Task {
     /// Run every ring of tests that can run here
     Test(test::Args),
     /// Run what takes long or needs load: tens of thousands of damaged files through everything that reads files, beside them
-    /// every ring that can run here three times, then a soak of an hour (of `PMBPF_SOAK` seconds)
-    Nightly,
+    /// every ring that can run here three times; tests in guests; exports and scrapes; a soak of an hour (of `PMBPF_SOAK` seconds)
+    Nightly(nightly::Args),
     /// Run the soak alone
     Soak,
     /// Have exports read by programs of others, which are installed below target
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         Task::Dist(args) => dist::run(&args).map(|()| 0),
         Task::Run { arguments } => build::run(&arguments),
         Task::Test(args) => test::run(&args),
-        Task::Nightly => nightly::run().map(|()| 0),
+        Task::Nightly(args) => nightly::run(&args).map(|()| 0),
         Task::Soak => soak::run().map(|()| 0),
         Task::Exports => exports::run().map(|()| 0),
         Task::Scrape => scrape::run(scrape::LENGTH).map(|()| 0),

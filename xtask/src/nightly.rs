@@ -1,7 +1,7 @@
 //! What takes long or needs load: many files that nobody sound would write, through everything that reads files, and many simulated
 //! recordings compared; beside them every ring of tests that can run here, and those that open something in the kernel three times in a
-//! row; then exports and scrapes, read by others; and then a soak. What the tests have as load is two other runs of pmbpf, 100 programs executed a second, and a build. The soak
-//! comes alone: some of the tests are storms, and it sees every process.
+//! row; then tests in guests; exports and scrapes, read by others; and then a soak. What the tests have as load is two other runs of
+//! pmbpf, 100 programs executed a second, and a build. The soak comes alone: some of the tests are storms, and it sees every process.
 
 use std::{
     io::Write as _,
@@ -48,26 +48,92 @@ const PASSES: u32 = 3;
 /// How often ordinary programs are looked at in each pass, that nothing of theirs stands out.
 const ROUNDS: u32 = 5;
 
-/// Runs all of it, whatever fails; an error at the end that names what did.
-pub(crate) fn run() -> anyhow::Result<()> {
+/// What runs in guests beside what `.ci/run` has there, by kernels: the rest of what a kernel can change, with the oldest and the newest one;
+/// some of all with those between; and what only a system with systemd has.
+const GUESTS: [(&str, &str); 3] = [
+    (
+        "5.10,7.2",
+        "cgroups::two_cgroups,turns::faults,tries_the_programs,pid_namespaces::doctor,ordinary_end,only_holds_others,\
+         not_to,hot_function,rows_of_their_own,made_again,following::",
+    ),
+    ("6.1,6.12", "core_events,trees_of_their_own,masked_span,every_way,any_depth,sleeps_through,made_again"),
+    ("7.2-systemd", "systemd::"),
+];
+
+/// Parts of a night.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Damaged files and long comparisons, and beside them every ring.
+    Rings,
+    /// Tests in guests.
+    Guests,
+    /// Exports, read by programs of others.
+    Exports,
+    /// Scrapes by servers.
+    Scrape,
+    /// The soak.
+    Soak,
+}
+
+/// Which parts.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only these, for a night that has to be had in pieces
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
+    only: Vec<Part>,
+}
+
+/// Runs all parts that are wanted, whatever fails; an error at the end that names what did.
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let tools = setup::all()?;
     build::release(Architecture::HOST)?;
-    let mut failed = thread::scope(|scope| {
-        let long = scope.spawn(|| all_long(&tools));
-        let rings = soak::beside(|| (1..=PASSES).filter_map(rings).collect());
-        let mut failed: Vec<String> = rings.unwrap_or_else(|error| vec![format!("load: {error:#}")]);
-        failed.extend(ended(long));
-        failed
-    });
-    failed.extend(exports::run().err().map(|error| format!("exports: {error:#}")));
-    let scraped = scrape::run(scrape::LENGTH_AT_NIGHT);
-    failed.extend(scraped.err().map(|error| format!("scrape: {error:#}")));
-    failed.extend(soak::run().err().map(|error| format!("soak: {error:#}")));
+    let mut failed = Vec::new();
+    let wants = |part: Part| args.only.is_empty() || args.only.contains(&part);
+    if wants(Part::Rings) {
+        failed.extend(beside_load(&tools));
+    }
+    if wants(Part::Guests) {
+        failed.extend(GUESTS.iter().filter_map(|(kernels, tests)| in_guests(kernels, tests)));
+    }
+    let mut ended = |part: &str, result: anyhow::Result<()>| {
+        failed.extend(result.err().map(|error| format!("{part}: {error:#}")));
+    };
+    if wants(Part::Exports) {
+        ended("exports", exports::run());
+    }
+    if wants(Part::Scrape) {
+        ended("scrape", scrape::run(scrape::LENGTH_AT_NIGHT));
+    }
+    if wants(Part::Soak) {
+        ended("soak", soak::run());
+    }
     if !failed.is_empty() {
         bail!("failed: {}", failed.join("; "));
     }
     say("all passed");
     Ok(())
+}
+
+/// Long tests and rings on a machine in use; what failed.
+fn beside_load(tools: &Tools) -> Vec<String> {
+    thread::scope(|scope| {
+        let long = scope.spawn(|| all_long(tools));
+        let rings = soak::beside(|| (1..=PASSES).filter_map(rings).collect());
+        let mut failed: Vec<String> = rings.unwrap_or_else(|error| vec![format!("load: {error:#}")]);
+        failed.extend(ended(long));
+        failed
+    })
+}
+
+/// These tests in guests with these kernels; what failed.
+fn in_guests(kernels: &str, tests: &str) -> Option<String> {
+    say(&format!("tests in guests with {kernels}"));
+    let result = test::Args::in_guests(kernels, tests).and_then(|args| test::run(&args));
+    match result {
+        Ok(0) => None,
+        Ok(_) => Some(format!("tests in guests with {kernels}")),
+        Err(error) => Some(format!("tests in guests with {kernels}: {error:#}")),
+    }
 }
 
 /// One pass of the rings; what failed.

@@ -25,8 +25,8 @@ pub(crate) static IO_CPUS: Array<IoCpu> = Array::with_max_entries(1, BPF_F_MMAPA
 /// Written by the programs on block requests: what [`BLOCK_SLOT_OF`] said last. By CPU and place.
 #[map]
 pub(crate) static IO_RECENT: Array<Recent> = Array::with_max_entries(1, 0);
-/// Written by user space before counting starts, and by `io_cgroup_create` and `io_cgroup_remove`. By process or cgroup id, or
-/// by a cgroup's path ([`pmu_common::target::PathKey`]).
+/// Written by user space, before counting starts and for cgroups that a name means later, and by `io_cgroup_create` and
+/// `io_cgroup_remove`. By process or cgroup id, or by a cgroup's path ([`pmu_common::target::PathKey`]).
 #[map]
 pub(crate) static IO_TARGETS: HashMap<u64, u32> = HashMap::with_max_entries(1, 0);
 /// Written by the programs that start a request, on any CPU: see [`InFlight::seal_of`]. By hash of the request.

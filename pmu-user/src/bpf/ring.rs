@@ -72,6 +72,15 @@ pub enum Record {
         /// Its path.
         path: Untrusted,
     },
+    /// A cgroup was created that is no target.
+    OtherCgroup {
+        /// Its id.
+        id: u64,
+        /// Its path.
+        path: Untrusted,
+        /// When, in ns of CLOCK_MONOTONIC.
+        made_ns: u64,
+    },
     /// Owner slots run short.
     Pressure,
 }
@@ -116,10 +125,13 @@ impl Record {
                 let ring::Fork { tgid, parent, .. } = take(&mut bytes)?;
                 Some(Self::Fork { tgid, parent })
             }
-            ring::CGROUP => {
-                let header: ring::NewCgroup = take(&mut bytes)?;
-                let path = bytes.get(..header.path_bytes as usize)?;
-                Some(Self::Cgroup { id: header.id, path: Untrusted::from_zero_terminated(path) })
+            kind @ (ring::CGROUP | ring::OTHER_CGROUP) => {
+                let ring::NewCgroup { id, path_bytes, made_ns, .. } = take(&mut bytes)?;
+                let path = Untrusted::from_zero_terminated(bytes.get(..path_bytes as usize)?);
+                Some(match kind {
+                    ring::CGROUP => Self::Cgroup { id, path },
+                    _ => Self::OtherCgroup { id, path, made_ns },
+                })
             }
             ring::PRESSURE => Some(Self::Pressure),
             _ => None,
@@ -215,10 +227,14 @@ mod tests {
 
     #[test]
     fn a_cgroup_record_gives_its_path() {
-        let header = ring::NewCgroup { kind: ring::CGROUP, path_bytes: 4, id: 9 };
-        let mut bytes = bytes_of(&header).to_vec();
-        bytes.extend_from_slice(b"/a/b\0junk");
-        let record = Record::parse(Bytes::from(bytes));
-        assert_eq!(record, Some(Record::Cgroup { id: 9, path: Untrusted::from("/a/b") }));
+        let record = |kind| {
+            let header = ring::NewCgroup { kind, path_bytes: 4, id: 9, made_ns: 5 };
+            let mut bytes = bytes_of(&header).to_vec();
+            bytes.extend_from_slice(b"/a/b\0junk");
+            Record::parse(Bytes::from(bytes))
+        };
+        let path = Untrusted::from("/a/b");
+        assert_eq!(record(ring::CGROUP), Some(Record::Cgroup { id: 9, path: path.clone() }));
+        assert_eq!(record(ring::OTHER_CGROUP), Some(Record::OtherCgroup { id: 9, path, made_ns: 5 }));
     }
 }

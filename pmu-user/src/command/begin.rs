@@ -1,6 +1,7 @@
 //! How a command begins, and who learns that counting has begun.
 
 use std::{
+    cell::LazyCell,
     fs::File,
     io::Write as _,
     path::Path,
@@ -11,6 +12,7 @@ use super::{failure::Usage, output, recorder::Keep};
 use crate::{
     machine::{
         Machine,
+        container::{self, Containers, Follow},
         memory_limit::{self, measuring_bytes},
         pid_namespace,
     },
@@ -91,6 +93,16 @@ pub(super) fn say_which(names: &[String], machine: &Machine) {
         let others = machine.cgroups.others_called(name);
         if !others.is_empty() {
             output::talk(&format!("`{name}` is the cgroup /{name}; name the path for {}", others.join(", ")));
+        }
+    }
+}
+
+/// Says which names mean no cgroup yet.
+pub(super) fn say_who_is_awaited(names: &[String], machine: &Machine, root: &Path) {
+    let containers = LazyCell::new(|| Containers::read_with_processes(root));
+    for name in names.iter().filter(|name| Follow::of(name).is_some()) {
+        if container::resolve(name, &machine.cgroups, &containers, root).is_err() {
+            output::talk(&format!("`{name}` means no cgroup yet; those that it comes to mean count"));
         }
     }
 }

@@ -23,12 +23,12 @@ use super::{output, progress::SoFar};
 use crate::{
     drain::{Absent, CgroupName, Drain, Ending, Header, Names, Owner},
     metric::{
-        Report,
+        Followed, Report,
         annotate::Annotated,
         callers::MIN_SHARE,
         filter::{Filter, Pattern, Unmet},
         finding::findings,
-        naming::CgroupNames,
+        naming::{CgroupNames, Generations},
         stat::Stat,
         topdown::OneRun,
     },
@@ -57,10 +57,16 @@ pub(super) struct Pipeline<'a> {
     cgroups: CgroupNames,
     /// How many make it worth to forget those of cgroups that no ledger knows any more.
     cgroups_max: usize,
+    generations: Generations,
+    /// Cgroups that became targets, the first ones.
+    followed: Vec<Followed>,
 }
 
 /// Cgroups whose names are kept, those of forgotten ones included; where ledgers know that many, twice as many.
 const CGROUPS_MAX: usize = 16_384;
+
+/// Cgroups that became targets of which a report tells.
+const FOLLOWED_MAX: usize = 1024;
 
 impl<'a> Pipeline<'a> {
     /// A pipeline for the run that `header` describes. `folder`: a perfmon directory with the formulas of its Top-Down metrics, if not
@@ -105,6 +111,8 @@ impl<'a> Pipeline<'a> {
             must_be_met: false,
             cgroups: CgroupNames::new(),
             cgroups_max: CGROUPS_MAX,
+            generations: Generations::default(),
+            followed: Vec::new(),
         })
     }
 
@@ -139,6 +147,13 @@ impl<'a> Pipeline<'a> {
     pub(super) fn drain(&mut self, mut drain: Drain) -> std_io::Result<Next> {
         for CgroupName { path, identity } in std::mem::take(&mut drain.cgroups) {
             self.cgroups.insert(path, identity);
+        }
+        for followed in std::mem::take(&mut drain.followed) {
+            self.tasks.iter_mut().for_each(|tasks| tasks.follow(&followed.cgroup.path));
+            self.io.iter_mut().for_each(|io| io.follow(&followed.cgroup.path));
+            if self.followed.len() < FOLLOWED_MAX {
+                self.followed.push(followed.into());
+            }
         }
         let place = self.cut.as_mut().map_or(Place::Within, |cut| cut.place(&mut drain));
         match if std::mem::take(&mut self.base_is_due) { Place::Before } else { place } {
@@ -256,7 +271,7 @@ impl<'a> Pipeline<'a> {
         self.tasks.iter_mut().for_each(|tasks| tasks.interval(&mut report));
         self.io.iter_mut().for_each(|io| io.interval(&mut report));
         report.name_alike();
-        report.name_cgroups(&self.cgroups);
+        report.name_cgroups(&self.cgroups, &mut self.generations);
         if let Some(owners) = self.only {
             report.keep_owners(|owner| owners.contains(owner));
         }
@@ -277,8 +292,9 @@ impl<'a> Pipeline<'a> {
         let mut report = self.report(self.counts.as_ref().map(CountsPart::whole));
         self.tasks.iter().for_each(|tasks| tasks.whole(&mut report));
         self.io.iter().for_each(|io| io.whole(&mut report));
+        report.followed.clone_from(&self.followed);
         report.name_alike();
-        report.name_cgroups(&self.cgroups);
+        report.name_cgroups(&self.cgroups, &mut self.generations.clone());
         report.findings = findings(self.header, &report);
         report.span = self.cut.and_then(|cut| cut.really());
         report

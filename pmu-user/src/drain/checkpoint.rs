@@ -7,7 +7,7 @@ mod tasks;
 use std::collections::BTreeMap;
 
 use self::{io::IoRows, tasks::TasksRows};
-use super::{CgroupName, Drain};
+use super::{CgroupName, Drain, Followed};
 use crate::{machine::container::Identity, untrusted::Untrusted};
 
 /// Cgroups whose names are kept before those are forgotten that no row tells of.
@@ -20,6 +20,8 @@ pub struct Checkpoint {
     io: Option<IoRows>,
     /// Whose cgroups are.
     cgroups: BTreeMap<Untrusted, Identity>,
+    /// Cgroups that became targets, by path.
+    followed: BTreeMap<Untrusted, Followed>,
 }
 
 impl Checkpoint {
@@ -33,22 +35,31 @@ impl Checkpoint {
         }
         let told = drain.cgroups.iter().map(|told| (told.path.clone(), told.identity.clone()));
         self.cgroups.extend(told);
+        let path = |followed: &Followed| followed.cgroup.path.clone();
+        self.followed.extend(drain.followed.iter().map(|followed| (path(followed), followed.clone())));
     }
 
     /// The last reading of every row, as a drain. Names of cgroups that no row tells of any more are forgotten, if there are many.
     pub fn drain(&mut self) -> Drain {
         let tasks = self.tasks.as_mut().map(TasksRows::drain);
         let io = self.io.as_mut().map(IoRows::drain);
-        if self.cgroups.len() > CGROUPS_MAX {
+        if self.cgroups.len().max(self.followed.len()) > CGROUPS_MAX {
             let of_tasks = self.tasks.iter().flat_map(TasksRows::cgroups);
             let told: std::collections::BTreeSet<&Untrusted> =
                 of_tasks.chain(self.io.iter().flat_map(IoRows::cgroups)).collect();
             self.cgroups.retain(|path, _| told.contains(path));
+            self.followed.retain(|path, _| told.contains(path));
         }
         let named = |(path, identity): (&Untrusted, &Identity)| CgroupName {
             path: path.clone(),
             identity: identity.clone(),
         };
-        Drain { tasks, io, counts: None, cgroups: self.cgroups.iter().map(named).collect() }
+        Drain {
+            tasks,
+            io,
+            counts: None,
+            cgroups: self.cgroups.iter().map(named).collect(),
+            followed: self.followed.values().cloned().collect(),
+        }
     }
 }

@@ -33,7 +33,7 @@ pub use self::tasks::{
     CountRow, CpuRow, GapRow, HotRow, LimitsRow, OffCpuRow, Place, PressureRow, StackRow, TasksDrain,
     TasksHeader, ThrottlingRow, ToldWaits,
 };
-use crate::machine::{Machine, duration_ns};
+use crate::machine::{Machine, cgroup::Cgroup, duration_ns};
 
 /// Reason of a loss: how many targets used CPU time, or read from block devices, as the kernel accounts it, while nothing of theirs
 /// was seen.
@@ -92,6 +92,21 @@ pub struct Drain {
     /// Whose cgroups are that the drain tells of, if that was not told before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<CgroupName>,
+    /// Cgroups that became targets since the last drain.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub followed: Vec<Followed>,
+}
+
+/// A cgroup that became a target while counting went on, because a name came to mean it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Followed {
+    /// Which.
+    pub cgroup: Cgroup,
+    /// When, in ns since counting started.
+    pub at_ns: u64,
+    /// How long it had been there by then, in ns, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_ns: Option<u64>,
 }
 
 impl Drain {

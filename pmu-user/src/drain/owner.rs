@@ -160,6 +160,15 @@ impl Owner {
         Self::Cgroup { id, path, identity: None }
     }
 
+    /// Which cgroup of its name it is, of those that a report knows, from 1; 0 of others.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        match self {
+            Self::Cgroup { identity: Some(identity), .. } => identity.generation,
+            _ => 0,
+        }
+    }
+
     /// What makes it the same under another name.
     #[must_use]
     pub const fn key(&self) -> OwnerKey<'_> {
@@ -192,7 +201,11 @@ impl Owner {
             Self::Comm { name } | Self::Exe { name } => name.terminal().into_owned(),
             Self::Cgroup { path, identity, .. } => {
                 let called = identity.as_ref().and_then(|identity| identity.in_words());
-                called.unwrap_or_else(|| path.terminal().into_owned())
+                let called = called.unwrap_or_else(|| path.terminal().into_owned());
+                match self.generation() {
+                    0 | 1 => called,
+                    later => format!("{called} #{later}"),
+                }
             }
         }
     }

@@ -55,7 +55,7 @@ use self::{
     topdown::{Prepared, TopDown},
 };
 use crate::{
-    drain::{Absent, Owner, TasksHeader},
+    drain::{self, Absent, Owner, TasksHeader},
     machine::Machine,
     model::{Interval, Ledger},
 };
@@ -71,6 +71,8 @@ pub struct Report {
     pub counts: Option<stat::Stat>,
     /// What of any source is not measured, and why.
     pub missing: Vec<Absent>,
+    /// Cgroups that became targets since counting started.
+    pub followed: Vec<Followed>,
     /// From when to when it is, in ns since counting started, where a span of a recording was asked for.
     pub span: Option<(u64, u64)>,
     /// What was lost of any source, by reason. Empty if nothing was.
@@ -79,6 +81,24 @@ pub struct Report {
     pub findings: Vec<finding::Finding>,
     /// What pmbpf itself cost since counting started; `None` where nothing but counters was opened.
     pub cost: Option<CostReport>,
+}
+
+/// A cgroup that became a target while counting went on, because a name came to mean it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// The cgroup.
+    pub owner: Owner,
+    /// When, in ns since counting started.
+    pub at_ns: u64,
+    /// How long it had been there by then, in ns, if that is known: what ran in it before may not be counted.
+    pub late_ns: Option<u64>,
+}
+
+impl From<drain::Followed> for Followed {
+    fn from(followed: drain::Followed) -> Self {
+        let drain::Followed { cgroup, at_ns, late_ns } = followed;
+        Self { owner: Owner::cgroup(cgroup.id.0, cgroup.path), at_ns, late_ns }
+    }
 }
 
 impl Report {

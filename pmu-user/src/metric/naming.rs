@@ -1,7 +1,7 @@
 //! Names of cgroups in a report: whose each is, put to every owner that it has. They are told by path, whatever the source, and are no part
 //! of who an owner is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{OwnerOrTarget, Report, TasksReport, culprit::Culprit, io::Subject};
 use crate::{drain::Owner, machine::container::Identity, untrusted::Untrusted};
@@ -9,17 +9,70 @@ use crate::{drain::Owner, machine::container::Identity, untrusted::Untrusted};
 /// Whose cgroups are, by path.
 pub type CgroupNames = BTreeMap<Untrusted, Identity>;
 
-impl Report {
-    /// Puts to every cgroup whose it is, as far as `names` tell.
-    pub fn name_cgroups(&mut self, names: &CgroupNames) {
-        if names.is_empty() {
+/// Cgroups whose generation is remembered; beyond that, counting them begins anew.
+const KEPT_MAX: usize = 65_536;
+
+/// Cgroups of one name that were there one after the other: containers that started again, units. A cgroup's id is larger than that of
+/// any before it (fs/kernfs/dir.c, `__kernfs_new_node`).
+#[derive(Clone, Debug, Default)]
+pub struct Generations {
+    /// Ids by name, the oldest first.
+    by_name: HashMap<String, Vec<u64>>,
+    /// Ids that are there, and whether by a name that a runtime gave.
+    known: HashMap<u64, bool>,
+    /// Has any name several?
+    has_several: bool,
+}
+
+impl Generations {
+    /// Takes a cgroup that a report has.
+    fn meet(&mut self, owner: &Owner) {
+        let Owner::Cgroup { id, identity, .. } = owner else { return };
+        let is_named = identity.is_some();
+        if *id == 0 || self.known.get(id).is_some_and(|before| *before || !is_named) {
             return;
         }
-        let mut name = |owner: &mut Owner| {
+        if self.known.len() > KEPT_MAX {
+            *self = Self::default();
+        }
+        self.known.insert(*id, is_named);
+        let ids = self.by_name.entry(owner.in_words()).or_default();
+        if let Err(at) = ids.binary_search(id) {
+            ids.insert(at, *id);
+        }
+        self.has_several |= ids.len() > 1;
+    }
+
+    /// Which of its name a cgroup is, from 1, if there were several.
+    fn of(&self, owner: &Owner) -> Option<u32> {
+        let Owner::Cgroup { id, .. } = owner else { return None };
+        let ids = self.by_name.get(&owner.in_words()).filter(|ids| ids.len() > 1)?;
+        u32::try_from(ids.binary_search(id).ok()? + 1).ok()
+    }
+}
+
+impl Report {
+    /// Puts to every cgroup whose it is, as far as `names` tell, and which of its name.
+    pub fn name_cgroups(&mut self, names: &CgroupNames, generations: &mut Generations) {
+        self.each_cgroup(|owner| {
             if let Owner::Cgroup { path, identity, .. } = owner {
                 *identity = names.get(path).cloned().map(Box::new);
             }
-        };
+            generations.meet(owner);
+        });
+        if !generations.has_several {
+            return;
+        }
+        self.each_cgroup(|owner| {
+            let generation = generations.of(owner);
+            if let (Some(generation), Owner::Cgroup { identity, .. }) = (generation, owner) {
+                identity.get_or_insert_default().generation = generation;
+            }
+        });
+    }
+
+    /// Every cgroup of any row.
+    fn each_cgroup(&mut self, mut name: impl FnMut(&mut Owner)) {
         if let Some(tasks) = &mut self.tasks {
             tasks.each_owner(&mut name);
         }
@@ -30,6 +83,7 @@ impl Report {
                 }
             }
         }
+        self.followed.iter_mut().for_each(|followed| name(&mut followed.owner));
         let of_counts = self.counts.iter_mut().flat_map(|counts| &mut counts.rows);
         of_counts.filter_map(|row| row.owner.as_mut()).for_each(&mut name);
         let findings = self.findings.iter_mut().filter_map(|finding| finding.whose.as_mut());
@@ -78,5 +132,51 @@ impl TasksReport {
         if let Ok(topdown) = &mut self.topdown {
             topdown.owners.iter_mut().for_each(|(who, _)| each(who, name));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CgroupNames, Generations};
+    use crate::{
+        drain::{self, Owner},
+        machine::{
+            cgroup::{Cgroup, CgroupId},
+            container::{Container, Identity, Runtime},
+        },
+        metric::Report,
+    };
+
+    /// A report that has cgroups with these ids and paths, in this order.
+    fn named(ids: &[(u64, &str)], names: &CgroupNames, generations: &mut Generations) -> Vec<String> {
+        let followed = |(id, path): &(u64, &str)| {
+            let cgroup = Cgroup { path: (*path).into(), id: CgroupId(*id) };
+            drain::Followed { cgroup, at_ns: 0, late_ns: None }.into()
+        };
+        let mut report = Report { followed: ids.iter().map(followed).collect(), ..Report::default() };
+        report.name_cgroups(names, generations);
+        report.followed.iter().map(|followed| followed.owner.in_words()).collect()
+    }
+
+    #[test]
+    fn cgroups_of_one_name_are_counted_in_the_order_of_their_lives() {
+        let mut generations = Generations::default();
+        let container = |id: &str| {
+            let (runtime, id) = (Some(Runtime::Podman), id.into());
+            let (name, image, is_infrastructure) = (Some("web".into()), None, false);
+            let container = Some(Container { runtime, id, name, image, is_infrastructure });
+            Identity { container, ..Identity::default() }
+        };
+        let mut names = CgroupNames::new();
+        assert_eq!(named(&[(5, "/x"), (9, "/a")], &names, &mut generations), ["/x", "/a"]);
+        // A unit's path again, and the first container before its name is known.
+        assert_eq!(named(&[(12, "/x"), (5, "/x")], &names, &mut generations), ["/x #2", "/x"]);
+        names.extend([("/a".into(), container("a")), ("/b".into(), container("b"))]);
+        assert_eq!(named(&[(20, "/b"), (9, "/a")], &names, &mut generations), ["web #2", "web"]);
+        // An interval that has the second one alone.
+        assert_eq!(named(&[(20, "/b")], &names, &mut generations), ["web #2"]);
+        let owner = Owner::cgroup(0, "/x".into());
+        generations.meet(&owner);
+        assert_eq!(generations.of(&owner), None, "who has no id has no order");
     }
 }

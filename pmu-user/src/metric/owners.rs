@@ -148,7 +148,8 @@ impl<'a> Above<'a> {
         };
         let above = ancestors(path).filter_map(|above| {
             let index = self.ledger.cgroup_at(above)?;
-            let has_row = !self.ledger.is_inner(index) || self.target?.is_above(above);
+            let is_asked_for = self.target?.is_above(above) || self.ledger.has_followed(above);
+            let has_row = !self.ledger.is_inner(index) || is_asked_for;
             has_row.then_some(index)
         });
         std::iter::once(index).chain(above.filter(move |&above| above != index))

@@ -11,6 +11,7 @@ use pmu_common::loss;
 use super::{
     culprit::Charges,
     difference::{self, OwnCost},
+    followed::FollowedPaths,
     interval::{CpuEvent, HotKey, Interval, OFF_CPU, StackKey},
     limit::Readings,
     names::{Addresses, CodeNames, NamedCode},
@@ -62,6 +63,7 @@ pub struct Ledger {
     addresses: Addresses,
     programs: Vec<ProgramRow>,
     cost: OwnCost,
+    followed: FollowedPaths,
 }
 
 impl Default for Ledger {
@@ -96,7 +98,19 @@ impl Ledger {
             addresses: Addresses::default(),
             programs: Vec::new(),
             cost: OwnCost::default(),
+            followed: FollowedPaths::default(),
         }
+    }
+
+    /// Takes that a cgroup became a target.
+    pub fn follow(&mut self, path: &Untrusted) {
+        let Self { followed, tree, .. } = self;
+        followed.insert(path.clone(), |path| tree.at(path.as_bytes()).is_some());
+    }
+
+    /// Did the cgroup with this path become a target while counting went on, or one above it?
+    pub fn has_followed(&self, path: &[u8]) -> bool {
+        self.followed.has(path)
     }
 
     /// Who an index is.

@@ -3,6 +3,7 @@
 mod culprit;
 mod difference;
 mod fold;
+mod followed;
 pub mod gap;
 pub mod histogram;
 pub mod interval;
@@ -21,6 +22,7 @@ pub use self::{
     culprit::CulpritIndex,
     difference::OwnCost,
     fold::{BOUNDS, Bounds, is_kernel, is_rest},
+    followed::FollowedPaths,
     interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OFF_CPU, OwnerEvent, StackKey},
     ledger::Ledger,
     names::NamedCode,

@@ -72,7 +72,8 @@ impl CountPlan {
         root: &Path,
     ) -> Result<Self, PlanError> {
         let mut plan = Self {
-            target: resolve_target(&request.target, machine, root)?,
+            // A counter is of the cgroup that there is when it is opened.
+            target: resolve_target(&request.target, machine, root)?.0,
             inherit: request.inherit,
             cpus: cpus(request, machine)?,
             asked: Vec::new(),
@@ -142,7 +143,7 @@ impl CountPlan {
 /// task of a CPU has a clock of its own.
 fn usual_events(target: &Asked, has_pmu: bool) -> String {
     let clock = match target {
-        Asked::System | Asked::Cgroups(_) | Asked::AllCgroups => "cpu-clock",
+        Asked::System | Asked::Cgroups(_) | Asked::CgroupsToCome(_) | Asked::AllCgroups => "cpu-clock",
         Asked::Processes(_) | Asked::Threads(_) | Asked::Command(_) => "task-clock",
     };
     let hardware: &[&str] = if has_pmu { &HARDWARE } else { &[] };

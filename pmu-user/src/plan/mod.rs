@@ -38,7 +38,7 @@ use self::{
     target::resolve,
 };
 use crate::{
-    machine::{Machine, cpu::Cpu},
+    machine::{Machine, container::Follow, cpu::Cpu},
     untrusted::Untrusted,
 };
 
@@ -74,6 +74,9 @@ pub struct Lost {
 pub struct Plan {
     /// Whose time.
     pub target: Target,
+    /// Names that may mean more cgroups while counting goes on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub follow: Vec<Follow>,
     /// What an owner is.
     pub by: By,
     /// Children of processes.
@@ -136,7 +139,7 @@ impl Plan {
     ///
     /// Names what cannot be had, why, and the nearest thing that can.
     pub fn new(request: &Request, machine: &Machine, root: &Path) -> Result<Self, PlanError> {
-        let target = resolve(&request.target, machine, root)?;
+        let (target, follow) = resolve(&request.target, machine, root)?;
         let cgroups = matches!(target, Target::Cgroups(_)) || request.target == Asked::AllCgroups;
         let by = request.by.unwrap_or(if cgroups { By::Cgroup } else { By::Process });
         if by == By::Cgroup && machine.cgroups.v2.is_none() {
@@ -153,6 +156,7 @@ impl Plan {
         Ok(Self {
             by,
             target,
+            follow,
             inherit: request.inherit,
             descend: request.descend,
             turns,
@@ -220,6 +224,7 @@ impl Plan {
                 OffCpu::Yes if self.takes_off_cpu_stacks() => config::OFF_CPU_STACKS,
                 OffCpu::Yes => 1,
             },
+            follows: u32::from(!self.follow.is_empty()),
             ..Config::ZERO
         }
     }

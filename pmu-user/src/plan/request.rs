@@ -18,6 +18,8 @@ pub enum Target {
     Threads(Vec<u32>),
     /// Cgroups by name or path.
     Cgroups(Vec<String>),
+    /// The same, where a name may mean none yet.
+    CgroupsToCome(Vec<String>),
     /// Every cgroup of the host.
     AllCgroups,
     /// A command, started for the purpose.

@@ -12,8 +12,8 @@ use super::{
 use crate::{
     machine::{
         Machine,
-        cgroup::{Cgroup, ancestors},
-        container::{self, Containers},
+        cgroup::{Cgroup, ResolveError, ancestors},
+        container::{self, Containers, Follow},
     },
     untrusted::{Untrusted, exact},
 };
@@ -72,9 +72,15 @@ impl Target {
     }
 }
 
-pub(super) fn resolve(asked: &Asked, machine: &Machine, root: &Path) -> Result<Target, PlanError> {
+/// The target as it is now, and names that may mean other cgroups later.
+pub(super) fn resolve(
+    asked: &Asked,
+    machine: &Machine,
+    root: &Path,
+) -> Result<(Target, Vec<Follow>), PlanError> {
     let exists = |id: u32| root.join("proc").join(id.to_string()).is_dir();
-    Ok(match asked {
+    let mut follow = Vec::new();
+    let target = match asked {
         Asked::System | Asked::AllCgroups => Target::System,
         Asked::Processes(ids) => match ids.iter().find(|&&id| !exists(id)) {
             Some(&id) => return Err(PlanError::NoProcess(id)),
@@ -84,22 +90,34 @@ pub(super) fn resolve(asked: &Asked, machine: &Machine, root: &Path) -> Result<T
             Some(&id) => return Err(PlanError::NoThread(id)),
             None => Target::Threads(ids.clone()),
         },
-        Asked::Cgroups(names) => {
+        Asked::Cgroups(names) | Asked::CgroupsToCome(names) => {
             let mut cgroups = Vec::new();
             let containers = LazyCell::new(|| Containers::read_with_processes(root));
             for name in names {
-                for cgroup in container::resolve(name, &machine.cgroups, &containers, root)? {
+                let meant = match container::resolve(name, &machine.cgroups, &containers, root) {
+                    Err(ResolveError::Unknown(..) | ResolveError::Unread(..))
+                        if matches!(asked, Asked::CgroupsToCome(_))
+                            && let Some(next) = Follow::of(name) =>
+                    {
+                        follow.push(next);
+                        continue;
+                    }
+                    meant => meant?,
+                };
+                for cgroup in meant.cgroups {
                     if !cgroups.contains(&cgroup) {
                         cgroups.push(cgroup);
                     }
                 }
+                follow.extend(meant.next);
             }
             Target::Cgroups(cgroups)
         }
         Asked::Command(words) => Target::Command(
             words.iter().map(|word: &OsString| Word(Untrusted::new(word.as_bytes()))).collect(),
         ),
-    })
+    };
+    Ok((target, follow))
 }
 
 /// Is everything that runs counted for that target?

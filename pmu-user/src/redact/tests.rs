@@ -74,6 +74,7 @@ fn whose_a_cgroup_is_has_pseudonyms_and_its_path_the_same_as_elsewhere() {
         pod: Some(pod),
         unit: Some("payroll.service".into()),
         job: Some(("7".into(), None)),
+        generation: 0,
     };
     let path = Untrusted::from("/libpod_parent/libpod-c0ffee");
     let tasks = TasksDrain { above: vec![Owner::cgroup(1, path.clone())], ..TasksDrain::default() };

@@ -4,6 +4,7 @@ mod cgroup_names;
 pub mod confine;
 mod cost;
 pub mod counts;
+mod following;
 pub mod io;
 pub mod launch;
 mod run;
@@ -18,7 +19,12 @@ use std::{
 };
 
 use self::{
-    cgroup_names::CgroupNames, counts::CountsSession, io::IoSession, launch::LaunchError, tasks::TasksSession,
+    cgroup_names::CgroupNames,
+    counts::CountsSession,
+    following::{Following, Found},
+    io::IoSession,
+    launch::LaunchError,
+    tasks::TasksSession,
 };
 pub use self::{
     cost::Measure,
@@ -28,7 +34,7 @@ pub use self::{
 };
 use crate::{
     bpf::{Kernel, LoadError},
-    drain::{Absent, Drain, Header, Names},
+    drain::{Absent, Drain, Followed, Header, Names},
     machine::{Machine, duration_ns, io::Platform, monotonic_ns},
     perf::OpenError,
     plan::{Plan, PlanError, Target, count::CountPlan, io::IoPlan, multiplexing::Unfit},
@@ -83,6 +89,14 @@ pub struct Session {
     root: PathBuf,
     /// Whose cgroups are; none where no source tells of any.
     cgroup_names: Option<CgroupNames>,
+    /// What names come to mean; none where no name can mean anything else later.
+    following: Option<Following>,
+    /// Cgroups that became targets since the last drain.
+    followed: Vec<Followed>,
+    /// Those that the last drain told of.
+    followed_before: Vec<Followed>,
+    /// When counting started, in ns of CLOCK_MONOTONIC.
+    started_ns: u64,
 }
 
 impl Session {
@@ -97,6 +111,10 @@ impl Session {
             counts: None,
             root: root.to_owned(),
             cgroup_names: None,
+            following: None,
+            followed: Vec::new(),
+            followed_before: Vec::new(),
+            started_ns: 0,
         }
     }
 
@@ -179,7 +197,7 @@ impl Session {
         self.tasks.as_mut().map_or(Ok(()), TasksSession::seed)?;
         self.io.iter_mut().for_each(IoSession::look);
         let started = Started::now();
-        self.started_unix_ns = started.unix_ns;
+        (self.started_unix_ns, self.started_ns) = (started.unix_ns, started.monotonic_ns);
         if let Some(tasks) = &mut self.tasks {
             tasks.start(&started, measure, launched)?;
         }
@@ -214,7 +232,9 @@ impl Session {
     /// When something is to be done between two ticks.
     fn due(&self) -> Option<Instant> {
         let tasks = self.tasks.as_ref().and_then(TasksSession::turn_due);
-        tasks.into_iter().chain(self.io.as_ref().and_then(IoSession::due)).min()
+        let io = self.io.as_ref().and_then(IoSession::due);
+        let following = self.following.as_ref().and_then(Following::due);
+        tasks.into_iter().chain(io).chain(following).min()
     }
 
     /// Does what is due.
@@ -225,6 +245,33 @@ impl Session {
         if let Some(io) = &mut self.io {
             io.turn();
         }
+    }
+
+    /// Makes cgroups targets that a name means by now.
+    fn follow(&mut self) -> Result<(), SessionError> {
+        let Some(following) = &mut self.following else { return Ok(()) };
+        let told = self.tasks.as_mut().map(TasksSession::take_others).unwrap_or_default();
+        for Found { cgroup, late_ns } in following.find(told) {
+            // It first, from when on what is made below it is a target, too.
+            for ids in [vec![cgroup.id], following.with_those_below(&cgroup)] {
+                self.tasks.as_mut().map_or(Ok(()), |tasks| tasks.adopt(&ids))?;
+            }
+            self.io.as_mut().map_or(Ok(()), |io| io.adopt(cgroup.id))?;
+            let at_ns = monotonic_ns().saturating_sub(self.started_ns);
+            self.followed.push(Followed { cgroup, at_ns, late_ns });
+        }
+        Ok(())
+    }
+
+    /// What became a target since the last drain. Programs that had judged it before are over by the next one.
+    fn take_followed(&mut self) -> Result<Vec<Followed>, SessionError> {
+        if let (Some(following), Some(tasks)) = (&self.following, &mut self.tasks) {
+            for followed in &self.followed_before {
+                tasks.adopt(&following.with_those_below(&followed.cgroup))?;
+            }
+        }
+        self.followed_before = std::mem::take(&mut self.followed);
+        Ok(self.followed_before.clone())
     }
 
     /// Starts what counts from the moment in which a command is let go.
@@ -238,15 +285,24 @@ impl Session {
         let io = self.io.as_mut().map(IoSession::baseline);
         let of_tasks = self.tasks.as_ref().is_some_and(|tasks| tasks.header.plan.uses_cgroups());
         self.cgroup_names = (of_tasks || io.is_some()).then(|| CgroupNames::new(&self.root));
+        let plan = self.tasks.as_ref().map(|tasks| &tasks.header.plan);
+        let plan = plan.map(|plan| (&plan.target, plan.follow.as_slice(), plan.descend));
+        let of_io = self.io.as_ref().map(|io| &io.header.plan);
+        let plan = plan.or(of_io.map(|plan| (&plan.target, plan.follow.as_slice(), plan.descend)));
+        self.following = plan
+            .and_then(|plan| Following::new(plan, &self.machine.cgroups, &self.root, self.tasks.is_some()));
+        self.follow()?;
         Ok(self.named(Drain { tasks, io, ..Drain::default() }))
     }
 
     /// Reads everything that has happened since the last drain.
     fn tick(&mut self) -> Result<Drain, SessionError> {
+        self.follow()?;
         let io = self.io.as_mut().map(IoSession::tick);
         let counts = self.counts.as_ref().map(CountsSession::tick).transpose()?;
         let tasks = self.tasks.as_mut().map(|tasks| tasks.drain(true)).transpose()?;
-        Ok(self.named(Drain { tasks, io, counts, ..Drain::default() }))
+        let followed = self.take_followed()?;
+        Ok(self.named(Drain { tasks, io, counts, followed, ..Drain::default() }))
     }
 
     /// Stops counting and drains for the last time.
@@ -254,7 +310,8 @@ impl Session {
         let io = self.io.as_mut().map(IoSession::finish);
         let counts = self.counts.as_ref().map(CountsSession::finish).transpose()?;
         let tasks = self.tasks.as_mut().map(TasksSession::finish).transpose()?;
-        Ok(self.named(Drain { tasks, io, counts, ..Drain::default() }))
+        let followed = std::mem::take(&mut self.followed);
+        Ok(self.named(Drain { tasks, io, counts, followed, ..Drain::default() }))
     }
 
     /// A drain, with whose the cgroups are that it tells of.

@@ -81,7 +81,10 @@ async fn watch<E: From<SessionError>>(
             moment = watch.next(signals, due) => match moment {
                 Moment::Over(stop) => return Ok(watch.over(stop)),
                 Moment::Failed(error) => return Err(SessionError::from(error).into()),
-                Moment::Due => session.turn(),
+                Moment::Due => {
+                    session.turn();
+                    session.follow()?;
+                }
                 Moment::Tick => {
                     let drain = session.tick()?;
                     if let (Some(groups), Some(tasks)) = (keep(drain)?, &mut session.tasks) {
@@ -94,7 +97,9 @@ async fn watch<E: From<SessionError>>(
                 }
             },
             pressed = told(session.tasks.as_mut()) => {
-                if let (true, Some(tasks)) = (pressed?, &mut session.tasks) {
+                let pressed = pressed?;
+                session.follow()?;
+                if let (true, Some(tasks)) = (pressed, &mut session.tasks) {
                     let drain = tasks.drain(false)?;
                     keep(drain.into())?;
                 }

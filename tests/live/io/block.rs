@@ -5,7 +5,7 @@ use std::time::Duration;
 use pmbpf::{
     bpf::{
         Attach, Kernel, Options,
-        io::{Bios, IoObject, IoOptions, Parts, Wanted},
+        io::{Bios, Eviction, IoObject, IoOptions, Parts, Recycling, Wanted},
     },
     drain::io::{
         block::{BlockRow, Operation, Whose},
@@ -130,6 +130,30 @@ fn a_target_that_is_made_again_is_wanted_again() {
             let (_, bytes) = sum(&traffic, device.number, Operation::Read, is_its);
             assert_close("each life", bytes, f64::from(16 << 20), 0.01, 0.0);
         }
+    }
+}
+
+#[test]
+fn what_was_nobodys_is_a_targets_from_when_it_is_one() {
+    if !can_run() {
+        return;
+    }
+    for way in ways() {
+        let device = Loop::new("adopted", 64 << 20);
+        let (group, later) = (Cgroup::new("there"), Cgroup::new("adopted"));
+        let inner = later.below("inner");
+        let mut object = counting(way, Wanted::Cgroups(vec![found(&group)], Descend::Yes), Parts::Block);
+        let read = || inner.spawn(&fio_command(&device.path, READS)).wait();
+        let bytes = |object: &IoObject, whose| {
+            sum(&object.drain(), device.number, Operation::Read, |row: &BlockRow| row.whose == whose).1
+        };
+        read();
+        assert_eq!(bytes(&object, Whose::Cgroup(id(&inner))), 0.0);
+        assert_close("before", bytes(&object, Whose::Outsider), f64::from(16 << 20), 0.1, 0.0);
+        object.adopt_cgroup(id(&later).0).unwrap();
+        wait_until("it is judged again", || object.recycle(|_| Eviction::Stays).unwrap() == Recycling::Idle);
+        read();
+        assert_close("after", bytes(&object, Whose::Cgroup(id(&inner))), f64::from(16 << 20), 0.01, 0.0);
     }
 }
 

@@ -49,6 +49,16 @@ impl Args {
         Self { rounds: Some(rounds), ..Self::default() }
     }
 
+    /// Tests in guests with these kernels, whose names contain one of these, both with commas between.
+    pub(crate) fn in_guests(kernels: &str, tests: &str) -> anyhow::Result<Self> {
+        let series = kernels.split(',').map(|one| one.parse::<Series>().map_err(anyhow::Error::msg));
+        Ok(Self {
+            kernels: series.collect::<Result<_, _>>()?,
+            in_guests: tests.split(',').map(str::to_owned).collect(),
+            ..Self::default()
+        })
+    }
+
     /// Of those rings, the ones that open something in the kernel: what load changes.
     pub(crate) fn of_kernel(self) -> Self {
         let ring = RINGS.iter().filter(|ring| ring.privileged && ring.name != GUEST);

@@ -118,6 +118,8 @@ pub(super) struct Lifecycle {
     is_short: bool,
     /// How often an owner had been refused a row, and when, when those who were got another chance.
     unshared: (u64, u64),
+    /// Owners who share a row may be targets by now.
+    judges_again: bool,
 }
 
 impl Lifecycle {
@@ -130,7 +132,13 @@ impl Lifecycle {
             looked_ns: None,
             is_short: false,
             unshared: (0, 0),
+            judges_again: false,
         }
+    }
+
+    /// Has owners who share a row, as those do that are no targets, get one of their own if they are to have one by now.
+    pub(super) const fn judge_again(&mut self) {
+        self.judges_again = true;
     }
 
     /// Are slots on their way?
@@ -152,6 +160,10 @@ impl Lifecycle {
         refused: u64,
         fate: &mut impl FnMut(&IoKey) -> Eviction,
     ) -> Result<(), LoadError> {
+        if self.judges_again && !self.is_busy() {
+            self.judges_again = false;
+            return self.unshare_all(rows);
+        }
         let limit = rows.owner_slots();
         let free = (1..limit).filter(|&slot| rows.key(slot).device == 0).count();
         self.is_short = free < limit as usize / 2;
@@ -196,8 +208,12 @@ impl Lifecycle {
         if refused <= self.unshared.0 || !is_due || self.is_busy() {
             return Ok(());
         }
-        rows.unshare()?;
         self.unshared = (refused, now_ns);
+        self.unshare_all(rows)
+    }
+
+    fn unshare_all(&mut self, rows: &mut impl Rows) -> Result<(), LoadError> {
+        rows.unshare()?;
         self.stage = Stage::Unshared;
         rows.begin_grace();
         Ok(())

@@ -36,6 +36,9 @@ const IDENTITIES_PER_SLOT: u32 = 4;
 /// Keys of a cgroup among targets: its path, and the id that it has in this life.
 const KEYS_PER_CGROUP: usize = 2;
 
+/// Cgroups that become targets later and are there at the same time.
+const LATER: u32 = 4096;
+
 /// Entries per map.
 pub(super) fn sizes(wanted: &IoOptions, machine: &Machine) -> Sizes {
     let cpus = machine.cpu.possible;
@@ -54,7 +57,7 @@ pub(super) fn sizes(wanted: &IoOptions, machine: &Machine) -> Sizes {
     let targets = match &wanted.wanted {
         Wanted::Everybody(_) => 1,
         Wanted::Processes(ids, _) => ids.len().max(1) as u32,
-        Wanted::Cgroups(cgroups, _) => (cgroups.len() * KEYS_PER_CGROUP).max(1) as u32,
+        Wanted::Cgroups(cgroups, _) => (cgroups.len() * KEYS_PER_CGROUP) as u32 + LATER,
     };
     Sizes(vec![
         (names::CPUS, cpus),

@@ -245,6 +245,17 @@ impl IoObject {
         Ok(self.recycler.state())
     }
 
+    /// Makes a cgroup a target in which something may have run already: what was nobody's until now is judged again.
+    ///
+    /// # Errors
+    ///
+    /// There are more targets than there is room for.
+    pub fn adopt_cgroup(&mut self, id: u64) -> Result<(), LoadError> {
+        self.maps.add_targets(std::iter::once(id))?;
+        self.recycler.judge_again();
+        Ok(())
+    }
+
     /// Rows that were given up since the last call.
     #[must_use]
     pub fn take_retired(&mut self) -> Retired {

@@ -74,6 +74,12 @@ impl Recycler {
         Self { block: begun(), net: begun(), retired: Retired::default() }
     }
 
+    /// Owners who share a row are to be looked at again: see [`Lifecycle::judge_again`].
+    pub(super) const fn judge_again(&mut self) {
+        self.block.0.judge_again();
+        self.net.0.judge_again();
+    }
+
     /// Rows that were given up since the last call.
     pub(super) fn take(&mut self) -> Retired {
         std::mem::take(&mut self.retired)

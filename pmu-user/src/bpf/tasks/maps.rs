@@ -8,7 +8,7 @@ use pmu_common::{
     histogram::RunqueueBuckets,
     name::map as names,
     off_cpu::{OffCpu, RUN_QUEUE},
-    owner::Owner,
+    owner::{Owner, OwnerKey},
     sample::{Hot, SampleCount},
     turn::{Slice, Turn},
 };
@@ -114,6 +114,7 @@ pub struct Maps {
     pub hot: Mapped<Hot>,
     free_slots: Stack<MapData, u32>,
     targets: HashMap<MapData, u64, u32>,
+    slot_of: HashMap<MapData, Pod<OwnerKey>, u32>,
     /// State by address of the task, where it does not lie in the task.
     tasks: Option<HashMap<MapData, u64, Pod<TaskState>>>,
     ring: Option<Ring>,
@@ -140,6 +141,7 @@ impl Maps {
             hot: maps.mapped(names::HOT)?,
             free_slots: maps.typed(names::FREE_SLOTS)?,
             targets: maps.typed(names::TARGETS)?,
+            slot_of: maps.typed(names::SLOT_OF)?,
             tasks: match maps.attach_kind() {
                 Attach::TpBtf => None,
                 Attach::RawTp => Some(maps.typed(names::TASKS_BY_ADDRESS)?),
@@ -164,6 +166,24 @@ impl Maps {
     /// There are more than the map holds.
     pub fn add_target(&mut self, id: u64, flags: u32) -> Result<(), LoadError> {
         self.targets.insert(id, flags, 0).map_err(|error| failed(names::TARGETS, error))
+    }
+
+    /// Makes a cgroup a target in which something may have run already; once more when programs that judged it before are over.
+    ///
+    /// # Errors
+    ///
+    /// There are more targets than the map holds.
+    pub fn adopt_cgroup(&mut self, id: u64) -> Result<(), LoadError> {
+        self.add_target(id, 0)?;
+        let key = Pod(OwnerKey { id, born_ns: 0 });
+        match self.slot_of.get(&key, 0) {
+            // One that is gone meanwhile needs no removal.
+            Ok(SLOT_NONE) => match self.slot_of.remove(&key) {
+                Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
+                Err(error) => Err(failed(names::SLOT_OF, error)),
+            },
+            _ => Ok(()),
+        }
     }
 
     /// Has a slot counted in a slice that is still active on one of `cpus` CPUs?

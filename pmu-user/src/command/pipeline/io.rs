@@ -44,6 +44,12 @@ impl<'a> IoPart<'a> {
         self.ledger.paths.contains_key(path)
     }
 
+    /// Takes that a cgroup became a target.
+    pub(super) fn follow(&mut self, path: &Untrusted) {
+        let IoLedger { followed, paths, .. } = &mut self.ledger;
+        followed.insert(path.clone(), |path| paths.contains_key(path));
+    }
+
     /// Takes a drain.
     pub(super) fn drain(&mut self, drain: IoDrain) {
         let tick = self.ledger.advance(drain);

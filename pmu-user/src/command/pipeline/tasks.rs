@@ -101,6 +101,11 @@ impl<'a> TasksPart<'a> {
         self.ledger.cgroup_at(path.as_bytes()).is_some()
     }
 
+    /// Takes that a cgroup became a target.
+    pub(super) fn follow(&mut self, path: &Untrusted) {
+        self.ledger.follow(path);
+    }
+
     fn keep_within_bounds(&mut self) {
         let bounds = Bounds { upwards: self.header.plan.descend == Descend::Yes, ..BOUNDS };
         self.ledger.fold(&bounds, &mut [&mut self.total, &mut self.open]);

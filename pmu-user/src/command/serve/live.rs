@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     command::{
-        begin::{read_machine, say_which},
+        begin::{read_machine, say_which, say_who_is_awaited},
         dry_run,
         io::beside_tasks,
         options,
@@ -34,7 +34,7 @@ use crate::{
     metric::exposed::{Bounds, Exposed},
     plan::{
         metrics::MetricsRequest,
-        request::{By, Descend, OffCpu, Rate, Request, WantedMetrics},
+        request::{By, Descend, OffCpu, Rate, Request, Target, WantedMetrics},
     },
     session::{
         self, Session, Signals,
@@ -63,6 +63,7 @@ pub(super) fn serve(args: &Args) -> anyhow::Result<u8> {
     let listeners = bind(&args.listen)?;
     let flight = args.flight.take()?;
     say_which(&args.cgroup, &sources.machine);
+    say_who_is_awaited(&args.cgroup, &sources.machine, root);
     for (_, at) in &listeners {
         if !at.ip().is_loopback() && web.is_open() {
             output::talk(&format!("whoever reaches {at} sees names of containers, and what they do"));
@@ -74,7 +75,10 @@ pub(super) fn serve(args: &Args) -> anyhow::Result<u8> {
 impl Args {
     fn request(&self) -> Request {
         Request {
-            target: options::target((&[], false), &[], &[], &self.cgroup),
+            target: match options::target((&[], false), &[], &[], &self.cgroup) {
+                Target::Cgroups(names) => Target::CgroupsToCome(names),
+                target => target,
+            },
             by: Some(By::Cgroup),
             // Nothing that is served is made of samples.
             rate: Rate::Off,

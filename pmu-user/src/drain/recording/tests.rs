@@ -51,9 +51,7 @@ fn a_recording_of_both_sources_holds_both() {
     let io = drains(header.io.as_ref().unwrap());
     for (ticks, io) in io.iter().enumerate() {
         let tasks = TasksDrain { ticks: ticks as u64, at_ns: io.at_ns + 7, ..TasksDrain::default() };
-        writer
-            .drain(&Drain { tasks: Some(tasks), io: Some(io.clone()), counts: None, cgroups: Vec::new() })
-            .unwrap();
+        writer.drain(&Drain { tasks: Some(tasks), io: Some(io.clone()), ..Drain::default() }).unwrap();
     }
     writer.drain(&TasksDrain::default().into()).unwrap();
     let read = Recording::read(&path).unwrap();

@@ -5,6 +5,7 @@
 mod conmon;
 mod docker;
 mod file;
+mod follow;
 mod kubelet;
 mod oci;
 mod path;
@@ -22,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::path::system_unit;
 use self::path::{ById, Place};
-pub use self::resolve::resolve;
+pub use self::{follow::Follow, resolve::resolve};
 use crate::{named::named, untrusted::Untrusted};
 
 named! {
@@ -119,6 +120,9 @@ pub struct Identity {
     /// Slurm's job, and the step if it is of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<(Untrusted, Option<Untrusted>)>,
+    /// Which of the cgroups that had its name one after the other it is of, from 1; 0 where that was not asked. In a report alone.
+    #[serde(skip)]
+    pub generation: u32,
 }
 
 /// What [`Identity::columns`] has.
@@ -312,6 +316,7 @@ impl Containers {
             pod: self.pod(place.pod_uid, known),
             unit: place.unit,
             job: place.job.map(|(job, step)| (Untrusted::from(job), step.map(Untrusted::from))),
+            generation: 0,
         }
     }
 

@@ -4,9 +4,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::{fs, ops::Deref, path::Path};
+use std::{fmt::Display, fs, ops::Deref, path::Path};
 
-use super::{Containers, Identity, Runtime, SHORT_ID_DIGITS};
+use super::{Containers, Identity, Runtime, SHORT_ID_DIGITS, follow::Follow};
 use crate::{
     machine::cgroup::{Cgroup, Layout, ResolveError, UNITS, nearest_of},
     suggest::glob,
@@ -20,7 +20,7 @@ const LISTED_MAX: usize = 10;
 
 /// What a typed name is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Path,
     Unit,
     /// A container of one of these.
@@ -45,17 +45,34 @@ const KINDS: [(&str, Kind); 10] = [
 ];
 
 /// A cgroup with whose it is.
-struct Candidate {
-    cgroup: Cgroup,
-    identity: Identity,
+pub(super) struct Candidate {
+    pub(super) cgroup: Cgroup,
+    pub(super) identity: Identity,
 }
 
 /// Something that a name means.
-struct Hit<'a> {
+pub(super) struct Hit<'a> {
     cgroup: &'a Cgroup,
     /// What it is, and how it is named without doubt.
     class: &'static str,
     spec: String,
+    /// The name that means the next one like it, whose cgroup has another path.
+    next: Option<String>,
+}
+
+/// What a name means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meant {
+    /// Cgroups that are there now.
+    pub cgroups: Vec<Cgroup>,
+    /// Cgroups to come.
+    pub next: Option<Follow>,
+}
+
+impl Meant {
+    fn alone(cgroup: Cgroup) -> Self {
+        Self { cgroups: vec![cgroup], next: None }
+    }
 }
 
 /// The cgroups that `spec` means, of those that are there now; several only where it has a `*` or a `?`. Processes are below `root`, and
@@ -69,25 +86,20 @@ pub fn resolve(
     layout: &Layout,
     containers: &impl Deref<Target = Containers>,
     root: &Path,
-) -> Result<Vec<Cgroup>, ResolveError> {
+) -> Result<Meant, ResolveError> {
     if spec == "self" {
-        return of_process(root, "self", layout, spec).map(|cgroup| vec![cgroup]);
+        return of_process(root, "self", layout, spec).map(Meant::alone);
     }
-    let typed = spec.split_once(':');
-    let kind = typed.and_then(|(prefix, name)| {
-        let (_, kind) = KINDS.iter().find(|(known, _)| *known == prefix)?;
-        Some((*kind, name))
-    });
-    let has_pattern = spec.contains(['*', '?']);
+    let (kind, has_pattern) = (typed(spec), has_pattern(spec));
     match kind {
         Some((Kind::Path, path)) if !has_pattern => {
-            return layout.resolve(&absolute(path)).map(|one| vec![one]);
+            return layout.resolve(&absolute(path)).map(Meant::alone);
         }
-        Some((Kind::Process, pid)) => return of_process(root, pid, layout, spec).map(|cgroup| vec![cgroup]),
-        None if spec.starts_with('/') => return layout.resolve(spec).map(|one| vec![one]),
+        Some((Kind::Process, pid)) => return of_process(root, pid, layout, spec).map(Meant::alone),
+        None if spec.starts_with('/') => return layout.resolve(spec).map(Meant::alone),
         None => {
             if let Some(cgroup) = layout.below(Path::new(spec)) {
-                return Ok(vec![cgroup]);
+                return Ok(Meant::alone(cgroup));
             }
         }
         _ => {}
@@ -100,15 +112,31 @@ pub fn resolve(
     let hits = outermost(hits);
     match hits.as_slice() {
         [] => Err(unknown(spec, &all, containers)),
-        [one] => Ok(vec![one.cgroup.clone()]),
         several if has_pattern && kind.is_some() => {
-            Ok(several.iter().map(|hit| hit.cgroup.clone()).collect())
+            let cgroups = several.iter().map(|hit| hit.cgroup.clone()).collect();
+            Ok(Meant { cgroups, next: Follow::of(spec) })
+        }
+        [one] => {
+            let next = one.next.as_deref().and_then(Follow::of);
+            Ok(Meant { cgroups: vec![one.cgroup.clone()], next })
         }
         several => {
             let line = |hit: &Hit<'_>| format!("{} {} ({})", hit.class, hit.cgroup.path.terminal(), hit.spec);
             Err(ResolveError::Ambiguous(spec.to_owned(), several.iter().take(LISTED_MAX).map(line).collect()))
         }
     }
+}
+
+/// A name's kind, and what follows it, where it has one.
+pub(super) fn typed(spec: &str) -> Option<(Kind, &str)> {
+    let (prefix, name) = spec.split_once(':')?;
+    let (_, kind) = KINDS.iter().find(|(known, _)| *known == prefix)?;
+    Some((*kind, name))
+}
+
+/// Does a name stand for others, too?
+pub(super) fn has_pattern(spec: &str) -> bool {
+    spec.contains(['*', '?'])
 }
 
 fn absolute(path: &str) -> String {
@@ -152,7 +180,7 @@ fn is_unit(pattern: &str, unit: &Untrusted) -> bool {
 
 impl Candidate {
     fn hit(&self, class: &'static str, spec: String) -> Hit<'_> {
-        Hit { cgroup: &self.cgroup, class, spec }
+        Hit { cgroup: &self.cgroup, class, spec, next: None }
     }
 
     /// The last part of its path.
@@ -179,7 +207,9 @@ impl Candidate {
         if !is_of || !(is_called || is_id) {
             return None;
         }
-        Some(self.hit("container", format!("{}:{}", container.prefix(), container.short_id())))
+        let named = |name: &dyn Display| format!("{}:{name}", container.prefix());
+        let next = container.name.as_ref().filter(|_| is_called).map(|name| named(&name.terminal()));
+        Some(Hit { next, ..self.hit("container", named(&container.short_id())) })
     }
 
     /// `NAMESPACE/POD` or `NAMESPACE/POD/CONTAINER`; `bare`: without the namespace.
@@ -204,7 +234,8 @@ impl Candidate {
         let class = if container.is_some() { "container" } else { "pod" };
         let tail = container.and_then(|container| container.name.as_ref());
         let tail = tail.map_or_else(String::new, |name| format!("/{}", name.terminal()));
-        Some(self.hit(class, format!("k8s:{}/{}{tail}", namespace.terminal(), name.terminal())))
+        let spec = format!("k8s:{}/{}{tail}", namespace.terminal(), name.terminal());
+        Some(Hit { next: Some(spec.clone()), ..self.hit(class, spec) })
     }
 
     /// `JOB` or `JOB.STEP`.
@@ -214,7 +245,7 @@ impl Candidate {
     }
 }
 
-fn typed_hit<'a>(one: &'a Candidate, kind: Kind, name: &str) -> Option<Hit<'a>> {
+pub(super) fn typed_hit<'a>(one: &'a Candidate, kind: Kind, name: &str) -> Option<Hit<'a>> {
     match kind {
         Kind::Path => matches(&absolute(name), &one.cgroup.path).then(|| one.path()).flatten(),
         Kind::Unit => one.unit(name),
@@ -227,7 +258,7 @@ fn typed_hit<'a>(one: &'a Candidate, kind: Kind, name: &str) -> Option<Hit<'a>> 
 
 /// What a bare name means: it is nobody's pattern.
 fn bare_hit<'a>(one: &'a Candidate, name: &str) -> Option<Hit<'a>> {
-    if name.contains(['*', '?']) {
+    if has_pattern(name) {
         return None;
     }
     let is_last = || (one.last().as_bytes() == name.as_bytes()).then(|| one.path()).flatten();

@@ -240,7 +240,7 @@ mod tests {
     use crate::{
         drain::io::testing::{always_running, steady},
         machine::{io::Platform, pmu::catalog::Catalog, testing::Tree},
-        model::io::IoInterval,
+        model::{FollowedPaths, io::IoInterval},
         table::io::load,
     };
 
@@ -293,6 +293,7 @@ mod tests {
             disks: &disks,
             cgroups: &cgroups,
             paths: &std::collections::BTreeMap::new(),
+            followed: &FollowedPaths::default(),
             within: None,
         };
         let report = Agreement::default().report(names);

@@ -22,9 +22,12 @@ use crate::{
     },
     machine::{cgroup::ancestors, io::Platform},
     metric::value::{Distribution, Value},
-    model::io::{
-        IoLedger,
-        traffic::{Requests, TrafficInterval},
+    model::{
+        FollowedPaths,
+        io::{
+            IoLedger,
+            traffic::{Requests, TrafficInterval},
+        },
     },
     plan::{Target, request::Descend},
     table::metric::{self, Metric},
@@ -42,6 +45,8 @@ pub(super) struct Names<'a> {
     pub cgroups: &'a BTreeMap<u64, Untrusted>,
     /// Their ids by path.
     pub paths: &'a BTreeMap<Untrusted, u64>,
+    /// Cgroups that became targets.
+    pub followed: &'a FollowedPaths,
     /// Whose numbers are asked for, where a cgroup's hold what is below it.
     pub within: Option<&'a Target>,
 }
@@ -61,6 +66,7 @@ impl<'a> Names<'a> {
             disks: &ledger.disks,
             cgroups: &ledger.cgroups,
             paths: &ledger.paths,
+            followed: &ledger.followed,
             within: (header.plan.descend == Descend::Yes).then_some(&header.plan.target),
         }
     }
@@ -69,7 +75,7 @@ impl<'a> Names<'a> {
     pub(super) fn holders(&self, owner: Owner) -> Vec<Owner> {
         let above = match (&owner, self.within) {
             (Owner::Cgroup { path, .. }, Some(target)) => ancestors(path.as_bytes())
-                .filter(|above| target.names(above) || target.is_above(above))
+                .filter(|above| target.names(above) || target.is_above(above) || self.followed.has(above))
                 .filter_map(|above| self.told_of(target, Untrusted::new(above)))
                 .collect(),
             _ => Vec::new(),

@@ -11,7 +11,7 @@ use self::{
     kernel::KernelInterval,
     traffic::{TrafficInterval, grown},
 };
-use super::{OwnCost, slice::condense};
+use super::{FollowedPaths, OwnCost, slice::condense};
 use crate::{
     drain::{
         Absent, SlotId,
@@ -130,6 +130,8 @@ pub struct IoLedger {
     pub last: IoDrain,
     /// What the process has cost.
     pub cost: OwnCost,
+    /// Cgroups that became targets.
+    pub followed: FollowedPaths,
     begun: bool,
     traffic: Option<Traffic>,
     /// What groups count, in the order in which counts stand in a drain; none where nothing is.
@@ -150,6 +152,7 @@ impl IoLedger {
             untold: Vec::new(),
             last: IoDrain::default(),
             cost: OwnCost::default(),
+            followed: FollowedPaths::default(),
             begun: false,
             traffic: None,
             events: plan.monitoring.as_ref().map(|monitoring| monitoring.events.clone()),

@@ -33,6 +33,7 @@ use super::{
 use crate::{
     machine::{
         Machine,
+        container::Follow,
         cpu::{self, Cpu},
         io::{
             Platform,
@@ -53,6 +54,9 @@ use crate::{
 pub struct IoPlan {
     /// Whose bytes are told apart.
     pub target: Target,
+    /// Names that may mean more cgroups while counting goes on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub follow: Vec<Follow>,
     /// Children of processes.
     pub inherit: Inherit,
     /// Cgroups below.
@@ -121,8 +125,10 @@ impl IoPlan {
     ) -> Result<Self, PlanError> {
         request.report.devices.iter().try_for_each(|device| exists(device, platform))?;
         let tick = tick(request.interval);
+        let (target, follow) = resolve(&request.target, machine, root)?;
         let mut plan = Self {
-            target: resolve(&request.target, machine, root)?,
+            target,
+            follow,
             inherit: request.inherit,
             descend: request.descend,
             table: None,

@@ -23,13 +23,15 @@ use self::{
 };
 use super::{SessionError, Started, cost::process_cost, raise_file_limit};
 use crate::{
-    bpf::{Kernel, measure_costs},
+    bpf::{Kernel, LoadError, measure_costs},
     drain::{
         Absent, COST_WINDOW_NS, Cost, ProgramRow, TARGET_UNSEEN,
         io::{IoDrain, IoHeader, KernelCounts, Named, UncoreSlice},
     },
     machine::{
-        Machine, duration_ns,
+        Machine,
+        cgroup::CgroupId,
+        duration_ns,
         io::{Platform, owner, pci::Device},
     },
     plan::{
@@ -138,6 +140,15 @@ impl IoSession {
         self.started = started.instant;
         let tick = Instant::now() + self.header.plan.tick;
         self.rotations.iter_mut().for_each(|rotation| rotation.start(tick));
+    }
+
+    /// Makes a cgroup a target.
+    ///
+    /// # Errors
+    ///
+    /// There are more targets than there is room for.
+    pub(super) fn adopt(&mut self, cgroup: CgroupId) -> Result<(), LoadError> {
+        self.counted.as_mut().map_or(Ok(()), |counted| counted.adopt(cgroup))
     }
 
     /// What others have here and this host refused: a run without it looks complete.

@@ -26,7 +26,7 @@ use crate::{
     },
     machine::{
         Machine,
-        cgroup::{Cgroup, Layout, ancestors},
+        cgroup::{Cgroup, CgroupId, Layout, ancestors},
         disk::{completed, name_of, without_requests},
     },
     plan::{Target, io::IoPlan, request::By},
@@ -126,6 +126,16 @@ impl Counted {
             }
         };
         self.due = Instant::now() + wait;
+    }
+
+    /// Makes a cgroup a target.
+    ///
+    /// # Errors
+    ///
+    /// There are more targets than there is room for.
+    pub(super) fn adopt(&mut self, cgroup: CgroupId) -> Result<(), LoadError> {
+        self.due = Instant::now();
+        self.object.adopt_cgroup(cgroup.0)
     }
 
     /// When to see whether there is still room.

@@ -35,6 +35,7 @@ use crate::{
     },
     machine::{
         Machine,
+        cgroup::{Cgroup, CgroupId},
         cpu::{self, Cpu, Times},
         monotonic_ns,
     },
@@ -111,7 +112,9 @@ impl TasksSession {
         release_memory();
         self.flush();
         self.read_ring();
+        let others = std::mem::take(&mut self.ring_reader.others);
         self.ring_reader = RingReader::default();
+        self.ring_reader.others = others;
         self.before = TasksDrain {
             times: self.times(),
             throttling: self.throttling(),
@@ -256,6 +259,21 @@ impl TasksSession {
         ready(self.ring.readable_mut().await)?.clear_ready();
         self.read_ring();
         Ok(self.ring_reader.pressed)
+    }
+
+    /// Cgroups that are no targets and were made since the last call, and when, in ns of CLOCK_MONOTONIC; told only where names are
+    /// followed.
+    pub(super) fn take_others(&mut self) -> Vec<(Cgroup, u64)> {
+        std::mem::take(&mut self.ring_reader.others)
+    }
+
+    /// Makes cgroups targets; the same call again finds what programs judged while the first one was on its way.
+    ///
+    /// # Errors
+    ///
+    /// There are more targets than there is room for.
+    pub(super) fn adopt(&mut self, cgroups: &[CgroupId]) -> Result<(), SessionError> {
+        Ok(cgroups.iter().try_for_each(|cgroup| self.object.maps.adopt_cgroup(cgroup.0))?)
     }
 
     /// Looks up the names of what was hot, once everything else is safe.

@@ -16,7 +16,10 @@ use crate::{
         GapRow, StackRow,
         unwinding::{Kept, Unwinding},
     },
-    machine::cpu::Cpu,
+    machine::{
+        cgroup::{Cgroup, CgroupId},
+        cpu::Cpu,
+    },
     symbol::{Snapshot, Symbols},
     untrusted::Untrusted,
 };
@@ -34,6 +37,8 @@ pub(super) struct RingReader {
     pub(super) off_cpu: OffCpuStacks,
     /// User stacks that keep what frame pointers gave, since the last drain.
     pub(super) unwinding: Unwinding,
+    /// Cgroups that are no targets, and when they were made, in ns of CLOCK_MONOTONIC.
+    pub(super) others: Vec<(Cgroup, u64)>,
     /// Slots ran short.
     pub(super) pressed: bool,
     /// Records that could not be read, in the whole run.
@@ -124,6 +129,10 @@ impl TasksSession {
                 }
                 Some(Record::Fork { tgid, parent }) => symbols.fork(parent, tgid),
                 Some(Record::Cgroup { id, path }) => owners.learn_path(id, path),
+                Some(Record::OtherCgroup { id, path, made_ns }) => {
+                    owners.learn_path(id, path.clone());
+                    ring_reader.others.push((Cgroup { path, id: CgroupId(id) }, made_ns));
+                }
                 Some(Record::Pressure) => ring_reader.pressed = true,
                 Some(copy @ Record::StackCopy { .. }) => {
                     copies.extend(ring_reader.take_copy(copy, owners, symbols));

@@ -32,7 +32,7 @@ function withKeys(rows) {
 function ownerLabel(owner) {
   if (!owner) return "host";
   if (owner.kind === "target") return "all";
-  if (owner.path !== undefined) return owner.called ?? owner.path;
+  if (owner.path !== undefined) return (owner.called ?? owner.path) + (owner.generation > 1 ? " #" + owner.generation : "");
   const id = owner.tid ?? owner.pid ?? owner.host_pid;
   if (id !== undefined) return owner.name + " " + id;
   return owner.processes ? owner.name + " × " + owner.processes : owner.name;

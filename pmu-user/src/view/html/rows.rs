@@ -56,6 +56,7 @@ pub(super) struct Who {
     pub(super) name: String,
     pub(super) path: Option<String>,
     pub(super) called: Option<String>,
+    pub(super) generation: Option<u64>,
     pub(super) pid: Option<u64>,
     pub(super) tid: Option<u64>,
     pub(super) host_pid: Option<u64>,
@@ -68,7 +69,11 @@ impl Who {
     pub(super) fn label(&self) -> String {
         match (&*self.kind, &self.path, self.pid.or(self.host_pid), self.tid) {
             ("target", ..) => "all".to_owned(),
-            (_, Some(path), ..) => self.called.as_ref().unwrap_or(path).clone(),
+            (_, Some(path), ..) => {
+                let called = self.called.as_ref().unwrap_or(path);
+                let later = self.generation.filter(|generation| *generation > 1);
+                later.map_or_else(|| called.clone(), |generation| format!("{called} #{generation}"))
+            }
             (_, _, _, Some(tid)) => format!("{} {tid}", self.name),
             (_, _, Some(pid), _) => format!("{} {pid}", self.name),
             _ => match self.processes {

@@ -8,7 +8,7 @@ use super::{super::words, Number, SCHEMA, extend, line, who::owner};
 use crate::{
     drain::{Ending, Header, Id, Owner, Stopped, TasksHeader, Workload, unwinding::Unwinding},
     metric::{
-        Blind, CostReport, Frame, HotFunction, HotStack, Quality, RatioReport, Report, TasksReport,
+        Blind, CostReport, Followed, Frame, HotFunction, HotStack, Quality, RatioReport, Report, TasksReport,
         culprit::{Culprit, Waited},
         number::Attribution,
         off_cpu_stack,
@@ -164,7 +164,10 @@ pub(super) fn summary(header: &Header, report: &Report, ending: &Ending) -> Json
         header.tasks.as_ref().zip(report.tasks.as_ref()).map(|(header, report)| tasks(header, report));
     let cost = report.cost.as_ref().map(|cost| json!({"self": self_cell(cost)}));
     let span = report.span.map(|(from_ns, to_ns)| json!({"span": {"from_ns": from_ns, "to_ns": to_ns}}));
-    for part in [span, tasks, cost, report.counts.as_ref().map(counts)] {
+    let one = |followed: &Followed| json!({"owner": owner(Attribution::Owner(&followed.owner)), "t": followed.at_ns, "late_ns": followed.late_ns});
+    let followed = (!report.followed.is_empty())
+        .then(|| json!({"followed": report.followed.iter().map(one).collect::<Vec<_>>()}));
+    for part in [span, tasks, cost, report.counts.as_ref().map(counts), followed] {
         extend(&mut row, part);
     }
     row

@@ -30,6 +30,8 @@ pub(super) struct OwnerCell<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     called: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     container: Option<ContainerCell<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<&'a Pod>,
@@ -80,6 +82,7 @@ pub(super) fn owner(whose: Attribution<'_>) -> Option<OwnerCell<'_>> {
         processes: None,
         name,
         called: None,
+        generation: None,
         container: None,
         pod: None,
         unit: None,
@@ -104,7 +107,7 @@ pub(super) fn owner(whose: Attribution<'_>) -> Option<OwnerCell<'_>> {
         }
         Owner::Comm { name } | Owner::Exe { name } => plain(name.clone()),
         Owner::Ended { name, processes } => OwnerCell { processes: Some(*processes), ..plain(name.clone()) },
-        Owner::Cgroup { id, path, identity } => {
+        cgroup @ Owner::Cgroup { id, path, identity } => {
             let last = path.as_bytes().rsplit(|&byte| byte == b'/').next().filter(|last| !last.is_empty());
             let name = last.map_or_else(|| Untrusted::from("/"), Untrusted::new);
             let of = identity.as_deref();
@@ -113,6 +116,7 @@ pub(super) fn owner(whose: Attribution<'_>) -> Option<OwnerCell<'_>> {
                 path: Some(path),
                 id: (*id != 0).then_some(*id),
                 called: of.and_then(Identity::in_words),
+                generation: Some(cgroup.generation()).filter(|generation| *generation > 0),
                 container: of.and_then(container),
                 pod: of.and_then(|of| of.pod.as_ref()),
                 unit: of.and_then(|of| of.unit.as_ref()),

@@ -87,6 +87,7 @@ fn end(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()> {
             io_text::trust(into, style, report)?;
         }
         if report.cost.is_some() {
+            trust::followed(into, &report.followed)?;
             trust::missing(into, &report.missing)?;
             trust::losses(into, &report.losses)?;
         }

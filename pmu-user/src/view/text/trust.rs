@@ -6,13 +6,13 @@ use std::{
 };
 
 use super::{
-    COLUMNS, WARNING,
+    COLUMNS, WARNING, named,
     number::{bytes, cell, count, duration, percent, sentence},
     section,
 };
 use crate::{
     drain::Absent,
-    metric::{Books, CostReport, Quality, SampleQuality, TargetSamples},
+    metric::{Books, CostReport, Followed, Quality, SampleQuality, TargetSamples},
 };
 
 pub(super) fn quality(into: &mut dyn Write, quality: &Quality) -> io::Result<()> {
@@ -57,6 +57,22 @@ fn targets_samples(into: &mut dyn Write, samples: &TargetSamples, several: bool)
     };
     let covered = samples.coverage.map_or_else(String::new, |share| format!(": {} covered", percent(share)));
     writeln!(into, "  samples   {name}{of}{covered}")
+}
+
+/// Cgroups that became targets while counting went on.
+pub(super) fn followed(into: &mut dyn Write, followed: &[Followed]) -> io::Result<()> {
+    const SHOWN_MAX: usize = 6;
+    for one in followed.iter().take(SHOWN_MAX) {
+        let late = one
+            .late_ns
+            .map_or_else(String::new, |late_ns| format!(", {} after it was made", duration(late_ns as f64)));
+        let since = duration(one.at_ns as f64);
+        writeln!(into, "  followed  {} counts since {since}{late}", named(&one.owner))?;
+    }
+    match followed.len().saturating_sub(SHOWN_MAX) {
+        0 => Ok(()),
+        more => writeln!(into, "  followed  {more} more"),
+    }
 }
 
 /// What of any source is not measured.

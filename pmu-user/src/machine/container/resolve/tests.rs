@@ -3,9 +3,12 @@
 use std::fs;
 
 use super::resolve;
-use crate::machine::{
-    cgroup::{Layout, ResolveError},
-    container::tests::Tree,
+use crate::{
+    machine::{
+        cgroup::{Cgroup, CgroupId, Layout, ResolveError},
+        container::tests::Tree,
+    },
+    untrusted::Untrusted,
 };
 
 const WEB: &str = "3a2533d5a3153bff08b9e63172bdab655578091176a41dd27fdadfc7176073d4";
@@ -53,7 +56,7 @@ fn host(name: &str) -> (Tree, Layout) {
 fn meant(host: &(Tree, Layout), spec: &str) -> Result<Vec<String>, ResolveError> {
     let (tree, layout) = host;
     let found = resolve(spec, layout, &&tree.read(), &tree.0)?;
-    Ok(found.into_iter().map(|cgroup| cgroup.path.terminal().into_owned()).collect())
+    Ok(found.cgroups.into_iter().map(|cgroup| cgroup.path.terminal().into_owned()).collect())
 }
 
 #[test]
@@ -139,4 +142,48 @@ fn a_path_of_a_v1_hierarchy_says_that_it_is_one() {
     let spec = tree.0.join("cpu/web");
     let error = resolve(spec.to_str().unwrap(), &layout, &&tree.read(), &tree.0).unwrap_err();
     assert!(matches!(error, ResolveError::V1(..)), "{error}");
+}
+
+/// What a name means later, and which of two cgroups that are made then: a container's with another id, and one below.
+#[test]
+fn what_comes_later_is_meant_by_its_name() {
+    let (tree, layout) = host("later");
+    let next = |spec: &str| {
+        resolve(spec, &layout, &&tree.read(), &tree.0).unwrap().next.map(|next| next.name().to_owned())
+    };
+    for (spec, expected) in [
+        ("web", Some("docker:web")),
+        ("docker:web", Some("docker:web")),
+        ("container:web", Some("docker:web")),
+        ("web-7f9c", Some("k8s:shop/web-7f9c")),
+        ("web-7f9c/nginx", Some("k8s:shop/web-7f9c/nginx")),
+        ("k8s:shop/*", Some("k8s:shop/*")),
+        ("k8s:*/*/nginx", Some("k8s:*/*/nginx")),
+        ("path:/docker/*", Some("path:/docker/*")),
+        ("unit:web@*", Some("unit:web@*")),
+        // These are the same cgroup whenever it is made again, or can never be another one.
+        ("unit:db", None),
+        ("db", None),
+        ("/plain", None),
+        ("path:/plain", None),
+        ("pid:77", None),
+        ("docker:3a2533d5a315", None),
+        ("slurm:7", None),
+    ] {
+        assert_eq!(next(spec).as_deref(), expected, "{spec}");
+    }
+    let again = API.replace('d', "e");
+    let file = tree.0.join("var/lib/containers/storage/overlay-containers/containers.json");
+    fs::write(file, format!(r#"[{{"id":"{again}","names":["api"]}}]"#)).unwrap();
+    let means = |spec: &str, path: String| {
+        let next = resolve(spec, &layout, &&tree.read(), &tree.0).ok().and_then(|meant| meant.next);
+        let cgroup = Cgroup { path: Untrusted::from(path), id: CgroupId(7) };
+        next.is_some_and(|next| next.means(&cgroup, &tree.read().identity(&cgroup.path)))
+    };
+    fs::create_dir_all(tree.0.join(format!("cgroups/libpod_parent/libpod-{again}"))).unwrap();
+    assert!(means("podman:api", format!("/libpod_parent/libpod-{again}")));
+    assert!(!means("podman:api", format!("/libpod_parent/libpod-conmon-{again}")));
+    assert!(!means("podman:api", format!("/docker/{again}")));
+    assert!(means("unit:web@*", "/system.slice/web@2.service".to_owned()));
+    assert!(!means("unit:web@*", "/system.slice/db.service".to_owned()));
 }

@@ -19,7 +19,7 @@ use crate::{
         io::{IoMetrics, Label, Names, Row, Subject, UncoreCounts, scopes::places},
         value::How,
     },
-    model::io::IoInterval,
+    model::{FollowedPaths, io::IoInterval},
     plan::io::request::Grouping,
     table::io::load,
     untrusted::Untrusted,
@@ -47,8 +47,14 @@ fn rows(header: &IoHeader, drain: IoDrain, owned: &[(Bdf, Ownership)]) -> Vec<Ro
     let requesters = Requesters::new(&header.plan).unwrap();
     let (disks, cgroups) = (BTreeMap::new(), BTreeMap::from([(9, Untrusted::from("/vm"))]));
     let paths = BTreeMap::from([(Untrusted::from("/vm"), 9)]);
-    let names =
-        Names { platform: &header.platform, disks: &disks, cgroups: &cgroups, paths: &paths, within: None };
+    let names = Names {
+        platform: &header.platform,
+        disks: &disks,
+        cgroups: &cgroups,
+        paths: &paths,
+        followed: &FollowedPaths::default(),
+        within: None,
+    };
     requesters.rows(&UncoreCounts::new(&header.plan, &interval), names, owned)
 }
 

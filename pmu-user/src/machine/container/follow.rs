@@ -1,0 +1,41 @@
+//! Names of cgroups to come: what a pattern means that was not there yet, a container that starts again.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Identity,
+    resolve::{Candidate, Kind, has_pattern, typed, typed_hit},
+};
+use crate::machine::cgroup::Cgroup;
+
+/// A name, with its kind, that may mean cgroups which are made later.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Follow(String);
+
+impl Follow {
+    /// The name `spec`, if another cgroup than those there are can come to be meant by it.
+    #[must_use]
+    pub fn of(spec: &str) -> Option<Self> {
+        let follows = match typed(spec)?.0 {
+            Kind::Process => false,
+            // A unit has the same path whenever it starts.
+            Kind::Path | Kind::Unit | Kind::Job => has_pattern(spec),
+            Kind::Container(_) | Kind::Pod => true,
+        };
+        follows.then(|| Self(spec.to_owned()))
+    }
+
+    /// Does it mean this cgroup, with whose it is?
+    #[must_use]
+    pub fn means(&self, cgroup: &Cgroup, identity: &Identity) -> bool {
+        let candidate = Candidate { cgroup: cgroup.clone(), identity: identity.clone() };
+        typed(&self.0).is_some_and(|(kind, name)| typed_hit(&candidate, kind, name).is_some())
+    }
+
+    /// As it was typed, or would be.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}

@@ -1,0 +1,255 @@
+//! Cgroups that a name comes to mean while counting goes on, and that are targets from then on: a container that starts again, another
+//! pod of those that a pattern means. Programs tell of new cgroups at once, so most are targets before anybody has entered them.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    machine::{
+        cgroup::{Cgroup, CgroupId, Layout, ancestors},
+        container::{Containers, Follow, Identity},
+        monotonic_ns,
+    },
+    plan::{Target, request::Descend},
+    untrusted::Untrusted,
+};
+
+/// How much longer than reading the files of runtimes takes is waited before they are read again, and at least how long: no more than 2 % of
+/// a CPU, however many containers start.
+const READ_SHARE: u32 = 50;
+const READ_EVERY: Duration = Duration::from_millis(100);
+/// How long a container may have no name: its runtime writes it before it starts, kubelet a moment later.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often the hierarchy is looked at where no program tells of new cgroups, likewise.
+const LOOK_SHARE: u32 = 100;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Paths of targets that are kept, those of gone ones included; where that many are there, twice as many as are.
+const KEPT_MAX: usize = 4096;
+
+/// A cgroup that is new.
+#[derive(Clone, Debug)]
+struct New {
+    cgroup: Cgroup,
+    /// When it was made, if a program told, in ns of CLOCK_MONOTONIC.
+    made_ns: Option<u64>,
+    met: Instant,
+}
+
+/// A cgroup that is to be a target from now on.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) cgroup: Cgroup,
+    /// For how long it has been there, if that is known.
+    pub(super) late_ns: Option<u64>,
+}
+
+/// What is meant by names, and what was new and is not known to be meant or not.
+#[derive(Debug)]
+pub(super) struct Following {
+    names: Vec<Follow>,
+    descend: Descend,
+    /// Paths of targets.
+    targets: BTreeSet<Untrusted>,
+    targets_max: usize,
+    root: PathBuf,
+    layout: Layout,
+    containers: Containers,
+    read_due: Instant,
+    undecided: Vec<New>,
+    /// Cgroups that were looked at, and when to look again; `None` where programs tell.
+    looked: Option<(HashSet<CgroupId>, Instant)>,
+}
+
+impl Following {
+    /// Follows `names` beside the cgroups of `target`. `told`: do programs tell of new cgroups? The first look is at those that were made
+    /// before they did.
+    pub(super) fn new(
+        (target, names, descend): (&Target, &[Follow], Descend),
+        layout: &Layout,
+        root: &Path,
+        told: bool,
+    ) -> Option<Self> {
+        let Target::Cgroups(targets) = target else { return None };
+        let now = Instant::now();
+        let mut following = Self {
+            names: names.to_vec(),
+            descend,
+            targets: targets.iter().map(|target| target.path.clone()).collect(),
+            targets_max: KEPT_MAX,
+            root: root.to_owned(),
+            layout: layout.clone(),
+            containers: Containers::read(root),
+            read_due: now,
+            undecided: Vec::new(),
+            looked: Some((HashSet::new(), now)),
+        };
+        following.look();
+        if told {
+            following.looked = None;
+        }
+        (!names.is_empty()).then_some(following)
+    }
+
+    /// When something is to be done though nobody tells of anything.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let read = (!self.undecided.is_empty()).then_some(self.read_due);
+        read.into_iter().chain(self.looked.as_ref().map(|(_, due)| *due)).min()
+    }
+
+    /// Those that names mean, of cgroups that were made at these times, and of those that were not known to be meant.
+    pub(super) fn find(&mut self, told: Vec<(Cgroup, u64)>) -> Vec<Found> {
+        let now = Instant::now();
+        let new = |(cgroup, made_ns)| New { cgroup, made_ns: Some(made_ns), met: now };
+        self.undecided.extend(told.into_iter().map(new));
+        if self.looked.as_ref().is_some_and(|(_, due)| now >= *due) {
+            self.look();
+        }
+        let may_be_named =
+            |new: &New, containers: &Containers| waits_for_a_name(&containers.identity(&new.cgroup.path));
+        if now >= self.read_due && self.undecided.iter().any(|new| may_be_named(new, &self.containers)) {
+            self.containers = Containers::read_with_processes(&self.root);
+            self.read_due = Instant::now() + READ_EVERY.max(now.elapsed() * READ_SHARE);
+        }
+        let mut found = Vec::new();
+        for new in std::mem::take(&mut self.undecided) {
+            if self.is_a_target(&new.cgroup.path) {
+                continue;
+            }
+            let identity = self.containers.identity(&new.cgroup.path);
+            if self.names.iter().any(|name| name.means(&new.cgroup, &identity)) {
+                self.targets.insert(new.cgroup.path.clone());
+                let late_ns = new.made_ns.map(|made_ns| monotonic_ns().saturating_sub(made_ns));
+                found.push(Found { cgroup: new.cgroup, late_ns });
+            } else if waits_for_a_name(&identity) && now.duration_since(new.met) < PATIENCE {
+                self.undecided.push(new);
+            }
+        }
+        self.forget();
+        found
+    }
+
+    /// The cgroup itself and, where those count, what is below it by now.
+    pub(super) fn with_those_below(&self, cgroup: &Cgroup) -> Vec<CgroupId> {
+        let below = match self.descend {
+            Descend::Yes => self.layout.list(&cgroup.path).unwrap_or_default(),
+            Descend::No => Vec::new(),
+        };
+        std::iter::once(cgroup.id).chain(below.into_iter().map(|below| below.id)).collect()
+    }
+
+    /// Takes every cgroup as new that was not there at the last look.
+    fn look(&mut self) {
+        let Some((known, due)) = &mut self.looked else { return };
+        let now = Instant::now();
+        let all = self.layout.list(&Untrusted::from("/")).unwrap_or_default();
+        let new = all.iter().filter(|cgroup| !known.contains(&cgroup.id)).cloned();
+        self.undecided.extend(new.map(|cgroup| New { cgroup, made_ns: None, met: now }));
+        *known = all.into_iter().map(|cgroup| cgroup.id).collect();
+        *due = Instant::now() + LOOK_EVERY.max(now.elapsed() * LOOK_SHARE);
+    }
+
+    /// Is it a target, or below one whose cgroups all are?
+    fn is_a_target(&self, path: &Untrusted) -> bool {
+        let is_below =
+            || ancestors(path.as_bytes()).any(|above| self.targets.contains(&Untrusted::new(above)));
+        self.targets.contains(path) || self.descend == Descend::Yes && is_below()
+    }
+
+    /// Forgets targets that are gone, if there are many.
+    fn forget(&mut self) {
+        if self.targets.len() > self.targets_max {
+            let Self { targets, layout, .. } = self;
+            targets.retain(|path| layout.at(path).is_some());
+            self.targets_max = KEPT_MAX.max(2 * self.targets.len());
+        }
+    }
+}
+
+/// May a name become known by which it is meant?
+fn waits_for_a_name(identity: &Identity) -> bool {
+    let is_pod = identity.container.is_none() && identity.pod.as_ref().is_some_and(|pod| pod.name.is_none());
+    identity.lacks_a_name() || is_pod
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, thread::sleep};
+
+    use super::{Following, LOOK_EVERY, READ_EVERY};
+    use crate::{
+        machine::{
+            cgroup::{Cgroup, CgroupId, Layout},
+            container::{Containers, resolve},
+            testing::Tree,
+        },
+        plan::{Target, request::Descend},
+        untrusted::Untrusted,
+    };
+
+    const FIRST: &str = "3a2533d5a3153bff08b9e63172bdab655578091176a41dd27fdadfc7176073d4";
+    const SECOND: &str = "d218cc2b1f97c1fc3f44cfced19f00894a1cceaf012201f3623bf415ce56ef50";
+
+    fn host() -> (Tree, Layout) {
+        let tree = Tree::new(&[
+            (&format!("var/lib/docker/containers/{FIRST}/config.v2.json"), r#"{"Name":"/web"}"#),
+            (&format!("cgroups/docker/{FIRST}/cgroup.procs"), ""),
+            ("cgroups/plain/cgroup.procs", ""),
+        ]);
+        let layout = Layout { v2: Some(tree.root.join("cgroups")), v1: Vec::new() };
+        (tree, layout)
+    }
+
+    fn following((tree, layout): &(Tree, Layout), spec: &str, told: bool) -> Option<Following> {
+        let containers = Containers::read(&tree.root);
+        let meant = resolve(spec, layout, &&containers, &tree.root).unwrap();
+        let names: Vec<_> = meant.next.into_iter().collect();
+        Following::new((&Target::Cgroups(meant.cgroups), &names, Descend::Yes), layout, &tree.root, told)
+    }
+
+    fn paths(following: &mut Following, told: &[String]) -> Vec<String> {
+        let made = |(id, path): (usize, &String)| {
+            (Cgroup { path: Untrusted::from(path.as_str()), id: CgroupId(1000 + id as u64) }, 1)
+        };
+        let found = following.find(told.iter().enumerate().map(made).collect());
+        found.into_iter().map(|found| found.cgroup.path.terminal().into_owned()).collect()
+    }
+
+    #[test]
+    fn a_container_is_found_once_its_runtime_has_written_its_name() {
+        let host = host();
+        let mut following = following(&host, "web", true).unwrap();
+        assert_eq!(paths(&mut following, &[]), [""; 0], "what was there is no news");
+        let made = [format!("/docker/{SECOND}"), "/plain/inner".to_owned()];
+        assert_eq!(paths(&mut following, &made), [""; 0]);
+        assert!(following.due().is_some(), "a name may come");
+        let file = format!("var/lib/docker/containers/{SECOND}/config.v2.json");
+        host.0.write(&file, r#"{"Name":"/web"}"#);
+        sleep(READ_EVERY);
+        assert_eq!(paths(&mut following, &[]), [made[0].clone()]);
+        assert_eq!(following.due(), None);
+        // What is below it is a target by itself.
+        assert_eq!(paths(&mut following, &[format!("{}/inner", made[0])]), [""; 0]);
+    }
+
+    #[test]
+    fn where_no_program_tells_the_hierarchy_is_looked_at() {
+        let host = host();
+        let mut following = following(&host, "path:/docker/*", false).unwrap();
+        assert_eq!(paths(&mut following, &[]), [""; 0]);
+        let made = format!("docker/{SECOND}");
+        fs::create_dir_all(host.0.root.join("cgroups").join(&made)).unwrap();
+        assert_eq!(paths(&mut following, &[]), [""; 0], "not more often than is worth it");
+        sleep(LOOK_EVERY);
+        assert_eq!(paths(&mut following, &[]), [format!("/{made}")]);
+        sleep(LOOK_EVERY);
+        assert_eq!(paths(&mut following, &[]), [""; 0], "once");
+    }
+
+    #[test]
+    fn a_name_that_can_mean_nothing_else_is_not_followed() {
+        assert!(following(&host(), "/plain", true).is_none());
+    }
+}
