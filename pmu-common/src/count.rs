@@ -63,6 +63,8 @@ wire! {
         pub ready_cpu: u32,
         /// How long its waits are and whether the stack of this one was taken ([`crate::off_cpu_stack`]).
         pub blocking: u32,
+        /// [`crate::cpu::CpuCount::counted`] when it was last asked whether its cgroup is a target; where names are followed.
+        pub asked: u64,
         /// When the task left its CPU (CLOCK_MONOTONIC), 0 while it runs; this and what follows only where time off the CPU counts.
         pub off_since_ns: u64,
         /// How long it then was blocked, until that is accounted; else [`NO_WAIT`].

@@ -6,7 +6,8 @@ wire! {
     /// One row of the map `CPUS`. Written by programs that run on that CPU: with interrupts off, or, the losses of
     /// those that can be interrupted, by single instructions.
     pub struct CpuCount {
-        /// Set by user space: 1 while this CPU's counts are wanted. A word of its own, as user space writes words.
+        /// Set by user space: not 0 while this CPU's counts are wanted, and another number whenever more cgroups are. A word of its own,
+        /// as user space writes words.
         pub counted: u64,
         /// Thread that the last switch event gave the CPU to.
         pub last_next: u64,

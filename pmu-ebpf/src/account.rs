@@ -52,7 +52,7 @@ pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &CpuCount) -> 
     state.wait_ns = NO_WAIT;
     let mut accounted = Accounted { task: pointer, preempted: done.preempted(), slot: SLOT_NONE };
     if counts.counted != 0 {
-        settle::<A>(task, state, cpu, &mut done);
+        settle::<A>(task, state, (cpu, counts), &mut done);
         accounted.slot = state.slot;
         if state.slot != SLOT_NONE {
             let _ = add(state.slot, cpu, &done, wait_ns);
@@ -88,7 +88,12 @@ fn is_in_target(task: Pointer) -> bool {
 
 /// Makes `state` name the owner of what was done; time from before a move to another cgroup goes to the old one.
 #[inline(always)]
-fn settle<A: Access>(task: Pointer, state: &mut TaskState, cpu: u32, done: &mut Reading) {
+fn settle<A: Access>(
+    task: Pointer,
+    state: &mut TaskState,
+    (cpu, counts): (u32, &CpuCount),
+    done: &mut Reading,
+) {
     if !task::cgroups_matter() {
         if state.slot == SLOT_UNRESOLVED {
             state.slot = owner::resolve::<A>(task, core::ptr::null(), 0);
@@ -98,10 +103,11 @@ fn settle<A: Access>(task: Pointer, state: &mut TaskState, cpu: u32, done: &mut 
     let cgroup = task::cgroup::<A>(task);
     let id = identity::cgroup_id::<A>(cgroup);
     // What is no target may have become one.
-    let may_change = config!(follows) != 0 && state.slot == SLOT_NONE;
-    if id == state.cgroup && state.slot != SLOT_UNRESOLVED && !may_change {
+    let asks = config!(follows) != 0 && state.slot == SLOT_NONE && state.asked != counts.counted;
+    if id == state.cgroup && state.slot != SLOT_UNRESOLVED && !asks {
         return;
     }
+    state.asked = counts.counted;
     let (old_id, old_slot) = (state.cgroup, state.slot);
     state.cgroup = id;
     state.slot = owner::resolve::<A>(task, cgroup, id);

@@ -125,6 +125,7 @@ pub(crate) fn init<A: Access>(task: Pointer, flags: u32) {
     state.flags = flags;
     state.off_since_ns = 0;
     state.blocking = 0;
+    state.asked = 0;
     state.blocked_ns = NO_WAIT;
     state.throttled_ns = 0;
 }

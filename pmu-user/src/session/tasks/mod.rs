@@ -86,6 +86,8 @@ pub(in crate::session) struct TasksSession {
     pressures: Pressures,
     /// What the kernel had accounted before anything was counted.
     before: TasksDrain,
+    /// What every CPU was told last: see [`CpuCount::counted`](pmu_common::cpu::CpuCount::counted).
+    counted: u64,
     unseen: u64,
     root: PathBuf,
 }
@@ -138,9 +140,7 @@ impl TasksSession {
     ) -> Result<(), SessionError> {
         self.header.started_ns = started.monotonic_ns;
         self.write_started();
-        for cpu in &self.header.plan.cpus {
-            self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 1);
-        }
+        self.count(1);
         // Members of a group start with their leader.
         let leaders =
             self.header.plan.sampling.iter().zip(&self.samplers).filter(|(event, _)| event.leader.is_none());
@@ -239,9 +239,7 @@ impl TasksSession {
         last.limits = self.limits();
         self.unseen = self.targets.unseen().count() as u64;
         last.losses = self.user_losses();
-        for cpu in &self.header.plan.cpus {
-            self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, 0);
-        }
+        self.count(0);
         self.samplers.clear();
         self.anchors.clear();
         self.stop_turns();
@@ -249,6 +247,14 @@ impl TasksSession {
             last.cost = meter.process();
         }
         Ok(last)
+    }
+
+    /// Has the CPUs count, and ask again about tasks that were no targets, unless it is 0.
+    fn count(&mut self, word: u64) {
+        self.counted = word;
+        for cpu in &self.header.plan.cpus {
+            self.object.maps.cpus.write_word(cpu.0 as usize, COUNTED_WORD, word);
+        }
     }
 
     /// Waits until the ring buffer holds something, and takes it. Did it say that slots run short?
@@ -273,7 +279,11 @@ impl TasksSession {
     ///
     /// There are more targets than there is room for.
     pub(super) fn adopt(&mut self, cgroups: &[CgroupId]) -> Result<(), SessionError> {
-        Ok(cgroups.iter().try_for_each(|cgroup| self.object.maps.adopt_cgroup(cgroup.0))?)
+        cgroups.iter().try_for_each(|cgroup| self.object.maps.adopt_cgroup(cgroup.0))?;
+        if self.counted != 0 {
+            self.count(self.counted + 1);
+        }
+        Ok(())
     }
 
     /// Looks up the names of what was hot, once everything else is safe.

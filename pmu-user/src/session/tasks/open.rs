@@ -102,6 +102,7 @@ impl TasksSession {
             limited: Limited::default(),
             pressures,
             before: TasksDrain::default(),
+            counted: 0,
             unseen: 0,
             root: root.to_owned(),
         })
