@@ -34,6 +34,7 @@ mod off_cpu;
 mod output;
 mod pid_namespaces;
 mod podman;
+mod privileges;
 mod processes;
 mod redacted;
 mod rights;

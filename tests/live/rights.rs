@@ -8,16 +8,17 @@ use crate::{
 };
 
 /// Capabilities by their numbers (include/uapi/linux/capability.h).
-fn capabilities(numbers: &[u32]) -> u64 {
+pub(crate) fn capabilities(numbers: &[u32]) -> u64 {
     numbers.iter().map(|number| 1 << number).sum()
 }
 
-const DAC_READ_SEARCH: u32 = 2;
-const SYS_PTRACE: u32 = 19;
-const SYSLOG: u32 = 34;
-const PERFMON: u32 = 38;
-const BPF: u32 = 39;
-const CHECKPOINT_RESTORE: u32 = 40;
+pub(crate) const DAC_READ_SEARCH: u32 = 2;
+pub(crate) const NET_ADMIN: u32 = 12;
+pub(crate) const SYS_PTRACE: u32 = 19;
+pub(crate) const SYSLOG: u32 = 34;
+pub(crate) const PERFMON: u32 = 38;
+pub(crate) const BPF: u32 = 39;
+pub(crate) const CHECKPOINT_RESTORE: u32 = 40;
 
 /// Fields of a status file (proc_pid_status(5)).
 fn status(path: &str) -> BTreeMap<String, String> {
@@ -26,20 +27,22 @@ fn status(path: &str) -> BTreeMap<String, String> {
     fields.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
 }
 
-fn held(status: &BTreeMap<String, String>) -> u64 {
+pub(crate) fn held(status: &BTreeMap<String, String>) -> u64 {
     assert_eq!(status["CapEff"], status["CapPrm"]);
     u64::from_str_radix(&status["CapPrm"], 16).unwrap()
+}
+
+/// Fields of the status of a process's threads.
+pub(crate) fn threads_of(pid: u32) -> Vec<BTreeMap<String, String>> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    tasks.map(|task| status(task.path().join("status").to_str().unwrap())).collect()
 }
 
 #[test]
 fn while_it_counts_no_thread_holds_more_than_it_needs() {
     let _busy = Started::new(&format!("exec {} 60", workload("spin", &["-g"])));
     let running = Running::start(&["-F", "499"]);
-    let tasks = format!("/proc/{}/task", running.pid());
-    let threads = || -> Vec<BTreeMap<String, String>> {
-        let tasks = fs::read_dir(&tasks).unwrap().flatten();
-        tasks.map(|task| status(task.path().join("status").to_str().unwrap())).collect()
-    };
+    let threads = || threads_of(running.pid());
     wait_until("files are opened", || threads().iter().any(|thread| thread["Name"] == "pmbpf-open"));
     let names = capabilities(&[DAC_READ_SEARCH, SYS_PTRACE, SYSLOG, CHECKPOINT_RESTORE]);
     for thread in threads() {
@@ -66,8 +69,7 @@ fn io_holds_no_more_either() {
     let mut child = pmbpf().args(["io", "--json", "--pid", &pid]).stdout(Stdio::null()).spawn().unwrap();
     let path = format!("/proc/{}/status", child.id());
     wait_until("it counts", || status(&path).get("Seccomp").is_some_and(|mode| mode == "2"));
-    for task in fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().flatten() {
-        let thread = status(task.path().join("status").to_str().unwrap());
+    for thread in threads_of(child.id()) {
         let expected = match thread["Name"].as_str() {
             "pmbpf" => capabilities(&[BPF, PERFMON]),
             "pmbpf-accounts" => capabilities(&[SYS_PTRACE]),

@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
     time::Duration,
 };
 
@@ -25,7 +25,11 @@ pub(crate) struct Server {
 impl Server {
     /// Serves at a free port, and has something to scrape.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut command = pmbpf();
+        Self::begin(pmbpf(), arguments)
+    }
+
+    /// The same, with this command.
+    pub(crate) fn begin(mut command: Command, arguments: &[&str]) -> Self {
         command.args(["serve", "--listen", "127.0.0.1:0", "-I", "500ms"]).args(arguments);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());

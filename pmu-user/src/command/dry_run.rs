@@ -91,7 +91,7 @@ impl Planned {
 }
 
 fn tasks(planned: &mut Planned, plan: &Plan, machine: &Machine) {
-    planned.says("target", &plan.target.in_words(plan.inherit, plan.descend));
+    planned.says("target", &plan.target_in_words());
     planned.says("owners", &format!("by {:?}, at most {}", plan.by, plan.slots - 1).to_lowercase());
     planned.says("cpus", &format_list(&plan.cpus));
     if plan.sampling.is_empty() {

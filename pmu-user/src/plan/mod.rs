@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     error::{Class, PlanError},
     sampling::{Need, Precision, Sampling},
-    target::{Target, Word, extent},
+    target::{Target, Word, extent, in_words_with},
 };
 use self::{
     metrics::Choice,
@@ -227,6 +227,11 @@ impl Plan {
             follows: u32::from(!self.follow.is_empty()),
             ..Config::ZERO
         }
+    }
+
+    /// The target in words, safe for a terminal, with the names that are followed.
+    pub fn target_in_words(&self) -> String {
+        in_words_with(&self.target, (self.inherit, self.descend), &self.follow)
     }
 
     /// Measures no metrics after all: counters that cannot be believed are not shown.

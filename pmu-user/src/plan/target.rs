@@ -72,6 +72,15 @@ impl Target {
     }
 }
 
+/// A target in words, and the names that mean more while counting goes on.
+pub fn in_words_with(target: &Target, (inherit, descend): (Inherit, Descend), follow: &[Follow]) -> String {
+    // A recording's may be anybody's.
+    let name = |follow: &Follow| Untrusted::from(follow.name()).terminal().into_owned();
+    let names: Vec<_> = follow.iter().map(name).collect();
+    let target = target.in_words(inherit, descend);
+    if names.is_empty() { target } else { format!("{target}; what {} comes to mean", names.join(", ")) }
+}
+
 /// The target as it is now, and names that may mean other cgroups later.
 pub(super) fn resolve(
     asked: &Asked,

@@ -2,7 +2,7 @@
 //! pod of those that a pattern means. Programs tell of new cgroups at once, so most are targets before anybody has entered them.
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -17,10 +17,13 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// How much longer than reading the files of runtimes takes is waited before they are read again, and at least how long: no more than 2 % of
-/// a CPU, however many containers start.
+/// How much longer than reading the files of runtimes takes is waited before they are read again, and at least how long, however many
+/// containers start: no more than 2 % of a CPU.
 const READ_SHARE: u32 = 50;
 const READ_EVERY: Duration = Duration::from_millis(100);
+/// How long is waited after the first time, and twice as long each time after: a name may come a moment after the cgroup, and whoever watches a
+/// container may not be in a list of processes that is read while he begins.
+const READ_AGAIN: Duration = Duration::from_millis(10);
 /// How long a container may have no name: its runtime writes it before it starts, kubelet a moment later.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the hierarchy is looked at where no program tells of new cgroups, likewise.
@@ -28,6 +31,9 @@ const LOOK_SHARE: u32 = 100;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Paths of targets that are kept, those of gone ones included; where that many are there, twice as many as are.
 const KEPT_MAX: usize = 4096;
+
+/// The first cgroup of a hierarchy (kernel/cgroup/cgroup.c, `cgroup_setup_root`).
+const ROOT: CgroupId = CgroupId(1);
 
 /// A cgroup that is new.
 #[derive(Clone, Debug)]
@@ -51,13 +57,17 @@ pub(super) struct Found {
 pub(super) struct Following {
     names: Vec<Follow>,
     descend: Descend,
-    /// Paths of targets.
-    targets: BTreeSet<Untrusted>,
+    /// Targets by path, the last one of each.
+    targets: BTreeMap<Untrusted, CgroupId>,
     targets_max: usize,
     root: PathBuf,
     layout: Layout,
+    /// Is that the whole hierarchy? In a cgroup namespace programs tell other paths.
+    sees_all: bool,
     containers: Containers,
     read_due: Instant,
+    /// How long was waited before that.
+    pause: Duration,
     undecided: Vec<New>,
     /// Cgroups that were looked at, and when to look again; `None` where programs tell.
     looked: Option<(HashSet<CgroupId>, Instant)>,
@@ -77,12 +87,14 @@ impl Following {
         let mut following = Self {
             names: names.to_vec(),
             descend,
-            targets: targets.iter().map(|target| target.path.clone()).collect(),
+            targets: targets.iter().map(|target| (target.path.clone(), target.id)).collect(),
             targets_max: KEPT_MAX,
             root: root.to_owned(),
             layout: layout.clone(),
+            sees_all: layout.at(&Untrusted::from("/")).is_some_and(|root| root.id == ROOT),
             containers: Containers::read(root),
             read_due: now,
+            pause: Duration::ZERO,
             undecided: Vec::new(),
             looked: Some((HashSet::new(), now)),
         };
@@ -110,17 +122,16 @@ impl Following {
         let may_be_named =
             |new: &New, containers: &Containers| waits_for_a_name(&containers.identity(&new.cgroup.path));
         if now >= self.read_due && self.undecided.iter().any(|new| may_be_named(new, &self.containers)) {
-            self.containers = Containers::read_with_processes(&self.root);
-            self.read_due = Instant::now() + READ_EVERY.max(now.elapsed() * READ_SHARE);
+            self.read();
         }
         let mut found = Vec::new();
         for new in std::mem::take(&mut self.undecided) {
-            if self.is_a_target(&new.cgroup.path) {
+            if self.is_a_target(&new.cgroup) {
                 continue;
             }
             let identity = self.containers.identity(&new.cgroup.path);
             if self.names.iter().any(|name| name.means(&new.cgroup, &identity)) {
-                self.targets.insert(new.cgroup.path.clone());
+                self.targets.insert(new.cgroup.path.clone(), new.cgroup.id);
                 let late_ns = new.made_ns.map(|made_ns| monotonic_ns().saturating_sub(made_ns));
                 found.push(Found { cgroup: new.cgroup, late_ns });
             } else if waits_for_a_name(&identity) && now.duration_since(new.met) < PATIENCE {
@@ -131,13 +142,27 @@ impl Following {
         found
     }
 
-    /// The cgroup itself and, where those count, what is below it by now.
-    pub(super) fn with_those_below(&self, cgroup: &Cgroup) -> Vec<CgroupId> {
+    /// What is below a cgroup by now, where that counts.
+    pub(super) fn those_below(&self, cgroup: &Cgroup) -> Vec<CgroupId> {
         let below = match self.descend {
             Descend::Yes => self.layout.list(&cgroup.path).unwrap_or_default(),
             Descend::No => Vec::new(),
         };
-        std::iter::once(cgroup.id).chain(below.into_iter().map(|below| below.id)).collect()
+        below.into_iter().map(|below| below.id).filter(|id| *id != cgroup.id).collect()
+    }
+
+    /// Is a cgroup known to be gone?
+    pub(super) fn is_gone(&self, cgroup: &Cgroup) -> bool {
+        self.sees_all && self.layout.at(&cgroup.path).is_none_or(|there| there.id != cgroup.id)
+    }
+
+    fn read(&mut self) {
+        let begun = Instant::now();
+        self.containers = Containers::read_with_processes(&self.root);
+        let longest = READ_EVERY.max(begun.elapsed() * READ_SHARE);
+        let was_quiet = begun.duration_since(self.read_due) > longest;
+        self.pause = if was_quiet { READ_AGAIN } else { (self.pause * 2).clamp(READ_AGAIN, longest) };
+        self.read_due = Instant::now() + self.pause;
     }
 
     /// Takes every cgroup as new that was not there at the last look.
@@ -151,18 +176,18 @@ impl Following {
         *due = Instant::now() + LOOK_EVERY.max(now.elapsed() * LOOK_SHARE);
     }
 
-    /// Is it a target, or below one whose cgroups all are?
-    fn is_a_target(&self, path: &Untrusted) -> bool {
+    /// Is it a target, or below one whose cgroups all are? One with the path of a target is another one if it has another id.
+    fn is_a_target(&self, Cgroup { path, id }: &Cgroup) -> bool {
         let is_below =
-            || ancestors(path.as_bytes()).any(|above| self.targets.contains(&Untrusted::new(above)));
-        self.targets.contains(path) || self.descend == Descend::Yes && is_below()
+            || ancestors(path.as_bytes()).any(|above| self.targets.contains_key(&Untrusted::new(above)));
+        self.targets.get(path) == Some(id) || self.descend == Descend::Yes && is_below()
     }
 
     /// Forgets targets that are gone, if there are many.
     fn forget(&mut self) {
         if self.targets.len() > self.targets_max {
             let Self { targets, layout, .. } = self;
-            targets.retain(|path| layout.at(path).is_some());
+            targets.retain(|path, _| layout.at(path).is_some());
             self.targets_max = KEPT_MAX.max(2 * self.targets.len());
         }
     }
@@ -230,8 +255,11 @@ mod tests {
         sleep(READ_EVERY);
         assert_eq!(paths(&mut following, &[]), [made[0].clone()]);
         assert_eq!(following.due(), None);
-        // What is below it is a target by itself.
-        assert_eq!(paths(&mut following, &[format!("{}/inner", made[0])]), [""; 0]);
+        // What is below it is a target by itself; what has its path and another id is the next one.
+        assert_eq!(
+            paths(&mut following, &[format!("{}/inner", made[0]), made[0].clone()]),
+            [made[0].clone()]
+        );
     }
 
     #[test]

@@ -248,30 +248,39 @@ impl Session {
     }
 
     /// Makes cgroups targets that a name means by now.
-    fn follow(&mut self) -> Result<(), SessionError> {
-        let Some(following) = &mut self.following else { return Ok(()) };
+    fn follow(&mut self) {
+        let Some(following) = &mut self.following else { return };
         let told = self.tasks.as_mut().map(TasksSession::take_others).unwrap_or_default();
         for Found { cgroup, late_ns } in following.find(told) {
-            // It first, from when on what is made below it is a target, too.
-            for ids in [vec![cgroup.id], following.with_those_below(&cgroup)] {
-                self.tasks.as_mut().map_or(Ok(()), |tasks| tasks.adopt(&ids))?;
+            if let Some(tasks) = &mut self.tasks {
+                // It first, from when on what is made below it is a target, too.
+                tasks.adopt(&[cgroup.id]);
+                tasks.adopt(&following.those_below(&cgroup));
             }
-            self.io.as_mut().map_or(Ok(()), |io| io.adopt(cgroup.id))?;
+            if let Some(io) = &mut self.io {
+                io.adopt(cgroup.id);
+            }
             let at_ns = monotonic_ns().saturating_sub(self.started_ns);
             self.followed.push(Followed { cgroup, at_ns, late_ns });
         }
-        Ok(())
     }
 
-    /// What became a target since the last drain. Programs that had judged it before are over by the next one.
-    fn take_followed(&mut self) -> Result<Vec<Followed>, SessionError> {
-        if let (Some(following), Some(tasks)) = (&self.following, &mut self.tasks) {
-            for followed in &self.followed_before {
-                tasks.adopt(&following.with_those_below(&followed.cgroup))?;
+    /// What became a target since the last drain. Of those before, programs that had judged them are over by now; and if one had been gone
+    /// before it became a target, nobody has taken it back.
+    fn take_followed(&mut self) -> Vec<Followed> {
+        let Self { following: Some(following), tasks, io, .. } = self else { return Vec::new() };
+        for Followed { cgroup, .. } in &self.followed_before {
+            if let Some(tasks) = tasks {
+                tasks.adopt(&[cgroup.id]);
+                tasks.adopt(&following.those_below(cgroup));
+            }
+            if following.is_gone(cgroup) {
+                tasks.iter_mut().for_each(|tasks| tasks.forget(cgroup.id));
+                io.iter_mut().for_each(|io| io.forget(cgroup.id));
             }
         }
         self.followed_before = std::mem::take(&mut self.followed);
-        Ok(self.followed_before.clone())
+        self.followed_before.clone()
     }
 
     /// Starts what counts from the moment in which a command is let go.
@@ -291,17 +300,17 @@ impl Session {
         let plan = plan.or(of_io.map(|plan| (&plan.target, plan.follow.as_slice(), plan.descend)));
         self.following = plan
             .and_then(|plan| Following::new(plan, &self.machine.cgroups, &self.root, self.tasks.is_some()));
-        self.follow()?;
+        self.follow();
         Ok(self.named(Drain { tasks, io, ..Drain::default() }))
     }
 
     /// Reads everything that has happened since the last drain.
     fn tick(&mut self) -> Result<Drain, SessionError> {
-        self.follow()?;
+        self.follow();
         let io = self.io.as_mut().map(IoSession::tick);
         let counts = self.counts.as_ref().map(CountsSession::tick).transpose()?;
         let tasks = self.tasks.as_mut().map(|tasks| tasks.drain(true)).transpose()?;
-        let followed = self.take_followed()?;
+        let followed = self.take_followed();
         Ok(self.named(Drain { tasks, io, counts, followed, ..Drain::default() }))
     }
 

@@ -83,7 +83,7 @@ async fn watch<E: From<SessionError>>(
                 Moment::Failed(error) => return Err(SessionError::from(error).into()),
                 Moment::Due => {
                     session.turn();
-                    session.follow()?;
+                    session.follow();
                 }
                 Moment::Tick => {
                     let drain = session.tick()?;
@@ -98,7 +98,7 @@ async fn watch<E: From<SessionError>>(
             },
             pressed = told(session.tasks.as_mut()) => {
                 let pressed = pressed?;
-                session.follow()?;
+                session.follow();
                 if let (true, Some(tasks)) = (pressed, &mut session.tasks) {
                     let drain = tasks.drain(false)?;
                     keep(drain.into())?;

@@ -80,7 +80,7 @@ pub(super) fn place(place: Scope) -> String {
 pub(super) fn target(plan: &Plan) -> String {
     match &plan.target {
         Target::System if plan.by == By::Cgroup => "every cgroup".to_owned(),
-        whom => whom.in_words(plan.inherit, plan.descend),
+        _ => plan.target_in_words(),
     }
 }
 

@@ -63,14 +63,21 @@ fn containers_are_found_and_shown_by_their_names() {
     let running = Running::start(&["--all-cgroups"]);
     let podman =
         || -> f64 { prints("podman stats --no-stream --format '{{.CPUNano}}' batch").parse().unwrap() };
-    let (before, before_podman) = (batch.usage_ns(), podman());
-    wait_until("they have run", || batch.usage_ns() > before + 2e9);
-    let grown_podman = podman() - before_podman;
+    // podman reads its number somewhen between two of the kernel's.
+    let read = || (batch.usage_ns(), podman(), batch.usage_ns());
+    let first = read();
+    wait_until("they have run", || batch.usage_ns() > first.2 + 2e9);
+    let last = read();
     let rows = running.stop();
     for name in ["web", "batch", "front"] {
         assert!(rows.sum("cpu_time", called(name)) > 0.5e9, "{name}");
     }
-    assert_close("podman's", batch.usage_ns() - before, grown_podman, 0.5, 0.0);
+    let possible = last.0 - first.2..=last.2 - first.0;
+    assert!(
+        possible.contains(&(last.1 - first.1)),
+        "podman's: {} is not within {possible:?}",
+        last.1 - first.1
+    );
     // A name that two have.
     prints("systemd-run --quiet --collect --unit=web sleep 600");
     let two = pmbpf().args(["run", "-d", "300ms", "--cgroup", "web"]).output().unwrap();

@@ -123,6 +123,11 @@ impl Maps {
         slot as usize * cpus..(slot as usize + 1) * cpus
     }
 
+    /// Whose I/O is not wanted any more.
+    pub(super) fn remove_target(&mut self, id: u64) {
+        let _ = self.targets.remove(&id);
+    }
+
     /// Names whose I/O is wanted.
     pub(super) fn add_targets(&mut self, ids: impl Iterator<Item = u64>) -> Result<(), LoadError> {
         for id in ids {

@@ -256,6 +256,11 @@ impl IoObject {
         Ok(())
     }
 
+    /// Takes the id of a cgroup from the targets, if it is there: when the cgroup goes, a program does so.
+    pub fn forget_cgroup(&mut self, id: u64) {
+        self.maps.remove_target(id);
+    }
+
     /// Rows that were given up since the last call.
     #[must_use]
     pub fn take_retired(&mut self) -> Retired {

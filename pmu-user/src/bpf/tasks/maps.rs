@@ -168,6 +168,11 @@ impl Maps {
         self.targets.insert(id, flags, 0).map_err(|error| failed(names::TARGETS, error))
     }
 
+    /// Takes the id of a cgroup from the targets, if it is there: when the cgroup goes, a program does so.
+    pub fn forget_cgroup(&mut self, id: u64) {
+        let _ = self.targets.remove(&id);
+    }
+
     /// Makes a cgroup a target in which something may have run already; once more when programs that judged it before are over.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::{
 };
 
 pub(super) fn plan(planned: &mut Planned, plan: &IoPlan) {
-    planned.says("target", &plan.target.in_words(plan.inherit, plan.descend));
+    planned.says("target", &plan.target_in_words());
     planned.says("table", plan.table.as_deref().unwrap_or("none for this machine"));
     planned.times(plan.interval, plan.duration);
     if let Some(enough) = plan.shortest() {

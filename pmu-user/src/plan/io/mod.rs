@@ -25,7 +25,7 @@ use self::{
     uncore::{Parts, Placement, UncoreGroup, UncorePlan, UncorePlans},
 };
 use super::{
-    Lost, PlanError, TICK, Target,
+    Lost, PlanError, TICK, Target, in_words_with,
     multiplexing::{EventGroup, Multiplexing, PlannedEvent},
     request::{Descend, Inherit},
     resolve, tick,
@@ -171,6 +171,11 @@ impl IoPlan {
         let row = || "memory traffic of CPUs by owner".to_owned();
         self.missing.extend(why.map(|why| Lost { row: row(), why }));
         self.monitoring = found.ok();
+    }
+
+    /// The target in words, safe for a terminal, with the names that are followed.
+    pub fn target_in_words(&self) -> String {
+        in_words_with(&self.target, (self.inherit, self.descend), &self.follow)
     }
 
     /// Are there stacks whose parts ports could be held against?

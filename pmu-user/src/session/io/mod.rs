@@ -23,7 +23,7 @@ use self::{
 };
 use super::{SessionError, Started, cost::process_cost, raise_file_limit};
 use crate::{
-    bpf::{Kernel, LoadError, measure_costs},
+    bpf::{Kernel, measure_costs},
     drain::{
         Absent, COST_WINDOW_NS, Cost, ProgramRow, TARGET_UNSEEN,
         io::{IoDrain, IoHeader, KernelCounts, Named, UncoreSlice},
@@ -62,6 +62,8 @@ pub struct IoSession {
     root: PathBuf,
     started: Instant,
     lost_readings: u64,
+    /// Cgroups that a name means and for which there was no room among the targets.
+    lost_targets: u64,
     cost: Cost,
     /// Has the kernel measure the programs, while it is open.
     statistics: Option<OwnedFd>,
@@ -121,6 +123,7 @@ impl IoSession {
             root: root.to_owned(),
             started: Instant::now(),
             lost_readings: 0,
+            lost_targets: 0,
             cost: Cost::default(),
             statistics: None,
             measured: None,
@@ -142,13 +145,17 @@ impl IoSession {
         self.rotations.iter_mut().for_each(|rotation| rotation.start(tick));
     }
 
-    /// Makes a cgroup a target.
-    ///
-    /// # Errors
-    ///
-    /// There are more targets than there is room for.
-    pub(super) fn adopt(&mut self, cgroup: CgroupId) -> Result<(), LoadError> {
-        self.counted.as_mut().map_or(Ok(()), |counted| counted.adopt(cgroup))
+    /// Makes a cgroup a target, if there is room.
+    pub(super) fn adopt(&mut self, cgroup: CgroupId) {
+        let adopted = self.counted.as_mut().map_or(Ok(()), |counted| counted.adopt(cgroup));
+        self.lost_targets += u64::from(adopted.is_err());
+    }
+
+    /// Takes a target back that was gone before it was one.
+    pub(super) fn forget(&mut self, cgroup: CgroupId) {
+        if let Some(counted) = &mut self.counted {
+            counted.forget(cgroup);
+        }
     }
 
     /// What others have here and this host refused: a run without it looks complete.
@@ -213,6 +220,12 @@ impl IoSession {
         };
         if self.lost_readings > 0 {
             drain.losses.push(("readings of uncore PMUs failed".to_owned(), self.lost_readings));
+        }
+        if self.lost_targets > 0 {
+            drain.losses.push((
+                "cgroups for which there was no room among the targets".to_owned(),
+                self.lost_targets,
+            ));
         }
         let lost_steps = self.counted.as_ref().map_or(0, Counted::lost_steps);
         if lost_steps > 0 {

@@ -138,6 +138,11 @@ impl Counted {
         self.object.adopt_cgroup(cgroup.0)
     }
 
+    /// Takes a target back that was gone before it was one.
+    pub(super) fn forget(&mut self, cgroup: CgroupId) {
+        self.object.forget_cgroup(cgroup.0);
+    }
+
     /// When to see whether there is still room.
     pub(super) const fn due(&self) -> Instant {
         self.due

@@ -76,6 +76,8 @@ pub(in crate::session) struct TasksSession {
     lost_flushes: u64,
     lost_readings: u64,
     lost_waits: u64,
+    /// Cgroups that a name means and for which there was no room among the targets.
+    lost_targets: u64,
     /// Time off the CPU by slot, as it was last read.
     seen_off_cpu: Vec<OffCpu>,
     ticks: u64,
@@ -273,17 +275,19 @@ impl TasksSession {
         std::mem::take(&mut self.ring_reader.others)
     }
 
-    /// Makes cgroups targets; the same call again finds what programs judged while the first one was on its way.
-    ///
-    /// # Errors
-    ///
-    /// There are more targets than there is room for.
-    pub(super) fn adopt(&mut self, cgroups: &[CgroupId]) -> Result<(), SessionError> {
-        cgroups.iter().try_for_each(|cgroup| self.object.maps.adopt_cgroup(cgroup.0))?;
+    /// Makes cgroups targets, those for which there is room; the same call again finds what programs judged while the first one was on
+    /// its way.
+    pub(super) fn adopt(&mut self, cgroups: &[CgroupId]) {
+        let refused = cgroups.iter().filter(|cgroup| self.object.maps.adopt_cgroup(cgroup.0).is_err());
+        self.lost_targets += refused.count() as u64;
         if self.counted != 0 {
             self.count(self.counted + 1);
         }
-        Ok(())
+    }
+
+    /// Takes a target back that was gone before it was one.
+    pub(super) fn forget(&mut self, cgroup: CgroupId) {
+        self.object.maps.forget_cgroup(cgroup.0);
     }
 
     /// Looks up the names of what was hot, once everything else is safe.
@@ -330,6 +334,7 @@ impl TasksSession {
             self.object.loaded.missed_runs().iter().map(|(_, count)| count).sum(),
             self.symbols.lost(),
             self.lost_waits,
+            self.lost_targets,
         ];
         USER_LOSSES
             .into_iter()
@@ -341,7 +346,7 @@ impl TasksSession {
 }
 
 /// Reasons for losses that only user space knows, beside [`pmu_common::loss::NAMES`].
-pub const USER_LOSSES: [&str; 9] = [
+pub const USER_LOSSES: [&str; 10] = [
     "cpu_not_flushed",
     "record_unreadable",
     "counter_unreadable",
@@ -351,4 +356,5 @@ pub const USER_LOSSES: [&str; 9] = [
     "program_skipped",
     "mapping_lost",
     "waits_unread",
+    "target_limit",
 ];

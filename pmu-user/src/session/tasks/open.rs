@@ -1,8 +1,14 @@
 //! Opens what a plan says: programs, targets, events. Nothing counts yet.
 
-use std::{collections::HashSet, path::Path, sync::Arc, thread};
+use std::{
+    collections::HashSet,
+    path::Path,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
 
 use pmu_common::{cpu::Control, target::PathKey};
+use tokio::io::unix::AsyncFd;
 
 use super::{
     super::{SessionError, raise_file_limit, usage::Targets},
@@ -16,7 +22,7 @@ use super::{
     throttling::Limited,
 };
 use crate::{
-    bpf::{Kernel, LoadError, Object, Refused},
+    bpf::{Kernel, LoadError, Object, Refused, Ring},
     drain::{Absent, TasksDrain, TasksHeader},
     machine::{Machine, cgroup, kernel_symbols, privilege::Privileges},
     perf::Counter,
@@ -45,9 +51,7 @@ impl TasksSession {
         kernel: &Kernel,
     ) -> Result<Self, SessionError> {
         raise_file_limit(descriptors(&plan, &machine) + 128);
-        let symbols_root = root.to_owned();
-        // Reading kallsyms takes as long as loading the programs.
-        let functions = thread::spawn(move || kernel_symbols::find(&symbols_root, FUNCTIONS));
+        let functions = begin_to_find_functions(root);
         let early = if sampling::may_shrink(&plan) { Some(sampling::open(&mut plan)?) } else { None };
         let mut object = Object::load(&plan, &machine, kernel)?;
         offer_slots(&mut object, plan.slots)?;
@@ -57,10 +61,9 @@ impl TasksSession {
         let samplers = early.map_or_else(|| sampling::open(&mut plan), Ok)?;
         let anchors = bind(&mut object, &plan, &samplers)?;
         let rotations = multiplexing::open(&plan, &object.maps, root)?;
-        let functions = functions.join().ok().and_then(Result::ok).unwrap_or_default();
+        let functions = functions.join().unwrap_or_default();
         set_functions(&object, functions);
-        let ring = object.maps.take_ring().expect("the ring buffer is taken once, here");
-        let ring = ring.watch().map_err(|error| SessionError::Io("cannot watch the ring buffer", error))?;
+        let ring = watched_ring(&mut object)?;
         let (symbols, deaf) = listen(&plan, &machine);
         let mut missing = missing(&plan, &machine, &object, functions[0], root);
         missing.extend(deaf);
@@ -96,6 +99,7 @@ impl TasksSession {
             lost_flushes: 0,
             lost_readings: 0,
             lost_waits: 0,
+            lost_targets: 0,
             ticks: 0,
             command: None,
             targets: Targets::default(),
@@ -107,6 +111,18 @@ impl TasksSession {
             root: root.to_owned(),
         })
     }
+}
+
+/// Addresses of [`FUNCTIONS`], zeros where they are not known: on a thread, because reading kallsyms takes as long as loading the programs.
+fn begin_to_find_functions(root: &Path) -> JoinHandle<[u64; FUNCTIONS.len()]> {
+    let root = root.to_owned();
+    thread::spawn(move || kernel_symbols::find(&root, FUNCTIONS).unwrap_or_default())
+}
+
+/// The ring buffer's reader; once.
+fn watched_ring(object: &mut Object) -> Result<AsyncFd<Ring>, SessionError> {
+    let ring = object.maps.take_ring().expect("the ring buffer is taken once, here");
+    ring.watch().map_err(|error| SessionError::Io("cannot watch the ring buffer", error))
 }
 
 /// Descriptors of events that a plan takes.

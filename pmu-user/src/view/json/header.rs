@@ -23,9 +23,7 @@ pub(super) fn header(header: &Header) -> Json {
     let Header { tasks, io, counts, .. } = header;
     let (command, target, interval) = match (tasks, io, counts) {
         (Some(tasks), ..) => ("run", words::target(&tasks.plan), tasks.plan.interval),
-        (_, Some(io), _) => {
-            ("io", io.plan.target.in_words(io.plan.inherit, io.plan.descend), io.plan.interval)
-        }
+        (_, Some(io), _) => ("io", io.plan.target_in_words(), io.plan.interval),
         (_, _, Some(counts)) => {
             let plan = &counts.plan;
             ("stat", plan.target.in_words(plan.inherit, Descend::Yes), plan.interval)

@@ -108,10 +108,7 @@ fn head(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending)
         (Some(TasksHeader { plan, .. }), _) => {
             format!("{}, by {}, on cpu {}", words::target(plan), words::by(plan), words::cpus(plan))
         }
-        (None, io) => io
-            .as_ref()
-            .map(|io| io.plan.target.in_words(io.plan.inherit, io.plan.descend))
-            .unwrap_or_default(),
+        (None, io) => io.as_ref().map(|io| io.plan.target_in_words()).unwrap_or_default(),
     };
     line(into, "target", &target)?;
     let of_io = || report.io.as_ref().map(|io| io.length_ns);
