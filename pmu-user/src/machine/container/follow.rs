@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Identity,
-    resolve::{Candidate, Kind, has_pattern, typed, typed_hit},
+    name::{Candidate, Kind, has_pattern, typed, typed_hit},
 };
 use crate::machine::cgroup::Cgroup;
 

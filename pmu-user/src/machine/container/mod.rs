@@ -7,6 +7,7 @@ mod docker;
 mod file;
 mod follow;
 mod kubelet;
+mod name;
 mod oci;
 mod path;
 mod podman;
