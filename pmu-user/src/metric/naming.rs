@@ -54,7 +54,7 @@ impl Generations {
 impl Report {
     /// Puts to every cgroup whose it is, as far as `names` tell, and which of its name.
     pub fn name_cgroups(&mut self, names: &CgroupNames, generations: &mut Generations) {
-        self.each_cgroup(|owner| {
+        self.each_owner(|owner| {
             if let Owner::Cgroup { path, identity, .. } = owner {
                 *identity = names.get(path).cloned().map(Box::new);
             }
@@ -63,7 +63,7 @@ impl Report {
         if !generations.has_several {
             return;
         }
-        self.each_cgroup(|owner| {
+        self.each_owner(|owner| {
             let generation = generations.of(owner);
             if let (Some(generation), Owner::Cgroup { identity, .. }) = (generation, owner) {
                 identity.get_or_insert_default().generation = generation;
@@ -71,8 +71,8 @@ impl Report {
         });
     }
 
-    /// Every cgroup of any row.
-    fn each_cgroup(&mut self, mut name: impl FnMut(&mut Owner)) {
+    /// Every owner that any row has.
+    fn each_owner(&mut self, mut name: impl FnMut(&mut Owner)) {
         if let Some(tasks) = &mut self.tasks {
             tasks.each_owner(&mut name);
         }

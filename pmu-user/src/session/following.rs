@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the hierarchy is looked at where no program tells of new cgroups, likewise.
 const LOOK_SHARE: u32 = 100;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Cgroups that may get a name which are kept: whoever may make cgroups may call them as runtimes do.
+const UNDECIDED_MAX: usize = 4096;
 /// Paths of targets that are kept, those of gone ones included; where that many are there, twice as many as are.
 const KEPT_MAX: usize = 4096;
 
@@ -68,14 +70,18 @@ pub(super) struct Following {
     read_due: Instant,
     /// How long was waited before that.
     pause: Duration,
+    /// Those that may get a name by which they are meant: looked at again when names were read.
     undecided: Vec<New>,
-    /// Cgroups that were looked at, and when to look again; `None` where programs tell.
+    /// Of how many it never became known whether they are meant, because there were too many of them.
+    given_up: u64,
+    /// Do programs tell of new cgroups? Then one look is enough, at those that were made before they did.
+    told: bool,
+    /// Cgroups that were looked at, and when to look again.
     looked: Option<(HashSet<CgroupId>, Instant)>,
 }
 
 impl Following {
-    /// Follows `names` beside the cgroups of `target`. `told`: do programs tell of new cgroups? The first look is at those that were made
-    /// before they did.
+    /// Follows `names` beside the cgroups of `target`; `None` where there is nothing to follow. `told`: do programs tell of new cgroups?
     pub(super) fn new(
         (target, names, descend): (&Target, &[Follow], Descend),
         layout: &Layout,
@@ -83,8 +89,11 @@ impl Following {
         told: bool,
     ) -> Option<Self> {
         let Target::Cgroups(targets) = target else { return None };
+        if names.is_empty() {
+            return None;
+        }
         let now = Instant::now();
-        let mut following = Self {
+        Some(Self {
             names: names.to_vec(),
             descend,
             targets: targets.iter().map(|target| (target.path.clone(), target.id)).collect(),
@@ -96,13 +105,10 @@ impl Following {
             read_due: now,
             pause: Duration::ZERO,
             undecided: Vec::new(),
+            given_up: 0,
+            told,
             looked: Some((HashSet::new(), now)),
-        };
-        following.look();
-        if told {
-            following.looked = None;
-        }
-        (!names.is_empty()).then_some(following)
+        })
     }
 
     /// When something is to be done though nobody tells of anything.
@@ -115,17 +121,17 @@ impl Following {
     pub(super) fn find(&mut self, told: Vec<(Cgroup, u64)>) -> Vec<Found> {
         let now = Instant::now();
         let new = |(cgroup, made_ns)| New { cgroup, made_ns: Some(made_ns), met: now };
-        self.undecided.extend(told.into_iter().map(new));
+        let mut new: Vec<New> = told.into_iter().map(new).collect();
         if self.looked.as_ref().is_some_and(|(_, due)| now >= *due) {
-            self.look();
+            new.extend(self.look());
         }
-        let may_be_named =
-            |new: &New, containers: &Containers| waits_for_a_name(&containers.identity(&new.cgroup.path));
-        if now >= self.read_due && self.undecided.iter().any(|new| may_be_named(new, &self.containers)) {
+        let waits = |new: &New| waits_for_a_name(&self.containers.identity(&new.cgroup.path));
+        if now >= self.read_due && (!self.undecided.is_empty() || new.iter().any(waits)) {
             self.read();
+            new.splice(..0, std::mem::take(&mut self.undecided));
         }
         let mut found = Vec::new();
-        for new in std::mem::take(&mut self.undecided) {
+        for new in new {
             if self.is_a_target(&new.cgroup) {
                 continue;
             }
@@ -138,17 +144,26 @@ impl Following {
                 self.undecided.push(new);
             }
         }
+        // The oldest go: what has a name has it soon.
+        let excess = self.undecided.len().saturating_sub(UNDECIDED_MAX);
+        self.given_up += self.undecided.drain(..excess).count() as u64;
         self.forget();
         found
     }
 
+    /// Of how many it never became known whether they are meant, since the last call.
+    pub(super) fn take_given_up(&mut self) -> u64 {
+        std::mem::take(&mut self.given_up)
+    }
+
     /// What is below a cgroup by now, where that counts.
-    pub(super) fn those_below(&self, cgroup: &Cgroup) -> Vec<CgroupId> {
-        let below = match self.descend {
+    pub(super) fn those_below(&self, cgroup: &Cgroup) -> Vec<Cgroup> {
+        let mut below = match self.descend {
             Descend::Yes => self.layout.list(&cgroup.path).unwrap_or_default(),
             Descend::No => Vec::new(),
         };
-        below.into_iter().map(|below| below.id).filter(|id| *id != cgroup.id).collect()
+        below.retain(|below| below.id != cgroup.id);
+        below
     }
 
     /// Is a cgroup known to be gone?
@@ -165,15 +180,16 @@ impl Following {
         self.read_due = Instant::now() + self.pause;
     }
 
-    /// Takes every cgroup as new that was not there at the last look.
-    fn look(&mut self) {
-        let Some((known, due)) = &mut self.looked else { return };
-        let now = Instant::now();
+    /// Every cgroup that was not there at the last look.
+    fn look(&mut self) -> Vec<New> {
+        let Some((known, _)) = self.looked.take() else { return Vec::new() };
+        let met = Instant::now();
         let all = self.layout.list(&Untrusted::from("/")).unwrap_or_default();
-        let new = all.iter().filter(|cgroup| !known.contains(&cgroup.id)).cloned();
-        self.undecided.extend(new.map(|cgroup| New { cgroup, made_ns: None, met: now }));
-        *known = all.into_iter().map(|cgroup| cgroup.id).collect();
-        *due = Instant::now() + LOOK_EVERY.max(now.elapsed() * LOOK_SHARE);
+        let ids = all.iter().map(|cgroup| cgroup.id).collect();
+        let due = Instant::now() + LOOK_EVERY.max(met.elapsed() * LOOK_SHARE);
+        self.looked = (!self.told).then_some((ids, due));
+        let new = all.into_iter().filter(|cgroup| !known.contains(&cgroup.id));
+        new.map(|cgroup| New { cgroup, made_ns: None, met }).collect()
     }
 
     /// Is it a target, or below one whose cgroups all are? One with the path of a target is another one if it has another id.
@@ -203,7 +219,7 @@ fn waits_for_a_name(identity: &Identity) -> bool {
 mod tests {
     use std::{fs, thread::sleep};
 
-    use super::{Following, LOOK_EVERY, READ_EVERY};
+    use super::{Following, LOOK_EVERY, READ_EVERY, UNDECIDED_MAX};
     use crate::{
         machine::{
             cgroup::{Cgroup, CgroupId, Layout},
@@ -274,6 +290,15 @@ mod tests {
         assert_eq!(paths(&mut following, &[]), [format!("/{made}")]);
         sleep(LOOK_EVERY);
         assert_eq!(paths(&mut following, &[]), [""; 0], "once");
+    }
+
+    #[test]
+    fn whoever_makes_many_cgroups_without_a_name_takes_no_room_without_end() {
+        let mut following = following(&host(), "web", true).unwrap();
+        let made: Vec<String> = (0..UNDECIDED_MAX + 10).map(|id| format!("/docker/{id:064x}")).collect();
+        assert_eq!(paths(&mut following, &made), [""; 0]);
+        assert_eq!((following.undecided.len(), following.take_given_up()), (UNDECIDED_MAX, 10));
+        assert_eq!(following.take_given_up(), 0, "each once");
     }
 
     #[test]

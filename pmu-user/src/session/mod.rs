@@ -251,11 +251,16 @@ impl Session {
     fn follow(&mut self) {
         let Some(following) = &mut self.following else { return };
         let told = self.tasks.as_mut().map(TasksSession::take_others).unwrap_or_default();
-        for Found { cgroup, late_ns } in following.find(told) {
+        let found = following.find(told);
+        let given_up = following.take_given_up();
+        match (&mut self.tasks, &mut self.io) {
+            (Some(tasks), _) => tasks.lose_targets(given_up),
+            (None, io) => io.iter_mut().for_each(|io| io.lose_targets(given_up)),
+        }
+        for Found { cgroup, late_ns } in found {
             if let Some(tasks) = &mut self.tasks {
-                // It first, from when on what is made below it is a target, too.
-                tasks.adopt(&[cgroup.id]);
-                tasks.adopt(&following.those_below(&cgroup));
+                let refused = tasks.adopt(&cgroup, || following.those_below(&cgroup));
+                tasks.lose_targets(refused);
             }
             if let Some(io) = &mut self.io {
                 io.adopt(cgroup.id);
@@ -271,8 +276,8 @@ impl Session {
         let Self { following: Some(following), tasks, io, .. } = self else { return Vec::new() };
         for Followed { cgroup, .. } in &self.followed_before {
             if let Some(tasks) = tasks {
-                tasks.adopt(&[cgroup.id]);
-                tasks.adopt(&following.those_below(cgroup));
+                // Who finds no room was counted before.
+                let _ = tasks.adopt(cgroup, || following.those_below(cgroup));
             }
             if following.is_gone(cgroup) {
                 tasks.iter_mut().for_each(|tasks| tasks.forget(cgroup.id));

@@ -148,7 +148,12 @@ impl IoSession {
     /// Makes a cgroup a target, if there is room.
     pub(super) fn adopt(&mut self, cgroup: CgroupId) {
         let adopted = self.counted.as_mut().map_or(Ok(()), |counted| counted.adopt(cgroup));
-        self.lost_targets += u64::from(adopted.is_err());
+        self.lose_targets(u64::from(adopted.is_err()));
+    }
+
+    /// Takes that so many cgroups that a name means, or may mean, are no targets.
+    pub(super) const fn lose_targets(&mut self, count: u64) {
+        self.lost_targets += count;
     }
 
     /// Takes a target back that was gone before it was one.

@@ -275,14 +275,25 @@ impl TasksSession {
         std::mem::take(&mut self.ring_reader.others)
     }
 
-    /// Makes cgroups targets, those for which there is room; the same call again finds what programs judged while the first one was on
-    /// its way.
-    pub(super) fn adopt(&mut self, cgroups: &[CgroupId]) {
-        let refused = cgroups.iter().filter(|cgroup| self.object.maps.adopt_cgroup(cgroup.0).is_err());
-        self.lost_targets += refused.count() as u64;
+    /// Makes a cgroup a target, and then those below it, from when on what is made there is one, too. How many of them there is no room
+    /// for. The same call again finds what programs judged while the first one was on its way.
+    pub(super) fn adopt(&mut self, cgroup: &Cgroup, below: impl FnOnce() -> Vec<Cgroup>) -> u64 {
+        let maps = &mut self.object.maps;
+        let mut adopt = |Cgroup { path, id }: Cgroup| {
+            self.owners.learn_path(id.0, path);
+            u64::from(maps.adopt_cgroup(id.0).is_err())
+        };
+        let mut refused = adopt(cgroup.clone());
+        refused += below().into_iter().map(adopt).sum::<u64>();
         if self.counted != 0 {
             self.count(self.counted + 1);
         }
+        refused
+    }
+
+    /// Takes that so many cgroups that a name means, or may mean, are no targets.
+    pub(super) const fn lose_targets(&mut self, count: u64) {
+        self.lost_targets += count;
     }
 
     /// Takes a target back that was gone before it was one.

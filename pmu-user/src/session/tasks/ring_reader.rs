@@ -130,7 +130,6 @@ impl TasksSession {
                 Some(Record::Fork { tgid, parent }) => symbols.fork(parent, tgid),
                 Some(Record::Cgroup { id, path }) => owners.learn_path(id, path),
                 Some(Record::OtherCgroup { id, path, made_ns }) => {
-                    owners.learn_path(id, path.clone());
                     ring_reader.others.push((Cgroup { path, id: CgroupId(id) }, made_ns));
                 }
                 Some(Record::Pressure) => ring_reader.pressed = true,
