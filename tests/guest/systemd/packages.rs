@@ -5,6 +5,8 @@ use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
     path::Path,
+    thread,
+    time::{Duration, Instant},
 };
 
 use super::{Theirs, is_first, prints, shell};
@@ -16,6 +18,11 @@ use crate::{
 /// Where the service listens.
 const ADDRESS: &str = "127.0.0.1:9477";
 
+/// Does anything listen there?
+fn listens() -> bool {
+    TcpStream::connect(ADDRESS).is_ok()
+}
+
 /// The body of the answer to a request for a path.
 fn get(path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(ADDRESS).ok()?;
@@ -23,7 +30,7 @@ fn get(path: &str) -> Option<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
-    head.starts_with("HTTP/1.1 200").then(|| body.to_owned())
+    head.starts_with("HTTP/1.0 200").then(|| body.to_owned())
 }
 
 fn cpu_time_ns(target: &str) -> Option<f64> {
@@ -41,12 +48,14 @@ fn the_package_is_installed_runs_is_upgraded_and_leaves_nothing() {
     fs::write("/var/lib/dpkg/status", "").unwrap();
     prints("dpkg --install /work/old.deb");
     assert_eq!(text(&shell("systemctl is-enabled pmbpf").stdout).trim(), "disabled", "nobody enabled it");
-    assert!(get("/readyz").is_none(), "and nobody started it");
+    assert!(!listens(), "and nobody started it");
     fs::write("/etc/default/pmbpf", "PMBPF_SERVE=-I 1s\n").unwrap();
     prints(&format!("systemd-run --quiet --collect --unit=load {} 600", workload("spin", &["-g"])));
     prints("systemctl start pmbpf");
     let load = Theirs("/system.slice/load.service".to_owned());
-    wait_until("the unit has series", || cpu_time_ns("unit:load.service").is_some_and(|ns| ns > 0.0));
+    load.is_busy();
+    let has_series = within_a_minute(|| cpu_time_ns("unit:load.service").is_some_and(|ns| ns > 0.0));
+    assert!(has_series, "the unit has no series: {}", what_it_says());
     let (before, ours) = (load.usage_ns(), cpu_time_ns("unit:load.service").unwrap());
     wait_until("it has run", || load.usage_ns() > before + 5e9);
     let grown = cpu_time_ns("unit:load.service").unwrap() - ours;
@@ -63,10 +72,29 @@ fn the_package_is_installed_runs_is_upgraded_and_leaves_nothing() {
     reads_as_manuals_and_completions();
 
     prints("dpkg --purge pmbpf");
-    assert!(get("/readyz").is_none(), "it has ended");
+    assert!(!listens(), "it has ended");
     let left = prints("find / -xdev -path /proc -prune -o -path /work -prune -o -name '*pmbpf*' -print");
     assert_eq!(left, "", "what is left");
     assert!(!Path::new("/sys/fs/cgroup/system.slice/pmbpf.service").exists());
+}
+
+fn within_a_minute(mut holds: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < deadline {
+        if holds() {
+            return true;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    false
+}
+
+/// Where the service stands, what it has said, and the beginning of its series.
+fn what_it_says() -> String {
+    let state =
+        text(&shell("systemctl status --no-pager --full pmbpf; journalctl --no-pager -u pmbpf").stdout);
+    let series = get("/metrics").unwrap_or_default();
+    format!("{state}\n{}", series.chars().take(4000).collect::<String>())
 }
 
 /// A user of its own, and two capabilities once it counts.

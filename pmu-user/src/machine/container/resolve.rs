@@ -80,7 +80,12 @@ pub fn resolve(
             Ok(Meant { cgroups: vec![one.cgroup.clone()], next })
         }
         several => {
-            let line = |hit: &Hit<'_>| format!("{} {} ({})", hit.class, hit.cgroup.path.terminal(), hit.spec);
+            // A name rather than an id: it means the next one, too.
+            let only =
+                |name: &&String| several.iter().filter(|hit| hit.next.as_ref() == Some(*name)).count() == 1;
+            let alone = |hit: &Hit<'_>| hit.next.as_ref().filter(only).unwrap_or(&hit.spec).clone();
+            let line =
+                |hit: &Hit<'_>| format!("{} {} ({})", hit.class, hit.cgroup.path.terminal(), alone(hit));
             Err(ResolveError::Ambiguous(spec.to_owned(), several.iter().take(LISTED_MAX).map(line).collect()))
         }
     }
