@@ -19,7 +19,7 @@ const SETTINGS: [(&str, &str); 3] = [
 ];
 
 /// Begins to run for ever; what it has run through is known to its cgroup.
-const BUSY: &str = "while :; do :; done";
+pub(super) const BUSY: &str = "while :; do :; done";
 /// Runs for a while.
 const BOUNDED: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
 

@@ -2,6 +2,7 @@
 //! there is found and shown by that name, with what its cgroup accounts. Only in guests of `-systemd`.
 
 mod containers;
+mod docker;
 mod packages;
 
 use std::{
