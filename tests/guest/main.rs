@@ -32,6 +32,7 @@ mod masked;
 mod runs;
 #[cfg(target_arch = "x86_64")]
 mod samples;
+mod scraped;
 #[cfg(target_arch = "x86_64")]
 mod simulated;
 #[cfg(target_arch = "x86_64")]

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use crate::{
     counts::cgroup_id,
+    scraped::{Scrape, get},
     simulated::Simulated,
-    support::{Cgroup, Rows, Running, Started, assert_close},
+    support::{Cgroup, Rows, Running, Started, assert_close, pmbpf, wait_until},
     workloads::workload,
 };
 
@@ -103,6 +104,46 @@ fn two_cgroups_have_trees_of_their_own() {
     };
     assert_eq!(path(&groups[0])[0], "Frontend_Bound");
     assert_eq!(path(&groups[1])[1], "Memory_Bound");
+}
+
+/// Scraped shares of slots are what was programmed, of each and of both together.
+#[test]
+fn what_is_served_are_slots_that_add_up() {
+    let simulated = Simulated::load(&[]);
+    let groups = [Cgroup::new("computing"), Cgroup::new("waiting")];
+    for (group, (shares, instructions)) in
+        groups.iter().zip([(COMPUTING, 3_000_000_000), (WAITING, 500_000_000)])
+    {
+        simulated.write("rates", &rates(&shares, instructions, &format!("cgroup={}", cgroup_id(group))));
+    }
+    let cgroups: Vec<String> = groups.iter().map(|group| format!("--cgroup {}", group.path)).collect();
+    let program = pmbpf().get_program().to_str().unwrap().to_owned();
+    let options = format!("-I 500ms --cpu-model sapphirerapids --level 2 {}", cgroups.join(" "));
+    let _serving = Started::new(&format!("exec {program} serve {options}"));
+    wait_until("it serves", || get("/readyz").is_some());
+    let _spinning = spinning(&groups, 60);
+    let mut scrape = None;
+    let slots = |scrape: &Scrape, group: &Cgroup| of(scrape, "topdown_slots", group);
+    wait_until("both have slots of their own", || {
+        scrape = Scrape::now();
+        let scrape = scrape.as_ref().unwrap();
+        groups.iter().all(|group| slots(scrape, group) > 3.0 * SLOTS as f64)
+    });
+    let scrape = scrape.unwrap();
+    for (group, (shares, ipc)) in groups.iter().zip([(COMPUTING, 3.0), (WAITING, 0.5)]) {
+        let known = slots(&scrape, group) - of(&scrape, "topdown_unknown_slots", group);
+        for (name, share) in NAMES.iter().zip(shares) {
+            let found = of(&scrape, &format!("topdown_{}_slots", name.to_lowercase()), group);
+            assert_close(name, found / known * 100.0, share as f64, 0.0, 0.5);
+        }
+        let found = of(&scrape, "instructions", group) / of(&scrape, "cycles", group);
+        assert_close("IPC", found, ipc, 0.01, 0.0);
+    }
+}
+
+/// A counter of a cgroup's series.
+fn of(scrape: &Scrape, name: &str, group: &Cgroup) -> f64 {
+    scrape.series(&format!("pmbpf_{name}_total"), &format!("path:{}", group.path)).unwrap_or(0.0)
 }
 
 #[test]

@@ -53,6 +53,15 @@ pub(super) struct Args {
     /// Count the time that tasks are off the CPU, by what they wait for
     #[arg(long, help_heading = "Events")]
     off_cpu: bool,
+    /// Count Top-Down to this level, as slots [default: 1, where the CPU can]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2), help_heading = "Metrics")]
+    level: Option<u32>,
+    /// Use the events and formulas of this CPU model, as icelakex
+    #[arg(long, value_name = "MODEL", conflicts_with = "no_metrics", help_heading = "Metrics")]
+    cpu_model: Option<String>,
+    /// Count neither cycles nor anything else that takes the CPUs' counters
+    #[arg(long, conflicts_with = "level", help_heading = "Metrics")]
+    no_metrics: bool,
     /// Containers, pods, units and other cgroups with series of their own; what the others do is in target="_other"
     #[arg(long, value_name = "N", default_value_t = 200, help_heading = "Limits", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_targets: u32,

@@ -2,8 +2,6 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
-    net::TcpStream,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -11,32 +9,13 @@ use std::{
 
 use super::{Theirs, is_first, prints, shell};
 use crate::{
+    scraped::{Scrape, get, listens},
     support::{assert_close, text, wait_until},
     workloads::workload,
 };
 
-/// Where the service listens.
-const ADDRESS: &str = "127.0.0.1:9477";
-
-/// Does anything listen there?
-fn listens() -> bool {
-    TcpStream::connect(ADDRESS).is_ok()
-}
-
-/// The body of the answer to a request for a path.
-fn get(path: &str) -> Option<String> {
-    let mut stream = TcpStream::connect(ADDRESS).ok()?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes()).ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    head.starts_with("HTTP/1.0 200").then(|| body.to_owned())
-}
-
 fn cpu_time_ns(target: &str) -> Option<f64> {
-    let series = format!("pmbpf_cpu_time_seconds_total{{target=\"{target}\"}} ");
-    let body = get("/metrics")?;
-    body.lines().find_map(|line| line.strip_prefix(&series)).map(|value| value.parse::<f64>().unwrap() * 1e9)
+    Some(Scrape::now()?.series("pmbpf_cpu_time_seconds_total", target)? * 1e9)
 }
 
 #[test]
@@ -95,8 +74,8 @@ fn within_a_minute(mut holds: impl FnMut() -> bool) -> bool {
 fn what_it_says() -> String {
     let state =
         text(&shell("systemctl status --no-pager --full pmbpf; journalctl --no-pager -u pmbpf").stdout);
-    let series = get("/metrics").unwrap_or_default();
-    format!("{state}\n{}", series.chars().take(4000).collect::<String>())
+    let scrape = Scrape::now().map(|scrape| scrape.text().chars().take(4000).collect::<String>());
+    format!("{state}\n{}", scrape.unwrap_or_default())
 }
 
 /// A user of its own, and two capabilities once it counts.

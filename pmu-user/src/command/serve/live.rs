@@ -1,5 +1,8 @@
 //! The run behind it: its intervals are added up, and published.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     net::{SocketAddr, TcpListener},
     path::Path,
@@ -33,7 +36,7 @@ use crate::{
     drain::{Drain, Header},
     metric::exposed::{Bounds, Exposed},
     plan::{
-        metrics::MetricsRequest,
+        metrics::{Depth, MetricsRequest},
         request::{By, Descend, OffCpu, Rate, Request, Target, WantedMetrics},
     },
     session::{
@@ -82,11 +85,28 @@ impl Args {
             by: Some(By::Cgroup),
             // Nothing that is served is made of samples.
             rate: Rate::Off,
-            metrics: WantedMetrics::IfPossible(MetricsRequest::default()),
+            metrics: self.metrics(),
             off_cpu: if self.off_cpu { OffCpu::Yes } else { OffCpu::No },
             interval: Some(self.interval),
             duration: self.duration,
             ..Request::default()
+        }
+    }
+
+    /// The first level, which every model counts with few turns or none.
+    fn metrics(&self) -> WantedMetrics {
+        if self.no_metrics {
+            return WantedMetrics::None;
+        }
+        let request = MetricsRequest {
+            depth: Depth::Level(self.level.unwrap_or(1)),
+            model: self.cpu_model.clone(),
+            ..MetricsRequest::default()
+        };
+        if self.level.is_some() || self.cpu_model.is_some() {
+            WantedMetrics::Required(request)
+        } else {
+            WantedMetrics::IfPossible(request)
         }
     }
 

@@ -81,6 +81,13 @@ impl Families {
         Some(id)
     }
 
+    /// The place of a counter that every target has.
+    pub(super) fn of_counter(&mut self, family: Family) -> FamilyId {
+        let id = self.id(family);
+        self.of_targets.insert(id);
+        id
+    }
+
     /// Keeps room for the families of these metrics.
     pub(super) fn expect(&mut self, metrics: &[Metric]) {
         for metric in metrics {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    add,
+    add, counters, culprits,
     families::{Families, TARGET_INFO},
     family::{Family, Kind},
     host::{Host, Points},
@@ -149,6 +149,11 @@ impl Growth {
             numbers.for_each(|number| self.number(&mut names, frame, &number));
             Ok(())
         });
+        let (targets, other) = (&mut self.targets, &mut self.other);
+        let mut take =
+            |owner, family, amount| values_of(owner, &mut names, targets, other).add(family, amount);
+        counters::amounts(report, &mut self.families, &mut take);
+        culprits::amounts(report, &mut self.families, &mut take);
         self.host.add_report(&mut self.families, report);
     }
 
@@ -162,10 +167,7 @@ impl Growth {
         let Some(metric) = found.filter(|_| is_known(number)) else { return };
         if let Some(owner) = of_target(metric, number) {
             let Some(family) = self.families.of_targets(metric) else { return };
-            let targets = &mut self.targets;
-            let name = names.entry(owner).or_insert_with(|| named(targets, owner));
-            let target = name.as_ref().and_then(|name| targets.get_mut(name));
-            let values = target.map_or(&mut self.other, |target| &mut target.values);
+            let values = values_of(owner, names, &mut self.targets, &mut self.other);
             add(values, (metric, family), &mut self.families, frame, number);
         } else if let Attribution::Host = number.whose {
             self.host.number(&mut self.families, metric, frame, number);
@@ -258,6 +260,18 @@ impl Growth {
         ));
         rows
     }
+}
+
+/// Where an owner's numbers are added to.
+fn values_of<'r, 't>(
+    owner: &'r Owner,
+    names: &mut HashMap<&'r Owner, Option<Arc<str>>>,
+    targets: &'t mut BTreeMap<Arc<str>, Target>,
+    other: &'t mut Values,
+) -> &'t mut Values {
+    let name = names.entry(owner).or_insert_with(|| named(targets, owner));
+    let target = name.as_ref().and_then(|name| targets.get_mut(name));
+    target.map_or(other, |target| &mut target.values)
 }
 
 /// The name of an owner's target, which is there then; `None` if it is counted with all others.

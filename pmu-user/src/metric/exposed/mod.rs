@@ -2,6 +2,8 @@
 //! sums and increases over any targets, hosts and times are true. Who is a target and has series of its own is bounded; what the others
 //! do is in `_other`.
 
+mod counters;
+mod culprits;
 mod families;
 mod family;
 mod flight;
@@ -87,6 +89,8 @@ impl Exposed {
 
     /// Adds the report of an interval. `scraped`: [`Snapshot::sequence`] of the last that somebody saw; 0 of none.
     pub fn add(&mut self, report: &Report, scraped: u64) {
+        counters::meet(report, &mut self.families);
+        culprits::meet(report, &mut self.families);
         self.meet(report);
         self.targets.scraped(scraped);
         self.host.forget_states();
@@ -96,6 +100,12 @@ impl Exposed {
             numbers.for_each(|number| self.number(frame, &number));
             Ok(())
         });
+        let mut take = |owner: &Owner, family, amount| match self.targets.values(owner) {
+            Some(values) => values.add(family, amount),
+            None => Arc::make_mut(&mut self.other).add(family, amount),
+        };
+        counters::amounts(report, &mut self.families, &mut take);
+        culprits::amounts(report, &mut self.families, &mut take);
         self.end(report);
         self.host.add_report(&mut self.families, report);
         self.host.targets(&mut self.families, &self.targets);

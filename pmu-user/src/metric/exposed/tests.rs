@@ -6,7 +6,11 @@ use super::{
     BOUNDS_NS, Bounds, Exposed, Family, HISTOGRAM_SERIES, Kind, Point, Snapshot,
     testing::{Did, Lives, World, cgroup, did},
 };
-use crate::metric::testing::Random;
+use crate::metric::{
+    OwnerOrTarget,
+    culprit::{Charge, Culprit, Waited},
+    testing::Random,
+};
 
 const SECOND: u64 = 1_000_000_000;
 const BOUNDS: Bounds = Bounds { targets: 10, series: 10_000, linger_ns: 300 * SECOND };
@@ -50,6 +54,45 @@ fn intervals_are_added_up_by_target() {
     let Point::Histogram(observed) = &*web.point else { panic!() };
     assert_eq!(observed.sum_ns, 9.0 * 50_000.0);
     assert_eq!(numbers(&snapshot, "pmbpf_counted_time_seconds")[""], 15.0);
+}
+
+/// What is below a container's cgroup is its own; who is nobody's target is among the others.
+#[test]
+fn waits_are_behind_a_target_itself_or_behind_others() {
+    let mut world = World::new();
+    let mut exposed = world.exposed(BOUNDS);
+    let unit = "/system.slice/web.service";
+    let [web, worker, db] =
+        [(1, unit), (2, "/system.slice/web.service/worker"), (3, "/db")].map(|(id, path)| cgroup(id, path));
+    let all = [web.clone(), worker.clone(), db.clone()].map(|owner| did(owner, SECOND));
+    let mut report = world.interval(&all);
+    let charge = |culprit, seconds| Charge { culprit, wait_ns: seconds * SECOND, share: 0.0 };
+    report.tasks.as_mut().unwrap().waited = vec![
+        Waited {
+            who: OwnerOrTarget::Owner(web.clone()),
+            wait_ns: 9 * SECOND,
+            charges: vec![
+                charge(Culprit::Owner(web), 1),
+                charge(Culprit::Owner(worker), 2),
+                charge(Culprit::Owner(db.clone()), 3),
+                charge(Culprit::Idle, 3),
+            ],
+        },
+        Waited {
+            who: OwnerOrTarget::Owner(db),
+            wait_ns: 5 * SECOND,
+            charges: vec![charge(Culprit::Outside, 5)],
+        },
+    ];
+    exposed.add(&report, 0);
+    for (family, of_web, of_db) in
+        [("behind_itself", 3.0, 0.0), ("behind_others", 3.0, 5.0), ("caused", 0.0, 3.0)]
+    {
+        let family = format!("pmbpf_runqueue_{family}_seconds");
+        let found =
+            ["unit:web.service", "path:/db"].map(|target| number(&mut exposed, &family, target).unwrap());
+        assert_eq!(found, [of_web, of_db], "{family}");
+    }
 }
 
 #[test]

@@ -114,7 +114,8 @@ impl Prepared {
             let threshold = self.model.metrics[index as usize].threshold.as_ref();
             threshold.is_some_and(|threshold| ends.iter().all(|end| over_values(threshold, end) == 1.0))
         };
-        Tree { sure: path.iter().take_while(is_sure).count(), path, faults: self.faults(&nodes), nodes }
+        let sure = path.iter().take_while(is_sure).count();
+        Tree { sure, path, faults: self.faults(&nodes), nodes, amounts: Vec::new() }
     }
 
     /// From the root down, always to the largest of the flagged nodes.

@@ -3,6 +3,7 @@
 //! The interval of a metric comes from evaluating its formula on every replicate of the counts, so that it holds for any
 //! formula. A node is marked mismeasured, not corrected, where it contradicts its parent by more than their intervals.
 
+mod counters;
 mod layout;
 mod report;
 mod runs;
@@ -10,12 +11,13 @@ mod runs;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use self::layout::Layout;
 pub use self::{
+    counters::Counter,
     layout::Shape,
     report::{Around, Drilling},
     runs::{OneRun, Runs, Spread, Total},
@@ -48,6 +50,8 @@ pub struct TopDown {
     pub notes: Vec<String>,
     /// The measured metrics: each below the one it is a part of.
     pub shapes: Arc<[Shape]>,
+    /// What adds up over owners and intervals: what [`Tree::amounts`] are of.
+    pub counters: Arc<[Counter]>,
     /// The target together, then its owners, most time first.
     pub owners: Vec<(OwnerOrTarget, Tree)>,
     /// The runs of the command that the target's tree is from, if there were several.
@@ -63,6 +67,7 @@ pub struct Prepared {
     shared: Vec<Option<String>>,
     formulas: Formulas,
     layout: Layout,
+    counters: Arc<[Counter]>,
     /// By operand: the event that counts it, or a number that is known without counting.
     sources: Vec<OperandSource>,
     /// By metric: is it to be measured, or why not? `None` if nobody asked for it.
@@ -91,6 +96,8 @@ pub struct Tree {
     pub sure: usize,
     /// What contradicts itself, in words.
     pub faults: Vec<String>,
+    /// What the owner has of every counter.
+    pub amounts: Vec<Value>,
 }
 
 /// One metric of one owner.
@@ -100,6 +107,14 @@ pub struct Node {
     pub value: Value,
     /// Is it over its threshold? `None` if it has none.
     pub flagged: Option<bool>,
+}
+
+/// A model's formulas over an owner's counts.
+struct Evaluated<'a> {
+    estimates: &'a Estimates,
+    results: Results,
+    /// None where everything is exact.
+    replicas: Option<Results<REPLICATES>>,
 }
 
 impl Prepared {
@@ -138,9 +153,13 @@ impl Prepared {
             OperandSource::Event(index) => Some(EventIndex(index)),
             OperandSource::Known(_) | OperandSource::None => None,
         };
+        let is_wanted = |metric: u32| wanted[metric as usize].is_some();
+        let counters = counters::of_plan(&model, plan, &shared);
+        let needed: BTreeSet<u32> = counters.iter().flat_map(Counter::needs).collect();
         Self {
-            layout: Layout::new(&model, event, |metric| wanted[metric as usize].is_some()),
-            formulas: Formulas::of(&model, |metric| wanted[metric as usize].is_some()),
+            layout: Layout::new(&model, event, is_wanted),
+            formulas: Formulas::of(&model, |metric| is_wanted(metric) || needed.contains(&metric)),
+            counters: counters.into(),
             sources,
             wanted,
             shared,
@@ -157,17 +176,18 @@ impl Prepared {
         // What is exact is the same in every replicate.
         let replicas =
             (!estimates.are_exact()).then(|| self.evaluate(&constants, |event| estimates.replicates(event)));
+        let evaluated = Evaluated { estimates: &estimates, results, replicas };
         let node = |metric: u32| match &self.shared[metric as usize] {
             Some(why) if around.extent == CountsOf::Some && self.wanted[metric as usize].is_some() => {
                 Node { value: Value::Missing(why.clone()), flagged: None }
             }
             _ => Node {
-                value: self.value(metric, &estimates, &results, replicas.as_ref()),
-                flagged: self.formulas.flagged(metric, &results),
+                value: self.value(metric, &evaluated),
+                flagged: self.formulas.flagged(metric, &evaluated.results),
             },
         };
         let nodes: Vec<Node> = metrics.map(node).collect();
-        self.with_path(nodes)
+        Tree { amounts: self.amounts(&evaluated), ..self.with_path(nodes) }
     }
 
     fn evaluate<const CASES: usize>(
@@ -184,14 +204,8 @@ impl Prepared {
         self.formulas.evaluate(Inputs { counts: &counts, constants })
     }
 
-    /// No `replicas`: everything is exact.
-    fn value(
-        &self,
-        metric: u32,
-        estimates: &Estimates,
-        results: &Results,
-        replicas: Option<&Results<REPLICATES>>,
-    ) -> Value {
+    fn value(&self, metric: u32, evaluated: &Evaluated<'_>) -> Value {
+        let Evaluated { estimates, results, replicas } = evaluated;
         match &self.wanted[metric as usize] {
             Some(Ok(())) => {}
             Some(Err(why)) => return Value::Missing(why.clone()),
@@ -203,7 +217,7 @@ impl Prepared {
         }
         match self.formulas.value(metric, results) {
             Some(estimate) => {
-                let replicas = replicas.and_then(|replicas| self.formulas.values(metric, replicas));
+                let replicas = replicas.as_ref().and_then(|replicas| self.formulas.values(metric, replicas));
                 let unit = self.model.metrics[metric as usize].unit;
                 estimates.evaluated(events, estimate, replicas, unit)
             }

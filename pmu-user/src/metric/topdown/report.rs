@@ -60,6 +60,7 @@ impl Prepared {
             formulas: formulas_version.clone(),
             notes: self.notes(around.topology),
             shapes: Arc::clone(&self.layout.shapes),
+            counters: Arc::clone(&self.counters),
             owners,
             runs: None,
         }

@@ -209,6 +209,7 @@ mod tests {
             source: String::new(),
             formulas: String::new(),
             notes: Vec::new(),
+            counters: Vec::new().into(),
             shapes: Vec::new().into(),
             owners: Vec::new(),
             runs: None,
