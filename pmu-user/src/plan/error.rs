@@ -104,7 +104,7 @@ impl PlanError {
             Self::NoProcess(_) | Self::NoThread(_) | Self::Cgroup(NoCgroup::Io(_)) => Class::Failed,
             Self::Unsupported(..)
             | Self::NothingLeft(..)
-            | Self::Cgroup(NoV2)
+            | Self::Cgroup(NoV2 | NoCgroup::OnlyV1(..))
             | Self::Metrics(MetricsError::NoPmu(_) | MetricsError::NoTable(_)) => Class::Unsupported,
             Self::Event(ResolveError { why: Why::Tracepoint(TracepointError::Hidden), .. }) => {
                 Class::NotPermitted
@@ -134,6 +134,9 @@ impl PlanError {
                 "--cpu-model names a model that is near enough, --perfmon-dir a directory that has its formulas"
                     .to_owned(),
             ),
+            Self::Cgroup(NoCgroup::OnlyV1(_, _, pids)) => {
+                Some(format!("its processes can be counted, with what they start from now on: --pid {pids}"))
+            }
             Self::Cgroup(NoCgroup::Ambiguous(..)) => Some("name it by what stands in brackets, or by its whole path".to_owned()),
             Self::Event(ResolveError { why: Why::Tracepoint(TracepointError::NoTracefs), .. }) => {
                 Some("as root: mount -t tracefs tracefs /sys/kernel/tracing".to_owned())

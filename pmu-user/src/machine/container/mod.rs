@@ -9,6 +9,7 @@ mod follow;
 mod kubelet;
 mod name;
 mod oci;
+mod only_v1;
 mod path;
 mod podman;
 mod resolve;

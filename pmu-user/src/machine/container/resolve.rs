@@ -10,6 +10,7 @@ use super::{
     Containers,
     follow::Follow,
     name::{Candidate, Hit, Kind, absolute, bare_hit, has_pattern, typed, typed_hit},
+    only_v1,
 };
 use crate::{
     machine::cgroup::{Cgroup, Layout, ResolveError, nearest_of},
@@ -70,7 +71,11 @@ pub fn resolve(
     };
     let hits = outermost(hits);
     match hits.as_slice() {
-        [] => Err(unknown(spec, &all, containers)),
+        [] => {
+            let only_v1 =
+                if layout.v1.is_empty() { None } else { only_v1::find(spec, kind, containers, root) };
+            Err(only_v1.unwrap_or_else(|| unknown(spec, &all, containers)))
+        }
         several if has_pattern && kind.is_some() => {
             let cgroups = several.iter().map(|hit| hit.cgroup.clone()).collect();
             Ok(Meant { cgroups, next: Follow::of(spec) })

@@ -144,6 +144,37 @@ fn a_path_of_a_v1_hierarchy_says_that_it_is_one() {
     assert!(matches!(error, ResolveError::V1(..)), "{error}");
 }
 
+/// A container of an old runtime, where both versions are mounted; a unit of systemd's is in both, and is no container.
+#[test]
+fn a_container_in_v1_hierarchies_alone_is_told_with_its_processes() {
+    let (tree, layout) = host("only_v1");
+    let layout = Layout { v1: vec!["cpu,cpuacct".to_owned()], ..layout };
+    let id = WEB.replace('3', "4");
+    for (path, text) in [
+        (format!("var/lib/docker/containers/{id}/config.v2.json"), r#"{"Name":"/old"}"#.to_owned()),
+        (
+            "proc/78/cgroup".to_owned(),
+            format!("4:cpu,cpuacct:/docker/{id}\n1:name=systemd:/docker/{id}\n0::/\n"),
+        ),
+        ("proc/9/cgroup".to_owned(), format!("4:cpu,cpuacct:/docker/{id}/x\n0::/\n")),
+    ] {
+        let path = tree.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    for spec in ["old", "docker:old", &id[..12], "container:old"] {
+        let error = resolve(spec, &layout, &&tree.read(), &tree.0).unwrap_err();
+        let ResolveError::OnlyV1(_, path, pids) = &error else { panic!("{spec}: {error}") };
+        assert!(path.starts_with(&format!("cpu,cpuacct:/docker/{id}")), "{error}");
+        assert_eq!(pids, "9,78");
+    }
+    for spec in ["podman:old", "older", "unit:x", "path:/docker/old"] {
+        let error = resolve(spec, &layout, &&tree.read(), &tree.0).unwrap_err();
+        assert!(matches!(error, ResolveError::Unknown(..)), "{spec}: {error}");
+    }
+    assert_eq!(meant(&(tree, layout), "web").unwrap(), [format!("/docker/{WEB}")], "it has one of v2");
+}
+
 /// What a name means later, and which of two cgroups that are made then: a container's with another id, and one below.
 #[test]
 fn what_comes_later_is_meant_by_its_name() {
