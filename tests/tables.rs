@@ -181,14 +181,23 @@ fn early_revisions_of_n2_count_a_front_end_stall_too_many_in_each_cycle() {
 }
 
 #[test]
-fn every_table_of_an_intel_server_has_what_locates_a_bottleneck() {
+fn every_table_of_intel_has_what_locates_a_bottleneck_but_what_its_cores_have_not() {
     let named = profile::find("tma").unwrap().rows.iter().map(|quantity| quantity.facts().tabled);
     let named: Vec<&[&str]> = named.filter(|names| !names.is_empty()).collect();
     assert_eq!(named.len(), 6);
     for (name, packed) in model::KNOWN {
         let model = model::read(&packed.text().unwrap()).unwrap();
         if model.cpus.iter().all(|cpu| cpu.starts_with("GenuineIntel")) {
+            let is_small = name.contains("forest") || name.contains("ridge");
+            let is_before_skylake = name.contains("well");
             for names in &named {
+                // Slow fetches came with Skylake's large cores; small ones do not tell what missed the L3 by retired loads.
+                if names.contains(&"FRONTEND_RETIRED.LATENCY_GE_8") && (is_small || is_before_skylake)
+                    || names.contains(&"MEM_LOAD_RETIRED.L3_MISS") && is_small
+                {
+                    assert!(!names.iter().any(|event| model.event(event).is_some()), "{name}: {names:?}");
+                    continue;
+                }
                 assert!(names.iter().any(|event| model.event(event).is_some()), "{name}: {names:?}");
             }
         }

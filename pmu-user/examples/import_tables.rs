@@ -1,5 +1,5 @@
-//! `import_tables DIR SOURCE INTO`: writes the tables of all built-in models that the perfmon directory DIR has.
-//! `cargo xtask tables import` runs it.
+//! `import_tables DIR SOURCE INTO [NAME…]`: writes the tables of all built-in models that the perfmon directory DIR has, and of these, which
+//! will be. `cargo xtask tables import` runs it.
 
 use std::{
     fs,
@@ -11,12 +11,12 @@ use pmbpf::table::{model, perfmon};
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, source, into] = arguments.as_slice() else {
-        anyhow::bail!("usage: import_tables DIR SOURCE INTO");
+    let [folder, source, into, new @ ..] = arguments.as_slice() else {
+        anyhow::bail!("usage: import_tables DIR SOURCE INTO [NAME…]");
     };
     let mut stdout = io::stdout().lock();
     for files in perfmon::list(Path::new(folder))? {
-        if !model::KNOWN.iter().any(|(known, _)| *known == files.name) {
+        if !model::KNOWN.iter().any(|(known, _)| *known == files.name) && !new.contains(&files.name) {
             continue;
         }
         let model = files.read(source)?;

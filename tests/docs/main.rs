@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
 mod commands;
+mod cpus;
 mod page;
 mod rows;
 #[path = "../schema.rs"]

@@ -106,6 +106,31 @@ fn two_cgroups_have_trees_of_their_own() {
     assert_eq!(path(&groups[1])[1], "Memory_Bound");
 }
 
+/// Cores without a counter of slots: large ones before Ice Lake (of four slots a cycle, and one thread here), and small ones (of six).
+#[test]
+fn cores_without_slots_have_their_first_level() {
+    let simulated = Simulated::load(&[]);
+    let haswell = [("3c", 1000), ("19c", 800), ("10e", 2600), ("2c2", 2000), ("30d", 50)];
+    let sierraforest = [("3c", 1000), ("71", 1200), ("73", 600), ("74", 2400), ("72", 1800)];
+    for (model, millions, shares) in
+        [("haswell", haswell, [50, 20, 20, 10]), ("sierraforest", sierraforest, [30, 10, 20, 40])]
+    {
+        let group = Cgroup::new(model);
+        let lines = millions.map(|(code, millions)| format!("cpu {code} ffff {millions}000000"));
+        simulated.write("rates", &lines.join("\n"));
+        let running =
+            Running::start(&["--no-sampling", "--cpu-model", model, "--level", "1", "--cgroup", &group.path]);
+        let mut started = spinning(std::slice::from_ref(&group), 3);
+        started.iter_mut().for_each(|one| drop(one.wait()));
+        let rows = running.stop();
+        for (name, share) in NAMES.iter().zip(shares) {
+            let row = metric(&rows, &group.path, name);
+            let value = row["value"].as_f64().unwrap_or_else(|| panic!("{row}"));
+            assert_close(name, value, f64::from(share), 0.0, 0.5);
+        }
+    }
+}
+
 /// Scraped shares of slots are what was programmed, of each and of both together.
 #[test]
 fn what_is_served_are_slots_that_add_up() {

@@ -54,7 +54,7 @@ const GUESTS: [(&str, &str); 3] = [
     (
         "5.10,7.2",
         "cgroups::two_cgroups,block::two_cgroups,turns::faults,tries_the_programs,doctor_in,doctor_works_in,ordinary_end,only_holds_others,\
-         not_to,hot_function,rows_of_their_own,made_again,following::",
+         not_to,hot_function,what_is_served,without_slots,rows_of_their_own,made_again,following::",
     ),
     ("6.1,6.12", "core_events,trees_of_their_own,masked_span,every_way,any_depth,sleeps_through,made_again"),
     ("7.2-systemd", "systemd::"),

@@ -20,6 +20,9 @@ pub(crate) enum Tables {
         /// Where it comes from, for the tables' heads; a clone says it by itself
         #[arg(long, value_name = "TEXT")]
         source: Option<String>,
+        /// Models that are not built in yet, as perfmon's files of metrics begin
+        #[arg(value_name = "NAME")]
+        new: Vec<String>,
     },
     /// Write the I/O tables of pmu-user/tables anew from a file of facts (JSON)
     Io {
@@ -34,24 +37,24 @@ pub(crate) enum Tables {
 /// Does it.
 pub(crate) fn run(tables: &Tables) -> anyhow::Result<()> {
     match tables {
-        Tables::Import { folder, source } => {
+        Tables::Import { folder, source, new } => {
             let folder = folder.canonicalize()?;
             let source = match source {
                 Some(source) => source.clone(),
                 None => commit(&folder)?,
             };
-            import("import_tables", &folder, &source)
+            import("import_tables", &folder, &source, new)
         }
-        Tables::Io { file, source } => import("import_io_tables", &file.canonicalize()?, source),
+        Tables::Io { file, source } => import("import_io_tables", &file.canonicalize()?, source, &[]),
     }
 }
 
 /// Runs one of the examples that write tables.
-fn import(example: &str, from: &Path, source: &str) -> anyhow::Result<()> {
+fn import(example: &str, from: &Path, source: &str, names: &[String]) -> anyhow::Result<()> {
     let into = command::root().join("pmu-user/tables");
     let mut cargo = setup::all()?.cargo();
     cargo.args(["run", "--quiet", "--package", "pmu-user", "--example", example, "--"]);
-    command::run(cargo.args([from.as_os_str(), source.as_ref(), into.as_os_str()]))
+    command::run(cargo.args([from.as_os_str(), source.as_ref(), into.as_os_str()]).args(names))
 }
 
 fn commit(folder: &Path) -> anyhow::Result<String> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::output::{self, Stream};
 use crate::{
-    machine::{Machine, pmu::catalog::Catalog},
+    machine::{Machine, cpu::identity, pmu::catalog::Catalog},
     perf::{CountTarget, Counting},
     plan::{
         PlanError,
@@ -69,6 +69,8 @@ enum What {
     Metrics,
     /// Configurations for `run --config`, with what of them can be had here
     Profiles,
+    /// CPU models that have tables of events and metrics, and how each was checked
+    Cpus,
     /// Cgroups that can be a target
     Cgroups,
 }
@@ -122,6 +124,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
             let all: Vec<_> = profile::profiles(&machine, root).into_iter().filter(wanted).collect();
             Listing { notes: machine.no_core_pmu().into_iter().collect(), ..Listing::of_profiles(&all) }
         }
+        What::Cpus => cpus(pattern.as_ref(), root)?,
         What::Cgroups => cgroups(&machine, pattern.as_ref())?,
     };
     if list.rows.is_empty() {
@@ -135,6 +138,19 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
 
 fn matches(pattern: Option<&Pattern>, name: &[u8]) -> bool {
     pattern.is_none_or(|pattern| pattern.matches(name))
+}
+
+fn cpus(pattern: Option<&Pattern>, root: &Path) -> anyhow::Result<Listing> {
+    let wanted =
+        |one: &model::Coverage| [one.model, one.product].iter().any(|name| matches(pattern, name.as_bytes()));
+    let all: Vec<model::Coverage> = model::coverage()?.into_iter().filter(wanted).collect();
+    let note = identity(root).map(|identity| match model::for_machine(&identity) {
+        Some(model) => format!("this host is {identity}: {model}"),
+        None => {
+            format!("this host is {identity}, which has no table; --cpu-model and --perfmon-dir name one")
+        }
+    });
+    Ok(Listing { notes: note.into_iter().collect(), ..Listing::of_cpus(&all) })
 }
 
 fn cgroups(machine: &Machine, pattern: Option<&Pattern>) -> Result<Listing, PlanError> {
@@ -220,6 +236,7 @@ fn nothing(args: &Args, host: &Host<'_>, notes: &[String]) -> String {
         return format!("there is nothing to show: {}", notes.join("; "));
     };
     let names: Vec<String> = match args.what {
+        What::Cpus => model::KNOWN.iter().map(|(name, _)| (*name).to_owned()).collect(),
         What::Events => SOURCES.iter().flat_map(|source| source(host)).map(|event| event.name).collect(),
         What::Pmus => pmus(host).into_iter().map(|pmu| pmu.name).collect(),
         What::Metrics => {

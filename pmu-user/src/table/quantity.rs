@@ -118,7 +118,7 @@ quantities! {
         { intel: "r83d0", amd: &[(ZEN, "r40")], arm: "l1d_cache", kernel: "L1-dcache-loads", per_cycle_max: 2.0 }
         "Loads and stores.";
     DataMisses = "data_misses" every 100_003
-        { tabled: &["MEM_LOAD_RETIRED.L1_MISS"], intel: "r8d1", amd: &[(ZEN, "r1f41")], arm: "l1d_cache_refill", kernel: "L1-dcache-load-misses" }
+        { tabled: &["MEM_LOAD_RETIRED.L1_MISS", "MEM_LOAD_UOPS_RETIRED.L1_MISS"], intel: "r8d1", amd: &[(ZEN, "r1f41")], arm: "l1d_cache_refill", kernel: "L1-dcache-load-misses" }
         "Accesses whose data was not in the first data cache.";
     DataRefills = "data_refills" every 100_003
         { amd: &[(ZEN, "r7f43")], arm: "l1d_cache_refill", kernel: "L1-dcache-load-misses" }
@@ -142,13 +142,13 @@ quantities! {
     L2Misses = "l2_misses" every 50_021 { intel: "r3f24", amd: &[(ZEN, "r964")], arm: "l2d_cache_refill" }
         "Requests that the second-level cache passed on.";
     L2LoadMisses = "l2_load_misses" every 50_021
-        { tabled: &["MEM_LOAD_RETIRED.L2_MISS"], intel: "r10d1", amd: &[(ZEN, "r7e43")], arm: "l2d_cache_refill" }
+        { tabled: &["MEM_LOAD_RETIRED.L2_MISS", "MEM_LOAD_UOPS_RETIRED.L2_MISS"], intel: "r10d1", amd: &[(ZEN, "r7e43")], arm: "l2d_cache_refill" }
         "Loads whose data was not in the second-level cache.";
     L3LoadMisses = "l3_load_misses" every 25_013
-        { tabled: &["MEM_LOAD_RETIRED.L3_MISS"], intel: "r20d1", amd: &[(ZEN, "r7c43")], arm: "ll_cache_miss_rd" }
+        { tabled: &["MEM_LOAD_RETIRED.L3_MISS", "MEM_LOAD_UOPS_RETIRED.L3_MISS"], intel: "r20d1", amd: &[(ZEN, "r7c43")], arm: "ll_cache_miss_rd" }
         "Loads whose data was not in the last-level cache (AMD: of the core complex).";
     MachineClears = "machine_clears" every 25_013
-        { tabled: &["MACHINE_CLEARS.COUNT", "resyncs_or_nc_redirects"], intel: "r10401c3" }
+        { tabled: &["MACHINE_CLEARS.COUNT", "MACHINE_CLEARS.ANY", "resyncs_or_nc_redirects"], intel: "r10401c3" }
         "Times that the core threw its work away and started over, bets on branches apart.";
     SlowFetches = "slow_fetches" every 100_003 { tabled: &["FRONTEND_RETIRED.LATENCY_GE_8"] }
         "Instructions before which the front end delivered nothing for 8 cycles.";

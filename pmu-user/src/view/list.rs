@@ -16,7 +16,7 @@ use crate::{
         hint::hint,
         listing::{ListedEvent, ListedPmu},
         metric::Metric,
-        model,
+        model::{self, Coverage},
     },
     untrusted::Untrusted,
 };
@@ -189,6 +189,40 @@ impl Listing {
         };
         let rows = profiles.iter().flat_map(|one| one.rows.iter().map(move |each| row(one, each)));
         Self::table("listed_profile", &["name", "row", "events", "status", "reason"], rows.collect())
+    }
+
+    /// CPU models with tables.
+    #[must_use]
+    pub fn of_cpus(all: &[Coverage]) -> Self {
+        let number = |count: usize| Cell::Number(count as u64);
+        let row = |one: &Coverage| {
+            vec![
+                Cell::text(one.model),
+                Cell::text(one.product),
+                Cell::several(one.cpus.clone()),
+                Cell::Number(one.levels.into()),
+                number(one.metrics),
+                number(one.metrics_of_owners),
+                number(one.events),
+                Cell::several(one.checks.iter().map(|check| check.name().to_owned())),
+                Cell::text(&one.formulas),
+                Cell::text(&one.source),
+            ]
+        };
+        let columns = &[
+            "model",
+            "product",
+            "cpus",
+            "levels",
+            "metrics",
+            "metrics_of_owners",
+            "events",
+            "checked",
+            "formulas",
+            "source",
+        ];
+        let hidden = &["cpus", "metrics_of_owners", "events", "formulas", "source"];
+        Self { hidden, ..Self::table("listed_cpu", columns, all.iter().map(row).collect()) }
     }
 
     /// Cgroups, with how many threads each holds itself.

@@ -18,7 +18,7 @@ use crate::{
     table::perfmon::{self, PerfmonError},
 };
 
-/// A table as the build packs it: a run reads one of a megabyte of them.
+/// A table as the build packs it: a run reads one of two megabytes of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed {
     /// Patterns of the CPUs that it is of.
@@ -49,17 +49,28 @@ macro_rules! known {
 }
 
 known!(
+    "broadwell",
+    "broadwellx",
     "cascadelakex",
+    "clearwaterforest",
     "emeraldrapids",
+    "grandridge",
     "graniterapids",
+    "haswell",
+    "haswellx",
+    "icelake",
     "icelakex",
     "neoverse-n1",
     "neoverse-n2",
     "neoverse-n2-r0p2",
     "neoverse-v1",
     "neoverse-v2",
+    "rocketlake",
     "sapphirerapids",
+    "sierraforest",
+    "skylake",
     "skylakex",
+    "tigerlake",
     "zen4",
     "zen5"
 );
@@ -207,7 +218,7 @@ mod tests {
 
     #[test]
     fn an_unknown_model_names_its_nearest() {
-        assert!(load("icelake", None).unwrap_err().to_string().contains("did you mean icelakex?"));
+        assert!(load("icelakes", None).unwrap_err().to_string().contains("did you mean icelake"));
     }
 
     #[test]

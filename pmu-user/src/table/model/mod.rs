@@ -5,12 +5,14 @@
 //! too, those of AMD and Arm written by hand.
 
 mod builtin;
+mod coverage;
 mod operand;
 mod task;
 mod text;
 
 pub use self::{
     builtin::{FindError, KNOWN, for_machine, load, matches, of_folder},
+    coverage::{Check, Coverage, coverage},
     operand::{CountScope, Encoding, Modes, OperandError, adds_up_threads},
     task::TaskForms,
     text::{TextError, read, write},

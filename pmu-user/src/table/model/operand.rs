@@ -69,7 +69,7 @@ impl Encoding {
             None => text.parse::<u64>().ok(),
         };
         match modifier {
-            "SUP" => self.modes = Modes::Kernel,
+            "SUP" | "sup" => self.modes = Modes::Kernel,
             "USER" => self.modes = Modes::User,
             // How a count is summed or where it comes from, not what is counted.
             "percore" | "one_unit" | "perf_metrics" | "retire_latency" => {}
@@ -80,6 +80,13 @@ impl Encoding {
                     // The second filter register is the upper half of config1 on Skylake servers
                     // (arch/x86/events/intel/uncore_snbep.c, `skx_cha_hw_config`).
                     self.set("config1", &format!("{:#x}", number(value)? << 32));
+                } else if let Some(value) = modifier.strip_prefix("opc=") {
+                    // Filters of Haswell's and Broadwell's boxes of the L3 (`hswep_uncore_cbox_formats_attr`, ibid.).
+                    self.set("filter_opc", &format!("{:#x}", number(value)?));
+                } else if let Some(value) = modifier.strip_prefix("tid=") {
+                    self.set("filter_tid", &format!("{:#x}", number(value)?));
+                } else if let Some(value) = modifier.strip_prefix('i') {
+                    self.set("inv", &number(value)?.to_string());
                 } else if let Some(value) = modifier.strip_prefix('c') {
                     self.set("cmask", &number(value)?.to_string());
                 } else if let Some(value) = modifier.strip_prefix('e') {
@@ -145,7 +152,14 @@ impl Model {
         };
         let own = match name.strip_prefix("UOPS_EXECUTED.CORE_CYCLES_GE_") {
             Some(least) => format!("UOPS_EXECUTED.THREAD:c{least}{modifiers}"),
-            None => format!("{}{modifiers}", name.strip_suffix("_ANY")?),
+            None => {
+                let whole = ["_ANY", "_CORE"].iter().find_map(|end| name.strip_suffix(end));
+                let own = whole.map(str::to_owned).or_else(|| {
+                    let (family, rest) = name.split_once(".CORE_")?;
+                    Some(format!("{family}.{rest}"))
+                });
+                format!("{}{modifiers}", own?)
+            }
         };
         (self.encoding(&own).is_ok() && self.scope(&own) == CountScope::Thread).then_some(own)
     }
@@ -181,6 +195,11 @@ mod tests {
         assert_eq!(terms("IDQ.MITE_UOPS"), "event=0x79,umask=0x4");
         assert_eq!(terms("IDQ.MITE_UOPS:c1:e1"), "event=0x79,umask=0x4,cmask=1,edge=1");
         assert_eq!(terms("idq.mite_uops:u0xfc"), "event=0x79,umask=0xfc");
+        assert_eq!(terms("IDQ.MITE_UOPS:i1:c1"), "event=0x79,umask=0x4,inv=1,cmask=1");
+        assert_eq!(
+            terms("OCR.X:opc=0x19e:tid=0x3e"),
+            "event=0x2a,umask=0x1,filter_opc=0x19e,filter_tid=0x3e"
+        );
         assert_eq!(terms("OCR.X:ocr_msr_val=0x103b800002"), "event=0x2a,umask=0x1,offcore_rsp=0x103b800002");
         assert_eq!(terms("OCR.X:filter1=0x40433"), "event=0x2a,umask=0x1,config1=0x4043300000000");
     }

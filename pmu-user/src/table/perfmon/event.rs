@@ -28,8 +28,11 @@ const SHARES: [(&str, u32); 8] = [
 ];
 
 /// Energy, by the kernel's names for it (arch/x86/events/rapl.c).
-const ENERGIES: [(&str, &str); 2] =
-    [("FREERUN_PKG_ENERGY_STATUS", "energy-pkg"), ("FREERUN_DRAM_ENERGY_STATUS", "energy-ram")];
+const ENERGIES: [(&str, &str); 3] = [
+    ("FREERUN_PKG_ENERGY_STATUS", "energy-pkg"),
+    ("UNC_PKG_ENERGY_STATUS", "energy-pkg"),
+    ("FREERUN_DRAM_ENERGY_STATUS", "energy-ram"),
+];
 
 /// The unit of an event that no PMU counts: the time-stamp counter is read by dividing time.
 pub(super) const CLOCK: &str = "clock";
@@ -142,7 +145,9 @@ fn counters(text: &str) -> Counters {
 fn unit(text: &str) -> String {
     match text {
         "" | "cpu_core" | "cpu_atom" => "core".to_owned(),
-        "UPI LL" | "QPI LL" => "upi".to_owned(),
+        "UPI LL" => "upi".to_owned(),
+        "QPI LL" => "qpi".to_owned(),
+        "CBO" => "cbox".to_owned(),
         "SBO" => "sbox".to_owned(),
         other => other.to_ascii_lowercase().replace(' ', ""),
     }

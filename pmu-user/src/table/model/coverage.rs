@@ -1,0 +1,143 @@
+//! What the built-in tables cover: of which CPUs, how deep, and how each was checked.
+
+use super::{FindError, KNOWN, Metric, Model, TaskForms, load};
+use crate::{machine::topology::Smt, named::named};
+
+named! {
+    /// How a table was checked.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Check {
+        Formulas = "formulas", "Every metric, of made counts, equals that of its source.";
+        Simulated = "simulated", "A simulated PMU with its events returned the shares that were programmed.";
+        Counts = "counts", "Of counts of real machines it says what tools on those machines said.";
+    }
+}
+
+use Check::{Counts, Formulas, Simulated};
+
+/// What a built-in table is of.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    model: &'static str,
+    /// The CPUs, as their maker sells them.
+    product: &'static str,
+    checks: &'static [Check],
+}
+
+const fn facts(model: &'static str, product: &'static str, checks: &'static [Check]) -> Facts {
+    Facts { model, product, checks }
+}
+
+/// All of them, in the order of their makers and years.
+const ALL: [Facts; 24] = [
+    facts("haswell", "Core 4th generation", &[Formulas, Simulated]),
+    facts("broadwell", "Core 5th generation", &[Formulas]),
+    facts("skylake", "Core 6th to 10th generation (Skylake to Comet Lake)", &[Formulas, Counts]),
+    facts("icelake", "Core 10th generation (Ice Lake)", &[Formulas, Counts]),
+    facts("tigerlake", "Core 11th generation, mobile", &[Formulas]),
+    facts("rocketlake", "Core 11th generation, desktop", &[Formulas]),
+    facts("haswellx", "Xeon E5 and E7 v3", &[Formulas]),
+    facts("broadwellx", "Xeon E5 and E7 v4", &[Formulas]),
+    facts("skylakex", "Xeon Scalable 1st generation", &[Formulas, Counts]),
+    facts(
+        "cascadelakex",
+        "Xeon Scalable 2nd and 3rd generation (Cascade and Cooper Lake)",
+        &[Formulas, Counts],
+    ),
+    facts("icelakex", "Xeon Scalable 3rd generation (Ice Lake), Xeon D-1700 and D-2700", &[Formulas, Counts]),
+    facts("sapphirerapids", "Xeon Scalable 4th generation", &[Formulas, Simulated, Counts]),
+    facts("emeraldrapids", "Xeon Scalable 5th generation", &[Formulas]),
+    facts("graniterapids", "Xeon 6 with P cores", &[Formulas, Counts]),
+    facts("sierraforest", "Xeon 6 with E cores", &[Formulas, Simulated]),
+    facts("grandridge", "Atom P (Grand Ridge)", &[Formulas]),
+    facts("clearwaterforest", "Xeon 6+ with E cores", &[Formulas]),
+    facts("zen4", "Ryzen 7000 and EPYC 9004", &[Formulas, Counts]),
+    facts("zen5", "Ryzen 9000 and EPYC 9005", &[Formulas]),
+    facts("neoverse-n1", "Graviton2, Altra", &[Formulas, Counts]),
+    facts("neoverse-v1", "Graviton3", &[Formulas, Counts]),
+    facts("neoverse-n2-r0p2", "Neoverse N2 to r0p2", &[Formulas]),
+    facts("neoverse-n2", "Neoverse N2 from r0p3, Cobalt 100", &[Formulas, Counts]),
+    facts("neoverse-v2", "Graviton4, Grace", &[Formulas, Counts]),
+];
+
+/// What a built-in table covers.
+#[derive(Clone, Debug)]
+pub struct Coverage {
+    /// The model's name, as `--cpu-model` takes it.
+    pub model: &'static str,
+    /// The CPUs, as their maker sells them.
+    pub product: &'static str,
+    /// Patterns of what they identify themselves as.
+    pub cpus: Vec<String>,
+    /// Events of its cores and of its uncore PMUs.
+    pub events: usize,
+    /// Metrics.
+    pub metrics: usize,
+    /// Those of them that hold for a task or a cgroup, where cores run two threads.
+    pub metrics_of_owners: usize,
+    /// The deepest level of its Top-Down tree; 0 without one.
+    pub levels: u32,
+    /// How it was checked.
+    pub checks: &'static [Check],
+    /// Version of its formulas.
+    pub formulas: String,
+    /// Where it comes from.
+    pub source: String,
+}
+
+/// What every built-in table covers.
+///
+/// # Errors
+///
+/// A table is broken.
+pub fn coverage() -> Result<Vec<Coverage>, FindError> {
+    debug_assert_eq!(ALL.len(), KNOWN.len(), "a test finds each of them");
+    ALL.iter().map(|facts| Ok(of_model(facts, load(facts.model, None)?))).collect()
+}
+
+fn of_model(facts: &Facts, model: Model) -> Coverage {
+    let is_share = |metric: &&Metric| {
+        let of = |whole: &str| metric.domain.starts_with(whole);
+        metric.category == "TMA" && (of("Slots") || of("Clocks")) && !metric.name.starts_with("Info_")
+    };
+    let levels = model.metrics.iter().filter(is_share).map(|metric| metric.level).max();
+    let (events, metrics) = (model.events.len(), model.metrics.len());
+    let (cpus, formulas, source) = (model.cpus.clone(), model.formulas_version.clone(), model.source.clone());
+    let shared = TaskForms::new(model, Smt::On).shared.into_iter().filter(Option::is_some).count();
+    Coverage {
+        model: facts.model,
+        product: facts.product,
+        cpus,
+        events,
+        metrics,
+        metrics_of_owners: metrics - shared,
+        levels: levels.unwrap_or(0),
+        checks: facts.checks,
+        formulas,
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{ALL, KNOWN, coverage};
+
+    #[test]
+    fn every_built_in_table_is_told_once() {
+        let told: BTreeSet<&str> = ALL.iter().map(|facts| facts.model).collect();
+        let known: BTreeSet<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
+        assert_eq!(told, known);
+        assert_eq!(ALL.len(), told.len());
+    }
+
+    #[test]
+    fn a_tree_is_as_deep_as_its_makers_and_none_is_none() {
+        let all = coverage().unwrap();
+        let levels = |name: &str| all.iter().find(|one| one.model == name).unwrap().levels;
+        assert_eq!((levels("sapphirerapids"), levels("sierraforest"), levels("zen5")), (6, 3, 2));
+        assert_eq!((levels("clearwaterforest"), levels("neoverse-n1"), levels("neoverse-v2")), (0, 1, 1));
+        assert!(all.iter().all(|one| one.metrics_of_owners > 0 && one.metrics_of_owners <= one.metrics));
+    }
+}
