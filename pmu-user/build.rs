@@ -39,7 +39,9 @@ fn main() -> Result<(), String> {
         let to = Path::new(&variable("OUT_DIR")?).join(object);
         let whole = fs::read(&from).map_err(|error| format!("cannot read {}: {error}", from.display()))?;
         let stripped = stripped(&whole).map_err(|error| format!("{}: {error}", from.display()))?;
-        fs::write(&to, stripped).map_err(|error| format!("cannot write {}: {error}", to.display()))?;
+        let at = |error: std::io::Error| format!("cannot write {}: {error}", to.display());
+        fs::write(to.with_added_extension("deflate"), deflated(&stripped).map_err(at)?).map_err(at)?;
+        fs::write(&to, stripped).map_err(at)?;
     }
     Ok(())
 }
@@ -54,12 +56,16 @@ fn pack_tables(folder: &Path) -> Result<(), String> {
         let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
         let text = fs::read_to_string(&path).map_err(at)?;
         let Some(cpus) = text.lines().find_map(|line| line.strip_prefix("cpus\t")) else { continue };
-        let mut packed = DeflateEncoder::new(Vec::new(), Compression::best());
-        packed.write_all(text.as_bytes()).map_err(at)?;
-        fs::write(out.join(format!("{name}.deflate")), packed.finish().map_err(at)?).map_err(at)?;
+        fs::write(out.join(format!("{name}.deflate")), deflated(text.as_bytes()).map_err(at)?).map_err(at)?;
         fs::write(out.join(format!("{name}.cpus")), cpus).map_err(at)?;
     }
     Ok(())
+}
+
+fn deflated(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut packed = DeflateEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(bytes)?;
+    packed.finish()
 }
 
 /// An object without its DWARF, of which the linker has made BTF: two thirds of it, which no loader reads. One that has none, as

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use aya_obj::Object;
-use pmbpf::bpf::{BY_ADDRESS, BY_TYPE, IO_BY_ADDRESS, IO_BY_TYPE};
+use pmbpf::bpf::{BY_ADDRESS, BY_TYPE, Built, IO_BY_ADDRESS, IO_BY_TYPE};
 use pmu_common::{
     histogram::BlockBuckets,
     io::{
@@ -16,13 +16,13 @@ use pmu_common::{
 };
 
 /// Both objects, with the map and the programs that only they have.
-const OBJECTS: [(&[u8], &str, &[&str]); 2] = [
+static OBJECTS: [(Built, &str, &[&str]); 2] = [
     (BY_TYPE, map::TASKS, &[program::SEED, program::WAITS]),
     (BY_ADDRESS, map::TASKS_BY_ADDRESS, &[program::FREE]),
 ];
 
 /// Both objects for I/O, which have the same maps and programs.
-const IO_OBJECTS: [&[u8]; 2] = [IO_BY_TYPE, IO_BY_ADDRESS];
+static IO_OBJECTS: [Built; 2] = [IO_BY_TYPE, IO_BY_ADDRESS];
 
 /// The compiler's own: read-only and writable data.
 const SECTIONS: [&str; 3] = [".rodata", ".data", ".bss"];
@@ -34,7 +34,7 @@ fn names<'a>(list: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
 #[test]
 fn an_object_has_the_maps_that_are_named() {
     for (object, own, _) in OBJECTS {
-        let object = Object::parse(object).unwrap();
+        let object = Object::parse(&object.bytes()).unwrap();
         let found =
             object.maps.into_keys().filter(|name| !SECTIONS.iter().any(|section| name.starts_with(section)));
         assert_eq!(found.collect::<BTreeSet<_>>(), names(map::BOTH.into_iter().chain([own])));
@@ -44,7 +44,7 @@ fn an_object_has_the_maps_that_are_named() {
 #[test]
 fn an_object_has_the_programs_that_are_named() {
     for (object, _, own) in OBJECTS {
-        let object = Object::parse(object).unwrap();
+        let object = Object::parse(&object.bytes()).unwrap();
         let samples = program::SAMPLES.into_iter().chain(program::TRACEPOINT_SAMPLES);
         let expected = names(program::BOTH.into_iter().chain(samples).chain(own.iter().copied()));
         assert_eq!(object.programs.into_keys().collect::<BTreeSet<_>>(), expected);
@@ -54,7 +54,7 @@ fn an_object_has_the_programs_that_are_named() {
 #[test]
 fn an_object_for_io_has_the_maps_and_programs_that_are_named() {
     for object in IO_OBJECTS {
-        let object = Object::parse(object).unwrap();
+        let object = Object::parse(&object.bytes()).unwrap();
         let found =
             object.maps.into_keys().filter(|name| !SECTIONS.iter().any(|section| name.starts_with(section)));
         assert_eq!(found.collect::<BTreeSet<_>>(), names(io::map::ALL));
@@ -82,7 +82,7 @@ fn rows_of_an_object_for_io_are_as_large_as_both_sides_think() {
     ];
     assert_eq!(rows.len(), io::map::ALL.len());
     for object in IO_OBJECTS {
-        let object = Object::parse(object).unwrap();
+        let object = Object::parse(&object.bytes()).unwrap();
         for (name, bytes) in rows {
             assert_eq!(object.maps[name].value_size() as usize, bytes, "{name}");
         }
@@ -97,7 +97,7 @@ fn rows_of_an_object_for_io_are_as_large_as_both_sides_think() {
 #[test]
 fn an_object_may_call_gpl_only_helpers() {
     for object in OBJECTS.map(|(object, ..)| object).into_iter().chain(IO_OBJECTS) {
-        let object = Object::parse(object).unwrap();
+        let object = Object::parse(&object.bytes()).unwrap();
         assert_eq!(object.license.to_str(), Ok("Dual MIT/GPL"));
     }
 }
@@ -105,13 +105,13 @@ fn an_object_may_call_gpl_only_helpers() {
 #[test]
 fn an_object_has_no_relocations_by_the_kernel_s_types() {
     for object in OBJECTS.map(|(object, ..)| object).into_iter().chain(IO_OBJECTS) {
-        assert!(!Object::parse(object).unwrap().has_btf_relocations());
+        assert!(!Object::parse(&object.bytes()).unwrap().has_btf_relocations());
     }
 }
 
 #[test]
 fn an_object_has_no_dwarf() {
     for object in OBJECTS.map(|(object, ..)| object).into_iter().chain(IO_OBJECTS) {
-        assert!(!object.windows(7).any(|bytes| bytes == b".debug_"));
+        assert!(!object.bytes().windows(7).any(|bytes| bytes == b".debug_"));
     }
 }

@@ -19,7 +19,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use super::{
-    LoadError, Log,
+    Built, LoadError, Log,
     fallback::{self, Attach, Choice, Probes, Refused, Way},
     mapped::{Mapped, Pod},
     maps_are_locked_memory,
@@ -69,7 +69,7 @@ pub struct Loaded {
 impl Loaded {
     /// Creates the maps of the object for a way of attaching, `by_type` or `by_address`. Its programs are not verified yet.
     pub(super) fn create<C: Wire>(
-        [by_type, by_address]: [&[u8]; 2],
+        [by_type, by_address]: [Built; 2],
         way: Way,
         config: C,
         sizes: Sizes,
@@ -89,7 +89,7 @@ impl Loaded {
             Attach::TpBtf => by_type,
             Attach::RawTp => by_address,
         };
-        let ebpf = loader.load(object).map_err(|error| LoadError::Object(Box::new(error)))?;
+        let ebpf = loader.load(&object.bytes()).map_err(|error| LoadError::Object(Box::new(error)))?;
         Ok(Self { ebpf, way, sizes, taken_bytes: 0 })
     }
 

@@ -1,6 +1,7 @@
 //! The only module that names aya: loads the programs, attaches them, and hands out their maps as rows.
 
 pub mod btf;
+mod built;
 mod error;
 mod events;
 pub mod fallback;
@@ -21,6 +22,7 @@ use std::{
 };
 
 pub use self::{
+    built::{BY_ADDRESS, BY_TYPE, Built, IO_BY_ADDRESS, IO_BY_TYPE},
     error::LoadError,
     events::Events,
     fallback::{Attach, Refused},
@@ -30,17 +32,6 @@ pub use self::{
     ring::Ring,
     tasks::{Maps, Object},
 };
-
-/// The programs by type, built by build.rs.
-pub static BY_TYPE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-by-type"));
-/// The programs by address, built by build.rs.
-pub static BY_ADDRESS: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-by-address"));
-
-/// The programs for I/O by type, built by build.rs.
-pub static IO_BY_TYPE: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-io-by-type"));
-/// The programs for I/O by address, built by build.rs.
-pub static IO_BY_ADDRESS: &[u8] =
-    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-io-by-address"));
 
 /// Where the running kernel's types are.
 pub const KERNEL_BTF: &str = "sys/kernel/btf/vmlinux";

@@ -3,14 +3,15 @@
 //! Each metric's formula is there twice: `Formula`, over letters and with everything spelled out, and `BaseFormula`, over
 //! event names and other metrics. The short one is taken if it says the same, spelled out; else the long one.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap},
-};
+use std::collections::{BTreeSet, HashMap};
 
-use super::file;
+use super::{
+    file,
+    lists::{Lists, TICKS},
+    threshold::threshold,
+};
 use crate::table::{
-    formula::{Binary, Expr, FormulaError, parse},
+    formula::{Binary, Expr, parse},
     model::{Metric, Model},
     unit::Unit,
 };
@@ -19,9 +20,6 @@ use crate::table::{
 const CPUS_DESCRIBED: &str = "system.sockets[0].cpus.count * system.socket_count";
 /// Our name for it.
 const CPUS: &str = "CPU_COUNT";
-/// Ticks of the time-stamp counter in the interval, where the short formula says `tsc`; the long one says its frequency,
-/// which is the same number only if a second was counted.
-const TICKS: &str = "TSC_TICKS";
 const FREQUENCY: &str = "SYSTEM_TSC_FREQ";
 
 /// Metrics may be made of metrics this deep.
@@ -55,50 +53,6 @@ const SECONDS: &str = "DURATIONTIMEINSECONDS";
 
 fn constant_name(name: &str) -> &str {
     if name == CPUS_DESCRIBED { CPUS } else { name }
-}
-
-/// Names and what they are.
-struct Lists {
-    operands: Vec<String>,
-    constants: Vec<String>,
-    /// By name in small letters, as short formulas write them.
-    by_small: HashMap<String, Expr>,
-    /// By the name that thresholds use.
-    by_legacy: BTreeMap<String, u32>,
-    by_name: HashMap<String, u32>,
-    /// By metric: is it in per cent?
-    in_per_cent: Vec<bool>,
-}
-
-impl Lists {
-    fn new(metrics: &[file::Metric], operands: Vec<String>, constants: Vec<String>) -> Self {
-        let mut by_small = HashMap::new();
-        for (index, metric) in metrics.iter().enumerate() {
-            by_small.insert(format!("tma_{}", metric.name.to_ascii_lowercase()), Expr::Metric(index as u32));
-        }
-        for (index, operand) in operands.iter().enumerate() {
-            by_small.insert(operand.to_ascii_lowercase(), Expr::Event(index as u32));
-        }
-        let in_per_cent = metrics.iter().map(|metric| metric.unit_of_measure == "percent").collect();
-        let (by_legacy, by_name) = (BTreeMap::new(), HashMap::new());
-        let mut lists = Self { operands, constants, by_small, by_legacy, by_name, in_per_cent };
-        lists.by_small.insert("tsc".to_owned(), lists.constant(TICKS));
-        for (index, metric) in metrics.iter().enumerate() {
-            lists.by_legacy.insert(metric.legacy_name.clone(), index as u32);
-            lists.by_name.insert(metric.name.clone(), index as u32);
-        }
-        lists
-    }
-
-    fn constant(&self, name: &str) -> Expr {
-        let index = self.constants.binary_search_by(|known| known.as_str().cmp(name));
-        Expr::Constant(index.map_or(u32::MAX, |index| index as u32))
-    }
-
-    fn event(&self, name: &str) -> Option<Expr> {
-        let index = self.operands.binary_search_by(|known| known.as_str().cmp(name)).ok()?;
-        Some(Expr::Event(index as u32))
-    }
 }
 
 /// A formula as it will be kept, and spelled out.
@@ -261,55 +215,6 @@ fn metric_of(metric: &file::Metric, formula: Formula, lists: &Lists) -> Result<M
     })
 }
 
-fn threshold(metric: &file::Metric, lists: &Lists) -> Result<Option<Expr>, String> {
-    let Some(threshold) = metric.threshold.as_ref().filter(|one| !one.formula.trim().is_empty()) else {
-        return Ok(None);
-    };
-    let expr = if threshold.threshold_metrics.is_empty() {
-        spelled_threshold(&threshold.formula, lists)
-    } else {
-        let mut meaning = |name: &str| {
-            let alias = threshold.threshold_metrics.iter().find(|one| one.alias == name);
-            let index = alias.and_then(|one| lists.by_legacy.get(&one.value));
-            index.map(|index| Expr::Metric(*index)).ok_or_else(|| format!("`{name}` stands for nothing"))
-        };
-        parse(&threshold.formula, &mut meaning)
-    };
-    expr.map(Some).map_err(|error| format!("`{}`, threshold: {error}", metric.name))
-}
-
-/// A threshold over names of metrics, as files of E cores have it: `metric_TMA_Retiring(%) >0.75 && …`. What is in per cent is compared
-/// with a fraction there.
-fn spelled_threshold(text: &str, lists: &Lists) -> Result<Expr, FormulaError> {
-    let mut named: Vec<(&String, u32)> = lists.by_legacy.iter().map(|(name, &index)| (name, index)).collect();
-    // A name may be the beginning of another.
-    named.sort_by_key(|(name, _)| Reverse(name.len()));
-    let mut plain = text.replace("&&", "&").replace("||", "|");
-    for (name, index) in named.into_iter().filter(|(name, _)| !name.is_empty()) {
-        plain = plain.replace(name.as_str(), &format!("metric{index}"));
-    }
-    let mut meaning = |name: &str| {
-        let index = name.strip_prefix("metric").and_then(|index| index.parse().ok());
-        index.map(Expr::Metric).ok_or_else(|| format!("`{name}` stands for nothing"))
-    };
-    Ok(in_per_cent(&parse(&plain, &mut meaning)?, lists))
-}
-
-/// `expr` with the fractions that shares are compared with in per cent.
-fn in_per_cent(expr: &Expr, lists: &Lists) -> Expr {
-    let Expr::Binary(operation, operands) = expr else { return expr.clone() };
-    match &**operands {
-        [Expr::Metric(share), Expr::Number(fraction)]
-            if lists.in_per_cent.get(*share as usize) == Some(&true) =>
-        {
-            let digits = 1e6;
-            let per_cent = (fraction * 100.0 * digits).round() / digits;
-            Expr::binary(*operation, Expr::Metric(*share), Expr::Number(per_cent))
-        }
-        [a, b] => Expr::binary(*operation, in_per_cent(a, lists), in_per_cent(b, lists)),
-    }
-}
-
 /// Events of a list such as ` A.B;C.D `; `#NA` is how the files say that there are none.
 fn located(list: &str) -> Vec<String> {
     let names = list.split([';', ',']).map(str::trim).filter(|name| !name.is_empty() && *name != "#NA");
@@ -368,27 +273,6 @@ mod tests {
         };
         let metrics: Vec<_> = (0..length).map(|index| metric(index).unwrap()).collect();
         import(&mut Model::default(), &metrics)
-    }
-
-    /// As files of E cores have them: by names of which one begins with another, and as fractions of what is in per cent.
-    #[test]
-    fn a_threshold_may_spell_its_metrics() {
-        let metric = |name: &str, legacy: &str, threshold: &str| {
-            serde_json::from_value(serde_json::json!({
-                "MetricName": name, "LegacyName": legacy, "Level": 1, "UnitOfMeasure": "percent",
-                "Formula": "100 * ( a / b )", "Threshold": {"Formula": threshold},
-                "Events": [{"Name": "E", "Alias": "a"}, {"Name": "F", "Alias": "b"}],
-            }))
-        };
-        let both = "metric_TMA_..Stall(%)_2 >0.07 && metric_TMA_..Stall(%) >0.20";
-        let metrics = [("One", "metric_TMA_..Stall(%)", ""), ("Two", "metric_TMA_..Stall(%)_2", both)]
-            .map(|(name, legacy, threshold)| metric(name, legacy, threshold).unwrap());
-        let mut model = Model::default();
-        import(&mut model, &metrics).unwrap();
-        let threshold = model.metrics[1].threshold.clone().unwrap();
-        assert_eq!(threshold.write(&model), "@Two > 7 & @One > 20");
-        let unknown = [metric("One", "metric_TMA_One", "metric_TMA_Other >0.2").unwrap()];
-        assert!(import(&mut Model::default(), &unknown).unwrap_err().contains("threshold"));
     }
 
     #[test]

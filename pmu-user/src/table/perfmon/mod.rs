@@ -5,7 +5,9 @@
 
 mod event;
 mod file;
+mod lists;
 mod metric;
+mod threshold;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
