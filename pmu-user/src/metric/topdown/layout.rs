@@ -36,7 +36,7 @@ pub struct Shape {
 /// A model's tree, worked out once.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    /// What no other metric holds, but that has parts itself.
+    /// What no other metric holds, and that has parts itself or is a share of all slots or cycles.
     pub(super) roots: Vec<u32>,
     /// By metric: its parts.
     pub(super) children: Vec<Vec<u32>>,
@@ -63,7 +63,10 @@ impl Layout {
                 children[*above as usize].push(index);
             }
         }
-        let is_root = |&index: &u32| above[index as usize].is_none() && !children[index as usize].is_empty();
+        let is_root = |&index: &u32| {
+            let is_node = !children[index as usize].is_empty() || model.is_first_level(index);
+            above[index as usize].is_none() && is_node
+        };
         // What is estimated by assumed latencies, or counts something else than its parent, may be larger.
         let comparable = |(part, whole): &(u32, u32)| {
             [part, whole].iter().all(|index| model.metrics[**index as usize].domain == "Slots")
@@ -143,7 +146,10 @@ impl Prepared {
         let known = |index: u32| nodes[index as usize].value.known();
         let name = |index: u32| self.model.metrics[index as usize].name.as_str();
         let mut faults = Vec::new();
-        let values: Option<Vec<&Known>> = self.layout.roots.iter().map(|&index| known(index)).collect();
+        // Shares of cycles overlap.
+        let are_of_slots = |&index: &u32| self.model.metrics[index as usize].domain == "Slots";
+        let roots = self.layout.roots.iter().filter(|_| self.layout.roots.iter().all(are_of_slots));
+        let values: Option<Vec<&Known>> = roots.map(|&index| known(index)).collect();
         if let Some(values) = values.filter(|values| !values.is_empty()) {
             let sum: f64 = values.iter().map(|known| known.estimate).sum();
             let error =

@@ -122,7 +122,7 @@ fn of_model(facts: &Facts, model: Model) -> Coverage {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{ALL, KNOWN, coverage};
+    use super::{ALL, KNOWN, coverage, load};
 
     #[test]
     fn every_built_in_table_is_told_once() {
@@ -130,6 +130,27 @@ mod tests {
         let known: BTreeSet<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
         assert_eq!(told, known);
         assert_eq!(ALL.len(), told.len());
+    }
+
+    /// Of some models a share of the first level has no parts, and of some none has.
+    #[test]
+    fn the_first_level_of_every_tree_is_measured_without_being_named() {
+        for facts in ALL {
+            let model = load(facts.model, None).unwrap();
+            let nodes: Vec<&str> =
+                model.tree_nodes().map(|node| model.metrics[node as usize].name.as_str()).collect();
+            let first: &[&str] = match facts.model {
+                "clearwaterforest" => &[],
+                "neoverse-n1" => &["Frontend_Stalled_Cycles", "Backend_Stalled_Cycles"],
+                "zen4" | "zen5" => {
+                    &["Frontend_Bound", "Bad_Speculation", "Backend_Bound", "SMT_Contention", "Retiring"]
+                }
+                _ => &["Frontend_Bound", "Bad_Speculation", "Backend_Bound", "Retiring"],
+            };
+            assert!(first.iter().all(|name| nodes.contains(name)), "{}: {nodes:?}", facts.model);
+            let found = (0..model.metrics.len() as u32).filter(|&metric| model.is_first_level(metric));
+            assert_eq!(found.count(), first.len(), "{}", facts.model);
+        }
     }
 
     #[test]

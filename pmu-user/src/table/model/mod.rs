@@ -147,11 +147,24 @@ impl Model {
         tree
     }
 
-    /// Metrics of the tree: those that are a part of another, and those that have parts.
+    /// Metrics of the tree: those that are a part of another, those that have parts, and the shares of its first level, of which some
+    /// have none.
     pub fn tree_nodes(&self) -> impl Iterator<Item = u32> {
         let all = 0..self.metrics.len() as u32;
         let above: Vec<Option<u32>> = all.clone().map(|index| self.above(index)).collect();
-        all.filter(move |&index| above[index as usize].is_some() || above.contains(&Some(index)))
+        all.filter(move |&index| {
+            above[index as usize].is_some() || above.contains(&Some(index)) || self.is_first_level(index)
+        })
+    }
+
+    /// Is a metric a share of all slots, or of all cycles where nothing counts slots?
+    pub fn is_first_level(&self, metric: u32) -> bool {
+        self.metrics.get(metric as usize).is_some_and(|metric| {
+            metric.level == 1
+                && metric.category == "TMA"
+                && ["Slots", "Clocks"].contains(&metric.domain.as_str())
+                && !metric.name.starts_with("Info_")
+        })
     }
 
     /// The metric that another is a part of: its parent, or where its source leaves that out, the one a level above it
