@@ -3,6 +3,7 @@
 use super::{
     families::Families,
     family::{Family, Kind},
+    squared_error,
     value::FamilyId,
 };
 use crate::{
@@ -10,7 +11,6 @@ use crate::{
     metric::{
         OwnerOrTarget, Report,
         topdown::{Counter, TopDown},
-        value::{How, Known, Z},
     },
 };
 
@@ -41,16 +41,11 @@ pub(super) fn amounts<'r>(
             ids.iter().zip(&tree.amounts).filter_map(|(id, amount)| Some((id, amount.known()?)))
         {
             take(owner, id, known.estimate);
-            if let Some(variance) = variance(known) {
+            if let Some(variance) = squared_error(known, 1.0) {
                 take(owner, families.variance_of(id, true), variance);
             }
         }
     }
-}
-
-fn variance(known: &Known) -> Option<f64> {
-    let is_estimate = known.how != How::Counted && known.high.is_finite();
-    is_estimate.then(|| ((known.high - known.low) / (2.0 * Z)).powi(2))
 }
 
 /// `topdown.retiring` of slots: `pmbpf_topdown_retiring_slots`.

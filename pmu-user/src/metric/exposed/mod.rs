@@ -258,9 +258,14 @@ fn over_ns((_, length_ns): Frame, number: &Number<'_>) -> u64 {
 /// Square of the standard error of a number that is an estimate; `None` of a count. The ends of a tick that are in CPU time are no error of
 /// a sum: what one interval has too much the next has too little.
 fn variance(metric: &Metric, known: &Known, factor: f64) -> Option<f64> {
-    let is_estimate = known.how != How::Counted || known.low < known.high;
     let adds = matches!(metric.adds(), Adds::Sum | Adds::Rate);
-    let is_told = is_estimate && adds && *metric != metric::CPU_TIME && known.high.is_finite();
+    squared_error(known, factor).filter(|_| adds && *metric != metric::CPU_TIME)
+}
+
+/// Square of the standard error of a number times `factor`; `None` of a count, and of what has no bound.
+fn squared_error(known: &Known, factor: f64) -> Option<f64> {
+    let is_estimate = known.how != How::Counted || known.low < known.high;
+    let is_told = is_estimate && known.high.is_finite();
     is_told.then(|| ((known.high - known.low) / (2.0 * Z) * factor).powi(2))
 }
 

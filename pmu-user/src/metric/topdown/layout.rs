@@ -38,6 +38,8 @@ pub struct Shape {
 pub(super) struct Layout {
     /// What no other metric holds, and that has parts itself or is a share of all slots or cycles.
     pub(super) roots: Vec<u32>,
+    /// Are all of them shares of the slots, which add up to 100 %?
+    roots_add_up: bool,
     /// By metric: its parts.
     pub(super) children: Vec<Vec<u32>>,
     /// Parts, each with its whole, that are shares of the slots both: the part cannot be larger.
@@ -63,10 +65,7 @@ impl Layout {
                 children[*above as usize].push(index);
             }
         }
-        let is_root = |&index: &u32| {
-            let is_node = !children[index as usize].is_empty() || model.is_first_level(index);
-            above[index as usize].is_none() && is_node
-        };
+        let roots: Vec<u32> = model.tree_nodes().filter(|&node| above[node as usize].is_none()).collect();
         // What is estimated by assumed latencies, or counts something else than its parent, may be larger.
         let comparable = |(part, whole): &(u32, u32)| {
             [part, whole].iter().all(|index| model.metrics[**index as usize].domain == "Slots")
@@ -75,7 +74,9 @@ impl Layout {
         let events = |metric: u32| model.operands_of(metric).into_iter().filter_map(&event).collect();
         let shown = model.tree().into_iter().filter(|&(index, _)| is_shown(index));
         Self {
-            roots: all.clone().filter(is_root).collect(),
+            // Shares of cycles overlap.
+            roots_add_up: roots.iter().all(|&root| model.metrics[root as usize].domain == "Slots"),
+            roots,
             parts: pairs.filter(comparable).collect(),
             events: all.map(events).collect(),
             shapes: shown.map(|(index, depth)| shape(model, &above, index, depth)).collect(),
@@ -146,10 +147,8 @@ impl Prepared {
         let known = |index: u32| nodes[index as usize].value.known();
         let name = |index: u32| self.model.metrics[index as usize].name.as_str();
         let mut faults = Vec::new();
-        // Shares of cycles overlap.
-        let are_of_slots = |&index: &u32| self.model.metrics[index as usize].domain == "Slots";
-        let roots = self.layout.roots.iter().filter(|_| self.layout.roots.iter().all(are_of_slots));
-        let values: Option<Vec<&Known>> = roots.map(|&index| known(index)).collect();
+        let roots = if self.layout.roots_add_up { self.layout.roots.as_slice() } else { &[] };
+        let values: Option<Vec<&Known>> = roots.iter().map(|&index| known(index)).collect();
         if let Some(values) = values.filter(|values| !values.is_empty()) {
             let sum: f64 = values.iter().map(|known| known.estimate).sum();
             let error =

@@ -1,6 +1,6 @@
 //! What the built-in tables cover: of which CPUs, how deep, and how each was checked.
 
-use super::{FindError, KNOWN, Metric, Model, TaskForms, load};
+use super::{FindError, KNOWN, Model, TaskForms, load};
 use crate::{machine::topology::Smt, named::named};
 
 named! {
@@ -96,11 +96,7 @@ pub fn coverage() -> Result<Vec<Coverage>, FindError> {
 }
 
 fn of_model(facts: &Facts, model: Model) -> Coverage {
-    let is_share = |metric: &&Metric| {
-        let of = |whole: &str| metric.domain.starts_with(whole);
-        metric.category == "TMA" && (of("Slots") || of("Clocks")) && !metric.name.starts_with("Info_")
-    };
-    let levels = model.metrics.iter().filter(is_share).map(|metric| metric.level).max();
+    let levels = model.tree_nodes().map(|node| model.metrics[node as usize].level).max();
     let (events, metrics) = (model.events.len(), model.metrics.len());
     let (cpus, formulas, source) = (model.cpus.clone(), model.formulas_version.clone(), model.source.clone());
     let shared = TaskForms::new(model, Smt::On).shared.into_iter().filter(Option::is_some).count();
