@@ -22,7 +22,9 @@ const OBJECTS: [&str; 5] =
     ["pmbpf-by-type", "pmbpf-by-address", "pmbpf-io-by-type", "pmbpf-io-by-address", "pmbpf-clock-only"];
 
 fn main() -> Result<(), String> {
-    pack_tables(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tables"))?;
+    let tables = Path::new(env!("CARGO_MANIFEST_DIR")).join("tables");
+    println!("cargo::rerun-if-changed={}", tables.display());
+    pack_tables(&tables, Path::new(&variable("OUT_DIR")?))?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pmu-ebpf");
     for input in ["src", "Cargo.toml", "../pmu-common/src", "../Cargo.toml"] {
         println!("cargo::rerun-if-changed={}", root.join(input).display());
@@ -46,14 +48,18 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-/// Packs the tables of CPU models: `NAME.deflate`, and beside it, in `NAME.cpus`, of which CPUs it is.
-fn pack_tables(folder: &Path) -> Result<(), String> {
-    println!("cargo::rerun-if-changed={}", folder.display());
-    let out = PathBuf::from(variable("OUT_DIR")?);
+/// Packs the tables of CPU models in `folder`, and in folders there, into `out`: `NAME.deflate`, and beside it, in `NAME.cpus`, of
+/// which CPUs it is.
+fn pack_tables(folder: &Path, out: &Path) -> Result<(), String> {
+    fs::create_dir_all(out).map_err(|error| format!("cannot make {}: {error}", out.display()))?;
     for entry in fs::read_dir(folder).map_err(|error| format!("cannot read {}: {error}", folder.display()))? {
         let path = entry.map_err(|error| error.to_string())?.path();
         let at = |error: std::io::Error| format!("{}: {error}", path.display());
         let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() {
+            pack_tables(&path, &out.join(name))?;
+            continue;
+        }
         let text = fs::read_to_string(&path).map_err(at)?;
         let Some(cpus) = text.lines().find_map(|line| line.strip_prefix("cpus\t")) else { continue };
         fs::write(out.join(format!("{name}.deflate")), deflated(text.as_bytes()).map_err(at)?).map_err(at)?;

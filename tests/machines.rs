@@ -158,7 +158,7 @@ fn planned(level: u32, multiplex: Multiplex) -> Plan {
 #[test]
 fn the_whole_tree_is_planned_in_few_groups() {
     let plan = planned(6, Multiplex::Yes);
-    let metrics = plan.metrics.unwrap();
+    let [metrics] = <[_; 1]>::try_from(plan.metrics).unwrap();
     assert_eq!((metrics.missing, metrics.measured.len()), (vec![], 118));
     // 8 counters hold its 129 events in no fewer than 16 groups.
     assert!((16..=22).contains(&plan.turns[0].groups.len()), "{}", plan.turns[0].groups.len());
@@ -170,7 +170,7 @@ fn two_levels_are_counted_by_the_hardware_all_the_time() {
     let leaders: Vec<&str> = plan.turns[0].always.iter().map(|group| group.events[0].name.as_str()).collect();
     assert_eq!(leaders, ["TOPDOWN.SLOTS:perf_metrics", "CPU_CLK_UNHALTED.THREAD"]);
     assert_eq!(plan.turns[0].always[0].events.len(), 9, "slots and its eight shares");
-    let metrics = plan.metrics.unwrap();
+    let [metrics] = <[_; 1]>::try_from(plan.metrics).unwrap();
     let waiting: Vec<&str> =
         metrics.measured.iter().filter(|one| !one.groups.is_empty()).map(|one| one.name.as_str()).collect();
     assert!(plan.turns[0].groups.len() <= 1, "{waiting:?} {:?}", plan.turns[0].groups);
@@ -179,7 +179,7 @@ fn two_levels_are_counted_by_the_hardware_all_the_time() {
 #[test]
 fn without_turns_what_does_not_fit_is_left_out_by_name() {
     let plan = planned(6, Multiplex::No);
-    let metrics = plan.metrics.unwrap();
+    let [metrics] = <[_; 1]>::try_from(plan.metrics).unwrap();
     assert!(plan.turns[0].groups.len() <= 1);
     assert!(metrics.measured.iter().all(|one| one.coverage == 1.0));
     let why = metrics.missing.iter().find(|(name, _)| name == "DTLB_Load").map(|(_, why)| why.as_str());
@@ -195,7 +195,7 @@ fn several_runs_measure_the_whole_tree_without_turns() {
     let plan = planned(6, Multiplex::Runs);
     let groups = plan.turns[0].groups.len() as u32;
     assert_eq!(plan.runs(), Some(groups));
-    let metrics = plan.metrics.as_ref().unwrap();
+    let metrics = &plan.metrics[0];
     assert!(metrics.measured.iter().all(|one| one.coverage == 1.0 && one.groups.len() <= 1));
     assert!(metrics.measured.len() >= 110, "{:?}", metrics.missing);
     let runs: Vec<Plan> = (0..groups).map(|run| plan.of_run(run)).collect();
@@ -256,18 +256,6 @@ fn without_a_table_what_locates_is_the_vendor_s_and_the_rest_is_lost_by_name() {
     let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
     assert_eq!(names, ["cycles", "instructions", "branch-misses", "L1-dcache-load-misses"]);
     assert_eq!(lost, ["machine_clears", "slow_fetches", "l2_load_misses", "l3_load_misses"]);
-}
-
-#[test]
-fn a_machine_without_formulas_plans_none_and_says_so() {
-    let (machine, root) = captured("simulated-two-dies");
-    let plan = Plan::new(&request(None), &machine, &root).unwrap();
-    assert!(plan.metrics.is_none() && plan.turns.is_empty());
-    let why = plan.no_metrics.unwrap();
-    assert!(why.starts_with("there are no formulas for this CPU ("), "{why}");
-    let required = WantedMetrics::Required(metrics::MetricsRequest::default());
-    let error = Plan::new(&Request { metrics: required, ..request(None) }, &machine, &root).unwrap_err();
-    assert!(error.hint().unwrap().contains("--cpu-model"));
 }
 
 fn platform(root: &Path) -> (Machine, Platform) {

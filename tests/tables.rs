@@ -53,7 +53,44 @@ fn built_in_tables_are_as_an_import_writes_them() {
 #[test]
 fn a_model_is_for_every_cpu_that_has_its_metrics() {
     assert_eq!(imported().cpus, ["TestVendor-6-10", "TestVendor-6-11-[45]"]);
-    assert_eq!(perfmon::list(&folder()).unwrap().len(), 1, "a model without files is none");
+    let models = perfmon::list(&folder()).unwrap();
+    let names: Vec<&str> = models.iter().map(|files| files.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["alderlake/cpu_atom", "alderlake/cpu_core", "testmodel"],
+        "a model without files is none, and so are small cores that no column is of"
+    );
+}
+
+#[test]
+fn a_hybrid_has_a_model_for_each_kind_of_its_cores() {
+    let of = |identity: &str| model::of_folder(&folder(), identity).unwrap();
+    assert_eq!(of("TestVendor-6-20-2/cpu_core").as_deref(), Some("alderlake/cpu_core"));
+    assert_eq!(of("TestVendor-6-20-2/cpu_atom").as_deref(), Some("alderlake/cpu_atom"));
+    assert_eq!(of("TestVendor-6-20-2").as_deref(), Some("alderlake/cpu_core"), "its small cores are off");
+    assert_eq!(of("TestVendor-6-21-0").as_deref(), Some("alderlake/cpu_atom"), "it has no large ones");
+    assert_eq!(of("TestVendor-6-21-0/cpu_core"), None);
+    let large = perfmon::read(&folder(), "alderlake/cpu_core", "test").unwrap();
+    assert_eq!((large.faults(), large.formulas_version.as_str()), (vec![], "1.1, TMA 5.1"));
+    assert_eq!(line(&large, "Busy"), "1 ; - ; % ; TMA ; Slots ; - ; 100 ; LARGE.WORK / CYCLES ; - ; -");
+}
+
+#[test]
+fn metrics_of_small_cores_come_from_the_sheet_as_far_as_they_have_the_events() {
+    let small = perfmon::read(&folder(), "alderlake/cpu_atom", "test").unwrap();
+    assert_eq!((small.faults(), small.formulas_version.as_str()), (vec![], "E-core TMA 9"));
+    assert_eq!(small.cpus, ["TestVendor-6-20/cpu_atom", "TestVendor-6-21"]);
+    assert_eq!(
+        line(&small, "Lost"),
+        "1 ; - ; % ; TMA ; Slots ; - ; 100 ; SMALL.LOST / (4 * CPU_CLK_UNHALTED.CORE) ; @Lost > 20 ; -"
+    );
+    assert_eq!(
+        line(&small, "Lost_Late"),
+        "2 ; Lost ; % ; TMA ; Slots ; - ; 100 ; SMALL.LATE / (4 * CPU_CLK_UNHALTED.CORE) ; @Lost_Late > 5 & @Lost > 20 ; -"
+    );
+    let names: Vec<&str> = small.metrics.iter().map(|metric| metric.name.as_str()).collect();
+    assert_eq!(names, ["Lost", "Lost_Late", "Info_Core_CPI", "Info_Thread_CLKS", "Info_Thread_SLOTS"]);
+    assert_eq!(small.encoding("CPU_CLK_UNHALTED.CORE").unwrap().terms, "event=0x3c");
 }
 
 #[test]
@@ -187,13 +224,16 @@ fn every_table_of_intel_has_what_locates_a_bottleneck_but_what_its_cores_have_no
     assert_eq!(named.len(), 6);
     for (name, packed) in model::KNOWN {
         let model = model::read(&packed.text().unwrap()).unwrap();
-        if model.cpus.iter().all(|cpu| cpu.starts_with("GenuineIntel")) {
-            let is_small = name.contains("forest") || name.contains("ridge");
+        if !model.cpus.is_empty() && model.cpus.iter().all(|cpu| cpu.starts_with("GenuineIntel")) {
+            let is_small =
+                ["forest", "ridge", "cpu_atom", "cpu_lowpower"].iter().any(|part| name.contains(part));
             let is_before_skylake = name.contains("well");
             for names in &named {
-                // Slow fetches came with Skylake's large cores; small ones do not tell what missed the L3 by retired loads.
+                // Slow fetches came with Skylake's large cores; small ones do not tell what missed the L3 by retired loads, and
+                // Gracemont not all that clears the machine.
                 if names.contains(&"FRONTEND_RETIRED.LATENCY_GE_8") && (is_small || is_before_skylake)
                     || names.contains(&"MEM_LOAD_RETIRED.L3_MISS") && is_small
+                    || names.contains(&"MACHINE_CLEARS.ANY") && *name == "alderlake/cpu_atom"
                 {
                     assert!(!names.iter().any(|event| model.event(event).is_some()), "{name}: {names:?}");
                     continue;

@@ -80,7 +80,7 @@ impl Unpacked {
     fn line(&self, folder: &str, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[0] {
-            "cpus" => {
+            "cpus" if words[1] != "=" => {
                 self.cpus(words[1].parse().unwrap(), words[2].parse().unwrap(), words[3].parse().unwrap());
             }
             "node" => self.node(words[1], &words),

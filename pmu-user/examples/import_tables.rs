@@ -1,5 +1,5 @@
 //! `import_tables DIR SOURCE INTO [NAME…]`: writes the tables of all built-in models that the perfmon directory DIR has, and of these, which
-//! will be. `cargo xtask tables import` runs it.
+//! will be. Those of a hybrid's cores, `alderlake/cpu_core`, come into a folder of its name. `cargo xtask tables import` runs it.
 
 use std::{
     fs,
@@ -24,6 +24,7 @@ fn main() -> anyhow::Result<()> {
             anyhow::bail!("{}: {fault}", model.name);
         }
         let path = Path::new(into).join(format!("{}.table", model.name));
+        fs::create_dir_all(path.parent().unwrap_or(Path::new(into)))?;
         fs::write(&path, model::write(&model))?;
         let (events, metrics) = (model.events.len(), model.metrics.len());
         writeln!(stdout, "{}: {events} events, {metrics} metrics", path.display())?;

@@ -36,17 +36,18 @@ fn page() -> String {
             let all = row[name].as_array().unwrap().iter().map(|one| one.as_str().unwrap());
             all.collect::<Vec<_>>().join(between)
         };
+        let (cpus, checked) = (several("cpus", "` `"), several("checked", ", "));
         writeln!(
             page,
-            "| `{}` | {} | `{}` | {} | {} | {} | {} | {} | {} |",
+            "| `{}` | {} | {} | {} | {} | {} | {} | {} | {} |",
             text("model"),
             text("product"),
-            several("cpus", "` `"),
+            if cpus.is_empty() { "any other".to_owned() } else { format!("`{cpus}`") },
             row["levels"],
             row["metrics"],
             row["metrics_of_owners"],
             row["events"],
-            several("checked", ", "),
+            if checked.is_empty() { "not at all".to_owned() } else { checked },
             text("formulas"),
         )
         .unwrap();

@@ -41,7 +41,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     let name = |entry: fs::DirEntry| PathBuf::from("TST").join(entry.file_name());
     let mut files: Vec<_> =
         fs::read_dir(folder.join("TST")).unwrap().map(|entry| name(entry.unwrap())).collect();
-    files.push(PathBuf::from("mapfile.csv"));
+    files.extend(["mapfile.csv", "E-core_TMA_Metrics.csv"].map(PathBuf::from));
     files.sort();
     files
 }

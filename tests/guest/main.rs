@@ -19,9 +19,13 @@ mod workloads;
 #[cfg(target_arch = "aarch64")]
 mod arm;
 #[cfg(target_arch = "x86_64")]
+mod cores;
+#[cfg(target_arch = "x86_64")]
 mod counts;
 #[cfg(target_arch = "x86_64")]
 mod events;
+#[cfg(target_arch = "x86_64")]
+mod half;
 #[cfg(target_arch = "x86_64")]
 mod hotplug;
 #[cfg(target_arch = "x86_64")]

@@ -88,7 +88,7 @@ pub(crate) fn count(
             if let Some(work) = work.take() {
                 working = Some(scope.spawn(work));
             }
-            Ok(None)
+            Ok(Vec::new())
         };
         let whole = async { session::run(&mut session, None, Signals::new()?, &mut keep).await };
         let outcome = runtime.block_on(whole).unwrap();

@@ -170,20 +170,24 @@ fn nothing_falls_between_slots_that_are_used_again() {
 }
 
 #[test]
-fn an_event_that_cannot_be_opened_is_named() {
+fn an_event_that_cannot_be_opened_is_named_and_costs_no_run_that_did_not_ask_for_it() {
     let mut turns = turns("software", "{cpu-clock,minor-faults}", "", SLICE);
     turns.always[0].events[1].words[0] = 4711;
     let machine = pmbpf::machine::Machine::read(std::path::Path::new("/")).unwrap();
     let plan = pmbpf::plan::Plan::new(&request(1), &machine, std::path::Path::new("/")).unwrap();
-    let plan = pmbpf::plan::Plan { turns: vec![turns], ..plan };
+    let plan = pmbpf::plan::Plan { turns: vec![turns], needs_metrics: true, ..plan };
     let root = std::path::Path::new("/");
     let kernel = pmbpf::bpf::Kernel::new(root, pmbpf::bpf::Options::default());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut session = pmbpf::session::Session::new(machine, root);
+    let other = pmbpf::plan::Plan { needs_metrics: false, ..plan.clone() };
     let open = async { session.open_tasks(plan, root, &kernel) };
     let error = runtime.block_on(open).err().unwrap().to_string();
     let begins = "cannot open event `minor-faults` of the PMU `software` on cpu 0: perf_event_open: ";
     assert!(error.starts_with(begins), "{error}");
+    runtime.block_on(async { session.open_tasks(other, root, &kernel) }).unwrap();
+    let plan = &session.header().tasks.unwrap().plan;
+    assert!(plan.no_metrics.as_ref().unwrap().starts_with(begins) && plan.turns.is_empty(), "{plan:?}");
 }
 
 /// Mean time of a run of the switch program, while two processes on a CPU take turns as fast as they can.

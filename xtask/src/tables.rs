@@ -20,7 +20,7 @@ pub(crate) enum Tables {
         /// Where it comes from, for the tables' heads; a clone says it by itself
         #[arg(long, value_name = "TEXT")]
         source: Option<String>,
-        /// Models that are not built in yet, as perfmon's files of metrics begin
+        /// Models that are not built in yet: as perfmon's files of metrics begin, with the PMU of a hybrid's cores (alderlake/cpu_core)
         #[arg(value_name = "NAME")]
         new: Vec<String>,
     },

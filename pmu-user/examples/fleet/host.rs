@@ -188,8 +188,7 @@ impl Host {
             self.did.add("losses", 17.0);
         }
         let tasks = header.tasks.as_ref();
-        let tasks =
-            tasks.map(|tasks| TasksReport::new(&header.machine, tasks, &self.ledger, &interval, None));
+        let tasks = tasks.map(|tasks| TasksReport::new(&header.machine, tasks, &self.ledger, &interval, &[]));
         let (from_ns, length_ns) = (interval.from_ns, MINUTE_NS);
         let io = IoReport { from_ns, length_ns, traffic_ns: length_ns, rows, ..IoReport::default() };
         Report { tasks, io: Some(io), losses, ..Report::default() }

@@ -15,7 +15,10 @@ use crate::{
         container::{self, Containers, Follow},
         memory_limit::{self, measuring_bytes},
         pid_namespace,
+        pmu::catalog::Catalog,
     },
+    perf,
+    plan::request::WantedMetrics,
     session::launch::{Inherited, User, take_descriptor},
 };
 
@@ -85,6 +88,14 @@ pub(super) fn read_machine(root: &Path) -> anyhow::Result<Machine> {
     let machine = Machine::read(root)?;
     memory_limit::check(measuring_bytes(machine.cpu.possible))?;
     Ok(machine)
+}
+
+/// Asks the core PMUs what they really count, where metrics of theirs are wanted.
+pub(super) fn probe(machine: &mut Machine, wanted: &WantedMetrics, root: &Path) {
+    if *wanted != WantedMetrics::None && machine.no_core_pmu().is_none() {
+        let catalog = Catalog::read(root).unwrap_or_default();
+        machine.probed = perf::probe::probe(machine, &catalog);
+    }
 }
 
 /// Says which cgroup a name stands for, where others have it, too.

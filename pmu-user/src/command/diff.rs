@@ -116,7 +116,7 @@ impl Side {
         header.counts.iter().try_for_each(|counts| check_counts(&counts.plan))?;
         let prepared = match &header.tasks {
             Some(tasks) => prepare(&tasks.plan, &header.machine.topology, folder)?,
-            None => None,
+            None => Vec::new(),
         };
         let mut run = Run::new(&header, prepared)?;
         let mut ending = None;

@@ -108,12 +108,15 @@ fn tasks(planned: &mut Planned, plan: &Plan, machine: &Machine) {
     planned.time("tick", Some(plan.tick), "");
     planned.times(plan.interval, plan.duration);
     planned.says("gaps", &format!("listed from {}", duration(plan.gap_min_ns as f64)));
-    if let Some(metrics) = &plan.metrics {
-        counters(planned, plan, metrics);
+    for (turns, metrics) in plan.by_core_type() {
+        counters(planned, plan, (turns, metrics));
     }
     let on = |event: &Sampling| plan.cpus.iter().filter(|&&cpu| event.is_on(cpu)).count();
-    let counters: usize = plan.turns.iter().map(Multiplexing::descriptors).sum();
-    let events = plan.sampling.iter().map(on).sum::<usize>() + counters * plan.cpus.len();
+    let cpus =
+        |metrics: &Metrics| metrics.core_type.as_ref().map_or(plan.cpus.len(), |cores| cores.cpus.len());
+    let of_cores = |(turns, metrics): (&Multiplexing, &Metrics)| turns.descriptors() * cpus(metrics);
+    let events =
+        plan.sampling.iter().map(on).sum::<usize>() + plan.by_core_type().map(of_cores).sum::<usize>();
     // One tells whether a CPU still has the others.
     let events = events + if plan.has_events() { plan.cpus.len() } else { 0 };
     planned.row("events", &format!("{events} descriptors"), Some(events as u64), "descriptors");
@@ -129,37 +132,15 @@ fn tasks(planned: &mut Planned, plan: &Plan, machine: &Machine) {
 }
 
 /// Groups of counters, how often each has its turn, and what they are for.
-fn counters(planned: &mut Planned, plan: &Plan, metrics: &Metrics) {
+fn counters(planned: &mut Planned, plan: &Plan, (turns, metrics): (&Multiplexing, &Metrics)) {
     let Metrics { model, formulas, source, .. } = metrics;
-    planned.says("metrics", &format!("{model}, formulas {formulas}, from {source}"));
-    let first = metrics.first_groups();
-    for turns in &plan.turns {
-        let names = |group: &EventGroup| {
-            group.events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ")
-        };
-        let always: Vec<String> = turns.always.iter().map(|group| format!("{{{}}}", names(group))).collect();
-        planned.says("always", &always.join(" "));
-        let groups = turns.groups.len();
-        let slice = duration(turns.slice.as_nanos() as f64);
-        let at_first = if first.len() < groups {
-            format!(", {} of them until a node is flagged", first.len())
-        } else {
-            String::new()
-        };
-        match plan.runs() {
-            Some(runs) => {
-                let words = format!("{runs} of the command, each with one of {groups} groups");
-                planned.row("runs", &words, Some(runs.into()), "runs");
-            }
-            None => {
-                let order = format!("{groups} groups, about {slice} each, in random order{at_first}");
-                planned.row("turns", &order, Some(groups as u64), "groups");
-            }
-        }
-        for (index, group) in turns.groups.iter().enumerate() {
-            planned.says("group", &format!("{index} {{{}}}", names(group)));
-        }
-    }
+    let on = metrics
+        .core_type
+        .as_ref()
+        .map_or(String::new(), |cores| format!(" on {}, cpu {}", cores.pmu, format_list(&cores.cpus)));
+    planned.says("metrics", &format!("{model}{on}, formulas {formulas}, from {source}"));
+    metrics.notes.iter().for_each(|note| planned.says("note", note));
+    turns_of(planned, plan, (turns, metrics.first_groups().len()));
     for metric in &metrics.measured {
         let groups: Vec<String> = metric.groups.iter().map(u32::to_string).collect();
         let place = match (groups.len(), plan.runs()) {
@@ -173,6 +154,32 @@ fn counters(planned: &mut Planned, plan: &Plan, metrics: &Metrics) {
     }
     metrics.missing.iter().for_each(|(name, why)| planned.says("missing", &format!("{name}: {why}")));
     metrics.holds.iter().for_each(|hold| planned.says("held", hold));
+}
+
+/// The groups of the counters of one core PMU; `first` of them have turns from the start.
+fn turns_of(planned: &mut Planned, plan: &Plan, (turns, first): (&Multiplexing, usize)) {
+    let names = |group: &EventGroup| {
+        group.events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let always: Vec<String> = turns.always.iter().map(|group| format!("{{{}}}", names(group))).collect();
+    planned.says("always", &always.join(" "));
+    let groups = turns.groups.len();
+    let slice = duration(turns.slice.as_nanos() as f64);
+    let at_first =
+        if first < groups { format!(", {first} of them until a node is flagged") } else { String::new() };
+    match plan.runs() {
+        Some(runs) => {
+            let words = format!("{runs} of the command, each with one of {groups} groups");
+            planned.row("runs", &words, Some(runs.into()), "runs");
+        }
+        None => {
+            let order = format!("{groups} groups, about {slice} each, in random order{at_first}");
+            planned.row("turns", &order, Some(groups as u64), "groups");
+        }
+    }
+    for (index, group) in turns.groups.iter().enumerate() {
+        planned.says("group", &format!("{index} {{{}}}", names(group)));
+    }
 }
 
 fn sampling(sampling: &Sampling) -> String {

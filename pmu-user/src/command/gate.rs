@@ -100,7 +100,7 @@ mod tests {
         // 50 late ticks of 4 ms on each CPU in 2 s: 10 %, however many CPUs there are.
         for cpus in [1, 2, 64] {
             let (header, ledger, interval) = with_late_ticks(Target::System, cpus, 50);
-            let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);
+            let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, &[]);
             let blind = tasks.blind.machine.clone();
             let report = Report { tasks: Some(tasks), ..Report::default() };
             let fails = |limit| check(&[Gate::BlindAbove(limit)], &report).is_err();
@@ -113,7 +113,7 @@ mod tests {
         for cpus in [1, 2, 64] {
             // The target ran for half of the time on each of them, and was blind for a tenth of that.
             let (header, ledger, interval) = with_late_ticks(Target::Processes(vec![7]), cpus, 50);
-            let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);
+            let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, &[]);
             let blind = tasks.blind.target.clone();
             let report = Report { tasks: Some(tasks), ..Report::default() };
             let fails = |limit| check(&[Gate::BlindAbove(limit)], &report).is_err();

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, io::Write as _, path::Path, time::Instant};
 
 use super::{
-    begin::read_machine,
+    begin::{probe, read_machine},
     examples,
     failure::{Usage, of_command},
     gate,
@@ -148,9 +148,10 @@ impl Args {
 pub(super) fn beside_tasks(
     request: &Request,
     with_io: bool,
-    machine: Machine,
+    mut machine: Machine,
     root: &Path,
 ) -> anyhow::Result<Sources> {
+    probe(&mut machine, &request.metrics, root);
     let plan = Plan::new(request, &machine, root)?;
     let choice = IoChoice::default();
     let io = with_io.then(|| choice.plan(&choice.request(request, None), &machine, false)).transpose()?;

@@ -17,7 +17,8 @@ use crate::{
         self,
         event_syntax::{List, resolve},
         listing::{EventOrigin, Host, ListedEvent, Pattern, SOURCES, pmus},
-        metric, model,
+        metric,
+        model::{self, Tables},
     },
     untrusted::Untrusted,
     view::list::Listing,
@@ -43,16 +44,16 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// The table that was asked for, or this machine's, if there is one.
-    fn table(&self, root: &Path) -> anyhow::Result<Option<model::Model>> {
+    /// The table that was asked for, or those of this machine's core PMUs.
+    fn tables(&self, root: &Path) -> anyhow::Result<Tables> {
         match &self.cpu_model {
-            Some(name) => Ok(Some(model::load(name, self.perfmon_dir.as_deref())?)),
+            Some(name) => Ok(Tables::of_any(model::load(name, self.perfmon_dir.as_deref())?)),
             None => {
                 let request = metrics::MetricsRequest {
                     folder: self.perfmon_dir.clone(),
                     ..metrics::MetricsRequest::default()
                 };
-                Ok(metrics::table(&WantedMetrics::IfPossible(request), root))
+                Ok(metrics::tables(&WantedMetrics::IfPossible(request), root))
             }
         }
     }
@@ -84,8 +85,8 @@ const NOTHING: u8 = 1;
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     let root = Path::new("/");
     let (machine, catalog) = (Machine::read(root)?, Catalog::read(root)?);
-    let table = args.table(root)?;
-    let host = Host { machine: &machine, catalog: &catalog, model: table.as_ref() };
+    let tables = args.tables(root)?;
+    let host = Host { machine: &machine, catalog: &catalog, tables: &tables };
     let pattern = args.pattern.as_deref().map(Pattern::new);
     let list = match args.what {
         What::Events => events(&host, pattern.as_ref()),
@@ -101,18 +102,21 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
             let all = of_tasks.chain(of_io);
             let is_wanted = |name: &str| matches(pattern.as_ref(), name.as_bytes());
             let wanted = all.filter(|(metric, _)| is_wanted(metric.name));
-            let of_model: Vec<_> =
-                table.iter().flat_map(with_parents).filter(|(metric, _)| is_wanted(&metric.name)).collect();
+            let of_model: Vec<_> = tables
+                .models()
+                .flat_map(with_parents)
+                .filter(|(metric, _)| is_wanted(&metric.name))
+                .collect();
             let no_pmu = machine.no_core_pmu();
             let mut notes = Vec::new();
-            match &table {
-                Some(table) if !of_model.is_empty() => {
-                    let (name, version) = (&table.name, &table.formulas_version);
-                    notes.push(format!("{name}: formulas {version}, from {}", table.source));
-                    notes.extend(no_pmu.clone());
-                }
-                None if pattern.is_none() => notes.push(NO_TABLE.to_owned()),
-                _ => {}
+            if !of_model.is_empty() {
+                let source = |model: &model::Model| {
+                    format!("{}: formulas {}, from {}", model.name, model.formulas_version, model.source)
+                };
+                notes.extend(tables.models().map(source));
+                notes.extend(no_pmu.clone());
+            } else if tables.is_empty() && pattern.is_none() {
+                notes.push(NO_TABLE.to_owned());
             }
             if let (Some(why), None) = (no_table, &pattern) {
                 notes.push(format!("metrics of I/O outside the cores: {why}; --cpu-model names a table"));
@@ -241,7 +245,7 @@ fn nothing(args: &Args, host: &Host<'_>, notes: &[String]) -> String {
         What::Pmus => pmus(host).into_iter().map(|pmu| pmu.name).collect(),
         What::Metrics => {
             let of_model =
-                host.model.iter().flat_map(|model| &model.metrics).map(|metric| metric.name.clone());
+                host.tables.models().flat_map(|model| &model.metrics).map(|metric| metric.name.clone());
             metric::all().map(|metric| metric.name.to_owned()).chain(of_model).collect()
         }
         What::Profiles => table::profile::ALL.iter().map(|profile| profile.name.to_owned()).collect(),

@@ -160,16 +160,16 @@ impl<'a> Pipeline<'a> {
             Place::Within => {}
             Place::Before => {
                 self.skip(drain);
-                return Ok(None);
+                return Ok(Next::new());
             }
             Place::After => {
                 if let (Some(part), Some(drain)) = (&mut self.tasks, &drain.tasks) {
                     part.learn_places(drain);
                 }
-                return Ok(None);
+                return Ok(Next::new());
             }
         }
-        let mut next = None;
+        let mut next = Next::new();
         if let (Some(part), Some(drain)) = (&mut self.tasks, &drain.tasks) {
             next = part.drain(drain);
         }
@@ -338,10 +338,10 @@ impl<'a> Pipeline<'a> {
     }
 
     /// One of several runs: its report, which is not written, and what of it goes into the report of all.
-    pub(super) fn conclude(&self) -> (Report, Option<OneRun>) {
+    pub(super) fn conclude(&self) -> (Report, Vec<OneRun>) {
         let report = self.whole();
         let tasks = self.tasks.as_ref().zip(report.tasks.as_ref());
-        let run = tasks.and_then(|(tasks, report)| tasks.one_run(report));
+        let run = tasks.map(|(tasks, report)| tasks.one_run(report)).unwrap_or_default();
         (report, run)
     }
 }

@@ -5,7 +5,12 @@ mod args;
 use std::{path::Path, time::Instant};
 
 pub(super) use self::args::Args;
-use super::{begin::read_machine, failure::of_command, runs, sources::Sources};
+use super::{
+    begin::{probe, read_machine},
+    failure::of_command,
+    runs,
+    sources::Sources,
+};
 use crate::{
     plan::{
         Plan,
@@ -23,7 +28,7 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     let root = Path::new("/");
     let common = &args.common;
     let inherited = common.begin.inherited(root, args.talks() && !common.dry_run, &common.keep)?;
-    let machine = read_machine(root)?;
+    let mut machine = read_machine(root)?;
     launch::check(&args.target.command)?;
     if args.metrics.runs {
         runs::check(args)?;
@@ -34,6 +39,7 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
         // Requests are told apart by cgroup there: one row has both.
         request.by = request.by.or(Some(By::Cgroup));
     }
+    probe(&mut machine, &request.metrics, root);
     let plan = Plan::new(&request, &machine, root)?;
     let live = args.live(&inherited, launched);
     if let (Some(planned), false) = (plan.runs(), common.dry_run) {

@@ -41,7 +41,7 @@ pub(super) fn check(args: &Args) -> Result<(), Usage> {
 struct Done {
     header: Header,
     report: Report,
-    run: Option<OneRun>,
+    run: Vec<OneRun>,
     ending: Ending,
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn live(
     }
     let mut signals = Signals::new()?;
     let mut first: Option<Done> = None;
-    let mut runs: Vec<OneRun> = Vec::new();
+    let mut runs: Vec<Vec<OneRun>> = Vec::new();
     let mut code = 0;
     for run in 0..planned {
         if live.common.talks(live.command) && output::is_watched() {
@@ -70,7 +70,10 @@ pub(super) async fn live(
             complain(&done.ending, run, planned);
             break;
         }
-        runs.push(done.run.take().ok_or_else(|| anyhow::anyhow!("run {} measured no metrics", run + 1))?);
+        if done.run.is_empty() {
+            anyhow::bail!("run {} measured no metrics", run + 1);
+        }
+        runs.push(std::mem::take(&mut done.run));
         match &mut first {
             None => first = Some(done),
             Some(first) => add_losses(&mut first.report, &done.report),
@@ -110,12 +113,15 @@ async fn one(live: Live<'_>, plan: Plan, machine: Machine, signals: &mut Signals
 }
 
 /// The report of the first run, with the tree of all.
-fn write(live: Live<'_>, plan: &Plan, planned: u32, first: Done, runs: &[OneRun]) -> anyhow::Result<()> {
+fn write(live: Live<'_>, plan: &Plan, planned: u32, first: Done, runs: &[Vec<OneRun>]) -> anyhow::Result<()> {
     let Done { header, mut report, ending, .. } = first;
     let prepared = pipeline::prepare(plan, &header.machine.topology, live.folder)?;
     let topdown = report.tasks.as_mut().map(|tasks| &mut tasks.topdown);
-    if let (Some(Ok(topdown)), Some(prepared), Some(metrics)) = (topdown, &prepared, &plan.metrics) {
-        topdown.combine(prepared, metrics, planned, runs);
+    if let Some(Ok(topdown)) = topdown {
+        for (at, (one, metrics)) in topdown.iter_mut().zip(&plan.metrics).enumerate() {
+            let runs: Vec<OneRun> = runs.iter().filter_map(|run| run.get(at)).cloned().collect();
+            prepared.get(at).into_iter().for_each(|prepared| one.combine(prepared, metrics, planned, &runs));
+        }
     }
     report.findings = findings(&header, &report);
     let common = live.common;

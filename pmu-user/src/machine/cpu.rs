@@ -194,6 +194,15 @@ pub fn identity(root: &Path) -> Option<String> {
     identity_of(&read(root, "proc/cpuinfo").ok()?)
 }
 
+/// What one CPU identifies itself as, where they are of different kinds; as [`identity`] has it.
+pub fn identity_of_cpu(root: &Path, cpu: Cpu) -> Option<String> {
+    let info = read(root, "proc/cpuinfo").ok()?;
+    let is_its = |line: &str| field(line, "processor").and_then(|number| number.parse().ok()) == Some(cpu.0);
+    let from = info.lines().skip_while(|line| !is_its(line));
+    let of_others = |line: &&str| field(line, "processor").is_none() || is_its(line);
+    identity_of(&from.take_while(of_others).collect::<Vec<_>>().join("\n"))
+}
+
 fn identity_of(info: &str) -> Option<String> {
     let decimal = |name: &str| field(info, name)?.parse::<u32>().ok();
     if let Some(vendor) = field(info, "vendor_id") {

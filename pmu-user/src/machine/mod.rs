@@ -51,6 +51,9 @@ pub struct Machine {
     /// Sockets, cores, threads.
     #[serde(default)]
     pub topology: topology::Topology,
+    /// What the core PMUs turned out to count, where that was asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probed: Vec<pmu::probed::Probed>,
 }
 
 impl Machine {
@@ -68,7 +71,13 @@ impl Machine {
             cpu,
             pmus: pmu::read(root)?,
             cgroups: cgroup::Layout::read(root)?,
+            probed: Vec::new(),
         })
+    }
+
+    /// What the core PMU `pmu` turned out to count, if that was asked.
+    pub fn probed(&self, pmu: &str) -> Option<&pmu::probed::Probed> {
+        self.probed.iter().find(|probed| probed.pmu == pmu)
     }
 
     /// Why nothing that needs a hardware PMU can be measured; `None` if there is one.

@@ -211,7 +211,7 @@ fn sort_tasks(
 ) {
     tasks.owners.sort_by(|one, other| by(of(&one.who), of(&other.who)));
     tasks.waited.sort_by(|one, other| by(of(&one.who), of(&other.who)));
-    if let Ok(topdown) = &mut tasks.topdown {
+    for topdown in tasks.topdown.iter_mut().flatten() {
         topdown.owners.sort_by(|(one, _), (other, _)| by(of(one), of(other)));
     }
     if let Some(folded) = &mut tasks.folded {

@@ -172,7 +172,7 @@ pub struct TasksReport {
     /// Length in ns.
     pub length_ns: u64,
     /// Metrics of the CPU model, or why there are none.
-    pub topdown: Result<TopDown, String>,
+    pub topdown: Result<Vec<TopDown>, String>,
     /// Everything that the target did.
     pub total: OwnerReport,
     /// Per owner, most CPU time first. A cgroup's numbers hold its subtree's.
@@ -210,13 +210,13 @@ pub struct TasksReport {
 }
 
 impl TasksReport {
-    /// Computes the report of `interval`. Pure. `prepared` is the CPU model of the plan.
+    /// Computes the report of `interval`. Pure. `prepared` are the CPU models of the plan.
     pub fn new(
         machine: &Machine,
         header: &TasksHeader,
         ledger: &Ledger,
         interval: &Interval,
-        prepared: Option<&Prepared>,
+        prepared: &[Prepared],
     ) -> Self {
         let total = interval.all_owners();
         let quality = quality::quality(machine, header, interval, &total);
@@ -232,9 +232,10 @@ impl TasksReport {
         });
         let why = || header.plan.no_metrics.clone().unwrap_or_else(|| "they were not asked for".to_owned());
         Self {
-            topdown: prepared
-                .map(|prepared| prepared.topdown(&machine.topology, header, ledger, interval))
-                .ok_or_else(why),
+            topdown: match prepared {
+                [] => Err(why()),
+                prepared => Ok(topdown::topdown(prepared, machine, header, ledger, interval)),
+            },
             from_ns: interval.from_ns,
             length_ns: interval.length_ns(),
             total: owners::target(&context, &total),
@@ -273,7 +274,7 @@ impl TasksReport {
         for gaps in [&mut self.blind.gaps, &mut self.blind.others_gaps] {
             gaps.retain(|gap| gap.owner.as_ref().is_some_and(is_kept));
         }
-        if let Ok(topdown) = &mut self.topdown {
+        for topdown in self.topdown.iter_mut().flatten() {
             topdown.owners.retain(|(who, _)| of_kept(who));
         }
         if let Some(folded) = &mut self.folded {
@@ -326,7 +327,7 @@ mod tests {
     fn what_moved_bytes_is_called_what_its_tasks_are() {
         let process = |pid, name: &str| Owner::Process { pid, born_ns: 7, name: name.into() };
         let (header, ledger, interval) = with_late_ticks(Target::System, 1, 0);
-        let mut tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);
+        let mut tasks = TasksReport::new(&machine(), &header, &ledger, &interval, &[]);
         tasks.total.who = OwnerOrTarget::Target;
         let who = OwnerOrTarget::Owner(process(1, "find"));
         tasks.owners = vec![super::OwnerReport { who, ..tasks.total.clone() }];

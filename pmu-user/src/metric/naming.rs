@@ -129,7 +129,7 @@ impl TasksReport {
         self.pressure.iter_mut().filter_map(|row| row.whose.as_mut()).for_each(&mut *name);
         let gaps = self.blind.gaps.iter_mut().chain(&mut self.blind.others_gaps);
         gaps.filter_map(|row| row.owner.as_mut()).for_each(&mut *name);
-        if let Ok(topdown) = &mut self.topdown {
+        for topdown in self.topdown.iter_mut().flatten() {
             topdown.owners.iter_mut().for_each(|(who, _)| each(who, name));
         }
     }

@@ -76,6 +76,8 @@ pub struct Details<'a> {
     pub note: Option<&'a str>,
     /// Its place in a tree of metrics, and whether it is over its threshold.
     pub node: Option<(&'a Shape, Option<bool>)>,
+    /// The core PMU that it is of, where cores differ.
+    pub pmu: Option<&'a str>,
     /// Samples that it rests on.
     pub samples: Option<u64>,
     /// The counters that it was read from.
@@ -159,7 +161,7 @@ impl TasksReport {
         let coverage = self.quality.switch_coverage;
         let culprits = self.waited.iter().flat_map(move |waited| waited.numbers(coverage));
         let pressure = self.pressure.iter().flat_map(Pressure::numbers);
-        let topdown = self.topdown.iter().flat_map(TopDown::numbers);
+        let topdown = self.topdown.iter().flatten().flat_map(TopDown::numbers);
         owners.chain(throttled).chain(limits).chain(culprits).chain(pressure).chain(topdown)
     }
 }
@@ -239,15 +241,33 @@ fn of_whom<'a>(
 
 impl TopDown {
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
-        let nodes = self.owners.iter().flat_map(|(who, tree)| {
-            self.shapes.iter().map(move |shape| {
+        let pmu = self.pmu();
+        let nodes = self.owners.iter().flat_map(move |(who, tree)| {
+            let time = tree.time_share.iter().map(move |share| {
+                let metric = &metric::CORE_TIME_SHARE;
+                let details = Details { pmu, ..Details::default() };
+                Number {
+                    details,
+                    ..Number::new(who.into(), self.named(metric.name), metric.unit.name(), share)
+                }
+            });
+            let nodes = self.shapes.iter().map(move |shape| {
                 let node = &tree.nodes[shape.index as usize];
-                let details = Details { node: Some((shape, node.flagged)), ..Details::default() };
-                let number = Number::new(who.into(), shape.name.as_str(), shape.unit.name(), &node.value);
-                Number { parent: shape.parent.as_deref().map(Cow::Borrowed), details, ..number }
-            })
+                let details = Details { node: Some((shape, node.flagged)), pmu, ..Details::default() };
+                let name = self.named(&shape.name);
+                let number = Number::new(who.into(), name, shape.unit.name(), &node.value);
+                Number { parent: shape.parent.as_deref().map(|parent| self.named(parent)), details, ..number }
+            });
+            time.chain(nodes)
         });
-        nodes.chain(self.runs.iter().flat_map(|runs| &runs.spreads).flat_map(spread))
+        let spreads = self.runs.iter().flat_map(|runs| &runs.spreads);
+        nodes.chain(spreads.flat_map(move |of| {
+            spread(of).map(|number| Number { metric: self.named_number(number.metric), ..number })
+        }))
+    }
+
+    fn named_number<'a>(&self, name: Cow<'a, str>) -> Cow<'a, str> {
+        if self.core_type.is_none() { name } else { Cow::Owned(self.named(&name).into_owned()) }
     }
 }
 

@@ -7,6 +7,7 @@ mod dummy;
 mod error;
 mod group;
 mod planned_group;
+pub mod probe;
 mod ring;
 pub mod self_test;
 pub mod side_band;

@@ -13,7 +13,7 @@ use crate::{
     machine::{Machine, cpu::Cpu, pmu::catalog::Catalog},
     table::{
         event_syntax::{self, List, Selected, SelectedGroup, Why},
-        model::Model,
+        model::Tables,
     },
 };
 
@@ -92,9 +92,9 @@ impl CountPlan {
         } else {
             lists
         };
-        let table = metrics::table(&request.metrics, root);
+        let tables = metrics::tables(&request.metrics, root);
         for list in lists {
-            plan.add(&List::parse(list)?, catalog, table.as_ref(), no_pmu.as_deref())?;
+            plan.add(&List::parse(list)?, catalog, &tables, no_pmu.as_deref())?;
         }
         Ok(plan)
     }
@@ -103,14 +103,14 @@ impl CountPlan {
         &mut self,
         list: &List,
         catalog: &Catalog,
-        table: Option<&Model>,
+        tables: &Tables,
         no_pmu: Option<&str>,
     ) -> Result<(), PlanError> {
         for group in &list.groups {
             let number = self.asked.iter().map(|event| event.group + 1).max().unwrap_or(0);
             let asked = |name: &str, found| AskedEvent { name: name.to_owned(), group: number, found };
             let alone = List { groups: vec![group.clone()] };
-            match event_syntax::resolve_with(&alone, catalog, table) {
+            match event_syntax::resolve_with(&alone, catalog, tables) {
                 Ok(found) => {
                     let first = self.events().count() as u32;
                     let events = found.iter().flat_map(|group| &group.events).zip(first..);

@@ -34,7 +34,9 @@ pub use self::{
 };
 use self::{
     metrics::Choice,
-    request::{By, Culprits, Descend, Inherit, OffCpu, Request, Stacks, Target as Asked, Unwind},
+    request::{
+        By, Culprits, Descend, Inherit, OffCpu, Request, Stacks, Target as Asked, Unwind, WantedMetrics,
+    },
     target::resolve,
 };
 use crate::{
@@ -97,10 +99,13 @@ pub struct Plan {
     /// Counters per owner, by core PMU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<multiplexing::Multiplexing>,
-    /// Metrics that the counters are for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metrics: Option<metrics::Metrics>,
-    /// Why there are no metrics, if there are none.
+    /// Metrics that the counters are for, by core PMU as these are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "metrics::one_or_several")]
+    pub metrics: Vec<metrics::Metrics>,
+    /// Were they asked for in so many words, so that a run without them is none?
+    #[serde(skip)]
+    pub needs_metrics: bool,
+    /// Why there are no metrics, if there are none: of all cores, or of one kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_metrics: Option<String>,
     /// Stacks with the samples.
@@ -148,7 +153,7 @@ impl Plan {
         let cpus = cpus(request, machine)?;
         let (sampling, lost) = sampling::sampling(request, machine, root)?;
         let Choice { turns, metrics, why_none } =
-            Choice::new(&request.metrics, extent(&target), machine, root)?;
+            Choice::new(&request.metrics, (extent(&target), &cpus), machine, root)?;
         let tick = tick(request.interval);
         let row_bytes = row_bytes(sampling.len(), &turns, request.off_cpu);
         let slots = slots(request.owners_max, machine, by, &target, row_bytes)?;
@@ -161,6 +166,7 @@ impl Plan {
             descend: request.descend,
             turns,
             metrics,
+            needs_metrics: matches!(request.metrics, WantedMetrics::Required(_)),
             no_metrics: why_none,
             stacks: request.stacks,
             unwind: request.unwind,
@@ -237,7 +243,13 @@ impl Plan {
     /// Measures no metrics after all: counters that cannot be believed are not shown.
     pub fn give_up_metrics(&mut self, why: String) {
         self.turns.clear();
-        (self.metrics, self.no_metrics) = (None, Some(why));
+        self.metrics.clear();
+        self.no_metrics = Some(why);
+    }
+
+    /// What is counted of each core PMU, with the metrics that it is for.
+    pub fn by_core_type(&self) -> impl Iterator<Item = (&multiplexing::Multiplexing, &metrics::Metrics)> {
+        self.turns.iter().zip(&self.metrics)
     }
 
     /// Places of the counters per owner on a CPU, those of every core PMU alike; 0 if there are none.

@@ -11,7 +11,7 @@ use crate::{
     machine::{Machine, cpu::Vendor, pmu::catalog::Catalog},
     table::{
         event_syntax::{List, What},
-        model::{self, Model},
+        model::{self, Tables},
         profile::{self, Events, Profile},
         quantity::Quantity,
     },
@@ -38,25 +38,24 @@ pub struct Row {
 /// Every configuration, with what of it can be had on `machine`, whose files are below `root`. Nothing is opened, so the
 /// kernel may still refuse an event. Needs no privilege.
 pub fn profiles(machine: &Machine, root: &Path) -> Vec<Available> {
-    let cores = Cores::read(machine, root, &|| metrics::table(&WantedMetrics::None, root));
+    let cores = Cores::read(machine, root, &|| metrics::tables(&WantedMetrics::None, root));
     profile::ALL.iter().map(|profile| available(profile, &cores)).collect()
 }
 
-/// The events of a configuration, and the rows that are lost here. `table` is the CPU model's, read if it is needed.
+/// The events of a configuration, and the rows that are lost here. `tables` are the CPU models', read if they are needed.
 pub(super) fn plan(
     name: &str,
     machine: &Machine,
     root: &Path,
-    table: &dyn Fn() -> Option<Model>,
+    tables: &dyn Fn() -> Tables,
 ) -> Result<(Vec<Sampling>, Vec<Lost>), PlanError> {
     let profile = profile::find(name).ok_or_else(|| {
         let names = profile::ALL.iter().map(|profile| profile.name.to_owned());
         PlanError::NoProfile(name.to_owned(), crate::suggest::nearest(name, names, |name| name))
     })?;
     let (mut events, mut lost) = (Vec::new(), Vec::new());
-    let none = || None;
-    let table = if profile.events == Events::Table { table } else { &none };
-    for row in available(profile, &Cores::read(machine, root, table)).rows {
+    let tables = if profile.events == Events::Table { tables } else { &Tables::default };
+    for row in available(profile, &Cores::read(machine, root, tables)).rows {
         match row.events {
             Ok(found) => events.extend(found),
             Err(why) => lost.push(Lost { row: row.quantity.name().to_owned(), why }),
@@ -72,12 +71,12 @@ struct Cores<'a> {
     vendor: Vendor,
     /// Core PMUs whose cores are of the small kind: codes of the large kind mean other things there.
     small: Vec<String>,
-    /// What the CPU model calls its events, if there is a table.
-    model: Option<Model>,
+    /// What the CPU models call their events.
+    tables: Tables,
 }
 
 impl<'a> Cores<'a> {
-    fn read(machine: &'a Machine, root: &'a Path, table: &dyn Fn() -> Option<Model>) -> Self {
+    fn read(machine: &'a Machine, root: &'a Path, tables: &dyn Fn() -> Tables) -> Self {
         let vendor = machine.cpu.vendor(root);
         let mut small = Vec::new();
         if vendor == Vendor::Intel && machine.no_core_pmu().is_none() {
@@ -85,12 +84,13 @@ impl<'a> Cores<'a> {
             let is_small = |pmu: &&crate::machine::pmu::catalog::Entry| {
                 let model =
                     pmu.caps.iter().find(|(name, _)| name == "pmu_name").map_or("", |(_, model)| model);
-                pmu.name == "cpu_atom" || SMALL.iter().any(|small| model.contains(small))
+                ["cpu_atom", "cpu_lowpower"].contains(&pmu.name.as_str())
+                    || SMALL.iter().any(|small| model.contains(small))
             };
             small = catalog.cores().filter(is_small).map(|pmu| pmu.name.clone()).collect();
         }
-        let model = if machine.no_core_pmu().is_none() { table() } else { None };
-        Self { machine, root, vendor, small, model }
+        let tables = if machine.no_core_pmu().is_none() { tables() } else { Tables::default() };
+        Self { machine, root, vendor, small, tables }
     }
 }
 
@@ -128,14 +128,15 @@ fn row(quantity: Quantity, first: Events, cores: &Cores<'_>) -> Result<Vec<Sampl
         return Err(why);
     }
     let mut why = "no event of this processor is known for it".to_owned();
-    if let Some(event) = of_table(quantity, cores).filter(|_| first == Events::Table) {
-        match on_cores(quantity, &notation(event), Events::Table, cores) {
-            Ok(events) => return Ok(with_period(events, event.period)),
+    if first == Events::Table {
+        match of_tables(quantity, cores) {
+            Ok(events) if !events.is_empty() => return Ok(events),
+            Ok(_) => {}
             Err(reason) => why = reason,
         }
     }
     for event in quantity.events(cores.vendor) {
-        match on_cores(quantity, event, Events::Vendor, cores) {
+        match on_cores(quantity, event, Of::Vendor, cores) {
             Ok(events) => return Ok(events),
             Err(reason) => why = reason,
         }
@@ -143,10 +144,24 @@ fn row(quantity: Quantity, first: Events, cores: &Cores<'_>) -> Result<Vec<Sampl
     Err(why)
 }
 
-/// The event of the CPU model's table that measures `quantity`.
-fn of_table<'a>(quantity: Quantity, cores: &'a Cores<'_>) -> Option<&'a model::ModelEvent> {
-    let model = cores.model.as_ref()?;
-    quantity.facts().tabled.iter().find_map(|name| model.event(name))
+/// The events of the CPU models' tables that measure `quantity`: on each core PMU that of its own table.
+fn of_tables(quantity: Quantity, cores: &Cores<'_>) -> Result<Vec<Sampling>, String> {
+    let mut events = Vec::new();
+    for (pmu, model) in cores.tables.iter() {
+        let Some(event) = quantity.facts().tabled.iter().find_map(|name| model.event(name)) else { continue };
+        let found = on_cores(quantity, &notation(event), Of::Table(pmu), cores)?;
+        events.extend(with_period(found, event.period));
+    }
+    Ok(events)
+}
+
+/// Whose name an event of a row is.
+#[derive(Clone, Copy, Debug)]
+enum Of<'a> {
+    /// The vendor's for whatever core PMU has it.
+    Vendor,
+    /// A table's, of this core PMU, or of any.
+    Table(Option<&'a str>),
 }
 
 /// An event of a table in perf's event syntax, as precise as it can be.
@@ -163,21 +178,28 @@ fn with_period(mut events: Vec<Sampling>, period: u64) -> Vec<Sampling> {
     events
 }
 
-fn on_cores(quantity: Quantity, event: &str, of: Events, cores: &Cores<'_>) -> Result<Vec<Sampling>, String> {
+fn on_cores(quantity: Quantity, event: &str, of: Of<'_>, cores: &Cores<'_>) -> Result<Vec<Sampling>, String> {
     let list = List::parse(event).map_err(|error| error.to_string())?;
     let mut members = list.groups.iter().flat_map(|group| &group.members);
-    // A code, by itself or in a table, is that of one kind of core, and says less than what it measures.
-    let coded = of == Events::Table || members.any(|event| matches!(event.what, What::Raw(_)));
-    let groups = resolved(&list, cores.machine, cores.root, &|| cores.model.clone())
+    // A code by itself is that of one kind of core; and it, or a table's name, says less than what it measures.
+    let is_raw = members.any(|event| matches!(event.what, What::Raw(_)));
+    let coded = is_raw || matches!(of, Of::Table(_));
+    let is_meant = |pmu: &String| match of {
+        Of::Table(Some(only)) => pmu == only,
+        Of::Table(None) => true,
+        Of::Vendor => !is_raw || !cores.small.contains(pmu),
+    };
+    let groups = resolved(&list, cores.machine, cores.root, &|| cores.tables.clone())
         .map_err(|error| error.why.to_string())?;
+    let several = cores.machine.pmus.iter().filter(|pmu| pmu.is_core()).count() > 1;
     let mut events = Vec::new();
     for selected in groups.iter().flat_map(|group| &group.events) {
         let places = selected.instances.len();
-        for at in selected.instances.iter().filter(|at| !coded || !cores.small.contains(&at.pmu)) {
+        for at in selected.instances.iter().filter(|at| is_meant(&at.pmu)) {
             let mut sampling = of_instance(selected, at, places).map_err(|error| error.to_string())?;
             if coded {
-                let pmu = if places > 1 { format!("{}/", at.pmu) } else { String::new() };
-                sampling.event = format!("{pmu}{}{}", quantity.name(), if places > 1 { "/" } else { "" });
+                let name = quantity.name();
+                sampling.event = if several { format!("{}/{name}/", at.pmu) } else { name.to_owned() };
             }
             sampling.quantity = Some(quantity);
             sampling.period = quantity.facts().period;

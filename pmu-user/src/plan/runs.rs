@@ -11,7 +11,7 @@ use super::{
 impl Plan {
     /// How often the command runs, if its groups of counters have runs instead of turns.
     pub fn runs(&self) -> Option<u32> {
-        self.metrics.as_ref().filter(|metrics| metrics.multiplex == Multiplex::Runs)?;
+        self.metrics.first().filter(|metrics| metrics.multiplex == Multiplex::Runs)?;
         let most = self.turns.iter().map(|turns| turns.groups.len()).max().unwrap_or(0);
         Some(u32::try_from(most).unwrap_or(u32::MAX).max(1))
     }
@@ -22,9 +22,7 @@ impl Plan {
         for turns in &mut plan.turns {
             turns.groups = turns.groups.get(run as usize).cloned().into_iter().collect();
         }
-        if let Some(metrics) = &mut plan.metrics {
-            metrics.keep_to_run(run);
-        }
+        plan.metrics.iter_mut().for_each(|metrics| metrics.keep_to_run(run));
         plan
     }
 }
@@ -89,7 +87,7 @@ mod tests {
             groups: ["x", "y", "z"].map(group).into(),
             slice: Duration::from_millis(10),
         }];
-        plan.metrics = Some(metrics);
+        plan.metrics = vec![metrics];
         plan
     }
 
@@ -125,7 +123,7 @@ mod tests {
 
     #[test]
     fn what_no_single_run_can_measure_is_missing() {
-        let metrics = plan(Multiplex::Runs).metrics.unwrap();
+        let metrics = &plan(Multiplex::Runs).metrics[0];
         assert!(metrics.measured.iter().all(|metric| metric.coverage == 1.0 && metric.groups.len() <= 1));
         assert_eq!(metrics.missing[0].0, "both");
         assert!(metrics.missing[0].1.contains("do not fit the counters at once"), "{:?}", metrics.missing);

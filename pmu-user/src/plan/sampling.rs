@@ -34,7 +34,7 @@ pub(super) fn sampling(
         return Ok((Vec::new(), Vec::new()));
     }
     let (mut events, lost) = match &request.profile {
-        Some(name) => profile::plan(name, machine, root, &|| metrics::table(&request.metrics, root))?,
+        Some(name) => profile::plan(name, machine, root, &|| metrics::tables(&request.metrics, root))?,
         None => (of_notation(request, machine, root)?, Vec::new()),
     };
     if events.len() > EVENTS_MAX {
@@ -57,8 +57,8 @@ fn of_notation(request: &Request, machine: &Machine, root: &Path) -> Result<Vec<
     let texts = request.events.iter().map(String::as_str);
     for text in texts.chain(request.events.is_empty().then_some(default)) {
         let list = List::parse(text).map_err(PlanError::Notation)?;
-        let table = || metrics::table(&request.metrics, root);
-        for group in resolved(&list, machine, root, &table).map_err(|error| refused(error, machine))? {
+        let tables = || metrics::tables(&request.metrics, root);
+        for group in resolved(&list, machine, root, &tables).map_err(|error| refused(error, machine))? {
             add_group(&mut events, &group)?;
         }
     }

@@ -28,6 +28,7 @@ pub(super) fn machine(pmus: &[&str]) -> Machine {
         pmus: pmus.iter().map(|&name| Pmu { name: Untrusted::from(name), kind: 4 }).collect(),
         cgroups: Layout { v2: None, v1: Vec::new() },
         topology: Topology::default(),
+        probed: Vec::new(),
     }
 }
 

@@ -59,8 +59,10 @@ const NAMES: [(&str, &str); 8] = [
 ];
 
 /// Text that we wrote or that stands in tables, and quotes nobody. Reasons are not among it.
-const TEXT: [(&str, &str); 37] = [
+const TEXT: [(&str, &str); 41] = [
     ("AskedEvent", "name"),
+    ("CoreType", "pmu"),
+    ("DeadEvent", "name"),
     ("Header", "version"),
     ("UncoreKind", "name"),
     ("UncoreKind", "sums"),
@@ -80,8 +82,10 @@ const TEXT: [(&str, &str); 37] = [
     ("Metrics", "holds"),
     ("Metrics", "missing"),
     ("Metrics", "model"),
+    ("Metrics", "notes"),
     ("Metrics", "source"),
     ("Plan", "profile"),
+    ("Probed", "pmu"),
     ("Plan", "sampling"),
     ("PlannedEvent", "modes"),
     ("PlannedEvent", "name"),

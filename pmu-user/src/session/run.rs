@@ -26,8 +26,8 @@ pub struct Outcome {
     pub last: Drain,
 }
 
-/// Groups of the metrics' counters that are to have turns from now on; `None`: as before.
-pub type Next = Option<Vec<u32>>;
+/// Groups of the metrics' counters that are to have turns from now on, by core PMU; `None`, and none: as before.
+pub type Next = Vec<Option<Vec<u32>>>;
 
 /// Drains at every tick until something stops it. `keep` gets every drain but the last, and may say which counters are to
 /// have turns next; the first comes before anything is counted. Signals are caught from before counting is announced: who then ends
@@ -87,8 +87,9 @@ async fn watch<E: From<SessionError>>(
                 }
                 Moment::Tick => {
                     let drain = session.tick()?;
-                    if let (Some(groups), Some(tasks)) = (keep(drain)?, &mut session.tasks) {
-                        tasks.keep_to(&groups);
+                    let next = keep(drain)?;
+                    if let Some(tasks) = &mut session.tasks {
+                        tasks.keep_to(&next);
                     }
                     if released.elapsed() >= RELEASE_EVERY {
                         released = Instant::now();

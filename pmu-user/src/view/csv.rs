@@ -202,7 +202,7 @@ fn details(number: &Number<'_>) -> [String; DETAILS.len()] {
     let samples = details.samples.map_or_else(String::new, |samples| samples.to_string());
     let [pmu, enabled, running] = match details.counters {
         Some(of) => [text(&of.pmu), of.enabled_ns.to_string(), of.running_ns.to_string()],
-        None => Default::default(),
+        None => [details.pmu.map(text).unwrap_or_default(), String::new(), String::new()],
     };
     let parent = number.parent.as_deref().map_or_else(String::new, text);
     [parent, label, share, told_apart, samples, pmu, enabled, running]

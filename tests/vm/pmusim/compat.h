@@ -31,6 +31,13 @@
 #define SIM_CORE_CAPABILITIES 0
 #endif
 
+/* Takes generic events whose upper half names it; since 5.13. */
+#ifdef PERF_PMU_CAP_EXTENDED_HW_TYPE
+#define SIM_HYBRID_CAPABILITIES (SIM_CORE_CAPABILITIES | PERF_PMU_CAP_EXTENDED_HW_TYPE)
+#else
+#define SIM_HYBRID_CAPABILITIES SIM_CORE_CAPABILITIES
+#endif
+
 static inline void sim_hrtimer_init(struct hrtimer *timer,
 				    enum hrtimer_restart (*handler)(struct hrtimer *timer))
 {

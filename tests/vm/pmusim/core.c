@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The core PMU "cpu": counters, constraints and names of a Sapphire Rapids.
+ * With hybrid=1 there are two: "cpu_core", which has the same, on the first
+ * half of the CPUs, and "cpu_atom", without slots, on the others.
  *
  * It takes the type PERF_TYPE_RAW, which is free where no driver found a PMU,
  * so that perf core sends it the generic events, too.  Counters have the
@@ -38,7 +40,21 @@ static bool no_interrupt;
 module_param(no_interrupt, bool, 0444);
 MODULE_PARM_DESC(no_interrupt, "a core PMU that cannot sample, as in many guests");
 
-struct sim_pmu *sim_core;
+static bool hybrid;
+module_param(hybrid, bool, 0444);
+MODULE_PARM_DESC(hybrid, "two core PMUs: cpu_core and cpu_atom");
+
+static unsigned int atom_gp = 6;
+module_param(atom_gp, uint, 0444);
+MODULE_PARM_DESC(atom_gp, "general counters of cpu_atom, 1 to 32");
+
+static struct sim_pmu *large, *small;
+
+/* The core PMU of a CPU. */
+struct sim_pmu *sim_core(int cpu)
+{
+	return hybrid && cpu >= DIV_ROUND_UP(num_possible_cpus(), 2) ? small : large;
+}
 
 /* The first that matches holds. */
 static const struct sim_constraint constraints[] = {
@@ -48,6 +64,11 @@ static const struct sim_constraint constraints[] = {
 	{ CONFIG_MASK, 0x0300, 0x0300, FIXED(2) },
 	{ CONFIG_MASK, 0x013c, 0x013c, ALL | FIXED(2) },
 	{ 0xff, 0x00, 0x00, 0 },			/* no other pseudo event */
+	{ }
+};
+
+/* Of large cores alone, behind those. */
+static const struct sim_constraint large_constraints[] = {
 	{ 0xffff, 0x04a4, 0x04a4, BIT_ULL(0) },
 	{ 0xffff, 0x08a4, 0x08a4, BIT_ULL(0) },
 	{ 0xffff, 0x02cd, 0x02cd, BIT_ULL(0) },
@@ -141,18 +162,26 @@ static int check_topdown(const struct perf_event *event, u64 config)
 	return is_sampling_event((struct perf_event *)leader) ? -EINVAL : 0;
 }
 
-static u64 allowed(u64 config)
+static const struct sim_constraint *matching(const struct sim_constraint *c, u64 config)
+{
+	for (; c->mask; c++)
+		if ((config & c->mask) >= c->first && (config & c->mask) <= c->last)
+			return c;
+	return NULL;
+}
+
+static u64 allowed(const struct sim_pmu *sp, u64 config)
 {
 	const struct sim_constraint *c;
 
 	if (config == CONFIG_SLOTS)
-		return sim_core->counters & SLOTS;
+		return sp->counters & SLOTS;
 	if (is_metric(config))
-		return sim_core->counters & METRIC((config >> 8) & (METRICS - 1));
-	for (c = constraints; c->mask; c++)
-		if ((config & c->mask) >= c->first && (config & c->mask) <= c->last)
-			return sim_core->counters & c->counters;
-	return sim_core->counters & ALL;
+		return sp->counters & METRIC((config >> 8) & (METRICS - 1));
+	c = matching(constraints, config);
+	if (!c && sp == large)
+		c = matching(large_constraints, config);
+	return sp->counters & (c ? c->counters : ALL);
 }
 
 /* Where tasks keep pointing to a PMU, the module that was used once must stay. */
@@ -167,9 +196,12 @@ static void stay_if_needed(const struct perf_event *event)
 
 static int core_event_init(struct perf_event *event)
 {
+	struct sim_pmu *sp = to_sim_pmu(event->pmu);
 	u64 config = 0;
 	int err;
 
+	if (event->cpu >= 0 && sim_core(event->cpu) != sp)
+		return -ENOENT;
 	err = canonical(&event->attr, event->pmu->type, &config);
 	if (err)
 		return err;
@@ -178,9 +210,9 @@ static int core_event_init(struct perf_event *event)
 	err = check_topdown(event, config);
 	if (err)
 		return err;
-	if (!allowed(config))
+	if (!allowed(sp, config))
 		return -EINVAL;
-	err = sim_event_new(event, config, allowed(config));
+	err = sim_event_new(event, config, allowed(sp, config));
 	if (!err)
 		stay_if_needed(event);
 	return err;
@@ -229,33 +261,70 @@ static struct sim_attr caps[] = {
 	{ }
 };
 
-int sim_core_register(void)
+/* Where cores differ, each PMU says which CPUs it counts on. */
+static ssize_t cpus_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	struct sim_pmu *sp;
-	int err;
+	struct pmu *pmu = dev_get_drvdata(dev);
+	cpumask_var_t mask;
+	ssize_t n;
+	int cpu;
 
-	if (gp < 1 || gp > 32 || fixed > 3)
-		return -EINVAL;
-	sp = sim_pmu_new("cpu");
+	if (!zalloc_cpumask_var(&mask, GFP_KERNEL))
+		return -ENOMEM;
+	for_each_possible_cpu(cpu)
+		if (sim_core(cpu) == to_sim_pmu(pmu))
+			cpumask_set_cpu(cpu, mask);
+	n = cpumap_print_to_pagebuf(true, buf, mask);
+	free_cpumask_var(mask);
+	return n;
+}
+static DEVICE_ATTR_RO(cpus);
+
+static struct attribute *cpus_attrs[] = { &dev_attr_cpus.attr, NULL };
+static const struct attribute_group cpus_group = { .attrs = cpus_attrs };
+
+/* Takes the PMU, and leaves it at @at, also where it fails. */
+static int register_one(struct sim_pmu **at, const char *name, int type, unsigned int general,
+			bool slots)
+{
+	struct sim_pmu *sp = sim_pmu_new(name);
+	int group = 0, err;
+
 	if (!sp)
 		return -ENOMEM;
 	sp->core = true;
-	sp->counters = GENMASK_ULL(gp - 1, 0);
+	sp->counters = GENMASK_ULL(general - 1, 0);
 	if (fixed)
 		sp->counters |= GENMASK_ULL(32 + fixed - 1, 32);
-	if (topdown)
+	if (slots)
 		sp->counters |= SLOTS | GENMASK_ULL(48 + METRICS - 1, 48);
 	sim_pmu_group(sp, "format", format);
-	sim_pmu_group(sp, "events", topdown ? events : events + METRICS + 1);
+	sim_pmu_group(sp, "events", slots ? events : events + METRICS + 1);
 	sim_pmu_group(sp, "caps", caps);
+	while (sp->groups[group])
+		group++;
+	if (hybrid)
+		sp->groups[group] = &cpus_group;
 	sp->pmu.task_ctx_nr = perf_hw_context;
 	sp->pmu.event_init = core_event_init;
-	sp->pmu.capabilities = SIM_CORE_CAPABILITIES;
+	sp->pmu.capabilities = hybrid ? SIM_HYBRID_CAPABILITIES : SIM_CORE_CAPABILITIES;
 	if (no_interrupt)
 		sp->pmu.capabilities |= PERF_PMU_CAP_NO_INTERRUPT;
-	sim_core = sp;
-	err = sim_pmu_register(sp, PERF_TYPE_RAW);
+	*at = sp;
+	err = sim_pmu_register(sp, type);
 	if (err)
-		sim_core = NULL;
+		*at = NULL;
+	return err;
+}
+
+int sim_core_register(void)
+{
+	int err;
+
+	if (gp < 1 || gp > 32 || fixed > 3 || atom_gp < 1 || atom_gp > 32)
+		return -EINVAL;
+	err = register_one(&large, hybrid ? "cpu_core" : "cpu", PERF_TYPE_RAW, gp, topdown);
+	if (!err && hybrid)
+		err = register_one(&small, "cpu_atom", -1, atom_gp, false);
 	return err;
 }

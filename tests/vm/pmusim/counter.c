@@ -127,6 +127,8 @@ static int sim_add(struct perf_event *event, int flags)
 	struct sim_box *box = this_cpu_ptr(sp->box);
 	struct sim_event *se = to_sim_event(event);
 
+	if (sp->core && sim_core(smp_processor_id()) != sp)
+		return -EAGAIN;
 	if (!sp->unlimited && !sim_place(box->owner, se, sim_taken(sp->name)))
 		return -EAGAIN;
 	event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;

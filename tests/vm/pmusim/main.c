@@ -17,23 +17,23 @@ MODULE_PARM_DESC(uncore, "register the uncore PMUs");
 
 /* What a busy core of 3 GHz does: 6 slots a cycle, half of them retire. */
 static const char usual_rates[] =
-	"cpu 0x3c 0xffffffff 3000000000\n"
-	"cpu 0xc0 0xffffffff 6000000000\n"
-	"cpu 0x300 0xffffffff 2000000000\n"
-	"cpu 0x13c 0xffffffff 25000000\n"
-	"cpu 0xc4 0xffffffff 1000000000\n"
-	"cpu 0xc5 0xffffffff 10000000\n"
-	"cpu 0x4f2e 0xffffffff 20000000\n"
-	"cpu 0x412e 0xffffffff 5000000\n"
-	"cpu 0x400 0xffffffff 18000000000\n"
-	"cpu 0x8000 0xffffffff 9000000000\n"
-	"cpu 0x8100 0xffffffff 1800000000\n"
-	"cpu 0x8200 0xffffffff 3600000000\n"
-	"cpu 0x8300 0xffffffff 3600000000\n"
-	"cpu 0x8400 0xffffffff 900000000\n"
-	"cpu 0x8500 0xffffffff 1500000000\n"
-	"cpu 0x8600 0xffffffff 2400000000\n"
-	"cpu 0x8700 0xffffffff 1800000000\n";
+	"cpu* 0x3c 0xffffffff 3000000000\n"
+	"cpu* 0xc0 0xffffffff 6000000000\n"
+	"cpu* 0x300 0xffffffff 2000000000\n"
+	"cpu* 0x13c 0xffffffff 25000000\n"
+	"cpu* 0xc4 0xffffffff 1000000000\n"
+	"cpu* 0xc5 0xffffffff 10000000\n"
+	"cpu* 0x4f2e 0xffffffff 20000000\n"
+	"cpu* 0x412e 0xffffffff 5000000\n"
+	"cpu* 0x400 0xffffffff 18000000000\n"
+	"cpu* 0x8000 0xffffffff 9000000000\n"
+	"cpu* 0x8100 0xffffffff 1800000000\n"
+	"cpu* 0x8200 0xffffffff 3600000000\n"
+	"cpu* 0x8300 0xffffffff 3600000000\n"
+	"cpu* 0x8400 0xffffffff 900000000\n"
+	"cpu* 0x8500 0xffffffff 1500000000\n"
+	"cpu* 0x8600 0xffffffff 2400000000\n"
+	"cpu* 0x8700 0xffffffff 1800000000\n";
 
 static struct dentry *dir;
 

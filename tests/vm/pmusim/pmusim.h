@@ -158,7 +158,7 @@ struct sim_event {
 
 #define to_sim_event(e) ((struct sim_event *)(e)->pmu_private)
 
-extern struct sim_pmu *sim_core;
+struct sim_pmu *sim_core(int cpu);
 
 int sim_event_new(struct perf_event *event, u64 config, u64 allowed);
 void sim_event_account(struct sim_event *se, u64 now);

@@ -84,7 +84,7 @@ static void overflow(struct sim_event *se, struct pt_regs *regs)
 /* Goes by counters: perf core may stop any event of the list on the way. */
 static void overflow_interrupt(struct pt_regs *regs)
 {
-	struct sim_box *box = this_cpu_ptr(sim_core->box);
+	struct sim_box *box = this_cpu_ptr(sim_core(smp_processor_id())->box);
 	struct sim_event *se;
 	int idx;
 

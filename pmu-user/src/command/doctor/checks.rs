@@ -1,5 +1,6 @@
 //! What doctor looks at.
 
+mod cores;
 mod io;
 
 use std::path::Path;
@@ -25,7 +26,7 @@ const MOUNT_V2: &str = "mount -t cgroup2 none DIR";
 
 /// All checks, and the exit code: 0, or that of the first thing that stops `pmbpf run`.
 pub(super) fn all(root: &Path) -> anyhow::Result<(Vec<Check>, u8)> {
-    let machine = match (Machine::read(root), pid_namespace::check(root)) {
+    let mut machine = match (Machine::read(root), pid_namespace::check(root)) {
         (Ok(machine), _) => machine,
         // It is why.
         (Err(_), Err(other)) => return Err(other.into()),
@@ -36,6 +37,7 @@ pub(super) fn all(root: &Path) -> anyhow::Result<(Vec<Check>, u8)> {
     let (programs, code) = programs(&machine, &privileges, &kernel, root);
     let mut checks =
         vec![host(&machine), kernel_types(&kernel), cgroups(&machine), core_pmu(&machine), pmus(&machine)];
+    checks.extend(cores::all(&mut machine, root));
     checks.extend(programs);
     checks.extend(io::all(&machine, &privileges, &kernel, root)?);
     checks.extend([

@@ -13,10 +13,10 @@ use crate::{
         CostReport, Report, TasksReport,
         annotate::{Annotated, annotate},
         filter::{Pattern, Unmet},
-        topdown::{Drilling, OneRun, Prepared},
+        topdown::{Drilling, OneRun, Prepared, topdown},
     },
     model::{BOUNDS, Bounds, Interval, Ledger},
-    plan::{Plan, request::Descend},
+    plan::{Plan, metrics::Metrics, multiplexing::Multiplexing, request::Descend},
     session::Next,
     symbol::name_recorded,
     table::model::{self, TaskForms},
@@ -27,8 +27,9 @@ use crate::{
 pub(super) struct TasksPart<'a> {
     machine: &'a Machine,
     header: &'a TasksHeader,
-    prepared: Option<Prepared>,
-    drilling: Option<Drilling>,
+    /// By core PMU.
+    prepared: Vec<Prepared>,
+    drilling: Vec<Option<Drilling>>,
     /// Owners, places and totals so far.
     ledger: Ledger,
     /// Regular ticks in an interval that is reported; `None` to report only the whole.
@@ -51,12 +52,15 @@ impl<'a> TasksPart<'a> {
         let ticks = |interval: Duration| {
             (interval.as_secs_f64() / header.plan.tick.as_secs_f64()).round().max(1.0) as u64
         };
-        let metrics = header.plan.metrics.as_ref();
         let prepared = prepare(&header.plan, &machine.topology, folder)?;
         Ok(Self {
             machine,
             header,
-            drilling: prepared.as_ref().and_then(|prepared| Drilling::new(prepared, metrics?)),
+            drilling: prepared
+                .iter()
+                .zip(&header.plan.metrics)
+                .map(|(one, plan)| Drilling::new(one, plan))
+                .collect(),
             prepared,
             ledger: Ledger::new(),
             ticks_per_interval: header.plan.interval.map(ticks),
@@ -160,8 +164,11 @@ impl<'a> TasksPart<'a> {
     }
 
     /// What of this run goes into the report of several.
-    pub(super) fn one_run(&self, report: &TasksReport) -> Option<OneRun> {
-        OneRun::new(report, self.header.plan.turns.first()?, &self.total)
+    pub(super) fn one_run(&self, report: &TasksReport) -> Vec<OneRun> {
+        let trees = report.topdown.iter().flatten().filter_map(|topdown| topdown.owners.first());
+        let each = self.header.plan.turns.iter().enumerate().zip(trees);
+        each.map(|((at, turns), (_, tree))| OneRun::new((report.length_ns, tree), (at, turns), &self.total))
+            .collect()
     }
 
     /// What of tasks the run has seen until now.
@@ -180,27 +187,33 @@ impl<'a> TasksPart<'a> {
 
     fn drill(&mut self, interval: &Interval) -> Next {
         // A tick without slices says nothing.
-        let drilling = self.drilling.as_mut().filter(|_| !interval.slices.is_empty())?;
-        let topology = &self.machine.topology;
-        let topdown = self.prepared.as_ref()?.topdown(topology, self.header, &self.ledger, interval);
-        Some(drilling.after(&topdown))
+        if interval.slices.is_empty() || self.drilling.iter().all(Option::is_none) {
+            return Next::new();
+        }
+        let all = topdown(&self.prepared, self.machine, self.header, &self.ledger, interval);
+        let each = self.drilling.iter_mut().zip(&all);
+        each.map(|(drilling, topdown)| Some(drilling.as_mut()?.after(topdown))).collect()
     }
 
     fn report(&self, interval: &Interval, into: &mut Report) {
-        let (cpus, prepared) = (interval.cpus.len(), self.prepared.as_ref());
+        let (cpus, prepared) = (interval.cpus.len(), self.prepared.as_slice());
         into.tasks = Some(TasksReport::new(self.machine, self.header, &self.ledger, interval, prepared));
         into.lose(&interval.losses);
         into.spend(CostReport::new(self.ledger.programs(), self.ledger.cost(), interval.to_ns, cpus));
     }
 }
 
-/// The formulas of the metrics that a run measures; out of `folder`, a perfmon directory, if one is given.
+/// The formulas of the metrics that a run measures, by core PMU; out of `folder`, a perfmon directory, if one is given.
 pub(in crate::command) fn prepare(
     plan: &Plan,
     topology: &Topology,
     folder: Option<&Path>,
-) -> Result<Option<Prepared>, model::FindError> {
-    let (Some(metrics), Some(turns)) = (&plan.metrics, plan.turns.first()) else { return Ok(None) };
-    let forms = TaskForms::new(model::load(&metrics.model, folder)?, topology.smt);
-    Ok(Some(Prepared::new(forms, metrics, turns)))
+) -> Result<Vec<Prepared>, model::FindError> {
+    let prepared = |(turns, metrics): (&Multiplexing, &Metrics)| {
+        let model = model::load(&metrics.model, folder)?;
+        let model = if metrics.without_shares { model.without_shares() } else { model };
+        let forms = TaskForms::new(model, topology.smt);
+        Ok(Prepared::new(forms, metrics, turns))
+    };
+    plan.by_core_type().map(prepared).collect()
 }

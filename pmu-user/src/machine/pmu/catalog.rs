@@ -98,9 +98,12 @@ impl Catalog {
         Ok(Self { pmus, tracepoints: Tracepoints::find(root) })
     }
 
-    /// PMUs of cores: more than one where the cores differ.
+    /// PMUs of cores: more than one where the cores differ, large ones of Intel's hybrids first.
     pub fn cores(&self) -> impl Iterator<Item = &Entry> {
-        self.pmus.iter().filter(|pmu| pmu.is_core())
+        let cores = |large: bool| {
+            self.pmus.iter().filter(move |pmu| pmu.is_core() && (pmu.name == "cpu_core") == large)
+        };
+        cores(true).chain(cores(false))
     }
 }
 
@@ -139,6 +142,14 @@ impl Entry {
     /// Does it count what a core executes?
     pub fn is_core(&self) -> bool {
         is_core(self.name.as_bytes())
+    }
+
+    /// Can its events be opened on `cpu`?
+    pub fn is_on(&self, cpu: Cpu) -> bool {
+        match &self.place {
+            PmuCpus::Anywhere => true,
+            PmuCpus::Cores(cpus) | PmuCpus::Uncore(cpus) => cpus.contains(&cpu),
+        }
     }
 
     /// The bits of the term `name`, in any case.

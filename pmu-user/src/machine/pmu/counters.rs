@@ -37,6 +37,8 @@ pub enum CountersSource {
     Cpuid,
     /// Every processor of this kind has them; a hypervisor may have left out some.
     Model(String),
+    /// The kernel says so, asked with groups of events: a hypervisor has left out some, or the processor has more than is known.
+    Kernel,
     /// Nothing is known: the fewest that any processor of the last ten years has.
     Least,
 }
@@ -73,7 +75,7 @@ impl Counters {
         let shared = ["sandybridge", "ivybridge", "haswell", "broadwell", "skylake"].contains(&model);
         let alone = read_line(root, "sys/devices/system/cpu/smt/active").is_ok_and(|active| active == "0");
         let general = match pmu.name.as_str() {
-            "cpu_atom" => 6,
+            "cpu_atom" | "cpu_lowpower" => 6,
             _ if shared && !alone => 4,
             _ => 8,
         };

@@ -91,7 +91,7 @@ impl Cpuid {
 }
 
 /// A mask of the first `count` counters.
-pub(super) fn first(count: u32) -> u32 {
+pub(crate) fn first(count: u32) -> u32 {
     u32::MAX.checked_shr(32_u32.saturating_sub(count)).unwrap_or(0)
 }
 

@@ -7,6 +7,7 @@ pub mod bits;
 pub mod catalog;
 pub mod counters;
 pub mod cpuid;
+pub mod probed;
 
 use std::{io, path::Path};
 
@@ -36,7 +37,8 @@ impl Pmu {
 }
 
 fn is_core(name: &[u8]) -> bool {
-    matches!(name, b"cpu" | b"cpu_core" | b"cpu_atom")
+    matches!(name, b"cpu" | b"cpu_core" | b"cpu_atom" | b"cpu_lowpower")
+        || name.starts_with(b"apple_")
         || name.starts_with(b"armv8")
         || name.starts_with(b"armv9")
 }

@@ -100,9 +100,9 @@ fn of_plan(plan: &Plan, say: &mut impl FnMut(&'static str, String)) {
     let sampling: Vec<_> =
         plan.sampling.iter().map(|event| format!("{} every {}", event.event, event.period)).collect();
     say("sampling", if sampling.is_empty() { "none".to_owned() } else { sampling.join(", ") });
-    let metrics = plan.metrics.as_ref();
-    let metrics = metrics.map(|metrics| format!("{} {}", metrics.model, metrics.formulas));
-    say("metrics", metrics.unwrap_or_else(|| "none of the CPU model".to_owned()));
+    let metrics = plan.metrics.iter().map(|metrics| format!("{} {}", metrics.model, metrics.formulas));
+    let metrics = metrics.collect::<Vec<_>>().join(", ");
+    say("metrics", if metrics.is_empty() { "none of the CPU model".to_owned() } else { metrics });
 }
 
 /// In what the recordings of two sides differ, what matters most first. Recordings of one side should not differ either.

@@ -58,7 +58,7 @@ pub struct Run<'a> {
     header: &'a Header,
     /// Is the next drain the one with which the counts begin of a recording that began midway?
     base_is_due: bool,
-    prepared: Option<topdown::Prepared>,
+    prepared: Vec<topdown::Prepared>,
     ledger: Ledger,
     tasks: Series<Interval>,
     /// Samples that came with the names, when the run was over.
@@ -77,12 +77,12 @@ struct OneRun {
 }
 
 impl<'a> Run<'a> {
-    /// One that `header` describes; `prepared` is the CPU model of its plan.
+    /// One that `header` describes; `prepared` are the CPU models of its plan.
     ///
     /// # Errors
     ///
     /// The table of its uncore PMUs cannot be read.
-    pub fn new(header: &'a Header, prepared: Option<topdown::Prepared>) -> Result<Self, FindError> {
+    pub fn new(header: &'a Header, prepared: Vec<topdown::Prepared>) -> Result<Self, FindError> {
         let topology = &header.machine.topology;
         let of_io = |io| Ok((io::Prepared::new(io, topology)?, IoLedger::new(&io.plan), Series::default()));
         Ok(Self {
@@ -203,7 +203,7 @@ impl<'a> Run<'a> {
 
     fn tasks(&self, interval: &Interval, without_samples: bool) -> Report {
         let machine = &self.header.machine;
-        let of = |header| TasksReport::new(machine, header, &self.ledger, interval, self.prepared.as_ref());
+        let of = |header| TasksReport::new(machine, header, &self.ledger, interval, &self.prepared);
         let mut tasks = self.header.tasks.as_ref().map(of);
         if let (Some(tasks), true) = (&mut tasks, without_samples) {
             tasks.hot.clear();

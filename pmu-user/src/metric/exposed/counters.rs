@@ -14,15 +14,17 @@ use crate::{
     },
 };
 
-/// The Top-Down metrics of a report's tasks.
-fn topdown(report: &Report) -> Option<&TopDown> {
-    report.tasks.as_ref()?.topdown.as_ref().ok()
+/// The Top-Down metrics of a report's tasks, by core PMU.
+fn topdown(report: &Report) -> impl Iterator<Item = &TopDown> {
+    report.tasks.iter().flat_map(|tasks| tasks.topdown.iter().flatten())
 }
 
 /// Meets the families of what a report's owners have, so that there is room for them.
 pub(super) fn meet(report: &Report, families: &mut Families) {
-    for counter in topdown(report).into_iter().flat_map(|topdown| topdown.counters.iter()) {
-        families.of_counter(family(counter));
+    for topdown in topdown(report) {
+        for counter in topdown.counters.iter() {
+            families.of_counter(family(topdown, counter));
+        }
     }
 }
 
@@ -32,29 +34,32 @@ pub(super) fn amounts<'r>(
     families: &mut Families,
     mut take: impl FnMut(&'r Owner, FamilyId, f64),
 ) {
-    let Some(topdown) = topdown(report) else { return };
-    let ids: Vec<FamilyId> =
-        topdown.counters.iter().map(|counter| families.of_counter(family(counter))).collect();
-    for (who, tree) in &topdown.owners {
-        let OwnerOrTarget::Owner(owner) = who else { continue };
-        for (&id, known) in
-            ids.iter().zip(&tree.amounts).filter_map(|(id, amount)| Some((id, amount.known()?)))
-        {
-            take(owner, id, known.estimate);
-            if let Some(variance) = squared_error(known, 1.0) {
-                take(owner, families.variance_of(id, true), variance);
+    for topdown in topdown(report) {
+        let ids: Vec<FamilyId> =
+            topdown.counters.iter().map(|counter| families.of_counter(family(topdown, counter))).collect();
+        for (who, tree) in &topdown.owners {
+            let OwnerOrTarget::Owner(owner) = who else { continue };
+            let known = ids.iter().zip(&tree.amounts).filter_map(|(id, amount)| Some((*id, amount.known()?)));
+            for (id, known) in known {
+                take(owner, id, known.estimate);
+                if let Some(variance) = squared_error(known, 1.0) {
+                    take(owner, families.variance_of(id, true), variance);
+                }
             }
         }
     }
 }
 
-/// `topdown.retiring` of slots: `pmbpf_topdown_retiring_slots`.
-fn family(counter: &Counter) -> Family {
+/// `topdown.retiring` of slots: `pmbpf_topdown_retiring_slots`; where cores differ, `pmbpf_cpu_core_topdown_retiring_slots`, since slots of
+/// different cores are not the same and must not be summed unasked.
+fn family(topdown: &TopDown, counter: &Counter) -> Family {
     // A user's own tables may call their metrics anything.
     let plain = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '_' };
     let mut name: String = counter.name.chars().map(plain).collect();
     if !name.ends_with(counter.unit.name()) {
         name = format!("{name}_{}", counter.unit.name());
     }
-    Family::own(&format!("pmbpf_{name}"), Kind::Counter, Some(counter.unit.name()), &counter.says)
+    let cores: String =
+        topdown.pmu().map(|pmu| pmu.chars().map(plain).chain(['_']).collect()).unwrap_or_default();
+    Family::own(&format!("pmbpf_{cores}{name}"), Kind::Counter, Some(counter.unit.name()), &counter.says)
 }

@@ -131,7 +131,7 @@ impl World {
             };
             interval.owners.entry(indices[&did.owner]).or_default().merge(&counts);
         }
-        let tasks = TasksReport::new(&self.machine, &self.header, &self.ledger, &interval, None);
+        let tasks = TasksReport::new(&self.machine, &self.header, &self.ledger, &interval, &[]);
         Report { tasks: Some(tasks), ..Report::default() }
     }
 }

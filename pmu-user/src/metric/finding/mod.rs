@@ -234,7 +234,7 @@ mod tests {
         };
         let throttled = vec![of(1, "/"), of(2, "/web"), of(3, "/web/a"), of(4, "/webs")];
         let (header, ledger, interval) = with_late_ticks(Target::System, 1, 0);
-        let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);
+        let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, &[]);
         let tasks = Some(TasksReport { throttled, ..tasks });
         let header = Header::from(header);
         let found = findings(&header, &Report { tasks, ..Report::default() });
@@ -337,7 +337,7 @@ mod tests {
         };
         let causes = |target, pressure| {
             let (header, ledger, interval) = with_late_ticks(target, 1, 0);
-            let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);
+            let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, &[]);
             let tasks = Some(TasksReport { pressure: vec![pressure], ..tasks });
             let header = Header::from(header);
             let found = findings(&header, &Report { tasks, ..Report::default() });

@@ -73,7 +73,7 @@ impl Run {
     /// Names of what is found in an interval of it.
     fn findings(&self, interval: &Interval) -> Vec<&'static str> {
         let (header, of_tasks) = (&self.header, self.header.tasks.as_ref().unwrap());
-        let tasks = Some(TasksReport::new(&header.machine, of_tasks, &self.ledger, interval, None));
+        let tasks = Some(TasksReport::new(&header.machine, of_tasks, &self.ledger, interval, &[]));
         let found = findings(header, &Report { tasks, ..Report::default() });
         found.iter().map(|finding| finding.rule.cause.name()).collect()
     }

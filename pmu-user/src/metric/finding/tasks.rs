@@ -12,7 +12,7 @@ use crate::{
     metric::{
         BlindClass, Frame, GapReport, OwnerOrTarget, OwnerReport, Quality, TasksReport,
         topdown::{Node, TopDown},
-        value::{How, Known, poisson_interval},
+        value::{How, Known, Value, poisson_interval},
     },
     plan::Target,
     table::{
@@ -32,7 +32,7 @@ pub(super) fn findings(header: &TasksHeader, report: &TasksReport) -> Vec<Findin
     found.extend(fork_storm(report));
     found.extend(masked(header, report));
     found.extend(masked_span(report));
-    found.extend(report.topdown.iter().flat_map(|topdown| bottlenecks(report, topdown)));
+    found.extend(report.topdown.iter().flatten().flat_map(|topdown| bottlenecks(report, topdown)));
     found.extend(hot_function(report).or_else(|| hot_stack(report)));
     found.extend(owners_beyond(report));
     found.extend(missing(report));
@@ -159,11 +159,15 @@ fn bottlenecks(report: &TasksReport, topdown: &TopDown) -> Vec<Finding> {
         };
         let path = &tree.path[..tree.sure];
         let Some(time) = owner.and_then(|owner| busy(report, owner, BUSY)) else { continue };
+        // Of its time, what it had on these cores.
+        let share =
+            tree.time_share.as_ref().and_then(Value::known).map_or(1.0, |share| share.estimate / 100.0);
+        let time = time.times(share);
         if paths.contains(path) || time.estimate < 0.2 * all {
             continue;
         }
         if let Some(finding) = bottleneck(topdown, tree.nodes.as_slice(), path) {
-            found.push(finding.of_whom(who).resting_on(metric::CPU_TIME.name, Unit::Ns, *time));
+            found.push(finding.of_whom(who).resting_on(metric::CPU_TIME.name, Unit::Ns, time));
             paths.insert(path);
         }
     }
@@ -185,7 +189,11 @@ fn bottleneck(topdown: &TopDown, nodes: &[Node], path: &[u32]) -> Option<Finding
     let shape = shape(last)?;
     let next = hint(&shape.name).map_or(finding.next.clone(), |hint| hint.try_next.clone());
     let domain = shape.domain.split('_').next().unwrap_or_default().to_lowercase();
-    Some(Finding { metric: shape.name.clone(), domain: Some(domain), next, ..finding }.naming(names))
+    let domain = topdown.pmu().map_or_else(|| domain.clone(), |pmu| format!("{domain} on {pmu}"));
+    Some(
+        Finding { metric: topdown.named(&shape.name).into_owned(), domain: Some(domain), next, ..finding }
+            .naming(names),
+    )
 }
 
 /// The function that most samples hit, if the target kept a CPU in use.

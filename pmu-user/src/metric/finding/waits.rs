@@ -120,7 +120,7 @@ mod tests {
     /// Whom a finding names of those who had the CPU while `/web` waited 1000 ns, and for how long.
     fn told(charges: &[(Culprit, u64)]) -> Vec<(Option<Owner>, f64)> {
         let (header, ledger, interval) = with_late_ticks(Target::System, 1, 0);
-        let mut report = TasksReport::new(&machine(), &header, &ledger, &interval, None);
+        let mut report = TasksReport::new(&machine(), &header, &ledger, &interval, &[]);
         let mut owner = report.total.clone();
         owner.who = OwnerOrTarget::Owner(cgroup(1, "/web"));
         let charge = |(culprit, wait_ns): &(Culprit, u64)| Charge {

@@ -96,7 +96,7 @@ fn kinds_of_cores_have_rows_of_their_own() {
     let stat = Stat::new(&plan("cycles"), &tally(&readings, &[]), None);
     assert_eq!(
         estimates(&stat),
-        [("cycles (cpu_atom)".to_owned(), 7.0), ("cycles (cpu_core)".to_owned(), 120.0)]
+        [("cycles (cpu_core)".to_owned(), 120.0), ("cycles (cpu_atom)".to_owned(), 7.0)]
     );
     assert!(stat.rows.iter().all(|row| row.beside == Beside::Others));
 }
@@ -133,12 +133,12 @@ fn an_event_that_counts_nowhere_is_missing_and_not_nothing() {
     });
     let stat =
         Stat::new(&plan("cycles,instructions"), &tally(&[reading(1, "cpu_atom", 5, 1000)], &missing), None);
-    assert_eq!(stat.rows[0].value, Value::Missing("not on cpu_atom".to_owned()));
-    assert_eq!(stat.rows[1].value, Value::Missing("not on cpu_core".to_owned()));
+    assert_eq!(stat.rows[0].value, Value::Missing("not on cpu_core".to_owned()));
+    assert_eq!(stat.rows[1].value, Value::Missing("not on cpu_atom".to_owned()));
     assert_eq!(stat.rows[1].support, Support::NotHere);
-    assert_eq!(stat.rows[2].value.known().unwrap().estimate, 5.0);
+    assert_eq!(stat.rows[3].value.known().unwrap().estimate, 5.0);
     // No counter of cpu_core was opened, and nothing was said about it: it never ran.
-    assert!(matches!(&stat.rows[3].value, Value::Missing(why) if why.contains("never ran")));
+    assert!(matches!(&stat.rows[2].value, Value::Missing(why) if why.contains("never ran")));
 }
 
 #[test]

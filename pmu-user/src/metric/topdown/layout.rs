@@ -119,7 +119,7 @@ impl Prepared {
             threshold.is_some_and(|threshold| ends.iter().all(|end| over_values(threshold, end) == 1.0))
         };
         let sure = path.iter().take_while(is_sure).count();
-        Tree { sure, path, faults: self.faults(&nodes), nodes, amounts: Vec::new() }
+        Tree { sure, path, faults: self.faults(&nodes), nodes, ..Tree::default() }
     }
 
     /// From the root down, always to the largest of the flagged nodes.

@@ -11,6 +11,7 @@ mod runs;
 mod tests;
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
@@ -19,7 +20,7 @@ use self::layout::Layout;
 pub use self::{
     counters::Counter,
     layout::Shape,
-    report::{Around, Drilling},
+    report::{Around, Drilling, topdown},
     runs::{OneRun, Runs, Spread, Total},
 };
 use super::{
@@ -31,15 +32,17 @@ use super::{
 use crate::{
     drain::reading::SliceRow,
     plan::{
-        metrics::{CountsOf, Metrics},
+        metrics::{CoreType, CountsOf, Metrics},
         multiplexing::Multiplexing,
     },
     table::model::{Model, TaskForms},
 };
 
-/// The metrics of an interval.
+/// The metrics of an interval, of cores of one kind.
 #[derive(Clone, Debug)]
 pub struct TopDown {
+    /// Which kind, where cores differ.
+    pub core_type: Option<CoreType>,
     /// The CPU model whose formulas were used.
     pub model: String,
     /// Where they come from.
@@ -56,6 +59,28 @@ pub struct TopDown {
     pub owners: Vec<(OwnerOrTarget, Tree)>,
     /// The runs of the command that the target's tree is from, if there were several.
     pub runs: Option<Runs>,
+}
+
+impl TopDown {
+    /// What one of its metrics is called among those of all cores: with the core PMU, as perf writes events of one, where cores differ.
+    pub fn named<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        match &self.core_type {
+            None => Cow::Borrowed(name),
+            Some(CoreType { pmu, .. }) => Cow::Owned(format!("{pmu}/{name}/")),
+        }
+    }
+
+    /// The metric of instructions per cycle, which tables of small cores call after the core.
+    pub fn ipc(&self) -> Option<&Shape> {
+        ["Info_Thread_IPC", "Info_Core_IPC"]
+            .iter()
+            .find_map(|name| self.shapes.iter().find(|shape| shape.name == *name))
+    }
+
+    /// The core PMU that it is of, where cores differ.
+    pub fn pmu(&self) -> Option<&str> {
+        self.core_type.as_ref().map(|cores| cores.pmu.as_str())
+    }
 }
 
 /// A model ready to be evaluated for many owners.
@@ -98,6 +123,10 @@ pub struct Tree {
     pub faults: Vec<String>,
     /// What the owner has of every counter.
     pub amounts: Vec<Value>,
+    /// How long it ran on these cores, in ns.
+    pub time_ns: u64,
+    /// Which share of its time that is, in per cent, where cores differ.
+    pub time_share: Option<Value>,
 }
 
 /// One metric of one owner.
@@ -170,7 +199,12 @@ impl Prepared {
     /// The metrics of an owner, or of everyone, who ran in these slices.
     pub fn tree(&self, turns: &Multiplexing, rows: &[SliceRow], around: &Around<'_>) -> Tree {
         let estimates = Estimates::new(turns, rows);
-        let constants: Vec<f64> = self.model.constants.iter().map(|name| around.constant(name)).collect();
+        let constant = |name: &String| match name.as_str() {
+            // How long the owner ran, of which the kernel says more than any counter.
+            "TASK_SECONDS" => report::time_ns(rows) as f64 / 1e9,
+            name => around.constant(name),
+        };
+        let constants: Vec<f64> = self.model.constants.iter().map(constant).collect();
         let metrics = 0..self.model.metrics.len() as u32;
         let results = self.evaluate(&constants, |event| estimates.total(event).map(|total| [total]));
         // What is exact is the same in every replicate.
@@ -187,7 +221,8 @@ impl Prepared {
             },
         };
         let nodes: Vec<Node> = metrics.map(node).collect();
-        Tree { amounts: self.amounts(&evaluated), ..self.with_path(nodes) }
+        let time_ns = report::time_ns(rows);
+        Tree { amounts: self.amounts(&evaluated), time_ns, ..self.with_path(nodes) }
     }
 
     fn evaluate<const CASES: usize>(

@@ -6,11 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use super::{Prepared, TopDown};
+use super::{Prepared, TopDown, Tree};
 use crate::{
     drain::{TasksHeader, reading::SliceRow},
-    machine::topology::{Smt, Topology},
-    metric::{OwnerOrTarget, owners::Above},
+    machine::{
+        Machine,
+        topology::{Smt, Topology},
+    },
+    metric::{OwnerOrTarget, owners::Above, value::Value},
     model::{Interval, Ledger, OwnerIndex, slice::sums},
     plan::{
         extent,
@@ -20,45 +23,88 @@ use crate::{
     table::model::Model,
 };
 
+/// The metrics of everyone in `interval`, by core PMU as `prepared` are.
+pub fn topdown(
+    prepared: &[Prepared],
+    machine: &Machine,
+    header: &TasksHeader,
+    ledger: &Ledger,
+    interval: &Interval,
+) -> Vec<TopDown> {
+    let each = prepared.iter().zip(&header.plan.metrics).enumerate();
+    let mut all: Vec<TopDown> = each
+        .map(|(at, (prepared, metrics))| {
+            let cores = metrics.core_type.as_ref();
+            let around = Around {
+                topology: &machine.topology,
+                cpus: cores.map_or(header.plan.cpus.len(), |cores| cores.cpus.len()),
+                extent: extent(&header.plan.target),
+                seconds: interval.length_ns() as f64 / 1e9,
+            };
+            let owners = prepared.owners((at, header), ledger, interval, &around);
+            prepared.report(metrics, &around, owners)
+        })
+        .collect();
+    if all.len() > 1 {
+        share_time(&mut all);
+    }
+    all
+}
+
+/// Fills in for which share of its time each owner was on the cores of each kind.
+fn share_time(all: &mut [TopDown]) {
+    let mut times: BTreeMap<OwnerOrTarget, u64> = BTreeMap::new();
+    for (who, tree) in all.iter().flat_map(|topdown| &topdown.owners) {
+        let time = times.entry(who.clone()).or_default();
+        *time = time.saturating_add(tree.time_ns);
+    }
+    for (who, tree) in all.iter_mut().flat_map(|topdown| &mut topdown.owners) {
+        let whole = times.get(who).copied().filter(|time| *time > 0);
+        tree.time_share = whole.map(|whole| Value::exact(100.0 * tree.time_ns as f64 / whole as f64));
+    }
+}
+
 impl Prepared {
-    /// The metrics of everyone in `interval`.
-    pub fn topdown(
+    /// The trees of the target and of its owners on the cores of a core PMU, the plan's `at`th.
+    fn owners(
         &self,
-        topology: &Topology,
-        header: &TasksHeader,
+        (at, header): (usize, &TasksHeader),
         ledger: &Ledger,
         interval: &Interval,
-    ) -> TopDown {
-        let around = Around {
-            topology,
-            cpus: header.plan.cpus.len(),
-            extent: extent(&header.plan.target),
-            seconds: interval.length_ns() as f64 / 1e9,
-        };
-        let around_one = Around { extent: CountsOf::Some, ..around };
-        let mut owners = Vec::new();
-        if let Some(turns) = header.plan.turns.first() {
-            let everyone = sums(interval.slices.values().flatten());
-            owners.push((OwnerOrTarget::Target, self.tree(turns, &everyone, &around)));
-            let above = Above::new(header, ledger);
-            let mut by_owner: BTreeMap<OwnerIndex, Vec<&SliceRow>> = BTreeMap::new();
-            for (&index, rows) in &interval.slices {
-                above.with(index).for_each(|owner| by_owner.entry(owner).or_default().extend(rows));
-            }
-            let mut rows: Vec<(OwnerOrTarget, Vec<SliceRow>)> = by_owner
-                .into_iter()
-                .map(|(index, rows)| (OwnerOrTarget::Owner(ledger.owner(index).clone()), sums(rows)))
-                .collect();
-            let time = |rows: &[SliceRow]| rows.iter().map(|row| row.time_ns).fold(0, u64::saturating_add);
-            rows.sort_by_cached_key(|(who, rows)| (Reverse(time(rows)), who.clone()));
-            owners.extend(rows.into_iter().map(|(who, rows)| (who, self.tree(turns, &rows, &around_one))));
+        around: &Around<'_>,
+    ) -> Vec<(OwnerOrTarget, Tree)> {
+        let Some(turns) = header.plan.turns.get(at) else { return Vec::new() };
+        let around_one = Around { extent: CountsOf::Some, ..*around };
+        let is_its = |row: &&SliceRow| row.turns as usize == at;
+        let everyone = sums(interval.slices.values().flatten().filter(is_its));
+        let mut owners = vec![(OwnerOrTarget::Target, self.tree(turns, &everyone, around))];
+        let above = Above::new(header, ledger);
+        let mut by_owner: BTreeMap<OwnerIndex, Vec<&SliceRow>> = BTreeMap::new();
+        for (&index, rows) in &interval.slices {
+            above
+                .with(index)
+                .for_each(|owner| by_owner.entry(owner).or_default().extend(rows.iter().filter(is_its)));
         }
+        let mut rows: Vec<(OwnerOrTarget, Vec<SliceRow>)> = by_owner
+            .into_iter()
+            .filter(|(_, rows)| !rows.is_empty())
+            .map(|(index, rows)| (OwnerOrTarget::Owner(ledger.owner(index).clone()), sums(rows)))
+            .collect();
+        rows.sort_by_cached_key(|(who, rows)| (Reverse(time_ns(rows)), who.clone()));
+        owners.extend(rows.into_iter().map(|(who, rows)| (who, self.tree(turns, &rows, &around_one))));
+        owners
+    }
+
+    fn report(&self, plan: &Metrics, around: &Around<'_>, owners: Vec<(OwnerOrTarget, Tree)>) -> TopDown {
         let Model { name, source, formulas_version, .. } = &self.model;
+        let mut notes = self.notes(around.topology);
+        notes.extend(plan.notes.iter().cloned());
         TopDown {
+            core_type: plan.core_type.clone(),
             model: name.clone(),
             source: source.clone(),
             formulas: formulas_version.clone(),
-            notes: self.notes(around.topology),
+            notes,
             shapes: Arc::clone(&self.layout.shapes),
             counters: Arc::clone(&self.counters),
             owners,
@@ -81,6 +127,11 @@ impl Prepared {
         };
         vec![note.to_owned()]
     }
+}
+
+/// For how long an owner ran in these slices, in ns.
+pub(super) fn time_ns(rows: &[SliceRow]) -> u64 {
+    rows.iter().map(|row| row.time_ns).fold(0, u64::saturating_add)
 }
 
 /// What is known about the machine and the interval.

@@ -9,7 +9,7 @@ use super::{Node, Prepared, TopDown, Tree};
 use crate::{
     drain::reading::SliceRow,
     metric::{
-        OwnerOrTarget, TasksReport,
+        OwnerOrTarget,
         estimate::{Estimates, EventIndex},
         formulas::over_values,
         repeat::over_runs,
@@ -71,11 +71,15 @@ impl Spread {
 }
 
 impl OneRun {
-    /// What the run did that `interval` and its `report` are of; `None` if it measured no metrics.
-    pub fn new(report: &TasksReport, turns: &Multiplexing, interval: &Interval) -> Option<Self> {
-        let (_, tree) = report.topdown.as_ref().ok()?.owners.first()?;
-        let rows: Vec<SliceRow> = sums(interval.slices.values().flatten());
-        Some(Self { tree: tree.clone(), totals: totals(report.length_ns, turns, &rows) })
+    /// What the run did that `interval` is of: how long it took, and what the target did on the cores of one core PMU, the plan's `at`th.
+    pub fn new(
+        (length_ns, tree): (u64, &Tree),
+        (at, turns): (usize, &Multiplexing),
+        interval: &Interval,
+    ) -> Self {
+        let of_pmu = interval.slices.values().flatten().filter(|row| row.turns as usize == at);
+        let rows: Vec<SliceRow> = sums(of_pmu);
+        Self { tree: tree.clone(), totals: totals(length_ns, turns, &rows) }
     }
 }
 
@@ -100,7 +104,9 @@ impl TopDown {
     /// ended well, in order. Owners have no tree: every run's are others.
     pub fn combine(&mut self, prepared: &Prepared, plan: &Metrics, planned: u32, runs: &[OneRun]) {
         self.shapes = Arc::clone(&prepared.layout.shapes);
-        self.owners = vec![(OwnerOrTarget::Target, prepared.combined(plan, runs))];
+        let time_share = runs.first().and_then(|run| run.tree.time_share.clone());
+        let tree = Tree { time_share, ..prepared.combined(plan, runs) };
+        self.owners = vec![(OwnerOrTarget::Target, tree)];
         self.runs = Some(Runs {
             ended: u32::try_from(runs.len()).unwrap_or(u32::MAX),
             planned,
@@ -205,6 +211,7 @@ mod tests {
     fn combined(runs: &[OneRun]) -> (Prepared, TopDown) {
         let prepared = tests::prepared(&tests::plan(), &tests::turns());
         let mut topdown = TopDown {
+            core_type: None,
             model: String::new(),
             source: String::new(),
             formulas: String::new(),

@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
-use super::Measured;
+use super::measured::{Depth, Measured, Multiplex};
 use crate::plan::schedule::{self, Capacity, Home, Need, Packing, Schedule, WantedMetric};
 
 /// Packs, without turns if none are allowed: then the metrics that fit with those before them are kept.
@@ -73,17 +71,6 @@ fn nowhere(events: &[usize], schedule: &Schedule, needs: &[Need]) -> String {
     all.join("; ")
 }
 
-/// How deep into the tree to measure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Depth {
-    /// The first two levels, and below them only where a node was flagged.
-    #[default]
-    DrillDown,
-    /// This level and those above, everywhere.
-    Level(u32),
-}
-
 /// What of a model's metrics to measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricsRequest {
@@ -97,17 +84,4 @@ pub struct MetricsRequest {
     pub names: Vec<String>,
     /// May metrics be multiplexed?
     pub multiplex: Multiplex,
-}
-
-/// May events be multiplexed on the counters?
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Multiplex {
-    /// Yes, in groups chosen by us.
-    #[default]
-    Yes,
-    /// No: what does not fit at once is left out, by name.
-    No,
-    /// No: the command runs once for each group.
-    Runs,
 }

@@ -4,80 +4,35 @@
 //! are named with the reason before anything is opened.
 
 mod groups;
+mod measured;
+mod of_cpu;
 mod operands;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
-pub use self::groups::{Depth, MetricsRequest, Multiplex};
+pub(super) use self::measured::one_or_several;
+pub use self::{
+    groups::MetricsRequest,
+    measured::{CoreType, Depth, Measured, Metrics, Multiplex},
+};
 use self::{
     groups::{fit, measured},
-    operands::Operands,
+    of_cpu::model_of,
+    operands::{OnPmu, Operands},
 };
 use super::{
     multiplexing::{self, Host, Multiplexing},
     request::WantedMetrics,
-    schedule::{Capacity, WantedMetric, drill},
+    schedule::{Capacity, WantedMetric, capacity::Shares},
 };
 use crate::{
-    machine::{Machine, pmu::catalog::Catalog},
-    table::model::{self, Model, TaskForms},
+    machine::{
+        Machine,
+        cpu::Cpu,
+        pmu::catalog::{Catalog, Entry},
+    },
+    table::model::{self, Model, Tables, TaskForms},
 };
-
-/// Metrics that will be measured, and those that will not.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Metrics {
-    /// The CPU model whose formulas are used.
-    pub model: String,
-    /// Where they come from.
-    pub source: String,
-    /// Their version.
-    pub formulas: String,
-    /// The user's perfmon directory, if they come from there.
-    #[serde(default)]
-    pub folder: Option<PathBuf>,
-    /// How deep into the tree.
-    pub depth: Depth,
-    /// Whether groups are multiplexed.
-    #[serde(default)]
-    pub multiplex: Multiplex,
-    /// What is measured.
-    pub measured: Vec<Measured>,
-    /// What is not, and why.
-    pub missing: Vec<(String, String)>,
-    /// Who holds counters that are missing for it.
-    pub holds: Vec<String>,
-}
-
-impl Metrics {
-    /// Groups that have turns from the start: all, or those of the upper two levels and of what stands beside the tree
-    /// where flagged nodes decide about the rest.
-    pub fn first_groups(&self) -> Vec<u32> {
-        let first = |metric: &&Measured| match self.depth {
-            Depth::DrillDown => metric.level <= drill::Depth::default().always,
-            Depth::Level(_) => true,
-        };
-        let mut groups: Vec<u32> =
-            self.measured.iter().filter(first).flat_map(|metric| &metric.groups).copied().collect();
-        groups.sort_unstable();
-        groups.dedup();
-        groups
-    }
-}
-
-/// A metric that will be measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
-    /// Its name.
-    pub name: String,
-    /// Its level.
-    pub level: u32,
-    /// Groups that must have had a turn; none if it is counted all the time.
-    pub groups: Vec<u32>,
-    /// Share of the time for which it is measured, if every group has as many turns.
-    pub coverage: f64,
-}
 
 /// Is everything that runs counted?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,9 +72,9 @@ pub enum MetricsError {
 pub struct Choice {
     /// What to count, by core PMU.
     pub turns: Vec<Multiplexing>,
-    /// The metrics.
-    pub metrics: Option<Metrics>,
-    /// Why there are none, although they were wanted.
+    /// The metrics, by core PMU as well.
+    pub metrics: Vec<Metrics>,
+    /// Why there are none, although they were wanted: of the host, or of a core PMU of several.
     pub why_none: Option<String>,
 }
 
@@ -131,7 +86,7 @@ impl Choice {
     /// It was asked for, and cannot be had.
     pub fn new(
         wanted: &WantedMetrics,
-        extent: CountsOf,
+        (extent, cpus): (CountsOf, &[Cpu]),
         machine: &Machine,
         root: &Path,
     ) -> Result<Self, MetricsError> {
@@ -141,31 +96,90 @@ impl Choice {
             WantedMetrics::Required(request) => (request, true),
         };
         let catalog = Catalog::read(root).unwrap_or_default();
-        match plan(request, extent, machine, &catalog, root) {
-            Ok((turns, metrics)) => Ok(Self { turns: vec![turns], metrics: Some(metrics), why_none: None }),
-            Err(error) if required => Err(error),
-            Err(error) => Ok(Self { why_none: Some(error.to_string()), ..Self::default() }),
+        if catalog.cores().next().is_none() {
+            let why = machine.no_core_pmu().unwrap_or_else(|| "no core PMU is listed".to_owned());
+            return if required { Err(MetricsError::NoPmu(why)) } else { Ok(Self::without(why)) };
         }
+        let (mut choice, mut refused) = (Self::default(), Vec::new());
+        let several = catalog.cores().nth(1).is_some();
+        let around = Around { extent, cpus, machine, catalog: &catalog, root };
+        for pmu in catalog.cores().filter(|pmu| !several || around.counts_on(pmu)) {
+            match plan(request, pmu, &around) {
+                Ok((turns, metrics)) => {
+                    choice.turns.push(turns);
+                    choice.metrics.push(metrics);
+                }
+                Err(error) => refused.push((pmu, error)),
+            }
+        }
+        match refused.pop() {
+            Some((_, error)) if required && choice.metrics.is_empty() => Err(error),
+            Some((pmu, error)) if several => {
+                Ok(Self { why_none: Some(format!("{}: {error}", pmu.name)), ..choice })
+            }
+            Some((_, error)) => Ok(Self::without(error.to_string())),
+            None => Ok(choice),
+        }
+    }
+
+    fn without(why: String) -> Self {
+        Self { why_none: Some(why), ..Self::default() }
     }
 }
 
-/// Decides what to measure and how. Opens nothing; needs no privilege.
+/// What a plan of metrics depends on beside the request.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'a> {
+    /// Is everything that runs counted?
+    pub extent: CountsOf,
+    /// CPUs that count.
+    pub cpus: &'a [Cpu],
+    /// The host.
+    pub machine: &'a Machine,
+    /// Its PMUs.
+    pub catalog: &'a Catalog,
+    /// Where its files are.
+    pub root: &'a Path,
+}
+
+impl Around<'_> {
+    /// Do cores of this PMU count?
+    fn counts_on(&self, pmu: &Entry) -> bool {
+        self.cpus.iter().any(|&cpu| pmu.is_on(cpu))
+    }
+
+    /// The core type of a PMU's cores, where a host has several.
+    fn core_type(&self, pmu: &Entry) -> Option<CoreType> {
+        self.catalog.cores().nth(1)?;
+        let cpus = self.cpus.iter().copied().filter(|&cpu| pmu.is_on(cpu)).collect();
+        Some(CoreType { pmu: pmu.name.clone(), cpus })
+    }
+}
+
+/// What stands in for shares.
+const WITHOUT_SHARES: &str = "this PMU offers no slots and topdown-* events, as in many virtual machines: events on general counters stand in for them";
+
+/// Decides what of one core PMU to measure and how. Opens nothing; needs no privilege.
 ///
 /// # Errors
 ///
 /// Nothing at all can be measured, or a metric that was asked for by name does not exist.
 pub fn plan(
     request: &MetricsRequest,
-    extent: CountsOf,
-    machine: &Machine,
-    catalog: &Catalog,
-    root: &Path,
+    pmu: &Entry,
+    around: &Around<'_>,
 ) -> Result<(Multiplexing, Metrics), MetricsError> {
-    let Some(pmu) = catalog.cores().next() else {
-        let why = machine.no_core_pmu().unwrap_or_else(|| "no core PMU is listed".to_owned());
-        return Err(MetricsError::NoPmu(why));
-    };
-    let forms = TaskForms::new(model_of(request, root)?, machine.topology.smt);
+    let &Around { extent, machine, catalog, root, .. } = around;
+    let (mut model, mut note) = model_of(request, pmu, catalog, root)?;
+    let probed = machine.probed(&pmu.name);
+    let mut capacity = Capacity::read(pmu, &machine.cpu, root);
+    probed.iter().for_each(|probed| capacity.take_in(probed));
+    let without_shares = capacity.shares == Shares::Missing && model.has_shares();
+    if without_shares {
+        model = model.without_shares();
+        note = note.or_else(|| Some(WITHOUT_SHARES.to_owned()));
+    }
+    let forms = TaskForms::new(model, machine.topology.smt);
     let model = &forms.model;
     let (mut missing, mut chosen) = (Vec::new(), choose(request, model)?);
     if extent == CountsOf::Some {
@@ -177,15 +191,15 @@ pub fn plan(
             }
         });
     }
-    let operands = Operands::of(model, &chosen, pmu, catalog, &mut missing);
+    let operands = Operands::of(model, &chosen, &OnPmu { pmu, catalog, probed }, &mut missing);
     let wanted: Vec<WantedMetric> = operands.wanted(model);
-    let capacity = Capacity::read(pmu, &machine.cpu, root);
     let schedule = fit(request, &operands.needs, &wanted, &capacity);
     let host = if machine.cpu.guest { Host::Guest } else { Host::Bare };
     let slice = multiplexing::slice(machine.cpu.online.len(), host);
     let turns = Multiplexing::new(&schedule, &operands.needs, &operands.events, &pmu.name, slice);
     let measured = measured(&schedule, &wanted, &operands.needs, &mut missing);
     let mut metrics = Metrics {
+        core_type: around.core_type(pmu),
         model: model.name.clone(),
         source: model.source.clone(),
         formulas: model.formulas_version.clone(),
@@ -195,31 +209,29 @@ pub fn plan(
         measured,
         missing,
         holds: capacity.holds.iter().map(ToString::to_string).collect(),
+        without_shares,
+        notes: note.into_iter().collect(),
     };
     if request.multiplex == Multiplex::Runs {
         metrics.without_turns();
     }
+    let lost = metrics.lost_levels(model);
+    metrics.notes.extend(lost);
     Ok((turns, metrics))
 }
 
-/// The table that `wanted` names, or this machine's; `None` if there is none. Names of events come from it too.
-pub fn table(wanted: &WantedMetrics, root: &Path) -> Option<Model> {
+/// Tables that name events here: the one that `wanted` names, or each core PMU's own.
+pub fn tables(wanted: &WantedMetrics, root: &Path) -> Tables {
     let request = match wanted {
         WantedMetrics::None => &MetricsRequest::default(),
         WantedMetrics::IfPossible(request) | WantedMetrics::Required(request) => request,
     };
-    model_of(request, root).ok()
-}
-
-fn model_of(request: &MetricsRequest, root: &Path) -> Result<Model, MetricsError> {
-    let identity = crate::machine::cpu::identity(root).unwrap_or_else(|| "unknown".to_owned());
-    let name = match (&request.model, &request.folder) {
-        (Some(name), _) => Some(name.clone()),
-        (None, Some(folder)) => model::of_folder(folder, &identity)?,
-        (None, None) => model::for_machine(&identity).map(str::to_owned),
-    };
-    let name = name.ok_or(MetricsError::NoTable(identity))?;
-    Ok(model::load(&name, request.folder.as_deref())?)
+    let catalog = Catalog::read(root).unwrap_or_default();
+    if catalog.cores().next().is_none() {
+        return of_cpu::of_host(request, root).map(Tables::of_any).unwrap_or_default();
+    }
+    let of_pmu = |pmu: &Entry| Some((pmu.name.clone(), model_of(request, pmu, &catalog, root).ok()?.0));
+    catalog.cores().filter_map(of_pmu).collect()
 }
 
 /// Indices of the wanted metrics: the tree as deep as asked, what stands beside it at its root, and what was named.
@@ -232,6 +244,7 @@ fn choose(request: &MetricsRequest, model: &Model) -> Result<Vec<u32>, MetricsEr
         .tree_nodes()
         .filter(|&index| model.metrics[index as usize].level <= deepest)
         .chain(BESIDE.iter().filter_map(|name| model.metric(name)))
+        .chain(model.named(BASIC))
         .collect();
     for name in &request.names {
         let found = model.named(name);
@@ -247,5 +260,9 @@ fn choose(request: &MetricsRequest, model: &Model) -> Result<Vec<u32>, MetricsEr
     Ok(chosen)
 }
 
+/// The group of what is measured beside the tree where that says little or is not there.
+const BASIC: &str = "Basic";
+
 /// What stands beside the tree, and takes counters that count all the time anyway.
-const BESIDE: [&str; 4] = ["Info_Thread_IPC", "Info_Thread_CPI", "Info_Thread_CLKS", "Info_Thread_SLOTS"];
+const BESIDE: [&str; 5] =
+    ["Info_Thread_IPC", "Info_Thread_CPI", "Info_Core_IPC", "Info_Thread_CLKS", "Info_Thread_SLOTS"];

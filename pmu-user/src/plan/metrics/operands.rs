@@ -4,6 +4,7 @@ use crate::{
     machine::pmu::{
         bits::Word,
         catalog::{Catalog, Entry},
+        probed::Probed,
     },
     plan::{
         multiplexing::PlannedEvent,
@@ -14,6 +15,16 @@ use crate::{
         model::{self, Encoding, Model, Modes, adds_up_threads},
     },
 };
+
+/// The core PMU on which events are resolved.
+pub(super) struct OnPmu<'a> {
+    /// Which.
+    pub(super) pmu: &'a Entry,
+    /// All PMUs.
+    pub(super) catalog: &'a Catalog,
+    /// What it turned out to count, if that was asked.
+    pub(super) probed: Option<&'a Probed>,
+}
 
 /// WantedMetric metrics with their events, resolved for one PMU.
 #[derive(Default)]
@@ -31,8 +42,7 @@ impl Operands {
     pub(super) fn of(
         model: &Model,
         chosen: &[u32],
-        pmu: &Entry,
-        catalog: &Catalog,
+        on: &OnPmu<'_>,
         missing: &mut Vec<(String, String)>,
     ) -> Self {
         let mut all = Self::default();
@@ -42,7 +52,7 @@ impl Operands {
                 .iter()
                 .map(|&operand| &model.operands[operand as usize])
                 .filter(|operand| !is_latency(operand))
-                .map(|operand| all.event(operand, model, pmu, catalog))
+                .map(|operand| all.event(operand, model, on))
                 .collect();
             match events {
                 Ok(events) => all.metrics.push((metric, events)),
@@ -52,13 +62,7 @@ impl Operands {
         all
     }
 
-    fn event(
-        &mut self,
-        operand: &str,
-        model: &Model,
-        pmu: &Entry,
-        catalog: &Catalog,
-    ) -> Result<usize, String> {
+    fn event(&mut self, operand: &str, model: &Model, on: &OnPmu<'_>) -> Result<usize, String> {
         if let Some(known) = self.needs.iter().position(|need| need.name == operand) {
             return Ok(known);
         }
@@ -69,7 +73,10 @@ impl Operands {
         if adds_up_threads(operand) {
             return Err(format!("{operand} adds up both threads of a core, which no CPU counts"));
         }
-        let event = planned(operand, &encoding, pmu, catalog)?;
+        let event = planned(operand, &encoding, on)?;
+        if let Some(why) = on.probed.and_then(|probed| probed.why_dead(event.words[Word::Config as usize])) {
+            return Err(why);
+        }
         let name = operand.to_owned();
         self.needs.push(Need { name, counters: counters(&encoding, &event), resource: resource(&encoding) });
         self.events.push(event);
@@ -94,8 +101,7 @@ fn is_latency(operand: &str) -> bool {
 fn planned(
     operand: &str,
     encoding: &Encoding,
-    pmu: &Entry,
-    catalog: &Catalog,
+    &OnPmu { pmu, catalog, .. }: &OnPmu<'_>,
 ) -> Result<PlannedEvent, String> {
     let modes = match encoding.modes {
         Modes::All => "",

@@ -16,7 +16,7 @@ use crate::{
         event_syntax::{
             Instance, List, Modifiers, Precise, ResolveError, Selected, SelectedGroup, resolve, resolve_with,
         },
-        model::Model,
+        model::Tables,
         quantity::Quantity,
     },
 };
@@ -144,13 +144,13 @@ impl Sampling {
     }
 }
 
-/// Resolves with what the machine's list of PMUs tells; all of sysfs, and the CPU model's `table`, are read only if that
+/// Resolves with what the machine's list of PMUs tells; all of sysfs, and the CPU models' `tables`, are read only if that
 /// is not enough.
 pub(in crate::plan) fn resolved(
     list: &List,
     machine: &Machine,
     root: &Path,
-    table: &dyn Fn() -> Option<Model>,
+    tables: &dyn Fn() -> Tables,
 ) -> Result<Vec<SelectedGroup>, ResolveError> {
     let cores: Vec<_> = machine.pmus.iter().filter(|pmu| pmu.is_core()).collect();
     let entry = |pmu: &crate::machine::pmu::Pmu| Entry {
@@ -169,7 +169,7 @@ pub(in crate::plan) fn resolved(
         return first;
     }
     match Catalog::read(root) {
-        Ok(all) => resolve_with(list, &all, table().as_ref()),
+        Ok(all) => resolve_with(list, &all, &tables()),
         Err(_) => first,
     }
 }

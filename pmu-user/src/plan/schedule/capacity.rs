@@ -13,7 +13,8 @@ use crate::machine::{
     pmu::{
         catalog::{Entry, PmuCpus},
         counters::{ARM_CYCLES, Counters, CountersSource, Watchdog, left_to_transactions},
-        cpuid::Cpuid,
+        cpuid::{Cpuid, first},
+        probed::Probed,
     },
 };
 
@@ -97,6 +98,18 @@ impl Capacity {
         capacity
     }
 
+    /// Takes in what the PMU turned out to have.
+    pub fn take_in(&mut self, probed: &Probed) {
+        if let Some(general) = probed.general.filter(|&general| general != self.general.count_ones()) {
+            self.general = first(general);
+            self.source = CountersSource::Kernel;
+        }
+        if self.fixed & probed.no_fixed != 0 {
+            self.fixed &= !probed.no_fixed;
+            self.source = CountersSource::Kernel;
+        }
+    }
+
     /// Is the fixed counter there, and free?
     pub fn has_fixed(&self, index: u8) -> bool {
         self.exists(index) && self.fixed_holder(index).is_none()
@@ -166,6 +179,7 @@ impl fmt::Display for Capacity {
             CountersSource::Cpuid => formatter.write_str(" (says the processor)")?,
             CountersSource::Model(model) => write!(formatter, " (as {model} has)")?,
             CountersSource::Least => formatter.write_str(" (assumed)")?,
+            CountersSource::Kernel => formatter.write_str(" (says the kernel)")?,
         }
         self.holds.iter().try_for_each(|hold| write!(formatter, "\n{hold}"))
     }

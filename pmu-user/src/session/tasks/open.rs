@@ -60,7 +60,7 @@ impl TasksSession {
         add_cgroups(&mut object, &plan, &machine)?;
         let samplers = early.map_or_else(|| sampling::open(&mut plan), Ok)?;
         let anchors = bind(&mut object, &plan, &samplers)?;
-        let rotations = multiplexing::open(&plan, &object.maps, root)?;
+        let rotations = open_counters(&mut plan, &object, root)?;
         let functions = functions.join().unwrap_or_default();
         set_functions(&object, functions);
         let ring = watched_ring(&mut object)?;
@@ -110,6 +110,21 @@ impl TasksSession {
             unseen: 0,
             root: root.to_owned(),
         })
+    }
+}
+
+/// Opens the counters per owner. Where nobody asked for them, the rest can be had without: CPUs without a slice count nothing.
+fn open_counters(
+    plan: &mut Plan,
+    object: &Object,
+    root: &Path,
+) -> Result<Vec<multiplexing::Rotation>, SessionError> {
+    match multiplexing::open(plan, &object.maps, root) {
+        Err(error) if !plan.needs_metrics => {
+            plan.give_up_metrics(error.to_string());
+            Ok(Vec::new())
+        }
+        opened => opened,
     }
 }
 

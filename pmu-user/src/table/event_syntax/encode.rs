@@ -10,15 +10,15 @@ use crate::{
         catalog::{Catalog, Entry, Named},
     },
     suggest::{glob, nearest},
-    table::model::{Model, ModelEvent},
+    table::model::{ModelEvent, Tables},
 };
 
 /// Names that are nearly `name`.
-fn near(name: &str, catalog: &Catalog, model: Option<&Model>) -> Vec<String> {
+fn near(name: &str, catalog: &Catalog, tables: &Tables) -> Vec<String> {
     let of_sysfs = catalog.pmus.iter().flat_map(|pmu| pmu.events.iter().map(|event| event.name.clone()));
     let mut near = nearest(&name.to_ascii_lowercase(), kernel::names().chain(of_sysfs), |name| name);
-    if let Some(model) = model.filter(|_| near.is_empty()) {
-        let names = model.events.iter().map(|event| event.name.clone());
+    if near.is_empty() {
+        let names = tables.models().flat_map(|model| &model.events).map(|event| event.name.clone());
         near = nearest(&name.to_ascii_uppercase(), names, |name| name);
     }
     near.dedup();
@@ -35,9 +35,9 @@ pub(super) struct Coded {
 }
 
 impl Coded {
-    /// The event that PMUs call `name`: those of cores, or else all that know it; else the one of that name in the table of
-    /// the CPU model.
-    pub(super) fn of_name(name: &str, catalog: &Catalog, model: Option<&Model>) -> Result<Self, Why> {
+    /// The event that PMUs call `name`: those of cores, or else all that know it; else the one of that name in the tables of
+    /// their CPU models.
+    pub(super) fn of_name(name: &str, catalog: &Catalog, tables: &Tables) -> Result<Self, Why> {
         let knowing = |core: bool| {
             let pmus = catalog.pmus.iter().filter(move |pmu| !core || pmu.is_core());
             pmus.filter(|pmu| pmu.event(name).is_some()).collect::<Vec<_>>()
@@ -45,26 +45,33 @@ impl Coded {
         let cores = knowing(true);
         let pmus = if cores.is_empty() { knowing(false) } else { cores };
         if pmus.is_empty() {
-            return match model.and_then(|model| model.event(name)) {
-                Some(event) => Self::of_table(event, catalog),
-                None => Err(Why::NoEvent(near(name, catalog, model))),
+            return match tables.event(name) {
+                Some(event) => Self::of_table(event, catalog, tables),
+                None => Err(Why::NoEvent(near(name, catalog, tables))),
             };
         }
         let term = [Term { name: name.to_owned(), value: None }];
         Ok(Self::join(pmus.into_iter().map(|pmu| Self::of_terms(pmu, &term)).collect::<Result<_, _>>()?))
     }
 
-    fn of_table(event: &ModelEvent, catalog: &Catalog) -> Result<Self, Why> {
-        let terms = parse::terms_of(&event.terms)
-            .ok_or_else(|| Why::NotNumber(event.name.clone(), event.terms.clone()))?;
-        let pmus: Vec<&Entry> = match event.unit.as_str() {
-            "core" => catalog.cores().collect(),
-            unit => matching(unit, catalog)?,
+    /// On every core PMU whose own table has an event of that name, each as that table encodes it.
+    fn of_table(event: &ModelEvent, catalog: &Catalog, tables: &Tables) -> Result<Self, Why> {
+        let pmus: Vec<(&Entry, &ModelEvent)> = match event.unit.as_str() {
+            "core" => {
+                let own = |pmu: &'_ Entry| tables.of(&pmu.name).and_then(|model| model.event(&event.name));
+                catalog.cores().filter_map(|pmu| Some((pmu, own(pmu)?))).collect()
+            }
+            unit => matching(unit, catalog)?.into_iter().map(|pmu| (pmu, event)).collect(),
         };
         if pmus.is_empty() {
             return Err(Why::NoCores);
         }
-        Ok(Self::join(pmus.into_iter().map(|pmu| Self::of_terms(pmu, &terms)).collect::<Result<_, _>>()?))
+        let coded = |(pmu, event): (&Entry, &ModelEvent)| {
+            let terms = parse::terms_of(&event.terms)
+                .ok_or_else(|| Why::NotNumber(event.name.clone(), event.terms.clone()))?;
+            Self::of_terms(pmu, &terms)
+        };
+        Ok(Self::join(pmus.into_iter().map(coded).collect::<Result<_, _>>()?))
     }
 
     pub(super) fn of_terms(pmu: &Entry, terms: &[Term]) -> Result<Self, Why> {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     machine::pmu::catalog::{Catalog, Entry, PmuCpus},
-    table::model::Model,
+    table::model::Tables,
 };
 
 /// Resolves every event of `list`, by the names of the kernel and of sysfs.
@@ -20,10 +20,10 @@ use crate::{
 ///
 /// Names the first event that cannot be had, why, and the nearest thing that can.
 pub fn resolve(list: &List, catalog: &Catalog) -> Result<Vec<SelectedGroup>, ResolveError> {
-    resolve_with(list, catalog, None)
+    resolve_with(list, catalog, &Tables::default())
 }
 
-/// [`resolve`], and then by the names of the CPU model's table.
+/// [`resolve`], and then by the names of the CPU models' tables.
 ///
 /// # Errors
 ///
@@ -31,9 +31,9 @@ pub fn resolve(list: &List, catalog: &Catalog) -> Result<Vec<SelectedGroup>, Res
 pub fn resolve_with(
     list: &List,
     catalog: &Catalog,
-    model: Option<&Model>,
+    tables: &Tables,
 ) -> Result<Vec<SelectedGroup>, ResolveError> {
-    let known = Lookup { catalog, model };
+    let known = Lookup { catalog, tables };
     list.groups.iter().map(|group| resolve_group(group, known)).collect()
 }
 
@@ -41,7 +41,7 @@ pub fn resolve_with(
 #[derive(Clone, Copy)]
 struct Lookup<'a> {
     catalog: &'a Catalog,
-    model: Option<&'a Model>,
+    tables: &'a Tables,
 }
 
 fn resolve_group(group: &ParsedGroup, known: Lookup<'_>) -> Result<SelectedGroup, ResolveError> {
@@ -101,7 +101,7 @@ fn resolve_event(event: &ParsedEvent, modifiers: Modifiers, known: Lookup<'_>) -
     match &event.what {
         What::Named(name) => match kernel::find(name) {
             Some(known) => Ok(plain(of_kernel(known, catalog)?, known.unit)),
-            None => Coded::of_name(name, catalog, known.model)?.select(plain(Vec::new(), None)),
+            None => Coded::of_name(name, catalog, known.tables)?.select(plain(Vec::new(), None)),
         },
         What::Raw(code) => {
             let core = |pmu: &Entry| instance(pmu, pmu.kind, *code);

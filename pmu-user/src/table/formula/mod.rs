@@ -6,6 +6,7 @@
 
 mod parse;
 
+pub(in crate::table) use self::parse::is_of_name;
 pub use self::parse::{FormulaError, parse};
 
 /// An expression. Indices are into the lists of whoever parsed it.

@@ -235,8 +235,8 @@ fn function(name: &str) -> Option<Binary> {
     }
 }
 
-/// Event names hold dots, modifiers colons and `=`.
-fn is_of_name(character: char) -> bool {
+/// Can a name hold `character`? Those of events hold dots, modifiers colons and `=`.
+pub(in crate::table) fn is_of_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '.' | ':' | '@' | '#' | '=')
 }
 

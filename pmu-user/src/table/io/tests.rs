@@ -6,7 +6,10 @@ use super::{
 };
 use crate::{
     machine::pmu::{bits::Word, catalog::Catalog},
-    table::event_syntax::{List, Selected, resolve_with},
+    table::{
+        event_syntax::{List, Selected, resolve_with},
+        model::Tables,
+    },
 };
 
 const BOXES: [(&str, u32); 5] = [("cha", 2), ("iio", 2), ("imc", 1), ("irp", 2), ("upi", 1)];
@@ -17,7 +20,7 @@ fn events(name: &str, family: Family) -> Vec<Selected> {
     let catalog = Catalog::read(&server(family, &BOXES).root).unwrap();
     let names: Vec<&str> = table.model.events.iter().map(|event| event.name.as_str()).collect();
     let list = List::parse(&names.join(",")).unwrap();
-    let groups = resolve_with(&list, &catalog, Some(&table.model)).unwrap();
+    let groups = resolve_with(&list, &catalog, &Tables::of_any(table.model.clone())).unwrap();
     groups.into_iter().flat_map(|group| group.events).collect()
 }
 

@@ -83,11 +83,11 @@ fn of_kernel(host: &Host<'_>) -> Vec<ListedEvent> {
     events
 }
 
-/// What the table of the CPU model has names for.
+/// What the tables of the CPU models have names for.
 fn of_table(host: &Host<'_>) -> Vec<ListedEvent> {
     let no_pmu = host.machine.no_core_pmu();
-    let core = host.catalog.cores().next().map_or("cpu", |pmu| pmu.name.as_str());
-    let listed = |event: &ModelEvent| {
+    let first = host.catalog.cores().next().map_or("cpu", |pmu| pmu.name.as_str());
+    let listed = |(core, event): (&str, &ModelEvent)| {
         let (pmu, boxed) = match event.unit.as_str() {
             "core" => (core.to_owned(), false),
             unit => (format!("uncore_{unit}"), true),
@@ -115,8 +115,11 @@ fn of_table(host: &Host<'_>) -> Vec<ListedEvent> {
         }
     };
     // The clock is no PMU's.
-    let counted = host.model.iter().flat_map(|model| &model.events).filter(|event| !event.terms.is_empty());
-    counted.map(listed).collect()
+    let events = host
+        .tables
+        .iter()
+        .flat_map(|(core, model)| model.events.iter().map(move |event| (core.unwrap_or(first), event)));
+    events.filter(|(_, event)| !event.terms.is_empty()).map(listed).collect()
 }
 
 /// What PMUs have names for: once for the uncore PMUs of a kind.
@@ -175,6 +178,7 @@ mod tests {
         table::{
             event_syntax::{List, resolve},
             listing::Host,
+            model::Tables,
         },
     };
 
@@ -203,7 +207,7 @@ mod tests {
 
     fn listed(tree: &Tree) -> (Vec<ListedEvent>, Catalog) {
         let (machine, catalog) = (Machine::read(&tree.root).unwrap(), Catalog::read(&tree.root).unwrap());
-        let host = Host { machine: &machine, catalog: &catalog, model: None };
+        let host = Host { machine: &machine, catalog: &catalog, tables: &Tables::default() };
         (SOURCES.iter().flat_map(|source| source(&host)).collect(), catalog)
     }
 

@@ -4,7 +4,7 @@
 mod events;
 
 pub use self::events::{EventLister, EventOrigin, ListedEvent, SOURCES};
-use super::{event_syntax::family, model::Model};
+use super::{event_syntax::family, model::Tables};
 use crate::machine::{
     Machine,
     cpu::Cpu,
@@ -18,8 +18,8 @@ pub struct Host<'a> {
     pub machine: &'a Machine,
     /// Its PMUs in full.
     pub catalog: &'a Catalog,
-    /// The table of its CPU model, if there is one.
-    pub model: Option<&'a Model>,
+    /// The tables of its CPU models.
+    pub tables: &'a Tables,
 }
 
 /// What names are wanted: part of one in any case, or a whole one with `*` and `?`.

@@ -71,6 +71,13 @@ catalogue! {
 }
 
 catalogue! {
+    /// Of owners on cores of one kind, where cores differ.
+    CORE_TYPES;
+    CORE_TIME_SHARE = "time_share", Percent, Cpu,
+        "Share of the owner's CPU time that it had on cores of one kind, as `cpu_core/time_share/`, where a host has several.";
+}
+
+catalogue! {
     /// Of cgroups with limits, as their files say.
     LIMITS;
     THROTTLED_PERIODS = "throttled_periods", Percent, Cpu,

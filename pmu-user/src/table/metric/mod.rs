@@ -130,7 +130,7 @@ impl Family {
 
 /// Metrics of the catalogue that runs of tasks have.
 pub fn of_tasks() -> impl Iterator<Item = &'static Metric> {
-    TASKS.iter().chain(&OFF_CPU).chain(&CULPRITS).chain(&LIMITS).chain(&PRESSURE)
+    TASKS.iter().chain(&OFF_CPU).chain(&CULPRITS).chain(&CORE_TYPES).chain(&LIMITS).chain(&PRESSURE)
 }
 
 /// All metrics of the catalogue.

@@ -1,5 +1,7 @@
 //! The tables that are built in, and which of them is this machine's.
 //!
+//! Of a hybrid the cores of each kind have a table, `alderlake/cpu_atom`: `/` and their PMU stand behind its patterns and identities, too.
+//!
 //! A pattern for CPUs has the parts of an identity ([`crate::machine::cpu::identity`]) between `-`, the last of four left out if it does
 //! not matter. The third and fourth part may be a list with ranges of hexadecimal numbers, both ends included:
 //! `AuthenticAMD-19-10..1F,60..AF`, `Arm-41-d49-3..FF`. The fourth may be a set of digits, as perfmon writes steppings:
@@ -49,28 +51,49 @@ macro_rules! known {
 }
 
 known!(
+    "alderlake/cpu_atom",
+    "alderlake/cpu_core",
+    "arrowlake/cpu_atom",
+    "arrowlake/cpu_core",
+    "arrowlake/cpu_lowpower",
     "broadwell",
     "broadwellx",
     "cascadelakex",
     "clearwaterforest",
+    "cortex-a72",
+    "cortex-a720",
+    "cortex-a76",
+    "cortex-a78",
+    "cortex-x4",
     "emeraldrapids",
+    "generic",
+    "generic-arm",
     "grandridge",
     "graniterapids",
     "haswell",
     "haswellx",
     "icelake",
     "icelakex",
+    "lunarlake/cpu_atom",
+    "lunarlake/cpu_core",
+    "meteorlake/cpu_atom",
+    "meteorlake/cpu_core",
     "neoverse-n1",
     "neoverse-n2",
     "neoverse-n2-r0p2",
+    "neoverse-n3",
     "neoverse-v1",
     "neoverse-v2",
+    "neoverse-v3",
     "rocketlake",
     "sapphirerapids",
     "sierraforest",
     "skylake",
     "skylakex",
     "tigerlake",
+    "zen1",
+    "zen2",
+    "zen3",
     "zen4",
     "zen5"
 );
@@ -98,6 +121,9 @@ fn known_names() -> String {
     KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
+/// Tables of events that the kernel has names for, which no directory has.
+const GENERIC: [&str; 2] = ["generic", "generic-arm"];
+
 /// The model called `name`, in any case: from the user's perfmon directory if there is one, else built in.
 ///
 /// # Errors
@@ -105,7 +131,7 @@ fn known_names() -> String {
 /// There is no such model, or its table cannot be read.
 pub fn load(name: &str, folder: Option<&Path>) -> Result<Model, FindError> {
     let wanted = name.to_ascii_lowercase();
-    if let Some(folder) = folder {
+    if let Some(folder) = folder.filter(|_| !GENERIC.contains(&wanted.as_str())) {
         return Ok(perfmon::read(folder, &wanted, &format!("directory {}", folder.display()))?);
     }
     match KNOWN.iter().find(|(known, _)| *known == wanted) {
@@ -122,7 +148,7 @@ pub fn load(name: &str, folder: Option<&Path>) -> Result<Model, FindError> {
 }
 
 /// Name of the built-in model for a CPU that identifies itself as `identity`, as `GenuineIntel-6-6A-4`
-/// ([`crate::machine::cpu::identity`]).
+/// ([`crate::machine::cpu::identity`]); for cores of a hybrid with their PMU, as `GenuineIntel-6-97-2/cpu_atom`.
 pub fn for_machine(identity: &str) -> Option<&'static str> {
     KNOWN.iter().find_map(|(name, packed)| {
         let mut patterns = packed.cpus.split_whitespace();
@@ -141,8 +167,12 @@ pub fn of_folder(folder: &Path, identity: &str) -> Result<Option<String>, FindEr
     Ok(mine.map(|files| files.name))
 }
 
-/// Does the CPU that identifies itself as `identity` belong to `pattern`?
+/// Does the CPU that identifies itself as `identity` belong to `pattern`? Cores of one PMU are not a CPU as a whole.
 pub fn matches(pattern: &str, identity: &str) -> bool {
+    let ((pattern, pmu), (identity, own)) = (without_pmu(pattern), without_pmu(identity));
+    if pmu != own {
+        return false;
+    }
     let pattern: Vec<&str> = pattern.splitn(4, '-').collect();
     let identity: Vec<&str> = identity.splitn(4, '-').collect();
     let part = |index: usize, same: fn(&str, &str) -> bool| match (pattern.get(index), identity.get(index)) {
@@ -151,6 +181,14 @@ pub fn matches(pattern: &str, identity: &str) -> bool {
     };
     let plain = |a: &str, b: &str| a.eq_ignore_ascii_case(b);
     part(0, plain) && part(1, plain) && part(2, is_listed) && (pattern.len() == 3 || part(3, is_stepping))
+}
+
+/// A pattern or identity of a CPU, and the PMU of those of its cores that it is of, if these are not all.
+fn without_pmu(text: &str) -> (&str, Option<&str>) {
+    match text.split_once('/') {
+        Some((cpu, pmu)) => (cpu, Some(pmu)),
+        None => (text, None),
+    }
 }
 
 /// Is `one` in a list of numbers and ranges?
@@ -202,9 +240,20 @@ mod tests {
     #[test]
     fn a_cpu_without_a_table_finds_none() {
         assert_eq!(for_machine("GenuineIntel-6-1-1"), None);
-        // Zen 3, and a client CPU with cores of two kinds.
-        assert_eq!(for_machine("AuthenticAMD-19-21-0"), None);
-        assert_eq!(for_machine("GenuineIntel-6-97-2"), None);
+        // A family to come, and small cores that are in no sheet.
+        assert_eq!(for_machine("AuthenticAMD-1B-1-0"), None);
+        assert_eq!(for_machine("GenuineIntel-6-CC-2/cpu_atom"), None);
+    }
+
+    #[test]
+    fn each_kind_of_cores_of_a_hybrid_finds_its_table() {
+        assert_eq!(for_machine("GenuineIntel-6-97-2/cpu_core"), Some("alderlake/cpu_core"));
+        assert_eq!(for_machine("GenuineIntel-6-97-2/cpu_atom"), Some("alderlake/cpu_atom"));
+        assert_eq!(for_machine("GenuineIntel-6-C5-2/cpu_lowpower"), Some("arrowlake/cpu_lowpower"));
+        assert_eq!(for_machine("GenuineIntel-6-C6-2/cpu_lowpower"), None);
+        // Its small cores are switched off, or it has no others.
+        assert_eq!(for_machine("GenuineIntel-6-97-2"), Some("alderlake/cpu_core"));
+        assert_eq!(for_machine("GenuineIntel-6-BE-0"), Some("alderlake/cpu_atom"));
     }
 
     #[test]
@@ -228,6 +277,16 @@ mod tests {
         assert!(!matches("GenuineIntel-6-55-[01234]", "GenuineIntel-6-55-7"));
         assert!(!matches("GenuineIntel-6-6A", "GenuineIntel-6-6C-4"));
         assert!(!matches("GenuineIntel-6-55-[01234]", "GenuineIntel-6-55"), "no stepping is none of these");
+    }
+
+    #[test]
+    fn a_pattern_with_a_pmu_is_of_its_cores_alone() {
+        assert!(matches("GenuineIntel-6-97/cpu_core", "GenuineIntel-6-97-2/cpu_core"));
+        assert!(matches("GenuineIntel-6-97-[25]/cpu_core", "GenuineIntel-6-97-2/cpu_core"));
+        assert!(!matches("GenuineIntel-6-97/cpu_core", "GenuineIntel-6-97-2/cpu_atom"));
+        assert!(!matches("GenuineIntel-6-97/cpu_core", "GenuineIntel-6-97-2"));
+        assert!(!matches("GenuineIntel-6-97", "GenuineIntel-6-97-2/cpu_core"));
+        assert!(!matches("GenuineIntel-6-9A/cpu_core", "GenuineIntel-6-97-2/cpu_core"));
     }
 
     #[test]

@@ -29,13 +29,26 @@ const fn facts(model: &'static str, product: &'static str, checks: &'static [Che
 }
 
 /// All of them, in the order of their makers and years.
-const ALL: [Facts; 24] = [
+const ALL: [Facts; 45] = [
     facts("haswell", "Core 4th generation", &[Formulas, Simulated]),
     facts("broadwell", "Core 5th generation", &[Formulas]),
     facts("skylake", "Core 6th to 10th generation (Skylake to Comet Lake)", &[Formulas, Counts]),
     facts("icelake", "Core 10th generation (Ice Lake)", &[Formulas, Counts]),
     facts("tigerlake", "Core 11th generation, mobile", &[Formulas]),
     facts("rocketlake", "Core 11th generation, desktop", &[Formulas]),
+    facts("alderlake/cpu_core", "Core 12th to 14th generation, P cores", &[Formulas, Simulated]),
+    facts(
+        "alderlake/cpu_atom",
+        "Core 12th to 14th generation, E cores; Core i3 N and Processor N",
+        &[Formulas, Simulated],
+    ),
+    facts("meteorlake/cpu_core", "Core Ultra 100 and 200U, P cores", &[Formulas]),
+    facts("meteorlake/cpu_atom", "Core Ultra 100 and 200U, E cores", &[Formulas]),
+    facts("lunarlake/cpu_core", "Core Ultra 200V, P cores", &[Formulas]),
+    facts("lunarlake/cpu_atom", "Core Ultra 200V, E cores", &[Formulas]),
+    facts("arrowlake/cpu_core", "Core Ultra 200H, 200HX and 200S, P cores", &[Formulas]),
+    facts("arrowlake/cpu_atom", "Core Ultra 200H, 200HX and 200S, E cores", &[Formulas]),
+    facts("arrowlake/cpu_lowpower", "Core Ultra 200H, low-power E cores", &[Formulas]),
     facts("haswellx", "Xeon E5 and E7 v3", &[Formulas]),
     facts("broadwellx", "Xeon E5 and E7 v4", &[Formulas]),
     facts("skylakex", "Xeon Scalable 1st generation", &[Formulas, Counts]),
@@ -51,6 +64,9 @@ const ALL: [Facts; 24] = [
     facts("sierraforest", "Xeon 6 with E cores", &[Formulas, Simulated]),
     facts("grandridge", "Atom P (Grand Ridge)", &[Formulas]),
     facts("clearwaterforest", "Xeon 6+ with E cores", &[Formulas]),
+    facts("zen1", "Ryzen 1000 and 2000, EPYC 7001", &[Formulas]),
+    facts("zen2", "Ryzen 3000 and 4000, EPYC 7002", &[Formulas]),
+    facts("zen3", "Ryzen 5000 and 6000, EPYC 7003", &[Formulas]),
     facts("zen4", "Ryzen 7000 and EPYC 9004", &[Formulas, Counts]),
     facts("zen5", "Ryzen 9000 and EPYC 9005", &[Formulas]),
     facts("neoverse-n1", "Graviton2, Altra", &[Formulas, Counts]),
@@ -58,6 +74,15 @@ const ALL: [Facts; 24] = [
     facts("neoverse-n2-r0p2", "Neoverse N2 to r0p2", &[Formulas]),
     facts("neoverse-n2", "Neoverse N2 from r0p3, Cobalt 100", &[Formulas, Counts]),
     facts("neoverse-v2", "Graviton4, Grace", &[Formulas, Counts]),
+    facts("neoverse-n3", "Neoverse N3, Axion N4A", &[Formulas]),
+    facts("neoverse-v3", "Graviton5, Cobalt 200, Jetson Thor", &[Formulas]),
+    facts("cortex-a72", "Cortex-A53, A57, A72, A73: Raspberry Pi 3 and 4, Graviton", &[Formulas]),
+    facts("cortex-a76", "Cortex-A55, A76, A77: Raspberry Pi 5, RK3588", &[Formulas]),
+    facts("cortex-a78", "Cortex-A78, A510, A520, A710, A715, X1 to X3: Jetson Orin", &[Formulas]),
+    facts("cortex-a720", "Cortex-A720", &[Formulas]),
+    facts("cortex-x4", "Cortex-X4, X925, A725: DGX Spark", &[Formulas]),
+    facts("generic", "x86 CPUs without a table: what the kernel has names for", &[Simulated]),
+    facts("generic-arm", "Arm CPUs without a table: what the kernel has names for", &[]),
 ];
 
 /// What a built-in table covers.
@@ -137,7 +162,11 @@ mod tests {
                 model.tree_nodes().map(|node| model.metrics[node as usize].name.as_str()).collect();
             let first: &[&str] = match facts.model {
                 "clearwaterforest" => &[],
-                "neoverse-n1" => &["Frontend_Stalled_Cycles", "Backend_Stalled_Cycles"],
+                "cortex-a72" => &[],
+                "generic" | "generic-arm" | "zen1" | "zen2" | "zen3" | "neoverse-n1" | "cortex-a76"
+                | "cortex-a78" | "cortex-a720" | "cortex-x4" => {
+                    &["Frontend_Stalled_Cycles", "Backend_Stalled_Cycles"]
+                }
                 "zen4" | "zen5" => {
                     &["Frontend_Bound", "Bad_Speculation", "Backend_Bound", "SMT_Contention", "Retiring"]
                 }
@@ -154,6 +183,7 @@ mod tests {
         let all = coverage().unwrap();
         let levels = |name: &str| all.iter().find(|one| one.model == name).unwrap().levels;
         assert_eq!((levels("sapphirerapids"), levels("sierraforest"), levels("zen5")), (6, 3, 2));
+        assert_eq!((levels("lunarlake/cpu_core"), levels("lunarlake/cpu_atom")), (6, 3));
         assert_eq!((levels("clearwaterforest"), levels("neoverse-n1"), levels("neoverse-v2")), (0, 1, 1));
         assert!(all.iter().all(|one| one.metrics_of_owners > 0 && one.metrics_of_owners <= one.metrics));
     }

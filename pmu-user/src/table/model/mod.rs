@@ -7,6 +7,8 @@
 mod builtin;
 mod coverage;
 mod operand;
+mod shares;
+mod tables;
 mod task;
 mod text;
 
@@ -14,6 +16,7 @@ pub use self::{
     builtin::{FindError, KNOWN, for_machine, load, matches, of_folder},
     coverage::{Check, Coverage, coverage},
     operand::{CountScope, Encoding, Modes, OperandError, adds_up_threads},
+    tables::Tables,
     task::TaskForms,
     text::{TextError, read, write},
 };

@@ -89,6 +89,11 @@ impl Encoding {
                     self.set("inv", &number(value)?.to_string());
                 } else if let Some(value) = modifier.strip_prefix('c') {
                     self.set("cmask", &number(value)?.to_string());
+                } else if let Some(value) = modifier.strip_prefix("eq") {
+                    // `cmask` is compared for equality: IA32_PERFEVTSELx.EQ of architectural performance monitoring 6, from
+                    // Linux 6.11 (arch/x86/events/intel/core.c, `format_evtsel_ext_attrs`). perfmon's metrics for perf leave
+                    // it out.
+                    self.set("eq", &number(value)?.to_string());
                 } else if let Some(value) = modifier.strip_prefix('e') {
                     self.set("edge", &number(value)?.to_string());
                 } else {
@@ -196,6 +201,7 @@ mod tests {
         assert_eq!(terms("IDQ.MITE_UOPS:c1:e1"), "event=0x79,umask=0x4,cmask=1,edge=1");
         assert_eq!(terms("idq.mite_uops:u0xfc"), "event=0x79,umask=0xfc");
         assert_eq!(terms("IDQ.MITE_UOPS:i1:c1"), "event=0x79,umask=0x4,inv=1,cmask=1");
+        assert_eq!(terms("IDQ.MITE_UOPS:c8:i1:eq1"), "event=0x79,umask=0x4,cmask=8,inv=1,eq=1");
         assert_eq!(
             terms("OCR.X:opc=0x19e:tid=0x3e"),
             "event=0x2a,umask=0x1,filter_opc=0x19e,filter_tid=0x3e"

@@ -80,7 +80,7 @@ fn shared(model: &Model, metric: u32, smt: Smt) -> Option<String> {
 /// The part of a thread's cycles that its core had for it alone: 1 where the other thread was idle, half where it was not.
 /// `None` where nothing counts that.
 fn part(model: &mut Model) -> Option<Expr> {
-    let event = |model: &mut Model, name: &str| model.event(name).is_some().then(|| intern(model, name));
+    let event = |model: &mut Model, name: &str| model.event(name).is_some().then(|| model.intern(name));
     if let Some(distributed) = event(model, "CPU_CLK_UNHALTED.DISTRIBUTED") {
         return Some(Expr::binary(Binary::Divide, distributed, event(model, "CPU_CLK_UNHALTED.THREAD")?));
     }
@@ -93,14 +93,16 @@ fn part(model: &mut Model) -> Option<Expr> {
     Some(Expr::binary(Binary::Divide, alone, Expr::Number(2.0)))
 }
 
-/// The operand of that name; a new one stands at the end.
-fn intern(model: &mut Model, operand: &str) -> Expr {
-    let known = model.operands.iter().position(|known| known == operand);
-    let index = known.unwrap_or_else(|| {
-        model.operands.push(operand.to_owned());
-        model.operands.len() - 1
-    });
-    Expr::Event(index as u32)
+impl Model {
+    /// The operand of that name; a new one stands at the end.
+    pub(super) fn intern(&mut self, operand: &str) -> Expr {
+        let known = self.operands.iter().position(|known| known == operand);
+        let index = known.unwrap_or_else(|| {
+            self.operands.push(operand.to_owned());
+            self.operands.len() - 1
+        });
+        Expr::Event(index as u32)
+    }
 }
 
 /// How an expression is rewritten. The model has no metrics meanwhile.
@@ -161,7 +163,7 @@ impl Form<'_> {
                 let operand = self.model.operands.get(*index as usize);
                 let own = operand.filter(|operand| self.model.scope(operand) == CountScope::Core);
                 match own.and_then(|operand| self.model.of_thread(operand)) {
-                    Some(own) => intern(self.model, &own),
+                    Some(own) => self.model.intern(&own),
                     None => expr.clone(),
                 }
             }

@@ -5,13 +5,16 @@ use std::collections::BTreeSet;
 use super::file::{self, number};
 use crate::table::model::{Counters, ModelEvent, Precise};
 
-/// Events of fixed counters: the kernel knows them by the code of the general event that counts the same
-/// (arch/x86/events/intel/core.c, `intel_*_event_constraints`).
-const FIXED: [(&str, &str); 4] = [
+/// Events of fixed counters, whose code is 0 in the files: the kernel knows them by the code of the general event that counts the same
+/// (arch/x86/events/intel/core.c, `intel_*_event_constraints`; those of slots `intel_skt_event_constraints`).
+const FIXED: [(&str, &str); 7] = [
     ("INST_RETIRED.ANY", "event=0xc0"),
     ("CPU_CLK_UNHALTED.THREAD", "event=0x3c"),
     ("CPU_CLK_UNHALTED.CORE", "event=0x3c"),
     ("CPU_CLK_UNHALTED.THREAD_ANY", "event=0x3c,any=1"),
+    ("TOPDOWN_BAD_SPECULATION.ALL", "event=0x73"),
+    ("TOPDOWN_FE_BOUND.ALL", "event=0x9c,umask=0x1"),
+    ("TOPDOWN_RETIRING.ALL", "event=0xc2,umask=0x2"),
 ];
 
 /// Shares of the slots, which no file of events lists: pseudo-events (arch/x86/include/asm/perf_event.h,
@@ -63,7 +66,8 @@ pub(super) fn implied(wanted: &BTreeSet<String>) -> Vec<ModelEvent> {
 pub(super) fn import(event: &file::PerfmonEvent) -> ModelEvent {
     let unit = unit(&event.unit);
     let name = event.name.to_ascii_uppercase();
-    let fixed = FIXED.iter().find(|(known, _)| *known == name && unit == "core");
+    let is_fixed = unit == "core" && number(&event.event_code) == 0;
+    let fixed = FIXED.iter().find(|(known, _)| is_fixed && *known == name);
     let terms = match fixed {
         Some((_, terms)) => (*terms).to_owned(),
         None if unit == "core" => core_terms(event),
@@ -171,6 +175,10 @@ mod tests {
         assert_eq!(terms(ms), "event=0x79,umask=0x30,cmask=1,edge=1");
         let fixed = r#"{"EventName": "CPU_CLK_UNHALTED.THREAD", "EventCode": "0x00", "UMask": "0x02"}"#;
         assert_eq!(terms(fixed), "event=0x3c");
+        let slots = r#"{"EventName": "TOPDOWN_FE_BOUND.ALL", "EventCode": "0x00", "UMask": "0x06"}"#;
+        assert_eq!(terms(slots), "event=0x9c,umask=0x1");
+        let general = r#"{"EventName": "TOPDOWN_FE_BOUND.ALL", "EventCode": "0x71", "UMask": "0x00"}"#;
+        assert_eq!(terms(general), "event=0x71", "cores before Skymont have no such counter");
         let response = r#"{"EventName": "OCR.X", "EventCode": "0xB7, 0xBB", "UMask": "0x01",
             "MSRIndex": "0x1a6,0x1a7", "MSRValue": "0x10003C0002"}"#;
         assert_eq!(terms(response), "event=0xb7,umask=0x1,offcore_rsp=0x10003c0002");

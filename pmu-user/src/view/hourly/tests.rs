@@ -193,7 +193,7 @@ fn hours_have_what_happened_in_order() {
 #[test]
 fn an_estimate_has_its_variance() {
     let (header, ledger, interval) = with_late_ticks(Target::System, 2, 40);
-    let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);
+    let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, &[]);
     let header = header.into();
     let mut growth = Growth::new(&header, 10, MINUTE);
     let _ = growth.add(&Report { tasks: Some(tasks), ..Report::default() }, NOON);

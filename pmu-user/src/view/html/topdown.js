@@ -11,18 +11,18 @@ function topdown() {
   const redraw = () => {
     if (options.some(([key]) => key === S.owner)) state.owner = S.owner;
     const own = numbers().filter((row) => row.level && ownerKey(row.owner) === state.owner);
-    const bottleneck = D.bottlenecks.find((row) => ownerKey(row.owner) === state.owner);
+    const bottlenecks = D.bottlenecks.filter((row) => ownerKey(row.owner) === state.owner && row.path.length);
     place.replaceChildren(
       el("div", { class: "controls" }, choice("Owner", options, state.owner, (key) => { state.owner = key; S.owner = key; changed(); }),
         toggle("Small and unknown ones, too", state.all, (on) => { state.all = on; redraw(); })),
-      bottleneck?.path.length && S.from === null ? hint(bottleneck) : "", tree(own, state, redraw));
+      ...(S.from === null ? bottlenecks.map(hint) : []), tree(own, state, redraw));
   };
   whenChanged(redraw);
   redraw();
 }
 
 function hint(row) {
-  return el("div", { class: "hint" }, el("p", { class: "says" }, el("strong", {}, row.path.join(" › ")), row.says ? ": " + row.says : ""),
+  return el("div", { class: "hint" }, el("p", { class: "says" }, row.pmu ? `on ${row.pmu}: ` : "", el("strong", {}, row.path.join(" › ")), row.says ? ": " + row.says : ""),
     (row.try || []).map((next) => el("p", { class: "next" }, next)),
     [...(row.mismeasured || []), ...(row.notes || [])].map((note) => el("p", { class: "quiet" }, note)));
 }

@@ -35,9 +35,7 @@ pub(super) fn trees(rows: &Rows, into: &mut String) {
         let _ = write!(into, "<details{open}><summary>{}</summary>", text(&owner.label()));
         let is_its =
             |row: &&Json| serde_json::from_value(row["owner"].clone()).is_ok_and(|who: Who| who == **owner);
-        if let Some(row) = rows.bottlenecks.iter().find(is_its) {
-            bottleneck(row, into);
-        }
+        rows.bottlenecks.iter().filter(is_its).for_each(|row| bottleneck(row, into));
         let nodes = nodes.iter().copied().filter(|node| node.owner.as_ref() == Some(*owner));
         tree(&owner.label(), nodes, into);
         into.push_str("</details>");
@@ -52,7 +50,8 @@ fn bottleneck(row: &Json, into: &mut String) {
     if path.is_empty() {
         return;
     }
-    let _ = write!(into, "<p class=\"says\"><strong>{}</strong>", text(&path.join(" › ")));
+    let on = row["pmu"].as_str().map_or(String::new(), |pmu| format!("on {}: ", text(pmu)));
+    let _ = write!(into, "<p class=\"says\">{on}<strong>{}</strong>", text(&path.join(" › ")));
     if let Some(says) = row["says"].as_str() {
         let _ = write!(into, ": {}", text(says));
     }

@@ -23,15 +23,19 @@ pub(in crate::view) fn interval(into: &mut dyn Write, report: &TasksReport) -> i
 
 /// A row an owner that says where most is lost.
 fn topdown(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
-    let Ok(topdown) = &report.topdown else { return Ok(()) };
-    for (who, tree) in &topdown.owners {
-        bottleneck(into, report, topdown, who, tree)?;
+    for topdown in report.topdown.iter().flatten() {
+        for (who, tree) in &topdown.owners {
+            bottleneck(into, report, topdown, (who, tree))?;
+        }
+        if let Some(runs) = &topdown.runs {
+            several(into, report, topdown.pmu(), runs)?;
+        }
     }
-    topdown.runs.as_ref().map_or(Ok(()), |runs| several(into, report, runs))
+    Ok(())
 }
 
 /// The runs of the command that the target's metrics are of, and how much they differ.
-fn several(into: &mut dyn Write, report: &TasksReport, runs: &Runs) -> io::Result<()> {
+fn several(into: &mut dyn Write, report: &TasksReport, pmu: Option<&str>, runs: &Runs) -> io::Result<()> {
     let spread = |spread: &Spread| {
         let range = spread.range.as_ref().ok();
         json!({
@@ -40,38 +44,42 @@ fn several(into: &mut dyn Write, report: &TasksReport, runs: &Runs) -> io::Resul
             "reason": spread.range.as_ref().err(),
         })
     };
-    line(
-        into,
-        &json!({
-            "schema": SCHEMA, "kind": "runs", "t": report.from_ns, "dt": report.length_ns,
-            "planned": runs.planned, "ended": runs.ended,
-            "spread": runs.spreads.iter().map(spread).collect::<Vec<_>>(),
-        }),
-    )
+    let mut row = json!({
+        "schema": SCHEMA, "kind": "runs", "t": report.from_ns, "dt": report.length_ns,
+        "planned": runs.planned, "ended": runs.ended,
+        "spread": runs.spreads.iter().map(spread).collect::<Vec<_>>(),
+    });
+    of_pmu(&mut row, pmu);
+    line(into, &row)
 }
 
 fn bottleneck(
     into: &mut dyn Write,
     report: &TasksReport,
     topdown: &TopDown,
-    who: &OwnerOrTarget,
-    tree: &Tree,
+    (who, tree): (&OwnerOrTarget, &Tree),
 ) -> io::Result<()> {
     let shape = |index: &u32| topdown.shapes.iter().find(|shape| shape.index == *index);
     let path: Vec<&Shape> = tree.path.iter().filter_map(shape).collect();
     let last = path.last();
     let hint = last.and_then(|last| hint(&last.name));
     let path: Vec<&str> = path.iter().map(|shape| shape.name.as_str()).collect();
-    line(
-        into,
-        &json!({
-            "schema": SCHEMA, "kind": "bottleneck", "t": report.from_ns, "dt": report.length_ns,
-            "owner": owner(who.into()), "model": topdown.model, "formulas": topdown.formulas, "source": topdown.source,
-            "path": path, "says": hint.map(|hint| &hint.says), "try": hint.map(|hint| &hint.try_next),
-            "locate": last.map(|last| &last.locate),
-            "mismeasured": tree.faults, "notes": topdown.notes,
-        }),
-    )
+    let mut row = json!({
+        "schema": SCHEMA, "kind": "bottleneck", "t": report.from_ns, "dt": report.length_ns,
+        "owner": owner(who.into()), "model": topdown.model, "formulas": topdown.formulas, "source": topdown.source,
+        "path": path, "says": hint.map(|hint| &hint.says), "try": hint.map(|hint| &hint.try_next),
+        "locate": last.map(|last| &last.locate),
+        "mismeasured": tree.faults, "notes": topdown.notes,
+    });
+    of_pmu(&mut row, topdown.pmu());
+    line(into, &row)
+}
+
+/// Says of which core PMU a row is, where cores differ.
+fn of_pmu(row: &mut serde_json::Value, pmu: Option<&str>) {
+    if let Some(pmu) = pmu {
+        row["pmu"] = pmu.into();
+    }
 }
 
 /// A late timer that is long enough to be listed.

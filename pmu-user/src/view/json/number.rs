@@ -72,6 +72,7 @@ fn fields(mut row: Fields<'_>, number: &Number<'_>) -> io::Result<()> {
     label(&mut row, details.label)?;
     row.if_any("note", details.note)?;
     row.if_any("samples", details.samples)?;
+    row.if_any("pmu", details.pmu)?;
     if let Some((shape, flagged)) = details.node {
         node(&mut row, shape, flagged)?;
     }

@@ -1,6 +1,9 @@
 //! A run as rows: the header, then numbers and what else each of its sources has, then the summary.
 
-use std::io::{self, Write};
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
 
 use serde_json::json;
 
@@ -55,15 +58,15 @@ fn whole(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending
 
 /// How metrics of tables are computed.
 fn formulas(into: &mut dyn Write, report: &Report) -> io::Result<()> {
-    let topdown = report.tasks.iter().filter_map(|tasks| tasks.topdown.as_ref().ok());
-    let of_tasks = topdown
-        .flat_map(|topdown| topdown.shapes.iter())
-        .map(|shape| (&shape.name, shape.unit, &shape.formula));
+    let topdown = report.tasks.iter().flat_map(|tasks| tasks.topdown.iter().flatten());
+    let of_tasks = topdown.flat_map(|topdown| {
+        topdown.shapes.iter().map(|shape| (topdown.named(&shape.name), shape.unit, &shape.formula))
+    });
     let of_io = report
         .io
         .iter()
         .flat_map(|io| &io.formulas)
-        .map(|formula| (&formula.metric, formula.unit, &formula.text));
+        .map(|formula| (Cow::Borrowed(formula.metric.as_str()), formula.unit, &formula.text));
     of_tasks.chain(of_io).try_for_each(|(metric, unit, text)| {
         let row = json!({"schema": SCHEMA, "kind": "formula", "metric": metric, "unit": unit.name(), "formula": text});
         line(into, &row)

@@ -138,6 +138,6 @@ fn head_tasks(into: &mut dyn Write, header: &TasksHeader, report: &TasksReport) 
     if let Some(profile) = &header.plan.profile {
         line(into, "config", profile)?;
     }
-    let runs = report.topdown.as_ref().ok().and_then(|topdown| topdown.runs.as_ref());
+    let runs = report.topdown.iter().flatten().find_map(|topdown| topdown.runs.as_ref());
     runs.map_or(Ok(()), |of| line(into, "runs", &runs::line(of)))
 }

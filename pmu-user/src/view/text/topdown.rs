@@ -9,6 +9,7 @@ use super::{
     table::{Align, Table},
 };
 use crate::{
+    machine::cpu::format_list,
     metric::{
         TasksReport,
         topdown::{Shape, TopDown, Tree},
@@ -18,14 +19,23 @@ use crate::{
 
 /// The section, if there are metrics.
 pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
-    let Ok(topdown) = &report.topdown else { return Ok(()) };
+    report.topdown.iter().flatten().try_for_each(|topdown| of_cores(into, style, topdown))
+}
+
+/// The section of cores of one kind.
+fn of_cores(into: &mut dyn Write, style: &Style, topdown: &TopDown) -> io::Result<()> {
     let Some((_, everyone)) = topdown.owners.first() else { return Ok(()) };
+    let (model, formulas) = (&topdown.model, &topdown.formulas);
+    let on = topdown.core_type.as_ref().map(|cores| {
+        let time = time_share(everyone).map_or(String::new(), |share| format!(", {share} of the time"));
+        format!("on {} (cpu {}{time}): ", cores.pmu, format_list(&cores.cpus))
+    });
     section(
         into,
         "TOP-DOWN",
         &format!(
-            "{}, formulas {}; 95 % interval, share of the time it rests on; < over its threshold",
-            topdown.model, topdown.formulas
+            "{}{model}, formulas {formulas}; 95 % interval, share of the time it rests on; < over its threshold",
+            on.unwrap_or_default()
         ),
     )?;
     let known = |shape: &Shape| everyone.nodes[shape.index as usize].value.known();
@@ -89,6 +99,11 @@ fn path(into: &mut dyn Write, topdown: &TopDown, tree: &Tree) -> io::Result<()> 
     Ok(())
 }
 
+/// The share of an owner's time that it had on these cores.
+fn time_share(tree: &Tree) -> Option<String> {
+    Some(percent(tree.time_share.as_ref()?.known()?.estimate / 100.0))
+}
+
 /// A line an owner: the first level, what stands beside it, and its own bottleneck.
 fn owners(into: &mut dyn Write, style: &Style, topdown: &TopDown) -> io::Result<()> {
     let roots: Vec<&Shape> = topdown
@@ -99,14 +114,18 @@ fn owners(into: &mut dyn Write, style: &Style, topdown: &TopDown) -> io::Result<
     if topdown.owners.len() < 2 || roots.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new(&[
-        ("owner", Align::Left),
-        (id_column(topdown.owners.iter().map(|(who, _)| who)), Align::Right),
-        ("IPC", Align::Right),
-        ("bottleneck", Align::Left),
-        ("first level", Align::Words),
-    ]);
-    let ipc = topdown.shapes.iter().find(|shape| shape.name == "Info_Thread_IPC");
+    let differ = topdown.core_type.is_some();
+    let time = differ.then_some(("time", Align::Right));
+    let columns = [
+        Some(("owner", Align::Left)),
+        Some((id_column(topdown.owners.iter().map(|(who, _)| who)), Align::Right)),
+        time,
+        Some(("IPC", Align::Right)),
+        Some(("bottleneck", Align::Left)),
+        Some(("first level", Align::Words)),
+    ];
+    let mut table = Table::new(&columns.into_iter().flatten().collect::<Vec<_>>());
+    let ipc = topdown.ipc();
     for (who, tree) in topdown.owners.iter().skip(1).take(style.rows_max) {
         let (owner, pid) = name(who);
         let known = |shape: &Shape| tree.nodes[shape.index as usize].value.known();
@@ -119,7 +138,11 @@ fn owners(into: &mut dyn Write, style: &Style, topdown: &TopDown) -> io::Result<
         let bottleneck = tree.path.last().and_then(|index| {
             topdown.shapes.iter().find(|shape| shape.index == *index).map(|shape| shape.name.clone())
         });
-        table.row(vec![owner, pid, ipc, bottleneck.unwrap_or_else(|| "–".to_owned()), level]);
+        let time = differ.then(|| time_share(tree).unwrap_or_else(|| "–".to_owned()));
+        let mut row = vec![owner, pid];
+        row.extend(time);
+        row.extend([ipc, bottleneck.unwrap_or_else(|| "–".to_owned()), level]);
+        table.row(row);
     }
     table.write(into, style)
 }

@@ -104,7 +104,8 @@ fn topdown(canvas: &mut Canvas<'_>, place: &Place<'_>, whose: &OwnerOrTarget) {
     let Some(row) = row else {
         return lines.add(&format!("no Top-Down of {name} in this interval"), Style::new());
     };
-    lines.add(&format!("{name}   IPC {}", with_interval(row.ipc, three_digits)), BOLD);
+    let on = place.snapshot.pmu.as_ref().map_or(String::new(), |pmu| format!("on {pmu}   "));
+    lines.add(&format!("{name}   {on}IPC {}", with_interval(row.ipc, three_digits)), BOLD);
     let (wide, bar) = (place.area.width >= 60, place.area.width.saturating_sub(54).min(40));
     for (shape, node) in place.snapshot.shapes().zip(&row.nodes) {
         let mark = if node.is_flagged { "▲" } else { " " };

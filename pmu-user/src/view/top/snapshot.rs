@@ -36,6 +36,8 @@ pub struct Snapshot {
     /// Rows in the order of their owners, to find one.
     by_owner: Vec<u32>,
     shapes: Option<Arc<[Shape]>>,
+    /// The core PMU that the Top-Down metrics are of, where cores differ.
+    pub(super) pmu: Option<String>,
     /// Places of the kept nodes among the shapes.
     kept: Vec<u32>,
     /// Why there are no Top-Down metrics.
@@ -55,7 +57,7 @@ impl Snapshot {
     pub fn of(header: &Header, report: &Report) -> Self {
         let tasks = report.tasks.as_ref();
         let io = report.io.as_ref();
-        let topdown = tasks.and_then(|tasks| tasks.topdown.as_ref().ok());
+        let topdown = tasks.and_then(longest_on);
         let kept = topdown.map(kept_nodes).unwrap_or_default();
         let frames = tasks.map(|tasks| (tasks.from_ns, tasks.length_ns));
         let (from_ns, length_ns) = frames.or(io.map(|io| (io.from_ns, io.length_ns))).unwrap_or_default();
@@ -80,6 +82,7 @@ impl Snapshot {
             rows,
             by_owner,
             shapes: topdown.map(|topdown| topdown.shapes.clone()),
+            pmu: topdown.and_then(TopDown::pmu).map(str::to_owned),
             kept,
             no_topdown: tasks.and_then(|tasks| tasks.topdown.as_ref().err().cloned()),
             has_io: io.is_some(),
@@ -121,6 +124,12 @@ impl Snapshot {
     pub(super) fn size(&self) -> usize {
         self.rows.len() + 1
     }
+}
+
+/// The metrics of the cores on which the target was longest: the screen has room for those of one kind.
+fn longest_on(tasks: &TasksReport) -> Option<&TopDown> {
+    let time = |topdown: &&TopDown| topdown.owners.first().map(|(_, tree)| tree.time_ns);
+    tasks.topdown.iter().flatten().max_by_key(time)
 }
 
 /// The first levels of the tree.
@@ -168,9 +177,8 @@ fn row(owner: &OwnerReport, length_ns: u64, tree: Option<(&TopDown, &Tree)>, kep
     let per_second = 1e9 / length_ns.max(1) as f64;
     let cpu = owner.value(&metric::CPU_TIME);
     let blind = owner.value(&metric::BLIND_TIME).zip(cpu).filter(|(_, cpu)| cpu.estimate > 0.0);
-    let value = |(topdown, tree): (&TopDown, &Tree), name: &str| {
-        let shape = topdown.shapes.iter().find(|shape| shape.name == name)?;
-        tree.nodes.get(shape.index as usize)?.value.known().map(Bounded::of)
+    let ipc = |(topdown, tree): (&TopDown, &Tree)| {
+        tree.nodes.get(topdown.ipc()?.index as usize)?.value.known().map(Bounded::of)
     };
     let node = |(topdown, tree): (&TopDown, &Tree), at: u32| {
         let node = topdown.shapes.get(at as usize).and_then(|shape| tree.nodes.get(shape.index as usize));
@@ -183,7 +191,7 @@ fn row(owner: &OwnerReport, length_ns: u64, tree: Option<(&TopDown, &Tree)>, kep
         cpu: cpu.map(|known| Bounded::scaled(known, 1.0 / length_ns.max(1) as f64)),
         waits: owner.waits.as_ref().ok().map(|found| Box::new(Waits::of(found))),
         culprits: Culprits::default(),
-        ipc: tree.and_then(|tree| value(tree, "Info_Thread_IPC")),
+        ipc: tree.and_then(ipc),
         nodes: tree.map(|tree| kept.iter().map(|&at| node(tree, at)).collect()).unwrap_or_default(),
         block: None,
         net: None,

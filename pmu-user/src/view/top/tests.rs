@@ -35,7 +35,7 @@ fn process(pid: u32, name: &[u8]) -> Owner {
 /// A report of processes, each with its CPU time in an interval of 2 s.
 fn report(owners: &[(Owner, Value)]) -> Report {
     let (header, ledger, interval) = with_late_ticks(Target::System, 1, 0);
-    let mut tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);
+    let mut tasks = TasksReport::new(&machine(), &header, &ledger, &interval, &[]);
     tasks.total.who = OwnerOrTarget::Target;
     let row = |(owner, cpu): &(Owner, Value)| {
         let mut row = OwnerReport { who: OwnerOrTarget::Owner(owner.clone()), ..tasks.total.clone() };

@@ -50,7 +50,7 @@ fn exposed(name: &str) -> (Report, BTreeMap<(String, String), f64>) {
 #[test]
 fn shares_of_slots_are_slots_that_add_up() {
     let (report, values) = exposed("topdown");
-    let topdown = report.tasks.as_ref().unwrap().topdown.as_ref().unwrap();
+    let topdown = &report.tasks.as_ref().unwrap().topdown.as_ref().unwrap()[0];
     let value = |family: &str, target: &str| values[&(format!("pmbpf_{family}"), target.to_owned())];
     let mut checked = 0;
     for (who, tree) in &topdown.owners {

@@ -152,7 +152,7 @@ impl Simulator {
 
     /// A recording of `pmbpf run`.
     pub(super) fn run(&self, program: &Program, random: &mut Random) -> Vec<Recorded> {
-        let mut run = Run::new(&self.tasks, None).unwrap();
+        let mut run = Run::new(&self.tasks, Vec::new()).unwrap();
         let mut processes = [1, 2].map(|slot| Process::new(slot, random));
         // Other ids in every run.
         let first = random.below(30_000) as u32;
@@ -199,7 +199,7 @@ impl Simulator {
 
     /// A recording of `pmbpf stat -I 1`.
     pub(super) fn stat(&self, program: &Program, random: &mut Random) -> Vec<Recorded> {
-        let mut run = Run::new(&self.counts, None).unwrap();
+        let mut run = Run::new(&self.counts, Vec::new()).unwrap();
         let mut loads = [0.1, 0.03].map(|deviation| Load::new(random, deviation));
         let mut values = [0_u64; 2];
         for tick in 1..=program.ticks {

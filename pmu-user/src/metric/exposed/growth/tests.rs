@@ -99,7 +99,7 @@ fn the_busiest_have_rows_of_their_own_and_nobody_is_lost() {
 #[test]
 fn an_estimate_has_its_variance_and_a_count_has_none() {
     let (header, ledger, interval) = with_late_ticks(Target::System, 2, 40);
-    let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, None);
+    let tasks = TasksReport::new(&machine(), &header, &ledger, &interval, &[]);
     let row = tasks.owners.iter().find(|row| row.who.owner().is_some()).unwrap();
     let blind = *row.value(&metric::BLIND_TIME).unwrap();
     let mut growth = Growth::new(&header.into(), 10, MINUTE);

@@ -16,7 +16,7 @@ use std::{
 use pmu_common::turn::Turn;
 
 use self::order::Order;
-use super::{SessionError, TasksSession, owners::Owners};
+use super::{super::Next, SessionError, TasksSession, owners::Owners};
 use crate::{
     bpf::{Maps, Object},
     drain::reading::SliceRow,
@@ -92,7 +92,7 @@ pub(super) fn open(plan: &Plan, maps: &Maps, root: &Path) -> Result<Vec<Rotation
             group: None,
             due: None,
         };
-        if let (0, Some(metrics)) = (index, &plan.metrics) {
+        if let Some(metrics) = plan.metrics.get(index) {
             rotation.keep_to(&metrics.first_groups());
         }
         for cpu in rotation.wanted.clone() {
@@ -228,10 +228,10 @@ impl TasksSession {
         self.rotations.iter().filter_map(|rotation| rotation.due).min()
     }
 
-    /// Gives turns to these groups of the metrics' counters only.
-    pub(in crate::session) fn keep_to(&mut self, groups: &[u32]) {
-        if let Some(rotation) = self.rotations.first_mut() {
-            rotation.keep_to(groups);
+    /// Gives turns to these groups of the metrics' counters only, by core PMU.
+    pub(in crate::session) fn keep_to(&mut self, next: &Next) {
+        for (rotation, groups) in self.rotations.iter_mut().zip(next) {
+            groups.iter().for_each(|groups| rotation.keep_to(groups));
         }
     }
 

@@ -1,0 +1,97 @@
+//! Which table a core PMU's metrics are from: the one that was asked for, the CPU's own, or, where there is none, what the kernel has names
+//! for.
+
+use std::path::Path;
+
+use super::{MetricsError, MetricsRequest};
+use crate::{
+    machine::{
+        cpu,
+        pmu::catalog::{Catalog, Entry, PmuCpus},
+    },
+    table::model::{self, Model},
+};
+
+/// Tables of events that the kernel has names for, each with an event without which it says nothing.
+const GENERIC: [(&str, &str); 2] = [("generic", "cpu-cycles"), ("generic-arm", "cpu_cycles")];
+
+/// The table for `pmu`, and what to bear in mind about it.
+pub(super) fn model_of(
+    request: &MetricsRequest,
+    pmu: &Entry,
+    catalog: &Catalog,
+    root: &Path,
+) -> Result<(Model, Option<String>), MetricsError> {
+    let folder = request.folder.as_deref();
+    let several = catalog.cores().nth(1).is_some();
+    if let Some(name) = request.model.as_deref().filter(|name| is_meant(name, pmu, several)) {
+        return Ok((load(name, pmu, several, folder)?, None));
+    }
+    let identity = identity(pmu, several, root);
+    let name = match folder {
+        Some(folder) => model::of_folder(folder, &identity)?,
+        None => model::for_machine(&identity).map(str::to_owned),
+    };
+    if let Some(name) = name {
+        return Ok((model::load(&name, folder)?, None));
+    }
+    let generic = GENERIC.iter().find(|(_, cycles)| pmu.event(cycles).is_some());
+    let (name, _) = generic.ok_or_else(|| MetricsError::NoTable(identity.clone()))?;
+    Ok((model::load(name, None)?, Some(without_table(&identity, folder.is_some()))))
+}
+
+/// The table of a host that exposes no core PMU, by what its processor identifies itself as.
+pub(super) fn of_host(request: &MetricsRequest, root: &Path) -> Option<Model> {
+    let folder = request.folder.as_deref();
+    let own = |identity: String| match folder {
+        Some(folder) => model::of_folder(folder, &identity).ok()?,
+        None => model::for_machine(&identity).map(str::to_owned),
+    };
+    let name = request.model.clone().or_else(|| own(cpu::identity(root)?))?;
+    model::load(&name, folder).ok()
+}
+
+fn without_table(identity: &str, of_folder: bool) -> String {
+    let (missing, hint) = if of_folder {
+        ("the perfmon directory has no table for this CPU", "leave out --perfmon-dir for the built-in ones")
+    } else {
+        (
+            "there is no table for this CPU",
+            "one in perfmon's format is taken by --perfmon-dir DIR, one of a CPU that is near enough by --cpu-model NAME",
+        )
+    };
+    format!(
+        "{missing} ({identity}): these are of events that the kernel has names for; a table would add a Top-Down tree. {hint}"
+    )
+}
+
+/// Is a model that was asked for by name meant for this PMU? `alderlake/cpu_core` is not for other core types.
+fn is_meant(name: &str, pmu: &Entry, several: bool) -> bool {
+    !several || name.rsplit_once('/').is_none_or(|(_, of)| of == pmu.name)
+}
+
+/// The model of that name: `alderlake` is `alderlake/cpu_core` for the PMU `cpu_core`.
+fn load(name: &str, pmu: &Entry, several: bool, folder: Option<&Path>) -> Result<Model, MetricsError> {
+    if several && !name.contains('/') {
+        match model::load(&format!("{name}/{}", pmu.name), folder) {
+            Ok(model) => return Ok(model),
+            // It may be one for all cores.
+            Err(_) => return Ok(model::load(name, folder)?),
+        }
+    }
+    Ok(model::load(name, folder)?)
+}
+
+/// What cores of this PMU identify themselves as, with the PMU behind it where Intel's cores differ: they say the same.
+fn identity(pmu: &Entry, several: bool, root: &Path) -> String {
+    let first = match &pmu.place {
+        PmuCpus::Cores(cpus) if several => cpus.first().copied(),
+        _ => None,
+    };
+    let identity = match first {
+        Some(cpu) => cpu::identity_of_cpu(root, cpu),
+        None => cpu::identity(root),
+    };
+    let identity = identity.unwrap_or_else(|| "unknown".to_owned());
+    if several && !identity.starts_with("Arm-") { format!("{identity}/{}", pmu.name) } else { identity }
+}
