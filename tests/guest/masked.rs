@@ -15,8 +15,7 @@ const PERIOD_NS: f64 = 4e6;
 const HOST_NS: f64 = 10e6;
 
 /// Spans made by a trigger: first and last instant of each (CLOCK_MONOTONIC), and the gaps that pmbpf found.
-fn spans(trigger: &str) -> (Vec<(u64, u64)>, u64, Vec<Value>) {
-    let simulated = Simulated::load(&[]);
+fn spans(simulated: &Simulated, trigger: &str) -> (Vec<(u64, u64)>, u64, Vec<Value>) {
     // An emulated CPU that many samples interrupt does nothing else.
     let running = Running::start(&["-F", "199", "--gap-min", "20ms"]);
     let mut spans = Vec::new();
@@ -69,7 +68,8 @@ fn kernel_symbols() -> &'static [(u64, String)] {
 
 #[test]
 fn a_masked_span_is_found_with_its_length_and_place() {
-    let (spans, started_ns, gaps) = spans("irqoff");
+    let simulated = Simulated::load(&[]);
+    let (spans, started_ns, gaps) = spans(&simulated, "irqoff");
     for span in spans {
         let length_ns = (span.1 - span.0) as f64;
         let found = found(span, started_ns, &gaps);
@@ -89,12 +89,13 @@ fn a_masked_span_is_found_with_its_length_and_place() {
 
 #[test]
 fn a_span_without_preemption_is_not_masked() {
+    // Once: before Linux 6.2 the module stays where a task had an event.
+    let simulated = Simulated::load(&[]);
     for trigger in ["preemptoff", "bhoff"] {
-        let (spans, started_ns, gaps) = spans(trigger);
+        let (spans, started_ns, gaps) = spans(&simulated, trigger);
         // The host may stop the emulated CPU in one of them; what takes them for masked finds every one.
         let found: Vec<_> = spans.iter().map(|&span| found(span, started_ns, &gaps)).collect();
         let taken = found.iter().filter(|found| !found.is_empty()).count();
         assert!(taken <= 1, "{trigger} {spans:?}: {found:?}");
-        assert!(std::process::Command::new("rmmod").arg("pmusim").status().unwrap().success());
     }
 }
