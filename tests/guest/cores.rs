@@ -6,13 +6,12 @@ use crate::{
     counts::cgroup_id,
     simulated::Simulated,
     support::{Cgroup, Rows, Running, assert_close},
-    topdown::{COMPUTING, Shares, WAITING, rates},
+    topdown::{COMPUTING, NAMES, Shares, WAITING, rates},
     workloads::workload,
 };
 
 /// First level of the small cores: retiring, bad speculation, front end, back end, of five slots a cycle.
 const SMALL: [[u64; 4]; 2] = [[50, 10, 25, 15], [20, 5, 15, 60]];
-const NAMES: [&str; 4] = ["Retiring", "Bad_Speculation", "Frontend_Bound", "Backend_Bound"];
 /// Cycles a second of either kind.
 const CYCLES: u64 = 1_000_000_000;
 

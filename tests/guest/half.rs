@@ -4,12 +4,9 @@ use serde_json::Value;
 
 use crate::{
     simulated::Simulated,
-    support::{Cgroup, Rows, Running, assert_close, pmbpf, text},
-    topdown::COMPUTING,
-    workloads::workload,
+    support::{Cgroup, Rows, assert_close, pmbpf, text},
+    topdown::{COMPUTING, NAMES, SLOTS, run_on},
 };
-
-const SLOTS: u64 = 6_000_000_000;
 
 /// What general counters count of a Sapphire Rapids whose slots go where [`COMPUTING`] says.
 fn rates() -> String {
@@ -36,13 +33,7 @@ fn rates() -> String {
 /// Runs on a cgroup that spins for some seconds.
 fn run(arguments: &[&str], seconds: u32) -> (Cgroup, Rows) {
     let group = Cgroup::new("cloud");
-    let mut all =
-        vec!["--no-sampling", "--cpu-model", "sapphirerapids", "--level", "2", "--cgroup", &group.path];
-    all.extend(arguments);
-    let running = Running::start(&all);
-    let mut started = group.spawn(&format!("{} {seconds}", workload("spin", &["-g"])));
-    drop(started.wait());
-    let rows = running.stop();
+    let rows = run_on(std::slice::from_ref(&group), &[&["--level", "2"], arguments].concat(), seconds);
     (group, rows)
 }
 
@@ -53,17 +44,7 @@ fn row<'a>(rows: &'a Rows, group: &Cgroup, name: &str) -> &'a Value {
 
 /// The two levels are right, or missing with a reason.
 fn assert_levels(rows: &Rows, group: &Cgroup, missing: &[&str], error: f64) {
-    let names = [
-        "Retiring",
-        "Bad_Speculation",
-        "Frontend_Bound",
-        "Backend_Bound",
-        "Heavy_Operations",
-        "Branch_Mispredicts",
-        "Fetch_Latency",
-        "Memory_Bound",
-    ];
-    for (name, share) in names.iter().zip(COMPUTING) {
+    for (name, share) in NAMES.iter().zip(COMPUTING) {
         let row = row(rows, group, name);
         if missing.contains(name) {
             assert!(row["value"].is_null() && !row["reason"].as_str().unwrap().is_empty(), "{row}");

@@ -18,7 +18,7 @@ pub(crate) type Shares = [u64; 8];
 
 pub(crate) const COMPUTING: Shares = [60, 10, 20, 10, 5, 8, 12, 4];
 pub(crate) const WAITING: Shares = [15, 5, 10, 70, 3, 2, 4, 50];
-const NAMES: [&str; 8] = [
+pub(crate) const NAMES: [&str; 8] = [
     "Retiring",
     "Bad_Speculation",
     "Frontend_Bound",
@@ -30,7 +30,7 @@ const NAMES: [&str; 8] = [
 ];
 
 /// Slots a second.
-const SLOTS: u64 = 6_000_000_000;
+pub(crate) const SLOTS: u64 = 6_000_000_000;
 
 /// Lines for whoever runs in a cgroup, or for everyone.
 pub(crate) fn rates(shares: &Shares, instructions: u64, owner: &str) -> String {
@@ -71,7 +71,7 @@ fn spinning(groups: &[Cgroup], seconds: u32) -> Vec<Started> {
 }
 
 /// Runs on what cgroups do for a while.
-fn run_on(groups: &[Cgroup], arguments: &[&str], seconds: u32) -> Rows {
+pub(crate) fn run_on(groups: &[Cgroup], arguments: &[&str], seconds: u32) -> Rows {
     let mut all = vec!["--no-sampling", "--cpu-model", "sapphirerapids"];
     all.extend(arguments);
     groups.iter().for_each(|group| all.extend(["--cgroup", group.path.as_str()]));

@@ -93,7 +93,7 @@ pub(super) fn read_machine(root: &Path) -> anyhow::Result<Machine> {
 /// Asks the core PMUs what they really count, where metrics of theirs are wanted.
 pub(super) fn probe(machine: &mut Machine, wanted: &WantedMetrics, root: &Path) {
     if *wanted != WantedMetrics::None && machine.no_core_pmu().is_none() {
-        let catalog = Catalog::read(root).unwrap_or_default();
+        let catalog = Catalog::read_cores(root).unwrap_or_default();
         machine.probed = perf::probe::probe(machine, &catalog);
     }
 }

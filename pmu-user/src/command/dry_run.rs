@@ -112,9 +112,8 @@ fn tasks(planned: &mut Planned, plan: &Plan, machine: &Machine) {
         counters(planned, plan, (turns, metrics));
     }
     let on = |event: &Sampling| plan.cpus.iter().filter(|&&cpu| event.is_on(cpu)).count();
-    let cpus =
-        |metrics: &Metrics| metrics.core_type.as_ref().map_or(plan.cpus.len(), |cores| cores.cpus.len());
-    let of_cores = |(turns, metrics): (&Multiplexing, &Metrics)| turns.descriptors() * cpus(metrics);
+    let of_cores =
+        |(turns, metrics): (&Multiplexing, &Metrics)| turns.descriptors() * plan.cpus_of(metrics).len();
     let events =
         plan.sampling.iter().map(on).sum::<usize>() + plan.by_core_type().map(of_cores).sum::<usize>();
     // One tells whether a CPU still has the others.

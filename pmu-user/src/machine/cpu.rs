@@ -2,6 +2,7 @@
 
 use std::{io, path::Path};
 
+use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use super::{read, read_line};
@@ -57,6 +58,23 @@ impl Processor {
 /// The file is missing or holds no CPU list.
 pub fn online(root: &Path) -> io::Result<Vec<Cpu>> {
     list(root, "online")
+}
+
+/// Keeps this thread on `cpus`.
+///
+/// # Errors
+///
+/// One is beyond what a mask of CPUs holds, or the thread may run on none of them.
+pub fn set_affinity(cpus: &[Cpu]) -> io::Result<()> {
+    let mut mask = CpuSet::new();
+    for cpu in cpus {
+        let index = cpu.0 as usize;
+        if index >= CpuSet::MAX_CPU {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        mask.set(index);
+    }
+    Ok(sched_setaffinity(None, &mask)?)
 }
 
 fn list(root: &Path, name: &str) -> io::Result<Vec<Cpu>> {

@@ -262,12 +262,8 @@ impl TopDown {
         });
         let spreads = self.runs.iter().flat_map(|runs| &runs.spreads);
         nodes.chain(spreads.flat_map(move |of| {
-            spread(of).map(|number| Number { metric: self.named_number(number.metric), ..number })
+            spread(of).map(|number| Number { metric: self.named(number.metric), ..number })
         }))
-    }
-
-    fn named_number<'a>(&self, name: Cow<'a, str>) -> Cow<'a, str> {
-        if self.core_type.is_none() { name } else { Cow::Owned(self.named(&name).into_owned()) }
     }
 }
 

@@ -2,6 +2,7 @@
 //! for one, [`Counting`] counts by itself, [`side_band`] tells of address spaces.
 
 mod attr;
+mod busy_loop;
 mod counting;
 mod dummy;
 mod error;

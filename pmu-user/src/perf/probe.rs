@@ -3,32 +3,29 @@
 //! Hypervisors show fewer counters than the processor has, and some events count nothing where they filter them. The kernel answers the
 //! first when a group is opened, without scheduling it; the second shows in a piece of work of this thread.
 
-use std::{
-    hint::black_box,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Duration};
 
-use super::{CountTarget, Counting};
+use super::{
+    Counting,
+    busy_loop::{self, this_thread},
+};
 use crate::{
     machine::{
         Machine,
+        cpu::{Cpu, set_affinity},
         pmu::{
             catalog::{Catalog, Entry, PmuCpus},
             counters::ARM_CYCLES,
             probed::{DeadEvent, Probed},
         },
     },
-    plan::{
-        request::Inherit,
-        schedule::{Capacity, capacity::Shares},
-    },
+    plan::schedule::{Capacity, capacity::Shares},
     table::event_syntax::{List, SelectedGroup, resolve},
 };
 
 /// Work for each event: long enough for any counter.
 const BUSY: Duration = Duration::from_micros(500);
-/// Events that the work has for certain, by the names that kernels give them; the first few of Top-Down count in a group with `slots`.
+/// Events that the work has for certain, by the names that kernels give them.
 const CERTAIN: [&str; 8] = [
     "cpu-cycles",
     "instructions",
@@ -60,7 +57,10 @@ pub fn probe(machine: &Machine, catalog: &Catalog) -> Vec<Probed> {
 }
 
 fn of_pmu(machine: &Machine, catalog: &Catalog, pmu: &Entry) -> Option<Probed> {
-    stay_on(machine, pmu)?;
+    if let PmuCpus::Cores(cpus) = &pmu.place {
+        let online = |cpu: &&Cpu| machine.cpu.online.contains(cpu);
+        set_affinity(&cpus.iter().filter(online).copied().collect::<Vec<_>>()).ok()?;
+    }
     let assumed = Capacity::read(pmu, &machine.cpu, std::path::Path::new("/"));
     let general = general(catalog, pmu, assumed.general.count_ones());
     let mut dead: Vec<DeadEvent> = Vec::new();
@@ -84,9 +84,9 @@ fn of_pmu(machine: &Machine, catalog: &Catalog, pmu: &Entry) -> Option<Probed> {
 fn shares(catalog: &Catalog, pmu: &Entry) -> Option<DeadEvent> {
     let name = "topdown-retiring";
     let groups = events(catalog, &format!("{{{0}/slots/u,{0}/{name}/u}}", pmu.name))?;
-    let readings = readings(&groups)?;
+    let (readings, _) = busy_loop::count(&groups, BUSY)?;
     let [slots, share] = readings.as_slice() else { return None };
-    let is_dead = share.1 > 0 && slots.0 > 0 && share.0 == 0;
+    let is_dead = share.running_ns > 0 && slots.value > 0 && share.value == 0;
     let config = groups.first()?.events.get(1)?.instances.first()?.words.0[0];
     is_dead.then(|| DeadEvent { name: name.to_owned(), config })
 }
@@ -121,48 +121,12 @@ fn opens(catalog: &Catalog, pmu: &Entry, general: u32, other: Option<&str>) -> b
     groups.is_some_and(|groups| Counting::open(&groups, &this_thread()).is_ok())
 }
 
-fn this_thread() -> CountTarget {
-    let id = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
-    CountTarget::Threads(vec![id], Inherit::No)
-}
-
 fn events(catalog: &Catalog, notation: &str) -> Option<Vec<SelectedGroup>> {
     resolve(&List::parse(notation).ok()?, catalog).ok()
 }
 
 /// Does the first event count? `None` if it had no counter.
 fn counts(groups: &[SelectedGroup]) -> Option<bool> {
-    let readings = readings(groups)?;
-    readings.first().filter(|(_, running_ns)| *running_ns > 0).map(|(value, _)| *value > 0)
-}
-
-/// What the events count in a piece of work: each one's count, and for how long it had a counter, in ns.
-fn readings(groups: &[SelectedGroup]) -> Option<Vec<(u64, u64)>> {
-    let counting = Counting::open(groups, &this_thread()).ok()?;
-    counting.enable().ok()?;
-    work();
-    counting.disable().ok()?;
-    let readings = counting.read().ok()?;
-    Some(readings.iter().map(|one| (one.value, one.running_ns)).collect())
-}
-
-/// Cycles, instructions and branches for a while.
-fn work() {
-    let begun = Instant::now();
-    let mut number = 1_u64;
-    while begun.elapsed() < BUSY {
-        for _ in 0..1_000 {
-            number = black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
-        }
-    }
-}
-
-/// Keeps this thread on CPUs that the PMU counts on.
-fn stay_on(machine: &Machine, pmu: &Entry) -> Option<()> {
-    let PmuCpus::Cores(cpus) = &pmu.place else { return Some(()) };
-    let mut only = rustix::thread::CpuSet::new();
-    for cpu in cpus.iter().filter(|cpu| machine.cpu.online.contains(cpu)) {
-        only.set(usize::try_from(cpu.0).ok().filter(|&index| index < rustix::thread::CpuSet::MAX_CPU)?);
-    }
-    rustix::thread::sched_setaffinity(None, &only).ok()
+    let (readings, _) = busy_loop::count(groups, BUSY)?;
+    readings.first().filter(|one| one.running_ns > 0).map(|one| one.value > 0)
 }

@@ -7,6 +7,7 @@ mod error;
 pub mod io;
 pub mod metrics;
 pub mod multiplexing;
+mod one_or_several;
 pub mod profile;
 pub mod request;
 mod runs;
@@ -88,7 +89,7 @@ pub struct Plan {
     /// CPUs that count.
     pub cpus: Vec<Cpu>,
     /// Events that trigger samples, if any. The first sorts the hot functions.
-    #[serde(default, deserialize_with = "sampling::read_list")]
+    #[serde(default, deserialize_with = "one_or_several::deserialize")]
     pub sampling: Vec<Sampling>,
     /// Configuration that they are from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,7 +101,7 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<multiplexing::Multiplexing>,
     /// Metrics that the counters are for, by core PMU as these are.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "metrics::one_or_several")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "one_or_several")]
     pub metrics: Vec<metrics::Metrics>,
     /// Were they asked for in so many words, so that a run without them is none?
     #[serde(skip)]
@@ -245,6 +246,11 @@ impl Plan {
         self.turns.clear();
         self.metrics.clear();
         self.no_metrics = Some(why);
+    }
+
+    /// CPUs of the cores that `metrics` are of.
+    pub fn cpus_of<'a>(&'a self, metrics: &'a metrics::Metrics) -> &'a [Cpu] {
+        metrics.core_type.as_ref().map_or(&self.cpus, |cores| &cores.cpus)
     }
 
     /// What is counted of each core PMU, with the metrics that it is for.

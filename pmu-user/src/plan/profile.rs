@@ -80,7 +80,7 @@ impl<'a> Cores<'a> {
         let vendor = machine.cpu.vendor(root);
         let mut small = Vec::new();
         if vendor == Vendor::Intel && machine.no_core_pmu().is_none() {
-            let catalog = Catalog::read(root).unwrap_or_default();
+            let catalog = Catalog::read_cores(root).unwrap_or_default();
             let is_small = |pmu: &&crate::machine::pmu::catalog::Entry| {
                 let model =
                     pmu.caps.iter().find(|(name, _)| name == "pmu_name").map_or("", |(_, model)| model);

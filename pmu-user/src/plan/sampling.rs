@@ -7,7 +7,7 @@ use std::path::Path;
 use pmu_common::sample::EVENTS_MAX;
 
 pub use self::event::{Need, Precision, Sampling};
-pub(super) use self::event::{of_instance, read_list, resolved};
+pub(super) use self::event::{of_instance, resolved};
 use super::{
     FREQUENCY, Lost, PlanError, metrics, profile,
     request::{Force, Rate, Request},

@@ -288,7 +288,7 @@ static int register_one(struct sim_pmu **at, const char *name, int type, unsigne
 			bool slots)
 {
 	struct sim_pmu *sp = sim_pmu_new(name);
-	int group = 0, err;
+	int err;
 
 	if (!sp)
 		return -ENOMEM;
@@ -301,10 +301,8 @@ static int register_one(struct sim_pmu **at, const char *name, int type, unsigne
 	sim_pmu_group(sp, "format", format);
 	sim_pmu_group(sp, "events", slots ? events : events + METRICS + 1);
 	sim_pmu_group(sp, "caps", caps);
-	while (sp->groups[group])
-		group++;
 	if (hybrid)
-		sp->groups[group] = &cpus_group;
+		sim_pmu_own_group(sp, &cpus_group);
 	sp->pmu.task_ctx_nr = perf_hw_context;
 	sp->pmu.event_init = core_event_init;
 	sp->pmu.capabilities = hybrid ? SIM_HYBRID_CAPABILITIES : SIM_CORE_CAPABILITIES;

@@ -128,6 +128,7 @@ struct sim_pmu {
 ssize_t sim_attr_show(struct device *dev, struct device_attribute *attr, char *buf);
 struct sim_pmu *sim_pmu_new(const char *name);
 void sim_pmu_group(struct sim_pmu *sp, const char *name, struct sim_attr *attrs);
+void sim_pmu_own_group(struct sim_pmu *sp, const struct attribute_group *group);
 int sim_pmu_register(struct sim_pmu *sp, int type);
 void sim_pmus_unregister(void);
 

@@ -34,14 +34,27 @@ struct sim_pmu *sim_pmu_new(const char *name)
 	return sp;
 }
 
+static int groups_of(const struct sim_pmu *sp)
+{
+	int count = 0;
+
+	while (sp->groups[count])
+		count++;
+	return count;
+}
+
+/* Adds files that differ from PMU to PMU, or over time. */
+void sim_pmu_own_group(struct sim_pmu *sp, const struct attribute_group *group)
+{
+	sp->groups[groups_of(sp)] = group;
+}
+
 /* Adds a folder, or, with no name, files of the PMU itself.  No text ends @attrs. */
 void sim_pmu_group(struct sim_pmu *sp, const char *name, struct sim_attr *attrs)
 {
 	struct sim_group *group;
-	int at = 0, i;
+	int at = groups_of(sp), i;
 
-	while (sp->groups[at])
-		at++;
 	if (WARN_ON(at >= ARRAY_SIZE(sp->sysfs)))
 		return;
 	group = &sp->sysfs[at];
@@ -49,7 +62,7 @@ void sim_pmu_group(struct sim_pmu *sp, const char *name, struct sim_attr *attrs)
 		group->attrs[i] = &attrs[i].dev.attr;
 	group->group.name = name;
 	group->group.attrs = group->attrs;
-	sp->groups[at] = &group->group;
+	sim_pmu_own_group(sp, &group->group);
 }
 
 static void sim_pmu_free(struct sim_pmu *sp)

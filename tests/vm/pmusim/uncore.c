@@ -220,7 +220,6 @@ static int register_box(const struct kind *kind, int box)
 {
 	char name[SIM_NAME_LEN];
 	struct sim_pmu *sp;
-	int at = 0;
 
 	snprintf(name, sizeof(name), "uncore_%s_%d", kind->name, box);
 	sp = sim_pmu_new(name);
@@ -235,9 +234,7 @@ static int register_box(const struct kind *kind, int box)
 	sim_pmu_group(sp, "format", kind->format);
 	sim_pmu_group(sp, "events", kind->events);
 	add_dies(sp, kind, box);
-	while (sp->groups[at])
-		at++;
-	sp->groups[at] = &cpumask_group;
+	sim_pmu_own_group(sp, &cpumask_group);
 	return sim_pmu_register(sp, -1);
 }
 

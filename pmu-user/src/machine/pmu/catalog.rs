@@ -86,16 +86,34 @@ impl Catalog {
     ///
     /// The folder cannot be listed. A PMU without a type, or whose name is no word, is left out.
     pub fn read(root: &Path) -> io::Result<Self> {
+        Self::read_those(root, |_| true)
+    }
+
+    /// Reads the PMUs of cores only: a server has hundreds of others.
+    ///
+    /// # Errors
+    ///
+    /// As [`Catalog::read`]'s.
+    pub fn read_cores(root: &Path) -> io::Result<Self> {
+        Self::read_those(root, |name| is_core(name.as_bytes()))
+    }
+
+    fn read_those(root: &Path, wanted: impl Fn(&str) -> bool) -> io::Result<Self> {
         let folder = root.join(FOLDER);
         let mut pmus: Vec<Entry> = std::fs::read_dir(&folder)?
             .take(ENTRIES_MAX)
             .flatten()
             .filter_map(|entry| entry.file_name().into_string().ok())
-            .filter(|name| is_word(name))
+            .filter(|name| is_word(name) && wanted(name))
             .filter_map(|name| Entry::read(&folder.join(&name), name))
             .collect();
         pmus.sort_by(|a, b| natural(&a.name).cmp(&natural(&b.name)));
         Ok(Self { pmus, tracepoints: Tracepoints::find(root) })
+    }
+
+    /// Do cores differ, so that each kind has a PMU of its own?
+    pub fn has_core_types(&self) -> bool {
+        self.cores().nth(1).is_some()
     }
 
     /// PMUs of cores: more than one where the cores differ, large ones of Intel's hybrids first.

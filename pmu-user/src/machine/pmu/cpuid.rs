@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::machine::cpu::Cpu;
+use crate::machine::cpu::{Cpu, set_affinity};
 
 /// The leaves of CPUID that tell about counters, as one CPU answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,9 +76,7 @@ impl Cpuid {
             _ => first(4),
         })
     }
-}
 
-impl Cpuid {
     /// Counters of each channel of memory of an AMD processor, as the kernel divides those of a socket by its channels
     /// (arch/x86/events/amd/uncore.c, `amd_uncore_umc_ctx_init`, v6.12). `None` if it says nothing about them.
     pub fn amd_channel(&self) -> Option<u32> {
@@ -96,10 +94,7 @@ pub(crate) fn first(count: u32) -> u32 {
 }
 
 fn ask_on(cpu: Cpu) -> Option<Cpuid> {
-    let mut only = rustix::thread::CpuSet::new();
-    let index = usize::try_from(cpu.0).ok().filter(|&index| index < rustix::thread::CpuSet::MAX_CPU)?;
-    only.set(index);
-    rustix::thread::sched_setaffinity(None, &only).ok()?;
+    set_affinity(&[cpu]).ok()?;
     ask()
 }
 

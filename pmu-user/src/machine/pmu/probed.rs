@@ -34,11 +34,6 @@ pub struct DeadEvent {
 }
 
 impl Probed {
-    /// Is it found to be as it should?
-    pub const fn is_sound(&self) -> bool {
-        self.dead.is_empty()
-    }
-
     /// Why an event that is encoded so cannot be believed; `None` if nothing is known against it.
     pub fn why_dead(&self, config: u64) -> Option<String> {
         let dead = self.dead.iter().find(|dead| dead.config == config)?;

@@ -63,9 +63,10 @@ pub struct TopDown {
 
 impl TopDown {
     /// What one of its metrics is called among those of all cores: with the core PMU, as perf writes events of one, where cores differ.
-    pub fn named<'a>(&self, name: &'a str) -> Cow<'a, str> {
+    pub fn named<'a>(&self, name: impl Into<Cow<'a, str>>) -> Cow<'a, str> {
+        let name = name.into();
         match &self.core_type {
-            None => Cow::Borrowed(name),
+            None => name,
             Some(CoreType { pmu, .. }) => Cow::Owned(format!("{pmu}/{name}/")),
         }
     }
@@ -198,10 +199,10 @@ impl Prepared {
 
     /// The metrics of an owner, or of everyone, who ran in these slices.
     pub fn tree(&self, turns: &Multiplexing, rows: &[SliceRow], around: &Around<'_>) -> Tree {
-        let estimates = Estimates::new(turns, rows);
+        let (estimates, time_ns) = (Estimates::new(turns, rows), report::time_ns(rows));
         let constant = |name: &String| match name.as_str() {
             // How long the owner ran, of which the kernel says more than any counter.
-            "TASK_SECONDS" => report::time_ns(rows) as f64 / 1e9,
+            "TASK_SECONDS" => time_ns as f64 / 1e9,
             name => around.constant(name),
         };
         let constants: Vec<f64> = self.model.constants.iter().map(constant).collect();
@@ -221,7 +222,6 @@ impl Prepared {
             },
         };
         let nodes: Vec<Node> = metrics.map(node).collect();
-        let time_ns = report::time_ns(rows);
         Tree { amounts: self.amounts(&evaluated), time_ns, ..self.with_path(nodes) }
     }
 

@@ -34,10 +34,9 @@ pub fn topdown(
     let each = prepared.iter().zip(&header.plan.metrics).enumerate();
     let mut all: Vec<TopDown> = each
         .map(|(at, (prepared, metrics))| {
-            let cores = metrics.core_type.as_ref();
             let around = Around {
                 topology: &machine.topology,
-                cpus: cores.map_or(header.plan.cpus.len(), |cores| cores.cpus.len()),
+                cpus: header.plan.cpus_of(metrics).len(),
                 extent: extent(&header.plan.target),
                 seconds: interval.length_ns() as f64 / 1e9,
             };

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::{Node, Prepared, TopDown, Tree};
+use super::{Node, Prepared, TopDown, Tree, report};
 use crate::{
     drain::reading::SliceRow,
     metric::{
@@ -84,7 +84,7 @@ impl OneRun {
 }
 
 fn totals(length_ns: u64, turns: &Multiplexing, rows: &[SliceRow]) -> Vec<Total> {
-    let time_ns = rows.iter().fold(0_u64, |sum, row| sum.saturating_add(row.time_ns));
+    let time_ns = report::time_ns(rows);
     let time = |(what, ns): (&str, u64)| Total {
         what: what.to_owned(),
         unit: Unit::Ns,

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{machine::cpu::Cpu, plan::schedule::drill, table::model::Model};
 
+/// Levels whose loss is told with the tree: those that say where to look further.
+const LEVELS_TOLD: u32 = 2;
+
 /// Metrics of one core PMU that will be measured, and those that will not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
@@ -40,39 +43,6 @@ pub struct Metrics {
     pub notes: Vec<String>,
 }
 
-/// Metrics in recordings: one stands for itself, as it did before there could be several.
-pub(in crate::plan) mod one_or_several {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use super::Metrics;
-
-    pub(in crate::plan) fn serialize<S: Serializer>(
-        all: &[Metrics],
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match all {
-            [one] => one.serialize(serializer),
-            several => several.serialize(serializer),
-        }
-    }
-
-    pub(in crate::plan) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Vec<Metrics>, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            One(Box<Metrics>),
-            Several(Vec<Metrics>),
-        }
-        Ok(match Option::<Written>::deserialize(deserializer)? {
-            None => Vec::new(),
-            Some(Written::One(one)) => vec![*one],
-            Some(Written::Several(several)) => several,
-        })
-    }
-}
-
 /// Cores of one kind, where a host has several kinds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreType {
@@ -96,12 +66,7 @@ impl Metrics {
         groups.dedup();
         groups
     }
-}
 
-/// Levels whose loss is told with the tree: those that say where to look further.
-const LEVELS_TOLD: u32 = 2;
-
-impl Metrics {
     /// What of the upper levels of `model`'s tree cannot be measured here, in a line for each level and reason.
     pub(super) fn lost_levels(&self, model: &Model) -> Vec<String> {
         let mut lost: BTreeMap<(u32, &str), Vec<&str>> = BTreeMap::new();

@@ -10,7 +10,6 @@ mod operands;
 
 use std::path::Path;
 
-pub(super) use self::measured::one_or_several;
 pub use self::{
     groups::MetricsRequest,
     measured::{CoreType, Depth, Measured, Metrics, Multiplex},
@@ -101,7 +100,7 @@ impl Choice {
             return if required { Err(MetricsError::NoPmu(why)) } else { Ok(Self::without(why)) };
         }
         let (mut choice, mut refused) = (Self::default(), Vec::new());
-        let several = catalog.cores().nth(1).is_some();
+        let several = catalog.has_core_types();
         let around = Around { extent, cpus, machine, catalog: &catalog, root };
         for pmu in catalog.cores().filter(|pmu| !several || around.counts_on(pmu)) {
             match plan(request, pmu, &around) {
@@ -150,9 +149,8 @@ impl Around<'_> {
 
     /// The core type of a PMU's cores, where a host has several.
     fn core_type(&self, pmu: &Entry) -> Option<CoreType> {
-        self.catalog.cores().nth(1)?;
-        let cpus = self.cpus.iter().copied().filter(|&cpu| pmu.is_on(cpu)).collect();
-        Some(CoreType { pmu: pmu.name.clone(), cpus })
+        let cpus = || self.cpus.iter().copied().filter(|&cpu| pmu.is_on(cpu)).collect();
+        self.catalog.has_core_types().then(|| CoreType { pmu: pmu.name.clone(), cpus: cpus() })
     }
 }
 
@@ -172,8 +170,7 @@ pub fn plan(
     let &Around { extent, machine, catalog, root, .. } = around;
     let (mut model, mut note) = model_of(request, pmu, catalog, root)?;
     let probed = machine.probed(&pmu.name);
-    let mut capacity = Capacity::read(pmu, &machine.cpu, root);
-    probed.iter().for_each(|probed| capacity.take_in(probed));
+    let capacity = Capacity::of(pmu, machine, root);
     let without_shares = capacity.shares == Shares::Missing && model.has_shares();
     if without_shares {
         model = model.without_shares();
@@ -226,7 +223,7 @@ pub fn tables(wanted: &WantedMetrics, root: &Path) -> Tables {
         WantedMetrics::None => &MetricsRequest::default(),
         WantedMetrics::IfPossible(request) | WantedMetrics::Required(request) => request,
     };
-    let catalog = Catalog::read(root).unwrap_or_default();
+    let catalog = Catalog::read_cores(root).unwrap_or_default();
     if catalog.cores().next().is_none() {
         return of_cpu::of_host(request, root).map(Tables::of_any).unwrap_or_default();
     }

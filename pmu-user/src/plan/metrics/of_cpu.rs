@@ -12,9 +12,6 @@ use crate::{
     table::model::{self, Model},
 };
 
-/// Tables of events that the kernel has names for, each with an event without which it says nothing.
-const GENERIC: [(&str, &str); 2] = [("generic", "cpu-cycles"), ("generic-arm", "cpu_cycles")];
-
 /// The table for `pmu`, and what to bear in mind about it.
 pub(super) fn model_of(
     request: &MetricsRequest,
@@ -23,19 +20,15 @@ pub(super) fn model_of(
     root: &Path,
 ) -> Result<(Model, Option<String>), MetricsError> {
     let folder = request.folder.as_deref();
-    let several = catalog.cores().nth(1).is_some();
+    let several = catalog.has_core_types();
     if let Some(name) = request.model.as_deref().filter(|name| is_meant(name, pmu, several)) {
         return Ok((load(name, pmu, several, folder)?, None));
     }
     let identity = identity(pmu, several, root);
-    let name = match folder {
-        Some(folder) => model::of_folder(folder, &identity)?,
-        None => model::for_machine(&identity).map(str::to_owned),
-    };
-    if let Some(name) = name {
+    if let Some(name) = own(&identity, folder)? {
         return Ok((model::load(&name, folder)?, None));
     }
-    let generic = GENERIC.iter().find(|(_, cycles)| pmu.event(cycles).is_some());
+    let generic = model::GENERIC.iter().find(|(_, cycles)| pmu.event(cycles).is_some());
     let (name, _) = generic.ok_or_else(|| MetricsError::NoTable(identity.clone()))?;
     Ok((model::load(name, None)?, Some(without_table(&identity, folder.is_some()))))
 }
@@ -43,12 +36,16 @@ pub(super) fn model_of(
 /// The table of a host that exposes no core PMU, by what its processor identifies itself as.
 pub(super) fn of_host(request: &MetricsRequest, root: &Path) -> Option<Model> {
     let folder = request.folder.as_deref();
-    let own = |identity: String| match folder {
-        Some(folder) => model::of_folder(folder, &identity).ok()?,
-        None => model::for_machine(&identity).map(str::to_owned),
-    };
-    let name = request.model.clone().or_else(|| own(cpu::identity(root)?))?;
+    let name = request.model.clone().or_else(|| own(&cpu::identity(root)?, folder).ok()?)?;
     model::load(&name, folder).ok()
+}
+
+/// Name of the table of CPUs that identify themselves so: in the user's perfmon directory if there is one, else built in.
+fn own(identity: &str, folder: Option<&Path>) -> Result<Option<String>, model::FindError> {
+    match folder {
+        Some(folder) => model::of_folder(folder, identity),
+        None => Ok(model::for_machine(identity).map(str::to_owned)),
+    }
 }
 
 fn without_table(identity: &str, of_folder: bool) -> String {
@@ -71,15 +68,15 @@ fn is_meant(name: &str, pmu: &Entry, several: bool) -> bool {
 }
 
 /// The model of that name: `alderlake` is `alderlake/cpu_core` for the PMU `cpu_core`.
-fn load(name: &str, pmu: &Entry, several: bool, folder: Option<&Path>) -> Result<Model, MetricsError> {
-    if several && !name.contains('/') {
-        match model::load(&format!("{name}/{}", pmu.name), folder) {
-            Ok(model) => return Ok(model),
-            // It may be one for all cores.
-            Err(_) => return Ok(model::load(name, folder)?),
-        }
+fn load(name: &str, pmu: &Entry, several: bool, folder: Option<&Path>) -> Result<Model, model::FindError> {
+    if several
+        && !name.contains('/')
+        && let Ok(model) = model::load(&format!("{name}/{}", pmu.name), folder)
+    {
+        return Ok(model);
     }
-    Ok(model::load(name, folder)?)
+    // It may be one for all cores.
+    model::load(name, folder)
 }
 
 /// What cores of this PMU identify themselves as, with the PMU behind it where Intel's cores differ: they say the same.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     machine::{
@@ -91,23 +91,6 @@ pub enum Need {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-/// Reads the list as recordings have it: an older one holds one event, or null.
-pub(in crate::plan) fn read_list<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<Sampling>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        One(Box<Sampling>),
-        Several(Vec<Sampling>),
-    }
-    Ok(match Option::<Written>::deserialize(deserializer)? {
-        None => Vec::new(),
-        Some(Written::One(one)) => vec![*one],
-        Some(Written::Several(several)) => several,
-    })
 }
 
 impl Sampling {

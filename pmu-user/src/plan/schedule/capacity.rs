@@ -9,6 +9,7 @@ use super::{
     fit::{Group, Seat},
 };
 use crate::machine::{
+    Machine,
     cpu::Processor,
     pmu::{
         catalog::{Entry, PmuCpus},
@@ -98,8 +99,14 @@ impl Capacity {
         capacity
     }
 
-    /// Takes in what the PMU turned out to have.
-    pub fn take_in(&mut self, probed: &Probed) {
+    /// What a core PMU of `machine`, whose files are below `root`, offers, and has turned out to have.
+    pub fn of(pmu: &Entry, machine: &Machine, root: &Path) -> Self {
+        let mut capacity = Self::read(pmu, &machine.cpu, root);
+        machine.probed(&pmu.name).iter().for_each(|probed| capacity.take_in(probed));
+        capacity
+    }
+
+    fn take_in(&mut self, probed: &Probed) {
         if let Some(general) = probed.general.filter(|&general| general != self.general.count_ones()) {
             self.general = first(general);
             self.source = CountersSource::Kernel;

@@ -3,7 +3,7 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-use crate::machine::cpu::Cpu;
+use crate::machine::cpu::{Cpu, set_affinity};
 
 /// Fewer calls than this are not worth the move.
 const CALLS_MIN: usize = 8;
@@ -30,10 +30,9 @@ impl Pinning {
         if self.home.is_none() || calls < CALLS_MIN || self.at == Some(cpu) {
             return;
         }
-        let mut there = CpuSet::new();
-        if (cpu.0 as usize) < CpuSet::MAX_CPU {
-            there.set(cpu.0 as usize);
-            self.at = sched_setaffinity(None, &there).is_ok().then_some(cpu);
+        // Where it may not go, it stays where it went before, and still has a way home.
+        if set_affinity(&[cpu]).is_ok() {
+            self.at = Some(cpu);
         }
     }
 }

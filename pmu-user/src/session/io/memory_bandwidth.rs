@@ -10,9 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::thread::{CpuSet, sched_setaffinity};
-
-use crate::machine::cpu::Cpu;
+use crate::machine::cpu::{Cpu, set_affinity};
 
 /// Numbers in each of a thread's three arrays: 32 MiB each, more than a core's share of any cache.
 const NUMBERS: usize = 4 << 20;
@@ -43,12 +41,8 @@ pub fn bytes_per_second(cpus: &[Cpu]) -> f64 {
 
 /// Bytes that one CPU moved.
 fn triad(cpu: Cpu, ready: &Barrier, over: &AtomicBool) -> u64 {
-    let mut there = CpuSet::new();
-    if (cpu.0 as usize) < CpuSet::MAX_CPU {
-        there.set(cpu.0 as usize);
-        // Where it may not go, it computes elsewhere.
-        let _ = sched_setaffinity(None, &there);
-    }
+    // Where it may not go, it computes elsewhere.
+    let _ = set_affinity(&[cpu]);
     // Written here, so that the memory is this CPU's own.
     let (mut a, b, c) = (vec![0.5_f64; NUMBERS], vec![1.5; NUMBERS], vec![2.5; NUMBERS]);
     ready.wait();

@@ -121,8 +121,8 @@ fn known_names() -> String {
     KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
-/// Tables of events that the kernel has names for, which no directory has.
-const GENERIC: [&str; 2] = ["generic", "generic-arm"];
+/// Tables of events that the kernel has names for, which no directory has, each with an event without which it says nothing.
+pub const GENERIC: [(&str, &str); 2] = [("generic", "cpu-cycles"), ("generic-arm", "cpu_cycles")];
 
 /// The model called `name`, in any case: from the user's perfmon directory if there is one, else built in.
 ///
@@ -131,7 +131,7 @@ const GENERIC: [&str; 2] = ["generic", "generic-arm"];
 /// There is no such model, or its table cannot be read.
 pub fn load(name: &str, folder: Option<&Path>) -> Result<Model, FindError> {
     let wanted = name.to_ascii_lowercase();
-    if let Some(folder) = folder.filter(|_| !GENERIC.contains(&wanted.as_str())) {
+    if let Some(folder) = folder.filter(|_| GENERIC.iter().all(|(name, _)| *name != wanted)) {
         return Ok(perfmon::read(folder, &wanted, &format!("directory {}", folder.display()))?);
     }
     match KNOWN.iter().find(|(known, _)| *known == wanted) {

@@ -13,7 +13,7 @@ mod task;
 mod text;
 
 pub use self::{
-    builtin::{FindError, KNOWN, for_machine, load, matches, of_folder},
+    builtin::{FindError, GENERIC, KNOWN, for_machine, load, matches, of_folder},
     coverage::{Check, Coverage, coverage},
     operand::{CountScope, Encoding, Modes, OperandError, adds_up_threads},
     tables::Tables,

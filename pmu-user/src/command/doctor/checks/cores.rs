@@ -21,9 +21,8 @@ pub(super) fn all(machine: &mut Machine, root: &Path) -> Vec<Check> {
     let around =
         Around { extent: CountsOf::Everyone, cpus: &machine.cpu.online, machine, catalog: &catalog, root };
     let of_pmu = |pmu| {
-        let mut capacity = Capacity::read(pmu, &machine.cpu, root);
+        let capacity = Capacity::of(pmu, machine, root);
         let probed = machine.probed(&pmu.name);
-        probed.iter().for_each(|probed| capacity.take_in(probed));
         let found = format!("{}: {}", pmu.name, capacity.to_string().replace('\n', "; "));
         let dead: Vec<&str> =
             probed.iter().flat_map(|probed| &probed.dead).map(|dead| dead.name.as_str()).collect();
