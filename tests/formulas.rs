@@ -1,15 +1,18 @@
-//! Tables that are written by hand against formulas of their sources, which are evaluated here by other code than ours, on made counts.
+//! Tables of CPU models against the formulas of their sources, evaluated by other code than ours, on made counts: those that are written by
+//! hand by the evaluator below, those that are imported from perfmon by `scripts/perfmon-values.py`, beforehand.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
 use std::collections::BTreeMap;
 
 use pmbpf::{
-    metric::offline::{TaskCounts, evaluate},
+    metric::offline::{Evaluated, TaskCounts, evaluate},
     table::model::{Model, load},
 };
 
 const SOURCES: &str = include_str!("formulas/sources.txt");
+/// What `scripts/perfmon-values.py` wrote.
+const PERFMON: &str = include_str!("formulas/perfmon.tsv");
 /// Sets of made counts.
 const SETS: u64 = 20;
 
@@ -139,4 +142,43 @@ fn metrics_of_tables_written_by_hand_are_those_of_their_sources() {
         "cortex-x4",
     ];
     assert!(models.iter().all(|model| compared[model] > 8) && compared.len() == models.len(), "{compared:?}");
+}
+
+/// What perfmon's formulas take: the same numbers as in `scripts/perfmon-values.py`.
+fn counts_of_perfmon(set: u64) -> TaskCounts {
+    let names = PERFMON.lines().filter_map(|line| line.strip_prefix("count\t"));
+    let counted = |name: &str| match name.to_uppercase().as_str() {
+        "HYPERTHREADING_ON" => (set % 2) as f64,
+        upper => count(upper, set),
+    };
+    let counts: BTreeMap<String, Option<f64>> =
+        names.map(|name| (name.to_owned(), Some(counted(name)))).collect();
+    TaskCounts { constants: counts.clone(), counts }
+}
+
+#[test]
+fn metrics_of_tables_from_perfmon_are_what_its_formulas_say() {
+    let sets: Vec<TaskCounts> = (0..2).map(counts_of_perfmon).collect();
+    let mut compared = 0;
+    let tables = PERFMON.split("model\t").skip(1);
+    for (name, rows) in tables.filter_map(|table| table.split_once('\n')) {
+        let model = load(name, None).unwrap();
+        let evaluated: Vec<Evaluated> = sets.iter().map(|counts| evaluate(&model, counts)).collect();
+        for row in rows.lines() {
+            let (metric, expected) = row.split_once('\t').unwrap();
+            let index = model.metric(metric).unwrap_or_else(|| panic!("{name} has no {metric}")) as usize;
+            for (found, expected) in evaluated.iter().zip(expected.split('\t')) {
+                let found = found.metrics[index].value.known().map(|known| known.estimate);
+                let is_equal = match (found, expected.parse::<f64>().ok()) {
+                    (Some(found), Some(expected)) => {
+                        (found - expected).abs() <= 1e-9 * expected.abs().max(1.0)
+                    }
+                    (found, expected) => found == expected,
+                };
+                assert!(is_equal, "{name} {metric}: {found:?}, not {expected}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 9_000, "{compared}");
 }
