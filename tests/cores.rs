@@ -5,13 +5,14 @@
 #[path = "unpack.rs"]
 mod unpack;
 
-use std::{fmt::Write as _, path::Path};
+use std::{fmt::Write as _, path::Path, time::Duration};
 
 use pmbpf::{
     machine::{Machine, cpu::Cpu},
     plan::{
         Plan, PlanError,
         metrics::{Depth, MetricsRequest},
+        multiplexing::EventGroup,
         request::{Rate, Request, WantedMetrics},
     },
     table::model::load,
@@ -128,6 +129,57 @@ fn a_model_that_is_asked_for_is_that_of_each_kind_of_core_or_of_one() {
     assert_eq!(tables_of("alderlake"), ["alderlake/cpu_core", "alderlake/cpu_atom"]);
     assert_eq!(tables_of("alderlake/cpu_core"), ["alderlake/cpu_core", "generic"]);
     assert_eq!(tables_of("sapphirerapids"), ["sapphirerapids", "sapphirerapids"]);
+}
+
+/// A Sapphire Rapids, of whose counters the kernel knows.
+fn server() -> Unpacked {
+    host(&vec![intel(143); 2], &[("cpu", "", format!("{X86}\n{SLOTS}\ncaps/pmu_name = sapphire_rapids"))])
+}
+
+/// Events of the largest group, and what holds counters.
+fn largest(host: &Unpacked, rate: Rate, events: &[&str]) -> Vec<(usize, Vec<String>)> {
+    let metrics =
+        WantedMetrics::IfPossible(MetricsRequest { depth: Depth::Level(6), ..MetricsRequest::default() });
+    let events = events.iter().map(|&event| event.to_owned()).collect();
+    let plan = plan(host, &Request { events, rate, metrics, ..Request::default() }).unwrap();
+    let largest = |groups: &[EventGroup]| groups.iter().map(|group| group.events.len()).max().unwrap();
+    plan.by_core_type().map(|(turns, metrics)| (largest(&turns.groups), metrics.holds.clone())).collect()
+}
+
+#[test]
+fn what_samples_takes_a_counter_from_what_takes_turns() {
+    let server = server();
+    let held = |event: &str| format!("sampling of {event} holds a general counter: --no-sampling frees it");
+    assert_eq!(largest(&server, Rate::Off, &[]), [(8, vec![])]);
+    assert_eq!(largest(&server, Rate::Default, &[]), [(7, vec![held("cycles")])]);
+    let two = ["cycles", "cpu/branch-misses/u", "cpu-clock"];
+    let both = vec![held("cycles"), held("cpu/branch-misses/u")];
+    assert_eq!(largest(&server, Rate::Period(100_000), &two), [(6, both)], "a clock takes none");
+    let cores = hybrid(0x97);
+    let counters = largest(&cores, Rate::Off, &[]);
+    let sampled = largest(&cores, Rate::Period(100_000), &["cpu_atom/branch-misses/"]);
+    assert_eq!(sampled[0], counters[0]);
+    assert_eq!((sampled[1].0, sampled[1].1.len()), (counters[1].0 - 1, 1));
+}
+
+/// Groups of counters that have no time in an interval are told before it begins.
+#[test]
+fn an_interval_that_is_too_short_for_all_groups_says_so() {
+    let server = server();
+    let notes = |depth: Depth, interval: Option<u64>| {
+        let metrics = WantedMetrics::IfPossible(MetricsRequest { depth, ..MetricsRequest::default() });
+        let interval = interval.map(Duration::from_millis);
+        plan(&server, &Request { metrics, interval, ..Request::default() }).unwrap().metrics.remove(0).notes
+    };
+    assert_eq!(notes(Depth::Level(2), Some(100)), [""; 0]);
+    assert_eq!(notes(Depth::DrillDown, Some(1000)), [""; 0]);
+    let short = notes(Depth::Level(6), Some(200));
+    assert!(short[0].starts_with("200ms with slices of 10ms leave"), "{short:?}");
+    let drilled = notes(Depth::DrillDown, Some(250));
+    assert!(
+        drilled[0].starts_with("drill-down: 250ms with slices of 10ms have room for 6 of "),
+        "{drilled:?}"
+    );
 }
 
 #[test]

@@ -4,14 +4,20 @@ use serde_json::Value;
 
 use crate::{
     simulated::Simulated,
-    support::{Cgroup, Rows, assert_close, pmbpf, text},
-    topdown::{COMPUTING, NAMES, SLOTS, run_on},
+    support::{Cgroup, Rows, Running, assert_close, pmbpf, text},
+    topdown::{COMPUTING, NAMES, SLOTS, Shares, run_on},
+    workloads::workload,
 };
 
-/// What general counters count of a Sapphire Rapids whose slots go where [`COMPUTING`] says.
+/// What general counters count of a Sapphire Rapids, or a large core of an Alder Lake, whose slots go where [`COMPUTING`] says.
 fn rates() -> String {
+    rates_of("cpu", &COMPUTING, "")
+}
+
+/// The same of a PMU, for whoever is this `owner`.
+pub(crate) fn rates_of(pmu: &str, shares: &Shares, owner: &str) -> String {
     let [retiring, bad, front, back, _, mispredicted, fetch, memory] =
-        COMPUTING.map(|share| SLOTS / 100 * share);
+        shares.map(|share| SLOTS / 100 * share);
     [
         ("3c", 1_000_000_000),
         ("c0", 3_000_000_000),
@@ -26,7 +32,7 @@ fn rates() -> String {
         ("10a4", memory),
         ("10ad", 0),
     ]
-    .map(|(code, rate)| format!("cpu {code} ff00ffff {rate}"))
+    .map(|(code, rate)| format!("{pmu} {code} ff00ffff {rate} {owner}"))
     .join("\n")
 }
 
@@ -81,6 +87,26 @@ fn two_counters_and_no_fixed_ones_measure_in_more_turns() {
     let output = pmbpf().args(["doctor", "--json"]).output().unwrap();
     let doctor = text(&output.stdout);
     assert!(doctor.contains("2 general counters"), "{doctor}");
+}
+
+/// What samples has a counter for itself, and every group finds those that it was planned for.
+#[test]
+fn what_samples_and_what_takes_turns_have_counters_of_their_own() {
+    let simulated = Simulated::load(&["topdown=0", "gp=4"]);
+    simulated.write("rates", &rates());
+    let group = Cgroup::new("cloud");
+    let arguments = ["--cpu-model", "sapphirerapids", "--level", "2", "--cgroup", &group.path];
+    let running = Running::start(&arguments);
+    let mut started = group.spawn(&format!("{} 6", workload("spin", &["-g"])));
+    drop(started.wait());
+    let rows = running.stop();
+    assert_levels(&rows, &group, &["Heavy_Operations"], 3.0);
+    let event = &rows.summary()["quality"]["events"][0];
+    assert!(event["running"].as_f64().unwrap() > 0.99, "{event}");
+    let groups = rows.of_kind("header").next().unwrap()["groups"].as_array().unwrap();
+    let groups = groups.iter().filter(|group| group["always"] == false).count();
+    let slots = row(&rows, &group, "Info_Thread_SLOTS");
+    assert!(slots["coverage"].as_f64().unwrap() > 0.7 / groups as f64, "{groups} groups: {slots}");
 }
 
 #[test]

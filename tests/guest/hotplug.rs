@@ -62,6 +62,32 @@ fn a_cpu_that_is_away_for_longer_is_sampled_again() {
     assert_sampled_again(&run(away, &["-F", "199"]), away);
 }
 
+/// The plan takes in a CPU that was off when counting began.
+#[test]
+fn a_cpu_that_comes_later_counts_and_is_sampled() {
+    paranoid("2");
+    online("0");
+    let running = Running::start(&["--by", "process", "-F", "199"]);
+    sleep(Duration::from_millis(1500));
+    online("1");
+    sleep(Duration::from_millis(2500));
+    let spin = workload("spin", &["-g"]);
+    let before = std::time::Instant::now();
+    let spinner = std::process::Command::new("taskset").args(["-c", "1", &spin, "3"]).status().unwrap();
+    assert!(spinner.success());
+    let longest_ns = before.elapsed().as_nanos() as f64;
+    let rows = running.stop();
+    let (samples, cpu_time_ns) = (rows.sum("samples", is_spin), rows.sum("cpu_time", is_spin));
+    assert!(cpu_time_ns > 3e9 && cpu_time_ns < longest_ns, "{cpu_time_ns} of {longest_ns} ns");
+    assert!(samples > cpu_time_ns / 1e9 * 199.0 * 0.5, "{samples} samples in {cpu_time_ns} ns");
+    let summary = rows.summary();
+    assert_eq!(summary["losses"]["cpu_uncounted"], serde_json::Value::Null, "{summary}");
+    let [row] = &summary["quality"]["uncovered"].as_array().unwrap()[..] else { panic!("{summary}") };
+    assert_eq!(row["cpu"], 1);
+    // It came a second and a half after counting began, and was found at the next drain.
+    assert!((1e9..5e9).contains(&row["ns"].as_f64().unwrap()), "{row}");
+}
+
 #[test]
 fn groups_of_events_are_sampled_again() {
     let away = Duration::from_millis(50);

@@ -41,7 +41,7 @@ use self::{
     target::resolve,
 };
 use crate::{
-    machine::{Machine, container::Follow, cpu::Cpu},
+    machine::{Machine, container::Follow, cpu::Cpu, pmu::catalog::Entry},
     untrusted::Untrusted,
 };
 
@@ -153,9 +153,11 @@ impl Plan {
         }
         let cpus = cpus(request, machine)?;
         let (sampling, lost) = sampling::sampling(request, machine, root)?;
-        let Choice { turns, metrics, why_none } =
-            Choice::new(&request.metrics, (extent(&target), &cpus), machine, root)?;
         let tick = tick(request.interval);
+        let held = |pmu: &Entry| sampling.iter().filter_map(|event| event.hold_on(pmu)).collect();
+        let mut choice = Choice::new(&request.metrics, (extent(&target), &cpus, &held), machine, root)?;
+        choice.tell_room(request.interval, tick);
+        let Choice { turns, metrics, why_none } = choice;
         let row_bytes = row_bytes(sampling.len(), &turns, request.off_cpu);
         let slots = slots(request.owners_max, machine, by, &target, row_bytes)?;
         let per_tick = (samples_per_second(&sampling) as f64 * tick.as_secs_f64()).ceil() as u32;

@@ -58,8 +58,8 @@ impl<'a> TasksPart<'a> {
             header,
             drilling: prepared
                 .iter()
-                .zip(&header.plan.metrics)
-                .map(|(one, plan)| Drilling::new(one, plan))
+                .zip(header.plan.by_core_type())
+                .map(|(one, (turns, metrics))| Drilling::new(one, metrics, turns.groups_in(header.plan.tick)))
                 .collect(),
             prepared,
             ledger: Ledger::new(),

@@ -18,7 +18,7 @@ use crate::{
     plan::{
         extent,
         metrics::{CountsOf, Depth, Metrics},
-        schedule::drill::{self, Drill},
+        schedule::drill::{self, Drill, Room},
     },
     table::model::Model,
 };
@@ -179,11 +179,13 @@ pub struct Drilling {
     groups: Vec<Vec<u32>>,
     /// Groups of what is not in the tree.
     always: BTreeSet<u32>,
+    /// Groups that a tick has time for.
+    most: usize,
 }
 
 impl Drilling {
-    /// Begins where the plan does. `None` if it measures every level anyway.
-    pub fn new(prepared: &Prepared, plan: &Metrics) -> Option<Self> {
+    /// Begins where the plan does; `most` groups have time between two decisions. `None` if it measures every level anyway.
+    pub fn new(prepared: &Prepared, plan: &Metrics, most: usize) -> Option<Self> {
         if plan.depth != Depth::DrillDown {
             return None;
         }
@@ -203,19 +205,22 @@ impl Drilling {
             drill: Drill::new(nodes.collect(), drill::Depth::default()),
             always: beside.flat_map(|index| groups(&metrics[index as usize].name)).collect(),
             groups: metrics.iter().map(|metric| groups(&metric.name)).collect(),
+            most,
         })
     }
 
     /// Takes in what an interval found; the groups that are to have turns in the next one.
     pub fn after(&mut self, topdown: &TopDown) -> Vec<u32> {
         let mut is_flagged = vec![false; self.groups.len()];
+        let mut values = vec![0.0_f64; self.groups.len()];
         for (index, node) in topdown.owners.iter().flat_map(|(_, tree)| tree.nodes.iter().enumerate()) {
-            is_flagged[index] |= node.flagged == Some(true) && node.value.known().is_some();
+            let Some(known) = node.value.known() else { continue };
+            is_flagged[index] |= node.flagged == Some(true);
+            values[index] = values[index].max(known.estimate);
         }
         let flagged = is_flagged.iter().enumerate().filter(|(_, is_flagged)| **is_flagged);
         self.drill.after(&flagged.map(|(index, _)| index).collect::<Vec<usize>>());
-        let wanted = self.drill.wanted();
-        let groups = wanted.iter().flat_map(|&node| &self.groups[node]).copied();
-        groups.chain(self.always.iter().copied()).collect::<BTreeSet<u32>>().into_iter().collect()
+        let room = Room { groups: &self.groups, always: &self.always, most: self.most };
+        self.drill.groups(room, &values).into_iter().collect()
     }
 }

@@ -1,10 +1,14 @@
 //! What a plan says of the metrics of each core PMU: those that will be measured, those that will not, and why.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{machine::cpu::Cpu, plan::schedule::drill, table::model::Model};
+use crate::{
+    machine::cpu::Cpu,
+    plan::{multiplexing::Multiplexing, schedule::drill},
+    table::model::Model,
+};
 
 /// Levels whose loss is told with the tree: those that say where to look further.
 const LEVELS_TOLD: u32 = 2;
@@ -65,6 +69,32 @@ impl Metrics {
         groups.sort_unstable();
         groups.dedup();
         groups
+    }
+
+    /// What has no time in an interval, or between two decisions of drill-down (a tick), if the counters take turns.
+    pub(super) fn room_in(
+        &self,
+        turns: &Multiplexing,
+        (interval, tick): (Option<Duration>, Duration),
+    ) -> Option<String> {
+        if !turns.take_turns() || self.multiplex == Multiplex::Runs {
+            return None;
+        }
+        let (first, all) = (self.first_groups().len(), turns.groups.len());
+        let slices = |time: Duration| format!("{time:?} with slices of {:?}", turns.slice);
+        match interval.filter(|&interval| turns.groups_in(interval) < first) {
+            Some(interval) => Some(format!(
+                "{} leave {first} groups of counters too few slices each: some metrics will lack a value in some intervals; -I {}ms does not",
+                slices(interval),
+                turns.time_of(first).as_millis()
+            )),
+            None if self.depth == Depth::DrillDown && turns.groups_in(tick) < all => Some(format!(
+                "drill-down: {} have room for {} of {all} groups of counters, so branches take turns where more are flagged",
+                slices(tick),
+                turns.groups_in(tick).max(first)
+            )),
+            None => None,
+        }
     }
 
     /// What of the upper levels of `model`'s tree cannot be measured here, in a line for each level and reason.

@@ -8,7 +8,7 @@ mod measured;
 mod of_cpu;
 mod operands;
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 pub use self::{
     groups::MetricsRequest,
@@ -22,7 +22,10 @@ use self::{
 use super::{
     multiplexing::{self, Host, Multiplexing},
     request::WantedMetrics,
-    schedule::{Capacity, WantedMetric, capacity::Shares},
+    schedule::{
+        Capacity, WantedMetric,
+        capacity::{Hold, Shares},
+    },
 };
 use crate::{
     machine::{
@@ -85,7 +88,7 @@ impl Choice {
     /// It was asked for, and cannot be had.
     pub fn new(
         wanted: &WantedMetrics,
-        (extent, cpus): (CountsOf, &[Cpu]),
+        (extent, cpus, held): (CountsOf, &[Cpu], Held<'_>),
         machine: &Machine,
         root: &Path,
     ) -> Result<Self, MetricsError> {
@@ -101,7 +104,7 @@ impl Choice {
         }
         let (mut choice, mut refused) = (Self::default(), Vec::new());
         let several = catalog.has_core_types();
-        let around = Around { extent, cpus, machine, catalog: &catalog, root };
+        let around = Around { extent, cpus, held, machine, catalog: &catalog, root };
         for pmu in catalog.cores().filter(|pmu| !several || around.counts_on(pmu)) {
             match plan(request, pmu, &around) {
                 Ok((turns, metrics)) => {
@@ -121,18 +124,30 @@ impl Choice {
         }
     }
 
+    /// Adds to the metrics what of them has no time in an interval, or in a tick, after which drill-down decides anew.
+    pub fn tell_room(&mut self, interval: Option<Duration>, tick: Duration) {
+        for (turns, metrics) in self.turns.iter().zip(&mut self.metrics) {
+            metrics.notes.extend(metrics.room_in(turns, (interval, tick)));
+        }
+    }
+
     fn without(why: String) -> Self {
         Self { why_none: Some(why), ..Self::default() }
     }
 }
 
+/// Counters of a core PMU that this run holds for something else.
+pub type Held<'a> = &'a dyn Fn(&Entry) -> Vec<Hold>;
+
 /// What a plan of metrics depends on beside the request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Around<'a> {
     /// Is everything that runs counted?
     pub extent: CountsOf,
     /// CPUs that count.
     pub cpus: &'a [Cpu],
+    /// What holds counters of a core PMU beside others.
+    pub held: Held<'a>,
     /// The host.
     pub machine: &'a Machine,
     /// Its PMUs.
@@ -170,7 +185,8 @@ pub fn plan(
     let &Around { extent, machine, catalog, root, .. } = around;
     let (mut model, mut note) = model_of(request, pmu, catalog, root)?;
     let probed = machine.probed(&pmu.name);
-    let capacity = Capacity::of(pmu, machine, root);
+    let mut capacity = Capacity::of(pmu, machine, root);
+    capacity.holds.extend((around.held)(pmu));
     let without_shares = capacity.shares == Shares::Missing && model.has_shares();
     if without_shares {
         model = model.without_shares();

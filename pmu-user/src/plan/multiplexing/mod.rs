@@ -150,6 +150,17 @@ impl Multiplexing {
         self.slice.saturating_mul(u32::try_from(self.groups.len()).unwrap_or(u32::MAX))
     }
 
+    /// Groups that all have slices enough in this time to say how far what they count may be off, at least 1.
+    pub fn groups_in(&self, time: Duration) -> usize {
+        let slices = time.as_nanos() / self.slice.as_nanos().max(1);
+        usize::try_from(slices / SLICES_WANTED).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// The time in which so many groups have slices enough.
+    pub fn time_of(&self, groups: usize) -> Duration {
+        self.slice.saturating_mul(u32::try_from(groups as u128 * SLICES_WANTED).unwrap_or(u32::MAX))
+    }
+
     /// Events that count all the time, in order.
     pub fn always_events(&self) -> impl Iterator<Item = &PlannedEvent> {
         self.always.iter().flat_map(|group| &group.events)
@@ -214,6 +225,8 @@ fn places(groups: &[EventGroup]) -> usize {
     groups.iter().map(EventGroup::places).sum()
 }
 
+/// Slices that a group should have: one more than an interval takes (`metric::estimate`), for their number varies by chance.
+const SLICES_WANTED: u128 = 4;
 /// Shortest mean slice. Every slice begins and ends between two switches of tasks, and what ran across its edges is cut.
 const SLICE_MIN: Duration = Duration::from_millis(10);
 /// Most of a CPU's time that changing groups may take: 1 in so many.

@@ -10,7 +10,10 @@ use crate::{
         cpu::Cpu,
         pmu::catalog::{Catalog, Entry, PmuCpus},
     },
-    plan::PlanError,
+    plan::{
+        PlanError,
+        schedule::capacity::{Held, Hold},
+    },
     table::{
         event::{self, Counts},
         event_syntax::{
@@ -21,9 +24,11 @@ use crate::{
     },
 };
 
-/// `perf_event_attr.type` of events that are no PMU's (include/uapi/linux/perf_event.h).
+/// `perf_event_attr.type` of the kernel's events of core PMUs, and of events that are no PMU's (include/uapi/linux/perf_event.h).
+const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
 const TRACEPOINT: u32 = 2;
+const CACHE: u32 = 3;
 
 /// Where cores differ, the upper half of a kernel event's number names the PMU.
 const LOWER_HALF: u64 = u32::MAX as u64;
@@ -112,6 +117,21 @@ impl Sampling {
     /// Is it opened on `cpu`?
     pub fn is_on(&self, cpu: Cpu) -> bool {
         self.cpus.is_empty() || self.cpus.contains(&cpu)
+    }
+
+    /// The counter of a core PMU that the event takes away from counting. Which one, the kernel decides: it moves events to
+    /// where all of them fit, so this one may as well leave its fixed counter to another of its kind.
+    pub(in crate::plan) fn hold_on(&self, pmu: &Entry) -> Option<Hold> {
+        let is_its = match self.kind {
+            HARDWARE | CACHE => [0, u64::from(pmu.kind)].contains(&(self.config >> u32::BITS)),
+            kind => kind == pmu.kind,
+        };
+        let is_there = self.cpus.is_empty() || self.cpus.iter().any(|&cpu| pmu.is_on(cpu));
+        (is_its && is_there).then(|| Hold {
+            by: format!("sampling of {}", self.event),
+            counter: Held::AnyGeneral,
+            hint: "--no-sampling frees it".to_owned(),
+        })
     }
 
     /// Most counts a second on one CPU, roughly; `None` where each count takes the kernel longer than a sample: what the

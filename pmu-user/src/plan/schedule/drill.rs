@@ -1,7 +1,13 @@
 //! Drill-down: the upper levels of the tree are always measured, what is below only where it was flagged.
 //!
 //! A branch stays for a few intervals after it was last flagged, since a workload near a threshold would otherwise have
-//! it measured every other time.
+//! it measured every other time. Where more branches are open than groups of counters have time for in an interval, they take
+//! turns: so few slices would be left for each that none of them, nor the upper levels, would have a value.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// A node of the tree of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +42,28 @@ pub struct Drill {
     depth: Depth,
     /// Intervals for which each node's children are still measured.
     open: Vec<u32>,
+    /// Intervals since each node's children, although open, had room.
+    waited: Vec<u32>,
+    /// Nodes that are open and have no room in this interval.
+    left_out: BTreeSet<usize>,
+}
+
+/// What nodes take, and how many groups have time for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Room<'a> {
+    /// By node: the groups that its events are in.
+    pub groups: &'a [Vec<u32>],
+    /// Groups that have turns in any case.
+    pub always: &'a BTreeSet<u32>,
+    /// Groups that an interval has time for.
+    pub most: usize,
 }
 
 impl Drill {
     /// Nothing has been flagged yet.
     pub fn new(nodes: Vec<Node>, depth: Depth) -> Self {
-        Self { open: vec![0; nodes.len()], nodes, depth }
+        let none = vec![0; nodes.len()];
+        Self { open: none.clone(), waited: none, left_out: BTreeSet::new(), nodes, depth }
     }
 
     /// Nodes to measure in the next interval, ascending. With a node come all its siblings and all that is above it, so
@@ -50,10 +72,47 @@ impl Drill {
         (0..self.nodes.len()).filter(|&node| self.wants(node)).collect()
     }
 
-    /// Takes in an interval: `flagged` exceeded their thresholds. A flag of a node that was not measured says nothing.
+    /// Groups that have turns in the next interval: those of the upper levels, and of open branches as long as there is room. Of one
+    /// level those come first that have waited longest, then those with most above them (`values`, by node).
+    pub fn groups(&mut self, room: Room<'_>, values: &[f64]) -> BTreeSet<u32> {
+        let mut chosen = room.always.clone();
+        let mut branches: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for node in self.wanted() {
+            let Node { level, parent } = self.nodes[node];
+            match parent.filter(|_| level > self.depth.always) {
+                None => chosen.extend(&room.groups[node]),
+                Some(parent) => branches.entry(parent).or_default().push(node),
+            }
+        }
+        let mut branches: Vec<(usize, Vec<usize>)> = branches.into_iter().collect();
+        branches.sort_by(|(one, _), (other, _)| {
+            let rank = |node: usize| (self.nodes[node].level, Reverse(self.waited[node]));
+            rank(*one).cmp(&rank(*other)).then(values[*other].total_cmp(&values[*one]))
+        });
+        self.left_out.clear();
+        for (parent, children) in branches {
+            let groups = children.iter().flat_map(|&child| &room.groups[child]).copied();
+            let with: BTreeSet<u32> = chosen.iter().copied().chain(groups).collect();
+            let fits = with.len() <= room.most || with.len() == chosen.len();
+            if fits && !self.left_out.contains(&parent) {
+                self.waited[parent] = 0;
+                chosen = with;
+            } else {
+                self.waited[parent] = self.waited[parent].saturating_add(1);
+                self.left_out.extend(children);
+            }
+        }
+        chosen
+    }
+
+    /// Takes in an interval: `flagged` exceeded their thresholds. A flag of a node that was not measured says nothing, and where there
+    /// was no room for a node nothing has changed.
     pub fn after(&mut self, flagged: &[usize]) {
         let measured = self.wanted();
         for (node, open) in self.open.iter_mut().enumerate() {
+            if self.left_out.contains(&node) {
+                continue;
+            }
             let fresh = flagged.contains(&node) && measured.binary_search(&node).is_ok();
             *open = if fresh { self.depth.keep.max(1) } else { open.saturating_sub(1) };
         }
@@ -81,7 +140,7 @@ impl Drill {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Depth, Drill, Node};
+    use super::{Depth, Drill, Node, Room};
 
     /// A root, two nodes at each level below, of which the first has the next level's.
     fn tree(keep: u32) -> Drill {
@@ -148,6 +207,61 @@ mod tests {
         drill.depth.most = 2;
         drill.after(&[0, 1, 2]);
         assert_eq!(drill.wanted(), [0, 1, 2]);
+    }
+
+    /// A root and two nodes below it, both flagged, each with two below it; every node has a group of its own.
+    fn two_branches() -> (Drill, Vec<Vec<u32>>) {
+        let levels =
+            [(1, None), (2, Some(0)), (2, Some(0)), (3, Some(1)), (3, Some(1)), (3, Some(2)), (3, Some(2))];
+        let nodes: Vec<Node> = levels.map(|(level, parent)| Node { level, parent }).to_vec();
+        let mut drill = Drill::new(nodes, Depth { keep: 1, ..Depth::default() });
+        drill.after(&[1, 2]);
+        (drill, (0..7).map(|node| vec![node]).collect())
+    }
+
+    #[test]
+    fn branches_without_room_take_turns() {
+        let (mut drill, groups) = two_branches();
+        let mut next = |flagged: &[usize], most| {
+            let values = [0.0, 20.0, 30.0, 0.0, 0.0, 0.0, 0.0];
+            let chosen = drill.groups(Room { groups: &groups, always: &[9].into(), most }, &values);
+            drill.after(flagged);
+            chosen.into_iter().collect::<Vec<u32>>()
+        };
+        assert_eq!(next(&[1, 2], 6), [0, 1, 2, 5, 6, 9], "the one with most above it first");
+        assert_eq!(next(&[1, 2], 6), [0, 1, 2, 3, 4, 9], "then the one that waited");
+        assert_eq!(next(&[1, 2], 6), [0, 1, 2, 5, 6, 9]);
+        assert_eq!(next(&[1, 2], 8), [0, 1, 2, 3, 4, 5, 6, 9], "both have room");
+        assert_eq!(next(&[], 3), [0, 1, 2, 9], "the upper levels always have turns");
+    }
+
+    #[test]
+    fn what_shares_groups_with_the_upper_levels_needs_no_room() {
+        let (mut drill, mut groups) = two_branches();
+        groups[5] = vec![0];
+        groups[6] = vec![1, 2];
+        let chosen = drill.groups(Room { groups: &groups, always: &[].into(), most: 1 }, &[0.0; 7]);
+        assert_eq!(chosen.into_iter().collect::<Vec<u32>>(), [0, 1, 2]);
+        assert_eq!(drill.left_out.iter().copied().collect::<Vec<usize>>(), [3, 4]);
+    }
+
+    #[test]
+    fn a_branch_that_waits_keeps_what_is_open_below_it() {
+        let levels = [(1, None), (2, Some(0)), (2, Some(0)), (3, Some(1)), (4, Some(3)), (3, Some(2))];
+        let nodes: Vec<Node> = levels.map(|(level, parent)| Node { level, parent }).to_vec();
+        let mut drill = Drill::new(nodes, Depth { keep: 1, ..Depth::default() });
+        let groups: Vec<Vec<u32>> = (0..6).map(|node| vec![node]).collect();
+        let mut next = |flagged: &[usize], most| {
+            drill.after(flagged);
+            drill.groups(Room { groups: &groups, always: &[].into(), most }, &[0.0, 9.0, 5.0, 0.0, 0.0, 0.0])
+        };
+        assert!(next(&[1], 9).contains(&3));
+        assert_eq!(next(&[1, 2, 3], 4), [0, 1, 2, 3].into());
+        assert_eq!(next(&[1, 2, 3], 4), [0, 1, 2, 5].into());
+        assert!(
+            next(&[1, 2], 9).contains(&4),
+            "3 was not measured, and so not found to be below its threshold"
+        );
     }
 
     #[test]

@@ -22,8 +22,7 @@ pub(super) struct Hotplug {
     all: bool,
     /// Times that a CPU of the plan went offline.
     pub(super) went: u64,
-    /// Times that a CPU came online on which nothing counts: the plan does not know it but counts all others, or the kernel refuses
-    /// to open its events again.
+    /// Times that a CPU came online on which nothing counts: the kernel refuses to open its events.
     pub(super) came: u64,
 }
 
@@ -32,6 +31,8 @@ pub(super) struct Hotplug {
 struct Changes {
     went: Vec<Cpu>,
     back: Vec<Cpu>,
+    /// Those that were not online when counting began, where every CPU counts.
+    new: Vec<Cpu>,
 }
 
 impl Hotplug {
@@ -85,9 +86,18 @@ impl Hotplug {
         let went: Vec<Cpu> =
             self.online.difference(&online).copied().filter(|cpu| planned.contains(cpu)).collect();
         self.went += went.len() as u64;
-        self.came += if self.all { others.len() as u64 } else { 0 };
         self.online = online;
-        Changes { went, back: planned_now }
+        Changes { went, back: planned_now, new: if self.all { others } else { Vec::new() } }
+    }
+
+    /// Watches a CPU that came after counting had begun, `late_ns` ago.
+    fn watch(&mut self, cpu: Cpu, late_ns: u64) {
+        match Presence::open(cpu) {
+            Some(presence) => {
+                self.present.insert(cpu, Presence { uncovered_ns: late_ns, ..presence });
+            }
+            None => self.came += 1,
+        }
     }
 }
 
@@ -159,6 +169,7 @@ impl TasksSession {
         let mut changes = self.hotplug.look(&self.header.plan.cpus, &online);
         changes.back.extend(self.hotplug.went_and_came(&changes));
         changes.went.into_iter().for_each(|cpu| self.close_counters(cpu));
+        changes.new.into_iter().for_each(|cpu| self.add_cpu(cpu, online.len()));
         for cpu in changes.back {
             self.close_counters(cpu);
             self.symbols.listen_again(cpu, online.len());
@@ -166,6 +177,22 @@ impl TasksSession {
             self.reopen_counters(cpu);
             self.hotplug.is_back(cpu);
         }
+    }
+
+    /// Counts on a CPU that is new to the plan from here on, and accounts the time before as not covered.
+    fn add_cpu(&mut self, cpu: Cpu, online: usize) {
+        let plan = &mut self.header.plan;
+        plan.cpus.push(cpu);
+        plan.cpus.sort_unstable();
+        if plan.has_events() {
+            self.hotplug.watch(cpu, monotonic_ns().saturating_sub(self.header.started_ns));
+        }
+        self.count(self.counted);
+        self.symbols.listen_again(cpu, online);
+        self.reopen_samplers(cpu);
+        self.write_periods();
+        self.want_counters(cpu);
+        self.reopen_counters(cpu);
     }
 }
 
@@ -194,18 +221,22 @@ mod tests {
     fn a_planned_cpu_is_missed_and_found_again() {
         let mut hotplug = hotplug(&[0, 1], true);
         let planned = cpus(&[0, 1]);
-        assert_eq!(hotplug.look(&planned, &cpus(&[0])), Changes { went: cpus(&[1]), back: Vec::new() });
+        assert_eq!(hotplug.look(&planned, &cpus(&[0])), Changes { went: cpus(&[1]), ..Changes::default() });
         assert!(!hotplug.is_online(Cpu(1)));
-        assert_eq!(hotplug.look(&planned, &cpus(&[0, 1])), Changes { went: Vec::new(), back: cpus(&[1]) });
+        assert_eq!(
+            hotplug.look(&planned, &cpus(&[0, 1])),
+            Changes { back: cpus(&[1]), ..Changes::default() }
+        );
         assert_eq!((hotplug.went, hotplug.came), (1, 0));
     }
 
     #[test]
-    fn a_new_cpu_is_missing_only_where_all_count() {
-        for (all, came) in [(true, 1), (false, 0)] {
+    fn a_new_cpu_counts_only_where_all_do() {
+        for (all, new) in [(true, cpus(&[2])), (false, Vec::new())] {
             let mut hotplug = hotplug(&[0, 1], all);
-            assert_eq!(hotplug.look(&cpus(&[0, 1]), &cpus(&[0, 1, 2])), Changes::default());
-            assert_eq!(hotplug.came, came);
+            let changes = hotplug.look(&cpus(&[0, 1]), &cpus(&[0, 1, 2]));
+            assert_eq!(changes, Changes { new, ..Changes::default() });
+            assert_eq!(hotplug.look(&cpus(&[0, 1, 2]), &cpus(&[0, 1, 2])), Changes::default());
         }
     }
 }

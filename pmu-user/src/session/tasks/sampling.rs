@@ -83,7 +83,7 @@ fn open_on(event: &Sampling, cpu: Cpu, opened: &[Samplers]) -> Result<Sampler, O
 }
 
 impl TasksSession {
-    /// A CPU is back: opens its sampling events again. What the kernel refuses stays closed, and coverage says so.
+    /// A CPU is back, or new: opens its sampling events. What the kernel refuses stays closed, and coverage says so.
     pub(super) fn reopen_samplers(&mut self, cpu: Cpu) {
         let plan = &self.header.plan;
         for (index, event) in plan.sampling.iter().enumerate().filter(|(_, event)| event.is_on(cpu)) {
@@ -94,9 +94,12 @@ impl TasksSession {
             if !bound {
                 continue;
             }
-            if let Some(old) = self.samplers[index].iter_mut().find(|sampler| sampler.cpu == cpu) {
-                let before = old.read().unwrap_or(old.before);
-                *old = Sampler { before, ..new };
+            match self.samplers[index].iter_mut().find(|sampler| sampler.cpu == cpu) {
+                Some(old) => {
+                    let before = old.read().unwrap_or(old.before);
+                    *old = Sampler { before, ..new };
+                }
+                None => self.samplers[index].push(new),
             }
         }
         let leaders = plan.sampling.iter().zip(&self.samplers).filter(|(event, _)| event.leader.is_none());

@@ -18,8 +18,14 @@ pub(super) fn all(machine: &mut Machine, root: &Path) -> Vec<Check> {
     let request = MetricsRequest::default();
     probe(machine, &WantedMetrics::IfPossible(request.clone()), root);
     let catalog = Catalog::read(root).unwrap_or_default();
-    let around =
-        Around { extent: CountsOf::Everyone, cpus: &machine.cpu.online, machine, catalog: &catalog, root };
+    let around = Around {
+        extent: CountsOf::Everyone,
+        cpus: &machine.cpu.online,
+        held: &|_| Vec::new(),
+        machine,
+        catalog: &catalog,
+        root,
+    };
     let of_pmu = |pmu| {
         let capacity = Capacity::of(pmu, machine, root);
         let probed = machine.probed(&pmu.name);

@@ -72,12 +72,8 @@ pub(super) fn open(plan: &Plan, maps: &Maps, root: &Path) -> Result<Vec<Rotation
     let mut taken = BTreeSet::new();
     let open = |(index, turns): (usize, &Multiplexing)| {
         turns.check()?;
-        let wanted: Vec<Cpu> = match catalog::place(root, &turns.pmu) {
-            Some(PmuCpus::Cores(cores)) => {
-                plan.cpus.iter().copied().filter(|cpu| cores.contains(cpu)).collect()
-            }
-            _ => plan.cpus.clone(),
-        };
+        let has = cores_of(root, &turns.pmu);
+        let wanted: Vec<Cpu> = plan.cpus.iter().copied().filter(|&cpu| has(cpu)).collect();
         if let Some(shared) = wanted.iter().find(|cpu| !taken.insert(**cpu)) {
             return Err(Unfit::Shared(turns.pmu.clone(), shared.0).into());
         }
@@ -101,6 +97,15 @@ pub(super) fn open(plan: &Plan, maps: &Maps, root: &Path) -> Result<Vec<Rotation
         Ok(rotation)
     };
     plan.turns.iter().enumerate().map(open).collect()
+}
+
+/// Whether a core PMU has a CPU: it says which, where cores differ.
+fn cores_of(root: &Path, pmu: &str) -> impl Fn(Cpu) -> bool + use<> {
+    let place = catalog::place(root, pmu);
+    move |cpu| match &place {
+        Some(PmuCpus::Cores(cores)) => cores.contains(&cpu),
+        _ => true,
+    }
 }
 
 impl Rotation {
@@ -294,7 +299,16 @@ impl TasksSession {
         }
     }
 
-    /// A CPU is back: opens its events again, in the active slice. What cannot be opened stays closed.
+    /// Wants the counters of a CPU that is new to the plan.
+    pub(super) fn want_counters(&mut self, cpu: Cpu) {
+        for rotation in &mut self.rotations {
+            if cores_of(&self.root, &rotation.turns.pmu)(cpu) {
+                rotation.wanted.push(cpu);
+            }
+        }
+    }
+
+    /// A CPU is back, or new: opens its events, in the active slice. What cannot be opened stays closed.
     pub(super) fn reopen_counters(&mut self, cpu: Cpu) {
         for rotation in self.rotations.iter_mut().filter(|rotation| rotation.wanted.contains(&cpu)) {
             if rotation.open(&self.object.maps, cpu).is_err() {
