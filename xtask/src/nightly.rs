@@ -50,12 +50,19 @@ const ROUNDS: u32 = 5;
 
 /// What runs in guests beside what `.ci/run` has there, by kernels: the rest of what a kernel can change, with the oldest and the newest one;
 /// some of all with those between; and what only a system with systemd has.
-const GUESTS: [(&str, &str); 4] = [
+const GUESTS: [(&str, &str); 6] = [
     (
         "5.10,7.2",
         "cgroups::two_cgroups,block::two_cgroups,turns::faults,tries_the_programs,doctor_in,doctor_works_in,ordinary_end,only_holds_others,\
          not_to,hot_function,what_is_served,without_slots,rows_of_their_own,made_again,following::",
     ),
+    (
+        "7.2",
+        "counts::,dirtied,every_place,a_command_s_counts,doctor_says,\
+         any_depth,hotplug::,moves_while,forks_counts,waiting_for,sleeps_through,blocks_longest,masked::a_span",
+    ),
+    // What needs two threads of a core.
+    ("7.2-smt", "hyper_threads"),
     ("6.1,6.12", "core_events,trees_of_their_own,masked_span,every_way,any_depth,sleeps_through,made_again"),
     // From 6.2 on a CPU has a context for each PMU, which cores of two kinds need.
     ("6.12,7.2", "cores::,half::"),

@@ -208,15 +208,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         bail!("no ring `{unknown}`; there are pure, contract, browser, live, guest and hardware");
     }
     let tools = setup::all()?;
-    // The live tests run the binary as users get it.
-    let binary = build::release(Architecture::HOST)?;
     let mut tally = Tally::default();
+    // The live tests run the binary as users get it.
+    let binary = tally.timed("build", |_| build::release(Architecture::HOST))?;
     if args.wants("contract") {
         tally.is_small(fs::metadata(&binary)?.len())?;
     }
     for ring in RINGS.iter().filter(|ring| args.wants(ring.name)) {
         if ring.name == GUEST && !args.kernels.is_empty() {
-            in_guests(args, &mut tally)?;
+            tally.timed(GUEST, |tally| in_guests(args, tally))?;
             continue;
         }
         if let Some(why) = (ring.unfit)() {
@@ -228,9 +228,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
             continue;
         }
         say(&format!("ring {}", ring.name));
-        for run in ring.runs {
-            ring_run((&tools, &binary), ring, run, args, &mut tally)?;
-        }
+        tally.timed(ring.name, |tally| {
+            ring.runs.iter().try_for_each(|run| ring_run((&tools, &binary), ring, run, args, tally))
+        })?;
     }
     tally.close()
 }

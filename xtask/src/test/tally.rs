@@ -1,6 +1,9 @@
 //! What rings of tests came to: counts, and names of what failed.
 
-use std::io::{self, Write as _};
+use std::{
+    io::{self, Write as _},
+    time::{Duration, Instant},
+};
 
 /// Bytes that the release binary has at most.
 const BINARY_BYTES_MAX: u64 = 20_000_000;
@@ -14,9 +17,23 @@ pub(super) struct Tally {
     pub(super) skipped_tests: u64,
     /// What failed: names of tests, and what else a ring asks for.
     pub(super) names: Vec<String>,
+    /// How long each part took, with what was built for it.
+    took: Vec<(&'static str, Duration)>,
 }
 
 impl Tally {
+    /// Does a part and takes its time.
+    pub(super) fn timed<T>(
+        &mut self,
+        part: &'static str,
+        does: impl FnOnce(&mut Self) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let begun = Instant::now();
+        let result = does(self);
+        self.took.push((part, begun.elapsed()));
+        result
+    }
+
     /// Counts whether the release binary is as small as it is to be.
     pub(super) fn is_small(&mut self, bytes: u64) -> anyhow::Result<()> {
         let is_small = bytes <= BINARY_BYTES_MAX;
@@ -35,7 +52,10 @@ impl Tally {
     /// Prints the summary that ends every run; the exit code.
     pub(super) fn close(&self) -> anyhow::Result<u8> {
         let mut stdout = io::stdout().lock();
-        writeln!(stdout, "\nrings skipped: {}", self.skipped_rings)?;
+        let took: Vec<String> =
+            self.took.iter().map(|(part, time)| format!("{part} {} s", time.as_secs())).collect();
+        writeln!(stdout, "\ntook: {}", took.join(", "))?;
+        writeln!(stdout, "rings skipped: {}", self.skipped_rings)?;
         if self.skipped_tests > 0 {
             writeln!(stdout, "tests skipped: {}", self.skipped_tests)?;
         }
