@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// In guests, only tests whose name contains one of these
     #[arg(long, value_delimiter = ',', value_name = "NAME", requires = "kernels")]
     in_guests: Vec<String>,
+    /// In the live ring, no tests whose name contains one of these
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    not_live: Vec<String>,
     /// Only tests whose name contains this
     filter: Option<String>,
     /// How often ordinary programs are looked at (tests/live/findings.rs), if not once
@@ -146,7 +149,7 @@ const RINGS: [Kind; 6] = [
         unfit: unfit_for_browser,
     },
     Kind {
-        name: "live",
+        name: LIVE,
         runs: &[&["--package", "pmu-user", "--test", "live"]],
         privileged: true,
         unfit: unfit_for_live,
@@ -165,6 +168,8 @@ const RINGS: [Kind; 6] = [
     },
 ];
 
+/// The ring whose tests count on this machine.
+const LIVE: &str = "live";
 /// The ring whose tests run under other kernels.
 const GUEST: &str = "guest";
 
@@ -296,6 +301,10 @@ fn ring_run(
     }
     cargo.args(["test", "--locked", "--no-fail-fast"]).args(run).arg("--");
     cargo.args(&args.filter).envs(args.rounds.map(|rounds| ("PMBPF_ROUNDS", rounds.to_string())));
+    if ring.name == LIVE && !args.not_live.is_empty() {
+        say(&format!("ring {LIVE}: WITHOUT tests of {}", args.not_live.join(", ")));
+        cargo.args(args.not_live.iter().flat_map(|name| ["--skip", name]));
+    }
     if ring.privileged {
         // They measure; two at a time would measure each other.
         cargo.arg("--test-threads=1");

@@ -88,7 +88,7 @@ impl Choice {
     /// It was asked for, and cannot be had.
     pub fn new(
         wanted: &WantedMetrics,
-        (extent, cpus, held): (CountsOf, &[Cpu], Held<'_>),
+        (extent, cpus, held): (CountsOf, &[Cpu], Holds<'_>),
         machine: &Machine,
         root: &Path,
     ) -> Result<Self, MetricsError> {
@@ -137,7 +137,7 @@ impl Choice {
 }
 
 /// Counters of a core PMU that this run holds for something else.
-pub type Held<'a> = &'a dyn Fn(&Entry) -> Vec<Hold>;
+pub type Holds<'a> = &'a dyn Fn(&Entry) -> Vec<Hold>;
 
 /// What a plan of metrics depends on beside the request.
 #[derive(Clone, Copy)]
@@ -147,7 +147,7 @@ pub struct Around<'a> {
     /// CPUs that count.
     pub cpus: &'a [Cpu],
     /// What holds counters of a core PMU beside others.
-    pub held: Held<'a>,
+    pub held: Holds<'a>,
     /// The host.
     pub machine: &'a Machine,
     /// Its PMUs.
