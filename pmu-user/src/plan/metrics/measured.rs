@@ -84,7 +84,7 @@ impl Metrics {
         let slices = |time: Duration| format!("{time:?} with slices of {:?}", turns.slice);
         match interval.filter(|&interval| turns.groups_in(interval) < first) {
             Some(interval) => Some(format!(
-                "{} leave {first} groups of counters too few slices each: some metrics will lack a value in some intervals; -I {}ms does not",
+                "{} leave {first} groups of counters too few slices each: some metrics will lack a value in some intervals, none with -I {}ms",
                 slices(interval),
                 turns.time_of(first).as_millis()
             )),
