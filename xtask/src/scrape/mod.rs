@@ -149,7 +149,9 @@ fn quantiles(prometheus: &Server, report: &[Value], range: u64) -> anyhow::Resul
     let row = row.context("the run has no run-queue latency")?;
     let mut wrong = Vec::new();
     for (name, quantile) in [("p50", 0.5), ("p99", 0.99)] {
-        let query = format!("histogram_quantile({quantile}, sum(increase({WAITS}[{range}s])))");
+        // All of it is in the last samples, as every series begins within the range. `increase` would weigh those that live for a few scrapes
+        // more than others, as it extends each to both sides.
+        let query = format!("histogram_quantile({quantile}, sum(last_over_time({WAITS}[{range}s])))");
         let found_ns = prometheus.number(&query)? * 1e9;
         let end =
             |of: &str| row["quantiles"][name][of].as_f64().with_context(|| format!("{name} has no {of}"));
