@@ -93,9 +93,11 @@ def small(rows, events, column):
 
     for name, (key, formula) in cells.items():
         is_node = key.startswith(("FE", "BAD", "BE", "RET"))
-        if not is_node and not key.startswith("Info"):
+        # Parts of formulas that are metrics of large cores.
+        is_count = name in ("#CLKS", "#SLOTS")
+        if not (is_node or is_count or key.startswith("Info")):
             continue
-        called = name if is_node else key.replace(".", "_") + "_" + name.lstrip("%_")
+        called = name if is_node else ("Info_Thread" if is_count else key.replace(".", "_")) + "_" + name.lstrip("#%_")
         try:
             values = [known(formula, number) for number in range(SETS)]
         except KeyError:

@@ -163,6 +163,7 @@ fn metrics_of_tables_from_perfmon_are_what_its_formulas_say() {
     let tables = PERFMON.split("model\t").skip(1);
     for (name, rows) in tables.filter_map(|table| table.split_once('\n')) {
         let model = load(name, None).unwrap();
+        assert_eq!(rows.lines().count(), model.metrics.len(), "{name}");
         let evaluated: Vec<Evaluated> = sets.iter().map(|counts| evaluate(&model, counts)).collect();
         for row in rows.lines() {
             let (metric, expected) = row.split_once('\t').unwrap();

@@ -54,12 +54,12 @@ const GUESTS: [(&str, &str); 6] = [
     (
         "5.10,7.2",
         "cgroups::two_cgroups,block::two_cgroups,turns::faults,tries_the_programs,doctor_in,doctor_works_in,ordinary_end,only_holds_others,\
-         not_to,hot_function,what_is_served,without_slots,rows_of_their_own,made_again,following::",
+         not_to,hot_function,what_is_served,without_slots,rows_of_their_own,made_again,following::,hotplug::",
     ),
     (
         "7.2",
         "counts::,dirtied,every_place,a_command_s_counts,doctor_says,\
-         any_depth,hotplug::,moves_while,forks_counts,waiting_for,sleeps_through,blocks_longest,masked::a_span",
+         any_depth,moves_while,forks_counts,waiting_for,sleeps_through,blocks_longest,masked::a_span",
     ),
     // What needs two threads of a core.
     ("7.2-smt", "hyper_threads"),
