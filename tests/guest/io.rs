@@ -1,5 +1,7 @@
 //! `pmbpf io` on simulated uncore PMUs of two dies: bandwidths, ratios, latencies and utilisations are those that were programmed.
 
+use std::time::SystemTime;
+
 use serde_json::Value;
 
 use crate::{
@@ -210,4 +212,149 @@ fn a_box_that_is_busy_or_not_there_is_named_and_never_0() {
     let missing: Vec<&str> =
         rows.summary()["missing"].as_array().unwrap().iter().filter_map(|row| row["what"].as_str()).collect();
     assert!(missing.iter().any(|what| what.contains("upi")), "{missing:?}");
+}
+
+/// Every `pcie.` and `dram.` bandwidth of stacks, channels, sockets and the platform, with what the uncore PMUs of each count a second: in
+/// MB/s and GB/s of 4 and 64 bytes. `iio` and `imc` give the rates of one uncore PMU by die and number.
+fn bandwidths(
+    iio: impl Fn(usize, usize) -> [f64; 2],
+    imc: impl Fn(usize, usize) -> [f64; 2],
+) -> Vec<(&'static str, String, &'static str, f64)> {
+    const INBOUND: [&str; 2] = ["pcie.inbound_read_bw", "pcie.inbound_write_bw"];
+    const DRAM: [&str; 2] = ["dram.read_bw", "dram.write_bw"];
+    let mut all = Vec::new();
+    for (at, (inbound, dram)) in INBOUND.into_iter().zip(DRAM).enumerate() {
+        let (mut moved, mut kept) = (0.0, 0.0);
+        for die in 0..2 {
+            let stacks = [0, 1].map(|number| iio(die, number)[at] * 4e-6);
+            let channels = [0, 1, 2].map(|number| imc(die, number)[at] * 64e-9);
+            let (of_stacks, of_channels) = (stacks.iter().sum::<f64>(), channels.iter().sum::<f64>());
+            let place = |number: usize| format!("{die}/{number}");
+            all.extend((0..).zip(stacks).map(|(number, rate)| ("stack", place(number), inbound, rate)));
+            all.extend((0..).zip(channels).map(|(number, rate)| ("channel", place(number), dram, rate)));
+            all.push(("socket", die.to_string(), inbound, of_stacks));
+            all.push(("socket", die.to_string(), dram, of_channels));
+            (moved, kept) = (moved + of_stacks, kept + of_channels);
+        }
+        all.push(("platform", String::new(), inbound, moved));
+        all.push(("platform", String::new(), dram, kept));
+    }
+    all
+}
+
+/// How many of these, which are known to such a share, are in their intervals, of how many; what is not is printed.
+fn covered(rows: &Rows, expected: &[(&str, String, &str, f64)], known_to: f64) -> (usize, usize) {
+    let holds = |&&(kind, ref at, metric, truth): &&(&str, String, &str, f64)| {
+        let row = row(rows, kind, at, metric);
+        let [low, high] = ["low", "high"].map(|end| row[end].as_f64().unwrap_or_else(|| panic!("{row}")));
+        let holds = (low * (1.0 - known_to)..=high * (1.0 + known_to)).contains(&truth);
+        if !holds {
+            println!("{kind} {at} {metric}: {truth} is not in {row}");
+        }
+        holds
+    };
+    (expected.iter().filter(holds).count(), expected.len())
+}
+
+/// Configurations that the bandwidths are computed from, by kind: reads, then writes.
+const IIO: [u64; 2] = [0x0007_0ff0_0000_0483, 0x0007_0ff0_0000_0183];
+const IMC: [u64; 2] = [0xcf05, 0xf005];
+
+#[test]
+fn bandwidths_are_in_their_intervals_whoever_carries_them() {
+    let simulated = Simulated::load(&["dies=2", "iio=2", "irp=2", "cha=2", "imc=3", "upi=1"]);
+    // One carries nearly everything: what is wrong with its window is wrong with the sum.
+    let iio = |die: usize, number: usize| match (die, number) {
+        (0, 1) => [528_000_000.0, 7_000_000.0],
+        (1, 0) => [21_000_000.0, 611_000_000.0],
+        _ => [1_000_000.0, 3_000_000.0],
+    };
+    let imc = |die: usize, number: usize| {
+        [8_000_000.0, 3_000_000.0].map(|rate| rate * ((die + 1) * (number + 1)) as f64)
+    };
+    let mut lines = Vec::new();
+    for die in 0..2 {
+        for number in 0..3 {
+            for at in 0..2 {
+                if number < 2 {
+                    let (config, rate) = (IIO[at], iio(die, number)[at]);
+                    lines.push(format!("uncore_iio_{number} {config:x} ffffffffffffffff {rate} cpu={die}"));
+                }
+                let (config, rate) = (IMC[at], imc(die, number)[at]);
+                lines.push(format!("uncore_imc_{number} {config:x} ffffffffffffffff {rate} cpu={die}"));
+            }
+        }
+    }
+    simulated.write("rates", &lines.join("\n"));
+    let expected = bandwidths(iio, imc);
+    let (mut held, mut all) = (0, 0);
+    for duration in ["1s", "3s", "8s"] {
+        let (of, count) = covered(&measure_for(duration), &expected, 1e-4);
+        (held, all) = (held + of, all + count);
+    }
+    println!("{held} of {all}");
+    assert!(held * 100 >= all * 93, "{held} of {all}");
+}
+
+/// The mean of a rate that is `high` in the first part of each period and `low` in the rest, over a span of the time since the phases
+/// began; all in ns.
+fn mean(low: f64, high: f64, (period, part): (u64, u64), (from, to): (u64, u64)) -> f64 {
+    let in_part = |until: u64| (until / period * part + (until % period).min(part)) as f64;
+    let share = (in_part(to) - in_part(from)) / (to - from) as f64;
+    low + (high - low) * share
+}
+
+#[test]
+fn bandwidths_that_change_in_phases_are_in_their_intervals() {
+    /// A run's begin is told to the millisecond.
+    const KNOWN_TO: f64 = 1e-3;
+    let simulated = Simulated::load(&["dies=2", "iio=2", "irp=2", "cha=2", "imc=3", "upi=1"]);
+    // By die and number: the period and its first part, in ns.
+    let phase = |die: usize, number: usize| {
+        let period = 61_000_000 + 97_000_000 * (2 * number + die) as u64;
+        (period, period * (3 + die as u64) / 10)
+    };
+    let (low, high) = ([20_000_000.0, 9_000_000.0], [310_000_000.0, 140_000_000.0]);
+    let mut lines = vec!["clear".to_owned()];
+    for (kind, configs, boxes) in [("iio", IIO, 2), ("imc", IMC, 3)] {
+        for at in 0..2 {
+            let (config, low, high) = (configs[at], low[at], high[at]);
+            lines.push(format!("uncore_{kind}_* {config:x} ffffffffffffffff {low}"));
+            for (die, number) in (0..2).flat_map(|die| (0..boxes).map(move |number| (die, number))) {
+                let (period, part) = phase(die, number);
+                lines.push(format!(
+                    "uncore_{kind}_{number} {config:x} ffffffffffffffff {high} cpu={die} phase={period}:0:{part}"
+                ));
+            }
+        }
+    }
+    let (mut held, mut all) = (0, 0);
+    for duration in ["2s", "5s", "8s"] {
+        simulated.write("rates", &lines.join("\n"));
+        let begun = SystemTime::now();
+        let rows = measure_for(duration);
+        let span = span_since(&rows, begun);
+        let each = |die, number| [0, 1].map(|at: usize| mean(low[at], high[at], phase(die, number), span));
+        let (of, count) = covered(&rows, &bandwidths(each, each), KNOWN_TO);
+        (held, all) = (held + of, all + count);
+    }
+    println!("{held} of {all}");
+    assert!(held * 100 >= all * 93, "{held} of {all}");
+}
+
+/// From when to when a run counted, in ns after `begun`.
+fn span_since(rows: &Rows, begun: SystemTime) -> (u64, u64) {
+    let header = rows.of_kind("header").next().unwrap();
+    let started: SystemTime = header["started"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().into();
+    let from = started.duration_since(begun).unwrap().as_nanos() as u64;
+    let summary = rows.of_kind("summary").next().unwrap();
+    (from, from + summary["duration_ns"].as_u64().unwrap())
+}
+
+/// What `pmbpf io` says of so long.
+fn measure_for(duration: &str) -> Rows {
+    let arguments = ["io", "--cpu-model", "sapphirerapids", "--duration", duration, "--json"];
+    let output = pmbpf().args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
+    Rows::parse(&output.stdout)
 }

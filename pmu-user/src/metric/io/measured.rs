@@ -6,9 +6,13 @@
 
 use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, rc::Rc};
 
+use super::window::{Window, of_interval};
 use crate::{
     drain::reading::SliceRow,
-    metric::estimate::{Estimates, EventIndex},
+    metric::{
+        estimate::{Estimates, EventIndex},
+        value::Known,
+    },
     model::{io::IoInterval, slice::sums},
     plan::io::{IoPlan, UncoreInstance, UncoreKind},
 };
@@ -31,8 +35,12 @@ pub(super) struct Measured {
     pub(super) estimates: Estimates,
     /// Kinds of the plan that the scope has uncore PMUs of: where its events begin, and how many uncore PMUs were added up.
     pub(super) kinds: BTreeMap<u32, (usize, usize)>,
-    /// Time that was counted, in s: of the kind that counted longest.
+    /// Time that totals are over once they are multiplied by their [`Window::factor`], in s: that of the kind that counted longest.
     pub(super) seconds: f64,
+    /// By event.
+    windows: Vec<Window>,
+    /// Length of the interval, in s.
+    interval: f64,
 }
 
 /// Uncore PMUs of one kind, added up.
@@ -43,6 +51,8 @@ struct Sum {
     instances: usize,
     /// Time that these counted for, each of them, in s.
     seconds: f64,
+    /// By event.
+    windows: Vec<Window>,
 }
 
 impl<'a> UncoreCounts<'a> {
@@ -67,7 +77,15 @@ impl<'a> UncoreCounts<'a> {
             first += sum.estimates.events();
             parts.push(sum);
         }
-        Measured { estimates: Estimates::joined(parts.iter().map(|sum| &sum.estimates)), kinds, seconds }
+        let windows =
+            parts.iter().flat_map(|sum| sum.windows.iter().map(|window| window.over(sum.seconds, seconds)));
+        Measured {
+            estimates: Estimates::joined(parts.iter().map(|sum| &sum.estimates)),
+            kinds,
+            seconds,
+            windows: windows.collect(),
+            interval: self.interval.seconds(),
+        }
     }
 
     fn sum(&self, number: u32, kind: &UncoreKind, instances: Vec<u32>) -> Rc<Sum> {
@@ -78,6 +96,19 @@ impl<'a> UncoreCounts<'a> {
             Rc::new(Sum::new(kind, &instances.iter().map(of_instance).collect::<Vec<_>>()))
         });
         Rc::clone(sum)
+    }
+}
+
+impl Measured {
+    /// What an event's total is multiplied by to be over [`Measured::seconds`].
+    pub(super) fn factor(&self, event: EventIndex) -> f64 {
+        self.windows.get(event.0).map_or(1.0, |window| window.factor)
+    }
+
+    /// `known`, which was computed from these events, as a number of the whole interval.
+    pub(super) fn of_interval(&self, known: Known, events: &[EventIndex]) -> Known {
+        let windows = events.iter().filter_map(|event| self.windows.get(event.0).copied());
+        of_interval(known, windows, self.interval)
     }
 }
 
@@ -103,7 +134,13 @@ impl Sum {
             }
             event += group.events.len();
         }
-        Self { estimates, instances: count, seconds: time_ns / 1e9 / count.max(1) as f64 }
+        let events = kind.turns.groups.iter().map(|group| group.events.len());
+        let windows = Window::of_kind(
+            events,
+            &instances.iter().map(|one| one.rows).collect::<Vec<_>>(),
+            kind.stops_to_be_read() || groups > 1,
+        );
+        Self { estimates, instances: count, seconds: time_ns / 1e9 / count.max(1) as f64, windows }
     }
 }
 

@@ -23,6 +23,7 @@ mod scopes;
 mod terms;
 mod totals;
 mod traffic;
+mod window;
 
 use std::collections::BTreeMap;
 

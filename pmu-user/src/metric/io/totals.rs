@@ -74,13 +74,18 @@ impl IoMetrics {
         let asked = &self.asked[extent as usize];
         let estimates = &measured.estimates;
         let terms = self.terms(asked, measured, of);
-        let counts = terms.counts(|event| estimates.total(event).map(|total| [total]));
+        let counts =
+            terms.counts(|event| estimates.total(event).map(|total| [total * measured.factor(event)]));
         let results = asked.evaluate(&counts, measured.seconds);
         let events: Vec<_> =
             asked.metrics.iter().map(|(_, operands)| self.events(operands, measured, of)).collect();
         // What is exact is so in every replicate.
+        let replicates = |event| {
+            let replicates = estimates.replicates(event)?;
+            Some(replicates.map(|total| total * measured.factor(event)))
+        };
         let replicas = (!estimates.are_exact() && events.iter().any(Result::is_ok))
-            .then(|| asked.evaluate(&terms.counts(|event| estimates.replicates(event)), measured.seconds));
+            .then(|| asked.evaluate(&terms.counts(replicates), measured.seconds));
         let value = |(at, events): (usize, Result<Vec<EventIndex>, String>)| {
             let metric = asked.metrics[at].0;
             let value = match (events, asked.value(metric, &results)) {
@@ -88,7 +93,12 @@ impl IoMetrics {
                 (Ok(events), Some(estimate)) => {
                     let unit = self.table.model.metrics[metric as usize].unit;
                     let replicas = replicas.as_ref().and_then(|replicas| asked.values(metric, replicas));
-                    estimates.evaluated(&events, estimate, replicas, unit)
+                    match estimates.evaluated(&events, estimate, replicas, unit) {
+                        Value::Known(known) => {
+                            Value::Known(measured.of_interval(known, &events).within(unit))
+                        }
+                        missing => missing,
+                    }
                 }
                 (Ok(events), None) => {
                     let missing = events.iter().find_map(|&event| estimates.why_missing(event));
@@ -182,7 +192,8 @@ impl IoMetrics {
             let events = kind.turns.groups.iter().flat_map(|group| &group.events).zip(&kind.unit_bytes);
             for (index, (event, &bytes)) in events.enumerate() {
                 let Some(name) = name_at(&event.name, of) else { continue };
-                let value = measured.estimates.value(EventIndex(first + index));
+                let event = EventIndex(first + index);
+                let value = measured.estimates.value(event);
                 // Clocks of several uncore PMUs are averaged.
                 let (factor, unit) = match bytes {
                     0 => (1e-9 / instances as f64, Unit::Gigahertz),
@@ -190,7 +201,8 @@ impl IoMetrics {
                 };
                 let value = match value {
                     Value::Known(known) if measured.seconds > 0.0 => {
-                        Value::Known(known.times(factor / measured.seconds))
+                        let rate = known.times(factor * measured.factor(event) / measured.seconds);
+                        Value::Known(measured.of_interval(rate, &[event]))
                     }
                     Value::Known(_) => Value::Missing("nothing was counted".to_owned()),
                     missing => missing,
