@@ -1,7 +1,9 @@
 //! Two ways to read kernel memory: by type, where the verifier knows the structs and a field is one load, and by
 //! address through a helper, for kernels without BTF-typed tracepoints. Each of the two objects is built for one.
 
-use aya_ebpf::helpers::{bpf_get_current_task, bpf_probe_read_kernel};
+use core::mem::MaybeUninit;
+
+use aya_ebpf::helpers::{bpf_get_current_task, generated::bpf_probe_read_kernel};
 use pmu_common::{count::TaskState, wire::Wire};
 
 /// Address of a kernel object.
@@ -37,12 +39,17 @@ pub(crate) trait Access: Fields {
 pub(crate) struct Probed;
 
 impl Probed {
-    /// The value at `base + offset`.
+    /// The value at `base + offset`; zero where a load faults, as by type.
     #[inline(always)]
-    pub(crate) fn read<T: Wire + Default>(base: Pointer, offset: u32) -> T {
-        let field = base.wrapping_add(offset as usize).cast::<T>();
-        // SAFETY: the helper checks the address; a fault is an error, read as zero like a typed load's.
-        unsafe { bpf_probe_read_kernel(field) }.unwrap_or_default()
+    pub(crate) fn read<T: Wire>(base: Pointer, offset: u32) -> T {
+        let mut value = MaybeUninit::<T>::uninit();
+        let field = base.wrapping_add(offset as usize);
+        // SAFETY: the helper checks the address, and writes exactly that many bytes.
+        unsafe { bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<T>() as u32, field.cast()) };
+        // Whether it failed is not asked: that would be one path more for the verifier behind each read.
+        // SAFETY: where the helper fails it has written zeros (kernel/trace/bpf_trace.c, `bpf_probe_read_kernel_common`, since 5.5),
+        // and every pattern is a value of a type that goes over the wire.
+        unsafe { value.assume_init() }
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &CpuCount) -> 
         if state.slot != SLOT_NONE {
             let _ = add(state.slot, cpu, &done, wait_ns);
             if wait_ns != NO_WAIT {
-                let _ = culprit::charge(cpu, state, wait_ns);
+                culprit::charge(cpu, state, wait_ns);
             }
             if let Some(waited) = waited {
                 let _ = off_cpu::add(state.slot, cpu, &waited, wait_ns);

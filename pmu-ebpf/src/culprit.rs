@@ -53,16 +53,30 @@ pub(crate) fn queue_of<A: Fields>(task: Pointer) -> u32 {
 
 /// Charges a wait of the task with this state that ended when the last span of `cpu` began. Call with interrupts off, on that CPU.
 #[inline(always)]
-pub(crate) fn charge(cpu: u32, state: &TaskState, wait_ns: u64) -> Option<()> {
-    if config!(culprits) == 0 {
-        return None;
+pub(crate) fn charge(cpu: u32, state: &TaskState, wait_ns: u64) {
+    if config!(culprits) != 0 {
+        charge_wait(cpu.into(), state.slot.into(), state.ready_cpu.into(), wait_ns);
     }
-    let (victim, culprits) = (state.slot, CULPRITS.get_ptr_mut(cpu)?);
-    if state.ready_cpu == MOVED {
+}
+
+/// [`charge`] of a victim's slot, as a function of its own that takes numbers only: the verifier looks at it once, whatever leads to it
+/// (kernel/bpf/verifier.c, `do_check_subprogs`, since 5.6). On every path, and with [`charge_span`] in every step of the walk, it was
+/// what a start took longest for.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn charge_wait(cpu: u64, victim: u64, ready_cpu: u64, wait_ns: u64) -> u64 {
+    let _ = try_charge(cpu as u32, victim as u32, ready_cpu as u32, wait_ns);
+    0
+}
+
+#[inline(always)]
+fn try_charge(cpu: u32, victim: u32, ready_cpu: u32, wait_ns: u64) -> Option<()> {
+    if ready_cpu == MOVED {
         // When it came here is not known; most are taken by a CPU that has nothing else to do, and run at once.
-        add(culprits, pair(victim, CULPRIT_MIGRATED), wait_ns);
+        charge_span(cpu.into(), pair(victim, CULPRIT_MIGRATED), 0, wait_ns, 0);
         return Some(());
     }
+    let culprits = CULPRITS.get_ptr_mut(cpu)?;
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
     let begun = unsafe { (*culprits).begun };
     // SAFETY: as above; `span` stays inside the row.
@@ -74,10 +88,7 @@ pub(crate) fn charge(cpu: u32, state: &TaskState, wait_ns: u64) -> Option<()> {
         }
         // SAFETY: as above.
         let Span { from_ns, slot } = unsafe { *span(culprits, begun.wrapping_sub(back)) };
-        let since_ns = if from_ns > ready_ns { from_ns } else { ready_ns };
-        if until_ns > since_ns {
-            add(culprits, pair(victim, slot as u32), until_ns - since_ns);
-        }
+        charge_span(cpu.into(), pair(victim, slot as u32), from_ns, until_ns, ready_ns);
         if from_ns <= ready_ns {
             break;
         }
@@ -93,9 +104,17 @@ fn span(culprits: *mut Culprits, number: u64) -> *mut Span {
     spans.wrapping_add(masked(number as u32, SPANS))
 }
 
-/// Adds to a pair. One that finds no place is left out: what a victim's charges lack of its run-queue latency is nobody's.
-#[inline(always)]
-fn add(culprits: *mut Culprits, pair: u64, wait_ns: u64) {
+/// Charges what of a span came after the victim was ready to a pair of `cpu`. One that finds no place is left out: what a victim's charges
+/// lack of its run-queue latency is nobody's.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn charge_span(cpu: u64, pair: u64, from_ns: u64, until_ns: u64, ready_ns: u64) -> u64 {
+    let since_ns = if from_ns > ready_ns { from_ns } else { ready_ns };
+    if until_ns <= since_ns {
+        return 0;
+    }
+    let wait_ns = until_ns - since_ns;
+    let Some(culprits) = CULPRITS.get_ptr_mut(cpu as u32) else { return 0 };
     let charges = culprits.wrapping_byte_add(core::mem::offset_of!(Culprits, charges)).cast::<Charge>();
     for way in 0..WAYS {
         let charge = charges.wrapping_add(masked(place(pair, way), CHARGES));
@@ -104,7 +123,8 @@ fn add(culprits: *mut Culprits, pair: u64, wait_ns: u64) {
         if charge.pair == pair || charge.pair == 0 {
             charge.pair = pair;
             charge.wait_ns = charge.wait_ns.wrapping_add(wait_ns);
-            return;
+            break;
         }
     }
+    0
 }

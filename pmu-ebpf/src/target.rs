@@ -31,21 +31,47 @@ pub(crate) fn existing_task<A: Access>(task: Pointer) -> Option<u32> {
     match config!(filter) {
         FILTER_NONE | FILTER_CGROUPS => Some(0),
         FILTER_THREADS => target(u64::from(task::thread::<A>(task))),
-        FILTER_PROCESSES => {
-            let mut ancestor = task;
-            for generation in 0..GENERATIONS_MAX {
-                if let Some(flags) = target(u64::from(identity::process::<Probed>(ancestor))) {
-                    // Only the target itself waits to execute another program.
-                    return Some(if generation == 0 { flags } else { 0 });
-                }
-                if config!(inherit) == 0 || identity::tgid::<Probed>(ancestor) <= 1 {
-                    return None;
-                }
-                ancestor = Probed::pointer(ancestor, config!(offsets.task_real_parent));
-            }
-            None
-        }
+        // The way up begins at the leader: its address was read, so it is a number to the verifier, which `task` may not be.
+        FILTER_PROCESSES => match target_above(identity::leader(task) as u64) {
+            NO_TARGET => None,
+            flags => Some(flags as u32),
+        },
         _ => None,
+    }
+}
+
+/// [`target_above`]: none.
+const NO_TARGET: u64 = u64::MAX;
+/// [`flags_of`]: no target, but what is above it may be one.
+const ABOVE: u64 = NO_TARGET - 1;
+
+/// Flags of the target that the process with this leader is, 0 where an ancestor is one, [`NO_TARGET`] where none is. A function of its
+/// own, of numbers only, as is [`flags_of`]: the verifier looks at each once, whatever leads to it.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn target_above(leader: u64) -> u64 {
+    let mut ancestor = leader;
+    for generation in 0..GENERATIONS_MAX {
+        match flags_of(ancestor) {
+            ABOVE => {}
+            NO_TARGET => break,
+            // Only the target itself waits to execute another program.
+            flags => return if generation == 0 { flags } else { 0 },
+        }
+        ancestor = Probed::u64(ancestor as Pointer, config!(offsets.task_real_parent));
+    }
+    NO_TARGET
+}
+
+/// Flags of the target that the process of the task at this address is, or [`ABOVE`] or [`NO_TARGET`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn flags_of(task: u64) -> u64 {
+    let task = task as Pointer;
+    match target(u64::from(identity::process::<Probed>(task))) {
+        Some(flags) => u64::from(flags),
+        None if config!(inherit) == 0 || identity::tgid::<Probed>(task) <= 1 => NO_TARGET,
+        None => ABOVE,
     }
 }
 

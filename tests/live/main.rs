@@ -14,6 +14,7 @@ mod support;
 mod workloads;
 
 mod blind;
+mod budget;
 mod cgroups;
 mod cleanup;
 mod command;

@@ -3,6 +3,8 @@
 //! Rust has no relocatable field accesses for BPF, and aya does not show members, so the offsets are looked up here
 //! and handed to the programs as read-only settings. One pass over the types; only the structs asked for are kept.
 
+mod attachable;
+mod bytes;
 mod io;
 mod per_cpu;
 
@@ -10,7 +12,10 @@ use std::{collections::HashMap, io::Error, path::Path};
 
 use pmu_common::config::{ABSENT, Offsets};
 
-use crate::file::read_regular;
+use self::bytes::Bytes;
+
+/// Where the running kernel's types are.
+pub const KERNEL_BTF: &str = "sys/kernel/btf/vmlinux";
 
 /// Kinds of types (include/uapi/linux/btf.h).
 const KIND_INT: u32 = 1;
@@ -70,9 +75,6 @@ const STRUCTS: [&str; 28] = [
     "upid",
     "pid_namespace",
 ];
-/// What programs are attached by: tracepoints (include/trace/bpf_probe.h) and iterators (include/linux/bpf.h).
-const ATTACHABLE: [(u32, &[u8]); 2] = [(KIND_TYPEDEF, b"btf_trace_"), (KIND_FUNC, b"bpf_iter_")];
-
 /// Tracepoints that are asked for: that which programs are tried on, that of timers, and those of block requests and
 /// bios.
 const TRACEPOINTS: [&str; 4] = [SWITCH, EXPIRE, ISSUE, BIO];
@@ -111,7 +113,7 @@ pub enum BtfError {
 /// The types of a kernel.
 #[derive(Debug)]
 pub struct Btf {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     strings: usize,
     types: Vec<usize>,
     structs: HashMap<&'static str, u32>,
@@ -122,19 +124,35 @@ pub struct Btf {
 }
 
 impl Btf {
-    /// Reads the kernel's own BTF, or that in `path`.
+    /// The kernel's own BTF below `root`.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has none, or it is no BTF.
+    pub fn of_kernel(root: &Path) -> Result<Self, BtfError> {
+        let path = root.join(KERNEL_BTF);
+        Self::of(&path, Bytes::of_kernel(&path, BYTES_MAX))
+    }
+
+    /// Reads the BTF in the file at `path`.
     ///
     /// # Errors
     ///
     /// There is no such file, or it is no BTF.
     pub fn read(path: &Path) -> Result<Self, BtfError> {
-        let name = path.display().to_string();
-        let bytes =
-            read_regular(path, BYTES_MAX).map_err(|error| BtfError::Io { path: name.clone(), error })?;
-        Self::parse(bytes).ok_or(BtfError::Malformed(name))
+        Self::of(path, Bytes::read(path, BYTES_MAX))
     }
 
-    fn parse(bytes: Vec<u8>) -> Option<Self> {
+    fn of(path: &Path, bytes: std::io::Result<Bytes>) -> Result<Self, BtfError> {
+        let name = path.display().to_string();
+        match bytes {
+            Ok(bytes) => Self::parse(bytes).ok_or(BtfError::Malformed(name)),
+            Err(error) => Err(BtfError::Io { path: name, error }),
+        }
+    }
+
+    fn parse(bytes: impl Into<Bytes>) -> Option<Self> {
+        let bytes = bytes.into();
         let u32_at = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let magic = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
         let header = u32_at(4)? as usize;
@@ -232,41 +250,6 @@ impl Btf {
         let function = *self.types.get(target(target(tracepoint)?)? as usize)?;
         let (kind, parameters) = self.kind(function)?;
         (kind == KIND_FUNC_PROTO && index < parameters).then(|| self.u32_at(function + 12 + index * 8 + 4))?
-    }
-
-    /// The same types with the same ids, of which only those keep a name that programs are attached by. aya reads this
-    /// in a fraction of the time and memory that the whole takes.
-    #[must_use]
-    pub fn attachable(&self) -> Vec<u8> {
-        let mut types = Vec::with_capacity(self.types.len() * 12);
-        let mut strings = vec![0];
-        for &at in &self.types[1..] {
-            let (kind, _) = self.kind(at).unwrap_or_default();
-            let kept = ATTACHABLE.iter().any(|&(wanted, prefix)| {
-                kind == wanted && self.name_on(at).is_some_and(|on| on.starts_with(prefix))
-            });
-            let (name, kind) = match kept.then(|| self.name(at)).flatten() {
-                None => (0, KIND_FWD),
-                Some(name) => {
-                    let start = strings.len() as u32;
-                    strings.extend_from_slice(name.as_bytes());
-                    strings.push(0);
-                    (start, kind)
-                }
-            };
-            types.extend([name, kind << 24, 0].iter().flat_map(|word: &u32| word.to_ne_bytes()));
-        }
-        let lengths = [types.len() as u32, types.len() as u32, strings.len() as u32];
-        let mut bytes = vec![0; HEADER_BYTES];
-        bytes[..2].copy_from_slice(&MAGIC.to_ne_bytes());
-        bytes[2] = 1;
-        bytes[4..8].copy_from_slice(&(HEADER_BYTES as u32).to_ne_bytes());
-        for (place, length) in bytes[12..].chunks_exact_mut(4).zip(lengths) {
-            place.copy_from_slice(&length.to_ne_bytes());
-        }
-        bytes.extend_from_slice(&types);
-        bytes.extend_from_slice(&strings);
-        bytes
     }
 
     /// Bit offset and type of a member, also inside anonymous structs and unions, looking at no more members than `left`.

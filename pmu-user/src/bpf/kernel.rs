@@ -8,7 +8,7 @@ use std::{
 use pmu_common::config::{Offsets, PidNamespace};
 
 use super::{
-    KERNEL_BTF, LoadError, Options,
+    LoadError, Options,
     btf::{Btf, BtfError},
     fallback::{Answer, Attach, Probes},
     pid_namespace, probe,
@@ -64,7 +64,7 @@ pub(super) struct Facts {
 impl Facts {
     /// Reads the kernel's types, or those in the file that `options` name, and asks for what it has. Needs CAP_BPF to get answers.
     fn read(root: &Path, options: &Options) -> Result<Self, LoadError> {
-        let own = Btf::read(&root.join(KERNEL_BTF));
+        let own = Btf::of_kernel(root);
         let types = |own: &Btf| {
             let typed = options.attach != Some(Attach::RawTp);
             typed.then(|| aya::Btf::parse(&own.attachable(), aya::Endianness::default()).ok()).flatten()

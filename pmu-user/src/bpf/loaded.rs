@@ -188,6 +188,16 @@ impl Loaded {
         costs
     }
 
+    /// Each loaded program with the number of instructions that the verifier looked at. By name.
+    pub(super) fn verified(&self) -> Vec<(String, u32)> {
+        let looked_at = |(name, program): (&str, &Program)| {
+            Some((name.to_owned(), program.info().ok()?.verified_instruction_count().unwrap_or(0)))
+        };
+        let mut verified: Vec<_> = self.ebpf.programs().filter_map(looked_at).collect();
+        verified.sort();
+        verified
+    }
+
     /// Runs that the kernel left out because the program was at work on that CPU already, by program; only those that occurred.
     /// Each is an event that is in no count. Kernels older than 5.12 do not say (`recursion_misses` in fdinfo,
     /// kernel/bpf/syscall.c).

@@ -22,6 +22,7 @@ use std::{
 };
 
 pub use self::{
+    btf::KERNEL_BTF,
     built::{BY_ADDRESS, BY_TYPE, Built, IO_BY_ADDRESS, IO_BY_TYPE},
     error::LoadError,
     events::Events,
@@ -32,9 +33,6 @@ pub use self::{
     ring::Ring,
     tasks::{Maps, Object},
 };
-
-/// Where the running kernel's types are.
-pub const KERNEL_BTF: &str = "sys/kernel/btf/vmlinux";
 
 /// Do the programs log their rare paths?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -151,6 +151,10 @@ pub struct ProgramRow {
     pub measured_ns: u64,
     /// Runs in all, so far, where they can be counted otherwise.
     pub runs: Option<u64>,
+    /// Of the runs that were measured, those in which nothing else seems to have had the CPU, and their time in ns. A run's time is taken
+    /// by the clock: an interrupt in it, or a hypervisor that gives the CPU to another guest, is no cost of the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undisturbed: Option<(u64, u64)>,
 }
 
 /// What this process cost, so far.

@@ -1,4 +1,6 @@
-//! Addresses of a few kernel functions, from `/proc/kallsyms`.
+//! Addresses of a few kernel functions, from `/proc/kallsyms`, or from a run before this one since the kernel started.
+
+mod kept;
 
 use std::{
     fs::File,
@@ -11,6 +13,23 @@ use std::{
 pub const TICK: [&str; 2] = ["tick_sched_timer", "tick_nohz_handler"];
 /// The sampling clock's timer function (kernel/events/core.c).
 pub const CLOCK: [&str; 1] = ["perf_swevent_hrtimer"];
+
+/// As [`find`], from what a run before this one has kept where that is there; what had to be found is kept for the next one.
+///
+/// # Errors
+///
+/// As for [`find`].
+pub fn find_or_recall<const N: usize>(root: &Path, lists: [&[&str]; N]) -> io::Result<[u64; N]> {
+    let Some(place) = kept::Place::of(root) else { return find(root, lists) };
+    if let Some(found) = place.recall(&lists) {
+        return Ok(found);
+    }
+    let found = find(root, lists)?;
+    if !found.contains(&0) {
+        place.keep(&lists, &found);
+    }
+    Ok(found)
+}
 
 /// Address of the first of `alternatives` that the kernel has, for each list. 0 if it has none, or hides addresses.
 ///

@@ -11,12 +11,14 @@ use crate::{
 pub struct ProgramCost {
     /// Program.
     pub name: String,
-    /// Mean time of a run in ns, the kernel's own measuring (about 40 ns) included.
+    /// Mean time in ns of a run in which nothing else had the CPU, the kernel's own measuring (about 40 ns) included.
     pub ns_per_run: Value,
     /// Runs.
     pub runs: Value,
     /// Time of all runs in ns.
     pub total_ns: Value,
+    /// Time in ns that passed in its runs beside that: interrupts, and what the hypervisor took. 0 where that is not known.
+    pub disturbed_ns: f64,
 }
 
 /// What pmbpf itself cost.
@@ -26,6 +28,8 @@ pub struct CostReport {
     pub programs: Vec<ProgramCost>,
     /// Time of all programs in ns.
     pub programs_ns: Value,
+    /// Time in ns that passed in their runs beside that.
+    pub disturbed_ns: f64,
     /// The process, from its start to now.
     pub process: Cost,
     /// CPU time of the process until counting began, in ns.
@@ -42,6 +46,7 @@ impl CostReport {
         let report = Self {
             programs: programs.iter().map(|row| program(row, length_ns)).collect(),
             programs_ns: Value::counted(0, 1.0),
+            disturbed_ns: 0.0,
             process: own.so_far,
             startup_cpu_ns: own.startup_cpu_ns(),
             counting_cpu_ns: own.counting_cpu_ns(),
@@ -54,6 +59,7 @@ impl CostReport {
     fn summed(mut self) -> Self {
         self.programs.sort_by(|a, b| estimate(&b.total_ns).total_cmp(&estimate(&a.total_ns)));
         let total: f64 = self.programs.iter().map(|program| estimate(&program.total_ns)).sum();
+        self.disturbed_ns = self.programs.iter().map(|program| program.disturbed_ns).sum();
         self.programs_ns = match self.programs.is_empty() {
             false => sampled(total, 1.0),
             true if self.process.map_bytes == 0 => Value::Missing("no program was loaded".to_owned()),
@@ -86,7 +92,8 @@ impl CostReport {
 /// taken to go on as it was measured.
 fn program(row: &ProgramRow, length_ns: u64) -> ProgramCost {
     let measured = row.measured_runs as f64;
-    let ns_per_run = Value::ratio(row.measured_ns as f64, measured, "it did not run while it was measured");
+    let (runs, nanoseconds) = row.undisturbed.unwrap_or((row.measured_runs, row.measured_ns));
+    let ns_per_run = Value::ratio(nanoseconds as f64, runs as f64, "it did not run while it was measured");
     let mean = ns_per_run.known().map(|known| known.estimate);
     let window_ns = length_ns.clamp(1, COST_WINDOW_NS) as f64;
     let runs = match row.runs {
@@ -98,7 +105,8 @@ fn program(row: &ProgramRow, length_ns: u64) -> ProgramCost {
         Some(mean) => sampled(mean * all, if all == 0.0 { 1.0 } else { (measured / all).min(1.0) }),
         None => Value::Missing("it did not run while it was measured".to_owned()),
     };
-    ProgramCost { name: row.name.clone(), ns_per_run, runs, total_ns }
+    let disturbed = mean.map_or(0.0, |mean| (row.measured_ns as f64 / measured - mean).max(0.0) * all);
+    ProgramCost { name: row.name.clone(), ns_per_run, runs, total_ns, disturbed_ns: disturbed }
 }
 
 fn sampled(estimate: f64, coverage: f64) -> Value {
@@ -107,4 +115,27 @@ fn sampled(estimate: f64, coverage: f64) -> Value {
 
 fn estimate(value: &Value) -> f64 {
     value.known().map_or(0.0, |known| known.estimate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::program;
+    use crate::drain::ProgramRow;
+
+    #[test]
+    fn what_had_the_cpu_meanwhile_is_beside_the_cost() {
+        let row = |undisturbed| ProgramRow {
+            name: "switch".to_owned(),
+            measured_runs: 1_000,
+            measured_ns: 1_100_000,
+            runs: Some(10_000),
+            undisturbed,
+        };
+        let cost = |undisturbed| {
+            let cost = program(&row(undisturbed), 1);
+            (cost.total_ns.known().unwrap().estimate, cost.disturbed_ns)
+        };
+        assert_eq!(cost(None), (11_000_000.0, 0.0));
+        assert_eq!(cost(Some((900, 90_000))), (1_000_000.0, 10_000_000.0));
+    }
 }

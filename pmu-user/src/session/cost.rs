@@ -1,5 +1,7 @@
 //! What pmbpf itself costs.
 
+mod readings;
+
 use std::{
     os::fd::OwnedFd,
     time::{Duration, Instant},
@@ -7,6 +9,7 @@ use std::{
 
 use pmu_common::name::program;
 
+pub(super) use self::readings::Readings;
 use crate::{
     bpf::{Object, measure_costs},
     drain::{COST_WINDOW_NS, Cost, CpuRow, ProgramRow},
@@ -29,6 +32,7 @@ pub(super) struct Meter {
     until: Option<Instant>,
     /// What the programs had cost when the window was over.
     measured: Option<Vec<(String, u64, u64)>>,
+    readings: Readings,
     so_far: Cost,
 }
 
@@ -41,7 +45,7 @@ impl Meter {
             map_bytes: object.loaded.map_bytes(),
             ..Cost::default()
         };
-        Self { statistics: measure_costs().ok(), until, measured: None, so_far }
+        Self { statistics: measure_costs().ok(), until, measured: None, readings: Readings::begin(), so_far }
     }
 
     /// A drain took this long.
@@ -49,11 +53,27 @@ impl Meter {
         self.so_far.drained(took);
     }
 
+    /// When the programs' costs are to be read between two drains.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.statistics.as_ref().and_then(|_| self.readings.due())
+    }
+
+    /// Reads the programs' costs, if that is due.
+    pub(super) fn read(&mut self, object: &Object) {
+        if self.due().is_some_and(|due| due <= Instant::now()) {
+            self.readings.add(&object.loaded.program_costs());
+        }
+    }
+
     /// What every program has cost so far. How often two of them ran is known without measuring.
     pub(super) fn programs(&mut self, object: &Object, cpus: &[CpuRow]) -> Vec<ProgramRow> {
         let costs = match &self.measured {
             Some(costs) => costs.clone(),
-            None => object.loaded.program_costs(),
+            None => {
+                let costs = object.loaded.program_costs();
+                self.readings.add(&costs);
+                costs
+            }
         };
         let over = self.until.is_some_and(|until| Instant::now() >= until);
         if over && self.statistics.take().is_some() {
@@ -67,7 +87,8 @@ impl Meter {
                 (_, Some(event)) => Some(runs(cpus, event)),
                 _ => always.then_some(measured_runs),
             };
-            ProgramRow { name, measured_runs, measured_ns, runs }
+            let undisturbed = self.readings.undisturbed(&name);
+            ProgramRow { name, measured_runs, measured_ns, runs, undisturbed }
         };
         costs.into_iter().map(row).filter(|row| row.measured_runs > 0 || row.runs > Some(0)).collect()
     }

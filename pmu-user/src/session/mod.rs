@@ -231,7 +231,7 @@ impl Session {
 
     /// When something is to be done between two ticks.
     fn due(&self) -> Option<Instant> {
-        let tasks = self.tasks.as_ref().and_then(TasksSession::turn_due);
+        let tasks = self.tasks.as_ref().and_then(TasksSession::due);
         let io = self.io.as_ref().and_then(IoSession::due);
         let following = self.following.as_ref().and_then(Following::due);
         tasks.into_iter().chain(io).chain(following).min()
@@ -240,7 +240,7 @@ impl Session {
     /// Does what is due.
     fn turn(&mut self) {
         if let Some(tasks) = &mut self.tasks {
-            tasks.take_turns();
+            tasks.turn();
         }
         if let Some(io) = &mut self.io {
             io.turn();

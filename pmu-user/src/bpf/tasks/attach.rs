@@ -60,30 +60,24 @@ fn program_of_event(event: usize, sampling: &Sampling) -> &'static str {
 }
 
 impl Object {
-    /// Has the kernel verify the programs that are wanted; their number.
+    /// Has the kernel verify the programs that are wanted.
     pub(super) fn load_programs(
         &mut self,
         types: Option<&aya::Btf>,
         wanted: impl Fn(&str) -> bool,
-    ) -> Result<usize, LoadError> {
-        let mut loaded = 0;
+    ) -> Result<(), LoadError> {
         for (program, tracepoint) in TRACEPOINTS.into_iter().filter(|(program, _)| wanted(program)) {
             match self.loaded.load_tracepoint(program, tracepoint, types) {
                 // Before Linux 6.10 a command counts from when its program is in place.
                 Err(error) if program == program::RELEASE && error.class() != Class::NotPermitted => {}
-                result => {
-                    result?;
-                    loaded += 1;
-                }
+                result => result?,
             }
         }
         for name in program::SAMPLES.into_iter().filter(|program| wanted(program)) {
             self.loaded.program::<PerfEvent>(name)?.load().map_err(|error| refused(name, error))?;
-            loaded += 1;
         }
         for name in program::TRACEPOINT_SAMPLES.into_iter().filter(|program| wanted(program)) {
             self.loaded.program::<TracePoint>(name)?.load().map_err(|error| refused(name, error))?;
-            loaded += 1;
         }
         let flush = self.loaded.program::<RawTracePoint>(program::FLUSH)?;
         flush.load().map_err(|error| refused(program::FLUSH, error))?;
@@ -96,15 +90,14 @@ impl Object {
                     waits
                         .load("task", types.expect(TYPED))
                         .map_err(|error| refused(program::WAITS, error))?;
-                    loaded += 1;
-                }
+                        }
             }
             Attach::RawTp => {
                 let free = self.loaded.program::<RawTracePoint>(program::FREE)?;
                 free.load().map_err(|error| refused(program::FREE, error))?;
             }
         }
-        Ok(loaded + 2)
+        Ok(())
     }
 
     /// Attaches every program that `plan` needs, except the sampling program. They count nothing yet.

@@ -282,7 +282,9 @@ fn verify(
         Plan::new(&request, machine, root).map_err(|error| (error.class(), error.to_string(), error.hint()));
     Attach::ALL.map(|attach| {
         let result = match &plan {
-            Ok(plan) => Object::verify(attach, plan, machine, kernel).map_err(refused),
+            Ok(plan) => {
+                Object::verify(attach, plan, machine, kernel).map(|programs| programs.len()).map_err(refused)
+            }
             Err(refusal) => Err(refusal.clone()),
         };
         (attach, result)

@@ -21,7 +21,11 @@ use std::{
 use self::{
     accounts::Accounts, groups::Monitored, kernel_counts::KernelFiles, traffic::Counted, uncore::Rotation,
 };
-use super::{SessionError, Started, cost::process_cost, raise_file_limit};
+use super::{
+    SessionError, Started,
+    cost::{Readings, process_cost},
+    raise_file_limit,
+};
 use crate::{
     bpf::{Kernel, measure_costs},
     drain::{
@@ -67,6 +71,7 @@ pub struct IoSession {
     cost: Cost,
     /// Has the kernel measure the programs, while it is open.
     statistics: Option<OwnedFd>,
+    readings: Readings,
     /// What the programs had cost when that was over.
     measured: Option<Vec<ProgramRow>>,
 }
@@ -126,6 +131,7 @@ impl IoSession {
             lost_targets: 0,
             cost: Cost::default(),
             statistics: None,
+            readings: Readings::begin(),
             measured: None,
         })
     }
@@ -140,6 +146,7 @@ impl IoSession {
         self.cost.startup_ns = duration_ns(launched.elapsed());
         self.cost.map_bytes = self.counted.as_ref().map_or(0, Counted::map_bytes);
         self.statistics = self.counted.as_ref().and_then(|_| measure_costs().ok());
+        self.readings = Readings::begin();
         self.started = started.instant;
         let tick = Instant::now() + self.header.plan.tick;
         self.rotations.iter_mut().for_each(|rotation| rotation.start(tick));
@@ -171,7 +178,8 @@ impl IoSession {
 
     pub(super) fn due(&self) -> Option<Instant> {
         let slices = self.rotations.iter().filter_map(Rotation::due);
-        slices.chain(self.counted.as_ref().map(Counted::due)).min()
+        let cost = self.statistics.as_ref().and_then(|_| self.readings.due());
+        slices.chain(self.counted.as_ref().map(Counted::due)).chain(cost).min()
     }
 
     /// Ends the slices that are due, and makes room for owners if that is.
@@ -182,6 +190,9 @@ impl IoSession {
         }
         if let Some(counted) = self.counted.as_mut().filter(|counted| counted.due() <= now) {
             counted.recycle();
+        }
+        if self.statistics.is_some() && self.readings.due().is_some_and(|due| due <= now) {
+            self.readings.add(&self.counted.as_ref().map(Counted::costs).unwrap_or_default());
         }
     }
 
@@ -251,7 +262,9 @@ impl IoSession {
             return Vec::new();
         }
         let costs = self.counted.as_ref().map(Counted::costs).unwrap_or_default();
+        self.readings.add(&costs);
         let row = |(name, runs, measured_ns): (String, u64, u64)| ProgramRow {
+            undisturbed: self.readings.undisturbed(&name),
             name,
             measured_runs: runs,
             measured_ns,

@@ -226,6 +226,20 @@ impl TasksSession {
         Ok(drain)
     }
 
+    /// When something is to be done between two drains.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let cost = self.meter.as_ref().and_then(Meter::due);
+        self.turn_due().into_iter().chain(cost).min()
+    }
+
+    /// Does what is due.
+    pub(super) fn turn(&mut self) {
+        self.take_turns();
+        if let Some(meter) = &mut self.meter {
+            meter.read(&self.object);
+        }
+    }
+
     /// Stops counting and drains for the last time.
     ///
     /// # Errors

@@ -131,7 +131,7 @@ fn open_counters(
 /// Addresses of [`FUNCTIONS`], zeros where they are not known: on a thread, because reading kallsyms takes as long as loading the programs.
 fn begin_to_find_functions(root: &Path) -> JoinHandle<[u64; FUNCTIONS.len()]> {
     let root = root.to_owned();
-    thread::spawn(move || kernel_symbols::find(&root, FUNCTIONS).unwrap_or_default())
+    thread::spawn(move || kernel_symbols::find_or_recall(&root, FUNCTIONS).unwrap_or_default())
 }
 
 /// The ring buffer's reader; once.

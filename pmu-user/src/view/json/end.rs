@@ -260,10 +260,11 @@ fn quality_cell(quality: &Quality, header: &TasksHeader) -> Json {
 fn self_cell(cost: &CostReport) -> Json {
     let programs = cost.programs.iter().map(|program| {
         json!({"name": program.name, "ns_per_run": known(&program.ns_per_run), "runs": known(&program.runs),
-               "total_ns": known(&program.total_ns)})
+               "total_ns": known(&program.total_ns), "disturbed_ns": program.disturbed_ns})
     });
     json!({
         "programs": programs.collect::<Vec<_>>(), "programs_ns": known(&cost.programs_ns),
+        "disturbed_ns": cost.disturbed_ns,
         "cpu_ns": cost.process.cpu_ns, "startup_cpu_ns": cost.startup_cpu_ns, "counting_cpu_ns": cost.counting_cpu_ns,
         "capacity_ns": cost.capacity_ns,
         "rss_bytes": cost.process.resident_bytes, "rss_max_bytes": cost.process.resident_max_bytes,

@@ -111,6 +111,9 @@ pub(super) fn losses(into: &mut dyn Write, losses: &BTreeMap<String, u64>) -> io
     writeln!(into, "  {WARNING}losses    {}{WARNING:#}", losses.join(", "))
 }
 
+/// What passed in the programs' runs beside their own time is told if it is more than this share of that.
+const DISTURBED_MIN: f64 = 0.05;
+
 pub(super) fn cost(into: &mut dyn Write, cost: &CostReport) -> io::Result<()> {
     section(
         into,
@@ -119,9 +122,14 @@ pub(super) fn cost(into: &mut dyn Write, cost: &CostReport) -> io::Result<()> {
     )?;
     let share = |nanoseconds: f64| cost.share(nanoseconds).map_or_else(|| "–".to_owned(), percent);
     let programs = cost.programs_ns.known().map_or(0.0, |known| known.estimate);
+    let beside = if cost.disturbed_ns > programs * DISTURBED_MIN {
+        format!("; interrupted or stolen meanwhile: {}", duration(cost.disturbed_ns))
+    } else {
+        String::new()
+    };
     writeln!(
         into,
-        "  programs  {} ({} of the CPUs)",
+        "  programs  {} ({} of the CPUs){beside}",
         sentence(&cost.programs_ns, duration),
         share(programs)
     )?;
