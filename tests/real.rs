@@ -1,6 +1,6 @@
 //! Numbers of real machines: what programs that people trust printed there for counts, and what their processors say of their counters.
 
-#![expect(clippy::unwrap_used, reason = "a test that panics says where")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics says where")]
 
 use std::collections::BTreeMap;
 

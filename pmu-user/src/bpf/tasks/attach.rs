@@ -90,7 +90,7 @@ impl Object {
                     waits
                         .load("task", types.expect(TYPED))
                         .map_err(|error| refused(program::WAITS, error))?;
-                        }
+                }
             }
             Attach::RawTp => {
                 let free = self.loaded.program::<RawTracePoint>(program::FREE)?;

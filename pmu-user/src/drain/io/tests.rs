@@ -228,7 +228,13 @@ fn drain() -> impl Strategy<Value = IoDrain> {
     let disk = (device(), name()).prop_map(|(device, name)| NamedDisk { device, name });
     let gone = ("[a-z ]{0,9}", "[a-z ]{0,9}").prop_map(|(what, why)| Absent { what, why });
     let programs = ("[a-z_]{1,9}", number(), number(), any::<Option<u64>>()).prop_map(
-        |(name, measured_runs, measured_ns, runs)| ProgramRow { name, measured_runs, measured_ns, runs, undisturbed: None },
+        |(name, measured_runs, measured_ns, runs)| ProgramRow {
+            name,
+            measured_runs,
+            measured_ns,
+            runs,
+            undisturbed: None,
+        },
     );
     let cost = (number(), number()).prop_map(|(cpu_ns, drains)| Cost { cpu_ns, drains, ..Cost::default() });
     let counted_rows = (prop::option::of(traffic()), prop::option::of(groups()), prop::option::of(kernel()));

@@ -37,10 +37,10 @@ impl Place {
         } else {
             PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?)
         };
-        Self::below(&own, read_line(root, "proc/sys/kernel/random/boot_id").ok()?)
+        Self::below(&own, &read_line(root, "proc/sys/kernel/random/boot_id").ok()?)
     }
 
-    fn below(own: &Path, boot: String) -> Option<Self> {
+    fn below(own: &Path, boot: &str) -> Option<Self> {
         own.is_absolute().then(|| Self { folder: own.join(FOLDER), boot: boot.trim().to_owned() })
     }
 
@@ -119,7 +119,7 @@ mod tests {
         }
 
         fn place(&self, boot: &str) -> Place {
-            Place::below(&self.0, boot.to_owned()).unwrap()
+            Place::below(&self.0, boot).unwrap()
         }
     }
 
