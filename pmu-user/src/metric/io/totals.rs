@@ -124,6 +124,8 @@ impl IoMetrics {
         }
         let (instances, scale) = (slices.len() as f64, enabled_ns / running_ns);
         let seconds = enabled_ns / 1e9 / instances;
+        let ran = || slices.iter().filter(|slice| slice.running_ns > 0);
+        let mean_ns = running_ns / ran().count() as f64;
         let kind = self.kinds.get(first.turns as usize)?;
         let before = kind.firsts.get(first.group? as usize)?;
         let mut counts = vec![[f64::NAN]; self.operands.len()];
@@ -132,9 +134,12 @@ impl IoMetrics {
             counts[operand] = match kind.operands[operand] {
                 TermSource::Event(event) | TermSource::Sum(event) => {
                     let at = event.0.checked_sub(*before);
-                    let of_instance =
-                        |at| move |slice: &&SliceRow| slice.counts.get(at).map(|count| *count as f64);
-                    let sum = at.and_then(|at| slices.iter().map(of_instance(at)).sum::<Option<f64>>());
+                    // What each counted in a time of its own, as in the mean of them.
+                    let of_instance = |slice: &&SliceRow, at: usize| {
+                        Some(*slice.counts.get(at)? as f64 * (mean_ns / slice.running_ns as f64))
+                    };
+                    let sum =
+                        at.and_then(|at| ran().map(|slice| of_instance(slice, at)).sum::<Option<f64>>());
                     let share = if self.operands[operand].is_averaged { instances } else { 1.0 };
                     [sum.map_or(f64::NAN, |sum| sum * scale / share)]
                 }

@@ -76,7 +76,7 @@ impl TasksSession {
             hotplug: Hotplug::new(&plan, &machine.cpu.online),
             rotations,
             slices: Vec::new(),
-            owners: Owners::new(plan.by, machine.cgroups.clone(), plan.slots),
+            owners: Owners::new(plan.by, machine.cgroups.clone(), plan.slots, machine.cpu.possible),
             header: TasksHeader {
                 started_ns: 0,
                 attach: object.loaded.attach_kind().name().to_owned(),

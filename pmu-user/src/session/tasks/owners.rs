@@ -48,18 +48,27 @@ pub(super) struct Owners {
     paths: HashMap<u64, Untrusted>,
     /// How many of them make it worth to forget those of gone cgroups.
     paths_max: usize,
-    /// Rows as last seen, and how often each slot has been used before.
+    /// Rows as last seen, and how often each slot has been used before: of slots up to the highest that was in use. They are given lowest
+    /// first, so beyond it is none but for [`Owners::ahead`].
     slots: Vec<(Option<Row>, u32)>,
+    /// Slots that there are.
+    slots_max: usize,
+    /// Slots of which each CPU may have taken some, and not told yet whose they are.
+    ahead: usize,
 }
 
 impl Owners {
-    pub(super) fn new(by: By, layout: Layout, slots: u32) -> Self {
+    /// Of so many slots, which programs on so many CPUs give to owners.
+    pub(super) fn new(by: By, layout: Layout, slots: u32, cpus: u32) -> Self {
         let mut owners = Self {
             by,
             layout,
             paths: HashMap::new(),
             paths_max: PATHS_MAX,
-            slots: vec![(None, 0); slots as usize],
+            slots: vec![(None, 0)],
+            slots_max: slots as usize,
+            // A program, and one that interrupts it to sample.
+            ahead: 2 * cpus as usize + 1,
         };
         if by == By::Cgroup {
             owners.read_paths();
@@ -123,21 +132,31 @@ impl Owners {
     /// Rows that are new or have changed since the last look.
     pub(super) fn look(&mut self, maps: &Maps, started_ns: u64) -> Vec<OwnerRow> {
         let mut changed = Vec::new();
-        for slot in 1..self.slots.len() {
+        let mut slot = 1;
+        while slot < self.slots_max.min(self.slots.len() + self.ahead) {
             let id = maps.owners.read_word(slot, ID_WORD);
-            let (ended_ns, execs) =
-                (maps.owners.read_word(slot, ENDED_WORD), maps.owners.read_word(slot, EXECS_WORD));
-            let same = |row: &Row| row.key.id == id && row.ended_ns == ended_ns && row.execs == execs as u32;
-            if id != 0 && !self.slots[slot].0.as_ref().is_some_and(same) {
+            if id != 0 && !self.is_known(maps, slot, id) {
                 let row = maps.owners.read(slot);
+                if slot >= self.slots.len() {
+                    self.slots.resize(slot + 1, (None, 0));
+                }
                 self.slots[slot].0 = Some(row);
                 changed.push((slot as u32, row));
             }
+            slot += 1;
         }
         if self.by == By::Cgroup && changed.iter().any(|(_, row)| !self.paths.contains_key(&row.key.id)) {
             self.read_paths();
         }
         changed.into_iter().map(|(slot, row)| self.describe(slot, &row, started_ns)).collect()
+    }
+
+    /// Is the owner in a slot, with this id, as it was seen last?
+    fn is_known(&self, maps: &Maps, slot: usize, id: u64) -> bool {
+        let Some((Some(row), _)) = self.slots.get(slot) else { return false };
+        row.key.id == id
+            && row.ended_ns == maps.owners.read_word(slot, ENDED_WORD)
+            && row.execs == maps.owners.read_word(slot, EXECS_WORD) as u32
     }
 
     fn describe(&self, slot: u32, row: &Row, started_ns: u64) -> OwnerRow {

@@ -43,7 +43,8 @@ impl Packed {
 macro_rules! known {
     ($($name:literal),*) => {
         /// Built-in tables by model.
-        pub const KNOWN: &[(&str, Packed)] = &[$(($name, Packed {
+        // Not a `const`: what two parts of the crate name would be in the binary twice.
+        pub static KNOWN: &[(&str, Packed)] = &[$(($name, Packed {
             cpus: include_str!(concat!(env!("OUT_DIR"), "/", $name, ".cpus")),
             deflated: include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".deflate")),
         })),*];
