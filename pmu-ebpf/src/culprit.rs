@@ -12,7 +12,7 @@ use pmu_common::{
 use crate::{
     access::{Fields, Pointer},
     config::config,
-    intrinsics::masked,
+    intrinsics::{masked, opaque},
     maps::CULPRITS,
 };
 
@@ -61,40 +61,45 @@ pub(crate) fn charge(cpu: u32, state: &TaskState, wait_ns: u64) {
 
 /// [`charge`] of a victim's slot, as a function of its own that takes numbers only: the verifier looks at it once, whatever leads to it
 /// (kernel/bpf/verifier.c, `do_check_subprogs`, since 5.6). On every path, and with [`charge_span`] in every step of the walk, it was
-/// what a start took longest for.
+/// what a start took longest for. Both keep little on the stack, which a program shares with what it calls.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn charge_wait(cpu: u64, victim: u64, ready_cpu: u64, wait_ns: u64) -> u64 {
-    let _ = try_charge(cpu as u32, victim as u32, ready_cpu as u32, wait_ns);
-    0
-}
-
-#[inline(always)]
-fn try_charge(cpu: u32, victim: u32, ready_cpu: u32, wait_ns: u64) -> Option<()> {
-    if ready_cpu == MOVED {
+    let Some(culprits) = CULPRITS.get_ptr_mut(cpu as u32) else { return 0 };
+    if ready_cpu as u32 == MOVED {
         // When it came here is not known; most are taken by a CPU that has nothing else to do, and run at once.
-        charge_span(cpu.into(), pair(victim, CULPRIT_MIGRATED), 0, wait_ns, 0);
-        return Some(());
+        add(culprits, pair(victim as u32, CULPRIT_MIGRATED), wait_ns);
+        return 0;
     }
-    let culprits = CULPRITS.get_ptr_mut(cpu)?;
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
     let begun = unsafe { (*culprits).begun };
     // SAFETY: as above; `span` stays inside the row.
-    let mut until_ns = unsafe { (*span(culprits, begun)).from_ns };
+    let until_ns = unsafe { (*span(culprits, begun)).from_ns };
     let ready_ns = until_ns.wrapping_sub(wait_ns);
     for back in 1..SPANS as u64 {
-        if back > begun {
+        // The compiler would make one bound of both, which verifiers before Linux 6 lose sight of.
+        if opaque(back) > begun || charge_span(cpu, victim, begun.wrapping_sub(back), ready_ns) != 0 {
             break;
         }
-        // SAFETY: as above.
-        let Span { from_ns, slot } = unsafe { *span(culprits, begun.wrapping_sub(back)) };
-        charge_span(cpu.into(), pair(victim, slot as u32), from_ns, until_ns, ready_ns);
-        if from_ns <= ready_ns {
-            break;
-        }
-        until_ns = from_ns;
     }
-    Some(())
+    0
+}
+
+/// Charges what of the span with this number came after the victim was ready, to who had the CPU in it. Was it ready by its begin? Then no
+/// span before it is charged.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn charge_span(cpu: u64, victim: u64, number: u64, ready_ns: u64) -> u64 {
+    let Some(culprits) = CULPRITS.get_ptr_mut(cpu as u32) else { return 1 };
+    // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off; `span` stays inside the row.
+    let Span { from_ns, slot } = unsafe { *span(culprits, number) };
+    // SAFETY: as above.
+    let until_ns = unsafe { (*span(culprits, number.wrapping_add(1))).from_ns };
+    let since_ns = if from_ns > ready_ns { from_ns } else { ready_ns };
+    if until_ns > since_ns {
+        add(culprits, pair(victim as u32, slot as u32), until_ns - since_ns);
+    }
+    u64::from(from_ns <= ready_ns)
 }
 
 /// The span of a number, of the last [`SPANS`].
@@ -104,17 +109,9 @@ fn span(culprits: *mut Culprits, number: u64) -> *mut Span {
     spans.wrapping_add(masked(number as u32, SPANS))
 }
 
-/// Charges what of a span came after the victim was ready to a pair of `cpu`. One that finds no place is left out: what a victim's charges
-/// lack of its run-queue latency is nobody's.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn charge_span(cpu: u64, pair: u64, from_ns: u64, until_ns: u64, ready_ns: u64) -> u64 {
-    let since_ns = if from_ns > ready_ns { from_ns } else { ready_ns };
-    if until_ns <= since_ns {
-        return 0;
-    }
-    let wait_ns = until_ns - since_ns;
-    let Some(culprits) = CULPRITS.get_ptr_mut(cpu as u32) else { return 0 };
+/// Adds to a pair. One that finds no place is left out: what a victim's charges lack of its run-queue latency is nobody's.
+#[inline(always)]
+fn add(culprits: *mut Culprits, pair: u64, wait_ns: u64) {
     let charges = culprits.wrapping_byte_add(core::mem::offset_of!(Culprits, charges)).cast::<Charge>();
     for way in 0..WAYS {
         let charge = charges.wrapping_add(masked(place(pair, way), CHARGES));
@@ -123,8 +120,7 @@ extern "C" fn charge_span(cpu: u64, pair: u64, from_ns: u64, until_ns: u64, read
         if charge.pair == pair || charge.pair == 0 {
             charge.pair = pair;
             charge.wait_ns = charge.wait_ns.wrapping_add(wait_ns);
-            break;
+            return;
         }
     }
-    0
 }

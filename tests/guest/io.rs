@@ -305,9 +305,9 @@ fn bandwidths_that_change_in_phases_are_in_their_intervals() {
     /// A run's begin is told to the millisecond.
     const KNOWN_TO: f64 = 1e-3;
     let simulated = Simulated::load(&["dies=2", "iio=2", "irp=2", "cha=2", "imc=3", "upi=1"]);
-    // By die and number: the period and its first part, in ns.
+    // By die and number: the period, which divides the longest, and its first part, in ns.
     let phase = |die: usize, number: usize| {
-        let period = 61_000_000 + 97_000_000 * (2 * number + die) as u64;
+        let period = [400, 80, 200, 50, 100, 40][2 * number + die] * 1_000_000;
         (period, period * (3 + die as u64) / 10)
     };
     let (low, high) = ([20_000_000.0, 9_000_000.0], [310_000_000.0, 140_000_000.0]);
@@ -338,13 +338,14 @@ fn bandwidths_that_change_in_phases_are_in_their_intervals() {
     assert!(missed.len() * 100 <= all * 7, "of {all}: {missed:#?}");
 }
 
-/// From when to when a run counted, in ns after `begun`.
+/// From when to when a run's numbers are, in ns after `begun`.
 fn span_since(rows: &Rows, begun: SystemTime) -> (u64, u64) {
     let header = rows.of_kind("header").next().unwrap();
     let started: SystemTime = header["started"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().into();
-    let from = started.duration_since(begun).unwrap().as_nanos() as u64;
-    let summary = rows.of_kind("summary").next().unwrap();
-    (from, from + summary["duration_ns"].as_u64().unwrap())
+    let row = rows.of_kind("metric").next().unwrap();
+    let [t, dt] = ["t", "dt"].map(|time| row[time].as_u64().unwrap());
+    let from = started.duration_since(begun).unwrap().as_nanos() as u64 + t;
+    (from, from + dt)
 }
 
 /// What `pmbpf io` says of so long.

@@ -22,7 +22,8 @@ fn verified() -> String {
     let plan = Plan::new(&Request::default(), &machine, root).unwrap();
     let kernel = Kernel::new(root, Options::default());
     let each = Attach::ALL.into_iter().flat_map(|attach| {
-        let programs = Object::verify(attach, &plan, &machine, &kernel).unwrap();
+        // A way that this kernel lacks has none; where the file is of this kernel, that is a difference.
+        let programs = Object::verify(attach, &plan, &machine, &kernel).unwrap_or_default();
         // Programs of sampling events but the first are its copies.
         let own = programs.into_iter().filter(|(name, _)| !is_copy(name));
         own.map(move |(name, instructions)| format!("{}\t{name}\t{instructions}\n", attach.name()))

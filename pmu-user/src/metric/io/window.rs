@@ -7,7 +7,7 @@ use crate::{
     metric::value::{How, Known},
 };
 
-/// A window that lacks less than this share of the interval is all of it.
+/// A window that differs from the interval by less than this share is the interval.
 const LACKS_MIN: f64 = 1e-3;
 
 /// The time in which an event counted.
@@ -17,7 +17,7 @@ pub(super) struct Window {
     pub(super) factor: f64,
     /// Length in s: the mean over the uncore PMUs, each with the weight of what it counted.
     pub(super) seconds: f64,
-    /// Number of gaps that what the window lacks is in.
+    /// Number of gaps that what the window lacks of the interval is in.
     pub(super) gaps: f64,
 }
 
@@ -72,9 +72,9 @@ impl Window {
         self.lacks(interval) / self.gaps.sqrt()
     }
 
-    /// The share of the interval that the window lacks.
+    /// The share of the interval that the window lacks, or has more than the interval.
     fn lacks(&self, interval: f64) -> f64 {
-        if interval > 0.0 { (1.0 - self.seconds / interval).clamp(0.0, 1.0) } else { 0.0 }
+        if interval > 0.0 { (1.0 - self.seconds / interval).abs().min(1.0) } else { 0.0 }
     }
 }
 

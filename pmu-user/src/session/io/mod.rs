@@ -278,10 +278,10 @@ impl IoSession {
         rows
     }
 
-    /// What there is before anything is counted: programs count from when they are attached.
+    /// What there is before anything is counted: programs count from when they are attached, uncore PMUs from when they are started.
     pub(super) fn baseline(&mut self) -> IoDrain {
-        let drain = self.drain();
-        self.with_owned(drain)
+        let drain = self.tick();
+        self.with_owned(IoDrain { uncore: Vec::new(), ..drain })
     }
 
     /// Devices that were there when counting started and are not any more: their numbers end with them.
