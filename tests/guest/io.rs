@@ -1,7 +1,5 @@
 //! `pmbpf io` on simulated uncore PMUs of two dies: bandwidths, ratios, latencies and utilisations are those that were programmed.
 
-use std::time::SystemTime;
-
 use serde_json::Value;
 
 use crate::{
@@ -290,62 +288,6 @@ fn bandwidths_are_in_their_intervals_whoever_carries_them() {
         all += expected.len();
     }
     assert!(missed.len() * 100 <= all * 7, "of {all}: {missed:#?}");
-}
-
-/// The mean of a rate that is `high` in the first part of each period and `low` in the rest, over a span of the time since the phases
-/// began; all in ns.
-fn mean(low: f64, high: f64, (period, part): (u64, u64), (from, to): (u64, u64)) -> f64 {
-    let in_part = |until: u64| (until / period * part + (until % period).min(part)) as f64;
-    let share = (in_part(to) - in_part(from)) / (to - from) as f64;
-    low + (high - low) * share
-}
-
-#[test]
-fn bandwidths_that_change_in_phases_are_in_their_intervals() {
-    /// A run's begin is told to the millisecond.
-    const KNOWN_TO: f64 = 1e-3;
-    let simulated = Simulated::load(&["dies=2", "iio=2", "irp=2", "cha=2", "imc=3", "upi=1"]);
-    // By die and number: the period, which divides the longest, and its first part, in ns.
-    let phase = |die: usize, number: usize| {
-        let period = [400, 80, 200, 50, 100, 40][2 * number + die] * 1_000_000;
-        (period, period * (3 + die as u64) / 10)
-    };
-    let (low, high) = ([20_000_000.0, 9_000_000.0], [310_000_000.0, 140_000_000.0]);
-    let mut lines = vec!["clear".to_owned()];
-    for (kind, configs, boxes) in [("iio", IIO, 2), ("imc", IMC, 3)] {
-        for at in 0..2 {
-            let (config, low, high) = (configs[at], low[at], high[at]);
-            lines.push(format!("uncore_{kind}_* {config:x} ffffffffffffffff {low}"));
-            for (die, number) in (0..2).flat_map(|die| (0..boxes).map(move |number| (die, number))) {
-                let (period, part) = phase(die, number);
-                lines.push(format!(
-                    "uncore_{kind}_{number} {config:x} ffffffffffffffff {high} cpu={die} phase={period}:0:{part}"
-                ));
-            }
-        }
-    }
-    let (mut missed, mut all) = (Vec::new(), 0);
-    for duration in ["2s", "5s", "8s"] {
-        simulated.write("rates", &lines.join("\n"));
-        let begun = SystemTime::now();
-        let rows = measure_for(duration);
-        let span = span_since(&rows, begun);
-        let each = |die, number| [0, 1].map(|at: usize| mean(low[at], high[at], phase(die, number), span));
-        let expected = bandwidths(each, each);
-        missed.extend(outside(&rows, &expected, KNOWN_TO));
-        all += expected.len();
-    }
-    assert!(missed.len() * 100 <= all * 7, "of {all}: {missed:#?}");
-}
-
-/// From when to when a run's numbers are, in ns after `begun`.
-fn span_since(rows: &Rows, begun: SystemTime) -> (u64, u64) {
-    let header = rows.of_kind("header").next().unwrap();
-    let started: SystemTime = header["started"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().into();
-    let row = rows.of_kind("metric").next().unwrap();
-    let [t, dt] = ["t", "dt"].map(|time| row[time].as_u64().unwrap());
-    let from = started.duration_since(begun).unwrap().as_nanos() as u64 + t;
-    (from, from + dt)
 }
 
 /// What `pmbpf io` says of so long.

@@ -7,7 +7,7 @@ use crate::{
     metric::value::{How, Known},
 };
 
-/// A window that differs from the interval by less than this share is the interval.
+/// A window that lacks less than this share of the interval is all of it.
 const LACKS_MIN: f64 = 1e-3;
 
 /// The time in which an event counted.
@@ -72,9 +72,9 @@ impl Window {
         self.lacks(interval) / self.gaps.sqrt()
     }
 
-    /// The share of the interval that the window lacks, or has more than the interval.
+    /// The share of the interval that the window lacks.
     fn lacks(&self, interval: f64) -> f64 {
-        if interval > 0.0 { (1.0 - self.seconds / interval).abs().min(1.0) } else { 0.0 }
+        if interval > 0.0 { (1.0 - self.seconds / interval).clamp(0.0, 1.0) } else { 0.0 }
     }
 }
 
