@@ -1,11 +1,11 @@
 //! The bytes of a kernel's types. The kernel's own file is mapped where that is possible, since Linux 6.16
 //! (kernel/bpf/sysfs_btf.c, `btf_sysfs_vmlinux_mmap`): a read gives a page, and a kernel's types take 1,500 of them.
 
-use std::{ffi::c_void, fs::File, io, ops::Deref, path::Path, ptr::NonNull};
+use std::{ffi::c_void, io, ops::Deref, path::Path, ptr::NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::file::read_regular;
+use crate::file::{open_regular, read_regular};
 
 /// Bytes that are here, or that the kernel shows.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl From<Vec<u8>> for Bytes {
 
 impl Shown {
     fn new(path: &Path, bytes_max: u64) -> Option<Self> {
-        let file = File::open(path).ok()?;
+        let file = open_regular(path).ok()?;
         let is_in_sysfs = rustix::fs::fstatfs(&file).is_ok_and(|system| system.f_type == SYSFS_MAGIC);
         let length = file.metadata().ok()?.len();
         if !is_in_sysfs || length == 0 || length > bytes_max {

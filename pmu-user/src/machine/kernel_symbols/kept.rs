@@ -67,32 +67,38 @@ impl Place {
         let each = lists.iter().zip(found).map(|(list, address)| format!("{} {address:x}\n", name(list)));
         let text = format!("{}\n{}", self.boot, each.collect::<String>());
         let _ = DirBuilder::new().mode(0o700).create(&self.folder);
+        if !self.has_folder() {
+            return;
+        }
         // One that is not to be trusted gives way, and of two runs that begin together each writes a file of its own.
         let new = self.folder.join(format!("{FILE}.{}", std::process::id()));
         let flags = OFlags::NOFOLLOW.bits().cast_signed();
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(flags).open(&new);
-        let is_ours = || self.is_ours(&self.folder.metadata().ok()?).then_some(());
         if let Ok(mut file) = made {
-            let written = is_ours().and_then(|()| file.write_all(text.as_bytes()).ok());
-            if written.and_then(|()| std::fs::rename(&new, self.folder.join(FILE)).ok()).is_none() {
+            let written = file.write_all(text.as_bytes());
+            if written.and_then(|()| std::fs::rename(&new, self.folder.join(FILE))).is_err() {
                 let _ = std::fs::remove_file(new);
             }
         }
     }
 
+    /// Is there the folder, and is it this user's alone?
+    fn has_folder(&self) -> bool {
+        self.folder.symlink_metadata().is_ok_and(|folder| folder.is_dir() && is_ours(&folder))
+    }
+
     /// The file, if it and its folder are this user's, and nobody else may write to them.
     fn open(&self, options: &mut OpenOptions) -> Option<File> {
-        let folder = self.folder.symlink_metadata().ok()?;
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let file = options.custom_flags(flags).open(self.folder.join(FILE)).ok()?;
         let of_file = file.metadata().ok()?;
-        (folder.is_dir() && of_file.is_file() && self.is_ours(&folder) && self.is_ours(&of_file))
-            .then_some(file)
+        (self.has_folder() && of_file.is_file() && is_ours(&of_file)).then_some(file)
     }
+}
 
-    fn is_ours(&self, what: &std::fs::Metadata) -> bool {
-        what.uid() == rustix::process::geteuid().as_raw() && what.mode() & 0o077 == 0
-    }
+/// Is it this user's, and for nobody else?
+fn is_ours(what: &std::fs::Metadata) -> bool {
+    what.uid() == rustix::process::geteuid().as_raw() && what.mode() & 0o077 == 0
 }
 
 /// A list, as it is kept.
