@@ -53,17 +53,20 @@ const ROUNDS: u32 = 5;
 const GUESTS: [(&str, &str); 6] = [
     (
         "5.10,7.2",
-        "cgroups::two_cgroups,block::two_cgroups,turns::faults,tries_the_programs,doctor_in,doctor_works_in,ordinary_end,only_holds_others,\
+        "budget,cgroups::two_cgroups,block::two_cgroups,turns::faults,tries_the_programs,doctor_in,doctor_works_in,ordinary_end,only_holds_others,\
          not_to,hot_function,what_is_served,without_slots,rows_of_their_own,made_again,following::,hotplug::",
     ),
     (
         "7.2",
-        "counts::,dirtied,every_place,a_command_s_counts,doctor_says,\
+        "counts::,dirtied,every_place,bandwidths_are,a_command_s_counts,doctor_says,\
          any_depth,moves_while,forks_counts,waiting_for,sleeps_through,blocks_longest,masked::a_span",
     ),
     // What needs two threads of a core.
     ("7.2-smt", "hyper_threads"),
-    ("6.1,6.12", "core_events,trees_of_their_own,masked_span,every_way,any_depth,sleeps_through,made_again"),
+    (
+        "6.1,6.12",
+        "budget,core_events,trees_of_their_own,masked_span,every_way,any_depth,sleeps_through,made_again",
+    ),
     // From 6.2 on a CPU has a context for each PMU, which cores of two kinds need.
     ("6.12,7.2", "cores::,half::"),
     ("7.2-systemd", "systemd::"),
