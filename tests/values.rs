@@ -1,6 +1,7 @@
 //! Numbers of recordings as they were before reports of all commands became one (schema pmbpf/1), beside those that the recordings give
 //! now: names and shapes of rows have changed since, values must not. Those of uncore PMUs in `boxes` are of when each PMU's rate became one
-//! over its own time; before, what was programmed there as 1,000 MB/s was 990.
+//! over its own time (before, what was programmed there as 1,000 MB/s was 990), and their intervals of when those knew where each PMU's time begins
+//! and ends.
 //!
 //! `recordings/pmbpf-1.values.gz` has a line for each of them, with tabs between: recording, begin and length of the interval, owner,
 //! subject, metric, part of a distribution, value, low, high, coverage (`null` for what is not known).

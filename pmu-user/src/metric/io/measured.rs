@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, rc::Rc};
 
-use super::window::{Window, of_interval};
+use super::window::{Readings, Window, of_interval};
 use crate::{
     drain::reading::SliceRow,
     metric::{
@@ -91,8 +91,10 @@ impl<'a> UncoreCounts<'a> {
     fn sum(&self, number: u32, kind: &UncoreKind, instances: Vec<u32>) -> Rc<Sum> {
         let mut known = self.known.borrow_mut();
         let sum = known.entry((number, instances)).or_insert_with_key(|(_, instances)| {
-            let rows = |at: u32| self.interval.uncore.get(&(number, at)).map_or(&[][..], Vec::as_slice);
-            let of_instance = |&at: &u32| OneInstance { site: &kind.instances[at as usize], rows: rows(at) };
+            let of_instance = |&at: &u32| OneInstance {
+                site: &kind.instances[at as usize],
+                readings: Readings::of(self.interval, (number, at)),
+            };
             Rc::new(Sum::new(kind, &instances.iter().map(of_instance).collect::<Vec<_>>()))
         });
         Rc::clone(sum)
@@ -114,12 +116,12 @@ impl Measured {
 
 struct OneInstance<'a> {
     site: &'a UncoreInstance,
-    rows: &'a [SliceRow],
+    readings: Readings<'a>,
 }
 
 impl Sum {
     fn new(kind: &UncoreKind, instances: &[OneInstance<'_>]) -> Self {
-        let count = instances.iter().filter(|one| !one.rows.is_empty()).count();
+        let count = instances.iter().filter(|one| !one.readings.rows.is_empty()).count();
         let groups = kind.turns.groups.len();
         let silent = silent(groups, instances);
         let rows = added_up(instances, count, &silent);
@@ -137,7 +139,7 @@ impl Sum {
         let events = kind.turns.groups.iter().map(|group| group.events.len());
         let windows = Window::of_kind(
             events,
-            &instances.iter().map(|one| one.rows).collect::<Vec<_>>(),
+            &instances.iter().map(|one| one.readings).collect::<Vec<_>>(),
             kind.stops_to_be_read() || groups > 1,
         );
         Self { estimates, instances: count, seconds: time_ns / 1e9 / count.max(1) as f64, windows }
@@ -151,9 +153,9 @@ fn added_up<'a>(
     silent: &[Vec<&UncoreInstance>],
 ) -> Cow<'a, [SliceRow]> {
     if let [one] = instances {
-        return Cow::Borrowed(one.rows);
+        return Cow::Borrowed(one.readings.rows);
     }
-    let mut rows = sums(instances.iter().flat_map(|one| one.rows));
+    let mut rows = sums(instances.iter().flat_map(|one| one.readings.rows));
     for row in &mut rows {
         // Turns that some uncore PMUs had nothing in are as long as the others: what the others say of all the time rests on it.
         let missed = row.group.and_then(|group| silent.get(group as usize)).map_or(0, Vec::len);
@@ -170,7 +172,7 @@ fn silent<'a>(groups: usize, instances: &[OneInstance<'a>]) -> Vec<Vec<&'a Uncor
     let mut silent = vec![Vec::new(); groups];
     for one in instances {
         let mut counted = vec![false; groups];
-        for group in one.rows.iter().filter_map(|row| row.group) {
+        for group in one.readings.rows.iter().filter_map(|row| row.group) {
             if let Some(counted) = counted.get_mut(group as usize) {
                 *counted = true;
             }

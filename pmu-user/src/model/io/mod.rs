@@ -31,6 +31,26 @@ const SLICES_MAX: usize = 512;
 /// One uncore PMU: which kind of the plan's, and which of that kind.
 pub type UncoreId = (u32, u32);
 
+/// A span of time, in ns since counting started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// When it began.
+    pub from_ns: u64,
+    /// When it ended.
+    pub to_ns: u64,
+}
+
+impl Span {
+    const fn of(slice: &UncoreSlice) -> Self {
+        Self { from_ns: slice.ended_ns.saturating_sub(slice.enabled_ns), to_ns: slice.ended_ns }
+    }
+
+    /// From the earlier beginning to the later end.
+    fn joined(self, other: Self) -> Self {
+        Self { from_ns: self.from_ns.min(other.from_ns), to_ns: self.to_ns.max(other.to_ns) }
+    }
+}
+
 /// What was counted in some time.
 #[derive(Clone, Debug, Default)]
 pub struct IoInterval {
@@ -40,6 +60,9 @@ pub struct IoInterval {
     pub to_ns: u64,
     /// Slices of each uncore PMU, in order of time.
     pub uncore: BTreeMap<UncoreId, Vec<SliceRow>>,
+    /// When each uncore PMU's first slice began and its last one ended: not quite with the interval, since uncore PMUs are read one after
+    /// the other.
+    pub spans: BTreeMap<UncoreId, Span>,
     /// Block requests and packets, where they are counted.
     pub traffic: Option<TrafficInterval>,
     /// What the kernel itself counted.
@@ -53,11 +76,17 @@ pub struct IoInterval {
 impl IoInterval {
     /// What uncore PMUs counted between two drains.
     pub fn of(slices: Vec<UncoreSlice>, from_ns: u64, to_ns: u64) -> Self {
-        let mut instances: BTreeMap<UncoreId, Vec<SliceRow>> = BTreeMap::new();
+        let mut interval = Self { from_ns, to_ns, ..Self::default() };
         for slice in slices {
-            instances.entry((slice.kind, slice.at)).or_default().push(row(slice));
+            let id = (slice.kind, slice.at);
+            interval.lasts(id, Span::of(&slice));
+            interval.uncore.entry(id).or_default().push(row(slice));
         }
-        Self { from_ns, to_ns, uncore: instances, ..Self::default() }
+        interval
+    }
+
+    fn lasts(&mut self, id: UncoreId, span: Span) {
+        self.spans.entry(id).and_modify(|all| *all = all.joined(span)).or_insert(span);
     }
 
     /// Adds what came after it. One without length begins where that does.
@@ -71,6 +100,7 @@ impl IoInterval {
             all.append(&mut rows);
             fold(all);
         }
+        next.spans.into_iter().for_each(|(id, span)| self.lasts(id, span));
         if let Some(traffic) = next.traffic {
             self.traffic.get_or_insert_default().append(traffic);
         }
@@ -236,7 +266,7 @@ impl IoLedger {
 
 #[cfg(test)]
 mod tests {
-    use super::{CGROUPS_MAX, IoInterval, IoLedger, SLICES_MAX};
+    use super::{CGROUPS_MAX, IoInterval, IoLedger, SLICES_MAX, Span};
     use crate::{
         drain::io::{
             IoDrain, Named, UncoreSlice,
@@ -271,6 +301,17 @@ mod tests {
             (20_000, 18_000)
         );
         assert_eq!((total.from_ns, total.to_ns), (0, 40));
+    }
+
+    #[test]
+    fn an_uncore_pmu_s_span_is_from_its_first_slice_to_its_last() {
+        let slice = |at, ended_ns| UncoreSlice { at, ended_ns, enabled_ns: 10, ..UncoreSlice::default() };
+        let mut total = IoInterval::of(vec![slice(0, 12), slice(1, 15), slice(0, 22)], 0, 24);
+        total.append(IoInterval::of(vec![slice(0, 32), slice(2, 4)], 24, 34));
+        let span = |from_ns, to_ns| Span { from_ns, to_ns };
+        // One that says it was enabled before counting started began with it.
+        let expected = [((0, 0), span(2, 32)), ((0, 1), span(5, 15)), ((0, 2), span(0, 4))];
+        assert_eq!(total.spans, expected.into_iter().collect());
     }
 
     #[test]

@@ -184,9 +184,9 @@ impl IoSession {
 
     /// Ends the slices that are due, and makes room for owners if that is.
     pub(super) fn turn(&mut self) {
-        let (now, now_ns) = (Instant::now(), duration_ns(self.started.elapsed()));
+        let now = Instant::now();
         for rotation in self.rotations.iter_mut().filter(|rotation| rotation.is_due(now)) {
-            self.lost_readings += rotation.turn(now_ns, &mut self.slices);
+            self.lost_readings += rotation.turn(self.started, &mut self.slices);
         }
         if let Some(counted) = self.counted.as_mut().filter(|counted| counted.due() <= now) {
             counted.recycle();
@@ -198,9 +198,9 @@ impl IoSession {
 
     /// Ends every slice, so that what is drained of all uncore PMUs is of the same time.
     pub(super) fn tick(&mut self) -> IoDrain {
-        let (next, now_ns) = (Instant::now() + self.header.plan.tick, duration_ns(self.started.elapsed()));
+        let next = Instant::now() + self.header.plan.tick;
         for rotation in &mut self.rotations {
-            self.lost_readings += rotation.tick(next, now_ns, &mut self.slices);
+            self.lost_readings += rotation.tick(next, self.started, &mut self.slices);
         }
         self.drain()
     }
@@ -307,9 +307,8 @@ impl IoSession {
 
     /// Ends the counting; what was left.
     pub(super) fn finish(&mut self) -> IoDrain {
-        let now_ns = duration_ns(self.started.elapsed());
         for rotation in &mut self.rotations {
-            self.lost_readings += rotation.stop(now_ns, &mut self.slices);
+            self.lost_readings += rotation.stop(self.started, &mut self.slices);
         }
         let drain = self.drain();
         let mut last = IoDrain { gone: self.gone(), ..self.with_owned(drain) };

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::cpu_pinning::{Pinning, is_at};
 use crate::{
     drain::{Absent, io::UncoreSlice},
+    machine::duration_ns,
     perf::{Count, OpenError, PlannedGroup, Words},
     plan::io::UncoreKind,
     session::tasks::multiplexing::order::{self, Order},
@@ -144,24 +145,25 @@ impl Rotation {
         }
     }
 
-    /// Ends the active slice on every uncore PMU, and starts the next. How many uncore PMUs could not be read.
-    pub(super) fn turn(&mut self, now_ns: u64, into: &mut Vec<UncoreSlice>) -> u64 {
+    /// Ends the active slice on every uncore PMU, and starts the next. How many uncore PMUs could not be read. Times in slices are since
+    /// `started`.
+    pub(super) fn turn(&mut self, started: Instant, into: &mut Vec<UncoreSlice>) -> u64 {
         let (slice, before) = (self.slice, self.group);
         self.next();
-        self.read(slice, before, self.group, now_ns, into)
+        self.read(slice, before, self.group, started, into)
     }
 
     /// Ends the active slice with a tick, and starts the first of the next one.
-    pub(super) fn tick(&mut self, next: Instant, now_ns: u64, into: &mut Vec<UncoreSlice>) -> u64 {
+    pub(super) fn tick(&mut self, next: Instant, started: Instant, into: &mut Vec<UncoreSlice>) -> u64 {
         (self.left, self.tick) = (self.turns, next);
-        self.turn(now_ns, into)
+        self.turn(started, into)
     }
 
     /// Ends the active slice, and the counting.
-    pub(super) fn stop(&mut self, now_ns: u64, into: &mut Vec<UncoreSlice>) -> u64 {
+    pub(super) fn stop(&mut self, started: Instant, into: &mut Vec<UncoreSlice>) -> u64 {
         let (slice, before) = (self.slice, self.group.take());
         self.due = None;
-        self.read(slice, before, None, now_ns, into)
+        self.read(slice, before, None, started, into)
     }
 
     fn next(&mut self) {
@@ -180,7 +182,7 @@ impl Rotation {
         slice: u64,
         before: Option<u32>,
         after: Option<u32>,
-        now_ns: u64,
+        started: Instant,
         into: &mut Vec<UncoreSlice>,
     ) -> u64 {
         let Some(number) = before else { return 0 };
@@ -203,7 +205,8 @@ impl Rotation {
                         at: open.at,
                         slice,
                         group: number,
-                        ended_ns: now_ns,
+                        // Apart from the others': the last may be read milliseconds after the first.
+                        ended_ns: duration_ns(started.elapsed()),
                         counts,
                         enabled_ns,
                         running_ns,
@@ -278,14 +281,14 @@ mod tests {
         let mut groups = vec![rotation.group];
         for _ in 0..5 {
             assert!(rotation.is_due(until + tick / 12) && !rotation.is_due(Instant::now()));
-            rotation.turn(0, &mut Vec::new());
+            rotation.turn(Instant::now(), &mut Vec::new());
             groups.push(rotation.group);
         }
         assert!(rotation.due().is_none() && !rotation.is_due(until + tick), "the tick ends the last one");
         for group in 0..3 {
             assert_eq!(groups.iter().filter(|&&turn| turn == Some(group)).count(), 2);
         }
-        rotation.tick(until + tick, 0, &mut Vec::new());
+        rotation.tick(until + tick, Instant::now(), &mut Vec::new());
         assert!(rotation.due().is_some());
     }
 }
