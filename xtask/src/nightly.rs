@@ -58,7 +58,7 @@ const GUESTS: [(&str, &str); 6] = [
     ),
     (
         "7.2",
-        "counts::,dirtied,every_place,bandwidths_are,a_command_s_counts,doctor_says,\
+        "counts::,dirtied,every_place,bandwidths_,a_command_s_counts,doctor_says,\
          any_depth,moves_while,forks_counts,waiting_for,sleeps_through,blocks_longest,masked::a_span",
     ),
     // What needs two threads of a core.

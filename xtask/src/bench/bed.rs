@@ -17,7 +17,7 @@ use wait4::Wait4 as _;
 use super::figure::Spread;
 use crate::command::{output, root, run};
 
-/// Time after which a collector has settled: pmbpf measures its programs' cost, at a cost, in its first second.
+/// Time after which a collector has settled: pmbpf measures its programs' cost, at a cost, in its first second, and bpftrace compiles its own.
 const SETTLE: Duration = Duration::from_millis(1300);
 
 /// Workloads that benches run.
@@ -84,13 +84,6 @@ impl Bed {
         }
         Ok(values)
     }
-}
-
-/// perf with these arguments.
-pub(super) fn perf(arguments: &[&str]) -> Command {
-    let mut command = Command::new("perf");
-    command.args(arguments);
-    command
 }
 
 /// What each round's value is more than the same round's base.

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use serde_json::{Value, json};
+
 /// What the kernel's statistics add to a run of a program: an empty one is shown with about this much.
 pub(super) const STATISTICS_NS: f64 = 40.0;
 
@@ -81,6 +83,22 @@ impl Section {
         self.lines.push(Line { what: what.into(), value, unit, target: Target::AtMost(at_most) });
     }
 
+    /// A row for each figure of a bench.
+    pub(super) fn rows(&self, bench: &str) -> impl Iterator<Item = Value> {
+        self.lines.iter().map(move |line| {
+            let Spread { low, median, high } = line.value;
+            let at_most = match line.target {
+                Target::None => None,
+                Target::AtMost(limit) => Some(limit),
+            };
+            json!({
+                "kind": "figure", "bench": bench, "section": self.title, "how": self.how, "what": line.what,
+                "unit": line.unit, "median": median, "low": low, "high": high,
+                "at_most": at_most, "met": at_most.map(|_| !line.is_missed()),
+            })
+        })
+    }
+
     /// Targets missed.
     pub(super) fn missed(&self) -> usize {
         self.lines.iter().filter(|line| line.is_missed()).count()
@@ -122,6 +140,8 @@ impl Display for Section {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::{Section, Spread, number};
 
     #[test]
@@ -144,5 +164,11 @@ mod tests {
         section.figure("rest", Spread::of(vec![1e9]), "ns");
         assert_eq!(section.missed(), 1);
         assert!(section.to_string().contains("target <= 120: MISSED"));
+        let rows: Vec<_> = section.rows("switches").collect();
+        assert_eq!(
+            (&rows[0]["met"], &rows[1]["met"], &rows[2]["met"]),
+            (&json!(false), &json!(true), &Value::Null)
+        );
+        assert_eq!((&rows[0]["bench"], &rows[0]["median"]), (&json!("switches"), &json!(121.0)));
     }
 }

@@ -7,6 +7,7 @@ mod bed;
 mod figure;
 mod io;
 mod owners;
+mod peers;
 mod plan;
 mod sampling;
 mod start;
@@ -14,14 +15,19 @@ mod switches;
 mod top;
 mod uncore;
 
-use std::{env, io::Write as _, path::PathBuf, process::Command};
+use std::{env, fs, io::Write as _, path::PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
+use serde_json::json;
 
-use self::{bed::Bed, figure::Section};
+use self::{
+    bed::Bed,
+    figure::Section,
+    peers::{PERF_VARIABLE, Peer, perf},
+};
 use crate::{
     build,
-    command::{as_root, exists, is_root, run as succeed, say},
+    command::{as_root, is_root, output, run as succeed, say},
     vm::kernel::Architecture,
 };
 
@@ -34,6 +40,9 @@ pub(crate) struct Args {
     /// Rounds of every comparison
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..1000))]
     rounds: u32,
+    /// Print a row of JSON for the machine, and one for each figure
+    #[arg(long)]
+    json: bool,
 }
 
 type Bench = fn(&Bed) -> anyhow::Result<Vec<Section>>;
@@ -70,26 +79,61 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !is_root() {
         let mut again = as_root("env")?;
         again.args(BUILT.iter().zip(&built).map(|(name, path)| format!("{name}={}", path.display())));
-        again.arg(env::current_exe()?).arg("bench");
+        again.args(env::var(PERF_VARIABLE).map(|path| format!("{PERF_VARIABLE}={path}")));
+        again.arg(env::current_exe()?).arg("bench").args(args.json.then_some("--json"));
         return succeed(again.args(["--rounds", &args.rounds.to_string()]).args(&args.only));
     }
-    if !exists("perf") {
-        bail!("there is no perf to compare with: install it (Debian: linux-perf)");
-    }
+    let perf = output(&mut perf(&["--version"])).with_context(|| {
+        format!("there is no perf to compare with: install it (Debian: linux-perf), or name one with {PERF_VARIABLE}")
+    })?;
     let bed = Bed::new(built, args.rounds)?;
-    let perf = crate::command::output(Command::new("perf").arg("--version"))?;
+    let others: Vec<&str> = Peer::here().into_iter().map(Peer::name).collect();
     say(&format!("pmbpf against {}, {} CPUs, {} rounds", perf.trim(), bed.cpus, bed.rounds));
+    others.iter().for_each(|name| say(&format!("and against {name}")));
+    if args.json {
+        let machine = json!({
+            "kind": "machine", "pmbpf": version(&bed)?, "perf": perf.trim(), "others": others,
+            "kernel": line_of("/proc/sys/kernel/osrelease", "")?, "cpu": line_of("/proc/cpuinfo", "model name")?,
+            "cpus": bed.cpus, "rounds": bed.rounds,
+        });
+        writeln!(std::io::stdout().lock(), "{machine}")?;
+    }
     let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
     let mut missed = 0;
     for (name, measure) in BENCHES.iter().filter(|(name, _)| wanted(name)) {
         say(&format!("bench {name}"));
         for section in measure(&bed)? {
             missed += section.missed();
-            writeln!(std::io::stdout().lock(), "{section}")?;
+            print(name, &section, args.json)?;
         }
     }
     let verdict =
         if missed == 0 { "every target is met".to_owned() } else { format!("targets missed: {missed}") };
-    writeln!(std::io::stdout().lock(), "{verdict}")?;
+    if args.json {
+        say(&verdict);
+    } else {
+        writeln!(std::io::stdout().lock(), "{verdict}")?;
+    }
     Ok(())
+}
+
+fn print(bench: &str, section: &Section, is_json: bool) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    if is_json {
+        section.rows(bench).try_for_each(|row| writeln!(stdout, "{row}"))?;
+    } else {
+        writeln!(stdout, "{section}")?;
+    }
+    Ok(())
+}
+
+fn version(bed: &Bed) -> anyhow::Result<String> {
+    Ok(output(std::process::Command::new(&bed.pmbpf).arg("--version"))?.trim().to_owned())
+}
+
+/// What follows the colon of a file's first line that begins with a name; the first line itself, if that is empty.
+fn line_of(path: &str, name: &str) -> anyhow::Result<String> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    Ok(line.split_once(':').map_or(line, |(_, value)| value).trim().to_owned())
 }

@@ -3,8 +3,9 @@
 use std::{thread, time::Duration};
 
 use super::{
-    bed::{Background, Bed, Cgroups, Collector, at, perf, ratio},
+    bed::{Background, Bed, Cgroups, Collector, at, ratio},
     figure::{Section, Spread},
+    peers::perf,
     switches::EVENTS,
 };
 

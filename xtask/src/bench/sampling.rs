@@ -3,8 +3,9 @@
 use std::process::Command;
 
 use super::{
-    bed::{Background, Bed, Collector, added, numbers, perf, ratio, used},
+    bed::{Background, Bed, Collector, added, numbers, ratio, used},
     figure::{Section, Spread},
+    peers::perf,
 };
 
 #[derive(Clone, Copy)]

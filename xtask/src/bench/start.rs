@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use super::{
-    bed::{Bed, at, perf, ratio, used},
+    bed::{Bed, at, ratio, used},
     figure::{Section, Spread},
+    peers::perf,
 };
 
 #[derive(Clone, Copy)]

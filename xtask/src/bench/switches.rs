@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, process::Command};
 
 use super::{
-    bed::{Bed, Cgroups, Collector, added, at, numbers, perf},
+    bed::{Bed, Cgroups, Collector, added, at, numbers},
     figure::{STATISTICS_NS, Section, Spread},
+    peers::{Peer, perf},
 };
 
 /// Switches of one measurement; about half a second.
@@ -28,10 +29,15 @@ enum Side {
     Pmbpf,
     PerfAll,
     PerfForEachCgroup,
+    Other(Peer),
 }
 
 impl Side {
-    const ALL: [Self; 4] = [Self::Nobody, Self::Pmbpf, Self::PerfAll, Self::PerfForEachCgroup];
+    /// Those that are here.
+    fn here() -> Vec<Self> {
+        let always = [Self::Nobody, Self::Pmbpf, Self::PerfAll, Self::PerfForEachCgroup];
+        always.into_iter().chain(Peer::here().into_iter().map(Self::Other)).collect()
+    }
 
     const fn name(self) -> &'static str {
         match self {
@@ -39,6 +45,7 @@ impl Side {
             Self::Pmbpf => "pmbpf",
             Self::PerfAll => "perf stat -a",
             Self::PerfForEachCgroup => "perf stat -a --for-each-cgroup",
+            Self::Other(peer) => peer.name(),
         }
     }
 
@@ -52,6 +59,7 @@ impl Side {
                 let list = cgroups.paths.join(",");
                 Some(perf(&[&stat[..], &["--for-each-cgroup", &list]].concat()))
             }
+            Self::Other(peer) => Some(peer.command(EVENTS, &cgroups.paths)),
         }
     }
 }
@@ -121,7 +129,8 @@ fn programs(bed: &Bed, count: usize) -> anyhow::Result<Section> {
 /// Added time per switch in a ring of `count` processes on one CPU, each in a cgroup of its own.
 fn compare(bed: &Bed, count: usize) -> anyhow::Result<Section> {
     let cgroups = Cgroups::new(count)?;
-    let wall_ns = bed.interleave(&Side::ALL, |side| {
+    let sides = Side::here();
+    let wall_ns = bed.interleave(&sides, |side| {
         let command = side.command(bed, &cgroups);
         let collector = command.map(|mut command| Collector::start(bed, &mut command)).transpose()?;
         let [_, wall_ns, _] = numbers(ring(bed, &cgroups))?[..] else {
@@ -140,8 +149,8 @@ fn compare(bed: &Bed, count: usize) -> anyhow::Result<Section> {
     ];
     let mut section = Section::new(format!("wall time of a switch in a ring over {count} cgroups"), &how);
     section.figure("with nobody collecting", Spread::of(wall_ns[0].clone()), "ns/switch");
-    for side in Side::ALL.into_iter().skip(1) {
-        let more = added(&wall_ns[side as usize], &wall_ns[0]);
+    for (side, with_ns) in sides.iter().zip(&wall_ns).skip(1) {
+        let more = added(with_ns, &wall_ns[0]);
         section.figure(format!("{} adds", side.name()), more, "ns/switch");
     }
     Ok(section)
