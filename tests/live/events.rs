@@ -27,7 +27,7 @@ fn assert_counts(row: &Value, truth: f64, share: f64) {
 #[test]
 fn three_events_at_once_count_what_the_task_structs_count() {
     let forks = workload("forks", &[]);
-    let events = "cpu-clock,page-faults/period=7/,context-switches/period=3/";
+    let events = "cpu-clock/period=1000000/,page-faults/period=7/,context-switches/period=3/";
     let output = output(&["-e", events, "--", &forks, "300"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows = Rows::parse(&output.stderr);
@@ -38,7 +38,8 @@ fn three_events_at_once_count_what_the_task_structs_count() {
     assert_counts(of_target(&rows, "context-switches"), rows.total("context_switches"), 0.1);
     // The emulator's host stops CPUs, so samples of a guest's clock come late or not at all, which its coverage tells.
     if !in_guest() {
-        assert_counts(of_target(&rows, "cpu-clock"), rows.total("cpu_time"), 0.1);
+        // Some hundred samples: five standard errors, where the interval has two, and one run in twenty is outside.
+        assert_counts(of_target(&rows, "cpu-clock"), rows.total("cpu_time"), 0.5);
     }
 }
 

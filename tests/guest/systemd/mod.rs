@@ -3,6 +3,7 @@
 
 mod containers;
 mod docker;
+mod nspawn;
 mod packages;
 
 use std::{
