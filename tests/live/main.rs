@@ -40,6 +40,7 @@ mod processes;
 mod redacted;
 mod rights;
 mod samples;
+mod scale;
 mod serve;
 mod stat;
 #[cfg(feature = "parquet")]

@@ -1,0 +1,109 @@
+//! As many cgroups as large hosts have, and more that come and go, with thousands of short processes a second: what is counted adds up to
+//! what the kernel accounts, and what could not be told apart is said.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    process::{Child, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::{
+    support::{
+        Cgroup, Scratch, assert_close, counts, in_guest, pmbpf, signal, skipped, usage_ns, wait_until,
+    },
+    workloads::workload,
+};
+
+const STANDING: usize = 10_000;
+/// Made and removed, a second.
+const MADE: usize = 100;
+/// Started, a second.
+const PROCESSES: usize = 5_000;
+/// As tests/workloads/scale.c has it.
+const DEPTH: usize = 60;
+
+/// Ends with its owner.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// CPU time by the owner's path, and the summary: of hundreds of thousands of rows, what is compared.
+fn read(printed: &str) -> (BTreeMap<String, f64>, Value) {
+    let mut times = BTreeMap::new();
+    let mut summary = Value::Null;
+    for line in printed.lines() {
+        if line.contains(r#""metric":"cpu_time""#) {
+            let row: Value = serde_json::from_str(line).unwrap();
+            if let (Some(path), Some(time)) = (row["owner"]["path"].as_str(), row["value"].as_f64()) {
+                times.insert(path.to_owned(), time);
+            }
+        } else if line.contains(r#""kind":"summary""#) {
+            summary = serde_json::from_str(line).unwrap();
+        }
+    }
+    (times, summary)
+}
+
+#[test]
+fn ten_thousand_cgroups_and_thousands_of_processes_a_second_add_up() {
+    if in_guest() {
+        return skipped("an emulated CPU starts no thousand processes a second");
+    }
+    // `cargo xtask nightly` asks for more rounds than one, and has a minute.
+    let seconds = if std::env::var("PMBPF_ROUNDS").is_ok_and(|rounds| rounds != "1") { "60" } else { "5" };
+    let base = Cgroup::new("scale");
+    (0..STANDING).for_each(|number| fs::create_dir(base.folder().join(number.to_string())).unwrap());
+    let deep = base.below(
+        &["deep"].into_iter().chain(std::iter::repeat_n("d", DEPTH - 1)).collect::<Vec<_>>().join("/"),
+    );
+    let (recording, printed) = (Scratch::new("recording"), Scratch::new("rows"));
+    let mut command = pmbpf();
+    command.args([
+        "run",
+        "--json",
+        "--quiet",
+        "--no-sampling",
+        "--cgroup",
+        &base.path,
+        "-o",
+        recording.as_str(),
+    ]);
+    let mut child = Ending(
+        command.stdout(File::create(printed.as_str()).unwrap()).stderr(Stdio::null()).spawn().unwrap(),
+    );
+    wait_until("pmbpf counts", || counts(&recording));
+    let folder = base.folder().to_str().unwrap();
+    let scale = workload("scale", &[]);
+    let (standing, made, processes) = (STANDING.to_string(), MADE.to_string(), PROCESSES.to_string());
+    let did = base.spawn(&[&scale, folder, &standing, &made, &processes, seconds].join(" ")).wait();
+    let accounted = base.settled_usage_ns();
+    signal(child.0.id(), "INT");
+    assert!(child.0.wait().unwrap().success());
+    let (times, summary) = read(&fs::read_to_string(printed.as_str()).unwrap());
+    let losses = &summary["losses"];
+    let of = |path: &str| times.get(path).copied().unwrap_or(0.0);
+    let all = of(&base.path);
+    assert_close(&format!("{did}: all of it, {losses}"), all, accounted, 0.001, 0.0);
+    let deep_ns = deep.usage_ns();
+    assert_close("the deepest", of(&deep.path), deep_ns, 0.001, 20e3);
+    let each = (0..STANDING).map(|number| {
+        let path = format!("{}/{number}", base.path);
+        (of(&path), usage_ns(&base.folder().join(number.to_string())))
+    });
+    let wrong: Vec<_> = each.filter(|(ours, kernel)| (ours - kernel).abs() > 1e3 + kernel * 0.001).collect();
+    assert!(
+        wrong.len() * 1_000 <= STANDING,
+        "{} of {STANDING} are others than the kernel's: {:?}, {losses}",
+        wrong.len(),
+        &wrong[..5.min(wrong.len())]
+    );
+    let counts: Vec<u64> = did.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert!(counts[0] > 1_000 && counts[1] > MADE as u64, "{did}");
+}
