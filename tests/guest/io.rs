@@ -373,7 +373,8 @@ fn bandwidths_in_phases_are_in_their_intervals_whenever_each_uncore_pmu_is_read(
             all += expected.len();
         }
         if duration == "8s" {
-            let row = row(&rows, "platform", "", "pcie.inbound_read_bw");
+            // Memory controllers take no turns: what is left is when they were read.
+            let row = row(&rows, "platform", "", "dram.read_bw");
             let [value, low, high] = ["value", "low", "high"].map(|field| row[field].as_f64().unwrap());
             assert!(high - low < value * 0.1, "so wide an interval says nothing: {row}");
         }
