@@ -9,7 +9,7 @@ use crate::support::{pmbpf, wait_until};
 const UNIT: &str = "\
     [Service]\n\
     ExecStart=\n\
-    ExecStart=systemd-nspawn --quiet --keep-unit --register=no --as-pid2 --machine=%i /work\n";
+    ExecStart=systemd-nspawn --quiet --keep-unit --register=no --as-pid2 --machine=%I /work\n";
 
 /// A tree with a static busybox, in which `/work` never ends.
 fn tree(name: &str) {
