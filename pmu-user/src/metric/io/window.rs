@@ -8,7 +8,7 @@ use crate::{
         estimate::student_quantile,
         value::{How, Known},
     },
-    model::io::{IoInterval, Span, UncoreId},
+    model::io::{IoInterval, Span, UncoreId, signed},
 };
 
 /// A window that differs by less than this share of the interval is the interval.
@@ -118,9 +118,10 @@ pub(super) struct Edges {
 
 impl Edges {
     fn of(span: Span, interval: &IoInterval) -> Self {
-        let before = |earlier: u64, later: u64| later.saturating_sub(earlier) as f64 / 1e9;
-        let outside = before(span.from_ns, interval.from_ns) + before(interval.to_ns, span.to_ns);
-        let inside = before(interval.from_ns, span.from_ns) + before(span.to_ns, interval.to_ns);
+        let before = |earlier: i64, later: i64| later.saturating_sub(earlier).max(0) as f64 / 1e9;
+        let (from_ns, to_ns) = (signed(interval.from_ns), signed(interval.to_ns));
+        let outside = before(span.from_ns, from_ns) + before(to_ns, span.to_ns);
+        let inside = before(from_ns, span.from_ns) + before(span.to_ns, to_ns);
         Self { differ: outside + inside, outside }
     }
 }

@@ -31,24 +31,31 @@ const SLICES_MAX: usize = 512;
 /// One uncore PMU: which kind of the plan's, and which of that kind.
 pub type UncoreId = (u32, u32);
 
-/// A span of time, in ns since counting started.
+/// A span of time, in ns since counting started; before that, where a recording begins midway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// When it began.
-    pub from_ns: u64,
+    pub from_ns: i64,
     /// When it ended.
-    pub to_ns: u64,
+    pub to_ns: i64,
 }
 
 impl Span {
-    const fn of(slice: &UncoreSlice) -> Self {
-        Self { from_ns: slice.ended_ns.saturating_sub(slice.enabled_ns), to_ns: slice.ended_ns }
+    /// Of a slice; a recording may hold any number.
+    fn of(slice: &UncoreSlice) -> Self {
+        let to_ns = signed(slice.ended_ns);
+        Self { from_ns: to_ns.saturating_sub(signed(slice.enabled_ns)), to_ns }
     }
 
     /// From the earlier beginning to the later end.
     fn joined(self, other: Self) -> Self {
         Self { from_ns: self.from_ns.min(other.from_ns), to_ns: self.to_ns.max(other.to_ns) }
     }
+}
+
+/// A time in ns, as one that may be before counting started.
+pub fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
 /// What was counted in some time.
@@ -309,8 +316,8 @@ mod tests {
         let mut total = IoInterval::of(vec![slice(0, 12), slice(1, 15), slice(0, 22)], 0, 24);
         total.append(IoInterval::of(vec![slice(0, 32), slice(2, 4)], 24, 34));
         let span = |from_ns, to_ns| Span { from_ns, to_ns };
-        // One that says it was enabled before counting started began with it.
-        let expected = [((0, 0), span(2, 32)), ((0, 1), span(5, 15)), ((0, 2), span(0, 4))];
+        // A recording that begins midway has slices that began before it.
+        let expected = [((0, 0), span(2, 32)), ((0, 1), span(5, 15)), ((0, 2), span(-6, 4))];
         assert_eq!(total.spans, expected.into_iter().collect());
     }
 
