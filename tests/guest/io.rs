@@ -134,7 +134,7 @@ fn every_place_has_the_numbers_that_were_programmed() {
     );
     // What takes no turns lacks only what an emulator takes to read the others.
     let alone = row(&rows, "channel", "0/0", "dram.read_bw");
-    assert!(alone["coverage"].as_f64().unwrap() > 0.98, "{alone}");
+    assert!(alone["coverage"].as_f64().unwrap() > 0.99, "{alone}");
 }
 
 #[test]

@@ -1,17 +1,14 @@
 //! As many cgroups as large hosts have, and more that come and go, with thousands of short processes a second: what is counted adds up to
 //! what the kernel accounts, and what could not be told apart is said.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    process::{Child, Stdio},
-};
+use std::{collections::BTreeMap, fs};
 
 use serde_json::Value;
 
 use crate::{
     support::{
-        Cgroup, Scratch, assert_close, counts, in_guest, pmbpf, signal, skipped, usage_ns, wait_until,
+        Cgroup, Scratch, Started, assert_close, counts, in_guest, pmbpf, signal, skipped, usage_ns,
+        wait_until,
     },
     workloads::workload,
 };
@@ -23,16 +20,6 @@ const MADE: usize = 100;
 const PROCESSES: usize = 5_000;
 /// As tests/workloads/scale.c has it.
 const DEPTH: usize = 60;
-
-/// Ends with its owner.
-struct Ending(Child);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// CPU time by the owner's path, and the summary: of hundreds of thousands of rows, what is compared.
 fn read(printed: &str) -> (BTreeMap<String, f64>, Value) {
@@ -63,30 +50,21 @@ fn ten_thousand_cgroups_and_thousands_of_processes_a_second_add_up() {
     let deep = base.below(
         &["deep"].into_iter().chain(std::iter::repeat_n("d", DEPTH - 1)).collect::<Vec<_>>().join("/"),
     );
-    let (recording, printed) = (Scratch::new("recording"), Scratch::new("rows"));
-    let mut command = pmbpf();
-    command.args([
-        "run",
-        "--json",
-        "--quiet",
-        "--no-sampling",
-        "--cgroup",
-        &base.path,
-        "-o",
-        recording.as_str(),
-    ]);
-    let mut child = Ending(
-        command.stdout(File::create(printed.as_str()).unwrap()).stderr(Stdio::null()).spawn().unwrap(),
-    );
+    let recording = Scratch::new("recording");
+    let mut running = Started::new(&format!(
+        "exec {} run --json --quiet --no-sampling --cgroup {} -o {}",
+        pmbpf().get_program().display(),
+        base.path,
+        recording.as_str()
+    ));
     wait_until("pmbpf counts", || counts(&recording));
     let folder = base.folder().to_str().unwrap();
     let scale = workload("scale", &[]);
     let (standing, made, processes) = (STANDING.to_string(), MADE.to_string(), PROCESSES.to_string());
     let did = base.spawn(&[&scale, folder, &standing, &made, &processes, seconds].join(" ")).wait();
     let accounted = base.settled_usage_ns();
-    signal(child.0.id(), "INT");
-    assert!(child.0.wait().unwrap().success());
-    let (times, summary) = read(&fs::read_to_string(printed.as_str()).unwrap());
+    signal(running.pid(), "INT");
+    let (times, summary) = read(&running.wait());
     let losses = &summary["losses"];
     let of = |path: &str| times.get(path).copied().unwrap_or(0.0);
     let all = of(&base.path);

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Theirs, called, is_first, is_found, prints, text};
+use super::{Theirs, called, is_first, is_found, is_gone, prints, text};
 use crate::support::{Running, assert_close, pmbpf, wait_until};
 
 /// What installing podman would have written, with storage that needs no file system of its own.
@@ -85,8 +85,7 @@ fn containers_are_found_and_shown_by_their_names() {
     assert_eq!(two.status.code(), Some(2), "{said}");
     assert!(said.contains("unit:web.service") && said.contains("podman:web"), "{said}");
     prints("podman rm --force --time 0 web batch front && podman pod rm shop");
-    let gone = pmbpf().args(["run", "-d", "300ms", "--cgroup", "podman:web"]).output().unwrap();
-    assert_eq!(gone.status.code(), Some(2), "{}", text(&gone.stderr));
+    is_gone("podman:web");
 }
 
 #[test]

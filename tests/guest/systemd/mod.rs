@@ -91,6 +91,13 @@ fn is_found(typed: &str, shown: &str, cgroup: &Theirs) -> Rows {
     output
 }
 
+/// Nobody is called so any more.
+#[track_caller]
+fn is_gone(typed: &str) {
+    let gone = pmbpf().args(["run", "-d", "300ms", "--cgroup", typed]).output().unwrap();
+    assert_eq!(gone.status.code(), Some(2), "{typed}: {}", text(&gone.stderr));
+}
+
 #[test]
 fn a_unit_is_found_and_shown_by_its_name() {
     if !is_first() {
@@ -103,6 +110,5 @@ fn a_unit_is_found_and_shown_by_its_name() {
         is_found(typed, "load.service", &load);
     }
     prints("systemctl stop load");
-    let gone = pmbpf().args(["run", "-d", "300ms", "--cgroup", "load"]).output().unwrap();
-    assert_eq!(gone.status.code(), Some(2), "{}", text(&gone.stderr));
+    is_gone("load");
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::{Theirs, containers::BUSY, is_first, is_found, prints, text};
-use crate::support::{pmbpf, wait_until};
+use super::{Theirs, containers::BUSY, is_first, is_found, is_gone, prints};
+use crate::support::wait_until;
 
 /// The unit of the template is told to run a program of ours: nothing boots here, and there is no network to give.
 const UNIT: &str = "\
@@ -18,11 +18,6 @@ fn tree(name: &str) {
         "mkdir -p {root}/bin {root}/usr {root}/etc && cp $(command -v busybox) {root}/bin/ && \
          echo ID=box >{root}/etc/os-release && printf '#!/bin/busybox sh\\n{BUSY}\\n' >{root}/work && chmod +x {root}/work"
     ));
-}
-
-fn is_gone(name: &str) {
-    let gone = pmbpf().args(["run", "-d", "300ms", "--cgroup", name]).output().unwrap();
-    assert_eq!(gone.status.code(), Some(2), "{}", text(&gone.stderr));
 }
 
 #[test]

@@ -15,7 +15,7 @@ mod switches;
 mod top;
 mod uncore;
 
-use std::{env, fs, io::Write as _, path::PathBuf};
+use std::{env, fs, io::Write as _, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, bail};
 use serde_json::json;
@@ -128,7 +128,7 @@ fn print(bench: &str, section: &Section, is_json: bool) -> anyhow::Result<()> {
 }
 
 fn version(bed: &Bed) -> anyhow::Result<String> {
-    Ok(output(std::process::Command::new(&bed.pmbpf).arg("--version"))?.trim().to_owned())
+    Ok(output(Command::new(&bed.pmbpf).arg("--version"))?.trim().to_owned())
 }
 
 /// What follows the colon of a file's first line that begins with a name; the first line itself, if that is empty.

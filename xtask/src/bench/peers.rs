@@ -3,6 +3,7 @@
 use std::{
     env,
     ffi::OsString,
+    path::Path,
     process::{Command, Stdio},
 };
 
@@ -19,7 +20,7 @@ const BPFTRACE: &str = "\
         if (@since[cpu]) { @time[cgroup] = sum($now - @since[cpu]); } \
         @since[cpu] = $now; \
         @switches[cgroup] = count(); \
-        if (args->prev_state == 0) { @ready[args->prev_pid] = $now; } \
+        if (args->prev_state == 0 && args->prev_pid) { @ready[args->prev_pid] = $now; } \
         $ready = @ready[args->next_pid]; \
         if ($ready) { @wait = hist($now - $ready); delete(@ready[args->next_pid]); } \
     }";
@@ -92,12 +93,12 @@ pub(super) fn perf(arguments: &[&str]) -> Command {
 }
 
 /// The perf that is measured.
-pub(super) fn perf_program() -> OsString {
+fn perf_program() -> OsString {
     env::var_os(PERF_VARIABLE).unwrap_or_else(|| "perf".into())
 }
 
 fn runqlat() -> Option<&'static str> {
-    RUNQLAT.into_iter().find(|name| exists(name) || std::path::Path::new(name).is_file())
+    RUNQLAT.into_iter().find(|name| exists(name) || Path::new(name).is_file())
 }
 
 /// Was perf built with the BPF programs of its own? Older ones cannot say, and take the option for an unknown one.
