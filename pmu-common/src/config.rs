@@ -205,5 +205,17 @@ wire! {
         pub cfs_rq_throttled: u32,
         /// `cfs_rq.throttle_count`: not 0 while it is throttled.
         pub cfs_rq_throttle_count: u32,
+        /// `task_struct.se.exec_start`: up to when `sum_exec_runtime` is accounted, by the run queue's task clock.
+        pub task_exec_start: u32,
+        /// `rq.clock` (ns).
+        pub rq_clock: u32,
+        /// `rq.clock_task` (ns): without interrupt handlers and stolen time, where the kernel leaves them out.
+        pub rq_clock_task: u32,
+        /// `rq.prev_irq_time` (ns); absent without CONFIG_IRQ_TIME_ACCOUNTING.
+        pub rq_interrupts: u32,
+        /// `rq.prev_steal_time_rq` (ns); absent without CONFIG_PARAVIRT_TIME_ACCOUNTING.
+        pub rq_excluded_steal: u32,
+        /// Keeps the size a multiple of 8 bytes.
+        pub more_reserved: u32,
     }
 }

@@ -27,8 +27,8 @@ wire! {
         pub blind_ticks: [u64; crate::gap::CLASSES],
         /// What was lost, by reason (see [`crate::loss`]).
         pub losses: [u64; loss::REASONS],
-        /// Keeps what follows in a cache line of its own.
-        pub reserved: [u64; 1],
+        /// [`CpuCount::owners_ns`] at the last flush. Keeps what follows in a cache line of its own, too.
+        pub flushed_owners_ns: u64,
         /// Ticks that found user code.
         pub user_ticks: u64,
         /// Ticks that found the kernel's code, in a task that is not the idle one.
@@ -40,8 +40,31 @@ wire! {
         /// Late ticks of the class masked that came right where the kernel lets interrupts in: no hypervisor stops a CPU there
         /// rather than elsewhere.
         pub enable_ticks: u64,
-        /// Keeps a row at whole cache lines.
-        pub more_reserved: [u64; 3],
+        /// [`CpuCount::between_ns`] at the last flush.
+        pub flushed_between_ns: u64,
+        /// What the kernel has left out of the time of tasks because interrupt handlers ran (`rq.prev_irq_time`) at the last flush;
+        /// [`UNKNOWN`] where it does not tell those apart.
+        pub flushed_interrupts_ns: u64,
+        /// What the kernel has left out of the time of tasks (`rq.clock` - `rq.clock_task`) at the last flush: interrupt handlers and
+        /// stolen time, where it does so; [`UNKNOWN`] where that cannot be read.
+        pub flushed_excluded_ns: u64,
+        /// When the last switch was (CLOCK_MONOTONIC), or, before the first one, the first flush.
+        pub switched_ns: u64,
+        /// The run queue's task clock (`rq.clock_task`) then, 0 if it is not known.
+        pub switched_clock_ns: u64,
+        /// Time of the idle task by that clock, closed spans: together with the time that tasks are given, it is all that clock counts.
+        pub idle_clock_ns: u64,
+        /// Time between the end of a task and the begin of the next by that clock: the scheduler balanced load.
+        pub between_ns: u64,
+        /// Time that tasks were given on this CPU, as it was added to rows of owners.
+        pub owners_ns: u64,
+        /// When the last flush was (CLOCK_MONOTONIC), 0 before the first one.
+        pub flushed_ns: u64,
+        /// Time of the idle task then, the open span included.
+        pub flushed_idle_ns: u64,
+        /// How long the task that ran then had run without its being accounted; wraps below 0, as the clocks are read one after
+        /// the other.
+        pub flushed_pending_ns: u64,
     }
 
     /// One row of the map `CPU_SAMPLES`. Written only by that event's sampling program on that CPU.
@@ -86,6 +109,9 @@ wire! {
         pub until_ns: u64,
     }
 }
+
+/// A time that this kernel does not tell.
+pub const UNKNOWN: u64 = u64::MAX;
 
 /// Word of a [`CpuCount`] row that user space writes.
 pub const COUNTED_WORD: usize = 0;

@@ -1,5 +1,7 @@
 //! Moves what a task did since it was last seen to its owner's row.
 
+use core::ptr;
+
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
     config::{FILTER_CGROUPS, FILTER_NONE},
@@ -22,27 +24,37 @@ use crate::{
     off_cpu, owner, target, task,
 };
 
-/// A task that was accounted.
+/// What became of a task that was to be accounted. Every field has a value, also where there is no state: what an `Option` leaves open the
+/// compiler may spill, which the verifier takes for a read of a register that was never written.
 pub(crate) struct Accounted {
-    /// Its state.
+    /// Its state; null if nothing is known of it.
     pub(crate) task: *mut TaskState,
     /// Did it lose its CPU although it could have gone on?
     pub(crate) preempted: bool,
     /// Its owner's slot, [`SLOT_NONE`] if it is not wanted or nothing is counted here.
     pub(crate) slot: u32,
+    /// CPU time that it has had since it was last accounted; 0 if that is not known.
+    pub(crate) cpu_time_ns: u64,
+    /// CPU time that it has had since it began, 0 likewise.
+    pub(crate) sum_exec_ns: u64,
+}
+
+impl Accounted {
+    const NOTHING: Self =
+        Self { task: ptr::null_mut(), preempted: false, slot: SLOT_NONE, cpu_time_ns: 0, sum_exec_ns: 0 };
 }
 
 /// Accounts `task`, which is about to leave `cpu` or still runs on it. Call with interrupts off, on that CPU.
 #[inline(always)]
-pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &CpuCount) -> Option<Accounted> {
+pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &mut CpuCount) -> Accounted {
     let Some(pointer) = A::state(task) else {
         begin::<A>(task, counts);
-        return None;
+        return Accounted::NOTHING;
     };
     // SAFETY: a task's state is written only where the task runs, and this is there.
     let state = unsafe { &mut *pointer };
     if state.flags & WAITS_FOR_EXEC != 0 {
-        return None;
+        return Accounted::NOTHING;
     }
     let now = task::reading::<A>(task);
     let mut done = now.since(&state.last);
@@ -50,12 +62,18 @@ pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &CpuCount) -> 
     let waited = off_cpu::take(state);
     state.last = now;
     state.wait_ns = NO_WAIT;
-    let mut accounted = Accounted { task: pointer, preempted: done.preempted(), slot: SLOT_NONE };
+    let mut accounted = Accounted {
+        task: pointer,
+        preempted: done.preempted(),
+        slot: SLOT_NONE,
+        cpu_time_ns: done.cpu_time_ns,
+        sum_exec_ns: now.cpu_time_ns,
+    };
     if counts.counted != 0 {
         settle::<A>(task, state, (cpu, counts), &mut done);
         accounted.slot = state.slot;
         if state.slot != SLOT_NONE {
-            let _ = add(state.slot, cpu, &done, wait_ns);
+            let _ = add(state.slot, (cpu, counts), &done, wait_ns);
             if wait_ns != NO_WAIT {
                 culprit::charge(cpu, state, wait_ns);
             }
@@ -64,7 +82,7 @@ pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &CpuCount) -> 
             }
         }
     }
-    Some(accounted)
+    accounted
 }
 
 /// A task of which there is no state: what it did until now is not known to be ours.
@@ -91,7 +109,7 @@ fn is_in_target(task: Pointer) -> bool {
 fn settle<A: Access>(
     task: Pointer,
     state: &mut TaskState,
-    (cpu, counts): (u32, &CpuCount),
+    (cpu, counts): (u32, &mut CpuCount),
     done: &mut Reading,
 ) {
     if !task::cgroups_matter() {
@@ -121,7 +139,7 @@ fn settle<A: Access>(
         slot => slot,
     };
     if old_slot < SLOT_NONE {
-        let _ = add(old_slot, cpu, &before, NO_WAIT);
+        let _ = add(old_slot, (cpu, counts), &before, NO_WAIT);
     }
 }
 
@@ -156,11 +174,12 @@ fn before_move<A: Access>(task: Pointer, done: &Reading) -> Reading {
 }
 
 #[inline(always)]
-fn add(slot: u32, cpu: u32, done: &Reading, wait_ns: u64) -> Option<()> {
+fn add(slot: u32, (cpu, counts): (u32, &mut CpuCount), done: &Reading, wait_ns: u64) -> Option<()> {
     let index = row(slot, cpu);
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
     let count = unsafe { &mut *COUNTS.get_ptr_mut(index)? };
     count.add(done);
+    counts.owners_ns = counts.owners_ns.wrapping_add(done.cpu_time_ns);
     if wait_ns == NO_WAIT {
         return Some(());
     }

@@ -14,6 +14,7 @@ mod cgroup;
 mod config;
 mod counter;
 mod cpu;
+mod cpu_time;
 mod culprit;
 mod flush;
 mod identity;

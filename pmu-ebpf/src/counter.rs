@@ -34,13 +34,14 @@ pub(crate) fn are_read() -> bool {
     config!(counters) != 0
 }
 
-/// The owner in slot `leaving` leaves the CPU to `next`. Between tasks of one owner nothing is read.
+/// The owner in slot `leaving` leaves the CPU to `next`, whose state is `arriving`, null if there is none. Between tasks of one owner
+/// nothing is read.
 #[inline(always)]
 pub(crate) fn switch<A: Access>(
     cpu: u32,
     leaving: u32,
     next: Pointer,
-    arriving: Option<*mut TaskState>,
+    arriving: *mut TaskState,
     now_ns: u64,
 ) {
     if slot_of::<A>(leaving, next, arriving) != leaving {
@@ -50,12 +51,12 @@ pub(crate) fn switch<A: Access>(
 
 /// Slot of the task that arrives, if it is known for sure.
 #[inline(always)]
-fn slot_of<A: Access>(leaving: u32, next: Pointer, arriving: Option<*mut TaskState>) -> u32 {
-    let Some(state) = arriving else {
+fn slot_of<A: Access>(leaving: u32, next: Pointer, arriving: *mut TaskState) -> u32 {
+    if arriving.is_null() {
         return SLOT_NONE;
-    };
+    }
     // SAFETY: the state is live while its task is, and its task is about to run here.
-    let state = unsafe { &*state };
+    let state = unsafe { &*arriving };
     // It may have moved to another cgroup since it was last accounted.
     if state.slot == leaving
         && task::cgroups_matter()

@@ -4,7 +4,9 @@
 use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
 use pmu_common::count::SLOT_NONE;
 
-use crate::{Way, access::Access, account::account, counter, cpu::this_cpu, maps::CPUS, task, timer};
+use crate::{
+    Way, access::Access, account::account, counter, cpu::this_cpu, cpu_time, maps::CPUS, task, timer,
+};
 
 /// Never attached: user space runs it on a CPU through `BPF_PROG_TEST_RUN`, which interrupts that CPU.
 #[raw_tracepoint(tracepoint = "sched_switch")]
@@ -20,9 +22,15 @@ fn try_flush<A: Access>() -> Option<()> {
     let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
     let task = A::current();
     timer::settle_all(counts, cpu, timer::stolen_ns(task));
-    let accounted = if task::tid::<A>(task) == 0 { None } else { account::<A>(task, cpu, counts) };
+    let (slot, given_ns) = if task::tid::<A>(task) == 0 {
+        (SLOT_NONE, 0)
+    } else {
+        let accounted = account::<A>(task, cpu, counts);
+        (accounted.slot, accounted.sum_exec_ns)
+    };
+    cpu_time::flush::<A>(counts, task, given_ns);
     if counter::are_read() && counts.counted != 0 {
-        counter::flush(cpu, accounted.map_or(SLOT_NONE, |accounted| accounted.slot));
+        counter::flush(cpu, slot);
     }
     Some(())
 }

@@ -1,7 +1,7 @@
 //! Programs of the scheduler. On `sched_switch`: accounts the task that leaves the CPU, and notes how long the other had to wait for
 //! it. On `sched_wakeup` and `sched_wakeup_new`: from there on the task waits for a CPU.
 
-use core::ffi::c_void;
+use core::{ffi::c_void, ptr};
 
 use aya_ebpf::{EbpfContext as _, helpers::bpf_ktime_get_ns};
 use pmu_common::{
@@ -15,7 +15,7 @@ use crate::{
     account::{account, resolve_for_samples},
     counter,
     cpu::this_cpu,
-    culprit,
+    cpu_time, culprit,
     maps::CPUS,
     off_cpu, off_cpu_stack, task, tracepoint,
 };
@@ -33,34 +33,21 @@ fn try_switch<A: Access>(context: *mut c_void, prev: Pointer, next: Pointer) -> 
     // SAFETY: the helper has no preconditions.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     let (prev_tid, next_tid) = (task::tid::<A>(prev), task::tid::<A>(next));
-    count_switch(counts, prev_tid, next_tid, now_ns);
-    let arriving = if next_tid != 0 { arrive::<A>(next, cpu, counts, now_ns) } else { None };
-    let leaving = if prev_tid != 0 { leave::<A>(context, prev, cpu, counts, now_ns) } else { SLOT_NONE };
+    let arriving = if next_tid != 0 { arrive::<A>(next, cpu, counts, now_ns) } else { ptr::null_mut() };
+    let (leaving, done_ns) =
+        if prev_tid != 0 { leave::<A>(context, prev, cpu, counts, now_ns) } else { (SLOT_NONE, 0) };
     let _ = culprit::switch(cpu, prev_tid == 0, leaving, now_ns);
     if counter::are_read() && counts.counted != 0 {
         counter::switch::<A>(cpu, leaving, next, arriving, now_ns);
     }
+    cpu_time::switch::<A>(counts, (prev, prev_tid), (next, next_tid), done_ns, now_ns);
     Some(())
 }
 
+/// The task gets the CPU: its wait is over, and is accounted when it leaves. What is remembered of it; null if nothing is.
 #[inline(always)]
-fn count_switch(counts: &mut CpuCount, prev_tid: u32, next_tid: u32, now_ns: u64) {
-    counts.switches += 1;
-    if counts.last_next != u64::from(prev_tid) {
-        counts.switches_missing += 1;
-    }
-    counts.last_next = u64::from(next_tid);
-    if prev_tid == 0 && counts.idle_since_ns != 0 {
-        counts.idle_ns += now_ns.wrapping_sub(counts.idle_since_ns);
-    }
-    // Another task's end where the idle task's was due: when idle ended is not known, so its span does not count.
-    counts.idle_since_ns = if next_tid == 0 { now_ns } else { 0 };
-}
-
-/// The task gets the CPU: its wait is over, and is accounted when it leaves. What is remembered of it.
-#[inline(always)]
-fn arrive<A: Access>(next: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) -> Option<*mut TaskState> {
-    let pointer = A::state(next)?;
+fn arrive<A: Access>(next: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) -> *mut TaskState {
+    let Some(pointer) = A::state(next) else { return ptr::null_mut() };
     // SAFETY: the state is live while its task is, and its task is about to run here.
     let state = unsafe { &mut *pointer };
     off_cpu::arrive(state, now_ns);
@@ -73,24 +60,29 @@ fn arrive<A: Access>(next: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) ->
         state.ready_ns = 0;
     }
     resolve_for_samples::<A>(next, state, counts);
-    Some(pointer)
+    pointer
 }
 
-/// The task leaves the CPU: a preempted one waits from now on. Its owner's slot.
+/// The task leaves the CPU: a preempted one waits from now on. Its owner's slot, and the CPU time it was just given.
 #[inline(always)]
-fn leave<A: Access>(context: *mut c_void, prev: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) -> u32 {
-    match account::<A>(prev, cpu, counts) {
-        Some(accounted) => {
-            // SAFETY: as in `arrive`.
-            let state = unsafe { &mut *accounted.task };
-            state.ready_ns = if accounted.preempted { now_ns } else { 0 };
-            state.ready_cpu = cpu;
-            off_cpu::leave::<A>(prev, state, counts, now_ns);
-            off_cpu_stack::leave::<A>(context, prev, state, accounted.slot, cpu);
-            accounted.slot
-        }
-        None => SLOT_NONE,
+fn leave<A: Access>(
+    context: *mut c_void,
+    prev: Pointer,
+    cpu: u32,
+    counts: &mut CpuCount,
+    now_ns: u64,
+) -> (u32, u64) {
+    let accounted = account::<A>(prev, cpu, counts);
+    if accounted.task.is_null() {
+        return (SLOT_NONE, 0);
     }
+    // SAFETY: as in `arrive`.
+    let state = unsafe { &mut *accounted.task };
+    state.ready_ns = if accounted.preempted { now_ns } else { 0 };
+    state.ready_cpu = cpu;
+    off_cpu::leave::<A>(prev, state, counts, now_ns);
+    off_cpu_stack::leave::<A>(context, prev, state, accounted.slot, cpu);
+    (accounted.slot, accounted.cpu_time_ns)
 }
 
 tracepoint! {

@@ -24,6 +24,7 @@ use crate::{
     access::{Access, Fields as _, Pointer, Probed},
     config::config,
     cpu::{lose, row, this_cpu},
+    cpu_time,
     maps::{CONTROL, COUNTS, CPUS, LATE, RING},
     owner, registers, task, tracepoint,
 };
@@ -255,14 +256,10 @@ fn send(pending: &mut Late, settled: &Late) {
 }
 
 /// Time that the hypervisor has taken from this CPU, in ns, as of the last tick; 0 where the kernel does not know.
-///
-/// By address on purpose: not every kernel lets a program follow these pointers by type.
 #[inline(always)]
 pub(crate) fn stolen_ns(task: Pointer) -> u64 {
-    if config!(offsets.task_cfs_rq) == ABSENT || config!(offsets.rq_steal) == ABSENT {
+    if config!(offsets.rq_steal) == ABSENT {
         return 0;
     }
-    let cfs_rq = Probed::pointer(task, config!(offsets.task_cfs_rq));
-    let rq = Probed::pointer(cfs_rq, config!(offsets.cfs_rq_rq));
-    Probed::u64(rq, config!(offsets.rq_steal))
+    cpu_time::run_queue(task).map_or(0, |rq| Probed::u64(rq, config!(offsets.rq_steal)))
 }

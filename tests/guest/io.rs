@@ -163,7 +163,7 @@ fn every_place_has_its_numbers_beside_the_trees_of_two_cgroups() {
     let spin = workload("spin", &["-g"]);
     let spinning = groups.each_ref().map(|group| group.spawn(&format!("taskset -c 1 {spin} 8")));
     spinning.into_iter().for_each(|mut one| drop(one.wait()));
-    let (rows, recorded) = running.stop_and_replay();
+    let (rows, recorded) = running.stop_and_replay(&[]);
     for (group, shares) in groups.iter().zip([COMPUTING, WAITING]) {
         // With the coverage that core counters have when no uncore PMU is visited.
         assert_shares(&rows, &group.path, &shares);

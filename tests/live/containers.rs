@@ -262,7 +262,7 @@ fn a_container_is_found_and_shown_by_its_name() {
     let running = Running::start(&["--cgroup", name]);
     let before = container.cgroup().usage_ns();
     wait_until("it has run", || container.cgroup().usage_ns() > before + 500e6);
-    let (rows, replayed) = running.stop_and_replay();
+    let (rows, replayed) = running.stop_and_replay(&[]);
     let after = container.cgroup().usage_ns();
     for rows in [&rows, &replayed] {
         let is_its =

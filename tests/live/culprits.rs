@@ -34,7 +34,7 @@ fn waits_are_charged_to_whoever_had_the_cpu_and_add_up() {
     let running = Running::start(&["--all-cgroups"]);
     let mut started = groups.each_ref().map(|(group, s)| group.spawn(&format!("taskset -c 1 {spin} {s}")));
     started.iter_mut().for_each(|one| drop(one.wait()));
-    let (rows, replayed) = running.stop_and_replay();
+    let (rows, replayed) = running.stop_and_replay(&[]);
     for rows in [&rows, &replayed] {
         for (Cgroup { path, .. }, _) in &groups {
             let [all, unknown] =

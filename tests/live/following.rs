@@ -33,7 +33,7 @@ fn what_a_pattern_means_later_counts_from_its_first_moment() {
                 [&second, &inner, &other].map(|group| group.spawn(&format!("taskset -c 1 {spin} 0.3")));
             work.iter_mut().for_each(|work| drop(work.wait()));
             let (truth, beside) = (second.settled_usage_ns(), other.settled_usage_ns());
-            let (said, replayed) = running.stop_and_replay();
+            let (said, replayed) = running.stop_and_replay(&[]);
             let what = format!("{way} by {by}");
             assert!(truth > 5e8 && beside > 2e8, "{truth} {beside}");
             assert_close(&what, said.total("cpu_time"), truth, 0.01, 5e6);

@@ -20,6 +20,7 @@ mod cleanup;
 mod command;
 mod containers;
 mod counting;
+mod cpu_time;
 mod culprits;
 mod events;
 mod findings;

@@ -100,7 +100,7 @@ fn waits_for_a_cpu_are_the_run_queue_latencies() {
         let mut hog = Started::new(&format!("exec taskset -c 1 {hog} 0.4"));
         group.spawn(&format!("taskset -c 1 {spin} 0.2")).wait();
         hog.wait();
-        let (rows, replayed) = running.stop_and_replay();
+        let (rows, replayed) = running.stop_and_replay(&[]);
         for rows in [&rows, &replayed] {
             let is = |owner: &Value| owner["path"] == group.path.as_str();
             let mut waits = rows.of_kind("histogram").filter(|row| is(&row["owner"]));

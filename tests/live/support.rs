@@ -155,11 +155,13 @@ impl Running {
         self.collect()
     }
 
-    /// The same; what the run said, and what its recording does.
-    pub(crate) fn stop_and_replay(mut self) -> (Rows, Rows) {
+    /// The same; what the run said, and what a report with these arguments says of its recording.
+    pub(crate) fn stop_and_replay(mut self, arguments: &[&str]) -> (Rows, Rows) {
         signal(self.pid(), "INT");
         let said = self.collect();
-        let report = pmbpf().args(["report", "--json", self.recording.as_str()]).output().unwrap();
+        let mut report = pmbpf();
+        let report =
+            report.args(["report", "--json", self.recording.as_str()]).args(arguments).output().unwrap();
         assert!(report.status.success(), "{}", text(&report.stderr));
         (said, Rows::parse(&report.stdout))
     }

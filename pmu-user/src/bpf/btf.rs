@@ -357,6 +357,12 @@ impl Btf {
             reserved: 0,
             cfs_rq_throttled: first("cfs_rq", ["throttled_clock_self_time", "throttled_clock_task_time"]),
             cfs_rq_throttle_count: want("cfs_rq", "throttle_count"),
+            task_exec_start: need("task_struct", "se.exec_start")?,
+            rq_clock: want("rq", "clock"),
+            rq_clock_task: want("rq", "clock_task"),
+            rq_interrupts: want("rq", "prev_irq_time"),
+            rq_excluded_steal: want("rq", "prev_steal_time_rq"),
+            more_reserved: 0,
         })
     }
 

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use super::failure::{Quality, Usage};
-use crate::metric::{Report, stat::Support};
+use crate::metric::{Books, Report, stat::Support};
 
 /// A condition on which the run counts as failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +16,8 @@ pub(super) enum Gate {
     BlindAbove(f64),
     /// A smaller share of the expected samples came.
     SamplesBelow(f64),
+    /// More of a CPU's time is not attributed, or attributed twice.
+    UnattributedAbove(f64),
 }
 
 impl FromStr for Gate {
@@ -33,15 +35,18 @@ impl FromStr for Gate {
             ("lost", _, _) => Ok(Self::Lost),
             ("unsupported", _, _) => Ok(Self::Unsupported),
             (_, Some(("blind" | "gaps", limit)), _) => Ok(Self::BlindAbove(share(limit)?)),
+            (_, Some(("unattributed", limit)), _) => Ok(Self::UnattributedAbove(share(limit)?)),
             (_, _, Some(("samples", limit))) => Ok(Self::SamplesBelow(share(limit)?)),
-            _ => Err(format!("`{text}` is no condition; use lost, unsupported, blind>N% or samples<N%")),
+            _ => Err(format!(
+                "`{text}` is no condition; use lost, unsupported, blind>N%, samples<N% or unattributed>N%"
+            )),
         }
     }
 }
 
 /// Refuses conditions that mean nothing where no task is counted, before anything is measured.
 pub(super) fn check_without_tasks(gates: &[Gate]) -> Result<(), Usage> {
-    match gates.iter().find(|gate| matches!(gate, Gate::BlindAbove(_) | Gate::SamplesBelow(_))) {
+    match gates.iter().find(|gate| !matches!(gate, Gate::Lost | Gate::Unsupported)) {
         Some(_) => {
             Err(Usage("without tasks --fail-on knows two conditions: lost and unsupported".to_owned()))
         }
@@ -71,6 +76,12 @@ fn failed(gate: &Gate, report: &Report) -> Option<String> {
         Gate::BlindAbove(limit) => match tasks?.blind.masked().share() {
             None => Some("blind time is not known".to_owned()),
             Some(share) => (share > *limit).then(|| format!("{} of the time was blind", percent(share))),
+        },
+        Gate::UnattributedAbove(limit) => match tasks?.quality.books.as_ref().map(Books::closing_error) {
+            None => Some("where the CPUs' time went is known only where everything is the target".to_owned()),
+            Some(error) => (error > *limit).then(|| {
+                format!("{} of a CPU's time is not attributed, or attributed twice", percent(error))
+            }),
         },
         Gate::SamplesBelow(limit) => {
             let coverage = tasks?.quality.sample_coverages().min_by(f64::total_cmp).unwrap_or(0.0);

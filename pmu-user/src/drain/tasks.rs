@@ -36,6 +36,9 @@ pub struct TasksHeader {
     pub attach_refused: Vec<Absent>,
     /// Whether the kernel tells how much the hypervisor took.
     pub knows_steal: bool,
+    /// Whether the kernel leaves stolen time out of the time of tasks (CONFIG_PARAVIRT_TIME_ACCOUNTING).
+    #[serde(default)]
+    pub excludes_steal: bool,
     /// Which waits are told from others; none where time off the CPU does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_cpu: Option<ToldWaits>,

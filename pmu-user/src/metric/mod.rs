@@ -2,6 +2,7 @@
 
 pub mod annotate;
 mod blind;
+mod books;
 pub mod callers;
 pub mod condition;
 mod cost;
@@ -39,13 +40,14 @@ use std::collections::BTreeMap;
 
 pub use self::{
     blind::{Blind, BlindClass, GapReport, Masked},
+    books::{Books, CpuBooks},
     cost::{CostReport, ProgramCost},
     floor::Floor,
     hot::{Frame, HotEvent, HotFunction, HotStack, StackEnds},
     limited::Limited,
     owners::{OwnerOrTarget, OwnerReport},
     pressure::Pressure,
-    quality::{Books, Quality, SampleQuality, TargetQuality, TargetSamples, TickQuality},
+    quality::{Quality, SampleQuality, TargetQuality, TargetSamples, TickQuality},
     ratio::{EventReport, RatioReport},
     throttled::Throttled,
 };

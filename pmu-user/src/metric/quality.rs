@@ -8,13 +8,10 @@ mod tests;
 
 use pmu_common::loss;
 
-use super::Floor;
+use super::{Books, Floor};
 use crate::{
     drain::TasksHeader,
-    machine::{
-        Machine,
-        cpu::{Cpu, Times},
-    },
+    machine::{Machine, cpu::Cpu},
     model::{Counts, CpuCounts, Interval, Ran},
     plan::{Sampling, Target},
     table::event::{self, SamplingEvent},
@@ -37,7 +34,7 @@ pub struct Quality {
     pub ticks: TickQuality,
     /// CPUs that were without events for a time, in ns: offline, and until that was noticed.
     pub uncovered: Vec<(Cpu, u64)>,
-    /// Where the time of all CPUs went, if everything was counted and this is a whole run.
+    /// Where the time of all CPUs went, if everything was counted.
     pub books: Option<Books>,
 }
 
@@ -92,19 +89,6 @@ pub struct TickQuality {
     pub guest: bool,
 }
 
-/// Where the time of all CPUs went, in ns. The kernel's part is exact to 10 ms a CPU.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Books {
-    /// Length of the interval times the CPUs.
-    pub capacity_ns: u64,
-    /// Time of all owners.
-    pub owners_ns: u64,
-    /// What the kernel says was idle, interrupts and stolen.
-    pub kernel: Times,
-    /// The rest: not attributed. Negative if more was booked than there was, which the edges of the interval can do.
-    pub rest_ns: i64,
-}
-
 pub(super) fn quality(
     machine: &Machine,
     header: &TasksHeader,
@@ -137,7 +121,7 @@ pub(super) fn quality(
             let times = interval.cpus.iter().map(|(&cpu, counts)| (cpu, counts.uncovered_ns));
             times.filter(|&(_, uncovered_ns)| uncovered_ns > 0).collect()
         },
-        books: if header.plan.target == Target::System { books(interval, capacity_ns) } else { None },
+        books: (header.plan.target == Target::System).then(|| Books::of(header, interval)).flatten(),
     }
 }
 
@@ -195,17 +179,6 @@ fn of_clock(quality: SampleQuality, period_ns: u64, cpus: &CpuCounts, interval: 
         coverage: if busy_missing <= slack { 1.0 } else { 1.0 - share(busy_missing, busy_expected) },
         ..quality
     }
-}
-
-fn books(interval: &Interval, capacity_ns: u64) -> Option<Books> {
-    let owners = interval.owners.values().map(|counts| counts.cpu_time_ns);
-    let owners_ns = owners.fold(0, u64::saturating_add);
-    let kernel = interval.all_cpus().times?;
-    let parts = [owners_ns, kernel.idle_ns, kernel.interrupts_ns, kernel.stolen_ns];
-    let known_ns = parts.into_iter().fold(0, u64::saturating_add);
-    let signed = |nanoseconds: u64| i64::try_from(nanoseconds).unwrap_or(i64::MAX);
-    let rest_ns = signed(capacity_ns) - signed(known_ns);
-    Some(Books { capacity_ns, owners_ns, kernel, rest_ns })
 }
 
 /// `part / whole`, at most 1; 1 if there is no whole.

@@ -3,6 +3,7 @@
 use pmu_common::{count::Count, cpu::CpuSamples, histogram::RUNQUEUE, off_cpu::OffCpu, sample::SampleCount};
 
 use super::{
+    cpu_time::CpuTime,
     histogram::Histogram,
     interval::{Counts, CpuCounts, CpuEvent, OwnerEvent},
     samples::{WeightedSamples, Weights},
@@ -129,5 +130,6 @@ pub(super) fn of_cpu(last: &CpuRow, row: &CpuRow) -> CpuCounts {
         silent_ns: silent(|event| event.silent_ns),
         withheld: silent(|event| event.withheld),
         uncovered_ns: 0,
+        time: CpuTime::between(before, count),
     }
 }

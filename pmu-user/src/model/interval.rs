@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use pmu_common::{gap::CLASSES, off_cpu::OffCpu, sample::EVENTS_MAX};
 
 use super::{
-    Ran, WeightedSamples,
+    CpuTime, Ran, WeightedSamples,
     culprit::{self, Charged},
     histogram::Histogram,
     limit::{self, Limited},
@@ -172,6 +172,8 @@ pub struct CpuCounts {
     pub withheld: u64,
     /// Time without the events that were opened on it, in ns: it was offline, or came back unnoticed.
     pub uncovered_ns: u64,
+    /// Where the time went by the scheduler's clock; `None` in the first drain and in older recordings.
+    pub time: Option<CpuTime>,
 }
 
 impl CpuCounts {
@@ -196,6 +198,10 @@ impl CpuCounts {
             }
         });
         add!(self, other: silences, silent_ns, withheld, uncovered_ns);
+        self.time = match (self.time, other.time) {
+            (Some(time), Some(more)) => Some(time.plus(&more)),
+            (time, more) => time.or(more),
+        };
     }
 }
 

@@ -1,5 +1,6 @@
 //! From drains to intervals: pure arithmetic on what was read. Nothing here opens, reads or waits for anything.
 
+mod cpu_time;
 mod culprit;
 mod difference;
 mod fold;
@@ -19,6 +20,7 @@ pub mod slice;
 mod tree;
 
 pub use self::{
+    cpu_time::CpuTime,
     culprit::CulpritIndex,
     difference::OwnCost,
     fold::{BOUNDS, Bounds, is_kernel, is_rest},

@@ -41,7 +41,7 @@ fn a_cgroup_s_row_holds_its_cpu_time_and_what_it_moved() {
         group.spawn(&format!("sh -c '( {work} ) & {}; wait'", fio_command(device.path(), &options)))
     });
     jobs.collect::<Vec<_>>().iter_mut().for_each(|job| drop(job.wait()));
-    let (rows, recorded) = running.stop_and_replay();
+    let (rows, recorded) = running.stop_and_replay(&[]);
     for (index, (group, name)) in groups.iter().zip(["read", "write"]).enumerate() {
         let cpu_time = number(of_owner(&rows, "cpu_time", &group.path), "value");
         assert_close("cpu.stat", cpu_time, group.settled_usage_ns(), 0.01, 2.0 * tick_ns());

@@ -119,6 +119,12 @@ impl Object {
             && self.offsets.cfs_rq_rq != ABSENT
     }
 
+    /// Does the kernel leave that time out of the time of tasks?
+    #[must_use]
+    pub const fn excludes_steal(&self) -> bool {
+        self.offsets.rq_excluded_steal != ABSENT
+    }
+
     /// Which waits are told from others where time off the CPU counts.
     #[must_use]
     pub fn told_waits(&self) -> ToldWaits {

@@ -81,7 +81,7 @@ fn migration_storm(report: &TasksReport, owner: &OwnerReport) -> Option<Finding>
 /// What the hypervisor took, where all CPU time is accounted for.
 fn steal(report: &TasksReport) -> Option<Finding> {
     let books = report.quality.books.as_ref()?;
-    let stolen = books.kernel.stolen_ns as f64;
+    let stolen = books.told_stolen_ns? as f64;
     let cpus = books.capacity_ns as f64 / report.length_ns.max(1) as f64;
     // Each CPU's time comes in steps, and its part of one that it had before may be in the first.
     let stolen = Known { low: (stolen - cpus * STEAL_STEP_NS).max(0.0), ..exact(stolen) };

@@ -82,6 +82,7 @@ impl TasksSession {
                 attach: object.loaded.attach_kind().name().to_owned(),
                 attach_refused: object.loaded.refused().iter().map(refused).collect(),
                 knows_steal: object.knows_steal(),
+                excludes_steal: object.excludes_steal(),
                 off_cpu,
                 plan,
             },

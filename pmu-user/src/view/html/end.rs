@@ -180,12 +180,15 @@ fn books(books: &Json, into: &mut String) {
     let parts = [
         ("owners", "owners_ns"),
         ("idle", "idle_ns"),
+        ("scheduler, between two tasks", "scheduler_ns"),
+        ("running, not accounted yet", "pending_ns"),
         ("interrupts", "interrupts_ns"),
         ("stolen by the hypervisor", "stolen_ns"),
-        ("nobody's", "rest_ns"),
+        ("CPUs offline", "uncovered_ns"),
+        ("not attributed", "rest_ns"),
     ];
     for (who, name) in parts {
-        if let Some(time) = books[name].as_f64() {
+        if let Some(time) = books[name].as_f64().filter(|time| *time != 0.0) {
             let share = percent(time / capacity.max(1.0));
             let _ = write!(
                 into,

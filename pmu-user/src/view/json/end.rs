@@ -8,7 +8,8 @@ use super::{super::words, Number, SCHEMA, extend, line, who::owner};
 use crate::{
     drain::{Ending, Header, Id, Owner, Stopped, TasksHeader, Workload, unwinding::Unwinding},
     metric::{
-        Blind, CostReport, Followed, Frame, HotFunction, HotStack, Quality, RatioReport, Report, TasksReport,
+        Blind, Books, CostReport, Followed, Frame, HotFunction, HotStack, Quality, RatioReport, Report,
+        TasksReport,
         culprit::{Culprit, Waited},
         number::Attribution,
         off_cpu_stack,
@@ -239,10 +240,7 @@ fn quality_cell(quality: &Quality, header: &TasksHeader) -> Json {
         "uncovered": quality.uncovered.iter().map(|(cpu, ns)| json!({"cpu": cpu.0, "ns": ns})).collect::<Vec<_>>(),
         "ticks": {"seen": quality.ticks.seen, "period_ns": quality.ticks.period_ns,
                   "coverage": quality.ticks.coverage},
-        "books": quality.books.as_ref().map(|books| json!({
-            "capacity_ns": books.capacity_ns, "owners_ns": books.owners_ns, "idle_ns": books.kernel.idle_ns,
-            "interrupts_ns": books.kernel.interrupts_ns, "stolen_ns": books.kernel.stolen_ns,
-            "rest_ns": books.rest_ns})),
+        "books": quality.books.as_ref().map(books_cell),
     });
     if events {
         cell["events"] = quality
@@ -255,6 +253,14 @@ fn quality_cell(quality: &Quality, header: &TasksHeader) -> Json {
             .collect();
     }
     cell
+}
+
+fn books_cell(books: &Books) -> Json {
+    json!({
+        "capacity_ns": books.capacity_ns, "owners_ns": books.owners_ns, "idle_ns": books.idle_ns,
+        "scheduler_ns": books.scheduler_ns, "pending_ns": books.pending_ns, "interrupts_ns": books.interrupts_ns,
+        "stolen_ns": books.stolen_ns, "uncovered_ns": books.uncovered_ns, "rest_ns": books.rest_ns,
+        "closing_error": books.closing_error()})
 }
 
 fn self_cell(cost: &CostReport) -> Json {

@@ -1,4 +1,5 @@
-//! Rows that an interval of tasks has beside those of its numbers: where most is lost, how much runs of a command differ, and gaps.
+//! Rows that an interval of tasks has beside those of its numbers: where most is lost, how much runs of a command differ, where the time of CPUs
+//! went, and gaps.
 
 use std::io::{self, Write};
 
@@ -8,7 +9,7 @@ use super::{Number, SCHEMA, line, who::owner};
 use crate::{
     drain::Id,
     metric::{
-        GapReport, OwnerOrTarget, TasksReport,
+        CpuBooks, GapReport, OwnerOrTarget, TasksReport,
         number::Attribution,
         topdown::{Runs, Shape, Spread, TopDown, Tree},
     },
@@ -18,6 +19,8 @@ use crate::{
 /// Writes them.
 pub(in crate::view) fn interval(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     topdown(into, report)?;
+    let cpus = report.quality.books.iter().flat_map(|books| &books.cpus);
+    cpus.clone().try_for_each(|books| cpu_row(into, report, books))?;
     report.blind.gaps.iter().chain(&report.blind.others_gaps).try_for_each(|gap| gap_row(into, gap))
 }
 
@@ -80,6 +83,19 @@ fn of_pmu(row: &mut serde_json::Value, pmu: Option<&str>) {
     if let Some(pmu) = pmu {
         row["pmu"] = pmu.into();
     }
+}
+
+/// Where the time of a CPU went.
+fn cpu_row(into: &mut dyn Write, report: &TasksReport, books: &CpuBooks) -> io::Result<()> {
+    let time = &books.time;
+    line(
+        into,
+        &json!({
+            "schema": SCHEMA, "kind": "cpu", "t": report.from_ns, "dt": report.length_ns, "cpu": books.cpu.0,
+            "capacity_ns": time.wall_ns, "owners_ns": time.owners_ns, "idle_ns": time.idle_ns,
+            "scheduler_ns": time.between_ns, "pending_ns": time.pending_ns, "excluded_ns": time.excluded_ns,
+            "uncovered_ns": books.uncovered_ns, "rest_ns": books.rest_ns()}),
+    )
 }
 
 /// A late timer that is long enough to be listed.

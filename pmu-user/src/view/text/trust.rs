@@ -200,28 +200,51 @@ fn samples(into: &mut dyn Write, samples: &SampleQuality, events: usize) -> io::
     )
 }
 
+/// Where the time of all CPUs went: the parts that are not nothing, by twos and threes so that lines stay short.
 fn books(into: &mut dyn Write, books: &Books) -> io::Result<()> {
+    let unsigned = |part: u64| i64::try_from(part).unwrap_or(i64::MAX);
     let parts = [
-        (books.owners_ns as f64, "owners"),
-        (books.kernel.idle_ns as f64, "idle"),
-        (books.kernel.interrupts_ns as f64, "interrupts"),
-        (books.kernel.stolen_ns as f64, "stolen"),
-        (books.rest_ns.max(0) as f64, "not attributed"),
+        (unsigned(books.idle_ns), "idle"),
+        (unsigned(books.interrupts_ns.unwrap_or(0)), "interrupts"),
+        (unsigned(books.stolen_ns.unwrap_or(0)), "stolen"),
+        (unsigned(books.scheduler_ns), "scheduler"),
+        (unsigned(books.uncovered_ns), "offline"),
+        (books.pending_ns, "not accounted yet"),
+        (books.rest_ns, "not attributed"),
     ];
-    let parts: Vec<String> = parts.iter().map(|(part, name)| format!("{} {name}", duration(*part))).collect();
-    let twice = match books.rest_ns {
-        ..0 => {
-            format!("; {} of it booked twice by the kernel", duration(books.rest_ns.unsigned_abs() as f64))
+    let time = |part: i64| duration(part.unsigned_abs() as f64);
+    let mut line = format!("{} owners", time(unsigned(books.owners_ns)));
+    let mut lines = vec![format!("{} of CPUs =", duration(books.capacity_ns as f64))];
+    for (part, name) in parts.into_iter().filter(|(part, _)| *part != 0) {
+        let sign = if part < 0 { '-' } else { '+' };
+        let more = format!(" {sign} {} {name}", time(part));
+        if line.chars().count() + more.chars().count() > PARTS_WIDTH {
+            lines.push(std::mem::take(&mut line));
+            line = more.trim_start().to_owned();
+        } else {
+            line += &more;
         }
-        _ => String::new(),
-    };
-    writeln!(
-        into,
-        "  time      {} of CPUs = {}{twice}",
-        duration(books.capacity_ns as f64),
-        parts.join(" + ")
-    )
+    }
+    lines.push(line);
+    writeln!(into, "  time      {}", lines.join("\n            "))?;
+    if books.cpus.is_empty() {
+        return Ok(());
+    }
+    let error = percent(books.closing_error());
+    writeln!(into, "            that is all of it to {error}, on the CPU where it is least so")?;
+    let left: Vec<&str> = [("interrupts", books.interrupts_ns), ("stolen time", books.stolen_ns)]
+        .into_iter()
+        .filter_map(|(name, part)| part.is_none().then_some(name))
+        .collect();
+    if !left.is_empty() {
+        let left = left.join(" and ");
+        writeln!(into, "            {left}: in the time of whom they interrupted, as this kernel has it")?;
+    }
+    Ok(())
 }
+
+/// Columns for the parts of the CPUs' time.
+const PARTS_WIDTH: usize = 66;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,150 @@
+//! Where the CPUs' time went: what is given to tasks, idle, interrupts and the hypervisor is all there was, on every CPU and in every
+//! interval.
+
+use std::{fs, thread::sleep, time::Duration};
+
+use serde_json::Value;
+
+use crate::{
+    support::{Cgroup, Rows, Running, Scratch, Started, in_guest, pmbpf, tick_ns, ways},
+    workloads::workload,
+};
+
+/// Closing error that is allowed.
+const SHARE: f64 = 0.001;
+
+/// How far two clocks that are read one after the other may be apart, in ns: at both ends of every interval. An emulator's CPU may stand
+/// in between.
+fn edges_ns() -> f64 {
+    if in_guest() { 1e7 } else { 0.0 }
+}
+
+/// What the kernel tells of itself about a CPU since boot, in ns: idle, and interrupt handlers.
+fn told() -> Vec<(f64, f64)> {
+    let stat = fs::read_to_string("/proc/stat").unwrap();
+    let cpu = |line: &str| {
+        let words = line.strip_prefix("cpu")?.split(' ');
+        let ticks: Vec<f64> = words.skip(1).filter_map(|word| word.parse().ok()).collect();
+        line.as_bytes()[3]
+            .is_ascii_digit()
+            .then(|| ((ticks[3] + ticks[4]) * 1e7, (ticks[5] + ticks[6]) * 1e7))
+    };
+    stat.lines().filter_map(cpu).collect()
+}
+
+/// CPU time of what this host lets nobody see: its first process. In guests everything is seen.
+fn hidden_ns() -> f64 {
+    if in_guest() {
+        return 0.0;
+    }
+    let tasks = fs::read_dir("/proc/1/task").unwrap();
+    let time = |task: fs::DirEntry| {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<f64>().ok()
+    };
+    tasks.flatten().filter_map(time).sum()
+}
+
+fn of(row: &Value, name: &str) -> f64 {
+    row[name].as_f64().unwrap_or(0.0)
+}
+
+/// A run of everything beside `load`: what is not attributed of each CPU and interval, and how the whole compares with what the kernel
+/// tells.
+fn assert_closes(what: &str, way: &str, load: impl FnOnce() -> Vec<Started>) {
+    let hidden = hidden_ns();
+    let mut started = load();
+    let running = Running::start(&["--attach", way]);
+    let before = told();
+    sleep(Duration::from_millis(4200));
+    let after = told();
+    let (_, rows) = running.stop_and_replay(&["-I", "1s"]);
+    started.iter_mut().for_each(|one| drop(one.wait()));
+    let hidden = hidden_ns() - hidden;
+    let cpus: Vec<&Value> = rows.of_kind("cpu").collect();
+    let summary = rows.summary();
+    assert!(cpus.len() >= 4 * before.len(), "{what}, {way}: a row for each interval and CPU, not {cpus:?}");
+    for row in cpus {
+        let allowed = hidden + edges_ns() + SHARE * of(row, "capacity_ns");
+        assert!(of(row, "rest_ns").abs() <= allowed, "{what}, {way}: {row} beyond {allowed} of {summary}");
+    }
+    let books = &summary["quality"]["books"];
+    let allowed = hidden + edges_ns() + SHARE * of(books, "capacity_ns");
+    assert!(of(books, "rest_ns").abs() <= allowed, "{what}, {way}: {books} beyond {allowed}");
+    // An emulated CPU is slow between being idle and a task, which each side has as the other's; Linux 7.2 tells of more than there is.
+    if !in_guest() {
+        assert_is_told(&format!("{what}, {way}"), &rows, (&before, &after), hidden);
+    }
+}
+
+/// Idle time and interrupts are what the kernel tells, as far as it does: in steps of 10 ms, over a span that ends earlier.
+fn assert_is_told(what: &str, rows: &Rows, (before, after): (&[(f64, f64)], &[(f64, f64)]), hidden: f64) {
+    let books = &rows.summary()["quality"]["books"];
+    let cpus = before.len() as f64;
+    let passed = |pick: fn(&(f64, f64)) -> f64| {
+        after.iter().map(pick).sum::<f64>() - before.iter().map(pick).sum::<f64>()
+    };
+    // What it was read beside: the run's own length is the longer one by its start and its end.
+    let around = of(books, "capacity_ns") - 4.2e9 * cpus;
+    // The kernel's begins later in every span, and without the interrupts in it (kernel/time/tick-sched.c, `tick_nohz_start_idle`).
+    let spans = of(&rows.summary()["quality"], "switches") * 2e4;
+    let idle = of(books, "idle_ns") - passed(|told| told.0);
+    assert!(
+        idle > -(cpus * 2e7 + hidden) && idle < around + spans + cpus * 2e7 + hidden,
+        "{what}: idle differs by {idle}, {around} around it: {books}"
+    );
+    if let Some(interrupts) = books["interrupts_ns"].as_f64() {
+        let differs = interrupts - passed(|told| told.1);
+        assert!(differs.abs() < around + cpus * 2e7, "{what}: interrupts differ by {differs}: {books}");
+    }
+}
+
+#[test]
+fn the_time_of_an_idle_machine_is_accounted_for() {
+    ways().iter().for_each(|(way, _)| assert_closes("idle", way, Vec::new));
+}
+
+#[test]
+fn the_time_of_cpus_that_are_fought_over_is_accounted_for() {
+    let spin = workload("spin", &["-g"]);
+    let (web, batch) = (Cgroup::new("web"), Cgroup::new("batch"));
+    for (way, _) in ways() {
+        assert_closes("one busy CPU", way, || vec![Started::new(&format!("taskset -c 0 {spin} 5"))]);
+        // 1024 to 423 by weight: 70 to 30.
+        assert_closes("70 to 30", way, || {
+            vec![
+                web.spawn(&format!("taskset -c 1 {spin} 3.5")),
+                batch.spawn(&format!("nice -n 4 taskset -c 1 {spin} 1.5")),
+            ]
+        });
+    }
+}
+
+#[test]
+fn the_time_of_short_processes_and_of_io_is_accounted_for() {
+    let (forks, flood) = (workload("forks", &[]), workload("flood", &[]));
+    let file = Scratch::new("written");
+    for (way, _) in ways() {
+        assert_closes("processes", way, || vec![Started::new(&format!("timeout 5 {forks} 100000; :"))]);
+        assert_closes("datagrams", way, || vec![Started::new(&format!("{flood} 5"))]);
+        let write = format!("dd if=/dev/zero of={} bs=64k count=400 conv=fsync 2>/dev/null", file.as_str());
+        assert_closes("storage", way, || {
+            vec![Started::new(&format!("timeout 5 sh -c 'while :; do {write}; done'; :"))]
+        });
+    }
+}
+
+#[test]
+fn what_is_not_attributed_can_fail_a_run() {
+    let fails = |arguments: &[&str]| {
+        let output = pmbpf().args(["run", "-d", "1s", "--json"]).args(arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    // A tick of a second is 0.4 % of it: what running tasks were not given yet is no error.
+    assert!(tick_ns() > SHARE * 1e9);
+    assert_eq!(fails(&["--fail-on", "unattributed>5%"]).0, Some(0));
+    let (code, why) = fails(&["--fail-on", "unattributed>0%"]);
+    assert!(code == Some(3) && why.contains("not attributed"), "{code:?}: {why}");
+    let (code, why) = fails(&["--fail-on", "unattributed>1%", "-p", &std::process::id().to_string()]);
+    assert!(code == Some(3) && why.contains("everything is the target"), "{code:?}: {why}");
+}
