@@ -61,6 +61,23 @@ pub fn reread(file: &File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The same of a file that the kernel writes in one piece (kernfs attributes, `single_open` of /proc): it has ended where a read leaves
+/// room.
+///
+/// # Errors
+///
+/// As for [`reread`].
+pub fn reread_at_once(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; 4096];
+    match file.read_at(&mut bytes, 0)? {
+        all if all < bytes.len() => {
+            bytes.truncate(all);
+            Ok(bytes)
+        }
+        _ => reread(file),
+    }
+}
+
 /// What a file is that is no regular one.
 #[must_use]
 pub fn irregular(kind: FileType) -> Option<&'static str> {

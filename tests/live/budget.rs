@@ -5,6 +5,8 @@
 
 use std::{fs, path::Path};
 
+use crate::support::{Scratch, Started, counts, pmbpf, signal, wait_until};
+
 use pmbpf::{
     bpf::{Attach, Kernel, Object, Options},
     machine::Machine,
@@ -60,4 +62,30 @@ fn the_verifier_looks_at_no_more_than_it_did() {
         let (_, most) = budget.iter().find(|(named, _)| *named == program).unwrap();
         assert!(instructions <= most * ELSEWHERE, "{program}: {instructions}, of {most} on {kernel}");
     }
+}
+
+/// Read calls of a process so far (proc_pid_io(5)).
+fn reads(pid: u32) -> u64 {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    let line = io.lines().find_map(|line| line.strip_prefix("syscr: ")).unwrap();
+    line.parse().unwrap()
+}
+
+#[test]
+fn a_drain_reads_a_handful_of_files_and_each_at_once() {
+    let recording = Scratch::new("recording");
+    let program = pmbpf();
+    let mut running = Started::new(&format!(
+        "exec {} run -I 100ms --no-sampling --quiet -o {} >/dev/null",
+        program.get_program().display(),
+        recording.as_str()
+    ));
+    wait_until("pmbpf counts", || counts(&recording));
+    let before = reads(running.pid());
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let each = (reads(running.pid()) - before) as f64 / 30.0;
+    signal(running.pid(), "INT");
+    running.wait();
+    // Pressure of four resources, the CPUs that run, this process, what wakes the loop; and what a new process takes.
+    assert!(each <= 10.0, "{each} a drain");
 }

@@ -85,7 +85,8 @@ fn create(entries: u32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-fn call<T>(command: u32, attributes: &T) -> io::Result<i32> {
+/// The system call bpf(2).
+pub(super) fn call<T>(command: u32, attributes: &T) -> io::Result<i32> {
     let attributes = std::ptr::from_ref(attributes);
     // SAFETY: the attributes are of the size that is passed, and what they point to outlives the call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size_of::<T>()) };

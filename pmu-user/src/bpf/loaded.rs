@@ -23,6 +23,7 @@ use super::{
     fallback::{self, Attach, Choice, Probes, Refused, Way},
     mapped::{Mapped, Pod},
     maps_are_locked_memory,
+    statistics::{self, Statistics},
 };
 use crate::plan::Class;
 
@@ -178,14 +179,16 @@ impl Loaded {
     /// What each loaded program has cost while the kernel measured it ([`super::measure_costs`]): name, runs, ns. By name.
     #[must_use]
     pub fn program_costs(&self) -> Vec<(String, u64, u64)> {
-        let cost = |(name, program): (&str, &Program)| {
-            let info = program.info().ok()?;
-            let nanoseconds = u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX);
-            Some((name.to_owned(), info.run_count(), nanoseconds))
+        self.statistics().into_iter().map(|(name, so_far)| (name, so_far.runs, so_far.ns)).collect()
+    }
+
+    fn statistics(&self) -> Vec<(String, Statistics)> {
+        let of = |(name, program): (&str, &Program)| {
+            Some((name.to_owned(), statistics::of_program(program.fd().ok()?.as_fd()).ok()?))
         };
-        let mut costs: Vec<_> = self.ebpf.programs().filter_map(cost).collect();
-        costs.sort();
-        costs
+        let mut all: Vec<_> = self.ebpf.programs().filter_map(of).collect();
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        all
     }
 
     /// Each loaded program with the number of instructions that the verifier looked at. By name.
@@ -199,17 +202,11 @@ impl Loaded {
     }
 
     /// Runs that the kernel left out because the program was at work on that CPU already, by program; only those that occurred.
-    /// Each is an event that is in no count. Kernels older than 5.12 do not say (`recursion_misses` in fdinfo,
-    /// kernel/bpf/syscall.c).
+    /// Each is an event that is in no count. Kernels older than 5.12 do not say.
     #[must_use]
     pub fn missed_runs(&self) -> Vec<(String, u64)> {
-        let missed = |(name, program): (&str, &Program)| {
-            let count = fdinfo(program.fd().ok()?.as_fd(), "recursion_misses:");
-            (count > 0).then(|| (name.to_owned(), count))
-        };
-        let mut missed: Vec<_> = self.ebpf.programs().filter_map(missed).collect();
-        missed.sort();
-        missed
+        let missed = self.statistics().into_iter().map(|(name, so_far)| (name, so_far.missed));
+        missed.filter(|(_, count)| *count > 0).collect()
     }
 
     /// Kernel memory of the maps in bytes, as the kernel accounts it (`memlock` in their fdinfo).

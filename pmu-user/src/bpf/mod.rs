@@ -13,6 +13,7 @@ mod mapped;
 pub mod pid_namespace;
 mod probe;
 pub mod ring;
+mod statistics;
 mod tasks;
 
 use std::{

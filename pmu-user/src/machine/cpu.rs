@@ -1,12 +1,15 @@
 //! The processor and its CPUs, from `/proc/cpuinfo` and `/sys/devices/system/cpu`.
 
-use std::{io, path::Path};
+use std::{fs::File, io, path::Path};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use super::{read, read_line};
-use crate::untrusted::{Untrusted, exact};
+use crate::{
+    file::reread_at_once,
+    untrusted::{Untrusted, exact},
+};
 
 /// A CPU number as the kernel counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -58,6 +61,32 @@ impl Processor {
 /// The file is missing or holds no CPU list.
 pub fn online(root: &Path) -> io::Result<Vec<Cpu>> {
     list(root, "online")
+}
+
+/// The list of CPUs that run, open to be read again and again.
+#[derive(Debug)]
+pub struct OnlineCpus(File);
+
+impl OnlineCpus {
+    /// Opens the list below `root`.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        File::open(root.join("sys/devices/system/cpu/online")).map(Self)
+    }
+
+    /// CPUs that run now.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is no list of CPUs.
+    pub fn read(&self) -> io::Result<Vec<Cpu>> {
+        let list = String::from_utf8(reread_at_once(&self.0)?);
+        let parsed = list.map_err(|error| error.to_string()).and_then(|list| parse_list(list.trim()));
+        parsed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
 }
 
 /// Keeps this thread on `cpus`.

@@ -6,7 +6,7 @@ use std::{fs::File, path::Path};
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::{Cgroup, Layout};
-use crate::{file::reread, named::named};
+use crate::{file::reread_at_once, named::named};
 
 named! {
     /// What tasks stood still for: some of them, or all that were not idle at the same time.
@@ -54,7 +54,7 @@ impl PressureFiles {
     /// What they say now; nothing of a cgroup that is gone.
     pub fn read(&self) -> Stalls {
         let of = |(resource, file): &(&str, File)| {
-            let text = reread(file).unwrap_or_default();
+            let text = reread_at_once(file).unwrap_or_default();
             parse(resource, str::from_utf8(&text).unwrap_or_default())
         };
         self.0.iter().flat_map(of).collect()

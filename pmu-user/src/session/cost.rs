@@ -3,7 +3,9 @@
 mod readings;
 
 use std::{
+    fs::File,
     os::fd::OwnedFd,
+    sync::LazyLock,
     time::{Duration, Instant},
 };
 
@@ -13,6 +15,7 @@ pub(super) use self::readings::Readings;
 use crate::{
     bpf::{Object, measure_costs},
     drain::{COST_WINDOW_NS, Cost, CpuRow, ProgramRow},
+    file::reread_at_once,
     machine::{duration_ns, now_ns},
 };
 
@@ -101,7 +104,10 @@ impl Meter {
 
 /// What this process has cost so far: `so_far` with CPU time and memory as the kernel has them.
 pub(super) fn process_cost(so_far: Cost) -> Cost {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    // Open once: opening and reading it to its end took eleven system calls a drain.
+    static STATUS: LazyLock<Option<File>> = LazyLock::new(|| File::open("/proc/self/status").ok());
+    let status = STATUS.as_ref().and_then(|file| reread_at_once(file).ok()).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
     let kilobytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
         line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024

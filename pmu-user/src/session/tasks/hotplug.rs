@@ -1,11 +1,14 @@
 //! CPUs that come and go while counting. Looked at before every drain: what has done both in between shows by the time of an event.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use super::TasksSession;
 use crate::{
     machine::{
-        cpu::{self, Cpu},
+        cpu::{Cpu, OnlineCpus},
         monotonic_ns,
     },
     perf::Dummy,
@@ -15,6 +18,8 @@ use crate::{
 /// Which CPUs run, as last seen.
 #[derive(Debug)]
 pub(super) struct Hotplug {
+    /// Where the kernel says which run; `None` where it does not.
+    list: Option<OnlineCpus>,
     online: BTreeSet<Cpu>,
     /// Those on which events are open.
     present: BTreeMap<Cpu, Presence>,
@@ -36,12 +41,12 @@ struct Changes {
 }
 
 impl Hotplug {
-    pub(super) fn new(plan: &Plan, online: &[Cpu]) -> Self {
+    pub(super) fn new(plan: &Plan, online: &[Cpu], root: &Path) -> Self {
         let online: BTreeSet<Cpu> = online.iter().copied().collect();
         let all = online.iter().all(|cpu| plan.cpus.contains(cpu));
         let watched = plan.cpus.iter().filter(|_| plan.has_events());
         let present = watched.filter_map(|&cpu| Some((cpu, Presence::open(cpu)?))).collect();
-        Self { online, present, all, went: 0, came: 0 }
+        Self { list: OnlineCpus::open(root).ok(), online, present, all, went: 0, came: 0 }
     }
 
     /// Time that planned CPUs were without events, in ns, so far.
@@ -165,7 +170,7 @@ const CLOCKS_APART_NS: u64 = 1_000_000;
 impl TasksSession {
     /// Notices CPUs that went offline or came back since the last drain, or both.
     pub(super) fn look_at_cpus(&mut self) {
-        let Ok(online) = cpu::online(&self.root) else { return };
+        let Some(Ok(online)) = self.hotplug.list.as_ref().map(OnlineCpus::read) else { return };
         let mut changes = self.hotplug.look(&self.header.plan.cpus, &online);
         changes.back.extend(self.hotplug.went_and_came(&changes));
         changes.went.into_iter().for_each(|cpu| self.close_counters(cpu));
@@ -209,6 +214,7 @@ mod tests {
 
     fn hotplug(online: &[u32], all: bool) -> Hotplug {
         Hotplug {
+            list: None,
             online: cpus(online).into_iter().collect(),
             present: BTreeMap::new(),
             all,

@@ -73,7 +73,7 @@ impl TasksSession {
             culprits: super::culprits::Culprits::new(machine.cpu.possible),
             seen_off_cpu: vec![pmu_common::off_cpu::OffCpu::ZERO; off_cpu.map_or(0, |_| plan.slots as usize)],
             seen_changes: vec![(0, 0); plan.slots as usize * machine.cpu.possible as usize],
-            hotplug: Hotplug::new(&plan, &machine.cpu.online),
+            hotplug: Hotplug::new(&plan, &machine.cpu.online, root),
             rotations,
             slices: Vec::new(),
             owners: Owners::new(plan.by, machine.cgroups.clone(), plan.slots, machine.cpu.possible),
