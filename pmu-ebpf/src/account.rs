@@ -114,7 +114,7 @@ fn settle<A: Access>(
 ) {
     if !task::cgroups_matter() {
         if state.slot == SLOT_UNRESOLVED {
-            state.slot = owner::resolve::<A>(task, core::ptr::null(), 0);
+            state.slot = owner::resolve::<A>(task, ptr::null(), 0);
         }
         return;
     }
@@ -152,7 +152,7 @@ pub(crate) fn resolve_for_samples<A: Access>(task: Pointer, state: &mut TaskStat
         return;
     }
     let (cgroup, id) =
-        if task::cgroups_matter() { task::cgroup_and_id(task) } else { (core::ptr::null(), state.cgroup) };
+        if task::cgroups_matter() { task::cgroup_and_id(task) } else { (ptr::null(), state.cgroup) };
     if id == state.cgroup {
         state.slot = owner::resolve::<A>(task, cgroup, id);
     }

@@ -77,7 +77,8 @@ pub(crate) fn switch<A: Fields>(
 /// is. Call with interrupts off, on that CPU.
 #[inline(always)]
 pub(crate) fn flush<A: Fields>(counts: &mut CpuCount, task: Pointer, given_ns: u64) {
-    let idle = task::tid::<A>(task) == 0;
+    let tid = task::tid::<A>(task);
+    let idle = tid == 0;
     let accounted_ns = if idle { 0 } else { exec_start::<A>(task) };
     // Another CPU that wakes a task for this one accounts it, too: what came since is not given yet.
     let sum_exec_ns = A::u64(task, config!(offsets.task_sum_exec));
@@ -87,6 +88,7 @@ pub(crate) fn flush<A: Fields>(counts: &mut CpuCount, task: Pointer, given_ns: u
     if counts.switched_ns == 0 {
         counts.switched_ns = now_ns;
         counts.switched_clock_ns = accounted_ns;
+        counts.last_next = u64::from(tid);
     }
     let open_ns = now_ns.wrapping_sub(counts.switched_ns);
     counts.flushed_ns = now_ns;

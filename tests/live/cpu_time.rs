@@ -24,15 +24,19 @@ fn edges_inside_ns() -> f64 {
     if in_guest() { 5e7 } else { 0.0 }
 }
 
-/// What the kernel tells of itself about a CPU since boot, in ns: idle, and interrupt handlers.
-fn told() -> Vec<(f64, f64)> {
+/// What the kernel tells of a CPU since boot, in ns.
+struct Told {
+    idle: f64,
+    interrupts: f64,
+}
+
+fn told() -> Vec<Told> {
     let stat = fs::read_to_string("/proc/stat").unwrap();
     let cpu = |line: &str| {
         let words = line.strip_prefix("cpu")?.split(' ');
         let ticks: Vec<f64> = words.skip(1).filter_map(|word| word.parse().ok()).collect();
-        line.as_bytes()[3]
-            .is_ascii_digit()
-            .then(|| ((ticks[3] + ticks[4]) * 1e7, (ticks[5] + ticks[6]) * 1e7))
+        let of_one = line.as_bytes()[3].is_ascii_digit();
+        of_one.then(|| Told { idle: (ticks[3] + ticks[4]) * 1e7, interrupts: (ticks[5] + ticks[6]) * 1e7 })
     };
     stat.lines().filter_map(cpu).collect()
 }
@@ -83,23 +87,22 @@ fn assert_closes(what: &str, way: &str, load: impl FnOnce() -> Vec<Started>) {
 }
 
 /// Idle time and interrupts are what the kernel tells, as far as it does: in steps of 10 ms, over a span that ends earlier.
-fn assert_is_told(what: &str, rows: &Rows, (before, after): (&[(f64, f64)], &[(f64, f64)]), hidden: f64) {
+fn assert_is_told(what: &str, rows: &Rows, (before, after): (&[Told], &[Told]), hidden: f64) {
     let books = &rows.summary()["quality"]["books"];
     let cpus = before.len() as f64;
-    let passed = |pick: fn(&(f64, f64)) -> f64| {
-        after.iter().map(pick).sum::<f64>() - before.iter().map(pick).sum::<f64>()
-    };
+    let passed =
+        |pick: fn(&Told) -> f64| after.iter().map(pick).sum::<f64>() - before.iter().map(pick).sum::<f64>();
     // What it was read beside: the run's own length is the longer one by its start and its end.
     let around = of(books, "capacity_ns") - 4.2e9 * cpus;
     // The kernel's begins later in every span, and without the interrupts in it (kernel/time/tick-sched.c, `tick_nohz_start_idle`).
     let spans = of(&rows.summary()["quality"], "switches") * 2e4;
-    let idle = of(books, "idle_ns") - passed(|told| told.0);
+    let idle = of(books, "idle_ns") - passed(|told| told.idle);
     assert!(
         idle > -(cpus * 2e7 + hidden) && idle < around + spans + cpus * 2e7 + hidden,
         "{what}: idle differs by {idle}, {around} around it: {books}"
     );
     if let Some(interrupts) = books["interrupts_ns"].as_f64() {
-        let differs = interrupts - passed(|told| told.1);
+        let differs = interrupts - passed(|told| told.interrupts);
         assert!(differs.abs() < around + cpus * 2e7, "{what}: interrupts differ by {differs}: {books}");
     }
 }

@@ -156,6 +156,7 @@ mod tests {
         assert_eq!("lost".parse(), Ok(Gate::Lost));
         assert_eq!("blind>1%".parse(), Ok(Gate::BlindAbove(0.01)));
         assert_eq!("samples<99.5%".parse(), Ok(Gate::SamplesBelow(0.995)));
+        assert_eq!("unattributed>0.1%".parse(), Ok(Gate::UnattributedAbove(0.001)));
         assert!("blind>1".parse::<Gate>().unwrap_err().contains("percentage"));
         assert!("nonsense".parse::<Gate>().unwrap_err().contains("lost"));
     }

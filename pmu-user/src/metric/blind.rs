@@ -9,8 +9,7 @@ use pmu_common::gap::{DELAYED, IDLE, MASKED, STOLEN};
 use super::{
     Floor, Quality,
     floor::{Instants, Late, above},
-    quality::share,
-    value::{How, Known, Value},
+    value::{How, Known, Value, share},
 };
 use crate::{
     drain::{At, GapRow, Owner, TasksHeader},

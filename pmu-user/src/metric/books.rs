@@ -1,6 +1,6 @@
 //! CPU-time accounting: where the time of all CPUs went, and how much of it went nowhere that is known.
 
-use super::quality::share;
+use super::value::share;
 use crate::{
     drain::TasksHeader,
     machine::cpu::Cpu,
@@ -25,7 +25,7 @@ pub struct Books {
     pub interrupts_ns: Option<u64>,
     /// What the hypervisor took.
     pub stolen_ns: Option<u64>,
-    /// CPUs that were offline, or back unnoticed.
+    /// CPUs that were offline for a part of an interval. One that is offline when it is to be read has no time in it at all.
     pub uncovered_ns: u64,
     /// The rest: not attributed. Below 0 if the parts are more than there was.
     pub rest_ns: i64,
@@ -42,24 +42,13 @@ pub struct CpuBooks {
     pub cpu: Cpu,
     /// By the scheduler's clock.
     pub time: CpuTime,
-    /// It was offline, or back unnoticed.
-    pub uncovered_ns: u64,
-}
-
-impl CpuBooks {
-    /// What is not attributed, in ns.
-    pub fn rest_ns(&self) -> i64 {
-        self.time.rest_ns().saturating_sub_unsigned(self.uncovered_ns)
-    }
 }
 
 impl Books {
     /// Those of an interval in which everything was counted; `None` where nothing tells how long CPUs were idle.
     pub(super) fn of(header: &TasksHeader, interval: &Interval) -> Option<Self> {
         let told_stolen_ns = interval.all_cpus().times.map(|times| times.stolen_ns);
-        let books = |(&cpu, counts): (&Cpu, &CpuCounts)| {
-            counts.time.map(|time| CpuBooks { cpu, time, uncovered_ns: counts.uncovered_ns })
-        };
+        let books = |(&cpu, counts): (&Cpu, &CpuCounts)| counts.time.map(|time| CpuBooks { cpu, time });
         let cpus: Vec<CpuBooks> = interval.cpus.iter().filter_map(books).collect();
         match cpus.iter().map(|books| books.time).reduce(|sum, time| sum.plus(&time)) {
             Some(all) => Some(Self {
@@ -80,8 +69,8 @@ impl Books {
             pending_ns: all.pending_ns,
             interrupts_ns: all.interrupts_ns,
             stolen_ns: None,
-            uncovered_ns: cpus.iter().map(|cpu| cpu.uncovered_ns).fold(0, u64::saturating_add),
-            rest_ns: cpus.iter().map(CpuBooks::rest_ns).fold(0, i64::saturating_add),
+            uncovered_ns: all.uncovered_ns,
+            rest_ns: all.rest_ns(),
             told_stolen_ns: None,
             cpus,
         }
@@ -117,7 +106,7 @@ impl Books {
             0 => 0.0,
             _ => share(rest_ns.unsigned_abs(), capacity_ns),
         };
-        let cpus = self.cpus.iter().map(|books| of(books.rest_ns(), books.time.wall_ns));
+        let cpus = self.cpus.iter().map(|books| of(books.time.rest_ns(), books.time.wall_ns));
         cpus.fold(of(self.rest_ns, self.capacity_ns), f64::max)
     }
 }

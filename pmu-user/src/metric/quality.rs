@@ -8,7 +8,7 @@ mod tests;
 
 use pmu_common::loss;
 
-use super::{Books, Floor};
+use super::{Books, Floor, value::share};
 use crate::{
     drain::TasksHeader,
     machine::{Machine, cpu::Cpu},
@@ -179,11 +179,6 @@ fn of_clock(quality: SampleQuality, period_ns: u64, cpus: &CpuCounts, interval: 
         coverage: if busy_missing <= slack { 1.0 } else { 1.0 - share(busy_missing, busy_expected) },
         ..quality
     }
-}
-
-/// `part / whole`, at most 1; 1 if there is no whole.
-pub(super) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 1.0 } else { (part as f64 / whole as f64).min(1.0) }
 }
 
 /// How complete the target's own numbers are.

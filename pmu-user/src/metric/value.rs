@@ -182,6 +182,11 @@ pub(super) fn share_bounds(hits: f64, tries: f64) -> (f64, f64) {
     ((middle - half).max(0.0), (middle + half).min(1.0))
 }
 
+/// `part / whole`, at most 1; 1 if there is no whole.
+pub(super) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 1.0 } else { (part as f64 / whole as f64).min(1.0) }
+}
+
 #[cfg(test)]
 mod tests {
     use pmu_common::histogram::BLOCK;

@@ -20,6 +20,8 @@ pub struct CpuTime {
     pub excluded_ns: Option<u64>,
     /// What of that were interrupt handlers; `None` where it does not leave them out.
     pub interrupts_ns: Option<u64>,
+    /// It was offline for a part of it.
+    pub uncovered_ns: u64,
 }
 
 impl CpuTime {
@@ -38,6 +40,7 @@ impl CpuTime {
             pending_ns: now.flushed_pending_ns.wrapping_sub(before.flushed_pending_ns).cast_signed(),
             excluded_ns: known(now.flushed_excluded_ns, before.flushed_excluded_ns),
             interrupts_ns: known(now.flushed_interrupts_ns, before.flushed_interrupts_ns),
+            uncovered_ns: 0,
         })
     }
 
@@ -53,13 +56,15 @@ impl CpuTime {
             pending_ns: self.pending_ns.saturating_add(other.pending_ns),
             excluded_ns: both(self.excluded_ns, other.excluded_ns),
             interrupts_ns: both(self.interrupts_ns, other.interrupts_ns),
+            uncovered_ns: self.uncovered_ns.saturating_add(other.uncovered_ns),
         }
     }
 
     /// What of the time is in none of the parts: below 0 where they are more than there was.
     pub fn rest_ns(&self) -> i64 {
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
-        let parts = [self.owners_ns, self.idle_ns, self.between_ns, self.excluded_ns.unwrap_or(0)];
+        let left_out_ns = self.excluded_ns.unwrap_or(0).saturating_add(self.uncovered_ns);
+        let parts = [self.owners_ns, self.idle_ns, self.between_ns, left_out_ns];
         let known = parts.into_iter().map(signed).fold(self.pending_ns, i64::saturating_add);
         signed(self.wall_ns).saturating_sub(known)
     }

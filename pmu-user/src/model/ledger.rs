@@ -4,7 +4,7 @@ mod owners;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use pmu_common::loss;
 
@@ -52,6 +52,8 @@ pub struct Ledger {
     charges: Charges,
     waits: Waits,
     cpus: HashMap<Cpu, CpuRow>,
+    /// Those that were not flushed before the last drain.
+    offline: HashSet<Cpu>,
     times: HashMap<Cpu, Times>,
     throttling: BTreeMap<Owner, Throttling>,
     pressures: Pressures,
@@ -87,6 +89,7 @@ impl Ledger {
             charges: Charges::default(),
             waits: Waits::default(),
             cpus: HashMap::new(),
+            offline: HashSet::new(),
             times: HashMap::new(),
             throttling: BTreeMap::new(),
             pressures: Pressures::default(),
@@ -264,7 +267,11 @@ impl Ledger {
         }
         for &(cpu, total) in &drain.uncovered {
             let before = self.uncovered.insert(cpu, total).unwrap_or(0);
-            interval.cpus.entry(cpu).or_default().uncovered_ns = total.saturating_sub(before);
+            let counts = interval.cpus.entry(cpu).or_default();
+            counts.uncovered_ns = total.saturating_sub(before);
+            if let Some(time) = &mut counts.time {
+                time.uncovered_ns = counts.uncovered_ns;
+            }
         }
     }
 
@@ -323,7 +330,9 @@ impl Ledger {
     }
 
     fn count_cpu(&mut self, row: &CpuRow, interval: &mut Interval) {
-        let last = self.cpus.insert(row.cpu, row.clone()).unwrap_or_else(|| row.clone());
+        let before = self.cpus.insert(row.cpu, row.clone());
+        let is_first = before.is_none();
+        let last = before.unwrap_or_else(|| row.clone());
         for reason in 0..loss::REASONS {
             let lost = |row: &CpuRow| {
                 let samples = row.samples.iter().map(|event| event.losses[reason]);
@@ -335,7 +344,15 @@ impl Ledger {
                 *sum = sum.saturating_add(count);
             }
         }
-        interval.cpus.insert(row.cpu, difference::of_cpu(&last, row));
+        let mut counts = difference::of_cpu(&last, row);
+        // A CPU that is offline is not flushed; the time until the flush after it is of no interval.
+        let flushed = row.count.flushed_ns != last.count.flushed_ns;
+        let was_offline = self.offline.remove(&row.cpu);
+        if !flushed && !is_first {
+            self.offline.insert(row.cpu);
+        }
+        counts.time = counts.time.filter(|_| flushed && !was_offline);
+        interval.cpus.insert(row.cpu, counts);
     }
 
     fn lose(&mut self, reason: &str, total: u64, interval: &mut Interval) {

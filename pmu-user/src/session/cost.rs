@@ -107,7 +107,7 @@ pub(super) fn process_cost(so_far: Cost) -> Cost {
     // Open once: opening and reading it to its end took eleven system calls a drain.
     static STATUS: LazyLock<Option<File>> = LazyLock::new(|| File::open("/proc/self/status").ok());
     let status = STATUS.as_ref().and_then(|file| reread_at_once(file).ok()).unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
+    let status = str::from_utf8(&status).unwrap_or_default();
     let kilobytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
         line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024

@@ -124,6 +124,30 @@ fn samples_that_change_alone_do_not_erase_the_latencies() {
     assert_eq!(interval.owners.values().next().map(|counts| counts.waits.count()), Some(1));
 }
 
+/// The CPU time accounting of a CPU after drains with rows that were flushed at these times, each with the idle time so far.
+fn cpu_times(flushes: &[(u64, u64)]) -> Vec<Option<(u64, u64)>> {
+    let mut ledger = Ledger::new();
+    let mut times = |(at, &(flushed_ns, flushed_idle_ns)): (usize, &(u64, u64))| {
+        let row = cpu_row(CpuCount { flushed_ns, flushed_idle_ns, ..CpuCount::ZERO });
+        let drain = TasksDrain { at_ns: at as u64, cpus: vec![row], ..TasksDrain::default() };
+        ledger.advance(&drain).cpus[&Cpu(0)].time.map(|time| (time.wall_ns, time.idle_ns))
+    };
+    flushes.iter().enumerate().map(&mut times).collect()
+}
+
+#[test]
+fn the_time_of_a_cpu_that_is_offline_is_of_no_interval() {
+    assert_eq!(
+        cpu_times(&[(100, 5), (200, 15), (300, 25)]),
+        [None, Some((100, 10)), Some((100, 10))],
+        "the first drain is the baseline"
+    );
+    // Offline for two drains, then back: when it went and came is not known.
+    let gone = [(100, 5), (200, 15), (200, 15), (200, 15), (500, 20), (600, 30)];
+    assert_eq!(cpu_times(&gone), [None, Some((100, 10)), None, None, None, Some((100, 10))]);
+    assert_eq!(cpu_times(&[(0, 0), (0, 0)]), [None, None], "an older recording");
+}
+
 fn cpu_row(count: CpuCount) -> CpuRow {
     CpuRow { cpu: Cpu(0), count, samples: vec![CpuSamples::ZERO] }
 }

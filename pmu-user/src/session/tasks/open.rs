@@ -61,11 +61,10 @@ impl TasksSession {
         let samplers = early.map_or_else(|| sampling::open(&mut plan), Ok)?;
         let anchors = bind(&mut object, &plan, &samplers)?;
         let rotations = open_counters(&mut plan, &object, root)?;
-        let functions = functions.join().unwrap_or_default();
-        set_functions(&object, functions);
+        let tick = set_functions(&object, functions.join().unwrap_or_default());
         let ring = watched_ring(&mut object)?;
         let (symbols, deaf) = listen(&plan, &machine);
-        let mut missing = missing(&plan, &machine, &object, functions[0], root);
+        let mut missing = missing(&plan, &machine, &object, tick, root);
         missing.extend(deaf);
         let pressures = Pressures::open(&plan, &machine.cgroups, root, &mut missing);
         let off_cpu = (plan.off_cpu == OffCpu::Yes).then(|| object.told_waits());
@@ -219,12 +218,13 @@ fn add_cgroups(object: &mut Object, plan: &Plan, machine: &Machine) -> Result<()
     }
 }
 
-/// Tells the running programs which timers to watch.
-fn set_functions(object: &Object, [tick, clock]: [u64; 2]) {
+/// Tells the running programs which timers to watch: the tick's function, which is returned, and the sampling clock's.
+fn set_functions(object: &Object, [tick, clock]: [u64; 2]) -> u64 {
     const TICK_WORD: usize = std::mem::offset_of!(Control, tick_function) / 8;
     const CLOCK_WORD: usize = std::mem::offset_of!(Control, clock_function) / 8;
     object.maps.control.write_word(0, TICK_WORD, tick);
     object.maps.control.write_word(0, CLOCK_WORD, clock);
+    tick
 }
 
 fn refused(refused: &Refused) -> Absent {

@@ -94,7 +94,7 @@ fn cpu_row(into: &mut dyn Write, report: &TasksReport, books: &CpuBooks) -> io::
             "schema": SCHEMA, "kind": "cpu", "t": report.from_ns, "dt": report.length_ns, "cpu": books.cpu.0,
             "capacity_ns": time.wall_ns, "owners_ns": time.owners_ns, "idle_ns": time.idle_ns,
             "scheduler_ns": time.between_ns, "pending_ns": time.pending_ns, "excluded_ns": time.excluded_ns,
-            "uncovered_ns": books.uncovered_ns, "rest_ns": books.rest_ns()}),
+            "uncovered_ns": time.uncovered_ns, "rest_ns": time.rest_ns()}),
     )
 }
 

@@ -231,7 +231,7 @@ fn books(into: &mut dyn Write, books: &Books) -> io::Result<()> {
         return Ok(());
     }
     let error = percent(books.closing_error());
-    writeln!(into, "            that is all of it to {error}, on the CPU where it is least so")?;
+    writeln!(into, "            closing error {error}, of the CPU where it is largest")?;
     let left: Vec<&str> = [("interrupts", books.interrupts_ns), ("stolen time", books.stolen_ns)]
         .into_iter()
         .filter_map(|(name, part)| part.is_none().then_some(name))
