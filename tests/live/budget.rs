@@ -14,8 +14,8 @@ use pmbpf::{
 };
 
 const BUDGET: &str = include_str!("budget.tsv");
-/// Another kernel's verifier looks at no more than this many times as much.
-const ELSEWHERE: u32 = 4;
+/// Another kernel's verifier looks at no more than this many times as much: that of 6.1 nine times at what runs for every task.
+const ELSEWHERE: u32 = 10;
 
 /// Instructions by way and program, as the file has them.
 fn verified() -> String {

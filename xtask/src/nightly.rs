@@ -50,7 +50,7 @@ const ROUNDS: u32 = 5;
 
 /// What runs in guests beside what `.ci/run` has there, by kernels: the rest of what a kernel can change, with the oldest and the newest one;
 /// some of all with those between; and what only a system with systemd has.
-const GUESTS: [(&str, &str); 6] = [
+const GUESTS: [(&str, &str); 7] = [
     (
         "5.10,7.2",
         "budget,cgroups::two_cgroups,block::two_cgroups,turns::faults,tries_the_programs,doctor_in,doctor_works_in,ordinary_end,only_holds_others,\
@@ -70,6 +70,8 @@ const GUESTS: [(&str, &str); 6] = [
     // From 6.2 on a CPU has a context for each PMU, which cores of two kinds need.
     ("6.12,7.2", "cores::,half::"),
     ("7.2-systemd", "systemd::"),
+    // Which clocks the scheduler has, and how its classes use them.
+    ("5.10,6.1,6.12,7.2", "cpu_time::the"),
 ];
 
 /// Parts of a night.
