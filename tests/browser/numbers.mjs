@@ -241,7 +241,7 @@ export class Numbers {
 
   books({ rows }) {
     const { books } = this.summary.quality;
-    const fields = { owners: "owners_ns", idle: "idle_ns", interrupts: "interrupts_ns", "stolen by the hypervisor": "stolen_ns", "nobody's": "rest_ns" };
+    const fields = { owners: "owners_ns", idle: "idle_ns", "scheduler, between two tasks": "scheduler_ns", "running, not accounted yet": "pending_ns", interrupts: "interrupts_ns", "stolen by the hypervisor": "stolen_ns", "CPUs offline": "uncovered_ns", "not attributed": "rest_ns" };
     for (const [who, time, share] of rows) {
       this.plain(`time of ${who}`, time, [books[fields[who]]], "ns");
       this.plain(`share of ${who}`, share, [books[fields[who]] / books.capacity_ns * 100], "%");
