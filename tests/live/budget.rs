@@ -5,13 +5,13 @@
 
 use std::{fs, path::Path};
 
-use crate::support::{Scratch, Started, counts, pmbpf, signal, wait_until};
-
 use pmbpf::{
     bpf::{Attach, Kernel, Object, Options},
     machine::Machine,
     plan::{Plan, request::Request},
 };
+
+use crate::support::{Scratch, Started, counts, pmbpf, signal, wait_until};
 
 const BUDGET: &str = include_str!("budget.tsv");
 /// Another kernel's verifier looks at no more than this many times as much: that of 6.1 nine times at what runs for every task.

@@ -3,32 +3,17 @@
 use super::value::share;
 use crate::{
     drain::TasksHeader,
-    machine::cpu::Cpu,
+    machine::cpu::{Cpu, Times},
     model::{CpuCounts, CpuTime, Interval},
 };
 
-/// Where the time of all CPUs went, in ns. The parts and `rest_ns` are `capacity_ns`; a part that is `None` is in that of whoever was
-/// interrupted, because the kernel leaves it there.
+/// Where the time of all CPUs went, in ns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Books {
-    /// Time from the first reading of each CPU to the last.
-    pub capacity_ns: u64,
-    /// Tasks of all owners.
-    pub owners_ns: u64,
-    /// The idle tasks.
-    pub idle_ns: u64,
-    /// The scheduler between two tasks, as it balances load. Older recordings have it in `rest_ns`.
-    pub scheduler_ns: u64,
-    /// What running tasks had not been given yet at the end, less what they had not at the begin.
-    pub pending_ns: i64,
-    /// Interrupt handlers.
-    pub interrupts_ns: Option<u64>,
-    /// What the hypervisor took.
+    /// All CPUs together, from the first reading of each to the last.
+    pub time: CpuTime,
+    /// What the hypervisor took, of what is left out of the time of tasks; `None` where the kernel has it in that of whoever was interrupted.
     pub stolen_ns: Option<u64>,
-    /// CPUs that were offline for a part of an interval. One that is offline when it is to be read has no time in it at all.
-    pub uncovered_ns: u64,
-    /// The rest: not attributed. Below 0 if the parts are more than there was.
-    pub rest_ns: i64,
     /// What the hypervisor took, as the kernel tells it, to 10 ms a CPU; only of whole runs. Not every kernel takes it from tasks.
     pub told_stolen_ns: Option<u64>,
     /// Each CPU's; none in older recordings.
@@ -47,71 +32,60 @@ pub struct CpuBooks {
 impl Books {
     /// Those of an interval in which everything was counted; `None` where nothing tells how long CPUs were idle.
     pub(super) fn of(header: &TasksHeader, interval: &Interval) -> Option<Self> {
-        let told_stolen_ns = interval.all_cpus().times.map(|times| times.stolen_ns);
+        let kernel = interval.all_cpus().times;
         let books = |(&cpu, counts): (&Cpu, &CpuCounts)| counts.time.map(|time| CpuBooks { cpu, time });
         let cpus: Vec<CpuBooks> = interval.cpus.iter().filter_map(books).collect();
-        match cpus.iter().map(|books| books.time).reduce(|sum, time| sum.plus(&time)) {
-            Some(all) => Some(Self {
-                stolen_ns: header.excludes_steal.then(|| stolen_ns(&all)).flatten(),
-                told_stolen_ns,
-                ..Self::by_scheduler(&all, cpus)
-            }),
-            None => Self::by_ticks(interval),
-        }
-    }
-
-    fn by_scheduler(all: &CpuTime, cpus: Vec<CpuBooks>) -> Self {
-        Self {
-            capacity_ns: all.wall_ns,
-            owners_ns: all.owners_ns,
-            idle_ns: all.idle_ns,
-            scheduler_ns: all.between_ns,
-            pending_ns: all.pending_ns,
-            interrupts_ns: all.interrupts_ns,
-            stolen_ns: None,
-            uncovered_ns: all.uncovered_ns,
-            rest_ns: all.rest_ns(),
-            told_stolen_ns: None,
-            cpus,
-        }
-    }
-
-    /// From the kernel's own figures of a whole run, which are exact to 10 ms a CPU.
-    fn by_ticks(interval: &Interval) -> Option<Self> {
-        let kernel = interval.all_cpus().times?;
-        let capacity_ns = interval.capacity_ns();
-        let owners = interval.owners.values().map(|counts| counts.cpu_time_ns);
-        let owners_ns = owners.fold(0, u64::saturating_add);
-        let parts = [owners_ns, kernel.idle_ns, kernel.interrupts_ns, kernel.stolen_ns];
-        let known_ns = parts.into_iter().fold(0, u64::saturating_add);
-        let signed = |nanoseconds: u64| i64::try_from(nanoseconds).unwrap_or(i64::MAX);
+        let (time, excludes_steal) =
+            match cpus.iter().map(|books| books.time).reduce(|sum, time| sum.plus(&time)) {
+                Some(time) => (time, header.excludes_steal),
+                None => (by_ticks(interval, kernel?), true),
+            };
+        let stolen_ns = |excluded_ns: u64| excluded_ns.saturating_sub(time.interrupts_ns.unwrap_or(0));
         Some(Self {
-            capacity_ns,
-            owners_ns,
-            idle_ns: kernel.idle_ns,
-            scheduler_ns: 0,
-            pending_ns: 0,
-            interrupts_ns: Some(kernel.interrupts_ns),
-            stolen_ns: Some(kernel.stolen_ns),
-            uncovered_ns: 0,
-            rest_ns: signed(capacity_ns).saturating_sub(signed(known_ns)),
-            told_stolen_ns: Some(kernel.stolen_ns),
-            cpus: Vec::new(),
+            time,
+            stolen_ns: time.excluded_ns.map(stolen_ns).filter(|_| excludes_steal),
+            told_stolen_ns: kernel.map(|kernel| kernel.stolen_ns),
+            cpus,
         })
     }
 
     /// Closing error: the share of the CPUs' time that is not attributed, or attributed twice (0 to 1), of the CPU where it is largest.
     pub fn closing_error(&self) -> f64 {
-        let of = |rest_ns: i64, capacity_ns: u64| match capacity_ns {
+        let of = |time: &CpuTime| match time.wall_ns {
             0 => 0.0,
-            _ => share(rest_ns.unsigned_abs(), capacity_ns),
+            wall_ns => share(time.rest_ns().unsigned_abs(), wall_ns),
         };
-        let cpus = self.cpus.iter().map(|books| of(books.time.rest_ns(), books.time.wall_ns));
-        cpus.fold(of(self.rest_ns, self.capacity_ns), f64::max)
+        self.cpus.iter().map(|books| of(&books.time)).fold(of(&self.time), f64::max)
     }
 }
 
-/// What the hypervisor took, of what the kernel leaves out; `None` where that cannot be read.
-fn stolen_ns(time: &CpuTime) -> Option<u64> {
-    Some(time.excluded_ns?.saturating_sub(time.interrupts_ns.unwrap_or(0)))
+/// From the kernel's own figures of a whole run, which are exact to 10 ms a CPU.
+fn by_ticks(interval: &Interval, kernel: Times) -> CpuTime {
+    let owners = interval.owners.values().map(|counts| counts.cpu_time_ns);
+    CpuTime {
+        wall_ns: interval.capacity_ns(),
+        owners_ns: owners.fold(0, u64::saturating_add),
+        idle_ns: kernel.idle_ns,
+        excluded_ns: Some(kernel.interrupts_ns.saturating_add(kernel.stolen_ns)),
+        interrupts_ns: Some(kernel.interrupts_ns),
+        ..CpuTime::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::by_ticks;
+    use crate::{
+        machine::cpu::{Cpu, Times},
+        model::{CpuCounts, Interval},
+    };
+
+    #[test]
+    fn what_older_recordings_say_by_ticks_adds_up_to_length_times_cpus() {
+        let kernel = Times { idle_ns: 600, interrupts_ns: 30, stolen_ns: 20 };
+        let cpus = [0, 1].map(|cpu| (Cpu(cpu), CpuCounts::default())).into();
+        let time = by_ticks(&Interval { to_ns: 500, cpus, ..Interval::default() }, kernel);
+        assert_eq!((time.wall_ns, time.excluded_ns, time.interrupts_ns), (1_000, Some(50), Some(30)));
+        assert_eq!(time.rest_ns(), 1_000 - 600 - 30 - 20);
+    }
 }

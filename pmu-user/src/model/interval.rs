@@ -180,10 +180,7 @@ impl CpuCounts {
     /// Adds another CPU, or the same one in another interval.
     pub fn merge(&mut self, other: &Self) {
         add!(self, other: switches, switches_missing);
-        self.times = match (self.times, other.times) {
-            (Some(times), Some(more)) => Some(times.plus(&more)),
-            (times, more) => times.or(more),
-        };
+        self.times = either(self.times, other.times, Times::plus);
         add!(self, other: ticks);
         for class in 0..CLASSES {
             self.late_ticks[class] = self.late_ticks[class].saturating_add(other.late_ticks[class]);
@@ -198,10 +195,15 @@ impl CpuCounts {
             }
         });
         add!(self, other: silences, silent_ns, withheld, uncovered_ns);
-        self.time = match (self.time, other.time) {
-            (Some(time), Some(more)) => Some(time.plus(&more)),
-            (time, more) => time.or(more),
-        };
+        self.time = either(self.time, other.time, CpuTime::plus);
+    }
+}
+
+/// Their sum, or whichever of the two there is.
+fn either<T: Copy>(one: Option<T>, other: Option<T>, plus: impl Fn(&T, &T) -> T) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(plus(&one, &other)),
+        (one, other) => one.or(other),
     }
 }
 

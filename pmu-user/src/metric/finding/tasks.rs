@@ -82,10 +82,10 @@ fn migration_storm(report: &TasksReport, owner: &OwnerReport) -> Option<Finding>
 fn steal(report: &TasksReport) -> Option<Finding> {
     let books = report.quality.books.as_ref()?;
     let stolen = books.told_stolen_ns? as f64;
-    let cpus = books.capacity_ns as f64 / report.length_ns.max(1) as f64;
+    let cpus = books.time.wall_ns as f64 / report.length_ns.max(1) as f64;
     // Each CPU's time comes in steps, and its part of one that it had before may be in the first.
     let stolen = Known { low: (stolen - cpus * STEAL_STEP_NS).max(0.0), ..exact(stolen) };
-    Some(Finding::of(Cause::Steal, stolen.times(100.0 / books.capacity_ns.max(1) as f64))?.resting_on(
+    Some(Finding::of(Cause::Steal, stolen.times(100.0 / books.time.wall_ns.max(1) as f64))?.resting_on(
         "stolen_time",
         Unit::Ns,
         stolen,

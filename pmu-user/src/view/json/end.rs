@@ -256,10 +256,11 @@ fn quality_cell(quality: &Quality, header: &TasksHeader) -> Json {
 }
 
 fn books_cell(books: &Books) -> Json {
+    let time = &books.time;
     json!({
-        "capacity_ns": books.capacity_ns, "owners_ns": books.owners_ns, "idle_ns": books.idle_ns,
-        "scheduler_ns": books.scheduler_ns, "pending_ns": books.pending_ns, "interrupts_ns": books.interrupts_ns,
-        "stolen_ns": books.stolen_ns, "uncovered_ns": books.uncovered_ns, "rest_ns": books.rest_ns,
+        "capacity_ns": time.wall_ns, "owners_ns": time.owners_ns, "idle_ns": time.idle_ns,
+        "scheduler_ns": time.between_ns, "pending_ns": time.pending_ns, "interrupts_ns": time.interrupts_ns,
+        "stolen_ns": books.stolen_ns, "uncovered_ns": time.uncovered_ns, "rest_ns": time.rest_ns(),
         "closing_error": books.closing_error()})
 }
 

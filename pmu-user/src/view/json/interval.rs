@@ -19,8 +19,8 @@ use crate::{
 /// Writes them.
 pub(in crate::view) fn interval(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     topdown(into, report)?;
-    let cpus = report.quality.books.iter().flat_map(|books| &books.cpus);
-    cpus.clone().try_for_each(|books| cpu_row(into, report, books))?;
+    let mut cpus = report.quality.books.iter().flat_map(|books| &books.cpus);
+    cpus.try_for_each(|books| cpu_row(into, report, books))?;
     report.blind.gaps.iter().chain(&report.blind.others_gaps).try_for_each(|gap| gap_row(into, gap))
 }
 

@@ -204,17 +204,17 @@ fn samples(into: &mut dyn Write, samples: &SampleQuality, events: usize) -> io::
 fn books(into: &mut dyn Write, books: &Books) -> io::Result<()> {
     let unsigned = |part: u64| i64::try_from(part).unwrap_or(i64::MAX);
     let parts = [
-        (unsigned(books.idle_ns), "idle"),
-        (unsigned(books.interrupts_ns.unwrap_or(0)), "interrupts"),
+        (unsigned(books.time.idle_ns), "idle"),
+        (unsigned(books.time.interrupts_ns.unwrap_or(0)), "interrupts"),
         (unsigned(books.stolen_ns.unwrap_or(0)), "stolen"),
-        (unsigned(books.scheduler_ns), "scheduler"),
-        (unsigned(books.uncovered_ns), "offline"),
-        (books.pending_ns, "not accounted yet"),
-        (books.rest_ns, "not attributed"),
+        (unsigned(books.time.between_ns), "scheduler"),
+        (unsigned(books.time.uncovered_ns), "offline"),
+        (books.time.pending_ns, "not accounted yet"),
+        (books.time.rest_ns(), "not attributed"),
     ];
     let time = |part: i64| duration(part.unsigned_abs() as f64);
-    let mut line = format!("{} owners", time(unsigned(books.owners_ns)));
-    let mut lines = vec![format!("{} of CPUs =", duration(books.capacity_ns as f64))];
+    let mut line = format!("{} owners", time(unsigned(books.time.owners_ns)));
+    let mut lines = vec![format!("{} of CPUs =", duration(books.time.wall_ns as f64))];
     for (part, name) in parts.into_iter().filter(|(part, _)| *part != 0) {
         let sign = if part < 0 { '-' } else { '+' };
         let more = format!(" {sign} {} {name}", time(part));
@@ -232,7 +232,7 @@ fn books(into: &mut dyn Write, books: &Books) -> io::Result<()> {
     }
     let error = percent(books.closing_error());
     writeln!(into, "            closing error {error}, of the CPU where it is largest")?;
-    let left: Vec<&str> = [("interrupts", books.interrupts_ns), ("stolen time", books.stolen_ns)]
+    let left: Vec<&str> = [("interrupts", books.time.interrupts_ns), ("stolen time", books.stolen_ns)]
         .into_iter()
         .filter_map(|(name, part)| part.is_none().then_some(name))
         .collect();
