@@ -2,7 +2,8 @@
 //! models, of which a run reads one.
 //!
 //! `core` has no pre-built BPF version, so it is built from rust-src, for which Cargo's unstable flag is unlocked in
-//! that one nested build. `cargo xtask setup` provides rust-src and bpf-linker.
+//! that one nested build. `cargo xtask setup` provides rust-src and bpf-linker. The source archive of `cargo xtask dist` has the objects
+//! below `programs`, and neither is needed.
 
 use std::{
     env, fs,
@@ -32,10 +33,8 @@ fn main() -> Result<(), String> {
     for input in ["PMBPF_EBPF_OBJECTS", "PMBPF_BPF_LINKER"] {
         println!("cargo::rerun-if-env-changed={input}");
     }
-    let built = match env::var_os("PMBPF_EBPF_OBJECTS") {
-        Some(prebuilt) => PathBuf::from(prebuilt),
-        None => build(&root)?,
-    };
+    let given = env::var_os("PMBPF_EBPF_OBJECTS").map(PathBuf::from).or_else(archived);
+    let built = given.map_or_else(|| build(&root), Ok)?;
     for object in OBJECTS {
         let from = built.join(object);
         let to = Path::new(&variable("OUT_DIR")?).join(object);
@@ -98,6 +97,12 @@ fn stripped(whole: &[u8]) -> Result<Vec<u8>, object::build::Error> {
     let mut stripped = Vec::new();
     object.write(&mut stripped)?;
     Ok(stripped)
+}
+
+/// The folder of the objects for the target's processor that the source archive has; `None` in any other tree.
+fn archived() -> Option<PathBuf> {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+    Some(all.join(env::var_os("CARGO_CFG_TARGET_ARCH")?)).filter(|folder| folder.is_dir())
 }
 
 /// Builds them; the folder they are in.

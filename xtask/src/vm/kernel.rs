@@ -34,6 +34,14 @@ impl Architecture {
         }
     }
 
+    /// Rust's name.
+    pub(crate) const fn rust(self) -> &'static str {
+        match self {
+            Self::X86 => "x86_64",
+            Self::Arm => "aarch64",
+        }
+    }
+
     /// The tools' program that removes debugging information.
     pub(super) const fn strip(self) -> &'static str {
         match self {

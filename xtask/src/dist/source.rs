@@ -1,0 +1,62 @@
+//! The source with the BPF objects for both processors in it, of which `cargo install` makes pmbpf with any stable compiler that is new
+//! enough: neither the compiler's own source nor a linker for BPF is needed.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::Context as _;
+
+use super::Release;
+use crate::{
+    command::{cargo, output, root, run as succeed, say},
+    vm::kernel::Architecture,
+};
+
+/// Folder of pmu-user in which build.rs looks for the objects, by processor.
+const OBJECTS: &str = "pmu-user/programs";
+
+/// Writes the archive, and installs from it, debug build, without what builds BPF objects.
+pub(super) fn write(release: &Release, objects: &[(Architecture, PathBuf)]) -> anyhow::Result<()> {
+    let name = format!("pmbpf-{}", release.version);
+    let folder = release.folder.join("source");
+    let tree = folder.join(&name);
+    fs::create_dir_all(&tree)?;
+    let tar = folder.join("tracked.tar");
+    succeed(Command::new("git").args(["archive", "HEAD", "--output"]).arg(&tar).current_dir(root()))?;
+    succeed(Command::new("tar").arg("--extract").arg("--file").arg(&tar).arg("--directory").arg(&tree))?;
+    for (architecture, built) in objects {
+        let into = tree.join(OBJECTS).join(architecture.rust());
+        fs::create_dir_all(&into)?;
+        for entry in fs::read_dir(built)?.flatten() {
+            let path = entry.path();
+            // Beside them lie packed copies and where they were built.
+            let is_object = path.is_file() && path.extension().is_none();
+            if let Some(object) = path.file_name().filter(|_| is_object) {
+                fs::copy(&path, into.join(object))?;
+            }
+        }
+    }
+    let file = release.folder.join(format!("{name}-source.tar"));
+    release.tar(&file, &folder, &name)?;
+    succeed(Command::new("gzip").args(["-9", "-n"]).arg(&file))?;
+    installs(&tree, &folder.join("installed"), &release.version)?;
+    fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+/// Installs pmbpf from a tree as people do, where nothing builds BPF objects.
+fn installs(tree: &Path, into: &Path, version: &str) -> anyhow::Result<()> {
+    let mut install = cargo();
+    install.args(["install", "--debug", "--locked", "--path"]).arg(tree.join("pmu-user")).arg("--root").arg(into);
+    install.arg("--target-dir").arg(root().join("target/dist-source"));
+    // The compiler of whoever installs, which knows of no unstable flag; and a linker that is not there.
+    install.current_dir("/").env("PMBPF_BPF_LINKER", "/nonexistent").env_remove("RUSTC_BOOTSTRAP");
+    succeed(&mut install).context("`cargo install` from the source archive")?;
+    let told = output(Command::new(into.join("bin/pmbpf")).arg("--version"))?;
+    anyhow::ensure!(told.contains(version), "what `cargo install` made says `{}`", told.trim());
+    say(&format!("dist: cargo install from source: {}", told.trim()));
+    Ok(())
+}
