@@ -40,6 +40,9 @@ fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
     SeccompFilter::new(rules, SeccompAction::Allow, refused, std::env::consts::ARCH.try_into()?)?.try_into()
 }
 
+/// Number of kexec_file_load, which the libc crate does not have for musl on arm64 (include/uapi/asm-generic/unistd.h).
+const KEXEC_FILE_LOAD: i64 = if cfg!(target_arch = "x86_64") { 320 } else { 294 };
+
 /// System calls that start programs, look into others, change the host, or undo what was given up.
 const REFUSED: [i64; 42] = [
     libc::SYS_execve,
@@ -48,7 +51,7 @@ const REFUSED: [i64; 42] = [
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
+    KEXEC_FILE_LOAD,
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
