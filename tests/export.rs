@@ -4,6 +4,8 @@
 
 #[path = "export/intervals.rs"]
 mod intervals;
+#[path = "export/otlp.rs"]
+mod otlp;
 #[path = "export/protobuf.rs"]
 mod protobuf;
 mod schema;
@@ -208,7 +210,11 @@ fn what_cannot_be_exported_is_named_with_what_helps_and_leaves_no_file() {
             "has no stacks, which pprof is made of: record with `pmbpf run --stacks",
         ),
         ("counts", vec!["--to", "speedscope"], "has no stacks, which speedscope is made of"),
-        ("masked", vec!["--to", "flame"], "possible values: folded, pprof, speedscope, firefox, perfetto"),
+        (
+            "masked",
+            vec!["--to", "flame"],
+            "possible values: folded, pprof, otlp, speedscope, firefox, perfetto",
+        ),
         ("masked", vec!["--to", "folded", "--event", "x"], "no samples of x: it has those of cpu-clock"),
         ("masked", vec!["--to", "pprof", "--event", "cpu-clock"], "leave out --event"),
         ("masked", vec!["--to", "folded", "-I", "1s"], "leave out --interval"),
@@ -255,7 +261,7 @@ fn a_recording_that_breaks_off_is_exported_as_far_as_it_goes() {
 
 #[test]
 fn pseudonyms_stand_for_names_in_every_format() {
-    for format in ["folded", "speedscope", "firefox", "perfetto", "pprof"] {
+    for format in ["folded", "speedscope", "firefox", "perfetto", "pprof", "otlp"] {
         let mut bytes = export("masked", &[format, "--redact"]);
         if format == "pprof" {
             let zipped = std::mem::take(&mut bytes);

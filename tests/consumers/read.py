@@ -1,7 +1,7 @@
-"""Reads exports with what others wrote (DuckDB, chDB, Perfetto's messages) and holds their sums against rows of JSON.
+"""Reads exports with what others wrote (DuckDB, chDB, Perfetto's and OpenTelemetry's messages) and holds their sums against rows of JSON.
 
 Run by `cargo xtask exports`: read.py FOLDER, which has for each recording NAME.json (`pmbpf report --json`), NAME.parquet and
-NAME.pftrace of the same intervals. Prints a line for each sum that is held, and ends with 1 where one differs.
+NAME.pftrace of the same intervals, and NAME.otlp where it has stacks. Prints a line for each sum that is held, and ends with 1 where one differs.
 """
 
 import json
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import chdb
 import duckdb
+from opentelemetry.proto.collector.profiles.v1development.profiles_service_pb2 import ExportProfilesServiceRequest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
 CULPRIT = "runqueue_latency.culprit"
@@ -67,6 +68,38 @@ def perfetto_sums(path):
     return {metric: math.fsum(values) for metric, values in sums.items()}, slices
 
 
+def stacks_reported(path):
+    """Values of stacks by owner and kind, and the functions in them."""
+    sums, functions = defaultdict(list), set()
+    for row in map(json.loads, path.read_text().splitlines()):
+        if row["kind"] == "stack":
+            sums[row["owner"]["name"], "samples"].extend(row.get("samples_by_event") or [row["samples"]])
+        elif row["kind"] == "off_cpu_stack":
+            sums[row["owner"]["name"], "offcpu-time"].append(row["time_ns"]["value"])
+        else:
+            continue
+        functions |= {frame["function"] for frame in row["frames"] if frame.get("function")}
+    return {key: math.fsum(of) for key, of in sums.items() if any(of)}, functions
+
+
+def otlp_stacks(path):
+    """The same of OTLP's profiles."""
+    request = ExportProfilesServiceRequest()
+    request.ParseFromString(path.read_bytes())
+    table = request.dictionary
+    text = table.string_table
+    sums, functions = defaultdict(list), set()
+    for of in request.resource_profiles:
+        service = next(at.value.string_value for at in of.resource.attributes if at.key == "service.name")
+        for profile in of.scope_profiles[0].profiles:
+            for sample in profile.samples:
+                sums[service, text[profile.sample_type.type_strindex]].append(sum(sample.values))
+                for at in table.stack_table[sample.stack_index].location_indices:
+                    lines = table.location_table[at].lines
+                    functions |= {text[table.function_table[line.function_index].name_strindex] for line in lines}
+    return {key: math.fsum(of) for key, of in sums.items()}, functions - {"(the rest)"}
+
+
 def main(folder):
     failures = 0
 
@@ -89,6 +122,11 @@ def main(folder):
             by_metric[metric].append(value)
         counters, slices = perfetto_sums(rows.with_suffix(".pftrace"))
         hold(f"{rows.stem}: Perfetto", counters, {name: math.fsum(of) for name, of in by_metric.items()})
+        if rows.with_suffix(".otlp").exists():
+            wanted_stacks, wanted_functions = stacks_reported(rows)
+            found, functions = otlp_stacks(rows.with_suffix(".otlp"))
+            hold(f"{rows.stem}: OpenTelemetry, stacks", found, wanted_stacks)
+            hold(f"{rows.stem}: OpenTelemetry, functions", dict.fromkeys(functions, 1), dict.fromkeys(wanted_functions, 1))
         hold(f"{rows.stem}: Perfetto, gaps", {"slices": slices}, {"slices": gaps})
     return 1 if failures else 0
 

@@ -66,6 +66,11 @@ impl Message {
         self.bytes(field).map(|bytes| String::from_utf8(bytes.to_vec()).unwrap()).collect()
     }
 
+    /// Bytes in a field that is there once.
+    pub(crate) fn one(&self, field: u32) -> Vec<u8> {
+        self.bytes(field).last().unwrap_or_default().to_vec()
+    }
+
     /// Numbers in a repeated field.
     pub(crate) fn numbers(&self, field: u32) -> Vec<u64> {
         let mut numbers = Vec::new();

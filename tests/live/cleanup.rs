@@ -73,12 +73,12 @@ fn settings() -> BTreeMap<String, String> {
     names.iter().map(|name| ((*name).to_owned(), read(name))).collect()
 }
 
-#[test]
-fn killed_at_any_point_it_leaves_nothing() {
+/// Kills pmbpf at times from before its first map to well into counting, and looks at what stays.
+fn killed_it_leaves_nothing(arguments: &[&str]) {
     let settings_before = settings();
     let start = || {
         let mut command = pmbpf();
-        command.args(["run", "--stacks", "--all-cgroups"]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().unwrap()
     };
     let end = |mut child: Child| {
@@ -93,7 +93,6 @@ fn killed_at_any_point_it_leaves_nothing() {
     wait_until("something of ours is loaded", || !held_by(child.id()).is_empty());
     let loading = begun.elapsed();
     assert!(!end(child).is_empty());
-    // From before the first map to well into counting.
     let most = (0..24).map(|twelfths| {
         let child = start();
         sleep(loading * twelfths / 12);
@@ -101,6 +100,17 @@ fn killed_at_any_point_it_leaves_nothing() {
     });
     assert!(most.max() > Some(10), "some were killed while they counted");
     assert_eq!(settings(), settings_before);
+}
+
+#[test]
+fn killed_at_any_point_it_leaves_nothing() {
+    killed_it_leaves_nothing(&["run", "--stacks", "--all-cgroups"]);
+}
+
+#[test]
+fn a_server_that_is_killed_at_any_point_leaves_nothing() {
+    // Nobody is there.
+    killed_it_leaves_nothing(&["serve", "--listen", "127.0.0.1:0", "--otlp-profiles", "http://127.0.0.1:1"]);
 }
 
 #[test]

@@ -7,6 +7,8 @@
 #[expect(dead_code, reason = "some of it is for whole files")]
 #[path = "../fuzz/chance.rs"]
 mod chance;
+#[path = "../export/protobuf.rs"]
+mod protobuf;
 #[path = "../schema.rs"]
 mod schema;
 mod session;
@@ -38,6 +40,7 @@ mod pid_namespaces;
 mod podman;
 mod privileges;
 mod processes;
+mod profiles;
 mod redacted;
 mod rights;
 mod samples;

@@ -1,5 +1,5 @@
-//! Exports of the recordings that are checked in, read back by programs of others: DuckDB and chDB (Parquet), Perfetto's own messages,
-//! Datadog's pprof-format, speedscope's importer. Their sums are those of `pmbpf report --json`. And hourly tables of simulated hosts, of
+//! Exports of the recordings that are checked in, read back by programs of others: DuckDB and chDB (Parquet), Perfetto's and
+//! OpenTelemetry's own messages, Datadog's pprof-format, speedscope's importer. Their sums are those of `pmbpf report --json`. And hourly tables of simulated hosts, of
 //! which DuckDB and chDB answer the queries of docs/fleet.md. What reads is installed below target/exports.
 
 use std::{
@@ -26,7 +26,7 @@ const RECORDINGS: [(&str, Option<&str>); 5] = [
     ("off_cpu_stacks", Some("1h")),
 ];
 /// Formats of stacks, which only recordings made with `--stacks` have.
-const OF_STACKS: [&str; 3] = ["pprof", "folded", "speedscope"];
+const OF_STACKS: [&str; 4] = ["pprof", "folded", "speedscope", "otlp"];
 const WITH_STACKS: [&str; 3] = ["masked", "events", "off_cpu_stacks"];
 /// Formats of numbers, and what their files' names end in.
 const OF_NUMBERS: [(&str, &str); 2] = [("parquet", "parquet"), ("perfetto", "pftrace")];
@@ -56,7 +56,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
             });
             failed.extend(answered.err().map(|error| format!("{error:#}")));
         }
-        Err(why) => say(&format!("DuckDB, chDB, Perfetto: SKIPPED: {why:#}")),
+        Err(why) => say(&format!("DuckDB, chDB, Perfetto, OpenTelemetry: SKIPPED: {why:#}")),
     }
     match modules(&folder) {
         Ok(modules) => {

@@ -52,6 +52,8 @@ enum Task {
     Nightly(nightly::Args),
     /// Run the soak alone
     Soak,
+    /// Run `pmbpf serve` beside 200 cgroups, and 50 a second that come and go, for half an hour (`PMBPF_CHURN` seconds)
+    Churn,
     /// Have exports read by programs of others, which are installed below target
     Exports,
     /// Have Prometheus and VictoriaMetrics scrape `pmbpf serve` while cgroups come and go, for ten minutes (`PMBPF_SCRAPE` seconds)
@@ -78,6 +80,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Nightly(args) => nightly::run(&args).map(|()| 0),
         Task::Soak => soak::run().map(|()| 0),
+        Task::Churn => soak::churn().map(|()| 0),
         Task::Exports => exports::run().map(|()| 0),
         Task::Scrape => scrape::run(scrape::LENGTH).map(|()| 0),
         Task::Check => check::all().map(|()| 0),

@@ -1,6 +1,8 @@
 //! A soak: pmbpf beside processes that come and go, for as long as somebody would leave it on. Its memory and its open files must not
 //! grow with time.
 
+mod churn;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -12,6 +14,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
+pub(crate) use self::churn::run as churn;
 use crate::{
     build,
     command::{is_root, say},

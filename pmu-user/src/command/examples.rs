@@ -53,6 +53,8 @@ Examples:
   pmbpf serve                           every container, pod, unit and other cgroup, at http://127.0.0.1:9477/metrics
   pmbpf serve --cgroup 'k8s:shop/*'     one namespace's pods
   pmbpf serve --listen 10.0.0.7:9477    for a server on another host
+  pmbpf serve --otlp-profiles http://127.0.0.1:4318
+                                        pushes stacks of samples to a collector, too
   pmbpf serve --flight-recorder /var/lib/pmbpf --when 'runqueue_latency.p99>20ms for 10s'
                                         and a recording of the minutes before tasks had to wait
 

@@ -280,6 +280,15 @@ impl<'a> Pipeline<'a> {
         self.view.interval(&report)
     }
 
+    /// A report of the tasks since the last call, or since the run began.
+    pub(super) fn take_tasks(&mut self) -> Report {
+        let mut report = self.report(None);
+        self.tasks.iter_mut().for_each(|tasks| tasks.take_whole(&mut report));
+        report.name_alike();
+        report.name_cgroups(&self.cgroups, &mut self.generations.clone());
+        report
+    }
+
     /// A report of what was counted, with what was known to be missing before.
     fn report(&self, counts: Option<Stat>) -> Report {
         let left_out = self.header.counts.iter().filter_map(|counts| counts.plan.left_out.as_ref());

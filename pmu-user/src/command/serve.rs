@@ -4,6 +4,7 @@ mod answer;
 mod flight;
 mod http;
 mod live;
+mod profiles;
 mod published;
 mod push;
 #[cfg(feature = "parquet")]
@@ -13,7 +14,9 @@ mod web;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use self::flight::FlightArgs;
+use clap::ArgGroup;
+
+use self::{flight::FlightArgs, profiles::ProfilesArgs};
 use super::{examples, live::KernelArgs, parse};
 
 /// Where it listens unless told otherwise: on this host alone.
@@ -21,7 +24,7 @@ const ADDRESS: &str = "127.0.0.1:9477";
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
-#[command(after_help = examples::SERVE)]
+#[command(after_help = examples::SERVE, group = ArgGroup::new("pushes").args(["otlp", "otlp_profiles"]).multiple(true))]
 pub(super) struct Args {
     /// Listen at this address (repeatable); whoever reaches it sees names of containers and what they do
     #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS, help_heading = "Server")]
@@ -30,11 +33,13 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     web_config: Option<PathBuf>,
     /// Push to an OpenTelemetry collector as well, by OTLP over HTTP: http://HOST:PORT, or with a path
-    #[arg(long, value_name = "URL", value_parser = push::url, help_heading = "Server")]
+    #[arg(long, value_name = "URL", value_parser = push::metrics_url, help_heading = "Server")]
     otlp: Option<hyper::Uri>,
     /// How often to push
-    #[arg(long, value_name = "TIME", value_parser = parse::interval, default_value = "60s", requires = "otlp", help_heading = "Server")]
+    #[arg(long, value_name = "TIME", value_parser = parse::interval, default_value = "60s", requires = "pushes", help_heading = "Server")]
     otlp_interval: Duration,
+    #[command(flatten)]
+    profiles: ProfilesArgs,
     #[cfg(feature = "parquet")]
     #[command(flatten)]
     tables: tables::TablesArgs,

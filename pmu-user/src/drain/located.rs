@@ -76,6 +76,9 @@ pub struct Located {
     /// What became of those whose user stack was to be unwound.
     #[serde(default, skip_serializing_if = "Unwinding::is_empty")]
     pub unwinding: Unwinding,
+    /// Names of code that were looked up by then, in a run that does so as it goes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<Name>,
 }
 
 impl Located {
@@ -87,6 +90,7 @@ impl Located {
             && self.stacks.is_empty()
             && self.off_cpu.is_empty()
             && self.unwinding.is_empty()
+            && self.names.is_empty()
     }
 
     /// Appends what was located later.
@@ -96,6 +100,7 @@ impl Located {
         self.stacks.append(&mut later.stacks);
         self.off_cpu.append(&mut later.off_cpu);
         self.unwinding.append(later.unwinding);
+        self.names.append(&mut later.names);
     }
 }
 

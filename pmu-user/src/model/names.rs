@@ -32,8 +32,9 @@ pub(super) struct CodeNames {
 const FIRST_MAX: usize = 1 << 16;
 
 impl CodeNames {
-    /// Takes the sources that are new.
+    /// Takes the sources and names that are new.
     pub(super) fn meet(&mut self, located: &Located) {
+        self.learn(&located.names);
         self.sources.extend(located.sources.iter().map(|row| (row.source, row.clone())));
         let room = FIRST_MAX.saturating_sub(self.first.len());
         self.first.extend(located.unwinding.first.iter().take(room));

@@ -118,6 +118,7 @@ impl Redactor {
         located.stacks.iter_mut().flat_map(|row| &mut row.frames).for_each(|at| self.at(at));
         located.off_cpu.iter_mut().flat_map(|row| &mut row.frames).for_each(|at| self.at(at));
         located.unwinding.first.iter_mut().for_each(|at| self.at(at));
+        located.names.iter_mut().for_each(|name| self.at(&mut name.at));
     }
 
     fn meet(&self, name: &str) {

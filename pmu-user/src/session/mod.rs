@@ -213,6 +213,12 @@ impl Session {
         self.io.as_ref()?.warning()
     }
 
+    /// From now on names of functions that samples hit are looked up every second, later every 10 s, and come with drains, for who
+    /// reports stacks while the run goes on.
+    pub fn name_as_it_goes(&mut self) {
+        self.tasks.iter_mut().for_each(TasksSession::name_as_it_goes);
+    }
+
     /// Looks up the names of what was hot, once everything else is safe.
     pub fn name(&mut self) -> Option<Names> {
         self.tasks.as_mut().map(TasksSession::name)

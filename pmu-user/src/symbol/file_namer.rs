@@ -55,7 +55,7 @@ impl FileNamer {
             CodeSourceKind::File(Image { path: Untrusted::default(), file, identity, debug, openings: 0 }),
             offsets,
         );
-        let mut codes = functions(&mut self.namer, &source, deadline);
+        let mut codes = functions(&mut self.namer, &source.kind, &hottest_first(&source), deadline);
         if let CodeSourceKind::File(image) = &source.kind {
             add_lines(&mut self.namer, image, &hottest_first(&source), &mut codes, deadline);
         }
@@ -65,7 +65,7 @@ impl FileNamer {
     /// Names of the code at addresses in a `perf-PID.map`.
     pub fn perf_map(&mut self, map: File, addresses: &[u64]) -> Vec<Name> {
         let source = wanting(CodeSourceKind::PerfMap(PerfMap { tgid: 1, file: Some((map, 1)) }), addresses);
-        names(functions(&mut self.namer, &source, Instant::now() + NAMES))
+        names(functions(&mut self.namer, &source.kind, &hottest_first(&source), Instant::now() + NAMES))
     }
 
     /// Frames of a stack that begins at an offset of an ELF file, by its call frame information; or why there are none.

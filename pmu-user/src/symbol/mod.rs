@@ -53,6 +53,13 @@ const BEHIND_MAX: usize = 256;
 /// How long what waits to be unwound may take of the time for names.
 const UNWINDING: Duration = Duration::from_millis(500);
 
+/// How long it takes until names are looked up again in a run that does so as it goes: at first, where most code is new, and the longest,
+/// to which it doubles. Where there is code of the kernel that is new, all of its symbols are read, which takes some 50 ms.
+const NAMING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// How long that may take.
+const NAMING_MAX: Duration = Duration::from_secs(1);
+
 /// Bytes of copied stacks that may wait to be unwound.
 const COPIED_MAX: usize = 16 << 20;
 
@@ -116,12 +123,14 @@ pub struct Symbols {
     waiting: usize,
     /// Does the kernel tell of mappings?
     listens: bool,
+    /// When names are to be looked up next, and how long after that again, in a run that does so as it goes.
+    next_naming: Option<(Instant, Duration)>,
 }
 
 impl Default for Symbols {
     fn default() -> Self {
         let (orders, answers) = Orders::start();
-        Self { orders, answers, waiting: 0, listens: false }
+        Self { orders, answers, waiting: 0, listens: false, next_naming: None }
     }
 }
 
@@ -156,6 +165,11 @@ impl Symbols {
         self.orders.lost()
     }
 
+    /// CPU time of the symbolizer process in ns, in a run that looks names up as it goes.
+    pub fn cpu_ns(&self) -> u64 {
+        self.orders.cpu_ns()
+    }
+
     /// A process was sampled: its address map is read while it lives.
     pub fn see(&self, tgid: u32) {
         self.orders.give(Order::See(tgid));
@@ -172,6 +186,21 @@ impl Symbols {
     pub fn execute(&self, tgid: u32) {
         if !self.listens {
             self.orders.give(Order::Execute(tgid));
+        }
+    }
+
+    /// From now on names of functions are looked up as the run goes, and come with [`Located::names`].
+    pub fn name_as_it_goes(&mut self) {
+        self.orders.give(Order::NameAsItGoes);
+        self.next_naming = Some((Instant::now() + NAMING.0, NAMING.0));
+    }
+
+    /// Has the names looked up of what is new, if it is time to.
+    fn name_new(&mut self) {
+        let now = Instant::now();
+        if let Some((_, after)) = self.next_naming.filter(|(due, _)| *due <= now) {
+            self.next_naming = Some((now + after, NAMING.1.min(after * 2)));
+            self.orders.give(Order::NameNew(now + NAMING_MAX));
         }
     }
 
@@ -198,6 +227,7 @@ impl Symbols {
         if !samples.is_empty() {
             self.waiting += usize::from(self.orders.give(Order::Locate(samples, monotonic_ns())));
         }
+        self.name_new();
         self.located_until(Instant::now() + LOCATING)
     }
 

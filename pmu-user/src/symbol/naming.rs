@@ -43,7 +43,9 @@ impl Tracker {
         }
         let mut named: Vec<(u32, Codes)> = Vec::new();
         for &number in &numbers {
-            named.push((number, functions(&mut self.symbolizer, &self.sources[number as usize], deadline)));
+            let source = &self.sources[number as usize];
+            let offsets = hottest_first(source);
+            named.push((number, functions(&mut self.symbolizer, &source.kind, &offsets, deadline)));
         }
         for (number, codes) in &mut named {
             if let CodeSourceKind::File(image) = &self.sources[*number as usize].kind {
@@ -63,6 +65,30 @@ impl Tracker {
     }
 }
 
+impl Tracker {
+    /// Looks up the functions of code that is new since the last call, without source lines. What there was no time for is
+    /// looked up the next time.
+    pub(super) fn name_new(&mut self, deadline: Instant) {
+        for number in 0..self.sources.len() as u32 {
+            if self.sources[number as usize].unnamed.is_empty() {
+                continue;
+            }
+            self.look_for_perf_map(number);
+            let source = &mut self.sources[number as usize];
+            let offsets = std::mem::take(&mut source.unnamed);
+            for (offset, code) in functions(&mut self.symbolizer, &source.kind, &offsets, deadline) {
+                match code {
+                    Err(Why::NoTime) => source.unnamed.push(offset),
+                    code => {
+                        let code = code.map_err(|why| why.text().to_owned());
+                        self.named.push(Name { at: At { source: number, offset }, code });
+                    }
+                }
+            }
+        }
+    }
+}
+
 pub(super) fn hottest_first(source: &CodeSource) -> Vec<u64> {
     let mut offsets: Vec<(u64, u64)> =
         source.wanted.iter().map(|(&offset, &samples)| (samples, offset)).collect();
@@ -70,28 +96,32 @@ pub(super) fn hottest_first(source: &CodeSource) -> Vec<u64> {
     offsets.into_iter().map(|(_, offset)| offset).collect()
 }
 
-/// Functions at the wanted offsets of a source.
-pub(super) fn functions(symbolizer: &mut Symbolizer, source: &CodeSource, deadline: Instant) -> Codes {
-    let offsets = hottest_first(source);
+/// Functions at offsets of a source.
+pub(super) fn functions(
+    symbolizer: &mut Symbolizer,
+    source: &CodeSourceKind,
+    offsets: &[u64],
+    deadline: Instant,
+) -> Codes {
     let mut ask = |request: fn(Vec<u64>) -> Request, files: &[&File]| {
-        ask_all(symbolizer, request, &offsets, files, deadline)
+        ask_all(symbolizer, request, offsets, files, deadline)
     };
-    match &source.kind {
+    match source {
         CodeSourceKind::Kernel => match File::open("/proc/kallsyms") {
             Ok(list) => ask(Request::Kernel, &[&list]),
-            Err(_) => all(&offsets, Why::Hidden),
+            Err(_) => all(offsets, Why::Hidden),
         },
         CodeSourceKind::Vdso => ask(Request::Vdso, &[]),
         CodeSourceKind::Nowhere(_) => Codes::new(),
         CodeSourceKind::PerfMap(map) => match &map.file {
             Some((file, _)) => ask(Request::PerfMap, &[file]),
-            None => all(&offsets, Why::NoPerfMap),
+            None => all(offsets, Why::NoPerfMap),
         },
         CodeSourceKind::File(image) => {
             let debug = image.debug_file();
             match &image.file {
                 Ok(file) => ask(Request::Symbols, &with(file, debug.as_ref(), None)),
-                Err(why) => all(&offsets, *why),
+                Err(why) => all(offsets, *why),
             }
         }
     }

@@ -36,6 +36,9 @@ pub(super) enum Order {
     /// Samples, and when their drain was done.
     Locate(Samples, u64),
     Unwind(Vec<Snapshot>),
+    /// Names are looked up as the run goes.
+    NameAsItGoes,
+    NameNew(Instant),
     NameAll(Instant),
 }
 
@@ -53,6 +56,8 @@ pub(super) struct Orders {
     wake: Option<OwnedFd>,
     /// Records of the kernel that found no room.
     lost: Arc<AtomicU64>,
+    /// CPU time of the symbolizer process, in ns, as it was after names were looked up.
+    cpu_ns: Arc<AtomicU64>,
     /// What the thread sees of what waits to be unwound, and of the time.
     pub(super) unwinds: Arc<Unwinds>,
 }
@@ -94,16 +99,21 @@ impl Orders {
     pub(super) fn start() -> (Self, Receiver<Answer>) {
         let (orders, received) = channel();
         let (answers_to, answers) = channel();
-        let lost = Arc::new(AtomicU64::new(0));
+        let (lost, cpu_ns) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (woken, wake) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok().unzip();
         let unwinds = Arc::new(Unwinds::default());
-        let worker =
-            Worker { received, answers: answers_to, lost: Arc::clone(&lost), unwinds: Arc::clone(&unwinds) };
+        let worker = Worker {
+            received,
+            answers: answers_to,
+            lost: Arc::clone(&lost),
+            cpu_ns: Arc::clone(&cpu_ns),
+            unwinds: Arc::clone(&unwinds),
+        };
         if let Some(woken) = woken {
             let name = thread::Builder::new().name("pmbpf-names".to_owned());
             let _ = name.spawn(move || worker.serve(&woken));
         }
-        (Self { orders, wake, lost, unwinds }, answers)
+        (Self { orders, wake, lost, cpu_ns, unwinds }, answers)
     }
 
     /// Gives an order. Is there anybody to take it?
@@ -121,6 +131,11 @@ impl Orders {
     pub(super) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
+
+    /// CPU time of the symbolizer process, in ns, as it was after names were looked up.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.cpu_ns.load(Ordering::Relaxed)
+    }
 }
 
 /// The thread.
@@ -128,6 +143,7 @@ struct Worker {
     received: Receiver<Order>,
     answers: Sender<Answer>,
     lost: Arc<AtomicU64>,
+    cpu_ns: Arc<AtomicU64>,
     unwinds: Arc<Unwinds>,
 }
 
@@ -167,11 +183,15 @@ impl Worker {
             Order::Locate(samples, drained_ns) => {
                 return Some(Answer::Located(tracker.locate(&samples, drained_ns)));
             }
+            Order::NameAsItGoes => tracker.name_as_it_goes(),
+            Order::NameNew(deadline) => {
+                tracker.name_new(deadline);
+                self.cpu_ns.store(cpu_ns(tracker), Ordering::Relaxed);
+            }
             Order::NameAll(deadline) => {
                 let located = tracker.unwinding.take();
                 let names = tracker.name_all(deadline);
-                let cpu_ns = tracker.symbolizer.cpu_ns() + tracker.unwinding.cpu_ns();
-                return Some(Answer::Named(Named { names, located, cpu_ns }));
+                return Some(Answer::Named(Named { names, located, cpu_ns: cpu_ns(tracker) }));
             }
         }
         None
@@ -180,6 +200,11 @@ impl Worker {
     fn hear(&self, tracker: &mut Tracker) {
         self.lost.fetch_add(tracker.hear(), Ordering::Relaxed);
     }
+}
+
+/// CPU time of the processes that read the files of others, in ns.
+fn cpu_ns(tracker: &Tracker) -> u64 {
+    tracker.symbolizer.cpu_ns() + tracker.unwinding.cpu_ns()
 }
 
 /// What looking at the processes of others takes: their maps and files, and the kernel's symbols.

@@ -26,13 +26,15 @@ pub(super) struct CodeSource {
     pub(super) kind: CodeSourceKind,
     /// Samples by offset, of those offsets that are to be named.
     pub(super) wanted: HashMap<u64, u64>,
+    /// Those of them that were not looked up yet, in a run that does so as it goes.
+    pub(super) unnamed: Vec<u64>,
     /// Has a sample hit it, so that its row is told?
     pub(super) told: bool,
 }
 
 impl CodeSource {
     pub(super) fn new(kind: CodeSourceKind) -> Self {
-        Self { kind, wanted: HashMap::new(), told: false }
+        Self { kind, wanted: HashMap::new(), unnamed: Vec::new(), told: false }
     }
 
     /// What is told of it before its code has names.

@@ -24,7 +24,7 @@ use super::{
     source::{CodeSource, CodeSourceKind, PerfMap},
 };
 use crate::{
-    drain::{At, CodeRow, CodeStackRow, HotRow, Located, OffCpuStackRow, StackRow},
+    drain::{At, CodeRow, CodeStackRow, HotRow, Located, Name, OffCpuStackRow, StackRow},
     perf::side_band::{SideBand, What},
 };
 
@@ -53,6 +53,10 @@ pub(super) struct Tracker {
     nowhere: HashMap<&'static str, u32>,
     /// Instructions that names are wanted for.
     wanted: usize,
+    /// Are names looked up as the run goes?
+    names_as_it_goes: bool,
+    /// Names that were, and were not told yet.
+    pub(super) named: Vec<Name>,
 }
 
 impl Tracker {
@@ -69,6 +73,8 @@ impl Tracker {
             perf_maps: HashMap::new(),
             nowhere: HashMap::new(),
             wanted: 0,
+            names_as_it_goes: false,
+            named: Vec::new(),
         };
         // Whoever gives up waiting for the tracker names this source by its number.
         let late = tracker.nowhere(LATE_WHY);
@@ -148,9 +154,15 @@ impl Tracker {
         }
     }
 
+    /// From now on names are looked up as the run goes, by [`Tracker::name_new`].
+    pub(super) const fn name_as_it_goes(&mut self) {
+        self.names_as_it_goes = true;
+    }
+
     /// Locates the samples of a drain that was done at a time: where they hit, by code instead of by process and address.
     pub(super) fn locate(&mut self, samples: &Samples, drained_ns: u64) -> Located {
         let mut located = self.unwinding.take();
+        located.names = std::mem::take(&mut self.named);
         let mut code: BTreeMap<_, u64> = BTreeMap::new();
         for &HotRow { slot, tgid, address, count, event, cpu } in &samples.hot {
             let at = self.at(tgid, address, count, &mut located);
@@ -199,6 +211,9 @@ impl Tracker {
                 None if room => {
                     source.wanted.insert(at.offset, samples);
                     self.wanted += 1;
+                    if self.names_as_it_goes {
+                        source.unnamed.push(at.offset);
+                    }
                 }
                 None => {}
             }

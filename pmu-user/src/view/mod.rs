@@ -17,6 +17,7 @@ pub mod html;
 pub mod io;
 mod json;
 pub mod list;
+mod otlp;
 mod stage;
 #[cfg(test)]
 mod tests;

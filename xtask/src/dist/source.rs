@@ -50,7 +50,11 @@ pub(super) fn write(release: &Release, objects: &[(Architecture, PathBuf)]) -> a
 /// Installs pmbpf from a tree as people do, where nothing builds BPF objects.
 fn installs(tree: &Path, into: &Path, version: &str) -> anyhow::Result<()> {
     let mut install = cargo();
-    install.args(["install", "--debug", "--locked", "--path"]).arg(tree.join("pmu-user")).arg("--root").arg(into);
+    install
+        .args(["install", "--debug", "--locked", "--path"])
+        .arg(tree.join("pmu-user"))
+        .arg("--root")
+        .arg(into);
     install.arg("--target-dir").arg(root().join("target/dist-source"));
     // The compiler of whoever installs, which knows of no unstable flag; and a linker that is not there.
     install.current_dir("/").env("PMBPF_BPF_LINKER", "/nonexistent").env_remove("RUSTC_BOOTSTRAP");

@@ -13,7 +13,7 @@ use crate::command::text;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The body of what a server answers to a GET.
-pub(super) fn get(address: &str, path: &str) -> anyhow::Result<String> {
+pub(crate) fn get(address: &str, path: &str) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(address).with_context(|| format!("cannot reach {address}"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     // Of this version nothing comes in chunks.

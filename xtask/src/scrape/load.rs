@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::Write as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -31,13 +31,18 @@ struct Living {
     until: Instant,
 }
 
+/// Where the v2 hierarchy of cgroups is mounted.
+pub(crate) fn hierarchy() -> anyhow::Result<PathBuf> {
+    let mut mounts = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].into_iter().map(PathBuf::from);
+    let is_v2 = |mount: &PathBuf| mount.join("cgroup.controllers").is_file();
+    mounts.find(is_v2).context("there is no v2 hierarchy of cgroups")
+}
+
 impl Load {
     pub(super) fn new() -> anyhow::Result<Self> {
-        let mounts = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
-        let is_v2 = |mount: &&&str| Path::new(mount).join("cgroup.controllers").is_file();
-        let mount = mounts.iter().find(is_v2).context("there is no v2 hierarchy of cgroups")?;
+        let mount = hierarchy()?;
         let path = format!("/pmbpf-scrape-{}", std::process::id());
-        let folder = Path::new(mount).join(&path[1..]);
+        let folder = mount.join(&path[1..]);
         fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         Ok(Self { folder, path })
     }

@@ -16,6 +16,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
+pub(crate) use self::{http::get, load::hierarchy};
 use self::{
     load::Load,
     servers::{Collector, Server},

@@ -77,6 +77,12 @@ impl<'a> TasksPart<'a> {
         self.has_whole = false;
     }
 
+    /// Adds what there is of the whole run to a report, and begins anew.
+    pub(super) fn take_whole(&mut self, into: &mut Report) {
+        let total = std::mem::take(&mut self.total);
+        self.report(&total, into);
+    }
+
     /// Takes a drain. What is to be counted next.
     pub(super) fn drain(&mut self, drain: &TasksDrain) -> Next {
         let interval = self.ledger.advance(drain);

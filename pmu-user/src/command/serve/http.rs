@@ -6,6 +6,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr, TcpListener},
     path::PathBuf,
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     thread::Builder,
     time::Duration,
@@ -95,19 +96,19 @@ pub(super) fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<(TcpListener,
     all.collect()
 }
 
+/// What else is done by whoever answers.
+pub(super) type Beside = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Answers from now on, and does what else is to be done meanwhile, until the process ends. The thread that calls has been confined.
-pub(super) fn begin(
-    listeners: Vec<TcpListener>,
-    site: Site,
-    beside: Option<impl Future<Output = ()> + Send + 'static>,
-) -> anyhow::Result<()> {
+pub(super) fn begin(listeners: Vec<TcpListener>, site: Site, beside: Vec<Beside>) -> anyhow::Result<()> {
     Builder::new().name("http".to_owned()).spawn(move || {
         confine(Duty::Answer);
         if let Ok(runtime) = runtime() {
             runtime.block_on(async {
-                let beside = beside.map(tokio::spawn);
+                for task in beside {
+                    tokio::spawn(task);
+                }
                 all(listeners, Arc::new(site)).await;
-                drop(beside);
             });
         }
     })?;

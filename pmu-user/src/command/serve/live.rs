@@ -18,7 +18,8 @@ use super::{
     Args,
     answer::Answers,
     flight::{Feed, Flight, Rules, Taken},
-    http::{self, Site, bind},
+    http::{self, Beside, Site, bind},
+    profiles::{self, Profiles},
     published::Published,
     push::push,
     web::Web,
@@ -37,7 +38,7 @@ use crate::{
     metric::exposed::{Bounds, Exposed},
     plan::{
         metrics::{Depth, MetricsRequest},
-        request::{By, Descend, OffCpu, Rate, Request, Target, WantedMetrics},
+        request::{By, Descend, OffCpu, Rate, Request, Stacks, Target, WantedMetrics},
     },
     session::{
         self, Session, Signals,
@@ -83,8 +84,9 @@ impl Args {
                 target => target,
             },
             by: Some(By::Cgroup),
-            // Nothing that is served is made of samples.
-            rate: Rate::Off,
+            // Only profiles are made of samples.
+            rate: self.profiles.frequency().map_or(Rate::Off, Rate::Frequency),
+            stacks: if self.profiles.frequency().is_some() { Stacks::Yes } else { Stacks::No },
             metrics: self.metrics(),
             off_cpu: if self.off_cpu { OffCpu::Yes } else { OffCpu::No },
             interval: Some(self.interval),
@@ -138,8 +140,15 @@ async fn run(
     let signals = Signals::of_service()?;
     let flight = flight.map(|taken| taken.begin(&recorded)).transpose()?;
     let (listeners, addresses): (Vec<_>, Vec<_>) = listeners.into_iter().unzip();
-    let to = args.otlp.clone();
-    let beside = to.map(|to| push(to, args.otlp_interval, header.clone(), Arc::clone(&published)));
+    let mut beside: Vec<Beside> = Vec::new();
+    if let Some(to) = args.otlp.clone() {
+        beside.push(Box::pin(push(to, args.otlp_interval, header.clone(), Arc::clone(&published))));
+    }
+    let profiles = args.profiles.begin(args.otlp_interval).map(|(profiles, to)| {
+        session.name_as_it_goes();
+        beside.push(Box::pin(profiles::push(to, profiles.waiting())));
+        profiles
+    });
     let site = Site::new(
         Answers::new(Arc::clone(&published), flight.as_ref().map(|flight| flight.asks.clone())),
         web,
@@ -150,7 +159,7 @@ async fn run(
     for at in addresses {
         output::talk(&format!("serving {scheme}://{at}/metrics"));
     }
-    count(args, &mut session, &header, (signals, flight), &published).await?;
+    count(args, (&mut session, &header), (signals, flight, profiles), &published).await?;
     notify(&[NotifyState::Stopping]);
     Ok(0)
 }
@@ -169,9 +178,8 @@ fn apart(mut header: Header) -> Header {
 /// Publishes every interval until something stops the run.
 async fn count(
     args: &Args,
-    session: &mut Session,
-    header: &Header,
-    (signals, flight): (Signals, Option<Flight>),
+    (session, header): (&mut Session, &Header),
+    (signals, flight, mut profiles): (Signals, Option<Flight>, Option<Profiles>),
     published: &Published,
 ) -> anyhow::Result<()> {
     let (mut feed, mut rules): (Option<Feed>, Option<Rules>) =
@@ -179,12 +187,16 @@ async fn count(
     let mut exposed = Exposed::new(header, args.bounds());
     #[cfg(feature = "parquet")]
     let mut tables = args.tables.begin(header, args.max_targets as usize)?;
+    let waiting = profiles.as_ref().map(Profiles::waiting);
     let mut is_first = true;
     let watch = |report: &_| {
         exposed.add(report, published.scraped());
         if let Some(rules) = &mut rules {
             rules.watch(report);
             exposed.tell(&rules.counts());
+        }
+        if let Some(waiting) = &waiting {
+            exposed.profiles(waiting.counts());
         }
         #[cfg(feature = "parquet")]
         if let Some(tables) = &mut tables {
@@ -201,14 +213,20 @@ async fn count(
         is_first = false;
     };
     let mut pipeline = Pipeline::into_view(header, None, View::watched(header, Box::new(watch)))?;
-    pipeline.only_intervals();
+    if profiles.is_none() {
+        pipeline.only_intervals();
+    }
     let mut keep = |drain: Drain| -> anyhow::Result<session::Next> {
         feed.iter_mut().for_each(|feed| feed.drain(&drain));
-        Ok(pipeline.drain(drain)?)
+        let at_ns = drain.tasks.as_ref().map_or(0, |tasks| tasks.at_ns);
+        let next = pipeline.drain(drain)?;
+        profiles.iter_mut().for_each(|profiles| profiles.drained(header, &mut pipeline, at_ns));
+        Ok(next)
     };
     let outcome = session::run(session, None, signals, &mut keep).await?;
     keep(outcome.last)?;
     pipeline.end_interval()?;
+    profiles.iter().for_each(|profiles| profiles.end(header, &mut pipeline));
     drop(pipeline);
     feed.into_iter().for_each(Feed::end);
     #[cfg(feature = "parquet")]

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
-    Request, Uri,
+    Request, StatusCode, Uri,
     client::conn::http1,
     header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, USER_AGENT},
 };
@@ -17,17 +17,20 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time};
 
 use super::{answer::zipped, published::Published};
-use crate::{
-    command::output, drain::Header, machine::duration_ns, metric::exposed::Snapshot, view::exposition::otlp,
-};
+use crate::{command::output, drain::Header, machine::duration_ns, view::exposition::otlp};
 
 /// For how long a collector may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Where collectors take metrics (opentelemetry.io/docs/specs/otlp, 4.2).
 const PATH: &str = "/v1/metrics";
 
-/// Where a collector is: `http://HOST:PORT`, with a path or without.
-pub(super) fn url(text: &str) -> Result<Uri, String> {
+/// Where a collector takes metrics.
+pub(super) fn metrics_url(text: &str) -> Result<Uri, String> {
+    url(text, PATH)
+}
+
+/// Where a collector is: `http://HOST:PORT`, with a path, or without, which then is this one.
+pub(super) fn url(text: &str, path: &str) -> Result<Uri, String> {
     let uri: Uri = text.parse().map_err(|error| format!("`{text}` is no URL: {error}"))?;
     if uri.scheme_str() != Some("http") {
         return Err(format!(
@@ -38,43 +41,76 @@ pub(super) fn url(text: &str) -> Result<Uri, String> {
     if uri.path() != "/" {
         return Ok(uri);
     }
-    let with_path = format!("{}{PATH}", text.trim_end_matches('/'));
+    let with_path = format!("{}{path}", text.trim_end_matches('/'));
     with_path.parse().map_err(|error| format!("`{with_path}` is no URL: {error}"))
+}
+
+/// Why a collector has not taken something.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It answers that it does not take it, whenever it comes.
+    Refused(String),
+    /// It cannot be reached, or has no time (opentelemetry.io/docs/specs/otlp, 4.2.2: 429, 502, 503 and 504).
+    Unreachable(String),
+}
+
+/// Whether pushing fails, of which is told when that begins and ends.
+#[derive(Default)]
+pub(super) struct Trouble {
+    is_told: bool,
+}
+
+impl Trouble {
+    /// Tells what changed.
+    pub(super) fn tell(&mut self, to: &Uri, failure: Option<&Failure>) {
+        match failure {
+            Some(Failure::Refused(why) | Failure::Unreachable(why)) if !self.is_told => {
+                output::talk(&format!("cannot push to {to}: {why}"));
+            }
+            None if self.is_told => output::talk(&format!("pushing to {to} again")),
+            _ => {}
+        }
+        self.is_told = failure.is_some();
+    }
 }
 
 /// Pushes every so often, until the process ends. Says when that begins to fail, and when it does not any more.
 pub(super) async fn push(to: Uri, every: Duration, header: Header, published: Arc<Published>) {
-    let mut is_failing = false;
+    let mut trouble = Trouble::default();
     let mut last = 0;
     loop {
         time::sleep(every).await;
         let Some(snapshot) = published.latest().filter(|snapshot| snapshot.sequence > last) else { continue };
-        let failure = match time::timeout(PATIENCE, once(&to, &header, &snapshot)).await {
-            Ok(Ok(())) => {
-                last = snapshot.sequence;
-                published.see(snapshot.sequence);
-                None
-            }
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(format!("it does not answer within {} s", PATIENCE.as_secs())),
-        };
-        match &failure {
-            Some(why) if !is_failing => output::talk(&format!("cannot push to {to}: {why}")),
-            None if is_failing => output::talk(&format!("pushing to {to} again")),
-            _ => {}
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let result = post(&to, PATH, &otlp::encode(&snapshot, &header, duration_ns(now))).await;
+        trouble.tell(&to, result.as_ref().err());
+        if result.is_ok() {
+            last = snapshot.sequence;
+            published.see(snapshot.sequence);
         }
-        is_failing = failure.is_some();
     }
 }
 
-async fn once(to: &Uri, header: &Header, snapshot: &Snapshot) -> anyhow::Result<()> {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let body = zipped(&otlp::encode(snapshot, header, duration_ns(now)));
+/// Posts a message in Protocol Buffers, to a path where the URL has none.
+pub(super) async fn post(to: &Uri, path: &str, message: &[u8]) -> Result<(), Failure> {
+    match time::timeout(PATIENCE, once(to, path, message)).await {
+        Ok(Ok(status)) if status.is_success() => Ok(()),
+        Ok(Ok(status)) if matches!(status.as_u16(), 429 | 502 | 503 | 504) => {
+            Err(Failure::Unreachable(format!("it answers {status}")))
+        }
+        Ok(Ok(status)) => Err(Failure::Refused(format!("it answers {status}"))),
+        Ok(Err(error)) => Err(Failure::Unreachable(error.to_string())),
+        Err(_) => Err(Failure::Unreachable(format!("it does not answer within {} s", PATIENCE.as_secs()))),
+    }
+}
+
+async fn once(to: &Uri, path: &str, message: &[u8]) -> anyhow::Result<StatusCode> {
+    let body = zipped(message);
     let host = to.host().unwrap_or_default();
     let stream = TcpStream::connect((host.trim_matches(['[', ']']), to.port_u16().unwrap_or(80))).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
-    let request = Request::post(to.path_and_query().map_or(PATH, |path| path.as_str()))
+    let request = Request::post(to.path_and_query().map_or(path, |path| path.as_str()))
         .header(HOST, to.authority().map_or(host, |authority| authority.as_str()))
         .header(USER_AGENT, concat!("pmbpf/", env!("CARGO_PKG_VERSION")))
         .header(CONTENT_TYPE, "application/x-protobuf")
@@ -82,17 +118,16 @@ async fn once(to: &Uri, header: &Header, snapshot: &Snapshot) -> anyhow::Result<
         .body(Full::new(Bytes::from(body)))?;
     let answer = sender.send_request(request).await?;
     connection.abort();
-    anyhow::ensure!(answer.status().is_success(), "it answers {}", answer.status());
-    Ok(())
+    Ok(answer.status())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::url;
+    use super::metrics_url;
 
     #[test]
     fn a_collector_is_named_with_or_without_a_path() {
-        let path = |text: &str| url(text).map(|uri| uri.to_string());
+        let path = |text: &str| metrics_url(text).map(|uri| uri.to_string());
         assert_eq!(path("http://127.0.0.1:4318").unwrap(), "http://127.0.0.1:4318/v1/metrics");
         assert_eq!(path("http://c:4318/").unwrap(), "http://c:4318/v1/metrics");
         assert_eq!(

@@ -210,6 +210,15 @@ impl Host {
         }
     }
 
+    /// Takes how many profiles were pushed, and how many could not be.
+    pub(super) fn profiles(&mut self, families: &mut Families, pushed: u64, lost: u64) {
+        let help = "Profiles for a collector, by what became of them.";
+        let profiles = families.id(Family::own("pmbpf_profiles", Kind::Counter, None, help));
+        for (outcome, count) in [("pushed", pushed), ("lost", lost)] {
+            self.set(profiles, vec![("outcome", outcome.to_owned())], count as f64);
+        }
+    }
+
     /// What pmbpf itself costs. The process's names are those of every exporter.
     fn cost(&mut self, families: &mut Families, cost: &CostReport) {
         let seconds = Some("seconds");

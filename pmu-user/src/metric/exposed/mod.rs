@@ -22,7 +22,7 @@ use std::{borrow::Cow, sync::Arc};
 use self::{
     families::Families,
     host::Host,
-    target::{Labels, OTHER},
+    target::OTHER,
     targets::Targets,
     value::{FamilyId, Values, none_of},
 };
@@ -30,6 +30,7 @@ pub use self::{
     family::{Family, Kind},
     flight::FlightCounts,
     growth::{Growth, Period, Row, Whose},
+    target::{Labels, info as target_info, name as target_name},
     targets::Bounds,
     value::{Observed, Point},
 };
@@ -121,6 +122,11 @@ impl Exposed {
     /// Takes how many rows of tables were written, and how many could not be, since counting began.
     pub fn table_rows(&mut self, written: u64, lost: u64) {
         self.host.table_rows(&mut self.families, written, lost);
+    }
+
+    /// Takes how many profiles were pushed, and how many could not be, since counting began.
+    pub fn profiles(&mut self, (pushed, lost): (u64, u64)) {
+        self.host.profiles(&mut self.families, pushed, lost);
     }
 
     /// Takes whom the report is of.

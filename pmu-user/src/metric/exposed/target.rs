@@ -11,10 +11,10 @@ use crate::{
 pub(super) const OTHER: &str = "_other";
 
 /// Labels, in the order in which they are written.
-pub(super) type Labels = Vec<(&'static str, String)>;
+pub type Labels = Vec<(&'static str, String)>;
 
 /// What a target is called, escaped for a terminal; `None` of an owner that is none.
-pub(super) fn name(owner: &Owner) -> Option<String> {
+pub fn name(owner: &Owner) -> Option<String> {
     let Owner::Cgroup { path, identity, .. } = owner else { return None };
     let called = identity.as_ref().and_then(|identity| of_identity(identity));
     let of_unit = || Some(format!("unit:{}", Untrusted::from(system_unit(path)?.0).terminal()));
@@ -46,7 +46,7 @@ fn of_container(container: &Container, pod: Option<String>) -> String {
 }
 
 /// What is known of a target, as labels of its `pmbpf_target_info`.
-pub(super) fn info(owner: &Owner) -> Labels {
+pub fn info(owner: &Owner) -> Labels {
     let Owner::Cgroup { path, identity, .. } = owner else { return Labels::new() };
     let identity = identity.as_deref().cloned().unwrap_or_default();
     let job = identity.job_name();

@@ -222,6 +222,7 @@ impl TasksSession {
             drain.programs = meter.programs(&self.object, &drain.cpus);
             meter.refreshed(begun.elapsed());
             drain.cost = meter.process();
+            drain.cost.cpu_ns += self.symbols.cpu_ns();
         }
         Ok(drain)
     }
@@ -261,6 +262,7 @@ impl TasksSession {
         self.stop_turns();
         if let Some(meter) = &self.meter {
             last.cost = meter.process();
+            last.cost.cpu_ns += self.symbols.cpu_ns();
         }
         Ok(last)
     }
@@ -313,6 +315,11 @@ impl TasksSession {
     /// Takes a target back that was gone before it was one.
     pub(super) fn forget(&mut self, cgroup: CgroupId) {
         self.object.maps.forget_cgroup(cgroup.0);
+    }
+
+    /// From now on names of functions come with drains, too.
+    pub(super) fn name_as_it_goes(&mut self) {
+        self.symbols.name_as_it_goes();
     }
 
     /// Looks up the names of what was hot, once everything else is safe.

@@ -3,6 +3,8 @@
 
 mod firefox;
 mod folded;
+mod once;
+mod otlp;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod perfetto;
@@ -13,6 +15,7 @@ mod words;
 
 use std::io::{self, Write};
 
+pub use self::otlp::profiles;
 use super::stage::Stage;
 use crate::{
     drain::Header,
@@ -92,6 +95,13 @@ static FORMATS: &[ExportFormat] = &[
         begin: |_| Box::new(pprof::Pprof),
     },
     ExportFormat {
+        name: "otlp",
+        made_of: MadeOf::Stacks,
+        events: Events::All,
+        content: Content::Binary,
+        begin: |_| Box::new(otlp::Otlp),
+    },
+    ExportFormat {
         name: "speedscope",
         made_of: MadeOf::Stacks,
         events: Events::All,
@@ -144,6 +154,11 @@ impl ExportFormat {
 /// Events that took samples.
 fn events(header: &Header) -> &[Sampling] {
     header.tasks.as_ref().map_or(&[], |tasks| &tasks.plan.sampling)
+}
+
+/// A number as formats that know no other take it.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// What the time of tasks that block is called as an event: as perf does it (tools/perf/util/off_cpu.h).

@@ -3,17 +3,13 @@
 
 mod message;
 
-use std::{
-    collections::HashMap,
-    hash::Hash,
-    io::{self, Write},
-};
+use std::io::{self, Write};
 
 use flate2::{Compression, write::GzEncoder};
 use prost::Message as _;
 
 use self::message::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
-use super::{Export, Stacks, events, words};
+use super::{Export, Stacks, events, once::Once, signed, words};
 use crate::{
     drain::{Header, Id, Owner},
     metric::{Frame, HotStack, Report, number::Attribution},
@@ -99,33 +95,6 @@ fn identity(owner: &Owner) -> Vec<(&'static str, String)> {
         ("unit", identity.unit.as_ref()),
     ];
     labels.into_iter().filter_map(|(key, text)| Some((key, text?.terminal().into_owned()))).collect()
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// Rows that are each written once, and what they are called by: their place, or that plus one.
-struct Once<K, T> {
-    list: Vec<T>,
-    index: HashMap<K, usize>,
-}
-
-impl<K: Eq + Hash, T> Once<K, T> {
-    fn new() -> Self {
-        Self { list: Vec::new(), index: HashMap::new() }
-    }
-
-    /// The row's place, if it is there.
-    fn find(&self, key: &K) -> Option<usize> {
-        self.index.get(key).copied()
-    }
-
-    fn add(&mut self, key: K, row: T) -> usize {
-        self.list.push(row);
-        self.index.insert(key, self.list.len() - 1);
-        self.list.len() - 1
-    }
 }
 
 /// Tables of a profile while it is made. Ids begin with 1; 0 is none.

@@ -7,14 +7,14 @@ mod message;
 use prost::Message as _;
 
 use self::message::{
-    AnyValue, Buckets, CUMULATIVE, ExponentialHistogram, ExponentialPoint, Gauge, KeyValue, Metric,
-    NumberPoint, Request, Resource, ResourceMetrics, Scope, ScopeMetrics, Sum,
+    Buckets, CUMULATIVE, ExponentialHistogram, ExponentialPoint, Gauge, Metric, NumberPoint, Request,
+    ResourceMetrics, ScopeMetrics, Sum,
 };
 use super::native::{SCHEMA, ZERO_THRESHOLD_S, buckets};
 use crate::{
     drain::Header,
     metric::exposed::{Family, Kind, Observed, Point, Series, Snapshot},
-    untrusted::Untrusted,
+    view::otlp::{KeyValue, Resource, Scope},
 };
 
 /// From when to when, in ns since 1970.
@@ -37,16 +37,11 @@ pub fn encode(snapshot: &Snapshot, header: &Header, now_ns: u64) -> Vec<u8> {
         ("service.instance.id", host.clone()),
         ("host.name", host),
     ];
-    let attributes = attributes.map(|(key, value)| pair(key, &value)).into();
+    let attributes = attributes.map(|(key, value)| KeyValue::text(key, &value)).into();
     let scope = Scope { name: "pmbpf".to_owned(), version: header.version.clone() };
     let scope_metrics = vec![ScopeMetrics { scope: Some(scope), metrics }];
     let resource = Some(Resource { attributes });
     Request { resource_metrics: vec![ResourceMetrics { resource, scope_metrics }] }.encode_to_vec()
-}
-
-fn pair(key: &str, value: &str) -> KeyValue {
-    let text = Untrusted::from(value).terminal().into_owned();
-    KeyValue { key: key.to_owned(), value: Some(AnyValue { text: Some(text) }) }
 }
 
 fn metric(family: &Family, series: &[Series<'_>], span: Span) -> Metric {
@@ -84,8 +79,8 @@ fn name_and_unit(family: &Family) -> (String, String) {
 }
 
 fn attributes(series: &Series<'_>) -> Vec<KeyValue> {
-    let target = series.target.map(|target| pair("target", target));
-    target.into_iter().chain(series.labels.iter().map(|(key, value)| pair(key, value))).collect()
+    let target = series.target.map(|target| KeyValue::text("target", target));
+    target.into_iter().chain(series.labels.iter().map(|(key, value)| KeyValue::text(key, value))).collect()
 }
 
 fn number(series: &Series<'_>, kind: Kind, span: Span) -> Option<NumberPoint> {

@@ -1,7 +1,8 @@
-//! Messages of OTLP's metrics (github.com/open-telemetry/opentelemetry-proto, metrics/v1, common/v1, resource/v1): their fields that we
-//! write, under their numbers.
+//! Messages of OTLP's metrics (github.com/open-telemetry/opentelemetry-proto, metrics/v1): their fields that we write, under their numbers.
 
 use prost::Message;
+
+use crate::view::otlp::{KeyValue, Resource, Scope};
 
 /// Sums since a beginning (AGGREGATION_TEMPORALITY_CUMULATIVE).
 pub(super) const CUMULATIVE: i32 = 2;
@@ -22,40 +23,11 @@ pub(super) struct ResourceMetrics {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Resource {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) attributes: Vec<KeyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
 pub(super) struct ScopeMetrics {
     #[prost(message, optional, tag = "1")]
     pub(super) scope: Option<Scope>,
     #[prost(message, repeated, tag = "2")]
     pub(super) metrics: Vec<Metric>,
-}
-
-/// InstrumentationScope.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Scope {
-    #[prost(string, tag = "1")]
-    pub(super) name: String,
-    #[prost(string, tag = "2")]
-    pub(super) version: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct KeyValue {
-    #[prost(string, tag = "1")]
-    pub(super) key: String,
-    #[prost(message, optional, tag = "2")]
-    pub(super) value: Option<AnyValue>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct AnyValue {
-    #[prost(string, optional, tag = "1")]
-    pub(super) text: Option<String>,
 }
 
 /// One of its kinds is there.

@@ -1,0 +1,144 @@
+//! Tables that all profiles of a request share.
+
+use super::{
+    super::{once::Once, words},
+    message::{Attribute, Dictionary, Function, Line, Link, Location, Mapping, Stack, ValueType},
+};
+use crate::{
+    metric::{Frame, HotStack},
+    view::otlp::AnyValue,
+};
+
+/// A text or a number of an attribute.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) enum Told {
+    Text(String),
+    Number(i64),
+}
+
+/// Tables while they are made: each begins with an empty row, which means none.
+pub(super) struct Tables {
+    texts: Once<String, String>,
+    mappings: Once<(i32, String), Mapping>,
+    functions: Once<(i32, i32), Function>,
+    locations: Once<(bool, Frame), Location>,
+    attributes: Once<(i32, Told), Attribute>,
+    stacks: Once<Vec<i32>, Stack>,
+}
+
+/// A place in a table. No table of ours has as many rows as this holds: each is of a stack, of which there are bounded many.
+fn place(index: usize) -> i32 {
+    i32::try_from(index).unwrap_or(0)
+}
+
+impl Tables {
+    pub(super) fn new() -> Self {
+        let mut tables = Self {
+            texts: Once::new(),
+            mappings: Once::new(),
+            functions: Once::new(),
+            locations: Once::new(),
+            attributes: Once::new(),
+            stacks: Once::new(),
+        };
+        tables.texts.add(String::new(), String::new());
+        tables.mappings.list.push(Mapping::default());
+        tables.functions.list.push(Function::default());
+        tables.locations.list.push(Location::default());
+        tables.attributes.list.push(Attribute::default());
+        tables.stacks.add(Vec::new(), Stack::default());
+        tables
+    }
+
+    /// What a request has.
+    pub(super) fn finish(self) -> Dictionary {
+        Dictionary {
+            mappings: self.mappings.list,
+            locations: self.locations.list,
+            functions: self.functions.list,
+            links: vec![Link {}],
+            texts: self.texts.list,
+            attributes: self.attributes.list,
+            stacks: self.stacks.list,
+        }
+    }
+
+    fn text(&mut self, text: &str) -> i32 {
+        let text = words::text(text);
+        place(self.texts.place(text.clone(), || text))
+    }
+
+    pub(super) fn value_type(&mut self, kind: &str, unit: &str) -> ValueType {
+        ValueType { kind: self.text(kind), unit: self.text(unit) }
+    }
+
+    pub(super) fn attribute(&mut self, key: &str, told: Told) -> i32 {
+        let key = self.text(key);
+        let told = match told {
+            Told::Text(text) => Told::Text(words::text(&text)),
+            number @ Told::Number(_) => number,
+        };
+        let value = match told.clone() {
+            Told::Text(text) => AnyValue { text: Some(text), number: None },
+            Told::Number(number) => AnyValue { text: None, number: Some(number) },
+        };
+        place(self.attributes.place((key, told), || Attribute { key, value: Some(value) }))
+    }
+
+    pub(super) fn stack(&mut self, stack: &HotStack) -> i32 {
+        let frames = stack.frames.iter().enumerate();
+        let locations: Vec<i32> = frames.map(|(at, frame)| self.location(frame, at < stack.kernel)).collect();
+        place(self.stacks.place(locations.clone(), || Stack { locations }))
+    }
+
+    fn location(&mut self, frame: &Frame, is_kernel: bool) -> i32 {
+        let key = (is_kernel, frame.clone());
+        if let Some(found) = self.locations.find(&key) {
+            return place(found);
+        }
+        let mapping = self.mapping(frame, is_kernel);
+        // What has a name has no address: it is a function's, wherever samples hit it.
+        let (address, is_named) = match frame {
+            Frame::Function { .. } | Frame::Rest => (0, true),
+            Frame::Offset { offset: address, .. } | Frame::Address(address) => (*address, false),
+        };
+        let line = is_named.then(|| Line { function: self.function(frame, is_kernel) });
+        let mode = if is_kernel { "kernel" } else { "native" };
+        let mode = self.attribute("profile.frame.type", Told::Text(mode.to_owned()));
+        let lines = line.into_iter().collect();
+        place(self.locations.add(key, Location { mapping, address, lines, attributes: vec![mode] }))
+    }
+
+    /// The file that a frame's code is in; 0 if it is not known. Addresses in it are offsets.
+    fn mapping(&mut self, frame: &Frame, is_kernel: bool) -> i32 {
+        let filename = self.file(frame, is_kernel);
+        if filename == 0 {
+            return 0;
+        }
+        let build_id = match frame {
+            Frame::Function { build_id, .. } | Frame::Offset { build_id, .. } => build_id.clone(),
+            Frame::Address(_) | Frame::Rest => None,
+        };
+        let key = (filename, build_id.unwrap_or_default());
+        if let Some(found) = self.mappings.find(&key) {
+            return place(found);
+        }
+        let is_known = !key.1.is_empty();
+        let build_id =
+            is_known.then(|| self.attribute("process.executable.build_id.gnu", Told::Text(key.1.clone())));
+        place(self.mappings.add(key, Mapping { filename, attributes: build_id.into_iter().collect() }))
+    }
+
+    fn file(&mut self, frame: &Frame, is_kernel: bool) -> i32 {
+        match words::file(frame) {
+            Some(path) => self.text(&path.terminal()),
+            None if is_kernel => self.text(words::KERNEL),
+            None => 0,
+        }
+    }
+
+    fn function(&mut self, frame: &Frame, is_kernel: bool) -> i32 {
+        let (name, filename) = (self.text(&words::code(frame)), self.file(frame, is_kernel));
+        place(self.functions.place((name, filename), || Function { name, system_name: name, filename }))
+    }
+}

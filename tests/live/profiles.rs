@@ -1,0 +1,134 @@
+//! What `pmbpf serve` pushes as profiles: whose samples they are, how many, and what the functions are called.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use flate2::read::MultiGzDecoder;
+
+use crate::{
+    protobuf::Message,
+    serve::Server,
+    support::{Cgroup, wait_until},
+    workloads::workload,
+};
+
+/// A collector that takes everything, and keeps what it is given.
+struct Collector {
+    address: SocketAddr,
+    requests: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+}
+
+impl Collector {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, requests) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let kept = Arc::clone(&requests);
+        // It ends with the process.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let (mut head, mut line) = (String::new(), String::new());
+                while reader.read_line(&mut line).unwrap() > 2 {
+                    head.push_str(&line);
+                    line.clear();
+                }
+                let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+                let mut body = vec![0; length.unwrap().parse().unwrap()];
+                reader.read_exact(&mut body).unwrap();
+                let mut plain = Vec::new();
+                MultiGzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap();
+                kept.lock().unwrap().push((head, plain));
+                write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+            }
+        });
+        Self { address, requests }
+    }
+
+    fn profiles(&self) -> Profiles {
+        let mut all = Profiles::default();
+        for (head, body) in &*self.requests.lock().unwrap() {
+            assert!(head.starts_with("POST /v1development/profiles HTTP/1.1"), "{head}");
+            assert!(head.contains("content-type: application/x-protobuf"), "{head}");
+            all.add(&Message::read(body));
+        }
+        all
+    }
+}
+
+/// Samples by resource's name, of all profiles; by the function that they hit, too; the functions in stacks; and ids.
+#[derive(Default)]
+struct Profiles {
+    samples: BTreeMap<String, u64>,
+    innermost: BTreeMap<(String, String), u64>,
+    ids: BTreeSet<Vec<u8>>,
+    functions: BTreeSet<String>,
+}
+
+impl Profiles {
+    fn add(&mut self, request: &Message) {
+        let dictionary = request.messages(2).remove(0);
+        let texts = dictionary.texts(5);
+        let [locations, functions, stacks] = [2, 3, 7].map(|table| dictionary.messages(table));
+        let place = |at: u64| usize::try_from(at).unwrap();
+        let name = |location: u64| {
+            let line = locations[place(location)].messages(3).into_iter().next()?;
+            Some(texts[place(functions[place(line.number(1))].number(1))].clone())
+        };
+        for of in request.messages(1) {
+            let attributes = of.messages(1).remove(0).messages(1);
+            let service = attributes.iter().find(|pair| pair.texts(1)[0] == "service.name").unwrap();
+            let service = service.messages(2).remove(0).texts(1).remove(0);
+            for profile in of.messages(2).iter().flat_map(|scope| scope.messages(2)) {
+                assert!(self.ids.insert(profile.one(7)), "a profile came twice");
+                for sample in profile.messages(2) {
+                    let frames = stacks[place(sample.number(1))].numbers(1);
+                    let count: u64 = sample.numbers(4).iter().sum();
+                    *self.samples.entry(service.clone()).or_default() += count;
+                    if let Some(function) = name(frames[0]) {
+                        *self.innermost.entry((service.clone(), function)).or_default() += count;
+                    }
+                    self.functions.extend(frames.iter().filter_map(|&at| name(at)));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn profiles_have_every_sample_of_a_cgroup_by_function_and_no_samples_twice() {
+    let (above, spin) = (Cgroup::new("profiled"), workload("spin", &["-g"]));
+    let web = above.below("web");
+    let collector = Collector::start();
+    let url = format!("http://{}", collector.address);
+    let options = ["--otlp-profiles", &url, "--otlp-interval", "2s", "--profile-frequency", "199"];
+    let server = Server::start(&[&["--cgroup", &above.path][..], &options].concat());
+    // It begins when it is counted already.
+    let mut running = web.spawn(&format!("{spin} 6"));
+    running.wait();
+    // What a target did before it had series of its own is in those of all others.
+    let scraped = server.settled(|_| ());
+    let counted: f64 = scraped
+        .iter()
+        .filter(|(key, _)| key.starts_with("pmbpf_samples_total{"))
+        .map(|(_, count)| count)
+        .sum();
+    assert_eq!(server.end(), Some(0));
+    let pushed = || collector.profiles().samples.values().sum::<u64>() as f64;
+    wait_until("the last profile came", || pushed() >= counted);
+    let (profiles, target) = (collector.profiles(), format!("path:{}", web.path));
+    assert!(collector.requests.lock().unwrap().len() >= 3, "one every 2 s");
+    // What was counted is what was pushed, one by one.
+    assert!(counted > 300.0, "{counted}");
+    assert_eq!(pushed(), counted);
+    assert_eq!(profiles.samples.keys().collect::<Vec<_>>(), [&target]);
+    let leaf = profiles.innermost.get(&(target.clone(), "hot_leaf".to_owned())).copied().unwrap_or(0);
+    // Names are looked up every so often: at first there are none.
+    assert!(leaf as f64 > counted / 3.0, "{leaf} of {counted}: {:?}", profiles.innermost);
+    assert!(profiles.functions.contains("main"), "stacks go to where it began: {:?}", profiles.functions);
+}
