@@ -184,7 +184,7 @@ fn bounds(victoria: &Server, range: u64) -> anyhow::Result<Vec<String>> {
 /// What Prometheus' own tool says of names and texts, and of our rules.
 fn lint(programs: &Path, collector: &Collector) -> anyhow::Result<Vec<String>> {
     let file = root().join("target/scrape/metrics.txt");
-    fs::write(&file, http::get(&collector.address, "/metrics")?)?;
+    fs::write(&file, get(&collector.address, "/metrics")?)?;
     let promtool = || Command::new(programs.join("promtool"));
     let metrics = promtool().args(["check", "metrics"]).stdin(fs::File::open(&file)?).output()?;
     let rules = root().join("packaging/prometheus/rules.yml");
