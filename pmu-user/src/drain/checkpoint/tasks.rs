@@ -6,7 +6,7 @@ use pmu_common::off_cpu::OffCpu;
 
 use crate::{
     drain::{
-        At, CountRow, CpuRow, Culprit, CulpritRow, Located, OffCpuRow, Owner, OwnerRow, SlotId, SourceRow,
+        At, CountRow, CpuRow, Culprit, CulpritRow, Located, Name, OffCpuRow, Owner, OwnerRow, SlotId, SourceRow,
         TasksDrain, reading::SamplingReading, unwinding::Unwinding,
     },
     machine::{cgroup::ancestors, cpu::Cpu},
@@ -31,6 +31,8 @@ pub(super) struct TasksRows {
     losses: BTreeMap<String, u64>,
     sources: BTreeMap<u32, SourceRow>,
     first: BTreeSet<At>,
+    /// Names that were looked up while counting went on.
+    names: BTreeMap<At, Name>,
 }
 
 impl TasksRows {
@@ -52,6 +54,7 @@ impl TasksRows {
         self.losses.extend(drain.losses.iter().cloned());
         self.sources.extend(drain.located.sources.iter().map(|row| (row.source, row.clone())));
         self.first.extend(&drain.located.unwinding.first);
+        self.names.extend(drain.located.names.iter().map(|name| (name.at, name.clone())));
         self.last.at_ns = drain.at_ns;
         self.last.ticks = drain.ticks;
         self.last.programs.clone_from(&drain.programs);
@@ -128,6 +131,7 @@ impl TasksRows {
             losses: self.losses.iter().map(|(reason, &count)| (reason.clone(), count)).collect(),
             located: Located {
                 sources: self.sources.values().cloned().collect(),
+                names: self.names.values().cloned().collect(),
                 unwinding: Unwinding { first: self.first.iter().copied().collect(), ..Unwinding::default() },
                 ..Located::default()
             },
@@ -140,5 +144,25 @@ fn path(owner: &Owner) -> Option<&Untrusted> {
     match owner {
         Owner::Cgroup { path, .. } => Some(path),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TasksRows;
+    use crate::drain::{At, Located, Name, TasksDrain};
+
+    #[test]
+    fn names_that_were_told_before_a_checkpoint_are_in_it() {
+        let name = |offset: u64, why: &str| Name { at: At { source: 0, offset }, code: Err(why.to_owned()) };
+        let drain = |names: Vec<Name>| TasksDrain {
+            located: Located { names, ..Located::default() },
+            ..TasksDrain::default()
+        };
+        let mut rows = TasksRows::default();
+        rows.take(&drain(vec![name(1, "a"), name(2, "b")]));
+        rows.take(&drain(vec![name(2, "c")]));
+        assert_eq!(rows.drain().located.names, [name(1, "a"), name(2, "c")]);
+        assert_eq!(rows.drain().located.names.len(), 2, "and in the next one");
     }
 }
