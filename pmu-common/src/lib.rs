@@ -12,6 +12,7 @@ pub mod culprit;
 pub mod enable;
 pub mod gap;
 pub mod histogram;
+pub mod interrupt;
 pub mod io;
 pub mod loss;
 pub mod name;

@@ -20,6 +20,10 @@ pub mod map {
     pub const OFF_CPU: &str = "OFF_CPU";
     /// [`crate::off_cpu::OffCpu`] by slot, of waits that still last.
     pub const WAITING: &str = "WAITING";
+    /// [`crate::interrupt::Interrupts`] by CPU.
+    pub const INTERRUPTS: &str = "INTERRUPTS";
+    /// [`crate::interrupt::Interrupted`] by slot and CPU.
+    pub const INTERRUPTED: &str = "INTERRUPTED";
     /// [`crate::sample::SampleCount`] by slot, CPU and event.
     pub const SAMPLES: &str = "SAMPLES";
     /// Descriptors of events, those of a CPU together.
@@ -56,7 +60,7 @@ pub mod map {
     pub const LOGS: &str = "AYA_LOGS";
 
     /// Those that both objects have.
-    pub const BOTH: [&str; 24] = [
+    pub const BOTH: [&str; 26] = [
         CONTROL,
         CPUS,
         CPU_SAMPLES,
@@ -66,6 +70,8 @@ pub mod map {
         CULPRITS,
         OFF_CPU,
         WAITING,
+        INTERRUPTS,
+        INTERRUPTED,
         SAMPLES,
         COUNTERS,
         TURNS,
@@ -140,6 +146,27 @@ pub mod program {
     pub const SEED: &str = "seed";
     /// Run over every task at a drain where time off the CPU counts; only in the object by type.
     pub const WAITS: &str = "waits";
+
+    /// Where interrupt handlers begin and end, by tracepoint: those of lines and softirqs, and of x86's vectors, which other kernels do not
+    /// have.
+    pub const INTERRUPTS: [(&str, &str); 14] = [
+        ("line_begin", "irq_handler_entry"),
+        ("line_end", "irq_handler_exit"),
+        ("softirq_begin", "softirq_entry"),
+        ("softirq_end", "softirq_exit"),
+        ("local_timer_begin", "local_timer_entry"),
+        ("local_timer_end", "local_timer_exit"),
+        ("reschedule_begin", "reschedule_entry"),
+        ("reschedule_end", "reschedule_exit"),
+        ("call_begin", "call_function_entry"),
+        ("call_end", "call_function_exit"),
+        ("call_single_begin", "call_function_single_entry"),
+        ("call_single_end", "call_function_single_exit"),
+        ("irq_work_begin", "irq_work_entry"),
+        ("irq_work_end", "irq_work_exit"),
+    ];
+    /// How many of them are on tracepoints of every kernel.
+    pub const INTERRUPTS_ANYWHERE: usize = 4;
 
     /// The program for the plan's event number `event` is one of these two, whichever way it samples; the event's number.
     #[must_use]

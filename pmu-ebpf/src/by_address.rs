@@ -18,6 +18,7 @@ mod cpu_time;
 mod culprit;
 mod flush;
 mod identity;
+mod interrupt;
 #[expect(dead_code, reason = "some of it is for the objects for I/O")]
 mod intrinsics;
 mod maps;

@@ -15,6 +15,7 @@ use pmu_common::{
     culprit::Culprits,
     gap::Late,
     histogram::RunqueueBuckets,
+    interrupt::{Interrupted, Interrupts},
     off_cpu::OffCpu,
     off_cpu_stack::Pace,
     owner::{Owner, OwnerKey},
@@ -52,6 +53,13 @@ pub(crate) static OFF_CPU: Array<OffCpu> = Array::with_max_entries(1, BPF_F_MMAP
 /// Written by `waits`, or by user space where there is none; cleared by user space before. By slot.
 #[map]
 pub(crate) static WAITING: Array<OffCpu> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by programs where interrupt handlers begin and end, of which one may interrupt another on its CPU; the epoch, by user space.
+/// One row per possible CPU where handlers are counted.
+#[map]
+pub(crate) static INTERRUPTS: Array<Interrupts> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by the same; of a freed slot, cleared by user space. By slot and CPU where handlers are counted.
+#[map]
+pub(crate) static INTERRUPTED: Array<Interrupted> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Written by the sampling programs. By slot, CPU and event.
 #[map]
 pub(crate) static SAMPLES: Array<SampleCount> = Array::with_max_entries(1, BPF_F_MMAPABLE);

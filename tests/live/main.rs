@@ -29,6 +29,7 @@ mod findings;
 mod flight;
 mod following;
 mod hostile;
+mod interrupts;
 mod io;
 mod kernel_files;
 mod languages;

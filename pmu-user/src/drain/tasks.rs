@@ -9,7 +9,8 @@ use pmu_common::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Absent, Code, Cost, CulpritRow, Located, Module, Owner, OwnerRow, ProgramRow, SlotId, reading, words,
+    Absent, Code, Cost, CulpritRow, HandlerRow, InterruptedRow, Located, Module, Owner, OwnerRow, ProgramRow,
+    SlotId, SpareInterruptsRow, reading, words,
 };
 use crate::{
     machine::{
@@ -93,6 +94,15 @@ pub struct TasksDrain {
     /// Time off the CPU, as far as it has changed; none where it does not count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub off_cpu: Vec<OffCpuRow>,
+    /// Interrupt handlers that ran since the drain before; none where they do not count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub handlers: Vec<HandlerRow>,
+    /// Time of those that interrupted nobody who counts, by CPU.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spare_interrupts: Vec<SpareInterruptsRow>,
+    /// Owners whose tasks were interrupted, as far as that has changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupted: Vec<InterruptedRow>,
     /// What counters said about owners, by slice, since the last drain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<reading::SliceRow>,

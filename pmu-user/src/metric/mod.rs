@@ -17,6 +17,7 @@ pub mod finding;
 mod floor;
 pub mod formulas;
 mod hot;
+pub mod interrupt;
 pub mod io;
 mod limited;
 pub mod naming;
@@ -205,6 +206,10 @@ pub struct TasksReport {
     pub pressure: Vec<Pressure>,
     /// Who had the CPUs that tasks waited for, of the target first; none where a recording does not tell.
     pub waited: Vec<culprit::Waited>,
+    /// Interrupt handlers by CPU, those with most time first; none where they do not count.
+    pub handlers: Vec<interrupt::HandlerReport>,
+    /// Whom they interrupted; `None` where they do not count.
+    pub interrupted_by: Option<interrupt::InterruptedBy>,
     /// Blind time.
     pub blind: Blind,
     /// How complete the numbers are.
@@ -255,6 +260,8 @@ impl TasksReport {
             limits: Limited::of(interval),
             pressure: Pressure::of(interval),
             waited: culprit::Waited::of(header, ledger, interval, &apart),
+            handlers: interrupt::handlers(ledger, interval),
+            interrupted_by: interrupt::interrupted_by(header, interval),
             blind: blind::blind(header, ledger, interval, &quality, &total),
             quality,
         }

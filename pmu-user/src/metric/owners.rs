@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
-    Quality, blind, off_cpu,
+    Quality, blind, interrupt, off_cpu,
     ratio::{EventReport, RatioReport, Scale},
     value::{Distribution, How, Known, Value},
 };
@@ -12,8 +12,8 @@ use crate::{
     machine::cgroup::ancestors,
     model::{Counts, Interval, Ledger, OwnerIndex, histogram::Bucket},
     plan::{
-        Target,
-        request::{By, Descend, OffCpu},
+        Plan, Target,
+        request::{By, Descend},
     },
     table::metric::{self, Metric},
     untrusted::Untrusted,
@@ -45,8 +45,8 @@ pub struct OwnerReport {
     pub who: OwnerOrTarget,
     /// Has it ended?
     pub ended: bool,
-    /// Its metrics, in the order of [`metric::TASKS`], run-queue latency excepted, and then of [`metric::OFF_CPU`] where they were asked
-    /// for.
+    /// Its metrics, in the order of [`metric::TASKS`], run-queue latency excepted, and then of [`metric::OFF_CPU`] and
+    /// [`metric::INTERRUPTS`] where they were asked for.
     pub metrics: Vec<(Metric, Value)>,
     /// Its run-queue latency, or why there is none.
     pub waits: Result<Distribution, String>,
@@ -195,7 +195,7 @@ fn report(context: &Context<'_>, who: OwnerOrTarget, ended: bool, counts: &Count
     let coverage = context.quality.switch_coverage;
     let first = counts.event(0);
     if context.interval.losses.contains_key(TARGET_UNSEEN) && is_silent(counts) {
-        return unseen(who, ended, context.header.plan.off_cpu);
+        return unseen(who, ended, &context.header.plan);
     }
     let counted = |count| Value::counted(count, coverage);
     let samples = |count| match context.quality.sample_coverages().next() {
@@ -216,6 +216,8 @@ fn report(context: &Context<'_>, who: OwnerOrTarget, ended: bool, counts: &Count
         (metric::BLIND_TIME, blind::masked(context.quality, counts).time),
     ];
     metrics.extend(off_cpu::metrics(context.header, counts, coverage));
+    let of = (context.header, context.interval);
+    metrics.extend(interrupt::metrics(of, counts, &cpu_time(context, counts, coverage), coverage));
     let events = context.scale.events(|event| counts.event(event));
     let ratios = context.scale.ratios(|event| counts.event(event).all());
     OwnerReport { who, ended, metrics, waits: waits(counts, coverage), events, ratios }
@@ -238,7 +240,7 @@ fn is_silent(counts: &Counts) -> bool {
 }
 
 /// No zeros for what ran unseen.
-fn unseen(who: OwnerOrTarget, ended: bool, off_cpu: OffCpu) -> OwnerReport {
+fn unseen(who: OwnerOrTarget, ended: bool, plan: &Plan) -> OwnerReport {
     const WHY: &str = "it used CPU time, as the kernel accounts it, but no event of it was seen";
     let missing = |metric: &Metric| (*metric, Value::Missing(WHY.to_owned()));
     OwnerReport {
@@ -247,7 +249,8 @@ fn unseen(who: OwnerOrTarget, ended: bool, off_cpu: OffCpu) -> OwnerReport {
         metrics: metric::TASKS
             .iter()
             .filter(|metric| **metric != metric::RUNQUEUE_LATENCY)
-            .chain(off_cpu::wanted(off_cpu))
+            .chain(off_cpu::wanted(plan.off_cpu))
+            .chain(interrupt::wanted(plan.interrupts))
             .map(missing)
             .collect(),
         waits: Err(WHY.to_owned()),

@@ -5,6 +5,7 @@ use pmu_common::{count::Count, cpu::CpuSamples, histogram::RUNQUEUE, off_cpu::Of
 use super::{
     cpu_time::CpuTime,
     histogram::Histogram,
+    interrupt::Interrupted,
     interval::{Counts, CpuCounts, CpuEvent, OwnerEvent},
     samples::{WeightedSamples, Weights},
 };
@@ -43,7 +44,7 @@ impl OwnCost {
     }
 }
 
-/// What an owner did on a CPU between two readings of its row; samples and time off the CPU are not in it.
+/// What an owner did on a CPU between two readings of its row; samples, time off the CPU and interrupts are not in it.
 pub(super) fn of_owner(last: Option<&CountRow>, row: &CountRow) -> Counts {
     let zero = Count::ZERO;
     let before = last.map_or(&zero, |last| &last.count);
@@ -76,6 +77,7 @@ pub(super) fn of_owner(last: Option<&CountRow>, row: &CountRow) -> Counts {
         kernel_ticks: now.kernel_ticks.wrapping_sub(before.kernel_ticks),
         enable_ticks: now.enable_ticks.wrapping_sub(before.enable_ticks),
         off_cpu: OffCpu::ZERO,
+        interrupted: Interrupted::default(),
         events: Vec::new(),
         cpus: (cpu_time_ns > 0).then_some(row.cpu).into_iter().collect(),
     }

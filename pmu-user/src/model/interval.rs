@@ -8,13 +8,14 @@ use super::{
     CpuTime, Ran, WeightedSamples,
     culprit::{self, Charged},
     histogram::Histogram,
+    interrupt::{HandlerRuns, Interrupted, SpareInterrupts},
     limit::{self, Limited},
     owner::OwnerIndex,
     pressure::{self, Stalling},
     slice::condense,
 };
 use crate::{
-    drain::{At, GapRow, Owner, reading::SliceRow, unwinding::Unwinding},
+    drain::{At, GapRow, Handler, Owner, reading::SliceRow, unwinding::Unwinding},
     machine::{
         cpu::{Cpu, Times},
         throttling::Throttling,
@@ -82,6 +83,8 @@ pub struct Counts {
     pub enable_ticks: u64,
     /// Time off the CPU.
     pub off_cpu: OffCpu,
+    /// Interrupt handlers that had its CPU meanwhile.
+    pub interrupted: Interrupted,
     /// Samples, by event.
     pub events: Vec<OwnerEvent>,
     /// CPUs it ran on.
@@ -99,6 +102,7 @@ impl Counts {
         self.wait_max_ns = (low.0.max(high.0), low.1.max(high.1));
         add!(self, other: late_ticks, blind_ticks, ticks, kernel_ticks, enable_ticks);
         self.off_cpu.merge(&other.off_cpu);
+        self.interrupted.merge(&other.interrupted);
         merge_by_event(&mut self.events, &other.events, |sum, event| {
             sum.user.merge(&event.user);
             sum.kernel.merge(&event.kernel);
@@ -249,6 +253,10 @@ pub struct Interval {
     pub cpus: BTreeMap<Cpu, CpuCounts>,
     /// What counters said about an owner, by slice in the order of their ends.
     pub slices: BTreeMap<OwnerIndex, Vec<SliceRow>>,
+    /// Interrupt handlers, by CPU; none where they do not count.
+    pub handlers: BTreeMap<(Cpu, Handler), HandlerRuns>,
+    /// Those that interrupted nobody who counts.
+    pub spare_interrupts: BTreeMap<Cpu, SpareInterrupts>,
     /// Samples by event, owner and instruction.
     pub hot: HashMap<HotKey, WeightedSamples>,
     /// Samples by stack.
@@ -324,6 +332,12 @@ impl Interval {
         }
         for (&cpu, counts) in &next.cpus {
             self.cpus.entry(cpu).or_default().merge(counts);
+        }
+        for (&key, runs) in &next.handlers {
+            self.handlers.entry(key).or_default().merge(runs);
+        }
+        for (&cpu, spare) in &next.spare_interrupts {
+            self.spare_interrupts.entry(cpu).or_default().merge(spare);
         }
         for (&key, tally) in &next.hot {
             self.hot.entry(key).or_default().merge(tally);

@@ -12,6 +12,7 @@ use super::{
     culprit::Charges,
     difference::{self, OwnCost},
     followed::FollowedPaths,
+    interrupt::InterruptReadings,
     interval::{CpuEvent, HotKey, Interval, OFF_CPU, StackKey},
     limit::Readings,
     names::{Addresses, CodeNames, NamedCode},
@@ -24,8 +25,8 @@ use super::{
 };
 use crate::{
     drain::{
-        At, CodeRow, CodeStackRow, CountRow, CpuRow, Located, Module, Name, Names, OffCpuStackRow, Owner,
-        ProgramRow, SlotId, TasksDrain, ThrottlingRow, unwinding::Unwinding,
+        At, CodeRow, CodeStackRow, CountRow, CpuRow, Handler, Located, Module, Name, Names, OffCpuStackRow,
+        Owner, ProgramRow, SlotId, TasksDrain, ThrottlingRow, unwinding::Unwinding,
     },
     machine::{
         cpu::{Cpu, Times},
@@ -51,6 +52,7 @@ pub struct Ledger {
     counts: HashMap<(SlotId, Cpu), CountRow>,
     charges: Charges,
     waits: Waits,
+    interrupts: InterruptReadings,
     cpus: HashMap<Cpu, CpuRow>,
     /// Those that were not flushed before the last drain.
     offline: HashSet<Cpu>,
@@ -88,6 +90,7 @@ impl Ledger {
             counts: HashMap::new(),
             charges: Charges::default(),
             waits: Waits::default(),
+            interrupts: InterruptReadings::default(),
             cpus: HashMap::new(),
             offline: HashSet::new(),
             times: HashMap::new(),
@@ -149,6 +152,11 @@ impl Ledger {
     /// What is known of an instruction.
     pub fn code(&self, at: At) -> NamedCode<'_> {
         self.names.of(at)
+    }
+
+    /// What drivers call the handler of a line.
+    pub fn handler_name(&self, handler: Handler) -> Option<&Untrusted> {
+        self.interrupts.name(handler)
     }
 
     /// Does a thread begin there, as unwinding found?
@@ -218,6 +226,7 @@ impl Ledger {
         let owner_of_slot = &self.owner_of_slot;
         interval.charged =
             self.charges.advance(&drain.culprits, |slot| owner_of_slot.get(&slot).copied().unwrap_or(OTHER));
+        self.interrupt(drain, &mut interval);
         for row in &drain.off_cpu {
             let new = self.waits.advance(row);
             interval.owners.entry(self.index_of(row.slot)).or_default().off_cpu.merge(&new);
@@ -283,6 +292,16 @@ impl Ledger {
             if !is_first {
                 interval.throttling.insert(owner.clone(), so_far.since(&before));
             }
+        }
+    }
+
+    /// Adds what interrupt handlers did.
+    fn interrupt(&mut self, drain: &TasksDrain, interval: &mut Interval) {
+        let new = self.interrupts.advance(drain);
+        interval.handlers = new.handlers;
+        interval.spare_interrupts = new.spare;
+        for (slot, interrupted) in new.interrupted {
+            interval.owners.entry(self.index_of(slot)).or_default().interrupted.merge(&interrupted);
         }
     }
 

@@ -7,6 +7,7 @@ mod fold;
 mod followed;
 pub mod gap;
 pub mod histogram;
+mod interrupt;
 pub mod interval;
 pub mod io;
 mod ledger;
@@ -25,6 +26,7 @@ pub use self::{
     difference::OwnCost,
     fold::{BOUNDS, Bounds, is_kernel, is_rest},
     followed::FollowedPaths,
+    interrupt::{HandlerRuns, Interrupted, SpareInterrupts},
     interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OFF_CPU, OwnerEvent, StackKey},
     ledger::Ledger,
     names::NamedCode,

@@ -23,6 +23,7 @@ use pmu_common::{
     config::{self, Config},
     count::Count,
     histogram::RunqueueBuckets,
+    interrupt::Interrupted,
     ring::COPY_BYTES_MAX,
     sample::SampleCount,
 };
@@ -36,7 +37,8 @@ pub use self::{
 use self::{
     metrics::Choice,
     request::{
-        By, Culprits, Descend, Inherit, OffCpu, Request, Stacks, Target as Asked, Unwind, WantedMetrics,
+        By, Culprits, Descend, Inherit, Interrupts, OffCpu, Request, Stacks, Target as Asked, Unwind,
+        WantedMetrics,
     },
     target::resolve,
 };
@@ -120,6 +122,9 @@ pub struct Plan {
     /// Time off the CPU.
     #[serde(default, skip_serializing_if = "OffCpu::is_no")]
     pub off_cpu: OffCpu,
+    /// Interrupt handlers, and whom they interrupt.
+    #[serde(default, skip_serializing_if = "Interrupts::is_no")]
+    pub interrupts: Interrupts,
     /// Time between two reports, if reports are asked for while running.
     pub interval: Option<Duration>,
     /// Time between two drains.
@@ -158,7 +163,7 @@ impl Plan {
         let mut choice = Choice::new(&request.metrics, (extent(&target), &cpus, &held), machine, root)?;
         choice.tell_room(request.interval, tick);
         let Choice { turns, metrics, why_none } = choice;
-        let row_bytes = row_bytes(sampling.len(), &turns, request.off_cpu);
+        let row_bytes = row_bytes(sampling.len(), &turns, (request.off_cpu, request.interrupts));
         let slots = slots(request.owners_max, machine, by, &target, row_bytes)?;
         let per_tick = (samples_per_second(&sampling) as f64 * tick.as_secs_f64()).ceil() as u32;
         Ok(Self {
@@ -175,6 +180,7 @@ impl Plan {
             unwind: request.unwind,
             culprits: request.culprits,
             off_cpu: request.off_cpu,
+            interrupts: request.interrupts,
             interval: request.interval,
             duration: request.duration,
             slots,
@@ -283,7 +289,7 @@ impl Plan {
 
     /// Bytes that one owner takes on one CPU.
     pub fn row_bytes(&self) -> u64 {
-        row_bytes(self.sampling.len(), &self.turns, self.off_cpu)
+        row_bytes(self.sampling.len(), &self.turns, (self.off_cpu, self.interrupts))
     }
 
     /// Does anything but the clock sample? Then what samples stand for is worth a table of its own.
@@ -314,10 +320,15 @@ fn tick(interval: Option<Duration>) -> Duration {
     })
 }
 
-fn row_bytes(events: usize, turns: &[multiplexing::Multiplexing], off_cpu: OffCpu) -> u64 {
+fn row_bytes(
+    events: usize,
+    turns: &[multiplexing::Multiplexing],
+    (off_cpu, interrupts): (OffCpu, Interrupts),
+) -> u64 {
     let counters = if turns.is_empty() { 0 } else { multiplexing::ROW_BYTES };
     let waits = if off_cpu.is_no() { 0 } else { size_of::<pmu_common::off_cpu::OffCpu>() as u64 };
-    OWNER_BYTES + SAMPLE_BYTES * events.max(1) as u64 + counters + waits
+    let interrupted = if interrupts.is_no() { 0 } else { size_of::<Interrupted>() as u64 };
+    OWNER_BYTES + SAMPLE_BYTES * events.max(1) as u64 + counters + waits + interrupted
 }
 
 /// Samples of a CPU in a second, at most: of clocks it is known.

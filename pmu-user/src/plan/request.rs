@@ -90,6 +90,24 @@ impl OffCpu {
     }
 }
 
+/// Are interrupt handlers counted, and whom they interrupt?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Interrupts {
+    /// They are.
+    Yes,
+    /// They are not.
+    #[default]
+    No,
+}
+
+impl Interrupts {
+    /// Are they not counted?
+    pub fn is_no(&self) -> bool {
+        *self == Self::No
+    }
+}
+
 /// Are waits for a CPU charged to whoever had it?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -190,6 +208,8 @@ pub struct Request {
     pub culprits: Culprits,
     /// Time off the CPU.
     pub off_cpu: OffCpu,
+    /// Interrupt handlers.
+    pub interrupts: Interrupts,
     /// Report every so often.
     pub interval: Option<Duration>,
     /// Stop after.
@@ -218,6 +238,7 @@ impl Default for Request {
             unwind: Unwind::Fp,
             culprits: Culprits::Yes,
             off_cpu: OffCpu::No,
+            interrupts: Interrupts::No,
             interval: None,
             duration: None,
             owners_max: None,

@@ -43,6 +43,7 @@ pub(super) fn is_needed(plan: &Plan, name: &str) -> bool {
         program::RELEASE => command,
         program::EXIT => plan.by != By::Cgroup,
         program::WAITS => plan.off_cpu == OffCpu::Yes,
+        name if program::INTERRUPTS.iter().any(|(program, _)| *program == name) => !plan.interrupts.is_no(),
         program::CGROUP_CREATE | program::CGROUP_REMOVE | program::CGROUP_MOVE => plan.uses_cgroups(),
         _ => match program::event_of(name) {
             Some(event) => {
@@ -59,6 +60,18 @@ fn program_of_event(event: usize, sampling: &Sampling) -> &'static str {
     programs[event]
 }
 
+/// Programs where interrupt handlers begin and end that are wanted.
+fn interrupts(
+    wanted: impl Fn(&str) -> bool,
+) -> impl DoubleEndedIterator<Item = (&'static str, &'static str)> {
+    program::INTERRUPTS.into_iter().filter(move |(program, _)| wanted(program))
+}
+
+/// Is a program of those on a tracepoint that every kernel has?
+fn is_anywhere(program: &str) -> bool {
+    program::INTERRUPTS[..program::INTERRUPTS_ANYWHERE].iter().any(|(name, _)| *name == program)
+}
+
 impl Object {
     /// Has the kernel verify the programs that are wanted.
     pub(super) fn load_programs(
@@ -70,6 +83,12 @@ impl Object {
             match self.loaded.load_tracepoint(program, tracepoint, types) {
                 // Before Linux 6.10 a command counts from when its program is in place.
                 Err(error) if program == program::RELEASE && error.class() != Class::NotPermitted => {}
+                result => result?,
+            }
+        }
+        for (program, tracepoint) in interrupts(&wanted) {
+            match self.loaded.load_tracepoint(program, tracepoint, types) {
+                Err(error) if !is_anywhere(program) && error.class() != Class::NotPermitted => {}
                 result => result?,
             }
         }
@@ -114,6 +133,15 @@ impl Object {
         }
         if self.loaded.attach_kind() == Attach::RawTp {
             self.loaded.attach_tracepoint(program::FREE, "sched_process_free")?;
+        }
+        // Ends first: a begin whose end nobody sees would be open.
+        for (program, tracepoint) in interrupts(|program| is_needed(plan, program)).rev() {
+            match self.loaded.attach_tracepoint(program, tracepoint) {
+                Err(error) if !is_anywhere(program) && error.class() != Class::NotPermitted => {
+                    self.without_vectors = true;
+                }
+                result => result?,
+            }
         }
         Ok(())
     }

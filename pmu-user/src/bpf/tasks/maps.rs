@@ -6,6 +6,7 @@ use pmu_common::{
     cpu::{Control, CpuCount, CpuSamples},
     culprit::Culprits,
     histogram::RunqueueBuckets,
+    interrupt::{Interrupted, Interrupts},
     name::map as names,
     off_cpu::{OffCpu, RUN_QUEUE},
     owner::{Owner, OwnerKey},
@@ -43,7 +44,7 @@ pub(super) fn sizes(plan: &Plan, machine: &Machine, log: Log) -> Sizes {
     let rows = plan.slots * cpus;
     let only = |wanted: bool, entries: u32| if wanted { entries } else { 1 };
     let (counters, counted) = (plan.counters(), plan.counters() > 0);
-    let off_cpu = plan.off_cpu == request::OffCpu::Yes;
+    let (off_cpu, interrupts) = (plan.off_cpu == request::OffCpu::Yes, !plan.interrupts.is_no());
     Sizes(vec![
         (names::CONTROL, 1),
         (names::CPUS, cpus),
@@ -54,6 +55,8 @@ pub(super) fn sizes(plan: &Plan, machine: &Machine, log: Log) -> Sizes {
         (names::CULPRITS, cpus),
         (names::OFF_CPU, only(off_cpu, rows)),
         (names::WAITING, only(off_cpu, plan.slots)),
+        (names::INTERRUPTS, only(interrupts, cpus)),
+        (names::INTERRUPTED, only(interrupts, rows)),
         (names::SAMPLES, only(!plan.sampling.is_empty(), rows * plan.events())),
         (names::COUNTERS, only(counted, cpus * counters)),
         (names::TURNS, only(counted, cpus)),
@@ -102,6 +105,10 @@ pub struct Maps {
     pub off_cpu: Mapped<OffCpu>,
     /// Rows per slot; one where time off the CPU does not count.
     pub waiting: Mapped<OffCpu>,
+    /// Rows per CPU; one where interrupt handlers do not count.
+    pub interrupts: Mapped<Interrupts>,
+    /// Rows per slot and CPU; one where interrupt handlers do not count.
+    pub interrupted: Mapped<Interrupted>,
     /// Rows per slot, CPU and event, of the sampling programs.
     pub samples: Mapped<SampleCount>,
     /// Events that the programs read.
@@ -134,6 +141,8 @@ impl Maps {
             culprits: maps.mapped(names::CULPRITS)?,
             off_cpu: maps.mapped(names::OFF_CPU)?,
             waiting: maps.mapped(names::WAITING)?,
+            interrupts: maps.mapped(names::INTERRUPTS)?,
+            interrupted: maps.mapped(names::INTERRUPTED)?,
             samples: maps.mapped(names::SAMPLES)?,
             counters,
             turns: maps.mapped(names::TURNS)?,

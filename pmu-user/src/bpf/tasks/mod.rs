@@ -34,6 +34,8 @@ pub struct Object {
     /// Are user stacks of samples in the kernel copied, where stacks are unwound?
     pub finds_user_registers: bool,
     finds_futexes: bool,
+    /// Are handlers of x86's vectors to be counted, and this kernel has no tracepoints of theirs?
+    pub without_vectors: bool,
     /// The maps.
     pub maps: Maps,
 }
@@ -101,7 +103,7 @@ impl Object {
             ),
             Log::Off => None,
         };
-        Ok(Self { loaded, log, offsets, finds_user_registers, finds_futexes, maps })
+        Ok(Self { loaded, log, offsets, finds_user_registers, finds_futexes, without_vectors: false, maps })
     }
 
     /// Writes what the programs have logged since the last call to stderr.

@@ -14,7 +14,7 @@ use crate::{
     },
     plan::{
         io::request::IoRequest,
-        request::{By, Culprits, Descend, Force, OffCpu, Rate, Request, Stacks, Target, Unwind},
+        request::{By, Culprits, Descend, Force, Interrupts, OffCpu, Rate, Request, Stacks, Target, Unwind},
     },
     session::{Measure, launch::Inherited},
 };
@@ -66,6 +66,9 @@ pub(in crate::command) struct Args {
     /// Count the time that tasks are off the CPU, by what they wait for: a CPU, I/O, a lock, or anything else
     #[arg(long, help_heading = "Events")]
     pub(in crate::command) off_cpu: bool,
+    /// Count interrupt handlers, how long each has the CPUs, and whom they interrupt
+    #[arg(long, help_heading = "Events")]
+    pub(in crate::command) interrupts: bool,
     /// List gaps at least this long
     #[arg(long, value_name = "TIME", default_value = "300us", value_parser = parse::duration, help_heading = "Samples")]
     gap_min: Duration,
@@ -126,6 +129,7 @@ impl Args {
             unwind: self.unwind,
             culprits: if self.no_culprits { Culprits::No } else { Culprits::Yes },
             off_cpu: if self.off_cpu { OffCpu::Yes } else { OffCpu::No },
+            interrupts: if self.interrupts { Interrupts::Yes } else { Interrupts::No },
             interval: self.common.interval,
             duration: self.common.duration,
             owners_max: self.max_owners,

@@ -6,8 +6,9 @@ use pmu_common::off_cpu::OffCpu;
 
 use crate::{
     drain::{
-        At, CountRow, CpuRow, Culprit, CulpritRow, Located, Name, OffCpuRow, Owner, OwnerRow, SlotId, SourceRow,
-        TasksDrain, reading::SamplingReading, unwinding::Unwinding,
+        At, CountRow, CpuRow, Culprit, CulpritRow, Handler, HandlerRow, InterruptedRow, Located, Name,
+        OffCpuRow, Owner, OwnerRow, SlotId, SourceRow, SpareInterruptsRow, TasksDrain,
+        reading::SamplingReading, unwinding::Unwinding,
     },
     machine::{cgroup::ancestors, cpu::Cpu},
     untrusted::Untrusted,
@@ -26,6 +27,9 @@ pub(super) struct TasksRows {
     counts: BTreeMap<(SlotId, Cpu), CountRow>,
     culprits: BTreeMap<(Cpu, SlotId, Culprit), u64>,
     off_cpu: BTreeMap<SlotId, OffCpu>,
+    handlers: BTreeMap<(Cpu, Handler), HandlerRow>,
+    spare_interrupts: BTreeMap<Cpu, SpareInterruptsRow>,
+    interrupted: BTreeMap<SlotId, InterruptedRow>,
     uncovered: BTreeMap<Cpu, u64>,
     sampled: BTreeMap<(u32, Cpu), SamplingReading>,
     losses: BTreeMap<String, u64>,
@@ -49,6 +53,9 @@ impl TasksRows {
             let most = self.off_cpu.entry(*slot).or_insert(OffCpu::ZERO);
             most.ns.iter_mut().zip(so_far.ns).for_each(|(most, ns)| *most = ns.max(*most));
         }
+        self.handlers.extend(drain.handlers.iter().map(|row| ((row.cpu, row.handler), row.clone())));
+        self.spare_interrupts.extend(drain.spare_interrupts.iter().map(|row| (row.cpu, *row)));
+        self.interrupted.extend(drain.interrupted.iter().map(|row| (row.slot, *row)));
         self.uncovered.extend(drain.uncovered.iter().copied());
         self.sampled.extend(drain.sampled.iter().map(|reading| ((reading.event, reading.cpu), *reading)));
         self.losses.extend(drain.losses.iter().cloned());
@@ -83,6 +90,7 @@ impl TasksRows {
                 |id: &SlotId| owners.get(&id.slot).is_none_or(|row| row.slot.generation <= id.generation);
             self.counts.retain(|(slot, _), _| lives(slot));
             self.off_cpu.retain(|slot, _| lives(slot));
+            self.interrupted.retain(|slot, _| lives(slot));
             self.culprits.retain(|(_, victim, culprit), _| {
                 lives(victim) && !matches!(culprit, Culprit::Slot(slot) if !lives(slot))
             });
@@ -126,6 +134,9 @@ impl TasksRows {
             counts: self.counts.values().cloned().collect(),
             culprits: self.culprits.iter().map(charge).collect(),
             off_cpu: self.off_cpu.iter().map(off_cpu).collect(),
+            handlers: self.handlers.values().cloned().collect(),
+            spare_interrupts: self.spare_interrupts.values().copied().collect(),
+            interrupted: self.interrupted.values().copied().collect(),
             uncovered: self.uncovered.iter().map(|(&cpu, &ns)| (cpu, ns)).collect(),
             sampled: self.sampled.values().copied().collect(),
             losses: self.losses.iter().map(|(reason, &count)| (reason.clone(), count)).collect(),

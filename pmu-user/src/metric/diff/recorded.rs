@@ -256,7 +256,13 @@ fn name(number: &Number<'_>) -> String {
 
 /// Does the number grow with time?
 fn basis(number: &Number<'_>) -> Basis {
-    let of_tasks = || metric::TASKS.iter().chain(&metric::OFF_CPU).any(|metric| metric.name == number.metric);
+    let of_tasks = || {
+        metric::TASKS
+            .iter()
+            .chain(&metric::OFF_CPU)
+            .chain(&metric::INTERRUPTS)
+            .any(|metric| metric.name == number.metric)
+    };
     let times = ["elapsed", "user_time", "system_time"];
     if times.contains(&number.metric.as_ref()) {
         Basis::Total

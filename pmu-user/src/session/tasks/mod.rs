@@ -3,6 +3,7 @@
 mod collect;
 mod culprits;
 mod hotplug;
+mod interrupts;
 pub(in crate::session) mod multiplexing;
 mod off_cpu;
 mod off_cpu_stacks;
@@ -24,8 +25,9 @@ use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD, off_cpu::OffCpu};
 use tokio::io::unix::AsyncFd;
 
 use self::{
-    collect::Changes, culprits::Culprits, hotplug::Hotplug, multiplexing::Rotation, owners::Owners,
-    pressure::Pressures, ring_reader::RingReader, sampling::Sampler, throttling::Limited,
+    collect::Changes, culprits::Culprits, hotplug::Hotplug, interrupts::SeenInterrupts,
+    multiplexing::Rotation, owners::Owners, pressure::Pressures, ring_reader::RingReader, sampling::Sampler,
+    throttling::Limited,
 };
 use super::{Measure, SessionError, Started, cost::Meter, usage::Targets};
 use crate::{
@@ -80,6 +82,7 @@ pub(in crate::session) struct TasksSession {
     lost_targets: u64,
     /// Time off the CPU by slot, as it was last read.
     seen_off_cpu: Vec<OffCpu>,
+    interrupts: SeenInterrupts,
     ticks: u64,
     /// The process that becomes the command.
     command: Option<u32>,
@@ -184,6 +187,7 @@ impl TasksSession {
         // The ring first: it brings the paths of cgroups that may be gone already.
         self.read_ring();
         let owners = self.owners.look(&self.object.maps, self.header.started_ns);
+        let (handlers, spare_interrupts) = self.handler_rows();
         let mut drain = TasksDrain {
             at_ns: now_ns.saturating_sub(self.header.started_ns),
             ticks: self.ticks,
@@ -195,6 +199,9 @@ impl TasksSession {
             counts: self.count_rows(),
             culprits: self.culprit_rows(),
             off_cpu: self.off_cpu_rows(now_ns),
+            handlers,
+            spare_interrupts,
+            interrupted: self.interrupted_rows(),
             slices: self.take_slices(),
             gaps: self.ring_reader.take_gaps(&self.owners, self.header.started_ns),
             pressure: if regular { self.pressures.read() } else { Vec::new() },
@@ -211,10 +218,12 @@ impl TasksSession {
         };
         let pressed = std::mem::take(&mut self.ring_reader.pressed);
         let strides = (self.machine.cpu.possible, self.header.plan.events());
-        let freed = self.owners.recycle(&mut self.object.maps, strides, now_ns, pressed)?;
+        let freed = self.owners.recycle(&self.object.maps, strides, now_ns, pressed);
         self.forget_changes(&freed);
         self.forget_off_cpu(&freed);
+        self.forget_interrupted(&freed);
         self.culprits.forget(&self.object.maps.culprits, &freed);
+        Owners::offer(&mut self.object.maps, &freed)?;
         drain.located = self.symbols.locate(samples);
         drain.located.unwinding.append(std::mem::take(&mut self.ring_reader.unwinding));
         self.object.flush_log();

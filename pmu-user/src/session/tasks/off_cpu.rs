@@ -41,16 +41,10 @@ impl TasksSession {
         rows
     }
 
-    /// Clears the rows of freed slots.
+    /// Forgets what was last read of freed slots, whose rows are clear.
     pub(super) fn forget_off_cpu(&mut self, freed: &[u32]) {
-        if self.header.plan.off_cpu == request::OffCpu::No {
-            return;
-        }
-        let cpus = self.machine.cpu.possible;
-        for &slot in freed {
-            (slot * cpus..(slot + 1) * cpus).for_each(|row| self.object.maps.off_cpu.clear(row as usize));
-            self.object.maps.waiting.clear(slot as usize);
-            self.seen_off_cpu[slot as usize] = OffCpu::ZERO;
+        if self.header.plan.off_cpu == request::OffCpu::Yes {
+            freed.iter().for_each(|&slot| self.seen_off_cpu[slot as usize] = OffCpu::ZERO);
         }
     }
 }

@@ -14,6 +14,7 @@ use super::{
     super::{SessionError, raise_file_limit, usage::Targets},
     TasksSession,
     hotplug::Hotplug,
+    interrupts::SeenInterrupts,
     multiplexing,
     owners::Owners,
     pressure::Pressures,
@@ -71,6 +72,7 @@ impl TasksSession {
         Ok(Self {
             culprits: super::culprits::Culprits::new(machine.cpu.possible),
             seen_off_cpu: vec![pmu_common::off_cpu::OffCpu::ZERO; off_cpu.map_or(0, |_| plan.slots as usize)],
+            interrupts: SeenInterrupts::default(),
             seen_changes: vec![(0, 0); plan.slots as usize * machine.cpu.possible as usize],
             hotplug: Hotplug::new(&plan, &machine.cpu.online, root),
             rotations,
@@ -252,6 +254,10 @@ fn missing(plan: &Plan, machine: &Machine, object: &Object, tick: u64, root: &Pa
     }
     if !object.knows_steal() && machine.cpu.guest {
         missing.push(absent("stolen time", "this kernel does not account it, so a stolen span looks masked"));
+    }
+    if object.without_vectors {
+        let why = "this kernel has no tracepoints where they begin and end (irq_vectors, of x86 with CONFIG_TRACE_IRQ_VECTORS)";
+        missing.push(absent("interrupt handlers of the processor's own vectors", why));
     }
     if plan.uses_cgroups() && !cgroup::sees_all(root) {
         missing.push(absent("names of cgroups outside of this container", OWN_NAMESPACE));

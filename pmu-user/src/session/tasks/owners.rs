@@ -182,18 +182,17 @@ impl Owners {
         OwnerRow { slot: self.slot_id(slot), owner, ended_ns }
     }
 
-    /// Frees the slots of owners that ended long enough ago, and returns them. Call after their counts have been read. Rows
-    /// of counters need no clearing: those of another slice count as zero.
+    /// Clears the slots of owners that ended long enough ago, and returns them: nobody has them until they are offered. Call after their
+    /// counts have been read. Rows of counters need no clearing: those of another slice count as zero.
     pub(super) fn recycle(
         &mut self,
-        maps: &mut Maps,
+        maps: &Maps,
         (cpus, events): (u32, u32),
         now_ns: u64,
         pressed: bool,
-    ) -> Result<Vec<u32>, LoadError> {
+    ) -> Vec<u32> {
         let mut freed = Vec::new();
         let grace_ns = if pressed { GRACE_UNDER_PRESSURE_NS } else { GRACE_NS };
-        // The lowest slot goes on top of the stack, so that the slots in use stay together.
         for slot in (1..self.slots.len()).rev() {
             let row = self.slots[slot].0.as_ref();
             if row.is_none_or(|row| row.ended_ns == 0 || row.ended_ns + grace_ns > now_ns) {
@@ -210,15 +209,29 @@ impl Owners {
                 if samples.end <= maps.samples.len() {
                     samples.for_each(|row| maps.samples.clear(row));
                 }
+                if row < maps.off_cpu.len() {
+                    maps.off_cpu.clear(row);
+                }
+                if row < maps.interrupted.len() {
+                    maps.interrupted.clear(row);
+                }
+            }
+            if slot < maps.waiting.len() {
+                maps.waiting.clear(slot);
             }
             maps.owners.clear(slot);
             self.slots[slot].0 = None;
             self.slots[slot].1 += 1;
-            maps.offer_slot(slot as u32)?;
             freed.push(slot as u32);
         }
         self.forget_paths();
-        Ok(freed)
+        freed
+    }
+
+    /// Offers slots again of which nothing is left: whoever takes one counts there from then on. The last, which is the lowest, goes on top of
+    /// the stack, so that the slots in use stay together.
+    pub(super) fn offer(maps: &mut Maps, freed: &[u32]) -> Result<(), LoadError> {
+        freed.iter().try_for_each(|&slot| maps.offer_slot(slot))
     }
 
     /// Is the ended process of this slot still giving back its memory? That takes as long as there is much of it, and since Linux

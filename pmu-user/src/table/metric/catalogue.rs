@@ -64,6 +64,19 @@ catalogue! {
 }
 
 catalogue! {
+    /// Interrupt handlers that have an owner's CPU (`--interrupts`).
+    INTERRUPTS;
+    INTERRUPTS_TIME = "interrupts.time", Ns, Interrupts,
+        "Time in which interrupt handlers had the CPU while the owner's tasks ran: part of their CPU time, unless the kernel leaves it out.";
+    INTERRUPTS_HARD = "interrupts.hard" of "interrupts.time", Ns, Interrupts,
+        "Of it, handlers of lines and of the processor's own vectors.";
+    INTERRUPTS_SOFT = "interrupts.soft" of "interrupts.time", Ns, Interrupts,
+        "Of it, softirqs; those that ksoftirqd runs are its own.";
+    INTERRUPTS_WITHOUT = "interrupts.without", Ns, Interrupts,
+        "CPU time of the owner's tasks without interrupt handlers: what the tasks themselves took.";
+}
+
+catalogue! {
     /// Of pairs of a victim and a culprit.
     CULPRITS;
     RUNQUEUE_CULPRIT = "runqueue_latency.culprit" of "runqueue_latency", Ns, Latency,

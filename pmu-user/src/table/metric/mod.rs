@@ -82,6 +82,7 @@ named! {
         Blind = "blind", "Time in which no sample could be taken.";
         Latency = "latency", "Waiting for a CPU.";
         OffCpu = "off_cpu", "What tasks wait for.";
+        Interrupts = "interrupts", "Interrupt handlers that have a CPU.";
         Limits = "limits", "Limits of cgroups.";
         Pressure = "pressure", "Standing still for want of a resource (PSI).";
         Pcie = "pcie", "Root ports and what is behind them.";
@@ -130,7 +131,14 @@ impl Family {
 
 /// Metrics of the catalogue that runs of tasks have.
 pub fn of_tasks() -> impl Iterator<Item = &'static Metric> {
-    TASKS.iter().chain(&OFF_CPU).chain(&CULPRITS).chain(&CORE_TYPES).chain(&LIMITS).chain(&PRESSURE)
+    TASKS
+        .iter()
+        .chain(&OFF_CPU)
+        .chain(&INTERRUPTS)
+        .chain(&CULPRITS)
+        .chain(&CORE_TYPES)
+        .chain(&LIMITS)
+        .chain(&PRESSURE)
 }
 
 /// All metrics of the catalogue.

@@ -8,8 +8,7 @@ use super::{super::words, Number, SCHEMA, extend, line, who::owner};
 use crate::{
     drain::{Ending, Header, Id, Owner, Stopped, TasksHeader, Workload, unwinding::Unwinding},
     metric::{
-        Blind, Books, CostReport, Followed, Frame, HotFunction, HotStack, Quality, RatioReport, Report,
-        TasksReport,
+        Blind, Books, CostReport, Followed, Frame, HotFunction, HotStack, RatioReport, Report, TasksReport,
         culprit::{Culprit, Waited},
         number::Attribution,
         off_cpu_stack,
@@ -140,7 +139,7 @@ fn tasks(header: &TasksHeader, report: &TasksReport) -> Json {
                 "samples": ends.samples, "end_early": ends.early, "share": ends.share.estimate,
                 "low": ends.share.low, "high": ends.share.high,
                 "unwinding": ends.unwinding.as_ref().map(unwinding)})),
-            "quality": quality_cell(&report.quality, header),
+            "quality": quality_cell(report, header),
             "blind": blind_cell(&report.blind),
     })
 }
@@ -220,7 +219,8 @@ pub(super) fn known(value: &Value) -> Json {
     }
 }
 
-fn quality_cell(quality: &Quality, header: &TasksHeader) -> Json {
+fn quality_cell(report: &TasksReport, header: &TasksHeader) -> Json {
+    let quality = &report.quality;
     let events = header.plan.samples_events();
     let target = quality.target.as_ref().map(|target| {
         let samples = target.samples.iter().map(|samples| {
@@ -242,6 +242,10 @@ fn quality_cell(quality: &Quality, header: &TasksHeader) -> Json {
                   "coverage": quality.ticks.coverage},
         "books": quality.books.as_ref().map(books_cell),
     });
+    if let Some(by) = &report.interrupted_by {
+        cell["interrupts"] = json!({"time_ns": by.time_ns, "of_idle_ns": by.idle_ns, "of_others_ns": by.others_ns,
+                                    "missed": by.missed});
+    }
     if events {
         cell["events"] = quality
             .samples

@@ -14,7 +14,10 @@ use crate::{
         multiplexing::{EventGroup, Multiplexing, PlannedEvent},
         request::Descend,
     },
-    table::{metric, quantity::Quantity},
+    table::{
+        metric::{self, Metric},
+        quantity::Quantity,
+    },
     untrusted::Untrusted,
 };
 
@@ -74,8 +77,12 @@ fn of_counts(header: &CountsHeader) -> Json {
 fn of_tasks_only(machine: &Machine, header: &TasksHeader) -> Json {
     let plan = &header.plan;
     let pmus: Vec<&Untrusted> = machine.pmus.iter().map(|pmu| &pmu.name).collect();
-    let off_cpu = !plan.off_cpu.is_no();
-    let told = metric::of_tasks().filter(|metric| off_cpu || metric.family != metric::Family::OffCpu);
+    let is_told = |metric: &&Metric| match metric.family {
+        metric::Family::OffCpu => !plan.off_cpu.is_no(),
+        metric::Family::Interrupts => !plan.interrupts.is_no(),
+        _ => true,
+    };
+    let told = metric::of_tasks().filter(is_told);
     let mut row = json!({
             "pmus": pmus, "cgroups": machine.cgroups.kind(),
             "started_monotonic_ns": header.started_ns, "by": words::by(plan), "cpus": words::cpus(plan),

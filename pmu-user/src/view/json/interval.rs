@@ -1,5 +1,5 @@
 //! Rows that an interval of tasks has beside those of its numbers: where most is lost, how much runs of a command differ, where the time of CPUs
-//! went, and gaps.
+//! went, interrupt handlers, and gaps.
 
 use std::io::{self, Write};
 
@@ -7,9 +7,10 @@ use serde_json::json;
 
 use super::{Number, SCHEMA, line, who::owner};
 use crate::{
-    drain::Id,
+    drain::{Handler, Id},
     metric::{
         CpuBooks, GapReport, OwnerOrTarget, TasksReport,
+        interrupt::HandlerReport,
         number::Attribution,
         topdown::{Runs, Shape, Spread, TopDown, Tree},
     },
@@ -21,6 +22,7 @@ pub(in crate::view) fn interval(into: &mut dyn Write, report: &TasksReport) -> i
     topdown(into, report)?;
     let mut cpus = report.quality.books.iter().flat_map(|books| &books.cpus);
     cpus.try_for_each(|books| cpu_row(into, report, books))?;
+    report.handlers.iter().try_for_each(|handler| handler_row(into, report, handler))?;
     report.blind.gaps.iter().chain(&report.blind.others_gaps).try_for_each(|gap| gap_row(into, gap))
 }
 
@@ -95,6 +97,22 @@ fn cpu_row(into: &mut dyn Write, report: &TasksReport, books: &CpuBooks) -> io::
             "capacity_ns": time.wall_ns, "owners_ns": time.owners_ns, "idle_ns": time.idle_ns,
             "scheduler_ns": time.between_ns, "pending_ns": time.pending_ns, "excluded_ns": time.excluded_ns,
             "uncovered_ns": time.uncovered_ns, "rest_ns": time.rest_ns()}),
+    )
+}
+
+/// What an interrupt handler did on a CPU.
+fn handler_row(into: &mut dyn Write, report: &TasksReport, handler: &HandlerReport) -> io::Result<()> {
+    let line_number = match handler.handler {
+        Handler::Line(number) => Some(number),
+        _ => None,
+    };
+    line(
+        into,
+        &json!({
+            "schema": SCHEMA, "kind": "interrupt", "t": report.from_ns, "dt": report.length_ns, "cpu": handler.cpu.0,
+            "handler": handler.name.as_ref().map_or_else(|| handler.handler.name(), |name| name.terminal().into_owned()),
+            "type": handler.handler.kind(), "irq": line_number, "runs": handler.runs.runs,
+            "time_ns": handler.runs.total_ns, "longest_ns": handler.runs.longest_ns}),
     )
 }
 

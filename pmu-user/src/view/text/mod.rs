@@ -6,6 +6,7 @@ mod events;
 mod findings;
 mod fold;
 mod hot;
+mod interrupts;
 mod latency;
 mod limits;
 pub(super) mod list;
@@ -144,6 +145,7 @@ fn of_tasks(
         Section::Stacks => stacks::write(into, style, header, report),
         Section::Latency => latency::write(into, style, report),
         Section::OffCpu => off_cpu::write(into, style, report),
+        Section::Interrupts => interrupts::write(into, style, report),
         Section::Blind => blind::write(into, style, report),
         Section::Findings
         | Section::Traffic

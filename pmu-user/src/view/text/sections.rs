@@ -22,6 +22,7 @@ named! {
         Stacks = "stacks", "Caller trees of samples, and of tasks that block.";
         Latency = "latency", "Run-queue latency.";
         OffCpu = "off_cpu", "Time off the CPU, by what tasks waited for.";
+        Interrupts = "interrupts", "Interrupt handlers, and whom they interrupted.";
         Blind = "blind", "Time with interrupts masked.";
         Io = "io", "Devices, memory and links, block devices and networks.";
         Counts = "counts", "Counts without owners, as `stat` has them.";

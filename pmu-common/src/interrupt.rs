@@ -1,0 +1,271 @@
+//! Interrupt handlers: how often each ran on a CPU and for how long, without those that interrupted it; and whom they interrupted.
+
+use crate::wire;
+
+/// Handlers that a CPU tells apart; a power of two.
+pub const HANDLERS: usize = 64;
+/// Softirqs, by their number (include/linux/interrupt.h), are the first handlers.
+pub const SOFTIRQS: u32 = 10;
+/// Behind them handlers of vectors that are no line's: x86's own (arch/x86/include/asm/trace/irq_vectors.h).
+pub const LOCAL_TIMER: u32 = 10;
+/// A task on this CPU is to give way.
+pub const RESCHEDULE: u32 = 11;
+/// Another CPU has several run a function.
+pub const CALL_FUNCTION: u32 = 12;
+/// Another CPU has this one run a function.
+pub const CALL_FUNCTION_SINGLE: u32 = 13;
+/// What an NMI left to do (`irq_work`).
+pub const IRQ_WORK: u32 = 14;
+/// Lines for which there was no room, together.
+pub const OTHER_LINES: u32 = 15;
+/// From here on lines, wherever one finds room: as many places as lie before.
+pub const LINES: u32 = HANDLERS as u32 / 2;
+/// Places in which a line may lie.
+pub const WAYS: u32 = 8;
+/// Handlers that may interrupt each other; a power of two.
+pub const DEPTH: usize = 8;
+
+wire! {
+    /// One handler on one CPU.
+    pub struct Handler {
+        /// Of a line its number plus 1; 0 while the place is free, and of all others.
+        pub line: u64,
+        /// Runs that are over.
+        pub runs: u64,
+        /// Their time in ns, without that of handlers that interrupted them.
+        pub total_ns: u64,
+        /// The longest of them in [`Handler::epoch`].
+        pub max_ns: u64,
+        /// [`Interrupts::epoch`] at the last run.
+        pub epoch: u64,
+        /// The longest in the epoch before with a run.
+        pub before_max_ns: u64,
+        /// Which that was.
+        pub before_epoch: u64,
+        /// Keeps a handler in a cache line of its own.
+        pub reserved: u64,
+    }
+
+    /// A handler that runs.
+    pub struct Open {
+        /// Its place.
+        pub handler: u64,
+        /// When it began (CLOCK_MONOTONIC, ns).
+        pub began_ns: u64,
+        /// Time of handlers that interrupted it, in ns.
+        pub inner_ns: u64,
+    }
+
+    /// One row of the map `INTERRUPTS`. Written only by programs on that CPU, of which one may interrupt another: what the other one does
+    /// is over before the first goes on.
+    pub struct Interrupts {
+        /// Set by user space: another number for each interval, in which the longest runs are told.
+        pub epoch: u64,
+        /// Handlers that run, each interrupted by the next.
+        pub depth: u64,
+        /// Ends of handlers that did not fit to the last begin.
+        pub missed: u64,
+        /// Time of handlers that interrupted the idle task, in ns.
+        pub of_idle_ns: u64,
+        /// Time of those that interrupted a task that no owner counts for.
+        pub of_others_ns: u64,
+        /// Keeps what follows in cache lines of its own.
+        pub reserved: [u64; 3],
+        /// Those that run, the outermost first.
+        pub open: [Open; DEPTH],
+        /// All handlers.
+        pub handlers: [Handler; HANDLERS],
+    }
+
+    /// Time of handlers that interrupted tasks of one owner on one CPU, in ns: it is in their CPU time where the kernel does not leave it
+    /// out (CONFIG_IRQ_TIME_ACCOUNTING).
+    pub struct Interrupted {
+        /// Of handlers of lines and vectors.
+        pub hard_ns: u64,
+        /// Of softirqs; those that `ksoftirqd` runs are its own.
+        pub soft_ns: u64,
+        /// Keeps rows of two CPUs in different cache lines.
+        pub reserved: [u64; 6],
+    }
+}
+
+/// Word of an [`Interrupts`] row that user space writes.
+pub const EPOCH_WORD: usize = 0;
+
+const _: () = assert!(core::mem::offset_of!(Interrupts, epoch) == EPOCH_WORD * 8);
+const _: () = assert!(size_of::<Interrupts>().is_multiple_of(64) && size_of::<Interrupted>() == 64);
+const _: () = assert!(HANDLERS.is_power_of_two() && DEPTH.is_power_of_two());
+
+/// Is this handler a softirq?
+#[must_use]
+#[inline(always)]
+pub const fn is_softirq(handler: u32) -> bool {
+    handler < SOFTIRQS
+}
+
+impl Handler {
+    /// Counts a run that took `ns`.
+    #[inline(always)]
+    pub const fn add(&mut self, ns: u64, epoch: u64) {
+        self.runs += 1;
+        self.total_ns = self.total_ns.wrapping_add(ns);
+        if self.epoch != epoch {
+            self.before_epoch = self.epoch;
+            self.before_max_ns = self.max_ns;
+            self.epoch = epoch;
+            self.max_ns = ns;
+        } else if ns > self.max_ns {
+            self.max_ns = ns;
+        }
+    }
+
+    /// The longest run in an epoch; 0 if none ended there.
+    #[must_use]
+    pub const fn longest_ns(&self, epoch: u64) -> u64 {
+        if self.epoch == epoch {
+            self.max_ns
+        } else if self.before_epoch == epoch {
+            self.before_max_ns
+        } else {
+            0
+        }
+    }
+}
+
+impl Interrupts {
+    /// Place of the handler of a line; one that is new takes a free one.
+    #[inline(always)]
+    pub fn line(&mut self, number: u32) -> u32 {
+        let key = number as u64 + 1;
+        let mut way = 0;
+        while way < WAYS {
+            // A mask, not a remainder: the verifier wants to see that the index is inside.
+            let place = LINES + (number.wrapping_add(way) & (LINES - 1));
+            let handler = &mut self.handlers[place as usize];
+            if handler.line == 0 {
+                handler.line = key;
+            }
+            if handler.line == key {
+                return place;
+            }
+            way += 1;
+        }
+        OTHER_LINES
+    }
+
+    /// A handler begins. Which number the nesting has is written first: a handler that interrupts here takes the next place.
+    #[inline(always)]
+    pub fn enter(&mut self, handler: u32, now_ns: u64) {
+        let depth = self.depth;
+        // SAFETY: a field of a live row.
+        unsafe { core::ptr::write_volatile(&raw mut self.depth, depth + 1) };
+        // One that is too deep is in the time of the one below.
+        if depth < DEPTH as u64 {
+            let open = &mut self.open[depth as usize & (DEPTH - 1)];
+            open.handler = handler as u64;
+            open.began_ns = now_ns;
+            open.inner_ns = 0;
+        }
+    }
+
+    /// A handler ends. Its time without that of those that interrupted it, in ns; `None` if it began before anybody looked.
+    #[inline(always)]
+    pub fn leave(&mut self, handler: u32, now_ns: u64) -> Option<u64> {
+        let depth = self.depth;
+        if depth == 0 {
+            return None;
+        }
+        let above = depth - 1;
+        // SAFETY: as above.
+        unsafe { core::ptr::write_volatile(&raw mut self.depth, above) };
+        if above >= DEPTH as u64 {
+            return None;
+        }
+        let open = self.open[above as usize & (DEPTH - 1)];
+        if open.handler != handler as u64 {
+            self.depth = 0;
+            self.missed += 1;
+            return None;
+        }
+        let whole_ns = now_ns.wrapping_sub(open.began_ns);
+        let own_ns = if whole_ns > open.inner_ns { whole_ns - open.inner_ns } else { 0 };
+        if above > 0 {
+            let below = &mut self.open[(above as usize - 1) & (DEPTH - 1)];
+            below.inner_ns = below.inner_ns.wrapping_add(whole_ns);
+        }
+        let epoch = self.epoch;
+        self.handlers[handler as usize & (HANDLERS - 1)].add(own_ns, epoch);
+        Some(own_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DEPTH, Handler, Interrupts, LINES, LOCAL_TIMER, OTHER_LINES, WAYS};
+
+    #[test]
+    fn a_handler_has_its_own_time_and_not_that_of_those_that_interrupt_it() {
+        let mut row = Interrupts::ZERO;
+        row.enter(3, 100);
+        row.enter(LOCAL_TIMER, 150);
+        row.enter(20, 160);
+        assert_eq!(row.leave(20, 170), Some(10));
+        assert_eq!(row.leave(LOCAL_TIMER, 180), Some(20));
+        row.enter(LOCAL_TIMER, 190);
+        assert_eq!(row.leave(LOCAL_TIMER, 195), Some(5));
+        assert_eq!(row.leave(3, 200), Some(100 - 30 - 5));
+        assert_eq!((row.depth, row.missed), (0, 0));
+        let timer = row.handlers[LOCAL_TIMER as usize];
+        assert_eq!((timer.runs, timer.total_ns, timer.max_ns), (2, 25, 20));
+    }
+
+    #[test]
+    fn what_began_before_anybody_looked_is_not_counted_and_one_lost_end_costs_one_handler() {
+        let mut row = Interrupts::ZERO;
+        assert_eq!(row.leave(3, 100), None);
+        assert_eq!((row.depth, row.missed), (0, 0));
+        row.enter(3, 100);
+        row.enter(LOCAL_TIMER, 110);
+        // The end of the timer's never came.
+        assert_eq!(row.leave(3, 200), None);
+        assert_eq!((row.depth, row.missed), (0, 1));
+        row.enter(3, 300);
+        assert_eq!(row.leave(3, 310), Some(10));
+    }
+
+    #[test]
+    fn handlers_that_are_too_deep_are_in_the_time_of_those_below() {
+        let mut row = Interrupts::ZERO;
+        (0..DEPTH as u64 + 2).for_each(|level| row.enter(3, level));
+        assert_eq!([row.leave(3, 100), row.leave(3, 100)], [None; 2]);
+        assert_eq!(row.leave(3, 100), Some(100 - (DEPTH as u64 - 1)));
+        (1..DEPTH).for_each(|_| assert!(row.leave(3, 200).is_some()));
+        assert_eq!(row.depth, 0);
+    }
+
+    #[test]
+    fn lines_find_room_and_the_last_ones_share_it() {
+        let mut row = Interrupts::ZERO;
+        let first = row.line(7);
+        assert!(first >= LINES);
+        assert_eq!(row.line(7), first, "it stays where it is");
+        // Numbers that begin at the same place.
+        let step = LINES;
+        for turn in 1..WAYS {
+            let place = row.line(7 + turn * step);
+            assert!(place >= LINES && place != first);
+        }
+        assert_eq!(row.line(7 + WAYS * step), OTHER_LINES);
+    }
+
+    #[test]
+    fn the_longest_run_is_told_of_an_epoch() {
+        let mut handler = Handler::ZERO;
+        handler.add(5, 1);
+        handler.add(9, 1);
+        handler.add(2, 2);
+        assert_eq!([1, 2, 3].map(|epoch| handler.longest_ns(epoch)), [9, 2, 0]);
+        handler.add(4, 7);
+        assert_eq!([1, 2, 7].map(|epoch| handler.longest_ns(epoch)), [0, 2, 4]);
+    }
+}

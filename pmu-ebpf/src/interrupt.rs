@@ -1,0 +1,159 @@
+//! Programs where interrupt handlers begin and end: which ran, for how long, and whom they interrupted. Loaded only where that is asked
+//! for.
+
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use pmu_common::{
+    count::SLOT_NONE,
+    interrupt::{
+        CALL_FUNCTION, CALL_FUNCTION_SINGLE, IRQ_WORK, Interrupts, LOCAL_TIMER, RESCHEDULE, SOFTIRQS,
+        is_softirq,
+    },
+};
+
+use crate::{
+    Way,
+    access::Access,
+    cpu::{row, this_cpu},
+    maps::{INTERRUPTED, INTERRUPTS},
+    task, tracepoint,
+};
+
+tracepoint! {
+    /// `trace_irq_handler_entry(irq, action)`, kernel/irq/handle.c.
+    line_begin on "irq_handler_entry", context => begin_line(number(context.arg(0)))
+}
+
+tracepoint! {
+    /// `trace_irq_handler_exit(irq, action, ret)`, kernel/irq/handle.c.
+    line_end on "irq_handler_exit", context => end_line::<Way>(number(context.arg(0)))
+}
+
+tracepoint! {
+    /// `trace_softirq_entry(vec_nr)`, kernel/softirq.c. Other handlers may interrupt it.
+    softirq_begin on "softirq_entry", context => begin(softirq(context.arg(0)))
+}
+
+tracepoint! {
+    /// `trace_softirq_exit(vec_nr)`, kernel/softirq.c.
+    softirq_end on "softirq_exit", context => end::<Way>(softirq(context.arg(0)))
+}
+
+tracepoint! {
+    /// `trace_local_timer_entry(vector)`, arch/x86/kernel/apic/apic.c.
+    local_timer_begin on "local_timer_entry", _context => begin(LOCAL_TIMER)
+}
+
+tracepoint! {
+    /// `trace_local_timer_exit(vector)`, arch/x86/kernel/apic/apic.c.
+    local_timer_end on "local_timer_exit", _context => end::<Way>(LOCAL_TIMER)
+}
+
+tracepoint! {
+    /// `trace_reschedule_entry(vector)`, arch/x86/kernel/smp.c.
+    reschedule_begin on "reschedule_entry", _context => begin(RESCHEDULE)
+}
+
+tracepoint! {
+    /// `trace_reschedule_exit(vector)`, arch/x86/kernel/smp.c.
+    reschedule_end on "reschedule_exit", _context => end::<Way>(RESCHEDULE)
+}
+
+tracepoint! {
+    /// `trace_call_function_entry(vector)`, arch/x86/kernel/smp.c.
+    call_begin on "call_function_entry", _context => begin(CALL_FUNCTION)
+}
+
+tracepoint! {
+    /// `trace_call_function_exit(vector)`, arch/x86/kernel/smp.c.
+    call_end on "call_function_exit", _context => end::<Way>(CALL_FUNCTION)
+}
+
+tracepoint! {
+    /// `trace_call_function_single_entry(vector)`, arch/x86/kernel/smp.c.
+    call_single_begin on "call_function_single_entry", _context => begin(CALL_FUNCTION_SINGLE)
+}
+
+tracepoint! {
+    /// `trace_call_function_single_exit(vector)`, arch/x86/kernel/smp.c.
+    call_single_end on "call_function_single_exit", _context => end::<Way>(CALL_FUNCTION_SINGLE)
+}
+
+tracepoint! {
+    /// `trace_irq_work_entry(vector)`, arch/x86/kernel/irq_work.c.
+    irq_work_begin on "irq_work_entry", _context => begin(IRQ_WORK)
+}
+
+tracepoint! {
+    /// `trace_irq_work_exit(vector)`, arch/x86/kernel/irq_work.c.
+    irq_work_end on "irq_work_exit", _context => end::<Way>(IRQ_WORK)
+}
+
+/// A number that a tracepoint passes.
+#[inline(always)]
+fn number(argument: u64) -> u32 {
+    argument as u32
+}
+
+/// A softirq's handler, whose index the verifier wants to see bounded.
+#[inline(always)]
+fn softirq(argument: u64) -> u32 {
+    let number = number(argument);
+    if number < SOFTIRQS { number } else { SOFTIRQS - 1 }
+}
+
+/// This CPU's row.
+#[inline(always)]
+fn this_row() -> Option<&'static mut Interrupts> {
+    // SAFETY: the lookup gave a live row. What interrupts its writer is over before that goes on.
+    INTERRUPTS.get_ptr_mut(this_cpu()).map(|row| unsafe { &mut *row })
+}
+
+#[inline(always)]
+fn now_ns() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_ktime_get_ns() }
+}
+
+#[inline(always)]
+fn begin_line(number: u32) -> Option<()> {
+    let row = this_row()?;
+    let handler = row.line(number);
+    row.enter(handler, now_ns());
+    Some(())
+}
+
+#[inline(always)]
+fn end_line<A: Access>(number: u32) -> Option<()> {
+    let handler = this_row()?.line(number);
+    end::<A>(handler)
+}
+
+#[inline(always)]
+fn begin(handler: u32) -> Option<()> {
+    this_row()?.enter(handler, now_ns());
+    Some(())
+}
+
+#[inline(always)]
+fn end<A: Access>(handler: u32) -> Option<()> {
+    let interrupts = this_row()?;
+    let own_ns = interrupts.leave(handler, now_ns())?;
+    let task = A::current();
+    if task::tid::<A>(task) == 0 {
+        interrupts.of_idle_ns += own_ns;
+        return None;
+    }
+    let slot = task::slot::<A>(task).unwrap_or(SLOT_NONE);
+    if slot >= SLOT_NONE {
+        interrupts.of_others_ns += own_ns;
+        return None;
+    }
+    // SAFETY: the lookup gave a live row of this CPU, whose writers are over before the one that they interrupt goes on.
+    let count = unsafe { &mut *INTERRUPTED.get_ptr_mut(row(slot, this_cpu()))? };
+    if is_softirq(handler) {
+        count.soft_ns += own_ns;
+    } else {
+        count.hard_ns += own_ns;
+    }
+    Some(())
+}

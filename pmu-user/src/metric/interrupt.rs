@@ -1,0 +1,153 @@
+//! Interrupt handlers: how long each had the CPUs, and whose tasks it interrupted.
+
+use super::value::Value;
+use crate::{
+    drain::{Handler, TasksHeader},
+    machine::cpu::Cpu,
+    model::{Counts, HandlerRuns, Interval, Ledger},
+    plan::request::Interrupts,
+    table::metric::{self, Metric},
+    untrusted::Untrusted,
+};
+
+/// One handler on one CPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandlerReport {
+    /// The CPU.
+    pub cpu: Cpu,
+    /// The handler.
+    pub handler: Handler,
+    /// Of a line, what drivers call it.
+    pub name: Option<Untrusted>,
+    /// Runs that ended.
+    pub runs: HandlerRuns,
+}
+
+impl HandlerReport {
+    /// What it is called, escaped for a terminal: a line as drivers call it, with its number.
+    #[must_use]
+    pub fn called(&self) -> String {
+        let own = self.handler.name();
+        self.name.as_ref().map_or(own.clone(), |name| format!("{} ({own})", name.terminal()))
+    }
+}
+
+/// Whom handlers interrupted, on all CPUs, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterruptedBy {
+    /// Time of all handlers.
+    pub time_ns: u64,
+    /// Of it, they interrupted the idle task.
+    pub idle_ns: u64,
+    /// Of it, they interrupted tasks that no owner counts for.
+    pub others_ns: u64,
+    /// Runs that were lost: their begin and end did not fit together.
+    pub missed: u64,
+}
+
+/// Handlers of an interval, those with most time first.
+pub(super) fn handlers(ledger: &Ledger, interval: &Interval) -> Vec<HandlerReport> {
+    let mut handlers: Vec<HandlerReport> = interval
+        .handlers
+        .iter()
+        .filter(|(_, runs)| runs.runs > 0)
+        .map(|(&(cpu, handler), &runs)| HandlerReport {
+            cpu,
+            handler,
+            name: ledger.handler_name(handler).cloned(),
+            runs,
+        })
+        .collect();
+    handlers.sort_by_key(|report| (std::cmp::Reverse(report.runs.total_ns), report.handler, report.cpu));
+    handlers
+}
+
+/// Whom they interrupted; `None` where handlers do not count.
+pub(super) fn interrupted_by(header: &TasksHeader, interval: &Interval) -> Option<InterruptedBy> {
+    if header.plan.interrupts.is_no() {
+        return None;
+    }
+    let all = interval.handlers.values().map(|runs| runs.total_ns);
+    let mut sum = InterruptedBy { time_ns: all.fold(0, u64::saturating_add), ..InterruptedBy::default() };
+    for spare in interval.spare_interrupts.values() {
+        sum.idle_ns = sum.idle_ns.saturating_add(spare.idle_ns);
+        sum.others_ns = sum.others_ns.saturating_add(spare.others_ns);
+        sum.missed = sum.missed.saturating_add(spare.missed);
+    }
+    Some(sum)
+}
+
+/// Which metrics a plan has.
+pub(super) const fn wanted(wanted: Interrupts) -> &'static [Metric] {
+    match wanted {
+        Interrupts::Yes => &metric::INTERRUPTS,
+        Interrupts::No => &[],
+    }
+}
+
+/// Does the kernel leave the time of handlers out of that of tasks (CONFIG_IRQ_TIME_ACCOUNTING)?
+pub(super) fn are_left_out(interval: &Interval) -> bool {
+    let mut times = interval.cpus.values().filter_map(|counts| counts.time);
+    times.any(|time| time.interrupts_ns.is_some())
+}
+
+/// The metrics of [`wanted`] with their values, of an owner with this CPU time.
+pub(super) fn metrics(
+    (header, interval): (&TasksHeader, &Interval),
+    counts: &Counts,
+    cpu_time: &Value,
+    coverage: f64,
+) -> Vec<(Metric, Value)> {
+    if header.plan.interrupts.is_no() {
+        return Vec::new();
+    }
+    let interrupted = counts.interrupted;
+    let taken_ns = if are_left_out(interval) { 0.0 } else { interrupted.all_ns() as f64 };
+    let mut without = cpu_time.clone();
+    if let Value::Known(known) = &mut without {
+        for end in [&mut known.estimate, &mut known.low, &mut known.high] {
+            *end = (*end - taken_ns).max(0.0);
+        }
+    }
+    vec![
+        (metric::INTERRUPTS_TIME, Value::counted(interrupted.all_ns(), coverage)),
+        (metric::INTERRUPTS_HARD, Value::counted(interrupted.hard_ns, coverage)),
+        (metric::INTERRUPTS_SOFT, Value::counted(interrupted.soft_ns, coverage)),
+        (metric::INTERRUPTS_WITHOUT, without),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{metric, metrics};
+    use crate::{
+        metric::{
+            testing::with_late_ticks,
+            value::{How, Known, Value},
+        },
+        model::{Counts, CpuCounts, CpuTime, Interrupted},
+        plan::{Target, request::Interrupts},
+    };
+
+    #[test]
+    fn time_of_handlers_is_taken_from_cpu_time_unless_the_kernel_has_done_so() {
+        let (mut header, _, mut interval) = with_late_ticks(Target::System, 1, 0);
+        let interrupted = Interrupted { hard_ns: 30, soft_ns: 12 };
+        let counts = Counts { interrupted, ..Counts::default() };
+        let cpu = Known { estimate: 100.0, low: 20.0, high: 180.0, coverage: 1.0, how: How::Counted };
+        let of =
+            |header: &_, interval: &_| metrics((header, interval), &counts, &Value::Known(cpu.clone()), 1.0);
+        assert_eq!(of(&header, &interval), []);
+        header.plan.interrupts = Interrupts::Yes;
+        let values = of(&header, &interval);
+        assert!(values.iter().map(|(metric, _)| metric).eq(&metric::INTERRUPTS));
+        let estimates = |values: &[(_, Value)]| -> Vec<f64> {
+            values.iter().map(|(_, value)| value.known().unwrap().estimate).collect()
+        };
+        assert_eq!(estimates(&values), [42.0, 30.0, 12.0, 58.0]);
+        assert!(values[3].1.known().unwrap().low.abs() < 1e-9, "no time is below zero");
+        let time = CpuTime { interrupts_ns: Some(42), ..CpuTime::default() };
+        interval.cpus.values_mut().for_each(|counts: &mut CpuCounts| counts.time = Some(time));
+        assert_eq!(estimates(&of(&header, &interval)), [42.0, 30.0, 12.0, 100.0]);
+    }
+}

@@ -1,0 +1,174 @@
+//! What interrupt handlers did, between readings.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::{
+    drain::{Handler, HandlerRow, InterruptedRow, SlotId, SpareInterruptsRow, TasksDrain},
+    machine::cpu::Cpu,
+    untrusted::Untrusted,
+};
+
+/// Runs of one handler on one CPU that ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandlerRuns {
+    /// How many.
+    pub runs: u64,
+    /// Their time in ns, without that of handlers that interrupted them.
+    pub total_ns: u64,
+    /// The longest, in ns.
+    pub longest_ns: u64,
+}
+
+/// Time in which interrupt handlers had a CPU while somebody's tasks ran there, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interrupted {
+    /// Handlers of lines and vectors.
+    pub hard_ns: u64,
+    /// Softirqs.
+    pub soft_ns: u64,
+}
+
+/// Handlers on one CPU that interrupted nobody who counts, and those that were lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpareInterrupts {
+    /// Time of those that interrupted the idle task, in ns.
+    pub idle_ns: u64,
+    /// Time of those that interrupted tasks that no owner counts for, in ns.
+    pub others_ns: u64,
+    /// Runs that were lost: their begin and end did not fit together.
+    pub missed: u64,
+}
+
+impl HandlerRuns {
+    /// Adds other runs.
+    pub const fn merge(&mut self, other: &Self) {
+        self.runs = self.runs.saturating_add(other.runs);
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        if other.longest_ns > self.longest_ns {
+            self.longest_ns = other.longest_ns;
+        }
+    }
+}
+
+impl Interrupted {
+    pub(super) const fn merge(&mut self, other: &Self) {
+        self.hard_ns = self.hard_ns.saturating_add(other.hard_ns);
+        self.soft_ns = self.soft_ns.saturating_add(other.soft_ns);
+    }
+
+    /// Of both kinds.
+    pub const fn all_ns(&self) -> u64 {
+        self.hard_ns.saturating_add(self.soft_ns)
+    }
+}
+
+impl SpareInterrupts {
+    pub(super) const fn merge(&mut self, other: &Self) {
+        self.idle_ns = self.idle_ns.saturating_add(other.idle_ns);
+        self.others_ns = self.others_ns.saturating_add(other.others_ns);
+        self.missed = self.missed.saturating_add(other.missed);
+    }
+}
+
+/// What happened with handlers since the drain before.
+pub(super) struct NewInterrupts {
+    pub(super) handlers: BTreeMap<(Cpu, Handler), HandlerRuns>,
+    pub(super) spare: BTreeMap<Cpu, SpareInterrupts>,
+    pub(super) interrupted: Vec<(SlotId, Interrupted)>,
+}
+
+/// Last readings, and what lines are called.
+#[derive(Debug, Default)]
+pub(super) struct InterruptReadings {
+    handlers: HashMap<(Cpu, Handler), (u64, u64)>,
+    spare: HashMap<Cpu, SpareInterruptsRow>,
+    interrupted: HashMap<SlotId, InterruptedRow>,
+    names: BTreeMap<Handler, Untrusted>,
+}
+
+impl InterruptReadings {
+    /// What came since the reading before. Rows are read while they grow: what one lacks comes with the next.
+    pub(super) fn advance(&mut self, drain: &TasksDrain) -> NewInterrupts {
+        let handlers = drain.handlers.iter().map(|row| ((row.cpu, row.handler), self.handler(row))).collect();
+        let spare = drain.spare_interrupts.iter().map(|row| (row.cpu, self.spare(row))).collect();
+        let interrupted = drain.interrupted.iter().map(|row| (row.slot, self.owner(row))).collect();
+        NewInterrupts { handlers, spare, interrupted }
+    }
+
+    fn handler(&mut self, row: &HandlerRow) -> HandlerRuns {
+        if let Some(name) = &row.name {
+            self.names.insert(row.handler, name.0.clone());
+        }
+        let (runs, total_ns) =
+            self.handlers.insert((row.cpu, row.handler), (row.runs, row.total_ns)).unwrap_or_default();
+        HandlerRuns {
+            runs: row.runs.wrapping_sub(runs),
+            total_ns: row.total_ns.wrapping_sub(total_ns),
+            longest_ns: row.longest_ns,
+        }
+    }
+
+    fn spare(&mut self, row: &SpareInterruptsRow) -> SpareInterrupts {
+        let before = self.spare.insert(row.cpu, *row);
+        let since =
+            |pick: fn(&SpareInterruptsRow) -> u64| pick(row).wrapping_sub(before.as_ref().map_or(0, pick));
+        SpareInterrupts {
+            idle_ns: since(|row| row.idle_ns),
+            others_ns: since(|row| row.others_ns),
+            missed: since(|row| row.missed),
+        }
+    }
+
+    fn owner(&mut self, row: &InterruptedRow) -> Interrupted {
+        let before = self.interrupted.insert(row.slot, *row);
+        let since =
+            |pick: fn(&InterruptedRow) -> u64| pick(row).wrapping_sub(before.as_ref().map_or(0, pick));
+        Interrupted { hard_ns: since(|row| row.hard_ns), soft_ns: since(|row| row.soft_ns) }
+    }
+
+    /// What drivers call the handler of a line.
+    pub(super) fn name(&self, handler: Handler) -> Option<&Untrusted> {
+        self.names.get(&handler)
+    }
+
+    /// Forgets slots in lives that are over.
+    pub(super) fn retain(&mut self, alive: impl Fn(&SlotId) -> bool) {
+        self.interrupted.retain(|slot, _| alive(slot));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Handler, HandlerRow, HandlerRuns, InterruptReadings, Interrupted, InterruptedRow, SlotId};
+    use crate::{drain::TasksDrain, machine::cpu::Cpu};
+
+    #[test]
+    fn readings_are_subtracted_by_cpu_and_handler_and_a_slot_in_another_life_begins_at_zero() {
+        let mut readings = InterruptReadings::default();
+        let mut advance = |cpu: u32, runs: u64, (generation, hard_ns): (u32, u64)| {
+            let handler = HandlerRow {
+                cpu: Cpu(cpu),
+                handler: Handler::Softirq(3),
+                name: None,
+                runs,
+                total_ns: runs * 10,
+                longest_ns: 7,
+            };
+            let slot = SlotId { slot: 4, generation };
+            let drain = TasksDrain {
+                handlers: vec![handler],
+                interrupted: vec![InterruptedRow { slot, hard_ns, soft_ns: 1 }],
+                ..TasksDrain::default()
+            };
+            let new = readings.advance(&drain);
+            (new.handlers[&(Cpu(cpu), Handler::Softirq(3))], new.interrupted[0].1)
+        };
+        advance(0, 5, (0, 100));
+        assert_eq!(
+            advance(0, 8, (0, 130)),
+            (HandlerRuns { runs: 3, total_ns: 30, longest_ns: 7 }, Interrupted { hard_ns: 30, soft_ns: 0 })
+        );
+        let (other_cpu, other_life) = advance(1, 2, (1, 20));
+        assert_eq!((other_cpu.runs, other_life), (2, Interrupted { hard_ns: 20, soft_ns: 1 }));
+    }
+}

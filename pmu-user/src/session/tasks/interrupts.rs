@@ -1,0 +1,103 @@
+//! Reads which interrupt handlers ran, and whom they interrupted.
+
+use std::{collections::HashMap, fs, path::Path};
+
+use pmu_common::interrupt::EPOCH_WORD;
+
+use super::TasksSession;
+use crate::{
+    drain::{Handler, HandlerRow, InterruptedRow, SpareInterruptsRow, Word},
+    machine::cpu::Cpu,
+    untrusted::Untrusted,
+};
+
+/// What was last read.
+#[derive(Debug, Default)]
+pub(super) struct SeenInterrupts {
+    epoch: u64,
+    runs: HashMap<(Cpu, Handler), u64>,
+    interrupted: HashMap<u32, (u64, u64)>,
+    /// What drivers call lines.
+    lines: HashMap<u32, Option<Word>>,
+}
+
+impl SeenInterrupts {
+    /// What drivers call a line, separated by commas where several share it.
+    fn name(&mut self, handler: Handler, root: &Path) -> Option<Word> {
+        let Handler::Line(number) = handler else { return None };
+        let read = || {
+            let actions = fs::read(root.join(format!("sys/kernel/irq/{number}/actions"))).ok()?;
+            let actions = actions.trim_ascii();
+            (!actions.is_empty()).then(|| Word(Untrusted::new(actions)))
+        };
+        self.lines.entry(number).or_insert_with(read).clone()
+    }
+}
+
+impl TasksSession {
+    /// Handlers that ran since they were last read, and what they did to nobody who counts.
+    pub(super) fn handler_rows(&mut self) -> (Vec<HandlerRow>, Vec<SpareInterruptsRow>) {
+        if self.header.plan.interrupts.is_no() {
+            return (Vec::new(), Vec::new());
+        }
+        let (map, seen) = (&self.object.maps.interrupts, &mut self.interrupts);
+        let epoch = seen.epoch;
+        seen.epoch += 1;
+        let (mut handlers, mut spare) = (Vec::new(), Vec::new());
+        for &cpu in &self.header.plan.cpus {
+            map.write_word(cpu.0 as usize, EPOCH_WORD, seen.epoch);
+            let row = map.read(cpu.0 as usize);
+            spare.push(SpareInterruptsRow {
+                cpu,
+                idle_ns: row.of_idle_ns,
+                others_ns: row.of_others_ns,
+                missed: row.missed,
+            });
+            for (place, of) in (0..).zip(&row.handlers).filter(|(_, of)| of.runs > 0) {
+                let Some(handler) = Handler::at(place, of.line) else { continue };
+                if seen.runs.insert((cpu, handler), of.runs) == Some(of.runs) {
+                    continue;
+                }
+                handlers.push(HandlerRow {
+                    cpu,
+                    handler,
+                    name: seen.name(handler, &self.root),
+                    runs: of.runs,
+                    total_ns: of.total_ns,
+                    longest_ns: of.longest_ns(epoch),
+                });
+            }
+        }
+        (handlers, spare)
+    }
+
+    /// Owners whose tasks were interrupted since that was last read.
+    pub(super) fn interrupted_rows(&mut self) -> Vec<InterruptedRow> {
+        if self.header.plan.interrupts.is_no() {
+            return Vec::new();
+        }
+        let (map, cpus) = (&self.object.maps.interrupted, self.machine.cpu.possible);
+        let mut rows = Vec::new();
+        for slot in self.owners.in_use() {
+            let (mut hard_ns, mut soft_ns) = (0_u64, 0_u64);
+            for cpu in &self.header.plan.cpus {
+                let row = map.read((slot * cpus + cpu.0) as usize);
+                hard_ns = hard_ns.wrapping_add(row.hard_ns);
+                soft_ns = soft_ns.wrapping_add(row.soft_ns);
+            }
+            if self.interrupts.interrupted.insert(slot, (hard_ns, soft_ns)).unwrap_or((0, 0))
+                != (hard_ns, soft_ns)
+            {
+                rows.push(InterruptedRow { slot: self.owners.slot_id(slot), hard_ns, soft_ns });
+            }
+        }
+        rows
+    }
+
+    /// Forgets what was last read of freed slots, whose rows are clear.
+    pub(super) fn forget_interrupted(&mut self, freed: &[u32]) {
+        for slot in freed {
+            self.interrupts.interrupted.remove(slot);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Interrupt handlers: how long each had the CPUs, and whose CPU time that was in.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+
+use super::{
+    Style, and_more, id_column, name,
+    number::{cell, duration, percent},
+    section,
+    table::{Align, Table},
+};
+use crate::{
+    drain::Handler,
+    machine::cpu::Cpu,
+    metric::{OwnerReport, TasksReport, interrupt::HandlerReport},
+    model::HandlerRuns,
+    table::metric,
+};
+
+/// The section, if it was asked for.
+pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
+    let Some(by) = &report.interrupted_by else { return Ok(()) };
+    section(into, "INTERRUPTS", "by handler, all CPUs together; time without handlers that interrupted it")?;
+    handlers(into, style, report)?;
+    let times = [("the idle task", by.idle_ns), ("tasks that no owner counts for", by.others_ns)];
+    let times = times.into_iter().filter(|(_, ns)| *ns > 0);
+    let mut words: Vec<String> = times
+        .map(|(whom, ns)| {
+            format!("{} of {} interrupted {whom}", duration(ns as f64), duration(by.time_ns as f64))
+        })
+        .collect();
+    if by.missed > 0 {
+        words.push(format!("{} runs were lost", by.missed));
+    }
+    for line in words {
+        writeln!(into, "  {line}")?;
+    }
+    owners(into, style, report)
+}
+
+/// A handler on all CPUs, and the CPU on which it had most time.
+struct Whole<'a> {
+    called: &'a HandlerReport,
+    runs: HandlerRuns,
+    most: (u64, Cpu),
+}
+
+fn handlers(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
+    use Align::{Left, Right};
+    let mut all: BTreeMap<Handler, Whole<'_>> = BTreeMap::new();
+    for row in &report.handlers {
+        let whole = all.entry(row.handler).or_insert_with(|| Whole {
+            called: row,
+            runs: HandlerRuns::default(),
+            most: (row.runs.total_ns, row.cpu),
+        });
+        whole.runs.merge(&row.runs);
+        if row.runs.total_ns > whole.most.0 {
+            whole.most = (row.runs.total_ns, row.cpu);
+        }
+    }
+    let mut all: Vec<Whole<'_>> = all.into_values().collect();
+    all.sort_by_key(|whole| std::cmp::Reverse(whole.runs.total_ns));
+    let columns = [
+        ("handler", Left),
+        ("kind", Left),
+        ("runs", Right),
+        ("a second", Right),
+        ("time", Right),
+        ("of a CPU", Right),
+        ("mean", Right),
+        ("longest", Right),
+        ("most on", Right),
+    ];
+    let mut table = Table::new(&columns).spare(["kind", "most on", "a second"]);
+    let (shown, seconds) = (all.len().min(style.rows_max), report.length_ns as f64 / 1e9);
+    for Whole { called, runs, most } in &all[..shown] {
+        let (count, total_ns) = (runs.runs as f64, runs.total_ns as f64);
+        table.row(vec![
+            called.called(),
+            called.handler.kind().to_owned(),
+            runs.runs.to_string(),
+            if seconds > 0.0 { format!("{:.0}", count / seconds) } else { String::new() },
+            duration(total_ns),
+            if seconds > 0.0 { percent(total_ns / 1e9 / seconds) } else { String::new() },
+            duration(total_ns / count.max(1.0)),
+            duration(runs.longest_ns as f64),
+            format!("CPU {}", most.1.0),
+        ]);
+    }
+    table.write(into, style)?;
+    and_more(into, all.len() - shown)
+}
+
+/// Owners whose tasks were interrupted, those that lost most by it first.
+fn owners(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
+    use Align::{Left, Right};
+    let lost =
+        |owner: &OwnerReport| owner.value(&metric::INTERRUPTS_TIME).map_or(0.0, |known| known.estimate);
+    let owners = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
+    let mut owners: Vec<&OwnerReport> = owners.iter().filter(|owner| lost(owner) > 0.0).collect();
+    owners.sort_by(|a, b| lost(b).total_cmp(&lost(a)));
+    let id = id_column(owners.iter().map(|owner| &owner.who));
+    let columns = [
+        ("interrupted", Left),
+        (id, Right),
+        ("cpu", Right),
+        ("without", Right),
+        ("hard", Right),
+        ("softirqs", Right),
+        ("of its cpu", Right),
+    ];
+    let mut table = Table::new(&columns);
+    let shown = owners.len().min(style.rows_max);
+    for owner in owners[..shown].iter().copied().chain([&report.total]) {
+        let (name, id) = name(&owner.who);
+        let cpu_ns = owner.value(&metric::CPU_TIME).map_or(0.0, |known| known.estimate);
+        let of = |metric| cell(owner.value(metric), duration);
+        table.row(vec![
+            name,
+            id,
+            of(&metric::CPU_TIME),
+            of(&metric::INTERRUPTS_WITHOUT),
+            of(&metric::INTERRUPTS_HARD),
+            of(&metric::INTERRUPTS_SOFT),
+            if cpu_ns > 0.0 { percent(lost(owner) / cpu_ns) } else { String::new() },
+        ]);
+    }
+    table.write(into, style)?;
+    and_more(into, owners.len() - shown)
+}

@@ -1,0 +1,146 @@
+//! Interrupt handlers: as often as the kernel counts them, and taken from whom they interrupt.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::UdpSocket,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use serde_json::Value;
+
+use crate::{
+    support::{Cgroup, Rows, Started, assert_close, run, skipped},
+    workloads::workload,
+};
+
+/// Counts of a file of /proc by what its lines begin with, all CPUs together.
+fn counted(file: &str) -> BTreeMap<String, u64> {
+    let text = fs::read_to_string(file).unwrap();
+    let line = |line: &str| {
+        let (name, rest) = line.split_once(':')?;
+        let counts = rest.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+        Some((name.trim().to_lowercase(), counts.sum()))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// Runs of handlers by name, all CPUs together.
+fn runs(rows: &Rows, kind: &str) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for row in rows.of_kind("interrupt").filter(|row| row["type"] == kind) {
+        let name = match row["irq"].as_u64() {
+            Some(number) => number.to_string(),
+            None => row["handler"].as_str().unwrap().to_owned(),
+        };
+        *sums.entry(name).or_default() += row["runs"].as_u64().unwrap();
+    }
+    sums
+}
+
+fn sum(rows: &Rows, field: &str) -> f64 {
+    rows.of_kind("interrupt").map(|row| row[field].as_f64().unwrap()).sum()
+}
+
+#[test]
+fn handlers_run_as_often_as_the_kernel_counts_them() {
+    let is_over = AtomicBool::new(false);
+    let (softirqs, lines) = (counted("/proc/softirqs"), counted("/proc/interrupts"));
+    let rows = thread::scope(|scope| {
+        scope.spawn(|| flood(&is_over));
+        let rows = run(&["--interrupts", "-d", "3s"]);
+        is_over.store(true, Ordering::Relaxed);
+        rows
+    });
+    let (softirqs_now, lines_now) = (counted("/proc/softirqs"), counted("/proc/interrupts"));
+    let ours = runs(&rows, "softirq");
+    let mut compared = 0;
+    for (name, before) in &softirqs {
+        let (truth, ours) = (softirqs_now[name] - before, ours.get(name).copied().unwrap_or(0));
+        // What starting and ending takes is in the kernel's count alone.
+        assert!(ours <= truth, "{name}: {ours} of {truth}");
+        if truth > 1000 {
+            assert!(ours as f64 > 0.4 * truth as f64, "{name}: {ours} of {truth}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 0, "no softirq ran often: {ours:?}");
+    for (number, ours) in runs(&rows, "line") {
+        let truth = lines_now[&number] - lines[&number];
+        assert!(ours <= truth, "irq {number}: {ours} of {truth}");
+    }
+    if fs::exists("/sys/kernel/tracing/events/irq_vectors/local_timer_entry").unwrap_or(false) {
+        let (ours, truth) = (runs(&rows, "vector")["local_timer"], lines_now["loc"] - lines["loc"]);
+        assert!(ours <= truth && ours as f64 > 0.4 * truth as f64, "local timer: {ours} of {truth}");
+    } else {
+        skipped("handlers of vectors: this kernel has no tracepoints of theirs");
+    }
+}
+
+#[test]
+fn time_of_handlers_is_that_of_whom_they_interrupt_and_of_the_idle_task() {
+    // Programs that end at once, so that slots go from one owner to the next all the time.
+    let _storm = Started::new("while :; do /bin/true; done");
+    let rows = run(&["-a", "--interrupts", "--max-owners", "60", "-d", "2s"]);
+    let of = &rows.summary()["quality"]["interrupts"];
+    let number = |field: &str| of[field].as_f64().unwrap();
+    let owners = rows.total("interrupts.time");
+    let all = number("time_ns");
+    assert_close("rows", sum(&rows, "time_ns"), all, 1e-9, 1.0);
+    // Owners are read last, and then everything is that handlers did. Whoever takes a slot that another one left has all of it.
+    let whom = owners + number("of_idle_ns") + number("of_others_ns");
+    assert!(whom >= all - 1000.0, "{} ns of {all} are nobody's", all - whom);
+    assert_close("whom", whom, all, 0.01, 200_000.0);
+    assert_eq!(number("missed"), 0.0);
+    let total = |metric: &str| rows.total(metric);
+    assert_close(
+        "kinds",
+        total("interrupts.hard") + total("interrupts.soft"),
+        total("interrupts.time"),
+        1e-9,
+        1.0,
+    );
+    for row in rows.of_kind("interrupt") {
+        let (runs, time, longest) = (&row["runs"], &row["time_ns"], &row["longest_ns"]);
+        let [runs, time, longest] = [runs, time, longest].map(|number: &Value| number.as_f64().unwrap());
+        assert!(longest <= time && (longest == 0.0 || longest * runs >= time * 0.999), "{row}");
+    }
+}
+
+/// Packets to nobody on this host, as fast as they can be sent, until it is told to end.
+fn flood(is_over: &AtomicBool) {
+    let (from, to) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    from.connect(to.local_addr().unwrap()).unwrap();
+    while !is_over.load(Ordering::Relaxed) {
+        // It is full, and nobody reads it: what does not fit is dropped where it arrives.
+        let _ = from.send(&[0; 1024]);
+    }
+}
+
+#[test]
+fn a_flood_of_packets_is_in_the_softirqs_of_who_sends_them_and_does_not_move_a_quiet_neighbour() {
+    let (above, spin) = (Cgroup::new("flooded"), workload("spin", &["-g"]));
+    let quiet = above.below("quiet");
+    let is_over = AtomicBool::new(false);
+    let rows = thread::scope(|scope| {
+        scope.spawn(|| flood(&is_over));
+        let mut victim = quiet.spawn(&format!("{spin} 2"));
+        let rows = run(&["-a", "--by", "cgroup", "--interrupts", "-d", "1500ms"]);
+        is_over.store(true, Ordering::Relaxed);
+        victim.wait();
+        rows
+    });
+    // A packet to the host itself is handled by the softirq on its sender's way out of the system call.
+    let net = rows.of_kind("interrupt").filter(|row| row["handler"] == "net_rx");
+    let (net_ns, net_runs) = net.fold((0.0, 0.0), |(time, runs), row| {
+        (time + row["time_ns"].as_f64().unwrap(), runs + row["runs"].as_f64().unwrap())
+    });
+    assert!(net_runs > 1000.0 && net_ns > 1e6, "{net_runs} runs, {net_ns} ns");
+    let of = |metric: &str| rows.of_cgroup(metric, &quiet.path);
+    let (cpu, without, soft) = (of("cpu_time"), of("interrupts.without"), of("interrupts.soft"));
+    assert!(cpu > 5e8, "{cpu}");
+    assert_close("what is left", cpu - of("interrupts.time"), without, 1e-6, 1.0);
+    // What the flood does is not the neighbour's.
+    assert!(soft < 0.01 * cpu, "{soft} of {cpu}");
+}
