@@ -136,7 +136,7 @@ impl Interrupts {
     /// Place of the handler of a line; one that is new takes a free one.
     #[inline(always)]
     pub fn line(&mut self, number: u32) -> u32 {
-        let key = number as u64 + 1;
+        let key = u64::from(number) + 1;
         let mut way = 0;
         while way < WAYS {
             // A mask, not a remainder: the verifier wants to see that the index is inside.
@@ -153,44 +153,51 @@ impl Interrupts {
         OTHER_LINES
     }
 
-    /// A handler begins. Which number the nesting has is written first: a handler that interrupts here takes the next place.
+    /// One handler more runs: its level, 0 for the outermost. Written before anything else of it: a handler that interrupts its writer
+    /// there takes the next level.
     #[inline(always)]
-    pub fn enter(&mut self, handler: u32, now_ns: u64) {
-        let depth = self.depth;
-        // SAFETY: a field of a live row.
-        unsafe { core::ptr::write_volatile(&raw mut self.depth, depth + 1) };
-        // One that is too deep is in the time of the one below.
-        if depth < DEPTH as u64 {
-            let open = &mut self.open[depth as usize & (DEPTH - 1)];
-            open.handler = handler as u64;
+    pub const fn deepen(&mut self) -> u64 {
+        self.depth += 1;
+        self.depth - 1
+    }
+
+    /// One handler fewer runs: its level; `None` if it began before anybody looked.
+    #[inline(always)]
+    pub const fn rise(&mut self) -> Option<u64> {
+        if self.depth == 0 {
+            return None;
+        }
+        self.depth -= 1;
+        Some(self.depth)
+    }
+
+    /// A handler begins at a level. One that is too deep is in the time of the one below.
+    #[inline(always)]
+    pub fn begin(&mut self, level: u64, handler: u32, now_ns: u64) {
+        if level < DEPTH as u64 {
+            let open = &mut self.open[level as usize & (DEPTH - 1)];
+            open.handler = u64::from(handler);
             open.began_ns = now_ns;
             open.inner_ns = 0;
         }
     }
 
-    /// A handler ends. Its time without that of those that interrupted it, in ns; `None` if it began before anybody looked.
+    /// The handler at a level ends. Its time without that of those that interrupted it, in ns; `None` if it is not the one that began there.
     #[inline(always)]
-    pub fn leave(&mut self, handler: u32, now_ns: u64) -> Option<u64> {
-        let depth = self.depth;
-        if depth == 0 {
+    pub fn end(&mut self, level: u64, handler: u32, now_ns: u64) -> Option<u64> {
+        if level >= DEPTH as u64 {
             return None;
         }
-        let above = depth - 1;
-        // SAFETY: as above.
-        unsafe { core::ptr::write_volatile(&raw mut self.depth, above) };
-        if above >= DEPTH as u64 {
-            return None;
-        }
-        let open = self.open[above as usize & (DEPTH - 1)];
-        if open.handler != handler as u64 {
+        let open = self.open[level as usize & (DEPTH - 1)];
+        if open.handler != u64::from(handler) {
             self.depth = 0;
             self.missed += 1;
             return None;
         }
         let whole_ns = now_ns.wrapping_sub(open.began_ns);
-        let own_ns = if whole_ns > open.inner_ns { whole_ns - open.inner_ns } else { 0 };
-        if above > 0 {
-            let below = &mut self.open[(above as usize - 1) & (DEPTH - 1)];
+        let own_ns = whole_ns.saturating_sub(open.inner_ns);
+        if level > 0 {
+            let below = &mut self.open[(level as usize - 1) & (DEPTH - 1)];
             below.inner_ns = below.inner_ns.wrapping_add(whole_ns);
         }
         let epoch = self.epoch;
@@ -203,17 +210,27 @@ impl Interrupts {
 mod tests {
     use super::{DEPTH, Handler, Interrupts, LINES, LOCAL_TIMER, OTHER_LINES, WAYS};
 
+    fn enter(row: &mut Interrupts, handler: u32, now_ns: u64) {
+        let level = row.deepen();
+        row.begin(level, handler, now_ns);
+    }
+
+    fn leave(row: &mut Interrupts, handler: u32, now_ns: u64) -> Option<u64> {
+        let level = row.rise()?;
+        row.end(level, handler, now_ns)
+    }
+
     #[test]
     fn a_handler_has_its_own_time_and_not_that_of_those_that_interrupt_it() {
         let mut row = Interrupts::ZERO;
-        row.enter(3, 100);
-        row.enter(LOCAL_TIMER, 150);
-        row.enter(20, 160);
-        assert_eq!(row.leave(20, 170), Some(10));
-        assert_eq!(row.leave(LOCAL_TIMER, 180), Some(20));
-        row.enter(LOCAL_TIMER, 190);
-        assert_eq!(row.leave(LOCAL_TIMER, 195), Some(5));
-        assert_eq!(row.leave(3, 200), Some(100 - 30 - 5));
+        enter(&mut row, 3, 100);
+        enter(&mut row, LOCAL_TIMER, 150);
+        enter(&mut row, 20, 160);
+        assert_eq!(leave(&mut row, 20, 170), Some(10));
+        assert_eq!(leave(&mut row, LOCAL_TIMER, 180), Some(20));
+        enter(&mut row, LOCAL_TIMER, 190);
+        assert_eq!(leave(&mut row, LOCAL_TIMER, 195), Some(5));
+        assert_eq!(leave(&mut row, 3, 200), Some(100 - 30 - 5));
         assert_eq!((row.depth, row.missed), (0, 0));
         let timer = row.handlers[LOCAL_TIMER as usize];
         assert_eq!((timer.runs, timer.total_ns, timer.max_ns), (2, 25, 20));
@@ -222,24 +239,24 @@ mod tests {
     #[test]
     fn what_began_before_anybody_looked_is_not_counted_and_one_lost_end_costs_one_handler() {
         let mut row = Interrupts::ZERO;
-        assert_eq!(row.leave(3, 100), None);
+        assert_eq!(leave(&mut row, 3, 100), None);
         assert_eq!((row.depth, row.missed), (0, 0));
-        row.enter(3, 100);
-        row.enter(LOCAL_TIMER, 110);
+        enter(&mut row, 3, 100);
+        enter(&mut row, LOCAL_TIMER, 110);
         // The end of the timer's never came.
-        assert_eq!(row.leave(3, 200), None);
+        assert_eq!(leave(&mut row, 3, 200), None);
         assert_eq!((row.depth, row.missed), (0, 1));
-        row.enter(3, 300);
-        assert_eq!(row.leave(3, 310), Some(10));
+        enter(&mut row, 3, 300);
+        assert_eq!(leave(&mut row, 3, 310), Some(10));
     }
 
     #[test]
     fn handlers_that_are_too_deep_are_in_the_time_of_those_below() {
         let mut row = Interrupts::ZERO;
-        (0..DEPTH as u64 + 2).for_each(|level| row.enter(3, level));
-        assert_eq!([row.leave(3, 100), row.leave(3, 100)], [None; 2]);
-        assert_eq!(row.leave(3, 100), Some(100 - (DEPTH as u64 - 1)));
-        (1..DEPTH).for_each(|_| assert!(row.leave(3, 200).is_some()));
+        (0..DEPTH as u64 + 2).for_each(|level| enter(&mut row, 3, level));
+        assert_eq!([leave(&mut row, 3, 100), leave(&mut row, 3, 100)], [None; 2]);
+        assert_eq!(leave(&mut row, 3, 100), Some(100 - (DEPTH as u64 - 1)));
+        (1..DEPTH).for_each(|_| assert!(leave(&mut row, 3, 200).is_some()));
         assert_eq!(row.depth, 0);
     }
 

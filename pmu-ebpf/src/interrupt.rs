@@ -116,10 +116,8 @@ fn now_ns() -> u64 {
 
 #[inline(always)]
 fn begin_line(number: u32) -> Option<()> {
-    let row = this_row()?;
-    let handler = row.line(number);
-    row.enter(handler, now_ns());
-    Some(())
+    let handler = this_row()?.line(number);
+    begin(handler)
 }
 
 #[inline(always)]
@@ -130,14 +128,19 @@ fn end_line<A: Access>(number: u32) -> Option<()> {
 
 #[inline(always)]
 fn begin(handler: u32) -> Option<()> {
-    this_row()?.enter(handler, now_ns());
+    let (row, now_ns) = (this_row()?, now_ns());
+    let level = row.deepen();
+    ordered();
+    row.begin(level, handler, now_ns);
     Some(())
 }
 
 #[inline(always)]
 fn end<A: Access>(handler: u32) -> Option<()> {
-    let interrupts = this_row()?;
-    let own_ns = interrupts.leave(handler, now_ns())?;
+    let (interrupts, now_ns) = (this_row()?, now_ns());
+    let level = interrupts.rise()?;
+    ordered();
+    let own_ns = interrupts.end(level, handler, now_ns)?;
     let task = A::current();
     if task::tid::<A>(task) == 0 {
         interrupts.of_idle_ns += own_ns;
@@ -156,4 +159,17 @@ fn end<A: Access>(handler: u32) -> Option<()> {
         count.hard_ns += own_ns;
     }
     Some(())
+}
+
+/// What is written to memory before this is written before what comes after it: a program that interrupts this one on its CPU sees it so.
+#[inline(always)]
+fn ordered() {
+    #[cfg(target_arch = "bpf")]
+    {
+        let mut nothing = 0_u64;
+        // SAFETY: it changes nothing; without `nomem` the compiler keeps memory accesses on their sides. As in
+        // `intrinsics::opaque` there is an instruction.
+        unsafe { core::arch::asm!("{0} = {0}", inout(reg) nothing, options(nostack, preserves_flags)) };
+        let _ = nothing;
+    }
 }

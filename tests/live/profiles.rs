@@ -17,10 +17,13 @@ use crate::{
     workloads::workload,
 };
 
+/// Heads and bodies, as they came.
+type Requests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
 /// A collector that takes everything, and keeps what it is given.
 struct Collector {
     address: SocketAddr,
-    requests: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    requests: Requests,
 }
 
 impl Collector {

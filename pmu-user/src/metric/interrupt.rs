@@ -135,8 +135,7 @@ mod tests {
         let interrupted = Interrupted { hard_ns: 30, soft_ns: 12 };
         let counts = Counts { interrupted, ..Counts::default() };
         let cpu = Known { estimate: 100.0, low: 20.0, high: 180.0, coverage: 1.0, how: How::Counted };
-        let of =
-            |header: &_, interval: &_| metrics((header, interval), &counts, &Value::Known(cpu.clone()), 1.0);
+        let of = |header: &_, interval: &_| metrics((header, interval), &counts, &Value::Known(cpu), 1.0);
         assert_eq!(of(&header, &interval), []);
         header.plan.interrupts = Interrupts::Yes;
         let values = of(&header, &interval);

@@ -84,14 +84,21 @@ pub(super) struct InterruptReadings {
     spare: HashMap<Cpu, SpareInterruptsRow>,
     interrupted: HashMap<SlotId, InterruptedRow>,
     names: BTreeMap<Handler, Untrusted>,
+    /// Was anything read? What handlers did before the first drain is not ours.
+    has_begun: bool,
 }
 
 impl InterruptReadings {
     /// What came since the reading before. Rows are read while they grow: what one lacks comes with the next.
     pub(super) fn advance(&mut self, drain: &TasksDrain) -> NewInterrupts {
-        let handlers = drain.handlers.iter().map(|row| ((row.cpu, row.handler), self.handler(row))).collect();
-        let spare = drain.spare_interrupts.iter().map(|row| (row.cpu, self.spare(row))).collect();
+        let mut handlers: BTreeMap<_, _> =
+            drain.handlers.iter().map(|row| ((row.cpu, row.handler), self.handler(row))).collect();
+        let mut spare: BTreeMap<_, _> =
+            drain.spare_interrupts.iter().map(|row| (row.cpu, self.spare(row))).collect();
         let interrupted = drain.interrupted.iter().map(|row| (row.slot, self.owner(row))).collect();
+        if !std::mem::replace(&mut self.has_begun, true) {
+            (handlers, spare) = (BTreeMap::new(), BTreeMap::new());
+        }
         NewInterrupts { handlers, spare, interrupted }
     }
 
@@ -161,9 +168,10 @@ mod tests {
                 ..TasksDrain::default()
             };
             let new = readings.advance(&drain);
-            (new.handlers[&(Cpu(cpu), Handler::Softirq(3))], new.interrupted[0].1)
+            let handler = new.handlers.get(&(Cpu(cpu), Handler::Softirq(3))).copied();
+            (handler.unwrap_or_default(), new.interrupted[0].1)
         };
-        advance(0, 5, (0, 100));
+        assert_eq!(advance(0, 5, (0, 100)).0, HandlerRuns::default(), "it ran before anything was counted");
         assert_eq!(
             advance(0, 8, (0, 130)),
             (HandlerRuns { runs: 3, total_ns: 30, longest_ns: 7 }, Interrupted { hard_ns: 30, soft_ns: 0 })

@@ -226,11 +226,8 @@ impl Ledger {
         let owner_of_slot = &self.owner_of_slot;
         interval.charged =
             self.charges.advance(&drain.culprits, |slot| owner_of_slot.get(&slot).copied().unwrap_or(OTHER));
+        self.wait(drain, &mut interval);
         self.interrupt(drain, &mut interval);
-        for row in &drain.off_cpu {
-            let new = self.waits.advance(row);
-            interval.owners.entry(self.index_of(row.slot)).or_default().off_cpu.merge(&new);
-        }
         for row in &drain.cpus {
             self.count_cpu(row, &mut interval);
         }
@@ -292,6 +289,14 @@ impl Ledger {
             if !is_first {
                 interval.throttling.insert(owner.clone(), so_far.since(&before));
             }
+        }
+    }
+
+    /// Adds what tasks waited for.
+    fn wait(&mut self, drain: &TasksDrain, interval: &mut Interval) {
+        for row in &drain.off_cpu {
+            let new = self.waits.advance(row);
+            interval.owners.entry(self.index_of(row.slot)).or_default().off_cpu.merge(&new);
         }
     }
 

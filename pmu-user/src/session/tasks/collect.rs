@@ -16,6 +16,15 @@ use crate::{
 };
 
 impl TasksSession {
+    /// A freed slot's rows are zero again, and so is what was last seen of them.
+    pub(super) fn forget_changes(&mut self, freed: &[u32]) {
+        let cpus = self.machine.cpu.possible as usize;
+        for &slot in freed {
+            let first = slot as usize * cpus;
+            self.seen_changes[first..first + cpus].fill((0, 0));
+        }
+    }
+
     /// Turns every CPU to its other hot-address table and accounts what runs there. After the flush no program writes
     /// the table that was in use: it ran with interrupts off, or was over before they were served.
     pub(super) fn flush(&mut self) {

@@ -355,15 +355,6 @@ impl TasksSession {
         pressure::limits(&self.header.plan, &self.machine.cgroups)
     }
 
-    /// A freed slot's rows are zero again, and so is what was last seen of them.
-    fn forget_changes(&mut self, freed: &[u32]) {
-        let cpus = self.machine.cpu.possible as usize;
-        for &slot in freed {
-            let first = slot as usize * cpus;
-            self.seen_changes[first..first + cpus].fill((0, 0));
-        }
-    }
-
     fn user_losses(&self) -> Vec<(String, u64)> {
         let losses = [
             self.lost_flushes,

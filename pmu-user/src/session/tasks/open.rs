@@ -7,7 +7,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use pmu_common::{cpu::Control, target::PathKey};
+use pmu_common::{cpu::Control, off_cpu::OffCpu as OffCpuTimes, target::PathKey};
 use tokio::io::unix::AsyncFd;
 
 use super::{
@@ -68,25 +68,17 @@ impl TasksSession {
         let mut missing = missing(&plan, &machine, &object, tick, root);
         missing.extend(deaf);
         let pressures = Pressures::open(&plan, &machine.cgroups, root, &mut missing);
-        let off_cpu = (plan.off_cpu == OffCpu::Yes).then(|| object.told_waits());
+        let waits = if plan.off_cpu == OffCpu::Yes { plan.slots as usize } else { 0 };
         Ok(Self {
             culprits: super::culprits::Culprits::new(machine.cpu.possible),
-            seen_off_cpu: vec![pmu_common::off_cpu::OffCpu::ZERO; off_cpu.map_or(0, |_| plan.slots as usize)],
+            seen_off_cpu: vec![OffCpuTimes::ZERO; waits],
             interrupts: SeenInterrupts::default(),
             seen_changes: vec![(0, 0); plan.slots as usize * machine.cpu.possible as usize],
             hotplug: Hotplug::new(&plan, &machine.cpu.online, root),
             rotations,
             slices: Vec::new(),
             owners: Owners::new(plan.by, machine.cgroups.clone(), plan.slots, machine.cpu.possible),
-            header: TasksHeader {
-                started_ns: 0,
-                attach: object.loaded.attach_kind().name().to_owned(),
-                attach_refused: object.loaded.refused().iter().map(refused).collect(),
-                knows_steal: object.knows_steal(),
-                excludes_steal: object.excludes_steal(),
-                off_cpu,
-                plan,
-            },
+            header: header(plan, &object),
             missing,
             machine,
             object,
@@ -112,6 +104,19 @@ impl TasksSession {
             unseen: 0,
             root: root.to_owned(),
         })
+    }
+}
+
+/// What is known before counting starts.
+fn header(plan: Plan, object: &Object) -> TasksHeader {
+    TasksHeader {
+        started_ns: 0,
+        attach: object.loaded.attach_kind().name().to_owned(),
+        attach_refused: object.loaded.refused().iter().map(refused).collect(),
+        knows_steal: object.knows_steal(),
+        excludes_steal: object.excludes_steal(),
+        off_cpu: (plan.off_cpu == OffCpu::Yes).then(|| object.told_waits()),
+        plan,
     }
 }
 
