@@ -45,7 +45,8 @@ fn an_object_has_the_maps_that_are_named() {
 fn an_object_has_the_programs_that_are_named() {
     for (object, _, own) in OBJECTS {
         let object = Object::parse(&object.bytes()).unwrap();
-        let samples = program::SAMPLES.into_iter().chain(program::TRACEPOINT_SAMPLES);
+        let interrupts = program::INTERRUPTS.into_iter().map(|(name, _)| name);
+        let samples = program::SAMPLES.into_iter().chain(program::TRACEPOINT_SAMPLES).chain(interrupts);
         let expected = names(program::BOTH.into_iter().chain(samples).chain(own.iter().copied()));
         assert_eq!(object.programs.into_keys().collect::<BTreeSet<_>>(), expected);
     }

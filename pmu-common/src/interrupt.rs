@@ -161,14 +161,15 @@ impl Interrupts {
         self.depth - 1
     }
 
-    /// One handler fewer runs: its level; `None` if it began before anybody looked.
+    /// The innermost handler that runs, and its level; `None` if none began since anybody looks. Read before [`Interrupts::depth`] is set to
+    /// that level: a handler that interrupts its reader after that takes its place.
     #[inline(always)]
-    pub const fn rise(&mut self) -> Option<u64> {
-        if self.depth == 0 {
-            return None;
+    pub const fn innermost(&self) -> Option<(u64, Open)> {
+        match self.depth.checked_sub(1) {
+            Some(level) if level < DEPTH as u64 => Some((level, self.open[level as usize & (DEPTH - 1)])),
+            Some(level) => Some((level, Open::ZERO)),
+            None => None,
         }
-        self.depth -= 1;
-        Some(self.depth)
     }
 
     /// A handler begins at a level. One that is too deep is in the time of the one below.
@@ -182,19 +183,20 @@ impl Interrupts {
         }
     }
 
-    /// The handler at a level ends. Its time without that of those that interrupted it, in ns; `None` if it is not the one that began there.
+    /// The handler that is `open` at a level ends. Its time without that of those that interrupted it, in ns; `None` if it is another one
+    /// than began there.
     #[inline(always)]
-    pub fn end(&mut self, level: u64, handler: u32, now_ns: u64) -> Option<u64> {
+    pub fn end(&mut self, (level, open): (u64, Open), handler: u32, now_ns: u64) -> Option<u64> {
         if level >= DEPTH as u64 {
             return None;
         }
-        let open = self.open[level as usize & (DEPTH - 1)];
         if open.handler != u64::from(handler) {
             self.depth = 0;
             self.missed += 1;
             return None;
         }
-        let whole_ns = now_ns.wrapping_sub(open.began_ns);
+        // The clock that may be read anywhere steps back by some ns where the time is set right (ktime_get_mono_fast_ns).
+        let whole_ns = now_ns.saturating_sub(open.began_ns);
         let own_ns = whole_ns.saturating_sub(open.inner_ns);
         if level > 0 {
             let below = &mut self.open[(level as usize - 1) & (DEPTH - 1)];
@@ -216,8 +218,9 @@ mod tests {
     }
 
     fn leave(row: &mut Interrupts, handler: u32, now_ns: u64) -> Option<u64> {
-        let level = row.rise()?;
-        row.end(level, handler, now_ns)
+        let innermost = row.innermost()?;
+        row.depth = innermost.0;
+        row.end(innermost, handler, now_ns)
     }
 
     #[test]
@@ -248,6 +251,14 @@ mod tests {
         assert_eq!((row.depth, row.missed), (0, 1));
         enter(&mut row, 3, 300);
         assert_eq!(leave(&mut row, 3, 310), Some(10));
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_makes_no_run_of_centuries() {
+        let mut row = Interrupts::ZERO;
+        enter(&mut row, 3, 100);
+        assert_eq!(leave(&mut row, 3, 98), Some(0));
+        assert_eq!((row.handlers[3].total_ns, row.handlers[3].max_ns), (0, 0));
     }
 
     #[test]

@@ -138,9 +138,10 @@ fn begin(handler: u32) -> Option<()> {
 #[inline(always)]
 fn end<A: Access>(handler: u32) -> Option<()> {
     let (interrupts, now_ns) = (this_row()?, now_ns());
-    let level = interrupts.rise()?;
+    let innermost = interrupts.innermost()?;
     ordered();
-    let own_ns = interrupts.end(level, handler, now_ns)?;
+    interrupts.depth = innermost.0;
+    let own_ns = interrupts.end(innermost, handler, now_ns)?;
     let task = A::current();
     if task::tid::<A>(task) == 0 {
         interrupts.of_idle_ns += own_ns;

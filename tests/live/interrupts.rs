@@ -55,6 +55,9 @@ fn handlers_run_as_often_as_the_kernel_counts_them() {
     });
     let (softirqs_now, lines_now) = (counted("/proc/softirqs"), counted("/proc/interrupts"));
     let ours = runs(&rows, "softirq");
+    // Handlers that interrupt the programs themselves make no time of nothing.
+    assert!(rows.of_kind("interrupt").all(|row| row["longest_ns"].as_f64().unwrap() < 1e9));
+    assert_eq!(rows.summary()["quality"]["interrupts"]["missed"], 0);
     let mut compared = 0;
     for (name, before) in &softirqs {
         let (truth, ours) = (softirqs_now[name] - before, ours.get(name).copied().unwrap_or(0));
