@@ -110,8 +110,8 @@ wire! {
         pub finds_futexes: u32,
         /// 1: user space is told of new cgroups that are no targets, and may make them some.
         pub follows: u32,
-        /// Keeps the size a multiple of 8 bytes.
-        pub reserved: u32,
+        /// 1: interrupt handlers are timed.
+        pub interrupts: u32,
         /// Where the fields are in this kernel.
         pub offsets: Offsets,
         /// Whose ids are told.

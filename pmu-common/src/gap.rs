@@ -13,6 +13,8 @@ pub const CLASSES: usize = 3;
 /// User code ran, which cannot mask interrupts: another interrupt's handler ran long, or the hypervisor did something that is
 /// not stolen time. How often that happens is the floor of a machine: kernel code is delayed by the same.
 pub const DELAYED: usize = 3;
+/// Another interrupt's handler had the CPU when the timer was due; known where handlers are timed.
+pub const HANDLED: usize = 4;
 
 /// It is not known what code a timer interrupted.
 pub const CODE_UNKNOWN: u32 = 0;
@@ -50,14 +52,14 @@ wire! {
         pub slot: u32,
         /// [`TIMER_TICK`] or [`TIMER_CLOCK`].
         pub timer: u32,
-        /// [`MASKED`], [`STOLEN`], [`IDLE`] or [`DELAYED`].
+        /// [`MASKED`], [`STOLEN`], [`IDLE`], [`DELAYED`] or [`HANDLED`].
         pub class: u32,
         /// Entries of `stack` in use.
         pub frames: u32,
         /// 1: it came right where the kernel lets interrupts in.
         pub at_enable: u32,
-        /// Keeps the alignment.
-        pub reserved: u32,
+        /// Place of the interrupt handler that had the CPU when it was due ([`crate::interrupt`]), plus 1; 0 if none is known.
+        pub handler: u32,
         /// `task_struct.comm`.
         pub comm: [u8; 16],
         /// Kernel stack at the late interrupt, innermost first.

@@ -22,6 +22,8 @@ pub const OTHER_LINES: u32 = 15;
 pub const LINES: u32 = HANDLERS as u32 / 2;
 /// Places in which a line may lie.
 pub const WAYS: u32 = 8;
+/// Levels on which the first handler that is no softirq is looked for: only a softirq can be below it.
+const HARD_LEVELS: u64 = 2;
 /// Handlers that may interrupt each other; a power of two.
 pub const DEPTH: usize = 8;
 
@@ -69,8 +71,18 @@ wire! {
         pub of_idle_ns: u64,
         /// Time of those that interrupted a task that no owner counts for.
         pub of_others_ns: u64,
+        /// The longest run of a handler that is no softirq since the last tick: its place,
+        pub hard_handler: u64,
+        /// when it began,
+        pub hard_began_ns: u64,
+        /// and when it ended; 0 if there was none.
+        pub hard_ended_ns: u64,
+        /// Ticks that came late because such a handler had the CPU.
+        pub late_ticks: u64,
+        /// Tick instants in those spans, the ones that never came included.
+        pub late_instants: u64,
         /// Keeps what follows in cache lines of its own.
-        pub reserved: [u64; 3],
+        pub reserved: [u64; 6],
         /// Those that run, the outermost first.
         pub open: [Open; DEPTH],
         /// All handlers.
@@ -183,6 +195,44 @@ impl Interrupts {
         }
     }
 
+    /// The handler that is no softirq and had this CPU at a moment, plus 1; 0 if none is known. Softirqs let interrupts in.
+    #[inline(always)]
+    pub fn hard_at(&self, at_ns: u64) -> u32 {
+        let mut level = 0;
+        while level < HARD_LEVELS && level < self.depth {
+            let open = &self.open[level as usize & (DEPTH - 1)];
+            if !is_softirq(open.handler as u32) {
+                if open.began_ns <= at_ns {
+                    return open.handler as u32 + 1;
+                }
+                break;
+            }
+            level += 1;
+        }
+        if self.hard_began_ns <= at_ns && at_ns <= self.hard_ended_ns {
+            self.hard_handler as u32 + 1
+        } else {
+            0
+        }
+    }
+
+    /// A tick came: what ended before it delays none of those to come.
+    #[inline(always)]
+    pub const fn tick(&mut self) {
+        self.hard_began_ns = 0;
+        self.hard_ended_ns = 0;
+    }
+
+    /// Keeps the run of a handler that is no softirq, unless one since the last tick was longer.
+    #[inline(always)]
+    fn keep_hard(&mut self, handler: u32, began_ns: u64, ended_ns: u64) {
+        if ended_ns.saturating_sub(began_ns) > self.hard_ended_ns.saturating_sub(self.hard_began_ns) {
+            self.hard_handler = u64::from(handler);
+            self.hard_began_ns = began_ns;
+            self.hard_ended_ns = ended_ns;
+        }
+    }
+
     /// The handler that is `open` at a level ends. Its time without that of those that interrupted it, in ns; `None` if it is another one
     /// than began there.
     #[inline(always)]
@@ -201,6 +251,9 @@ impl Interrupts {
         if level > 0 {
             let below = &mut self.open[(level as usize - 1) & (DEPTH - 1)];
             below.inner_ns = below.inner_ns.wrapping_add(whole_ns);
+        }
+        if !is_softirq(handler) {
+            self.keep_hard(handler, open.began_ns, now_ns);
         }
         let epoch = self.epoch;
         self.handlers[handler as usize & (HANDLERS - 1)].add(own_ns, epoch);
@@ -269,6 +322,25 @@ mod tests {
         assert_eq!(leave(&mut row, 3, 100), Some(100 - (DEPTH as u64 - 1)));
         (1..DEPTH).for_each(|_| assert!(leave(&mut row, 3, 200).is_some()));
         assert_eq!(row.depth, 0);
+    }
+
+    #[test]
+    fn the_handler_that_had_the_cpu_at_a_moment_runs_still_or_was_the_longest_since_the_last_tick() {
+        let mut row = Interrupts::ZERO;
+        assert_eq!(row.hard_at(50), 0);
+        enter(&mut row, 3, 100);
+        enter(&mut row, 20, 150);
+        assert_eq!([row.hard_at(140), row.hard_at(160)], [0, 21], "a softirq below lets interrupts in");
+        leave(&mut row, 20, 180);
+        enter(&mut row, 21, 190);
+        leave(&mut row, 21, 195);
+        assert_eq!([row.hard_at(149), row.hard_at(170), row.hard_at(192)], [0, 21, 0]);
+        leave(&mut row, 3, 200);
+        row.tick();
+        assert_eq!(row.hard_at(170), 0);
+        enter(&mut row, LOCAL_TIMER, 300);
+        assert_eq!(row.hard_at(299), 0, "it came for the tick itself");
+        assert_eq!(row.hard_at(301), LOCAL_TIMER + 1);
     }
 
     #[test]

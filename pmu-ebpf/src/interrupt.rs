@@ -13,7 +13,9 @@ use pmu_common::{
 use crate::{
     Way,
     access::Access,
+    config::config,
     cpu::{row, this_cpu},
+    intrinsics::add,
     maps::{INTERRUPTED, INTERRUPTS},
     task, tracepoint,
 };
@@ -88,6 +90,30 @@ tracepoint! {
     irq_work_end on "irq_work_exit", _context => end::<Way>(IRQ_WORK)
 }
 
+/// Place of the handler that had this CPU when a timer was due, plus 1; 0 if none is known. Call with interrupts off. `is_tick`: it is
+/// the tick, and then only what comes after it matters for the next.
+#[inline(always)]
+pub(crate) fn at(due_ns: u64, is_tick: bool) -> u32 {
+    if config!(interrupts) == 0 {
+        return 0;
+    }
+    let Some(row) = this_row() else { return 0 };
+    let handler = row.hard_at(due_ns);
+    if is_tick {
+        row.tick();
+    }
+    handler
+}
+
+/// Counts a tick that came late because a handler had the CPU.
+#[inline(always)]
+pub(crate) fn count_late(instants: u64) {
+    if let Some(row) = this_row() {
+        row.late_ticks += 1;
+        row.late_instants += instants;
+    }
+}
+
 /// A number that a tracepoint passes.
 #[inline(always)]
 fn number(argument: u64) -> u32 {
@@ -144,12 +170,13 @@ fn end<A: Access>(handler: u32) -> Option<()> {
     let own_ns = interrupts.end(innermost, handler, now_ns)?;
     let task = A::current();
     if task::tid::<A>(task) == 0 {
-        interrupts.of_idle_ns += own_ns;
+        // In one instruction: a softirq may be interrupted here by another handler that interrupts nobody else either.
+        add(&raw mut interrupts.of_idle_ns, own_ns);
         return None;
     }
     let slot = task::slot::<A>(task).unwrap_or(SLOT_NONE);
     if slot >= SLOT_NONE {
-        interrupts.of_others_ns += own_ns;
+        add(&raw mut interrupts.of_others_ns, own_ns);
         return None;
     }
     // SAFETY: the lookup gave a live row of this CPU, whose writers are over before the one that they interrupt goes on.

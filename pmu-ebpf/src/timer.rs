@@ -13,8 +13,8 @@ use pmu_common::{
     count::SLOT_NONE,
     cpu::CpuCount,
     gap::{
-        self, CODE_KERNEL, CODE_USER, DELAYED, IDLE, Late, MASKED, STACK_FRAMES, STOLEN, TIMER_CLOCK,
-        TIMER_TICK,
+        self, CODE_KERNEL, CODE_USER, DELAYED, HANDLED, IDLE, Late, MASKED, STACK_FRAMES, STOLEN,
+        TIMER_CLOCK, TIMER_TICK,
     },
     loss, ring,
 };
@@ -24,7 +24,7 @@ use crate::{
     access::{Access, Fields as _, Pointer, Probed},
     config::config,
     cpu::{lose, row, this_cpu},
-    cpu_time,
+    cpu_time, interrupt,
     maps::{CONTROL, COUNTS, CPUS, LATE, RING},
     owner, registers, task, tracepoint,
 };
@@ -59,6 +59,7 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
     if counts.counted == 0 || kind != TIMER_TICK && !is_late {
         return None;
     }
+    let handler = interrupt::at(due_ns, kind == TIMER_TICK);
     let idle = task::tid::<A>(task) == 0;
     let registers = registers::of_timer(timer);
     let code = registers::code(registers);
@@ -76,7 +77,8 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
         timer: kind,
         cpu,
         slot,
-        class: gap::found(idle, code) as u32,
+        class: if handler != 0 && !idle { HANDLED } else { gap::found(idle, code) } as u32,
+        handler,
         at_enable: u32::from(code == CODE_KERNEL && registers::is_at_enable(registers)),
         ..Late::ZERO
     };
@@ -140,6 +142,7 @@ fn note<A: Access>(
     pending.tgid = task::process_of::<A>(task);
     pending.class = late.class;
     pending.slot = late.slot;
+    pending.handler = late.handler;
     pending.at_enable = late.at_enable;
     pending.frames = 0;
     if late.late_ns >= config!(gap_min_ns) {
@@ -210,6 +213,7 @@ fn settle(pending: &mut Late, counts: &mut CpuCount, stolen_ns: u64) {
                 counts.delayed_ticks += 1;
                 counts.delayed_instants += instants;
             }
+            HANDLED => interrupt::count_late(instants),
             STOLEN => {
                 counts.late_ticks[STOLEN] += 1;
                 counts.blind_ticks[STOLEN] += instants;

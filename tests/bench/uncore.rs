@@ -59,6 +59,7 @@ fn main() -> io::Result<()> {
         report: Reporting::default(),
         interval: second,
         duration: None,
+        ..IoRequest::default()
     };
     let mut plan = IoPlan::new(&request, &machine, &catalog, &platform, &made.root).unwrap();
     plan.kinds.iter_mut().filter(|kind| kind.name == "cha").for_each(grow);

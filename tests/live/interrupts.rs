@@ -11,7 +11,8 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    support::{Cgroup, Rows, Started, assert_close, run, skipped},
+    serve::Server,
+    support::{Cgroup, Rows, Started, assert_close, in_guest, output, run, skipped, text},
     workloads::workload,
 };
 
@@ -37,6 +38,13 @@ fn runs(rows: &Rows, kind: &str) -> BTreeMap<String, u64> {
         *sums.entry(name).or_default() += row["runs"].as_u64().unwrap();
     }
     sums
+}
+
+/// What is told of a command that ends well.
+fn of_command(command: &[&str]) -> Rows {
+    let output = output(&[&["--interrupts", "--"], command].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    Rows::parse(&output.stderr)
 }
 
 fn sum(rows: &Rows, field: &str) -> f64 {
@@ -146,4 +154,61 @@ fn a_flood_of_packets_is_in_the_softirqs_of_who_sends_them_and_does_not_move_a_q
     assert_close("what is left", cpu - of("interrupts.time"), without, 1e-6, 1.0);
     // What the flood does is not the neighbour's.
     assert!(soft < 0.01 * cpu, "{soft} of {cpu}");
+}
+
+#[test]
+fn a_program_that_sends_to_its_own_host_is_interrupted_by_what_it_sends() {
+    let flood = workload("flood", &[]);
+    let rows = of_command(&[&flood, "1"]);
+    let finding = rows.of_kind("finding").find(|finding| finding["finding"] == "interrupted");
+    let finding = finding.unwrap_or_else(|| panic!("{:?}", rows.of_kind("interrupt").next()));
+    let says = finding["says"].as_str().unwrap();
+    assert!(says.contains("interrupt handlers had the CPU") && says.ends_with("net_rx"), "{says}");
+}
+
+#[test]
+fn ticks_that_a_handler_delayed_are_told_with_its_name_and_are_not_masked() {
+    if in_guest() {
+        return skipped("an emulated CPU takes too long for so many timers");
+    }
+    if !fs::exists("/sys/kernel/tracing/events/irq_vectors/local_timer_entry").unwrap_or(false) {
+        return skipped("handlers of vectors: this kernel has no tracepoints of theirs");
+    }
+    let timers = workload("timers", &[]);
+    let rows = of_command(&[&timers, "15000", "3", "0"]);
+    let gaps: Vec<&Value> = rows.of_kind("gap").filter(|gap| gap["comm"] == "timers").collect();
+    let by_handler = gaps.iter().filter(|gap| gap["class"] == "handler");
+    let named = by_handler.clone().filter(|gap| gap["handler"] == "local_timer").count();
+    // Each of the 60 times takes some milliseconds, in which a tick is due more often than not.
+    assert!(named >= 20, "{named} of {}: {gaps:?}", gaps.len());
+    assert!(named as f64 >= 0.95 * gaps.len() as f64, "{named} of {}", gaps.len());
+    let blind = &rows.summary()["blind"];
+    assert!(blind["late_ticks"]["handler"].as_u64().unwrap() >= named as u64, "{blind}");
+    // What ticks say of the time of handlers is what it was; the programs that measure it run there, too.
+    let local = rows.of_kind("interrupt").filter(|row| row["handler"] == "local_timer");
+    let time: f64 = local.map(|row| row["time_ns"].as_f64().unwrap()).sum();
+    let (low, high) = (&blind["handlers"]["low"], &blind["handlers"]["high"]);
+    let (low, high) = (low.as_f64().unwrap(), high.as_f64().unwrap());
+    assert!(low * 0.8 < time && time < high * 1.2, "{time} is not in [{low}, {high}]");
+    assert!(blind["masked"]["value"].as_f64().unwrap() < 0.1 * time, "{blind}");
+}
+
+#[test]
+fn handlers_are_served_by_name_and_targets_with_what_they_lost() {
+    let spin = workload("spin", &["-g"]);
+    let group = Cgroup::new("interrupted");
+    let _busy = group.spawn(&format!("{spin} 60"));
+    let server = Server::start(&["--interrupts", "--no-io"]);
+    let (first, last) = (server.settled(|_| ()), server.settled(|_| ()));
+    let grown = |key: &str| last[key] - first.get(key).copied().unwrap_or(0.0);
+    let handlers = |family: &str| -> f64 {
+        last.keys().filter(|key| key.starts_with(family)).map(|key| grown(key)).sum()
+    };
+    let time = handlers("pmbpf_interrupt_handler_time_seconds_total{");
+    let targets = handlers("pmbpf_interrupts_time_seconds_total{");
+    assert!(handlers("pmbpf_interrupt_handler_runs_total{") > 100.0 && time > 0.0);
+    // What interrupts the idle task is no target's.
+    assert!(targets > 0.0 && targets < time * 1.01 + 0.001, "{targets} of {time}");
+    let timer = "pmbpf_interrupt_handler_runs_total{handler=\"timer\",type=\"softirq\"}";
+    assert!(last.contains_key(timer), "{last:?}");
 }

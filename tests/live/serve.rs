@@ -6,7 +6,7 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -29,8 +29,13 @@ impl Server {
     }
 
     /// The same, with this command.
-    pub(crate) fn begin(mut command: Command, arguments: &[&str]) -> Self {
-        command.args(["serve", "--listen", "127.0.0.1:0", "-I", "500ms"]).args(arguments);
+    pub(crate) fn begin(command: Command, arguments: &[&str]) -> Self {
+        Self::every("500ms", command, arguments)
+    }
+
+    /// The same, with intervals of this length.
+    fn every(interval: &str, mut command: Command, arguments: &[&str]) -> Self {
+        command.args(["serve", "--listen", "127.0.0.1:0", "-I", interval]).args(arguments);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let address = loop {
@@ -171,6 +176,23 @@ fn increases_over_targets_that_come_and_go_are_what_the_kernel_accounts() {
     let used = above.settled_usage_ns() - before;
     assert_close("CPU time", grown * 1e9, used, 0.02, 20e6);
     assert!(used > 10e9, "{used}");
+}
+
+#[test]
+fn cgroups_that_come_and_go_between_readings_that_are_seconds_apart_are_not_lost() {
+    let above = Cgroup::new("crowd");
+    let server = Server::every("5s", pmbpf(), &["--no-io"]);
+    let (begun, mut came) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_secs(6) {
+        let group = above.below(&came.to_string());
+        group.spawn("true").wait();
+        came += 1;
+    }
+    assert!(came > 200, "{came}");
+    std::thread::sleep(Duration::from_secs(5));
+    let losses: BTreeMap<String, f64> =
+        server.scrape().into_iter().filter(|(key, _)| key.starts_with("pmbpf_losses_total")).collect();
+    assert!(losses.values().all(|lost| *lost < 0.5), "{came} came: {losses:?}");
 }
 
 #[test]

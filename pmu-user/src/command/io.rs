@@ -112,6 +112,7 @@ impl IoChoice {
                 limits: self.limits.clone(),
             },
             interval: request.interval,
+            tick_max: request.tick_max,
             duration: request.duration,
         }
     }

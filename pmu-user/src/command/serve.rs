@@ -58,6 +58,9 @@ pub(super) struct Args {
     /// Count the time that tasks are off the CPU, by what they wait for
     #[arg(long, help_heading = "Events")]
     off_cpu: bool,
+    /// Count interrupt handlers, how long each has the CPUs, and whom they interrupt
+    #[arg(long, help_heading = "Events")]
+    interrupts: bool,
     /// Count Top-Down to this level, as slots [default: 1, where the CPU can]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=2), help_heading = "Metrics")]
     level: Option<u32>,

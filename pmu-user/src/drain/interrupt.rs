@@ -113,6 +113,12 @@ pub struct SpareInterruptsRow {
     pub others_ns: u64,
     /// Runs that were lost: their begin and end did not fit together.
     pub missed: u64,
+    /// Ticks that came late because a handler had the CPU.
+    #[serde(default)]
+    pub late_ticks: u64,
+    /// Tick instants in those spans.
+    #[serde(default)]
+    pub late_instants: u64,
 }
 
 #[cfg(test)]

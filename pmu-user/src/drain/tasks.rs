@@ -9,8 +9,8 @@ use pmu_common::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Absent, Code, Cost, CulpritRow, HandlerRow, InterruptedRow, Located, Module, Owner, OwnerRow, ProgramRow,
-    SlotId, SpareInterruptsRow, reading, words,
+    Absent, Code, Cost, CulpritRow, Handler, HandlerRow, InterruptedRow, Located, Module, Owner, OwnerRow,
+    ProgramRow, SlotId, SpareInterruptsRow, reading, words,
 };
 use crate::{
     machine::{
@@ -253,6 +253,9 @@ pub struct GapRow {
     /// Did it come right where the kernel lets interrupts in? `None`: the recording does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_enable: Option<bool>,
+    /// Interrupt handler that had the CPU when it was due, if one is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handler: Option<Handler>,
     /// Owner that ran, if it is one.
     pub slot: Option<SlotId>,
     /// Thread that ran.

@@ -4,11 +4,12 @@
 //! late ticks times the period estimates it without bias, and their number is Poisson. Only ticks that found the kernel can show
 //! masked time, and of those only what is above the floor (`floor`).
 
-use pmu_common::gap::{DELAYED, IDLE, MASKED, STOLEN};
+use pmu_common::gap::{DELAYED, HANDLED, IDLE, MASKED, STOLEN};
 
 use super::{
     Floor, Quality,
     floor::{Instants, Late, above},
+    interrupt::called,
     value::{How, Known, Value, share},
 };
 use crate::{
@@ -32,6 +33,7 @@ named! {
              hypervisor stopped the CPU (a VM exit).";
         Delayed = "delayed",
             "The late interrupt found user code, which cannot mask any: a handler ran long, or the hypervisor did something.";
+        Handler = "handler", "The handler of another interrupt had the CPU when the timer was due (`--interrupts`).";
         Stolen = "stolen", "The hypervisor ran something else.";
         Idle = "idle", "The CPU was idle and woke late: no gap.";
     }
@@ -72,6 +74,9 @@ pub struct Blind {
     pub stolen: Value,
     /// Late ticks on those CPUs that the hypervisor explains.
     pub stolen_ticks: u64,
+    /// Time in which handlers of other interrupts had those CPUs, as far as ticks were late for it, in ns, and how many were; `None` where
+    /// handlers are not timed. Without that it is in the floor, or masked.
+    pub handled: Option<(Value, u64)>,
     /// Late ticks on those CPUs while they were idle.
     pub idle_ticks: u64,
     /// How often ticks come late that found user code; `None` where none did, or ticks do not tell.
@@ -106,6 +111,8 @@ pub struct GapReport {
     pub class: BlindClass,
     /// Who ran.
     pub owner: Option<Owner>,
+    /// The interrupt handler that had the CPU, where it is one.
+    pub handler: Option<String>,
     /// Where interrupts came back on, innermost first: names, or addresses that have none.
     pub stack: Vec<Untrusted>,
 }
@@ -177,6 +184,7 @@ pub(super) fn blind(
             true => time(quality, late(STOLEN).mean(), coverage),
             false => Value::Missing("this kernel does not account stolen time".to_owned()),
         },
+        handled: handled(header, interval, quality),
         stolen_ticks: cpus.late_ticks[STOLEN],
         idle_ticks: cpus.late_ticks[IDLE],
         floor: quality.ticks.floor,
@@ -189,6 +197,17 @@ pub(super) fn blind(
     }
 }
 
+/// Time of handlers that ticks were late for.
+fn handled(header: &TasksHeader, interval: &Interval, quality: &Quality) -> Option<(Value, u64)> {
+    if header.plan.interrupts.is_no() {
+        return None;
+    }
+    let each = || interval.spare_interrupts.values();
+    let ticks = each().map(|spare| spare.late_ticks).fold(0, u64::saturating_add);
+    let instants = each().map(|spare| spare.late_instants).fold(0, u64::saturating_add);
+    Some((time(quality, Late { ticks, instants, sure: 0 }.mean(), quality.ticks.coverage), ticks))
+}
+
 /// What a late timer shows that interrupted `below`. `exits`: the floor of a machine that a hypervisor runs; without one timers do not
 /// tell what code they found, and so not where interrupts were let in.
 fn class(row: &GapRow, below: &[u64], exits: Option<&Floor>) -> BlindClass {
@@ -196,6 +215,7 @@ fn class(row: &GapRow, below: &[u64], exits: Option<&Floor>) -> BlindClass {
         STOLEN => BlindClass::Stolen,
         IDLE => BlindClass::Idle,
         DELAYED => BlindClass::Delayed,
+        HANDLED => BlindClass::Handler,
         // Where timers do not tell what code they found, the stack does.
         _ if below.is_empty() && !row.stack.is_empty() => BlindClass::Delayed,
         _ if row.at_enable == Some(false) && exits.is_some() => BlindClass::MaskedOrExit,
@@ -212,7 +232,8 @@ fn describe(ledger: &Ledger, quality: &Quality, gap: Gap) -> GapReport {
         |&address: &u64| name(address).cloned().unwrap_or_else(|| Untrusted::from(format!("{address:#x}")));
     let stack = below.iter().map(shown).collect();
     let owner = gap.owner.map(|index| ledger.owner(index).clone());
-    GapReport { class, owner, stack, gap }
+    let handler = gap.row.handler.map(|handler| called(handler, ledger.handler_name(handler)));
+    GapReport { class, owner, handler, stack, gap }
 }
 
 #[cfg(test)]
@@ -231,6 +252,7 @@ mod tests {
             class: class as u32,
             by_tick: true,
             at_enable,
+            handler: None,
             slot: None,
             tid: 1,
             tgid: 1,

@@ -27,9 +27,14 @@ impl HandlerReport {
     /// What it is called, escaped for a terminal: a line as drivers call it, with its number.
     #[must_use]
     pub fn called(&self) -> String {
-        let own = self.handler.name();
-        self.name.as_ref().map_or(own.clone(), |name| format!("{} ({own})", name.terminal()))
+        called(self.handler, self.name.as_ref())
     }
+}
+
+/// What a handler is called: a line as drivers call it, with its number.
+pub(super) fn called(handler: Handler, name: Option<&Untrusted>) -> String {
+    let own = handler.name();
+    name.map_or_else(|| own.clone(), |name| format!("{} ({own})", name.terminal()))
 }
 
 /// Whom handlers interrupted, on all CPUs, in ns.

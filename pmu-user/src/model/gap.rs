@@ -73,6 +73,7 @@ pub(super) mod tests {
             class: 0,
             by_tick: true,
             at_enable: None,
+            handler: None,
             slot: None,
             tid: 1,
             tgid: 1,

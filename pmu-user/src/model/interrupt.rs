@@ -37,6 +37,10 @@ pub struct SpareInterrupts {
     pub others_ns: u64,
     /// Runs that were lost: their begin and end did not fit together.
     pub missed: u64,
+    /// Ticks that came late because a handler had the CPU.
+    pub late_ticks: u64,
+    /// Tick instants in those spans.
+    pub late_instants: u64,
 }
 
 impl HandlerRuns {
@@ -67,6 +71,8 @@ impl SpareInterrupts {
         self.idle_ns = self.idle_ns.saturating_add(other.idle_ns);
         self.others_ns = self.others_ns.saturating_add(other.others_ns);
         self.missed = self.missed.saturating_add(other.missed);
+        self.late_ticks = self.late_ticks.saturating_add(other.late_ticks);
+        self.late_instants = self.late_instants.saturating_add(other.late_instants);
     }
 }
 
@@ -123,6 +129,8 @@ impl InterruptReadings {
             idle_ns: since(|row| row.idle_ns),
             others_ns: since(|row| row.others_ns),
             missed: since(|row| row.missed),
+            late_ticks: since(|row| row.late_ticks),
+            late_instants: since(|row| row.late_instants),
         }
     }
 

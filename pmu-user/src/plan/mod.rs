@@ -53,9 +53,11 @@ pub const FREQUENCY: u32 = 99;
 const LATE_MIN_NS: u64 = 50_000;
 /// Size of the ring buffer at most.
 const RING_BYTES_MAX: u64 = 64 << 20;
+/// Room for rare facts of a second: some 500 cgroups, whose paths are the longest of them.
+const RARE_FACTS_BYTES: u64 = 256 << 10;
 /// Room for stacks of tasks that block, of a CPU: a thousand, until it knows how many come, at a quarter of a kilobyte.
 const OFF_CPU_STACK_BYTES: u64 = 256 << 10;
-/// Time between two drains if no shorter interval is asked for.
+/// The longest time between two drains unless told otherwise.
 const TICK: Duration = Duration::from_secs(1);
 /// Slots unless told otherwise.
 const SLOTS: u32 = 2048;
@@ -158,7 +160,7 @@ impl Plan {
         }
         let cpus = cpus(request, machine)?;
         let (sampling, lost) = sampling::sampling(request, machine, root)?;
-        let tick = tick(request.interval);
+        let tick = tick(request.interval, request.tick_max);
         let held = |pmu: &Entry| sampling.iter().filter_map(|event| event.hold_on(pmu)).collect();
         let mut choice = Choice::new(&request.metrics, (extent(&target), &cpus, &held), machine, root)?;
         choice.tell_room(request.interval, tick);
@@ -188,7 +190,11 @@ impl Plan {
                 true => 1,
                 false => (per_tick * 2).next_power_of_two().clamp(1024, 32_768),
             },
-            ring_bytes: ring_bytes((request.stacks, request.unwind, request.off_cpu), per_tick, cpus.len()),
+            ring_bytes: ring_bytes(
+                (request.stacks, request.unwind, request.off_cpu),
+                (per_tick, tick),
+                cpus.len(),
+            ),
             late_min_ns: LATE_MIN_NS,
             gap_min_ns: u64::try_from(request.gap_min.as_nanos()).unwrap_or(u64::MAX).max(LATE_MIN_NS),
             cpus,
@@ -240,6 +246,7 @@ impl Plan {
                 OffCpu::Yes => 1,
             },
             follows: u32::from(!self.follow.is_empty()),
+            interrupts: u32::from(!self.interrupts.is_no()),
             ..Config::ZERO
         }
     }
@@ -312,10 +319,10 @@ fn cpus(request: &Request, machine: &Machine) -> Result<Vec<Cpu>, PlanError> {
     }
 }
 
-/// The longest time that divides the interval evenly and is no longer than [`TICK`].
-fn tick(interval: Option<Duration>) -> Duration {
-    interval.map_or(TICK, |interval| {
-        let parts = interval.as_nanos().div_ceil(TICK.as_nanos()).max(1);
+/// The longest time that divides the interval evenly and is no longer than `longest`.
+fn tick(interval: Option<Duration>, longest: Duration) -> Duration {
+    interval.map_or(longest, |interval| {
+        let parts = interval.as_nanos().div_ceil(longest.as_nanos().max(1)).max(1);
         interval / u32::try_from(parts).unwrap_or(u32::MAX)
     })
 }
@@ -360,9 +367,9 @@ fn slots(
     Ok(wanted.min(u32::try_from(affordable).unwrap_or(u32::MAX)).max(64))
 }
 
-/// Room for the stacks of a tick and half, at a kilobyte each; without stacks, for rare facts. Copies of stacks wake user space
-/// up as soon as they fill a quarter, and take no more than half.
-fn ring_bytes(stacks: (Stacks, Unwind, OffCpu), per_tick: u32, cpus: usize) -> u32 {
+/// Room for the stacks of a tick and half, at a kilobyte each; without stacks, for rare facts: processes and cgroups that come and go
+/// until the next tick. Copies of stacks wake user space up as soon as they fill a quarter, and take no more than half.
+fn ring_bytes(stacks: (Stacks, Unwind, OffCpu), (per_tick, tick): (u32, Duration), cpus: usize) -> u32 {
     let (samples, cpus) = (u64::from(per_tick) * cpus as u64, cpus as u64);
     let waits = if stacks.2.is_no() { 0 } else { OFF_CPU_STACK_BYTES * cpus };
     let (bytes, most) = match stacks {
@@ -370,5 +377,6 @@ fn ring_bytes(stacks: (Stacks, Unwind, OffCpu), per_tick: u32, cpus: usize) -> u
         (Stacks::Yes, Unwind::Fp, _) => (samples * 1536 + waits, RING_BYTES_MAX),
         (Stacks::Yes, Unwind::Dwarf, _) => (samples * COPY_BYTES_MAX as u64 + waits, RING_BYTES_MAX / 4),
     };
-    bytes.clamp(256 << 10, most).next_power_of_two() as u32
+    let facts = RARE_FACTS_BYTES * tick.as_secs().max(1);
+    bytes.clamp(facts, most).next_power_of_two() as u32
 }

@@ -212,6 +212,8 @@ pub struct Request {
     pub interrupts: Interrupts,
     /// Report every so often.
     pub interval: Option<Duration>,
+    /// The longest time between two drains.
+    pub tick_max: Duration,
     /// Stop after.
     pub duration: Option<Duration>,
     /// Owners that can be told apart at a time.
@@ -240,6 +242,7 @@ impl Default for Request {
             off_cpu: OffCpu::No,
             interrupts: Interrupts::No,
             interval: None,
+            tick_max: super::TICK,
             duration: None,
             owners_max: None,
             gap_min: Duration::from_micros(300),

@@ -111,9 +111,11 @@ fn cgroups_need_a_v2_hierarchy() {
 
 #[test]
 fn an_interval_is_a_whole_number_of_ticks() {
-    assert_eq!(tick(None), Duration::from_secs(1));
-    assert_eq!(tick(Some(Duration::from_millis(100))), Duration::from_millis(100));
-    assert_eq!(tick(Some(Duration::from_millis(2500))), Duration::from_nanos(2_500_000_000 / 3));
+    let of = |interval| tick(interval, Duration::from_secs(1));
+    assert_eq!(of(None), Duration::from_secs(1));
+    assert_eq!(of(Some(Duration::from_millis(100))), Duration::from_millis(100));
+    assert_eq!(of(Some(Duration::from_millis(2500))), Duration::from_nanos(2_500_000_000 / 3));
+    assert_eq!(tick(Some(Duration::from_secs(12)), Duration::from_secs(5)), Duration::from_secs(4));
 }
 
 #[test]

@@ -28,6 +28,11 @@ pub(super) fn says(finding: &Finding) -> String {
         Cause::MigrationStorm => {
             storm(finding, &format!("{whose} was moved between CPUs {value} times"), "migrations")
         }
+        Cause::Interrupted => format!(
+            "interrupt handlers had the CPU {value} of the time that {whose} ran ({}); of all CPUs, most was {}",
+            rests_on("interrupts.time"),
+            names.join(" ")
+        ),
         Cause::CpuWait => cpu_wait(finding, &whose, &value),
         Cause::BlockLatency => slow_disk(finding, "1 request in 100 took", &value),
         Cause::BlockQueue => slow_disk(finding, "1 request in 100 waited in the kernel's queue for", &value),

@@ -7,7 +7,7 @@ use std::{
     net::{SocketAddr, TcpListener},
     path::Path,
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use sd_notify::NotifyState;
@@ -38,20 +38,24 @@ use crate::{
     metric::exposed::{Bounds, Exposed},
     plan::{
         metrics::{Depth, MetricsRequest},
-        request::{By, Descend, OffCpu, Rate, Request, Stacks, Target, WantedMetrics},
+        request::{By, Descend, Interrupts, OffCpu, Rate, Request, Stacks, Target, WantedMetrics},
     },
     session::{
         self, Session, Signals,
         confine::{Duty, confine},
         runtime,
     },
+    table::metric::Family,
     view::{Format, View},
 };
+
+/// The longest time between two drains.
+const TICK_MAX: Duration = Duration::from_secs(5);
 
 /// Counts and serves until it is told to end.
 pub(super) fn serve(args: &Args) -> anyhow::Result<u8> {
     let launched = Instant::now();
-    args.flight.check(!args.no_io, args.off_cpu)?;
+    args.flight.check(|family| args.lacks(family))?;
     let root = Path::new("/");
     #[cfg(feature = "parquet")]
     args.tables.check(args.interval)?;
@@ -89,9 +93,24 @@ impl Args {
             stacks: if self.profiles.frequency().is_some() { Stacks::Yes } else { Stacks::No },
             metrics: self.metrics(),
             off_cpu: if self.off_cpu { OffCpu::Yes } else { OffCpu::No },
+            interrupts: if self.interrupts { Interrupts::Yes } else { Interrupts::No },
             interval: Some(self.interval),
+            tick_max: self.tick_max(),
             duration: self.duration,
             ..Request::default()
+        }
+    }
+
+    /// Why metrics of a family are not counted, if they are not.
+    fn lacks(&self, family: Family) -> Option<&'static str> {
+        match family {
+            Family::OffCpu if !self.off_cpu => Some("serve counts that with --off-cpu"),
+            Family::Interrupts if !self.interrupts => Some("serve counts that with --interrupts"),
+            Family::Samples if self.profiles.frequency().is_none() => {
+                Some("serve takes samples with --otlp-profiles alone")
+            }
+            _ if Family::IO.contains(&family) && self.no_io => Some("leave out --no-io"),
+            _ => None,
         }
     }
 
@@ -109,6 +128,16 @@ impl Args {
             WantedMetrics::Required(request)
         } else {
             WantedMetrics::IfPossible(request)
+        }
+    }
+
+    /// Nobody sees more than intervals, so between them nothing is read but what has no room. A recording of the last minutes has
+    /// every tick; and samples are looked at while their processes live.
+    fn tick_max(&self) -> Duration {
+        if self.flight.is_wanted() || self.profiles.frequency().is_some() {
+            Request::default().tick_max
+        } else {
+            TICK_MAX
         }
     }
 

@@ -91,6 +91,7 @@ fn request(model: &str, interval: Option<Duration>) -> IoRequest {
         report: Reporting { dram_max_gb_s: Some(204.8), limits: vec![limits], ..Reporting::default() },
         interval,
         duration: None,
+        ..IoRequest::default()
     }
 }
 

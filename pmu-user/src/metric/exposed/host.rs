@@ -151,7 +151,8 @@ impl Host {
         has_room.then_some(&mut self.sums)
     }
 
-    fn sum(&mut self, families: &Families, key: (FamilyId, Arc<Labels>), amount: f64) {
+    /// Adds to a sum, if there is room for its series.
+    pub(super) fn sum(&mut self, families: &Families, key: (FamilyId, Arc<Labels>), amount: f64) {
         if let Some(points) = self.room(families, &key) {
             add(points.entry(key).or_insert(Point::Number(0.0)), amount);
         }

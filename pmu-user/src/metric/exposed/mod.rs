@@ -8,6 +8,7 @@ mod families;
 mod family;
 mod flight;
 mod growth;
+mod handlers;
 mod host;
 mod target;
 mod targets;
@@ -109,6 +110,7 @@ impl Exposed {
         culprits::amounts(report, &mut self.families, &mut take);
         self.end(report);
         self.host.add_report(&mut self.families, report);
+        report.tasks.iter().for_each(|tasks| handlers::add(&mut self.host, &mut self.families, tasks));
         self.host.targets(&mut self.families, &self.targets);
         let room = self.room();
         self.targets.review(self.now_ns, (scraped, self.sequence), room);
@@ -210,7 +212,8 @@ fn expected(header: &Header) -> Vec<Metric> {
         let all = metric::TASKS
             .into_iter()
             .filter(move |metric| !of_samples(metric) || !tasks.plan.sampling.is_empty());
-        all.chain(off_cpu.into_iter().flatten())
+        let interrupts = (!tasks.plan.interrupts.is_no()).then_some(metric::INTERRUPTS);
+        all.chain(off_cpu.into_iter().flatten()).chain(interrupts.into_iter().flatten())
     });
     let of_io = header.io.iter().flat_map(|_| metric::OF_OWNERS);
     of_tasks.chain(of_io).collect()

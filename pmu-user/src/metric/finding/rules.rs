@@ -14,6 +14,7 @@ named! {
         ForkStorm = "fork_storm", "Processes begin and end faster than they do work.";
         FaultStorm = "fault_storm", "Memory is mapped and touched over and over.";
         MigrationStorm = "migration_storm", "Tasks are moved from CPU to CPU.";
+        Interrupted = "interrupted", "Interrupt handlers have much of a task's time.";
         CpuWait = "cpu_wait", "Tasks that could run had no CPU.";
         Masked = "masked", "Kernel code ran with interrupts masked.";
         MaskedSpan = "masked_span", "Interrupts were masked for long at a stretch.";
@@ -155,6 +156,15 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         above: 2000.0,
         source: "a task that was moved refills its caches in 5 to 50 µs: above it that takes 1 to 10 % of its CPU time",
         next: "look for what sets affinities or wakes threads across CPUs (`-e sched:sched_migrate_task --stacks`)",
+    },
+    Rule {
+        cause: Cause::Interrupted,
+        metric: "interrupted_share",
+        unit: Unit::Percent,
+        above: 10.0,
+        source: "a tenth of the time that its tasks had a CPU was not theirs",
+        next: "INTERRUPTS has the handlers by CPU: move their lines (smp_affinity_list, irqbalance) or packets (RPS) to other CPUs, \
+               or the tasks (cpuset.cpus); a program that sends to its own host does their work itself",
     },
     Rule {
         cause: Cause::CpuWait,

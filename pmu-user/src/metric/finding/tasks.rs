@@ -27,6 +27,7 @@ use crate::{
 pub(super) fn findings(header: &TasksHeader, report: &TasksReport) -> Vec<Finding> {
     let mut found: Vec<Finding> = each_owner(report, fault_storm);
     found.extend(each_owner(report, migration_storm));
+    found.extend(each_owner(report, interrupted));
     found.extend(each_owner(report, |report, owner| cpu_wait(header, report, owner)));
     found.extend(steal(report));
     found.extend(fork_storm(report));
@@ -76,6 +77,19 @@ fn migration_storm(report: &TasksReport, owner: &OwnerReport) -> Option<Finding>
         return None;
     }
     storm(report, owner, Cause::MigrationStorm, &metric::MIGRATIONS)
+}
+
+/// Time of interrupt handlers while an owner's tasks had a CPU, with the handler that had most time on all CPUs.
+fn interrupted(report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
+    let (time, taken) = (busy(report, owner, BUSY)?, owner.value(&metric::INTERRUPTS_TIME)?);
+    if time.low < RATE_LEAST_NS as f64 {
+        return None;
+    }
+    let share = taken.times(100.0 / time.estimate.max(1.0));
+    let share = Known { low: 100.0 * taken.low / time.high.max(1.0), ..share };
+    let most = report.handlers.iter().map(|handler| Untrusted::from(handler.called().as_str())).take(1);
+    let finding = Finding::of(Cause::Interrupted, share)?.of_whom(&owner.who).naming(most);
+    Some(finding.resting_on(metric::INTERRUPTS_TIME.name, Unit::Ns, *taken))
 }
 
 /// What the hypervisor took, where all CPU time is accounted for.

@@ -124,7 +124,7 @@ impl IoPlan {
         root: &Path,
     ) -> Result<Self, PlanError> {
         request.report.devices.iter().try_for_each(|device| exists(device, platform))?;
-        let tick = tick(request.interval);
+        let tick = tick(request.interval, request.tick_max);
         let (target, follow) = resolve(&request.target, machine, root)?;
         let mut plan = Self {
             target,

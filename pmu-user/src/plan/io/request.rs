@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::request::{Descend, Inherit, Target};
+use crate::plan::{
+    TICK,
+    request::{Descend, Inherit, Target},
+};
 
 /// What rows of numbers are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -61,6 +64,8 @@ pub struct IoRequest {
     pub report: Reporting,
     /// Time between reports.
     pub interval: Option<Duration>,
+    /// The longest time between two drains.
+    pub tick_max: Duration,
     /// Stop after.
     pub duration: Option<Duration>,
 }
@@ -75,6 +80,7 @@ impl Default for IoRequest {
             model: None,
             report: Reporting::default(),
             interval: None,
+            tick_max: TICK,
             duration: None,
         }
     }

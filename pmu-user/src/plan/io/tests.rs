@@ -369,6 +369,7 @@ fn a_host_that_could_count_memory_traffic_by_group_is_told_what_it_lacks() {
         report: Reporting::default(),
         interval: None,
         duration: None,
+        ..IoRequest::default()
     };
     let mut plan = IoPlan::new(&request, &machine, &catalog, &platform, &root).unwrap();
     let before = plan.missing.len();

@@ -2,10 +2,11 @@
 
 use std::{collections::HashMap, fs, path::Path};
 
-use pmu_common::interrupt::EPOCH_WORD;
+use pmu_common::interrupt::{EPOCH_WORD, Interrupts};
 
 use super::TasksSession;
 use crate::{
+    bpf::Mapped,
     drain::{Handler, HandlerRow, InterruptedRow, SpareInterruptsRow, Word},
     machine::cpu::Cpu,
     untrusted::Untrusted,
@@ -52,6 +53,8 @@ impl TasksSession {
                 idle_ns: row.of_idle_ns,
                 others_ns: row.of_others_ns,
                 missed: row.missed,
+                late_ticks: row.late_ticks,
+                late_instants: row.late_instants,
             });
             for (place, of) in (0..).zip(&row.handlers).filter(|(_, of)| of.runs > 0) {
                 let Some(handler) = Handler::at(place, of.line) else { continue };
@@ -69,6 +72,13 @@ impl TasksSession {
             }
         }
         (handlers, spare)
+    }
+
+    /// The handler at a place of a CPU's row, plus 1; `None` of 0.
+    pub(super) fn handler(map: &Mapped<Interrupts>, cpu: u32, place: u32) -> Option<Handler> {
+        let place = place.checked_sub(1)?;
+        let row = if (cpu as usize) < map.len() { map.read(cpu as usize) } else { return None };
+        Handler::at(place, row.handlers.get(place as usize)?.line)
     }
 
     /// Owners whose tasks were interrupted since that was last read.

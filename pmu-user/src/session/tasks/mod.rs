@@ -203,7 +203,11 @@ impl TasksSession {
             spare_interrupts,
             interrupted: self.interrupted_rows(),
             slices: self.take_slices(),
-            gaps: self.ring_reader.take_gaps(&self.owners, self.header.started_ns),
+            gaps: self.ring_reader.take_gaps(
+                &self.owners,
+                &self.object.maps.interrupts,
+                self.header.started_ns,
+            ),
             pressure: if regular { self.pressures.read() } else { Vec::new() },
             losses: self.user_losses(),
             ..TasksDrain::default()

@@ -5,13 +5,17 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use pmu_common::{
     gap::{Late, STACK_FRAMES, TIMER_TICK},
+    interrupt::Interrupts,
     ring,
     wire::bytes_of,
 };
 
 use super::{TasksSession, off_cpu_stacks::OffCpuStacks, owners::Owners};
 use crate::{
-    bpf::ring::{Record, is_stack},
+    bpf::{
+        Mapped,
+        ring::{Record, is_stack},
+    },
     drain::{
         GapRow, StackRow,
         unwinding::{Kept, Unwinding},
@@ -63,8 +67,17 @@ impl RingReader {
     }
 
     /// Gaps since the last drain.
-    pub(super) fn take_gaps(&mut self, owners: &Owners, started_ns: u64) -> Vec<GapRow> {
-        self.gaps.drain(..).map(|late| gap_row(&late, owners, started_ns)).collect()
+    pub(super) fn take_gaps(
+        &mut self,
+        owners: &Owners,
+        interrupts: &Mapped<Interrupts>,
+        started_ns: u64,
+    ) -> Vec<GapRow> {
+        let row = |late: Late| GapRow {
+            handler: TasksSession::handler(interrupts, late.cpu, late.handler),
+            ..gap_row(&late, owners, started_ns)
+        };
+        self.gaps.drain(..).map(row).collect()
     }
 
     /// A sample whose user stack is to be unwound, with what belongs to it. If it cannot be, it counts as a sample with
@@ -154,6 +167,7 @@ fn gap_row(late: &Late, owners: &Owners, started_ns: u64) -> GapRow {
         class: late.class,
         by_tick: late.timer == TIMER_TICK,
         at_enable: Some(late.at_enable != 0),
+        handler: None,
         slot: (late.slot < pmu_common::count::SLOT_NONE).then(|| owners.slot_id(late.slot)),
         tid: late.tid,
         tgid: late.tgid,

@@ -46,7 +46,7 @@ impl Metric {
             _ if is(RUNQUEUE_CULPRIT) => Adds::Sum,
             _ if is(LINK_MAX_BW) || is(BLOCK_QUEUE_DEPTH) => Adds::State,
             (_, Family::Latency | Family::BlockLatency | Family::BlockQueue) => Adds::Distribution,
-            (Unit::Ns, Family::Cpu | Family::Blind | Family::OffCpu) => Adds::Sum,
+            (Unit::Ns, Family::Cpu | Family::Blind | Family::OffCpu | Family::Interrupts) => Adds::Sum,
             (Unit::Percent, Family::Pressure) => Adds::Rate,
             (
                 Unit::MegabytesPerSecond

@@ -196,13 +196,17 @@ fn blind_cell(blind: &Blind) -> Json {
         json!({"user_ticks": floor.user_ticks, "late_ticks": floor.late_ticks, "share": floor.share()})
     });
     let machine = &blind.machine;
-    json!({
+    let mut cell = json!({
         "of": "machine", "masked": known(&machine.time), "share": machine.share(), "of_ns": machine.of_ns,
         "sure_ticks": machine.sure_ticks, "kernel_ticks": machine.kernel_ticks, "floor_ns": machine.floor_ns, "floor": floor,
         "stolen": known(&blind.stolen),
         "late_ticks": {"masked": machine.late_ticks, "stolen": blind.stolen_ticks, "idle": blind.idle_ticks},
         "gaps_left_out": blind.gaps_left_out, "target": target,
-    })
+    });
+    if let Some((time, ticks)) = &blind.handled {
+        (cell["handlers"], cell["late_ticks"]["handler"]) = (known(time), (*ticks).into());
+    }
+    cell
 }
 
 /// Ratios by name.

@@ -119,14 +119,15 @@ fn handler_row(into: &mut dyn Write, report: &TasksReport, handler: &HandlerRepo
 /// A late timer that is long enough to be listed.
 fn gap_row(into: &mut dyn Write, gap: &GapReport) -> io::Result<()> {
     let row = &gap.gap.row;
-    line(
-        into,
-        &json!({
+    let mut cells = json!({
             "schema": SCHEMA, "kind": "gap", "t": row.at_ns, "cpu": row.cpu.0, "late_ns": row.late_ns,
             "stolen_ns": row.stolen_ns, "class": gap.class.name(), "timers": gap.gap.timers,
             "tid": Id::of(row.tid).here(), "pid": Id::of(row.tgid).here(), "comm": row.comm,
             "owner": gap.owner.as_ref().map(|who| owner(Attribution::Owner(who))),
             "stack": gap.stack,
-        }),
-    )
+    });
+    if let Some(handler) = &gap.handler {
+        cells["handler"] = handler.as_str().into();
+    }
+    line(into, &cells)
 }

@@ -35,6 +35,10 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
         blind.stolen_ticks,
         blind.idle_ticks
     )?;
+    if let Some((time, ticks)) = &blind.handled {
+        let handlers = if blind.target.is_some() { "machine   handlers" } else { "handlers " };
+        writeln!(into, "  {handlers} {} from {ticks} late ticks", sentence(time, duration))?;
+    }
     floor(into, blind)?;
     gaps(into, style, blind)
 }
@@ -124,7 +128,7 @@ fn row(gap: &GapReport) -> Vec<String> {
         duration(row.late_ns as f64),
         format!("{:.3} s", row.at_ns as f64 / 1e9),
         row.cpu.0.to_string(),
-        gap.class.name().to_owned(),
+        gap.handler.as_deref().map_or_else(|| gap.class.name().to_owned(), cut),
         format!("{} {}", cut(&row.comm.terminal()), Id::of(row.tgid)),
         stack,
     ]

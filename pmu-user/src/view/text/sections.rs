@@ -121,6 +121,7 @@ const fn rests_on(cause: Cause) -> Option<Section> {
         Cause::ForkStorm | Cause::FaultStorm | Cause::MigrationStorm | Cause::OwnersBeyond => {
             Some(Section::Owners)
         }
+        Cause::Interrupted => Some(Section::Interrupts),
         Cause::CpuWait => Some(Section::Latency),
         Cause::Steal | Cause::Masked | Cause::MaskedSpan => Some(Section::Blind),
         Cause::BlockLatency

@@ -80,8 +80,14 @@ pub(super) struct FlightArgs {
 }
 
 impl FlightArgs {
-    /// Refuses what cannot be kept, and rules that cannot be met, before anything is opened.
-    pub(super) fn check(&self, has_io: bool, has_off_cpu: bool) -> Result<(), Usage> {
+    /// Are the last minutes kept?
+    pub(super) const fn is_wanted(&self) -> bool {
+        self.flight_recorder.is_some()
+    }
+
+    /// Refuses what cannot be kept, and rules that cannot be met, before anything is opened. `lacks`: why metrics of a family are not
+    /// counted, if they are not.
+    pub(super) fn check(&self, lacks: impl Fn(Family) -> Option<&'static str>) -> Result<(), Usage> {
         if self.flight_time < TIME_MIN {
             return Err(Usage("--flight-time is at least 10s".to_owned()));
         }
@@ -89,14 +95,9 @@ impl FlightArgs {
             return Err(Usage("--flight-bytes is at least 1M".to_owned()));
         }
         for rule in &self.when {
-            let family = rule.measure.family();
-            let why = match family {
-                Family::OffCpu if !has_off_cpu => "serve counts that with --off-cpu",
-                Family::Samples => "serve takes no samples",
-                _ if Family::IO.contains(&family) && !has_io => "leave out --no-io",
-                _ => continue,
-            };
-            return Err(Usage(format!("--when '{}' can never be met: {why}", rule.text)));
+            if let Some(why) = lacks(rule.measure.family()) {
+                return Err(Usage(format!("--when '{}' can never be met: {why}", rule.text)));
+            }
         }
         Ok(())
     }
