@@ -81,7 +81,7 @@ function gapTable(gaps) {
   const table = el("table", {}, el("caption", {}, `The longest gaps, ${shown.length} of ${gaps.length}`),
     el("thead", {}, el("tr", {}, titles.map(([title, kind]) => el("th", { scope: "col", class: kind }, title)))),
     el("tbody", {}, shown.map((gap) => el("tr", {}, el("td", { class: "n" }, duration(gap.late_ns)), el("td", { class: "n" }, (gap.t / 1e9).toFixed(3) + " s"),
-      el("td", { class: "n" }, String(gap.cpu)), el("td", {}, gap.class), el("th", { scope: "row", class: "who" }, [gap.comm, gap.tid].filter((part) => part !== null && part !== undefined).join(" ")),
+      el("td", { class: "n" }, String(gap.cpu)), el("td", {}, gap.handler ?? gap.class), el("th", { scope: "row", class: "who" }, [gap.comm, gap.tid].filter((part) => part !== null && part !== undefined).join(" ")),
       el("td", { class: "stack" }, (gap.stack || []).join(" ‹ "))))));
   return scrolled("Gaps", table);
 }
