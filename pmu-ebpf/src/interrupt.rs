@@ -5,8 +5,8 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
     count::SLOT_NONE,
     interrupt::{
-        CALL_FUNCTION, CALL_FUNCTION_SINGLE, IRQ_WORK, Interrupts, LOCAL_TIMER, RESCHEDULE, SOFTIRQS,
-        is_softirq,
+        CALL_FUNCTION, CALL_FUNCTION_SINGLE, HANDLERS, IRQ_WORK, Interrupts, LINES, LOCAL_TIMER, OTHER_LINES,
+        RESCHEDULE, SOFTIRQS, WAYS, is_softirq,
     },
 };
 
@@ -15,7 +15,7 @@ use crate::{
     access::Access,
     config::config,
     cpu::{row, this_cpu},
-    intrinsics::add,
+    intrinsics::{add, masked},
     maps::{INTERRUPTED, INTERRUPTS},
     task, tracepoint,
 };
@@ -142,14 +142,24 @@ fn now_ns() -> u64 {
 
 #[inline(always)]
 fn begin_line(number: u32) -> Option<()> {
-    let handler = this_row()?.line(number);
-    begin(handler)
+    begin(line(this_row()?, number))
 }
 
 #[inline(always)]
 fn end_line<A: Access>(number: u32) -> Option<()> {
-    let handler = this_row()?.line(number);
-    end::<A>(handler)
+    end::<A>(line(this_row()?, number))
+}
+
+/// Place of the handler of a line.
+#[inline(always)]
+fn line(row: &mut Interrupts, number: u32) -> u32 {
+    for way in 0..WAYS {
+        let place = LINES as usize + masked(number.wrapping_add(way), LINES as usize);
+        if row.is_line_at(place, number) {
+            return place as u32;
+        }
+    }
+    OTHER_LINES
 }
 
 #[inline(always)]
@@ -164,6 +174,7 @@ fn begin(handler: u32) -> Option<()> {
 #[inline(always)]
 fn end<A: Access>(handler: u32) -> Option<()> {
     let (interrupts, now_ns) = (this_row()?, now_ns());
+    let handler = masked(handler, HANDLERS) as u32;
     let innermost = interrupts.innermost()?;
     ordered();
     interrupts.depth = innermost.0;
