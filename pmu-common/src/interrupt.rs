@@ -166,14 +166,12 @@ impl Interrupts {
     }
 
     /// The innermost handler that runs, and its level; `None` if none began since anybody looks. Read before [`Interrupts::depth`] is set to
-    /// that level: a handler that interrupts its reader after that takes its place.
+    /// that level: a handler that interrupts its reader after that takes its place. `place`: a level modulo [`DEPTH`], with a bound that
+    /// the verifier sees.
     #[inline(always)]
-    pub const fn innermost(&self) -> Option<(u64, Open)> {
-        match self.depth.checked_sub(1) {
-            Some(level) if level < DEPTH as u64 => Some((level, self.open[level as usize & (DEPTH - 1)])),
-            Some(level) => Some((level, Open::ZERO)),
-            None => None,
-        }
+    pub fn innermost(&self, place: impl Fn(u64) -> usize) -> Option<(u64, Open)> {
+        let level = self.depth.checked_sub(1)?;
+        Some((level, self.open[place(level)]))
     }
 
     /// A handler begins at a level. One that is too deep is in the time of the one below.
@@ -226,9 +224,15 @@ impl Interrupts {
     }
 
     /// The handler that is `open` at a level ends. Its time without that of those that interrupted it, in ns; `None` if it is another one
-    /// than began there.
+    /// than began there, or lay too deep. `place`: as for [`Interrupts::innermost`].
     #[inline(always)]
-    pub fn end(&mut self, (level, open): (u64, Open), handler: u32, now_ns: u64) -> Option<u64> {
+    pub fn end(
+        &mut self,
+        (level, open): (u64, Open),
+        place: impl Fn(u64) -> usize,
+        handler: u32,
+        now_ns: u64,
+    ) -> Option<u64> {
         if level >= DEPTH as u64 {
             return None;
         }
@@ -241,7 +245,7 @@ impl Interrupts {
         let whole_ns = now_ns.saturating_sub(open.began_ns);
         let own_ns = whole_ns.saturating_sub(open.inner_ns);
         if level > 0 {
-            let below = &mut self.open[(level as usize - 1) & (DEPTH - 1)];
+            let below = &mut self.open[place(level - 1)];
             below.inner_ns = below.inner_ns.wrapping_add(whole_ns);
         }
         if !is_softirq(handler) {
@@ -263,9 +267,10 @@ mod tests {
     }
 
     fn leave(row: &mut Interrupts, handler: u32, now_ns: u64) -> Option<u64> {
-        let innermost = row.innermost()?;
+        let place = |level| level as usize % DEPTH;
+        let innermost = row.innermost(place)?;
         row.depth = innermost.0;
-        row.end(innermost, handler, now_ns)
+        row.end(innermost, place, handler, now_ns)
     }
 
     fn line(row: &mut Interrupts, number: u32) -> u32 {
