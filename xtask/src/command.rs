@@ -6,6 +6,7 @@ use std::{
     io::Write as _,
     path::PathBuf,
     process::{Command, ExitStatus},
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
@@ -31,6 +32,12 @@ pub(crate) fn cargo() -> Command {
 /// Are we root?
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+/// How long a tool is to take: so many seconds as the environment's `variable` says, or `otherwise`.
+pub(crate) fn length(variable: &str, otherwise: Duration) -> anyhow::Result<Duration> {
+    let Ok(seconds) = env::var(variable) else { return Ok(otherwise) };
+    Ok(Duration::from_secs(seconds.parse().with_context(|| format!("{variable} is no number"))?))
 }
 
 /// A command that runs as root: itself if we are, else through sudo.

@@ -17,7 +17,7 @@ use anyhow::{Context as _, bail};
 pub(crate) use self::churn::run as churn;
 use crate::{
     build,
-    command::{is_root, say},
+    command::{is_root, length, say},
     vm::kernel::Architecture,
 };
 
@@ -69,9 +69,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         say("soak: SKIPPED, it needs root");
         return Ok(());
     }
-    let length = std::env::var(LENGTH_VARIABLE).ok().map(|seconds| seconds.parse().map(Duration::from_secs));
-    let length =
-        length.transpose().with_context(|| format!("{LENGTH_VARIABLE} is no number"))?.unwrap_or(LENGTH);
+    let length = length(LENGTH_VARIABLE, LENGTH)?;
     of(&pmbpf()?, length)
 }
 

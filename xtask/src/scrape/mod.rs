@@ -6,7 +6,7 @@ mod load;
 mod servers;
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -23,7 +23,7 @@ use self::{
 };
 use crate::{
     build,
-    command::{is_root, output, root, say, text},
+    command::{self, is_root, output, root, say, text},
     vm::{self, kernel::Architecture},
 };
 
@@ -49,9 +49,7 @@ pub(crate) fn run(length: Duration) -> anyhow::Result<()> {
         say("scrape: SKIPPED, it needs root");
         return Ok(());
     }
-    let told = env::var(LENGTH_VARIABLE).ok().map(|seconds| seconds.parse().map(Duration::from_secs));
-    let told = told.transpose().with_context(|| format!("{LENGTH_VARIABLE} is no number"))?;
-    let length = told.unwrap_or(length);
+    let length = command::length(LENGTH_VARIABLE, length)?;
     let programs =
         match vm::packages("scrape", &["prometheus:amd64", "promtool:amd64", "victoria-metrics:amd64"]) {
             Ok(folder) => folder.join("usr/bin"),

@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 
 use super::{Held, pmbpf};
 use crate::{
-    command::{is_root, say},
+    command::{is_root, length, say},
     scrape::{get, hierarchy},
 };
 
@@ -50,9 +50,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         say("churn: SKIPPED, it needs root");
         return Ok(());
     }
-    let length = std::env::var(LENGTH_VARIABLE).ok().map(|seconds| seconds.parse().map(Duration::from_secs));
-    let length =
-        length.transpose().with_context(|| format!("{LENGTH_VARIABLE} is no number"))?.unwrap_or(LENGTH);
+    let length = length(LENGTH_VARIABLE, LENGTH)?;
     let pmbpf = pmbpf()?;
     let beside = Beside::new()?;
     let mut serve = Command::new(pmbpf);
