@@ -1,7 +1,7 @@
 //! Names of cgroups in a report: whose each is, put to every owner that it has. They are told by path, whatever the source, and are no part
 //! of who an owner is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{OwnerOrTarget, Report, TasksReport, culprit::Culprit, io::Subject};
 use crate::{drain::Owner, machine::container::Identity, untrusted::Untrusted};
@@ -9,8 +9,11 @@ use crate::{drain::Owner, machine::container::Identity, untrusted::Untrusted};
 /// Whose cgroups are, by path.
 pub type CgroupNames = BTreeMap<Untrusted, Identity>;
 
-/// Cgroups whose generation is remembered; beyond that, counting them begins anew.
-const KEPT_MAX: usize = 65_536;
+/// Cgroups that are remembered although a report has none of them; where a report has that many, twice as many. Beyond that only those
+/// that a runtime named, or whose name had others before.
+const KEPT_MAX: usize = 4096;
+/// Cgroups that are remembered at all; beyond that, counting generations begins anew.
+const NAMED_MAX: usize = 65_536;
 
 /// Cgroups of one name that were there one after the other: containers that started again, units. A cgroup's id is larger than that of
 /// any before it (fs/kernfs/dir.c, `__kernfs_new_node`).
@@ -22,6 +25,7 @@ pub struct Generations {
     known: HashMap<u64, bool>,
     /// Has any name several?
     has_several: bool,
+    kept_max: usize,
 }
 
 impl Generations {
@@ -32,15 +36,41 @@ impl Generations {
         if *id == 0 || self.known.get(id).is_some_and(|before| *before || !is_named) {
             return;
         }
-        if self.known.len() > KEPT_MAX {
-            *self = Self::default();
-        }
         self.known.insert(*id, is_named);
         let ids = self.by_name.entry(owner.in_words()).or_default();
         if let Err(at) = ids.binary_search(id) {
             ids.insert(at, *id);
         }
         self.has_several |= ids.len() > 1;
+    }
+
+    /// Forgets cgroups if there are many: those that are not in `report`, that no runtime named, and whose name had no others.
+    fn keep_within_bounds(&mut self, report: &mut Report) {
+        if self.known.len() <= self.kept_max.max(KEPT_MAX) {
+            return;
+        }
+        let mut met = HashSet::new();
+        report.each_owner(|owner| {
+            if let Owner::Cgroup { id, .. } = owner {
+                met.insert(*id);
+            }
+        });
+        let known = &self.known;
+        let is_kept = |id: &u64| met.contains(id) || known.get(id) == Some(&true);
+        self.by_name.retain(|_, ids| ids.len() > 1 || ids.iter().any(is_kept));
+        let kept: HashMap<u64, bool> = self
+            .by_name
+            .values()
+            .flatten()
+            .filter_map(|id| known.get_key_value(id))
+            .map(|(id, named)| (*id, *named))
+            .collect();
+        self.by_name.shrink_to_fit();
+        self.known = kept;
+        self.kept_max = 2 * self.known.len();
+        if self.known.len() > NAMED_MAX {
+            *self = Self::default();
+        }
     }
 
     /// Which of its name a cgroup is, from 1, if there were several.
@@ -60,6 +90,7 @@ impl Report {
             }
             generations.meet(owner);
         });
+        generations.keep_within_bounds(self);
         if !generations.has_several {
             return;
         }
@@ -137,7 +168,7 @@ impl TasksReport {
 
 #[cfg(test)]
 mod tests {
-    use super::{CgroupNames, Generations};
+    use super::{CgroupNames, Generations, KEPT_MAX};
     use crate::{
         drain::{self, Owner},
         machine::{
@@ -178,5 +209,19 @@ mod tests {
         let owner = Owner::cgroup(0, "/x".into());
         generations.meet(&owner);
         assert_eq!(generations.of(&owner), None, "who has no id has no order");
+    }
+
+    #[test]
+    fn cgroups_that_come_and_go_are_forgotten_but_not_those_of_one_name() {
+        let (names, mut generations) = (CgroupNames::new(), Generations::default());
+        assert_eq!(named(&[(1, "/x"), (2, "/x"), (3, "/there")], &names, &mut generations)[1], "/x #2");
+        for id in 10..40_000 {
+            named(&[(3, "/there"), (id, &format!("/gone/{id}"))], &names, &mut generations);
+        }
+        assert!(generations.known.len() <= KEPT_MAX + 1 && generations.by_name.len() <= KEPT_MAX + 1);
+        assert_eq!(
+            named(&[(50_000, "/x"), (50_001, "/there")], &names, &mut generations),
+            ["/x #3", "/there #2"]
+        );
     }
 }

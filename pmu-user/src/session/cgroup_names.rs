@@ -16,8 +16,9 @@ use crate::{
 const READ_EVERY: Duration = Duration::from_millis(900);
 /// How long a container may have no name: its runtime writes it before it starts, kubelet a moment later.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Cgroups that are remembered. Of those beyond, everything is looked up and told again.
-const KEPT_MAX: usize = 65_536;
+/// Cgroups that are remembered although a drain has none of them; where a drain has that many, twice as many. One that is met again
+/// after that is looked up and told again.
+const KEPT_MAX: usize = 4096;
 
 /// Cgroups that were told of, and what is known of containers: at first from files, and from processes as soon as one has no name.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ pub(super) struct CgroupNames {
     /// When processes were looked at, if they were.
     read: Option<Instant>,
     told: HashSet<Untrusted>,
+    kept_max: usize,
     /// Those that have no name, and when they were met.
     unnamed: Vec<(Untrusted, Instant)>,
 }
@@ -39,6 +41,7 @@ impl CgroupNames {
             containers: Containers::read(root),
             read: None,
             told: HashSet::new(),
+            kept_max: KEPT_MAX,
             unnamed: Vec::new(),
         }
     }
@@ -46,8 +49,11 @@ impl CgroupNames {
     /// Whose the cgroups of `drain` are that were not told of yet, and those that have a name by now.
     pub(super) fn of(&mut self, drain: &Drain) -> Vec<CgroupName> {
         let now = Instant::now();
-        if self.told.len() > KEPT_MAX {
-            self.told.clear();
+        if self.told.len() > self.kept_max {
+            let met: HashSet<&Untrusted> = paths(drain).collect();
+            self.told.retain(|path| met.contains(path));
+            self.told.shrink_to_fit();
+            self.kept_max = KEPT_MAX.max(2 * self.told.len());
         }
         let mut met: Vec<&Untrusted> = paths(drain).filter(|path| !self.told.contains(*path)).collect();
         met.sort();

@@ -41,13 +41,13 @@ impl<'a> IoPart<'a> {
 
     /// May a report to come have the cgroup at this path?
     pub(super) fn has_cgroup(&self, path: &Untrusted) -> bool {
-        self.ledger.paths.contains_key(path)
+        self.ledger.cgroups.id(path).is_some()
     }
 
     /// Takes that a cgroup became a target.
     pub(super) fn follow(&mut self, path: &Untrusted) {
-        let IoLedger { followed, paths, .. } = &mut self.ledger;
-        followed.insert(path.clone(), |path| paths.contains_key(path));
+        let IoLedger { followed, cgroups, .. } = &mut self.ledger;
+        followed.insert(path.clone(), |path| cgroups.id(path).is_some());
     }
 
     /// Takes a drain.
@@ -57,12 +57,13 @@ impl<'a> IoPart<'a> {
         let reports = self.prepared.header.plan.interval.is_some();
         let into = if reports { &mut self.open } else { &mut self.total };
         into.append(tick);
-        self.ledger.fold(into);
+        self.keep_within_bounds();
     }
 
     /// Takes a drain of which nothing is reported: with it counts begin.
     pub(super) fn skip(&mut self, drain: IoDrain) {
         self.ledger.advance(drain);
+        self.keep_within_bounds();
     }
 
     /// Is an interval complete?
@@ -86,7 +87,11 @@ impl<'a> IoPart<'a> {
         self.history.add_interval(&report);
         self.add(report, &open, into);
         self.total.append(open);
-        self.ledger.fold(&mut self.total);
+        self.keep_within_bounds();
+    }
+
+    fn keep_within_bounds(&mut self) {
+        self.ledger.fold(&mut [&mut self.total, &mut self.open]);
     }
 
     /// Adds the whole run to a report.

@@ -81,6 +81,15 @@ pub enum Whose {
 }
 
 impl Whose {
+    /// The id of the cgroup that they are of, if they are one's.
+    #[must_use]
+    pub const fn cgroup(self) -> Option<u64> {
+        match self {
+            Self::Cgroup(id) | Self::OnBehalfOf(id) => Some(id.0),
+            _ => None,
+        }
+    }
+
     /// Is it known who wanted them, be it that nobody asked for him?
     #[must_use]
     pub const fn is_known(&self) -> bool {

@@ -35,6 +35,17 @@ pub enum NetOwner {
     Many,
 }
 
+impl NetOwner {
+    /// The id of the cgroup that they are of, if they are one's.
+    #[must_use]
+    pub const fn cgroup(self) -> Option<u64> {
+        match self {
+            Self::Cgroup(id) => Some(id.0),
+            Self::Nobody | Self::Outsider | Self::Many => None,
+        }
+    }
+}
+
 /// Packets of one interface and owner, summed over CPUs.
 ///
 /// Bytes count from the IP header on. What no socket sends or receives, forwarded packets above all, is in no row;

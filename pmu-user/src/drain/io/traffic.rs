@@ -28,6 +28,14 @@ pub struct Traffic {
     pub missed: Vec<(String, u64)>,
 }
 
+impl Traffic {
+    /// Ids of the cgroups that have a row, any number of times each; without those of rows that were given up.
+    pub fn cgroups(&self) -> impl Iterator<Item = u64> {
+        let of_block = self.block.iter().filter_map(|row| row.whose.cgroup());
+        of_block.chain(self.net.iter().filter_map(|row| row.owner.cgroup()))
+    }
+}
+
 /// Rows whose slots are free again, because their owners are gone. An owner that comes back begins a new row at 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retired {

@@ -141,7 +141,7 @@ impl<'a> Run<'a> {
         if tick.to_ns > tick.from_ns {
             series.add(tick, IoInterval::append);
         }
-        series.parts.iter_mut().for_each(|part| ledger.fold(part));
+        ledger.fold(&mut series.parts.iter_mut().collect::<Vec<_>>());
     }
 
     fn drain_counts(&mut self, drain: CountsDrain) {

@@ -292,7 +292,6 @@ mod tests {
             platform: &platform,
             disks: &disks,
             cgroups: &cgroups,
-            paths: &std::collections::BTreeMap::new(),
             followed: &FollowedPaths::default(),
             within: None,
         };

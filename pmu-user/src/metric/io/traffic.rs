@@ -26,6 +26,7 @@ use crate::{
         FollowedPaths,
         io::{
             IoLedger,
+            names::CgroupPaths,
             traffic::{Requests, TrafficInterval},
         },
     },
@@ -42,9 +43,7 @@ pub(super) struct Names<'a> {
     /// Disks that have been seen.
     pub disks: &'a BTreeMap<DeviceNumber, Untrusted>,
     /// Cgroups that have been seen.
-    pub cgroups: &'a BTreeMap<u64, Untrusted>,
-    /// Their ids by path.
-    pub paths: &'a BTreeMap<Untrusted, u64>,
+    pub cgroups: &'a CgroupPaths,
     /// Cgroups that became targets.
     pub followed: &'a FollowedPaths,
     /// Whose numbers are asked for, where a cgroup's hold what is below it.
@@ -65,7 +64,6 @@ impl<'a> Names<'a> {
             platform: &header.platform,
             disks: &ledger.disks,
             cgroups: &ledger.cgroups,
-            paths: &ledger.paths,
             followed: &ledger.followed,
             within: (header.plan.descend == Descend::Yes).then_some(&header.plan.target),
         }
@@ -98,11 +96,11 @@ impl<'a> Names<'a> {
 
     /// The cgroup with this path; one that was not told of is known by its path alone.
     pub(super) fn cgroup_at(&self, path: Untrusted) -> Owner {
-        Owner::cgroup(self.paths.get(&path).copied().unwrap_or(0), path)
+        Owner::cgroup(self.cgroups.id(&path).unwrap_or(0), path)
     }
 
     fn cgroup(&self, id: u64) -> Owner {
-        let path = self.cgroups.get(&id).cloned();
+        let path = self.cgroups.path(id).cloned();
         Owner::cgroup(id, path.unwrap_or_else(|| Untrusted::from(format!("cgroup {id}"))))
     }
 
@@ -112,7 +110,7 @@ impl<'a> Names<'a> {
             Target::Cgroups(targets) => targets.iter().find(|target| target.path == path),
             _ => None,
         };
-        let id = self.paths.get(&path).copied().or_else(|| of_target().map(|target| target.id.0))?;
+        let id = self.cgroups.id(&path).or_else(|| of_target().map(|target| target.id.0))?;
         Some(Owner::cgroup(id, path))
     }
 

@@ -2,22 +2,22 @@
 
 pub mod groups;
 pub mod kernel;
+pub mod names;
 pub mod traffic;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use self::{
     groups::GroupsInterval,
     kernel::KernelInterval,
+    names::CgroupPaths,
     traffic::{TrafficInterval, grown},
 };
 use super::{FollowedPaths, OwnCost, slice::condense};
 use crate::{
     drain::{
         Absent, SlotId,
-        io::{
-            IoDrain, KernelCounts, Named, UncoreSlice, block::DeviceNumber, group::Groups, traffic::Traffic,
-        },
+        io::{IoDrain, KernelCounts, UncoreSlice, block::DeviceNumber, group::Groups, traffic::Traffic},
         reading::SliceRow,
     },
     machine::io::{bdf::Bdf, owner::Ownership, resctrl::MonitoringEvent},
@@ -145,18 +145,11 @@ fn row(slice: UncoreSlice) -> SliceRow {
     }
 }
 
-/// Names of cgroups that are kept: more than there can be rows.
-const CGROUPS_MAX: usize = 65_536;
-
 /// The last reading of every source, and names so far.
 #[derive(Clone, Debug)]
 pub struct IoLedger {
-    /// Cgroups, by id.
-    pub cgroups: BTreeMap<u64, Untrusted>,
-    /// The id of the last one that was told with a path.
-    pub paths: BTreeMap<Untrusted, u64>,
-    /// Their ids in the order in which they were told.
-    told: VecDeque<u64>,
+    /// Cgroups.
+    pub cgroups: CgroupPaths,
     /// Disks.
     pub disks: BTreeMap<DeviceNumber, Untrusted>,
     /// Who has which device for himself.
@@ -181,9 +174,7 @@ impl IoLedger {
     /// An empty ledger for a run that counts what `plan` says.
     pub fn new(plan: &IoPlan) -> Self {
         Self {
-            cgroups: BTreeMap::new(),
-            paths: BTreeMap::new(),
-            told: VecDeque::new(),
+            cgroups: CgroupPaths::default(),
             disks: BTreeMap::new(),
             owned: Vec::new(),
             untold: Vec::new(),
@@ -203,7 +194,7 @@ impl IoLedger {
     pub fn advance(&mut self, mut drain: IoDrain) -> IoInterval {
         let is_first = !std::mem::replace(&mut self.begun, true);
         let from_ns = if is_first && drain.uncore.is_empty() { drain.at_ns } else { self.last.at_ns };
-        self.learn(std::mem::take(&mut drain.names));
+        self.cgroups.extend(std::mem::take(&mut drain.names));
         self.disks.extend(drain.disks.drain(..).map(|named| (named.device, named.name)));
         if !drain.owned.is_empty() {
             self.owned = std::mem::take(&mut drain.owned);
@@ -220,11 +211,21 @@ impl IoLedger {
         interval
     }
 
-    /// Bounds how much an interval holds that is appended to: see [`TrafficInterval::fold`].
-    pub fn fold(&self, interval: &mut IoInterval) {
-        if let (Some(traffic), Some(now)) = (&mut interval.traffic, &self.traffic) {
-            traffic.fold(now);
+    /// Bounds how much intervals hold that are appended to (see [`TrafficInterval::fold`]), and how many cgroups are known by path. No
+    /// other interval may need the paths of any.
+    pub fn fold(&mut self, intervals: &mut [&mut IoInterval]) {
+        let Some(now) = &self.traffic else { return };
+        let parts = intervals.iter_mut().filter_map(|interval| interval.traffic.as_mut());
+        parts.for_each(|traffic| traffic.fold(now));
+        if !self.cgroups.is_full() {
+            return;
         }
+        let mut needed: BTreeSet<u64> = now.cgroups().collect();
+        let parts = intervals.iter().filter_map(|interval| interval.traffic.as_ref());
+        needed.extend(parts.flat_map(TrafficInterval::cgroups));
+        let owns = |path: &Untrusted, owned: &Ownership| matches!(owned, Ownership::Exclusive { cgroup, .. } if cgroup == path);
+        let is_owner = |path: &Untrusted| self.owned.iter().any(|(_, owned)| owns(path, owned));
+        self.cgroups.keep(&needed, is_owner);
     }
 
     fn traffic_until(&mut self, now: Traffic) -> TrafficInterval {
@@ -251,38 +252,27 @@ impl IoLedger {
         self.groups = Some(now);
         tick
     }
-
-    /// Takes names of cgroups. Of more than [`CGROUPS_MAX`] those that were told last stay: older ones are of cgroups whose rows are
-    /// likely to have been added up.
-    fn learn(&mut self, names: Vec<Named>) {
-        for Named { cgroup, path } in names {
-            self.paths.insert(path.clone(), cgroup);
-            if self.cgroups.insert(cgroup, path).is_none() {
-                self.told.push_back(cgroup);
-            }
-        }
-        while self.told.len() > CGROUPS_MAX {
-            let Some(oldest) = self.told.pop_front() else { return };
-            let path = self.cgroups.remove(&oldest);
-            if let Some(path) = path.filter(|path| self.paths.get(path) == Some(&oldest)) {
-                self.paths.remove(&path);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CGROUPS_MAX, IoInterval, IoLedger, SLICES_MAX, Span};
+    use std::ops::Range;
+
+    use pmu_common::io::net::NetCount;
+
+    use super::{IoInterval, IoLedger, SLICES_MAX, Span, TrafficInterval};
     use crate::{
         drain::io::{
             IoDrain, Named, UncoreSlice,
+            net::{Interface, NetOwner, NetRow},
             testing::{drains, header},
+            traffic::Traffic,
         },
+        machine::cgroup::CgroupId,
         untrusted::Untrusted,
     };
 
-    fn slices(slices: std::ops::Range<u64>) -> Vec<UncoreSlice> {
+    fn slices(slices: Range<u64>) -> Vec<UncoreSlice> {
         let slice = |slice| UncoreSlice {
             slice,
             group: (slice % 3) as u32,
@@ -350,14 +340,39 @@ mod tests {
         assert_eq!(total.losses["x"], 5);
     }
 
+    /// Cgroups that each sent one packet: their names, and their rows.
+    fn sent(cgroups: Range<u64>) -> IoDrain {
+        let named = |cgroup: u64| Named { cgroup, path: Untrusted::from(format!("/web/{cgroup}")) };
+        let mut count = NetCount::ZERO;
+        count.packets[0][0] = 1;
+        let interface = Interface { namespace: 1, index: 2, name: Untrusted::from("eth0") };
+        let row = |cgroup: u64| NetRow {
+            interface: interface.clone(),
+            owner: NetOwner::Cgroup(CgroupId(cgroup)),
+            count,
+        };
+        let traffic = Traffic { net: cgroups.clone().map(row).collect(), ..Traffic::default() };
+        IoDrain { names: cgroups.map(named).collect(), traffic: Some(traffic), ..IoDrain::default() }
+    }
+
     #[test]
-    fn of_too_many_names_those_that_were_told_last_stay() {
-        let (mut ledger, most) = (IoLedger::new(&header().plan), CGROUPS_MAX as u64);
-        let named = |cgroup: u64| Named { cgroup, path: Untrusted::from("/web") };
-        for cgroups in [0..most, 0..2, most..most + 3] {
-            ledger.advance(IoDrain { names: cgroups.map(named).collect(), ..IoDrain::default() });
+    fn of_many_that_come_and_go_those_with_rows_keep_their_names() {
+        let (mut ledger, mut total) = (IoLedger::new(&header().plan), IoInterval::default());
+        ledger.advance(sent(0..0));
+        // The one that was there first sends in every drain, and is named in the first one alone.
+        for at in 0..700_u64 {
+            let mut drain = sent(100 + at * 100..200 + at * 100);
+            let first = sent(1..2);
+            let names = if at == 0 { first.names } else { Vec::new() };
+            drain.names.extend(names);
+            drain.traffic.as_mut().unwrap().net.extend(first.traffic.unwrap().net);
+            total.append(ledger.advance(drain));
+            ledger.fold(&mut [&mut total]);
         }
-        assert_eq!(ledger.cgroups.len(), CGROUPS_MAX);
-        assert!(!ledger.cgroups.contains_key(&2) && ledger.cgroups.contains_key(&(most + 2)));
+        let ids = total.traffic.iter().flat_map(TrafficInterval::cgroups);
+        assert!(ids.map(|id| ledger.cgroups.path(id)).all(|path| path.is_some()));
+        assert!(ledger.cgroups.path(1).is_some());
+        let kept = (100..70_100).filter(|&id| ledger.cgroups.path(id).is_some()).count();
+        assert!(kept < 12_000, "{kept}");
     }
 }

@@ -185,6 +185,13 @@ impl TrafficInterval {
         }
     }
 
+    /// Ids of the cgroups that have a row, any number of times each.
+    pub fn cgroups(&self) -> impl Iterator<Item = u64> {
+        let of_block =
+            self.block.keys().map(|key| key.whose).chain(self.in_flight.iter().map(|row| row.whose));
+        of_block.filter_map(Whose::cgroup).chain(self.net.keys().filter_map(|(_, owner)| owner.cgroup()))
+    }
+
     /// Requests of one device and operation, whoever wanted them.
     pub fn of_device(&self, device: DeviceNumber, operation: Operation) -> Requests {
         let mut all = Requests::default();

@@ -17,12 +17,7 @@ use crate::{
     },
     drain::{
         Absent,
-        io::{
-            Named, NamedDisk,
-            block::{DeviceNumber, Whose},
-            net::NetOwner,
-            traffic::Traffic,
-        },
+        io::{Named, NamedDisk, block::DeviceNumber, traffic::Traffic},
     },
     machine::{
         Machine,
@@ -168,7 +163,7 @@ impl Counted {
 
     /// Names of cgroups that are new in `traffic`, and of those above them, whose numbers hold theirs.
     pub(super) fn new_cgroups(&mut self, traffic: &Traffic) -> Vec<Named> {
-        let new: BTreeSet<u64> = of_traffic(traffic).filter(|id| !self.named.contains(id)).collect();
+        let new: BTreeSet<u64> = traffic.cgroups().filter(|id| !self.named.contains(id)).collect();
         if new.is_empty() {
             return Vec::new();
         }
@@ -185,7 +180,7 @@ impl Counted {
         // One that is gone by now is not looked for again, as long as it has rows.
         self.named.extend(new);
         if self.named.len() > NAMED_CGROUPS_MAX {
-            self.named = of_traffic(traffic).collect();
+            self.named = traffic.cgroups().collect();
         }
         names
     }
@@ -198,19 +193,6 @@ impl Counted {
     pub(super) fn map_bytes(&self) -> u64 {
         self.object.loaded.map_bytes()
     }
-}
-
-/// Cgroups that have rows.
-fn of_traffic(traffic: &Traffic) -> impl Iterator<Item = u64> {
-    let of_block = traffic.block.iter().filter_map(|row| match row.whose {
-        Whose::Cgroup(id) | Whose::OnBehalfOf(id) => Some(id.0),
-        _ => None,
-    });
-    let of_net = traffic.net.iter().filter_map(|row| match row.owner {
-        NetOwner::Cgroup(id) => Some(id.0),
-        _ => None,
-    });
-    of_block.chain(of_net)
 }
 
 /// Disks whose programs were refused.

@@ -7,7 +7,7 @@ use crate::{
     drain::{
         Owner,
         io::{
-            IoDrain, IoHeader,
+            IoDrain, IoHeader, Named,
             testing::{requesters, steady},
         },
     },
@@ -19,7 +19,10 @@ use crate::{
         io::{IoMetrics, Label, Names, Row, Subject, UncoreCounts, scopes::places},
         value::How,
     },
-    model::{FollowedPaths, io::IoInterval},
+    model::{
+        FollowedPaths,
+        io::{IoInterval, names::CgroupPaths},
+    },
     plan::io::request::Grouping,
     table::io::load,
     untrusted::Untrusted,
@@ -45,13 +48,12 @@ fn drain(header: &IoHeader) -> IoDrain {
 fn rows(header: &IoHeader, drain: IoDrain, owned: &[(Bdf, Ownership)]) -> Vec<Row> {
     let interval = IoInterval::of(drain.uncore, 0, drain.at_ns);
     let requesters = Requesters::new(&header.plan).unwrap();
-    let (disks, cgroups) = (BTreeMap::new(), BTreeMap::from([(9, Untrusted::from("/vm"))]));
-    let paths = BTreeMap::from([(Untrusted::from("/vm"), 9)]);
+    let disks = BTreeMap::new();
+    let cgroups = CgroupPaths::from_iter([Named { cgroup: 9, path: Untrusted::from("/vm") }]);
     let names = Names {
         platform: &header.platform,
         disks: &disks,
         cgroups: &cgroups,
-        paths: &paths,
         followed: &FollowedPaths::default(),
         within: None,
     };
