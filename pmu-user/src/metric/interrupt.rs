@@ -1,5 +1,7 @@
 //! Interrupt handlers: how long each had the CPUs, and whose tasks it interrupted.
 
+use std::{cmp::Reverse, collections::BTreeMap};
+
 use super::value::Value;
 use crate::{
     drain::{Handler, TasksHeader},
@@ -37,6 +39,37 @@ pub(super) fn called(handler: Handler, name: Option<&Untrusted>) -> String {
     name.map_or_else(|| own.clone(), |name| format!("{} ({own})", name.terminal()))
 }
 
+/// One handler on all CPUs.
+#[derive(Clone, Debug)]
+pub struct HandlerSum {
+    /// The handler.
+    pub handler: Handler,
+    /// What it is called, escaped for a terminal.
+    pub called: String,
+    /// Runs that ended.
+    pub runs: HandlerRuns,
+    /// The CPU on which it had most time.
+    pub most_on: Cpu,
+}
+
+/// Handlers on all CPUs, those with most time first, of rows that stand in that order.
+#[must_use]
+pub fn by_handler(rows: &[HandlerReport]) -> Vec<HandlerSum> {
+    let mut all: BTreeMap<Handler, HandlerSum> = BTreeMap::new();
+    for row in rows {
+        let sum = all.entry(row.handler).or_insert_with(|| HandlerSum {
+            handler: row.handler,
+            called: row.called(),
+            runs: HandlerRuns::default(),
+            most_on: row.cpu,
+        });
+        sum.runs.merge(&row.runs);
+    }
+    let mut all: Vec<HandlerSum> = all.into_values().collect();
+    all.sort_by_key(|sum| Reverse(sum.runs.total_ns));
+    all
+}
+
 /// Whom handlers interrupted, on all CPUs, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterruptedBy {
@@ -63,7 +96,7 @@ pub(super) fn handlers(ledger: &Ledger, interval: &Interval) -> Vec<HandlerRepor
             runs,
         })
         .collect();
-    handlers.sort_by_key(|report| (std::cmp::Reverse(report.runs.total_ns), report.handler, report.cpu));
+    handlers.sort_by_key(|report| (Reverse(report.runs.total_ns), report.handler, report.cpu));
     handlers
 }
 
@@ -124,15 +157,31 @@ pub(super) fn metrics(
 
 #[cfg(test)]
 mod tests {
-    use super::{metric, metrics};
+    use super::{HandlerReport, by_handler, metric, metrics};
     use crate::{
+        drain::Handler,
+        machine::cpu::Cpu,
         metric::{
             testing::with_late_ticks,
             value::{How, Known, Value},
         },
-        model::{Counts, CpuCounts, CpuTime, Interrupted},
+        model::{Counts, CpuCounts, CpuTime, HandlerRuns, Interrupted},
         plan::{Target, request::Interrupts},
     };
+
+    #[test]
+    fn the_handler_with_most_time_has_it_on_all_cpus_together() {
+        let row = |cpu, handler, total_ns| HandlerReport {
+            cpu: Cpu(cpu),
+            handler,
+            name: None,
+            runs: HandlerRuns { runs: 1, total_ns, longest_ns: total_ns },
+        };
+        let (line, softirq) = (Handler::Line(9), Handler::Softirq(3));
+        let sums = by_handler(&[row(0, line, 12), row(1, softirq, 11), row(0, softirq, 10)]);
+        let told: Vec<_> = sums.iter().map(|sum| (sum.handler, sum.runs.total_ns, sum.most_on)).collect();
+        assert_eq!(told, [(softirq, 21, Cpu(1)), (line, 12, Cpu(0))]);
+    }
 
     #[test]
     fn time_of_handlers_is_taken_from_cpu_time_unless_the_kernel_has_done_so() {

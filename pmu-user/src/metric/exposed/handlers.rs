@@ -1,21 +1,20 @@
 //! Interrupt handlers: how often each ran and for how long, all CPUs of the host together.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::{
     families::Families,
     family::{Family, Kind},
     host::Host,
 };
-use crate::{drain::Handler, metric::TasksReport, model::HandlerRuns};
+use crate::metric::{
+    TasksReport,
+    interrupt::{HandlerSum, by_handler},
+};
 
 /// Adds what they did in an interval.
 pub(super) fn add(host: &mut Host, families: &mut Families, report: &TasksReport) {
-    let mut all: BTreeMap<Handler, (String, HandlerRuns)> = BTreeMap::new();
-    for row in &report.handlers {
-        let (_, runs) = all.entry(row.handler).or_insert_with(|| (row.called(), HandlerRuns::default()));
-        runs.merge(&row.runs);
-    }
+    let all = by_handler(&report.handlers);
     if all.is_empty() {
         return;
     }
@@ -24,7 +23,7 @@ pub(super) fn add(host: &mut Host, families: &mut Families, report: &TasksReport
     let help = "Time that an interrupt handler had the CPUs, without handlers that interrupted it.";
     let time = Family::own("pmbpf_interrupt_handler_time_seconds", Kind::Counter, Some("seconds"), help);
     let time_of = families.id(time);
-    for (handler, (called, runs)) in all {
+    for HandlerSum { handler, called, runs, .. } in all {
         let labels = Arc::new(vec![("handler", called), ("type", handler.kind().to_owned())]);
         host.sum(families, (runs_of, Arc::clone(&labels)), runs.runs as f64);
         host.sum(families, (time_of, labels), runs.total_ns as f64 / 1e9);

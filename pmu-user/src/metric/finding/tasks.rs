@@ -11,6 +11,7 @@ use crate::{
     drain::{Owner, TasksHeader},
     metric::{
         BlindClass, Frame, GapReport, OwnerOrTarget, OwnerReport, Quality, TasksReport,
+        interrupt::by_handler,
         topdown::{Node, TopDown},
         value::{How, Known, Value, poisson_interval},
     },
@@ -87,7 +88,7 @@ fn interrupted(report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
     }
     let share = taken.times(100.0 / time.estimate.max(1.0));
     let share = Known { low: 100.0 * taken.low / time.high.max(1.0), ..share };
-    let most = report.handlers.iter().map(|handler| Untrusted::from(handler.called().as_str())).take(1);
+    let most = by_handler(&report.handlers).into_iter().map(|sum| Untrusted::from(sum.called)).take(1);
     let finding = Finding::of(Cause::Interrupted, share)?.of_whom(&owner.who).naming(most);
     Some(finding.resting_on(metric::INTERRUPTS_TIME.name, Unit::Ns, *taken))
 }

@@ -1,9 +1,6 @@
 //! Interrupt handlers: how long each had the CPUs, and whose CPU time that was in.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, Write},
-};
+use std::io::{self, Write};
 
 use super::{
     Style, and_more, id_column, name,
@@ -12,10 +9,10 @@ use super::{
     table::{Align, Table},
 };
 use crate::{
-    drain::Handler,
-    machine::cpu::Cpu,
-    metric::{OwnerReport, TasksReport, interrupt::HandlerReport},
-    model::HandlerRuns,
+    metric::{
+        OwnerReport, TasksReport,
+        interrupt::{HandlerSum, by_handler},
+    },
     table::metric,
 };
 
@@ -40,29 +37,9 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
     owners(into, style, report)
 }
 
-/// A handler on all CPUs, and the CPU on which it had most time.
-struct Whole<'a> {
-    called: &'a HandlerReport,
-    runs: HandlerRuns,
-    most: (u64, Cpu),
-}
-
 fn handlers(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     use Align::{Left, Right};
-    let mut all: BTreeMap<Handler, Whole<'_>> = BTreeMap::new();
-    for row in &report.handlers {
-        let whole = all.entry(row.handler).or_insert_with(|| Whole {
-            called: row,
-            runs: HandlerRuns::default(),
-            most: (row.runs.total_ns, row.cpu),
-        });
-        whole.runs.merge(&row.runs);
-        if row.runs.total_ns > whole.most.0 {
-            whole.most = (row.runs.total_ns, row.cpu);
-        }
-    }
-    let mut all: Vec<Whole<'_>> = all.into_values().collect();
-    all.sort_by_key(|whole| std::cmp::Reverse(whole.runs.total_ns));
+    let all = by_handler(&report.handlers);
     let columns = [
         ("handler", Left),
         ("kind", Left),
@@ -76,18 +53,18 @@ fn handlers(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Re
     ];
     let mut table = Table::new(&columns).spare(["kind", "most on", "a second"]);
     let (shown, seconds) = (all.len().min(style.rows_max), report.length_ns as f64 / 1e9);
-    for Whole { called, runs, most } in &all[..shown] {
+    for HandlerSum { handler, called, runs, most_on } in &all[..shown] {
         let (count, total_ns) = (runs.runs as f64, runs.total_ns as f64);
         table.row(vec![
-            called.called(),
-            called.handler.kind().to_owned(),
+            called.clone(),
+            handler.kind().to_owned(),
             runs.runs.to_string(),
             if seconds > 0.0 { format!("{:.0}", count / seconds) } else { String::new() },
             duration(total_ns),
             if seconds > 0.0 { percent(total_ns / 1e9 / seconds) } else { String::new() },
             duration(total_ns / count.max(1.0)),
             duration(runs.longest_ns as f64),
-            format!("CPU {}", most.1.0),
+            format!("CPU {}", most_on.0),
         ]);
     }
     table.write(into, style)?;
