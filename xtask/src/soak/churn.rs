@@ -23,6 +23,8 @@ const LENGTH: Duration = Duration::from_secs(1800);
 const LENGTH_VARIABLE: &str = "PMBPF_CHURN";
 /// Where it is served.
 const ADDRESS: &str = "127.0.0.1:19477";
+/// What its cgroup's name begins with, before its process id.
+const FOLDER: &str = "pmbpf-churn-";
 /// Cgroups that stay, whose programs run once a second.
 const STAYING: usize = 200;
 /// Cgroups a second that come, run a program, and go.
@@ -30,9 +32,9 @@ const COMING: u32 = 50;
 const SCRAPE_EVERY: Duration = Duration::from_secs(15);
 /// How often what is held is printed.
 const TOLD: u32 = 10;
-/// Cgroups whose names are remembered (`metric::naming`, `model::io`, `session::cgroup_names`): until then memory grows with them. A run
-/// that is too short for so many is looked at in its second half.
-const REMEMBERED: u32 = 65_536;
+/// Cgroups that have come when everything that remembers them (rows, names, series) has forgotten some for the first time; until then
+/// memory grows with them. A run that is too short for so many is looked at in its second half.
+const WARM: u32 = 16_384;
 /// How far resident memory may be from the middle of what it was after that.
 const MEMORY_KB: u64 = 2 * 1024;
 /// Of one CPU.
@@ -76,10 +78,10 @@ fn watch(serve: &mut Child, beside: &Beside, length: Duration) -> anyhow::Result
             scraped += 1;
             get(ADDRESS, "/metrics")?;
             let now = Held::of(serve.id())?;
-            let is_warm = if COMING * (length.as_secs() as u32) < REMEMBERED * 5 / 4 {
+            let is_warm = if COMING * (length.as_secs() as u32) < WARM * 5 / 4 {
                 elapsed * 2 >= length
             } else {
-                come > REMEMBERED
+                come > WARM
             };
             if is_warm {
                 held.push(now);
@@ -151,7 +153,9 @@ fn used_ns(pid: u32) -> anyhow::Result<u64> {
 
 impl Beside {
     fn new() -> anyhow::Result<Self> {
-        let folder = hierarchy()?.join(format!("pmbpf-churn-{}", std::process::id()));
+        let hierarchy = hierarchy()?;
+        remove_leftovers(&hierarchy);
+        let folder = hierarchy.join(format!("{FOLDER}{}", std::process::id()));
         fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let mut beside = Self { folder, programs: Vec::new() };
         for number in 0..STAYING {
@@ -169,11 +173,31 @@ impl Beside {
     }
 }
 
-/// Starts a shell in a new cgroup.
+/// Removes what runs left that were killed. Their programs ended with them.
+fn remove_leftovers(hierarchy: &Path) {
+    for folder in fs::read_dir(hierarchy).into_iter().flatten().flatten() {
+        let name = folder.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(FOLDER));
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            remove(&folder.path());
+        }
+    }
+}
+
+/// Removes a cgroup and those in it, as far as they are empty.
+fn remove(folder: &Path) {
+    for group in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let _ = fs::remove_dir(group.path());
+    }
+    let _ = fs::remove_dir(folder);
+}
+
+/// Starts a shell in a new cgroup; it ends with who started it.
 fn begin(group: &Path, program: &str) -> anyhow::Result<Child> {
     fs::create_dir(group)?;
     let program = format!("echo $$ > '{}' && {program}", group.join("cgroup.procs").display());
-    Ok(Command::new("sh").args(["-c", &program]).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?)
+    let shell = ["--pdeathsig", "KILL", "sh", "-c", &program];
+    Ok(Command::new("setpriv").args(shell).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?)
 }
 
 impl Drop for Beside {
@@ -184,9 +208,6 @@ impl Drop for Beside {
         }
         // What they ran last ends within a second.
         thread::sleep(Duration::from_millis(1500));
-        for group in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            let _ = fs::remove_dir(group.path());
-        }
-        let _ = fs::remove_dir(&self.folder);
+        remove(&self.folder);
     }
 }
