@@ -147,23 +147,23 @@ pub mod program {
     /// Run over every task at a drain where time off the CPU counts; only in the object by type.
     pub const WAITS: &str = "waits";
 
-    /// Where interrupt handlers begin and end, by tracepoint: those of lines and softirqs, and of x86's vectors, which other kernels do not
-    /// have.
+    /// Where interrupt handlers end and begin, by tracepoint: those of lines and softirqs, and of x86's vectors, which other kernels do not
+    /// have. They are attached in this order: a begin whose end nobody sees would stay open.
     pub const INTERRUPTS: [(&str, &str); 14] = [
-        ("line_begin", "irq_handler_entry"),
         ("line_end", "irq_handler_exit"),
-        ("softirq_begin", "softirq_entry"),
+        ("line_begin", "irq_handler_entry"),
         ("softirq_end", "softirq_exit"),
-        ("local_timer_begin", "local_timer_entry"),
+        ("softirq_begin", "softirq_entry"),
         ("local_timer_end", "local_timer_exit"),
-        ("reschedule_begin", "reschedule_entry"),
+        ("local_timer_begin", "local_timer_entry"),
         ("reschedule_end", "reschedule_exit"),
-        ("call_begin", "call_function_entry"),
+        ("reschedule_begin", "reschedule_entry"),
         ("call_end", "call_function_exit"),
-        ("call_single_begin", "call_function_single_entry"),
+        ("call_begin", "call_function_entry"),
         ("call_single_end", "call_function_single_exit"),
-        ("irq_work_begin", "irq_work_entry"),
+        ("call_single_begin", "call_function_single_entry"),
         ("irq_work_end", "irq_work_exit"),
+        ("irq_work_begin", "irq_work_entry"),
     ];
     /// How many of them are on tracepoints of every kernel.
     pub const INTERRUPTS_ANYWHERE: usize = 4;

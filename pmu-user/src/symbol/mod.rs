@@ -91,15 +91,13 @@ pub struct OffCpuStack {
     pub time: OffCpuTime,
 }
 
-/// Names, and what they cost.
+/// Names.
 #[derive(Debug, Default)]
 pub struct Named {
     /// Names of addresses.
     pub names: Vec<Name>,
     /// Samples that were located late.
     pub located: Located,
-    /// CPU time of the symbolizer process, in ns.
-    pub cpu_ns: u64,
 }
 
 impl Samples {
@@ -165,7 +163,7 @@ impl Symbols {
         self.orders.lost()
     }
 
-    /// CPU time of the symbolizer process in ns, in a run that looks names up as it goes.
+    /// CPU time of the symbolizer process in ns, when names were looked up last.
     pub fn cpu_ns(&self) -> u64 {
         self.orders.cpu_ns()
     }

@@ -191,7 +191,8 @@ impl Worker {
             Order::NameAll(deadline) => {
                 let located = tracker.unwinding.take();
                 let names = tracker.name_all(deadline);
-                return Some(Answer::Named(Named { names, located, cpu_ns: cpu_ns(tracker) }));
+                self.cpu_ns.store(cpu_ns(tracker), Ordering::Relaxed);
+                return Some(Answer::Named(Named { names, located }));
             }
         }
         None

@@ -60,16 +60,19 @@ fn program_of_event(event: usize, sampling: &Sampling) -> &'static str {
     programs[event]
 }
 
-/// Programs where interrupt handlers begin and end that are wanted.
-fn interrupts(
-    wanted: impl Fn(&str) -> bool,
-) -> impl DoubleEndedIterator<Item = (&'static str, &'static str)> {
-    program::INTERRUPTS.into_iter().filter(move |(program, _)| wanted(program))
+/// Programs on tracepoints that are wanted, in the order in which they are attached.
+fn tracepoints(wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = (&'static str, &'static str)> {
+    TRACEPOINTS.into_iter().chain(program::INTERRUPTS).filter(move |(program, _)| wanted(program))
 }
 
-/// Is a program of those on a tracepoint that every kernel has?
-fn is_anywhere(program: &str) -> bool {
-    program::INTERRUPTS[..program::INTERRUPTS_ANYWHERE].iter().any(|(name, _)| *name == program)
+/// Is a program of a vector's handler? Not every kernel has tracepoints there.
+fn is_of_vector(program: &str) -> bool {
+    program::INTERRUPTS[program::INTERRUPTS_ANYWHERE..].iter().any(|(name, _)| *name == program)
+}
+
+/// Is there no need of a program that fails like this? Before Linux 6.10 a command counts from when its program is in place.
+fn is_spared(program: &str, error: &LoadError) -> bool {
+    (program == program::RELEASE || is_of_vector(program)) && error.class() != Class::NotPermitted
 }
 
 impl Object {
@@ -79,16 +82,9 @@ impl Object {
         types: Option<&aya::Btf>,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<(), LoadError> {
-        for (program, tracepoint) in TRACEPOINTS.into_iter().filter(|(program, _)| wanted(program)) {
+        for (program, tracepoint) in tracepoints(&wanted) {
             match self.loaded.load_tracepoint(program, tracepoint, types) {
-                // Before Linux 6.10 a command counts from when its program is in place.
-                Err(error) if program == program::RELEASE && error.class() != Class::NotPermitted => {}
-                result => result?,
-            }
-        }
-        for (program, tracepoint) in interrupts(&wanted) {
-            match self.loaded.load_tracepoint(program, tracepoint, types) {
-                Err(error) if !is_anywhere(program) && error.class() != Class::NotPermitted => {}
+                Err(error) if is_spared(program, &error) => {}
                 result => result?,
             }
         }
@@ -125,23 +121,14 @@ impl Object {
     ///
     /// The kernel refused one.
     pub fn attach(&mut self, plan: &Plan) -> Result<(), LoadError> {
-        for (program, tracepoint) in TRACEPOINTS.into_iter().filter(|(program, _)| is_needed(plan, program)) {
+        for (program, tracepoint) in tracepoints(|program| is_needed(plan, program)) {
             match self.loaded.attach_tracepoint(program, tracepoint) {
-                Err(error) if program == program::RELEASE && error.class() != Class::NotPermitted => {}
+                Err(error) if is_spared(program, &error) => self.without_vectors |= is_of_vector(program),
                 result => result?,
             }
         }
         if self.loaded.attach_kind() == Attach::RawTp {
             self.loaded.attach_tracepoint(program::FREE, "sched_process_free")?;
-        }
-        // Ends first: a begin whose end nobody sees would be open.
-        for (program, tracepoint) in interrupts(|program| is_needed(plan, program)).rev() {
-            match self.loaded.attach_tracepoint(program, tracepoint) {
-                Err(error) if !is_anywhere(program) && error.class() != Class::NotPermitted => {
-                    self.without_vectors = true;
-                }
-                result => result?,
-            }
         }
         Ok(())
     }

@@ -33,7 +33,8 @@ use super::{Measure, SessionError, Started, cost::Meter, usage::Targets};
 use crate::{
     bpf::{Object, Ring, release_memory},
     drain::{
-        Absent, LimitsRow, Names, TARGET_UNSEEN, TasksDrain, TasksHeader, ThrottlingRow, reading::SliceRow,
+        Absent, Cost, LimitsRow, Names, TARGET_UNSEEN, TasksDrain, TasksHeader, ThrottlingRow,
+        reading::SliceRow,
     },
     machine::{
         Machine,
@@ -234,9 +235,8 @@ impl TasksSession {
         if let Some(meter) = &mut self.meter {
             drain.programs = meter.programs(&self.object, &drain.cpus);
             meter.refreshed(begun.elapsed());
-            drain.cost = meter.process();
-            drain.cost.cpu_ns += self.symbols.cpu_ns();
         }
+        drain.cost = self.cost();
         Ok(drain)
     }
 
@@ -273,10 +273,7 @@ impl TasksSession {
         self.samplers.clear();
         self.anchors.clear();
         self.stop_turns();
-        if let Some(meter) = &self.meter {
-            last.cost = meter.process();
-            last.cost.cpu_ns += self.symbols.cpu_ns();
-        }
+        last.cost = self.cost();
         Ok(last)
     }
 
@@ -337,10 +334,16 @@ impl TasksSession {
 
     /// Looks up the names of what was hot, once everything else is safe.
     pub(super) fn name(&mut self) -> Names {
-        let Named { names, located, cpu_ns } = self.symbols.name_all(Instant::now() + NAMING);
-        let mut cost = self.meter.as_ref().map(Meter::process).unwrap_or_default();
-        cost.cpu_ns += cpu_ns;
-        Names { names, located, cost }
+        let Named { names, located } = self.symbols.name_all(Instant::now() + NAMING);
+        Names { names, located, cost: self.cost() }
+    }
+
+    /// What this process has cost, and the one that names functions; nothing where cost is not measured.
+    fn cost(&self) -> Cost {
+        let Some(meter) = &self.meter else { return Cost::default() };
+        let mut cost = meter.process();
+        cost.cpu_ns += self.symbols.cpu_ns();
+        cost
     }
 
     /// Where the kernel says the time of the counted CPUs went.
