@@ -104,7 +104,7 @@ wire! {
         pub migrations: u64,
         /// Ticks that came late while this owner ran with interrupts masked.
         pub late_ticks: u64,
-        /// Tick instants inside those spans, the ones that never came included: times the period is masked time.
+        /// Tick instants inside those spans ([`crate::gap::tick_instants`]): times the period is masked time.
         pub blind_ticks: u64,
         /// Ticks that came while this owner ran.
         pub ticks: u64,

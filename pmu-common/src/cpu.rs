@@ -23,7 +23,7 @@ wire! {
         pub ticks: u64,
         /// Late ticks by class (see [`crate::gap`]): masked, stolen, idle. Those that found user code are `delayed_ticks`.
         pub late_ticks: [u64; crate::gap::CLASSES],
-        /// Tick instants inside those spans, by class, the ones that never came included.
+        /// Tick instants inside those spans, by class ([`crate::gap::tick_instants`]).
         pub blind_ticks: [u64; crate::gap::CLASSES],
         /// What was lost, by reason (see [`crate::loss`]).
         pub losses: [u64; loss::REASONS],
@@ -35,7 +35,7 @@ wire! {
         pub kernel_ticks: u64,
         /// Late ticks that found user code, those that the hypervisor explains excepted.
         pub delayed_ticks: u64,
-        /// Tick instants inside those spans, the ones that never came included.
+        /// Tick instants inside those spans ([`crate::gap::tick_instants`]).
         pub delayed_instants: u64,
         /// Late ticks of the class masked that came right where the kernel lets interrupts in: no hypervisor stops a CPU there
         /// rather than elsewhere.

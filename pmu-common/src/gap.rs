@@ -89,15 +89,18 @@ pub const fn class(found: usize, late_ns: u64, stolen_ns: u64) -> usize {
     if found != IDLE && stolen_ns >= late_ns - late_ns / 2 { STOLEN } else { found }
 }
 
-/// Tick instants that fell into the span which ended `late_ns` after the first of them.
+/// Tick instants that fell into the span which ended `late_ns` after the first of them, where a tick counts as late from `least_ns` on.
 ///
-/// The kernel skips the ticks that it missed, so a span of several periods shows as one late tick.
+/// The kernel skips the ticks that it missed, so a span of several periods shows as one late tick. One whose instant is less than
+/// `least_ns` before the span's end does not count, and a tick that is late by less than twice as much stands for it, too: an instant is as
+/// likely to be there in every span of that length.
 #[must_use]
 #[inline(always)]
-pub const fn tick_instants(late_ns: u64, period_ns: u64) -> u64 {
+pub const fn tick_instants(late_ns: u64, least_ns: u64, period_ns: u64) -> u64 {
+    let unseen = if late_ns < 2 * least_ns { 1 } else { 0 };
     match late_ns.checked_div(period_ns) {
-        Some(skipped) => 1 + skipped,
-        None => 1,
+        Some(skipped) => 1 + unseen + skipped,
+        None => 1 + unseen,
     }
 }
 
@@ -158,10 +161,23 @@ mod tests {
 
     #[test]
     fn a_span_of_several_periods_holds_the_ticks_that_never_came() {
-        assert_eq!(tick_instants(300_000, 4_000_000), 1);
-        assert_eq!(tick_instants(4_000_000, 4_000_000), 2);
-        assert_eq!(tick_instants(13_000_000, 4_000_000), 4);
-        assert_eq!(tick_instants(13_000_000, 0), 1, "the period is not known yet");
+        assert_eq!(tick_instants(300_000, 50_000, 4_000_000), 1);
+        assert_eq!(tick_instants(4_000_000, 50_000, 4_000_000), 2);
+        assert_eq!(tick_instants(13_000_000, 50_000, 4_000_000), 4);
+        assert_eq!(tick_instants(13_000_000, 50_000, 0), 1, "the period is not known yet");
+    }
+
+    #[test]
+    fn tick_instants_times_the_period_are_the_length_of_spans() {
+        let (least_ns, period_ns) = (50_000, 4_000_000);
+        for length_ns in [100_000, 300_000, 1_500_000, 3_990_000, 9_000_000_u64] {
+            // Every instant of a period may be a tick's; the first in the span is the one that comes late.
+            let late = (0..period_ns).step_by(1_000).filter(|at| *at < length_ns).map(|at| length_ns - at);
+            let late = late.filter(|late_ns| *late_ns >= least_ns);
+            let instants: u64 = late.map(|late_ns| tick_instants(late_ns, least_ns, period_ns)).sum();
+            let estimate_ns = instants * 1_000;
+            assert!(estimate_ns.abs_diff(length_ns) <= 2_000, "{length_ns} by {estimate_ns}");
+        }
     }
 
     #[test]

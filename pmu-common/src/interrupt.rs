@@ -79,7 +79,7 @@ wire! {
         pub hard_ended_ns: u64,
         /// Ticks that came late because such a handler had the CPU.
         pub late_ticks: u64,
-        /// Tick instants in those spans, the ones that never came included.
+        /// Tick instants in those spans ([`crate::gap::tick_instants`]).
         pub late_instants: u64,
         /// Keeps what follows in cache lines of its own.
         pub reserved: [u64; 6],

@@ -200,7 +200,7 @@ fn settle(pending: &mut Late, counts: &mut CpuCount, stolen_ns: u64) {
     let stolen_ns = stolen_ns.saturating_sub(pending.steal_ns);
     let class = gap::class(pending.class as usize, pending.late_ns, stolen_ns);
     if pending.timer == TIMER_TICK {
-        let instants = gap::tick_instants(pending.late_ns, config!(tick_period_ns));
+        let instants = gap::tick_instants(pending.late_ns, config!(late_min_ns), config!(tick_period_ns));
         // One arm per class: the verifier wants constant indices.
         match class {
             MASKED => {

@@ -1,5 +1,6 @@
-// masked epoll|signals|timers N REPEATS CPU: makes the kernel run with interrupts masked for milliseconds, without any
-// privilege, and prints how long each call took in ns.
+// masked epoll|signals|timers N REPEATS CPU [REST_US]: makes the kernel run with interrupts masked for milliseconds, without any
+// privilege, and prints how long each call took in ns. With REST_US it rests so long at most between two, by chance, so that they
+// begin anywhere between ticks.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
@@ -22,9 +23,12 @@ static long long now_ns(void)
 	return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-static void rest(long ms)
+static long rest_us;
+
+static void rest(void)
 {
-	struct timespec nap = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+	long us = rest_us ? random() % rest_us : 20000;
+	struct timespec nap = { .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000 };
 
 	nanosleep(&nap, NULL);
 }
@@ -45,7 +49,7 @@ static int by_epoll(int n, int repeats)
 	for (int i = 0; i < repeats; i++) {
 		uint64_t one = 1;
 
-		rest(20);
+		rest();
 		long long start = now_ns();
 
 		if (write(event, &one, 8) != 8)
@@ -118,6 +122,9 @@ int main(int argc, char **argv)
 	if (argc < 5)
 		return 2;
 	int n = atoi(argv[2]), repeats = atoi(argv[3]);
+
+	rest_us = argc > 5 ? atol(argv[5]) : 0;
+	srandom(now_ns());
 	struct rlimit files;
 	cpu_set_t set;
 
