@@ -214,18 +214,19 @@ impl IoLedger {
     /// Bounds how much intervals hold that are appended to (see [`TrafficInterval::fold`]), and how many cgroups are known by path. No
     /// other interval may need the paths of any.
     pub fn fold(&mut self, intervals: &mut [&mut IoInterval]) {
-        let Some(now) = &self.traffic else { return };
-        let parts = intervals.iter_mut().filter_map(|interval| interval.traffic.as_mut());
-        parts.for_each(|traffic| traffic.fold(now));
+        if let Some(now) = &self.traffic {
+            let parts = intervals.iter_mut().filter_map(|interval| interval.traffic.as_mut());
+            parts.for_each(|traffic| traffic.fold(now));
+        }
         if !self.cgroups.is_full() {
             return;
         }
-        let mut needed: BTreeSet<u64> = now.cgroups().collect();
+        let mut needed: BTreeSet<u64> = self.traffic.iter().flat_map(Traffic::cgroups).collect();
         let parts = intervals.iter().filter_map(|interval| interval.traffic.as_ref());
         needed.extend(parts.flat_map(TrafficInterval::cgroups));
-        let owns = |path: &Untrusted, owned: &Ownership| matches!(owned, Ownership::Exclusive { cgroup, .. } if cgroup == path);
-        let is_owner = |path: &Untrusted| self.owned.iter().any(|(_, owned)| owns(path, owned));
-        self.cgroups.keep(&needed, is_owner);
+        let owners: BTreeSet<&Untrusted> =
+            self.owned.iter().filter_map(|(_, ownership)| ownership.cgroup()).collect();
+        self.cgroups.keep(&needed, |path| owners.contains(path));
     }
 
     fn traffic_until(&mut self, now: Traffic) -> TrafficInterval {
@@ -353,6 +354,17 @@ mod tests {
         };
         let traffic = Traffic { net: cgroups.clone().map(row).collect(), ..Traffic::default() };
         IoDrain { names: cgroups.map(named).collect(), traffic: Some(traffic), ..IoDrain::default() }
+    }
+
+    #[test]
+    fn names_are_bounded_where_nothing_moves() {
+        let mut ledger = IoLedger::new(&header().plan);
+        for at in 0..100_u64 {
+            ledger.advance(IoDrain { traffic: None, ..sent(at * 100..at * 100 + 100) });
+            ledger.fold(&mut []);
+        }
+        let kept = (0..10_000).filter(|&id| ledger.cgroups.path(id).is_some()).count();
+        assert!(kept < 5000, "{kept}");
     }
 
     #[test]
