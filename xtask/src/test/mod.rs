@@ -263,8 +263,9 @@ fn in_guests(args: &Args, tally: &mut Tally) -> anyhow::Result<()> {
             say(&format!("ring {program} on kernel {series}"));
             let results = ring.run(program, |test| args.wants_in_guests(test)).with_context(context)?;
             tally.passed += results.passed;
-            tally.failed += results.failed.len() as u64;
-            tally.names.extend(results.failed.iter().map(|test| format!("{test} on kernel {series}")));
+            for (test, printed) in &results.failed {
+                tally.fail(format!("{test} on kernel {series}"), printed);
+            }
             tally.skipped_tests += results.skipped;
         }
     }
@@ -327,8 +328,7 @@ fn ring_run(
     let status = child.wait()?;
     if !status.success() && (summaries == 0 || tally.failed == 0) {
         // It did not build, or a test took the whole process down.
-        tally.failed += 1;
-        tally.names.push(format!("ring {}: {status} without a summary", ring.name));
+        tally.fail(format!("ring {}: {status} without a summary", ring.name), "");
     }
     Ok(())
 }

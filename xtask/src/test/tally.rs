@@ -1,12 +1,16 @@
-//! What rings of tests came to: counts, and names of what failed.
+//! What rings of tests came to: counts, and names of what failed with why.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Write as _},
     time::{Duration, Instant},
 };
 
 /// Bytes that the release binary has at most.
 const BINARY_BYTES_MAX: u64 = 20_000_000;
+/// Lines of a panic that the summary repeats, and characters of each: whoever has only the end of a log has the reason.
+const PANIC_LINES: usize = 6;
+const PANIC_COLUMNS: usize = 400;
 
 /// Tests that passed and failed.
 #[derive(Default)]
@@ -15,8 +19,8 @@ pub(super) struct Tally {
     pub(super) failed: u64,
     pub(super) skipped_rings: u64,
     pub(super) skipped_tests: u64,
-    /// What failed: names of tests, and what else a ring asks for.
-    pub(super) names: Vec<String>,
+    /// What failed, a test or what else a ring asks for, and why.
+    failures: Vec<(String, Vec<String>)>,
     /// How long each part took, with what was built for it.
     took: Vec<(&'static str, Duration)>,
 }
@@ -34,6 +38,12 @@ impl Tally {
         result
     }
 
+    /// Counts a failure, with what was printed before it.
+    pub(super) fn fail(&mut self, name: String, printed: &str) {
+        self.failed += 1;
+        self.failures.push((name, panic_of(printed)));
+    }
+
     /// Counts whether the release binary is as small as it is to be.
     pub(super) fn is_small(&mut self, bytes: u64) -> anyhow::Result<()> {
         let is_small = bytes <= BINARY_BYTES_MAX;
@@ -43,8 +53,7 @@ impl Tally {
         if is_small {
             self.passed += 1;
         } else {
-            self.failed += 1;
-            self.names.push(format!("the binary is {is:.1} MB"));
+            self.fail(format!("the binary is {is:.1} MB"), "");
         }
         Ok(())
     }
@@ -59,17 +68,29 @@ impl Tally {
         if self.skipped_tests > 0 {
             writeln!(stdout, "tests skipped: {}", self.skipped_tests)?;
         }
-        for name in &self.names {
+        for (name, why) in &self.failures {
             writeln!(stdout, "failed: {name}")?;
+            why.iter().try_for_each(|line| writeln!(stdout, "    {line}"))?;
         }
         writeln!(stdout, "{} passed, {} failed", self.passed, self.failed)?;
         Ok(u8::from(self.failed > 0))
     }
 }
 
+/// The lines of the first panic in what was printed, the first of them and shortened.
+fn panic_of(printed: &str) -> Vec<String> {
+    let lines = printed.lines().skip_while(|line| !line.contains(" panicked at "));
+    let told = lines.take_while(|line| !line.is_empty() && !line.starts_with("note: run with"));
+    told.take(PANIC_LINES).map(|line| line.chars().take(PANIC_COLUMNS).collect()).collect()
+}
+
 /// The output of one test program after another.
 #[derive(Default)]
 pub(super) struct Program {
+    /// The test of which is told what it printed.
+    tells: Option<String>,
+    /// What each printed that is told of.
+    printed: BTreeMap<String, String>,
     /// What it lists as failed, so far.
     failed: Vec<String>,
 }
@@ -80,15 +101,25 @@ impl Program {
     pub(super) fn take(&mut self, line: &str, tally: &mut Tally) -> bool {
         if let Some((passed, failed)) = summary(line) {
             tally.passed += passed;
-            tally.failed += failed;
-            let names = self.failed.drain(..);
-            if failed > 0 {
-                tally.names.extend(names);
+            let Self { printed, failed: mut names, .. } = std::mem::take(self);
+            // Some of a program that lists fewer than it counts have no name.
+            names.resize(failed as usize, "a test without a name".to_owned());
+            for name in names {
+                let printed = printed.get(&name).map_or("", String::as_str);
+                tally.fail(name, printed);
             }
             return true;
         }
+        let heading = line.strip_prefix("---- ").and_then(|line| line.strip_suffix(" stdout ----"));
         if line == "failures:" {
             self.failed.clear();
+            self.tells = None;
+        } else if let Some(name) = heading {
+            self.tells = Some(name.to_owned());
+        } else if let Some(name) = &self.tells {
+            let printed = self.printed.entry(name.clone()).or_default();
+            printed.push_str(line);
+            printed.push('\n');
         } else if let Some(name) = line.strip_prefix("    ") {
             self.failed.push(name.to_owned());
         }
@@ -112,7 +143,7 @@ mod tests {
         let mut tally = Tally::default();
         tally.is_small(BINARY_BYTES_MAX).unwrap();
         tally.is_small(BINARY_BYTES_MAX + 1).unwrap();
-        assert_eq!((tally.passed, tally.failed, tally.names.len()), (1, 1, 1));
+        assert_eq!((tally.passed, tally.failed, tally.failures.len()), (1, 1, 1));
     }
 
     #[test]
@@ -124,15 +155,27 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_failed_are_named_as_their_program_lists_them() {
+    fn tests_that_failed_are_named_as_their_program_lists_them_with_why() {
         let mut tally = Tally::default();
         let mut program = Program::default();
-        let failed = "running 2 tests\ntest a::x ... FAILED\n\nfailures:\n\n---- a::x stdout ----\n    left: 1\n\n\n\
-                      failures:\n    a::x\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored\n";
+        let failed = "running 3 tests\ntest a::x ... FAILED\ntest a::y ... FAILED\n\nfailures:\n\n---- a::x stdout ----\n\n\
+                      thread 'a::x' (7) panicked at tests/a.rs:1:2:\nassertion failed:\n    left: 1\nnote: run with it\n\n\
+                      ---- a::y stdout ----\nError: none\n\n\nfailures:\n    a::x\n    a::y\n\n\
+                      test result: FAILED. 1 passed; 2 failed; 0 ignored\n";
         let passed = "running 1 test\n    it prints\ntest b ... ok\n\ntest result: ok. 1 passed; 0 failed; 0 ignored\n";
         let summaries =
             failed.lines().chain(passed.lines()).filter(|line| program.take(line, &mut tally)).count();
-        assert_eq!((summaries, tally.passed, tally.failed), (2, 2, 1));
-        assert_eq!(tally.names, ["a::x"]);
+        assert_eq!((summaries, tally.passed, tally.failed), (2, 2, 2));
+        let why = ["thread 'a::x' (7) panicked at tests/a.rs:1:2:", "assertion failed:", "    left: 1"];
+        let why = why.map(str::to_owned).to_vec();
+        assert_eq!(tally.failures, [("a::x".to_owned(), why), ("a::y".to_owned(), Vec::new())]);
+    }
+
+    #[test]
+    fn a_failure_without_a_name_is_counted() {
+        let mut tally = Tally::default();
+        let line = "test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured";
+        assert!(Program::default().take(line, &mut tally));
+        assert_eq!((tally.failed, tally.failures.len()), (1, 1));
     }
 }

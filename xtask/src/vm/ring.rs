@@ -37,8 +37,8 @@ const SKIPPED: &str = "SKIPPED: ";
 #[derive(Default)]
 pub(crate) struct Results {
     pub(crate) passed: u64,
-    /// Names of those that failed.
-    pub(crate) failed: Vec<String>,
+    /// Names of those that failed, with what they printed.
+    pub(crate) failed: Vec<(String, String)>,
     pub(crate) skipped: u64,
 }
 
@@ -124,11 +124,11 @@ impl<'a> Ring<'a> {
                     say(&format!("SKIPPED: {why}"));
                 }
                 Outcome::Failed(output) => {
-                    results.failed.push(test.clone());
                     say(&format!("FAILED ({seconds:.1} s)\n{output}"));
+                    results.failed.push((test.clone(), output));
                 }
                 Outcome::Lost => {
-                    results.failed.push(test.clone());
+                    results.failed.push((test.clone(), String::new()));
                     say(&format!("FAILED ({seconds:.1} s): the emulator ended two guests"));
                 }
             }
