@@ -103,6 +103,8 @@ wire! {
 
 /// Word of an [`Interrupts`] row that user space writes.
 pub const EPOCH_WORD: usize = 0;
+/// Another one, when no program is left that does.
+pub const DEPTH_WORD: usize = core::mem::offset_of!(Interrupts, depth) / 8;
 
 const _: () = assert!(core::mem::offset_of!(Interrupts, epoch) == EPOCH_WORD * 8);
 const _: () = assert!(size_of::<Interrupts>().is_multiple_of(64) && size_of::<Interrupted>() == 64);

@@ -21,6 +21,7 @@ mod cgroups;
 mod cleanup;
 mod command;
 mod containers;
+mod cost_budget;
 mod counting;
 mod cpu_time;
 mod culprits;

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pmbpf::{drain::recording::Recording, machine::cgroup::Layout};
+use pmbpf::{
+    drain::{Drain, recording::Recording},
+    machine::cgroup::Layout,
+};
 use serde_json::Value;
 
 use crate::schema;
@@ -141,6 +144,15 @@ impl Running {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Waits for a drain of this kind in the recording.
+    pub(crate) fn wait_for_drain(&self, what: &str, is_it: impl Fn(&Drain) -> bool) {
+        wait_until(what, || {
+            // Reading it all takes a while, and a drain comes every second.
+            std::thread::sleep(Duration::from_millis(200));
+            Recording::read(&self.recording.0).is_ok_and(|recording| recording.drains.iter().any(&is_it))
+        });
     }
 
     fn errors(&mut self) -> String {

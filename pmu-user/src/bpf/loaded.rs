@@ -12,7 +12,10 @@ use std::{
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel,
     maps::{Map, MapError},
-    programs::{BtfTracePoint, Program, ProgramError, RawTracePoint},
+    programs::{
+        BtfTracePoint, Program, ProgramError, RawTracePoint, raw_trace_point::RawTracePointLinkId,
+        tp_btf::BtfTracePointLinkId,
+    },
 };
 use pmu_common::{name, wire::Wire};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -65,6 +68,14 @@ pub struct Loaded {
     sizes: Sizes,
     /// Memory of the maps that were taken out of it.
     taken_bytes: u64,
+    /// Where programs are attached, by name.
+    links: BTreeMap<&'static str, Link>,
+}
+
+/// What holds a program at its tracepoint.
+enum Link {
+    Typed(BtfTracePointLinkId),
+    Raw(RawTracePointLinkId),
 }
 
 impl Loaded {
@@ -91,7 +102,7 @@ impl Loaded {
             Attach::RawTp => by_address,
         };
         let ebpf = loader.load(&object.bytes()).map_err(|error| LoadError::Object(Box::new(error)))?;
-        Ok(Self { ebpf, way, sizes, taken_bytes: 0 })
+        Ok(Self { ebpf, way, sizes, taken_bytes: 0, links: BTreeMap::new() })
     }
 
     /// Takes a map out of the object.
@@ -158,10 +169,21 @@ impl Loaded {
         tracepoint: &str,
     ) -> Result<(), LoadError> {
         let attached = match self.way.attach {
-            Attach::TpBtf => self.program::<BtfTracePoint>(name)?.attach().map(|_| ()),
-            Attach::RawTp => self.program::<RawTracePoint>(name)?.attach(tracepoint).map(|_| ()),
+            Attach::TpBtf => self.program::<BtfTracePoint>(name)?.attach().map(Link::Typed),
+            Attach::RawTp => self.program::<RawTracePoint>(name)?.attach(tracepoint).map(Link::Raw),
         };
-        attached.map_err(|error| unattached(name, error))
+        self.links.insert(name, attached.map_err(|error| unattached(name, error))?);
+        Ok(())
+    }
+
+    /// Detaches a program from its tracepoint, if it is attached to one. It stays loaded, so that what it cost can be read.
+    pub(super) fn detach(&mut self, name: &'static str) -> Result<(), LoadError> {
+        let detached = match self.links.remove(name) {
+            Some(Link::Typed(link)) => self.program::<BtfTracePoint>(name)?.detach(link),
+            Some(Link::Raw(link)) => self.program::<RawTracePoint>(name)?.detach(link),
+            None => Ok(()),
+        };
+        detached.map_err(|error| unattached(name, error))
     }
 
     /// How the programs reach kernel memory.

@@ -107,6 +107,9 @@ fn tasks(planned: &mut Planned, plan: &Plan, machine: &Machine) {
     planned.says("stacks", &(format!("{:?}", plan.stacks).to_lowercase() + unwound + blocked));
     planned.time("tick", Some(plan.tick), "");
     planned.times(plan.interval, plan.duration);
+    if let Some(budget) = plan.budget {
+        planned.says("budget", &format!("{} % of the CPUs, beyond which work is stopped", budget * 100.0));
+    }
     planned.says("gaps", &format!("listed from {}", duration(plan.gap_min_ns as f64)));
     for (turns, metrics) in plan.by_core_type() {
         counters(planned, plan, (turns, metrics));

@@ -106,15 +106,27 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     number.map(|number| number / 100.0).ok_or_else(|| format!("`{text}` is no share from 0% to 100%"))
 }
 
+/// A share of the CPUs that something may cost: more than none of them.
+pub(super) fn budget(text: &str) -> Result<f64, String> {
+    let share = percent(text)?;
+    if share > 0.0 {
+        Ok(share)
+    } else {
+        Err("a budget is more than 0%: counting always costs something".to_owned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{bytes, duration, gigabytes, id, interval, limits, percent};
+    use super::{budget, bytes, duration, gigabytes, id, interval, limits, percent};
 
     #[test]
     fn a_share_is_in_per_cent() {
         assert_eq!((percent("5%"), percent("0.5"), percent("100%")), (Ok(0.05), Ok(0.005), Ok(1.0)));
+        assert_eq!(budget("0.5%"), Ok(0.005));
+        assert!(budget("0").is_err() && budget("101%").is_err());
         assert!(percent("101%").is_err() && percent("-1").is_err() && percent("NaN").is_err());
     }
 

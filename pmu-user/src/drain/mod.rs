@@ -15,6 +15,7 @@ pub mod origin;
 mod owner;
 pub mod reading;
 pub mod recording;
+mod shed;
 pub mod tasks;
 pub mod unwinding;
 pub mod words;
@@ -31,6 +32,7 @@ pub use self::interrupt::{Handler, HandlerRow, InterruptedRow, SpareInterruptsRo
 use self::io::{IoDrain, IoHeader};
 pub use self::located::{CodeRow, CodeStackRow, Located, Names, OffCpuStackRow, OffCpuTime};
 pub use self::owner::{CgroupName, Id, Owner, OwnerKey, OwnerRow, SlotId};
+pub use self::shed::{Shed, Work};
 pub use self::tasks::{
     CountRow, CpuRow, GapRow, HotRow, LimitsRow, OffCpuRow, Place, PressureRow, StackRow, TasksDrain,
     TasksHeader, ThrottlingRow, ToldWaits,

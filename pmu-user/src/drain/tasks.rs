@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Absent, Code, Cost, CulpritRow, Handler, HandlerRow, InterruptedRow, Located, Module, Owner, OwnerRow,
-    ProgramRow, SlotId, SpareInterruptsRow, reading, words,
+    ProgramRow, Shed, SlotId, SpareInterruptsRow, reading, words,
 };
 use crate::{
     machine::{
@@ -123,6 +123,9 @@ pub struct TasksDrain {
     /// Where those addresses lie, for those that are new.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<Place>,
+    /// What was stopped so far to keep to the budget.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shed: Vec<Shed>,
     /// What the programs cost.
     pub programs: Vec<ProgramRow>,
     /// What this process cost so far.

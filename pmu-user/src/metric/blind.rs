@@ -9,7 +9,7 @@ use pmu_common::gap::{DELAYED, HANDLED, IDLE, MASKED, STOLEN};
 use super::{
     Floor, Quality,
     floor::{Instants, Late, above},
-    interrupt::called,
+    interrupt::{called, interrupted_by},
     value::{How, Known, Value, share},
 };
 use crate::{
@@ -199,9 +199,8 @@ pub(super) fn blind(
 
 /// Time of handlers that ticks were late for.
 fn handled(header: &TasksHeader, interval: &Interval, quality: &Quality) -> Option<(Value, u64)> {
-    if header.plan.interrupts.is_no() {
-        return None;
-    }
+    // What knows of no handlers knows of none that ticks were late for.
+    interrupted_by(header, interval)?;
     let each = || interval.spare_interrupts.values();
     let ticks = each().map(|spare| spare.late_ticks).fold(0, u64::saturating_add);
     let instants = each().map(|spare| spare.late_instants).fold(0, u64::saturating_add);

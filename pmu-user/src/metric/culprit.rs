@@ -7,7 +7,7 @@ use super::{
     owners::{Above, Groups},
 };
 use crate::{
-    drain::{Owner, TasksHeader},
+    drain::{Owner, TasksHeader, Work},
     model::{CulpritIndex, Interval, Ledger, OwnerIndex},
 };
 
@@ -56,7 +56,8 @@ impl Waited {
         interval: &Interval,
         groups: &Groups,
     ) -> Vec<Self> {
-        if interval.charged.is_empty() {
+        let is_stopped = interval.shed.iter().any(|shed| shed.work == Some(Work::RunqueueLatency));
+        if interval.charged.is_empty() || is_stopped {
             return Vec::new();
         }
         let above = Above::new(header, ledger);

@@ -2,9 +2,9 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
-use super::value::Value;
+use super::{shed, value::Value};
 use crate::{
-    drain::{Handler, TasksHeader},
+    drain::{Handler, TasksHeader, Work},
     machine::cpu::Cpu,
     model::{Counts, HandlerRuns, Interval, Ledger},
     plan::request::Interrupts,
@@ -83,8 +83,16 @@ pub struct InterruptedBy {
     pub missed: u64,
 }
 
-/// Handlers of an interval, those with most time first.
+/// Were they stopped to keep to the budget? What was counted until then is no number of the interval.
+fn are_stopped(interval: &Interval) -> bool {
+    interval.shed.iter().any(|shed| shed.work == Some(Work::Interrupts))
+}
+
+/// Handlers of an interval, those with most time first; none where they were stopped.
 pub(super) fn handlers(ledger: &Ledger, interval: &Interval) -> Vec<HandlerReport> {
+    if are_stopped(interval) {
+        return Vec::new();
+    }
     let mut handlers: Vec<HandlerReport> = interval
         .handlers
         .iter()
@@ -102,7 +110,7 @@ pub(super) fn handlers(ledger: &Ledger, interval: &Interval) -> Vec<HandlerRepor
 
 /// Whom they interrupted; `None` where handlers do not count.
 pub(super) fn interrupted_by(header: &TasksHeader, interval: &Interval) -> Option<InterruptedBy> {
-    if header.plan.interrupts.is_no() {
+    if header.plan.interrupts.is_no() || are_stopped(interval) {
         return None;
     }
     let all = interval.handlers.values().map(|runs| runs.total_ns);
@@ -138,6 +146,9 @@ pub(super) fn metrics(
 ) -> Vec<(Metric, Value)> {
     if header.plan.interrupts.is_no() {
         return Vec::new();
+    }
+    if let Some(why) = shed::why(header, interval, Work::Interrupts) {
+        return metric::INTERRUPTS.map(|metric| (metric, Value::Missing(why.clone()))).to_vec();
     }
     let interrupted = counts.interrupted;
     let taken_ns = if are_left_out(interval) { 0.0 } else { interrupted.all_ns() as f64 };

@@ -30,6 +30,7 @@ mod pressure;
 mod quality;
 mod ratio;
 pub mod repeat;
+pub mod shed;
 pub mod stat;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{
     Quality, blind, interrupt, off_cpu,
     ratio::{EventReport, RatioReport, Scale},
+    shed,
     value::{Distribution, How, Known, Value},
 };
 use crate::{
-    drain::{Owner, TARGET_UNSEEN, TasksHeader},
+    drain::{Owner, TARGET_UNSEEN, TasksHeader, Work},
     machine::cgroup::ancestors,
     model::{Counts, Interval, Ledger, OwnerIndex, histogram::Bucket},
     plan::{
@@ -198,9 +199,12 @@ fn report(context: &Context<'_>, who: OwnerOrTarget, ended: bool, counts: &Count
         return unseen(who, ended, &context.header.plan);
     }
     let counted = |count| Value::counted(count, coverage);
-    let samples = |count| match context.quality.sample_coverages().next() {
-        Some(coverage) => Value::counted(count, coverage),
-        None => Value::Missing("sampling is off".to_owned()),
+    let stopped = |work| shed::why(context.header, context.interval, work);
+    let no_samples = stopped(Work::Samples);
+    let samples = |count| match (&no_samples, context.quality.sample_coverages().next()) {
+        (Some(why), _) => Value::Missing(why.clone()),
+        (None, Some(coverage)) => Value::counted(count, coverage),
+        (None, None) => Value::Missing("sampling is off".to_owned()),
     };
     let mut metrics = vec![
         (metric::CPU_TIME, cpu_time(context, counts, coverage)),
@@ -220,7 +224,8 @@ fn report(context: &Context<'_>, who: OwnerOrTarget, ended: bool, counts: &Count
     metrics.extend(interrupt::metrics(of, counts, &cpu_time(context, counts, coverage), coverage));
     let events = context.scale.events(|event| counts.event(event));
     let ratios = context.scale.ratios(|event| counts.event(event).all());
-    OwnerReport { who, ended, metrics, waits: waits(counts, coverage), events, ratios }
+    let waits = stopped(Work::RunqueueLatency).map_or_else(|| waits(counts, coverage), Err);
+    OwnerReport { who, ended, metrics, waits, events, ratios }
 }
 
 /// Run-queue latencies in ns.

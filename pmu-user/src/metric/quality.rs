@@ -10,7 +10,7 @@ use pmu_common::loss;
 
 use super::{Books, Floor, value::share};
 use crate::{
-    drain::TasksHeader,
+    drain::{TasksHeader, Work},
     machine::{Machine, cpu::Cpu},
     model::{Counts, CpuCounts, Interval, Ran},
     plan::{Sampling, Target},
@@ -102,7 +102,7 @@ pub(super) fn quality(
     let watched_ns = cpus.ticks.saturating_mul(period_ns);
     Quality {
         target: (header.plan.target != Target::System)
-            .then(|| of_target(&header.plan.sampling, period_ns, total)),
+            .then(|| of_target(&header.plan.sampling, period_ns, total, sampled_share(interval) < 1.0)),
         switches: cpus.switches,
         switches_missing: cpus.switches_missing,
         switch_coverage: if cpus.switches == 0 { 1.0 } else { 1.0 - share(unknown, cpus.switches) },
@@ -159,14 +159,23 @@ fn of_counter(quality: SampleQuality, period: u64, ran: Ran, interval: &Interval
     }
 }
 
+/// Share of the interval (0 to 1) in which samples were taken: they may have been stopped to keep to the budget.
+fn sampled_share(interval: &Interval) -> f64 {
+    let stopped = interval.shed.iter().find(|shed| shed.work == Some(Work::Samples));
+    stopped.map_or(1.0, |shed| {
+        share(shed.at_ns.saturating_sub(interval.from_ns), interval.length_ns()).clamp(0.0, 1.0)
+    })
+}
+
 fn of_clock(quality: SampleQuality, period_ns: u64, cpus: &CpuCounts, interval: &Interval) -> SampleQuality {
-    let per_cpu = |nanoseconds: u64| nanoseconds / period_ns.max(1);
+    let sampled = sampled_share(interval);
+    let per_cpu = |nanoseconds: u64| (nanoseconds as f64 * sampled) as u64 / period_ns.max(1);
     let expected = per_cpu(interval.length_ns()).saturating_mul(interval.cpus.len() as u64);
     let missing = expected.saturating_sub(quality.seen);
     let times = cpus.times.unwrap_or_default();
     let quiet_expected = per_cpu(times.idle_ns.saturating_add(times.stolen_ns));
     // The kernel's times are exact to 10 ms at both ends, on every CPU.
-    let slack = per_cpu(2 * 10_000_000).max(1).saturating_mul(interval.cpus.len() as u64);
+    let slack = (20_000_000 / period_ns.max(1)).max(1).saturating_mul(interval.cpus.len() as u64);
     let idle_missing = missing.min(quiet_expected.saturating_sub(quality.idle));
     let busy_missing = missing - idle_missing;
     let busy_expected = expected.saturating_sub(quiet_expected);
@@ -203,10 +212,11 @@ pub struct TargetSamples {
     pub coverage: Option<f64>,
 }
 
-/// The quality of a target that did `total`, where the kernel books a running task's time every `tick_ns`.
-fn of_target(sampling: &[Sampling], tick_ns: u64, total: &Counts) -> TargetQuality {
+/// The quality of a target that did `total`, where the kernel books a running task's time every `tick_ns`. `is_stopped`: samples were, and
+/// what the target did until then is not known.
+fn of_target(sampling: &[Sampling], tick_ns: u64, total: &Counts, is_stopped: bool) -> TargetQuality {
     let samples = |(event, sampling): (usize, &Sampling)| {
-        let expected = expected(sampling, tick_ns, total);
+        let expected = expected(sampling, tick_ns, total).filter(|_| !is_stopped);
         let seen = total.event(event).all().samples;
         TargetSamples {
             event: sampling.event.clone(),

@@ -1,11 +1,11 @@
 //! Counts and ratios from samples. A sample stands for its period times its weight; ratios come after that, never before.
 
 use super::{
-    Quality,
+    Quality, shed,
     value::{How, Known, Value, poisson_bounds, share_bounds},
 };
 use crate::{
-    drain::TasksHeader,
+    drain::{TasksHeader, Work},
     model::{CpuCounts, Interval, OwnerEvent, WeightedSamples},
     plan::Sampling,
     table::{
@@ -74,9 +74,11 @@ impl Scale {
             return Self { events: Vec::new(), pairs: Vec::new() };
         }
         let cpus = interval.all_cpus();
+        let stopped = shed::why(header, interval, Work::Samples);
         let worth = |(event, sampling): (usize, &Sampling)| {
             let came = quality.sample_coverages().nth(event);
-            Worth::new(event, sampling, &cpus, came.unwrap_or(1.0))
+            let worth = Worth::new(event, sampling, &cpus, came.unwrap_or(1.0));
+            Worth { absent: stopped.clone().or(worth.absent), ..worth }
         };
         Self { events: sampling.iter().enumerate().map(worth).collect(), pairs: pairs(sampling) }
     }

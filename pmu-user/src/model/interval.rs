@@ -15,7 +15,7 @@ use super::{
     slice::condense,
 };
 use crate::{
-    drain::{At, GapRow, Handler, Owner, reading::SliceRow, unwinding::Unwinding},
+    drain::{At, GapRow, Handler, Owner, Shed, reading::SliceRow, unwinding::Unwinding},
     machine::{
         cpu::{Cpu, Times},
         throttling::Throttling,
@@ -275,6 +275,8 @@ pub struct Interval {
     pub pressure: Stalling,
     /// What was lost, by reason.
     pub losses: BTreeMap<String, u64>,
+    /// What was stopped before its end to keep to the budget.
+    pub shed: Vec<Shed>,
 }
 
 impl Interval {
@@ -354,6 +356,10 @@ impl Interval {
         }
         limit::merge(&mut self.limits, &next.limits);
         pressure::merge(&mut self.pressure, &next.pressure);
+        // Every drain has all of it; what names come with has none.
+        if next.shed.len() > self.shed.len() {
+            self.shed.clone_from(&next.shed);
+        }
         for (reason, count) in &next.losses {
             let lost = self.losses.entry(reason.clone()).or_default();
             *lost = lost.saturating_add(*count);

@@ -259,6 +259,7 @@ impl Ledger {
         }
         interval.gaps =
             drain.gaps.iter().map(|gap| (gap.slot.map(|slot| self.index_of(slot)), gap.clone())).collect();
+        interval.shed.clone_from(&drain.shed);
         self.programs.clone_from(&drain.programs);
         self.cost.drain(drain.cost);
         self.at_ns = interval.to_ns;

@@ -131,6 +131,15 @@ impl Counter {
     pub fn enable(&self) -> io::Result<()> {
         sys::enable(self.descriptor.as_fd())
     }
+
+    /// Stops counting. What was counted can still be read.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn disable(&self) -> io::Result<()> {
+        sys::disable(self.descriptor.as_fd())
+    }
 }
 
 /// CPU time of the children that this process has waited for, to 1 µs.

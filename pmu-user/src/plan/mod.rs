@@ -127,6 +127,9 @@ pub struct Plan {
     /// Interrupt handlers, and whom they interrupt.
     #[serde(default, skip_serializing_if = "Interrupts::is_no")]
     pub interrupts: Interrupts,
+    /// Share of the CPUs (0 to 1) that counting may cost before work is stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<f64>,
     /// Time between two reports, if reports are asked for while running.
     pub interval: Option<Duration>,
     /// Time between two drains.
@@ -183,6 +186,7 @@ impl Plan {
             culprits: request.culprits,
             off_cpu: request.off_cpu,
             interrupts: request.interrupts,
+            budget: request.budget,
             interval: request.interval,
             duration: request.duration,
             slots,

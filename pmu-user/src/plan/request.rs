@@ -210,6 +210,8 @@ pub struct Request {
     pub off_cpu: OffCpu,
     /// Interrupt handlers.
     pub interrupts: Interrupts,
+    /// Share of the CPUs (0 to 1) that counting may cost before work is stopped.
+    pub budget: Option<f64>,
     /// Report every so often.
     pub interval: Option<Duration>,
     /// The longest time between two drains.
@@ -241,6 +243,7 @@ impl Default for Request {
             culprits: Culprits::Yes,
             off_cpu: OffCpu::No,
             interrupts: Interrupts::No,
+            budget: None,
             interval: None,
             tick_max: super::TICK,
             duration: None,

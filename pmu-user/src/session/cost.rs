@@ -68,8 +68,14 @@ impl Meter {
         }
     }
 
-    /// What every program has cost so far. How often two of them ran is known without measuring.
-    pub(super) fn programs(&mut self, object: &Object, cpus: &[CpuRow]) -> Vec<ProgramRow> {
+    /// What every program has cost so far. How often some of them ran is known without measuring: `handled` tells it of those on interrupt
+    /// handlers.
+    pub(super) fn programs(
+        &mut self,
+        object: &Object,
+        cpus: &[CpuRow],
+        handled: impl Fn(&str) -> Option<u64>,
+    ) -> Vec<ProgramRow> {
         let costs = match &self.measured {
             Some(costs) => costs.clone(),
             None => {
@@ -88,7 +94,7 @@ impl Meter {
             let runs = match (name.as_str(), event) {
                 (program::SWITCH, _) => Some(cpus.iter().map(|row| row.count.switches).sum()),
                 (_, Some(event)) => Some(runs(cpus, event)),
-                _ => always.then_some(measured_runs),
+                _ => always.then_some(measured_runs).or_else(|| handled(&name)),
             };
             let undisturbed = self.readings.undisturbed(&name);
             ProgramRow { name, measured_runs, measured_ns, runs, undisturbed }

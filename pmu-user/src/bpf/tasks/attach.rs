@@ -133,6 +133,24 @@ impl Object {
         Ok(())
     }
 
+    /// Detaches the programs on interrupt handlers.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn detach_interrupts(&mut self) -> Result<(), LoadError> {
+        program::INTERRUPTS.into_iter().try_for_each(|(program, _)| self.loaded.detach(program))
+    }
+
+    /// Detaches the programs on wake-ups.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Object::detach_interrupts`].
+    pub fn detach_wake_ups(&mut self) -> Result<(), LoadError> {
+        [program::WAKE, program::WAKE_NEW].into_iter().try_for_each(|program| self.loaded.detach(program))
+    }
+
     /// Runs the sampling program of the plan's event number `event` at every overflow of `counters`.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ use crate::{
         CostReport, Report, TasksReport,
         annotate::{Annotated, annotate},
         filter::{Pattern, Unmet},
+        shed,
         topdown::{Drilling, OneRun, Prepared, topdown},
     },
     model::{BOUNDS, Bounds, Interval, Ledger},
@@ -205,6 +206,7 @@ impl<'a> TasksPart<'a> {
         let (cpus, prepared) = (interval.cpus.len(), self.prepared.as_slice());
         into.tasks = Some(TasksReport::new(self.machine, self.header, &self.ledger, interval, prepared));
         into.lose(&interval.losses);
+        into.missing.extend(shed::missing(self.header, interval));
         into.spend(CostReport::new(self.ledger.programs(), self.ledger.cost(), interval.to_ns, cpus));
     }
 }

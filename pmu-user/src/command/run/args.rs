@@ -90,6 +90,10 @@ pub(in crate::command) struct Args {
     /// Owners that can be told apart at a time; the others are counted together
     #[arg(long, value_name = "N", help_heading = "Kernel side", value_parser = clap::value_parser!(u32).range(1..1_000_000))]
     pub(in crate::command) max_owners: Option<u32>,
+    /// Cost at most this share of the CPUs while counting, as in 1%: beyond it interrupt handlers, samples and run-queue latency
+    /// are no longer measured, in that order, and the report says from when on
+    #[arg(long, value_name = "SHARE", help_heading = "Kernel side", value_parser = parse::budget)]
+    pub(in crate::command) budget: Option<f64>,
     /// Measure the programs' cost as long as they run, not only for the first second
     #[arg(long, help_heading = "Kernel side")]
     pub(in crate::command) measure: bool,
@@ -130,6 +134,7 @@ impl Args {
             culprits: if self.no_culprits { Culprits::No } else { Culprits::Yes },
             off_cpu: if self.off_cpu { OffCpu::Yes } else { OffCpu::No },
             interrupts: if self.interrupts { Interrupts::Yes } else { Interrupts::No },
+            budget: self.budget,
             interval: self.common.interval,
             duration: self.common.duration,
             owners_max: self.max_owners,

@@ -332,7 +332,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         unit: Unit::Percent,
         above: 5.0,
         source: "times and counts of tasks are only right where their switches are seen",
-        next: "TRUST says what was lost; fewer owners (`--by cgroup`) may help",
+        next: "the line of losses says what was lost; fewer owners (`--by cgroup`) may help",
     },
     Rule {
         cause: Cause::SamplesMissing,
@@ -340,7 +340,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         unit: Unit::Percent,
         above: 50.0,
         source: "shares of functions are of what came, and fewer than half of the samples did",
-        next: "TRUST says why; another event or a lower `--frequency` may be delivered",
+        next: "QUALITY says why; another event or a lower `--frequency` may be delivered",
     },
 ];
 

@@ -24,7 +24,7 @@ fn with_samples(counts: Counts, samples: u64) -> Counts {
 }
 
 fn targets(sampling: Sampling, counts: &Counts) -> TargetSamples {
-    of_target(&[sampling], TICK_NS, counts).samples.remove(0)
+    of_target(&[sampling], TICK_NS, counts, false).samples.remove(0)
 }
 
 #[test]

@@ -2,12 +2,17 @@
 
 use std::{collections::HashMap, fs, path::Path};
 
-use pmu_common::interrupt::{EPOCH_WORD, Interrupts};
+use pmu_common::{
+    interrupt::{
+        CALL_FUNCTION, CALL_FUNCTION_SINGLE, DEPTH_WORD, EPOCH_WORD, Interrupts, LOCAL_TIMER, RESCHEDULE,
+    },
+    name::program,
+};
 
 use super::TasksSession;
 use crate::{
     bpf::Mapped,
-    drain::{Handler, HandlerRow, InterruptedRow, SpareInterruptsRow, Word},
+    drain::{Handler, HandlerRow, InterruptedRow, SpareInterruptsRow, Word, Work},
     machine::cpu::Cpu,
     untrusted::Untrusted,
 };
@@ -33,12 +38,30 @@ impl SeenInterrupts {
         };
         self.lines.entry(number).or_insert_with(read).clone()
     }
+
+    /// How often a program on handlers ran so far on all CPUs; `None` of any other program, and where handlers do not count.
+    pub(super) fn runs_of(&self, program: &str) -> Option<u64> {
+        if self.runs.is_empty() || program::INTERRUPTS.iter().all(|(name, _)| *name != program) {
+            return None;
+        }
+        let is_its = |handler: Handler| match handler {
+            Handler::Line(_) | Handler::OtherLines => program.starts_with("line_"),
+            Handler::Softirq(_) => program.starts_with("softirq_"),
+            Handler::Vector(LOCAL_TIMER) => program.starts_with("local_timer_"),
+            Handler::Vector(RESCHEDULE) => program.starts_with("reschedule_"),
+            Handler::Vector(CALL_FUNCTION_SINGLE) => program.starts_with("call_single_"),
+            Handler::Vector(CALL_FUNCTION) => program == "call_begin" || program == "call_end",
+            Handler::Vector(_) => program.starts_with("irq_work_"),
+        };
+        let each = self.runs.iter().filter(|((_, handler), _)| is_its(*handler)).map(|(_, runs)| *runs);
+        Some(each.fold(0, u64::wrapping_add))
+    }
 }
 
 impl TasksSession {
     /// Handlers that ran since they were last read, and what they did to nobody who counts.
     pub(super) fn handler_rows(&mut self) -> (Vec<HandlerRow>, Vec<SpareInterruptsRow>) {
-        if self.header.plan.interrupts.is_no() {
+        if self.header.plan.interrupts.is_no() || self.has_stopped(Work::Interrupts) {
             return (Vec::new(), Vec::new());
         }
         let (map, seen) = (&self.object.maps.interrupts, &mut self.interrupts);
@@ -83,7 +106,7 @@ impl TasksSession {
 
     /// Owners whose tasks were interrupted since that was last read.
     pub(super) fn interrupted_rows(&mut self) -> Vec<InterruptedRow> {
-        if self.header.plan.interrupts.is_no() {
+        if self.header.plan.interrupts.is_no() || self.has_stopped(Work::Interrupts) {
             return Vec::new();
         }
         let (map, cpus) = (&self.object.maps.interrupted, self.machine.cpu.possible);
@@ -102,6 +125,14 @@ impl TasksSession {
             }
         }
         rows
+    }
+
+    /// Takes handlers for over that ran when their programs were detached: of no late tick it can be said any more that one had the CPU.
+    /// Only when no program is there that writes the same.
+    pub(super) fn end_handlers(&self) {
+        for cpu in &self.header.plan.cpus {
+            self.object.maps.interrupts.write_word(cpu.0 as usize, DEPTH_WORD, 0);
+        }
     }
 
     /// Forgets what was last read of freed slots, whose rows are clear.

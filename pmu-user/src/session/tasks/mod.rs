@@ -1,9 +1,11 @@
 //! Tasks of one run: opens what the plan says, starts it, drains it, and closes it by being dropped.
 
+mod budget;
 mod collect;
 mod culprits;
 mod hotplug;
 mod interrupts;
+mod losses;
 pub(in crate::session) mod multiplexing;
 mod off_cpu;
 mod off_cpu_stacks;
@@ -24,18 +26,16 @@ use std::{
 use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD, off_cpu::OffCpu};
 use tokio::io::unix::AsyncFd;
 
+pub use self::losses::USER_LOSSES;
 use self::{
-    collect::Changes, culprits::Culprits, hotplug::Hotplug, interrupts::SeenInterrupts,
+    budget::Budget, collect::Changes, culprits::Culprits, hotplug::Hotplug, interrupts::SeenInterrupts,
     multiplexing::Rotation, owners::Owners, pressure::Pressures, ring_reader::RingReader, sampling::Sampler,
     throttling::Limited,
 };
 use super::{Measure, SessionError, Started, cost::Meter, usage::Targets};
 use crate::{
     bpf::{Object, Ring, release_memory},
-    drain::{
-        Absent, Cost, LimitsRow, Names, TARGET_UNSEEN, TasksDrain, TasksHeader, ThrottlingRow,
-        reading::SliceRow,
-    },
+    drain::{Absent, Cost, LimitsRow, Names, TasksDrain, TasksHeader, ThrottlingRow, reading::SliceRow},
     machine::{
         Machine,
         cgroup::{Cgroup, CgroupId},
@@ -71,6 +71,8 @@ pub(in crate::session) struct TasksSession {
     symbols: Symbols,
     ring_reader: RingReader,
     meter: Option<Meter>,
+    /// `None` where counting may cost what it costs.
+    budget: Option<Budget>,
     /// Which hot-address table the programs write.
     table: u32,
     seen_changes: Vec<Changes>,
@@ -233,10 +235,13 @@ impl TasksSession {
         drain.located.unwinding.append(std::mem::take(&mut self.ring_reader.unwinding));
         self.object.flush_log();
         if let Some(meter) = &mut self.meter {
-            drain.programs = meter.programs(&self.object, &drain.cpus);
+            let handled = |program: &str| self.interrupts.runs_of(program);
+            drain.programs = meter.programs(&self.object, &drain.cpus, handled);
             meter.refreshed(begun.elapsed());
         }
         drain.cost = self.cost();
+        drain.shed = self.budget.as_ref().map_or_else(Vec::new, Budget::shed);
+        self.keep_to_budget(&drain);
         Ok(drain)
     }
 
@@ -361,39 +366,4 @@ impl TasksSession {
     fn limits(&self) -> Vec<LimitsRow> {
         pressure::limits(&self.header.plan, &self.machine.cgroups)
     }
-
-    fn user_losses(&self) -> Vec<(String, u64)> {
-        let losses = [
-            self.lost_flushes,
-            self.ring_reader.unreadable,
-            self.lost_readings,
-            self.hotplug.went,
-            self.hotplug.came,
-            self.unseen,
-            self.object.loaded.missed_runs().iter().map(|(_, count)| count).sum(),
-            self.symbols.lost(),
-            self.lost_waits,
-            self.lost_targets,
-        ];
-        USER_LOSSES
-            .into_iter()
-            .zip(losses)
-            .filter(|&(_, count)| count > 0)
-            .map(|(reason, count)| (reason.to_owned(), count))
-            .collect()
-    }
 }
-
-/// Reasons for losses that only user space knows, beside [`pmu_common::loss::NAMES`].
-pub const USER_LOSSES: [&str; 10] = [
-    "cpu_not_flushed",
-    "record_unreadable",
-    "counter_unreadable",
-    "cpu_offline",
-    "cpu_uncounted",
-    TARGET_UNSEEN,
-    "program_skipped",
-    "mapping_lost",
-    "waits_unread",
-    "target_limit",
-];

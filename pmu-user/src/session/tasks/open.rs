@@ -13,6 +13,7 @@ use tokio::io::unix::AsyncFd;
 use super::{
     super::{SessionError, raise_file_limit, usage::Targets},
     TasksSession,
+    budget::Budget,
     hotplug::Hotplug,
     interrupts::SeenInterrupts,
     multiplexing,
@@ -78,6 +79,7 @@ impl TasksSession {
             rotations,
             slices: Vec::new(),
             owners: Owners::new(plan.by, machine.cgroups.clone(), plan.slots, machine.cpu.possible),
+            budget: Budget::of(&plan),
             header: header(plan, &object),
             missing,
             machine,

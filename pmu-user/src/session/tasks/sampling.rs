@@ -4,6 +4,7 @@ use std::io;
 
 use super::{SessionError, TasksSession};
 use crate::{
+    drain::Work,
     machine::cpu::Cpu,
     perf::{Count, Counter, OpenError},
     plan::{Class, Lost, Need, Plan, PlanError, Sampling},
@@ -83,8 +84,21 @@ fn open_on(event: &Sampling, cpu: Cpu, opened: &[Samplers]) -> Result<Sampler, O
 }
 
 impl TasksSession {
+    /// Takes no more samples. What the counters have counted can still be read.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub(super) fn stop_samplers(&mut self) -> io::Result<()> {
+        self.anchors.clear();
+        self.samplers.iter().flatten().try_for_each(|sampler| sampler.counter.disable())
+    }
+
     /// A CPU is back, or new: opens its sampling events. What the kernel refuses stays closed, and coverage says so.
     pub(super) fn reopen_samplers(&mut self, cpu: Cpu) {
+        if self.has_stopped(Work::Samples) {
+            return;
+        }
         let plan = &self.header.plan;
         for (index, event) in plan.sampling.iter().enumerate().filter(|(_, event)| event.is_on(cpu)) {
             let Ok(new) = open_on(event, cpu, &self.samplers) else { continue };

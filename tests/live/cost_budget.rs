@@ -1,0 +1,72 @@
+//! A budget of what counting may cost: what a run can do without is stopped where it costs more, intervals before have their numbers, and
+//! the rest is measured as ever.
+
+use serde_json::Value;
+
+use crate::{
+    support::{Cgroup, Rows, Running, assert_close, run},
+    workloads::workload,
+};
+
+/// What is stopped, in order, until nothing is left to be.
+const ORDER: [&str; 4] = ["interrupt handlers", "samples", "run-queue latency", "a cost within the budget"];
+/// A metric of each of the first three, and where its number stands.
+const METRICS: [(&str, &str); 3] =
+    [("interrupts.time", "value"), ("samples", "value"), ("runqueue_latency", "count")];
+
+/// What was stopped of a run, with why.
+fn stopped(rows: &Rows) -> Vec<(&str, &str)> {
+    let missing = rows.summary()["missing"].as_array().unwrap();
+    let told = missing.iter().map(|row| (row["what"].as_str().unwrap(), row["why"].as_str().unwrap()));
+    told.filter(|(what, _)| ORDER.contains(what)).collect()
+}
+
+/// The target's metric, by interval where there are several.
+fn of_target<'a>(rows: &'a Rows, metric: &str) -> Vec<&'a Value> {
+    rows.0.iter().filter(|row| row["owner"]["kind"] == "target" && row["metric"] == metric).collect()
+}
+
+/// How often a program ran while it was measured.
+fn runs(rows: &Rows, program: &str) -> f64 {
+    let programs = rows.summary()["self"]["programs"].as_array().unwrap();
+    let found = programs.iter().find(|row| row["name"] == program);
+    found.map_or(0.0, |row| row["runs"]["value"].as_f64().unwrap())
+}
+
+#[test]
+fn work_is_stopped_in_order_as_long_as_counting_costs_too_much() {
+    let cgroup = Cgroup::new("budget");
+    let spins = cgroup.spawn(&format!("{} 600", workload("spin", &["-g"])));
+    let options = ["--cgroup", &cgroup.path, "--interrupts", "--measure", "--budget", "0.001%"];
+    let running = Running::start(&options);
+    let before = cgroup.usage_ns();
+    running.wait_for_drain("nothing is left to be stopped", |drain| {
+        drain.tasks.as_ref().is_some_and(|tasks| tasks.shed.len() == ORDER.len())
+    });
+    let used = cgroup.usage_ns() - before;
+    let (rows, replayed) = running.stop_and_replay(&["-I", "1s"]);
+    drop(spins);
+    for rows in [&rows, &replayed] {
+        let stopped = stopped(rows);
+        assert_eq!(stopped.iter().map(|(what, _)| *what).collect::<Vec<_>>(), ORDER, "{stopped:?}");
+        let is_why = |why: &str| why.contains(" of the CPUs, of a budget of 0.001 %");
+        assert!(stopped.iter().all(|(_, why)| is_why(why)), "{stopped:?}");
+        for (metric, number) in METRICS {
+            let intervals = of_target(rows, metric);
+            let (first, last) = (intervals.first().unwrap(), intervals.last().unwrap());
+            assert_eq!(first[number].is_number(), intervals.len() > 1, "{metric}: {first}");
+            assert!(last[number].is_null() && is_why(last["reason"].as_str().unwrap()), "{metric}: {last}");
+        }
+        assert_close("CPU time", rows.total("cpu_time"), used, 0.01, 50e6);
+    }
+    // They are detached: the tick, which comes as often as ever where a task spins, is not seen any more.
+    let [begins, timers] = ["softirq_begin", "timer"].map(|program| runs(&rows, program));
+    assert!(begins > 0.0 && begins < timers / 2.0, "{begins} of {timers}");
+}
+
+#[test]
+fn a_budget_that_is_kept_stops_nothing() {
+    let rows = run(&["--interrupts", "-d", "3s", "--budget", "100%"]);
+    assert_eq!(stopped(&rows), []);
+    assert!(of_target(&rows, "interrupts.time").iter().all(|row| row["value"].is_number()));
+}
