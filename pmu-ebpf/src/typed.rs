@@ -8,7 +8,9 @@ use crate::access::{Fields, Pointer};
 macro_rules! tracepoint {
     ($(#[$doc:meta])* $name:ident on $tracepoint:literal, $context:ident => $run:expr) => {
         $(#[$doc])*
+        // Called by what the macro makes of it: a function of its own would take 32 bytes of the 512 that calls have together.
         #[aya_ebpf::macros::btf_tracepoint(function = $tracepoint)]
+        #[inline(always)]
         pub(crate) fn $name($context: aya_ebpf::programs::BtfTracePointContext) -> i32 {
             $run;
             0

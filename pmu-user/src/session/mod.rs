@@ -320,6 +320,9 @@ impl Session {
         self.follow();
         let io = self.io.as_mut().map(IoSession::tick);
         let counts = self.counts.as_ref().map(CountsSession::tick).transpose()?;
+        if let (Some(tasks), Some(io)) = (&mut self.tasks, &io) {
+            tasks.spend_beside(&io.programs, io.at_ns);
+        }
         let tasks = self.tasks.as_mut().map(|tasks| tasks.drain(true)).transpose()?;
         let followed = self.take_followed();
         Ok(self.named(Drain { tasks, io, counts, followed, ..Drain::default() }))

@@ -5,7 +5,7 @@ use pmu_common::name::program;
 
 use super::{SessionError, TasksSession};
 use crate::{
-    drain::{ProgramRow, Shed, TasksDrain, Work},
+    drain::{COST_WINDOW_NS, ProgramRow, Shed, TasksDrain, Work},
     machine::monotonic_ns,
     plan::{Plan, request::OffCpu},
 };
@@ -25,6 +25,8 @@ pub(super) struct Budget {
     left: Vec<Work>,
     /// When the cost was last looked at, in ns since counting started, and what it had come to, in ns.
     last: Option<(u64, f64)>,
+    /// What programs of other sources have cost so far, in ns.
+    beside_ns: f64,
     /// How often in a row it was above the budget.
     above: u32,
     shed: Vec<Shed>,
@@ -41,7 +43,15 @@ impl Budget {
         };
         let left = Work::ALL.into_iter().rev().filter(does).collect();
         let share = plan.budget?;
-        Some(Self { share, cpus: plan.cpus.len(), left, last: None, above: 0, shed: Vec::new() })
+        Some(Self {
+            share,
+            cpus: plan.cpus.len(),
+            left,
+            last: None,
+            beside_ns: 0.0,
+            above: 0,
+            shed: Vec::new(),
+        })
     }
 
     /// What was done so far.
@@ -93,7 +103,7 @@ impl TasksSession {
             self.end_handlers();
         }
         let Some(budget) = &mut self.budget else { return };
-        let spent_ns = programs_ns(&drain.programs) + drain.cost.cpu_ns as f64;
+        let spent_ns = programs_ns(&drain.programs) + budget.beside_ns + drain.cost.cpu_ns as f64;
         let Some(share) = budget.exceeded(drain.at_ns, spent_ns) else { return };
         let Some(work) = budget.next(drain.at_ns, share) else { return };
         // What the kernel does not let be stopped goes on, and is reported as before.
@@ -102,6 +112,14 @@ impl TasksSession {
         {
             let at_ns = monotonic_ns().saturating_sub(self.header.started_ns);
             budget.shed.push(Shed { work: Some(work), at_ns, share });
+        }
+    }
+
+    /// Takes what programs of another source have cost until `at_ns`: they count towards the budget, and are not stopped.
+    pub(in crate::session) fn spend_beside(&mut self, programs: &[ProgramRow], at_ns: u64) {
+        if let Some(budget) = &mut self.budget {
+            let measured = at_ns.clamp(1, COST_WINDOW_NS) as f64;
+            budget.beside_ns = programs_ns(programs) * at_ns as f64 / measured;
         }
     }
 
@@ -141,7 +159,7 @@ mod tests {
 
     fn budget() -> Budget {
         let left = vec![Work::RunqueueLatency, Work::Samples];
-        Budget { share: 0.01, cpus: 2, left, last: None, above: 0, shed: Vec::new() }
+        Budget { share: 0.01, cpus: 2, left, last: None, beside_ns: 0.0, above: 0, shed: Vec::new() }
     }
 
     #[test]
