@@ -11,6 +11,7 @@ use crate::{
     plan::{
         Plan, Sampling, Target,
         count::CountPlan,
+        in_step,
         metrics::Metrics,
         multiplexing::{EventGroup, Multiplexing},
         request::Descend,
@@ -101,6 +102,9 @@ fn tasks(planned: &mut Planned, plan: &Plan, machine: &Machine) {
     if let Some(profile) = &plan.profile {
         planned.says("config", profile);
     }
+    in_step(&plan.sampling, machine.cpu.tick_ns)
+        .iter()
+        .for_each(|lost| planned.says("missing", &format!("{}: {}", lost.row, lost.why)));
     plan.lost.iter().for_each(|lost| planned.says("lost", &format!("{}: {}", lost.row, lost.why)));
     let unwound = if plan.unwind.is_fp() { "" } else { ", unwound by DWARF" };
     let blocked = if plan.takes_off_cpu_stacks() { ", and of tasks that block" } else { "" };

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     error::{Class, PlanError},
-    sampling::{Need, Precision, Sampling},
+    sampling::{Need, Precision, Sampling, in_step},
     target::{Target, Word, extent, in_words_with},
 };
 use self::{

@@ -116,6 +116,40 @@ fn set_period(
     Ok(())
 }
 
+/// Moments between two ticks, evenly spread, at which samples of a clock must come at least.
+const MOMENTS_MIN: u64 = 8;
+
+/// Clocks among the events whose samples come at few moments between two ticks, every `tick_ns`, and what to do about it. Tasks that share
+/// a CPU give way at ticks, so that some of them are always sampled, and some never.
+pub fn in_step(sampling: &[Sampling], tick_ns: u64) -> Vec<Lost> {
+    let clocks = sampling.iter().filter_map(|event| Some((event, event.period_ns()?)));
+    let told = clocks.filter(|&(_, period_ns)| moments(period_ns, tick_ns) < MOMENTS_MIN);
+    told.map(|(event, period_ns)| {
+        let other = (1..8).map(|less| (1_000_000_000 / period_ns).saturating_sub(less));
+        let is_good = |hertz: &u64| *hertz > 0 && moments(1_000_000_000 / *hertz, tick_ns) >= MOMENTS_MIN;
+        let fix = other.into_iter().find(is_good).map_or_else(String::new, |hertz| format!("; -F {hertz} does not"));
+        let [period, tick] = [period_ns, tick_ns].map(|time_ns| time_ns as f64 / 1e6);
+        Lost {
+            row: "samples at all moments between two ticks".to_owned(),
+            why: format!(
+                "{} every {period} ms keeps step with the scheduler's tick, every {tick} ms: of tasks that take turns on a CPU, some get too \
+                 many samples and others too few{fix}",
+                event.event
+            ),
+        }
+    })
+    .collect()
+}
+
+/// At how many moments between two ticks a clock comes with this period.
+fn moments(period_ns: u64, tick_ns: u64) -> u64 {
+    let (mut tick, mut period) = (tick_ns, period_ns);
+    while period != 0 {
+        (tick, period) = (period, tick % period);
+    }
+    tick_ns / tick.max(1)
+}
+
 /// Refuses what would come more often than the kernel lets it, or than a core can take.
 fn check_period(
     event: &Sampling,
@@ -139,5 +173,47 @@ fn check_period(
             Err(too_often(least(limit), Some(limit)))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CPU_CLOCK, CYCLES, Sampling, in_step, moments};
+
+    const TICK_NS: u64 = 4_000_000;
+
+    fn every(event: &crate::table::event::SamplingEvent, period: u64) -> Sampling {
+        let written = serde_json::json!({
+            "event": event.name, "kind": event.kind, "config": event.config, "counts": event.counts, "period": period, "frequency": null,
+        });
+        serde_json::from_value(written).unwrap()
+    }
+
+    #[test]
+    fn a_clock_that_keeps_step_with_the_tick_is_told_with_one_that_does_not() {
+        let told = |period| in_step(&[every(&CPU_CLOCK, period)], TICK_NS);
+        for (period, fix) in
+            [(1_000_000, "-F 999"), (4_000_000, "-F 249"), (10_000_000, "-F 99"), (20_000_000, "-F 49")]
+        {
+            let lost = told(period);
+            assert!(
+                lost.len() == 1 && lost[0].why.ends_with(&format!("; {fix} does not")),
+                "{period}: {lost:?}"
+            );
+        }
+        // 99, 999 and 400 Hz, and cycles, which no clock of the scheduler counts.
+        for period in [10_101_010, 1_001_001, 2_500_000] {
+            assert!(told(period).is_empty(), "{period}");
+        }
+        assert!(in_step(&[every(&CYCLES, 1_000_000)], TICK_NS).is_empty());
+    }
+
+    #[test]
+    fn moments_are_those_until_the_clock_comes_with_a_tick_again() {
+        assert_eq!(
+            (moments(1_000_000, TICK_NS), moments(10_000_000, TICK_NS), moments(TICK_NS, TICK_NS)),
+            (4, 2, 1)
+        );
+        assert_eq!((moments(7, 4), moments(5, 0)), (4, 0));
     }
 }

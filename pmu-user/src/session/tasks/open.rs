@@ -29,7 +29,7 @@ use crate::{
     machine::{Machine, cgroup, kernel_symbols, privilege::Privileges},
     perf::Counter,
     plan::{
-        Plan, Target,
+        Plan, Target, in_step,
         multiplexing::Multiplexing,
         request::{Descend, OffCpu},
     },
@@ -251,6 +251,8 @@ fn missing(plan: &Plan, machine: &Machine, object: &Object, tick: u64, root: &Pa
     } else if let Some(why) = &plan.no_metrics {
         missing.push(absent("Top-Down", why));
     }
+    missing
+        .extend(in_step(&plan.sampling, machine.cpu.tick_ns).iter().map(|lost| absent(&lost.row, &lost.why)));
     if tick == 0 {
         let (why, _) = Privileges::read(root).hides_symbols();
         missing.push(absent("blind time", &format!("the tick's timer is not in /proc/kallsyms: {why}")));
