@@ -56,8 +56,7 @@ impl Waited {
         interval: &Interval,
         groups: &Groups,
     ) -> Vec<Self> {
-        let is_stopped = interval.shed.iter().any(|shed| shed.work == Some(Work::RunqueueLatency));
-        if interval.charged.is_empty() || is_stopped {
+        if interval.charged.is_empty() || interval.stopped(Work::RunqueueLatency).is_some() {
             return Vec::new();
         }
         let above = Above::new(header, ledger);

@@ -83,14 +83,10 @@ pub struct InterruptedBy {
     pub missed: u64,
 }
 
-/// Were they stopped to keep to the budget? What was counted until then is no number of the interval.
-fn are_stopped(interval: &Interval) -> bool {
-    interval.shed.iter().any(|shed| shed.work == Some(Work::Interrupts))
-}
-
 /// Handlers of an interval, those with most time first; none where they were stopped.
 pub(super) fn handlers(ledger: &Ledger, interval: &Interval) -> Vec<HandlerReport> {
-    if are_stopped(interval) {
+    // What was counted until then is no number of the interval.
+    if interval.stopped(Work::Interrupts).is_some() {
         return Vec::new();
     }
     let mut handlers: Vec<HandlerReport> = interval
@@ -110,7 +106,7 @@ pub(super) fn handlers(ledger: &Ledger, interval: &Interval) -> Vec<HandlerRepor
 
 /// Whom they interrupted; `None` where handlers do not count.
 pub(super) fn interrupted_by(header: &TasksHeader, interval: &Interval) -> Option<InterruptedBy> {
-    if header.plan.interrupts.is_no() || are_stopped(interval) {
+    if header.plan.interrupts.is_no() || interval.stopped(Work::Interrupts).is_some() {
         return None;
     }
     let all = interval.handlers.values().map(|runs| runs.total_ns);

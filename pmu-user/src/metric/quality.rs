@@ -161,8 +161,7 @@ fn of_counter(quality: SampleQuality, period: u64, ran: Ran, interval: &Interval
 
 /// Share of the interval (0 to 1) in which samples were taken: they may have been stopped to keep to the budget.
 fn sampled_share(interval: &Interval) -> f64 {
-    let stopped = interval.shed.iter().find(|shed| shed.work == Some(Work::Samples));
-    stopped.map_or(1.0, |shed| {
+    interval.stopped(Work::Samples).map_or(1.0, |shed| {
         share(shed.at_ns.saturating_sub(interval.from_ns), interval.length_ns()).clamp(0.0, 1.0)
     })
 }

@@ -7,8 +7,7 @@ use crate::{
 
 /// Why numbers of `work` are missing: it was stopped before the interval ended. `None` if it went on.
 pub(super) fn why(header: &TasksHeader, interval: &Interval, work: Work) -> Option<String> {
-    let shed = interval.shed.iter().find(|shed| shed.work == Some(work))?;
-    Some(format!("stopped {}", circumstances(header, shed)))
+    interval.stopped(work).map(|shed| format!("stopped {}", circumstances(header, shed)))
 }
 
 /// What was stopped before the interval ended, as what is missing.

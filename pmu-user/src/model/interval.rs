@@ -15,7 +15,7 @@ use super::{
     slice::condense,
 };
 use crate::{
-    drain::{At, GapRow, Handler, Owner, Shed, reading::SliceRow, unwinding::Unwinding},
+    drain::{At, GapRow, Handler, Owner, Shed, Work, reading::SliceRow, unwinding::Unwinding},
     machine::{
         cpu::{Cpu, Times},
         throttling::Throttling,
@@ -289,6 +289,11 @@ impl Interval {
     /// Time of the CPUs that were counted, in ns: length times CPUs.
     pub fn capacity_ns(&self) -> u64 {
         self.length_ns().saturating_mul(self.cpus.len() as u64)
+    }
+
+    /// When and for which cost this work was stopped before the interval ended; `None` if it went on.
+    pub fn stopped(&self, work: Work) -> Option<&Shed> {
+        self.shed.iter().find(|shed| shed.work == Some(work))
     }
 
     /// All CPUs together.
