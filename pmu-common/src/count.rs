@@ -105,13 +105,17 @@ wire! {
         /// Ticks that came late while this owner ran with interrupts masked.
         pub late_ticks: u64,
         /// Tick instants inside those spans ([`crate::gap::tick_instants`]): times the period is masked time.
-        pub blind_ticks: u64,
+        pub blind_ticks: u32,
+        /// How long those spans were, of which depends how well their number is known ([`crate::gap::lateness`]).
+        pub lateness: i32,
         /// Ticks that came while this owner ran.
         pub ticks: u64,
         /// Those that found it in the kernel.
         pub kernel_ticks: u64,
         /// Late ticks that came right where the kernel lets interrupts in.
-        pub enable_ticks: u64,
+        pub enable_ticks: u32,
+        /// Ticks on time that came there.
+        pub enable_ticks_on_time: u32,
     }
 }
 

@@ -34,12 +34,16 @@ wire! {
         /// Ticks that found the kernel's code, in a task that is not the idle one.
         pub kernel_ticks: u64,
         /// Late ticks that found user code, those that the hypervisor explains excepted.
-        pub delayed_ticks: u64,
+        pub delayed_ticks: u32,
+        /// How long spans of the class masked were ([`crate::gap::lateness`]).
+        pub lateness: i32,
         /// Tick instants inside those spans ([`crate::gap::tick_instants`]).
         pub delayed_instants: u64,
         /// Late ticks of the class masked that came right where the kernel lets interrupts in: no hypervisor stops a CPU there
         /// rather than elsewhere.
-        pub enable_ticks: u64,
+        pub enable_ticks: u32,
+        /// Ticks on time that came there: the hypervisor delays as large a share of these as of ticks elsewhere.
+        pub enable_ticks_on_time: u32,
         /// [`CpuCount::between_ns`] at the last flush.
         pub flushed_between_ns: u64,
         /// What the kernel has left out of the time of tasks because interrupt handlers ran (`rq.prev_irq_time`) at the last flush;

@@ -104,6 +104,35 @@ pub const fn tick_instants(late_ns: u64, least_ns: u64, period_ns: u64) -> u64 {
     }
 }
 
+/// A unit of [`lateness`], in ns.
+pub const LATENESS_NS: u64 = 1 << LATENESS_SHIFT;
+const LATENESS_SHIFT: u32 = 10;
+/// More instants than that, of a machine that stood still for minutes, count as this many, so that the sum keeps to its 32 bits.
+const LATENESS_INSTANTS: u64 = 1 << 16;
+
+/// What a late tick adds to the sum that tells how far tick instants may be from their mean, in units of [`LATENESS_NS`]: the lateness
+/// beyond whole periods, times [`tick_instants`].
+///
+/// The instants of a span that is r longer than whole periods T differ by one with the share r/T, so their variance is r(T - r) in units of
+/// T^2. It is not known how long the span was, but `late_ns` is uniform in it: n instants that came m beyond whole periods late are an estimate
+/// n(T^2 - 2Tm) of that variance, without bias. A tick that stands for one that was too little late to count stands for 4T^2 - 4T
+/// `least_ns`.
+#[must_use]
+#[inline(always)]
+pub const fn lateness(late_ns: u64, least_ns: u64, period_ns: u64) -> i32 {
+    let beyond_ns = if late_ns < 2 * least_ns {
+        least_ns as i64 - (period_ns / 2) as i64
+    } else {
+        match late_ns.checked_rem(period_ns) {
+            Some(beyond_ns) => beyond_ns as i64,
+            None => 0,
+        }
+    };
+    let instants = tick_instants(late_ns, least_ns, period_ns);
+    let instants = if instants < LATENESS_INSTANTS { instants } else { LATENESS_INSTANTS };
+    ((instants as i64 * beyond_ns) >> LATENESS_SHIFT) as i32
+}
+
 /// Is a silence of `silent_ns` between two samples evidence of a late timer, and if not, how many samples are missing?
 ///
 /// The timer keeps its grid: a sample that was not delivered leaves a whole number of periods, a late one does not.
@@ -134,8 +163,8 @@ pub enum Silence {
 #[cfg(test)]
 mod tests {
     use super::{
-        CODE_KERNEL, CODE_UNKNOWN, CODE_USER, DELAYED, IDLE, MASKED, STOLEN, Silence, class, found, silence,
-        tick_instants,
+        CODE_KERNEL, CODE_UNKNOWN, CODE_USER, DELAYED, IDLE, LATENESS_NS, MASKED, STOLEN, Silence, class,
+        found, lateness, silence, tick_instants,
     };
 
     const PERIOD: u64 = 1_000_000;
@@ -177,6 +206,29 @@ mod tests {
             let instants: u64 = late.map(|late_ns| tick_instants(late_ns, least_ns, period_ns)).sum();
             let estimate_ns = instants * 1_000;
             assert!(estimate_ns.abs_diff(length_ns) <= 2_000, "{length_ns} by {estimate_ns}");
+        }
+    }
+
+    #[test]
+    fn lateness_tells_the_variance_of_tick_instants() {
+        let (least_ns, period_ns) = (50_000, 4_000_000_u64);
+        let period = period_ns as f64;
+        for length_ns in
+            [100_000, 300_000, 1_500_000, 3_990_000, 4_000_000, 5_000_000, 9_000_000, 21_300_000_u64]
+        {
+            let late = (0..period_ns).step_by(1_000).filter(|at| *at < length_ns).map(|at| length_ns - at);
+            let late = late.filter(|late_ns| *late_ns >= least_ns);
+            let mean = |of: &dyn Fn(f64, f64) -> f64| {
+                let each = late.clone().map(|late_ns| {
+                    let instants = tick_instants(late_ns, least_ns, period_ns) as f64;
+                    of(instants, f64::from(lateness(late_ns, least_ns, period_ns)) * LATENESS_NS as f64)
+                });
+                each.sum::<f64>() / (period / 1_000.0)
+            };
+            let truth = mean(&|instants, _| instants * instants)
+                - mean(&|instants, _| instants) * mean(&|instants, _| instants);
+            let estimate = mean(&|instants, lateness_ns| instants - 2.0 * lateness_ns / period);
+            assert!((truth - 0.003..truth + 0.003).contains(&estimate), "{length_ns}: {estimate} of {truth}");
         }
     }
 

@@ -64,8 +64,9 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
     let registers = registers::of_timer(timer);
     let code = registers::code(registers);
     let slot = task::slot::<A>(task).unwrap_or(SLOT_NONE);
+    let at_enable = u32::from(code == CODE_KERNEL && registers::is_at_enable(registers));
     if kind == TIMER_TICK && !idle {
-        count_tick(counts, cpu, slot, code);
+        count_tick(counts, cpu, slot, code, if is_late { 0 } else { at_enable });
     }
     if !is_late {
         return None;
@@ -79,20 +80,22 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
         slot,
         class: if handler != 0 && !idle { HANDLED } else { gap::found(idle, code) } as u32,
         handler,
-        at_enable: u32::from(code == CODE_KERNEL && registers::is_at_enable(registers)),
+        at_enable,
         ..Late::ZERO
     };
     note::<A>(context, task, counts, &late)
 }
 
-/// Counts a tick by the code that it found, for the CPU and for the owner that ran.
+/// Counts a tick by the code that it found, for the CPU and for the owner that ran. `on_time`: 1 if it came on time where the kernel
+/// lets interrupts in.
 #[inline(always)]
-fn count_tick(counts: &mut CpuCount, cpu: u32, slot: u32, code: u32) {
+fn count_tick(counts: &mut CpuCount, cpu: u32, slot: u32, code: u32, on_time: u32) {
     if code == CODE_USER {
         counts.user_ticks += 1;
     }
     if code == CODE_KERNEL {
         counts.kernel_ticks += 1;
+        counts.enable_ticks_on_time = counts.enable_ticks_on_time.wrapping_add(on_time);
     }
     if slot >= SLOT_NONE {
         return;
@@ -104,6 +107,7 @@ fn count_tick(counts: &mut CpuCount, cpu: u32, slot: u32, code: u32) {
         count.changes += 1;
         if code == CODE_KERNEL {
             count.kernel_ticks += 1;
+            count.enable_ticks_on_time = count.enable_ticks_on_time.wrapping_add(on_time);
         }
     }
 }
@@ -206,11 +210,13 @@ fn settle(pending: &mut Late, counts: &mut CpuCount, stolen_ns: u64) {
             MASKED => {
                 counts.late_ticks[MASKED] += 1;
                 counts.blind_ticks[MASKED] += instants;
-                counts.enable_ticks += u64::from(pending.at_enable);
-                let _ = bill(pending, instants);
+                let lateness = gap::lateness(pending.late_ns, config!(late_min_ns), config!(tick_period_ns));
+                counts.lateness = counts.lateness.wrapping_add(lateness);
+                counts.enable_ticks = counts.enable_ticks.wrapping_add(pending.at_enable);
+                let _ = bill(pending, instants, lateness);
             }
             DELAYED => {
-                counts.delayed_ticks += 1;
+                counts.delayed_ticks = counts.delayed_ticks.wrapping_add(1);
                 counts.delayed_instants += instants;
             }
             HANDLED => interrupt::count_late(instants),
@@ -232,15 +238,16 @@ fn settle(pending: &mut Late, counts: &mut CpuCount, stolen_ns: u64) {
 
 /// Counts masked ticks for the owner that was running.
 #[inline(always)]
-fn bill(late: &Late, instants: u64) -> Option<()> {
+fn bill(late: &Late, instants: u64, lateness: i32) -> Option<()> {
     if late.slot >= SLOT_NONE {
         return None;
     }
     // SAFETY: the lookup gave a live row of this CPU, and interrupts are off.
     let count = unsafe { &mut *COUNTS.get_ptr_mut(row(late.slot, late.cpu))? };
     count.late_ticks += 1;
-    count.blind_ticks += instants;
-    count.enable_ticks += u64::from(late.at_enable);
+    count.blind_ticks = count.blind_ticks.wrapping_add(instants as u32);
+    count.lateness = count.lateness.wrapping_add(lateness);
+    count.enable_ticks = count.enable_ticks.wrapping_add(late.at_enable);
     count.changes += 1;
     Some(())
 }

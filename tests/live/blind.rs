@@ -159,7 +159,9 @@ fn masked_time_is_estimated_without_bias_and_intervals_hold_it() {
         println!("{arguments:?}: {mean_ns:+.0} ±{standard_error_ns:.0} on average, {held} of {runs} held");
         let least_ns = -2.5 * standard_error_ns;
         assert!((least_ns..=entries_ns - least_ns).contains(&mean_ns), "{mean_ns} ±{standard_error_ns}");
-        assert!(held * 100 >= runs as usize * 93 || held + 1 >= runs as usize, "{held} of {runs}");
+        // One interval in twenty misses what it is for: more than 2 of 6, or 5 of 30, happens once in 300 tests.
+        let misses = if several { 5 } else { 2 };
+        assert!(held + misses >= runs as usize, "{held} of {runs}");
     }
 }
 

@@ -29,6 +29,7 @@ mod events;
 mod findings;
 mod flight;
 mod following;
+mod gap_classes;
 mod hostile;
 mod interrupts;
 mod io;

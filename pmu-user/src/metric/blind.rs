@@ -4,40 +4,23 @@
 //! late ticks times the period estimates it without bias, and their number is Poisson. Only ticks that found the kernel can show
 //! masked time, and of those only what is above the floor (`floor`).
 
-use pmu_common::gap::{DELAYED, HANDLED, IDLE, MASKED, STOLEN};
+use pmu_common::gap::{IDLE, LATENESS_NS, MASKED, STOLEN};
 
 use super::{
     Floor, Quality,
     floor::{Instants, Late, above},
-    interrupt::{called, interrupted_by},
+    gap::{Exits, GapReport, describe},
+    interrupt::interrupted_by,
     value::{How, Known, Value, share},
 };
 use crate::{
-    drain::{At, GapRow, Owner, TasksHeader},
+    drain::TasksHeader,
     model::{
         Counts, Interval, Ledger,
-        gap::{Gap, interrupted, is_entry, join},
+        gap::{Gap, join},
     },
-    named::named,
     plan::Target,
-    untrusted::Untrusted,
 };
-
-named! {
-    /// What a gap is.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum BlindClass {
-        Masked = "masked", "Kernel code ran with interrupts masked.";
-        MaskedOrExit = "masked_or_vm_exit",
-            "The late interrupt found the kernel of a virtual machine, but not where it lets interrupts in: it masked them, or the \
-             hypervisor stopped the CPU (a VM exit).";
-        Delayed = "delayed",
-            "The late interrupt found user code, which cannot mask any: a handler ran long, or the hypervisor did something.";
-        Handler = "handler", "The handler of another interrupt had the CPU when the timer was due (`--interrupts`).";
-        Stolen = "stolen", "The hypervisor ran something else.";
-        Idle = "idle", "The CPU was idle and woke late: no gap.";
-    }
-}
 
 /// Time with interrupts masked.
 #[derive(Clone, Debug, PartialEq)]
@@ -102,21 +85,6 @@ impl Blind {
     }
 }
 
-/// One gap.
-#[derive(Clone, Debug)]
-pub struct GapReport {
-    /// What it shows, as it was read.
-    pub gap: Gap,
-    /// What it is.
-    pub class: BlindClass,
-    /// Who ran.
-    pub owner: Option<Owner>,
-    /// The interrupt handler that had the CPU, where it is one.
-    pub handler: Option<String>,
-    /// Where interrupts came back on, innermost first: names, or addresses that have none.
-    pub stack: Vec<Untrusted>,
-}
-
 /// Time of tick instants, of which a share of the time was watched, in ns.
 fn time(quality: &Quality, instants: Instants, coverage: f64) -> Value {
     let period_ns = quality.ticks.period_ns as f64;
@@ -142,8 +110,19 @@ pub(super) fn masked(quality: &Quality, counts: &Counts) -> Masked {
         0 => quality.ticks.coverage,
         _ => share(watched_ns, counts.cpu_time_ns),
     };
-    let late = Late { ticks: counts.late_ticks, instants: counts.blind_ticks, sure: counts.enable_ticks };
+    let late = Late {
+        ticks: counts.late_ticks,
+        instants: counts.blind_ticks,
+        lateness: periods(quality, counts.lateness),
+        sure: counts.enable_ticks,
+        sure_on_time: counts.enable_ticks_on_time,
+    };
     above_floor(quality, late, counts.kernel_ticks, coverage, counts.cpu_time_ns)
+}
+
+/// A sum of [`lateness`](pmu_common::gap::lateness) in periods of the tick.
+fn periods(quality: &Quality, lateness: i64) -> f64 {
+    lateness as f64 * LATENESS_NS as f64 / quality.ticks.period_ns.max(1) as f64
 }
 
 fn above_floor(quality: &Quality, late: Late, kernel_ticks: u64, coverage: f64, of_ns: u64) -> Masked {
@@ -168,18 +147,26 @@ pub(super) fn blind(
     total: &Counts,
 ) -> Blind {
     let cpus = interval.all_cpus();
-    let late = |class: usize| {
-        let sure = if class == MASKED { cpus.enable_ticks } else { 0 };
-        Late { ticks: cpus.late_ticks[class], instants: cpus.blind_ticks[class], sure }
+    let late = |class: usize| Late {
+        ticks: cpus.late_ticks[class],
+        instants: cpus.blind_ticks[class],
+        ..Late::default()
+    };
+    let late_in_kernel = Late {
+        lateness: periods(quality, cpus.lateness),
+        sure: cpus.enable_ticks,
+        sure_on_time: cpus.enable_ticks_on_time,
+        ..late(MASKED)
     };
     let coverage = quality.ticks.coverage;
     let all = join(&interval.gaps).into_iter().filter(|gap| gap.row.class as usize != IDLE);
     let is_targets = |gap: &Gap| header.plan.target == Target::System || gap.owner.is_some();
     let (gaps, others): (Vec<Gap>, Vec<Gap>) = all.partition(is_targets);
-    let describe = |gaps: Vec<Gap>| gaps.into_iter().map(|gap| describe(ledger, quality, gap)).collect();
+    let exits = Exits::of(interval, &cpus, quality);
+    let describe = |gaps: Vec<Gap>| gaps.into_iter().map(|gap| describe(ledger, &exits, gap)).collect();
     Blind {
         target: (header.plan.target != Target::System).then(|| masked(quality, total)),
-        machine: above_floor(quality, late(MASKED), cpus.kernel_ticks, coverage, interval.capacity_ns()),
+        machine: above_floor(quality, late_in_kernel, cpus.kernel_ticks, coverage, interval.capacity_ns()),
         stolen: match header.knows_steal {
             true => time(quality, late(STOLEN).mean(), coverage),
             false => Value::Missing("this kernel does not account stolen time".to_owned()),
@@ -204,72 +191,5 @@ fn handled(header: &TasksHeader, interval: &Interval, quality: &Quality) -> Opti
     let each = || interval.spare_interrupts.values();
     let ticks = each().map(|spare| spare.late_ticks).fold(0, u64::saturating_add);
     let instants = each().map(|spare| spare.late_instants).fold(0, u64::saturating_add);
-    Some((time(quality, Late { ticks, instants, sure: 0 }.mean(), quality.ticks.coverage), ticks))
-}
-
-/// What a late timer shows that interrupted `below`. `exits`: the floor of a machine that a hypervisor runs; without one timers do not
-/// tell what code they found, and so not where interrupts were let in.
-fn class(row: &GapRow, below: &[u64], exits: Option<&Floor>) -> BlindClass {
-    match row.class as usize {
-        STOLEN => BlindClass::Stolen,
-        IDLE => BlindClass::Idle,
-        DELAYED => BlindClass::Delayed,
-        HANDLED => BlindClass::Handler,
-        // Where timers do not tell what code they found, the stack does.
-        _ if below.is_empty() && !row.stack.is_empty() => BlindClass::Delayed,
-        _ if row.at_enable == Some(false) && exits.is_some() => BlindClass::MaskedOrExit,
-        _ => BlindClass::Masked,
-    }
-}
-
-fn describe(ledger: &Ledger, quality: &Quality, gap: Gap) -> GapReport {
-    let name = |address| Some(&ledger.code(At::kernel(address)).code.ok()?.function);
-    let below =
-        interrupted(&gap.row.stack, |address| name(address).is_some_and(|name| is_entry(name.as_bytes())));
-    let class = class(&gap.row, below, quality.ticks.floor.as_ref().filter(|_| quality.ticks.guest));
-    let shown =
-        |&address: &u64| name(address).cloned().unwrap_or_else(|| Untrusted::from(format!("{address:#x}")));
-    let stack = below.iter().map(shown).collect();
-    let owner = gap.owner.map(|index| ledger.owner(index).clone());
-    let handler = gap.row.handler.map(|handler| called(handler, ledger.handler_name(handler)));
-    GapReport { class, owner, handler, stack, gap }
-}
-
-#[cfg(test)]
-mod tests {
-    use pmu_common::gap::{DELAYED, MASKED, STOLEN};
-
-    use super::{BlindClass, Floor, class};
-    use crate::{drain::GapRow, machine::cpu::Cpu, untrusted::Untrusted};
-
-    fn row(class: usize, at_enable: Option<bool>, stack: &[u64]) -> GapRow {
-        GapRow {
-            cpu: Cpu(0),
-            at_ns: 5,
-            late_ns: 5,
-            stolen_ns: 0,
-            class: class as u32,
-            by_tick: true,
-            at_enable,
-            handler: None,
-            slot: None,
-            tid: 1,
-            tgid: 1,
-            comm: Untrusted::from("x"),
-            stack: stack.to_vec(),
-        }
-    }
-
-    #[test]
-    fn in_a_virtual_machine_only_what_comes_where_the_kernel_unmasks_is_surely_masked() {
-        let floor = Floor { user_ticks: 100, late_ticks: 1, instants: 1 };
-        let of = |at_enable, exits| class(&row(MASKED, at_enable, &[1, 2]), &[2], exits);
-        assert_eq!(of(Some(true), Some(&floor)), BlindClass::Masked);
-        assert_eq!(of(Some(false), Some(&floor)), BlindClass::MaskedOrExit);
-        assert_eq!(of(None, Some(&floor)), BlindClass::Masked, "an older recording");
-        assert_eq!(of(Some(false), None), BlindClass::Masked, "no hypervisor, or it is not known where");
-        let other = |class_of| class(&row(class_of, Some(false), &[1, 2]), &[2], Some(&floor));
-        assert_eq!((other(STOLEN), other(DELAYED)), (BlindClass::Stolen, BlindClass::Delayed));
-        assert_eq!(class(&row(MASKED, Some(false), &[1]), &[], Some(&floor)), BlindClass::Delayed);
-    }
+    Some((time(quality, Late { ticks, instants, ..Late::default() }.mean(), quality.ticks.coverage), ticks))
 }

@@ -16,6 +16,7 @@ pub mod filter;
 pub mod finding;
 mod floor;
 pub mod formulas;
+mod gap;
 mod hot;
 pub mod interrupt;
 pub mod io;
@@ -41,10 +42,11 @@ pub mod value;
 use std::collections::BTreeMap;
 
 pub use self::{
-    blind::{Blind, BlindClass, GapReport, Masked},
+    blind::{Blind, Masked},
     books::{Books, CpuBooks},
     cost::{CostReport, ProgramCost},
     floor::Floor,
+    gap::{BlindClass, GapReport},
     hot::{Frame, HotEvent, HotFunction, HotStack, StackEnds},
     limited::Limited,
     owners::{OwnerOrTarget, OwnerReport},

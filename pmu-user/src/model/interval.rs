@@ -75,12 +75,16 @@ pub struct Counts {
     pub late_ticks: u64,
     /// Tick instants in those spans.
     pub blind_ticks: u64,
+    /// How long those spans were ([`pmu_common::gap::lateness`]); 0 in older recordings.
+    pub lateness: i64,
     /// Ticks that came while it ran.
     pub ticks: u64,
     /// Those that found it in the kernel.
     pub kernel_ticks: u64,
     /// Late ticks that came right where the kernel lets interrupts in.
     pub enable_ticks: u64,
+    /// Ticks on time that came there; 0 in older recordings.
+    pub enable_ticks_on_time: u64,
     /// Time off the CPU.
     pub off_cpu: OffCpu,
     /// Interrupt handlers that had its CPU meanwhile.
@@ -100,7 +104,7 @@ impl Counts {
         add!(self, other: wait_ns);
         let (low, high) = (self.wait_max_ns, other.wait_max_ns);
         self.wait_max_ns = (low.0.max(high.0), low.1.max(high.1));
-        add!(self, other: late_ticks, blind_ticks, ticks, kernel_ticks, enable_ticks);
+        add!(self, other: late_ticks, blind_ticks, lateness, ticks, kernel_ticks, enable_ticks, enable_ticks_on_time);
         self.off_cpu.merge(&other.off_cpu);
         self.interrupted.merge(&other.interrupted);
         merge_by_event(&mut self.events, &other.events, |sum, event| {
@@ -164,8 +168,12 @@ pub struct CpuCounts {
     pub delayed_ticks: u64,
     /// Tick instants in those spans.
     pub delayed_instants: u64,
+    /// How long spans of the class masked were ([`pmu_common::gap::lateness`]); 0 in older recordings.
+    pub lateness: i64,
     /// Late ticks of the class masked that came right where the kernel lets interrupts in.
     pub enable_ticks: u64,
+    /// Ticks on time that came there; 0 in older recordings.
+    pub enable_ticks_on_time: u64,
     /// The sampling events.
     pub events: Vec<CpuEvent>,
     /// Silences between samples that only a late timer explains.
@@ -190,7 +198,8 @@ impl CpuCounts {
             self.late_ticks[class] = self.late_ticks[class].saturating_add(other.late_ticks[class]);
             self.blind_ticks[class] = self.blind_ticks[class].saturating_add(other.blind_ticks[class]);
         }
-        add!(self, other: user_ticks, kernel_ticks, delayed_ticks, delayed_instants, enable_ticks);
+        add!(self, other: user_ticks, kernel_ticks, delayed_ticks, delayed_instants, lateness, enable_ticks);
+        add!(self, other: enable_ticks_on_time);
         merge_by_event(&mut self.events, &other.events, |sum, event| {
             sum.samples = sum.samples.saturating_add(event.samples);
             sum.idle_samples = sum.idle_samples.saturating_add(event.idle_samples);

@@ -1,0 +1,132 @@
+//! Classes of gaps whose cause is known: each workload makes one kind of gap by what it does, and the stack or the code that ran tells
+//! which gaps are its own.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::{
+    support::{Rows, in_guest, output, skipped, text},
+    workloads::workload,
+};
+
+/// What makes gaps of one kind.
+struct Made {
+    /// Class that they are of.
+    class: &'static str,
+    more: &'static [&'static str],
+    workload: &'static str,
+    arguments: &'static [&'static str],
+    /// Kernel functions that a gap's stack has one of; none: a gap of user code, which has no stack below the interrupt.
+    by: &'static [&'static str],
+}
+
+const LABELLED: [Made; 4] = [
+    Made {
+        class: "masked",
+        more: &[],
+        workload: "masked",
+        arguments: &["epoll", "10000", "60", "1"],
+        by: &["eventfd_write", "eventfd_read"],
+    },
+    Made {
+        class: "masked",
+        more: &[],
+        workload: "masked",
+        arguments: &["signals", "20000", "20", "1"],
+        by: &["do_sigaction"],
+    },
+    Made {
+        class: "delayed",
+        more: &[],
+        workload: "masked",
+        arguments: &["timers", "10000", "30", "1"],
+        by: &[],
+    },
+    Made {
+        class: "handler",
+        more: &["--interrupts"],
+        workload: "timers",
+        arguments: &["15000", "2", "0"],
+        by: &[],
+    },
+];
+
+impl Made {
+    /// Its gaps by the class that they were given; what a hypervisor took meanwhile is its own.
+    fn classes(&self) -> BTreeMap<String, usize> {
+        let program = workload(self.workload, &[]);
+        let begin = [self.more, &["-F", "1999", "--gap-min", "300us", "--", &program]].concat();
+        let output = output(&[&begin[..], self.arguments].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let rows = Rows::parse(&output.stderr);
+        let mut classes = BTreeMap::new();
+        let gaps = rows.of_kind("gap").filter(|gap| gap["comm"] == self.workload && gap["class"] != "stolen");
+        for gap in gaps.filter(|gap| self.is_own(gap)) {
+            *classes.entry(gap["class"].as_str().unwrap().to_owned()).or_default() += 1;
+        }
+        classes
+    }
+
+    fn is_own(&self, gap: &Value) -> bool {
+        let stack = gap["stack"].as_array().unwrap();
+        let leads_to = |name: &&str| stack.iter().any(|frame| frame.as_str().unwrap().contains(name));
+        if self.by.is_empty() { stack.is_empty() } else { self.by.iter().any(leads_to) }
+    }
+}
+
+#[test]
+fn classes_are_right_of_gaps_whose_cause_is_known() {
+    if in_guest() {
+        return skipped(
+            "the emulator's host stops CPUs for longer than these mask, and no steal clock tells",
+        );
+    }
+    let has_vectors =
+        std::fs::exists("/sys/kernel/tracing/events/irq_vectors/local_timer_entry").unwrap_or(false);
+    let (mut right, mut all) = (0, 0);
+    for made in LABELLED.iter().filter(|made| has_vectors || made.class != "handler") {
+        let classes = made.classes();
+        println!("{:8} {} {}: {classes:?}", made.class, made.workload, made.arguments.join(" "));
+        let (own, of_kind) = (classes.get(made.class).copied().unwrap_or(0), classes.values().sum::<usize>());
+        assert!(own >= 5, "{own} gaps are {}: {classes:?}", made.class);
+        right += own;
+        all += of_kind;
+    }
+    println!("{right} of {all} are right");
+    assert!(right * 100 >= all * 95, "{right} of {all}");
+}
+
+#[test]
+fn what_masks_nothing_has_no_masked_gap() {
+    if in_guest() {
+        return skipped("an emulated CPU takes minutes for as many ticks");
+    }
+    // Half of its ticks and samples find the kernel, and one of them in twenty where that lets interrupts in.
+    let output = output(&[
+        "-F",
+        "1999",
+        "--gap-min",
+        "50us",
+        "-o",
+        "-",
+        "--",
+        "taskset",
+        "-c",
+        "1",
+        "timeout",
+        "4",
+        "dd",
+        "if=/dev/zero",
+        "of=/dev/null",
+        "bs=1",
+        "status=none",
+    ]);
+    let rows = Rows::parse(&output.stdout);
+    let gaps: Vec<&Value> =
+        rows.of_kind("gap").filter(|gap| gap["comm"] == "dd" && gap["class"] == "masked").collect();
+    assert!(rows.summary()["blind"]["target"]["kernel_ticks"].as_u64() > Some(300), "{:?}", rows.summary());
+    println!("{} masked gaps", gaps.len());
+    // Not one in 10,000 ticks and samples, of which there are as many here.
+    assert!(gaps.len() <= 1, "{gaps:?}");
+}
