@@ -39,6 +39,7 @@ mod launch;
 mod limits;
 mod off_cpu;
 mod output;
+mod own_cost;
 mod pid_namespaces;
 mod podman;
 mod privileges;

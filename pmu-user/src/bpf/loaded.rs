@@ -186,6 +186,12 @@ impl Loaded {
         detached.map_err(|error| unattached(name, error))
     }
 
+    /// Detaches all that are attached to tracepoints, so that what happens from here on costs nothing.
+    pub fn detach_all(&mut self) -> Result<(), LoadError> {
+        let names: Vec<&'static str> = self.links.keys().copied().collect();
+        names.into_iter().try_for_each(|name| self.detach(name))
+    }
+
     /// How the programs reach kernel memory.
     #[must_use]
     pub const fn attach_kind(&self) -> Attach {

@@ -133,6 +133,15 @@ impl Object {
         Ok(())
     }
 
+    /// Detaches every program from its tracepoint.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn detach(&mut self) -> Result<(), LoadError> {
+        self.loaded.detach_all()
+    }
+
     /// Detaches the programs on interrupt handlers.
     ///
     /// # Errors

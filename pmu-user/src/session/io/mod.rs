@@ -312,6 +312,9 @@ impl IoSession {
         }
         let drain = self.drain();
         let mut last = IoDrain { gone: self.gone(), ..self.with_owned(drain) };
+        if let Some(counted) = &mut self.counted {
+            counted.end();
+        }
         let unseen = self.accounts.take().map_or(0, Accounts::unseen);
         if let (Some(traffic), true) = (&mut last.traffic, unseen > 0) {
             traffic.losses.push((TARGET_UNSEEN.to_owned(), unseen));

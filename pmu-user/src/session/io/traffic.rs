@@ -185,6 +185,11 @@ impl Counted {
         names
     }
 
+    /// Ends the counting. What has been counted stays as it is; a program that cannot be detached ends with the others.
+    pub(super) fn end(&mut self) {
+        let _ = self.object.loaded.detach_all();
+    }
+
     /// What each program has cost while the kernel measured it: name, runs, ns.
     pub(super) fn costs(&self) -> Vec<(String, u64, u64)> {
         self.object.loaded.program_costs()

@@ -275,6 +275,8 @@ impl TasksSession {
         self.unseen = self.targets.unseen().count() as u64;
         last.losses = self.user_losses();
         self.count(0);
+        // Names and the report take a while, in which programs would run for nothing. Those that cannot be detached end with the object.
+        let _ = self.object.detach();
         self.samplers.clear();
         self.anchors.clear();
         self.stop_turns();
