@@ -31,7 +31,15 @@ const RESOURCES: [&str; 4] = ["cpu", "memory", "io", "irq"];
 
 /// The files of the host's pressure, or of a cgroup's, which stay open: reading them takes no right.
 #[derive(Debug)]
-pub struct PressureFiles(Vec<(&'static str, File)>);
+pub struct PressureFiles(Vec<PressureFile>);
+
+#[derive(Debug)]
+struct PressureFile {
+    resource: &'static str,
+    file: File,
+    /// What it said last; empty before.
+    last: Stalls,
+}
 
 impl PressureFiles {
     /// The host's; `None` where the kernel accounts no pressure.
@@ -46,19 +54,45 @@ impl PressureFiles {
     }
 
     fn open(path: impl Fn(&str) -> std::path::PathBuf) -> Option<Self> {
-        let open = |resource: &'static str| Some((resource, File::open(path(resource)).ok()?));
+        let open = |resource: &'static str| {
+            Some(PressureFile { resource, file: File::open(path(resource)).ok()?, last: Stalls::new() })
+        };
         let files: Vec<_> = RESOURCES.into_iter().filter_map(open).collect();
         (!files.is_empty()).then_some(Self(files))
     }
 
-    /// What they say now; nothing of a cgroup that is gone.
-    pub fn read(&self) -> Stalls {
-        let of = |(resource, file): &(&str, File)| {
-            let text = reread_at_once(file).unwrap_or_default();
-            parse(resource, str::from_utf8(&text).unwrap_or_default())
-        };
-        self.0.iter().flat_map(of).collect()
+    /// What they say now, and the resources for which more than before is said; nothing of a cgroup that is gone.
+    pub fn read(&mut self) -> (Stalls, Vec<&'static str>) {
+        let mut changed = Vec::new();
+        for PressureFile { resource, file, last } in &mut self.0 {
+            let now = stalls(resource, file);
+            if now != *last {
+                changed.push(*resource);
+            }
+            *last = now;
+        }
+        (self.last(), changed)
     }
+
+    /// What those of a cgroup say now, where for so many resources tasks of the host stood still since they were read: where none of the
+    /// host's did, none of a cgroup's did. A file takes the kernel some µs to write.
+    pub fn read_of(&mut self, changed: &[&str]) -> Stalls {
+        for PressureFile { resource, file, last } in &mut self.0 {
+            if last.is_empty() || changed.contains(resource) {
+                *last = stalls(resource, file);
+            }
+        }
+        self.last()
+    }
+
+    fn last(&self) -> Stalls {
+        self.0.iter().flat_map(|file| &file.last).copied().collect()
+    }
+}
+
+fn stalls(resource: &str, file: &File) -> Stalls {
+    let text = reread_at_once(file).unwrap_or_default();
+    parse(resource, str::from_utf8(&text).unwrap_or_default())
 }
 
 /// The totals of a file: `some avg10=0.00 avg60=0.00 avg300=0.00 total=17`. The kernel writes what it does not know of the whole host,
@@ -91,10 +125,25 @@ mod tests {
     fn a_host_without_pressure_has_no_files_and_what_is_open_is_read_again_from_its_beginning() {
         let tree = Tree::new(&[("proc/pressure/io", "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n")]);
         assert!(PressureFiles::of_host(&tree.root.join("nowhere")).is_none());
-        let files = PressureFiles::of_host(&tree.root).unwrap();
-        assert_eq!(files.read(), [(Stall::IoSome, 5)]);
+        let mut files = PressureFiles::of_host(&tree.root).unwrap();
+        assert_eq!(files.read(), (vec![(Stall::IoSome, 5)], vec!["io"]));
+        assert_eq!(files.read(), (vec![(Stall::IoSome, 5)], vec![]));
         let again = "some avg10=0.00 avg60=0.00 avg300=0.00 total=9\n";
         std::fs::write(tree.root.join("proc/pressure/io"), again).unwrap();
-        assert_eq!(files.read(), [(Stall::IoSome, 9)]);
+        assert_eq!(files.read(), (vec![(Stall::IoSome, 9)], vec!["io"]));
+    }
+
+    #[test]
+    fn where_no_task_of_the_host_stood_still_no_cgroup_is_read_again() {
+        let says = |total| format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
+        let tree = Tree::new(&[("proc/pressure/io", &says(5)), ("proc/pressure/cpu", &says(1))]);
+        let mut files = PressureFiles::of_host(&tree.root).unwrap();
+        let told = |cpu, io| [(Stall::CpuSome, cpu), (Stall::IoSome, io)];
+        assert_eq!(files.read_of(&[]), told(1, 5), "never read");
+        std::fs::write(tree.root.join("proc/pressure/io"), says(9)).unwrap();
+        std::fs::write(tree.root.join("proc/pressure/cpu"), says(2)).unwrap();
+        assert_eq!(files.read_of(&[]), told(1, 5));
+        assert_eq!(files.read_of(&["cpu"]), told(2, 5));
+        assert_eq!(files.read_of(&["io", "memory"]), told(2, 9));
     }
 }

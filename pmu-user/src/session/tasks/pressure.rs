@@ -15,9 +15,12 @@ use crate::{
 /// Cgroups whose pressure is read at every tick, three files or four each, and whose limits are at both ends.
 const MOST: usize = 64;
 
-/// Whose pressure is read; `None` of the host.
+/// Whose pressure is read: the host's, where the kernel accounts any, and that of cgroups.
 #[derive(Debug, Default)]
-pub(super) struct Pressures(Vec<(Option<Owner>, PressureFiles)>);
+pub(super) struct Pressures {
+    host: Option<PressureFiles>,
+    cgroups: Vec<(Owner, PressureFiles)>,
+}
 
 impl Pressures {
     /// Opens the files of the host; of the cgroups that are targets; and of the outermost ones, where everything is counted by cgroup.
@@ -27,10 +30,10 @@ impl Pressures {
             missing.push(Absent { what: "pressure".to_owned(), why: why.to_owned() });
             return Self::default();
         };
-        let mut all = vec![(None, host)];
+        let mut of_cgroups = Vec::new();
         for Cgroup { id, path } in cgroups(plan, layout).into_iter().take(MOST) {
             match PressureFiles::of_cgroup(layout, &Cgroup { id, path: path.clone() }) {
-                Some(files) => all.push((Some(Owner::cgroup(id.0, path)), files)),
+                Some(files) => of_cgroups.push((Owner::cgroup(id.0, path), files)),
                 None => missing.push(Absent {
                     what: format!("pressure of {}", path.terminal()),
                     why: "the kernel does not account it there: before Linux 5.2, or cgroup.pressure is 0"
@@ -38,16 +41,21 @@ impl Pressures {
                 }),
             }
         }
-        Self(all)
+        Self { host: Some(host), cgroups: of_cgroups }
     }
 
     /// What the kernel accounts so far.
-    pub(super) fn read(&self) -> Vec<PressureRow> {
-        let row = |(owner, files): &(Option<Owner>, PressureFiles)| PressureRow {
-            owner: owner.clone(),
-            so_far: files.read(),
+    pub(super) fn read(&mut self) -> Vec<PressureRow> {
+        let Some(host) = &mut self.host else { return Vec::new() };
+        // First, so that what a cgroup's tasks do from here on changes the host's next time.
+        let (so_far, changed) = host.read();
+        let of_host = PressureRow { owner: None, so_far };
+        let row = |(owner, files): &mut (Owner, PressureFiles)| PressureRow {
+            owner: Some(owner.clone()),
+            so_far: files.read_of(&changed),
         };
-        self.0.iter().map(row).filter(|row| !row.so_far.is_empty()).collect()
+        let rows = std::iter::once(of_host).chain(self.cgroups.iter_mut().map(row));
+        rows.filter(|row| !row.so_far.is_empty()).collect()
     }
 }
 
