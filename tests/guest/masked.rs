@@ -77,7 +77,8 @@ fn a_masked_span_is_found_with_its_length_and_place() {
         // Handlers of an emulated CPU take long, so a second timer that came late may show the span once more.
         let longest = found.iter().max_by(|one, other| late_ns(one).total_cmp(&late_ns(other)));
         let gap = longest.unwrap_or_else(|| panic!("{span:?} is not among {gaps:?}"));
-        assert_eq!(gap["class"], "masked", "{gap}");
+        // The other one where the host stopped the CPU for as long elsewhere.
+        assert!(["masked", "masked_or_vm_exit"].contains(&gap["class"].as_str().unwrap()), "{gap}");
         let late_ns = late_ns(gap);
         // The trigger's own span may be longer than what it masked: the host may stop the CPU at either end.
         let least_ns = SPAN_US as f64 * 1e3 - PERIOD_NS;

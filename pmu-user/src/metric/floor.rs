@@ -119,12 +119,17 @@ impl Floor {
         of_users.saturating_add(self.elsewhere_on_time).max(1) as f64
     }
 
+    /// Late ones there.
+    pub(super) const fn late(&self) -> u64 {
+        self.late_ticks.saturating_add(self.elsewhere_late)
+    }
+
     /// Late ticks to expect beside so many on time, of those that nothing masked.
     pub(super) fn of_on_time(&self, on_time: u64) -> Instants {
         if on_time == 0 {
             return Instants { estimate: 0.0, low: 0.0, high: 0.0 };
         }
-        let late = self.late_ticks.saturating_add(self.elsewhere_late);
+        let late = self.late();
         let ((_, late_high), (_, on_time_high)) = (poisson_interval(late), poisson_interval(on_time));
         let (late, on_time, others) = (late as f64, on_time as f64, self.on_time());
         let estimate = late * on_time / others;

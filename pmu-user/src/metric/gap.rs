@@ -50,7 +50,7 @@ const DOUBT: f64 = 0.05;
 /// What exits to a hypervisor explain of the gaps of an interval: as many for each tick that came where the kernel lets interrupts in as for
 /// each elsewhere, where nothing that is masked comes.
 pub(super) struct Exits {
-    /// Ticks on time where the kernel lets interrupts in, for each on time elsewhere; `None` where no hypervisor runs this machine, or
+    /// Ticks where the kernel lets interrupts in, for each elsewhere; `None` where no hypervisor runs this machine, or
     /// ticks do not tell what they found.
     at_enable: Option<f64>,
     /// How late those were that came elsewhere, in ns, longest first.
@@ -75,7 +75,11 @@ impl Exits {
             late_ns
         };
         Self {
-            at_enable: floor.map(|floor| cpus.enable_ticks_on_time as f64 / floor.on_time()),
+            at_enable: floor.map(|floor| {
+                let (on_time, late) = (cpus.enable_ticks_on_time as f64, cpus.enable_ticks as f64);
+                // With those that were late there are more, as some were masked; where hardly any is on time, they tell it better.
+                (on_time / floor.on_time()).min((on_time + late) / (floor.on_time() + floor.late() as f64))
+            }),
             elsewhere_ns: late(|row| match row.class as usize {
                 DELAYED => true,
                 MASKED => row.at_enable == Some(false),
