@@ -75,14 +75,18 @@ impl PressureFiles {
     }
 
     /// What those of a cgroup say now, where for so many resources tasks of the host stood still since they were read: where none of the
-    /// host's did, none of a cgroup's did. A file takes the kernel some µs to write.
+    /// host's did, none of a cgroup's did. A file takes the kernel some µs to write. The first one is read each time, since it says
+    /// nothing once the cgroup is gone: then nothing is said.
     pub fn read_of(&mut self, changed: &[&str]) -> Stalls {
-        for PressureFile { resource, file, last } in &mut self.0 {
-            if last.is_empty() || changed.contains(resource) {
+        for (index, PressureFile { resource, file, last }) in self.0.iter_mut().enumerate() {
+            if index == 0 || last.is_empty() || changed.contains(resource) {
                 *last = stalls(resource, file);
             }
         }
-        self.last()
+        match self.0.first() {
+            Some(first) if !first.last.is_empty() => self.last(),
+            _ => Stalls::new(),
+        }
     }
 
     fn last(&self) -> Stalls {
@@ -142,8 +146,20 @@ mod tests {
         assert_eq!(files.read_of(&[]), told(1, 5), "never read");
         std::fs::write(tree.root.join("proc/pressure/io"), says(9)).unwrap();
         std::fs::write(tree.root.join("proc/pressure/cpu"), says(2)).unwrap();
-        assert_eq!(files.read_of(&[]), told(1, 5));
+        assert_eq!(files.read_of(&[]), told(2, 5), "the first is read each time");
         assert_eq!(files.read_of(&["cpu"]), told(2, 5));
         assert_eq!(files.read_of(&["io", "memory"]), told(2, 9));
+    }
+
+    #[test]
+    fn a_cgroup_that_is_gone_has_no_pressure_though_no_task_of_the_host_stood_still() {
+        let says = "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n";
+        let tree = Tree::new(&[("proc/pressure/io", says), ("proc/pressure/cpu", says)]);
+        let mut files = PressureFiles::of_host(&tree.root).unwrap();
+        assert_eq!(files.read_of(&[]).len(), 2);
+        // A file of a folder that was removed cannot be read any more.
+        std::fs::write(tree.root.join("proc/pressure/cpu"), "").unwrap();
+        assert_eq!(files.read_of(&[]), []);
+        assert_eq!(files.read_of(&["io"]), []);
     }
 }

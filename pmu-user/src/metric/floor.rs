@@ -275,6 +275,34 @@ mod tests {
     }
 
     #[test]
+    fn without_a_hypervisor_the_higher_of_two_lower_bounds_holds() {
+        let mut random = Random(37);
+        for (masked, share, user_ticks, at_enable, elsewhere) in [
+            (30.0, 0.03, 400, 100, 500),
+            (4.0, 0.001, 900, 30, 70),
+            (0.0, 0.02, 1_000, 60, 500),
+            (10.0, 0.1, 500, 50, 150),
+        ] {
+            let runs = 4_000;
+            let held = (0..runs).filter(|_| {
+                let mut delayed = |ticks: u64| random.poisson(share * ticks as f64).min(ticks);
+                let (of_users, there, others) = (delayed(user_ticks), delayed(at_enable), delayed(elsewhere));
+                let floor = Floor {
+                    elsewhere_on_time: elsewhere - others,
+                    elsewhere_late: others,
+                    ..floor(user_ticks, of_users)
+                };
+                let sure = random.poisson(masked) + there;
+                let late = Late { sure, sure_on_time: at_enable - there, ..late(sure + others) };
+                let found = above(Some(&floor), false, at_enable - there + elsewhere + sure, late);
+                (found.low..=found.high).contains(&masked)
+            });
+            let held = f64::from(u32::try_from(held.count()).unwrap()) / f64::from(runs);
+            assert!((0.935..0.985).contains(&held), "{masked} beside {share} of {at_enable}: {held}");
+        }
+    }
+
+    #[test]
     fn what_a_hypervisor_delays_where_the_kernel_unmasks_is_not_sure() {
         let mut random = Random(31);
         for (masked, share, user_ticks, at_enable) in [
