@@ -87,14 +87,13 @@ fn classes_are_right_of_gaps_whose_cause_is_known() {
     let (mut right, mut all) = (0, 0);
     for made in LABELLED.iter().filter(|made| has_vectors || made.class != "handler") {
         // Where a hypervisor stops CPUs as long and as often, masked gaps cannot be told from its own; it does not do so three times.
-        let tries = (0..3).map(|_| made.classes()).inspect(|classes| {
+        let mut tries = (0..3).map(|_| {
+            let classes = made.classes();
             println!("{:8} {} {}: {classes:?}", made.class, made.workload, made.arguments.join(" "));
+            (classes.get(made.class).copied().unwrap_or(0), classes.values().sum::<usize>())
         });
-        let counted = tries
-            .map(|classes| (classes.get(made.class).copied().unwrap_or(0), classes.values().sum::<usize>()));
-        let mut counted = counted.skip_while(|(own, of_kind)| *own < 5 || own * 100 < of_kind * 95);
-        let (own, of_kind) =
-            counted.next().unwrap_or_else(|| panic!("{} gaps are of other classes", made.class));
+        let found = tries.find(|(own, of_kind)| *own >= 5 && own * 100 >= of_kind * 95);
+        let (own, of_kind) = found.unwrap_or_else(|| panic!("{} gaps are of other classes", made.class));
         right += own;
         all += of_kind;
     }
