@@ -5,6 +5,7 @@
 //! tested on the host and compiled for the kernel.
 #![no_std]
 
+pub mod changed;
 pub mod config;
 pub mod count;
 pub mod cpu;

@@ -14,6 +14,8 @@ pub mod map {
     pub const COUNTS: &str = "COUNTS";
     /// [`crate::histogram::RunqueueBuckets`] by slot and CPU.
     pub const LATENCIES: &str = "LATENCIES";
+    /// [`crate::changed::Changed`] by CPU.
+    pub const CHANGED: &str = "CHANGED";
     /// [`crate::culprit::Culprits`] by CPU.
     pub const CULPRITS: &str = "CULPRITS";
     /// [`crate::off_cpu::OffCpu`] by slot and CPU, of waits that are over.
@@ -60,13 +62,14 @@ pub mod map {
     pub const LOGS: &str = "AYA_LOGS";
 
     /// Those that both objects have.
-    pub const BOTH: [&str; 26] = [
+    pub const BOTH: [&str; 27] = [
         CONTROL,
         CPUS,
         CPU_SAMPLES,
         OWNERS,
         COUNTS,
         LATENCIES,
+        CHANGED,
         CULPRITS,
         OFF_CPU,
         WAITING,

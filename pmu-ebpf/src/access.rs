@@ -17,6 +17,8 @@ pub(crate) trait Fields {
     fn u64(base: Pointer, offset: u32) -> u64;
     /// The 4 bytes at `base + offset`.
     fn u32(base: Pointer, offset: u32) -> u32;
+    /// The byte at `base + offset`.
+    fn u8(base: Pointer, offset: u32) -> u8;
     /// The pointer at `base + offset`.
     fn pointer(base: Pointer, offset: u32) -> Pointer;
 }
@@ -67,6 +69,11 @@ impl Fields for Probed {
 
     #[inline(always)]
     fn u32(base: Pointer, offset: u32) -> u32 {
+        Self::read(base, offset)
+    }
+
+    #[inline(always)]
+    fn u8(base: Pointer, offset: u32) -> u8 {
         Self::read(base, offset)
     }
 

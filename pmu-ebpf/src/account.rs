@@ -16,12 +16,13 @@ use pmu_common::{
 
 use crate::{
     access::{Access, Pointer},
+    changed,
     config::config,
     cpu::{lose, row},
     culprit, identity,
     intrinsics::masked,
     maps::{COUNTS, LATENCIES, MOVES},
-    off_cpu, owner, target, task,
+    off_cpu, owner, target, task, wait,
 };
 
 /// What became of a task that was to be accounted. Every field has a value, also where there is no state: what an `Option` leaves open the
@@ -54,14 +55,14 @@ pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &mut CpuCount)
     // SAFETY: a task's state is written only where the task runs, and this is there.
     let state = unsafe { &mut *pointer };
     if state.flags & WAITS_FOR_EXEC != 0 {
+        state.ready_ns = 0;
         return Accounted::NOTHING;
     }
     let now = task::reading::<A>(task);
     let mut done = now.since(&state.last);
-    let wait_ns = state.wait_ns;
+    let wait_ns = wait::take::<A>(task, state, cpu, counts);
     let waited = off_cpu::take(state);
     state.last = now;
-    state.wait_ns = NO_WAIT;
     let mut accounted = Accounted {
         task: pointer,
         preempted: done.preempted(),
@@ -180,14 +181,15 @@ fn add(slot: u32, (cpu, counts): (u32, &mut CpuCount), done: &Reading, wait_ns: 
     let count = unsafe { &mut *COUNTS.get_ptr_mut(index)? };
     count.add(done);
     counts.owners_ns = counts.owners_ns.wrapping_add(done.cpu_time_ns);
-    if wait_ns == NO_WAIT {
-        return Some(());
+    if wait_ns != NO_WAIT {
+        let bucket = masked(RUNQUEUE.bucket_of(wait_ns), RUNQUEUE.buckets);
+        count.add_wait(wait_ns, bucket);
+        let buckets = LATENCIES.get_ptr_mut(index)?.cast::<u32>();
+        let bucket = buckets.wrapping_add(bucket);
+        // SAFETY: `masked` kept the index below their number, so this is inside a live row that only this CPU writes.
+        let bucket = unsafe { &mut *bucket };
+        *bucket = bucket.wrapping_add(1);
     }
-    let bucket = masked(count.add_wait(wait_ns), RUNQUEUE.buckets);
-    let buckets = LATENCIES.get_ptr_mut(index)?.cast::<u32>();
-    let bucket = buckets.wrapping_add(bucket);
-    // SAFETY: `masked` kept the index below their number, so this is inside a live row that only this CPU writes.
-    let bucket = unsafe { &mut *bucket };
-    *bucket = bucket.wrapping_add(1);
+    changed::mark(slot, cpu);
     Some(())
 }

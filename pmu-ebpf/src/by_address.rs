@@ -11,6 +11,7 @@
 mod access;
 mod account;
 mod cgroup;
+mod changed;
 mod config;
 mod counter;
 mod cpu;
@@ -37,6 +38,7 @@ mod table;
 mod target;
 mod task;
 mod timer;
+mod wait;
 
 /// How this object's programs reach tasks.
 use access::Probed as Way;

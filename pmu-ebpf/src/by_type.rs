@@ -11,6 +11,7 @@
 mod access;
 mod account;
 mod cgroup;
+mod changed;
 mod config;
 mod counter;
 mod cpu;
@@ -37,6 +38,7 @@ mod target;
 mod task;
 mod timer;
 mod typed;
+mod wait;
 mod waiting;
 
 /// How this object's programs reach tasks.

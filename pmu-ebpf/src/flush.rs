@@ -21,7 +21,7 @@ fn try_flush<A: Access>() -> Option<()> {
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
     let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
     let task = A::current();
-    timer::settle_all(counts, cpu, timer::stolen_ns(task));
+    timer::settle_all(cpu, timer::stolen_ns(task));
     let (slot, given_ns) = if task::tid::<A>(task) == 0 {
         (SLOT_NONE, 0)
     } else {

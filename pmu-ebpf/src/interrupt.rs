@@ -13,6 +13,7 @@ use pmu_common::{
 use crate::{
     Way,
     access::Access,
+    changed::ordered,
     config::config,
     cpu::{row, this_cpu},
     intrinsics::{add, masked},
@@ -190,17 +191,4 @@ fn end<A: Access>(handler: u32) -> Option<()> {
         count.hard_ns += own_ns;
     }
     Some(())
-}
-
-/// What is written to memory before this is written before what comes after it: a program that interrupts this one on its CPU sees it so.
-#[inline(always)]
-fn ordered() {
-    #[cfg(target_arch = "bpf")]
-    {
-        let mut nothing = 0_u64;
-        // SAFETY: it changes nothing; without `nomem` the compiler keeps memory accesses on their sides. As in
-        // `intrinsics::opaque` there is an instruction.
-        unsafe { core::arch::asm!("{0} = {0}", inout(reg) nothing, options(nostack, preserves_flags)) };
-        let _ = nothing;
-    }
 }

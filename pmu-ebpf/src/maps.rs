@@ -10,6 +10,7 @@ use aya_ebpf::{
     maps::{Array, HashMap, LruHashMap, PerfEventArray, RingBuf, Stack},
 };
 use pmu_common::{
+    changed::Changed,
     count::Count,
     cpu::{Control, CpuCount, CpuSamples},
     culprit::Culprits,
@@ -44,6 +45,9 @@ pub(crate) static COUNTS: Array<Count> = Array::with_max_entries(1, BPF_F_MMAPAB
 /// Run-queue latencies. As [`COUNTS`].
 #[map]
 pub(crate) static LATENCIES: Array<RunqueueBuckets> = Array::with_max_entries(1, BPF_F_MMAPABLE);
+/// Written by whoever writes [`OWNERS`], [`COUNTS`], [`LATENCIES`] or [`SAMPLES`]; cleared by user space. One row per possible CPU.
+#[map]
+pub(crate) static CHANGED: Array<Changed> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Written by `switch` and `flush`; of a freed slot, cleared by user space. One row per possible CPU.
 #[map]
 pub(crate) static CULPRITS: Array<Culprits> = Array::with_max_entries(1, BPF_F_MMAPABLE);

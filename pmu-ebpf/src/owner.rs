@@ -14,8 +14,9 @@ use pmu_common::{
 
 use crate::{
     access::{Access, Fields as _, Pointer, Probed},
+    changed,
     config::config,
-    cpu::lose,
+    cpu::{lose, this_cpu},
     identity,
     maps::{FREE_SLOTS, OWNERS, SLOT_OF},
     ring_event, target, task,
@@ -93,6 +94,7 @@ pub(crate) fn end(slot: u32) -> Option<()> {
     let now_ns = unsafe { bpf_ktime_get_ns() };
     // SAFETY: the lookup gave a live row, and an owner ends once.
     unsafe { (*owner).ended_ns = now_ns };
+    changed::mark(slot, this_cpu());
     Some(())
 }
 
@@ -141,6 +143,7 @@ fn allocate(key: &OwnerKey, describe: impl FnOnce(*mut Owner)) -> u32 {
     unsafe { (*owner).key.born_ns = key.born_ns };
     // SAFETY: as above.
     unsafe { (*owner).key.id = key.id };
+    changed::mark(slot, this_cpu());
     match SLOT_OF.insert(key, slot, u64::from(BPF_NOEXIST)) {
         Ok(()) => {
             if slot >= config!(slots) - config!(slots) / 4 {

@@ -10,6 +10,7 @@ use crate::{
     Way,
     access::{Access, Pointer},
     account::resolve_for_samples,
+    changed,
     config::config,
     cpu::this_cpu,
     identity,
@@ -107,6 +108,7 @@ fn renew<A: Access>(task: Pointer) -> Option<()> {
     let row = unsafe { &mut *OWNERS.get_ptr_mut(slot)? };
     row.execs = row.execs.wrapping_add(1);
     owner::read_name(task, &mut row.name);
+    changed::mark(slot, this_cpu());
     Some(())
 }
 
@@ -124,6 +126,7 @@ fn rename_thread<A: Access>(task: Pointer, state: *mut TaskState) -> Option<()> 
     if before.id == now.id && before.born_ns == now.born_ns {
         row.execs = row.execs.wrapping_add(1);
         owner::read_comm(task, &mut row.name);
+        changed::mark(state.slot, this_cpu());
     } else {
         owner::forget(&before, state.slot);
         state.slot = SLOT_UNRESOLVED;

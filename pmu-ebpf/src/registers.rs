@@ -101,9 +101,15 @@ pub(crate) fn code(registers: Pointer) -> u32 {
 #[inline(always)]
 pub(crate) fn is_at_enable(registers: Pointer) -> bool {
     // The instruction's address stands before what tells the mode, in both architectures' `pt_regs`.
-    let address = Probed::u64(registers, config!(offsets.regs_mode).wrapping_sub(8));
+    enables_before(Probed::u64(registers, config!(offsets.regs_mode).wrapping_sub(8))) != 0
+}
+
+/// Does the instruction before an address let interrupts in? As a function of its own that takes a number, the verifier looks at it once.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn enables_before(address: u64) -> u64 {
     let word = |before: u64| Probed::u64(address.wrapping_sub(before) as Pointer, 0);
-    enables(word(16), word(8))
+    enables(word(16), word(8)).into()
 }
 
 /// CS: the low bits are the privilege level (Intel SDM vol. 3, 5.5).

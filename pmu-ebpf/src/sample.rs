@@ -30,6 +30,7 @@ use pmu_common::{
 use crate::{
     Way,
     access::{Access, Pointer},
+    changed,
     config::config,
     cpu::{row, this_cpu},
     maps::{CPU_SAMPLES, CPUS, HOT, RING, SAMPLES, SCRATCH, StackRoom, of_event},
@@ -128,6 +129,7 @@ fn try_sample<A: Access>(context: *mut c_void, event: u32, cause: Cause) -> Opti
     if place.masked {
         count.masked += 1;
     }
+    changed::mark(slot, cpu);
     let tgid = task::process_of::<A>(task);
     let hot =
         Hot { address: place.address, tgid: if place.user { tgid } else { 0 }, slot, event, ..Hot::ZERO };

@@ -17,7 +17,7 @@ use crate::{
     cpu::this_cpu,
     cpu_time, culprit,
     maps::CPUS,
-    off_cpu, off_cpu_stack, task, tracepoint,
+    off_cpu, off_cpu_stack, task, tracepoint, wait,
 };
 
 tracepoint! {
@@ -33,7 +33,8 @@ fn try_switch<A: Access>(context: *mut c_void, prev: Pointer, next: Pointer) -> 
     // SAFETY: the helper has no preconditions.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     let (prev_tid, next_tid) = (task::tid::<A>(prev), task::tid::<A>(next));
-    let arriving = if next_tid != 0 { arrive::<A>(next, cpu, counts, now_ns) } else { ptr::null_mut() };
+    let arrives = next_tid != 0 && !wait::is_told_by_leaving();
+    let arriving = if arrives { arrive::<A>(next, cpu, counts, now_ns) } else { ptr::null_mut() };
     let (leaving, done_ns) =
         if prev_tid != 0 { leave::<A>(context, prev, cpu, counts, now_ns) } else { (SLOT_NONE, 0) };
     let _ = culprit::switch(cpu, prev_tid == 0, leaving, now_ns);
@@ -44,7 +45,8 @@ fn try_switch<A: Access>(context: *mut c_void, prev: Pointer, next: Pointer) -> 
     Some(())
 }
 
-/// The task gets the CPU: its wait is over, and is accounted when it leaves. What is remembered of it; null if nothing is.
+/// The task gets the CPU: its wait is over, and is accounted when it leaves. What is remembered of it; null if nothing is. Not called where
+/// [`wait`] finds out when it leaves.
 #[inline(always)]
 fn arrive<A: Access>(next: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) -> *mut TaskState {
     let Some(pointer) = A::state(next) else { return ptr::null_mut() };
@@ -99,6 +101,10 @@ tracepoint! {
 /// wake-up leads straight to a switch: most waits would be 0, and on kernels without preemption up to a tick too short.
 #[inline(always)]
 fn try_wake<A: Access>(task: Pointer) {
+    if wait::is_told_by_leaving() && wait::is_on_cpu::<A>(task) {
+        // It was about to wait and need not. For what it waited before is not accounted yet.
+        return;
+    }
     if let Some(state) = A::state(task) {
         // SAFETY: the helper has no preconditions.
         let now_ns = unsafe { bpf_ktime_get_ns() };

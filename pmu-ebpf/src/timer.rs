@@ -22,6 +22,7 @@ use pmu_common::{
 use crate::{
     Way,
     access::{Access, Fields as _, Pointer, Probed},
+    changed,
     config::config,
     cpu::{lose, row, this_cpu},
     cpu_time, interrupt,
@@ -51,7 +52,7 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
     let due_ns = A::u64(timer, config!(offsets.hrtimer_expires));
     let task = A::current();
     let stolen_ns = stolen_ns(task);
-    settle_old(counts, cpu, stolen_ns, now_ns);
+    settle_old(cpu, stolen_ns, now_ns);
     if kind == TIMER_TICK {
         counts.ticks += 1;
     }
@@ -83,7 +84,7 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
         at_enable,
         ..Late::ZERO
     };
-    note::<A>(context, task, counts, &late)
+    note::<A>(context, task, &late)
 }
 
 /// Counts a tick by the code that it found, for the CPU and for the owner that ran. `on_time`: 1 if it came on time where the kernel
@@ -109,6 +110,7 @@ fn count_tick(counts: &mut CpuCount, cpu: u32, slot: u32, code: u32, on_time: u3
             count.kernel_ticks += 1;
             count.enable_ticks_on_time = count.enable_ticks_on_time.wrapping_add(on_time);
         }
+        changed::mark(slot, cpu);
     }
 }
 
@@ -127,13 +129,8 @@ fn kind(function: u64) -> Option<u32> {
 
 /// Keeps a late timer until it can be classified.
 #[inline(always)]
-fn note<A: Access>(
-    context: &impl EbpfContext,
-    task: Pointer,
-    counts: &mut CpuCount,
-    late: &Late,
-) -> Option<()> {
-    let pending = free_row(counts, late)?;
+fn note<A: Access>(context: &impl EbpfContext, task: Pointer, late: &Late) -> Option<()> {
+    let pending = free_row(late)?;
     // SAFETY: the lookup gave a live row, and only this CPU uses it, with interrupts off.
     let pending = unsafe { &mut *pending };
     pending.kind = ring::GAP;
@@ -162,7 +159,7 @@ fn note<A: Access>(
 
 /// A row to keep a late timer in. If all wait, the first is classified with what is known now.
 #[inline(always)]
-fn free_row(counts: &mut CpuCount, late: &Late) -> Option<*mut Late> {
+fn free_row(late: &Late) -> Option<*mut Late> {
     for index in 0..PENDING {
         let pending = LATE.get_ptr_mut(late.cpu * PENDING + index)?;
         // SAFETY: the lookup gave a live row.
@@ -170,31 +167,44 @@ fn free_row(counts: &mut CpuCount, late: &Late) -> Option<*mut Late> {
             return Some(pending);
         }
     }
-    let first = LATE.get_ptr_mut(late.cpu * PENDING)?;
-    // SAFETY: as above, and only this CPU uses it.
-    settle(unsafe { &mut *first }, counts, late.steal_ns);
-    Some(first)
+    settle_row(late.cpu.into(), 0, late.steal_ns, u64::MAX);
+    LATE.get_ptr_mut(late.cpu * PENDING)
 }
 
 /// Classifies the late timers that are old enough.
 #[inline(always)]
-fn settle_old(counts: &mut CpuCount, cpu: u32, stolen_ns: u64, now_ns: u64) {
+fn settle_old(cpu: u32, stolen_ns: u64, now_ns: u64) {
     let age_ns = SETTLE_PERIODS * config!(tick_period_ns);
     for index in 0..PENDING {
-        if let Some(pending) = LATE.get_ptr_mut(cpu * PENDING + index) {
-            // SAFETY: the lookup gave a live row, and only this CPU uses it, with interrupts off.
-            let pending = unsafe { &mut *pending };
-            if pending.kind != 0 && now_ns >= pending.at_ns + age_ns {
-                settle(pending, counts, stolen_ns);
-            }
+        // SAFETY: the lookup gave a live row.
+        let waits = LATE.get_ptr(cpu * PENDING + index).is_some_and(|late| unsafe { (*late).kind } != 0);
+        if waits {
+            settle_row(cpu.into(), index.into(), stolen_ns, now_ns.saturating_sub(age_ns));
         }
     }
 }
 
 /// Classifies all late timers of a CPU.
 #[inline(always)]
-pub(crate) fn settle_all(counts: &mut CpuCount, cpu: u32, stolen_ns: u64) {
-    settle_old(counts, cpu, stolen_ns, u64::MAX);
+pub(crate) fn settle_all(cpu: u32, stolen_ns: u64) {
+    settle_old(cpu, stolen_ns, u64::MAX);
+}
+
+/// [`settle`] of the late timer in a row of `cpu`, if one waits there that came by `until_ns`. As a function of its own that takes numbers
+/// only, the verifier looks at it once, and not for each row: see [`crate::culprit`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn settle_row(cpu: u64, index: u64, stolen_ns: u64, until_ns: u64) -> u64 {
+    let row = (cpu as u32).wrapping_mul(PENDING).wrapping_add(index as u32);
+    if let (Some(pending), Some(counts)) = (LATE.get_ptr_mut(row), CPUS.get_ptr_mut(cpu as u32)) {
+        // SAFETY: the lookup gave a live row, and only this CPU uses it, with interrupts off.
+        let pending = unsafe { &mut *pending };
+        if pending.kind != 0 && pending.at_ns <= until_ns {
+            // SAFETY: as above.
+            settle(pending, unsafe { &mut *counts }, stolen_ns);
+        }
+    }
+    0
 }
 
 /// Classifies one late timer, counts it, and sends it if it is long enough.
@@ -249,6 +259,7 @@ fn bill(late: &Late, instants: u64, lateness: i32) -> Option<()> {
     count.lateness = count.lateness.wrapping_add(lateness);
     count.enable_ticks = count.enable_ticks.wrapping_add(late.at_enable);
     count.changes += 1;
+    changed::mark(late.slot, late.cpu);
     Some(())
 }
 

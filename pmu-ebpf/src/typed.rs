@@ -44,6 +44,12 @@ impl Fields for Typed {
     }
 
     #[inline(always)]
+    fn u8(base: Pointer, offset: u32) -> u8 {
+        // SAFETY: as for `u64`.
+        unsafe { *base.wrapping_add(offset as usize) }
+    }
+
+    #[inline(always)]
     fn pointer(base: Pointer, offset: u32) -> Pointer {
         let field = base.wrapping_add(offset as usize).cast::<Pointer>();
         // SAFETY: as for `u64`.

@@ -68,12 +68,10 @@ pub fn reread(file: &File) -> io::Result<Vec<u8>> {
 ///
 /// As for [`reread`].
 pub fn reread_at_once(file: &File) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; 4096];
+    // Not allocated: most are a few words, read at every tick.
+    let mut bytes = [0; 4096];
     match file.read_at(&mut bytes, 0)? {
-        all if all < bytes.len() => {
-            bytes.truncate(all);
-            Ok(bytes)
-        }
+        all if all < bytes.len() => Ok(bytes[..all].to_vec()),
         _ => reread(file),
     }
 }

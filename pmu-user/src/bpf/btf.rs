@@ -12,7 +12,8 @@ use std::{collections::HashMap, io::Error, path::Path};
 
 use pmu_common::config::{ABSENT, Offsets};
 
-use self::bytes::Bytes;
+pub use self::attachable::Attachable;
+use self::{attachable::is_attachable, bytes::Bytes};
 
 /// Where the running kernel's types are.
 pub const KERNEL_BTF: &str = "sys/kernel/btf/vmlinux";
@@ -118,6 +119,8 @@ pub struct Btf {
     types: Vec<usize>,
     structs: HashMap<&'static str, u32>,
     tracepoints: HashMap<&'static str, u32>,
+    /// Ids of types that programs are attached by.
+    attachable: Vec<u32>,
     controllers: Option<u32>,
     per_cpu: Option<usize>,
     keeps_programs_apart: bool,
@@ -167,6 +170,7 @@ impl Btf {
             types: vec![0],
             structs: HashMap::new(),
             tracepoints: HashMap::new(),
+            attachable: Vec::new(),
             controllers: None,
             per_cpu: None,
             keeps_programs_apart: false,
@@ -191,6 +195,9 @@ impl Btf {
                 btf.per_cpu = Some(at);
             }
             btf.keeps_programs_apart |= kind == KIND_FUNC && btf.is_called(at, MISSES);
+            if matches!(kind, KIND_TYPEDEF | KIND_FUNC) && is_attachable(kind, btf.name_on(at)?) {
+                btf.attachable.push(u32::try_from(btf.types.len()).ok()?);
+            }
             btf.types.push(at);
             at += 12 + tail_bytes(kind, members);
         }

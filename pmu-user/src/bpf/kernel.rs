@@ -9,7 +9,7 @@ use pmu_common::config::{Offsets, PidNamespace};
 
 use super::{
     LoadError, Options,
-    btf::{Btf, BtfError},
+    btf::{Attachable, Btf, BtfError},
     fallback::{Answer, Attach, Probes},
     pid_namespace, probe,
 };
@@ -58,19 +58,15 @@ pub(super) struct Facts {
     /// The PID namespace whose ids the programs give.
     pub(super) pids: PidNamespace,
     /// Its own types, by which typed programs are attached; none if they are not to be.
-    pub(super) types: Option<aya::Btf>,
+    pub(super) types: Option<Attachable>,
 }
 
 impl Facts {
     /// Reads the kernel's types, or those in the file that `options` name, and asks for what it has. Needs CAP_BPF to get answers.
     fn read(root: &Path, options: &Options) -> Result<Self, LoadError> {
         let own = Btf::of_kernel(root);
-        let types = |own: &Btf| {
-            let typed = options.attach != Some(Attach::RawTp);
-            typed.then(|| aya::Btf::parse(&own.attachable(), aya::Endianness::default()).ok()).flatten()
-        };
         // Only the running kernel's own types have the ids that it attaches by.
-        let typed = own.as_ref().ok().and_then(types);
+        let typed = own.as_ref().ok().filter(|_| options.attach != Some(Attach::RawTp)).map(Btf::attachable);
         let tracepoint = own.as_ref().ok().filter(|_| typed.is_some()).and_then(Btf::tracepoint);
         let btf = match options.btf.as_deref() {
             Some(given) => of_this_kernel(given, own.as_ref().ok())?,

@@ -28,7 +28,7 @@ unsafe impl<T> Send for Mapped<T> {}
 
 impl<T: Wire> Mapped<T> {
     /// Words of a row: the kernel rounds values up to 8 bytes (kernel/bpf/arraymap.c, `array_map_alloc`).
-    const WORDS: usize = size_of::<T>().div_ceil(8);
+    pub const WORDS: usize = size_of::<T>().div_ceil(8);
 
     /// Maps the `rows` rows of the map `descriptor`.
     ///
@@ -58,28 +58,56 @@ impl<T: Wire> Mapped<T> {
         self.rows == 0
     }
 
+    #[inline]
     fn word(&self, row: usize, word: usize) -> *mut u64 {
-        assert!(row < self.rows && word < Self::WORDS, "row {row} of {}", self.rows);
+        assert!(row < self.rows && word < Self::WORDS, "no such row, or no such word of it");
         // SAFETY: row and word are inside the mapping, as just checked.
         unsafe { self.base.as_ptr().add(row * Self::WORDS + word) }
     }
 
     /// One word of a row.
     #[must_use]
+    #[inline]
     pub fn read_word(&self, row: usize, word: usize) -> u64 {
         let word = self.word(row, word);
         // SAFETY: the word is mapped and aligned; volatile, because a program may write it.
         unsafe { word.read_volatile() }
     }
 
+    /// Has the processor fetch what `words` of a row are in, which another CPU wrote: where many rows are read, it fetches several at a time.
+    #[inline]
+    pub fn prefetch(&self, row: usize, words: std::ops::Range<usize>) {
+        /// Words of a cache line.
+        const LINE: usize = 8;
+        for word in words.step_by(LINE) {
+            let word = self.word(row, word);
+            // SAFETY: a hint, which has no effect but on time.
+            #[cfg(target_arch = "x86_64")]
+            unsafe {
+                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(word.cast());
+            }
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            unsafe {
+                std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) word, options(nostack, preserves_flags, readonly));
+            }
+            #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+            let _ = word;
+        }
+    }
+
     /// A row.
     #[must_use]
+    #[inline]
     pub fn read(&self, row: usize) -> T {
         let mut value = MaybeUninit::<T>::uninit();
+        let first = self.word(row, 0);
         for word in 0..Self::WORDS {
             let into = value.as_mut_ptr().cast::<u64>().wrapping_add(word);
+            // SAFETY: the word is one of the row's, mapped and aligned; volatile, because a program may write it.
+            let read = unsafe { first.wrapping_add(word).read_volatile() };
             // SAFETY: `new` checked that the type is a whole number of words, so this is inside `value`.
-            unsafe { into.write_unaligned(self.read_word(row, word)) };
+            unsafe { into.write_unaligned(read) };
         }
         // SAFETY: every word was written, and any bit pattern is a valid value of a wire type.
         unsafe { value.assume_init() }
@@ -90,6 +118,13 @@ impl<T: Wire> Mapped<T> {
         let word = self.word(row, word);
         // SAFETY: the word is mapped, aligned and writable; volatile, because a program may read it.
         unsafe { word.write_volatile(value) }
+    }
+
+    /// Makes a byte of a row zero, and leaves the others to programs that write them.
+    pub fn clear_byte(&self, row: usize, byte: usize) {
+        let byte = self.word(row, byte / 8).cast::<u8>().wrapping_add(byte % 8);
+        // SAFETY: the byte is one of a word's that is mapped and writable; volatile, because a program may write it.
+        unsafe { byte.write_volatile(0) };
     }
 
     /// Makes a row zero.

@@ -24,7 +24,7 @@ use self::{
     following::{Following, Found},
     io::IoSession,
     launch::LaunchError,
-    tasks::TasksSession,
+    tasks::{Occasion, TasksSession},
 };
 pub use self::{
     cost::Measure,
@@ -323,7 +323,7 @@ impl Session {
         if let (Some(tasks), Some(io)) = (&mut self.tasks, &io) {
             tasks.spend_beside(&io.programs, io.at_ns);
         }
-        let tasks = self.tasks.as_mut().map(|tasks| tasks.drain(true)).transpose()?;
+        let tasks = self.tasks.as_mut().map(|tasks| tasks.drain(Occasion::Tick)).transpose()?;
         let followed = self.take_followed();
         Ok(self.named(Drain { tasks, io, counts, followed, ..Drain::default() }))
     }

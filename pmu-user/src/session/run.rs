@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::{
     Session, SessionError, TasksSession,
     launch::Launched,
+    tasks::Occasion,
     watch::{Moment, Over, Signals, Watch},
 };
 use crate::{
@@ -101,7 +102,7 @@ async fn watch<E: From<SessionError>>(
                 let pressed = pressed?;
                 session.follow();
                 if let (true, Some(tasks)) = (pressed, &mut session.tasks) {
-                    let drain = tasks.drain(false)?;
+                    let drain = tasks.drain(Occasion::Pressed)?;
                     keep(drain.into())?;
                 }
             }

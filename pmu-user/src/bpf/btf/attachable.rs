@@ -1,43 +1,99 @@
-//! The kernel's types without what aya has no use for.
+//! The kernel's types that programs are attached by, as aya reads them.
 
 use super::{Btf, HEADER_BYTES, KIND_FUNC, KIND_FWD, KIND_TYPEDEF, MAGIC};
 
 /// What programs are attached by: tracepoints (include/trace/bpf_probe.h) and iterators (include/linux/bpf.h).
-const ATTACHABLE: [(u32, &[u8]); 2] = [(KIND_TYPEDEF, b"btf_trace_"), (KIND_FUNC, b"bpf_iter_")];
+const TRACEPOINT: (u32, &str) = (KIND_TYPEDEF, "btf_trace_");
+const ITERATOR: (u32, &str) = (KIND_FUNC, "bpf_iter_");
+
+/// Words of a type without members.
+type Type = [u32; 3];
+
+/// Types of a kernel that programs are attached by.
+#[derive(Debug, Default)]
+pub struct Attachable {
+    /// Id, kind and name of each, ascending.
+    types: Vec<(u32, u32, String)>,
+}
+
+/// Is a type of that kind, whose name begins like this, one that programs are attached by?
+pub(super) fn is_attachable(kind: u32, name_on: &[u8]) -> bool {
+    [TRACEPOINT, ITERATOR]
+        .iter()
+        .any(|(wanted, prefix)| kind == *wanted && name_on.starts_with(prefix.as_bytes()))
+}
 
 impl Btf {
-    /// The same types with the same ids, of which only those keep a name that programs are attached by. aya reads this
-    /// in a fraction of the time and memory that the whole takes.
+    /// The types that programs are attached by.
     #[must_use]
-    pub fn attachable(&self) -> Vec<u8> {
-        let mut types = Vec::with_capacity(self.types.len() * 12);
-        let mut strings = vec![0];
-        for &at in &self.types[1..] {
-            let (kind, _) = self.kind(at).unwrap_or_default();
-            let kept = ATTACHABLE.iter().any(|&(wanted, prefix)| {
-                kind == wanted && self.name_on(at).is_some_and(|on| on.starts_with(prefix))
-            });
-            let (name, kind) = match kept.then(|| self.name(at)).flatten() {
-                None => (0, KIND_FWD),
-                Some(name) => {
-                    let start = strings.len() as u32;
-                    strings.extend_from_slice(name.as_bytes());
-                    strings.push(0);
-                    (start, kind)
-                }
-            };
-            types.extend([name, kind << 24, 0].iter().flat_map(|word: &u32| word.to_ne_bytes()));
-        }
-        let lengths = [types.len() as u32, types.len() as u32, strings.len() as u32];
-        let mut bytes = vec![0; HEADER_BYTES];
-        bytes[..2].copy_from_slice(&MAGIC.to_ne_bytes());
-        bytes[2] = 1;
-        bytes[4..8].copy_from_slice(&(HEADER_BYTES as u32).to_ne_bytes());
-        for (place, length) in bytes[12..].chunks_exact_mut(4).zip(lengths) {
-            place.copy_from_slice(&length.to_ne_bytes());
-        }
-        bytes.extend_from_slice(&types);
-        bytes.extend_from_slice(&strings);
-        bytes
+    pub fn attachable(&self) -> Attachable {
+        let of = |&id: &u32| {
+            let at = *self.types.get(id as usize)?;
+            Some((id, self.kind(at)?.0, self.name(at)?.to_owned()))
+        };
+        Attachable { types: self.attachable.iter().filter_map(of).collect() }
     }
+}
+
+impl Attachable {
+    /// What aya attaches programs on these tracepoints by; one that the kernel lacks is not there.
+    ///
+    /// # Errors
+    ///
+    /// aya does not take it.
+    pub fn of_tracepoints<'a>(
+        &self,
+        tracepoints: impl Iterator<Item = &'a str>,
+    ) -> Result<aya::Btf, aya::BtfError> {
+        self.of(TRACEPOINT, tracepoints)
+    }
+
+    /// What aya attaches programs to an iterator by, if the kernel has it.
+    ///
+    /// # Errors
+    ///
+    /// aya does not take it.
+    pub fn of_iterator(&self, iterator: &str) -> Result<aya::Btf, aya::BtfError> {
+        self.of(ITERATOR, std::iter::once(iterator))
+    }
+
+    /// Types with the ids that they have in the kernel, up to the last of those that are named: aya reads a table of a hundred thousand,
+    /// each of which takes 72 bytes, and looks through it once a program.
+    fn of<'a>(
+        &self,
+        (kind, prefix): (u32, &str),
+        names: impl Iterator<Item = &'a str>,
+    ) -> Result<aya::Btf, aya::BtfError> {
+        let is_named =
+            |of: &(u32, u32, String), name: &str| of.1 == kind && of.2.strip_prefix(prefix) == Some(name);
+        let found = names.filter_map(|name| self.types.iter().find(|of| is_named(of, name)));
+        let kept: Vec<(u32, &str)> = found.map(|(id, _, name)| (*id, name.as_str())).collect();
+        aya::Btf::parse(&bytes(kind, &kept), aya::Endianness::default())
+    }
+}
+
+/// BTF of nameless types, but for those of this kind that are kept, by id.
+fn bytes(kind: u32, kept: &[(u32, &str)]) -> Vec<u8> {
+    let last = kept.iter().map(|(id, _)| *id).max().unwrap_or_default();
+    let mut types: Vec<Type> = vec![[0, KIND_FWD << 24, 0]; last as usize];
+    let mut strings = vec![0];
+    for &(id, name) in kept {
+        // The first type, `void`, has no entry.
+        types[id as usize - 1] = [strings.len() as u32, kind << 24, 0];
+        strings.extend_from_slice(name.as_bytes());
+        strings.push(0);
+    }
+    let types_bytes = types.as_flattened().len() as u32 * 4;
+    let mut bytes = vec![0; HEADER_BYTES];
+    bytes[..2].copy_from_slice(&MAGIC.to_ne_bytes());
+    bytes[2] = 1;
+    bytes[4..8].copy_from_slice(&(HEADER_BYTES as u32).to_ne_bytes());
+    for (place, length) in
+        bytes[12..].chunks_exact_mut(4).zip([types_bytes, types_bytes, strings.len() as u32])
+    {
+        place.copy_from_slice(&length.to_ne_bytes());
+    }
+    bytes.extend(types.as_flattened().iter().flat_map(|word| word.to_ne_bytes()));
+    bytes.extend_from_slice(&strings);
+    bytes
 }

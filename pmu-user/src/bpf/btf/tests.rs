@@ -77,15 +77,21 @@ fn the_attachable_types_keep_their_ids() {
     if path.exists() {
         let parse = |bytes: &[u8]| aya::Btf::parse(bytes, aya::Endianness::default()).unwrap();
         let whole = parse(&std::fs::read(path).unwrap());
-        let thin = parse(&Btf::read(path).unwrap().attachable());
-        for (name, kind) in [
-            ("btf_trace_sched_switch", aya_obj::btf::BtfKind::Typedef),
-            ("bpf_iter_task", aya_obj::btf::BtfKind::Func),
+        let attachable = Btf::read(path).unwrap().attachable();
+        let tracepoints = ["sched_wakeup", "of no kernel", "sched_switch"].into_iter();
+        let of_tracepoints = attachable.of_tracepoints(tracepoints).unwrap();
+        for (thin, name, kind) in [
+            (&of_tracepoints, "btf_trace_sched_switch", aya_obj::btf::BtfKind::Typedef),
+            (&of_tracepoints, "btf_trace_sched_wakeup", aya_obj::btf::BtfKind::Typedef),
+            (&attachable.of_iterator("task").unwrap(), "bpf_iter_task", aya_obj::btf::BtfKind::Func),
         ] {
             let id = whole.id_by_type_name_kind(name, kind).unwrap();
-            assert_eq!(thin.id_by_type_name_kind(name, kind).unwrap(), id);
+            assert_eq!(thin.id_by_type_name_kind(name, kind).unwrap(), id, "{name}");
         }
-        assert!(thin.id_by_type_name_kind("task_struct", aya_obj::btf::BtfKind::Struct).is_err());
+        for name in ["btf_trace_of no kernel", "btf_trace_sched_process_exit"] {
+            let id = of_tracepoints.id_by_type_name_kind(name, aya_obj::btf::BtfKind::Typedef);
+            assert!(id.is_err(), "nobody asked for {name}, or no kernel has it");
+        }
     }
 }
 
@@ -94,7 +100,7 @@ fn a_blob_cut_anywhere_is_refused_or_read_never_a_panic() {
     let whole = blob();
     for length in 0..whole.len() {
         if let Some(btf) = Btf::parse(whole[..length].to_vec()) {
-            let _ = (btf.offset("rq", "b"), btf.attachable());
+            let _ = (btf.offset("rq", "b"), btf.attachable().of_iterator("task").map(drop));
         }
     }
 }

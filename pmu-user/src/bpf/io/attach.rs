@@ -7,7 +7,10 @@ use pmu_common::name::io::program;
 
 use super::{Bios, IoObject, LoadError};
 use crate::{
-    bpf::loaded::{refused, unattached},
+    bpf::{
+        btf::Attachable,
+        loaded::{refused, unattached},
+    },
     machine::cgroup::Layout,
 };
 
@@ -35,9 +38,12 @@ const PACKETS: [(&str, CgroupSkbAttachType); 2] =
 
 impl IoObject {
     /// Has the kernel verify the programs that are wanted. Those on packets may fail: the others count without them.
-    pub(super) fn load_programs(&mut self, types: Option<&aya::Btf>) -> Result<(), LoadError> {
+    pub(super) fn load_programs(&mut self, types: Option<&Attachable>) -> Result<(), LoadError> {
+        let named = self.tracepoints().map(|(_, tracepoint)| tracepoint);
+        let types = types.map(|types| types.of_tracepoints(named)).transpose();
+        let types = types.map_err(|error| refused(program::ISSUE, error.into()))?;
         for (name, tracepoint) in self.tracepoints() {
-            self.loaded.load_tracepoint(name, tracepoint, types)?;
+            self.loaded.load_tracepoint(name, tracepoint, types.as_ref())?;
         }
         if self.parts.has_net() {
             self.net = self.load_packets();

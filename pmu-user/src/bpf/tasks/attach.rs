@@ -6,7 +6,10 @@ use aya::programs::{Iter, PerfEvent, RawTracePoint, TracePoint};
 use pmu_common::name::{map, program};
 
 use super::{
-    super::loaded::{failed, refused, unattached},
+    super::{
+        btf::Attachable,
+        loaded::{failed, refused, unattached},
+    },
     Attach, LoadError, Object,
 };
 use crate::{
@@ -31,6 +34,9 @@ const TRACEPOINTS: [(&str, &str); 11] = [
     (program::SWITCH, "sched_switch"),
     (program::TIMER, "hrtimer_expire_entry"),
 ];
+
+/// The iterator over tasks.
+const TASKS: &str = "task";
 
 /// Of programs by type.
 const TYPED: &str = "typed programs are chosen only with types";
@@ -79,11 +85,14 @@ impl Object {
     /// Has the kernel verify the programs that are wanted.
     pub(super) fn load_programs(
         &mut self,
-        types: Option<&aya::Btf>,
+        types: Option<&Attachable>,
         wanted: impl Fn(&str) -> bool,
     ) -> Result<(), LoadError> {
+        let named = tracepoints(&wanted).map(|(_, tracepoint)| tracepoint);
+        let of_tracepoints = types.map(|types| types.of_tracepoints(named)).transpose();
+        let of_tracepoints = of_tracepoints.map_err(|error| refused(program::SWITCH, error.into()))?;
         for (program, tracepoint) in tracepoints(&wanted) {
-            match self.loaded.load_tracepoint(program, tracepoint, types) {
+            match self.loaded.load_tracepoint(program, tracepoint, of_tracepoints.as_ref()) {
                 Err(error) if is_spared(program, &error) => {}
                 result => result?,
             }
@@ -98,13 +107,11 @@ impl Object {
         flush.load().map_err(|error| refused(program::FLUSH, error))?;
         match self.loaded.attach_kind() {
             Attach::TpBtf => {
-                let seed = self.loaded.program::<Iter>(program::SEED)?;
-                seed.load("task", types.expect(TYPED)).map_err(|error| refused(program::SEED, error))?;
-                if wanted(program::WAITS) {
-                    let waits = self.loaded.program::<Iter>(program::WAITS)?;
-                    waits
-                        .load("task", types.expect(TYPED))
-                        .map_err(|error| refused(program::WAITS, error))?;
+                let over_tasks = types.expect(TYPED).of_iterator(TASKS);
+                let over_tasks = over_tasks.map_err(|error| refused(program::SEED, error.into()))?;
+                for name in [program::SEED, program::WAITS].into_iter().filter(|&name| wanted(name)) {
+                    let iterator = self.loaded.program::<Iter>(name)?;
+                    iterator.load(TASKS, &over_tasks).map_err(|error| refused(name, error))?;
                 }
             }
             Attach::RawTp => {

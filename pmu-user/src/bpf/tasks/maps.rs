@@ -2,6 +2,7 @@
 
 use aya::maps::{HashMap, MapData, MapError, RingBuf, Stack};
 use pmu_common::{
+    changed::Changed,
     count::{Count, SLOT_NONE, TaskState, WAITS_FOR_EXEC},
     cpu::{Control, CpuCount, CpuSamples},
     culprit::Culprits,
@@ -52,6 +53,7 @@ pub(super) fn sizes(plan: &Plan, machine: &Machine, log: Log) -> Sizes {
         (names::OWNERS, plan.slots),
         (names::COUNTS, rows),
         (names::LATENCIES, rows),
+        (names::CHANGED, cpus),
         (names::CULPRITS, cpus),
         (names::OFF_CPU, only(off_cpu, rows)),
         (names::WAITING, only(off_cpu, plan.slots)),
@@ -100,6 +102,8 @@ pub struct Maps {
     /// Rows per slot and CPU.
     pub latencies: Mapped<RunqueueBuckets>,
     /// Rows per CPU.
+    pub changed: Mapped<Changed>,
+    /// Rows per CPU.
     pub culprits: Mapped<Culprits>,
     /// Rows per slot and CPU; one where time off the CPU does not count.
     pub off_cpu: Mapped<OffCpu>,
@@ -138,6 +142,7 @@ impl Maps {
             owners: maps.mapped(names::OWNERS)?,
             counts: maps.mapped(names::COUNTS)?,
             latencies: maps.mapped(names::LATENCIES)?,
+            changed: maps.mapped(names::CHANGED)?,
             culprits: maps.mapped(names::CULPRITS)?,
             off_cpu: maps.mapped(names::OFF_CPU)?,
             waiting: maps.mapped(names::WAITING)?,

@@ -8,9 +8,9 @@ use pmu_common::{
     wire::{bytes_of, read},
 };
 
-use super::TasksSession;
+use super::{TasksSession, changed::Written};
 use crate::{
-    bpf::Maps,
+    bpf::{Mapped, Maps},
     drain::{CountRow, CpuRow, HotRow, reading::SamplingReading},
     machine::cpu::Cpu,
 };
@@ -89,16 +89,44 @@ impl TasksSession {
         self.header.plan.cpus.iter().map(row).collect()
     }
 
-    /// Counts that have changed since they were last read.
-    pub(super) fn count_rows(&mut self) -> Vec<CountRow> {
+    /// Counts of `written` slots that have changed since they were last read.
+    pub(super) fn count_rows(&mut self, written: &Written) -> Vec<CountRow> {
+        let mut rows = Vec::with_capacity(self.changed_rows);
+        match written {
+            Written::All => {
+                let slots: Vec<u32> = self.owners.in_use().collect();
+                let cpus = self.header.plan.cpus.clone();
+                let all = slots.iter().flat_map(|&slot| cpus.iter().map(move |&cpu| (slot, cpu)));
+                self.add_count_rows(all, &mut rows);
+            }
+            Written::Marked(marked) => self.add_count_rows(marked.iter().copied(), &mut rows),
+        }
+        self.changed_rows = rows.len();
+        rows
+    }
+
+    /// Adds the rows that have changed, some at a time: most of the time is that of fetching what other CPUs wrote.
+    fn add_count_rows(&mut self, of: impl Iterator<Item = (u32, Cpu)>, rows: &mut Vec<CountRow>) {
+        let mut of = of.filter(|&(slot, _)| self.owners.is_in_use(slot)).fuse();
+        let mut some = Vec::with_capacity(AT_A_TIME);
         let cpus = self.machine.cpu.possible;
         let events = self.header.plan.events() as usize;
-        let mut rows = Vec::with_capacity(self.changed_rows);
         let mut room = [(0, 0); RUNQUEUE.buckets];
-        for slot in self.owners.in_use() {
-            for &cpu in &self.header.plan.cpus {
-                let index = (slot * cpus + cpu.0) as usize;
-                let (maps, seen) = (&self.object.maps, &mut self.seen_changes[index]);
+        let maps = &self.object.maps;
+        loop {
+            some.clear();
+            some.extend(of.by_ref().take(AT_A_TIME));
+            if some.is_empty() {
+                return;
+            }
+            let index = |&(slot, cpu): &(u32, Cpu)| (slot * cpus + cpu.0) as usize;
+            some.iter().map(index).for_each(|row| maps.counts.prefetch(row, 0..Mapped::<Count>::WORDS));
+            for row in some.iter().map(index) {
+                prefetch_buckets(maps, row, maps.counts.read_word(row, FILLED_WORD));
+            }
+            for &(slot, cpu) in &some {
+                let index = index(&(slot, cpu));
+                let seen = &mut self.seen_changes[index];
                 let now = changes(maps, index, events);
                 if now == *seen {
                     continue;
@@ -117,8 +145,6 @@ impl TasksSession {
                 });
             }
         }
-        self.changed_rows = rows.len();
-        rows
     }
 
     /// Samples by address from the tables that are not being written, which are cleared.
@@ -145,6 +171,9 @@ impl TasksSession {
     }
 }
 
+/// Rows that are fetched together: as many lines as a core waits for at a time.
+const AT_A_TIME: usize = 8;
+const FILLED_WORD: usize = std::mem::offset_of!(Count, filled) / 8;
 /// The word of a [`Hot`] that is 0 only while the entry is free.
 const HOT_COUNT_WORD: usize = std::mem::offset_of!(Hot, count) / 8;
 /// The words of the rows that change with them.
@@ -161,6 +190,12 @@ fn changes(maps: &Maps, index: usize, events: usize) -> Changes {
     (maps.counts.read_word(index, COUNT_CHANGES_WORD), samples.fold(0, u64::wrapping_add))
 }
 
+/// Have the rows of a slot been read since they were last written? Of so many CPUs and events.
+pub(super) fn is_read(maps: &Maps, seen: &[Changes], slot: u32, (cpus, events): (u32, u32)) -> bool {
+    let rows = slot as usize * cpus as usize..(slot as usize + 1) * cpus as usize;
+    rows.into_iter().all(|row| changes(maps, row, events as usize) == seen[row])
+}
+
 /// Rows of samples that belong to a row of counts; none where nothing samples.
 fn sample_rows(maps: &Maps, index: usize, events: usize) -> std::ops::Range<usize> {
     let rows = index * events..(index + 1) * events;
@@ -172,6 +207,14 @@ const GROUP_WORDS: usize = RUNQUEUE.group_buckets() / 2;
 
 /// Room for the buckets of a histogram.
 type Room = [(u8, u32); RUNQUEUE.buckets];
+
+fn prefetch_buckets(maps: &Maps, row: usize, mut filled: u64) {
+    while filled != 0 {
+        let group = filled.trailing_zeros() as usize;
+        filled &= filled - 1;
+        maps.latencies.prefetch(row, group * GROUP_WORDS..(group + 1) * GROUP_WORDS);
+    }
+}
 
 /// The buckets of a histogram that are not zero. Which are is random: everything is written, and what is zero is written
 /// over.

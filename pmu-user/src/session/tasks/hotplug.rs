@@ -55,6 +55,11 @@ impl Hotplug {
         times.filter(|&(_, uncovered_ns)| uncovered_ns > 0).collect()
     }
 
+    /// Is there a CPU whose events are not open?
+    fn lacks_events(&self) -> bool {
+        self.present.values().any(|presence| presence.dummy.is_none())
+    }
+
     /// Accounts the time of every CPU's events; those that were offline and are back, and are not in `changes`.
     fn went_and_came(&mut self, changes: &Changes) -> Vec<Cpu> {
         let mut both = Vec::new();
@@ -168,11 +173,14 @@ impl Presence {
 const CLOCKS_APART_NS: u64 = 1_000_000;
 
 impl TasksSession {
-    /// Notices CPUs that went offline or came back since the last drain, or both.
-    pub(super) fn look_at_cpus(&mut self) {
+    /// Notices CPUs that went offline or came back since the last drain; with `and_both` those, too, that did both, for which each is
+    /// interrupted.
+    pub(super) fn look_at_cpus(&mut self, and_both: bool) {
         let Some(Ok(online)) = self.hotplug.list.as_ref().map(OnlineCpus::read) else { return };
         let mut changes = self.hotplug.look(&self.header.plan.cpus, &online);
-        changes.back.extend(self.hotplug.went_and_came(&changes));
+        if and_both || changes != Changes::default() || self.hotplug.lacks_events() {
+            changes.back.extend(self.hotplug.went_and_came(&changes));
+        }
         changes.went.into_iter().for_each(|cpu| self.close_counters(cpu));
         changes.new.into_iter().for_each(|cpu| self.add_cpu(cpu, online.len()));
         for cpu in changes.back {

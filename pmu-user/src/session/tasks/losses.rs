@@ -18,6 +18,11 @@ pub const USER_LOSSES: [&str; 10] = [
 ];
 
 impl TasksSession {
+    /// Reads how many runs of programs the kernel left out so far: a system call a program.
+    pub(super) fn read_missed_runs(&mut self) {
+        self.missed_runs = self.object.loaded.missed_runs().iter().map(|(_, count)| count).sum();
+    }
+
     /// What was lost so far, by reason.
     pub(super) fn user_losses(&self) -> Vec<(String, u64)> {
         let losses = [
@@ -27,7 +32,7 @@ impl TasksSession {
             self.hotplug.went,
             self.hotplug.came,
             self.unseen,
-            self.object.loaded.missed_runs().iter().map(|(_, count)| count).sum(),
+            self.missed_runs,
             self.symbols.lost(),
             self.lost_waits,
             self.lost_targets,

@@ -1,12 +1,14 @@
 //! Tasks of one run: opens what the plan says, starts it, drains it, and closes it by being dropped.
 
 mod budget;
+mod changed;
 mod collect;
 mod culprits;
 mod hotplug;
 mod interrupts;
 mod losses;
 pub(in crate::session) mod multiplexing;
+mod occasion;
 mod off_cpu;
 mod off_cpu_stacks;
 mod open;
@@ -27,10 +29,11 @@ use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD, off_cpu::OffCpu};
 use tokio::io::unix::AsyncFd;
 
 pub use self::losses::USER_LOSSES;
+pub(super) use self::occasion::Occasion;
 use self::{
-    budget::Budget, collect::Changes, culprits::Culprits, hotplug::Hotplug, interrupts::SeenInterrupts,
-    multiplexing::Rotation, owners::Owners, pressure::Pressures, ring_reader::RingReader, sampling::Sampler,
-    throttling::Limited,
+    budget::Budget, changed::Written, collect::Changes, culprits::Culprits, hotplug::Hotplug,
+    interrupts::SeenInterrupts, multiplexing::Rotation, owners::Owners, pressure::Pressures,
+    ring_reader::RingReader, sampling::Sampler, throttling::Limited,
 };
 use super::{Measure, SessionError, Started, cost::Meter, usage::Targets};
 use crate::{
@@ -80,6 +83,10 @@ pub(in crate::session) struct TasksSession {
     changed_rows: usize,
     lost_flushes: u64,
     lost_readings: u64,
+    /// As they were last read.
+    missed_runs: u64,
+    /// When what is slow was read last.
+    rarely: Option<Instant>,
     lost_waits: u64,
     /// Cgroups that a name means and for which there was no room among the targets.
     lost_targets: u64,
@@ -128,7 +135,7 @@ impl TasksSession {
         self.before = TasksDrain {
             times: self.times(),
             throttling: self.throttling(),
-            pressure: self.pressures.read(),
+            pressure: self.pressures.read(true),
             limits: self.limits(),
             ..TasksDrain::default()
         };
@@ -172,7 +179,7 @@ impl TasksSession {
     /// As for [`TasksSession::drain`].
     pub(super) fn baseline(&mut self) -> Result<TasksDrain, SessionError> {
         let TasksDrain { times, throttling, pressure, limits, .. } = std::mem::take(&mut self.before);
-        Ok(TasksDrain { times, throttling, pressure, limits, ..self.drain(false)? })
+        Ok(TasksDrain { times, throttling, pressure, limits, ..self.drain(Occasion::Begin)? })
     }
 
     /// Reads everything that has happened since the last drain.
@@ -180,16 +187,22 @@ impl TasksSession {
     /// # Errors
     ///
     /// A slot could not be freed.
-    pub(super) fn drain(&mut self, regular: bool) -> Result<TasksDrain, SessionError> {
+    pub(super) fn drain(&mut self, occasion: Occasion) -> Result<TasksDrain, SessionError> {
         let begun = Instant::now();
+        let regular = matches!(occasion, Occasion::Tick | Occasion::End);
+        let rarely = self.is_time_for_what_is_slow(occasion, begun);
         self.ticks += u64::from(regular);
-        self.look_at_cpus();
+        self.look_at_cpus(rarely);
         self.want_next_slices();
         self.flush();
         let now_ns = monotonic_ns();
         // The ring first: it brings the paths of cgroups that may be gone already.
         self.read_ring();
-        let owners = self.owners.look(&self.object.maps, self.header.started_ns);
+        let written = if occasion.is_an_end() { Written::All } else { self.take_marks() };
+        let owners = self.owners.look(&self.object.maps, &written, self.header.started_ns);
+        if rarely {
+            self.read_missed_runs();
+        }
         let (handlers, spare_interrupts) = self.handler_rows();
         let mut drain = TasksDrain {
             at_ns: now_ns.saturating_sub(self.header.started_ns),
@@ -199,7 +212,7 @@ impl TasksSession {
             uncovered: self.hotplug.uncovered(),
             sampled: self.sampling_readings(),
             cpus: self.cpu_rows(),
-            counts: self.count_rows(),
+            counts: self.count_rows(&written),
             culprits: self.culprit_rows(),
             off_cpu: self.off_cpu_rows(now_ns),
             handlers,
@@ -211,7 +224,7 @@ impl TasksSession {
                 &self.object.maps.interrupts,
                 self.header.started_ns,
             ),
-            pressure: if regular { self.pressures.read() } else { Vec::new() },
+            pressure: if regular { self.pressures.read(rarely) } else { Vec::new() },
             losses: self.user_losses(),
             ..TasksDrain::default()
         };
@@ -223,14 +236,7 @@ impl TasksSession {
             off_cpu: self.ring_reader.off_cpu.take(),
             kernel: drain.gaps.iter().flat_map(|gap| gap.stack.iter().copied()).collect(),
         };
-        let pressed = std::mem::take(&mut self.ring_reader.pressed);
-        let strides = (self.machine.cpu.possible, self.header.plan.events());
-        let freed = self.owners.recycle(&self.object.maps, strides, now_ns, pressed);
-        self.forget_changes(&freed);
-        self.forget_off_cpu(&freed);
-        self.forget_interrupted(&freed);
-        self.culprits.forget(&self.object.maps.culprits, &freed);
-        Owners::offer(&mut self.object.maps, &freed)?;
+        self.free_slots(now_ns)?;
         drain.located = self.symbols.locate(samples);
         drain.located.unwinding.append(std::mem::take(&mut self.ring_reader.unwinding));
         self.object.flush_log();
@@ -243,6 +249,20 @@ impl TasksSession {
         drain.shed = self.budget.as_ref().map_or_else(Vec::new, Budget::shed);
         self.keep_to_budget(&drain);
         Ok(drain)
+    }
+
+    /// Offers slots again whose owners have ended, and which have been read.
+    fn free_slots(&mut self, now_ns: u64) -> Result<(), SessionError> {
+        let pressed = std::mem::take(&mut self.ring_reader.pressed);
+        let strides = (self.machine.cpu.possible, self.header.plan.events());
+        let (maps, seen) = (&self.object.maps, &self.seen_changes);
+        let is_read = |slot| collect::is_read(maps, seen, slot, strides);
+        let freed = self.owners.recycle(maps, strides, now_ns, pressed, is_read);
+        self.forget_changes(&freed);
+        self.forget_off_cpu(&freed);
+        self.forget_interrupted(&freed);
+        self.culprits.forget(&self.object.maps.culprits, &freed);
+        Ok(Owners::offer(&mut self.object.maps, &freed)?)
     }
 
     /// When something is to be done between two drains.
@@ -268,7 +288,7 @@ impl TasksSession {
         self.end_turns();
         self.read_ring();
         self.ring_reader.off_cpu.end_all(monotonic_ns());
-        let mut last = self.drain(true)?;
+        let mut last = self.drain(Occasion::End)?;
         last.times = self.times();
         last.throttling = self.throttling();
         last.limits = self.limits();

@@ -93,6 +93,8 @@ impl TasksSession {
             table: 0,
             changed_rows: 0,
             lost_flushes: 0,
+            missed_runs: 0,
+            rarely: None,
             lost_readings: 0,
             lost_waits: 0,
             lost_targets: 0,

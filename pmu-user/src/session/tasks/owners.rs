@@ -1,17 +1,18 @@
 //! Who counts in which slot, and for how long: slots are used again after their owner has ended.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     fs,
     mem::offset_of,
 };
 
-use pmu_common::owner::Owner as Row;
+use pmu_common::{count::SLOT_OTHER, owner::Owner as Row};
 use rustix::{
     io::Errno,
     process::{Pid, test_kill_process},
 };
 
+use super::changed::Written;
 use crate::{
     bpf::{LoadError, Maps},
     drain::{Id, Owner, OwnerRow, SlotId},
@@ -51,6 +52,8 @@ pub(super) struct Owners {
     /// Rows as last seen, and how often each slot has been used before: of slots up to the highest that was in use. They are given lowest
     /// first, so beyond it is none but for [`Owners::ahead`].
     slots: Vec<(Option<Row>, u32)>,
+    /// Slots of owners that have ended.
+    ended: BTreeSet<usize>,
     /// Slots that there are.
     slots_max: usize,
     /// Slots of which each CPU may have taken some, and not told yet whose they are.
@@ -66,6 +69,7 @@ impl Owners {
             paths: HashMap::new(),
             paths_max: PATHS_MAX,
             slots: vec![(None, 0)],
+            ended: BTreeSet::new(),
             slots_max: slots as usize,
             // A program, and one that interrupts it to sample.
             ahead: 2 * cpus as usize + 1,
@@ -121,6 +125,11 @@ impl Owners {
         SlotId { slot, generation: self.slots.get(slot as usize).map_or(0, |&(_, generation)| generation) }
     }
 
+    /// Is a slot in use, or the common one?
+    pub(super) fn is_in_use(&self, slot: u32) -> bool {
+        slot == SLOT_OTHER || self.slots.get(slot as usize).is_some_and(|(row, _)| row.is_some())
+    }
+
     /// Slots in use, the common one included.
     pub(super) fn in_use(&self) -> impl Iterator<Item = u32> + '_ {
         let used = |(index, (row, _)): (usize, &(Option<Row>, u32))| {
@@ -129,26 +138,45 @@ impl Owners {
         self.slots.iter().enumerate().filter_map(used)
     }
 
-    /// Rows that are new or have changed since the last look.
-    pub(super) fn look(&mut self, maps: &Maps, started_ns: u64) -> Vec<OwnerRow> {
+    /// Rows of `written` slots that are new or have changed since the last look.
+    pub(super) fn look(&mut self, maps: &Maps, written: &Written, started_ns: u64) -> Vec<OwnerRow> {
         let mut changed = Vec::new();
-        let mut slot = 1;
-        while slot < self.slots_max.min(self.slots.len() + self.ahead) {
-            let id = maps.owners.read_word(slot, ID_WORD);
-            if id != 0 && !self.is_known(maps, slot, id) {
-                let row = maps.owners.read(slot);
-                if slot >= self.slots.len() {
-                    self.slots.resize(slot + 1, (None, 0));
-                }
-                self.slots[slot].0 = Some(row);
-                changed.push((slot as u32, row));
+        match written.slots() {
+            Some(slots) => {
+                let look = |slot: u32| Some((slot, self.look_at(maps, slot as usize)?));
+                changed.extend(slots.filter(|&slot| slot != SLOT_OTHER).filter_map(look));
             }
-            slot += 1;
+            None => self.look_at_all(maps, &mut changed),
         }
         if self.by == By::Cgroup && changed.iter().any(|(_, row)| !self.paths.contains_key(&row.key.id)) {
             self.read_paths();
         }
         changed.into_iter().map(|(slot, row)| self.describe(slot, &row, started_ns)).collect()
+    }
+
+    fn look_at_all(&mut self, maps: &Maps, changed: &mut Vec<(u32, Row)>) {
+        let mut slot = 1;
+        while slot < self.slots_max.min(self.slots.len() + self.ahead) {
+            changed.extend(self.look_at(maps, slot).map(|row| (slot as u32, row)));
+            slot += 1;
+        }
+    }
+
+    /// The row of a slot, if it is new or has changed.
+    fn look_at(&mut self, maps: &Maps, slot: usize) -> Option<Row> {
+        let id = maps.owners.read_word(slot, ID_WORD);
+        if id == 0 || self.is_known(maps, slot, id) {
+            return None;
+        }
+        let row = maps.owners.read(slot);
+        if slot >= self.slots.len() {
+            self.slots.resize(slot + 1, (None, 0));
+        }
+        self.slots[slot].0 = Some(row);
+        if row.ended_ns != 0 {
+            self.ended.insert(slot);
+        }
+        Some(row)
     }
 
     /// Is the owner in a slot, with this id, as it was seen last?
@@ -182,24 +210,26 @@ impl Owners {
         OwnerRow { slot: self.slot_id(slot), owner, ended_ns }
     }
 
-    /// Clears the slots of owners that ended long enough ago, and returns them: nobody has them until they are offered. Call after their
-    /// counts have been read. Rows of counters need no clearing: those of another slice count as zero.
+    /// Clears the slots of owners that ended long enough ago and of which `is_read` says that all of their counts have been read, and returns
+    /// them: nobody has them until they are offered. Rows of counters need no clearing: those of another slice count as zero.
     pub(super) fn recycle(
         &mut self,
         maps: &Maps,
         (cpus, events): (u32, u32),
         now_ns: u64,
         pressed: bool,
+        is_read: impl Fn(u32) -> bool,
     ) -> Vec<u32> {
         let mut freed = Vec::new();
         let grace_ns = if pressed { GRACE_UNDER_PRESSURE_NS } else { GRACE_NS };
-        for slot in (1..self.slots.len()).rev() {
+        for slot in self.ended.iter().rev().copied().collect::<Vec<_>>() {
             let row = self.slots[slot].0.as_ref();
-            if row.is_none_or(|row| row.ended_ns == 0 || row.ended_ns + grace_ns > now_ns) {
+            if row.is_none_or(|row| row.ended_ns + grace_ns > now_ns) {
                 continue;
             }
-            // What it counted in this slice is not read yet.
-            if maps.is_counting(slot as u32, cpus) || self.is_being_torn_down(slot, now_ns) {
+            // What it counted in this slice is not read yet, or what came since its rows were.
+            let is_counting = maps.is_counting(slot as u32, cpus);
+            if is_counting || self.is_being_torn_down(slot, now_ns) || !is_read(slot as u32) {
                 continue;
             }
             for row in (0..cpus as usize).map(|cpu| slot * cpus as usize + cpu) {
@@ -222,6 +252,7 @@ impl Owners {
             maps.owners.clear(slot);
             self.slots[slot].0 = None;
             self.slots[slot].1 += 1;
+            self.ended.remove(&slot);
             freed.push(slot as u32);
         }
         self.forget_paths();

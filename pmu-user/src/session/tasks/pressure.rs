@@ -19,6 +19,8 @@ const MOST: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Pressures {
     host: Option<PressureFiles>,
+    /// Resources for which tasks of the host stood still since those of cgroups were read.
+    changed: Vec<&'static str>,
     cgroups: Vec<(Owner, PressureFiles)>,
 }
 
@@ -41,20 +43,23 @@ impl Pressures {
                 }),
             }
         }
-        Self { host: Some(host), cgroups: of_cgroups }
+        Self { host: Some(host), changed: Vec::new(), cgroups: of_cgroups }
     }
 
-    /// What the kernel accounts so far.
-    pub(super) fn read(&mut self) -> Vec<PressureRow> {
+    /// What the kernel accounts so far: of the host, and of cgroups where that is asked for.
+    pub(super) fn read(&mut self, of_cgroups: bool) -> Vec<PressureRow> {
         let Some(host) = &mut self.host else { return Vec::new() };
         // First, so that what a cgroup's tasks do from here on changes the host's next time.
         let (so_far, changed) = host.read();
+        self.changed.extend(changed);
         let of_host = PressureRow { owner: None, so_far };
+        let changed = if of_cgroups { std::mem::take(&mut self.changed) } else { Vec::new() };
+        let cgroups = if of_cgroups { &mut self.cgroups[..] } else { &mut [] };
         let row = |(owner, files): &mut (Owner, PressureFiles)| PressureRow {
             owner: Some(owner.clone()),
             so_far: files.read_of(&changed),
         };
-        let rows = std::iter::once(of_host).chain(self.cgroups.iter_mut().map(row));
+        let rows = std::iter::once(of_host).chain(cgroups.iter_mut().map(row));
         rows.filter(|row| !row.so_far.is_empty()).collect()
     }
 }

@@ -1,0 +1,29 @@
+//! Tells user space which slots' rows were written, so that it looks at no others.
+
+use pmu_common::changed::MARKS;
+
+use crate::{intrinsics::masked, maps::CHANGED};
+
+/// A row of `slot` was written on `cpu`, which runs this. Call when it is complete: who then finds the mark finds all of it.
+#[inline(always)]
+pub(crate) fn mark(slot: u32, cpu: u32) {
+    ordered();
+    if let Some(marks) = CHANGED.get_ptr_mut(cpu) {
+        let mark = marks.cast::<u8>().wrapping_add(masked(slot, MARKS));
+        // SAFETY: the lookup gave a live row, and `masked` kept the index below their number.
+        unsafe { *mark = 1 };
+    }
+}
+
+/// What is written to memory before this is written before what comes after it: a program that interrupts this one on its CPU sees it so.
+#[inline(always)]
+pub(crate) fn ordered() {
+    #[cfg(target_arch = "bpf")]
+    {
+        let mut nothing = 0_u64;
+        // SAFETY: it changes nothing; without `nomem` the compiler keeps memory accesses on their sides. As in
+        // `intrinsics::opaque` there is an instruction.
+        unsafe { core::arch::asm!("{0} = {0}", inout(reg) nothing, options(nostack, preserves_flags)) };
+        let _ = nothing;
+    }
+}
