@@ -64,7 +64,8 @@ impl FileNamer {
 
     /// Names of the code at addresses in a `perf-PID.map`.
     pub fn perf_map(&mut self, map: File, addresses: &[u64]) -> Vec<Name> {
-        let source = wanting(CodeSourceKind::PerfMap(PerfMap { tgid: 1, file: Some((map, 1)) }), addresses);
+        let source =
+            wanting(CodeSourceKind::PerfMap(PerfMap { file: Some((map, 1)), ..PerfMap::of(1) }), addresses);
         names(functions(&mut self.namer, &source.kind, &hottest_first(&source), Instant::now() + NAMES))
     }
 

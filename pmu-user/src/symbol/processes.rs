@@ -12,6 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use super::address_map::{AddressMap, Region};
@@ -27,6 +28,12 @@ const LOCATED_MAX: usize = 1 << 17;
 const ANCESTORS_MAX: usize = 8;
 /// Files of one process that are opened before a sample has hit them: it may be gone then.
 pub(super) const FILES_AHEAD_MAX: usize = 128;
+
+/// How much longer than a reading in vain took is waited before the next, and at least how long after the first, and twice as long after
+/// each that follows; at most how long.
+const VAIN_SHARE: u32 = 50;
+const VAIN_LEAST: Duration = Duration::from_millis(10);
+const VAIN_MOST: Duration = Duration::from_secs(10);
 
 /// Marks the number of a program that has ended.
 const ENDED: u64 = 1 << 63;
@@ -67,6 +74,31 @@ struct Process {
     parent: Option<(u32, u64)>,
     /// Addresses that were located, and where.
     located: HashMap<u64, At>,
+    vain: Vain,
+}
+
+/// Readings of a process's map for an address that was not there, either. Stacks of code without frame pointers are full of such: read for
+/// each, the map of a compiler of 170 mappings was read 2,500 times after a run of a second.
+#[derive(Debug, Default)]
+struct Vain {
+    /// How many in a row.
+    readings: u32,
+    /// Until when no other follows.
+    until: Option<Instant>,
+    /// What was said of the last address.
+    why: &'static str,
+}
+
+impl Vain {
+    fn add(&mut self, took: Duration) {
+        let wait = VAIN_LEAST.saturating_mul(1 << self.readings.min(16)).max(took * VAIN_SHARE);
+        self.readings += 1;
+        self.until = Some(Instant::now() + wait.min(VAIN_MOST));
+    }
+
+    fn waits(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() < until)
+    }
 }
 
 /// Processes met so far.
@@ -278,8 +310,19 @@ impl Processes {
         None
     }
 
+    /// Why an address was not in a process's map a moment ago, for which that is not read again for a while: what is not found now may be
+    /// there by then. `None` if it is read.
+    pub(super) fn waits(&self, tgid: u32) -> Option<&'static str> {
+        self.of.get(&tgid).filter(|process| process.vain.waits()).map(|process| process.vain.why)
+    }
+
+    /// Keeps why an address was not found.
+    pub(super) fn missed(&mut self, tgid: u32, why: &'static str) {
+        self.meet(tgid).vain.why = why;
+    }
+
     /// The mapping around an address, and the process whose map it was found in. The process's own is read again if it
-    /// has mapped more since. Call [`Processes::settle`] before.
+    /// has mapped more since, unless that [waits](Self::waits). Call [`Processes::settle`] before.
     pub(super) fn find(
         &mut self,
         tgid: u32,
@@ -292,10 +335,19 @@ impl Processes {
         if let Some(found) = process.maps.find(address).or_else(before) {
             return Some(found);
         }
-        // All that was told of is in there.
-        let map = Rc::new(read(tgid)?.counted(&sum));
-        process.maps = Maps { told: None, read: Some(map) };
+        if process.vain.waits() {
+            return None;
+        }
+        let begun = Instant::now();
+        if let Some(map) = read(tgid) {
+            // All that was told of is in there.
+            process.maps = Maps { told: None, read: Some(Rc::new(map.counted(&sum))) };
+        }
         let found = process.maps.find(address);
+        match found {
+            Some(_) => process.vain = Vain::default(),
+            None => process.vain.add(begun.elapsed()),
+        }
         self.drop_oldest();
         found
     }

@@ -6,6 +6,7 @@ use std::{
     fs::File,
     os::fd::OwnedFd,
     path::{Component, Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -154,9 +155,29 @@ pub(super) struct PerfMap {
     pub(super) tgid: u32,
     /// The file as it was last found, with its inode, if it was.
     pub(super) file: Option<(File, u64)>,
+    /// When it was last looked for.
+    pub(super) looked: Option<Instant>,
 }
 
+/// How often at most a map is looked for while samples are located: each address of a JIT is new once.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 impl PerfMap {
+    /// Of a process, not looked for yet.
+    pub(super) const fn of(tgid: u32) -> Self {
+        Self { tgid, file: None, looked: None }
+    }
+
+    /// It is looked for now.
+    pub(super) fn look(&mut self) {
+        self.looked = Some(Instant::now());
+    }
+
+    /// Was it looked for a moment ago?
+    pub(super) fn was_looked_for(&self) -> bool {
+        self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY)
+    }
+
     /// Looks for the file of a live process: it must be a regular file of the process's user, or of root.
     pub(super) fn find(tgid: u32) -> Option<(File, u64)> {
         let status = std::fs::read_to_string(format!("/proc/{tgid}/status")).ok()?;

@@ -195,8 +195,12 @@ impl Tracker {
     pub(super) fn at(&mut self, tgid: u32, address: u64, samples: u64, located: &mut Located) -> At {
         let known = if tgid == 0 { Some(At::kernel(address)) } else { self.processes.located(tgid, address) };
         let at = known.unwrap_or_else(|| {
+            let waits = self.processes.waits(tgid).is_some();
             let at = self.find(tgid, address);
-            self.processes.locate(tgid, address, at);
+            let is_nowhere = matches!(self.sources[at.source as usize].kind, CodeSourceKind::Nowhere(_));
+            if !(waits && is_nowhere) {
+                self.processes.locate(tgid, address, at);
+            }
             at
         });
         let source = &mut self.sources[at.source as usize];
@@ -257,12 +261,15 @@ impl Tracker {
     /// The mapping around an address, and the process whose map it was found in.
     pub(super) fn region(&mut self, tgid: u32, address: u64) -> Result<(u32, Region), &'static str> {
         self.see(tgid);
-        let mut why = GONE;
+        let mut why = self.processes.waits(tgid).unwrap_or(GONE);
         let found = self.processes.find(tgid, address, |tgid| {
             let map = read(&mut self.patience, tgid);
             why = map.as_ref().map_or_else(|why| *why, |_| UNMAPPED);
             map.ok()
         });
+        if found.is_none() {
+            self.processes.missed(tgid, why);
+        }
         found.ok_or(why)
     }
 
@@ -273,12 +280,16 @@ impl Tracker {
             None if self.sources.len() >= SOURCES_MAX => return None,
             None => {
                 let number = self.sources.len() as u32;
-                self.sources.push(CodeSource::new(CodeSourceKind::PerfMap(PerfMap { tgid, file: None })));
+                self.sources.push(CodeSource::new(CodeSourceKind::PerfMap(PerfMap::of(tgid))));
                 self.perf_maps.insert(tgid, number);
                 number
             }
         };
-        self.look_for_perf_map(number);
+        if let CodeSourceKind::PerfMap(map) = &self.sources[number as usize].kind
+            && !map.was_looked_for()
+        {
+            self.look_for_perf_map(number);
+        }
         Some(number)
     }
 
@@ -286,6 +297,7 @@ impl Tracker {
     pub(super) fn look_for_perf_map(&mut self, number: u32) {
         let CodeSourceKind::PerfMap(map) = &mut self.sources[number as usize].kind else { return };
         let tgid = map.tgid;
+        map.look();
         if let Some(Some(found)) = self.patience.call(move || PerfMap::find(tgid)) {
             map.file = Some(found);
         }

@@ -29,7 +29,10 @@ use rustix::{
 pub use self::serve::serve;
 pub(super) use self::wire::{ADDRESSES_MAX, End, Identity, Mapped, Request, STACKS_MAX, Start, Unwound, Why};
 use self::wire::{Answer, Found, receive, send};
-use crate::{drain::Code, machine::stat::after_name};
+use crate::{
+    drain::Code,
+    machine::{duration_ns, stat::after_name},
+};
 
 /// The hidden subcommand.
 pub const SUBCOMMAND: &str = "__symbolize";
@@ -199,7 +202,8 @@ impl Symbolizer {
     /// Ends the process.
     fn end(&mut self) {
         if let Some(mut running) = self.running.take() {
-            self.past_cpu_ns += running.cpu_ns;
+            // What an answer that nobody waited for has taken, it could not say.
+            self.past_cpu_ns += running.cpu_ns.max(running.spent_ns());
             let _ = running.process.kill();
             let _ = running.process.wait();
         }
@@ -266,6 +270,14 @@ impl Running {
                 Err(_) => return Err(Why::Crashed),
             }
         }
+    }
+
+    /// CPU time of the process so far in ns, as the kernel says.
+    fn spent_ns(&self) -> u64 {
+        let text =
+            std::fs::read_to_string(format!("/proc/{}/schedstat", self.process.id())).unwrap_or_default();
+        let exact = text.split(' ').next().and_then(|time_ns| time_ns.parse().ok());
+        exact.unwrap_or_else(|| duration_ns(self.busy()))
     }
 
     /// CPU time of the process so far, as the kernel says, to 10 ms; 0 where it does not.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     AddressMap, At, FILES_AHEAD_MAX, LOCATED_MAX, MAP_BYTES_MAX, Ordering, PROCESSES_MAX, Processes, Region,
+    VAIN_LEAST,
 };
 use crate::perf::side_band::Mapping;
 
@@ -107,6 +108,35 @@ fn a_process_that_maps_more_is_read_again() {
     processes.settle(5, |_| Some(AddressMap::parse(5, b"")));
     assert!(processes.find(5, 0x3000, read).is_none());
     assert!(processes.find(5, 0x1000, |_| None).is_some(), "it was kept");
+}
+
+#[test]
+fn addresses_that_are_nowhere_are_not_each_looked_for_anew() {
+    let mut processes = Processes::default();
+    let mut readings = 0;
+    let mut read = |_| {
+        readings += 1;
+        Some(AddressMap::parse(5, b"1000-2000 r-xp 00000000 fe:00 1 /a\n"))
+    };
+    processes.settle(5, &mut read);
+    for nowhere in 0..10_000 {
+        assert!(processes.find(5, 0x10_0000 + nowhere, &mut read).is_none());
+        processes.missed(5, "nowhere");
+        assert!(processes.waits(5).is_none_or(|why| why == "nowhere"));
+    }
+    assert!(processes.find(5, 0x1000, |_| None).is_some(), "what is there is found all the same");
+    assert!(readings < 100, "read {readings} times: it was read a moment ago");
+}
+
+#[test]
+fn a_process_that_maps_more_after_a_while_is_read_again() {
+    let mut processes = Processes::default();
+    processes.settle(5, |_| Some(AddressMap::parse(5, b"")));
+    assert!(processes.find(5, 0x1000, |_| Some(AddressMap::parse(5, b""))).is_none());
+    std::thread::sleep(2 * VAIN_LEAST);
+    let read = |_| Some(AddressMap::parse(5, b"1000-2000 r-xp 00000000 fe:00 1 /a\n"));
+    assert!(processes.waits(5).is_none() && processes.find(5, 0x1000, read).is_some());
+    assert!(processes.waits(5).is_none());
 }
 
 #[test]
