@@ -45,9 +45,9 @@ impl Accounted {
         Self { task: ptr::null_mut(), preempted: false, slot: SLOT_NONE, cpu_time_ns: 0, sum_exec_ns: 0 };
 }
 
-/// Accounts `task`, which is about to leave `cpu` or still runs on it. Call with interrupts off, on that CPU.
+/// Accounts `task`, with this thread id, which is about to leave `cpu` or still runs on it. Call with interrupts off, on that CPU.
 #[inline(always)]
-pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &mut CpuCount) -> Accounted {
+pub(crate) fn account<A: Access>((task, tid): (Pointer, u32), cpu: u32, counts: &mut CpuCount) -> Accounted {
     let Some(pointer) = A::state(task) else {
         begin::<A>(task, counts);
         return Accounted::NOTHING;
@@ -55,12 +55,11 @@ pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &mut CpuCount)
     // SAFETY: a task's state is written only where the task runs, and this is there.
     let state = unsafe { &mut *pointer };
     if state.flags & WAITS_FOR_EXEC != 0 {
-        state.ready_ns = 0;
+        wait::forget(state);
         return Accounted::NOTHING;
     }
     let now = task::reading::<A>(task);
     let mut done = now.since(&state.last);
-    let wait_ns = wait::take::<A>(task, state, cpu, counts);
     let waited = off_cpu::take(state);
     state.last = now;
     let mut accounted = Accounted {
@@ -73,6 +72,7 @@ pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &mut CpuCount)
     if counts.counted != 0 {
         settle::<A>(task, state, (cpu, counts), &mut done);
         accounted.slot = state.slot;
+        let wait_ns = wait::take(tid, state, cpu, counts);
         if state.slot != SLOT_NONE {
             let _ = add(state.slot, (cpu, counts), &done, wait_ns);
             if wait_ns != NO_WAIT {
@@ -82,6 +82,8 @@ pub(crate) fn account<A: Access>(task: Pointer, cpu: u32, counts: &mut CpuCount)
                 let _ = off_cpu::add(state.slot, cpu, &waited, wait_ns);
             }
         }
+    } else {
+        wait::forget(state);
     }
     accounted
 }

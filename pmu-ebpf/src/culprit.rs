@@ -54,26 +54,9 @@ pub(crate) fn queue_of<A: Fields>(task: Pointer) -> u32 {
 /// Charges a wait of the task with this state that ended when the last span of `cpu` began. Call with interrupts off, on that CPU.
 #[inline(always)]
 pub(crate) fn charge(cpu: u32, state: &TaskState, wait_ns: u64) {
-    if config!(culprits) != 0 && charge_last(cpu, state, wait_ns).is_none() {
+    if config!(culprits) != 0 {
         charge_wait(cpu.into(), state.slot.into(), state.ready_cpu.into(), wait_ns);
     }
-}
-
-/// Charges a wait that began in the span before the last: most do, and the two calls of [`charge_wait`] cost as much as the rest.
-#[inline(always)]
-fn charge_last(cpu: u32, state: &TaskState, wait_ns: u64) -> Option<()> {
-    let culprits = CULPRITS.get_ptr_mut(cpu)?;
-    // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
-    let begun = unsafe { (*culprits).begun };
-    // SAFETY: as above; `span` stays inside the row.
-    let until_ns = unsafe { (*span(culprits, begun)).from_ns };
-    // SAFETY: as above.
-    let Span { from_ns, slot } = unsafe { *span(culprits, begun.wrapping_sub(1)) };
-    if state.ready_cpu == MOVED || begun == 0 || wait_ns == 0 || from_ns > until_ns.wrapping_sub(wait_ns) {
-        return None;
-    }
-    add(culprits, pair(state.slot, slot as u32), wait_ns);
-    Some(())
 }
 
 /// [`charge`] of a victim's slot, as a function of its own that takes numbers only: the verifier looks at it once, whatever leads to it
@@ -83,22 +66,29 @@ fn charge_last(cpu: u32, state: &TaskState, wait_ns: u64) -> Option<()> {
 #[inline(never)]
 extern "C" fn charge_wait(cpu: u64, victim: u64, ready_cpu: u64, wait_ns: u64) -> u64 {
     let Some(culprits) = CULPRITS.get_ptr_mut(cpu as u32) else { return 0 };
-    if ready_cpu as u32 == MOVED {
-        // When it came here is not known; most are taken by a CPU that has nothing else to do, and run at once.
-        add(culprits, pair(victim as u32, CULPRIT_MIGRATED), wait_ns);
-        return 0;
-    }
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
     let begun = unsafe { (*culprits).begun };
     // SAFETY: as above; `span` stays inside the row.
     let until_ns = unsafe { (*span(culprits, begun)).from_ns };
     let ready_ns = until_ns.wrapping_sub(wait_ns);
-    for back in 1..SPANS as u64 {
-        // The compiler would make one bound of both, which verifiers before Linux 6 lose sight of.
-        if opaque(back) > begun || charge_span(cpu, victim, begun.wrapping_sub(back), ready_ns) != 0 {
-            break;
+    // SAFETY: as above.
+    let last = unsafe { *span(culprits, begun.wrapping_sub(1)) };
+    let whole = if ready_cpu as u32 == MOVED {
+        // When it came here is not known; most are taken by a CPU that has nothing else to do, and run at once.
+        CULPRIT_MIGRATED
+    } else if begun != 0 && last.from_ns <= ready_ns {
+        // Most began in the span before, and a call costs as much as the rest.
+        last.slot as u32
+    } else {
+        for back in 1..SPANS as u64 {
+            // The compiler would make one bound of both, which verifiers before Linux 6 lose sight of.
+            if opaque(back) > begun || charge_span(cpu, victim, begun.wrapping_sub(back), ready_ns) != 0 {
+                break;
+            }
         }
-    }
+        return 0;
+    };
+    add(culprits, pair(victim as u32, whole), wait_ns);
     0
 }
 

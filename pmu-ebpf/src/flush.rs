@@ -22,10 +22,11 @@ fn try_flush<A: Access>() -> Option<()> {
     let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
     let task = A::current();
     timer::settle_all(cpu, timer::stolen_ns(task));
-    let (slot, given_ns) = if task::tid::<A>(task) == 0 {
+    let tid = task::tid::<A>(task);
+    let (slot, given_ns) = if tid == 0 {
         (SLOT_NONE, 0)
     } else {
-        let accounted = account::<A>(task, cpu, counts);
+        let accounted = account::<A>((task, tid), cpu, counts);
         (accounted.slot, accounted.sum_exec_ns)
     };
     cpu_time::flush::<A>(counts, task, given_ns);

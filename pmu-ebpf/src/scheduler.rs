@@ -35,8 +35,11 @@ fn try_switch<A: Access>(context: *mut c_void, prev: Pointer, next: Pointer) -> 
     let (prev_tid, next_tid) = (task::tid::<A>(prev), task::tid::<A>(next));
     let arrives = next_tid != 0 && !wait::is_told_by_leaving();
     let arriving = if arrives { arrive::<A>(next, cpu, counts, now_ns) } else { ptr::null_mut() };
-    let (leaving, done_ns) =
-        if prev_tid != 0 { leave::<A>(context, prev, cpu, counts, now_ns) } else { (SLOT_NONE, 0) };
+    let (leaving, done_ns) = if prev_tid != 0 {
+        leave::<A>(context, (prev, prev_tid), cpu, counts, now_ns)
+    } else {
+        (SLOT_NONE, 0)
+    };
     let _ = culprit::switch(cpu, prev_tid == 0, leaving, now_ns);
     if counter::are_read() && counts.counted != 0 {
         counter::switch::<A>(cpu, leaving, next, arriving, now_ns);
@@ -69,12 +72,12 @@ fn arrive<A: Access>(next: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) ->
 #[inline(always)]
 fn leave<A: Access>(
     context: *mut c_void,
-    prev: Pointer,
+    (prev, prev_tid): (Pointer, u32),
     cpu: u32,
     counts: &mut CpuCount,
     now_ns: u64,
 ) -> (u32, u64) {
-    let accounted = account::<A>(prev, cpu, counts);
+    let accounted = account::<A>((prev, prev_tid), cpu, counts);
     if accounted.task.is_null() {
         return (SLOT_NONE, 0);
     }

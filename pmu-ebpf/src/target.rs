@@ -50,45 +50,17 @@ const ABOVE: u64 = NO_TARGET - 1;
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn target_above(leader: u64) -> u64 {
-    let own = flags_of(leader);
-    if own != ABOVE {
-        return own;
-    }
-    let mut ancestor = parent(leader);
-    for _ in 0..GENERATIONS_MAX / AT_A_TIME {
-        match climb(ancestor) {
+    let mut ancestor = leader;
+    for generation in 0..GENERATIONS_MAX {
+        match flags_of(ancestor) {
+            ABOVE => {}
             NO_TARGET => break,
             // Only the target itself waits to execute another program.
-            flags if flags <= u64::from(u32::MAX) => return 0,
-            next => ancestor = next,
+            flags => return if generation == 0 { flags } else { 0 },
         }
+        ancestor = Probed::u64(ancestor as Pointer, config!(offsets.task_real_parent));
     }
     NO_TARGET
-}
-
-/// Generations that [`climb`] looks at: a loop in a loop is shorter, to the verifier, than one that is as long as both.
-const AT_A_TIME: u32 = 8;
-
-/// What [`flags_of`] says of the first of some ancestors, the task at this address among them, that is a target or has none above it; if
-/// there is none, the address of the next ancestor, which is more than any flags.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn climb(task: u64) -> u64 {
-    let mut ancestor = task;
-    for _ in 0..AT_A_TIME {
-        let flags = flags_of(ancestor);
-        if flags != ABOVE {
-            return flags;
-        }
-        ancestor = parent(ancestor);
-    }
-    ancestor
-}
-
-/// Address of the task that made the process of the task at this address.
-#[inline(always)]
-fn parent(task: u64) -> u64 {
-    Probed::u64(task as Pointer, config!(offsets.task_real_parent))
 }
 
 /// Flags of the target that the process of the task at this address is, or [`ABOVE`] or [`NO_TARGET`].

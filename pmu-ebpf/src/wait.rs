@@ -8,9 +8,9 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Access, Fields, Pointer},
+    access::{Fields, Pointer},
     config::config,
-    counter, task,
+    counter,
 };
 
 /// Does nobody want to know of a wait before the task leaves its CPU, and can it be told then? Time off the CPU ends with the arrival, so do
@@ -31,10 +31,10 @@ pub(crate) fn is_on_cpu<A: Fields>(task: Pointer) -> bool {
     A::u8(task, config!(offsets.task_on_cpu)) != 0
 }
 
-/// Takes the wait of `task`, which has had `cpu` since then, from its state; [`NO_WAIT`] if there was none, or it was accounted, or the CPU
+/// Takes the wait of the task with this thread id, which has had `cpu` since then, from its state; [`NO_WAIT`] if there was none, or it was accounted, or the CPU
 /// was not seen to be given to it. Call before the CPU's row takes in that the task leaves.
 #[inline(always)]
-pub(crate) fn take<A: Access>(task: Pointer, state: &mut TaskState, cpu: u32, counts: &CpuCount) -> u64 {
+pub(crate) fn take(tid: u32, state: &mut TaskState, cpu: u32, counts: &CpuCount) -> u64 {
     if !is_told_by_leaving() {
         let wait_ns = state.wait_ns;
         state.wait_ns = NO_WAIT;
@@ -42,11 +42,21 @@ pub(crate) fn take<A: Access>(task: Pointer, state: &mut TaskState, cpu: u32, co
     }
     let (ready_ns, came_ns) = (state.ready_ns, counts.switched_ns);
     state.ready_ns = 0;
-    if ready_ns == 0 || came_ns < ready_ns || counts.last_next != u64::from(task::tid::<A>(task)) {
+    if ready_ns == 0 || came_ns < ready_ns || counts.last_next != u64::from(tid) {
         return NO_WAIT;
     }
     if state.ready_cpu != cpu {
         state.ready_cpu = MOVED;
     }
     came_ns - ready_ns
+}
+
+/// Forgets a wait that nothing counts.
+#[inline(always)]
+pub(crate) fn forget(state: &mut TaskState) {
+    if is_told_by_leaving() {
+        state.ready_ns = 0;
+    } else {
+        state.wait_ns = NO_WAIT;
+    }
 }

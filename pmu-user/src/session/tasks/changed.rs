@@ -32,10 +32,13 @@ impl Written {
 
 impl TasksSession {
     /// Takes the marks of all CPUs: also one that counts nothing may see an owner end.
-    pub(super) fn take_marks(&self) -> Written {
+    pub(super) fn take_marks(&mut self) -> Written {
         let cpus = self.machine.cpu.possible;
         let mut marked = Vec::with_capacity(self.changed_rows);
         take(&self.object.maps.changed, cpus, self.header.plan.slots, &mut marked);
+        for slot in self.owners.take_unread() {
+            marked.extend((0..cpus).map(|cpu| (slot, Cpu(cpu))));
+        }
         // Rows are read after their marks are gone: what a program writes from here on, it marks again.
         fence(Ordering::SeqCst);
         Written::Marked(marked)

@@ -54,6 +54,8 @@ pub(super) struct Owners {
     slots: Vec<(Option<Row>, u32)>,
     /// Slots of owners that have ended.
     ended: BTreeSet<usize>,
+    /// Those of them whose rows were not read as they are when they were last to be freed.
+    unread: Vec<u32>,
     /// Slots that there are.
     slots_max: usize,
     /// Slots of which each CPU may have taken some, and not told yet whose they are.
@@ -70,6 +72,7 @@ impl Owners {
             paths_max: PATHS_MAX,
             slots: vec![(None, 0)],
             ended: BTreeSet::new(),
+            unread: Vec::new(),
             slots_max: slots as usize,
             // A program, and one that interrupts it to sample.
             ahead: 2 * cpus as usize + 1,
@@ -128,6 +131,11 @@ impl Owners {
     /// Is a slot in use, or the common one?
     pub(super) fn is_in_use(&self, slot: u32) -> bool {
         slot == SLOT_OTHER || self.slots.get(slot as usize).is_some_and(|(row, _)| row.is_some())
+    }
+
+    /// Slots that wait to be freed until their rows have been read, whether or not these are marked; once.
+    pub(super) fn take_unread(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.unread)
     }
 
     /// Slots in use, the common one included.
@@ -229,7 +237,11 @@ impl Owners {
             }
             // What it counted in this slice is not read yet, or what came since its rows were.
             let is_counting = maps.is_counting(slot as u32, cpus);
-            if is_counting || self.is_being_torn_down(slot, now_ns) || !is_read(slot as u32) {
+            if is_counting || self.is_being_torn_down(slot, now_ns) {
+                continue;
+            }
+            if !is_read(slot as u32) {
+                self.unread.push(slot as u32);
                 continue;
             }
             for row in (0..cpus as usize).map(|cpu| slot * cpus as usize + cpu) {
