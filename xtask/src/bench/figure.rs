@@ -99,6 +99,36 @@ impl Section {
         })
     }
 
+    /// What the section is about.
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// How its figures were made: a command or remark each.
+    pub(super) fn how(&self) -> impl Iterator<Item = &str> {
+        self.how.iter().map(String::as_str)
+    }
+
+    /// What each figure is of, its median and its quartiles with their unit, and what it should be.
+    pub(super) fn cells(&self) -> impl Iterator<Item = [String; 4]> {
+        self.lines.iter().map(|line| {
+            let Spread { low, median, high } = line.value;
+            let target = match line.target {
+                Target::None => String::new(),
+                Target::AtMost(limit) => {
+                    format!("at most {}: {}", number(limit), if line.is_missed() { "missed" } else { "met" })
+                }
+            };
+            let median = format!("{} {}", number(median), line.unit);
+            [
+                line.what.clone(),
+                median.trim_end().to_owned(),
+                format!("{} .. {}", number(low), number(high)),
+                target,
+            ]
+        })
+    }
+
     /// Targets missed.
     pub(super) fn missed(&self) -> usize {
         self.lines.iter().filter(|line| line.is_missed()).count()

@@ -7,6 +7,7 @@ mod bed;
 mod figure;
 mod io;
 mod owners;
+mod page;
 mod peers;
 mod plan;
 mod sampling;
@@ -43,6 +44,9 @@ pub(crate) struct Args {
     /// Print a row of JSON for the machine, and one for each figure
     #[arg(long)]
     json: bool,
+    /// Write the figures into docs/costs.md, too
+    #[arg(long)]
+    write: bool,
 }
 
 type Bench = fn(&Bed) -> anyhow::Result<Vec<Section>>;
@@ -81,6 +85,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         again.args(BUILT.iter().zip(&built).map(|(name, path)| format!("{name}={}", path.display())));
         again.args(env::var(PERF_VARIABLE).map(|path| format!("{PERF_VARIABLE}={path}")));
         again.arg(env::current_exe()?).arg("bench").args(args.json.then_some("--json"));
+        again.args(args.write.then_some("--write"));
         return succeed(again.args(["--rounds", &args.rounds.to_string()]).args(&args.only));
     }
     let perf = output(&mut perf(&["--version"])).with_context(|| {
@@ -102,9 +107,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut missed = 0;
     for (name, measure) in BENCHES.iter().filter(|(name, _)| wanted(name)) {
         say(&format!("bench {name}"));
-        for section in measure(&bed)? {
+        let sections = measure(&bed)?;
+        for section in &sections {
             missed += section.missed();
-            print(name, &section, args.json)?;
+            print(name, section, args.json)?;
+        }
+        if args.write {
+            page::write(name, &machine(&bed, perf.trim())?, &sections)?;
         }
     }
     let verdict =
@@ -125,6 +134,21 @@ fn print(bench: &str, section: &Section, is_json: bool) -> anyhow::Result<()> {
         writeln!(stdout, "{section}")?;
     }
     Ok(())
+}
+
+/// What the figures were measured on.
+fn machine(bed: &Bed, perf: &str) -> anyhow::Result<String> {
+    let release = line_of("/proc/sys/kernel/osrelease", "")?;
+    let version: Vec<&str> = release.split('.').take(2).collect();
+    let perf: Vec<&str> = perf.split('.').take(2).collect();
+    let cpu = line_of("/proc/cpuinfo", "model name")?;
+    Ok(format!(
+        "{} CPUs, {cpu}, Linux {}, {}, {} rounds",
+        bed.cpus,
+        version.join("."),
+        perf.join("."),
+        bed.rounds
+    ))
 }
 
 fn version(bed: &Bed) -> anyhow::Result<String> {
