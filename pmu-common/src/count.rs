@@ -226,19 +226,27 @@ mod tests {
         assert_eq!(cpu_time_after_move_ns(200, 9_000, 10_000), 200);
     }
 
+    /// Adds a wait as the programs do; its bucket.
+    fn add_wait(count: &mut Count, wait_ns: u64) -> u32 {
+        let bucket = RUNQUEUE.bucket_of(wait_ns);
+        count.add_wait(wait_ns, bucket as usize);
+        bucket
+    }
+
     #[test]
     fn a_wait_is_counted_summed_and_kept_if_it_is_the_longest() {
         let mut count = Count::ZERO;
-        [5, 0, 3].into_iter().for_each(|wait_ns| count.add_wait(wait_ns, 0));
+        let buckets = [5, 0, 3].map(|wait_ns| add_wait(&mut count, wait_ns));
         assert_eq!((count.runs, count.wait_ns, count.wait_max_ns), (3, 8, 5));
+        assert_eq!(buckets, [5, 0, 3]);
     }
 
     #[test]
     fn the_groups_of_its_buckets_are_filled() {
         let mut count = Count::ZERO;
-        count.add_wait(u64::MAX, RUNQUEUE.buckets - 1);
-        assert_eq!(count.filled, 1 << 63);
-        count.add_wait(0, 0);
+        let last = add_wait(&mut count, u64::MAX);
+        assert_eq!((last, count.filled), (RUNQUEUE.buckets as u32 - 1, 1 << 63));
+        add_wait(&mut count, 0);
         assert_eq!(count.filled, 1 << 63 | 1);
     }
 
