@@ -158,15 +158,17 @@ impl Count {
         }
     }
 
-    /// Adds one wait for a CPU, which belongs to this bucket of the latency histogram ([`RUNQUEUE`]).
+    /// Adds one wait for a CPU; the bucket of the latency histogram ([`RUNQUEUE`]) that it belongs to.
     #[inline(always)]
-    pub const fn add_wait(&mut self, wait_ns: u64, bucket: usize) {
-        self.filled |= 1 << (bucket / RUNQUEUE.group_buckets());
+    pub const fn add_wait(&mut self, wait_ns: u64) -> u32 {
+        let bucket = RUNQUEUE.bucket_of(wait_ns);
+        self.filled |= 1 << (bucket / RUNQUEUE.group_buckets() as u32);
         self.runs = self.runs.wrapping_add(1);
         self.wait_ns = self.wait_ns.wrapping_add(wait_ns);
         if wait_ns > self.wait_max_ns {
             self.wait_max_ns = wait_ns;
         }
+        bucket
     }
 }
 
@@ -226,17 +228,10 @@ mod tests {
         assert_eq!(cpu_time_after_move_ns(200, 9_000, 10_000), 200);
     }
 
-    /// Adds a wait as the programs do; its bucket.
-    fn add_wait(count: &mut Count, wait_ns: u64) -> u32 {
-        let bucket = RUNQUEUE.bucket_of(wait_ns);
-        count.add_wait(wait_ns, bucket as usize);
-        bucket
-    }
-
     #[test]
     fn a_wait_is_counted_summed_and_kept_if_it_is_the_longest() {
         let mut count = Count::ZERO;
-        let buckets = [5, 0, 3].map(|wait_ns| add_wait(&mut count, wait_ns));
+        let buckets = [5, 0, 3].map(|wait_ns| count.add_wait(wait_ns));
         assert_eq!((count.runs, count.wait_ns, count.wait_max_ns), (3, 8, 5));
         assert_eq!(buckets, [5, 0, 3]);
     }
@@ -244,9 +239,9 @@ mod tests {
     #[test]
     fn the_groups_of_its_buckets_are_filled() {
         let mut count = Count::ZERO;
-        let last = add_wait(&mut count, u64::MAX);
+        let last = count.add_wait(u64::MAX);
         assert_eq!((last, count.filled), (RUNQUEUE.buckets as u32 - 1, 1 << 63));
-        add_wait(&mut count, 0);
+        count.add_wait(0);
         assert_eq!(count.filled, 1 << 63 | 1);
     }
 

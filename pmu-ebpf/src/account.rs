@@ -184,8 +184,7 @@ fn add(slot: u32, (cpu, counts): (u32, &mut CpuCount), done: &Reading, wait_ns: 
     count.add(done);
     counts.owners_ns = counts.owners_ns.wrapping_add(done.cpu_time_ns);
     if wait_ns != NO_WAIT {
-        let bucket = masked(RUNQUEUE.bucket_of(wait_ns), RUNQUEUE.buckets);
-        count.add_wait(wait_ns, bucket);
+        let bucket = masked(count.add_wait(wait_ns), RUNQUEUE.buckets);
         let buckets = LATENCIES.get_ptr_mut(index)?.cast::<u32>();
         let bucket = buckets.wrapping_add(bucket);
         // SAFETY: `masked` kept the index below their number, so this is inside a live row that only this CPU writes.

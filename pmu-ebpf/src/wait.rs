@@ -31,8 +31,8 @@ pub(crate) fn is_on_cpu<A: Fields>(task: Pointer) -> bool {
     A::u8(task, config!(offsets.task_on_cpu)) != 0
 }
 
-/// Takes the wait of the task with this thread id, which has had `cpu` since then, from its state; [`NO_WAIT`] if there was none, or it was accounted, or the CPU
-/// was not seen to be given to it. Call before the CPU's row takes in that the task leaves.
+/// Takes the wait of the task with this thread id, which has had `cpu` since then, from its state; [`NO_WAIT`] if there was none, or
+/// it was accounted, or the CPU was not seen to be given to it. Call before the CPU's row takes in that the task leaves.
 #[inline(always)]
 pub(crate) fn take(tid: u32, state: &mut TaskState, cpu: u32, counts: &CpuCount) -> u64 {
     if !is_told_by_leaving() {
