@@ -5,6 +5,8 @@
 //! none, as it is when it is needed, provided that the parent has executed nothing since. From the program that it executes
 //! on, the kernel has told of everything that it mapped, where the kernel is listened to.
 
+mod vain;
+
 use std::{
     collections::{HashMap, VecDeque},
     rc::Rc,
@@ -12,9 +14,10 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
+use self::vain::Vain;
 use super::address_map::{AddressMap, Region};
 use crate::drain::At;
 
@@ -28,12 +31,6 @@ const LOCATED_MAX: usize = 1 << 17;
 const ANCESTORS_MAX: usize = 8;
 /// Files of one process that are opened before a sample has hit them: it may be gone then.
 pub(super) const FILES_AHEAD_MAX: usize = 128;
-
-/// How much longer than a reading in vain took is waited before the next, and at least how long after the first, and twice as long after
-/// each that follows; at most how long.
-const VAIN_SHARE: u32 = 50;
-const VAIN_LEAST: Duration = Duration::from_millis(10);
-const VAIN_MOST: Duration = Duration::from_secs(10);
 
 /// Marks the number of a program that has ended.
 const ENDED: u64 = 1 << 63;
@@ -75,30 +72,6 @@ struct Process {
     /// Addresses that were located, and where.
     located: HashMap<u64, At>,
     vain: Vain,
-}
-
-/// Readings of a process's map for an address that was not there, either. Stacks of code without frame pointers are full of such: read for
-/// each, the map of a compiler of 170 mappings was read 2,500 times after a run of a second.
-#[derive(Debug, Default)]
-struct Vain {
-    /// How many in a row.
-    readings: u32,
-    /// Until when no other follows.
-    until: Option<Instant>,
-    /// What was said of the last address.
-    why: &'static str,
-}
-
-impl Vain {
-    fn add(&mut self, took: Duration) {
-        let wait = VAIN_LEAST.saturating_mul(1 << self.readings.min(16)).max(took * VAIN_SHARE);
-        self.readings += 1;
-        self.until = Some(Instant::now() + wait.min(VAIN_MOST));
-    }
-
-    fn waits(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() < until)
-    }
 }
 
 /// Processes met so far.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     AddressMap, At, FILES_AHEAD_MAX, LOCATED_MAX, MAP_BYTES_MAX, Ordering, PROCESSES_MAX, Processes, Region,
-    VAIN_LEAST,
+    vain::LEAST,
 };
 use crate::perf::side_band::Mapping;
 
@@ -133,7 +133,7 @@ fn a_process_that_maps_more_after_a_while_is_read_again() {
     let mut processes = Processes::default();
     processes.settle(5, |_| Some(AddressMap::parse(5, b"")));
     assert!(processes.find(5, 0x1000, |_| Some(AddressMap::parse(5, b""))).is_none());
-    std::thread::sleep(2 * VAIN_LEAST);
+    std::thread::sleep(2 * LEAST);
     let read = |_| Some(AddressMap::parse(5, b"1000-2000 r-xp 00000000 fe:00 1 /a\n"));
     assert!(processes.waits(5).is_none() && processes.find(5, 0x1000, read).is_some());
     assert!(processes.waits(5).is_none());
