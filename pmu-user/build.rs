@@ -14,6 +14,7 @@ use std::{
 
 use flate2::{Compression, write::DeflateEncoder};
 use object::{
+    Endian as _, Endianness,
     build::elf::{Builder, SectionData},
     elf::SHT_STRTAB,
 };
@@ -30,7 +31,7 @@ fn main() -> Result<(), String> {
     for input in ["src", "Cargo.toml", "../pmu-common/src", "../Cargo.toml"] {
         println!("cargo::rerun-if-changed={}", root.join(input).display());
     }
-    for input in ["PMBPF_EBPF_OBJECTS", "PMBPF_BPF_LINKER"] {
+    for input in ["PMBPF_EBPF_OBJECTS", "PMBPF_BPF_LINKER", "PMBPF_BPF_LINES"] {
         println!("cargo::rerun-if-env-changed={input}");
     }
     let given = env::var_os("PMBPF_EBPF_OBJECTS").map(PathBuf::from).or_else(archived);
@@ -73,16 +74,23 @@ fn deflated(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     packed.finish()
 }
 
-/// An object without its DWARF, of which the linker has made BTF: two thirds of it, which no loader reads. One that has none, as
-/// those that an earlier build left, stays as it is.
+/// An object without its DWARF, of which the linker has made BTF: two thirds of it, which no loader reads; and without the lines of
+/// its source, of which aya and the kernel make copies at each start, unless `PMBPF_BPF_LINES` wants them in what the verifier says. One
+/// that has no DWARF, as those that an earlier build left, stays as it is.
 fn stripped(whole: &[u8]) -> Result<Vec<u8>, object::build::Error> {
     let mut object = Builder::read(whole)?;
+    let (endian, keeps_lines) = (object.endian, env::var_os("PMBPF_BPF_LINES").is_some());
     let mut has_dwarf = false;
     for section in &mut object.sections {
         let name = section.name.as_slice();
-        section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
+        let is_dwarf = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
+        // Where BTF names a place in the object, the place is there, too.
+        section.delete = is_dwarf || name.starts_with(b".rel.BTF");
         // What is to be deleted is no longer iterated over.
-        has_dwarf |= section.delete;
+        has_dwarf |= is_dwarf;
+        if let (b".BTF.ext", SectionData::Data(data), false) = (name, &mut section.data, keeps_lines) {
+            without_lines(data.to_mut(), endian);
+        }
     }
     if !has_dwarf {
         return Ok(whole.to_vec());
@@ -97,6 +105,29 @@ fn stripped(whole: &[u8]) -> Result<Vec<u8>, object::build::Error> {
     let mut stripped = Vec::new();
     object.write(&mut stripped)?;
     Ok(stripped)
+}
+
+/// Cuts the lines off a section `.BTF.ext` (Documentation/bpf/btf.rst, `struct btf_ext_header`) that has them behind the functions, and
+/// nothing else.
+fn without_lines(data: &mut Vec<u8>, endian: Endianness) {
+    // Where the header has its own length, and where it says from where to where each of them is.
+    const HEADER_BYTES: usize = 4;
+    const FUNCTIONS: usize = 8;
+    const LINES: usize = 16;
+    const RELOCATIONS: usize = 24;
+    let word = |at: usize| {
+        let bytes = data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, |bytes| endian.read_u32(bytes))
+    };
+    let functions_end = word(FUNCTIONS) + word(FUNCTIONS + 4);
+    if word(LINES) != functions_end || word(RELOCATIONS + 4) != 0 {
+        return;
+    }
+    let end = word(HEADER_BYTES) + functions_end;
+    for (at, value) in [(LINES + 4, 0), (RELOCATIONS, functions_end)] {
+        data[at..at + 4].copy_from_slice(&endian.write_u32(value));
+    }
+    data.truncate(end as usize);
 }
 
 /// The folder of the objects for the target's processor that the source archive has; `None` in any other tree.

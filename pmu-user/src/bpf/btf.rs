@@ -5,14 +5,15 @@
 
 mod attachable;
 mod bytes;
+mod error;
 mod io;
 mod per_cpu;
 
-use std::{collections::HashMap, io::Error, path::Path};
+use std::{collections::HashMap, path::Path};
 
 use pmu_common::config::{ABSENT, Offsets};
 
-pub use self::attachable::Attachable;
+pub use self::{attachable::Attachable, error::BtfError};
 use self::{attachable::is_attachable, bytes::Bytes};
 
 /// Where the running kernel's types are.
@@ -39,6 +40,8 @@ const KIND_ENUM64: u32 = 19;
 /// Header (struct btf_header): magic, version, flags, its length, then offset and length of types and of strings.
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
+/// Bytes of a type without a tail (struct btf_type).
+const TYPE_BYTES_MIN: usize = 12;
 
 /// A kernel's types take 5 MB.
 const BYTES_MAX: u64 = 64 << 20;
@@ -89,34 +92,13 @@ const MISSES: &str = "bpf_prog_inc_misses_counter";
 /// The enumeration of cgroup controllers.
 const CONTROLLERS: &str = "cgroup_subsys_id";
 
-/// Why the offsets are not known.
-#[derive(Debug, thiserror::Error)]
-pub enum BtfError {
-    /// The kernel has no BTF.
-    #[error("cannot read {path}: {error}")]
-    Io {
-        /// File.
-        path: String,
-        /// Cause.
-        error: Error,
-    },
-    /// The file is no BTF.
-    #[error("{0} is no BTF")]
-    Malformed(String),
-    /// The kernel lacks a field that pmbpf cannot do without.
-    #[error("this kernel has no `{0}`")]
-    NoField(String),
-    /// The file has the types of a kernel whose fields lie elsewhere.
-    #[error("{0} has the types of another kernel than the one that runs")]
-    OtherKernel(String),
-}
-
 /// The types of a kernel.
 #[derive(Debug)]
 pub struct Btf {
     bytes: Bytes,
     strings: usize,
-    types: Vec<usize>,
+    /// Where each type is, by id.
+    types: Vec<u32>,
     structs: HashMap<&'static str, u32>,
     tracepoints: HashMap<&'static str, u32>,
     /// Ids of types that programs are attached by.
@@ -167,7 +149,7 @@ impl Btf {
         let mut btf = Self {
             bytes,
             strings,
-            types: vec![0],
+            types: Vec::with_capacity(1 + length / TYPE_BYTES_MIN),
             structs: HashMap::new(),
             tracepoints: HashMap::new(),
             attachable: Vec::new(),
@@ -175,6 +157,8 @@ impl Btf {
             per_cpu: None,
             keeps_programs_apart: false,
         };
+        // The first type, `void`, is nowhere.
+        btf.types.push(0);
         let mut at = start;
         while at < start + length {
             let (kind, members) = btf.kind(at)?;
@@ -198,8 +182,8 @@ impl Btf {
             if matches!(kind, KIND_TYPEDEF | KIND_FUNC) && is_attachable(kind, btf.name_on(at)?) {
                 btf.attachable.push(u32::try_from(btf.types.len()).ok()?);
             }
-            btf.types.push(at);
-            at += 12 + tail_bytes(kind, members);
+            btf.types.push(u32::try_from(at).ok()?);
+            at += TYPE_BYTES_MIN + tail_bytes(kind, members);
         }
         Some(btf)
     }
@@ -220,8 +204,13 @@ impl Btf {
     }
 
     fn is_called(&self, at: usize, name: &str) -> bool {
-        let rest = self.name_on(at).and_then(|on| on.strip_prefix(name.as_bytes()));
-        rest.is_some_and(|rest| rest.first() == Some(&0))
+        // Most names end elsewhere, which one byte tells.
+        self.name_on(at).is_some_and(|on| on.get(name.len()) == Some(&0) && on.starts_with(name.as_bytes()))
+    }
+
+    /// Where the type with an id is.
+    fn at(&self, id: u32) -> Option<usize> {
+        Some(*self.types.get(id as usize)? as usize)
     }
 
     fn name(&self, at: usize) -> Option<&str> {
@@ -240,8 +229,7 @@ impl Btf {
     pub fn timer_now_by_value(&self) -> bool {
         const NOW: usize = 2;
         let now = self.tracepoints.get(EXPIRE).and_then(|&id| self.parameter(id, NOW));
-        now.and_then(|id| self.kind(self.types.get(id as usize).copied()?))
-            .is_some_and(|(kind, _)| kind != KIND_PTR)
+        now.and_then(|id| self.kind(self.at(id)?)).is_some_and(|(kind, _)| kind != KIND_PTR)
     }
 
     /// Does the kernel leave a tracepoint's program out where it would interrupt itself? `false` too where it does so and
@@ -253,15 +241,15 @@ impl Btf {
     /// Type of a tracepoint's parameter; the first is the kernel's own. A tracepoint's type is a `typedef` of a pointer
     /// to a function.
     fn parameter(&self, tracepoint: u32, index: usize) -> Option<u32> {
-        let target = |id: u32| self.u32_at(*self.types.get(id as usize)? + 8);
-        let function = *self.types.get(target(target(tracepoint)?)? as usize)?;
+        let target = |id: u32| self.u32_at(self.at(id)? + 8);
+        let function = self.at(target(target(tracepoint)?)?)?;
         let (kind, parameters) = self.kind(function)?;
         (kind == KIND_FUNC_PROTO && index < parameters).then(|| self.u32_at(function + 12 + index * 8 + 4))?
     }
 
     /// Bit offset and type of a member, also inside anonymous structs and unions, looking at no more members than `left`.
     fn member(&self, id: u32, name: &str, depth: u32, left: &mut u32) -> Option<(u32, u32)> {
-        let at = *self.types.get(id as usize)?;
+        let at = self.at(id)?;
         let (kind, members) = self.kind(at)?;
         match kind {
             KIND_STRUCT | KIND_UNION if depth < 16 => {}

@@ -1,16 +1,13 @@
 //! The kernel's types that programs are attached by, as aya reads them.
 
-use super::{Btf, HEADER_BYTES, KIND_FUNC, KIND_FWD, KIND_TYPEDEF, MAGIC};
+use super::{Btf, HEADER_BYTES, KIND_FUNC, KIND_FWD, KIND_TYPEDEF, MAGIC, TYPE_BYTES_MIN};
 
 /// What programs are attached by: tracepoints (include/trace/bpf_probe.h) and iterators (include/linux/bpf.h).
 const TRACEPOINT: (u32, &str) = (KIND_TYPEDEF, "btf_trace_");
 const ITERATOR: (u32, &str) = (KIND_FUNC, "bpf_iter_");
 
-/// Words of a type without members.
-type Type = [u32; 3];
-
 /// Types of a kernel that programs are attached by.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Attachable {
     /// Id, kind and name of each, ascending.
     types: Vec<(u32, u32, String)>,
@@ -18,9 +15,9 @@ pub struct Attachable {
 
 /// Is a type of that kind, whose name begins like this, one that programs are attached by?
 pub(super) fn is_attachable(kind: u32, name_on: &[u8]) -> bool {
-    [TRACEPOINT, ITERATOR]
-        .iter()
-        .any(|(wanted, prefix)| kind == *wanted && name_on.starts_with(prefix.as_bytes()))
+    let is_one = |(wanted, prefix): (u32, &str)| kind == wanted && name_on.starts_with(prefix.as_bytes());
+    // Both begin so; most names do not.
+    name_on.first() == Some(&b'b') && [TRACEPOINT, ITERATOR].into_iter().any(is_one)
 }
 
 impl Btf {
@@ -28,7 +25,7 @@ impl Btf {
     #[must_use]
     pub fn attachable(&self) -> Attachable {
         let of = |&id: &u32| {
-            let at = *self.types.get(id as usize)?;
+            let at = self.at(id)?;
             Some((id, self.kind(at)?.0, self.name(at)?.to_owned()))
         };
         Attachable { types: self.attachable.iter().filter_map(of).collect() }
@@ -75,25 +72,36 @@ impl Attachable {
 /// BTF of nameless types, but for those of this kind that are kept, by id.
 fn bytes(kind: u32, kept: &[(u32, &str)]) -> Vec<u8> {
     let last = kept.iter().map(|(id, _)| *id).max().unwrap_or_default();
-    let mut types: Vec<Type> = vec![[0, KIND_FWD << 24, 0]; last as usize];
-    let mut strings = vec![0];
-    for &(id, name) in kept {
-        // The first type, `void`, has no entry.
-        types[id as usize - 1] = [strings.len() as u32, kind << 24, 0];
-        strings.extend_from_slice(name.as_bytes());
-        strings.push(0);
-    }
-    let types_bytes = types.as_flattened().len() as u32 * 4;
+    let nameless = bytes_of([0, KIND_FWD << 24, 0]);
+    let names_bytes = 1 + kept.iter().map(|(_, name)| name.len() + 1).sum::<usize>();
+    let types_bytes = last as usize * nameless.len();
     let mut bytes = vec![0; HEADER_BYTES];
+    bytes.reserve_exact(types_bytes + names_bytes);
     bytes[..2].copy_from_slice(&MAGIC.to_ne_bytes());
     bytes[2] = 1;
     bytes[4..8].copy_from_slice(&(HEADER_BYTES as u32).to_ne_bytes());
-    for (place, length) in
-        bytes[12..].chunks_exact_mut(4).zip([types_bytes, types_bytes, strings.len() as u32])
-    {
-        place.copy_from_slice(&length.to_ne_bytes());
+    // The strings follow the types.
+    let sizes = bytes_of([types_bytes as u32, types_bytes as u32, names_bytes as u32]);
+    bytes[12..].copy_from_slice(&sizes);
+    (0..last).for_each(|_| bytes.extend_from_slice(&nameless));
+    let mut name_at = 1;
+    for &(id, name) in kept {
+        // The first type, `void`, has no entry.
+        let at = HEADER_BYTES + (id as usize - 1) * nameless.len();
+        bytes[at..at + nameless.len()].copy_from_slice(&bytes_of([name_at, kind << 24, 0]));
+        name_at += name.len() as u32 + 1;
     }
-    bytes.extend(types.as_flattened().iter().flat_map(|word| word.to_ne_bytes()));
-    bytes.extend_from_slice(&strings);
+    bytes.push(0);
+    for (_, name) in kept {
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.push(0);
+    }
+    bytes
+}
+
+/// Three words as they are in memory.
+fn bytes_of(words: [u32; 3]) -> [u8; TYPE_BYTES_MIN] {
+    let mut bytes = [0; TYPE_BYTES_MIN];
+    bytes.chunks_exact_mut(4).zip(words).for_each(|(place, word)| place.copy_from_slice(&word.to_ne_bytes()));
     bytes
 }

@@ -77,7 +77,7 @@ impl Btf {
 
     /// Value of a name in an enumeration.
     fn enumerated(&self, id: u32, name: &str) -> Option<u32> {
-        let at = *self.types.get(id as usize)?;
+        let at = self.at(id)?;
         let (_, values) = self.kind(at)?;
         let found =
             (0..values).map(|index| at + 12 + index * 8).find(|&value| self.is_called(value, name))?;

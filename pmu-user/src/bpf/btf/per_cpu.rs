@@ -26,9 +26,8 @@ impl Btf {
         let (_, variables) = self.kind(at)?;
         let entry = |index: usize| at + 12 + index * 12;
         let is = |index: &usize| {
-            let id = self.u32_at(entry(*index));
-            let variable = id.and_then(|id| self.types.get(id as usize));
-            variable.is_some_and(|&variable| self.is_called(variable, name))
+            let variable = self.u32_at(entry(*index)).and_then(|id| self.at(id));
+            variable.is_some_and(|variable| self.is_called(variable, name))
         };
         self.u32_at(entry((0..variables).find(is)?) + 4)
     }
