@@ -7,8 +7,8 @@ use std::{
 
 use crate::{
     support::{
-        Cgroup, Rows, Running, Scratch, Started, Waiting, counts, in_guest, output, pmbpf, run, signal,
-        skipped, text, wait_until, ways,
+        Cgroup, Rows, Running, Scratch, Started, Waiting, counts, in_guest, linux, output, pmbpf, run,
+        signal, skipped, text, wait_until, ways,
     },
     workloads::workload,
 };
@@ -219,10 +219,7 @@ fn every_way_of_attaching_counts_and_says_why_no_better_one_is_used() {
 
 #[test]
 fn maps_are_locked_memory_before_linux_5_11_only() {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut numbers = release.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    let version = (numbers.next().unwrap(), numbers.next().unwrap());
-    assert_eq!(pmbpf::bpf::maps_are_locked_memory(), version < (5, 11));
+    assert_eq!(pmbpf::bpf::maps_are_locked_memory(), linux() < (5, 11));
 }
 
 #[test]

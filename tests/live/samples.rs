@@ -2,14 +2,19 @@
 
 mod mappings;
 
-use std::{collections::BTreeSet, fs, path::Path, process::Stdio};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::Stdio,
+};
 
-use pmbpf::drain::recording::Recording;
+use pmbpf::{bpf::KernelNames, drain::recording::Recording};
 use serde_json::Value;
 
 use crate::{
     support::{
-        Cgroup, Rows, Running, Scratch, Started, in_guest, output, pmbpf, run, signal, skipped, text,
+        Cgroup, Rows, Running, Scratch, Started, in_guest, linux, output, pmbpf, run, signal, skipped, text,
         wait_until,
     },
     workloads::workload,
@@ -205,6 +210,36 @@ fn kernel_time_is_named_too() {
         .sum();
     assert!(named > 100, "{named}");
     assert!(rows.total("kernel_samples") > rows.total("user_samples"));
+}
+
+#[test]
+fn the_kernel_names_its_functions_as_its_list_does() {
+    const EACH: usize = 41;
+    if linux() < (5, 13) {
+        return skipped("this kernel has no helper that prints into memory");
+    }
+    let names = KernelNames::load().unwrap();
+    let list = fs::read_to_string("/proc/kallsyms").unwrap();
+    let mut listed = BTreeMap::<u64, Vec<&str>>::new();
+    for (address, name) in list.lines().filter_map(symbol) {
+        listed.entry(address).or_default().push(name);
+    }
+    assert!(listed.len() > 500 * EACH, "{}", listed.len());
+    for (&address, symbols) in listed.iter().step_by(EACH) {
+        let named = names.name(address).unwrap();
+        let named = named.as_deref().map(|name| std::str::from_utf8(name).unwrap());
+        // One of them, where several begin there.
+        assert!(named.is_some_and(|name| symbols.contains(&name)), "{address:x}: {named:?}, not {symbols:?}");
+    }
+    assert_eq!(names.name(64).unwrap(), None);
+}
+
+/// Address and name of a function in the kernel's list.
+fn symbol(line: &str) -> Option<(u64, &str)> {
+    let mut words = line.split_whitespace();
+    let address = u64::from_str_radix(words.next()?, 16).ok()?;
+    let is_function = words.next()?.eq_ignore_ascii_case("t");
+    Some((address, words.next()?)).filter(|_| is_function)
 }
 
 #[test]

@@ -27,6 +27,13 @@ pub(crate) fn pmbpf() -> Command {
     command
 }
 
+/// The kernel's version.
+pub(crate) fn linux() -> (u32, u32) {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split('.').map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
+
 /// A name that nobody else uses.
 pub(crate) fn unique(name: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -7,6 +7,7 @@ mod events;
 pub mod fallback;
 pub mod io;
 mod kernel;
+mod kernel_names;
 mod loaded;
 mod log;
 mod mapped;
@@ -14,6 +15,7 @@ pub mod pid_namespace;
 mod probe;
 pub mod ring;
 mod statistics;
+mod system_call;
 mod tasks;
 
 use std::{
@@ -29,6 +31,7 @@ pub use self::{
     events::Events,
     fallback::{Attach, Refused},
     kernel::Kernel,
+    kernel_names::KernelNames,
     loaded::Loaded,
     mapped::Mapped,
     ring::Ring,

@@ -3,12 +3,7 @@
 //! User space sees neither the ids of namespaces above its own nor how many there are. A program of a few instructions, run
 //! once by this process for itself, reads that from its own `struct pid`.
 
-use std::{
-    fs::read_link,
-    io,
-    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd},
-    path::Path,
-};
+use std::{fs::read_link, io, os::fd::AsFd as _, path::Path};
 
 use pmu_common::config::PidNamespace;
 
@@ -16,7 +11,7 @@ use super::{
     LoadError,
     btf::{Btf, BtfError},
     error::PidNamespaceError,
-    probe::{Instruction, ProgLoad, load},
+    system_call::{CALL, EXIT, Instruction, ProgLoad, TYPE_RAW_TRACEPOINT, load, run},
 };
 use crate::machine::pid_namespace::check;
 
@@ -60,10 +55,6 @@ pub(super) fn read(root: &Path, btf: &Btf) -> Result<PidNamespace, LoadError> {
     })
 }
 
-/// `enum bpf_cmd` and `enum bpf_prog_type`, include/uapi/linux/bpf.h.
-const PROG_TEST_RUN: u32 = 10;
-const TYPE_RAW_TRACEPOINT: u32 = 17;
-
 /// How far below the first PID namespace this process's own is.
 fn own_level(task_pid: u32, pid_level: u32) -> io::Result<u32> {
     let program = reader(task_pid, pid_level);
@@ -85,8 +76,6 @@ fn reader(task_pid: u32, pid_level: u32) -> [Instruction; 15] {
     const ADD_NUMBER: u8 = 0x07;
     const LOAD_U64: u8 = 0x79;
     const LOAD_U32: u8 = 0x61;
-    const CALL: u8 = 0x85;
-    const EXIT: u8 = 0x95;
     const GET_CURRENT_TASK: i32 = 35;
     const PROBE_READ_KERNEL: i32 = 113;
     /// Where a value is read to, below the stack's end (register 10).
@@ -124,33 +113,4 @@ fn reader(task_pid: u32, pid_level: u32) -> [Instruction; 15] {
         step(LOAD_U32, (0, 10), ROOM, 0),
         step(EXIT, (0, 0), 0, 0),
     ]
-}
-
-/// `union bpf_attr` for `BPF_PROG_TEST_RUN`, include/uapi/linux/bpf.h.
-#[derive(Default)]
-#[repr(C)]
-struct TestRun {
-    prog_fd: u32,
-    retval: u32,
-    data_size_in: u32,
-    data_size_out: u32,
-    data_in: u64,
-    data_out: u64,
-    repeat: u32,
-    duration: u32,
-    ctx_size_in: u32,
-    ctx_size_out: u32,
-    ctx_in: u64,
-    ctx_out: u64,
-    flags: u32,
-    cpu: u32,
-}
-
-/// Runs a program in this thread; what it returns.
-fn run(program: BorrowedFd<'_>) -> io::Result<u32> {
-    let mut attributes = TestRun { prog_fd: program.as_raw_fd().cast_unsigned(), ..TestRun::default() };
-    let pointer = std::ptr::from_mut(&mut attributes);
-    // SAFETY: the attributes are of the size that is passed, and point to nothing.
-    let done = unsafe { libc::syscall(libc::SYS_bpf, PROG_TEST_RUN, pointer, size_of::<TestRun>()) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(attributes.retval) }
 }

@@ -1,10 +1,6 @@
 //! Asks the kernel what it has, by making the smallest map or program that needs it. What is made is gone at once.
 
-use std::{
-    ffi::CStr,
-    io,
-    os::fd::{FromRawFd as _, OwnedFd},
-};
+use std::ffi::CStr;
 
 use aya::{
     maps::MapType,
@@ -13,15 +9,15 @@ use aya::{
 };
 use rustix::io::Errno;
 
-use super::fallback::{Answer, Probes};
+use super::{
+    fallback::{Answer, Probes},
+    system_call::{CALL, EXIT, Instruction, ProgLoad, load},
+};
 
-/// `enum bpf_cmd`, `enum bpf_prog_type` and `enum bpf_attach_type`, include/uapi/linux/bpf.h.
-const PROG_LOAD: u32 = 5;
+/// `enum bpf_prog_type` and `enum bpf_attach_type`, include/uapi/linux/bpf.h.
 const TYPE_TRACING: u32 = 26;
 const ATTACH_RAW_TP: u32 = 23;
-/// `BPF_JMP | BPF_CALL` and `BPF_JMP | BPF_EXIT`, and the helper `bpf_task_storage_get`.
-const CALL: u8 = 0x85;
-const EXIT: u8 = 0x95;
+/// The helper `bpf_task_storage_get`.
 const TASK_STORAGE_GET: i32 = 156;
 
 /// What the verifier says of a helper that it does not have, or not for the type of program (kernel/bpf/verifier.c,
@@ -72,41 +68,6 @@ fn map(kind: MapType) -> Result<Answer, Option<Errno>> {
     }
 }
 
-/// The head of `union bpf_attr` for `BPF_PROG_LOAD`, include/uapi/linux/bpf.h.
-#[derive(Default)]
-#[repr(C)]
-pub(super) struct ProgLoad {
-    pub(super) prog_type: u32,
-    pub(super) insn_cnt: u32,
-    pub(super) insns: u64,
-    pub(super) license: u64,
-    pub(super) log_level: u32,
-    pub(super) log_size: u32,
-    pub(super) log_buf: u64,
-    pub(super) kern_version: u32,
-    pub(super) prog_flags: u32,
-    pub(super) prog_name: [u8; 16],
-    pub(super) prog_ifindex: u32,
-    pub(super) expected_attach_type: u32,
-    pub(super) prog_btf_fd: u32,
-    pub(super) func_info_rec_size: u32,
-    pub(super) func_info: u64,
-    pub(super) func_info_cnt: u32,
-    pub(super) line_info_rec_size: u32,
-    pub(super) line_info: u64,
-    pub(super) line_info_cnt: u32,
-    pub(super) attach_btf_id: u32,
-}
-
-/// `struct bpf_insn`.
-#[repr(C)]
-pub(super) struct Instruction {
-    pub(super) code: u8,
-    pub(super) registers: u8,
-    pub(super) offset: i16,
-    pub(super) immediate: i32,
-}
-
 /// Are there programs on typed tracepoints, and may they use task storage? The program that asks cannot be valid, for
 /// the map is missing: what counts is what the verifier trips over.
 fn tracing(tracepoint: u32) -> (Answer, Answer) {
@@ -128,18 +89,6 @@ fn tracing(tracepoint: u32) -> (Answer, Answer) {
     let loaded = load(&attributes);
     let said = CStr::from_bytes_until_nul(&log).map(CStr::to_string_lossy).unwrap_or_default();
     judge(loaded.map(drop).map_err(|error| Errno::from_io_error(&error)), &said)
-}
-
-/// Has the kernel verify a program.
-pub(super) fn load(attributes: &ProgLoad) -> io::Result<OwnedFd> {
-    let size = size_of::<ProgLoad>();
-    // SAFETY: the attributes are of the size that is passed, and what they point to outlives the call.
-    let descriptor = unsafe { libc::syscall(libc::SYS_bpf, PROG_LOAD, std::ptr::from_ref(attributes), size) };
-    match i32::try_from(descriptor) {
-        // SAFETY: the kernel just gave us this descriptor.
-        Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// What the end of the attempt means for programs on typed tracepoints, and for task storage in them.

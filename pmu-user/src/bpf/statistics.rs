@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsRawFd as _, BorrowedFd},
 };
 
-use super::events::call;
+use super::system_call::call;
 
 /// `BPF_OBJ_GET_INFO_BY_FD` of `enum bpf_cmd`, include/uapi/linux/bpf.h.
 const GET_INFO: u32 = 15;

@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
-    child::{Identity, Mapped, Start, Symbolizer, Why},
-    naming::{Codes, add_lines, functions, hottest_first},
+    child::{Codes, Identity, Mapped, Start, Symbolizer, Why},
+    naming::{add_lines, functions, hottest_first},
     source::{CodeSource, CodeSourceKind, Image, PerfMap},
     tracker::IDENTIFYING,
 };

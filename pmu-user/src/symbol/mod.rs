@@ -8,6 +8,7 @@
 mod address_map;
 mod child;
 mod file_namer;
+mod kernel;
 mod listening;
 mod naming;
 mod open;
@@ -54,7 +55,7 @@ const BEHIND_MAX: usize = 256;
 const UNWINDING: Duration = Duration::from_millis(500);
 
 /// How long it takes until names are looked up again in a run that does so as it goes: at first, where most code is new, and the longest,
-/// to which it doubles. Where there is code of the kernel that is new, all of its symbols are read, which takes some 50 ms.
+/// to which it doubles. Before Linux 5.13 all symbols of the kernel are read where code of it is new, which takes some 50 ms.
 const NAMING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 /// How long that may take.

@@ -6,7 +6,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     fs::File,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::{
-    child::{ADDRESSES_MAX, Request, Symbolizer, Why},
+    child::{ADDRESSES_MAX, Codes, Request, Symbolizer, Why},
     open::{below, folder},
     source::{CodeSource, CodeSourceKind, Image, by_build_id, shared_debug_file},
     tracker::Tracker,
@@ -26,9 +26,6 @@ use crate::{
 
 /// How long the names of one source may take.
 const SOURCE: Duration = Duration::from_millis(400);
-
-/// Code by offset.
-pub(super) type Codes = HashMap<u64, Result<Code, Why>>;
 
 impl Tracker {
     /// Names of everything that was located, as far as they can be had until `deadline`.
@@ -43,9 +40,8 @@ impl Tracker {
         }
         let mut named: Vec<(u32, Codes)> = Vec::new();
         for &number in &numbers {
-            let source = &self.sources[number as usize];
-            let offsets = hottest_first(source);
-            named.push((number, functions(&mut self.symbolizer, &source.kind, &offsets, deadline)));
+            let offsets = hottest_first(&self.sources[number as usize]);
+            named.push((number, self.functions(number, &offsets, deadline)));
         }
         for (number, codes) in &mut named {
             if let CodeSourceKind::File(image) = &self.sources[*number as usize].kind {
@@ -74,11 +70,10 @@ impl Tracker {
                 continue;
             }
             self.look_for_perf_map(number);
-            let source = &mut self.sources[number as usize];
-            let offsets = std::mem::take(&mut source.unnamed);
-            for (offset, code) in functions(&mut self.symbolizer, &source.kind, &offsets, deadline) {
+            let offsets = std::mem::take(&mut self.sources[number as usize].unnamed);
+            for (offset, code) in self.functions(number, &offsets, deadline) {
                 match code {
-                    Err(Why::NoTime) => source.unnamed.push(offset),
+                    Err(Why::NoTime) => self.sources[number as usize].unnamed.push(offset),
                     code => {
                         let code = code.map_err(|why| why.text().to_owned());
                         self.named.push(Name { at: At { source: number, offset }, code });
@@ -86,6 +81,16 @@ impl Tracker {
                 }
             }
         }
+    }
+
+    /// Functions at offsets of a source, by its number.
+    fn functions(&mut self, source: u32, offsets: &[u64], deadline: Instant) -> Codes {
+        let kind = &self.sources[source as usize].kind;
+        let asked = match kind {
+            CodeSourceKind::Kernel => self.kernel.functions(offsets),
+            _ => None,
+        };
+        asked.unwrap_or_else(|| functions(&mut self.symbolizer, kind, offsets, deadline))
     }
 }
 

@@ -208,9 +208,10 @@ fn cpu_ns(tracker: &Tracker) -> u64 {
     tracker.symbolizer.cpu_ns() + tracker.unwinding.cpu_ns()
 }
 
-/// What looking at the processes of others takes: their maps and files, and the kernel's symbols.
+/// What looking at the processes of others takes: their maps and files, and the kernel's symbols, for which it is asked by a program.
 fn rights() -> CapabilitySet {
-    let rights = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::SYSLOG;
+    let symbols = CapabilitySet::SYSLOG | CapabilitySet::BPF | CapabilitySet::PERFMON;
+    let rights = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH | symbols;
     // Files that are mapped are opened with the one, where the kernel knows it (Linux 5.9), else with the other.
     let held = capabilities(None).map_or(CapabilitySet::empty(), |held| held.permitted);
     let files = CapabilitySet::CHECKPOINT_RESTORE;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{Check, Status};
 use crate::{
-    bpf::{self, Attach, KERNEL_BTF, Kernel, LoadError, Object, Options},
+    bpf::{self, Attach, KERNEL_BTF, Kernel, KernelNames, LoadError, Object, Options},
     machine::{
         Machine,
         cpu::format_list,
@@ -176,7 +176,10 @@ fn symbols(privileges: &Privileges, root: &Path) -> Check {
         Ok([address]) if address != 0 => ok(name, format!("readable (kptr_restrict is {restrict})")),
         _ => {
             let (why, fix) = privileges.hides_symbols();
-            let disables = "names of kernel functions, and blind time";
+            let disables = match KernelNames::load() {
+                Ok(_) => "blind time",
+                Err(_) => "names of kernel functions, and blind time",
+            };
             worse(Status::Limited, name, format!("hidden: {why}"), disables, fix)
         }
     }

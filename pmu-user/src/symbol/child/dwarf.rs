@@ -128,7 +128,7 @@ fn line(frame: &Frame<'_, Slice<'_>>) -> Option<Line> {
 const NAME_BYTES_MAX: usize = 4096;
 
 /// A readable name.
-pub(super) fn demangle(name: &[u8]) -> Vec<u8> {
+pub(in crate::symbol) fn demangle(name: &[u8]) -> Vec<u8> {
     let readable = match std::str::from_utf8(name) {
         Ok(text) if text.starts_with("_R") || text.starts_with("_Z") => mangled(text),
         _ => None,

@@ -13,6 +13,7 @@ mod unwind;
 mod wire;
 
 use std::{
+    collections::HashMap,
     fs::File,
     io::{self, Write as _},
     os::unix::{net::UnixStream, process::CommandExt as _},
@@ -26,6 +27,7 @@ use rustix::{
     io::Errno,
 };
 
+pub(super) use self::dwarf::demangle;
 pub use self::serve::serve;
 pub(super) use self::wire::{ADDRESSES_MAX, End, Identity, Mapped, Request, STACKS_MAX, Start, Unwound, Why};
 use self::wire::{Answer, Found, receive, send};
@@ -33,6 +35,9 @@ use crate::{
     drain::Code,
     machine::{duration_ns, stat::after_name},
 };
+
+/// Code by offset, or why it has no name.
+pub(super) type Codes = HashMap<u64, Result<Code, Why>>;
 
 /// The hidden subcommand.
 pub const SUBCOMMAND: &str = "__symbolize";

@@ -1,0 +1,30 @@
+//! Names of the kernel's functions. The kernel is asked for those that are wanted; where it cannot be, whoever reads its list does without this.
+
+use std::cell::OnceCell;
+
+use super::child::{Codes, Why, demangle};
+use crate::{bpf::KernelNames, drain::Code, untrusted::Untrusted};
+
+/// Addresses that are asked for one by one: from here on reading the whole list takes less time.
+const ASKED_MAX: usize = 1 << 14;
+
+/// What asks the kernel, from the first time on.
+#[derive(Debug, Default)]
+pub(super) struct KernelNamer(OnceCell<Option<KernelNames>>);
+
+impl KernelNamer {
+    /// Functions at addresses; `None` if the kernel cannot be asked, or not for so many.
+    pub(super) fn functions(&self, addresses: &[u64]) -> Option<Codes> {
+        let names = self.0.get_or_init(|| KernelNames::load().ok());
+        let names = names.as_ref().filter(|_| addresses.len() <= ASKED_MAX)?;
+        let named = |&address: &u64| {
+            Some((address, names.name(address).ok()?.map(|name| code(&name)).ok_or(Why::NotFound)))
+        };
+        addresses.iter().map(named).collect()
+    }
+}
+
+/// A function without lines: that a kernel has DWARF of itself is rare.
+fn code(name: &[u8]) -> Code {
+    Code { function: Untrusted::new(demangle(name)), line: None, inlined: Vec::new() }
+}
