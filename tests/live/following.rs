@@ -107,7 +107,8 @@ fn targets_that_are_gone_at_once_leave_room_for_others() {
     let losses = rows.summary()["losses"].as_object().unwrap();
     assert!(losses.keys().all(|reason| in_guest() && reason == "ring_full"), "{losses:?}");
     assert!(followed(&rows).len() > 1000, "{}", followed(&rows).len());
-    assert_close("CPU time", rows.total("cpu_time"), truth, 0.01, 5e6);
+    // It runs for a moment before it is a target, longer where pmbpf itself waits for a CPU.
+    assert_close("CPU time", rows.total("cpu_time"), truth, 0.01, 2e7);
 }
 
 #[test]

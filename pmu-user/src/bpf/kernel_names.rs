@@ -1,6 +1,5 @@
-//! Names of the kernel's functions by address, from the kernel itself: a program of a few instructions has it print an address (`%ps`), as it does in
-//! its own log. Its list, /proc/kallsyms, is written as it is read, all 200,000 lines of it for a handful of names: 45 ms, and not where the
-//! symbols of a module end.
+//! Names of the kernel's functions by address, from the kernel itself: a program of a few instructions has it print an address (`%ps`), as its log
+//! does. Its list, /proc/kallsyms, is written anew whenever it is read, a hundred thousand lines for a few dozen names: 45 ms.
 
 use std::{
     io,
@@ -14,14 +13,14 @@ use super::{
     },
 };
 
-/// `enum` of flags of maps, include/uapi/linux/bpf.h.
+/// Flags of maps (`BPF_F_RDONLY_PROG`, `BPF_F_MMAPABLE`, include/uapi/linux/bpf.h).
 const RDONLY_PROG: u32 = 1 << 7;
 const MMAPABLE: u32 = 1 << 10;
 /// The symbol that holds an address, as `name` or `name [module]`, or the address itself, as `0x…`
 /// (Documentation/core-api/printk-formats.rst).
 const FORMAT: [u8; 8] = *b"%ps\0\0\0\0\0";
-/// Words of what the program is asked and answers: the address, and the text. A name has at most 512 bytes (include/linux/kallsyms.h,
-/// `KSYM_NAME_LEN`), one of a module's 64 more.
+/// Words of what the program is asked and what it answers: an address, and text. A name has at most 512 bytes (include/linux/kallsyms.h,
+/// `KSYM_NAME_LEN`), and that of its module 64.
 const WORDS: usize = 128;
 const TEXT_BYTES: usize = (WORDS - 1) * size_of::<u64>();
 

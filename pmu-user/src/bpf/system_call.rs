@@ -1,5 +1,5 @@
-//! The system call bpf(2), for what aya has no words for: maps of other sizes or with other flags, and programs of a few instructions that this
-//! process runs itself.
+//! The system call bpf(2), for what aya does not do: maps of other sizes or with other flags than its own, and programs of a few instructions that
+//! this process runs itself.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! Names of the kernel's functions. The kernel is asked for those that are wanted; where it cannot be, whoever reads its list does without this.
+//! Names of the kernel's functions, for which it is asked one by one. Where it cannot be, its list is read (`child`).
 
 use std::cell::OnceCell;
 
@@ -8,7 +8,7 @@ use crate::{bpf::KernelNames, drain::Code, untrusted::Untrusted};
 /// Addresses that are asked for one by one: from here on reading the whole list takes less time.
 const ASKED_MAX: usize = 1 << 14;
 
-/// What asks the kernel, from the first time on.
+/// The program that asks the kernel, loaded when the first name is wanted; `None` inside if the kernel refused it.
 #[derive(Debug, Default)]
 pub(super) struct KernelNamer(OnceCell<Option<KernelNames>>);
 
@@ -24,7 +24,7 @@ impl KernelNamer {
     }
 }
 
-/// A function without lines: that a kernel has DWARF of itself is rare.
+/// A function of the kernel, whose lines nobody looks up.
 fn code(name: &[u8]) -> Code {
     Code { function: Untrusted::new(demangle(name)), line: None, inlined: Vec::new() }
 }

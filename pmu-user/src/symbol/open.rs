@@ -18,9 +18,10 @@ use std::{
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2},
     io::Errno,
+    thread::{CapabilitySet, capabilities},
 };
 
-use crate::machine::stat::state;
+use crate::machine::{privilege::keep_only, stat::state};
 
 /// Opens the file at `path` below a folder, in which absolute links begin again at the folder and none leads out.
 pub(super) fn below(folder: impl AsFd, path: &Path) -> Result<(File, Stat), Errno> {
@@ -73,6 +74,15 @@ fn regular(found: &OwnedFd) -> Result<(File, Stat), Errno> {
     Ok((File::from(file), status))
 }
 
+/// What opening the files of others' processes takes.
+pub(super) fn rights() -> CapabilitySet {
+    let rights = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
+    // Files that are mapped are opened with the one, where the kernel knows it (Linux 5.9), else with the other.
+    let held = capabilities(None).map_or(CapabilitySet::empty(), |held| held.permitted);
+    let files = CapabilitySet::CHECKPOINT_RESTORE;
+    rights | if held.contains(files) { files } else { CapabilitySet::SYS_ADMIN }
+}
+
 /// How long a call may take.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Threads that may wait at a time. Then nothing is called any more until one of them is back.
@@ -118,7 +128,11 @@ impl Patience {
         if self.worker.is_none() {
             let (calls, received) = channel::<Call>();
             let worker = thread::Builder::new().name("pmbpf-open".to_owned()).stack_size(256 << 10);
-            worker.spawn(move || received.into_iter().for_each(|call| call())).ok()?;
+            let serve = move || {
+                keep_only(rights());
+                received.into_iter().for_each(|call| call());
+            };
+            worker.spawn(serve).ok()?;
             self.worker = Some(calls);
         }
         self.worker.as_ref()?.send(call).ok()

@@ -14,10 +14,10 @@ use std::{
 use rustix::{
     io::Errno,
     pipe::{PipeFlags, pipe_with},
-    thread::{CapabilitySet, capabilities},
+    thread::CapabilitySet,
 };
 
-use super::{Named, Samples, Snapshot, tracker::Tracker};
+use super::{Named, Samples, Snapshot, open, tracker::Tracker};
 use crate::{
     drain::Located,
     machine::{monotonic_ns, privilege::keep_only},
@@ -208,12 +208,7 @@ fn cpu_ns(tracker: &Tracker) -> u64 {
     tracker.symbolizer.cpu_ns() + tracker.unwinding.cpu_ns()
 }
 
-/// What looking at the processes of others takes: their maps and files, and the kernel's symbols, for which it is asked by a program.
+/// What naming takes: opening the files of others' processes, and the kernel's symbols, for which a program asks it, or its list.
 fn rights() -> CapabilitySet {
-    let symbols = CapabilitySet::SYSLOG | CapabilitySet::BPF | CapabilitySet::PERFMON;
-    let rights = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH | symbols;
-    // Files that are mapped are opened with the one, where the kernel knows it (Linux 5.9), else with the other.
-    let held = capabilities(None).map_or(CapabilitySet::empty(), |held| held.permitted);
-    let files = CapabilitySet::CHECKPOINT_RESTORE;
-    rights | if held.contains(files) { files } else { CapabilitySet::SYS_ADMIN }
+    open::rights() | CapabilitySet::SYSLOG | CapabilitySet::BPF | CapabilitySet::PERFMON
 }
