@@ -40,8 +40,8 @@ const KIND_ENUM64: u32 = 19;
 /// Header (struct btf_header): magic, version, flags, its length, then offset and length of types and of strings.
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
-/// Bytes of a type without a tail (struct btf_type).
-const TYPE_BYTES_MIN: usize = 12;
+/// Bytes of a type without what follows it: members, values, parameters (struct btf_type).
+const TYPE_BYTES: usize = 12;
 
 /// A kernel's types take 5 MB.
 const BYTES_MAX: u64 = 64 << 20;
@@ -149,7 +149,7 @@ impl Btf {
         let mut btf = Self {
             bytes,
             strings,
-            types: Vec::with_capacity(1 + length / TYPE_BYTES_MIN),
+            types: Vec::with_capacity(1 + length / TYPE_BYTES),
             structs: HashMap::new(),
             tracepoints: HashMap::new(),
             attachable: Vec::new(),
@@ -183,7 +183,7 @@ impl Btf {
                 btf.attachable.push(u32::try_from(btf.types.len()).ok()?);
             }
             btf.types.push(u32::try_from(at).ok()?);
-            at += TYPE_BYTES_MIN + tail_bytes(kind, members);
+            at += TYPE_BYTES + tail_bytes(kind, members);
         }
         Some(btf)
     }
@@ -244,7 +244,8 @@ impl Btf {
         let target = |id: u32| self.u32_at(self.at(id)? + 8);
         let function = self.at(target(target(tracepoint)?)?)?;
         let (kind, parameters) = self.kind(function)?;
-        (kind == KIND_FUNC_PROTO && index < parameters).then(|| self.u32_at(function + 12 + index * 8 + 4))?
+        (kind == KIND_FUNC_PROTO && index < parameters)
+            .then(|| self.u32_at(function + TYPE_BYTES + index * 8 + 4))?
     }
 
     /// Bit offset and type of a member, also inside anonymous structs and unions, looking at no more members than `left`.
@@ -261,7 +262,7 @@ impl Btf {
         let has_bitfields = self.u32_at(at + 4)? >> 31 == 1;
         for index in 0..members {
             *left = left.checked_sub(1)?;
-            let member = at + 12 + index * 12;
+            let member = at + TYPE_BYTES + index * 12;
             let (kind, offset) = (self.u32_at(member + 4)?, self.u32_at(member + 8)?);
             let offset = if has_bitfields { offset & 0x00ff_ffff } else { offset };
             let called = self.name(member)?;

@@ -25,7 +25,7 @@ impl Events {
         let Map::PerfEventArray(map) = map else {
             return Err(io::Error::other("it holds no events"));
         };
-        let made = create(&MapCreate {
+        let made = create(MapCreate {
             map_type: PERF_EVENT_ARRAY,
             value_size: 4,
             max_entries: entries,

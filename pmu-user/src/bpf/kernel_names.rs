@@ -38,14 +38,14 @@ impl KernelNames {
     ///
     /// Linux before 5.13, which has no helper that prints into memory, or no rights.
     pub fn load() -> io::Result<Self> {
-        let format = create(&MapCreate { map_flags: RDONLY_PROG, ..MapCreate::ARRAY })?;
+        let format = create(MapCreate { map_flags: RDONLY_PROG, ..MapCreate::ARRAY })?;
         update(format.as_fd(), 0, &FORMAT)?;
         // The verifier reads the format.
         freeze(format.as_fd())?;
         let value_size = (WORDS * size_of::<u64>()) as u32;
-        let room = create(&MapCreate { value_size, map_flags: MMAPABLE, ..MapCreate::ARRAY })?;
+        let room = create(MapCreate { value_size, map_flags: MMAPABLE, ..MapCreate::ARRAY })?;
         let instructions = printer(format.as_fd(), room.as_fd());
-        let program = load(&ProgLoad {
+        let program = load(ProgLoad {
             prog_type: TYPE_RAW_TRACEPOINT,
             insn_cnt: instructions.len() as u32,
             insns: instructions.as_ptr() as u64,

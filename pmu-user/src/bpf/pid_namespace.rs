@@ -65,7 +65,7 @@ fn own_level(task_pid: u32, pid_level: u32) -> io::Result<u32> {
         license: c"GPL".as_ptr() as u64,
         ..ProgLoad::default()
     };
-    run(load(&attributes)?.as_fd())
+    run(load(attributes)?.as_fd())
 }
 
 /// The program: returns `bpf_get_current_task()->thread_pid->level`.

@@ -86,7 +86,7 @@ fn tracing(tracepoint: u32) -> (Answer, Answer) {
         attach_btf_id: tracepoint,
         ..ProgLoad::default()
     };
-    let loaded = load(&attributes);
+    let loaded = load(attributes);
     let said = CStr::from_bytes_until_nul(&log).map(CStr::to_string_lossy).unwrap_or_default();
     judge(loaded.map(drop).map_err(|error| Errno::from_io_error(&error)), &said)
 }

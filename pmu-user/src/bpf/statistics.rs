@@ -43,12 +43,12 @@ pub(super) struct Statistics {
 /// It is no program.
 pub(super) fn of_program(descriptor: BorrowedFd<'_>) -> io::Result<Statistics> {
     let mut words = [0_u64; WORDS];
-    let attributes = GetInfo {
+    let mut attributes = GetInfo {
         descriptor: descriptor.as_raw_fd().cast_unsigned(),
         bytes: size_of_val(&words) as u32,
         info: words.as_mut_ptr() as u64,
     };
-    call(GET_INFO, &attributes)?;
+    call(GET_INFO, &mut attributes)?;
     Ok(Statistics { runs: words[RUNS], ns: words[RUN_TIME_NS], missed: words[MISSED] })
 }
 

@@ -102,53 +102,54 @@ struct TestRun {
     cpu: u32,
 }
 
-/// Makes the system call; what it returns.
-pub(super) fn call<T>(command: u32, attributes: &T) -> io::Result<i32> {
+/// Makes the system call, which may write to its attributes; what it returns.
+pub(super) fn call<T>(command: u32, attributes: &mut T) -> io::Result<i32> {
+    let attributes = std::ptr::from_mut(attributes);
     // SAFETY: the attributes are of the size that is passed, and what they point to outlives the call.
-    let result =
-        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of::<T>()) };
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size_of::<T>()) };
     match i32::try_from(result) {
         Ok(result) if result >= 0 => Ok(result),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Makes a map.
-pub(super) fn create(attributes: &MapCreate) -> io::Result<OwnedFd> {
-    let descriptor = call(MAP_CREATE, attributes)?;
+/// Makes what the command makes, and returns its descriptor.
+fn make<T>(command: u32, mut attributes: T) -> io::Result<OwnedFd> {
+    let descriptor = call(command, &mut attributes)?;
     // SAFETY: the kernel just gave us this descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+/// Makes a map.
+pub(super) fn create(attributes: MapCreate) -> io::Result<OwnedFd> {
+    make(MAP_CREATE, attributes)
+}
+
 /// Sets an entry of an array whose values are of this type.
 pub(super) fn update<T>(map: BorrowedFd<'_>, index: u32, value: &T) -> io::Result<()> {
-    let attributes = MapUpdate {
+    let mut attributes = MapUpdate {
         map_fd: map.as_raw_fd().cast_unsigned(),
         reserved: 0,
         key: std::ptr::from_ref(&index) as u64,
         value: std::ptr::from_ref(value) as u64,
         flags: 0,
     };
-    call(MAP_UPDATE_ELEM, &attributes).map(drop)
+    call(MAP_UPDATE_ELEM, &mut attributes).map(drop)
 }
 
 /// Lets no system call change a map any more.
 pub(super) fn freeze(map: BorrowedFd<'_>) -> io::Result<()> {
-    call(MAP_FREEZE, &map.as_raw_fd()).map(drop)
+    call(MAP_FREEZE, &mut map.as_raw_fd()).map(drop)
 }
 
 /// Has the kernel verify a program.
-pub(super) fn load(attributes: &ProgLoad) -> io::Result<OwnedFd> {
-    let descriptor = call(PROG_LOAD, attributes)?;
-    // SAFETY: the kernel just gave us this descriptor.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+pub(super) fn load(attributes: ProgLoad) -> io::Result<OwnedFd> {
+    make(PROG_LOAD, attributes)
 }
 
 /// Runs a program on a raw tracepoint in this thread (Linux 5.10); what it returns.
 pub(super) fn run(program: BorrowedFd<'_>) -> io::Result<u32> {
     let mut attributes = TestRun { prog_fd: program.as_raw_fd().cast_unsigned(), ..TestRun::default() };
-    let pointer = std::ptr::from_mut(&mut attributes);
-    // SAFETY: the attributes are of the size that is passed, and point to nothing.
-    let done = unsafe { libc::syscall(libc::SYS_bpf, PROG_TEST_RUN, pointer, size_of::<TestRun>()) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(attributes.retval) }
+    call(PROG_TEST_RUN, &mut attributes)?;
+    Ok(attributes.retval)
 }

@@ -2,8 +2,8 @@
 
 use std::cell::OnceCell;
 
-use super::child::{Codes, Why, demangle};
-use crate::{bpf::KernelNames, drain::Code, untrusted::Untrusted};
+use super::child::{Codes, Why, without_lines};
+use crate::bpf::KernelNames;
 
 /// Addresses that are asked for one by one: from here on reading the whole list takes less time.
 const ASKED_MAX: usize = 1 << 14;
@@ -18,13 +18,9 @@ impl KernelNamer {
         let names = self.0.get_or_init(|| KernelNames::load().ok());
         let names = names.as_ref().filter(|_| addresses.len() <= ASKED_MAX)?;
         let named = |&address: &u64| {
-            Some((address, names.name(address).ok()?.map(|name| code(&name)).ok_or(Why::NotFound)))
+            let name = names.name(address).ok()?;
+            Some((address, name.map(|name| without_lines(&name)).ok_or(Why::NotFound)))
         };
         addresses.iter().map(named).collect()
     }
-}
-
-/// A function of the kernel, whose lines nobody looks up.
-fn code(name: &[u8]) -> Code {
-    Code { function: Untrusted::new(demangle(name)), line: None, inlined: Vec::new() }
 }

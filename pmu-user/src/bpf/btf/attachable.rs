@@ -1,6 +1,6 @@
 //! The kernel's types that programs are attached by, as aya reads them.
 
-use super::{Btf, HEADER_BYTES, KIND_FUNC, KIND_FWD, KIND_TYPEDEF, MAGIC, TYPE_BYTES_MIN};
+use super::{Btf, HEADER_BYTES, KIND_FUNC, KIND_FWD, KIND_TYPEDEF, MAGIC, TYPE_BYTES};
 
 /// What programs are attached by: tracepoints (include/trace/bpf_probe.h) and iterators (include/linux/bpf.h).
 const TRACEPOINT: (u32, &str) = (KIND_TYPEDEF, "btf_trace_");
@@ -73,35 +73,31 @@ impl Attachable {
 fn bytes(kind: u32, kept: &[(u32, &str)]) -> Vec<u8> {
     let last = kept.iter().map(|(id, _)| *id).max().unwrap_or_default();
     let nameless = bytes_of([0, KIND_FWD << 24, 0]);
-    let names_bytes = 1 + kept.iter().map(|(_, name)| name.len() + 1).sum::<usize>();
-    let types_bytes = last as usize * nameless.len();
-    let mut bytes = vec![0; HEADER_BYTES];
-    bytes.reserve_exact(types_bytes + names_bytes);
+    let mut strings = vec![0];
+    kept.iter().for_each(|(_, name)| strings.extend(name.bytes().chain([0])));
+    let types_bytes = last as usize * TYPE_BYTES;
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + types_bytes + strings.len());
+    bytes.resize(HEADER_BYTES, 0);
     bytes[..2].copy_from_slice(&MAGIC.to_ne_bytes());
     bytes[2] = 1;
     bytes[4..8].copy_from_slice(&(HEADER_BYTES as u32).to_ne_bytes());
     // The strings follow the types.
-    let sizes = bytes_of([types_bytes as u32, types_bytes as u32, names_bytes as u32]);
-    bytes[12..].copy_from_slice(&sizes);
+    bytes[12..].copy_from_slice(&bytes_of([types_bytes as u32, types_bytes as u32, strings.len() as u32]));
     (0..last).for_each(|_| bytes.extend_from_slice(&nameless));
     let mut name_at = 1;
     for &(id, name) in kept {
         // The first type, `void`, has no entry.
-        let at = HEADER_BYTES + (id as usize - 1) * nameless.len();
-        bytes[at..at + nameless.len()].copy_from_slice(&bytes_of([name_at, kind << 24, 0]));
+        let at = HEADER_BYTES + (id as usize - 1) * TYPE_BYTES;
+        bytes[at..at + TYPE_BYTES].copy_from_slice(&bytes_of([name_at, kind << 24, 0]));
         name_at += name.len() as u32 + 1;
     }
-    bytes.push(0);
-    for (_, name) in kept {
-        bytes.extend_from_slice(name.as_bytes());
-        bytes.push(0);
-    }
+    bytes.extend_from_slice(&strings);
     bytes
 }
 
 /// Three words as they are in memory.
-fn bytes_of(words: [u32; 3]) -> [u8; TYPE_BYTES_MIN] {
-    let mut bytes = [0; TYPE_BYTES_MIN];
+fn bytes_of(words: [u32; 3]) -> [u8; TYPE_BYTES] {
+    let mut bytes = [0; TYPE_BYTES];
     bytes.chunks_exact_mut(4).zip(words).for_each(|(place, word)| place.copy_from_slice(&word.to_ne_bytes()));
     bytes
 }

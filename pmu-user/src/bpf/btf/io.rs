@@ -2,7 +2,7 @@
 
 use pmu_common::{config::ABSENT, io::config::IoOffsets};
 
-use super::{BIO, Btf, BtfError, ISSUE};
+use super::{BIO, Btf, BtfError, ISSUE, TYPE_BYTES};
 
 /// The I/O controller among the enumerated ones.
 const IO_CONTROLLER: &str = "io_cgrp_id";
@@ -79,8 +79,9 @@ impl Btf {
     fn enumerated(&self, id: u32, name: &str) -> Option<u32> {
         let at = self.at(id)?;
         let (_, values) = self.kind(at)?;
-        let found =
-            (0..values).map(|index| at + 12 + index * 8).find(|&value| self.is_called(value, name))?;
+        let found = (0..values)
+            .map(|index| at + TYPE_BYTES + index * 8)
+            .find(|&value| self.is_called(value, name))?;
         self.u32_at(found + 4)
     }
 

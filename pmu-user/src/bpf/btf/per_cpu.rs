@@ -1,6 +1,6 @@
 //! Per-CPU variables: how far one is from another, which is the same on every CPU.
 
-use super::Btf;
+use super::{Btf, TYPE_BYTES};
 
 /// The section that holds them all.
 pub(super) const SECTION: &str = ".data..percpu";
@@ -24,7 +24,7 @@ impl Btf {
     fn per_cpu(&self, name: &str) -> Option<u32> {
         let at = self.per_cpu?;
         let (_, variables) = self.kind(at)?;
-        let entry = |index: usize| at + 12 + index * 12;
+        let entry = |index: usize| at + TYPE_BYTES + index * 12;
         let is = |index: &usize| {
             let variable = self.u32_at(entry(*index)).and_then(|id| self.at(id));
             variable.is_some_and(|variable| self.is_called(variable, name))

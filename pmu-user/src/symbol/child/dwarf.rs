@@ -127,8 +127,13 @@ fn line(frame: &Frame<'_, Slice<'_>>) -> Option<Line> {
 /// Bytes of a name that are kept.
 const NAME_BYTES_MAX: usize = 4096;
 
+/// Code of which only the symbol's name is known.
+pub(in crate::symbol) fn without_lines(name: &[u8]) -> Code {
+    Code { function: Untrusted::new(demangle(name)), line: None, inlined: Vec::new() }
+}
+
 /// A readable name.
-pub(in crate::symbol) fn demangle(name: &[u8]) -> Vec<u8> {
+fn demangle(name: &[u8]) -> Vec<u8> {
     let readable = match std::str::from_utf8(name) {
         Ok(text) if text.starts_with("_R") || text.starts_with("_Z") => mangled(text),
         _ => None,

@@ -27,7 +27,7 @@ use rustix::{
     io::Errno,
 };
 
-pub(super) use self::dwarf::demangle;
+pub(super) use self::dwarf::without_lines;
 pub use self::serve::serve;
 pub(super) use self::wire::{ADDRESSES_MAX, End, Identity, Mapped, Request, STACKS_MAX, Start, Unwound, Why};
 use self::wire::{Answer, Found, receive, send};

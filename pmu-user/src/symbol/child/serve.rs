@@ -27,7 +27,7 @@ use seccompiler::{
 };
 
 use super::{
-    dwarf::{self, demangle},
+    dwarf::{self, without_lines},
     elf,
     instructions::instructions,
     mapping::Mapping,
@@ -35,7 +35,7 @@ use super::{
     unwind::Unwinder,
     wire::{Answer, Found, Request, Why, receive, receive_bytes, send},
 };
-use crate::{drain::Code, untrusted::Untrusted};
+use crate::drain::Code;
 
 /// Serves until the collector is gone.
 ///
@@ -99,9 +99,7 @@ fn answer(request: &Request, files: &[File], vdso: &[u8]) -> Result<Found, Why> 
 
 /// Names without lines.
 fn plain(names: Vec<Result<Vec<u8>, Why>>) -> Vec<Result<Code, Why>> {
-    let code =
-        |name: Vec<u8>| Code { function: Untrusted::new(demangle(&name)), line: None, inlined: Vec::new() };
-    names.into_iter().map(|name| name.map(code)).collect()
+    names.into_iter().map(|name| name.map(|name| without_lines(&name))).collect()
 }
 
 /// This process's own vDSO: every 64-bit process has the same.
