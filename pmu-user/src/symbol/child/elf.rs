@@ -144,28 +144,17 @@ fn offer<'data>(
         if index == SYMBOLS_MAX {
             return Err(Why::TooLarge);
         }
-        if !is_code(&symbol) {
-            continue;
-        }
-        let (start, size) = (symbol.address(), symbol.size());
-        let end = start.saturating_add(size);
-        let first = wanted.partition_point(|wanted| wanted.address < start);
-        let holds_any = wanted.get(first).is_some_and(|wanted| wanted.address < end);
-        // Of most functions it only counts where they begin.
-        if any && size > 0 && !holds_any {
-            if let Some(next) = wanted.get_mut(first) {
-                next.last = next.last.max(start);
-            }
-            continue;
-        }
-        let Some(name) = name(&symbol) else { continue };
+        let Some(name) = code_name(&symbol) else { continue };
         any = true;
+        let (start, size) = (symbol.address(), symbol.size());
         let binding = match (symbol.is_weak(), symbol.is_global()) {
             (true, _) => Binding::Weak,
             (false, true) => Binding::Global,
             (false, false) => Binding::Local,
         };
         let rank = Rank::of(start, binding, name);
+        let first = wanted.partition_point(|wanted| wanted.address < start);
+        let end = start.saturating_add(size);
         for wanted in wanted[first..].iter_mut().take_while(|wanted| wanted.address < end) {
             if wanted.sized.as_ref().is_none_or(|(best, _)| rank > *best) {
                 wanted.sized = Some((rank, name));
@@ -188,9 +177,9 @@ fn offer<'data>(
     Ok(any)
 }
 
-/// Does a symbol stand for code: a function, or a label of assembly?
-fn is_code<'data>(symbol: &impl ObjectSymbol<'data>) -> bool {
-    let is_kind = match symbol.kind() {
+/// The name of a symbol that stands for code: a function, or a label of assembly.
+fn code_name<'data>(symbol: &impl ObjectSymbol<'data>) -> Option<&'data [u8]> {
+    let is_code = match symbol.kind() {
         SymbolKind::Text => true,
         SymbolKind::Label | SymbolKind::Unknown => match symbol.flags() {
             // A label that is visible, as perf has it (`elf_sym__is_label`).
@@ -203,16 +192,11 @@ fn is_code<'data>(symbol: &impl ObjectSymbol<'data>) -> bool {
         },
         _ => false,
     };
-    is_kind && !symbol.is_undefined()
-}
-
-/// The name of a symbol that stands for code.
-fn name<'data>(symbol: &impl ObjectSymbol<'data>) -> Option<&'data [u8]> {
     // Marks between code and data on arm64 (AAELF64, 5.5.5) are no names.
     let name = symbol.name_bytes().ok().filter(|name| !name.is_empty() && name[0] != b'$')?;
     // A version (`clock_gettime@@GLIBC_2.17`) is no part of the name.
     let end = name.iter().skip(1).position(|&byte| byte == b'@').map_or(name.len(), |at| at + 1);
-    Some(&name[..end])
+    (is_code && !symbol.is_undefined()).then_some(&name[..end])
 }
 
 /// Who sees a symbol, the better ones last.
