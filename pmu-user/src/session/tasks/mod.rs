@@ -286,6 +286,9 @@ impl TasksSession {
     /// As for [`TasksSession::drain`].
     pub(super) fn finish(&mut self) -> Result<TasksDrain, SessionError> {
         self.end_turns();
+        // Between the last reading of the counters and that of the samples none may be taken. One that the kernel does not stop
+        // ends with its descriptor.
+        let _ = self.stop_samplers();
         self.read_ring();
         self.ring_reader.off_cpu.end_all(monotonic_ns());
         let mut last = self.drain(Occasion::End)?;
