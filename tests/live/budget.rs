@@ -1,12 +1,13 @@
-//! What the kernel's verifier looks at when programs are loaded: most of a start. `tests/live/budget.tsv` says how many instructions that
-//! are on one kernel, by way of attaching and program; what changes a program shows here before a user waits for it.
+//! What the kernel's verifier looks at when programs are loaded, most of a start, and what their maps take. `tests/live/budget.tsv` says
+//! how many instructions that are on one kernel, by way of attaching and program, and `tests/live/maps.tsv` how many bytes, by way and map;
+//! what changes a program or a row shows here before a user waits or pays for it.
 //!
-//! `SNAPSHOTS=overwrite` writes the file anew, on that kernel.
+//! `SNAPSHOTS=overwrite` writes the files anew, on that kernel.
 
-use std::{fs, path::Path};
+use std::{fmt::Display, fs, path::Path};
 
 use pmbpf::{
-    bpf::{Attach, Kernel, Object, Options},
+    bpf::{Attach, Kernel, Object, Options, Verified},
     machine::Machine,
     plan::{Plan, request::Request},
 };
@@ -14,24 +15,55 @@ use pmbpf::{
 use crate::support::{Scratch, Started, counts, pmbpf, signal, wait_until};
 
 const BUDGET: &str = include_str!("budget.tsv");
+const MAPS: &str = include_str!("maps.tsv");
+/// The files are of a machine with two.
+const CPUS: u32 = 2;
 /// Another kernel's verifier looks at no more than this many times as much: that of 6.1 nine times at what runs for every task.
-const ELSEWHERE: u32 = 10;
+const ELSEWHERE: u64 = 10;
 
-/// Instructions by way and program, as the file has them.
-fn verified() -> String {
+/// What the kernel says of every way of attaching that it has, for two CPUs and 1,023 owners.
+fn verified() -> Vec<(Attach, Verified)> {
     let root = Path::new("/");
-    let machine = Machine::read(root).unwrap();
-    let plan = Plan::new(&Request::default(), &machine, root).unwrap();
+    let mut machine = Machine::read(root).unwrap();
+    // Rows are by CPU, and maps as large as the plan says, whatever this machine has.
+    machine.cpu.possible = CPUS;
+    let request = Request { owners_max: Some(1023), ..Request::default() };
+    let plan = Plan::new(&request, &machine, root).unwrap();
     let kernel = Kernel::new(root, Options::default());
-    let each = Attach::ALL.into_iter().flat_map(|attach| {
-        // A way that this kernel lacks has none; where the file is of this kernel, that is a difference.
-        let programs = Object::verify(attach, &plan, &machine, &kernel).unwrap_or_default();
-        // Programs of sampling events but the first are its copies.
-        let own = programs.into_iter().filter(|(name, _)| !is_copy(name));
-        own.map(move |(name, instructions)| format!("{}\t{name}\t{instructions}\n", attach.name()))
-            .collect::<Vec<_>>()
-    });
-    each.collect()
+    let of = |attach| Some((attach, Object::verify(attach, &plan, &machine, &kernel).ok()?));
+    let all: Vec<_> = Attach::ALL.into_iter().filter_map(of).collect();
+    assert!(!all.is_empty(), "no way of attaching works here");
+    all
+}
+
+/// One line per name and number, as the files have them.
+fn lines<T: Display>(attach: Attach, numbers: Vec<(String, T)>) -> String {
+    let line = |(name, number)| format!("{}\t{name}\t{number}\n", attach.name());
+    numbers.into_iter().map(line).collect()
+}
+
+/// `ours` is what a file says: on the kernel that its first line names, and with as many CPUs, to the last byte; elsewhere no number is
+/// above what `elsewhere` makes of the file's.
+fn assert_as_in(file: &str, text: &str, ours: &str, elsewhere: fn(u64) -> u64) {
+    let (kernel, lines) = text.split_once('\n').unwrap();
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    // Some maps have something for every CPU that the kernel knows.
+    let cpus = Machine::read(Path::new("/")).unwrap().cpu.possible;
+    if release.starts_with(kernel.trim_start_matches("# Linux ")) && cpus == CPUS {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/live").join(file);
+        let expected = snapbox::Data::read_from(&path, None);
+        snapbox::Assert::new().action_env("SNAPSHOTS").eq(format!("{kernel}\n{ours}"), expected.raw());
+        return;
+    }
+    let known = |line: &str| {
+        let (what, number) = line.rsplit_once('\t').unwrap();
+        (what.to_owned(), number.parse::<u64>().unwrap())
+    };
+    let budget: Vec<(String, u64)> = lines.lines().map(known).collect();
+    for (what, number) in ours.lines().map(known) {
+        let (_, most) = budget.iter().find(|(named, _)| *named == what).unwrap();
+        assert!(number <= elsewhere(*most), "{what}: {number}, of {most} on {kernel}");
+    }
 }
 
 /// Is it the program of a sampling event that is not the first?
@@ -41,27 +73,17 @@ fn is_copy(name: &str) -> bool {
 
 #[test]
 fn the_verifier_looks_at_no_more_than_it_did() {
-    let (kernel, budget) = BUDGET.split_once('\n').unwrap();
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let verified = verified();
-    assert!(!verified.is_empty(), "no way of attaching works on Linux {release}");
-    if release.starts_with(kernel.trim_start_matches("# Linux ")) {
-        let expected = snapbox::Data::read_from(
-            &Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/live/budget.tsv"),
-            None,
-        );
-        snapbox::Assert::new().action_env("SNAPSHOTS").eq(format!("{kernel}\n{verified}"), expected.raw());
-        return;
-    }
-    let known = |line: &str| {
-        let (program, instructions) = line.rsplit_once('\t').unwrap();
-        (program.to_owned(), instructions.parse::<u32>().unwrap())
-    };
-    let budget: Vec<(String, u32)> = budget.lines().map(known).collect();
-    for (program, instructions) in verified.lines().map(known) {
-        let (_, most) = budget.iter().find(|(named, _)| *named == program).unwrap();
-        assert!(instructions <= most * ELSEWHERE, "{program}: {instructions}, of {most} on {kernel}");
-    }
+    // Programs of sampling events but the first are its copies.
+    let own = |of: Verified| of.instructions.into_iter().filter(|(name, _)| !is_copy(name)).collect();
+    let ours: String = verified().into_iter().map(|(attach, of)| lines::<u32>(attach, own(of))).collect();
+    assert_as_in("budget.tsv", BUDGET, &ours, |most| most * ELSEWHERE);
+}
+
+#[test]
+fn maps_take_no_more_memory_than_they_did() {
+    let ours: String = verified().into_iter().map(|(attach, of)| lines(attach, of.map_bytes)).collect();
+    // Older kernels round up to pages.
+    assert_as_in("maps.tsv", MAPS, &ours, |most| 2 * most + 8192);
 }
 
 /// Read calls of a process so far (proc_pid_io(5)).

@@ -66,8 +66,8 @@ pub struct Loaded {
     ebpf: Ebpf,
     way: Way,
     sizes: Sizes,
-    /// Memory of the maps that were taken out of it.
-    taken_bytes: u64,
+    /// Memory of the maps that were taken out of it, in bytes, by name.
+    taken: Vec<(&'static str, u64)>,
     /// Where programs are attached, by name.
     links: BTreeMap<&'static str, Link>,
 }
@@ -102,13 +102,13 @@ impl Loaded {
             Attach::RawTp => by_address,
         };
         let ebpf = loader.load(&object.bytes()).map_err(|error| LoadError::Object(Box::new(error)))?;
-        Ok(Self { ebpf, way, sizes, taken_bytes: 0, links: BTreeMap::new() })
+        Ok(Self { ebpf, way, sizes, taken: Vec::new(), links: BTreeMap::new() })
     }
 
     /// Takes a map out of the object.
     pub(super) fn take(&mut self, name: &'static str) -> Map {
         let map = self.ebpf.take_map(name).expect("tests/contract.rs checks the object's maps");
-        self.taken_bytes += memory_of(&map);
+        self.taken.push((name, memory_of(&map)));
         map
     }
 
@@ -240,7 +240,16 @@ impl Loaded {
     /// Kernel memory of the maps in bytes, as the kernel accounts it (`memlock` in their fdinfo).
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
-        self.taken_bytes + self.ebpf.maps().map(|(_, map)| memory_of(map)).sum::<u64>()
+        self.bytes_by_map().iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Each map with that memory. By name.
+    pub(super) fn bytes_by_map(&self) -> Vec<(String, u64)> {
+        let taken = self.taken.iter().map(|&(name, bytes)| (name.to_owned(), bytes));
+        let others = self.ebpf.maps().map(|(name, map)| (name.to_owned(), memory_of(map)));
+        let mut all: Vec<_> = taken.chain(others).collect();
+        all.sort();
+        all
     }
 }
 

@@ -35,7 +35,7 @@ pub use self::{
     loaded::Loaded,
     mapped::Mapped,
     ring::Ring,
-    tasks::{Maps, Object},
+    tasks::{Maps, Object, Verified},
 };
 
 /// Do the programs log their rare paths?

@@ -40,6 +40,16 @@ pub struct Object {
     pub maps: Maps,
 }
 
+/// What the kernel says of an object.
+#[derive(Debug, Default)]
+pub struct Verified {
+    /// Programs by name, each with the number of instructions that the verifier looked at, on all paths together (`verified_insns`, since
+    /// Linux 5.16; 0 before).
+    pub instructions: Vec<(String, u32)>,
+    /// Maps by name, each with its memory in bytes ([`Loaded::map_bytes`]).
+    pub map_bytes: Vec<(String, u64)>,
+}
+
 impl Object {
     /// Creates the maps for `plan` and has the kernel verify every program that it needs, in the best way that works.
     /// Needs CAP_BPF and CAP_PERFMON.
@@ -57,8 +67,7 @@ impl Object {
         })
     }
 
-    /// Has the kernel verify every program of a way of attaching, and attaches none. Their names, each with the number of instructions that
-    /// the verifier looked at, on all paths together (`verified_insns`, since Linux 5.16; 0 before).
+    /// What the kernel says of every program of a way of attaching, and of its maps. Attaches none.
     ///
     /// # Errors
     ///
@@ -68,13 +77,13 @@ impl Object {
         plan: &Plan,
         machine: &Machine,
         kernel: &Kernel,
-    ) -> Result<Vec<(String, u32)>, LoadError> {
+    ) -> Result<Verified, LoadError> {
         let facts = kernel.facts()?;
         fallback::choose(&facts.probes, Some(attach))?;
         let way = Way { attach, refused: Vec::new() };
         let mut object = Self::create(way, plan, machine, facts, Log::Off)?;
         object.load_programs(facts.types.as_ref(), |_| true)?;
-        Ok(object.loaded.verified())
+        Ok(Verified { instructions: object.loaded.verified(), map_bytes: object.loaded.bytes_by_map() })
     }
 
     /// Creates the maps.

@@ -286,7 +286,7 @@ fn verify(
     Attach::ALL.map(|attach| {
         let result = match &plan {
             Ok(plan) => {
-                Object::verify(attach, plan, machine, kernel).map(|programs| programs.len()).map_err(refused)
+                Object::verify(attach, plan, machine, kernel).map(|of| of.instructions.len()).map_err(refused)
             }
             Err(refusal) => Err(refusal.clone()),
         };
