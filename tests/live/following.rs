@@ -100,6 +100,8 @@ fn targets_that_are_gone_at_once_leave_room_for_others() {
     }
     sleep(Duration::from_secs(1));
     let last = top.below("web-last");
+    // It is no target before pmbpf has read of it; what runs until then is not counted.
+    sleep(Duration::from_millis(500));
     last.spawn(&format!("{spin} 0.3")).wait();
     let truth = last.settled_usage_ns();
     let rows = running.stop();
@@ -107,9 +109,7 @@ fn targets_that_are_gone_at_once_leave_room_for_others() {
     let losses = rows.summary()["losses"].as_object().unwrap();
     assert!(losses.keys().all(|reason| in_guest() && reason == "ring_full"), "{losses:?}");
     assert!(followed(&rows).len() > 1000, "{}", followed(&rows).len());
-    // It runs for a moment before it is a target, longer where pmbpf itself waits for a CPU.
-    let moment_ns = if in_guest() { 1e8 } else { 2e7 };
-    assert_close("CPU time", rows.total("cpu_time"), truth, 0.01, moment_ns);
+    assert_close("CPU time", rows.total("cpu_time"), truth, 0.01, 0.0);
 }
 
 #[test]
