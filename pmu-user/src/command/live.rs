@@ -23,6 +23,7 @@ use crate::{
     bpf::{Attach, Kernel, Log, Options},
     drain::{Absent, Drain, Header, Stopped, Workload},
     machine::Machine,
+    metric::own_cpu_ns,
     plan::count::CountPlan,
     session::{
         self, Measure, Outcome, Session, Signals,
@@ -206,7 +207,9 @@ impl Live<'_> {
         keep(outcome.last)?;
         drop(progress);
         recorder.end(&outcome.ending);
-        if let Some(names) = session.name() {
+        let names = session.name();
+        pipeline.costs_go_on(own_cpu_ns());
+        if let Some(names) = names {
             let names = redacting.of(names)?;
             recorder.names(&names);
             pipeline.name(&names);

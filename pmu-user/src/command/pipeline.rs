@@ -60,6 +60,8 @@ pub(super) struct Pipeline<'a> {
     generations: Generations,
     /// Cgroups that became targets, the first ones.
     followed: Vec<Followed>,
+    /// As `read_at_ns` of the cost that is reported.
+    cost_read_at_ns: Option<u64>,
 }
 
 /// Cgroups whose names are kept, those of forgotten ones included; where ledgers know that many, twice as many.
@@ -113,6 +115,7 @@ impl<'a> Pipeline<'a> {
             cgroups_max: CGROUPS_MAX,
             generations: Generations::default(),
             followed: Vec::new(),
+            cost_read_at_ns: None,
         })
     }
 
@@ -218,6 +221,11 @@ impl<'a> Pipeline<'a> {
         }
     }
 
+    /// What it cost is this process's, and was read when the process had taken so much CPU time, in ns.
+    pub(super) const fn costs_go_on(&mut self, read_at_ns: u64) {
+        self.cost_read_at_ns = Some(read_at_ns);
+    }
+
     /// Takes names, which come when the run is over.
     pub(super) fn name(&mut self, names: &Names) {
         let Some(tasks) = &mut self.tasks else { return };
@@ -306,6 +314,7 @@ impl<'a> Pipeline<'a> {
         report.name_cgroups(&self.cgroups, &mut self.generations.clone());
         report.findings = findings(self.header, &report);
         report.span = self.cut.and_then(|cut| cut.really());
+        report.cost.iter_mut().for_each(|cost| cost.read_at_ns = self.cost_read_at_ns);
         report
     }
 

@@ -1,8 +1,11 @@
 //! What pmbpf itself cost, from the start of counting.
 
+use rustix::time::ClockId;
+
 use super::value::{How, Known, Value};
 use crate::{
     drain::{COST_WINDOW_NS, Cost, ProgramRow},
+    machine::now_ns,
     model::OwnCost,
 };
 
@@ -30,8 +33,10 @@ pub struct CostReport {
     pub programs_ns: Value,
     /// Time in ns that passed in their runs beside that.
     pub disturbed_ns: f64,
-    /// The process, from its start to now.
+    /// The process, from its start to when this was read.
     pub process: Cost,
+    /// What its CPU time was then by its own clock, in ns, where it is this process: it goes on until the report is written.
+    pub read_at_ns: Option<u64>,
     /// CPU time of the process until counting began, in ns.
     pub startup_cpu_ns: u64,
     /// CPU time of the process while it counted, in ns.
@@ -48,6 +53,7 @@ impl CostReport {
             programs_ns: Value::counted(0, 1.0),
             disturbed_ns: 0.0,
             process: own.so_far,
+            read_at_ns: None,
             startup_cpu_ns: own.startup_cpu_ns(),
             counting_cpu_ns: own.counting_cpu_ns(),
             capacity_ns: length_ns.saturating_mul(cpus as u64),
@@ -77,15 +83,26 @@ impl CostReport {
         self.summed()
     }
 
+    /// CPU time of the process, in ns: until now where it is this process, and otherwise until its names were found.
+    pub fn cpu_ns(&self) -> u64 {
+        let since_ns = self.read_at_ns.map_or(0, |read_at_ns| own_cpu_ns().saturating_sub(read_at_ns));
+        self.process.cpu_ns.saturating_add(since_ns)
+    }
+
     /// CPU time of the process after it counted, for names and the report, in ns.
-    pub const fn ending_cpu_ns(&self) -> u64 {
-        self.process.cpu_ns.saturating_sub(self.startup_cpu_ns).saturating_sub(self.counting_cpu_ns)
+    pub fn ending_cpu_ns(&self) -> u64 {
+        self.cpu_ns().saturating_sub(self.startup_cpu_ns).saturating_sub(self.counting_cpu_ns)
     }
 
     /// Share of the CPU time there was (0 to 1) that so much of it is; `None` of none.
     pub fn share(&self, cpu_ns: f64) -> Option<f64> {
         (self.capacity_ns > 0).then(|| cpu_ns / self.capacity_ns as f64)
     }
+}
+
+/// CPU time of this process so far, in ns.
+pub fn own_cpu_ns() -> u64 {
+    now_ns(ClockId::ProcessCPUTime)
 }
 
 /// Time of a run is measured for a while; how often a program ran is known all the time for some, and for the others

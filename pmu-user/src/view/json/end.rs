@@ -280,7 +280,7 @@ fn self_cell(cost: &CostReport) -> Json {
     json!({
         "programs": programs.collect::<Vec<_>>(), "programs_ns": known(&cost.programs_ns),
         "disturbed_ns": cost.disturbed_ns,
-        "cpu_ns": cost.process.cpu_ns, "startup_cpu_ns": cost.startup_cpu_ns, "counting_cpu_ns": cost.counting_cpu_ns,
+        "cpu_ns": cost.cpu_ns(), "startup_cpu_ns": cost.startup_cpu_ns, "counting_cpu_ns": cost.counting_cpu_ns,
         "capacity_ns": cost.capacity_ns,
         "rss_bytes": cost.process.resident_bytes, "rss_max_bytes": cost.process.resident_max_bytes,
         "map_bytes": cost.process.map_bytes, "startup_ns": cost.process.startup_ns,
