@@ -13,7 +13,12 @@ use aya::{
     programs::{loaded_links, loaded_programs},
 };
 
-use crate::support::{Scratch, pmbpf, signal, wait_until};
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
+
+use crate::{
+    support::{Scratch, pmbpf, signal, text, wait_until},
+    workloads::workload,
+};
 
 /// Programs, maps and links of one run: their kinds and ids. Whatever else is loaded on the machine is somebody else's.
 type Objects = BTreeSet<(&'static str, u32)>;
@@ -149,5 +154,54 @@ fn a_command_that_waits_dies_with_pmbpf() {
         sleep(Duration::from_millis(400));
         assert!(counting || !marker.0.exists(), "the command ran although pmbpf died before it counted");
         let _ = fs::remove_file(&marker.0);
+    }
+}
+
+/// Whoever's child is left behind when its parent ends becomes this process's.
+struct Adopting;
+
+impl Adopting {
+    fn begin() -> Self {
+        set_child_subreaper(Some(getpid())).unwrap();
+        Self
+    }
+
+    /// What children this process has, by id and name; they are gone afterwards.
+    fn children() -> Vec<(u32, String)> {
+        let lists = fs::read_dir("/proc/self/task").unwrap().flatten();
+        let lists = lists.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let ids: Vec<u32> = lists
+            .flat_map(|list| list.split_whitespace().map(|id| id.parse().unwrap()).collect::<Vec<_>>())
+            .collect();
+        let of = |id: u32| {
+            let name = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+            let _ = waitpid(i32::try_from(id).ok().and_then(Pid::from_raw), WaitOptions::empty());
+            (id, name)
+        };
+        ids.into_iter().map(of).collect()
+    }
+}
+
+impl Drop for Adopting {
+    fn drop(&mut self) {
+        let _ = set_child_subreaper(None);
+    }
+}
+
+/// In a container the first process may be one that waits for nobody: what a run leaves behind would be a zombie there as long as it lives.
+#[test]
+fn no_process_is_left_behind() {
+    let (_adopting, spin) = (Adopting::begin(), workload("spin", &["-g"]));
+    let ways = [
+        &["-F", "999", "--stacks"][..],
+        &["-F", "999", "--unwind", "dwarf", "--stacks"],
+        &["-I", "100ms", "-F", "999"],
+    ];
+    // The first to end was now the one and now the other.
+    for arguments in std::iter::repeat_n(ways, 3).flatten() {
+        let ended = pmbpf().arg("run").args(arguments).args(["--", &spin, "0.3"]).output().unwrap();
+        let said = text(&ended.stderr);
+        assert!(ended.status.success() && said.contains("hot_leaf"), "{said}");
+        assert_eq!(Adopting::children(), [], "after {arguments:?}");
     }
 }

@@ -257,6 +257,18 @@ impl Symbols {
     }
 }
 
+/// The processes that read the files of others are waited for: what nobody waits for stays as a zombie where the first process of a
+/// container does not either.
+impl Drop for Symbols {
+    fn drop(&mut self) {
+        if self.orders.give(Order::End) {
+            let until = Instant::now() + OVERTIME;
+            // The thread's end of it is dropped last.
+            while self.answers.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}
+        }
+    }
+}
+
 /// Samples that the tracker is too far behind to locate.
 fn unlocated(samples: &Samples) -> Located {
     let at = |tgid: u32, address: u64| match tgid {

@@ -40,6 +40,8 @@ pub(super) enum Order {
     NameAsItGoes,
     NameNew(Instant),
     NameAll(Instant),
+    /// Ends the processes that read the files of others, and then the thread.
+    End,
 }
 
 /// What it says.
@@ -156,9 +158,9 @@ impl Worker {
             self.hear(&mut tracker);
             loop {
                 let answer = match self.received.try_recv() {
+                    Ok(Order::End) | Err(TryRecvError::Disconnected) => return,
                     Ok(order) => self.follow(&mut tracker, order),
                     Err(TryRecvError::Empty) => break,
-                    Err(TryRecvError::Disconnected) => return,
                 };
                 if answer.is_some_and(|answer| self.answers.send(answer).is_err()) {
                     return;
@@ -194,6 +196,8 @@ impl Worker {
                 self.cpu_ns.store(cpu_ns(tracker), Ordering::Relaxed);
                 return Some(Answer::Named(Named { names, located }));
             }
+            // `serve` ends there.
+            Order::End => {}
         }
         None
     }

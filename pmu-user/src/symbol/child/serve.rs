@@ -19,7 +19,8 @@ use rustix::{
         setrlimit,
     },
     thread::{
-        CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities, set_no_new_privs,
+        CapabilitySet, CapabilitySets, clear_ambient_capability_set, set_capabilities, set_name,
+        set_no_new_privs,
     },
 };
 use seccompiler::{
@@ -43,6 +44,8 @@ use crate::drain::Code;
 ///
 /// The process cannot give up its rights, or the socket fails.
 pub fn serve() -> io::Result<()> {
+    // It was executed as /proc/self/exe, which says nobody whose it is.
+    let _ = set_name(c"pmbpf-symbols");
     let standard_input: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
     let mut stream = UnixStream::from(standard_input);
     // What it reads of itself, it reads before it can open nothing any more.
