@@ -208,7 +208,10 @@ impl Live<'_> {
         drop(progress);
         recorder.end(&outcome.ending);
         let names = session.name();
-        pipeline.costs_go_on(own_cpu_ns());
+        // A recording can only have what was known by now, and reports what the run printed.
+        if common.keep.file().is_none() {
+            pipeline.costs_go_on(own_cpu_ns());
+        }
         if let Some(names) = names {
             let names = redacting.of(names)?;
             recorder.names(&names);
