@@ -19,7 +19,6 @@ mod tracker;
 
 use std::{
     io,
-    sync::mpsc::Receiver,
     time::{Duration, Instant},
 };
 
@@ -30,7 +29,7 @@ pub use self::{
     tracker::unwinding::Snapshot,
 };
 use self::{
-    orders::{Answer, Order, Orders},
+    orders::{Answer, Answers, Order, Orders},
     tracker::{LATE, LATE_WHY},
 };
 use crate::{
@@ -117,7 +116,8 @@ fn addresses<'a>(kernel: &'a [u64], tgid: u32, user: &'a [u64]) -> impl Iterator
 #[derive(Debug)]
 pub struct Symbols {
     orders: Orders,
-    answers: Receiver<Answer>,
+    /// Behind `orders`, with which the thread ends that this waits for.
+    answers: Answers,
     /// Answers that are still to come.
     waiting: usize,
     /// Does the kernel tell of mappings?
@@ -233,8 +233,7 @@ impl Symbols {
     fn located_until(&mut self, deadline: Instant) -> Located {
         let mut all = Located::default();
         while self.waiting > 0 {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(Answer::Located(located)) = self.answers.recv_timeout(left) else { break };
+            let Some(Answer::Located(located)) = self.answers.next(deadline) else { break };
             self.waiting -= 1;
             all.append(located);
         }
@@ -247,24 +246,12 @@ impl Symbols {
         self.orders.give(Order::NameAll(deadline));
         let given_up = deadline + OVERTIME;
         let mut located = self.located_until(given_up);
-        match self.answers.recv_timeout(given_up.saturating_duration_since(Instant::now())) {
-            Ok(Answer::Named(mut named)) => {
+        match self.answers.next(given_up) {
+            Some(Answer::Named(mut named)) => {
                 located.append(std::mem::take(&mut named.located));
                 Named { located, ..named }
             }
             _ => Named { located, ..Named::default() },
-        }
-    }
-}
-
-/// The processes that read the files of others are waited for: what nobody waits for stays as a zombie where the first process of a
-/// container does not either.
-impl Drop for Symbols {
-    fn drop(&mut self) {
-        if self.orders.give(Order::End) {
-            let until = Instant::now() + OVERTIME;
-            // The thread's end of it is dropped last.
-            while self.answers.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}
         }
     }
 }

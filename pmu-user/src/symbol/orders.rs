@@ -17,7 +17,7 @@ use rustix::{
     thread::CapabilitySet,
 };
 
-use super::{Named, Samples, Snapshot, open, tracker::Tracker};
+use super::{Named, OVERTIME, Samples, Snapshot, open, tracker::Tracker};
 use crate::{
     drain::Located,
     machine::{monotonic_ns, privilege::keep_only},
@@ -40,14 +40,32 @@ pub(super) enum Order {
     NameAsItGoes,
     NameNew(Instant),
     NameAll(Instant),
-    /// Ends the processes that read the files of others, and then the thread.
-    End,
 }
 
 /// What it says.
 pub(super) enum Answer {
     Located(Located),
     Named(Named),
+}
+
+/// Takes what it says. Dropped after [`Orders`], it waits for the thread's end, and so for that of the processes that read the files of
+/// others: one that nobody waits for stays as a zombie where the first process of a container does not either.
+#[derive(Debug)]
+pub(super) struct Answers(Receiver<Answer>);
+
+impl Answers {
+    /// The next one, if it comes by then.
+    pub(super) fn next(&self, until: Instant) -> Option<Answer> {
+        self.0.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        let until = Instant::now() + OVERTIME;
+        // The thread's end of it is dropped last.
+        while self.next(until).is_some() {}
+    }
 }
 
 /// Gives orders. The thread ends when this does.
@@ -98,7 +116,7 @@ impl std::fmt::Debug for Order {
 
 impl Orders {
     /// Starts the thread. Without it nobody answers, and addresses stay without places.
-    pub(super) fn start() -> (Self, Receiver<Answer>) {
+    pub(super) fn start() -> (Self, Answers) {
         let (orders, received) = channel();
         let (answers_to, answers) = channel();
         let (lost, cpu_ns) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -115,7 +133,7 @@ impl Orders {
             let name = thread::Builder::new().name("pmbpf-names".to_owned());
             let _ = name.spawn(move || worker.serve(&woken));
         }
-        (Self { orders, wake, lost, cpu_ns, unwinds }, answers)
+        (Self { orders, wake, lost, cpu_ns, unwinds }, Answers(answers))
     }
 
     /// Gives an order. Is there anybody to take it?
@@ -158,9 +176,9 @@ impl Worker {
             self.hear(&mut tracker);
             loop {
                 let answer = match self.received.try_recv() {
-                    Ok(Order::End) | Err(TryRecvError::Disconnected) => return,
                     Ok(order) => self.follow(&mut tracker, order),
                     Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return,
                 };
                 if answer.is_some_and(|answer| self.answers.send(answer).is_err()) {
                     return;
@@ -196,8 +214,6 @@ impl Worker {
                 self.cpu_ns.store(cpu_ns(tracker), Ordering::Relaxed);
                 return Some(Answer::Named(Named { names, located }));
             }
-            // `serve` ends there.
-            Order::End => {}
         }
         None
     }
