@@ -22,8 +22,7 @@ use super::{
 use crate::{
     bpf::{Attach, Kernel, Log, Options},
     drain::{Absent, Drain, Header, Stopped, Workload},
-    machine::Machine,
-    metric::own_cpu_ns,
+    machine::{Machine, own_cpu_ns},
     plan::count::CountPlan,
     session::{
         self, Measure, Outcome, Session, Signals,

@@ -128,6 +128,11 @@ pub fn now_ns(clock: ClockId) -> u64 {
     nanoseconds(clock_gettime(clock))
 }
 
+/// CPU time of this process so far, in ns.
+pub fn own_cpu_ns() -> u64 {
+    now_ns(ClockId::ProcessCPUTime)
+}
+
 /// A time of the kernel in ns.
 pub const fn nanoseconds(time: Timespec) -> u64 {
     time.tv_sec.unsigned_abs().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.unsigned_abs())

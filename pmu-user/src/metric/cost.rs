@@ -1,11 +1,9 @@
 //! What pmbpf itself cost, from the start of counting.
 
-use rustix::time::ClockId;
-
 use super::value::{How, Known, Value};
 use crate::{
     drain::{COST_WINDOW_NS, Cost, ProgramRow},
-    machine::now_ns,
+    machine::own_cpu_ns,
     model::OwnCost,
 };
 
@@ -98,11 +96,6 @@ impl CostReport {
     pub fn share(&self, cpu_ns: f64) -> Option<f64> {
         (self.capacity_ns > 0).then(|| cpu_ns / self.capacity_ns as f64)
     }
-}
-
-/// CPU time of this process so far, in ns.
-pub fn own_cpu_ns() -> u64 {
-    now_ns(ClockId::ProcessCPUTime)
 }
 
 /// Time of a run is measured for a while; how often a program ran is known all the time for some, and for the others

@@ -44,7 +44,7 @@ use std::collections::BTreeMap;
 pub use self::{
     blind::{Blind, Masked},
     books::{Books, CpuBooks},
-    cost::{CostReport, ProgramCost, own_cpu_ns},
+    cost::{CostReport, ProgramCost},
     floor::Floor,
     gap::{BlindClass, GapReport},
     hot::{Frame, HotEvent, HotFunction, HotStack, StackEnds},

@@ -16,7 +16,7 @@ use crate::{
     bpf::{Object, measure_costs},
     drain::{COST_WINDOW_NS, Cost, CpuRow, ProgramRow},
     file::reread_at_once,
-    machine::{duration_ns, now_ns},
+    machine::{duration_ns, own_cpu_ns},
 };
 
 /// For how long are the programs measured?
@@ -119,7 +119,7 @@ pub(super) fn process_cost(so_far: Cost) -> Cost {
         line.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1024
     };
     Cost {
-        cpu_ns: now_ns(rustix::time::ClockId::ProcessCPUTime),
+        cpu_ns: own_cpu_ns(),
         resident_bytes: kilobytes("VmRSS:"),
         resident_max_bytes: kilobytes("VmHWM:"),
         ..so_far

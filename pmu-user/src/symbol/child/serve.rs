@@ -36,7 +36,7 @@ use super::{
     unwind::Unwinder,
     wire::{Answer, Found, Request, Why, receive, receive_bytes, send},
 };
-use crate::drain::Code;
+use crate::{drain::Code, machine::own_cpu_ns};
 
 /// Serves until the collector is gone.
 ///
@@ -50,7 +50,7 @@ pub fn serve() -> io::Result<()> {
     let mut stream = UnixStream::from(standard_input);
     // What it reads of itself, it reads before it can open nothing any more.
     let vdso = vdso().unwrap_or_default();
-    let _ = cpu_ns();
+    let _ = own_cpu_ns();
     enter()?;
     let mut unwinder = Unwinder::default();
     while let Some((request, files)) = receive::<Request>(&mut stream, |_| Ok(()))? {
@@ -62,7 +62,7 @@ pub fn serve() -> io::Result<()> {
             }
             _ => answer(&request, &files, &vdso),
         };
-        send(&mut stream, &Answer { cpu_ns: cpu_ns(), found }, &[])?;
+        send(&mut stream, &Answer { cpu_ns: own_cpu_ns(), found }, &[])?;
     }
     Ok(())
 }
@@ -115,10 +115,6 @@ fn vdso() -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(end.checked_sub(start)?).ok()?];
     File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, start).ok()?;
     Some(bytes)
-}
-
-fn cpu_ns() -> u64 {
-    crate::machine::now_ns(rustix::time::ClockId::ProcessCPUTime)
 }
 
 /// Memory of its own; mapped files do not count.
