@@ -240,16 +240,19 @@ impl Loaded {
     /// Kernel memory of the maps in bytes, as the kernel accounts it (`memlock` in their fdinfo).
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
-        self.bytes_by_map().iter().map(|(_, bytes)| bytes).sum()
+        self.each_map().map(|(_, bytes)| bytes).sum()
     }
 
     /// Each map with that memory. By name.
     pub(super) fn bytes_by_map(&self) -> Vec<(String, u64)> {
-        let taken = self.taken.iter().map(|&(name, bytes)| (name.to_owned(), bytes));
-        let others = self.ebpf.maps().map(|(name, map)| (name.to_owned(), memory_of(map)));
-        let mut all: Vec<_> = taken.chain(others).collect();
+        let mut all: Vec<_> = self.each_map().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
         all.sort();
         all
+    }
+
+    fn each_map(&self) -> impl Iterator<Item = (&str, u64)> {
+        let others = self.ebpf.maps().map(|(name, map)| (name, memory_of(map)));
+        self.taken.iter().copied().chain(others)
     }
 }
 

@@ -301,7 +301,6 @@ impl TasksSession {
         // Names and the report take a while, in which programs would run for nothing. Those that cannot be detached end with the object.
         let _ = self.object.detach();
         self.samplers.clear();
-        self.anchors.clear();
         self.stop_turns();
         last.cost = self.cost();
         Ok(last)
