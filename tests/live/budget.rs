@@ -4,7 +4,7 @@
 //!
 //! `SNAPSHOTS=overwrite` writes the files anew, on that kernel.
 
-use std::{fmt::Display, fs, path::Path};
+use std::{fmt::Display, fs, path::Path, sync::LazyLock};
 
 use pmbpf::{
     bpf::{Attach, Kernel, Object, Options, Verified},
@@ -22,7 +22,7 @@ const CPUS: u32 = 2;
 const ELSEWHERE: u64 = 10;
 
 /// What the kernel says of every way of attaching that it has, for two CPUs and 1,023 owners.
-fn verified() -> Vec<(Attach, Verified)> {
+static VERIFIED: LazyLock<Vec<(Attach, Verified)>> = LazyLock::new(|| {
     let root = Path::new("/");
     let mut machine = Machine::read(root).unwrap();
     // Rows are by CPU, and maps as large as the plan says, whatever this machine has.
@@ -34,11 +34,11 @@ fn verified() -> Vec<(Attach, Verified)> {
     let all: Vec<_> = Attach::ALL.into_iter().filter_map(of).collect();
     assert!(!all.is_empty(), "no way of attaching works here");
     all
-}
+});
 
 /// One line per name and number, as the files have them.
-fn lines<T: Display>(attach: Attach, numbers: Vec<(String, T)>) -> String {
-    let line = |(name, number)| format!("{}\t{name}\t{number}\n", attach.name());
+fn lines<'a, T: Display + 'a>(attach: Attach, numbers: impl IntoIterator<Item = &'a (String, T)>) -> String {
+    let line = |(name, number): &(String, T)| format!("{}\t{name}\t{number}\n", attach.name());
     numbers.into_iter().map(line).collect()
 }
 
@@ -74,14 +74,14 @@ fn is_copy(name: &str) -> bool {
 #[test]
 fn the_verifier_looks_at_no_more_than_it_did() {
     // Programs of sampling events but the first are its copies.
-    let own = |of: Verified| of.instructions.into_iter().filter(|(name, _)| !is_copy(name)).collect();
-    let ours: String = verified().into_iter().map(|(attach, of)| lines::<u32>(attach, own(of))).collect();
+    let own = |of: &'static Verified| of.instructions.iter().filter(|(name, _)| !is_copy(name));
+    let ours: String = VERIFIED.iter().map(|(attach, of)| lines(*attach, own(of))).collect();
     assert_as_in("budget.tsv", BUDGET, &ours, |most| most * ELSEWHERE);
 }
 
 #[test]
 fn maps_take_no_more_memory_than_they_did() {
-    let ours: String = verified().into_iter().map(|(attach, of)| lines(attach, of.map_bytes)).collect();
+    let ours: String = VERIFIED.iter().map(|(attach, of)| lines(*attach, &of.map_bytes)).collect();
     // Older kernels round up to pages.
     assert_as_in("maps.tsv", MAPS, &ours, |most| 2 * most + 8192);
 }

@@ -12,7 +12,6 @@ use aya::{
     maps::loaded_maps,
     programs::{loaded_links, loaded_programs},
 };
-
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
 use crate::{
