@@ -167,6 +167,12 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     for outer in ["RUSTC", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS", "RUSTC_LINKER"] {
         cargo.env_remove(outer);
     }
+    // So are its profiles: with less optimization, or with more units, LLVM ends functions in what no verifier takes.
+    for (name, _) in env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"CARGO_PROFILE_") {
+            cargo.env_remove(name);
+        }
+    }
     let status = cargo.status().map_err(|error| format!("cannot run cargo for pmu-ebpf: {error}"))?;
     if !status.success() {
         return Err("pmu-ebpf does not build; if `core` or `bpf-linker` is missing, run: cargo xtask setup"
