@@ -314,13 +314,51 @@ fn order_and_share_hold_for_rows_of_owners_and_code() {
     let rows = rows_of("masked.pmbpf", &["--sort", "minor_faults", "--min-share", "2"]);
     let faults: Vec<f64> = rows
         .iter()
-        .filter(|row| row["metric"] == "minor_faults" && row["owner"]["kind"] != "target")
+        .filter(|row| row["kind"] == "metric" && row["metric"] == "minor_faults" && row["owner"]["kind"] != "target")
         .map(|row| row["value"].as_f64().unwrap())
         .collect();
     assert!(faults.len() > 1 && faults.is_sorted_by(|one, next| one >= next), "{faults:?}");
     let hot: Vec<f64> =
         rows.iter().filter(|row| row["kind"] == "hot").map(|row| row["share"].as_f64().unwrap()).collect();
     assert!(hot.len() > 2 && hot.iter().all(|share| *share >= 0.02), "{hot:?}");
+}
+
+#[test]
+fn processes_of_a_program_are_one_row_that_adds_up_and_one_by_one_where_that_is_asked_for() {
+    let rows = rows_of("masked.pmbpf", &[]);
+    let sum = |kind: &str, metric: &str| -> f64 {
+        let of_name = rows.iter().filter(|row| row["kind"] == kind && row["owner"]["name"] == "masked");
+        of_name.filter(|row| row["metric"] == metric).map(|row| row["value"].as_f64().unwrap()).sum()
+    };
+    for metric in ["cpu_time", "context_switches", "minor_faults", "samples"] {
+        assert!(sum("metric", metric) > 0.0, "{metric}");
+        assert_eq!(sum("program_metric", metric), sum("metric", metric), "{metric}");
+    }
+    let samples = |kind: &str| -> u64 {
+        let of_kind = rows.iter().filter(|row| row["kind"] == kind);
+        of_kind.map(|row| row["samples"].as_u64().unwrap()).sum()
+    };
+    assert!(samples("function") == samples("hot") && samples("module") == samples("hot"));
+    let shown = |arguments: &[&str]| {
+        let (_, text, _) =
+            said("masked.pmbpf", &[&["--sections", "owners", "--width", "0"], arguments].concat());
+        let of_name = text.lines().filter_map(|line| line.trim().strip_prefix("masked"));
+        of_name.map(|line| line.split("  ").next().unwrap().trim().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&[]), ["× 2 †"]);
+    assert_eq!(shown(&["--per-process"]), ["†", "†"]);
+    // Of one of them alone it is what that one did.
+    assert_eq!(shown(&["--owner", "20376"]), ["†"]);
+    assert_eq!(shown(&["--owner", "masked"]), ["× 2 †"]);
+}
+
+#[test]
+fn findings_do_not_depend_on_how_processes_are_shown() {
+    let findings = |arguments: &[&str]| -> Vec<serde_json::Value> {
+        rows_of("masked.pmbpf", arguments).into_iter().filter(|row| row["kind"] == "finding").collect()
+    };
+    assert!(!findings(&[]).is_empty());
+    assert_eq!(findings(&[]), findings(&["--per-process"]));
 }
 
 #[test]
@@ -354,7 +392,7 @@ fn sections_are_chosen_and_an_unknown_one_lists_them() {
     assert_eq!(titles(&["--sections", "stacks,owners"]), ["OWNERS", "HOT STACKS"]);
     let all = titles(&[]);
     // What the two findings rest on follows them, in their order.
-    assert_eq!(all[..3], ["FINDINGS", "BLIND TIME", "HOT FUNCTIONS"], "{all:?}");
+    assert_eq!(all[..4], ["FINDINGS", "BLIND TIME", "MODULES", "HOT FUNCTIONS"], "{all:?}");
     let (code, _, messages) = said("masked.pmbpf", &["--sections", "hot,stak"]);
     assert!(
         code == Some(2) && messages.contains("`stak` is no section") && messages.contains("findings, "),

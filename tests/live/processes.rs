@@ -238,6 +238,32 @@ fn threads_have_rows_of_their_own() {
 }
 
 #[test]
+fn processes_of_a_program_that_live_are_one_row_and_a_function_is_one() {
+    let server = Started::new(&format!("exec {} 8 20", workload("prefork", &["-g", "-O1"])));
+    wait_until("the server has forked", || {
+        let children = format!("/proc/{0}/task/{0}/children", server.pid());
+        fs::read_to_string(children).unwrap().split_whitespace().count() == 8
+    });
+    let rows = run(&["-p", &server.pid().to_string(), "-d", "2", "-F", "499"]);
+    let of_program = |row: &&Value| row["owner"]["kind"] == "program";
+    let programs: Vec<&Value> =
+        rows.of_kind("program_metric").filter(of_program).filter(|row| row["metric"] == "cpu_time").collect();
+    assert_eq!(programs.len(), 1, "{programs:?}");
+    let processes = rows.sum("cpu_time", |owner| owner["kind"] == "process");
+    assert_close("cpu time", programs[0]["value"].as_f64().unwrap(), processes, 1e-9, 1.0);
+    let one = |name: &str| {
+        let of_name: Vec<&Value> =
+            rows.of_kind("function").filter(|row| row["frame"]["function"] == name).collect();
+        assert_eq!((of_name.len(), of_name[0]["owners_in_all"].as_u64()), (1, Some(1)), "{of_name:?}");
+        assert_eq!(of_name[0]["owners"][0]["owner"]["kind"], "program", "{of_name:?}");
+        of_name[0]["share"].as_f64().unwrap()
+    };
+    assert!(one("serve_request") > one("parse_header"));
+    let found = rows.of_kind("finding").find(|row| row["finding"] == "hot_function").unwrap();
+    assert!(found["says"].as_str().unwrap().contains("serve_request"), "{found}");
+}
+
+#[test]
 fn processes_of_a_name_or_of_an_executable_are_one_owner() {
     let (spin, forks, link) = (workload("spin", &["-g"]), workload("forks", &[]), Scratch::new("link"));
     std::os::unix::fs::symlink(&spin, &link.0).unwrap();

@@ -338,10 +338,11 @@ impl<'a> Pipeline<'a> {
         }
         self.end_interval()?;
         let mut report = self.whole();
+        let chosen = self.filter.choose_owners(&mut report);
         if let Some(tasks) = &mut report.tasks {
             tasks.grow_callers(self.filter.min_share.unwrap_or(MIN_SHARE));
         }
-        match self.filter.apply(&mut report) {
+        match chosen.and(self.filter.order(&mut report)) {
             Err(unmet) if self.must_be_met => return Err(unmet.into()),
             Err(unmet) => output::talk(&unmet.to_string()),
             Ok(()) => {}

@@ -9,7 +9,7 @@ use crate::{
     drain::{Drain, Header, Owner},
     metric::{
         Report,
-        filter::{Filter, Pattern},
+        filter::{Filter, Pattern, Processes},
     },
     plan::request::By,
     view::text::duration,
@@ -26,12 +26,16 @@ pub(super) struct RowArgs {
     /// the samples
     #[arg(long, value_name = "N%", value_parser = parse::percent, help_heading = "Rows")]
     min_share: Option<f64>,
+    /// A row for each process, instead of one for all processes of a program
+    #[arg(long, help_heading = "Rows")]
+    per_process: bool,
 }
 
 impl RowArgs {
     /// What is shown of each report.
     pub(super) fn filter(&self) -> Filter {
-        Filter { owners: Vec::new(), min_share: self.min_share, sort: self.sort.clone() }
+        let processes = if self.per_process { Processes::OneByOne } else { Processes::Together };
+        Filter { owners: Vec::new(), min_share: self.min_share, sort: self.sort.clone(), processes }
     }
 }
 

@@ -93,6 +93,14 @@ pub enum Owner {
         #[serde(skip)]
         identity: Option<Box<Identity>>,
     },
+    /// Processes of one program, together, whether they have ended or not; in reports alone, in no row of a recording.
+    Program {
+        /// `comm` of their first threads.
+        #[serde(with = "exact")]
+        name: Untrusted,
+        /// How many they are.
+        processes: u64,
+    },
 }
 
 /// Whose a cgroup is.
@@ -125,6 +133,8 @@ pub enum OwnerKey<'a> {
     Cgroup(u64),
     /// A cgroup of which only the path is known.
     CgroupAt(&'a Untrusted),
+    /// Processes of one program, together.
+    Program(&'a Untrusted),
 }
 
 impl PartialEq for Owner {
@@ -181,6 +191,7 @@ impl Owner {
             Self::Exe { name } => OwnerKey::Exe(name),
             Self::Cgroup { id: 0, path, .. } => OwnerKey::CgroupAt(path),
             Self::Cgroup { id, .. } => OwnerKey::Cgroup(*id),
+            Self::Program { name, .. } => OwnerKey::Program(name),
         }
     }
 
@@ -196,7 +207,9 @@ impl Owner {
         match self {
             Self::Other => "other".to_owned(),
             Self::Process { pid, name, .. } => format!("{} ({})", name.terminal(), Id::of(*pid)),
-            Self::Ended { name, processes } => format!("{} × {processes}", name.terminal()),
+            Self::Ended { name, processes } | Self::Program { name, processes } => {
+                format!("{} × {processes}", name.terminal())
+            }
             Self::Thread { tid, name, .. } => format!("{} ({})", name.terminal(), Id::of(*tid)),
             Self::Comm { name } | Self::Exe { name } => name.terminal().into_owned(),
             Self::Cgroup { path, identity, .. } => {

@@ -1,4 +1,5 @@
-//! Stacks of an owner as a caller tree: callers from the outermost down to what they call, each with its share of the owner's samples.
+//! Stacks of the target as a caller tree: callers from the outermost down to what they call, each with its share of the samples, and
+//! whose they are where a branch is one owner's alone.
 //! Every sample is counted once at each level, so that what a function calls adds up to its own share, as in a flame graph.
 
 use std::collections::BTreeMap;
@@ -11,22 +12,20 @@ use super::{
 };
 use crate::{drain::Owner, model::WeightedSamples};
 
-/// Share of its owner's samples below which a branch is folded, unless told otherwise.
+/// Share of the samples below which a branch is folded, unless told otherwise.
 pub const MIN_SHARE: f64 = 0.05;
 /// Branchings below one another: what is deeper is folded.
 const DEPTH_MAX: usize = 16;
 
-/// The caller tree of one owner's samples of one event.
+/// The caller tree of the samples of one event.
 #[derive(Clone, Debug)]
 pub struct Callers {
-    /// Whose.
-    pub owner: Owner,
+    /// Whose they are, those with most of them first.
+    pub owners: Vec<Owner>,
     /// Place of the event in the plan.
     pub event: usize,
     /// Samples with a stack, or waits.
     pub tally: WeightedSamples,
-    /// Share of all samples of the event with a stack that they are (0 to 1).
-    pub share: Known,
     /// Functions that nobody is known to have called.
     pub roots: Branches,
 }
@@ -38,7 +37,7 @@ pub struct Branches {
     pub calls: Vec<Call>,
     /// How many are folded because their share is too small, or they are too deep.
     pub folded: usize,
-    /// Their share of the owner's samples (0 to 1).
+    /// Their share of the samples (0 to 1).
     pub folded_share: f64,
 }
 
@@ -47,7 +46,9 @@ pub struct Branches {
 pub struct Call {
     /// The chain, the caller first, and whether each is the kernel's.
     pub chain: Vec<(Frame, bool)>,
-    /// Share of the owner's samples that hit the chain's last function or what it calls (0 to 1).
+    /// Whose they are, where they are one owner's and those of the caller are not.
+    pub owner: Option<Owner>,
+    /// Share of the samples that hit the chain's last function or what it calls (0 to 1).
     pub share: Known,
     /// Share that hit the last function itself.
     pub own: f64,
@@ -57,6 +58,7 @@ pub struct Call {
 
 /// A stack from its outermost frame.
 struct Path<'a> {
+    owner: &'a Owner,
     frames: Vec<(&'a Frame, bool)>,
     tally: WeightedSamples,
 }
@@ -64,7 +66,7 @@ struct Path<'a> {
 /// What stacks weigh, and which branches are folded.
 #[derive(Clone, Copy, Debug)]
 pub struct Weighing {
-    /// Share of its owner's samples below which a branch is.
+    /// Share of the samples below which a branch is.
     min_share: f64,
     /// Samples below which it is.
     min_samples: u64,
@@ -83,37 +85,48 @@ impl Weighing {
     }
 }
 
-/// The caller trees of each event of `events`, an owner each, those with most samples first.
-pub fn callers(stacks: &[HotStack], events: usize, weighing: &Weighing) -> Vec<Callers> {
-    (0..events).flat_map(|event| of_event(stacks, event, weighing)).collect()
+/// The caller tree of each event of `events` that has stacks; `shown` is whom an owner is shown as.
+pub fn callers<'a>(
+    stacks: &'a [HotStack],
+    events: usize,
+    weighing: &Weighing,
+    shown: impl Fn(&'a Owner) -> &'a Owner + Copy,
+) -> Vec<Callers> {
+    (0..events).filter_map(|event| of_event(stacks, event, weighing, shown)).collect()
 }
 
-fn of_event(stacks: &[HotStack], event: usize, weighing: &Weighing) -> Vec<Callers> {
-    let mut all = WeightedSamples::default();
-    let mut owners: BTreeMap<&Owner, Vec<Path<'_>>> = BTreeMap::new();
+fn of_event<'a>(
+    stacks: &'a [HotStack],
+    event: usize,
+    weighing: &Weighing,
+    shown: impl Fn(&'a Owner) -> &'a Owner,
+) -> Option<Callers> {
+    let mut paths: Vec<Path<'_>> = Vec::new();
+    let mut owners: BTreeMap<&Owner, f64> = BTreeMap::new();
     for stack in stacks {
         let Some(&tally) = stack.tallies.get(event).filter(|tally| tally.samples > 0) else { continue };
-        all.merge(&tally);
         let frames = stack.frames.iter().enumerate().rev();
         let frames = frames.map(|(place, frame)| (frame, place < stack.kernel)).collect();
-        owners.entry(&stack.owner).or_default().push(Path { frames, tally });
+        let owner = shown(&stack.owner);
+        *owners.entry(owner).or_default() += tally.weighted;
+        paths.push(Path { owner, frames, tally });
     }
-    let mut trees: Vec<Callers> = owners
-        .into_iter()
-        .map(|(owner, mut paths)| {
-            paths.sort_by(|one, other| one.frames.cmp(&other.frames));
-            let sum = sum(&paths);
-            Callers {
-                owner: owner.clone(),
-                event,
-                tally: sum,
-                share: (weighing.share)(&sum, &all),
-                roots: branches(&paths, 0, 0, &Of { all: sum, weighing }),
-            }
-        })
-        .collect();
-    trees.sort_by(|one, other| other.share.estimate.total_cmp(&one.share.estimate));
-    trees
+    paths.sort_by(|one, other| one.frames.cmp(&other.frames));
+    let all = sum(&paths);
+    let mut owners: Vec<(&Owner, f64)> = owners.into_iter().collect();
+    owners.sort_by(|(_, few), (_, many)| many.total_cmp(few));
+    (all.samples > 0).then(|| Callers {
+        owners: owners.into_iter().map(|(owner, _)| owner.clone()).collect(),
+        event,
+        tally: all,
+        roots: branches(&paths, 0, 0, &Of { all, weighing }),
+    })
+}
+
+/// Whose all of the paths are.
+fn only_owner<'a>(paths: &[Path<'a>]) -> Option<&'a Owner> {
+    let first = paths.first()?.owner;
+    paths.iter().all(|path| path.owner == first).then_some(first)
 }
 
 /// What shares are of, and below which a branch is folded.
@@ -143,6 +156,7 @@ fn branches(paths: &[Path<'_>], at: usize, depth: usize, of: &Of<'_>) -> Branche
     let mut branches = Branches::default();
     // In order, those that end here are first.
     let ends = paths.partition_point(|path| path.frames.len() <= at);
+    let is_shared = only_owner(paths).is_none();
     for same in paths[ends..].chunk_by(|one, other| one.frames[at] == other.frames[at]) {
         let sum = sum(same);
         let share = of.share(&sum);
@@ -150,7 +164,8 @@ fn branches(paths: &[Path<'_>], at: usize, depth: usize, of: &Of<'_>) -> Branche
             branches.folded += 1;
             branches.folded_share += share.estimate;
         } else {
-            branches.calls.push(call(same, at, depth, share, of));
+            let owner = only_owner(same).filter(|_| is_shared).cloned();
+            branches.calls.push(Call { owner, ..call(same, at, depth, share, of) });
         }
     }
     branches.calls.sort_by(|one, other| other.share.estimate.total_cmp(&one.share.estimate));
@@ -165,6 +180,7 @@ fn call(paths: &[Path<'_>], at: usize, depth: usize, of_all: Known, of: &Of<'_>)
     let ends = paths.partition_point(|path| path.frames.len() <= alike);
     Call {
         chain: first[at..alike].iter().map(|&(frame, kernel)| (frame.clone(), kernel)).collect(),
+        owner: None,
         share: of_all,
         own: of.share(&sum(&paths[..ends])).estimate,
         below: branches(paths, alike, depth + 1, of),
@@ -208,8 +224,10 @@ mod tests {
                     other => format!("{other:?}"),
                 })
                 .collect();
+            let owner =
+                call.owner.as_ref().map_or_else(String::new, |owner| format!(" of {}", owner.in_words()));
             into.push(format!(
-                "{depth} {:.0} {:.0} {}",
+                "{depth} {:.0} {:.0} {}{owner}",
                 call.share.estimate * 100.0,
                 call.own * 100.0,
                 chain.join(" ")
@@ -224,7 +242,8 @@ mod tests {
     fn shown(trees: &[Callers]) -> Vec<String> {
         let mut all = Vec::new();
         for tree in trees {
-            all.push(format!("{} {}", tree.owner.in_words(), tree.tally.samples));
+            let owners: Vec<String> = tree.owners.iter().map(Owner::in_words).collect();
+            all.push(format!("{} {}", owners.join(" "), tree.tally.samples));
             lines(&tree.roots, 0, &mut all);
         }
         all
@@ -239,13 +258,10 @@ mod tests {
             stack("web", "start main a", 2),
             stack("web", "start main b", 1),
             stack("web", "lost", 1),
-            stack("db", "start", 300),
         ];
         assert_eq!(
-            shown(&callers(&stacks, 1, &Weighing::samples(0.05))),
+            shown(&callers(&stacks, 1, &Weighing::samples(0.05), |owner| owner)),
             [
-                "db 300",
-                "0 100 100 start",
                 "web 100",
                 "0 99 0 start main",
                 "1 80 20 serve",
@@ -258,10 +274,23 @@ mod tests {
     }
 
     #[test]
+    fn a_tree_is_of_all_owners_and_a_branch_that_is_one_owners_says_so_once() {
+        let stacks = [
+            stack("web", "start main read", 30),
+            stack("db", "start main read", 50),
+            stack("db", "start main vacuum page", 20),
+        ];
+        assert_eq!(
+            shown(&callers(&stacks, 1, &Weighing::samples(0.0), |owner| owner)),
+            ["db web 100", "0 100 0 start main", "1 80 80 read", "1 20 20 vacuum page of db"]
+        );
+    }
+
+    #[test]
     fn a_function_that_calls_itself_stays_a_chain_and_an_event_without_samples_has_no_tree() {
         let stacks = [stack("web", "f f f", 2), stack("web", "f f", 2)];
         assert_eq!(
-            shown(&callers(&stacks, 2, &Weighing::samples(0.0))),
+            shown(&callers(&stacks, 2, &Weighing::samples(0.0), |owner| owner)),
             ["web 4", "0 100 50 f f", "1 50 50 f"]
         );
     }
@@ -270,7 +299,7 @@ mod tests {
     fn what_is_too_deep_is_folded_with_its_share() {
         let chains: Vec<HotStack> =
             (1..200).map(|depth| stack("web", &vec!["f"; depth].join(" "), 1)).collect();
-        let trees = callers(&chains, 1, &Weighing::samples(0.0));
+        let trees = callers(&chains, 1, &Weighing::samples(0.0), |owner| owner);
         let shown = shown(&trees);
         assert!(shown.len() < 40, "{}", shown.len());
         assert!(shown.last().unwrap().contains("… 1 "), "{shown:?}");

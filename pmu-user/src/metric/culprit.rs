@@ -94,12 +94,17 @@ impl Waited {
             Self { who, wait_ns, charges: charges(wait_ns, charged) }
         });
         let mut waited: Vec<Self> = waited.collect();
-        waited.sort_by(|a, b| {
-            let target = |waited: &Self| waited.who != OwnerOrTarget::Target;
-            (target(a), b.wait_ns, &a.who).cmp(&(target(b), a.wait_ns, &b.who))
-        });
+        sort(&mut waited);
         waited
     }
+}
+
+/// The target first, then those that waited longest.
+pub(super) fn sort(waited: &mut [Waited]) {
+    waited.sort_by(|a, b| {
+        let target = |waited: &Waited| waited.who != OwnerOrTarget::Target;
+        (target(a), b.wait_ns, &a.who).cmp(&(target(b), a.wait_ns, &b.who))
+    });
 }
 
 /// Culprits of waits of `wait_ns` in all; what none of them had is [`Culprit::Unknown`].

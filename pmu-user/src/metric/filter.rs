@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    HotFunction, HotStack, OwnerOrTarget, OwnerReport, Report, TasksReport,
+    OwnerOrTarget, OwnerReport, Report, TasksReport,
     io::Subject,
     number::{Attribution, Content, Number},
 };
@@ -29,6 +29,18 @@ pub struct Filter {
     pub min_share: Option<f64>,
     /// Owners with most of this metric first.
     pub sort: Option<String>,
+    /// Which rows processes of one program have.
+    pub processes: Processes,
+}
+
+/// Which rows processes of one program have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Processes {
+    /// One for all of them.
+    #[default]
+    Together,
+    /// One each.
+    OneByOne,
 }
 
 /// Owners by name, id or path.
@@ -51,7 +63,10 @@ impl Pattern {
             Owner::Other => is(b"other"),
             Owner::Process { pid, name, .. } => is_id(*pid) || is(name.as_bytes()),
             Owner::Thread { tid, pid, name, .. } => is_id(*tid) || is_id(*pid) || is(name.as_bytes()),
-            Owner::Ended { name, .. } | Owner::Comm { name } | Owner::Exe { name } => is(name.as_bytes()),
+            Owner::Ended { name, .. }
+            | Owner::Program { name, .. }
+            | Owner::Comm { name }
+            | Owner::Exe { name } => is(name.as_bytes()),
             Owner::Cgroup { path, identity, .. } => {
                 let path = path.as_bytes();
                 let is_called = || {
@@ -75,11 +90,34 @@ impl Filter {
     ///
     /// Nothing is left, or no number is called so: with the names that are nearest. What is not asked for is gone nevertheless.
     pub fn apply(&self, report: &mut Report) -> Result<(), Unmet> {
-        let mut result = Ok(());
-        if !self.owners.is_empty() {
-            result = self.check_owners(report);
-            report.keep_owners(|owner| self.owners.iter().any(|pattern| pattern.matches(owner)));
+        let result = self.choose_owners(report);
+        result.and(self.order(report))
+    }
+
+    /// Takes from a report whoever is not asked for.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Filter::apply`].
+    pub fn choose_owners(&self, report: &mut Report) -> Result<(), Unmet> {
+        if let (Some(tasks), Processes::OneByOne) = (&mut report.tasks, self.processes) {
+            tasks.unfold();
         }
+        if self.owners.is_empty() {
+            return Ok(());
+        }
+        let result = self.check_owners(report);
+        report.keep_owners(|owner| self.owners.iter().any(|pattern| pattern.matches(owner)));
+        result
+    }
+
+    /// Takes out rows of small shares, and orders the rest.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Filter::apply`].
+    pub fn order(&self, report: &mut Report) -> Result<(), Unmet> {
+        let mut result = Ok(());
         if let Some(share) = self.min_share {
             result = result.and(keep_large(report, share));
         }
@@ -127,22 +165,20 @@ fn keep_large(report: &mut Report, least: f64) -> Result<(), Unmet> {
     let share = |owner: &OwnerReport| {
         owner.value(&metric::CPU_TIME).map_or(0.0, |known| if all > 0.0 { known.estimate / all } else { 0.0 })
     };
-    let largest = tasks.owners.iter().map(share).fold(0.0, f64::max);
+    let largest = tasks.by_program().iter().map(share).fold(0.0, f64::max);
     let had_owners = !tasks.owners.is_empty();
     let is_large = |owner: &OwnerReport| share(owner) >= least;
-    let keep =
-        |owners: &mut Vec<OwnerReport>, hot: &mut Vec<HotFunction>, stacks: [&mut Vec<HotStack>; 2]| {
-            owners.retain(is_large);
-            hot.retain(|function| function.share.estimate >= least);
-            for stacks in stacks {
-                stacks.retain(|stack| stack.share.estimate >= least);
-            }
-        };
-    keep(&mut tasks.owners, &mut tasks.hot, [&mut tasks.stacks, &mut tasks.off_cpu_stacks]);
-    if let Some(folded) = &mut tasks.folded {
-        keep(&mut folded.owners, &mut folded.hot, [&mut folded.stacks, &mut folded.off_cpu_stacks]);
+    tasks.owners.retain(is_large);
+    tasks.hot.retain(|function| function.share.estimate >= least);
+    tasks.functions.retain(|function| function.hot.share.estimate >= least);
+    tasks.modules.retain(|module| module.share.estimate >= least);
+    for stacks in [&mut tasks.stacks, &mut tasks.off_cpu_stacks] {
+        stacks.retain(|stack| stack.share.estimate >= least);
     }
-    if had_owners && tasks.owners.is_empty() {
+    if let Some(folded) = &mut tasks.folded {
+        folded.owners.retain(is_large);
+    }
+    if had_owners && tasks.by_program().is_empty() {
         let (least, largest) = (least * 100.0, largest * 100.0);
         return Err(Unmet(format!(
             "no owner has {least} % of the target's CPU time: the largest has {largest:.1} %"

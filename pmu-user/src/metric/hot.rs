@@ -1,14 +1,17 @@
 //! What samples hit: functions, with their lines, and stacks; and how far user stacks lead. The kernel follows frame pointers, which most
 //! distributions' libraries do not keep, and of stacks that are unwound by DWARF only the innermost part is copied.
 
+mod merged;
 #[cfg(test)]
 mod tests;
 
 use std::{collections::HashMap, hash::Hash};
 
+pub use self::merged::{HotModule, TargetFunction};
+pub(super) use self::merged::{Sampled, TargetStack, hottest, modules, of_target};
+
 use super::{
     RatioReport,
-    owners::Groups,
     ratio::{Scale, Worth},
     value::{How, Known, Value, share_bounds},
 };
@@ -71,7 +74,9 @@ pub struct HotFunction {
     pub events: Vec<HotEvent>,
     /// Ratios of what they say.
     pub ratios: Vec<RatioReport>,
-    /// Its hottest lines, with their samples by event.
+    /// Samples by event, with their weights.
+    pub tallies: Vec<WeightedSamples>,
+    /// Its lines, the hottest first, with their samples by event.
     pub lines: Vec<(Line, Vec<u64>)>,
     /// Functions inlined at its hottest address, outermost first.
     pub inlined: Vec<Untrusted>,
@@ -79,6 +84,13 @@ pub struct HotFunction {
     pub build_id: Option<String>,
     /// Why it has no name, if it has none.
     pub unnamed: Option<String>,
+}
+
+impl HotFunction {
+    /// The lines that are shown.
+    pub fn hottest_lines(&self) -> &[(Line, Vec<u64>)] {
+        &self.lines[..self.lines.len().min(LINES_MAX)]
+    }
 }
 
 /// What an event says about a function.
@@ -145,13 +157,12 @@ pub(super) fn samples(interval: &Interval) -> u64 {
     of_first.map(|(_, tally)| tally.samples).fold(0, u64::saturating_add)
 }
 
-/// Hot functions, most samples of the first event first.
+/// Hot functions of each owner, most samples of the first event first, and the samples of each event that they are of.
 pub(super) fn functions(
     ledger: &Ledger,
     interval: &Interval,
     scale: &Scale,
-    groups: &Groups,
-) -> Vec<HotFunction> {
+) -> (Vec<HotFunction>, Vec<WeightedSamples>) {
     let mut totals: Vec<WeightedSamples> = Vec::new();
     let mut sums: HashMap<Key, Sum<'_>> = HashMap::new();
     // In order, because sums of weights depend on it in their last digits.
@@ -161,7 +172,7 @@ pub(super) fn functions(
         let &HotKey { owner, at, .. } = code[0].0;
         let named = ledger.code(at);
         let key = Key {
-            owner: groups.of(owner),
+            owner,
             kernel: is_kernel(at),
             build_id: named.build_id.map(str::to_owned),
             frame: frame(named, at),
@@ -187,16 +198,19 @@ pub(super) fn functions(
     }
     let mut functions: Vec<HotFunction> = sums
         .into_iter()
-        .map(|(key, sum)| function(groups.owner(ledger, key.owner), key, sum, &totals, scale))
+        .map(|(key, sum)| function(ledger.owner(key.owner).clone(), key, sum, &totals, scale))
         .collect();
-    sort(&mut functions, |function| {
-        let others: Vec<u64> = function.events.iter().map(|event| event.samples).collect();
-        // Weights are positive, so their bits are ordered as they are.
-        let weight = function.share.estimate.to_bits();
-        let key = (function.samples, others, function.frame.clone(), function.owner.clone(), function.kernel);
-        (weight, key)
-    });
-    functions
+    sort(&mut functions, order);
+    (functions, totals)
+}
+
+/// What functions are ordered by.
+fn order(function: &HotFunction) -> impl Ord + use<> {
+    let others: Vec<u64> = function.events.iter().map(|event| event.samples).collect();
+    // Weights are positive, so their bits are ordered as they are.
+    let weight = function.share.estimate.to_bits();
+    let key = (function.samples, others, function.frame.clone(), function.owner.clone(), function.kernel);
+    (weight, key)
 }
 
 /// Share of `all` that `part` is, each sample by its weight.
@@ -212,17 +226,6 @@ fn function(owner: Owner, key: Key, sum: Sum<'_>, totals: &[WeightedSamples], sc
     let mut lines: Vec<(Line, Vec<u64>)> =
         sum.lines.into_iter().map(|(line, samples)| (line.clone(), samples)).collect();
     sort(&mut lines, |(line, samples)| (samples.clone(), line.clone()));
-    lines.truncate(LINES_MAX);
-    let of = |list: &[WeightedSamples], event: usize| list.get(event).copied().unwrap_or_default();
-    let event = |(event, worth): (usize, &Worth)| {
-        let tally = of(&sum.events, event);
-        HotEvent {
-            name: worth.name.clone(),
-            samples: tally.samples,
-            share: share(&tally, &of(totals, event)),
-            count: worth.count(&tally),
-        }
-    };
     let first = of(&sum.events, 0);
     let code = sum.hottest.1.map(|named| named.code);
     HotFunction {
@@ -236,8 +239,9 @@ fn function(owner: Owner, key: Key, sum: Sum<'_>, totals: &[WeightedSamples], sc
         owner,
         samples: first.samples,
         share: share(&first, &of(totals, 0)),
-        events: scale.events.iter().enumerate().map(event).collect(),
+        events: events(&sum.events, totals, scale),
         ratios: scale.ratios(|event| of(&sum.events, event)),
+        tallies: sum.events,
         lines,
         inlined: match code {
             Some(Ok(code)) => code.inlined.iter().map(|word| word.0.clone()).collect(),
@@ -247,10 +251,29 @@ fn function(owner: Owner, key: Key, sum: Sum<'_>, totals: &[WeightedSamples], sc
     }
 }
 
+/// Samples of an event.
+fn of(list: &[WeightedSamples], event: usize) -> WeightedSamples {
+    list.get(event).copied().unwrap_or_default()
+}
+
+/// What every event says about a function that `tallies` hit, of `totals` in all.
+fn events(tallies: &[WeightedSamples], totals: &[WeightedSamples], scale: &Scale) -> Vec<HotEvent> {
+    let event = |(event, worth): (usize, &Worth)| {
+        let tally = of(tallies, event);
+        HotEvent {
+            name: worth.name.clone(),
+            samples: tally.samples,
+            share: share(&tally, &of(totals, event)),
+            count: worth.count(&tally),
+        }
+    };
+    scale.events.iter().enumerate().map(event).collect()
+}
+
 /// Hot stacks, most samples first.
-pub(super) fn stacks(ledger: &Ledger, interval: &Interval, groups: &Groups) -> Vec<HotStack> {
+pub(super) fn stacks(ledger: &Ledger, interval: &Interval) -> Vec<HotStack> {
     let of_events = interval.stacks.iter().filter(|(key, _)| key.event != OFF_CPU);
-    let mut stacks = add_up(ledger, of_events, groups, |_| 0, share);
+    let mut stacks = add_up(ledger, of_events, |_| 0, share);
     sort(&mut stacks, |stack| {
         (stack.samples.clone(), stack.frames.clone(), stack.owner.clone(), stack.kernel)
     });
@@ -265,7 +288,6 @@ pub(super) type Share = fn(&WeightedSamples, &WeightedSamples) -> Known;
 pub(super) fn add_up<'a>(
     ledger: &Ledger,
     stacks: impl Iterator<Item = (&'a StackKey, &'a WeightedSamples)>,
-    groups: &Groups,
     skip: impl Fn(&[Frame]) -> usize,
     share: Share,
 ) -> Vec<HotStack> {
@@ -279,7 +301,7 @@ pub(super) fn add_up<'a>(
         let mut frames: Vec<Frame> = frames.iter().map(|&at| frame(ledger.code(at), at)).collect();
         let skipped = skip(&frames[..kernel]);
         frames.drain(..skipped);
-        let sum = sums.entry((groups.of(*owner), kernel - skipped, frames)).or_default();
+        let sum = sums.entry((*owner, kernel - skipped, frames)).or_default();
         let event = if *event == OFF_CPU { 0 } else { *event };
         of_event(sum, event).merge(tally);
         if event == 0 {
@@ -287,7 +309,7 @@ pub(super) fn add_up<'a>(
         }
     }
     let stack = |((owner, kernel, frames), tallies): (_, Vec<WeightedSamples>)| HotStack {
-        owner: groups.owner(ledger, owner),
+        owner: ledger.owner(owner).clone(),
         frames,
         kernel,
         samples: tallies.iter().map(|tally| tally.samples).collect(),

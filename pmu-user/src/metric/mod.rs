@@ -28,6 +28,7 @@ pub mod off_cpu_stack;
 pub mod offline;
 mod owners;
 mod pressure;
+mod program;
 mod quality;
 mod ratio;
 pub mod repeat;
@@ -47,16 +48,17 @@ pub use self::{
     cost::{CostReport, ProgramCost},
     floor::Floor,
     gap::{BlindClass, GapReport},
-    hot::{Frame, HotEvent, HotFunction, HotStack, StackEnds},
+    hot::{Frame, HotEvent, HotFunction, HotModule, HotStack, StackEnds, TargetFunction},
     limited::Limited,
     owners::{OwnerOrTarget, OwnerReport},
     pressure::Pressure,
+    program::Folded,
     quality::{Quality, SampleQuality, TargetQuality, TargetSamples, TickQuality},
     ratio::{EventReport, RatioReport},
     throttled::Throttled,
 };
 use self::{
-    callers::{Callers, Weighing, callers},
+    callers::Callers,
     owners::Groups,
     topdown::{Prepared, TopDown},
 };
@@ -185,8 +187,13 @@ pub struct TasksReport {
     pub owners: Vec<OwnerReport>,
     /// Cgroups that ended.
     pub ended: Vec<Owner>,
-    /// Functions that samples hit, most first.
+    /// Functions that samples hit, of each owner, most first.
     pub hot: Vec<HotFunction>,
+    /// The same whoever ran them.
+    pub functions: Vec<TargetFunction>,
+    /// The modules that they are in.
+    pub modules: Vec<HotModule>,
+    sampled: hot::Sampled,
     /// Samples of the first event that hit the target, whichever functions are listed.
     pub hot_samples: u64,
     /// Stacks that samples hit, most first.
@@ -199,7 +206,7 @@ pub struct TasksReport {
     pub off_cpu_callers: Vec<Callers>,
     /// How far the user stacks lead; none where no stacks were taken.
     pub stack_ends: Option<StackEnds>,
-    /// The same for people, if processes of one name have ended.
+    /// Rows of programs, if several processes of one ran.
     pub folded: Option<Folded>,
     /// Cgroups with a limit of CPU time, those that lost most by it first; only of the whole run.
     pub throttled: Vec<Throttled>,
@@ -233,15 +240,14 @@ impl TasksReport {
         let scale = ratio::Scale::new(header, interval, &quality);
         let context = owners::Context { header, ledger, interval, quality: &quality, scale: &scale };
         let apart = Groups::default();
-        let folded = Groups::ended(ledger, interval).map(|groups| Folded {
+        let folded = Groups::programs(ledger, interval, header.plan.by).map(|groups| Folded {
             owners: owners::owners(&context, &groups),
-            hot: hot::functions(ledger, interval, &scale, &groups),
-            stacks: hot::stacks(ledger, interval, &groups),
-            off_cpu_stacks: off_cpu_stack::stacks(ledger, interval, &groups),
             waited: culprit::Waited::of(header, ledger, interval, &groups),
+            members: groups.members(ledger),
         });
+        let (hot, totals) = hot::functions(ledger, interval, &scale);
         let why = || header.plan.no_metrics.clone().unwrap_or_else(|| "they were not asked for".to_owned());
-        Self {
+        let mut report = Self {
             topdown: match prepared {
                 [] => Err(why()),
                 prepared => Ok(topdown::topdown(prepared, machine, header, ledger, interval)),
@@ -252,10 +258,12 @@ impl TasksReport {
             owners: owners::owners(&context, &apart),
             ended: interval.ended.iter().map(|&index| ledger.owner(index).clone()).collect(),
             hot_samples: hot::samples(interval),
-            hot: hot::functions(ledger, interval, &scale, &apart),
-            stacks: hot::stacks(ledger, interval, &apart),
+            hot,
+            functions: Vec::new(),
+            modules: Vec::new(),
+            stacks: hot::stacks(ledger, interval),
             callers: Vec::new(),
-            off_cpu_stacks: off_cpu_stack::stacks(ledger, interval, &apart),
+            off_cpu_stacks: off_cpu_stack::stacks(ledger, interval),
             off_cpu_callers: Vec::new(),
             stack_ends: hot::ends(ledger, interval),
             folded,
@@ -266,8 +274,11 @@ impl TasksReport {
             handlers: interrupt::handlers(ledger, interval),
             interrupted_by: interrupt::interrupted_by(header, interval),
             blind: blind::blind(header, ledger, interval, &quality, &total),
+            sampled: hot::Sampled { scale, totals },
             quality,
-        }
+        };
+        report.add_up_functions();
+        report
     }
 
     /// Leaves out the numbers of owners that are not to be kept.
@@ -277,8 +288,6 @@ impl TasksReport {
         self.hot.retain(|function| is_kept(&function.owner));
         self.stacks.retain(|stack| is_kept(&stack.owner));
         self.off_cpu_stacks.retain(|stack| is_kept(&stack.owner));
-        self.callers.retain(|callers| is_kept(&callers.owner));
-        self.off_cpu_callers.retain(|callers| is_kept(&callers.owner));
         self.throttled.retain(|limit| is_kept(&limit.owner));
         self.limits.retain(|limited| is_kept(&limited.owner));
         self.pressure.retain(|pressure| pressure.whose.as_ref().is_none_or(is_kept));
@@ -290,39 +299,10 @@ impl TasksReport {
             topdown.owners.retain(|(who, _)| of_kept(who));
         }
         if let Some(folded) = &mut self.folded {
-            folded.owners.retain(|owner| of_kept(&owner.who));
-            folded.hot.retain(|function| is_kept(&function.owner));
-            folded.stacks.retain(|stack| is_kept(&stack.owner));
-            folded.off_cpu_stacks.retain(|stack| is_kept(&stack.owner));
-            folded.waited.retain(|waited| of_kept(&waited.who));
+            folded.keep_owners(is_kept, &self.owners, &self.waited);
         }
+        self.add_up_functions();
     }
-
-    /// Makes caller trees of the stacks, those for people where there are two kinds; branches below `min_share` of an owner's samples
-    /// are folded.
-    pub fn grow_callers(&mut self, min_share: f64) {
-        let stacks = self.folded.as_ref().map_or(&self.stacks, |folded| &folded.stacks);
-        let events = stacks.iter().map(|stack| stack.tallies.len()).max().unwrap_or(0);
-        self.callers = callers(stacks, events, &Weighing::samples(min_share));
-        let stacks = self.folded.as_ref().map_or(&self.off_cpu_stacks, |folded| &folded.off_cpu_stacks);
-        self.off_cpu_callers = callers(stacks, 1, &Weighing::time(min_share));
-    }
-}
-
-/// Rows in which processes of one name that have ended are together: a build's report has one for a compiler, not a
-/// thousand.
-#[derive(Clone, Debug)]
-pub struct Folded {
-    /// As [`TasksReport::owners`].
-    pub owners: Vec<OwnerReport>,
-    /// As [`TasksReport::hot`].
-    pub hot: Vec<HotFunction>,
-    /// As [`TasksReport::stacks`].
-    pub stacks: Vec<HotStack>,
-    /// As [`TasksReport::off_cpu_stacks`].
-    pub off_cpu_stacks: Vec<HotStack>,
-    /// As [`TasksReport::waited`].
-    pub waited: Vec<culprit::Waited>,
 }
 
 #[cfg(test)]

@@ -132,18 +132,18 @@ impl TasksReport {
     /// Every owner that any row has.
     fn each_owner(&mut self, name: &mut impl FnMut(&mut Owner)) {
         let mut owners = vec![&mut self.owners];
-        let mut hot = vec![&mut self.hot];
-        let mut stacks = vec![&mut self.stacks, &mut self.off_cpu_stacks];
+        let hot = self.hot.iter_mut().chain(self.functions.iter_mut().map(|function| &mut function.hot));
+        hot.for_each(|row| name(&mut row.owner));
+        let functions = self.functions.iter_mut().flat_map(|function| &mut function.owners);
+        functions.for_each(|(owner, _)| name(owner));
+        let stacks = [&mut self.stacks, &mut self.off_cpu_stacks];
         let mut waited = vec![&mut self.waited];
         if let Some(folded) = &mut self.folded {
             owners.push(&mut folded.owners);
-            hot.push(&mut folded.hot);
-            stacks.extend([&mut folded.stacks, &mut folded.off_cpu_stacks]);
             waited.push(&mut folded.waited);
         }
         owners.into_iter().flatten().for_each(|row| each(&mut row.who, name));
         self.ended.iter_mut().for_each(&mut *name);
-        hot.into_iter().flatten().for_each(|row| name(&mut row.owner));
         stacks.into_iter().flatten().for_each(|row| name(&mut row.owner));
         for row in waited.into_iter().flatten() {
             each(&mut row.who, name);
@@ -153,8 +153,6 @@ impl TasksReport {
                 }
             }
         }
-        let callers = self.callers.iter_mut().chain(&mut self.off_cpu_callers);
-        callers.for_each(|row| name(&mut row.owner));
         self.throttled.iter_mut().for_each(|row| name(&mut row.owner));
         self.limits.iter_mut().for_each(|row| name(&mut row.owner));
         self.pressure.iter_mut().filter_map(|row| row.whose.as_mut()).for_each(&mut *name);

@@ -166,6 +166,13 @@ impl TasksReport {
     }
 }
 
+impl TasksReport {
+    /// Those of programs of which several processes ran, which are in the numbers of these as well.
+    pub fn numbers_of_programs(&self) -> impl Iterator<Item = Number<'_>> {
+        self.programs().flat_map(OwnerReport::numbers)
+    }
+}
+
 impl OwnerReport {
     pub(super) fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         let whose = Attribution::from(&self.who);

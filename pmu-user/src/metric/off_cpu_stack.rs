@@ -7,15 +7,14 @@ mod tests;
 use super::{
     Frame, HotStack,
     hot::{add_up, sort},
-    owners::Groups,
     value::{How, Known, Z},
 };
 use crate::model::{Interval, Ledger, OFF_CPU, WeightedSamples};
 
 /// Stacks, those with most time first.
-pub(super) fn stacks(ledger: &Ledger, interval: &Interval, groups: &Groups) -> Vec<HotStack> {
+pub(super) fn stacks(ledger: &Ledger, interval: &Interval) -> Vec<HotStack> {
     let waits = interval.stacks.iter().filter(|(key, _)| key.event == OFF_CPU);
-    let mut stacks = add_up(ledger, waits, groups, of_scheduler, share);
+    let mut stacks = add_up(ledger, waits, of_scheduler, share);
     sort(&mut stacks, |stack| {
         // Times are positive, so their bits are ordered as they are.
         let time = stack.tallies.first().map_or(0, |tally| tally.weighted.to_bits());

@@ -1,4 +1,4 @@
-//! The metrics of every owner; for people, processes of one name that have ended share a row.
+//! The metrics of every owner; for people, processes of one program share a row.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -96,17 +96,21 @@ pub(super) fn owners(context: &Context<'_>, groups: &Groups) -> Vec<OwnerReport>
         .iter()
         .map(|(&index, counts)| {
             let owner = groups.owner(context.ledger, index);
-            let ended = context.ledger.ended_ns(index).is_some();
+            let ended = groups.has_ended(context.ledger, index);
             report(context, OwnerOrTarget::Owner(owner), ended, counts)
         })
         .collect();
     owners.extend(silent_targets(context, &by_owner));
-    // Among equals the name decides, so that the order never depends on which slot an owner got.
+    sort(&mut owners);
+    owners
+}
+
+/// Most CPU time first. Among equals the name decides, so that the order never depends on which slot an owner got.
+pub(super) fn sort(owners: &mut [OwnerReport]) {
     owners.sort_by_cached_key(|owner| {
         let weight = (owner.weight(&metric::CPU_TIME), owner.weight(&metric::CONTEXT_SWITCHES));
         (std::cmp::Reverse(weight), owner.who.clone())
     });
-    owners
 }
 
 /// What owners did, those of a group together.
@@ -277,22 +281,29 @@ fn cpu_time(context: &Context<'_>, counts: &Counts, coverage: f64) -> Value {
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     of: HashMap<OwnerIndex, OwnerIndex>,
-    together: HashMap<OwnerIndex, Owner>,
+    together: HashMap<OwnerIndex, Group>,
+}
+
+/// Owners of one row.
+#[derive(Debug)]
+struct Group {
+    /// What they are together.
+    owner: Owner,
+    /// Have all of them ended?
+    ended: bool,
 }
 
 impl Groups {
-    /// Ended processes of an interval by their names; `None` if no two share one.
-    pub(super) fn ended(ledger: &Ledger, interval: &Interval) -> Option<Self> {
+    /// Processes of an interval by program, and threads that have ended by name; `None` if no two share one. Threads that live were asked
+    /// for one by one.
+    pub(super) fn programs(ledger: &Ledger, interval: &Interval, by: By) -> Option<Self> {
         let mut present: BTreeSet<OwnerIndex> = interval.owners.keys().copied().collect();
         present.extend(interval.hot.keys().map(|key| key.owner));
         let mut by_name: BTreeMap<&Untrusted, (Vec<OwnerIndex>, u64)> = BTreeMap::new();
         for index in present {
             let (name, processes) = match ledger.owner(index) {
-                Owner::Process { name, .. } | Owner::Thread { name, .. }
-                    if ledger.ended_ns(index).is_some() =>
-                {
-                    (name, 1)
-                }
+                Owner::Process { name, .. } => (name, 1),
+                Owner::Thread { name, .. } if ledger.ended_ns(index).is_some() => (name, 1),
                 Owner::Ended { name, processes } => (name, *processes),
                 _ => continue,
             };
@@ -303,7 +314,13 @@ impl Groups {
         let mut groups = Self::default();
         for (name, (members, processes)) in by_name.into_iter().filter(|(_, (members, _))| members.len() > 1)
         {
-            groups.together.insert(members[0], Owner::Ended { name: name.clone(), processes });
+            let name = name.clone();
+            let owner = match by {
+                By::Thread => Owner::Ended { name, processes },
+                _ => Owner::Program { name, processes },
+            };
+            let ended = members.iter().all(|&member| ledger.ended_ns(member).is_some());
+            groups.together.insert(members[0], Group { owner, ended });
             groups.of.extend(members.iter().map(|&member| (member, members[0])));
         }
         (!groups.of.is_empty()).then_some(groups)
@@ -316,6 +333,19 @@ impl Groups {
 
     /// Whom a row is of.
     pub(super) fn owner(&self, ledger: &Ledger, index: OwnerIndex) -> Owner {
-        self.together.get(&index).unwrap_or_else(|| ledger.owner(index)).clone()
+        self.together.get(&index).map_or_else(|| ledger.owner(index), |group| &group.owner).clone()
+    }
+
+    /// Each owner that shares a row, with what the row is of.
+    pub(super) fn members(&self, ledger: &Ledger) -> BTreeMap<Owner, Owner> {
+        self.of
+            .keys()
+            .map(|&member| (ledger.owner(member).clone(), self.owner(ledger, self.of(member))))
+            .collect()
+    }
+
+    /// Has everything that a row is of ended?
+    fn has_ended(&self, ledger: &Ledger, index: OwnerIndex) -> bool {
+        self.together.get(&index).map_or_else(|| ledger.ended_ns(index).is_some(), |group| group.ended)
     }
 }

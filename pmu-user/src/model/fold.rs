@@ -106,7 +106,11 @@ impl Interval {
             let name = match owner {
                 Owner::Process { name, .. } | Owner::Ended { name, .. } => (true, name),
                 Owner::Thread { name, .. } => (false, name),
-                Owner::Other | Owner::Comm { .. } | Owner::Exe { .. } | Owner::Cgroup { .. } => continue,
+                Owner::Other
+                | Owner::Program { .. }
+                | Owner::Comm { .. }
+                | Owner::Exe { .. }
+                | Owner::Cgroup { .. } => continue,
             };
             to.insert(index, *first.entry(name).or_insert(index));
         }

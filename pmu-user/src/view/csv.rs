@@ -123,9 +123,12 @@ fn owner(whose: Attribution<'_>) -> [String; 3] {
                 outside @ Id::Outside(_) => (format!("{} ({outside})", name.csv()), String::new()),
             }
         }
-        Attribution::Owner(Owner::Ended { name, .. } | Owner::Comm { name } | Owner::Exe { name }) => {
-            (name.csv().into_owned(), String::new())
-        }
+        Attribution::Owner(
+            Owner::Ended { name, .. }
+            | Owner::Program { name, .. }
+            | Owner::Comm { name }
+            | Owner::Exe { name },
+        ) => (name.csv().into_owned(), String::new()),
         Attribution::Owner(Owner::Cgroup { path, .. }) => (path.csv().into_owned(), String::new()),
     };
     [words::kind(whose).to_owned(), name, pid]

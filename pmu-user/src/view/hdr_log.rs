@@ -122,7 +122,10 @@ fn tag(number: &Number<'_>) -> String {
     tag += &format!(":{}", words::kind(number.whose));
     let (id, name) = match owner {
         Owner::Process { pid: id, name, .. } | Owner::Thread { tid: id, name, .. } => (Some(id), name),
-        Owner::Ended { name, .. } | Owner::Comm { name } | Owner::Exe { name } => (None, name),
+        Owner::Ended { name, .. }
+        | Owner::Program { name, .. }
+        | Owner::Comm { name }
+        | Owner::Exe { name } => (None, name),
         Owner::Cgroup { path, .. } => (None, path),
         Owner::Other => return tag,
     };

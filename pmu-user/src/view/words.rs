@@ -20,13 +20,14 @@ pub(super) fn span((from_ns, to_ns): (u64, u64)) -> String {
     format!("{from:.3} s to {to:.3} s of the recording, cut between drains")
 }
 
-/// Kind of an owner: `host`, `target`, `process`, `ended`, `thread`, `comm`, `exe`, `cgroup`, `other`.
+/// Kind of an owner: `host`, `target`, `process`, `ended`, `program`, `thread`, `comm`, `exe`, `cgroup`, `other`.
 pub(super) const fn kind(whose: Attribution<'_>) -> &'static str {
     match whose {
         Attribution::Host => "host",
         Attribution::Target => "target",
         Attribution::Owner(Owner::Process { .. }) => "process",
         Attribution::Owner(Owner::Ended { .. }) => "ended",
+        Attribution::Owner(Owner::Program { .. }) => "program",
         Attribution::Owner(Owner::Thread { .. }) => "thread",
         Attribution::Owner(Owner::Comm { .. }) => "comm",
         Attribution::Owner(Owner::Exe { .. }) => "exe",

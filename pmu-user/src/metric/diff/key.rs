@@ -25,7 +25,9 @@ impl Whose {
         let (kind, name) = match owner {
             Owner::Other => ("other", &Untrusted::from("other")),
             // A process that has ended is one of its name, as the others are.
-            Owner::Process { name, .. } | Owner::Ended { name, .. } => ("process", name),
+            Owner::Process { name, .. } | Owner::Ended { name, .. } | Owner::Program { name, .. } => {
+                ("process", name)
+            }
             Owner::Thread { name, .. } => ("thread", name),
             Owner::Comm { name } => ("comm", name),
             Owner::Exe { name } => ("exe", name),

@@ -46,7 +46,7 @@ fn each_owner(
     report: &TasksReport,
     rule: impl Fn(&TasksReport, &OwnerReport) -> Option<Finding>,
 ) -> Vec<Finding> {
-    let rows = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
+    let rows = report.by_program();
     let found: Vec<Finding> = rows.iter().filter_map(|owner| rule(report, owner)).collect();
     if found.is_empty() { rule(report, &report.total).into_iter().collect() } else { found }
 }
@@ -112,17 +112,19 @@ fn fork_storm(report: &TasksReport) -> Option<Finding> {
     if report.length_ns < RATE_LEAST_NS {
         return None;
     }
-    let rows = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
-    let ended = rows.iter().filter(|owner| owner.ended).filter_map(|owner| match &owner.who {
-        OwnerOrTarget::Owner(Owner::Process { name, .. }) => Some((name, 1)),
-        OwnerOrTarget::Owner(Owner::Ended { name, processes }) => Some((name, *processes)),
-        _ => None,
-    });
-    let ended: Vec<(&Untrusted, u64)> = ended.collect();
-    let all = exact(ended.iter().map(|(_, processes)| *processes as f64).sum());
-    let (name, most) = ended.iter().max_by_key(|(_, processes)| *processes)?;
+    let mut ended: BTreeMap<&Untrusted, u64> = BTreeMap::new();
+    for owner in report.owners.iter().filter(|owner| owner.ended) {
+        let (name, processes) = match &owner.who {
+            OwnerOrTarget::Owner(Owner::Process { name, .. }) => (name, 1),
+            OwnerOrTarget::Owner(Owner::Ended { name, processes }) => (name, *processes),
+            _ => continue,
+        };
+        *ended.entry(name).or_default() += processes;
+    }
+    let all = exact(ended.values().map(|processes| *processes as f64).sum());
+    let (name, most) = ended.iter().max_by_key(|(_, processes)| **processes)?;
     let finding = Finding::of(Cause::ForkStorm, rate(&all, &exact(report.length_ns as f64)))?;
-    let finding = finding.naming([(*name).clone()]).resting_on("processes_ended", Unit::UNKNOWN, all);
+    let finding = finding.naming([Untrusted::clone(name)]).resting_on("processes_ended", Unit::UNKNOWN, all);
     Some(finding.resting_on("processes_ended.most", Unit::UNKNOWN, exact(*most as f64)))
 }
 
@@ -213,17 +215,25 @@ fn bottleneck(topdown: &TopDown, nodes: &[Node], path: &[u32]) -> Option<Finding
 
 /// The function that most samples hit, if the target kept a CPU in use.
 fn hot_function(report: &TasksReport) -> Option<Finding> {
-    let rows = report.folded.as_ref().map_or(&report.hot, |folded| &folded.hot);
-    let most = rows.iter().filter(|hot| hot.frame != Frame::Rest);
-    let hot = most.max_by(|a, b| a.share.estimate.total_cmp(&b.share.estimate))?;
+    let most = report.functions.iter().filter(|function| function.hot.frame != Frame::Rest);
+    let most = most.max_by(|a, b| a.hot.share.estimate.total_cmp(&b.hot.share.estimate))?;
+    let hot = &most.hot;
     busy(report, &report.total, 4.0 * BUSY)?;
     if hot.samples < HOT_SAMPLES {
         return None;
     }
     let (name, module) = named(&hot.frame)?;
     let finding = Finding::of(Cause::HotFunction, hot.share.times(100.0))?.naming([name]).naming(module);
-    let finding = finding.of_whom(&OwnerOrTarget::Owner(hot.owner.clone()));
+    let finding = finding.of_whom(&of_one_or_all(most.owners.iter().map(|(owner, _)| owner)));
     Some(finding.resting_on(metric::SAMPLES.name, Unit::Samples, exact(hot.samples as f64)))
+}
+
+/// Whose something is: the owner's, where it is one, else the target's.
+fn of_one_or_all<'a>(mut owners: impl Iterator<Item = &'a Owner>) -> OwnerOrTarget {
+    match (owners.next(), owners.next()) {
+        (Some(one), None) => OwnerOrTarget::Owner(one.clone()),
+        _ => OwnerOrTarget::Target,
+    }
 }
 
 /// What code is called, and the file that it is in.
@@ -240,14 +250,15 @@ fn named(frame: &Frame) -> Option<(Untrusted, Option<Untrusted>)> {
 /// The call path that most samples hit, where no function alone is hot; named by its innermost calls.
 fn hot_stack(report: &TasksReport) -> Option<Finding> {
     const NAMED: usize = 3;
-    let stacks = report.folded.as_ref().map_or(&report.stacks, |folded| &folded.stacks);
-    let most = stacks.iter().filter(|stack| !stack.frames.contains(&Frame::Rest));
-    let hot = most.max_by(|a, b| a.share.estimate.total_cmp(&b.share.estimate))?;
+    let hot = report.hottest_stack()?;
     busy(report, &report.total, 4.0 * BUSY)?;
-    let samples = hot.samples.first().copied().filter(|samples| *samples >= HOT_SAMPLES)?;
+    let samples = hot.samples;
+    if samples < HOT_SAMPLES {
+        return None;
+    }
     let names = hot.frames.iter().take(NAMED).filter_map(|frame| Some(named(frame)?.0));
     let finding = Finding::of(Cause::HotStack, hot.share.times(100.0))?.naming(names);
-    let finding = finding.of_whom(&OwnerOrTarget::Owner(hot.owner.clone()));
+    let finding = finding.of_whom(&of_one_or_all(hot.owners.iter().copied()));
     Some(finding.resting_on(metric::SAMPLES.name, Unit::Samples, exact(samples as f64)))
 }
 

@@ -41,7 +41,7 @@ pub(super) fn cpu_wait(header: &TasksHeader, report: &TasksReport, owner: &Owner
 /// Who had the CPUs for longest while an owner waited for them: itself with what is below it, others that are counted, or whoever is not
 /// (of nobody). The next one, too, where that had enough of it.
 fn culprits(report: &TasksReport, owner: &OwnerReport) -> Vec<Evidence> {
-    let waited = report.folded.as_ref().map_or(&report.waited, |folded| &folded.waited);
+    let waited = report.waited_by_program();
     let Some(waited) = waited.iter().find(|waited| waited.who == owner.who) else { return Vec::new() };
     let is_own = |culprit: &Owner| match (culprit, owner.who.owner()) {
         (Owner::Cgroup { path, .. }, Some(Owner::Cgroup { path: own, .. })) => {
@@ -88,7 +88,7 @@ fn neighbour(header: &TasksHeader, report: &TasksReport, owner: &OwnerReport) ->
         return None;
     }
     // Owners come with most CPU time first.
-    let mut others = report.owners.iter().filter(is_beside);
+    let mut others = report.by_program().iter().filter(is_beside);
     let (other, time) = others.find_map(|other| Some((other, *other.value(&metric::CPU_TIME)?)))?;
     let whose = Some(other.who.clone());
     Some(Evidence { metric: metric::CPU_TIME.name.to_owned(), unit: Unit::Ns, value: time, whose })

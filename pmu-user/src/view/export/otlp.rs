@@ -144,7 +144,8 @@ fn resource(header: &Header, whose: &str, owner: &Owner) -> Vec<KeyValue> {
         Owner::Process { name, .. }
         | Owner::Comm { name }
         | Owner::Exe { name }
-        | Owner::Ended { name, .. } => Some(name.terminal().into_owned()),
+        | Owner::Ended { name, .. }
+        | Owner::Program { name, .. } => Some(name.terminal().into_owned()),
         _ => None,
     };
     let mut all = vec![

@@ -136,7 +136,9 @@ impl Builder {
         let (id, comm, cgroup) = match owner {
             Owner::Process { pid, name, .. } => (vec![("pid", *pid)], Some(name), None),
             Owner::Thread { tid, pid, name, .. } => (vec![("pid", *pid), ("tid", *tid)], Some(name), None),
-            Owner::Ended { name, .. } | Owner::Comm { name } => (Vec::new(), Some(name), None),
+            Owner::Ended { name, .. } | Owner::Program { name, .. } | Owner::Comm { name } => {
+                (Vec::new(), Some(name), None)
+            }
             Owner::Cgroup { path, .. } => (Vec::new(), None, Some(path)),
             Owner::Exe { .. } | Owner::Other => (Vec::new(), None, None),
         };

@@ -1,4 +1,4 @@
-//! Rows of the end: hot functions and stacks, and the summary.
+//! Rows of the end: hot functions, modules and stacks, culprits, and the summary.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,8 @@ use super::{super::words, Number, SCHEMA, extend, line, who::owner};
 use crate::{
     drain::{Ending, Header, Id, Owner, Stopped, TasksHeader, Workload, unwinding::Unwinding},
     metric::{
-        Blind, Books, CostReport, Followed, Frame, HotFunction, HotStack, RatioReport, Report, TasksReport,
+        Blind, Books, CostReport, Followed, Frame, HotFunction, HotModule, HotStack, RatioReport, Report,
+        TargetFunction, TasksReport,
         culprit::{Culprit, Waited},
         number::Attribution,
         off_cpu_stack,
@@ -21,11 +22,18 @@ use crate::{
 /// Hot functions and stacks.
 pub(in crate::view) fn end(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     report.hot.iter().try_for_each(|function| line(into, &hot_row(function)))?;
+    report.functions.iter().try_for_each(|function| line(into, &function_row(function)))?;
+    report.modules.iter().try_for_each(|module| line(into, &module_row(module)))?;
     report.stacks.iter().try_for_each(|stack| stack_row(into, stack))?;
     report.off_cpu_stacks.iter().try_for_each(|stack| off_cpu_stack_row(into, stack))?;
-    report.waited.iter().try_for_each(|waited| culprit_rows(into, waited))
+    report.waited.iter().try_for_each(|waited| culprit_rows(into, "culprit", waited))?;
+    let is_program = |waited: &&Waited| matches!(waited.who.owner(), Some(Owner::Program { .. }));
+    let mut programs = report.waited_by_program().iter().filter(is_program);
+    programs.try_for_each(|waited| culprit_rows(into, "program_culprit", waited))
 }
 
+/// Owners that the row of a function names; `hot` has all.
+const OWNERS_OF_FUNCTION: usize = 8;
 /// Functions that an interval has rows of.
 const HOT_OF_INTERVAL: usize = 10;
 
@@ -39,7 +47,7 @@ pub(super) fn hot_of_interval(into: &mut dyn Write, report: &TasksReport) -> io:
 }
 
 /// Who had the CPUs that one owner waited for.
-fn culprit_rows(into: &mut dyn Write, waited: &Waited) -> io::Result<()> {
+fn culprit_rows(into: &mut dyn Write, kind: &str, waited: &Waited) -> io::Result<()> {
     waited.charges.iter().try_for_each(|charge| {
         let culprit = match &charge.culprit {
             Culprit::Owner(culprit) => json!(owner(Attribution::Owner(culprit))),
@@ -48,10 +56,33 @@ fn culprit_rows(into: &mut dyn Write, waited: &Waited) -> io::Result<()> {
         line(
             into,
             &json!({
-                "schema": SCHEMA, "kind": "culprit", "owner": owner(Attribution::from(&waited.who)), "culprit": culprit,
+                "schema": SCHEMA, "kind": kind, "owner": owner(Attribution::from(&waited.who)), "culprit": culprit,
                 "wait_ns": charge.wait_ns, "share": charge.share, "of_ns": waited.wait_ns,
             }),
         )
+    })
+}
+
+/// A function over the target: the row of an owner's, with whose samples it has.
+fn function_row(function: &TargetFunction) -> Json {
+    let mut row = hot_row(&function.hot);
+    let whose = |(whose, samples): &(Owner, u64)| json!({"owner": owner(Attribution::Owner(whose)), "samples": samples});
+    if let Some(fields) = row.as_object_mut() {
+        fields.remove("owner");
+        fields.remove("pid");
+    }
+    row["kind"] = "function".into();
+    row["owners"] = function.owners.iter().take(OWNERS_OF_FUNCTION).map(whose).collect();
+    row["owners_in_all"] = function.owners.len().into();
+    row
+}
+
+/// Samples by file.
+fn module_row(module: &HotModule) -> Json {
+    json!({
+        "schema": SCHEMA, "kind": "module", "module": module.module, "build_id": module.build_id,
+        "mode": if module.kernel { "kernel" } else { "user" }, "samples": module.samples,
+        "share": module.share.estimate, "low": module.share.low, "high": module.share.high,
     })
 }
 
@@ -60,7 +91,7 @@ fn hot_row(hot: &HotFunction) -> Json {
             "schema": SCHEMA, "kind": "hot", "owner": owner(Attribution::Owner(&hot.owner)), "pid": if hot.kernel { None } else { pid(&hot.owner) },
             "mode": if hot.kernel { "kernel" } else { "user" },
             "frame": frame(&hot.frame), "build_id": hot.build_id, "inlined": hot.inlined,
-            "lines": hot.lines.iter().map(|(line, samples)| json!({
+            "lines": hot.hottest_lines().iter().map(|(line, samples)| json!({
                 "file": line.file, "line": line.line,
                 "samples": samples.first().unwrap_or(&0)})).collect::<Vec<_>>(),
             "samples": hot.samples, "share": hot.share.estimate, "low": hot.share.low, "high": hot.share.high,

@@ -23,7 +23,7 @@ use self::{
     end::{end, summary},
     header::header,
     interval::interval,
-    number::numbers,
+    number::{OF_OWNERS, OF_PROGRAMS, numbers},
 };
 
 /// Version of the rows, in each of them.

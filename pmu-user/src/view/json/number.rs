@@ -1,4 +1,4 @@
-//! Numbers as rows: `metric` for a value, `histogram` for a distribution. Fields that say nothing of a number are left out.
+//! Numbers as rows: `metric` for a value, `histogram` for a distribution, and the same of programs. Fields that say nothing of a number are left out.
 
 use std::io::{self, Write};
 
@@ -19,9 +19,18 @@ use crate::{
     model::histogram::Histogram,
 };
 
+/// What rows of numbers are called: of a value, and of a distribution.
+pub(super) type Kinds = (&'static str, &'static str);
+
+/// Of an owner, the target or the host.
+pub(super) const OF_OWNERS: Kinds = ("metric", "histogram");
+/// Of processes of one program together, which have rows of their own as well.
+pub(super) const OF_PROGRAMS: Kinds = ("program_metric", "program_histogram");
+
 /// Writes numbers of an interval, which begins `from_ns` after counting did and is `length_ns` long.
-pub(in crate::view) fn numbers<'a>(
+pub(super) fn numbers<'a>(
     into: &mut dyn Write,
+    (value, distribution): Kinds,
     (from_ns, length_ns): (u64, u64),
     numbers: impl Iterator<Item = Number<'a>>,
 ) -> io::Result<()> {
@@ -36,7 +45,7 @@ pub(in crate::view) fn numbers<'a>(
         bytes.clear();
         let mut row = Fields::new(&mut bytes);
         row.word("schema", SCHEMA);
-        row.word("kind", if matches!(number.content, Content::Value(_)) { "metric" } else { "histogram" });
+        row.word("kind", if matches!(number.content, Content::Value(_)) { value } else { distribution });
         row.value("t", &from_ns)?;
         row.value("dt", &length_ns)?;
         row.raw("owner", &owner);

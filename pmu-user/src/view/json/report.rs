@@ -7,7 +7,10 @@ use std::{
 
 use serde_json::json;
 
-use super::{SCHEMA, end, end::hot_of_interval, finding::findings, header, interval, line, numbers, summary};
+use super::{
+    OF_OWNERS, OF_PROGRAMS, SCHEMA, end, end::hot_of_interval, finding::findings, header, interval, line,
+    numbers, summary,
+};
 use crate::{
     drain::{Ending, Header},
     metric::{Report, number::Number},
@@ -39,7 +42,10 @@ pub(in crate::view) fn write(into: &mut dyn Write, _: &Style, stage: Stage<'_>) 
 fn part(into: &mut dyn Write, report: &Report) -> io::Result<()> {
     // Culprits have rows of their own, of the whole.
     let is_here = |number: &Number<'_>| number.details.culprit.is_none();
-    report.by_source(|frame, found| numbers(into, frame, found.filter(is_here)))?;
+    report.by_source(|frame, found| numbers(into, OF_OWNERS, frame, found.filter(is_here)))?;
+    if let Some(tasks) = &report.tasks {
+        numbers(into, OF_PROGRAMS, (tasks.from_ns, tasks.length_ns), tasks.numbers_of_programs())?;
+    }
     report.tasks.as_ref().map_or(Ok(()), |report| interval(into, report))
 }
 

@@ -106,7 +106,9 @@ pub(super) fn owner(whose: Attribution<'_>) -> Option<OwnerCell<'_>> {
             OwnerCell { tid: thread.here(), pid: process.here(), host_pid, ..plain(name.clone()) }
         }
         Owner::Comm { name } | Owner::Exe { name } => plain(name.clone()),
-        Owner::Ended { name, processes } => OwnerCell { processes: Some(*processes), ..plain(name.clone()) },
+        Owner::Ended { name, processes } | Owner::Program { name, processes } => {
+            OwnerCell { processes: Some(*processes), ..plain(name.clone()) }
+        }
         cgroup @ Owner::Cgroup { id, path, identity } => {
             let last = path.as_bytes().rsplit(|&byte| byte == b'/').next().filter(|last| !last.is_empty());
             let name = last.map_or_else(|| Untrusted::from("/"), Untrusted::new);

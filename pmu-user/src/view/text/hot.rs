@@ -1,20 +1,24 @@
-//! Hot functions.
+//! Hot functions over the whole target, below the modules that they are in.
 
 use std::io::{self, Write};
 
 use super::{
-    COLUMNS, Style, name, named,
+    COLUMNS, Style, and_more, name,
     number::{aligned, percent, spread, spread_cell, three_digits},
     section,
     table::{Align, Table, cut},
 };
 use crate::{
-    drain::TasksHeader,
-    metric::{Frame, HotFunction, OwnerOrTarget, RatioReport, TasksReport},
+    drain::{Owner, TasksHeader},
+    metric::{Frame, HotFunction, OwnerOrTarget, RatioReport, TargetFunction, TasksReport},
     plan::Plan,
     table::quantity::Quantity,
+    untrusted::Untrusted,
     view::words,
 };
+
+/// Rows of the table of modules.
+const MODULES_MAX: usize = 8;
 
 /// What a column shows of an event other than the first.
 enum Column {
@@ -31,6 +35,7 @@ pub(super) fn write(
     report: &TasksReport,
 ) -> io::Result<()> {
     let Some(samples) = report.quality.samples.first() else { return Ok(()) };
+    modules(into, style, report)?;
     let total = report.hot_samples;
     let idle = match report.quality.target {
         Some(_) => String::new(),
@@ -46,14 +51,14 @@ pub(super) fn write(
             }
         },
     )?;
-    let hot = report.folded.as_ref().map_or(&report.hot, |folded| &folded.hot);
+    let hot = &report.functions;
     if hot.is_empty() {
         return writeln!(into, "  no sample hit the target");
     }
     use Align::{Left, Right};
     let columns = columns(&header.plan);
     let shown = &hot[..hot.len().min(style.rows_max)];
-    let shares: Vec<_> = shown.iter().map(|function| spread(&function.share, percent)).collect();
+    let shares: Vec<_> = shown.iter().map(|function| spread(&function.hot.share, percent)).collect();
     let (title, shares) = aligned("share", &shares);
     let mut titles = vec![(title.as_str(), Right)];
     titles.extend(columns.iter().map(|(title, _)| (title.as_str(), Right)));
@@ -77,14 +82,36 @@ pub(super) fn write(
 /// Functions that an interval names.
 const OF_INTERVAL: usize = 3;
 
+/// The modules that samples hit, if they are several; and how much of it was in user mode and in the kernel.
+fn modules(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
+    use Align::{Left, Right};
+    let modules = &report.modules;
+    if modules.len() < 2 {
+        return Ok(());
+    }
+    let of_mode = |kernel: bool| -> f64 {
+        modules.iter().filter(|module| module.kernel == kernel).map(|module| module.share.estimate).sum()
+    };
+    let modes = format!("{} in user mode, {} in the kernel", percent(of_mode(false)), percent(of_mode(true)));
+    section(into, "MODULES", &format!("share of the target's samples: {modes}"))?;
+    let shown = &modules[..modules.len().min(style.rows_max.min(MODULES_MAX))];
+    let shares: Vec<_> = shown.iter().map(|module| spread(&module.share, percent)).collect();
+    let (title, shares) = aligned("share", &shares);
+    let mut table = Table::new(&[(title.as_str(), Right), ("samples", Right), ("module", Left)]);
+    for (module, share) in shown.iter().zip(shares) {
+        table.row(vec![share, module.samples.to_string(), file(module.module.as_ref(), module.kernel)]);
+    }
+    table.write(into, style)?;
+    and_more(into, modules.len() - shown.len())
+}
+
 /// The hottest functions of an interval, in a line; those that samples hit once may have been chance.
 pub(super) fn interval(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
-    let hot = report.folded.as_ref().map_or(&report.hot, |folded| &folded.hot);
-    let shown = hot.iter().filter(|function| function.samples > 1).take(OF_INTERVAL);
+    let shown = report.functions.iter().filter(|function| function.hot.samples > 1).take(OF_INTERVAL);
     let shown: Vec<String> = shown
         .map(|function| {
-            let share = percent(function.share.estimate);
-            format!("{share} {} of {}", frame(&function.frame), named(&function.owner))
+            let share = percent(function.hot.share.estimate);
+            format!("{share} {} of {}", frame(&function.hot.frame), owners(&function.owners))
         })
         .collect();
     if shown.is_empty() { Ok(()) } else { writeln!(into, "  hot: {}", shown.join(", ")) }
@@ -122,8 +149,8 @@ pub(super) fn ratio(ratio: &RatioReport) -> String {
     ratio.value.known().map_or("–".to_owned(), |known| spread_cell(known, three_digits))
 }
 
-fn hot_row(function: &HotFunction, share: String, columns: &[(String, Column)]) -> Vec<String> {
-    let (owner, pid) = name(&OwnerOrTarget::Owner(function.owner.clone()));
+fn hot_row(function: &TargetFunction, share: String, columns: &[(String, Column)]) -> Vec<String> {
+    let TargetFunction { hot: function, owners: whose } = function;
     let line = function.lines.first().map(|(line, _)| {
         let file = line.file.terminal();
         format!("{}:{}", file.rsplit('/').next().unwrap_or(&file), line.line)
@@ -139,9 +166,20 @@ fn hot_row(function: &HotFunction, share: String, columns: &[(String, Column)]) 
         text,
         line.unwrap_or_default(),
         module(&function.frame, function.kernel),
-        if pid.is_empty() { owner } else { format!("{owner} {pid}") },
+        owners(whose),
     ]);
     row
+}
+
+/// Whose samples are: the owner with most of them, and how many more there are.
+fn owners(whose: &[(Owner, u64)]) -> String {
+    let Some((first, _)) = whose.first() else { return String::new() };
+    let (name, id) = name(&OwnerOrTarget::Owner(first.clone()));
+    let first = if id.is_empty() { name } else { format!("{name} {id}") };
+    match whose.len() - 1 {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
 }
 
 /// A function's name, or where it would be.
@@ -162,11 +200,20 @@ pub(super) fn frame(frame: &Frame) -> String {
 
 fn module(frame: &Frame, kernel: bool) -> String {
     match frame {
-        Frame::Function { module: Some(path), .. } | Frame::Offset { module: path, .. } => {
+        Frame::Function { module, .. } => file(module.as_ref(), kernel),
+        Frame::Offset { module, .. } => file(Some(module), kernel),
+        Frame::Address(_) | Frame::Rest => file(None, kernel),
+    }
+}
+
+/// What a file is called, or the kernel.
+fn file(path: Option<&Untrusted>, kernel: bool) -> String {
+    match path {
+        Some(path) => {
             let path = path.terminal();
             cut(path.rsplit('/').next().unwrap_or(&path))
         }
-        _ if kernel => "[kernel]".to_owned(),
-        _ => "–".to_owned(),
+        None if kernel => "[kernel]".to_owned(),
+        None => "–".to_owned(),
     }
 }

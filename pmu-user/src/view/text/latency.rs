@@ -23,11 +23,11 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
         Ok(waits) => waits,
         Err(why) => return writeln!(into, "  not known: {why}"),
     };
-    let waited = report.folded.as_ref().map_or(&report.waited, |folded| &folded.waited);
+    let waited = report.waited_by_program();
     line(into, &report.total)?;
     culprits(into, &report.total.who, waited)?;
     picture(into, style, waits)?;
-    let owners = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
+    let owners = report.by_program();
     let mut owners: Vec<&OwnerReport> = owners.iter().filter(|owner| owner.waits.is_ok()).collect();
     owners.sort_by_key(|owner| std::cmp::Reverse(owner.waits.as_ref().map_or(0, |waits| waits.sum)));
     if owners.len() > 1 {

@@ -86,7 +86,7 @@ pub(super) fn name(who: &OwnerOrTarget) -> (String, String) {
         OwnerOrTarget::Owner(Owner::Process { pid, name, .. }) => {
             (cut(&name.terminal()), Id::of(*pid).to_string())
         }
-        OwnerOrTarget::Owner(Owner::Ended { name, processes }) => {
+        OwnerOrTarget::Owner(Owner::Ended { name, processes } | Owner::Program { name, processes }) => {
             (format!("{} × {processes}", cut(&name.terminal())), String::new())
         }
         OwnerOrTarget::Owner(Owner::Thread { tid, name, .. }) => {
@@ -163,7 +163,7 @@ pub(super) fn line(into: &mut dyn Write, label: &str, text: &str) -> io::Result<
 
 fn owners(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     use Align::{Left, Right};
-    let owners = report.folded.as_ref().map_or(&report.owners, |folded| &folded.owners);
+    let owners = report.by_program();
     let columns = [
         ("owner", Left),
         (id_column(owners.iter().map(|owner| &owner.who)), Right),

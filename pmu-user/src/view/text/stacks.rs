@@ -1,4 +1,4 @@
-//! Stacks as caller trees, an owner and event each, those of tasks that block, and how far user stacks lead.
+//! Stacks as caller trees, one for each event, those of tasks that block, and how far user stacks lead.
 
 use std::io::{self, Write};
 
@@ -22,8 +22,6 @@ use crate::{
 const BLOCKED: [Metric; 4] =
     [metric::OFF_CPU_IO, metric::OFF_CPU_LOCK, metric::OFF_CPU_UNINTERRUPTIBLE, metric::OFF_CPU_SLEEP];
 
-/// Trees of an event that are shown at most.
-const TREES_MAX: usize = 5;
 /// Functions of a chain that are named at its begin and at its end.
 const CHAIN_ENDS: (usize, usize) = (3, 4);
 
@@ -35,15 +33,13 @@ pub(super) fn write(
     report: &TasksReport,
 ) -> io::Result<()> {
     if !report.callers.is_empty() {
-        let note =
-            "callers above what they call, by share of the owner's samples; own: the last function's itself";
+        let note = "callers above what they call, by share of the samples; own: the last function's itself";
         section(into, "HOT STACKS", note)?;
         let sampling = &header.plan.sampling;
-        for of_event in report.callers.chunk_by(|one, other| one.event == other.event) {
-            if let (Some(event), true) = (sampling.get(of_event[0].event), sampling.len() > 1) {
-                writeln!(into, "  {COLUMNS}samples of {}{COLUMNS:#}", event.event)?;
-            }
-            trees(into, style, of_event, |callers| format!("{} samples", callers.tally.samples))?;
+        for callers in &report.callers {
+            let of = sampling.get(callers.event).filter(|_| sampling.len() > 1);
+            let of = of.map_or_else(String::new, |event| format!(" of {}", event.event));
+            tree(into, style, callers, &format!("{} samples{of}", callers.tally.samples))?;
         }
     }
     if !report.off_cpu_callers.is_empty() {
@@ -54,12 +50,12 @@ pub(super) fn write(
 
 /// Stacks of tasks that block, by their time.
 fn off_cpu(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
-    let note = "where tasks blocked: callers above what they call, by share of the owner's time; own: the last function's itself";
+    let note = "where tasks blocked: callers above what they call, by share of the time; own: the last function's itself";
     section(into, "OFF-CPU STACKS", note)?;
-    trees(into, style, &report.off_cpu_callers, |callers| {
-        let time = off_cpu_stack::time(&callers.tally);
-        format!("{} of {} waits", spread_cell(&time, duration), callers.tally.samples)
-    })?;
+    for callers in &report.off_cpu_callers {
+        let time = spread_cell(&off_cpu_stack::time(&callers.tally), duration);
+        tree(into, style, callers, &format!("{time} of {} waits", callers.tally.samples))?;
+    }
     let waits = report.off_cpu_callers.iter().map(|callers| callers.tally);
     let mut taken = WeightedSamples::default();
     waits.for_each(|waits| taken.merge(&waits));
@@ -77,30 +73,13 @@ fn off_cpu(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Res
     Ok(())
 }
 
-/// Trees of one event; `says` tells what an owner's samples are.
-fn trees(
-    into: &mut dyn Write,
-    style: &Style,
-    all: &[Callers],
-    says: impl Fn(&Callers) -> String,
-) -> io::Result<()> {
-    let grown = all.iter().filter(|callers| !callers.roots.calls.is_empty());
-    let shown: Vec<&Callers> = grown.take(TREES_MAX.min(style.rows_max)).collect();
-    shown.iter().try_for_each(|callers| tree(into, style, callers, &says(callers)))?;
-    match all.len() - shown.len() {
-        0 => Ok(()),
-        more => writeln!(into, "  {COLUMNS}… and {more} more owners; --json has all stacks{COLUMNS:#}"),
-    }
-}
-
-/// One owner's.
+/// The tree of one event.
 fn tree(into: &mut dyn Write, style: &Style, callers: &Callers, said: &str) -> io::Result<()> {
-    let share = percent(callers.share.estimate);
-    writeln!(
-        into,
-        "  {TITLE}{}{TITLE:#}  {COLUMNS}{said}, {share} of all{COLUMNS:#}",
-        named(&callers.owner),
-    )?;
+    let whose = match &*callers.owners {
+        [one] => named(one),
+        several => format!("{} owners", several.len()),
+    };
+    writeln!(into, "  {TITLE}{whose}{TITLE:#}  {COLUMNS}{said}{COLUMNS:#}")?;
     // A tree has no more lines than twice the rows of a table.
     let mut room = style.rows_max.saturating_mul(2);
     branches(into, &callers.roots, 0, &mut room)
@@ -123,7 +102,11 @@ fn branches(into: &mut dyn Write, of: &Branches, depth: usize, room: &mut usize)
         let has_own = call.own > 0.0 && call.below.calls.len() + call.below.folded > 0;
         let own =
             if has_own { format!(" {COLUMNS}({} own){COLUMNS:#}", percent(call.own)) } else { String::new() };
-        writeln!(into, "{indent}{:>6}  {}{own}", percent(call.share.estimate), chain(call))?;
+        let whose = call
+            .owner
+            .as_ref()
+            .map_or_else(String::new, |owner| format!("  {COLUMNS}{}{COLUMNS:#}", named(owner)));
+        writeln!(into, "{indent}{:>6}  {}{own}{whose}", percent(call.share.estimate), chain(call))?;
         branches(into, &call.below, depth + 1, room)?;
     }
     match more {

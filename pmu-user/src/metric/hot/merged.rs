@@ -1,0 +1,170 @@
+//! Functions over the whole target, whoever ran them, and the modules that they are in. They are sums of the rows of each owner, so that a
+//! report of some owners alone has sums of these.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Frame, HotFunction, HotStack, events, of, of_event, order, share, sort};
+use crate::{
+    drain::{Line, Owner},
+    metric::{ratio::Scale, value::Known},
+    model::WeightedSamples,
+    untrusted::Untrusted,
+};
+
+/// A function, with who ran it.
+#[derive(Clone, Debug)]
+pub struct TargetFunction {
+    /// Samples of all owners; its own owner is the one with most of them.
+    pub hot: HotFunction,
+    /// Whose they are, the most first.
+    pub owners: Vec<(Owner, u64)>,
+}
+
+/// Samples that hit the code of one file, or of the kernel.
+#[derive(Clone, Debug)]
+pub struct HotModule {
+    /// The file; `None` of the kernel itself, and where it is not known.
+    pub module: Option<Untrusted>,
+    /// Its build id.
+    pub build_id: Option<String>,
+    /// In kernel mode?
+    pub kernel: bool,
+    /// Samples of the first event.
+    pub samples: u64,
+    /// Share of those that hit the target (0 to 1).
+    pub share: Known,
+}
+
+/// What samples are worth, and how many there are of the target.
+#[derive(Clone, Debug)]
+pub(in crate::metric) struct Sampled {
+    pub(in crate::metric) scale: Scale,
+    /// By event.
+    pub(in crate::metric) totals: Vec<WeightedSamples>,
+}
+
+/// What is added up of a function.
+#[derive(Default)]
+struct Sum<'a> {
+    tallies: Vec<WeightedSamples>,
+    lines: BTreeMap<&'a Line, Vec<u64>>,
+    owners: BTreeMap<&'a Owner, u64>,
+    most: Option<&'a HotFunction>,
+}
+
+/// The functions of all owners together; `shown` is whom an owner is shown as.
+pub(in crate::metric) fn of_target<'a>(
+    functions: &'a [HotFunction],
+    sampled: &Sampled,
+    shown: impl Fn(&'a Owner) -> &'a Owner,
+) -> Vec<TargetFunction> {
+    let mut sums: BTreeMap<(&Frame, bool, &Option<String>), Sum<'_>> = BTreeMap::new();
+    for function in functions {
+        let sum = sums.entry((&function.frame, function.kernel, &function.build_id)).or_default();
+        for (tally, event) in function.tallies.iter().zip(0..) {
+            of_event(&mut sum.tallies, event).merge(tally);
+        }
+        for (line, samples) in &function.lines {
+            let line = sum.lines.entry(line).or_default();
+            for (samples, event) in samples.iter().zip(0..) {
+                let sum = of_event(line, event);
+                *sum = u64::saturating_add(*sum, *samples);
+            }
+        }
+        let owner = sum.owners.entry(shown(&function.owner)).or_default();
+        *owner = owner.saturating_add(function.samples);
+        // Functions come with the most samples first.
+        sum.most.get_or_insert(function);
+    }
+    let mut all: Vec<TargetFunction> =
+        sums.into_values().filter_map(|sum| Some(function(sum.most?, sum, sampled))).collect();
+    sort(&mut all, |function| order(&function.hot));
+    all
+}
+
+fn function(most: &HotFunction, sum: Sum<'_>, sampled: &Sampled) -> TargetFunction {
+    let Sampled { scale, totals } = sampled;
+    let mut lines: Vec<(Line, Vec<u64>)> =
+        sum.lines.into_iter().map(|(line, samples)| (line.clone(), samples)).collect();
+    sort(&mut lines, |(line, samples)| (samples.clone(), line.clone()));
+    let mut owners: Vec<(Owner, u64)> =
+        sum.owners.into_iter().map(|(owner, samples)| (owner.clone(), samples)).collect();
+    owners.sort_by(|(one, few), (other, many)| many.cmp(few).then_with(|| one.cmp(other)));
+    let first = of(&sum.tallies, 0);
+    let hot = HotFunction {
+        frame: most.frame.clone(),
+        kernel: most.kernel,
+        owner: owners.first().map_or_else(|| most.owner.clone(), |(owner, _)| owner.clone()),
+        samples: first.samples,
+        share: share(&first, &of(totals, 0)),
+        events: events(&sum.tallies, totals, scale),
+        ratios: scale.ratios(|event| of(&sum.tallies, event)),
+        lines,
+        inlined: most.inlined.clone(),
+        build_id: most.build_id.clone(),
+        unnamed: most.unnamed.clone(),
+        tallies: sum.tallies,
+    };
+    TargetFunction { hot, owners }
+}
+
+/// The modules of functions, those with most samples first.
+pub(in crate::metric) fn modules(functions: &[TargetFunction], sampled: &Sampled) -> Vec<HotModule> {
+    type Key<'a> = (bool, Option<&'a Untrusted>, Option<&'a String>);
+    let mut sums: BTreeMap<Key<'_>, WeightedSamples> = BTreeMap::new();
+    for TargetFunction { hot, .. } in functions {
+        let module = match &hot.frame {
+            Frame::Function { module, .. } => module.as_ref(),
+            Frame::Offset { module, .. } => Some(module),
+            Frame::Address(_) | Frame::Rest => None,
+        };
+        let build_id = hot.build_id.as_ref().filter(|_| module.is_some());
+        sums.entry((hot.kernel, module, build_id)).or_default().merge(&of(&hot.tallies, 0));
+    }
+    let all = of(&sampled.totals, 0);
+    let module = |((kernel, module, build_id), tally): (Key<'_>, WeightedSamples)| HotModule {
+        module: module.cloned(),
+        build_id: build_id.cloned(),
+        kernel,
+        samples: tally.samples,
+        share: share(&tally, &all),
+    };
+    let hit = sums.into_iter().filter(|(_, tally)| tally.samples > 0);
+    let mut modules: Vec<HotModule> = hit.map(module).collect();
+    sort(&mut modules, |module| (module.share.estimate.to_bits(), module.module.clone(), module.kernel));
+    modules
+}
+
+/// A stack, whoever had it.
+pub(in crate::metric) struct TargetStack<'a> {
+    /// Innermost first.
+    pub(in crate::metric) frames: &'a [Frame],
+    /// Samples of the first event.
+    pub(in crate::metric) samples: u64,
+    /// Share of those with a stack.
+    pub(in crate::metric) share: Known,
+    /// Whose they are.
+    pub(in crate::metric) owners: BTreeSet<&'a Owner>,
+}
+
+/// The stack that most samples of the first event have.
+pub(in crate::metric) fn hottest<'a>(
+    stacks: &'a [HotStack],
+    shown: impl Fn(&'a Owner) -> &'a Owner,
+) -> Option<TargetStack<'a>> {
+    let mut all = WeightedSamples::default();
+    let mut sums: BTreeMap<(&[Frame], usize), (WeightedSamples, BTreeSet<&Owner>)> = BTreeMap::new();
+    for stack in stacks {
+        let tally = of(&stack.tallies, 0);
+        all.merge(&tally);
+        if tally.samples > 0 && !stack.frames.contains(&Frame::Rest) {
+            let (sum, owners) = sums.entry((&stack.frames, stack.kernel)).or_default();
+            sum.merge(&tally);
+            owners.insert(shown(&stack.owner));
+        }
+    }
+    let most =
+        sums.into_iter().max_by(|(_, (few, _)), (_, (many, _))| few.weighted.total_cmp(&many.weighted));
+    let ((frames, _), (tally, owners)) = most?;
+    Some(TargetStack { frames, samples: tally.samples, share: share(&tally, &all), owners })
+}

@@ -1,0 +1,109 @@
+//! Processes of one program together: rows that they share, and the functions and stacks of the target, whoever ran them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    OwnerOrTarget, OwnerReport, TasksReport,
+    callers::{Weighing, callers},
+    culprit, hot, owners,
+};
+use crate::drain::Owner;
+
+/// Rows in which processes of one program are together: a build's report has one for a compiler, not a thousand, and a database's one for
+/// its backends.
+#[derive(Clone, Debug)]
+pub struct Folded {
+    /// As [`TasksReport::owners`].
+    pub owners: Vec<OwnerReport>,
+    /// As [`TasksReport::waited`].
+    pub waited: Vec<culprit::Waited>,
+    /// Owners that share a row, with what the row is of.
+    pub members: BTreeMap<Owner, Owner>,
+}
+
+impl Folded {
+    /// Leaves out owners that are not to be kept. A program of which only some processes are is shown as these.
+    pub(super) fn keep_owners(
+        &mut self,
+        is_kept: &impl Fn(&Owner) -> bool,
+        owners: &[OwnerReport],
+        waited: &[culprit::Waited],
+    ) {
+        let left: BTreeSet<Owner> = self
+            .members
+            .iter()
+            .filter(|(member, _)| !is_kept(member))
+            .map(|(_, program)| program.clone())
+            .collect();
+        let programs: BTreeSet<Owner> =
+            self.members.values().filter(|program| !left.contains(program)).cloned().collect();
+        let stays = |who: &OwnerOrTarget| {
+            who.owner()
+                .is_none_or(|owner| programs.contains(owner) || is_kept(owner) && !left.contains(owner))
+        };
+        self.owners.retain(|owner| stays(&owner.who));
+        self.waited.retain(|waited| stays(&waited.who));
+        let apart: BTreeSet<&Owner> = self
+            .members
+            .iter()
+            .filter(|(_, program)| left.contains(program))
+            .map(|(member, _)| member)
+            .collect();
+        let is_apart =
+            |who: &OwnerOrTarget| who.owner().is_some_and(|owner| apart.contains(owner) && is_kept(owner));
+        self.owners.extend(owners.iter().filter(|owner| is_apart(&owner.who)).cloned());
+        self.waited.extend(waited.iter().filter(|waited| is_apart(&waited.who)).cloned());
+        owners::sort(&mut self.owners);
+        culprit::sort(&mut self.waited);
+        self.members.retain(|_, program| !left.contains(program));
+    }
+}
+
+impl TasksReport {
+    /// Adds up the functions of all owners that are kept.
+    pub(super) fn add_up_functions(&mut self) {
+        let members = self.folded.as_ref().map(|folded| &folded.members);
+        let shown = |owner| members.and_then(|members| members.get(owner)).unwrap_or(owner);
+        let functions = hot::of_target(&self.hot, &self.sampled, shown);
+        self.modules = hot::modules(&functions, &self.sampled);
+        self.functions = functions;
+    }
+
+    /// Owners, processes of one program together.
+    pub fn by_program(&self) -> &[OwnerReport] {
+        self.folded.as_ref().map_or(&self.owners, |folded| &folded.owners)
+    }
+
+    /// Programs of which several processes ran.
+    pub fn programs(&self) -> impl Iterator<Item = &OwnerReport> {
+        let is_one = |owner: &&OwnerReport| matches!(owner.who.owner(), Some(Owner::Program { .. }));
+        self.folded.iter().flat_map(|folded| &folded.owners).filter(is_one)
+    }
+
+    /// Who had the CPUs that they waited for.
+    pub fn waited_by_program(&self) -> &[culprit::Waited] {
+        self.folded.as_ref().map_or(&self.waited, |folded| &folded.waited)
+    }
+
+    /// The stack that most samples have, whoever had it.
+    pub(super) fn hottest_stack(&self) -> Option<hot::TargetStack<'_>> {
+        let members = self.folded.as_ref().map(|folded| &folded.members);
+        hot::hottest(&self.stacks, |owner| members.and_then(|members| members.get(owner)).unwrap_or(owner))
+    }
+
+    /// Shows processes one by one.
+    pub(super) fn unfold(&mut self) {
+        self.folded = None;
+        self.add_up_functions();
+    }
+
+    /// Makes caller trees of the stacks; branches below `min_share` of the samples are folded.
+    pub fn grow_callers(&mut self, min_share: f64) {
+        let members = self.folded.as_ref().map(|folded| &folded.members);
+        let shown = |owner| members.and_then(|members| members.get(owner)).unwrap_or(owner);
+        let events = self.stacks.iter().map(|stack| stack.tallies.len()).max().unwrap_or(0);
+        let on_cpu = callers(&self.stacks, events, &Weighing::samples(min_share), shown);
+        let off_cpu = callers(&self.off_cpu_stacks, 1, &Weighing::time(min_share), shown);
+        (self.callers, self.off_cpu_callers) = (on_cpu, off_cpu);
+    }
+}
