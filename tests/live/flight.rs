@@ -60,7 +60,6 @@ fn cpu_ns(rows: &Rows, group: &Cgroup) -> f64 {
 
 const POST: &str = "POST /flight HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n";
 
-#[test]
 fn a_dump_has_what_the_kernel_accounts_of_the_last_minutes_and_nothing_from_before() {
     let (above, spin, folder) = (Cgroup::new("flight"), workload("spin", &["-g"]), Folder::new("flight"));
     let (before, web) = (above.below("before"), above.below("web"));
@@ -161,3 +160,6 @@ fn a_process_that_is_killed_leaves_its_minutes_to_the_next_and_a_folder_is_of_on
     assert_close("CPU time", cpu_ns(&rows, &web), web.settled_usage_ns(), 0.02, 5e6);
     assert_eq!(next.end(), Some(0));
 }
+
+// It takes minutes of counting.
+nightly!(a_dump_has_what_the_kernel_accounts_of_the_last_minutes_and_nothing_from_before);

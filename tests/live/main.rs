@@ -4,6 +4,20 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics says where")]
 
+/// Makes tests of functions that take too long for `cargo xtask test`: it leaves what is below a module of this name to `cargo xtask nightly`.
+macro_rules! nightly {
+    ($($test:ident),+) => {
+        mod nightly {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test();
+                }
+            )+
+        }
+    };
+}
+
 #[expect(dead_code, reason = "some of it is for whole files")]
 #[path = "../fuzz/chance.rs"]
 mod chance;

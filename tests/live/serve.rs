@@ -147,7 +147,6 @@ fn a_cgroups_counters_are_what_the_kernel_accounts() {
     assert_eq!(server.end(), Some(0), "SIGTERM is how a service ends");
 }
 
-#[test]
 fn increases_over_targets_that_come_and_go_are_what_the_kernel_accounts() {
     let above = Cgroup::new("churn");
     let spin = workload("spin", &["-g"]);
@@ -178,7 +177,6 @@ fn increases_over_targets_that_come_and_go_are_what_the_kernel_accounts() {
     assert!(used > 10e9, "{used}");
 }
 
-#[test]
 fn cgroups_that_come_and_go_between_readings_that_are_seconds_apart_are_not_lost() {
     let above = Cgroup::new("crowd");
     let server = Server::every("5s", pmbpf(), &["--no-io"]);
@@ -260,3 +258,9 @@ fn an_address_that_is_taken_is_named() {
     assert_eq!(other.status.code(), Some(1));
     assert!(text(&other.stderr).contains(&format!("cannot listen at {address}")), "{}", text(&other.stderr));
 }
+
+// They wait for many readings, seconds apart.
+nightly!(
+    cgroups_that_come_and_go_between_readings_that_are_seconds_apart_are_not_lost,
+    increases_over_targets_that_come_and_go_are_what_the_kernel_accounts
+);

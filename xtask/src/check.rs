@@ -4,7 +4,9 @@ use std::{path::Path, process::Command};
 
 use crate::{
     command::{exists, output, root, run, say, text},
-    setup, vm,
+    setup,
+    test::rings,
+    vm,
 };
 
 /// The first check that fails ends it.
@@ -22,19 +24,10 @@ pub(crate) fn all() -> anyhow::Result<()> {
     // On the host target clippy sees every crate, the BPF programs included.
     run(tools.cargo().args(["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
     // Those are not run unless they are named, and then neither are they linted.
-    let named = [
-        "clippy",
-        "--locked",
-        "--package",
-        "pmu-user",
-        "--test",
-        "live",
-        "--test",
-        "guest",
-        "--test",
-        "hardware",
-    ];
-    run(tools.cargo().args(named).args(["--", "-D", "warnings"]))?;
+    let named = ["clippy", "--locked", "--package", "pmu-user"];
+    run(tools.cargo().args(named).args(rings::not_by_default()?).args(["--", "-D", "warnings"]))?;
+    say("rings of tests");
+    rings::check()?;
     say("documentation");
     let doc = ["doc", "--locked", "--workspace", "--no-deps", "--document-private-items", "--quiet"];
     run(tools.cargo().args(doc).env("RUSTDOCFLAGS", "-D warnings"))?;

@@ -45,7 +45,7 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Run every ring of tests that can run here
+    /// Run every ring of tests that can run here, but for tests of the night, which it lists
     Test(test::Args),
     /// Run what takes long or needs load: tens of thousands of damaged files through everything that reads files, beside them
     /// every ring that can run here three times; tests in guests; exports and scrapes; a soak of an hour (of `PMBPF_SOAK` seconds)

@@ -16,7 +16,11 @@ use crate::{
     command::say,
     exports, scrape,
     setup::{self, Tools},
-    soak, test,
+    soak,
+    test::{
+        self,
+        in_guests::{Selection, subset},
+    },
     vm::kernel::Architecture,
 };
 
@@ -48,31 +52,9 @@ const PASSES: u32 = 3;
 /// How often ordinary programs are looked at in each pass, that nothing of theirs stands out.
 const ROUNDS: u32 = 5;
 
-/// What runs in guests beside what `.ci/run` has there, by kernels: the rest of what a kernel can change, with the oldest and the newest one;
-/// some of all with those between; and what only a system with systemd has.
-const GUESTS: [(&str, &str); 7] = [
-    (
-        "5.10,7.2",
-        "budget,cgroups::two_cgroups,block::two_cgroups,turns::faults,tries_the_programs,doctor_in,doctor_works_in,ordinary_end,only_holds_others,\
-         not_to,hot_function,what_is_served,without_slots,rows_of_their_own,made_again,following::,hotplug::",
-    ),
-    (
-        "7.2",
-        "counts::,dirtied,every_place,bandwidths_,a_command_s_counts,doctor_says,\
-         any_depth,moves_while,forks_counts,waiting_for,sleeps_through,blocks_longest,masked::a_span",
-    ),
-    // What needs two threads of a core.
-    ("7.2-smt", "hyper_threads"),
-    (
-        "6.1,6.12",
-        "budget,core_events,trees_of_their_own,masked_span,every_way,any_depth,sleeps_through,made_again",
-    ),
-    // From 6.2 on a CPU has a context for each PMU, which cores of two kinds need.
-    ("6.12,7.2", "cores::,half::"),
-    ("7.2-systemd", "systemd::"),
-    // Which clocks the scheduler has, and how its classes use them.
-    ("5.10,6.1,6.12,7.2", "cpu_time::the"),
-];
+/// What runs in guests (tests/guest/subsets): the rest of what a kernel can change, with the oldest and the newest one; some of all with
+/// those between; and what only a system with systemd has.
+const SUBSET: &str = "nightly";
 
 /// Parts of a night.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -107,7 +89,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         failed.extend(beside_load(&tools));
     }
     if wants(Part::Guests) {
-        failed.extend(GUESTS.iter().filter_map(|(kernels, tests)| in_guests(kernels, tests)));
+        match subset(SUBSET) {
+            Ok(lines) => failed.extend(lines.iter().filter_map(in_guests)),
+            Err(error) => failed.push(format!("guests: {error:#}")),
+        }
     }
     let mut ended = |part: &str, result: anyhow::Result<()>| {
         failed.extend(result.err().map(|error| format!("{part}: {error:#}")));
@@ -144,7 +129,7 @@ fn beside_load(tools: &Tools) -> Vec<String> {
 }
 
 /// These tests in guests with these kernels; what failed.
-fn in_guests(kernels: &str, tests: &str) -> Option<String> {
+fn in_guests(Selection { kernels, tests }: &Selection) -> Option<String> {
     say(&format!("tests in guests with {kernels}"));
     let result = test::Args::in_guests(kernels, tests).and_then(|args| test::run(&args));
     match result {
@@ -157,7 +142,7 @@ fn in_guests(kernels: &str, tests: &str) -> Option<String> {
 /// One pass of the rings; what failed.
 fn rings(pass: u32) -> Option<String> {
     say(&format!("tests beside load, pass {pass} of {PASSES}"));
-    let all = test::Args::with_rounds(ROUNDS);
+    let all = test::Args::at_night(ROUNDS);
     match test::run(&if pass == 1 { all } else { all.of_kernel() }) {
         Ok(0) => None,
         Ok(_) => Some(format!("tests, pass {pass}")),

@@ -222,7 +222,6 @@ fn more_files_than_are_kept_and_a_pipe_where_one_was() {
     survives(&folder.program("hostile"), &["files", "20", "3000"]);
 }
 
-#[test]
 fn a_storm_of_forks_and_mappings() {
     if in_guest() {
         return skipped("an emulated CPU has no time left beside the storm");
@@ -236,7 +235,6 @@ fn a_storm_of_forks_and_mappings() {
     assert!(named > 20 && named * 10 >= run.samples("sping", |row| row["mode"] == "user") * 9, "{named}");
 }
 
-#[test]
 fn a_debug_file_that_is_a_pipe() {
     for beside in [false, true] {
         survives_library("pipe", |folder| {
@@ -247,7 +245,6 @@ fn a_debug_file_that_is_a_pipe() {
     }
 }
 
-#[test]
 fn a_perf_map_that_is_a_pipe_now_and_then() {
     let folder = Folder::new("exchange");
     let program = folder.program("hostile");
@@ -257,7 +254,6 @@ fn a_perf_map_that_is_a_pipe_now_and_then() {
     }
 }
 
-#[test]
 fn a_perf_map_without_end() {
     let folder = Folder::new("long");
     let program = folder.program("hostile");
@@ -266,7 +262,6 @@ fn a_perf_map_without_end() {
     assert!(run.samples("hostile", is_named("jitted_first")) > 20, "the first of its lines is read");
 }
 
-#[test]
 fn debug_information_that_unpacks_without_end() {
     let run = survives_library("bomb", |folder| libraries::bomb(&folder.0));
     assert!(run.is_none_or(|run| run.samples("hostile", is_named("hot")) > 20));
@@ -300,7 +295,6 @@ fn files_that_are_damaged_anywhere_but_in_their_code() {
     assert!(found.len() as u64 > DAMAGED / 2, "samples hit {} of {DAMAGED} files", found.len());
 }
 
-#[test]
 fn who_poisons_his_own_files_costs_nobody_else_a_name() {
     if in_guest() {
         return skipped("there is no compiler to make the library with");
@@ -328,3 +322,13 @@ fn a_jit_s_later_functions_are_named_too() {
         }
     }
 }
+
+// Each is half a minute or more of an attack, and the others of their kind stay.
+nightly!(
+    a_perf_map_without_end,
+    debug_information_that_unpacks_without_end,
+    who_poisons_his_own_files_costs_nobody_else_a_name,
+    a_perf_map_that_is_a_pipe_now_and_then,
+    a_debug_file_that_is_a_pipe,
+    a_storm_of_forks_and_mappings
+);

@@ -1,27 +1,28 @@
 //! The rings of tests, from those that need nothing to those that need a PMU. A ring that cannot run says so aloud;
 //! `PMBPF_REQUIRE=live,hardware` makes that a failure.
 
+pub(crate) mod in_guests;
+pub(crate) mod rings;
 mod tally;
 
 use std::{
     env, fs,
-    io::{BufRead as _, BufReader, Write as _},
-    path::{Path, PathBuf},
+    io::{self, BufRead as _, BufReader, Write as _},
+    path::Path,
     process::{Command, Stdio},
 };
 
 use anyhow::{Context as _, bail};
 
-use self::tally::{Program, Tally};
+use self::{
+    rings::{GUEST, Kind, RINGS, TestProgram},
+    tally::{Program, Tally},
+};
 use crate::{
     build,
-    command::{exists, is_root, output, say},
+    command::{is_root, output, say, text},
     setup::{self, Tools},
-    vm::{
-        Beds,
-        kernel::{Architecture, Series},
-        ring::Ring,
-    },
+    vm::kernel::{Architecture, Series},
 };
 
 /// Which rings, and which tests of them.
@@ -36,9 +37,12 @@ pub(crate) struct Args {
     /// In guests, only tests whose name contains one of these
     #[arg(long, value_delimiter = ',', value_name = "NAME", requires = "kernels")]
     in_guests: Vec<String>,
-    /// In the live ring, no tests whose name contains one of these
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
-    not_live: Vec<String>,
+    /// In guests, the kernels and tests that tests/guest/subsets names so: ci, nightly; without --ring, only these run
+    #[arg(long, value_name = "SUBSET", conflicts_with = "kernels")]
+    guests: Option<String>,
+    /// Also tests below modules called `nightly`, which otherwise run in `cargo xtask nightly`
+    #[arg(long)]
+    nightly: bool,
     /// Only tests whose name contains this
     filter: Option<String>,
     /// How often ordinary programs are looked at (tests/live/findings.rs), if not once
@@ -47,9 +51,9 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Every ring, in which ordinary programs are looked at so often.
-    pub(crate) fn with_rounds(rounds: u32) -> Self {
-        Self { rounds: Some(rounds), ..Self::default() }
+    /// Every ring with the tests of the night, in which ordinary programs are looked at so often.
+    pub(crate) fn at_night(rounds: u32) -> Self {
+        Self { rounds: Some(rounds), nightly: true, ..Self::default() }
     }
 
     /// Tests in guests with these kernels, whose names contain one of these, both with commas between.
@@ -68,139 +72,24 @@ impl Args {
         Self { ring: ring.map(|ring| ring.name.to_owned()).collect(), ..self }
     }
 
+    fn wants_guests(&self) -> bool {
+        !self.kernels.is_empty() || self.guests.is_some()
+    }
+
     fn wants(&self, ring: &str) -> bool {
         match self.ring.is_empty() {
-            true => self.kernels.is_empty() || ring == GUEST,
+            true => !self.wants_guests() || ring == GUEST,
             false => self.ring.iter().any(|name| name == ring),
         }
     }
-
-    fn wants_in_guests(&self, test: &str) -> bool {
-        let named = self.in_guests.is_empty() || self.in_guests.iter().any(|part| test.contains(part));
-        named && self.filter.as_ref().is_none_or(|part| test.contains(part))
-    }
 }
 
-/// A ring: what it runs, and why it cannot run here.
-struct Kind {
-    name: &'static str,
-    /// Arguments of `cargo test`, one run each.
-    runs: &'static [&'static [&'static str]],
-    privileged: bool,
-    unfit: fn() -> Option<String>,
+/// Is it a test of the night: one below a module called `nightly`?
+fn is_nightly(test: &str) -> bool {
+    test.contains(NIGHTLY)
 }
 
-const RINGS: [Kind; 6] = [
-    Kind {
-        name: "pure",
-        runs: &[
-            &["--package", "pmu-common", "--lib"],
-            &[
-                "--package",
-                "pmu-user",
-                "--lib",
-                "--test",
-                "architecture",
-                "--test",
-                "cores",
-                "--test",
-                "diff",
-                "--test",
-                "docs",
-                "--test",
-                "export",
-                "--test",
-                "formulas",
-                "--test",
-                "fuzz",
-                "--test",
-                "golden",
-                "--test",
-                "machines",
-                "--test",
-                "page",
-                "--test",
-                "replay",
-                "--test",
-                "report",
-                "--test",
-                "tables",
-                "--test",
-                "tasks",
-                "--test",
-                "top",
-                "--test",
-                "width",
-            ],
-        ],
-        privileged: false,
-        unfit: || None,
-    },
-    Kind {
-        name: "contract",
-        runs: &[&["--package", "pmu-user", "--test", "contract"]],
-        privileged: false,
-        unfit: || None,
-    },
-    Kind {
-        name: "browser",
-        runs: &[&["--package", "pmu-user", "--test", "browser"]],
-        privileged: false,
-        unfit: unfit_for_browser,
-    },
-    Kind {
-        name: LIVE,
-        runs: &[&["--package", "pmu-user", "--test", "live"]],
-        privileged: true,
-        unfit: unfit_for_live,
-    },
-    Kind {
-        name: GUEST,
-        runs: &[],
-        privileged: true,
-        unfit: || Some("name kernels for it: --kernels 5.10,6.1,6.12,7.2".to_owned()),
-    },
-    Kind {
-        name: "hardware",
-        runs: &[&["--package", "pmu-user", "--test", "hardware"]],
-        privileged: true,
-        unfit: unfit_for_hardware,
-    },
-];
-
-/// The ring whose tests count on this machine.
-const LIVE: &str = "live";
-/// The ring whose tests run under other kernels.
-const GUEST: &str = "guest";
-
-fn unfit_for_browser() -> Option<String> {
-    let browsers = ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"];
-    if !exists("node") {
-        return Some("there is no node".to_owned());
-    }
-    if env::var_os("CHROMIUM").is_none() && !browsers.iter().any(|name| exists(name)) {
-        return Some("there is no Chromium; CHROMIUM=PATH names one".to_owned());
-    }
-    let packages =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/browser/node_modules/playwright-core");
-    let install = "its packages are missing: npm install --no-package-lock --prefix tests/browser";
-    (!packages.exists()).then(|| install.to_owned())
-}
-
-fn unfit_for_live() -> Option<String> {
-    if !is_root() && !exists("sudo") {
-        return Some("it loads BPF programs: run it as root".to_owned());
-    }
-    let types = Path::new("/sys/kernel/btf/vmlinux").exists();
-    (!types).then(|| "this kernel has no BTF".to_owned())
-}
-
-fn unfit_for_hardware() -> Option<String> {
-    let devices = Path::new("/sys/bus/event_source/devices");
-    let core = ["cpu", "cpu_core", "armv8_pmuv3_0", "armv8_pmuv3"];
-    let exposed = core.iter().any(|pmu| devices.join(pmu).exists());
-    if exposed { unfit_for_live() } else { Some("this machine exposes no hardware PMU".to_owned()) }
-}
+const NIGHTLY: &str = "nightly::";
 
 /// Must this ring run?
 fn required(ring: &str) -> bool {
@@ -210,18 +99,20 @@ fn required(ring: &str) -> bool {
 /// Runs the rings; the exit code is 1 if anything failed.
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(unknown) = args.ring.iter().find(|name| RINGS.iter().all(|ring| ring.name != **name)) {
-        bail!("no ring `{unknown}`; there are pure, contract, browser, live, guest and hardware");
+        bail!("no ring `{unknown}`; there are {}", rings::names());
     }
+    rings::check()?;
     let tools = setup::all()?;
+    let programs = TestProgram::all()?;
     let mut tally = Tally::default();
     // The live tests run the binary as users get it.
     let binary = tally.timed("build", |_| build::release(Architecture::HOST))?;
     if args.wants("contract") {
-        tally.is_small(fs::metadata(&binary)?.len())?;
+        tally.is_small(fs::metadata(&binary)?.len(), &mut io::stdout().lock())?;
     }
     for ring in RINGS.iter().filter(|ring| args.wants(ring.name)) {
-        if ring.name == GUEST && !args.kernels.is_empty() {
-            tally.timed(GUEST, |tally| in_guests(args, tally))?;
+        if ring.name == GUEST && args.wants_guests() {
+            tally.timed(GUEST, |tally| in_guests::run(args, tally))?;
             continue;
         }
         if let Some(why) = (ring.unfit)() {
@@ -234,77 +125,38 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         }
         say(&format!("ring {}", ring.name));
         tally.timed(ring.name, |tally| {
-            ring.runs.iter().try_for_each(|run| ring_run((&tools, &binary), ring, run, args, tally))
+            let mut runs = rings::runs(ring.name, &programs).into_iter();
+            runs.try_for_each(|run| ring_run((&tools, &binary), ring, &run, args, tally))
         })?;
     }
-    tally.close()
-}
-
-/// Programs of tests that run in guests.
-const IN_GUESTS: [&str; 2] = ["live", "guest"];
-
-/// Runs tests in guests.
-fn in_guests(args: &Args, tally: &mut Tally) -> anyhow::Result<()> {
-    let mut beds = match Beds::get() {
-        Ok(beds) => beds,
-        Err(error) if args.ring.is_empty() || required(GUEST) => return Err(error),
-        Err(error) => {
-            say(&format!("ring {GUEST}: SKIPPED: {error:#}"));
-            tally.skipped_rings += 1;
-            return Ok(());
-        }
-    };
-    for series in &args.kernels {
-        build::release(series.architecture)?;
-        let programs = test_programs(series.architecture)?;
-        let context = || format!("kernel {series}");
-        let ring = Ring::new(&mut beds, series, &programs).with_context(context)?;
-        for program in IN_GUESTS {
-            say(&format!("ring {program} on kernel {series}"));
-            let results = ring.run(program, |test| args.wants_in_guests(test)).with_context(context)?;
-            tally.passed += results.passed;
-            for (test, printed) in &results.failed {
-                tally.fail(format!("{test} on kernel {series}"), printed);
-            }
-            tally.skipped_tests += results.skipped;
-        }
+    if let (Some(filter), 0) = (&args.filter, tally.matched) {
+        tally.fail(format!("no test's name contains `{filter}`, in rings that run here"), "");
     }
-    Ok(())
-}
-
-/// The programs of [`IN_GUESTS`], built.
-fn test_programs(architecture: Architecture) -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
-    let mut cargo = build::cargo_for(architecture)?;
-    cargo.args(["test", "--locked", "--no-run", "--package", "pmu-user", "--message-format=json"]);
-    cargo.args(IN_GUESTS.iter().flat_map(|program| ["--test", program])).stderr(Stdio::inherit());
-    let messages = output(&mut cargo)?;
-    let messages: Vec<serde_json::Value> =
-        messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let place = |program: &&'static str| {
-        let mut built = messages.iter().filter(|message| message["target"]["name"] == *program);
-        let path = built.find_map(|message| message["executable"].as_str()).map(PathBuf::from);
-        Ok((*program, path.with_context(|| format!("cargo names no program for the tests `{program}`"))?))
-    };
-    IN_GUESTS.iter().map(place).collect()
+    tally.close()
 }
 
 /// Runs one `cargo test`, passes its output on and adds up its summaries. `binary`: the release binary that was built.
 fn ring_run(
     (tools, binary): (&Tools, &Path),
     ring: &Kind,
-    run: &[&str],
+    run: &[String],
     args: &Args,
     tally: &mut Tally,
 ) -> anyhow::Result<()> {
-    let mut cargo = tools.cargo();
+    let Some(left_out) = names(tools, run, args, tally)? else {
+        tally.fail(format!("ring {}: its tests cannot be listed", ring.name), "");
+        return Ok(());
+    };
+    let mut cargo = cargo_test(tools, run);
     if env::var_os("PMBPF_BIN").is_none() {
         cargo.env("PMBPF_BIN", binary);
     }
-    cargo.args(["test", "--locked", "--no-fail-fast"]).args(run).arg("--");
     cargo.args(&args.filter).envs(args.rounds.map(|rounds| ("PMBPF_ROUNDS", rounds.to_string())));
-    if ring.name == LIVE && !args.not_live.is_empty() {
-        say(&format!("ring {LIVE}: WITHOUT tests of {}", args.not_live.join(", ")));
-        cargo.args(args.not_live.iter().flat_map(|name| ["--skip", name]));
+    if !left_out.is_empty() {
+        say(&format!("ring {}: {} tests left to `cargo xtask nightly`:", ring.name, left_out.len()));
+        left_out.iter().for_each(|name| say(&format!("  {name}")));
+        tally.left_to_the_night += left_out.len();
+        cargo.args(["--skip", NIGHTLY]);
     }
     if ring.privileged {
         // They measure; two at a time would measure each other.
@@ -322,7 +174,7 @@ fn ring_run(
     let mut program = Program::default();
     for line in BufReader::new(stdout).lines() {
         let line = line?;
-        writeln!(std::io::stdout().lock(), "{line}")?;
+        writeln!(io::stdout().lock(), "{line}")?;
         summaries += u32::from(program.take(&line, tally));
     }
     let status = child.wait()?;
@@ -331,6 +183,30 @@ fn ring_run(
         tally.fail(format!("ring {}: {status} without a summary", ring.name), "");
     }
     Ok(())
+}
+
+fn cargo_test(tools: &Tools, run: &[String]) -> Command {
+    let mut cargo = tools.cargo();
+    cargo.args(["test", "--locked", "--no-fail-fast"]).args(run).arg("--");
+    cargo
+}
+
+/// Builds the programs of a run, and lists those of their tests that are wanted but for being of the night; `None` if they do not build.
+fn names(
+    tools: &Tools,
+    run: &[String],
+    args: &Args,
+    tally: &mut Tally,
+) -> anyhow::Result<Option<Vec<String>>> {
+    let mut list = cargo_test(tools, run);
+    list.args(&args.filter).args(["--list", "--format", "terse"]).stderr(Stdio::inherit());
+    let listed = list.output().context("cannot run cargo test")?;
+    let text = text(&listed.stdout);
+    let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
+    let (nightly, others): (Vec<&str>, Vec<&str>) = names.partition(|name| !args.nightly && is_nightly(name));
+    tally.matched += others.len();
+    let nightly = nightly.into_iter().map(str::to_owned).collect();
+    Ok(listed.status.success().then_some(nightly))
 }
 
 /// Cargo's variable for the program that runs test binaries.

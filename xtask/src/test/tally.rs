@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    io::{self, Write as _},
+    io::{self, Write},
     time::{Duration, Instant},
 };
 
@@ -19,6 +19,10 @@ pub(super) struct Tally {
     pub(super) failed: u64,
     pub(super) skipped_rings: u64,
     pub(super) skipped_tests: u64,
+    /// Tests that were to run.
+    pub(super) matched: usize,
+    /// Tests that run in `cargo xtask nightly` alone.
+    pub(super) left_to_the_night: usize,
     /// What failed, a test or what else a ring asks for, and why.
     failures: Vec<(String, Vec<String>)>,
     /// How long each part took, with what was built for it.
@@ -45,11 +49,11 @@ impl Tally {
     }
 
     /// Counts whether the release binary is as small as it is to be.
-    pub(super) fn is_small(&mut self, bytes: u64) -> anyhow::Result<()> {
+    pub(super) fn is_small(&mut self, bytes: u64, into: &mut dyn Write) -> anyhow::Result<()> {
         let is_small = bytes <= BINARY_BYTES_MAX;
         let verdict = if is_small { "ok" } else { "FAILED" };
         let (is, most) = (bytes as f64 / 1e6, BINARY_BYTES_MAX as f64 / 1e6);
-        writeln!(io::stdout().lock(), "the binary is {is:.1} MB, of {most} at most ... {verdict}")?;
+        writeln!(into, "the binary is {is:.1} MB, of {most} at most ... {verdict}")?;
         if is_small {
             self.passed += 1;
         } else {
@@ -67,6 +71,10 @@ impl Tally {
         writeln!(stdout, "rings skipped: {}", self.skipped_rings)?;
         if self.skipped_tests > 0 {
             writeln!(stdout, "tests skipped: {}", self.skipped_tests)?;
+        }
+        if self.left_to_the_night > 0 {
+            let count = self.left_to_the_night;
+            writeln!(stdout, "tests left to `cargo xtask nightly`: {count} (--nightly runs them here)")?;
         }
         for (name, why) in &self.failures {
             writeln!(stdout, "failed: {name}")?;
@@ -136,13 +144,15 @@ fn summary(line: &str) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::{BINARY_BYTES_MAX, Program, Tally, summary};
 
     #[test]
     fn a_binary_that_is_too_large_is_a_failure() {
         let mut tally = Tally::default();
-        tally.is_small(BINARY_BYTES_MAX).unwrap();
-        tally.is_small(BINARY_BYTES_MAX + 1).unwrap();
+        tally.is_small(BINARY_BYTES_MAX, &mut io::sink()).unwrap();
+        tally.is_small(BINARY_BYTES_MAX + 1, &mut io::sink()).unwrap();
         assert_eq!((tally.passed, tally.failed, tally.failures.len()), (1, 1, 1));
     }
 
