@@ -66,9 +66,14 @@ wire! {
         pub flushed_ns: u64,
         /// Time of the idle task then, the open span included.
         pub flushed_idle_ns: u64,
-        /// How long the task that ran then had run without its being accounted; wraps below 0, as the clocks are read one after
-        /// the other.
+        /// How long the task that ran then had run without its being accounted, since the row began; wraps below 0, as the clocks are read
+        /// one after the other.
         pub flushed_pending_ns: u64,
+        /// How far CLOCK_MONOTONIC and the run queue's clocks were apart when the row began, with what the task that ran then had run
+        /// without its being accounted. Where the idle task had the CPU then, what was excluded by then, negated, until it leaves.
+        pub pending_base_ns: u64,
+        /// Keeps a row at whole cache lines.
+        pub padding: [u64; 7],
     }
 
     /// One row of the map `CPU_SAMPLES`. Written only by that event's sampling program on that CPU.

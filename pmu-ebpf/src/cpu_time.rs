@@ -61,8 +61,11 @@ pub(crate) fn switch<A: Fields>(
     // A task that came unseen while the CPU was idle came when it had this much to run until now.
     let idle_until_ns = if prev_tid == 0 { began_ns } else { ended_ns.wrapping_sub(done_ns) };
     if last_ns == 0 {
-        // The idle task had the CPU when the row began: only CLOCK_MONOTONIC tells since when.
-        counts.idle_clock_ns += now_ns.wrapping_sub(counts.switched_ns);
+        // The idle task had the CPU when the row began: only CLOCK_MONOTONIC tells since when, and only now the two clocks are read at one
+        // moment. A task that came unseen had the end of the span.
+        let came_ns = if prev_tid == 0 { 0 } else { done_ns + began_ns.wrapping_sub(ended_ns) };
+        counts.idle_clock_ns += now_ns.wrapping_sub(counts.switched_ns).wrapping_sub(came_ns);
+        counts.pending_base_ns = now_ns.wrapping_sub(began_ns).wrapping_add(counts.pending_base_ns);
     } else if (was_idle || prev_tid == 0) && idle_until_ns > last_ns {
         counts.idle_clock_ns += idle_until_ns - last_ns;
     }
@@ -74,50 +77,79 @@ pub(crate) fn switch<A: Fields>(
 }
 
 /// Writes down where the CPU's time went until now, while `task` runs on it, of whose CPU time `given_ns` was just accounted; 0 if none
-/// is. Call with interrupts off, on that CPU.
+/// is. Call on that CPU, where no other task may come meanwhile.
+///
+/// The run queue's clocks stand where they were last updated, up to a tick ago, or as long ago as the CPU became idle. How far they are
+/// behind CLOCK_MONOTONIC contains the distance of the two clocks' origins, so `flushed_pending_ns` counts from the row's begin.
 #[inline(always)]
 pub(crate) fn flush<A: Fields>(counts: &mut CpuCount, task: Pointer, given_ns: u64) {
     let tid = task::tid::<A>(task);
     let idle = tid == 0;
-    let accounted_ns = if idle { 0 } else { exec_start::<A>(task) };
-    // Another CPU that wakes a task for this one accounts it, too: what came since is not given yet.
-    let sum_exec_ns = A::u64(task, config!(offsets.task_sum_exec));
-    let came_ns = if given_ns == 0 { 0 } else { sum_exec_ns.wrapping_sub(given_ns) };
+    let (accounted_ns, came_ns) = if idle { (0, 0) } else { accounted::<A>(task, given_ns) };
     // SAFETY: the helper has no preconditions.
     let now_ns = unsafe { bpf_ktime_get_ns() };
-    if counts.switched_ns == 0 {
+    let rq = run_queue(task);
+    let (clock_ns, task_clock_ns) = rq.map_or((UNKNOWN, UNKNOWN), clocks);
+    let known = clock_ns != UNKNOWN;
+    let excluded_ns = clock_ns.wrapping_sub(task_clock_ns);
+    let begins = counts.switched_ns == 0;
+    if begins {
         counts.switched_ns = now_ns;
         counts.switched_clock_ns = accounted_ns;
         counts.last_next = u64::from(tid);
     }
     let open_ns = now_ns.wrapping_sub(counts.switched_ns);
+    let behind_ns = now_ns.wrapping_sub(clock_ns);
     counts.flushed_ns = now_ns;
     counts.flushed_owners_ns = counts.owners_ns;
     counts.flushed_idle_ns = counts.idle_clock_ns;
     counts.flushed_between_ns = counts.between_ns;
-    counts.flushed_pending_ns = 0;
     if idle {
         counts.flushed_idle_ns += open_ns;
-    } else {
-        let since_switch_ns = accounted_ns.wrapping_sub(counts.switched_clock_ns);
-        counts.flushed_pending_ns = open_ns.wrapping_sub(since_switch_ns).wrapping_add(came_ns);
     }
-    let rq = run_queue(task);
-    counts.flushed_excluded_ns = rq.map_or(UNKNOWN, excluded_ns);
+    let pending_ns = if !known {
+        let since_switch_ns = accounted_ns.wrapping_sub(counts.switched_clock_ns);
+        if idle { 0 } else { open_ns.wrapping_sub(since_switch_ns).wrapping_add(came_ns) }
+    } else if !idle {
+        behind_ns.wrapping_add(task_clock_ns.wrapping_sub(accounted_ns)).wrapping_add(came_ns)
+    } else if counts.switched_clock_ns == 0 {
+        // What was excluded since the begin, of which `switch` makes the distance of the clocks, is in the open span, too.
+        0_u64.wrapping_sub(excluded_ns)
+    } else {
+        behind_ns.wrapping_sub(open_ns).wrapping_add(task_clock_ns.wrapping_sub(counts.switched_clock_ns))
+    };
+    if begins && known {
+        counts.pending_base_ns = pending_ns;
+    }
+    counts.flushed_pending_ns =
+        if known { pending_ns.wrapping_sub(counts.pending_base_ns) } else { pending_ns };
+    counts.flushed_excluded_ns = if known { excluded_ns } else { UNKNOWN };
     counts.flushed_interrupts_ns = rq.map_or(UNKNOWN, interrupts_ns);
 }
 
-/// What the kernel has left out of the time of tasks on this run queue.
+/// Up to when by the task clock a running task was accounted by the kernel, and what of that is not in `given_ns`. Another CPU that wakes a
+/// task for this one accounts it, too, and so does a tick.
 #[inline(always)]
-fn excluded_ns(rq: Pointer) -> u64 {
-    let (clock, task_clock) = (config!(offsets.rq_clock), config!(offsets.rq_clock_task));
-    if clock == ABSENT || task_clock == ABSENT {
-        return UNKNOWN;
+fn accounted<A: Fields>(task: Pointer, given_ns: u64) -> (u64, u64) {
+    let read = || (exec_start::<A>(task), A::u64(task, config!(offsets.task_sum_exec)));
+    let (mut until_ns, mut sum_exec_ns) = read();
+    if exec_start::<A>(task) != until_ns {
+        (until_ns, sum_exec_ns) = read();
     }
-    Probed::u64(rq, clock).wrapping_sub(Probed::u64(rq, task_clock))
+    (until_ns, if given_ns == 0 { 0 } else { sum_exec_ns.wrapping_sub(given_ns) })
 }
 
-/// What of that were interrupt handlers.
+/// A run queue's clock, and that of its tasks; [`UNKNOWN`] both where they cannot be read.
+#[inline(always)]
+fn clocks(rq: Pointer) -> (u64, u64) {
+    let (clock, task_clock) = (config!(offsets.rq_clock), config!(offsets.rq_clock_task));
+    if clock == ABSENT || task_clock == ABSENT {
+        return (UNKNOWN, UNKNOWN);
+    }
+    (Probed::u64(rq, clock), Probed::u64(rq, task_clock))
+}
+
+/// What the kernel has left out of the time of tasks because interrupt handlers ran.
 #[inline(always)]
 fn interrupts_ns(rq: Pointer) -> u64 {
     match config!(offsets.rq_interrupts) {

@@ -2,7 +2,7 @@
 
 use pmu_common::{
     count::Count,
-    cpu::{HITS_PERIOD_WORD, TABLE_WORD},
+    cpu::{CpuCount, HITS_PERIOD_WORD, TABLE_WORD},
     histogram::RUNQUEUE,
     sample::Hot,
     wire::{bytes_of, read},
@@ -50,6 +50,23 @@ impl TasksSession {
                 self.object.maps.cpu_samples.write_word(row, HITS_PERIOD_WORD, tracepoint.period);
             }
         }
+    }
+
+    /// Reads the CPUs for the first time, as soon as they count: what follows takes a while on a busy host, and is counted. From then on the run
+    /// takes its time.
+    pub(super) fn read_cpus_first(&mut self) {
+        self.flush();
+        self.before.cpus = self.cpu_rows();
+        self.header.started_ns = self.flushed_ns(self.header.started_ns).unwrap_or(self.header.started_ns);
+    }
+
+    /// When the CPUs were flushed since `since_ns`, their mean: what they counted until then adds up to its time. `None` if none was.
+    pub(super) fn flushed_ns(&self, since_ns: u64) -> Option<u64> {
+        let cpus = self.header.plan.cpus.iter();
+        let flushed = cpus.map(|cpu| self.object.maps.cpus.read_word(cpu.0 as usize, FLUSHED_WORD));
+        let later: Vec<u64> =
+            flushed.filter(|&at_ns| at_ns >= since_ns).map(|at_ns| at_ns - since_ns).collect();
+        Some(since_ns + later.iter().sum::<u64>().checked_div(later.len() as u64)?)
     }
 
     /// What the counters of sampling events say; clocks run all the time, and their count is the time.
@@ -173,6 +190,7 @@ impl TasksSession {
 
 /// Rows that are fetched together: as many lines as a core waits for at a time.
 const AT_A_TIME: usize = 8;
+const FLUSHED_WORD: usize = std::mem::offset_of!(CpuCount, flushed_ns) / 8;
 const FILLED_WORD: usize = std::mem::offset_of!(Count, filled) / 8;
 /// The word of a [`Hot`] that is 0 only while the entry is free.
 const HOT_COUNT_WORD: usize = std::mem::offset_of!(Hot, count) / 8;

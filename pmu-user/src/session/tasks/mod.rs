@@ -156,6 +156,7 @@ impl TasksSession {
         self.header.started_ns = started.monotonic_ns;
         self.write_started();
         self.count(1);
+        self.read_cpus_first();
         // Members of a group start with their leader.
         let leaders =
             self.header.plan.sampling.iter().zip(&self.samplers).filter(|(event, _)| event.leader.is_none());
@@ -178,8 +179,8 @@ impl TasksSession {
     ///
     /// As for [`TasksSession::drain`].
     pub(super) fn baseline(&mut self) -> Result<TasksDrain, SessionError> {
-        let TasksDrain { times, throttling, pressure, limits, .. } = std::mem::take(&mut self.before);
-        Ok(TasksDrain { times, throttling, pressure, limits, ..self.drain(Occasion::Begin)? })
+        let TasksDrain { times, throttling, pressure, limits, cpus, .. } = std::mem::take(&mut self.before);
+        Ok(TasksDrain { times, throttling, pressure, limits, cpus, ..self.drain(Occasion::Begin)? })
     }
 
     /// Reads everything that has happened since the last drain.
@@ -188,7 +189,7 @@ impl TasksSession {
     ///
     /// A slot could not be freed.
     pub(super) fn drain(&mut self, occasion: Occasion) -> Result<TasksDrain, SessionError> {
-        let begun = Instant::now();
+        let (begun, begun_ns) = (Instant::now(), monotonic_ns());
         let regular = matches!(occasion, Occasion::Tick | Occasion::End);
         let rarely = self.is_time_for_what_is_slow(occasion, begun);
         self.ticks += u64::from(regular);
@@ -205,7 +206,7 @@ impl TasksSession {
         }
         let (handlers, spare_interrupts) = self.handler_rows();
         let mut drain = TasksDrain {
-            at_ns: now_ns.saturating_sub(self.header.started_ns),
+            at_ns: self.flushed_ns(begun_ns).unwrap_or(now_ns).saturating_sub(self.header.started_ns),
             ticks: self.ticks,
             above: self.owners.above(&owners),
             owners,
