@@ -22,6 +22,7 @@ use self::{
 use super::{output, progress::SoFar};
 use crate::{
     drain::{Absent, CgroupName, Drain, Ending, Header, Names, Owner},
+    machine::duration_ns,
     metric::{
         Followed, Report,
         annotate::Annotated,
@@ -32,6 +33,7 @@ use crate::{
         stat::Stat,
         topdown::OneRun,
     },
+    plan::Target,
     session::Next,
     view::{ReportFormat, View, hdr_log::HdrLog, text::Style},
 };
@@ -341,6 +343,11 @@ impl<'a> Pipeline<'a> {
         let chosen = self.filter.choose_owners(&mut report);
         if let Some(tasks) = &mut report.tasks {
             tasks.grow_callers(self.filter.min_share.unwrap_or(MIN_SHARE));
+            let plan = self.header.tasks.as_ref().map(|tasks| &tasks.plan);
+            let is_of_command = plan.is_some_and(|plan| matches!(plan.target, Target::Command(_)));
+            if is_of_command && self.cut.is_none() && ending.has_ended() {
+                tasks.target_ns = tasks.target_ns.min(duration_ns(ending.duration));
+            }
         }
         match chosen.and(self.filter.order(&mut report)) {
             Err(unmet) if self.must_be_met => return Err(unmet.into()),

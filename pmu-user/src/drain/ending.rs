@@ -1,6 +1,6 @@
 //! How a run ended.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -13,12 +13,18 @@ pub struct Ending {
     pub workload: Option<Workload>,
     /// How long was counted.
     pub duration: Duration,
-    /// CPU time of the command and of those of its children that it has waited for, where it was asked for; none if it still runs.
+    /// CPU time of the command and of those of its children that it has waited for; none if it still runs, and in older recordings of `run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
 impl Ending {
+    /// Did the run stop because the command had ended?
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.stopped == Stopped::TargetGone && self.workload.is_some()
+    }
+
     /// Did the command end by itself, well?
     #[must_use]
     pub fn succeeded(&self) -> bool {
@@ -71,12 +77,18 @@ impl Usage {
         }
     }
 
-    /// Without `used`, which was in both modes alike: how much in which, nobody knows.
+    /// Reads what [`Display`](fmt::Display) writes.
     #[must_use]
-    pub fn without(&self, used: Duration) -> Self {
-        let all = (self.user + self.system).as_secs_f64();
-        let rest = if all > 0.0 { (1.0 - used.as_secs_f64() / all).max(0.0) } else { 0.0 };
-        Self { user: self.user.mul_f64(rest), system: self.system.mul_f64(rest) }
+    pub fn parse(text: &str) -> Option<Self> {
+        let (user, system) = text.split_once(' ')?;
+        let time = |text: &str| text.parse().ok().map(Duration::from_micros);
+        Some(Self { user: time(user)?, system: time(system)? })
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(into, "{} {}", self.user.as_micros(), self.system.as_micros())
     }
 }
 
@@ -87,11 +99,10 @@ mod tests {
     use super::Usage;
 
     #[test]
-    fn time_before_the_command_is_taken_from_both_modes_alike() {
-        let ms = Duration::from_millis;
-        let all = Usage { user: ms(30), system: ms(10) };
-        assert_eq!(all.without(ms(20)), Usage { user: ms(15), system: ms(5) });
-        assert_eq!(all.without(ms(50)), Usage::default(), "a clock that ran ahead makes no negative time");
-        assert_eq!(Usage::default().without(ms(1)), Usage::default());
+    fn what_a_process_says_of_its_time_is_read_to_the_microsecond() {
+        let used = Usage { user: Duration::from_micros(1_234_567), system: Duration::from_micros(89) };
+        assert_eq!(used.to_string(), "1234567 89");
+        assert_eq!(Usage::parse(&used.to_string()), Some(used));
+        assert_eq!(Usage::parse("126 cannot run"), None);
     }
 }

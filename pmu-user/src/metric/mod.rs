@@ -179,6 +179,8 @@ pub struct TasksReport {
     pub from_ns: u64,
     /// Length in ns.
     pub length_ns: u64,
+    /// For how long of it the target could run, in ns: a command, from when it was let go to its end; of it CPU time is a share.
+    pub target_ns: u64,
     /// Metrics of the CPU model, or why there are none.
     pub topdown: Result<Vec<TopDown>, String>,
     /// Everything that the target did.
@@ -254,6 +256,7 @@ impl TasksReport {
             },
             from_ns: interval.from_ns,
             length_ns: interval.length_ns(),
+            target_ns: interval.length_ns(),
             total: owners::target(&context, &total),
             owners: owners::owners(&context, &apart),
             ended: interval.ended.iter().map(|&index| ledger.owner(index).clone()).collect(),

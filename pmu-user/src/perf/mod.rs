@@ -148,11 +148,24 @@ impl Counter {
 ///
 /// The kernel refused.
 pub fn children_usage() -> io::Result<Usage> {
+    Ok(usage_of(&sys::children_usage()?))
+}
+
+/// CPU time of this process, to 1 µs.
+///
+/// # Errors
+///
+/// The kernel refused.
+pub fn own_usage() -> io::Result<Usage> {
+    Ok(usage_of(&sys::own_usage()?))
+}
+
+/// CPU time that a `rusage` has.
+pub(crate) fn usage_of(usage: &libc::rusage) -> Usage {
     let duration = |time: libc::timeval| {
         Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
     };
-    let usage = sys::children_usage()?;
-    Ok(Usage { user: duration(usage.ru_utime), system: duration(usage.ru_stime) })
+    Usage { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
 }
 
 /// Bytes that the children which this process has waited for read from storage, in blocks of 512 (getrusage(2)).

@@ -91,9 +91,18 @@ pub(super) fn generation(file: BorrowedFd<'_>) -> io::Result<u64> {
 
 /// What the children that this process has waited for have used.
 pub(super) fn children_usage() -> io::Result<libc::rusage> {
+    usage(libc::RUSAGE_CHILDREN)
+}
+
+/// What this process has used.
+pub(super) fn own_usage() -> io::Result<libc::rusage> {
+    usage(libc::RUSAGE_SELF)
+}
+
+fn usage(of: libc::c_int) -> io::Result<libc::rusage> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the kernel writes one `rusage` there, which outlives the call.
-    check(unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) })?;
+    check(unsafe { libc::getrusage(of, usage.as_mut_ptr()) })?;
     // SAFETY: the call succeeded, so all of it is written.
     Ok(unsafe { usage.assume_init() })
 }

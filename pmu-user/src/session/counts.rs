@@ -1,18 +1,15 @@
 //! Counts without owners of one run: opens what a [`CountPlan`] says, without a BPF program, reads it at every interval and at the end.
 
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, time::Instant};
 
 use super::{SessionError, raise_file_limit};
 use crate::{
     drain::{
-        CountsDrain, CountsHeader, Usage, Workload,
+        CountsDrain, CountsHeader,
         counts::{Part, Uncounted},
     },
     machine::Machine,
-    perf::{CountTarget, Counting, children_usage},
+    perf::{CountTarget, Counting},
     plan::{Target, count::CountPlan},
 };
 
@@ -23,11 +20,7 @@ pub struct CountsSession {
     /// Which run of the command this is, from 1.
     run: u32,
     parts: Vec<(Counting, Vec<Uncounted>)>,
-    /// The process that waits to become the command.
-    command: Option<u32>,
     started: Instant,
-    /// CPU time of earlier children, and what the command had used before it began.
-    before: Option<(Usage, Duration)>,
 }
 
 impl CountsSession {
@@ -55,13 +48,11 @@ impl CountsSession {
             Ok((counting, uncounted))
         };
         let parts = targets.iter().map(open).collect::<Result<_, _>>()?;
-        Ok(Self { header: CountsHeader { plan }, run, parts, command, started: Instant::now(), before: None })
+        Ok(Self { header: CountsHeader { plan }, run, parts, started: Instant::now() })
     }
 
     /// Starts the counters, right before a command is let go. Its own start by themselves when it executes.
     pub(super) fn begin(&mut self) -> Result<(), SessionError> {
-        self.before =
-            children_usage().ok().map(|usage| (usage, self.command.map_or(Duration::ZERO, cpu_time)));
         if !matches!(self.header.plan.target, Target::Command(_)) {
             self.all(Counting::enable, "cannot start the counters")?;
         }
@@ -87,13 +78,6 @@ impl CountsSession {
         Ok(CountsDrain { at, ..self.tick()? })
     }
 
-    /// CPU time of the command, if it has ended.
-    pub(super) fn usage(&self, workload: Option<Workload>) -> Option<Usage> {
-        let (before, used_waiting) = self.before?;
-        workload.filter(|workload| *workload != Workload::Running)?;
-        Some(children_usage().ok()?.since(&before).without(used_waiting))
-    }
-
     fn all(
         &self,
         act: fn(&Counting) -> std::io::Result<()>,
@@ -102,13 +86,6 @@ impl CountsSession {
         let result = self.parts.iter().try_for_each(|(counting, _)| act(counting));
         result.map_err(|error| SessionError::Io(failed, error))
     }
-}
-
-/// CPU time that a process has used so far: first word of `/proc/PID/schedstat`, in ns. 0 if the kernel does not say.
-fn cpu_time(pid: u32) -> Duration {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
-    let used_ns = text.split(' ').next().and_then(|word| word.parse().ok());
-    Duration::from_nanos(used_ns.unwrap_or(0))
 }
 
 /// What [`Counting`] is told: one target, or one for each cgroup. `waiting` is the process that becomes the command; a

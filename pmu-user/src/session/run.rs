@@ -120,9 +120,8 @@ async fn told(tasks: Option<&mut TasksSession>) -> Result<bool, SessionError> {
 
 async fn finish<E: From<SessionError>>(session: &mut Session, over: Over) -> Result<Outcome, E> {
     let mut last = session.finish()?;
-    let mut ending = over.ending().await;
-    if let (Some(counts), Some(last)) = (&session.counts, &mut last.counts) {
-        ending.usage = counts.usage(ending.workload);
+    let ending = over.ending().await;
+    if let Some(last) = &mut last.counts {
         last.ended = Some(ending.clone());
     }
     Ok(Outcome { ending, last })

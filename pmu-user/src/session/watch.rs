@@ -20,7 +20,7 @@ use super::{
     launch::{LaunchError, Launched},
 };
 use crate::{
-    drain::{Ending, Stopped, Workload},
+    drain::{Ending, Stopped, Usage, Workload},
     machine::stat::{has_tasks, state},
     plan::Target,
 };
@@ -72,6 +72,8 @@ pub(super) struct Watch {
     gone: Pin<Box<dyn Future<Output = ()>>>,
     launched: Option<Launched>,
     status: Option<ExitStatus>,
+    /// CPU time of the command, once it has ended.
+    used: Option<Usage>,
 }
 
 impl Watch {
@@ -86,8 +88,9 @@ impl Watch {
         target: &Target,
         mut launched: Option<Launched>,
     ) -> Result<Self, SessionError> {
-        launched.as_mut().map_or(Ok(()), Launched::release)?;
+        // Before the command is let go, which may get this CPU at once.
         let started = Instant::now();
+        launched.as_mut().map_or(Ok(()), Launched::release)?;
         Ok(Self {
             started,
             ticks: tick.map(ticks),
@@ -95,6 +98,7 @@ impl Watch {
             gone: Box::pin(targets_gone(target.clone())),
             launched,
             status: None,
+            used: None,
         })
     }
 
@@ -105,7 +109,8 @@ impl Watch {
             number = signals.next() => Moment::Over(Stop::Signal(number)),
             exit = exited(self.launched.as_mut()), if self.launched.is_some() => {
                 self.status = exit.ok();
-                let refusal = self.launched.as_mut().and_then(Launched::refusal);
+                let (used, refusal) = self.launched.as_mut().map(Launched::said).unwrap_or_default();
+                self.used = used;
                 refusal.map_or(Moment::Over(Stop::TargetGone), Moment::Failed)
             }
             () = until(self.deadline), if self.deadline.is_some() => Moment::Over(Stop::Duration),
@@ -117,7 +122,8 @@ impl Watch {
 
     /// It is over.
     pub(super) fn over(self, stop: Stop) -> Over {
-        Over { stop, duration: self.started.elapsed(), launched: self.launched, status: self.status }
+        let Self { started, launched, status, used, .. } = self;
+        Over { stop, duration: started.elapsed(), launched, status, used }
     }
 }
 
@@ -128,13 +134,19 @@ pub(super) struct Over {
     duration: Duration,
     launched: Option<Launched>,
     status: Option<ExitStatus>,
+    used: Option<Usage>,
 }
 
 impl Over {
     /// How it ended, the command included, which gets a moment to.
     pub(super) async fn ending(self) -> Ending {
-        let workload = became_of(self.launched, self.status, self.stop).await;
-        Ending { stopped: self.stop.into(), workload, duration: self.duration, usage: None }
+        let Self { stop, duration, launched, status, used } = self;
+        let (workload, usage) = match (launched, status) {
+            (None, _) => (None, None),
+            (Some(_), Some(status)) => (Some(ended(status)), used),
+            (Some(launched), None) => pass_on(launched, stop).await,
+        };
+        Ending { stopped: stop.into(), workload, duration, usage }
     }
 }
 
@@ -159,34 +171,25 @@ async fn until(deadline: Option<Instant>) {
 
 async fn exited(launched: Option<&mut Launched>) -> io::Result<ExitStatus> {
     match launched {
-        Some(launched) => launched.child.wait().await,
+        Some(launched) => launched.wait().await,
         None => std::future::pending().await,
     }
 }
 
-/// What became of the command, if there was one.
-async fn became_of(launched: Option<Launched>, status: Option<ExitStatus>, stop: Stop) -> Option<Workload> {
-    match (launched, status) {
-        (None, _) => None,
-        (Some(_), Some(status)) => Some(ended(status)),
-        (Some(launched), None) => Some(pass_on(launched, stop).await),
-    }
-}
-
 /// The command still runs. A terminal's signal has reached it too, so it gets a moment before ours is passed on.
-async fn pass_on(mut launched: Launched, stop: Stop) -> Workload {
-    let Stop::Signal(number) = stop else { return Workload::Running };
-    if let Ok(Ok(status)) = tokio::time::timeout(PATIENCE / 4, launched.child.wait()).await {
-        return ended(status);
+async fn pass_on(mut launched: Launched, stop: Stop) -> (Option<Workload>, Option<Usage>) {
+    let Stop::Signal(number) = stop else { return (Some(Workload::Running), None) };
+    if let Ok(Ok(status)) = tokio::time::timeout(PATIENCE / 4, launched.wait()).await {
+        return (Some(ended(status)), launched.said().0);
     }
     let pid = launched.child.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
     let signal = rustix::process::Signal::from_named_raw(number);
     if let (Some(pid), Some(signal)) = (pid, signal) {
         let _ = rustix::process::kill_process(pid, signal);
     }
-    match tokio::time::timeout(PATIENCE, launched.child.wait()).await {
-        Ok(Ok(status)) => ended(status),
-        _ => Workload::Running,
+    match tokio::time::timeout(PATIENCE, launched.wait()).await {
+        Ok(Ok(status)) => (Some(ended(status)), launched.said().0),
+        _ => (Some(Workload::Running), None),
     }
 }
 

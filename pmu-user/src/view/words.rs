@@ -1,9 +1,12 @@
 //! Words that more than one format uses: whom numbers belong to, and what was asked for.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
+use super::text::duration;
 use crate::{
-    drain::{Owner, Workload},
+    drain::{Ending, Owner, Workload},
     machine::cpu::format_list,
     metric::{
         culprit::Culprit,
@@ -106,11 +109,7 @@ pub(super) fn sampling(sampling: &Sampling) -> String {
     let asked = sampling.frequency.map(|hz| format!(" ({hz} Hz)")).unwrap_or_default();
     match sampling.counts {
         Counts::WallNs => {
-            format!(
-                "{} every {}{asked} on each CPU",
-                sampling.event,
-                super::text::duration(sampling.period as f64)
-            )
+            format!("{} every {}{asked} on each CPU", sampling.event, duration(sampling.period as f64))
         }
         Counts::Cycles | Counts::Occurrences => {
             format!("{} every {} counts{asked} on each CPU", sampling.event, sampling.period)
@@ -159,6 +158,17 @@ pub(super) fn signal_name(number: i32) -> String {
         .iter()
         .find(|(known, _)| *known == number)
         .map_or_else(|| format!("SIG{number}"), |(_, name)| (*name).to_owned())
+}
+
+/// How a command ended, with the times that time(1) tells, where they are known.
+pub(super) fn command(ending: &Ending) -> Option<String> {
+    let workload = ending.workload?;
+    let time = |time: Duration, what: &str| format!("{} {what}", duration(time.as_nanos() as f64));
+    let elapsed = ending.has_ended().then(|| time(ending.duration, "elapsed"));
+    let used = ending.usage.map(|used| [time(used.user, "user"), time(used.system, "system")]);
+    let times: Vec<String> = elapsed.into_iter().chain(used.into_iter().flatten()).collect();
+    let how = self::workload(workload);
+    Some(if times.is_empty() { how } else { format!("{how}; {}", times.join(", ")) })
 }
 
 /// How the command ended: `exited with 7`.

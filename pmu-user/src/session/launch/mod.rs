@@ -12,7 +12,7 @@ use std::{
     ffi::{OsStr, OsString},
     io::{self, ErrorKind, Read as _, Write as _},
     os::{
-        fd::AsFd as _,
+        fd::{AsFd as _, OwnedFd},
         linux::net::SocketAddrExt as _,
         unix::{
             ffi::OsStrExt as _,
@@ -28,15 +28,19 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
+    process::Pid,
 };
-use tokio::process::{Child, Command};
+use tokio::{
+    io::unix::AsyncFd,
+    process::{Child, Command},
+};
 
 pub use self::{
     inherited::Inherited,
     sys::take_descriptor,
     user::{Entry, User},
 };
-use crate::untrusted::Untrusted;
+use crate::{drain::Usage, perf::own_usage, untrusted::Untrusted};
 
 /// The hidden subcommand.
 pub const SUBCOMMAND: &str = "__launch";
@@ -50,6 +54,9 @@ pub enum LaunchError {
     /// It may not be executed (126).
     #[error("cannot run `{0}`: it may not be executed")]
     NotExecutable(String),
+    /// It is a directory (126).
+    #[error("cannot run `{0}`: it is a directory")]
+    Directory(String),
     /// The process that was to become the command could not: with this code, for this reason.
     #[error("{1}")]
     Refused(u8, String),
@@ -71,7 +78,7 @@ impl LaunchError {
     pub const fn code(&self) -> u8 {
         match self {
             Self::NotFound(_) => 127,
-            Self::NotExecutable(_) => 126,
+            Self::NotExecutable(_) | Self::Directory(_) => 126,
             Self::Refused(code, _) => *code,
             Self::Ended(_) | Self::Io(_) => 125,
         }
@@ -84,6 +91,10 @@ pub struct Launched {
     /// The process that becomes the command.
     pub child: Child,
     stream: UnixStream,
+    /// Readable once it has ended; `None` where this kernel makes no such descriptor.
+    ended: Option<AsyncFd<OwnedFd>>,
+    /// CPU time that the kernel has of it by then, its own and that of those of its children that it has waited for.
+    used: Option<Usage>,
 }
 
 /// Is the program of a command there, if there is a command?
@@ -103,7 +114,8 @@ pub fn check(command: &[OsString]) -> Result<(), LaunchError> {
 /// It is not there, or may not be executed.
 fn find(program: &OsStr, path: &OsStr) -> Result<PathBuf, LaunchError> {
     let shown = || Untrusted::from(program).terminal().into_owned();
-    let candidates: Vec<PathBuf> = if program.as_bytes().contains(&b'/') {
+    let is_path = program.as_bytes().contains(&b'/');
+    let candidates: Vec<PathBuf> = if is_path {
         vec![PathBuf::from(program)]
     } else {
         std::env::split_paths(path).map(|folder| folder.join(program)).collect()
@@ -111,8 +123,18 @@ fn find(program: &OsStr, path: &OsStr) -> Result<PathBuf, LaunchError> {
     let files: Vec<&PathBuf> = candidates.iter().filter(|file| file.is_file()).collect();
     match files.iter().find(|file| is_executable(file)) {
         Some(file) => Ok((**file).clone()),
-        None if files.is_empty() => Err(LaunchError::NotFound(shown())),
-        None => Err(LaunchError::NotExecutable(shown())),
+        None if !files.is_empty() => Err(LaunchError::NotExecutable(shown())),
+        None if is_path => Err(no_file(Path::new(program), shown())),
+        None => Err(LaunchError::NotFound(shown())),
+    }
+}
+
+/// Why a path that names no regular file cannot be executed, as env(1) and the shells tell them apart: only what does not exist is not found.
+fn no_file(path: &Path, shown: String) -> LaunchError {
+    match path.metadata() {
+        Ok(found) if found.is_dir() => LaunchError::Directory(shown),
+        Err(error) if error.kind() == ErrorKind::NotFound => LaunchError::NotFound(shown),
+        _ => LaunchError::NotExecutable(shown),
     }
 }
 
@@ -146,7 +168,8 @@ impl Launched {
         command.stdin(Stdio::inherit()).stdout(stdout).stderr(Stdio::inherit());
         let mut child = command.spawn()?;
         let stream = accept(&listener, &mut child)?;
-        Ok(Self { child, stream })
+        let ended = pid(&child).and_then(|pid| sys::end_of(pid).ok());
+        Ok(Self { child, stream, ended, used: None })
     }
 
     /// Lets the command go.
@@ -161,13 +184,27 @@ impl Launched {
         }
     }
 
-    /// Why a process that has ended did not become the command; `None` if it did.
-    pub(super) fn refusal(&mut self) -> Option<LaunchError> {
+    /// Waits for its end. Nothing is lost if the wait is given up.
+    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        if let (Some(ended), Some(pid)) = (&self.ended, pid(&self.child)) {
+            ended.readable().await?.retain_ready();
+            // Before it is waited for: afterwards it is one of all children.
+            self.used = sys::usage_of_ended(pid).ok();
+        }
+        self.child.wait().await
+    }
+
+    /// What a process that has ended said: what it used as the command, and why it did not become it; neither if it said nothing.
+    pub(super) fn said(&mut self) -> (Option<Usage>, Option<LaunchError>) {
         let mut said = String::new();
-        self.stream.set_nonblocking(true).ok()?;
-        self.stream.read_to_string(&mut said).ok()?;
-        let (code, why) = said.split_once(' ')?;
-        Some(LaunchError::Refused(code.parse().ok()?, why.to_owned()))
+        // All that comes before an error counts.
+        let _ = self.stream.set_nonblocking(true).and_then(|()| self.stream.read_to_string(&mut said));
+        let (first, rest) = said.split_once('\n').unwrap_or_default();
+        let before = Usage::parse(first);
+        let refusal = rest.split_once(' ');
+        let refusal =
+            refusal.and_then(|(code, why)| Some(LaunchError::Refused(code.parse().ok()?, why.to_owned())));
+        (self.used.zip(before).map(|(used, before)| used.since(&before)), refusal)
     }
 
     /// How it ended, once its end of the socket is closed.
@@ -180,6 +217,10 @@ impl Launched {
             }
         }
     }
+}
+
+fn pid(child: &Child) -> Option<Pid> {
+    Pid::from_raw(child.id()?.cast_signed())
 }
 
 fn unique() -> u128 {
@@ -222,6 +263,8 @@ pub fn wait_and_become(name: &OsStr, inherited: &str, program: &Path, words: &[O
     if stream.read_exact(&mut [0]).is_err() {
         return PMBPF_FAILED;
     }
+    // It is not the command yet: what was used until now is not the command's.
+    let _ = writeln!(stream, "{}", own_usage().unwrap_or_default());
     let error = become_command(inherited, program, words);
     let _ = write!(stream, "{} {error}", error.code());
     error.code()
@@ -248,6 +291,13 @@ fn become_command(inherited: &str, program: &Path, words: &[OsString]) -> Launch
         }
         ErrorKind::NotFound => LaunchError::NotFound(shown),
         ErrorKind::PermissionDenied => LaunchError::NotExecutable(shown),
+        // It became one since it was looked for, or the kernel does not take it as it is.
+        ErrorKind::IsADirectory
+        | ErrorKind::NotADirectory
+        | ErrorKind::ExecutableFileBusy
+        | ErrorKind::ArgumentListTooLong => {
+            LaunchError::Refused(126, format!("cannot run `{shown}`: {error}"))
+        }
         _ => LaunchError::Refused(PMBPF_FAILED, format!("cannot run `{shown}`: {error}")),
     }
 }
@@ -268,5 +318,15 @@ mod tests {
     fn a_file_that_is_no_program_is_told_apart() {
         assert_eq!(find(OsStr::new("/etc/passwd"), OsStr::new("")).unwrap_err().code(), 126);
         assert_eq!(find(OsStr::new("/no/such"), OsStr::new("")).unwrap_err().code(), 127);
+    }
+
+    #[test]
+    fn what_exists_and_is_no_file_may_not_be_executed() {
+        let found = |program: &str| find(OsStr::new(program), OsStr::new("/")).unwrap_err();
+        assert!(matches!(found("/tmp"), LaunchError::Directory(_)), "{}", found("/tmp"));
+        assert_eq!(found("/tmp").code(), 126);
+        assert_eq!(found("/dev/null").code(), 126);
+        assert_eq!(found("/etc/passwd/below").code(), 126, "a file is no directory");
+        assert_eq!(found("tmp").code(), 127, "a directory on the path is no program");
     }
 }

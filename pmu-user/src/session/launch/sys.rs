@@ -3,12 +3,18 @@
 use std::{
     fs::File,
     io,
+    mem::MaybeUninit,
     os::{
         fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
         unix::process::CommandExt as _,
     },
     process::Command,
 };
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::io::{Interest, unix::AsyncFd};
+
+use crate::{drain::Usage, perf::usage_of};
 
 /// The highest signal.
 const SIGNALS: i32 = 64;
@@ -17,11 +23,17 @@ const SIGNALS: i32 = 64;
 pub(super) fn give_signals(command: &mut Command, blocked: u64, ignored: u64) {
     let set_up = move || {
         let has = |set: u64, signal: i32| set >> (signal - 1) & 1 == 1;
-        for signal in (1..=SIGNALS).filter(|&signal| has(ignored, signal)) {
-            // SAFETY: to ignore a signal installs no handler.
-            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        for signal in 1..=SIGNALS {
+            let handler = if has(ignored, signal) { libc::SIG_IGN } else { libc::SIG_DFL };
+            // `struct kernel_sigaction`: no flags, no restorer, no mask. By the system call, because glibc ignores 32 and 33 in what it
+            // spawns, and its signal(3) refuses to say otherwise.
+            let action = [handler as u64, 0, 0, 0];
+            let (action, size) = (action.as_ptr(), size_of::<u64>());
+            let old = std::ptr::null_mut::<u64>();
+            // SAFETY: the kernel reads an action that lives as long as the call, which installs no handler. It refuses SIGKILL and SIGSTOP.
+            unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, action, old, size) };
         }
-        let mut mask = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        let mut mask = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: it writes the whole set.
         unsafe { libc::sigemptyset(mask.as_mut_ptr()) };
         for signal in (1..=SIGNALS).filter(|&signal| has(blocked, signal)) {
@@ -36,6 +48,28 @@ pub(super) fn give_signals(command: &mut Command, blocked: u64, ignored: u64) {
     };
     // SAFETY: it makes system calls and nothing else, and this process has one thread.
     unsafe { command.pre_exec(set_up) };
+}
+
+/// What is readable once the process has ended (pidfd_open(2), Linux 5.3). Needs a tokio runtime.
+pub(super) fn end_of(pid: Pid) -> io::Result<AsyncFd<OwnedFd>> {
+    let descriptor = pidfd_open(pid, PidfdFlags::empty())?;
+    // SAFETY: what is registered owns the descriptor, which stays open and the same until it is dropped.
+    Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
+}
+
+/// CPU time of a child that has ended and was not waited for, with that of its children that it has waited for, to 1 µs: what wait4(2) will
+/// tell of it. It stays to be waited for.
+pub(super) fn usage_of_ended(pid: Pid) -> io::Result<Usage> {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    let (options, about) =
+        (libc::WEXITED | libc::WNOHANG | libc::WNOWAIT, std::ptr::null_mut::<libc::siginfo_t>());
+    let (call, id) = (libc::SYS_waitid, pid.as_raw_pid());
+    // SAFETY: the kernel writes one `rusage` there, which outlives the call, and is told of no room for anything else.
+    match unsafe { libc::syscall(call, libc::P_PID, id, about, options, usage.as_mut_ptr()) } {
+        // SAFETY: zeros are one, if the kernel wrote none.
+        0 => Ok(usage_of(&unsafe { usage.assume_init() })),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Takes a descriptor that whoever started this process left open for us; the command does not inherit it. Call before

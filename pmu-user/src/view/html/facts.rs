@@ -40,11 +40,24 @@ pub(super) fn header(rows: &Rows, into: &mut String) {
         fact("span", &words::span(span));
     }
     fact("command", &command(rows));
+    if let Some(took) = took(&summary["workload"]) {
+        fact("took", &took);
+    }
     fact("lost", &losses(rows));
     into.push_str("</dl>");
     if summary["complete"] == false {
         into.push_str("<p class=\"alarm\"><strong>Incomplete:</strong> the recording breaks off; what follows is of its beginning.</p>");
     }
+}
+
+/// The times of a command, as time(1) tells them.
+fn took(workload: &Json) -> Option<String> {
+    let times = [("elapsed_ns", "elapsed"), ("user_ns", "user"), ("system_ns", "system")];
+    let times = times
+        .iter()
+        .filter_map(|(name, what)| Some(format!("{} {what}", duration(workload[name].as_f64()?))));
+    let times: Vec<String> = times.collect();
+    (!times.is_empty()).then(|| times.join(", "))
 }
 
 /// How it was measured and how it ended, in words.

@@ -14,10 +14,12 @@ function ownerHead(line) {
   return el("th", { scope: "row", class: "who" }, button);
 }
 
-// CPU time as a share of one CPU over the span.
+// CPU time as a share of one CPU over the span; of a whole run of a command, over its time.
 function ofCpu() {
   const title = "of a CPU";
-  const [from, to] = spanTimes();
+  const span = spanTimes();
+  const ran = S.from === null && D.summary.workload?.elapsed_ns;
+  const [from, to] = ran ? [0, Math.min(ran, span[1])] : span;
   const share = (line) => {
     const known = knownOf(line.cells.get("cpu_time"));
     return known && to > from ? { ...known, value: known.value / (to - from) * 100, low: known.low / (to - from) * 100, high: known.high / (to - from) * 100 } : null;

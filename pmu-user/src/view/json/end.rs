@@ -1,12 +1,16 @@
 //! Rows of the end: hot functions, modules and stacks, culprits, and the summary.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
 
 use serde_json::{Map, Value as Json, json};
 
 use super::{super::words, Number, SCHEMA, extend, line, who::owner};
 use crate::{
-    drain::{Ending, Header, Id, Owner, Stopped, TasksHeader, Workload, unwinding::Unwinding},
+    drain::{Ending, Header, Id, Owner, Stopped, TasksHeader, Usage, Workload, unwinding::Unwinding},
+    machine::duration_ns,
     metric::{
         Blind, Books, CostReport, Followed, Frame, HotFunction, HotModule, HotStack, RatioReport, Report,
         TargetFunction, TasksReport,
@@ -189,7 +193,7 @@ pub(super) fn summary(header: &Header, report: &Report, ending: &Ending) -> Json
     let mut row = json!({
             "schema": SCHEMA, "kind": "summary", "complete": ending.stopped != Stopped::Truncated,
             "stopped": stopped(ending.stopped), "duration_ns": duration(report), "losses": report.losses,
-            "workload": ending.workload.map(workload), "missing": report.missing,
+            "workload": ending.workload.map(|workload| command(workload, ending)), "missing": report.missing,
     });
     let tasks =
         header.tasks.as_ref().zip(report.tasks.as_ref()).map(|(header, report)| tasks(header, report));
@@ -327,6 +331,16 @@ fn stopped(stopped: Stopped) -> Json {
         Stopped::Signal(number) => json!(words::signal_name(number)),
         Stopped::Truncated => json!("truncated"),
     }
+}
+
+/// How a command ended, and the times that time(1) tells.
+fn command(ended: Workload, ending: &Ending) -> Json {
+    let mut row = workload(ended);
+    let elapsed_ns = ending.has_ended().then(|| duration_ns(ending.duration));
+    let used = |of: fn(&Usage) -> Duration| ending.usage.as_ref().map(|usage| duration_ns(of(usage)));
+    let (user_ns, system_ns) = (used(|usage| usage.user), used(|usage| usage.system));
+    extend(&mut row, Some(json!({"elapsed_ns": elapsed_ns, "user_ns": user_ns, "system_ns": system_ns})));
+    row
 }
 
 fn workload(workload: Workload) -> Json {

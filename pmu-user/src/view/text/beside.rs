@@ -95,17 +95,17 @@ fn table(owners: &[(&Owner, Beside<'_>)], tasks: Option<&TasksReport>) -> Table 
         .collect();
     let mut table = Table::new(&columns);
     for (owner, beside) in owners {
-        let of_tasks = tasks.map(|tasks| cells_of_tasks(beside, tasks.length_ns));
+        let of_tasks = tasks.map(|tasks| cells_of_tasks(beside, tasks.target_ns));
         let of_io = OF_OWNERS.iter().map(|metric| cell_of_io(beside, metric));
         table.row([named(owner)].into_iter().chain(of_tasks.into_iter().flatten()).chain(of_io).collect());
     }
     table
 }
 
-fn cells_of_tasks(beside: &Beside<'_>, length_ns: u64) -> [String; 3] {
+fn cells_of_tasks(beside: &Beside<'_>, target_ns: u64) -> [String; 3] {
     let cpu_time = beside.tasks.and_then(|tasks| tasks.value(&metric::CPU_TIME));
     let wait = beside.tasks.and_then(|tasks| tasks.waits.as_ref().ok()).map(|waits| waits.quantile(0.99));
-    let share = |known: &Known| percent(known.estimate / length_ns.max(1) as f64);
+    let share = |known: &Known| percent(known.estimate / target_ns.max(1) as f64);
     [cell(cpu_time, duration), cpu_time.map_or("–".to_owned(), share), cell(wait.as_ref(), duration)]
 }
 

@@ -181,7 +181,7 @@ fn owners(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Resu
     let mut table = Table::new(&columns).spare(["major", "faults", "migr.", "invol.", "switches", "samples"]);
     let shown = owners.len().min(style.rows_max);
     for owner in owners.iter().take(shown).chain([&report.total]) {
-        table.row(owner_row(owner, report.length_ns));
+        table.row(owner_row(owner, report.target_ns));
     }
     table.write(into, style)?;
     and_more(into, owners.len() - shown)
@@ -195,13 +195,13 @@ fn and_more(into: &mut dyn Write, more: usize) -> io::Result<()> {
     }
 }
 
-fn owner_row(owner: &OwnerReport, length_ns: u64) -> Vec<String> {
+fn owner_row(owner: &OwnerReport, target_ns: u64) -> Vec<String> {
     let (mut name, pid) = name(&owner.who);
     if owner.ended {
         name.push_str(" †");
     }
     let value = |wanted: &metric::Metric, show| cell(owner.value(wanted), show);
-    let share = owner.value(&metric::CPU_TIME).map(|known| known.estimate / length_ns.max(1) as f64);
+    let share = owner.value(&metric::CPU_TIME).map(|known| known.estimate / target_ns.max(1) as f64);
     let p99 = owner.waits.as_ref().ok().map(|waits| waits.quantile(0.99));
     vec![
         name,

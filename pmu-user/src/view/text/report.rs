@@ -118,8 +118,8 @@ fn head(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending)
     if let Some((header, report)) = tasks.as_ref().zip(report.tasks.as_ref()) {
         head_tasks(into, header, report)?;
     }
-    if let Some(workload) = ending.workload {
-        line(into, "command", &words::workload(workload))?;
+    if let Some(command) = words::command(ending) {
+        line(into, "command", &command)?;
     }
     if ending.stopped == Stopped::Truncated {
         writeln!(into, "{WARNING}incomplete: the recording breaks off{WARNING:#}")?;
