@@ -175,6 +175,8 @@ fn json_has_a_row_a_number_with_null_and_a_reason_for_what_is_missing() {
     assert_eq!((&rows[0]["kind"], &rows[0]["command"]), (&"header".into(), &"stat".into()));
     let summary = rows.last().unwrap();
     assert_eq!((&summary["kind"], &summary["workload"]["exit"]), (&"summary".into(), &7.into()));
+    let (elapsed, user) = (&summary["workload"]["elapsed_ns"], &summary["workload"]["user_ns"]);
+    assert_eq!((elapsed.as_u64(), user.is_null()), (Some(2_000_000_000), true), "not told is not zero");
     let of = |metric: &str| rows.iter().find(|row| row["metric"] == metric).unwrap();
     let (first, last) = (of("event.instructions"), of("event.cycles"));
     assert_eq!(

@@ -279,3 +279,20 @@ pub(super) fn missing(rows: &Rows, into: &mut String) {
     }
     into.push_str(TAIL);
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::took;
+
+    #[test]
+    fn a_command_took_what_is_known_of_it() {
+        let workload = json!({"exit": 0, "signal": null, "elapsed_ns": 6_100_000, "user_ns": 5_000_000, "system_ns": 1_000_000});
+        assert_eq!(took(&workload).unwrap(), "6.10 ms elapsed, 5.00 ms user, 1.00 ms system");
+        let old =
+            json!({"exit": 0, "signal": null, "elapsed_ns": 6_100_000, "user_ns": null, "system_ns": null});
+        assert_eq!(took(&old).unwrap(), "6.10 ms elapsed");
+        assert_eq!(took(&json!(null)), None, "no command");
+    }
+}
